@@ -40,6 +40,7 @@ file that only you can read; serve and the other verbs use and renew it.`,
 		},
 	}
 	s.addFlags(cmd, slog.LevelWarn)
+	cmd.ValidArgsFunction = choices(s.oauthServers).complete(1)
 	cmd.Flags().BoolVar(&noBrowser, "no-browser", false, "print the address only: somebody else opens it")
 	cmd.Flags().BoolVar(&metadata, "client-metadata", false, "print the document that has to be at client_metadata, and do not log in")
 	return cmd

@@ -27,6 +27,7 @@ func addLooks(root *cobra.Command, stdout, stderr *screen) *looks {
 	f := root.PersistentFlags()
 	f.Var(&l.color, "color", "use colours: `WHEN` is auto (on a terminal, unless NO_COLOR is set), always or never")
 	f.BoolVar(&l.utc, "utc", false, "show and read times in UTC instead of the local time zone")
+	completeFlag(root, "color", oneOf(display.ColorAuto, display.ColorAlways, display.ColorNever))
 	root.SetFlagErrorFunc(explainFlag)
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
 		l.apply()

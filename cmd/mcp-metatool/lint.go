@@ -42,6 +42,7 @@ inputSchema, so params.x is not compared with one; saving a tool does that.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return v.run(cmd, args) },
 	}
+	cmd.ValidArgsFunction = filesOf("star")
 	v.addFlags(cmd, silent) // the output has notes of what matters
 	cmd.Flags().BoolVar(&v.connect, "connect", false, "start the configured servers, and check names of tools and arguments")
 	cmd.Flags().BoolVar(&v.asJSON, "json", false, "print JSON")

@@ -11,6 +11,7 @@
 //	             colours, width (screen_*.go: Windows)
 //	waiting.go   what the command does at the moment
 //	help.go      help and errors of usage
+//	completion.go  completion of words in a shell
 //	result.go    a CallToolResult for people
 //	progress.go  progress as a bar or as lines
 //

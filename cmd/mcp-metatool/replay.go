@@ -56,6 +56,7 @@ script succeeds), 1 if it is not, 2 if the run cannot be found or read.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return v.replay(cmd, args[0]) },
 	}
 	v.addFlags(cmd)
+	cmd.ValidArgsFunction = choices(v.runs).orFile
 	cmd.Flags().StringVar(&v.with, "with", "", "run the script in `FILE` in place of the recorded one")
 	cmd.Flags().DurationVar(&v.timeout, "timeout", 5*time.Minute, "end the replay after that `TIME`; the recorded script's own limit on time does not count")
 	return cmd

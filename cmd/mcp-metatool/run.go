@@ -42,6 +42,7 @@ is 1 when the tool fails, and 130 after Ctrl-C, which cancels the call.`,
 		},
 	}
 	s.addFlags(cmd, slog.LevelWarn)
+	cmd.ValidArgsFunction = choices(s.callable).complete(1)
 	cmd.Flags().StringVar(&params, "params", "{}", "arguments: a `JSON` object, @FILE to read it from a file, - from standard input")
 	cmd.Flags().BoolVar(&raw, "raw", false, "print the whole MCP result as JSON")
 	return cmd

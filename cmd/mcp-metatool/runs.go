@@ -57,6 +57,8 @@ func (v *runsView) addFilter(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&v.tool, "tool", "", "only runs of the tool `NAME`")
 	f.StringVar(&v.outcome, "outcome", "", "only runs that ended so: ok, asks, error (any), unfinished, or a `CLASS` of error such as timeout")
+	completeFlag(cmd, "tool", v.everSaved)
+	completeFlag(cmd, "outcome", oneOf(append([]string{journal.OK, journal.Asks, anyError, journal.Unfinished}, errorClasses...)...))
 }
 
 // open finds the journal.

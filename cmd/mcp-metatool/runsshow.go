@@ -34,6 +34,7 @@ file can be replayed elsewhere (mcp-metatool replay).`,
 		RunE: func(cmd *cobra.Command, args []string) error { return v.show(cmd, args[0], page, whole) },
 	}
 	v.addFlags(cmd)
+	cmd.ValidArgsFunction = choices(v.runs).orFile
 	cmd.Flags().StringVar(&page, "html", "", "write the run as a page to `FILE`, - for standard output; it needs no network")
 	cmd.Flags().BoolVar(&whole, "calls", false, "show arguments, answers and the result whole")
 	return cmd

@@ -47,6 +47,7 @@ What is found is remembered for the next start.`,
 	cmd.Flags().BoolVar(&v.names, "names", false, "print what agents call the servers' tools and prompts, instead")
 	cmd.Flags().BoolVar(&v.check, "check", false, "check that the servers work, and report on that instead")
 	cmd.Flags().BoolVar(&v.protocol, "protocol", false, "explain which revision of MCP each server speaks, and report on that instead")
+	cmd.ValidArgsFunction = choices(v.servers).complete(1)
 	cmd.MarkFlagsMutuallyExclusive("names", "check", "protocol")
 	return cmd
 }

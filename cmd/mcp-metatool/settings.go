@@ -40,7 +40,11 @@ func (s *settings) addFlags(cmd *cobra.Command, quiet slog.Level) {
 	if quiet == silent {
 		f.Lookup("log-level").DefValue = "" // silent has no name
 	}
+	_ = cmd.RegisterFlagCompletionFunc("config", filesOf("toml", "json")) // there is such a flag
+	completeFlag(cmd, "log-level", logLevels)
 }
+
+var logLevels = oneOf("debug", "info", "warn", "error")
 
 // load reads the configuration.
 func (s *settings) load() (*config.Config, error) {

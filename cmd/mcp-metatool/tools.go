@@ -74,6 +74,16 @@ func (v *storeView) command(use, short string, args cobra.PositionalArgs, f func
 		},
 	}
 	v.addFlags(v.cmd, slog.LevelError)
+	switch v.cmd.Name() {
+	case "show", "delete":
+		v.cmd.ValidArgsFunction = choices(v.savedTools).complete(1)
+	case "history", "revert":
+		v.cmd.ValidArgsFunction = choices(v.everSaved).complete(1)
+	case "export":
+		v.cmd.ValidArgsFunction = choices(v.savedTools).complete(0)
+	case "import":
+		v.cmd.ValidArgsFunction = filesOf("toml")
+	}
 	v.cmd.Flags().BoolVar(&v.asJSON, "json", false, "print JSON")
 	return v.cmd
 }

@@ -95,6 +95,13 @@ func StoreDir(opts LoadOptions) string {
 	return c.Store.Dir
 }
 
+// Partial returns the configuration as far as it could be read. It is for hints; nothing
+// should be started with it.
+func Partial(opts LoadOptions) *Config {
+	c, _ := load(opts)
+	return c
+}
+
 // Files returns the files that Load looks for, in that order: the one that is named, or
 // those in DIR.
 func Files(opts LoadOptions) []string {

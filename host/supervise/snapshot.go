@@ -232,3 +232,30 @@ func (s *snapshotStore) write(name string, data []byte) error {
 	}
 	return regular.Write(s.path(name), data, 0o600)
 }
+
+// maxGlance is the largest snapshot that RememberedTools reads, in bytes.
+const maxGlance = 8 << 20
+
+// RememberedTools returns the names of the tools that an upstream had when it was last
+// started, from the directory of Options.Dir. It is for hints only: the snapshot may be of
+// another server with that name. If it cannot be read, there are none.
+func RememberedTools(ctx context.Context, dir, upstream string) []string {
+	if _, err := owner.Check(dir); err != nil {
+		return nil
+	}
+	s := newSnapshotStore(dir, slog.New(slog.DiscardHandler))
+	data, err := s.read(ctx, s.path(upstream), maxGlance)
+	if err != nil || !wire.IsObject(data) {
+		return nil
+	}
+	raw, _ := wire.Get(data, "lists", string(wire.Tools))
+	list, err := decodeList(wire.Tools, raw)
+	if err != nil {
+		return nil
+	}
+	names := make([]string, len(list.Items))
+	for i, item := range list.Items {
+		names[i], _ = wire.GetString(item, wire.Tools.Key())
+	}
+	return names
+}
