@@ -37,7 +37,7 @@ func (c *consent) begin(cmd *cobra.Command) { c.asker = findAsker(cmd) }
 // apply shows the differences, asks, and writes the files. It reports whether they are as
 // they should be now: not after a dry run or a no.
 func (c *consent) apply(ctx context.Context, cmd *cobra.Command, question string, files ...change.File) (bool, error) {
-	options := change.Options{Yes: c.yes, DryRun: c.dryRun, Out: cmd.OutOrStdout(), Mask: c.masked, Question: question}
+	options := change.Options{Yes: c.yes, DryRun: c.dryRun, Out: diffWriter{cmd.OutOrStdout()}, Mask: c.masked, Question: question}
 	if c.asker != nil {
 		options.Ask = c.asker.confirm
 	}

@@ -26,7 +26,7 @@ func secretCommand() *cobra.Command {
 macOS, the credential manager of Windows, or the Secret Service of a Linux desktop.
 The configuration refers to them as ${keyring:NAME}, and they are fetched when a
 server that needs them is started.`,
-		Args: cobra.NoArgs,
+		Args: onlyVerbs,
 		RunE: func(*cobra.Command, []string) error {
 			return &exitError{exitUsage, errors.New("secret: say which: secret set NAME, secret list, secret remove NAME")}
 		},
@@ -185,7 +185,7 @@ func printSecrets(w io.Writer, secrets []secretReport, asJSON bool) error {
 		}
 	} else {
 		t := newTable(w)
-		t.row("NAME", "STATE", "NEEDED BY")
+		t.head("NAME", "STATE", "NEEDED BY")
 		for _, s := range secrets {
 			t.row(s.Name, s.State, strings.Join(s.Servers, ", "))
 		}

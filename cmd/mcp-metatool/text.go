@@ -94,6 +94,18 @@ func state(word string) display.Cell {
 	return display.Cell{Text: word, Style: style}
 }
 
+// diffWriter colours the diffs that are written to out. Each Write has whole lines.
+type diffWriter struct{ out io.Writer }
+
+// Write implements io.Writer.
+func (w diffWriter) Write(p []byte) (int, error) {
+	if !hasColor(w.out) {
+		return w.out.Write(p)
+	}
+	_, err := io.WriteString(raw(w.out), colorDiff(w.out, display.Text(string(p))))
+	return len(p), err
+}
+
 // colorDiff colours the lines of a unified diff for out. text is displayable.
 func colorDiff(out io.Writer, text string) string {
 	if !hasColor(out) {
