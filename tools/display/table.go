@@ -11,8 +11,8 @@ import (
 type Column struct {
 	Head  string
 	Short string // of Head, see Cell
-	Right bool // its cells are aligned at the right
-	Least int  // the least width, for rows that are written later
+	Right bool   // its cells are aligned at the right
+	Least int    // the least width, for rows that are written later
 }
 
 // Cell is one cell of a table. Table makes its text safe.
