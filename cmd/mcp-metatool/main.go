@@ -39,6 +39,10 @@
 //	smoke.go     smoke; smokeout.go: its reports, smokewatch.go: --watch
 //	demo.go      demo; demotool.go: its composite tool, demoserver.go and
 //	             demodata.go: its two upstream servers
+//	import.go    import; importshow.go: what it shows, and --replace
+//	connect.go   connect; connectverify.go: starting as the host will,
+//	             connectlist.go: --list
+//	disconnect.go  disconnect
 //	version.go   version
 //
 // Standard output carries protocol messages (serve) or the answer (all other
@@ -175,6 +179,7 @@ Inspector. There, set MCP_METATOOL_CONFIG in the environment of the server.`
 	root.AddCommand(
 		serveCommand("serve"), checkCommand(), serversCommand(), reloadCommand(), authCommand(), secretCommand(), toolsCommand(),
 		runCommand(), runsCommand(), replayCommand(), smokeCommand(), lintCommand(), replCommand(), demoCommand(),
+		importServersCommand(), connectCommand(), disconnectCommand(),
 		demoServerCommand(), versionCommand(),
 	)
 	return root

@@ -19,7 +19,7 @@
 //	reference.go ${cmd:...}, ${file:...} and ${keyring:...} in settings of upstreams
 //	limits.go    the limits of package limits and the fields that hold their values
 //	problem.go   what is wrong, and where
-//	secrets.go   which parts of a value are secret
+//	secrets.go   which parts of a value are secret; plain.go: those that are written out
 //	mask.go      Masker: replaces secrets in texts; find.go finds them,
 //	             escapes.go finds those that are written with escapes
 //	fetched.go   secrets that are fetched later, for Masker

@@ -1,0 +1,321 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcp-metatool/mcp-metatool/host/clientconfig"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/config/edit"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
+)
+
+func connectCommand() *cobra.Command {
+	c := &connection{}
+	list, asJSON := false, false
+	cmd := &cobra.Command{
+		Use:   "connect HOST | connect --list",
+		Short: "Make an MCP host start mcp-metatool",
+		Long: `Put mcp-metatool into the list of servers of an MCP host. HOST is one of:
+` + strings.Join(hostNames(), ", ") + `.
+
+The entry has the full paths of the binary and of the configuration, and the environment
+that is needed: MCP_METATOOL_DIR if it is set, and PATH if a server of the configuration
+would not be found with the short PATH of a host that is started from a desktop. The
+command is shown in full, started once as the host will start it, and then the change of
+the file is shown, and you are asked. Comments and order are kept, and so is a backup.
+What is right already is not written again.
+
+--list shows each host, whether its file is there, and whether mcp-metatool is in it.
+--link prints links instead that make a host ask its user.`,
+		Example: `  mcp-metatool connect --list
+  mcp-metatool connect claude-desktop
+  mcp-metatool connect cursor --scope project --dry-run`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeHosts,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.cmd = cmd
+			switch {
+			case list && len(args) > 0:
+				return &exitError{exitUsage, errors.New("connect --list takes no host")}
+			case list:
+				return listConnections(cmd.Context(), cmd.OutOrStdout(), asJSON)
+			case len(args) == 0:
+				return &exitError{exitUsage, errors.New("connect: name a host (there are " + strings.Join(hostNames(), ", ") + "; connect --list shows them)")}
+			}
+			return c.run(cmd.Context(), args[0])
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&c.config, "config", "", "configuration `FILE` (default: as for all commands)")
+	f.StringVar(&c.scope, "scope", string(clientconfig.User), "for which folders: user (all), project (this one), local (this one, Claude Code only)")
+	f.StringVar(&c.name, "name", "", "`NAME` of the entry (default: metatool)")
+	f.StringArrayVar(&c.variables, "env", nil, "give mcp-metatool the variable `NAME[=VALUE]` (without a value: the one that it has here)")
+	f.BoolVar(&c.noVerify, "no-verify", false, "do not start mcp-metatool as the host will")
+	f.BoolVar(&c.useHost, "use-host-command", false, "run the host's own command instead of editing its file")
+	f.BoolVar(&c.link, "link", false, "print one-click links instead of writing anything")
+	f.BoolVar(&list, "list", false, "show all hosts and whether mcp-metatool is in them")
+	f.BoolVar(&asJSON, "json", false, "with --list: print JSON")
+	c.consent.addFlags(cmd)
+	return cmd
+}
+
+// connection is one run of connect.
+type connection struct {
+	consent
+	config, scope, name string
+	variables           []string
+	noVerify, useHost   bool
+	link                bool
+
+	cmd     *cobra.Command
+	sys     *clientconfig.System
+	host    *clientconfig.Host
+	file    clientconfig.File
+	listing *clientconfig.Listing
+	planned *config.Config // the configuration, with placeholders for variables; nil: it has mistakes
+	// env are variables in addition to those of --env; references are those that the host
+	// has given to other servers.
+	env, references []clientconfig.Setting
+	entry           clientconfig.Entry
+	launch          clientconfig.Launch
+}
+
+func (c *connection) run(ctx context.Context, name string) (err error) {
+	c.consent.begin(c.cmd)
+	if c.host, err = findHost(name); err != nil {
+		return err
+	}
+	if c.sys, err = clientconfig.NewSystem(""); err != nil {
+		return err
+	}
+	if err := c.open(ctx); err != nil {
+		return &exitError{exitUsage, fmt.Errorf("connect: %w", err)}
+	}
+	if err := c.prepare(); err != nil {
+		return err
+	}
+	if c.link {
+		return c.printLinks()
+	}
+	if c.useHost {
+		return c.runHostCommand(ctx)
+	}
+	question := fmt.Sprintf("Put mcp-metatool into %s?", c.sys.Short(c.file.Path))
+	if err := c.write(ctx, c.listing.Data, question); err != nil {
+		return err
+	}
+	if others := c.listing.Others(); others > 0 {
+		fmt.Fprintf(c.cmd.OutOrStdout(), "%s too (mcp-metatool import %s --replace takes their place)\n",
+			starting(c.host, others), c.host.Name)
+	}
+	return nil
+}
+
+// starting says how many servers a host starts itself.
+func starting(h *clientconfig.Host, n int) string {
+	return fmt.Sprintf("%s starts %s of its own", h.Title, count(n, "server"))
+}
+
+// open finds the file of the host and reads it, and finds the configuration.
+func (c *connection) open(ctx context.Context) error {
+	place := slices.IndexFunc(c.host.Files(c.sys), func(f clientconfig.File) bool { return f.Scope == clientconfig.Scope(c.scope) })
+	if place < 0 {
+		return noScope(c.host, c.sys, c.scope)
+	}
+	c.file = c.host.Files(c.sys)[place]
+	if err := c.file.CheckWrite(c.sys); err != nil {
+		return err
+	}
+	var err error
+	if c.listing, err = clientconfig.Read(ctx, c.sys, c.file); err != nil {
+		return fmt.Errorf("%w (nothing was written)", err)
+	}
+	file, err := edit.Open(config.LoadOptions{Context: ctx, Flag: c.config})
+	if err != nil {
+		return err
+	}
+	if !file.Exists() {
+		return fmt.Errorf("there is no configuration %s yet (write one, or copy the servers of a host: mcp-metatool import %s)", file.Path(), c.host.Name)
+	}
+	c.config = file.Path()
+	c.planned, _ = file.Parse(config.LoadOptions{Context: ctx, Getenv: placeholder}) // starting it says what is wrong
+	return nil
+}
+
+// prepare makes the entry.
+func (c *connection) prepare() error {
+	binary, err := os.Executable()
+	if err == nil {
+		c.config, err = filepath.Abs(c.config)
+	}
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	c.entry = clientconfig.Entry{Name: c.entryName(), Command: binary, Args: []string{"--config", c.config}}
+	for _, s := range c.listing.Servers {
+		if s.Original == c.entry.Name && !s.Self {
+			return &exitError{exitUsage, fmt.Errorf("connect: %s has another server called %s (choose another name for mcp-metatool: --name)", c.file.Path, s.Original)}
+		}
+	}
+	if dir := os.Getenv(config.EnvDir); dir != "" {
+		if dir, err = filepath.Abs(dir); err != nil {
+			return fmt.Errorf("connect: %w", err)
+		}
+		c.entry.Env = append(c.entry.Env, clientconfig.Setting{Name: config.EnvDir, Value: dir})
+	}
+	if err := c.addVariables(); err != nil {
+		return &exitError{exitUsage, err}
+	}
+	c.entry.Refer(c.host, c.references)
+	c.launch = c.host.Launch(c.sys, c.file.Scope, os.Environ())
+	c.addPath()
+	secrets := &config.Masker{}
+	for _, s := range c.entry.Env {
+		if s.Name != config.EnvDir && s.Name != "PATH" && !slices.Contains(c.references, s) {
+			secrets.Add(s.Value)
+		}
+	}
+	others := hostMasker(c.listing)
+	c.masked = func(text string) string { return others.Mask(secrets.Mask(text)) }
+	return nil
+}
+
+// entryName returns the name of the entry: the one that is asked for, the one that there is
+// already, or the usual one.
+func (c *connection) entryName() string {
+	if self := c.listing.Self(); self != nil && c.name == "" {
+		return self.Original
+	}
+	return cmp.Or(c.name, "metatool")
+}
+
+// addVariables adds the variables of --env to the entry.
+func (c *connection) addVariables() error {
+	for _, v := range c.variables {
+		name, value, given := strings.Cut(v, "=")
+		if name == "" {
+			return fmt.Errorf("connect: --env %q has no name", v)
+		}
+		switch set, ok := os.LookupEnv(name); {
+		case given:
+		case c.host.Name == "codex":
+			c.entry.Pass = append(c.entry.Pass, name)
+			continue
+		case !ok:
+			return fmt.Errorf("connect: --env %s: it is not set here (set it, or give its value: --env %s=...)", name, name)
+		default:
+			value = set
+		}
+		c.env = append(c.env, clientconfig.Setting{Name: name, Value: value})
+	}
+	for _, s := range c.env {
+		had := slices.ContainsFunc(c.entry.Env, func(e clientconfig.Setting) bool { return e.Name == s.Name })
+		if !had {
+			c.entry.Env = append(c.entry.Env, s)
+		}
+	}
+	return nil
+}
+
+// write shows the command, starts it as the host will, and writes the entry into text, which
+// is the content of the host's file.
+func (c *connection) write(ctx context.Context, text []byte, question string) error {
+	after, err := c.file.Set(text, &c.entry)
+	if err != nil {
+		return &exitError{exitUsage, fmt.Errorf("connect: %s: %w (nothing was written)", c.file.Path, err)}
+	}
+	out := c.cmd.OutOrStdout()
+	fmt.Fprintf(out, "%s will start: %s\n", c.host.Title, display.EscapeLine(c.entry.CommandLine()))
+	for _, s := range c.entry.Env {
+		fmt.Fprintf(out, "  with %s=%s\n", display.EscapeLine(s.Name), display.EscapeLine(c.masked(s.Value)))
+	}
+	if c.file.Shared {
+		fmt.Fprintf(out, "note: %s is usually shared through version control, and the entry has paths (and variables) of this machine\n",
+			display.EscapeLine(c.sys.Short(c.file.Path)))
+	}
+	if own := c.entry.AddCommand(c.host, c.file.Scope); own != nil {
+		fmt.Fprintf(out, "its own command for that (--use-host-command runs it): %s\n", display.EscapeLine(c.masked(commandLine(own))))
+	}
+	if err := c.verify(ctx); err != nil {
+		return err
+	}
+	if c.listing.Exists && bytes.Equal(after, c.listing.Data) {
+		fmt.Fprintf(out, "%s starts it already (%s)\n", c.host.Title, display.EscapeLine(c.sys.Short(c.file.Path)))
+		return nil
+	}
+	written, err := c.consent.apply(ctx, c.cmd, question, hostFileChange(c.listing, after))
+	if err != nil {
+		return err
+	}
+	if written {
+		fmt.Fprintf(out, "%s starts mcp-metatool (%s); restart it, or reload its servers\n", c.host.Title, display.EscapeLine(c.sys.Short(c.file.Path)))
+	}
+	return nil
+}
+
+// printLinks prints links that make the host ask its user.
+func (c *connection) printLinks() error {
+	links := c.entry.Links(c.host)
+	if links == nil {
+		return &exitError{exitUsage, fmt.Errorf("connect: %s has no such links (cursor and vscode have them)", c.host.Title)}
+	}
+	out := c.cmd.OutOrStdout()
+	fmt.Fprintf(out, "They make it start: %s\n", display.EscapeLine(c.entry.CommandLine()))
+	for _, l := range links {
+		if _, err := fmt.Fprintf(out, "%s:\n%s\n", l.What, l.URL); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runHostCommand runs the host's own command.
+func (c *connection) runHostCommand(ctx context.Context) error {
+	own := c.entry.AddCommand(c.host, c.file.Scope)
+	if own == nil {
+		return &exitError{exitUsage, fmt.Errorf("connect: %s has no command for that (leave --use-host-command out)", c.host.Title)}
+	}
+	return runOwn(ctx, c.cmd, &c.consent, own)
+}
+
+// runOwn shows a command of a host, asks, and runs it.
+func runOwn(ctx context.Context, cmd *cobra.Command, consent *consent, own []string) error {
+	out := cmd.OutOrStdout()
+	line := display.EscapeLine(commandLine(own))
+	if consent.masked != nil {
+		line = consent.masked(line)
+	}
+	fmt.Fprintf(out, "to run: %s\n", line)
+	switch {
+	case consent.dryRun:
+		return nil
+	case consent.yes:
+	case consent.asker == nil:
+		return &exitError{exitUsage, errors.New("nothing was run: there is no terminal to ask on (--yes runs it without asking)")}
+	default:
+		yes, err := consent.asker.confirm(ctx, "Run this?")
+		if err != nil {
+			return err
+		}
+		if !yes {
+			return &exitError{code: exitFailed}
+		}
+	}
+	run := exec.CommandContext(ctx, own[0], own[1:]...)
+	run.Stdin, run.Stdout, run.Stderr = os.Stdin, out, cmd.ErrOrStderr()
+	if err := run.Run(); err != nil {
+		return fmt.Errorf("%s: %w", own[0], err)
+	}
+	return nil
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcp-metatool/mcp-metatool/host/clientconfig"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
+)
+
+func disconnectCommand() *cobra.Command {
+	d := &disconnection{}
+	cmd := &cobra.Command{
+		Use:   "disconnect HOST",
+		Short: "Take mcp-metatool out of an MCP host",
+		Long: `Take mcp-metatool out of the list of servers of an MCP host: ` + strings.Join(hostNames(), ", ") + `.
+The change of each file is shown first, and you are asked. Comments and order are kept,
+and so is a backup. The servers of mcp-metatool's configuration are not put back.`,
+		Example: `  mcp-metatool disconnect cursor
+  mcp-metatool disconnect claude-code --scope project --dry-run`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeHosts,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			d.cmd = cmd
+			return d.run(cmd.Context(), args[0])
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&d.scope, "scope", "", "only in this `SCOPE`: user, project, local (default: in all)")
+	f.StringVar(&d.name, "name", "", "only the entry with this `NAME` (default: all entries that start mcp-metatool)")
+	f.BoolVar(&d.useHost, "use-host-command", false, "run the host's own command instead of editing its file")
+	d.consent.addFlags(cmd)
+	return cmd
+}
+
+// disconnection is one run of disconnect.
+type disconnection struct {
+	consent
+	scope, name string
+	useHost     bool
+
+	cmd  *cobra.Command
+	sys  *clientconfig.System
+	host *clientconfig.Host
+}
+
+func (d *disconnection) run(ctx context.Context, name string) (err error) {
+	d.consent.begin(d.cmd)
+	if d.host, err = findHost(name); err != nil {
+		return err
+	}
+	if d.sys, err = clientconfig.NewSystem(""); err != nil {
+		return err
+	}
+	known, found := d.scope == "", false
+	for _, f := range d.host.Files(d.sys) {
+		if d.scope != "" && f.Scope != clientconfig.Scope(d.scope) {
+			continue
+		}
+		known = true
+		l, err := clientconfig.Read(ctx, d.sys, f) // anew for each: two places can be in one file
+		if err != nil {
+			return &exitError{exitUsage, fmt.Errorf("disconnect: %w (nothing was written)", err)}
+		}
+		if names := d.entries(l); names != nil {
+			found = true
+			if err := d.remove(ctx, l, names); err != nil {
+				return err
+			}
+		}
+	}
+	if !known {
+		return &exitError{exitUsage, noScope(d.host, d.sys, d.scope)}
+	}
+	if !found {
+		fmt.Fprintf(d.cmd.OutOrStdout(), "mcp-metatool is not in %s\n", d.host.Title)
+	}
+	return nil
+}
+
+// entries returns the names of our entries in a file.
+func (d *disconnection) entries(l *clientconfig.Listing) []string {
+	var names []string
+	for i := range l.Servers {
+		if s := &l.Servers[i]; s.Self && (d.name == "" || s.Original == d.name) {
+			names = append(names, s.Original)
+		}
+	}
+	return names
+}
+
+// remove removes our entries from one file.
+func (d *disconnection) remove(ctx context.Context, l *clientconfig.Listing, names []string) (err error) {
+	if d.useHost {
+		for _, name := range names {
+			own := clientconfig.RemoveCommand(d.host, l.File.Scope, name)
+			if own == nil {
+				return &exitError{exitUsage, fmt.Errorf("disconnect: %s has no command for that (leave --use-host-command out)", d.host.Title)}
+			}
+			if err := runOwn(ctx, d.cmd, &d.consent, own); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := l.File.CheckWrite(d.sys); err != nil {
+		return &exitError{exitUsage, fmt.Errorf("disconnect: %w", err)}
+	}
+	after := l.Data
+	for _, name := range names {
+		if after, _, err = l.File.Remove(after, name); err != nil {
+			return &exitError{exitUsage, fmt.Errorf("disconnect: %s: %w (nothing was written)", l.File.Path, err)}
+		}
+	}
+	d.masked = hostMasker(l).Mask
+	question := fmt.Sprintf("Take mcp-metatool out of %s?", d.sys.Short(l.File.Path))
+	written, err := d.consent.apply(ctx, d.cmd, question, hostFileChange(l, after))
+	if written {
+		fmt.Fprintf(d.cmd.OutOrStdout(), "%s does not start mcp-metatool any more (%s)\n", d.host.Title, display.EscapeLine(d.sys.Short(l.File.Path)))
+	}
+	return err
+}
+
+// hostMasker returns a masker for the secrets of all servers of a host's file.
+func hostMasker(l *clientconfig.Listing) *config.Masker {
+	secrets := &config.Masker{}
+	for i := range l.Servers {
+		s := l.Servers[i].Clone()
+		for _, secret := range s.Secrets(map[string]string{}) {
+			secrets.Add(secret.Value)
+		}
+		if s.Self { // what --env has put there, whatever its name
+			for _, v := range s.Env {
+				if v.Name != config.EnvDir && v.Name != "PATH" {
+					secrets.Add(v.Value)
+				}
+			}
+		}
+	}
+	return secrets
+}

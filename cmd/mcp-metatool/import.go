@@ -1,0 +1,414 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/clientconfig"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/config/edit"
+	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
+)
+
+func importServersCommand() *cobra.Command {
+	m := &hostImport{}
+	cmd := &cobra.Command{
+		Use:   "import HOST|FILE",
+		Short: "Copy the servers of an MCP host into the configuration",
+		Long: `Copy the servers that an MCP host is configured with into the configuration of
+mcp-metatool. HOST is one of: ` + strings.Join(hostNames(), ", ") + `.
+All of its files are read: those of the user and those of the folder you are in. FILE
+is any file with servers in the form of a host.
+
+What was understood is shown first, with what the configuration has already, then the
+change of the configuration, and you are asked. Comments and order are kept. Servers that
+differ from those in the configuration stay as they are there, unless you give
+--overwrite.
+
+Secrets in plain text are not copied without your consent: with --secrets env they become
+environment variables, which you set where mcp-metatool is started, and with --secrets
+keep they are copied as they are.
+
+With --replace, mcp-metatool then takes the place of these servers in the host's file,
+of which a backup is kept. See also: connect.`,
+		Example: `  mcp-metatool import cursor --dry-run
+  mcp-metatool import claude-desktop --secrets env --replace`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeHosts,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return m.run(cmd.Context(), cmd, args[0])
+		},
+	}
+	m.settings.addFlags(cmd, silent)
+	m.consent.addFlags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&m.scope, "scope", "", "read only servers of this `SCOPE`: user, project, local (default: all)")
+	f.StringSliceVar(&m.only, "only", nil, "import only the servers with these `NAMES`")
+	f.StringVar(&m.secrets, "secrets", "", "what to do with secrets in plain text: env, keep (default: ask)")
+	f.BoolVar(&m.overwrite, "overwrite", false, "change servers that differ in the configuration to what the host has")
+	f.BoolVar(&m.replace, "replace", false, "put mcp-metatool in place of the servers in the host's file")
+	f.StringArrayVar(&m.variables, "env", nil, "with --replace: give mcp-metatool the variable `NAME[=VALUE]` (see connect)")
+	f.BoolVar(&m.noVerify, "no-verify", false, "with --replace: do not start mcp-metatool as the host will")
+	f.BoolVar(&m.asJSON, "json", false, "print what was understood as JSON")
+	cmd.MarkFlagsMutuallyExclusive("json", "replace")
+	return cmd
+}
+
+// hostImport is one run of import.
+type hostImport struct {
+	settings
+	consent
+	scope, secrets     string
+	only, variables    []string
+	overwrite, replace bool
+	noVerify, asJSON   bool
+
+	sys      *clientconfig.System
+	host     *clientconfig.Host // nil for a file
+	listings []*clientconfig.Listing
+	file     *edit.File
+	planned  *config.Config // the configuration with the servers in it
+	found    []*foundServer
+}
+
+// The states of a server that is found.
+const (
+	foundNew     = "new"
+	foundSame    = "same"
+	foundDiffers = "differs"
+	foundSelf    = "mcp-metatool"
+	foundHidden  = "hidden"
+	foundUnfit   = "not imported"
+	foundSkipped = "skipped"
+)
+
+// foundServer is a server of a host, as it is in the output of --json.
+type foundServer struct {
+	Name        string                    `json:"name"`
+	File        string                    `json:"file"`
+	Scope       clientconfig.Scope        `json:"scope"`
+	State       string                    `json:"state"`
+	Transport   config.Transport          `json:"transport,omitempty"`
+	Starts      string                    `json:"starts,omitempty"` // the command or the address, masked
+	Differences []clientconfig.Difference `json:"differences,omitempty"`
+	Secrets     []foundSecret             `json:"secrets,omitempty"`
+	Notes       []string                  `json:"notes,omitempty"`
+
+	server  *clientconfig.Server
+	secrets []clientconfig.Secret
+	listing *clientconfig.Listing
+}
+
+// foundSecret is a secret in plain text.
+type foundSecret struct {
+	Where    string `json:"where"`
+	Variable string `json:"variable"`
+}
+
+// What happens to secrets in plain text.
+const (
+	secretsEnv  = "env"
+	secretsKeep = "keep"
+)
+
+func (m *hostImport) run(ctx context.Context, cmd *cobra.Command, from string) error {
+	if m.secrets != "" && m.secrets != secretsEnv && m.secrets != secretsKeep {
+		return &exitError{exitUsage, fmt.Errorf("--secrets %q: there are env and keep", m.secrets)}
+	}
+	m.consent.begin(cmd)
+	if err := m.read(ctx, from); err != nil {
+		return &exitError{exitUsage, err}
+	}
+	m.compare()
+	if !m.asJSON {
+		m.show(cmd.OutOrStdout())
+	}
+	if err := m.decideSecrets(ctx); err != nil {
+		return err
+	}
+	written, err := m.write(ctx)
+	if err != nil {
+		return err
+	}
+	if m.asJSON {
+		return writeJSON(cmd.OutOrStdout(), map[string]any{"written": written, "servers": m.found})
+	}
+	if written {
+		m.summarize(cmd.OutOrStdout())
+	}
+	if m.replace && (written || m.dryRun) {
+		return m.replaceInHost(ctx)
+	}
+	return nil
+}
+
+// read reads the files of the host, and the configuration.
+func (m *hostImport) read(ctx context.Context, from string) (err error) {
+	if m.sys, err = clientconfig.NewSystem(""); err != nil {
+		return err
+	}
+	if m.host = clientconfig.Lookup(from); m.host != nil {
+		err = m.readHost(ctx)
+	} else {
+		err = m.readFile(ctx, from)
+	}
+	if err != nil {
+		return err
+	}
+	m.file, err = edit.Open(config.LoadOptions{Context: ctx, Flag: m.config})
+	return err
+}
+
+func (m *hostImport) readHost(ctx context.Context) error {
+	if m.scope != "" && !slices.Contains(m.host.Scopes(m.sys), clientconfig.Scope(m.scope)) {
+		return noScope(m.host, m.sys, m.scope)
+	}
+	var looked []string
+	for _, f := range m.host.Files(m.sys) {
+		if m.scope != "" && f.Scope != clientconfig.Scope(m.scope) {
+			continue
+		}
+		l, err := clientconfig.Read(ctx, m.sys, f)
+		if err != nil {
+			return fmt.Errorf("import: %w (nothing was written)", err)
+		}
+		if l.Exists {
+			m.listings = append(m.listings, l)
+		} else if name := m.sys.Short(f.Path); !slices.Contains(looked, name) {
+			looked = append(looked, name)
+		}
+	}
+	if m.listings == nil {
+		return fmt.Errorf("import: %s has no file with servers here (looked for %s)", m.host.Title, strings.Join(looked, ", "))
+	}
+	return nil
+}
+
+func (m *hostImport) readFile(ctx context.Context, path string) error {
+	if m.replace || m.scope != "" {
+		return errors.New("import: --replace and --scope are for hosts, not for files (there are " + strings.Join(hostNames(), ", ") + ")")
+	}
+	l, err := clientconfig.ReadFile(ctx, m.sys, path)
+	if errors.Is(err, fs.ErrNotExist) && !strings.ContainsAny(path, `./\`) {
+		return unknownHost(path)
+	}
+	if err != nil {
+		return fmt.Errorf("import: %w (nothing was written)", err)
+	}
+	m.listings = append(m.listings, l)
+	return nil
+}
+
+// compare determines the state of each server.
+func (m *hostImport) compare() {
+	ours, _ := clientconfig.ReadOurs(m.sys, m.file.Path(), m.file.Text()) // what is wrong with it is found by write
+	byName := map[string]*clientconfig.Server{}
+	idents := map[string]string{}
+	for i := range ours {
+		byName[ours[i].Original] = &ours[i]
+		idents[abi.Ident(ours[i].Original)] = ours[i].Original
+	}
+	taken, seen := map[string]string{}, map[string]bool{}
+	for _, l := range slices.Backward(m.listings) { // a narrower scope takes precedence
+		var found []*foundServer
+		for i := range l.Servers {
+			f := &foundServer{File: l.File.Path, Scope: l.File.Scope, listing: l, server: &l.Servers[i]}
+			m.judge(f, byName, idents, taken, seen)
+			found = append(found, f)
+		}
+		m.found = append(found, m.found...)
+	}
+}
+
+// judge determines the state of one server.
+func (m *hostImport) judge(f *foundServer, ours map[string]*clientconfig.Server, idents, taken map[string]string, seen map[string]bool) {
+	s := f.server
+	f.Name, f.Transport, f.Notes, f.Starts = s.Name, s.Transport, s.Notes, starts(s)
+	ident := abi.Ident(s.Name)
+	switch other, clash := idents[ident]; {
+	case s.Self:
+		f.State, f.Notes = foundSelf, nil
+		return
+	case m.only != nil && !slices.Contains(m.only, s.Original) && !slices.Contains(m.only, s.Name):
+		f.State, f.Notes = foundSkipped, nil
+		return
+	case s.Problem != "":
+		f.State, f.Notes = foundUnfit, append([]string{s.Problem}, f.Notes...)
+		return
+	case seen[s.Original]:
+		f.State, f.Notes = foundHidden, []string{"a server of the same name in a narrower scope takes its place"}
+		return
+	case clash && other != s.Name:
+		f.State, f.Notes = foundUnfit, []string{fmt.Sprintf("scripts could not tell it from %s (rename one of them)", other)}
+		return
+	}
+	seen[s.Original], idents[ident] = true, s.Name
+	if problem := commandProblem(s); problem != "" {
+		f.Notes = append(f.Notes, problem)
+	}
+	f.secrets = s.Secrets(taken)
+	for _, secret := range f.secrets {
+		f.Secrets = append(f.Secrets, foundSecret{secret.Where, secret.Variable})
+	}
+	had := ours[s.Name]
+	if had == nil {
+		f.State = foundNew
+		return
+	}
+	f.State, f.Differences = foundSame, clientconfig.Compare(had, s, m.sys.Home)
+	if f.Differences == nil { // the secrets are in plain text there too
+		f.Secrets, f.secrets = nil, nil
+		return
+	}
+	replaced := s.Clone()
+	replaced.Replace(replaced.Secrets(taken), variableReference)
+	if f.Differences = clientconfig.Compare(had, replaced, m.sys.Home); f.Differences != nil {
+		f.State = foundDiffers
+	}
+}
+
+// commandProblem says if the program of a server is not there.
+func commandProblem(s *clientconfig.Server) string {
+	if s.Transport != config.Stdio || strings.Contains(s.Command, "${") || strings.HasPrefix(s.Command, "~") {
+		return ""
+	}
+	if _, err := exec.LookPath(s.Command); err == nil || errors.Is(err, exec.ErrDot) {
+		return ""
+	}
+	if filepath.IsAbs(s.Command) {
+		return fmt.Sprintf("there is no program %s", s.Command)
+	}
+	return fmt.Sprintf("there is no %s in PATH (install it)", s.Command)
+}
+
+func variableReference(s clientconfig.Secret) string { return "${" + s.Variable + "}" }
+
+// imports reports whether a server is written into the configuration.
+func (m *hostImport) imports(f *foundServer) bool {
+	return f.State == foundNew || f.State == foundDiffers && m.overwrite
+}
+
+// decideSecrets asks what happens to secrets in plain text, unless a flag says so.
+func (m *hostImport) decideSecrets(ctx context.Context) error {
+	plain := slices.ContainsFunc(m.found, func(f *foundServer) bool { return m.imports(f) && f.secrets != nil })
+	switch {
+	case !plain || m.secrets != "":
+	case m.dryRun:
+		m.secrets = secretsEnv
+	case m.asker == nil:
+		return &exitError{exitUsage, errors.New("import: nothing was written: there are secrets in plain text (give --secrets env to have variables in their place, or --secrets keep to copy them)")}
+	default:
+		yes, err := m.asker.confirm(ctx, "Put environment variables in place of the secrets in plain text?")
+		if err != nil {
+			return err
+		}
+		if m.secrets = secretsKeep; yes {
+			m.secrets = secretsEnv
+		}
+	}
+	return nil
+}
+
+// write changes the configuration. It reports whether that is as it should be now.
+func (m *hostImport) write(ctx context.Context) (bool, error) {
+	masker := &config.Masker{}
+	for _, f := range m.found {
+		if !m.imports(f) {
+			continue
+		}
+		for _, secret := range f.secrets {
+			masker.Add(secret.Value)
+		}
+		if m.secrets == secretsEnv {
+			f.server.Replace(f.secrets, variableReference)
+		}
+		if err := f.server.Write(m.file); err != nil {
+			return false, &exitError{exitUsage, fmt.Errorf("import: %w (nothing was written)", err)}
+		}
+	}
+	opts := config.LoadOptions{Context: ctx, Getenv: placeholder}
+	var err error
+	if m.planned, err = m.file.Parse(opts); err != nil {
+		return false, &exitError{exitUsage, fmt.Errorf("import: the configuration would not be valid, so nothing was written:\n%w", err)}
+	}
+	own := m.file.Masker(config.LoadOptions{Context: ctx})
+	m.masked = func(text string) string { return own.Mask(masker.Mask(text)) }
+	out := m.cmd
+	if m.asJSON { // standard output has the JSON only
+		out = quiet(m.cmd)
+	}
+	return m.consent.apply(ctx, out, "Write this to "+m.sys.Short(m.file.Path())+"?", m.file.Change())
+}
+
+// placeholder gives every variable of the configuration a value, so that it can be checked
+// before they are set.
+func placeholder(name string) (string, bool) {
+	if value, ok := os.LookupEnv(name); ok || strings.HasPrefix(name, "MCP_METATOOL_") {
+		return value, ok
+	}
+	return "1", true
+}
+
+// hostNames returns the names of all hosts.
+func hostNames() []string {
+	var names []string
+	for _, h := range clientconfig.Hosts() {
+		names = append(names, h.Name)
+	}
+	return names
+}
+
+// findHost returns the host with a name.
+func findHost(name string) (*clientconfig.Host, error) {
+	if h := clientconfig.Lookup(name); h != nil {
+		return h, nil
+	}
+	return nil, &exitError{exitUsage, unknownHost(name)}
+}
+
+func unknownHost(name string) error {
+	hint := "there are " + strings.Join(hostNames(), ", ")
+	if near := nearest.Names(name, hostNames()); near != nil {
+		hint = "did you mean " + strings.Join(near, ", ") + "?"
+	}
+	return fmt.Errorf("no host is called %q (%s)", name, hint)
+}
+
+func noScope(h *clientconfig.Host, s *clientconfig.System, scope string) error {
+	var names []string
+	for _, known := range h.Scopes(s) {
+		names = append(names, string(known))
+	}
+	return fmt.Errorf("%s has no scope %q (it has %s)", h.Title, scope, strings.Join(names, ", "))
+}
+
+// completeHosts completes the names of hosts, and of files.
+func completeHosts(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return hostNames(), cobra.ShellCompDirectiveDefault
+}
+
+// starts returns what a server is, on one line, without secrets.
+func starts(s *clientconfig.Server) string {
+	if s.Transport != config.Stdio {
+		return clientconfig.Mask("url", s.URL)
+	}
+	words := append([]string{s.Command}, s.MaskedArgs()...)
+	for i, w := range words {
+		words[i] = clientconfig.Quote(w)
+	}
+	return cmp.Or(strings.Join(words, " "), "-")
+}

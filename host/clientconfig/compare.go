@@ -1,0 +1,151 @@
+package clientconfig
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+)
+
+// Difference is one setting in which two servers differ. Secrets in the texts are masked.
+type Difference struct {
+	Setting string `json:"setting"`
+	Ours    string `json:"ours"` // "" if it is not set
+	Theirs  string `json:"theirs"`
+}
+
+// Compare returns in what a server of our configuration and one of a host differ, nil if
+// they would do the same. Settings that only our configuration has are not compared.
+func Compare(ours, theirs *Server, home string) []Difference {
+	var list []Difference
+	add := func(setting, a, b string) {
+		if a != b {
+			list = append(list, Difference{setting, mask(setting, a), mask(setting, b)})
+		}
+	}
+	add("transport", string(ours.Transport), string(theirs.Transport))
+	if !sameCommand(ours.Command, theirs.Command) {
+		add("command", ours.Command, theirs.Command)
+	}
+	if !slices.Equal(ours.Args, theirs.Args) {
+		add("args", quoteArgs(ours.Args), quoteArgs(theirs.Args))
+	}
+	list = append(list, compareSettings("env.", ours.Env, theirs.Env, func(s string) string { return s })...)
+	tilde := func(dir string) string {
+		if rest, ok := strings.CutPrefix(dir, "~"); ok {
+			return filepath.Join(home, rest)
+		}
+		return dir
+	}
+	if tilde(ours.Dir) != tilde(theirs.Dir) {
+		add("cwd", ours.Dir, theirs.Dir)
+	}
+	add("url", ours.URL, theirs.URL)
+	list = append(list, compareSettings("headers.", ours.Headers, theirs.Headers, strings.ToLower)...)
+	if theirs.Hide != nil && !slices.Equal(ours.Hide, theirs.Hide) {
+		add("hide", strings.Join(ours.Hide, ", "), strings.Join(theirs.Hide, ", "))
+	}
+	if theirs.Expose != nil && !slices.Equal(ours.Expose, theirs.Expose) {
+		add("expose", strings.Join(ours.Expose, ", "), strings.Join(theirs.Expose, ", "))
+	}
+	if ours.Disabled != theirs.Disabled {
+		add("disabled", fmt.Sprint(ours.Disabled), fmt.Sprint(theirs.Disabled))
+	}
+	return list
+}
+
+func compareSettings(prefix string, ours, theirs []Setting, fold func(string) string) []Difference {
+	values := func(list []Setting) map[string]string {
+		m := map[string]string{}
+		for _, s := range list {
+			m[fold(s.Name)] = s.Value
+		}
+		return m
+	}
+	a, b := values(ours), values(theirs)
+	var list []Difference
+	for _, s := range slices.Concat(theirs, ours) {
+		key := fold(s.Name)
+		va, inA := a[key]
+		vb, inB := b[key]
+		known := slices.ContainsFunc(list, func(d Difference) bool { return d.Setting == prefix+s.Name })
+		if known || inA == inB && va == vb {
+			continue
+		}
+		list = append(list, Difference{prefix + s.Name, mask(s.Name, va), mask(s.Name, vb)})
+	}
+	return list
+}
+
+// sameCommand reports whether two commands are one program: a name is looked up in PATH.
+func sameCommand(a, b string) bool {
+	if a == b {
+		return true
+	}
+	find := func(command string) string {
+		if filepath.Base(command) == command {
+			if path, err := exec.LookPath(command); err == nil {
+				return path
+			}
+		}
+		return command
+	}
+	return find(a) == find(b)
+}
+
+// Mask returns the text of a setting with its secrets in plain text masked.
+func Mask(name, text string) string { return mask(name, text) }
+
+func mask(name, text string) string {
+	if _, after, ok := strings.Cut(name, "."); ok {
+		name = after
+	}
+	spans := slices.Concat(config.PlainSecrets(name, text), secretForms(text))
+	slices.SortFunc(spans, func(a, b config.Span) int { return a.From - b.From })
+	var b strings.Builder
+	end := 0
+	for _, s := range spans {
+		if s.From >= end {
+			b.WriteString(text[end:s.From] + "****")
+		}
+		end = max(end, s.To)
+	}
+	return b.String() + text[min(end, len(text)):]
+}
+
+// MaskedArgs returns the arguments with secrets masked, also those after an option such as
+// --token.
+func (s *Server) MaskedArgs() []string {
+	masked := make([]string, len(s.Args))
+	option := ""
+	for i, arg := range s.Args {
+		masked[i] = mask(option, arg)
+		if option = ""; strings.HasPrefix(arg, "-") && !strings.Contains(arg, "=") {
+			option = arg
+		}
+	}
+	return masked
+}
+
+// quoteArgs returns arguments as one line.
+func quoteArgs(args []string) string {
+	masked := (&Server{Args: args}).MaskedArgs()
+	for i, arg := range masked {
+		masked[i] = Quote(arg)
+	}
+	return strings.Join(masked, " ")
+}
+
+// Quote returns a word as a shell reads it.
+func Quote(word string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("@%+=:,./_-", r)
+	}
+	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}

@@ -1,0 +1,113 @@
+package clientconfig
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Launch is how a host starts a server.
+type Launch struct {
+	Env []string // KEY=VALUE, all of them
+	Dir string
+	// Path is the PATH of the host itself, without the one that an entry may set.
+	Path string
+}
+
+// desktopPaths are the PATHs of programs that are started from a desktop: that of launchd,
+// and that of systemd's user sessions.
+var desktopPaths = map[string]string{
+	"darwin": "/usr/bin:/bin:/usr/sbin:/sbin",
+	"linux":  "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+}
+
+// desktopVariables are the variables of a desktop's programs that matter to servers.
+var desktopVariables = []string{
+	"HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR",
+	"XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR",
+}
+
+// Launch returns how the host starts servers of a scope, without what an entry adds.
+// environ is the environment of this process. Programs that are started from a shell have
+// that environment; those that are started from a desktop have a short PATH and none of
+// the variables that shells set, except on Windows.
+func (h *Host) Launch(s *System, scope Scope, environ []string) Launch {
+	keep := h.clean
+	path := ""
+	if h.Desktop && s.OS != "windows" {
+		keep, path = desktopVariables, desktopPaths[s.OS]
+		if path == "" {
+			path = desktopPaths["linux"]
+		}
+	}
+	l := Launch{Dir: s.Project}
+	if h.Desktop && scope == User {
+		l.Dir = s.Home
+	}
+	for _, variable := range environ {
+		name, value, _ := strings.Cut(variable, "=")
+		if keep != nil && s.OS != "windows" && !slices.Contains(keep, name) {
+			continue
+		}
+		if name == "PATH" || s.OS == "windows" && strings.EqualFold(name, "PATH") {
+			l.Path = value
+		}
+		l.Env = append(l.Env, variable)
+	}
+	if path != "" {
+		l.Path = path
+		l.Env = append(l.Env, "PATH="+path)
+	}
+	return l
+}
+
+// With returns the launch with what an entry adds. Variables to pass on come from environ,
+// the environment of this process, and so do those that the entry refers to; what the host
+// would ask for is empty.
+func (l Launch) With(e *Entry, environ []string) Launch {
+	env := slices.Clone(l.Env)
+	for _, name := range e.Pass {
+		for _, variable := range environ {
+			if strings.HasPrefix(variable, name+"=") {
+				env = append(env, variable)
+			}
+		}
+	}
+	here := Launch{Env: environ}
+	for _, s := range e.Env {
+		value := s.Value
+		if inner, ok := strings.CutPrefix(value, "${env:"); ok && strings.HasSuffix(value, "}") {
+			value, _ = here.Getenv(strings.TrimSuffix(inner, "}"))
+		} else if strings.HasPrefix(value, "${input:") {
+			value = ""
+		}
+		env = append(env, s.Name+"="+value)
+	}
+	l.Env = env
+	return l
+}
+
+// Getenv returns the value of a variable.
+func (l Launch) Getenv(name string) (string, bool) {
+	for _, variable := range slices.Backward(l.Env) {
+		if value, ok := strings.CutPrefix(variable, name+"="); ok {
+			return value, true
+		}
+	}
+	return "", false
+}
+
+// Find looks a command up in a PATH.
+func Find(command, path string) (string, bool) {
+	for _, dir := range filepath.SplitList(path) {
+		if !filepath.IsAbs(dir) {
+			continue
+		}
+		file := filepath.Join(dir, command)
+		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return file, true
+		}
+	}
+	return "", false
+}

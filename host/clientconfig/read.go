@@ -1,0 +1,186 @@
+package clientconfig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
+)
+
+// Read reads the servers of a place. A file that does not exist has none. The error names
+// the file; it is one of reading (see [regular.Read]), or matches [ErrSyntax] or
+// [ErrShape].
+func Read(ctx context.Context, s *System, f File) (*Listing, error) {
+	l := &Listing{File: f}
+	data, err := regular.Read(ctx, f.Path, MaxFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return l, nil
+	}
+	if path := new(fs.PathError); errors.As(err, &path) {
+		err = path.Err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Path, err)
+	}
+	l.Exists, l.Data = true, data
+	if l.Servers, err = parse(s, f, data); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Path, err)
+	}
+	return l, nil
+}
+
+// ReadFile reads a file of which the host is not known: it is recognized by its name and
+// its keys.
+func ReadFile(ctx context.Context, s *System, path string) (*Listing, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	data, err := regular.Read(ctx, abs, MaxFile)
+	if perr := new(fs.PathError); errors.As(err, &perr) {
+		err = perr.Err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	f, err := recognize(abs, data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	l := &Listing{File: f, Exists: true, Data: data}
+	if l.Servers, err = parse(s, f, data); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return l, nil
+}
+
+// fileNames are the names of files by which their host is recognized.
+var fileNames = map[string]string{
+	".claude.json": "claude-code", ".mcp.json": "claude-code",
+	"claude_desktop_config.json": "claude-desktop", "mcp_config.json": "windsurf",
+}
+
+// recognize determines whose form a file has.
+func recognize(path string, data []byte) (File, error) {
+	f := File{Path: path, Scope: User}
+	format := JSON
+	if strings.EqualFold(filepath.Ext(path), ".toml") {
+		format = TOML
+	}
+	root, err := readTree(format, data)
+	if err != nil {
+		return f, err
+	}
+	for _, form := range []struct {
+		key  string
+		host *Host
+	}{
+		{"mcp_servers", Lookup("codex")}, {"upstream", Ours}, {"upstreamServers", Ours},
+		{"context_servers", Lookup("zed")}, {"servers", Lookup("vscode")}, {"mcpServers", anyFile},
+	} {
+		if root.at(form.key) == nil {
+			continue
+		}
+		host := form.host
+		if known := fileNames[strings.ToLower(filepath.Base(path))]; known != "" && host == anyFile {
+			host = Lookup(known)
+		}
+		own := *host
+		own.Format = format
+		f.Host, f.Under = &own, []string{form.key}
+		return f, nil
+	}
+	return f, &shapeError{"lists no servers (a host's file has them under mcpServers, servers, context_servers or mcp_servers)"}
+}
+
+func readTree(format Format, data []byte) (*object, error) {
+	if format == TOML {
+		return readTOML(data)
+	}
+	return readJSON(data)
+}
+
+// parse reads the servers of a text.
+func parse(s *System, f File, data []byte) ([]Server, error) {
+	root, err := readTree(f.Host.Format, data)
+	if err != nil {
+		return nil, err
+	}
+	parent := root.at(f.Under[:len(f.Under)-1]...)
+	if parent == nil || parent.fields[f.Under[len(f.Under)-1]] == nil {
+		return nil, nil
+	}
+	list, ok := parent.fields[f.Under[len(f.Under)-1]].(*object)
+	if !ok {
+		return nil, &shapeError{strings.Join(f.Under, ".") + " is not an object with a server under each name"}
+	}
+	var servers []Server
+	for _, name := range list.keys {
+		servers = append(servers, readServer(s, f, name, list.fields[name]))
+	}
+	return servers, nil
+}
+
+// readServer reads the entry of one server.
+func readServer(s *System, f File, name string, v any) Server {
+	srv := Server{Name: validName(name), Original: name}
+	if srv.Name != name {
+		srv.Notes = append(srv.Notes, fmt.Sprintf("it is called %s here: names are 1 to 32 letters, digits, _ and -", srv.Name))
+	}
+	o, ok := v.(*object)
+	if !ok {
+		srv.Problem = "is not an object"
+		return srv
+	}
+	e := &entry{
+		object: o, file: f, sys: s, server: &srv, known: map[string]bool{},
+		text: translator{kind: f.Host.vars, sys: s, project: s.Project, sure: f.Scope != User},
+	}
+	e.read()
+	srv.Notes, srv.References = append(srv.Notes, e.text.notes...), e.text.refs
+	srv.Self = isSelf(&srv)
+	return srv
+}
+
+var (
+	allowedName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
+	badName     = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
+)
+
+// validName returns a name that our configuration allows.
+func validName(name string) string {
+	if !allowedName.MatchString(name) {
+		name = strings.Trim(badName.ReplaceAllString(name, "-"), "-")
+		if name == "" {
+			name = "server"
+		}
+		name = name[:min(len(name), 32)]
+	}
+	if abi.Reserved(abi.Ident(name)) {
+		name = name[:min(len(name), 25)] + "-server"
+	}
+	return name
+}
+
+// isSelf reports whether a server is mcp-metatool as a proxy. Its command can be another
+// one, such as demo-upstream.
+func isSelf(s *Server) bool {
+	base := filepath.Base(strings.ReplaceAll(s.Command, `\`, "/"))
+	base = strings.TrimSuffix(strings.ToLower(base), ".exe")
+	if base != "mcp-metatool" {
+		return false
+	}
+	for i, arg := range s.Args {
+		switch {
+		case !strings.HasPrefix(arg, "-"):
+			return arg == "serve" || i > 0 && strings.HasPrefix(s.Args[i-1], "-") && !strings.Contains(s.Args[i-1], "=")
+		}
+	}
+	return true
+}

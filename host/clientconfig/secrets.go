@@ -1,0 +1,171 @@
+package clientconfig
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+)
+
+// Secret is a secret in plain text in the entry of a server.
+type Secret struct {
+	// Variable is the name of the environment variable that can hold it.
+	Variable string
+	// Where it is, for messages: env.GITHUB_TOKEN, args[2], headers.Authorization, url.
+	Where string
+	// Value is the secret itself. It must not be shown.
+	Value string
+	// Guess says that only its form makes it look like a secret.
+	Guess bool
+
+	from, to int
+	text     *string // where it is
+}
+
+// Secrets returns the secrets in plain text of a server, judging by names and by the form
+// of the values. taken has the values of variables that are in use already; the new ones
+// are added, so that a variable does not get two values. The result refers to s.
+func (s *Server) Secrets(taken map[string]string) []Secret {
+	var found []Secret
+	look := func(where, name, variable string, text *string) {
+		spans, guess := config.PlainSecrets(name, *text), false
+		if len(spans) == 0 {
+			spans, guess = secretForms(*text), true
+		}
+		for _, span := range spans {
+			value := (*text)[span.From:span.To]
+			found = append(found, Secret{
+				Variable: s.variable(variable, value, taken), Where: where, Value: strings.ReplaceAll(value, "$${", "${"),
+				Guess: guess, from: span.From, to: span.To, text: text,
+			})
+		}
+	}
+	for i := range s.Env {
+		look("env."+s.Env[i].Name, s.Env[i].Name, s.Env[i].Name, &s.Env[i].Value)
+	}
+	option := ""
+	for i := range s.Args {
+		variable := s.Name + "_" + cmp.Or(strings.TrimLeft(option, "-"), "secret")
+		if name, _, ok := strings.Cut(s.Args[i], "="); ok && strings.HasPrefix(name, "-") {
+			variable = s.Name + "_" + strings.TrimLeft(name, "-")
+		}
+		look("args", option, variable, &s.Args[i])
+		if option = ""; strings.HasPrefix(s.Args[i], "-") && !strings.Contains(s.Args[i], "=") {
+			option = s.Args[i]
+		}
+	}
+	look("url", "", s.Name+"_secret", &s.URL)
+	for i := range s.Headers {
+		h := &s.Headers[i]
+		variable := s.Name + "_" + strings.TrimPrefix(strings.ToLower(h.Name), "x-")
+		if strings.EqualFold(h.Name, "Authorization") {
+			variable = s.Name + "_token"
+		}
+		look("headers."+h.Name, h.Name, variable, &h.Value)
+	}
+	return found
+}
+
+// variable returns the name of the variable for a secret: the suggested one, or one with
+// the server's name or a number if that has another value.
+func (s *Server) variable(suggested, value string, taken map[string]string) string {
+	name, prefix := variableName(suggested), variableName(s.Name)+"_"
+	if had, ok := taken[name]; ok && had != value && !strings.HasPrefix(name, prefix) {
+		name = prefix + name
+	}
+	for base, i := name, 2; ; i++ {
+		if had, ok := taken[name]; !ok || had == value {
+			taken[name] = value
+			return name
+		}
+		name = fmt.Sprintf("%s_%d", base, i)
+	}
+}
+
+// Replace puts references in place of secrets of s, which Secrets has returned for it.
+// reference makes the text of one, such as ${NAME}.
+func (s *Server) Replace(secrets []Secret, reference func(Secret) string) {
+	for _, secret := range slices.Backward(secrets) { // from the end, so that offsets stay right
+		text := *secret.text
+		*secret.text = text[:secret.from] + reference(secret) + text[secret.to:]
+	}
+}
+
+// knownForms are the forms of tokens of well-known services, and of other credentials.
+var knownForms = regexp.MustCompile(`(?:` + strings.Join([]string{
+	`gh[opsur]_[A-Za-z0-9]{20,}`, `github_pat_[A-Za-z0-9_]{20,}`, `glpat-[A-Za-z0-9_-]{16,}`,
+	`sk-[A-Za-z0-9_-]{20,}`, `[rs]k_(?:live|test)_[A-Za-z0-9]{16,}`, `xox[abeoprs]-[A-Za-z0-9-]{10,}`, `xapp-[A-Za-z0-9-]{10,}`,
+	`(?:AKIA|ASIA)[A-Z0-9]{16}`, `AIza[A-Za-z0-9_-]{30,}`, `ya29\.[A-Za-z0-9_-]{20,}`, `npm_[A-Za-z0-9]{30,}`, `pypi-[A-Za-z0-9_-]{30,}`,
+	`hf_[A-Za-z0-9]{20,}`, `ntn_[A-Za-z0-9]{20,}`, `secret_[A-Za-z0-9]{20,}`, `lin_api_[A-Za-z0-9]{20,}`, `dop_v1_[a-f0-9]{40,}`,
+	`tvly-[A-Za-z0-9-]{16,}`, `fc-[a-f0-9]{30,}`, `figd_[A-Za-z0-9_-]{20,}`, `SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}`,
+	`eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`, `-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]+`,
+}, "|") + `)`)
+
+// randomWord is a stretch of text that could be random.
+var randomWord = regexp.MustCompile(`[A-Za-z0-9+/_=-]{20,}`)
+
+// secretForms returns the parts of a text that have the form of secrets.
+func secretForms(text string) []config.Span {
+	var spans []config.Span
+	for _, m := range knownForms.FindAllStringIndex(text, -1) {
+		spans = append(spans, config.Span{From: m[0], To: m[1]})
+	}
+	if spans != nil {
+		return spans
+	}
+	for _, m := range randomWord.FindAllStringIndex(text, -1) {
+		before, word := text[:m[0]], text[m[0]:m[1]]
+		digest := strings.HasSuffix(before, "sha256:") || strings.HasSuffix(before, "sha512:") || strings.HasSuffix(before, "@")
+		if !digest && !strings.HasSuffix(before, "${") && looksRandom(word) {
+			spans = append(spans, config.Span{From: m[0], To: m[1]})
+		}
+	}
+	return spans
+}
+
+// looksRandom reports whether a word has so many different characters, of several kinds and
+// mixed, that nobody has written it. Names, paths and identifiers with hyphens do not.
+func looksRandom(word string) bool {
+	if strings.Count(word, "/") > 1 || strings.HasPrefix(word, "/") || strings.HasPrefix(word, "-") {
+		return false
+	}
+	digits, letters, changes := 0, 0, 0
+	kind, count := 0, map[rune]int{}
+	for _, r := range word {
+		k := 0
+		switch {
+		case r >= '0' && r <= '9':
+			k = 1
+			digits++
+		case r >= 'A' && r <= 'Z':
+			k = 2
+			letters++
+		case r >= 'a' && r <= 'z':
+			k = 3
+			letters++
+		}
+		if k != kind {
+			changes++
+		}
+		kind = k
+		count[r]++
+	}
+	if isUUID(word) || digits < 2 || letters < 2 || changes*4 < len(word) {
+		return false
+	}
+	entropy := 0.0
+	for _, n := range count {
+		p := float64(n) / float64(len(word))
+		entropy -= p * math.Log2(p)
+	}
+	return entropy >= 3.2
+}
+
+var uuid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+
+// isUUID reports whether a word is a UUID, which usually is an identifier.
+func isUUID(word string) bool { return uuid.MatchString(word) }

@@ -1,0 +1,144 @@
+package clientconfig
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// variables says which variables a host expands in its files.
+type variables int
+
+const (
+	noVariables     variables = iota // ${X} is text: Claude Desktop, Codex, Zed
+	shellVariables                   // ${X} and ${X:-default}: Claude Code
+	editorVariables                  // ${env:X}, ${input:x}, ${workspaceFolder}, ...: VS Code, Cursor, Windsurf
+	allVariables                     // both: a file of which the host is not known
+	ourVariables                     // those of our configuration, which stay as they are
+)
+
+var (
+	envName    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	shellForm  = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*)(:-[^{}]*)?$`)
+	notAllowed = regexp.MustCompile(`[^A-Z0-9]+`)
+)
+
+// variableName makes the name of an environment variable of a text such as api-key.
+func variableName(text string) string {
+	name := strings.Trim(notAllowed.ReplaceAllString(strings.ToUpper(text), "_"), "_")
+	if name == "" || name[0] >= '0' && name[0] <= '9' {
+		name = "MCP_" + name
+	}
+	return name
+}
+
+// translator rewrites texts of one file to the variables of our configuration, and collects
+// what cannot be rewritten.
+type translator struct {
+	kind    variables
+	sys     *System
+	project string // the folder that ${workspaceFolder} stands for
+	sure    bool   // it is certain that it does
+	notes   []string
+	refs    []Setting // see Server.References
+}
+
+// refer records that a variable of ours has the value of a host's expression, and returns
+// the variable.
+func (t *translator) refer(variable, expression string) string {
+	t.refs = with(t.refs, Setting{variable, "${" + expression + "}"})
+	return "${" + variable + "}"
+}
+
+func (t *translator) note(format string, args ...any) {
+	t.notes = append(t.notes, fmt.Sprintf(format, args...))
+}
+
+// text rewrites one text. Dollar signs that the host does not act on are escaped.
+func (t *translator) text(s string) string {
+	if t.kind == ourVariables {
+		return s
+	}
+	var b strings.Builder
+	for {
+		before, rest, found := strings.Cut(s, "${")
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		expression, after, closed := strings.Cut(rest, "}")
+		value, ok := "", false
+		if closed && !strings.HasSuffix(before, "$") {
+			value, ok = t.expression(expression)
+		}
+		if !ok {
+			if t.kind != noVariables {
+				t.note("${%s} is not a variable that can be taken over, and stays as text", clip(expression))
+			}
+			b.WriteString("$${")
+			s = rest
+			continue
+		}
+		b.WriteString(value)
+		s = after
+	}
+}
+
+// expression returns what our configuration has in place of ${expression}.
+func (t *translator) expression(expression string) (string, bool) {
+	if t.kind == shellVariables || t.kind == allVariables {
+		if shellForm.MatchString(expression) && !(t.kind == allVariables && t.isFolder(expression)) {
+			return "${" + expression + "}", true
+		}
+	}
+	if t.kind != editorVariables && t.kind != allVariables {
+		return "", false
+	}
+	kind, name, colon := strings.Cut(expression, ":")
+	switch {
+	case colon && kind == "env" && envName.MatchString(name):
+		return t.refer(name, expression), true
+	case colon && kind == "input" && name != "":
+		variable := variableName(name)
+		t.note("${input:%s}, which the host asks for, becomes the environment variable %s", clip(name), variable)
+		return t.refer(variable, expression), true
+	case colon:
+		return "", false
+	}
+	switch expression {
+	case "userHome":
+		return escape(t.sys.Home), true
+	case "pathSeparator", "/":
+		return string(filepath.Separator), true
+	case "workspaceFolder", "cwd", "workspaceFolderBasename":
+		folder := t.project
+		if !t.sure {
+			t.note("${%s} becomes %s: mcp-metatool does not know which folder the host has open", expression, t.project)
+		}
+		if expression == "workspaceFolderBasename" {
+			folder = filepath.Base(folder)
+		}
+		return escape(folder), true
+	}
+	return "", false
+}
+
+func (t *translator) isFolder(expression string) bool {
+	switch expression {
+	case "userHome", "pathSeparator", "workspaceFolder", "cwd", "workspaceFolderBasename":
+		return true
+	}
+	return false
+}
+
+// escape makes a text one without variables.
+func escape(s string) string { return strings.ReplaceAll(s, "${", "$${") }
+
+// clip shortens the name of a variable for a message.
+func clip(s string) string {
+	if len(s) > 40 {
+		return s[:40] + "..."
+	}
+	return s
+}
