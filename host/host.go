@@ -4,6 +4,7 @@
 //
 //	host.go     Host: start, reload and shutdown
 //	serve.go    sessions over stdio, over HTTP, and in the same process
+//	page.go     the page about the Host
 //	inspect.go  what commands and smoke checks need to know of a Host
 //
 // The packages below host, from the client to the server: front (sessions with
@@ -11,7 +12,7 @@
 // (which upstreams run, and what they listed), upstream (connections to servers),
 // wire (raw JSON-RPC). Composite tools: compose (composite calls), sandbox (wasm
 // instances), builtin (built-in tools), journal and record (the record of runs and
-// calls). For all of them: config and reconfig (settings and their changes), budget
+// calls), ui (a page about all of it). For all of them: config and reconfig (settings and their changes), budget
 // (shared memory), health (checks of upstreams). mcptest has raw peers for tests.
 package host
 
@@ -70,6 +71,9 @@ type Options struct {
 	Whole bool
 	// CacheDir keeps compiled guests between runs; "" for none.
 	CacheDir string
+	// PageToken makes ServeHTTPOn serve the page of package ui too, for those who know the
+	// token; "": it does not.
+	PageToken string
 	// Sandbox is shared with others, and Close does not close it. Nil: the Host makes
 	// its own.
 	Sandbox *sandbox.Sandbox

@@ -87,15 +87,30 @@ func (h *Host) ServeHTTPOn(ctx context.Context, ln net.Listener) error {
 	h.reloading.Unlock()
 	defer h.web.Store(nil)
 	path := cmp.Or(settings.Path, config.DefaultPath)
+	page := http.NotFoundHandler()
+	if h.opts.PageToken != "" {
+		page = h.Page(ctx, h.opts.PageToken)
+	}
 	server := streamable.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != path {
-			http.NotFound(w, r)
+		if r.URL.Path == path {
+			sessions.ServeHTTP(w, r)
 			return
 		}
-		sessions.ServeHTTP(w, r)
+		page.ServeHTTP(w, r)
 	}), streamable.ServerOptions{
 		MaxConnections: settings.MaxConnections, MaxConnectionsPerAddress: settings.MaxConnectionsPerAddress, Log: h.opts.Log,
 	})
+	return serveUntil(ctx, server, ln, func(late context.Context) {
+		if err := errors.Join(sessions.Close(late), server.Shutdown(late)); err != nil {
+			h.opts.Log.Warn("end of the HTTP sessions", "err", err)
+		}
+	})
+}
+
+// serveUntil serves HTTP on ln until ctx ends, and closes ln. Then it calls end, whose
+// context ends after sessionsTime, and closes the connections that are left. The error is
+// the cause of ctx, or says why serving failed.
+func serveUntil(ctx context.Context, server *http.Server, ln net.Listener, end func(late context.Context)) error {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln) }()
 	var err error
@@ -109,9 +124,7 @@ func (h *Host) ServeHTTPOn(ctx context.Context, ln net.Listener) error {
 	}
 	late, cancel := context.WithTimeout(context.Background(), sessionsTime)
 	defer cancel()
-	if bad := errors.Join(sessions.Close(late), server.Shutdown(late)); bad != nil {
-		h.opts.Log.Warn("end of the HTTP sessions", "err", bad)
-	}
+	end(late)
 	server.Close() // closes connections that are still open
 	if !ended {
 		<-served

@@ -7,8 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net/url"
-	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -160,15 +158,5 @@ func openBrowser(address string) {
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
 		return
 	}
-	command := []string{"xdg-open"}
-	switch runtime.GOOS {
-	case "darwin":
-		command = []string{"open"}
-	case "windows":
-		command = []string{"rundll32", "url.dll,FileProtocolHandler"}
-	}
-	browser := exec.Command(command[0], append(command[1:], u.String())...)
-	if browser.Start() == nil {
-		_ = browser.Process.Release() // we do not wait for it
-	}
+	launch(u.String())
 }

@@ -37,6 +37,7 @@
 //	runs.go      runs list and tail; runsshow.go: show
 //	replay.go    replay
 //	smoke.go     smoke; smokeout.go: its reports, smokewatch.go: --watch
+//	ui.go        ui; launch.go: the user's browser
 //	demo.go      demo; demotool.go: its composite tool, demoserver.go and
 //	             demodata.go: its two upstream servers
 //	import.go    import; importshow.go: what it shows, and --replace
@@ -180,7 +181,7 @@ Inspector. There, set MCP_METATOOL_CONFIG in the environment of the server.`
 		serveCommand("serve"), checkCommand(), serversCommand(), reloadCommand(), authCommand(), secretCommand(), toolsCommand(),
 		runCommand(), runsCommand(), replayCommand(), smokeCommand(), lintCommand(), replCommand(), demoCommand(),
 		importServersCommand(), connectCommand(), disconnectCommand(),
-		demoServerCommand(), versionCommand(),
+		uiCommand(), demoServerCommand(), versionCommand(),
 	)
 	return root
 }

@@ -108,13 +108,18 @@ func listen(ctx context.Context, address string, guarded bool) (net.Listener, er
 	var open net.ListenConfig
 	ln, err := open.Listen(ctx, "tcp", resolved.String())
 	if err != nil {
-		var reason *os.SyscallError // without repeating the address
-		if errors.As(err, &reason) {
-			err = reason.Err
-		}
-		return nil, fmt.Errorf("--http %s: cannot listen there: %w", address, err)
+		return nil, fmt.Errorf("--http %s: cannot listen there: %w", address, listenReason(err))
 	}
 	return ln, nil
+}
+
+// listenReason returns why an address cannot be listened on, without the address.
+func listenReason(err error) error {
+	var reason *os.SyscallError
+	if errors.As(err, &reason) {
+		return reason.Err
+	}
+	return err
 }
 
 // withTLS adds TLS to the connections that ln accepts.

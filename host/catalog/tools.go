@@ -93,3 +93,7 @@ func (b *builder) sourceTools(t *tools, s *source, rank int) {
 	slices.SortStableFunc(t.all[first:], func(a, b Entry) int { return strings.Compare(a.Tool, b.Tool) })
 	b.problems = append(b.problems, script.collisions()...)
 }
+
+// Tokens estimates how many tokens of a model's context a definition of that many bytes
+// takes: four bytes each, which is about right for JSON in English.
+func Tokens(bytes int) int { return (bytes + 3) / 4 }

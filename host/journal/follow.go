@@ -19,6 +19,12 @@ type FollowOptions struct {
 	// already. Runs that end after that are yielded.
 	Started func()
 	Now     func() time.Time // nil is time.Now
+	// Unfinished yields runs that have not ended too, each as often as it got new
+	// events.
+	Unfinished bool
+	// Pause is the least time between two looks for new events, so that a consumer of
+	// Unfinished is not called for each event; 0 means none.
+	Pause time.Duration
 }
 
 // Follow yields the runs that clients request, with their nested runs, as they end,
@@ -30,6 +36,9 @@ func Follow(ctx context.Context, dir string, opts FollowOptions) iter.Seq2[Recor
 		f := follower{index: newIndex(dir), yield: yield, now: opts.Now}
 		if f.now == nil {
 			f.now = time.Now
+		}
+		if opts.Unfinished {
+			f.touched = map[string]bool{}
 		}
 		tick := opts.Tick
 		if tick == nil {
@@ -61,6 +70,13 @@ func Follow(ctx context.Context, dir string, opts FollowOptions) iter.Seq2[Recor
 			}
 			if !f.poll(false) {
 				return
+			}
+			if opts.Pause > 0 {
+				select {
+				case <-ctx.Done():
+					return
+				case <-time.After(opts.Pause):
+				}
 			}
 		}
 	}
@@ -110,6 +126,9 @@ func (f *follower) poll(skip bool) bool {
 			}
 		}
 	}
+	if !f.unfinished(skip) {
+		return false
+	}
 	for name := range f.read {
 		if name.day < first {
 			delete(f.read, name)
@@ -134,4 +153,30 @@ func (f *follower) end(r *indexedRun, skip bool) bool {
 		}
 	}
 	return !ok || f.yield(rec, nil)
+}
+
+// unfinished yields the runs that got events and have not ended, unless skip is set.
+func (f *follower) unfinished(skip bool) bool {
+	roots := map[*indexedRun]bool{}
+	for id := range f.touched {
+		if r := f.rootOf(id); r != nil {
+			roots[r] = true
+		}
+	}
+	clear(f.touched)
+	if skip {
+		return true
+	}
+	for r := range roots {
+		rec, ok, faults := f.load(r)
+		for _, err := range faults {
+			if !f.yield(Record{}, err) {
+				return false
+			}
+		}
+		if ok && !f.yield(rec, nil) {
+			return false
+		}
+	}
+	return true
 }

@@ -13,12 +13,18 @@ import (
 // follow runs Follow until the end of the test and returns a channel of what it yields.
 func follow(t *testing.T, dir string, tick <-chan time.Time) <-chan Record {
 	t.Helper()
+	return followWith(t, dir, FollowOptions{Tick: tick})
+}
+
+func followWith(t *testing.T, dir string, opts FollowOptions) <-chan Record {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	started, over := make(chan struct{}), make(chan struct{})
 	got := make(chan Record, 10)
 	go func() {
 		defer close(over)
-		for r, err := range Follow(ctx, dir, FollowOptions{Tick: tick, Started: func() { close(started) }}) {
+		opts.Started = func() { close(started) }
+		for r, err := range Follow(ctx, dir, opts) {
 			if err != nil {
 				t.Error(err)
 			}
@@ -75,5 +81,47 @@ func TestFollowMissingDirectory(t *testing.T) {
 	record(t, l, "b") // from now on the file system sends notifications
 	if r := <-got; r.Definition.Name != "b" {
 		t.Errorf("got %+v", r)
+	}
+}
+
+// TestFollowUnfinished checks that runs are yielded while they go on, with the calls of
+// nested runs, and only if they got events.
+func TestFollowUnfinished(t *testing.T) {
+	dir := t.TempDir()
+	l := openLog(t, dir, LogOptions{})
+	begin(t, l, Begin{Definition: tools.Definition{Name: "abandoned"}})
+	tick := make(chan time.Time)
+	got := followWith(t, dir, FollowOptions{Tick: tick, Unfinished: true, Pause: time.Nanosecond})
+
+	outer := begin(t, l, Begin{Definition: tools.Definition{Name: "outer"}})
+	if r := <-got; r.ID != outer.ID() || r.Done || len(r.Calls) != 0 {
+		t.Errorf("begun: %+v", r)
+	}
+	c := outer.OpenCall(abi.ToolCall{}, abi.Composites, "inner")
+	if r := <-got; r.Done || len(r.Calls) != 1 || r.Calls[0].Done {
+		t.Errorf("called: %+v", r)
+	}
+	inner := begin(t, l, Begin{Definition: tools.Definition{Name: "inner"}, Parent: &Parent{outer.ID(), c.Seq()}})
+	if r := <-got; r.ID != outer.ID() || r.Done {
+		t.Errorf("nested: %+v", r)
+	}
+	inner.OpenCall(abi.ToolCall{}, "a", "b")
+	if r := <-got; r.ID != outer.ID() || r.Done {
+		t.Errorf("called in it: %+v", r)
+	}
+	outer.Close(Outcome{Result: []byte("2")})
+	if r := <-got; r.ID != outer.ID() || !r.Done {
+		t.Errorf("ended: %+v", r)
+	}
+	tick <- time.Time{}
+	tick <- time.Time{}
+	record(t, l, "next")
+	for r := range got {
+		if r.Definition.Name != "next" {
+			t.Fatalf("%+v", r)
+		}
+		if r.Done {
+			return
+		}
 	}
 }

@@ -37,6 +37,8 @@ type index struct {
 	// collectProxied is set.
 	proxied        []proxiedPos
 	collectProxied bool
+	// touched has the ids of the runs that got events, if it is not nil.
+	touched map[string]bool
 }
 
 // proxiedPos is the position of the line of a proxied call.
@@ -134,6 +136,9 @@ func (x *index) addLine(text []byte, at linePos, ended func(*indexedRun)) error 
 		}
 	}
 	r.events = append(r.events, at)
+	if x.touched != nil {
+		x.touched[r.id] = true
+	}
 	if kind == eventEnd && ended != nil {
 		ended(r)
 	}
@@ -163,6 +168,22 @@ func (x *index) roots() []*indexedRun {
 	}
 	slices.SortFunc(roots, func(a, b *indexedRun) int { return cmp.Compare(b.id, a.id) })
 	return roots
+}
+
+// rootOf returns the run that called a run, directly or not, or the run itself; nil if that
+// has not begun.
+func (x *index) rootOf(id string) *indexedRun {
+	for range maxDepth + 1 {
+		r := x.runs[id]
+		if r == nil || !r.begun {
+			return nil
+		}
+		if r.parent == "" {
+			return r
+		}
+		id = r.parent
+	}
+	return nil
 }
 
 // load reads a run with its nested runs. faults are the lines that cannot be read.

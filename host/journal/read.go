@@ -147,7 +147,7 @@ func (f *Filter) mayMatch(id string) bool {
 	if !strings.HasPrefix(id, strings.ToLower(f.ID)) {
 		return false
 	}
-	start, ok := timeOf(id)
+	start, ok := TimeOf(id)
 	return !ok || (f.Since.IsZero() || start.Add(time.Millisecond).After(f.Since)) && (f.Until.IsZero() || start.Before(f.Until))
 }
 
@@ -162,8 +162,8 @@ func (f *Filter) matches(r *Record) bool {
 // milliseconds: "019b7ca9-906f".
 const timeDigits = 13
 
-// timeOf returns the millisecond in which the run began, if the id contains it.
-func timeOf(id string) (time.Time, bool) {
+// TimeOf returns the millisecond in which the run began, if the id contains it.
+func TimeOf(id string) (time.Time, bool) {
 	if len(id) < timeDigits {
 		return time.Time{}, false
 	}
@@ -219,7 +219,7 @@ func days(dir string, f Filter, proxied bool) iter.Seq2[*index, error] {
 // days returns the first and the last day whose files can contain a match.
 func (f *Filter) days() (first, last string) {
 	since, until := f.Since, f.Until
-	if start, ok := timeOf(f.ID); ok {
+	if start, ok := TimeOf(f.ID); ok {
 		since, until = start, start.Add(time.Millisecond)
 	}
 	first, last = "", "9999-99-99"

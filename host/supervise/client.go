@@ -64,6 +64,19 @@ func (c *clientIdentity) adopt(params []byte, revision protocol.Revision) {
 	})
 }
 
+// known reports whether upstreams can get the identity already.
+func (c *clientIdentity) known() bool {
+	if c.clients != OneClient {
+		return true
+	}
+	select {
+	case <-c.adopted:
+		return true
+	default:
+		return false
+	}
+}
+
 // initializeParams is upstream.Options.InitializeParams.
 func (c *clientIdentity) initializeParams(ctx context.Context) ([]byte, error) {
 	if c.clients == OneClient {

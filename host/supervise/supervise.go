@@ -193,6 +193,10 @@ func (u *Upstreams) apply(cfg *config.Config) bool {
 	return true
 }
 
+// Introduced reports whether it is known what to tell upstreams about the client. With
+// OneClient, the first session determines that.
+func (u *Upstreams) Introduced() bool { return u.client.known() }
+
 // BeginSession adds a session.
 func (u *Upstreams) BeginSession(s route.Session) {
 	u.client.adopt(s.Client(), s.Revision())

@@ -1,0 +1,22 @@
+package main
+
+import (
+	"os/exec"
+	"runtime"
+)
+
+// launch opens an address or a file with the program that the user has chosen for it. It is
+// not an error if there is none.
+func launch(target string) {
+	command := []string{"xdg-open"}
+	switch runtime.GOOS {
+	case "darwin":
+		command = []string{"open"}
+	case "windows":
+		command = []string{"rundll32", "url.dll,FileProtocolHandler"}
+	}
+	browser := exec.Command(command[0], append(command[1:], target)...)
+	if browser.Start() == nil {
+		_ = browser.Process.Release() // we do not wait for it
+	}
+}

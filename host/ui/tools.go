@@ -1,0 +1,108 @@
+package ui
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// tool is one tool in the list.
+type tool struct {
+	Name        string `json:"name"`           // public name
+	Kind        string `json:"kind"`           // proxied, saved, builtin
+	Server      string `json:"server"`         // "" unless proxied
+	Tool        string `json:"tool,omitempty"` // the server's own name, if it is another
+	Title       string `json:"title,omitempty"`
+	Description string `json:"description,omitempty"`
+	Listed      bool   `json:"listed"` // clients see it; otherwise only scripts can call it
+	Tokens      int    `json:"tokens"`
+	Hints       hints  `json:"hints"`
+}
+
+// hints are what a server says about a tool (MCP 2025-11-25, schema, ToolAnnotations).
+// A server can say anything.
+type hints struct {
+	ReadOnly    bool `json:"readOnly"`
+	Destructive bool `json:"destructive"` // the default is true
+	Idempotent  bool `json:"idempotent"`
+	OpenWorld   bool `json:"openWorld"` // the default is true
+	Given       bool `json:"given"`     // it says something
+}
+
+var kinds = map[catalog.Kind]string{catalog.Proxied: "proxied", catalog.Composite: "saved", catalog.Builtin: "builtin"}
+
+// hintsOf reads the annotations of a definition.
+func hintsOf(definition []byte) hints {
+	flag := func(name string, otherwise bool) bool {
+		switch value, _ := wire.Get(definition, "annotations", name); string(value) {
+		case "true":
+			return true
+		case "false":
+			return false
+		}
+		return otherwise
+	}
+	annotations, _ := wire.Get(definition, "annotations")
+	h := hints{ReadOnly: flag("readOnlyHint", false), Idempotent: flag("idempotentHint", false), OpenWorld: flag("openWorldHint", true)}
+	h.Destructive = !h.ReadOnly && flag("destructiveHint", true)
+	h.Given = wire.IsObject(annotations)
+	return h
+}
+
+func (h *Handler) view(e catalog.Entry) tool {
+	t := tool{Name: e.Name, Kind: kinds[e.Kind], Server: e.Server, Listed: h.visible(e), Tokens: catalog.Tokens(len(e.Definition)), Hints: hintsOf(e.Definition)}
+	if e.Tool != e.Name {
+		t.Tool = e.Tool
+	}
+	t.Title, _ = wire.GetString(e.Definition, "title")
+	if t.Title == "" {
+		t.Title, _ = wire.GetString(e.Definition, "annotations", "title")
+	}
+	t.Description, _ = wire.GetString(e.Definition, "description")
+	return t
+}
+
+// tools answers with the list of all tools.
+func (h *Handler) tools(w http.ResponseWriter, r *http.Request) error {
+	list := []tool{}
+	for _, e := range h.opts.Catalog.All() {
+		list = append(list, h.view(e))
+	}
+	return write(w, map[string]any{"tools": list})
+}
+
+// tool answers with one tool and its schemas. The kind, the server and the name identify
+// it, because a tool that clients do not see can have the public name of another.
+func (h *Handler) tool(w http.ResponseWriter, r *http.Request) error {
+	query := r.URL.Query()
+	for _, e := range h.opts.Catalog.All() {
+		if e.Name != query.Get("name") || e.Server != query.Get("server") || kinds[e.Kind] != query.Get("kind") {
+			continue
+		}
+		input, _ := wire.Get(e.Definition, "inputSchema")
+		if !json.Valid(input) {
+			input = []byte("{}")
+		}
+		answer := struct {
+			tool
+			InputSchema json.RawMessage `json:"inputSchema"`
+			Definition  string          `json:"definition"` // whole, for people
+			Callable    bool            `json:"callable"`
+		}{h.view(e), input, indent(e.Definition), h.callable(e) == nil}
+		return write(w, answer)
+	}
+	return &requestError{status: http.StatusNotFound, text: "there is no such tool any more"}
+}
+
+// callable returns why the page cannot call a tool; nil if it can.
+func (h *Handler) callable(e catalog.Entry) error {
+	switch {
+	case !h.visible(e):
+		return &requestError{status: http.StatusForbidden, text: "clients do not see this tool; only scripts can call it"}
+	case e.Saves:
+		return &requestError{status: http.StatusForbidden, text: "this page does not change saved tools"}
+	}
+	return nil
+}

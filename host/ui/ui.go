@@ -1,0 +1,186 @@
+// Package ui serves a page about a running proxy: its servers, tools, saved tools and
+// runs. The page shows and tries tools. It changes no setting and no saved tool.
+//
+//	ui.go       the http.Handler: who may use it, its paths
+//	assets.go   the page itself: HTML, CSS and scripts in page/, without dependencies
+//	servers.go  the state of servers
+//	tools.go    tools with their schemas
+//	call.go     calls of tools
+//	saved.go    saved tools: code, versions, what they call
+//	runs.go     runs of the journal, and which of them go on
+//	answer.go   answers as JSON
+//
+// The page proves with a token in the header Authorization that it may use the endpoints.
+// Browsers attach no such header by themselves, unlike a cookie, and the token belongs to
+// the origin with its port. So no other page, and no other program on the machine that the
+// browser visits, can make requests with it.
+//
+// Names, texts and results come from servers, scripts and models, which are not trusted.
+// They are sent as JSON, and the page inserts them as text only.
+package ui
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/front/origin"
+	"github.com/mcp-metatool/mcp-metatool/host/health"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+)
+
+// Path is where the page is. All paths of the Handler begin with it.
+const Path = "/ui/"
+
+// Proxy is the proxy that the page is about. It is safe for concurrent use.
+type Proxy interface {
+	// Config returns the current configuration.
+	Config() *config.Config
+	// Status returns the state of a server that sessions share, without waiting; false
+	// if there is none of that name.
+	Status(server string) (upstream.Status, bool)
+	// CheckServer checks a server, or all of them if server is "". It starts those that
+	// are asleep.
+	CheckServer(ctx context.Context, server string) ([]health.Report, error)
+	// Inspect analyses a script without running it.
+	Inspect(ctx context.Context, name, code string) (abi.Lint, error)
+	// CallTool calls a tool by its public name, as a client would. progress gets the raw
+	// params of progress notifications. When ctx ends, the call is cancelled.
+	CallTool(ctx context.Context, name string, arguments []byte, progress func(params []byte)) (wire.Reply, error)
+}
+
+// Options of a Handler.
+type Options struct {
+	// Token is what the page must know. It must not be empty.
+	Token string
+	// Rules returns which hosts and origins are allowed besides the address itself; nil:
+	// none.
+	Rules   func() origin.Rules
+	Version string // of the product
+	Proxy   Proxy
+	Catalog *catalog.Catalog
+	Store   *tools.Store
+	// Journal is the directory of the journal; "" if nothing is recorded.
+	Journal string
+	Log     *slog.Logger
+}
+
+// Handler is the http.Handler of the page. Its streams end with the context of New.
+type Handler struct {
+	opts    Options
+	token   [sha256.Size]byte
+	ctx     context.Context
+	mux     http.ServeMux
+	streams chan struct{} // one token for each stream of runs
+
+	mu     sync.Mutex
+	checks map[string]check // the last check of each server
+}
+
+// maxStreams is how many pages can follow runs at the same time.
+const maxStreams = 16
+
+// New makes a Handler.
+func New(ctx context.Context, opts Options) *Handler {
+	h := &Handler{
+		opts: opts, token: sha256.Sum256([]byte(opts.Token)), ctx: ctx,
+		streams: make(chan struct{}, maxStreams), checks: map[string]check{},
+	}
+	h.mux.HandleFunc(Path, serveAsset)
+	for pattern, answer := range map[string]func(w http.ResponseWriter, r *http.Request) error{
+		"GET api/state":              h.state,
+		"POST api/check":             h.check,
+		"GET api/tools":              h.tools,
+		"GET api/tool":               h.tool,
+		"POST api/call":              h.call,
+		"GET api/saved":              h.saved,
+		"GET api/saved/{name}":       h.savedTool,
+		"GET api/saved/{name}/calls": h.savedCalls,
+		"GET api/saved/{name}/diff":  h.savedDiff,
+		"GET api/runs":               h.runs,
+		"GET api/runs/{id}":          h.run,
+		"GET api/live":               h.live,
+	} {
+		method, path, _ := strings.Cut(pattern, " ")
+		h.mux.HandleFunc(method+" "+Path+path, func(w http.ResponseWriter, r *http.Request) {
+			if h.authorize(w, r) {
+				h.answer(w, r, answer)
+			}
+		})
+	}
+	h.mux.HandleFunc(Path+"api/", func(w http.ResponseWriter, r *http.Request) {
+		refuse(w, http.StatusNotFound, "there is nothing at this path for this method")
+	})
+	return h
+}
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	secure(w.Header())
+	rules := origin.Rules{}
+	if h.opts.Rules != nil {
+		rules = h.opts.Rules()
+	}
+	if !rules.AllowsHost(r) {
+		refuse(w, http.StatusForbidden, "this host name is not allowed (add it to allowed_hosts of [http])")
+		return
+	}
+	if ok, _ := rules.AllowsOrigin(r); !ok {
+		refuse(w, http.StatusForbidden, "this origin is not allowed")
+		return
+	}
+	if r.URL.Path == strings.TrimSuffix(Path, "/") {
+		http.Redirect(w, r, Path, http.StatusMovedPermanently)
+		return
+	}
+	h.mux.ServeHTTP(w, r)
+}
+
+// secure sets the headers that confine the page: it loads nothing from elsewhere, runs only
+// our own files, makes no HTML of strings (Trusted Types), and is in no frame.
+func secure(header http.Header) {
+	header.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "+
+		"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "+
+		"require-trusted-types-for 'script'; trusted-types 'none'")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("X-Frame-Options", "DENY")
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("Cross-Origin-Opener-Policy", "same-origin")
+	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	header.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
+	header.Set("Cache-Control", "no-store")
+}
+
+// authorize refuses a request without the token, and one that a browser says another site
+// has caused.
+func (h *Handler) authorize(w http.ResponseWriter, r *http.Request) bool {
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" {
+		refuse(w, http.StatusForbidden, "only the page itself may do this")
+		return false
+	}
+	scheme, value, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	token := sha256.Sum256([]byte(strings.TrimSpace(value)))
+	if subtle.ConstantTimeCompare(token[:], h.token[:]) == 1 && strings.EqualFold(scheme, "Bearer") {
+		return true
+	}
+	w.Header().Set("WWW-Authenticate", `Bearer realm="mcp-metatool ui"`)
+	refuse(w, http.StatusUnauthorized, "the token is missing or wrong (open the link that mcp-metatool ui prints)")
+	return false
+}
+
+// deadline bounds a write to a page that does not read.
+func deadline(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // not every writer has one
+}
+
+const writeTimeout = 30 * time.Second
