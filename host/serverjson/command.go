@@ -1,0 +1,211 @@
+package serverjson
+
+import (
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config/edit"
+)
+
+// packaging is how packages of one type are named and run.
+type packaging struct {
+	// command runs them; others are commands that a document may name instead.
+	command string
+	others  []string
+	// identifier is what a name looks like. It must not allow options, addresses and files.
+	identifier *regexp.Regexp
+	// registries are the values of registryBaseUrl that are the one the command uses.
+	registries []string
+	// versioned says that the version is not a part of the identifier.
+	versioned bool
+}
+
+var packagings = map[string]packaging{
+	"npm": {
+		command: "npx", identifier: regexp.MustCompile(`^(@[A-Za-z0-9_~][A-Za-z0-9._~-]*/)?[A-Za-z0-9_~][A-Za-z0-9._~-]*$`),
+		registries: []string{"https://registry.npmjs.org"}, versioned: true,
+	},
+	"pypi": {
+		command: "uvx", identifier: regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`),
+		registries: []string{"https://pypi.org", "https://pypi.org/simple"}, versioned: true,
+	},
+	"oci": {
+		command: "docker", others: []string{"podman"},
+		identifier: regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(@sha256:[a-f0-9]{64})?$`),
+	},
+	"nuget": {
+		command: "dnx", identifier: regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`),
+		registries: []string{"https://api.nuget.org", "https://api.nuget.org/v3/index.json", "https://www.nuget.org"}, versioned: true,
+	},
+}
+
+// versionPattern is a version, not a range, a tag or an address.
+var (
+	versionPattern = regexp.MustCompile(`^v?[0-9][0-9A-Za-z.+!_-]*$`)
+	versionRange   = regexp.MustCompile(`(^|\.)[xX*]($|\.)`)
+)
+
+// usable returns why a package cannot be used.
+func (p *Package) usable(at string) error {
+	how, known := packagings[p.RegistryType]
+	switch {
+	case p.RegistryType == "" && p.Registry != "":
+		return wrong(at, "is in the form of an older schema (registry_type): ask the publisher for one of 2025-09-16 or later")
+	case p.RegistryType == "mcpb":
+		return wrong(at, "is a bundle for desktop hosts (mcpb)")
+	case !known:
+		return wrong(at, "is of the type %s, which is not known (there are npm, pypi, oci and nuget)", quoted(p.RegistryType))
+	case p.Transport.Type != "stdio" && p.Transport.Type != "":
+		return wrong(at, "has to be started first and then connected to (%s)", quoted(p.Transport.Type))
+	case !how.identifier.MatchString(p.Identifier) || len(p.Identifier) > 300:
+		return wrong(at+".identifier", "%s is not the name of a package of type %s", quoted(p.Identifier), p.RegistryType)
+	case p.Version != "" && (!versionPattern.MatchString(p.Version) || versionRange.MatchString(p.Version)):
+		return wrong(at+".version", "%s is not one version", quoted(p.Version))
+	case how.versioned && p.RegistryBaseURL != "" && !slices.Contains(how.registries, strings.TrimRight(p.RegistryBaseURL, "/")):
+		return wrong(at+".registryBaseUrl", "%s is another registry than the one that %s uses", quoted(p.RegistryBaseURL), how.command)
+	case !how.versioned && !packagings["oci"].identifier.MatchString(p.image()):
+		return wrong(at+".registryBaseUrl", "%s is not the address of a registry", quoted(p.RegistryBaseURL))
+	}
+	return nil
+}
+
+// runtime returns the command that runs a package, and whether that is the one that the
+// document names.
+func (p *Package) runtime() (command string, asHinted bool) {
+	how := packagings[p.RegistryType]
+	if slices.Contains(how.others, p.RuntimeHint) {
+		return p.RuntimeHint, true
+	}
+	return how.command, p.RuntimeHint == "" || p.RuntimeHint == how.command
+}
+
+// Notes returns what a person should know before running the option, one sentence each.
+func (o *Option) Notes() []string {
+	var notes []string
+	if o.remote != nil {
+		if u, err := url.Parse(o.remote.URL); err == nil && u.Scheme == "http" && !slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, u.Hostname()) {
+			notes = append(notes, "the connection is not encrypted (http)")
+		}
+		return notes
+	}
+	if command, asHinted := o.pkg.runtime(); !asHinted {
+		notes = append(notes, "it is to be run with "+quoted(o.pkg.RuntimeHint)+", and is run with "+command)
+	}
+	if how := packagings[o.pkg.RegistryType]; how.versioned && o.pkg.Version == "" {
+		notes = append(notes, "no version is named, so whatever is the newest is run at each start")
+	}
+	for _, a := range o.pkg.RuntimeArguments {
+		text := a.Name
+		if a.Type != "named" {
+			text = a.Value
+		}
+		name, _, _ := strings.Cut(text, "=")
+		if why := risky[o.pkg.RegistryType][name]; why != "" {
+			notes = append(notes, name+": "+why)
+		}
+	}
+	return notes
+}
+
+// risky are options of commands that take protection away.
+var risky = map[string]map[string]string{
+	"oci": {
+		"--privileged": "the container may do everything that this machine may", "--mount": "the container sees a part of this machine's files",
+		"-v": "the container sees a part of this machine's files", "--volume": "the container sees a part of this machine's files",
+		"--network": "the container uses another network than usual", "--net": "the container uses another network than usual",
+		"--pid": "the container sees processes of this machine", "--cap-add": "the container has more rights than usual",
+		"--device": "the container uses a device of this machine", "--security-opt": "the container is isolated less than usual",
+		"--userns": "the container is isolated less than usual", "--entrypoint": "another program than that of the image is run",
+		"--env-file": "a file of this machine is read",
+	},
+	"npm": {
+		"-c": "a shell command is run", "--call": "a shell command is run", "-p": "another package is installed",
+		"--package": "another package is installed", "--registry": "packages come from another registry",
+		"--userconfig": "npm is configured by a file", "--node-options": "code is loaded before the package", "--script-shell": "another shell is used",
+	},
+	"pypi": {
+		"--from": "another package is installed", "--with": "another package is installed", "--index-url": "packages come from another registry",
+		"--index": "packages come from another registry", "--extra-index-url": "packages come from another registry", "-i": "packages come from another registry",
+		"--default-index": "packages come from another registry", "--with-requirements": "other packages are installed", "--with-editable": "another package is installed",
+	},
+	"nuget": {"--source": "packages come from another registry", "--add-source": "packages come from another registry", "--configfile": "nuget is configured by a file"},
+}
+
+// server returns the command that runs the package.
+func (p *Package) server(at string, values map[string][]string) (edit.Server, error) {
+	env, err := settings(at, p.EnvironmentVariables, "environment variable", values)
+	if err != nil {
+		return edit.Server{}, err
+	}
+	before, err := words(at, p.RuntimeArguments, values)
+	if err != nil {
+		return edit.Server{}, err
+	}
+	after, err := words(at, p.PackageArguments, values)
+	if err != nil {
+		return edit.Server{}, err
+	}
+	s := edit.Server{Env: env}
+	s.Command, _ = p.runtime()
+	switch p.RegistryType {
+	case "npm":
+		s.Args = slices.Concat(unless(before, []string{"-y"}, "-y", "--yes"), []string{p.at("@")}, after)
+	case "pypi":
+		s.Args = slices.Concat(before, []string{p.at("@")}, after)
+	case "nuget":
+		s.Args = slices.Concat(unless(before, []string{"--yes"}, "--yes", "-y"), []string{p.at("@")})
+		if len(after) > 0 {
+			s.Args = slices.Concat(s.Args, []string{"--"}, after)
+		}
+	case "oci":
+		if len(before) > 0 && before[0] == "run" { // some publishers write it
+			before = before[1:]
+		}
+		before = unless(before, []string{"--rm"}, "--rm")
+		before = unless(before, []string{"-i"}, "-i", "--interactive", "-it", "-ti")
+		s.Args = append([]string{"run"}, before...)
+		for _, v := range s.Env {
+			s.Args = append(s.Args, "-e", v.Name) // the value comes from the environment
+		}
+		s.Args = slices.Concat(s.Args, []string{p.image()}, after)
+	}
+	return s, nil
+}
+
+// at returns the identifier with the version, if there is one.
+func (p *Package) at(separator string) string {
+	if p.Version == "" {
+		return p.Identifier
+	}
+	return p.Identifier + separator + p.Version
+}
+
+// image returns the reference of a container image.
+func (p *Package) image() string {
+	image := p.Identifier
+	first, _, many := strings.Cut(image, "/")
+	hasHost := many && (strings.ContainsAny(first, ".:") || first == "localhost")
+	if u, err := url.Parse(p.RegistryBaseURL); p.RegistryBaseURL != "" && !hasHost {
+		if err != nil || u.Host == "" {
+			return ""
+		}
+		if !strings.HasSuffix(u.Host, "docker.io") {
+			image = u.Host + "/" + image
+		}
+	}
+	last := image[strings.LastIndexByte(image, '/')+1:]
+	if p.Version != "" && !strings.ContainsAny(last, ":@") {
+		image += ":" + p.Version
+	}
+	return image
+}
+
+// unless returns more followed by list, or list alone if it has one of the words.
+func unless(list, more []string, has ...string) []string {
+	if slices.ContainsFunc(list, func(w string) bool { return slices.Contains(has, w) }) {
+		return list
+	}
+	return append(more, list...)
+}
