@@ -24,6 +24,10 @@
 //	check.go     check
 //	servers.go   servers; names.go: --names, checks.go: --check, protocols.go:
 //	             --protocol
+//	add.go       add; addtarget.go: programs, addresses and their secrets,
+//	             addregistry.go: server.json and the registry, addtry.go: the
+//	             first start
+//	remove.go    remove, enable, disable
 //	reload.go    reload
 //	auth.go      auth
 //	secret.go    secret set, list and remove
@@ -178,7 +182,8 @@ Inspector. There, set MCP_METATOOL_CONFIG in the environment of the server.`
 	root.SilenceErrors = true
 	root.SilenceUsage = true
 	root.AddCommand(
-		serveCommand("serve"), checkCommand(), serversCommand(), reloadCommand(), authCommand(), secretCommand(), toolsCommand(),
+		serveCommand("serve"), addCommand(), removeCommand(), enableCommand(), disableCommand(),
+		checkCommand(), serversCommand(), reloadCommand(), authCommand(), secretCommand(), toolsCommand(),
 		runCommand(), runsCommand(), replayCommand(), smokeCommand(), lintCommand(), replCommand(), demoCommand(),
 		importServersCommand(), connectCommand(), disconnectCommand(),
 		uiCommand(), demoServerCommand(), versionCommand(),

@@ -161,13 +161,18 @@ func onlyServer(cfg *config.Config, name string) (*config.Config, error) {
 		}
 		names = append(names, u.Name)
 	}
+	return nil, unknownServer(name, names)
+}
+
+// unknownServer is the error for a name that none of the upstream servers has.
+func unknownServer(name string, names []string) error {
 	hint := "none is configured"
 	if near := nearest.Names(name, names); near != nil {
 		hint = "did you mean " + strings.Join(near, ", ") + "?"
-	} else if names != nil {
+	} else if len(names) > 0 {
 		hint = "there are " + strings.Join(names, ", ")
 	}
-	return nil, fmt.Errorf("no upstream server is called %q (%s)", name, hint)
+	return fmt.Errorf("no upstream server is called %q (%s)", name, hint)
 }
 
 // newServersReport makes the report, in the order of the configuration.

@@ -68,11 +68,17 @@ func Open(opts config.LoadOptions) (*File, error) {
 
 // New returns a File with the content data; nil says that it does not exist.
 func New(path string, data []byte) *File {
-	f := &File{path: path, before: data, text: string(data), json: strings.EqualFold(filepath.Ext(path), ".json")}
+	f := &File{path: path, before: data, json: strings.EqualFold(filepath.Ext(path), ".json")}
+	f.Reset()
+	return f
+}
+
+// Reset takes all changes back.
+func (f *File) Reset() {
+	f.text = string(f.before)
 	if f.json && strings.TrimSpace(f.text) == "" {
 		f.text = "{}\n"
 	}
-	return f
 }
 
 // Path returns the file as it was named or found.

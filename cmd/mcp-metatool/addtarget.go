@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/config/edit"
+)
+
+func lookupEnv(name string) (string, bool) { return os.LookupEnv(name) }
+
+// program makes the server one that is started by a command.
+func (a *addition) program(command []string) error {
+	if len(a.headers) > 0 || a.transport != "" || a.oauth {
+		return errors.New("--header, --transport and --oauth are for servers with an address")
+	}
+	if len(a.set) > 0 || a.use != "" {
+		return errSet
+	}
+	a.server = edit.Server{Command: command[0], Args: command[1:]}
+	if strings.ContainsAny(command[0], `/`+string(filepath.Separator)) && !strings.HasPrefix(command[0], "~") && !strings.Contains(command[0], "${") {
+		path, err := filepath.Abs(command[0]) // the configuration is in another folder
+		if err != nil {
+			return err
+		}
+		a.server.Command = path
+	}
+	return a.finishProgram()
+}
+
+var errSet = errors.New("--set and --use are for servers that are described by a server.json")
+
+// finishProgram adds what the flags say about a program.
+func (a *addition) finishProgram() error {
+	if a.cwd != "" {
+		folder, err := filepath.Abs(a.cwd)
+		if err != nil {
+			return err
+		}
+		a.server.Dir = folder
+	}
+	for _, text := range a.env {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok {
+			value = "${" + name + "}"
+		}
+		if !variableName.MatchString(name) {
+			return fmt.Errorf("--env %q is not NAME=VALUE", name)
+		}
+		setSetting(&a.server.Env, name, value)
+	}
+	a.hideSecrets()
+	return nil
+}
+
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// setSetting sets a variable or header.
+func setSetting(list *[]edit.Setting, name, value string) {
+	i := slices.IndexFunc(*list, func(s edit.Setting) bool { return s.Name == name })
+	if i < 0 {
+		*list = append(*list, edit.Setting{Name: name, Value: value})
+	} else {
+		(*list)[i].Value = value
+	}
+}
+
+// address makes the server one that is reached at an address.
+func (a *addition) address(url string) error {
+	if len(a.set) > 0 || a.use != "" {
+		return errSet
+	}
+	a.server = edit.Server{URL: url}
+	switch a.transport {
+	case "", string(config.StreamableHTTP):
+	case string(config.LegacySSE):
+		a.server.Transport = config.LegacySSE
+	default:
+		return fmt.Errorf("--transport %q: there are http and sse", a.transport)
+	}
+	return a.finishAddress()
+}
+
+// finishAddress adds what the flags say about a server with an address.
+func (a *addition) finishAddress() error {
+	if len(a.env) > 0 || a.cwd != "" {
+		return errors.New("--env and --cwd are for servers that are started")
+	}
+	for _, text := range a.headers {
+		name, value, ok := strings.Cut(text, ":")
+		if !ok {
+			return fmt.Errorf("--header %q is not 'NAME: VALUE'", name)
+		}
+		setSetting(&a.server.Headers, strings.TrimSpace(name), strings.TrimSpace(value))
+	}
+	a.server.OAuth = a.oauth
+	a.hideSecrets()
+	return nil
+}
+
+// hideSecrets puts references in place of secrets in plain text. Their values are known for
+// this run only.
+func (a *addition) hideSecrets() {
+	hide := func(name, variable string, text *string) {
+		for _, span := range slices.Backward(config.PlainSecrets(name, *text)) {
+			value := (*text)[span.From:span.To]
+			*text = (*text)[:span.From] + a.reference(variable, strings.ReplaceAll(value, "$${", "${")) + (*text)[span.To:]
+		}
+	}
+	s := &a.server
+	for i := range s.Env {
+		hide(s.Env[i].Name, s.Env[i].Name, &s.Env[i].Value)
+	}
+	option := ""
+	for i := range s.Args {
+		word, _, _ := strings.Cut(s.Args[i], "=")
+		hide(option, a.name+"_"+strings.TrimLeft(firstOf(option, word), "-"), &s.Args[i])
+		if option = ""; strings.HasPrefix(s.Args[i], "-") && !strings.Contains(s.Args[i], "=") {
+			option = s.Args[i]
+		}
+	}
+	hide("", a.name+"_secret", &s.URL)
+	for i := range s.Headers {
+		hide(s.Headers[i].Name, a.name+"_"+s.Headers[i].Name, &s.Headers[i].Value)
+	}
+}
+
+func firstOf(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
+}
+
+// reference returns the text that stands for a secret in the configuration: a variable with
+// that name, or one with a number if it has another value already. This is the place for
+// other stores of secrets.
+func (a *addition) reference(variable, value string) string {
+	base := asVariable(variable)
+	name := base
+	for n := 2; ; n++ {
+		had, ok := a.getenv(name)
+		if !ok {
+			a.given[name] = value
+		}
+		if !ok || had == value {
+			return "${" + name + "}"
+		}
+		name = fmt.Sprintf("%s_%d", base, n)
+	}
+}
+
+// asVariable makes a name of an environment variable out of a text.
+func asVariable(text string) string {
+	name := strings.Trim(notInVariable.ReplaceAllString(strings.ToUpper(text), "_"), "_")
+	if name == "" || name[0] >= '0' && name[0] <= '9' {
+		name = "_" + name
+	}
+	return name
+}
+
+var notInVariable = regexp.MustCompile(`[^A-Z0-9]+`)
+
+// askForVariables asks for the values of variables that have none. A server with variables
+// that are not in the environment is added as disabled: otherwise the configuration would not
+// load any more.
+func (a *addition) askForVariables(ctx context.Context) error {
+	if a.server.Disabled {
+		return nil
+	}
+	opts := a.loadOptions()
+	opts.Getenv = nil
+	opts.Unset = func(upstream string, p *config.Problem) {
+		unset := new(config.UnsetError)
+		if upstream == a.name && errors.As(p.Err, &unset) && !slices.Contains(a.unset, unset.Var) {
+			a.unset = append(a.unset, unset.Var)
+		}
+	}
+	if _, err := a.file.Parse(opts); err != nil {
+		return err
+	}
+	for _, name := range a.unset {
+		if _, ok := a.given[name]; ok || !a.interactive || a.noStart {
+			continue
+		}
+		value, err := a.asker.secret(ctx, fmt.Sprintf("%s is not set. Its value, for this start only (not shown, Enter for none): ", name))
+		if err != nil {
+			return err
+		}
+		if value != "" {
+			a.given[name] = value
+		}
+	}
+	a.server.Disabled = len(a.unset) > 0
+	return nil
+}

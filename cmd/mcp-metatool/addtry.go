@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
+)
+
+// try starts the server once and shows its tools. A server that does not work is added only
+// if the person wants that.
+func (a *addition) try(ctx context.Context) error {
+	if !a.starts() {
+		return nil
+	}
+	var failed string
+	for _, transport := range a.transports() {
+		a.server.Transport = transport
+		message, err := a.start(ctx)
+		if err != nil {
+			return err
+		}
+		if message == "" {
+			return nil
+		}
+		failed = firstOf(failed, message)
+	}
+	if a.document == nil {
+		a.server.Transport = config.Transport(a.transport)
+	}
+	out := a.cmd.ErrOrStderr()
+	fmt.Fprintf(out, "%s does not work: %s\n", a.name, display.Text(failed))
+	if !a.interactive {
+		return &exitError{exitFailed, fmt.Errorf("nothing was written: %s does not work (--no-start adds it all the same)", a.name)}
+	}
+	yes, err := a.asker.confirm(ctx, "Add it all the same?")
+	if err == nil && !yes {
+		err = &exitError{code: exitFailed}
+		fmt.Fprintln(out, "nothing was written")
+	}
+	return err
+}
+
+// transports returns the transports to try, in order. A server with an address that nothing
+// else is known about may speak HTTP with SSE; streamable HTTP also finds that out, but at
+// each start.
+func (a *addition) transports() []config.Transport {
+	if u, err := url.Parse(a.server.URL); a.server.URL != "" && a.transport == "" && a.document == nil && err == nil && path.Base(u.Path) == "sse" {
+		return []config.Transport{config.LegacySSE, config.StreamableHTTP}
+	}
+	return []config.Transport{a.server.Transport}
+}
+
+// start starts the server and shows its tools. It returns why the server does not work, ""
+// if it does.
+func (a *addition) start(ctx context.Context) (string, error) {
+	disabled := a.server.Disabled
+	a.server.Disabled = false // here all variables have values
+	err := a.put()
+	a.server.Disabled = disabled
+	if err != nil {
+		return "", &exitError{exitUsage, err}
+	}
+	cfg, err := a.file.Parse(a.loadOptions())
+	if err != nil {
+		return "", &exitError{exitUsage, err}
+	}
+	if cfg, err = onlyServer(cfg, a.name); err != nil {
+		return "", err
+	}
+	fmt.Fprintf(a.cmd.ErrOrStderr(), "starting %s ...\n", a.name)
+	failed := ""
+	err = withHost(ctx, cfg, a.logger(cfg), host.NoClient, func(ctx context.Context, h *host.Host) error {
+		for _, st := range h.Upstreams(ctx) {
+			if st.State != upstream.Ready {
+				failed = a.masker.Mask(firstOf(strings.TrimPrefix(st.Err, fmt.Sprintf("upstream %q: ", st.Name)), "it has not become ready"))
+				return context.Cause(ctx)
+			}
+			snapshot, err := h.Snapshot(ctx, st.Name)
+			if err != nil {
+				return err
+			}
+			return a.showTools(a.cmd.OutOrStdout(), st, snapshot.Lists[wire.Tools].Items)
+		}
+		return errors.New("the server was not started")
+	})
+	return failed, err
+}
+
+// maxShownTools is how many tools are listed.
+const maxShownTools = 100
+
+// showTools lists the tools of the server.
+func (a *addition) showTools(w io.Writer, st upstream.Status, tools [][]byte) error {
+	mask := func(text string) string { return display.EscapeLine(a.masker.Mask(text)) }
+	fmt.Fprintf(w, "%s works: %s, protocol %s, started in %s, %d tools\n", a.name,
+		strings.TrimSpace(mask(st.ServerName+" "+st.ServerVersion)), mask(st.ProtocolVersion), st.StartTime.Round(time.Millisecond), len(tools))
+	t := newTable(w)
+	for _, tool := range tools[:min(len(tools), maxShownTools)] {
+		name, _ := wire.GetString(tool, "name")
+		description, _ := wire.GetString(tool, "description")
+		t.row("  "+mask(name), display.Line(a.masker.Mask(description), 70))
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	if more := len(tools) - maxShownTools; more > 0 {
+		fmt.Fprintf(w, "  and %d more\n", more)
+	}
+	return nil
+}
