@@ -37,8 +37,9 @@ What a server.json would run is shown in full before it is run. Values that it a
 are asked for here, or given with --set NAME=VALUE.
 
 Texts are in the language of the configuration: ${VAR} is an environment variable. A
-secret is never written as plain text: a reference to a variable takes its place. While
-that variable is not set, the server is added as disabled.`,
+secret is never written as plain text: a reference to a variable takes its place, or to
+the keyring of the system. While that variable is not set, the server is added as
+disabled.`,
 		Example: `  mcp-metatool add files -- npx -y @modelcontextprotocol/server-filesystem ~/Documents
   mcp-metatool add github https://api.githubcopilot.com/mcp/ --header 'Authorization: Bearer ${GITHUB_TOKEN}'
   mcp-metatool add registry:io.github.user/weather --dry-run`,
@@ -57,6 +58,7 @@ that variable is not set, the server is added as disabled.`,
 	f.StringVar(&a.cwd, "cwd", "", "start the program in this `FOLDER`")
 	f.BoolVar(&a.disabled, "disabled", false, "add the server as disabled, and do not start it")
 	f.BoolVar(&a.noStart, "no-start", false, "do not start the server to see whether it works")
+	f.BoolVar(&a.keyring, "keyring", false, "keep secrets that are given here in the keyring of the system")
 	f.BoolVar(&a.replace, "replace", false, "replace a server that has the name already")
 	f.StringArrayVar(&a.set, "set", nil, "a value that a server.json asks for: `NAME=VALUE`")
 	f.StringVar(&a.use, "use", "", "which package or address of a server.json to use: its `KIND` (npm, pypi, oci, nuget, http, sse) or number")
@@ -71,18 +73,19 @@ const envRegistry = "MCP_METATOOL_REGISTRY"
 type addition struct {
 	settings
 	consent
-	env, headers, set []string
-	transport, cwd    string
-	use, registry     string
-	oauth, disabled   bool
-	noStart, replace  bool
-	name              string
-	server            edit.Server
-	document          *serverjson.Document // nil unless it is described by one
-	file              *edit.File
-	given             map[string]string // values of variables for this run, which are not kept
-	unset             []string          // variables that are not set in the environment
-	interactive       bool              // somebody can be asked
+	env, headers, set        []string
+	transport, cwd           string
+	use, registry            string
+	oauth, disabled, keyring bool
+	noStart, replace         bool
+	name                     string
+	server                   edit.Server
+	document                 *serverjson.Document // nil unless it is described by one
+	file                     *edit.File
+	given                    map[string]string // values of variables for this run, which are not kept
+	unset                    []string          // variables that are not set in the environment
+	kept                     []string          // those that go into the keyring
+	interactive              bool              // somebody can be asked
 }
 
 // run adds the server. dash is the number of arguments before --, -1 if there is none.
@@ -116,15 +119,19 @@ func (a *addition) run(ctx context.Context, args []string, dash int) error {
 	if err := a.try(ctx); err != nil {
 		return err
 	}
+	if err := a.chooseKeyring(ctx); err != nil {
+		return err
+	}
 	if err := a.put(); err != nil {
 		return usage(err)
 	}
 	a.masked = a.file.Masker(a.loadOptions()).Mask
 	written, err := a.apply(ctx, a.cmd, fmt.Sprintf("Write this to %s?", a.file.Path()), a.file.Change())
-	if err == nil && written {
-		a.explain()
+	if err != nil || !written {
+		return err
 	}
-	return err
+	a.explain()
+	return a.keep(ctx)
 }
 
 var registryPrefix = "registry:"

@@ -142,8 +142,7 @@ func firstOf(texts ...string) string {
 }
 
 // reference returns the text that stands for a secret in the configuration: a variable with
-// that name, or one with a number if it has another value already. This is the place for
-// other stores of secrets.
+// that name, or one with a number if it has another value already. See also chooseKeyring.
 func (a *addition) reference(variable, value string) string {
 	base := asVariable(variable)
 	name := base

@@ -100,9 +100,10 @@ func (a *asker) line(ctx context.Context, prompt string) (string, error) {
 	})
 }
 
-// secret asks for a line of text that is not shown while it is typed.
+// secret asks for a line of text that is not shown while it is typed. The error is io.EOF at
+// the end of the input, or the cause of ctx.
 func (a *asker) secret(ctx context.Context, prompt string) (string, error) {
-	state, err := term.GetState(int(a.in.Fd()))
+	before, err := term.GetState(int(a.in.Fd()))
 	if err != nil {
 		return "", err
 	}
@@ -112,9 +113,9 @@ func (a *asker) secret(ctx context.Context, prompt string) (string, error) {
 	})
 	fmt.Fprintln(a.out)
 	if ctx.Err() != nil {
-		_ = term.Restore(int(a.in.Fd()), state) // the process is about to end
+		err = errors.Join(err, term.Restore(int(a.in.Fd()), before))
 	}
-	return strings.TrimSpace(text), err
+	return text, err
 }
 
 // read shows a prompt and reads the answer. If ctx ends first, the reader stays blocked: it

@@ -26,7 +26,7 @@
 //	             --protocol
 //	add.go       add; addtarget.go: programs, addresses and their secrets,
 //	             addregistry.go: server.json and the registry, addtry.go: the
-//	             first start
+//	             first start, addkeyring.go: its secrets
 //	remove.go    remove, enable, disable
 //	reload.go    reload
 //	auth.go      auth

@@ -48,6 +48,7 @@ func TestMain(m *testing.M) {
 		"starthost":    func() { os.Exit(starthost(os.Args[1], os.Args[2])) },
 		"serveera":     func() { os.Exit(serveEra(os.Args[1])) },
 		"scatter":      func() { os.Exit(scatter(os.Args[1:])) },
+		"withregistry": func() { os.Exit(withRegistry(os.Args[1], os.Args[2:])) },
 	})
 }
 

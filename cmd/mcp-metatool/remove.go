@@ -22,7 +22,7 @@ func removeCommand() *cobra.Command {
 func enableCommand() *cobra.Command {
 	return editCommand("enable NAME...", "Let upstream servers be started again",
 		"Let upstream servers that are disabled be started again. The change is shown, and you\nare asked.",
-		"enabled", func(f *edit.File, name string) error { return disable(f, name, false) })
+		"enabled", enable)
 }
 
 func disableCommand() *cobra.Command {

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/secret"
@@ -86,30 +85,12 @@ func askSecret(ctx context.Context, in io.Reader, prompt io.Writer, name string)
 		}
 		return strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r"), nil
 	}
-	before, err := term.GetState(int(file.Fd()))
-	if err != nil {
-		return "", err
+	a := &asker{in: file, out: prompt}
+	value, err := a.secret(ctx, fmt.Sprintf("Value of %s (not shown): ", name))
+	if errors.Is(err, io.EOF) {
+		err = errors.New("no value was given")
 	}
-	fmt.Fprintf(prompt, "Value of %s (not shown): ", name)
-	defer fmt.Fprintln(prompt)
-	type input struct {
-		value []byte
-		err   error
-	}
-	read := make(chan input, 1)
-	go func() { // after Ctrl-C it waits for a line until the process ends
-		value, err := term.ReadPassword(int(file.Fd()))
-		read <- input{value, err}
-	}()
-	select {
-	case got := <-read:
-		if errors.Is(got.err, io.EOF) {
-			return "", errors.New("no value was given")
-		}
-		return string(got.value), got.err
-	case <-ctx.Done():
-		return "", errors.Join(context.Cause(ctx), term.Restore(int(file.Fd()), before))
-	}
+	return value, err
 }
 
 // secretReport is one secret in the output of secret list --json.

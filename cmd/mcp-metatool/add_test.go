@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// withRegistry runs a command with MCP_METATOOL_REGISTRY set to a registry that has the
+// server.json files in a folder: NAMESPACE_NAME.json.
+func withRegistry(folder string, args []string) int {
+	registry := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		parts := strings.Split(r.URL.EscapedPath(), "/")
+		if len(parts) == 3 && r.URL.Query().Get("search") != "" {
+			fmt.Fprint(w, `{"servers": [{"server": {"name": "io.github.a/weather"}}], "metadata": {"count": 1}}`)
+			return
+		}
+		if len(parts) != 6 || parts[5] != "latest" {
+			http.NotFound(w, r)
+			return
+		}
+		name, _ := url.PathUnescape(parts[3])
+		http.ServeFile(w, r, filepath.Join(folder, strings.ReplaceAll(name, "/", "_")+".json"))
+	}))
+	defer registry.Close()
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = append(os.Environ(), envRegistry+"="+registry.URL, "REGISTRY_URL="+registry.URL)
+	_ = cmd.Run()
+	return cmd.ProcessState.ExitCode()
+}
+
+func TestServerName(t *testing.T) {
+	for full, want := range map[string]string{
+		"io.github.a/weather": "weather", "a/mcp-server-git": "git", "a/brave-search-mcp": "brave-search", "a/mcp": "mcp",
+		"a/x.y z": "x-y-z", "a/" + strings.Repeat("x", 40): strings.Repeat("x", 32),
+	} {
+		if got := serverName(full); got != want {
+			t.Errorf("%s is called %q, want %q", full, got, want)
+		}
+	}
+}
+
+func TestShellWords(t *testing.T) {
+	got := shellWords([]string{"npx", "-y", "@a/b@1", "", "; rm -rf ~", "it's", "${X}"})
+	if want := `npx -y @a/b@1 '' '; rm -rf ~' 'it'\''s' '${X}'`; got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+}
+
+func TestReplaceVariable(t *testing.T) {
+	if got := replaceVariable("a${X}$${X}${X}", "${X}", "${keyring:X}"); got != "a${keyring:X}$${X}${keyring:X}" {
+		t.Error(got)
+	}
+}
+
+func TestReference(t *testing.T) {
+	t.Setenv("SERVER_TOKEN", "one")
+	a := &addition{given: map[string]string{}}
+	for _, tt := range [][3]string{
+		{"server-token", "one", "${SERVER_TOKEN}"}, {"server-token", "two", "${SERVER_TOKEN_2}"}, {"server-token", "two", "${SERVER_TOKEN_2}"}, {"1x", "y", "${_1X}"},
+	} {
+		if got := a.reference(tt[0], tt[1]); got != tt[2] {
+			t.Errorf("%s for %s, want %s", got, tt[0], tt[2])
+		}
+	}
+	if a.given["SERVER_TOKEN_2"] != "two" || len(a.given) != 2 {
+		t.Error(a.given)
+	}
+}
+
+// TestServersPage runs the commands of docs/servers.md.
+func TestServersPage(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("commands are run by sh")
+	}
+	if err := home(); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	commands := 0
+	for _, b := range readBlocks(t, filepath.Join("..", "..", "docs", "servers.md")) {
+		for line := range strings.Lines(b.text) {
+			cmd := exec.Command("sh", "-c", line)
+			cmd.Dir, cmd.Env = dir, append(os.Environ(), "MCP_METATOOL_DIR="+dir)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%s: %v\n%s", line, err, out)
+			}
+			commands++
+		}
+	}
+	if commands != 5 {
+		t.Errorf("%d commands were found", commands)
+	}
+}
