@@ -63,6 +63,8 @@ disabled.`,
 	f.StringArrayVar(&a.set, "set", nil, "a value that a server.json asks for: `NAME=VALUE`")
 	f.StringVar(&a.use, "use", "", "which package or address of a server.json to use: its `KIND` (npm, pypi, oci, nuget, http, sse) or number")
 	f.StringVar(&a.registry, "registry", "", "address of the `REGISTRY` (default: $MCP_METATOOL_REGISTRY, then "+serverjson.DefaultRegistry+")")
+	completeFlag(cmd, "transport", oneOf("http", "sse"))
+	completeFlag(cmd, "use", oneOf("npm", "pypi", "oci", "nuget", "http", "sse"))
 	return cmd
 }
 

@@ -23,7 +23,9 @@ func (a *addition) fromRegistry(ctx context.Context, name string) error {
 	if strings.Count(name, "/") != 1 {
 		return a.suggest(ctx, r, name, fmt.Errorf("%q is not the full name of a server (NAMESPACE/NAME)", name))
 	}
+	done := busy(a.cmd, "asking "+r.URL)
 	d, err := r.Get(ctx, name, version)
+	done()
 	if errors.Is(err, serverjson.ErrNotFound) {
 		_, last, _ := strings.Cut(name, "/")
 		return a.suggest(ctx, r, last, fmt.Errorf("the registry has no server %q", strings.TrimSuffix(name+"@"+version, "@")))
@@ -56,7 +58,9 @@ func (a *addition) suggest(ctx context.Context, r serverjson.Registry, text stri
 }
 
 func (a *addition) fromAddress(ctx context.Context, address string) error {
+	done := busy(a.cmd, "reading "+address)
 	data, err := serverjson.Fetch(ctx, address)
+	done()
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -78,21 +77,21 @@ func (a *addition) start(ctx context.Context) (string, error) {
 	if cfg, err = onlyServer(cfg, a.name); err != nil {
 		return "", err
 	}
-	fmt.Fprintf(a.cmd.ErrOrStderr(), "starting %s ...\n", a.name)
+	done := busy(a.cmd, "starting "+a.name)
+	defer done()
 	failed := ""
 	err = withHost(ctx, cfg, a.logger(cfg), host.NoClient, func(ctx context.Context, h *host.Host) error {
-		for _, st := range h.Upstreams(ctx) {
-			if st.State != upstream.Ready {
-				failed = a.masker.Mask(firstOf(strings.TrimPrefix(st.Err, fmt.Sprintf("upstream %q: ", st.Name)), "it has not become ready"))
-				return context.Cause(ctx)
-			}
-			snapshot, err := h.Snapshot(ctx, st.Name)
-			if err != nil {
-				return err
-			}
-			return a.showTools(a.cmd.OutOrStdout(), st, snapshot.Lists[wire.Tools].Items)
+		st := h.Upstreams(ctx)[0] // the only one
+		if st.State != upstream.Ready {
+			failed = a.masker.Mask(firstOf(strings.TrimPrefix(st.Err, fmt.Sprintf("upstream %q: ", st.Name)), "it has not become ready"))
+			return context.Cause(ctx)
 		}
-		return errors.New("the server was not started")
+		snapshot, err := h.Snapshot(ctx, st.Name)
+		if err != nil {
+			return err
+		}
+		done()
+		return a.showTools(a.cmd.OutOrStdout(), st, snapshot.Lists[wire.Tools].Items)
 	})
 	return failed, err
 }
@@ -103,19 +102,22 @@ const maxShownTools = 100
 // showTools lists the tools of the server.
 func (a *addition) showTools(w io.Writer, st upstream.Status, tools [][]byte) error {
 	mask := func(text string) string { return display.EscapeLine(a.masker.Mask(text)) }
-	fmt.Fprintf(w, "%s works: %s, protocol %s, started in %s, %d tools\n", a.name,
+	fmt.Fprintf(w, "%s works: %s, protocol %s, started in %s, tools: %d\n\n", a.name,
 		strings.TrimSpace(mask(st.ServerName+" "+st.ServerVersion)), mask(st.ProtocolVersion), st.StartTime.Round(time.Millisecond), len(tools))
 	t := newTable(w)
+	t.row("TOOL", "DESCRIPTION")
 	for _, tool := range tools[:min(len(tools), maxShownTools)] {
 		name, _ := wire.GetString(tool, "name")
 		description, _ := wire.GetString(tool, "description")
-		t.row("  "+mask(name), display.Line(a.masker.Mask(description), 70))
+		t.row(mask(name), display.Line(a.masker.Mask(description), 200))
 	}
 	if err := t.flush(); err != nil {
 		return err
 	}
-	if more := len(tools) - maxShownTools; more > 0 {
-		fmt.Fprintf(w, "  and %d more\n", more)
+	more := ""
+	if n := len(tools) - maxShownTools; n > 0 {
+		more = fmt.Sprintf("and %d more\n", n)
 	}
-	return nil
+	_, err := fmt.Fprintln(w, more)
+	return err
 }

@@ -68,6 +68,7 @@ func editCommand(use, short, long, done string, change func(f *edit.File, name s
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return e.run(args) },
 	}
+	cmd.ValidArgsFunction = choices(e.servers).complete(0)
 	e.settings.addFlags(cmd, silent)
 	e.consent.addFlags(cmd)
 	return cmd

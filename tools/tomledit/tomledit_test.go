@@ -151,7 +151,7 @@ func FuzzEdit(f *testing.F) {
 		f.Add(text, "a\xffb", "", "é")
 	}
 	f.Fuzz(func(t *testing.T, text, parent, key, value string) {
-		if len(text) > 1<<12 || len(parent) > 100 || strings.ContainsAny(key+text, "\xfe\xff") {
+		if len(text) > 1<<12 || len(parent) > 100 || strings.IndexByte(key+text, 0xfe) >= 0 || strings.IndexByte(key+text, 0xff) >= 0 {
 			return
 		}
 		before, err := decode(strings.TrimPrefix(text, bom))
