@@ -286,6 +286,9 @@ func (c *connection) runHostCommand(ctx context.Context) error {
 	if own == nil {
 		return &exitError{exitUsage, fmt.Errorf("connect: %s has no command for that (leave --use-host-command out)", c.host.Title)}
 	}
+	if err := c.verify(ctx); err != nil {
+		return err
+	}
 	return runOwn(ctx, c.cmd, &c.consent, own)
 }
 

@@ -44,7 +44,7 @@ func listConnections(ctx context.Context, w io.Writer, asJSON bool) error {
 		return writeJSON(w, map[string]any{"hosts": reports})
 	}
 	t := newTable(w)
-	t.row("HOST", "SCOPE", "FILE", "MCP-METATOOL", "OTHER SERVERS", "PROBLEM")
+	t.head("HOST", "SCOPE", "FILE", "MCP-METATOOL", "OTHER SERVERS", "PROBLEM")
 	for _, r := range reports {
 		connected, others := "no", fmt.Sprint(r.Others)
 		switch {

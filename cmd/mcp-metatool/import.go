@@ -37,8 +37,9 @@ differ from those in the configuration stay as they are there, unless you give
 --overwrite.
 
 Secrets in plain text are not copied without your consent: with --secrets env they become
-environment variables, which you set where mcp-metatool is started, and with --secrets
-keep they are copied as they are.
+environment variables, which you set where mcp-metatool is started, with --secrets
+keyring they are put into your keyring, and with --secrets keep they are copied as they
+are.
 
 With --replace, mcp-metatool then takes the place of these servers in the host's file,
 of which a backup is kept. See also: connect.`,
@@ -55,7 +56,7 @@ of which a backup is kept. See also: connect.`,
 	f := cmd.Flags()
 	f.StringVar(&m.scope, "scope", "", "read only servers of this `SCOPE`: user, project, local (default: all)")
 	f.StringSliceVar(&m.only, "only", nil, "import only the servers with these `NAMES`")
-	f.StringVar(&m.secrets, "secrets", "", "what to do with secrets in plain text: env, keep (default: ask)")
+	f.StringVar(&m.secrets, "secrets", "", "what to do with secrets in plain text: env, keyring, keep (default: ask)")
 	f.BoolVar(&m.overwrite, "overwrite", false, "change servers that differ in the configuration to what the host has")
 	f.BoolVar(&m.replace, "replace", false, "put mcp-metatool in place of the servers in the host's file")
 	f.StringArrayVar(&m.variables, "env", nil, "with --replace: give mcp-metatool the variable `NAME[=VALUE]` (see connect)")
@@ -107,7 +108,10 @@ type foundServer struct {
 
 	server  *clientconfig.Server
 	secrets []clientconfig.Secret
-	listing *clientconfig.Listing
+	// inVariables says that the configuration has variables in place of the secrets
+	// already.
+	inVariables bool
+	listing     *clientconfig.Listing
 }
 
 // foundSecret is a secret in plain text.
@@ -118,13 +122,14 @@ type foundSecret struct {
 
 // What happens to secrets in plain text.
 const (
-	secretsEnv  = "env"
-	secretsKeep = "keep"
+	secretsEnv     = "env"
+	secretsKeyring = "keyring"
+	secretsKeep    = "keep"
 )
 
 func (m *hostImport) run(ctx context.Context, cmd *cobra.Command, from string) error {
-	if m.secrets != "" && m.secrets != secretsEnv && m.secrets != secretsKeep {
-		return &exitError{exitUsage, fmt.Errorf("--secrets %q: there are env and keep", m.secrets)}
+	if m.secrets != "" && !slices.Contains([]string{secretsEnv, secretsKeyring, secretsKeep}, m.secrets) {
+		return &exitError{exitUsage, fmt.Errorf("--secrets %q: there are env, keyring and keep", m.secrets)}
 	}
 	m.consent.begin(cmd)
 	if err := m.read(ctx, from); err != nil {
@@ -137,7 +142,13 @@ func (m *hostImport) run(ctx context.Context, cmd *cobra.Command, from string) e
 	if err := m.decideSecrets(ctx); err != nil {
 		return err
 	}
+	if err := m.checkKeyring(ctx); err != nil {
+		return err
+	}
 	written, err := m.write(ctx)
+	if err == nil && written {
+		err = m.fillKeyring(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -271,11 +282,19 @@ func (m *hostImport) judge(f *foundServer, ours map[string]*clientconfig.Server,
 		f.Secrets, f.secrets = nil, nil
 		return
 	}
-	replaced := s.Clone()
-	replaced.Replace(replaced.Secrets(taken), variableReference)
-	if f.Differences = clientconfig.Compare(had, replaced, m.sys.Home); f.Differences != nil {
-		f.State = foundDiffers
+	for i, reference := range []func(clientconfig.Secret) string{variableReference, keyringReference} {
+		replaced := s.Clone()
+		replaced.Replace(replaced.Secrets(taken), reference)
+		different := clientconfig.Compare(had, replaced, m.sys.Home)
+		if different == nil {
+			f.Differences, f.inVariables = nil, i == 0
+			return
+		}
+		if len(different) < len(f.Differences) { // the configuration has its secrets in that form
+			f.Differences = different
+		}
 	}
+	f.State = foundDiffers
 }
 
 // commandProblem says if the program of a server is not there.
@@ -292,32 +311,9 @@ func commandProblem(s *clientconfig.Server) string {
 	return fmt.Sprintf("there is no %s in PATH (install it)", s.Command)
 }
 
-func variableReference(s clientconfig.Secret) string { return "${" + s.Variable + "}" }
-
 // imports reports whether a server is written into the configuration.
 func (m *hostImport) imports(f *foundServer) bool {
 	return f.State == foundNew || f.State == foundDiffers && m.overwrite
-}
-
-// decideSecrets asks what happens to secrets in plain text, unless a flag says so.
-func (m *hostImport) decideSecrets(ctx context.Context) error {
-	plain := slices.ContainsFunc(m.found, func(f *foundServer) bool { return m.imports(f) && f.secrets != nil })
-	switch {
-	case !plain || m.secrets != "":
-	case m.dryRun:
-		m.secrets = secretsEnv
-	case m.asker == nil:
-		return &exitError{exitUsage, errors.New("import: nothing was written: there are secrets in plain text (give --secrets env to have variables in their place, or --secrets keep to copy them)")}
-	default:
-		yes, err := m.asker.confirm(ctx, "Put environment variables in place of the secrets in plain text?")
-		if err != nil {
-			return err
-		}
-		if m.secrets = secretsKeep; yes {
-			m.secrets = secretsEnv
-		}
-	}
-	return nil
 }
 
 // write changes the configuration. It reports whether that is as it should be now.
@@ -330,8 +326,11 @@ func (m *hostImport) write(ctx context.Context) (bool, error) {
 		for _, secret := range f.secrets {
 			masker.Add(secret.Value)
 		}
-		if m.secrets == secretsEnv {
+		switch m.secrets {
+		case secretsEnv:
 			f.server.Replace(f.secrets, variableReference)
+		case secretsKeyring:
+			f.server.Replace(f.secrets, keyringReference)
 		}
 		if err := f.server.Write(m.file); err != nil {
 			return false, &exitError{exitUsage, fmt.Errorf("import: %w (nothing was written)", err)}

@@ -144,7 +144,7 @@ func (m *hostImport) replaceInFile(ctx context.Context, l *clientconfig.Listing,
 		cmd: m.cmd, consent: m.consent, noVerify: m.noVerify || m.dryRun, variables: m.variables,
 	}
 	for _, f := range out {
-		if m.secrets == secretsEnv { // they were in this file already, so they may stay in it
+		if m.secrets == secretsEnv && m.imports(f) || f.inVariables { // they were in this file already, so they may stay in it
 			for _, s := range f.secrets {
 				c.env = append(c.env, clientconfig.Setting{Name: s.Variable, Value: s.Value})
 			}

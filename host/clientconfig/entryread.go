@@ -279,6 +279,10 @@ func (e *entry) relative() {
 func (e *entry) remote() {
 	s := e.server
 	s.URL = e.text.text(e.str("url", "serverUrl", "httpUrl"))
+	if s.URL == "" {
+		s.Problem = "has an empty address"
+		return
+	}
 	s.Headers = e.settings("headers")
 	for _, h := range e.settings("http_headers") {
 		s.Headers = with(s.Headers, h)

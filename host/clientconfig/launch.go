@@ -26,6 +26,7 @@ var desktopPaths = map[string]string{
 var desktopVariables = []string{
 	"HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR",
 	"XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR",
+	"DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "WAYLAND_DISPLAY", // the keyring may ask for its password
 }
 
 // Launch returns how the host starts servers of a scope, without what an entry adds.

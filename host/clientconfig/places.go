@@ -47,7 +47,11 @@ func NewSystem(project string) (*System, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the home directory is not known: %w", err)
 	}
-	if project, err = filepath.Abs(project); err != nil {
+	// Claude Code lists projects by their real path.
+	if project, err = filepath.Abs(project); err == nil {
+		project, err = filepath.EvalSymlinks(project)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("the working directory is not known: %w", err)
 	}
 	return &System{OS: runtime.GOOS, Home: home, Project: project, Getenv: os.Getenv}, nil

@@ -103,6 +103,8 @@ func (t *translator) expression(expression string) (string, bool) {
 		variable := variableName(name)
 		t.note("${input:%s}, which the host asks for, becomes the environment variable %s", clip(name), variable)
 		return t.refer(variable, expression), true
+	case colon && kind == "file" && filepath.IsAbs(name): // Windsurf
+		return "${" + expression + "}", true
 	case colon:
 		return "", false
 	}

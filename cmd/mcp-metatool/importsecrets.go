@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/mcp-metatool/mcp-metatool/host/clientconfig"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/secret"
+)
+
+// variableReference and keyringReference are what the configuration has in place of a
+// secret.
+func variableReference(s clientconfig.Secret) string { return "${" + s.Variable + "}" }
+func keyringReference(s clientconfig.Secret) string  { return "${keyring:" + s.Variable + "}" }
+
+// decideSecrets asks what happens to secrets in plain text, unless a flag says so.
+func (m *hostImport) decideSecrets(ctx context.Context) error {
+	plain := slices.ContainsFunc(m.found, func(f *foundServer) bool { return m.imports(f) && f.secrets != nil })
+	switch {
+	case !plain || m.secrets != "":
+	case m.dryRun:
+		m.secrets = secretsEnv
+	case m.asker == nil:
+		return &exitError{exitUsage, errors.New("import: nothing was written: there are secrets in plain text (give --secrets env to have variables in their place, --secrets keyring to put them into your keyring, or --secrets keep to copy them)")}
+	default:
+		yes, err := m.asker.confirm(ctx, "Put environment variables in place of the secrets in plain text?")
+		if err != nil {
+			return err
+		}
+		if m.secrets = secretsKeep; yes {
+			m.secrets = secretsEnv
+		}
+	}
+	return nil
+}
+
+// keyringSecrets returns the secrets that go into the keyring, each once.
+func (m *hostImport) keyringSecrets() []clientconfig.Secret {
+	if m.secrets != secretsKeyring {
+		return nil
+	}
+	var list []clientconfig.Secret
+	for _, f := range m.found {
+		for _, s := range f.secrets {
+			known := slices.ContainsFunc(list, func(other clientconfig.Secret) bool { return other.Variable == s.Variable })
+			if m.imports(f) && !known {
+				list = append(list, s)
+			}
+		}
+	}
+	return list
+}
+
+// checkKeyring returns an error if the secrets cannot go into the keyring: there is none, or
+// it has others under their names.
+func (m *hostImport) checkKeyring(ctx context.Context) error {
+	if m.dryRun {
+		return nil
+	}
+	for _, s := range m.keyringSecrets() {
+		had, err := secret.Get(ctx, s.Variable)
+		switch {
+		case errors.Is(err, secret.ErrNotFound):
+		case err != nil:
+			return fmt.Errorf("import: %w (nothing was written; --secrets env needs no keyring)", err)
+		case had != s.Value:
+			return fmt.Errorf("import: the keyring has another secret called %s: nothing was written (remove it: mcp-metatool secret remove %s; or give --secrets env)",
+				s.Variable, s.Variable)
+		}
+	}
+	return nil
+}
+
+// fillKeyring puts the secrets into the keyring. The configuration refers to them already.
+func (m *hostImport) fillKeyring(ctx context.Context) error {
+	names := secret.NamesIn(config.StoreDir(config.LoadOptions{Context: ctx, Flag: m.config}))
+	var failed error
+	for _, s := range m.keyringSecrets() {
+		err := secret.Set(ctx, s.Variable, s.Value)
+		if err == nil {
+			err = names.Add(ctx, s.Variable)
+		}
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("import: secret %s: %w (add it: mcp-metatool secret set %s)", s.Variable, err, s.Variable))
+		}
+	}
+	return failed
+}
