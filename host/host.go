@@ -71,9 +71,6 @@ type Options struct {
 	Whole bool
 	// CacheDir keeps compiled guests between runs; "" for none.
 	CacheDir string
-	// PageToken makes ServeHTTPOn serve the page of package ui too, for those who know the
-	// token; "": it does not.
-	PageToken string
 	// Sandbox is shared with others, and Close does not close it. Nil: the Host makes
 	// its own.
 	Sandbox *sandbox.Sandbox
@@ -82,8 +79,10 @@ type Options struct {
 // Host is a running proxy. Its methods are safe for concurrent use.
 type Host struct {
 	opts Options
-	now  atomic.Pointer[settings]
-	web  atomic.Pointer[streamable.Handler] // nil unless ServeHTTPOn runs
+	// pageToken is the token of the page that ServeHTTPOn serves; "" for none.
+	pageToken string
+	now       atomic.Pointer[settings]
+	web       atomic.Pointer[streamable.Handler] // nil unless ServeHTTPOn runs
 
 	sandbox   *sandbox.Sandbox
 	store     *tools.Store

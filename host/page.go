@@ -71,6 +71,10 @@ func (h *Host) Page(ctx context.Context, token string) *ui.Handler {
 	return ui.New(ctx, opts)
 }
 
+// OfferPage makes ServeHTTPOn serve the page too, for those who know the token. It must be
+// called before ServeHTTPOn.
+func (h *Host) OfferPage(token string) { h.pageToken = token }
+
 // maxPageConnections is how many connections a server of only the page has at a time.
 const maxPageConnections = 256
 

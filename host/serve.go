@@ -88,8 +88,8 @@ func (h *Host) ServeHTTPOn(ctx context.Context, ln net.Listener) error {
 	defer h.web.Store(nil)
 	path := cmp.Or(settings.Path, config.DefaultPath)
 	page := http.NotFoundHandler()
-	if h.opts.PageToken != "" {
-		page = h.Page(ctx, h.opts.PageToken)
+	if h.pageToken != "" {
+		page = h.Page(ctx, h.pageToken)
 	}
 	server := streamable.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == path {

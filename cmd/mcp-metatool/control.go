@@ -23,11 +23,13 @@ const (
 	reloadTimeout  = 30 * time.Second // the longest wait for the response
 )
 
-// controlRequest asks a server to reload its configuration.
+// controlRequest asks a server to reload its configuration, or for its page.
 type controlRequest struct {
 	// Config is the absolute path of the configuration file; a server with another
 	// file does not reload. "": any file.
 	Config string `json:"config,omitempty"`
+	// Page asks for the link of the page instead.
+	Page bool `json:"page,omitempty"`
 }
 
 // controlResponse is the response of a server.
@@ -35,6 +37,7 @@ type controlResponse struct {
 	PID    int           `json:"pid"`
 	Config string        `json:"config"`           // its configuration file; "" for none
 	Reload *reloadReport `json:"reload,omitempty"` // nil: it has another configuration file
+	Page   string        `json:"page,omitempty"`   // the link of the page with its token; "": there is none
 }
 
 // reloadReport is the outcome of a reload. All of it is for people, and masked.

@@ -36,6 +36,7 @@ func TestMain(m *testing.M) {
 		"fetch":        func() { os.Exit(fetch(os.Args[1:])) },
 		"converse":     func() { os.Exit(converse(os.Args[1:])) },
 		"conversehttp": func() { os.Exit(converseHTTP(os.Args[1:])) },
+		"visitpage":    func() { os.Exit(visitPage(os.Args[1:])) },
 		"echo":         func() { os.Exit(serveEcho()) },
 		"hostile":      func() { os.Exit(serveHostile()) },
 		"crash":        func() { fmt.Fprintln(os.Stderr, "cannot reach "+os.Getenv("TOKEN")); os.Exit(3) },

@@ -28,6 +28,7 @@ type reloader struct {
 	host *host.Host
 	log  *slog.Logger
 	path string            // of the current configuration
+	page string            // link of the page; "" for none
 	read [sha256.Size]byte // a hash of the files as they were last read
 }
 
@@ -85,6 +86,13 @@ func (r *reloader) withHost(
 	})
 }
 
+// setPage sets the link that other commands get.
+func (r *reloader) setPage(link string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.page = link
+}
+
 func (r *reloader) known() [sha256.Size]byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,10 +102,14 @@ func (r *reloader) known() [sha256.Size]byte {
 // asked answers a request of a command.
 func (r *reloader) asked(a controlRequest) controlResponse {
 	r.mu.Lock()
-	path := r.path
+	path, page := r.path, r.page
 	r.mu.Unlock()
 	answer := controlResponse{PID: os.Getpid(), Config: absolute(path)}
 	if a.Config != "" && !sameFile(a.Config, path) {
+		return answer
+	}
+	if a.Page {
+		answer.Page = page
 		return answer
 	}
 	answer.Reload = r.reload("mcp-metatool reload")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -14,12 +15,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/front/streamable"
+	"github.com/mcp-metatool/mcp-metatool/host/ui"
 )
 
 // frontFlags says how clients connect.
 type frontFlags struct {
 	http            httpFlag
 	unauthenticated bool
+	page            bool
 }
 
 func (f *frontFlags) add(cmd *cobra.Command) {
@@ -27,6 +30,7 @@ func (f *frontFlags) add(cmd *cobra.Command) {
 	flags.Var(&f.http, "http", "serve streamable HTTP on `ADDRESS`, HOST:PORT or a port of 127.0.0.1 (default: listen of [http] in the configuration)")
 	flags.Lookup("http").NoOptDefVal = switchedOn
 	flags.BoolVar(&f.unauthenticated, "allow-unauthenticated", false, "with --http: let in every client that can connect, from other machines too")
+	flags.BoolVar(&f.page, "ui", false, "with --http: serve the page of mcp-metatool ui too (its link: mcp-metatool ui --attach)")
 }
 
 // takeAddress checks the arguments of serve. The only one allowed is the address of
@@ -41,6 +45,9 @@ func (f *frontFlags) takeAddress(cmd *cobra.Command, args []string) error {
 	}
 	if f.unauthenticated && !f.http.on {
 		return errors.New("--allow-unauthenticated is for --http")
+	}
+	if f.page && !f.http.on {
+		return errors.New("--ui is for --http (see also: mcp-metatool ui)")
 	}
 	return onlyVerbs(cmd, args)
 }
@@ -81,6 +88,9 @@ func serveHTTP(ctx context.Context, cfg *config.Config, log *slog.Logger, f *fro
 		return err
 	}
 	defer ln.Close() // ServeHTTPOn closes it too, which does no harm
+	if address, ok := ln.Addr().(*net.TCPAddr); f.page && cfg.HTTP.CertFile == "" && (!ok || !address.IP.IsLoopback()) {
+		return &exitError{exitUsage, fmt.Errorf("--ui: the token of the page could be read on the network (listen on 127.0.0.1, or set tls_cert and tls_key in [http])")}
+	}
 	scheme := "http"
 	if cfg.HTTP.CertFile != "" {
 		scheme = "https"
@@ -90,6 +100,12 @@ func serveHTTP(ctx context.Context, cfg *config.Config, log *slog.Logger, f *fro
 	}
 	return r.withHost(ctx, cfg, log, host.ManyClients, func(ctx context.Context, h *host.Host) error {
 		fmt.Fprintf(os.Stderr, "mcp-metatool: serving MCP on %s://%s%s\n", scheme, ln.Addr(), cfg.HTTP.Path)
+		if f.page {
+			token := rand.Text()
+			h.OfferPage(token)
+			r.setPage(pageLink(scheme, ln.Addr().String(), token))
+			fmt.Fprintf(os.Stderr, "mcp-metatool: the page is at %s://%s%s (its link with the token: mcp-metatool ui --attach)\n", scheme, ln.Addr(), ui.Path)
+		}
 		return h.ServeHTTPOn(ctx, ln)
 	})
 }

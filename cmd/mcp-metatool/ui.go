@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"html"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -18,14 +20,15 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/ui"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // pageView is one run of ui.
 type pageView struct {
 	settings
-	open bool
-	port uint16
+	open, attach bool
+	port         uint16
 }
 
 func uiCommand() *cobra.Command {
@@ -38,7 +41,8 @@ runs in the journal, on this machine only, until Ctrl-C. The link that it prints
 a token, without which the page shows nothing.
 
 Servers are started when they are needed: a server whose tools are known from an
-earlier start is left asleep until the page calls or checks it.
+earlier start is left asleep until the page calls or checks it. With --attach the
+link is that of a running server instead, which was started with serve --http --ui.
 
 The page changes no settings and no saved tools. It can call a tool, and asks before
 it calls one that does not say that it only reads.`,
@@ -50,7 +54,9 @@ it calls one that does not say that it only reads.`,
 	v.addFlags(cmd, slog.LevelWarn)
 	f := cmd.Flags()
 	f.BoolVar(&v.open, "open", false, "open the page in the browser")
+	f.BoolVar(&v.attach, "attach", false, "print the link of a running server (serve --http --ui) instead, and start nothing")
 	f.Uint16Var(&v.port, "port", 0, "listen on `PORT` of 127.0.0.1 (default: any free one)")
+	cmd.MarkFlagsMutuallyExclusive("attach", "port")
 	return cmd
 }
 
@@ -58,6 +64,9 @@ func (v *pageView) run(ctx context.Context, w io.Writer) error {
 	cfg, err := v.load()
 	if err != nil {
 		return err
+	}
+	if v.attach {
+		return v.attachTo(ctx, w, cfg.Store.Dir)
 	}
 	for i := range cfg.Upstreams {
 		cfg.Upstreams[i].Start = config.Lazy
@@ -79,6 +88,42 @@ func (v *pageView) run(ctx context.Context, w io.Writer) error {
 	})
 	if errors.Is(context.Cause(ctx), errSignal) { // that is how it ends
 		return nil
+	}
+	return err
+}
+
+// attachTo prints the links of the pages of running servers, and opens the first if that is
+// asked for.
+func (v *pageView) attachTo(ctx context.Context, w io.Writer, store string) error {
+	none := &exitError{exitFailed, errors.New("no server with a page runs with this configuration (start one: mcp-metatool serve --http --ui)")}
+	run, err := openRunDir(store, false)
+	if errors.Is(err, fs.ErrNotExist) { // no server has ever run
+		return none
+	}
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	defer run.close()
+	link := ""
+	for _, name := range run.sockets() {
+		answer, err := run.ask(ctx, name, controlRequest{Config: absolute(v.config), Page: true})
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil || answer.Page == "" { // it has ended, or has no page
+			continue
+		}
+		if _, err := fmt.Fprintf(w, "%s\n", display.Text(answer.Page)); err != nil {
+			return err
+		}
+		link = cmp.Or(link, answer.Page)
+	}
+	if link == "" {
+		return none
+	}
+	if v.open {
+		// The file stays, since this process does not know when the browser has read it.
+		_, err = openPage(store, link)
 	}
 	return err
 }
@@ -108,7 +153,7 @@ func openPage(dir, link string) (done func(), err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	file := filepath.Join(dir, "ui-"+rand.Text()+".html")
+	file := filepath.Join(dir, "ui.html")
 	page := fmt.Sprintf("<!doctype html>\n<meta charset=\"utf-8\">\n<meta name=\"referrer\" content=\"no-referrer\">\n<meta http-equiv=\"refresh\" content=\"0; url=%[1]s\">\n<title>mcp-metatool</title>\n<a href=\"%[1]s\">Continue</a>\n", html.EscapeString(link))
 	if err := regular.Write(file, []byte(page), 0o600); err != nil {
 		return nil, err
