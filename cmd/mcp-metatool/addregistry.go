@@ -309,7 +309,7 @@ func (a *addition) show() {
 	if s.URL != "" {
 		fmt.Fprintf(&b, "It is reached at:\n  %s\n", s.URL)
 	} else {
-		fmt.Fprintf(&b, "It is started with your rights, by:\n  %s\n", shellWords(append([]string{s.Command}, s.Args...)))
+		fmt.Fprintf(&b, "It is started with your rights, by:\n  %s\n", commandLine(append([]string{s.Command}, s.Args...)))
 	}
 	for _, list := range []struct {
 		title, between string
@@ -323,20 +323,4 @@ func (a *addition) show() {
 		}
 	}
 	fmt.Fprint(a.cmd.OutOrStdout(), display.Escape(b.String()))
-}
-
-// shellWords writes words so that it can be seen where each begins and ends. Nothing of it is
-// given to a shell.
-func shellWords(words []string) string {
-	list := make([]string, len(words))
-	for i, w := range words {
-		list[i] = w
-		if w == "" || strings.ContainsFunc(w, func(r rune) bool {
-			plain := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("@%+=:,./_-", r)
-			return !plain
-		}) {
-			list[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
-		}
-	}
-	return strings.Join(list, " ")
 }

@@ -10,8 +10,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mcp-metatool/mcp-metatool/host/clientconfig"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/config/edit"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 func lookupEnv(name string) (string, bool) { return os.LookupEnv(name) }
@@ -108,28 +110,42 @@ func (a *addition) finishAddress() error {
 // hideSecrets puts references in place of secrets in plain text. Their values are known for
 // this run only.
 func (a *addition) hideSecrets() {
-	hide := func(name, variable string, text *string) {
-		for _, span := range slices.Backward(config.PlainSecrets(name, *text)) {
-			value := (*text)[span.From:span.To]
-			*text = (*text)[:span.From] + a.reference(variable, strings.ReplaceAll(value, "$${", "${")) + (*text)[span.To:]
+	taken := map[string]string{} // variables that exist already: none gets another value
+	for _, entry := range os.Environ() {
+		name, value, _ := strings.Cut(entry, "=")
+		taken[name] = value
+	}
+	s := clientconfig.Server{
+		Name: a.name, Command: a.server.Command, Args: slices.Clone(a.server.Args), URL: a.server.URL,
+		Env: hostSettings(a.server.Env), Headers: hostSettings(a.server.Headers),
+	}
+	found := s.Secrets(taken)
+	for _, secret := range found {
+		if value, ok := lookupEnv(secret.Variable); !ok || value != secret.Value {
+			a.given[secret.Variable] = secret.Value
 		}
+		fmt.Fprintf(a.cmd.ErrOrStderr(), "note: %s looks like a secret; the configuration refers to it as %s\n",
+			display.EscapeLine(secret.Where), variableReference(secret))
 	}
-	s := &a.server
-	for i := range s.Env {
-		hide(s.Env[i].Name, s.Env[i].Name, &s.Env[i].Value)
+	s.Replace(found, variableReference)
+	a.server.Args, a.server.URL = s.Args, s.URL
+	a.server.Env, a.server.Headers = ourSettings(s.Env), ourSettings(s.Headers)
+}
+
+func hostSettings(list []edit.Setting) []clientconfig.Setting {
+	var converted []clientconfig.Setting
+	for _, s := range list {
+		converted = append(converted, clientconfig.Setting(s))
 	}
-	option := ""
-	for i := range s.Args {
-		word, _, _ := strings.Cut(s.Args[i], "=")
-		hide(option, a.name+"_"+strings.TrimLeft(firstOf(option, word), "-"), &s.Args[i])
-		if option = ""; strings.HasPrefix(s.Args[i], "-") && !strings.Contains(s.Args[i], "=") {
-			option = s.Args[i]
-		}
+	return converted
+}
+
+func ourSettings(list []clientconfig.Setting) []edit.Setting {
+	var converted []edit.Setting
+	for _, s := range list {
+		converted = append(converted, edit.Setting(s))
 	}
-	hide("", a.name+"_secret", &s.URL)
-	for i := range s.Headers {
-		hide(s.Headers[i].Name, a.name+"_"+s.Headers[i].Name, &s.Headers[i].Value)
-	}
+	return converted
 }
 
 func firstOf(texts ...string) string {
