@@ -40,7 +40,11 @@ func (a *addition) try(ctx context.Context) error {
 	out := a.cmd.ErrOrStderr()
 	fmt.Fprintf(out, "%s does not work: %s\n", a.name, display.Text(failed))
 	if !a.interactive {
-		return &exitError{exitFailed, fmt.Errorf("nothing was written: %s does not work (--no-start adds it all the same)", a.name)}
+		hint := "--no-start adds it all the same"
+		if a.server.URL != "" {
+			hint += ", --oauth if it wants a login"
+		}
+		return &exitError{exitFailed, fmt.Errorf("nothing was written: %s does not work (%s)", a.name, hint)}
 	}
 	yes, err := a.asker.confirm(ctx, "Add it all the same?")
 	if err == nil && !yes {
