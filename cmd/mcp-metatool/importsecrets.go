@@ -26,15 +26,27 @@ func (m *hostImport) decideSecrets(ctx context.Context) error {
 	case m.asker == nil:
 		return &exitError{exitUsage, errors.New("import: nothing was written: there are secrets in plain text (give --secrets env to have variables in their place, --secrets keyring to put them into your keyring, or --secrets keep to copy them)")}
 	default:
-		yes, err := m.asker.confirm(ctx, "Put environment variables in place of the secrets in plain text?")
+		return m.askSecrets(ctx)
+	}
+	return nil
+}
+
+// askSecrets asks the person. Without a yes, no secret is copied.
+func (m *hostImport) askSecrets(ctx context.Context) error {
+	for _, choice := range []struct{ secrets, question string }{
+		{secretsEnv, "Put environment variables in place of the secrets in plain text?"},
+		{secretsKeep, "Copy them into the configuration as they are?"},
+	} {
+		yes, err := m.asker.confirm(ctx, choice.question)
 		if err != nil {
 			return err
 		}
-		if m.secrets = secretsKeep; yes {
-			m.secrets = secretsEnv
+		if yes {
+			m.secrets = choice.secrets
+			return nil
 		}
 	}
-	return nil
+	return &exitError{exitFailed, errors.New("import: nothing was written")}
 }
 
 // keyringSecrets returns the secrets that go into the keyring, each once.

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // testSystem is a system of the given kind with fixed places.
@@ -215,6 +217,28 @@ func TestHostileFiles(t *testing.T) {
 		if !errors.Is(err, tt.want) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%.40s: %v", tt.text, err)
 		}
+	}
+}
+
+// TestReadRefuses checks that files are not read that have no end or are too large.
+func TestReadRefuses(t *testing.T) {
+	f := File{Host: Lookup("cursor"), Path: filepath.Join(t.TempDir(), "mcp.json"), Scope: User, Under: []string{"mcpServers"}}
+	if l, err := Read(t.Context(), testSystem("linux"), f); err != nil || l.Exists {
+		t.Error(l, err)
+	}
+	if err := os.WriteFile(f.Path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(f.Path, MaxFile+1); err != nil {
+		t.Fatal(err)
+	}
+	size := new(regular.SizeError)
+	if _, err := Read(t.Context(), testSystem("linux"), f); !errors.As(err, &size) || !strings.HasPrefix(err.Error(), f.Path+": ") {
+		t.Error(err)
+	}
+	f.Path = filepath.Dir(f.Path)
+	if _, err := Read(t.Context(), testSystem("linux"), f); !errors.Is(err, regular.ErrNotRegular) {
+		t.Error(err)
 	}
 }
 
