@@ -30,6 +30,7 @@ var hostileCalls = []struct {
 }{
 	{"serve", nil}, {"demo", nil}, {"demo-upstream", nil}, {"version", nil}, {"completion", nil}, {"help", nil},
 	{"check", []string{""}},
+	{"doctor", []string{"", "--json"}},
 	{"servers", []string{"--json", "--names", "--check"}},
 	{"reload", []string{""}},
 	{"auth", []string{"evil"}},

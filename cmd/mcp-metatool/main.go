@@ -22,6 +22,7 @@
 //	             socket that other commands connect to, controldir.go: the
 //	             folder of such sockets (owner_*.go: who owns it)
 //	check.go     check
+//	doctor.go    doctor
 //	servers.go   servers; names.go: --names, checks.go: --check, protocols.go:
 //	             --protocol
 //	add.go       add; addtarget.go: programs, addresses and their secrets,
@@ -184,7 +185,7 @@ Inspector. There, set MCP_METATOOL_CONFIG in the environment of the server.`
 	root.SilenceUsage = true
 	root.AddCommand(
 		serveCommand("serve"), addCommand(), removeCommand(), enableCommand(), disableCommand(),
-		checkCommand(), serversCommand(), reloadCommand(), authCommand(), secretCommand(), toolsCommand(),
+		checkCommand(), doctorCommand(), serversCommand(), reloadCommand(), authCommand(), secretCommand(), toolsCommand(),
 		runCommand(), runsCommand(), replayCommand(), smokeCommand(), lintCommand(), replCommand(), demoCommand(),
 		importServersCommand(), connectCommand(), disconnectCommand(),
 		uiCommand(), demoServerCommand(), versionCommand(),

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -48,7 +47,7 @@ no part of it. Servers that run keep the old value until they are restarted.`,
 			if !config.SecretName.MatchString(name) {
 				return &exitError{exitUsage, fmt.Errorf("%q: %w", name, config.ErrSecretName)}
 			}
-			value, err := askSecret(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr(), name)
+			value, err := askSecret(cmd, name)
 			if err != nil {
 				return err
 			}
@@ -76,21 +75,19 @@ func (s *settings) secretNames() secret.Names {
 const maxSecret = 64 << 10
 
 // askSecret reads a secret from a terminal, which does not show it, or from a stream.
-func askSecret(ctx context.Context, in io.Reader, prompt io.Writer, name string) (string, error) {
-	file, ok := in.(*os.File)
-	if !ok || !isTerminal(file) {
-		data, err := regular.ReadAll(ctx, in, maxSecret)
-		if err != nil {
-			return "", fmt.Errorf("standard input: %w", err)
+func askSecret(cmd *cobra.Command, name string) (string, error) {
+	if a := findAsker(cmd); a != nil {
+		value, err := a.secret(cmd.Context(), fmt.Sprintf("Value of %s (not shown): ", name))
+		if errors.Is(err, io.EOF) {
+			return "", errors.New("no value was given")
 		}
-		return strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r"), nil
+		return value, err
 	}
-	a := &asker{in: file, out: prompt}
-	value, err := a.secret(ctx, fmt.Sprintf("Value of %s (not shown): ", name))
-	if errors.Is(err, io.EOF) {
-		err = errors.New("no value was given")
+	data, err := regular.ReadAll(cmd.Context(), cmd.InOrStdin(), maxSecret)
+	if err != nil {
+		return "", fmt.Errorf("standard input: %w", err)
 	}
-	return value, err
+	return strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r"), nil
 }
 
 // secretReport is one secret in the output of secret list --json.

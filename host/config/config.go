@@ -91,6 +91,8 @@ type Config struct {
 	// Learn. A configuration shares it with the one that replaces it at run time.
 	fetched *fetched
 
+	plain bool // see PlainSecrets
+
 	// warnings found while loading; see Warnings.
 	warnings []string
 }
@@ -333,6 +335,13 @@ type Expectation struct {
 	Pattern string // a regular expression that the answer's text matches
 	Value   []byte // raw JSON that the answer contains
 }
+
+// Configured reports whether the file has the table [http].
+func (h *HTTP) Configured() bool { return h.configured }
+
+// PlainSecrets reports whether the file itself has something in it that looks like a
+// secret.
+func (c *Config) PlainSecrets() bool { return c.plain }
 
 // TokenFile returns the file with the access tokens of all upstreams. It is in a directory
 // of its own that only the user may read.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -30,6 +31,11 @@ type refSpan struct {
 type varSpan struct {
 	span
 	name string
+}
+
+// fromVariable reports whether a part of the text comes from a variable, or has one in it.
+func (e expansion) fromVariable(part span) bool {
+	return slices.ContainsFunc(e.vars, func(v varSpan) bool { return v.from < part.to && part.from < v.to })
 }
 
 var (

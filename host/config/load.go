@@ -234,7 +234,7 @@ func (l *loader) parse(c *Config, name string, data []byte, err error) *Problem 
 	}
 	r := &reader{file: name, json: c.json, base: base, getenv: l.getenv, home: l.home, shown: c.shown, unset: l.unset}
 	decode(r, root, c)
-	c.Secrets = sortSecrets(r.secrets)
+	c.Secrets, c.plain = sortSecrets(r.secrets), r.plain
 	c.warnings = append(c.warnings, r.warnings...)
 	l.problems = append(l.problems, r.problems...)
 	return nil

@@ -80,7 +80,7 @@ func (t *table) expectation(key string, n *node) *Expectation {
 // suggests it; all of it is secret if the string's own name does.
 func (t *table) expandNamed(key, name string, n *node) (string, bool) {
 	e, ok := t.expand(key, n)
-	t.keep(key, e.text, append(secretVars(e, false), secretParts(name, e.text)...))
+	t.keep(key, e, append(secretVars(e, false), secretParts(name, e.text)...))
 	return e.text, ok
 }
 

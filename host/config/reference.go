@@ -146,7 +146,7 @@ func (t *table) expandFetched(u *Upstream, setting Setting, key, name string, n 
 		u.References = append(u.References, PlacedReference{r.Reference, setting, r.from, r.to})
 	}
 	spans := append(secretVars(e, setting.Key != urlKey), secretParts(name, e.text)...)
-	t.keep(key, e.text, e.outsideReferences(spans))
+	t.keep(key, e, e.outsideReferences(spans))
 	return e.text, ok
 }
 

@@ -17,6 +17,9 @@ func (t *table) remote(u *Upstream) {
 	if u.OAuth == nil {
 		return
 	}
+	if u.plainURL(u.URL) != u.URL {
+		t.problem("url", "cannot have a reference together with oauth (the file of tokens would have the secret in it)")
+	}
 	for name := range u.Headers {
 		if strings.EqualFold(name, "Authorization") {
 			t.problem("oauth", "cannot be combined with a header %s (leave one out: OAuth sets that header)", name)

@@ -57,7 +57,7 @@ func (l *loader) within(c *Config, name string, data []byte, other func(top *Sec
 	top := &table{r: r, node: root}
 	other(&Section{t: top})
 	decodeInto(top, c)
-	c.Secrets = sortSecrets(r.secrets)
+	c.Secrets, c.plain = sortSecrets(r.secrets), r.plain
 	c.warnings = append(c.warnings, r.warnings...)
 	var secrets Masker // problems that other reports may quote expanded values
 	secrets.Add(r.secrets...)

@@ -28,6 +28,7 @@ type reader struct {
 
 	problems []*Problem
 	secrets  []string
+	plain    bool // a secret is in the file itself
 	warnings []string
 }
 
@@ -152,7 +153,7 @@ func (t *table) str(key string) (string, bool) {
 // expandPublic expands a string that is not secret, except for variables with names of secrets.
 func (t *table) expandPublic(key string, n *node) (string, bool) {
 	e, ok := t.expand(key, n)
-	t.keep(key, e.text, secretVars(e, false))
+	t.keep(key, e, secretVars(e, false))
 	return e.text, ok
 }
 
@@ -161,7 +162,7 @@ func (t *table) expandPublic(key string, n *node) (string, bool) {
 // variable or an option; "" for none.
 func (t *table) expandPrivate(key, name string, n *node) (string, bool) {
 	e, ok := t.expand(key, n)
-	t.keep(key, e.text, append(secretVars(e, true), secretParts(name, e.text)...))
+	t.keep(key, e, append(secretVars(e, true), secretParts(name, e.text)...))
 	return e.text, ok
 }
 
@@ -200,7 +201,8 @@ func (t *table) expandAll(key string, n *node) (expansion, bool) {
 }
 
 // keep records the secret parts of a value.
-func (t *table) keep(key, text string, secret []span) {
+func (t *table) keep(key string, e expansion, secret []span) {
+	text := e.text
 	if len(secret) == 0 {
 		return
 	}
@@ -208,6 +210,7 @@ func (t *table) keep(key, text string, secret []span) {
 	short := false
 	for _, s := range secret {
 		t.r.secrets = append(t.r.secrets, text[s.from:s.to])
+		t.r.plain = t.r.plain || !e.fromVariable(s)
 		short = short || s.to-s.from < MinSecret
 	}
 	if short {

@@ -15,7 +15,12 @@ import (
 // a command that is not found, a working directory that does not exist, a file that is
 // not read, a secret that is sent without encryption. It checks the file system on each
 // call.
-func (c *Config) Warnings() []string {
+func (c *Config) Warnings() []string { return c.listWarnings(true) }
+
+// SettingWarnings returns the warnings without those about commands that are not found.
+func (c *Config) SettingWarnings() []string { return c.listWarnings(false) }
+
+func (c *Config) listWarnings(commands bool) []string {
 	warnings := slices.Clone(c.warnings)
 	add := func(format string, args ...any) { warnings = append(warnings, fmt.Sprintf(format, args...)) }
 	for _, file := range []struct{ name, key string }{{c.HTTP.CertFile, "tls_cert"}, {c.HTTP.KeyFile, "tls_key"}} {
@@ -47,7 +52,7 @@ func (c *Config) Warnings() []string {
 			}
 			continue
 		}
-		if _, err := exec.LookPath(u.Command); err != nil {
+		if _, err := exec.LookPath(u.Command); err != nil && commands {
 			add("%scommand %q is not found (is it installed, and in PATH?)", at, c.masked(at+"command", u.Command))
 		}
 		if info, err := os.Stat(u.Dir); u.Dir != "" && (err != nil || !info.IsDir()) {

@@ -330,6 +330,8 @@ env = { A = "${keyring:a}", B = "b" }
 [upstream.remote]
 url = "https://h/${keyring:a}?k=${keyring:b}"
 headers = { X = "Bearer ${keyring:a}" }
+[upstream.login]
+url = "https://h"
 oauth = { issuer = "https://h", client_id = "c", client_secret = "${keyring:b}" }
 [upstream.plain]
 command = "x"
@@ -354,10 +356,14 @@ command = "x"
 		t.Errorf("not masked: %s", got)
 	}
 	remote, err := Fill(t.Context(), source, cfg, &cfg.Upstreams[1])
-	if err != nil || remote.URL != "https://h/value-a?k=value-b" || remote.Headers["X"] != "Bearer value-a" || remote.OAuth.ClientSecret != "value-b" || cfg.Upstreams[1].OAuth.ClientSecret == "value-b" {
+	if err != nil || remote.URL != "https://h/value-a?k=value-b" || remote.Headers["X"] != "Bearer value-a" {
 		t.Errorf("%+v, %v", remote, err)
 	}
-	if plain, err := Fill(t.Context(), source, cfg, &cfg.Upstreams[2]); plain != &cfg.Upstreams[2] {
+	login, err := Fill(t.Context(), source, cfg, &cfg.Upstreams[2])
+	if err != nil || login.OAuth.ClientSecret != "value-b" || cfg.Upstreams[2].OAuth.ClientSecret == "value-b" {
+		t.Errorf("%+v, %v", login, err)
+	}
+	if plain, err := Fill(t.Context(), source, cfg, &cfg.Upstreams[3]); plain != &cfg.Upstreams[3] {
 		t.Error(err)
 	}
 	for setting, bad := range map[string]values{

@@ -39,6 +39,7 @@ type managedUpstream struct {
 	publishing *sync.Mutex
 	saving     sync.Mutex // held while the snapshot is saved, so that the newest one is kept
 	saved      []byte     // the last known content of the snapshot's file; guarded by saving
+	failure    Failure    // the last one that was saved; guarded by saving
 
 	mu      sync.Mutex // guards what follows
 	up      *upstream.Upstream
@@ -135,7 +136,7 @@ func (m *managedUpstream) startLocked() *upstream.Upstream {
 		Log: m.env.Log, Budget: m.env.Budget, InitializeParams: m.client.initializeParams,
 		ClientName: m.client.name, ClientVersion: m.client.version, Resolve: m.resolve, Verdict: m.known.Verdict, OnVerdict: m.updateVerdict,
 		OnHandshake: m.updateHandshake, OnList: m.updateList,
-		OnNotification: receiver.OnNotification, OnRequest: receiver.OnRequest, OnFailed: m.noteLate,
+		OnNotification: receiver.OnNotification, OnRequest: receiver.OnRequest, OnFailed: func() { m.noteLate(); m.noteFailure() },
 		OnReady: func() {
 			if m.becomeReady() {
 				receiver.OnReady()

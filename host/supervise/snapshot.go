@@ -210,8 +210,11 @@ func (s Snapshot) encode(key string) []byte {
 
 // save replaces the file of an upstream. A failure is only logged, because nothing
 // depends on the file.
-func (s *snapshotStore) save(name string, file []byte) {
-	if err := s.write(name, file); err != nil {
+func (s *snapshotStore) save(name string, file []byte) { s.saveAs(name+".json", name, file) }
+
+// saveAs is save for another file of an upstream.
+func (s *snapshotStore) saveAs(file, name string, data []byte) {
+	if err := s.write(filepath.Join(s.dir, file), data); err != nil {
 		s.log.Warn("the snapshot of an upstream cannot be saved", "upstream", name, "err", err)
 	}
 }
@@ -220,7 +223,7 @@ func (s *snapshotStore) save(name string, file []byte) {
 const maxSnapshot = 256 << 20
 
 // write replaces the file atomically, because others may read it at any time.
-func (s *snapshotStore) write(name string, data []byte) error {
+func (s *snapshotStore) write(path string, data []byte) error {
 	if len(data) > maxSnapshot {
 		return &regular.SizeError{Limit: maxSnapshot}
 	}
@@ -230,7 +233,7 @@ func (s *snapshotStore) write(name string, data []byte) error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return err
 	}
-	return regular.Write(s.path(name), data, 0o600)
+	return regular.Write(path, data, 0o600)
 }
 
 // maxGlance is the largest snapshot that RememberedTools reads, in bytes.

@@ -8,6 +8,7 @@
 //	wait.go         waiting until upstreams have started
 //	client.go       the client identity that we present in the upstream handshake
 //	snapshot.go     what upstreams announced when they last ran
+//	failure.go      the last failure of an upstream
 //	unavailable.go  why an upstream is not available
 //	health.go       health checks
 //	probe.go        explaining which revision an upstream speaks

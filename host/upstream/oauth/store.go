@@ -105,6 +105,26 @@ func (f tokenFile) checkOwner() error {
 	return err
 }
 
+// State is what is known about a login without asking anyone.
+type State struct {
+	Exists    bool      // there is an access token
+	Expires   time.Time // of the access token; zero if that is not known
+	Renewable bool      // there is a refresh token
+}
+
+// Stored returns the login to the server of that name and URL that is in a token file.
+func Stored(path, name, url string) (State, error) {
+	entry, err := tokenFile{path}.entry(entryKey(name, url))
+	if err != nil || entry.Token == nil {
+		return State{}, err
+	}
+	t := entry.Token
+	return State{t.AccessToken != "" || t.RefreshToken != "", t.ExpiresAt, t.RefreshToken != ""}, nil
+}
+
+// entryKey returns the key of a server.
+func entryKey(name, url string) string { return name + " " + url }
+
 // entry returns the entry of key, or the zero entry if it or the file does not exist.
 func (f tokenFile) entry(key string) (credentials, error) {
 	all, err := f.read()

@@ -126,7 +126,7 @@ func New(server *httpclient.Client, conf Config) (*Tokens, error) {
 		name:     server.Config().Name,
 		conf:     conf,
 		file:     tokenFile{conf.TokenFile},
-		key:      server.Config().Name + " " + server.Config().URL,
+		key:      entryKey(server.Config().Name, server.Config().URL),
 		server:   server,
 		resource: &http.Client{Timeout: requestTimeout, Transport: server.Transport(), CheckRedirect: sameOriginOnly},
 		issuer:   &http.Client{Timeout: requestTimeout, Transport: g, CheckRedirect: sameOriginOnly},

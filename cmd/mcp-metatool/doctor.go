@@ -1,0 +1,240 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcp-metatool/mcp-metatool/host"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/doctor"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
+)
+
+func doctorCommand() *cobra.Command {
+	v := doctorView{}
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Find what is wrong with the configuration, the servers and this machine",
+		Long: `Find what is wrong with the configuration, the servers and this machine, and say what
+to do about it. All servers are started, except those that start on first use. Nothing
+is changed. docs/doctor.md lists everything that can be found.
+
+The exit code is 1 if there is an error, or with --strict a warning.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return v.run(cmd.Context(), cmd.OutOrStdout()) },
+	}
+	v.addFlags(cmd, silent) // the report contains everything
+	cmd.Flags().BoolVar(&v.asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&v.strict, "strict", false, "exit code 1 also for warnings")
+	cmd.Flags().BoolVar(&v.still, "no-start", false, "start no server")
+	cmd.Flags().DurationVar(&v.wait, "wait", 30*time.Second, "how long to wait for servers")
+	return cmd
+}
+
+// doctorView is one run of doctor.
+type doctorView struct {
+	settings
+	asJSON, strict, still bool
+	wait                  time.Duration
+}
+
+// doctorReport is the output of doctor --json.
+type doctorReport struct {
+	doctor.Report
+	Errors   int `json:"errors"`
+	Warnings int `json:"warnings"`
+	Notes    int `json:"notes"`
+}
+
+func (v *doctorView) run(ctx context.Context, w io.Writer) error {
+	p, err := v.patient(ctx)
+	if err != nil {
+		return err
+	}
+	report := doctorReport{Report: doctor.Examine(ctx, p)}
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	report.Errors, report.Warnings, report.Notes = report.Count(doctor.Error), report.Count(doctor.Warning), report.Count(doctor.Note)
+	if v.asJSON {
+		err = writeJSON(w, report)
+	} else {
+		err = report.write(w)
+	}
+	if err == nil && (report.Errors > 0 || v.strict && report.Warnings > 0) {
+		err = &exitError{code: exitFailed}
+	}
+	return err
+}
+
+// patient collects what is examined.
+func (v *doctorView) patient(ctx context.Context) (*doctor.Patient, error) {
+	options := config.LoadOptions{Context: ctx, Flag: v.config}
+	p := &doctor.Patient{Getenv: os.Getenv, Now: time.Now()}
+	cfg, err := config.Load(options)
+	if err != nil {
+		p.Problems, p.Store = []error{err}, config.StoreDir(options)
+		if all, ok := err.(interface{ Unwrap() []error }); ok {
+			p.Problems = all.Unwrap()
+		}
+		cfg = &config.Config{}
+	} else {
+		cfg.Debug = cfg.Debug || v.debug
+		p.Config, p.Store = cfg, cfg.Store.Dir
+	}
+	log := v.logger(cfg)
+	p.Cache = cacheDir(log)
+	p.Instances = findInstances(ctx, p.Store, cfg.Path)
+	if p.Config == nil || v.still {
+		return p, nil
+	}
+	return p, withHost(ctx, cfg, log, host.NoClient, func(ctx context.Context, h *host.Host) error {
+		v.observe(ctx, h, p)
+		return context.Cause(ctx)
+	})
+}
+
+// listTime is how long a server may take to list its tools.
+const listTime = 10 * time.Second
+
+// observe waits for the servers, and collects what they say.
+func (v *doctorView) observe(ctx context.Context, h *host.Host, p *doctor.Patient) {
+	configured := map[string]*config.Upstream{}
+	for i := range p.Config.Upstreams {
+		configured[p.Config.Upstreams[i].Name] = &p.Config.Upstreams[i]
+	}
+	waiting, cancel := context.WithTimeout(ctx, v.wait)
+	states := h.Upstreams(waiting)
+	cancel()
+	seen := make([]doctor.Observation, len(states))
+	var all sync.WaitGroup
+	for i, st := range states {
+		all.Go(func() { seen[i] = observe(ctx, h, configured[st.Name], st) })
+	}
+	all.Wait()
+	p.Observed = map[string]doctor.Observation{}
+	for _, o := range seen {
+		p.Observed[o.Status.Name] = o
+	}
+	for _, n := range h.Names() {
+		if n.Surface == wire.Tools {
+			p.Names = append(p.Names, doctor.PublicName{Server: n.Server, Own: n.Own, Public: n.Public, Changed: n.Hashed})
+		}
+	}
+	p.Collisions = h.Problems()
+}
+
+// observe collects what one server says, and lists its tools once more if it is ready.
+func observe(ctx context.Context, h *host.Host, u *config.Upstream, st upstream.Status) doctor.Observation {
+	o := doctor.Observation{Status: st}
+	if st.State != upstream.Ready {
+		return o
+	}
+	ctx, cancel := context.WithTimeout(ctx, listTime)
+	defer cancel()
+	if s, err := h.Snapshot(ctx, st.Name); err == nil {
+		o.Text, _ = wire.GetString(s.Handshake, "instructions")
+		o.Tools = visible(u, s.Lists[wire.Tools].Items)
+	}
+	begun := time.Now()
+	if st.Tools > 0 {
+		// Also if that fails, the time is what counts.
+		_, _ = h.Request(ctx, st.Name, wire.Call{Method: wire.Tools.ListMethod()})
+		o.List = time.Since(begun)
+	}
+	return o
+}
+
+// visible returns the tools of a server that agents see.
+func visible(u *config.Upstream, tools [][]byte) [][]byte {
+	var seen [][]byte
+	for _, tool := range tools {
+		if name, _ := wire.GetString(tool, "name"); u.Exposes(name) && !u.Hides(name) {
+			seen = append(seen, tool)
+		}
+	}
+	return seen
+}
+
+// instanceTime is how long a server of ours may take to say who it is.
+const instanceTime = 3 * time.Second
+
+// findInstances asks the servers of ours with a store who they are. path is the
+// configuration file that is examined, "" for none.
+func findInstances(ctx context.Context, store, path string) []doctor.Instance {
+	if store == "" {
+		return nil
+	}
+	run, err := openRunDir(store, false)
+	if err != nil {
+		return nil // none has ever run, or files says what is wrong with the folder
+	}
+	defer run.close()
+	var found []doctor.Instance
+	for _, name := range run.sockets() {
+		asking, cancel := context.WithTimeout(ctx, instanceTime)
+		// With a configuration that is nobody's, it answers without reloading.
+		answer, err := run.ask(asking, name, controlRequest{Config: filepath.Join(run.path, name)})
+		cancel()
+		switch {
+		case err != nil && serverEnded(err):
+		case err != nil:
+			found = append(found, doctor.Instance{Err: fmt.Errorf("%s: %w", filepath.Join(run.path, name), err)})
+		default:
+			same := answer.Config == "" && path == "" || answer.Config != "" && path != "" && sameFile(answer.Config, path)
+			found = append(found, doctor.Instance{PID: answer.PID, Config: answer.Config, Same: same})
+		}
+	}
+	return found
+}
+
+// write prints the report for people.
+func (r doctorReport) write(w io.Writer) error {
+	if len(r.Servers) > 0 {
+		t := newTable(w)
+		t.row("SERVER", "STATE", "PROTOCOL", "ERA", "START", "LIST", "TOOLS", "TOKENS")
+		for _, s := range r.Servers {
+			t.row(s.Name, s.State, s.Protocol, s.Era, inMilliseconds(s.Start), inMilliseconds(s.List), s.Tools, s.Tokens)
+		}
+		if err := t.flush(); err != nil {
+			return err
+		}
+		fmt.Fprintln(w)
+	}
+	for _, f := range r.Findings {
+		object := ""
+		if f.Object != "" {
+			object = f.Object + ": "
+		}
+		what := strings.ReplaceAll(display.Text(object+f.What), "\n", "\n    ")
+		if _, err := fmt.Fprintf(w, "%s: %s [%s]\n    -> %s\n", f.Severity, what, f.ID, display.Text(f.Remedy)); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(w, "%s, %s, %s\n", plural(r.Errors, "error"), plural(r.Warnings, "warning"), plural(r.Notes, "note"))
+	return err
+}
+
+func inMilliseconds(ms float64) string {
+	if ms == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.0fms", ms)
+}
+
+func plural(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
+}

@@ -1,0 +1,183 @@
+// Package doctor finds what goes wrong in practice with a configuration, its servers and
+// the machine, and says what to do about it.
+//
+//	doctor.go    Finding, Report, Examine
+//	kinds.go     the list of all findings; docs/doctor.md has the same
+//	settings.go  the configuration
+//	programs.go  the commands of servers: PATH, runtimes and their versions
+//	servers.go   servers that do not start, are slow, or have crashed
+//	names.go     names of tools
+//	schemas.go   definitions that hosts refuse
+//	tokens.go    what the definitions cost
+//	logins.go    OAuth
+//	files.go     folders and files: modes, disk, cache, clock
+//	space_*.go   how much is left on a disk
+//	instances.go servers of ours that are running, and ports
+//
+// Nothing is changed. The texts of findings can have parts that servers wrote, so they
+// must be escaped for a terminal, and secrets must be masked with Patient.Mask.
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream"
+)
+
+// Severity says how bad a finding is.
+type Severity string
+
+// The severities, the worst first.
+const (
+	Error   Severity = "error"   // something does not work
+	Warning Severity = "warning" // something will not work everywhere, or not for long
+	Note    Severity = "note"    // worth knowing
+)
+
+var severities = []Severity{Error, Warning, Note}
+
+// Finding is one thing that was found.
+type Finding struct {
+	ID       string   `json:"id"` // of a [Kind]
+	Severity Severity `json:"severity"`
+	Object   string   `json:"object"` // such as `upstream "github"`; "" for the whole machine
+	What     string   `json:"what"`
+	Remedy   string   `json:"remedy"`
+}
+
+// Server is what is known about one server that is not disabled.
+type Server struct {
+	Name     string  `json:"name"`
+	State    string  `json:"state"`
+	Server   string  `json:"server,omitempty"`   // its own name and version
+	Protocol string  `json:"protocol,omitempty"` // the revision
+	Era      string  `json:"era,omitempty"`      // "handshake" or "stateless"
+	Start    float64 `json:"start,omitempty"`    // how long starting, handshake and first lists took, in milliseconds
+	List     float64 `json:"list,omitempty"`     // how long a further tools/list took, in milliseconds
+	Tools    int     `json:"tools"`              // that agents see
+	Tokens   int     `json:"tokens"`             // an estimate of what their definitions cost; see Tokens
+}
+
+// Report is the result of an examination. Findings are sorted, the worst first.
+type Report struct {
+	Findings []Finding `json:"findings"`
+	Servers  []Server  `json:"servers"`
+}
+
+// Count returns how many findings have a severity.
+func (r Report) Count(s Severity) int {
+	n := 0
+	for _, f := range r.Findings {
+		if f.Severity == s {
+			n++
+		}
+	}
+	return n
+}
+
+// Patient is what is examined.
+type Patient struct {
+	// Config is the configuration; nil if it has Problems.
+	Config   *config.Config
+	Problems []error
+	// Store is the directory of the store, "" if that is unknown; Cache that of compiled
+	// code, "" if there is none.
+	Store, Cache string
+	// Observed are the servers that were started, by name; nil if none was.
+	Observed map[string]Observation
+	// Names are the public names of tools, Collisions those that hide others.
+	Names      []PublicName
+	Collisions []string
+	// Instances are servers of ours with the same store that are running.
+	Instances []Instance
+	// Getenv returns a variable of the environment of this process.
+	Getenv func(string) string
+	Now    time.Time
+}
+
+// Observation is what was seen of a server.
+type Observation struct {
+	Status upstream.Status
+	List   time.Duration // of a further tools/list; 0 if it was not asked
+	Tools  [][]byte      // raw definitions of the tools that agents see
+	Text   string        // its instructions
+}
+
+// Mask replaces the secrets of the configuration.
+func (p *Patient) Mask(text string) string {
+	if p.Config == nil {
+		return text
+	}
+	return p.Config.NewMasker().Mask(text)
+}
+
+// examination is one run of Examine.
+type examination struct {
+	*Patient
+	ctx     context.Context
+	report  Report
+	missing map[string]bool // servers whose command is not found
+}
+
+// Examine looks for everything that is known to go wrong. ctx ends the programs that are
+// asked for their versions.
+func Examine(ctx context.Context, p *Patient) Report {
+	e := &examination{Patient: p, ctx: ctx, report: Report{Findings: []Finding{}, Servers: []Server{}}, missing: map[string]bool{}}
+	e.settings()
+	if p.Config != nil {
+		e.programs()
+		e.servers()
+		e.names()
+		e.schemas()
+		e.tokens()
+		e.logins()
+		e.ports()
+	}
+	e.instances()
+	e.files()
+	for i := range e.report.Findings {
+		f := &e.report.Findings[i]
+		f.Object, f.What, f.Remedy = p.Mask(f.Object), p.Mask(f.What), p.Mask(f.Remedy)
+	}
+	for i := range e.report.Servers {
+		s := &e.report.Servers[i]
+		s.Server, s.Protocol = p.Mask(s.Server), p.Mask(s.Protocol)
+	}
+	slices.SortStableFunc(e.report.Findings, func(a, b Finding) int {
+		first := func(f Finding) int { // what is wrong with the configuration may explain the rest
+			if f.ID == idConfigInvalid {
+				return 0
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(first(a), first(b)), cmp.Compare(slices.Index(severities, a.Severity), slices.Index(severities, b.Severity)))
+	})
+	return e.report
+}
+
+// find adds a finding. It panics if the kind is not in the list, which is a mistake here.
+func (e *examination) find(id, object, remedy, format string, args ...any) {
+	at := slices.IndexFunc(Kinds, func(k Kind) bool { return k.ID == id })
+	e.report.Findings = append(e.report.Findings, Finding{
+		ID: id, Severity: Kinds[at].Severity, Object: object, What: fmt.Sprintf(format, args...), Remedy: remedy,
+	})
+}
+
+// upstreamObject returns what findings call a server.
+func upstreamObject(name string) string { return fmt.Sprintf("upstream %q", name) }
+
+// enabled returns the servers that are not disabled.
+func (e *examination) enabled() []*config.Upstream {
+	var list []*config.Upstream
+	for i := range e.Config.Upstreams {
+		if u := &e.Config.Upstreams[i]; !u.Disabled {
+			list = append(list, u)
+		}
+	}
+	return list
+}

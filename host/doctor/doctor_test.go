@@ -1,0 +1,242 @@
+package doctor
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/health"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream"
+)
+
+// TestKindsAreDocumented compares docs/doctor.md with the list of kinds.
+func TestKindsAreDocumented(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "doctor.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table strings.Builder
+	for _, k := range Kinds {
+		fmt.Fprintf(&table, "| `%s` | %s | %s |\n", k.ID, k.Severity, k.Means)
+	}
+	if doc := strings.ReplaceAll(string(text), "\r\n", "\n"); !strings.Contains(doc, "|---|---|---|\n"+table.String()+"\n") {
+		t.Errorf("docs/doctor.md does not have exactly these rows:\n%s", &table)
+	}
+}
+
+// load loads a configuration that everybody can read.
+func load(t *testing.T, dir, text string) *config.Config {
+	t.Helper()
+	name := filepath.Join(dir, "config.toml")
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config.Load(config.LoadOptions{Flag: name, Getenv: func(string) (string, bool) { return "", false }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// writeProgram writes a program for sh.
+func writeProgram(t *testing.T, dir, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func touch(t *testing.T, name, text string, mode os.FileMode) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(name, mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func tool(name, description, schema string) []byte {
+	return fmt.Appendf(nil, `{"name":%q,"description":%q,"inputSchema":%s}`, name, description, schema)
+}
+
+// TestEveryKind examines a machine on which almost everything is wrong, and others for
+// what cannot be wrong at the same time.
+func TestEveryKind(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("programs are scripts, and modes are checked")
+	}
+	dir := t.TempDir()
+	bin, store := filepath.Join(dir, "bin"), filepath.Join(dir, "store")
+	if err := os.Mkdir(bin, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	writeProgram(t, bin, "npx", "#!/usr/bin/env interpreter-of-npx\n")
+	writeProgram(t, bin, "odd-program", "#!/bin/sh\n")
+	writeProgram(t, bin, "node", "#!/bin/sh\necho v16.20.2\n")
+	writeProgram(t, bin, "docker", "#!/bin/sh\necho Cannot connect to the Docker daemon >&2\nexit 1\n")
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	cfg := load(t, dir, fmt.Sprintf(`
+[store]
+dir = %q
+[http]
+listen = %q
+[upstream.npx]
+command = "npx"
+args = ["--token", "plain-s3cret"]
+[upstream.docker]
+command = "docker"
+[upstream.odd]
+command = "odd-program"
+[upstream.missing]
+command = "no-such-command"
+cwd = "nowhere"
+[upstream.lazy]
+command = "docker"
+start = "lazy"
+[upstream.login]
+url = "https://login.example/mcp"
+oauth = {}
+[upstream.expired]
+url = "https://expired.example/mcp"
+oauth = {}
+`, store, ln.Addr()))
+	touch(t, cfg.TokenFile(), `{"upstreams":{"expired https://expired.example/mcp":{"token":{"access_token":"x","expires_at":"2020-01-01T00:00:00Z"}}}}`, 0o644)
+	touch(t, filepath.Join(store, "servers", "docker.failure.json"), `{"at":"2026-01-01T11:00:00Z","error":"upstream \"docker\": it said plain-s3cret"}`, 0o600)
+	cache := filepath.Join(dir, "cache")
+	touch(t, filepath.Join(cache, "code"), "x", 0o600)
+	long := strings.Repeat("x", 2100)
+	var many [][]byte
+	for i := range 130 {
+		many = append(many, tool(fmt.Sprint("t", i), strings.Repeat("y", 600), `{"type":"object","properties":{}}`))
+	}
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	p := &Patient{
+		Config: cfg, Store: store, Cache: cache, Now: now, Getenv: func(name string) string { return map[string]string{"PATH": bin + ":/bin:/usr/bin"}[name] },
+		Observed: map[string]Observation{
+			"npx": {Status: upstream.Status{State: upstream.Ready, ProtocolVersion: "2024-11-05", StartTime: 6 * time.Second}, Text: long, Tools: [][]byte{
+				tool("none", "", `true`),
+				tool("union", "", `{"type":"object","oneOf":[{}]}`),
+				tool("deep", "", `{"type":"object","properties":{"a b":{"type":["string","null"]},"list":{"type":"array"},"u":{"type":"string","format":"uri"},"r":{"$ref":"#/$defs/x"}}}`),
+				tool("text", long[:1100], `{"type":"object","properties":{}}`),
+			}},
+			"docker": {Status: upstream.Status{State: upstream.Ready, ProtocolVersion: "2025-11-25"}, Tools: many},
+			"odd":    {Status: upstream.Status{State: upstream.Failed, Err: `upstream "odd": not found` + "\nwith plain-s3cret"}},
+			"lazy":   {Status: upstream.Status{State: health.Asleep}},
+			"login":  {Status: upstream.Status{State: upstream.Starting}},
+		},
+		Names: []PublicName{
+			{Server: "npx", Own: "a.b", Public: "npx__a_b_1234", Changed: true},
+			{Server: "npx", Own: long[:50], Public: "npx__" + long[:50]},
+		},
+		Collisions: []string{"two tools are called x"},
+		Instances:  []Instance{{PID: 7, Config: "/other.toml"}, {Err: errors.New("no answer")}},
+	}
+	r := Examine(t.Context(), p)
+	found := map[string]Finding{}
+	for _, f := range r.Findings {
+		found[f.ID] = f
+		if f.What == "" || f.Remedy == "" {
+			t.Errorf("nothing is said: %+v", f)
+		}
+	}
+	if all, _ := json.Marshal(r); strings.Contains(string(all), "plain-s3cret") {
+		t.Errorf("a secret is shown: %s", all)
+	}
+	for id, want := range map[string]string{
+		idSchemaUnion: "union (oneOf at the top)", idSchemaKey: `deep ("a b")`, idSchemaItems: "deep (none at list)", idSchemaFormat: "deep (uri at u)",
+		idSchemaRef: "deep (#/$defs/x at r)", idRuntimeOld: "node has version 16.20", idRuntimeBroken: "Cannot connect to the Docker daemon",
+		idServerCrashed: "it works now, but failed 1h ago: it said ****", idServerDown: "", idInstanceOther: "/other.toml", idNameLong: "74 characters",
+		idTextLong: "text (1100 characters), its instructions (2100 characters, cut by Claude Code)",
+	} {
+		if !strings.Contains(found[id].What, want) {
+			t.Errorf("%s: %q, want %q", id, found[id].What, want)
+		}
+	}
+	if len(r.Servers) != 5 || r.Servers[0].Era != "handshake" || r.Servers[1].Tokens < 130*150 {
+		t.Errorf("servers: %+v", r.Servers)
+	}
+	if !slices.IsSortedFunc(r.Findings, func(a, b Finding) int {
+		return slices.Index(severities, a.Severity) - slices.Index(severities, b.Severity)
+	}) {
+		t.Error("not sorted")
+	}
+
+	// What cannot be wrong at the same time. The disk is not filled.
+	for _, other := range []*Patient{
+		{Problems: []error{errors.New("config.toml:1:1: broken")}, Now: now.AddDate(100, 0, 0)},
+		{Config: load(t, t.TempDir(), ""), Store: filepath.Join(dir, "open"), Now: now.AddDate(100, 0, 0)},
+	} {
+		open := filepath.Join(dir, "open")
+		if err := os.MkdirAll(open, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(open, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		other.Getenv = os.Getenv
+		for _, f := range Examine(t.Context(), other).Findings {
+			found[f.ID] = f
+		}
+	}
+	for _, k := range Kinds {
+		if found[k.ID].ID == "" && k.ID != idDiskFull && (k.ID != idDesktopPath && k.ID != idInterpreterPath || desktopPath[runtime.GOOS] != "") {
+			t.Errorf("%s is not found", k.ID)
+		}
+	}
+}
+
+// TestHealthy examines a machine on which nothing is wrong.
+func TestHealthy(t *testing.T) {
+	dir := t.TempDir()
+	cfg := load(t, dir, "[store]\ndir = \".\"\n[upstream.a]\nurl = \"https://a.example/mcp\"\n")
+	r := Examine(t.Context(), &Patient{
+		Config: cfg, Store: dir, Cache: filepath.Join(dir, "cache"), Getenv: os.Getenv, Now: time.Now().Add(time.Hour),
+		Observed: map[string]Observation{"a": {
+			Status: upstream.Status{State: upstream.Ready, ProtocolVersion: "2026-07-28", StartTime: time.Second},
+			Tools:  [][]byte{tool("a", "does a", `{"type":"object","properties":{"x":{"type":"string"}}}`)},
+		}},
+		Names:     []PublicName{{Server: "a", Own: "a", Public: "a__a"}},
+		Instances: []Instance{{PID: 1, Config: "x", Same: true}},
+	})
+	for _, f := range r.Findings {
+		if f.ID != idDiskFull {
+			t.Errorf("%+v", f)
+		}
+	}
+	if len(r.Servers) != 1 || r.Servers[0].Era != "stateless" {
+		t.Errorf("%+v", r.Servers)
+	}
+}
+
+// TestSchemasOfServersAreBounded checks that no schema of a server costs much.
+func TestSchemasOfServersAreBounded(t *testing.T) {
+	deep := strings.Repeat(`{"type":"object","properties":{},"not":`, 5000) + "{}" + strings.Repeat("}", 5000)
+	if found := inspectSchema(tool("deep", "", deep)); found[idSchemaType] != "" {
+		t.Error(found)
+	}
+	if found := inspectSchema(tool("large", "", `{"x":"`+strings.Repeat("x", maxSchema)+`"}`)); len(found) != 0 {
+		t.Error(found)
+	}
+	for _, definition := range []string{"", "null", "[]", `{"inputSchema":null}`, `{"inputSchema":[]}`} {
+		if found := inspectSchema([]byte(definition)); found[idSchemaType] == "" {
+			t.Errorf("%s: %v", definition, found)
+		}
+	}
+}

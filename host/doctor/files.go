@@ -1,0 +1,131 @@
+package doctor
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/owner"
+)
+
+const (
+	leastSpace = 1 << 30 // bytes
+	// clockDoubt is how much newer than the clock a file may be.
+	clockDoubt = 5 * time.Minute
+	// maxFiles is how many files of a folder are looked at.
+	maxFiles = 10000
+)
+
+// files looks at our folders and files.
+func (e *examination) files() {
+	journal := ""
+	if e.Config != nil && e.Config.Journal.Enabled {
+		journal = e.Config.JournalDir()
+	}
+	for _, dir := range []string{e.Store, journal} {
+		if dir == "" {
+			continue
+		}
+		if _, err := owner.Check(dir); err != nil {
+			e.find(idFolderUnsafe, dir, "see docs/security.md, \"Folders that others can change\"", "%v", err)
+		}
+	}
+	e.cache()
+	e.space(journal)
+	if e.Store == "" {
+		return
+	}
+	newest := time.Time{}
+	for _, dir := range []string{filepath.Join(e.Store, "oauth"), filepath.Join(e.Store, "servers"), filepath.Join(e.Store, "tools"), journal} {
+		if dir != "" {
+			e.modes(dir, dir == journal || filepath.Base(dir) == "oauth", &newest)
+		}
+	}
+	if newest.Sub(e.Now) > clockDoubt {
+		e.find(idClockBack, "", "set the clock (timedatectl, or the settings of the system)",
+			"the clock says %s, but a file was changed at %s", e.Now.Format(time.RFC3339), newest.Format(time.RFC3339))
+	}
+}
+
+// modes looks for private files in a folder that others can read, and for the newest file.
+func (e *examination) modes(dir string, private bool, newest *time.Time) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return // it need not exist
+	}
+	for _, entry := range entries[:min(len(entries), maxFiles)] {
+		info, err := entry.Info()
+		if err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		if info.ModTime().After(*newest) {
+			*newest = info.ModTime()
+		}
+		if private && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
+			path := filepath.Join(dir, entry.Name())
+			e.find(idFileReadable, path, "chmod 600 the file", "other users can read it (mode %#o)", info.Mode().Perm())
+		}
+	}
+}
+
+// cache looks at the cache of compiled code.
+func (e *examination) cache() {
+	if e.Cache == "" {
+		e.find(idCacheNone, "cache", "set HOME, or XDG_CACHE_HOME", "there is no folder for it, so each start compiles the sandbox")
+		return
+	}
+	if err := owner.CheckStrictly(e.Cache); err != nil {
+		e.find(idCacheNone, e.Cache, "chmod 700 the folder, and those above it that others can change", "it is not used: %v", err)
+		return
+	}
+	size, files := int64(0), 0
+	err := filepath.WalkDir(e.Cache, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return nil // what is gone takes no space
+		}
+		if files++; files > maxFiles {
+			return fs.SkipAll
+		}
+		if info, err := d.Info(); err == nil {
+			size += info.Size()
+		}
+		return nil
+	})
+	if err == nil && size > 0 {
+		e.find(idCacheSize, e.Cache, "it may be removed at any time, and is made again", "the cache of compiled code has %d MB", (size+1<<20-1)>>20)
+	}
+}
+
+// space looks for disks that are almost full.
+func (e *examination) space(journal string) {
+	var seen []string
+	for _, dir := range []string{e.Store, journal, e.Cache} {
+		dir = existing(dir)
+		if dir == "" || slices.Contains(seen, dir) {
+			continue
+		}
+		seen = append(seen, dir)
+		if free, err := freeSpace(dir); err == nil && free < leastSpace {
+			e.find(idDiskFull, dir, "remove files, or move the folder (dir of [store] or [journal])", "its disk has %d MB left", free>>20)
+		}
+	}
+}
+
+// existing returns the nearest folder above dir that exists, or dir itself.
+func existing(dir string) string {
+	for dir != "" {
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+			return dir
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return ""
+		}
+		dir = parent
+	}
+	return ""
+}

@@ -1,0 +1,96 @@
+package doctor
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/health"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/supervise"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream"
+	"github.com/mcp-metatool/mcp-metatool/tools/units"
+)
+
+const (
+	slowStart = 5 * time.Second
+	slowList  = 2 * time.Second
+	// recent is how long a failure is mentioned.
+	recent = 24 * time.Hour
+)
+
+// servers looks at how servers have started.
+func (e *examination) servers() {
+	for _, u := range e.enabled() {
+		o, seen := e.Observed[u.Name]
+		failure, failed := supervise.LastFailure(e.Store, u.Name)
+		failed = failed && e.Now.Sub(failure.At) < recent
+		object := upstreamObject(u.Name)
+		if !seen {
+			if failed {
+				e.find(idServerCrashed, object, "see its log", "it failed %s ago: %s", ago(e.Now, failure.At), strings.TrimPrefix(failure.Error, object+": "))
+			}
+			continue
+		}
+		st := o.Status
+		switch {
+		case st.State == health.Asleep:
+			e.find(idServerAsleep, object, "mcp-metatool servers "+u.Name+" starts it", "it starts on first use, and was not started now")
+		case st.State == upstream.Starting:
+			e.find(idServerDown, object, "start its command in a terminal to see what it waits for; a first start may have to download packages", "it is still starting")
+		case e.missing[u.Name]: // that is why
+		case st.State != upstream.Ready:
+			e.find(idServerDown, object, "correct what the error names; start its command in a terminal to see more", "%s", strings.TrimPrefix(st.Err, object+": "))
+		default:
+			e.speed(object, o)
+			if failed {
+				e.find(idServerCrashed, object, "if that happens again, look at its log (mcp-metatool servers "+u.Name+" --log-level debug)",
+					"it works now, but failed %s ago: %s", ago(e.Now, failure.At), strings.TrimPrefix(failure.Error, object+": "))
+			}
+		}
+		e.report.Servers = append(e.report.Servers, describe(u.Name, o))
+	}
+}
+
+// speed looks at the times of a server that works, and at its revision.
+func (e *examination) speed(object string, o Observation) {
+	start, list := o.Status.StartTime, o.List
+	if start > slowStart || list > slowList {
+		e.find(idServerSlow, object, "install its package, so that it is not downloaded at each start; or raise startup_wait",
+			"it needs %s to start, and %s to list its tools", round(start), round(list))
+	}
+	if o.Status.ProtocolVersion == oldest() {
+		e.find(idProtocolOld, object, "update the server", "it speaks revision %s of the protocol, the oldest", o.Status.ProtocolVersion)
+	}
+}
+
+// oldest returns the name of the oldest revision.
+func oldest() string {
+	names := protocol.Handshake.Names() // the newest first
+	return names[len(names)-1]
+}
+
+// describe returns the row of a server.
+func describe(name string, o Observation) Server {
+	st := o.Status
+	s := Server{
+		Name: name, State: string(st.State), Server: st.ServerName, Protocol: st.ProtocolVersion, Tools: len(o.Tools),
+		Start: milliseconds(st.StartTime), List: milliseconds(o.List),
+	}
+	if st.ServerVersion != "" {
+		s.Server += " " + st.ServerVersion
+	}
+	if r, ok := protocol.Lookup(st.ProtocolVersion); ok {
+		s.Era = map[protocol.Era]string{protocol.Handshake: "handshake", protocol.Stateless: "stateless"}[r.Era()]
+	}
+	for _, tool := range o.Tools {
+		s.Tokens += Tokens(tool)
+	}
+	return s
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+func round(d time.Duration) string         { return fmt.Sprint(d.Round(time.Millisecond)) }
+func ago(now, then time.Time) string {
+	return units.FormatDuration(now.Sub(then).Round(time.Second))
+}

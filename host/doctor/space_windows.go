@@ -1,0 +1,13 @@
+package doctor
+
+import "golang.org/x/sys/windows"
+
+// freeSpace returns how many bytes this user can still write to the disk of a folder.
+func freeSpace(dir string) (free uint64, err error) {
+	name, err := windows.UTF16PtrFromString(dir)
+	if err != nil {
+		return 0, err
+	}
+	err = windows.GetDiskFreeSpaceEx(name, &free, nil, nil)
+	return free, err
+}

@@ -1,0 +1,53 @@
+package supervise
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+)
+
+// TestLastFailure checks that the last failure of an upstream is remembered, with secrets
+// masked, and not written again while it repeats.
+func TestLastFailure(t *testing.T) {
+	store := t.TempDir()
+	if _, ok := LastFailure(store, "x"); ok {
+		t.Error("there is a failure before the first")
+	}
+	cfg := configOf(t, config.Upstream{
+		Name: "x", Transport: config.Stdio, Command: "no-such-command-s3cret", Timeout: time.Minute, Restart: config.RestartNever,
+		Isolation: config.Shared, Start: config.Eager,
+	})
+	cfg.Secrets = []string{"s3cret"}
+	cfg.Store.Dir = serversDir(store)
+	r := start(t, cfg, OneClient)
+	m, err := r.sharedUpstream("x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Ready(bounded(t)); err == nil {
+		t.Fatal("it has started")
+	}
+	m.noteFailure() // the callback may be later than the error
+	f, ok := LastFailure(store, "x")
+	if !ok || !strings.Contains(f.Error, `command "no-such-command-****" not found`) || time.Since(f.At) > time.Minute {
+		t.Errorf("%+v, %v", f, ok)
+	}
+	path := filepath.Join(serversDir(store), "x"+failureFile)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	m.noteFailure()
+	if _, ok := LastFailure(store, "x"); ok {
+		t.Error("the same failure is written again")
+	}
+	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := LastFailure(store, "x"); ok {
+		t.Error("a damaged file is read")
+	}
+}
