@@ -11,12 +11,20 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 )
 
 // withRegistry runs a command with MCP_METATOOL_REGISTRY set to a registry that has the
-// server.json files in a folder: NAMESPACE_NAME.json.
+// server.json files in a folder: NAMESPACE_NAME.json. In the arguments, URL stands for its
+// address, which also has servers that speak HTTP with SSE: at /sse and /old/mcp.
 func withRegistry(folder string, args []string) int {
+	old := mcptest.NewServer(mcptest.ServerOptions{}).SSE()
 	registry := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/sse" || r.URL.Path == "/old/mcp" {
+			old.ServeHTTP(w, r)
+			return
+		}
 		parts := strings.Split(r.URL.EscapedPath(), "/")
 		if len(parts) == 3 && r.URL.Query().Get("search") != "" {
 			fmt.Fprint(w, `{"servers": [{"server": {"name": "io.github.a/weather"}}], "metadata": {"count": 1}}`)
@@ -30,9 +38,12 @@ func withRegistry(folder string, args []string) int {
 		http.ServeFile(w, r, filepath.Join(folder, strings.ReplaceAll(name, "/", "_")+".json"))
 	}))
 	defer registry.Close()
+	for i := range args {
+		args[i] = strings.ReplaceAll(args[i], "URL", registry.URL)
+	}
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), envRegistry+"="+registry.URL, "REGISTRY_URL="+registry.URL)
+	cmd.Env = append(os.Environ(), envRegistry+"="+registry.URL)
 	_ = cmd.Run()
 	return cmd.ProcessState.ExitCode()
 }
