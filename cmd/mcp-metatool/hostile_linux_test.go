@@ -31,25 +31,27 @@ var hostileCalls = []struct {
 	{"serve", nil}, {"demo", nil}, {"demo-upstream", nil}, {"version", nil}, {"completion", nil}, {"help", nil},
 	{"check", []string{""}},
 	{"doctor", []string{"", "--json"}},
-	{"servers", []string{"--json", "--names", "--check"}},
+	{"servers", []string{"--color always", "--json", "--names --color always", "--check"}},
 	{"reload", []string{""}},
 	{"auth", []string{"evil"}},
 	{"secret set", nil}, {"secret remove", nil}, {"secret list", []string{"", "--json"}},
-	{"tools list", []string{"", "--json"}},
-	{"tools show", []string{"job", "job --json"}},
+	{"tools list", []string{"", "--json", "--color always"}},
+	{"tools show", []string{"job --color always", "job --json"}},
 	{"tools history", []string{"job", ""}},
 	{"tools revert", []string{"job 1"}},
 	{"tools export", []string{"--out exported", "job"}},
-	{"tools import", []string{"bad.toml", "exported --dry-run"}},
+	{"tools import", []string{"bad.toml --color always", "exported --dry-run"}},
 	{"run", []string{
 		"evil__get", "evil__get --params {\"a\":\"structured\"}", "evil__get --params {\"a\":\"refuse\"}", "job --raw", "job --params {\"a\":\"fail\"}",
 	}},
-	{"lint", []string{"bad.star --connect"}},
+	{"lint", []string{"bad.star --connect", "bad.star --color always"}},
 	{"repl", []string{"< repl.star"}},
-	{"runs list", []string{"", "--json", "--proxied"}},
-	{"runs show", []string{"last", "last --calls", "last --json", "last --html -"}},
+	{"runs list", []string{"--color always", "--json", "--proxied"}},
+	{"runs show", []string{"last", "last --calls --color always", "last --json", "last --html -", "last --tree", "last --tree --json", "last --color always"}},
+	{"runs stats", []string{"", "--json", "--proxied"}},
+	{"runs diff", []string{"last last", "last last --json"}},
 	{"runs tail", []string{"-n 5"}}, // until it is interrupted
-	{"replay", []string{"last --with bad.star"}},
+	{"replay", []string{"last --with bad.star --color always"}},
 	{"smoke", []string{"checks.toml", "checks.toml --format json"}},
 	{"tools delete", []string{"job"}},
 }
@@ -62,7 +64,7 @@ func TestHostileTerminal(t *testing.T) {
 	for _, c := range hostileCalls {
 		known[c.verb] = true
 		for _, args := range c.args {
-			screen := onTerminal(t, dir, append(strings.Fields(c.verb), strings.Fields(args)...))
+			screen := ownEscapes.Replace(onTerminal(t, dir, append(strings.Fields(c.verb), strings.Fields(args)...)))
 			if !strings.Contains(screen, "~") && c.verb == "run" {
 				t.Errorf("%s %s shows nothing: %q", c.verb, args, screen)
 			}
@@ -81,6 +83,10 @@ func TestHostileTerminal(t *testing.T) {
 		t.Errorf("into a pipe goes %q, %v; want the bytes as they are", out, err)
 	}
 }
+
+// ownEscapes removes the escape sequences that the program itself writes: colours, and those of the
+// line while one waits.
+var ownEscapes = strings.NewReplacer("\r\x1b[K", "", "\x1b[0m", "", "\x1b[1m", "", "\x1b[2m", "", "\x1b[31m", "", "\x1b[32m", "", "\x1b[33m", "")
 
 // acts matches characters that a terminal interprets instead of showing them. The
 // progress bar returns to the beginning of its line.

@@ -39,7 +39,8 @@
 //	             the code appended to each input, replterm.go: the terminal,
 //	             replhistory.go: earlier inputs, replcomplete.go: completion
 //	lint.go      lint
-//	runs.go      runs list and tail; runsshow.go: show
+//	runs.go      runs; runslist.go: list, runsshow.go: show and tail,
+//	             runsstats.go: stats, runsdiff.go: diff
 //	replay.go    replay
 //	smoke.go     smoke; smokeout.go: its reports, smokewatch.go: --watch
 //	ui.go        ui; launch.go: the user's browser
@@ -108,9 +109,13 @@ func execute(args []string) int {
 	root := newRoot()
 	looks := addLooks(root, stdout, stderr)
 	looks.apply() // for errors before the flags are known
-	root.PersistentPreRun = func(*cobra.Command, []string) {
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if err := cmd.ValidateFlagGroups(); err != nil {
+			return err
+		}
 		started = true
 		looks.apply()
+		return nil
 	}
 	root.SetArgs(args)
 	root.SetOut(stdout)

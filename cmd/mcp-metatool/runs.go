@@ -5,17 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
-	"github.com/mcp-metatool/mcp-metatool/host/timeline"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
-	"github.com/mcp-metatool/mcp-metatool/tools/display"
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
@@ -23,13 +22,13 @@ import (
 func runsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runs",
-		Short: "List, show and follow the runs of composite tools that the journal has",
+		Short: "List, show, compare and follow the runs of composite tools that the journal has",
 		Args:  onlyVerbs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return &exitError{exitUsage, errors.New("runs: say which: runs list, runs show RUN, runs tail")}
+			return &exitError{exitUsage, errors.New("runs: say which: runs list, runs show RUN, runs stats, runs diff A B, runs tail")}
 		},
 	}
-	cmd.AddCommand(runsListCommand(), runsShowCommand(), runsTailCommand())
+	cmd.AddCommand(runsListCommand(), runsShowCommand(), runsStatsCommand(), runsDiffCommand(), runsTailCommand())
 	return cmd
 }
 
@@ -38,7 +37,9 @@ type runsView struct {
 	settings
 	dir                  string
 	asJSON, proxied      bool
-	tool, outcome        string
+	tool, server         string
+	outcome              string
+	failed               bool
 	since, until         string
 	limit                int
 	stdout               *bufio.Writer
@@ -57,13 +58,27 @@ func (v *runsView) addFilter(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&v.tool, "tool", "", "only runs of the tool `NAME`")
 	f.StringVar(&v.outcome, "outcome", "", "only runs that ended so: ok, asks, error (any), unfinished, or a `CLASS` of error such as timeout")
+	f.BoolVar(&v.failed, "failed", false, "only runs that ended with an error, like --outcome error")
+	f.StringVar(&v.server, "server", "", "only runs that called the server `NAME`, also through other saved tools")
+	cmd.MarkFlagsMutuallyExclusive("failed", "outcome")
+	completeFlag(cmd, "server", v.servers)
 	completeFlag(cmd, "tool", v.everSaved)
 	completeFlag(cmd, "outcome", oneOf(append([]string{journal.OK, journal.Asks, anyError, journal.Unfinished}, errorClasses...)...))
+}
+
+// addPeriod adds the flags for the time in which runs began.
+func (v *runsView) addPeriod(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&v.since, "since", "", "only runs that began at this `TIME` or later: 2h, 7d, 2026-11-21, 2026-11-21T15:04:05Z")
+	f.StringVar(&v.until, "until", "", "only runs that began before this `TIME`")
 }
 
 // open finds the journal.
 func (v *runsView) open(cmd *cobra.Command) error {
 	v.stdout, v.stderr = bufio.NewWriter(cmd.OutOrStdout()), cmd.ErrOrStderr()
+	if v.failed {
+		v.outcome = anyError
+	}
 	switch v.outcome {
 	case "", anyError, journal.OK, journal.Asks, journal.Unfinished:
 	default:
@@ -143,6 +158,40 @@ func (v *runsView) chooses(outcome string) bool {
 	return outcome == v.outcome
 }
 
+// choosesRecord reports whether the flags select a run.
+func (v *runsView) choosesRecord(rec *journal.Record) bool {
+	return (v.tool == "" || rec.Definition.Name == v.tool) && v.chooses(rec.OutcomeName()) &&
+		(v.server == "" || rec.Any(func(r *journal.Record) bool {
+			return slices.ContainsFunc(r.Calls, func(c journal.CallRecord) bool { return c.Server == v.server })
+		}))
+}
+
+// records yields the runs that the flags select, the newest first.
+func (v *runsView) records(f journal.Filter) iter.Seq[journal.Record] {
+	return func(yield func(journal.Record) bool) {
+		for rec, err := range journal.Scan(v.dir, f) {
+			if err != nil {
+				v.unreadable(err)
+			} else if v.choosesRecord(&rec) && !yield(rec) {
+				return
+			}
+		}
+	}
+}
+
+// calls yields the calls without a script that the flags select, the newest first.
+func (v *runsView) calls(f journal.Filter) iter.Seq[journal.Proxied] {
+	return func(yield func(journal.Proxied) bool) {
+		for p, err := range journal.ScanProxied(v.dir, f) {
+			if err != nil {
+				v.unreadable(err)
+			} else if v.chooses(p.Outcome) && (v.server == "" || p.Server == v.server) && !yield(p) {
+				return
+			}
+		}
+	}
+}
+
 // unreadable notes a part of the journal that cannot be read.
 func (v *runsView) unreadable(err error) {
 	var line *journal.LineError
@@ -167,153 +216,3 @@ func (v *runsView) end() error {
 	}
 	return nil
 }
-
-func runsListCommand() *cobra.Command {
-	v := &runsView{}
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List runs, the newest first",
-		Long: `List the runs of composite tools that clients have asked for, the newest first.
-
-With --json each run is an object on a line of its own: id, tool, start,
-duration (milliseconds), outcome, message, calls, fuel, memory, client, session,
-and continues, the run before, which ended to ask the client something.`,
-		Example: `  mcp-metatool runs list --since 2h --outcome error
-  mcp-metatool runs list --tool issue_summary --limit 10`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return v.list(cmd) },
-	}
-	v.addFlags(cmd)
-	v.addFilter(cmd)
-	f := cmd.Flags()
-	f.StringVar(&v.since, "since", "", "only runs that began at this `TIME` or later: 2h, 7d, 2026-11-21, 2026-11-21T15:04:05Z")
-	f.StringVar(&v.until, "until", "", "only runs that began before this `TIME`")
-	f.BoolVar(&v.proxied, "proxied", false, "list calls that were passed on without a script instead (--tool is SERVER.TOOL)")
-	f.IntVar(&v.limit, "limit", 50, "list at most `N` runs; 0 for all")
-	return cmd
-}
-
-func (v *runsView) list(cmd *cobra.Command) error {
-	if err := v.open(cmd); err != nil {
-		return err
-	}
-	f, err := v.filter(time.Now())
-	if err != nil {
-		return err
-	}
-	t := &runTable{w: v.stdout, asJSON: v.asJSON}
-	if v.proxied {
-		for p, err := range journal.ScanProxied(v.dir, f) {
-			if err != nil {
-				v.unreadable(err)
-			} else if v.chooses(p.Outcome) && !t.add(listedCall(&p), v.limit) {
-				break
-			}
-		}
-	} else {
-		for rec, err := range journal.Scan(v.dir, f) {
-			if err != nil {
-				v.unreadable(err)
-			} else if v.chooses(rec.OutcomeName()) && !t.add(listedRecord(&rec), v.limit) {
-				break
-			}
-		}
-	}
-	t.end("no runs")
-	return v.end()
-}
-
-// runTable writes a list of runs, one line each.
-type runTable struct {
-	w      *bufio.Writer
-	asJSON bool
-	n      int
-}
-
-const runLine = "%-18s  %-26s  %-28s  %-10s  %8s  %5s  %s"
-
-func (t *runTable) add(r listedRun, limit int) (more bool) {
-	t.n++
-	if t.asJSON {
-		raw := wire.Marshal(r)
-		fmt.Fprintf(t.w, "%s\n", raw)
-		return t.n != limit
-	}
-	if t.n == 1 {
-		t.line("RUN", "STARTED", "TOOL", "OUTCOME", "TOOK", "CALLS", "")
-	}
-	took := "-"
-	if r.Outcome != journal.Unfinished {
-		took = timeline.Duration(time.Duration(r.Duration * float64(time.Millisecond)))
-	}
-	t.line(shortRun(r.ID), display.Time(r.Start, time.Second), display.Line(r.Tool, 28), display.Line(r.Outcome, 10), took, fmt.Sprint(r.Calls), r.remark())
-	return t.n != limit
-}
-
-func (t *runTable) line(cells ...any) {
-	fmt.Fprintln(t.w, strings.TrimRight(fmt.Sprintf(runLine, cells...), " "))
-}
-
-// remark returns what the last column has.
-func (r *listedRun) remark() string {
-	if r.Message == "" && r.Continues != "" {
-		return "continues " + shortRun(r.Continues)
-	}
-	return display.Line(r.Message, 60)
-}
-
-// end writes a message if there are no runs.
-func (t *runTable) end(none string) {
-	if t.n == 0 && !t.asJSON {
-		fmt.Fprintln(t.w, none)
-	}
-}
-
-// shortRun returns the beginning of an id, which contains the millisecond of the start.
-// Few runs have the same.
-func shortRun(id string) string { return id[:min(len(id), 18)] }
-
-// listedRun is one run, or one call without a script, in the output of runs list
-// --json.
-type listedRun struct {
-	ID       string    `json:"id"`
-	Tool     string    `json:"tool"`
-	Start    time.Time `json:"start"`
-	Duration float64   `json:"duration"` // milliseconds
-	Outcome  string    `json:"outcome"`
-	Message  string    `json:"message,omitempty"`
-	// Continues is the id of the run that this one continues.
-	Continues string `json:"continues,omitempty"`
-	Calls     int    `json:"calls"`
-	Fuel      uint64 `json:"fuel"`
-	Memory    uint64 `json:"memory"`
-	Client    string `json:"client,omitempty"`
-	Session   string `json:"session,omitempty"`
-}
-
-func listedRecord(rec *journal.Record) listedRun {
-	return listedRun{
-		Continues: rec.Continues,
-		ID:        rec.ID, Tool: rec.Definition.Name, Start: rec.Start.UTC(), Duration: milliseconds(rec.Duration),
-		Outcome: rec.OutcomeName(), Message: messageOf(rec), Calls: len(rec.Calls),
-		Fuel: rec.Outcome.Fuel, Memory: rec.Outcome.Memory, Client: rec.Client.Name, Session: rec.Client.Session,
-	}
-}
-
-// messageOf returns what the list says about a run: its error, or what it asks.
-func messageOf(rec *journal.Record) string {
-	open := rec.Open()
-	if len(open) == 0 {
-		return rec.Outcome.Message
-	}
-	return timeline.Question(&open[0])
-}
-
-func listedCall(p *journal.Proxied) listedRun {
-	return listedRun{
-		ID: p.ID, Tool: p.Server + "." + p.Tool, Start: p.Start.UTC(), Duration: milliseconds(p.Duration), Outcome: p.Outcome,
-		Message: fmt.Sprintf("%d bytes sent, %d received", p.Sent, p.Received), Client: p.Client.Name, Session: p.Client.Session,
-	}
-}
-
-func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -17,38 +19,68 @@ import (
 
 func runsShowCommand() *cobra.Command {
 	v := &runsView{}
-	var page string
-	var whole bool
+	var how showOptions
 	cmd := &cobra.Command{
 		Use:   "show RUN",
 		Short: "Show a run: its calls over time, its log, how it ended",
 		Long: `Show a run: its calls over time, its log, how it ended. RUN is an id or the
 beginning of one, "last" for the newest run, or a file that --json has written.
 
+If the script called other saved tools, or the run asked the client something and was
+continued, the runs are shown as a tree; --tree shows only that.
+
 With --json the run is printed as the journal has it, one event a line: such a
 file can be replayed elsewhere (mcp-metatool replay).`,
 		Example: `  mcp-metatool runs show last --calls
-  mcp-metatool runs show 019aa0b0-1111 --html run.html
+  mcp-metatool runs show last --tree --json
+  mcp-metatool runs show 019aa0b0-1111 --html run.html --open
   mcp-metatool runs show 019aa0b0-1111 --json > run.jsonl`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return v.show(cmd, args[0], page, whole) },
+		RunE: func(cmd *cobra.Command, args []string) error { return v.show(cmd, args[0], how) },
 	}
 	v.addFlags(cmd)
 	cmd.ValidArgsFunction = choices(v.runs).orFile
-	cmd.Flags().StringVar(&page, "html", "", "write the run as a page to `FILE`, - for standard output; it needs no network")
-	cmd.Flags().BoolVar(&whole, "calls", false, "show arguments, answers and the result whole")
+	cmd.Flags().StringVar(&how.page, "html", "", "write the run as a page to `FILE`, - for standard output; it needs no network")
+	cmd.Flags().BoolVar(&how.open, "open", false, "open the page in the browser; without --html, it is a temporary file")
+	cmd.Flags().BoolVar(&how.whole, "calls", false, "show arguments, answers and the result whole")
+	cmd.Flags().BoolVar(&how.tree, "tree", false, "show only the tree of runs; with --json, as JSON")
+	cmd.MarkFlagsMutuallyExclusive("tree", "html")
+	cmd.MarkFlagsMutuallyExclusive("tree", "open")
+	_ = cmd.MarkFlagFilename("html", "html") // there is such a flag
 	return cmd
 }
 
-func (v *runsView) show(cmd *cobra.Command, name, page string, whole bool) error {
-	if v.asJSON && page != "" {
+// showOptions are the flags of runs show.
+type showOptions struct {
+	page              string // file of the page; "" for none, "-" for standard output
+	open, whole, tree bool
+}
+
+func (v *runsView) show(cmd *cobra.Command, name string, how showOptions) error {
+	page := how.page
+	switch {
+	case v.asJSON && (page != "" || how.open):
 		return &exitError{exitUsage, errors.New("runs show: either --json or --html")}
+	case how.open && page == "-":
+		return &exitError{exitUsage, errors.New("runs show: --open needs a file (--html FILE, or no --html)")}
 	}
 	rec, err := v.find(cmd, name)
 	if err != nil {
 		return err
 	}
+	rounds := v.rounds(rec)
+	options := timeline.TextOptions{
+		Width: columns(cmd.OutOrStdout()), Whole: how.whole, Color: hasColor(cmd.OutOrStdout()), Rounds: rounds,
+	}
 	switch {
+	case how.tree && v.asJSON:
+		if err := writeJSON(v.stdout, rounds); err != nil {
+			return err
+		}
+	case how.tree:
+		if err := timeline.WriteTrees(raw(cmd.OutOrStdout()), rounds, options); err != nil {
+			return err
+		}
 	case v.asJSON:
 		if err := journal.Encode(v.stdout, rec); err != nil {
 			return err
@@ -57,12 +89,54 @@ func (v *runsView) show(cmd *cobra.Command, name, page string, whole bool) error
 		if err := timeline.WriteHTML(v.stdout, &rec); err != nil {
 			return err
 		}
-	case page != "":
-		return writePage(page, &rec)
+	case page != "" || how.open:
+		return v.showPage(page, how.open, &rec)
 	default:
-		if err := timeline.WriteText(v.stdout, &rec, timeline.TextOptions{Width: columns(cmd.OutOrStdout()), Whole: whole}); err != nil {
+		out := io.Writer(v.stdout)
+		if options.Color {
+			out = raw(cmd.OutOrStdout())
+		}
+		if err := timeline.WriteText(out, &rec, options); err != nil {
 			return err
 		}
+	}
+	return v.end()
+}
+
+// rounds returns the trees of the runs of the same dialogue with the client, oldest first.
+func (v *runsView) rounds(rec journal.Record) []timeline.Tree {
+	runs := []journal.Record{rec}
+	if v.dir != "" && (rec.Continues != "" || rec.Outcome.Asks) { // it was not read from a file
+		if all, err := journal.Rounds(v.dir, rec); err == nil {
+			runs = all
+		} else {
+			v.unreadable(err)
+		}
+	}
+	trees := make([]timeline.Tree, len(runs))
+	for i := range runs {
+		trees[i] = timeline.TreeOf(&runs[i])
+	}
+	return trees
+}
+
+// showPage writes the page of a run to a file, or to a temporary one, says where, and opens
+// it.
+func (v *runsView) showPage(file string, open bool, rec *journal.Record) error {
+	if file == "" {
+		dir, err := os.MkdirTemp("", "mcp-metatool-run-") // it stays, because the browser reads it later
+		if err != nil {
+			return err
+		}
+		file = filepath.Join(dir, shortRun(rec.ID)+".html")
+	}
+	if err := writePage(file, rec); err != nil {
+		return err
+	}
+	full := absolute(file)
+	fmt.Fprintf(v.stderr, "wrote %s (it contains all data of the run)\n", full)
+	if open && !launch(full) {
+		return fmt.Errorf("no program was found that opens %s", full)
 	}
 	return v.end()
 }
@@ -126,16 +200,26 @@ func (v *runsView) tail(ctx context.Context, cmd *cobra.Command) error {
 	if err := v.open(cmd); err != nil {
 		return err
 	}
-	t := &runTable{w: v.stdout, asJSON: v.asJSON}
+	t := newRunTable(cmd.OutOrStdout(), v.stdout, v.asJSON)
+	for i, least := range []int{18, 26, 20, 10, 8, 0, 12} { // later runs can be wider than the first
+		t.Columns[i].Least = least
+	}
+	if t.Width > 0 {
+		t.Columns[1].Least, t.Columns[6].Least = len("01-02 15:04:05"), 6
+	}
 	follow, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	shown := map[string]bool{} // runs that were printed or existed before
 	show := func(rec *journal.Record) {
-		if v.tool != "" && rec.Definition.Name != v.tool || !v.chooses(rec.OutcomeName()) {
+		if !v.choosesRecord(rec) {
 			return
 		}
 		t.add(listedRecord(rec), 0)
-		if err := v.stdout.Flush(); err != nil {
+		err := t.end("")
+		if err == nil {
+			err = v.stdout.Flush()
+		}
+		if err != nil {
 			stop(err)
 		}
 	}
@@ -162,7 +246,7 @@ func (v *runsView) last(n int) []journal.Record {
 		if len(runs) >= n {
 			break
 		}
-		if err == nil && rec.Done && v.chooses(rec.OutcomeName()) {
+		if err == nil && rec.Done && v.choosesRecord(&rec) {
 			runs = append(runs, rec)
 		}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -19,9 +20,11 @@ func TestTimesForPeople(t *testing.T) {
 	want := start.Local().Format("2006-01-02 15:04:05")
 
 	var list, show bytes.Buffer
-	table := runTable{w: bufio.NewWriter(&list)}
+	table := newRunTable(&list, bufio.NewWriter(io.Discard), false)
 	table.add(listedRecord(&rec), 0)
-	table.w.Flush()
+	if err := table.end(""); err != nil {
+		t.Fatal(err)
+	}
 	if err := timeline.WriteText(&show, &rec, timeline.TextOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -62,6 +62,41 @@ func (l *Log) Chain(id string) (Chain, error) {
 	return c, nil
 }
 
+// Rounds returns the runs of a dialogue with the client that rec is one of: the run that the
+// client requested, and those that continue it, oldest first. What cannot be read is left
+// out. The error is a failure to read the directory.
+func Rounds(dir string, rec Record) ([]Record, error) {
+	const most = 1000 // a damaged journal may have a circle
+	rounds := []Record{rec}
+	for first := rec; first.Continues != "" && len(rounds) < most; {
+		before, err := Find(dir, first.Continues)
+		if errors.Is(err, ErrNotFound) {
+			break // it was removed with its file
+		}
+		if err != nil {
+			return nil, err
+		}
+		first, rounds = before, append([]Record{before}, rounds...)
+	}
+	if !rec.Outcome.Asks {
+		return rounds, nil // nothing continues it
+	}
+	later := map[string]Record{}
+	for r, err := range Scan(dir, Filter{Since: rec.Start}) {
+		var line *LineError
+		switch {
+		case err == nil && r.Continues != "":
+			later[r.Continues] = r
+		case err != nil && !errors.As(err, &line):
+			return nil, err
+		}
+	}
+	for next, ok := later[rec.ID]; ok && len(rounds) < most; next, ok = later[next.ID] {
+		rounds = append(rounds, next)
+	}
+	return rounds, nil
+}
+
 // Unanswered reports whether the run or one of its nested runs has a question that the
 // client has not answered.
 func (r *Record) Unanswered() bool {

@@ -3,6 +3,7 @@ package journal
 import (
 	"errors"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -89,6 +90,45 @@ func TestAbandonedByTime(t *testing.T) {
 		}
 		if c, err := two.Chain(r.ID()); err != nil || c.Abandoned != over {
 			t.Errorf("%v: abandoned %v, %v", timeout, c.Abandoned, err)
+		}
+	}
+}
+
+// TestRounds checks that all runs of a dialogue are found from each of them.
+func TestRounds(t *testing.T) {
+	dir := t.TempDir()
+	l := OpenLog(dir, LogOptions{Log: slog.New(slog.DiscardHandler)})
+	var ids []string
+	before := ""
+	for round := range 3 {
+		r, err := l.Open(Begin{Continues: before})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Close(Outcome{Asks: round < 2})
+		before = r.ID()
+		ids = append(ids, before)
+	}
+	other, err := l.Open(Begin{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.Close(Outcome{})
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[string][]string{ids[0]: ids, ids[1]: ids, ids[2]: ids, other.ID(): {other.ID()}} {
+		rec, err := Find(dir, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rounds, err := Rounds(dir, rec)
+		var got []string
+		for _, r := range rounds {
+			got = append(got, r.ID)
+		}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %q, %v", id, got, err)
 		}
 	}
 }

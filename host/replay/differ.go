@@ -39,9 +39,14 @@ const (
 
 // unified returns the unified diff of two texts.
 func unified(recorded, replayed string) string {
-	if len(recorded) > maxDiffInput || len(replayed) > maxDiffInput {
+	return unifiedAs("recorded", recorded, "replayed", replayed)
+}
+
+// unifiedAs is unified with other names.
+func unifiedAs(nameA, a, nameB, b string) string {
+	if len(a) > maxDiffInput || len(b) > maxDiffInput {
 		return fmt.Sprintf("(%d and %d bytes, too many for a diff; the first that differs is number %d)\n",
-			len(recorded), len(replayed), 1+commonPrefix(recorded, replayed))
+			len(a), len(b), 1+commonPrefix(a, b))
 	}
 	line := func(s string) []byte {
 		if s == "" {
@@ -49,20 +54,20 @@ func unified(recorded, replayed string) string {
 		}
 		return []byte(strings.TrimSuffix(s, "\n") + "\n")
 	}
-	text := diff.Diff("recorded", line(recorded), "replayed", line(replayed))
+	text := diff.Diff(nameA, line(a), nameB, line(b))
 	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 	if len(lines) < 2 {
 		return ""
 	}
-	var b strings.Builder
+	var out strings.Builder
 	for i, l := range lines[1:] { // without the line "diff recorded replayed"
 		if i == maxDiffLines {
-			fmt.Fprintf(&b, "(%d lines more)\n", len(lines)-1-i)
+			fmt.Fprintf(&out, "(%d lines more)\n", len(lines)-1-i)
 			break
 		}
-		b.WriteString(display.ClipSize(l, maxDiffLine) + "\n")
+		out.WriteString(display.ClipSize(l, maxDiffLine) + "\n")
 	}
-	return b.String()
+	return out.String()
 }
 
 // commonPrefix returns the length of the common prefix of two texts, in bytes.

@@ -10,6 +10,7 @@
 //	lenient.go  answers for changed code: it finds them where it can
 //	differ.go   readable differences
 //	redacted.go comparing with redacted records
+//	compare.go  Compare: two recorded runs
 //	tighten.go  limits in records that are larger than ours
 //
 // Calls are matched by their sequence number. Saved tools that the script called run again

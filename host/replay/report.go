@@ -249,17 +249,7 @@ func (r *Report) writeCompared(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "\n  %s, %d units of fuel, %d bytes of memory at most; replayed in %v\n",
 		outcome, r.Replayed.Fuel, r.Replayed.Memory, r.Elapsed.Round(time.Microsecond))
-	for i, d := range r.Differences {
-		if i == 0 {
-			b.WriteString("first difference:\n")
-			d.write(b)
-			if len(r.Differences) > 1 {
-				fmt.Fprintf(b, "and %s more:\n", count(len(r.Differences)-1+r.More, "difference"))
-			}
-			continue
-		}
-		fmt.Fprintf(b, "  %s\n", d.line())
-	}
+	writeDifferences(b, r.Differences, r.More)
 }
 
 func (d *Difference) line() string {

@@ -4,6 +4,8 @@
 //	layout.go   the rows of the timeline, for both forms
 //	failure.go  the error that a run ended with
 //	text.go     the text
+//	tree.go      the tree of runs of saved tools
+//	violations.go  limits that were exceeded, calls that were refused
 //	html.go     the page; its template is page.html, its style page.css
 //	clean.go    formatting and shortening JSON values
 package timeline

@@ -20,6 +20,18 @@ import (
 type TextOptions struct {
 	Width int  // of the terminal, in columns; 0: 80
 	Whole bool // show arguments, answers and the result in full
+	Color bool // use colours
+	// Rounds are the runs of the same dialogue with the client, oldest first, if there are
+	// several.
+	Rounds []Tree
+}
+
+// paint applies a style to displayable text.
+func (o TextOptions) paint(s display.Style, text string) string {
+	if !o.Color {
+		return text
+	}
+	return s.Apply(text)
 }
 
 // excerptBytes is how many bytes of a value are shown unless Whole is set.
@@ -27,11 +39,12 @@ const excerptBytes = 2 << 10
 
 // WriteText writes a run as text for a terminal.
 func WriteText(w io.Writer, rec *journal.Record, opts TextOptions) error {
-	if opts.Width <= 0 {
-		opts.Width = 80
+	t := textWriter{Writer: bufio.NewWriter(w), opts: opts, Timeline: Of(rec), wraps: opts.Width > 0}
+	if !t.wraps {
+		t.opts.Width = 80
 	}
-	t := textWriter{Writer: bufio.NewWriter(w), opts: opts, Timeline: Of(rec)}
 	t.head(rec)
+	t.tree(rec)
 	t.waterfall()
 	t.logs()
 	if opts.Whole {
@@ -41,10 +54,32 @@ func WriteText(w io.Writer, rec *journal.Record, opts TextOptions) error {
 	return t.Flush()
 }
 
+// tree writes the tree of a run, if there are several runs to show.
+func (t *textWriter) tree(rec *journal.Record) {
+	rounds := t.opts.Rounds
+	if len(rounds) < 2 {
+		rounds = []Tree{TreeOf(rec)}
+		if rounds[0].Runs == nil {
+			return
+		}
+	}
+	t.printf("\n")
+	_ = WriteTrees(t.Writer, rounds, t.opts) // Flush returns the error
+}
+
 type textWriter struct {
 	*bufio.Writer
 	*Timeline
-	opts TextOptions
+	opts  TextOptions
+	wraps bool // lines are broken at the width
+}
+
+// wrap breaks a line, if that is wanted, and indents the lines that follow by n columns.
+func (t *textWriter) wrap(line string, n int) string {
+	if !t.wraps || display.Width(line)+n <= t.opts.Width {
+		return line
+	}
+	return strings.Join(display.Wrap(line, max(t.opts.Width-n, minBar)), "\n"+strings.Repeat(" ", n))
 }
 
 func (t *textWriter) printf(format string, a ...any) { fmt.Fprintf(t.Writer, format, a...) }
@@ -52,7 +87,7 @@ func (t *textWriter) printf(format string, a ...any) { fmt.Fprintf(t.Writer, for
 // fact writes a line of the head.
 func (t *textWriter) fact(name, value string) {
 	if value != "" {
-		t.printf("%-8s %s\n", name, display.Line(value, 400))
+		t.printf("%s %s\n", t.opts.paint(display.Bold, fmt.Sprintf("%-8s", name)), t.wrap(display.Line(value, 400), 9))
 	}
 }
 
@@ -97,6 +132,9 @@ func facts(rec *journal.Record, t *Timeline) []Fact {
 	l := rec.Limits
 	all = append(all, Fact{"used", used}, Fact{"limits", fmt.Sprintf("%s, %d calls, %s units of fuel, %s of memory",
 		units.FormatDuration(l.Timeout), l.Calls, thousands(l.Fuel), display.Size(l.Memory))})
+	for _, line := range Violations(rec) {
+		all = append(all, Fact{"refused", line})
+	}
 	for _, gap := range Gaps(rec) {
 		all = append(all, Fact{"note", gap})
 	}
@@ -161,13 +199,17 @@ func (t *textWriter) waterfall() {
 		t.printf("\nno calls\n")
 		return
 	}
-	number, label := 0, minLabel
+	number, label, marks := 0, minLabel, 0
 	for _, r := range t.Rows {
+		marks = max(marks, len(mark(r)))
 		number = max(number, len(r.Number))
 		label = max(label, min(maxLabel, 2*r.Depth+utf8.RuneCountInString(r.Label)))
 	}
 	const times = 2 + 8 + 2 + 8 + 2
 	bar := t.opts.Width - number - 2 - label - times - 2
+	if t.wraps {
+		bar -= marks
+	}
 	if bar < minBar {
 		label = max(minLabel, label-(minBar-bar))
 		bar = minBar
@@ -180,10 +222,18 @@ func (t *textWriter) waterfall() {
 		if r.State == Unanswered {
 			took = "-"
 		}
+		style := display.Good
+		switch r.State {
+		case Failed:
+			style = display.Bad
+		case Unanswered:
+			style = display.Caution
+		}
 		t.printf("%*s  %-*s  %8s  %8s  |%s|%s\n", number, r.Number, label, indented(r, label),
-			Duration(r.Start), took, t.bar(r, bar), mark(r))
+			Duration(r.Start), took, t.opts.paint(style, t.bar(r, bar)), t.opts.paint(style, mark(r)))
 		if e := r.Call.Answer.Err; r.State == Failed && e != nil {
-			t.printf("%*s  %s\n", number, "", display.Line(strings.Repeat("  ", r.Depth)+string(e.Type)+" error: "+e.Message, 300))
+			indent := number + 2 + 2*r.Depth
+			t.printf("%*s%s\n", indent, "", t.opts.paint(display.Bad, t.wrap(display.Line(string(e.Type)+" error: "+e.Message, 300), indent)))
 		}
 	}
 }
@@ -313,7 +363,11 @@ func (t *textWriter) value(name string, raw []byte) {
 func (t *textWriter) outcome(rec *journal.Record) {
 	t.printf("\n")
 	if f := failureOf(rec); f != nil {
-		t.printf("%s error: %s\n", f.Type, f.Message)
+		message := f.Message
+		if !strings.Contains(message, "\n") {
+			message = strings.TrimSpace(t.wrap(f.Type+" error: "+message, 0)[len(f.Type+" error:"):])
+		}
+		t.printf("%s %s\n", t.opts.paint(display.Bad, f.Type+" error:"), message)
 		if location := f.location(); location != "" {
 			t.printf("%s\n", location)
 		}

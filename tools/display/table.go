@@ -67,7 +67,7 @@ func (t *Table) Write(w io.Writer) error {
 	if t.hasHeads() && first && !l.records {
 		heads := make([]Cell, len(t.Columns))
 		for i, c := range t.Columns {
-			heads[i] = Cell{Text: c.Head, Short: c.Short, Style: Bold}
+			heads[i] = Cell{Text: cmp.Or(c.Head, " "), Short: c.Short, Style: Bold}
 		}
 		if l.below {
 			heads[len(heads)-1] = Cell{}
