@@ -109,7 +109,7 @@ func (a *addition) showTools(w io.Writer, st upstream.Status, tools [][]byte) er
 	fmt.Fprintf(w, "%s works: %s, protocol %s, started in %s, tools: %d\n\n", a.name,
 		strings.TrimSpace(mask(st.ServerName+" "+st.ServerVersion)), mask(st.ProtocolVersion), st.StartTime.Round(time.Millisecond), len(tools))
 	t := newTable(w)
-	t.row("TOOL", "DESCRIPTION")
+	t.head("TOOL", "DESCRIPTION")
 	for _, tool := range tools[:min(len(tools), maxShownTools)] {
 		name, _ := wire.GetString(tool, "name")
 		description, _ := wire.GetString(tool, "description")
