@@ -178,7 +178,7 @@ func (c *connection) prepare() error {
 		return &exitError{exitUsage, err}
 	}
 	c.entry.Refer(c.host, c.references)
-	c.launch = c.host.Launch(c.sys, c.file.Scope, os.Environ())
+	c.launch = c.host.Launch(c.sys, c.file.Scope, os.Environ()).With(c.kept(), os.Environ())
 	c.addPath()
 	secrets := &config.Masker{}
 	for _, s := range c.entry.Env {
@@ -198,6 +198,31 @@ func (c *connection) entryName() string {
 		return self.Original
 	}
 	return cmp.Or(c.name, "metatool")
+}
+
+// kept returns what stays of an entry that is there already: variables that we do not set.
+func (c *connection) kept() *clientconfig.Entry {
+	kept := &clientconfig.Entry{}
+	for i := range c.listing.Servers {
+		s := &c.listing.Servers[i]
+		if !s.Self || s.Original != c.entry.Name {
+			continue
+		}
+		for _, v := range s.Env {
+			if v.Value == "${"+v.Name+":-}" { // env_vars of Codex
+				kept.Pass = append(kept.Pass, v.Name)
+				continue
+			}
+			at := slices.IndexFunc(s.References, func(r clientconfig.Setting) bool { return v.Value == "${"+r.Name+"}" })
+			if at >= 0 {
+				v.Value = s.References[at].Value
+			} else {
+				v.Value = strings.ReplaceAll(v.Value, "$${", "${")
+			}
+			kept.Env = append(kept.Env, v)
+		}
+	}
+	return kept
 }
 
 // addVariables adds the variables of --env to the entry.

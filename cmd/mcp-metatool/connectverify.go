@@ -103,11 +103,12 @@ func unhealthy(ctx context.Context, u *upstream.Upstream) []string {
 // with that of the host.
 func (c *connection) addPath() {
 	here := os.Getenv("PATH")
-	if c.launch.Path == here || c.planned == nil {
+	there, _ := c.launch.Getenv("PATH") // perhaps that of an entry that is there already
+	if there == here || c.planned == nil {
 		return
 	}
 	for _, u := range c.planned.Upstreams {
-		if !u.Disabled && u.Transport == config.Stdio && u.Env["PATH"] == "" && !findable(u.Command, c.launch.Path) && findable(u.Command, here) {
+		if !u.Disabled && u.Transport == config.Stdio && u.Env["PATH"] == "" && !findable(u.Command, there) && findable(u.Command, here) {
 			c.entry.Env = append(c.entry.Env, clientconfig.Setting{Name: "PATH", Value: cleanPath(here)})
 			return
 		}

@@ -3,6 +3,7 @@ package clientconfig
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 )
@@ -11,8 +12,6 @@ import (
 type Launch struct {
 	Env []string // KEY=VALUE, all of them
 	Dir string
-	// Path is the PATH of the host itself, without the one that an entry may set.
-	Path string
 }
 
 // desktopPaths are the PATHs of programs that are started from a desktop: that of launchd,
@@ -47,17 +46,13 @@ func (h *Host) Launch(s *System, scope Scope, environ []string) Launch {
 		l.Dir = s.Home
 	}
 	for _, variable := range environ {
-		name, value, _ := strings.Cut(variable, "=")
+		name, _, _ := strings.Cut(variable, "=")
 		if keep != nil && s.OS != "windows" && !slices.Contains(keep, name) {
 			continue
-		}
-		if name == "PATH" || s.OS == "windows" && strings.EqualFold(name, "PATH") {
-			l.Path = value
 		}
 		l.Env = append(l.Env, variable)
 	}
 	if path != "" {
-		l.Path = path
 		l.Env = append(l.Env, "PATH="+path)
 	}
 	return l
@@ -92,7 +87,8 @@ func (l Launch) With(e *Entry, environ []string) Launch {
 // Getenv returns the value of a variable.
 func (l Launch) Getenv(name string) (string, bool) {
 	for _, variable := range slices.Backward(l.Env) {
-		if value, ok := strings.CutPrefix(variable, name+"="); ok {
+		had, value, _ := strings.Cut(variable, "=")
+		if had == name || runtime.GOOS == "windows" && strings.EqualFold(had, name) {
 			return value, true
 		}
 	}
