@@ -54,14 +54,16 @@ func (a *addition) try(ctx context.Context) error {
 	return err
 }
 
-// transports returns the transports to try, in order. A server with an address that nothing
-// else is known about may speak HTTP with SSE; streamable HTTP also finds that out, but at
-// each start.
+// transports returns the transports to try, in order: both, if nothing is known about a
+// server with an address.
 func (a *addition) transports() []config.Transport {
-	if u, err := url.Parse(a.server.URL); a.server.URL != "" && a.transport == "" && a.document == nil && err == nil && path.Base(u.Path) == "sse" {
+	if a.server.URL == "" || a.transport != "" || a.document != nil {
+		return []config.Transport{a.server.Transport}
+	}
+	if u, err := url.Parse(a.server.URL); err == nil && path.Base(u.Path) == "sse" {
 		return []config.Transport{config.LegacySSE, config.StreamableHTTP}
 	}
-	return []config.Transport{a.server.Transport}
+	return []config.Transport{config.StreamableHTTP, config.LegacySSE}
 }
 
 // start starts the server and shows its tools. It returns why the server does not work, ""
