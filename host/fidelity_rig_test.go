@@ -127,12 +127,18 @@ func startProxy(t testing.TB, c combination, sw mcptest.ServerOptions) *testProx
 // serveProxy runs a Host with a configuration.
 func serveProxy(t testing.TB, c combination, received *mcptest.Log, cfg *config.Config) *testProxy {
 	t.Helper()
+	return serveProxyOf(t, c, received, cfg, Options{})
+}
+
+// serveProxyOf is serveProxy with options of the Host.
+func serveProxyOf(t testing.TB, c combination, received *mcptest.Log, cfg *config.Config, opts Options) *testProxy {
+	t.Helper()
 	w := &testProxy{combination: c, received: received}
-	clients := OneClient
+	opts.Clients = OneClient
 	if c.client != config.Stdio {
-		clients = ManyClients
+		opts.Clients = ManyClients
 	}
-	w.host, _ = startHostFor(t, cfg, clients)
+	w.host, _ = startHostOf(t, cfg, opts)
 	if c.client == config.Stdio {
 		return w
 	}

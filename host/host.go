@@ -6,6 +6,7 @@
 //	serve.go    sessions over stdio, over HTTP, and in the same process
 //	page.go     the page about the Host
 //	inspect.go  what commands and smoke checks need to know of a Host
+//	observe.go  what telemetry needs to know of it
 //
 // The packages below host, from the client to the server: front (sessions with
 // clients), route (requests in flight), catalog (the namespaced view), supervise
@@ -41,6 +42,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/supervise"
+	"github.com/mcp-metatool/mcp-metatool/host/telemetry"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
@@ -74,6 +76,8 @@ type Options struct {
 	// Sandbox is shared with others, and Close does not close it. Nil: the Host makes
 	// its own.
 	Sandbox *sandbox.Sandbox
+	// Telemetry follows requests and runs; nil: nothing does. Close does not close it.
+	Telemetry *telemetry.Telemetry
 }
 
 // Host is a running proxy. Its methods are safe for concurrent use.
@@ -93,7 +97,8 @@ type Host struct {
 	sealer    *requeststate.Sealer
 	asked     compose.Asked
 
-	parking stateless.Parking
+	parking   stateless.Parking
+	unwatched func() // ends what telemetry asks
 
 	refreshing sync.Mutex // makes one refresh of the saved tools at a time
 	// listed is how the store was when the catalog got its tools.
@@ -130,6 +135,7 @@ func New(cfg *config.Config, opts Options) (*Host, error) {
 	}))
 	h.catalog.SetBuiltins(h.now.Load().builtins.Entries())
 	h.refreshSaved()
+	h.unwatched = opts.Telemetry.Watch(h.state)
 	h.upstreams.Apply(cfg) // last, so that everything exists when the first message of an upstream arrives
 	return h, nil
 }
@@ -145,7 +151,7 @@ func (h *Host) connect(cfg *config.Config) {
 	h.catalog = catalog.New(sources(cfg), log, func(surface wire.Surface, notice []byte) { h.router.Changed(surface, notice) })
 	h.upstreams = supervise.New(cfg, supervise.Options{
 		Clients: h.opts.Clients, Name: Name, Version: h.opts.Version, Dir: filepath.Join(cfg.Store.Dir, "servers"),
-		Catalog: h.catalog, Budget: h.sandbox.Budget(), Log: log,
+		Catalog: h.catalog, Budget: h.sandbox.Budget(), Observer: h.opts.Telemetry.Upstreams(), Log: log,
 		Receiver: func(server string, own route.Session) supervise.Receiver { return h.router.Peer(server, own) },
 	})
 	h.sealer = newSealer(cfg.Store.Dir, log)
@@ -221,6 +227,7 @@ func (h *Host) settings(cfg *config.Config) *settings {
 		AgentTools: builtin.Mentioned,
 		Executed:   h.store.RecordExecution, Journal: h.recorder.Journal().Open,
 		Calls: details[cfg.Execution.ToolCalls], Whole: h.opts.Whole, Asked: &h.asked,
+		Observer: h.opts.Telemetry.Runs(),
 	}
 	if log := h.recorder.Journal(); log != nil {
 		options.Recorded = func(id string) (journal.Record, error) { return journal.Find(log.Dir(), id) }
@@ -235,7 +242,7 @@ func (h *Host) settings(cfg *config.Config) *settings {
 		DryRunner: func(mocks *cassette.Cassette, open func(journal.Begin) (*journal.Run, error)) builtin.Runner {
 			dry := options
 			dry.Catalog, dry.Upstreams, dry.Journal, dry.Executed = mocks.Over(h.catalog), mocks, open, nil
-			dry.Recorded, dry.Claims, dry.Asked = nil, nil, nil
+			dry.Recorded, dry.Claims, dry.Asked, dry.Observer = nil, nil, nil, nil
 			dry.Structured = true // the result says which mocks were used
 			return compose.New(dry)
 		},
@@ -358,6 +365,7 @@ const (
 // concurrently; it then waits for what is left.
 func (h *Host) Close() error {
 	defer h.recorder.Close()
+	h.unwatched()
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTime)
 	defer cancel()
 	h.router.Close()

@@ -44,8 +44,15 @@ func startHost(t testing.TB, cfg *config.Config) (*Host, *mcptest.Buffer) {
 
 func startHostFor(t testing.TB, cfg *config.Config, clients Clients) (*Host, *mcptest.Buffer) {
 	t.Helper()
+	return startHostOf(t, cfg, Options{Clients: clients})
+}
+
+// startHostOf is startHost with options. It sets those that are the same for all tests.
+func startHostOf(t testing.TB, cfg *config.Config, opts Options) (*Host, *mcptest.Buffer) {
+	t.Helper()
 	var log mcptest.Buffer
-	h, err := New(cfg, Options{Version: "test", Clients: clients, CacheDir: guestCache, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	opts.Version, opts.CacheDir, opts.Log = "test", guestCache, slog.New(slog.NewTextHandler(&log, nil))
+	h, err := New(cfg, opts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,22 +15,28 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/front/streamable"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/supervise"
+	"github.com/mcp-metatool/mcp-metatool/host/telemetry"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/stdio"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// session returns the options of sessions.
-func (h *Host) session() front.Options {
-	return front.Options{
-		Backend: backend{h.router, h.upstreams}, Name: Name, Version: h.opts.Version,
+// session returns the options of sessions, over HTTP or over a pair of streams.
+func (h *Host) session(http bool) front.Options {
+	follower := h.opts.Telemetry.Front(http, h.isTool)
+	opts := front.Options{
+		Backend: backend{h.router, h.upstreams, follower}, Name: Name, Version: h.opts.Version,
 		MaxMessage: int(h.config().MaxMessage), Budget: h.sandbox.Budget(), Log: h.opts.Log,
 		Stateless: front.Stateless{
 			Sealer: h.sealer, Parking: &h.parking,
 			InputTimeout: func() time.Duration { return h.config().InputTimeout },
 		},
 	}
+	if follower != nil {
+		opts.Tracer = follower
+	}
+	return opts
 }
 
 // backend is the router together with the upstreams that belong to its sessions. It
@@ -38,6 +44,7 @@ func (h *Host) session() front.Options {
 type backend struct {
 	*route.Router
 	upstreams *supervise.Upstreams
+	follower  *telemetry.Front // nil for none
 }
 
 var _ front.Submitter = backend{}
@@ -48,8 +55,10 @@ func (b backend) BeginSession(ctx context.Context, s route.Session) (route.Initi
 	w, err := b.Router.BeginSession(ctx, s)
 	if err != nil { // the session has not begun
 		b.upstreams.EndSession(s)
+		return w, err
 	}
-	return w, err
+	b.follower.BeginSession(s)
+	return w, nil
 }
 
 // Begin implements stateless.Backend.
@@ -60,6 +69,7 @@ func (b backend) Begin(s route.Session) {
 
 // EndSession implements front.Backend.
 func (b backend) EndSession(s route.Session) {
+	b.follower.EndSession(s)
 	b.Router.EndSession(s)
 	b.upstreams.EndSession(s)
 }
@@ -67,7 +77,7 @@ func (b backend) EndSession(s route.Session) {
 // Serve runs one session with a client until in ends, the client stops reading, or
 // ctx ends. The error is nil if in ended. See front.ServeStdio about in.
 func (h *Host) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
-	return front.ServeStdio(ctx, in, out, h.session())
+	return front.ServeStdio(ctx, in, out, h.session(false))
 }
 
 // ServeHTTPOn serves streamable HTTP on ln until ctx ends, and closes ln. The error is
@@ -75,7 +85,7 @@ func (h *Host) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 func (h *Host) ServeHTTPOn(ctx context.Context, ln net.Listener) error {
 	settings := h.config().HTTP
 	sessions := streamable.New(ctx, streamable.Options{
-		Session: h.session(), Access: access(settings),
+		Session: h.session(true), Access: access(settings),
 		SessionTTL: settings.SessionTTL, MaxSessions: settings.MaxSessions,
 		MaxSessionsPerToken: settings.MaxSessionsPerToken, MaxSessionsPerAddress: settings.MaxSessionsPerAddress,
 		UnusedTTL: settings.UnusedTTL, InitializeRate: settings.InitializeRate,

@@ -43,7 +43,7 @@ func demo(ctx context.Context, out *os.File) error {
 	if err != nil {
 		return err
 	}
-	log := newLogger(cfg.NewMasker(), os.Stderr, slog.LevelWarn)
+	log := newLogger(cfg.NewMasker(), os.Stderr, slog.LevelWarn, cfg.LogFormat)
 	return withHost(ctx, cfg, log, host.NoClient, func(ctx context.Context, h *host.Host) error {
 		return withClient(ctx, h, func(c *host.Client) error {
 			d := &demonstration{ctx: ctx, out: out, file: out, client: c}

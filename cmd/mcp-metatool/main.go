@@ -20,7 +20,8 @@
 //	serve.go     serve; servehttp.go: over HTTP, reloader.go: following changes of
 //	             the configuration, watch.go: watching its file, control.go: the
 //	             socket that other commands connect to, controldir.go: the
-//	             folder of such sockets (owner_*.go: who owns it)
+//	             folder of such sockets (owner_*.go: who owns it), telemetry.go:
+//	             telemetry and the pages about it
 //	check.go     check
 //	doctor.go    doctor
 //	servers.go   servers; names.go: --names, checks.go: --check, protocols.go:

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
@@ -66,7 +67,16 @@ func (r *reloader) hangup() bool {
 func (r *reloader) withHost(
 	ctx context.Context, cfg *config.Config, log *slog.Logger, clients host.Clients, f func(context.Context, *host.Host) error,
 ) error {
-	return withHost(ctx, cfg, log, clients, func(ctx context.Context, h *host.Host) error {
+	w, err := startTelemetry(ctx, cfg, log, clients)
+	if err != nil {
+		return err
+	}
+	ending := time.Now()
+	defer func() { w.close(ending) }()
+	opts := hostOptions(log, clients)
+	opts.Telemetry = w.telemetry
+	return withHostOf(ctx, cfg, opts, func(ctx context.Context, h *host.Host) error {
+		defer w.serve(ctx, h)()
 		r.host, r.log, r.path = h, log, cfg.Path
 		following, stop := context.WithCancel(ctx)
 		var followers sync.WaitGroup
@@ -82,6 +92,7 @@ func (r *reloader) withHost(
 		err = f(ctx, h)
 		stop()
 		followers.Wait()
+		ending = time.Now()
 		return err
 	})
 }

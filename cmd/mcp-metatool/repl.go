@@ -67,7 +67,7 @@ func runRepl(cmd *cobra.Command, s *settings) error {
 	s.masker = cfg.NewMasker()
 	s.setLevel(cfg)
 	r.mask = s.masker.Mask
-	log := newLogger(s.masker, r.errs, &s.current)
+	log := newLogger(s.masker, r.errs, &s.current, s.formatOf(cfg))
 	cfg.Debug = true // for the backtrace
 	return withHost(cmd.Context(), cfg, log, host.NoClient, func(ctx context.Context, h *host.Host) error {
 		return withClient(ctx, h, func(c *host.Client) error {

@@ -83,7 +83,8 @@ func (f *httpFlag) Set(text string) error {
 
 // serveHTTP serves any number of sessions over HTTP until ctx ends.
 func serveHTTP(ctx context.Context, cfg *config.Config, log *slog.Logger, f *frontFlags, r *reloader) error {
-	ln, err := listen(ctx, cfg.HTTP.Listen, len(cfg.HTTP.Tokens) > 0 || f.unauthenticated)
+	ln, err := listen(ctx, "--http", cfg.HTTP.Listen, len(cfg.HTTP.Tokens) > 0 || f.unauthenticated,
+		"set tokens in [http], listen on 127.0.0.1, or give --allow-unauthenticated")
 	if err != nil {
 		return err
 	}
@@ -99,32 +100,39 @@ func serveHTTP(ctx context.Context, cfg *config.Config, log *slog.Logger, f *fro
 		}
 	}
 	return r.withHost(ctx, cfg, log, host.ManyClients, func(ctx context.Context, h *host.Host) error {
-		fmt.Fprintf(os.Stderr, "mcp-metatool: serving MCP on %s://%s%s\n", scheme, ln.Addr(), cfg.HTTP.Path)
+		tell := func(what, address string) {
+			if r.settings.formatOf(cfg) == config.LogJSON {
+				log.Info(what, "url", address)
+				return
+			}
+			fmt.Fprintf(os.Stderr, "mcp-metatool: %s %s\n", what, address)
+		}
+		tell("serving MCP on", fmt.Sprintf("%s://%s%s", scheme, ln.Addr(), cfg.HTTP.Path))
 		if f.page {
 			token := rand.Text()
 			h.OfferPage(token)
 			r.setPage(pageLink(scheme, ln.Addr().String(), token))
-			fmt.Fprintf(os.Stderr, "mcp-metatool: the page is at %s://%s%s (its link with the token: mcp-metatool ui --attach)\n", scheme, ln.Addr(), ui.Path)
+			tell("the page is at", fmt.Sprintf("%s://%s%s (its link with the token: mcp-metatool ui --attach)", scheme, ln.Addr(), ui.Path))
 		}
 		return h.ServeHTTPOn(ctx, ln)
 	})
 }
 
-// listen opens an address. An address that other machines can reach is refused, unless
-// clients are authenticated or the user has allowed clients without authentication.
-func listen(ctx context.Context, address string, guarded bool) (net.Listener, error) {
+// listen opens an address, which setting says. An address that other machines can reach is
+// refused, unless clients are authenticated or the user has allowed clients without
+// authentication. remedy says what to do then.
+func listen(ctx context.Context, setting, address string, guarded bool, remedy string) (net.Listener, error) {
 	resolved, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
-		return nil, &exitError{exitUsage, fmt.Errorf("--http %s: %w", address, err)}
+		return nil, &exitError{exitUsage, fmt.Errorf("%s %s: %w", setting, address, err)}
 	}
 	if !guarded && !resolved.IP.IsLoopback() {
-		return nil, &exitError{exitUsage, fmt.Errorf("--http %s: other machines could connect, and the configuration has no tokens "+
-			"(set tokens in [http], listen on 127.0.0.1, or give --allow-unauthenticated)", address)}
+		return nil, &exitError{exitUsage, fmt.Errorf("%s %s: other machines could connect, and the configuration has no tokens (%s)", setting, address, remedy)}
 	}
 	var open net.ListenConfig
 	ln, err := open.Listen(ctx, "tcp", resolved.String())
 	if err != nil {
-		return nil, fmt.Errorf("--http %s: cannot listen there: %w", address, listenReason(err))
+		return nil, fmt.Errorf("%s %s: cannot listen there: %w", setting, address, listenReason(err))
 	}
 	return ln, nil
 }

@@ -29,7 +29,7 @@ func TestListen(t *testing.T) {
 		{"192.0.2.1:0", false, "other machines could connect", exitUsage},
 		{taken.Addr().String(), false, "--http " + taken.Addr().String() + ": cannot listen there: ", 0},
 	} {
-		ln, err := listen(t.Context(), tt.address, tt.guarded)
+		ln, err := listen(t.Context(), "--http", tt.address, tt.guarded, "set tokens")
 		if err == nil {
 			ln.Close()
 		}

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -19,6 +23,7 @@ type settings struct {
 	config string
 	debug  bool
 	level  slog.Level
+	format logFormat
 	cmd    *cobra.Command
 
 	// For the logger:
@@ -37,6 +42,7 @@ func (s *settings) addFlags(cmd *cobra.Command, quiet slog.Level) {
 	f.StringVarP(&s.config, "config", "c", "", "configuration `FILE` (default: $MCP_METATOOL_CONFIG, then config.toml or config.json in $MCP_METATOOL_DIR or ~/.mcp-metatool)")
 	f.BoolVar(&s.debug, "debug", false, "add backtraces to errors and debug entries to the log")
 	f.TextVar(&s.level, "log-level", quiet, "log entries of this `LEVEL` and above: debug, info, warn, error")
+	f.Var(&s.format, "log-format", "`FORM` of log entries: "+formats()+" (default: log_format in the configuration)")
 	if quiet == silent {
 		f.Lookup("log-level").DefValue = "" // silent has no name
 	}
@@ -60,7 +66,39 @@ func (s *settings) load() (*config.Config, error) {
 func (s *settings) logger(cfg *config.Config) *slog.Logger {
 	s.masker = cfg.NewMasker()
 	s.setLevel(cfg)
-	return newLogger(s.masker, s.cmd.ErrOrStderr(), &s.current)
+	return newLogger(s.masker, s.cmd.ErrOrStderr(), &s.current, s.formatOf(cfg))
+}
+
+// formatOf returns the form of log entries.
+func (s *settings) formatOf(cfg *config.Config) config.LogFormat {
+	return config.LogFormat(cmp.Or(string(s.format), string(cfg.LogFormat)))
+}
+
+// logFormat is a flag for the form of log entries; "" if it is not given.
+type logFormat config.LogFormat
+
+// String implements pflag.Value.
+func (f *logFormat) String() string { return string(*f) }
+
+// Type implements pflag.Value.
+func (f *logFormat) Type() string { return "string" }
+
+// Set implements pflag.Value.
+func (f *logFormat) Set(text string) error {
+	if !slices.Contains(config.LogFormats(), config.LogFormat(text)) {
+		return fmt.Errorf("%q is not one of %s", text, formats())
+	}
+	*f = logFormat(text)
+	return nil
+}
+
+// formats returns the forms of log entries.
+func formats() string {
+	var names []string
+	for _, f := range config.LogFormats() {
+		names = append(names, string(f))
+	}
+	return strings.Join(names, ", ")
 }
 
 // setLevel sets the level of the logger.
@@ -72,9 +110,13 @@ func (s *settings) setLevel(cfg *config.Config) {
 	s.current.Set(level)
 }
 
-func newLogger(masker *config.Masker, w io.Writer, level slog.Leveler) *slog.Logger {
-	text := slog.NewTextHandler(w, &slog.HandlerOptions{Level: level})
-	return slog.New(config.NewMaskingHandler(text, masker))
+func newLogger(masker *config.Masker, w io.Writer, level slog.Leveler, format config.LogFormat) *slog.Logger {
+	opts := &slog.HandlerOptions{Level: level}
+	var handler slog.Handler = slog.NewTextHandler(w, opts)
+	if format == config.LogJSON {
+		handler = slog.NewJSONHandler(w, opts)
+	}
+	return slog.New(config.NewMaskingHandler(handler, masker))
 }
 
 // withHost runs f with a host for the given kind of clients, and closes the host. Without
@@ -82,16 +124,26 @@ func newLogger(masker *config.Masker, w io.Writer, level slog.Leveler) *slog.Log
 func withHost(
 	ctx context.Context, cfg *config.Config, log *slog.Logger, clients host.Clients, f func(context.Context, *host.Host) error,
 ) error {
-	h, err := host.New(cfg, host.Options{
+	return withHostOf(ctx, cfg, hostOptions(log, clients), f)
+}
+
+// hostOptions returns the options of a host for the given kind of clients.
+func hostOptions(log *slog.Logger, clients host.Clients) host.Options {
+	return host.Options{
 		Version: currentVersion(), Log: log, CacheDir: cacheDir(log), Clients: clients, Whole: clients == host.NoClient,
-	})
+	}
+}
+
+// withHostOf is withHost with options.
+func withHostOf(ctx context.Context, cfg *config.Config, opts host.Options, f func(context.Context, *host.Host) error) error {
+	h, err := host.New(cfg, opts)
 	if err != nil {
 		return err
 	}
 	h.LimitHeap()
 	err = f(ctx, h)
 	if err := h.Close(); err != nil { // for example, an upstream had to be killed
-		log.Warn("shutdown", "err", err)
+		opts.Log.Warn("shutdown", "err", err)
 	}
 	return err
 }

@@ -116,7 +116,7 @@ func (v *smokeView) prepare() (err error) {
 
 // log returns a logger to standard error that masks the secrets of masker.
 func (v *smokeView) log(masker *config.Masker) *slog.Logger {
-	return newLogger(masker, os.Stderr, v.level)
+	return newLogger(masker, os.Stderr, v.level, config.LogText)
 }
 
 // once runs the checks in files once, and returns the exit code.

@@ -31,6 +31,7 @@
 //	resume.go    continuing a run when the client has answered
 //	asked.go     the records of runs that can be continued
 //	recorded.go  what has become of a run, from its record
+//	observe.go   Observer: telemetry of runs
 //
 // JSON of upstreams and scripts stays raw bytes: numbers are never converted to float64
 // and back.
@@ -111,6 +112,8 @@ type Options struct {
 	Chain func(id string) (journal.Chain, error)
 	// Asked keeps the records of runs that clients can continue; nil is a new one.
 	Asked *Asked
+	// Observer sees the runs; nil: nobody does.
+	Observer Observer
 	// Listeners knows which clients get the logs of scripts; nil is none.
 	Listeners Listeners
 	// Log gets one line per run, without params or results: of level info if the
@@ -227,7 +230,7 @@ func (c *Composer) CallSaved(ctx context.Context, def tools.Definition, call rou
 		return wire.Reply{Result: f.Result()}
 	}
 	r.chain, r.tree = []string{def.Name}, r.newTree(call)
-	ctx, end := r.tree.asking(ctx, call.Origin, before)
+	ctx, end := r.tree.asking(r.observe(ctx), call.Origin, before)
 	defer end()
 	out, f := r.saved(ctx, def, args)
 	return r.finish(ctx, out, f)
@@ -252,7 +255,7 @@ func (c *Composer) Eval(ctx context.Context, code string, params []byte, call ro
 		return wire.Reply{Result: f.Result()}
 	}
 	r.tree = r.newTree(call)
-	ctx, end := r.tree.asking(ctx, call.Origin, before)
+	ctx, end := r.tree.asking(r.observe(ctx), call.Origin, before)
 	defer end()
 	out, f := r.unsaved(ctx, code, params)
 	return r.finish(ctx, out, f)

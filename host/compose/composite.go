@@ -155,7 +155,7 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 	if f != nil {
 		return journal.Answer{Err: t.fail(f.Type, f.Message)}
 	}
-	out, f := child.saved(limited, def, t.Arguments)
+	out, f := child.saved(child.observe(limited), def, t.Arguments)
 	rec := child.end(ctx, out, f)
 	t.undo = child.undo.take()
 	switch {

@@ -42,6 +42,8 @@ type run struct {
 
 	forwarded int // number of log entries sent to the client
 
+	observed func(journal.Record) // of the observer; nil for none
+
 	replay *ReplayRun         // the replayed run; nil for a live run
 	stop   context.CancelFunc // ends the script of a replayed run
 }
@@ -215,6 +217,9 @@ func (r *run) end(ctx context.Context, out sandbox.Outcome, f *Failure) journal.
 		r.replay.Recording.End(rec)
 	}
 	r.log(&rec, out, end.Fuel)
+	if r.observed != nil {
+		r.observed(rec)
+	}
 	return rec
 }
 

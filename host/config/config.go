@@ -13,7 +13,7 @@
 //	upstream.go  the keys of an upstream, remote.go those of one with an address,
 //	             probe.go those of its probe
 //	http.go      the keys of [http], journal.go those of [journal],
-//	             builtins.go those of [builtins]
+//	             builtins.go those of [builtins], telemetry.go those of [telemetry]
 //	section.go   Section, LoadWithin: files that contain more than a configuration
 //	expand.go    ${VAR} and ${VAR:-default} in strings
 //	reference.go ${cmd:...}, ${file:...} and ${keyring:...} in settings of upstreams
@@ -69,11 +69,15 @@ type Config struct {
 	// MaxMessage is the largest JSON-RPC message in bytes, in either direction.
 	MaxMessage int64
 
+	// LogFormat is the form of log entries.
+	LogFormat LogFormat
+
 	Execution Execution
 	Store     Store
 	HTTP      HTTP
 	Journal   Journal
 	Builtins  Builtins
+	Telemetry Telemetry
 	// Upstreams are the upstream servers in the order of the file, including disabled
 	// ones.
 	Upstreams []Upstream

@@ -38,10 +38,12 @@ func decode(r *reader, root *node, c *Config) {
 func decodeInto(top *table, c *Config) {
 	r := top.r
 	top.limits("", c.limits())
+	choice(top, top.key("log_format"), &c.LogFormat, LogFormats()...)
 	decodeExecution(top.sub("execution"), c)
 	decodeStore(top.sub("store"), c)
 	decodeHTTP(top.sub("http"), c)
 	decodeJournal(top.sub("journal"), c)
+	decodeTelemetry(top.sub("telemetry"), c)
 	decodeBuiltins(top.sub("builtins"), c)
 	if r.json {
 		decodeServersJSON(top, c)

@@ -24,6 +24,9 @@ func (c *Config) Describe(w io.Writer) error {
 	d.line("configuration", path)
 	d.line("store", d.shown("store.dir", c.Store.Dir))
 	d.line("debug", strconv.FormatBool(c.Debug))
+	if c.LogFormat != LogText {
+		d.line(c.key("log_format"), string(c.LogFormat))
+	}
 	d.limits("")
 	d.builtins(c.Builtins)
 	if len(c.Upstreams) == 0 {
@@ -35,6 +38,9 @@ func (c *Config) Describe(w io.Writer) error {
 	d.journal(&c.Journal)
 	if c.HTTP.configured {
 		d.http(&c.HTTP)
+	}
+	if c.Telemetry.configured {
+		d.telemetry(&c.Telemetry)
 	}
 	for i := range c.Upstreams {
 		d.upstream(&c.Upstreams[i])
@@ -145,9 +151,7 @@ func (d *description) process(at string, u *Upstream) {
 func (d *description) remote(at string, u *Upstream) {
 	d.line("url", shellWord(d.shown(at+"url", u.URL)))
 	d.line("transport", string(u.Transport))
-	for _, name := range slices.Sorted(maps.Keys(u.Headers)) {
-		d.line("header", d.masker.Mask(name)+": "+d.shown(at+"headers."+name, u.Headers[name]))
-	}
+	d.headers(at, u.Headers)
 	if u.OAuth == nil {
 		return
 	}
@@ -177,6 +181,13 @@ func (d *description) remote(at string, u *Upstream) {
 		pkce = "; PKCE assumed"
 	}
 	d.line("oauth", fmt.Sprintf("issuer %s; client %s; scopes %s; redirect port %s%s", issuer, client, scopes, port, pkce))
+}
+
+// headers describes the headers under a key.
+func (d *description) headers(at string, headers map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		d.line("header", d.masker.Mask(name)+": "+d.shown(at+"headers."+name, headers[name]))
+	}
 }
 
 // journal describes what is recorded about calls.

@@ -40,6 +40,7 @@ func everySetting() *Config {
 	c.HTTP.configured = true
 	c.HTTP.CertFile, c.HTTP.KeyFile = "/cert", "/key"
 	c.HTTP.Tokens = []string{"x"}
+	c.Telemetry.configured, c.Telemetry.OTLP, c.Telemetry.Listen = true, true, "127.0.0.1:9464"
 	c.Upstreams = []Upstream{
 		{Name: "a", Transport: Stdio, Command: "a", Expose: []string{"a"}, Hide: []string{"b"},
 			Probe: &Probe{Call: "a", Params: []byte("{}"), Expect: &Expectation{Text: "a"}}},

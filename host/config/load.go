@@ -135,6 +135,8 @@ func newConfig() *Config {
 	c := &Config{
 		Execution: Execution{ToolCalls: ToolCallsShort},
 		HTTP:      HTTP{Listen: DefaultListen, Path: DefaultPath},
+		Telemetry: Telemetry{Traces: true, Metrics: true},
+		LogFormat: LogText,
 		Journal:   Journal{Enabled: true, Sync: SyncNever, Proxied: ProxiedSummary},
 		shown:     map[string]string{}, fetched: &fetched{},
 	}

@@ -12,7 +12,9 @@ import (
 // remote reads how to connect to a server that we do not start.
 func (t *table) remote(u *Upstream) {
 	t.url(u)
-	u.Headers = t.headers(u)
+	u.Headers = t.headers(func(sub *table, name string, n *node) (string, bool) {
+		return sub.expandFetched(u, Setting{Key: headersKey, Name: name}, name, name, n)
+	})
 	u.OAuth = t.oauth(u)
 	if u.OAuth == nil {
 		return
@@ -49,8 +51,8 @@ func (t *table) url(u *Upstream) {
 var ownHeaders = words(`accept content-type content-length content-encoding transfer-encoding connection upgrade host te trailer
 	mcp-session-id mcp-protocol-version mcp-method mcp-name last-event-id`)
 
-// headers reads the headers that are sent with every request.
-func (t *table) headers(u *Upstream) map[string]string {
+// headers reads the headers that are sent with every request. expand expands a value.
+func (t *table) headers(expand func(sub *table, name string, n *node) (string, bool)) map[string]string {
 	sub := t.sub("headers")
 	if sub == nil {
 		return nil
@@ -75,7 +77,7 @@ func (t *table) headers(u *Upstream) map[string]string {
 		if !sub.check(name, n, "a string", kindString) {
 			continue
 		}
-		value, ok := sub.expandFetched(u, Setting{Key: headersKey, Name: name}, name, name, n)
+		value, ok := expand(sub, name, n)
 		if !ok {
 			continue
 		}

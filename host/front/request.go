@@ -26,10 +26,12 @@ func (h *handler) Request(r *rpc.Request) {
 	case stateless.IsStateless(wire.Message{ID: r.ID, Method: r.Method, Params: r.Params}):
 		s.stateless(r)
 	case r.Method == protocol.MethodInitialize:
+		s.trace(r)
 		s.initialize(r)
 	case !s.isInitialized():
 		r.Reply(fail(wire.CodeInvalidRequest, "invalid request: %s before initialize", r.Method))
 	default:
+		s.trace(r)
 		s.noteListed(r.Method)
 		if !s.submit((*request)(r)) {
 			r.Start(handle)
@@ -68,6 +70,13 @@ func (h *handler) Notification(m wire.Inbound) {
 		return
 	}
 	s.opts.Backend.Notified(s, m.Method, m.Params)
+}
+
+// trace begins the span of a request.
+func (s *Session) trace(r *rpc.Request) {
+	if s.opts.Tracer != nil {
+		r.Observe(s.opts.Tracer.BeginRequest((*request)(r), r.Method, r.ID, r.Params))
+	}
 }
 
 // submit passes a request to the backend if the backend can answer it without a waiting
@@ -118,6 +127,9 @@ func (r *request) Client() []byte { return r.session().Client() }
 
 // LogLevel implements route.Origin.
 func (r *request) LogLevel() string { return "" }
+
+// Span returns the span of the request, nil if it has none.
+func (r *request) Span() rpc.Span { return r.rpc().Span() }
 
 // Notify implements route.Origin.
 func (r *request) Notify(method string, params []byte) {

@@ -69,7 +69,16 @@ type Options struct {
 	// Stateless are the options of the stateless era that both eras do not share.
 	Stateless
 	MaySave func() bool // reports whether the client may save tools; nil: it may
-	Log     *slog.Logger
+	// Tracer follows the requests of the client, and those to it; nil: nobody does.
+	Tracer Tracer
+	Log    *slog.Logger
+}
+
+// Tracer follows requests, for telemetry. It is safe for concurrent use and must not
+// block.
+type Tracer interface {
+	stateless.Tracer
+	rpc.Tracer // for requests to the client
 }
 
 // Stateless are options of the stateless era; see stateless.Options.
@@ -81,10 +90,14 @@ type Stateless struct {
 
 // PrincipalOptions returns the options of a principal with those of a session.
 func (o *Options) PrincipalOptions() stateless.Options {
-	return stateless.Options{
+	opts := stateless.Options{
 		Backend: o.Backend, Name: o.Name, Version: o.Version, Principal: o.Principal, MaySave: o.MaySave,
 		Sealer: o.Sealer, Parking: o.Parking, InputTimeout: o.InputTimeout, Log: o.Log,
 	}
+	if o.Tracer != nil {
+		opts.Tracer = o.Tracer
+	}
+	return opts
 }
 
 // maxRequests bounds the requests of one session in flight.
@@ -133,11 +146,15 @@ func NewSession(ctx context.Context, main rpc.Stream, opts Options) *Session {
 		listed: map[wire.Surface]bool{}, changes: map[wire.Surface][]byte{},
 	}
 	s.submitter, _ = opts.Backend.(Submitter)
-	s.conn = rpc.New(ctx, rpc.Options{
+	conn := rpc.Options{
 		Peer: rpc.Client, Main: main, Handler: (*handler)(s), Errors: callErrors{}, SerialIDs: true,
 		MaxRequests: maxRequests, KeepWorkers: opts.KeepWorkers, Count: opts.Budget.Count, Log: opts.Log,
 		HandlesPing: envelope.IsPresent,
-	})
+	}
+	if opts.Tracer != nil {
+		conn.Tracer = opts.Tracer
+	}
+	s.conn = rpc.New(ctx, conn)
 	s.notifier.Go(s.notifyChanges)
 	return s
 }

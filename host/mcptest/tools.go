@@ -22,7 +22,7 @@ import (
 //	idle {}                  an answer once no other tool is running
 //	task, task-step          see tasks.go
 //	fault {kind, …}          see Fault
-//	instead {text}           a text block with that text
+//	instead {text, isError}  a text block with that text
 func (c *call) callTool() wire.Reply {
 	switch c.tool {
 	case "echo", "fault":
@@ -30,6 +30,9 @@ func (c *call) callTool() wire.Reply {
 	case "exotic":
 		return result(exotic, c.msg.Params)
 	case "instead":
+		if string(c.argument("isError")) == "true" {
+			return result(`{"content":[{"type":"text","text":%s}],"isError":true}`, c.argument("text"))
+		}
 		return result(`{"content":[{"type":"text","text":%s}]}`, c.argument("text"))
 	case "error":
 		code := c.number("code")

@@ -59,7 +59,7 @@ func (c *Conn) Submit(call Call, complete wire.CompletionFunc) (Pending, error) 
 	p := c.newCall(call)
 	p.complete = complete
 	on := p.stream
-	f, err := c.register(p, call)
+	f, err := c.register(context.Background(), p, call)
 	if err != nil {
 		return Pending{}, err
 	}
@@ -100,7 +100,7 @@ func (c *Conn) Submit(call Call, complete wire.CompletionFunc) (Pending, error) 
 // token.
 func (c *Conn) Call(ctx context.Context, call Call) (wire.Reply, error) {
 	p := c.newCall(call)
-	f, err := c.register(p, call)
+	f, err := c.register(ctx, p, call)
 	if err != nil {
 		return wire.Reply{}, err
 	}
@@ -121,15 +121,19 @@ func (c *Conn) Call(ctx context.Context, call Call) (wire.Reply, error) {
 
 // register prepares a call and adds it to those in flight. After an error, p has
 // been recycled.
-func (c *Conn) register(p *call, call Call) (f Frame, err error) {
+func (c *Conn) register(ctx context.Context, p *call, call Call) (f Frame, err error) {
 	now := time.Now()
 	p.begin(now)
 	c.mu.Lock()
 	p.id = c.state.ids.next()
 	f.ID = p.id
 	c.mu.Unlock()
+	if c.opts.Tracer != nil {
+		c.trace(ctx, p, &call)
+	}
 	params, err := c.withToken(call.Call, f.ID)
 	if err != nil {
+		p.endSpan(wire.Reply{}, err)
 		c.recycle(p)
 		return Frame{}, err
 	}
@@ -145,6 +149,7 @@ func (c *Conn) register(p *call, call Call) (f Frame, err error) {
 	f.alone = len(c.state.calls) == 1
 	c.mu.Unlock()
 	if err != nil {
+		p.endSpan(wire.Reply{}, err)
 		c.recycle(p)
 		return Frame{}, c.errors.Unsent(err)
 	}
@@ -329,6 +334,7 @@ func (c *Conn) conclude(p *call, o outcome) {
 // deliver passes the outcome of a call to its caller. No progress callback of the
 // call is running or will run, unless the call goes on as a task.
 func (c *Conn) deliver(p *call, o outcome) {
+	p.endSpan(o.reply, o.err)
 	complete := p.complete
 	if complete == nil {
 		p.result <- o

@@ -73,6 +73,8 @@ type Options struct {
 	// memory of a large response can be counted until it has been written. It may be
 	// nil.
 	Count func(response []byte)
+	// Tracer follows our calls; nil: nobody does.
+	Tracer Tracer
 	// Log gets garbage at level warn, at most 10 records in 10 seconds, and late
 	// messages at level debug. Nil: they are not logged.
 	Log *slog.Logger

@@ -16,6 +16,7 @@
 //	writer.go   Writer: a Stream over an io.Writer
 //	reader.go   reading a byte stream of newline-delimited messages
 //	garbage.go  excerpts of messages that are too long
+//	trace.go    Tracer: telemetry of calls and requests
 //
 // A transport passes what it reads to the connection: [Conn.Receive] takes one frame
 // and the [Stream] that it came on. Messages to the peer are sent on a Stream: the

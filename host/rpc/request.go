@@ -23,6 +23,7 @@ type Request struct {
 	batch *batch // that it came in; nil for none
 	key   string // in state.requests
 	token []byte // of its progress; nil for none
+	span  Span   // nil for none
 
 	work func(ctx context.Context, r *Request) wire.Reply
 	ctx  context.Context // of work
@@ -139,6 +140,9 @@ func (r *Request) Reply(reply wire.Reply) bool {
 	c.mu.Unlock()
 	if !ok {
 		return false
+	}
+	if r.span != nil { // r.cause does not change any more
+		r.span.End(reply, r.cause)
 	}
 	if drop {
 		reply = wire.Reply{}

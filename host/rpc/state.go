@@ -380,6 +380,7 @@ type call struct {
 	owner      any
 	asksTask   bool   // the answer may be a task that goes on
 	params     []byte // of requests about tasks only
+	span       Span   // nil for none
 
 	// Exactly one of these gets the outcome: complete, if it is not nil, or result.
 	complete wire.CompletionFunc

@@ -133,7 +133,7 @@ func (m *managedUpstream) startLocked() *upstream.Upstream {
 	receiver := m.env.Receiver(m.name, m.own)
 	m.begun = time.Now()
 	m.up = upstream.Start(m.spec, upstream.Options{
-		Log: m.env.Log, Budget: m.env.Budget, InitializeParams: m.client.initializeParams,
+		Log: m.env.Log, Budget: m.env.Budget, Observer: m.env.Observer, InitializeParams: m.client.initializeParams,
 		ClientName: m.client.name, ClientVersion: m.client.version, Resolve: m.resolve, Verdict: m.known.Verdict, OnVerdict: m.updateVerdict,
 		OnHandshake: m.updateHandshake, OnList: m.updateList,
 		OnNotification: receiver.OnNotification, OnRequest: receiver.OnRequest, OnFailed: func() { m.noteLate(); m.noteFailure() },

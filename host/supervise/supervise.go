@@ -53,7 +53,7 @@ type Receiver interface {
 	OnAsleep()
 }
 
-// Options of Upstreams. All but Budget must be set.
+// Options of Upstreams. All but Budget and Observer must be set.
 type Options struct {
 	// Clients says who is behind the sessions.
 	Clients Clients
@@ -67,6 +67,8 @@ type Options struct {
 	// (own is nil), or that belongs to the session own.
 	Receiver func(server string, own route.Session) Receiver
 	Budget   *budget.Budget // see upstream.Options
+	// Observer sees the connections with upstreams; nil: nobody does.
+	Observer upstream.Observer
 	Log      *slog.Logger
 }
 
@@ -326,6 +328,18 @@ func (u *Upstreams) listAll() []*managedUpstream {
 
 // Running returns the current number of upstreams, including those of sessions.
 func (u *Upstreams) Running() int { return len(u.listAll()) }
+
+// States returns the current states of the upstreams that sessions share, in the order of
+// the configuration. It does not wait.
+func (u *Upstreams) States() []upstream.Status {
+	var all []upstream.Status
+	for _, m := range u.listAll() {
+		if m.own == nil {
+			all = append(all, m.Status())
+		}
+	}
+	return all
+}
 
 // sharedUpstream returns the upstream of a server that sessions share.
 func (u *Upstreams) sharedUpstream(server string) (*managedUpstream, error) {

@@ -22,6 +22,7 @@
 //	link.go       making a link for a Spec
 //	fallback.go   streamable HTTP first, then HTTP with SSE
 //	errors.go     the errors
+//	observe.go    Observer: telemetry of connections
 //
 // The packages below know nothing of an Upstream: stdio, streamable and legacysse
 // are the links, stateless is a link over one of them for servers without a handshake,

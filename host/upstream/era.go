@@ -56,6 +56,8 @@ type agreement struct {
 type inbox struct {
 	upstream  *Upstream
 	stateless atomic.Pointer[stateless.Link] // nil: the link is of the handshake era
+	// connection is told what happens; nil: nobody is.
+	connection Connection
 }
 
 // notification handles a notification. It runs on the link's read loop.

@@ -48,6 +48,10 @@ func (u *Upstream) run(ctx context.Context) {
 // the link is left; due is when to dial the next one, zero for never.
 func (u *Upstream) attempt(ctx context.Context, pause *backoff) (due time.Time) {
 	in := &inbox{upstream: u}
+	if o := u.opts.Observer; o != nil {
+		in.connection = o.Connect(u.spec, u.Status().Restarts > 0)
+		defer in.connection.Ended()
+	}
 	l, err := u.dial(ctx, in)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -101,7 +105,7 @@ func (u *Upstream) linkOptions(in *inbox) link.Options {
 	if u.opts.OnRequest != nil {
 		callbacks.OnRequest = in.request
 	}
-	return link.Options{
+	opts := link.Options{
 		MaxMessage:  u.spec.MaxMessage,
 		Budget:      u.opts.Budget,
 		Handler:     callbacks,
@@ -110,6 +114,10 @@ func (u *Upstream) linkOptions(in *inbox) link.Options {
 		Garbage:     u.noteGarbage,
 		Log:         u.log,
 	}
+	if in.connection != nil {
+		opts.Tracer = in.connection
+	}
+	return opts
 }
 
 // serve agrees with the server on a revision and lists it, then serves the link until it
@@ -118,6 +126,9 @@ func (u *Upstream) serve(ctx context.Context, l link.Link, in *inbox) (link.Link
 	a, err := u.handshake(ctx, l, in)
 	if err != nil {
 		return l, err
+	}
+	if in.connection != nil {
+		in.connection.Agreed(a.revision)
 	}
 	return a.link, u.serveAgreed(ctx, a.link, a.capabilities)
 }

@@ -62,6 +62,8 @@ type Options struct {
 	// OnRequest answers the server's requests, as link.Callbacks.OnRequest does.
 	// While it runs, calls in flight do not count as idle.
 	OnRequest func(ctx context.Context, m wire.Inbound) wire.Reply
+	// Observer sees the connections with the server; nil: nobody does.
+	Observer Observer
 	// OnFailed is called each time the upstream has entered the state Failed.
 	OnFailed func()
 	// OnReady runs after each start, once the lists are complete and calls are

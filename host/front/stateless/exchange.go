@@ -33,6 +33,7 @@ type Exchange struct {
 
 	mu        sync.Mutex // guards what follows; only Principal.mu is locked below it
 	at        *rpc.Request
+	span      rpc.Span          // of at, or of the last request; nil for none
 	envelope  envelope.Envelope // of at, or of the last request
 	client    []byte            // from envelope; nil until it is needed
 	cancel    func(cause error) // cancels the call; nil while there is nothing to cancel
@@ -49,7 +50,7 @@ type Exchange struct {
 
 // exchange makes the call that a request is for.
 func (p *Principal) exchange(r *rpc.Request, e envelope.Envelope) {
-	x := &Exchange{principal: p, method: r.Method, params: r.Params, progress: r.WantsProgress(), at: r, envelope: e}
+	x := &Exchange{principal: p, method: r.Method, params: r.Params, progress: r.WantsProgress(), at: r, span: r.Span(), envelope: e}
 	p.open.Add(1)
 	call := route.Call{Method: r.Method, Origin: x, Params: r.Params}
 	if x.progress {
@@ -201,6 +202,13 @@ func (x *Exchange) LogLevel() string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.envelope.LogLevel
+}
+
+// Span returns the span of the request that is open, or of the last one; nil for none.
+func (x *Exchange) Span() rpc.Span {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.span
 }
 
 // Standing says whether the client can be asked something now; see route.Standing.

@@ -70,6 +70,15 @@ type TaskWatcher interface {
 	WatchTask(ctx context.Context, s route.Session, id string) (stop func(), ok bool)
 }
 
+// Tracer follows requests, for telemetry. It is safe for concurrent use and must not
+// block.
+type Tracer interface {
+	// BeginRequest is called with each request of a client that is not refused at once,
+	// except ping and those that listen. o may be that of the session. id and params are
+	// raw. A nil Span is not told the end.
+	BeginRequest(o route.Origin, method string, id, params []byte) rpc.Span
+}
+
 // Options of a Principal. Backend and Log must be set.
 type Options struct {
 	Backend       Backend
@@ -80,6 +89,8 @@ type Options struct {
 	ManyClients bool
 	// MaySave reports whether the client may save tools; nil: it may.
 	MaySave func() bool
+	// Tracer follows requests; nil: nobody does.
+	Tracer Tracer
 	// Sealer seals the states of parked calls; nil: one with a key of its own.
 	Sealer *requeststate.Sealer
 	// Parking bounds the parked calls of all principals; nil: those of this one only.
@@ -155,6 +166,9 @@ func (p *Principal) Serve(r *rpc.Request, e envelope.Envelope) {
 		return
 	}
 	p.begin(e)
+	if p.opts.Tracer != nil {
+		r.Observe(p.opts.Tracer.BeginRequest(p, r.Method, r.ID, r.Params))
+	}
 	if MayAsk(r.Method) && p.retry(r, e) {
 		return
 	}

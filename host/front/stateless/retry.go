@@ -97,7 +97,7 @@ func (x *Exchange) attach(r *rpc.Request, e envelope.Envelope, round uint64, ans
 	if over {
 		x.cause = wire.ErrClosed // so that no other request is attached
 	} else {
-		x.at = r
+		x.at, x.span = r, r.Span()
 		if len(open) > 0 {
 			x.gather()
 		}

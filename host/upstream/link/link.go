@@ -71,6 +71,8 @@ type Options struct {
 	Garbage func(reason string, raw []byte)
 	// SerialIDs is rpc.Options.SerialIDs.
 	SerialIDs bool
+	// Tracer is rpc.Options.Tracer.
+	Tracer rpc.Tracer
 	// Log gets what happens to the link. Nil: nothing is logged.
 	Log *slog.Logger
 }
@@ -80,7 +82,7 @@ type Options struct {
 func (o *Options) Conn(main rpc.Stream, done <-chan struct{}) *rpc.Conn {
 	opts := rpc.Options{
 		Peer: rpc.Server, Main: main, Handler: o.Handler, Errors: o.Errors, SerialIDs: o.SerialIDs,
-		Garbage: o.Garbage, Log: o.Log,
+		Garbage: o.Garbage, Tracer: o.Tracer, Log: o.Log,
 	}
 	var conn *rpc.Conn
 	if o.Unsolicited != nil {

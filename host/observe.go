@@ -1,0 +1,76 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/front/streamable"
+	"github.com/mcp-metatool/mcp-metatool/host/telemetry"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream"
+)
+
+// isTool reports whether agents can call a tool by that name.
+func (h *Host) isTool(name string) bool {
+	_, ok := h.catalog.Tool(name)
+	return ok
+}
+
+// state returns the state for metrics.
+func (h *Host) state() telemetry.State {
+	s := telemetry.State{Runs: h.sandbox.Active()}
+	for _, u := range h.upstreams.States() {
+		s.Upstreams = append(s.Upstreams, telemetry.UpstreamState{Name: u.Name, Ready: u.State == upstream.Ready})
+	}
+	return s
+}
+
+// ready reports whether scripts can run and no upstream is starting for the first time, or
+// else what is waited for. An upstream that cannot be started keeps nothing waiting: the
+// others work.
+func (h *Host) ready() (waitsFor string, ok bool) {
+	select {
+	case <-h.sandbox.Ready():
+	default:
+		return "the sandbox is being compiled", false
+	}
+	starting := 0
+	for _, u := range h.upstreams.States() {
+		if u.State == upstream.Starting && u.Restarts == 0 {
+			starting++
+		}
+	}
+	if starting > 0 {
+		return fmt.Sprintf("%d upstreams are starting", starting), false
+	}
+	return "", true
+}
+
+// ServePagesOn serves /metrics, /healthz and /readyz on ln until ctx ends, and closes ln.
+// The error is nil when ctx ends, or says why serving failed. Options.Telemetry must be
+// configured to listen.
+func (h *Host) ServePagesOn(ctx context.Context, ln net.Listener) error {
+	server := streamable.NewServer(h.opts.Telemetry.Pages(h.ready), streamable.ServerOptions{MaxConnections: maxMetricsConnections, Log: h.opts.Log})
+	server.WriteTimeout = metricsTime
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ln) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serving metrics on %s: %w", ln.Addr(), err)
+	case <-ctx.Done():
+	}
+	err := server.Close()
+	<-served
+	if errors.Is(err, net.ErrClosed) {
+		err = nil
+	}
+	return err
+}
+
+// Bounds on the readers of pages.
+const (
+	maxMetricsConnections = 64
+	metricsTime           = 10 * time.Second
+)

@@ -1,0 +1,212 @@
+// Package telemetrytest is a collector for tests: it takes traces and metrics over OTLP,
+// by HTTP and protobuf.
+package telemetrytest
+
+import (
+	"compress/gzip"
+	"context"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"sync"
+
+	collectmetrics "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
+	collecttraces "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	common "go.opentelemetry.io/proto/otlp/common/v1"
+	metrics "go.opentelemetry.io/proto/otlp/metrics/v1"
+	traces "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+)
+
+// Span is a span that was received.
+type Span struct {
+	Name              string
+	Kind              string // "server", "client", "internal"
+	Trace, ID, Parent string // in hexadecimal; Parent is "" for a root
+	State             string
+	Failed            bool
+	Attributes        map[string]string
+}
+
+// Point is a point of a metric that was received.
+type Point struct {
+	Metric     string
+	Attributes map[string]string
+	Count      uint64  // of a histogram
+	Value      float64 // of a histogram its sum
+}
+
+// Collector is a collector. Its methods are safe for concurrent use.
+type Collector struct {
+	server *httptest.Server
+
+	mu       sync.Mutex
+	changed  chan struct{} // closed and replaced when something arrives
+	spans    []Span
+	points   []Point
+	resource map[string]string
+	headers  http.Header
+	raw      []byte
+}
+
+// New starts a collector on a port of this machine. The caller must Close it.
+func New() *Collector {
+	c := &Collector{changed: make(chan struct{})}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/traces", func(w http.ResponseWriter, r *http.Request) {
+		var request collecttraces.ExportTraceServiceRequest
+		c.receive(w, r, &request, func() {
+			for _, of := range request.ResourceSpans {
+				c.resource = attributes(of.Resource.GetAttributes())
+				for _, scope := range of.ScopeSpans {
+					for _, s := range scope.Spans {
+						c.spans = append(c.spans, span(s))
+					}
+				}
+			}
+		})
+	})
+	mux.HandleFunc("POST /v1/metrics", func(w http.ResponseWriter, r *http.Request) {
+		var request collectmetrics.ExportMetricsServiceRequest
+		c.receive(w, r, &request, func() {
+			c.points = nil // they are cumulative
+			for _, of := range request.ResourceMetrics {
+				for _, scope := range of.ScopeMetrics {
+					for _, m := range scope.Metrics {
+						c.points = append(c.points, points(m)...)
+					}
+				}
+			}
+		})
+	})
+	c.server = httptest.NewServer(mux)
+	return c
+}
+
+// URL returns the address of the collector.
+func (c *Collector) URL() string { return c.server.URL }
+
+// Close ends the collector.
+func (c *Collector) Close() { c.server.Close() }
+
+// receive decodes a request, and calls keep with c.mu held.
+func (c *Collector) receive(w http.ResponseWriter, r *http.Request, into proto.Message, keep func()) {
+	body := io.Reader(r.Body)
+	if r.Header.Get("Content-Encoding") == "gzip" {
+		unzipped, err := gzip.NewReader(body)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		body = unzipped
+	}
+	raw, err := io.ReadAll(body)
+	if err == nil {
+		err = proto.Unmarshal(raw, into)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.raw, c.headers = append(c.raw, raw...), r.Header
+	keep()
+	close(c.changed)
+	c.changed = make(chan struct{})
+	w.Header().Set("Content-Type", "application/x-protobuf")
+}
+
+// Spans returns the spans that have been received, in the order of their ends.
+func (c *Collector) Spans() []Span {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.spans)
+}
+
+// Points returns the points of a metric in its last export.
+func (c *Collector) Points(metric string) []Point {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var found []Point
+	for _, p := range c.points {
+		if p.Metric == metric {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// Resource returns the attributes of the sender.
+func (c *Collector) Resource() map[string]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.resource
+}
+
+// Raw returns all that was received, and the headers of the last request.
+func (c *Collector) Raw() ([]byte, http.Header) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.raw), c.headers
+}
+
+// Wait waits until the condition holds, which is checked when something has arrived, or
+// until ctx ends.
+func (c *Collector) Wait(ctx context.Context, condition func() bool) error {
+	for {
+		c.mu.Lock()
+		changed := c.changed
+		c.mu.Unlock()
+		if condition() {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func span(s *traces.Span) Span {
+	return Span{
+		Name: s.Name, Kind: kinds[s.Kind],
+		Trace: hex.EncodeToString(s.TraceId), ID: hex.EncodeToString(s.SpanId), Parent: hex.EncodeToString(s.ParentSpanId),
+		State: s.TraceState, Failed: s.Status.GetCode() == traces.Status_STATUS_CODE_ERROR, Attributes: attributes(s.Attributes),
+	}
+}
+
+var kinds = map[traces.Span_SpanKind]string{
+	traces.Span_SPAN_KIND_SERVER: "server", traces.Span_SPAN_KIND_CLIENT: "client", traces.Span_SPAN_KIND_INTERNAL: "internal",
+}
+
+func points(m *metrics.Metric) []Point {
+	var all []Point
+	for _, p := range m.GetHistogram().GetDataPoints() {
+		all = append(all, Point{m.Name, attributes(p.Attributes), p.Count, p.GetSum()})
+	}
+	for _, p := range append(m.GetSum().GetDataPoints(), m.GetGauge().GetDataPoints()...) {
+		all = append(all, Point{m.Name, attributes(p.Attributes), 0, float64(p.GetAsInt()) + p.GetAsDouble()})
+	}
+	return all
+}
+
+func attributes(list []*common.KeyValue) map[string]string {
+	all := map[string]string{}
+	for _, kv := range list {
+		switch v := kv.Value.GetValue().(type) {
+		case *common.AnyValue_StringValue:
+			all[kv.Key] = v.StringValue
+		case *common.AnyValue_IntValue:
+			all[kv.Key] = strconv.FormatInt(v.IntValue, 10)
+		default:
+			all[kv.Key] = fmt.Sprint(kv.Value)
+		}
+	}
+	return all
+}
