@@ -26,7 +26,9 @@ type crossing struct {
 	in  *wire.Reader
 }
 
-func newCrossing(t *testing.T) *crossing {
+// newCrossing starts a proxy with such a server. configure changes its configuration; nil:
+// nothing.
+func newCrossing(t *testing.T, configure func(*config.Config)) *crossing {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +36,11 @@ func newCrossing(t *testing.T) *crossing {
 	defer ln.Close()
 	up := upstreamOf("up", "relay")
 	up.Args, up.Restart = []string{ln.Addr().String()}, config.RestartNever
-	proxy := serveProxy(t, combination{config.StreamableHTTP, config.Stdio}, nil, testConfig(t, up))
+	cfg := testConfig(t, up)
+	if configure != nil {
+		configure(cfg)
+	}
+	proxy := serveProxy(t, combination{config.StreamableHTTP, config.Stdio}, nil, cfg)
 	c := &crossing{t: t, url: proxy.url}
 	if c.up, err = ln.Accept(); err != nil {
 		t.Fatal(err)
@@ -140,7 +146,7 @@ func (c *crossing) repeat(number int, key, state string) <-chan string {
 // server while other calls are in flight: parked ones, one that was cancelled, and one
 // that ends. The question waits for the end of the last two. The answer reaches the question, and no client is asked for another's call.
 func TestQuestionsOverHTTP(t *testing.T) {
-	c := newCrossing(t)
+	c := newCrossing(t, nil)
 	// A client is asked and does not come back.
 	_, forgotten := c.begin(t.Context(), 1)
 	c.ask("first")

@@ -3,7 +3,6 @@ package host
 import (
 	"bufio"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -24,26 +23,9 @@ type taskProcess struct {
 }
 
 func newTaskProcess(t *testing.T, dir string) taskProcess {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	up := upstreamOf("up", "relay")
-	up.Args, up.Restart = []string{ln.Addr().String()}, config.RestartNever
-	cfg := testConfig(t, up)
-	cfg.Store.Dir, cfg.Execution.TaskAfter, cfg.HTTP.Tokens = dir, time.Millisecond, []string{"one-token", "other-token"}
-	proxy := serveProxy(t, combination{config.StreamableHTTP, config.Stdio}, nil, cfg)
-	c := &crossing{t: t, url: proxy.url}
-	if c.up, err = ln.Accept(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.up.Close() })
-	c.in = wire.NewReader(c.up, 0)
-	c.answer("initialize", `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"2"}}`)
-	c.next("notifications/initialized")
-	c.answer("tools/list", `{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`)
-	return taskProcess{c}
+	return taskProcess{newCrossing(t, func(cfg *config.Config) {
+		cfg.Store.Dir, cfg.Execution.TaskAfter, cfg.HTTP.Tokens = dir, time.Millisecond, []string{"one-token", "other-token"}
+	})}
 }
 
 // open makes a request and returns the messages of its answer.

@@ -7,6 +7,7 @@
 //	envelope.go  the envelope of a request
 //	result.go    what results have in only one of the eras
 //	question.go  questions to a client in results, and their answers
+//	filter.go    what a subscription asks for
 //	hints.go     how long a result may be kept
 //	header.go    the headers of a request over HTTP
 //	param.go     headers for arguments of tools: x-mcp-header

@@ -121,42 +121,6 @@ func runCommonErrors(ctx context.Context, p *Pair) ([]byte, error) {
 	return s.json(), nil
 }
 
-// runCommonCancel cancels calls, and uses their ids again.
-func runCommonCancel(ctx context.Context, p *Pair) ([]byte, error) {
-	var s observation
-	for _, id := range []string{`"c\u00e9"`, `77`, `"77"`} {
-		from := p.Client.Log.Len()
-		if _, err := p.waiting(ctx, id, `"token of `+fmt.Sprint(len(id))+`"`); err != nil {
-			return nil, err
-		}
-		request, err := p.arrived(ctx, "the call", CallOf("wait"))
-		if err != nil {
-			return nil, err
-		}
-		if err := p.cancel(id, `,"reason":"enough"`); err != nil {
-			return nil, err
-		}
-		cancelled, err := p.arrived(ctx, "cancellation", CancelOf(request))
-		if err != nil {
-			return nil, err
-		}
-		if err := p.fence(ctx); err != nil {
-			return nil, err
-		}
-		s.put("answered", p.answersSince(from, id))
-		e, err := p.await(ctx, "call "+id, p.start(id, "tools/call", ToolParams("instead", `{"text":"again"}`, "")))
-		if err != nil {
-			return nil, err
-		}
-		s.add("id", e.Msg.ID)
-		s.add("result", e.Msg.Result)
-		if p.from, err = p.after(ctx, cancelled); err != nil {
-			return nil, err
-		}
-	}
-	return s.json(), nil
-}
-
 // runCommonLogging wants all log messages, which clients of the handshake era have to say.
 func runCommonLogging(ctx context.Context, p *Pair) ([]byte, error) {
 	if !p.Modern {

@@ -73,6 +73,18 @@ func (o *Object) Bool(name string, value bool) {
 	o.b = strconv.AppendBool(o.b, value)
 }
 
+// Texts adds an array of strings unless it is empty.
+func (o *Object) Texts(name string, all []string) {
+	if len(all) == 0 {
+		return
+	}
+	quoted := make([][]byte, len(all))
+	for i, text := range all {
+		quoted[i] = Quote(text)
+	}
+	o.Raw(name, Array(quoted))
+}
+
 // IsEmpty reports whether no member has been added yet.
 func (o *Object) IsEmpty() bool { return len(o.b) == 0 }
 

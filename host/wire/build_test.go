@@ -13,7 +13,8 @@ func TestObject(t *testing.T) {
 		want string
 	}{
 		{"nothing", func(*Object) {}, `{}`},
-		{"nothing that is there", func(o *Object) { o.Raw("a", nil); o.NonEmpty("b", ""); o.NonZero("c", 0) }, `{}`},
+		{"nothing that is there", func(o *Object) { o.Raw("a", nil); o.NonEmpty("b", ""); o.NonZero("c", 0); o.Texts("d", nil) }, `{}`},
+		{"texts", func(o *Object) { o.Texts("a", []string{"b", `"c\`}) }, `{"a":["b","\"c\\"]}`},
 		{"raw bytes stay", func(o *Object) { o.Raw("a", []byte(`{ "n" : 1.0, "n":9007199254740993 }`)) }, `{"a":{ "n" : 1.0, "n":9007199254740993 }}`},
 		{"order stays", func(o *Object) { o.Text("b", "1"); o.Int("a", -2); o.Bool("c", true); o.Bool("d", false) }, `{"b":"1","a":-2,"c":true,"d":false}`},
 		{"quoting", func(o *Object) { o.Text("a\"b\n", "é\\\x00<>&"); o.Text("c", "\xff") }, "{\"a\\\"b\\n\":\"é\\\\\\u0000<>&\",\"c\":\"\\ufffd\"}"},

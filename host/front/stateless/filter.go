@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -22,16 +23,6 @@ type filter struct {
 	tasks []string // ids of tasks of the extension
 }
 
-// filterMembers maps the members of a filter that are about lists.
-var filterMembers = []struct {
-	name    string
-	surface wire.Surface
-}{
-	{"toolsListChanged", wire.Tools},
-	{"promptsListChanged", wire.Prompts},
-	{"resourcesListChanged", wire.Resources},
-}
-
 // parseFilter reads the params of subscriptions/listen. Types that we do not know are
 // left out, since the acknowledgement says what is supported.
 func parseFilter(params []byte) (filter, *wire.RPCError) {
@@ -40,14 +31,14 @@ func parseFilter(params []byte) (filter, *wire.RPCError) {
 	if !ok || !wire.IsObject(raw) {
 		return f, wrongFilter("notifications must be an object")
 	}
-	for _, m := range filterMembers {
-		value, ok := wire.Get(raw, m.name)
+	for _, m := range envelope.ListMembers {
+		value, ok := wire.Get(raw, m.Name)
 		switch {
 		case !ok || string(value) == "false":
 		case string(value) == "true":
-			f.lists[m.surface] = true
+			f.lists[m.Surface] = true
 		default:
-			return f, wrongFilter("notifications.%s must be true or false", m.name)
+			return f, wrongFilter("notifications.%s must be true or false", m.Name)
 		}
 	}
 	var bad *wire.RPCError
@@ -106,26 +97,14 @@ func has(capabilities []byte, path ...string) bool {
 // bytes returns the filter as the acknowledgement has it.
 func (f filter) bytes() []byte {
 	var o wire.Object
-	for _, m := range filterMembers {
-		if f.lists[m.surface] {
-			o.Bool(m.name, true)
+	for _, m := range envelope.ListMembers {
+		if f.lists[m.Surface] {
+			o.Bool(m.Name, true)
 		}
 	}
-	addTexts(&o, "resourceSubscriptions", f.uris)
-	addTexts(&o, "taskIds", f.tasks)
+	o.Texts("resourceSubscriptions", f.uris)
+	o.Texts("taskIds", f.tasks)
 	return o.Bytes()
-}
-
-// addTexts adds an array of strings to a filter, unless it is empty.
-func addTexts(o *wire.Object, name string, all []string) {
-	if len(all) == 0 {
-		return
-	}
-	quoted := make([][]byte, len(all))
-	for i, text := range all {
-		quoted[i] = wire.Quote(text)
-	}
-	o.Raw(name, wire.Array(quoted))
 }
 
 // wants reports whether the filter has a resource or one above it, as route has it for

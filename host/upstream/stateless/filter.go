@@ -3,18 +3,9 @@ package stateless
 import (
 	"slices"
 
+	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
-
-// listMembers are the members of a filter that ask for changes of lists, by the surface
-// they are about (revision 2026-07-28, schema, SubscriptionFilter). Templates have none of
-// their own.
-var listMembers = []struct {
-	surface wire.Surface
-	member  string
-}{
-	{wire.Tools, "toolsListChanged"}, {wire.Prompts, "promptsListChanged"}, {wire.Resources, "resourcesListChanged"},
-}
 
 // filter is what is listened to.
 type filter struct {
@@ -28,36 +19,24 @@ func (f filter) isEmpty() bool { return len(f.surfaces)+len(f.uris)+len(f.tasks)
 // params returns the params of subscriptions/listen.
 func (f filter) params() []byte {
 	var members, params wire.Object
-	for _, l := range listMembers {
-		if slices.Contains(f.surfaces, l.surface) {
-			members.Bool(l.member, true)
+	for _, l := range envelope.ListMembers {
+		if slices.Contains(f.surfaces, l.Surface) {
+			members.Bool(l.Name, true)
 		}
 	}
-	addTexts(&members, "resourceSubscriptions", f.uris)
-	addTexts(&members, "taskIds", f.tasks)
+	members.Texts("resourceSubscriptions", f.uris)
+	members.Texts("taskIds", f.tasks)
 	params.Raw("notifications", members.Bytes())
 	return params.Bytes()
-}
-
-// addTexts adds an array of strings, unless it is empty.
-func addTexts(o *wire.Object, name string, all []string) {
-	if len(all) == 0 {
-		return
-	}
-	quoted := make([][]byte, len(all))
-	for i, text := range all {
-		quoted[i] = wire.Quote(text)
-	}
-	o.Raw(name, wire.Array(quoted))
 }
 
 // honoured reads what an acknowledgement says the server will send. What was not asked for
 // is ignored.
 func (f filter) honoured(params []byte) filter {
 	var got filter
-	for _, l := range listMembers {
-		if raw, _ := wire.Get(params, "notifications", l.member); string(raw) == "true" && slices.Contains(f.surfaces, l.surface) {
-			got.surfaces = append(got.surfaces, l.surface)
+	for _, l := range envelope.ListMembers {
+		if raw, _ := wire.Get(params, "notifications", l.Name); string(raw) == "true" && slices.Contains(f.surfaces, l.Surface) {
+			got.surfaces = append(got.surfaces, l.Surface)
 		}
 	}
 	got.uris = among(params, "resourceSubscriptions", f.uris)
@@ -82,9 +61,9 @@ func among(params []byte, name string, asked []string) (got []string) {
 // capabilities say.
 func announcedBy(capabilities []byte) []wire.Surface {
 	var surfaces []wire.Surface
-	for _, l := range listMembers {
-		if raw, _ := wire.Get(capabilities, l.surface.Capability(), "listChanged"); string(raw) == "true" {
-			surfaces = append(surfaces, l.surface)
+	for _, l := range envelope.ListMembers {
+		if raw, _ := wire.Get(capabilities, l.Surface.Capability(), "listChanged"); string(raw) == "true" {
+			surfaces = append(surfaces, l.Surface)
 		}
 	}
 	return surfaces
