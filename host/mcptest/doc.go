@@ -32,7 +32,7 @@
 //
 // Both record what they receive in a [Log] (log.go). [LineWriter] is for tests with a
 // peer of their own (linewriter.go). [Buffer] collects text, such as the log of a proxy
-// (buffer.go). [Diff] compares JSON token by token (compare.go). [Items] is the fidelity
+// (buffer.go). [Receive] and [Bounded] wait no longer than a minute (await.go). [Diff] compares JSON token by token (compare.go). [Items] is the fidelity
 // list: exchanges that must look the same through a proxy as without one.
 //
 //	items.go         Item; Pair: a client, and the log of its server

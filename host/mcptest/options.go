@@ -29,6 +29,8 @@ type ServerOptions struct {
 	// HeaderTools adds a tool whose argument is repeated in a header, and one whose
 	// annotation for that is invalid.
 	HeaderTools bool
+	// OneSubscription ends the subscription that goes on when another one begins.
+	OneSubscription bool
 	// PageSize is the number of items on a page of a list; 0 is 3.
 	PageSize int
 	// StringIDs makes the ids of its own requests strings. Otherwise they are

@@ -28,7 +28,8 @@ type Server struct {
 	served   map[string]int // answers by method or tool, for Fault.Skip and Times
 
 	listeners    []*listener
-	regionHeader string // see SetRegionHeader
+	relistened   chan struct{} // closed and replaced when listeners changes
+	regionHeader string        // see SetRegionHeader
 }
 
 // NewServer returns a server; it starts nothing. Servers that are used over HTTP
@@ -45,7 +46,7 @@ func NewServer(sw ServerOptions) *Server {
 		items[wire.Tools] = append(items[wire.Tools], headerTools...)
 	}
 	return &Server{
-		Received: &Log{}, sw: sw, sessions: map[string]*session{}, items: items, served: map[string]int{},
+		Received: &Log{}, sw: sw, sessions: map[string]*session{}, items: items, served: map[string]int{}, relistened: make(chan struct{}),
 	}
 }
 

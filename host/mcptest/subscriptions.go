@@ -1,6 +1,7 @@
 package mcptest
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -56,12 +57,19 @@ func (c *call) listen() wire.Reply {
 	}
 	s := c.srv
 	s.mu.Lock()
-	s.listeners = append(s.listeners, l)
+	before := s.listeners
+	s.setListeners(append(slices.Clone(before), l))
 	c.notify("notifications/subscriptions/acknowledged", []byte(`{"notifications":{`+strings.Join(honoured, ",")+`},`+l.tag()+`}`))
+	if s.sw.OneSubscription {
+		for _, other := range before {
+			close(other.over)
+		}
+		s.setListeners([]*listener{l})
+	}
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
-		s.listeners = slices.DeleteFunc(s.listeners, func(other *listener) bool { return other == l })
+		s.setListeners(slices.DeleteFunc(slices.Clone(s.listeners), func(other *listener) bool { return other == l }))
 		s.mu.Unlock()
 	}()
 	select {
@@ -105,14 +113,14 @@ func (s *Server) EndSubscriptions() {
 	for _, l := range s.listeners {
 		close(l.over)
 	}
-	s.listeners = nil
+	s.setListeners(nil)
 }
 
 // BreakSubscriptions breaks the streams of all subscriptions. Over stdio it cancels them.
 func (s *Server) BreakSubscriptions() {
 	s.mu.Lock()
 	all := s.listeners
-	s.listeners = nil
+	s.setListeners(nil)
 	s.mu.Unlock()
 	for _, l := range all {
 		if _, ok := l.call.out.(*lineStream); ok {
@@ -124,9 +132,27 @@ func (s *Server) BreakSubscriptions() {
 	}
 }
 
-// Subscriptions returns the number of subscriptions that go on.
-func (s *Server) Subscriptions() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.listeners)
+// setListeners sets the subscriptions that go on. The caller holds s.mu.
+func (s *Server) setListeners(to []*listener) {
+	s.listeners = to
+	close(s.relistened)
+	s.relistened = make(chan struct{})
+}
+
+// AwaitSubscriptions waits until n subscriptions go on. If ctx ends, the error wraps its
+// cause and says how many there are.
+func (s *Server) AwaitSubscriptions(ctx context.Context, n int) error {
+	for {
+		s.mu.Lock()
+		now, changed := len(s.listeners), s.relistened
+		s.mu.Unlock()
+		if now == n {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %d subscriptions while there are %d: %w", n, now, context.Cause(ctx))
+		}
+	}
 }

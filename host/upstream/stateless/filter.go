@@ -16,6 +16,10 @@ type filter struct {
 
 func (f filter) isEmpty() bool { return len(f.surfaces)+len(f.uris)+len(f.tasks) == 0 }
 
+func (f filter) equal(other filter) bool {
+	return slices.Equal(f.surfaces, other.surfaces) && slices.Equal(f.uris, other.uris) && slices.Equal(f.tasks, other.tasks)
+}
+
 // params returns the params of subscriptions/listen.
 func (f filter) params() []byte {
 	var members, params wire.Object

@@ -19,7 +19,7 @@ func (l *Link) Inbound(m wire.Inbound) (params []byte, ok bool) {
 	if !tagged {
 		return m.Params, true
 	}
-	if !l.subscriptions.knows(string(id)) {
+	if !l.subscriptions.knows(string(id), l.opts.HTTP) {
 		l.opts.Log.Debug("a notification of an unknown subscription was dropped", "method", link.Excerpt(m.Method))
 		return nil, false
 	}
@@ -38,11 +38,14 @@ func (l *Link) Inbound(m wire.Inbound) (params []byte, ok bool) {
 	return params, true
 }
 
-func (s *subscriptions) knows(id string) bool {
+// knows reports whether a notification is of one of our subscriptions. withOld includes the
+// one that is handed over: on a stream of its own, messages may be under way that the
+// current one does not get. On a common stream they have come before its acknowledgement.
+func (s *subscriptions) knows(id string, withOld bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.opening != nil && s.opening.id == id || s.current != nil && s.current.id == id ||
-		s.old != nil && s.old.id == id
+		withOld && s.old != nil && s.old.id == id
 }
 
 // acknowledged handles an acknowledgement. One without an id can only be for the

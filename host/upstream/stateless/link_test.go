@@ -44,7 +44,7 @@ type rig struct {
 	doubts  chan struct{}
 }
 
-var fast = stateless.Timings{FirstDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond}
+var fast = stateless.Timings{Handover: time.Millisecond, FirstDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond}
 
 // over runs a test over both transports.
 func over(t *testing.T, sw mcptest.ServerOptions, test func(t *testing.T, r *rig)) {
@@ -54,6 +54,11 @@ func over(t *testing.T, sw mcptest.ServerOptions, test func(t *testing.T, r *rig
 }
 
 func newRig(t *testing.T, transport string, sw mcptest.ServerOptions) *rig {
+	t.Helper()
+	return newRigWith(t, transport, sw, fast)
+}
+
+func newRigWith(t *testing.T, transport string, sw mcptest.ServerOptions, timings stateless.Timings) *rig {
 	t.Helper()
 	if sw.Eras == "" {
 		sw.Eras = mcptest.EraModern
@@ -91,7 +96,7 @@ func newRig(t *testing.T, transport string, sw mcptest.ServerOptions) *rig {
 	}
 	r.Link = stateless.New(below, protocol.Stateless.Newest(), stateless.Options{
 		Upstream: "x", Client: []byte(`{"clientInfo":{"name":"us","version":"1"},"capabilities":{}}`), HTTP: transport == "http",
-		Errors: upstream.CallErrors("x"), Changed: func(s []wire.Surface) { r.changed <- s }, Updated: func(uri string) { r.updated <- uri }, Doubt: func() { r.doubts <- struct{}{} }, Timings: fast,
+		Errors: upstream.CallErrors("x"), Changed: func(s []wire.Surface) { r.changed <- s }, Updated: func(uri string) { r.updated <- uri }, Doubt: func() { r.doubts <- struct{}{} }, Timings: timings,
 	})
 	t.Cleanup(func() { r.Shutdown(time.Second, nil) })
 	return r
@@ -110,17 +115,19 @@ func (r *rig) ask(t *testing.T, method, params string) string {
 // another one over HTTP, both deliver.
 func (r *rig) next(t *testing.T) string {
 	t.Helper()
-	late := time.After(time.Minute)
 	for {
-		select {
-		case n := <-r.notes:
-			if !r.seen[n] {
-				r.seen[n] = true
-				return n
-			}
-		case <-late:
-			t.Fatal("no notification")
+		if n := mcptest.Receive(t, "a notification", r.notes); !r.seen[n] {
+			r.seen[n] = true
+			return n
 		}
+	}
+}
+
+// awaitOne waits until no subscription is handed over any more.
+func (r *rig) awaitOne(t *testing.T) {
+	t.Helper()
+	if err := r.server.AwaitSubscriptions(mcptest.Bounded(t), 1); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -216,7 +223,7 @@ func TestHopErrors(t *testing.T) {
 	if got := r.ask(t, "tools/list", "{}"); !strings.Contains(got, `"code":-32603`) {
 		t.Error(got)
 	}
-	<-r.doubts
+	mcptest.Receive(t, "the doubt", r.doubts)
 	r = newRig(t, "http", mcptest.ServerOptions{HeaderTools: true}) // its tools have not been listed
 	if got := r.ask(t, "tools/call", `{"name":"region","arguments":{"region":"r"}}`); !strings.Contains(got, `"code":-32603`) || !strings.Contains(got, "headers") {
 		t.Error(got)
@@ -230,44 +237,45 @@ const everything = `{"tools":{"listChanged":true},"prompts":{"listChanged":true}
 func TestListen(t *testing.T) {
 	over(t, mcptest.ServerOptions{}, func(t *testing.T, r *rig) {
 		r.Listen(t.Context(), []byte(everything))
+		r.awaitOne(t)
 		r.server.Publish("notifications/tools/list_changed", "")
 		r.server.Publish("notifications/prompts/list_changed", `{"x":1.0}`)
 		if a, b := r.next(t), r.next(t); a != "notifications/tools/list_changed" || b != `notifications/prompts/list_changed{"x":1.0}` {
 			t.Errorf("%s, %s", a, b)
+		}
+		if got := r.ask(t, "resources/subscribe", `{"uri":"unwatched:1"}`); !strings.Contains(got, "does not watch") {
+			t.Error(got)
 		}
 		for _, uri := range []string{"f:1", "f:2", "f:1"} {
 			if got := r.ask(t, "resources/subscribe", fmt.Sprintf(`{"uri":%q}`, uri)); got != "{}" {
 				t.Errorf("%s: %s", uri, got)
 			}
 		}
-		if got := r.ask(t, "resources/subscribe", `{"uri":"unwatched:1"}`); !strings.Contains(got, "does not watch") {
-			t.Error(got)
-		}
 		r.server.Publish("notifications/resources/updated", `{"uri":"f:1"}`)
 		if got := r.next(t); got != `notifications/resources/updated{"uri":"f:1"}` {
 			t.Error(got)
 		}
 		for i, end := range []func(){r.server.EndSubscriptions, r.server.BreakSubscriptions, r.server.EndSubscriptions} {
-			r.ask(t, "resources/subscribe", fmt.Sprintf(`{"uri":"f:new-%d"}`, i)) // when it is answered, there is one subscription
-			r.ask(t, "tools/call", `{"name":"echo"}`)
+			r.ask(t, "resources/subscribe", fmt.Sprintf(`{"uri":"f:new-%d"}`, i))
+			r.awaitOne(t)
 			from := r.server.Received.Len()
 			end()
-			if got := <-r.changed; !slices.Equal(got, []wire.Surface{wire.Tools, wire.Prompts, wire.Resources}) {
+			if got := mcptest.Receive(t, "lists that may have changed", r.changed); !slices.Equal(got, []wire.Surface{wire.Tools, wire.Prompts, wire.Resources}) {
 				t.Errorf("%d: %v", i, got)
 			}
-			e, _, err := r.server.Received.Find(t.Context(), "listen", from, mcptest.Method("subscriptions/listen"))
+			e, _, err := r.server.Received.Find(mcptest.Bounded(t), "listen", from, mcptest.Method("subscriptions/listen"))
 			if err != nil || !strings.Contains(string(e.Raw), `"resourceSubscriptions":["f:1","f:2","f:new-0"`) {
 				t.Fatalf("%s, %v", e.Raw, err)
 			}
 			if got := r.ask(t, "resources/subscribe", fmt.Sprintf(`{"uri":"f:other-%d"}`, i)); got != "{}" { // waits for the acknowledgement
 				t.Error(got)
 			}
-			if got := <-r.changed; !slices.Equal(got, []wire.Surface{wire.Tools, wire.Prompts, wire.Resources}) { // again, now that they are listened to
+			if got := mcptest.Receive(t, "lists that may have changed", r.changed); !slices.Equal(got, []wire.Surface{wire.Tools, wire.Prompts, wire.Resources}) { // again, now that they are listened to
 				t.Errorf("%d: %v", i, got)
 			}
 			var missed []string
 			for range 3 + 2*i {
-				missed = append(missed, <-r.updated)
+				missed = append(missed, mcptest.Receive(t, "a resource that may have changed", r.updated))
 			}
 			if slices.Sort(missed); !slices.Equal(missed[:3], []string{"f:1", "f:2", "f:new-0"}) || len(slices.Compact(missed)) != 3+2*i {
 				t.Errorf("%d: updates of %v may have been missed", i, missed)
@@ -281,7 +289,7 @@ func TestListen(t *testing.T) {
 		if got := r.ask(t, "resources/unsubscribe", `{"uri":"f:2"}`); got != "{}" {
 			t.Error(got)
 		}
-		e, _, err := r.server.Received.Find(t.Context(), "listen", from, mcptest.Method("subscriptions/listen"))
+		e, _, err := r.server.Received.Find(mcptest.Bounded(t), "listen", from, mcptest.Method("subscriptions/listen"))
 		if err != nil || !strings.Contains(string(e.Raw), `"resourceSubscriptions":["f:1","f:new-0"`) {
 			t.Errorf("%s, %v", e.Raw, err)
 		}

@@ -18,7 +18,7 @@ import (
 
 // Timings are the delays of listening.
 type Timings struct {
-	Handover     time.Duration // how long a subscription goes on over HTTP after another one has taken its place
+	Handover     time.Duration // how long a subscription goes on after another one has taken its place
 	Acknowledged time.Duration // how long the server may take to acknowledge a subscription
 	FirstDelay   time.Duration // before the first attempt to listen again
 	MaxDelay     time.Duration // the longest one; each is twice the last
@@ -42,39 +42,60 @@ func (t *Timings) setDefaults() {
 // subscriptions are what the server is asked to send by itself. There is one subscription
 // with everything that is wanted. When that changes, another one takes its place.
 type subscriptions struct {
-	changed chan struct{} // holds a token when wanted has changed
+	changed chan struct{} // holds a token when there is a version to open
 
 	mu      sync.Mutex
 	wanted  filter
 	version uint64 // counts changes of wanted
 	opening *subscription
-	current *subscription // acknowledged; nil while there is none
-	// old is the one before current. Over HTTP it has a stream of its own, on which
-	// messages may be under way that current does not get. It is ended after a while.
-	old     *subscription
-	settled uint64        // the newest version for which there is an outcome
-	outcome error         // of that version; nil: it is current
-	moved   chan struct{} // closed and replaced when settled changes
-	// broken is closed and replaced when messages may have been missed.
+	current *subscription  // acknowledged; nil while there is none
+	old     *subscription  // the one before current, while it is handed over
+	settled outcome        // of the newest version that has one
+	moved   chan struct{}  // closed and replaced when settled changes
+	tasks   map[string]int // how many calls watch a task; their ids are in wanted
+	// broken is closed and replaced when missed changes: subscriptions up to that version
+	// have ended by themselves, and messages may have been missed.
 	broken chan struct{}
-	tasks  map[string]int // how many calls watch a task; their ids are in wanted
+	missed uint64
 	// unlistened are the surfaces, and unwatched the resources, whose changes may have been
 	// missed since a subscription has ended.
 	unlistened []wire.Surface
 	unwatched  []string
+	// replaced counts subscriptions in a row that have ended by themselves while they were
+	// handed over. Only listen uses it.
+	replaced int
+}
+
+// outcome is what has become of a version.
+type outcome struct {
+	version  uint64
+	honoured filter
+	err      error // nil: there is a subscription, or nothing is wanted
 }
 
 // subscription is one subscriptions/listen.
 type subscription struct {
 	asked    filter
-	version  uint64
+	version  uint64 // the newest one that asks for that; guarded by subscriptions.mu
 	id       string // raw JSON-RPC id
 	pending  rpc.Pending
-	honoured filter        // set before acknowledged is closed
+	honoured filter        // set before acked is closed
 	acked    chan struct{} // closed by the acknowledgement
-	ended    chan error    // gets why it has ended; buffered
+	ended    chan struct{} // closed when it has ended
+	err      error         // why; set before ended is closed; nil for the regular end
 	over     *time.Timer   // of the old one: when to end it
 	since    time.Time     // when it was opened
+}
+
+// hasEnded reports whether a subscription has ended. That was the server, or the stream,
+// unless we have stopped it.
+func (s *subscription) hasEnded() bool {
+	select {
+	case <-s.ended:
+		return true
+	default:
+		return false
+	}
 }
 
 func (s *subscriptions) init() {
@@ -106,7 +127,8 @@ func (l *Link) Announces(surface wire.Surface) bool {
 	return current != nil && slices.Contains(current.honoured.surfaces, surface)
 }
 
-// want changes what is wanted and returns the version of the change.
+// want changes what is wanted and returns the version of the change. Another subscription
+// is opened only if the filter is another one: see open.
 func (s *subscriptions) want(change func(f *filter)) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,10 +148,10 @@ func (s *subscriptions) signal() {
 }
 
 // settle records the outcome for a version.
-func (s *subscriptions) settle(version uint64, outcome error) {
+func (s *subscriptions) settle(o outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.settled, s.outcome = version, outcome
+	s.settled = o
 	close(s.moved)
 	s.moved = make(chan struct{})
 }
@@ -137,97 +159,69 @@ func (s *subscriptions) settle(version uint64, outcome error) {
 // listen keeps a subscription with what is wanted open until the link is shut down.
 func (l *Link) listen() {
 	s := &l.subscriptions
-	var delay time.Duration
+	var delay time.Duration    // the last one before an attempt
+	var pause <-chan time.Time // ready when the next attempt may be made; nil: now
 	for {
-		if !l.awaitWork(delay) {
-			return
+		changed := s.changed
+		if pause != nil {
+			changed = nil
 		}
-		if err := l.open(); err != nil && l.ctx.Err() == nil {
-			if delay = l.failed(err, delay); delay < 0 {
-				return
-			}
-			continue
-		}
-		current := s.now()
-		if current == nil { // nothing is wanted
-			delay = 0
-			continue
-		}
+		current, ended := s.end()
+		handedOver, oldEnded := s.endsOfOld()
 		select {
 		case <-l.ctx.Done():
-		case <-l.handedOver():
-			l.replaceOld(nil)
+			l.stopAll()
+			return
+		case <-pause:
+			pause = nil
+		case <-ended:
+			delay = l.lost(current, delay)
+			pause = after(delay)
 			s.signal()
-			continue
-		case <-s.changed:
-			delay = 0
-			s.signal()
-			continue
-		case err := <-current.ended:
-			delay = l.lost(current, err, delay)
-			s.signal()
-			continue
+		case <-handedOver:
+			l.endHandOver(true)
+			l.reportUnwatched()
+		case <-oldEnded:
+			l.endHandOver(false)
+			l.reportUnwatched()
+		case <-changed:
+			switch err := l.open(); {
+			case err == nil && (current != nil || s.now() == nil):
+				delay = 0
+			case err != nil && l.ctx.Err() == nil:
+				if delay = l.failed(err, delay); delay < 0 {
+					return
+				}
+				pause = after(delay)
+			}
 		}
-		l.stopAll()
-		return
 	}
+}
+
+// after returns a channel that is ready after about that delay; nil for none.
+func after(delay time.Duration) <-chan time.Time {
+	if delay == 0 {
+		return nil
+	}
+	return time.After(delay - rand.N(delay/4+1))
+}
+
+// end returns the current subscription and a channel that is closed when it has ended;
+// nil if there is none.
+func (s *subscriptions) end() (*subscription, <-chan struct{}) {
+	current := s.now()
+	if current == nil {
+		return nil, nil
+	}
+	return current, current.ended
 }
 
 // stopAll ends everything when the link is shut down.
 func (l *Link) stopAll() {
-	l.replaceOld(nil)
+	l.dropOld()
 	if current := l.subscriptions.now(); current != nil {
 		l.stop(current)
 	}
-}
-
-// handedOver returns a channel that is ready when the old subscription has to be ended;
-// nil if there is none.
-func (l *Link) handedOver() <-chan time.Time {
-	l.subscriptions.mu.Lock()
-	defer l.subscriptions.mu.Unlock()
-	if old := l.subscriptions.old; old != nil {
-		return old.over.C
-	}
-	return nil
-}
-
-// replaceOld ends the old subscription; s takes its place for a while.
-func (l *Link) replaceOld(s *subscription) {
-	if s != nil {
-		s.over = time.NewTimer(l.opts.Timings.Handover)
-	}
-	l.subscriptions.mu.Lock()
-	old := l.subscriptions.old
-	l.subscriptions.old = s
-	l.subscriptions.mu.Unlock()
-	if old != nil {
-		old.over.Stop()
-		l.stop(old)
-	}
-}
-
-// awaitWork waits until there is something to open, but at least for delay. It returns
-// false when the link is shut down.
-func (l *Link) awaitWork(delay time.Duration) bool {
-	s := &l.subscriptions
-	if delay > 0 {
-		t := time.NewTimer(delay - rand.N(delay/4+1))
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-l.ctx.Done():
-		}
-	}
-	select {
-	case <-s.changed:
-	case <-l.ctx.Done():
-	}
-	if l.ctx.Err() == nil {
-		return true
-	}
-	l.stopAll()
-	return false
 }
 
 func (s *subscriptions) now() *subscription {
@@ -239,27 +233,31 @@ func (s *subscriptions) now() *subscription {
 // stop ends a subscription. Nobody waits for its outcome.
 func (l *Link) stop(s *subscription) { s.pending.Cancel(wire.ErrClosed) }
 
-// open opens a subscription with what is wanted now, and ends the one before when it is
-// acknowledged. Without anything wanted it only ends the one before.
+// open opens a subscription with what is wanted now, and hands the one before over when it
+// is acknowledged. Without anything wanted it only ends that one. If there is one with an
+// equal filter, it stays: messages may be missed between one and the next.
 func (l *Link) open() error {
 	s := &l.subscriptions
 	s.mu.Lock()
-	if s.current != nil && s.current.version == s.version {
+	before := s.current
+	gone := before != nil && before.hasEnded()
+	if before != nil && !gone && before.asked.equal(s.wanted) {
+		before.version = s.version
 		s.mu.Unlock()
+		s.settle(outcome{before.version, before.honoured, nil})
 		return nil
 	}
 	next := &subscription{
 		asked: s.wanted, version: s.version,
-		acked: make(chan struct{}), ended: make(chan error, 1), since: time.Now(),
+		acked: make(chan struct{}), ended: make(chan struct{}), since: time.Now(),
 	}
-	before := s.current
 	s.mu.Unlock()
 	var err error
 	if !next.asked.isEmpty() {
 		err = l.start(next)
 	}
 	if err != nil {
-		s.settle(next.version, err)
+		s.settle(outcome{next.version, filter{}, err})
 		return err
 	}
 	s.mu.Lock()
@@ -268,43 +266,10 @@ func (l *Link) open() error {
 		s.current = nil
 	}
 	s.mu.Unlock()
-	s.settle(next.version, nil)
-	l.handOver(before)
-	l.reportUnwatched(next)
+	l.handOver(before, gone)
+	s.settle(outcome{next.version, next.honoured, nil})
+	l.reportUnwatched()
 	return nil
-}
-
-// reportUnwatched reports the lists and resources that were not watched for a while, once
-// they are watched again: whoever reads one then misses no later change.
-func (l *Link) reportUnwatched(now *subscription) {
-	s := &l.subscriptions
-	s.mu.Lock()
-	surfaces, uris := s.unlistened, s.unwatched
-	s.unlistened, s.unwatched = nil, nil
-	s.mu.Unlock()
-	if len(surfaces) > 0 && l.opts.Changed != nil {
-		l.opts.Changed(surfaces)
-	}
-	for _, uri := range uris {
-		if l.opts.Updated != nil && slices.Contains(now.honoured.uris, uri) {
-			l.opts.Updated(uri)
-		}
-	}
-}
-
-// handOver ends a subscription in whose place there is another one; nil: nothing. If the
-// server had ended it before, changes may have been missed.
-func (l *Link) handOver(before *subscription) {
-	switch {
-	case before == nil:
-	case len(before.ended) > 0:
-		l.stop(before)
-		l.subscriptions.miss(before)
-	case l.opts.HTTP:
-		l.replaceOld(before)
-	default: // what was sent for it has been read before the acknowledgement of the other
-		l.stop(before)
-	}
 }
 
 // start sends subscriptions/listen and waits for its acknowledgement.
@@ -320,7 +285,8 @@ func (l *Link) start(next *subscription) error {
 	s := &l.subscriptions
 	s.mu.Lock() // the acknowledgement may come before the id is known
 	next.pending, err = l.Link.Submit(out, rpc.Limit{}, func(reply wire.Reply, more wire.Continuation) {
-		next.ended <- l.endOf(reply, more)
+		next.err = l.endOf(reply, more)
+		close(next.ended)
 	})
 	if err == nil {
 		next.id = strconv.FormatInt(next.pending.ID(), 10)
@@ -335,8 +301,8 @@ func (l *Link) start(next *subscription) error {
 	select {
 	case <-next.acked:
 		return nil
-	case err = <-next.ended:
-		if err == nil {
+	case <-next.ended:
+		if err = next.err; err == nil {
 			err = errors.New("it ended before it was acknowledged")
 		}
 	case <-late.C:
@@ -394,16 +360,16 @@ func (l *Link) failed(err error, delay time.Duration) time.Duration {
 
 // lost handles the end of the current subscription. It returns the delay before the next
 // attempt.
-func (l *Link) lost(was *subscription, err error, delay time.Duration) time.Duration {
+func (l *Link) lost(was *subscription, delay time.Duration) time.Duration {
 	s := &l.subscriptions
 	s.mu.Lock()
 	s.current = nil
-	surfaces := was.honoured.surfaces
 	s.mu.Unlock()
+	l.dropOld()
 	s.miss(was)
-	l.opts.Log.Debug("the subscription has ended", "err", err)
+	l.opts.Log.Debug("the subscription has ended", "err", was.err)
 	if l.opts.Changed != nil {
-		l.opts.Changed(surfaces)
+		l.opts.Changed(was.honoured.surfaces)
 	}
 	if time.Since(was.since) >= l.opts.Timings.StableAfter {
 		delay = 0

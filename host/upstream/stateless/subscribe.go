@@ -61,19 +61,16 @@ func (s *subscriptions) has(uri string) bool {
 	return wanted && s.current != nil && slices.Contains(s.current.honoured.uris, uri)
 }
 
-// awaitVersion waits for the outcome of a version, or of a later one.
+// awaitVersion waits for the outcome of a version, or of a later one, and returns what the
+// server has agreed to send.
 func (l *Link) awaitVersion(ctx context.Context, version uint64) (filter, error) {
 	s := &l.subscriptions
 	for {
 		s.mu.Lock()
-		settled, outcome, moved := s.settled, s.outcome, s.moved
-		var honoured filter
-		if s.current != nil {
-			honoured = s.current.honoured
-		}
+		settled, moved := s.settled, s.moved
 		s.mu.Unlock()
-		if settled >= version {
-			return honoured, outcome
+		if settled.version >= version {
+			return settled.honoured, settled.err
 		}
 		select {
 		case <-moved:

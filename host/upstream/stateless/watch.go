@@ -15,8 +15,8 @@ var errMissed = errors.New("the subscription to the server has ended")
 
 // watch answers the router's subscriptions/listen for a task of the extension: the task is
 // listened to until ctx ends, with everything else that is. When the server has
-// acknowledged that, call.Progress gets the filter. It is not called after watch has
-// returned. The error is errMissed if the subscription has to begin anew.
+// acknowledged that, call.Progress gets the filter, once. The error is errMissed if the
+// subscription has to begin anew.
 func (l *Link) watch(ctx context.Context, call wire.Call) (wire.Reply, error) {
 	raw, _ := wire.Get(call.Params, "notifications", "taskIds")
 	items, _ := wire.Elements(raw)
@@ -25,9 +25,6 @@ func (l *Link) watch(ctx context.Context, call wire.Call) (wire.Reply, error) {
 	}
 	id, _ := wire.Text(items[0])
 	s := &l.subscriptions
-	s.mu.Lock()
-	broken := s.broken
-	s.mu.Unlock()
 	version := s.want(func(f *filter) { s.count(f, id, 1) })
 	defer s.want(func(f *filter) { s.count(f, id, -1) })
 	honoured, err := l.awaitVersion(ctx, version)
@@ -42,15 +39,20 @@ func (l *Link) watch(ctx context.Context, call wire.Call) (wire.Reply, error) {
 		return wire.Reply{Error: wire.Errorf(wire.CodeInternal, "%s: the server does not announce this task", call.Method).Raw()}, nil
 	}
 	call.Progress(filter{tasks: []string{id}}.params())
-	select {
-	case <-broken:
-		return wire.Reply{}, errMissed
-	case <-ctx.Done():
-		return wire.Reply{}, context.Cause(ctx)
-	case <-l.Done():
-		return wire.Reply{}, l.Err()
-	case <-l.ctx.Done():
-		return wire.Reply{}, context.Cause(l.ctx)
+	for {
+		missed, broken := s.missing(version)
+		if missed {
+			return wire.Reply{}, errMissed
+		}
+		select {
+		case <-broken:
+		case <-ctx.Done():
+			return wire.Reply{}, context.Cause(ctx)
+		case <-l.Done():
+			return wire.Reply{}, l.Err()
+		case <-l.ctx.Done():
+			return wire.Reply{}, context.Cause(l.ctx)
+		}
 	}
 }
 
@@ -66,25 +68,6 @@ func (s *subscriptions) count(f *filter, id string, n int) {
 	case !wanted && listed:
 		f.tasks = slices.Delete(f.tasks, at, at+1)
 	}
-}
-
-// miss ends watching tasks, and notes which lists and resources are not watched, since
-// messages may have been missed after the end of a subscription.
-func (s *subscriptions) miss(was *subscription) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, surface := range was.honoured.surfaces {
-		if !slices.Contains(s.unlistened, surface) {
-			s.unlistened = append(s.unlistened, surface)
-		}
-	}
-	for _, uri := range was.honoured.uris {
-		if !slices.Contains(s.unwatched, uri) {
-			s.unwatched = append(s.unwatched, uri)
-		}
-	}
-	close(s.broken)
-	s.broken = make(chan struct{})
 }
 
 // declareTasks returns what a client says about itself, with the extension for tasks.

@@ -58,22 +58,22 @@ func TestWatch(t *testing.T) {
 		r.Listen(t.Context(), []byte(everything))
 		a, b := r.makeTask(t), r.makeTask(t)
 		first := r.watch(t, a)
-		if got := <-first.acknowledged; got != `{"notifications":{"taskIds":["`+a+`"]}}` {
+		if got := mcptest.Receive(t, "the acknowledgement of the first", first.acknowledged); got != `{"notifications":{"taskIds":["`+a+`"]}}` {
 			t.Error(got)
 		}
 		second, third := r.watch(t, b), r.watch(t, b)
-		<-second.acknowledged
-		<-third.acknowledged
+		mcptest.Receive(t, "the acknowledgement of the second", second.acknowledged)
+		mcptest.Receive(t, "the acknowledgement of the third", third.acknowledged)
 		r.server.SetTask(a, `"status":"completed","result":{"n":1.0}`)
 		if got := r.next(t); !strings.HasPrefix(got, `notifications/tasks{"taskId":"`+a+`","status":"completed","result":{"n":1.0},`) || strings.Contains(got, "subscriptionId") {
 			t.Error(got)
 		}
 		from := r.server.Received.Len()
 		first.cancel(errLeft)
-		if err := <-first.ended; !errors.Is(err, errLeft) {
+		if err := mcptest.Receive(t, "the end of the first", first.ended); !errors.Is(err, errLeft) {
 			t.Error(err)
 		}
-		e, _, err := r.server.Received.Find(t.Context(), "listen", from, mcptest.Method("subscriptions/listen"))
+		e, _, err := r.server.Received.Find(mcptest.Bounded(t), "listen", from, mcptest.Method("subscriptions/listen"))
 		if err != nil || !strings.Contains(string(e.Raw), `"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true,"taskIds":["`+b+`"]`) {
 			t.Errorf("%s, %v", e.Raw, err)
 		}
@@ -82,13 +82,13 @@ func TestWatch(t *testing.T) {
 		}
 		r.ask(t, "resources/subscribe", `{"uri":"f:1"}`) // when it is answered, there is one subscription
 		second.cancel(errLeft)
-		<-second.ended
+		mcptest.Receive(t, "the end of the second", second.ended)
 		r.server.SetTask(b, `"status":"cancelled"`)
 		if got := r.next(t); !strings.Contains(got, `"taskId":"`+b+`","status":"cancelled"`) { // third still watches
 			t.Error(got)
 		}
 		r.server.EndSubscriptions()
-		if err := <-third.ended; err == nil || !strings.Contains(err.Error(), "the subscription to the server has ended") {
+		if err := mcptest.Receive(t, "the end of the third", third.ended); err == nil || !strings.Contains(err.Error(), "the subscription to the server has ended") {
 			t.Error(err)
 		}
 	})

@@ -1,0 +1,132 @@
+package stateless
+
+import (
+	"slices"
+	"time"
+)
+
+// maxReplaced is how many subscriptions in a row may end by themselves while they are
+// handed over and count as missed. Beyond that, it is taken that the server keeps only
+// the newest subscription. Were each of them to count, watchers that begin anew, which
+// changes the filter, would have it end the next one, and so on without an end.
+const maxReplaced = 2
+
+// handOver hands a subscription over to the one that has taken its place; nil: nothing.
+// It goes on for a while. If it ends by itself in that time, the server may have ended it
+// before it opened the other one, with messages in between that neither of them got. gone
+// says that it had ended before the other one was asked for.
+func (l *Link) handOver(before *subscription, gone bool) {
+	s := &l.subscriptions
+	l.endHandOver(false)
+	switch current := s.now(); {
+	case before == nil:
+	case gone:
+		s.miss(before)
+	case current == nil: // nothing is wanted any more
+		l.stop(before)
+	default:
+		before.over = time.NewTimer(l.opts.Timings.Handover)
+		s.setOld(before)
+	}
+}
+
+// endsOfOld returns channels that are ready when the old subscription has to be ended, and
+// when it has ended by itself; nil if there is none.
+func (s *subscriptions) endsOfOld() (<-chan time.Time, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.old == nil {
+		return nil, nil
+	}
+	return s.old.over.C, s.old.ended
+}
+
+// setOld sets the old subscription, and returns the one that was it until now.
+func (s *subscriptions) setOld(to *subscription) (was *subscription) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was, s.old = s.old, to
+	return was
+}
+
+// dropOld ends the old subscription, if there is one. What it misses does not matter.
+func (l *Link) dropOld() {
+	if old := l.subscriptions.setOld(nil); old != nil {
+		old.over.Stop()
+		l.stop(old)
+	}
+}
+
+// endHandOver ends the old subscription, if there is one. If it has ended by itself,
+// messages may have been missed. full says that it has had all of its time.
+func (l *Link) endHandOver(full bool) {
+	s := &l.subscriptions
+	s.mu.Lock()
+	old := s.old
+	s.mu.Unlock()
+	switch {
+	case old == nil:
+	case !old.hasEnded():
+		if full {
+			s.replaced = 0
+		}
+	case s.replaced < maxReplaced:
+		s.replaced++
+		s.miss(old)
+	default:
+		l.opts.Log.Debug("the server ends each subscription in whose place there is another one", "err", old.err)
+	}
+	l.dropOld()
+}
+
+// miss notes that messages may have been missed after the end of a subscription: it ends
+// the watching of tasks that relied on it, and notes its lists and resources for
+// reportUnwatched.
+func (s *subscriptions) miss(was *subscription) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, surface := range was.honoured.surfaces {
+		if !slices.Contains(s.unlistened, surface) {
+			s.unlistened = append(s.unlistened, surface)
+		}
+	}
+	for _, uri := range was.honoured.uris {
+		if !slices.Contains(s.unwatched, uri) {
+			s.unwatched = append(s.unwatched, uri)
+		}
+	}
+	s.missed = max(s.missed, was.version)
+	close(s.broken)
+	s.broken = make(chan struct{})
+}
+
+// missing reports whether messages may have been missed by who has watched a task since a
+// version. If not, the channel is closed when that may have changed.
+func (s *subscriptions) missing(since uint64) (bool, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.missed >= since, s.broken
+}
+
+// reportUnwatched reports the lists and resources that were not watched for a while, once
+// they are watched again: whoever reads one then misses no later change.
+func (l *Link) reportUnwatched() {
+	s := &l.subscriptions
+	s.mu.Lock()
+	now := s.current
+	if now == nil {
+		s.mu.Unlock()
+		return
+	}
+	surfaces, uris := s.unlistened, s.unwatched
+	s.unlistened, s.unwatched = nil, nil
+	s.mu.Unlock()
+	if len(surfaces) > 0 && l.opts.Changed != nil {
+		l.opts.Changed(surfaces)
+	}
+	for _, uri := range uris {
+		if l.opts.Updated != nil && slices.Contains(now.honoured.uris, uri) {
+			l.opts.Updated(uri)
+		}
+	}
+}
