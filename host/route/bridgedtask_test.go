@@ -133,6 +133,10 @@ func TestBridgedTaskAsks(t *testing.T) {
 			return wire.Reply{}, context.Cause(ctx)
 		}
 		up.isNow("input_required")
+		if first := get(); !strings.Contains(first, `"method"`) { // it waits for one of the questions, not for both
+			t.Fatalf("asked %s", first)
+		}
+		synctest.Wait()
 		first := get()
 		for _, part := range []string{`"status":"input_required"`, `{"method":"elicitation/create","params":{"message":"Name?"}}`, `"method":"roots/list"`} {
 			if !strings.Contains(first, part) {
