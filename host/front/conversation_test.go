@@ -8,6 +8,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/mcp-metatool/mcp-metatool/host/front/fronttest"
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -61,11 +62,11 @@ func (k *talk) command(line string) {
 	case "release":
 		k.backend.Release <- struct{}{}
 	case "cancelled":
-		if err := <-k.backend.Cancelled; err.Error() != arg {
+		if err := mcptest.Receive(k.t, "the end of a call", k.backend.Cancelled); err.Error() != arg {
 			k.t.Errorf("cancelled with %q, want %q", err, arg)
 		}
 	case "notified":
-		if got := <-k.backend.Notifications; got != arg {
+		if got := mcptest.Receive(k.t, "a notification", k.backend.Notifications); got != arg {
 			k.t.Errorf("the backend heard %q, want %q", got, arg)
 		}
 	case "refuse":
@@ -73,7 +74,7 @@ func (k *talk) command(line string) {
 	case "after":
 		go (<-k.backend.After)()
 	case "changed":
-		s := <-k.backend.Began
+		s := mcptest.Receive(k.t, "the session", k.backend.Began)
 		k.backend.Began <- s
 		surface, notice, announced := strings.Cut(arg, " ")
 		var params []byte
@@ -82,7 +83,7 @@ func (k *talk) command(line string) {
 		}
 		s.Changed(wire.Surface(surface), params)
 	case "updated":
-		s := <-k.backend.Began
+		s := mcptest.Receive(k.t, "the session", k.backend.Began)
 		k.backend.Began <- s
 		s.Notify("notifications/resources/updated", []byte(arg))
 	case "large":

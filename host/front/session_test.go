@@ -15,6 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/mcp-metatool/mcp-metatool/host/front/fronttest"
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -56,7 +57,9 @@ func (k *talk) send(line string) {
 
 func (k *talk) receive() string {
 	k.t.Helper()
+	late := time.AfterFunc(time.Minute, func() { k.outPipe.CloseWithError(errors.New("nothing after a minute")) })
 	msg, err := k.out.Read()
+	late.Stop()
 	if err != nil {
 		k.t.Fatalf("receive: %v", err)
 	}
@@ -75,7 +78,7 @@ func (k *talk) closeInput(want ...string) {
 	if msg, err := k.out.Read(); !errors.Is(err, io.EOF) {
 		k.t.Errorf("after the end: %s, %v", msg, err)
 	}
-	if err := <-k.served; err != nil {
+	if err := mcptest.Receive(k.t, "the end of the session", k.served); err != nil {
 		k.t.Errorf("Serve: %v", err)
 	}
 }
@@ -95,7 +98,7 @@ func TestEOFCancelsCallsAndFinishesListings(t *testing.T) {
 	k.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait"}}`)
 	k.send(`{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"cursor":"2"}}`)
 	k.closeInput(`{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"count"}]}}`)
-	if err := <-k.backend.Cancelled; !errors.Is(err, wire.ErrClosed) {
+	if err := mcptest.Receive(t, "the end of the call", k.backend.Cancelled); !errors.Is(err, wire.ErrClosed) {
 		t.Errorf("cancelled with %v", err)
 	}
 }
@@ -108,7 +111,7 @@ func TestEndOfContext(t *testing.T) {
 	go func() { served <- ServeStdio(ctx, inR, io.Discard, options(fronttest.New())) }()
 	why := errors.New("told to stop")
 	cancel(why)
-	if err := <-served; !errors.Is(err, why) {
+	if err := mcptest.Receive(t, "the end of the session", served); !errors.Is(err, why) {
 		t.Errorf("Serve: %v", err)
 	}
 }
@@ -119,10 +122,10 @@ func TestClientThatStopsReading(t *testing.T) {
 	k.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait"}}`)
 	k.outPipe.CloseWithError(io.ErrClosedPipe)
 	k.send(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)
-	if err := <-k.served; !errors.Is(err, wire.ErrClosed) || !errors.Is(err, io.ErrClosedPipe) {
+	if err := mcptest.Receive(t, "the end of the session", k.served); !errors.Is(err, wire.ErrClosed) || !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("Serve: %v", err)
 	}
-	if err := <-k.backend.Cancelled; !errors.Is(err, wire.ErrClosed) {
+	if err := mcptest.Receive(t, "the end of the call", k.backend.Cancelled); !errors.Is(err, wire.ErrClosed) {
 		t.Errorf("the call in flight ended with %v", err)
 	}
 }
@@ -181,7 +184,7 @@ func TestCancelStorm(t *testing.T) {
 	writer.Wait()
 	for range calls {
 		var cancelled *wire.CancelledError
-		if err := <-k.backend.Cancelled; !errors.As(err, &cancelled) {
+		if err := mcptest.Receive(t, "the end of the call", k.backend.Cancelled); !errors.As(err, &cancelled) {
 			t.Fatalf("cancelled with %v", err)
 		}
 	}
@@ -219,7 +222,7 @@ func TestTooManyInFlight(t *testing.T) {
 	writer.Wait()
 	go func() {
 		for range maxRequests {
-			<-k.backend.Cancelled
+			mcptest.Receive(t, "the end of the call", k.backend.Cancelled)
 		}
 	}()
 	k.closeInput()
@@ -279,5 +282,5 @@ func BenchmarkCall(b *testing.B) {
 		say(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"message":"hello"},"_meta":{"progressToken":1}}}`)
 	}
 	inW.Close()
-	<-served
+	mcptest.Receive(b, "the end of the session", served)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/front/fronttest"
 	"github.com/mcp-metatool/mcp-metatool/host/front/stateless"
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -71,7 +72,7 @@ func TestSubmit(t *testing.T) {
 		}
 	}
 	k.send(tool(7, "test"))
-	l := <-b.submitted
+	l := mcptest.Receive(t, "a call", b.submitted)
 	if l.to.Cancelled() {
 		t.Error("cancelled, but nobody has cancelled it")
 	}
@@ -95,7 +96,7 @@ func TestBatchSubmitted(t *testing.T) {
 	k := newTalkWith(t, b.Backend, options(b))
 	k.initialize("2025-03-26")
 	k.send(`[` + tool(1, "test") + `,` + tool(2, "reply") + `]`)
-	(<-b.submitted).to.Reply(wire.Reply{Result: []byte(`{}`)})
+	mcptest.Receive(t, "a call", b.submitted).to.Reply(wire.Reply{Result: []byte(`{}`)})
 	if got := k.receive(); got != `[{"jsonrpc":"2.0","id":2,"result":{"replied":true}},{"jsonrpc":"2.0","id":1,"result":{}}]` &&
 		got != `[{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","id":2,"result":{"replied":true}}]` {
 		t.Errorf("got %s", got)
@@ -116,17 +117,17 @@ func TestSubmittedCancelled(t *testing.T) {
 				return wire.Reply{Result: []byte(`{"never":"seen"}`)}
 			})
 			var cause *wire.CancelledError
-			if err := <-gone; !errors.As(err, &cause) {
+			if err := mcptest.Receive(t, "the end of the call", gone); !errors.As(err, &cause) {
 				t.Errorf("its context ended with %v", err)
 			}
 		},
 	}
 	for i, end := range ends {
 		k.send(tool(i, "test"))
-		l := <-b.submitted
+		l := mcptest.Receive(t, "a call", b.submitted)
 		k.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d,"reason":"enough"}}`, i))
 		var cause *wire.CancelledError
-		if err := <-l.cancel; !errors.As(err, &cause) || !strings.Contains(err.Error(), "enough") {
+		if err := mcptest.Receive(t, "the end of the call", l.cancel); !errors.As(err, &cause) || !strings.Contains(err.Error(), "enough") {
 			t.Errorf("cancelled with %v", err)
 		}
 		if !l.to.Cancelled() {
@@ -139,7 +140,7 @@ func TestSubmittedCancelled(t *testing.T) {
 	}
 	// Started work is cancelled too.
 	k.send(tool(9, "test"))
-	l := <-b.submitted
+	l := mcptest.Receive(t, "a call", b.submitted)
 	ended := make(chan struct{})
 	working := make(chan struct{})
 	l.to.Start(func(ctx context.Context) wire.Reply {
@@ -148,9 +149,9 @@ func TestSubmittedCancelled(t *testing.T) {
 		close(ended)
 		return wire.Reply{Result: []byte(`{"never":"seen"}`)}
 	})
-	<-working
+	mcptest.Receive(t, "the work", working)
 	k.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9}}`)
-	<-ended
+	mcptest.Receive(t, "the end of the work", ended)
 	k.closeInput()
 }
 
@@ -159,9 +160,9 @@ func TestSubmittedCancelled(t *testing.T) {
 func TestEndOfInputCancelsSubmitted(t *testing.T) {
 	k, b := newSubmitTalk(t)
 	k.send(tool(1, "test"))
-	l := <-b.submitted
+	l := mcptest.Receive(t, "a call", b.submitted)
 	go func() {
-		if err := <-l.cancel; !errors.Is(err, wire.ErrClosed) {
+		if err := mcptest.Receive(t, "the end of the call", l.cancel); !errors.Is(err, wire.ErrClosed) {
 			t.Errorf("cancelled with %v", err)
 		}
 		l.to.Reply(wire.Reply{Result: []byte(`{"never":"seen"}`)})
@@ -189,15 +190,15 @@ func TestEndOfSessionCancelsSubmitted(t *testing.T) {
 	s := NewSession(t.Context(), w, opts)
 	why := errors.New("why")
 	s.Receive([]byte(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`), w)
-	<-b.Began
+	mcptest.Receive(t, "the session", b.Began)
 	s.Receive([]byte(tool(1, "test")), w)
-	before := <-b.submitted
+	before := mcptest.Receive(t, "a call", b.submitted)
 	s.End(why)
 	s.Receive([]byte(tool(2, "test")), w)
-	after := <-b.submitted
+	after := mcptest.Receive(t, "a call", b.submitted)
 	for _, l := range []*submittedCall{before, after} {
 		go func() {
-			if err := <-l.cancel; err != why {
+			if err := mcptest.Receive(t, "the end of the call", l.cancel); err != why {
 				t.Errorf("cancelled with %v", err)
 			}
 			l.to.Reply(wire.Reply{Result: []byte(`{}`)})
@@ -223,7 +224,7 @@ func TestReplyDoesNotWait(t *testing.T) {
 		k.send(tool(i, "test"))
 	}
 	for range n {
-		(<-b.submitted).to.Reply(wire.Reply{Result: []byte(`{}`)})
+		mcptest.Receive(t, "a call", b.submitted).to.Reply(wire.Reply{Result: []byte(`{}`)})
 	}
 	seen := map[string]bool{}
 	for range n {
@@ -269,7 +270,7 @@ func benchmarkSubmit(b *testing.B, call string) {
 	s := NewSession(b.Context(), w, opts)
 	s.principal = stateless.New(b.Context(), opts.PrincipalOptions())
 	s.Receive([]byte(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`), w)
-	<-backend.Began
+	mcptest.Receive(b, "the session", backend.Began)
 	b.ReportAllocs()
 	for b.Loop() {
 		s.Receive([]byte(call), w)
