@@ -17,11 +17,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// crossing is a server of the handshake era on stdio, which the test plays, and clients
-// of the stateless era over HTTP.
+// crossing is a process of a server of the handshake era on stdio, which the test plays,
+// and clients of the stateless era over HTTP.
 type crossing struct {
 	t   *testing.T
 	url string
+	ln  net.Listener // further processes connect to it
 	up  net.Conn
 	in  *wire.Reader
 }
@@ -33,7 +34,7 @@ func newCrossing(t *testing.T, configure func(*config.Config)) *crossing {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ln.Close()
+	t.Cleanup(func() { ln.Close() })
 	up := upstreamOf("up", "relay")
 	up.Args, up.Restart = []string{ln.Addr().String()}, config.RestartNever
 	cfg := testConfig(t, up)
@@ -41,16 +42,24 @@ func newCrossing(t *testing.T, configure func(*config.Config)) *crossing {
 		configure(cfg)
 	}
 	proxy := serveProxy(t, combination{config.StreamableHTTP, config.Stdio}, nil, cfg)
-	c := &crossing{t: t, url: proxy.url}
-	if c.up, err = ln.Accept(); err != nil {
-		t.Fatal(err)
+	return (&crossing{t: t, url: proxy.url, ln: ln}).another()
+}
+
+// another waits for the next process of the server, and does its handshake.
+func (c *crossing) another() *crossing {
+	c.t.Helper()
+	next := *c
+	_ = c.ln.(*net.TCPListener).SetDeadline(time.Now().Add(maxWait))
+	var err error
+	if next.up, err = c.ln.Accept(); err != nil {
+		c.t.Fatal(err)
 	}
-	t.Cleanup(func() { c.up.Close() })
-	c.in = wire.NewReader(c.up, 0)
-	c.answer("initialize", `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"2"}}`)
-	c.next("notifications/initialized")
-	c.answer("tools/list", `{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`)
-	return c
+	c.t.Cleanup(func() { next.up.Close() })
+	next.in = wire.NewReader(next.up, 0)
+	next.answer("initialize", `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"2"}}`)
+	next.next("notifications/initialized")
+	next.answer("tools/list", `{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`)
+	return &next
 }
 
 // next returns the next message that the server gets, which must have that method, or be
@@ -91,12 +100,18 @@ func (c *crossing) ask(id string) {
 func (c *crossing) begin(ctx context.Context, number int) (id string, answer <-chan string) {
 	c.t.Helper()
 	answer = c.post(ctx, number, "")
+	return c.called(number), answer
+}
+
+// called returns the id of the next call that the process gets, which has that number.
+func (c *crossing) called(number int) (id string) {
+	c.t.Helper()
 	raw := c.next("tools/call")
 	if got, _ := wire.Get(raw, "params", "arguments", "n"); string(got) != fmt.Sprint(number) {
 		c.t.Fatalf("call %d: the server gets %s", number, raw)
 	}
 	got, _ := wire.Get(raw, "id")
-	return string(got), answer
+	return string(got)
 }
 
 func (c *crossing) post(ctx context.Context, number int, members string) <-chan string {
@@ -143,17 +158,20 @@ func (c *crossing) repeat(number int, key, state string) <-chan string {
 }
 
 // TestQuestionsOverHTTP checks that clients without a session can be asked by a shared
-// server while other calls are in flight: parked ones, one that was cancelled, and one
-// that ends. The question waits for the end of the last two. The answer reaches the question, and no client is asked for another's call.
+// server while other calls are in flight: a parked one, which has a process to itself, one
+// that was cancelled, and one that ends. The question waits for the end of the last two.
+// The answer reaches the question, and no client is asked for another's call.
 func TestQuestionsOverHTTP(t *testing.T) {
-	c := newCrossing(t, nil)
+	own := newCrossing(t, nil)
 	// A client is asked and does not come back.
-	_, forgotten := c.begin(t.Context(), 1)
-	c.ask("first")
-	c.question(1, "first", forgotten)
+	_, forgotten := own.begin(t.Context(), 1)
+	own.ask("first")
+	own.question(1, "first", forgotten)
 	// Another one goes away. The server is told.
 	ctx, leave := context.WithCancel(t.Context())
-	second, left := c.begin(ctx, 2)
+	left := own.post(ctx, 2, "")
+	c := own.another()
+	second := c.called(2)
 	leave()
 	<-left
 	c.next("notifications/cancelled")
@@ -175,4 +193,10 @@ func TestQuestionsOverHTTP(t *testing.T) {
 	if text := <-retried; !strings.Contains(text, "four") {
 		t.Errorf("call 4: %s", text)
 	}
+	// What the server asks for the parked call reaches only its client.
+	own.ask("third")
+	_, calm := c.begin(t.Context(), 5)
+	c.send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`) // of no interest
+	c.ask("fourth")
+	c.question(5, "fourth", calm)
 }

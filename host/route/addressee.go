@@ -16,8 +16,8 @@ const (
 	// newest of their calls: what is for one of them, the others may see too (revision
 	// 2026-07-28, server/utilities/caching, cacheScope "private").
 	principalWait = time.Second
-	// anonymousWait is for clients without a token, who may be anybody. It is as long
-	// as calls that were cancelled count. Afterwards the question is refused.
+	// anonymousWait is for clients without a token, who may be anybody. It is as long as
+	// calls that were cancelled before the question count. Afterwards it is refused.
 	anonymousWait = 5 * time.Second
 )
 
@@ -68,9 +68,9 @@ func (p Peer) withoutCall(m wire.Inbound) (Origin, *wire.RPCError) {
 // amongClients returns the addressee of a request that belongs to one of several calls
 // with the same credentials. It waits until all but one have ended, though not long.
 func (p Peer) amongClients(ctx context.Context, m wire.Inbound, calls []Origin) (Origin, *wire.RPCError) {
-	decided := func(calls []Origin) bool { return len(calls) == 0 || areOfRequest(likely(calls)) }
+	decided := func(calls []Origin) bool { return len(calls) == 0 || areOfClient(calls) }
 	wait := principalWait
-	anonymous := calls[0].Session().Principal() == ""
+	anonymous := isAnonymous(calls[0].Session())
 	if anonymous {
 		wait = anonymousWait
 	}

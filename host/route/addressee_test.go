@@ -90,15 +90,17 @@ func TestQuestionAmongCalls(t *testing.T) {
 		waits                   time.Duration // with a token; without one it can be longer
 	}{
 		{"one call", "o1", "", "o1", "o1", "o1", 0},
-		{"a parked one, and another", "p1 o2", "", "o2", "o2", "o2", 0},
-		{"the parked one is newer", "o1 p2", "", "o1", "o1", "o1", 0},
+		{"a parked one, and another", "p1 o2", "", "o2", nobody, "o2", 0},
+		{"the parked one is newer", "o1 p2", "", "o1", nobody, "o1", 0},
+		{"a parked one that ends, and another", "p1 o2", "p1", "o2", "o2", "o2", 0},
+		{"a parked one, and another that ends", "p1 o2", "o2", "o2", "p1", "o2", 0},
 		{"two, one of them ends", "o1 o2", "o2", "o1", "o1", "o2", 300 * time.Millisecond},
 		{"two that go on", "o1 o2", "", "o2", nobody, "o2", time.Second},
 		{"a cancelled one that is forgotten", "c1 o2", "c1", "o2", "o2", "o2", 300 * time.Millisecond},
 		{"a cancelled one that is not", "o1 c2", "", "o1", nobody, "o1", time.Second},
 		{"two parked ones", "p1 p2", "", "p2", nobody, "p2", time.Second},
 		{"one parked one", "p1", "", "p1", "p1", "p1", 0},
-		{"parked ones, and two others", "p1 o2 o3 p4", "o3", "o2", "o2", "o3", 300 * time.Millisecond},
+		{"parked ones, and two others", "p1 o2 o3 p4", "o3", "o2", nobody, "o3", 300 * time.Millisecond},
 	} {
 		for who, want := range map[string]string{"token": tt.token, "": tt.anonymous, "stdio": tt.stdio} {
 			synctest.Test(t, func(t *testing.T) {
@@ -124,6 +126,8 @@ func TestQuestionAmongCalls(t *testing.T) {
 					waits = 0
 				case who == "" && want == nobody:
 					waits = 5 * time.Second
+				case who == "" && tt.ends != "":
+					waits = 300 * time.Millisecond
 				}
 				if took := time.Since(begin); asked != want || took != waits || (got.Error == nil) != (want != nobody) {
 					t.Errorf("%s, %q: asked %q after %v: %s%s", tt.name, who, asked, took, got.Result, got.Error)
@@ -215,6 +219,13 @@ func TestNotificationAmongCalls(t *testing.T) {
 	want(t, "s", s.heard())
 	g.notice("a", "notifications/message", `{"level":"info"}`, x, parked)
 	want(t, "s", s.heard(), `x: notifications/message {"level":"info","logger":"a"}`)
+
+	g, s, request = people(t, "")
+	x, parked = request("x", Open), request("parked", Parked)
+	g.notice("a", "notifications/message", `{"level":"info"}`, x, parked)
+	want(t, "without a token", s.heard())
+	g.notice("a", "notifications/message", `{"level":"info"}`, x, &scriptCall{x})
+	want(t, "without a token", s.heard(), `x: notifications/message {"level":"info","logger":"a"}`)
 }
 
 // TestQuestionOfEndedRun checks that a question which ends the wrong run goes on to the

@@ -126,7 +126,18 @@ func newest(calls []Origin, fit func(Origin) bool) Origin {
 
 // areOfSeveral reports whether calls are, or may be, of more than one client.
 func areOfSeveral(calls []Origin) bool {
-	return areOfSessions(calls) || hasManyClients(calls[0].Session()) && !areOfRequest(likely(calls))
+	return areOfSessions(calls) || hasManyClients(calls[0].Session()) && !areOfClient(calls)
+}
+
+// areOfClient reports whether a message that belongs to one of calls, all of a session
+// with many clients, can be taken for one of the same request. With a token, the others
+// may be parked. Without one they may be anybody's, and a parked call can send more: what
+// it asks besides, or its log.
+func areOfClient(calls []Origin) bool {
+	if isAnonymous(calls[0].Session()) {
+		return areOfRequest(calls)
+	}
+	return areOfRequest(likely(calls))
 }
 
 func areOfSessions(calls []Origin) bool {

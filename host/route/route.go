@@ -34,6 +34,7 @@
 //	behalf.go       which client a request to an upstream is made for
 //	owner.go        Peer: which request a message of an upstream belongs to
 //	addressee.go    which client a request of an upstream is for
+//	anonymous.go    clients without a token, who may be anybody
 //	notify.go       notifications of clients
 //	announce.go     our own log messages
 //	result.go       results and errors of our own

@@ -18,6 +18,7 @@ type candidate struct {
 	id        int64
 	owner     any
 	cancelled bool // already when the request arrived
+	abandoned bool // cancelled since, which left has seen; guarded by Conn.mu
 }
 
 // Candidates returns those of the request. Before the handler returns, they are those at
@@ -51,8 +52,8 @@ func (c *Candidates) Await(ctx context.Context, decided func(owners []any) bool)
 
 // left returns the candidates that have not ended, a channel that is closed when a call
 // ends, and when the first of those that were cancelled is forgotten; zero for never. A
-// call that was cancelled after the request arrived counts even if it is answered late:
-// the peer may just have left its question open.
+// call that was cancelled after the request arrived counts for as long as the request
+// waits, even if it is answered late: the peer may just have left its question open.
 func (c *Candidates) left() (left []candidate, ended <-chan struct{}, expiry time.Time) {
 	if c.conn == nil {
 		return c.calls, nil, expiry
@@ -60,15 +61,18 @@ func (c *Candidates) left() (left []candidate, ended <-chan struct{}, expiry tim
 	c.conn.mu.Lock()
 	defer c.conn.mu.Unlock()
 	s := &c.conn.state
-	s.lingering = expire(s.lingering, time.Now())
-	for _, call := range c.calls {
-		i := slices.IndexFunc(s.lingering, func(l lingering) bool { return l.id == call.id })
-		lingers := i >= 0 && (!s.lingering[i].answered || !call.cancelled)
-		if lingers && (expiry.IsZero() || s.lingering[i].until.Before(expiry)) {
-			expiry = s.lingering[i].until
+	for i := range c.calls {
+		call := &c.calls[i]
+		at := slices.IndexFunc(s.lingering, func(l lingering) bool { return l.id == call.id })
+		if at >= 0 && !call.cancelled {
+			call.abandoned = true
 		}
-		if lingers || s.calls[call.id] != nil {
-			left = append(left, call)
+		lingers := at >= 0 && call.cancelled && !s.lingering[at].answered && time.Now().Before(s.lingering[at].until)
+		if lingers && (expiry.IsZero() || s.lingering[at].until.Before(expiry)) {
+			expiry = s.lingering[at].until
+		}
+		if lingers || call.abandoned && s.end == nil || s.calls[call.id] != nil {
+			left = append(left, candidate{id: call.id, owner: call.owner})
 		}
 	}
 	if s.ended == nil {
@@ -114,20 +118,20 @@ func (s *state) candidates(now time.Time) []candidate {
 	all := make([]candidate, 0, len(s.lingering)+len(order))
 	for _, l := range s.lingering {
 		if !l.answered {
-			all = append(all, candidate{l.id, l.owner, true})
+			all = append(all, candidate{id: l.id, owner: l.owner, cancelled: true})
 		}
 	}
 	for _, nth := range order {
 		id := s.ids.id(nth)
-		all = append(all, candidate{id, s.calls[id].owner, false})
+		all = append(all, candidate{id: id, owner: s.calls[id].owner})
 	}
 	return all
 }
 
 func ownersOf(calls []candidate) []any {
 	owners := make([]any, len(calls))
-	for i, call := range calls {
-		owners[i] = call.owner
+	for i := range calls { // not a copy: left may be changing other fields
+		owners[i] = calls[i].owner
 	}
 	return owners
 }

@@ -11,8 +11,8 @@ import (
 )
 
 // TestCandidates checks which calls a request of a peer may belong to as time goes on:
-// those that were in flight when it came, until they are answered, or for some seconds
-// after they were cancelled. Each such end wakes the one who waits for it.
+// those that were in flight when it came, until they are answered, and also if they are
+// cancelled, or for some seconds if they were cancelled before. Each such end wakes the one who waits for it.
 func TestCandidates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, main, h := connectTest(t, Options{Peer: Server})
@@ -64,21 +64,22 @@ func TestCandidates(t *testing.T) {
 		equal(t, "when the cancelled call does not count any more", <-done, "[b d] "+lingerTime.String())
 		equal(t, "on the way", fmt.Sprint(seen), "[5 5 4 3 2]")
 
-		await(t.Context(), 1)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*lingerTime)
+		defer cancel()
+		await(ctx, 1)
 		cancels["b"]()
 		synctest.Wait()
 		main.take()
 		time.Sleep(time.Second)
 		answer(2) // late, but the question may be left over from the call
-		equal(t, "when a call that was in flight is cancelled", <-done, "[d] "+(2*lingerTime).String())
+		equal(t, "when a call that was in flight is cancelled", <-done, "[b d] "+(3*lingerTime).String())
 
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		await(ctx, 0)
-		equal(t, "when the wait ends", <-done, "[d] 11s")
+		answer(4)
+		await(t.Context(), 1)
+		equal(t, "when only that one is left", <-done, "[b] 15s")
 		await(t.Context(), 0)
 		c.End(wire.ErrClosed)
-		equal(t, "when the connection ends", <-done, "[] 11s")
+		equal(t, "when the connection ends", <-done, "[] 15s")
 		r.Reply(result("{}"))
 	})
 }

@@ -98,7 +98,7 @@ func (m *managedUpstream) Call(ctx context.Context, call wire.Call) (wire.Reply,
 		return next.Call(ctx, call)
 	}
 	defer end()
-	reply, err := up.Call(ctx, call)
+	reply, err := m.callPlaced(ctx, up, call)
 	return reply, m.masked(err)
 }
 
@@ -110,20 +110,29 @@ func (m *managedUpstream) Submit(call wire.Call, complete wire.CompletionFunc) (
 	if up == nil {
 		return nil, false
 	}
+	spare, leave := m.place(call)
+	end := func() {
+		leave()
+		m.endCall()
+	}
+	if spare != nil { // it may still be starting
+		end()
+		return nil, false
+	}
 	cancel, ok = up.Submit(call, func(reply wire.Reply, next wire.Continuation) {
 		if next == nil {
-			m.endCall()
+			end()
 			complete(reply, nil)
 			return
 		}
 		complete(reply, func(ctx context.Context) (wire.Reply, error) {
-			defer m.endCall()
+			defer end()
 			reply, err := next(ctx)
 			return reply, m.masked(err)
 		})
 	})
 	if !ok {
-		m.endCall()
+		end()
 	}
 	return cancel, ok
 }

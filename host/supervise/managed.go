@@ -3,6 +3,7 @@ package supervise
 import (
 	"bytes"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -32,6 +33,7 @@ type managedUpstream struct {
 	round  atomic.Pointer[secret.Source] // for the first start; nil: of its own
 	key    string                        // of the snapshot
 	opened sync.Once                     // see open
+	spares spares
 
 	// publishing is held while a list is set in the catalog. All upstreams of the
 	// same name share it, so that a retired one cannot overwrite a list of its
@@ -420,5 +422,10 @@ func (m *managedUpstream) close(ctx context.Context) error {
 	if up == nil {
 		return nil
 	}
-	return up.Close(ctx)
+	var spares error
+	var closing sync.WaitGroup
+	closing.Go(func() { spares = m.spares.close(ctx) })
+	err := up.Close(ctx)
+	closing.Wait()
+	return errors.Join(err, spares)
 }

@@ -19,7 +19,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	mcptest.Main()
+	goleak.VerifyTestMain(m)
+}
 
 // bounded is a context for what waits for peers.
 func bounded(t testing.TB) context.Context {

@@ -5,6 +5,7 @@
 //	supervise.go    Upstreams: the upstreams of all sessions
 //	managed.go      one upstream: started when needed, replaced, closed
 //	calls.go        calls of one upstream
+//	spares.go       further processes of one upstream, for calls that must not be mixed up
 //	wait.go         waiting until upstreams have started
 //	client.go       the client identity that we present in the upstream handshake
 //	snapshot.go     what upstreams announced when they last ran

@@ -103,6 +103,7 @@ type Inbound struct {
 	Owners func() []any
 	// Await waits until decided returns true for the owners whose calls have not ended
 	// since the message arrived, or until ctx ends, and returns these owners. A call that
-	// was cancelled counts for some seconds more. Only requests have it.
+	// was cancelled before it arrived counts for some seconds more, and one that is
+	// cancelled while Await waits counts on. Only requests have it.
 	Await func(ctx context.Context, decided func(owners []any) bool) []any
 }

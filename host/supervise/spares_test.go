@@ -1,0 +1,183 @@
+package supervise
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// strangers are the session of clients without a token, or with one.
+type strangers struct {
+	session
+	token string
+	calm  bool // none of their requests is parked
+}
+
+func (s *strangers) Session() route.Session { return s }
+func (s *strangers) Principal() string      { return s.token }
+func (s *strangers) ManyClients() bool      { return true }
+func (s *strangers) Busy() bool             { return !s.calm }
+
+// strangerRequest is a request of one of them.
+type strangerRequest struct {
+	*strangers
+	parked bool
+}
+
+func (r *strangerRequest) Standing() route.Standing {
+	if r.parked {
+		return route.Parked
+	}
+	return route.Open
+}
+
+// ofScript is a call of a script for a request.
+type ofScript struct{ route.Origin }
+
+func (c ofScript) Unwrap() route.Origin { return c.Origin }
+
+// subprocess is how to start a server as a process.
+func subprocess(sw mcptest.ServerOptions) config.Upstream {
+	return config.Upstream{
+		Name: "u", Transport: config.Stdio, Command: os.Args[0], Env: sw.Environ(),
+		Restart: config.RestartAlways, Isolation: config.Shared, Start: config.Eager, Protocol: config.Legacy,
+	}
+}
+
+// placing makes calls of an upstream that has started, without sending them.
+func placing(t *testing.T, conf config.Upstream) (m *managedUpstream, at func(owner route.Origin) (process int, leave func())) {
+	r := start(t, configOf(t, conf), ManyClients)
+	m, err := r.sharedUpstream("u")
+	if err == nil {
+		err = m.Ready(bounded(t))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, func(owner route.Origin) (int, func()) {
+		t.Helper()
+		one, leave := m.place(wire.Call{Method: protocol.MethodToolsCall, Params: []byte(`{"name":"echo"}`), Owner: owner})
+		if one == nil {
+			return 0, leave
+		}
+		for i, other := range m.spares.all {
+			if other == one {
+				return i + 1, leave
+			}
+		}
+		return -1, leave
+	}
+}
+
+// TestSpares checks which calls go to further processes of a server: those of clients
+// without a token, where another one has parked its call. The processes are used again,
+// and end when they are idle, or with the upstream.
+func TestSpares(t *testing.T) {
+	m, at := placing(t, subprocess(mcptest.ServerOptions{}))
+	nobody := &strangers{}
+	var parked []*strangerRequest
+	var leaves []func()
+	expect := func(name string, owner route.Origin, want int) (leave func()) {
+		t.Helper()
+		got, leave := at(owner)
+		if got != want {
+			t.Errorf("%s: goes to process %d, want %d", name, got, want)
+		}
+		return leave
+	}
+	park := func(want int) {
+		t.Helper()
+		r := &strangerRequest{strangers: nobody}
+		leaves = append(leaves, expect(fmt.Sprintf("call %d", len(parked)), r, want))
+		r.parked = true
+		parked = append(parked, r)
+	}
+	park(0)
+	expect("while one is parked", &strangerRequest{strangers: nobody}, 1)()
+	expect("the same again", &strangerRequest{strangers: nobody}, 1)()
+	expect("of a script", ofScript{&strangerRequest{strangers: nobody}}, 0)()
+	expect("with a token", &strangerRequest{strangers: &strangers{token: "token"}}, 0)()
+	expect("of the parked request", parked[0], 0)()
+	expect("where nothing can be parked", &strangerRequest{strangers: &strangers{calm: true}}, 0)()
+	for _, call := range []wire.Call{
+		{Method: protocol.MethodToolsCall, Params: []byte(`{"name":"echo","task":{}}`)}, {Method: protocol.MethodToolsList}, {Method: protocol.MethodComplete},
+	} {
+		call.Owner = &strangerRequest{strangers: nobody}
+		one, leave := m.place(call)
+		if one != nil {
+			t.Errorf("%s %s goes to a spare", call.Method, call.Params)
+		}
+		leave()
+	}
+	park(1)
+	park(2)
+	leaves[1]()
+	expect("when the first spare is free", &strangerRequest{strangers: nobody}, 1)()
+
+	first := m.spares.all[0]
+	m.spares.expire(first)
+	m.spares.expire(m.spares.all[0]) // which has a call
+	if err := first.up.Ready(bounded(t)); first.up.Status().State != upstream.Closed || err == nil || len(m.spares.all) != 1 {
+		t.Errorf("the idle one is %s (%v), and there are %d spares", first.up.Status().State, err, len(m.spares.all))
+	}
+	leaves[0]()
+	expect("when nothing is parked there any more", &strangerRequest{strangers: nobody}, 0)()
+	parked = parked[:0]
+	park(0)
+	for n := range maxSpares - 1 {
+		park(n + 2)
+	}
+	park(0)
+	if n := len(m.spares.all); n != maxSpares {
+		t.Errorf("%d spares", n)
+	}
+}
+
+// TestSpareFails checks that a call goes to the upstream's own process if no other one can
+// be started, and that this is not tried all the time.
+func TestSpareFails(t *testing.T) {
+	m, at := placing(t, subprocess(mcptest.ServerOptions{}))
+	nobody := &strangers{}
+	parked := &strangerRequest{strangers: nobody}
+	_, leave := at(parked)
+	defer leave()
+	parked.parked = true
+	m.spec.Command = "mcp-metatool-no-such-command"
+	call := wire.Call{Method: protocol.MethodToolsCall, Params: []byte(`{"name":"echo","arguments":{}}`), Owner: &strangerRequest{strangers: nobody}}
+	for range 2 {
+		if reply, err := m.Call(bounded(t), call); err != nil || reply.Result == nil {
+			t.Errorf("%s %v", reply.Error, err)
+		}
+	}
+	m.spares.mu.Lock()
+	defer m.spares.mu.Unlock()
+	if n := len(m.spares.all); n != 0 || m.spares.failed.IsZero() {
+		t.Errorf("%d spares are left", n)
+	}
+}
+
+// TestServersWithoutSpares checks that there are none where a question comes on the stream
+// of its call, or is the result of the call.
+func TestServersWithoutSpares(t *testing.T) {
+	web, _ := server(t, "u", mcptest.ServerOptions{})
+	modern := subprocess(mcptest.ServerOptions{Eras: mcptest.EraModern})
+	modern.Protocol = config.Auto
+	for name, conf := range map[string]config.Upstream{"HTTP": web, "stateless": modern} {
+		_, at := placing(t, conf)
+		parked := &strangerRequest{strangers: &strangers{}, parked: true}
+		_, leave := at(parked)
+		defer leave()
+		other, leave := at(&strangerRequest{strangers: parked.strangers})
+		leave()
+		if other != 0 {
+			t.Errorf("%s: goes to process %d", name, other)
+		}
+	}
+}
