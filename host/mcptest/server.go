@@ -28,6 +28,7 @@ type Server struct {
 	served   map[string]int // answers by method or tool, for Fault.Skip and Times
 
 	listeners    []*listener
+	closed       bool          // see Close
 	relistened   chan struct{} // closed and replaced when listeners changes
 	regionHeader string        // see SetRegionHeader
 }
@@ -61,8 +62,12 @@ func (s *Server) ForgetSessions() {
 // Sessions returns the number of sessions.
 func (s *Server) Sessions() int { return len(s.all()) }
 
-// Close ends all sessions and waits for their calls.
+// Close ends all sessions and waits for their calls. From then on, sessions end as they
+// begin: a request may have been under way.
 func (s *Server) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
 	for _, session := range s.all() {
 		session.close()
 		session.work.Wait()
@@ -136,6 +141,11 @@ func (s *Server) newSession(id string, connect func(*session)) *session {
 		calls: map[string]*call{}, pending: map[string]*pendingCall{}, streams: map[string]*eventStream{},
 	}
 	connect(session)
+	if s.closed {
+		session.closed = true
+		cancel()
+		return session
+	}
 	s.sessions[session.id] = session
 	return session
 }

@@ -62,7 +62,7 @@ func TestSurfaces(t *testing.T) {
 
 func TestListThatNeverComes(t *testing.T) {
 	s := spec("resources hang")
-	s.Timeout = 500 * time.Millisecond
+	s.Timeout = 3 * time.Second // also for the start of the process
 	listed, onList := lists(t)
 	f := launchWith(t, s, Options{OnList: onList}, fastTimings)
 	<-f.Started()

@@ -262,13 +262,13 @@ func TestStartFailures(t *testing.T) {
 
 func TestHangInInitialize(t *testing.T) {
 	s := spec("hang")
-	s.Timeout = 500 * time.Millisecond
+	s.Timeout = 2 * time.Second // also for the start of the process
 	b := newProcessMonitor(t)
 	s.Env = append(s.Env, b.env())
 	f := launch(t, s)
 	_, _, r := b.next()
 	<-f.Started()
-	if s := f.Status(); s.State != Failed || !strings.Contains(s.Err, "no answer to initialize within 500ms (raise its timeout)") {
+	if s := f.Status(); s.State != Failed || !strings.Contains(s.Err, "no answer to initialize within 2s (raise its timeout)") {
 		t.Errorf("status %+v", s)
 	}
 	awaitEnd(r) // it exits at the end of its input

@@ -200,29 +200,33 @@ func (h *Handler) expireSessions() {
 		case <-h.ctx.Done():
 			return
 		}
-		h.mu.Lock()
-		gone := h.removeIdlePrincipals(time.Now())
-		h.mu.Unlock()
-		for _, p := range gone {
-			p.conn.End(errIdle)
-		}
-		idle, unused, rest := h.removeIdle()
-		for _, s := range idle {
-			s.mcp.End(errIdle)
-		}
-		for _, s := range unused {
-			s.mcp.End(errUnused)
-		}
-		for _, s := range rest {
-			s.expireStreams(time.Now().Add(-replayTime))
-		}
+		h.expire(time.Now())
 	}
 }
 
-// removeIdle removes the sessions that are idle or unused, and returns the rest
+// expire ends what has been idle for too long at a time.
+func (h *Handler) expire(now time.Time) {
+	h.mu.Lock()
+	gone := h.removeIdlePrincipals(now)
+	h.mu.Unlock()
+	for _, p := range gone {
+		p.conn.End(errIdle)
+	}
+	idle, unused, rest := h.removeIdle(now)
+	for _, s := range idle {
+		s.mcp.End(errIdle)
+	}
+	for _, s := range unused {
+		s.mcp.End(errUnused)
+	}
+	for _, s := range rest {
+		s.expireStreams(now.Add(-replayTime))
+	}
+}
+
+// removeIdle removes the sessions that are idle or unused at a time, and returns the rest
 // too.
-func (h *Handler) removeIdle() (idle, unused, rest []*session) {
-	now := time.Now()
+func (h *Handler) removeIdle(now time.Time) (idle, unused, rest []*session) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.removeUsages()

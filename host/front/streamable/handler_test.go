@@ -5,9 +5,12 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -274,23 +277,30 @@ func TestMaxSessions(t *testing.T) {
 }
 
 func TestIdleSessions(t *testing.T) {
-	w := newServer(t, Options{SessionTTL: 20 * instant})
+	w := newServer(t, Options{SessionTTL: hour})
 	calling, listening := w.join("2025-11-25"), w.join("2025-11-25")
-	answer := make(chan string)
+	answer := make(chan string, 1)
 	go func() { answer <- calling.call(callOf(1, "wait", "{}")) }()
+	mcptest.Receive(t, "the call", w.backend.Waiting)
 	e := listening.stream("GET", "")
 	first, second := w.session(), w.session()
 	w.join("2025-11-25")
-	if s := <-w.backend.Ended; s == first || s == second {
+	late := time.Now().Add(2 * hour)
+	w.http.expire(late)
+	if s := mcptest.Receive(t, "the end of a session", w.backend.Ended); s == first || s == second || len(w.backend.Ended) > 0 {
 		t.Error("a busy session was ended")
 	}
 	w.backend.Release <- struct{}{}
-	if got := <-answer; got != waited {
+	if got := mcptest.Receive(t, "the answer", answer); got != waited {
 		t.Errorf("got %s", got)
 	}
 	e.cancel()
-	<-w.backend.Ended
-	<-w.backend.Ended
+	for ctx := mcptest.Bounded(t); len(w.backend.Ended) < 2; runtime.Gosched() { // the handler returns a moment later
+		w.http.expire(late)
+		if ctx.Err() != nil {
+			t.Fatal("sessions are not ended that are not busy any more")
+		}
+	}
 	if res := calling.post(ping); res.StatusCode != 404 {
 		t.Errorf("an idle session is still there: %s", res.Status)
 	}
