@@ -1,9 +1,9 @@
 package supervise
 
 import (
-	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -13,26 +13,42 @@ import (
 
 // slowRead blocks reads of one upstream's snapshot.
 type slowRead struct {
-	name     string
 	started  chan struct{} // has an element for each read that is blocked
 	released chan struct{} // closed by release
 	release  func()
 }
 
+// slowReads are those of a rig, by the name of the upstream.
+type slowReads struct {
+	mu  sync.Mutex
+	all map[string]*slowRead
+}
+
 // slowDown makes reads of an upstream's snapshot block.
 func slowDown(t testing.TB, r *rig, name string) *slowRead {
-	s := &slowRead{name: name, started: make(chan struct{}, 10), released: make(chan struct{})}
+	s := &slowRead{started: make(chan struct{}, 10), released: make(chan struct{})}
 	s.release = sync.OnceFunc(func() { close(s.released) })
 	t.Cleanup(s.release)
-	read := r.env.snapshots.read
-	r.env.snapshots.read = func(ctx context.Context, path string, limit int64) ([]byte, error) {
-		if filepath.Base(path) == s.name+".json" {
-			s.started <- struct{}{}
-			<-s.released
-		}
-		return read(ctx, path, limit)
-	}
+	r.slow.mu.Lock()
+	defer r.slow.mu.Unlock()
+	r.slow.all = map[string]*slowRead{name: s}
 	return s
+}
+
+// wait waits before a snapshot is read.
+func (r *slowReads) wait(path string) {
+	r.mu.Lock()
+	s := r.all[strings.TrimSuffix(filepath.Base(path), ".json")]
+	r.mu.Unlock()
+	if s == nil {
+		return
+	}
+	select {
+	case <-s.released: // whatever is read now is not blocked
+	default:
+		s.started <- struct{}{}
+		<-s.released
+	}
 }
 
 // await fails the test if f takes too long.
@@ -72,7 +88,7 @@ func TestSlowSnapshotDelaysNoOther(t *testing.T) {
 			}
 		})
 	}
-	<-reading.started
+	mcptest.Receive(t, "the read of a snapshot", reading.started)
 	await(t, "an upstream of all", func() {
 		if _, ok := r.For(two, "shared"); !ok {
 			t.Error("no upstream")
@@ -92,7 +108,7 @@ func TestSlowSnapshotDelaysNoOther(t *testing.T) {
 			t.Error("not applied")
 		}
 	})
-	<-reading.started
+	mcptest.Receive(t, "the read of a snapshot", reading.started)
 	await(t, "an upstream that stays", func() {
 		if _, ok := r.For(two, "shared"); !ok {
 			t.Error("no upstream")

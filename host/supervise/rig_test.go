@@ -89,6 +89,7 @@ type rig struct {
 	*Upstreams
 	lists *lists
 	log   *mcptest.Buffer
+	slow  slowReads
 }
 
 // start starts the upstreams of a configuration, and closes them at the end of
@@ -101,6 +102,11 @@ func start(t testing.TB, cfg *config.Config, clients Clients) *rig {
 		Receiver: func(string, route.Session) Receiver { return receiver{} },
 		Log:      slog.New(slog.NewTextHandler(r.log, nil)),
 	})
+	read := r.env.snapshots.read
+	r.env.snapshots.read = func(ctx context.Context, path string, limit int64) ([]byte, error) {
+		r.slow.wait(path)
+		return read(ctx, path, limit)
+	}
 	if !r.Apply(cfg) {
 		t.Fatal("closed from the start")
 	}
