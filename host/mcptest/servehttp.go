@@ -49,16 +49,21 @@ func (s *Server) newHTTPSession(id string) *session {
 	})
 }
 
-// sessionOf returns the session that a request names. If there is none, it refuses
-// the request and returns nil.
-func (s *Server) sessionOf(w http.ResponseWriter, r *http.Request) *session {
-	id := r.Header.Get("Mcp-Session-Id")
+// known returns the session with an id, nil if there is none.
+func (s *Server) known(id string) *session {
 	if s.sw.NoSessions {
 		id = sharedSession
 	}
 	s.mu.Lock()
-	session := s.sessions[id]
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	return s.sessions[id]
+}
+
+// sessionOf returns the session that a request names. If there is none, it refuses
+// the request and returns nil.
+func (s *Server) sessionOf(w http.ResponseWriter, r *http.Request) *session {
+	id := r.Header.Get("Mcp-Session-Id")
+	session := s.known(id)
 	switch {
 	case session != nil:
 		return session
@@ -75,7 +80,12 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the client is gone
 	}
-	e := s.Received.add(r.Header.Get("Mcp-Session-Id"), raw, r.Header)
+	id := r.Header.Get("Mcp-Session-Id")
+	add := s.Received.add
+	if session := s.known(id); session != nil {
+		add = session.add
+	}
+	e := add(id, raw, r.Header)
 	if !e.Msg.IsRequest() && !e.Msg.IsNotification() && e.Msg.ID == nil {
 		http.Error(w, `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}`, http.StatusBadRequest)
 		return

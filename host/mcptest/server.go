@@ -3,6 +3,7 @@ package mcptest
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"sync"
 
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -98,7 +99,8 @@ type session struct {
 
 	mu             sync.Mutex // guards what follows
 	calls          map[string]*call
-	left           chan struct{} // closed when a call ends; nil if nothing waits
+	arriving       map[string]bool // requests that are only in the log yet; true: cancelled
+	left           chan struct{}   // closed when a call ends; nil if nothing waits
 	pending        map[string]*pendingCall
 	lastID         int
 	stoppedReading bool // reads nothing more, and ignores the end of input
@@ -138,7 +140,7 @@ func (s *Server) newSession(id string, connect func(*session)) *session {
 	}
 	session := &session{
 		srv: s, id: id, ctx: ctx, cancel: cancel,
-		calls: map[string]*call{}, pending: map[string]*pendingCall{}, streams: map[string]*eventStream{},
+		calls: map[string]*call{}, arriving: map[string]bool{}, pending: map[string]*pendingCall{}, streams: map[string]*eventStream{},
 	}
 	connect(session)
 	if s.closed {
@@ -174,6 +176,17 @@ func (s *session) forget() {
 	delete(s.srv.sessions, s.id)
 }
 
+// add records a message of the client, as it came over HTTP. A test that sees a request in
+// the log may cancel it before received has seen it.
+func (s *session) add(id string, raw []byte, header http.Header) Entry {
+	if m, err := wire.Parse(raw); err == nil && m.IsRequest() && !s.srv.isModern(m) {
+		s.mu.Lock()
+		s.arriving[wire.IDKey(m.ID)] = false
+		s.mu.Unlock()
+	}
+	return s.srv.Received.add(id, raw, header)
+}
+
 // received handles a message of the client. The answer to a request goes to out.
 func (s *session) received(e Entry, out stream) {
 	m := e.Msg
@@ -195,6 +208,10 @@ func (s *session) received(e Entry, out stream) {
 			out.abort()
 			return
 		}
+		if s.arriving[c.key] {
+			cancel()
+		}
+		delete(s.arriving, c.key)
 		s.calls[c.key] = c
 		s.stoppedReading = s.stoppedReading || fault.Kind == StopReading || fault.Kind == IgnoreShutdown
 		s.work.Go(func() { c.serve(fault) })
@@ -217,7 +234,10 @@ func (s *session) notified(m wire.Message) {
 	switch m.Method {
 	case "notifications/cancelled":
 		id, _ := wire.Get(m.Params, "requestId")
-		if c := s.calls[wire.IDKey(id)]; c != nil {
+		key := wire.IDKey(id)
+		if _, ok := s.arriving[key]; ok {
+			s.arriving[key] = true
+		} else if c := s.calls[key]; c != nil {
 			c.cancel()
 		}
 	case "notifications/progress":

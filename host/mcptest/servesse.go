@@ -54,7 +54,7 @@ func (s *Server) postSSE(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "unknown session", http.StatusNotFound)
 		return
 	}
-	e := s.Received.add(id, raw, r.Header)
+	e := session.add(id, raw, r.Header)
 	session.received(e, sharedStream{session.general}) // before the client may send the next one
 	w.WriteHeader(http.StatusAccepted)
 }
