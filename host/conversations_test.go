@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"net"
@@ -89,9 +90,8 @@ func newTalk(t *testing.T, prefix, revision string, change ...func(*config.Confi
 	defer ln.Close()
 	up := upstreamOf("up", "relay")
 	up.Args, up.Prefix, up.Restart = []string{ln.Addr().String()}, prefix, config.RestartNever
-	if revision != "" {
-		up.Protocol = config.Protocol(revision)
-	}
+	// With auto, it is asked for the other era after a while.
+	up.Protocol = cmp.Or(config.Protocol(revision), config.Legacy)
 	cfg := testConfig(t, up)
 	for _, f := range change {
 		f(cfg)

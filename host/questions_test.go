@@ -37,6 +37,7 @@ func newCrossing(t *testing.T, configure func(*config.Config)) *crossing {
 	t.Cleanup(func() { ln.Close() })
 	up := upstreamOf("up", "relay")
 	up.Args, up.Restart = []string{ln.Addr().String()}, config.RestartNever
+	up.Protocol = config.Legacy // otherwise it is asked for the other era after a while
 	cfg := testConfig(t, up)
 	if configure != nil {
 		configure(cfg)
