@@ -163,7 +163,9 @@ func (m *managedUpstream) resolve(ctx context.Context, spec upstream.Spec) (upst
 	if err != nil {
 		return upstream.Spec{}, err
 	}
-	return Spec(cfg, filled), nil
+	out := Spec(cfg, filled)
+	out.Restart, out.Protocol = spec.Restart, spec.Protocol // a spare has its own
+	return out, nil
 }
 
 // updateHandshake gets the result of each initialize.

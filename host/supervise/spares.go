@@ -152,15 +152,19 @@ func (s *spares) find(m *managedUpstream, request route.Origin) *spare {
 	return one
 }
 
+// spareSpec returns how to start a spare of a server.
+func spareSpec(spec upstream.Spec) upstream.Spec {
+	spec.Restart, spec.Protocol = upstream.RestartNever, upstream.ProtocolLegacy
+	return spec
+}
+
 // startSpare starts a spare, and tells it the log level if there are params for that. Its
 // lists are of no interest: those of the upstream's own connection count.
 func (m *managedUpstream) startSpare(level []byte) *upstream.Upstream {
-	spec := m.spec
-	spec.Restart, spec.Protocol = upstream.RestartNever, upstream.ProtocolLegacy
 	receiver := m.env.Receiver(m.name, m.own)
 	opts := upstream.Options{
 		Log: m.env.Log, Budget: m.env.Budget, InitializeParams: m.client.initializeParams,
-		ClientName: m.client.name, ClientVersion: m.client.version,
+		ClientName: m.client.name, ClientVersion: m.client.version, Resolve: m.resolve,
 		OnRequest: receiver.OnRequest,
 		OnNotification: func(n wire.Inbound) {
 			switch n.Method {
@@ -179,7 +183,7 @@ func (m *managedUpstream) startSpare(level []byte) *upstream.Upstream {
 			}
 		}
 	}
-	up := upstream.Start(spec, opts)
+	up := upstream.Start(spareSpec(m.spec), opts)
 	started <- up
 	return up
 }

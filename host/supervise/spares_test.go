@@ -3,6 +3,8 @@ package supervise
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
@@ -179,5 +181,32 @@ func TestServersWithoutSpares(t *testing.T) {
 		if other != 0 {
 			t.Errorf("%s: goes to process %d", name, other)
 		}
+	}
+}
+
+// TestSpareSecrets checks that a spare gets the secrets of its server, and stays a spare.
+func TestSpareSecrets(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "config.toml")
+	for name, text := range map[string]string{
+		filepath.Join(dir, "token"): "hunter2-hunter2\n",
+		file:                        "[upstream.u]\ncommand = \"server\"\nenv = { TOKEN = \"${file:token}\" }\n",
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg, err := config.Load(config.LoadOptions{Flag: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Upstreams[0].Start = config.Lazy
+	m, err := start(t, cfg, ManyClients).sharedUpstream("u")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := m.resolve(t.Context(), spareSpec(m.spec))
+	if err != nil || got.Restart != upstream.RestartNever || got.Protocol != upstream.ProtocolLegacy || !slices.Contains(got.Env, "TOKEN=hunter2-hunter2") {
+		t.Errorf("%v, %v, %v, %v", got.Env, got.Restart, got.Protocol, err)
 	}
 }
