@@ -53,6 +53,11 @@ var hostileCalls = []struct {
 	{"runs tail", []string{"-n 5"}}, // until it is interrupted
 	{"replay", []string{"last --with bad.star --color always"}},
 	{"smoke", []string{"checks.toml", "checks.toml --format json"}},
+	{"import", []string{"host.json --dry-run --color always"}},
+	{"add", []string{"other --dry-run -- ./hostile"}},
+	{"disable", []string{"evil --dry-run --color always"}}, {"enable", []string{"evil --dry-run"}}, {"remove", []string{"evil --dry-run"}},
+	{"connect", []string{"--list"}},
+	{"disconnect", nil}, {"ui", nil}, // a browser shows the page
 	{"tools delete", []string{"job"}},
 }
 
@@ -138,6 +143,7 @@ func hostileDir(t *testing.T) string {
 		"bad.toml":           "format = \"mcp-metatool tools 1\"\n[tool.other]\ndescription = " + quoted + "\ninputSchema = '{\"type\": \"object\"}'\ncode = \"return 1 # \\u202e\"\n",
 		"checks.toml":        checksOf(dir, quoted),
 		"check\u202eed.star": "return 1",
+		"host.json":          `{"mcpServers": {"x": {"command": ` + quoted + `, "args": [` + quoted + `], "env": {"A": ` + quoted + `}, "what": ` + quoted + `}}}`,
 	}
 	for name, text := range files {
 		path := filepath.Join(dir, name)
