@@ -18,8 +18,7 @@ import (
 type waitLine struct {
 	out *os.File
 
-	mu    sync.Mutex // guards the fields below; a leaf
-	text  string     // "": nothing is shown
+	mu    sync.Mutex // guards drawn; a leaf
 	drawn bool       // the line is on the screen
 }
 
