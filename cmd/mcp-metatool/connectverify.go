@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -129,20 +128,12 @@ func findable(command, path string) bool {
 	if err != nil {
 		return false
 	}
-	defer f.Close()
-	line, err := bufio.NewReaderSize(f, 256).ReadSlice('\n')
-	if err != nil {
-		return true // not a script
-	}
-	rest, ok := strings.CutPrefix(string(line), "#!/usr/bin/env ")
-	if !ok {
+	f.Close()
+	interpreter := clientconfig.Interpreter(command)
+	if interpreter == "" {
 		return true
 	}
-	words := strings.Fields(strings.TrimPrefix(strings.TrimSpace(rest), "-S "))
-	if len(words) == 0 {
-		return true
-	}
-	_, ok = clientconfig.Find(words[0], path)
+	_, ok := clientconfig.Find(interpreter, path)
 	return ok
 }
 

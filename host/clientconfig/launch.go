@@ -1,11 +1,14 @@
 package clientconfig
 
 import (
-	"os"
+	"bufio"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // Launch is how a host starts a server.
@@ -19,6 +22,42 @@ type Launch struct {
 var desktopPaths = map[string]string{
 	"darwin": "/usr/bin:/bin:/usr/sbin:/sbin",
 	"linux":  "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+}
+
+// DesktopPath returns the PATH of programs that are started from a desktop; "" if it is the
+// same as that of a shell, as on Windows.
+func DesktopPath(system string) string {
+	switch path, ok := desktopPaths[system]; {
+	case system == "windows":
+		return ""
+	case !ok:
+		return desktopPaths["linux"]
+	default:
+		return path
+	}
+}
+
+// Interpreter returns the program that env looks up for a script (#!/usr/bin/env node), ""
+// if the file is none or cannot be read.
+func Interpreter(file string) string {
+	f, err := regular.Open(file)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	line, _ := bufio.NewReaderSize(f, 256).ReadSlice('\n')
+	rest, ok := strings.CutPrefix(string(line), "#!")
+	words := strings.Fields(rest)
+	if !ok || len(words) == 0 || filepath.Base(words[0]) != "env" {
+		return ""
+	}
+	if words = words[1:]; len(words) > 0 && words[0] == "-S" {
+		words = words[1:]
+	}
+	if len(words) == 0 || strings.HasPrefix(words[0], "-") {
+		return ""
+	}
+	return words[0]
 }
 
 // desktopVariables are the variables of a desktop's programs that matter to servers.
@@ -36,10 +75,7 @@ func (h *Host) Launch(s *System, scope Scope, environ []string) Launch {
 	keep := h.clean
 	path := ""
 	if h.Desktop && s.OS != "windows" {
-		keep, path = desktopVariables, desktopPaths[s.OS]
-		if path == "" {
-			path = desktopPaths["linux"]
-		}
+		keep, path = desktopVariables, DesktopPath(s.OS)
 	}
 	l := Launch{Dir: s.Project}
 	if h.Desktop && scope == User {
@@ -101,8 +137,7 @@ func Find(command, path string) (string, bool) {
 		if !filepath.IsAbs(dir) {
 			continue
 		}
-		file := filepath.Join(dir, command)
-		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+		if file, err := exec.LookPath(filepath.Join(dir, command)); err == nil { // on Windows with its suffix
 			return file, true
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/clientconfig"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/health"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
@@ -196,7 +197,7 @@ oauth = {}
 		}
 	}
 	for _, k := range Kinds {
-		if found[k.ID].ID == "" && k.ID != idDiskFull && (k.ID != idDesktopPath && k.ID != idInterpreterPath || desktopPath[runtime.GOOS] != "") {
+		if found[k.ID].ID == "" && k.ID != idDiskFull && (k.ID != idDesktopPath && k.ID != idInterpreterPath || clientconfig.DesktopPath(runtime.GOOS) != "") {
 			t.Errorf("%s is not found", k.ID)
 		}
 	}

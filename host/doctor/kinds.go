@@ -67,7 +67,7 @@ var Kinds = []Kind{
 	{idServerSlow, Warning, "A server needs more than 5 seconds to start, or more than 2 seconds to list its tools. Hosts show fewer tools until then."},
 	{idServerCrashed, Note, "A server that works now has failed in the last 24 hours."},
 	{idServerAsleep, Note, "A server starts on first use, and was not started for this examination."},
-	{idProtocolOld, Note, "A server speaks revision 2024-11-05 of the protocol."},
+	{idProtocolOld, Note, "A server speaks the oldest revision of the protocol that we know."},
 
 	{idNameChanged, Note, "A tool has another name for agents than prefix and own name, because that has more than 64 characters or others than letters, digits, `_` and `-`."},
 	{idNameLong, Warning, "With the prefix that Claude Code adds (`mcp__mcp-metatool__`), the name of a tool has more than 64 characters."},

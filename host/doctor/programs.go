@@ -1,11 +1,9 @@
 package doctor
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -15,17 +13,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/clientconfig"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 )
-
-// desktopPath is the PATH of programs that are started from a desktop. On macOS it is
-// launchd's (anthropics and others: "spawn npx ENOENT", for instance
-// github.com/mcpmux/mcp-mux/pull/113), on Linux the default of systemd. On Windows there is
-// no difference.
-var desktopPath = map[string]string{
-	"darwin": "/usr/bin:/bin:/usr/sbin:/sbin",
-	"linux":  "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-}
 
 // program is a runtime that servers are started with.
 type program struct {
@@ -87,38 +77,18 @@ func (e *examination) programs() {
 
 // desktop checks whether a command is found by hosts that were started from a desktop.
 func (e *examination) desktop(u *config.Upstream, found string) {
-	short, ok := desktopPath[runtime.GOOS]
-	if !ok {
+	short := clientconfig.DesktopPath(runtime.GOOS)
+	if short == "" {
 		return
 	}
 	if lookup(u.Command, short) == "" {
 		e.find(idDesktopPath, upstreamObject(u.Name), "write command = "+strconv.Quote(found)+", or set PATH in its env",
 			"the command %q is found here, but not by hosts that are started from the desktop (their PATH is %s)", u.Command, short)
 	}
-	if i := interpreter(found); i != "" && lookup(i, short) == "" {
+	if i := clientconfig.Interpreter(found); i != "" && lookup(i, short) == "" {
 		e.find(idInterpreterPath, upstreamObject(u.Name), "set PATH in its env to one with the folder of "+i+": "+filepath.Dir(cmp.Or(lookup(i, e.Getenv("PATH")), found)),
 			"%s is a script for %s, which hosts that are started from the desktop do not find (their PATH is %s)", found, i, short)
 	}
-}
-
-// interpreter returns the program that env looks up for a script (#!/usr/bin/env node), ""
-// if it is none.
-func interpreter(path string) string {
-	info, err := os.Stat(path)
-	if err != nil || !info.Mode().IsRegular() {
-		return ""
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	line, _ := bufio.NewReaderSize(f, 256).ReadSlice('\n')
-	words := strings.Fields(strings.TrimPrefix(string(line), "#!"))
-	if !strings.HasPrefix(string(line), "#!") || len(words) < 2 || filepath.Base(words[0]) != "env" || strings.HasPrefix(words[1], "-") {
-		return ""
-	}
-	return words[1]
 }
 
 // lookup returns the path of a command in a PATH, "" if it is not there.
@@ -127,15 +97,8 @@ func lookup(command, path string) string {
 		found, _ := exec.LookPath(command)
 		return found
 	}
-	for _, dir := range filepath.SplitList(path) {
-		if !filepath.IsAbs(dir) {
-			continue
-		}
-		if found, err := exec.LookPath(filepath.Join(dir, command)); err == nil {
-			return found
-		}
-	}
-	return ""
+	found, _ := clientconfig.Find(command, path)
+	return found
 }
 
 // versionTime is how long a runtime may take to say its version.

@@ -59,15 +59,9 @@ func (e *examination) speed(object string, o Observation) {
 		e.find(idServerSlow, object, "install its package, so that it is not downloaded at each start; or raise startup_wait",
 			"it needs %s to start, and %s to list its tools", round(start), round(list))
 	}
-	if o.Status.ProtocolVersion == oldest() {
+	if protocol.IsOldest(o.Status.ProtocolVersion) {
 		e.find(idProtocolOld, object, "update the server", "it speaks revision %s of the protocol, the oldest", o.Status.ProtocolVersion)
 	}
-}
-
-// oldest returns the name of the oldest revision.
-func oldest() string {
-	names := protocol.Handshake.Names() // the newest first
-	return names[len(names)-1]
 }
 
 // describe returns the row of a server.

@@ -128,6 +128,9 @@ func (e Era) Newest() Revision {
 	return Revision{}
 }
 
+// IsOldest reports whether name is that of the oldest revision that we support.
+func IsOldest(name string) bool { return name == revisions[0].name }
+
 // Lookup returns the revision of the era with the given name.
 func (e Era) Lookup(name string) (Revision, bool) {
 	if r, ok := Lookup(name); ok && r.Era() == e {

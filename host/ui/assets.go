@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
-	"io/fs"
 	"net/http"
 	"path"
 	"strings"
@@ -28,7 +27,7 @@ func serveAsset(w http.ResponseWriter, r *http.Request) {
 	if name == "" {
 		name = "index.html"
 	}
-	content, err := fs.ReadFile(files, path.Join("page", name))
+	content, err := files.ReadFile(path.Join("page", name))
 	kind := types[path.Ext(name)]
 	switch {
 	case err != nil || kind == "" || strings.Contains(name, "/"):
