@@ -13,7 +13,7 @@ func checkCommand() *cobra.Command {
 	s := &settings{}
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Check the configuration and print what was understood, secrets masked",
+		Short: "Check the configuration and print every setting, with secrets masked",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := s.load()

@@ -61,7 +61,7 @@ of which a backup is kept. See also: connect.`,
 	f.BoolVar(&m.replace, "replace", false, "put mcp-metatool in place of the servers in the host's file")
 	f.StringArrayVar(&m.variables, "env", nil, "with --replace: give mcp-metatool the variable `NAME[=VALUE]` (see connect)")
 	f.BoolVar(&m.noVerify, "no-verify", false, "with --replace: do not start mcp-metatool as the host will")
-	f.BoolVar(&m.asJSON, "json", false, "print what was understood as JSON")
+	f.BoolVar(&m.asJSON, "json", false, "print the servers that were read, as JSON")
 	cmd.MarkFlagsMutuallyExclusive("json", "replace")
 	return cmd
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// show prints what was understood.
+// show prints the servers that were read.
 func (m *hostImport) show(w io.Writer) {
 	for i, l := range m.listings {
 		if i > 0 {

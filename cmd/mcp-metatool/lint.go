@@ -29,7 +29,7 @@ func lintCommand() *cobra.Command {
 	v := lintView{}
 	cmd := &cobra.Command{
 		Use:   "lint FILE...",
-		Short: "Check scripts without running them; exit code 1 if there is something to say",
+		Short: "Check scripts without running them; exit code 1 if a script has problems",
 		Long: `Check scripts (FILE.star, or - for standard input) without running them: errors,
 and what is probably not meant, such as variables that nothing uses and code that
 is never reached.

@@ -80,7 +80,7 @@ func reload(ctx context.Context, s *settings, w io.Writer) error {
 	case ran == 0:
 		return noServer(broken, run.path)
 	case failed > 0:
-		return &exitError{exitFailed, fmt.Errorf("%d of %d servers go on as before", failed, ran)}
+		return &exitError{exitFailed, fmt.Errorf("%d of %d servers keep their old configuration", failed, ran)}
 	}
 	return nil
 }

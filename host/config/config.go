@@ -279,7 +279,7 @@ type Upstream struct {
 	// Prefix is added before the names of its tools and prompts. It matches
 	// ^[A-Za-z0-9_-]*$, and several upstreams may have the same.
 	Prefix string
-	// Timeout is how long one request may go without a sign of life, and MaxTimeout how
+	// Timeout is how long one request may go without activity, and MaxTimeout how
 	// long it may take in total. Timeout is not longer than MaxTimeout.
 	Timeout, MaxTimeout time.Duration
 	Restart             Restart

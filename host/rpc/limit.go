@@ -4,16 +4,16 @@ import "time"
 
 // Limit says how long a call may take. The zero value means no limit.
 type Limit struct {
-	// Idle is the longest time without a sign of life. Signs of life are progress of
-	// the call, and a request of the peer that is being answered, because the peer
-	// may be waiting for it. 0: no limit.
+	// Idle is the longest time without activity: progress of the call, or a request of
+	// the peer that is being answered, because the peer may be waiting for it.
+	// 0: no limit.
 	Idle time.Duration
 	// Max is the longest total time. 0: no limit.
 	Max time.Duration
 }
 
 // One timer serves all calls of a connection. It is set for the time when the
-// first of them is due, or earlier: a sign of life only changes call.due, and then
+// first of them is due, or earlier: activity only changes call.due, and then
 // the timer fires with nothing to do.
 
 // begin starts the limits of a call.
