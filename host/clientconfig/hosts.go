@@ -55,13 +55,17 @@ func (h *Host) Scopes(s *System) []Scope {
 }
 
 // Files returns the files in which the host lists servers, the widest scope first. A file
-// can have several scopes, at several places, and none need exist.
+// can have several scopes, at several places, and none need exist. In the home folder, the
+// user's file may be that of the project too: it counts as the user's.
 func (h *Host) Files(s *System) []File {
-	files := h.files(s)
-	for i := range files {
-		files[i].Host = h
-		if files[i].Under == nil {
-			files[i].Under = []string{h.Key}
+	var files []File
+	for _, f := range h.files(s) {
+		f.Host = h
+		if f.Under == nil {
+			f.Under = []string{h.Key}
+		}
+		if !slices.ContainsFunc(files, func(wider File) bool { return wider.Path == f.Path && slices.Equal(wider.Under, f.Under) }) {
+			files = append(files, f)
 		}
 	}
 	return files

@@ -302,3 +302,22 @@ func TestSecrets(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
+
+// TestHomeIsProject checks that a file counts once if the project is the home folder.
+func TestHomeIsProject(t *testing.T) {
+	for _, h := range hosts {
+		s := testSystem("linux")
+		s.Project = s.Home
+		seen := map[string]bool{}
+		for _, f := range h.Files(s) {
+			at := f.Path + "#" + strings.Join(f.Under, "/")
+			if seen[at] {
+				t.Errorf("%s: %s twice", h.Name, at)
+			}
+			seen[at] = true
+		}
+		if len(seen) == 0 || h.Files(s)[0].Scope != User {
+			t.Errorf("%s: %v", h.Name, h.Files(s))
+		}
+	}
+}
