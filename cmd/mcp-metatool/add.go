@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"path"
 	"regexp"
@@ -53,8 +54,8 @@ disabled.`,
 	f := cmd.Flags()
 	f.StringArrayVarP(&a.env, "env", "e", nil, "set an environment variable of the program: `NAME=VALUE`, or NAME for ${NAME}")
 	f.StringArrayVarP(&a.headers, "header", "H", nil, "send a header to the address: `'NAME: VALUE'`")
-	f.StringVar(&a.transport, "transport", "", "what the address speaks: `http or sse` (default: found out)")
-	f.BoolVar(&a.oauth, "oauth", false, "the address wants a login (see: mcp-metatool auth)")
+	f.StringVar(&a.transport, "transport", "", "transport of the address: `http or sse` (default: detected automatically)")
+	f.BoolVar(&a.oauth, "oauth", false, "the server requires a login (see: mcp-metatool auth)")
 	f.StringVar(&a.cwd, "cwd", "", "start the program in this `FOLDER`")
 	f.BoolVar(&a.disabled, "disabled", false, "add the server as disabled, and do not start it")
 	f.BoolVar(&a.noStart, "no-start", false, "do not start the server to see whether it works")
@@ -83,10 +84,12 @@ type addition struct {
 	name                     string
 	server                   edit.Server
 	document                 *serverjson.Document // nil unless it is described by one
+	declared                 map[string]bool      // variables and headers that the document says are secret
+	consumed                 map[string]bool      // names in env that were values for the document
 	file                     *edit.File
 	given                    map[string]string // values of variables for this run, which are not kept
 	unset                    []string          // variables that are not set in the environment
-	kept                     []string          // those that go into the keyring
+	kept                     []keptSecret      // those that go into the keyring
 	interactive              bool              // somebody can be asked
 }
 
@@ -127,7 +130,9 @@ func (a *addition) run(ctx context.Context, args []string, dash int) error {
 	if err := a.put(); err != nil {
 		return usage(err)
 	}
-	a.masked = a.file.Masker(a.loadOptions()).Mask
+	masker := a.file.Masker(a.loadOptions())
+	masker.Add(slices.Collect(maps.Values(a.given))...)
+	a.masked = masker.Mask
 	written, err := a.apply(ctx, a.cmd, fmt.Sprintf("Write this to %s?", a.file.Path()), a.file.Change())
 	if err != nil || !written {
 		return err
@@ -150,7 +155,7 @@ func (a *addition) understand(ctx context.Context, args []string, dash int) erro
 	source := args[len(args)-1]
 	switch {
 	case len(args) > 2:
-		return errors.New("there is more after the server (a command comes after --: mcp-metatool add NAME -- COMMAND ARG...)")
+		return errors.New("unexpected arguments after the server (a command comes after --: mcp-metatool add NAME -- COMMAND ARG...)")
 	case len(args) == 2:
 		a.name = args[0]
 	}
@@ -165,7 +170,7 @@ func (a *addition) understand(ctx context.Context, args []string, dash int) erro
 	case isURL && a.transport == "" && strings.EqualFold(path.Ext(u.Path), ".json"):
 		return a.fromAddress(ctx, source)
 	case isURL && a.name == "":
-		return fmt.Errorf("what is it to be called? (mcp-metatool add NAME %s)", source)
+		return fmt.Errorf("a name is required (mcp-metatool add NAME %s)", source)
 	case isURL:
 		return a.address(source)
 	case strings.EqualFold(path.Ext(source), ".json"):
@@ -248,8 +253,12 @@ func (a *addition) explain() {
 	out := a.cmd.OutOrStdout()
 	fmt.Fprintf(out, "added %s\n", a.name)
 	if len(a.unset) > 0 {
-		fmt.Fprintf(out, "It is disabled, because these environment variables are not set: %s\nSet them where mcp-metatool is started. Then: mcp-metatool enable %s\n",
-			strings.Join(a.unset, ", "), a.name)
+		because := ", because"
+		if a.disabled {
+			because = ", and"
+		}
+		fmt.Fprintf(out, "It is disabled%s these environment variables are not set: %s\nSet them where mcp-metatool is started. Then: mcp-metatool enable %s\n",
+			because, strings.Join(a.unset, ", "), a.name)
 	}
 	if a.oauth {
 		fmt.Fprintf(out, "Log in with: mcp-metatool auth %s\n", a.name)

@@ -33,12 +33,47 @@ func (a *addition) chooseKeyring(ctx context.Context) error {
 		return nil
 	}
 	for _, name := range names {
-		a.replaceVariable(name, "${keyring:"+name+"}")
+		as, err := a.keyringName(ctx, name)
+		if err != nil {
+			return err
+		}
+		a.replaceVariable(name, "${keyring:"+as+"}")
+		a.kept = append(a.kept, keptSecret{as, a.given[name]})
 	}
-	a.kept = names
 	a.unset = slices.DeleteFunc(a.unset, func(name string) bool { return slices.Contains(names, name) })
 	a.server.Disabled = a.disabled || len(a.unset) > 0
 	return nil
+}
+
+// keptSecret is a secret that goes into the keyring.
+type keptSecret struct{ name, value string }
+
+// keyringName returns a name for a secret in the keyring: that of its variable, or one with
+// the name of the server, and a number, if the keyring has another secret there.
+func (a *addition) keyringName(ctx context.Context, variable string) (string, error) {
+	if a.dryRun {
+		return variable, nil // the keyring may have to be unlocked
+	}
+	base := variable
+	if prefix := asVariable(a.name) + "_"; !strings.HasPrefix(variable, prefix) {
+		base = prefix + variable
+	}
+	for n, name := 2, variable; ; {
+		other, err := keyringHasOther(ctx, name, a.given[variable])
+		if err != nil {
+			return "", fmt.Errorf("add: %w (nothing was written; without --keyring no keyring is needed)", err)
+		}
+		chosen := slices.ContainsFunc(a.kept, func(k keptSecret) bool { return k.name == name })
+		switch {
+		case !other && !chosen:
+			return name, nil
+		case name == variable && base != variable:
+			name = base
+		default:
+			name = fmt.Sprintf("%s_%d", base, n)
+			n++
+		}
+	}
 }
 
 // replaceVariable puts a reference in place of a variable in all texts of the server.
@@ -79,8 +114,9 @@ func replaceVariable(text, variable, reference string) string {
 
 // keep puts the secrets into the keyring.
 func (a *addition) keep(ctx context.Context) error {
-	for _, name := range a.kept {
-		err := secret.Set(ctx, name, a.given[name])
+	for _, kept := range a.kept {
+		name := kept.name
+		err := secret.Set(ctx, name, kept.value)
 		if err == nil {
 			err = a.secretNames().Add(ctx, name)
 		}

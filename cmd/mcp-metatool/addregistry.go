@@ -35,9 +35,9 @@ func (a *addition) fromRegistry(ctx context.Context, name string) error {
 	}
 	switch d.Status {
 	case "deleted":
-		return fmt.Errorf("the registry has deleted %s: %s", name, firstOf(display.EscapeLine(d.StatusMessage), "it does not say why"))
+		return fmt.Errorf("the registry has deleted %s: %s", name, firstOf(display.Line(d.StatusMessage, 300), "it does not say why"))
 	case "deprecated":
-		fmt.Fprintf(a.cmd.ErrOrStderr(), "warning: %s is deprecated: %s\n", name, firstOf(display.EscapeLine(d.StatusMessage), "the registry does not say why"))
+		fmt.Fprintf(a.cmd.ErrOrStderr(), "warning: %s is deprecated: %s\n", name, firstOf(display.Line(d.StatusMessage, 300), "the registry does not say why"))
 	}
 	return a.described(ctx, d)
 }
@@ -96,6 +96,7 @@ func (a *addition) described(ctx context.Context, d *serverjson.Document) error 
 	if err != nil {
 		return err
 	}
+	a.declared, a.consumed = o.SecretNames(), map[string]bool{}
 	values, err := a.fillIn(ctx, o.Inputs())
 	if err != nil {
 		return err
@@ -188,11 +189,11 @@ func ignoreEOF(err, instead error) error {
 // fillIn returns the texts for inputs: from flags, the environment, or the person.
 func (a *addition) fillIn(ctx context.Context, inputs []serverjson.Input) (map[string][]string, error) {
 	values := map[string][]string{}
-	for _, text := range slices.Concat(a.set, a.env) {
+	for n, text := range slices.Concat(a.set, a.env) {
 		name, value, ok := strings.Cut(text, "=")
 		i := slices.IndexFunc(inputs, func(in serverjson.Input) bool { return in.Name == name })
 		if i < 0 {
-			if slices.Contains(a.set, text) {
+			if n < len(a.set) {
 				return nil, fmt.Errorf("--set %s: there is no such value; there are\n%s", name, describeInputs(inputs))
 			}
 			continue
@@ -210,6 +211,9 @@ func (a *addition) fillIn(ctx context.Context, inputs []serverjson.Input) (map[s
 			}
 		}
 		values[name] = append(values[name], value)
+		if n >= len(a.set) {
+			a.consumed[name] = true
+		}
 	}
 	var optional []serverjson.Input
 	for _, in := range inputs {
@@ -227,7 +231,7 @@ func (a *addition) fillIn(ctx context.Context, inputs []serverjson.Input) (map[s
 		}
 	}
 	if optional != nil {
-		fmt.Fprintf(a.cmd.ErrOrStderr(), "left out (--set NAME=VALUE sets them):\n%s", describeInputs(optional))
+		fmt.Fprintf(a.cmd.ErrOrStderr(), "left out (--set NAME=VALUE sets them, --env NAME takes a variable from the environment):\n%s", describeInputs(optional))
 	}
 	return values, nil
 }
@@ -235,11 +239,7 @@ func (a *addition) fillIn(ctx context.Context, inputs []serverjson.Input) (map[s
 // ask returns the text for an input that no flag gives; "" if it is left to its default.
 func (a *addition) ask(ctx context.Context, in serverjson.Input) (string, error) {
 	if in.Secret {
-		variable := a.variableOf(in)
-		if _, ok := lookupEnv(variable); ok || in.Required {
-			return "${" + variable + "}", nil // asked for later, as other variables are
-		}
-		return "", nil
+		return a.askSecret(ctx, in)
 	}
 	if !in.Required || in.Default != "" || !a.interactive {
 		return "", nil
@@ -256,6 +256,25 @@ func (a *addition) ask(ctx context.Context, in serverjson.Input) (string, error)
 		}
 		return edit.Literal(value), nil
 	}
+}
+
+// askSecret returns the reference for a secret that no flag gives; "" if it is left out. One
+// that is not required is taken from the environment only if the person says so: the document
+// may name a variable that is meant for something else.
+func (a *addition) askSecret(ctx context.Context, in serverjson.Input) (string, error) {
+	variable := a.variableOf(in)
+	reference := "${" + variable + "}"
+	if in.Required {
+		return reference, nil // asked for later, as other variables are
+	}
+	if _, ok := lookupEnv(variable); !ok || !a.interactive {
+		return "", nil
+	}
+	yes, err := a.asker.confirm(ctx, fmt.Sprintf("It can use %s, a secret that your environment has. Give it to the server?", variable))
+	if err != nil || !yes {
+		return "", err
+	}
+	return reference, nil
 }
 
 // variableOf returns the environment variable for a secret: its own name if it is one,
@@ -302,14 +321,15 @@ func describeInputs(inputs []serverjson.Input) string {
 func (a *addition) show() {
 	var b strings.Builder
 	d, s := a.document, &a.server
-	fmt.Fprintf(&b, "%s %s: %s\n", d.Name, d.Version, display.Line(d.Description, 300))
+	line := display.EscapeLine // no value can begin a line of its own
+	fmt.Fprintf(&b, "%s %s: %s\n", line(d.Name), line(d.Version), display.Line(d.Description, 300))
 	if d.Repository.URL != "" {
-		fmt.Fprintf(&b, "Its source: %s\n", d.Repository.URL)
+		fmt.Fprintf(&b, "Its source: %s\n", line(d.Repository.URL))
 	}
 	if s.URL != "" {
-		fmt.Fprintf(&b, "It is reached at:\n  %s\n", s.URL)
+		fmt.Fprintf(&b, "It is reached at:\n  %s\n", line(s.URL))
 	} else {
-		fmt.Fprintf(&b, "It is started with your rights, by:\n  %s\n", commandLine(append([]string{s.Command}, s.Args...)))
+		fmt.Fprintf(&b, "It is started with your rights, by:\n  %s\n", line(commandLine(append([]string{s.Command}, s.Args...))))
 	}
 	for _, list := range []struct {
 		title, between string
@@ -319,8 +339,8 @@ func (a *addition) show() {
 			fmt.Fprintf(&b, "with these %s:\n", list.title)
 		}
 		for _, set := range list.settings {
-			fmt.Fprintf(&b, "  %s%s%s\n", set.Name, list.between, set.Value)
+			fmt.Fprintf(&b, "  %s%s%s\n", line(set.Name), list.between, line(set.Value))
 		}
 	}
-	fmt.Fprint(a.cmd.OutOrStdout(), display.Escape(b.String()))
+	fmt.Fprint(a.cmd.OutOrStdout(), b.String())
 }

@@ -56,6 +56,12 @@ func (a *addition) finishProgram() error {
 		if !variableName.MatchString(name) {
 			return fmt.Errorf("--env %q is not NAME=VALUE", name)
 		}
+		if a.consumed[name] {
+			continue // it is in the server already, a secret as a reference
+		}
+		if ok {
+			value = a.hideDeclared(name, name, value)
+		}
 		setSetting(&a.server.Env, name, value)
 	}
 	a.hideSecrets()
@@ -100,11 +106,24 @@ func (a *addition) finishAddress() error {
 		if !ok {
 			return fmt.Errorf("--header %q is not 'NAME: VALUE'", name)
 		}
-		setSetting(&a.server.Headers, strings.TrimSpace(name), strings.TrimSpace(value))
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		if i := slices.IndexFunc(a.server.Headers, func(s edit.Setting) bool { return strings.EqualFold(s.Name, name) }); i >= 0 {
+			name = a.server.Headers[i].Name
+		}
+		setSetting(&a.server.Headers, name, a.hideDeclared(strings.ToLower(name), a.name+"_"+name, value))
 	}
 	a.server.OAuth = a.oauth
 	a.hideSecrets()
 	return nil
+}
+
+// hideDeclared returns a reference in place of a value, if the document says that the setting
+// is a secret. Values with references stay as they are.
+func (a *addition) hideDeclared(name, variable, value string) string {
+	if !a.declared[name] || value == "" || strings.Contains(value, "${") {
+		return value
+	}
+	return a.reference(variable, value)
 }
 
 // hideSecrets puts references in place of secrets in plain text. Their values are known for
@@ -189,8 +208,9 @@ var notInVariable = regexp.MustCompile(`[^A-Z0-9]+`)
 // that are not in the environment is added as disabled: otherwise the configuration would not
 // load any more.
 func (a *addition) askForVariables(ctx context.Context) error {
-	if a.server.Disabled {
-		return nil
+	a.server.Disabled = false // the variables of a disabled server are not looked at
+	if err := a.put(); err != nil {
+		return err
 	}
 	opts := a.loadOptions()
 	opts.Getenv = nil
@@ -204,7 +224,7 @@ func (a *addition) askForVariables(ctx context.Context) error {
 		return err
 	}
 	for _, name := range a.unset {
-		if _, ok := a.given[name]; ok || !a.interactive || a.noStart {
+		if _, ok := a.given[name]; ok || !a.interactive || a.noStart || a.disabled {
 			continue
 		}
 		value, err := a.asker.secret(ctx, fmt.Sprintf("%s is not set. Its value, for this start only (not shown, Enter for none): ", name))
@@ -215,6 +235,6 @@ func (a *addition) askForVariables(ctx context.Context) error {
 			a.given[name] = value
 		}
 	}
-	a.server.Disabled = len(a.unset) > 0
-	return nil
+	a.server.Disabled = a.disabled || len(a.unset) > 0
+	return a.put()
 }

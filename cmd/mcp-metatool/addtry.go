@@ -40,13 +40,13 @@ func (a *addition) try(ctx context.Context) error {
 	out := a.cmd.ErrOrStderr()
 	fmt.Fprintf(out, "%s does not work: %s\n", a.name, display.Text(failed))
 	if !a.interactive {
-		hint := "--no-start adds it all the same"
+		hint := "--no-start adds it anyway"
 		if a.server.URL != "" {
-			hint += ", --oauth if it wants a login"
+			hint += ", --oauth if it requires a login"
 		}
 		return &exitError{exitFailed, fmt.Errorf("nothing was written: %s does not work (%s)", a.name, hint)}
 	}
-	yes, err := a.asker.confirm(ctx, "Add it all the same?")
+	yes, err := a.asker.confirm(ctx, "Add it anyway?")
 	if err == nil && !yes {
 		err = &exitError{code: exitFailed}
 		fmt.Fprintln(out, "nothing was written")

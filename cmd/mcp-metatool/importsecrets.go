@@ -73,17 +73,25 @@ func (m *hostImport) checkKeyring(ctx context.Context) error {
 		return nil
 	}
 	for _, s := range m.keyringSecrets() {
-		had, err := secret.Get(ctx, s.Variable)
+		other, err := keyringHasOther(ctx, s.Variable, s.Value)
 		switch {
-		case errors.Is(err, secret.ErrNotFound):
 		case err != nil:
 			return fmt.Errorf("import: %w (nothing was written; --secrets env needs no keyring)", err)
-		case had != s.Value:
+		case other:
 			return fmt.Errorf("import: the keyring has another secret called %s: nothing was written (remove it: mcp-metatool secret remove %s; or give --secrets env)",
 				s.Variable, s.Variable)
 		}
 	}
 	return nil
+}
+
+// keyringHasOther reports whether the keyring has another value under a name.
+func keyringHasOther(ctx context.Context, name, value string) (bool, error) {
+	had, err := secret.Get(ctx, name)
+	if errors.Is(err, secret.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil && had != value, err
 }
 
 // fillKeyring puts the secrets into the keyring. The configuration refers to them already.

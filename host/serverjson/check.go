@@ -16,6 +16,7 @@ import (
 const (
 	maxItems = 200  // packages, remotes, arguments, variables, choices: each
 	maxText  = 4096 // bytes of a text that is used
+	maxShort = 255  // bytes of a text that is only shown
 )
 
 var (
@@ -38,6 +39,19 @@ func quoted(text string) string {
 func (d *Document) check() error {
 	if !namePattern.MatchString(d.Name) || len(d.Name) > 200 {
 		return wrong("name", "%s is not the name of a server (want NAMESPACE/NAME, such as io.github.user/weather)", quoted(d.Name))
+	}
+	for _, text := range []struct {
+		where, text string
+		most        int
+	}{
+		{"version", d.Version, maxShort}, {"title", d.Title, maxShort}, {"repository.url", d.Repository.URL, 2048},
+	} {
+		if err := checkText(text.where, text.text); err != nil {
+			return err
+		}
+		if len(text.text) > text.most {
+			return wrong(text.where, "is longer than %d bytes", text.most)
+		}
 	}
 	if len(d.Packages) > maxItems || len(d.Remotes) > maxItems {
 		return wrong("", "has more than %d packages or remotes", maxItems)
@@ -129,7 +143,7 @@ func (r *Remote) check(at string) error {
 
 // check checks a field and the variables in it.
 func (f *Field) check(at string) error {
-	for _, text := range slices.Concat([]string{f.Value, f.Default, f.Placeholder}, f.Choices) {
+	for _, text := range slices.Concat([]string{f.Value, f.Default, f.Placeholder, f.Format}, f.Choices) {
 		if err := checkText(at, text); err != nil {
 			return err
 		}

@@ -91,7 +91,7 @@ func (o *Option) Notes() []string {
 		return notes
 	}
 	if command, asHinted := o.pkg.runtime(); !asHinted {
-		notes = append(notes, "it is to be run with "+quoted(o.pkg.RuntimeHint)+", and is run with "+command)
+		notes = append(notes, "the publisher suggests "+quoted(o.pkg.RuntimeHint)+"; "+command+" is used instead")
 	}
 	if how := packagings[o.pkg.RegistryType]; how.versioned && o.pkg.Version == "" {
 		notes = append(notes, "no version is named, so whatever is the newest is run at each start")

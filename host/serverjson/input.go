@@ -71,6 +71,26 @@ func (o *Option) Inputs() []Input {
 	return list
 }
 
+// SecretNames returns the environment variables, and the headers in lower case, whose values
+// the document says are secret, or have a secret in them.
+func (o *Option) SecretNames() map[string]bool {
+	names := map[string]bool{}
+	for _, s := range o.slots() {
+		secret := s.field.IsSecret
+		for _, name := range s.variables() {
+			secret = secret || s.field.Variables[name].IsSecret
+		}
+		switch {
+		case !secret:
+		case s.what == "environment variable":
+			names[s.name] = true
+		case s.what == "header":
+			names[strings.ToLower(s.name)] = true
+		}
+	}
+	return names
+}
+
 // slot is a place in the command line, environment, headers or address.
 type slot struct {
 	name, what string
