@@ -110,7 +110,7 @@ func (m *managedUpstream) Submit(call wire.Call, complete wire.CompletionFunc) (
 	if up == nil {
 		return nil, false
 	}
-	spare, leave := m.place(call)
+	spare, leave := m.place(call, true)
 	end := func() {
 		leave()
 		m.endCall()

@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -30,20 +31,46 @@ const (
 
 // spares are those of one upstream. The zero value has none.
 type spares struct {
-	mu      sync.Mutex // guards what follows; only locks of requests are taken below it
-	own     users      // of the upstream's own connection
-	all     []*spare
-	level   []byte    // params of the last logging/setLevel; nil for none
-	failed  time.Time // when one has failed to start
-	closed  bool
-	closing sync.WaitGroup // spares that are closed in the background
+	mu       sync.Mutex // guards what follows; only locks of requests are taken below it
+	own      users      // of the upstream's own connection
+	all      []*spare
+	retiring []*spare  // those that still have calls
+	level    []byte    // params of the last logging/setLevel; nil for none
+	failed   time.Time // when one has failed to start
+	closed   bool
+	closing  sync.WaitGroup // spares that are closed in the background
 }
 
 // spare is one more process of a server.
 type spare struct {
-	up    *upstream.Upstream
-	users users
-	idle  *time.Timer // closes it; nil while it has calls
+	up      *upstream.Upstream
+	users   users
+	idle    *time.Timer // closes it; nil while it has calls
+	worked  bool        // it has started
+	retired bool        // it gets no more calls, and is closed when it has none
+
+	telling chan struct{} // has room for one: held while level changes
+	level   []byte        // params of the last logging/setLevel that it was sent
+}
+
+// spareLevelTime is how long a call waits until a spare has been told the log level.
+const spareLevelTime = 2 * time.Second
+
+// tell tells the spare a log level, unless it has been told already; nil: none.
+func (one *spare) tell(ctx context.Context, level []byte) {
+	ctx, cancel := context.WithTimeout(ctx, spareLevelTime)
+	defer cancel()
+	select {
+	case one.telling <- struct{}{}:
+		defer func() { <-one.telling }()
+	case <-ctx.Done():
+		return
+	}
+	if level == nil || bytes.Equal(one.level, level) {
+		return
+	}
+	one.level = level // it is told once, whatever it answers
+	_, _ = one.up.Call(ctx, wire.Call{Method: protocol.MethodSetLevel, Params: level})
 }
 
 // users are the requests of clients without a token that have calls on a connection, with
@@ -60,34 +87,52 @@ func (u users) freeFor(request route.Origin) bool {
 	return true
 }
 
+// maxPlaced is how many spares a call tries that end before it reaches them.
+const maxPlaced = 2
+
 // callPlaced makes a call, over up or over a spare.
 func (m *managedUpstream) callPlaced(ctx context.Context, up *upstream.Upstream, call wire.Call) (wire.Reply, error) {
-	one, leave := m.place(call)
-	if one != nil {
-		err := one.up.Ready(ctx)
-		if err == nil {
+	for tries := 0; ; tries++ {
+		one, leave := m.place(call, tries < maxPlaced)
+		if one == nil {
 			defer leave()
-			return one.up.Call(ctx, call)
+			reply, err := up.Call(ctx, call)
+			if call.Method == protocol.MethodSetLevel && err == nil && reply.Error == nil {
+				m.spares.setLevel(call.Params)
+			}
+			return reply, err
 		}
+		reply, unsent, err := m.callSpare(ctx, one, call)
 		leave()
-		if ctx.Err() != nil {
-			return wire.Reply{}, err
+		if !unsent || ctx.Err() != nil {
+			return reply, err
 		}
-		m.env.Log.Warn("another process of the server does not start", "upstream", m.name, "err", err)
-		m.spares.giveUp(one)
-		return m.callPlaced(ctx, up, call) // none is started for a while
 	}
-	defer leave()
-	reply, err := up.Call(ctx, call)
-	if call.Method == protocol.MethodSetLevel && err == nil && reply.Error == nil {
-		m.spares.setLevel(ctx, call)
-	}
-	return reply, err
 }
 
-// place finds the connection for a call: a spare, or the upstream's own (nil). leave must
-// be called when the call has ended.
-func (m *managedUpstream) place(call wire.Call) (to *spare, leave func()) {
+// callSpare makes a call over a spare. unsent says that the server has certainly not acted
+// on it. A spare that does not start, has ended or does not answer gets no more calls.
+func (m *managedUpstream) callSpare(ctx context.Context, one *spare, call wire.Call) (reply wire.Reply, unsent bool, err error) {
+	s := &m.spares
+	if err := one.up.Ready(ctx); err != nil {
+		if ctx.Err() == nil {
+			m.env.Log.Warn("another process of the server does not start", "upstream", m.name, "err", err)
+			s.retire(one)
+		}
+		return wire.Reply{}, true, err
+	}
+	one.tell(ctx, s.started(one))
+	reply, err = one.up.Call(ctx, call)
+	var timeout *upstream.TimeoutError
+	if unsent = upstream.IsUnsent(err); unsent || errors.As(err, &timeout) && !timeout.Max {
+		s.retire(one)
+	}
+	return reply, unsent, err
+}
+
+// place finds the connection for a call: a spare if it may be one, or the upstream's own
+// (nil). leave must be called when the call has ended.
+func (m *managedUpstream) place(call wire.Call, spares bool) (to *spare, leave func()) {
 	request, avoids := route.Anonymous(call)
 	if request == nil {
 		return nil, func() {}
@@ -99,7 +144,7 @@ func (m *managedUpstream) place(call wire.Call) (to *spare, leave func()) {
 	if s.own == nil {
 		s.own = users{}
 	}
-	if avoids && !s.own.freeFor(request) {
+	if spares && avoids && !s.own.freeFor(request) {
 		to = s.find(m, request)
 	}
 	in := s.own
@@ -123,7 +168,11 @@ func (s *spares) leave(m *managedUpstream, from *spare, in users, request route.
 	if in[request]--; in[request] == 0 {
 		delete(in, request)
 	}
-	if from != nil && len(in) == 0 && !s.closed {
+	switch {
+	case from == nil || len(in) > 0 || s.closed:
+	case from.retired:
+		s.end(from)
+	default:
 		from.idle = time.AfterFunc(spareIdle, func() { s.expire(from) })
 	}
 }
@@ -133,8 +182,10 @@ func (s *spares) find(m *managedUpstream, request route.Origin) *spare {
 	if s.closed {
 		return nil
 	}
-	for _, one := range s.all {
-		if st := one.up.Status().State; st != upstream.Failed && st != upstream.Closed && one.users.freeFor(request) {
+	for _, one := range slices.Clone(s.all) {
+		if st := one.up.Status().State; st == upstream.Failed || st == upstream.Closed {
+			s.retireLocked(one)
+		} else if one.users.freeFor(request) {
 			if one.idle != nil {
 				one.idle.Stop()
 				one.idle = nil
@@ -147,7 +198,7 @@ func (s *spares) find(m *managedUpstream, request route.Origin) *spare {
 	}
 	m.env.Log.Info("another process of the server is started: a call of a client without a token waits for answers in the others",
 		"upstream", m.name, "processes", len(s.all)+2)
-	one := &spare{up: m.startSpare(s.level), users: users{}}
+	one := &spare{up: m.startSpare(), users: users{}, telling: make(chan struct{}, 1)}
 	s.all = append(s.all, one)
 	return one
 }
@@ -158,71 +209,81 @@ func spareSpec(spec upstream.Spec) upstream.Spec {
 	return spec
 }
 
-// startSpare starts a spare, and tells it the log level if there are params for that. Its
-// lists are of no interest: those of the upstream's own connection count.
-func (m *managedUpstream) startSpare(level []byte) *upstream.Upstream {
+// startSpare starts a spare. Its lists are of no interest: those of the upstream's own
+// connection count.
+func (m *managedUpstream) startSpare() *upstream.Upstream {
 	receiver := m.env.Receiver(m.name, m.own)
-	opts := upstream.Options{
-		Log: m.env.Log, Budget: m.env.Budget, InitializeParams: m.client.initializeParams,
+	return upstream.Start(spareSpec(m.spec), upstream.Options{
+		Log: m.env.Log, Budget: m.env.Budget, InitializeParams: m.client.initializeParams, Observer: m.env.Observer,
 		ClientName: m.client.name, ClientVersion: m.client.version, Resolve: m.resolve,
 		OnRequest: receiver.OnRequest,
 		OnNotification: func(n wire.Inbound) {
 			switch n.Method {
-			case protocol.NotificationMessage, protocol.NotificationElicitationDone:
+			case protocol.NotificationToolsChanged, protocol.NotificationPromptsChanged, protocol.NotificationResourcesChanged,
+				protocol.NotificationResourceUpdated, protocol.NotificationTaskStatus:
+			default:
 				receiver.OnNotification(n)
 			}
 		},
-	}
-	started := make(chan *upstream.Upstream, 1)
-	if level != nil {
-		opts.OnReady = func() {
-			up := <-started
-			// The call ends with the upstream.
-			if _, err := up.Call(context.Background(), wire.Call{Method: protocol.MethodSetLevel, Params: level}); err != nil {
-				m.env.Log.Debug("log level not set", "upstream", m.name, "err", err)
-			}
-		}
-	}
-	up := upstream.Start(spareSpec(m.spec), opts)
-	started <- up
-	return up
+	})
 }
 
-// setLevel passes a request for a log level on to the spares, and keeps it for others.
-func (s *spares) setLevel(ctx context.Context, call wire.Call) {
+// setLevel keeps a log level for the spares, which are told before their next call.
+func (s *spares) setLevel(params []byte) {
 	s.mu.Lock()
-	s.level = call.Params
-	all := slices.Clone(s.all)
-	s.mu.Unlock()
-	for _, one := range all {
-		_, _ = one.up.Call(ctx, call) // the upstream itself has accepted it
-	}
+	defer s.mu.Unlock()
+	s.level = params
+}
+
+// started notes that a spare has started, and returns the log level that it should have.
+func (s *spares) started(one *spare) (level []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one.worked = true
+	return s.level
 }
 
 // expire closes a spare that has no calls.
 func (s *spares) expire(one *spare) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(one.users) == 0 && one.idle != nil {
-		s.remove(one)
+	if len(one.users) == 0 && one.idle != nil && !s.closed && !one.retired {
+		s.end(one)
 	}
 }
 
-// giveUp closes a spare that has failed to start.
-func (s *spares) giveUp(one *spare) {
+// retire gives a spare no more calls, and closes it when it has none. If it has never
+// started, no other is started for a while.
+func (s *spares) retire(one *spare) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.failed = time.Now()
-	s.remove(one)
+	s.retireLocked(one)
 }
 
-// remove closes a spare, unless that has been done. The caller holds s.mu.
-func (s *spares) remove(one *spare) {
-	at := slices.Index(s.all, one)
-	if at < 0 || s.closed {
+// retireLocked is retire for a caller that holds s.mu.
+func (s *spares) retireLocked(one *spare) {
+	if one.retired || s.closed {
 		return
 	}
-	s.all = slices.Delete(s.all, at, at+1)
+	if !one.worked {
+		s.failed = time.Now()
+	}
+	one.retired = true
+	if len(one.users) == 0 {
+		s.end(one)
+		return
+	}
+	s.all = slices.DeleteFunc(s.all, func(other *spare) bool { return other == one })
+	s.retiring = append(s.retiring, one) // leave ends it
+}
+
+// end closes a spare without calls. The caller holds s.mu.
+func (s *spares) end(one *spare) {
+	if one.idle != nil {
+		one.idle.Stop()
+	}
+	s.all = slices.DeleteFunc(s.all, func(other *spare) bool { return other == one })
+	s.retiring = slices.DeleteFunc(s.retiring, func(other *spare) bool { return other == one })
 	s.closing.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 		defer cancel()
@@ -234,7 +295,7 @@ func (s *spares) remove(one *spare) {
 func (s *spares) close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
-	all := s.all
+	all := slices.Concat(s.all, s.retiring)
 	for _, one := range all {
 		if one.idle != nil {
 			one.idle.Stop()

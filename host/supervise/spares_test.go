@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -65,7 +66,7 @@ func placing(t *testing.T, conf config.Upstream) (m *managedUpstream, at func(ow
 	}
 	return m, func(owner route.Origin) (int, func()) {
 		t.Helper()
-		one, leave := m.place(wire.Call{Method: protocol.MethodToolsCall, Params: []byte(`{"name":"echo"}`), Owner: owner})
+		one, leave := m.place(wire.Call{Method: protocol.MethodToolsCall, Params: []byte(`{"name":"echo"}`), Owner: owner}, true)
 		if one == nil {
 			return 0, leave
 		}
@@ -112,7 +113,7 @@ func TestSpares(t *testing.T) {
 		{Method: protocol.MethodToolsCall, Params: []byte(`{"name":"echo","task":{}}`)}, {Method: protocol.MethodToolsList}, {Method: protocol.MethodComplete},
 	} {
 		call.Owner = &strangerRequest{strangers: nobody}
-		one, leave := m.place(call)
+		one, leave := m.place(call, true)
 		if one != nil {
 			t.Errorf("%s %s goes to a spare", call.Method, call.Params)
 		}
@@ -208,5 +209,52 @@ func TestSpareSecrets(t *testing.T) {
 	got, err := m.resolve(t.Context(), spareSpec(m.spec))
 	if err != nil || got.Restart != upstream.RestartNever || got.Protocol != upstream.ProtocolLegacy || !slices.Contains(got.Env, "TOKEN=hunter2-hunter2") {
 		t.Errorf("%v, %v, %v, %v", got.Env, got.Restart, got.Protocol, err)
+	}
+}
+
+// TestSpareIsReplaced checks that a spare which has ended is replaced without the call
+// noticing, that calls wait for the log level, and that one which does not answer gets no
+// more calls, and is closed when it has none.
+func TestSpareIsReplaced(t *testing.T) {
+	conf := subprocess(mcptest.ServerOptions{})
+	m, at := placing(t, conf)
+	nobody := &strangers{}
+	parked := &strangerRequest{strangers: nobody}
+	_, leave := at(parked)
+	defer leave()
+	parked.parked = true
+	level := []byte(`{"level":"debug"}`)
+	m.spares.setLevel(level)
+	call := func() *spare {
+		t.Helper()
+		reply, err := m.Call(bounded(t), wire.Call{
+			Method: protocol.MethodToolsCall, Params: []byte(`{"name":"echo","arguments":{}}`), Owner: &strangerRequest{strangers: nobody},
+		})
+		if err != nil || reply.Result == nil || len(m.spares.all) != 1 {
+			t.Fatalf("%s %v, %d spares", reply.Error, err, len(m.spares.all))
+		}
+		return m.spares.all[0]
+	}
+	first := call()
+	if !bytes.Equal(first.level, level) {
+		t.Errorf("the spare has the level %s", first.level)
+	}
+	if err := first.up.Close(bounded(t)); err != nil {
+		t.Fatal(err)
+	}
+	second := call()
+	if second == first || !bytes.Equal(second.level, level) {
+		t.Errorf("the spare is not replaced, or has the level %s", second.level)
+	}
+
+	at1, leaveSecond := at(&strangerRequest{strangers: nobody})
+	m.spares.retire(second)
+	if third := call(); at1 != 1 || third == second || second.up.Status().State == upstream.Closed {
+		t.Errorf("the retired one gets calls, or is closed (%s)", second.up.Status().State)
+	}
+	leaveSecond()
+	m.spares.closing.Wait()
+	if st := second.up.Status().State; st != upstream.Closed || len(m.spares.retiring) != 0 {
+		t.Errorf("the retired one is %s", st)
 	}
 }

@@ -45,8 +45,8 @@ func markUnsent(err error) error {
 	return &marked
 }
 
-// surelyUnsent reports whether err was marked by markUnsent.
-func surelyUnsent(err error) bool {
+// IsUnsent reports whether err was marked by markUnsent.
+func IsUnsent(err error) bool {
 	var down *DownError
 	return err != nil && errors.As(err, &down) && down.unsent
 }

@@ -15,7 +15,7 @@ func TestCallErrors(t *testing.T) {
 	if err := e.Down("gone", io.EOF); !errors.As(err, &down) || *down != (DownError{Upstream: "x", Reason: "gone", Err: io.EOF}) {
 		t.Errorf("Down: %+v", err)
 	}
-	if surelyUnsent(down) || !surelyUnsent(e.Unsent(down)) || surelyUnsent(down) {
+	if IsUnsent(down) || !IsUnsent(e.Unsent(down)) || IsUnsent(down) {
 		t.Error("Unsent must mark a copy of the error")
 	}
 	if err := e.Unsent(io.EOF); err != io.EOF {

@@ -46,7 +46,7 @@ func (u *Upstream) conclude(ctx context.Context, l link.Link, call wire.Call, ne
 		return reply, nil
 	}
 	u.noteTimeout(err)
-	if !surelyUnsent(err) {
+	if !IsUnsent(err) {
 		return reply, err
 	}
 	other, err := u.connection(ctx, l) // l had ended without being noticed, as in Call

@@ -225,7 +225,7 @@ func (u *Upstream) Call(ctx context.Context, call wire.Call) (wire.Reply, error)
 			return wire.Reply{}, err
 		}
 		reply, err := u.callOn(ctx, l, call)
-		if err == nil || last != nil || !surelyUnsent(err) {
+		if err == nil || last != nil || !IsUnsent(err) {
 			return reply, err
 		}
 		last = l // it had ended without being noticed: try the next one
