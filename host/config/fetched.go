@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// maxFetched is how many values of one reference are masked: the one in use and those
-// before it, which servers that have not been restarted still have.
-const maxFetched = 4
+// maxFetched is how many values of one reference are masked: the newest, and those before
+// it. A command may give each process of a server a value of its own.
+const maxFetched = 64
 
 // fetched are the secrets that were fetched after a configuration was read. Nothing but
 // the maskers of the configuration uses them.
@@ -19,13 +19,14 @@ type fetched struct {
 }
 
 // Learn makes all maskers of c, those that exist and later ones, mask the value of a
-// reference. The last four values of each reference are masked.
+// reference. The last maxFetched values of each reference are masked.
 func (c *Config) Learn(r Reference, value string) {
 	f := c.fetched
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	known := f.values[r]
-	if slices.Contains(known, value) {
+	if at := slices.Index(known, value); at >= 0 {
+		f.values[r] = append(slices.Delete(known, at, at+1), value) // it is in use again
 		return
 	}
 	if f.values == nil {

@@ -373,10 +373,13 @@ command = "x"
 			t.Errorf("%s: %v", setting, err)
 		}
 	}
-	for i := range 5 {
-		cfg.Learn(cfg.Upstreams[0].References[0].Reference, fmt.Sprintf("later-value-%d", i))
+	learn := func(i int) { cfg.Learn(cfg.Upstreams[0].References[0].Reference, fmt.Sprintf("later-value-%03d", i)) }
+	for i := range 64 {
+		learn(i)
 	}
-	if got := masker.Mask("later-value-0 later-value-1 later-value-4"); got != "later-value-0 **** ****" {
-		t.Errorf("the last four values are masked as: %s", got)
+	learn(0) // it is used again
+	learn(64)
+	if got := masker.Mask("later-value-000 later-value-001 later-value-002 later-value-064"); got != "**** later-value-001 **** ****" {
+		t.Errorf("the last 64 values are masked as: %s", got)
 	}
 }

@@ -149,7 +149,7 @@ func (r *served) End(reply wire.Reply, err error) {
 	}
 	t.active.Add(r.ctx, -1, metric.WithAttributes(keyMethod.String(r.method)))
 	attributes := r.target.metric(r.method, r.known)
-	attributes = append(append(append(attributes, how.attributes()...), revision...), r.front.network...)
+	attributes = append(append(append(attributes, how.bounded().attributes()...), revision...), r.front.network...)
 	t.serverDuration.Record(r.ctx, now.Sub(r.start).Seconds(), metric.WithAttributes(attributes...))
 }
 

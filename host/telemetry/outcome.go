@@ -84,6 +84,17 @@ func (o outcome) attributes() []attribute.KeyValue {
 	return all
 }
 
+// bounded returns the outcome for metrics. Codes that JSON-RPC does not define count as one,
+// since a server could answer each call with another.
+func (o outcome) bounded() outcome {
+	code, err := strconv.Atoi(o.status)
+	switch {
+	case err != nil, code == -32700, -32603 <= code && code <= -32600, -32099 <= code && code <= -32000:
+		return o
+	}
+	return outcome{otherError, otherError}
+}
+
 // set sets the outcome of a span. The status has no description: messages of errors can
 // quote arguments.
 func (o outcome) set(span trace.Span) {

@@ -13,6 +13,7 @@
 //	instruments.go the metrics
 //	otlp.go        exporters to a collector
 //	guard.go       a collector that does not answer
+//	sdklog.go      what the SDK would write to standard error
 //	pages.go       /metrics, /healthz, /readyz
 //
 // Names of spans, attributes and metrics are those of the semantic conventions for MCP
@@ -84,6 +85,7 @@ func New(ctx context.Context, cfg config.Telemetry, opts Options) (*Telemetry, e
 	if !cfg.OTLP && cfg.Listen == "" {
 		return nil, nil
 	}
+	quietSDK(opts.Log)
 	t := &Telemetry{cfg: cfg, log: opts.Log, guard: newGuard(opts.Log)}
 	about, err := describe(ctx, opts)
 	if err != nil {

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -225,5 +227,28 @@ func TestPages(t *testing.T) {
 	waitsFor = "the sandbox is being compiled"
 	if code, body := get("/readyz"); code != 503 || body != "not ready: the sandbox is being compiled\n" {
 		t.Errorf("/readyz: %d %q", code, body)
+	}
+}
+
+// TestBounded checks that codes of servers do not become many metrics.
+func TestBounded(t *testing.T) {
+	for code, want := range map[int]string{-32700: "-32700", -32600: "-32600", -32099: "-32099", 7: otherError, -40000: otherError, -32604: otherError} {
+		o := outcomeOf(wire.Reply{Error: wire.Errorf(code, "x").Raw()}, nil)
+		if got := o.bounded(); got.status != want || got.errorType != want || o.status != strconv.Itoa(code) {
+			t.Errorf("%d: %v, %v", code, got, o)
+		}
+	}
+	if got := (outcome{errorType: toolError}).bounded(); got.errorType != toolError || got.status != "" {
+		t.Errorf("%v", got)
+	}
+}
+
+// TestHeaderVariables checks that a mistake in the headers is reported without their values.
+func TestHeaderVariables(t *testing.T) {
+	t.Setenv(headerVariables[0], "Authorization: Bearer hunter2")
+	var log bytes.Buffer
+	quietSDK(slog.New(slog.NewTextHandler(&log, nil)))
+	if got := log.String(); !strings.Contains(got, headerVariables[0]) || strings.Contains(got, "hunter2") {
+		t.Error(got)
 	}
 }

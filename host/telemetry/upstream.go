@@ -125,6 +125,6 @@ func (s *sent) End(reply wire.Reply, err error) {
 		return
 	}
 	attributes := s.target.metric(s.method, how.errorType == "" || how.errorType == toolError)
-	attributes = append(append(attributes, how.attributes()...), s.about...)
+	attributes = append(append(attributes, how.bounded().attributes()...), s.about...)
 	s.t.clientDuration.Record(s.ctx, now.Sub(s.start).Seconds(), metric.WithAttributes(attributes...))
 }
