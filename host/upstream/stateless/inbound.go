@@ -44,8 +44,10 @@ func (l *Link) Inbound(m wire.Inbound) (params []byte, ok bool) {
 func (s *subscriptions) knows(id string, withOld bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.opening != nil && s.opening.id == id || s.current != nil && s.current.id == id ||
-		withOld && s.old != nil && s.old.id == id
+	if s.opening != nil && s.opening.id == id || s.current != nil && s.current.id == id {
+		return true
+	}
+	return withOld && (s.leaving != nil && s.leaving.id == id || s.old != nil && s.old.id == id)
 }
 
 // acknowledged handles an acknowledgement. One without an id can only be for the

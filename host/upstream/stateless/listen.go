@@ -49,6 +49,7 @@ type subscriptions struct {
 	version uint64 // counts changes of wanted
 	opening *subscription
 	current *subscription  // acknowledged; nil while there is none
+	leaving *subscription  // was current until now, and becomes old next; its messages count
 	old     *subscription  // the one before current, while it is handed over
 	settled outcome        // of the newest version that has one
 	moved   chan struct{}  // closed and replaced when settled changes
@@ -261,12 +262,15 @@ func (l *Link) open() error {
 		return err
 	}
 	s.mu.Lock()
-	s.opening, s.current = nil, next
+	s.opening, s.current, s.leaving = nil, next, before
 	if next.asked.isEmpty() {
 		s.current = nil
 	}
 	s.mu.Unlock()
 	l.handOver(before, gone)
+	s.mu.Lock()
+	s.leaving = nil
+	s.mu.Unlock()
 	s.settle(outcome{next.version, next.honoured, nil})
 	l.reportUnwatched()
 	return nil
