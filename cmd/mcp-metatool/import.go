@@ -7,14 +7,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/clientconfig"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/config/edit"
@@ -135,9 +132,14 @@ func (m *hostImport) run(ctx context.Context, cmd *cobra.Command, from string) e
 	if err := m.read(ctx, from); err != nil {
 		return &exitError{exitUsage, err}
 	}
-	m.compare()
-	if !m.asJSON {
+	if err := m.compare(ctx); err != nil {
+		return &exitError{exitUsage, fmt.Errorf("import: %w (nothing was written)", err)}
+	}
+	switch {
+	case !m.asJSON:
 		m.show(cmd.OutOrStdout())
+	case m.asker != nil && !m.yes && !m.dryRun: // what the questions are about
+		m.show(cmd.ErrOrStderr())
 	}
 	if err := m.decideSecrets(ctx); err != nil {
 		return err
@@ -221,96 +223,6 @@ func (m *hostImport) readFile(ctx context.Context, path string) error {
 	return nil
 }
 
-// compare determines the state of each server.
-func (m *hostImport) compare() {
-	ours, _ := clientconfig.ReadOurs(m.sys, m.file.Path(), m.file.Text()) // what is wrong with it is found by write
-	byName := map[string]*clientconfig.Server{}
-	idents := map[string]string{}
-	for i := range ours {
-		byName[ours[i].Original] = &ours[i]
-		idents[abi.Ident(ours[i].Original)] = ours[i].Original
-	}
-	taken, seen := map[string]string{}, map[string]bool{}
-	for _, l := range slices.Backward(m.listings) { // a narrower scope takes precedence
-		var found []*foundServer
-		for i := range l.Servers {
-			f := &foundServer{File: l.File.Path, Scope: l.File.Scope, listing: l, server: &l.Servers[i]}
-			m.judge(f, byName, idents, taken, seen)
-			found = append(found, f)
-		}
-		m.found = append(found, m.found...)
-	}
-}
-
-// judge determines the state of one server.
-func (m *hostImport) judge(f *foundServer, ours map[string]*clientconfig.Server, idents, taken map[string]string, seen map[string]bool) {
-	s := f.server
-	f.Name, f.Transport, f.Notes, f.Starts = s.Name, s.Transport, s.Notes, starts(s)
-	ident := abi.Ident(s.Name)
-	switch other, clash := idents[ident]; {
-	case s.Self:
-		f.State, f.Notes = foundSelf, nil
-		return
-	case m.only != nil && !slices.Contains(m.only, s.Original) && !slices.Contains(m.only, s.Name):
-		f.State, f.Notes = foundSkipped, nil
-		return
-	case s.Problem != "":
-		f.State, f.Notes = foundUnfit, append([]string{s.Problem}, f.Notes...)
-		return
-	case seen[s.Original]:
-		f.State, f.Notes = foundHidden, []string{"a server of the same name in a narrower scope takes its place"}
-		return
-	case clash && other != s.Name:
-		f.State, f.Notes = foundUnfit, []string{fmt.Sprintf("scripts could not tell it from %s (rename one of them)", other)}
-		return
-	}
-	seen[s.Original], idents[ident] = true, s.Name
-	if problem := commandProblem(s); problem != "" {
-		f.Notes = append(f.Notes, problem)
-	}
-	f.secrets = s.Secrets(taken)
-	for _, secret := range f.secrets {
-		f.Secrets = append(f.Secrets, foundSecret{secret.Where, secret.Variable})
-	}
-	had := ours[s.Name]
-	if had == nil {
-		f.State = foundNew
-		return
-	}
-	f.State, f.Differences = foundSame, clientconfig.Compare(had, s, m.sys.Home)
-	if f.Differences == nil { // the secrets are in plain text there too
-		f.Secrets, f.secrets = nil, nil
-		return
-	}
-	for i, reference := range []func(clientconfig.Secret) string{variableReference, keyringReference} {
-		replaced := s.Clone()
-		replaced.Replace(replaced.Secrets(taken), reference)
-		different := clientconfig.Compare(had, replaced, m.sys.Home)
-		if different == nil {
-			f.Differences, f.inVariables = nil, i == 0
-			return
-		}
-		if len(different) < len(f.Differences) { // the configuration has its secrets in that form
-			f.Differences = different
-		}
-	}
-	f.State = foundDiffers
-}
-
-// commandProblem says if the program of a server is not there.
-func commandProblem(s *clientconfig.Server) string {
-	if s.Transport != config.Stdio || strings.Contains(s.Command, "${") || strings.HasPrefix(s.Command, "~") {
-		return ""
-	}
-	if _, err := exec.LookPath(s.Command); err == nil || errors.Is(err, exec.ErrDot) {
-		return ""
-	}
-	if filepath.IsAbs(s.Command) {
-		return fmt.Sprintf("there is no program %s", s.Command)
-	}
-	return fmt.Sprintf("there is no %s in PATH (install it)", s.Command)
-}
-
 // imports reports whether a server is written into the configuration.
 func (m *hostImport) imports(f *foundServer) bool {
 	return f.State == foundNew || f.State == foundDiffers && m.overwrite
@@ -345,7 +257,7 @@ func (m *hostImport) write(ctx context.Context) (bool, error) {
 	m.masked = func(text string) string { return own.Mask(masker.Mask(text)) }
 	out := m.cmd
 	if m.asJSON { // standard output has the JSON only
-		out = quiet(m.cmd)
+		out = onStderr(m.cmd)
 	}
 	return m.consent.apply(ctx, out, "Write this to "+m.sys.Short(m.file.Path())+"?", m.file.Change())
 }

@@ -168,13 +168,13 @@ func (m *hostImport) replaceInFile(ctx context.Context, l *clientconfig.Listing,
 	return c.write(ctx, text, fmt.Sprintf("Put mcp-metatool in place of %s in %s?", count(len(out), "server"), m.sys.Short(l.File.Path)))
 }
 
-// quiet returns a command with the same input and standard error, and no standard output.
-func quiet(cmd *cobra.Command) *cobra.Command {
-	q := &cobra.Command{}
-	q.SetIn(cmd.InOrStdin())
-	q.SetErr(cmd.ErrOrStderr())
-	q.SetOut(io.Discard)
-	return q
+// onStderr returns a command with the same input that prints everything to standard error.
+func onStderr(cmd *cobra.Command) *cobra.Command {
+	c := &cobra.Command{}
+	c.SetIn(cmd.InOrStdin())
+	c.SetErr(cmd.ErrOrStderr())
+	c.SetOut(cmd.ErrOrStderr())
+	return c
 }
 
 // hostFileChange returns the change of a host's file. A backup is kept.

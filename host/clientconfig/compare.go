@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
 // Difference is one setting in which two servers differ. Secrets in the texts are masked.
@@ -50,6 +51,13 @@ func Compare(ours, theirs *Server, home string) []Difference {
 	}
 	if theirs.Expose != nil && !slices.Equal(ours.Expose, theirs.Expose) {
 		add("expose", strings.Join(ours.Expose, ", "), strings.Join(theirs.Expose, ", "))
+	}
+	if theirs.Timeout != 0 && ours.Timeout != theirs.Timeout {
+		timeout := ""
+		if ours.Timeout != 0 {
+			timeout = units.FormatDuration(ours.Timeout)
+		}
+		add("timeout", timeout, units.FormatDuration(theirs.Timeout))
 	}
 	if ours.Disabled != theirs.Disabled {
 		add("disabled", fmt.Sprint(ours.Disabled), fmt.Sprint(theirs.Disabled))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
 // entry is the entry of one server while it is read. A key becomes known when it is read;
@@ -314,6 +315,7 @@ func (e *entry) toolLists() {
 	s := e.server
 	if e.file.Host.Name == Ours.Name {
 		s.Expose, s.Hide = e.list("expose"), e.list("hide")
+		s.Timeout, _ = units.ParseDuration(e.str("timeout")) // what is no duration differs from every one
 		return
 	}
 	for _, key := range []string{"enabled_tools", "enabledTools", "includeTools"} {

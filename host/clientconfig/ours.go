@@ -30,7 +30,8 @@ func ReadOurs(s *System, path string, data []byte) ([]Server, error) {
 }
 
 // Write puts the server into our configuration. A server of that name keeps the settings
-// that hosts do not have, such as prefix. The error is that of package edit.
+// that hosts do not have, such as prefix, and those about tools and time that this host
+// does not set. The error is that of package edit.
 func (s *Server) Write(f *edit.File) error {
 	if !f.Has(s.Name) {
 		return f.Put(s.Name, s.edit())
@@ -53,6 +54,17 @@ func (s *Server) Write(f *edit.File) error {
 	change("transport", string(s.Transport), s.Transport == config.LegacySSE)
 	change("headers", table(s.Headers), len(s.Headers) > 0)
 	change("disabled", true, s.Disabled)
+	for _, tools := range []struct {
+		key  string
+		list []string
+	}{{"expose", s.Expose}, {"hide", s.Hide}} {
+		if tools.list != nil {
+			change(tools.key, tools.list, true)
+		}
+	}
+	if s.Timeout != 0 {
+		change("timeout", units.FormatDuration(s.Timeout), true)
+	}
 	return failed
 }
 

@@ -116,22 +116,45 @@ func parse(s *System, f File, data []byte) ([]Server, error) {
 	if parent == nil || parent.fields[f.Under[len(f.Under)-1]] == nil {
 		return nil, nil
 	}
-	list, ok := parent.fields[f.Under[len(f.Under)-1]].(*object)
-	if !ok {
+	value := parent.fields[f.Under[len(f.Under)-1]]
+	if items, ok := value.([]any); ok && f.Host.Name == Ours.Name {
+		value = byName(items)
+	}
+	list, ok := value.(*object)
+	if !ok || list == nil {
 		return nil, &shapeError{strings.Join(f.Under, ".") + " is not an object with a server under each name"}
 	}
 	var servers []Server
-	for _, name := range list.keys {
-		servers = append(servers, readServer(s, f, name, list.fields[name]))
+	names := validNames(list.keys)
+	for i, name := range list.keys {
+		servers = append(servers, readServer(s, f, names[i], name, list.fields[name]))
 	}
 	return servers, nil
 }
 
-// readServer reads the entry of one server.
-func readServer(s *System, f File, name string, v any) Server {
-	srv := Server{Name: validName(name), Original: name}
-	if srv.Name != name {
-		srv.Notes = append(srv.Notes, fmt.Sprintf("it is called %s here: names are 1 to 32 letters, digits, _ and -", srv.Name))
+// byName makes an object of a list of servers that have their names in them, which our
+// configuration may have in JSON. It returns nil if one has no name, or that of another.
+func byName(items []any) *object {
+	list := newObject()
+	for _, item := range items {
+		server, ok := item.(*object)
+		if !ok {
+			return nil
+		}
+		name, ok := server.fields["name"].(string)
+		if _, twice := list.fields[name]; !ok || twice {
+			return nil
+		}
+		list.set(name, server)
+	}
+	return list
+}
+
+// readServer reads the entry of one server, which is called original in the file.
+func readServer(s *System, f File, name, original string, v any) Server {
+	srv := Server{Name: name, Original: original}
+	if name != original {
+		srv.Notes = append(srv.Notes, fmt.Sprintf("it is called %s here: names are 1 to 32 letters, digits, _ and -", name))
 	}
 	o, ok := v.(*object)
 	if !ok {
@@ -140,7 +163,7 @@ func readServer(s *System, f File, name string, v any) Server {
 	}
 	e := &entry{
 		object: o, file: f, sys: s, server: &srv, known: map[string]bool{},
-		text: translator{kind: f.Host.vars, sys: s, project: s.Project, sure: f.Scope != User},
+		text: translator{kind: f.Host.vars, sys: s, project: s.Project, sure: f.Scope != User, files: expandsFiles(s, f)},
 	}
 	e.read()
 	srv.Notes, srv.References = append(srv.Notes, e.text.notes...), e.text.refs
@@ -152,6 +175,30 @@ var (
 	allowedName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
 	badName     = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
 )
+
+// validNames returns different names that our configuration allows for the servers of one
+// file. Those that are allowed as they are stay.
+func validNames(originals []string) []string {
+	used := map[string]bool{}
+	for _, original := range originals {
+		if validName(original) == original {
+			used[original] = true
+		}
+	}
+	names := make([]string, len(originals))
+	for i, original := range originals {
+		name := validName(original)
+		if name != original {
+			for base, n := name, 2; used[name] || abi.Reserved(abi.Ident(name)); n++ {
+				number := fmt.Sprintf("-%d", n)
+				name = base[:min(len(base), 32-len(number))] + number
+			}
+			used[name] = true
+		}
+		names[i] = name
+	}
+	return names
+}
 
 // validName returns a name that our configuration allows.
 func validName(name string) string {

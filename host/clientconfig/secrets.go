@@ -73,9 +73,9 @@ func (s *Server) Secrets(taken map[string]string) []Secret {
 // variable returns the name of the variable for a secret: the suggested one, or one with
 // the server's name or a number if that has another value.
 func (s *Server) variable(suggested, value string, taken map[string]string) string {
-	name, prefix := variableName(suggested), variableName(s.Name)+"_"
-	if had, ok := taken[name]; ok && had != value && !strings.HasPrefix(name, prefix) {
-		name = prefix + name
+	name := variableName(suggested)
+	if had, ok := taken[name]; ok && had != value && !s.Owns(name) {
+		name = variableName(s.Name) + "_" + name
 	}
 	for base, i := name, 2; ; i++ {
 		if had, ok := taken[name]; !ok || had == value {
@@ -84,6 +84,34 @@ func (s *Server) variable(suggested, value string, taken map[string]string) stri
 		}
 		name = fmt.Sprintf("%s_%d", base, i)
 	}
+}
+
+// reference begins a variable or a name in the keyring, in a text of our configuration.
+var reference = regexp.MustCompile(`\$\{(?:keyring:)?([A-Za-z0-9_./-]+)`)
+
+// References returns the names of the variables, and of the secrets in the keyring, that a
+// text of our configuration refers to. Some can be in comments.
+func References(text string) []string {
+	var names []string
+	for _, m := range reference.FindAllStringSubmatch(text, -1) {
+		names = append(names, m[1])
+	}
+	return names
+}
+
+// Uses returns the names that the server refers to; see [References].
+func (s *Server) Uses() []string {
+	texts := slices.Concat([]string{s.Command, s.Dir, s.URL}, s.Args)
+	for _, setting := range slices.Concat(s.Env, s.Headers) {
+		texts = append(texts, setting.Value)
+	}
+	return References(strings.Join(texts, "\n"))
+}
+
+// Owns reports whether a variable has the name of the server in its own, as WEATHER_API_KEY
+// has that of weather.
+func (s *Server) Owns(variable string) bool {
+	return strings.HasPrefix(variable, variableName(s.Name)+"_")
 }
 
 // Replace puts references in place of secrets of s, which Secrets has returned for it.

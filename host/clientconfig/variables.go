@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -40,6 +41,7 @@ type translator struct {
 	sys     *System
 	project string // the folder that ${workspaceFolder} stands for
 	sure    bool   // it is certain that it does
+	files   bool   // the host expands ${file:/path} here
 	notes   []string
 	refs    []Setting // see Server.References
 }
@@ -53,6 +55,13 @@ func (t *translator) refer(variable, expression string) string {
 
 func (t *translator) note(format string, args ...any) {
 	t.notes = append(t.notes, fmt.Sprintf(format, args...))
+}
+
+// expandsFiles reports whether a host puts the content of a file in place of ${file:/path}
+// in its own file f. Windsurf does. Anywhere else, such as in a file that came with a
+// repository, it is text, and must not make us read that file.
+func expandsFiles(s *System, f File) bool {
+	return f.Scope == User && slices.ContainsFunc(Lookup("windsurf").Files(s), func(own File) bool { return own.Path == f.Path })
 }
 
 // text rewrites one text. Dollar signs that the host does not act on are escaped.
@@ -103,7 +112,7 @@ func (t *translator) expression(expression string) (string, bool) {
 		variable := variableName(name)
 		t.note("${input:%s}, which the host asks for, becomes the environment variable %s", clip(name), variable)
 		return t.refer(variable, expression), true
-	case colon && kind == "file" && filepath.IsAbs(name): // Windsurf
+	case colon && kind == "file" && t.files && filepath.IsAbs(name):
 		return "${" + expression + "}", true
 	case colon:
 		return "", false
