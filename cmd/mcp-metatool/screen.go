@@ -23,7 +23,7 @@ type screen struct {
 // screens returns standard output and standard error. flush must be called at the end.
 func screens(out, errs *os.File) (stdout, stderr *screen, flush func()) {
 	stdout, stderr = newScreen(out), newScreen(errs)
-	if stderr.guard != nil {
+	if stderr.guard != nil && os.Getenv("TERM") != "dumb" && understandsEscapes(errs) {
 		stderr.wait = &waitLine{out: errs}
 		if stdout.guard != nil {
 			stdout.wait = stderr.wait

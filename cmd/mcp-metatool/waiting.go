@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -82,8 +83,7 @@ func (l *waitLine) show(what string, columns func() int) (stop func()) {
 		defer step.Stop()
 		for n := 0; ; n++ {
 			seconds := fmt.Sprintf(" %.0fs", time.Since(began).Seconds())
-			room := max(columns(), 20) - len(seconds) - 3
-			l.draw(string(spinner[n%len(spinner)]) + " " + display.Line(what, room) + seconds)
+			l.draw(waitText(n, what, seconds, columns()))
 			select {
 			case <-step.C:
 			case <-end:
@@ -95,6 +95,17 @@ func (l *waitLine) show(what string, columns func() int) (stop func()) {
 		close(end)
 		<-ended
 	}
+}
+
+// waitText returns the line, which is narrower than a terminal of that many columns: a longer
+// one could not be erased. n counts the steps of the spinner. columns is 0 if it is not known.
+func waitText(n int, what, seconds string, columns int) string {
+	columns = cmp.Or(columns, 80)
+	line := string(spinner[n%len(spinner)]) + " "
+	if room := columns - len(line) - len(seconds) - 1; room >= 10 {
+		line += display.Cut(display.Line(what, columns), room)
+	}
+	return display.Cut(line+seconds, columns-1)
 }
 
 // doing is what the command does at the moment, for the user who waits for it or ends it.

@@ -69,3 +69,15 @@ func atWidth(t *testing.T, dir string, width int, args []string) string {
 	}
 	return string(screen)
 }
+
+// TestWaitLineNeedsEscapes checks that nothing is drawn on a terminal that cannot erase it.
+func TestWaitLineNeedsEscapes(t *testing.T) {
+	_, slave := openTerminal(t)
+	for name, want := range map[string]bool{"xterm": true, "dumb": false} {
+		t.Setenv("TERM", name)
+		stdout, stderr, _ := screens(slave, slave)
+		if got := stdout.wait != nil && stderr.wait != nil; got != want {
+			t.Errorf("TERM=%s: a line is shown: %v", name, got)
+		}
+	}
+}

@@ -7,7 +7,7 @@
 //	writer.go   Writer: Text for a stream
 //	time.go     Time
 //	style.go    Style, UseColor: colours
-//	wrap.go     Width, Pad, Wrap, Paragraphs: text in the columns of a terminal
+//	wrap.go     Width, Pad, Cut, Wrap, Paragraphs: text in the columns of a terminal
 //	table.go    Table
 //
 // Text, OneLine, Line, Excerpt, Escape, EscapeLine and Writer make text safe. The other

@@ -259,7 +259,7 @@ func (t *Table) line(b *strings.Builder, l layout, row []Cell) {
 				if i < len(t.Columns) && t.Columns[i].Right {
 					from += max(0, l.widths[k]-Width(text))
 				}
-				b.WriteString(strings.Repeat(" ", from-written))
+				b.WriteString(strings.Repeat(" ", max(0, from-written))) // a wide character can exceed its column
 				style := Plain
 				if i < len(row) {
 					style = row[i].Style

@@ -12,7 +12,8 @@ func TestWrap(t *testing.T) {
 		want string
 	}{
 		{"", 5, ""}, {"one two three", 7, "one two|three"}, {"abcdefgh", 3, "abc|def|gh"}, {"a abcdefgh b", 4, "a|abcd|efgh|b"},
-		{"/usr/lib/thing", 10, "/usr/lib/|thing"}, {"語語語", 4, "語語|語"}, {"語", 1, "語"}, {"x", 0, "x"}, {"👩‍👩‍👧👩‍👩‍👧", 2, "👩‍👩‍👧|👩‍👩‍👧"},
+		{"/usr/lib/thing", 10, "/usr/lib/|thing"}, {"語語語", 4, "語語|語"}, {"語", 1, "語"}, {"x", 0, "x"}, {"कााााx", 2, "का|ाा|ाx"},
+		{"👩‍👩‍👧👩‍👩‍👧", 2, "👩‍👩‍👧|👩‍👩‍👧"},
 	} {
 		if got := strings.Join(Wrap(tt.text, tt.n), "|"); got != tt.want {
 			t.Errorf("Wrap(%q, %d) = %q, want %q", tt.text, tt.n, got, tt.want)
@@ -122,4 +123,48 @@ func TestTableLater(t *testing.T) {
 	if b.String() != want {
 		t.Errorf("%q", b.String())
 	}
+}
+
+// wideCharacter is one character of 40 columns.
+var wideCharacter = "क" + strings.Repeat("ा", 39)
+
+func TestCut(t *testing.T) {
+	for _, tt := range []struct {
+		text string
+		n    int
+		want string
+	}{
+		{"abc", 3, "abc"}, {"abcd", 3, "ab…"}, {"語語", 4, "語語"}, {"語語語", 4, "語…"}, {"x", 0, ""}, {"x", -3, ""},
+		{"ab" + wideCharacter, 10, "ab…"}, {wideCharacter, 40, wideCharacter},
+	} {
+		if got := Cut(tt.text, tt.n); got != tt.want {
+			t.Errorf("Cut(%q, %d) = %q, want %q", tt.text, tt.n, got, tt.want)
+		}
+	}
+}
+
+// FuzzTable checks that no text of a cell makes a row wider than the terminal, or does worse,
+// also in rows that are written later.
+func FuzzTable(f *testing.F) {
+	for _, width := range []int{0, 1, 24, 80} {
+		f.Add("files", wideCharacter, width)
+		f.Add(wideCharacter, "x "+wideCharacter+"y", width)
+		f.Add("語語語語", "👩‍👩‍👧 \x1b[2J\xff\ufe0f", width)
+	}
+	f.Fuzz(func(t *testing.T, name, text string, width int) {
+		width %= 200
+		table := Table{Width: width, Columns: []Column{{Head: "NAME"}, {Head: "N", Right: true}, {Head: "ERROR"}}}
+		for n, cells := range [][]Cell{{{Text: name}, {Text: text}, {Text: text}}, {{Text: text}, {Text: name}, {Text: name, Short: text}}} {
+			table.Row(cells...)
+			var b strings.Builder
+			if err := table.Write(&b); err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.Lines(b.String()) {
+				if line = strings.TrimSuffix(line, "\n"); n == 0 && width >= 24 && Width(line) > width {
+					t.Errorf("%d columns, want %d: %q", Width(line), width, line)
+				}
+			}
+		}
+	})
 }

@@ -2,6 +2,7 @@ package display
 
 import (
 	"strings"
+	"unicode/utf8"
 
 	"github.com/rivo/uniseg"
 )
@@ -45,13 +46,18 @@ func Wrap(text string, n int) []string {
 }
 
 // splitWord splits a word that is longer than n columns, after punctuation if there is some
-// in the second half of the line.
+// in the second half of the line. What is shown as one character is split only if it alone
+// takes more than n columns.
 func splitWord(word string, n int) (first, rest string) {
 	used, at, good := 0, 0, 0
 	for g := uniseg.NewGraphemes(word); g.Next(); {
 		used += g.Width()
 		_, to := g.Positions()
 		if used > n && at > 0 {
+			break
+		}
+		if used > n {
+			at = splitCharacter(word[:to], n)
 			break
 		}
 		at = to
@@ -63,6 +69,38 @@ func splitWord(word string, n int) (first, rest string) {
 		at = good
 	}
 	return word[:at], word[at:]
+}
+
+// splitCharacter returns how many bytes of a character that takes more than n columns fit:
+// at least one code point. A text can add marks that take columns to a character without end.
+func splitCharacter(character string, n int) (bytes int) {
+	used := 0
+	for i, r := range character {
+		if used += Width(string(r)); used > n && i > 0 {
+			break
+		}
+		bytes = i + utf8.RuneLen(r)
+	}
+	return bytes
+}
+
+// Cut returns text if it takes at most n columns, else its beginning and "…". Text must be
+// one line of valid UTF-8. With n < 1 it returns "".
+func Cut(text string, n int) string {
+	if n < 1 {
+		return ""
+	}
+	if Width(text) <= n {
+		return text
+	}
+	used, at := 1, 0
+	for g := uniseg.NewGraphemes(text); g.Next(); {
+		if used += g.Width(); used > n {
+			break
+		}
+		_, at = g.Positions()
+	}
+	return text[:at] + "…"
 }
 
 // Paragraphs fits text to n columns: it joins the lines of each paragraph and breaks them
