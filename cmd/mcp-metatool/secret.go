@@ -26,7 +26,7 @@ The configuration refers to them as ${keyring:NAME}, and they are fetched when a
 server that needs them is started.`,
 		Args: onlyVerbs,
 		RunE: func(*cobra.Command, []string) error {
-			return &exitError{exitUsage, errors.New("secret: say which: secret set NAME, secret list, secret remove NAME")}
+			return &exitError{exitUsage, errors.New("secret: choose one of: secret set NAME, secret list, secret remove NAME")}
 		},
 	}
 	cmd.AddCommand(secretSetCommand(), secretListCommand(), secretRemoveCommand())
@@ -90,10 +90,16 @@ func askSecret(cmd *cobra.Command, name string) (string, error) {
 	return strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r"), nil
 }
 
+// States of a secret in secret list.
+const (
+	stateSet     = "set"
+	stateMissing = "missing"
+)
+
 // secretReport is one secret in the output of secret list --json.
 type secretReport struct {
 	Name    string   `json:"name"`
-	State   string   `json:"state"`   // "set", "missing", or why that is not known
+	State   string   `json:"state"`   // stateSet, stateMissing, or why that is not known
 	Servers []string `json:"servers"` // that refer to it
 }
 
@@ -104,8 +110,9 @@ func secretListCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List the names of the secrets in the keyring, and who needs them",
 		Long: `List the names of the secrets that were added to the keyring, and of those that the
-configuration refers to, with the servers that need them. Values are not shown. The
-exit code is 1 if a server needs one that is not there.`,
+configuration refers to, with the servers that need them. Values are not shown. If the
+keyring cannot be used, the state says why. The exit code is 1 if a server needs a
+secret that is not there or cannot be read.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := s.load()
@@ -139,12 +146,14 @@ func listSecrets(ctx context.Context, cfg *config.Config) ([]secretReport, error
 	slices.Sort(names)
 	list := []secretReport{}
 	for _, name := range slices.Compact(names) {
-		state := "set"
+		state := stateSet
 		switch _, err := secret.Get(ctx, name); {
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
 		case errors.Is(err, secret.ErrNotFound):
-			state = "missing"
+			state = stateMissing
 		case err != nil:
-			return nil, err
+			state = err.Error()
 		}
 		servers := users[config.Reference{Kind: config.FromKeyring, Text: name}]
 		list = append(list, secretReport{name, state, append([]string{}, servers...)})
@@ -172,8 +181,12 @@ func printSecrets(w io.Writer, secrets []secretReport, asJSON bool) error {
 		}
 	}
 	for _, s := range secrets {
-		if s.State == "missing" && len(s.Servers) > 0 {
+		switch {
+		case s.State == stateSet || len(s.Servers) == 0:
+		case s.State == stateMissing:
 			return &exitError{exitFailed, fmt.Errorf("secret %s is missing (add it: mcp-metatool secret set %s)", s.Name, s.Name)}
+		default:
+			return &exitError{exitFailed, fmt.Errorf("secret %s, which a server needs, cannot be read", s.Name)}
 		}
 	}
 	return nil

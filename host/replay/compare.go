@@ -146,14 +146,45 @@ func (c *comparer) run(a, b *journal.Record, in string, offset time.Duration) {
 		p.add(when{phaseInput, 0}, "guest", fmt.Sprintf("differs: %s in A, %s in B; fuel and memory differ for that reason alone", shortHash(a.Guest), shortHash(b.Guest)), "")
 	}
 	p.json(when{phaseInput, 0}, "params", a.Params, b.Params)
-	p.calls(a.Calls, b.Calls)
-	p.undos(a.Undos, b.Undos)
-	p.logs(a.Logs, b.Logs)
+	p.calls(a, b)
+	p.undos(a, b)
+	p.logs(a, b)
 	p.outcome(a, b)
 }
 
+// end returns when the run of A ended.
+func (p pair) end(a *journal.Record) when {
+	if p.in == "" {
+		return when{phaseEnd, 0}
+	}
+	return when{phaseEnd, a.Duration}
+}
+
+// moment returns the time in A for a moment of B that A does not have: just after all that
+// had come about in B by then. The times of B themselves say nothing, since B can be faster.
+func moment(a, b *journal.Record, at time.Duration) time.Duration {
+	last := time.Duration(0)
+	passed := func(inA, inB time.Duration) {
+		if inB <= at {
+			last = max(last, inA+1)
+		}
+	}
+	for i := range min(len(a.Calls), len(b.Calls)) {
+		x, y := &a.Calls[i], &b.Calls[i]
+		passed(x.Start, y.Start)
+		if y.Done {
+			passed(x.Start+x.Duration, y.Start+y.Duration)
+		}
+	}
+	for i := range min(len(a.Logs), len(b.Logs)) {
+		passed(a.Logs[i].At, b.Logs[i].At)
+	}
+	return last
+}
+
 // calls compares the calls in the order in which they were made.
-func (p pair) calls(a, b []journal.CallRecord) {
+func (p pair) calls(recA, recB *journal.Record) {
+	a, b := recA.Calls, recB.Calls
 	for i := range max(len(a), len(b)) {
 		what := fmt.Sprintf("call %d", i+1)
 		switch {
@@ -161,13 +192,13 @@ func (p pair) calls(a, b []journal.CallRecord) {
 			p.add(when{phaseSteps, a[i].Start}, what, "is made in A only: "+callLine(a[i].Request), "")
 			return
 		case i >= len(a):
-			p.add(when{phaseSteps, b[i].Start}, what, "is made in B only: "+callLine(b[i].Request), "")
+			p.add(when{phaseSteps, moment(recA, recB, b[i].Start)}, what, "is made in B only: "+callLine(b[i].Request), "")
 			return
 		}
 		x, y := &a[i], &b[i]
 		at := when{phaseSteps, x.Start}
 		if callName(x.Request) != callName(y.Request) {
-			p.add(at, what, fmt.Sprintf("is of %s in A, of %s in B", callName(x.Request), callName(y.Request)), "")
+			p.add(at, what, fmt.Sprintf("calls %s in A but %s in B", callName(x.Request), callName(y.Request)), "")
 			return
 		}
 		name := what + " of " + callName(x.Request)
@@ -210,7 +241,7 @@ func answerText(a *journal.Answer) string {
 }
 
 // undos compares the compensations that were registered.
-func (p pair) undos(a, b []journal.UndoRecord) {
+func (p pair) undos(a, b *journal.Record) {
 	lines := func(undos []journal.UndoRecord) string {
 		var text strings.Builder
 		for _, u := range undos {
@@ -218,13 +249,14 @@ func (p pair) undos(a, b []journal.UndoRecord) {
 		}
 		return text.String()
 	}
-	if x, y := lines(a), lines(b); x != y {
-		p.add(when{phaseEnd, 0}, "undo", "differs", unifiedAs("A", x, "B", y))
+	if x, y := lines(a.Undos), lines(b.Undos); x != y {
+		p.add(p.end(a), "undo", "differs", unifiedAs("A", x, "B", y))
 	}
 }
 
 // logs adds the first difference of the logs, with a diff of all of them.
-func (p pair) logs(a, b []journal.Entry) {
+func (p pair) logs(recA, recB *journal.Record) {
+	a, b := recA.Logs, recB.Logs
 	lines := func(logs []journal.Entry) string {
 		var text strings.Builder
 		for _, e := range logs {
@@ -239,7 +271,7 @@ func (p pair) logs(a, b []journal.Entry) {
 		at, message := time.Duration(0), "differs"
 		switch {
 		case i >= len(a):
-			at, message = b[i].At, "is in B only"
+			at, message = moment(recA, recB, b[i].At), "is in B only"
 		case i >= len(b):
 			at, message = a[i].At, "is in A only"
 		default:
@@ -252,10 +284,7 @@ func (p pair) logs(a, b []journal.Entry) {
 
 // outcome compares how the runs ended.
 func (p pair) outcome(a, b *journal.Record) {
-	at := when{phaseEnd, 0}
-	if p.in != "" {
-		at.at = a.Duration
-	}
+	at := p.end(a)
 	if a.OutcomeName() != b.OutcomeName() {
 		p.add(at, "outcome", fmt.Sprintf("is %s in A, %s in B", a.OutcomeName(), b.OutcomeName()), unifiedAs("A", endText(a), "B", endText(b)))
 	} else if x, y := endText(a), endText(b); x != y {
@@ -292,7 +321,7 @@ func (c *Comparison) Text() string {
 		fmt.Fprintf(&b, "note: %s\n", n)
 	}
 	if c.Same {
-		b.WriteString("the runs are the same, but for times\n")
+		b.WriteString("the runs are identical apart from timing\n")
 		return b.String()
 	}
 	writeDifferences(&b, c.Differences, c.More)

@@ -60,23 +60,74 @@ func TestCompare(t *testing.T) {
 			a, b := compared(), compared()
 			tt.change(&b)
 			c := Compare(&a, &b)
-			var got []string
-			for _, d := range c.Differences {
-				what := d.What
-				if d.In != "" {
-					what = d.In + ": " + what
-				}
-				got = append(got, what)
-			}
-			if strings.Join(got, ", ") != tt.want || c.Same != (tt.want == "") {
+			got := whats(c.Differences)
+			if got != tt.want || c.Same != (tt.want == "") {
 				t.Errorf("differences: %q, same: %v", got, c.Same)
 			}
 			if tt.diff != "" && !strings.Contains(c.Differences[0].Diff, tt.diff) {
 				t.Errorf("diff:\n%s", c.Differences[0].Diff)
 			}
-			if text := c.Text(); (tt.want == "") != strings.Contains(text, "the runs are the same") {
+			if text := c.Text(); (tt.want == "") != strings.Contains(text, "the runs are identical apart from timing") {
 				t.Error(text)
 			}
 		})
 	}
+}
+
+// TestCompareFaster checks the order of the differences if B is faster than A, or slower: what
+// only B has comes after what it followed from.
+func TestCompareFaster(t *testing.T) {
+	const ms = time.Millisecond
+	for name, speed := range map[string]time.Duration{"faster": ms / 10, "as fast": ms, "slower": 10 * ms} {
+		t.Run(name, func(t *testing.T) {
+			a, b := compared(), compared()
+			for r, unit := range map[*journal.Record]time.Duration{&a: ms, &b: speed} {
+				r.Calls = r.Calls[:1]
+				r.Calls[0].Start, r.Calls[0].Duration = 10*unit, 30*unit
+				r.Logs = []journal.Entry{{At: 5 * unit, Text: "begins"}}
+				r.Duration = 50 * unit
+			}
+			b.Calls[0].Answer.Value = []byte(`{"n":3}`)
+			b.Calls = append(b.Calls, journal.CallRecord{Seq: 2, Request: b.Calls[0].Request, Done: true, Start: 41 * speed, Duration: speed})
+			b.Logs = append(b.Logs, journal.Entry{At: 42 * speed, Text: "found more"})
+			c := Compare(&a, &b)
+			if got := whats(c.Differences); got != "call 1 of github.search: answer, call 2, log 2" {
+				t.Errorf("an extra call after the answer: %s", got)
+			}
+			b.Calls[1].Start = 20 * speed // at the same time as call 1
+			b.Logs[1].At = 6 * speed
+			c = Compare(&a, &b)
+			if got := whats(c.Differences); got != "log 2, call 2, call 1 of github.search: answer" {
+				t.Errorf("an extra call before the answer: %s", got)
+			}
+		})
+	}
+}
+
+// TestCompareNestedUndo checks that the compensations of a nested run come after its steps.
+func TestCompareNestedUndo(t *testing.T) {
+	a, b := compared(), compared()
+	for _, r := range []*journal.Record{&a, &b} {
+		r.Calls[1].Answer.Run.Duration = 4
+	}
+	inner := b.Calls[1].Answer.Run
+	inner.Logs[0].Text = "other"
+	inner.Undos = []journal.UndoRecord{{Request: b.Calls[0].Request}}
+	c := Compare(&a, &b)
+	if got := whats(c.Differences); got != "call 2 of tools.inner: log 1, call 2 of tools.inner: undo" {
+		t.Error(got)
+	}
+}
+
+// whats returns the parts that differ.
+func whats(differences []Difference) string {
+	var list []string
+	for _, d := range differences {
+		what := d.What
+		if d.In != "" {
+			what = d.In + ": " + what
+		}
+		list = append(list, what)
+	}
+	return strings.Join(list, ", ")
 }
