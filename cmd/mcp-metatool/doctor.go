@@ -166,10 +166,10 @@ func visible(u *config.Upstream, tools [][]byte) [][]byte {
 	return seen
 }
 
-// instanceTime is how long a server of ours may take to say who it is.
+// instanceTime is how long an mcp-metatool server may take to say who it is.
 const instanceTime = 3 * time.Second
 
-// findInstances asks the servers of ours with a store who they are. path is the
+// findInstances asks the mcp-metatool servers with a store who they are. path is the
 // configuration file that is examined, "" for none.
 func findInstances(ctx context.Context, store, path string) []doctor.Instance {
 	if store == "" {

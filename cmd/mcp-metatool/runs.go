@@ -25,7 +25,7 @@ func runsCommand() *cobra.Command {
 		Short: "List, show, compare and follow the runs of composite tools that the journal has",
 		Args:  onlyVerbs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return &exitError{exitUsage, errors.New("runs: say which: runs list, runs show RUN, runs stats, runs diff A B, runs tail")}
+			return &exitError{exitUsage, errors.New("runs: choose one of: runs list, runs show RUN, runs stats, runs diff A B, runs tail")}
 		},
 	}
 	cmd.AddCommand(runsListCommand(), runsShowCommand(), runsStatsCommand(), runsDiffCommand(), runsTailCommand())
@@ -57,7 +57,7 @@ func (v *runsView) addFlags(cmd *cobra.Command) {
 func (v *runsView) addFilter(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&v.tool, "tool", "", "only runs of the tool `NAME`")
-	f.StringVar(&v.outcome, "outcome", "", "only runs that ended so: ok, asks, error (any), unfinished, or a `CLASS` of error such as timeout")
+	f.StringVar(&v.outcome, "outcome", "", "only runs with this outcome: ok, asks, error (any), unfinished, or a `CLASS` of error such as timeout")
 	f.BoolVar(&v.failed, "failed", false, "only runs that ended with an error, like --outcome error")
 	f.StringVar(&v.server, "server", "", "only runs that called the server `NAME`, also through other saved tools")
 	cmd.MarkFlagsMutuallyExclusive("failed", "outcome")
@@ -175,6 +175,25 @@ func (v *runsView) records(f journal.Filter) iter.Seq[journal.Record] {
 			} else if v.choosesRecord(&rec) && !yield(rec) {
 				return
 			}
+		}
+	}
+}
+
+// lastRounds is records without the runs that others continue. The flags need not select
+// those others.
+func (v *runsView) lastRounds(f journal.Filter) iter.Seq[journal.Record] {
+	return func(yield func(journal.Record) bool) {
+		continued := map[string]bool{} // a run is read after those that continue it
+		for rec, err := range journal.Scan(v.dir, journal.Filter{Since: f.Since}) {
+			if err != nil {
+				v.unreadable(err)
+				continue
+			}
+			early := f.Until.IsZero() || rec.Start.Before(f.Until)
+			if early && !continued[rec.ID] && v.choosesRecord(&rec) && !yield(rec) {
+				return
+			}
+			continued[rec.Continues] = true
 		}
 	}
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -23,11 +25,15 @@ difference in the order of run A is shown in full. Times are shown, but never co
 as a difference.
 
 A and B are ids or the beginnings of ids, "last" for the newest run, or files that
-runs show --json has written. The exit code is 0 if the runs are the same, 1 if not.`,
+runs show --json has written. The exit code is 0 if the runs are the same, 1 if they
+differ, 2 if they cannot be compared.`,
 		Example: `  mcp-metatool runs diff 019aa0b0-1111 last
   mcp-metatool runs diff good.jsonl last --json`,
 		Args: cobra.ExactArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error { return v.diff(cmd, args[0], args[1]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			same, err := v.diff(cmd, args[0], args[1])
+			return diffResult(cmd.Context(), same, err)
+		},
 	}
 	v.addFlags(cmd)
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -39,14 +45,32 @@ runs show --json has written. The exit code is 0 if the runs are the same, 1 if 
 	return cmd
 }
 
-func (v *runsView) diff(cmd *cobra.Command, nameA, nameB string) error {
+// diffResult returns the error whose exit code says what came of a comparison, as that of
+// diff does.
+func diffResult(ctx context.Context, same bool, err error) error {
+	var exit *exitError
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.As(err, &exit):
+		return &exitError{exitUsage, exit.err}
+	case err != nil:
+		return &exitError{exitUsage, err}
+	case !same:
+		return &exitError{code: exitFailed}
+	}
+	return nil
+}
+
+// diff compares two runs.
+func (v *runsView) diff(cmd *cobra.Command, nameA, nameB string) (same bool, err error) {
 	a, err := v.find(cmd, nameA)
 	if err != nil {
-		return err
+		return false, err
 	}
 	b, err := v.find(cmd, nameB)
 	if err != nil {
-		return err
+		return false, err
 	}
 	c := replay.Compare(&a, &b)
 	out := cmd.OutOrStdout()
@@ -58,10 +82,7 @@ func (v *runsView) diff(cmd *cobra.Command, nameA, nameB string) error {
 	if err == nil {
 		err = v.end()
 	}
-	if err == nil && !c.Same {
-		err = &exitError{code: exitFailed}
-	}
-	return err
+	return c.Same, err
 }
 
 // writeFigures writes the figures of two runs, side by side.

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -26,7 +27,7 @@ func runsListCommand() *cobra.Command {
 		SuggestFor: []string{"ls"},
 		Short:      "List runs, the newest first",
 		Long: `List the runs of composite tools that clients have asked for, the newest first, or
-with --sort those that took most.
+with --sort those with the most time, fuel or calls.
 
 With --json each run is an object on a line of its own: id, tool, start,
 duration (milliseconds), outcome, message, calls, fuel, memory, client, session,
@@ -44,7 +45,7 @@ ended to ask the client something.`,
 	f := cmd.Flags()
 	f.BoolVar(&v.proxied, "proxied", false, "list calls that were passed on without a script instead (--tool is SERVER.TOOL)")
 	f.IntVar(&v.limit, "limit", 50, "list at most `N` runs; 0 for all")
-	f.StringVar(&order, "sort", orderStart, "list those first that have most of `WHAT`: "+strings.Join(orders(), ", "))
+	f.StringVar(&order, "sort", orderStart, "sort by `WHAT`, largest first: "+strings.Join(orders(), ", "))
 	completeFlag(cmd, "sort", oneOf(orders()...))
 	return cmd
 }
@@ -84,6 +85,9 @@ func (v *runsView) list(cmd *cobra.Command, order string) error {
 	done := busy(cmd, "reading the journal in "+v.dir)
 	defer done()
 	v.each(cmd, f, add)
+	if cause := context.Cause(cmd.Context()); cause != nil {
+		return cause
+	}
 	if sorted != nil {
 		for _, r := range sorted.list() {
 			t.add(r, 0)

@@ -2,10 +2,12 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -172,14 +174,20 @@ func (v *runsView) find(cmd *cobra.Command, name string) (journal.Record, error)
 }
 
 // writePage writes the page of a run to a file that only the user may read, because it
-// contains all data of the run.
+// contains all data of the run. It replaces a regular file, and nothing else.
 func writePage(file string, rec *journal.Record) error {
-	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
+	info, err := os.Lstat(file)
+	switch {
+	case err == nil && !info.Mode().IsRegular():
+		return &fs.PathError{Op: "write", Path: file, Err: &regular.KindError{Mode: info.Mode()}}
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	w := bufio.NewWriter(f)
-	return errors.Join(timeline.WriteHTML(w, rec), w.Flush(), f.Close())
+	var page bytes.Buffer
+	if err := timeline.WriteHTML(&page, rec); err != nil {
+		return err
+	}
+	return regular.Write(file, page.Bytes(), 0o600)
 }
 
 func runsTailCommand() *cobra.Command {

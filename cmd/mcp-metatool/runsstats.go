@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -164,18 +165,19 @@ func (v *runsView) stats(cmd *cobra.Command) error {
 			t.Answers, t.Results = t.Answers+int64(p.Received), t.Results+int64(p.Received)
 		}
 	} else {
-		continued := map[string]bool{} // a run is read after those that continue it
-		for rec := range v.records(f) {
+		for rec := range v.lastRounds(f) {
 			if cmd.Context().Err() != nil {
 				break
 			}
-			if rec.Done && !continued[rec.ID] {
+			if rec.Done {
 				figures.addRun(&rec)
 			}
-			continued[rec.Continues] = true
 		}
 	}
 	done()
+	if cause := context.Cause(cmd.Context()); cause != nil {
+		return cause
+	}
 	if v.asJSON {
 		err = writeJSON(cmd.OutOrStdout(), figures.list())
 	} else {

@@ -37,7 +37,7 @@ func toolsCommand() *cobra.Command {
 			for i, verb := range verbs {
 				uses[i] = "tools " + verb.Use
 			}
-			return &exitError{exitUsage, fmt.Errorf("tools: say which: %s", strings.Join(uses, ", "))}
+			return &exitError{exitUsage, fmt.Errorf("tools: choose one of: %s", strings.Join(uses, ", "))}
 		},
 	}
 	cmd.AddCommand(verbs...)

@@ -166,7 +166,7 @@ func (d *directory) find(s *snapshot, name string, unavailable unavailableServer
 		for _, i := range places[:min(len(places), 10)] {
 			f.Nearest = append(f.Nearest, d.label(s.entries[i]))
 		}
-		f.Message = fmt.Sprintf("%s have a tool %q (say which: %s)", number(len(places), "server"), name, strings.Join(f.Nearest, ", "))
+		f.Message = fmt.Sprintf("%s have a tool %q (choose one of: %s)", number(len(places), "server"), name, strings.Join(f.Nearest, ", "))
 		return catalog.Entry{}, f
 	}
 	return catalog.Entry{}, d.unknown(s, name, unavailable)

@@ -182,7 +182,7 @@ func TestDescribeTool(t *testing.T) {
 func TestDescribeUnknown(t *testing.T) {
 	h := newSearchFixture(t, true)
 	for name, want := range map[string]string{
-		"search_issues":            "2 servers have a tool \"search_issues\" (say which: git_hub.search_issues, files.search_issues)",
+		"search_issues":            "2 servers have a tool \"search_issues\" (choose one of: git_hub.search_issues, files.search_issues)",
 		"git_hub.get_x":            "validation error: tools of server \"git-hub\" share the script name", // the exact name finds it, see below
 		"git_hub.serch_issues":     "there is no tool \"git_hub.serch_issues\" (did you mean git_hub.search_issues",
 		"gh__serch_issues":         "(did you mean gh__search_issues",

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// Instance is a server of ours that is running.
+// Instance is an mcp-metatool server that is running.
 type Instance struct {
 	PID    int
 	Config string // absolute path of its configuration file; "" for none
@@ -36,7 +36,7 @@ func (e *examination) instances() {
 // from that in package syscall.
 const wsaInUse = syscall.Errno(10048)
 
-// ports looks whether the address of [http] is free, if it is configured. A server of ours
+// ports looks whether the address of [http] is free, if it is configured. An mcp-metatool server
 // with this configuration may have it.
 func (e *examination) ports() {
 	if !e.Config.HTTP.Configured() {

@@ -69,7 +69,7 @@ var Kinds = []Kind{
 	{idServerAsleep, Note, "A server starts on first use, and was not started for this examination."},
 	{idProtocolOld, Note, "A server speaks the oldest revision of the protocol that we know."},
 
-	{idNameChanged, Note, "A tool has another name for agents than prefix and own name, because that has more than 64 characters or others than letters, digits, `_` and `-`."},
+	{idNameChanged, Note, "A tool has another name for agents than prefix and own name, because that has more than 64 characters or characters other than letters, digits, `_` and `-`."},
 	{idNameLong, Warning, "With the prefix that Claude Code adds (`mcp__mcp-metatool__`), the name of a tool has more than 64 characters."},
 	{idNameCollision, Warning, "Two servers have the same name for something, and one hides the other."},
 
@@ -77,7 +77,7 @@ var Kinds = []Kind{
 	{idSchemaUnion, Warning, "An input schema has `oneOf`, `anyOf`, `allOf`, `enum` or `not` at the top. The APIs of Claude and OpenAI refuse it, and with it every request."},
 	{idSchemaRef, Warning, "An input schema has `$ref`. Gemini refuses it."},
 	{idSchemaFormat, Warning, "A string in an input schema has a `format` other than `enum` and `date-time`. Gemini refuses it."},
-	{idSchemaKey, Warning, "A parameter has a name of more than 64 characters, or with others than letters, digits, `_`, `.` and `-`. The API of Claude refuses it, and with it every request."},
+	{idSchemaKey, Warning, "A parameter has a name of more than 64 characters, or with characters other than letters, digits, `_`, `.` and `-`. The API of Claude refuses it, and with it every request."},
 	{idSchemaItems, Warning, "An array in an input schema has no `items`. VS Code and the API of OpenAI refuse it."},
 	{idSchemaEmpty, Warning, "An input schema has no `properties`. The API of OpenAI refuses it, unless the host adds them."},
 	{idSchemaTypeList, Warning, "A `type` in an input schema is a list. Gemini refuses it."},
@@ -90,13 +90,13 @@ var Kinds = []Kind{
 	{idLoginExpired, Warning, "An access token has expired, and there is no refresh token."},
 
 	{idPortUsed, Error, "The port of `[http]` is used by another program."},
-	{idInstanceOther, Warning, "Another server of ours runs with the same store and another configuration file."},
-	{idInstanceSilent, Warning, "A server of ours runs but does not answer."},
+	{idInstanceOther, Warning, "Another mcp-metatool server runs with the same store and another configuration file."},
+	{idInstanceSilent, Warning, "An mcp-metatool server runs but does not answer."},
 
 	{idFolderUnsafe, Error, "Other users can change the folder of the store, the journal or the cache, so it is not used."},
 	{idFileReadable, Warning, "Other users can read a file with tokens or records."},
 	{idDiskFull, Warning, "There is less than 1 GB of disk space for the store, the journal or the cache."},
 	{idCacheSize, Note, "Where the cache of compiled code is, and how large."},
 	{idCacheNone, Warning, "There is no folder for the cache, so each start compiles the sandbox."},
-	{idClockBack, Warning, "Files of ours are newer than the clock of the machine: it is wrong, or was. OAuth, TLS and the journal depend on it."},
+	{idClockBack, Warning, "mcp-metatool's files are newer than the clock of the machine: it is wrong, or was. OAuth, TLS and the journal depend on it."},
 }

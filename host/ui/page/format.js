@@ -29,11 +29,14 @@ export function time(text) {
 
 // ago says how long ago something was, or how soon it will be.
 export function ago(text) {
-  const seconds = Math.round((Date.now() - new Date(text).getTime()) / 1000);
-  const size = Math.abs(seconds);
-  let amount = `${size} s`;
-  if (size >= 86_400 * 2) amount = `${Math.floor(size / 86_400)} days`;
-  else if (size >= 7200) amount = `${Math.floor(size / 3600)} h`;
-  else if (size >= 120) amount = `${Math.floor(size / 60)} min`;
-  return seconds < 0 ? `in ${amount}` : `${amount} ago`;
+  return new Date(text).getTime() > Date.now() + 500 ? `in ${away(text)}` : `${away(text)} ago`;
+}
+
+// away says how much time lies between now and a moment.
+export function away(text) {
+  const seconds = Math.round(Math.abs(Date.now() - new Date(text).getTime()) / 1000);
+  if (seconds >= 86_400 * 2) return `${Math.floor(seconds / 86_400)} days`;
+  if (seconds >= 7200) return `${Math.floor(seconds / 3600)} h`;
+  if (seconds >= 120) return `${Math.floor(seconds / 60)} min`;
+  return `${seconds} s`;
 }

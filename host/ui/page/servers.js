@@ -2,7 +2,7 @@
 
 import { announce, badge, block, facts, fill, h, notice } from "./dom.js";
 import { get, post } from "./api.js";
-import { ago, count, duration, number } from "./format.js";
+import { ago, away, count, duration, number } from "./format.js";
 
 const period = 3000; // ms between two looks at the state
 
@@ -25,7 +25,7 @@ export async function servers({ main, signal }) {
     try {
       state = await post("check", { server }, signal);
       const failed = state.servers.filter((s) => s.check?.report.check === "failed" && (!server || s.name === server));
-      announce(failed.length ? `Failed: ${failed.map((s) => s.name).join(", ")}` : "The check has found no fault.");
+      announce(failed.length ? `Failed: ${failed.map((s) => s.name).join(", ")}` : "No problems found.");
       draw();
     } catch (error) {
       if (!signal.aborted) announce(error.message);
@@ -111,7 +111,7 @@ function content(s, heading, run) {
       figure("restarts", number(s.restarts))),
     report?.check === "failed" && s.state !== "failed" ? notice("error", h("p", {}, `Check: ${report.error}`)) : null,
     report?.probe?.check === "ok" ? h("p", { class: "soft line" }, `probe ${report.probe.tool}: ${duration(report.probe.latency ?? 0)}`) : null,
-    s.slowedSince ? notice("warning", h("p", {}, `It sends more than it is asked for, and is read slowly since ${ago(s.slowedSince)}.`)) : null,
+    s.slowedSince ? notice("warning", h("p", {}, `It sends more than it is asked for, and has been read slowly for ${away(s.slowedSince)}.`)) : null,
     s.error ? failure(s) : null,
     s.state === "disabled" ? null : h("details", { dataset: { key: "more" } }, h("summary", {}, "More"), facts([
       ["Since", s.since && ago(s.since)], ["Process", s.pid || ""], ["Listed for clients", `${count(s.listed, "tool")} of ${number(s.tools)}`],
