@@ -62,6 +62,14 @@ func (d *document) merge(path []string, now map[string]any, table Table) error {
 			return err
 		}
 	}
+	// Removing the last key of a table that has no header has removed the table too.
+	root, err := d.decoded()
+	if err != nil {
+		return err
+	}
+	if _, ok := lookup(root, path); !ok {
+		return d.add(root, path, table)
+	}
 	return nil
 }
 

@@ -27,12 +27,58 @@ func (d *document) remove(path []string) {
 	for len(cut) > 0 {
 		// Statements that follow each other are removed with all that is between them.
 		first := len(cut) - 1
-		for first > 0 && cut[first-1] == cut[first]-1 {
+		for first > 0 && cut[first-1] == cut[first]-1 && !d.standsBetween(cut[first-1], cut[first]) {
 			first--
 		}
 		d.removeLines(cut[first], cut[len(cut)-1])
 		cut = cut[:first]
 	}
+}
+
+// standsBetween reports whether there are comments between two statements that belong to
+// neither: blank lines around them, or a table that is commented out.
+func (d *document) standsBetween(i, next int) bool {
+	from, to := d.lineEnd(d.statements[i].To), d.lineStart(d.statements[next].From)
+	if from >= to {
+		return false
+	}
+	if disabledTable(d.text[from:to]) {
+		return true
+	}
+	afterBlank, alone := false, false // alone: in a block of comments that follows a blank line
+	for line := range strings.Lines(d.text[from:to]) {
+		blank := strings.TrimSpace(line) == ""
+		if blank && alone {
+			return true
+		}
+		alone = !blank && (alone || afterBlank)
+		afterBlank = blank
+	}
+	return false
+}
+
+// disabledTable reports whether comments have the header of a table that is commented out.
+func disabledTable(comments string) bool {
+	for line := range strings.Lines(comments) {
+		line, isComment := strings.CutPrefix(strings.TrimSpace(line), "#")
+		if line = strings.TrimSpace(line); !isComment || !strings.HasPrefix(line, "[") {
+			continue
+		}
+		if _, err := decode(line + "\n"); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// disabledLines reports whether comments are TOML that is commented out.
+func disabledLines(comments string) bool {
+	var b strings.Builder
+	for line := range strings.Lines(comments) {
+		b.WriteString(strings.TrimPrefix(strings.TrimSpace(line), "#") + "\n")
+	}
+	root, err := decode(b.String())
+	return err == nil && len(root) > 0
 }
 
 // removeMember removes an assignment from an inline table, with one of the commas around
@@ -56,10 +102,13 @@ func (d *document) removeLines(first, last int) {
 	from := d.lineStart(d.statements[first].From)
 	to := d.lineEnd(d.statements[last].To)
 	if d.statements[first].Kind != tomldoc.Assignment {
-		if above := d.commentsAbove(from); above > 0 { // those at the top may be about the file
+		above := d.commentsAbove(from)
+		if text := d.text[above:from]; above > 0 && !disabledTable(text) && !disabledLines(text) { // those at the top may be about the file
 			from = above
 		}
-		to = d.sectionEnd(last)
+		if end := d.sectionEnd(last); !disabledTable(d.text[to:end]) {
+			to = end
+		}
 	}
 	// One gap remains of those before and after.
 	blankBefore := from == 0 || d.line(d.lineStart(from-1)) == ""

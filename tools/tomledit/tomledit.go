@@ -49,7 +49,8 @@ func Set(text string, path []string, value any) (string, error) {
 }
 
 // Remove removes what is at a path, with the comment lines directly above the header of a
-// table. It is no error if there is nothing. The error is a [*PathError].
+// table and directly below its last line. Comments between blank lines stay, and tables that
+// are commented out. It is no error if there is nothing. The error is a [*PathError].
 func Remove(text string, path []string) (string, error) {
 	return change(text, path, func(d *document) error {
 		d.remove(path)
@@ -75,7 +76,12 @@ func change(text string, path []string, edit func(*document) error, apply func(m
 	if err := edit(d); err != nil {
 		return fail(err)
 	}
-	if got, err := decode(d.text); err != nil || !sameWithoutEmpty(got, want) {
+	got, err := decode(d.text)
+	if err != nil {
+		return fail(ErrForm)
+	}
+	dropEmptied(want, got, path)
+	if !same(got, want) {
 		return fail(ErrForm)
 	}
 	if marked {

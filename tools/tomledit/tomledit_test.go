@@ -68,6 +68,8 @@ func TestSet(t *testing.T) {
 			"[u.a]\nargs = [\n  \"" + strings.Repeat("k", 99) + "\",\n  \"b\",\n]\n"},
 		{"a table that only has sub-tables", "[a.b.c]\nd = 1\n", []string{"a", "b", "e"}, int64(2), "d = 1\n", "d = 1\n\n[a.b]\ne = 2\n"},
 		{"before the first table", "# about the file\n\n# about a\n[a]\n", []string{"x"}, int64(2), "# about a", "x = 2\n\n# about a"},
+		{"a table emptied that has no header", "[u.a]\nurl = 'x'\noauth.client_id = 'y'\n", []string{"u", "a", "oauth"}, Table{}, "oauth.client_id = 'y'", "oauth = {}"},
+		{"tables in a table emptied", "[u.a]\nurl = 'x'\noauth.client_id = 'y'\n", []string{"u", "a"}, Table{{"url", "x"}, {"oauth", Table{}}}, "oauth.client_id = 'y'", "oauth = {}"},
 		{"lines in a string", "a = 1\n", []string{"a"}, "x\ny\x1b", "1", `"x\ny\u001B"`},
 	} {
 		t.Run(tt.what, func(t *testing.T) {
@@ -98,7 +100,7 @@ func TestRemove(t *testing.T) {
 		{"a table with comments and sub-tables", servers, []string{"upstream", "a"}, servers[strings.Index(servers, "# The first"):strings.Index(servers, "# ----")], ""},
 		{"a table and comments below", servers, []string{"upstream", "b"}, servers[strings.Index(servers, "[upstream.b]"):strings.Index(servers, "[journal]")], ""},
 		{"the last table", servers, []string{"journal"}, "\n[journal]\nenabled = true\n", ""},
-		{"everything", servers, []string{"upstream"}, "", "# My servers.\n\nstartup_wait = \"2s\" # short\n\n[journal]\nenabled = true\n"},
+		{"everything", servers, []string{"upstream"}, "", "# My servers.\n\nstartup_wait = \"2s\" # short\n\n# ---- Others ----\n\n[journal]\nenabled = true\n"},
 		{"a key", servers, []string{"upstream", "a", "args"}, "args = [\"x\",\n  \"y\", # two\n]\n", ""},
 		{"nothing", servers, []string{"upstream", "c"}, "x", "x"},
 		{"a comment about the next table", "[a]\nb = 1\n# about c\n[c]\n", []string{"a"}, "[a]\nb = 1\n", ""},
@@ -110,6 +112,12 @@ func TestRemove(t *testing.T) {
 		{"dotted keys", "u.a.b = 1\nu.c = 1\nu.a.d = 2\n", []string{"u", "a"}, "", "u.c = 1\n"},
 		{"an array of tables", "[[a.b]]\nc = 1\n[[a.b]]\n[d]\n", []string{"a"}, "", "[d]\n"},
 		{"CRLF", "[a]\r\nb = 1\r\n\r\n[c]\r\n", []string{"a"}, "", "[c]\r\n"},
+		{"below a table that is commented out", "x = 1\n\n# [u.c]\n# d = 1\n[u.a]\nb = 1\n", []string{"u", "a"}, "[u.a]\nb = 1\n", ""},
+		{"below a key that is commented out", "[x]\ny = 1\n# z = 1\n[u.a]\nb = 1\n", []string{"u", "a"}, "[u.a]\nb = 1\n", ""},
+		{"above a table that is commented out", "[u.a]\nb = 1\n# [u.c]\n# d = 1\n", []string{"u", "a"}, "[u.a]\nb = 1\n", ""},
+		{"around a table that is commented out", "[u.a]\nb = 1\n# [u.c]\n# d = 1\n[u.a.env]\nX = '1'\n", []string{"u", "a"}, "", "# [u.c]\n# d = 1\n"},
+		{"around a comment of its own", "[u.a]\nb = 1\n\n# ---- x ----\n\n[u.a.env]\nX = '1'\n", []string{"u", "a"}, "", "# ---- x ----\n"},
+		{"the only key of dotted tables", "[u]\na.b.c = 1\n", []string{"u", "a", "b", "c"}, "a.b.c = 1\n", ""},
 	} {
 		t.Run(tt.what, func(t *testing.T) {
 			got, err := Remove(tt.text, tt.path)

@@ -2,10 +2,8 @@ package tomledit
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -126,39 +124,43 @@ func removeValue(root map[string]any, path []string) {
 	}
 }
 
-// sameWithoutEmpty compares decoded values. Tables that are empty or contain only empty
-// tables do not count in a table, because removing the last key of a table that has no
-// header removes the table too.
-func sameWithoutEmpty(a, b any) bool {
-	return reflect.DeepEqual(comparable(a, true), comparable(b, true))
+// dropEmptied removes the tables that path leads through from want if they are empty there and
+// not in got: removing the last key of a table that has no header removes the table too.
+func dropEmptied(want, got map[string]any, path []string) {
+	for n := len(path) - 1; n > 0; n-- {
+		v, ok := lookup(want, path[:n])
+		if table, isTable := v.(map[string]any); !ok || !isTable || len(table) > 0 {
+			return
+		}
+		if _, ok := lookup(got, path[:n]); ok {
+			return
+		}
+		removeValue(want, path[:n])
+	}
 }
 
 // same compares decoded values.
-func same(a, b any) bool { return reflect.DeepEqual(comparable(a, false), comparable(b, false)) }
+func same(a, b any) bool { return reflect.DeepEqual(comparable(a), comparable(b)) }
 
 // comparable returns a decoded value in a form in which equal values are deeply equal.
-func comparable(value any, withoutEmpty bool) any {
+func comparable(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
-		m := map[string]any{}
-		for _, key := range slices.Sorted(maps.Keys(v)) {
-			item := comparable(v[key], withoutEmpty)
-			if t, ok := item.(map[string]any); ok && withoutEmpty && len(t) == 0 {
-				continue
-			}
-			m[key] = item
+		m := make(map[string]any, len(v))
+		for key, item := range v {
+			m[key] = comparable(item)
 		}
 		return m
 	case []map[string]any:
 		list := make([]any, len(v))
 		for i, item := range v {
-			list[i] = comparable(item, withoutEmpty)
+			list[i] = comparable(item)
 		}
 		return list
 	case []any:
 		list := make([]any, len(v))
 		for i, item := range v {
-			list[i] = comparable(item, withoutEmpty)
+			list[i] = comparable(item)
 		}
 		return list
 	case bool, string, int64:
