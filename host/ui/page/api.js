@@ -1,6 +1,8 @@
 // Requests to the program. The token comes in the fragment of the address, which browsers
 // do not send, and is kept for this tab only.
 
+import { decoded } from "./format.js";
+
 const key = "mcp-metatool-token";
 const base = new URL("api/", document.baseURI);
 
@@ -8,7 +10,7 @@ const base = new URL("api/", document.baseURI);
 export function takeToken() {
   const given = /^#token=(.+)$/.exec(location.hash);
   if (!given) return;
-  setToken(decodeURIComponent(given[1]));
+  setToken(decoded(given[1]));
   history.replaceState(null, "", `${location.pathname}#/servers`);
 }
 

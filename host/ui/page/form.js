@@ -109,7 +109,7 @@ function numeric(schema, pattern, what) {
 function text(schema, required) {
   const input = h("textarea", { rows: "1", autocomplete: "off", spellcheck: "false", placeholder: example(schema) });
   const empty = () => input.value === "";
-  return { element: input, input, empty, value: () => (empty() && !(required && schema.minLength === 0) ? undefined : JSON.stringify(input.value)) };
+  return { element: input, input, empty, value: () => (empty() && !(required && !(schema.minLength > 0)) ? undefined : JSON.stringify(input.value)) };
 }
 
 function list(schema, root, left) {

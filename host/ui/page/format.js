@@ -40,3 +40,12 @@ export function away(text) {
   if (seconds >= 120) return `${Math.floor(seconds / 60)} min`;
   return `${seconds} s`;
 }
+
+// decoded decodes a part of an address; one that is not encoded correctly stays as it is.
+export function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}

@@ -1,6 +1,7 @@
 // The page: who may see it, which view is shown, and the stream of runs.
 
 import { announce, fill, h, notice, problem } from "./dom.js";
+import { decoded } from "./format.js";
 import { follow, get, hasToken, RequestError, setToken, takeToken } from "./api.js";
 import { servers } from "./servers.js";
 import { tools } from "./tools.js";
@@ -24,7 +25,7 @@ let shown = ""; // the view that is shown
 function place() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
   const [name, ...rest] = path.split("/");
-  return { name: views[name] ? name : "servers", rest: rest.map(decodeURIComponent), query: new URLSearchParams(query ?? "") };
+  return { name: Object.hasOwn(views, name) ? name : "servers", rest: rest.map(decoded), query: new URLSearchParams(query ?? "") };
 }
 
 async function show() {
