@@ -21,8 +21,9 @@ const (
 // call calls a tool. The answer is a stream of JSON objects, one a line: progress
 // notifications, then the result. When the page closes the stream, the call is cancelled.
 //
-// A tool that does not say that it only reads is called only if the page says that the
-// person has confirmed it.
+// A tool that does not say that it only reads is called only if the person has confirmed
+// it: the page says the fingerprint of the tool that it has shown. Meanwhile the name may have
+// become that of another tool.
 func (h *Handler) call(w http.ResponseWriter, r *http.Request) error {
 	body, err := readBody(w, r)
 	if err != nil {
@@ -40,8 +41,9 @@ func (h *Handler) call(w http.ResponseWriter, r *http.Request) error {
 	if err := h.callable(e); err != nil {
 		return err
 	}
-	if confirmed, _ := wire.Get(body, "confirmed"); string(confirmed) != "true" && !hintsOf(e.Definition).ReadOnly {
-		return &requestError{status: http.StatusPreconditionRequired, text: "this tool does not say that it only reads", code: "confirm"}
+	if confirmed, _ := wire.GetString(body, "confirmed"); confirmed != fingerprint(e) && !hintsOf(e.Definition).ReadOnly {
+		return &requestError{status: http.StatusPreconditionRequired, code: "confirm",
+			text: "this tool may change something, and is not the one that was confirmed: it has changed since then (load the page again)"}
 	}
 	ctx, end := h.untilEnd(r)
 	defer end()

@@ -87,13 +87,20 @@ func TestCall(t *testing.T) {
 	text := func(s string) string { return `{"type":"text","text":` + string(wire.Quote(s)) + `}` }
 	answer(wire.Reply{Result: []byte(`{"content":[` + text(attack) + `,` + text(`{"n":12345678901234567890}`) + `,{"type":"image","mimeType":"image/png","data":"AA=="},` +
 		`{"type":"image","mimeType":"image/svg+xml","data":"AA=="}],"structuredContent":{"n":1.10}}`)}, nil)
+	shown := map[string]string{}
+	for _, name := range []string{"files__read", "files__write"} {
+		var tool struct{ Fingerprint string }
+		b.get("tool?kind=proxied&server=files&name="+name, &tool)
+		shown[name] = tool.Fingerprint
+	}
 	for _, tt := range []struct {
 		body string
 		want int
 		code string
 	}{
 		{`{"name":"files__write","arguments":{}}`, 428, "confirm"},
-		{`{"name":"files__write","arguments":{},"confirmed":"true"}`, 428, "confirm"},
+		{`{"name":"files__write","arguments":{},"confirmed":true}`, 428, "confirm"},
+		{`{"name":"files__write","arguments":{},"confirmed":"` + shown["files__read"] + `"}`, 428, "confirm"},
 		{`{"name":"save_tool","arguments":{},"confirmed":true}`, 403, ""},
 		{`{"name":"files__quiet","arguments":{},"confirmed":true}`, 404, ""},
 		{`{"name":"files__hidden","arguments":{},"confirmed":true}`, 404, ""},
@@ -124,7 +131,7 @@ func TestCall(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	answer(wire.Reply{Result: []byte(`{"content":[` + text(secret) + `],"isError":true}`)}, nil)
-	if _, body := b.ask(http.MethodPost, "/ui/api/call", `{"name":"files__write","arguments":{},"confirmed":true}`); !strings.Contains(body, `"isError":true`) || strings.Contains(body, secret) {
+	if _, body := b.ask(http.MethodPost, "/ui/api/call", `{"name":"files__write","arguments":{},"confirmed":"`+shown["files__write"]+`"}`); !strings.Contains(body, `"isError":true`) || strings.Contains(body, secret) {
 		t.Error(body)
 	}
 	answer(wire.Reply{}, errors.New("it is down: "+secret))

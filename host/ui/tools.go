@@ -1,8 +1,11 @@
 package ui
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"net/http"
+	"slices"
 
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -90,10 +93,17 @@ func (h *Handler) tool(w http.ResponseWriter, r *http.Request) error {
 			InputSchema json.RawMessage `json:"inputSchema"`
 			Definition  string          `json:"definition"` // whole, for people
 			Callable    bool            `json:"callable"`
-		}{h.view(e), input, indent(e.Definition), h.callable(e) == nil}
+			Fingerprint string          `json:"fingerprint"`
+		}{h.view(e), input, indent(e.Definition), h.callable(e) == nil, fingerprint(e)}
 		return write(w, answer)
 	}
 	return &requestError{status: http.StatusNotFound, text: "there is no such tool any more"}
+}
+
+// fingerprint identifies a tool as it is now: its server and its definition.
+func fingerprint(e catalog.Entry) string {
+	sum := sha256.Sum256(slices.Concat([]byte(kinds[e.Kind]+"\x00"+e.Server+"\x00"), e.Definition))
+	return hex.EncodeToString(sum[:])
 }
 
 // callable returns why the page cannot call a tool; nil if it can.

@@ -67,7 +67,7 @@ export function trial(tool, signal) {
     const progress = h("progress", { "aria-label": "Progress" });
     fill(result, state, progress);
     try {
-      await call(`{"name":${JSON.stringify(tool.name)},"confirmed":${!tool.hints.readOnly},"arguments":${given}}`, (line) => {
+      await call(`{"name":${JSON.stringify(tool.name)},"confirmed":${JSON.stringify(tool.fingerprint)},"arguments":${given}}`, (line) => {
         if (line.progress) advance(line.progress, state, progress);
         else fill(result, outcome(line));
       }, running.signal);
