@@ -12,7 +12,7 @@ type Telemetry struct {
 	// OTEL_* do.
 	OTLP bool
 	// Endpoint is the address of the collector, http or https, without the path of a
-	// signal; "" for that of the variables, or their default. It can contain credentials.
+	// signal; "" for that of the variables, or their default. Its path can contain a secret.
 	Endpoint string
 	// Protocol of OTLP; "" for that of the variables, or OTLPHTTP.
 	Protocol OTLPProtocol
@@ -98,7 +98,7 @@ var telemetryAliases = map[string]string{
 	"address": "listen", "prometheus": "listen", "port": "listen", "token": "tokens", "hosts": "allowed_hosts",
 }
 
-// collector reads the address of the collector. It can contain credentials, so no problem
+// collector reads the address of the collector. It can contain a secret, so no problem
 // quotes it.
 func (t *table) collector(o *Telemetry) {
 	n := t.get("endpoint", "a string", kindString)
@@ -113,6 +113,8 @@ func (t *table) collector(o *Telemetry) {
 	switch {
 	case err != nil || address.Scheme != "http" && address.Scheme != "https" || address.Hostname() == "":
 		t.problem("endpoint", "is not an address of a collector (write http://127.0.0.1:4318, or https://HOST)")
+	case address.User != nil:
+		t.problem("endpoint", "has a user and a password, which a collector does not get (set headers)")
 	case strings.ContainsAny(text, "?#"):
 		t.problem("endpoint", "has a part after ? or #, which a collector does not get (leave it out)")
 	default:
