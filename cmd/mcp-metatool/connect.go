@@ -258,7 +258,7 @@ func (c *connection) addVariables() error {
 func (c *connection) write(ctx context.Context, text []byte, question string) error {
 	after, err := c.file.Set(text, &c.entry)
 	if err != nil {
-		return &exitError{exitUsage, fmt.Errorf("connect: %s: %w (nothing was written)", c.file.Path, err)}
+		return &exitError{exitUsage, fmt.Errorf("connect: %s: %w (%s)", c.file.Path, err, c.unwritten())}
 	}
 	out := c.cmd.OutOrStdout()
 	fmt.Fprintf(out, "%s will start: %s\n", c.host.Title, display.EscapeLine(c.entry.CommandLine()))

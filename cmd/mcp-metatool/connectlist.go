@@ -78,6 +78,8 @@ func reportHost(ctx context.Context, sys *clientconfig.System, f clientconfig.Fi
 	r.Connected, r.Entry, r.Command = true, self.Original, starts(self)
 	binary, err := os.Executable()
 	switch info, bad := os.Stat(self.Command); {
+	case self.Disabled:
+		r.Problem = "it is disabled, so the host does not start it (connect again)"
 	case !filepath.IsAbs(self.Command):
 		r.Problem = "the command has no full path, so the host may not find it (connect again)"
 	case bad != nil:

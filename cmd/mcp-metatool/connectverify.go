@@ -34,8 +34,8 @@ func (c *connection) verify(ctx context.Context) error {
 	out := c.cmd.OutOrStdout()
 	launch := c.launch.With(&c.entry, os.Environ())
 	if missing := c.missing(ctx, launch); len(missing) > 0 {
-		return fmt.Errorf("connect: the configuration needs %s, which %s does not have: nothing was written (--env NAME gives mcp-metatool the value that it has here; --no-verify writes the entry as it is)",
-			strings.Join(missing, ", "), c.host.Title)
+		return fmt.Errorf("connect: the configuration needs %s, which %s does not have: %s (--env NAME gives mcp-metatool the value that it has here; --no-verify writes the entry as it is)",
+			strings.Join(missing, ", "), c.host.Title, c.unwritten())
 	}
 	u := upstream.Start(upstream.Spec{
 		Name: c.entry.Name, Command: c.entry.Command, Args: c.entry.Args, Env: launch.Env, Dir: launch.Dir,
@@ -48,7 +48,7 @@ func (c *connection) verify(ctx context.Context) error {
 		if state := u.Status(); state.Err != "" {
 			err = errors.New(state.Err)
 		}
-		return fmt.Errorf("connect: it does not start as %s would start it, so nothing was written (--no-verify writes it all the same): %w", c.host.Title, err)
+		return fmt.Errorf("connect: it does not start as %s would start it, so %s (--no-verify writes it all the same): %w", c.host.Title, c.unwritten(), err)
 	}
 	status := u.Status()
 	fmt.Fprintf(out, "started as %s will start it: %s, %s in %s\n", c.host.Title,

@@ -22,6 +22,20 @@ type consent struct {
 	asker       *asker // nil: there is nobody to ask
 	// masked, if set, replaces secrets in differences.
 	masked func(string) string
+	// wrote are the files that were written so far.
+	wrote []string
+}
+
+// unwritten says, for the message about an error, which files were written before it.
+func (c *consent) unwritten() string {
+	switch files := display.EscapeLine(strings.Join(c.wrote, ", ")); len(c.wrote) {
+	case 0:
+		return "nothing was written"
+	case 1:
+		return "only " + files + " was written"
+	default:
+		return "only " + files + " were written"
+	}
 }
 
 // addFlags adds the flags to cmd.
@@ -52,10 +66,14 @@ func (c *consent) apply(ctx context.Context, cmd *cobra.Command, question string
 		return false, err
 	}
 	switch outcome {
+	case change.Written:
+		for _, f := range files {
+			c.wrote = append(c.wrote, f.Path)
+		}
 	case change.Shown:
 		fmt.Fprintln(cmd.ErrOrStderr(), "nothing was written (--dry-run)")
 	case change.Declined:
-		fmt.Fprintln(cmd.ErrOrStderr(), "nothing was written")
+		fmt.Fprintln(cmd.ErrOrStderr(), c.unwritten())
 		return false, &exitError{code: exitFailed}
 	}
 	return outcome != change.Shown, nil

@@ -64,7 +64,7 @@ func (d *disconnection) run(ctx context.Context, name string) (err error) {
 		known = true
 		l, err := clientconfig.Read(ctx, d.sys, f) // anew for each: two places can be in one file
 		if err != nil {
-			return &exitError{exitUsage, fmt.Errorf("disconnect: %w (nothing was written)", err)}
+			return &exitError{exitUsage, fmt.Errorf("disconnect: %w (%s)", err, d.unwritten())}
 		}
 		if names := d.entries(l); names != nil {
 			found = true
@@ -108,12 +108,12 @@ func (d *disconnection) remove(ctx context.Context, l *clientconfig.Listing, nam
 		return nil
 	}
 	if err := l.File.CheckWrite(d.sys); err != nil {
-		return &exitError{exitUsage, fmt.Errorf("disconnect: %w", err)}
+		return &exitError{exitUsage, fmt.Errorf("disconnect: %w (%s)", err, d.unwritten())}
 	}
 	after := l.Data
 	for _, name := range names {
 		if after, _, err = l.File.Remove(after, name); err != nil {
-			return &exitError{exitUsage, fmt.Errorf("disconnect: %s: %w (nothing was written)", l.File.Path, err)}
+			return &exitError{exitUsage, fmt.Errorf("disconnect: %s: %w (%s)", l.File.Path, err, d.unwritten())}
 		}
 	}
 	d.masked = hostMasker(l).Mask

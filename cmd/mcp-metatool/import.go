@@ -147,6 +147,9 @@ func (m *hostImport) run(ctx context.Context, cmd *cobra.Command, from string) e
 	if err := m.checkKeyring(ctx); err != nil {
 		return err
 	}
+	if err := m.checkReplace(); err != nil {
+		return &exitError{exitUsage, fmt.Errorf("import: %w (nothing was written)", err)}
+	}
 	written, err := m.write(ctx)
 	if err == nil && written {
 		err = m.fillKeyring(ctx)

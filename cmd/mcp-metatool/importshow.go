@@ -1,11 +1,9 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -98,74 +96,6 @@ func (m *hostImport) summarize(w io.Writer) {
 				s.Variable, display.EscapeLine(m.sys.Short(f.File)), f.Name, display.EscapeLine(s.Where), state)
 		}
 	}
-}
-
-// replaceInHost puts mcp-metatool in place of the imported servers, in each file of the
-// host. Only the first place gets an entry: the host uses it wherever the others count.
-func (m *hostImport) replaceInHost(ctx context.Context) error {
-	placed := false
-	for _, l := range m.listings {
-		out := m.replaced(l)
-		if len(out) == 0 {
-			continue
-		}
-		if l.File.Shared && m.scope != string(l.File.Scope) {
-			fmt.Fprintf(m.cmd.OutOrStdout(), "%s stays as it is, because others may use it too (--scope %s changes it)\n",
-				display.EscapeLine(m.sys.Short(l.File.Path)), l.File.Scope)
-			continue
-		}
-		if err := m.replaceInFile(ctx, l, out, placed); err != nil {
-			return err
-		}
-		placed = true
-	}
-	return nil
-}
-
-// replaced returns the servers of a file that are in the configuration now.
-func (m *hostImport) replaced(l *clientconfig.Listing) []*foundServer {
-	return slices.DeleteFunc(slices.Clone(m.found), func(f *foundServer) bool {
-		return f.listing != l || !m.imports(f) && f.State != foundSame
-	})
-}
-
-// replaceInFile takes servers out of one file and, unless that is done elsewhere already,
-// puts mcp-metatool in.
-func (m *hostImport) replaceInFile(ctx context.Context, l *clientconfig.Listing, out []*foundServer, placed bool) error {
-	if err := l.File.CheckWrite(m.sys); err != nil {
-		return &exitError{exitUsage, fmt.Errorf("import: %w", err)}
-	}
-	l, err := clientconfig.Read(ctx, m.sys, l.File) // anew: two places can be in one file
-	if err != nil {
-		return &exitError{exitUsage, fmt.Errorf("import: %w", err)}
-	}
-	c := &connection{
-		sys: m.sys, host: m.host, file: l.File, listing: l, config: m.file.Path(), planned: m.planned,
-		cmd: m.cmd, consent: m.consent, noVerify: m.noVerify || m.dryRun, variables: m.variables,
-	}
-	for _, f := range out {
-		if m.secrets == secretsEnv && m.imports(f) || f.inVariables { // they were in this file already, so they may stay in it
-			for _, s := range f.secrets {
-				c.env = append(c.env, clientconfig.Setting{Name: s.Variable, Value: s.Value})
-			}
-		}
-		c.references = append(c.references, f.server.References...)
-	}
-	if err := c.prepare(); err != nil {
-		return err
-	}
-	text := l.Data
-	for _, f := range out {
-		if text, _, err = l.File.Remove(text, f.server.Original); err != nil {
-			return &exitError{exitUsage, fmt.Errorf("import: %s: %w", l.File.Path, err)}
-		}
-	}
-	if placed {
-		question := fmt.Sprintf("Take %s out of %s?", count(len(out), "server"), m.sys.Short(l.File.Path))
-		_, err := c.consent.apply(ctx, c.cmd, question, hostFileChange(l, text))
-		return err
-	}
-	return c.write(ctx, text, fmt.Sprintf("Put mcp-metatool in place of %s in %s?", count(len(out), "server"), m.sys.Short(l.File.Path)))
 }
 
 // onStderr returns a command with the same input that prints everything to standard error.

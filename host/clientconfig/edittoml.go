@@ -32,6 +32,7 @@ func setCodex(text []byte, under []string, e *Entry) ([]byte, error) {
 	if e.Pass != nil {
 		set(e.Pass, "env_vars")
 	}
+	enable(root.at(path...), set)
 	return withBOM(text, edited), err
 }
 

@@ -47,7 +47,7 @@ func (e *Entry) CommandLine() string {
 }
 
 // Set returns the text of a file with the entry in it. An entry with that name keeps the
-// settings that are not ours.
+// settings that are not ours, except that it is enabled.
 func (f *File) Set(text []byte, e *Entry) ([]byte, error) {
 	if f.Host.Format == TOML {
 		return setCodex(text, f.Under, e)
@@ -70,7 +70,18 @@ func (f *File) Set(text []byte, e *Entry) ([]byte, error) {
 	for _, s := range e.Env {
 		set(s.Value, "env", s.Name)
 	}
+	enable(root.at(path...), set)
 	return text, err
+}
+
+// enable makes a disabled entry one that the host starts.
+func enable(entry *object, set func(value any, keys ...string)) {
+	if entry.fields["disabled"] == true {
+		set(false, "disabled")
+	}
+	if entry.fields["enabled"] == false {
+		set(true, "enabled")
+	}
 }
 
 // Remove returns the text of a file without the server of that name, and whether there was

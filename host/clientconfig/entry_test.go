@@ -92,6 +92,27 @@ func TestEntryKeeps(t *testing.T) {
 	}
 }
 
+// TestEntryEnables checks that an entry that is disabled is enabled.
+func TestEntryEnables(t *testing.T) {
+	t.Parallel()
+	s := testSystem("linux")
+	for host, text := range map[string]string{
+		"cursor": `{"mcpServers": {"m": {"command": "/bin/mcp-metatool", "disabled": true}}}`,
+		"zed":    `{"context_servers": {"m": {"command": "/bin/mcp-metatool", "enabled": false}}}`,
+		"codex":  "[mcp_servers.m]\ncommand = \"/bin/mcp-metatool\"\nenabled = false\n",
+	} {
+		f := fileOf(t, s, host, User)
+		after, err := f.Set([]byte(text), &Entry{Name: "m", Command: "/bin/mcp-metatool"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		servers, err := parse(s, f, after)
+		if err != nil || len(servers) != 1 || servers[0].Disabled {
+			t.Errorf("%s: %v\n%s", host, err, after)
+		}
+	}
+}
+
 func TestLinksAndCommands(t *testing.T) {
 	e := &Entry{Name: "my tool", Command: "/bin/a b", Args: []string{"--config", "/c?&+"}, Env: []Setting{{"A", "1"}}}
 	type form struct {
