@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -98,6 +99,8 @@ func (v *doctorView) patient(ctx context.Context) (*doctor.Patient, error) {
 	if p.Config == nil || v.still {
 		return p, nil
 	}
+	done := busy(v.cmd, "starting the servers: "+strings.Join(enabledServers(cfg), ", "))
+	defer done()
 	return p, withHost(ctx, cfg, log, host.NoClient, func(ctx context.Context, h *host.Host) error {
 		v.observe(ctx, h, p)
 		return context.Cause(ctx)
@@ -202,9 +205,9 @@ func findInstances(ctx context.Context, store, path string) []doctor.Instance {
 func (r doctorReport) write(w io.Writer) error {
 	if len(r.Servers) > 0 {
 		t := newTable(w)
-		t.row("SERVER", "STATE", "PROTOCOL", "ERA", "START", "LIST", "TOOLS", "TOKENS")
+		t.head("SERVER", "STATE", "PROTOCOL", "ERA", right("START"), right("LIST"), right("TOOLS"), right("TOKENS"))
 		for _, s := range r.Servers {
-			t.row(s.Name, s.State, s.Protocol, s.Era, inMilliseconds(s.Start), inMilliseconds(s.List), s.Tools, s.Tokens)
+			t.row(s.Name, state(s.State), s.Protocol, s.Era, inMilliseconds(s.Start), inMilliseconds(s.List), s.Tools, s.Tokens)
 		}
 		if err := t.flush(); err != nil {
 			return err
@@ -212,17 +215,42 @@ func (r doctorReport) write(w io.Writer) error {
 		fmt.Fprintln(w)
 	}
 	for _, f := range r.Findings {
-		object := ""
-		if f.Object != "" {
-			object = f.Object + ": "
-		}
-		what := strings.ReplaceAll(display.Text(object+f.What), "\n", "\n    ")
-		if _, err := fmt.Fprintf(w, "%s: %s [%s]\n    -> %s\n", f.Severity, what, f.ID, display.Text(f.Remedy)); err != nil {
+		if err := writeFinding(w, f); err != nil {
 			return err
 		}
 	}
 	_, err := fmt.Fprintf(w, "%s, %s, %s\n", plural(r.Errors, "error"), plural(r.Warnings, "warning"), plural(r.Notes, "note"))
 	return err
+}
+
+// writeFinding writes what was found and what to do about it.
+func writeFinding(w io.Writer, f doctor.Finding) error {
+	severity, what := string(f.Severity)+":", f.What
+	if f.Object != "" {
+		what = f.Object + ": " + what
+	}
+	const indent, arrow = "    ", "-> "
+	width := columns(w)
+	text := strings.Join(lines(display.Text(severity+" "+what+" ["+f.ID+"]"), width-len(indent)), "\n"+indent)
+	if rest, ok := strings.CutPrefix(text, severity); ok {
+		text = paint(w, cmp.Or(state(string(f.Severity)).Style, display.Bold), severity) + rest
+	}
+	remedy := strings.Join(lines(display.Text(f.Remedy), width-len(indent+arrow)), "\n"+indent+"   ")
+	_, err := io.WriteString(raw(w), text+"\n"+indent+arrow+remedy+"\n")
+	return err
+}
+
+// lines returns the lines of text, broken so that they have at most n columns if n > 0.
+func lines(text string, n int) []string {
+	all := strings.Split(text, "\n")
+	if n <= 0 {
+		return all
+	}
+	var broken []string
+	for _, line := range all {
+		broken = append(broken, display.Wrap(line, n)...)
+	}
+	return broken
 }
 
 func inMilliseconds(ms float64) string {

@@ -31,7 +31,7 @@ func TestWidth(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, width := range []int{60, 80, 120} {
-		for _, args := range []string{"tools list", "tools show departures", "servers --help", "--help"} {
+		for _, args := range []string{"doctor", "tools list", "tools show departures", "servers --help", "--help"} {
 			screen := atWidth(t, dir, width, strings.Fields(args))
 			if !strings.Contains(screen, "\x1b[1m") {
 				t.Errorf("%s has no colours at %d columns: %q", args, width, screen)

@@ -119,6 +119,9 @@ url = "https://expired.example/mcp"
 oauth = {}
 `, store, ln.Addr()))
 	touch(t, cfg.TokenFile(), `{"upstreams":{"expired https://expired.example/mcp":{"token":{"access_token":"x","expires_at":"2020-01-01T00:00:00Z"}}}}`, 0o644)
+	if err := os.Chmod(filepath.Dir(cfg.TokenFile()), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	touch(t, filepath.Join(store, "servers", "docker.failure.json"), `{"at":"2026-01-01T11:00:00Z","error":"upstream \"docker\": it said plain-s3cret"}`, 0o600)
 	cache := filepath.Join(dir, "cache")
 	touch(t, filepath.Join(cache, "code"), "x", 0o600)
@@ -238,6 +241,32 @@ func TestSchemasOfServersAreBounded(t *testing.T) {
 	for _, definition := range []string{"", "null", "[]", `{"inputSchema":null}`, `{"inputSchema":[]}`} {
 		if found := inspectSchema([]byte(definition)); found[idSchemaType] == "" {
 			t.Errorf("%s: %v", definition, found)
+		}
+	}
+}
+
+// TestReadableFiles checks that a folder is reported once, and only if others can enter it.
+func TestReadableFiles(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there are no modes")
+	}
+	dir := t.TempDir()
+	oauth := filepath.Join(dir, "oauth")
+	for i := range 3 {
+		touch(t, filepath.Join(oauth, fmt.Sprint(i)), "", 0o600|os.FileMode(i)<<2)
+	}
+	for mode, want := range map[os.FileMode]string{0o700: "", 0o755: "other users can read 2 files in it, the first of them 1 (mode 0604)"} {
+		if err := os.Chmod(oauth, mode); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, f := range Examine(t.Context(), &Patient{Store: dir, Getenv: os.Getenv, Now: time.Now()}).Findings {
+			if f.ID == idFileReadable {
+				got = append(got, f.What)
+			}
+		}
+		if strings.Join(got, "\n") != want {
+			t.Errorf("mode %#o: %q", mode, got)
 		}
 	}
 }

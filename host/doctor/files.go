@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -57,6 +58,13 @@ func (e *examination) modes(dir string, private bool, newest *time.Time) {
 	if err != nil {
 		return // it need not exist
 	}
+	folder, err := os.Stat(dir)
+	if err != nil {
+		return
+	}
+	// Others read nothing in a folder that does not let them in.
+	private = private && runtime.GOOS != "windows" && folder.Mode().Perm()&0o011 != 0
+	readable, first := 0, ""
 	for _, entry := range entries[:min(len(entries), maxFiles)] {
 		info, err := entry.Info()
 		if err != nil || !info.Mode().IsRegular() {
@@ -65,10 +73,17 @@ func (e *examination) modes(dir string, private bool, newest *time.Time) {
 		if info.ModTime().After(*newest) {
 			*newest = info.ModTime()
 		}
-		if private && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
-			path := filepath.Join(dir, entry.Name())
-			e.find(idFileReadable, path, "chmod 600 the file", "other users can read it (mode %#o)", info.Mode().Perm())
+		if private && info.Mode().Perm()&0o077 != 0 {
+			if readable++; readable == 1 {
+				first = fmt.Sprintf("%s (mode %#o)", entry.Name(), info.Mode().Perm())
+			}
 		}
+	}
+	switch {
+	case readable == 1:
+		e.find(idFileReadable, dir, "chmod 700 the folder, and chmod 600 the file", "other users can read a file in it: %s", first)
+	case readable > 1:
+		e.find(idFileReadable, dir, "chmod 700 the folder, and chmod 600 the files", "other users can read %d files in it, the first of them %s", readable, first)
 	}
 }
 
