@@ -107,7 +107,7 @@ func (a *addition) described(ctx context.Context, d *serverjson.Document) error 
 		}
 		return err
 	}
-	for _, note := range o.Notes() {
+	for _, note := range o.Notes(values) {
 		fmt.Fprintf(a.cmd.ErrOrStderr(), "note: %s\n", display.EscapeLine(note))
 	}
 	if a.server.URL != "" {

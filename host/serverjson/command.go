@@ -1,6 +1,7 @@
 package serverjson
 
 import (
+	"fmt"
 	"net/url"
 	"regexp"
 	"slices"
@@ -68,6 +69,12 @@ func (p *Package) usable(at string) error {
 	case !how.versioned && !packagings["oci"].identifier.MatchString(p.image()):
 		return wrong(at+".registryBaseUrl", "%s is not the address of a registry", quoted(p.RegistryBaseURL))
 	}
+	for i, v := range p.EnvironmentVariables {
+		if isReserved(v.Name) {
+			return wrong(fmt.Sprintf("%s.environmentVariables[%d]", at, i),
+				"sets %s, which changes where %s finds packages or what programs load (a server.json may not set it)", v.Name, how.command)
+		}
+	}
 	return nil
 }
 
@@ -81,8 +88,9 @@ func (p *Package) runtime() (command string, asHinted bool) {
 	return how.command, p.RuntimeHint == "" || p.RuntimeHint == how.command
 }
 
-// Notes returns what a person should know before running the option, one sentence each.
-func (o *Option) Notes() []string {
+// Notes returns what a person should know before running the option with these values, as for
+// [Option.Server], one sentence each.
+func (o *Option) Notes(values map[string][]string) []string {
 	var notes []string
 	if o.remote != nil {
 		if u, err := url.Parse(o.remote.URL); err == nil && u.Scheme == "http" && !slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, u.Hostname()) {
@@ -96,41 +104,26 @@ func (o *Option) Notes() []string {
 	if how := packagings[o.pkg.RegistryType]; how.versioned && o.pkg.Version == "" {
 		notes = append(notes, "no version is named, so whatever is the newest is run at each start")
 	}
-	for _, a := range o.pkg.RuntimeArguments {
-		text := a.Name
-		if a.Type != "named" {
-			text = a.Value
-		}
-		name, _, _ := strings.Cut(text, "=")
-		if why := risky[o.pkg.RegistryType][name]; why != "" {
+	before, err := o.pkg.runtimeWords(o.where, values)
+	if err != nil {
+		return notes // Server has the same error
+	}
+	options, _ := o.pkg.checkRuntime(o.where, before)
+	for i, name := range options {
+		if why := risky[o.pkg.RegistryType][name]; why != "" && !slices.Contains(options[:i], name) {
 			notes = append(notes, name+": "+why)
 		}
 	}
 	return notes
 }
 
-// risky are options of commands that take protection away.
-var risky = map[string]map[string]string{
-	"oci": {
-		"--privileged": "the container may do everything that this machine may", "--mount": "the container sees a part of this machine's files",
-		"-v": "the container sees a part of this machine's files", "--volume": "the container sees a part of this machine's files",
-		"--network": "the container uses another network than usual", "--net": "the container uses another network than usual",
-		"--pid": "the container sees processes of this machine", "--cap-add": "the container has more rights than usual",
-		"--device": "the container uses a device of this machine", "--security-opt": "the container is isolated less than usual",
-		"--userns": "the container is isolated less than usual", "--entrypoint": "another program than that of the image is run",
-		"--env-file": "a file of this machine is read",
-	},
-	"npm": {
-		"-c": "a shell command is run", "--call": "a shell command is run", "-p": "another package is installed",
-		"--package": "another package is installed", "--registry": "packages come from another registry",
-		"--userconfig": "npm is configured by a file", "--node-options": "code is loaded before the package", "--script-shell": "another shell is used",
-	},
-	"pypi": {
-		"--from": "another package is installed", "--with": "another package is installed", "--index-url": "packages come from another registry",
-		"--index": "packages come from another registry", "--extra-index-url": "packages come from another registry", "-i": "packages come from another registry",
-		"--default-index": "packages come from another registry", "--with-requirements": "other packages are installed", "--with-editable": "another package is installed",
-	},
-	"nuget": {"--source": "packages come from another registry", "--add-source": "packages come from another registry", "--configfile": "nuget is configured by a file"},
+// runtimeWords returns the words between the command and the package.
+func (p *Package) runtimeWords(at string, values map[string][]string) ([]string, error) {
+	before, err := words(at, p.RuntimeArguments, values)
+	if err == nil && p.RegistryType == "oci" && len(before) > 0 && before[0] == "run" { // some publishers write it
+		before = before[1:]
+	}
+	return before, err
 }
 
 // server returns the command that runs the package.
@@ -139,8 +132,11 @@ func (p *Package) server(at string, values map[string][]string) (edit.Server, er
 	if err != nil {
 		return edit.Server{}, err
 	}
-	before, err := words(at, p.RuntimeArguments, values)
+	before, err := p.runtimeWords(at, values)
 	if err != nil {
+		return edit.Server{}, err
+	}
+	if _, err := p.checkRuntime(at, before); err != nil {
 		return edit.Server{}, err
 	}
 	after, err := words(at, p.PackageArguments, values)
@@ -160,9 +156,6 @@ func (p *Package) server(at string, values map[string][]string) (edit.Server, er
 			s.Args = slices.Concat(s.Args, []string{"--"}, after)
 		}
 	case "oci":
-		if len(before) > 0 && before[0] == "run" { // some publishers write it
-			before = before[1:]
-		}
 		before = unless(before, []string{"--rm"}, "--rm")
 		before = unless(before, []string{"-i"}, "-i", "--interactive", "-it", "-ti")
 		s.Args = append([]string{"run"}, before...)

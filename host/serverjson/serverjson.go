@@ -7,6 +7,7 @@
 //	input.go       Input: what people have to fill in
 //	resolve.go     Option.Server: the filled-in arguments, variables and headers
 //	command.go     packages -> npx, uvx, docker, dnx
+//	runtime.go     what a document may give to these commands
 //	registry.go    Registry: documents from a registry or an address
 //
 // A document comes from strangers, and what it describes is run. So nothing here starts a

@@ -90,7 +90,7 @@ func TestServer(t *testing.T) {
 			if err != nil || !reflect.DeepEqual(normal(got), normal(tt.want)) {
 				t.Errorf("%v\n%+v\nwant\n%+v", err, got, tt.want)
 			}
-			if notes := o.Notes(); len(notes) != tt.notes {
+			if notes := o.Notes(tt.values); len(notes) != tt.notes {
 				t.Errorf("notes %q", notes)
 			}
 		})
@@ -161,6 +161,12 @@ func TestProblems(t *testing.T) {
 		{document("packages", `{"registryType": "npm", "identifier": "a", "transport": {"type": "sse", "url": "http://localhost"}}`), "started first"},
 		{document("packages", `{"registry_type": "npm", "identifier": "a"}`), "older schema"},
 		{remote("ws", "wss://a", ""), "not known"},
+		{pkg("npm", "a", `"environmentVariables": [{"name": "npm_config_registry", "value": "https://evil"}]`), "sets npm_config_registry"},
+		{pkg("npm", "a", `"environmentVariables": [{"name": "NODE_OPTIONS"}]`), "sets NODE_OPTIONS"},
+		{pkg("pypi", "a", `"environmentVariables": [{"name": "UV_INDEX_URL"}]`), "sets UV_INDEX_URL"},
+		{pkg("oci", "a/b", `"environmentVariables": [{"name": "DOCKER_HOST"}]`), "sets DOCKER_HOST"},
+		{pkg("oci", "a/b", `"environmentVariables": [{"name": "LD_PRELOAD"}]`), "sets LD_PRELOAD"},
+		{pkg("oci", "a/b", `"environmentVariables": [{"name": "Path"}]`), "sets Path"},
 	} {
 		o := option(t, tt.text)
 		if !strings.Contains(o.Problem, tt.problem) {
@@ -209,6 +215,61 @@ func TestParseRefuses(t *testing.T) {
 		_, err := Parse([]byte(tt.text))
 		if at := new(Error); !errors.As(err, &at) || !strings.Contains(err.Error(), tt.says) || strings.ContainsFunc(err.Error(), func(r rune) bool { return r < ' ' }) {
 			t.Errorf("%.100q: %v", tt.text, err)
+		}
+	}
+}
+
+func TestRuntimeArguments(t *testing.T) {
+	positional := func(words ...string) string {
+		var list []string
+		for _, w := range words {
+			list = append(list, `{"type": "positional", "value": "`+w+`"}`)
+		}
+		return strings.Join(list, ", ")
+	}
+	named := func(name, value string) string {
+		return `{"type": "named", "name": "` + name + `", "value": "` + value + `"}`
+	}
+	for _, tt := range []struct{ kind, arguments, problem string }{
+		{"npm", positional("evil-pkg"), "would run that instead"},
+		{"npm", positional("-y", "evil-pkg"), "would run that instead"},
+		{"npm", named("-y", "evil-pkg"), "would run that instead"},
+		{"npm", named("--registry", "https://evil"), `the option "--registry"`},
+		{"npm", positional("--registry=https://evil"), `the option "--registry"`},
+		{"npm", named("--@a:registry", "https://evil"), `the option "--@a:registry"`},
+		{"npm", named("-c", "sh"), `the option "-c"`},
+		{"npm", named("--node-options", "--require=x"), `the option "--node-options"`},
+		{"npm", named("--package", "https://evil/x.tgz"), "only names"},
+		{"npm", positional("--package"), "no value"},
+		{"npm", positional("--loglevel"), "no value"},
+		{"npm", positional("--"), `the option "--"`},
+		{"npm", named("--package", "b@1.0.0"), ""},
+		{"npm", positional("-y", "-p", "@a/b"), ""},
+		{"pypi", positional("evil"), "would run that instead"},
+		{"pypi", named("--index-url", "https://evil"), "the option"},
+		{"pypi", named("--from", "git+https://evil/x"), "only names"},
+		{"pypi", named("--with-editable", "/x"), "the option"},
+		{"pypi", named("--python", "/tmp/x"), "only names"},
+		{"pypi", positional("--from", "a[cli]==1.0", "-p", "3.12"), ""},
+		{"nuget", positional("evil"), "would run that instead"},
+		{"nuget", named("--source", "https://evil"), "the option"},
+		{"nuget", named("--prerelease", ""), ""},
+		{"oci", positional("run", "evil/image"), "would run that instead"},
+		{"oci", positional("--no-hostname", "evil/image"), "the option"},
+		{"oci", positional("-vit", "evil/image"), "the option"},
+		{"oci", positional("--name"), "no value"},
+		{"oci", positional("run", "-v", "/a:/b", "-it", "--name=x", "--oom-score-adj=5"), ""},
+	} {
+		o := option(t, pkg(tt.kind, "a", `"version": "1.0.0", "runtimeArguments": [`+tt.arguments+`]`))
+		s, err := o.Server(nil)
+		if (err == nil) != (tt.problem == "") || err != nil && !strings.Contains(err.Error(), tt.problem) {
+			t.Errorf("%s %s becomes %+v, %v", tt.kind, tt.arguments, s, err)
+		}
+	}
+	for _, words := range [][]string{{"--volume=/:/x"}, {"-v", "/:/x"}, {"run", "--rm", "--privileged"}} {
+		o := option(t, pkg("oci", "a", `"version": "1.0.0", "runtimeArguments": [`+positional(words...)+`]`))
+		if notes := o.Notes(nil); len(notes) != 1 {
+			t.Errorf("%q has the notes %q", words, notes)
 		}
 	}
 }
