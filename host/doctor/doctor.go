@@ -12,7 +12,7 @@
 //	logins.go    OAuth
 //	files.go     folders and files: modes, disk, cache, clock
 //	space_*.go   how much is left on a disk
-//	instances.go servers of ours that are running, and ports
+//	instances.go mcp-metatool servers that are running, and ports
 //
 // Nothing is changed. The texts of findings can have parts that servers wrote, so they
 // must be escaped for a terminal, and secrets must be masked with Patient.Mask.
@@ -93,7 +93,7 @@ type Patient struct {
 	// Names are the public names of tools, Collisions those that hide others.
 	Names      []PublicName
 	Collisions []string
-	// Instances are servers of ours with the same store that are running.
+	// Instances are mcp-metatool servers with the same store that are running.
 	Instances []Instance
 	// Getenv returns a variable of the environment of this process.
 	Getenv func(string) string

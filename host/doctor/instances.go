@@ -15,7 +15,7 @@ type Instance struct {
 	Err    error  // why it does not answer; the other fields are unknown then
 }
 
-// instances looks at servers of ours that are running.
+// instances looks at mcp-metatool servers that are running.
 func (e *examination) instances() {
 	for _, i := range e.Instances {
 		config := i.Config

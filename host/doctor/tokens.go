@@ -53,7 +53,7 @@ func (e *examination) tokens() {
 		long.report(e, idTextLong, u.Name, "shorten the texts in the server; hide the tools that nobody needs (hide)", "long descriptions")
 	}
 	if tools > manyTools {
-		e.find(idToolsMany, "", "show fewer (expose, hide), and let agents find the others with search_tools", "agents see %d tools of servers, and some hosts take %d", tools, manyTools)
+		e.find(idToolsMany, "", "show fewer (expose, hide), and let agents find the others with search_tools", "agents see %d tools of servers, and some hosts accept at most %d", tools, manyTools)
 	}
 	if tokens > manyTokens {
 		e.find(idTokensMany, "", "show fewer tools (expose, hide), and let agents find the others with search_tools", "the definitions of all tools cost about %d tokens", tokens)
