@@ -47,7 +47,6 @@ var mayRead = map[string]string{
 	"tools/dir.go readNames .Open":                             "the folder itself, for its names",
 	"tools/regular/write_other.go SyncFolder .Open":            "the folder itself, to make it durable",
 	"tools/regular/lock.go NewLock github.com/gofrs/flock.New": "never waits",
-	"cmd/mcp-metatool/runsshow.go writePage os.OpenFile":       "writes the page that the command line names",
 	"host/smoke/report/github.go appendFile os.OpenFile":       "writes to what the variable names",
 }
 

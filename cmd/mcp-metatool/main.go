@@ -47,8 +47,9 @@
 //	ui.go        ui; launch.go: the user's browser
 //	demo.go      demo; demotool.go: its composite tool, demoserver.go and
 //	             demodata.go: its two upstream servers
-//	import.go    import; importshow.go: what it shows, and --replace,
-//	             importsecrets.go: secrets in plain text
+//	import.go    import; importcompare.go: what is there already, importshow.go: what
+//	             it shows, importreplace.go: --replace, importsecrets.go: secrets in
+//	             plain text
 //	connect.go   connect; connectverify.go: starting as the host will,
 //	             connectlist.go: --list
 //	disconnect.go  disconnect

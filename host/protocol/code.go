@@ -27,3 +27,9 @@ const (
 	CodeHTTPRefused     = -32000 // the HTTP request is refused
 	CodeSessionNotFound = -32001 // the session has ended or never existed
 )
+
+// IsReservedCode reports whether JSON-RPC 2.0 defines an error code, or leaves it to
+// implementations of servers ("Error object").
+func IsReservedCode(code int) bool {
+	return code == -32700 || -32603 <= code && code <= -32600 || -32099 <= code && code <= -32000
+}

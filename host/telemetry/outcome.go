@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -89,7 +90,7 @@ func (o outcome) attributes() []attribute.KeyValue {
 func (o outcome) bounded() outcome {
 	code, err := strconv.Atoi(o.status)
 	switch {
-	case err != nil, code == -32700, -32603 <= code && code <= -32600, -32099 <= code && code <= -32000:
+	case err != nil || protocol.IsReservedCode(code):
 		return o
 	}
 	return outcome{otherError, otherError}
