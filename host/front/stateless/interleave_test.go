@@ -30,15 +30,17 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // at every moment, time that passes, and the end of the principal. It checks that each
 // request is answered once or was dropped, that each state works once, that a call gets
 // the answers to its own questions, and that nothing is left at the end.
-func TestInterleavings(t *testing.T) {
-	rounds := 300
+func TestInterleavings(t *testing.T) { playRounds(t, 300, 100, simulate) }
+
+// playRounds plays rounds with random seeds, fewer with -short, until one fails.
+func playRounds(t *testing.T, rounds, short int, play func(t *testing.T, seed uint64)) {
 	if testing.Short() {
-		rounds = 100
+		rounds = short
 	}
 	first := rand.Uint64()
 	for i := range rounds {
 		seed := first + uint64(i)
-		synctest.Test(t, func(t *testing.T) { simulate(t, seed) })
+		synctest.Test(t, func(t *testing.T) { play(t, seed) })
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}

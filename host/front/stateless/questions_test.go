@@ -28,23 +28,10 @@ import (
 // come back. The test checks that each call of the server is answered by it or cancelled,
 // that no question reaches clients with other credentials, that of clients without a token
 // only the one that has made the call gets its questions (unless the call asks after it
-// was cancelled), that each answer reaches the
-// call that has asked, and that nothing is left.
+// was cancelled), that each answer reaches the call that has asked, and that nothing is
+// left.
 func TestQuestionsOfServer(t *testing.T) {
-	rounds := 150
-	if testing.Short() {
-		rounds = 50
-	}
-	first := rand.Uint64()
-	for i := range rounds {
-		seed := first + uint64(i)
-		synctest.Test(t, func(t *testing.T) {
-			newWorld(t, seed).run()
-			if t.Failed() {
-				t.Logf("seed %d", seed)
-			}
-		})
-	}
+	playRounds(t, 150, 50, func(t *testing.T, seed uint64) { newWorld(t, seed).run() })
 }
 
 // world is one round. Calls have numbers, which are their arguments: that of a principal
