@@ -138,7 +138,7 @@ func (m *managedUpstream) startLocked() *upstream.Upstream {
 		Log: m.env.Log, Budget: m.env.Budget, Observer: m.env.Observer, InitializeParams: m.client.initializeParams,
 		ClientName: m.client.name, ClientVersion: m.client.version, Resolve: m.resolve, Verdict: m.known.Verdict, OnVerdict: m.updateVerdict,
 		OnHandshake: m.updateHandshake, OnList: m.updateList,
-		OnNotification: receiver.OnNotification, OnRequest: receiver.OnRequest, OnFailed: func() { m.noteLate(); m.noteFailure() },
+		OnNotification: receiver.OnNotification, OnRequest: receiver.OnRequest, OnFailed: func() { m.saveLate(); m.noteFailure() },
 		OnReady: func() {
 			if m.becomeReady() {
 				receiver.OnReady()
@@ -261,13 +261,25 @@ func (m *managedUpstream) replaceFile(s Snapshot) {
 	}
 }
 
-// noteLate saves that the upstream was not ready in time, unless it has become ready
-// since. The rest of its snapshot is kept.
+// noteLate is saveLate for a wait that is over. It says nothing about an upstream that
+// was closed meanwhile.
 func (m *managedUpstream) noteLate() {
+	m.mu.Lock()
+	closed := m.closed
+	m.mu.Unlock()
+	if !closed {
+		m.saveLate()
+	}
+}
+
+// saveLate saves that the upstream was not ready in time, unless it has become ready
+// since. The rest of its snapshot is kept. The upstream may be closed already: callers
+// see a failure, and can close it, before the failure gets here.
+func (m *managedUpstream) saveLate() {
 	m.saving.Lock()
 	defer m.saving.Unlock()
 	m.mu.Lock()
-	note := !m.wasReady && !m.known.Late && !m.closed && !m.retired
+	note := !m.wasReady && !m.known.Late && !m.retired
 	m.mu.Unlock()
 	if !note {
 		return
