@@ -191,6 +191,7 @@ const checks = {
   async "runs appear while they go on"({ page }) {
     await go(page, "#/runs");
     await page.getByRole("status").getByText("Live").waitFor();
+    await page.locator(".runs tbody tr").nth(1).waitFor(); // the list is there
     const before = await page.locator(".runs tbody tr").count();
     const child = spawn(binary, ["run", "departures", "--params", `{"hours_at_sea":2}`, "--log-level", "error"], { env, stdio: "ignore" });
     const ended = new Promise((resolve) => { child.on("exit", resolve); });
