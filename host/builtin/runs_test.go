@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/cassette"
@@ -301,29 +302,37 @@ func TestUnfinishedRun(t *testing.T) {
 // TestHints checks that errors say what to do if that is known.
 func TestHints(t *testing.T) {
 	s := newRunFixture(t)
-	composer := compose.New(compose.Options{
-		Sandbox: sandboxtest.Guest(t), Catalog: s.catalog, Upstreams: failing{}, Log: slog.New(slog.DiscardHandler), Journal: s.runs.open, Timeout: 100_000_000,
-	})
-	for code, want := range map[string]string{
-		"git_hub.search(fail=True)": "hint: git-hub.search failed, not the script: ",
-		"git_hub.search(wait=True)": "hint: The longest call was 1 (git-hub.search), with MS. ",
-		"while True:\n    pass":     "hint: It made no calls: the script itself takes long.",
-		"fail('x')":                 "",
+	for code, tt := range map[string]struct {
+		timeout time.Duration
+		want    string
+	}{
+		"git_hub.search(fail=True)": {time.Minute, "hint: git-hub.search failed, not the script: "},
+		"git_hub.search(wait=True)": {100 * time.Millisecond, "hint: The longest call was 1 (git-hub.search), with MS. "},
+		"while True:\n    pass":     {100 * time.Millisecond, "hint: It made no calls: the script itself takes long."},
+		"fail('x')":                 {time.Minute, ""},
 	} {
-		composer.Eval(t.Context(), code, nil, route.Call{Origin: client{id: "one"}})
+		called := false
+		for timeout := tt.timeout; !called; timeout *= 2 { // on a busy machine, the call does not begin in time
+			composer := compose.New(compose.Options{
+				Sandbox: sandboxtest.Guest(t), Catalog: s.catalog, Upstreams: failing{&called}, Log: slog.New(slog.DiscardHandler), Journal: s.runs.open, Timeout: timeout,
+			})
+			composer.Eval(t.Context(), code, nil, route.Call{Origin: client{id: "one"}})
+			called = called || !strings.Contains(code, "search")
+		}
 		got := s.text("show_run", `{}`)
-		if _, found, _ := strings.Cut(got, "hint: "); !strings.HasPrefix("hint: "+found, want) || (want == "") != (found == "") {
+		if _, found, _ := strings.Cut(got, "hint: "); !strings.HasPrefix("hint: "+found, tt.want) || (tt.want == "") != (found == "") {
 			t.Errorf("%s: %s", code, got)
 		}
 	}
 }
 
 // failing is an upstream that fails, or does not answer.
-type failing struct{}
+type failing struct{ called *bool }
 
 func (failing) Ready(context.Context, route.Origin, string) error { return nil }
 
-func (failing) CallUpstream(ctx context.Context, _ route.Origin, _, _ string, params []byte, _ func([]byte)) wire.Reply {
+func (f failing) CallUpstream(ctx context.Context, _ route.Origin, _, _ string, params []byte, _ func([]byte)) wire.Reply {
+	*f.called = true
 	if _, wait := wire.Get(params, "arguments", "wait"); wait {
 		<-ctx.Done()
 	}

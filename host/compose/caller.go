@@ -29,8 +29,6 @@ type target struct {
 // CallTools makes a batch of calls, at most Options.Parallel at a time in the
 // whole tree of runs.
 func (r *run) CallTools(ctx context.Context, calls []abi.ToolCall) []abi.Answer {
-	r.tree.questions.work(-1)
-	defer r.tree.questions.work(1)
 	targets := r.resolveAll(ctx, calls)
 	opened := make([]journal.Opened, len(targets))
 	for i := range targets {
@@ -53,10 +51,12 @@ func (r *run) CallTools(ctx context.Context, calls []abi.ToolCall) []abi.Answer 
 	}
 	var workers sync.WaitGroup
 	r.tree.account.AddWorkers(int(extra))
+	r.tree.questions.work(int(extra))
 	var working atomic.Int64
 	working.Store(extra + 1)
 	share := func() {
 		work()
+		r.tree.questions.work(-1)
 		if working.Add(-1) > 0 { // the run's own goroutine stays counted
 			r.tree.account.AddWorkers(-1)
 		}
@@ -66,6 +66,7 @@ func (r *run) CallTools(ctx context.Context, calls []abi.ToolCall) []abi.Answer 
 	}
 	share()
 	workers.Wait()
+	r.tree.questions.work(1)
 	for i := range targets {
 		r.undo.add(targets[i].undo)
 	}

@@ -124,8 +124,6 @@ var toScript = audience{structured: true, script: true}
 
 // composite runs a saved tool for a script.
 func (r *run) composite(ctx context.Context, t *target) journal.Answer {
-	r.tree.questions.work(1)
-	defer r.tree.questions.work(-1)
 	chain := append(slices.Clone(r.chain), t.tool)
 	switch {
 	case slices.Contains(r.chain, t.tool):

@@ -68,11 +68,12 @@ func (i *inquirer) Ask(ctx context.Context, call wire.Call) (wire.Reply, error) 
 		c.pause()
 		defer c.goOn()
 	}
-	// The journal comes first: the client must not answer what is not in it.
-	in.Name = q.name()
-	i.run.journal.Input(in)
-	o := &question{name: in.Name, by: i, unsure: call.Unsure, method: call.Method, params: params}
-	if err := q.ask(o); err != nil {
+	o := &question{by: i, unsure: call.Unsure, method: call.Method, params: params}
+	err = q.ask(o, func(name string) {
+		in.Name = name
+		i.run.journal.Input(in)
+	})
+	if err != nil {
 		return wire.Reply{}, err
 	}
 	select {

@@ -38,12 +38,14 @@ func (u *askingUpstreams) CallUpstream(ctx context.Context, origin route.Origin,
 		questions = []string{`{"q":"a"}`, `{"q":"b"}`}
 	}
 	answers := make([]string, len(questions))
+	contexts := together(ctx, origin, len(questions))
 	var failed error
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	for i, q := range questions {
 		all.Go(func() {
-			reply, err := origin.Ask(ctx, wire.Call{Method: "elicitation/create", Params: []byte(`{"message":` + q + `,"elicitationId":"` + fmt.Sprint(i, time.Now().UnixNano()) + `"}`)})
+			defer contexts[i].asked() // if the client has answered before
+			reply, err := origin.Ask(contexts[i], wire.Call{Method: "elicitation/create", Params: []byte(`{"message":` + q + `,"elicitationId":"` + fmt.Sprint(i, time.Now().UnixNano()) + `"}`)})
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -57,6 +59,32 @@ func (u *askingUpstreams) CallUpstream(ctx context.Context, origin route.Origin,
 		return wire.Reply{Result: route.ErrorResult(failed.Error())}
 	}
 	return wire.Reply{Result: []byte(`{"content":[{"type":"text","text":"` + strings.Join(answers, "+") + `"}]}`)}
+}
+
+// askContext is the context of a question. Done is called once the question is asked.
+type askContext struct {
+	context.Context
+	asked func()
+}
+
+// Done implements context.Context.
+func (c askContext) Done() <-chan struct{} {
+	c.asked()
+	return c.Context.Done()
+}
+
+// together returns the contexts of n questions of one call. The run does not end to ask
+// one of them before all of them are asked.
+func together(ctx context.Context, origin route.Origin, n int) []askContext {
+	all := make([]askContext, n)
+	for i := range all {
+		all[i] = askContext{ctx, func() {}}
+		if of, ok := origin.(*inquirer); ok {
+			of.run.tree.questions.work(1)
+			all[i].asked = sync.OnceFunc(func() { of.run.tree.questions.work(-1) })
+		}
+	}
+	return all
 }
 
 // asker is a client of the stateless era.

@@ -31,7 +31,7 @@ type questions struct {
 
 	mu    sync.Mutex
 	known []*knownAnswer    // of the client, to questions of the runs before
-	busy  int               // runs that do not wait for calls
+	busy  int               // goroutines of the tree that wait neither for an upstream nor for each other
 	calls map[*inquirer]int // calls in flight, with the number of questions that are surely theirs
 	open  []*question       // in the order in which they were asked
 	asked int               // questions so far, for their names
@@ -64,8 +64,9 @@ func (t *tree) asking(ctx context.Context, o route.Origin, before *resumed) (_ c
 	return ctx, func() { cancel(context.Canceled) }
 }
 
-// work notes that another run does not wait for calls (1), or that one of them does or
-// ends (-1).
+// work notes that more goroutines of the tree have something to do, or, if more is negative,
+// that some of them wait for others or end. A run whose calls are about to begin does not
+// end to ask what the first of them asks.
 func (q *questions) work(more int) {
 	if q == nil {
 		return
@@ -84,10 +85,13 @@ func (q *questions) begin(i *inquirer) bool {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.over {
-		q.calls[i] = 0
+	if q.over {
+		return false
 	}
-	return !q.over
+	q.calls[i] = 0
+	q.busy-- // its goroutine waits for the upstream
+	q.settle()
+	return true
 }
 
 // end notes that a call has ended. Nobody waits for the answers to its questions.
@@ -98,6 +102,7 @@ func (q *questions) end(i *inquirer) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.calls, i)
+	q.busy++
 	alone := true // no other call of the server is in flight
 	for other := range q.calls {
 		alone = alone && other.server != i.server
@@ -126,16 +131,10 @@ func (q *questions) drop(o *question) {
 	q.remove(func(other *question) bool { return other == o })
 }
 
-// name returns the name for another question.
-func (q *questions) name() string {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.asked++
-	return questionName + strconv.Itoa(q.asked)
-}
-
-// ask adds a question. The error says why it cannot be asked.
-func (q *questions) ask(o *question) error {
+// ask adds a question and names it. The error says why it cannot be asked. save puts it into
+// the journal, while q.mu is held: the client must not answer what is not in the journal, and
+// the journal must not have what the client is not asked because the run has just ended.
+func (q *questions) ask(o *question, save func(name string)) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch _, flies := q.calls[o.by]; {
@@ -146,6 +145,9 @@ func (q *questions) ask(o *question) error {
 	case len(q.open) >= maxQuestions:
 		return fmt.Errorf("one run has more than %d questions open", maxQuestions)
 	}
+	q.asked++
+	o.name = questionName + strconv.Itoa(q.asked)
+	save(o.name)
 	if !o.unsure {
 		q.calls[o.by]++
 	}

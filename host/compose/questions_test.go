@@ -249,24 +249,27 @@ func TestTookAnotherWay(t *testing.T) {
 	}
 }
 
-// TestNoCallAfterTheEnd checks that no call begins once the run ends to ask, and that its
-// questions end with their calls.
+// TestNoCallAfterTheEnd checks that no call begins once the run ends to ask, that its
+// questions end with their calls, and that the journal has no question that came too late.
 func TestNoCallAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stopped := make(chan error, 1)
-		q := &questions{ctx: t.Context(), stop: func(err error) { stopped <- err }, calls: map[*inquirer]int{}}
+		q := &questions{ctx: t.Context(), stop: func(err error) { stopped <- err }, busy: 2, calls: map[*inquirer]int{}}
 		a, b, late := &inquirer{server: "s"}, &inquirer{server: "t"}, &inquirer{server: "s"}
+		var saved []string
+		save := func(name string) { saved = append(saved, name) }
 		q.begin(a)
 		q.begin(b)
-		if err := q.ask(&question{name: q.name(), by: a}); err != nil {
+		if err := q.ask(&question{by: a}, save); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
 		q.end(a) // without an answer: its own timeout was over
-		if err := q.ask(&question{by: a}); !errors.Is(err, wire.ErrClosed) {
+		q.work(-1)
+		if err := q.ask(&question{by: a}, save); !errors.Is(err, wire.ErrClosed) {
 			t.Errorf("a question of a call that has ended: %v", err)
 		}
-		if err := q.ask(&question{name: q.name(), by: b}); err != nil {
+		if err := q.ask(&question{by: b}, save); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-stopped; !errors.Is(err, errAsks) {
@@ -275,24 +278,34 @@ func TestNoCallAfterTheEnd(t *testing.T) {
 		if q.begin(late) {
 			t.Error("a call begins after the end")
 		}
+		if err := q.ask(&question{by: b}, save); !errors.Is(err, errAsks) {
+			t.Errorf("a question after the end: %v", err)
+		}
 		if open := q.close(); len(open) != 1 || open[0].name != "question2" {
 			t.Errorf("asked %+v", open)
+		}
+		if !slices.Equal(saved, []string{"question1", "question2"}) {
+			t.Errorf("saved %q", saved)
 		}
 	})
 }
 
 // TestQuestionsAreBounded checks how many questions of a run can be open.
 func TestQuestionsAreBounded(t *testing.T) {
-	q := &questions{ctx: t.Context(), stop: func(error) {}, busy: 1, calls: map[*inquirer]int{}}
-	i := &inquirer{server: "s"}
+	q := &questions{ctx: t.Context(), stop: func(error) {}, busy: 2, calls: map[*inquirer]int{}}
+	i, saved := &inquirer{server: "s"}, 0
+	save := func(string) { saved++ }
 	q.begin(i)
 	for range maxQuestions {
-		if err := q.ask(&question{name: q.name(), by: i}); err != nil {
+		if err := q.ask(&question{by: i}, save); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := q.ask(&question{by: i}); err == nil || !strings.Contains(err.Error(), "more than 64 questions open") {
+	if err := q.ask(&question{by: i}, save); err == nil || !strings.Contains(err.Error(), "more than 64 questions open") {
 		t.Errorf("%v", err)
+	}
+	if saved != maxQuestions {
+		t.Errorf("saved %d", saved)
 	}
 	if q.timer != nil {
 		t.Error("the run would end although its script computes")

@@ -58,7 +58,7 @@ func TestLateUpstreamIsWaitedForBriefly(t *testing.T) {
 			ctx, cancel := context.WithCancel(bounded(t))
 			first := make(chan string, len(of))
 			var waiting sync.WaitGroup
-			of["unknown"].StartupWait, of["late"].StartupWait = 2*time.Second, 4*time.Second
+			of["unknown"].StartupWait, of["late"].StartupWait = time.Minute, time.Second
 			for name := range of {
 				r := start(t, of[name], OneClient)
 				waiting.Go(func() {
