@@ -95,6 +95,11 @@ func (s *Server) Publish(method, params string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range s.listeners {
+		select {
+		case <-l.call.cancelled: // its goroutine has not removed it yet
+			continue
+		default:
+		}
 		if !slices.Contains(l.kinds, kindOf[method]) && (method != "notifications/resources/updated" || !slices.Contains(l.uris, uri)) {
 			continue
 		}
