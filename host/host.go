@@ -400,7 +400,7 @@ func awaitUntil(end time.Time, from <-chan error) (ended bool, err error) {
 		return true, err
 	case <-timer.C:
 	}
-	select {
+	select { // both may have been there
 	case err = <-from:
 		return true, err
 	default:
