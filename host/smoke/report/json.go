@@ -22,6 +22,7 @@ const jsonVersion = 1
 //	   "path": "smoke.toml", "error": "", "duration": 0.33,
 //	   "results": [{
 //	     "name": "adds", "line": 5, "column": 1, "duration": 0.012,
+//	     "phase": "" | "setup" | "teardown", "tags": ["slow"], "attempts": 1,
 //	     "status": "passed" | "failed" | "skipped" | "broken",
 //	     "problems": [{"what": "expect.result", "path": "$.open", "message": "other value",
 //	                   "want": "3", "got": "4", "diff": "", "line": 17, "column": 1}],
@@ -49,6 +50,9 @@ type jsonResult struct {
 	Column   int           `json:"column"`
 	Status   Status        `json:"status"`
 	Duration float64       `json:"duration"`
+	Phase    string        `json:"phase"`
+	Tags     []string      `json:"tags"`
+	Attempts int           `json:"attempts"`
 	Problems []jsonProblem `json:"problems"`
 	Logs     []string      `json:"logs"`
 	Output   string        `json:"output"`
@@ -104,6 +108,7 @@ func (j *jsonWriter) begin() {
 func jsonResultOf(r Result) jsonResult {
 	result := jsonResult{
 		Name: r.Name, Line: r.Line, Column: r.Column, Status: r.Status, Duration: rounded(r.Duration),
+		Phase: r.Phase, Tags: append([]string{}, r.Tags...), Attempts: r.Attempts,
 		Problems: []jsonProblem{}, Logs: append([]string{}, r.Logs...), Output: r.Output,
 	}
 	for _, p := range r.Problems {

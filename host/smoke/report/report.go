@@ -42,13 +42,19 @@ const (
 type Result struct {
 	Name, File   string
 	Line, Column int // of the check in File, from 1; 0 if unknown
-	Status       Status
+	// Phase is "setup" or "teardown" for a step before or after the checks of the file, and
+	// "" for a check.
+	Phase  string
+	Tags   []string // in the order of the file
+	Status Status
+	// Attempts is how often the check was tried; 0 if it was not run.
+	Attempts int
 	// Problems say why a check failed or is broken. If it was skipped, the Message of the
 	// first says why.
 	Problems []Problem
-	Duration time.Duration
-	Logs     []string // of the script or the server, in order
-	Output   string   // the answer to the call, clipped by the caller
+	Duration time.Duration // of the last attempt
+	Logs     []string      // of the script or the server, in order
+	Output   string        // the answer to the call, clipped by the caller
 }
 
 // Problem is a difference between an answer and an expectation.

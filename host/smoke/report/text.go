@@ -60,7 +60,11 @@ func (t *textWriter) Result(r Result) error {
 		fmt.Fprintln(t.out, line)
 		return t.out.flush()
 	}
-	fmt.Fprintln(t.out, line+t.paint.color(faint, " ("+clock(r.Duration)+")"))
+	took := clock(r.Duration)
+	if r.Attempts > 1 {
+		took += fmt.Sprintf(", %d attempts", r.Attempts)
+	}
+	fmt.Fprintln(t.out, line+t.paint.color(faint, " ("+took+")"))
 	if r.Status != Passed || t.verbose {
 		if r.Status != Passed && len(r.Problems) == 0 {
 			t.detail(place(r.File, r.Line, r.Column))
