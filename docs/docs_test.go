@@ -183,3 +183,17 @@ func TestChangelog(t *testing.T) {
 		}
 	}
 }
+
+// TestIndex checks that the index of the documentation has every page.
+func TestIndex(t *testing.T) {
+	const index = "docs/README.md"
+	var linked []string
+	for _, m := range link.FindAllStringSubmatch(read(t, index), -1) {
+		linked = append(linked, path.Join("docs", m[1]))
+	}
+	for _, page := range pages(t) {
+		if page != index && strings.HasPrefix(page, "docs/") && !slices.Contains(linked, page) {
+			t.Errorf("%s does not link to %s", index, page)
+		}
+	}
+}

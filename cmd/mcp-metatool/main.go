@@ -177,7 +177,7 @@ func sayWhatEnds(ctx context.Context, stderr *screen, doing *doing) (stop func()
 
 func newRoot() *cobra.Command {
 	root := serveCommand("mcp-metatool")
-	root.Short = "An MCP server of other MCP servers' tools and of sandboxed scripts that combine them"
+	root.Short = "Use many MCP servers through one, and combine their tools in sandboxed scripts"
 	root.Long = root.Short + `.
 
 Without a verb it serves MCP on standard input and output, or over HTTP (--http).

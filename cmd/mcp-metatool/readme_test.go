@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -20,29 +21,32 @@ import (
 	"testing"
 
 	"github.com/BurntSushi/toml"
+	"github.com/spf13/cobra"
 
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// TestReadme runs, loads or compares every fenced block of README.md, in order. What
-// one block configures or saves is there for the blocks after it.
+// TestReadme runs, loads or compares every fenced block of README.md and of the pages that
+// go on with its example, in order. What one block configures or saves is there for the
+// blocks after it.
 func TestReadme(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("commands are run by sh")
 	}
 	r := newReadme(t)
-	blocks := readBlocks(t, filepath.Join("..", "..", "README.md"))
-	for i, b := range blocks {
-		// Not a subtest, because the rest depends on it.
-		if err := r.try(b); err != nil {
-			t.Fatalf("block %d (%s):\n%s\n%v", i+1, b.language, b.text, err)
+	for _, page := range []string{"README.md", "docs/agents.md", "docs/commands.md"} {
+		for i, b := range readBlocks(t, filepath.Join("..", "..", filepath.FromSlash(page))) {
+			// Not a subtest, because the rest depends on it.
+			if err := r.try(b); err != nil {
+				t.Fatalf("%s, block %d (%s):\n%s\n%v", page, i+1, b.language, b.text, err)
+			}
 		}
 	}
-	want := map[string]int{"registration": 5, "http": 1, "config": 2, "smoke": 1, "save": 1, "script": 3, "result": 1, "error": 1}
+	want := map[string]int{"host": 2, "registration": 2, "http": 1, "config": 1, "file": 2, "output": 3, "save": 1, "script": 2, "result": 1, "error": 1}
 	if !maps.Equal(r.kinds, want) {
 		t.Errorf("blocks by kind: %v, want %v", r.kinds, want)
 	}
-	if r.commands < 12 {
+	if r.commands < 30 {
 		t.Errorf("only %d commands were run", r.commands)
 	}
 }
@@ -73,6 +77,7 @@ type readme struct {
 	kinds    map[string]int
 	commands int
 	url      string // where the HTTP front end was served
+	output   string // standard output of the last command
 }
 
 func newReadme(t *testing.T) *readme {
@@ -104,8 +109,31 @@ func (r *readme) try(b block) error {
 	case "starlark":
 		r.kinds["script"]++
 		return r.run("eval_starlark", map[string]any{"code": b.text})
+	case "text":
+		return r.printed(b.text)
 	}
 	return fmt.Errorf("no test knows what to do with it")
+}
+
+// measured is what differs from run to run in what commands print.
+var measured = regexp.MustCompile(`[\d.,█ ]+(ms|s)?`)
+
+// printed checks that the last command has printed these lines, in this order, but for
+// what was measured.
+func (r *readme) printed(text string) error {
+	r.kinds["output"]++
+	var printed []string
+	for line := range strings.Lines(r.output) {
+		printed = append(printed, measured.ReplaceAllString(line, ""))
+	}
+	for line := range strings.Lines(text) {
+		i := slices.Index(printed, measured.ReplaceAllString(line, ""))
+		if i < 0 {
+			return fmt.Errorf("this line is not, or not at this place, in what was printed:\n%s%s", line, r.output)
+		}
+		printed = printed[i+1:]
+	}
+	return nil
 }
 
 // shell runs a command line. Commands that would need the network or would run this
@@ -129,11 +157,41 @@ func (r *readme) shell(line string) error {
 	if address, ok := strings.CutPrefix(line, "mcp-metatool serve --http "); ok {
 		return r.serve(address)
 	}
+	if asks.MatchString(line) {
+		return r.host(line)
+	}
 	line = strings.Replace(line, "go run ./cmd/mcp-metatool ", "mcp-metatool ", 1)
 	if !strings.HasPrefix(line, "mcp-metatool ") {
 		return fmt.Errorf("no test knows how to run it")
 	}
 	return r.command("sh", "-c", line)
+}
+
+// asks matches a command that asks before it writes.
+var asks = regexp.MustCompile(`^mcp-metatool (import|connect) [a-z][a-z-]*( --replace)?$`)
+
+// host runs a command that writes to the files of hosts, in a home directory of its own.
+// Claude Desktop has a server there.
+func (r *readme) host(line string) error {
+	r.kinds["host"]++
+	home := filepath.Join(r.dir, "home")
+	for _, dir := range []string{".config/Claude", "Library/Application Support/Claude"} {
+		dir = filepath.Join(home, filepath.FromSlash(dir))
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+		servers := `{"mcpServers": {"harbour": {"command": "mcp-metatool", "args": ["demo-upstream", "harbour"]}}}`
+		if err := os.WriteFile(filepath.Join(dir, "claude_desktop_config.json"), []byte(servers), 0o600); err != nil {
+			return err
+		}
+	}
+	cmd := exec.Command("sh", "-c", line+" --yes")
+	cmd.Dir = r.dir
+	cmd.Env = append(r.env, "HOME="+home, "XDG_CONFIG_HOME=", "CLAUDE_CONFIG_DIR=", "MCP_METATOOL_DIR=")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	return nil
 }
 
 func (r *readme) command(name string, args ...string) error {
@@ -144,8 +202,11 @@ func (r *readme) command(name string, args ...string) error {
 	if cmd.Dir = r.dir; name == "go" {
 		cmd.Dir = filepath.Join("..", "..")
 	}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w\n%s", err, out)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if r.output = string(out); err != nil {
+		return fmt.Errorf("%w\n%s%s", err, out, &stderr)
 	}
 	return nil
 }
@@ -153,7 +214,6 @@ func (r *readme) command(name string, args ...string) error {
 func (r *readme) toml(text string) error {
 	var hosts struct {
 		Servers map[string]registration `toml:"mcp_servers"`
-		Checks  []any                   `toml:"check"`
 	}
 	if _, err := toml.Decode(text, &hosts); err != nil {
 		return err
@@ -161,16 +221,16 @@ func (r *readme) toml(text string) error {
 	if hosts.Servers != nil {
 		return r.registerAll(hosts.Servers)
 	}
-	if hosts.Checks != nil {
-		r.kinds["smoke"]++
-		return os.WriteFile(filepath.Join(r.dir, "checks.toml"), []byte(text), 0o600)
+	if name := fileComment.FindStringSubmatch(text); name != nil {
+		r.kinds["file"]++
+		return os.WriteFile(filepath.Join(r.dir, name[1]), []byte(text), 0o600)
 	}
 	r.kinds["config"]++
-	file := filepath.Join(r.dir, "config.toml")
+	file := filepath.Join(r.dir, "by-hand.toml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return err
 	}
-	return r.command("mcp-metatool", "check")
+	return r.command("mcp-metatool", "check", "--config", file)
 }
 
 // serve starts the HTTP front end on a free port, and ends it when it has printed its
@@ -373,4 +433,23 @@ func (r *readme) compare(text, tool string, arguments any) error {
 		return fmt.Errorf("not in what %s gives:\n%s", tool, indentJSON(got))
 	}
 	return nil
+}
+
+// TestCommandsPage checks that docs/commands.md has every command.
+func TestCommandsPage(t *testing.T) {
+	page := readText(t, filepath.Join("..", "..", "docs", "commands.md"))
+	var check func(c *cobra.Command)
+	check = func(c *cobra.Command) {
+		for _, sub := range c.Commands() {
+			name := strings.TrimPrefix(sub.CommandPath(), "mcp-metatool ")
+			switch {
+			case sub.Hidden:
+			case sub.HasSubCommands():
+				check(sub)
+			case !regexp.MustCompile("`(mcp-metatool )?\\[?" + name + "\\b").MatchString(page):
+				t.Errorf("docs/commands.md does not have %s", name)
+			}
+		}
+	}
+	check(newRoot())
 }

@@ -16,14 +16,14 @@ import (
 // TestTable checks that the rows of the table are complete, and that all copies of
 // parts of it agree.
 func TestTable(t *testing.T) {
-	inREADME := firstColumn(t, "../../README.md", "| tool | |")
+	listed := firstColumn(t, "../../docs/agents.md", "| tool | |")
 	var switches []config.BuiltinSwitch
 	for _, row := range table() {
 		if row.name == "" || row.define == nil || row.call == nil {
 			t.Errorf("the row of %q has no name, definition or handler", row.name)
 		}
-		if !slices.Contains(inREADME, row.name) {
-			t.Errorf("README.md does not list %s", row.name)
+		if !slices.Contains(listed, row.name) {
+			t.Errorf("docs/agents.md does not list %s", row.name)
 		}
 		if row.setting == "" {
 			continue
@@ -37,9 +37,9 @@ func TestTable(t *testing.T) {
 	if n := len(slices.Compact(slices.Sorted(slices.Values(names)))); n != len(table()) {
 		t.Errorf("%d tools have %d names", len(table()), n)
 	}
-	for _, name := range inREADME {
+	for _, name := range listed {
 		if !slices.Contains(names, name) {
-			t.Errorf("README.md lists %s, which the table does not have", name)
+			t.Errorf("docs/agents.md lists %s, which the table does not have", name)
 		}
 	}
 	if got, want := keysAndTools(config.BuiltinSwitches), keysAndTools(switches); got != want {

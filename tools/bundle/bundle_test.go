@@ -173,6 +173,16 @@ func TestReadStoredFile(t *testing.T) {
 	}
 }
 
+// TestReadScript checks that somebody who imports a script is told what is missing.
+func TestReadScript(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "a.star", "return 1\n")
+	var bad *Error
+	if _, err := Read(t.Context(), filepath.Join(dir, "a.star")); !errors.As(err, &bad) || !strings.Contains(err.Error(), "code_file") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestOwns(t *testing.T) {
 	for file, want := range map[string]bool{
 		"a.toml": true, "a.cassette.toml": true, "a.x.cassette.toml": true, "a.x.y-2.cassette.toml": true,

@@ -40,6 +40,10 @@ func Read(ctx context.Context, path string) ([]Tool, error) {
 	if info.IsDir() {
 		return readFolder(path)
 	}
+	if filepath.Ext(path) == ".star" {
+		return nil, &Error{File: path, Text: "is a script, which has neither a description nor an input schema " +
+			"(write a TOML file that has them, and names the script in code_file)"}
+	}
 	data, err := regular.Read(ctx, path, MaxBytes)
 	if errors.Is(err, regular.ErrNotRegular) {
 		return nil, &Error{File: path, Text: "is neither a regular file nor a folder", Err: err}
