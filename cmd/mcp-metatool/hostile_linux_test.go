@@ -31,6 +31,7 @@ var hostileCalls = []struct {
 	{"serve", nil}, {"demo", nil}, {"demo-upstream", nil}, {"version", nil}, {"completion", nil}, {"help", nil},
 	{"check", []string{""}},
 	{"doctor", []string{"", "--json"}},
+	{"cache clean", []string{"--dry-run", "--dry-run --json"}},
 	{"servers", []string{"--color always", "--json", "--names --color always", "--check"}},
 	{"reload", []string{""}},
 	{"auth", []string{"evil"}},

@@ -24,6 +24,7 @@
 //	             telemetry and the pages about it
 //	check.go     check
 //	doctor.go    doctor
+//	cache.go     cache and cache clean
 //	servers.go   servers; names.go: --names, checks.go: --check, protocols.go:
 //	             --protocol
 //	add.go       add; addtarget.go: programs, addresses and their secrets,
@@ -192,7 +193,7 @@ Inspector. There, set MCP_METATOOL_CONFIG in the environment of the server.`
 	root.SilenceUsage = true
 	root.AddCommand(
 		serveCommand("serve"), addCommand(), removeCommand(), enableCommand(), disableCommand(),
-		checkCommand(), doctorCommand(), serversCommand(), reloadCommand(), authCommand(), secretCommand(), toolsCommand(),
+		checkCommand(), doctorCommand(), cacheCommand(), serversCommand(), reloadCommand(), authCommand(), secretCommand(), toolsCommand(),
 		runCommand(), runsCommand(), replayCommand(), smokeCommand(), lintCommand(), replCommand(), demoCommand(),
 		importServersCommand(), connectCommand(), disconnectCommand(),
 		uiCommand(), demoServerCommand(), versionCommand(),

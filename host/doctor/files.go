@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/tools/owner"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 const (
@@ -97,21 +98,8 @@ func (e *examination) cache() {
 		e.find(idCacheNone, e.Cache, "chmod 700 the folder, and those above it that others can change", "it is not used: %v", err)
 		return
 	}
-	size, files := int64(0), 0
-	err := filepath.WalkDir(e.Cache, func(_ string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return nil // what is gone takes no space
-		}
-		if files++; files > maxFiles {
-			return fs.SkipAll
-		}
-		if info, err := d.Info(); err == nil {
-			size += info.Size()
-		}
-		return nil
-	})
-	if err == nil && size > 0 {
-		e.find(idCacheSize, e.Cache, "it may be removed at any time, and is made again", "the cache of compiled code has %d MB", (size+1<<20-1)>>20)
+	if _, size := regular.Usage(e.Cache, maxFiles); size > 0 {
+		e.find(idCacheSize, e.Cache, "nothing has to be done; mcp-metatool cache clean removes it, and the next start makes it again", "the cache of compiled code has %d MB", (size+1<<20-1)>>20)
 	}
 }
 

@@ -26,6 +26,9 @@ import (
 // take as long as everything else in a start with a cache.
 type compileCache struct{ dir string }
 
+// guestPrefix begins the names of the directories of guests.
+const guestPrefix = "guest-"
+
 // openCache opens the cache, after checking that only the user can write the code in
 // it. It removes damaged files and returns their number.
 func openCache(parent string, digest [sha256.Size]byte) (c *compileCache, damaged int, err error) {
@@ -42,7 +45,7 @@ func openCache(parent string, digest [sha256.Size]byte) (c *compileCache, damage
 	if err != nil {
 		return nil, 0, err
 	}
-	dir := filepath.Join(parent, "guest-"+hex.EncodeToString(digest[:8]))
+	dir := filepath.Join(parent, guestPrefix+hex.EncodeToString(digest[:8]))
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, 0, err
 	}
@@ -69,7 +72,7 @@ const unusedAfter = 30 * 24 * time.Hour
 func prune(parent, dir string) {
 	now := time.Now()
 	_ = os.Chtimes(dir, now, now)
-	others, _ := filepath.Glob(filepath.Join(parent, "guest-*"))
+	others, _ := filepath.Glob(filepath.Join(parent, guestPrefix+"*"))
 	for _, other := range others {
 		if info, err := os.Lstat(other); err == nil && info.IsDir() && now.Sub(info.ModTime()) > unusedAfter {
 			_ = os.RemoveAll(other)

@@ -29,7 +29,8 @@
 //	check.go      JSON from the guest
 //	trim.go       freeing what only the start has needed (code_linux.go: native
 //	              code in a file; code_other.go: not elsewhere)
-//	cache.go      the directory of compiled guests (cache_*.go: checks of its owner)
+//	cache.go      the directory of compiled guests (cache_*.go: checks of its owner),
+//	              cacheclean.go: removing them
 //	skeleton.go   what is in it, and how it gets there (compiler_linux.go: by a
 //	              process of its own; compiler_other.go: not elsewhere)
 //	guest.go      the embedded guest; guestbuild/ builds it, rewrite/ meters it

@@ -32,6 +32,8 @@ const (
 	// lockName is the name of a file beside the caches. A process that compiles a guest
 	// for them holds its lock.
 	lockName = "compiling.lock"
+	// lockRetry is how often the lock is tried while another process holds it.
+	lockRetry = 50 * time.Millisecond
 )
 
 // errNotCached says that the cache has no native code for this system.
@@ -128,7 +130,7 @@ func (c *compileCache) compare(tmp string, files []string) error {
 func (c *compileCache) fill(ctx context.Context, guest []byte) error {
 	parent := filepath.Dir(c.dir)
 	lock := regular.NewLock(filepath.Join(parent, lockName))
-	if _, err := lock.TryLockContext(ctx, 50*time.Millisecond); err != nil {
+	if _, err := lock.TryLockContext(ctx, lockRetry); err != nil {
 		return fmt.Errorf("waiting for another process that compiles: %w", err)
 	}
 	defer lock.Unlock()

@@ -24,13 +24,13 @@ const (
 	failureFile = ".failure.json" // after the name of the upstream
 )
 
-// serversDir returns the folder in which upstreams are remembered.
-func serversDir(store string) string { return filepath.Join(store, "servers") }
+// ServersDir returns the folder in which upstreams are remembered.
+func ServersDir(store string) string { return filepath.Join(store, "servers") }
 
 // LastFailure returns the last failure of an upstream that is remembered in the directory
 // of a store; false if there is none.
 func LastFailure(store, name string) (Failure, bool) {
-	dir := serversDir(store)
+	dir := ServersDir(store)
 	if _, err := owner.Check(dir); err != nil {
 		return Failure{}, false
 	}

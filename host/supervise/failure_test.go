@@ -22,7 +22,7 @@ func TestLastFailure(t *testing.T) {
 		Isolation: config.Shared, Start: config.Eager,
 	})
 	cfg.Secrets = []string{"s3cret"}
-	cfg.Store.Dir = serversDir(store)
+	cfg.Store.Dir = ServersDir(store)
 	r := start(t, cfg, OneClient)
 	m, err := r.sharedUpstream("x")
 	if err != nil {
@@ -36,7 +36,7 @@ func TestLastFailure(t *testing.T) {
 	if !ok || !strings.Contains(f.Error, `command "no-such-command-****" not found`) || time.Since(f.At) > time.Minute {
 		t.Errorf("%+v, %v", f, ok)
 	}
-	path := filepath.Join(serversDir(store), "x"+failureFile)
+	path := filepath.Join(ServersDir(store), "x"+failureFile)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}

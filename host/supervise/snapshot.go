@@ -84,7 +84,7 @@ func newSnapshotStore(dir string, log *slog.Logger) *snapshotStore {
 	return &snapshotStore{dir: dir, log: log, read: regular.Read}
 }
 
-func (s *snapshotStore) path(name string) string { return filepath.Join(s.dir, name+".json") }
+func (s *snapshotStore) path(name string) string { return filepath.Join(s.dir, name+snapshotFile) }
 
 // load returns the snapshot of the upstream called name, if it has that key. A file
 // that cannot be read is ignored.
@@ -210,7 +210,7 @@ func (s Snapshot) encode(key string) []byte {
 
 // save replaces the file of an upstream. A failure is only logged, because nothing
 // depends on the file.
-func (s *snapshotStore) save(name string, file []byte) { s.saveAs(name+".json", name, file) }
+func (s *snapshotStore) save(name string, file []byte) { s.saveAs(name+snapshotFile, name, file) }
 
 // saveAs is save for another file of an upstream.
 func (s *snapshotStore) saveAs(file, name string, data []byte) {
