@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // errSignal matches, with errors.Is, every error that was caused by a signal.
@@ -56,10 +57,27 @@ func (h *hangups) handled() bool {
 	return h.handle != nil && h.handle()
 }
 
+// sameSignal is how soon a signal must come again to be taken for the same one. People who
+// press Ctrl-C twice are slower.
+const sameSignal = 100 * time.Millisecond
+
+// received is a signal that has come. The zero value is none.
+type received struct {
+	signal os.Signal
+	at     time.Time
+}
+
+// isRepeatedBy reports whether a signal that comes now is the same one once more.
+func (r received) isRepeatedBy(s os.Signal, now time.Time) bool {
+	return r.signal == s && now.Sub(r.at) < sameSignal
+}
+
 // withSignals returns a context that ends with the first SIGINT, SIGTERM or SIGHUP. Its
 // cause is then a *signalError. For SIGHUP see onHangup. A second SIGINT or SIGTERM ends
 // the process at once. A second SIGHUP does not, since the loss of a terminal can cause
-// several.
+// several. A signal that is repeated at once counts as the same: Ctrl-C reaches npx and
+// this process, and npx passes it on; timeout(1) and systemd signal a process and its
+// group.
 //
 // Writing to a closed pipe must not end the process either, since it has to clean up its
 // child processes. So SIGPIPE is caught and dropped, and the write fails. SIGPIPE is not
@@ -77,16 +95,19 @@ func withSignals(parent context.Context) (_ context.Context, stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
+		var first received
 		for {
 			select {
 			case s := <-signals:
-				if s == syscall.SIGHUP && (ctx.Err() != nil || hang.handled()) {
+				now := time.Now()
+				if s == syscall.SIGHUP && (ctx.Err() != nil || hang.handled()) || first.isRepeatedBy(s, now) {
 					continue
 				}
 				reason := &signalError{s.(syscall.Signal)}
 				if ctx.Err() != nil {
 					os.Exit(reason.exitCode())
 				}
+				first = received{s, now}
 				cancel(reason)
 			case <-done:
 				return
