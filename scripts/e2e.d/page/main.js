@@ -1,50 +1,15 @@
 // The page of mcp-metatool ui in Chromium. See scripts/ui.
 
 import { execFileSync, spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { createRequire } from "node:module";
-import { tmpdir } from "node:os";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { assert, axe, binary, config, demo, end, env, go, here, launch, open, pictures, run, script, sizes, start } from "./harness.js";
 import { attack, big } from "./hostile.js";
 
-const [binary, modules, pictures] = process.argv.slice(2);
-const require = createRequire(join(modules, "x.js"));
-const { chromium } = require("playwright-core");
-const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
-const here = new URL(".", import.meta.url).pathname;
-const limit = 60_000; // ms, for what a loaded machine may delay
-
-const dir = mkdtempSync(join(tmpdir(), "mcp-metatool-page-"));
-const config = join(dir, "config.toml");
-const env = { ...process.env, MCP_METATOOL_CONFIG: config };
 let failures = 0;
 
-function assert(condition, message) {
-  if (!condition) throw new Error(message);
-}
-
-function run(name, params) {
-  try {
-    return execFileSync(binary, ["run", name, "--params", JSON.stringify(params), "--log-level", "error"], { env, encoding: "utf8", timeout: limit, stdio: ["ignore", "pipe", "ignore"] });
-  } catch (error) {
-    if (error.status === 1) return ""; // the tool failed
-    throw error;
-  }
-}
-
 function prepare() {
-  writeFileSync(config, `[store]
-dir = "store"
-[upstream.harbour]
-command = ${JSON.stringify(binary)}
-args = ["demo-upstream", "harbour"]
-[upstream.weather]
-command = ${JSON.stringify(binary)}
-args = ["demo-upstream", "weather"]
-[upstream.hostile]
-command = ${JSON.stringify(process.execPath)}
-args = [${JSON.stringify(join(here, "hostile.js"))}]
-`);
+  writeFileSync(config, `[store]\ndir = "store"\n${demo("harbour")}${demo("weather")}${script("hostile", "hostile.js")}`);
   const code = readFileSync(join(here, "../../../cmd/mcp-metatool/departures.star"), "utf8");
   const departures = { name: "departures", description: "Which ships can leave port today, and when.", inputSchema: { type: "object", required: ["hours_at_sea"], properties: { hours_at_sea: { type: "integer", minimum: 1, default: 6 } } } };
   run("save_tool", { ...departures, code: `# the first version\n${code}` });
@@ -53,41 +18,6 @@ args = [${JSON.stringify(join(here, "hostile.js"))}]
   run("departures", { hours_at_sea: 6 });
   run("failing", {});
   writeFileSync(config, `${readFileSync(config, "utf8")}[upstream.broken]\ncommand = "sh"\nargs = ["-c", "echo the database is missing >&2; exit 3"]\n[upstream.off]\ncommand = "off"\ndisabled = true\n`);
-}
-
-async function start() {
-  const child = spawn(binary, ["ui", "--log-level", "error"], { env, stdio: ["ignore", "pipe", "ignore"] });
-  const link = await new Promise((resolve, reject) => {
-    let text = "";
-    child.stdout.on("data", (chunk) => {
-      text += chunk;
-      if (text.includes("\n")) resolve(text.trim());
-    });
-    child.on("exit", () => reject(new Error(`ui ended: ${text}`)));
-  });
-  const ended = new Promise((resolve) => { child.on("exit", resolve); });
-  return { child, link, ended };
-}
-
-const sizes = { wide: { width: 1300, height: 850 }, narrow: { width: 390, height: 800 } };
-
-// open opens the page. What it must never do is collected in page.wrong.
-async function open(browser, link, options = {}) {
-  const context = await browser.newContext({ viewport: sizes.wide, ...options });
-  const page = await context.newPage();
-  page.setDefaultTimeout(limit);
-  page.wrong = [];
-  page.on("console", (m) => { if (["error", "warning"].includes(m.type()) && !/401|403|404/.test(m.text())) page.wrong.push(m.text()); });
-  page.on("pageerror", (error) => page.wrong.push(error.message));
-  context.on("request", (request) => { if (new URL(request.url()).host !== new URL(link).host && !request.url().startsWith("data:image/png;")) page.wrong.push(`request of ${request.url()}`); });
-  await page.goto(link);
-  await page.getByRole("heading", { level: 1 }).waitFor();
-  return page;
-}
-
-async function go(page, hash) {
-  await page.evaluate((h) => { location.hash = h; }, hash);
-  await page.waitForFunction(() => !document.querySelector("[aria-busy]"));
 }
 
 const say = (page, text) => page.getByText(text, { exact: false }).first().waitFor();
@@ -276,7 +206,7 @@ for (const colorScheme of ["light", "dark"]) {
 
 prepare();
 if (pictures) mkdirSync(pictures, { recursive: true });
-const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: ["--no-sandbox", "--disable-gpu"] });
+const browser = await launch();
 const { child, link, ended } = await start();
 try {
   const page = await open(browser, link);
@@ -311,6 +241,6 @@ try {
 } finally {
   child.kill("SIGKILL");
   await browser.close();
-  rmSync(dir, { recursive: true, force: true });
+  end();
 }
 process.exit(failures ? 1 : 0);
