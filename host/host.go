@@ -230,7 +230,7 @@ func (h *Host) settings(cfg *config.Config) *settings {
 		Observer: h.opts.Telemetry.Runs(),
 	}
 	if log := h.recorder.Journal(); log != nil {
-		options.Recorded = func(id string) (journal.Record, error) { return journal.Find(log.Dir(), id) }
+		options.Recorded = func(id string) (journal.Record, error) { return journal.Find(context.Background(), log.Dir(), id) }
 		options.Claims = log
 		options.Chain = log.Chain
 	}

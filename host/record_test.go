@@ -23,7 +23,7 @@ func journaled(t testing.TB, upstreams ...config.Upstream) *config.Config {
 func runsIn(t *testing.T, cfg *config.Config) []journal.Record {
 	t.Helper()
 	var all []journal.Record
-	for rec, err := range journal.Scan(cfg.JournalDir(), journal.Filter{}) {
+	for rec, err := range journal.Scan(t.Context(), cfg.JournalDir(), journal.Filter{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +35,7 @@ func runsIn(t *testing.T, cfg *config.Config) []journal.Record {
 func proxiedIn(t *testing.T, cfg *config.Config) []journal.Proxied {
 	t.Helper()
 	var all []journal.Proxied
-	for p, err := range journal.ScanProxied(cfg.JournalDir(), journal.Filter{}) {
+	for p, err := range journal.ScanProxied(t.Context(), cfg.JournalDir(), journal.Filter{}) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -181,10 +181,7 @@ func (v *runsView) runs(ctx context.Context, _ []string) []string {
 		dir = v.known(ctx).JournalDir()
 	}
 	names := []string{"last\tthe newest run"}
-	for rec, err := range journal.Scan(dir, journal.Filter{Limit: most}) {
-		if ctx.Err() != nil {
-			break
-		}
+	for rec, err := range journal.Scan(ctx, dir, journal.Filter{Limit: most}) {
 		if err == nil {
 			names = append(names, shortRun(rec.ID)+"\t"+rec.Definition.Name+" "+rec.OutcomeName()+" "+stamp(rec.Start))
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -166,10 +167,13 @@ func (v *runsView) choosesRecord(rec *journal.Record) bool {
 		}))
 }
 
-// records yields the runs that the flags select, the newest first.
-func (v *runsView) records(f journal.Filter) iter.Seq[journal.Record] {
+// records yields the runs that the flags select, the newest first, until ctx ends.
+func (v *runsView) records(ctx context.Context, f journal.Filter) iter.Seq[journal.Record] {
 	return func(yield func(journal.Record) bool) {
-		for rec, err := range journal.Scan(v.dir, f) {
+		for rec, err := range journal.Scan(ctx, v.dir, f) {
+			if ctx.Err() != nil {
+				return
+			}
 			if err != nil {
 				v.unreadable(err)
 			} else if v.choosesRecord(&rec) && !yield(rec) {
@@ -181,10 +185,13 @@ func (v *runsView) records(f journal.Filter) iter.Seq[journal.Record] {
 
 // lastRounds is records without the runs that others continue. The flags need not select
 // those others.
-func (v *runsView) lastRounds(f journal.Filter) iter.Seq[journal.Record] {
+func (v *runsView) lastRounds(ctx context.Context, f journal.Filter) iter.Seq[journal.Record] {
 	return func(yield func(journal.Record) bool) {
 		continued := map[string]bool{} // a run is read after those that continue it
-		for rec, err := range journal.Scan(v.dir, journal.Filter{Since: f.Since}) {
+		for rec, err := range journal.Scan(ctx, v.dir, journal.Filter{Since: f.Since}) {
+			if ctx.Err() != nil {
+				return
+			}
 			if err != nil {
 				v.unreadable(err)
 				continue
@@ -199,9 +206,12 @@ func (v *runsView) lastRounds(f journal.Filter) iter.Seq[journal.Record] {
 }
 
 // calls yields the calls without a script that the flags select, the newest first.
-func (v *runsView) calls(f journal.Filter) iter.Seq[journal.Proxied] {
+func (v *runsView) calls(ctx context.Context, f journal.Filter) iter.Seq[journal.Proxied] {
 	return func(yield func(journal.Proxied) bool) {
-		for p, err := range journal.ScanProxied(v.dir, f) {
+		for p, err := range journal.ScanProxied(ctx, v.dir, f) {
+			if ctx.Err() != nil {
+				return
+			}
 			if err != nil {
 				v.unreadable(err)
 			} else if v.chooses(p.Outcome) && (v.server == "" || p.Server == v.server) && !yield(p) {

@@ -103,15 +103,15 @@ func (v *runsView) list(cmd *cobra.Command, order string) error {
 // each calls add with each run that the flags select until it returns false.
 func (v *runsView) each(cmd *cobra.Command, f journal.Filter, add func(listedRun) bool) {
 	if v.proxied {
-		for p := range v.calls(f) {
-			if cmd.Context().Err() != nil || !add(listedCall(&p)) {
+		for p := range v.calls(cmd.Context(), f) {
+			if !add(listedCall(&p)) {
 				return
 			}
 		}
 		return
 	}
-	for rec := range v.records(f) {
-		if cmd.Context().Err() != nil || !add(listedRecord(&rec)) {
+	for rec := range v.records(cmd.Context(), f) {
+		if !add(listedRecord(&rec)) {
 			return
 		}
 	}

@@ -70,7 +70,7 @@ func (v *runsView) show(cmd *cobra.Command, name string, how showOptions) error 
 	if err != nil {
 		return err
 	}
-	rounds := v.rounds(rec)
+	rounds := v.rounds(cmd.Context(), rec)
 	options := timeline.TextOptions{
 		Width: columns(cmd.OutOrStdout()), Whole: how.whole, Color: hasColor(cmd.OutOrStdout()), Rounds: rounds,
 	}
@@ -106,10 +106,10 @@ func (v *runsView) show(cmd *cobra.Command, name string, how showOptions) error 
 }
 
 // rounds returns the trees of the runs of the same dialogue with the client, oldest first.
-func (v *runsView) rounds(rec journal.Record) []timeline.Tree {
+func (v *runsView) rounds(ctx context.Context, rec journal.Record) []timeline.Tree {
 	runs := []journal.Record{rec}
 	if v.dir != "" && (rec.Continues != "" || rec.Outcome.Asks) { // it was not read from a file
-		if all, err := journal.Rounds(v.dir, rec); err == nil {
+		if all, err := journal.Rounds(ctx, v.dir, rec); err == nil {
 			runs = all
 		} else {
 			v.unreadable(err)
@@ -162,9 +162,12 @@ func (v *runsView) find(cmd *cobra.Command, name string) (journal.Record, error)
 		return journal.Record{}, err
 	}
 	if name != "last" {
-		return journal.Find(v.dir, name)
+		return journal.Find(cmd.Context(), v.dir, name)
 	}
-	for rec, err := range journal.Scan(v.dir, journal.Filter{}) {
+	for rec, err := range journal.Scan(cmd.Context(), v.dir, journal.Filter{}) {
+		if cause := context.Cause(cmd.Context()); cause != nil {
+			return journal.Record{}, cause
+		}
 		if err == nil {
 			return rec, nil
 		}
@@ -232,7 +235,7 @@ func (v *runsView) tail(ctx context.Context, cmd *cobra.Command) error {
 		}
 	}
 	opts := journal.FollowOptions{Started: func() {
-		for _, rec := range v.last(v.limit) {
+		for _, rec := range v.last(follow, v.limit) {
 			shown[rec.ID] = true
 			show(&rec)
 		}
@@ -248,10 +251,10 @@ func (v *runsView) tail(ctx context.Context, cmd *cobra.Command) error {
 }
 
 // last returns the last n runs that the flags select, the oldest first.
-func (v *runsView) last(n int) []journal.Record {
+func (v *runsView) last(ctx context.Context, n int) []journal.Record {
 	var runs []journal.Record
-	for rec, err := range journal.Scan(v.dir, journal.Filter{Tool: v.tool}) {
-		if len(runs) >= n {
+	for rec, err := range journal.Scan(ctx, v.dir, journal.Filter{Tool: v.tool}) {
+		if len(runs) >= n || ctx.Err() != nil {
 			break
 		}
 		if err == nil && rec.Done && v.choosesRecord(&rec) {

@@ -156,19 +156,13 @@ func (v *runsView) stats(cmd *cobra.Command) error {
 	defer done()
 	figures := statistics{}
 	if v.proxied {
-		for p := range v.calls(f) {
-			if cmd.Context().Err() != nil {
-				break
-			}
+		for p := range v.calls(cmd.Context(), f) {
 			t := figures.of(p.Server + "." + p.Tool)
 			t.count(p.Outcome, p.Duration, false)
 			t.Answers, t.Results = t.Answers+int64(p.Received), t.Results+int64(p.Received)
 		}
 	} else {
-		for rec := range v.lastRounds(f) {
-			if cmd.Context().Err() != nil {
-				break
-			}
+		for rec := range v.lastRounds(cmd.Context(), f) {
 			if rec.Done {
 				figures.addRun(&rec)
 			}

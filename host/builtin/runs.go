@@ -44,7 +44,7 @@ func (j JournalRuns) List(ctx context.Context, f journal.Filter) ([]journal.Reco
 	if f.Since.Before(j.Since) {
 		f.Since = j.Since
 	}
-	for rec, err := range journal.Scan(j.Dir, f) {
+	for rec, err := range journal.Scan(ctx, j.Dir, f) {
 		switch {
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)

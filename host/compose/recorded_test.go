@@ -22,7 +22,7 @@ func recordedInquiry(t *testing.T, redact journal.Redactor) *inquiry {
 	t.Cleanup(func() { _ = disk.Close() })
 	return newInquiry(t, func(o *Options) {
 		o.Journal, o.Chain, o.Claims = disk.Open, disk.Chain, disk
-		o.Recorded = func(id string) (journal.Record, error) { return journal.Find(disk.Dir(), id) }
+		o.Recorded = func(id string) (journal.Record, error) { return journal.Find(t.Context(), disk.Dir(), id) }
 	})
 }
 

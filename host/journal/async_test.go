@@ -19,7 +19,7 @@ func TestProxiedAsync(t *testing.T) {
 		written := make(chan int, 1)
 		if !l.ProxiedAsync(Proxied{Start: time.Now(), Tool: "x", Outcome: OK}, func() {
 			n := 0
-			for range ScanProxied(dir, Filter{}) {
+			for range ScanProxied(t.Context(), dir, Filter{}) {
 				n++
 			}
 			written <- n
@@ -59,7 +59,7 @@ func TestProxiedAsyncIsBounded(t *testing.T) {
 		t.Errorf("called back in the order %v", order)
 	}
 	found := 0
-	for p, err := range ScanProxied(dir, Filter{}) {
+	for p, err := range ScanProxied(t.Context(), dir, Filter{}) {
 		if err != nil || p.Outcome != OK {
 			t.Fatal(p, err)
 		}

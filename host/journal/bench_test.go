@@ -129,7 +129,7 @@ func BenchmarkScan(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		n := 0
-		for _, err := range journal.Scan(dir, journal.Filter{Limit: 20}) {
+		for _, err := range journal.Scan(b.Context(), dir, journal.Filter{Limit: 20}) {
 			if err != nil {
 				b.Fatal(err)
 			}

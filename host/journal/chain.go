@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -24,7 +25,7 @@ type Chain struct {
 // Chain returns the run with that whole id, and those that continue it, whichever process
 // made them. The error is ErrNotFound, or a failure to read.
 func (l *Log) Chain(id string) (Chain, error) {
-	first, err := Find(l.dir, id)
+	first, err := Find(context.Background(), l.dir, id) // what becomes of a run is asked for by this program
 	if err != nil {
 		return Chain{}, err
 	}
@@ -52,7 +53,7 @@ func (l *Log) Chain(id string) (Chain, error) {
 		seen[last.id] = true
 	}
 	if last != nil && last.id != id {
-		rec, ok, faults := x.load(last)
+		rec, ok, faults := x.load(context.Background(), last)
 		if !ok {
 			return c, fmt.Errorf("run %s: it cannot be read: %v", last.id, faults)
 		}
@@ -64,12 +65,12 @@ func (l *Log) Chain(id string) (Chain, error) {
 
 // Rounds returns the runs of a dialogue with the client that rec is one of: the run that the
 // client requested, and those that continue it, oldest first. What cannot be read is left
-// out. The error is a failure to read the directory.
-func Rounds(dir string, rec Record) ([]Record, error) {
+// out. The error is a failure to read the directory, or the cause of ctx.
+func Rounds(ctx context.Context, dir string, rec Record) ([]Record, error) {
 	const most = 1000 // a damaged journal may have a circle
 	rounds := []Record{rec}
 	for first := rec; first.Continues != "" && len(rounds) < most; {
-		before, err := Find(dir, first.Continues)
+		before, err := Find(ctx, dir, first.Continues)
 		if errors.Is(err, ErrNotFound) {
 			break // it was removed with its file
 		}
@@ -82,7 +83,7 @@ func Rounds(dir string, rec Record) ([]Record, error) {
 		return rounds, nil // nothing continues it
 	}
 	later := map[string]Record{}
-	for r, err := range Scan(dir, Filter{Since: rec.Start}) {
+	for r, err := range Scan(ctx, dir, Filter{Since: rec.Start}) {
 		var line *LineError
 		switch {
 		case err == nil && r.Continues != "":
@@ -112,7 +113,7 @@ func (r *Record) Unanswered() bool {
 
 // indexSince returns an index of all events since a time; nil if there is none.
 func (l *Log) indexSince(start time.Time) (all *index, failed error) {
-	for x, err := range days(l.dir, Filter{Since: start}, false) {
+	for x, err := range days(context.Background(), l.dir, Filter{Since: start}, false) {
 		var line *LineError
 		switch {
 		case err == nil:

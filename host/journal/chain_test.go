@@ -118,11 +118,11 @@ func TestRounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	for id, want := range map[string][]string{ids[0]: ids, ids[1]: ids, ids[2]: ids, other.ID(): {other.ID()}} {
-		rec, err := Find(dir, id)
+		rec, err := Find(t.Context(), dir, id)
 		if err != nil {
 			t.Fatal(err)
 		}
-		rounds, err := Rounds(dir, rec)
+		rounds, err := Rounds(t.Context(), dir, rec)
 		var got []string
 		for _, r := range rounds {
 			got = append(got, r.ID)

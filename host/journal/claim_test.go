@@ -74,7 +74,7 @@ func TestOldClaims(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, claimsDir, old)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("after a day: %v", err)
 	}
-	for _, err := range Scan(dir, Filter{}) {
+	for _, err := range Scan(t.Context(), dir, Filter{}) {
 		t.Error(err)
 	}
 }

@@ -37,6 +37,7 @@ type decoder struct {
 
 	calls, undos, entries, inputs int // in all runs together
 	steps                         int // how often a call was examined to find or sort one; for tests
+	lines                         int // how many were added; for tests
 }
 
 // partialRun is one run that is being decoded.
@@ -51,6 +52,7 @@ func newDecoder() *decoder {
 
 // add decodes one line.
 func (d *decoder) add(text []byte) error {
+	d.lines++
 	f, err := readFields(text)
 	if errors.Is(err, errNoObject) {
 		return errNoEvent
@@ -123,13 +125,14 @@ func (d *decoder) apply(r *partialRun, kind string, f fields) error {
 	return nil
 }
 
-// tree returns a run with the runs that it called. depth is its level in the tree,
-// from 1.
+// tree returns a run with the runs that it called, as far as they are known. Lines that are
+// added later do not change it. depth is its level in the tree, from 1.
 func (d *decoder) tree(id string, depth int) (Record, error) {
 	if depth > maxDepth {
 		return Record{}, &BoundError{"nested runs", maxDepth}
 	}
 	rec := d.runs[id].Record
+	rec.Calls = slices.Clone(rec.Calls) // lastCall has the places of the others
 	slices.SortStableFunc(rec.Calls, func(a, b CallRecord) int {
 		d.steps++
 		return cmp.Compare(a.Seq, b.Seq)

@@ -103,7 +103,7 @@ func TestRotation(t *testing.T) {
 			t.Errorf("%s: %d bytes, %v", name, info.Size(), err)
 		}
 	}
-	rec, err := Find(dir, long.ID())
+	rec, err := Find(t.Context(), dir, long.ID())
 	if err != nil || !rec.Done || !rec.Calls[0].Done || string(rec.Outcome.Result) != "2" {
 		t.Errorf("%+v, %v", rec, err)
 	}
@@ -294,7 +294,7 @@ func TestClockSetBack(t *testing.T) {
 	if got := names(t, dir); !slices.Equal(got, []string{"journal-2026-11-21.jsonl"}) {
 		t.Fatalf("files %q", got)
 	}
-	rec, err := Find(dir, id)
+	rec, err := Find(t.Context(), dir, id)
 	if err != nil || !rec.Done || !rec.Start.After(midnight) {
 		t.Errorf("found %v, %v", rec.Start, err)
 	}

@@ -3,8 +3,10 @@ package journal
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -20,7 +22,8 @@ type FollowOptions struct {
 	Started func()
 	Now     func() time.Time // nil is time.Now
 	// Unfinished yields runs that have not ended too, each as often as it got new
-	// events.
+	// events. Only these events are read then, not the whole run, and the record is valid
+	// only until the next one.
 	Unfinished bool
 	// Pause is the least time between two looks for new events, so that a consumer of
 	// Unfinished is not called for each event; 0 means none.
@@ -33,7 +36,7 @@ type FollowOptions struct {
 // Follow continues after it.
 func Follow(ctx context.Context, dir string, opts FollowOptions) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		f := follower{index: newIndex(dir), yield: yield, now: opts.Now}
+		f := follower{index: newIndex(dir), yield: yield, now: opts.Now, partial: map[string]*partialTree{}}
 		if f.now == nil {
 			f.now = time.Now
 		}
@@ -53,7 +56,7 @@ func Follow(ctx context.Context, dir string, opts FollowOptions) iter.Seq2[Recor
 			defer watcher.Close()
 		}
 		f.watch(watcher)
-		if !f.poll(true) {
+		if !f.poll(ctx, true) {
 			return
 		}
 		if opts.Started != nil {
@@ -68,7 +71,7 @@ func Follow(ctx context.Context, dir string, opts FollowOptions) iter.Seq2[Recor
 			case <-tick:
 				f.watch(watcher)
 			}
-			if !f.poll(false) {
+			if !f.poll(ctx, false) {
 				return
 			}
 			if opts.Pause > 0 {
@@ -88,6 +91,20 @@ type follower struct {
 	yield    func(Record, error) bool
 	watching bool
 	now      func() time.Time
+	// partial has what was read of the runs that go on, by the id of their root, and order
+	// their ids, the one that got events last at the end.
+	partial map[string]*partialTree
+	order   []string
+}
+
+// maxPartial is how many runs are kept in memory while they go on. The others are read
+// from their beginning whenever they get events.
+const maxPartial = 32
+
+// partialTree is a run that goes on, with its nested runs.
+type partialTree struct {
+	*decoder
+	taken map[string]int // how many events of each run were decoded
 }
 
 // watch subscribes to changes of the directory once it exists.
@@ -98,14 +115,17 @@ func (f *follower) watch(w *fsnotify.Watcher) {
 }
 
 // poll reads new events and yields the runs that have ended, unless skip is set. It
-// returns false when the consumer has stopped.
-func (f *follower) poll(skip bool) bool {
+// returns false when the consumer has stopped, or ctx has ended.
+func (f *follower) poll(ctx context.Context, skip bool) bool {
 	files, err := listFiles(f.dir)
 	if err != nil {
 		return f.yield(Record{}, err)
 	}
 	fault := func(err error) bool {
 		var line *LineError
+		if ctx.Err() != nil {
+			return false
+		}
 		if skip && errors.As(err, &line) || errors.Is(err, fs.ErrNotExist) {
 			return true
 		}
@@ -117,16 +137,16 @@ func (f *follower) poll(skip bool) bool {
 			continue
 		}
 		var ended []*indexedRun
-		if !f.add(name, fault, func(r *indexedRun) { ended = append(ended, r) }) {
+		if !f.add(ctx, name, fault, func(r *indexedRun) { ended = append(ended, r) }) {
 			return false
 		}
 		for _, r := range ended {
-			if !f.end(r, skip) {
+			if !f.end(ctx, r, skip) {
 				return false
 			}
 		}
 	}
-	if !f.unfinished(skip) {
+	if !f.unfinished(ctx, skip) {
 		return false
 	}
 	for name := range f.read {
@@ -138,25 +158,79 @@ func (f *follower) poll(skip bool) bool {
 }
 
 // end handles a run that has ended. Nested runs are kept until their root ends.
-func (f *follower) end(r *indexedRun, skip bool) bool {
+func (f *follower) end(ctx context.Context, r *indexedRun, skip bool) bool {
 	if !r.begun || r.parent != "" {
 		return true
 	}
-	defer f.forget(r.id)
-	if skip {
-		return true
+	defer f.drop(r.id)
+	return skip || f.yieldTree(ctx, r)
+}
+
+// drop forgets a run and its nested runs.
+func (f *follower) drop(id string) {
+	f.forget(id)
+	delete(f.partial, id)
+	f.order = slices.DeleteFunc(f.order, func(other string) bool { return other == id })
+}
+
+// yieldTree reads the new events of a run and of its nested runs, and yields the run.
+func (f *follower) yieldTree(ctx context.Context, r *indexedRun) bool {
+	t := f.partial[r.id]
+	if t == nil {
+		t = &partialTree{newDecoder(), map[string]int{}}
+		f.partial[r.id] = t
 	}
-	rec, ok, faults := f.load(r)
+	f.order = append(slices.DeleteFunc(f.order, func(id string) bool { return id == r.id }), r.id)
+	for len(f.order) > maxPartial {
+		delete(f.partial, f.order[0])
+		f.order = f.order[1:]
+	}
+	files := newOpenFiles(f.dir)
+	defer files.close()
+	var faults []error
+	t.take(ctx, f.index, r, files, &faults, 1)
+	var rec Record
+	if t.runs[r.id] != nil {
+		var err error
+		if rec, err = t.tree(r.id, 1); err != nil {
+			faults = append(faults, fmt.Errorf("run %s: %w", r.id, err))
+		}
+	}
+	if ctx.Err() != nil {
+		return false
+	}
 	for _, err := range faults {
 		if !f.yield(Record{}, err) {
 			return false
 		}
 	}
-	return !ok || f.yield(rec, nil)
+	return rec.ID == "" || f.yield(rec, nil)
+}
+
+// take decodes the events of a run and of its nested runs that are new.
+func (t *partialTree) take(ctx context.Context, x *index, r *indexedRun, files *openFiles, faults *[]error, depth int) {
+	for n, at := range r.events[t.taken[r.id]:] {
+		if n%linesPerCheck == 0 && ctx.Err() != nil {
+			return
+		}
+		text, err := files.read(at)
+		if err == nil {
+			err = t.add(text)
+		}
+		if err != nil {
+			*faults = append(*faults, &LineError{files.path(*at.file), at.at, err})
+		}
+	}
+	t.taken[r.id] = len(r.events)
+	for _, child := range r.children {
+		if c := x.runs[child]; c != nil && c.begun && depth <= maxDepth {
+			t.take(ctx, x, c, files, faults, depth+1)
+		}
+	}
 }
 
 // unfinished yields the runs that got events and have not ended, unless skip is set.
-func (f *follower) unfinished(skip bool) bool {
+func (f *follower) unfinished(ctx context.Context, skip bool) bool {
 	roots := map[*indexedRun]bool{}
 	for id := range f.touched {
 		if r := f.rootOf(id); r != nil {
@@ -168,13 +242,7 @@ func (f *follower) unfinished(skip bool) bool {
 		return true
 	}
 	for r := range roots {
-		rec, ok, faults := f.load(r)
-		for _, err := range faults {
-			if !f.yield(Record{}, err) {
-				return false
-			}
-		}
-		if ok && !f.yield(rec, nil) {
+		if !f.yieldTree(ctx, r) {
 			return false
 		}
 	}

@@ -125,3 +125,70 @@ func TestFollowUnfinished(t *testing.T) {
 		}
 	}
 }
+
+// TestFollowReadsOnlyNewEvents checks that following a run reads each of its lines once,
+// however often the run is yielded.
+func TestFollowReadsOnlyNewEvents(t *testing.T) {
+	dir := t.TempDir()
+	l := openLog(t, dir, LogOptions{})
+	r := begin(t, l, Begin{Definition: tools.Definition{Name: "long"}})
+	var last Record
+	yields := 0
+	f := follower{index: newIndex(dir), now: time.Now, partial: map[string]*partialTree{}, yield: func(rec Record, err error) bool {
+		if err != nil {
+			t.Error(err)
+		}
+		last, yields = rec, yields+1
+		return true
+	}}
+	f.touched = map[string]bool{}
+	poll := func() {
+		if !f.poll(t.Context(), false) {
+			t.Fatal("poll ended")
+		}
+	}
+	const calls = 50
+	for i := range calls {
+		c := r.OpenCall(abi.ToolCall{Server: "s", Tool: "t"}, abi.Composites, "inner")
+		poll()
+		inner := begin(t, l, Begin{Definition: tools.Definition{Name: "inner"}, Parent: &Parent{r.ID(), c.Seq()}})
+		inner.Close(Outcome{Result: []byte("1")})
+		c.Close(Answer{Value: []byte("1")})
+		poll()
+		if len(last.Calls) != i+1 || last.Calls[i].Answer.Run == nil || !last.Calls[i].Done || last.Done {
+			t.Fatalf("after call %d: %+v", i, last)
+		}
+	}
+	read := f.partial[r.ID()].lines
+	r.Close(Outcome{Result: []byte("2")})
+	poll()
+	if !last.Done || yields != 2*calls+1 || read != 1+4*calls {
+		t.Errorf("%d records, %d lines read: %+v", yields, read, last.Outcome)
+	}
+	if len(f.partial) != 0 || len(f.order) != 0 || len(f.runs) != 0 {
+		t.Errorf("%d runs are kept", len(f.partial))
+	}
+}
+
+// TestFollowKeepsFewRuns checks that runs that do not end do not fill the memory.
+func TestFollowKeepsFewRuns(t *testing.T) {
+	dir := t.TempDir()
+	l := openLog(t, dir, LogOptions{})
+	f := follower{index: newIndex(dir), now: time.Now, partial: map[string]*partialTree{}, yield: func(Record, error) bool { return true }}
+	f.touched = map[string]bool{}
+	first := begin(t, l, Begin{Definition: tools.Definition{Name: "first"}})
+	for range maxPartial + 5 {
+		begin(t, l, Begin{Definition: tools.Definition{Name: "endless"}})
+		f.poll(t.Context(), false)
+	}
+	if len(f.partial) != maxPartial || f.partial[first.ID()] != nil {
+		t.Errorf("%d runs are kept", len(f.partial))
+	}
+	var last Record
+	f.yield = func(rec Record, err error) bool { last = rec; return true }
+	first.OpenCall(abi.ToolCall{}, "s", "t").Close(Answer{Value: []byte("1")})
+	f.poll(t.Context(), false)
+	if last.Definition.Name != "first" || len(last.Calls) != 1 {
+		t.Errorf("%+v", last)
+	}
+}

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -80,8 +81,8 @@ func (x *index) run(id string) *indexedRun {
 
 // add reads the new lines of a file. fault is called with a *LineError, or with the
 // reason why the file cannot be read; it returns whether to go on. ended, which may be
-// nil, is called with the runs that have ended.
-func (x *index) add(name fileName, fault func(error) bool, ended func(*indexedRun)) (goOn bool) {
+// nil, is called with the runs that have ended. When ctx ends, the last fault is its cause.
+func (x *index) add(ctx context.Context, name fileName, fault func(error) bool, ended func(*indexedRun)) (goOn bool) {
 	path := filepath.Join(x.dir, name.String())
 	f, err := regular.Open(path)
 	if errors.Is(err, fs.ErrNotExist) { // removed since it was listed
@@ -95,7 +96,12 @@ func (x *index) add(name fileName, fault func(error) bool, ended func(*indexedRu
 	if _, err := f.Seek(from, io.SeekStart); err != nil {
 		return fault(err)
 	}
+	n := 0
 	for l, err := range readLines(f) {
+		if n++; n%linesPerCheck == 1 && ctx.Err() != nil {
+			fault(context.Cause(ctx))
+			return false
+		}
 		if errors.Is(err, errTorn) && ended != nil {
 			break // it is being written
 		}
@@ -110,6 +116,10 @@ func (x *index) add(name fileName, fault func(error) bool, ended func(*indexedRu
 	}
 	return true
 }
+
+// linesPerCheck is how many lines are read before the next look whether anyone still wants
+// them.
+const linesPerCheck = 128
 
 // addLine adds one line to the index.
 func (x *index) addLine(text []byte, at linePos, ended func(*indexedRun)) error {
@@ -186,13 +196,14 @@ func (x *index) rootOf(id string) *indexedRun {
 	return nil
 }
 
-// load reads a run with its nested runs. faults are the lines that cannot be read.
-func (x *index) load(r *indexedRun) (rec Record, ok bool, faults []error) {
+// load reads a run with its nested runs. faults are the lines that cannot be read. When ctx
+// ends, it returns false.
+func (x *index) load(ctx context.Context, r *indexedRun) (rec Record, ok bool, faults []error) {
 	files := newOpenFiles(x.dir)
 	defer files.close()
 	d := newDecoder()
-	x.collect(r, files, d, &faults, 1)
-	if d.runs[r.id] == nil {
+	x.collect(ctx, r, files, d, &faults, 1)
+	if ctx.Err() != nil || d.runs[r.id] == nil {
 		return Record{}, false, faults
 	}
 	rec, err := d.tree(r.id, 1)
@@ -202,11 +213,14 @@ func (x *index) load(r *indexedRun) (rec Record, ok bool, faults []error) {
 	return rec, true, faults
 }
 
-func (x *index) collect(r *indexedRun, files *openFiles, d *decoder, faults *[]error, depth int) {
+func (x *index) collect(ctx context.Context, r *indexedRun, files *openFiles, d *decoder, faults *[]error, depth int) {
 	slices.SortStableFunc(r.events, func(a, b linePos) int {
 		return cmp.Or(compareNames(*a.file, *b.file), cmp.Compare(a.at, b.at))
 	})
-	for _, at := range r.events {
+	for i, at := range r.events {
+		if i%linesPerCheck == 0 && ctx.Err() != nil {
+			return
+		}
 		text, err := files.read(at)
 		if err == nil {
 			err = d.add(text)
@@ -217,7 +231,7 @@ func (x *index) collect(r *indexedRun, files *openFiles, d *decoder, faults *[]e
 	}
 	for _, child := range r.children {
 		if c := x.runs[child]; c != nil && c.begun && depth <= maxDepth {
-			x.collect(c, files, d, faults, depth+1)
+			x.collect(ctx, c, files, d, faults, depth+1)
 		}
 	}
 }

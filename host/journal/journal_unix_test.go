@@ -41,7 +41,7 @@ func TestIncomplete(t *testing.T) {
 	now.add(retryAfter)
 	r.OpenCall(abi.ToolCall{}, "s", "kept too").Close(Answer{Value: []byte("3")})
 	r.Close(Outcome{Result: []byte("4")})
-	rec, err := Find(dir, r.ID())
+	rec, err := Find(t.Context(), dir, r.ID())
 	if err != nil || !rec.Done || !rec.Incomplete || len(rec.Calls) != 2 || rec.Calls[1].Seq != 3 {
 		t.Errorf("%+v, %v", rec, err)
 	}

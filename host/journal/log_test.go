@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -59,7 +60,7 @@ func begin(t testing.TB, l *Log, b Begin) *Run {
 
 // scan collects everything that Scan yields.
 func scan(dir string, f Filter) (all []Record, faults []error) {
-	for r, err := range Scan(dir, f) {
+	for r, err := range Scan(context.Background(), dir, f) {
 		if err != nil {
 			faults = append(faults, err)
 			continue
@@ -294,7 +295,7 @@ func TestRoundTrip(t *testing.T) {
 			same(t, fmt.Sprintf("seed %d: decoded", seed), decoded, want[i])
 			unstarted(&want[i], &got[i])
 			same(t, fmt.Sprintf("seed %d: run %d", seed, i), got[i], want[i])
-			found, err := Find(dir, want[i].ID)
+			found, err := Find(t.Context(), dir, want[i].ID)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -339,23 +340,62 @@ func TestFind(t *testing.T) {
 	b := begin(t, l, Begin{Definition: tools.Definition{Name: "b"}})
 	inner := begin(t, l, Begin{Definition: tools.Definition{Name: "inner"}, Parent: &Parent{b.ID(), 1}})
 	for id, want := range map[string]string{a.ID(): "a", b.ID(): "b", inner.ID(): "inner"} {
-		if r, err := Find(dir, id); err != nil || r.Definition.Name != want {
+		if r, err := Find(t.Context(), dir, id); err != nil || r.Definition.Name != want {
 			t.Errorf("%s: %v, %v", id, r.Definition.Name, err)
 		}
 	}
 	var ambiguous *AmbiguousError
-	if _, err := Find(dir, a.ID()[:8]); !errors.As(err, &ambiguous) || len(ambiguous.IDs) != 2 {
+	if _, err := Find(t.Context(), dir, a.ID()[:8]); !errors.As(err, &ambiguous) || len(ambiguous.IDs) != 2 {
 		t.Errorf("prefix of two: %v", err)
 	}
 	if s := (&AmbiguousError{"a", strings.Split("a1,a2,a3,a4,a5,a6,a7", ",")}).Error(); s != "run a: several ids begin with this: a1, a2, a3, a4, a5 and 2 others (give more of the id)" {
 		t.Error(s)
 	}
 	for _, id := range []string{"", "ffff", "a/b", "\"", a.ID() + "0"} {
-		if _, err := Find(dir, id); !errors.Is(err, ErrNotFound) {
+		if _, err := Find(t.Context(), dir, id); !errors.Is(err, ErrNotFound) {
 			t.Errorf("%q: %v", id, err)
 		}
 	}
-	if _, err := Find(filepath.Join(dir, "nowhere"), a.ID()); !errors.Is(err, ErrNotFound) {
+	if _, err := Find(t.Context(), filepath.Join(dir, "nowhere"), a.ID()); !errors.Is(err, ErrNotFound) {
 		t.Errorf("no directory: %v", err)
+	}
+}
+
+// TestScanEndsWithItsContext checks that reading a long journal ends when nobody waits for
+// it any more: while its files are read, and while a run is.
+func TestScanEndsWithItsContext(t *testing.T) {
+	dir := t.TempDir()
+	l := openLog(t, dir, LogOptions{})
+	for range 100 {
+		record(t, l, "a")
+	}
+	cause := errors.New("nobody waits")
+	for name, read := range map[string]func(ctx context.Context, stop func()) (int, error){
+		"Scan": func(ctx context.Context, stop func()) (n int, last error) {
+			for _, last = range Scan(ctx, dir, Filter{}) {
+				if n++; n == 3 {
+					stop()
+				}
+			}
+			return n, last
+		},
+		"ScanProxied": func(ctx context.Context, stop func()) (n int, last error) {
+			stop()
+			for _, last = range ScanProxied(ctx, dir, Filter{}) {
+				n++
+			}
+			return n, last
+		},
+		"Find": func(ctx context.Context, stop func()) (int, error) {
+			stop()
+			_, err := Find(ctx, dir, "0")
+			return 0, err
+		},
+	} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		if n, err := read(ctx, func() { cancel(cause) }); n > 4 || !errors.Is(err, cause) {
+			t.Errorf("%s: %d, then %v", name, n, err)
+		}
+		cancel(nil)
 	}
 }

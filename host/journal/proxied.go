@@ -2,6 +2,7 @@ package journal
 
 import (
 	"cmp"
+	"context"
 	"iter"
 	"slices"
 	"time"
@@ -105,10 +106,10 @@ func readProxied(id string, f fields) (Proxied, error) {
 }
 
 // ScanProxied is [Scan] for proxied calls. Filter.Tool is SERVER.TOOL, or just TOOL.
-func ScanProxied(dir string, f Filter) iter.Seq2[Proxied, error] {
+func ScanProxied(ctx context.Context, dir string, f Filter) iter.Seq2[Proxied, error] {
 	return func(yield func(Proxied, error) bool) {
 		left := f.Limit
-		for x, err := range days(dir, f, true) {
+		for x, err := range days(ctx, dir, f, true) {
 			if err != nil {
 				if !yield(Proxied{}, err) {
 					return
@@ -117,7 +118,12 @@ func ScanProxied(dir string, f Filter) iter.Seq2[Proxied, error] {
 			}
 			slices.SortStableFunc(x.proxied, func(a, b proxiedPos) int { return cmp.Compare(b.id, a.id) })
 			files := newOpenFiles(dir)
-			for _, at := range x.proxied {
+			for i, at := range x.proxied {
+				if i%linesPerCheck == 0 && ctx.Err() != nil {
+					files.close()
+					yield(Proxied{}, context.Cause(ctx))
+					return
+				}
 				if !f.mayMatch(at.id) {
 					continue
 				}

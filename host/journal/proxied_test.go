@@ -42,7 +42,7 @@ func TestProxied(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got, want []Proxied
-			for p, err := range ScanProxied(dir, test.f) {
+			for p, err := range ScanProxied(t.Context(), dir, test.f) {
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"iter"
@@ -66,11 +67,11 @@ func (e *AmbiguousError) Error() string {
 // If the directory does not exist, there are no runs.
 //
 // The content of a run is read only when it is yielded, so that stopping early is
-// cheap.
-func Scan(dir string, f Filter) iter.Seq2[Record, error] {
+// cheap. When ctx ends, its cause is the last error that is yielded.
+func Scan(ctx context.Context, dir string, f Filter) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		left := f.Limit
-		for x, err := range days(dir, f, false) {
+		for x, err := range days(ctx, dir, f, false) {
 			if err != nil {
 				if !yield(Record{}, err) {
 					return
@@ -79,7 +80,11 @@ func Scan(dir string, f Filter) iter.Seq2[Record, error] {
 			}
 			for _, r := range x.roots() {
 				if f.mayMatch(r.id) {
-					rec, ok, faults := x.load(r)
+					rec, ok, faults := x.load(ctx, r)
+					if ctx.Err() != nil {
+						yield(Record{}, context.Cause(ctx))
+						return
+					}
 					for _, err := range faults {
 						if !yield(Record{}, err) {
 							return
@@ -101,16 +106,19 @@ func Scan(dir string, f Filter) iter.Seq2[Record, error] {
 }
 
 // Find returns the run with that id, or the only one with that prefix. The error is
-// ErrNotFound, an *AmbiguousError, or a failure to read. A run that another run has
-// called is found only by its whole id.
-func Find(dir, id string) (Record, error) {
+// ErrNotFound, an *AmbiguousError, a failure to read, or the cause of ctx. A run that another
+// run has called is found only by its whole id.
+func Find(ctx context.Context, dir, id string) (Record, error) {
 	id = strings.ToLower(id)
 	if id == "" || !isID([]byte(id)) {
 		return Record{}, fmt.Errorf("run %q: %w", id, ErrNotFound)
 	}
 	var found []Record
 	var faults []error
-	for x, err := range days(dir, Filter{ID: id}, false) {
+	for x, err := range days(ctx, dir, Filter{ID: id}, false) {
+		if ctx.Err() != nil {
+			return Record{}, context.Cause(ctx)
+		}
 		if err != nil {
 			faults = append(faults, err)
 			continue
@@ -119,7 +127,7 @@ func Find(dir, id string) (Record, error) {
 			if !r.begun || r.id != id && (r.parent != "" || !strings.HasPrefix(r.id, id)) {
 				continue
 			}
-			rec, ok, errs := x.load(r)
+			rec, ok, errs := x.load(ctx, r)
 			if faults = append(faults, errs...); ok {
 				found = append(found, rec)
 			}
@@ -129,6 +137,8 @@ func Find(dir, id string) (Record, error) {
 		}
 	}
 	switch {
+	case ctx.Err() != nil:
+		return Record{}, context.Cause(ctx)
 	case len(found) == 1:
 		return found[0], nil
 	case len(found) > 1:
@@ -181,8 +191,9 @@ const maxClockStep = time.Hour
 
 // days yields an index for each day that has files, the newest first. Each index has
 // the runs that began on that day, with all their events, and earlier runs that were
-// not forgotten. Days that cannot contain a match for f are left out.
-func days(dir string, f Filter, proxied bool) iter.Seq2[*index, error] {
+// not forgotten. Days that cannot contain a match for f are left out. When ctx ends, its
+// cause is the last error.
+func days(ctx context.Context, dir string, f Filter, proxied bool) iter.Seq2[*index, error] {
 	return func(yield func(*index, error) bool) {
 		files, err := listFiles(dir)
 		if err != nil {
@@ -203,7 +214,7 @@ func days(dir string, f Filter, proxied bool) iter.Seq2[*index, error] {
 			}
 			if day <= last {
 				for _, name := range files[from:i] {
-					if !x.add(name, func(err error) bool { return yield(nil, err) }, nil) {
+					if !x.add(ctx, name, func(err error) bool { return yield(nil, err) }, nil) {
 						return
 					}
 				}

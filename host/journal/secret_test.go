@@ -152,7 +152,7 @@ func TestSecrets(t *testing.T) {
 		t.Errorf("on disk: ...%s...", leak)
 	}
 	n := 0
-	for rec, err := range journal.Scan(dir, journal.Filter{}) {
+	for rec, err := range journal.Scan(t.Context(), dir, journal.Filter{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +164,7 @@ func TestSecrets(t *testing.T) {
 			t.Errorf("params %s", rec.Params)
 		}
 	}
-	for p, err := range journal.ScanProxied(dir, journal.Filter{}) {
+	for p, err := range journal.ScanProxied(t.Context(), dir, journal.Filter{}) {
 		if n++; err != nil || !p.Redacted || !wire.IsObject(p.Result) {
 			t.Errorf("%+v, %v", p, err)
 		}
@@ -185,7 +185,7 @@ func TestLeaks(t *testing.T) {
 	if found := leaks(t, dir); len(found) < 7 {
 		t.Errorf("only %d traces of a secret that is everywhere: %q", len(found), found)
 	}
-	for rec, err := range journal.Scan(dir, journal.Filter{}) {
+	for rec, err := range journal.Scan(t.Context(), dir, journal.Filter{}) {
 		if err != nil || rec.Redacted {
 			t.Errorf("redacted: %v, %v", rec.Redacted, err)
 		}

@@ -114,7 +114,7 @@ func TestSync(t *testing.T) {
 			}()
 		}
 		for range 8 {
-			if rec, err := Find(dir, <-done); err != nil || !rec.Done || rec.Incomplete {
+			if rec, err := Find(t.Context(), dir, <-done); err != nil || !rec.Done || rec.Incomplete {
 				t.Errorf("%+v, %v", rec, err)
 			}
 		}

@@ -51,7 +51,7 @@ func TestEveryRunReplaysIdentically(t *testing.T) {
 		same int
 	}{
 		{name: "in memory", get: func(r journal.Record) (journal.Record, error) { return r, nil }},
-		{name: "from the journal on disk", get: func(r journal.Record) (journal.Record, error) { return journal.Find(dir, r.ID) }},
+		{name: "from the journal on disk", get: func(r journal.Record) (journal.Record, error) { return journal.Find(t.Context(), dir, r.ID) }},
 		{name: "from an exported file", get: func(r journal.Record) (journal.Record, error) {
 			var file bytes.Buffer
 			if err := journal.Encode(&file, r); err != nil {

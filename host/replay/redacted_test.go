@@ -26,7 +26,7 @@ func redacted(t *testing.T, j job) journal.Record {
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}
-	rec, err := journal.Find(dir, id)
+	rec, err := journal.Find(t.Context(), dir, id)
 	if err != nil {
 		t.Fatal(err)
 	}

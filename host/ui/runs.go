@@ -77,7 +77,7 @@ func (h *Handler) runs(w http.ResponseWriter, r *http.Request) error {
 	if at, ok := journal.TimeOf(before); ok {
 		filter.Until = at.Add(time.Millisecond)
 	}
-	for rec, err := range journal.Scan(h.opts.Journal, filter) {
+	for rec, err := range journal.Scan(ctx, h.opts.Journal, filter) {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -100,7 +100,9 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request) error {
 	if h.opts.Journal == "" {
 		return journal.ErrNotFound
 	}
-	rec, err := journal.Find(h.opts.Journal, r.PathValue("id"))
+	ctx, end := h.untilEnd(r)
+	defer end()
+	rec, err := journal.Find(ctx, h.opts.Journal, r.PathValue("id"))
 	if err != nil {
 		return err
 	}
