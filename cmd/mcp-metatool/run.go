@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -137,6 +138,11 @@ func withClient(ctx context.Context, h *host.Host, f func(*host.Client) error) e
 func callTool(ctx context.Context, c *host.Client, name string, arguments []byte, progress func([]byte)) ([]byte, error) {
 	params := fmt.Appendf(nil, `{"name":%s,"arguments":%s}`, wire.Quote(name), arguments)
 	reply, err := c.Call(ctx, wire.Call{Method: protocol.MethodToolsCall, Params: params, Progress: progress})
+	if ctx.Err() != nil { // the end of the session must not overtake the cancellation
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_, _ = c.Call(late, wire.Call{Method: protocol.MethodPing})
+	}
 	switch {
 	case err != nil:
 		return nil, err
