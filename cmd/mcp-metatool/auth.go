@@ -24,10 +24,10 @@ func authCommand() *cobra.Command {
 	var noBrowser, metadata bool
 	cmd := &cobra.Command{
 		Use:   "auth NAME",
-		Short: "Log in to an upstream server that wants OAuth",
-		Long: `Log in to an upstream server that wants OAuth: print an address, open it in the
-browser, and wait until the login there is done. The access token is kept in a
-file that only you can read; serve and the other verbs use and renew it.`,
+		Short: "Log in to an upstream server that requires OAuth",
+		Long: `Log in to an upstream server that requires OAuth. The address of the login is printed
+and opened in the browser, and the command waits until you have logged in. The access
+token is kept in a file that only you can read; the other commands use and renew it.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if metadata {

@@ -23,10 +23,10 @@ import (
 func demoCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo",
-		Short: "Show what this is for: two small servers, and a saved tool that joins them",
-		Long: `Show what this is for, in a few seconds, without configuration and network:
-start two small upstream servers (processes of this program), save a composite
-tool that joins them, and call it. Nothing is kept but the compiled sandbox.`,
+		Short: "Show what mcp-metatool is for: two small servers, and a saved tool that combines them",
+		Long: `Show what mcp-metatool is for, in a few seconds, without configuration or network:
+start two small upstream servers (processes of this program), save a composite tool
+that combines them, and call it. Only the compiled sandbox is kept.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return demo(cmd.Context(), os.Stdout) },
 	}

@@ -30,15 +30,15 @@ func lintCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lint FILE...",
 		Short: "Check scripts without running them; exit code 1 if a script has problems",
-		Long: `Check scripts (FILE.star, or - for standard input) without running them: errors,
-and what is probably not meant, such as variables that nothing uses and code that
-is never reached.
+		Long: `Check scripts (FILE.star, or - for standard input) without running them. Errors are
+reported, and probable mistakes, such as unused variables and code that is never
+reached.
 
-No server is started. With a configuration, names of servers and saved tools are
-checked against it; without one, every unknown name whose members are called is
-taken for a server. With --connect the servers are started, and the names of tools
-and the arguments that scripts show are checked, too. A script alone has no
-inputSchema, so params.x is not compared with one; saving a tool does that.`,
+No server is started. With a configuration, the names of servers and saved tools are
+checked against it. Without one, an unknown name such as x in x.y() is assumed to be a
+server. With --connect, the servers are started, and the names and arguments of their
+tools are checked too. A script alone has no inputSchema, so params.x is not checked;
+that is done when a tool is saved.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return v.run(cmd, args) },
 	}

@@ -18,12 +18,12 @@ func reloadCommand() *cobra.Command {
 	s := &settings{}
 	cmd := &cobra.Command{
 		Use:   "reload",
-		Short: "Have servers that run read their configuration again; exit code 1 if one refuses",
-		Long: `Have servers that run read their configuration again, and print what each of
-them says: what has changed, or why it goes on as before.
+		Short: "Make running servers read their configuration again; exit code 1 if one refuses",
+		Long: `Make running mcp-metatool servers read their configuration again, and print what each
+of them has changed, or why it keeps its old configuration.
 
-Those are the servers (serve) of the same store: with --config those that were
-started with that file, else all of them, each with its own.`,
+This affects all servers (see serve) with the same store, each with its own
+configuration; with --config, only those that were started with that file.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return reload(cmd.Context(), s, cmd.OutOrStdout()) },
 	}

@@ -20,8 +20,8 @@ func removeCommand() *cobra.Command {
 }
 
 func enableCommand() *cobra.Command {
-	return editCommand("enable NAME...", "Let upstream servers be started again",
-		"Let upstream servers that are disabled be started again. The change is shown, and you\nare asked.",
+	return editCommand("enable NAME...", "Start disabled upstream servers again",
+		"Start disabled upstream servers again. The change is shown, and you are asked.",
 		"enabled", enable)
 }
 

@@ -30,18 +30,18 @@ func replCommand() *cobra.Command {
 		Long: `Read Starlark line by line, run each input in the sandbox against the configured
 servers, and print its value. The calls it makes are real.
 
-A block (def, for, if, try, ...) ends with an empty line; what is within brackets
-goes on until they are closed. On a terminal, TAB completes names of servers, tools,
-variables and built-in functions, Ctrl-C cancels the input that runs and its calls,
-and quit, exit or Ctrl-D ends. Elsewhere standard input is read without prompts, and the exit code
-is 1 if an input failed. .help shows the commands.
+A block (def, for, if, try, ...) ends with an empty line, and an open bracket continues
+the input. On a terminal, TAB completes names of servers, tools, variables and built-in
+functions; Ctrl-C cancels the running input and its calls; quit, exit or Ctrl-D ends.
+Without a terminal, standard input is read without prompts, and the exit code is 1 if an
+input failed. .help shows the commands.
 
-Each input is a run of its own, with the limits of one. What it binds is there for
-the next ones: data by value (two names do not share one list any more), tools and
-servers by name, functions by their source (a def, or name = lambda, on lines of its
-own). Of other values there is a note. An input that fails, or returns, leaves all
-names as they were, though its calls were made. _ is the last value that was not
-None. params is {} until it is assigned.`,
+Each input is a run of its own with the limits of a run. Later inputs can use the names
+that it assigns: data is copied (so two names no longer share a list), tools and servers
+are kept by name, and functions by their source (a def, or name = lambda, on lines of its
+own). Other values are not kept, and a note says so. If an input fails or returns, all
+names keep their values, but its calls were made. _ is the last value that was not None.
+params is {} until it is assigned.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runRepl(cmd, s) },
 	}

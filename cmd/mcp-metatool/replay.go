@@ -32,23 +32,23 @@ func replayCommand() *cobra.Command {
 		Use:   "replay RUN",
 		Short: "Run a recorded run again, offline, and compare it with its record",
 		Long: `Run a recorded run again, offline: the recorded script, in the sandbox, with the
-recorded answers. Compared are all calls in their order, what was to be undone and
-what was, the log, the result or error, fuel and peak memory, those of the saved
-tools that the script has called too. The first difference is shown in full.
+recorded answers. The order of calls, undo actions, the log, the result or error, fuel
+and peak memory are compared, also those of saved tools that the script called. The
+first difference is shown in full.
 
 RUN is an id or the beginning of one, "last" for the newest run, a file that
 runs show --json has written, or - to read such a file from standard input. With a
 file, neither configuration nor journal is needed.
 
-With --with FILE.star that script runs instead of the recorded one: would the fix
-have worked? A call gets the answer that the same call got, else the next one of
-the same tool; the replay ends at a call that the record has no answer for.
+With --with FILE.star, that script runs instead of the recorded one: would the fix have
+worked? A call gets the answer that the same call got in the record, or else the next
+answer of the same tool. The replay ends at a call for which there is no answer.
 
-Where a value in the record was redacted, any value will do in the replay, and fuel
-and memory are not compared: the verdict is then "identical but for redaction".
+A value that was redacted in the record matches any value. If there are such values, fuel
+and memory are not compared, and the verdict is "identical but for redaction".
 
-The exit code is 0 if the replay is identical, also but for redaction (--with: the
-script succeeds), 1 if it is not, 2 if the run cannot be found or read.`,
+The exit code is 0 if the replay is identical, or identical but for redaction (with
+--with: if the script succeeds), 1 if it is not, and 2 if the run cannot be found or read.`,
 		Example: `  mcp-metatool replay last
   mcp-metatool runs show 019aa0b0 --json > run.jsonl; mcp-metatool replay run.jsonl
   mcp-metatool replay run.jsonl --with fixed.star`,

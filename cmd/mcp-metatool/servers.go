@@ -24,16 +24,16 @@ func serversCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "servers [NAME]",
 		Short: "Start the upstream servers, or one, and report on each; exit code 1 if one fails",
-		Long: `Start the upstream servers, or the one called NAME, and report on each. One that
-is started on first use (start = "lazy") is left asleep unless it is NAME, or has
-never run. The exit code is 1 if one fails.
+		Long: `Start the upstream servers, or the one called NAME, and report on each. A server that
+starts on first use (start = "lazy") is not started unless it is NAME or has never run.
+The exit code is 1 if a server fails.
 
-With --check, each server that has started is then asked for its tools, and makes
-the call of its [upstream.NAME.probe] if it has one.
+With --check, each server is then asked for its tools, and the call of its
+[upstream.NAME.probe] is made if it has one.
 
-With --protocol, each server is asked over another connection whether it speaks a
-revision of MCP without initialize. A server over stdio is started once more for that.
-What is found is remembered for the next start.`,
+With --protocol, each server is asked over a second connection whether it speaks a
+revision of MCP that has no initialize. A stdio server is started once more for this.
+The answer is remembered for the next start.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
