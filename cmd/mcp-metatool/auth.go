@@ -61,6 +61,10 @@ func (l login) run(ctx context.Context, s *settings, name string) error {
 	}
 	filled, err := secret.Fill(ctx, secret.NewFetcher(s.logger(cfg)), cfg, u)
 	if err != nil {
+		var unreadable *secret.Unreadable
+		if errors.As(err, &unreadable) {
+			err = errors.New(unreadable.Detail())
+		}
 		return fmt.Errorf("upstream %q: %s", name, cfg.NewMasker().Mask(err.Error()))
 	}
 	spec := supervise.Spec(cfg, filled)

@@ -10,27 +10,30 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/process"
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
 const (
 	// maxComplaint is how much of standard error is quoted in an error, in bytes.
-	maxComplaint = 500
-	// endTime is how long the output of a command that was killed is read.
+	maxComplaint = 200
+	// endTime is how long the output of a command is read after its end, if a process that
+	// it started keeps it open.
 	endTime = time.Second
 )
 
 // command runs a command and returns what it writes to standard output. It has no standard
-// input, all of our environment, and runs in the folder of the configuration.
+// input, all of our environment, and runs in the folder of the configuration. If it has to
+// be stopped, all processes that it started are, unless they have left its process group.
 func (f fetcher) command(ctx context.Context, r config.Reference) (string, error) {
 	words, err := r.Words()
 	if err != nil {
 		return "", err
 	}
 	stdout, stderr := &capped{max: maxValue}, &capped{max: 8 * maxComplaint}
-	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+	cmd := exec.Command(words[0], words[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = r.Path, stdout, stderr, endTime
-	err = cmd.Run()
+	err = process.Run(ctx, cmd)
 	switch {
 	case ctx.Err() != nil:
 		return "", fmt.Errorf("the command was stopped: %w%s", context.Cause(ctx), complaint(stdout, stderr))

@@ -320,6 +320,11 @@ func (v values) Fetch(_ context.Context, r config.Reference) (string, error) {
 	return "", errors.New("none")
 }
 
+// failing is a Source that has nothing but an error.
+type failing struct{ err error }
+
+func (f failing) Fetch(context.Context, config.Reference) (string, error) { return "", f.err }
+
 func TestFill(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "config.toml")
 	err := os.WriteFile(name, []byte(`
@@ -367,11 +372,17 @@ command = "x"
 		t.Error(err)
 	}
 	for setting, bad := range map[string]values{
-		"url: ": {"b": "x"}, "url has a part after #": {"a": "x#y", "b": "x"}, "headers.X contains a line break": {"a": "x\ny", "b": "x"},
+		"the secret in url cannot be read": {"b": "x"}, "url has a part after #": {"a": "x#y", "b": "x"}, "headers.X contains a line break": {"a": "x\ny", "b": "x"},
 	} {
 		if got, err := Fill(t.Context(), bad, cfg, &cfg.Upstreams[1]); got != nil || err == nil || !strings.HasPrefix(err.Error(), setting) {
 			t.Errorf("%s: %v", setting, err)
 		}
+	}
+	complaint := errors.New("the command failed; it wrote to stderr: s3cret")
+	_, err = Fill(t.Context(), failing{complaint}, cfg, &cfg.Upstreams[1])
+	var unreadable *Unreadable
+	if !errors.As(err, &unreadable) || !errors.Is(err, complaint) || strings.Contains(err.Error(), "s3cret") || unreadable.Detail() != "url: "+complaint.Error() {
+		t.Errorf("clients see: %v", err)
 	}
 	learn := func(i int) { cfg.Learn(cfg.Upstreams[0].References[0].Reference, fmt.Sprintf("later-value-%03d", i)) }
 	for i := range 64 {

@@ -223,6 +223,10 @@ func (u *Upstream) failed(err error, l link.Link, pause *backoff) (due time.Time
 		before, up = "", time.Since(u.status.Since)
 	}
 	u.mu.Unlock()
+	var detailed interface{ Detail() string }
+	if errors.As(err, &detailed) {
+		text += "\n" + detailed.Detail()
+	}
 	if p, ok := below(l).(subprocess); ok {
 		if last := p.StderrTail(); len(last) > 0 {
 			text += "; its last lines on stderr:\n" + strings.Join(last, "\n")

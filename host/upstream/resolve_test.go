@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,7 +17,7 @@ func TestResolve(t *testing.T) {
 	f := launchWith(t, restartingSpec(t, "ok"), Options{Resolve: func(_ context.Context, s Spec) (Spec, error) {
 		n := asked.Add(1)
 		if n == 2 {
-			return Spec{}, errors.New("the keyring is locked")
+			return Spec{}, lockedError{}
 		}
 		s.Env = append(slices.Clone(s.Env), fmt.Sprintf("SECRET=value-%d", n))
 		return s, nil
@@ -42,11 +41,23 @@ func TestResolve(t *testing.T) {
 			break
 		}
 		wantDown(t, err, "")
+		if strings.Contains(err.Error(), "private") {
+			t.Errorf("the caller sees the detail: %v", err)
+		}
 	}
 	if got := env(); !strings.Contains(got, `"SECRET=value-3"`) {
 		t.Error(got)
 	}
-	if log := f.log.String(); !strings.Contains(log, `upstream \"x\": the keyring is locked`) {
-		t.Error(log)
+	log := f.log.String()
+	for _, want := range []string{`upstream \"x\": the keyring is locked`, "private detail"} {
+		if !strings.Contains(log, want) {
+			t.Error(log)
+		}
 	}
 }
+
+// lockedError is an error with a detail that only the person may see.
+type lockedError struct{}
+
+func (lockedError) Error() string  { return "the keyring is locked" }
+func (lockedError) Detail() string { return "private detail" }

@@ -39,8 +39,10 @@ type Status struct {
 	SlowedSince time.Time
 	Pid         int // of the process; 0 when there is none
 	// Err is the last error, at most 2 KiB; "" if there was none. If it took the
-	// upstream down, it includes the first line that was not a message and the
-	// last lines of stderr. It stays after a successful restart.
+	// upstream down, it includes the first line that was not a message, the last
+	// lines of stderr, and what the error's Detail method returns if it has one.
+	// Clients see only its first line, which has none of these. It stays after a
+	// successful restart.
 	Err string
 }
 

@@ -38,3 +38,6 @@ func (g *group) wait(cmd *exec.Cmd, exited func(state string)) {
 	g.signal(syscall.SIGKILL, true)
 	exited(exitState(cmd, err))
 }
+
+// waitExit does nothing: these systems have no way to wait for a process without reaping it.
+func waitExit(int) bool { return false }

@@ -32,11 +32,12 @@ func (g *group) start(cmd *exec.Cmd, _ *slog.Logger) (pid int, err error) {
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}
-	g.assign(cmd.Process.Pid)
+	g.assign(cmd.Process.Pid, windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE)
 	return cmd.Process.Pid, nil
 }
 
-func (g *group) assign(pid int) {
+// assign puts a process into a job with these limits.
+func (g *group) assign(pid int, limits uint32) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	access := uint32(windows.PROCESS_SET_QUOTA | windows.PROCESS_TERMINATE)
@@ -50,7 +51,7 @@ func (g *group) assign(pid int) {
 		return
 	}
 	var info windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION
-	info.BasicLimitInformation.LimitFlags = windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
+	info.BasicLimitInformation.LimitFlags = limits
 	_, err = windows.SetInformationJobObject(job, windows.JobObjectExtendedLimitInformation,
 		uintptr(unsafe.Pointer(&info)), uint32(unsafe.Sizeof(info)))
 	if err == nil {
@@ -83,6 +84,12 @@ func (g *group) kill() {
 func (g *group) wait(cmd *exec.Cmd, exited func(state string)) {
 	err := cmd.Wait()
 	g.kill()
+	g.close()
+	exited(exitState(cmd, err))
+}
+
+// close forgets the job and the process.
+func (g *group) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, h := range []*windows.Handle{&g.job, &g.process} {
@@ -91,7 +98,6 @@ func (g *group) wait(cmd *exec.Cmd, exited func(state string)) {
 			*h = 0
 		}
 	}
-	exited(exitState(cmd, err))
 }
 
 // readNow is not needed: pipes have no deadlines here.

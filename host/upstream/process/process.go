@@ -9,6 +9,7 @@
 //	                  subreaper), a process group on other Unix systems, a job
 //	                  object on Windows
 //	leader_unix.go    signals to a process group
+//	run*.go           Run: a command whose output is all that matters
 package process
 
 import (
