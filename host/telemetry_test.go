@@ -277,3 +277,27 @@ func checkMetrics(t *testing.T, c *telemetrytest.Collector, revision string) {
 		}
 	}
 }
+
+// TestTracesOfQuestions checks that what an upstream asks a client belongs to the trace of
+// the call in the middle of which it asks, or to the one that the upstream names.
+func TestTracesOfQuestions(t *testing.T) {
+	w := startTraced(t, combination{config.Stdio, config.StreamableHTTP}, mcptest.EraLegacy, mcptest.ServerOptions{Eras: mcptest.EraLegacy})
+	const plain = `{"method":"roots/list","params":{}}`
+	asking, meta := traceOf(1)
+	w.call(`"id-1"`, "ask", plain, meta)
+	calling, meta := traceOf(2)
+	named, theirs := traceOf(3)
+	w.call(`"id-2"`, "ask", `{"method":"roots/list","params":{"_meta":{`+strings.TrimSuffix(theirs, ",")+`}}}`, meta)
+	if err := w.client.Close(bounded(t)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []struct{ trace, tree string }{
+		{asking, "server tools/call ask\n  client roots/list !-32601\n  client tools/call ask\n"}, // the client has none
+		{calling, "server tools/call ask\n  client tools/call ask\n"},
+		{named, "client roots/list !-32601\n"},
+	} {
+		if got := w.tree(want.trace); got != want.tree {
+			t.Errorf("spans\n%swant\n%s", got, want.tree)
+		}
+	}
+}

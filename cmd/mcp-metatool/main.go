@@ -73,6 +73,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcp-metatool/mcp-metatool/host/startup"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
@@ -82,6 +83,7 @@ const (
 )
 
 func main() {
+	startup.Done()
 	os.Exit(execute(os.Args[1:]))
 }
 

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"sync"
 	"syscall"
@@ -25,12 +26,25 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox/guestcache"
+	"github.com/mcp-metatool/mcp-metatool/host/startup"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // TestMain makes this binary the commands that scripts use: the real one, a client of
 // it (see converse), and several kinds of upstream servers.
+// atStart are the statistics of memory after the initialization of all packages.
+var atStart runtime.MemStats
+
+// TestQuickStart checks that the garbage collector has not run before main.
+func TestQuickStart(t *testing.T) {
+	if atStart.NumGC != 0 || atStart.TotalAlloc > 16<<20 {
+		t.Errorf("the initialization of packages has allocated %d KiB, and the collector has run %d times (see package startup)", atStart.TotalAlloc>>10, atStart.NumGC)
+	}
+}
+
 func TestMain(m *testing.M) {
+	runtime.ReadMemStats(&atStart)
+	startup.Done()
 	testscript.Main(suite{m}, map[string]func(){
 		"mcp-metatool": func() { mockKeyring(os.Getenv("KEYRING")); main() },
 		"fetch":        func() { os.Exit(fetch(os.Args[1:])) },

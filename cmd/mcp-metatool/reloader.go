@@ -67,7 +67,7 @@ func (r *reloader) hangup() bool {
 func (r *reloader) withHost(
 	ctx context.Context, cfg *config.Config, log *slog.Logger, clients host.Clients, f func(context.Context, *host.Host) error,
 ) error {
-	w, err := startTelemetry(ctx, cfg, log, clients)
+	w, err := startTelemetry(ctx, cfg, r.settings.masker, log, clients)
 	if err != nil {
 		return err
 	}

@@ -28,8 +28,9 @@ type serving struct {
 	pages     net.Listener         // nil: there are none
 }
 
-// startTelemetry starts telemetry as configured. The caller must close it.
-func startTelemetry(ctx context.Context, cfg *config.Config, log *slog.Logger, clients host.Clients) (*serving, error) {
+// startTelemetry starts telemetry as configured. masker gets the secrets of each
+// configuration that is reloaded. The caller must close it.
+func startTelemetry(ctx context.Context, cfg *config.Config, masker *config.Masker, log *slog.Logger, clients host.Clients) (*serving, error) {
 	w := &serving{log: log}
 	settings := cfg.Telemetry
 	if settings.Listen != "" {
@@ -47,7 +48,9 @@ func startTelemetry(ctx context.Context, cfg *config.Config, log *slog.Logger, c
 		}
 	}
 	var err error
-	w.telemetry, err = telemetry.New(ctx, settings, telemetry.Options{Name: host.Name, Version: currentVersion(), Log: log})
+	w.telemetry, err = telemetry.New(ctx, settings, telemetry.Options{
+		Name: host.Name, Version: currentVersion(), Log: log, Mask: masker.Mask,
+	})
 	if err != nil {
 		if w.pages != nil {
 			w.pages.Close()

@@ -139,6 +139,7 @@ func (r *request) Notify(method string, params []byte) {
 
 // Ask implements route.Origin.
 func (r *request) Ask(ctx context.Context, call wire.Call) (wire.Reply, error) {
+	call.Owner = r // telemetry finds its span
 	return r.session().callClient(ctx, rpc.Call{Call: call, Stream: r.rpc().Stream()})
 }
 

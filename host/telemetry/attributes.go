@@ -114,12 +114,12 @@ func (t target) span() []attribute.KeyValue {
 }
 
 // metric returns the attributes of metrics, given the method for them. named includes the
-// name of the tool or prompt.
-func (t target) metric(method string, named bool) []attribute.KeyValue {
+// name of the tool or prompt, masked.
+func (t target) metric(method string, named bool, mask func(text string) string) []attribute.KeyValue {
 	all := make([]attribute.KeyValue, 0, 12)
 	all = append(all, keyMethod.String(method))
 	if named && t.name != "" {
-		all = append(all, t.key.String(t.name))
+		all = append(all, t.key.String(mask(t.name)))
 	}
 	if t.key == keyTool {
 		all = append(all, keyOperation.String(executeTool))

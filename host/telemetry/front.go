@@ -148,12 +148,13 @@ func (r *served) End(reply wire.Reply, err error) {
 		return
 	}
 	t.active.Add(r.ctx, -1, metric.WithAttributes(keyMethod.String(r.method)))
-	attributes := r.target.metric(r.method, r.known)
+	attributes := r.target.metric(r.method, r.known, t.mask)
 	attributes = append(append(append(attributes, how.bounded().attributes()...), revision...), r.front.network...)
 	t.serverDuration.Record(r.ctx, now.Sub(r.start).Seconds(), metric.WithAttributes(attributes...))
 }
 
-// BeginCall implements front.Tracer, for requests to a client.
+// BeginCall implements front.Tracer, for requests to a client. They continue the trace that
+// the upstream names, or else that of the client's request in the middle of which it asks.
 func (f *Front) BeginCall(ctx context.Context, id int64, c wire.Call) ([]byte, rpc.Span) {
-	return f.t.call(ctx, id, c, protocol.Server, f.network)
+	return f.t.call(extract(ctx, c.Params), id, c, protocol.Server, f.network)
 }

@@ -3,7 +3,6 @@ package telemetry
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/url"
 	"os"
 	"time"
@@ -29,12 +28,9 @@ const (
 // spanExporter makes the exporter of spans. It does not connect. What the configuration
 // does not say, the exporter takes from the standard variables.
 func (t *Telemetry) spanExporter(ctx context.Context) (tracesdk.SpanExporter, error) {
-	protocol, err := t.protocol("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
-	if err != nil {
-		return nil, err
-	}
 	var exporter tracesdk.SpanExporter
-	if protocol == config.OTLPgRPC {
+	var err error
+	if t.protocol("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") == config.OTLPgRPC {
 		options := []otlptracegrpc.Option{otlptracegrpc.WithRetry(otlptracegrpc.RetryConfig{
 			Enabled: true, InitialInterval: retryFirst, MaxInterval: retryMost, MaxElapsedTime: retryTotal,
 		})}
@@ -57,20 +53,14 @@ func (t *Telemetry) spanExporter(ctx context.Context) (tracesdk.SpanExporter, er
 		}
 		exporter, err = otlptracehttp.New(ctx, options...)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return guardedSpans{exporter, t.guard}, nil
+	return exporter, err
 }
 
 // metricExporter is spanExporter for metrics.
 func (t *Telemetry) metricExporter(ctx context.Context) (metricsdk.Exporter, error) {
-	protocol, err := t.protocol("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL")
-	if err != nil {
-		return nil, err
-	}
 	var exporter metricsdk.Exporter
-	if protocol == config.OTLPgRPC {
+	var err error
+	if t.protocol("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL") == config.OTLPgRPC {
 		options := []otlpmetricgrpc.Option{otlpmetricgrpc.WithRetry(otlpmetricgrpc.RetryConfig{
 			Enabled: true, InitialInterval: retryFirst, MaxInterval: retryMost, MaxElapsedTime: retryTotal,
 		})}
@@ -93,24 +83,18 @@ func (t *Telemetry) metricExporter(ctx context.Context) (metricsdk.Exporter, err
 		}
 		exporter, err = otlpmetrichttp.New(ctx, options...)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return guardedMetrics{exporter, t.guard}, nil
+	return exporter, err
 }
 
 // protocol returns the protocol of a signal: that of the configuration, or that of the
-// standard variables, of which the first is for this signal.
-func (t *Telemetry) protocol(variable string) (config.OTLPProtocol, error) {
-	if t.cfg.Protocol != "" {
-		return t.cfg.Protocol, nil
+// standard variables, of which the first is for this signal. OTLPHTTP is also used in place
+// of one that is not supported.
+func (t *Telemetry) protocol(variable string) config.OTLPProtocol {
+	name := cmp.Or(t.cfg.Protocol, config.OTLPProtocol(cmp.Or(os.Getenv(variable), os.Getenv(protocolVariable))))
+	if name != config.OTLPgRPC {
+		return config.OTLPHTTP
 	}
-	const general = "OTEL_EXPORTER_OTLP_PROTOCOL"
-	name := config.OTLPProtocol(cmp.Or(os.Getenv(variable), os.Getenv(general), string(config.OTLPHTTP)))
-	if name != config.OTLPHTTP && name != config.OTLPgRPC {
-		return "", fmt.Errorf("%s or %s: %q is not supported (use %s or %s)", variable, general, name, config.OTLPHTTP, config.OTLPgRPC)
-	}
-	return name, nil
+	return name
 }
 
 // signalURL returns the address of a signal over HTTP, below that of the collector.

@@ -12,6 +12,8 @@
 //	attributes.go  the names of attributes and metrics
 //	instruments.go the metrics
 //	otlp.go        exporters to a collector
+//	environment.go mistakes in the standard variables
+//	mask.go        secrets in the names and attributes of spans
 //	guard.go       a collector that does not answer
 //	sdklog.go      what the SDK would write to standard error
 //	pages.go       /metrics, /healthz, /readyz
@@ -61,6 +63,9 @@ type Options struct {
 	// Log gets what happens to the connection with the collector. It must mask the
 	// configuration's secrets itself.
 	Log *slog.Logger
+	// Mask replaces the secrets of the configuration in what is sent. It is called
+	// concurrently. Nil: there are none.
+	Mask func(text string) string
 }
 
 // Telemetry follows requests and runs. It is safe for concurrent use. Nil is one that is
@@ -68,6 +73,7 @@ type Options struct {
 type Telemetry struct {
 	cfg    config.Telemetry
 	log    *slog.Logger
+	mask   func(text string) string
 	guard  *guard
 	traces *tracesdk.TracerProvider // nil: there are no spans
 	tracer trace.Tracer             // of traces; nil without it
@@ -86,21 +92,22 @@ func New(ctx context.Context, cfg config.Telemetry, opts Options) (*Telemetry, e
 		return nil, nil
 	}
 	quietSDK(opts.Log)
-	t := &Telemetry{cfg: cfg, log: opts.Log, guard: newGuard(opts.Log)}
-	about, err := describe(ctx, opts)
-	if err != nil {
-		return nil, fmt.Errorf("telemetry: %w", err)
+	checkVariables(opts.Log)
+	t := &Telemetry{cfg: cfg, log: opts.Log, mask: opts.Mask, guard: newGuard(opts.Log)}
+	if t.mask == nil {
+		t.mask = func(text string) string { return text }
 	}
-	if err := t.start(ctx, about); err != nil {
+	if err := t.start(ctx, describe(ctx, opts)); err != nil {
 		return nil, fmt.Errorf("telemetry: %w", errors.Join(err, t.Close(ctx)))
 	}
 	return t, nil
 }
 
 // describe returns the resource. It says nothing about the machine or the process: what
-// detectors find, such as command lines, can contain secrets.
-func describe(ctx context.Context, opts Options) (*resource.Resource, error) {
-	return resource.New(ctx,
+// detectors find, such as command lines, can contain secrets. Of the variables, what can be
+// read is used; see checkVariables.
+func describe(ctx context.Context, opts Options) *resource.Resource {
+	about, _ := resource.New(ctx,
 		resource.WithAttributes(
 			attribute.String("service.name", opts.Name),
 			attribute.String("service.version", opts.Version),
@@ -108,21 +115,20 @@ func describe(ctx context.Context, opts Options) (*resource.Resource, error) {
 		),
 		resource.WithTelemetrySDK(), resource.WithFromEnv(),
 	)
+	return about
 }
 
 // start makes the providers.
 func (t *Telemetry) start(ctx context.Context, about *resource.Resource) error {
-	if t.cfg.OTLP && t.cfg.Traces && !disabled("OTEL_TRACES_EXPORTER") {
-		exporter, err := t.spanExporter(ctx)
-		if err != nil {
-			return err
-		}
+	if exporter := t.spans(ctx); exporter != nil {
 		limits := tracesdk.NewSpanLimits()
 		if limits.AttributeValueLengthLimit < 0 {
 			limits.AttributeValueLengthLimit = maxAttribute
 		}
+		exporter := maskedSpans{exporter, t.mask, limits.AttributeValueLengthLimit}
+		limits.AttributeValueLengthLimit += maxMasked
 		t.traces = tracesdk.NewTracerProvider(
-			tracesdk.WithBatcher(exporter), tracesdk.WithResource(about), tracesdk.WithRawSpanLimits(limits),
+			tracesdk.WithBatcher(guardedSpans{exporter, t.guard}, batches()...), tracesdk.WithResource(about), tracesdk.WithRawSpanLimits(limits),
 		)
 		t.tracer = t.traces.Tracer(scope)
 	}
@@ -142,11 +148,7 @@ func (t *Telemetry) start(ctx context.Context, about *resource.Resource) error {
 // readers returns what reads the metrics: OTLP, Prometheus, both or none.
 func (t *Telemetry) readers(ctx context.Context) ([]metricsdk.Reader, error) {
 	var readers []metricsdk.Reader
-	if t.cfg.OTLP && t.cfg.Metrics && !disabled("OTEL_METRICS_EXPORTER") {
-		exporter, err := t.metricExporter(ctx)
-		if err != nil {
-			return nil, err
-		}
+	if exporter := t.metrics(ctx); exporter != nil {
 		readers = append(readers, metricsdk.NewPeriodicReader(exporter))
 	}
 	if t.cfg.Listen != "" {
@@ -163,6 +165,36 @@ func (t *Telemetry) readers(ctx context.Context) ([]metricsdk.Reader, error) {
 	}
 	return readers, nil
 }
+
+// spans returns what takes the spans; nil if no traces are sent.
+func (t *Telemetry) spans(ctx context.Context) tracesdk.SpanExporter {
+	if !t.cfg.OTLP || !t.cfg.Traces || disabled("OTEL_TRACES_EXPORTER") {
+		return nil
+	}
+	exporter, err := t.spanExporter(ctx)
+	if err != nil {
+		t.log.Warn(notSent, "signal", "traces", "err", err)
+		return nil
+	}
+	return exporter
+}
+
+// metrics returns what takes the metrics; nil if none are sent.
+func (t *Telemetry) metrics(ctx context.Context) metricsdk.Exporter {
+	if !t.cfg.OTLP || !t.cfg.Metrics || disabled("OTEL_METRICS_EXPORTER") {
+		return nil
+	}
+	exporter, err := t.metricExporter(ctx)
+	if err != nil {
+		t.log.Warn(notSent, "signal", "metrics", "err", err)
+		return nil
+	}
+	return guardedMetrics{exporter, t.guard}
+}
+
+// notSent is logged in place of an error: the configuration has been checked, and mistakes
+// in variables stop nothing.
+const notSent = "telemetry is not sent: the configuration of the collector and the OTEL_* variables do not fit together"
 
 // disabled reports whether a standard variable switches a signal off.
 func disabled(variable string) bool {

@@ -43,7 +43,7 @@ func (u upstreams) Connect(spec upstream.Spec, again bool) upstream.Connection {
 	if spec.URL == "" {
 		c.about = append(c.about, overPipe...)
 	} else {
-		c.about = append(append(c.about, overHTTP...), serverOf(spec.URL)...)
+		c.about = append(append(c.about, overHTTP...), maskAttributes(serverOf(spec.URL), u.t.mask)...)
 	}
 	if again && u.t.meters != nil {
 		u.t.restarts.Add(context.Background(), 1, metric.WithAttributes(c.about[0]))
@@ -95,6 +95,9 @@ func (t *Telemetry) call(ctx context.Context, id int64, c wire.Call, sender prot
 		return c.Params, nil
 	}
 	s := &sent{t: t, target: targetOf(c.Method, c.Params), about: about, start: time.Now(), ctx: beneath(ctx, c.Owner)}
+	if !trace.SpanContextFromContext(s.ctx).IsValid() {
+		s.ctx = extract(s.ctx, c.Params)
+	}
 	s.method = s.target.common(sender)
 	params := c.Params
 	if t.tracer != nil {
@@ -124,7 +127,7 @@ func (s *sent) End(reply wire.Reply, err error) {
 	if s.t.meters == nil {
 		return
 	}
-	attributes := s.target.metric(s.method, how.errorType == "" || how.errorType == toolError)
+	attributes := s.target.metric(s.method, how.errorType == "" || how.errorType == toolError, s.t.mask)
 	attributes = append(append(attributes, how.bounded().attributes()...), s.about...)
 	s.t.clientDuration.Record(s.ctx, now.Sub(s.start).Seconds(), metric.WithAttributes(attributes...))
 }
