@@ -43,6 +43,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/supervise"
 	"github.com/mcp-metatool/mcp-metatool/host/telemetry"
+	"github.com/mcp-metatool/mcp-metatool/host/ui"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
@@ -83,10 +84,10 @@ type Options struct {
 // Host is a running proxy. Its methods are safe for concurrent use.
 type Host struct {
 	opts Options
-	// pageToken is the token of the page that ServeHTTPOn serves; "" for none.
-	pageToken string
-	now       atomic.Pointer[settings]
-	web       atomic.Pointer[streamable.Handler] // nil unless ServeHTTPOn runs
+	// pageAccess is for the page that ServeHTTPOn serves; nil for none.
+	pageAccess *ui.Access
+	now        atomic.Pointer[settings]
+	web        atomic.Pointer[streamable.Handler] // nil unless ServeHTTPOn runs
 
 	sandbox   *sandbox.Sandbox
 	store     *tools.Store

@@ -56,11 +56,11 @@ func (p page) CallTool(ctx context.Context, name string, arguments []byte, progr
 	return c.Call(ctx, wire.Call{Method: protocol.MethodToolsCall, Params: params.Bytes(), Progress: progress})
 }
 
-// Page returns the handler of the page about h, for those who know the token. Its streams
-// end with ctx.
-func (h *Host) Page(ctx context.Context, token string) *ui.Handler {
+// Page returns the handler of the page about h, for those who have access. Its streams
+// end with ctx; then it must be closed.
+func (h *Host) Page(ctx context.Context, access *ui.Access) *ui.Handler {
 	opts := ui.Options{
-		Token: token, Version: h.opts.Version, Proxy: page{h}, Catalog: h.catalog, Store: h.store, Log: h.opts.Log,
+		Access: access, Version: h.opts.Version, Proxy: page{h}, Catalog: h.catalog, Store: h.store, Log: h.opts.Log,
 		Rules: func() origin.Rules {
 			return origin.NewRules(h.config().HTTP.AllowedOrigins, h.config().HTTP.AllowedHosts)
 		},
@@ -71,17 +71,21 @@ func (h *Host) Page(ctx context.Context, token string) *ui.Handler {
 	return ui.New(ctx, opts)
 }
 
-// OfferPage makes ServeHTTPOn serve the page too, for those who know the token. It must be
+// OfferPage makes ServeHTTPOn serve the page too, for those who have access. It must be
 // called before ServeHTTPOn.
-func (h *Host) OfferPage(token string) { h.pageToken = token }
+func (h *Host) OfferPage(access *ui.Access) { h.pageAccess = access }
 
 // maxPageConnections is how many connections a server of only the page has at a time.
 const maxPageConnections = 256
 
 // ServePageOn serves only the page on ln until ctx ends, and closes ln. The error is the
 // cause of ctx, or says why serving failed.
-func (h *Host) ServePageOn(ctx context.Context, ln net.Listener, token string) error {
-	server := streamable.NewServer(h.Page(ctx, token), streamable.ServerOptions{MaxConnections: maxPageConnections, Log: h.opts.Log})
+func (h *Host) ServePageOn(ctx context.Context, ln net.Listener, access *ui.Access) error {
+	ctx, stop := context.WithCancel(ctx)
+	handler := h.Page(ctx, access)
+	defer handler.Close()
+	defer stop()
+	server := streamable.NewServer(handler, streamable.ServerOptions{MaxConnections: maxPageConnections, Log: h.opts.Log})
 	return serveUntil(ctx, server, ln, func(late context.Context) {
 		if err := server.Shutdown(late); err != nil {
 			h.opts.Log.Warn("end of the page", "err", err)

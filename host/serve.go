@@ -98,8 +98,12 @@ func (h *Host) ServeHTTPOn(ctx context.Context, ln net.Listener) error {
 	defer h.web.Store(nil)
 	path := cmp.Or(settings.Path, config.DefaultPath)
 	page := http.NotFoundHandler()
-	if h.pageToken != "" {
-		page = h.Page(ctx, h.pageToken)
+	if h.pageAccess != nil {
+		ctx, stop := context.WithCancel(ctx)
+		handler := h.Page(ctx, h.pageAccess)
+		defer handler.Close()
+		defer stop()
+		page = handler
 	}
 	server := streamable.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == path {

@@ -30,6 +30,8 @@ type controlRequest struct {
 	Config string `json:"config,omitempty"`
 	// Page asks for the link of the page instead.
 	Page bool `json:"page,omitempty"`
+	// Open asks for a link of the page that is valid once, for a browser.
+	Open bool `json:"open,omitempty"`
 }
 
 // controlResponse is the response of a server.
@@ -38,6 +40,7 @@ type controlResponse struct {
 	Config string        `json:"config"`           // its configuration file; "" for none
 	Reload *reloadReport `json:"reload,omitempty"` // nil: it has another configuration file
 	Page   string        `json:"page,omitempty"`   // the link of the page with its token; "": there is none
+	Open   string        `json:"open,omitempty"`   // a link that is valid once
 }
 
 // reloadReport is the outcome of a reload. All of it is for people, and masked.

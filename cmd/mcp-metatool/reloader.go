@@ -29,7 +29,7 @@ type reloader struct {
 	host *host.Host
 	log  *slog.Logger
 	path string            // of the current configuration
-	page string            // link of the page; "" for none
+	page *pageLinks        // nil: there is no page
 	read [sha256.Size]byte // a hash of the files as they were last read
 }
 
@@ -97,11 +97,11 @@ func (r *reloader) withHost(
 	})
 }
 
-// setPage sets the link that other commands get.
-func (r *reloader) setPage(link string) {
+// setPage sets the page whose links other commands get.
+func (r *reloader) setPage(links *pageLinks) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.page = link
+	r.page = links
 }
 
 func (r *reloader) known() [sha256.Size]byte {
@@ -119,8 +119,13 @@ func (r *reloader) asked(a controlRequest) controlResponse {
 	if a.Config != "" && !sameFile(a.Config, path) {
 		return answer
 	}
-	if a.Page {
-		answer.Page = page
+	if a.Page || a.Open {
+		if page != nil && a.Page {
+			answer.Page = page.lasting()
+		}
+		if page != nil && a.Open {
+			answer.Open = page.once()
+		}
 		return answer
 	}
 	answer.Reload = r.reload("mcp-metatool reload")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -30,7 +29,7 @@ func (f *frontFlags) add(cmd *cobra.Command) {
 	flags.Var(&f.http, "http", "serve streamable HTTP on `ADDRESS`, HOST:PORT or a port of 127.0.0.1 (default: listen of [http] in the configuration)")
 	flags.Lookup("http").NoOptDefVal = switchedOn
 	flags.BoolVar(&f.unauthenticated, "allow-unauthenticated", false, "with --http: let in every client that can connect, from other machines too")
-	flags.BoolVar(&f.page, "ui", false, "with --http: serve the page of mcp-metatool ui too (its link: mcp-metatool ui --attach)")
+	flags.BoolVar(&f.page, "ui", false, "with --http: serve the page of mcp-metatool ui too, like ui = true in [http] (its link: mcp-metatool ui --attach)")
 }
 
 // takeAddress checks the arguments of serve. The only one allowed is the address of
@@ -89,8 +88,9 @@ func serveHTTP(ctx context.Context, cfg *config.Config, log *slog.Logger, f *fro
 		return err
 	}
 	defer ln.Close() // ServeHTTPOn closes it too, which does no harm
-	if address, ok := ln.Addr().(*net.TCPAddr); f.page && cfg.HTTP.CertFile == "" && (!ok || !address.IP.IsLoopback()) {
-		return &exitError{exitUsage, fmt.Errorf("--ui: the token of the page could be read on the network (listen on 127.0.0.1, or set tls_cert and tls_key in [http])")}
+	page := f.page || cfg.HTTP.UI
+	if address, ok := ln.Addr().(*net.TCPAddr); page && cfg.HTTP.CertFile == "" && (!ok || !address.IP.IsLoopback()) {
+		return &exitError{exitUsage, fmt.Errorf("%s: the token of the page could be read on the network (listen on 127.0.0.1, or set tls_cert and tls_key in [http])", map[bool]string{true: "--ui", false: "[http] ui"}[f.page])}
 	}
 	scheme := "http"
 	if cfg.HTTP.CertFile != "" {
@@ -108,10 +108,10 @@ func serveHTTP(ctx context.Context, cfg *config.Config, log *slog.Logger, f *fro
 			fmt.Fprintf(os.Stderr, "mcp-metatool: %s %s\n", what, address)
 		}
 		tell("serving MCP on", fmt.Sprintf("%s://%s%s", scheme, ln.Addr(), cfg.HTTP.Path))
-		if f.page {
-			token := rand.Text()
-			h.OfferPage(token)
-			r.setPage(pageLink(scheme, ln.Addr().String(), token))
+		if page {
+			access := ui.NewAccess()
+			h.OfferPage(access)
+			r.setPage(&pageLinks{scheme + "://" + ln.Addr().String() + ui.Path, access})
 			tell("the page is at", fmt.Sprintf("%s://%s%s (its link with the token: mcp-metatool ui --attach)", scheme, ln.Addr(), ui.Path))
 		}
 		return h.ServeHTTPOn(ctx, ln)

@@ -3,16 +3,12 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"html"
 	"io"
 	"io/fs"
 	"log/slog"
 	"net"
-	"os"
-	"path/filepath"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -21,7 +17,6 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/ui"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
-	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // pageView is one run of ui.
@@ -29,6 +24,7 @@ type pageView struct {
 	settings
 	open, attach bool
 	port         uint16
+	stderr       io.Writer
 }
 
 func uiCommand() *cobra.Command {
@@ -49,7 +45,10 @@ it calls one that does not say that it only reads.`,
 		Example: `  mcp-metatool ui --open
   mcp-metatool ui --port 8080 --config config.toml`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return v.run(cmd.Context(), cmd.OutOrStdout()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v.stderr = cmd.ErrOrStderr()
+			return v.run(cmd.Context(), cmd.OutOrStdout())
+		},
 	}
 	v.addFlags(cmd, slog.LevelWarn)
 	f := cmd.Flags()
@@ -77,14 +76,16 @@ func (v *pageView) run(ctx context.Context, w io.Writer) error {
 		return &exitError{exitUsage, fmt.Errorf("--port %d: cannot listen there: %w", v.port, listenReason(err))}
 	}
 	defer ln.Close() // ServePageOn closes it too, which does no harm
-	token := rand.Text()
+	access := ui.NewAccess()
+	links := &pageLinks{"http://" + ln.Addr().String() + ui.Path, access}
 	err = withHost(ctx, cfg, v.logger(cfg), host.NoClient, func(ctx context.Context, h *host.Host) error {
-		done, err := v.show(w, cfg.Store.Dir, pageLink("http", ln.Addr().String(), token))
-		if err != nil {
+		if _, err := fmt.Fprintln(w, links.lasting()); err != nil {
 			return err
 		}
-		defer done()
-		return h.ServePageOn(ctx, ln, token)
+		if v.open {
+			openPage(v.stderr, links.once())
+		}
+		return h.ServePageOn(ctx, ln, access)
 	})
 	if errors.Is(context.Cause(ctx), errSignal) { // that is how it ends
 		return nil
@@ -104,9 +105,9 @@ func (v *pageView) attachTo(ctx context.Context, w io.Writer, store string) erro
 		return &exitError{exitUsage, err}
 	}
 	defer run.close()
-	link := ""
+	found, link := false, ""
 	for _, name := range run.sockets() {
-		answer, err := run.ask(ctx, name, controlRequest{Config: absolute(v.config), Page: true})
+		answer, err := run.ask(ctx, name, controlRequest{Config: absolute(v.config), Page: true, Open: v.open})
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -116,48 +117,33 @@ func (v *pageView) attachTo(ctx context.Context, w io.Writer, store string) erro
 		if _, err := fmt.Fprintf(w, "%s\n", display.Text(answer.Page)); err != nil {
 			return err
 		}
-		link = cmp.Or(link, answer.Page)
+		found, link = true, cmp.Or(link, answer.Open)
 	}
-	if link == "" {
+	if !found {
 		return none
 	}
 	if v.open {
-		// The file stays, since this process does not know when the browser has read it.
-		_, err = openPage(store, link)
+		openPage(v.stderr, link)
 	}
-	return err
+	return nil
 }
 
-// pageLink returns the address of the page with its token. Browsers do not send the part
-// after #.
-func pageLink(scheme, address, token string) string {
-	return scheme + "://" + address + ui.Path + "#token=" + token
+// pageLinks makes links of a page. Browsers do not send the part after #.
+type pageLinks struct {
+	address string
+	access  *ui.Access
 }
 
-// show prints the link, and opens it if that is asked for. done must be called when the
-// page ends.
-func (v *pageView) show(w io.Writer, dir, link string) (done func(), err error) {
-	if _, err := fmt.Fprintf(w, "%s\n", link); err != nil {
-		return nil, err
-	}
-	if !v.open {
-		return func() {}, nil
-	}
-	return openPage(dir, link)
-}
+// lasting returns a link with the token, which is valid as long as the page is served.
+func (l *pageLinks) lasting() string { return l.address + "#token=" + l.access.Token() }
 
-// openPage opens a link with a token in the browser. Other users of the machine can see the
-// arguments of a process, so the browser gets a file that only this user may read and that
-// sends it to the link.
-func openPage(dir, link string) (done func(), err error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
+// once returns a link with a code instead: it is valid once, and for a short time.
+func (l *pageLinks) once() string { return l.address + "#code=" + l.access.Code() }
+
+// openPage opens a link that is valid once in the browser. Other users of the machine can see
+// the arguments of its process.
+func openPage(w io.Writer, link string) {
+	if !launch(link) {
+		fmt.Fprintln(w, "mcp-metatool: no browser could be started (open the link yourself)")
 	}
-	file := filepath.Join(dir, "ui.html")
-	page := fmt.Sprintf("<!doctype html>\n<meta charset=\"utf-8\">\n<meta name=\"referrer\" content=\"no-referrer\">\n<meta http-equiv=\"refresh\" content=\"0; url=%[1]s\">\n<title>mcp-metatool</title>\n<a href=\"%[1]s\">Continue</a>\n", html.EscapeString(link))
-	if err := regular.Write(file, []byte(page), 0o600); err != nil {
-		return nil, err
-	}
-	launch(file)
-	return func() { os.Remove(file) }, nil
 }

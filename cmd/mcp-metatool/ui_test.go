@@ -8,13 +8,14 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/ui"
 )
 
 // visitPage is visit for a main function.
@@ -44,7 +45,7 @@ func visit(args []string) error {
 		return err
 	}
 	defer cmd.Process.Kill()
-	attached := slices.Contains(args, "--ui")
+	attached := slices.Contains(args, "serve")
 	said := out
 	if attached {
 		said = errs
@@ -95,24 +96,14 @@ func visit(args []string) error {
 	return cmd.Wait()
 }
 
-// TestOpenPage checks the file that leads the browser to the page.
-func TestOpenPage(t *testing.T) {
-	dir, bin := filepath.Join(t.TempDir(), "store"), t.TempDir()
-	t.Setenv("PATH", bin) // without a browser
-	done, err := openPage(dir, `http://127.0.0.1:1/ui/#token="x`)
-	if err != nil {
-		t.Fatal(err)
+// TestPageLinks checks that what a browser is started with has no token.
+func TestPageLinks(t *testing.T) {
+	links := &pageLinks{"http://127.0.0.1:1/ui/", ui.NewAccess()}
+	first, second := links.once(), links.once()
+	if first == second || !strings.HasPrefix(first, "http://127.0.0.1:1/ui/#code=") || strings.Contains(first, links.access.Token()) {
+		t.Errorf("%s, %s", first, second)
 	}
-	file := filepath.Join(dir, "ui.html")
-	text, err := os.ReadFile(file)
-	if err != nil || !strings.Contains(string(text), `url=http://127.0.0.1:1/ui/#token=&#34;x"`) {
-		t.Errorf("%s, %v", text, err)
-	}
-	if info, err := os.Stat(file); err != nil || info.Mode().Perm()&0o077 != 0 && os.PathSeparator == '/' {
-		t.Errorf("%v, %v", info, err)
-	}
-	done()
-	if _, err := os.Stat(file); err == nil {
-		t.Error("the file is still there")
+	if links.lasting() != "http://127.0.0.1:1/ui/#token="+links.access.Token() {
+		t.Error(links.lasting())
 	}
 }

@@ -161,6 +161,8 @@ type HTTP struct {
 	Listen string
 	// Path is the path of the endpoint. It begins with a slash.
 	Path string
+	// UI serves the page of package ui too.
+	UI bool
 	// Tokens are the bearer tokens that are accepted; nil or empty: clients need none.
 	Tokens []string
 	// NoSave are those of Tokens whose clients may not save and delete tools.

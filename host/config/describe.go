@@ -219,6 +219,7 @@ func (d *description) http(h *HTTP) {
 	d.title("http")
 	d.line("listen", d.shown(at+"listen", h.Listen))
 	d.line("path", d.shown(at+"path", h.Path))
+	d.line("ui", strconv.FormatBool(h.UI))
 	d.line("tokens", d.tokens(at+"tokens", h))
 	if h.CertFile != "" {
 		d.line("tls_cert", d.shown(at+d.c.key("tls_cert"), h.CertFile))

@@ -28,6 +28,7 @@ func decodeHTTP(t *table, c *Config) {
 		}
 	}
 	t.endpoint(h)
+	t.boolean("ui", &h.UI)
 	t.tokens(h)
 	h.AllowedOrigins = t.strs(t.key("allowed_origins"), t.origin)
 	h.AllowedHosts = t.strs(t.key("allowed_hosts"), t.host)
@@ -39,7 +40,7 @@ func decodeHTTP(t *table, c *Config) {
 // httpAliases are the names that other programs use for these settings.
 var httpAliases = map[string]string{
 	"address": "listen", "addr": "listen", "bind": "listen", "port": "listen", "host": "listen",
-	"endpoint": "path", "token": "tokens", "bearertokens": "tokens", "apikeys": "tokens",
+	"endpoint": "path", "page": "ui", "dashboard": "ui", "token": "tokens", "bearertokens": "tokens", "apikeys": "tokens",
 	"cert": "tls_cert", "certfile": "tls_cert", "tlscertfile": "tls_cert",
 	"key": "tls_key", "keyfile": "tls_key", "tlskeyfile": "tls_key",
 	"origins": "allowed_origins", "hosts": "allowed_hosts", "sessiontimeout": "session_ttl",

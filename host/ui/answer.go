@@ -61,6 +61,11 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	if err != nil { // something that should be raw JSON is not
 		status, raw = http.StatusInternalServerError, []byte(`{"error":"the answer is not JSON"}`)
 	}
+	writeRaw(w, status, raw)
+}
+
+// writeRaw answers with raw JSON.
+func writeRaw(w http.ResponseWriter, status int, raw []byte) {
 	deadline(w)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

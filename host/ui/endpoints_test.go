@@ -6,10 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
@@ -33,7 +37,7 @@ func TestState(t *testing.T) {
 	if files.State != "failed" || files.Restarts != 3 || files.ServerName != attack || files.Error != "it said ****" || files.Output != "last line" || files.Address != "files" {
 		t.Errorf("%+v", files)
 	}
-	if files.Listed != 2 || files.Tokens < 50 || files.Check != nil {
+	if files.Listed != 3 || files.Tokens < 50 || files.Check != nil {
 		t.Errorf("%+v", files)
 	}
 	if !own.Isolated || own.Address != "wiki.example:8443" || off.State != "disabled" {
@@ -56,7 +60,7 @@ func TestTools(t *testing.T) {
 	for _, one := range list.Tools {
 		names[one.Name] = one
 	}
-	if len(names) != 4 || !names["files__read"].Hints.ReadOnly || names["files__read"].Description != attack || names["files__quiet"].Listed || !names["files__write"].Listed {
+	if len(names) != 5 || !names["files__read"].Hints.ReadOnly || names["files__read"].Description != attack || names["files__quiet"].Listed || !names["files__write"].Listed {
 		t.Errorf("%+v", names)
 	}
 	if h := names["files__write"].Hints; h.Destructive || h.ReadOnly || !h.Given {
@@ -71,6 +75,24 @@ func TestTools(t *testing.T) {
 	}
 	if resp, _ := b.ask(http.MethodGet, "/ui/api/tool?kind=proxied&server=own&name=files__read", ""); resp.StatusCode != 404 {
 		t.Error(resp.Status)
+	}
+}
+
+// TestLongTexts checks that a server cannot make the page work on megabytes.
+func TestLongTexts(t *testing.T) {
+	b := newBench(t)
+	for path, most := range map[string]int{"tools": 10_000, "tool?kind=proxied&server=files&name=files__long": maxShown + maxDescription + 2000, "state": 10_000} {
+		resp, body := b.ask(http.MethodGet, "/ui/api/"+path, "")
+		if resp.StatusCode != http.StatusOK || len(body) > most || !utf8.ValidString(body) || !json.Valid([]byte(body)) {
+			t.Errorf("%s: %s, %d bytes", path, resp.Status, len(body))
+		}
+	}
+	var one struct {
+		InputSchema json.RawMessage
+		Left        string
+	}
+	if b.get("tool?kind=proxied&server=files&name=files__long", &one); string(one.InputSchema) != "{}" || one.Left == "" {
+		t.Errorf("%s, %q", one.InputSchema, one.Left)
 	}
 }
 
@@ -267,24 +289,22 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// TestLive checks that a page hears of a run while it goes on and when it ends.
-func TestLive(t *testing.T) {
-	b := newBench(t)
-	b.record("old", "")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+// follow opens a stream of runs and returns a function that waits for its next event.
+func (b *bench) follow() (next func() (event string, got run)) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, b.URL+"/ui/api/live", nil)
 	if err != nil {
-		t.Fatal(err)
+		b.t.Fatal(err)
 	}
 	r.Header.Set("Authorization", "Bearer "+token)
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
-		t.Fatal(err)
+		b.t.Fatal(err)
 	}
-	defer resp.Body.Close()
+	b.t.Cleanup(func() { cancel(); resp.Body.Close() })
 	lines := bufio.NewScanner(resp.Body)
-	next := func() (event string, got run) {
+	return func() (event string, got run) {
 		for lines.Scan() {
 			name, value, _ := strings.Cut(lines.Text(), ": ")
 			switch name {
@@ -292,14 +312,21 @@ func TestLive(t *testing.T) {
 				event = value
 			case "data":
 				if err := json.Unmarshal([]byte(value), &got); err != nil {
-					t.Fatal(err)
+					b.t.Fatal(err)
 				}
 				return event, got
 			}
 		}
-		t.Fatal(lines.Err())
+		b.t.Fatal(lines.Err())
 		return "", run{}
 	}
+}
+
+// TestLive checks that a page hears of a run while it goes on and when it ends.
+func TestLive(t *testing.T) {
+	b := newBench(t)
+	b.record("old", "")
+	next := b.follow()
 	if event, _ := next(); event != "ready" {
 		t.Fatal(event)
 	}
@@ -313,5 +340,74 @@ func TestLive(t *testing.T) {
 	live.Close(journal.Outcome{Result: []byte("1")})
 	if event, got := next(); event != "run" || got.ID != live.ID() || !got.Done || got.Outcome != "ok" {
 		t.Errorf("%s %+v", event, got)
+	}
+}
+
+// TestRunIsNotReadAgain checks that the journal is not read for each event of a run that a
+// page looks at, even if there are several pages.
+func TestRunIsNotReadAgain(t *testing.T) {
+	b := newBench(t)
+	one, two := b.follow(), b.follow()
+	for _, next := range []func() (string, run){one, two} {
+		if event, _ := next(); event != "ready" {
+			t.Fatal(event)
+		}
+	}
+	live, err := b.log.Open(journal.Begin{Definition: tools.Definition{Name: "now"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	one()
+	var got struct {
+		Calls int
+		Done  bool
+		View  struct{ Rows []struct{ Class string } }
+	}
+	path := "runs/" + live.ID()
+	b.get(path, &got) // from the journal
+	live.OpenCall(abi.ToolCall{}, "files", "read").Close(journal.Answer{Value: []byte("1")})
+	for _, next := range []func() (string, run){one, two} {
+		for calls := 0; calls < 1; {
+			_, event := next()
+			calls = event.Calls
+		}
+	}
+	files, err := os.ReadDir(b.log.Dir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files { // so that nothing can be read again
+		if err := os.Truncate(filepath.Join(b.log.Dir(), f.Name()), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if b.get(path, &got); got.Calls != 1 || len(got.View.Rows) != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestFeedIsBounded checks that neither a page that does not read nor many runs fill the
+// memory.
+func TestFeedIsBounded(t *testing.T) {
+	f := newFeed(t.Context(), t.TempDir())
+	s, ready := f.subscribe()
+	defer f.close()
+	<-ready
+	for i := range maxPending + 1 {
+		rec := journal.Record{ID: strconv.Itoa(i)}
+		f.publish(t.Context(), &rec)
+		f.publish(t.Context(), &rec)
+		f.watch(rec.ID)
+	}
+	if len(f.views) != maxViews || len(f.order) != maxViews {
+		t.Errorf("%d views", len(f.views))
+	}
+	if events, behind := f.take(s); len(events) != maxPending || !behind {
+		t.Errorf("%d events, behind %t", len(events), behind)
+	}
+	f.unsubscribe(s)
+	f.rest()
+	if f.ready != nil || len(f.views) != 0 {
+		t.Error("the journal is still followed")
 	}
 }

@@ -1,7 +1,6 @@
 package ui
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -100,24 +99,33 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request) error {
 	if h.opts.Journal == "" {
 		return journal.ErrNotFound
 	}
+	id := r.PathValue("id")
+	if raw, ok := h.feed.view(id); ok {
+		writeRaw(w, http.StatusOK, raw)
+		return nil
+	}
 	ctx, end := h.untilEnd(r)
 	defer end()
-	rec, err := journal.Find(ctx, h.opts.Journal, r.PathValue("id"))
+	rec, err := journal.Find(ctx, h.opts.Journal, id)
 	if err != nil {
 		return err
 	}
-	return write(w, struct {
-		run
-		View *timeline.View `json:"view"`
-	}{newRun(&rec), timeline.NewView(&rec)})
+	if !rec.Done {
+		h.feed.watch(rec.ID)
+	}
+	writeRaw(w, http.StatusOK, viewOf(&rec))
+	return nil
 }
 
-// pause is the least time between events of one stream.
+// pause is the least time between two looks into the journal.
 const pause = 200 * time.Millisecond
 
+// alive is the time between events of a stream without news, by which the page sees that
+// the program still answers.
+const alive = 10 * time.Second
+
 // live is a stream of server-sent events: each has a run that has begun, got events, or
-// ended. The state of a run in it is that of the moment, so nothing is lost if a page is
-// slow.
+// ended. The state of a run in it is that of the moment.
 func (h *Handler) live(w http.ResponseWriter, r *http.Request) error {
 	if h.opts.Journal == "" {
 		return &requestError{status: http.StatusNotFound, text: "runs are not recorded"}
@@ -130,6 +138,8 @@ func (h *Handler) live(w http.ResponseWriter, r *http.Request) error {
 	defer func() { <-h.streams }()
 	ctx, end := h.untilEnd(r)
 	defer end()
+	sub, ready := h.feed.subscribe()
+	defer h.feed.unsubscribe(sub)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)
 	send := func(event string, data []byte) {
@@ -140,14 +150,24 @@ func (h *Handler) live(w http.ResponseWriter, r *http.Request) error {
 		}
 		_ = http.NewResponseController(w).Flush()
 	}
-	opts := journal.FollowOptions{Unfinished: true, Pause: pause, Started: func() { send("ready", []byte("{}")) }}
-	for rec, err := range journal.Follow(ctx, h.opts.Journal, opts) {
-		if err != nil {
-			continue // the list of runs counts what is damaged
-		}
-		raw, err := json.Marshal(newRun(&rec))
-		if err == nil {
-			send("run", raw)
+	tick := time.NewTicker(alive)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-ready:
+			ready = nil
+			send("ready", []byte("{}"))
+		case <-tick.C:
+			send("alive", []byte("{}"))
+		case <-sub.wake:
+			events, behind := h.feed.take(sub)
+			for _, raw := range events {
+				send("run", raw)
+			}
+			if behind { // the page connects again, and reads the list
+				return nil
+			}
 		}
 	}
 	return nil

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"hash/maphash"
 	"net/http"
 	"strconv"
 	"time"
@@ -41,6 +43,19 @@ func (h *Handler) saved(w http.ResponseWriter, r *http.Request) error {
 		answer.Problems = append(answer.Problems, p.Name+": "+p.Err.Error())
 	}
 	return write(w, answer)
+}
+
+// savedRevision changes with the list of saved tools.
+func (h *Handler) savedRevision() string {
+	var sum maphash.Hash
+	sum.SetSeed(h.seed)
+	for _, d := range h.opts.Store.List() {
+		fmt.Fprintf(&sum, "%q %d %d ", d.Name, d.Metadata.Modified.UnixNano(), d.Metadata.ExecutionCount)
+	}
+	for _, p := range h.opts.Store.Problems() {
+		fmt.Fprintf(&sum, "%q %q ", p.Name, p.Err)
+	}
+	return strconv.FormatUint(sum.Sum64(), 36)
 }
 
 // version is a version of a saved tool.

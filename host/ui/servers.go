@@ -67,7 +67,11 @@ func (h *Handler) state(w http.ResponseWriter, r *http.Request) error {
 		Own      cost     `json:"own"`   // of built-in tools
 		Saved    cost     `json:"saved"` // of saved tools
 		Problems []string `json:"problems"`
+		// Tools and SavedTools change when the lists of tools and of saved tools do.
+		Tools      string `json:"tools"`
+		SavedTools string `json:"savedTools"`
 	}{Version: h.opts.Version, Config: mask(cfg.Path), Journal: h.opts.Journal != "", Servers: []server{}, Problems: []string{}}
+	answer.Tools, answer.SavedTools = h.toolsRevision(), h.savedRevision()
 	costs := h.costs()
 	answer.Own, answer.Saved = costs[costOf{kind: catalog.Builtin}], costs[costOf{kind: catalog.Composite}]
 	for i := range cfg.Upstreams {
@@ -94,12 +98,12 @@ func (h *Handler) server(u *config.Upstream, mask func(string) string) server {
 		return s
 	}
 	s.State, s.Since = st.State, moment(st.Since)
-	s.ServerName, s.ServerVersion = mask(st.ServerName), mask(st.ServerVersion)
+	s.ServerName, s.ServerVersion = short(mask(st.ServerName), maxTitle), short(mask(st.ServerVersion), maxTitle)
 	s.Protocol, s.Agreed, s.Pid = mask(st.ProtocolVersion), mask(st.Agreed), st.Pid
 	s.Tools, s.Resources, s.Templates, s.Prompts = st.Tools, st.Resources, st.Templates, st.Prompts
 	s.StartTime, s.Restarts, s.RestartAt = milliseconds(st.StartTime), st.Restarts, moment(st.RestartAt)
 	_, output, _ := strings.Cut(st.Err, "\n")
-	s.SlowedSince, s.Error, s.Output = moment(st.SlowedSince), mask(health.LastError(st)), mask(strings.TrimSpace(output))
+	s.SlowedSince, s.Error, s.Output = moment(st.SlowedSince), short(mask(health.LastError(st)), maxDescription), short(mask(strings.TrimSpace(output)), maxDescription)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if c, ok := h.checks[u.Name]; ok {

@@ -4,11 +4,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"hash/maphash"
 	"net/http"
 	"slices"
+	"strconv"
 
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // tool is one tool in the list.
@@ -64,16 +67,48 @@ func (h *Handler) view(e catalog.Entry) tool {
 		t.Title, _ = wire.GetString(e.Definition, "annotations", "title")
 	}
 	t.Description, _ = wire.GetString(e.Definition, "description")
+	t.Title, t.Description = short(t.Title, maxTitle), short(t.Description, maxDescription)
 	return t
+}
+
+// The bounds in bytes of what servers say about their tools: in the list, and of one tool.
+const (
+	maxTitle       = 500
+	maxListed      = 1000
+	maxDescription = 64 << 10
+)
+
+// short returns the beginning of a text that is longer than most bytes.
+func short(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return display.Head(text, most) + " …"
 }
 
 // tools answers with the list of all tools.
 func (h *Handler) tools(w http.ResponseWriter, r *http.Request) error {
 	list := []tool{}
 	for _, e := range h.opts.Catalog.All() {
-		list = append(list, h.view(e))
+		t := h.view(e)
+		t.Description = short(t.Description, maxListed)
+		list = append(list, t)
 	}
 	return write(w, map[string]any{"tools": list})
+}
+
+// toolsRevision changes with the list of tools.
+func (h *Handler) toolsRevision() string {
+	var sum maphash.Hash
+	sum.SetSeed(h.seed)
+	for _, e := range h.opts.Catalog.All() {
+		for _, text := range []string{kinds[e.Kind], e.Server, e.Name, strconv.FormatBool(h.visible(e))} {
+			_, _ = sum.WriteString(text)
+			_ = sum.WriteByte(0)
+		}
+		_, _ = sum.Write(e.Definition)
+	}
+	return strconv.FormatUint(sum.Sum64(), 36)
 }
 
 // tool answers with one tool and its schemas. The kind, the server and the name identify
@@ -85,16 +120,18 @@ func (h *Handler) tool(w http.ResponseWriter, r *http.Request) error {
 			continue
 		}
 		input, _ := wire.Get(e.Definition, "inputSchema")
-		if !json.Valid(input) {
+		if len(input) > maxShown || !json.Valid(input) { // the form is a field for JSON then
 			input = []byte("{}")
 		}
+		definition, left := shown(indent(e.Definition))
 		answer := struct {
 			tool
 			InputSchema json.RawMessage `json:"inputSchema"`
-			Definition  string          `json:"definition"` // whole, for people
+			Definition  string          `json:"definition"` // for people
+			Left        string          `json:"left"`       // how much of it is not shown
 			Callable    bool            `json:"callable"`
 			Fingerprint string          `json:"fingerprint"`
-		}{h.view(e), input, indent(e.Definition), h.callable(e) == nil, fingerprint(e)}
+		}{h.view(e), input, definition, left, h.callable(e) == nil, fingerprint(e)}
 		return write(w, answer)
 	}
 	return &requestError{status: http.StatusNotFound, text: "there is no such tool any more"}

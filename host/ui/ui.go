@@ -1,13 +1,15 @@
 // Package ui serves a page about a running proxy: its servers, tools, saved tools and
 // runs. The page shows and tries tools. It changes no setting and no saved tool.
 //
-//	ui.go       the http.Handler: who may use it, its paths
+//	ui.go       the http.Handler: its paths, what it refuses
+//	access.go   who may use it: tokens, and codes for them
 //	assets.go   the page itself: HTML, CSS and scripts in page/, without dependencies
 //	servers.go  the state of servers
 //	tools.go    tools with their schemas
 //	call.go     calls of tools
 //	saved.go    saved tools: code, versions, what they call
-//	runs.go     runs of the journal, and which of them go on
+//	runs.go     runs of the journal, and the stream of those that go on
+//	feed.go     following the journal for all streams
 //	answer.go   answers as JSON
 //
 // The page proves with a token in the header Authorization that it may use the endpoints.
@@ -21,8 +23,7 @@ package ui
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
+	"hash/maphash"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -61,8 +62,7 @@ type Proxy interface {
 
 // Options of a Handler.
 type Options struct {
-	// Token is what the page must know. It must not be empty.
-	Token string
+	Access *Access
 	// Rules returns which hosts and origins are allowed besides the address itself; nil:
 	// none.
 	Rules   func() origin.Rules
@@ -75,13 +75,15 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Handler is the http.Handler of the page. Its streams end with the context of New.
+// Handler is the http.Handler of the page. Its streams end with the context of New, and
+// Close waits for what they have started.
 type Handler struct {
 	opts    Options
-	token   [sha256.Size]byte
 	ctx     context.Context
 	mux     http.ServeMux
 	streams chan struct{} // one token for each stream of runs
+	feed    *feed
+	seed    maphash.Seed // of revisions
 
 	mu     sync.Mutex
 	checks map[string]check // the last check of each server
@@ -93,8 +95,8 @@ const maxStreams = 16
 // New makes a Handler.
 func New(ctx context.Context, opts Options) *Handler {
 	h := &Handler{
-		opts: opts, token: sha256.Sum256([]byte(opts.Token)), ctx: ctx,
-		streams: make(chan struct{}, maxStreams), checks: map[string]check{},
+		opts: opts, ctx: ctx,
+		streams: make(chan struct{}, maxStreams), feed: newFeed(ctx, opts.Journal), seed: maphash.MakeSeed(), checks: map[string]check{},
 	}
 	h.mux.HandleFunc(Path, serveAsset)
 	for pattern, answer := range map[string]func(w http.ResponseWriter, r *http.Request) error{
@@ -118,11 +120,19 @@ func New(ctx context.Context, opts Options) *Handler {
 			}
 		})
 	}
+	h.mux.HandleFunc("POST "+Path+"api/session", func(w http.ResponseWriter, r *http.Request) {
+		if h.ownPage(w, r) {
+			h.answer(w, r, h.session)
+		}
+	})
 	h.mux.HandleFunc(Path+"api/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, "there is nothing at this path for this method")
 	})
 	return h
 }
+
+// Close waits for everything that h has started. The context of New must have ended.
+func (h *Handler) Close() { h.feed.close() }
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -161,16 +171,22 @@ func secure(header http.Header) {
 	header.Set("Cache-Control", "no-store")
 }
 
-// authorize refuses a request without the token, and one that a browser says another site
-// has caused.
-func (h *Handler) authorize(w http.ResponseWriter, r *http.Request) bool {
+// ownPage refuses a request that a browser says another site has caused.
+func (h *Handler) ownPage(w http.ResponseWriter, r *http.Request) bool {
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" {
 		refuse(w, http.StatusForbidden, "only the page itself may do this")
 		return false
 	}
+	return true
+}
+
+// authorize refuses a request without a token, or that another site has caused.
+func (h *Handler) authorize(w http.ResponseWriter, r *http.Request) bool {
+	if !h.ownPage(w, r) {
+		return false
+	}
 	scheme, value, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	token := sha256.Sum256([]byte(strings.TrimSpace(value)))
-	if subtle.ConstantTimeCompare(token[:], h.token[:]) == 1 && strings.EqualFold(scheme, "Bearer") {
+	if strings.EqualFold(scheme, "Bearer") && h.opts.Access.allows(strings.TrimSpace(value)) {
 		return true
 	}
 	w.Header().Set("WWW-Authenticate", `Bearer realm="mcp-metatool ui"`)

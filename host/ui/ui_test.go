@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
@@ -65,10 +66,12 @@ func (p *proxy) CallTool(ctx context.Context, name string, arguments []byte, pro
 // bench is a Handler with what it shows.
 type bench struct {
 	*httptest.Server
-	t     *testing.T
-	proxy *proxy
-	store *tools.Store
-	log   *journal.Log
+	t      *testing.T
+	proxy  *proxy
+	store  *tools.Store
+	access *Access
+	feed   *feed
+	log    *journal.Log
 }
 
 func newBench(t *testing.T) *bench {
@@ -85,6 +88,7 @@ func newBench(t *testing.T) *bench {
 	c.SetUpstream("files", wire.Tools, [][]byte{
 		[]byte(`{"name":"read","title":` + string(wire.Quote(attack)) + `,"description":` + string(wire.Quote(attack)) + `,"inputSchema":{"type":"object","properties":{"n":{"type":"integer","maximum":12345678901234567890}}},"annotations":{"readOnlyHint":true}}`),
 		[]byte(`{"name":"write","inputSchema":{"type":"object"},"annotations":{"destructiveHint":false}}`),
+		[]byte(`{"name":"long","title":"` + strings.Repeat("t", 5000) + `","description":"` + strings.Repeat("😀", 3<<20) + `","inputSchema":{"type":"object","title":"` + strings.Repeat("s", 2<<20) + `"}}`),
 		[]byte(`{"name":"hidden","inputSchema":{"type":"object"}}`), []byte(`{"name":"quiet","inputSchema":{"type":"object"}}`),
 	}, nil)
 	c.SetBuiltins([]catalog.Entry{{Name: "save_tool", Saves: true, Definition: []byte(`{"name":"save_tool","inputSchema":{"type":"object"}}`)}})
@@ -92,14 +96,16 @@ func newBench(t *testing.T) *bench {
 	if b.store, err = tools.OpenStore(t.TempDir(), tools.StoreOptions{Log: quiet}); err != nil {
 		t.Fatal(err)
 	}
+	b.access = newAccess(token, time.Now)
 	b.log = journal.OpenLog(t.TempDir(), journal.LogOptions{})
 	h := New(t.Context(), Options{
-		Token: token, Version: "1.2.3", Proxy: b.proxy, Catalog: c, Store: b.store, Journal: b.log.Dir(), Log: quiet,
+		Access: b.access, Version: "1.2.3", Proxy: b.proxy, Catalog: c, Store: b.store, Journal: b.log.Dir(), Log: quiet,
 		Rules: func() origin.Rules { return origin.NewRules(nil, []string{"mcp.example.com"}) },
 	})
-	b.Server = httptest.NewServer(h)
+	b.feed, b.Server = h.feed, httptest.NewServer(h)
 	t.Cleanup(func() {
 		b.Server.Close()
+		h.Close()
 		b.store.Close()
 		b.log.Close()
 	})

@@ -6,12 +6,24 @@ import { decoded } from "./format.js";
 const key = "mcp-metatool-token";
 const base = new URL("api/", document.baseURI);
 
-// takeToken moves the token from the address to the storage of the tab.
+// takeToken moves the token, or the code for one, from the address to this tab.
 export function takeToken() {
-  const given = /^#token=(.+)$/.exec(location.hash);
+  const given = /^#(token|code)=(.+)$/.exec(location.hash);
   if (!given) return;
-  setToken(decoded(given[1]));
+  if (given[1] === "token") setToken(decoded(given[2]));
+  else code = decoded(given[2]);
   history.replaceState(null, "", `${location.pathname}#/servers`);
+}
+
+let code = ""; // of the address, exchanged for a token once
+
+// takeCode exchanges the code that "ui --open" puts into the address for a token.
+export async function takeCode() {
+  if (!code) return;
+  const given = code;
+  code = "";
+  sessionStorage.removeItem(key);
+  setToken((await post("session", { code: given })).token);
 }
 
 export function setToken(token) {

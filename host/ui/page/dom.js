@@ -16,7 +16,7 @@ export function h(name, attributes = {}, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
-    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    if (key.startsWith("on")) listen(element, key.slice(2), value);
     else if (key === "class") element.className = value;
     else if (key === "style") for (const [property, v] of Object.entries(value)) element.style.setProperty(property, v);
     else if (key === "dataset") Object.assign(element.dataset, value);
@@ -27,7 +27,18 @@ export function h(name, attributes = {}, ...children) {
   return element;
 }
 
-function append(element, children) {
+// handlers has the event handlers of each element by type. patch() gives an element those of
+// a newer one.
+export const handlers = new WeakMap();
+
+export function listen(element, type, handler) {
+  let all = handlers.get(element);
+  if (!all) handlers.set(element, all = {});
+  if (!Object.hasOwn(all, type)) element.addEventListener(type, (event) => handlers.get(element)[type](event));
+  all[type] = handler;
+}
+
+export function append(element, children) {
   for (const child of children.flat(Infinity)) {
     if (child === null || child === undefined || child === false) continue;
     element.append(child instanceof Node ? child : document.createTextNode(visible(child)));
@@ -49,10 +60,15 @@ export function id(prefix) {
   return `${prefix}-${last}`;
 }
 
-// announce says something to screen readers.
+// announce says a short sentence to screen readers.
 export function announce(text) {
-  const announcer = document.getElementById("announcer");
-  fill(announcer, text);
+  fill(document.getElementById("announcer"), text.length > 200 ? `${text.slice(0, 200)} …` : text);
+}
+
+// busy marks a button whose action goes on. It keeps the focus, which a disabled one loses.
+export function busy(button, is) {
+  if (is) button.setAttribute("aria-disabled", "true");
+  else button.removeAttribute("aria-disabled");
 }
 
 // badge is a state in words, with a class for its colour.

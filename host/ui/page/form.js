@@ -5,6 +5,7 @@ import { h, id } from "./dom.js";
 import { kind, limits, properties, resolve, type } from "./schema.js";
 
 const deepest = 6; // of nested objects and lists; what is deeper is JSON
+const most = 200; // fields of one object; with more it is JSON
 
 // InvalidError says which field has no valid value.
 export class InvalidError extends Error {
@@ -18,7 +19,7 @@ export class InvalidError extends Error {
 // InvalidError.
 export function form(root) {
   const schema = resolve(root, root);
-  if (kind(schema) !== "object" || properties(schema, root).length === 0) {
+  if (kind(schema) !== "object" || properties(schema, root).length === 0 || properties(schema, root).length > most) {
     const field = json({}, "{}");
     return { element: h("div", { class: "fields" }, labelled("Arguments", {}, true, field)), value: () => field.value() };
   }
@@ -76,7 +77,7 @@ function fieldOf(schema, root, required, left) {
     case "integer": return numeric(schema, /^-?(0|[1-9]\d*)$/, "a whole number");
     case "string": return text(schema, required);
     case "array": return list(schema, root, left);
-    case "object": return object(schema, root, required, left);
+    case "object": return properties(schema, root).length > most ? json(schema, "") : object(schema, root, required, left);
     default: return json(schema, "");
   }
 }

@@ -1,8 +1,9 @@
-// The page: who may see it, which view is shown, and the stream of runs.
+// The page: who may see it, which view is shown, and whether the program answers.
 
 import { announce, fill, h, notice, problem } from "./dom.js";
 import { decoded } from "./format.js";
-import { follow, get, hasToken, RequestError, setToken, takeToken } from "./api.js";
+import { get, hasToken, RequestError, setToken, takeCode, takeToken } from "./api.js";
+import { live, retry, watch } from "./live.js";
 import { servers } from "./servers.js";
 import { tools } from "./tools.js";
 import { saved } from "./saved.js";
@@ -13,9 +14,6 @@ const connection = document.getElementById("connection");
 
 const views = { servers, tools, saved, runs };
 const titles = { servers: "Servers", tools: "Tools", saved: "Saved tools", runs: "Runs" };
-
-// Events of the stream: "run" with a run, "ready" when it has begun.
-const live = new EventTarget();
 
 let leaving = new AbortController(); // ends what the current view does
 let moved = false; // the person has gone to another view
@@ -45,7 +43,7 @@ async function show() {
     if (signal.aborted) return;
     shown = "";
     if (error instanceof RequestError && error.status === 401) {
-      signIn(error);
+      signIn("This token is not accepted.");
       return;
     }
     fill(main, h("h1", { tabindex: "-1" }, titles[name]), problem(error));
@@ -57,88 +55,109 @@ function setTitle(text) {
   document.title = `${text} – mcp-metatool`;
 }
 
-// signIn asks for the token.
-function signIn(error) {
+// tokenForm asks for the token.
+function tokenForm(...text) {
   const input = h("input", { id: "token", type: "password", autocomplete: "off", required: true, spellcheck: "false" });
-  const form = h("form", { class: "sign-in" },
-    h("h1", { tabindex: "-1" }, "Which token?"),
-    h("p", {}, "Open the link that ", h("code", {}, "mcp-metatool ui"), " prints, or enter the token of this page."),
-    hasToken() && error ? notice("error", h("p", {}, "This token is not accepted.")) : null,
-    h("label", { for: "token" }, "Token"), input, h("button", { class: "primary" }, "Continue"));
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    setToken(input.value);
-    start();
-  });
-  fill(main, form);
-  document.title = "Token – mcp-metatool";
-  input.focus();
+  return h("form", {
+    class: "sign-in",
+    onsubmit: (event) => {
+      event.preventDefault();
+      setToken(input.value);
+      start();
+    },
+  }, ...text, h("label", { for: "token" }, "Token"), h("p", { class: "actions" }, input, h("button", { class: "primary" }, "Continue")));
 }
 
-let following; // ends the stream
+// signIn shows nothing but the question for the token.
+function signIn(error) {
+  fill(main, tokenForm(h("h1", { tabindex: "-1" }, "Which token?"),
+    h("p", {}, "Open the link that ", h("code", {}, "mcp-metatool ui"), " prints, or enter the token of this page."),
+    error ? notice("error", h("p", {}, error)) : null));
+  document.title = "Token – mcp-metatool";
+  main.querySelector("input").focus();
+}
 
-// start shows the view and follows the runs.
+let watching = new AbortController(); // ends what watch() has begun
+
+// start shows the view and what happens.
 async function start() {
-  following?.abort();
-  following = new AbortController();
-  const { signal } = following;
+  watching.abort();
+  watching = new AbortController();
+  const { signal } = watching;
+  let state = { journal: true };
   try {
-    const state = await get("state", {}, signal);
-    fill(document.getElementById("version"), state.version);
-    status(state.journal ? "connecting" : "unrecorded");
-    if (state.journal) followRuns(signal);
+    await takeCode();
+    state = await get("state", {}, signal);
   } catch (error) {
-    if (error.status === 401) {
-      signIn(hasToken() ? error : null);
+    if (signal.aborted) return;
+    if (error.status === 401 || error.status === 410) {
+      if (again()) refused();
+      else signIn(error.status === 410 ? error.message : hasToken() ? "This token is not accepted." : "");
       return;
     }
-    status("lost");
   }
-  show();
+  fill(document.getElementById("version"), state.version ?? "");
+  watch(state, signal);
+  if (again()) live.dispatchEvent(new CustomEvent("ready"));
+  else show();
 }
+
+// again reports whether a view is shown, which may have what the person has typed.
+const again = () => shown !== "";
 
 const states = {
-  connecting: "Connecting …", live: "Live", lost: "Not connected", unrecorded: "Runs are not recorded",
+  connecting: "Connecting …", live: "Live", lost: "Not connected", refused: "Not connected", unrecorded: "Runs are not recorded",
 };
 
-function status(state) {
-  if (connection.dataset.state === state) return;
-  connection.dataset.state = state;
-  fill(connection, states[state]);
+// away says above the view that the program is gone, and what to do. What the view shows
+// stays.
+function away(...text) {
+  const box = document.getElementById("away");
+  fill(box, text.length ? notice("error", text) : null);
 }
 
-// followRuns follows the runs, and connects again if the stream ends.
-async function followRuns(signal) {
-  let wait = 500; // ms
-  while (!signal.aborted) {
-    try {
-      await follow("live", (name, data) => {
-        if (name === "ready") {
-          wait = 500;
-          status("live");
-        }
-        live.dispatchEvent(new CustomEvent(name, { detail: data }));
-        if (name === "run" && data.done) announce(`Run of ${data.tool}: ${data.outcome}`);
-      }, signal);
-    } catch (error) {
-      if (signal.aborted) return;
-      if (error.status === 401) {
-        signIn(error);
-        return;
-      }
-    }
-    status("lost");
-    await new Promise((resolve) => setTimeout(resolve, wait));
-    wait = Math.min(wait * 2, 10_000);
-  }
+function refused() {
+  away(tokenForm(h("p", {}, h("strong", {}, "mcp-metatool was started again."), " It has a new token: open the link that it prints, or enter the token here. What you see is from before.")));
+  announce("mcp-metatool was started again, and has a new token.");
 }
+
+live.addEventListener("connection", ({ detail: { state } }) => {
+  connection.dataset.state = state;
+  fill(connection, states[state]);
+  if (state === "lost") {
+    away(h("p", {}, h("strong", {}, "mcp-metatool does not answer."), " It may have ended. This page connects again by itself when it answers. If it has ended, start it again and open the link that it prints. What you see is from before."),
+      h("p", { class: "actions" }, h("button", { type: "button", class: "small", onclick: retry }, "Try now")));
+    announce("mcp-metatool does not answer.");
+  } else if (state === "refused") {
+    watching.abort();
+    if (again()) refused();
+    else signIn("This token is not accepted.");
+  } else {
+    const focused = document.getElementById("away").contains(document.activeElement);
+    away();
+    if (focused) (main.querySelector("h1") ?? main).focus();
+  }
+});
+
+// A sentence for the runs that have ended, at most one in a few seconds.
+const ended = [];
+let speaking;
+live.addEventListener("run", ({ detail: run }) => {
+  if (!run.done) return;
+  ended.push(run);
+  speaking ??= setTimeout(() => {
+    announce(ended.length === 1 ? `Run of ${ended[0].tool || "a script"}: ${ended[0].outcome}` : `${ended.length} runs have ended.`);
+    ended.length = 0;
+    speaking = undefined;
+  }, 2000);
+});
 
 document.getElementById("skip").addEventListener("click", (event) => {
   event.preventDefault();
   main.focus();
 });
 window.addEventListener("hashchange", () => {
-  if (location.hash.startsWith("#token=")) { // another link was opened in this tab
+  if (/^#(token|code)=/.test(location.hash)) { // another link was opened in this tab
     takeToken();
     start();
     return;

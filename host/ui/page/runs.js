@@ -1,11 +1,14 @@
 // The runs of the journal, live, and one run as a waterfall.
 
-import { badge, fill, h, notice, problem } from "./dom.js";
+import { announce, badge, busy, fill, h, notice, problem } from "./dom.js";
 import { get } from "./api.js";
+import { patch } from "./patch.js";
 import { count, duration, number, time } from "./format.js";
 import { waterfall } from "./waterfall.js";
 
 const outcomes = ["ok", "error", "asks", "unfinished", "validation", "runtime", "tool", "timeout", "resource", "cancelled", "permission", "internal"];
+
+const limit = 200; // runs in the list before the oldest leave it; more if they were asked for
 
 export async function runs(view) {
   if (view.rest.length > 0) await one(view);
@@ -23,62 +26,72 @@ async function list({ main, query, signal, live }) {
   const tool = query.get("tool") ?? "";
   const outcome = query.get("outcome") ?? "";
   const page = await get("runs", { tool, outcome }, signal);
-  const rows = new Map(); // by id
+  let most = limit; // runs that are shown
+  const shown = new Map(page.runs.map((run) => [run.id, run])); // by id
+  const fresh = new Set(); // ids of runs that have begun or ended while the view is open
+  let { more, damaged } = page;
   const body = h("tbody");
-  let oldest = page.runs.at(-1)?.id;
   const table = h("table", { class: "runs" }, h("caption", { class: "unseen" }, "Runs, the newest first"),
     h("thead", {}, h("tr", {}, ["Started", "Tool", "Outcome", "Took", "Calls", "Message"].map((t) => h("th", { scope: "col", class: ["Took", "Calls"].includes(t) ? "number" : null }, t)))), body);
-  const empty = h("p", { class: "hint" }, page.recorded ? "There are no such runs. Runs of saved tools and scripts appear here." : "Runs are not recorded: the configuration disables the journal.");
-  const more = h("button", { type: "button", hidden: !page.more, onclick: older }, "Older runs");
+  const scroll = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Runs" }, table);
+  const empty = h("div", { class: "card hint" }, h("p", {}, page.recorded ? (tool || outcome ? "No run fits this filter." : "There are no runs yet. Runs of saved tools and scripts appear here as they begin.") : "Runs are not recorded: the configuration disables the journal."));
+  const older = h("button", { type: "button", onclick: addOlder }, "Older runs");
+  const notes = h("div");
 
-  function put(run, first, fresh) {
-    const old = rows.get(run.id);
-    const row = rowOf(run, fresh);
-    rows.set(run.id, row);
-    if (old) {
-      const focused = old.contains(document.activeElement);
-      old.replaceWith(row);
-      if (focused) row.querySelector("a").focus();
-    } else if (first) body.prepend(row);
-    else body.append(row);
-    empty.hidden = true;
-    table.hidden = false;
+  function draw() {
+    const runs = [...shown.values()].sort((a, b) => (a.id < b.id ? 1 : -1));
+    if (runs.length > most) { // those are found with "Older runs"
+      for (const run of runs.splice(most)) shown.delete(run.id);
+      more = true;
+    }
+    scroll.hidden = runs.length === 0;
+    empty.hidden = runs.length > 0;
+    older.hidden = !more;
+    patch(notes, damaged ? notice("warning", h("p", {}, `${count(damaged, "line")} of the journal cannot be read.`)) : null);
+    patch(body, runs.map((run) => rowOf(run, fresh.has(run.id))));
   }
 
-  async function older() {
-    more.disabled = true;
+  async function addOlder() {
+    if (older.getAttribute("aria-disabled")) return;
+    busy(older, true);
+    const before = [...shown.keys()].sort()[0];
     try {
-      const next = await get("runs", { tool, outcome, before: oldest }, signal);
-      for (const run of next.runs) put(run, false, false);
-      oldest = next.runs.at(-1)?.id ?? oldest;
-      more.hidden = !next.more;
+      const next = await get("runs", { tool, outcome, before }, signal);
+      most += next.runs.length;
+      for (const run of next.runs) shown.set(run.id, run);
+      more = next.more;
+      draw();
+      announce(`${count(next.runs.length, "more run")}.`);
+      if (!more) body.querySelector(`[data-key="${CSS.escape(next.runs[0]?.id ?? "")}"] a`)?.focus();
+    } catch (error) {
+      if (!signal.aborted) announce(error.message);
     } finally {
-      more.disabled = false;
+      busy(older, false);
     }
   }
 
   const fits = (run) => (!tool || run.tool === tool) && (!outcome || run.outcome === outcome || outcome === "error" && run.done && !["ok", "asks"].includes(run.outcome));
-  table.hidden = page.runs.length === 0;
-  for (const run of page.runs) put(run, false, false);
   live.addEventListener("run", ({ detail }) => {
-    if (fits(detail)) put(detail, true, true);
-    else if (rows.has(detail.id)) { // it no longer fits
-      rows.get(detail.id).remove();
-      rows.delete(detail.id);
+    if (fits(detail)) {
+      shown.set(detail.id, detail);
+      fresh.add(detail.id);
+    } else shown.delete(detail.id); // it no longer fits
+    draw();
+  }, { signal });
+  live.addEventListener("ready", async () => {
+    try {
+      const now = await get("runs", { tool, outcome }, signal);
+      for (const run of now.runs) shown.set(run.id, run);
+      if (now.runs.length === 0) shown.clear();
+      damaged = now.damaged;
+      draw();
+    } catch {
+      // the header says that there is no connection
     }
   }, { signal });
-  let connected = false;
-  live.addEventListener("ready", async () => { // after a gap in the stream
-    if (connected) for (const run of (await get("runs", { tool, outcome }, signal)).runs.reverse()) put(run, true, false);
-    connected = true;
-  }, { signal });
 
-  fill(main,
-    h("div", { class: "headline" }, h("h1", { tabindex: "-1" }, "Runs")),
-    filters(tool, outcome),
-    page.damaged ? notice("warning", h("p", {}, `${count(page.damaged, "line")} of the journal cannot be read.`)) : null,
-    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Runs" }, table), empty, h("p", {}, more));
-  empty.hidden = page.runs.length > 0;
+  draw();
+  fill(main, h("div", { class: "headline" }, h("h1", { tabindex: "-1" }, "Runs")), filters(tool, outcome), notes, scroll, empty, h("p", {}, older));
 }
 
 function filters(tool, outcome) {
@@ -95,7 +108,7 @@ function filters(tool, outcome) {
 }
 
 function rowOf(run, fresh) {
-  return h("tr", { class: fresh ? "fresh" : null },
+  return h("tr", { class: fresh ? "fresh" : null, dataset: { key: run.id } },
     h("td", { class: "nowrap", "data-label": "Started" }, h("time", { datetime: run.start }, time(run.start))),
     h("th", { scope: "row" }, h("a", { href: `#/runs/${run.id}` }, run.tool || "(script)")),
     h("td", { "data-label": "Outcome" }, outcomeBadge(run)),
@@ -117,10 +130,7 @@ async function one({ main, rest, signal, live, title }) {
     busy = true;
     try {
       const run = await get(`runs/${encodeURIComponent(wanted)}`, {}, signal);
-      const open = new Set([...main.querySelectorAll("details[open]")].map((d) => d.dataset.key));
-      const focused = main.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
-      fill(main, page(run, open));
-      if (focused) main.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
+      patch(main, page(run));
       return run;
     } finally {
       busy = false;
@@ -142,11 +152,11 @@ async function one({ main, rest, signal, live, title }) {
   }
 }
 
-function page(run, open) {
+function page(run) {
   const { view } = run;
   return [
     h("a", { class: "back always", href: "#/runs" }, "← All runs"),
     h("div", { class: "headline" }, h("h1", { tabindex: "-1" }, run.tool || "Script"), outcomeBadge(run), run.done ? h("p", { class: "summary" }, `after ${duration(run.duration)}`) : null),
-    waterfall(run, view, open),
+    waterfall(run, view),
   ];
 }

@@ -5,49 +5,80 @@ import { get } from "./api.js";
 import { ago, count, number, time } from "./format.js";
 import { code, difference } from "./code.js";
 import { picker } from "./list.js";
+import { onChange } from "./live.js";
+import { patch } from "./patch.js";
 import { later, tabs } from "./tabs.js";
 import { warnings } from "./tools.js";
 
-let current; // {list, detail} of the view
+let current; // {list, detail, notices} of the view
 
-export async function saved({ main, rest, signal, again, title }) {
+const itemOf = (t) => ({
+  key: t.name, href: `#/saved/${encodeURIComponent(t.name)}`, group: "", text: `${t.name} ${t.description}`.toLowerCase(),
+  content: () => [h("span", { class: "item-name" }, t.name), h("span", { class: "item-text" }, `${t.description ? `${t.description.slice(0, 120)} · ` : ""}${count(t.runs, "run")}`)],
+});
+
+export async function saved({ main, rest, signal, live, again, title }) {
+  const get1 = (name) => get(`saved/${encodeURIComponent(name)}`, {}, signal);
+  const showProblems = (problems) => patch(current.notices, problems.map((p) => notice("warning", h("p", {}, "This file is not used. ", p))));
   if (!again || !current) {
     const { tools, problems } = await get("saved", {}, signal);
-    const list = picker({
-      label: "Saved tools", none: h("p", { class: "soft" }, "No tools are saved. An agent saves one with save_tool."),
-      items: tools.map((t) => ({
-        key: t.name, href: `#/saved/${encodeURIComponent(t.name)}`, group: "", text: `${t.name} ${t.description}`.toLowerCase(),
-        content: () => [h("span", { class: "item-name" }, t.name), h("span", { class: "item-text" }, `${t.description ? `${t.description.slice(0, 120)} · ` : ""}${count(t.runs, "run")}`)],
-      })),
-    });
-    current = { list, detail: h("section", { class: "detail", "aria-label": "Saved tool" }) };
-    fill(main, h("div", { class: "headline" }, h("h1", { tabindex: "-1" }, "Saved tools")), problems.map((p) => notice("warning", h("p", {}, "This file is not used. ", p))),
-      h("div", { class: "split" }, list.element, current.detail));
+    const list = picker({ label: "Saved tools", none: () => h("p", { class: "soft nothing" }, "No tools are saved. An agent saves one with save_tool."), items: tools.map(itemOf) });
+    current = { list, detail: h("section", { class: "detail", "aria-label": "Saved tool" }), notices: h("div") };
+    showProblems(problems);
+    fill(main, h("div", { class: "headline" }, h("h1", { tabindex: "-1" }, "Saved tools")), current.notices, h("div", { class: "split" }, list.element, current.detail));
   }
+  const { list, detail } = current;
   const [name] = rest;
-  current.list.select(name ?? "");
+  list.select(name ?? "");
   main.querySelector(".split").classList.toggle("selected", name !== undefined);
+  let shown;
+  const about = h("div");
+  const changed = h("div", { role: "status" });
+  async function open() {
+    shown = await get1(name);
+    title(shown.name);
+    fill(changed);
+    patch(about, figures(shown));
+    fill(detail, changed, view(shown, about, signal));
+  }
+  onChange(live, "savedTools", signal, async () => {
+    const { tools, problems } = await get("saved", {}, signal);
+    list.update(tools.map(itemOf));
+    showProblems(problems);
+    if (name === undefined) return;
+    let text = "";
+    try {
+      const now = await get1(name);
+      if (!shown) await open();
+      else if (now.hash !== shown.hash) text = "This tool has changed since you opened it.";
+      else patch(about, figures(now));
+    } catch (error) {
+      if (error.status !== 404) throw error;
+      text = "This tool was deleted.";
+    }
+    patch(changed, text ? notice("warning", h("p", {}, text, " ", h("button", { type: "button", class: "small", onclick: async () => { await open().catch((error) => fill(detail, problem(error))); detail.querySelector("h2")?.focus(); } }, "Show it as it is now"))) : null);
+  });
   if (name === undefined) {
-    fill(current.detail, h("p", { class: "hint" }, "Select a tool to see its code, what it may call, and its versions."));
+    fill(detail, h("p", { class: "hint" }, "Select a tool to see its code, what it may call, and its versions."));
     return;
   }
   try {
-    const tool = await get(`saved/${encodeURIComponent(name)}`, {}, signal);
-    title(tool.name);
-    fill(current.detail, view(tool, signal));
+    await open();
   } catch (error) {
     if (signal.aborted || error.status === 401) throw error;
-    fill(current.detail, problem(error));
+    fill(detail, problem(error));
   }
 }
 
-function view(tool, signal) {
+const figures = (tool) => facts([["Changed", time(tool.modified)], ["Created", time(tool.created)], ["Runs", number(tool.runs)], ["Last run", tool.lastExecuted && ago(tool.lastExecuted)], ["Version", tool.hash.slice(0, 12)]]);
+
+function view(tool, about, signal) {
   return [
     h("a", { class: "back", href: "#/saved" }, "← All saved tools"),
     h("h2", { class: "title", tabindex: "-1", dataset: { focus: "" } }, tool.name),
     h("p", { class: "links" }, h("a", { href: `#/tools/saved//${encodeURIComponent(tool.name)}` }, "Try it"), h("a", { href: `#/runs?tool=${encodeURIComponent(tool.name)}` }, "Its runs")),
     tool.description ? h("p", { class: "prose" }, tool.description) : null,
-    facts([["Changed", time(tool.modified)], ["Created", time(tool.created)], ["Runs", number(tool.runs)], ["Last run", tool.lastExecuted && ago(tool.lastExecuted)], ["Version", tool.hash.slice(0, 12)]]),
+    about,
     tabs(`${tool.name}: views`, [
       ["Code", () => code(tool.code, "Code")],
       ["Permissions", () => permissions(tool, signal)],

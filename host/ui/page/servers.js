@@ -1,87 +1,63 @@
 // The servers: state, restarts, latency, tokens of context.
 
-import { announce, badge, block, facts, fill, h, notice } from "./dom.js";
+import { announce, badge, block, busy, facts, fill, h, notice } from "./dom.js";
 import { get, post } from "./api.js";
+import { patch } from "./patch.js";
 import { ago, away, count, duration, number } from "./format.js";
-
-const period = 3000; // ms between two looks at the state
 
 const kinds = { ready: "good", starting: "busy", asleep: "calm", disabled: "calm", failed: "bad", closed: "bad" };
 
-export async function servers({ main, signal }) {
+export async function servers({ main, signal, live }) {
   let state = await get("state", {}, signal);
+  const checking = new Set(); // names; "" for all
   const summary = h("p", { class: "summary" });
+  const check = h("button", { type: "button", onclick: () => run("") }, "Check all");
   const list = h("ul", { class: "cards", "aria-label": "Servers" });
   const context = h("section", { class: "card context", "aria-labelledby": "context" });
-  const problems = h("div");
-  const check = h("button", { type: "button", onclick: () => run("", check) }, "Check all");
-  const cards = new Map(); // by name
+  const notices = h("div");
 
   // run checks one server, or all.
-  async function run(server, button) {
-    const label = button.textContent;
-    button.disabled = true;
-    fill(button, "Checking …");
+  async function run(server) {
+    if (checking.has(server) || checking.has("")) return;
+    checking.add(server);
+    draw();
     try {
       state = await post("check", { server }, signal);
-      const failed = state.servers.filter((s) => s.check?.report.check === "failed" && (!server || s.name === server));
-      announce(failed.length ? `Failed: ${failed.map((s) => s.name).join(", ")}` : "No problems found.");
-      draw();
+      announce(verdict(state.servers.filter((s) => !server || s.name === server)));
     } catch (error) {
-      if (!signal.aborted) announce(error.message);
+      if (!signal.aborted) announce(`The check failed: ${error.message}`);
     } finally {
-      button.disabled = false;
-      fill(button, label);
+      checking.delete(server);
+      if (!signal.aborted) draw();
     }
   }
 
   function draw() {
-    fill(summary, sum(state.servers));
+    patch(summary, sum(state.servers));
     check.hidden = state.servers.length === 0;
-    for (const server of state.servers) {
-      const text = JSON.stringify(server);
-      let card = cards.get(server.name);
-      if (!card) {
-        card = { text: "", item: h("li", { class: "card server", "aria-labelledby": `server-${cards.size}` }), id: `server-${cards.size}` };
-        cards.set(server.name, card);
-        list.append(card.item);
-      }
-      if (card.text === text || card.item.contains(document.activeElement) && document.activeElement.disabled) continue;
-      card.text = text;
-      redraw(card.item, () => content(server, card.id, run));
-    }
-    for (const [name, card] of cards) {
-      if (state.servers.some((s) => s.name === name)) continue;
-      card.item.remove();
-      cards.delete(name);
-    }
-    fill(context, costs(state));
-    fill(problems, state.problems.map((p) => notice("warning", h("p", {}, p))));
+    patch(check, checking.has("") ? "Checking …" : "Check all");
+    busy(check, checking.has(""));
+    patch(list, state.servers.map((s) => h("li", { class: "card server", dataset: { key: s.name }, "aria-label": s.name }, content(s, checking.has(s.name) || checking.has(""), run))));
+    patch(context, costs(state));
+    patch(notices, state.problems.map((p) => notice("warning", h("p", {}, p))),
+      state.servers.length ? null : h("div", { class: "card hint" }, h("p", {}, h("strong", {}, "No server is configured.")), h("p", {}, "Add one with ", h("code", {}, "mcp-metatool add NAME -- COMMAND"), ", or take over those of your MCP host with ", h("code", {}, "mcp-metatool import"), ".")));
   }
 
   draw();
-  const none = state.servers.length ? null : notice("calm", h("p", {}, "No server is configured. Add one to ", h("code", {}, state.config || "config.toml"), "."));
-  fill(main, h("div", { class: "headline" }, h("h1", { tabindex: "-1" }, "Servers"), summary, check), none, problems, list, context);
-
-  const timer = setInterval(async () => {
-    if (document.hidden) return;
-    try {
-      state = await get("state", {}, signal);
-      draw();
-    } catch {
-      // the header says that there is no connection
-    }
-  }, period);
-  signal.addEventListener("abort", () => clearInterval(timer));
+  fill(main, h("div", { class: "headline" }, h("h1", { tabindex: "-1" }, "Servers"), summary, check), notices, list, context);
+  live.addEventListener("state", ({ detail }) => {
+    if (checking.size > 0) return; // the check answers with the state
+    state = detail;
+    draw();
+  }, { signal });
 }
 
-// redraw replaces the content of an element and keeps the focus and what is open.
-function redraw(element, make) {
-  const focused = element.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
-  const open = [...element.querySelectorAll("details[open]")].map((d) => d.dataset.key);
-  fill(element, make());
-  for (const key of open) element.querySelector(`details[data-key="${key}"]`)?.setAttribute("open", "");
-  if (focused) element.querySelector(`[data-key="${focused}"]`)?.focus();
+// verdict says in a sentence what a check has found.
+function verdict(checked) {
+  const failed = checked.filter((s) => s.check?.report.check === "failed");
+  if (failed.length) return `Failed: ${failed.map((s) => s.name).join(", ")}.`;
+  if (checked.length === 1 && checked[0].check?.report.latency) return `${checked[0].name} answers after ${duration(checked[0].check.report.latency)}.`;
+  return "No problems found.";
 }
 
 function sum(all) {
@@ -94,14 +70,15 @@ function label(server) {
   return server.isolated ? "one for each session" : server.state;
 }
 
-function content(s, heading, run) {
+function content(s, checking, run) {
   const report = s.check?.report;
   const asleep = s.state === "asleep";
-  const button = h("button", { type: "button", class: "small", dataset: { key: "check" }, "aria-label": `${asleep ? "Start" : "Check"} ${s.name}`, onclick: () => run(s.name, button) }, asleep ? "Start" : "Check");
+  const verb = asleep ? "Start" : "Check";
+  const button = h("button", { type: "button", class: "small", "aria-label": `${verb} ${s.name}`, "aria-disabled": checking ? "true" : null, onclick: () => run(s.name) }, checking ? "Checking …" : verb);
   const address = s.address && s.transport === "stdio" ? s.address : `${s.transport} ${s.address}`;
   return [
     h("div", { class: "card-head" },
-      h("h2", { id: heading }, h("a", { href: `#/tools?server=${encodeURIComponent(s.name)}` }, s.name)),
+      h("h2", {}, h("a", { href: `#/tools?server=${encodeURIComponent(s.name)}` }, s.name)),
       badge(kinds[s.state] ?? "calm", label(s)),
       s.isolated || s.state === "disabled" ? null : button),
     h("p", { class: "soft line parts" }, [address, [s.serverName, s.serverVersion].filter(Boolean).join(" "), s.protocol && `MCP ${s.protocol}`, s.restarts && count(s.restarts, "restart")].filter(Boolean).map((part) => h("span", {}, part))),

@@ -1,6 +1,6 @@
 // Trying a tool: a form, a question before calls that may change something, and the result.
 
-import { block, fill, h, id } from "./dom.js";
+import { announce, block, busy, fill, h, id } from "./dom.js";
 import { call } from "./api.js";
 import { duration } from "./format.js";
 import { form, InvalidError } from "./form.js";
@@ -14,7 +14,7 @@ export function trial(tool, signal) {
   const wrong = h("p", { class: "failed", role: "alert" });
   const run = h("button", { class: "primary" }, "Call");
   const cancel = h("button", { type: "button", hidden: true }, "Cancel");
-  const result = h("div", { class: "result", role: "status" });
+  const result = h("div", { class: "result", role: "group", "aria-label": "Result" });
   let running; // AbortController of the call
 
   asJSON.addEventListener("change", () => {
@@ -42,6 +42,14 @@ export function trial(tool, signal) {
     return raw.value;
   }
 
+  // show shows how the call ended. Only a sentence of it is said at once; the result can be
+  // long.
+  function show(line) {
+    const content = outcome(line);
+    fill(result, content);
+    if (!signal.aborted) announce(content[0].textContent);
+  }
+
   async function submit(event) {
     event.preventDefault();
     fill(wrong);
@@ -60,8 +68,9 @@ export function trial(tool, signal) {
     running = new AbortController();
     const stop = () => running?.abort();
     signal.addEventListener("abort", stop, { once: true });
-    run.disabled = true;
+    busy(run, true);
     cancel.hidden = false;
+    announce("The call was made.");
     const began = performance.now();
     const state = h("p", { class: "soft" }, "Running …");
     const progress = h("progress", { "aria-label": "Progress" });
@@ -69,16 +78,18 @@ export function trial(tool, signal) {
     try {
       await call(`{"name":${JSON.stringify(tool.name)},"confirmed":${JSON.stringify(tool.fingerprint)},"arguments":${given}}`, (line) => {
         if (line.progress) advance(line.progress, state, progress);
-        else fill(result, outcome(line));
+        else show(line);
       }, running.signal);
-      if (result.contains(progress)) fill(result, outcome({ error: "the connection ended before the result", took: performance.now() - began }));
+      if (result.contains(progress)) show({ error: "the connection ended before the result", took: performance.now() - began });
     } catch (error) {
-      fill(result, error.name === "AbortError" ? outcome({ error: "cancelled", took: performance.now() - began }) : outcome({ error: error.message, took: performance.now() - began }));
+      show({ error: error.name === "AbortError" ? "cancelled" : error.message, took: performance.now() - began });
     } finally {
       signal.removeEventListener("abort", stop);
       running = undefined;
-      run.disabled = false;
+      busy(run, false);
+      const lost = [run, cancel, document.body].includes(document.activeElement);
       cancel.hidden = true;
+      if (lost && !signal.aborted) result.querySelector(".outcome")?.focus();
     }
   }
   cancel.addEventListener("click", () => running?.abort());
@@ -131,7 +142,7 @@ function confirmed(tool, given) {
 // outcome shows how a call ended.
 function outcome({ result, error, took }) {
   const bad = error !== undefined || result.isError;
-  const head = h("p", { class: `outcome ${bad ? "failed" : "fine"}` }, bad ? "Failed" : "Done", ` after ${duration(took)}`);
+  const head = h("p", { class: `outcome ${bad ? "failed" : "fine"}`, tabindex: "-1" }, bad ? "Failed" : "Done", ` after ${duration(took)}`);
   if (error !== undefined) return [head, block(error, "Error")];
   return [head,
     result.blocks.map((b) => [
