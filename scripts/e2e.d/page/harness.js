@@ -2,7 +2,7 @@
 // program, and Chromium.
 
 import { execFileSync, spawn } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -16,7 +16,8 @@ export const here = new URL(".", import.meta.url).pathname;
 export const limit = 20_000; // ms, for what a loaded machine may delay
 export const dir = mkdtempSync(join(tmpdir(), "mcp-metatool-page-"));
 export const config = join(dir, "config.toml");
-export const env = { ...process.env, MCP_METATOOL_CONFIG: config };
+export const env = { ...process.env, MCP_METATOOL_CONFIG: config, PATH: `${join(dir, "bin")}:${process.env.PATH}` };
+mkdirSync(join(dir, "bin")); // for a browser that is not one
 export const sizes = { wide: { width: 1440, height: 900 }, narrow: { width: 360, height: 780 } };
 
 export function assert(condition, message) {

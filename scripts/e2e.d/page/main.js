@@ -1,15 +1,18 @@
 // The page of mcp-metatool ui in Chromium. See scripts/ui.
 
-import { execFileSync, spawn } from "node:child_process";
+import { spawn } from "node:child_process";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { assert, axe, binary, config, demo, end, env, go, here, launch, open, pictures, run, script, sizes, start } from "./harness.js";
+import { assert, binary, config, demo, end, env, go, here, launch, open, pictures, run, script, start } from "./harness.js";
 import { attack, big } from "./hostile.js";
+import { checks as live } from "./live.js";
+import { checks as looks, views } from "./looks.js";
 
 let failures = 0;
+const only = process.env.ONLY; // runs the checks whose names contain it
 
 function prepare() {
-  writeFileSync(config, `[store]\ndir = "store"\n${demo("harbour")}${demo("weather")}${script("hostile", "hostile.js")}`);
+  writeFileSync(config, `[store]\ndir = "store"\n${demo("harbour")}${demo("weather")}${script("hostile", "hostile.js")}${script("office-of-a-long-name-32-characters".slice(0, 32), "office.js", "office")}`);
   const code = readFileSync(join(here, "../../../cmd/mcp-metatool/departures.star"), "utf8");
   const departures = { name: "departures", description: "Which ships can leave port today, and when.", inputSchema: { type: "object", required: ["hours_at_sea"], properties: { hours_at_sea: { type: "integer", minimum: 1, default: 6 } } } };
   run("save_tool", { ...departures, code: `# the first version\n${code}` });
@@ -22,8 +25,7 @@ function prepare() {
 
 const say = (page, text) => page.getByText(text, { exact: false }).first().waitFor();
 
-const read = "#/tools/proxied/hostile/hostile__read_page";
-const views = { servers: "#/servers", tools: "#/tools", tool: read, saved: "#/saved/departures", runs: "#/runs" };
+const read = views.tool;
 
 const checks = {
   async "the token leaves the address and is kept for the tab"({ page, link }) {
@@ -145,7 +147,7 @@ const checks = {
     await page.getByRole("heading", { name: "Error" }).waitFor();
   },
   async "hostile texts stay texts"({ page, views: all }) {
-    for (const hash of [...Object.values(all), "#/tools/proxied/hostile/hostile__javascript%3Awindow.pwned%3D1", "#/saved/failing"]) {
+    for (const hash of [...Object.values(all).filter(Boolean), "#/tools/proxied/hostile/hostile__javascript%3Awindow.pwned%3D1", "#/saved/failing"]) {
       await go(page, hash);
       await page.waitForFunction((h) => location.hash === h && document.querySelector("main").children.length > 0, hash);
       const found = await page.evaluate(() => ({
@@ -169,41 +171,9 @@ const checks = {
     assert(refused, "HTML can be made of a string");
     page.wrong = page.wrong.filter((text) => !text.includes("TrustedHTML"));
   },
-  async "nothing is wider than a narrow screen"({ fresh, link, views: all }) {
-    const page = await fresh({ viewport: sizes.narrow }, link);
-    for (const [name, hash] of Object.entries(all)) {
-      await go(page, hash);
-      await page.waitForTimeout(300);
-      const wide = await page.evaluate(() => document.scrollingElement.scrollWidth - window.innerWidth);
-      assert(wide <= 0, `${name} is ${wide} px too wide`);
-    }
-  },
-  async "nothing moves if that is not wanted"({ fresh, link }) {
-    const page = await fresh({ reducedMotion: "reduce" }, link);
-    const moving = await page.evaluate(() => [...document.querySelectorAll("*")].filter((e) => !["0s", ""].includes(getComputedStyle(e).transitionDuration)).length);
-    assert(moving === 0, `${moving} elements have transitions`);
-  },
 };
 
-for (const colorScheme of ["light", "dark"]) {
-  for (const [size, viewport] of Object.entries(sizes)) {
-    checks[`axe finds nothing: ${colorScheme}, ${size}`] = async ({ fresh, link, views: all }) => {
-      const page = await fresh({ colorScheme, viewport, bypassCSP: true }, link);
-      const found = [];
-      const id = execFileSync(binary, ["runs", "list", "--tool", "failing", "--json", "--limit", "1"], { env, encoding: "utf8" });
-      for (const [name, hash] of Object.entries({ ...all, run: `#/runs/${JSON.parse(id).id}` })) {
-        await go(page, hash);
-        await page.waitForTimeout(500);
-        if (pictures) await page.screenshot({ path: join(pictures, `${name}-${colorScheme}-${size}.png`) });
-        await page.evaluate(axe);
-        const { violations } = await page.evaluate(() => globalThis.axe.run());
-        for (const v of violations) found.push(`${name}: ${v.id}: ${v.nodes.slice(0, 3).map((n) => n.html.slice(0, 120)).join(" | ")}`);
-      }
-      assert(found.length === 0, found.join("\n"));
-    };
-  }
-}
-
+Object.assign(checks, looks, live);
 prepare();
 if (pictures) mkdirSync(pictures, { recursive: true });
 const browser = await launch();
@@ -226,10 +196,12 @@ try {
   console.log(`1..${Object.keys(checks).length}`);
   for (const [name, check] of Object.entries(checks)) {
     n++;
+    if (only && !name.includes(only)) continue;
+    const began = Date.now();
     try {
-      await check({ page, link, fresh, views });
+      await check({ page, link, fresh, views, browser });
       for (const one of [page, ...opened]) assert(one.wrong.length === 0, `the browser complains: ${one.wrong.join("\n")}`);
-      console.log(`ok ${n} - ${name}`);
+      console.log(`ok ${n} - ${name} (${((Date.now() - began) / 1000).toFixed(1)} s)`);
     } catch (error) {
       failures++;
       console.log(`not ok ${n} - ${name}\n${String(error.message).slice(0, 3000).replace(/^/gm, "#   ")}`);
