@@ -1,11 +1,17 @@
 // Numbers and times for people.
 
 const whole = new Intl.NumberFormat("en-US");
+const rough = new Intl.NumberFormat("en-US", { notation: "compact", maximumSignificantDigits: 3 });
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year: "numeric" });
 
 export function number(n) {
   return whole.format(n);
+}
+
+// tokens formats an estimate.
+export function tokens(n) {
+  return `≈ ${n < 100_000 ? number(n) : rough.format(n)}`;
 }
 
 export function count(n, one, many = `${one}s`) {

@@ -3,7 +3,7 @@
 import { announce, badge, block, busy, facts, fill, h, notice } from "./dom.js";
 import { get, post } from "./api.js";
 import { patch } from "./patch.js";
-import { ago, away, count, duration, number } from "./format.js";
+import { ago, away, count, duration, number, tokens } from "./format.js";
 
 const kinds = { ready: "good", starting: "busy", asleep: "calm", disabled: "calm", failed: "bad", closed: "bad" };
 
@@ -14,6 +14,7 @@ export async function servers({ main, signal, live }) {
   const check = h("button", { type: "button", onclick: () => run("") }, "Check all");
   const list = h("ul", { class: "cards", "aria-label": "Servers" });
   const context = h("section", { class: "card context", "aria-labelledby": "context" });
+  const disabled = h("p", { class: "disabled soft" });
   const notices = h("div");
 
   // run checks one server, or all.
@@ -37,14 +38,16 @@ export async function servers({ main, signal, live }) {
     check.hidden = state.servers.length === 0;
     patch(check, checking.has("") ? "Checking …" : "Check all");
     busy(check, checking.has(""));
-    patch(list, state.servers.map((s) => h("li", { class: "card server", dataset: { key: s.name }, "aria-label": s.name }, content(s, checking.has(s.name) || checking.has(""), run))));
+    patch(list, state.servers.filter((s) => s.state !== "disabled").map((s) => h("li", { class: "card server", dataset: { key: s.name }, "aria-label": s.name }, content(s, checking.has(s.name) || checking.has(""), run))));
+    const off = state.servers.filter((s) => s.state === "disabled").map((s) => s.name);
+    patch(disabled, off.length ? [h("strong", {}, "Disabled: "), off.join(", ")] : null);
     patch(context, costs(state));
     patch(notices, state.problems.map((p) => notice("warning", h("p", {}, p))),
       state.servers.length ? null : h("div", { class: "card hint" }, h("p", {}, h("strong", {}, "No server is configured.")), h("p", {}, "Add one with ", h("code", {}, "mcp-metatool add NAME -- COMMAND"), ", or take over those of your MCP host with ", h("code", {}, "mcp-metatool import"), ".")));
   }
 
   draw();
-  fill(main, h("div", { class: "headline" }, h("h1", { tabindex: "-1" }, "Servers"), summary, check), notices, list, context);
+  fill(main, h("div", { class: "headline" }, h("h1", { tabindex: "-1" }, "Servers"), summary, check), notices, list, disabled, context);
   live.addEventListener("state", ({ detail }) => {
     if (checking.size > 0) return; // the check answers with the state
     state = detail;
@@ -78,18 +81,17 @@ function content(s, checking, run) {
   const address = s.address && s.transport === "stdio" ? s.address : `${s.transport} ${s.address}`;
   return [
     h("div", { class: "card-head" },
-      h("h2", {}, h("a", { href: `#/tools?server=${encodeURIComponent(s.name)}` }, s.name)),
-      badge(kinds[s.state] ?? "calm", label(s)),
-      s.isolated || s.state === "disabled" ? null : button),
+      h("div", { class: "card-title" }, h("h2", {}, h("a", { href: `#/tools?server=${encodeURIComponent(s.name)}` }, s.name)), badge(kinds[s.state] ?? "calm", label(s))),
+      s.isolated ? null : button),
     h("p", { class: "soft line parts" }, [address, [s.serverName, s.serverVersion].filter(Boolean).join(" "), s.protocol && `MCP ${s.protocol}`, s.restarts && count(s.restarts, "restart")].filter(Boolean).map((part) => h("span", {}, part))),
-    s.isolated || s.state === "disabled" ? null : h("dl", { class: "numbers" },
-      figure("tools", number(s.tools)), figure("tokens", `≈ ${number(s.tokens)}`),
+    s.isolated ? null : h("dl", { class: "numbers" },
+      figure("tools", number(s.tools)), figure("tokens", tokens(s.tokens)),
       figure("latency", report?.latency ? duration(report.latency) : "–"), figure("start", s.startTime ? duration(s.startTime) : "–")),
     report?.check === "failed" && s.state !== "failed" ? notice("error", h("p", {}, `Check: ${report.error}`)) : null,
     report?.probe?.check === "ok" ? h("p", { class: "soft line" }, `probe ${report.probe.tool}: ${duration(report.probe.latency ?? 0)}`) : null,
     s.slowedSince ? notice("warning", h("p", {}, `It sends more than it is asked for, and has been read slowly for ${away(s.slowedSince)}.`)) : null,
     s.error ? failure(s) : null,
-    s.state === "disabled" ? null : h("details", { dataset: { key: "more" } }, h("summary", {}, "More"), facts([
+    h("details", { dataset: { key: "more" } }, h("summary", {}, "More"), facts([
       ["Since", s.since && ago(s.since)], ["Process", s.pid || ""], ["Listed for clients", `${count(s.listed, "tool")} of ${number(s.tools)}`],
       ["Resources", s.resources || s.templates ? `${number(s.resources)}, and ${count(s.templates, "template")}` : "0"], ["Prompts", number(s.prompts)],
       ["Protocol", s.agreed], ["Checked", s.check && ago(s.check.at)],
@@ -120,10 +122,10 @@ function costs(state) {
   const most = Math.max(1, ...rows.map((row) => row[2]));
   return [
     h("h2", { id: "context" }, "Context"),
-    h("p", { class: "soft" }, `The tools that clients see take about ${number(total)} tokens of a model’s context (estimated: four bytes a token).`),
+    h("p", { class: "soft" }, `The tools that clients see take about ${tokens(total).slice(2)} tokens of a model’s context (estimated: four bytes a token).`),
     h("table", { class: "bars" }, h("thead", { class: "unseen" }, h("tr", {}, ["From", "Tools", "Tokens", "Share"].map((t) => h("th", { scope: "col" }, t)))),
-      h("tbody", {}, rows.map(([name, tools, tokens]) => h("tr", {},
-        h("th", { scope: "row" }, name), h("td", { class: "number" }, count(tools, "tool")), h("td", { class: "number" }, `≈ ${number(tokens)}`),
-        h("td", { class: "bar-cell" }, h("span", { class: "share", style: { width: `${(100 * tokens / most).toFixed(1)}%` } }), h("span", { class: "unseen" }, `${Math.round(100 * tokens / Math.max(1, total))} %`)))))),
+      h("tbody", {}, rows.map(([name, tools, size]) => h("tr", {},
+        h("th", { scope: "row" }, name), h("td", { class: "number" }, count(tools, "tool")), h("td", { class: "number" }, tokens(size)),
+        h("td", { class: "bar-cell" }, h("span", { class: "share", style: { width: `${(100 * size / most).toFixed(1)}%` } }), h("span", { class: "unseen" }, `${Math.round(100 * size / Math.max(1, total))} %`)))))),
   ];
 }

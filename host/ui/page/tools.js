@@ -4,7 +4,7 @@ import { badge, block, fill, h, notice, problem } from "./dom.js";
 import { get } from "./api.js";
 import { onChange } from "./live.js";
 import { patch } from "./patch.js";
-import { number } from "./format.js";
+import { tokens } from "./format.js";
 import { picker } from "./list.js";
 import { tabs } from "./tabs.js";
 import { trial } from "./trial.js";
@@ -103,7 +103,7 @@ function view(tool, signal) {
   return [
     h("a", { class: "back", href: "#/tools" }, "← All tools"),
     h("h2", { class: "title", tabindex: "-1", dataset: { focus: "" } }, tool.name),
-    h("p", { class: "soft line" }, from ?? ["Tool of ", h("strong", {}, tool.server), tool.tool ? `, which calls it ${tool.tool}` : ""], ` · ≈ ${number(tool.tokens)} tokens`,
+    h("p", { class: "soft line" }, from ?? ["Tool of ", h("strong", {}, tool.server), tool.tool ? `, which calls it ${tool.tool}` : ""], ` · ${tokens(tool.tokens)} tokens`,
       tool.kind === "saved" ? [" · ", h("a", { href: `#/saved/${encodeURIComponent(tool.name)}` }, "code and versions")] : null),
     h("p", { class: "badges" }, warnings(tool.hints), !tool.hints.readOnly && tool.hints.idempotent ? badge("calm", "says: can be repeated") : null),
     tool.title ? h("p", {}, h("strong", {}, tool.title)) : null,

@@ -123,7 +123,7 @@ export const checks = {
     const other = await fresh({}, link);
     await go(other, "#/tools/proxied/hostile/hostile__grow");
     await other.getByRole("button", { name: "Call", exact: true }).click();
-    await other.getByText("Done after").waitFor();
+    await other.locator(".outcome").getByText("Done after").waitFor();
     await looks(page, 2);
     await page.getByRole("link", { name: /hostile__grown_/ }).waitFor();
     await page.getByText("This tool has changed since you opened it.").waitFor();

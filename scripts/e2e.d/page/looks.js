@@ -68,6 +68,8 @@ function contrasts() {
     if (!field.checkVisibility() || field.type === "checkbox") continue;
     const got = ratio(parse(getComputedStyle(field).borderTopColor), behind(field.parentElement));
     if (got < 3) found.add(`${got.toFixed(2)} border of ${field.id}`);
+    const hint = ratio(parse(getComputedStyle(field, "::placeholder").color), behind(field));
+    if (field.placeholder && hint < 4.5) found.add(`${hint.toFixed(2)} placeholder of ${field.id}`);
   }
   for (const bar of document.querySelectorAll(".bar, .share")) {
     const got = ratio(parse(getComputedStyle(bar).backgroundColor), behind(bar.parentElement));
@@ -76,7 +78,12 @@ function contrasts() {
   return { texts, found: [...found] };
 }
 
-const tooWide = (page) => page.evaluate(() => document.scrollingElement.scrollWidth - innerWidth);
+// tooWide returns what is wider than the window, if that can be scrolled.
+const tooWide = (page) => page.evaluate(() => {
+  if (document.scrollingElement.scrollWidth <= innerWidth) return "";
+  const found = [...document.querySelectorAll("main *, header *")].filter((e) => e.getBoundingClientRect().right > innerWidth).at(-1);
+  return found ? `${found.nodeName} ${found.className}: ${found.textContent.slice(0, 40)}` : "the page";
+});
 
 // Widths at which nothing may be cut off: a phone, a desktop window at 200 % (1440 px wide),
 // and what WCAG 2.2 (1.4.10) asks for, which is 400 % of 1280 px.
@@ -115,7 +122,7 @@ for (const [name, viewport] of Object.entries(widths)) {
     const found = [];
     await everyView(page, async (view) => {
       const wide = await tooWide(page);
-      if (wide > 0) found.push(`${view} is ${wide} px too wide`);
+      if (wide) found.push(`${view}: ${wide}`);
     });
     assert(found.length === 0, found.join("\n"));
   };
