@@ -101,8 +101,8 @@ func (a *Access) exchange(text string) (token string, err error) {
 }
 
 var (
-	errCode     = &requestError{status: http.StatusGone, text: "This link is too old. Open the page again: mcp-metatool ui --open"}
-	errCodeUsed = &requestError{status: http.StatusGone, text: "This link was used before, and is now blocked for everyone. If it was not you, another user of this machine has tried to open the page. Open it again: mcp-metatool ui --open"}
+	errCode     = &requestError{status: http.StatusGone, text: "This link is too old. Open the page again from the command line (ui --open, or ui --attach --open)."}
+	errCodeUsed = &requestError{status: http.StatusGone, text: "This link was used before, and is now blocked for everyone. If it was not you, another user of this machine has tried to open the page. Open it again from the command line (ui --open, or ui --attach --open)."}
 )
 
 // session answers with a token for a code.

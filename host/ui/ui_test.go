@@ -200,6 +200,9 @@ func TestAccess(t *testing.T) {
 				t.Errorf("%s: Content-Security-Policy has no %s", tt.name, part)
 			}
 		}
+		if strings.Contains(policy, "unsafe") || strings.Contains(policy, "*") {
+			t.Errorf("%s: Content-Security-Policy is %s", tt.name, policy)
+		}
 		for name, want := range map[string]string{"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Access-Control-Allow-Origin": "", "Set-Cookie": ""} {
 			if got := resp.Header.Get(name); got != want {
 				t.Errorf("%s: %s is %q", tt.name, name, got)

@@ -1,6 +1,6 @@
 // The page: who may see it, which view is shown, and whether the program answers.
 
-import { announce, fill, h, notice, problem } from "./dom.js";
+import { announce, fill, h, notice, problem, visible } from "./dom.js";
 import { decoded } from "./format.js";
 import { get, hasToken, RequestError, setToken, takeCode, takeToken } from "./api.js";
 import { live, retry, watch } from "./live.js";
@@ -52,7 +52,7 @@ async function show() {
 }
 
 function setTitle(text) {
-  document.title = `${text} – mcp-metatool`;
+  document.title = `${visible(text)} – mcp-metatool`;
 }
 
 // tokenForm asks for the token.

@@ -13,7 +13,7 @@ const { chromium } = require("playwright-core");
 
 export const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 export const here = new URL(".", import.meta.url).pathname;
-export const limit = 20_000; // ms, for what a loaded machine may delay
+export const limit = 60_000; // ms, for what a loaded machine may delay
 export const dir = mkdtempSync(join(tmpdir(), "mcp-metatool-page-"));
 export const config = join(dir, "config.toml");
 export const env = { ...process.env, MCP_METATOOL_CONFIG: config, PATH: `${join(dir, "bin")}:${process.env.PATH}` };

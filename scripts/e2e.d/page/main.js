@@ -153,9 +153,10 @@ const checks = {
       const found = await page.evaluate(() => ({
         pwned: window.pwned, scripts: document.scripts.length,
         images: [...document.images].filter((i) => !i.src.endsWith("/icon.svg") && !i.src.startsWith("data:image/png")).length,
+        odd: /[\u202a-\u202e\u2066-\u2069\u200b\u0007]/.test(document.title + document.body.innerText),
         addresses: [...document.querySelectorAll("a")].filter((a) => a.protocol !== "http:").length,
       }));
-      assert(found.pwned === undefined && found.scripts === 1 && found.images === 0 && found.addresses === 0, `${hash}: ${JSON.stringify(found)}`);
+      assert(found.pwned === undefined && found.scripts === 1 && found.images === 0 && found.addresses === 0 && !found.odd, `${hash}: ${JSON.stringify(found)}`);
     }
     await go(page, read);
     await say(page, attack);
