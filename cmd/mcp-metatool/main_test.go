@@ -50,6 +50,7 @@ func TestMain(m *testing.M) {
 		"fetch":        func() { os.Exit(fetch(os.Args[1:])) },
 		"converse":     func() { os.Exit(converse(os.Args[1:])) },
 		"conversehttp": func() { os.Exit(converseHTTP(os.Args[1:])) },
+		"tellpage":     func() { os.Exit(tellPage(os.Args[1:])) },
 		"visitpage":    func() { os.Exit(visitPage(os.Args[1:])) },
 		"echo":         func() { os.Exit(serveEcho()) },
 		"hostile":      func() { os.Exit(serveHostile()) },

@@ -5,9 +5,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -25,6 +27,74 @@ func visitPage(args []string) int {
 		return 1
 	}
 	return 0
+}
+
+// tellPage is what a browser in visit does: it tells visit what it was started with.
+func tellPage(args []string) int {
+	conn, err := net.Dial("tcp", os.Getenv("VISIT"))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer conn.Close()
+	fmt.Fprintln(conn, strings.Join(args, " "))
+	return 0
+}
+
+// opened runs ui --attach --open with a browser that only tells what it was started with, and
+// returns that.
+func opened(ctx context.Context, config string) (string, error) {
+	bin, err := os.MkdirTemp("", "browser")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(bin)
+	for _, name := range []string{"xdg-open", "open"} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\nexec tellpage \"$@\"\n"), 0o700); err != nil {
+			return "", err
+		}
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer ln.Close()
+	cmd := exec.CommandContext(ctx, "mcp-metatool", "ui", "--attach", "--open", "--config", config)
+	cmd.Env = append(os.Environ(), "VISIT="+ln.Addr().String(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	defer context.AfterFunc(ctx, func() { ln.Close() })()
+	conn, err := ln.Accept()
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	told, err := io.ReadAll(conn)
+	return strings.TrimSpace(string(told)), err
+}
+
+// exchange gets the token for the code in a link, twice.
+func exchange(ctx context.Context, link string) error {
+	address, code, _ := strings.Cut(link, "#code=")
+	for range 2 {
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, address+"api/session", strings.NewReader(`{"code":"`+code+`"}`))
+		if err != nil {
+			return err
+		}
+		r.Header.Set("Content-Type", "application/json")
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return err
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil {
+			return err
+		}
+		fmt.Printf("exchange: %d %s\n", resp.StatusCode, body)
+	}
+	return nil
 }
 
 // visit runs a command that serves a page, asks the page for the state of the servers,
@@ -65,6 +135,14 @@ func visit(args []string) error {
 			}
 			fmt.Println(text)
 			text = string(answer)
+			once, err := opened(ctx, config)
+			if err != nil {
+				return err
+			}
+			fmt.Println("opened", once)
+			if err := exchange(ctx, once); err != nil {
+				return err
+			}
 		}
 		found = link.FindStringSubmatch(text)
 	}
