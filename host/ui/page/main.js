@@ -36,19 +36,23 @@ async function show() {
     else link.removeAttribute("aria-current");
   }
   document.title = `${titles[name]} – mcp-metatool`;
+  main.setAttribute("aria-busy", "true");
   try {
     await views[name]({ main, rest, query, signal, live, again: shown === name, title: setTitle });
     shown = name;
   } catch (error) {
     if (signal.aborted) return;
     shown = "";
+    main.removeAttribute("aria-busy");
     if (error instanceof RequestError && error.status === 401) {
       signIn("This token is not accepted.");
       return;
     }
     fill(main, h("h1", { tabindex: "-1" }, titles[name]), problem(error));
   }
-  if (moved && !signal.aborted) (main.querySelector("[data-focus]") ?? main.querySelector("h1") ?? main).focus();
+  if (signal.aborted) return; // another view is being shown
+  main.removeAttribute("aria-busy");
+  if (moved) (main.querySelector("[data-focus]") ?? main.querySelector("h1") ?? main).focus();
 }
 
 function setTitle(text) {

@@ -78,8 +78,16 @@ export async function open(browser, link, options = {}) {
   return page;
 }
 
+// go shows a view and waits until it is there.
 export async function go(page, hash) {
-  await page.evaluate((h) => { location.hash = h; }, hash);
+  await page.evaluate((h) => new Promise((resolve) => {
+    if (location.hash === h) {
+      resolve();
+      return;
+    }
+    window.addEventListener("hashchange", resolve, { once: true }); // after the page has heard of it
+    location.hash = h;
+  }), hash);
   await page.waitForFunction(() => !document.querySelector("[aria-busy]"));
 }
 
