@@ -69,6 +69,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -83,8 +84,15 @@ const (
 )
 
 func main() {
-	startup.Done()
+	if !isQuick(os.Args[1:]) {
+		startup.Done()
+	}
 	os.Exit(execute(os.Args[1:]))
+}
+
+// isQuick reports whether a command only prints a text, for which no garbage is collected.
+func isQuick(args []string) bool {
+	return len(args) == 1 && slices.Contains([]string{"version", "--version", "help", "--help", "-h"}, args[0])
 }
 
 // exitError is an error with an exit code. A nil err means that everything has been

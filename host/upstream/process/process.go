@@ -9,7 +9,8 @@
 //	                  subreaper), a process group on other Unix systems, a job
 //	                  object on Windows
 //	leader_unix.go    signals to a process group
-//	run*.go           Run: a command whose output is all that matters
+//	run.go            Run: a command whose output is all that matters
+//	run_*.go          its process group or job object
 package process
 
 import (
