@@ -12,7 +12,7 @@ func (r *Router) onBehalf(call *wire.Call, o Origin) {
 	if o == nil {
 		return
 	}
-	call.Owner, call.Client, call.LogLevel = o, o.Client(), r.logLevel(o)
+	call.Owner, call.Group, call.Client, call.LogLevel = o, o.Session(), o.Client(), r.logLevel(o)
 }
 
 // logLevel returns the lowest level of the log messages that belong to a request, ""

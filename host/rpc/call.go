@@ -412,7 +412,7 @@ func (c *Conn) newCall(of Call) *call {
 	if !ok {
 		p = &call{result: make(chan outcome, 1)}
 	}
-	p.method, p.stream, p.progress, p.late, p.owner = of.Method, of.Stream, of.Progress, of.Late, of.Owner
+	p.method, p.stream, p.progress, p.late, p.owner, p.group = of.Method, of.Stream, of.Progress, of.Late, of.Owner, of.Group
 	if p.stream == nil {
 		p.stream = c.opts.Main
 	} else if cs, ok := p.stream.(CallStream); ok {

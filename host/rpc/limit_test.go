@@ -101,7 +101,9 @@ func TestLimits(t *testing.T) {
 // messages for a while, and that the number of such owners is bounded.
 func TestOwnersLinger(t *testing.T) {
 	now := time.Now()
-	all := []lingering{{1, "a", now.Add(-1), false}, {2, "b", now, false}, {3, "c", now.Add(1), true}, {4, "d", now.Add(2), false}}
+	all := []lingering{
+		{id: 1, owner: "a", until: now.Add(-1)}, {id: 2, owner: "b", until: now}, {id: 3, owner: "c", until: now.Add(1), answered: true}, {id: 4, owner: "d", until: now.Add(2)},
+	}
 	if got := expire(append([]lingering(nil), all...), now); len(got) != 2 || got[0].owner != "c" {
 		t.Errorf("left: %v", got)
 	}
@@ -110,10 +112,23 @@ func TestOwnersLinger(t *testing.T) {
 	}
 	s := newState(true)
 	for i := range int64(maxLingering + 1) {
-		s.linger(lingering{i, fmt.Sprint(i), now.Add(lingerTime), false}, now)
+		s.linger(lingering{id: i, owner: fmt.Sprint(i), until: now.Add(lingerTime)}, now)
 	}
 	if got := ownersOf(s.candidates(now)); len(got) != maxLingering || got[0] != "1" {
 		t.Errorf("%d kept, first %v", len(got), got[0])
+	}
+	s = newState(true)
+	linger := func(id int64, group string) {
+		s.linger(lingering{id: id, owner: fmt.Sprint(group, id), group: group, until: now.Add(lingerTime)}, now)
+	}
+	linger(0, "quiet ")
+	for i := range int64(3 * maxLingering) {
+		linger(i, "flood ")
+	}
+	linger(1, "quiet ")
+	got := ownersOf(s.candidates(now))
+	if len(got) != maxLingering || got[0] != "quiet 0" || got[len(got)-1] != "quiet 1" {
+		t.Errorf("a flood displaces the calls of others: %d kept, first %v, last %v", len(got), got[0], got[len(got)-1])
 	}
 }
 

@@ -72,6 +72,7 @@ type state struct {
 type lingering struct {
 	id       int64
 	owner    any
+	group    any // of the call; see wire.Call.Group
 	until    time.Time
 	answered bool // late, so that the peer sends nothing more for it
 }
@@ -128,7 +129,7 @@ func (s *state) abandon(id int64, now time.Time) *call {
 	}
 	s.abandoned[id] = p.late
 	if p.owner != nil {
-		s.linger(lingering{id, p.owner, now.Add(lingerTime), false}, now)
+		s.linger(lingering{id: id, owner: p.owner, group: p.group, until: now.Add(lingerTime)}, now)
 	}
 	return p
 }
@@ -136,9 +137,24 @@ func (s *state) abandon(id int64, now time.Time) *call {
 func (s *state) linger(l lingering, now time.Time) {
 	s.lingering = expire(s.lingering, now)
 	if len(s.lingering) == maxLingering {
-		s.lingering = slices.Delete(s.lingering, 0, 1)
+		at := oldestOfLargest(s.lingering)
+		s.lingering = slices.Delete(s.lingering, at, at+1)
 	}
 	s.lingering = append(s.lingering, l)
+}
+
+// oldestOfLargest returns where the oldest element of the largest group is, so that a client
+// that cancels many calls displaces only its own.
+func oldestOfLargest(all []lingering) int {
+	sizes := map[any]int{}
+	for _, l := range all {
+		sizes[l.group]++
+	}
+	most := 0
+	for _, n := range sizes {
+		most = max(most, n)
+	}
+	return slices.IndexFunc(all, func(l lingering) bool { return sizes[l.group] == most })
 }
 
 // expire removes the elements whose time has passed.
@@ -378,6 +394,7 @@ type call struct {
 	progress   func(params []byte)
 	late       func(what string) // wire.Call.Late
 	owner      any
+	group      any
 	asksTask   bool   // the answer may be a task that goes on
 	params     []byte // of requests about tasks only
 	span       Span   // nil for none

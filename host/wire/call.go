@@ -24,6 +24,9 @@ type Call struct {
 	// Owner is an arbitrary comparable value. The caller gets it back with messages
 	// of the peer that belong to this request (Inbound.Owners). Nil for none.
 	Owner any
+	// Group is an arbitrary comparable value that the calls of one client share. What is
+	// remembered of them leaves room for those of others. Nil for none.
+	Group any
 	// Client is what the client that the request is made for says about itself: a raw
 	// object with its capabilities and clientInfo, as in the params of initialize. Nil if
 	// there is no client. A request of the stateless era repeats it.
