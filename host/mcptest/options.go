@@ -31,6 +31,8 @@ type ServerOptions struct {
 	HeaderTools bool
 	// OneSubscription ends the subscription that goes on when another one begins.
 	OneSubscription bool
+	// RefusesSubscription, if set, says for which resources subscriptions are refused.
+	RefusesSubscription func(uri string) bool `json:"-"`
 	// PageSize is the number of items on a page of a list; 0 is 3.
 	PageSize int
 	// StringIDs makes the ids of its own requests strings. Otherwise they are

@@ -39,7 +39,11 @@ func (c *call) listen() wire.Reply {
 	uris, _ := wire.Elements(raw)
 	var quoted []string
 	for _, raw := range uris {
-		if uri, ok := wire.Text(raw); ok && !strings.HasPrefix(uri, "unwatched:") {
+		uri, ok := wire.Text(raw)
+		if refuses := c.srv.sw.RefusesSubscription; refuses != nil && refuses(uri) {
+			return wire.Reply{Error: wire.Errorf(wire.CodeInvalidParams, "no resource %s", uri).Raw()}
+		}
+		if ok && !strings.HasPrefix(uri, "unwatched:") {
 			l.uris, quoted = append(l.uris, uri), append(quoted, string(raw))
 		}
 	}

@@ -13,15 +13,12 @@ const maxReplaced = 2
 
 // handOver hands a subscription over to the one that has taken its place; nil: nothing.
 // It goes on for a while. If it ends by itself in that time, the server may have ended it
-// before it opened the other one, with messages in between that neither of them got. gone
-// says that it had ended before the other one was asked for.
-func (l *Link) handOver(before *subscription, gone bool) {
+// before it opened the other one, with messages in between that neither of them got.
+func (l *Link) handOver(before *subscription) {
 	s := &l.subscriptions
 	l.endHandOver(false)
 	switch current := s.now(); {
 	case before == nil:
-	case gone:
-		s.miss(before)
 	case current == nil: // nothing is wanted any more
 		l.stop(before)
 	default:

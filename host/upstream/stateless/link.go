@@ -8,6 +8,7 @@
 //	discover.go  server/discover, and which era its answer shows
 //	tools.go     which arguments of tools are repeated in headers
 //	listen.go    subscriptions/listen: what the server sends by itself
+//	open.go      opening a subscription, without the resources that the server refuses
 //	handover.go  one subscription in place of another, and what may have been missed
 //	filter.go    what is listened to
 //	inbound.go   notifications that belong to a subscription

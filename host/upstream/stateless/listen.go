@@ -54,6 +54,9 @@ type subscriptions struct {
 	settled outcome        // of the newest version that has one
 	moved   chan struct{}  // closed and replaced when settled changes
 	tasks   map[string]int // how many calls watch a task; their ids are in wanted
+	// refused are resources for which the server refuses a subscription. They stay in
+	// wanted until they are dropped, or are wanted anew.
+	refused map[string]*wire.RPCError
 	// broken is closed and replaced when missed changes: subscriptions up to that version
 	// have ended by themselves, and messages may have been missed.
 	broken chan struct{}
@@ -101,7 +104,7 @@ func (s *subscription) hasEnded() bool {
 
 func (s *subscriptions) init() {
 	s.changed, s.moved = make(chan struct{}, 1), make(chan struct{})
-	s.broken, s.tasks = make(chan struct{}), map[string]int{}
+	s.broken, s.tasks, s.refused = make(chan struct{}), map[string]int{}, map[string]*wire.RPCError{}
 }
 
 // listenWait is how long Listen waits for the acknowledgement.
@@ -187,6 +190,10 @@ func (l *Link) listen() {
 			l.reportUnwatched()
 		case <-changed:
 			switch err := l.open(); {
+			case errors.Is(err, errEnded): // select has chosen the other one
+				delay = l.lost(s.now(), delay)
+				pause = after(delay)
+				s.signal()
 			case err == nil && (current != nil || s.now() == nil):
 				delay = 0
 			case err != nil && l.ctx.Err() == nil:
@@ -233,48 +240,6 @@ func (s *subscriptions) now() *subscription {
 
 // stop ends a subscription. Nobody waits for its outcome.
 func (l *Link) stop(s *subscription) { s.pending.Cancel(wire.ErrClosed) }
-
-// open opens a subscription with what is wanted now, and hands the one before over when it
-// is acknowledged. Without anything wanted it only ends that one. If there is one with an
-// equal filter, it stays: messages may be missed between one and the next.
-func (l *Link) open() error {
-	s := &l.subscriptions
-	s.mu.Lock()
-	before := s.current
-	gone := before != nil && before.hasEnded()
-	if before != nil && !gone && before.asked.equal(s.wanted) {
-		before.version = s.version
-		s.mu.Unlock()
-		s.settle(outcome{before.version, before.honoured, nil})
-		return nil
-	}
-	next := &subscription{
-		asked: s.wanted, version: s.version,
-		acked: make(chan struct{}), ended: make(chan struct{}), since: time.Now(),
-	}
-	s.mu.Unlock()
-	var err error
-	if !next.asked.isEmpty() {
-		err = l.start(next)
-	}
-	if err != nil {
-		s.settle(outcome{next.version, filter{}, err})
-		return err
-	}
-	s.mu.Lock()
-	s.opening, s.current, s.leaving = nil, next, before
-	if next.asked.isEmpty() {
-		s.current = nil
-	}
-	s.mu.Unlock()
-	l.handOver(before, gone)
-	s.mu.Lock()
-	s.leaving = nil
-	s.mu.Unlock()
-	s.settle(outcome{next.version, next.honoured, nil})
-	l.reportUnwatched()
-	return nil
-}
 
 // start sends subscriptions/listen and waits for its acknowledgement.
 func (l *Link) start(next *subscription) error {

@@ -3,13 +3,14 @@ package stateless
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
+
+var errUnwatched = errors.New("the server does not watch this resource")
 
 // subscribe translates resources/subscribe: the resource is added to what is listened to.
 func (l *Link) subscribe(ctx context.Context, call wire.Call, limit rpc.Limit) (wire.Reply, error) {
@@ -32,13 +33,17 @@ func (l *Link) subscribe(ctx context.Context, call wire.Call, limit rpc.Limit) (
 		if i, found := slices.BinarySearch(f.uris, uri); !found {
 			f.uris = slices.Insert(f.uris, i, uri)
 		}
+		delete(l.subscriptions.refused, uri)
 	})
 	honoured, err := l.awaitVersion(ctx, version)
 	switch {
 	case err == nil && slices.Contains(honoured.uris, uri):
 		return wire.Reply{Result: []byte("{}")}, nil
 	case err == nil:
-		err = fmt.Errorf("the server does not watch this resource")
+		err = errUnwatched
+		if refused := l.subscriptions.refusal(uri); refused != nil {
+			err = refused
+		}
 	}
 	l.drop(uri)
 	var bad *wire.RPCError
@@ -101,6 +106,9 @@ func (l *Link) drop(uri string) {
 	_, found := slices.BinarySearch(s.wanted.uris, uri)
 	s.mu.Unlock()
 	if found {
-		s.want(func(f *filter) { f.uris = slices.DeleteFunc(f.uris, func(u string) bool { return u == uri }) })
+		s.want(func(f *filter) {
+			f.uris = slices.DeleteFunc(f.uris, func(u string) bool { return u == uri })
+			delete(s.refused, uri)
+		})
 	}
 }
