@@ -55,11 +55,24 @@ func (h *Host) Protocols(ctx context.Context) []supervise.ProtocolReport {
 	return h.upstreams.Protocols(ctx)
 }
 
-// Problems returns the collisions of names, one line of text each.
-func (h *Host) Problems() []string { return h.catalog.Problems() }
+// Problems returns the collisions of names and similar problems, one line of text each.
+func (h *Host) Problems() []string {
+	var lines []string
+	for _, p := range h.catalog.Problems() {
+		lines = append(lines, p.String())
+	}
+	return lines
+}
+
+// ListProblems is Problems with what to do about each.
+func (h *Host) ListProblems() []catalog.Problem { return h.catalog.Problems() }
 
 // Names returns the public names of the tools and prompts of upstreams.
 func (h *Host) Names() []catalog.Name { return h.catalog.Names() }
+
+// Listed returns the tools that clients see: built-in tools, saved tools, and those of
+// upstreams, also of ones that have not been started, as far as their lists are remembered.
+func (h *Host) Listed() []catalog.Entry { return h.catalog.Listed() }
 
 // Composer returns a Composer that runs tools as the Host does, except that scripts
 // call the upstreams that wrap returns, given those of the Host. Its runs are not

@@ -3,10 +3,14 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcp-metatool/mcp-metatool/host"
+	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/doctor"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
@@ -30,13 +35,14 @@ func doctorCommand() *cobra.Command {
 to do about it. All servers are started, except those that start on first use. Nothing
 is changed. docs/doctor.md lists everything that can be found.
 
-The exit code is 1 if there is an error, or with --strict a warning.`,
+The exit code is 1 if there is an error, 3 if there is a warning but no error, and
+otherwise 0. With --strict it is 1 for warnings, too.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return v.run(cmd.Context(), cmd.OutOrStdout()) },
 	}
 	v.addFlags(cmd, silent) // the report contains everything
 	cmd.Flags().BoolVar(&v.asJSON, "json", false, "print JSON")
-	cmd.Flags().BoolVar(&v.strict, "strict", false, "exit code 1 also for warnings")
+	cmd.Flags().BoolVar(&v.strict, "strict", false, "exit code 1 for warnings, too")
 	cmd.Flags().BoolVar(&v.still, "no-start", false, "start no server")
 	cmd.Flags().DurationVar(&v.wait, "wait", 30*time.Second, "how long to wait for servers")
 	return cmd
@@ -72,16 +78,28 @@ func (v *doctorView) run(ctx context.Context, w io.Writer) error {
 	} else {
 		err = report.write(w)
 	}
-	if err == nil && (report.Errors > 0 || v.strict && report.Warnings > 0) {
+	switch {
+	case err != nil:
+	case report.Errors > 0 || v.strict && report.Warnings > 0:
 		err = &exitError{code: exitFailed}
+	case report.Warnings > 0:
+		err = &exitError{code: exitWarned}
 	}
 	return err
 }
 
+// exitWarned is the exit code if there are warnings, but no errors.
+const exitWarned = 3
+
 // patient collects what is examined.
 func (v *doctorView) patient(ctx context.Context) (*doctor.Patient, error) {
-	options := config.LoadOptions{Context: ctx, Flag: v.config}
-	p := &doctor.Patient{Getenv: os.Getenv, Now: time.Now()}
+	p := &doctor.Patient{Getenv: os.Getenv, Now: time.Now(), Flag: v.config}
+	options := config.LoadOptions{Context: ctx, Flag: v.config, Unset: func(server string, problem *config.Problem) {
+		var unset *config.UnsetError
+		if errors.As(problem, &unset) {
+			p.Unset = append(p.Unset, doctor.Unset{Server: server, Variable: unset.Var})
+		}
+	}}
 	cfg, err := config.Load(options)
 	if err != nil {
 		p.Problems, p.Store = []error{err}, config.StoreDir(options)
@@ -91,6 +109,10 @@ func (v *doctorView) patient(ctx context.Context) (*doctor.Patient, error) {
 		cfg = &config.Config{}
 	} else {
 		cfg.Debug = cfg.Debug || v.debug
+		for i := range cfg.Upstreams {
+			u := &cfg.Upstreams[i]
+			u.Disabled = u.Disabled || slices.ContainsFunc(p.Unset, func(of doctor.Unset) bool { return of.Server == u.Name })
+		}
 		p.Config, p.Store = cfg, cfg.Store.Dir
 	}
 	log := v.logger(cfg)
@@ -125,8 +147,20 @@ func (v *doctorView) observe(ctx context.Context, h *host.Host, p *doctor.Patien
 		all.Go(func() { seen[i] = observe(ctx, h, configured[st.Name], st) })
 	}
 	all.Wait()
+	listed := map[string][][]byte{}
+	for _, e := range h.Listed() {
+		definition := e.Definition
+		if e.Kind == catalog.Proxied {
+			if own, err := wire.Set(definition, wire.Quote(e.Tool), "name"); err == nil {
+				definition = own
+			}
+		}
+		listed[e.Server] = append(listed[e.Server], definition)
+	}
+	p.Own = listed[""]
 	p.Observed = map[string]doctor.Observation{}
 	for _, o := range seen {
+		o.Tools = listed[o.Status.Name]
 		p.Observed[o.Status.Name] = o
 	}
 	for _, n := range h.Names() {
@@ -134,7 +168,7 @@ func (v *doctorView) observe(ctx context.Context, h *host.Host, p *doctor.Patien
 			p.Names = append(p.Names, doctor.PublicName{Server: n.Server, Own: n.Own, Public: n.Public, Changed: n.Hashed})
 		}
 	}
-	p.Collisions = h.Problems()
+	p.Collisions = h.ListProblems()
 }
 
 // observe collects what one server says, and lists its tools once more if it is ready.
@@ -147,7 +181,6 @@ func observe(ctx context.Context, h *host.Host, u *config.Upstream, st upstream.
 	defer cancel()
 	if s, err := h.Snapshot(ctx, st.Name); err == nil {
 		o.Text, _ = wire.GetString(s.Handshake, "instructions")
-		o.Tools = visible(u, s.Lists[wire.Tools].Items)
 	}
 	begun := time.Now()
 	if st.Tools > 0 {
@@ -155,18 +188,33 @@ func observe(ctx context.Context, h *host.Host, u *config.Upstream, st upstream.
 		_, _ = h.Request(ctx, st.Name, wire.Call{Method: wire.Tools.ListMethod()})
 		o.List = time.Since(begun)
 	}
+	if u.Transport != config.Stdio {
+		o.Ahead, o.Dated = clockOf(ctx, u.URL)
+	}
 	return o
 }
 
-// visible returns the tools of a server that agents see.
-func visible(u *config.Upstream, tools [][]byte) [][]byte {
-	var seen [][]byte
-	for _, tool := range tools {
-		if name, _ := wire.GetString(tool, "name"); u.Exposes(name) && !u.Hides(name) {
-			seen = append(seen, tool)
-		}
+// clockOf returns how far our clock is ahead of that of the server at an address, which it
+// says with each answer. The path of the address, which can be secret, is not sent.
+func clockOf(ctx context.Context, address string) (ahead time.Duration, ok bool) {
+	at, err := url.Parse(address)
+	if err != nil {
+		return 0, false
 	}
-	return seen
+	request, err := http.NewRequestWithContext(ctx, http.MethodHead, (&url.URL{Scheme: at.Scheme, Host: at.Host, Path: "/"}).String(), nil)
+	if err != nil {
+		return 0, false
+	}
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}
+	begun := time.Now()
+	answer, err := transport.RoundTrip(request) // follows no redirect
+	if err != nil {
+		return 0, false
+	}
+	answer.Body.Close()
+	date, err := http.ParseTime(answer.Header.Get("Date"))
+	now := begun.Add(time.Since(begun) / 2)
+	return now.Sub(date), err == nil
 }
 
 // instanceTime is how long an mcp-metatool server may take to say who it is.
@@ -209,10 +257,16 @@ func (r doctorReport) write(w io.Writer) error {
 		for _, s := range r.Servers {
 			t.row(s.Name, state(s.State), s.Protocol, s.Era, inMilliseconds(s.Start), inMilliseconds(s.List), s.Tools, s.Tokens)
 		}
+		if r.Own.Tools > 0 {
+			t.row("(our own tools)", "", "", "", "", "", r.Own.Tools, r.Own.Tokens)
+		}
 		if err := t.flush(); err != nil {
 			return err
 		}
 		fmt.Fprintln(w)
+	}
+	if text := r.runtimes(); text != "" {
+		fmt.Fprintln(w, strings.Join(lines(text, columns(w)), "\n")+"\n")
 	}
 	for _, f := range r.Findings {
 		if err := writeFinding(w, f); err != nil {
@@ -221,6 +275,19 @@ func (r doctorReport) write(w io.Writer) error {
 	}
 	_, err := fmt.Fprintf(w, "%s, %s, %s\n", plural(r.Errors, "error"), plural(r.Warnings, "warning"), plural(r.Notes, "note"))
 	return err
+}
+
+// runtimes returns which runtimes servers are started with.
+func (r doctorReport) runtimes() string {
+	var all []string
+	for _, p := range r.Runtimes {
+		text := p.Name + " " + p.Version
+		if p.Minimum != "" {
+			text += " (needed: " + p.Minimum + ")"
+		}
+		all = append(all, text)
+	}
+	return display.Text(strings.Join(all, ", "))
 }
 
 // writeFinding writes what was found and what to do about it.

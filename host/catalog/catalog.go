@@ -289,7 +289,7 @@ func (c *Catalog) update(surface wire.Surface, told bool, notice []byte, change 
 func (c *Catalog) report(surface wire.Surface, told bool, notice []byte, before, after *view) {
 	for _, p := range after.lists[surface].problems {
 		if !slices.Contains(before.lists[surface].problems, p) {
-			c.log.Warn(p)
+			c.log.Warn(p.String())
 		}
 	}
 	if told || !before.lists[surface].same(after.lists[surface]) {
@@ -303,15 +303,14 @@ func (c *Catalog) Upstreams() []string { return c.view.Load().upstreams }
 // Prefix returns the prefix of an upstream's public names, "" if it is unknown.
 func (c *Catalog) Prefix(server string) string { return c.view.Load().prefixes[server] }
 
-// Problems returns the collisions of names and URIs and similar problems, one readable
-// line each.
-func (c *Catalog) Problems() []string {
+// Problems returns the collisions of names and URIs and similar problems.
+func (c *Catalog) Problems() []Problem {
 	v := c.view.Load()
-	var lines []string
+	var all []Problem
 	for _, surface := range wire.Surfaces {
-		lines = append(lines, v.lists[surface].problems...)
+		all = append(all, v.lists[surface].problems...)
 	}
-	return lines
+	return all
 }
 
 // Visible returns the keys (names or URIs) of everything that clients see of a surface,

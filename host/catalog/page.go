@@ -18,8 +18,18 @@ import (
 type list struct {
 	items    []item // in order
 	meta     []byte // raw _meta of the list; nil for none
-	problems []string
+	problems []Problem
 }
+
+// Problem is something in the lists of upstreams that keeps an item from being used, or
+// makes it ambiguous.
+type Problem struct {
+	Text   string // one readable line
+	Remedy string // what to do about it
+}
+
+// String returns both on one line.
+func (p Problem) String() string { return p.Text + " (" + p.Remedy + ")" }
 
 // item is one item of a list.
 type item struct {
@@ -45,8 +55,8 @@ func (b *builder) add(rank int, key string, definition, handshake []byte) {
 	b.items = append(b.items, item{key, rank, definition, handshake})
 }
 
-func (b *builder) problem(format string, args ...any) {
-	b.problems = append(b.problems, fmt.Sprintf(format, args...))
+func (b *builder) problem(remedy, format string, args ...any) {
+	b.problems = append(b.problems, Problem{fmt.Sprintf(format, args...), remedy})
 }
 
 func (b *builder) finish() list {

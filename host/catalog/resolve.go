@@ -32,14 +32,15 @@ func (s *scriptServer) add(tool string, definition []byte, hidden bool) {
 	s.idents[id] = append(s.idents[id], tool)
 }
 
-func (s *scriptServer) collisions() []string {
-	var lines []string
+func (s *scriptServer) collisions() []Problem {
+	var all []Problem
 	for _, id := range s.order {
 		if names := s.idents[id]; len(names) > 1 {
-			lines = append(lines, (&AmbiguousError{Server: s.server, Name: id, Tools: names}).Error())
+			e := &AmbiguousError{Server: s.server, Name: id, Tools: names}
+			all = append(all, Problem{e.text(), "in scripts, write " + e.written()})
 		}
 	}
-	return lines
+	return all
 }
 
 // NotFoundError says that a script used a server or tool that does not exist.
@@ -77,11 +78,20 @@ type AmbiguousError struct {
 }
 
 func (e *AmbiguousError) Error() string {
+	return e.text() + ": write " + e.written()
+}
+
+func (e *AmbiguousError) text() string {
+	return fmt.Sprintf("tools of server %q share the script name %q", e.Server, e.Name)
+}
+
+// written returns how scripts call the tools.
+func (e *AmbiguousError) written() string {
 	quoted := make([]string, len(e.Tools))
 	for i, t := range e.Tools {
 		quoted[i] = fmt.Sprintf("%s[%q]", abi.Ident(e.Server), t)
 	}
-	return fmt.Sprintf("tools of server %q share the script name %q: write %s", e.Server, e.Name, strings.Join(quoted, " or "))
+	return strings.Join(quoted, " or ")
 }
 
 // HiddenError says that the configuration forbids a tool.

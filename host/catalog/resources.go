@@ -18,13 +18,13 @@ func noun(s wire.Surface) string {
 func (b *builder) itemsOf(s *source) []sourceItem {
 	l := s.lists[b.surface]
 	if l.keyless > 0 {
-		b.problem("upstream %q lists %d %ss that have no %s; they are left out", s.Server, l.keyless, noun(b.surface), b.surface.Key())
+		b.problem("report it to the authors of the server", "upstream %q lists %d %ss that have no %s; they are left out", s.Server, l.keyless, noun(b.surface), b.surface.Key())
 	}
 	items := make([]sourceItem, 0, len(l.items))
 	seen := make(map[string]bool, len(l.items))
 	for _, e := range l.items {
 		if seen[e.own] {
-			b.problem("upstream %q lists %s %q twice; the first is used", s.Server, noun(b.surface), e.own)
+			b.problem("report it to the authors of the server", "upstream %q lists %s %q twice; the first is used", s.Server, noun(b.surface), e.own)
 			continue
 		}
 		seen[e.own] = true
@@ -38,7 +38,7 @@ func (b *builder) prompts(sources []*source) map[string]ownName {
 	for i, s := range sources {
 		for _, e := range b.itemsOf(s) {
 			if first, taken := owners[e.public]; taken {
-				b.problem("prompt name %q: prompt %q of upstream %q hides prompt %q of upstream %q (give one of the upstreams another prefix)",
+				b.problem("give one of the upstreams another prefix", "prompt name %q: prompt %q of upstream %q hides prompt %q of upstream %q",
 					e.public, first.name, first.server, e.own, s.Server)
 				continue
 			}
@@ -55,7 +55,7 @@ func (b *builder) resources(sources []*source) map[string]string {
 	for i, s := range sources {
 		for _, e := range b.itemsOf(s) {
 			if first, taken := owners[e.own]; taken {
-				b.problem("%s %q: that of upstream %q hides that of upstream %q, which is configured later",
+				b.problem("disable one of the two servers if the other one is needed: URIs have no prefix", "%s %q: that of upstream %q hides that of upstream %q, which is configured later",
 					noun(b.surface), e.own, first, s.Server)
 				continue
 			}
@@ -72,7 +72,7 @@ func (b *builder) templates(sources []*source) []template {
 	for _, e := range b.items { // in the order of the configuration
 		t, err := parseTemplate(e.key)
 		if err != nil {
-			b.problem("resource template %q of upstream %q: %v; it is listed, but matches no URI", e.key, owners[e.key], err)
+			b.problem("report it to the authors of the server", "resource template %q of upstream %q: %v; it is listed, but matches no URI", e.key, owners[e.key], err)
 		}
 		t.server = owners[e.key]
 		templates = append(templates, t)

@@ -59,10 +59,10 @@ func TestPrompts(t *testing.T) {
 	if _, _, ok := c.Prompt("x"); ok {
 		t.Error("found by the upstream's own name")
 	}
-	wantProblems := []string{
-		`upstream "a" lists 1 prompts that have no name; they are left out`,
-		`upstream "b" lists prompt "y" twice; the first is used`,
-		`prompt name "a__x": prompt "x" of upstream "a" hides prompt "a__x" of upstream "b" (give one of the upstreams another prefix)`,
+	wantProblems := []Problem{
+		{`upstream "a" lists 1 prompts that have no name; they are left out`, "report it to the authors of the server"},
+		{`upstream "b" lists prompt "y" twice; the first is used`, "report it to the authors of the server"},
+		{`prompt name "a__x": prompt "x" of upstream "a" hides prompt "a__x" of upstream "b"`, "give one of the upstreams another prefix"},
 	}
 	if got := c.Problems(); !reflect.DeepEqual(got, wantProblems) {
 		t.Errorf("problems %q", got)
@@ -102,7 +102,10 @@ func TestResources(t *testing.T) {
 			t.Errorf("%s belongs to %q, %v", uri, owner, ok)
 		}
 	}
-	if got, want := c.Problems(), []string{`resource "file:///1": that of upstream "a" hides that of upstream "b", which is configured later`}; !slices.Equal(got, want) {
+	if got, want := c.Problems(), []Problem{{
+		`resource "file:///1": that of upstream "a" hides that of upstream "b", which is configured later`,
+		"disable one of the two servers if the other one is needed: URIs have no prefix",
+	}}; !slices.Equal(got, want) {
 		t.Errorf("problems %q", got)
 	}
 }

@@ -37,6 +37,15 @@ func (c *Catalog) Owner(name string) (Entry, bool) {
 	return e, ok
 }
 
+// Listed returns the tools that clients see, in the order of All.
+func (c *Catalog) Listed() []Entry {
+	t := c.view.Load().tools
+	return slices.DeleteFunc(slices.Clone(t.all), func(e Entry) bool {
+		seen, ok := t.visible[e.Name]
+		return !ok || seen.Kind != e.Kind || seen.Server != e.Server || seen.Tool != e.Tool
+	})
+}
+
 // Describe returns a description of the tool for messages.
 func (e Entry) Describe() string {
 	if e.Kind == Proxied {
@@ -64,7 +73,7 @@ func (b *builder) tools(c *Catalog) tools {
 // definition for clients of the handshake era.
 func (b *builder) tool(t *tools, e Entry, handshake []byte, rank int, visible bool) bool {
 	if owner, taken := t.owners[e.Name]; taken {
-		b.problem("tool name %q: %s hides %s (give one of them another name or prefix)",
+		b.problem("give one of them another name or prefix", "tool name %q: %s hides %s",
 			e.Name, owner.Describe(), e.Describe())
 		return false
 	}
@@ -94,6 +103,14 @@ func (b *builder) sourceTools(t *tools, s *source, rank int) {
 	b.problems = append(b.problems, script.collisions()...)
 }
 
-// Tokens estimates how many tokens of a model's context a definition of that many bytes
-// takes: four bytes each, which is about right for JSON in English.
-func Tokens(bytes int) int { return (bytes + 3) / 4 }
+// Tokens estimates how many tokens of a model's context the definition of a tool takes: one
+// for each four bytes of its name, description and input schema, which is what hosts send.
+// Models differ; it is usually right within a third.
+func Tokens(definition []byte) int {
+	size := 0
+	for _, member := range []string{"name", "description", "inputSchema"} {
+		raw, _ := wire.Get(definition, member)
+		size += len(raw)
+	}
+	return (size + 3) / 4
+}

@@ -40,8 +40,8 @@ type LoadOptions struct {
 	// Home finds the user's home directory; nil means [os.UserHomeDir].
 	Home func() (string, error)
 	// Unset, if set, is called with the name of an upstream that is not disabled and with a
-	// variable in it that has no value. The caller then leaves that upstream out. It is for
-	// [LoadWithin] and [Parse] only.
+	// variable in it that has no value, in place of an error. The caller then leaves that
+	// upstream out. It is for [Load], [LoadWithin] and [Parse].
 	Unset func(upstream string, p *Problem)
 }
 
@@ -112,6 +112,7 @@ func Files(opts LoadOptions) []string {
 // load returns the configuration as far as it could be read, and what is wrong with it.
 func load(opts LoadOptions) (*Config, []*Problem) {
 	l, c := newLoader(opts), newConfig()
+	l.unset = opts.Unset
 	if err := l.readFile(c, opts.Flag); err != nil {
 		l.problems = append(l.problems, err)
 	}

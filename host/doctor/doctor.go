@@ -12,7 +12,9 @@
 //	logins.go    OAuth
 //	files.go     folders and files: modes, disk, cache, clock
 //	space_*.go   how much is left on a disk
-//	instances.go mcp-metatool servers that are running, and ports
+//	instances.go mcp-metatool servers that are running
+//	ports.go     addresses that we listen on
+//	clocks.go    the clocks of servers
 //
 // Nothing is changed. The texts of findings can have parts that servers wrote, so they
 // must be escaped for a terminal, and secrets must be masked with Patient.Mask.
@@ -25,6 +27,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kballard/go-shellquote"
+
+	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 )
@@ -45,7 +50,8 @@ var severities = []Severity{Error, Warning, Note}
 type Finding struct {
 	ID       string   `json:"id"` // of a [Kind]
 	Severity Severity `json:"severity"`
-	Object   string   `json:"object"` // such as `upstream "github"`; "" for the whole machine
+	Hosts    []string `json:"hosts,omitempty"` // that it matters to, if not to all; see Kind
+	Object   string   `json:"object"`          // such as `upstream "github"`; "" for the whole machine
 	What     string   `json:"what"`
 	Remedy   string   `json:"remedy"`
 }
@@ -60,13 +66,29 @@ type Server struct {
 	Start    float64 `json:"start,omitempty"`    // how long starting, handshake and first lists took, in milliseconds
 	List     float64 `json:"list,omitempty"`     // how long a further tools/list took, in milliseconds
 	Tools    int     `json:"tools"`              // that agents see
-	Tokens   int     `json:"tokens"`             // an estimate of what their definitions cost; see Tokens
+	Tokens   int     `json:"tokens"`             // an estimate of what their definitions cost; see catalog.Tokens
+}
+
+// Cost is what tools cost a client that lists them.
+type Cost struct {
+	Tools  int `json:"tools"`
+	Tokens int `json:"tokens"` // an estimate
+}
+
+// Runtime is a program that servers are started with.
+type Runtime struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`           // as far as it was understood
+	Minimum string `json:"minimum,omitempty"` // that current servers need; "" for any
 }
 
 // Report is the result of an examination. Findings are sorted, the worst first.
 type Report struct {
 	Findings []Finding `json:"findings"`
 	Servers  []Server  `json:"servers"`
+	Own      Cost      `json:"own"`    // of the built-in and the saved tools
+	Tokens   int       `json:"tokens"` // of all tools that agents see
+	Runtimes []Runtime `json:"runtimes"`
 }
 
 // Count returns how many findings have a severity.
@@ -85,27 +107,40 @@ type Patient struct {
 	// Config is the configuration; nil if it has Problems.
 	Config   *config.Config
 	Problems []error
+	// Unset are servers with variables that have no value. They are disabled in Config.
+	Unset []Unset
 	// Store is the directory of the store, "" if that is unknown; Cache that of compiled
 	// code, "" if there is none.
 	Store, Cache string
 	// Observed are the servers that were started, by name; nil if none was.
 	Observed map[string]Observation
+	// Own are the definitions of the built-in and the saved tools that agents see.
+	Own [][]byte
 	// Names are the public names of tools, Collisions those that hide others.
 	Names      []PublicName
-	Collisions []string
+	Collisions []catalog.Problem
 	// Instances are mcp-metatool servers with the same store that are running.
 	Instances []Instance
+	// Flag is the configuration file that the command line names, "" for none: commands that
+	// remedies have must name it, too.
+	Flag string
 	// Getenv returns a variable of the environment of this process.
 	Getenv func(string) string
 	Now    time.Time
 }
 
+// Unset is a variable without a value that a server needs.
+type Unset struct{ Server, Variable string }
+
 // Observation is what was seen of a server.
 type Observation struct {
 	Status upstream.Status
 	List   time.Duration // of a further tools/list; 0 if it was not asked
-	Tools  [][]byte      // raw definitions of the tools that agents see
+	Tools  [][]byte      // raw definitions of the tools that agents see, with their own names
 	Text   string        // its instructions
+	// Ahead is how far our clock is ahead of that of a server over HTTP, if Dated.
+	Ahead time.Duration
+	Dated bool
 }
 
 // Mask replaces the secrets of the configuration.
@@ -119,24 +154,26 @@ func (p *Patient) Mask(text string) string {
 // examination is one run of Examine.
 type examination struct {
 	*Patient
-	ctx     context.Context
-	report  Report
-	missing map[string]bool // servers whose command is not found
+	ctx    context.Context
+	report Report
+	// explained are servers for which it has been found why they do not start.
+	explained map[string]bool
 }
 
 // Examine looks for everything that is known to go wrong. ctx ends the programs that are
 // asked for their versions.
 func Examine(ctx context.Context, p *Patient) Report {
-	e := &examination{Patient: p, ctx: ctx, report: Report{Findings: []Finding{}, Servers: []Server{}}, missing: map[string]bool{}}
+	e := &examination{Patient: p, ctx: ctx, report: Report{Findings: []Finding{}, Servers: []Server{}, Runtimes: []Runtime{}}, explained: map[string]bool{}}
 	e.settings()
 	if p.Config != nil {
 		e.programs()
+		e.logins()
 		e.servers()
 		e.names()
 		e.schemas()
 		e.tokens()
-		e.logins()
 		e.ports()
+		e.clocks()
 	}
 	e.instances()
 	e.files()
@@ -164,8 +201,17 @@ func Examine(ctx context.Context, p *Patient) Report {
 func (e *examination) find(id, object, remedy, format string, args ...any) {
 	at := slices.IndexFunc(Kinds, func(k Kind) bool { return k.ID == id })
 	e.report.Findings = append(e.report.Findings, Finding{
-		ID: id, Severity: Kinds[at].Severity, Object: object, What: fmt.Sprintf(format, args...), Remedy: remedy,
+		ID: id, Severity: Kinds[at].Severity, Hosts: Kinds[at].Hosts, Object: object, What: fmt.Sprintf(format, args...), Remedy: remedy,
 	})
+}
+
+// command returns a command of ours that can be copied, with the same configuration.
+func (e *examination) command(words ...string) string {
+	words = append([]string{"mcp-metatool"}, words...)
+	if e.Flag != "" {
+		words = append(words, "--config", e.Flag)
+	}
+	return shellquote.Join(words...)
 }
 
 // upstreamObject returns what findings call a server.

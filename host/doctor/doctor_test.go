@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/clientconfig"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/health"
@@ -27,9 +29,13 @@ func TestKindsAreDocumented(t *testing.T) {
 	}
 	var table strings.Builder
 	for _, k := range Kinds {
-		fmt.Fprintf(&table, "| `%s` | %s | %s |\n", k.ID, k.Severity, k.Means)
+		hosts := ""
+		if k.Hosts != nil {
+			hosts = "`" + strings.Join(k.Hosts, "`, `") + "`"
+		}
+		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", k.ID, k.Severity, k.Means, hosts)
 	}
-	if doc := strings.ReplaceAll(string(text), "\r\n", "\n"); !strings.Contains(doc, "|---|---|---|\n"+table.String()+"\n") {
+	if doc := strings.ReplaceAll(string(text), "\r\n", "\n"); !strings.Contains(doc, "|---|---|---|---|\n"+table.String()+"\n") {
 		t.Errorf("docs/doctor.md does not have exactly these rows:\n%s", &table)
 	}
 }
@@ -87,6 +93,7 @@ func TestEveryKind(t *testing.T) {
 	writeProgram(t, bin, "npx", "#!/usr/bin/env interpreter-of-npx\n")
 	writeProgram(t, bin, "odd-program", "#!/bin/sh\n")
 	writeProgram(t, bin, "node", "#!/bin/sh\necho v16.20.2\n")
+	writeProgram(t, bin, "npm", "#!/bin/sh\necho 10.9.2\n")
 	writeProgram(t, bin, "docker", "#!/bin/sh\necho Cannot connect to the Docker daemon >&2\nexit 1\n")
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -118,6 +125,9 @@ oauth = {}
 url = "https://expired.example/mcp"
 oauth = {}
 `, store, ln.Addr()))
+	if err := os.Chmod(cfg.Path, 0o666); err != nil {
+		t.Fatal(err)
+	}
 	touch(t, cfg.TokenFile(), `{"upstreams":{"expired https://expired.example/mcp":{"token":{"access_token":"x","expires_at":"2020-01-01T00:00:00Z"}}}}`, 0o644)
 	if err := os.Chmod(filepath.Dir(cfg.TokenFile()), 0o755); err != nil {
 		t.Fatal(err)
@@ -143,13 +153,15 @@ oauth = {}
 			"docker": {Status: upstream.Status{State: upstream.Ready, ProtocolVersion: "2025-11-25"}, Tools: many},
 			"odd":    {Status: upstream.Status{State: upstream.Failed, Err: `upstream "odd": not found` + "\nwith plain-s3cret"}},
 			"lazy":   {Status: upstream.Status{State: health.Asleep}},
-			"login":  {Status: upstream.Status{State: upstream.Starting}},
+			"login":  {Status: upstream.Status{State: upstream.Starting}, Ahead: -2 * time.Hour, Dated: true},
 		},
+		Unset: []Unset{{"unset", "NO_SUCH_VARIABLE"}},
+		Own:   [][]byte{tool("own", "", `{"type":"object"}`), tool("saved", "", `{"type":"object"}`)},
 		Names: []PublicName{
 			{Server: "npx", Own: "a.b", Public: "npx__a_b_1234", Changed: true},
 			{Server: "npx", Own: long[:50], Public: "npx__" + long[:50]},
 		},
-		Collisions: []string{"two tools are called x"},
+		Collisions: []catalog.Problem{{Text: "two tools are called x", Remedy: "rename one"}},
 		Instances:  []Instance{{PID: 7, Config: "/other.toml"}, {Err: errors.New("no answer")}},
 	}
 	r := Examine(t.Context(), p)
@@ -165,7 +177,7 @@ oauth = {}
 	}
 	for id, want := range map[string]string{
 		idSchemaUnion: "union (oneOf at the top)", idSchemaKey: `deep ("a b")`, idSchemaItems: "deep (none at list)", idSchemaFormat: "deep (uri at u)",
-		idSchemaRef: "deep (#/$defs/x at r)", idRuntimeOld: "node has version 16.20", idRuntimeBroken: "Cannot connect to the Docker daemon",
+		idSchemaRef: "deep (#/$defs/x at r)", idRuntimeOld: "node has version 16.20; current servers need 18.0 or later", idClockWrong: "the clock of this machine is 2h behind login", idRuntimeBroken: "Cannot connect to the Docker daemon",
 		idServerCrashed: "it works now, but failed 1h ago: it said ****", idServerDown: "", idInstanceOther: "/other.toml", idNameLong: "74 characters",
 		idTextLong: "text (1100 characters), its instructions (2100 characters, cut by Claude Code)",
 	} {
@@ -176,16 +188,32 @@ oauth = {}
 	if len(r.Servers) != 5 || r.Servers[0].Era != "handshake" || r.Servers[1].Tokens < 130*150 {
 		t.Errorf("servers: %+v", r.Servers)
 	}
+	of := func(all [][]byte) (n int) {
+		for _, one := range all {
+			n += catalog.Tokens(one)
+		}
+		return n
+	}
+	if r.Own != (Cost{2, of(p.Own)}) || r.Tokens != of(p.Own)+of(p.Observed["npx"].Tools)+of(many) {
+		t.Errorf("own tools: %+v, all tokens: %d", r.Own, r.Tokens)
+	}
+	if want := []Runtime{{"node", "16.20", "18.0"}, {"npm", "10.9", "7.0"}}; !slices.Equal(r.Runtimes, want) {
+		t.Errorf("runtimes: %v, want %v", r.Runtimes, want)
+	}
+	if got := found[idSchemaItems].Hosts; !slices.Equal(got, []string{"vscode", "openai-api"}) {
+		t.Errorf("hosts that refuse arrays without items: %v", got)
+	}
 	if !slices.IsSortedFunc(r.Findings, func(a, b Finding) int {
 		return slices.Index(severities, a.Severity) - slices.Index(severities, b.Severity)
 	}) {
 		t.Error("not sorted")
 	}
 
-	// What cannot be wrong at the same time. The disk is not filled.
+	// What cannot be wrong at the same time. The disk is not filled, and TestPorts is about
+	// ports that need a privilege.
 	for _, other := range []*Patient{
 		{Problems: []error{errors.New("config.toml:1:1: broken")}, Now: now.AddDate(100, 0, 0)},
-		{Config: load(t, t.TempDir(), ""), Store: filepath.Join(dir, "open"), Now: now.AddDate(100, 0, 0)},
+		{Config: load(t, t.TempDir(), "[http]\nlisten = \"192.0.2.1:8080\"\ntokens = [\"a-long-enough-token-0123456789\"]\n"), Store: filepath.Join(dir, "open"), Now: now.AddDate(100, 0, 0)},
 	} {
 		open := filepath.Join(dir, "open")
 		if err := os.MkdirAll(open, 0o700); err != nil {
@@ -200,7 +228,7 @@ oauth = {}
 		}
 	}
 	for _, k := range Kinds {
-		if found[k.ID].ID == "" && k.ID != idDiskFull && (k.ID != idDesktopPath && k.ID != idInterpreterPath || clientconfig.DesktopPath(runtime.GOOS) != "") {
+		if found[k.ID].ID == "" && k.ID != idDiskFull && k.ID != idPortDenied && (k.ID != idDesktopPath && k.ID != idInterpreterPath || clientconfig.DesktopPath(runtime.GOOS) != "") {
 			t.Errorf("%s is not found", k.ID)
 		}
 	}
@@ -267,6 +295,62 @@ func TestReadableFiles(t *testing.T) {
 		}
 		if strings.Join(got, "\n") != want {
 			t.Errorf("mode %#o: %q", mode, got)
+		}
+	}
+}
+
+// TestPorts checks what is said about an address that cannot be used, for both settings.
+func TestPorts(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	denied := ""
+	if low, err := net.Listen("tcp", "127.0.0.1:1"); errors.Is(err, fs.ErrPermission) {
+		denied = "127.0.0.1:1"
+	} else if err == nil {
+		low.Close() // this user may
+	}
+	for address, want := range map[string]string{
+		ln.Addr().String(): idPortUsed, "192.0.2.1:8080": idPortAddress, denied: idPortDenied, "127.0.0.1:0": "",
+	} {
+		if address == "" {
+			continue
+		}
+		for table, settings := range map[string]string{"http": "[http]", "telemetry": "[telemetry]"} {
+			cfg := load(t, t.TempDir(), fmt.Sprintf("%s\nlisten = %q\ntokens = [\"a-long-enough-token-0123456789\"]\n", settings, address))
+			got := ""
+			for _, f := range Examine(t.Context(), &Patient{Config: cfg, Getenv: os.Getenv, Now: time.Now()}).Findings {
+				if strings.HasPrefix(f.ID, "port-") && f.Object == table+".listen" && strings.Contains(f.What, address) && strings.Contains(f.Remedy, settings) {
+					got += f.ID
+				}
+			}
+			if got != want {
+				t.Errorf("%s %s: %q, want %q", settings, address, got, want)
+			}
+		}
+	}
+}
+
+// TestClocks checks that one server with another clock is not believed against the rest.
+func TestClocks(t *testing.T) {
+	cfg := load(t, t.TempDir(), "[upstream.a]\nurl = \"https://a.example/mcp\"\n[upstream.b]\nurl = \"https://b.example/mcp\"\n")
+	for _, tt := range []struct {
+		a, b time.Duration
+		want string
+	}{
+		{time.Hour, time.Second, ""}, {time.Hour, 59 * time.Minute, "the clock of this machine is 1h ahead of a, 59m ahead of b"}, {-61 * time.Second, 0, ""},
+	} {
+		observed := map[string]Observation{"a": {Ahead: tt.a, Dated: true}, "b": {Ahead: tt.b, Dated: true}}
+		got := ""
+		for _, f := range Examine(t.Context(), &Patient{Config: cfg, Observed: observed, Getenv: os.Getenv, Now: time.Now()}).Findings {
+			if f.ID == idClockWrong {
+				got += f.What
+			}
+		}
+		if got != tt.want {
+			t.Errorf("%v, %v: %q, want %q", tt.a, tt.b, got, tt.want)
 		}
 	}
 }

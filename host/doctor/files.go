@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kballard/go-shellquote"
+
 	"github.com/mcp-metatool/mcp-metatool/tools/owner"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
@@ -82,9 +84,9 @@ func (e *examination) modes(dir string, private bool, newest *time.Time) {
 	}
 	switch {
 	case readable == 1:
-		e.find(idFileReadable, dir, "chmod 700 the folder, and chmod 600 the file", "other users can read a file in it: %s", first)
+		e.find(idFileReadable, dir, shellquote.Join("chmod", "700", dir), "other users can read a file in it: %s", first)
 	case readable > 1:
-		e.find(idFileReadable, dir, "chmod 700 the folder, and chmod 600 the files", "other users can read %d files in it, the first of them %s", readable, first)
+		e.find(idFileReadable, dir, shellquote.Join("chmod", "700", dir), "other users can read %d files in it, the first of them %s", readable, first)
 	}
 }
 
@@ -95,7 +97,7 @@ func (e *examination) cache() {
 		return
 	}
 	if err := owner.CheckStrictly(e.Cache); err != nil {
-		e.find(idCacheNone, e.Cache, "chmod 700 the folder, and those above it that others can change", "it is not used: %v", err)
+		e.find(idCacheNone, e.Cache, shellquote.Join("chmod", "700", e.Cache)+", and the folders above it that others can change", "it is not used: %v", err)
 		return
 	}
 	if _, size := regular.Usage(e.Cache, maxFiles); size > 0 {

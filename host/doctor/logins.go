@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/oauth"
 )
 
@@ -10,8 +11,12 @@ func (e *examination) logins() {
 		if u.OAuth == nil {
 			continue
 		}
-		login := "mcp-metatool auth " + u.Name
+		login := e.command("auth", u.Name)
 		state, err := oauth.Stored(e.Config.TokenFile(), u.Name, u.URL)
+		if o, seen := e.Observed[u.Name]; seen && o.Status.State == upstream.Ready {
+			continue // it needs no other token
+		}
+		found := len(e.report.Findings)
 		switch {
 		case err != nil:
 			e.find(idLoginMissing, upstreamObject(u.Name), login, "%v", err)
@@ -20,5 +25,6 @@ func (e *examination) logins() {
 		case !state.Expires.IsZero() && state.Expires.Before(e.Now) && !state.Renewable:
 			e.find(idLoginExpired, upstreamObject(u.Name), login, "the access token expired %s ago, and there is no refresh token", ago(e.Now, state.Expires))
 		}
+		e.explained[u.Name] = e.explained[u.Name] || len(e.report.Findings) > found
 	}
 }

@@ -1,6 +1,10 @@
 package doctor
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+)
 
 // PublicName is the name of a tool for agents.
 type PublicName struct {
@@ -29,14 +33,26 @@ func (e *examination) names() {
 				changed.add(n.Own, "now %s", n.Public)
 			}
 			if len(claudePrefix)+len(n.Public) > maxName {
-				long.add(n.Public, "%d characters", len(claudePrefix)+len(n.Public))
+				long.add(n.Own, "%d characters: %s%s", len(claudePrefix)+len(n.Public), claudePrefix, n.Public)
 			}
 		}
 		changed.report(e, idNameChanged, u.Name, "nothing has to be done; a shorter prefix may keep the names", "tools have other names for agents")
-		long.report(e, idNameLong, u.Name, fmt.Sprintf("give the server a shorter prefix (now %q), or register us under a shorter name than mcp-metatool", u.Prefix),
-			fmt.Sprintf("names of more than %d characters in Claude Code", maxName))
+		long.report(e, idNameLong, u.Name, shorten(u, long), fmt.Sprintf("names of more than %d characters in Claude Code", maxName))
 	}
-	for _, text := range e.Collisions {
-		e.find(idNameCollision, "", "give one of the servers another prefix, or hide one of the two", "%s", text)
+	for _, p := range e.Collisions {
+		e.find(idNameCollision, "", p.Remedy, "%s", p.Text)
 	}
+}
+
+// shorten returns how the names of tools of a server become short enough.
+func shorten(u *config.Upstream, long affected) string {
+	longest := 0
+	for _, own := range long.tools {
+		longest = max(longest, len(own))
+	}
+	if room := maxName - len(claudePrefix) - longest; room >= 0 {
+		return fmt.Sprintf("set prefix in [upstream.%s] to one of at most %d characters (now %q)", u.Name, room, u.Prefix)
+	}
+	// Scripts cannot call what hide names.
+	return fmt.Sprintf("no prefix is short enough: set expose in [upstream.%s] to the other tools, and save tools with shorter names that call these", u.Name)
 }

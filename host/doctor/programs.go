@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -17,28 +19,49 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 )
 
-// program is a runtime that servers are started with.
+// program is what servers are started with.
 type program struct {
-	install string   // how to get it
-	asks    string   // the program that is asked for its version
-	args    []string // with these arguments
-	least   [2]int   // the oldest version that current servers run with; zeros for any
+	install  string // how to get it
+	runtimes []runtimeOf
 }
 
-// programs are the runtimes. Node.js 18 is what the SDK for TypeScript needs (its
-// package.json, engines), Python 3.10 what the SDK for Python needs (pyproject.toml).
+// runtimeOf is a program that is asked for its version.
+type runtimeOf struct {
+	name  string
+	args  []string
+	least [2]int // the oldest version that current servers run with; zeros for any
+}
+
+// The runtimes. Node.js 18 is what the SDK for TypeScript needs (its package.json, engines),
+// Python 3.10 what the SDK for Python needs (pyproject.toml). npm 7 is the first whose npx
+// installs packages and knows -y (docs.npmjs.com/cli/v7/commands/npx); uv 0.3 the first with a
+// stable uvx (github.com/astral-sh/uv, CHANGELOG); Bun 1.0 and Deno 2.0 the first that run
+// most packages of npm.
+var (
+	nodeJS  = runtimeOf{"node", []string{"--version"}, [2]int{18}}
+	npm     = runtimeOf{"npm", []string{"--version"}, [2]int{7}}
+	bun     = runtimeOf{"bun", []string{"--version"}, [2]int{1}}
+	deno    = runtimeOf{"deno", []string{"--version"}, [2]int{2}}
+	uv      = runtimeOf{"uv", []string{"--version"}, [2]int{0, 3}}
+	python  = runtimeOf{"python", []string{"--version"}, [2]int{3, 10}}
+	python3 = runtimeOf{"python3", []string{"--version"}, [2]int{3, 10}}
+	docker  = runtimeOf{"docker", []string{"version", "--format", "{{.Server.Version}}"}, [2]int{}}
+	podman  = runtimeOf{"podman", []string{"--version"}, [2]int{}}
+)
+
+// programs are the commands that are known.
 var programs = map[string]program{
-	"node":    {"install Node.js 18 or later (https://nodejs.org)", "node", []string{"--version"}, [2]int{18}},
-	"npx":     {"install Node.js 18 or later (https://nodejs.org), which has npx", "node", []string{"--version"}, [2]int{18}},
-	"npm":     {"install Node.js 18 or later (https://nodejs.org), which has npm", "node", []string{"--version"}, [2]int{18}},
-	"bunx":    {"install Bun (https://bun.sh)", "bun", []string{"--version"}, [2]int{}},
-	"deno":    {"install Deno (https://deno.com)", "deno", []string{"--version"}, [2]int{}},
-	"uvx":     {"install uv (https://docs.astral.sh/uv), which has uvx", "uv", []string{"--version"}, [2]int{}},
-	"uv":      {"install uv (https://docs.astral.sh/uv)", "uv", []string{"--version"}, [2]int{}},
-	"python":  {"install Python 3.10 or later, or write python3", "python", []string{"--version"}, [2]int{3, 10}},
-	"python3": {"install Python 3.10 or later", "python3", []string{"--version"}, [2]int{3, 10}},
-	"docker":  {"install Docker (https://docs.docker.com/get-docker)", "docker", []string{"version", "--format", "{{.Server.Version}}"}, [2]int{}},
-	"podman":  {"install Podman (https://podman.io)", "podman", []string{"--version"}, [2]int{}},
+	"node":    {"install Node.js 18 or later (https://nodejs.org)", []runtimeOf{nodeJS}},
+	"npx":     {"install Node.js 18 or later (https://nodejs.org), which has npx", []runtimeOf{nodeJS, npm}},
+	"npm":     {"install Node.js 18 or later (https://nodejs.org), which has npm", []runtimeOf{nodeJS, npm}},
+	"bunx":    {"install Bun 1.0 or later (https://bun.sh)", []runtimeOf{bun}},
+	"deno":    {"install Deno 2.0 or later (https://deno.com)", []runtimeOf{deno}},
+	"uvx":     {"install uv 0.3 or later (https://docs.astral.sh/uv), which has uvx", []runtimeOf{uv}},
+	"uv":      {"install uv 0.3 or later (https://docs.astral.sh/uv)", []runtimeOf{uv}},
+	"python":  {"install Python 3.10 or later, or write python3", []runtimeOf{python}},
+	"python3": {"install Python 3.10 or later", []runtimeOf{python3}},
+	"docker":  {"install Docker (https://docs.docker.com/get-docker)", []runtimeOf{docker}},
+	"podman":  {"install Podman (https://podman.io)", []runtimeOf{podman}},
 }
 
 // programs looks at the commands of servers.
@@ -55,22 +78,24 @@ func (e *examination) programs() {
 		}
 		found := lookup(u.Command, path)
 		base := strings.TrimSuffix(filepath.Base(u.Command), ".exe")
-		runtime, known := programs[base]
+		p, known := programs[base]
 		if found == "" {
 			remedy := "install it, or give its full path in command"
 			if known {
-				remedy = runtime.install + ", or give its full path in command"
+				remedy = p.install + ", or give its full path in command"
 			}
 			e.find(idCommandMissing, upstreamObject(u.Name), remedy, "the command %q is not found", u.Command)
-			e.missing[u.Name] = true
+			e.explained[u.Name] = true
 			continue
 		}
 		if !hasOwn {
 			e.desktop(u, found)
 		}
-		if known && !asked[base] {
-			asked[base] = true
-			e.version(base, runtime, path)
+		for _, r := range p.runtimes {
+			if !asked[r.name] {
+				asked[r.name] = true
+				e.version(base, r, p.install, path)
+			}
 		}
 	}
 }
@@ -106,17 +131,18 @@ const versionTime = 5 * time.Second
 
 var number = regexp.MustCompile(`(\d+)\.(\d+)`)
 
-// version asks a runtime for its version.
-func (e *examination) version(name string, p program, path string) {
-	asks := lookup(p.asks, path)
+// version asks a runtime for its version. name is the command that needs it.
+func (e *examination) version(name string, r runtimeOf, install, path string) {
+	asks := lookup(r.name, path)
 	if asks == "" {
-		e.find(idRuntimeBroken, name, p.install, "%s is there, but %s is not", name, p.asks)
+		e.find(idRuntimeBroken, name, install, "%s is there, but %s is not", name, r.name)
 		return
 	}
 	ctx, cancel := context.WithTimeout(e.ctx, versionTime)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, asks, p.args...)
+	cmd := exec.CommandContext(ctx, asks, r.args...)
 	cmd.WaitDelay = time.Second
+	cmd.Env = append(os.Environ(), "PATH="+path) // npm is a script for node
 	out, err := cmd.Output()
 	text := strings.TrimSpace(string(out))
 	if err != nil {
@@ -130,20 +156,25 @@ func (e *examination) version(name string, p program, path string) {
 		if ctx.Err() != nil {
 			why = "no answer within 5 seconds"
 		}
-		remedy := "try it in a terminal: " + strings.Join(append([]string{p.asks}, p.args...), " ")
+		remedy := "try it in a terminal: " + strings.Join(append([]string{r.name}, r.args...), " ")
 		if name == "docker" {
 			remedy = "start Docker"
 		}
-		e.find(idRuntimeBroken, name, remedy, "%s", why)
+		e.find(idRuntimeBroken, r.name, remedy, "%s", why)
 		return
 	}
 	m := number.FindStringSubmatch(text)
 	if m == nil {
 		return
 	}
+	seen := Runtime{Name: r.name, Version: m[0]}
+	if r.least != [2]int{} {
+		seen.Minimum = fmt.Sprintf("%d.%d", r.least[0], r.least[1])
+	}
+	e.report.Runtimes = append(e.report.Runtimes, seen)
 	major, _ := strconv.Atoi(m[1])
 	minor, _ := strconv.Atoi(m[2])
-	if slices.Compare([]int{major, minor}, p.least[:]) < 0 {
-		e.find(idRuntimeOld, name, p.install, "%s has version %s.%s, which is too old for many servers", p.asks, m[1], m[2])
+	if slices.Compare([]int{major, minor}, r.least[:]) < 0 {
+		e.find(idRuntimeOld, r.name, install, "%s has version %s; current servers need %s or later", r.name, m[0], seen.Minimum)
 	}
 }

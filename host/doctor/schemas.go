@@ -6,6 +6,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -20,23 +21,39 @@ const (
 	maxDepth  = 64
 )
 
-// affected are the tools that a finding is about, with what is wrong with each.
-type affected []string
+// affected are the tools that a finding is about.
+type affected struct {
+	tools []string // their own names
+	texts []string // with what is wrong with each
+}
 
 func (a *affected) add(tool, format string, args ...any) {
-	*a = append(*a, fmt.Sprintf("%s (%s)", tool, fmt.Sprintf(format, args...)))
+	a.tools = append(a.tools, tool)
+	a.texts = append(a.texts, fmt.Sprintf("%s (%s)", tool, fmt.Sprintf(format, args...)))
 }
 
 // report adds one finding for all tools of a server.
 func (a affected) report(e *examination, id, server, remedy, what string) {
-	if len(a) == 0 {
+	if len(a.texts) == 0 {
 		return
 	}
-	shown := strings.Join(a[:min(len(a), maxShown)], ", ")
-	if len(a) > maxShown {
-		shown += fmt.Sprintf(", and %d more", len(a)-maxShown)
+	shown := strings.Join(a.texts[:min(len(a.texts), maxShown)], ", ")
+	if len(a.texts) > maxShown {
+		shown += fmt.Sprintf(", and %d more", len(a.texts)-maxShown)
 	}
 	e.find(id, upstreamObject(server), remedy, "%s: %s", what, shown)
+}
+
+// hide returns the setting that hides the tools.
+func (a affected) hide(server string) string {
+	quoted := make([]string, min(len(a.tools), maxShown))
+	for i := range quoted {
+		quoted[i] = strconv.Quote(a.tools[i])
+	}
+	if len(a.tools) > maxShown {
+		quoted = append(quoted, "...")
+	}
+	return fmt.Sprintf("hide = [%s] in [upstream.%s]", strings.Join(quoted, ", "), server)
 }
 
 // schemaKinds are what is wrong with schemas, in this order, with what findings say.
@@ -66,7 +83,7 @@ func (e *examination) schemas() {
 		}
 		for _, kind := range schemaKinds {
 			if a := byKind[kind.id]; a != nil {
-				a.report(e, kind.id, u.Name, "update the server, or hide these tools from agents (expose, hide); scripts can still call those that expose leaves out", kind.what)
+				a.report(e, kind.id, u.Name, "update the server, or set "+a.hide(u.Name), kind.what)
 			}
 		}
 	}

@@ -28,23 +28,27 @@ func (e *examination) servers() {
 		object := upstreamObject(u.Name)
 		if !seen {
 			if failed {
-				e.find(idServerCrashed, object, "see its log", "it failed %s ago: %s", ago(e.Now, failure.At), strings.TrimPrefix(failure.Error, object+": "))
+				e.find(idServerCrashed, object, e.command("servers", u.Name)+" starts it and shows its log", "it failed %s ago: %s", ago(e.Now, failure.At), strings.TrimPrefix(failure.Error, object+": "))
 			}
 			continue
 		}
 		st := o.Status
 		switch {
 		case st.State == health.Asleep:
-			e.find(idServerAsleep, object, "mcp-metatool servers "+u.Name+" starts it", "it starts on first use, and was not started now")
+			tools := "what its tools cost is not known yet"
+			if len(o.Tools) > 0 {
+				tools = "its tools are those that it listed last"
+			}
+			e.find(idServerAsleep, object, e.command("servers", u.Name)+" starts it", "it starts on first use, and was not started now; %s", tools)
 		case st.State == upstream.Starting:
-			e.find(idServerDown, object, "start its command in a terminal to see what it waits for; a first start may have to download packages", "it is still starting")
-		case e.missing[u.Name]: // that is why
+			e.find(idServerDown, object, "wait longer: "+e.command("doctor", "--wait", "2m")+"; a first start may have to download packages", "it is still starting")
+		case e.explained[u.Name]: // that is why
 		case st.State != upstream.Ready:
-			e.find(idServerDown, object, "correct what the error names; start its command in a terminal to see more", "%s", strings.TrimPrefix(st.Err, object+": "))
+			e.find(idServerDown, object, "correct what the error names; "+e.command("servers", u.Name, "--log-level", "debug")+" shows more", "%s", strings.TrimPrefix(st.Err, object+": "))
 		default:
 			e.speed(object, o)
 			if failed {
-				e.find(idServerCrashed, object, "if that happens again, look at its log (mcp-metatool servers "+u.Name+" --log-level debug)",
+				e.find(idServerCrashed, object, "if that happens again, look at its log: "+e.command("servers", u.Name, "--log-level", "debug"),
 					"it works now, but failed %s ago: %s", ago(e.Now, failure.At), strings.TrimPrefix(failure.Error, object+": "))
 			}
 		}
@@ -77,14 +81,17 @@ func describe(name string, o Observation) Server {
 	if r, ok := protocol.Lookup(st.ProtocolVersion); ok {
 		s.Era = map[protocol.Era]string{protocol.Handshake: "handshake", protocol.Stateless: "stateless"}[r.Era()]
 	}
-	for _, tool := range o.Tools {
-		s.Tokens += Tokens(tool)
-	}
+	s.Tokens = tokensOf(o.Tools)
 	return s
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 func round(d time.Duration) string         { return fmt.Sprint(d.Round(time.Millisecond)) }
+
+// ago returns how long ago something was, in days if these are many.
 func ago(now, then time.Time) string {
+	if d := now.Sub(then); d >= 48*time.Hour {
+		return fmt.Sprintf("%d days", d/(24*time.Hour))
+	}
 	return units.FormatDuration(now.Sub(then).Round(time.Second))
 }

@@ -1,22 +1,14 @@
 package doctor
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
 	"unicode/utf8"
 
+	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
-
-// Tokens estimates how many tokens of a model's context a definition of a tool costs: one
-// for each four bytes of its name, description and input schema, which is what hosts send.
-// Models differ; it is usually right within a third.
-func Tokens(definition []byte) int {
-	size := 0
-	for _, member := range []string{"name", "description", "inputSchema"} {
-		raw, _ := wire.Get(definition, member)
-		size += len(raw)
-	}
-	return (size + 3) / 4
-}
 
 const (
 	// chatText is the limit of a description in OpenAI's chat API
@@ -31,13 +23,15 @@ const (
 
 // tokens looks at what the definitions of tools cost, and how long their texts are.
 func (e *examination) tokens() {
-	tools, tokens := 0, 0
+	own := Cost{Tools: len(e.Own), Tokens: tokensOf(e.Own)}
+	e.report.Own = own
+	tools, tokens := own.Tools, own.Tokens
 	for _, u := range e.enabled() {
 		o := e.Observed[u.Name]
 		tools += len(o.Tools)
 		long := affected{}
 		for _, tool := range o.Tools {
-			tokens += Tokens(tool)
+			tokens += catalog.Tokens(tool)
 			name, _ := wire.GetString(tool, "name")
 			text, _ := wire.GetString(tool, "description")
 			switch n := utf8.RuneCountInString(text); {
@@ -47,15 +41,31 @@ func (e *examination) tokens() {
 				long.add(name, "%d characters", n)
 			}
 		}
+		remedy := "ask its authors for shorter texts"
+		if len(long.tools) > 0 {
+			remedy += ", or set " + long.hide(u.Name)
+		}
 		if n := utf8.RuneCountInString(o.Text); n > codeText {
 			long.add("its instructions", "%d characters, cut by Claude Code", n)
 		}
-		long.report(e, idTextLong, u.Name, "shorten the texts in the server; hide the tools that nobody needs (hide)", "long descriptions")
+		long.report(e, idTextLong, u.Name, remedy, "long descriptions")
+	}
+	e.report.Tokens = tokens
+	remedy := ""
+	if most := slices.MaxFunc(slices.Concat(e.report.Servers, []Server{{}}), func(a, b Server) int { return cmp.Compare(a.Tokens, b.Tokens) }); most.Name != "" {
+		remedy = fmt.Sprintf("set expose in [upstream.%s], whose tools cost most (%d tokens); agents find the others with search_tools", most.Name, most.Tokens)
 	}
 	if tools > manyTools {
-		e.find(idToolsMany, "", "show fewer (expose, hide), and let agents find the others with search_tools", "agents see %d tools of servers, and some hosts accept at most %d", tools, manyTools)
+		e.find(idToolsMany, "", remedy, "agents see %d tools, and some hosts accept at most %d", tools, manyTools)
 	}
 	if tokens > manyTokens {
-		e.find(idTokensMany, "", "show fewer tools (expose, hide), and let agents find the others with search_tools", "the definitions of all tools cost about %d tokens", tokens)
+		e.find(idTokensMany, "", remedy, "the definitions of all tools cost about %d tokens", tokens)
 	}
+}
+
+func tokensOf(tools [][]byte) (n int) {
+	for _, tool := range tools {
+		n += catalog.Tokens(tool)
+	}
+	return n
 }

@@ -82,7 +82,7 @@ func (h *Handler) state(w http.ResponseWriter, r *http.Request) error {
 		answer.Servers = append(answer.Servers, s)
 	}
 	for _, p := range h.opts.Catalog.Problems() {
-		answer.Problems = append(answer.Problems, mask(p))
+		answer.Problems = append(answer.Problems, mask(p.String()))
 	}
 	return write(w, answer)
 }
@@ -170,13 +170,10 @@ type costOf struct {
 
 func (h *Handler) costs() map[costOf]cost {
 	costs := map[costOf]cost{}
-	for _, e := range h.opts.Catalog.All() {
-		if !h.visible(e) {
-			continue
-		}
+	for _, e := range h.opts.Catalog.Listed() {
 		c := costs[costOf{e.Kind, e.Server}]
 		c.Tools++
-		c.Tokens += catalog.Tokens(len(e.Definition))
+		c.Tokens += catalog.Tokens(e.Definition)
 		costs[costOf{e.Kind, e.Server}] = c
 	}
 	return costs

@@ -58,7 +58,7 @@ func hintsOf(definition []byte) hints {
 }
 
 func (h *Handler) view(e catalog.Entry) tool {
-	t := tool{Name: e.Name, Kind: kinds[e.Kind], Server: e.Server, Listed: h.visible(e), Tokens: catalog.Tokens(len(e.Definition)), Hints: hintsOf(e.Definition)}
+	t := tool{Name: e.Name, Kind: kinds[e.Kind], Server: e.Server, Listed: h.visible(e), Tokens: catalog.Tokens(e.Definition), Hints: hintsOf(e.Definition)}
 	if e.Tool != e.Name {
 		t.Tool = e.Tool
 	}
