@@ -164,7 +164,12 @@ func (r *readme) shell(line string) error {
 	if !strings.HasPrefix(line, "mcp-metatool ") {
 		return fmt.Errorf("no test knows how to run it")
 	}
-	return r.command("sh", "-c", line)
+	err := r.command("sh", "-c", line)
+	var failed *exec.ExitError
+	if strings.HasPrefix(line, "mcp-metatool doctor") && errors.As(err, &failed) && failed.ExitCode() == exitWarned {
+		return nil // about the folder of the test's programs, which hosts do not look in
+	}
+	return err
 }
 
 // asks matches a command that asks before it writes.
