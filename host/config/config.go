@@ -15,6 +15,8 @@
 //	http.go      the keys of [http], journal.go those of [journal],
 //	             builtins.go those of [builtins], telemetry.go those of [telemetry]
 //	section.go   Section, LoadWithin: files that contain more than a configuration
+//	fill.go      Section.Fill: {{NAME}} in such files, references.go: how it is written
+//	extend.go    Section.Extend: such a file that uses another configuration
 //	expand.go    ${VAR} and ${VAR:-default} in strings
 //	reference.go ${cmd:...}, ${file:...} and ${keyring:...} in settings of upstreams
 //	limits.go    the limits of package limits and the fields that hold their values

@@ -151,6 +151,7 @@ type loader struct {
 	getenv   func(string) (string, bool)
 	home     func() (string, error)
 	unset    func(upstream string, p *Problem) // see LoadOptions
+	located  bool                              // see reader
 	problems []*Problem
 }
 
@@ -235,7 +236,7 @@ func (l *loader) parse(c *Config, name string, data []byte, err error) *Problem 
 		problem.File = name
 		return problem
 	}
-	r := &reader{file: name, json: c.json, base: base, getenv: l.getenv, home: l.home, shown: c.shown, unset: l.unset}
+	r := &reader{file: name, json: c.json, base: base, getenv: l.getenv, home: l.home, shown: c.shown, located: l.located, unset: l.unset}
 	decode(r, root, c)
 	c.Secrets, c.plain = sortSecrets(r.secrets), r.plain
 	c.warnings = append(c.warnings, r.warnings...)

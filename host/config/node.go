@@ -30,6 +30,16 @@ type node struct {
 	// written is where the value is in the text. It is empty if that is unknown or if the
 	// value is in more than one place.
 	written span
+
+	// parts are the parts of a string in which [Section.Fill] has replaced references, and
+	// text is all of it; nil: text is as in the file.
+	parts []part
+	// missing says which value a string needs that is not known. pending is whether that is
+	// so for any string in the node.
+	missing *Problem
+	pending bool
+	// filled is whether the node is the value of a reference.
+	filled bool
 }
 
 // position returns the line and column of the node, zeros if they are unknown.

@@ -56,10 +56,21 @@ func (l *loader) within(c *Config, name string, data []byte, other func(top *Sec
 	r := &reader{file: name, base: base, getenv: l.getenv, home: l.home, shown: c.shown, located: true, unset: unset}
 	top := &table{r: r, node: root}
 	other(&Section{t: top})
-	decodeInto(top, c)
-	c.Secrets, c.plain = sortSecrets(r.secrets), r.plain
+	if r.extended == nil {
+		decodeInto(top, c)
+	} else {
+		r.extended.decode(top, c)
+		l.problems = append(l.problems, r.extended.report(r.secrets)...)
+	}
+	c.Secrets, c.plain = sortSecrets(append(c.Secrets, r.secrets...)), r.plain
 	c.warnings = append(c.warnings, r.warnings...)
-	var secrets Masker // problems that other reports may quote expanded values
+	l.problems = append(l.problems, r.report()...)
+	return nil
+}
+
+// report returns the problems in the order of the file, each once and without secrets.
+func (r *reader) report() []*Problem {
+	var secrets Masker // problems that others report may quote expanded values
 	secrets.Add(r.secrets...)
 	for _, p := range r.problems {
 		p.Key, p.Text = secrets.Mask(p.Key), secrets.Mask(p.Text)
@@ -67,8 +78,10 @@ func (l *loader) within(c *Config, name string, data []byte, other func(top *Sec
 	slices.SortStableFunc(r.problems, func(a, b *Problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-	l.problems = append(l.problems, r.problems...)
-	return nil
+	// One table may have been read several times, with other values.
+	return slices.CompactFunc(r.problems, func(a, b *Problem) bool {
+		return a.Line > 0 && a.Line == b.Line && a.Column == b.Column && a.Key == b.Key && a.Text == b.Text
+	})
 }
 
 // Section is a table of a TOML file that is being read; see [LoadWithin]. A key becomes
@@ -193,6 +206,9 @@ func (s *Section) Number(key string, v *uint64, least, most uint64) { s.t.number
 func (s *Section) JSON(key string) []byte {
 	s.t.know(key)
 	if n := s.t.node.fields[key]; n != nil {
+		if n.pending {
+			return nil
+		}
 		if s.Has(key + jsonSuffix) {
 			s.Problem(key, "cannot be combined with %s%s (leave one out)", key, jsonSuffix)
 		}

@@ -25,6 +25,8 @@ type reader struct {
 	// unset, if set, is called for variables of upstreams that are not set, instead of
 	// reporting a problem.
 	unset func(upstream string, p *Problem)
+	// extended is what the file extends; nil: nothing.
+	extended *extended
 
 	problems []*Problem
 	secrets  []string
@@ -80,7 +82,10 @@ func (t *table) path(key string) string {
 func (t *table) get(key, want string, kinds ...kind) *node {
 	t.know(key)
 	n := t.node.fields[key]
-	if n == nil || !t.check(key, n, want, kinds...) {
+	if n == nil || n.pending && n.kind != kindTable {
+		return nil
+	}
+	if n = n.as(kinds); !t.check(key, n, want, kinds...) {
 		return nil
 	}
 	return n
@@ -178,7 +183,7 @@ func (t *table) expand(key string, n *node) (expansion, bool) {
 
 // expandAll expands a string, which may have references, and reports problems with it.
 func (t *table) expandAll(key string, n *node) (expansion, bool) {
-	e, errs := expand(n.text, t.r.getenv)
+	e, errs := n.expand(t.r.getenv)
 	for i := range e.refs {
 		if err := t.r.locate(&e.refs[i].Reference); err != nil {
 			errs = append(errs, fmt.Errorf("${%s:...} %w", e.refs[i].Kind, err))
@@ -229,6 +234,7 @@ func (t *table) strs(key string, each func(key string, n *node) (string, bool)) 
 	list := make([]string, 0, len(n.items))
 	for i, item := range n.items {
 		itemKey := fmt.Sprintf("%s[%d]", key, i)
+		item = item.as([]kind{kindString})
 		if !t.check(itemKey, item, "a string", kindString) {
 			continue
 		}
