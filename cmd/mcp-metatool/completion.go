@@ -191,22 +191,51 @@ func (v *runsView) runs(ctx context.Context, _ []string) []string {
 
 // checkNames offers the names of the checks in files.
 func checkNames(ctx context.Context, args []string) []string {
-	files, err := smoke.Files(args)
-	if err != nil {
-		return nil
-	}
-	opts := smoke.LoadOptions{Offline: true}
-	opts.Load.Context = ctx
 	var names []string
-	for _, path := range files {
-		if ctx.Err() != nil {
-			break
-		}
-		if f, err := smoke.Load(path, opts); err == nil {
-			for _, c := range f.Checks {
+	eachCheckFile(ctx, args, func(path string, f *smoke.File) {
+		for _, c := range f.Checks {
+			if c.Phase == smoke.Main {
 				names = append(names, c.Name+"\t"+filepath.Base(path))
 			}
 		}
-	}
+	})
 	return names
+}
+
+// checkTags offers the tags of the checks in files.
+func checkTags(ctx context.Context, args []string) []string {
+	var tags []string
+	eachCheckFile(ctx, args, func(_ string, f *smoke.File) {
+		for _, c := range f.Checks {
+			tags = append(tags, c.Tags...)
+		}
+	})
+	slices.Sort(tags)
+	return slices.Compact(tags)
+}
+
+// checkProfiles offers the profiles of files of checks.
+func checkProfiles(ctx context.Context, args []string) []string {
+	var names []string
+	eachCheckFile(ctx, args, func(_ string, f *smoke.File) { names = append(names, f.Profiles...) })
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// eachCheckFile calls f with each file of checks that can be read.
+func eachCheckFile(ctx context.Context, args []string, f func(path string, file *smoke.File)) {
+	files, err := smoke.Files(args)
+	if err != nil {
+		return
+	}
+	opts := smoke.LoadOptions{Offline: true}
+	opts.Load.Context = ctx
+	for _, path := range files {
+		if ctx.Err() != nil {
+			return
+		}
+		if file, err := smoke.Load(path, opts); err == nil {
+			f(path, file)
+		}
+	}
 }

@@ -53,7 +53,7 @@ var hostileCalls = []struct {
 	{"runs diff", []string{"last last", "last last --json"}},
 	{"runs tail", []string{"-n 5"}}, // until it is interrupted
 	{"replay", []string{"last --with bad.star --color always"}},
-	{"smoke", []string{"checks.toml", "checks.toml --format json"}},
+	{"smoke", []string{"checks.toml", "checks.toml --format json", "checks.toml --list"}},
 	{"import", []string{"host.json --dry-run --color always"}},
 	{"add", []string{"other --dry-run -- ./hostile"}},
 	{"disable", []string{"evil --dry-run --color always"}}, {"enable", []string{"evil --dry-run"}}, {"remove", []string{"evil --dry-run"}},

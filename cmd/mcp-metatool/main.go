@@ -44,7 +44,8 @@
 //	runs.go      runs; runslist.go: list, runsshow.go: show and tail,
 //	             runsstats.go: stats, runsdiff.go: diff
 //	replay.go    replay
-//	smoke.go     smoke; smokeout.go: its reports, smokewatch.go: --watch
+//	smoke.go     smoke; smokeout.go: its reports, smokelist.go: --list,
+//	             smokewatch.go: --watch
 //	ui.go        ui; launch.go: the user's browser
 //	demo.go      demo; demotool.go: its composite tool, demoserver.go and
 //	             demodata.go: its two upstream servers

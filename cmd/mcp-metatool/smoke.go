@@ -25,7 +25,8 @@ func smokeCommand() *cobra.Command {
 		Use:   "smoke FILE.toml|DIR...",
 		Short: "Run the checks of servers and composite tools in TOML files; exit code 1 if one fails",
 		Long: `Run the checks of servers and composite tools in TOML files: see docs/smoke.md.
-In a directory, all *.toml are read except *.cassette.toml and *.lock.toml.
+In a directory, all *.toml are read except *.cassette.toml, *.lock.toml and
+*.rows.toml.
 
 The exit code is 0 if all checks have passed or were skipped, 1 if one has failed,
 and 2 if a file or the configuration is wrong.`,
@@ -37,6 +38,11 @@ and 2 if a file or the configuration is wrong.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&v.filter, "filter", "", "only checks whose name contains `TEXT`, or matches a pattern (sum*) or a regular expression (/^sum/)")
+	f.StringArrayVar(&v.tags, "tag", nil, "only checks with this `TAG`, or without it if it is !TAG; with several, at least one TAG and no !TAG")
+	f.StringArrayVar(&v.vars, "var", nil, "set a variable of the files: `NAME=VALUE`")
+	f.StringVar(&v.opts.Load.Profile, "profile", "", "use the values of the files' [profile.`NAME`]")
+	f.StringVarP(&v.opts.Load.Config, "config", "c", "", "use the servers and saved tools of this configuration `FILE`, not of those that the files name")
+	f.BoolVar(&v.list, "list", false, "print what would be run, and start nothing (--format text or json)")
 	f.StringVar(&v.format, "format", reports.Formats[0], "print results as `FORMAT`: "+strings.Join(reports.Formats, ", "))
 	f.StringVarP(&v.output, "output", "o", "", "write the results to `FILE`, and text for people to standard output")
 	f.BoolVarP(&v.verbose, "verbose", "v", false, "also show answers and logs of checks that have passed")
@@ -54,6 +60,9 @@ and 2 if a file or the configuration is wrong.`,
 	completeFlag(cmd, "log-level", logLevels)
 	completeFlag(cmd, "format", oneOf(reports.Formats...))
 	completeFlag(cmd, "filter", checkNames)
+	completeFlag(cmd, "tag", checkTags)
+	completeFlag(cmd, "profile", checkProfiles)
+	_ = cmd.RegisterFlagCompletionFunc("config", filesOf("toml", "json")) // there is such a flag
 	return cmd
 }
 
@@ -62,6 +71,8 @@ type smokeView struct {
 	opts           smoke.Options
 	filter, format string
 	output         string
+	tags, vars     []string
+	list           bool
 	verbose, watch bool
 	level          slog.Level
 }
@@ -72,6 +83,9 @@ func (v *smokeView) run(ctx context.Context, stdout io.Writer, args []string) er
 	}
 	runner := smoke.NewRunner(v.opts)
 	defer runner.Close()
+	if v.list {
+		return v.listChecks(ctx, runner, stdout, args)
+	}
 	if v.watch {
 		return v.follow(ctx, args, func(files []string) (int, error) { return v.once(ctx, runner, stdout, files) })
 	}
@@ -97,11 +111,20 @@ func (v *smokeView) prepare() (err error) {
 	if v.opts.Load.Offline && v.opts.Record {
 		return errors.New("--record: calls servers, which --offline forbids (use only one of them)")
 	}
+	if v.opts.Load.Offline && v.opts.Load.Config != "" {
+		return errors.New("--config: is not read with --offline (use only one of them)")
+	}
 	if v.opts.Timeout < 0 {
 		return errors.New("--timeout: must not be negative")
 	}
 	if v.opts.Filter, err = smoke.ParseFilter(v.filter); err != nil {
 		return fmt.Errorf("--filter: %w", err)
+	}
+	if v.opts.Tags, err = smoke.ParseTags(v.tags); err != nil {
+		return fmt.Errorf("--tag: %w", err)
+	}
+	if err := v.values(); err != nil {
+		return err
 	}
 	if _, err = reports.New(v.format, io.Discard, reports.Options{}); err != nil {
 		return fmt.Errorf("--format: %w", err)
@@ -109,6 +132,9 @@ func (v *smokeView) prepare() (err error) {
 	v.opts.Version, v.opts.Log = currentVersion(), v.log
 	v.opts.Wrote = func(path, what string) {
 		fmt.Fprintf(os.Stderr, "wrote %s: %s\n", display.Text(path), display.Text(what))
+	}
+	v.opts.Note = func(path, text string) {
+		fmt.Fprintf(os.Stderr, "note: %s: %s\n", display.Text(path), display.Text(text))
 	}
 	v.opts.CacheDir = cacheDir(v.log(&config.Masker{}))
 	return nil
@@ -130,8 +156,35 @@ func (v *smokeView) once(ctx context.Context, runner *smoke.Runner, stdout io.Wr
 	if bad := out.Close(summary); err == nil {
 		err = bad
 	}
-	if err == nil && v.opts.Filter != nil && summary.Checks() == 0 && summary.BadFiles == 0 {
-		return 0, &exitError{exitUsage, fmt.Errorf("--filter: no check has a name that matches %q", v.filter)}
+	if err == nil && summary.Checks() == 0 && summary.BadFiles == 0 {
+		err = v.noneChosen()
 	}
 	return summary.ExitCode(), err
+}
+
+// values reads the variables of the command line.
+func (v *smokeView) values() error {
+	v.opts.Load.Vars = map[string][]byte{}
+	for _, text := range v.vars {
+		name, value, err := smoke.ParseVar(text)
+		if err != nil {
+			return fmt.Errorf("--var: %w", err)
+		}
+		v.opts.Load.Vars[name] = value
+	}
+	return nil
+}
+
+// noneChosen returns the error for flags that choose none of the checks, nil if there are
+// no such flags.
+func (v *smokeView) noneChosen() error {
+	switch {
+	case v.opts.Filter != nil && v.opts.Tags != nil:
+		return &exitError{exitUsage, fmt.Errorf("no check has both a name that matches --filter %q and the tags of --tag %s", v.filter, strings.Join(v.tags, " "))}
+	case v.opts.Filter != nil:
+		return &exitError{exitUsage, fmt.Errorf("--filter: no check has a name that matches %q", v.filter)}
+	case v.opts.Tags != nil:
+		return &exitError{exitUsage, fmt.Errorf("--tag: no check fits %s", strings.Join(v.tags, " "))}
+	}
+	return nil
 }

@@ -38,8 +38,19 @@ type Check struct {
 	CancelAfter time.Duration
 	// Skip is why the check is skipped; "" if it is not.
 	Skip string
+	// Phase says when it runs, Tags are its own and those of the file, and Row is the
+	// number of its row, from 1; 0 if it has none.
+	Phase Phase
+	Tags  []string
+	Row   int
 
-	number int // in the file, from 1
+	captures []capture
+	retry    retry
+	needs    []string       // captured values that it refers to
+	uses     map[string]int // how often it refers to each value
+	from     *source
+
+	number int // among the tables of its phase, from 1
 	wants  []want
 	within time.Duration // of cancelled_within
 
@@ -57,7 +68,7 @@ type Code struct {
 func (c Code) none() bool { return c == Code{} }
 
 // label returns the name of the check in messages about the file.
-func (c *Check) label() string { return fmt.Sprintf("check %q", c.Name) }
+func (c *Check) label() string { return fmt.Sprintf("%s %q", c.Phase.key(), c.Name) }
 
 // has reports whether the check has an expectation with one of the keys.
 func (c *Check) has(keys ...string) bool {
@@ -73,19 +84,13 @@ func (c *Check) has(keys ...string) bool {
 
 var checkAliases = map[string]string{
 	"tool": "call", "args": "params", "arguments": "params", "expected": "expect", "want": "expect", "script": "code",
-	"mocks": "mock", "cassette": "mock", "upstream": "server", "title": "name", "description": "name",
+	"mocks": "mock", "cassette": "mock", "upstream": "server", "title": "name", "description": "name", "tag": "tags",
+	"captures": "capture", "extract": "capture", "retries": "retry", "row": "rows", "table": "rows", "data": "rows", "cases": "rows",
 }
 
-// readCheck reads the i-th check.
-func (r *fileReader) readCheck(s *config.Section, i int) *Check {
-	c := &Check{place: r.file.place, Params: []byte("{}"), within: defaultCancelled, number: i + 1}
+// readCheck reads a check from a table without references.
+func (r *fileReader) readCheck(s *config.Section, c *Check) {
 	r.check = c
-	c.Line, c.Column = s.Place("")
-	c.Name, _ = s.Verbatim("name") // names are keys: variables are not expanded in them
-	c.Server, _ = s.Verbatim("server")
-	c.Call, _ = s.Verbatim("call")
-	c.Name = cmp.Or(c.Name, c.Call, c.Server, fmt.Sprintf("check %d", i+1))
-	s.Name(c.label())
 	c.Code = r.code(s)
 	if c.kind(s) == onServer {
 		for _, key := range []string{"params", "meta", "mock", "cancel_after"} {
@@ -99,17 +104,18 @@ func (r *fileReader) readCheck(s *config.Section, i int) *Check {
 	}
 	s.Duration("timeout", &c.Timeout, minTime, maxTime)
 	c.skip(s)
+	c.readRetry(s)
+	r.readCaptures(s, c)
 	if e := s.Section("expect"); e != nil {
 		r.expectations(e, c)
 	}
 	if c.CancelAfter > 0 && !c.has("cancelled_within") {
 		c.wants = append(c.wants, want{key: "cancelled_within", line: c.Line, column: c.Column, match: cancelledWithin(defaultCancelled)})
 	}
-	if c.CancelAfter == 0 && c.has("cancelled_within") {
+	if !s.Has("cancel_after") && c.has("cancelled_within") {
 		s.Problem("expect.cancelled_within", "has no meaning without cancel_after (say when the call is cancelled)")
 	}
 	s.Close(checkAliases)
-	return c
 }
 
 // kind returns what is checked. It reports a check that names nothing to check, or too
@@ -156,7 +162,7 @@ func (c *Check) toolName() string {
 	case ".json":
 		return ""
 	case "":
-		return fmt.Sprintf("check_%d", c.number)
+		return fmt.Sprintf("%s_%d", c.Phase.key(), c.number)
 	}
 	return strings.TrimSuffix(filepath.Base(c.Code.File), filepath.Ext(c.Code.File))
 }

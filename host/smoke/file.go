@@ -2,6 +2,7 @@ package smoke
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -19,7 +20,9 @@ type File struct {
 	Path string
 	// Config is the configuration in the file, with that of the environment.
 	Config *config.Config
-	Checks []*Check
+	Checks []*Check // in the order in which they run: setup, checks, teardown
+	// Profiles are the names of its profiles.
+	Profiles []string
 	// Timeout limits checks that have none of their own. Startup is how long servers may
 	// take to start.
 	Timeout, Startup time.Duration
@@ -27,6 +30,15 @@ type File struct {
 	// unset says, by upstream, which variables are missing, so that the upstream cannot be
 	// used. Checks with mocks do not need it.
 	unset map[string]error
+
+	// What references stand for: variables, and values that checks capture.
+	vars     map[string]value
+	captures map[string]*producer
+
+	tags     []string // of all its checks
+	extends  string   // path of the configuration that it uses; "" for none
+	rowFiles []string // files of rows
+	reader   *fileReader
 
 	ownTimeout bool   // Timeout is set in the file
 	outside    bool   // files that it names may be anywhere
@@ -43,6 +55,13 @@ type LoadOptions struct {
 	// environment variable and no saved tool is read, and the limits are at most the
 	// defaults.
 	Offline bool
+	// Config is the path of a configuration that the file uses instead of its own; "": its
+	// own.
+	Config string
+	// Profile is the profile that is used; "" for none.
+	Profile string
+	// Vars are variables, as JSON, that replace those of the file.
+	Vars map[string][]byte
 }
 
 // Load reads a file. The error is one or more *config.Problem, joined.
@@ -55,59 +74,100 @@ func Load(path string, opts LoadOptions) (*File, error) {
 }
 
 // Parse is Load for content in memory. It does not look at the files that the content
-// names, except JSON Schemas. It keeps data.
+// names, except JSON Schemas, rows and the configuration. It keeps data.
 func Parse(path string, data []byte, opts LoadOptions) (*File, error) {
-	f := &File{
-		Path: path, Timeout: DefaultTimeout, Startup: DefaultStartup, data: data, unset: map[string]error{},
-		outside: opts.Outside, offline: opts.Offline,
-	}
-	r := &fileReader{opts: opts, file: f, dir: filepath.Dir(path)}
-	load := opts.Load
-	load.Unset = func(upstream string, p *config.Problem) {
-		if f.unset[upstream] == nil {
-			f.unset[upstream] = p
-		}
-	}
-	if opts.Offline {
-		load.Getenv = noVariables
-	}
-	cfg, err := config.LoadWithin(load, path, data, r.read)
-	if err != nil && opts.Offline {
-		return nil, explainOffline(err)
-	}
+	f, err := parse(path, data, opts)
 	if err != nil {
-		return nil, err
-	}
-	if opts.Offline {
-		cfg.Execution.LowerToDefaults()
-	}
-	f.Config = cfg
-	if err := r.crossCheck(); err != nil {
 		return nil, err
 	}
 	return f, nil
 }
 
+// parse is Parse that also returns a file with problems, as far as it could be read.
+func parse(path string, data []byte, opts LoadOptions) (*File, error) {
+	f := &File{
+		Path: path, Timeout: DefaultTimeout, Startup: DefaultStartup, data: data, unset: map[string]error{},
+		vars: map[string]value{}, captures: map[string]*producer{}, outside: opts.Outside, offline: opts.Offline,
+	}
+	r := &fileReader{opts: opts, file: f, dir: filepath.Dir(path)}
+	f.reader = r
+	r.opts.Load.Unset = func(upstream string, p *config.Problem) {
+		if f.unset[upstream] == nil {
+			f.unset[upstream] = p
+		}
+	}
+	if opts.Offline {
+		r.opts.Load.Getenv = noVariables
+	}
+	cfg, err := config.LoadWithin(r.opts.Load, path, data, r.read)
+	if err != nil && opts.Offline {
+		return f, explainOffline(err)
+	}
+	if err != nil {
+		return f, err
+	}
+	if opts.Offline {
+		cfg.Execution.LowerToDefaults()
+	}
+	f.Config = cfg
+	return f, r.crossCheck()
+}
+
 // fileReader reads one file.
 type fileReader struct {
-	opts  LoadOptions
-	file  *File
-	dir   string
+	opts LoadOptions
+	file *File
+	dir  string
+
 	check *Check // the one being read
 }
 
 func (r *fileReader) read(top *config.Section) {
-	if s := top.Section("smoke"); s != nil {
-		r.file.ownTimeout = s.Duration("timeout", &r.file.Timeout, minTime, maxTime)
-		s.Duration("startup_timeout", &r.file.Startup, minTime, maxTime)
-		s.Close(map[string]string{"startup": "startup_timeout", "startupwait": "startup_timeout"})
-	}
-	sections := top.Sections("check")
+	r.settings(top)
 	if !top.Has("check") {
 		top.Problem("", "has no checks (write at least one: [[check]])")
 	}
-	for i, s := range sections {
-		r.file.Checks = append(r.file.Checks, r.readCheck(s, i))
+	var tables []*source
+	for _, phase := range []Phase{Setup, Main, Teardown} {
+		for i, s := range top.Sections(phase.key()) {
+			from := &source{section: s, phase: phase, index: i, order: len(tables)}
+			s.Name(from.label())
+			tables = append(tables, from)
+			r.announce(from)
+		}
+	}
+	for _, from := range tables {
+		r.readTable(from)
+	}
+}
+
+// announce records what the check in a table will capture.
+func (r *fileReader) announce(from *source) {
+	if !from.section.IsTable("capture") {
+		return
+	}
+	line, _ := from.section.Place("")
+	for _, name := range from.section.Section("capture").Keys() {
+		if before, taken := r.file.captures[name]; taken {
+			from.section.Problem("capture."+name, "is also captured on line %d (give one of them another name)", before.line)
+			continue
+		}
+		r.file.captures[name] = &producer{order: from.order, line: line}
+	}
+}
+
+// readTable reads a table: one check, or one for each of its rows.
+func (r *fileReader) readTable(from *source) {
+	for _, row := range r.rows(from.section) {
+		one := *from
+		one.row = row
+		c := r.readFilled(&one)
+		r.file.Checks = append(r.file.Checks, c)
+		for _, p := range c.captures {
+			if at := r.file.captures[p.name]; at != nil && at.order == from.order {
+				at.check = c
+			}
+		}
 	}
 }
 
@@ -121,25 +181,36 @@ func (r *fileReader) context() context.Context {
 
 // crossCheck reports conflicts between checks and upstreams.
 func (r *fileReader) crossCheck() error {
+	var errs []error
+	for _, c := range r.file.Checks {
+		if problem := r.checkServer(c); problem != nil {
+			errs = append(errs, problem)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkServer reports a check of a server that there is not.
+func (r *fileReader) checkServer(c *Check) *config.Problem {
+	if r.opts.Offline && r.file.extends != "" {
+		return nil // the servers there are not known
+	}
 	servers := map[string]bool{}
 	var names []string
 	for _, u := range r.file.Config.Upstreams {
 		servers[u.Name] = !u.Disabled
 		names = append(names, u.Name)
 	}
-	for _, c := range r.file.Checks {
-		if c.Server == "" || servers[c.Server] {
-			continue
-		}
-		problem := &config.Problem{File: r.file.Path, Line: c.Line, Column: c.Column, Key: c.label() + ": server"}
-		if _, there := servers[c.Server]; there {
-			problem.Text = fmt.Sprintf("upstream %q is disabled", c.Server)
-		} else {
-			problem.Text = fmt.Sprintf("there is no [upstream.%s]%s", c.Server, hint(c.Server, names))
-		}
-		return problem
+	if c.Server == "" || servers[c.Server] || c.from.again && config.HasReferences(c.Server) {
+		return nil
 	}
-	return nil
+	problem := &config.Problem{File: r.file.Path, Line: c.Line, Column: c.Column, Key: c.label() + ": server"}
+	if _, there := servers[c.Server]; there {
+		problem.Text = fmt.Sprintf("upstream %q is disabled", c.Server)
+	} else {
+		problem.Text = fmt.Sprintf("there is no [upstream.%s]%s", c.Server, hint(c.Server, names))
+	}
+	return problem
 }
 
 // path returns the path of a file that is named under a key: absolute, or relative like the
@@ -175,10 +246,10 @@ func (f *File) place(path string) regular.Place {
 }
 
 // reserved are the endings of TOML files that do not hold checks.
-var reserved = []string{".cassette.toml", ".lock.toml"}
+var reserved = []string{".cassette.toml", ".lock.toml", rowsSuffix}
 
 // Files returns the files of checks that arguments name. A directory stands for all *.toml
-// files in it, sorted by name, except cassettes and locks.
+// files in it, sorted by name, except config.toml, cassettes, locks and rows.
 func Files(args []string) ([]string, error) {
 	var files []string
 	for _, arg := range args {
@@ -211,13 +282,16 @@ func inDirectory(dir string) ([]string, error) {
 		}
 	}
 	if files == nil {
-		return nil, fmt.Errorf("%s: it contains no file of checks (*.toml, except cassettes and locks)", dir)
+		return nil, fmt.Errorf("%s: it contains no file of checks (*.toml, except config.toml, cassettes, locks and rows)", dir)
 	}
 	return files, nil
 }
 
 func isCheckFile(name string) bool {
 	if !strings.HasSuffix(name, ".toml") || strings.HasPrefix(name, ".") {
+		return false
+	}
+	if name == "config.toml" { // a configuration
 		return false
 	}
 	for _, r := range reserved {

@@ -132,7 +132,7 @@ func hasNumberOutOfRange(raw []byte) bool { return strings.ContainsAny(string(ra
 
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"b.toml", "a.toml", "a.cassette.toml", "a.lock.toml", ".c.toml", "d.json"} {
+	for _, name := range []string{"b.toml", "a.toml", "a.cassette.toml", "a.lock.toml", "a.rows.toml", "config.toml", ".c.toml", "d.json"} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}

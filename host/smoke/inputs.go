@@ -2,16 +2,23 @@ package smoke
 
 import (
 	"slices"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
 )
 
 // Inputs returns the files that the checks of a file depend on: the file itself, scripts,
-// cassettes and locks, whether they exist or not. If the file cannot be read, it returns
-// only the file itself.
+// cassettes, locks, rows and its configuration, whether they exist or not, as far as the file
+// can be read.
 func Inputs(path string, opts LoadOptions) []string {
 	names := []string{path}
-	f, err := Load(path, opts)
+	data, err := config.ReadFile(opts.Load, path)
 	if err != nil {
 		return names
+	}
+	f, _ := parse(path, data, opts)
+	names = append(names, f.rowFiles...)
+	if !opts.Offline {
+		names = append(names, f.extends)
 	}
 	for _, c := range f.Checks {
 		names = append(names, c.Code.File, c.lockFile())

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/limits"
@@ -31,6 +32,7 @@ type live struct {
 	scripts *scripts
 	sandbox func() *sandbox.Sandbox
 	log     *slog.Logger
+	mask    func(string) string // removes secrets, also those that are captured
 
 	once  sync.Once
 	ended sync.Once
@@ -63,9 +65,8 @@ func (l *live) open() error {
 	cfg.Journal = config.Journal{} // the result of a check has all that is needed
 	cfg.Upstreams = slices.Clone(cfg.Upstreams)
 	for i := range cfg.Upstreams {
-		if l.file.unset[cfg.Upstreams[i].Name] != nil {
-			cfg.Upstreams[i].Disabled = true
-		}
+		u := &cfg.Upstreams[i]
+		u.Disabled = u.Disabled || l.file.unset[u.Name] != nil || !l.needed(u)
 	}
 	cfg.StartupWait = l.file.Startup // a call of an unknown name waits for the upstreams to start
 	opts := host.Options{Version: l.opts.Version, Log: l.log, CacheDir: l.opts.CacheDir, Clients: host.NoClient, Whole: true}
@@ -212,6 +213,9 @@ func (l *live) waitForServers(ctx context.Context, h *host.Host, name string) er
 		return err
 	}
 	if server == "" {
+		if err := l.checkScript(name); err != nil {
+			return err
+		}
 		h.Settle(ctx)
 		return context.Cause(outer)
 	}
@@ -223,11 +227,19 @@ func (l *live) waitForServers(ctx context.Context, h *host.Host, name string) er
 }
 
 // checkVariables returns an error if variables are not set that the configuration of a
-// server needs. "" stands for a script, which may call any server.
+// server needs.
 func (l *live) checkVariables(server string) error {
+	if err := l.file.unset[server]; err != nil {
+		return broken(err, "%v", err)
+	}
+	return nil
+}
+
+// checkScript is checkVariables for the servers that a script may call.
+func (l *live) checkScript(name string) error {
 	for _, u := range l.file.Config.Upstreams {
-		if err := l.file.unset[u.Name]; err != nil && (server == "" || server == u.Name) {
-			return broken(err, "%v", err)
+		if l.file.unset[u.Name] != nil && l.scripts.mentions(name, abi.Ident(u.Name)) {
+			return l.checkVariables(u.Name)
 		}
 	}
 	return nil

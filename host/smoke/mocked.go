@@ -2,6 +2,8 @@ package smoke
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"log/slog"
 	"strings"
 	"sync"
@@ -32,7 +34,12 @@ func (m *mocked) call(ctx context.Context, c *Check, f *File) (*answer, error) {
 		return nil, err
 	}
 	answers, err := c.Mock.cassette(ctx)
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && f.offline:
+		return nil, broken(err, "there is no cassette %s (smoke --record writes it, without --offline)", c.Mock.File)
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, broken(err, "there is no cassette %s (smoke --record calls the servers and writes it)", c.Mock.File)
+	case err != nil:
 		return nil, broken(err, "%v", err)
 	}
 	box := m.sandbox()

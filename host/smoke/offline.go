@@ -17,16 +17,31 @@ func explainOffline(err error) error {
 	}
 	for _, e := range each {
 		var problem *config.Problem
-		var unset *config.UnsetError
-		if errors.As(e, &problem) && errors.As(e, &unset) {
-			problem.Text = "the variable " + unset.Var + " is not read with --offline"
+		if errors.As(e, &problem) {
+			notRead(problem)
 		}
 	}
 	return err
 }
 
+// notRead changes the message if it is about a variable that is not set.
+func notRead(problem *config.Problem) {
+	var unset *config.UnsetError
+	if errors.As(problem, &unset) {
+		problem.Text = "the variable " + unset.Var + " is not read with --offline"
+	}
+}
+
+// explain returns the problem with the reason that offline files have for it.
+func (f *File) explain(problem *config.Problem) *config.Problem {
+	if f.offline {
+		notRead(problem)
+	}
+	return problem
+}
+
 // offline returns the check as it runs without servers: with its mocks, or with none.
-func (c *Check) offline() (*Check, error) {
+func (c *Check) offline(f *File) (*Check, error) {
 	switch {
 	case c.Mock != nil:
 		return c, nil
@@ -34,6 +49,9 @@ func (c *Check) offline() (*Check, error) {
 		unmocked := *c
 		unmocked.Mock = &Mock{}
 		return &unmocked, nil
+	}
+	if f.extends != "" {
+		return nil, broken(nil, "it needs a server; with --offline, none is started, and %s is not read (give it a script and mocks)", f.extends)
 	}
 	return nil, broken(nil, "it needs a server, and none is started with --offline (give it a script and mocks)")
 }

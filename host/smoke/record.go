@@ -24,13 +24,12 @@ func (l *live) record(ctx context.Context, c *Check) (*answer, []cassette.Intera
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := l.waitForServers(ctx, h, ""); err != nil {
+	if err := l.waitForServers(ctx, h, def.Name); err != nil {
 		return nil, nil, err
 	}
-	mask := l.file.Config.NewMasker().Mask
 	var recorder *cassette.Recorder
 	composer := h.Composer(func(up compose.Upstreams) compose.Upstreams {
-		recorder = cassette.NewRecorder(up, func(text []byte) []byte { return []byte(mask(string(text))) })
+		recorder = cassette.NewRecorder(up, func(text []byte) []byte { return []byte(l.mask(string(text))) })
 		return recorder
 	})
 	a, err := runScript(ctx, c, l.file, func(ctx context.Context, call route.Call) []byte {

@@ -15,7 +15,7 @@ const maxOutput = 4 << 10
 
 // resultOf returns the result of a check, given its answer or the error instead of one.
 func (c *Check) resultOf(path string, a *answer, err error) report.Result {
-	r := report.Result{Name: c.Name, File: path, Line: c.Line, Column: c.Column, Status: report.Passed}
+	r := c.blankResult(path)
 	var failed *failedError
 	switch {
 	case errors.As(err, &failed):
@@ -23,6 +23,10 @@ func (c *Check) resultOf(path string, a *answer, err error) report.Result {
 	case err != nil:
 		first, rest, _ := strings.Cut(err.Error(), "\n") // rest: what a server wrote to stderr, for example
 		r.Status, r.Problems = report.Broken, []report.Problem{{Message: first, Got: rest, Line: c.Line, Column: c.Column}}
+		var b *BrokenError
+		if errors.As(err, &b) && b.line > 0 {
+			r.Problems[0].Line, r.Problems[0].Column = b.line, b.column
+		}
 	}
 	if a == nil {
 		return r
@@ -36,6 +40,17 @@ func (c *Check) resultOf(path string, a *answer, err error) report.Result {
 		r.Status = report.Failed
 	}
 	return r
+}
+
+// blankResult returns the result of a check that has passed with nothing to report.
+func (c *Check) blankResult(path string) report.Result {
+	name := c.Name
+	if c.Phase != Main {
+		name = string(c.Phase) + ": " + name
+	}
+	return report.Result{
+		Name: name, File: path, Line: c.Line, Column: c.Column, Phase: string(c.Phase), Tags: c.Tags, Status: report.Passed,
+	}
 }
 
 // output returns the answer to a call, for people.
@@ -117,7 +132,7 @@ func plural(n int, thing string) string {
 
 // masked returns a result without secrets.
 func masked(r report.Result, mask func(string) string) report.Result {
-	r.Output = mask(r.Output)
+	r.Name, r.Output = mask(r.Name), mask(r.Output)
 	logs := make([]string, len(r.Logs))
 	for i, line := range r.Logs {
 		logs[i] = mask(line)

@@ -31,8 +31,9 @@ type Options struct {
 	CacheDir string
 	// Load says how files are read.
 	Load LoadOptions
-	// Filter chooses checks by name; nil chooses all.
+	// Filter chooses checks by name, and Tags by their tags; nil chooses all.
 	Filter func(name string) bool
+	Tags   func(tags []string) bool
 	// Jobs is how many checks run concurrently; 0 means 1.
 	Jobs int
 	// FailFast starts no further check after one that has not passed.
@@ -46,6 +47,8 @@ type Options struct {
 	Update bool
 	// Wrote, if not nil, is called with each file that was written, and what was written.
 	Wrote func(path, what string)
+	// Note, if not nil, is called with what people should know about a file that is run.
+	Note func(path, text string)
 }
 
 // Runner runs the checks of files. It may be used for several runs, one after the other.
@@ -139,21 +142,27 @@ type run struct {
 
 // fileRun is a file in a run.
 type fileRun struct {
-	path   string
-	file   *File // nil if err is set
-	err    error
-	checks []*checkRun
-	live   *live
-	mocked *mocked
-	mask   func(string) string
-	begun  time.Time
-	left   atomic.Int32 // checks that have not ended
+	path     string
+	file     *File // nil if err is set
+	err      error
+	checks   []*checkRun // those that run, in order
+	live     *live
+	mocked   *mocked
+	masker   *config.Masker
+	mask     func(string) string
+	captured captured
+	began    atomic.Bool // a check or a setup has begun
+	begun    time.Time
+	left     atomic.Int32 // checks that have not ended
 }
 
 // checkRun is a check in a run.
 type checkRun struct {
 	*Check
+	planned  *Check // Check as it is in the file, before values of the run are filled in
 	fileRun  *fileRun
+	after    []*checkRun // run before it
+	started  atomic.Bool
 	answer   *answer
 	recorded []cassette.Interaction // interactions for its cassette
 	keep     bool                   // whether they are to be written
@@ -171,18 +180,17 @@ func (r *run) load(ctx context.Context, path string) *fileRun {
 	if r.opts.Timeout > 0 && !f.file.ownTimeout {
 		f.file.Timeout = r.opts.Timeout
 	}
-	masker := f.file.Config.NewMasker()
-	log := r.opts.Log(masker)
-	f.mask = masker.Mask
+	f.masker = f.file.Config.NewMasker()
+	log := r.opts.Log(f.masker)
+	f.mask = f.masker.Mask
 	s := &scripts{savedTools: &savedTools{ctx: ctx, dir: f.file.Config.Store.Dir, disabled: f.file.offline, log: log}, checks: f.file.Checks}
-	f.live = &live{file: f.file, opts: &r.opts, scripts: s, sandbox: r.sandbox, log: log}
+	f.live = &live{file: f.file, opts: &r.opts, scripts: s, sandbox: r.sandbox, log: log, mask: f.mask}
 	f.mocked = &mocked{scripts: s, sandbox: r.sandbox, log: log, cfg: f.file.Config}
-	for _, c := range f.file.Checks {
-		if r.opts.Filter == nil || r.opts.Filter(c.Name) {
-			f.checks = append(f.checks, &checkRun{Check: c, fileRun: f, done: make(chan struct{})})
-		}
-	}
+	f.choose(&r.opts)
 	f.left.Store(int32(len(f.checks)))
+	if f.file.offline && f.file.extends != "" && r.opts.Note != nil {
+		r.opts.Note(path, "its configuration, "+f.file.extends+", is not read with --offline")
+	}
 	return f
 }
 
@@ -197,23 +205,16 @@ func (r *run) reading(ctx context.Context) LoadOptions {
 func (r *run) runAll(outer context.Context) error {
 	ctx, cancel := context.WithCancelCause(outer)
 	defer cancel(nil)
-	queue := make(chan *checkRun)
+	queue := newSchedule(r.files)
 	var workers sync.WaitGroup
 	for range max(1, r.opts.Jobs) {
 		workers.Go(func() {
-			for c := range queue {
+			for c := queue.next(); c != nil; c = queue.next() {
 				r.check(ctx, c)
+				queue.ended(c)
 			}
 		})
 	}
-	workers.Go(func() {
-		defer close(queue)
-		for _, f := range r.files {
-			for _, c := range f.checks {
-				queue <- c
-			}
-		}
-	})
 	err := r.writeResults()
 	cancel(err)
 	workers.Wait()
@@ -263,7 +264,7 @@ func (r *run) fullyRecorded() map[string]bool {
 			if c.Mock == nil || c.Mock.File == "" {
 				continue
 			}
-			at := slices.IndexFunc(f.checks, func(made *checkRun) bool { return made.Check == c })
+			at := slices.IndexFunc(f.checks, func(made *checkRun) bool { return made.planned == c })
 			before, seen := complete[c.Mock.File]
 			complete[c.Mock.File] = at >= 0 && f.checks[at].keep && (before || !seen)
 		}
@@ -284,61 +285,13 @@ func (f *fileRun) end() {
 	}
 }
 
-// check runs one check.
-func (r *run) check(ctx context.Context, c *checkRun) {
-	defer func() {
-		close(c.done)
-		if c.fileRun.left.Add(-1) == 0 {
-			c.fileRun.end()
-		}
-	}()
-	skip := c.Skip
-	if skip == "" && r.opts.FailFast && r.failed.Load() {
-		skip = "a check before it has not passed (--fail-fast)"
-	}
-	if skip == "" && ctx.Err() != nil {
-		skip = "interrupted"
-	}
-	if skip != "" {
-		c.result = report.Result{
-			Name: c.Name, File: c.fileRun.path, Line: c.Line, Column: c.Column,
-			Status: report.Skipped, Problems: []report.Problem{{Message: skip}},
-		}
-		return
-	}
-	begun := time.Now()
-	var err error
-	c.answer, err = r.answerOf(ctx, c)
-	if err == nil && (r.opts.Record || r.opts.Update) {
-		err = r.writeLock(ctx, c)
-	}
-	result := c.resultOf(c.fileRun.path, c.answer, err)
-	if r.opts.Update && err == nil && len(result.Problems) > 0 {
-		c.edits, result.Problems = c.updates(result.Problems)
-		if len(result.Problems) == 0 {
-			result.Status = report.Passed
-		}
-	}
-	c.result = masked(result, c.fileRun.mask)
-	if c.result.Duration == 0 {
-		c.result.Duration = time.Since(begun)
-	}
-	if c.result.Status != report.Passed {
-		r.failed.Store(true)
-	}
-	if r.records(c) && err == nil && (c.result.Status == report.Passed || r.opts.Update) {
-		c.keep = true
-		r.recordings.add(c.fileRun.file.place(c.Mock.File), c.recorded)
-	}
-}
-
 // records reports whether the answers of a check are recorded.
 func (r *run) records(c *checkRun) bool { return r.opts.Record && c.Mock != nil && c.Mock.File != "" }
 
 // answerOf gets the answer to a check.
 func (r *run) answerOf(ctx context.Context, c *checkRun) (*answer, error) {
 	if r.opts.Load.Offline {
-		mocked, err := c.offline()
+		mocked, err := c.offline(c.fileRun.file)
 		if err != nil {
 			return nil, err
 		}

@@ -11,9 +11,12 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 	"sync"
 
+	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
@@ -118,6 +121,27 @@ func (s *scripts) Get(name string) (tools.Definition, error) {
 		return def, nil
 	}
 	return s.savedTools.Get(name)
+}
+
+// mentions reports whether the code of a script, or of one that it may call, has a name in it.
+// If there is no such script, it may have every name.
+func (s *scripts) mentions(script, name string) bool {
+	word := regexp.MustCompile(`\b` + regexp.QuoteMeta(name) + `\b`)
+	waiting, seen := []string{script}, map[string]bool{script: true}
+	for len(waiting) > 0 {
+		def, err := s.Get(waiting[0])
+		waiting = waiting[1:]
+		if err != nil || word.MatchString(def.Code) {
+			return true
+		}
+		for _, other := range s.List() {
+			if !seen[other.Name] && strings.Contains(def.Code, abi.Ident(other.Name)) {
+				seen[other.Name] = true
+				waiting = append(waiting, other.Name)
+			}
+		}
+	}
+	return false
 }
 
 // definition returns the composite tool of a check: its script, or a saved tool. The error

@@ -2,15 +2,27 @@
 // TOML files; docs/smoke.md describes the format.
 //
 //	file.go      File: reading a file, finding files
-//	check.go     Check: one [[check]]
+//	settings.go  [smoke], [profile.NAME] and [vars]
+//	phase.go     the tables of checks; checks with values that are known only later
+//	vars.go      what references {{NAME}} stand for
+//	rows.go      rows: one check, many results
+//	tags.go      tags, and which of them are wanted
+//	check.go     Check: one [[check]], [[setup]] or [[teardown]]
+//	capture.go   values that later checks refer to
 //	mocks.go     answers in a check, or in the cassette that it names
 //	wants.go     the expectations, and how they are read
 //	wantlists.go expectations of lists and images
 //	answer.go    the answer to a check, and its parts
 //	result.go    comparing an answer with the expectations
 //	runner.go    Runner: many files, in order, several checks at a time
+//	selection.go which checks of a file run
+//	schedule.go  which check runs next
+//	attempt.go   running one check
+//	retry.go     running it again
+//	list.go      Runner.List: what would run
 //	script.go    the composite tool of a check
 //	live.go      a real host for the checks of a file
+//	needed.go    which servers it starts
 //	offline.go   what files from untrusted sources may do
 //	mocked.go    running a script with answers from a cassette
 //	server.go    a check of what a server offers
@@ -28,7 +40,10 @@ package smoke
 
 import (
 	"fmt"
+	"strings"
 	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
 )
 
 // The defaults of settings.
@@ -47,6 +62,8 @@ const (
 type BrokenError struct {
 	Reason string
 	Err    error // the cause, or nil
+
+	line, column int // in the file; 0: of the check
 }
 
 func (e *BrokenError) Error() string { return e.Reason }
@@ -55,4 +72,15 @@ func (e *BrokenError) Unwrap() error { return e.Err }
 
 func broken(err error, format string, args ...any) *BrokenError {
 	return &BrokenError{Reason: fmt.Sprintf(format, args...), Err: err}
+}
+
+// brokenAt returns the error for a check that a problem with its file, as it is in this run,
+// stops.
+func brokenAt(p *config.Problem) *BrokenError {
+	b := broken(p, "%s", p.Text)
+	if _, key, ok := strings.Cut(p.Key, `": `); ok && key != "" { // without the name of the check
+		b.Reason = key + ": " + p.Text
+	}
+	b.line, b.column = p.Line, p.Column
+	return b
 }

@@ -86,11 +86,13 @@ type archive struct {
 	options Options
 	paths   []string
 	env     map[string]string
+	notes   []string // what Options.Note was called with
 }
 
 func newArchive(t *testing.T, from *txtar.Archive) *archive {
 	a := &archive{Archive: from, dir: t.TempDir(), env: map[string]string{"PATH": os.Getenv("PATH")}}
 	a.options = Options{Version: "test", CacheDir: cache, Wrote: func(string, string) {}, Load: LoadOptions{Load: a.load()}}
+	a.options.Note = func(path, text string) { a.notes = append(a.notes, "note: "+path+": "+text+"\n") }
 	for line := range strings.Lines(string(from.Comment)) {
 		a.directive(t, strings.TrimSpace(line))
 	}
@@ -132,6 +134,26 @@ func (a *archive) directive(t *testing.T, line string) {
 		a.options.Update = true
 	case "fail-fast":
 		a.options.FailFast = true
+	case "offline":
+		a.options.Load.Offline = true
+	case "profile":
+		a.options.Load.Profile = rest
+	case "config":
+		a.options.Load.Config = filepath.Join(a.dir, rest)
+	case "var":
+		name, value, err := ParseVar(rest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.options.Load.Vars == nil {
+			a.options.Load.Vars = map[string][]byte{}
+		}
+		a.options.Load.Vars[name] = value
+	case "tag":
+		var err error
+		if a.options.Tags, err = ParseTags(strings.Fields(rest)); err != nil {
+			t.Fatal(err)
+		}
 	case "jobs":
 		n, err := strconv.Atoi(rest)
 		if err != nil {
@@ -198,6 +220,9 @@ func (a *archive) run(t *testing.T) string {
 	summary, err := runner.Run(ctx, a.paths, w)
 	if err != nil {
 		out.WriteString("error: " + err.Error() + "\n")
+	}
+	for _, note := range a.notes {
+		out.WriteString(note)
 	}
 	if err := w.Close(summary); err != nil {
 		t.Error(err)

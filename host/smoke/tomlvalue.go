@@ -121,9 +121,17 @@ func tomlKey(key string) string {
 	return tomlString(key)
 }
 
-// tomlString returns text as a TOML string on one line. It writes ${ as $${, since it would
-// be read as a variable.
-func tomlString(text string) string {
+// tomlString returns text as a TOML string on one line. It writes ${ as $${ and {{
+// as \{{, since they would be read as a variable or a reference.
+func tomlString(text string) string { return quoted(protected(text)) }
+
+// protected escapes what would be read as a variable or a reference.
+func protected(text string) string {
+	return strings.NewReplacer("${", "$${", "{{", `\{{`).Replace(text)
+}
+
+// quoted returns text between quotes, with TOML's escapes.
+func quoted(text string) string {
 	var b strings.Builder
 	b.WriteByte('"')
 	writeEscaped(&b, text, false)
@@ -138,13 +146,13 @@ func tomlText(text string) string {
 	}
 	var b strings.Builder
 	b.WriteString("\"\"\"\n")
-	writeEscaped(&b, text, true)
+	writeEscaped(&b, protected(text), true)
 	b.WriteString(`"""`)
 	return b.String()
 }
 
 func writeEscaped(b *strings.Builder, text string, lines bool) {
-	for _, r := range strings.ReplaceAll(text, "${", "$${") {
+	for _, r := range text {
 		switch {
 		case r == '\n' && lines:
 			b.WriteByte('\n')
@@ -193,15 +201,13 @@ func asJSONText(key string) updater {
 		if err := json.Compact(&compact, a.value()); err != nil {
 			return "", notUpdatable("the answer is not JSON")
 		}
-		if text := compact.String(); !strings.ContainsAny(text, "'\n") {
+		text := strings.ReplaceAll(compact.String(), "{{", `\\{{`) // in a string, JSON has no {{ elsewhere
+		if !strings.ContainsAny(text, "'\n") {
 			return "'" + text + "'", nil
 		}
-		return jsonString(compact.String()), nil
+		return quoted(text), nil
 	}
 }
-
-// jsonString is tomlString for text in which variables are not expanded.
-func jsonString(text string) string { return strings.ReplaceAll(tomlString(text), "$${", "${") }
 
 // memberNames returns the names of the members of a JSON object, in order.
 func memberNames(raw []byte) []string {

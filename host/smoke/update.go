@@ -40,20 +40,56 @@ func (c *checkRun) updates(problems []report.Problem) (edits []edit, left []repo
 
 // update returns the edit of one expectation.
 func (c *checkRun) update(w want) (edit, error) {
-	written := string(c.fileRun.file.data[w.written.From:w.written.To])
-	switch {
-	case w.update == nil:
-		return edit{}, notUpdatable("it can only be written by hand")
-	case written == "":
-		return edit{}, notUpdatable("it is a table of several lines; write it as expect.%s = …", w.key)
-	case strings.Contains(strings.ReplaceAll(written, "$${", ""), "${"):
-		return edit{}, notUpdatable("it contains a variable")
+	at, err := c.target(w)
+	if err != nil {
+		return edit{}, err
 	}
 	text, err := w.update(c.answer)
 	if err == nil && c.fileRun.mask(text) != text {
 		err = notUpdatable("the answer contains a secret")
 	}
-	return edit{w.written, text}, err
+	return edit{at, text}, err
+}
+
+// target returns the part of the file that an update of an expectation replaces.
+func (c *checkRun) target(w want) (config.Span, error) {
+	written := string(c.fileRun.file.data[w.written.From:w.written.To])
+	switch {
+	case w.update == nil:
+		return config.Span{}, notUpdatable("it can only be written by hand")
+	case written == "":
+		return config.Span{}, notUpdatable("it is a table of several lines; write it as expect.%s = …", w.key)
+	case c.Row > 0:
+		return c.cell(written)
+	case strings.Contains(strings.ReplaceAll(written, "$${", ""), "${"):
+		return config.Span{}, notUpdatable("it contains a variable")
+	case config.HasReferences(written):
+		return config.Span{}, notUpdatable("it contains a reference")
+	}
+	return w.written, nil
+}
+
+// cell returns the cell of the check's row that an expectation refers to, if nothing else
+// does.
+func (c *checkRun) cell(written string) (config.Span, error) {
+	column, whole := config.ReferenceIn(strings.Trim(written, `"'`))
+	if !config.HasReferences(written) {
+		return config.Span{}, notUpdatable("all rows share it; give the rows a column for it")
+	}
+	at, inline := c.from.row.cells[column]
+	switch {
+	case !whole || !c.from.row.has(column):
+		return config.Span{}, notUpdatable("it contains a reference")
+	case !inline:
+		return config.Span{}, notUpdatable("its value is in the file of the rows; change it there")
+	case c.uses[column] != 1:
+		return config.Span{}, notUpdatable("other keys of the check use {{%s}} too", column)
+	case strings.Contains(strings.ReplaceAll(string(c.fileRun.file.data[at.From:at.To]), "$${", ""), "${"):
+		return config.Span{}, notUpdatable("its value contains a variable")
+	case at.From == at.To:
+		return config.Span{}, notUpdatable("its value is a table of several lines")
+	}
+	return at, nil
 }
 
 // apply applies edits that do not overlap to data.

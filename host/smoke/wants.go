@@ -105,6 +105,10 @@ func (r *fileReader) expectations(s *config.Section, c *Check) {
 				continue
 			}
 		}
+		if s.Missing(key) != nil { // it is read again when its values are known
+			s.Know(key)
+			continue
+		}
 		if e.kinds&kind == 0 {
 			s.Know(key)
 			s.Problem(key, "has no meaning for the check of %s", other)
