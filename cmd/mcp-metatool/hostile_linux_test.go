@@ -58,7 +58,7 @@ var hostileCalls = []struct {
 	{"add", []string{"other --dry-run -- ./hostile"}},
 	{"disable", []string{"evil --dry-run --color always"}}, {"enable", []string{"evil --dry-run"}}, {"remove", []string{"evil --dry-run"}},
 	{"connect", []string{"--list"}},
-	{"disconnect", nil}, {"ui", nil}, // a browser shows the page
+	{"disconnect", nil}, {"man", nil}, {"ui", nil}, // a browser shows the page
 	{"tools delete", []string{"job"}},
 }
 

@@ -55,6 +55,7 @@
 //	connect.go   connect; connectverify.go: starting as the host will,
 //	             connectlist.go: --list
 //	disconnect.go  disconnect
+//	man.go       man
 //	version.go   version
 //
 // Standard output carries protocol messages (serve) or the answer (all other
@@ -207,7 +208,7 @@ Inspector. There, set MCP_METATOOL_CONFIG in the environment of the server.`
 		checkCommand(), doctorCommand(), cacheCommand(), serversCommand(), reloadCommand(), authCommand(), secretCommand(), toolsCommand(),
 		runCommand(), runsCommand(), replayCommand(), smokeCommand(), lintCommand(), replCommand(), demoCommand(),
 		importServersCommand(), connectCommand(), disconnectCommand(),
-		uiCommand(), demoServerCommand(), versionCommand(),
+		uiCommand(), demoServerCommand(), manCommand(), versionCommand(),
 	)
 	return root
 }
