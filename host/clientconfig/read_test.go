@@ -303,6 +303,21 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
+// TestSecretForms checks which parts of a text look random. Those of a path do not, whatever
+// the names in it are.
+func TestSecretForms(t *testing.T) {
+	const random = "q7Vx2Lm9Kp4Rt8Zw1Nc6"
+	for text, secret := range map[string]bool{
+		random: true, "a/b." + random: true, "https://x.example/v1." + random: true, "/x?k.a=" + random: true,
+		"/home/first.last/" + random: false, "~/a.b" + random + "/c": false, "../a." + random: false, "--root=/a.b/" + random: false,
+		`C:\Users\` + random: false, "cat /a.b/" + random: false, "/tmp/x.Yz3Kq9Lm2P/test-2345388741": false,
+	} {
+		if got := len(secretForms(text)) > 0; got != secret {
+			t.Errorf("%s has a secret: %v", text, got)
+		}
+	}
+}
+
 // TestHomeIsProject checks that a file counts once if the project is the home folder.
 func TestHomeIsProject(t *testing.T) {
 	for _, h := range hosts {

@@ -136,6 +136,10 @@ var knownForms = regexp.MustCompile(`(?:` + strings.Join([]string{
 // randomWord is a stretch of text that could be random.
 var randomWord = regexp.MustCompile(`[A-Za-z0-9+/_=-]{20,}`)
 
+// inPath matches a text that ends within the path of a file, in a name with a dot or with
+// backslashes, which are in no randomWord: /home/first.last/x.
+var inPath = regexp.MustCompile(`(?:^|[\s=,;"'])(?:/|~/|\.{1,2}[/\\]|[A-Za-z]:[/\\])[^\s=,;:?&#"']*$`)
+
 // secretForms returns the parts of a text that have the form of secrets.
 func secretForms(text string) []config.Span {
 	var spans []config.Span
@@ -148,7 +152,7 @@ func secretForms(text string) []config.Span {
 	for _, m := range randomWord.FindAllStringIndex(text, -1) {
 		before, word := text[:m[0]], text[m[0]:m[1]]
 		digest := strings.HasSuffix(before, "sha256:") || strings.HasSuffix(before, "sha512:") || strings.HasSuffix(before, "@")
-		if !digest && !strings.HasSuffix(before, "${") && looksRandom(word) {
+		if !digest && !strings.HasSuffix(before, "${") && !inPath.MatchString(before) && looksRandom(word) {
 			spans = append(spans, config.Span{From: m[0], To: m[1]})
 		}
 	}
