@@ -31,7 +31,7 @@ const (
 	// process that left the group and holds the pipe open.
 	drainTime = time.Second
 	// defaultExitWait is the default of Options.ExitWait.
-	defaultExitWait = 50 * time.Millisecond
+	defaultExitWait = time.Second // far more than it takes, also on a busy machine
 )
 
 // Command says what to start.
@@ -57,7 +57,8 @@ type Options struct {
 	// stderr is not limited.
 	Charge func(bytes int, exited <-chan struct{})
 	// ExitWait is how long EndReason waits for the exit status after the end of
-	// the output; 0: 50 milliseconds.
+	// the output; 0: a second. Only a server that closes its output and goes on
+	// makes it wait that long.
 	ExitWait time.Duration
 }
 
