@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 	"text/tabwriter"
-	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
@@ -79,7 +78,7 @@ func eraPair(t testing.TB, w *testProxy, era string, opts mcptest.ClientOptions)
 		return pair(t, c, w.received)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), maxWait)
 		defer cancel()
 		_ = c.Close(ctx)
 	})

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 	"text/tabwriter"
-	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
@@ -99,7 +98,7 @@ func seenBy(p *mcptest.Pair) (seen map[string][]byte, errs map[string]error) {
 func seenOf(items []mcptest.Item, p *mcptest.Pair) (seen map[string][]byte, errs map[string]error) {
 	seen, errs = map[string][]byte{}, map[string]error{}
 	for _, item := range items {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), maxWait)
 		raw, err := item.Run(ctx, p)
 		cancel()
 		if seen[item.Name] = raw; err != nil {

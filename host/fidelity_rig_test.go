@@ -184,7 +184,7 @@ func pair(t testing.TB, c *mcptest.Client, received *mcptest.Log) *mcptest.Pair 
 	t.Helper()
 	welcome, err := c.Initialize(bounded(t), mcptest.ClientParams)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), maxWait)
 		defer cancel()
 		_ = c.Close(ctx)
 	})

@@ -240,11 +240,8 @@ func TestBrokenUpstreams(t *testing.T) {
 	missing := upstreamOf("missing", "raw")
 	missing.Command = "no-such-command-anywhere"
 	hang := upstreamOf("hang", "hang")
+	hang.Timeout = time.Second
 	cfg := testConfig(t, missing, hang, upstreamOf("garbage", "garbage"), upstreamOf("good", "raw"))
-	cfg.StartupWait = 2 * time.Second
-	for i := range cfg.Upstreams[:3] {
-		cfg.Upstreams[i].Timeout = 3 * time.Second
-	}
 	h, _ := startHost(t, cfg)
 	c := dial(t, h)
 	if list := c.request("1", "tools/list", `{}`); !strings.Contains(list, `"good__text"`) {

@@ -99,7 +99,7 @@ func (g *gate) open(t testing.TB) {
 // gone waits for the end of the upstream's process.
 func (g *gate) gone(t testing.TB) {
 	t.Helper()
-	if err := g.conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := g.conn.SetReadDeadline(time.Now().Add(maxWait)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.Copy(io.Discard, g.conn); errors.Is(err, os.ErrDeadlineExceeded) {

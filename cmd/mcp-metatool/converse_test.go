@@ -99,7 +99,7 @@ func (l *textLog) Write(p []byte) (int, error) {
 
 // await waits for a text, and discards everything up to it.
 func (l *textLog) await(want string) error {
-	late := time.After(20 * time.Second)
+	late := time.After(time.Minute)
 	for {
 		l.mu.Lock()
 		_, rest, found := strings.Cut(l.text, want)

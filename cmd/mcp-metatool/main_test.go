@@ -247,7 +247,7 @@ func awaitFile(name string) error {
 	if err := watcher.Add(filepath.Dir(name)); err != nil {
 		return err
 	}
-	timeout := time.After(20 * time.Second)
+	timeout := time.After(time.Minute)
 	for {
 		if data, err := os.ReadFile(name); err == nil && len(data) > 0 {
 			return nil

@@ -56,7 +56,7 @@ func startWatch(t *testing.T, files ...string) *watched {
 // expect waits until the given state of the files is reported.
 func (w *watched) expect(t *testing.T, want string) {
 	t.Helper()
-	late := time.After(20 * time.Second)
+	late := time.After(time.Minute)
 	for {
 		select {
 		case got := <-w.seen:

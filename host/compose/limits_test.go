@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
@@ -102,7 +103,9 @@ func TestDetailsOfLimits(t *testing.T) {
 }
 
 // TestOwnLimits checks that a tool's own limits apply if they are lower.
-func TestOwnLimits(t *testing.T) {
+func TestOwnLimits(t *testing.T) { synctest.Test(t, testOwnLimits) }
+
+func testOwnLimits(t *testing.T) {
 	for _, tt := range []struct {
 		limits  string
 		want    sandbox.Limits
@@ -127,7 +130,7 @@ func TestOwnLimits(t *testing.T) {
 		def := saved("x")
 		def.Limits = limitsOf(t, tt.limits)
 		c.CallSaved(t.Context(), def, route.Call{Params: params(`{}`)})
-		if got != tt.want.WithDefaults() || left > tt.timeout || left < tt.timeout-time.Second {
+		if got != tt.want.WithDefaults() || left != tt.timeout {
 			t.Errorf("%s: ran under %+v with %v left\nwant %+v and %v", tt.limits, got, left, tt.want, tt.timeout)
 		}
 	}

@@ -36,7 +36,7 @@ func start(t *testing.T, name string, sw mcptest.ServerOptions) *upstream.Upstre
 func run(t *testing.T, spec upstream.Spec) *upstream.Upstream {
 	up := upstream.Start(spec, upstream.Options{ClientName: "t"})
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := up.Close(ctx); err != nil {
 			t.Error(err)

@@ -111,10 +111,7 @@ func start(t testing.TB, cfg *config.Config, clients Clients) *rig {
 		t.Fatal("closed from the start")
 	}
 	t.Cleanup(func() {
-		// What does not answer is killed.
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		if err := r.Close(ctx); err != nil {
+		if err := r.Close(bounded(t)); err != nil {
 			t.Errorf("close: %v", err)
 		}
 		if t.Failed() {

@@ -100,7 +100,7 @@ func TestEraOverStdio(t *testing.T) {
 			t.Parallel()
 			s := Spec{Protocol: test.protocol, Restart: RestartNever}
 			if name == "silent now" {
-				s.Timeout = 2 * time.Second // half of it is spent on the question
+				s.Timeout = 12 * time.Second // half of it is spent on the question, also on the start of the process
 			}
 			p := launchPeer(t, test.server, s, test.known, fastTimings)
 			<-p.Started()
@@ -249,7 +249,7 @@ func TestEraOverHTTP(t *testing.T) {
 			v := verdicts{got: make(chan protocol.Era, 100)}
 			with := fastTimings
 			if test.status == 1 {
-				with.discover = 200 * time.Millisecond
+				with.discover = 2 * time.Second
 			}
 			f := launchWith(t, Spec{Name: "web", URL: p.url}, Options{Verdict: known, OnVerdict: v.add}, with)
 			for f.Status().State != Ready {

@@ -1,23 +1,35 @@
 package upstream
 
 import (
+	"context"
 	"errors"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 )
 
 // TestSilentServerIsReplaced checks that a server that has stopped reading is restarted.
 func TestSilentServerIsReplaced(t *testing.T) {
-	s := restartingSpec(t, "ok")
-	s.Timeout = time.Second // also for the start of the process
+	var u *Upstream // set before the server is silent
+	starts := 0
 	ready := make(chan struct{}, 10)
 	quick := fastTimings
 	quick.grace = time.Millisecond
-	f := launchWith(t, s, Options{OnReady: func() { ready <- struct{}{} }}, quick)
+	f := launchWith(t, restartingSpec(t, "ok"), Options{
+		OnReady: func() { ready <- struct{}{} },
+		Resolve: func(_ context.Context, s Spec) (Spec, error) { // before each start
+			if starts++; starts > 1 {
+				u.spec.Timeout = time.Minute
+			}
+			return s, nil
+		},
+	}, quick)
 	<-ready
 	f.call(t, "stop reading")
+	u, f.spec.Timeout = f.Upstream, 10*time.Millisecond // not for the starts, which it also limits
 	var timeout *TimeoutError
 	if _, err := f.Call(t.Context(), toolCall("echo")); !errors.As(err, &timeout) {
 		t.Fatalf("got %v", err)
@@ -34,17 +46,16 @@ func TestSilentServerIsReplaced(t *testing.T) {
 // TestSlowServerIsKept checks that a server is not restarted if it still answers ping
 // after a call has timed out, or if it is waiting for an answer of ours.
 func TestSlowServerIsKept(t *testing.T) {
-	s := restartingSpec(t, "ok")
-	s.Timeout = time.Second // also for the start of the process
-	f := launch(t, s)
-	var timeout *TimeoutError
-	if _, err := f.Call(t.Context(), toolCall("hang")); !errors.As(err, &timeout) {
-		t.Fatalf("got %v", err)
-	}
+	f := launch(t, restartingSpec(t, "ok"))
 	l, err := f.connection(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	var timeout *TimeoutError
+	if _, err := l.CallWithin(t.Context(), toolCall("hang"), rpc.Limit{Idle: time.Millisecond}); !errors.As(err, &timeout) {
+		t.Fatalf("got %v", err)
+	}
+	f.noteTimeout(timeout) // as Call does; the ping may take longer
 	if err := f.checkSilence(t.Context(), l); err != nil {
 		t.Errorf("it answers: %v", err)
 	}
@@ -58,7 +69,9 @@ func TestSlowServerIsKept(t *testing.T) {
 		runtime.Gosched()
 	}
 	var down *DownError
-	if err := f.checkSilence(t.Context(), l); !errors.As(err, &down) {
+	soon, cancel := context.WithTimeoutCause(t.Context(), 10*time.Millisecond, timeout)
+	defer cancel()
+	if err := f.checkSilence(soon, l); !errors.As(err, &down) {
 		t.Errorf("it does not read: %v", err)
 	}
 }

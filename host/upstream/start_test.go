@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -18,7 +17,6 @@ func TestHandshakeWaitsForParams(t *testing.T) {
 	asked, known := make(chan struct{}), make(chan struct{})
 	results := make(chan string, 1)
 	s := spec("ok", b.env())
-	s.Timeout = 5 * time.Second
 	f := launchWith(t, s, Options{
 		InitializeParams: func(ctx context.Context) ([]byte, error) {
 			close(asked)

@@ -61,10 +61,15 @@ func TestSurfaces(t *testing.T) {
 }
 
 func TestListThatNeverComes(t *testing.T) {
-	s := spec("resources hang")
-	s.Timeout = 3 * time.Second // also for the start of the process
 	listed, onList := lists(t)
-	f := launchWith(t, s, Options{OnList: onList}, fastTimings)
+	known := make(chan *Upstream, 1)
+	f := launchWith(t, spec("resources hang"), Options{OnList: func(l List) {
+		onList(l)
+		if l.Surface == wire.Tools { // the resources are next
+			(<-known).spec.Timeout = 2 * time.Second // not for the start, which it also limits
+		}
+	}}, fastTimings)
+	known <- f.Upstream
 	<-f.Started()
 	st := f.Status()
 	if st.State != Ready || st.Tools != 2 || st.Prompts != 1 || !strings.Contains(st.Err, "no answer to resources/list") {

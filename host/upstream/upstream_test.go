@@ -261,14 +261,16 @@ func TestStartFailures(t *testing.T) {
 }
 
 func TestHangInInitialize(t *testing.T) {
-	s := spec("hang")
-	s.Timeout = 2 * time.Second // also for the start of the process
 	b := newProcessMonitor(t)
-	s.Env = append(s.Env, b.env())
-	f := launch(t, s)
+	running := make(chan *Upstream, 1)
+	f := launchWith(t, spec("hang", b.env()), Options{InitializeParams: func(context.Context) ([]byte, error) {
+		(<-running).spec.Timeout = 10 * time.Millisecond // not for the start of the process, which it also limits
+		return []byte("{}"), nil
+	}}, fastTimings)
 	_, _, r := b.next()
+	running <- f.Upstream
 	<-f.Started()
-	if s := f.Status(); s.State != Failed || !strings.Contains(s.Err, "no answer to initialize within 2s (raise its timeout)") {
+	if s := f.Status(); s.State != Failed || !strings.Contains(s.Err, "no answer to initialize within 10ms (raise its timeout)") {
 		t.Errorf("status %+v", s)
 	}
 	awaitEnd(r) // it exits at the end of its input

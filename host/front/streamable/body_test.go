@@ -41,7 +41,7 @@ func (w *server) raw(text string) (*http.Response, string) {
 }
 
 // stuck is the timeout of tests that would otherwise wait forever.
-const stuck = 9 * time.Second
+const stuck = time.Minute
 
 // TestRefusedBeforeBody checks requests that are refused before their body is sent.
 func TestRefusedBeforeBody(t *testing.T) {
