@@ -121,7 +121,7 @@ func (v *doctorView) patient(ctx context.Context) (*doctor.Patient, error) {
 	if p.Config == nil || v.still {
 		return p, nil
 	}
-	done := busy(v.cmd, "starting the servers: "+strings.Join(enabledServers(cfg), ", "))
+	done := startingServers(v.cmd, cfg)
 	defer done()
 	return p, withHost(ctx, cfg, log, host.NoClient, func(ctx context.Context, h *host.Host) error {
 		v.observe(ctx, h, p)

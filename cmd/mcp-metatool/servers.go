@@ -96,7 +96,7 @@ func (v *serversView) run(ctx context.Context, w io.Writer) error {
 	var names namesReport
 	var checks checksReport
 	var protocols protocolsReport
-	done := busy(v.cmd, "starting the servers: "+strings.Join(enabledServers(cfg), ", "))
+	done := startingServers(v.cmd, cfg)
 	defer done()
 	err = withHost(ctx, cfg, v.logger(cfg), host.NoClient, func(ctx context.Context, h *host.Host) error {
 		states := h.Upstreams(ctx) // first, because it waits for the upstreams
@@ -138,15 +138,18 @@ func (v *serversView) run(ctx context.Context, w io.Writer) error {
 	return err
 }
 
-// enabledServers returns the names of the servers that can be started.
-func enabledServers(cfg *config.Config) []string {
+// startingServers says that the command starts the servers of cfg, until done is called.
+func startingServers(cmd *cobra.Command, cfg *config.Config) (done func()) {
 	var names []string
 	for _, u := range cfg.Upstreams {
 		if !u.Disabled {
 			names = append(names, u.Name)
 		}
 	}
-	return names
+	if len(names) == 0 {
+		return func() {}
+	}
+	return busy(cmd, "starting the servers: "+strings.Join(names, ", "))
 }
 
 // onlyServer returns cfg with one of its upstreams, which is started at once.
