@@ -172,13 +172,17 @@ func (m *managedUpstream) endCall() {
 }
 
 // Notify implements route.Upstream. An upstream that has not been started needs no
-// notification: it asks for everything when it starts.
+// notification: it asks for everything when it starts. What is about a request of the
+// server goes to the process that has made it, the rest to all processes.
 func (m *managedUpstream) Notify(ctx context.Context, method string, params []byte) error {
+	if from := upstream.Asking(ctx); from != nil {
+		return from.Notify(ctx, method, params)
+	}
 	up := m.running()
 	if up == nil {
 		return nil
 	}
-	return up.Notify(ctx, method, params)
+	return m.spares.notifyAll(ctx, up, method, params)
 }
 
 // masked removes secrets from the error of an upstream that is down, because

@@ -66,13 +66,28 @@ func (l *lists) notice(server string) string {
 	return l.notices[server]
 }
 
-// receiver is a Receiver that ignores everything.
-type receiver struct{}
+// receiver is a Receiver that ignores what has no function. The functions must be set before
+// the upstream sends anything for them.
+type receiver struct {
+	onNotification func(wire.Inbound)
+	onRequest      func(context.Context, wire.Inbound) wire.Reply
+}
 
-func (receiver) OnNotification(wire.Inbound)                            {}
-func (receiver) OnRequest(context.Context, wire.Inbound) (r wire.Reply) { return r }
-func (receiver) OnReady()                                               {}
-func (receiver) OnAsleep()                                              {}
+func (r *receiver) OnNotification(n wire.Inbound) {
+	if r.onNotification != nil {
+		r.onNotification(n)
+	}
+}
+
+func (r *receiver) OnRequest(ctx context.Context, m wire.Inbound) wire.Reply {
+	if r.onRequest != nil {
+		return r.onRequest(ctx, m)
+	}
+	return wire.Reply{}
+}
+
+func (*receiver) OnReady()  {}
+func (*receiver) OnAsleep() {}
 
 // session is a route.Session of which only the client is asked for.
 type session struct{ unused }
@@ -87,9 +102,10 @@ func (*session) Revision() protocol.Revision { return protocol.Handshake.Newest(
 // rig has Upstreams with what they need.
 type rig struct {
 	*Upstreams
-	lists *lists
-	log   *mcptest.Buffer
-	slow  slowReads
+	lists    *lists
+	log      *mcptest.Buffer
+	slow     slowReads
+	receiver receiver
 }
 
 // start starts the upstreams of a configuration, and closes them at the end of
@@ -99,7 +115,7 @@ func start(t testing.TB, cfg *config.Config, clients Clients) *rig {
 	r := &rig{lists: &lists{items: map[string]map[wire.Surface]int{}, notices: map[string]string{}}, log: &mcptest.Buffer{}}
 	r.Upstreams = New(cfg, Options{
 		Clients: clients, Name: "test", Version: "0", Dir: cfg.Store.Dir, Catalog: r.lists,
-		Receiver: func(string, route.Session) Receiver { return receiver{} },
+		Receiver: func(string, route.Session) Receiver { return &r.receiver },
 		Log:      slog.New(slog.NewTextHandler(r.log, nil)),
 	})
 	read := r.env.snapshots.read

@@ -1,7 +1,6 @@
 package supervise
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -35,42 +34,11 @@ type spares struct {
 	own      users      // of the upstream's own connection
 	all      []*spare
 	retiring []*spare  // those that still have calls
-	level    []byte    // params of the last logging/setLevel; nil for none
+	told     told      // what the upstream's own process has been told
 	failed   time.Time // when one has failed to start
 	closed   bool
-	closing  sync.WaitGroup // spares that are closed in the background
-}
-
-// spare is one more process of a server.
-type spare struct {
-	up      *upstream.Upstream
-	users   users
-	idle    *time.Timer // closes it; nil while it has calls
-	worked  bool        // it has started
-	retired bool        // it gets no more calls, and is closed when it has none
-
-	telling chan struct{} // has room for one: held while level changes
-	level   []byte        // params of the last logging/setLevel that it was sent
-}
-
-// spareLevelTime is how long a call waits until a spare has been told the log level.
-const spareLevelTime = 2 * time.Second
-
-// tell tells the spare a log level, unless it has been told already; nil: none.
-func (one *spare) tell(ctx context.Context, level []byte) {
-	ctx, cancel := context.WithTimeout(ctx, spareLevelTime)
-	defer cancel()
-	select {
-	case one.telling <- struct{}{}:
-		defer func() { <-one.telling }()
-	case <-ctx.Done():
-		return
-	}
-	if level == nil || bytes.Equal(one.level, level) {
-		return
-	}
-	one.level = level // it is told once, whatever it answers
-	_, _ = one.up.Call(ctx, wire.Call{Method: protocol.MethodSetLevel, Params: level})
+	// background are the spares that are closed or told something without a caller.
+	background sync.WaitGroup
 }
 
 // users are the requests of clients without a token that have calls on a connection, with
@@ -97,9 +65,7 @@ func (m *managedUpstream) callPlaced(ctx context.Context, up *upstream.Upstream,
 		if one == nil {
 			defer leave()
 			reply, err := up.Call(ctx, call)
-			if call.Method == protocol.MethodSetLevel && err == nil && reply.Error == nil {
-				m.spares.setLevel(call.Params)
-			}
+			m.spares.note(call, err == nil && reply.Error == nil)
 			return reply, err
 		}
 		reply, unsent, err := m.callSpare(ctx, one, call)
@@ -121,7 +87,8 @@ func (m *managedUpstream) callSpare(ctx context.Context, one *spare, call wire.C
 		}
 		return wire.Reply{}, true, err
 	}
-	one.tell(ctx, s.started(one))
+	s.started(one)
+	one.tell(ctx, s)
 	reply, err = one.up.Call(ctx, call)
 	var timeout *upstream.TimeoutError
 	if unsent = upstream.IsUnsent(err); unsent || errors.As(err, &timeout) && !timeout.Max {
@@ -183,7 +150,7 @@ func (s *spares) find(m *managedUpstream, request route.Origin) *spare {
 		return nil
 	}
 	for _, one := range slices.Clone(s.all) {
-		if st := one.up.Status().State; st == upstream.Failed || st == upstream.Closed {
+		if one.hasEnded() {
 			s.retireLocked(one)
 		} else if one.users.freeFor(request) {
 			if one.idle != nil {
@@ -198,7 +165,7 @@ func (s *spares) find(m *managedUpstream, request route.Origin) *spare {
 	}
 	m.env.Log.Info("another process of the server is started: a call of a client without a token waits for answers in the others",
 		"upstream", m.name, "processes", len(s.all)+2)
-	one := &spare{up: m.startSpare(), users: users{}, telling: make(chan struct{}, 1)}
+	one := &spare{up: m.startSpare(), users: users{}, telling: make(chan struct{}, 1), told: told{uris: map[string]struct{}{}}}
 	s.all = append(s.all, one)
 	return one
 }
@@ -209,8 +176,9 @@ func spareSpec(spec upstream.Spec) upstream.Spec {
 	return spec
 }
 
-// startSpare starts a spare. Its lists are of no interest: those of the upstream's own
-// connection count.
+// startSpare starts a spare. Its lists are of no interest, since clients see those of the
+// upstream's own process. Those are read again when the spare says that its own have
+// changed: what has changed may be the same for both. A spare has no tasks.
 func (m *managedUpstream) startSpare() *upstream.Upstream {
 	receiver := m.env.Receiver(m.name, m.own)
 	return upstream.Start(spareSpec(m.spec), upstream.Options{
@@ -219,28 +187,16 @@ func (m *managedUpstream) startSpare() *upstream.Upstream {
 		OnRequest: receiver.OnRequest,
 		OnNotification: func(n wire.Inbound) {
 			switch n.Method {
-			case protocol.NotificationToolsChanged, protocol.NotificationPromptsChanged, protocol.NotificationResourcesChanged,
-				protocol.NotificationResourceUpdated, protocol.NotificationTaskStatus:
+			case protocol.NotificationToolsChanged, protocol.NotificationPromptsChanged, protocol.NotificationResourcesChanged:
+				if up := m.running(); up != nil {
+					up.ListChanged(n)
+				}
+			case protocol.NotificationTaskStatus:
 			default:
 				receiver.OnNotification(n)
 			}
 		},
 	})
-}
-
-// setLevel keeps a log level for the spares, which are told before their next call.
-func (s *spares) setLevel(params []byte) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.level = params
-}
-
-// started notes that a spare has started, and returns the log level that it should have.
-func (s *spares) started(one *spare) (level []byte) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	one.worked = true
-	return s.level
 }
 
 // expire closes a spare that has no calls.
@@ -284,7 +240,7 @@ func (s *spares) end(one *spare) {
 	}
 	s.all = slices.DeleteFunc(s.all, func(other *spare) bool { return other == one })
 	s.retiring = slices.DeleteFunc(s.retiring, func(other *spare) bool { return other == one })
-	s.closing.Go(func() {
+	s.background.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 		defer cancel()
 		_ = one.up.Close(ctx) // it is killed if need be
@@ -308,6 +264,6 @@ func (s *spares) close(ctx context.Context) error {
 		closing.Go(func() { errs[i] = one.up.Close(ctx) })
 	}
 	closing.Wait()
-	s.closing.Wait()
+	s.background.Wait()
 	return errors.Join(errs...)
 }

@@ -224,7 +224,7 @@ func TestSpareIsReplaced(t *testing.T) {
 	defer leave()
 	parked.parked = true
 	level := []byte(`{"level":"debug"}`)
-	m.spares.setLevel(level)
+	m.spares.note(wire.Call{Method: protocol.MethodSetLevel, Params: level}, true)
 	call := func() *spare {
 		t.Helper()
 		reply, err := m.Call(bounded(t), wire.Call{
@@ -236,15 +236,15 @@ func TestSpareIsReplaced(t *testing.T) {
 		return m.spares.all[0]
 	}
 	first := call()
-	if !bytes.Equal(first.level, level) {
-		t.Errorf("the spare has the level %s", first.level)
+	if !bytes.Equal(first.told.level, level) {
+		t.Errorf("the spare has the level %s", first.told.level)
 	}
 	if err := first.up.Close(bounded(t)); err != nil {
 		t.Fatal(err)
 	}
 	second := call()
-	if second == first || !bytes.Equal(second.level, level) {
-		t.Errorf("the spare is not replaced, or has the level %s", second.level)
+	if second == first || !bytes.Equal(second.told.level, level) {
+		t.Errorf("the spare is not replaced, or has the level %s", second.told.level)
 	}
 
 	at1, leaveSecond := at(&strangerRequest{strangers: nobody})
@@ -253,7 +253,7 @@ func TestSpareIsReplaced(t *testing.T) {
 		t.Errorf("the retired one gets calls, or is closed (%s)", second.up.Status().State)
 	}
 	leaveSecond()
-	m.spares.closing.Wait()
+	m.spares.background.Wait()
 	if st := second.up.Status().State; st != upstream.Closed || len(m.spares.retiring) != 0 {
 		t.Errorf("the retired one is %s", st)
 	}

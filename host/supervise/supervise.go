@@ -6,6 +6,7 @@
 //	managed.go      one upstream: started when needed, replaced, closed
 //	calls.go        calls of one upstream
 //	spares.go       further processes of one upstream, for calls that must not be mixed up
+//	spare.go        one of them, and what it is told
 //	wait.go         waiting until upstreams have started
 //	client.go       the client identity that we present in the upstream handshake
 //	snapshot.go     what upstreams announced when they last ran

@@ -57,6 +57,10 @@ func (u *Upstream) announce(surfaces []wire.Surface, heard bool, notice []byte) 
 	}
 }
 
+// ListChanged has a list read again because another process of the server says that it has
+// changed. n is its notification.
+func (u *Upstream) ListChanged(n wire.Inbound) { u.announce(announced[n.Method], true, n.Params) }
+
 // changedLists returns the surfaces with changes for which no listing has begun.
 func (u *Upstream) changedLists() []wire.Surface {
 	u.mu.Lock()

@@ -134,7 +134,16 @@ func (u *Upstream) notification(m wire.Inbound) {
 func (u *Upstream) request(ctx context.Context, m wire.Inbound) wire.Reply {
 	u.answering.Add(1)
 	defer u.answering.Add(-1)
-	return u.opts.OnRequest(ctx, m)
+	return u.opts.OnRequest(context.WithValue(ctx, askingKey{}, u), m)
+}
+
+type askingKey struct{}
+
+// Asking returns the upstream whose request is being answered with ctx; nil if there is none.
+// The server may have several processes, or a newer one than that.
+func Asking(ctx context.Context) *Upstream {
+	u, _ := ctx.Value(askingKey{}).(*Upstream)
+	return u
 }
 
 // noteGarbage keeps the first line that was not a message, for Status.Err.
