@@ -296,9 +296,14 @@ func writeFinding(w io.Writer, f doctor.Finding) error {
 	if f.Object != "" {
 		what = f.Object + ": " + what
 	}
+	first, rest, more := strings.Cut(what, "\n") // the rest is what a server wrote
+	what = first + " [" + f.ID + "]"
+	if more {
+		what += "\n" + rest
+	}
 	const indent, arrow = "    ", "-> "
 	width := columns(w)
-	text := strings.Join(lines(display.Text(severity+" "+what+" ["+f.ID+"]"), width-len(indent)), "\n"+indent)
+	text := strings.Join(lines(display.Text(severity+" "+what), width-len(indent)), "\n"+indent)
 	if rest, ok := strings.CutPrefix(text, severity); ok {
 		text = paint(w, cmp.Or(state(string(f.Severity)).Style, display.Bold), severity) + rest
 	}

@@ -70,7 +70,7 @@ var Kinds = []Kind{
 	{idConfigWritable, Error, "Other users can change the configuration, and with it the commands that run as you.", nil},
 	{idConfigReadable, Warning, "Other users can read the configuration, and it has secrets in plain text.", nil},
 
-	{idCommandMissing, Error, "The command of a server is not found in `PATH`.", nil},
+	{idCommandMissing, Error, "The command of a server is not found in `PATH`, or is not executable.", nil},
 	{idDesktopPath, Warning, "The command is found in a terminal, but not in the short `PATH` that hosts with a graphical interface have.", desktop},
 	{idInterpreterPath, Warning, "The command is a script, and its interpreter is not in that short `PATH`.", desktop},
 	{idRuntimeOld, Warning, "Node.js, npm, Python or uv is older than what current servers need.", nil},

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kballard/go-shellquote"
+
 	"github.com/mcp-metatool/mcp-metatool/host/clientconfig"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 )
@@ -80,12 +82,7 @@ func (e *examination) programs() {
 		base := strings.TrimSuffix(filepath.Base(u.Command), ".exe")
 		p, known := programs[base]
 		if found == "" {
-			remedy := "install it, or give its full path in command"
-			if known {
-				remedy = p.install + ", or give its full path in command"
-			}
-			e.find(idCommandMissing, upstreamObject(u.Name), remedy, "the command %q is not found", u.Command)
-			e.explained[u.Name] = true
+			e.missing(u, p.install, known)
 			continue
 		}
 		if !hasOwn {
@@ -98,6 +95,24 @@ func (e *examination) programs() {
 			}
 		}
 	}
+}
+
+// missing says that the command of a server cannot be run.
+func (e *examination) missing(u *config.Upstream, install string, known bool) {
+	e.explained[u.Name] = true
+	object := upstreamObject(u.Name)
+	if info, err := os.Stat(u.Command); filepath.Base(u.Command) != u.Command && err == nil {
+		if info.IsDir() {
+			e.find(idCommandMissing, object, "write the path of a program in it", "the command %q is a folder", u.Command)
+		} else {
+			e.find(idCommandMissing, object, shellquote.Join("chmod", "+x", u.Command)+", or start it with its interpreter as the command", "the command %q is not executable", u.Command)
+		}
+		return
+	}
+	if !known {
+		install = "install it"
+	}
+	e.find(idCommandMissing, object, install+", or give its full path in command", "the command %q is not found", u.Command)
 }
 
 // desktop checks whether a command is found by hosts that were started from a desktop.

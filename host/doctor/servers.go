@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/health"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/supervise"
@@ -44,7 +45,11 @@ func (e *examination) servers() {
 			e.find(idServerDown, object, "wait longer: "+e.command("doctor", "--wait", "2m")+"; a first start may have to download packages", "it is still starting")
 		case e.explained[u.Name]: // that is why
 		case st.State != upstream.Ready:
-			e.find(idServerDown, object, "correct what the error names; "+e.command("servers", u.Name, "--log-level", "debug")+" shows more", "%s", strings.TrimPrefix(st.Err, object+": "))
+			remedy := "correct what the error names; "
+			if u.Transport != config.Stdio {
+				remedy = "is it running, and is its url right? "
+			}
+			e.find(idServerDown, object, remedy+e.command("servers", u.Name, "--log-level", "debug")+" shows its log", "%s", strings.TrimPrefix(st.Err, object+": "))
 		default:
 			e.speed(object, o)
 			if failed {

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,7 +16,11 @@ import (
 // settings looks at the configuration itself.
 func (e *examination) settings() {
 	for _, err := range e.Problems {
-		e.find(idConfigInvalid, "configuration", "correct it (docs/configuration.md describes every setting); nothing else about servers was checked", "%v", err)
+		remedy := "correct it (docs/configuration.md describes every setting)"
+		if errors.Is(err, config.ErrNotFound) {
+			remedy = "name another file, or make one: " + e.command("add", "--help") + " says how"
+		}
+		e.find(idConfigInvalid, "configuration", remedy+"; nothing else about servers was checked", "%v", err)
 	}
 	for _, u := range e.Unset {
 		e.find(idVariableUnset, upstreamObject(u.Server), fmt.Sprintf("set %s wherever mcp-metatool is started, or give it a default: ${%s:-}; hosts from a desktop do not have the variables of a shell, so a secret is better kept in the keyring (docs/secrets.md)", u.Variable, u.Variable),
@@ -33,7 +38,8 @@ func (e *examination) settings() {
 		if file == "" && len(c.Searched) > 0 {
 			file = c.Searched[0]
 		}
-		e.find(idConfigMissing, "configuration", "add a server to "+file, "no server is configured")
+		e.find(idConfigMissing, "configuration", fmt.Sprintf("%s copies the servers of a host, %s says how to add others (to %s)",
+			e.command("import", "HOST"), e.command("add", "--help"), file), "no server is configured")
 	}
 	if info, err := os.Stat(c.Path); c.Path != "" && err == nil {
 		e.configFile(info)
