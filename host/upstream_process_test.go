@@ -21,7 +21,14 @@ import (
 // upstreamEnv makes the test binary a raw MCP server of the named kind.
 const upstreamEnv = "METATOOL_TEST_UPSTREAM"
 
+// complainArgument makes the test binary a command for a secret that fails.
+const complainArgument = "complain"
+
 func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == complainArgument {
+		fmt.Fprintln(os.Stderr, vaultComplaint)
+		os.Exit(3)
+	}
 	switch os.Getenv(upstreamEnv) {
 	case "raw":
 		(&rawServer{out: mcptest.NewLineWriter(os.Stdout)}).serve()
