@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/front"
 	"github.com/mcp-metatool/mcp-metatool/host/front/streamable"
+	"github.com/mcp-metatool/mcp-metatool/host/nested"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/supervise"
 	"github.com/mcp-metatool/mcp-metatool/host/telemetry"
@@ -26,7 +27,7 @@ import (
 func (h *Host) session(http bool) front.Options {
 	follower := h.opts.Telemetry.Front(http, h.isTool)
 	opts := front.Options{
-		Backend: backend{h.router, h.upstreams, follower}, Name: Name, Version: h.opts.Version,
+		Backend: backend{h.router, h.upstreams, follower, h.config}, Name: Name, Version: h.opts.Version,
 		MaxMessage: int(h.config().MaxMessage), Budget: h.sandbox.Budget(), Log: h.opts.Log,
 		Stateless: front.Stateless{
 			Sealer: h.sealer, Parking: &h.parking,
@@ -45,6 +46,7 @@ type backend struct {
 	*route.Router
 	upstreams *supervise.Upstreams
 	follower  *telemetry.Front // nil for none
+	config    func() *config.Config
 }
 
 var _ front.Submitter = backend{}
@@ -58,7 +60,15 @@ func (b backend) BeginSession(ctx context.Context, s route.Session) (route.Initi
 		return w, err
 	}
 	b.follower.BeginSession(s)
+	w.Meta = nested.AddMeta(w.Meta, b.config())
 	return w, nil
+}
+
+// Discover implements stateless.Backend.
+func (b backend) Discover(s route.Session) route.InitializeResult {
+	w := b.Router.Discover(s)
+	w.Meta = nested.AddMeta(w.Meta, b.config())
+	return w
 }
 
 // Begin implements stateless.Backend.

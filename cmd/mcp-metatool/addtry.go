@@ -83,6 +83,7 @@ func (a *addition) start(ctx context.Context) (string, error) {
 	if cfg, err = onlyServer(cfg, a.name); err != nil {
 		return "", err
 	}
+	cfg.Upstreams[0].Detect = false // each transport is tried on its own
 	done := busy(a.cmd, "starting "+a.name)
 	defer done()
 	failed := ""

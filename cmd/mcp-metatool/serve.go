@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/nested"
 )
 
 func serveCommand(use string) *cobra.Command {
@@ -42,6 +43,9 @@ func serve(ctx context.Context, s *settings, f *frontFlags) error {
 	cfg, err := r.load()
 	if err != nil {
 		return err
+	}
+	if err := nested.Check(cfg); err != nil {
+		return &exitError{exitUsage, err}
 	}
 	log := s.logger(cfg)
 	if cfg.Path == "" {

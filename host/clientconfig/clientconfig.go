@@ -11,6 +11,7 @@
 //	read.go       Read: a file -> its servers; entryread.go: one entry
 //	server.go     Server: one server in the terms of our configuration
 //	variables.go  ${env:X}, ${input:x}, ${workspaceFolder} and the like -> ${X}
+//	self.go       recognizing mcp-metatool among the servers, also behind npx, docker or sh
 //	secrets.go    secrets in plain text
 //	compare.go    how two servers differ
 //	ours.go       the servers of our own configuration

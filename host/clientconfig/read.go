@@ -214,20 +214,3 @@ func validName(name string) string {
 	}
 	return name
 }
-
-// isSelf reports whether a server is mcp-metatool as a proxy. Its command can be another
-// one, such as demo-upstream.
-func isSelf(s *Server) bool {
-	base := filepath.Base(strings.ReplaceAll(s.Command, `\`, "/"))
-	base = strings.TrimSuffix(strings.ToLower(base), ".exe")
-	if base != "mcp-metatool" {
-		return false
-	}
-	for i, arg := range s.Args {
-		switch {
-		case !strings.HasPrefix(arg, "-"):
-			return arg == "serve" || i > 0 && strings.HasPrefix(s.Args[i-1], "-") && !strings.Contains(s.Args[i-1], "=")
-		}
-	}
-	return true
-}

@@ -88,7 +88,8 @@ type Config struct {
 	// They have no duplicates and at least [MinSecret] bytes, and the longest are first.
 	Secrets []string
 
-	json bool // the file is JSON, in which settings have other names
+	digest string // see Digest
+	json   bool   // the file is JSON, in which settings have other names
 
 	// shown holds the masked form of each value with a secret of any length, by key
 	// path; see Describe.
@@ -272,8 +273,11 @@ type Upstream struct {
 	Dir string
 
 	// URL is http or https, with a host and without a fragment. Stdio has neither this
-	// field nor the next two.
+	// field nor the next three.
 	URL string
+	// Detect says that the file names no transport: a server that refuses StreamableHTTP,
+	// which Transport is then, is asked for LegacySSE.
+	Detect bool
 	// Headers are sent with every request. They contain none of the transport's own
 	// headers, and no two names differ only in case. Values can be secret.
 	Headers map[string]string

@@ -150,7 +150,11 @@ func (d *description) process(at string, u *Upstream) {
 // remote describes the address that is connected to.
 func (d *description) remote(at string, u *Upstream) {
 	d.line("url", shellWord(d.shown(at+"url", u.URL)))
-	d.line("transport", string(u.Transport))
+	transport := string(u.Transport)
+	if u.Detect {
+		transport += ", or sse if the server speaks only that"
+	}
+	d.line("transport", transport)
 	d.headers(at, u.Headers)
 	if u.OAuth == nil {
 		return

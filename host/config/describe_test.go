@@ -81,7 +81,7 @@ func settingsOf(name string, of func(c *Config) reflect.Value) (all []setting) {
 // in everySetting does not have.
 var unshown = map[string]bool{
 	"Config.Searched": true, "Config.Secrets": true,
-	"Config.Upstreams[0].URL": true, "Config.Upstreams[0].Headers": true,
+	"Config.Upstreams[0].URL": true, "Config.Upstreams[0].Headers": true, "Config.Upstreams[0].Detect": true,
 	"Config.Upstreams[1].Command": true, "Config.Upstreams[1].Args": true,
 	"Config.Upstreams[1].Env": true, "Config.Upstreams[1].Dir": true,
 }

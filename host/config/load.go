@@ -2,6 +2,8 @@ package config
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -86,6 +88,10 @@ func Parse(opts LoadOptions, name string, data []byte) (c *Config, secrets []str
 	}
 	return c, c.Secrets, nil
 }
+
+// Digest returns the SHA-256 digest of the file's content in hexadecimal digits; "" if there
+// is no file.
+func (c *Config) Digest() string { return c.digest }
 
 // StoreDir returns the Store.Dir of Load, even if Load finds problems elsewhere. If the
 // file cannot be read or has a syntax error, it returns the default. It returns "" if that
@@ -224,6 +230,8 @@ func (l *loader) parse(c *Config, name string, data []byte, err error) *Problem 
 		return &Problem{File: name, Text: fmt.Sprintf("its directory cannot be determined: %v", err), Err: err}
 	}
 	c.Path = name
+	sum := sha256.Sum256(data)
+	c.digest = hex.EncodeToString(sum[:])
 	var root *node
 	var problem *Problem
 	c.json = strings.EqualFold(filepath.Ext(name), ".json")

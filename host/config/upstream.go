@@ -84,6 +84,7 @@ func (t *table) transport(u *Upstream) {
 	case has("url") && has("command"):
 		t.problem("url", "cannot be combined with command (leave one out: a server is either started or connected to)")
 	}
+	u.Detect = has("url") && !has("transport") && !(t.r.json && has("type"))
 	t.transportKey(u, "transport")
 	if t.r.json { // MCP hosts call it type
 		t.transportKey(u, "type")

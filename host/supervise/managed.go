@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/health"
+	"github.com/mcp-metatool/mcp-metatool/host/nested"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/secret"
@@ -136,7 +137,7 @@ func (m *managedUpstream) startLocked() *upstream.Upstream {
 	m.begun = time.Now()
 	m.up = upstream.Start(m.spec, upstream.Options{
 		Log: m.env.Log, Budget: m.env.Budget, Observer: m.env.Observer, InitializeParams: m.client.initializeParams,
-		ClientName: m.client.name, ClientVersion: m.client.version, Resolve: m.resolve, Verdict: m.known.Verdict, OnVerdict: m.updateVerdict,
+		ClientName: m.client.name, ClientVersion: m.client.version, Resolve: m.resolve, Accept: m.accept, Verdict: m.known.Verdict, OnVerdict: m.updateVerdict,
 		OnHandshake: m.updateHandshake, OnList: m.updateList,
 		OnNotification: receiver.OnNotification, OnRequest: receiver.OnRequest, OnFailed: func() { m.saveLate(); m.noteFailure() },
 		OnReady: func() {
@@ -148,8 +149,21 @@ func (m *managedUpstream) startLocked() *upstream.Upstream {
 	return m.up
 }
 
-// resolve implements upstream.Options.Resolve.
+// accept implements upstream.Options.Accept: we must not be our own upstream.
+func (m *managedUpstream) accept(result []byte) error {
+	return nested.CheckResult(result, m.env.config())
+}
+
+// resolve implements upstream.Options.Resolve: it adds secrets and the mark of package nested.
 func (m *managedUpstream) resolve(ctx context.Context, spec upstream.Spec) (upstream.Spec, error) {
+	spec, err := m.withSecrets(ctx, spec)
+	if err == nil && spec.Command != "" {
+		spec.Env = append(slices.Clone(spec.Env), nested.Env(m.env.config()))
+	}
+	return spec, err
+}
+
+func (m *managedUpstream) withSecrets(ctx context.Context, spec upstream.Spec) (upstream.Spec, error) {
 	var source secret.Source = m.env.fetcher
 	if round := m.round.Swap(nil); round != nil {
 		source = *round

@@ -183,7 +183,7 @@ func (m *managedUpstream) startSpare() *upstream.Upstream {
 	receiver := m.env.Receiver(m.name, m.own)
 	return upstream.Start(spareSpec(m.spec), upstream.Options{
 		Log: m.env.Log, Budget: m.env.Budget, InitializeParams: m.client.initializeParams, Observer: m.env.Observer,
-		ClientName: m.client.name, ClientVersion: m.client.version, Resolve: m.resolve,
+		ClientName: m.client.name, ClientVersion: m.client.version, Resolve: m.resolve, Accept: m.accept,
 		OnRequest: receiver.OnRequest,
 		OnNotification: func(n wire.Inbound) {
 			switch n.Method {

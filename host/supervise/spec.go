@@ -22,6 +22,9 @@ func Spec(cfg *config.Config, u *config.Upstream) upstream.Spec {
 		Timeout: u.Timeout, MaxTimeout: u.MaxTimeout, MaxMessage: int(cfg.MaxMessage), Restart: string(u.Restart),
 		Protocol: string(u.Protocol),
 	}
+	if u.Detect {
+		spec.Transport = "" // package upstream finds out
+	}
 	if o := u.OAuth; o != nil {
 		spec.OAuth = &oauth.Config{
 			Issuer: o.Issuer, ClientID: o.ClientID, ClientSecret: o.ClientSecret, Scopes: o.Scopes,

@@ -19,6 +19,11 @@ func (u *Upstream) handshake(ctx context.Context, l link.Link, in *inbox) (agree
 	if err != nil {
 		return agreement{}, err
 	}
+	if u.opts.Accept != nil {
+		if err := u.opts.Accept(a.result); err != nil {
+			return agreement{}, err
+		}
+	}
 	u.mu.Lock()
 	u.status.ServerName, u.status.ServerVersion = link.Excerpt(a.name), link.Excerpt(a.version)
 	u.status.ProtocolVersion, u.status.Agreed = a.revision, a.how

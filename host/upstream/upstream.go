@@ -46,6 +46,9 @@ type Options struct {
 	// OnVerdict gets each change of what is known about the era of the server. Nil: a
 	// server over stdio is not asked about it.
 	OnVerdict func(v Verdict)
+	// Accept returns an error if the server is not to be used, judging by what OnHandshake
+	// would get. Nil: every server is.
+	Accept func(result []byte) error
 	// OnHandshake gets the raw result of each initialize, or in that form what a server
 	// without a handshake says about itself.
 	OnHandshake func(result []byte)
