@@ -127,6 +127,9 @@ func (a *addition) run(ctx context.Context, args []string, dash int) error {
 	if err := a.chooseKeyring(ctx); err != nil {
 		return err
 	}
+	if err := a.chooseEnabled(ctx); err != nil {
+		return err
+	}
 	if err := a.put(); err != nil {
 		return usage(err)
 	}
@@ -252,11 +255,14 @@ func (a *addition) starts() bool {
 func (a *addition) explain() {
 	out := a.cmd.OutOrStdout()
 	fmt.Fprintf(out, "added %s\n", a.name)
-	if len(a.unset) > 0 {
-		because := ", because"
-		if a.disabled {
-			because = ", and"
-		}
+	because := ", because"
+	if a.disabled {
+		because = ", and"
+	}
+	switch {
+	case len(a.unset) > 0 && !a.server.Disabled:
+		fmt.Fprintf(out, "These environment variables are not set: %s\nmcp-metatool starts only where they are set.\n", strings.Join(a.unset, ", "))
+	case len(a.unset) > 0:
 		fmt.Fprintf(out, "It is disabled%s these environment variables are not set: %s\nSet them where mcp-metatool is started. Then: mcp-metatool enable %s\n",
 			because, strings.Join(a.unset, ", "), a.name)
 	}

@@ -45,6 +45,16 @@ func (a *addition) chooseKeyring(ctx context.Context) error {
 	return nil
 }
 
+// chooseEnabled asks whether a server with variables that are not set is to be enabled.
+func (a *addition) chooseEnabled(ctx context.Context) error {
+	if len(a.unset) == 0 || a.disabled {
+		return nil
+	}
+	enabled, err := a.enableUnset(ctx, []string{a.name}, a.unset)
+	a.server.Disabled = !enabled
+	return err
+}
+
 // keptSecret is a secret that goes into the keyring.
 type keptSecret struct{ name, value string }
 

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -155,7 +156,7 @@ func (c *connection) open(ctx context.Context) error {
 
 // prepare makes the entry.
 func (c *connection) prepare() error {
-	binary, err := os.Executable()
+	binary, err := ownBinary()
 	if err == nil {
 		c.config, err = filepath.Abs(c.config)
 	}
@@ -163,6 +164,9 @@ func (c *connection) prepare() error {
 		return fmt.Errorf("connect: %w", err)
 	}
 	c.entry = clientconfig.Entry{Name: c.entryName(), Command: binary, Args: []string{"--config", c.config}}
+	if strings.HasPrefix(c.entry.Name, "-") || strings.ContainsFunc(c.entry.Name, unicode.IsControl) {
+		return &exitError{exitUsage, fmt.Errorf("connect: %q is no name for an entry: programs would take it for an option (--name)", c.entry.Name)}
+	}
 	for _, s := range c.listing.Servers {
 		if s.Original == c.entry.Name && !s.Self {
 			return &exitError{exitUsage, fmt.Errorf("connect: %s has another server called %s (choose another name for mcp-metatool: --name)", c.file.Path, s.Original)}
@@ -178,11 +182,16 @@ func (c *connection) prepare() error {
 		return &exitError{exitUsage, err}
 	}
 	c.entry.Refer(c.host, c.references)
+	kept, err := c.file.Kept(c.listing.Data, &c.entry)
+	if err != nil {
+		return &exitError{exitUsage, fmt.Errorf("connect: %s: %w (nothing was written)", c.file.Path, err)}
+	}
+	c.entry = *kept
 	c.launch = c.host.Launch(c.sys, c.file.Scope, os.Environ()).With(c.kept(), os.Environ())
 	c.addPath()
 	secrets := &config.Masker{}
 	for _, s := range c.entry.Env {
-		if s.Name != config.EnvDir && s.Name != "PATH" && !slices.Contains(c.references, s) {
+		if !c.isPublic(s) {
 			secrets.Add(s.Value)
 		}
 	}
@@ -261,7 +270,10 @@ func (c *connection) write(ctx context.Context, text []byte, question string) er
 		return &exitError{exitUsage, fmt.Errorf("connect: %s: %w (%s)", c.file.Path, err, c.unwritten())}
 	}
 	out := c.cmd.OutOrStdout()
-	fmt.Fprintf(out, "%s will start: %s\n", c.host.Title, display.EscapeLine(c.entry.CommandLine()))
+	fmt.Fprintf(out, "%s will start: %s\n", c.host.Title, display.EscapeLine(c.masked(c.entry.CommandLine())))
+	if who := clientconfig.Transient(c.entry.Command); who != "" {
+		fmt.Fprintf(out, "warning: that file will be deleted by %s (install mcp-metatool and connect again)\n", who)
+	}
 	for _, s := range c.entry.Env {
 		fmt.Fprintf(out, "  with %s=%s\n", display.EscapeLine(s.Name), display.EscapeLine(c.masked(s.Value)))
 	}
@@ -269,7 +281,7 @@ func (c *connection) write(ctx context.Context, text []byte, question string) er
 		fmt.Fprintf(out, "note: %s is usually shared through version control, and the entry has paths (and variables) of this machine\n",
 			display.EscapeLine(c.sys.Short(c.file.Path)))
 	}
-	if own := c.entry.AddCommand(c.host, c.file.Scope); own != nil {
+	if own := c.entry.AddCommand(c.host, c.file.Scope); own != nil && c.variableNames() == nil {
 		fmt.Fprintf(out, "its own command for that (--use-host-command runs it): %s\n", display.EscapeLine(c.masked(commandLine(own))))
 	}
 	if err := c.verify(ctx); err != nil {
@@ -291,12 +303,16 @@ func (c *connection) write(ctx context.Context, text []byte, question string) er
 
 // printLinks prints links that make the host ask its user.
 func (c *connection) printLinks() error {
-	links := c.entry.Links(c.host)
+	names := c.variableNames()
+	links := c.entry.Links(c.host, names)
 	if links == nil {
 		return &exitError{exitUsage, fmt.Errorf("connect: %s has no such links (cursor and vscode have them)", c.host.Title)}
 	}
 	out := c.cmd.OutOrStdout()
-	fmt.Fprintf(out, "They make it start: %s\n", display.EscapeLine(c.entry.CommandLine()))
+	fmt.Fprintf(out, "They make it start: %s\n", display.EscapeLine(c.masked(c.entry.CommandLine())))
+	for _, name := range names {
+		fmt.Fprintf(out, "note: the value of %s is not in the link: set %s where %s is started, or connect without --link\n", name, name, c.host.Title)
+	}
 	for _, l := range links {
 		if _, err := fmt.Fprintf(out, "%s:\n%s\n", l.What, l.URL); err != nil {
 			return err
@@ -310,6 +326,10 @@ func (c *connection) runHostCommand(ctx context.Context) error {
 	own := c.entry.AddCommand(c.host, c.file.Scope)
 	if own == nil {
 		return &exitError{exitUsage, fmt.Errorf("connect: %s has no command for that (leave --use-host-command out)", c.host.Title)}
+	}
+	if names := c.variableNames(); names != nil {
+		return &exitError{exitUsage, fmt.Errorf("connect: the command of %s would have the value of %s in it, where other programs can read it: nothing was run (leave --use-host-command out)",
+			c.host.Title, strings.Join(names, ", "))}
 	}
 	if err := c.verify(ctx); err != nil {
 		return err

@@ -84,6 +84,8 @@ func reportHost(ctx context.Context, sys *clientconfig.System, f clientconfig.Fi
 		r.Problem = "the command has no full path, so the host may not find it (connect again)"
 	case bad != nil:
 		r.Problem = "there is no " + self.Command + " (connect again)"
+	case clientconfig.Transient(self.Command) != "":
+		r.Problem = "its file will be deleted by " + clientconfig.Transient(self.Command) + " (install mcp-metatool, and connect again)"
 	case err == nil:
 		if own, err := os.Stat(binary); err == nil && !os.SameFile(info, own) {
 			r.Problem = "it starts another binary: " + self.Command

@@ -44,11 +44,12 @@ func (c *connection) verify(ctx context.Context) error {
 	defer u.Close(context.WithoutCancel(ctx))
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
+	defer busy(c.cmd, "starting mcp-metatool as "+c.host.Title+" will")()
 	if err := u.Ready(ctx); err != nil {
 		if state := u.Status(); state.Err != "" {
 			err = errors.New(state.Err)
 		}
-		return fmt.Errorf("connect: it does not start as %s would start it, so %s (--no-verify writes it all the same): %w", c.host.Title, c.unwritten(), err)
+		return fmt.Errorf("connect: mcp-metatool does not work when it is started as %s starts it: %s. To write the entry without this check, give --no-verify. The error: %w", c.host.Title, c.unwritten(), err)
 	}
 	status := u.Status()
 	fmt.Fprintf(out, "started as %s will start it: %s, %s in %s\n", c.host.Title,

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/mcp-metatool/mcp-metatool/host/clientconfig"
 	"github.com/mcp-metatool/mcp-metatool/tools/change"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
@@ -51,7 +52,7 @@ func (c *consent) begin(cmd *cobra.Command) { c.asker = findAsker(cmd) }
 // apply shows the differences, asks, and writes the files. It reports whether they are as
 // they should be now: not after a dry run or a no.
 func (c *consent) apply(ctx context.Context, cmd *cobra.Command, question string, files ...change.File) (bool, error) {
-	options := change.Options{Yes: c.yes, DryRun: c.dryRun, Out: diffWriter{cmd.OutOrStdout()}, Mask: c.masked, Question: question}
+	options := change.Options{Yes: c.yes, DryRun: c.dryRun, Out: diffWriter{cmd.OutOrStdout()}, Mask: c.mask, Question: question}
 	if c.asker != nil {
 		options.Ask = c.asker.confirm
 	}
@@ -77,6 +78,15 @@ func (c *consent) apply(ctx context.Context, cmd *cobra.Command, question string
 		return false, &exitError{code: exitFailed}
 	}
 	return outcome != change.Shown, nil
+}
+
+// mask replaces secrets in a difference: those that are known, and what looks like one in a
+// line, such as one in a comment.
+func (c *consent) mask(text string) string {
+	if c.masked != nil {
+		text = c.masked(text)
+	}
+	return clientconfig.MaskLines(text)
 }
 
 // asker asks the person at the terminal. Questions go to standard error, so that standard

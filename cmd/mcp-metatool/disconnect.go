@@ -99,7 +99,7 @@ func (d *disconnection) remove(ctx context.Context, l *clientconfig.Listing, nam
 		for _, name := range names {
 			own := clientconfig.RemoveCommand(d.host, l.File.Scope, name)
 			if own == nil {
-				return &exitError{exitUsage, fmt.Errorf("disconnect: %s has no command for that (leave --use-host-command out)", d.host.Title)}
+				return &exitError{exitUsage, fmt.Errorf("disconnect: %s has no command for that entry (leave --use-host-command out)", d.host.Title)}
 			}
 			if err := runOwn(ctx, d.cmd, &d.consent, own); err != nil {
 				return err
@@ -128,6 +128,7 @@ func (d *disconnection) remove(ctx context.Context, l *clientconfig.Listing, nam
 // hostMasker returns a masker for the secrets of all servers of a host's file.
 func hostMasker(l *clientconfig.Listing) *config.Masker {
 	secrets := &config.Masker{}
+	secrets.Add(l.SecretTexts()...)
 	for i := range l.Servers {
 		s := l.Servers[i].Clone()
 		for _, secret := range s.Secrets(map[string]string{}) {

@@ -55,6 +55,7 @@ of which a backup is kept. See also: connect.`,
 	f.StringSliceVar(&m.only, "only", nil, "import only the servers with these `NAMES`")
 	f.StringVar(&m.secrets, "secrets", "", "what to do with secrets in plain text: env, keyring, keep (default: ask)")
 	f.BoolVar(&m.overwrite, "overwrite", false, "change servers that differ in the configuration to what the host has")
+	f.BoolVar(&m.references, "references", false, "take over ${cmd:...}, ${file:...} and ${keyring:...} of a FILE in the form of this configuration")
 	f.BoolVar(&m.replace, "replace", false, "put mcp-metatool in place of the servers in the host's file")
 	f.StringArrayVar(&m.variables, "env", nil, "with --replace: give mcp-metatool the variable `NAME[=VALUE]` (see connect)")
 	f.BoolVar(&m.noVerify, "no-verify", false, "with --replace: do not start mcp-metatool as the host will")
@@ -71,6 +72,7 @@ type hostImport struct {
 	only, variables    []string
 	overwrite, replace bool
 	noVerify, asJSON   bool
+	references         bool
 
 	sys      *clientconfig.System
 	host     *clientconfig.Host // nil for a file
@@ -109,6 +111,10 @@ type foundServer struct {
 	// already.
 	inVariables bool
 	listing     *clientconfig.Listing
+	// missing are variables that it needs and that are not set. waits says that the
+	// configuration has it as disabled because of such variables, needs.
+	missing, needs []string
+	waits          bool
 }
 
 // foundSecret is a secret in plain text.
@@ -140,6 +146,9 @@ func (m *hostImport) run(ctx context.Context, cmd *cobra.Command, from string) e
 		m.show(cmd.OutOrStdout())
 	case m.asker != nil && !m.yes && !m.dryRun: // what the questions are about
 		m.show(cmd.ErrOrStderr())
+	}
+	if err := m.decideReferences(ctx); err != nil {
+		return err
 	}
 	if err := m.decideSecrets(ctx); err != nil {
 		return err
@@ -247,12 +256,15 @@ func (m *hostImport) write(ctx context.Context) (bool, error) {
 		case secretsKeyring:
 			f.server.Replace(f.secrets, keyringReference)
 		}
-		if err := f.server.Write(m.file); err != nil {
-			return false, &exitError{exitUsage, fmt.Errorf("import: %w (nothing was written)", err)}
-		}
+	}
+	err := m.putServers()
+	if err != nil {
+		return false, &exitError{exitUsage, fmt.Errorf("import: %w (nothing was written)", err)}
+	}
+	if err = m.disableUnset(ctx); err != nil {
+		return false, fmt.Errorf("import: %w (nothing was written)", err)
 	}
 	opts := config.LoadOptions{Context: ctx, Getenv: placeholder}
-	var err error
 	if m.planned, err = m.file.Parse(opts); err != nil {
 		return false, &exitError{exitUsage, fmt.Errorf("import: the configuration would not be valid, so nothing was written:\n%w", err)}
 	}

@@ -102,7 +102,8 @@ func (m *hostImport) judge(f *foundServer, c *comparison) {
 		f.take(c, c.names(s, nil))
 		return
 	}
-	f.State, f.Differences = foundSame, clientconfig.Compare(had, s, c.home)
+	f.waiting(had)
+	f.State, f.Differences = foundSame, f.compare(c, had, s)
 	if f.Differences == nil { // the secrets are in plain text there too
 		return
 	}
@@ -137,6 +138,32 @@ func (f *foundServer) take(c *comparison, names map[string]string) {
 	}
 }
 
+// waiting finds out whether the configuration has the server as disabled because of
+// variables that are not set here.
+func (f *foundServer) waiting(had *clientconfig.Server) {
+	if !had.Disabled || f.server.Disabled {
+		return
+	}
+	for _, name := range had.Needs() {
+		if _, ok := os.LookupEnv(name); !ok {
+			f.needs, f.waits = append(f.needs, name), true
+		}
+	}
+}
+
+// compare is clientconfig.Compare, except that it is no difference if the server waits for
+// variables.
+func (f *foundServer) compare(c *comparison, had, s *clientconfig.Server) []clientconfig.Difference {
+	different := clientconfig.Compare(had, s, c.home)
+	if f.waits {
+		different = slices.DeleteFunc(different, func(d clientconfig.Difference) bool { return d.Setting == "disabled" })
+	}
+	if len(different) == 0 {
+		return nil
+	}
+	return different
+}
+
 // match reports whether the configuration has the server with references in place of its
 // secrets, and returns the names that are in use for the others; see names.
 func (f *foundServer) match(c *comparison, had *clientconfig.Server) (names map[string]string, matches bool) {
@@ -147,7 +174,7 @@ func (f *foundServer) match(c *comparison, had *clientconfig.Server) (names map[
 			replaced, known := f.server.Clone(), maps.Clone(names)
 			secrets := replaced.Secrets(known)
 			replaced.Replace(secrets, reference)
-			different := clientconfig.Compare(had, replaced, c.home)
+			different := f.compare(c, had, replaced)
 			if different == nil {
 				f.Differences, f.inVariables = nil, i == 0
 				return names, true

@@ -36,6 +36,9 @@ func (m *hostImport) showListing(w io.Writer, l *clientconfig.Listing) {
 		for _, s := range f.Secrets {
 			fmt.Fprintf(w, "    secret in plain text: %s\n", display.EscapeLine(s.Where))
 		}
+		if l.File.Host.Name == clientconfig.Ours.Name {
+			showFetches(w, f.server)
+		}
 		for _, n := range f.Notes {
 			fmt.Fprintf(w, "    note: %s\n", display.EscapeLine(n))
 		}
@@ -71,6 +74,7 @@ func (m *hostImport) summarize(w io.Writer) {
 	if left := states[foundDiffers] - changed; left > 0 {
 		fmt.Fprintf(w, "%s kept as in the configuration (--overwrite takes the host's settings)\n", count(left, "server"))
 	}
+	m.explainUnset(w)
 	if m.secrets != secretsEnv {
 		return
 	}
@@ -86,7 +90,7 @@ func (m *hostImport) summarize(w io.Writer) {
 			shown[s.Variable] = true
 			state := "set it where mcp-metatool is started"
 			if m.replace {
-				state = "it moves to the entry of mcp-metatool"
+				state = "it moves to the entry of mcp-metatool; set it in a shell too if you use mcp-metatool there"
 			} else if value, ok := os.LookupEnv(s.Variable); ok && value != s.Value {
 				state = "it is set to something else here"
 			} else if ok {

@@ -51,9 +51,10 @@
 //	             demodata.go: its two upstream servers
 //	import.go    import; importcompare.go: what is there already, importshow.go: what
 //	             it shows, importreplace.go: --replace, importsecrets.go: secrets in
-//	             plain text
+//	             plain text, importunset.go: variables without values, and what
+//	             servers fetch
 //	connect.go   connect; connectverify.go: starting as the host will,
-//	             connectlist.go: --list
+//	             connectlist.go: --list, connectbinary.go: the path of this program
 //	disconnect.go  disconnect
 //	man.go       man
 //	version.go   version

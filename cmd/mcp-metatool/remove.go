@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -22,28 +21,13 @@ func removeCommand() *cobra.Command {
 func enableCommand() *cobra.Command {
 	return editCommand("enable NAME...", "Start disabled upstream servers again",
 		"Start disabled upstream servers again. The change is shown, and you are asked.",
-		"enabled", enable)
+		"enabled", func(f *edit.File, name string) error { return disable(f, name, false) })
 }
 
 func disableCommand() *cobra.Command {
 	return editCommand("disable NAME...", "Keep upstream servers in the configuration without starting them",
 		"Keep upstream servers in the configuration without starting them. The change is shown,\nand you are asked.",
 		"disabled", func(f *edit.File, name string) error { return disable(f, name, true) })
-}
-
-// enable lets a server be started again. All its variables must be set: otherwise the
-// configuration would not load.
-func enable(f *edit.File, name string) error {
-	if err := disable(f, name, false); err != nil {
-		return err
-	}
-	var unset error
-	_, err := f.Parse(config.LoadOptions{Unset: func(upstream string, p *config.Problem) {
-		if upstream == name {
-			unset = p
-		}
-	}})
-	return cmp.Or(unset, err)
 }
 
 // disable sets whether a server is disabled, if it is not as it should be.
@@ -99,10 +83,17 @@ func (e *serverEdit) run(names []string) error {
 		fmt.Fprintf(e.cmd.OutOrStdout(), "%s: already %s\n", strings.Join(names, ", "), e.done)
 		return nil
 	}
-	opts.Unset = func(string, *config.Problem) {} // in other servers
-	if _, err := f.Parse(opts); err != nil {
+	unset, err := unsetOf(opts, f.Parse)
+	if err != nil {
 		return &exitError{exitUsage, fmt.Errorf("nothing was written: %w", err)}
 	}
+	for _, name := range names {
+		if unset[name] != nil {
+			fmt.Fprintf(e.cmd.ErrOrStderr(), "note: %s needs variables that are not set here: %s (mcp-metatool starts only where they are set)\n",
+				name, strings.Join(unset[name], ", "))
+		}
+	}
+	opts.Unset = func(string, *config.Problem) {} // they are no mistakes in the file
 	e.masked = f.Masker(opts).Mask
 	written, err := e.apply(e.cmd.Context(), e.cmd, fmt.Sprintf("Write this to %s?", f.Path()), f.Change())
 	if err == nil && written {

@@ -13,9 +13,11 @@
 //	variables.go  ${env:X}, ${input:x}, ${workspaceFolder} and the like -> ${X}
 //	self.go       recognizing mcp-metatool among the servers, also behind npx, docker or sh
 //	secrets.go    secrets in plain text
+//	mask.go       hiding secrets in what is shown of a file
 //	compare.go    how two servers differ
 //	ours.go       the servers of our own configuration
 //	entry.go      Entry: what a host is told to start us; editing a file, links, commands
+//	transient.go  files that package managers delete
 //	launch.go     the environment and the folder in which a host starts servers
 //
 // Files come from other programs, from repositories and from the web, so they are hostile

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
@@ -24,7 +23,7 @@ func Compare(ours, theirs *Server, home string) []Difference {
 	var list []Difference
 	add := func(setting, a, b string) {
 		if a != b {
-			list = append(list, Difference{setting, mask(setting, a), mask(setting, b)})
+			list = append(list, Difference{setting, Mask(setting, a), Mask(setting, b)})
 		}
 	}
 	add("transport", string(ours.Transport), string(theirs.Transport))
@@ -83,7 +82,7 @@ func compareSettings(prefix string, ours, theirs []Setting, fold func(string) st
 		if known || inA == inB && va == vb {
 			continue
 		}
-		list = append(list, Difference{prefix + s.Name, mask(s.Name, va), mask(s.Name, vb)})
+		list = append(list, Difference{prefix + s.Name, Mask(s.Name, va), Mask(s.Name, vb)})
 	}
 	return list
 }
@@ -104,33 +103,13 @@ func sameCommand(a, b string) bool {
 	return find(a) == find(b)
 }
 
-// Mask returns the text of a setting with its secrets in plain text masked.
-func Mask(name, text string) string { return mask(name, text) }
-
-func mask(name, text string) string {
-	if _, after, ok := strings.Cut(name, "."); ok {
-		name = after
-	}
-	spans := slices.Concat(config.PlainSecrets(name, text), secretForms(text))
-	slices.SortFunc(spans, func(a, b config.Span) int { return a.From - b.From })
-	var b strings.Builder
-	end := 0
-	for _, s := range spans {
-		if s.From >= end {
-			b.WriteString(text[end:s.From] + "****")
-		}
-		end = max(end, s.To)
-	}
-	return b.String() + text[min(end, len(text)):]
-}
-
 // MaskedArgs returns the arguments with secrets masked, also those after an option such as
 // --token.
 func (s *Server) MaskedArgs() []string {
 	masked := make([]string, len(s.Args))
 	option := ""
 	for i, arg := range s.Args {
-		masked[i] = mask(option, arg)
+		masked[i] = Mask(option, arg)
 		if option = ""; strings.HasPrefix(arg, "-") && !strings.Contains(arg, "=") {
 			option = arg
 		}

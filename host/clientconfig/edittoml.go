@@ -6,14 +6,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/tomledit"
 )
 
-// setCodex returns text with the table of the entry in it. Keys of the table that are not
-// ours stay.
-func setCodex(text []byte, under []string, e *Entry) ([]byte, error) {
-	root, err := readTOML(text)
-	if err != nil {
-		return nil, err
-	}
-	path := append(under[:len(under):len(under)], e.Name)
+// setCodex returns text, which root is the tree of, with the table of the entry in it. Keys of
+// the table that are not ours stay.
+func setCodex(text []byte, root *object, path []string, e *Entry) (_ []byte, err error) {
 	edited := string(bytes.TrimPrefix(text, utf8BOM))
 	set := func(value any, keys ...string) {
 		if err == nil {

@@ -47,16 +47,19 @@ func (e *Entry) CommandLine() string {
 }
 
 // Set returns the text of a file with the entry in it. An entry with that name keeps the
-// settings that are not ours, except that it is enabled.
+// settings that are not ours, except that it is enabled; see Kept.
 func (f *File) Set(text []byte, e *Entry) ([]byte, error) {
-	if f.Host.Format == TOML {
-		return setCodex(text, f.Under, e)
-	}
-	root, err := readJSON(text)
+	root, err := readTree(f.Host.Format, text)
 	if err != nil {
 		return nil, err
 	}
 	path := append(f.Under[:len(f.Under):len(f.Under)], e.Name)
+	if e, err = e.kept(root.at(path...)); err != nil {
+		return nil, err
+	}
+	if f.Host.Format == TOML {
+		return setCodex(text, root, path, e)
+	}
 	if root.at(path...) == nil {
 		return setJSON(text, path, e.json(f.Host))
 	}
@@ -72,6 +75,84 @@ func (f *File) Set(text []byte, e *Entry) ([]byte, error) {
 	}
 	enable(root.at(path...), set)
 	return text, err
+}
+
+// Kept returns the entry with what a person has added to the one of that name in the text of
+// the file: arguments, and variables to pass on.
+func (f *File) Kept(text []byte, e *Entry) (*Entry, error) {
+	root, err := readTree(f.Host.Format, text)
+	if err != nil {
+		return nil, err
+	}
+	return e.kept(root.at(append(f.Under[:len(f.Under):len(f.Under)], e.Name)...))
+}
+
+// kept is Kept for the entry that there is; nil: there is none.
+func (e *Entry) kept(had *object) (*Entry, error) {
+	if had == nil {
+		return e, nil
+	}
+	kept := *e
+	command, _ := had.fields["command"].(string)
+	if own, ok := ownArgs(append([]string{command}, texts(had.fields["args"])...)); ok {
+		kept.Args = withConfig(own, e.Args)
+	}
+	listed, _ := had.fields["env_vars"].([]any)
+	names := texts(had.fields["env_vars"])
+	for _, name := range e.Pass {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+			if len(texts(listed)) < len(listed) {
+				return nil, &shapeError{"env_vars of " + e.Name + " has something else than names (add " + name + " to it yourself)"}
+			}
+		}
+	}
+	kept.Pass = names
+	if len(texts(listed)) < len(listed) {
+		kept.Pass = nil // all that are needed are there
+	}
+	return &kept, nil
+}
+
+// texts returns the strings of a list.
+func texts(v any) []string {
+	var list []string
+	items, _ := v.([]any)
+	for _, item := range items {
+		if text, ok := item.(string); ok {
+			list = append(list, text)
+		}
+	}
+	return list
+}
+
+// withConfig returns arguments that a person has chosen with the configuration that ours
+// name: --config PATH.
+func withConfig(chosen, ours []string) []string {
+	at := slices.Index(ours, "--config")
+	if at < 0 || at+1 >= len(ours) {
+		return chosen
+	}
+	path := ours[at+1]
+	var args []string
+	placed := false
+	for i := 0; i < len(chosen); i++ {
+		name, _, assigned := strings.Cut(chosen[i], "=")
+		if name != "--config" && name != "-c" {
+			args = append(args, chosen[i])
+			continue
+		}
+		if !placed {
+			args, placed = append(args, "--config", path), true
+		}
+		if !assigned {
+			i++
+		}
+	}
+	if !placed {
+		args = append(args, "--config", path)
+	}
+	return args
 }
 
 // enable makes a disabled entry one that the host starts.
@@ -140,8 +221,11 @@ func orEmpty(list []string) []string {
 // Link is an address that makes a host ask its user whether to add a server.
 type Link struct{ What, URL string }
 
-// Links returns the one-click links for the entry, none if the host has no such links.
-func (e *Entry) Links(h *Host) []Link {
+// Links returns the one-click links for the entry, none if the host has no such links. Links
+// are kept and sent around, so they have variables of the host in place of secrets, which
+// are the values of the given names.
+func (e *Entry) Links(h *Host, secret []string) []Link {
+	e = e.referring(secret)
 	switch h.Name {
 	case "cursor":
 		own := *h
@@ -159,9 +243,24 @@ func (e *Entry) Links(h *Host) []Link {
 	return nil
 }
 
+// referring returns the entry with variables of the host in place of values.
+func (e *Entry) referring(names []string) *Entry {
+	other := *e
+	other.Env = slices.Clone(e.Env)
+	for i, s := range other.Env {
+		if slices.Contains(names, s.Name) {
+			other.Env[i].Value = "${env:" + s.Name + "}"
+		}
+	}
+	return &other
+}
+
 // AddCommand returns the host's own command that adds the entry, nil if it has none for the
-// scope.
+// scope, or if it would take the name for an option.
 func (e *Entry) AddCommand(h *Host, scope Scope) []string {
+	if strings.HasPrefix(e.Name, "-") {
+		return nil
+	}
 	env := func(option string) []string {
 		var list []string
 		for _, s := range e.Env {
@@ -183,9 +282,12 @@ func (e *Entry) AddCommand(h *Host, scope Scope) []string {
 	return nil
 }
 
-// RemoveCommand returns the host's own command that removes a server, nil if it has none.
+// RemoveCommand returns the host's own command that removes a server, nil if it has none, or
+// if it would take the name for an option.
 func RemoveCommand(h *Host, scope Scope, name string) []string {
 	switch {
+	case strings.HasPrefix(name, "-"):
+		return nil
 	case h.Name == "claude-code":
 		return []string{"claude", "mcp", "remove", "--scope", string(scope), name}
 	case h.Name == "codex" && scope == User:

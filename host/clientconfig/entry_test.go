@@ -130,7 +130,7 @@ func TestLinksAndCommands(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	}
-	link, err := url.Parse(e.Links(Lookup("cursor"))[0].URL)
+	link, err := url.Parse(e.Links(Lookup("cursor"), nil)[0].URL)
 	if err != nil || link.Query().Get("name") != e.Name {
 		t.Fatal(err, link)
 	}
@@ -139,7 +139,7 @@ func TestLinksAndCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(string(raw), false)
-	links := e.Links(Lookup("vscode"))
+	links := e.Links(Lookup("vscode"), nil)
 	direct, err := url.PathUnescape(strings.TrimPrefix(links[0].URL, "vscode:mcp/install?"))
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +149,7 @@ func TestLinksAndCommands(t *testing.T) {
 		t.Fatal(err, link)
 	}
 	check(link.Query().Get("config"), false)
-	if e.Links(Lookup("zed")) != nil {
+	if e.Links(Lookup("zed"), nil) != nil {
 		t.Error("Zed has no links")
 	}
 	check(e.AddCommand(Lookup("vscode"), User)[2], true)

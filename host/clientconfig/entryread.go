@@ -319,7 +319,12 @@ func (e *entry) toolLists() {
 		return
 	}
 	for _, key := range []string{"enabled_tools", "enabledTools", "includeTools"} {
-		s.Expose = append(s.Expose, e.list(key)...)
+		if tools := e.list(key); tools != nil { // an empty list means none
+			if s.Expose == nil {
+				s.Expose = []string{}
+			}
+			s.Expose = append(s.Expose, tools...)
+		}
 	}
 	for _, key := range []string{"disabled_tools", "disabledTools", "excludeTools"} {
 		s.Hide = append(s.Hide, e.list(key)...)

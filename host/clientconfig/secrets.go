@@ -100,12 +100,47 @@ func References(text string) []string {
 }
 
 // Uses returns the names that the server refers to; see [References].
-func (s *Server) Uses() []string {
+func (s *Server) Uses() []string { return References(strings.Join(s.texts(), "\n")) }
+
+func (s *Server) texts() []string {
 	texts := slices.Concat([]string{s.Command, s.Dir, s.URL}, s.Args)
 	for _, setting := range slices.Concat(s.Env, s.Headers) {
 		texts = append(texts, setting.Value)
 	}
-	return References(strings.Join(texts, "\n"))
+	return texts
+}
+
+// needed is a variable without a default, in a text of our configuration.
+var needed = regexp.MustCompile(`(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
+
+// Needs returns the variables without a default that the server refers to.
+func (s *Server) Needs() []string {
+	var names []string
+	for _, m := range needed.FindAllStringSubmatch(strings.Join(s.texts(), "\n"), -1) {
+		if m[1] == "" && !slices.Contains(names, m[2]) {
+			names = append(names, m[2])
+		}
+	}
+	return names
+}
+
+// fetch is what is fetched when a server is started, in a text of our configuration.
+var fetch = regexp.MustCompile(`(\$?)\$\{(cmd|file|keyring):([^}]*)\}`)
+
+// Fetches returns what is fetched when the server is started: the output of commands, files
+// and secrets in the keyring. Only a file in the form of our configuration, or Windsurf's
+// own, has such references.
+func (s *Server) Fetches() []config.Reference {
+	var list []config.Reference
+	for _, text := range s.texts() {
+		for _, m := range fetch.FindAllStringSubmatch(text, -1) {
+			r := config.Reference{Kind: config.ReferenceKind(m[2]), Text: m[3]}
+			if m[1] == "" && !slices.Contains(list, r) {
+				list = append(list, r)
+			}
+		}
+	}
+	return list
 }
 
 // Owns reports whether a variable has the name of the server in its own, as WEATHER_API_KEY

@@ -13,10 +13,10 @@ func PlainSecrets(name, text string) []Span {
 	return spans
 }
 
-// hasVariable reports whether a text contains a variable.
+// hasVariable reports whether a text contains a variable or a reference.
 func hasVariable(text string) bool {
 	e, errs := expand(text, func(string) (string, bool) { return "x", true })
-	return len(errs) > 0 || len(e.vars) > 0
+	return len(errs) > 0 || len(e.vars) > 0 || len(e.refs) > 0
 }
 
 // LooksSecret reports whether a setting or variable with that name, such as GITHUB_TOKEN,
