@@ -54,6 +54,7 @@ var hostileCalls = []struct {
 	{"runs tail", []string{"-n 5"}}, // until it is interrupted
 	{"replay", []string{"last --with bad.star --color always"}},
 	{"smoke", []string{"checks.toml", "checks.toml --format json", "checks.toml --list"}},
+	{"smoke init", []string{"--dry-run --all -o new.toml", "--dry-run -o new.toml other -- ./hostile"}},
 	{"import", []string{"host.json --dry-run --color always"}},
 	{"add", []string{"other --dry-run -- ./hostile"}},
 	{"disable", []string{"evil --dry-run --color always"}}, {"enable", []string{"evil --dry-run"}}, {"remove", []string{"evil --dry-run"}},

@@ -46,6 +46,7 @@
 //	replay.go    replay
 //	smoke.go     smoke; smokeout.go: its reports, smokelist.go: --list,
 //	             smokewatch.go: --watch
+//	smokeinit.go  smoke init; smokeinittry.go: asking the servers, and --call
 //	ui.go        ui; launch.go: the user's browser
 //	demo.go      demo; demotool.go: its composite tool, demoserver.go and
 //	             demodata.go: its two upstream servers

@@ -61,6 +61,7 @@ func TestMain(m *testing.M) {
 		"interrupt":    func() { os.Exit(interrupt(os.Args[1], os.Args[2:])) },
 		"gone":         func() { os.Exit(gone(os.Args[1:])) },
 		"npx":          func() { os.Exit(serveEverything()) },
+		"reader":       func() { os.Exit(serveReader()) },
 		"starthost":    func() { os.Exit(starthost(os.Args[1], os.Args[2])) },
 		"serveera":     func() { os.Exit(serveEra(os.Args[1])) },
 		"scatter":      func() { os.Exit(scatter(os.Args[1:])) },

@@ -56,6 +56,7 @@ and 2 if a file or the configuration is wrong.`,
 	f.BoolVar(&v.watch, "watch", false, "run the checks again each time one of their files changes, until Ctrl-C")
 	f.TextVar(&v.level, "log-level", silent, "log entries of this `LEVEL` and above: debug, info, warn, error")
 	f.Lookup("log-level").DefValue = "" // silent has no name
+	cmd.AddCommand(smokeInitCommand())
 	cmd.ValidArgsFunction = filesOf("toml")
 	completeFlag(cmd, "log-level", logLevels)
 	completeFlag(cmd, "format", oneOf(reports.Formats...))

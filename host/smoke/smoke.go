@@ -32,6 +32,7 @@
 //	record.go    recording the answers of servers in a cassette
 //	update.go    writing the answers into the file as expectations
 //	tomlvalue.go values as TOML
+//	draft.go     Draft: a first file for servers; draftparams.go: the arguments in it
 //
 // Packages below: lock (definitions of servers in a file), report (output formats). Package
 // host/expect has the matchers. Nothing here writes to the user's store: live checks run in

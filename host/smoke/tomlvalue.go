@@ -118,7 +118,7 @@ func tomlKey(key string) string {
 	if key != "" && strings.IndexFunc(key, func(r rune) bool { return !bare(r) }) < 0 {
 		return key
 	}
-	return tomlString(key)
+	return quoted(key) // nothing in a key is expanded
 }
 
 // tomlString returns text as a TOML string on one line. It writes ${ as $${ and {{
@@ -162,7 +162,9 @@ func writeEscaped(b *strings.Builder, text string, lines bool) {
 			b.WriteString(`\n`)
 		case r == '\t':
 			b.WriteString(`\t`)
-		case unicode.IsControl(r):
+		case r > 0xFFFF && unicode.In(r, unicode.C):
+			fmt.Fprintf(b, `\U%08X`, r)
+		case unicode.In(r, unicode.C, unicode.Zl, unicode.Zp): // also those that only change what is shown
 			fmt.Fprintf(b, `\u%04X`, r)
 		default:
 			b.WriteRune(r)

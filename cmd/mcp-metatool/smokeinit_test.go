@@ -1,0 +1,34 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+
+	"github.com/mcp-metatool/mcp-metatool/host/front"
+)
+
+// serveReader is a server whose tools say that they only read. One of them fails, and one
+// should not be called, since it needs an argument.
+func serveReader() int {
+	definition := func(name, schema string) string {
+		return `{"name":"` + name + `","inputSchema":` + schema + `,"annotations":{"readOnlyHint":true}}`
+	}
+	answer := func(context.Context, []byte, func(int, int, string)) (any, error) { return "an answer", nil }
+	server := demoServer{
+		{definition("works", `{"type":"object","properties":{"unit":{"enum":["m","ft"]}},"required":["unit"]}`), answer},
+		{definition("fails", `{"type":"object"}`), func(context.Context, []byte, func(int, int, string)) (any, error) {
+			return nil, errors.New("no ${TOKEN} for " + os.Getenv("TOKEN"))
+		}},
+		{definition("asks", `{"type":"object","properties":{"q":{"type":"string"}},"required":["q"]}`),
+			func(context.Context, []byte, func(int, int, string)) (any, error) {
+				return nil, os.WriteFile("asked", []byte("1"), 0o600)
+			}},
+	}
+	options := front.Options{Backend: server, Name: "reader", Version: "0", Log: slog.New(slog.DiscardHandler)}
+	if front.ServeStdio(context.Background(), os.Stdin, os.Stdout, options) != nil {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,242 @@
+package smoke
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
+	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
+)
+
+// Draft is what a first file of checks is made from. Everything that servers say in it is
+// untrusted: it becomes data or comments of the file, and never refers to variables.
+type Draft struct {
+	// Path is the file, as a person would write it.
+	Path string
+	// Config is the configuration that the file uses, as its path in the file; "" for none.
+	Config string
+	// Upstreams are tables of upstreams, as TOML, for a file without a configuration.
+	Upstreams string
+	Servers   []DraftServer
+	// Saved are the saved tools.
+	Saved []tools.Definition
+	// All writes a skipped check also for each tool that may change something.
+	All bool
+	// Lock makes the file compare the definitions with a lock, which --record has to write
+	// first.
+	Lock bool
+	// LeftOut are the servers that are disabled or did not start.
+	LeftOut []string
+}
+
+// DraftServer is a server with what it offers.
+type DraftServer struct {
+	Name string
+	// Names are what it lists, by surface: the keys of the definitions.
+	Names map[wire.Surface][]string
+	Tools []DraftTool // those that clients can call
+}
+
+// DraftTool is a tool that a file of checks may call.
+type DraftTool struct {
+	Name       string // public name
+	Definition []byte // raw definition, without secrets
+	// Refused is why a check of it does not pass, if that is known; "" otherwise.
+	Refused string
+}
+
+// DraftSummary says what is in a file that Draft.Text has returned.
+type DraftSummary struct {
+	Checks  int // all
+	Skipped int // those that a person has to complete
+	Left    int // tools without a check
+}
+
+// maxDrafted is how many tools of one server get a check.
+const maxDrafted = 100
+
+// ReadOnly reports whether the tool says that it does not change anything (MCP 2025-11-25,
+// ToolAnnotations). Only such tools are called by a file that nobody has looked at.
+func (t *DraftTool) ReadOnly() bool {
+	hint, _ := wire.Get(t.Definition, "annotations", "readOnlyHint")
+	return string(hint) == "true"
+}
+
+// Arguments returns arguments that the tool can be called with, as a JSON object; false if
+// only a person can know them.
+func (t *DraftTool) Arguments() (args []byte, ok bool) {
+	schema, _ := wire.Get(t.Definition, "inputSchema")
+	p := draftParams(schema)
+	return p.args, p.reason == ""
+}
+
+// Text returns the file.
+func (d *Draft) Text() ([]byte, DraftSummary) {
+	w := draftWriter{draft: d}
+	w.line("# Begun by mcp-metatool smoke init. Run the checks: mcp-metatool smoke %s", display.EscapeLine(d.Path))
+	w.line("# All that checks can have: https://github.com/mcp-metatool/mcp-metatool/blob/main/docs/smoke.md")
+	if d.Config != "" {
+		w.line("[smoke]\nconfig = %s", draftString(d.Config))
+	}
+	if d.Upstreams != "" {
+		w.line("%s", strings.TrimSpace(d.Upstreams))
+	}
+	if len(d.LeftOut) > 0 {
+		w.line("")
+		w.comment("Servers without checks, because they are disabled or did not start: " + strings.Join(d.LeftOut, ", "))
+	}
+	for i := range d.Servers {
+		w.server(&d.Servers[i])
+	}
+	for i := range d.Saved {
+		w.saved(&d.Saved[i])
+	}
+	return []byte(w.text.String()), w.DraftSummary
+}
+
+// draftWriter writes a file.
+type draftWriter struct {
+	draft *Draft
+	text  strings.Builder
+	DraftSummary
+}
+
+func (w *draftWriter) line(format string, args ...any) {
+	fmt.Fprintf(&w.text, format+"\n", args...)
+}
+
+// comment writes a comment, on as many lines as it needs.
+func (w *draftWriter) comment(text string) {
+	for _, line := range display.Wrap(display.EscapeLine(text), 90) {
+		w.line("# %s", strings.TrimSpace(line))
+	}
+}
+
+// check begins a check, with a comment above it.
+func (w *draftWriter) check(comment string) {
+	w.line("")
+	if comment != "" {
+		w.line("# %s", comment)
+	}
+	w.line("[[check]]")
+	w.Checks++
+}
+
+// skip makes a check one that is skipped.
+func (w *draftWriter) skip(why string) {
+	w.line("skip = %s", draftString(why))
+	w.Skipped++
+}
+
+// server writes the checks of a server: what it offers, and calls of its tools.
+func (w *draftWriter) server(s *DraftServer) {
+	w.check("")
+	w.line("server = %s", draftString(s.Name))
+	for _, surface := range []wire.Surface{wire.Tools, wire.Templates, wire.Prompts} { // resources come and go
+		names := slices.DeleteFunc(slices.Clone(s.Names[surface]), func(name string) bool {
+			return strings.Contains(name, "\x00") // strings of a file cannot have it
+		})
+		if len(names) > 0 {
+			w.line("expect.%s = %s", keyOf(surface), draftStrings(names))
+		}
+	}
+	if w.draft.Lock {
+		name := strings.TrimSuffix(filepath.Base(w.draft.Path), filepath.Ext(w.draft.Path))
+		w.line("expect.schema_lock = %s", draftString(name+".lock.json"))
+	}
+	var left []string
+	written := 0
+	for i := range s.Tools {
+		t := &s.Tools[i]
+		if written == maxDrafted || !t.ReadOnly() && !w.draft.All {
+			left = append(left, t.Name)
+			continue
+		}
+		written++
+		w.tool(t)
+	}
+	w.left(left)
+}
+
+// keyOf returns the expectation of what a server lists.
+func keyOf(surface wire.Surface) string {
+	for key, s := range surfaceOf {
+		if s.surface == surface {
+			return key
+		}
+	}
+	return ""
+}
+
+// tool writes the check of a tool.
+func (w *draftWriter) tool(t *DraftTool) {
+	description, _ := wire.GetString(t.Definition, "description")
+	schema, _ := wire.Get(t.Definition, "inputSchema")
+	w.check(display.Line(description, 90))
+	w.line("call = %s", draftString(t.Name))
+	params := draftParams(schema)
+	if params.text != "" {
+		w.line("params = %s", params.text)
+	}
+	switch {
+	case !t.ReadOnly():
+		w.skip("it may change something: remove this line if it may be called")
+	case params.reason != "":
+		w.skip(params.reason)
+	case t.Refused != "":
+		w.skip(t.Refused)
+	}
+}
+
+// left writes which tools are not called.
+func (w *draftWriter) left(names []string) {
+	if len(names) == 0 {
+		return
+	}
+	w.Left += len(names)
+	w.line("")
+	w.comment("Not called, because they do not say that they only read: " + strings.Join(names, ", "))
+}
+
+// saved writes the check of a saved tool. What its script does is not known here.
+func (w *draftWriter) saved(def *tools.Definition) {
+	w.check(display.Line(def.Description, 90))
+	w.line("call = %s", draftString(def.Name))
+	params := draftParams(def.InputSchema)
+	if params.text != "" {
+		w.line("params = %s", params.text)
+	}
+	reason := "its script may change something: remove this line if it may be run"
+	if params.reason != "" {
+		reason = params.reason
+	}
+	w.skip(reason)
+}
+
+// draftString returns text as a TOML string, in which nothing is a variable or a reference.
+func draftString(text string) string {
+	if !utf8.ValidString(text) {
+		text = strings.ToValidUTF8(text, "\uFFFD")
+	}
+	return tomldoc.QuoteLine(protected(text))
+}
+
+// maxDraftLine is how long a list on one line may be, in bytes.
+const maxDraftLine = 80
+
+// draftStrings returns a list, on one line if it is short.
+func draftStrings(texts []string) string {
+	quoted := make([]string, len(texts))
+	for i, text := range texts {
+		quoted[i] = draftString(text)
+	}
+	if list := "[" + strings.Join(quoted, ", ") + "]"; len(list) <= maxDraftLine {
+		return list
+	}
+	return "[\n  " + strings.Join(quoted, ",\n  ") + ",\n]"
+}
