@@ -28,11 +28,13 @@ func (u *Upstream) handshake(ctx context.Context, l link.Link, in *inbox) (agree
 	u.status.ServerName, u.status.ServerVersion = link.Excerpt(a.name), link.Excerpt(a.version)
 	u.status.ProtocolVersion, u.status.Agreed = a.revision, a.how
 	u.initializeResult = a.result
-	closeIfOpen(u.handshakeDone)
 	u.mu.Unlock()
 	if u.opts.OnHandshake != nil {
 		u.opts.OnHandshake(a.result)
 	}
+	u.mu.Lock()
+	closeIfOpen(u.handshakeDone)
+	u.mu.Unlock()
 	return a, nil
 }
 

@@ -15,7 +15,7 @@ func TestHandshakeWaitsForParams(t *testing.T) {
 	const params = `{"protocolVersion":"2025-03-26","capabilities":{"x":1e400},"clientInfo":{"name":"theirs","version":"1","title":"é"},"_meta":{"n":9007199254740993}}`
 	b := newProcessMonitor(t)
 	asked, known := make(chan struct{}), make(chan struct{})
-	results := make(chan string, 1)
+	results, started := make(chan string, 1), make(chan *Upstream, 1)
 	s := spec("ok", b.env())
 	f := launchWith(t, s, Options{
 		InitializeParams: func(ctx context.Context) ([]byte, error) {
@@ -23,8 +23,16 @@ func TestHandshakeWaitsForParams(t *testing.T) {
 			<-known
 			return []byte(params), ctx.Err()
 		},
-		OnHandshake: func(result []byte) { results <- string(result) },
+		OnHandshake: func(result []byte) {
+			select {
+			case <-(<-started).handshakeDone:
+				t.Error("Handshake returns before OnHandshake has the result")
+			default:
+			}
+			results <- string(result)
+		},
 	}, fastTimings)
+	started <- f.Upstream
 	b.next() // the process has started
 	<-asked
 	if _, ok := f.Server(); ok {

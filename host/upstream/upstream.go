@@ -50,7 +50,7 @@ type Options struct {
 	// would get. Nil: every server is.
 	Accept func(result []byte) error
 	// OnHandshake gets the raw result of each initialize, or in that form what a server
-	// without a handshake says about itself.
+	// without a handshake says about itself. Handshake returns only after it has returned.
 	OnHandshake func(result []byte)
 	// OnList gets the list of a surface: at each start, before the upstream is ready
 	// (and the first time before Started is closed), and after each change that
