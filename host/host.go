@@ -79,6 +79,8 @@ type Options struct {
 	Sandbox *sandbox.Sandbox
 	// Telemetry follows requests and runs; nil: nothing does. Close does not close it.
 	Telemetry *telemetry.Telemetry
+	// Runs sees the runs of scripts in place of Telemetry; nil: Telemetry sees them.
+	Runs compose.Observer
 }
 
 // Host is a running proxy. Its methods are safe for concurrent use.
@@ -228,7 +230,10 @@ func (h *Host) settings(cfg *config.Config) *settings {
 		AgentTools: builtin.Mentioned,
 		Executed:   h.store.RecordExecution, Journal: h.recorder.Journal().Open,
 		Calls: details[cfg.Execution.ToolCalls], Whole: h.opts.Whole, Asked: &h.asked,
-		Observer: h.opts.Telemetry.Runs(),
+		Observer: h.opts.Runs,
+	}
+	if options.Observer == nil {
+		options.Observer = h.opts.Telemetry.Runs()
 	}
 	if log := h.recorder.Journal(); log != nil {
 		options.Recorded = func(id string) (journal.Record, error) { return journal.Find(context.Background(), log.Dir(), id) }

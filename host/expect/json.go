@@ -1,6 +1,7 @@
 package expect
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
@@ -40,6 +41,11 @@ func compareValues(want, got any, subset bool) *Mismatch {
 		m.Message += fmt.Sprintf(" (the first of %d differences)", len(found))
 	}
 	m.Diff = diffValues(want, got, subset)
+	w, wantText := found[0].Want.(string)
+	g, gotText := found[0].Got.(string)
+	if wantText && gotText && len(found) == 1 {
+		m.Diff = cmp.Or(diffTexts(w, g), m.Diff) // of its lines, which JSON would have in one
+	}
 	return m
 }
 

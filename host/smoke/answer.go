@@ -8,7 +8,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/cassette"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/lock"
+	"github.com/mcp-metatool/mcp-metatool/host/smoke/report"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -18,6 +20,8 @@ type answer struct {
 	result   []byte         // raw CallToolResult; nil if there is none
 	refused  *wire.RPCError // the JSON-RPC error, if there is no result
 	progress [][]byte       // raw params of progress notifications, in order
+
+	run *journal.Record // of a script; nil if there is none
 
 	unmocked []*cassette.UnmatchedError // calls of the script that matched no mock
 
@@ -31,7 +35,8 @@ type answer struct {
 	handshake []byte // raw result of initialize
 	lists     lock.Lists
 
-	took time.Duration
+	took   time.Duration
+	redact func(json []byte) []byte // replaces secrets in JSON
 }
 
 // isError reports whether the tool returned an error.
@@ -50,6 +55,18 @@ func (a *answer) number(name string) (n uint64, ok bool) {
 	receipt, _ := a.script()
 	raw, ok := wire.Get(receipt, name)
 	return n, ok && json.Unmarshal(raw, &n) == nil
+}
+
+// usage returns what a script used; nil if no script has answered.
+func (a *answer) usage() *report.Usage {
+	if _, ok := a.script(); !ok {
+		return nil
+	}
+	var u report.Usage
+	u.Fuel, _ = a.number("fuel")
+	u.Memory, _ = a.number("memory")
+	u.Calls, _ = a.number("calls")
+	return &u
 }
 
 // value returns the answer as JSON. Of a script, that is its result or its error. Of other

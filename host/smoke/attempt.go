@@ -41,8 +41,12 @@ func (r *run) check(ctx context.Context, c *checkRun) {
 		if c.result.Status == report.Failed || c.result.Status == report.Broken {
 			r.failed.Store(true)
 		}
+		last := c.fileRun.left.Add(-1) == 0
+		if last {
+			c.fileRun.servers = maskedServers(c.fileRun.live.servers(ctx, r.opts.Coverage != nil), c.fileRun.mask)
+		}
 		close(c.done)
-		if c.fileRun.left.Add(-1) == 0 {
+		if last {
 			c.fileRun.end()
 		}
 	}()
@@ -162,7 +166,9 @@ func (r *run) attempts(ctx context.Context, c *checkRun) {
 			repeatable(err) && ctx.Err() == nil && c.retry.pause(ctx)
 	}
 	if r.opts.Update && err == nil && result.Status == report.Failed {
-		c.edits, result.Problems = c.updates(result.Problems)
+		if result, err = r.updateSnapshot(c, result); err == nil {
+			c.edits, result.Problems = c.updates(result.Problems)
+		}
 		if len(result.Problems) == 0 {
 			result.Problems = c.capture()
 		}
@@ -172,6 +178,9 @@ func (r *run) attempts(ctx context.Context, c *checkRun) {
 	}
 	result.Attempts = attempts
 	c.result = masked(result, c.fileRun.mask)
+	if c.answer != nil {
+		c.result.Run = viewOf(c.answer.run, c.fileRun.redact)
+	}
 	if r.records(c) && err == nil && (c.result.Status == report.Passed || r.opts.Update) {
 		c.keep = true
 		r.recordings.add(c.fileRun.file.place(c.Mock.File), c.recorded)
@@ -182,6 +191,9 @@ func (r *run) attempts(ctx context.Context, c *checkRun) {
 func (r *run) attempt(ctx context.Context, c *checkRun) (report.Result, error) {
 	var err error
 	c.answer, err = r.answerOf(ctx, c)
+	if c.answer != nil {
+		c.answer.redact = c.fileRun.redactJSON
+	}
 	if err == nil && (r.opts.Record || r.opts.Update) {
 		err = r.writeLock(ctx, c)
 	}

@@ -1,10 +1,9 @@
 package smoke
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
@@ -17,7 +16,7 @@ import (
 type capture struct {
 	name         string
 	root         string         // "result", "text", or "" for the whole answer
-	pointer      []string       // the tokens of a JSON pointer into root; none for all of it
+	pointer      pointer        // into root; none for all of it
 	written      string         // root and pointer, as in the file
 	find         *regexp.Regexp // nil: the value itself
 	secret       bool
@@ -82,7 +81,7 @@ func (p *capture) details(s *config.Section, c *Check) {
 
 // from splits the place of a value in an answer.
 func (p *capture) from(s *config.Section, key string, c *Check) {
-	root, pointer, nested := strings.Cut(p.written, "/")
+	root, _, nested := strings.Cut(p.written, "/")
 	p.root = root
 	switch {
 	case root == "text" && !nested, root == "result":
@@ -93,8 +92,9 @@ func (p *capture) from(s *config.Section, key string, c *Check) {
 		s.Problem(key, `has to be "text", "result", "result/…", or a JSON pointer such as "/content/0/text"`)
 	}
 	if nested {
-		for token := range strings.SplitSeq(pointer, "/") {
-			p.pointer = append(p.pointer, strings.NewReplacer("~1", "/", "~0", "~").Replace(token))
+		var err error
+		if p.pointer, err = parsePointer(p.written[len(root):]); err != nil {
+			s.Problem(key, "%v", err)
 		}
 	}
 }
@@ -111,12 +111,10 @@ func (p *capture) value(a *answer) (raw []byte, problem string) {
 			raw = a.handshake
 		}
 	}
-	for i, token := range p.pointer {
-		next, ok := step(raw, token)
-		if !ok {
-			return nil, fmt.Sprintf("the answer has nothing at %s (%s has no %q)", p.written, describePointer(p.root, p.pointer[:i]), token)
-		}
-		raw = next
+	raw, at, ok := p.pointer.find(raw)
+	if !ok {
+		above := cmp.Or(p.root+p.pointer[:at].String(), "the whole answer")
+		return nil, fmt.Sprintf("the answer has nothing at %s (%s has no %q)", p.written, above, p.pointer[at])
 	}
 	if p.find == nil {
 		return raw, ""
@@ -133,32 +131,6 @@ func (p *capture) value(a *answer) (raw []byte, problem string) {
 		return wire.Quote(found[1]), ""
 	}
 	return wire.Quote(found[0]), ""
-}
-
-// describePointer writes the first tokens of a pointer.
-func describePointer(root string, tokens []string) string {
-	text := root
-	for _, t := range tokens {
-		text += "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(t)
-	}
-	if text == "" {
-		return "the whole answer"
-	}
-	return text
-}
-
-// step returns the member or the item of a value that a token of a JSON pointer names
-// (RFC 6901).
-func step(raw []byte, token string) (json.RawMessage, bool) {
-	if items, err := wire.Elements(raw); err == nil {
-		i, err := strconv.Atoi(token)
-		if err != nil || i < 0 || i >= len(items) || strconv.Itoa(i) != token {
-			return nil, false
-		}
-		return items[i], true
-	}
-	value, ok := wire.Get(raw, token)
-	return value, ok
 }
 
 // capture stores what a check captures from its answer. It returns a problem for each value

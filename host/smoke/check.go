@@ -54,7 +54,9 @@ type Check struct {
 	wants  []want
 	within time.Duration // of cancelled_within
 
-	schemas []string // files with JSON Schemas
+	schemas  []string // files with JSON Schemas
+	snapshot *snapshot
+	ignored  []pointer // of snapshot_ignore
 }
 
 // Code says where a script is.
@@ -114,6 +116,11 @@ func (r *fileReader) readCheck(s *config.Section, c *Check) {
 	}
 	if !s.Has("cancel_after") && c.has("cancelled_within") {
 		s.Problem("expect.cancelled_within", "has no meaning without cancel_after (say when the call is cancelled)")
+	}
+	if c.snapshot != nil {
+		c.snapshot.ignore = c.ignored
+	} else if c.ignored != nil && s.Missing("expect.snapshot") == nil {
+		s.Problem("expect.snapshot_ignore", "has no meaning without snapshot")
 	}
 	s.Close(checkAliases)
 }

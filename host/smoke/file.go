@@ -119,7 +119,11 @@ type fileReader struct {
 	file *File
 	dir  string
 
-	check *Check // the one being read
+	check   *Check // the one being read
+	planned *Check // what it was when the file was read; nil while that is done
+	// snapshots has the check of each snapshot, by its name in lower case, since some
+	// systems do not distinguish cases.
+	snapshots map[string]string
 }
 
 func (r *fileReader) read(top *config.Section) {

@@ -7,8 +7,8 @@ import (
 )
 
 // Inputs returns the files that the checks of a file depend on: the file itself, scripts,
-// cassettes, locks, rows and its configuration, whether they exist or not, as far as the file
-// can be read.
+// cassettes, locks, rows, snapshots and its configuration, whether they exist or not, as far
+// as the file can be read.
 func Inputs(path string, opts LoadOptions) []string {
 	names := []string{path}
 	data, err := config.ReadFile(opts.Load, path)
@@ -24,6 +24,9 @@ func Inputs(path string, opts LoadOptions) []string {
 		names = append(names, c.Code.File, c.lockFile())
 		if c.Mock != nil {
 			names = append(names, c.Mock.File)
+		}
+		if c.snapshot != nil {
+			names = append(names, c.snapshot.place.String())
 		}
 		names = append(names, c.schemas...)
 	}

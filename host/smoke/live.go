@@ -33,6 +33,7 @@ type live struct {
 	sandbox func() *sandbox.Sandbox
 	log     *slog.Logger
 	mask    func(string) string // removes secrets, also those that are captured
+	runs    runs
 
 	once  sync.Once
 	ended sync.Once
@@ -69,7 +70,7 @@ func (l *live) open() error {
 		u.Disabled = u.Disabled || l.file.unset[u.Name] != nil || !l.needed(u)
 	}
 	cfg.StartupWait = l.file.Startup // a call of an unknown name waits for the upstreams to start
-	opts := host.Options{Version: l.opts.Version, Log: l.log, CacheDir: l.opts.CacheDir, Clients: host.NoClient, Whole: true}
+	opts := host.Options{Version: l.opts.Version, Log: l.log, CacheDir: l.opts.CacheDir, Clients: host.NoClient, Whole: true, Runs: &l.runs}
 	if cfg.Execution.MaxConcurrent == 0 && cfg.Execution.MaxQueued == int(limits.Queue.Default) && cfg.Execution.MaxTotalMemory == 0 {
 		opts.Sandbox = l.sandbox() // creating another one takes time
 	}
@@ -146,11 +147,10 @@ func (l *live) call(ctx context.Context, c *Check) (*answer, error) {
 	}
 	ctx, cancel := withTimeout(ctx, c, l.file)
 	defer cancel()
-	if c.CancelAfter > 0 {
-		for _, n := range h.Names() {
-			if n.Surface == wire.Tools && n.Public == name {
-				return l.callAndCancel(ctx, h, c, n.Server, n.Own)
-			}
+	if server, own, ok := upstreamTool(h, name); ok {
+		l.runs.calledDirectly(server, own)
+		if c.CancelAfter > 0 {
+			return l.callAndCancel(ctx, h, c, server, own)
 		}
 	}
 	client, err := h.Connect(context.WithoutCancel(ctx), nil)
@@ -163,7 +163,18 @@ func (l *live) call(ctx context.Context, c *Check) (*answer, error) {
 		l.log.Debug("end of a session", "err", cause)
 	}
 	a.stopped = time.Since(ended)
+	a.run = l.runs.take(a.result)
 	return a, err
+}
+
+// upstreamTool returns which tool of an upstream has a public name; ok is false if none has.
+func upstreamTool(h *host.Host, public string) (server, own string, ok bool) {
+	for _, n := range h.Names() {
+		if n.Surface == wire.Tools && n.Public == public {
+			return n.Server, n.Own, true
+		}
+	}
+	return "", "", false
 }
 
 // callTool calls the tool in the client's session.

@@ -48,15 +48,17 @@ func (m *mocked) call(ctx context.Context, c *Check, f *File) (*answer, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+	var made runs
 	composer := compose.New(compose.Options{
 		Sandbox: box, Catalog: answers, Upstreams: answers, Saved: m.scripts, Log: m.log, AgentTools: builtin.Mentioned,
 		Timeout: m.cfg.Execution.Timeout, Limits: host.RunLimits(m.cfg.Execution), Debug: m.cfg.Debug,
 		Parallel: m.cfg.Execution.MaxParallel, UndoTimeout: m.cfg.Execution.UndoTimeout, Whole: true,
-		Moment: compose.MockMoment,
+		Moment: compose.MockMoment, Observer: &made,
 	})
 	a, err := runScript(ctx, c, f, func(ctx context.Context, call route.Call) []byte {
 		return composer.CallSaved(ctx, def, call).Result
 	})
+	a.run = made.take(a.result)
 	if missing := answers.Unmatched(); err == nil && !a.cancelled && len(missing) > 0 {
 		a.unmocked = missing
 	}

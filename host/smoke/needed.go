@@ -8,8 +8,12 @@ import (
 )
 
 // needed reports whether a check of the file may need an upstream. A configuration can have
-// many that the file has no use for, and they are not started.
+// many that the file has no use for, and they are not started, except for the coverage of
+// their tools.
 func (l *live) needed(u *config.Upstream) bool {
+	if l.opts.Coverage != nil {
+		return true
+	}
 	for _, c := range l.file.Checks {
 		if c.Mock == nil && l.mayUse(c, u) || c.Mock != nil && l.opts.Record && l.mayUse(c, u) {
 			return true

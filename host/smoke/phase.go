@@ -115,7 +115,7 @@ func (f *File) ready(ctx context.Context, c *Check, captured func(name string) (
 	if !c.from.again {
 		return c, nil
 	}
-	r := &fileReader{opts: f.reader.opts, file: f, dir: f.reader.dir}
+	r := &fileReader{opts: f.reader.opts, file: f, dir: f.reader.dir, planned: c}
 	r.opts.Load.Context = ctx
 	filled := &Check{}
 	var missing *config.Problem

@@ -35,6 +35,7 @@ func (l *live) record(ctx context.Context, c *Check) (*answer, []cassette.Intera
 	a, err := runScript(ctx, c, l.file, func(ctx context.Context, call route.Call) []byte {
 		return composer.CallSaved(ctx, def, call).Result
 	})
+	a.run = l.runs.take(a.result)
 	return a, recorder.Interactions(), err
 }
 

@@ -35,7 +35,7 @@ func (c *Check) resultOf(path string, a *answer, err error) report.Result {
 	if err != nil {
 		return r
 	}
-	r.Logs, r.Output = a.logs(), a.output()
+	r.Logs, r.Output, r.Usage = a.logs(), a.output(), a.usage()
 	if r.Problems = c.problems(a); len(r.Problems) > 0 {
 		r.Status = report.Failed
 	}

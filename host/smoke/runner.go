@@ -45,6 +45,9 @@ type Options struct {
 	Record bool
 	// Update writes the answers into the files as expectations.
 	Update bool
+	// Coverage, if not nil, starts the servers of all files, and says which of their tools
+	// the checks have called.
+	Coverage *report.Coverage
 	// Wrote, if not nil, is called with each file that was written, and what was written.
 	Wrote func(path, what string)
 	// Note, if not nil, is called with what people should know about a file that is run.
@@ -120,6 +123,9 @@ func ParseFilter(text string) (func(name string) bool, error) {
 func (r *Runner) Run(ctx context.Context, paths []string, w report.Writer) (report.Summary, error) {
 	begun := time.Now()
 	run := &run{Runner: r, out: w, failed: &atomic.Bool{}}
+	if r.opts.Coverage != nil {
+		run.summary.Coverage = &report.Coverage{Min: r.opts.Coverage.Min}
+	}
 	for _, p := range paths {
 		run.files = append(run.files, run.load(ctx, p))
 	}
@@ -150,8 +156,10 @@ type fileRun struct {
 	mocked   *mocked
 	masker   *config.Masker
 	mask     func(string) string
+	redact   *config.Redactor
 	captured captured
-	began    atomic.Bool // a check or a setup has begun
+	servers  []report.Server // set once all checks have ended
+	began    atomic.Bool     // a check or a setup has begun
 	begun    time.Time
 	left     atomic.Int32 // checks that have not ended
 }
@@ -182,7 +190,7 @@ func (r *run) load(ctx context.Context, path string) *fileRun {
 	}
 	f.masker = f.file.Config.NewMasker()
 	log := r.opts.Log(f.masker)
-	f.mask = f.masker.Mask
+	f.mask, f.redact = f.masker.Mask, config.NewRedactor(f.masker, nil)
 	s := &scripts{savedTools: &savedTools{ctx: ctx, dir: f.file.Config.Store.Dir, disabled: f.file.offline, log: log}, checks: f.file.Checks}
 	f.live = &live{file: f.file, opts: &r.opts, scripts: s, sandbox: r.sandbox, log: log, mask: f.mask}
 	f.mocked = &mocked{scripts: s, sandbox: r.sandbox, log: log, cfg: f.file.Config}
@@ -285,6 +293,12 @@ func (f *fileRun) end() {
 	}
 }
 
+// redactJSON replaces the secrets in JSON, which stays JSON.
+func (f *fileRun) redactJSON(raw []byte) []byte {
+	raw, _ = f.redact.JSON(raw)
+	return raw
+}
+
 // records reports whether the answers of a check are recorded.
 func (r *run) records(c *checkRun) bool { return r.opts.Record && c.Mock != nil && c.Mock.File != "" }
 
@@ -321,7 +335,10 @@ func (r *run) writeResults() error {
 				return err
 			}
 		}
-		out.Duration = time.Since(f.begun)
+		out.Duration, out.Servers = time.Since(f.begun), f.servers
+		if f.file != nil {
+			out.Digest, out.Stale = f.file.digest(), f.file.staleSnapshots()
+		}
 		r.summary.Add(out)
 		if err := r.out.File(out); err != nil {
 			return err

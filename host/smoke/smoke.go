@@ -20,6 +20,10 @@
 //	attempt.go   running one check
 //	retry.go     running it again
 //	list.go      Runner.List: what would run
+//	snapshot.go  answers in files of their own
+//	pointer.go   JSON pointers
+//	runs.go      the records of the runs of scripts
+//	served.go    the servers at the end of the checks
 //	script.go    the composite tool of a check
 //	live.go      a real host for the checks of a file
 //	needed.go    which servers it starts

@@ -74,6 +74,8 @@ var expectations = []expectation{
 	{"max_fuel", onCall, readFuel},
 	{"max_memory", onCall, readMemory},
 	{"cancelled_within", onCall, readCancelled},
+	{"snapshot", onCall, readSnapshot},
+	{"snapshot_ignore", onCall, readSnapshotIgnore},
 	{"max_duration", onCall | onServer, readDuration},
 	{"protocol", onServer, readProtocol},
 	{"capabilities", onServer, readCapabilities},
@@ -88,7 +90,7 @@ var expectAliases = map[string]string{
 	"iserror": "is_error", "output": "text", "contains": "text", "match": "text", "equals": "result", "json": "result",
 	"duration": "max_duration", "fuel": "max_fuel", "memory": "max_memory", "lock": "schema_lock", "version": "protocol",
 	"protocolversion": "protocol", "images": "image", "cancelled": "cancelled_within", "errormessage": "error",
-	"resourcetemplates": "templates",
+	"resourcetemplates": "templates", "ignore": "snapshot_ignore",
 }
 
 // expectations reads the expectations of a check.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"math"
 	"strings"
 	"time"
 
@@ -22,7 +23,7 @@ var pageText string
 var pageStyle string
 
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"style":  func() template.CSS { return template.CSS(pageStyle) },
+	"style":  Style,
 	"left":   func(part float64) template.CSS { return percent("left", part) },
 	"width":  func(part float64) template.CSS { return percent("width", part) },
 	"indent": func(depth int) template.CSS { return template.CSS(fmt.Sprintf("padding-left:%drem", depth)) },
@@ -58,7 +59,21 @@ type View struct {
 	Place      string      `json:"place"`
 	Violations string      `json:"violations"`
 	Values     []ValueView `json:"values"` // params, result, script
+	// More is how many rows are left out, and Where says where the rest of shortened
+	// values is.
+	More  int    `json:"-"`
+	Where string `json:"-"`
 }
+
+// Waterfall returns the rows of the page as HTML, for pages that have the rules of [Style].
+func (v *View) Waterfall() (template.HTML, error) {
+	var b strings.Builder
+	err := pageTemplate.ExecuteTemplate(&b, "waterfall", v)
+	return template.HTML(b.String()), err
+}
+
+// Style returns the style sheet of the page.
+func Style() template.CSS { return template.CSS(pageStyle) }
 
 // Tick is a mark on the axis of time. At is from 0 to 1.
 type Tick struct {
@@ -99,7 +114,15 @@ type LogView struct {
 
 // NewView returns what a page shows of a run.
 func NewView(rec *journal.Record) *View {
-	p, t := page{left: pageBytes}, Of(rec)
+	v := NewShortView(rec, pageBytes, math.MaxInt)
+	v.Where = ": mcp-metatool runs show --calls shows all of it"
+	return v
+}
+
+// NewShortView is NewView for pages that show many runs, which are in no journal: of at most
+// so many rows, and of values of about so many bytes.
+func NewShortView(rec *journal.Record, bytes, rows int) *View {
+	p, t := page{left: bytes}, Of(rec)
 	v := &View{
 		Tool: display.Line(rec.Definition.Name, 200), ID: display.Text(rec.ID),
 		Outcome: display.Text(rec.OutcomeName()), Class: outcomeClass(rec), Failure: failureOf(rec),
@@ -118,7 +141,8 @@ func NewView(rec *journal.Record) *View {
 	for i := 1; i <= ticks; i++ {
 		v.Ticks = append(v.Ticks, Tick{float64(i) / ticks, Duration(t.Length * time.Duration(i) / ticks)})
 	}
-	for _, r := range t.Rows {
+	v.More = max(0, len(t.Rows)-rows)
+	for _, r := range t.Rows[:len(t.Rows)-v.More] {
 		v.Rows = append(v.Rows, p.row(t, r))
 	}
 	for _, e := range t.Logs {

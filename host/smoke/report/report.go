@@ -1,6 +1,7 @@
 // Package report writes the results of smoke checks, for people and for CI tools.
 //
 //	report.go     Result, File, Summary; Writer, New
+//	coverage.go   Server, Coverage: the tools that checks have called
 //	text.go       readable lines with diffs
 //	details.go    the description of one check in text, junit and github
 //	tap.go        Test Anything Protocol, version 14
@@ -23,6 +24,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/expect"
+	"github.com/mcp-metatool/mcp-metatool/host/timeline"
 )
 
 // Status is the outcome of a check.
@@ -55,6 +57,16 @@ type Result struct {
 	Duration time.Duration // of the last attempt
 	Logs     []string      // of the script or the server, in order
 	Output   string        // the answer to the call, clipped by the caller
+	// Usage is what a script used; nil for other checks, or if it is not known.
+	Usage *Usage
+	// Run shows the calls of a script; nil for other checks, or if it is not known.
+	Run *timeline.View
+}
+
+// Usage is what a script used, with the saved tools that it called.
+type Usage struct {
+	Fuel, Memory uint64 // units, and bytes
+	Calls        uint64
 }
 
 // Problem is a difference between an answer and an expectation.
@@ -82,6 +94,13 @@ type File struct {
 	// wrong. It may be several errors, joined; a *config.Problem has a position.
 	Err      error
 	Duration time.Duration
+	// Digest is the SHA-256 of the file in hexadecimal digits; "" if it is not known.
+	Digest string
+	// Servers are the upstreams that the checks could use, in order; none if no check has
+	// started them.
+	Servers []Server
+	// Stale are the snapshots beside the file that none of its checks has.
+	Stale []string
 }
 
 // Summary has the counts of a run.
@@ -90,11 +109,16 @@ type Summary struct {
 	Files                           int
 	BadFiles                        int           // files with an Err
 	Duration                        time.Duration // wall-clock time of the whole run
+	// Coverage is the coverage of tools; nil if nobody has asked for it.
+	Coverage *Coverage
+	Stale    []string // snapshots that no check has
 }
 
 // Add counts a file. It does not add its Duration, since files can run concurrently.
 func (s *Summary) Add(f File) {
 	s.Files++
+	s.Stale = append(s.Stale, f.Stale...)
+	s.Coverage.add(f.Servers)
 	if f.Err != nil {
 		s.BadFiles++
 	}
@@ -116,12 +140,12 @@ func (s *Summary) Add(f File) {
 func (s Summary) Checks() int { return s.Passed + s.Failed + s.Skipped + s.Broken }
 
 // ExitCode returns the exit code of the command: 0 if nothing failed, 2 if a file is wrong,
-// else 1.
+// else 1. Too little coverage is a failure.
 func (s Summary) ExitCode() int {
 	switch {
 	case s.BadFiles > 0:
 		return 2
-	case s.Failed+s.Broken > 0:
+	case s.Failed+s.Broken > 0 || s.Coverage.missed():
 		return 1
 	}
 	return 0

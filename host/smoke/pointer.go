@@ -1,0 +1,80 @@
+package smoke
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// pointer is a JSON pointer (RFC 6901) to members of a value, as its steps.
+type pointer []string
+
+// anyStep is the step for every member or item in a pointer to what is replaced.
+const anyStep = "*"
+
+func parsePointer(text string) (pointer, error) {
+	if !strings.HasPrefix(text, "/") {
+		return nil, fmt.Errorf("%q is not a JSON pointer (it begins with a slash: \"/structuredContent/time\")", text)
+	}
+	steps := strings.Split(text[1:], "/")
+	for i, s := range steps {
+		if strings.Contains(strings.NewReplacer("~0", "", "~1", "").Replace(s), "~") {
+			return nil, fmt.Errorf("%q is not a JSON pointer (~ is written ~0, and / in a name is ~1)", text)
+		}
+		steps[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(s)
+	}
+	return steps, nil
+}
+
+// String returns the pointer as it is written.
+func (p pointer) String() string {
+	var b strings.Builder
+	for _, step := range p {
+		b.WriteString("/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(step))
+	}
+	return b.String()
+}
+
+// find returns the value in raw JSON that the pointer leads to. Otherwise, at is the index of
+// the first step that leads nowhere.
+func (p pointer) find(raw json.RawMessage) (found json.RawMessage, at int, ok bool) {
+	for at, step := range p {
+		if items, err := wire.Elements(raw); err == nil {
+			i, err := strconv.Atoi(step)
+			if err != nil || i < 0 || i >= len(items) || strconv.Itoa(i) != step {
+				return nil, at, false
+			}
+			raw = items[i]
+		} else if raw, ok = wire.Get(raw, step); !ok {
+			return nil, at, false
+		}
+	}
+	return raw, len(p), true
+}
+
+// replace replaces the values that the pointer leads to in a value of expect.Parse, which it
+// changes. It returns the value.
+func (p pointer) replace(v, with any) any {
+	if len(p) == 0 {
+		return with
+	}
+	step, rest := p[0], p[1:]
+	switch v := v.(type) {
+	case map[string]any:
+		for name, sub := range v {
+			if step == anyStep || step == name {
+				v[name] = rest.replace(sub, with)
+			}
+		}
+	case []any:
+		for i, sub := range v {
+			if step == anyStep || step == strconv.Itoa(i) {
+				v[i] = rest.replace(sub, with)
+			}
+		}
+	}
+	return v
+}
