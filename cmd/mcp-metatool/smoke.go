@@ -53,6 +53,8 @@ and 2 if a file or the configuration is wrong.`,
 	f.BoolVar(&v.opts.Load.Outside, "allow-outside", false, "allow files to name scripts, cassettes, locks and schemas that are not below their folder")
 	f.BoolVar(&v.opts.Record, "record", false, "call the servers instead of using cassettes, and write the cassettes and locks")
 	f.BoolVar(&v.opts.Update, "update", false, "write the answers into the files as the expected ones")
+	f.BoolVar(&v.coverage, "coverage", false, "say which tools of the servers no check has called")
+	f.Float64Var(&v.minCoverage, "min-coverage", 0, "like --coverage, and exit code 1 if fewer than `PERCENT` of the tools were called")
 	f.BoolVar(&v.watch, "watch", false, "run the checks again each time one of their files changes, until Ctrl-C")
 	f.TextVar(&v.level, "log-level", silent, "log entries of this `LEVEL` and above: debug, info, warn, error")
 	f.Lookup("log-level").DefValue = "" // silent has no name
@@ -75,6 +77,8 @@ type smokeView struct {
 	tags, vars     []string
 	list           bool
 	verbose, watch bool
+	coverage       bool
+	minCoverage    float64
 	level          slog.Level
 }
 
@@ -117,6 +121,15 @@ func (v *smokeView) prepare() (err error) {
 	}
 	if v.opts.Timeout < 0 {
 		return errors.New("--timeout: must not be negative")
+	}
+	if v.minCoverage < 0 || v.minCoverage > 100 {
+		return errors.New("--min-coverage: want at least 0, at most 100")
+	}
+	if v.coverage || v.minCoverage > 0 {
+		if v.opts.Load.Offline {
+			return errors.New("--coverage: asks servers for their tools, which --offline forbids (use only one of them)")
+		}
+		v.opts.Coverage = &reports.Coverage{Min: v.minCoverage}
 	}
 	if v.opts.Filter, err = smoke.ParseFilter(v.filter); err != nil {
 		return fmt.Errorf("--filter: %w", err)

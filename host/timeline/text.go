@@ -127,11 +127,11 @@ func facts(rec *journal.Record, t *Timeline) []Fact {
 		used = "1 call"
 	}
 	if rec.Done {
-		used += fmt.Sprintf(", %s units of fuel, %s of memory", thousands(rec.Outcome.Fuel), display.Size(rec.Outcome.Memory))
+		used += fmt.Sprintf(", %s units of fuel, %s of memory", Thousands(rec.Outcome.Fuel), display.Size(rec.Outcome.Memory))
 	}
 	l := rec.Limits
 	all = append(all, Fact{"used", used}, Fact{"limits", fmt.Sprintf("%s, %d calls, %s units of fuel, %s of memory",
-		units.FormatDuration(l.Timeout), l.Calls, thousands(l.Fuel), display.Size(l.Memory))})
+		units.FormatDuration(l.Timeout), l.Calls, Thousands(l.Fuel), display.Size(l.Memory))})
 	for _, line := range Violations(rec) {
 		all = append(all, Fact{"refused", line})
 	}
@@ -412,8 +412,8 @@ func Duration(d time.Duration) string {
 	return strconv.FormatFloat(d.Minutes(), 'f', 0, 64) + " min"
 }
 
-// thousands formats a number with its digits in groups of three.
-func thousands(n uint64) string {
+// Thousands formats a number for people, with its digits in groups of three.
+func Thousands(n uint64) string {
 	digits := strconv.FormatUint(n, 10)
 	var b strings.Builder
 	for i, d := range digits {

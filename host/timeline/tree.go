@@ -83,7 +83,7 @@ func (t *Tree) write(b *strings.Builder, opts TextOptions, first, rest string) {
 		style = display.Bad
 	}
 	fmt.Fprintf(b, "%s%s  %s  %s, %s, %s units of fuel\n", first, display.Line(name, 60), opts.paint(style, display.Line(t.Outcome, 20)),
-		took, calls, thousands(t.Fuel))
+		took, calls, Thousands(t.Fuel))
 	below := rest
 	if len(t.Runs) > 0 {
 		below += "│ "

@@ -120,6 +120,16 @@ func (c *Coverage) String() string {
 	return line
 }
 
+// lines describes the coverage of the server's tools.
+func (s *Server) lines() []string {
+	head := "  " + display.EscapeLine(s.Name) + ": " + s.state()
+	left := s.Uncalled()
+	if len(left) == 0 {
+		return []string{head}
+	}
+	return append([]string{head + "; not called:"}, indented(left)...)
+}
+
 // state returns what is known of the tools of a server, such as "3 of 4 tools (75%)".
 func (s *Server) state() string {
 	if s.Err != "" {

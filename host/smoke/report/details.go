@@ -80,6 +80,14 @@ func (d *details) problem(r Result, p Problem) {
 	d.diff(p.Diff)
 }
 
+// title returns the name of a check, with its phase unless that is the main one.
+func (r *Result) title() string {
+	if r.Phase == "" {
+		return r.Name
+	}
+	return r.Phase + ": " + r.Name
+}
+
 // headline summarises a problem in one line.
 func headline(p Problem) string {
 	var b strings.Builder

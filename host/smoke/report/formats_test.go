@@ -32,7 +32,7 @@ func TestJUnitParses(t *testing.T) {
 	if err := xml.Unmarshal([]byte(text), &root); err != nil {
 		t.Fatal(err)
 	}
-	if root.Tests != 8 || root.Failures != 3 || root.Errors != 2 || root.Skipped != 2 || len(root.Suites) != 4 {
+	if root.Tests != 9 || root.Failures != 3 || root.Errors != 2 || root.Skipped != 2 || len(root.Suites) != 4 {
 		t.Errorf("root = %+v", root.junitCounts)
 	}
 	var sum junitCounts
@@ -63,7 +63,7 @@ func TestJSONParses(t *testing.T) {
 	if err := d.Decode(&doc); err != nil {
 		t.Fatalf("%v in\n%s", err, text)
 	}
-	if doc.Version != 1 || len(doc.Files) != 4 || doc.Summary.ExitCode != 2 || doc.Summary.Checks != 7 {
+	if doc.Version != 1 || len(doc.Files) != 4 || doc.Summary.ExitCode != 2 || doc.Summary.Checks != 8 {
 		t.Errorf("%+v", doc.Summary)
 	}
 	if got, want := doc.Files[1].Results[0].Name, strings.ToValidUTF8(hostile, "\ufffd"); got != want {
@@ -150,7 +150,7 @@ func TestTAPParses(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, text)
 	}
-	if plan != 8 || len(points) != 8 {
+	if plan != 9 || len(points) != 9 {
 		t.Fatalf("plan %d, %d points", plan, len(points))
 	}
 	for i, p := range points {
@@ -161,10 +161,10 @@ func TestTAPParses(t *testing.T) {
 	if p := points[2]; !p.ok || !p.isSkip || p.skip != "does not match --filter" {
 		t.Errorf("skipped: %+v", p)
 	}
-	if p := points[6]; p.ok || p.isSkip || p.text != "odd, name: 100%.toml: "+display.EscapeLine(hostile) {
+	if p := points[7]; p.ok || p.isSkip || p.text != "odd, name: 100%.toml: "+display.EscapeLine(hostile) {
 		t.Errorf("hostile: %+v", p)
 	}
-	scalars := readYAML(t, points[6].block)
+	scalars := readYAML(t, points[7].block)
 	for key, want := range map[string]string{
 		"what": "expect.text", "message": display.Escape(hostile), "want": display.Escape(hostile), "got": display.Escape(" " + hostile + "\n\n"),
 		"output": display.Escape(hostile), "file": "odd, name: 100%.toml", "path": display.Escape(`$["` + hostile + `"]`), "status": "failed",

@@ -73,7 +73,7 @@ func (g *gitHub) Result(r Result) error {
 	if lines == nil {
 		lines = []string{string(r.Status)}
 	}
-	g.command(r.File, line, column, r.Name, strings.Join(lines, "\n"))
+	g.command(r.File, line, column, r.title(), strings.Join(lines, "\n"))
 	return g.out.flush()
 }
 

@@ -26,12 +26,18 @@ const jsonVersion = 1
 //	     "status": "passed" | "failed" | "skipped" | "broken",
 //	     "problems": [{"what": "expect.result", "path": "$.open", "message": "other value",
 //	                   "want": "3", "got": "4", "diff": "", "line": 17, "column": 1}],
-//	     "logs": ["text"], "output": "text"}]}],
+//	     "logs": ["text"], "output": "text", "fuel": 0, "memory": 0, "calls": 0}],
+//	   "sha256": "9f86…", "staleSnapshots": ["smoke.snapshots/old.json"],
+//	   "servers": [{"name": "github", "product": "github-mcp-server", "version": "1.0",
+//	                "protocol": "2025-11-25", "error": "", "tools": 40}]}],
 //	 "summary": {"checks": 1, "passed": 1, "failed": 0, "skipped": 0, "broken": 0,
-//	             "files": 1, "badFiles": 0, "duration": 0.34, "exitCode": 0}}
+//	             "files": 1, "badFiles": 0, "duration": 0.34, "exitCode": 0,
+//	             "coverage": {"called": 3, "tools": 4, "percent": 75, "required": 0, "servers": [
+//	               {"name": "github", "error": "", "called": 3, "tools": 4, "uncalled": ["x"]}]}}}
 //
-// All members are always present. Durations are in seconds; lines and columns count from 1,
-// and 0 means unknown. Invalid UTF-8 becomes U+FFFD.
+// All members are always present, except coverage if nobody asked for it. Durations are in
+// seconds, memory in bytes; lines and columns count from 1, and 0 means unknown. Invalid
+// UTF-8 becomes U+FFFD.
 type jsonWriter struct {
 	out   *sink
 	files int
@@ -42,6 +48,18 @@ type jsonFile struct {
 	Error    string       `json:"error"`
 	Duration float64      `json:"duration"`
 	Results  []jsonResult `json:"results"`
+	SHA256   string       `json:"sha256"`
+	Stale    []string     `json:"staleSnapshots"`
+	Servers  []jsonServer `json:"servers"`
+}
+
+type jsonServer struct {
+	Name     string `json:"name"`
+	Product  string `json:"product"`
+	Version  string `json:"version"`
+	Protocol string `json:"protocol"`
+	Error    string `json:"error"`
+	Tools    int    `json:"tools"`
 }
 
 type jsonResult struct {
@@ -56,6 +74,9 @@ type jsonResult struct {
 	Problems []jsonProblem `json:"problems"`
 	Logs     []string      `json:"logs"`
 	Output   string        `json:"output"`
+	Fuel     uint64        `json:"fuel"`
+	Memory   uint64        `json:"memory"`
+	Calls    uint64        `json:"calls"`
 }
 
 type jsonProblem struct {
@@ -70,15 +91,32 @@ type jsonProblem struct {
 }
 
 type jsonSummary struct {
-	Checks   int     `json:"checks"`
-	Passed   int     `json:"passed"`
-	Failed   int     `json:"failed"`
-	Skipped  int     `json:"skipped"`
-	Broken   int     `json:"broken"`
-	Files    int     `json:"files"`
-	BadFiles int     `json:"badFiles"`
-	Duration float64 `json:"duration"`
-	ExitCode int     `json:"exitCode"`
+	Checks   int           `json:"checks"`
+	Passed   int           `json:"passed"`
+	Failed   int           `json:"failed"`
+	Skipped  int           `json:"skipped"`
+	Broken   int           `json:"broken"`
+	Files    int           `json:"files"`
+	BadFiles int           `json:"badFiles"`
+	Duration float64       `json:"duration"`
+	ExitCode int           `json:"exitCode"`
+	Coverage *jsonCoverage `json:"coverage,omitempty"`
+}
+
+type jsonCoverage struct {
+	Called   int           `json:"called"`
+	Tools    int           `json:"tools"`
+	Percent  float64       `json:"percent"`
+	Required float64       `json:"required"`
+	Servers  []jsonCovered `json:"servers"`
+}
+
+type jsonCovered struct {
+	Name     string   `json:"name"`
+	Error    string   `json:"error"`
+	Called   int      `json:"called"`
+	Tools    int      `json:"tools"`
+	Uncalled []string `json:"uncalled"`
 }
 
 func (j *jsonWriter) Result(Result) error { return j.out.err }
@@ -89,7 +127,13 @@ func (j *jsonWriter) File(f File) error {
 	} else {
 		j.out.WriteString(",")
 	}
-	file := jsonFile{Path: f.Path, Duration: rounded(f.Duration), Results: []jsonResult{}}
+	file := jsonFile{
+		Path: f.Path, Duration: rounded(f.Duration), Results: []jsonResult{}, SHA256: f.Digest,
+		Stale: append([]string{}, f.Stale...), Servers: []jsonServer{},
+	}
+	for _, s := range f.Servers {
+		file.Servers = append(file.Servers, jsonServer{s.Name, s.Product, s.Version, s.Protocol, s.Err, len(s.Tools)})
+	}
 	if f.Err != nil {
 		file.Error = f.Err.Error()
 	}
@@ -111,6 +155,9 @@ func jsonResultOf(r Result) jsonResult {
 		Phase: r.Phase, Tags: append([]string{}, r.Tags...), Attempts: r.Attempts,
 		Problems: []jsonProblem{}, Logs: append([]string{}, r.Logs...), Output: r.Output,
 	}
+	if u := r.Usage; u != nil {
+		result.Fuel, result.Memory, result.Calls = u.Fuel, u.Memory, u.Calls
+	}
 	for _, p := range r.Problems {
 		result.Problems = append(result.Problems, jsonProblem(p))
 	}
@@ -127,9 +174,24 @@ func (j *jsonWriter) Close(s Summary) error {
 	j.value(jsonSummary{
 		Checks: s.Checks(), Passed: s.Passed, Failed: s.Failed, Skipped: s.Skipped, Broken: s.Broken,
 		Files: s.Files, BadFiles: s.BadFiles, Duration: rounded(s.Duration), ExitCode: s.ExitCode(),
+		Coverage: jsonCoverageOf(s.Coverage),
 	}, "  ")
 	j.out.WriteString("\n}\n")
 	return j.out.flush()
+}
+
+// jsonCoverageOf returns nil for nil.
+func jsonCoverageOf(c *Coverage) *jsonCoverage {
+	if c == nil {
+		return nil
+	}
+	called, tools := c.Count()
+	all := &jsonCoverage{Called: called, Tools: tools, Percent: c.Percent(), Required: c.Min, Servers: []jsonCovered{}}
+	for i := range c.Servers {
+		s := &c.Servers[i]
+		all.Servers = append(all.Servers, jsonCovered{s.Name, s.Err, s.Called(), len(s.Tools), s.Uncalled()})
+	}
+	return all
 }
 
 // value writes a value made of strings, numbers and lists.

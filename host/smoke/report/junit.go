@@ -12,8 +12,10 @@ import (
 
 // junitWriter writes JUnit XML: a testsuite per file, and a testcase with file and line per
 // check. A failed check has a failure element, and a broken check has an error element. So
-// does an additional testcase for a file that could not be run. Nothing is written before
-// Close, since the counts come first.
+// does an additional testcase for a file that could not be run. What else is known are
+// properties, of the testsuite or the testcase; they are its first element, where the schemas
+// of Surefire, Jenkins and Ant have them. Nothing is written before Close, since the counts
+// come first.
 type junitWriter struct {
 	out    *sink
 	suites []junitSuite
@@ -30,7 +32,8 @@ type junitSuite struct {
 	Name string `xml:"name,attr"`
 	File string `xml:"file,attr"`
 	junitCounts
-	Cases []junitCase `xml:"testcase"`
+	Properties *junitProperties `xml:"properties"`
+	Cases      []junitCase      `xml:"testcase"`
 }
 
 type junitCounts struct {
@@ -42,15 +45,16 @@ type junitCounts struct {
 }
 
 type junitCase struct {
-	Name      string        `xml:"name,attr"`
-	Class     string        `xml:"classname,attr"`
-	File      string        `xml:"file,attr,omitempty"`
-	Line      int           `xml:"line,attr,omitempty"`
-	Time      string        `xml:"time,attr"`
-	Skipped   *junitSkipped `xml:"skipped"`
-	Failure   *junitFailure `xml:"failure"`
-	Error     *junitFailure `xml:"error"`
-	SystemOut string        `xml:"system-out,omitempty"`
+	Name       string           `xml:"name,attr"`
+	Class      string           `xml:"classname,attr"`
+	File       string           `xml:"file,attr,omitempty"`
+	Line       int              `xml:"line,attr,omitempty"`
+	Time       string           `xml:"time,attr"`
+	Properties *junitProperties `xml:"properties"`
+	Skipped    *junitSkipped    `xml:"skipped"`
+	Failure    *junitFailure    `xml:"failure"`
+	Error      *junitFailure    `xml:"error"`
+	SystemOut  string           `xml:"system-out,omitempty"`
 }
 
 type junitSkipped struct {
@@ -69,7 +73,7 @@ func (j *junitWriter) File(f File) error {
 	var s Summary
 	s.Add(f)
 	name := display.EscapeLine(f.Path)
-	suite := junitSuite{Name: name, File: name, junitCounts: countsOf(s, f.Duration)}
+	suite := junitSuite{Name: name, File: name, junitCounts: countsOf(s, f.Duration), Properties: fileProperties(f)}
 	for _, r := range f.Results {
 		suite.Cases = append(suite.Cases, junitCaseOf(r, name))
 	}
@@ -94,7 +98,8 @@ func countsOf(s Summary, d time.Duration) junitCounts {
 
 func junitCaseOf(r Result, class string) junitCase {
 	c := junitCase{
-		Name: display.EscapeLine(r.Name), Class: class, File: display.EscapeLine(r.File), Line: r.Line, Time: seconds(r.Duration),
+		Name: display.EscapeLine(r.title()), Class: class, File: display.EscapeLine(r.File), Line: r.Line, Time: seconds(r.Duration),
+		Properties: resultProperties(r),
 	}
 	failure := &junitFailure{Type: string(r.Status)}
 	switch r.Status {

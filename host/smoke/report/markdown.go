@@ -25,16 +25,24 @@ func markdown(files []File, s Summary) string {
 			m.add(fmt.Sprintf("| | %s | ❌ could not be run | |\n", text(f.Path)))
 		}
 		for _, r := range f.Results {
-			m.add(fmt.Sprintf("| %s | %s | %s | %s |\n", text(r.Name), text(r.File), marks[r.Status], clock(r.Duration)))
+			name, took := text(r.title()), clock(r.Duration)
+			if len(r.Tags) > 0 {
+				name += " <sub>" + text(strings.Join(r.Tags, ", ")) + "</sub>"
+			}
+			if r.Attempts > 1 {
+				took += fmt.Sprintf(", %d attempts", r.Attempts)
+			}
+			m.add(fmt.Sprintf("| %s | %s | %s | %s |\n", name, text(r.File), marks[r.Status], took))
 		}
 	}
+	m.notes(s)
 	for _, f := range files {
 		if f.Err != nil {
 			m.details(f.Path, []string{display.Escape(f.Err.Error())})
 		}
 		for _, r := range f.Results {
 			if r.Status == Failed || r.Status == Broken {
-				m.details(r.Name, detailsOf(r, false))
+				m.details(r.title(), detailsOf(r, false))
 			}
 		}
 	}
@@ -60,6 +68,23 @@ func (m *document) details(title string, lines []string) {
 		fence += "`"
 	}
 	m.add(fmt.Sprintf("\n<details><summary>%s</summary>\n\n%stext\n%s\n%s\n\n</details>\n", text(title), fence, body, fence))
+}
+
+// notes adds a table of the coverage of tools, and the snapshots that no check has.
+func (m *document) notes(s Summary) {
+	if c := s.Coverage; c != nil {
+		m.add(fmt.Sprintf("\n#### %s\n\n| server | tools called | not called |\n| --- | --- | --- |\n", text(c.String())))
+		for i := range c.Servers {
+			names := c.Servers[i].Uncalled()
+			if more := len(names) - maxNotes; more > 0 {
+				names = append(names[:maxNotes], fmt.Sprintf("%d more", more))
+			}
+			m.add(fmt.Sprintf("| %s | %s | %s |\n", text(c.Servers[i].Name), text(c.Servers[i].state()), text(strings.Join(names, ", "))))
+		}
+	}
+	if len(s.Stale) > 0 {
+		m.details("snapshots without a check", indented(s.Stale))
+	}
 }
 
 func (m *document) end() string {

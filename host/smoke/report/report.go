@@ -6,12 +6,14 @@
 //	details.go    the description of one check in text, junit and github
 //	tap.go        Test Anything Protocol, version 14
 //	junit.go      JUnit XML as Jenkins, GitLab and GitHub's actions read it
+//	junitproperties.go its properties
+//	html.go       a page
 //	json.go       one JSON document
 //	github.go     workflow commands of GitHub Actions
 //	markdown.go   the step summary of GitHub Actions
 //
 // Servers are not trusted: in no format can their text write control characters to a
-// terminal, end an XML section or give a command to a runner.
+// terminal, end an XML section, run a script in a page or give a command to a runner.
 package report
 
 import (
@@ -162,7 +164,7 @@ type Writer interface {
 }
 
 // Formats are the formats that New knows. The first is the default.
-var Formats = []string{"text", "tap", "junit", "json", "github"}
+var Formats = []string{"text", "tap", "junit", "json", "html", "github"}
 
 // Options are the options of a Writer. The zero value is what the command uses.
 type Options struct {
@@ -200,6 +202,8 @@ func New(format string, w io.Writer, o Options) (Writer, error) {
 		return &junitWriter{out: out}, nil
 	case "json":
 		return &jsonWriter{out: out}, nil
+	case "html":
+		return &htmlWriter{out: out, now: time.Now}, nil
 	case "github":
 		return newGitHub(out, o), nil
 	}

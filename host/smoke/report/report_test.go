@@ -13,8 +13,12 @@ import (
 
 	"github.com/rogpeppe/go-internal/diff"
 
+	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/expect"
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/timeline"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
@@ -36,14 +40,15 @@ func sample(t *testing.T) []File {
 	first := File{
 		Path: "checks/smoke.toml", Duration: 1500 * time.Millisecond,
 		Results: []Result{
-			{Name: "adds", Line: 5, Column: 1, Status: Passed, Duration: 12345 * time.Microsecond, Logs: []string{"one\ntwo"}, Output: "5"},
+			{Tags: []string{"fast", hostile}, Name: "adds", Line: 5, Column: 1, Status: Passed, Duration: 12345 * time.Microsecond, Logs: []string{"one\ntwo"}, Output: "5"},
 			{
 				Name: "summary tool", Line: 14, Column: 1, Status: Failed, Duration: time.Second,
-				Problems: []Problem{wrong, {Message: "no calls"}}, Logs: []string{"page 1"}, Output: `{"open":4}`,
+				Problems: []Problem{wrong, {Message: "no calls"}}, Attempts: 3, Usage: &Usage{Fuel: 12345678, Memory: 9 << 20, Calls: 2}, Run: sampleRun(), Logs: []string{"page 1"}, Output: `{"open":4}`,
 			},
 			{Name: "later", Line: 30, Status: Skipped, Problems: []Problem{{Message: "does not match --filter"}}},
 			{Name: "no reason", Status: Skipped},
 			{Name: "server", Line: 40, Column: 1, Status: Broken, Problems: []Problem{{Message: "the server did not start"}}},
+			{Name: "before all", Line: 45, Status: Passed, Phase: "setup"},
 			{Name: "nothing known", Line: 50, Status: Failed},
 		},
 	}
@@ -58,6 +63,12 @@ func sample(t *testing.T) []File {
 			Logs: []string{hostile, ""}, Output: hostile,
 		}},
 	}
+	first.Digest, first.Stale = strings.Repeat("0f", 32), []string{"checks/smoke.snapshots/old.json", hostile}
+	first.Servers = []Server{
+		{Name: "github", Product: "github-mcp-server", Version: "1.2", Protocol: "2025-11-25", Tools: []Tool{{"search", true}, {"<b>delete", false}, {"list", true}}},
+		{Name: hostile, Product: hostile, Version: hostile, Protocol: hostile, Tools: []Tool{{hostile, false}}},
+		{Name: "gone", Err: "it exited with code 1\n" + hostile},
+	}
 	third := File{Path: "wrong.toml", Err: errors.Join(fmt.Errorf("file: %w", &config.Problem{File: "wrong.toml", Line: 7, Column: 3, Text: "unknown key\n::error::x"}), errors.New("second"))}
 	files := []File{first, second, third, {Path: "empty.toml"}}
 	for i := range files {
@@ -68,10 +79,27 @@ func sample(t *testing.T) []File {
 	return files
 }
 
+// sampleRun returns the calls of a script, with hostile text.
+func sampleRun() *timeline.View {
+	rec := &journal.Record{ID: "run-1", Done: true, Duration: 900 * time.Millisecond}
+	rec.Definition.Name = "summary tool"
+	for i, tool := range []string{"search", hostile} {
+		rec.Calls = append(rec.Calls, journal.CallRecord{
+			Seq: i + 1, Server: "github", Tool: tool, Start: time.Duration(i) * 300 * time.Millisecond, Duration: 400 * time.Millisecond, Done: true,
+			Request: abi.ToolCall{Arguments: wire.Quote(hostile)}, Answer: journal.Answer{Result: []byte(`{"content":[]}`)},
+		})
+	}
+	rec.Calls[1].Answer = journal.Answer{Err: &abi.CallError{Type: abi.ErrTool, Message: hostile}}
+	return timeline.NewShortView(rec, 1<<10, 100)
+}
+
 // write passes files to a Writer in the way that smoke does.
 func write(t *testing.T, w Writer, files []File) {
 	t.Helper()
 	s := Summary{Duration: 62 * time.Second}
+	if len(files) > 0 && files[0].Servers != nil {
+		s.Coverage = &Coverage{Min: 80}
+	}
 	for _, f := range files {
 		for _, r := range f.Results {
 			if err := w.Result(r); err != nil {
@@ -102,8 +130,11 @@ func render(t *testing.T, format string, o Options, files []File) string {
 	if g, ok := w.(*gitHub); ok {
 		g.token = "TOKEN"
 	}
+	if h, ok := w.(*htmlWriter); ok {
+		h.now = func() time.Time { return time.Time{} }
+	}
 	write(t, w, files)
-	return b.String()
+	return strings.ReplaceAll(b.String(), display.Time(time.Time{}, time.Second), "TIME")
 }
 
 func golden(t *testing.T, name, got string) {
@@ -140,6 +171,9 @@ func TestNoControlCharacters(t *testing.T) {
 	for _, format := range Formats {
 		text := render(t, format, Options{Verbose: true}, sample(t))
 		for i, r := range text {
+			if format == "html" && (r == '\u2028' || r == '\ufffd') {
+				continue // the text of a page
+			}
 			if !display.Harmless(r) || r == '\ufffd' && format != "json" {
 				t.Errorf("%s: %q at %d", format, r, i)
 			}

@@ -45,9 +45,9 @@ func (t *tapWriter) Result(r Result) error {
 		directive = strings.TrimRight(" # SKIP "+tapText(reason(r)), " ")
 	}
 	ok := r.Status == Passed || r.Status == Skipped
-	name := r.Name
+	name := r.title()
 	if r.File != "" {
-		name = r.File + ": " + r.Name
+		name = r.File + ": " + name
 	}
 	t.point(ok, name, directive)
 	y := yaml{out: t.out}
@@ -59,6 +59,10 @@ func (t *tapWriter) Result(r Result) error {
 		y.number(1, "column", r.Column)
 	}
 	fmt.Fprintf(t.out, "  duration_ms: %.3f\n", float64(r.Duration.Microseconds())/1000)
+	if r.Attempts > 1 {
+		y.number(1, "attempts", r.Attempts)
+	}
+	y.text(1, "tags", strings.Join(r.Tags, ", "))
 	if !ok {
 		y.problems(r.Problems)
 		y.list("logs", r.Logs)
@@ -88,6 +92,9 @@ func (t *tapWriter) Close(s Summary) error {
 		return t.out.flush()
 	}
 	fmt.Fprintf(t.out, "1..%d\n# %s\n", t.count, s.String())
+	for _, line := range s.notes() {
+		fmt.Fprintf(t.out, "# %s\n", line)
+	}
 	return t.out.flush()
 }
 

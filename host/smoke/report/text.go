@@ -52,7 +52,7 @@ func (t *textWriter) Result(r Result) error {
 	if word[0] == "" {
 		word = words[Failed]
 	}
-	line := fmt.Sprintf("  %s  %s", t.paint.color(word[1], word[0]), display.EscapeLine(r.Name))
+	line := fmt.Sprintf("  %s  %s", t.paint.color(word[1], word[0]), display.EscapeLine(r.title()))
 	if r.Status == Skipped {
 		if why := reason(r); why != "" {
 			line += t.paint.color(faint, ": "+why)
@@ -111,7 +111,42 @@ func (t *textWriter) Close(s Summary) error {
 		code = red
 	}
 	fmt.Fprintf(t.out, "\n%s\n", t.paint.color(code, s.String()))
+	for _, line := range s.notes() {
+		fmt.Fprintln(t.out, line)
+	}
 	return t.out.flush()
+}
+
+// maxNotes bounds the lines about stale snapshots, and about the tools of one server.
+const maxNotes = 50
+
+// notes returns lines about what is in no result: the coverage of tools, and snapshots that
+// no check has.
+func (s Summary) notes() []string {
+	var lines []string
+	if s.Coverage != nil {
+		lines = append(lines, s.Coverage.String())
+		for i := range s.Coverage.Servers {
+			lines = append(lines, s.Coverage.Servers[i].lines()...)
+		}
+	}
+	if len(s.Stale) > 0 {
+		lines = append(lines, count(len(s.Stale), "snapshot")+" without a check (remove what is not needed any more):")
+		lines = append(lines, indented(s.Stale)...)
+	}
+	return lines
+}
+
+// indented returns names as lines, and says how many there are beyond maxNotes.
+func indented(names []string) []string {
+	var lines []string
+	for i, name := range names {
+		if i == maxNotes {
+			return append(lines, fmt.Sprintf("    … (%d more)", len(names)-i))
+		}
+		lines = append(lines, "    "+display.EscapeLine(name))
+	}
+	return lines
 }
 
 // String returns a line such as

@@ -1,0 +1,204 @@
+package report
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"strings"
+	"time"
+
+	_ "embed"
+
+	"github.com/mcp-metatool/mcp-metatool/host/timeline"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
+)
+
+var (
+	//go:embed page.html
+	pageText string
+	//go:embed page.css
+	pageStyle string
+	//go:embed page.js
+	pageScript string
+)
+
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
+	"style":    func() template.CSS { return timeline.Style() + template.CSS(pageStyle) },
+	"script":   func() template.JS { return template.JS(pageScript) },
+	"policy":   pagePolicy,
+	"clock":    clock,
+	"line":     display.EscapeLine,
+	"text":     display.Escape,
+	"headline": headline,
+	"diff":     diffLines,
+	"anchor":   func(file, check int) string { return fmt.Sprintf("check-%d-%d", file, check) },
+}).Parse(pageText))
+
+// pagePolicy returns the Content-Security-Policy of the page: it loads nothing, and only its
+// own script runs.
+func pagePolicy() string {
+	sum := sha256.Sum256([]byte(pageScript))
+	return "default-src 'none'; base-uri 'none'; form-action 'none'; style-src 'unsafe-inline'; script-src 'sha256-" +
+		base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}
+
+// htmlWriter writes one page that loads nothing. It can be filtered by outcome without its
+// script; with it, also by text. Nothing is written before Close, since the summary comes
+// first.
+type htmlWriter struct {
+	out   *sink
+	now   func() time.Time
+	files []File
+}
+
+func (h *htmlWriter) Result(Result) error { return h.out.err }
+
+func (h *htmlWriter) File(f File) error {
+	h.files = append(h.files, f)
+	return h.out.err
+}
+
+// htmlPage is what the template shows.
+type htmlPage struct {
+	Summary Summary
+	Line    string // of the summary
+	Good    bool
+	At      string
+	Counts  []htmlCount
+	Files   []htmlFile
+}
+
+// htmlCount is a button that chooses the checks to show.
+type htmlCount struct {
+	Class, Label string
+	N            int
+}
+
+type htmlFile struct {
+	File
+	Error string
+	Took  string
+	// Class is that of the worst result.
+	Class   string
+	Results []htmlResult
+}
+
+type htmlResult struct {
+	Result
+	Class  string // failed, broken, passed or skipped
+	Word   string
+	Reason string // why it was skipped
+	Found  string // what the search looks at
+	Facts  []string
+	Logs   []string
+	Left   int // log entries that are not shown
+	Output string
+	Falls  template.HTML // the waterfall of its calls
+}
+
+// word names the status in the page; unknown ones count as failed.
+func word(s Status) (class, label string) {
+	switch s {
+	case Passed, Skipped, Broken:
+		return string(s), string(s)
+	}
+	return string(Failed), string(Failed)
+}
+
+func (h *htmlWriter) Close(s Summary) error {
+	p := htmlPage{
+		Summary: s, Line: s.String(), Good: s.ExitCode() == 0, At: display.Time(h.now(), time.Second),
+		Counts: []htmlCount{{"failed", "failed", s.Failed}, {"broken", "broken", s.Broken}, {"passed", "passed", s.Passed}, {"skipped", "skipped", s.Skipped}},
+	}
+	for _, f := range h.files {
+		file, err := htmlFileOf(f)
+		if err != nil {
+			return err
+		}
+		p.Files = append(p.Files, file)
+	}
+	if err := pageTemplate.Execute(h.out, p); err != nil {
+		return err
+	}
+	return h.out.flush()
+}
+
+func htmlFileOf(f File) (htmlFile, error) {
+	file := htmlFile{File: f, Took: clock(f.Duration), Class: "passed"}
+	if f.Err != nil {
+		file.Error, file.Class = display.Escape(f.Err.Error()), "wrong"
+	}
+	for _, r := range f.Results {
+		result, err := htmlResultOf(r)
+		if err != nil {
+			return file, err
+		}
+		file.Results = append(file.Results, result)
+	}
+	return file, nil
+}
+
+func htmlResultOf(r Result) (htmlResult, error) {
+	h := htmlResult{Result: r, Output: display.Escape(r.outputBeside())}
+	h.Class, h.Word = word(r.Status)
+	if r.Status == Skipped {
+		h.Reason, h.Problems = reason(r), nil
+	}
+	h.Found = strings.ToLower(display.EscapeLine(strings.Join(append([]string{r.Name, r.File, h.Word, r.Phase}, r.Tags...), " ")))
+	h.Facts = facts(r)
+	h.Logs = r.Logs
+	if h.Left = len(r.Logs) - maxLogs; h.Left > 0 {
+		h.Logs = r.Logs[h.Left:]
+	}
+	if r.Run == nil || len(r.Run.Rows) == 0 {
+		return h, nil
+	}
+	var err error
+	h.Falls, err = r.Run.Waterfall()
+	return h, err
+}
+
+// facts describes how a check was run.
+func facts(r Result) []string {
+	all := []string{place(r.File, r.Line, r.Column)}
+	if r.Attempts > 1 {
+		all = append(all, fmt.Sprintf("%d attempts", r.Attempts))
+	}
+	if u := r.Usage; u != nil {
+		all = append(all, count(int(u.Calls), "call"), timeline.Thousands(u.Fuel)+" units of fuel", display.Size(u.Memory)+" of memory")
+	}
+	return all
+}
+
+// htmlLine is a line of a diff.
+type htmlLine struct{ Class, Text string }
+
+func diffLines(s string) []htmlLine {
+	if s == "" {
+		return nil
+	}
+	var lines []htmlLine
+	for line := range strings.SplitSeq(strings.TrimSuffix(display.Escape(s), "\n"), "\n") {
+		class := ""
+		switch {
+		case strings.HasPrefix(line, "-"):
+			class = "del"
+		case strings.HasPrefix(line, "+"):
+			class = "add"
+		case strings.HasPrefix(line, "@@"):
+			class = "hunk"
+		}
+		lines = append(lines, htmlLine{class, line})
+	}
+	return lines
+}
+
+// Part returns the percentage of the server's tools that were called, for the bar.
+func (s *Server) Part() template.CSS {
+	one := Coverage{Servers: []Server{*s}}
+	return template.CSS(fmt.Sprintf("width:%.1f%%", one.Percent()))
+}
+
+// State describes the coverage of the server's tools.
+func (s *Server) State() string { return s.state() }
