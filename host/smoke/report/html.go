@@ -182,6 +182,8 @@ func diffLines(s string) []htmlLine {
 	for line := range strings.SplitSeq(strings.TrimSuffix(display.Escape(s), "\n"), "\n") {
 		class := ""
 		switch {
+		case strings.HasPrefix(line, "--- ") || strings.HasPrefix(line, "+++ "): // at worst, a line in another colour
+			class = "hunk"
 		case strings.HasPrefix(line, "-"):
 			class = "del"
 		case strings.HasPrefix(line, "+"):
