@@ -41,7 +41,7 @@ func (r *fileReader) readFilled(from *source) *Check {
 		return nil, &captureError{name, r.file.captures[name].check, notYet}
 	}))
 	r.begin(s, from, c)
-	for _, key := range []string{"server", "call", "mock", "tags", "retry"} {
+	for _, key := range []string{"server", "call", "mock", "tags", "retry", "expect.snapshot"} {
 		var captured *captureError
 		if missing := s.Missing(key); missing != nil && errors.As(missing, &captured) && (key != "mock" || s.IsString(key)) {
 			s.Problem(key, "cannot have a captured value (only variables and values of rows)")

@@ -161,7 +161,7 @@ expect.result = 1
 	}
 	var got []string
 	for _, r := range out.results {
-		got = append(got, r.Name+" "+string(r.Status))
+		got = append(got, strings.TrimPrefix(r.Phase+": ", ": ")+r.Name+" "+string(r.Status))
 	}
 	want := []string{"setup: creates passed", "first passed", "hangs broken", "after it skipped", "teardown: deletes passed"}
 	if slices.Contains(got, "hangs skipped") { // it may not have begun yet

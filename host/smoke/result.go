@@ -44,12 +44,8 @@ func (c *Check) resultOf(path string, a *answer, err error) report.Result {
 
 // blankResult returns the result of a check that has passed with nothing to report.
 func (c *Check) blankResult(path string) report.Result {
-	name := c.Name
-	if c.Phase != Main {
-		name = string(c.Phase) + ": " + name
-	}
 	return report.Result{
-		Name: name, File: path, Line: c.Line, Column: c.Column, Phase: string(c.Phase), Tags: c.Tags, Status: report.Passed,
+		Name: c.Name, File: path, Line: c.Line, Column: c.Column, Phase: string(c.Phase), Tags: c.Tags, Status: report.Passed,
 	}
 }
 

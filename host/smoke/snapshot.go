@@ -43,17 +43,9 @@ func readSnapshot(r *fileReader, s *config.Section, key string) (matcher, update
 		r.check.snapshot = &snap
 		return snap.match(), nil
 	}
-	var captured *captureError
-	if missing := s.Missing(key); missing != nil && errors.As(missing, &captured) {
-		s.Problem(key, "cannot have a captured value (only variables and values of rows)")
-		return nil, nil
-	}
 	name := ""
 	if s.IsString(key) {
-		var ok bool
-		if name, ok = s.Verbatim(key); !ok {
-			return nil, nil // a variable has no value
-		}
+		name, _ = s.Verbatim(key)
 		if why := badSnapshotName(name); why != "" {
 			s.Problem(key, "%s", why)
 			return nil, nil
