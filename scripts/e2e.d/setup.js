@@ -170,8 +170,8 @@ export class Setup {
     return result;
   }
 
-  // clean ends all remaining processes and removes all files.
-  clean() {
+  // endAll kills all remaining processes.
+  endAll() {
     for (const p of marked(this.mark)) {
       try {
         process.kill(p.pid, "SIGKILL");
@@ -179,6 +179,11 @@ export class Setup {
         // it has ended by now
       }
     }
+  }
+
+  // clean ends all remaining processes and removes all files.
+  clean() {
+    this.endAll();
     rmSync(this.dir, { recursive: true, force: true, maxRetries: 5 });
   }
 }
