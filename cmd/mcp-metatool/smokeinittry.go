@@ -22,7 +22,7 @@ func (v *smokeInit) ask(ctx context.Context) error {
 		v.masker.Add(value)
 	}
 	if len(v.cfg.Upstreams) > 0 {
-		done := busy(v.cmd, "starting the servers: "+strings.Join(enabledServers(v.cfg), ", "))
+		done := startingServers(v.cmd, v.cfg)
 		defer done()
 		err := withHost(ctx, v.cfg, log, host.NoClient, func(ctx context.Context, h *host.Host) error {
 			for _, st := range h.Upstreams(ctx) {
