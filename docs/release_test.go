@@ -13,10 +13,10 @@ import (
 func TestActionsArePinned(t *testing.T) {
 	pinned := regexp.MustCompile(`^[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
 	commits := map[string]string{}
-	for _, name := range []string{".github/workflows/ci.yml", ".github/workflows/release.yml"} {
+	for _, name := range []string{".github/workflows/ci.yml", ".github/workflows/packages.yml", ".github/workflows/release.yml"} {
 		workflow := read(t, name)
 		uses := regexp.MustCompile(`(?m)uses: +(.+)$`).FindAllStringSubmatch(workflow, -1)
-		if len(uses) < 3 {
+		if len(uses) < 2 {
 			t.Errorf("%s uses only %d actions", name, len(uses))
 		}
 		for _, m := range uses {
@@ -59,6 +59,23 @@ func TestReleaseSystems(t *testing.T) {
 	if len(released) != 5 || !maps.Equal(released, built) || !maps.Equal(released, checked) {
 		t.Errorf("released are %q, built by .ci/run %q, checked by scripts/release %q",
 			slices.Sorted(maps.Keys(released)), slices.Sorted(maps.Keys(built)), slices.Sorted(maps.Keys(checked)))
+	}
+}
+
+// TestFormula checks that the Homebrew formula has each archive that is for macOS or Linux, in
+// the block for its system.
+func TestFormula(t *testing.T) {
+	formula := read(t, "scripts/release.d/homebrew/template.rb")
+	for block, archive := range map[string]string{
+		"macos arm": "darwin_arm64", "macos intel": "darwin_amd64", "linux arm": "linux_arm64", "linux intel": "linux_amd64",
+	} {
+		system, cpu, _ := strings.Cut(block, " ")
+		if !regexp.MustCompile(`(?s)on_` + system + ` do\n(?:[^\n]*\n){0,4}    on_` + cpu + ` do\n +url "[^"]+/vVERSION/mcp-metatool_VERSION_` + archive + `\.tar\.gz"\n +sha256 "DIGEST"\n`).MatchString(formula) {
+			t.Errorf("the formula does not have %s for %s", archive, block)
+		}
+	}
+	if n := strings.Count(formula, "url "); n != 4 {
+		t.Errorf("the formula has %d archives", n)
 	}
 }
 
