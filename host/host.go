@@ -77,6 +77,8 @@ type Options struct {
 	// Sandbox is shared with others, and Close does not close it. Nil: the Host makes
 	// its own.
 	Sandbox *sandbox.Sandbox
+	// NoScripts says that no script will run, so that a sandbox is not made ready.
+	NoScripts bool
 	// Telemetry follows requests and runs; nil: nothing does. Close does not close it.
 	Telemetry *telemetry.Telemetry
 	// Runs sees the runs of scripts in place of Telemetry; nil: Telemetry sees them.
@@ -123,7 +125,11 @@ func New(cfg *config.Config, opts Options) (*Host, error) {
 		return nil, fmt.Errorf("store: %w", err)
 	}
 	if h.sandbox = opts.Sandbox; h.sandbox == nil {
-		h.sandbox = sandbox.New(sandbox.Options{
+		newSandbox := sandbox.New
+		if opts.NoScripts {
+			newSandbox = sandbox.NewClosed
+		}
+		h.sandbox = newSandbox(sandbox.Options{
 			CacheDir: opts.CacheDir, Log: opts.Log, Budget: budget.New(int64(cfg.Execution.MaxTotalMemory)),
 			MaxConcurrent: cfg.Execution.MaxConcurrent, MaxQueued: cfg.Execution.MaxQueued,
 		})

@@ -87,7 +87,7 @@ func (a *addition) start(ctx context.Context) (string, error) {
 	done := busy(a.cmd, "starting "+a.name)
 	defer done()
 	failed := ""
-	err = withHost(ctx, cfg, a.logger(cfg), host.NoClient, func(ctx context.Context, h *host.Host) error {
+	err = withServers(ctx, cfg, a.logger(cfg), func(ctx context.Context, h *host.Host) error {
 		st := h.Upstreams(ctx)[0] // the only one
 		if st.State != upstream.Ready {
 			failed = a.masker.Mask(firstOf(strings.TrimPrefix(st.Err, fmt.Sprintf("upstream %q: ", st.Name)), "it has not become ready"))

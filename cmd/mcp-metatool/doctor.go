@@ -123,7 +123,7 @@ func (v *doctorView) patient(ctx context.Context) (*doctor.Patient, error) {
 	}
 	done := startingServers(v.cmd, cfg)
 	defer done()
-	return p, withHost(ctx, cfg, log, host.NoClient, func(ctx context.Context, h *host.Host) error {
+	return p, withServers(ctx, cfg, log, func(ctx context.Context, h *host.Host) error {
 		v.observe(ctx, h, p)
 		return context.Cause(ctx)
 	})

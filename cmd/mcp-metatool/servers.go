@@ -98,7 +98,7 @@ func (v *serversView) run(ctx context.Context, w io.Writer) error {
 	var protocols protocolsReport
 	done := startingServers(v.cmd, cfg)
 	defer done()
-	err = withHost(ctx, cfg, v.logger(cfg), host.NoClient, func(ctx context.Context, h *host.Host) error {
+	err = withServers(ctx, cfg, v.logger(cfg), func(ctx context.Context, h *host.Host) error {
 		states := h.Upstreams(ctx) // first, because it waits for the upstreams
 		servers = newServersReport(cfg, states, h.Problems())
 		names = newNamesReport(cfg, h.Names(), h.Problems())

@@ -127,6 +127,13 @@ func withHost(
 	return withHostOf(ctx, cfg, hostOptions(log, clients), f)
 }
 
+// withServers is withHost for commands that run no script: the sandbox is not made ready.
+func withServers(ctx context.Context, cfg *config.Config, log *slog.Logger, f func(context.Context, *host.Host) error) error {
+	opts := hostOptions(log, host.NoClient)
+	opts.NoScripts = true
+	return withHostOf(ctx, cfg, opts, f)
+}
+
 // hostOptions returns the options of a host for the given kind of clients.
 func hostOptions(log *slog.Logger, clients host.Clients) host.Options {
 	return host.Options{

@@ -32,17 +32,19 @@ func guestNamed(t testing.TB, name string) []byte {
 const callingGuest = "two calls, answers in any order"
 
 func TestClose(t *testing.T) {
-	t.Run("runs after it fail", func(t *testing.T) {
-		s := New(Options{Guest: guestNamed(t, "result")})
-		for range 2 {
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
+	for name, create := range map[string]func(Options) *Sandbox{"runs after it fail": New, "it may be closed from the start": NewClosed} {
+		t.Run(name, func(t *testing.T) {
+			s := create(Options{Guest: guestNamed(t, "result")})
+			for range 2 {
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
 			}
-		}
-		if _, err := s.Run(context.Background(), Run{Caller: &fakeCaller{}}); !errors.Is(err, ErrClosed) {
-			t.Errorf("%v, want %v", err, ErrClosed)
-		}
-	})
+			if _, err := s.Run(context.Background(), Run{Caller: &fakeCaller{}}); !errors.Is(err, ErrClosed) {
+				t.Errorf("%v, want %v", err, ErrClosed)
+			}
+		})
+	}
 	t.Run("stops the compile", func(t *testing.T) {
 		s := New(Options{})
 		if err := s.Close(); err != nil {

@@ -85,6 +85,17 @@ func New(opts Options) *Sandbox {
 	return s
 }
 
+// NewClosed makes a Sandbox for a process that runs no script. No guest is loaded, and runs
+// fail with [ErrClosed]. Of opts, only Budget and Log are used.
+func NewClosed(opts Options) *Sandbox {
+	over := make(chan struct{})
+	close(over)
+	return &Sandbox{
+		log: opts.Log, slots: newSlots(opts.MaxConcurrent, opts.MaxQueued), total: opts.Budget, stop: func() {},
+		ready: over, trimmed: over, err: ErrClosed, closed: true,
+	}
+}
+
 // loading has a token while a guest is loaded: one at a time in the process, so that the
 // native code that was not there before belongs to it (see mapCode), and is not freed by
 // another Sandbox.
