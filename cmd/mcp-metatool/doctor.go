@@ -312,7 +312,8 @@ func writeFinding(w io.Writer, f doctor.Finding) error {
 	return err
 }
 
-// lines returns the lines of text, broken so that they have at most n columns if n > 0.
+// lines returns the lines of text, broken so that they have at most n columns if n > 0. Lines
+// that fit keep their indentation, which matters in what servers wrote.
 func lines(text string, n int) []string {
 	all := strings.Split(text, "\n")
 	if n <= 0 {
@@ -320,6 +321,10 @@ func lines(text string, n int) []string {
 	}
 	var broken []string
 	for _, line := range all {
+		if display.Width(line) <= n && !strings.Contains(line, "\t") {
+			broken = append(broken, line)
+			continue
+		}
 		broken = append(broken, display.Wrap(line, n)...)
 	}
 	return broken

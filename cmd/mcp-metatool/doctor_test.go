@@ -39,6 +39,17 @@ func TestDoctorPage(t *testing.T) {
 	}
 }
 
+// TestLines checks that the lines of a stack trace keep their indentation, and that long
+// ones are broken.
+func TestLines(t *testing.T) {
+	const trace = "failed:\n  File a\n\tat b\none two three"
+	for n, want := range map[int]string{0: trace, 9: "failed:\n  File a\nat b\none two\nthree"} {
+		if got := strings.Join(lines(trace, n), "\n"); got != want {
+			t.Errorf("%d columns: %q, want %q", n, got, want)
+		}
+	}
+}
+
 // TestClockOf checks that the clock of a server is read from its answer, whatever that is,
 // and that it does not get the path of the address.
 func TestClockOf(t *testing.T) {

@@ -47,7 +47,7 @@ func (e *examination) servers() {
 		case st.State != upstream.Ready:
 			remedy := "correct what the error names; "
 			if u.Transport != config.Stdio {
-				remedy = "is it running, and is its url right? "
+				remedy = "do what the error says, or look whether the server runs at its url; "
 			}
 			e.find(idServerDown, object, remedy+e.command("servers", u.Name, "--log-level", "debug")+" shows its log", "%s", strings.TrimPrefix(st.Err, object+": "))
 		default:
