@@ -13,7 +13,7 @@ const earlier = "0.0.1-earlier"; // that scripts/packages makes
 export async function upgrade({ report, place }) {
   const prefix = join(place.dir, "global");
   const env = place.env(undefined, { npm_config_prefix: prefix, npm_config_cache: join(place.dir, "upgrade-cache") });
-  const modules = join(prefix, "lib", "node_modules");
+  const launcher = join(prefix, "lib", "node_modules", "mcp-metatool");
   const commands = blocks(readFileSync(page, "utf8")).filter((line) => line.startsWith("npm "));
   equal(commands.length, 4, "npm commands in docs/upgrade.md");
   const data = () => readdirSync(join(place.home, ".mcp-metatool"), { recursive: true }).sort().join("\n");
@@ -26,7 +26,7 @@ export async function upgrade({ report, place }) {
         none("left over", readdirSync(prefix, { recursive: true, withFileTypes: true }).filter((entry) => !entry.isDirectory()).map((entry) => entry.name));
       } else {
         const want = command.includes("@latest") ? place.version : earlier;
-        for (const folder of [join(modules, "mcp-metatool"), ...[`node_modules/@mcp-metatool/${place.node}`].map((name) => join(modules, "mcp-metatool", name))]) {
+        for (const folder of [launcher, join(launcher, "node_modules", "@mcp-metatool", place.node)]) {
           equal(JSON.parse(readFileSync(join(folder, "package.json"))).version, want, folder);
         }
         equal(await place.succeed(join(prefix, "bin", "mcp-metatool"), ["version"], { env }), await place.succeed(place.binary, ["version"]), "version");
