@@ -328,6 +328,9 @@ func (h *Host) refreshCalled() {
 func (h *Host) Reload(cfg *config.Config) (reconfig.Changes, error) {
 	h.reloading.Lock()
 	defer h.reloading.Unlock()
+	if err := reconfig.Broken(h.config(), cfg); err != nil {
+		return reconfig.Changes{}, err // what works goes on
+	}
 	changes, cfg := reconfig.Compare(h.opts.Clients, h.config(), cfg)
 	// The sources are set before their upstreams start, because these may list at
 	// once, and because names must no longer resolve to upstreams that are removed.

@@ -117,6 +117,8 @@ func loginTo(cfg *config.Config, name string) (*config.Upstream, error) {
 			if u.OAuth != nil {
 				others = append(others, u.Name)
 			}
+		case u.Invalid != nil:
+			return nil, fmt.Errorf("upstream %q cannot be used: %w", name, u.Invalid)
 		case u.Transport == config.Stdio:
 			return nil, fmt.Errorf("upstream %q is started by a command, and gets its credentials from there (env)", name)
 		case u.OAuth == nil:

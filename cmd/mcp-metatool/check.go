@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
@@ -16,7 +17,7 @@ func checkCommand() *cobra.Command {
 		Short: "Check the configuration and print every setting, with secrets masked",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := s.load()
+			cfg, err := s.loadWith(config.LoadOptions{}) // every mistake counts
 			if err != nil {
 				return err
 			}

@@ -3,14 +3,12 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -94,12 +92,7 @@ const exitWarned = 3
 // patient collects what is examined.
 func (v *doctorView) patient(ctx context.Context) (*doctor.Patient, error) {
 	p := &doctor.Patient{Getenv: os.Getenv, Now: time.Now(), Flag: v.config}
-	options := config.LoadOptions{Context: ctx, Flag: v.config, Unset: func(server string, problem *config.Problem) {
-		var unset *config.UnsetError
-		if errors.As(problem, &unset) {
-			p.Unset = append(p.Unset, doctor.Unset{Server: server, Variable: unset.Var})
-		}
-	}}
+	options := config.LoadOptions{Context: ctx, Flag: v.config, Tolerate: true}
 	cfg, err := config.Load(options)
 	if err != nil {
 		p.Problems, p.Store = []error{err}, config.StoreDir(options)
@@ -109,10 +102,7 @@ func (v *doctorView) patient(ctx context.Context) (*doctor.Patient, error) {
 		cfg = &config.Config{}
 	} else {
 		cfg.Debug = cfg.Debug || v.debug
-		for i := range cfg.Upstreams {
-			u := &cfg.Upstreams[i]
-			u.Disabled = u.Disabled || slices.ContainsFunc(p.Unset, func(of doctor.Unset) bool { return of.Server == u.Name })
-		}
+		setAside(p, cfg)
 		p.Config, p.Store = cfg, cfg.Store.Dir
 	}
 	log := v.logger(cfg)
@@ -127,6 +117,28 @@ func (v *doctorView) patient(ctx context.Context) (*doctor.Patient, error) {
 		v.observe(ctx, h, p)
 		return context.Cause(ctx)
 	})
+}
+
+// setAside makes findings of the mistakes in entries of servers. Those servers are not
+// started.
+func setAside(p *doctor.Patient, cfg *config.Config) {
+	for i := range cfg.Upstreams {
+		u := &cfg.Upstreams[i]
+		if u.Disabled || u.Invalid == nil {
+			continue
+		}
+		u.Disabled = true
+		unset, others := u.Invalid.Unset()
+		for _, name := range unset {
+			p.Unset = append(p.Unset, doctor.Unset{Server: u.Name, Variable: name})
+		}
+		for _, problem := range others {
+			p.Problems = append(p.Problems, problem)
+		}
+	}
+	for _, problem := range cfg.LeftOut() {
+		p.Problems = append(p.Problems, problem)
+	}
 }
 
 // listTime is how long a server may take to list its tools.

@@ -51,6 +51,9 @@ func serve(ctx context.Context, s *settings, f *frontFlags) error {
 	if cfg.Path == "" {
 		log.Warn("no configuration file, so there are no upstream servers", "looked_for", cfg.Searched)
 	}
+	for _, p := range cfg.LeftOut() {
+		log.Error("an upstream is left out", "err", p.Error())
+	}
 	if f.http.on {
 		err = serveHTTP(ctx, cfg, log, f, r)
 	} else {

@@ -87,6 +87,9 @@ func (v *serversView) run(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return err
 	}
+	for _, p := range cfg.LeftOut() {
+		fmt.Fprintf(v.cmd.ErrOrStderr(), "warning: %s (the server is left out)\n", display.Text(cfg.NewMasker().Mask(p.Error())))
+	}
 	if v.only != "" {
 		if cfg, err = onlyServer(cfg, v.only); err != nil {
 			return &exitError{exitUsage, err}

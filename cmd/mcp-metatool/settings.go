@@ -52,9 +52,15 @@ func (s *settings) addFlags(cmd *cobra.Command, quiet slog.Level) {
 
 var logLevels = oneOf("debug", "info", "warn", "error")
 
-// load reads the configuration.
+// load reads the configuration. A mistake in one upstream is that one's problem only.
 func (s *settings) load() (*config.Config, error) {
-	cfg, err := config.Load(config.LoadOptions{Context: s.cmd.Context(), Flag: s.config})
+	return s.loadWith(config.LoadOptions{Tolerate: true})
+}
+
+// loadWith reads the configuration. The file and the context in opts are those of s.
+func (s *settings) loadWith(opts config.LoadOptions) (*config.Config, error) {
+	opts.Context, opts.Flag = s.cmd.Context(), s.config
+	cfg, err := config.Load(opts)
 	if err != nil {
 		return nil, &exitError{exitUsage, err}
 	}

@@ -10,6 +10,7 @@
 //	table.go     typed reading of that tree; keys that are read are known, and every
 //	             other key is reported with the nearest known one
 //	decode.go    the known keys -> Config
+//	entry.go     mistakes that concern one upstream only
 //	upstream.go  the keys of an upstream, remote.go those of one with an address,
 //	             probe.go those of its probe
 //	http.go      the keys of [http], journal.go those of [journal],
@@ -102,6 +103,7 @@ type Config struct {
 
 	// warnings found while loading; see Warnings.
 	warnings []string
+	leftOut  []*Problem // see LeftOut
 }
 
 // Execution has the limits of one call of a composite tool, and of all calls together.
@@ -306,6 +308,11 @@ type Upstream struct {
 	// fetched when the server is started; see WithSecrets. Those fields have them as they
 	// are in the file. They are in order within each field.
 	References []PlacedReference
+
+	// Invalid says what is wrong with the upstream's entry; nil: nothing. Such an upstream
+	// is not started, and its other fields may not be as the file means them. See
+	// [LoadOptions.Tolerate].
+	Invalid *EntryError
 }
 
 // OAuth says how to get access tokens for an upstream. Fields that are not set are

@@ -53,7 +53,7 @@ func decodeInto(top *table, c *Config) {
 		decodeServersTOML(top, c)
 		top.close(topAliases)
 	}
-	checkUnique(r, c.Upstreams)
+	c.Upstreams = checkUnique(r, c.Upstreams)
 }
 
 // decodeExecution reads the limits of each composite call and of all of them together.
@@ -131,11 +131,12 @@ func decodeServersJSON(top *table, c *Config) {
 	} else if n != nil {
 		for i, item := range n.items {
 			itemKey := fmt.Sprintf("%s[%d]", key, i)
-			if !top.check(itemKey, item, "an object", kindTable) {
-				continue
-			}
-			t := &table{r: top.r, node: item, prefix: itemKey + ": "}
-			decodeUpstream(t, t.name(), c)
+			top.r.entry(c, func() {
+				if top.check(itemKey, item, "an object", kindTable) {
+					t := &table{r: top.r, node: item, prefix: itemKey + ": "}
+					decodeUpstream(t, t.name(), c)
+				}
+			})
 		}
 	}
 	decodeServersByName(top, hostsKey, c)
@@ -157,11 +158,12 @@ func decodeServersByName(top *table, key string, c *Config) {
 	for _, name := range servers.keys {
 		n := servers.fields[name]
 		t := &table{r: top.r, node: n, prefix: fmt.Sprintf("upstream %q: ", name), hosts: key == hostsKey}
-		if !t.check("", n, t.tableType(), kindTable) {
-			continue
-		}
-		t.checkName(name)
-		decodeUpstream(t, name, c)
+		top.r.entry(c, func() {
+			if t.check("", n, t.tableType(), kindTable) {
+				t.checkName(name)
+				decodeUpstream(t, name, c)
+			}
+		})
 	}
 }
 
@@ -191,28 +193,42 @@ func (t *table) checkName(name string) {
 }
 
 // checkUnique reports upstreams whose names, or the names under which scripts know them,
-// are not unique.
-func checkUnique(r *reader, upstreams []Upstream) {
+// are not unique. It returns the upstreams without those, if problems are tolerated.
+func checkUnique(r *reader, upstreams []Upstream) []Upstream {
 	names := map[string]bool{}
 	byIdent := map[string]string{}
-	for i := range upstreams {
-		u := &upstreams[i]
+	doubtful := func(u *Upstream) bool {
 		t := &table{r: r, prefix: fmt.Sprintf("upstream %q: ", u.Name)}
 		if u.Name == "" {
-			continue // an invalid name has been reported
+			return false // an invalid name has been reported
 		}
 		if names[u.Name] {
 			t.problem("", "the name is used twice")
-			continue
+			return true
 		}
 		names[u.Name] = true
 		if u.Disabled {
-			continue
+			return false
 		}
 		ident := abi.Ident(u.Name)
-		if other, taken := byIdent[ident]; taken {
+		other, taken := byIdent[ident]
+		if taken {
 			t.problem("", "scripts would know it as %s, and upstream %q too (rename one of them)", ident, other)
+		} else {
+			byIdent[ident] = u.Name
 		}
-		byIdent[ident] = u.Name
+		return taken
 	}
+	before := len(r.problems)
+	var unique []Upstream
+	for i := range upstreams {
+		if !doubtful(&upstreams[i]) || !r.tolerate {
+			unique = append(unique, upstreams[i])
+		}
+	}
+	if r.tolerate {
+		r.leftOut = append(r.leftOut, r.problems[before:]...)
+		r.problems = r.problems[:before]
+	}
+	return unique
 }

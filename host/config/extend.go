@@ -74,6 +74,6 @@ func (b *extended) decode(top *table, c *Config) {
 	}
 	c.Upstreams = append(c.Upstreams, own...)
 	if len(r.problems) == 0 {
-		checkUnique(r, c.Upstreams)
+		c.Upstreams = checkUnique(r, c.Upstreams)
 	}
 }

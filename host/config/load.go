@@ -45,6 +45,9 @@ type LoadOptions struct {
 	// variable in it that has no value, in place of an error. The caller then leaves that
 	// upstream out. It is for [Load], [LoadWithin] and [Parse].
 	Unset func(upstream string, p *Problem)
+	// Tolerate makes a mistake in one upstream that one's problem only: see
+	// [Upstream.Invalid] and [Config.LeftOut]. It is for [Load] only.
+	Tolerate bool
 }
 
 func (o LoadOptions) context() context.Context {
@@ -127,7 +130,7 @@ func load(opts LoadOptions) (*Config, []*Problem) {
 }
 
 func newLoader(opts LoadOptions) *loader {
-	l := &loader{ctx: opts.context(), getenv: opts.Getenv, home: opts.Home}
+	l := &loader{ctx: opts.context(), getenv: opts.Getenv, home: opts.Home, tolerate: opts.Tolerate}
 	if l.getenv == nil {
 		l.getenv = os.LookupEnv
 	}
@@ -157,6 +160,7 @@ type loader struct {
 	getenv   func(string) (string, bool)
 	home     func() (string, error)
 	unset    func(upstream string, p *Problem) // see LoadOptions
+	tolerate bool                              // see LoadOptions
 	located  bool                              // see reader
 	problems []*Problem
 }
@@ -244,10 +248,10 @@ func (l *loader) parse(c *Config, name string, data []byte, err error) *Problem 
 		problem.File = name
 		return problem
 	}
-	r := &reader{file: name, json: c.json, base: base, getenv: l.getenv, home: l.home, shown: c.shown, located: l.located, unset: l.unset}
+	r := &reader{file: name, json: c.json, base: base, getenv: l.getenv, home: l.home, shown: c.shown, located: l.located, unset: l.unset, tolerate: l.tolerate}
 	decode(r, root, c)
 	c.Secrets, c.plain = sortSecrets(r.secrets), r.plain
-	c.warnings = append(c.warnings, r.warnings...)
+	c.warnings, c.leftOut = append(c.warnings, r.warnings...), r.leftOut
 	l.problems = append(l.problems, r.problems...)
 	return nil
 }

@@ -25,6 +25,10 @@ type reader struct {
 	// unset, if set, is called for variables of upstreams that are not set, instead of
 	// reporting a problem.
 	unset func(upstream string, p *Problem)
+	// tolerate keeps the problems of upstreams with them; leftOut are those of upstreams
+	// that have no name of their own.
+	tolerate bool
+	leftOut  []*Problem
 	// extended is what the file extends; nil: nothing.
 	extended *extended
 

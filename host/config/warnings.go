@@ -23,6 +23,11 @@ func (c *Config) SettingWarnings() []string { return c.listWarnings(false) }
 func (c *Config) listWarnings(commands bool) []string {
 	warnings := slices.Clone(c.warnings)
 	add := func(format string, args ...any) { warnings = append(warnings, fmt.Sprintf(format, args...)) }
+	if commands {
+		for _, p := range c.leftOut {
+			add("%v (the server is left out)", p)
+		}
+	}
 	for _, file := range []struct{ name, key string }{{c.HTTP.CertFile, "tls_cert"}, {c.HTTP.KeyFile, "tls_key"}} {
 		if info, err := os.Stat(file.name); file.name != "" && (err != nil || !info.Mode().IsRegular()) {
 			key := "http." + c.key(file.key)
@@ -41,6 +46,10 @@ func (c *Config) listWarnings(commands bool) []string {
 			continue
 		}
 		at := fmt.Sprintf("upstream %q: ", u.Name)
+		if u.Invalid != nil {
+			add("upstream %q is not started: %v", u.Name, u.Invalid)
+			continue
+		}
 		for _, r := range u.References {
 			if doubt := r.doubt(); doubt != "" {
 				add("%s%s: %s: %s", at, r.Setting, r, doubt)

@@ -104,7 +104,8 @@ func (r Report) Count(s Severity) int {
 
 // Patient is what is examined.
 type Patient struct {
-	// Config is the configuration; nil if it has Problems.
+	// Config is the configuration; nil if Problems are not only about single servers. Those
+	// with Problems are disabled in it.
 	Config   *config.Config
 	Problems []error
 	// Unset are servers with variables that have no value. They are disabled in Config.

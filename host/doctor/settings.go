@@ -20,11 +20,15 @@ func (e *examination) settings() {
 		if errors.Is(err, config.ErrNotFound) {
 			remedy = "name another file, or make one: " + e.command("add", "--help") + " says how"
 		}
-		e.find(idConfigInvalid, "configuration", remedy+"; nothing else about servers was checked", "%v", err)
+		rest := "; nothing else about servers was checked"
+		if e.Config != nil { // it is about one server
+			rest = "; the server is not started before that"
+		}
+		e.find(idConfigInvalid, "configuration", remedy+rest, "%v", err)
 	}
 	for _, u := range e.Unset {
 		e.find(idVariableUnset, upstreamObject(u.Server), fmt.Sprintf("set %s wherever mcp-metatool is started, or give it a default: ${%s:-}; hosts from a desktop do not have the variables of a shell, so a secret is better kept in the keyring (docs/secrets.md)", u.Variable, u.Variable),
-			"the variable %s is not set; mcp-metatool does not start without it, also not for other servers", u.Variable)
+			"the variable %s is not set; the server is not started without it", u.Variable)
 	}
 	c := e.Config
 	if c == nil {
@@ -33,7 +37,7 @@ func (e *examination) settings() {
 	for _, w := range c.SettingWarnings() {
 		e.find(idConfigWarning, "configuration", "see docs/configuration.md", "%s", w)
 	}
-	if len(e.enabled()) == 0 && len(e.Unset) == 0 {
+	if len(e.enabled()) == 0 && len(e.Unset) == 0 && len(e.Problems) == 0 {
 		file := c.Path
 		if file == "" && len(c.Searched) > 0 {
 			file = c.Searched[0]

@@ -3,6 +3,7 @@
 package reconfig
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -91,6 +92,22 @@ func Compare(clients supervise.Clients, old, next *config.Config) (Changes, *con
 	return c, &adopted
 }
 
+// Broken returns what is wrong with the entries of upstreams that were right in old, nil if
+// there are none.
+func Broken(old, next *config.Config) error {
+	right := map[string]bool{}
+	for _, u := range supervise.Enabled(old) {
+		right[u.Name] = u.Invalid == nil
+	}
+	var errs []error
+	for _, u := range supervise.Enabled(next) {
+		if right[u.Name] && u.Invalid != nil {
+			errs = append(errs, u.Invalid.Unwrap()...)
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // compareUpstreams returns the changes of upstreams.
 func compareUpstreams(clients supervise.Clients, old, next *config.Config) []UpstreamChange {
 	before := map[string]*config.Upstream{}
@@ -108,6 +125,9 @@ func compareUpstreams(clients supervise.Clients, old, next *config.Config) []Ups
 		settings := differences("", *was, *u)
 		if len(settings) == 0 && !slices.Equal(was.References, u.References) {
 			settings = []string{"references"} // one became the same text, or the other way round
+		}
+		if len(settings) == 0 && !config.SameInvalid(was, u) {
+			settings = []string{"mistakes"}
 		}
 		if len(settings) == 0 {
 			continue
@@ -168,7 +188,7 @@ func switched(table string, a, b config.Builtins) []string {
 
 // notSettings are fields of the configuration that are not settings, or that are compared
 // separately.
-var notSettings = map[string]bool{"Path": true, "Searched": true, "Secrets": true, "Upstreams": true, "References": true}
+var notSettings = map[string]bool{"Path": true, "Searched": true, "Secrets": true, "Upstreams": true, "References": true, "Invalid": true}
 
 // settingName returns the TOML name of a field.
 func settingName(table, field string) string {

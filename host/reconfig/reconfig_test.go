@@ -30,6 +30,9 @@ func TestChangesOfAnUpstream(t *testing.T) {
 			u.Prefix, u.Start, u.Expose, u.Hide = "", config.Lazy, []string{"a"}, []string{"b"}
 		}},
 		{"replaced (references)", func(u *config.Upstream) { u.References = []config.PlacedReference{{From: 1}} }},
+		{"replaced (mistakes)", func(u *config.Upstream) {
+			u.Invalid = &config.EntryError{Upstream: "x", Problems: []*config.Problem{{Text: "wrong"}}}
+		}},
 		{"removed", func(u *config.Upstream) { u.Disabled = true }},
 	} {
 		now := base
@@ -42,6 +45,29 @@ func TestChangesOfAnUpstream(t *testing.T) {
 		if changes, _ := Compare(supervise.ManyClients, of(now), of(now)); changes.Lines() != nil {
 			t.Errorf("nothing has changed, but: %q", changes.Lines())
 		}
+	}
+}
+
+// TestBroken checks that a new configuration is refused if an upstream that was right has a
+// mistake in it, but not because of others.
+func TestBroken(t *testing.T) {
+	of := func(texts map[string]string) *config.Config {
+		c := &config.Config{}
+		for name, text := range texts {
+			u := config.Upstream{Name: name}
+			if text != "" {
+				u.Invalid = &config.EntryError{Upstream: name, Problems: []*config.Problem{{Text: text}}}
+			}
+			c.Upstreams = append(c.Upstreams, u)
+		}
+		return c
+	}
+	old := of(map[string]string{"right": "", "wrong": "typo"})
+	if err := Broken(old, of(map[string]string{"right": "", "wrong": "another", "new": "typo"})); err != nil {
+		t.Error(err)
+	}
+	if err := Broken(old, of(map[string]string{"right": "typo", "wrong": ""})); err == nil || err.Error() != "typo" {
+		t.Error(err)
 	}
 }
 

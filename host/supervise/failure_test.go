@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 )
 
 // TestLastFailure checks that the last failure of an upstream is remembered, with secrets
@@ -49,5 +50,29 @@ func TestLastFailure(t *testing.T) {
 	}
 	if _, ok := LastFailure(store, "x"); ok {
 		t.Error("a damaged file is read")
+	}
+}
+
+// TestInvalidUpstream checks that an upstream with a mistake in its entry is not started,
+// and says why.
+func TestInvalidUpstream(t *testing.T) {
+	r := start(t, configOf(t, config.Upstream{
+		Name: "x", Transport: config.Stdio, Command: os.Args[0], Timeout: time.Minute, Restart: config.RestartAlways,
+		Isolation: config.Shared, Start: config.Lazy,
+		Invalid: &config.EntryError{Upstream: "x", Problems: []*config.Problem{{Key: `upstream "x": env.TOKEN`, Text: "env TOKEN is not set"}}},
+	}), OneClient)
+	m, err := r.sharedUpstream("x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "its entry in the configuration is wrong: env.TOKEN: env TOKEN is not set"
+	if err := m.Ready(bounded(t)); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+	if st := m.Status(); st.State != upstream.Failed || !st.RestartAt.IsZero() || st.Pid != 0 {
+		t.Errorf("%+v", st)
+	}
+	if why, _ := r.Unavailable(nil, "x"); !strings.Contains(why, want) || strings.Contains(why, "restart =") {
+		t.Error(why)
 	}
 }

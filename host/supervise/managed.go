@@ -75,7 +75,7 @@ func newManaged(env *environment, conf *config.Upstream, own route.Session, clie
 // first call does so; others wait for it.
 func (m *managedUpstream) open() {
 	m.opened.Do(func() {
-		if restored := m.restore(); !restored || m.conf.Load().Start != config.Lazy {
+		if restored := m.restore(); !restored || !lazy(m.conf.Load()) {
 			m.start()
 		}
 	})
@@ -95,7 +95,7 @@ func (m *managedUpstream) restore() bool {
 	m.mu.Lock()
 	m.wasLate, m.known.Verdict = known.Late, known.Verdict
 	m.mu.Unlock()
-	if known.Handshake == nil || m.env.Clients == NoClient && m.conf.Load().Start != config.Lazy {
+	if known.Handshake == nil || m.env.Clients == NoClient && !lazy(m.conf.Load()) {
 		m.update(func(s *Snapshot) { s.Late = known.Late })
 		return false
 	}
@@ -156,6 +156,9 @@ func (m *managedUpstream) accept(result []byte) error {
 
 // resolve implements upstream.Options.Resolve: it adds secrets and the mark of package nested.
 func (m *managedUpstream) resolve(ctx context.Context, spec upstream.Spec) (upstream.Spec, error) {
+	if invalid := m.conf.Load().Invalid; invalid != nil {
+		return upstream.Spec{}, invalid
+	}
 	spec, err := m.withSecrets(ctx, spec)
 	if err == nil && spec.Command != "" {
 		spec.Env = append(slices.Clone(spec.Env), nested.Env(m.env.config()))
@@ -387,7 +390,7 @@ func (m *managedUpstream) Status() upstream.Status {
 // reconfigure makes c the configuration of the upstream, but does not start it. It
 // returns false, and changes nothing, if the upstream would have to be restarted.
 func (m *managedUpstream) reconfigure(cfg *config.Config, c *config.Upstream) bool {
-	if !sameSpec(m.spec, Spec(cfg, c)) || !slices.Equal(m.conf.Load().References, c.References) {
+	if !sameSpec(m.spec, Spec(cfg, c)) || !sameRest(m.conf.Load(), c) {
 		return false
 	}
 	m.conf.Store(c)

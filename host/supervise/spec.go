@@ -22,6 +22,9 @@ func Spec(cfg *config.Config, u *config.Upstream) upstream.Spec {
 		Timeout: u.Timeout, MaxTimeout: u.MaxTimeout, MaxMessage: int(cfg.MaxMessage), Restart: string(u.Restart),
 		Protocol: string(u.Protocol),
 	}
+	if u.Invalid != nil { // it would fail in the same way again
+		spec.Restart = upstream.RestartNever
+	}
 	if u.Detect {
 		spec.Transport = "" // package upstream finds out
 	}
@@ -51,9 +54,18 @@ func Enabled(cfg *config.Config) []*config.Upstream {
 // restarted for the configuration next. Everything outside of the upstream's own
 // table is taken from cfg.
 func Restarts(clients Clients, cfg *config.Config, old, next *config.Upstream) bool {
-	return isolated(clients, old) != isolated(clients, next) || !sameSpec(Spec(cfg, old), Spec(cfg, next)) ||
-		!slices.Equal(old.References, next.References)
+	return isolated(clients, old) != isolated(clients, next) || !sameSpec(Spec(cfg, old), Spec(cfg, next)) || !sameRest(old, next)
 }
+
+// sameRest reports whether two upstreams are equal in what decides about a start and is not
+// in a Spec.
+func sameRest(a, b *config.Upstream) bool {
+	return slices.Equal(a.References, b.References) && config.SameInvalid(a, b)
+}
+
+// lazy reports whether an upstream is started when it is first used. One with a mistake in
+// its entry fails at once.
+func lazy(c *config.Upstream) bool { return c.Start == config.Lazy && c.Invalid == nil }
 
 // isolated reports whether each session has its own instance of an upstream. With
 // a single client there is no other session to be isolated from.

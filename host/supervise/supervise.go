@@ -151,7 +151,7 @@ func (u *Upstreams) Apply(cfg *config.Config) bool {
 		return false
 	}
 	for _, m := range u.all() {
-		if m.conf.Load().Start != config.Lazy {
+		if !lazy(m.conf.Load()) {
 			m.start()
 		}
 	}
@@ -177,7 +177,7 @@ func (u *Upstreams) apply(cfg *config.Config) bool {
 	for _, c := range u.order {
 		if !u.isolated(c) && u.shared[c.Name] == nil {
 			m := newManaged(&u.env, c, nil, u.client)
-			if c.Start != config.Lazy { // else its values might be old when it is started
+			if !lazy(c) { // else its values might be old when it is started
 				m.round.Store(&round)
 			}
 			u.shared[c.Name] = m

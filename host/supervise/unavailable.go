@@ -37,9 +37,12 @@ func (u *Upstreams) unavailable(session route.Session, c *config.Upstream) (stat
 		why = fmt.Sprintf("server %q is down and being restarted; its last error: %s", c.Name, health.LastError(st))
 	case upstream.Failed:
 		why = fmt.Sprintf("server %q is down: %s", c.Name, health.LastError(st))
-		if st.RestartAt.IsZero() {
+		switch {
+		case c.Invalid != nil:
+			// The error says what to do.
+		case st.RestartAt.IsZero():
 			why += `; it is not restarted, because its configuration has restart = "never"`
-		} else {
+		default:
 			why += fmt.Sprintf("; the next start is in %v", max(0, time.Until(st.RestartAt)).Round(100*time.Millisecond))
 		}
 	case upstream.Closed:
