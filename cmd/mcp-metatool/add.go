@@ -261,7 +261,7 @@ func (a *addition) explain() {
 	}
 	switch {
 	case len(a.unset) > 0 && !a.server.Disabled:
-		fmt.Fprintf(out, "These environment variables are not set: %s\nmcp-metatool starts only where they are set.\n", strings.Join(a.unset, ", "))
+		fmt.Fprintf(out, "These environment variables are not set: %s\nThe server works only where they are set.\n", strings.Join(a.unset, ", "))
 	case len(a.unset) > 0:
 		fmt.Fprintf(out, "It is disabled%s these environment variables are not set: %s\nSet them where mcp-metatool is started. Then: mcp-metatool enable %s\n",
 			because, strings.Join(a.unset, ", "), a.name)

@@ -205,8 +205,7 @@ func asVariable(text string) string {
 var notInVariable = regexp.MustCompile(`[^A-Z0-9]+`)
 
 // askForVariables asks for the values of variables that have none. A server with variables
-// that are not in the environment is added as disabled: otherwise the configuration would not
-// load any more.
+// that are not in the environment is added as disabled: it would only fail.
 func (a *addition) askForVariables(ctx context.Context) error {
 	a.server.Disabled = false // the variables of a disabled server are not looked at
 	if err := a.put(); err != nil {

@@ -29,13 +29,13 @@ func unsetOf(opts config.LoadOptions, parse func(config.LoadOptions) (*config.Co
 }
 
 // enableUnset asks whether servers are to be enabled although variables of theirs have no
-// values here. Without somebody to ask they are not: the configuration would not load here.
+// values here. Without somebody to ask they are not: they would not work here.
 func (c *consent) enableUnset(ctx context.Context, servers, variables []string) (bool, error) {
 	if c.asker == nil || c.yes || c.dryRun {
 		return false, nil
 	}
 	return c.asker.confirm(ctx, fmt.Sprintf(
-		"Not set here: %s. mcp-metatool starts only where these variables are set. Enable %s all the same?",
+		"Not set here: %s. These servers work only where the variables are set. Enable %s all the same?",
 		strings.Join(variables, ", "), strings.Join(servers, ", ")))
 }
 

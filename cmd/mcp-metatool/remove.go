@@ -89,7 +89,7 @@ func (e *serverEdit) run(names []string) error {
 	}
 	for _, name := range names {
 		if unset[name] != nil {
-			fmt.Fprintf(e.cmd.ErrOrStderr(), "note: %s needs variables that are not set here: %s (mcp-metatool starts only where they are set)\n",
+			fmt.Fprintf(e.cmd.ErrOrStderr(), "note: %s needs variables that are not set here: %s (it works only where they are set)\n",
 				name, strings.Join(unset[name], ", "))
 		}
 	}

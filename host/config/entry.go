@@ -66,6 +66,17 @@ func SameInvalid(a, b *Upstream) bool { return a.Invalid.text() == b.Invalid.tex
 // valid name or share it with others. See [LoadOptions.Tolerate].
 func (c *Config) LeftOut() []*Problem { return c.leftOut }
 
+// Mistakes returns the problems that [LoadOptions.Tolerate] keeps from being errors.
+func (c *Config) Mistakes() []*Problem {
+	all := slices.Clone(c.leftOut)
+	for i := range c.Upstreams {
+		if u := &c.Upstreams[i]; u.Invalid != nil {
+			all = append(all, u.Invalid.Problems...)
+		}
+	}
+	return all
+}
+
 // entry reads one upstream with decode. If its problems are tolerated, they are kept with it.
 func (r *reader) entry(c *Config, decode func()) {
 	before, had := len(r.problems), len(c.Upstreams)

@@ -46,7 +46,8 @@ type LoadOptions struct {
 	// upstream out. It is for [Load], [LoadWithin] and [Parse].
 	Unset func(upstream string, p *Problem)
 	// Tolerate makes a mistake in one upstream that one's problem only: see
-	// [Upstream.Invalid] and [Config.LeftOut]. It is for [Load] only.
+	// [Upstream.Invalid] and [Config.LeftOut]. It is for [Load] and
+	// [Parse] only.
 	Tolerate bool
 }
 

@@ -63,8 +63,8 @@ const (
 
 // Kinds are all kinds of findings, by area.
 var Kinds = []Kind{
-	{idConfigInvalid, Error, "The configuration has a mistake, and is not used. Nothing else about servers can be checked.", nil},
-	{idVariableUnset, Error, "The configuration needs a variable that is not set. mcp-metatool does not start without it; doctor leaves the server out that needs it.", nil},
+	{idConfigInvalid, Error, "The configuration has a mistake. A server with a mistake in its entry is not started; a mistake elsewhere stops everything, and nothing else about servers can be checked.", nil},
+	{idVariableUnset, Error, "A server needs a variable that is not set. It is not started without it.", nil},
 	{idConfigWarning, Warning, "`check` warns about a setting.", nil},
 	{idConfigMissing, Note, "There is no configuration file, or no server in it.", nil},
 	{idConfigWritable, Error, "Other users can change the configuration, and with it the commands that run as you.", nil},

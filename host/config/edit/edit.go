@@ -99,11 +99,38 @@ func (f *File) Change() change.File {
 	return c
 }
 
-// Parse returns the configuration that the text is; see [config.Parse]. Problems with the
-// text before the changes are not told from others.
+// Parse returns the configuration that the text is; see [config.Parse]. A mistake in one
+// server, see [config.LoadOptions.Tolerate], is an error only if the text before the changes
+// does not have it.
 func (f *File) Parse(opts config.LoadOptions) (*config.Config, error) {
+	opts.Tolerate = true
 	c, _, err := config.Parse(opts, f.path, f.Text())
-	return c, err
+	if err != nil {
+		return nil, err
+	}
+	now := c.Mistakes()
+	if len(now) == 0 {
+		return c, nil
+	}
+	had := map[string]bool{}
+	if opts.Unset != nil {
+		opts.Unset = func(string, *config.Problem) {}
+	}
+	if before, _, err := config.Parse(opts, f.path, f.before); err == nil {
+		for _, p := range before.Mistakes() {
+			had[p.Key+": "+p.Text] = true
+		}
+	}
+	var errs []error
+	for _, p := range now {
+		if !had[p.Key+": "+p.Text] { // lines may have moved
+			errs = append(errs, p)
+		}
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return c, nil
 }
 
 // Masker returns a masker for the secrets of the text before and after the changes.
