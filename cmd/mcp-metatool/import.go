@@ -169,8 +169,11 @@ func (m *hostImport) run(ctx context.Context, cmd *cobra.Command, from string) e
 	if m.asJSON {
 		return writeJSON(cmd.OutOrStdout(), map[string]any{"written": written, "servers": m.found})
 	}
-	if written {
+	switch {
+	case written:
 		m.summarize(cmd.OutOrStdout())
+	case m.dryRun:
+		m.explainUnset(cmd.OutOrStdout())
 	}
 	if m.replace && (written || m.dryRun) {
 		return m.replaceInHost(ctx)

@@ -43,7 +43,11 @@ func LastFailure(store, name string) (Failure, bool) {
 }
 
 // noteFailure remembers that the upstream has failed, for commands that explain it later.
+// They see mistakes in the configuration themselves.
 func (m *managedUpstream) noteFailure() {
+	if m.conf.Load().Invalid != nil {
+		return
+	}
 	f := Failure{At: time.Now().Truncate(time.Second), Error: m.env.mask(m.Status().Err)}
 	m.saving.Lock()
 	defer m.saving.Unlock()
