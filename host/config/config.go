@@ -24,7 +24,8 @@
 //	problem.go   what is wrong, and where
 //	secrets.go   which parts of a value are secret; plain.go: those that are written out
 //	mask.go      Masker: replaces secrets in texts; find.go finds them,
-//	             escapes.go finds those that are written with escapes
+//	             escapes.go finds those that are written with escapes, maskcut.go beginnings
+//	             of them in shortened texts
 //	fetched.go   secrets that are fetched later, for Masker
 //	redact.go    Redactor: the same, more thoroughly, also in JSON (redactjson.go)
 //	maskslog.go  a log/slog handler that masks secrets

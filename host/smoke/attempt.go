@@ -68,7 +68,7 @@ func (r *run) check(ctx context.Context, c *checkRun) {
 		return
 	}
 	if err != nil {
-		c.result = masked(c.resultOf(c.fileRun.path, nil, err), c.fileRun.mask)
+		c.result = masked(c.resultOf(c.fileRun.path, nil, err), c.fileRun.masker)
 		return
 	}
 	c.started.Store(true)
@@ -98,7 +98,7 @@ func (r *run) skipped(ctx context.Context, c *checkRun) string {
 func (c *checkRun) skippedResult(why string) report.Result {
 	result := c.blankResult(c.fileRun.path)
 	result.Status, result.Problems = report.Skipped, []report.Problem{{Message: why}}
-	return masked(result, c.fileRun.mask)
+	return masked(result, c.fileRun.masker)
 }
 
 // skipError says why a check is skipped for lack of a value.
@@ -177,7 +177,7 @@ func (r *run) attempts(ctx context.Context, c *checkRun) {
 		}
 	}
 	result.Attempts = attempts
-	c.result = masked(result, c.fileRun.mask)
+	c.result = masked(result, c.fileRun.masker)
 	if c.answer != nil {
 		c.result.Run = viewOf(c.answer.run, c.fileRun.redact)
 	}

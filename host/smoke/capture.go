@@ -9,7 +9,6 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/report"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
-	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // capture is a value that later checks can refer to.
@@ -142,7 +141,7 @@ func (c *checkRun) capture() []report.Problem {
 		if problem != "" {
 			problems = append(problems, report.Problem{
 				What: "capture." + p.name, Message: problem, Line: p.line, Column: p.column,
-				Got: display.Clip(string(c.answer.value()), maxOutput),
+				Got: string(c.answer.value()),
 			})
 			continue
 		}

@@ -153,7 +153,8 @@ func (l *live) call(ctx context.Context, c *Check) (*answer, error) {
 			return l.callAndCancel(ctx, h, c, server, own)
 		}
 	}
-	client, err := h.Connect(context.WithoutCancel(ctx), nil)
+	var run asked
+	client, err := h.Connect(run.within(context.WithoutCancel(ctx)), nil)
 	if err != nil {
 		return nil, broken(err, "the session cannot be opened: %v", err)
 	}
@@ -163,7 +164,7 @@ func (l *live) call(ctx context.Context, c *Check) (*answer, error) {
 		l.log.Debug("end of a session", "err", cause)
 	}
 	a.stopped = time.Since(ended)
-	a.run = l.runs.take(a.result)
+	a.run = run.record()
 	return a, err
 }
 

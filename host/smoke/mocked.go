@@ -55,10 +55,11 @@ func (m *mocked) call(ctx context.Context, c *Check, f *File) (*answer, error) {
 		Parallel: m.cfg.Execution.MaxParallel, UndoTimeout: m.cfg.Execution.UndoTimeout, Whole: true,
 		Moment: compose.MockMoment, Observer: &made,
 	})
-	a, err := runScript(ctx, c, f, func(ctx context.Context, call route.Call) []byte {
+	var run asked
+	a, err := runScript(run.within(ctx), c, f, func(ctx context.Context, call route.Call) []byte {
 		return composer.CallSaved(ctx, def, call).Result
 	})
-	a.run = made.take(a.result)
+	a.run = run.record()
 	if missing := answers.Unmatched(); err == nil && !a.cancelled && len(missing) > 0 {
 		a.unmocked = missing
 	}

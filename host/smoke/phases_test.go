@@ -3,6 +3,7 @@ package smoke
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -194,5 +195,72 @@ func TestJobsAndCaptures(t *testing.T) {
 	}
 	if len(out.results) != 11 {
 		t.Errorf("%d results", len(out.results))
+	}
+}
+
+// TestTimedOut checks that the calls of a script that has taken too long are in its result.
+func TestTimedOut(t *testing.T) {
+	t.Parallel()
+	for name, mock := range map[string]string{"live": "", "mocked": `mock = [{ tool = "raw.instead", returns = 1 }, { tool = "raw.wait", returns = 1, delay = "1h" }]`} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out := &collector{}
+			err := runText(t, mcptest.Bounded(t), `
+[upstream.raw]
+command = "$EXE"
+env = { $SERVER = '{"PageSize": 100}' }
+[[check]]
+code = """
+raw.instead(text="x")
+raw.wait()
+"""
+timeout = "2s"
+`+mock, Options{}, out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := out.results[0]
+			if r.Status != report.Failed || r.Run == nil || len(r.Run.Rows) != 2 || !strings.Contains(r.Run.Rows[0].Label, "instead") {
+				t.Errorf("%s, run %+v, problems %+v", r.Status, r.Run, r.Problems)
+			}
+		})
+	}
+}
+
+// TestMaskedBeforeShortened has secrets across the places where answers are shortened.
+func TestMaskedBeforeShortened(t *testing.T) {
+	t.Parallel()
+	const token = "hunter2-hunter2-hunter2"
+	var text strings.Builder
+	text.WriteString("[vars]\napi_token = \"" + token + "\"\n")
+	for _, limit := range []int{maxOutput, 500, 240, 200} { // those here, and those of package expect
+		for _, before := range []int{limit - 6, limit - 12, limit - 18} {
+			fmt.Fprintf(&text, `
+[[check]]
+code = "return {'text': params.n * 'x' + params.token + 9000 * 'y'}"
+params = { n = %[1]d, token = "{{api_token}}" }
+mock = []
+expect.result = 1
+expect.subset = { text = "z" }
+expect.text = "z"
+[[check]]
+code = "fail(params.n * 'x' + params.token + 9000 * 'y')"
+params = { n = %[1]d, token = "{{api_token}}" }
+mock = []
+`, before)
+		}
+	}
+	out := &collector{}
+	if err := runText(t, mcptest.Bounded(t), text.String(), Options{}, out); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range out.results {
+		shown := fmt.Sprintf("%+v", r)
+		if !strings.Contains(shown, "xxxx") {
+			t.Errorf("%s shows nothing", r.Name)
+		}
+		if at := strings.Index(shown, token[:6]); at >= 0 {
+			t.Errorf("%s shows %.80s", r.Name, shown[max(0, at-40):])
+		}
 	}
 }

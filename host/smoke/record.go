@@ -32,10 +32,11 @@ func (l *live) record(ctx context.Context, c *Check) (*answer, []cassette.Intera
 		recorder = cassette.NewRecorder(up, func(text []byte) []byte { return []byte(l.mask(string(text))) })
 		return recorder
 	})
-	a, err := runScript(ctx, c, l.file, func(ctx context.Context, call route.Call) []byte {
+	var run asked
+	a, err := runScript(run.within(ctx), c, l.file, func(ctx context.Context, call route.Call) []byte {
 		return composer.CallSaved(ctx, def, call).Result
 	})
-	a.run = l.runs.take(a.result)
+	a.run = run.record()
 	return a, recorder.Interactions(), err
 }
 

@@ -3,15 +3,20 @@ package smoke
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/expect"
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/report"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// maxOutput bounds what a report shows of an answer, in bytes.
-const maxOutput = 4 << 10
+// What a report shows at most, in bytes.
+const (
+	maxOutput = 4 << 10 // of an answer
+	maxCell   = 200     // of a value in a row
+)
 
 // resultOf returns the result of a check, given its answer or the error instead of one.
 func (c *Check) resultOf(path string, a *answer, err error) report.Result {
@@ -46,6 +51,7 @@ func (c *Check) resultOf(path string, a *answer, err error) report.Result {
 func (c *Check) blankResult(path string) report.Result {
 	return report.Result{
 		Name: c.Name, File: path, Line: c.Line, Column: c.Column, Phase: string(c.Phase), Tags: c.Tags, Status: report.Passed,
+		Row: c.from.row.report(),
 	}
 }
 
@@ -58,7 +64,7 @@ func (a *answer) output() string {
 	if text == "" {
 		text = string(a.value())
 	}
-	return display.Clip(text, maxOutput)
+	return text
 }
 
 // problems compares the answer with the expectations. A basic problem is reported alone,
@@ -95,7 +101,7 @@ func (c *Check) basicProblem(a *answer) *report.Problem {
 	case a.cancelled || c.CancelAfter > 0:
 		return nil
 	case a.isError() && !c.has("is_error", "error_type", "error"):
-		return &report.Problem{Message: "the tool failed", Got: display.Clip(a.text(), maxOutput)}
+		return &report.Problem{Message: "the tool failed", Got: a.text()}
 	}
 	return nil
 }
@@ -126,9 +132,19 @@ func plural(n int, thing string) string {
 	return fmt.Sprintf("%d %s", n, thing)
 }
 
-// masked returns a result without secrets.
-func masked(r report.Result, mask func(string) string) report.Result {
-	r.Name, r.Output = mask(r.Name), mask(r.Output)
+// masked returns a result without secrets. What it shows of the answer is shortened only then,
+// so that no part of a secret is left.
+func masked(r report.Result, masker *config.Masker) report.Result {
+	mask := masker.MaskCut // a Mismatch is shortened already
+	r.Name, r.Output = mask(r.Name), display.Clip(mask(r.Output), maxOutput)
+	r.Tags = slices.Clone(r.Tags)
+	for i, tag := range r.Tags {
+		r.Tags[i] = mask(tag)
+	}
+	r.Row.Cells = slices.Clone(r.Row.Cells)
+	for i, cell := range r.Row.Cells {
+		r.Row.Cells[i].Value = display.Clip(mask(cell.Value), maxCell)
+	}
 	logs := make([]string, len(r.Logs))
 	for i, line := range r.Logs {
 		logs[i] = mask(line)
@@ -137,7 +153,7 @@ func masked(r report.Result, mask func(string) string) report.Result {
 	problems := make([]report.Problem, len(r.Problems))
 	for i, p := range r.Problems {
 		p.Message, p.Path = mask(p.Message), mask(p.Path)
-		p.Want, p.Got, p.Diff = mask(p.Want), mask(p.Got), mask(p.Diff)
+		p.Want, p.Got, p.Diff = mask(p.Want), display.Clip(mask(p.Got), maxOutput), mask(p.Diff)
 		problems[i] = p
 	}
 	r.Problems = problems

@@ -7,10 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/smoke/report"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
 )
 
@@ -30,6 +34,22 @@ type row struct {
 	cells  map[string]config.Span // where values are in the file of checks
 	// columns are those of all rows of the check.
 	columns map[string]bool
+}
+
+// report returns what reports show of the row. Secrets are not masked.
+func (r row) report() report.Row {
+	made := report.Row{Number: r.number}
+	for _, name := range slices.Sorted(maps.Keys(r.values)) {
+		v := r.values[name]
+		text, ok := wire.Text(v.raw)
+		if !ok || json.Valid([]byte(text)) { // a text such as 5 has quotes, so that it is not taken for a number
+			text = string(v.raw)
+		}
+		if v.err == nil {
+			made.Cells = append(made.Cells, report.Cell{Name: name, Value: text})
+		}
+	}
+	return made
 }
 
 // rows returns the rows of a check; one without a number if it has none.

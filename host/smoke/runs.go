@@ -4,20 +4,37 @@ import (
 	"context"
 	"sync"
 
-	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/timeline"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// runs is a compose.Observer that keeps the records of runs until they are taken, and knows
-// which tools of upstreams were called. It is safe for concurrent use.
+// runs is a compose.Observer that passes the records of runs to the checks that have asked for
+// them, and knows which tools of upstreams were called. It is safe for concurrent use.
 type runs struct {
-	mu      sync.Mutex
-	records map[string]*journal.Record // by id; of runs that no other run has called
-	called  map[toolName]bool
+	mu     sync.Mutex
+	called map[toolName]bool
+}
+
+// asked gets the record of the run that a check has asked for, however the run ends. It is
+// complete when the session, or the call without one, has ended.
+type asked struct {
+	mu  sync.Mutex
+	rec *journal.Record // nil if no script has run
+}
+
+type askedKey struct{}
+
+// within returns the context of the session, or of the call without one.
+func (a *asked) within(ctx context.Context) context.Context {
+	return context.WithValue(ctx, askedKey{}, a)
+}
+
+func (a *asked) record() *journal.Record {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.rec
 }
 
 // toolName is a tool of an upstream, by the real names of both.
@@ -29,12 +46,13 @@ func (r *runs) BeginRun(ctx context.Context, _, _ string, _ route.Origin) (conte
 		if rec.Parent != nil {
 			return // it is a part of the record of the run that has called it
 		}
+		if by, ok := ctx.Value(askedKey{}).(*asked); ok {
+			by.mu.Lock()
+			by.rec = &rec
+			by.mu.Unlock()
+		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if r.records == nil {
-			r.records = map[string]*journal.Record{}
-		}
-		r.records[rec.ID] = &rec
 		r.note(rec.Calls)
 	}
 }
@@ -70,17 +88,6 @@ func (r *runs) wasCalled(server, tool string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.called[toolName{server, tool}]
-}
-
-// take returns the record of the run that a result is from, and forgets it; nil if there is
-// none.
-func (r *runs) take(result []byte) *journal.Record {
-	id, _ := wire.GetString(result, "_meta", compose.ReceiptKey, "run")
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	rec := r.records[id]
-	delete(r.records, id)
-	return rec
 }
 
 // The size of what a report shows of a run.

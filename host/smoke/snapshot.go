@@ -19,7 +19,6 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/expect"
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/report"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
-	"github.com/mcp-metatool/mcp-metatool/tools/display"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
@@ -159,7 +158,7 @@ func (s *snapshot) compare(a *answer) *expect.Mismatch {
 	case errors.Is(err, fs.ErrNotExist):
 		return &expect.Mismatch{
 			Message: fmt.Sprintf("there is no snapshot %s yet (--update writes it: look at it before you commit it)", s.place),
-			Got:     display.Clip(string(s.document(a)), maxOutput),
+			Got:     string(s.document(a)),
 		}
 	case err != nil:
 		return &expect.Mismatch{Message: fmt.Sprintf("the snapshot %s cannot be read: %v", s.place, reason(err))}

@@ -1,6 +1,7 @@
 package smoke
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -51,8 +52,10 @@ func ParseVar(text string) (name string, raw []byte, err error) {
 // secretTexts returns the texts in a value that are secret, going by its name and those of
 // its members.
 func secretTexts(name string, raw []byte) []string {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber() // a number is masked as it is written
 	var v any
-	if json.Unmarshal(raw, &v) != nil {
+	if d.Decode(&v) != nil {
 		return nil
 	}
 	return appendSecrets(nil, config.LooksSecret(name), v)
@@ -72,9 +75,9 @@ func appendSecrets(list []string, secret bool, v any) []string {
 		if secret {
 			list = append(list, v)
 		}
-	case float64:
+	case json.Number:
 		if secret {
-			list = append(list, fmt.Sprint(v))
+			list = append(list, v.String())
 		}
 	}
 	return list

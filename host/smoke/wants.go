@@ -16,7 +16,6 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/expect"
 	"github.com/mcp-metatool/mcp-metatool/tools"
-	"github.com/mcp-metatool/mcp-metatool/tools/display"
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
@@ -266,7 +265,7 @@ func readError(_ *fileReader, s *config.Section, key string) (matcher, updater) 
 	return func(a *answer) *expect.Mismatch {
 			message, failed := a.errorMessage()
 			if !failed {
-				return &expect.Mismatch{Message: "it did not fail", Got: display.Clip(string(a.value()), maxOutput)}
+				return &expect.Mismatch{Message: "it did not fail", Got: string(a.value())}
 			}
 			for _, p := range patterns {
 				if m := expect.Message("the error's message", p, message); m != nil {
@@ -291,7 +290,7 @@ func readErrorCode(_ *fileReader, s *config.Section, key string) (matcher, updat
 	}
 	return func(a *answer) *expect.Mismatch {
 			if a.refused == nil {
-				return &expect.Mismatch{Message: "the call was not refused", Want: fmt.Sprint(code), Got: display.Clip(string(a.value()), maxOutput)}
+				return &expect.Mismatch{Message: "the call was not refused", Want: fmt.Sprint(code), Got: string(a.value())}
 			}
 			if a.refused.Code != code {
 				return &expect.Mismatch{Message: a.refusal(), Want: fmt.Sprint(code), Got: fmt.Sprint(a.refused.Code)}

@@ -44,6 +44,7 @@ type details struct {
 // detailsOf describes a check that did not pass.
 func detailsOf(r Result, paint painter) []string {
 	d := details{paint: paint}
+	d.row(r.Row)
 	for _, p := range r.Problems {
 		d.problem(r, p)
 	}
@@ -61,6 +62,12 @@ func (r *Result) outputBeside() string {
 		}
 	}
 	return r.Output
+}
+
+func (d *details) row(row Row) {
+	if text := row.String(); text != "" {
+		d.add(0, d.paint.color(faint, text))
+	}
 }
 
 func (d *details) add(indent int, s string) {

@@ -145,7 +145,7 @@ func htmlResultOf(r Result) (htmlResult, error) {
 	if r.Status == Skipped {
 		h.Reason, h.Problems = reason(r), nil
 	}
-	h.Found = strings.ToLower(display.EscapeLine(strings.Join(append([]string{r.Name, r.File, h.Word, r.Phase}, r.Tags...), " ")))
+	h.Found = strings.ToLower(display.EscapeLine(strings.Join(append([]string{r.Name, r.File, h.Word, r.Phase, r.Row.String()}, r.Tags...), " ")))
 	h.Facts = facts(r)
 	h.Logs = r.Logs
 	if h.Left = len(r.Logs) - maxLogs; h.Left > 0 {
@@ -162,6 +162,9 @@ func htmlResultOf(r Result) (htmlResult, error) {
 // facts describes how a check was run.
 func facts(r Result) []string {
 	all := []string{place(r.File, r.Line, r.Column)}
+	if row := r.Row.String(); row != "" {
+		all = append(all, row)
+	}
 	if r.Attempts > 1 {
 		all = append(all, fmt.Sprintf("%d attempts", r.Attempts))
 	}

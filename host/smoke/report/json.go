@@ -23,6 +23,7 @@ const jsonVersion = 1
 //	   "results": [{
 //	     "name": "adds", "line": 5, "column": 1, "duration": 0.012,
 //	     "phase": "" | "setup" | "teardown", "tags": ["slow"], "attempts": 1,
+//	     "row": 0, "values": {"city": "Chicago"},
 //	     "status": "passed" | "failed" | "skipped" | "broken",
 //	     "problems": [{"what": "expect.result", "path": "$.open", "message": "other value",
 //	                   "want": "3", "got": "4", "diff": "", "line": 17, "column": 1}],
@@ -63,20 +64,23 @@ type jsonServer struct {
 }
 
 type jsonResult struct {
-	Name     string        `json:"name"`
-	Line     int           `json:"line"`
-	Column   int           `json:"column"`
-	Status   Status        `json:"status"`
-	Duration float64       `json:"duration"`
-	Phase    string        `json:"phase"`
-	Tags     []string      `json:"tags"`
-	Attempts int           `json:"attempts"`
-	Problems []jsonProblem `json:"problems"`
-	Logs     []string      `json:"logs"`
-	Output   string        `json:"output"`
-	Fuel     uint64        `json:"fuel"`
-	Memory   uint64        `json:"memory"`
-	Calls    uint64        `json:"calls"`
+	Name     string   `json:"name"`
+	Line     int      `json:"line"`
+	Column   int      `json:"column"`
+	Status   Status   `json:"status"`
+	Duration float64  `json:"duration"`
+	Phase    string   `json:"phase"`
+	Tags     []string `json:"tags"`
+	Attempts int      `json:"attempts"`
+	// Row is 0 for checks without rows. Values that are not texts are JSON in a text.
+	Row      int               `json:"row"`
+	Values   map[string]string `json:"values"`
+	Problems []jsonProblem     `json:"problems"`
+	Logs     []string          `json:"logs"`
+	Output   string            `json:"output"`
+	Fuel     uint64            `json:"fuel"`
+	Memory   uint64            `json:"memory"`
+	Calls    uint64            `json:"calls"`
 }
 
 type jsonProblem struct {
@@ -153,10 +157,14 @@ func jsonResultOf(r Result) jsonResult {
 	result := jsonResult{
 		Name: r.Name, Line: r.Line, Column: r.Column, Status: r.Status, Duration: rounded(r.Duration),
 		Phase: r.Phase, Tags: append([]string{}, r.Tags...), Attempts: r.Attempts,
+		Row: r.Row.Number, Values: map[string]string{},
 		Problems: []jsonProblem{}, Logs: append([]string{}, r.Logs...), Output: r.Output,
 	}
 	if u := r.Usage; u != nil {
 		result.Fuel, result.Memory, result.Calls = u.Fuel, u.Memory, u.Calls
+	}
+	for _, c := range r.Row.Cells {
+		result.Values[c.Name] = c.Value
 	}
 	for _, p := range r.Problems {
 		result.Problems = append(result.Problems, jsonProblem(p))

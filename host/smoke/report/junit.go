@@ -13,9 +13,12 @@ import (
 // junitWriter writes JUnit XML: a testsuite per file, and a testcase with file and line per
 // check. A failed check has a failure element, and a broken check has an error element. So
 // does an additional testcase for a file that could not be run. What else is known are
-// properties, of the testsuite or the testcase; they are its first element, where the schemas
-// of Surefire, Jenkins and Ant have them. Nothing is written before Close, since the counts
-// come first.
+// properties, of the testsuite or the testcase. Nothing is written before Close, since the
+// counts come first.
+//
+// There is no standard. The document is valid by the schema of Jenkins' xUnit plugin
+// (junit-10.xsd) but for two extensions of a testcase that most readers know: its properties,
+// which are its first element, and the attributes file and line.
 type junitWriter struct {
 	out    *sink
 	suites []junitSuite
@@ -24,7 +27,7 @@ type junitWriter struct {
 type junitSuites struct {
 	XMLName xml.Name `xml:"testsuites"`
 	Name    string   `xml:"name,attr"`
-	junitCounts
+	junitTotals
 	Suites []junitSuite `xml:"testsuite"`
 }
 
@@ -36,12 +39,16 @@ type junitSuite struct {
 	Cases      []junitCase      `xml:"testcase"`
 }
 
-type junitCounts struct {
+type junitTotals struct {
 	Tests    int    `xml:"tests,attr"`
 	Failures int    `xml:"failures,attr"`
 	Errors   int    `xml:"errors,attr"`
-	Skipped  int    `xml:"skipped,attr"`
 	Time     string `xml:"time,attr"`
+}
+
+type junitCounts struct {
+	junitTotals
+	Skipped int `xml:"skipped,attr"`
 }
 
 type junitCase struct {
@@ -90,10 +97,8 @@ func (j *junitWriter) File(f File) error {
 
 // countsOf returns the counts of JUnit, in which a file that could not be run is a test.
 func countsOf(s Summary, d time.Duration) junitCounts {
-	return junitCounts{
-		Tests: s.Checks() + s.BadFiles, Failures: s.Failed, Errors: s.Broken + s.BadFiles,
-		Skipped: s.Skipped, Time: seconds(d),
-	}
+	totals := junitTotals{Tests: s.Checks() + s.BadFiles, Failures: s.Failed, Errors: s.Broken + s.BadFiles, Time: seconds(d)}
+	return junitCounts{totals, s.Skipped}
 }
 
 func junitCaseOf(r Result, class string) junitCase {
@@ -114,6 +119,7 @@ func junitCaseOf(r Result, class string) junitCase {
 		c.Failure = failure
 	}
 	var d details
+	d.row(r.Row)
 	for _, p := range r.Problems {
 		d.problem(r, p)
 	}
@@ -130,7 +136,7 @@ func junitCaseOf(r Result, class string) junitCase {
 }
 
 func (j *junitWriter) Close(s Summary) error {
-	root := junitSuites{Name: "mcp-metatool smoke", junitCounts: countsOf(s, s.Duration), Suites: j.suites}
+	root := junitSuites{Name: "mcp-metatool smoke", junitTotals: countsOf(s, s.Duration).junitTotals, Suites: j.suites}
 	text, err := xml.MarshalIndent(root, "", "  ")
 	if err != nil {
 		return err

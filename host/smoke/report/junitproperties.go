@@ -65,6 +65,10 @@ func resultProperties(r Result) *junitProperties {
 	p := &junitProperties{}
 	p.add("phase", r.Phase)
 	p.add("tags", strings.Join(r.Tags, ","))
+	p.number("row", uint64(r.Row.Number))
+	for _, c := range r.Row.Cells {
+		p.add("row."+c.Name, c.Value)
+	}
 	if r.Attempts > 1 {
 		p.number("attempts", uint64(r.Attempts))
 	}

@@ -27,6 +27,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/expect"
 	"github.com/mcp-metatool/mcp-metatool/host/timeline"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // Status is the outcome of a check.
@@ -50,6 +51,7 @@ type Result struct {
 	// "" for a check.
 	Phase  string
 	Tags   []string // in the order of the file
+	Row    Row      // that the check was run with; the zero Row if it has none
 	Status Status
 	// Attempts is how often the check was tried; 0 if it was not run.
 	Attempts int
@@ -63,6 +65,27 @@ type Result struct {
 	Usage *Usage
 	// Run shows the calls of a script; nil for other checks, or if it is not known.
 	Run *timeline.View
+}
+
+// Row is a row of the data table of a check.
+type Row struct {
+	Number int    // from 1; 0: no row
+	Cells  []Cell // sorted by name
+}
+
+// Cell is a value in a row: a text as it is, and any other value, or a text that is JSON, as JSON.
+type Cell struct{ Name, Value string }
+
+// String returns a line such as "row 2: a = 1, b = text"; "" for the zero Row.
+func (r Row) String() string {
+	if r.Number == 0 {
+		return ""
+	}
+	var cells []string
+	for _, c := range r.Cells {
+		cells = append(cells, c.Name+" = "+c.Value)
+	}
+	return display.EscapeLine(strings.TrimSuffix(fmt.Sprintf("row %d: %s", r.Number, strings.Join(cells, ", ")), ": "))
 }
 
 // Usage is what a script used, with the saved tools that it called.

@@ -12,11 +12,11 @@ import (
 // test point per check, "FILE: NAME", with a YAML diagnostic that has these keys, unless
 // they have no value:
 //
-//	status, file, line, column, duration_ms, logs, output
+//	status, file, line, column, duration_ms, attempts, row, tags, logs, output
 //	problems: list of {what, path, message, want, got, diff, line, column}
 //
-// Of checks that passed or were skipped, only the duration is written. A file that could
-// not be run is a test point of its own. The plan comes last.
+// Of checks that passed or were skipped, only duration, attempts, row and tags are written.
+// A file that could not be run is a test point of its own. The plan comes last.
 type tapWriter struct {
 	out   *sink
 	count int
@@ -62,6 +62,7 @@ func (t *tapWriter) Result(r Result) error {
 	if r.Attempts > 1 {
 		y.number(1, "attempts", r.Attempts)
 	}
+	y.text(1, "row", r.Row.String())
 	y.text(1, "tags", strings.Join(r.Tags, ", "))
 	if !ok {
 		y.problems(r.Problems)
