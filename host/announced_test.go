@@ -23,7 +23,7 @@ func TestListAfterAnnouncedChange(t *testing.T) {
 		t.Run(string(tt.surface), func(t *testing.T) {
 			// It answers later requests for the list slowly, but not the first one.
 			up := startRaw(t, config.Stdio, mcptest.ServerOptions{PageSize: 1000, Faults: map[string]mcptest.Fault{
-				tt.surface.ListMethod(): {Kind: mcptest.Slow, Size: 100, Pause: 2, Skip: 1},
+				tt.surface.ListMethod(): {Kind: mcptest.Slow, Size: 1000, Pause: 2, Skip: 1},
 			}})
 			w := serveProxy(t, combination{config.Stdio, config.Stdio}, up.received, testConfig(t, up.config))
 			p := pair(t, w.dial(t, mcptest.ClientOptions{}), up.received)
@@ -61,7 +61,7 @@ func TestListAfterAnnouncedChange(t *testing.T) {
 // announced.
 func TestAnnouncedToolIsCalled(t *testing.T) {
 	up := startRaw(t, config.Stdio, mcptest.ServerOptions{PageSize: 1000, Faults: map[string]mcptest.Fault{
-		"tools/list": {Kind: mcptest.Slow, Size: 100, Pause: 2, Skip: 1},
+		"tools/list": {Kind: mcptest.Slow, Size: 1000, Pause: 2, Skip: 1},
 	}})
 	w := serveProxy(t, combination{config.Stdio, config.Stdio}, up.received, testConfig(t, up.config))
 	p := pair(t, w.dial(t, mcptest.ClientOptions{}), up.received)
