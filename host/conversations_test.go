@@ -97,7 +97,6 @@ func newTalk(t *testing.T, prefix, revision string, change ...func(*config.Confi
 		f(cfg)
 	}
 	h, _ := startHostFor(t, cfg, OneClient)
-	h.router.HandshakeWait = maxWait // a busy machine may start the upstream slowly
 	// $env is the envelope of a request of the stateless era, $more its beginning.
 	k := &talk{t: t, names: map[string]string{"$env": fronttest.Envelope, "$more": strings.TrimSuffix(fronttest.Envelope, "}")}}
 	if k.upstream.conn, err = ln.Accept(); err != nil {

@@ -192,7 +192,8 @@ func testSessionsLeaveNothing(t *testing.T, isolation config.Isolation, sessions
 	cfg := testConfig(t, shared.config, own.config)
 	cfg.HTTP.SessionTTL = 2 * time.Second // mostly more than clients take between requests
 	w := serveProxy(t, combination{config.StreamableHTTP, config.Stdio}, shared.received, cfg)
-	ctx := bounded(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
 	w.host.Upstreams(ctx)
 	var all sync.WaitGroup
 	slots := make(chan struct{}, 20)

@@ -119,9 +119,7 @@ type testProxy struct {
 func startProxy(t testing.TB, c combination, sw mcptest.ServerOptions) *testProxy {
 	t.Helper()
 	up := startRaw(t, c.upstream, sw)
-	w := serveProxy(t, c, up.received, testConfig(t, up.config))
-	w.host.router.HandshakeWait = time.Minute // a busy machine may start servers slowly
-	return w
+	return serveProxy(t, c, up.received, testConfig(t, up.config))
 }
 
 // serveProxy runs a Host with a configuration.

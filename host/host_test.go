@@ -56,6 +56,7 @@ func startHostOf(t testing.TB, cfg *config.Config, opts Options) (*Host, *mcptes
 	if err != nil {
 		t.Fatal(err)
 	}
+	h.router.HandshakeWait = time.Minute // a busy machine may start servers slowly
 	t.Cleanup(func() {
 		<-h.sandbox.Ready() // a compilation would outlive Close, and the test
 		if err := h.Close(); err != nil {
@@ -308,6 +309,7 @@ func TestScriptsAndUnavailableUpstreams(t *testing.T) {
 	cfg := testConfig(t, missing, late)
 	cfg.StartupWait = 0
 	h, _ := startHost(t, cfg)
+	h.router.HandshakeWait = time.Millisecond // late is late
 	c := dial(t, h)
 	if got := c.call("eval_starlark", `{"code":"missing.text(text='x')"}`); !strings.Contains(got, "no-such-command-anywhere") || !strings.Contains(got, `"type":"tool"`) {
 		t.Errorf("missing: %s", got)

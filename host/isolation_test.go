@@ -145,6 +145,7 @@ func TestOwnUpstreamThatIsSlow(t *testing.T) {
 	cfg := testConfig(t, u)
 	cfg.StartupWait = time.Hour
 	w := serveProxy(t, overHTTP, nil, cfg)
+	w.host.router.HandshakeWait = time.Millisecond // it is not over when sessions begin
 	session := func(opened bool) *mcptest.Pair {
 		client := w.dial(t, mcptest.ClientOptions{})
 		welcome := client.Start(`"init"`, "initialize", mcptest.ClientParams)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/nested"
@@ -25,6 +26,7 @@ func TestSelf(t *testing.T) {
 			t.Fatal(err)
 		}
 		h, _ := startHostFor(t, cfg, ManyClients)
+		h.router.HandshakeWait = time.Millisecond // it would wait for its own
 		ctx, cancel := context.WithCancel(context.Background())
 		served := make(chan error, 1)
 		go func() { served <- h.ServeHTTPOn(ctx, ln) }()

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
@@ -41,7 +40,6 @@ func startTraced(t *testing.T, c combination, era string, server mcptest.ServerO
 	}
 	up := startRaw(t, c.upstream, server)
 	w.testProxy = serveProxyOf(t, c, up.received, testConfig(t, up.config), Options{Telemetry: w.telemetry})
-	w.host.router.HandshakeWait = time.Minute
 	w.client = w.dial(t, mcptest.ClientOptions{})
 	if era == mcptest.EraModern {
 		w.envelope = `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"0"},"io.modelcontextprotocol/clientCapabilities":{},`

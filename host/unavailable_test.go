@@ -26,7 +26,8 @@ func unavailableServers(t *testing.T) *Host {
 	cfg.Secrets = []string{"hunter2-hunter2"}
 	cfg.StartupWait = time.Millisecond
 	h, _ := startHost(t, cfg)
-	t.Cleanup(func() { // so that it ends at once
+	h.router.HandshakeWait = time.Millisecond // late is late
+	t.Cleanup(func() {                        // so that it ends at once
 		g.accept(t)
 		g.conn.Close()
 	})
@@ -98,7 +99,6 @@ func TestUnavailableServersInScripts(t *testing.T) {
 // the servers that are down.
 func TestUnavailableServersInInstructions(t *testing.T) {
 	h := unavailableServers(t)
-	h.router.HandshakeWait = time.Millisecond
 	w, err := h.router.BeginSession(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
