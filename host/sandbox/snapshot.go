@@ -12,8 +12,10 @@ import (
 )
 
 const (
-	// bootTime and bootFuel limit the making of a snapshot.
-	bootTime = 30 * time.Second
+	// bootTime and bootFuel limit the making of a snapshot. What is slow runs out of fuel
+	// first. The time is for code that uses none, and far longer than it takes on a busy
+	// machine: when it is over, the cache is thought to be broken, and all processes compile.
+	bootTime = 5 * time.Minute
 	bootFuel = 1 << 33
 )
 
