@@ -17,12 +17,13 @@ import (
 )
 
 const (
-	lockFile = ".lock"
-	// lockWait is how long a writer waits for others, which hold the lock for the few
-	// milliseconds of a write.
-	lockWait  = 15 * time.Second
+	lockFile  = ".lock"
 	lockRetry = 5 * time.Millisecond
 )
+
+// lockWait is how long a writer waits for others, which hold the lock for the few
+// milliseconds of a write. Tests set it.
+var lockWait = 15 * time.Second
 
 // exclusive runs f as the only writer of the directory among all processes, with an updated
 // cache, and makes its changes durable. It waits at most wait for other processes. f runs

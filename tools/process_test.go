@@ -155,6 +155,7 @@ const (
 // childShares saves tools of its own, and deletes every other one. Like all its siblings,
 // it rewrites one tool and counts executions of another.
 func childShares(id string) error {
+	lockWait = 10 * time.Minute // on a busy machine, until the others are done
 	s, err := OpenStore(".", StoreOptions{})
 	if err != nil {
 		return err
