@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mcp-metatool/mcp-metatool/host/clientconfig"
 	"github.com/mcp-metatool/mcp-metatool/host/secret"
 )
 
@@ -65,7 +66,7 @@ func (a *addition) keyringName(ctx context.Context, variable string) (string, er
 		return variable, nil // the keyring may have to be unlocked
 	}
 	base := variable
-	if prefix := asVariable(a.name) + "_"; !strings.HasPrefix(variable, prefix) {
+	if prefix := clientconfig.VariableName(a.name) + "_"; !strings.HasPrefix(variable, prefix) {
 		base = prefix + variable
 	}
 	for n, name := 2, variable; ; {

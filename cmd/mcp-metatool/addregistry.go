@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mcp-metatool/mcp-metatool/host/clientconfig"
 	"github.com/mcp-metatool/mcp-metatool/host/config/edit"
 	"github.com/mcp-metatool/mcp-metatool/host/serverjson"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
@@ -284,7 +285,7 @@ func (a *addition) variableOf(in serverjson.Input) string {
 	if in.What == "environment variable" {
 		return in.Name
 	}
-	return asVariable(a.name + "_" + in.Name)
+	return clientconfig.VariableName(a.name + "_" + in.Name)
 }
 
 // describeInputs lists inputs, one a line.

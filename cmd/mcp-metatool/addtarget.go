@@ -179,7 +179,7 @@ func firstOf(texts ...string) string {
 // reference returns the text that stands for a secret in the configuration: a variable with
 // that name, or one with a number if it has another value already. See also chooseKeyring.
 func (a *addition) reference(variable, value string) string {
-	base := asVariable(variable)
+	base := clientconfig.VariableName(variable)
 	name := base
 	for n := 2; ; n++ {
 		had, ok := a.getenv(name)
@@ -192,17 +192,6 @@ func (a *addition) reference(variable, value string) string {
 		name = fmt.Sprintf("%s_%d", base, n)
 	}
 }
-
-// asVariable makes a name of an environment variable out of a text.
-func asVariable(text string) string {
-	name := strings.Trim(notInVariable.ReplaceAllString(strings.ToUpper(text), "_"), "_")
-	if name == "" || name[0] >= '0' && name[0] <= '9' {
-		name = "_" + name
-	}
-	return name
-}
-
-var notInVariable = regexp.MustCompile(`[^A-Z0-9]+`)
 
 // askForVariables asks for the values of variables that have none. A server with variables
 // that are not in the environment is added as disabled: it would only fail.

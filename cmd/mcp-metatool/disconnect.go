@@ -121,8 +121,31 @@ func (d *disconnection) remove(ctx context.Context, l *clientconfig.Listing, nam
 	written, err := d.consent.apply(ctx, d.cmd, question, hostFileChange(l, after))
 	if written {
 		fmt.Fprintf(d.cmd.OutOrStdout(), "%s does not start mcp-metatool any more (%s)\n", d.host.Title, display.EscapeLine(d.sys.Short(l.File.Path)))
+		if len(l.Servers) == len(names) {
+			d.explainEmpty(ctx, l)
+		}
 	}
 	return err
+}
+
+// explainEmpty says where the servers are that import --replace has taken out of a file.
+func (d *disconnection) explainEmpty(ctx context.Context, l *clientconfig.Listing) {
+	older := l.File
+	older.Path += ".bak" // the first backup is the oldest
+	before, err := clientconfig.Read(ctx, d.sys, older)
+	if err != nil {
+		return
+	}
+	others := 0
+	for i := range before.Servers {
+		if !before.Servers[i].Self {
+			others++
+		}
+	}
+	if others > 0 {
+		fmt.Fprintf(d.cmd.OutOrStdout(), "it has no servers now; %s has %s that it had before: copy it back to have them again\n",
+			display.EscapeLine(d.sys.Short(older.Path)), count(others, "server"))
+	}
 }
 
 // hostMasker returns a masker for the secrets of all servers of a host's file.

@@ -73,9 +73,9 @@ func (s *Server) Secrets(taken map[string]string) []Secret {
 // variable returns the name of the variable for a secret: the suggested one, or one with
 // the server's name or a number if that has another value.
 func (s *Server) variable(suggested, value string, taken map[string]string) string {
-	name := variableName(suggested)
+	name := VariableName(suggested)
 	if had, ok := taken[name]; ok && had != value && !s.Owns(name) {
-		name = variableName(s.Name) + "_" + name
+		name = VariableName(s.Name) + "_" + name
 	}
 	for base, i := name, 2; ; i++ {
 		if had, ok := taken[name]; !ok || had == value {
@@ -146,7 +146,7 @@ func (s *Server) Fetches() []config.Reference {
 // Owns reports whether a variable has the name of the server in its own, as WEATHER_API_KEY
 // has that of weather.
 func (s *Server) Owns(variable string) bool {
-	return strings.HasPrefix(variable, variableName(s.Name)+"_")
+	return strings.HasPrefix(variable, VariableName(s.Name)+"_")
 }
 
 // Replace puts references in place of secrets of s, which Secrets has returned for it.

@@ -25,8 +25,8 @@ var (
 	notAllowed = regexp.MustCompile(`[^A-Z0-9]+`)
 )
 
-// variableName makes the name of an environment variable of a text such as api-key.
-func variableName(text string) string {
+// VariableName makes the name of an environment variable of a text such as api-key.
+func VariableName(text string) string {
 	name := strings.Trim(notAllowed.ReplaceAllString(strings.ToUpper(text), "_"), "_")
 	if name == "" || name[0] >= '0' && name[0] <= '9' {
 		name = "MCP_" + name
@@ -109,7 +109,7 @@ func (t *translator) expression(expression string) (string, bool) {
 	case colon && kind == "env" && envName.MatchString(name):
 		return t.refer(name, expression), true
 	case colon && kind == "input" && name != "":
-		variable := variableName(name)
+		variable := VariableName(name)
 		t.note("${input:%s}, which the host asks for, becomes the environment variable %s", clip(name), variable)
 		return t.refer(variable, expression), true
 	case colon && kind == "file" && t.files && filepath.IsAbs(name):
