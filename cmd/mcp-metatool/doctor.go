@@ -66,7 +66,9 @@ func (v *doctorView) run(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return err
 	}
+	done := busy(v.cmd, "examining programs, servers and files")
 	report := doctorReport{Report: doctor.Examine(ctx, p)}
+	done()
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}

@@ -66,11 +66,14 @@ func (v *runsView) show(cmd *cobra.Command, name string, how showOptions) error 
 	case how.open && page == "-":
 		return &exitError{exitUsage, errors.New("runs show: --open needs a file (--html FILE, or no --html)")}
 	}
+	done := busy(cmd, "reading the run "+name)
+	defer done()
 	rec, err := v.find(cmd, name)
 	if err != nil {
 		return err
 	}
 	rounds := v.rounds(cmd.Context(), rec)
+	done()
 	options := timeline.TextOptions{
 		Width: columns(cmd.OutOrStdout()), Whole: how.whole, Color: hasColor(cmd.OutOrStdout()), Rounds: rounds,
 	}
