@@ -45,6 +45,7 @@ and 2 if a file or the configuration is wrong.`,
 	f.BoolVar(&v.list, "list", false, "print what would be run, and start nothing (--format text or json)")
 	f.StringVar(&v.format, "format", reports.Formats[0], "print results as `FORMAT`: "+strings.Join(reports.Formats, ", "))
 	f.StringVarP(&v.output, "output", "o", "", "write the results to `FILE`, and text for people to standard output")
+	f.StringArrayVar(&v.reports, "report", nil, "write the results also to a file: `FORMAT=FILE`")
 	f.BoolVarP(&v.verbose, "verbose", "v", false, "also show answers and logs of checks that have passed")
 	f.IntVar(&v.opts.Jobs, "jobs", 1, "run `N` checks at the same time")
 	f.BoolVar(&v.opts.FailFast, "fail-fast", false, "start no further check after one has failed")
@@ -74,6 +75,7 @@ type smokeView struct {
 	opts           smoke.Options
 	filter, format string
 	output         string
+	reports        []string // FORMAT=FILE
 	tags, vars     []string
 	list           bool
 	verbose, watch bool
@@ -142,6 +144,11 @@ func (v *smokeView) prepare() (err error) {
 	}
 	if _, err = reports.New(v.format, io.Discard, reports.Options{}); err != nil {
 		return fmt.Errorf("--format: %w", err)
+	}
+	for _, text := range v.reports {
+		if _, _, err := readReport(text); err != nil {
+			return err
+		}
 	}
 	v.opts.Version, v.opts.Log = currentVersion(), v.log
 	v.opts.Wrote = func(path, what string) {

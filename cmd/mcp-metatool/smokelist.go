@@ -26,8 +26,8 @@ func (v *smokeView) listChecks(ctx context.Context, runner *smoke.Runner, stdout
 	if v.format != "text" && v.format != "json" {
 		return &exitError{exitUsage, fmt.Errorf("--list: prints text or json, not %s", v.format)}
 	}
-	if v.watch || v.output != "" || v.opts.Record || v.opts.Update || v.opts.Coverage != nil {
-		return &exitError{exitUsage, fmt.Errorf("--list: runs nothing (leave --watch, --output, --record, --update and --coverage out)")}
+	if v.watch || v.output != "" || len(v.reports) > 0 || v.opts.Record || v.opts.Update || v.opts.Coverage != nil {
+		return &exitError{exitUsage, fmt.Errorf("--list: runs nothing (leave --watch, --output, --report, --record, --update and --coverage out)")}
 	}
 	names, err := smoke.Files(args)
 	if err != nil {

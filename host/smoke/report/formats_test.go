@@ -282,7 +282,7 @@ func TestGitHubPaths(t *testing.T) {
 func TestStepSummary(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "summary.md")
 	env := func(name string) string {
-		return map[string]string{"GITHUB_STEP_SUMMARY": path}[name]
+		return map[string]string{"GITHUB_STEP_SUMMARY": path, "GITHUB_OUTPUT": path + ".out"}[name]
 	}
 	if err := os.WriteFile(path, []byte("before\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -297,6 +297,12 @@ func TestStepSummary(t *testing.T) {
 		t.Error("what was in the summary is gone")
 	}
 	golden(t, "summary.golden", text)
+
+	// The outputs are numbers.
+	got, err = os.ReadFile(path + ".out")
+	if want := "checks=8\npassed=2\nfailed=3\nbroken=1\nskipped=2\ncoverage=50.0\n"; err != nil || string(got) != want {
+		t.Errorf("outputs %q (%v), want %q", got, err, want)
+	}
 
 	// A summary that is too long for GitHub is cut.
 	many := File{Path: "f"}

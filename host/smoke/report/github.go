@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,12 +20,14 @@ import (
 //	::error file=smoke.toml,line=17,col=1,title=summary tool::expect.result at $.open: other value
 //
 // Everything else is written while commands are stopped, so that no text from a server can
-// be a command. The summary is appended to the file that GITHUB_STEP_SUMMARY names.
+// be a command. The summary is appended to the file that GITHUB_STEP_SUMMARY names, and the
+// counts to the one that GITHUB_OUTPUT names, as outputs of the step.
 type gitHub struct {
 	out       *sink
 	log       *textWriter
 	workspace string // removed from absolute paths below it
 	summary   string // file; "" for none
+	output    string // file for the outputs of the step; "" for none
 	token     string // resumes commands after stop-commands
 	stopped   bool
 	files     []File
@@ -35,7 +38,7 @@ func newGitHub(out *sink, o Options) *gitHub {
 	rand.Read(random[:]) // never fails, see crypto/rand
 	return &gitHub{
 		out: out, log: &textWriter{out: out, paint: painter(o.Color), verbose: o.Verbose},
-		workspace: o.Getenv("GITHUB_WORKSPACE"), summary: o.Getenv("GITHUB_STEP_SUMMARY"),
+		workspace: o.Getenv("GITHUB_WORKSPACE"), summary: o.Getenv("GITHUB_STEP_SUMMARY"), output: o.Getenv("GITHUB_OUTPUT"),
 		token: hex.EncodeToString(random[:]),
 	}
 }
@@ -149,16 +152,38 @@ func (g *gitHub) Close(s Summary) error {
 		return err
 	}
 	g.resume()
-	if err := g.out.flush(); err != nil || g.summary == "" {
+	if err := g.out.flush(); err != nil {
 		return err
 	}
-	return appendFile(g.summary, markdown(g.files, s))
+	return errors.Join(
+		appendTo("GITHUB_STEP_SUMMARY", g.summary, markdown(g.files, s)),
+		appendTo("GITHUB_OUTPUT", g.output, outputs(s)),
+	)
 }
 
-func appendFile(path, text string) (err error) {
+// outputs returns the outputs of the step. All of them are numbers, so that no text from a
+// server can be one.
+func outputs(s Summary) string {
+	text := fmt.Sprintf("checks=%d\npassed=%d\nfailed=%d\nbroken=%d\nskipped=%d\n", s.Checks(), s.Passed, s.Failed, s.Broken, s.Skipped)
+	if s.Coverage != nil {
+		text += fmt.Sprintf("coverage=%.1f\n", math.Floor(10*s.Coverage.Percent())/10)
+	}
+	return text
+}
+
+// appendTo appends to the file that a variable names, unless the path is "".
+func appendTo(variable, path, text string) (err error) {
+	if path == "" {
+		return nil
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%s: %w", variable, err)
+		}
+	}()
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
-		return fmt.Errorf("GITHUB_STEP_SUMMARY: %w", err)
+		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	_, err = f.WriteString(text)
