@@ -96,10 +96,14 @@ func (g *gitHub) command(file string, line, column int, title, message string) {
 }
 
 func (g *gitHub) relative(file string) string {
-	if g.workspace == "" || !filepath.IsAbs(file) {
+	if g.workspace == "" {
 		return file
 	}
-	rel, err := filepath.Rel(g.workspace, file)
+	path, err := filepath.Abs(file) // the step may run in another folder
+	if err != nil {
+		return file
+	}
+	rel, err := filepath.Rel(g.workspace, path)
 	if err != nil || !filepath.IsLocal(rel) {
 		return file
 	}
