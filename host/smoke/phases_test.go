@@ -204,8 +204,10 @@ func TestTimedOut(t *testing.T) {
 	for name, mock := range map[string]string{"live": "", "mocked": `mock = [{ tool = "raw.instead", returns = 1 }, { tool = "raw.wait", returns = 1, delay = "1h" }]`} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			out := &collector{}
-			err := runText(t, mcptest.Bounded(t), `
+			var r report.Result
+			for _, timeout := range []string{"1s", "8s", "40s"} { // until the machine is fast enough for the first call
+				out := &collector{}
+				err := runText(t, mcptest.Bounded(t), `
 [upstream.raw]
 command = "$EXE"
 env = { $SERVER = '{"PageSize": 100}' }
@@ -214,15 +216,17 @@ code = """
 raw.instead(text="x")
 raw.wait()
 """
-timeout = "2s"
+timeout = "`+timeout+`"
 `+mock, Options{}, out)
-			if err != nil {
-				t.Fatal(err)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r = out.results[0]
+				if r.Status == report.Failed && r.Run != nil && len(r.Run.Rows) == 2 && strings.Contains(r.Run.Rows[0].Label, "instead") {
+					return
+				}
 			}
-			r := out.results[0]
-			if r.Status != report.Failed || r.Run == nil || len(r.Run.Rows) != 2 || !strings.Contains(r.Run.Rows[0].Label, "instead") {
-				t.Errorf("%s, run %+v, problems %+v", r.Status, r.Run, r.Problems)
-			}
+			t.Errorf("%s, run %+v, problems %+v", r.Status, r.Run, r.Problems)
 		})
 	}
 }

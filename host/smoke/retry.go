@@ -22,6 +22,11 @@ const (
 
 // readRetry reads how often a check is tried again.
 func (c *Check) readRetry(s *config.Section) {
+	if s.Has("retry") && !s.IsTable("retry") {
+		s.Know("retry")
+		s.Problem("retry", `has to be a table: { times = 2, delay = "1s" }`)
+		return
+	}
 	table := s.Section("retry")
 	if table == nil {
 		return
