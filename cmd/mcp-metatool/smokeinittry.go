@@ -24,7 +24,7 @@ func (v *smokeInit) ask(ctx context.Context) error {
 	if len(v.cfg.Upstreams) > 0 {
 		done := startingServers(v.cmd, v.cfg)
 		defer done()
-		err := withHost(ctx, v.cfg, log, host.NoClient, func(ctx context.Context, h *host.Host) error {
+		err := withServers(ctx, v.cfg, log, func(ctx context.Context, h *host.Host) error {
 			for _, st := range h.Upstreams(ctx) {
 				if err := v.offered(ctx, h, st); err != nil {
 					return err
