@@ -2,6 +2,8 @@ package supervise
 
 import (
 	"context"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -78,8 +80,16 @@ func TestLateUpstreamIsWaitedForBriefly(t *testing.T) {
 // TestFailedUpstreamIsLate checks that an upstream that failed to start is late until
 // it has been ready, and that its snapshot is kept.
 func TestFailedUpstreamIsLate(t *testing.T) {
-	u, _ := server(t, "u", mcptest.ServerOptions{Faults: map[string]mcptest.Fault{"initialize": {Kind: mcptest.CrashBefore, Skip: 1, Times: 1}}})
-	u.Restart = config.RestartNever
+	u, s := server(t, "u", mcptest.ServerOptions{Faults: map[string]mcptest.Fault{"initialize": {Kind: mcptest.CrashBefore, Skip: 1, Times: 1}}})
+	gate := make(chan struct{}, 1) // requests are answered while it holds a token
+	gate <- struct{}{}
+	gated := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		gate <- <-gate
+		s.HTTP().ServeHTTP(w, r)
+	}))
+	t.Cleanup(gated.Close)
+	t.Cleanup(s.Close)
+	u.URL, u.Restart = gated.URL, config.RestartNever
 	cfg := configOf(t, u)
 	run := func(clients Clients, ready bool) (file string) {
 		t.Helper()
@@ -101,6 +111,7 @@ func TestFailedUpstreamIsLate(t *testing.T) {
 	if got, want := run(OneClient, false), strings.TrimSuffix(before, "}\n")+`,"late":true}`+"\n"; got != want {
 		t.Errorf("saved\n%s\nwant\n%s", got, want)
 	}
+	<-gate                       // it is not ready before it is looked at
 	r := start(t, cfg, NoClient) // for which it need not be remembered
 	if known := r.all()[0].snapshot(); !known.Late || len(known.Lists[wire.Tools].Items) != 0 {
 		t.Errorf("%d tools, late %v", len(known.Lists[wire.Tools].Items), known.Late)
@@ -108,6 +119,7 @@ func TestFailedUpstreamIsLate(t *testing.T) {
 	if err := r.Close(bounded(t)); err != nil {
 		t.Error(err)
 	}
+	gate <- struct{}{}
 	if got := run(NoClient, true); got != before {
 		t.Errorf("saved\n%s\nwant\n%s", got, before)
 	}
