@@ -30,8 +30,6 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// TestMain makes this binary the commands that scripts use: the real one, a client of
-// it (see converse), and several kinds of upstream servers.
 // atStart are the statistics of memory after the initialization of all packages.
 var atStart runtime.MemStats
 
@@ -42,6 +40,8 @@ func TestQuickStart(t *testing.T) {
 	}
 }
 
+// TestMain makes this binary the commands that scripts use: the real one, a client of
+// it (see converse), and several kinds of upstream servers.
 func TestMain(m *testing.M) {
 	runtime.ReadMemStats(&atStart)
 	startup.Done()
@@ -137,6 +137,7 @@ func setup(env *testscript.Env) error {
 		env.Setenv(name, homeDir)
 	}
 	env.Setenv("TZ", "UTC")
+	env.Setenv("GORACE", os.Getenv("GORACE")) // how the race detector behaves; see .ci/run
 	env.Setenv("MCP_METATOOL_DIR", filepath.Join(env.WorkDir, "dir"))
 	return writeCertificate(env.WorkDir)
 }

@@ -400,9 +400,14 @@ async function documented({ setup }, there) {
     writeFileSync(join(dir, name), text.replace(npx, () => there.everything));
   }
   assert(live >= 3, `${live} files with server-everything`);
-  const recorded = [...docs.matchAll(/^mcp-metatool smoke (\S+\.toml) --record$/gm)].map(([, name]) => join(dir, name));
+  const commands = [...docs.matchAll(/^mcp-metatool smoke (\S+\.toml) (--\w+)$/gm)];
+  const named = (flag) => commands.filter((found) => found[2] === flag).map(([, name]) => join(dir, name));
+  const recorded = named("--record");
   assert(recorded.length >= 2, `only ${recorded} are recorded`);
   smoked(setup, 0, "--record", ...recorded);
+  const snapshots = named("--update");
+  assert(snapshots.length >= 1, "no file has snapshots");
+  smoked(setup, 0, "--update", ...snapshots);
   return `${smoked(setup, 0, "--jobs", "4", dir).summary.checks} checks`;
 }
 
