@@ -83,16 +83,11 @@ func exchange(ctx context.Context, link string) error {
 			return err
 		}
 		r.Header.Set("Content-Type", "application/json")
-		resp, err := http.DefaultClient.Do(r)
+		status, body, err := sendRequest(r)
 		if err != nil {
 			return err
 		}
-		body, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if err != nil {
-			return err
-		}
-		fmt.Printf("exchange: %d %s\n", resp.StatusCode, body)
+		fmt.Printf("exchange: %d %s\n", status, body)
 	}
 	return nil
 }
@@ -157,16 +152,11 @@ func visit(args []string) error {
 			return err
 		}
 		r.Header.Set("Authorization", "Bearer "+token)
-		resp, err := http.DefaultClient.Do(r)
+		status, body, err := sendRequest(r)
 		if err != nil {
 			return err
 		}
-		body, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if err != nil {
-			return err
-		}
-		fmt.Printf("%d %s\n", resp.StatusCode, body)
+		fmt.Printf("%d %s\n", status, body)
 	}
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		return err
@@ -184,4 +174,15 @@ func TestPageLinks(t *testing.T) {
 	if links.lasting() != "http://127.0.0.1:1/ui/#token="+links.access.Token() {
 		t.Error(links.lasting())
 	}
+}
+
+// sendRequest makes a request and returns the status and body of the response.
+func sendRequest(r *http.Request) (status int, body []byte, err error) {
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	body, err = io.ReadAll(resp.Body)
+	return resp.StatusCode, body, err
 }

@@ -113,7 +113,11 @@ func (p *capture) value(a *answer) (raw []byte, problem string) {
 	raw, at, ok := p.pointer.find(raw)
 	if !ok {
 		above := cmp.Or(p.root+p.pointer[:at].String(), "the whole answer")
-		return nil, fmt.Sprintf("the answer has nothing at %s (%s has no %q)", p.written, above, p.pointer[at])
+		why := fmt.Sprintf("%s has no %q", above, p.pointer[at])
+		if _, _, inResult := p.pointer.find(a.value()); p.root == "" && inResult {
+			why += fmt.Sprintf("; its result has it: write %q", "result"+p.written)
+		}
+		return nil, fmt.Sprintf("the answer has nothing at %s (%s)", p.written, why)
 	}
 	if p.find == nil {
 		return raw, ""
