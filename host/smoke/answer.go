@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/cassette"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
-	"github.com/mcp-metatool/mcp-metatool/host/smoke/lock"
+	"github.com/mcp-metatool/mcp-metatool/host/pins"
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/report"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -33,7 +33,7 @@ type answer struct {
 	// For the check of a server:
 	server    string
 	handshake []byte // raw result of initialize
-	lists     lock.Lists
+	lists     pins.Lists
 
 	took   time.Duration
 	redact func(json []byte) []byte // replaces secrets in JSON

@@ -9,7 +9,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/expect"
-	"github.com/mcp-metatool/mcp-metatool/host/smoke/lock"
+	"github.com/mcp-metatool/mcp-metatool/host/pins"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
@@ -33,7 +33,7 @@ func (l *live) offers(ctx context.Context, c *Check) (*answer, error) {
 	if err := l.startError(c.Server, err); err != nil {
 		return nil, err
 	}
-	a := &answer{took: time.Since(begun), server: c.Server, handshake: o.Handshake, lists: lock.Lists{}}
+	a := &answer{took: time.Since(begun), server: c.Server, handshake: o.Handshake, lists: pins.Lists{}}
 	if st, ok := h.Status(c.Server); ok {
 		a.took = st.StartTime // it may have started before the check
 	}
@@ -118,7 +118,7 @@ func readLock(r *fileReader, s *config.Section, key string) (matcher, updater) {
 
 // compareWithLock compares what a server offers with a lock.
 func compareWithLock(ctx context.Context, at regular.Place, a *answer) *expect.Mismatch {
-	l, err := lock.Read(ctx, at)
+	l, err := pins.Read(ctx, at)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &expect.Mismatch{Message: "there is no " + at.String() + " (--record writes it)"}
 	}
@@ -143,9 +143,9 @@ func compareWithLock(ctx context.Context, at regular.Place, a *answer) *expect.M
 
 // writeLock replaces the definitions of a server in a lock. Other servers stay.
 func writeLock(ctx context.Context, at regular.Place, a *answer) (changed bool, err error) {
-	l, err := lock.Read(ctx, at)
+	l, err := pins.Read(ctx, at)
 	if errors.Is(err, fs.ErrNotExist) {
-		l, err = lock.New(), nil
+		l, err = pins.New(), nil
 	}
 	if err != nil {
 		return false, err

@@ -38,9 +38,9 @@
 //	tomlvalue.go values as TOML
 //	draft.go     Draft: a first file for servers; draftparams.go: the arguments in it
 //
-// Packages below: lock (definitions of servers in a file), report (output formats). Package
-// host/expect has the matchers. Nothing here writes to the user's store: live checks run in
-// a host with its own store.
+// Package report, below, has the output formats, host/expect the matchers, and host/pins the
+// definitions of servers in a file. Nothing here writes to the user's store: live checks run
+// in a host with its own store.
 package smoke
 
 import (

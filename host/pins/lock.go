@@ -1,10 +1,11 @@
-// Package lock keeps the definitions that servers had in a file, so that a check can tell
+// Package pins keeps the definitions that servers had in a file, so that a check can tell
 // when they change.
 //
+//	digest.go   Digest: the digest of a definition; its canonical form
 //	lock.go     Lock, Read, Write
 //	compare.go  Compare: what changed, property by property
 //	describe.go a change in words
-package lock
+package pins
 
 import (
 	"bytes"
