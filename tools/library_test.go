@@ -3,6 +3,7 @@ package tools
 import (
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
+
+var long = flag.Bool("long", false, "compare more schemas with the library")
 
 // libraryVerdict validates a value with the library alone, using only our loader, which
 // loads nothing. ok is false if the library does not accept the schema or the value.
@@ -274,9 +277,9 @@ func (r *schemaMaker) document() []byte {
 // TestSameAsLibrary compares our evaluation with that of the library, for random schemas
 // and values.
 func TestSameAsLibrary(t *testing.T) {
-	rounds := 800
-	if testing.Short() {
-		rounds = 100
+	rounds := 200
+	if *long {
+		rounds = 800
 	}
 	used, valid := map[int]int{}, map[int]int{}
 	for i := range rounds {

@@ -115,7 +115,7 @@ func TestStartState(t *testing.T) {
 					t.Errorf("after a run that ended %s, the world differs", after)
 				}
 			}
-			rounds := 5
+			rounds := 2
 			if *long {
 				rounds = 40
 			}

@@ -258,6 +258,9 @@ const guestAnswer = `{"fib":55,"sorted":["a-0","a-1","a-10"],"counts":{"a":20,"b
 // control flow, for any size of slices. Only functions that the machine calls are compiled,
 // which takes a tenth of the time.
 func TestGuest(t *testing.T) {
+	if !*long && *scripts == 0 {
+		t.Skip("takes long (.ci/run runs it with -scripts 40)")
+	}
 	wasm := guest(t)
 	original, more, called := machineGuest(t, wasm, guestScript)
 	want, cost, _ := machineGuest(t, rewritten(t, wasm, Structure(nil)), guestScript)
