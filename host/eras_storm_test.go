@@ -35,7 +35,7 @@ func startStorm(t *testing.T, inputTimeout time.Duration) *testProxy {
 		ups = append(ups, up.config)
 	}
 	cfg := testConfig(t, ups...)
-	cfg.HTTP.Tokens, cfg.InputTimeout = []string{"token-a", "token-b"}, inputTimeout
+	cfg.HTTP.Tokens, cfg.InputTimeout = bearerTokens("token-a", "token-b"), inputTimeout
 	w := serveProxy(t, combination{config.StreamableHTTP, config.Stdio}, nil, cfg)
 	w.host.router.HandshakeWait = time.Minute
 	return w

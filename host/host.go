@@ -356,8 +356,7 @@ func (h *Host) admit() {
 
 func access(settings config.HTTP) streamable.Access {
 	return streamable.Access{
-		Tokens: settings.Tokens, NoSave: settings.NoSave,
-		AllowedOrigins: settings.AllowedOrigins, AllowedHosts: settings.AllowedHosts,
+		Tokens: settings.Tokens, AllowedOrigins: settings.AllowedOrigins, AllowedHosts: settings.AllowedHosts,
 	}
 }
 

@@ -249,7 +249,7 @@ func TestReloadOfSettings(t *testing.T) {
 	c := dial(t, h)
 	changes := reload(t, h, func(cfg *config.Config) {
 		cfg.StartupWait, cfg.Debug, cfg.Execution.MaxFuel = time.Second, true, 20_000_000
-		cfg.Execution.MaxQueued, cfg.Store.Dir, cfg.HTTP.Tokens, cfg.HTTP.CertFile = 1, t.TempDir(), []string{"t"}, "/cert"
+		cfg.Execution.MaxQueued, cfg.Store.Dir, cfg.HTTP.Tokens, cfg.HTTP.CertFile = 1, t.TempDir(), bearerTokens("t"), "/cert"
 		cfg.HTTP.MaxSessions = 1
 	})
 	want := []string{
@@ -276,7 +276,7 @@ func TestReloadOfSettings(t *testing.T) {
 // TestReloadOfTokens checks that clients whose token was removed are refused.
 func TestReloadOfTokens(t *testing.T) {
 	cfg := testConfig(t)
-	cfg.HTTP.Tokens = []string{"old"}
+	cfg.HTTP.Tokens = bearerTokens("old")
 	h, _ := startHostFor(t, cfg, ManyClients)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -306,7 +306,7 @@ func TestReloadOfTokens(t *testing.T) {
 	if old, now := status("old"), status("new"); old != 200 || now != 401 {
 		t.Errorf("before: %d, %d", old, now)
 	}
-	reload(t, h, func(cfg *config.Config) { cfg.HTTP.Tokens = []string{"new"} })
+	reload(t, h, func(cfg *config.Config) { cfg.HTTP.Tokens = bearerTokens("new") })
 	if old, now := status("old"), status("new"); old != 401 || now != 200 {
 		t.Errorf("after: %d, %d", old, now)
 	}

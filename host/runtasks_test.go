@@ -24,7 +24,7 @@ type taskProcess struct {
 
 func newTaskProcess(t *testing.T, dir string) taskProcess {
 	return taskProcess{newCrossing(t, func(cfg *config.Config) {
-		cfg.Store.Dir, cfg.Execution.TaskAfter, cfg.HTTP.Tokens = dir, time.Millisecond, []string{"one-token", "other-token"}
+		cfg.Store.Dir, cfg.Execution.TaskAfter, cfg.HTTP.Tokens = dir, time.Millisecond, bearerTokens("one-token", "other-token")
 	})}
 }
 

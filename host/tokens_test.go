@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -17,7 +18,8 @@ func TestTokenMayNotSave(t *testing.T) {
 	const saver, reader = "token-of-saver", "token-of-reader"
 	up := startRaw(t, config.Stdio, mcptest.ServerOptions{})
 	cfg := testConfig(t, up.config)
-	cfg.HTTP.Tokens, cfg.HTTP.NoSave = []string{saver, reader}, []string{reader}
+	cfg.HTTP.Tokens = bearerTokens(saver, reader)
+	cfg.HTTP.Tokens[1].NoSave = true
 	w := serveProxy(t, combination{config.StreamableHTTP, config.Stdio}, up.received, cfg)
 	ctx := bounded(t)
 	join := func(token string) *mcptest.Pair {
@@ -74,7 +76,10 @@ func TestTokenMayNotSave(t *testing.T) {
 	}
 	check(a, b)
 	seen := len(b.Client.Log.All())
-	changes := reload(t, w.host, func(cfg *config.Config) { cfg.HTTP.NoSave = []string{saver} })
+	changes := reload(t, w.host, func(cfg *config.Config) {
+		cfg.HTTP.Tokens = bearerTokens(saver, reader)
+		cfg.HTTP.Tokens[0].NoSave = true
+	})
 	if got := changes.Lines(); !slices.Equal(got, []string{"http.tokens: changed"}) {
 		t.Errorf("changes: %q", got)
 	}
@@ -82,4 +87,12 @@ func TestTokenMayNotSave(t *testing.T) {
 		t.Error(err)
 	}
 	check(b, a)
+}
+
+// bearerTokens returns tokens that may do everything.
+func bearerTokens(tokens ...string) (all []bearer.Token) {
+	for _, token := range tokens {
+		all = append(all, bearer.Token{Digest: bearer.DigestOf(token)})
+	}
+	return all
 }

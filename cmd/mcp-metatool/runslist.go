@@ -31,7 +31,7 @@ with --sort those with the most time, fuel or calls.
 
 With --json each run is an object on a line of its own: id, tool, start,
 duration (milliseconds), outcome, message, calls, fuel, memory, client, session,
-violations (limits exceeded and calls refused), and continues, the run before, which
+token (the name of the client's token), violations (limits exceeded and calls refused), and continues, the run before, which
 ended to ask the client something.`,
 		Example: `  mcp-metatool runs list --since 2h --failed
   mcp-metatool runs list --tool issue_summary --limit 10
@@ -247,6 +247,7 @@ type listedRun struct {
 	Fuel      uint64 `json:"fuel"`
 	Memory    uint64 `json:"memory"`
 	Client    string `json:"client,omitempty"`
+	Token     string `json:"token,omitempty"`
 	Session   string `json:"session,omitempty"`
 }
 
@@ -255,7 +256,7 @@ func listedRecord(rec *journal.Record) listedRun {
 		Continues: rec.Continues, Violations: timeline.Violations(rec),
 		ID: rec.ID, Tool: rec.Definition.Name, Start: rec.Start.UTC(), Duration: milliseconds(rec.Duration),
 		Outcome: rec.OutcomeName(), Message: messageOf(rec), Calls: len(rec.Calls),
-		Fuel: rec.Outcome.Fuel, Memory: rec.Outcome.Memory, Client: rec.Client.Name, Session: rec.Client.Session,
+		Fuel: rec.Outcome.Fuel, Memory: rec.Outcome.Memory, Client: rec.Client.Name, Token: rec.Client.Token, Session: rec.Client.Session,
 	}
 }
 
@@ -271,7 +272,7 @@ func messageOf(rec *journal.Record) string {
 func listedCall(p *journal.Proxied) listedRun {
 	return listedRun{
 		ID: p.ID, Tool: p.Server + "." + p.Tool, Start: p.Start.UTC(), Duration: milliseconds(p.Duration), Outcome: p.Outcome,
-		Message: fmt.Sprintf("%d bytes sent, %d received", p.Sent, p.Received), Client: p.Client.Name, Session: p.Client.Session,
+		Message: fmt.Sprintf("%d bytes sent, %d received", p.Sent, p.Received), Client: p.Client.Name, Token: p.Client.Token, Session: p.Client.Session,
 	}
 }
 

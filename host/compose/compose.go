@@ -337,7 +337,7 @@ func clientOf(origin route.Origin) journal.Client {
 	info, _ := wire.Get(origin.Client(), "clientInfo")
 	name, _ := wire.GetString(info, "name")
 	version, _ := wire.GetString(info, "version")
-	return journal.Client{Session: origin.Session().ID(), Name: name, Version: version}
+	return journal.Client{Session: origin.Session().ID(), Name: name, Version: version, Token: origin.Session().TokenName()}
 }
 
 // tooDeep returns the failure for JSON of a client that is nested too deep.

@@ -13,7 +13,7 @@
 //	entry.go     mistakes that concern one upstream only
 //	upstream.go  the keys of an upstream, remote.go those of one with an address,
 //	             probe.go those of its probe
-//	http.go      the keys of [http], journal.go those of [journal],
+//	http.go      the keys of [http], tokens.go its tokens, journal.go the keys of [journal],
 //	             builtins.go those of [builtins], telemetry.go those of [telemetry]
 //	section.go   Section, LoadWithin: files that contain more than a configuration
 //	fill.go      Section.Fill: {{NAME}} in such files, references.go: how it is written
@@ -45,6 +45,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 )
 
@@ -170,9 +171,7 @@ type HTTP struct {
 	// UI serves the page of package ui too.
 	UI bool
 	// Tokens are the bearer tokens that are accepted; nil or empty: clients need none.
-	Tokens []string
-	// NoSave are those of Tokens whose clients may not save and delete tools.
-	NoSave []string
+	Tokens []bearer.Token
 	// AllowedOrigins are values of the header Origin, and AllowedHosts of the header Host
 	// (without a port: with any port), that are accepted in addition to those of the
 	// address itself. Both are in lower case.

@@ -224,7 +224,7 @@ func (d *description) http(h *HTTP) {
 	d.line("listen", d.shown(at+"listen", h.Listen))
 	d.line("path", d.shown(at+"path", h.Path))
 	d.line("ui", strconv.FormatBool(h.UI))
-	d.line("tokens", d.tokens(at+"tokens", h))
+	d.line("tokens", d.tokens(h.Tokens))
 	if h.CertFile != "" {
 		d.line("tls_cert", d.shown(at+d.c.key("tls_cert"), h.CertFile))
 		d.line("tls_key", d.shown(at+d.c.key("tls_key"), h.KeyFile))
@@ -233,22 +233,6 @@ func (d *description) http(h *HTTP) {
 	d.line("origins", d.list(at+d.c.key("allowed_origins"), h.AllowedOrigins, own))
 	d.line("hosts", d.list(at+d.c.key("allowed_hosts"), h.AllowedHosts, own))
 	d.limits("http")
-}
-
-// tokens returns the bearer tokens, masked, and which of their clients may not save
-// tools.
-func (d *description) tokens(key string, h *HTTP) string {
-	if len(h.NoSave) == 0 {
-		return d.list(key, h.Tokens, "none")
-	}
-	shown := make([]string, len(h.Tokens))
-	for i, token := range h.Tokens {
-		shown[i] = d.shown(fmt.Sprintf("%s[%d]", key, i), token)
-		if slices.Contains(h.NoSave, token) {
-			shown[i] += " (save = false)"
-		}
-	}
-	return strings.Join(shown, " ")
 }
 
 // list returns the items of an array, masked, or none if it is empty.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 )
 
 // TestDescribeHasEverySetting changes each field of a configuration, one at a time, and
@@ -39,7 +41,7 @@ func everySetting() *Config {
 	c := newConfig()
 	c.HTTP.configured = true
 	c.HTTP.CertFile, c.HTTP.KeyFile = "/cert", "/key"
-	c.HTTP.Tokens = []string{"x"}
+	c.HTTP.Tokens = []bearer.Token{{Name: "x"}}
 	c.Telemetry.configured, c.Telemetry.OTLP, c.Telemetry.Listen = true, true, "127.0.0.1:9464"
 	c.Upstreams = []Upstream{
 		{Name: "a", Transport: Stdio, Command: "a", Expose: []string{"a"}, Hide: []string{"b"},
@@ -80,7 +82,7 @@ func settingsOf(name string, of func(c *Config) reflect.Value) (all []setting) {
 // unshown are fields that are not settings, and fields that the transport of an upstream
 // in everySetting does not have.
 var unshown = map[string]bool{
-	"Config.Searched": true, "Config.Secrets": true,
+	"Config.Searched": true, "Config.Secrets": true, "Config.HTTP.Tokens[0].Digest": true,
 	"Config.Upstreams[0].URL": true, "Config.Upstreams[0].Headers": true, "Config.Upstreams[0].Detect": true,
 	"Config.Upstreams[1].Command": true, "Config.Upstreams[1].Args": true,
 	"Config.Upstreams[1].Env": true, "Config.Upstreams[1].Dir": true,

@@ -2,16 +2,11 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"net/url"
 	"strconv"
 	"strings"
 )
-
-// minToken is the length in bytes below which there is a warning that a bearer token can
-// be guessed.
-const minToken = 16
 
 // decodeHTTP reads [http].
 func decodeHTTP(t *table, c *Config) {
@@ -29,7 +24,7 @@ func decodeHTTP(t *table, c *Config) {
 	}
 	t.endpoint(h)
 	t.boolean("ui", &h.UI)
-	t.tokens(h)
+	h.Tokens = t.tokens(true)
 	h.AllowedOrigins = t.strs(t.key("allowed_origins"), t.origin)
 	h.AllowedHosts = t.strs(t.key("allowed_hosts"), t.host)
 	t.certificate(h)
@@ -80,77 +75,6 @@ func (t *table) endpoint(h *HTTP) {
 		return
 	}
 	h.Path = path
-}
-
-// tokens reads the bearer tokens: strings, or tables of a token and what its clients
-// may do.
-func (t *table) tokens(h *HTTP) {
-	n := t.get("tokens", "an array of strings or "+t.tableType()+"s", kindArray)
-	if n == nil {
-		return
-	}
-	h.Tokens = make([]string, 0, len(n.items))
-	saves := map[string]bool{}
-	for i, item := range n.items {
-		key, save := fmt.Sprintf("tokens[%d]", i), true
-		if item.kind == kindTable {
-			if item = t.tokenTable(key, item, &save); item == nil {
-				continue
-			}
-		}
-		if !t.check(key, item, "a string", kindString) {
-			continue
-		}
-		token, ok := t.token(key, item)
-		if !ok {
-			continue
-		}
-		if before, twice := saves[token]; twice && before != save {
-			t.problem(key, "is a token that is listed twice, with save = false and without")
-		}
-		saves[token] = save
-		h.Tokens = append(h.Tokens, token)
-		if !save {
-			h.NoSave = append(h.NoSave, token)
-		}
-	}
-}
-
-// tokenTable reads one token that is written as a table, and returns the node of the
-// token itself.
-func (t *table) tokenTable(key string, n *node, save *bool) *node {
-	item := &table{r: t.r, node: n, prefix: t.prefix + key + "."}
-	token := item.get("token", "a string", kindString)
-	if token == nil && n.fields["token"] == nil {
-		item.problem("token", "is missing")
-	}
-	item.boolean("save", save)
-	item.close(nil)
-	return token
-}
-
-// token reads a bearer token (RFC 6750, 2.1). All of it is secret.
-func (t *table) token(key string, n *node) (string, bool) {
-	token, ok := t.expandPrivate(key, "token", n)
-	if !ok {
-		return "", false
-	}
-	bad := strings.ContainsFunc(strings.TrimRight(token, "="), func(r rune) bool {
-		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
-		return !letter && !strings.ContainsRune("-._~+/", r)
-	})
-	switch {
-	case token == "":
-		t.problem(key, "is empty (anyone could connect; leave it out)")
-	case bad:
-		t.problem(key, "has characters that a bearer token cannot have (letters, digits and -._~+/ are fine)")
-	default:
-		if len(token) < minToken {
-			t.r.warnings = append(t.r.warnings, t.path(key)+": the token is short enough to be guessed (make a better one with openssl rand -hex 32)")
-		}
-		return token, true
-	}
-	return "", false
 }
 
 // origin reads an origin as browsers send it (RFC 6454, 6.2).

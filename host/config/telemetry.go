@@ -3,6 +3,8 @@ package config
 import (
 	"net/url"
 	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 )
 
 // Telemetry says where traces and metrics go; see package telemetry. Everything is off
@@ -23,7 +25,7 @@ type Telemetry struct {
 	// Listen is HOST:PORT, where /metrics, /healthz and /readyz are served; "" for nowhere.
 	Listen string
 	// Tokens are the bearer tokens of which /metrics needs one; nil or empty: none.
-	Tokens []string
+	Tokens []bearer.Token
 	// AllowedHosts is like that of HTTP, for Listen.
 	AllowedHosts []string
 
@@ -71,9 +73,7 @@ func decodeTelemetry(t *table, c *Config) {
 			o.Listen = address
 		}
 	}
-	var access HTTP
-	t.tokens(&access)
-	o.Tokens = access.Tokens
+	o.Tokens = t.tokens(false)
 	o.AllowedHosts = t.strs(t.key("allowed_hosts"), t.host)
 	if !o.OTLP {
 		for _, key := range []string{"endpoint", "protocol", "headers"} {
@@ -153,6 +153,6 @@ func (d *description) telemetry(o *Telemetry) {
 		return
 	}
 	d.line("listen", d.shown(at+"listen", o.Listen))
-	d.line("tokens", d.list(at+"tokens", o.Tokens, "none"))
+	d.line("tokens", d.tokens(o.Tokens))
 	d.line("hosts", d.list(at+d.c.key("allowed_hosts"), o.AllowedHosts, "those of the address"))
 }

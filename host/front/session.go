@@ -68,7 +68,8 @@ type Options struct {
 	Principal     string         // see route.Session; "" for none
 	// Stateless are the options of the stateless era that both eras do not share.
 	Stateless
-	MaySave func() bool // reports whether the client may save tools; nil: it may
+	MaySave   func() bool   // reports whether the client may save tools; nil: it may
+	TokenName func() string // returns route.Session.TokenName; nil: "" always
 	// Tracer follows the requests of the client, and those to it; nil: nobody does.
 	Tracer Tracer
 	Log    *slog.Logger
@@ -91,7 +92,7 @@ type Stateless struct {
 // PrincipalOptions returns the options of a principal with those of a session.
 func (o *Options) PrincipalOptions() stateless.Options {
 	opts := stateless.Options{
-		Backend: o.Backend, Name: o.Name, Version: o.Version, Principal: o.Principal, MaySave: o.MaySave,
+		Backend: o.Backend, Name: o.Name, Version: o.Version, Principal: o.Principal, MaySave: o.MaySave, TokenName: o.TokenName,
 		Sealer: o.Sealer, Parking: o.Parking, InputTimeout: o.InputTimeout, Log: o.Log,
 	}
 	if o.Tracer != nil {
@@ -237,6 +238,14 @@ func (s *Session) Principal() string { return s.opts.Principal }
 
 // MaySave implements route.Session.
 func (s *Session) MaySave() bool { return s.opts.MaySave == nil || s.opts.MaySave() }
+
+// TokenName implements route.Session.
+func (s *Session) TokenName() string {
+	if s.opts.TokenName == nil {
+		return ""
+	}
+	return s.opts.TokenName()
+}
 
 // Notify implements route.Origin.
 func (s *Session) Notify(method string, params []byte) {

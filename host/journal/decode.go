@@ -127,6 +127,12 @@ func (f fields) count(name string) uint64 {
 
 func (f fields) number(name string) int { return int(f.int64(name)) }
 
+// client returns the member client, with empty fields if it is absent.
+func (f fields) client() Client {
+	c, _ := f.object("client")
+	return Client{Session: c.text("session"), Name: c.text("name"), Version: c.text("version"), Token: c.text("token")}
+}
+
 func (f fields) duration(name string) time.Duration { return time.Duration(f.int64(name)) }
 
 // int64 returns a whole number, 0 if the member is absent. It can be negative, for
@@ -238,8 +244,7 @@ func readBegin(id string, f fields) (Record, error) {
 		r.Parent = &Parent{Run: parent.text("run"), Call: parent.number("call")}
 	}
 	r.Continues, r.Elapsed = f.text("continues"), f.duration("elapsed")
-	client, _ := f.object("client")
-	r.Client = Client{Session: client.text("session"), Name: client.text("name"), Version: client.text("version")}
+	r.Client = f.client()
 	m, _ := f.object("limits")
 	r.Limits = Limits{
 		Timeout: m.duration("timeout"), Memory: m.count("memory"), Fuel: m.count("fuel"), Calls: m.number("calls"),

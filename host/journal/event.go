@@ -101,6 +101,7 @@ func (l *line) client(c *Client) {
 	l.text("session", c.Session)
 	l.text("name", c.Name)
 	l.text("version", c.Version)
+	l.text("token", c.Token)
 	l.close('}')
 }
 

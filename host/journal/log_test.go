@@ -137,7 +137,7 @@ func (d dice) begin() Begin {
 			Name: d.name(), Description: d.text(), InputSchema: d.object(3), OutputSchema: d.maybe(), Code: d.text(),
 		},
 		Saved: d.IntN(2) == 0, Params: d.object(3), Meta: d.maybe(), Guest: d.name(),
-		Client: Client{Session: d.name(), Name: d.text(), Version: d.text()},
+		Client: Client{Session: d.name(), Name: d.text(), Version: d.text(), Token: d.name()},
 	}
 	if d.IntN(4) == 0 {
 		b.Continues, b.Elapsed = d.name(), time.Duration(d.IntN(1e9))

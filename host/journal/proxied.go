@@ -94,10 +94,9 @@ func (l *line) proxied(p *Proxied) {
 }
 
 func readProxied(id string, f fields) (Proxied, error) {
-	client, _ := f.object("client")
 	p := Proxied{
 		ID: id, Start: f.time("time"), Duration: f.duration("duration"),
-		Client: Client{Session: client.text("session"), Name: client.text("name"), Version: client.text("version")},
+		Client: f.client(),
 		Server: f.text("server"), Tool: f.text("tool"), Outcome: f.text("outcome"),
 		Sent: f.number("sent"), Received: f.number("received"),
 		Params: f.json("params"), Result: f.json("result"), RPCError: f.json("rpcError"), Redacted: f.flag("redacted"),

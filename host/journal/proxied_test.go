@@ -13,7 +13,7 @@ func TestProxied(t *testing.T) {
 	dir := t.TempDir()
 	l := openLog(t, dir, LogOptions{MaxSize: 700})
 	start := time.Now().UTC().Round(0)
-	client := Client{Session: "s1", Name: "host", Version: "1"}
+	client := Client{Session: "s1", Name: "host", Version: "1", Token: "ci"}
 	calls := []Proxied{
 		{Start: start, Duration: time.Second, Client: client, Server: "a", Tool: "x", Outcome: OK, Sent: 10, Received: 20},
 		{Start: start.Add(time.Minute), Client: client, Server: "a", Tool: "y\n", Outcome: proxiedTool,

@@ -40,6 +40,8 @@ type Client struct {
 	Session string // id of the session, see route.Session
 	// Name and Version are from the client's clientInfo.
 	Name, Version string
+	// Token is the name of the token that the client has; "" for none.
+	Token string
 }
 
 // Parent identifies the call that a run answers.

@@ -107,7 +107,7 @@ func everywhere(t *testing.T, l *journal.Log, proxied bool) {
 			Extra: []tools.Member{{Name: text(), Value: object()}},
 		},
 		Params: object(), Meta: object(), Servers: []string{text()}, AgentTools: []string{text()}, Guest: text(),
-		Client: journal.Client{Session: text(), Name: text(), Version: text()},
+		Client: journal.Client{Session: text(), Name: text(), Version: text(), Token: text()},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +129,7 @@ func everywhere(t *testing.T, l *journal.Log, proxied bool) {
 	if proxied {
 		l.Proxied(journal.Proxied{
 			Start: time.Now(), Server: text(), Tool: text(), Outcome: text(), Params: object(), Result: object(), RPCError: object(),
-			Client: journal.Client{Session: text(), Name: text(), Version: text()},
+			Client: journal.Client{Session: text(), Name: text(), Version: text(), Token: text()},
 		})
 	}
 }

@@ -80,7 +80,7 @@ func Compare(clients supervise.Clients, old, next *config.Config) (Changes, *con
 	adopted.HTTP.AllowedOrigins, adopted.HTTP.AllowedHosts = next.HTTP.AllowedOrigins, next.HTTP.AllowedHosts
 	// Whether everyone may connect was decided with the listening address.
 	if len(old.HTTP.Tokens) == 0 || len(next.HTTP.Tokens) > 0 {
-		adopted.HTTP.Tokens, adopted.HTTP.NoSave = next.HTTP.Tokens, next.HTTP.NoSave
+		adopted.HTTP.Tokens = next.HTTP.Tokens
 	}
 
 	c.Settings = differences("", *old, adopted)
@@ -203,8 +203,6 @@ func settingName(table, field string) string {
 		return "tls_cert"
 	case "http.KeyFile":
 		return "tls_key"
-	case "http.NoSave": // of each token
-		return "tokens"
 	}
 	var b strings.Builder
 	lower := false // the previous letter is lower case

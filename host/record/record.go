@@ -130,13 +130,14 @@ type sessionClient struct {
 // not parsed for each call.
 func (r *Recorder) client(origin route.Origin) journal.Client {
 	params, id := origin.Client(), origin.Session().ID()
-	if c := r.last.Load(); c != nil && c.Session == id && bytes.Equal(c.params, params) {
+	token := origin.Session().TokenName()
+	if c := r.last.Load(); c != nil && c.Session == id && c.Token == token && bytes.Equal(c.params, params) {
 		return c.Client
 	}
 	info, _ := wire.Get(params, "clientInfo")
 	name, _ := wire.GetString(info, "name")
 	version, _ := wire.GetString(info, "version")
-	c := sessionClient{params, journal.Client{Session: id, Name: name, Version: version}}
+	c := sessionClient{params, journal.Client{Session: id, Name: name, Version: version, Token: token}}
 	r.last.Store(&c)
 	return c.Client
 }

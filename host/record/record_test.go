@@ -45,7 +45,8 @@ func (benchSession) LogLevel() string            { return "" }
 func (benchSession) Principal() string           { return "" }
 func (benchSession) Revision() protocol.Revision { return protocol.Revision{} }
 
-func (benchSession) MaySave() bool { return true }
+func (benchSession) MaySave() bool     { return true }
+func (benchSession) TokenName() string { return "ci" }
 
 func (benchSession) Changed(wire.Surface, []byte) {}
 

@@ -123,7 +123,8 @@ func (s *fakeSession) Revision() protocol.Revision {
 	}
 	return protocol.Handshake.Newest()
 }
-func (s *fakeSession) MaySave() bool { return true }
+func (s *fakeSession) TokenName() string { return "" }
+func (s *fakeSession) MaySave() bool     { return true }
 
 func (s *fakeSession) Changed(surface wire.Surface, _ []byte) {
 	s.mu.Lock()

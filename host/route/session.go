@@ -48,6 +48,9 @@ type Session interface {
 	// clients without credentials, and of the only client over stdio. It gives no access
 	// to anything.
 	Principal() string
+	// TokenName returns the name of the client's token in the configuration; "" for none.
+	// It can change during a session.
+	TokenName() string
 	// MaySave reports whether the client may save and delete tools. That can change
 	// during a session.
 	MaySave() bool

@@ -1,14 +1,12 @@
 package telemetry
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"io"
 	"net/http"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/front/origin"
 )
 
@@ -63,14 +61,7 @@ func (t *Telemetry) admits(r *http.Request) bool {
 	if len(t.cfg.Tokens) == 0 {
 		return true
 	}
-	scheme, value, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	given := sha256.Sum256([]byte(strings.TrimSpace(value)))
-	found := 0
-	for _, token := range t.cfg.Tokens {
-		known := sha256.Sum256([]byte(token))
-		found |= subtle.ConstantTimeCompare(known[:], given[:])
-	}
-	return found == 1 && strings.EqualFold(scheme, "Bearer")
+	return bearer.Find(t.cfg.Tokens, r) != nil
 }
 
 // scrapeErrors logs errors of /metrics. It implements promhttp.Logger.

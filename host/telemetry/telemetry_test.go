@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
@@ -167,7 +168,7 @@ func TestInject(t *testing.T) {
 
 // TestPages checks the pages, and whom they refuse.
 func TestPages(t *testing.T) {
-	tel, _ := started(t, config.Telemetry{Listen: "127.0.0.1:0", Tokens: []string{"first-token", "second-token"}, AllowedHosts: []string{"metrics.example.com"}})
+	tel, _ := started(t, config.Telemetry{Listen: "127.0.0.1:0", Tokens: []bearer.Token{{Digest: bearer.DigestOf("first-token")}, {Digest: bearer.DigestOf("second-token")}}, AllowedHosts: []string{"metrics.example.com"}})
 	defer tel.Close(t.Context())
 	defer tel.Watch(func() State { return State{Upstreams: []UpstreamState{{"s", true}}, Runs: 2} })()
 	call(tel, `{"name":"t"}`)

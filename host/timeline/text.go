@@ -120,7 +120,11 @@ func facts(rec *journal.Record, t *Timeline) []Fact {
 	}
 	all = append(all, questions(rec, "")...)
 	if c := rec.Client; c.Session != "" || c.Name != "" {
-		all = append(all, Fact{"client", strings.Join(strings.Fields(c.Name+" "+c.Version), " ") + " (session " + c.Session + ")"})
+		with := " (session " + c.Session
+		if c.Token != "" {
+			with += ", token " + c.Token
+		}
+		all = append(all, Fact{"client", strings.Join(strings.Fields(c.Name+" "+c.Version), " ") + with + ")"})
 	}
 	used := fmt.Sprintf("%d calls", len(t.Rows))
 	if len(t.Rows) == 1 {

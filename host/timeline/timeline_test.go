@@ -45,7 +45,7 @@ func rich() *journal.Record {
 			Definition: tools.Definition{Name: name, Code: "issues = parallel([lambda: github.list_issues(repo=r) for r in params.repos])\nreturn issues\n"},
 			Saved:      true, Params: []byte(`{"repos":["a/b","c/d"],"big":12345678901234567890}`),
 			Limits: journal.Limits{Timeout: 30 * time.Second, Memory: 128 << 20, Fuel: 10_000_000_000, Calls: 1000},
-			Client: journal.Client{Session: "QJ7X2M", Name: "claude-code", Version: "2.1"},
+			Client: journal.Client{Session: "QJ7X2M", Name: "claude-code", Version: "2.1", Token: "laptop"},
 		}
 	}
 	start := time.Date(2026, 11, 21, 15, 4, 5, 678_000_000, time.UTC)

@@ -89,6 +89,8 @@ type Options struct {
 	ManyClients bool
 	// MaySave reports whether the client may save tools; nil: it may.
 	MaySave func() bool
+	// TokenName returns route.Session.TokenName; nil: "" always.
+	TokenName func() string
 	// Tracer follows requests; nil: nobody does.
 	Tracer Tracer
 	// Sealer seals the states of parked calls; nil: one with a key of its own.
@@ -262,6 +264,14 @@ func (p *Principal) Principal() string { return p.opts.Principal }
 
 // MaySave implements route.Session.
 func (p *Principal) MaySave() bool { return p.opts.MaySave == nil || p.opts.MaySave() }
+
+// TokenName implements route.Session.
+func (p *Principal) TokenName() string {
+	if p.opts.TokenName == nil {
+		return ""
+	}
+	return p.opts.TokenName()
+}
 
 // ManyClients reports whether the requests may come from several clients, so that what
 // belongs to one of them must not reach another; see route.Peer.

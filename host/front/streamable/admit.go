@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/limits"
 )
 
@@ -70,7 +71,7 @@ func (h *Handler) quotaOfAddress(address netip.Prefix) quota {
 // admit begins a session for a client with a token and an address, under the policy
 // that its request was accepted with. If there are too many sessions, the oldest one
 // that was never used ends first. The caller must call serving.Done and leave.
-func (h *Handler) admit(ctx context.Context, p *policy, token digest, address netip.Prefix) (*session, error) {
+func (h *Handler) admit(ctx context.Context, p *policy, token bearer.Digest, address netip.Prefix) (*session, error) {
 	if err := h.checkRate(p, token, address); err != nil {
 		return nil, err
 	}
@@ -91,7 +92,7 @@ func (h *Handler) admit(ctx context.Context, p *policy, token digest, address ne
 
 // checkRate counts a session that is about to begin. The error says that its token or
 // address begins sessions too fast.
-func (h *Handler) checkRate(p *policy, token digest, address netip.Prefix) error {
+func (h *Handler) checkRate(p *policy, token bearer.Digest, address netip.Prefix) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
@@ -124,7 +125,7 @@ type account struct {
 
 // accounts returns the account of the token and that of the address of a client. The
 // caller holds h.mu.
-func (h *Handler) accounts(p *policy, token digest, address netip.Prefix) [2]account {
+func (h *Handler) accounts(p *policy, token bearer.Digest, address netip.Prefix) [2]account {
 	if h.tokens[token] == nil {
 		h.tokens[token] = &usage{}
 	}
@@ -139,7 +140,7 @@ func (h *Handler) accounts(p *policy, token digest, address netip.Prefix) [2]acc
 
 // begin makes a session, or returns the session that has to end first, the victim. The
 // victim can no longer be found.
-func (h *Handler) begin(p *policy, token digest, address netip.Prefix) (s, victim *session, err error) {
+func (h *Handler) begin(p *policy, token bearer.Digest, address netip.Prefix) (s, victim *session, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed || h.ctx.Err() != nil {

@@ -127,9 +127,9 @@ func TestQuotas(t *testing.T) {
 		{"a network", Options{MaxSessions: 10, MaxSessionsPerAddress: 2}, networkA, "", networkB, 2, "max_sessions_per_address", here, ""},
 		{"loopback", Options{MaxSessions: 10}, local, "", local, 10, "max_sessions", "", ""},
 		{"loopback, as set", Options{MaxSessions: 10, MaxSessionsPerAddress: 2}, local, "", local, 2, "max_sessions_per_address", here, ""},
-		{"a token", Options{MaxSessions: 10, Access: Access{Tokens: []string{"a", "b"}}}, local, "a", here, 5, "max_sessions_per_token", local, "b"},
-		{"a token, as set", Options{MaxSessions: 10, MaxSessionsPerToken: 3, Access: Access{Tokens: []string{"a", "b"}}}, local, "a", here, 3, "max_sessions_per_token", local, "b"},
-		{"the only token", Options{MaxSessions: 10, Access: Access{Tokens: []string{"a"}}}, local, "a", local, 10, "max_sessions", "", ""},
+		{"a token", Options{MaxSessions: 10, Access: Access{Tokens: tokens("a", "b")}}, local, "a", here, 5, "max_sessions_per_token", local, "b"},
+		{"a token, as set", Options{MaxSessions: 10, MaxSessionsPerToken: 3, Access: Access{Tokens: tokens("a", "b")}}, local, "a", here, 3, "max_sessions_per_token", local, "b"},
+		{"the only token", Options{MaxSessions: 10, Access: Access{Tokens: tokens("a")}}, local, "a", local, 10, "max_sessions", "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newCaller(t, tt.opts)
@@ -173,7 +173,7 @@ func TestQuotaMakesRoom(t *testing.T) {
 // and others do not.
 func TestInitializeRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newCaller(t, Options{Access: Access{Tokens: []string{"a", "b"}}, MaxSessionsPerToken: 5, MaxSessionsPerAddress: 5, InitializeRate: 2})
+		s := newCaller(t, Options{Access: Access{Tokens: tokens("a", "b")}, MaxSessionsPerToken: 5, MaxSessionsPerAddress: 5, InitializeRate: 2})
 		for range minBurst {
 			s.join(here, "a")
 		}
@@ -245,9 +245,9 @@ func TestOnePolicyPerRequest(t *testing.T) {
 		want   int
 		text   string
 	}{
-		{"the quota grows", Access{Tokens: []string{"a", "b"}}, Access{Tokens: []string{"a"}}, 429, "max_sessions_per_token"},
-		{"the quota shrinks", Access{Tokens: []string{"a"}}, Access{Tokens: []string{"a", "b"}}, 200, ""},
-		{"the token is revoked", Access{Tokens: []string{"a"}}, Access{Tokens: []string{"b"}}, 503, errRevoked.Error()},
+		{"the quota grows", Access{Tokens: tokens("a", "b")}, Access{Tokens: tokens("a")}, 429, "max_sessions_per_token"},
+		{"the quota shrinks", Access{Tokens: tokens("a")}, Access{Tokens: tokens("a", "b")}, 200, ""},
+		{"the token is revoked", Access{Tokens: tokens("a")}, Access{Tokens: tokens("b")}, 503, errRevoked.Error()},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newCaller(t, Options{MaxSessions: 2, Access: tt.before})

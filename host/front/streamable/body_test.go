@@ -45,7 +45,7 @@ const stuck = time.Minute
 
 // TestRefusedBeforeBody checks requests that are refused before their body is sent.
 func TestRefusedBeforeBody(t *testing.T) {
-	w := newServer(t, Options{Access: Access{Tokens: []string{"secret"}}})
+	w := newServer(t, Options{Access: Access{Tokens: tokens("secret")}})
 	g := w.client()
 	g.token = "secret"
 	g.initialize("2025-11-25")

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/front/fronttest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -54,7 +55,7 @@ func FuzzEra(f *testing.F) {
 			if envelope.IsPresent(params) || version == "2026-07-28" {
 				t.Errorf("header %q, envelope %q: a session was begun", version, named)
 			}
-			if s, ok := h.find(id, digest{}); ok {
+			if s, ok := h.find(id, bearer.Digest{}); ok {
 				h.leave(s)
 				s.mcp.End(errDeleted)
 				<-s.ended

@@ -5,12 +5,13 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // get opens the session's own stream, or resumes any stream.
-func (h *Handler) get(w http.ResponseWriter, r *http.Request, token digest) {
+func (h *Handler) get(w http.ResponseWriter, r *http.Request, token bearer.Digest) {
 	if !accepts(r, "text", "event-stream") {
 		h.refuse(w, nil, refusal{http.StatusNotAcceptable, protocol.CodeHTTPRefused, "Accept must have text/event-stream"})
 		return
@@ -56,7 +57,7 @@ func (s *session) resume(e *eventWriter, last string) *refusal {
 var errDeleted = errors.New("the client has ended the session")
 
 // delete ends a session, and answers when the session has been cleaned up.
-func (h *Handler) delete(w http.ResponseWriter, r *http.Request, token digest) {
+func (h *Handler) delete(w http.ResponseWriter, r *http.Request, token bearer.Digest) {
 	s, bad := h.sessionOf(r, token)
 	if bad != nil {
 		h.refuse(w, nil, *bad)

@@ -38,6 +38,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -56,9 +57,9 @@ type Handler struct {
 	mu       sync.Mutex // guards what follows, and session.requests and session.idleSince
 	sessions map[string]*session
 	// principals have the requests of the stateless era, by token.
-	principals map[digest]*principal
+	principals map[bearer.Digest]*principal
 	count      int // sessions, including those that are ending
-	tokens     map[digest]*usage
+	tokens     map[bearer.Digest]*usage
 	addresses  map[netip.Prefix]*usage
 	closed     bool
 }
@@ -67,7 +68,7 @@ type Handler struct {
 func New(ctx context.Context, opts Options) *Handler {
 	h := &Handler{
 		opts: opts.withDefaults(), memory: newMemoryReturner(debug.FreeOSMemory),
-		sessions: map[string]*session{}, principals: map[digest]*principal{}, tokens: map[digest]*usage{}, addresses: map[netip.Prefix]*usage{},
+		sessions: map[string]*session{}, principals: map[bearer.Digest]*principal{}, tokens: map[bearer.Digest]*usage{}, addresses: map[netip.Prefix]*usage{},
 	}
 	h.timers.New = func() any { return time.NewTimer(time.Hour) }
 	h.policy.Store(newPolicy(opts.Access))
@@ -150,7 +151,7 @@ func (h *Handler) Sessions() int {
 
 // find finds the session of an HTTP request. The session is not idle until leave
 // is called. A session can only be found with the token that began it.
-func (h *Handler) find(id string, token digest) (*session, bool) {
+func (h *Handler) find(id string, token bearer.Digest) (*session, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s, ok := h.sessions[id]

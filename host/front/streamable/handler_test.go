@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -137,7 +138,7 @@ func TestTooLargeWithoutLength(t *testing.T) {
 }
 
 func TestHTTPTokens(t *testing.T) {
-	w := newServer(t, Options{Access: Access{Tokens: []string{"secret", "other"}}})
+	w := newServer(t, Options{Access: Access{Tokens: tokens("secret", "other")}})
 	for _, value := range []string{"", "Bearer", "Bearer wrong", "Basic secret", "secret"} {
 		g := w.client()
 		res := g.post(ping, "Authorization", value)
@@ -167,12 +168,12 @@ func TestHTTPTokens(t *testing.T) {
 
 // TestSetAccess checks that sessions follow a change of the tokens.
 func TestSetAccess(t *testing.T) {
-	w := newServer(t, Options{Access: Access{Tokens: []string{"stays", "goes"}}})
+	w := newServer(t, Options{Access: Access{Tokens: tokens("stays", "goes")}})
 	stays, goes := w.client(), w.client()
 	stays.token, goes.token = "stays", "goes"
 	stays.initialize("2025-11-25")
 	goes.initialize("2025-11-25")
-	w.http.SetAccess(Access{Tokens: []string{"stays", "comes"}})
+	w.http.SetAccess(Access{Tokens: tokens("stays", "comes")})
 	if got := stays.call(ping); got != pong {
 		t.Errorf("a session whose token is as valid as before: %s", got)
 	}
@@ -192,14 +193,14 @@ func TestSetAccess(t *testing.T) {
 	if got := open.call(ping); got != pong {
 		t.Error(got)
 	}
-	w.http.SetAccess(Access{Tokens: []string{"stays"}})
+	w.http.SetAccess(Access{Tokens: tokens("stays")})
 	if res := open.post(ping); res.StatusCode != 401 {
 		t.Errorf("a session without a token: %s", res.Status)
 	}
 }
 
 func TestCORS(t *testing.T) {
-	w := newServer(t, Options{Access: Access{AllowedOrigins: []string{"https://app.example"}, Tokens: []string{"secret"}}})
+	w := newServer(t, Options{Access: Access{AllowedOrigins: []string{"https://app.example"}, Tokens: tokens("secret")}})
 	res := w.client().do(t.Context(), "OPTIONS", "", "Origin", "https://app.example", "Access-Control-Request-Method", "POST")
 	if res.StatusCode != 204 || res.Header.Get("Access-Control-Allow-Origin") != "https://app.example" ||
 		!strings.Contains(res.Header.Get("Access-Control-Allow-Headers"), "Authorization") {
@@ -360,4 +361,12 @@ func TestSessionsLeaveNothing(t *testing.T) {
 			t.Fatalf("cancelled with %v", err)
 		}
 	}
+}
+
+// tokens returns tokens that may do everything.
+func tokens(list ...string) (all []bearer.Token) {
+	for _, token := range list {
+		all = append(all, bearer.Token{Digest: bearer.DigestOf(token)})
+	}
+	return all
 }

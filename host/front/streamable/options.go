@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/front"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -12,9 +13,7 @@ import (
 type Access struct {
 	// Tokens are the bearer tokens that are accepted. If there are none, no
 	// token is needed.
-	Tokens []string
-	// NoSave are those of Tokens whose clients may not save and delete tools.
-	NoSave []string
+	Tokens []bearer.Token
 	// AllowedOrigins are origins of web pages ("https://host:port") that may
 	// use the endpoint from a browser, besides the origin of the address that
 	// the request came to. "*" allows all.

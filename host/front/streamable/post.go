@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/front"
 	"github.com/mcp-metatool/mcp-metatool/host/front/stateless"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
@@ -67,7 +68,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // post answers a POST, with messages of the client. Requests that can be refused without
 // the body are refused before it is read.
-func (h *Handler) post(w http.ResponseWriter, r *http.Request, p *policy, token digest) {
+func (h *Handler) post(w http.ResponseWriter, r *http.Request, p *policy, token bearer.Digest) {
 	switch {
 	case !isJSON(r):
 		h.refuseUnread(w, r, refusal{http.StatusUnsupportedMediaType, protocol.CodeHTTPRefused, "Content-Type must be application/json"})
@@ -107,7 +108,7 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request, p *policy, token 
 
 // postWithoutSession answers a POST without a session, which must be an initialize
 // request.
-func (h *Handler) postWithoutSession(w http.ResponseWriter, r *http.Request, p *policy, token digest) {
+func (h *Handler) postWithoutSession(w http.ResponseWriter, r *http.Request, p *policy, token bearer.Digest) {
 	b, bad := h.readBody(w, r, token, min(maxInitialize, h.opts.Session.MaxMessage))
 	defer b.release()
 	if bad != nil {
@@ -127,7 +128,7 @@ func (h *Handler) postWithoutSession(w http.ResponseWriter, r *http.Request, p *
 }
 
 // initialize begins a session. If initialize fails, it ends the session again.
-func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, p *policy, token digest, msg wire.Message, raw []byte) {
+func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, p *policy, token bearer.Digest, msg wire.Message, raw []byte) {
 	s, err := h.admit(r.Context(), p, token, clientAddress(r.RemoteAddr))
 	var over *quotaError
 	switch {
@@ -153,7 +154,7 @@ func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, p *policy, 
 }
 
 // sessionOf finds the session that r names. The caller must call leave.
-func (h *Handler) sessionOf(r *http.Request, token digest) (*session, *refusal) {
+func (h *Handler) sessionOf(r *http.Request, token bearer.Digest) (*session, *refusal) {
 	id := r.Header.Get(sessionHeader)
 	if id == "" {
 		return nil, &missingSession

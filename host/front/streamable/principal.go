@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/front"
 	"github.com/mcp-metatool/mcp-metatool/host/front/stateless"
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
@@ -21,7 +22,7 @@ import (
 // on their number.
 type principal struct {
 	handler *Handler
-	token   digest
+	token   bearer.Digest
 	mcp     *stateless.Principal
 	conn    *rpc.Conn     // each HTTP request is a stream of its own
 	ended   chan struct{} // closed when nothing is left of it
@@ -41,7 +42,7 @@ const maxRequests = 4096
 // principalOf returns the principal of a token, and begins it if there is none. It is not
 // idle until the caller calls leavePrincipal. No address can take all requests that a
 // principal may have, since clients without a token are one.
-func (h *Handler) principalOf(token digest, address netip.Prefix) (*principal, error) {
+func (h *Handler) principalOf(token bearer.Digest, address netip.Prefix) (*principal, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
@@ -76,11 +77,12 @@ func (h *Handler) leavePrincipal(p *principal, address netip.Prefix) {
 	p.serving.Done()
 }
 
-func newPrincipal(h *Handler, token digest) *principal {
+func newPrincipal(h *Handler, token bearer.Digest) *principal {
 	p := &principal{handler: h, token: token, idleSince: time.Now(), from: map[netip.Prefix]int{}, ended: make(chan struct{}), open: map[*response]bool{}}
 	opts := h.opts.Session
 	opts.MaySave = func() bool { return h.policy.Load().maySave(token) }
-	opts.Principal = token.principal()
+	opts.TokenName = func() string { return h.policy.Load().name(token) }
+	opts.Principal = token.Principal()
 	of := opts.PrincipalOptions()
 	of.ManyClients = true
 	p.mcp = stateless.New(h.ctx, of)

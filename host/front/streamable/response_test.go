@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 )
@@ -36,7 +37,7 @@ func TestResponseIsBounded(t *testing.T) {
 // TestIdlePrincipals checks that a principal ends when it is idle, but not while a call
 // waits for an answer.
 func TestIdlePrincipals(t *testing.T) {
-	w := newServer(t, Options{SessionTTL: instant, Access: Access{Tokens: []string{"a", "b"}}})
+	w := newServer(t, Options{SessionTTL: instant, Access: Access{Tokens: tokens("a", "b")}})
 	a, b := w.client(), w.client()
 	a.token, b.token = "a", "b"
 	state := a.ask("1")
@@ -69,7 +70,7 @@ func TestRequestsOfAddress(t *testing.T) {
 	w := newServer(t, Options{})
 	far, local := clientAddress("192.0.2.1:1"), clientAddress("127.0.0.1:1")
 	enter := func(address netip.Prefix) error {
-		p, err := w.http.principalOf(digest{}, address)
+		p, err := w.http.principalOf(bearer.Digest{}, address)
 		if err == nil {
 			t.Cleanup(func() { w.http.leavePrincipal(p, address) })
 		}

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/front"
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 )
@@ -18,8 +19,8 @@ import (
 type session struct {
 	handler *Handler
 	id      string
-	token   digest       // of the client that began it
-	address netip.Prefix // of the same client
+	token   bearer.Digest // of the client that began it
+	address netip.Prefix  // of the same client
 	mcp     *front.Session
 	main    *stream       // for messages that belong to no request of the client
 	ended   chan struct{} // closed when nothing is left of the session
@@ -43,7 +44,7 @@ type finishedStream struct {
 // maxFinished bounds the finished streams that one session keeps.
 const maxFinished = 100
 
-func newSession(h *Handler, id string, token digest, address netip.Prefix) *session {
+func newSession(h *Handler, id string, token bearer.Digest, address netip.Prefix) *session {
 	s := &session{
 		handler: h, id: id, token: token, address: address, idleSince: time.Now(),
 		ended: make(chan struct{}), streams: map[uint64]*stream{},
@@ -51,7 +52,8 @@ func newSession(h *Handler, id string, token digest, address netip.Prefix) *sess
 	s.main = newStream(s, 0)
 	opts := h.opts.Session
 	opts.MaySave = func() bool { return h.policy.Load().maySave(token) }
-	opts.Principal = token.principal()
+	opts.TokenName = func() string { return h.policy.Load().name(token) }
+	opts.Principal = token.Principal()
 	s.mcp = front.NewSession(h.ctx, s.main, opts)
 	return s
 }

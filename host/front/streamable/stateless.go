@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/front/stateless"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
@@ -20,7 +21,7 @@ func isStateless(r *http.Request) bool {
 
 // postStateless answers a POST whose headers are of the stateless era, or of an unknown
 // revision.
-func (h *Handler) postStateless(w http.ResponseWriter, r *http.Request, access *policy, token digest) {
+func (h *Handler) postStateless(w http.ResponseWriter, r *http.Request, access *policy, token bearer.Digest) {
 	address := clientAddress(r.RemoteAddr)
 	p, err := h.principalOf(token, address)
 	var over *quotaError

@@ -235,19 +235,19 @@ const invalidState = "requestState is not valid for this request (begin again wi
 
 // TestStateOfPrincipal checks that only the client that was asked can answer.
 func TestStateOfPrincipal(t *testing.T) {
-	w := newServer(t, Options{Access: Access{Tokens: []string{"a", "b"}}})
+	w := newServer(t, Options{Access: Access{Tokens: tokens("a", "b")}})
 	a, b := w.client(), w.client()
 	a.token, b.token = "a", "b"
 	state := a.ask("1")
 	b.answers(b.modern(retry("1", state, "[]")), 200, errorText("1", -32602, invalidState))
 	a.answers(a.modern(retry("2", state, "[]")), 200, `{"jsonrpc":"2.0","id":2,"result":{"answer":{"roots":[]},"resultType":"complete","_meta":$S}}`)
 	state = a.ask("3")
-	w.http.SetAccess(Access{Tokens: []string{"b"}})
+	w.http.SetAccess(Access{Tokens: tokens("b")})
 	<-w.backend.Began
 	if cause := <-w.backend.Cancelled; cause == nil {
 		t.Error("the parked call goes on")
 	}
-	w.http.SetAccess(Access{Tokens: []string{"a", "b"}})
+	w.http.SetAccess(Access{Tokens: tokens("a", "b")})
 	a.answers(a.modern(retry("4", state, "[]")), 200, errorText("4", -32602, invalidState))
 }
 

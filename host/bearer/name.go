@@ -1,0 +1,19 @@
+package bearer
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/mcp-metatool/mcp-metatool/tools"
+)
+
+// CheckName returns an error if a name cannot name a token. The rules are those for the
+// names of saved tools, because folders are named after tokens too. The error's text is
+// meant to follow the quoted name.
+func CheckName(name string) error {
+	bad := new(tools.NameError)
+	if errors.As(tools.CheckName(name), &bad) {
+		return fmt.Errorf("cannot name a token: %s", bad.Reason)
+	}
+	return nil
+}
