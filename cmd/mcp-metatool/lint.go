@@ -266,6 +266,6 @@ func (nowhere) Remembered(string) bool { return false }
 
 func (nowhere) Ready(context.Context, route.Origin, string) error { return errNowhere }
 
-func (nowhere) CallUpstream(context.Context, route.Origin, string, string, []byte, func([]byte)) wire.Reply {
+func (nowhere) CallUpstream(context.Context, route.Origin, route.ScriptCall) wire.Reply {
 	return wire.Reply{Result: route.ErrorResult(errNowhere.Error())}
 }

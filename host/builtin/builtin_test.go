@@ -30,7 +30,8 @@ type echo struct{}
 
 func (echo) Ready(context.Context, route.Origin, string) error { return nil }
 
-func (echo) CallUpstream(_ context.Context, _ route.Origin, _, _ string, params []byte, progress func([]byte)) wire.Reply {
+func (echo) CallUpstream(_ context.Context, _ route.Origin, call route.ScriptCall) wire.Reply {
+	params, progress := call.Params, call.Progress
 	if progress != nil {
 		progress([]byte(`{"progress":1}`))
 	}

@@ -331,7 +331,8 @@ type failing struct{ called *bool }
 
 func (failing) Ready(context.Context, route.Origin, string) error { return nil }
 
-func (f failing) CallUpstream(ctx context.Context, _ route.Origin, _, _ string, params []byte, _ func([]byte)) wire.Reply {
+func (f failing) CallUpstream(ctx context.Context, _ route.Origin, call route.ScriptCall) wire.Reply {
+	params := call.Params
 	*f.called = true
 	if _, wait := wire.Get(params, "arguments", "wait"); wait {
 		<-ctx.Done()

@@ -22,8 +22,8 @@ func (c *Cassette) Ready(context.Context, route.Origin, string) error { return n
 // CallUpstream implements compose.Upstreams. If no interaction matches, the answer is a
 // JSON-RPC error with the text of an *UnmatchedError. If ctx ends during the delay, the
 // answer has no meaning.
-func (c *Cassette) CallUpstream(ctx context.Context, _ route.Origin, server, tool string, params []byte, _ func([]byte)) wire.Reply {
-	i, unmatched := c.match(server, tool, argumentsOf(params))
+func (c *Cassette) CallUpstream(ctx context.Context, _ route.Origin, call route.ScriptCall) wire.Reply {
+	i, unmatched := c.match(call.Server, call.Tool, argumentsOf(call.Params))
 	if unmatched != nil {
 		return unmatched.reply()
 	}

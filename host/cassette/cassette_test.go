@@ -46,7 +46,7 @@ func made(t *testing.T, interactions ...Interaction) *Cassette {
 
 // call calls a tool with arguments.
 func call(ctx context.Context, up compose.Upstreams, server, tool, arguments string) string {
-	reply := up.CallUpstream(ctx, nil, server, tool, fmt.Appendf(nil, `{"name":%q,"arguments":%s}`, tool, arguments), nil)
+	reply := up.CallUpstream(ctx, nil, route.ScriptCall{Server: server, Tool: tool, Params: fmt.Appendf(nil, `{"name":%q,"arguments":%s}`, tool, arguments)})
 	if reply.Error != nil {
 		return "error: " + wire.ParseError(reply.Error).Message
 	}
@@ -308,7 +308,7 @@ func BenchmarkCall(b *testing.B) {
 			b.Fatal(err)
 		}
 		for _, p := range params {
-			if reply := c.CallUpstream(b.Context(), nil, "s", "t", p, nil); reply.Error != nil {
+			if reply := c.CallUpstream(b.Context(), nil, route.ScriptCall{Server: "s", Tool: "t", Params: p}); reply.Error != nil {
 				b.Fatal(string(reply.Error))
 			}
 		}

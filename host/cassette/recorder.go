@@ -33,22 +33,22 @@ func NewRecorder(up compose.Upstreams, redact func([]byte) []byte) *Recorder {
 
 // CallUpstream implements compose.Upstreams. If ctx ends before the answer, the call is
 // not recorded.
-func (r *Recorder) CallUpstream(ctx context.Context, origin route.Origin, server, tool string, params []byte, progress func([]byte)) wire.Reply {
-	call := &recordedCall{Interaction: Interaction{Server: server, Tool: tool, Times: 1}}
-	call.Params = r.clean(argumentsOf(params))
+func (r *Recorder) CallUpstream(ctx context.Context, origin route.Origin, call route.ScriptCall) wire.Reply {
+	made := &recordedCall{Interaction: Interaction{Server: call.Server, Tool: call.Tool, Times: 1}}
+	made.Params = r.clean(argumentsOf(call.Params))
 	r.mu.Lock()
-	r.calls = append(r.calls, call)
+	r.calls = append(r.calls, made)
 	r.mu.Unlock()
-	reply := r.Upstreams.CallUpstream(ctx, origin, server, tool, params, progress)
+	reply := r.Upstreams.CallUpstream(ctx, origin, call)
 	if ctx.Err() != nil || reply.Denied != nil { // the server has not answered
 		return reply
 	}
 	result, failed := r.clean(reply.Result), r.clean(reply.Error)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	call.Result, call.RPCError, call.done = result, failed, true
+	made.Result, made.RPCError, made.done = result, failed, true
 	if failed != nil {
-		call.Result = nil
+		made.Result = nil
 	}
 	return reply
 }

@@ -19,7 +19,8 @@ type counter struct{ n int }
 
 func (*counter) Ready(context.Context, route.Origin, string) error { return nil }
 
-func (c *counter) CallUpstream(_ context.Context, _ route.Origin, server, tool string, params []byte, progress func([]byte)) wire.Reply {
+func (c *counter) CallUpstream(_ context.Context, _ route.Origin, call route.ScriptCall) wire.Reply {
+	tool, params := call.Tool, call.Params
 	c.n++
 	if tool == "fail" {
 		return wire.Reply{Error: []byte(`{"code":-1,"message":"failed with hunter2secret"}`)}
@@ -89,11 +90,11 @@ type canceller struct {
 	cancel context.CancelFunc
 }
 
-func (e *canceller) CallUpstream(ctx context.Context, o route.Origin, server, tool string, params []byte, p func([]byte)) wire.Reply {
-	if tool == "last" {
+func (e *canceller) CallUpstream(ctx context.Context, o route.Origin, call route.ScriptCall) wire.Reply {
+	if call.Tool == "last" {
 		e.cancel()
 	}
-	return e.counter.CallUpstream(ctx, o, server, tool, params, p)
+	return e.counter.CallUpstream(ctx, o, call)
 }
 
 // TestRecorderKeepsAnswers checks that a cancelled call is not recorded.

@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -133,6 +134,7 @@ func (r *run) call(ctx context.Context, t *target) abi.Answer {
 		answer = r.replayCall(ctx, t)
 	case answeredBefore(t.before) && t.runBefore() == nil:
 		answer = r.repeat(t)
+		r.tree.called.Add(t.server, t.tool)
 	case t.err != nil:
 		answer.Err = t.fail(unresolvedType(t.err), t.err.Error())
 	case ctx.Err() != nil:
@@ -159,7 +161,7 @@ func (r *run) forward(ctx context.Context, t *target) journal.Answer {
 	}
 	part := r.progress.begin(t.server + "." + t.tool)
 	r.tree.live.Store(true)
-	reply := r.cfg.Upstreams.CallUpstream(limited, origin, t.server, t.tool, t.params(r.meta), part.reporter(t.record))
+	reply := r.cfg.Upstreams.CallUpstream(limited, origin, r.scriptCall(t, part.reporter(t.record)))
 	switch {
 	case ctx.Err() != nil:
 		return journal.Answer{Err: t.fail(contextFailure(ctx).Type, NoAnswer)}
@@ -170,6 +172,14 @@ func (r *run) forward(ctx context.Context, t *target) journal.Answer {
 	part.finish()
 	r.tree.account.AddMessage(len(reply.Result) + len(reply.Error))
 	return t.answer(reply)
+}
+
+// scriptCall returns the call of an upstream's tool.
+func (r *run) scriptCall(t *target, progress func([]byte)) route.ScriptCall {
+	return route.ScriptCall{
+		Server: t.server, Tool: t.tool, Params: t.params(r.meta), Progress: progress,
+		Script: r.tool, Run: r.journal.ID(), Called: &r.tree.called,
+	}
 }
 
 // params returns the params of the call's request; meta is that of the run's request.

@@ -66,7 +66,14 @@ type Upstreams interface {
 	// Ready waits until the server has started and its tools are known; the
 	// error says why it is down.
 	Ready(ctx context.Context, origin route.Origin, server string) error
-	CallUpstream(ctx context.Context, origin route.Origin, server, tool string, params []byte, progress func(params []byte)) wire.Reply
+	CallUpstream(ctx context.Context, origin route.Origin, call route.ScriptCall) wire.Reply
+}
+
+// Gate decides which saved tools scripts may call; see route.Router.
+type Gate interface {
+	// Pass returns why a script may not call a saved tool, nil if it may, or the cause of
+	// ctx. It may wait for a person.
+	Pass(ctx context.Context, origin route.Origin, call route.ScriptCall) error
 }
 
 // Catalog knows what scripts can call; see catalog.Catalog.
@@ -112,6 +119,9 @@ type Options struct {
 	Chain func(id string) (journal.Chain, error)
 	// Asked keeps the records of runs that clients can continue; nil is a new one.
 	Asked *Asked
+	// Gate decides which saved tools scripts may call; nil: all of them. Calls of
+	// upstreams' tools are decided about by Upstreams.
+	Gate Gate
 	// Observer sees the runs; nil: nobody does.
 	Observer Observer
 	// Listeners knows which clients get the logs of scripts; nil is none.

@@ -53,7 +53,8 @@ type upstreams struct {
 
 func (u *upstreams) Ready(context.Context, route.Origin, string) error { return nil }
 
-func (u *upstreams) CallUpstream(ctx context.Context, _ route.Origin, server, tool string, params []byte, progress func([]byte)) wire.Reply {
+func (u *upstreams) CallUpstream(ctx context.Context, _ route.Origin, call route.ScriptCall) wire.Reply {
+	server, tool, params, progress := call.Server, call.Tool, call.Params, call.Progress
 	u.mu.Lock()
 	u.seen = append(u.seen, server+" "+string(params))
 	u.mu.Unlock()

@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/tools"
@@ -43,6 +44,7 @@ type tree struct {
 	// live reports that a call of an upstream was made, so that the run before cannot be
 	// continued another time.
 	live      atomic.Bool
+	called    policy.History
 	questions *questions // to the client; nil if it can be asked at any time
 }
 
@@ -136,6 +138,9 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 	if failed := t.checkMeta(); failed != nil && t.replayed == nil {
 		return journal.Answer{Err: failed}
 	}
+	if failed := r.pass(ctx, t); failed != nil {
+		return journal.Answer{Err: failed}
+	}
 	def, err := r.definition(t)
 	if err != nil && t.runBefore() != nil {
 		return journal.Answer{Err: t.fail(abi.ErrPermission, fmt.Sprintf("since the client was asked, saved tool %q was removed: %v", t.tool, err))}
@@ -185,6 +190,32 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 	}
 	a.Err.Details = validOrNil(f.body())
 	return a
+}
+
+// pass returns why the saved tool may not be called, nil if it may.
+func (r *run) pass(ctx context.Context, t *target) *abi.CallError {
+	if r.cfg.Gate == nil || t.replayed != nil {
+		return nil
+	}
+	limited, clock, stop := t.startClock(ctx)
+	defer stop()
+	origin, asking := r.inquirer(t, clock)
+	if !r.tree.questions.begin(asking) {
+		return t.fail(abi.ErrCancelled, NotMade)
+	}
+	defer r.tree.questions.end(asking)
+	call := r.scriptCall(t, nil)
+	call.Approved = t.runBefore() != nil // else it would not have begun
+	err := r.cfg.Gate.Pass(limited, origin, call)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return t.fail(contextFailure(ctx).Type, NotMade)
+	case limited.Err() != nil:
+		return t.fail(abi.ErrTimeout, t.timeoutMessage())
+	}
+	return t.fail(abi.ErrPermission, err.Error())
 }
 
 // definition returns the definition of the saved tool for a call.

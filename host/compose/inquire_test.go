@@ -25,10 +25,11 @@ const stateless = "2026-07-28"
 // upstreams.
 type askingUpstreams struct{ upstreams }
 
-func (u *askingUpstreams) CallUpstream(ctx context.Context, origin route.Origin, server, tool string, params []byte, progress func([]byte)) wire.Reply {
+func (u *askingUpstreams) CallUpstream(ctx context.Context, origin route.Origin, call route.ScriptCall) wire.Reply {
+	server, tool, params := call.Server, call.Tool, call.Params
 	arguments, _ := wire.Get(params, "arguments")
 	if tool != "ask" && tool != "twice" {
-		return u.upstreams.CallUpstream(ctx, origin, server, tool, params, progress)
+		return u.upstreams.CallUpstream(ctx, origin, call)
 	}
 	u.mu.Lock()
 	u.seen = append(u.seen, server+" "+string(params))

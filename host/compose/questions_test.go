@@ -38,7 +38,8 @@ type crossingRound struct {
 	newest route.Origin
 }
 
-func (u *crossing) CallUpstream(ctx context.Context, origin route.Origin, server, tool string, params []byte, progress func([]byte)) wire.Reply {
+func (u *crossing) CallUpstream(ctx context.Context, origin route.Origin, call route.ScriptCall) wire.Reply {
+	tool, params := call.Tool, call.Params
 	message, _ := wire.GetString(params, "arguments", "q")
 	u.mu.Lock()
 	if tool == "nonce" {
@@ -49,7 +50,7 @@ func (u *crossing) CallUpstream(ctx context.Context, origin route.Origin, server
 	}
 	if tool != "guess" {
 		u.mu.Unlock()
-		return u.askingUpstreams.CallUpstream(ctx, origin, server, tool, params, progress)
+		return u.askingUpstreams.CallUpstream(ctx, origin, call)
 	}
 	u.seen = append(u.seen, tool+" "+message)
 	if u.arrived++; u.arrived%u.together == 1 {

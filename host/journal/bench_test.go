@@ -25,7 +25,7 @@ type answers struct{ result []byte }
 
 func (answers) Ready(context.Context, route.Origin, string) error { return nil }
 
-func (a answers) CallUpstream(context.Context, route.Origin, string, string, []byte, func([]byte)) wire.Reply {
+func (a answers) CallUpstream(context.Context, route.Origin, route.ScriptCall) wire.Reply {
 	return wire.Reply{Result: a.result}
 }
 

@@ -212,7 +212,8 @@ func (c cannedAnswers) Servers() []string {
 
 func (cannedAnswers) InputSchema(string, string) []byte { return nil }
 
-func (c cannedAnswers) CallUpstream(_ context.Context, _ route.Origin, _, tool string, _ []byte, _ func([]byte)) wire.Reply {
+func (c cannedAnswers) CallUpstream(_ context.Context, _ route.Origin, call route.ScriptCall) wire.Reply {
+	tool := call.Tool
 	for full, answer := range c {
 		if strings.HasSuffix(full, "."+tool) {
 			if e, isError := strings.CutPrefix(answer, "!"); isError {

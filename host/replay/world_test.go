@@ -67,7 +67,8 @@ func (*world) InputSchema(_, tool string) []byte {
 	return nil
 }
 
-func (w *world) CallUpstream(ctx context.Context, _ route.Origin, server, tool string, params []byte, _ func([]byte)) wire.Reply {
+func (w *world) CallUpstream(ctx context.Context, _ route.Origin, call route.ScriptCall) wire.Reply {
+	server, tool, params := call.Server, call.Tool, call.Params
 	args, _ := wire.Get(params, "arguments")
 	result := func(format string, a ...any) wire.Reply { return wire.Reply{Result: fmt.Appendf(nil, format, a...)} }
 	switch tool {

@@ -62,18 +62,18 @@ func TestOnBehalf(t *testing.T) {
 			g.router.Handle(t.Context(), Call{Method: method, Origin: o.Origin, Params: []byte(params)})
 			check(method, o.Origin, o.client, o.level)
 		}
-		g.router.CallUpstream(t.Context(), o.Origin, "a", "t", nil, nil)
+		g.router.CallUpstream(t.Context(), o.Origin, ScriptCall{Server: "a", Tool: "t"})
 		check("a script's call", o.Origin, o.client, o.level)
 	}
 	g.ask(s, "logging/setLevel", `{"level":"error"}`)
 	sent()
 	origin := s.request("4")
-	g.router.CallUpstream(t.Context(), origin, "a", "t", nil, nil)
+	g.router.CallUpstream(t.Context(), origin, ScriptCall{Server: "a", Tool: "t"})
 	check("after setLevel", origin, `{"capabilities":{"roots":{}}}`, "error")
 	origin = quiet.request("5")
-	g.router.CallUpstream(t.Context(), origin, "a", "t", nil, nil)
+	g.router.CallUpstream(t.Context(), origin, ScriptCall{Server: "a", Tool: "t"})
 	check("another session's setLevel", origin, `{"capabilities":{}}`, "")
-	g.router.CallUpstream(t.Context(), nil, "a", "t", nil, nil)
+	g.router.CallUpstream(t.Context(), nil, ScriptCall{Server: "a", Tool: "t"})
 	if call := sent(); call.Owner != nil || call.Client != nil || call.LogLevel != "" {
 		t.Errorf("without a client: %+v", call)
 	}

@@ -164,14 +164,14 @@ func TestBridgeForScripts(t *testing.T) {
 	for _, revision := range []string{"2025-11-25", stateless} {
 		g, up, s := eras(t, revision, allInputs)
 		up.stateless("tools/call", asking(`"a":`+roots, "s"), `{"resultType":"complete","n":1}`)
-		if r := g.router.CallUpstream(t.Context(), s.request("r"), "a", "t", []byte(`{}`), nil); string(r.Result) != `{"resultType":"complete","n":1}` {
+		if r := g.router.CallUpstream(t.Context(), s.request("r"), ScriptCall{Server: "a", Tool: "t", Params: []byte(`{}`)}); string(r.Result) != `{"resultType":"complete","n":1}` {
 			t.Errorf("%s: %s%s", revision, r.Result, r.Error)
 		}
 		want(t, revision, up.inputs(), " ", `{"a":{"client":"one","method":"roots/list"}} "s"`)
 	}
 	g, up, _ := eras(t, stateless, allInputs)
 	up.stateless("tools/call", asking(`"a":`+roots, "s"))
-	if r := g.router.CallUpstream(t.Context(), nil, "a", "t", []byte(`{}`), nil); !strings.Contains(string(r.Result), "but there is no client") {
+	if r := g.router.CallUpstream(t.Context(), nil, ScriptCall{Server: "a", Tool: "t", Params: []byte(`{}`)}); !strings.Contains(string(r.Result), "but there is no client") {
 		t.Errorf("without a client: %s%s", r.Result, r.Error)
 	}
 }

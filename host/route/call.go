@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/envelope"
+	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -31,6 +32,7 @@ type toolCall struct {
 	sent         []byte    // the params as they were sent, if there is an observer
 	to           Responder // only of a submitted call
 	waits        bool      // we declare tasks in place of the client, and wait for them
+	gated        *gated    // nil if there is no Gate
 	viaTask      bool      // it is to become a task, of which the client gets the result or one of the extension
 }
 
@@ -40,6 +42,9 @@ func (r *Router) agentCall(call Call, entry catalog.Entry, task bool) *toolCall 
 	c.viaTask = r.mustBeTask(call.Origin, entry)
 	if r.Observer != nil && r.Observer.Observes() {
 		c.observer, c.start = r.Observer, time.Now()
+	}
+	if r.Gate != nil {
+		c.gate(policy.Caller{})
 	}
 	return c
 }
@@ -66,11 +71,27 @@ func (c *toolCall) request(in wire.Inputs) (wire.Call, error) {
 }
 
 // Permitted implements wire.Permit.
-func (c *toolCall) Permitted() error { return c.router.Catalog.Permitted(c.server, c.tool, c.agent) }
+func (c *toolCall) Permitted() error {
+	if err := c.router.Catalog.Permitted(c.server, c.tool, c.agent); err != nil {
+		return err
+	}
+	return c.gated.Permitted()
+}
+
+// gate makes the preliminary decision of the Gate.
+func (c *toolCall) gate(caller policy.Caller) {
+	c.gated = c.router.decide(c.origin, policy.Request{
+		Kind: policy.KindTool, Server: c.server, Name: c.tool, Arguments: argumentsOf(c.call.Params), Caller: caller,
+	}, func() []byte { return c.router.Catalog.Definition(c.server, c.tool) })
+}
 
 // answer makes the call and waits for its reply.
 func (c *toolCall) answer(ctx context.Context) wire.Reply {
-	reply, err := c.try(ctx, c.call.inputs)
+	var reply wire.Reply
+	err := c.gated.pass(ctx, c.origin)
+	if err == nil {
+		reply, err = c.try(ctx, c.call.inputs)
+	}
 	return c.conclude(ctx, reply, err)
 }
 
@@ -174,7 +195,7 @@ func (c *toolCall) observe(o ObservedCall) {
 func (c *toolCall) observation(reply wire.Reply, cancelled bool) ObservedCall {
 	return ObservedCall{
 		Origin: c.origin, Server: c.server, Tool: c.tool, Params: c.sent,
-		Reply: reply, Cancelled: cancelled, Start: c.start, Duration: time.Since(c.start),
+		Reply: reply, Cancelled: cancelled, Start: c.start, Duration: time.Since(c.start), Decision: c.gated.decided(),
 	}
 }
 

@@ -1,6 +1,9 @@
 package route
 
-import "github.com/mcp-metatool/mcp-metatool/host/wire"
+import (
+	"github.com/mcp-metatool/mcp-metatool/host/policy"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
 
 // Bounds of what is kept for a session. Beyond them the oldest entry is forgotten,
 // except that further subscriptions are refused.
@@ -19,8 +22,9 @@ const (
 // otherwise.
 type client struct {
 	session Session // constant
-	level   string  // lowest level of log messages; "" if never set
-	offered []byte  // the capabilities in its initialize result, a raw object
+	called  policy.History
+	level   string // lowest level of log messages; "" if never set
+	offered []byte // the capabilities in its initialize result, a raw object
 	// tasks are those that upstreams created for the session: servers by id.
 	tasks recent[string, string]
 	// ownTasks are those that the client created for upstreams: servers by id.

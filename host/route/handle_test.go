@@ -13,7 +13,7 @@ import (
 type testHandler struct{ router *Router }
 
 func (h testHandler) CallTool(ctx context.Context, name string, call Call) wire.Reply {
-	return h.router.CallUpstream(ctx, call.Origin, "a", name+"-inner", []byte(`{"name":"x"}`), nil)
+	return h.router.CallUpstream(ctx, call.Origin, ScriptCall{Server: "a", Tool: name + "-inner", Params: []byte(`{"name":"x"}`)})
 }
 
 // fullRig has two upstreams that offer something on every surface, one that is down,
@@ -213,15 +213,15 @@ func TestCallUpstreamByRealNames(t *testing.T) {
 		return wire.Reply{Result: call.Params}, nil
 	}
 	o := s.request("1")
-	reply := g.router.CallUpstream(t.Context(), o, "a", "hidden", []byte(`{}`), func(p []byte) { heard = append(heard, string(p)) })
+	reply := g.router.CallUpstream(t.Context(), o, ScriptCall{Server: "a", Tool: "hidden", Params: []byte(`{}`), Progress: func(p []byte) { heard = append(heard, string(p)) }})
 	if string(reply.Result) != `{"name":"hidden"}` || g.ups["a"].calls[0].Owner != any(o) {
 		t.Errorf("got %s%s of %v", reply.Result, reply.Error, g.ups["a"].calls[0].Owner)
 	}
 	want(t, "progress", heard, `{"progress":1}`)
-	if reply := g.router.CallUpstream(t.Context(), nil, "nope", "x", nil, nil); !strings.Contains(string(reply.Result), `"isError":true`) {
+	if reply := g.router.CallUpstream(t.Context(), nil, ScriptCall{Server: "nope", Tool: "x"}); !strings.Contains(string(reply.Result), `"isError":true`) {
 		t.Errorf("unknown upstream: %s", reply.Result)
 	}
-	if reply := g.router.CallUpstream(t.Context(), o, "a", "x", []byte(`[]`), nil); wire.ParseError(reply.Error).Code != wire.CodeInvalidParams {
+	if reply := g.router.CallUpstream(t.Context(), o, ScriptCall{Server: "a", Tool: "x", Params: []byte(`[]`)}); wire.ParseError(reply.Error).Code != wire.CodeInvalidParams {
 		t.Errorf("bad params: %s%s", reply.Result, reply.Error)
 	}
 	for server, want := range map[string]string{"a": "<nil>", "down": errDown.Error(), "zz": `upstream "zz" is not configured`} {

@@ -69,7 +69,7 @@ func (r *Router) tellLevel(ctx context.Context, call Call, c serverConn, again b
 	if err != nil {
 		return fail(wire.CodeInvalidParams, "%s: params: %v", call.Method, err)
 	}
-	reply := r.forward(ctx, call, c, params)
+	reply := r.forward(ctx, call, c, params, nil)
 	if reply.Error == nil {
 		r.mu.Lock()
 		if !r.asleep[c.key()] { // then it may not have got the level itself

@@ -3,6 +3,7 @@ package route
 import (
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -35,4 +36,5 @@ type ObservedCall struct {
 	Cancelled    bool // the client has cancelled the call, so it gets no answer
 	Start        time.Time
 	Duration     time.Duration
+	Decision     policy.Decision // of the Gate; zero if there is none
 }

@@ -36,7 +36,7 @@ func TestObserver(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	g.router.CallTool(ctx, Call{Method: "tools/call", Origin: s, Params: []byte(params)})
-	g.router.CallUpstream(t.Context(), s, "a", "good", []byte(params), nil)
+	g.router.CallUpstream(t.Context(), s, ScriptCall{Server: "a", Tool: "good", Params: []byte(params)})
 	g.ask(s, "tools/call", `{"name":"unknown"}`)
 	o.off = true
 	g.ask(s, "tools/call", params)

@@ -3,6 +3,7 @@ package route
 import (
 	"context"
 
+	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -20,7 +21,8 @@ func (r *Router) getPrompt(ctx context.Context, call Call) wire.Reply {
 	if err != nil {
 		return fail(wire.CodeInvalidParams, "%s: params: %v", call.Method, err)
 	}
-	return r.forward(ctx, call, to, params)
+	g := r.decide(call.Origin, policy.Request{Kind: policy.KindPrompt, Server: to.server, Name: own, Arguments: argumentsOf(params)}, nil)
+	return r.forward(ctx, call, to, params, g)
 }
 
 // promptOwner finds the upstream that has a prompt, and the upstream's own name for
@@ -60,7 +62,7 @@ func (r *Router) complete(ctx context.Context, call Call) wire.Reply {
 		return r.completeResource(ctx, call)
 	}
 	if all := r.offering(call.Origin.Session(), "completions"); len(all) == 1 {
-		return r.forward(ctx, call, all[0], call.Params)
+		return r.forward(ctx, call, all[0], call.Params, r.completion(call, all[0], ""))
 	}
 	return fail(wire.CodeInvalidParams, "%s: unknown params.ref.type %q", call.Method, kind)
 }
@@ -78,7 +80,20 @@ func (r *Router) completePrompt(ctx context.Context, call Call) wire.Reply {
 	if err != nil {
 		return fail(wire.CodeInvalidParams, "%s: params: %v", call.Method, err)
 	}
-	return r.forward(ctx, call, to, params)
+	return r.forward(ctx, call, to, params, r.completion(call, to, own))
+}
+
+// completion decides about completing an argument of a prompt or resource template.
+func (r *Router) completion(call Call, to serverConn, name string) *gated {
+	var args wire.Object
+	for _, member := range []string{"ref", "argument", "context"} {
+		if value, ok := wire.Get(call.Params, member); ok && r.Gate != nil {
+			args.Raw(member, value)
+		}
+	}
+	return r.decide(call.Origin, policy.Request{
+		Kind: policy.KindCompletion, Server: to.server, Name: name, Arguments: args.Bytes(),
+	}, nil)
 }
 
 func (r *Router) completeResource(ctx context.Context, call Call) wire.Reply {
@@ -91,10 +106,10 @@ func (r *Router) completeResource(ctx context.Context, call Call) wire.Reply {
 	}
 	if server, ok := r.Catalog.Template(uri); ok {
 		if to, ok := r.to(call.Origin.Session(), server); ok {
-			return r.forward(ctx, call, to, call.Params)
+			return r.forward(ctx, call, to, call.Params, r.completion(call, to, uri))
 		}
 	}
 	return r.askForURI(ctx, call, uri, func(c serverConn) wire.Reply {
-		return r.forward(ctx, call, c, call.Params)
+		return r.forward(ctx, call, c, call.Params, r.completion(call, c, uri))
 	}, "completions")
 }

@@ -3,6 +3,7 @@ package route
 import (
 	"context"
 
+	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -15,8 +16,13 @@ func (r *Router) readResource(ctx context.Context, call Call) wire.Reply {
 		return wire.Reply{Error: bad.Raw()}
 	}
 	return r.askForURI(ctx, call, uri, func(c serverConn) wire.Reply {
-		return r.forward(ctx, call, c, call.Params)
+		return r.forward(ctx, call, c, call.Params, r.resource(call, c, uri))
 	}, "resources")
+}
+
+// resource decides about the use of a resource.
+func (r *Router) resource(call Call, at serverConn, uri string) *gated {
+	return r.decide(call.Origin, policy.Request{Kind: policy.KindResource, Server: at.server, Name: uri}, nil)
 }
 
 // askForURI tries the upstreams that may have the resource with the URI: the one that
@@ -38,7 +44,7 @@ func (r *Router) askForURI(ctx context.Context, call Call, uri string, try func(
 		candidates = r.offering(s, capability...)
 	}
 	reply, _, ok := firstOf(ctx, candidates, try)
-	if !ok && guess && len(candidates) != 1 {
+	if !ok && guess && len(candidates) != 1 && reply.Denied == nil {
 		return noResource(uri)
 	}
 	return reply

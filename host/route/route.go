@@ -11,6 +11,7 @@
 //	list.go         tools/list and the other lists
 //	tool.go         tools/call: which tool it is of
 //	call.go         calls of upstreams' tools
+//	gate.go         which requests policy permits
 //	submit.go       calls without a waiting goroutine
 //	observe.go      reporting proxied calls to the journal
 //	resource.go     resources/read
@@ -58,6 +59,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/requeststate"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -70,7 +72,7 @@ type Handler interface {
 }
 
 // Options of a Router. All but Instructions, HandshakeWait, Started,
-// Refreshed, Availability, Refresh, Observer, Sealer and Runs must be set.
+// Refreshed, Availability, Refresh, Gate, Observer, Sealer and Runs must be set.
 type Options struct {
 	Catalog   *catalog.Catalog
 	Upstreams Upstreams
@@ -97,6 +99,8 @@ type Options struct {
 	// RefreshCalled does the same before a call of a saved tool that is in the catalog.
 	// Whether its definition is the latest is up to its handler. Nil means Refresh.
 	RefreshCalled func()
+	// Gate, when set, decides which requests may be made.
+	Gate Gate
 	// Observer, when set, sees proxied calls.
 	Observer Observer
 	// Sealer seals what clients return with their answers. Nil: one with a key of its
@@ -282,7 +286,7 @@ func (r *Router) handle(ctx context.Context, call Call) wire.Reply {
 // later revision, so the request is forwarded if there is only one upstream.
 func (r *Router) unknownMethod(ctx context.Context, call Call) wire.Reply {
 	if all := r.connections(call.Origin.Session()); len(all) == 1 {
-		return r.forward(ctx, call, all[0], call.Params)
+		return r.forward(ctx, call, all[0], call.Params, r.method(call, all[0]))
 	}
 	return notFound(call.Method)
 }
@@ -295,15 +299,27 @@ func notFound(method string) wire.Reply {
 	return reply
 }
 
-// forward sends a request to an upstream, with other params.
-func (r *Router) forward(ctx context.Context, call Call, to serverConn, params []byte) wire.Reply {
+// method decides about a request that is forwarded for its method alone.
+func (r *Router) method(call Call, to serverConn) *gated {
+	return r.decide(call.Origin, policy.Request{Kind: policy.KindMethod, Server: to.server, Name: call.Method}, nil)
+}
+
+// forward sends a request to an upstream, with other params, if g permits it.
+func (r *Router) forward(ctx context.Context, call Call, to serverConn, params []byte, g *gated) wire.Reply {
 	try := func(ctx context.Context, in wire.Inputs) (wire.Reply, error) {
 		out := wire.Call{Method: call.Method, Params: params, Progress: call.Progress, Inputs: in}
+		if g != nil {
+			out.Permit = g
+		}
 		r.onBehalf(&out, call.Origin)
 		return to.Call(ctx, out)
 	}
-	r.levelBefore(ctx, call.Origin, to)
-	reply, err := try(ctx, call.inputs)
+	var reply wire.Reply
+	err := g.pass(ctx, call.Origin)
+	if err == nil {
+		r.levelBefore(ctx, call.Origin, to)
+		reply, err = try(ctx, call.inputs)
+	}
 	if err == nil && asks(reply) && !isStateless(call.Origin) {
 		b := bridge{origin: call.Origin, server: to.server, again: try}
 		reply, err = b.finish(ctx, reply)
@@ -314,21 +330,27 @@ func (r *Router) forward(ctx context.Context, call Call, to serverConn, params [
 	}
 	r.warn(ctx, err, "request failed", "upstream", to.server, "method", call.Method)
 	var bad *wire.RPCError
-	if errors.As(err, &bad) {
+	var denied *wire.DeniedError
+	switch {
+	case errors.As(err, &bad):
 		return wire.Reply{Error: bad.Raw()}
+	case errors.As(err, &denied):
+		reply = fail(wire.CodeInvalidParams, "%s: %v", call.Method, err)
+		reply.Denied = denied.Err
+		return reply
 	}
 	return fail(wire.CodeInternal, "%s: %v", call.Method, err)
 }
 
 // firstOf tries upstreams in turn until one answers without an error. When
-// none does, the reply is that of the first.
+// none does, the reply is that of the first which was denied, else of the first.
 func firstOf(ctx context.Context, candidates []serverConn, try func(serverConn) wire.Reply) (reply wire.Reply, from serverConn, ok bool) {
 	for i, c := range candidates {
 		answer := try(c)
 		if answer.Error == nil {
 			return answer, c, true
 		}
-		if i == 0 {
+		if i == 0 || answer.Denied != nil && reply.Denied == nil {
 			reply, from = answer, c
 		}
 		if ctx.Err() != nil {

@@ -65,6 +65,9 @@ func (r *Router) Submit(call Call, to Responder) (cancel func(cause error), ok b
 		return nil, false
 	}
 	c := r.agentCall(call, entry, task)
+	if !c.gated.decided().Allowed() {
+		return nil, false
+	}
 	out, err := c.request(call.inputs)
 	if err != nil {
 		return nil, false

@@ -42,7 +42,7 @@ func (r *Router) subscribeAt(ctx context.Context, call Call, c serverConn, uri s
 	if !room {
 		return fail(wire.CodeInternal, "resources/subscribe: this session has %d subscriptions, which is the maximum (unsubscribe from some)", maxSubscriptions)
 	}
-	reply := r.forward(ctx, call, c, call.Params)
+	reply := r.forward(ctx, call, c, call.Params, r.resource(call, c, uri))
 	if reply.Error != nil && !before {
 		r.removeSubscriber(t, s)
 	}
@@ -114,7 +114,7 @@ func (r *Router) unsubscribe(ctx context.Context, call Call) wire.Reply {
 	r.mu.Unlock()
 	if len(mine) == 0 && !others {
 		return r.askForURI(ctx, call, uri, func(c serverConn) wire.Reply {
-			return r.forward(ctx, call, c, call.Params)
+			return r.forward(ctx, call, c, call.Params, nil)
 		}, "resources", "subscribe")
 	}
 	reply := empty()
@@ -140,7 +140,7 @@ func (r *Router) unsubscribeFrom(ctx context.Context, t topic, s Session, call *
 		return empty()
 	}
 	if call != nil {
-		return r.forward(ctx, *call, c, call.Params)
+		return r.forward(ctx, *call, c, call.Params, nil)
 	}
 	if up, ok := c.Server(); !ok || !declares(up, "resources", "subscribe") {
 		return empty()

@@ -97,7 +97,7 @@ func (r *Router) task(ctx context.Context, call Call) wire.Reply {
 	r.with(s, func(c *client) { server, known = c.tasks.get(id) })
 	if known {
 		if to, ok := r.to(s, server); ok {
-			return r.forward(ctx, call, to, call.Params)
+			return r.forward(ctx, call, to, call.Params, nil)
 		}
 	}
 	if !r.offered(s, "tasks") {
@@ -106,7 +106,7 @@ func (r *Router) task(ctx context.Context, call Call) wire.Reply {
 	if !known && r.alone(s) {
 		candidates := r.offering(s, "tasks")
 		reply, from, ok := firstOf(ctx, candidates, func(c serverConn) wire.Reply {
-			return r.forward(ctx, call, c, call.Params)
+			return r.forward(ctx, call, c, call.Params, r.method(call, c))
 		})
 		if ok {
 			r.rememberTask(s, taskKey{from.server, id})
@@ -129,7 +129,7 @@ func (r *Router) listTasks(ctx context.Context, call Call) wire.Reply {
 		}
 		return notFound(call.Method)
 	case 1:
-		return r.ownTasks(s, all[0].server, r.forward(ctx, call, all[0], call.Params))
+		return r.ownTasks(s, all[0].server, r.forward(ctx, call, all[0], call.Params, nil))
 	}
 	if _, ok := wire.Get(call.Params, "cursor"); ok {
 		return fail(wire.CodeInvalidParams, "%s: %v", call.Method, catalog.ErrCursor) // we never issue one
@@ -186,7 +186,7 @@ func (r *Router) allTasks(ctx context.Context, call Call, c serverConn) wire.Rep
 	var tasks [][]byte
 	params := call.Params
 	for range maxTaskPages {
-		reply := r.forward(ctx, call, c, params)
+		reply := r.forward(ctx, call, c, params, nil)
 		if reply.Error != nil {
 			return reply
 		}

@@ -152,7 +152,7 @@ func (r *Router) extensionTask(ctx context.Context, call Call) wire.Reply {
 	if err != nil {
 		return fail(wire.CodeInvalidParams, "%s: params: %v", call.Method, err)
 	}
-	reply := r.forward(ctx, call, to, params)
+	reply := r.forward(ctx, call, to, params, nil)
 	if reply.Error != nil {
 		return reply
 	}

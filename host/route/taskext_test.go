@@ -270,7 +270,7 @@ func TestTaskRequired(t *testing.T) {
 	g, up, s := taskRig(t, stateless, tasksDeclared)
 	up.stateless("tools/call", created)
 	up.stateless("tasks/get", `{"taskId":"own","status":"completed","result":{"content":[],"n":1}}`)
-	if got := g.router.CallUpstream(t.Context(), s, "a", "t", []byte(`{}`), nil); string(got.Result) != `{"content":[],"n":1}` {
+	if got := g.router.CallUpstream(t.Context(), s, ScriptCall{Server: "a", Tool: "t", Params: []byte(`{}`)}); string(got.Result) != `{"content":[],"n":1}` {
 		t.Errorf("a script got %s %s", got.Result, got.Error)
 	}
 }

@@ -58,14 +58,14 @@ func TestRequiredTaskOfScript(t *testing.T) {
 		{nil, `{"content":[],"n":1.0}`},
 		{s.request("r"), `{"content":[],"asked":{"client":"one","method":"roots/list"}}`},
 	} {
-		got := g.router.CallUpstream(t.Context(), test.origin, "a", "t", []byte(`{"arguments":{}}`), nil)
+		got := g.router.CallUpstream(t.Context(), test.origin, ScriptCall{Server: "a", Tool: "t", Params: []byte(`{"arguments":{}}`)})
 		if string(got.Result) != test.want {
 			t.Errorf("%s %s, want %s", got.Result, got.Error, test.want)
 		}
 		want(t, "sent", up.sent(), `tools/call {"arguments":{},"name":"t","task":{}}`, `tasks/result {"taskId":"x"}`)
 	}
 	up.on("tools/call", `{}`)
-	g.router.CallUpstream(t.Context(), s, "a", "t", []byte(`{"task":{"ttl":1}}`), nil)
+	g.router.CallUpstream(t.Context(), s, ScriptCall{Server: "a", Tool: "t", Params: []byte(`{"task":{"ttl":1}}`)})
 	want(t, "sent", up.sent(), `tools/call {"task":{"ttl":1},"name":"t"}`)
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
@@ -46,6 +47,9 @@ func (r *Router) CallTool(ctx context.Context, call Call) wire.Reply {
 			return noTask(name)
 		}
 		return r.agentCall(call, entry, task).answer(ctx)
+	}
+	if err := r.passTool(ctx, call, entry); err != nil {
+		return r.unanswered(ctx, entry.Kind.String(), name, err)
 	}
 	if task && r.offered(call.Origin.Session(), "tasks") {
 		return noTask(name) // our tools have no execution.taskSupport
@@ -118,20 +122,69 @@ func (r *Router) Ready(ctx context.Context, origin Origin, server string) error 
 	return up.Ready(ctx)
 }
 
-// CallUpstream calls a tool of an upstream, both given by their real names, for a script
-// that runs on behalf of origin. params is the params object of tools/call. Its name is
-// replaced here, and its progress token by the connection. A tool that can only be called
-// as a task of the handshake era is called as one, and its result waited for.
+// ScriptCall is a call that a script makes.
+type ScriptCall struct {
+	Server, Tool string // real names
+	// Params is the params object of tools/call. CallUpstream replaces the name in it, and
+	// the connection its progress token.
+	Params   []byte
+	Progress func([]byte) // as in Call; may be nil
+
+	Script string          // the saved tool or eval_starlark that calls
+	Run    string          // id of its run
+	Called *policy.History // what the run, with all runs of saved tools in it, has called; may be nil
+	// Approved says that a person has allowed the call, if that was asked for.
+	Approved bool
+	// Decided, if set, is called before the reply is returned, unless there is no Gate. It
+	// gets what the Gate has decided.
+	Decided func(policy.Decision)
+}
+
+// caller returns who makes the call, without its origin.
+func (c *ScriptCall) caller() policy.Caller {
+	return policy.Caller{Script: c.Script, Run: c.Run, RunCalls: c.Called}
+}
+
+// Pass decides whether a script may call a saved tool. It waits for the approval of a
+// person if that is asked for. The error says why the tool may not be called, or is the
+// cause of ctx.
+func (r *Router) Pass(ctx context.Context, o Origin, call ScriptCall) error {
+	if r.Gate == nil {
+		return nil
+	}
+	entry, _ := r.Catalog.Tool(call.Tool)
+	if entry.Kind != catalog.Composite {
+		entry.Definition = nil
+	}
+	d, err := r.passOwn(ctx, o, policy.Request{
+		Kind: policy.KindTool, Server: policy.SavedTools, Name: call.Tool, Arguments: argumentsOf(call.Params),
+		Definition: entry.Definition, Caller: call.caller(), Approved: call.Approved,
+	})
+	if call.Decided != nil {
+		call.Decided(d)
+	}
+	return err
+}
+
+// CallUpstream calls a tool of an upstream for a script that runs on behalf of origin. A
+// tool that can only be called as a task of the handshake era is called as one, and its
+// result waited for.
 //
 // If there is no response, the reply is an isError result that says why, since the
 // failure of one upstream is the failure of a tool. A response that cannot be used is a
 // JSON-RPC error. Whether the tool may be called is checked when the request is
 // written, however late that is. If it may not, Reply.Denied is set.
-func (r *Router) CallUpstream(ctx context.Context, origin Origin, server, tool string, params []byte, progress func([]byte)) wire.Reply {
-	_, task := wire.Get(params, "task")
-	call := Call{Method: protocol.MethodToolsCall, Origin: origin, Params: params, Progress: progress}
-	c := &toolCall{router: r, call: call, origin: origin, server: server, tool: tool, task: task}
-	c.viaTask = !task && taskSupport(r.Catalog.Definition(server, tool)) == "required"
+func (r *Router) CallUpstream(ctx context.Context, origin Origin, call ScriptCall) wire.Reply {
+	_, task := wire.Get(call.Params, "task")
+	made := Call{Method: protocol.MethodToolsCall, Origin: origin, Params: call.Params, Progress: call.Progress}
+	c := &toolCall{router: r, call: made, origin: origin, server: call.Server, tool: call.Tool, task: task}
+	c.viaTask = !task && taskSupport(r.Catalog.Definition(call.Server, call.Tool)) == "required"
+	if r.Gate != nil {
+		c.gate(call.caller())
+		if call.Decided != nil {
+			defer func() { call.Decided(c.gated.decided()) }()
+		}
+	}
 	return c.answer(ctx)
 }
 

@@ -1,0 +1,170 @@
+package route
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/policy"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// Gate decides which requests of clients and scripts may be made. It must be safe for
+// concurrent use.
+type Gate interface {
+	// Decide decides about a request. It does not block.
+	Decide(r policy.Request) policy.Decision
+	// Approve asks a person whether a request may be made, for the action policy.Ask. It
+	// waits for the answer. o is the origin of the request, nil if there is no client.
+	// It returns nil if the request is allowed. Other errors than the cause of ctx are
+	// refusals.
+	Approve(ctx context.Context, o Origin, r policy.Request, d policy.Decision) error
+}
+
+// gated is a request that the Gate decides about. A nil *gated permits everything.
+type gated struct {
+	router     *Router
+	definition func() []byte // the definition as it is now; nil: there is none
+
+	mu       sync.Mutex // guards what follows; held while the Gate decides
+	request  policy.Request
+	decision policy.Decision
+}
+
+// decide makes the preliminary decision about a request of a client or script. It returns
+// nil if there is no Gate. o is the origin of the request, nil for none; it completes
+// request.Caller.
+func (r *Router) decide(o Origin, request policy.Request, definition func() []byte) *gated {
+	if r.Gate == nil {
+		return nil
+	}
+	r.identify(o, &request.Caller)
+	g := &gated{router: r, request: request, definition: definition}
+	g.decideAgain()
+	return g
+}
+
+// decideAgain decides for the definition as it is now. The caller holds g.mu, or is the
+// only one that knows g.
+func (g *gated) decideAgain() {
+	if g.definition != nil {
+		now := g.definition()
+		if g.request.Approved && !bytes.Equal(now, g.request.Definition) {
+			g.request.Approved = false // what was allowed is another tool now
+		}
+		g.request.Definition = now
+	}
+	g.decision = g.router.Gate.Decide(g.request)
+	before := g.decision
+	g.request.Before = &before
+}
+
+// pass waits for the approval of a person if the decision is to ask for it. The error is
+// a *wire.DeniedError if the request may not be made, or the cause of ctx.
+func (g *gated) pass(ctx context.Context, o Origin) error {
+	if g == nil {
+		return nil
+	}
+	g.mu.Lock()
+	request, decision := g.request, g.decision
+	g.mu.Unlock()
+	if decision.Action != policy.Ask || request.Approved {
+		return g.refusal(decision, request.Approved)
+	}
+	if err := g.router.Gate.Approve(ctx, o, request, decision); err != nil {
+		if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+			return err
+		}
+		return &wire.DeniedError{Err: err}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.request.Approved = true
+	return nil
+}
+
+// refusal returns the error for a request that may not be made, nil if it may.
+func (g *gated) refusal(d policy.Decision, approved bool) error {
+	if d.Allowed() || d.Action == policy.Ask && approved {
+		return nil
+	}
+	return &wire.DeniedError{Err: &policy.DeniedError{Target: g.request.Target(), Decision: d}}
+}
+
+// Permitted implements wire.Permit: the request is written now.
+func (g *gated) Permitted() error {
+	if g == nil {
+		return nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.request.Commit = true
+	g.decideAgain()
+	err := g.refusal(g.decision, g.request.Approved)
+	var denied *wire.DeniedError
+	if errors.As(err, &denied) {
+		return denied.Err // the connection wraps it
+	}
+	return err
+}
+
+// decided returns the last decision, the zero Decision if there is no Gate.
+func (g *gated) decided() policy.Decision {
+	if g == nil {
+		return policy.Decision{}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.decision
+}
+
+// identify sets what an origin says about a caller; nil is nobody.
+func (r *Router) identify(o Origin, c *policy.Caller) {
+	if o == nil {
+		return
+	}
+	s := o.Session()
+	c.Session, c.Principal = s.ID(), s.Principal()
+	info, _ := wire.Get(o.Client(), "clientInfo")
+	c.Client, _ = wire.GetString(info, "name")
+	r.with(s, func(of *client) { c.SessionCalls = &of.called })
+}
+
+// passOwn decides about a call of one of our own tools, and waits until it may be made.
+func (r *Router) passOwn(ctx context.Context, o Origin, request policy.Request) (policy.Decision, error) {
+	g := r.decide(o, request, nil)
+	if err := g.pass(ctx, o); err != nil {
+		return g.decided(), err
+	}
+	if err := g.Permitted(); err != nil {
+		return g.decided(), &wire.DeniedError{Err: err}
+	}
+	return g.decided(), nil
+}
+
+// passTool decides about a client's call of a built-in or saved tool.
+func (r *Router) passTool(ctx context.Context, call Call, entry catalog.Entry) error {
+	if r.Gate == nil {
+		return nil
+	}
+	server := policy.SavedTools
+	if entry.Kind == catalog.Builtin {
+		server = policy.BuiltinTools
+	}
+	_, err := r.passOwn(ctx, call.Origin, policy.Request{
+		Kind: policy.KindTool, Server: server, Name: entry.Name, Arguments: argumentsOf(call.Params),
+		Definition: entry.Definition,
+	})
+	return err
+}
+
+// argumentsOf returns the raw arguments in the params of a request, nil for none.
+func argumentsOf(params []byte) []byte {
+	args, ok := wire.Get(params, "arguments")
+	if !ok || string(args) == "null" {
+		return nil
+	}
+	return args
+}
