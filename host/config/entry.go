@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,7 +11,7 @@ import (
 )
 
 // EntryError says what is wrong with the entry of one upstream, on one line and without
-// the name of the file: clients may see it.
+// the name of the file and the values in it: clients may see it.
 type EntryError struct {
 	Upstream string
 	Problems []*Problem // at least one
@@ -21,9 +22,9 @@ func (e *EntryError) Error() string {
 	for i, p := range e.Problems {
 		// The name of the upstream is where this text is used.
 		key := strings.TrimPrefix(strings.TrimPrefix(p.Key, fmt.Sprintf("upstream %q", e.Upstream)), ": ")
-		texts[i] = p.Text
+		texts[i] = cmp.Or(p.public, p.Text)
 		if key != "" {
-			texts[i] = key + ": " + p.Text
+			texts[i] = key + ": " + texts[i]
 		}
 	}
 	return "its entry in the configuration is wrong: " + strings.Join(texts, "; ")

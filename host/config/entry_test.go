@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -88,6 +89,35 @@ func TestMistakesElsewhere(t *testing.T) {
 		opts.Tolerate = true
 		if _, err := Load(opts); err == nil {
 			t.Errorf("%q is tolerated", text)
+		}
+	}
+}
+
+// TestValuesAreNotPublic checks that the text which clients may see has no value of the file.
+func TestValuesAreNotPublic(t *testing.T) {
+	const pasted = "hunter2 hunter2"
+	for _, entry := range []string{
+		`timeout = "VALUE"`, `max_timeout = "VALUE"`, `isolation = "VALUE"`, `start = "VALUE"`, `restart = "VALUE"`, `protocol = "VALUE"`,
+		`prefix = "VALUE"`, `expose = ["[VALUE"]`, `hide = ["[VALUE"]`, `transport = "VALUE"`, `disabled = "VALUE"`, `args = "VALUE"`,
+		`env = { "VALUE=" = "" }`, `env = "VALUE"`, "url = \"VALUE\"\nheaders = { \"VALUE\" = \"x\" }", "url = \"VALUE\"",
+		"url = \"https://a.example/%zzVALUE\"", "probe = { call = \"x\", expect = \"/(VALUE/\" }", "probe = { call = \"x\", timeout = \"VALUE\" }",
+		"probe = { call = \"x\", every = \"VALUE\" }", "url = \"https://a.example\"\noauth = { scopes = [\"VALUE\"] }", "url = \"https://a.example\"\noauth = { issuer = \"VALUE\" }",
+	} {
+		dir := t.TempDir()
+		text := "[upstream.one]\n" + strings.ReplaceAll(entry, "VALUE", pasted) + "\n"
+		if !strings.Contains(text, "url =") {
+			text += "command = \"x\"\n"
+		}
+		opts := testOptions(write(t, dir+"/config.toml", text), dir, nil)
+		opts.Tolerate = true
+		c, err := Load(opts)
+		switch {
+		case err != nil:
+			t.Errorf("%s: %v", entry, err)
+		case len(c.Upstreams) != 1 || c.Upstreams[0].Invalid == nil:
+			t.Errorf("%s: nothing is wrong", entry)
+		case strings.Contains(c.Upstreams[0].Invalid.Error(), "hunter2"):
+			t.Errorf("%s: clients see the value: %v", entry, c.Upstreams[0].Invalid)
 		}
 	}
 }

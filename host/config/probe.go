@@ -139,7 +139,7 @@ func (v *rawValue) write(key, name string, n *node) {
 		v.shown.Write(wire.Quote(text))
 	case kindFloat:
 		if strings.ContainsAny(n.text, "IN") {
-			v.problem(key, "%s is not a number in JSON", n.text)
+			v.problem(key, "%s is not a number in JSON", quoteWritten(n))
 			n = &node{text: "null"}
 		}
 		v.both(n.text)

@@ -19,6 +19,8 @@ type Problem struct {
 	// before ${VAR} is expanded. Values of args, env, url, headers, client_secret and
 	// tokens are never quoted.
 	Text string
+	// public is Text without values of the file.
+	public string
 	// Err is the cause, if there is one: an [UnsetError], or an error from reading the
 	// file.
 	Err error

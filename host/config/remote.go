@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/url"
 	"path"
+	"strconv"
 	"strings"
 )
 
@@ -64,7 +65,7 @@ func (t *table) headers(expand func(sub *table, name string, n *node) (string, b
 		n, lower := sub.node.fields[name], strings.ToLower(name)
 		switch other, twice := taken[lower]; {
 		case !isToken(name):
-			sub.problem("", "%q cannot be the name of a header (letters, digits and - are fine)", name)
+			sub.problem("", "%s cannot be the name of a header (letters, digits and - are fine)", fileValue(strconv.Quote(name)))
 			continue
 		case ownHeaders[lower]:
 			sub.problem(name, "is set by the transport itself (leave it out)")

@@ -65,6 +65,7 @@ func (t *table) problem(key, format string, args ...any) *Problem {
 // newProblem returns a problem without reporting it.
 func (t *table) newProblem(key, format string, args ...any) *Problem {
 	p := &Problem{File: t.r.file, Key: t.path(key), Text: fmt.Sprintf(format, args...)}
+	p.public = fmt.Sprintf(format, withoutValues(args)...)
 	if t.r.located && t.node != nil {
 		if n := cmp.Or(t.find(key), t.node); n != nil {
 			p.Line, p.Column = n.position()
@@ -282,7 +283,7 @@ func (t *table) duration(key string, v *time.Duration, least, most time.Duration
 		}
 		var err error
 		if d, err = units.ParseDuration(text); err != nil {
-			t.problem(key, "%q %v", n.text, err)
+			t.problem(key, "%s %v", quoteWritten(n), err)
 			return
 		}
 	}
@@ -333,18 +334,33 @@ func (t *table) number(key string, v *uint64, least, most uint64) {
 	}
 	number, err := strconv.ParseUint(n.text, 10, 64)
 	if err != nil || number < least || number > most {
-		t.problem(key, "%s is out of bounds: at least %d, at most %d", n.text, least, most)
+		t.problem(key, "%s is out of bounds: at least %d, at most %d", quoteWritten(n), least, most)
 		return
 	}
 	*v = number
 }
 
+// fileValue is a value as it is in the file. Texts that clients may see do not have it: it
+// may be a secret in the wrong place.
+type fileValue string
+
 // quoteWritten returns a value as it is in the file, where variables are not expanded.
-func quoteWritten(n *node) string {
+func quoteWritten(n *node) fileValue {
 	if n.kind == kindString {
-		return strconv.Quote(n.text)
+		return fileValue(strconv.Quote(n.text))
 	}
-	return n.text
+	return fileValue(n.text)
+}
+
+// withoutValues replaces the values of the file in the arguments of a format.
+func withoutValues(args []any) []any {
+	args = slices.Clone(args)
+	for i, arg := range args {
+		if _, ok := arg.(fileValue); ok {
+			args[i] = "the value"
+		}
+	}
+	return args
 }
 
 // close reports the unknown keys. aliases are names that other programs use for known

@@ -3,6 +3,7 @@ package config
 import (
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/host/limits"
@@ -118,13 +119,13 @@ func (t *table) transportKey(u *Upstream, key string) {
 	if !ok {
 		return
 	}
-	written := quoteWritten(t.node.fields[key])
+	value := quoteWritten(t.node.fields[key])
 	transport, ok := transportNames[strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(name))]
 	switch {
 	case !ok:
-		t.problem(key, `%s is not a transport (there are "stdio", "http" and "sse")`, written)
+		t.problem(key, `%s is not a transport (there are "stdio", "http" and "sse")`, value)
 	case (transport == Stdio) != (u.Transport == Stdio):
-		t.problem(key, "%s does not fit a server that is %s", written, u.Transport.reached())
+		t.problem(key, "%s does not fit a server that is %s", value, u.Transport.reached())
 	default:
 		u.Transport = transport
 	}
@@ -203,7 +204,7 @@ func (t *table) environment(u *Upstream) map[string]string {
 	for _, name := range env.node.keys {
 		n := env.node.fields[name]
 		if name == "" || strings.ContainsAny(name, "=\x00") {
-			env.problem("", "%q cannot be the name of a variable (it must not be empty or contain =)", name)
+			env.problem("", "%s cannot be the name of a variable (it must not be empty or contain =)", fileValue(strconv.Quote(name)))
 			continue
 		}
 		if !env.check(name, n, "a string", kindString) {
