@@ -113,7 +113,7 @@ var (
 	ErrStalled = errors.New("the client does not read its messages; they are lost")
 	// ErrNotListening says that the client has no stream open on which a request
 	// could reach it.
-	ErrNotListening = errors.New("the client is not listening (it has no GET stream open)")
+	ErrNotListening = route.ErrNotListening
 )
 
 // Session is a session with one client. It implements route.Session.

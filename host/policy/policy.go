@@ -2,6 +2,7 @@
 // by a script, a read of a resource, a prompt, a completion.
 //
 //	policy.go   Request, Decision, DeniedError
+//	approval.go  Approval: what people have decided about a request
 //	history.go  what a session, run or client has called before
 package policy
 
@@ -85,6 +86,9 @@ type Decision struct {
 	Action Action
 	Rule   string // name of the rule that decided; DefaultRule if none did
 	Reason string // of the rule; may be ""
+
+	// Approval says what people have decided, once they were asked; else nil.
+	Approval *Approval
 
 	committed bool // it counted as called
 }

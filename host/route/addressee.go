@@ -94,6 +94,10 @@ func (p Peer) undecided(method string) *wire.RPCError {
 		`(set isolation = "session" for the upstream)`, method, p.conn.server)
 }
 
+// ErrNotListening is the error of Origin.Ask if the client has no stream open on which a
+// request could reach it.
+var ErrNotListening = errors.New("the client is not listening (it has no GET stream open)")
+
 // ErrAsksLater says that an origin has ended to ask the client by its result. The call
 // that asks is made again when the client has answered. If the question belongs to another
 // call, that one is still in flight.

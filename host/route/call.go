@@ -33,7 +33,8 @@ type toolCall struct {
 	to           Responder // only of a submitted call
 	waits        bool      // we declare tasks in place of the client, and wait for them
 	gated        *gated    // nil if there is no Gate
-	viaTask      bool      // it is to become a task, of which the client gets the result or one of the extension
+	pause        func() (goOn func())
+	viaTask      bool // it is to become a task, of which the client gets the result or one of the extension
 }
 
 // agentCall makes the toolCall for a request of a client.
@@ -88,7 +89,9 @@ func (c *toolCall) gate(caller policy.Caller) {
 // answer makes the call and waits for its reply.
 func (c *toolCall) answer(ctx context.Context) wire.Reply {
 	var reply wire.Reply
-	err := c.gated.pass(ctx, c.origin)
+	w := &waiter{progress: c.call.Progress, pause: c.pause}
+	err := c.gated.pass(ctx, c.origin, w)
+	c.call.Progress = w.after(c.call.Progress)
 	if err == nil {
 		reply, err = c.try(ctx, c.call.inputs)
 	}

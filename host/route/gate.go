@@ -17,10 +17,19 @@ type Gate interface {
 	// Decide decides about a request. It does not block.
 	Decide(r policy.Request) policy.Decision
 	// Approve asks a person whether a request may be made, for the action policy.Ask. It
-	// waits for the answer. o is the origin of the request, nil if there is no client.
-	// It returns nil if the request is allowed. Other errors than the cause of ctx are
-	// refusals.
-	Approve(ctx context.Context, o Origin, r policy.Request, d policy.Decision) error
+	// waits for the answer. It returns nil if the request is allowed. Other errors than the
+	// cause of ctx are refusals. The Approval is for the record, in each case.
+	Approve(ctx context.Context, a Asking) (policy.Approval, error)
+}
+
+// Asking is a request that needs the approval of a person.
+type Asking struct {
+	Origin   Origin // of the request; nil if there is no client
+	Request  policy.Request
+	Decision policy.Decision
+	// Progress tells the caller in a sentence what the request waits for. It is nil if the
+	// caller does not want progress.
+	Progress func(message string)
 }
 
 // gated is a request that the Gate decides about. A nil *gated permits everything.
@@ -31,6 +40,8 @@ type gated struct {
 	mu       sync.Mutex // guards what follows; held while the Gate decides
 	request  policy.Request
 	decision policy.Decision
+	approval *policy.Approval // nil: nobody was asked
+	asked    policy.Decision  // about which a person has decided
 }
 
 // decide makes the preliminary decision about a request of a client or script. It returns
@@ -59,11 +70,12 @@ func (g *gated) decideAgain() {
 	g.decision = g.router.Gate.Decide(g.request)
 	before := g.decision
 	g.request.Before = &before
+	g.decision.Approval = g.approval
 }
 
 // pass waits for the approval of a person if the decision is to ask for it. The error is
 // a *wire.DeniedError if the request may not be made, or the cause of ctx.
-func (g *gated) pass(ctx context.Context, o Origin) error {
+func (g *gated) pass(ctx context.Context, o Origin, w *waiter) error {
 	if g == nil {
 		return nil
 	}
@@ -73,7 +85,16 @@ func (g *gated) pass(ctx context.Context, o Origin) error {
 	if decision.Action != policy.Ask || request.Approved {
 		return g.refusal(decision, request.Approved)
 	}
-	if err := g.router.Gate.Approve(ctx, o, request, decision); err != nil {
+	if w.pause != nil {
+		defer w.pause()()
+	}
+	approval, err := g.router.Gate.Approve(ctx, Asking{Origin: o, Request: request, Decision: decision, Progress: w.tell()})
+	approval.Allowed = err == nil
+	g.mu.Lock()
+	g.approval = &approval
+	g.decision.Approval = g.approval
+	g.mu.Unlock()
+	if err != nil {
 		if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 			return err
 		}
@@ -81,14 +102,14 @@ func (g *gated) pass(ctx context.Context, o Origin) error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.request.Approved = true
+	g.request.Approved, g.asked = true, decision
 	return nil
 }
 
 // refusal returns the error for a request that may not be made, nil if it may.
 func (g *gated) refusal(d policy.Decision, approved bool) error {
-	if d.Allowed() || d.Action == policy.Ask && approved {
-		return nil
+	if d.Allowed() || d.Action == policy.Ask && approved && (g.asked.Action == "" || g.asked.Rule == d.Rule) {
+		return nil // for another rule, the person would have to be asked again
 	}
 	return &wire.DeniedError{Err: &policy.DeniedError{Target: g.request.Target(), Decision: d}}
 }
@@ -133,9 +154,9 @@ func (r *Router) identify(o Origin, c *policy.Caller) {
 }
 
 // passOwn decides about a call of one of our own tools, and waits until it may be made.
-func (r *Router) passOwn(ctx context.Context, o Origin, request policy.Request) (policy.Decision, error) {
+func (r *Router) passOwn(ctx context.Context, o Origin, request policy.Request, w *waiter) (policy.Decision, error) {
 	g := r.decide(o, request, nil)
-	if err := g.pass(ctx, o); err != nil {
+	if err := g.pass(ctx, o, w); err != nil {
 		return g.decided(), err
 	}
 	if err := g.Permitted(); err != nil {
@@ -156,7 +177,8 @@ func (r *Router) passTool(ctx context.Context, call Call, entry catalog.Entry) e
 	_, err := r.passOwn(ctx, call.Origin, policy.Request{
 		Kind: policy.KindTool, Server: server, Name: entry.Name, Arguments: argumentsOf(call.Params),
 		Definition: entry.Definition,
-	})
+		Approved:   call.Resume != nil, // else its run would not have begun; the state of the request is sealed
+	}, &waiter{progress: call.Progress})
 	return err
 }
 

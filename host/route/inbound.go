@@ -129,6 +129,11 @@ func permits(client []byte, m wire.Inbound) *wire.RPCError {
 	return nil // a client that declares no mode supports forms
 }
 
+// TakesForms reports whether a client can be asked by a form, which is an elicitation.
+func TakesForms(o Origin) bool {
+	return permits(o.Client(), wire.Inbound{Method: protocol.MethodElicit}) == nil
+}
+
 // rememberClientTask remembers a task that a client created for the upstream.
 func (p Peer) rememberClientTask(s Session, id string) {
 	r := p.router

@@ -13,6 +13,7 @@
 //	call.go         calls of upstreams' tools
 //	gate.go         which requests policy permits
 //	submit.go       calls without a waiting goroutine
+//	waiter.go       progress while a person is asked about a request
 //	observe.go      reporting proxied calls to the journal
 //	resource.go     resources/read
 //	subscribe.go    resources/subscribe and resources/unsubscribe
@@ -315,7 +316,7 @@ func (r *Router) forward(ctx context.Context, call Call, to serverConn, params [
 		return to.Call(ctx, out)
 	}
 	var reply wire.Reply
-	err := g.pass(ctx, call.Origin)
+	err := g.pass(ctx, call.Origin, &waiter{progress: call.Progress})
 	if err == nil {
 		r.levelBefore(ctx, call.Origin, to)
 		reply, err = try(ctx, call.inputs)

@@ -138,6 +138,9 @@ type ScriptCall struct {
 	// Decided, if set, is called before the reply is returned, unless there is no Gate. It
 	// gets what the Gate has decided.
 	Decided func(policy.Decision)
+	// Pause, if set, is called when a person is asked about the call, and goOn after that.
+	// The time between does not count for the caller.
+	Pause func() (goOn func())
 }
 
 // caller returns who makes the call, without its origin.
@@ -159,7 +162,7 @@ func (r *Router) Pass(ctx context.Context, o Origin, call ScriptCall) error {
 	d, err := r.passOwn(ctx, o, policy.Request{
 		Kind: policy.KindTool, Server: policy.SavedTools, Name: call.Tool, Arguments: argumentsOf(call.Params),
 		Definition: entry.Definition, Caller: call.caller(), Approved: call.Approved,
-	})
+	}, &waiter{progress: call.Progress, pause: call.Pause})
 	if call.Decided != nil {
 		call.Decided(d)
 	}
@@ -177,7 +180,7 @@ func (r *Router) Pass(ctx context.Context, o Origin, call ScriptCall) error {
 func (r *Router) CallUpstream(ctx context.Context, origin Origin, call ScriptCall) wire.Reply {
 	_, task := wire.Get(call.Params, "task")
 	made := Call{Method: protocol.MethodToolsCall, Origin: origin, Params: call.Params, Progress: call.Progress}
-	c := &toolCall{router: r, call: made, origin: origin, server: call.Server, tool: call.Tool, task: task}
+	c := &toolCall{router: r, call: made, origin: origin, server: call.Server, tool: call.Tool, task: task, pause: call.Pause}
 	c.viaTask = !task && taskSupport(r.Catalog.Definition(call.Server, call.Tool)) == "required"
 	if r.Gate != nil {
 		c.gate(call.caller())

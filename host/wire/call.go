@@ -44,6 +44,8 @@ type Call struct {
 	// Unsure says, of a request to a client, that several requests of the client, or calls
 	// of a script, are in flight, and that the one which it belongs to was guessed.
 	Unsure bool
+	// Own says, of a request to a client, that the proxy itself asks, and no upstream.
+	Own bool
 	// Permit, if set, is asked each time before the request is written: the first
 	// time, and after each wait or new connection. If it returns an error, the
 	// request is not sent and the call fails with that error.

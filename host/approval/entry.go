@@ -1,0 +1,48 @@
+package approval
+
+import (
+	"path/filepath"
+	"time"
+)
+
+// State is how far an Entry is.
+type State string
+
+// The states of an Entry. One that was used, or whose call was cancelled, is gone.
+const (
+	Open    State = "open"
+	Allowed State = "allowed" // one call may be made
+	Denied  State = "denied"
+)
+
+// Entry is a call in the queue.
+type Entry struct {
+	ID       string    `json:"id"`
+	State    State     `json:"state"`
+	Subject  Subject   `json:"subject"`
+	Question Question  `json:"question"`
+	Asker    string    `json:"asker"` // of whom MaxWaiting is
+	Created  time.Time `json:"created"`
+	Expires  time.Time `json:"expires"` // then it is as if it had never been
+	// Holder is the process in which the call waits; "" if the call was answered.
+	Holder  string   `json:"holder,omitempty"`
+	Decided *Decided `json:"decided,omitempty"` // nil while it is open
+}
+
+// Decided is what somebody has decided about an Entry.
+type Decided struct {
+	By       string    `json:"by"`
+	How      string    `json:"how"` // HowQueue or HowPage
+	At       time.Time `json:"at"`
+	Note     string    `json:"note,omitempty"`
+	Remember Remember  `json:"remember,omitempty"`
+}
+
+// verdict returns what was decided.
+func (e *Entry) verdict() Verdict {
+	return Verdict{Allow: e.State == Allowed, By: e.Decided.By, Note: e.Decided.Note}
+}
+
+func (e *Entry) file() string { return filepath.Join(queueFolder, e.ID+suffix) }
+
+func (e *Entry) expired(now time.Time) bool { return !now.Before(e.Expires) }

@@ -1,0 +1,121 @@
+package approval
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Bounds of what is shown of texts of others, in characters.
+const (
+	maxName   = 128
+	maxTarget = 256
+	maxNote   = 300
+	maxReason = 300
+)
+
+// plain returns text of others as one line of plain characters that cannot be taken for
+// something of ours. Characters that are invisible, change the direction of text, end a line
+// or a code span, or only look like a space become escapes, and long gaps are counted. The
+// escapes are those of JSON where that has any, so that JSON stays the same value.
+func plain(text string) string {
+	var b strings.Builder
+	for i := 0; i < len(text); {
+		r, size := utf8.DecodeRuneInString(text[i:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, text[i])
+		case r == ' ':
+			if gap := len(text[i:]) - len(strings.TrimLeft(text[i:], " ")); gap > maxGap {
+				fmt.Fprintf(&b, ` (%d spaces) `, gap)
+				size = gap
+			} else {
+				b.WriteByte(' ')
+			}
+		case isPlain(r):
+			b.WriteRune(r)
+		case r > 0xffff:
+			fmt.Fprintf(&b, `\U%08x`, r)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+		i += size
+	}
+	return b.String()
+}
+
+// maxGap is how many spaces in a row are shown as such. More could push what follows out of
+// sight.
+const maxGap = 8
+
+// isPlain reports whether a character is shown as it is.
+func isPlain(r rune) bool {
+	switch {
+	case r == '`': // would end the code span
+		return false
+	case r < utf8.RuneSelf:
+		return r >= ' ' && r != 0x7f
+	case unicode.In(r, unicode.Mn, unicode.Me): // drawn over other characters
+		return false
+	case unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r), unicode.Is(unicode.Variation_Selector, r), r == '\u2800', r == '\u3164', r == '\uffa0':
+		return false // letters and symbols without a shape
+	}
+	return strconv.IsGraphic(r) && !unicode.Is(unicode.Zs, r)
+}
+
+// clip shortens text to n characters. It keeps the beginning and the end, and says how much
+// is missing. whole is false then.
+func clip(text string, n int) (_ string, whole bool) {
+	count := utf8.RuneCountInString(text)
+	if count <= n {
+		return text, true
+	}
+	runes := []rune(text)
+	head, tail := n*3/4, n/4
+	return string(runes[:head]) + fmt.Sprintf(" … (%d characters are not shown) … ", count-head-tail) + string(runes[count-tail:]), false
+}
+
+// quote returns the beginning of a text of others in a code span, so that readers of
+// Markdown take nothing in it for markup.
+func quote(text string, n int) string {
+	shown, _ := span(text, n)
+	return shown
+}
+
+// span is quote, and reports whether all of the text is there.
+func span(text string, n int) (_ string, whole bool) {
+	if len(text) > 64*n { // so that long texts are cheap
+		head, tail := cutAt(text, 32*n), cutAt(text, len(text)-32*n)
+		text = text[:head] + fmt.Sprintf(" … (%d bytes are not shown) … ", tail-head) + text[tail:]
+	}
+	shown, whole := clip(plain(text), n)
+	if shown == "" || shown[0] == ' ' || shown[len(shown)-1] == ' ' {
+		shown = `"` + shown + `"`
+	}
+	return "`" + shown + "`", whole
+}
+
+// cutAt returns the first offset from n on at which a character begins.
+func cutAt(text string, n int) int {
+	for n < len(text) && !utf8.RuneStart(text[n]) {
+		n++
+	}
+	return n
+}
+
+// quoteNote is quote for what a person has written; "" stays empty.
+func quoteNote(note string) string {
+	if note == "" {
+		return ""
+	}
+	return quote(note, maxNote)
+}
+
+// asName returns the name of a tool or server in a code span. Names that are not ASCII are
+// escaped, since their letters may look like others.
+func asName(name string) string {
+	ascii := strconv.QuoteToASCII(name)
+	return quote(ascii[1:len(ascii)-1], maxName)
+}

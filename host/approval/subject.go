@@ -1,0 +1,93 @@
+package approval
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/mcp-metatool/mcp-metatool/host/pins"
+	"github.com/mcp-metatool/mcp-metatool/host/policy"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+)
+
+// Subject is what an approval is bound to. An approval for one subject is worth nothing for
+// another. The digests of arguments are made with a key of the store, so that nobody can
+// find the arguments by trying.
+type Subject struct {
+	Kind       policy.Kind `json:"kind"`
+	Target     string      `json:"target"`     // policy.Request.Target
+	Arguments  string      `json:"arguments"`  // digest of the values, lower-case hex
+	Shape      string      `json:"shape"`      // digest of the shape; see shape.go
+	Definition string      `json:"definition"` // pins.Digest of the definition; "" for none
+	Rule       string      `json:"rule"`
+	// Client is the name of the client's token. It is "" for all clients without a token:
+	// nothing that they say about themselves tells them apart.
+	Client string `json:"client"`
+	Token  bool   `json:"token"` // Client is the name of a token
+}
+
+// subject returns what an approval of a call is bound to.
+func (q *Queue) subject(ctx context.Context, ask route.Asking) (Subject, error) {
+	keys, err := q.keys(ctx)
+	if err != nil {
+		return Subject{}, err
+	}
+	r := ask.Request
+	arguments, err := canonical(r.Arguments)
+	if err != nil {
+		return Subject{}, fmt.Errorf("its arguments cannot be read in one way only: %w", err)
+	}
+	shape, err := shapeOf(arguments, r.Definition)
+	if err != nil {
+		return Subject{}, fmt.Errorf("the shape of its arguments: %w", err)
+	}
+	s := Subject{
+		Kind: r.Kind, Target: r.Target(), Rule: ask.Decision.Rule,
+		Arguments: keys.digest("values", arguments), Shape: keys.digest("shape", shape),
+	}
+	if r.Definition != nil {
+		s.Definition = pins.Digest(r.Definition)
+	}
+	if r.Caller.Token {
+		s.Client, s.Token = r.Caller.Client, true
+	}
+	return s, nil
+}
+
+// canonical returns the same bytes for the same JSON object; nil counts as an empty one. A
+// number keeps its digits. It fails if a name appears twice, because readers differ about
+// which of the values counts.
+func canonical(raw []byte) ([]byte, error) {
+	if raw == nil {
+		return []byte("{}"), nil
+	}
+	value := jsontext.Value(append([]byte(nil), raw...))
+	err := value.Format(jsontext.ReorderRawObjects(true), jsontext.PreserveRawStrings(false),
+		jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false), jsontext.AllowInvalidUTF8(false))
+	return value, err
+}
+
+// keys are what the files of a Queue are protected with.
+type keys struct{ files, digests []byte }
+
+func newKeys(store []byte) *keys {
+	return &keys{mac(store, "mcp-metatool approvals: files"), mac(store, "mcp-metatool approvals: digests")}
+}
+
+// digest returns the keyed digest of a text of some kind, in lower-case hex.
+func (k *keys) digest(kind string, text []byte) string {
+	return hex.EncodeToString(mac(k.digests, kind, string(text)))
+}
+
+// mac returns the HMAC-SHA256 of texts.
+func mac(key []byte, texts ...string) []byte {
+	h := hmac.New(sha256.New, key)
+	for _, text := range texts {
+		fmt.Fprintf(h, "%d:%s", len(text), text)
+	}
+	return h.Sum(nil)
+}
