@@ -12,7 +12,7 @@
 //	decode.go    the known keys -> Config
 //	entry.go     mistakes that concern one upstream only
 //	upstream.go  the keys of an upstream, remote.go those of one with an address,
-//	             probe.go those of its probe
+//	             probe.go those of its probe, sandbox.go those of its sandbox
 //	http.go      the keys of [http], tokens.go its tokens, journal.go the keys of [journal],
 //	             builtins.go those of [builtins], telemetry.go those of [telemetry]
 //	section.go   Section, LoadWithin: files that contain more than a configuration
@@ -46,6 +46,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/bearer"
+	"github.com/mcp-metatool/mcp-metatool/host/confine"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 )
 
@@ -299,6 +300,8 @@ type Upstream struct {
 	// Expose and Hide are patterns of [path.Match] for the upstream's own tool names; see
 	// Exposes and Hides. A nil Expose means every tool, an empty one none.
 	Expose, Hide []string
+	// Sandbox is what a server that we start may do; nil: what we may do.
+	Sandbox *confine.Settings
 	// Probe is what a health check does beyond listing the tools; nil: nothing.
 	Probe *Probe
 	// Disabled upstreams are checked but not started.

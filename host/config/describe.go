@@ -128,6 +128,7 @@ func (d *description) upstream(u *Upstream) {
 	if len(u.Hide) > 0 {
 		d.line("hide", d.list(at+"hide", u.Hide, "nothing"))
 	}
+	d.sandbox(at, u.Sandbox)
 	d.probe(at, u.Probe)
 }
 

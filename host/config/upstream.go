@@ -45,6 +45,7 @@ func decodeUpstream(t *table, name string, c *Config) {
 	u.Expose = t.strs("expose", t.pattern)
 	u.Hide = t.strs("hide", t.pattern)
 	u.Probe = t.probe(&u)
+	u.Sandbox = t.sandbox()
 	t.close(upstreamAliases)
 	c.Upstreams = append(c.Upstreams, u)
 }
@@ -63,7 +64,7 @@ func (t *table) timeouts(u *Upstream) {
 // processKeys are the settings of servers that we start, remoteKeys those of servers with
 // an address.
 var (
-	processKeys = []string{"command", "args", "env", "cwd"}
+	processKeys = []string{"command", "args", "env", "cwd", "sandbox"}
 	remoteKeys  = []string{"url", "headers", "oauth"}
 )
 

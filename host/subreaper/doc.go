@@ -9,6 +9,7 @@
 //	subreaper_linux.go  the process
 //	tree_linux.go       finding and killing its descendants
 //	cgroup_linux.go     a control group for them, if we can make one
+//	confined_linux.go   starting a server that is confined
 //
 // The process is our own binary, started again under the name Name with a
 // socket as file descriptor 3. It never gets to main: the init function of this package
@@ -19,6 +20,10 @@
 // The server gets file descriptors 0, 1 and 2 of the process, which closes its own: no
 // byte passes through it. The process adopts orphans (PR_SET_CHILD_SUBREAPER) and reaps
 // them, so that it loses no descendant of the server.
+//
+// A confined server is started through one more process, package restrict, which gives up
+// its own rights and becomes the server. So the server has lost them before its first
+// instruction, and this process keeps its own, which it needs to end the server.
 //
 // Over the socket the process first gets a Command. It answers with frames. After
 // Started, every byte that it gets is one of the requests below; the end of the
@@ -44,6 +49,7 @@ const (
 const (
 	Started = 'S' // Value is the server's process id
 	Failed  = 'E' // the server did not start: Value is the errno
+	Refused = 'R' // the server could not be confined: Value bytes of text follow that say why
 	Exited  = 'X' // the server has ended: Value is its wait status
 )
 
@@ -71,24 +77,38 @@ func ParseFrame(b [FrameSize]byte) Frame {
 type Command struct {
 	Path, Dir string
 	Args, Env []string
+	// Profile confines the server: restrict.Profile.Strings; nil: it is not confined.
+	Profile []string
+	// Temp is a folder that is removed when no descendant is left; "": none.
+	Temp string
 }
 
 // Bytes returns the command as it is sent: its length, then the strings.
 func (o Command) Bytes() []byte {
-	fields := append([]string{o.Path, o.Dir, strconv.Itoa(len(o.Args))}, o.Args...)
-	text := strings.Join(append(fields, o.Env...), "\x00")
+	fields := append([]string{o.Path, o.Dir, o.Temp, strconv.Itoa(len(o.Args)), strconv.Itoa(len(o.Profile))}, o.Args...)
+	fields = append(append(fields, o.Profile...), o.Env...)
+	text := strings.Join(fields, "\x00")
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...)
 }
 
 // parseCommand is the inverse of Bytes, without the length.
 func parseCommand(text string) (o Command, ok bool) {
 	fields := strings.Split(text, "\x00")
-	if len(fields) < 3 {
+	if len(fields) < 5 {
 		return o, false
 	}
-	n, err := strconv.Atoi(fields[2])
-	if rest := fields[3:]; err == nil && n >= 0 && n <= len(rest) {
-		return Command{Path: fields[0], Dir: fields[1], Args: rest[:n], Env: rest[n:]}, true
+	o = Command{Path: fields[0], Dir: fields[1], Temp: fields[2]}
+	rest := fields[5:]
+	for i, list := range []*[]string{&o.Args, &o.Profile} {
+		n, err := strconv.Atoi(fields[3+i])
+		if err != nil || n < 0 || n > len(rest) {
+			return Command{}, false
+		}
+		*list, rest = rest[:n:n], rest[n:]
 	}
-	return o, false
+	if len(o.Profile) == 0 {
+		o.Profile = nil
+	}
+	o.Env = rest
+	return o, true
 }

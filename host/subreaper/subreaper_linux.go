@@ -52,14 +52,14 @@ func run() int {
 	}
 	group := newCgroup()
 	defer group.remove()
+	defer removeTemp(command.Temp)
 	pid, err := start(command, group)
 	if err != nil && group != nil { // perhaps because of the group
 		pid, err = start(command, nil)
 	}
 	release()
 	if err != nil {
-		errno, _ := err.(syscall.Errno)
-		send(Frame{Failed, uint32(errno)})
+		report(err)
 		return 0
 	}
 	send(Frame{Started, uint32(pid)})
@@ -69,11 +69,25 @@ func run() int {
 	return 0
 }
 
+// report sends why the server did not start.
+func report(err error) {
+	if text, ok := err.(refusal); ok {
+		send(Frame{Refused, uint32(len(text))})
+		_, _ = syscall.Write(socket, []byte(text))
+		return
+	}
+	errno, _ := err.(syscall.Errno)
+	send(Frame{Failed, uint32(errno)})
+}
+
 // start starts the server, in a control group if there is one.
 func start(command Command, group *cgroup) (pid int, err error) {
 	sys := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if group != nil {
 		sys.UseCgroupFD, sys.CgroupFD = true, group.fd
+	}
+	if command.Profile != nil {
+		return startConfined(command, group, sys)
 	}
 	return syscall.ForkExec(command.Path, command.Args, &syscall.ProcAttr{
 		Dir: command.Dir, Env: command.Env, Files: []uintptr{0, 1, 2}, Sys: sys,

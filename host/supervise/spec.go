@@ -22,6 +22,9 @@ func Spec(cfg *config.Config, u *config.Upstream) upstream.Spec {
 		Timeout: u.Timeout, MaxTimeout: u.MaxTimeout, MaxMessage: int(cfg.MaxMessage), Restart: string(u.Restart),
 		Protocol: string(u.Protocol),
 	}
+	if u.Sandbox != nil {
+		spec.Sandbox, spec.Own = u.Sandbox, cfg.OwnFiles()
+	}
 	if u.Invalid != nil { // it would fail in the same way again
 		spec.Restart = upstream.RestartNever
 	}

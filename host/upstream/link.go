@@ -38,7 +38,7 @@ func dial(ctx context.Context, spec Spec, opts link.Options, stderr *allowance) 
 }
 
 func dialStdio(spec Spec, opts link.Options, stderr *allowance) (link.Link, error) {
-	command := process.Command{Name: spec.Command, Args: spec.Args, Env: spec.Env, Dir: spec.Dir}
+	command := process.Command{Name: spec.Command, Args: spec.Args, Env: spec.Env, Dir: spec.Dir, Sandbox: spec.Sandbox, Own: spec.Own}
 	l, err := stdio.Start(command, process.Options{
 		Log: opts.Log, ExitWait: exitWait,
 		Charge: func(bytes int, exited <-chan struct{}) { stderr.spend(bytes, exited, nil) },

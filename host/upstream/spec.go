@@ -3,6 +3,7 @@ package upstream
 import (
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/confine"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/oauth"
 )
@@ -47,6 +48,10 @@ type Spec struct {
 	Env []string
 	// Dir is the working directory; "": ours.
 	Dir string
+	// Sandbox confines the process; nil: it has our rights. Own are files of ours that it
+	// does not get by accident; see confine.Place.
+	Sandbox *confine.Settings
+	Own     []string
 
 	// For HTTP and SSE.
 

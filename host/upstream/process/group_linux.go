@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mcp-metatool/mcp-metatool/host/subreaper"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // sysProcAttr puts a server without a supervisor into a process group of its own, so
@@ -48,10 +49,11 @@ var ownBinary = "/proc/self/exe"
 // not been started either.
 var errNoSupervisor = errors.New("no supervisor could be started")
 
-// start starts the server, without a supervisor if none can be started.
-func (g *group) start(cmd *exec.Cmd, log *slog.Logger) (pid int, err error) {
-	g.super, g.pid, err = startSupervised(cmd)
-	if errors.Is(err, errNoSupervisor) {
+// start starts the server, without a supervisor if none can be started and the server is
+// not confined.
+func (g *group) start(cmd *exec.Cmd, how plan, log *slog.Logger) (pid int, err error) {
+	g.super, g.pid, err = startSupervised(cmd, how)
+	if errors.Is(err, errNoSupervisor) && how.Profile == nil {
 		log.Warn("processes that leave the server's process group will not be ended with it", "err", err)
 		if err = cmd.Start(); err == nil {
 			g.pid = cmd.Process.Pid
@@ -61,7 +63,7 @@ func (g *group) start(cmd *exec.Cmd, log *slog.Logger) (pid int, err error) {
 }
 
 // startSupervised starts a supervisor, and the server under it.
-func startSupervised(server *exec.Cmd) (s *supervisor, pid int, err error) {
+func startSupervised(server *exec.Cmd, how plan) (s *supervisor, pid int, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, 0, fmt.Errorf("%w: %w", errNoSupervisor, err)
@@ -80,7 +82,7 @@ func startSupervised(server *exec.Cmd) (s *supervisor, pid int, err error) {
 		s.conn.Close()
 		return nil, 0, fmt.Errorf("%w: %w", errNoSupervisor, err)
 	}
-	pid, err = s.start(server)
+	pid, err = s.start(server, how)
 	if err != nil {
 		s.close()
 		return nil, 0, err
@@ -93,8 +95,10 @@ func startSupervised(server *exec.Cmd) (s *supervisor, pid int, err error) {
 var supervisorEnv = []string{"GOMAXPROCS=1", "GOTRACEBACK=none"}
 
 // start makes the supervisor start the server, and returns the server's process id.
-func (s *supervisor) start(server *exec.Cmd) (int, error) {
-	command := subreaper.Command{Path: server.Path, Dir: server.Dir, Args: server.Args, Env: server.Environ()}
+func (s *supervisor) start(server *exec.Cmd, how plan) (int, error) {
+	command := subreaper.Command{
+		Path: server.Path, Dir: server.Dir, Args: server.Args, Env: server.Environ(), Profile: how.Profile, Temp: how.Temp,
+	}
 	if _, err := s.conn.Write(command.Bytes()); err != nil {
 		return 0, fmt.Errorf("%w: %w", errNoSupervisor, err)
 	}
@@ -104,9 +108,16 @@ func (s *supervisor) start(server *exec.Cmd) (int, error) {
 		return 0, fmt.Errorf("%w: %w", errNoSupervisor, err)
 	case f.Kind == subreaper.Failed:
 		return 0, syscall.Errno(f.Value)
+	case f.Kind == subreaper.Refused:
+		why := make([]byte, min(f.Value, maxRefusal))
+		n, _ := io.ReadFull(s.conn, why)
+		return 0, fmt.Errorf("it could not be confined: %s", display.EscapeLine(string(why[:n])))
 	}
 	return int(f.Value), nil
 }
+
+// maxRefusal limits the text of a refusal, in bytes.
+const maxRefusal = 4096
 
 func (s *supervisor) next() (subreaper.Frame, error) {
 	var b [subreaper.FrameSize]byte

@@ -18,7 +18,7 @@ func sysProcAttr() *syscall.SysProcAttr {
 // group is the process group that a server leads.
 type group struct{ leader }
 
-func (g *group) start(cmd *exec.Cmd, _ *slog.Logger) (pid int, err error) {
+func (g *group) start(cmd *exec.Cmd, _ plan, _ *slog.Logger) (pid int, err error) {
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}

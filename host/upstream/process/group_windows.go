@@ -28,7 +28,7 @@ func sysProcAttr() *syscall.SysProcAttr {
 }
 
 // start starts the process and puts it into a job.
-func (g *group) start(cmd *exec.Cmd, _ *slog.Logger) (pid int, err error) {
+func (g *group) start(cmd *exec.Cmd, _ plan, _ *slog.Logger) (pid int, err error) {
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}

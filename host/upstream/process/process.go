@@ -3,6 +3,7 @@
 // it writes to stderr, and ends it together with all processes that it started.
 //
 //	process.go        Process: start, pipes, stop
+//	confined.go       what a confined server may do
 //	environ.go        the environment, and finding the command
 //	stderr.go         what the server writes to stderr
 //	group_*.go        the server's process tree: a subreaper on Linux (package
@@ -23,6 +24,8 @@ import (
 	"runtime"
 	"sync"
 	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/confine"
 )
 
 const (
@@ -45,6 +48,10 @@ type Command struct {
 	Env []string
 	// Dir is the working directory; "": ours.
 	Dir string
+	// Sandbox confines the process; nil: it has our rights. Own are files of ours that it
+	// does not get by accident; see confine.Place.
+	Sandbox *confine.Settings
+	Own     []string
 }
 
 // Options are the options of Start. The zero value is valid.
@@ -111,23 +118,28 @@ func Start(command Command, opts Options) (*Process, error) {
 		released:   make(chan struct{}),
 	}
 	p.lines = &stderrLog{log: opts.Log, charge: opts.Charge, exited: p.exited}
+	how, err := command.confined(path, env, opts.Log)
+	if err != nil {
+		return nil, err
+	}
 	cmd := &exec.Cmd{
 		Path:        path,
 		Args:        append([]string{command.Name}, command.Args...),
-		Env:         env,
+		Env:         how.Env,
 		Dir:         command.Dir,
 		SysProcAttr: sysProcAttr(),
 	}
 	theirs, err := p.pipes(cmd)
 	if err == nil {
 		started := make(chan error)
-		p.wg.Go(func() { p.run(cmd, started) })
+		p.wg.Go(func() { p.run(cmd, how, started) })
 		err = <-started
 	}
 	for _, f := range theirs {
 		f.Close()
 	}
 	if err != nil {
+		how.discard()
 		for _, f := range []*os.File{p.stdin, p.stdout, p.stderr} {
 			f.Close() // a nil *os.File is fine
 		}
@@ -163,10 +175,10 @@ func (p *Process) pipes(cmd *exec.Cmd) (theirs []*os.File, err error) {
 // Linux the parent-death signal is sent when the thread that forked ends, and a
 // thread that another goroutine has locked may end before we do. Waiting blocks
 // a thread anyway, so this costs none.
-func (p *Process) run(cmd *exec.Cmd, started chan<- error) {
+func (p *Process) run(cmd *exec.Cmd, how plan, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	pid, err := p.group.start(cmd, p.lines.log)
+	pid, err := p.group.start(cmd, how, p.lines.log)
 	if err != nil {
 		started <- err
 		return

@@ -1,0 +1,188 @@
+package confine
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// files returns the grants of a server, each path once and without symbolic links.
+func (s *Settings) files(at Place) ([]grant, error) {
+	merged := map[string]right{}
+	add := func(list []grant) {
+		for _, g := range list {
+			merged[g.path] |= g.right
+		}
+	}
+	all := resolved(at.Own)
+	for _, g := range s.grants(at.Env) {
+		path, err := canonical(g.path)
+		if err != nil {
+			continue
+		}
+		add(hide(grant{path: path, right: g.right}, all))
+	}
+	program, err := s.program(at)
+	if err != nil {
+		return nil, err
+	}
+	add(program)
+	named, err := s.named()
+	if err != nil {
+		return nil, err
+	}
+	own := unnamed(all, named)
+	for _, g := range named {
+		if inside := below(own, g.path); inside != "" && g.right&write != 0 {
+			return nil, fmt.Errorf("%s in the sandbox is %s, which has %s of mcp-metatool in it (name folders without it, or move it)", g.key, g.path, inside)
+		}
+		add(hide(g, own))
+	}
+	list := make([]grant, 0, len(merged))
+	for path, r := range merged {
+		list = append(list, grant{path: path, right: r})
+	}
+	slices.SortFunc(list, func(a, b grant) int { return cmp.Compare(a.path, b.path) })
+	return list, nil
+}
+
+// program returns the grants that are needed to start the server's program.
+func (s *Settings) program(at Place) ([]grant, error) {
+	path, err := filepath.Abs(at.Path)
+	if err != nil {
+		return nil, err
+	}
+	var list []grant
+	for _, path := range append([]string{path}, interpreter(path, at.Env)...) {
+		real, err := canonical(path)
+		if err != nil {
+			return nil, fmt.Errorf("the program of the server: %w", err)
+		}
+		list = append(list, grant{path: real, right: read | execute})
+	}
+	return list, nil
+}
+
+// named returns the grants that the settings name.
+func (s *Settings) named() ([]grant, error) {
+	list := []grant{}
+	add := func(paths []string, key string, r right, follow func(string) (string, error)) error {
+		for _, path := range paths {
+			real, err := follow(path)
+			if err != nil {
+				if errors.Is(err, fs.ErrNotExist) {
+					return fmt.Errorf("%s in the sandbox: there is no %s (create it, or leave it out)", key, path)
+				}
+				return fmt.Errorf("%s in the sandbox: %w", key, err)
+			}
+			list = append(list, grant{real, r, key})
+		}
+		return nil
+	}
+	// The server may have put symbolic links into the folders that it may write, so those
+	// are not followed.
+	trusted := func(path string) (string, error) { return trustedPath(path, s.Write) }
+	err := errors.Join(add(s.Write, "write", read|write, trusted), add(s.Read, "read", read, trusted), add(s.Exec, "exec", read|execute, trusted))
+	return list, err
+}
+
+// trustedPath returns a path without symbolic links. One below a folder that the server
+// may write must have none from there on.
+func trustedPath(path string, writable []string) (string, error) {
+	for _, dir := range writable {
+		rest, ok := strings.CutPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+		if !ok {
+			continue
+		}
+		real, err := canonical(dir)
+		if err != nil {
+			return "", err
+		}
+		full, err := canonical(filepath.Join(real, rest))
+		if err == nil && full != filepath.Join(real, rest) {
+			err = fmt.Errorf("%s leads to %s by a symbolic link in a folder that the server may write (name the target)", path, full)
+		}
+		return full, err
+	}
+	return canonical(path)
+}
+
+// canonical returns a path without symbolic links. /proc/self stays as it is, because it is
+// another folder for the server.
+func canonical(path string) (string, error) {
+	if path == "/proc/self" {
+		return path, nil
+	}
+	return filepath.EvalSymlinks(path)
+}
+
+// resolved returns paths without symbolic links. What does not exist may be created later,
+// so as much of it is resolved as there is.
+func resolved(paths []string) []string {
+	list := make([]string, len(paths))
+	for i, path := range paths {
+		rest := ""
+		for {
+			real, err := canonical(path)
+			if err == nil || path == "/" || path == "." {
+				list[i] = filepath.Join(real, rest)
+				break
+			}
+			rest = filepath.Join(filepath.Base(path), rest)
+			path = filepath.Dir(path)
+		}
+	}
+	return list
+}
+
+// unnamed returns the files of ours that the settings do not name themselves, nor
+// anything in them.
+func unnamed(own []string, named []grant) []string {
+	return slices.DeleteFunc(slices.Clone(own), func(path string) bool {
+		return slices.ContainsFunc(named, func(g grant) bool { return g.path == path || within(g.path, path) })
+	})
+}
+
+// within reports whether path is below dir.
+func within(path, dir string) bool {
+	return strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/") && path != dir
+}
+
+// below returns one of the paths that is dir or below it; "" for none.
+func below(paths []string, dir string) string {
+	for _, path := range paths {
+		if path == dir || within(path, dir) {
+			return path
+		}
+	}
+	return ""
+}
+
+// hide returns grants that add up to g without files of ours. A folder with one of them in
+// it becomes the list of what is in it now; a right to such a folder would include
+// them.
+func hide(g grant, own []string) []grant {
+	if below(own, g.path) == "" {
+		return []grant{g}
+	}
+	if slices.Contains(own, g.path) {
+		return nil
+	}
+	entries, err := os.ReadDir(g.path)
+	if err != nil {
+		return nil
+	}
+	var list []grant
+	for _, e := range entries {
+		if e.Type()&fs.ModeSymlink != 0 {
+			continue // its target has to be granted itself
+		}
+		list = append(list, hide(grant{path: filepath.Join(g.path, e.Name()), right: g.right, key: g.key}, own)...)
+	}
+	return list
+}

@@ -1,0 +1,281 @@
+package confine
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
+)
+
+// What the filter does with a system call.
+const (
+	allow   = uint32(unix.SECCOMP_RET_ALLOW)
+	refuse  = uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.EPERM)
+	noRight = uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.EACCES) // what Landlock answers, for sockets
+	missing = uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.ENOSYS)
+	kill    = uint32(unix.SECCOMP_RET_KILL_PROCESS)
+)
+
+// Offsets in struct seccomp_data. Arguments have 64 bits; most system calls use only the
+// lower half, so only that is compared: the upper half could be anything.
+const (
+	offsetNumber = 0
+	offsetArch   = 4
+	offsetArgs   = 16
+)
+
+// x32 marks system calls of the x32 ABI on amd64, which the kernel may support, too.
+const x32 = 0x40000000
+
+// filter returns the program for seccomp.
+func (s *Settings) filter() ([]byte, error) {
+	refused, err := s.refused()
+	if err != nil {
+		return nil, err
+	}
+	f := &assembler{}
+	f.load(offsetArch)
+	f.unless(unix.BPF_JEQ, arch, kill) // a program for another processor has other numbers
+	f.load(offsetNumber)
+	if arch == unix.AUDIT_ARCH_X86_64 {
+		f.when(unix.BPF_JGE, x32, missing)
+	}
+	for _, number := range slices.Sorted(maps.Values(refused)) {
+		f.when(unix.BPF_JEQ, uint32(number), refuse)
+	}
+	for _, c := range s.conditions() {
+		if !slices.Contains(s.AllowSyscalls, c.name) && refused[c.name] == 0 {
+			f.block(uint32(c.number), c.code)
+		}
+	}
+	f.result(allow)
+	return f.bytes(), nil
+}
+
+// refused returns the system calls that are refused whatever their arguments are.
+func (s *Settings) refused() (map[string]int, error) {
+	known := knownSyscalls()
+	refused := map[string]int{}
+	for _, name := range strings.Fields(refusedNames) {
+		if number, ok := known[name]; ok { // not every processor has all of them
+			refused[name] = number
+		}
+	}
+	for _, name := range s.DenySyscalls {
+		number, ok := known[name]
+		if !ok {
+			return nil, unknownSyscall("deny_syscalls", name)
+		}
+		refused[name] = number
+	}
+	for _, name := range s.AllowSyscalls {
+		if _, ok := known[name]; !ok {
+			return nil, unknownSyscall("allow_syscalls", name)
+		}
+		delete(refused, name)
+	}
+	return refused, nil
+}
+
+func unknownSyscall(key, name string) error {
+	hint := ""
+	if near := nearest.Names(name, slices.Sorted(maps.Keys(knownSyscalls()))); near != nil {
+		hint = ": did you mean " + strings.Join(near, ", ") + "?"
+	}
+	return fmt.Errorf("%s in the sandbox: there is no system call %q here%s", key, name, hint)
+}
+
+// condition is a system call that is allowed with some arguments only. code ends with a
+// result.
+type condition struct {
+	name   string
+	number int
+	code   func(*assembler)
+}
+
+// The flags of clone that make namespaces.
+const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
+	unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
+
+const tiocLinux = 0x541C // sends input to a console, among other things
+
+// conditions returns the system calls that are allowed with some arguments only.
+func (s *Settings) conditions() []condition {
+	self := func(arg int) func(*assembler) { // the argument is 0, for the process itself
+		return func(f *assembler) {
+			f.argument(arg)
+			f.unless(unix.BPF_JEQ, 0, refuse)
+			f.result(allow)
+		}
+	}
+	list := []condition{
+		{"clone", unix.SYS_CLONE, func(f *assembler) {
+			f.argument(0)
+			f.when(unix.BPF_JSET, namespaces, refuse)
+			f.result(allow)
+		}},
+		// The flags of clone3 are in memory, where no filter sees them. Libraries use clone
+		// when there is no clone3.
+		{"clone3", unix.SYS_CLONE3, func(f *assembler) { f.result(missing) }},
+		{"ioctl", unix.SYS_IOCTL, func(f *assembler) {
+			f.argument(1)
+			f.when(unix.BPF_JEQ, unix.TIOCSTI, refuse)
+			f.when(unix.BPF_JEQ, tiocLinux, refuse)
+			f.result(allow)
+		}},
+		{"prlimit64", unix.SYS_PRLIMIT64, self(0)}, // it could limit us to no time at all
+		{"setpriority", unix.SYS_SETPRIORITY, self(1)},
+		{"personality", unix.SYS_PERSONALITY, func(f *assembler) {
+			f.argument(0)
+			f.when(unix.BPF_JEQ, 0, allow)
+			f.when(unix.BPF_JEQ, 0xFFFFFFFF, allow) // asks
+			f.result(refuse)
+		}},
+		{"socket", unix.SYS_SOCKET, s.socket},
+		{"socketpair", unix.SYS_SOCKETPAIR, s.socketPair},
+	}
+	if s.NetworkOrNone() != NetworkPorts {
+		return list
+	}
+	// Ways to connect that Landlock does not see: TCP Fast Open, and SMC in place of TCP.
+	fastOpen := func(arg int) func(*assembler) {
+		return func(f *assembler) {
+			f.argument(arg)
+			f.when(unix.BPF_JSET, unix.MSG_FASTOPEN, refuse)
+			f.result(allow)
+		}
+	}
+	return append(list,
+		condition{"sendto", unix.SYS_SENDTO, fastOpen(3)},
+		condition{"sendmsg", unix.SYS_SENDMSG, fastOpen(2)},
+		condition{"sendmmsg", unix.SYS_SENDMMSG, fastOpen(3)},
+		condition{"setsockopt", unix.SYS_SETSOCKOPT, func(f *assembler) {
+			f.argument(1)
+			f.unless(unix.BPF_JEQ, unix.IPPROTO_TCP, allow)
+			f.argument(2)
+			f.when(unix.BPF_JEQ, unix.TCP_ULP, refuse)
+			f.result(allow)
+		}},
+	)
+}
+
+// socketType is the mask of a socket's type, beside which there are flags.
+const socketType = 0xF
+
+// socket says which sockets may be made. Landlock knows nothing but TCP.
+func (s *Settings) socket(f *assembler) {
+	f.argument(0)
+	if s.Unix {
+		f.when(unix.BPF_JEQ, unix.AF_UNIX, allow)
+	}
+	if s.NetworkOrNone() == NetworkNone {
+		f.result(noRight)
+		return
+	}
+	netlink := &assembler{} // what interfaces there are; anything else needs privileges
+	netlink.argument(2)
+	netlink.unless(unix.BPF_JEQ, unix.NETLINK_ROUTE, noRight)
+	netlink.result(allow)
+	f.skipUnless(unix.BPF_JEQ, unix.AF_NETLINK, netlink)
+	if s.Network == NetworkAll {
+		f.when(unix.BPF_JEQ, unix.AF_INET, allow)
+		f.when(unix.BPF_JEQ, unix.AF_INET6, allow)
+		f.result(noRight)
+		return
+	}
+	f.jump(unix.BPF_JEQ, unix.AF_INET, 1, 0)
+	f.unless(unix.BPF_JEQ, unix.AF_INET6, noRight)
+	f.argument(1)
+	f.mask(socketType)
+	protocol := func(number uint32) *assembler { // MPTCP, for one, is a stream that Landlock does not restrict
+		p := &assembler{}
+		p.argument(2)
+		p.when(unix.BPF_JEQ, 0, allow)
+		p.when(unix.BPF_JEQ, number, allow)
+		p.result(noRight)
+		return p
+	}
+	f.skipUnless(unix.BPF_JEQ, unix.SOCK_STREAM, protocol(unix.IPPROTO_TCP))
+	if s.UDP {
+		f.skipUnless(unix.BPF_JEQ, unix.SOCK_DGRAM, protocol(unix.IPPROTO_UDP))
+	}
+	f.result(noRight)
+}
+
+// socketPair says which pairs of sockets may be made. A datagram socket could be
+// connected to another one in the file system later.
+func (s *Settings) socketPair(f *assembler) {
+	f.argument(0)
+	f.unless(unix.BPF_JEQ, unix.AF_UNIX, noRight)
+	f.argument(1)
+	f.mask(socketType)
+	if s.Unix {
+		f.result(allow)
+		return
+	}
+	f.when(unix.BPF_JEQ, unix.SOCK_STREAM, allow)
+	f.when(unix.BPF_JEQ, unix.SOCK_SEQPACKET, allow)
+	f.result(noRight)
+}
+
+// assembler makes a BPF program (struct sock_filter).
+type assembler struct{ code []unix.SockFilter }
+
+func (f *assembler) add(code uint16, jt, jf uint8, k uint32) {
+	f.code = append(f.code, unix.SockFilter{Code: code, Jt: jt, Jf: jf, K: k})
+}
+
+// load loads 4 bytes of struct seccomp_data.
+func (f *assembler) load(offset uint32) { f.add(unix.BPF_LD|unix.BPF_W|unix.BPF_ABS, 0, 0, offset) }
+
+// argument loads the lower half of an argument, which comes first on the processors that
+// are supported.
+func (f *assembler) argument(i int) { f.load(offsetArgs + 8*uint32(i)) }
+
+func (f *assembler) mask(k uint32) { f.add(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, 0, 0, k) }
+
+func (f *assembler) jump(test uint16, k uint32, jt, jf uint8) {
+	f.add(unix.BPF_JMP|test|unix.BPF_K, jt, jf, k)
+}
+
+func (f *assembler) result(r uint32) { f.add(unix.BPF_RET|unix.BPF_K, 0, 0, r) }
+
+// when ends with a result if the loaded value passes a test.
+func (f *assembler) when(test uint16, k, r uint32) {
+	f.jump(test, k, 0, 1)
+	f.result(r)
+}
+
+// unless ends with a result if the loaded value does not pass a test.
+func (f *assembler) unless(test uint16, k, r uint32) {
+	f.jump(test, k, 1, 0)
+	f.result(r)
+}
+
+// skipUnless runs code, which ends with a result, if the loaded value passes a test.
+func (f *assembler) skipUnless(test uint16, k uint32, code *assembler) {
+	if len(code.code) > 255 {
+		panic("confine: a block of the filter is too long to be jumped over")
+	}
+	f.jump(test, k, 0, uint8(len(code.code)))
+	f.code = append(f.code, code.code...)
+}
+
+// block runs code for one system call.
+func (f *assembler) block(number uint32, code func(*assembler)) {
+	inner := &assembler{}
+	code(inner)
+	f.skipUnless(unix.BPF_JEQ, number, inner)
+}
+
+func (f *assembler) bytes() []byte {
+	var b bytes.Buffer
+	_ = binary.Write(&b, binary.NativeEndian, f.code) // a bytes.Buffer never fails
+	return b.Bytes()
+}

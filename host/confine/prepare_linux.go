@@ -1,0 +1,67 @@
+package confine
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mcp-metatool/mcp-metatool/host/confine/restrict"
+)
+
+// Prepare makes the plan for one start of a server. The caller removes Plan.Temp when the
+// server has ended. An error is an [ErrUnsupported] if the machine is the reason.
+func Prepare(s *Settings, at Place) (*Plan, error) {
+	k := thisKernel()
+	lacks := k.lacks(s)
+	if len(lacks) > 0 && !s.BestEffort {
+		return nil, &UnsupportedError{lacks, k.level()}
+	}
+	filter, err := s.filter()
+	if err != nil {
+		return nil, err
+	}
+	grants, err := s.files(at)
+	if err != nil {
+		return nil, err
+	}
+	plan := &Plan{Env: at.Env, Lacks: lacks}
+	if !s.has(ReadOnly) {
+		if plan.Temp, err = os.MkdirTemp("", "mcp-metatool-"); err != nil {
+			return nil, fmt.Errorf("no folder for the server's temporary files could be made: %w", err)
+		}
+		real, err := canonical(plan.Temp)
+		if err != nil {
+			os.RemoveAll(plan.Temp)
+			return nil, err
+		}
+		grants = append(grants, grant{path: real, right: read | write})
+		plan.Env = append(slices.Clone(at.Env), "TMPDIR="+plan.Temp)
+	}
+	profile := &restrict.Profile{Memory: s.Memory, Processes: uint64(s.Processes)}
+	if k.root {
+		profile.Processes = 0
+	}
+	if k.filters {
+		profile.Filter = filter
+	}
+	s.rules(profile, k, grants)
+	profile.Limits = s.limits()
+	plan.Profile = profile.Strings()
+	return plan, nil
+}
+
+// limits returns the resource limits, besides those of memory and processes.
+func (s *Settings) limits() []restrict.Limit {
+	limits := []restrict.Limit{{Resource: unix.RLIMIT_CORE, Value: 0}}
+	if s.CPUTime > 0 {
+		limits = append(limits, restrict.Limit{Resource: unix.RLIMIT_CPU, Value: uint64(math.Ceil(float64(s.CPUTime) / float64(time.Second)))})
+	}
+	if s.OpenFiles > 0 {
+		limits = append(limits, restrict.Limit{Resource: unix.RLIMIT_NOFILE, Value: uint64(s.OpenFiles)})
+	}
+	return limits
+}

@@ -1,0 +1,113 @@
+package subreaper
+
+import (
+	"os"
+	"strconv"
+	"syscall"
+
+	"github.com/mcp-metatool/mcp-metatool/host/confine/restrict"
+)
+
+// refusal says why a server could not be confined.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+// startConfined starts a process that becomes the server when it has given up its rights.
+func startConfined(command Command, group *cgroup, sys *syscall.SysProcAttr) (pid int, err error) {
+	profile, ok := restrict.Parse(command.Profile)
+	if !ok {
+		return 0, refusal("its profile is damaged")
+	}
+	group.limit(profile)
+	var order, outcome [2]int // pipes: the profile to the process, its failure back
+	if err := syscall.Pipe2(order[:], syscall.O_CLOEXEC); err != nil {
+		return 0, err
+	}
+	if err := syscall.Pipe2(outcome[:], syscall.O_CLOEXEC); err != nil {
+		syscall.Close(order[0])
+		syscall.Close(order[1])
+		return 0, err
+	}
+	pid, err = syscall.ForkExec("/proc/self/exe", append([]string{restrict.Name, command.Path}, command.Args...), &syscall.ProcAttr{
+		Dir: command.Dir, Env: command.Env, Sys: sys,
+		Files: []uintptr{0, 1, 2, uintptr(order[0]), uintptr(outcome[1])},
+	})
+	syscall.Close(order[0])
+	syscall.Close(outcome[1])
+	if err == nil {
+		write(order[1], []byte(profile.Text()))
+	}
+	syscall.Close(order[1])
+	failure := text(outcome[0])
+	syscall.Close(outcome[0])
+	if err != nil || failure == "" {
+		return pid, err
+	}
+	_, _ = syscall.Wait4(pid, nil, 0, nil)
+	return 0, refusal(failure)
+}
+
+// text reads fd to its end.
+func text(fd int) string {
+	var b [1024]byte
+	n := 0
+	for n < len(b) {
+		m, err := syscall.Read(fd, b[n:])
+		if err == syscall.EINTR {
+			continue
+		}
+		if m <= 0 {
+			break
+		}
+		n += m
+	}
+	return string(b[:n])
+}
+
+// write writes all of b, unless the reader has ended.
+func write(fd int, b []byte) {
+	for len(b) > 0 {
+		n, err := syscall.Write(fd, b)
+		if err == syscall.EINTR {
+			continue
+		}
+		if n <= 0 || err != nil {
+			return
+		}
+		b = b[n:]
+	}
+}
+
+// limit lets the group enforce limits of a profile, and removes those from the profile.
+func (c *cgroup) limit(p *restrict.Profile) {
+	if c == nil {
+		return
+	}
+	if p.Memory > 0 && c.set("memory.max", p.Memory) {
+		_ = c.set("memory.swap.max", 0) // there may be no swap
+		p.Memory = 0
+	}
+	if p.Processes > 0 && c.set("pids.max", p.Processes) {
+		p.Processes = 0
+	}
+}
+
+// set writes a number to a file of the group, and reports whether that worked.
+func (c *cgroup) set(name string, value uint64) bool {
+	fd, err := syscall.Open(c.dir+"/"+name, syscall.O_WRONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer syscall.Close(fd)
+	_, err = syscall.Write(fd, strconv.AppendUint(nil, value, 10))
+	return err == nil
+}
+
+// removeTemp removes the folder for temporary files of the server. Nobody is left
+// who could change it meanwhile, and os.RemoveAll follows no links.
+func removeTemp(dir string) {
+	if dir != "" {
+		_ = os.RemoveAll(dir)
+	}
+}

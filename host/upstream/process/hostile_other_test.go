@@ -1,0 +1,7 @@
+//go:build !linux
+
+package process
+
+const hostileEnv = "PROCESS_TEST_HOSTILE"
+
+func hostile() {}
