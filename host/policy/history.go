@@ -2,36 +2,151 @@ package policy
 
 import "sync"
 
-// History is what a session, run or client has called. The zero value is empty, and so is
-// nil. It is safe for concurrent use.
+// maxTargets is how many different tools a History holds.
+const maxTargets = 10_000
+
+// History is what a session or run has called. The zero value is empty, and so is nil. It
+// is safe for concurrent use.
 type History struct {
-	mu     sync.Mutex // a leaf
-	calls  int
-	called map[call]int // how often
-	order  []call       // keys of called, as first seen
+	mu      sync.Mutex     // a leaf
+	calls   int64          // of everything
+	byCall  map[call]int64 // how often
+	called  []string       // the tools of byCall, as first seen; only appended to
+	servers []string       // the servers of byCall, as first seen; only appended to
+	full    bool           // there were more than maxTargets
 }
 
-// call is a tool, or a server of which something else was used.
-type call struct{ server, tool string }
+// call is a tool; or a prompt, or a server of which something else was used.
+type call struct {
+	kind         Kind
+	server, name string
+}
 
-// Add adds a call of a tool that is made now, or was made by the run that this one
+// callOf returns what a request counts as. URIs have no bound, so that resources count
+// together for their server.
+func callOf(r *Request) call {
+	if r.Kind == KindTool || r.Kind == KindPrompt {
+		return call{r.Kind, r.Server, r.Name}
+	}
+	return call{r.Kind, r.Server, ""}
+}
+
+// Add adds a call of a tool that was made before, such as by the run that this one
 // continues.
-func (h *History) Add(server, tool string) {
+func (h *History) Add(server, tool string) { h.add(call{KindTool, server, tool}) }
+
+func (h *History) add(c call) {
 	if h == nil {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.add(call{server, tool})
+	h.calls++
+	if h.byCall == nil {
+		h.byCall = map[call]int64{}
+	}
+	if n, known := h.byCall[c]; known {
+		h.byCall[c] = n + 1
+		return
+	}
+	if len(h.byCall) == maxTargets {
+		h.full = true
+		return
+	}
+	h.byCall[c] = 1
+	if c.kind == KindTool {
+		h.called = append(h.called, c.server+"."+c.name)
+	}
+	for _, s := range h.servers {
+		if s == c.server {
+			return
+		}
+	}
+	h.servers = append(h.servers, c.server)
 }
 
-func (h *History) add(c call) {
-	if h.called == nil {
-		h.called = map[call]int{}
+// errForgotten is the failure of a condition that asks what was called when that was too
+// much to remember.
+var errForgotten = &failure{"more tools were called than are remembered"}
+
+// snapshot is the state of a History. Its slices must not be changed.
+type snapshot struct {
+	calls, same     int64 // calls of everything, and of one tool
+	called, servers []string
+	full            bool
+}
+
+// at returns the state. A nil History has the zero state.
+func (h *History) at(c call) snapshot {
+	if h == nil {
+		return snapshot{}
 	}
-	if h.called[c] == 0 {
-		h.order = append(h.order, c)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return snapshot{h.calls, h.byCall[c], h.called[:len(h.called):len(h.called)], h.servers[:len(h.servers):len(h.servers)], h.full}
+}
+
+// window counts calls in the last minute.
+type window struct {
+	last    int64     // the second of the newest bucket
+	buckets [60]int64 // calls per second, by the second modulo 60
+	total   int64
+}
+
+// at moves the window to a second.
+func (w *window) at(second int64) {
+	for n := 0; w.last < second && n < len(w.buckets); n++ {
+		w.last++
+		w.total -= w.buckets[w.last%60]
+		w.buckets[w.last%60] = 0
 	}
-	h.called[c]++
-	h.calls++
+	w.last = max(w.last, second)
+}
+
+// minutes counts the calls of a client in the last minute.
+type minutes struct {
+	all    window
+	byCall map[call]*window
+	full   bool // there were more than maxTargets
+}
+
+func (m *minutes) add(second int64, c call) {
+	m.all.add(second)
+	w := m.byCall[c]
+	if w == nil {
+		if len(m.byCall) == maxTargets {
+			m.forget(second)
+		}
+		if m.full = len(m.byCall) == maxTargets; !m.full {
+			w = &window{}
+			m.byCall[c] = w
+		}
+	}
+	if w != nil {
+		w.add(second)
+	}
+}
+
+// forget removes the tools that were not called in the last minute.
+func (m *minutes) forget(second int64) {
+	for c, w := range m.byCall {
+		if w.at(second); w.total == 0 {
+			delete(m.byCall, c)
+		}
+	}
+}
+
+func (w *window) add(second int64) {
+	w.at(second)
+	w.buckets[w.last%60]++
+	w.total++
+}
+
+func (m *minutes) count(second int64, c call) (all, same int64) {
+	m.all.at(second)
+	if w := m.byCall[c]; w != nil {
+		w.at(second)
+		same = w.total
+	}
+	return m.all.total, same
 }

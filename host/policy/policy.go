@@ -1,9 +1,19 @@
 // Package policy decides whether a request may be made: a call of a tool, by a client or
 // by a script, a read of a resource, a prompt, a completion.
 //
-//	policy.go   Request, Decision, DeniedError
-//	approval.go  Approval: what people have decided about a request
-//	history.go  what a session, run or client has called before
+//	policy.go     Request, Decision, DeniedError
+//	approval.go   Approval: what people have decided about a request
+//	rule.go       Rule, Policy: compiling rules, and which requests they are for
+//	condition.go  conditions in CEL (github.com/google/cel-spec)
+//	values.go     the variables of conditions
+//	arguments.go  arguments as values that are exact
+//	decide.go     which rule decides, and why
+//	engine.go     Engine: decisions of a running proxy
+//	history.go    what a session, run or client has called before
+//
+// Rules are tried in order, and the first that matches decides. A condition that cannot be
+// evaluated denies, whatever the action of its rule: nothing is permitted by a mistake, nor
+// by arguments that were made to cause one.
 package policy
 
 import (
@@ -17,8 +27,8 @@ type Kind string
 // The kinds of requests.
 const (
 	KindTool       Kind = "tool"
-	KindResource   Kind = "resource"   // a read of a resource, or a subscription
-	KindPrompt     Kind = "prompt"     //
+	KindResource   Kind = "resource" // a read of a resource, or a subscription
+	KindPrompt     Kind = "prompt"
 	KindCompletion Kind = "completion" // of an argument of a prompt or of a resource template
 	KindMethod     Kind = "method"     // a request that we forward without knowing its method
 )
@@ -91,6 +101,10 @@ type Decision struct {
 	Approval *Approval
 
 	committed bool // it counted as called
+	stateful  bool // it depends on what was called before
+	// What it was made with; see Engine.
+	policy     *Policy
+	definition definition
 }
 
 // DefaultRule stands for a rule in a Decision that no rule has made.

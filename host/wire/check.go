@@ -218,6 +218,10 @@ var ligatures = map[rune]string{
 	'ß': "ss", 'ẞ': "ss", 'ﬀ': "ff", 'ﬁ': "fi", 'ﬂ': "fl", 'ﬃ': "ffi", 'ﬄ': "ffl", 'ﬅ': "st", 'ﬆ': "st",
 }
 
+// Fold returns a name in a form that is the same for all names that some parser of JSON
+// takes for the same member: parsers that ignore case, and those that ignore separators.
+func Fold(name string) string { return string(fold(nil, []byte(name), true)) }
+
 // fold appends name in the form in which case-insensitive parsers compare it. It
 // applies Unicode simple case folding, as encoding/json does; full folding where that
 // gives ASCII; and the Turkish letters i, as Java does. If joined is set, it leaves out

@@ -1,0 +1,274 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/checker"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/ext"
+	"cel.dev/cel-go/interpreter"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// Bounds of conditions. A unit of cost is about ten nanoseconds.
+const (
+	maxCost      = 1_000_000 // of an evaluation; more is a failure
+	maxCondition = 10_000    // length of a condition in code points
+	maxRegexp    = 1_000     // size of the program of a regular expression
+	maxNested    = 50        // depth of a condition
+
+	// What the cost of a condition is estimated with, before it has ever been evaluated.
+	assumedText  = 1_000 // length of a text in the arguments
+	assumedItems = 100   // members of an object, items of an array
+)
+
+// variables are the variables of conditions. Names with dots are variables of their own,
+// so that a misspelled one is found when a condition is compiled.
+var variables = []struct {
+	name     string
+	kind     *cel.Type
+	stateful bool
+}{
+	{"args", cel.MapType(cel.StringType, cel.DynType), false},
+	{"kind", cel.StringType, false},
+	{"target", cel.StringType, false},
+	{"server", cel.StringType, false},
+	{"name", cel.StringType, false},
+	{"tool.name", cel.StringType, false},
+	{"tool.server", cel.StringType, false},
+	{"tool.digest", cel.StringType, false},
+	{"tool.annotations.title", cel.StringType, false},
+	{"tool.annotations.readOnlyHint", cel.BoolType, false},
+	{"tool.annotations.destructiveHint", cel.BoolType, false},
+	{"tool.annotations.idempotentHint", cel.BoolType, false},
+	{"tool.annotations.openWorldHint", cel.BoolType, false},
+	{"client", cel.StringType, false},
+	{"client.token", cel.BoolType, false},
+	{"script", cel.StringType, false},
+	{"session.called", cel.ListType(cel.StringType), true},
+	{"session.servers", cel.ListType(cel.StringType), true},
+	{"run.called", cel.ListType(cel.StringType), true},
+	{"run.servers", cel.ListType(cel.StringType), true},
+	{"calls.session", cel.IntType, true},
+	{"calls.run", cel.IntType, true},
+	{"calls.minute", cel.IntType, true},
+	{"calls.tool.session", cel.IntType, true},
+	{"calls.tool.run", cel.IntType, true},
+	{"calls.tool.minute", cel.IntType, true},
+}
+
+// environment returns what conditions are compiled in.
+var environment = sync.OnceValues(func() (*cel.Env, error) {
+	opts := []cel.EnvOption{
+		ext.Strings(ext.StringsVersion(2)),
+		cel.CrossTypeNumericComparisons(true),
+		cel.ParserExpressionSizeLimit(maxCondition),
+		cel.ParserRecursionLimit(maxNested),
+		cel.RegexProgramSizeLimit(maxRegexp),
+		cel.ASTValidators(cel.ValidateRegexLiterals(), cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals()),
+	}
+	for _, v := range variables {
+		opts = append(opts, cel.Variable(v.name, v.kind))
+	}
+	return cel.NewEnv(opts...)
+})
+
+// condition is a compiled condition. It is safe for concurrent use.
+type condition struct {
+	program  cel.Program
+	stateful bool // it reads what was called before
+	reads    bool // it reads the arguments
+	// names are the names of members that it mentions, by the form in which parsers that
+	// ignore case and separators compare them.
+	names map[string][]string
+}
+
+// compileCondition compiles the text of a condition. The errors lack the index of the
+// rule.
+func compileCondition(text string) (*condition, []*RuleError) {
+	fail := func(offset int, format string, args ...any) []*RuleError {
+		return []*RuleError{{Key: keyWhen, Offset: offset, Text: fmt.Sprintf(format, args...)}}
+	}
+	env, err := environment()
+	if err != nil {
+		return nil, fail(-1, "cannot be compiled: %v", err)
+	}
+	checked, issues := env.Compile(text)
+	if issues != nil && issues.Err() != nil {
+		var errs []*RuleError
+		for _, e := range issues.Errors() {
+			errs = append(errs, &RuleError{Key: keyWhen, Offset: offsetOf(text, e.Location.Line(), e.Location.Column()), Text: explainIssue(e.Message)})
+		}
+		return nil, errs
+	}
+	if checked.OutputType() != cel.BoolType {
+		return nil, fail(-1, "is %s, not a boolean (compare it with something, such as == true)", cel.FormatCELType(checked.OutputType()))
+	}
+	c := &condition{names: map[string][]string{}}
+	if at, ok := c.analyse(checked.NativeRep()); !ok {
+		return nil, fail(int(at), "is a number with a fraction that is too large to compare exactly (write it without a fraction)")
+	}
+	estimate, err := env.EstimateCost(checked, sizes{})
+	if err != nil {
+		return nil, fail(-1, "cannot be compiled: %v", err)
+	}
+	if estimate.Max > maxCost {
+		return nil, fail(-1, "may cost %s, more than %d (use fewer nested exists() and all(), or patterns in place of matches())", costText(estimate.Max), maxCost)
+	}
+	c.program, err = env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxCost))
+	if err != nil {
+		return nil, fail(-1, "cannot be compiled: %v", err)
+	}
+	return c, nil
+}
+
+func costText(n uint64) string {
+	if n > 1_000_000_000 {
+		return "over 1000000000"
+	}
+	return fmt.Sprint(n)
+}
+
+// explainIssue makes a message of the compiler clearer.
+func explainIssue(message string) string {
+	if name, ok := strings.CutPrefix(message, "undeclared reference to '"); ok {
+		name, _, _ = strings.Cut(name, "'")
+		return fmt.Sprintf("there is no variable or function %q", name)
+	}
+	line, _, _ := strings.Cut(message, "\n")
+	return line
+}
+
+// offsetOf converts a line and column of the compiler to an offset in code points.
+func offsetOf(text string, line, column int) int {
+	offset := 0
+	for rest := text; line > 1; line-- {
+		before, after, ok := strings.Cut(rest, "\n")
+		if !ok {
+			break
+		}
+		offset += len([]rune(before)) + 1
+		rest = after
+	}
+	return offset + max(column, 0)
+}
+
+// analyse finds out what a condition reads. If it has a number that cannot be compared
+// exactly, ok is false, and at is its offset.
+func (c *condition) analyse(tree *ast.AST) (at int32, ok bool) {
+	for _, ref := range tree.ReferenceMap() {
+		for _, v := range variables {
+			if ref.Name == v.name {
+				c.stateful = c.stateful || v.stateful
+				c.reads = c.reads || v.name == "args"
+			}
+		}
+	}
+	ok = true
+	mention := func(name string) {
+		folded := wire.Fold(name)
+		c.names[folded] = append(c.names[folded], name)
+	}
+	ast.PostOrderVisit(tree.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		switch e.Kind() {
+		case ast.SelectKind:
+			mention(e.AsSelect().FieldName())
+		case ast.CallKind:
+			call := e.AsCall()
+			if call.FunctionName() == operators.Index && call.Args()[1].Kind() == ast.LiteralKind {
+				if name, isText := call.Args()[1].AsLiteral().(types.String); isText {
+					mention(string(name))
+				}
+			}
+			if call.FunctionName() == operators.In && call.Args()[0].Kind() == ast.LiteralKind {
+				if name, isText := call.Args()[0].AsLiteral().(types.String); isText {
+					mention(string(name))
+				}
+			}
+		case ast.LiteralKind:
+			if f, isFloat := e.AsLiteral().(types.Double); isFloat && math.Abs(float64(f)) >= exactFloats {
+				place, _ := tree.SourceInfo().GetOffsetRange(e.ID())
+				ok, at = false, place.Start
+			}
+		}
+	}))
+	return at, ok
+}
+
+// sizes are the sizes that costs are estimated with.
+type sizes struct{}
+
+// EstimateSize implements checker.CostEstimator.
+func (sizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
+	most := uint64(assumedText)
+	switch node.Type().Kind() {
+	case types.ListKind, types.MapKind:
+		most = assumedItems
+	}
+	return &checker.SizeEstimate{Min: 0, Max: most}
+}
+
+// EstimateCallCost implements checker.CostEstimator.
+func (sizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNode) *checker.CallEstimate {
+	return nil
+}
+
+// failure says why a condition could not be evaluated. Its text has no values of
+// arguments.
+type failure struct{ text string }
+
+func (f *failure) Error() string { return f.text }
+
+// holds evaluates the condition. The error is a *failure.
+func (c *condition) holds(v *values) (bool, error) {
+	if c.reads {
+		if err := v.readArguments(); err != nil {
+			return false, err
+		}
+		if err := v.arguments.checkNames(c.names); err != nil {
+			return false, err
+		}
+	}
+	out, _, err := c.program.Eval(v)
+	if err != nil {
+		return false, c.failed(err)
+	}
+	held, ok := out.(types.Bool)
+	if !ok {
+		return false, &failure{"it is not a boolean"}
+	}
+	return bool(held), nil
+}
+
+// knownErrors are the beginnings of messages that contain no values of arguments.
+var knownErrors = []string{"no such overload", "division by zero", "modulus by zero", "integer overflow", "index out of bounds"}
+
+// failed returns the *failure for an error of an evaluation.
+func (c *condition) failed(err error) error {
+	var cancelled interpreter.EvalCancelledError
+	if errors.As(err, &cancelled) {
+		return &failure{fmt.Sprintf("it costs more than %d", maxCost)}
+	}
+	own := new(failure)
+	if errors.As(err, &own) {
+		return own
+	}
+	text := err.Error()
+	if name, ok := strings.CutPrefix(text, "no such key: "); ok && slices.Contains(c.names[wire.Fold(name)], name) {
+		return &failure{fmt.Sprintf("there is no member %q (ask for it with has())", name)}
+	}
+	if i := slices.IndexFunc(knownErrors, func(known string) bool { return strings.HasPrefix(text, known) }); i >= 0 {
+		line, _, _ := strings.Cut(text, "\n")
+		return &failure{line}
+	}
+	return &failure{"a value has another type or form than it expects"}
+}

@@ -1,0 +1,62 @@
+package policy
+
+import "fmt"
+
+// Step is what became of one rule in a decision.
+type Step struct {
+	Rule    string
+	Matched bool
+	// Why says why the rule did not match, or why its condition failed; "" if it simply
+	// matched.
+	Why string
+}
+
+// decide returns the decision, without what identifies it. trace, if not nil, gets a step
+// for each rule up to the one that decided. e counts the calls per minute; nil: there were
+// none.
+func (p *Policy) decide(r *Request, e *Engine, trace func(Step)) Decision {
+	var v *values
+	stateful := false
+	for _, rule := range p.rules {
+		if why := rule.reaches(r); why != reached {
+			if trace != nil {
+				trace(Step{Rule: rule.Name, Why: string(why)})
+			}
+			continue
+		}
+		var failed error
+		held := true
+		if rule.condition != nil {
+			if v == nil {
+				v = &values{request: *r, engine: e}
+			}
+			stateful = stateful || rule.condition.stateful
+			held, failed = rule.condition.holds(v)
+		}
+		if !held && failed == nil {
+			if trace != nil {
+				trace(Step{Rule: rule.Name, Why: "its condition is false"})
+			}
+			continue
+		}
+		d := Decision{Action: rule.Action, Rule: rule.Name, Reason: rule.Reason, stateful: stateful}
+		step := Step{Rule: rule.Name, Matched: true}
+		if failed != nil { // a rule that cannot be applied permits nothing
+			step.Why = fmt.Sprintf("its condition failed: %v", failed)
+			d.Action, d.Reason = Deny, step.Why
+		}
+		if trace != nil {
+			trace(step)
+		}
+		return d
+	}
+	return Decision{Action: p.fallback, Rule: DefaultRule, stateful: stateful}
+}
+
+// Explain returns the decision about a request, as if nothing had been called in the last
+// minute, with what became of each rule up to the one that decided.
+func (p *Policy) Explain(r Request) (Decision, []Step) {
+	var steps []Step
+	d := p.decide(&r, nil, func(s Step) { steps = append(steps, s) })
+	return d, steps
+}

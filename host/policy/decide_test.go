@@ -1,0 +1,138 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// compile compiles rules that must be right.
+func compile(t testing.TB, fallback Action, rules ...Rule) *Policy {
+	t.Helper()
+	p, errs := Compile(fallback, rules)
+	for _, e := range errs {
+		t.Fatal(e)
+	}
+	return p
+}
+
+func tool(server, name, args string) Request {
+	r := Request{Kind: KindTool, Server: server, Name: name}
+	if args != "" {
+		r.Arguments = []byte(args)
+	}
+	return r
+}
+
+func TestDecide(t *testing.T) {
+	p := compile(t, Allow,
+		Rule{Name: "no force", Tools: []string{"git.push"}, When: `has(args.force) && args.force == true`, Action: Deny},
+		Rule{Name: "production", Clients: []string{"ci", "laptop-*"}, Tools: []string{"github.merge_*", "db.execute"},
+			When: `args.repo.startsWith("prod/") || !tool.annotations.readOnlyHint`, Action: Ask, Reason: "changes production"},
+		Rule{Name: "large", Tools: []string{"bank.*"}, When: `args.amount > 9007199254740992`, Action: Deny},
+		Rule{Name: "secrets", Resources: []string{"file:///secret/*"}, Action: Deny},
+		Rule{Name: "prompts", Prompts: []string{"*.admin"}, Action: Deny},
+		Rule{Name: "completions", Completions: []string{"files.*"}, Action: Deny},
+		Rule{Name: "scripts", Tools: []string{"web.post"}, When: `script != "" && script != "report"`, Action: Deny},
+	)
+	readOnly := []byte(`{"name":"x","annotations":{"readOnlyHint":true}}`)
+	for _, test := range []struct {
+		request Request
+		client  string
+		script  string
+		want    string // action, rule
+	}{
+		{tool("git", "push", `{"force":true}`), "", "", "deny no force"},
+		{tool("git", "push", `{"force":false}`), "", "", "allow default"},
+		{tool("git", "push", ``), "", "", "allow default"},
+		{tool("git", "push", `{"force":true,"force":false}`), "", "", "deny no force"},
+		{tool("git", "push", `{"Force":true}`), "", "", "deny no force"},
+		{tool("git", "push", `{"for_ce":true}`), "", "", "deny no force"},
+		{tool("git", "push", `{"a":[{"fo\u0072ce":true}],"force":false}`), "", "", "allow default"},
+		{tool("git", "push", `{"force":1e400}`), "", "", "deny no force"},
+		{tool("git", "pull", `{"force":true}`), "", "", "allow default"},
+		{tool("github", "merge_pr", `{"repo":"dev/x"}`), "ci", "", "ask production"},
+		{tool("github", "merge_pr", `{"repo":"dev/x"}`), "laptop-7", "", "ask production"},
+		{tool("github", "merge_pr", `{"repo":"dev/x"}`), "phone", "", "allow default"},
+		{Request{Kind: KindTool, Server: "db", Name: "execute", Arguments: []byte(`{"repo":"dev/x"}`), Definition: readOnly}, "ci", "", "allow default"},
+		{Request{Kind: KindTool, Server: "db", Name: "execute", Arguments: []byte(`{"repo":"prod/x"}`), Definition: readOnly}, "ci", "", "ask production"},
+		{Request{Kind: KindTool, Server: "db", Name: "execute", Arguments: []byte(`{}`), Definition: readOnly}, "ci", "", "deny production"},
+		{tool("bank", "pay", `{"amount":9007199254740993}`), "", "", "deny large"},
+		{tool("bank", "pay", `{"amount":9007199254740992}`), "", "", "allow default"},
+		{tool("bank", "pay", `{"amount":9007199254740992.0}`), "", "", "allow default"},
+		{tool("bank", "pay", `{"amount":9007199254740993.0}`), "", "", "deny large"},
+		{tool("bank", "pay", `{"amount":18446744073709551615}`), "", "", "deny large"},
+		{tool("bank", "pay", `{"amount":123456789012345678901234567890}`), "", "", "deny large"},
+		{tool("bank", "pay", `{"amount":"9007199254740993"}`), "", "", "deny large"},
+		{tool("bank", "pay", `{"amount":0.5}`), "", "", "allow default"},
+		{Request{Kind: KindResource, Server: "files", Name: "file:///secret/a/b"}, "", "", "deny secrets"},
+		{Request{Kind: KindResource, Server: "files", Name: "file:///public/a"}, "", "", "allow default"},
+		{Request{Kind: KindTool, Server: "files", Name: "file:///secret/a/b"}, "", "", "allow default"},
+		{Request{Kind: KindPrompt, Server: "a", Name: "admin"}, "", "", "deny prompts"},
+		{Request{Kind: KindCompletion, Server: "files", Name: "file:///{path}"}, "", "", "deny completions"},
+		{Request{Kind: KindCompletion, Server: "a", Name: "admin"}, "", "", "allow default"},
+		{tool("web", "post", ``), "", "", "allow default"},
+		{tool("web", "post", ``), "", "other", "deny scripts"},
+		{tool("web", "post", ``), "", "report", "allow default"},
+	} {
+		r := test.request
+		r.Caller.Client, r.Caller.Script = test.client, test.script
+		d, steps := p.Explain(r)
+		if got := fmt.Sprintf("%s %s", d.Action, d.Rule); got != test.want {
+			t.Errorf("%s %s by %q: %s, want %s\n%v", r.Target(), r.Arguments, test.client, got, test.want, steps)
+		}
+	}
+}
+
+// TestMistakes checks what is said about conditions that cannot be compiled, and where.
+func TestMistakes(t *testing.T) {
+	for when, want := range map[string]string{
+		`args.repo = "x"`:                  "10: Syntax error",
+		`tool.anotations.readOnlyHint`:     "0: there is no variable",
+		`args.force`:                       "-1: is dyn, not a boolean",
+		`client == 1`:                      "7: found no matching overload",
+		"args.a == 1 ||\n  clint == \"x\"": `17: there is no variable or function "clint"`,
+		`args.n > 9007199254740993.0`:      "9: is a number with a fraction",
+		`args.x.matches("(a")`:             "15: invalid matches argument",
+		`args.a.exists(x, args.b.exists(y, args.c.exists(z, args.d.exists(w, x == y && z == w))))`: "-1: may cost",
+		strings.Repeat("(", 100) + "true" + strings.Repeat(")", 100):                               "",
+	} {
+		_, errs := Compile(Allow, []Rule{{Name: "x", When: when, Action: Deny}})
+		if len(errs) == 0 {
+			t.Errorf("%s: no error", when)
+			continue
+		}
+		if got := fmt.Sprintf("%d: %s", errs[0].Offset, errs[0].Text); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %s, want %s", when, got, want)
+		}
+	}
+}
+
+func BenchmarkDecide(b *testing.B) {
+	rules := []Rule{}
+	for i := range 50 {
+		rules = append(rules, Rule{Name: fmt.Sprint("other ", i), Tools: []string{fmt.Sprintf("server%d.write_*", i)}, Action: Ask})
+	}
+	rules = append(rules,
+		Rule{Name: "arguments", Tools: []string{"github.*"}, When: `has(args.repo) && args.repo.startsWith("prod/") && args.labels.exists(l, l == "release")`, Action: Deny},
+		Rule{Name: "annotations", Tools: []string{"github.*"}, When: `!tool.annotations.readOnlyHint && calls.minute > 30`, Action: Ask},
+	)
+	definition := []byte(`{"name":"github__merge_pr","description":"Merges a pull request.","inputSchema":{"type":"object","properties":{"repo":{"type":"string"},"number":{"type":"integer"}}},"annotations":{"readOnlyHint":false}}`)
+	args := []byte(`{"repo":"prod/site","number":1234567,"labels":["bug","urgent"],"message":"` + strings.Repeat("text ", 40) + `"}`)
+	for _, c := range []struct {
+		name    string
+		request Request
+	}{
+		{"no rule by name", tool("files", "read", string(args))},
+		{"conditions", Request{Kind: KindTool, Server: "github", Name: "merge_pr", Arguments: args, Definition: definition}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			e := NewEngine(compile(b, Allow, rules...), time.Now)
+			b.ReportAllocs()
+			for b.Loop() {
+				e.Decide(c.request)
+			}
+		})
+	}
+}
