@@ -14,7 +14,8 @@
 //	upstream.go  the keys of an upstream, remote.go those of one with an address,
 //	             probe.go those of its probe, sandbox.go those of its sandbox
 //	http.go      the keys of [http], tokens.go its tokens, journal.go the keys of [journal],
-//	             builtins.go those of [builtins], telemetry.go those of [telemetry]
+//	             builtins.go those of [builtins], telemetry.go those of [telemetry],
+//	             policy.go those of [policy] (inside.go: places in its conditions)
 //	section.go   Section, LoadWithin: files that contain more than a configuration
 //	fill.go      Section.Fill: {{NAME}} in such files, references.go: how it is written
 //	extend.go    Section.Extend: such a file that uses another configuration
@@ -84,6 +85,7 @@ type Config struct {
 	Journal   Journal
 	Builtins  Builtins
 	Telemetry Telemetry
+	Policy    Policy
 	// Upstreams are the upstream servers in the order of the file, including disabled
 	// ones.
 	Upstreams []Upstream

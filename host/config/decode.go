@@ -47,10 +47,14 @@ func decodeInto(top *table, c *Config) {
 	decodeBuiltins(top.sub("builtins"), c)
 	if r.json {
 		decodeServersJSON(top, c)
+	} else {
+		decodeServersTOML(top, c)
+	}
+	decodePolicy(top, c) // its warnings are about servers
+	if r.json {
 		top.hosts = top.node.fields[hostsKey] != nil
 		top.close(map[string]string{"upstream": "upstreamServers", "upstreams": "upstreamServers", "servers": "mcpServers"})
 	} else {
-		decodeServersTOML(top, c)
 		top.close(topAliases)
 	}
 	c.Upstreams = checkUnique(r, c.Upstreams)

@@ -29,6 +29,7 @@ func (c *Config) Describe(w io.Writer) error {
 	}
 	d.limits("")
 	d.builtins(c.Builtins)
+	d.policy(&c.Policy)
 	if len(c.Upstreams) == 0 {
 		d.line("upstreams", "none")
 	}

@@ -216,6 +216,9 @@ func readCapped(ctx context.Context, name string) ([]byte, error) {
 	return data, err
 }
 
+// read reads a further file that a configuration file names.
+func (l *loader) read(name string) ([]byte, error) { return readCapped(l.ctx, name) }
+
 // unreadable returns an error that says why a file cannot be read.
 func unreadable(name string, err error) *Problem {
 	var pe *fs.PathError
@@ -249,7 +252,7 @@ func (l *loader) parse(c *Config, name string, data []byte, err error) *Problem 
 		problem.File = name
 		return problem
 	}
-	r := &reader{file: name, json: c.json, base: base, getenv: l.getenv, home: l.home, shown: c.shown, located: l.located, unset: l.unset, tolerate: l.tolerate}
+	r := &reader{file: name, json: c.json, read: l.read, base: base, getenv: l.getenv, home: l.home, shown: c.shown, located: l.located, unset: l.unset, tolerate: l.tolerate}
 	decode(r, root, c)
 	c.Secrets, c.plain = sortSecrets(r.secrets), r.plain
 	c.warnings, c.leftOut = append(c.warnings, r.warnings...), r.leftOut

@@ -27,6 +27,9 @@ type node struct {
 	// pos returns the position of the value's key, or of the value: line and column from
 	// 1, or 0 if unknown. It scans the file, so it is only called to report something.
 	pos func() (line, column int)
+	// inside returns the position of a code point of a string's value, counted from 0. Nil
+	// if that is unknown.
+	inside func(offset int) (line, column int)
 	// written is where the value is in the text. It is empty if that is unknown or if the
 	// value is in more than one place.
 	written span

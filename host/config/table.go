@@ -20,6 +20,8 @@ type reader struct {
 	getenv func(string) (string, bool)
 	home   func() (string, error)
 	shown  map[string]string // masked values by key path; see Config
+	// read reads a further file that the file names, as large as a configuration may be.
+	read func(name string) ([]byte, error)
 	// located makes every problem have its position.
 	located bool
 	// unset, if set, is called for variables of upstreams that are not set, instead of

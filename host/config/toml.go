@@ -133,5 +133,8 @@ func (t *tomlFile) locate(n *node, path []string) {
 	if p, ok := t.places.at[pathID(path)]; ok {
 		n.written = p.value
 		n.pos = func() (line, column int) { return lineColumn(t.data, p.key.from) }
+		n.inside = func(offset int) (line, column int) {
+			return lineColumn(t.data, p.value.from+insideString(string(t.data[p.value.from:p.value.to]), offset))
+		}
 	}
 }
