@@ -3,6 +3,7 @@
 // closes them. The packages below it do all other work.
 //
 //	host.go     Host: start, reload and shutdown
+//	gate.go     which requests policy permits
 //	serve.go    sessions over stdio, over HTTP, and in the same process
 //	page.go     the page about the Host
 //	inspect.go  what commands and smoke checks need to know of a Host
@@ -100,6 +101,7 @@ type Host struct {
 	upstreams *supervise.Upstreams
 	router    *route.Router
 	sealer    *requeststate.Sealer
+	gate      policyGate
 	asked     compose.Asked
 
 	parking   stateless.Parking
@@ -163,12 +165,12 @@ func (h *Host) connect(cfg *config.Config) {
 		Catalog: h.catalog, Budget: h.sandbox.Budget(), Observer: h.opts.Telemetry.Upstreams(), Log: log,
 		Receiver: func(server string, own route.Session) supervise.Receiver { return h.router.Peer(server, own) },
 	})
-	h.sealer = newSealer(cfg.Store.Dir, log)
+	h.sealer, h.gate = newSealer(cfg.Store.Dir, log), newPolicyGate(cfg.Policy.Compiled())
 	h.router = route.New(route.Options{
 		Catalog: h.catalog, Upstreams: h.upstreams, Availability: h.upstreams, Observer: h.recorder, Log: log,
 		Instructions: func(s route.Session) string { return builtin.Instructions(route.MaySave(s)) },
 		Settled:      h.upstreams.Settled, Started: h.upstreams.Started, Refreshed: h.upstreams.Refreshed,
-		Refresh: h.refreshSaved, RefreshCalled: h.refreshCalled, Sealer: h.sealer,
+		Refresh: h.refreshSaved, RefreshCalled: h.refreshCalled, Sealer: h.sealer, Gate: h.gate,
 		Runs: runs{h},
 	})
 }
@@ -236,7 +238,7 @@ func (h *Host) settings(cfg *config.Config) *settings {
 		AgentTools: builtin.Mentioned,
 		Executed:   h.store.RecordExecution, Journal: h.recorder.Journal().Open,
 		Calls: details[cfg.Execution.ToolCalls], Whole: h.opts.Whole, Asked: &h.asked,
-		Observer: h.opts.Runs,
+		Observer: h.opts.Runs, Gate: h.router,
 	}
 	if options.Observer == nil {
 		options.Observer = h.opts.Telemetry.Runs()
@@ -254,8 +256,8 @@ func (h *Host) settings(cfg *config.Config) *settings {
 		DryRunner: func(mocks *cassette.Cassette, open func(journal.Begin) (*journal.Run, error)) builtin.Runner {
 			dry := options
 			dry.Catalog, dry.Upstreams, dry.Journal, dry.Executed = mocks.Over(h.catalog), mocks, open, nil
-			dry.Recorded, dry.Claims, dry.Asked, dry.Observer = nil, nil, nil, nil
-			dry.Structured = true // the result says which mocks were used
+			dry.Recorded, dry.Claims, dry.Asked, dry.Observer, dry.Gate = nil, nil, nil, nil, nil // mocks answer
+			dry.Structured = true                                                                 // the result says which mocks were used
 			return compose.New(dry)
 		},
 	}
@@ -332,6 +334,7 @@ func (h *Host) Reload(cfg *config.Config) (reconfig.Changes, error) {
 		return reconfig.Changes{}, err // what works goes on
 	}
 	changes, cfg := reconfig.Compare(h.opts.Clients, h.config(), cfg)
+	h.gate.SetPolicy(cfg.Policy.Compiled()) // first, so that nothing new is called before it is decided about
 	// The sources are set before their upstreams start, because these may list at
 	// once, and because names must no longer resolve to upstreams that are removed.
 	h.catalog.SetSources(sources(cfg))

@@ -32,6 +32,7 @@ var librariesOf = []struct {
 	allowed []string
 }{
 	{"github.com/tetratelabs/wazero", []string{"host/sandbox"}},
+	{"cel.dev/cel-go", []string{"host/policy"}},
 	{"go.starlark.net", []string{"guest/interp", "guest/parse", "guest/stdlib/..."}},
 	{"github.com/mark3labs/mcp-go", []string{
 		"host/upstream/httpclient", "host/upstream/oauth", "host/builtin",

@@ -29,7 +29,6 @@ func (c *Config) Describe(w io.Writer) error {
 	}
 	d.limits("")
 	d.builtins(c.Builtins)
-	d.policy(&c.Policy)
 	if len(c.Upstreams) == 0 {
 		d.line("upstreams", "none")
 	}
@@ -37,6 +36,7 @@ func (c *Config) Describe(w io.Writer) error {
 	d.limits("execution")
 	d.line("tool_calls", string(c.Execution.ToolCalls))
 	d.journal(&c.Journal)
+	d.policy(&c.Policy)
 	if c.HTTP.configured {
 		d.http(&c.HTTP)
 	}

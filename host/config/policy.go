@@ -216,16 +216,15 @@ func (p *Policy) warn(r *reader, c *Config) {
 
 // policy describes which requests may be made.
 func (d *description) policy(p *Policy) {
-	if p.Default == "" {
-		d.line("policy", "none")
+	if p.Default == "" && p.File == "" {
 		return
 	}
-	rules := fmt.Sprintf("%d rules", len(p.Rules))
-	if len(p.Rules) == 1 {
-		rules = "1 rule"
-	}
-	d.line("policy", fmt.Sprintf("%s, else %s", rules, p.Default))
+	d.title("policy")
 	if p.File != "" {
-		d.line("policy file", d.shown("policy.file", p.File))
+		d.line("file", d.shown("policy.file", p.File))
 	}
+	for _, rule := range p.Rules {
+		d.line(string(rule.Action), d.masker.Mask(rule.Name))
+	}
+	d.line("default", string(p.Default))
 }

@@ -72,6 +72,7 @@ func Compare(clients supervise.Clients, old, next *config.Config) (Changes, *con
 	adopted.Path, adopted.Searched, adopted.Secrets = next.Path, next.Searched, next.Secrets
 	adopted.Upstreams, adopted.Builtins = next.Upstreams, next.Builtins
 	adopted.StartupWait, adopted.InputTimeout, adopted.Debug = next.StartupWait, next.InputTimeout, next.Debug
+	adopted.Policy = next.Policy
 	adopted.Execution = next.Execution
 	adopted.Execution.MaxConcurrent, adopted.Execution.MaxQueued = old.Execution.MaxConcurrent, old.Execution.MaxQueued
 	adopted.Execution.MaxTotalMemory = old.Execution.MaxTotalMemory
@@ -201,6 +202,8 @@ func settingName(table, field string) string {
 		return "oauth"
 	case "http.CertFile":
 		return "tls_cert"
+	case "policy.Rules":
+		return "rule"
 	case "http.KeyFile":
 		return "tls_key"
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
@@ -32,9 +33,11 @@ type toolCall struct {
 	sent         []byte    // the params as they were sent, if there is an observer
 	to           Responder // only of a submitted call
 	waits        bool      // we declare tasks in place of the client, and wait for them
-	gated        *gated    // nil if there is no Gate
-	pause        func() (goOn func())
-	viaTask      bool // it is to become a task, of which the client gets the result or one of the extension
+	// gated is what the Gate has decided; nil as long as it is not active.
+	gated   atomic.Pointer[gated]
+	script  *ScriptCall // that it is; nil for a call of a client
+	pause   func() (goOn func())
+	viaTask bool // it is to become a task, of which the client gets the result or one of the extension
 }
 
 // agentCall makes the toolCall for a request of a client.
@@ -44,9 +47,7 @@ func (r *Router) agentCall(call Call, entry catalog.Entry, task bool) *toolCall 
 	if r.Observer != nil && r.Observer.Observes() {
 		c.observer, c.start = r.Observer, time.Now()
 	}
-	if r.Gate != nil {
-		c.gate(policy.Caller{})
-	}
+	c.gate()
 	return c
 }
 
@@ -76,21 +77,29 @@ func (c *toolCall) Permitted() error {
 	if err := c.router.Catalog.Permitted(c.server, c.tool, c.agent); err != nil {
 		return err
 	}
-	return c.gated.Permitted()
+	if c.gated.Load() == nil {
+		c.gate() // it may have become active
+	}
+	return c.gated.Load().Permitted()
 }
 
-// gate makes the preliminary decision of the Gate.
-func (c *toolCall) gate(caller policy.Caller) {
-	c.gated = c.router.decide(c.origin, policy.Request{
-		Kind: policy.KindTool, Server: c.server, Name: c.tool, Arguments: argumentsOf(c.call.Params), Caller: caller,
-	}, func() []byte { return c.router.Catalog.Definition(c.server, c.tool) })
+// gate makes the preliminary decision of the Gate, if it is active.
+func (c *toolCall) gate() {
+	if !c.router.gates() {
+		return
+	}
+	request := policy.Request{Kind: policy.KindTool, Server: c.server, Name: c.tool, Arguments: argumentsOf(c.call.Params)}
+	if c.script != nil {
+		request.Caller = c.script.caller()
+	}
+	c.gated.Store(c.router.decide(c.origin, request, func() []byte { return c.router.Catalog.Definition(c.server, c.tool) }))
 }
 
 // answer makes the call and waits for its reply.
 func (c *toolCall) answer(ctx context.Context) wire.Reply {
 	var reply wire.Reply
 	w := &waiter{progress: c.call.Progress, pause: c.pause}
-	err := c.gated.pass(ctx, c.origin, w)
+	err := c.gated.Load().pass(ctx, c.origin, w)
 	c.call.Progress = w.after(c.call.Progress)
 	if err == nil {
 		reply, err = c.try(ctx, c.call.inputs)
@@ -198,7 +207,7 @@ func (c *toolCall) observe(o ObservedCall) {
 func (c *toolCall) observation(reply wire.Reply, cancelled bool) ObservedCall {
 	return ObservedCall{
 		Origin: c.origin, Server: c.server, Tool: c.tool, Params: c.sent,
-		Reply: reply, Cancelled: cancelled, Start: c.start, Duration: time.Since(c.start), Decision: c.gated.decided(),
+		Reply: reply, Cancelled: cancelled, Start: c.start, Duration: time.Since(c.start), Decision: c.gated.Load().decided(),
 	}
 }
 

@@ -14,6 +14,9 @@ import (
 // Gate decides which requests of clients and scripts may be made. It must be safe for
 // concurrent use.
 type Gate interface {
+	// Active reports whether there is anything to decide. It is asked before each request,
+	// and again before it is written. If it is false, everything is permitted.
+	Active() bool
 	// Decide decides about a request. It does not block.
 	Decide(r policy.Request) policy.Decision
 	// Approve asks a person whether a request may be made, for the action policy.Ask. It
@@ -35,31 +38,38 @@ type Asking struct {
 // gated is a request that the Gate decides about. A nil *gated permits everything.
 type gated struct {
 	router     *Router
+	origin     Origin        // of the request; nil for none
 	definition func() []byte // the definition as it is now; nil: there is none
 
 	mu       sync.Mutex // guards what follows; held while the Gate decides
 	request  policy.Request
-	decision policy.Decision
+	decision policy.Decision  // the zero value as long as the Gate is not active
 	approval *policy.Approval // nil: nobody was asked
 	asked    policy.Decision  // about which a person has decided
 }
 
+// gates reports whether there is anything to decide.
+func (r *Router) gates() bool { return r.Gate != nil && r.Gate.Active() }
+
 // decide makes the preliminary decision about a request of a client or script. It returns
 // nil if there is no Gate. o is the origin of the request, nil for none; it completes
-// request.Caller.
+// request.Caller. If the Gate is not active, the decision is made when the request is
+// written, should the Gate be active by then.
 func (r *Router) decide(o Origin, request policy.Request, definition func() []byte) *gated {
 	if r.Gate == nil {
 		return nil
 	}
-	r.identify(o, &request.Caller)
-	g := &gated{router: r, request: request, definition: definition}
-	g.decideAgain()
+	g := &gated{router: r, origin: o, request: request, definition: definition}
+	if r.Gate.Active() {
+		g.decideAgain()
+	}
 	return g
 }
 
 // decideAgain decides for the definition as it is now. The caller holds g.mu, or is the
 // only one that knows g.
 func (g *gated) decideAgain() {
+	g.router.identify(g.origin, &g.request.Caller) // a token may have been withdrawn
 	if g.definition != nil {
 		now := g.definition()
 		if g.request.Approved && !bytes.Equal(now, g.request.Definition) {
@@ -121,6 +131,9 @@ func (g *gated) Permitted() error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if !g.router.Gate.Active() {
+		return nil
+	}
 	g.request.Commit = true
 	g.decideAgain()
 	err := g.refusal(g.decision, g.request.Approved)
@@ -147,10 +160,18 @@ func (r *Router) identify(o Origin, c *policy.Caller) {
 		return
 	}
 	s := o.Session()
-	c.Session, c.Principal = s.ID(), s.Principal()
-	info, _ := wire.Get(o.Client(), "clientInfo")
-	c.Client, _ = wire.GetString(info, "name")
-	r.with(s, func(of *client) { c.SessionCalls = &of.called })
+	if c.Session == "" {
+		c.Session, c.Principal = s.ID(), s.Principal()
+		r.with(s, func(of *client) { c.SessionCalls = &of.called })
+	}
+	if name := s.TokenName(); name != "" {
+		c.Client, c.Token = name, true
+	} else if c.Principal == "" { // a token without a name is nobody's, whatever its client says
+		info, _ := wire.Get(o.Client(), "clientInfo")
+		c.Client, _ = wire.GetString(info, "name")
+	} else {
+		c.Client, c.Token = "", false
+	}
 }
 
 // passOwn decides about a call of one of our own tools, and waits until it may be made.
@@ -167,7 +188,7 @@ func (r *Router) passOwn(ctx context.Context, o Origin, request policy.Request, 
 
 // passTool decides about a client's call of a built-in or saved tool.
 func (r *Router) passTool(ctx context.Context, call Call, entry catalog.Entry) error {
-	if r.Gate == nil {
+	if !r.gates() {
 		return nil
 	}
 	server := policy.SavedTools

@@ -87,7 +87,7 @@ func (r *Router) completePrompt(ctx context.Context, call Call) wire.Reply {
 func (r *Router) completion(call Call, to serverConn, name string) *gated {
 	var args wire.Object
 	for _, member := range []string{"ref", "argument", "context"} {
-		if value, ok := wire.Get(call.Params, member); ok && r.Gate != nil {
+		if value, ok := wire.Get(call.Params, member); ok && r.gates() {
 			args.Raw(member, value)
 		}
 	}

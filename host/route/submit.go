@@ -65,7 +65,7 @@ func (r *Router) Submit(call Call, to Responder) (cancel func(cause error), ok b
 		return nil, false
 	}
 	c := r.agentCall(call, entry, task)
-	if !c.gated.decided().Allowed() {
+	if !c.gated.Load().decided().Allowed() {
 		return nil, false
 	}
 	out, err := c.request(call.inputs)

@@ -152,7 +152,7 @@ func (c *ScriptCall) caller() policy.Caller {
 // person if that is asked for. The error says why the tool may not be called, or is the
 // cause of ctx.
 func (r *Router) Pass(ctx context.Context, o Origin, call ScriptCall) error {
-	if r.Gate == nil {
+	if !r.gates() {
 		return nil
 	}
 	entry, _ := r.Catalog.Tool(call.Tool)
@@ -180,15 +180,14 @@ func (r *Router) Pass(ctx context.Context, o Origin, call ScriptCall) error {
 func (r *Router) CallUpstream(ctx context.Context, origin Origin, call ScriptCall) wire.Reply {
 	_, task := wire.Get(call.Params, "task")
 	made := Call{Method: protocol.MethodToolsCall, Origin: origin, Params: call.Params, Progress: call.Progress}
-	c := &toolCall{router: r, call: made, origin: origin, server: call.Server, tool: call.Tool, task: task, pause: call.Pause}
+	c := &toolCall{router: r, call: made, origin: origin, server: call.Server, tool: call.Tool, task: task, pause: call.Pause, script: &call}
 	c.viaTask = !task && taskSupport(r.Catalog.Definition(call.Server, call.Tool)) == "required"
-	if r.Gate != nil {
-		c.gate(call.caller())
-		if call.Decided != nil {
-			defer func() { call.Decided(c.gated.decided()) }()
-		}
+	c.gate()
+	reply := c.answer(ctx)
+	if g := c.gated.Load(); g != nil && call.Decided != nil {
+		call.Decided(g.decided())
 	}
-	return c.answer(ctx)
+	return reply
 }
 
 // sessionOf returns the session of an origin, nil for a nil origin.
