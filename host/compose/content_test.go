@@ -28,6 +28,7 @@ func (l *listener) Client() []byte         { return []byte(`{"clientInfo":{"name
 func (l *listener) ID() string             { return "listener" }
 func (l *listener) LogLevel() string       { return "" }
 func (l *listener) Principal() string      { return "" }
+func (l *listener) TokenName() string      { return "" }
 func (l *listener) Revision() protocol.Revision {
 	revision, _ := protocol.Lookup(l.revision)
 	return revision
