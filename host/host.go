@@ -4,6 +4,7 @@
 //
 //	host.go     Host: start, reload and shutdown
 //	gate.go     which requests policy permits
+//	audience.go what clients with narrowed rights get
 //	serve.go    sessions over stdio, over HTTP, and in the same process
 //	page.go     the page about the Host
 //	inspect.go  what commands and smoke checks need to know of a Host
@@ -21,7 +22,6 @@ package host
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -46,7 +46,6 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/telemetry"
 	"github.com/mcp-metatool/mcp-metatool/host/ui"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
-	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
 // Name is the name of the product that clients and upstreams see.
@@ -95,7 +94,8 @@ type Host struct {
 	web        atomic.Pointer[streamable.Handler] // nil unless ServeHTTPOn runs
 
 	sandbox   *sandbox.Sandbox
-	store     *tools.Store
+	shared    *savedTools                            // of all clients that do not have their own
+	own       atomic.Pointer[map[string]*savedTools] // by the name of the token; the map does not change
 	recorder  *record.Recorder
 	catalog   *catalog.Catalog
 	upstreams *supervise.Upstreams
@@ -107,24 +107,17 @@ type Host struct {
 	parking   stateless.Parking
 	unwatched func() // ends what telemetry asks
 
-	refreshing sync.Mutex // makes one refresh of the saved tools at a time
-	// listed is how the store was when the catalog got its tools.
-	listed    atomic.Pointer[tools.Listing]
-	reloading sync.Mutex // makes one Reload at a time
+	built     chan struct{} // closed when New returns
+	reloading sync.Mutex    // makes one Reload at a time
 }
 
 // New starts everything except sessions, and returns at once: upstreams connect and
 // the guest is compiled in the background. The caller must Close the Host.
 func New(cfg *config.Config, opts Options) (*Host, error) {
-	h := &Host{opts: opts}
-	built := make(chan struct{})
-	defer close(built)
-	var err error
-	h.store, err = tools.OpenStore(cfg.Store.Dir, tools.StoreOptions{
-		Log: opts.Log, OnChange: func() { <-built; h.refreshSaved() },
-	})
-	if err != nil {
-		return nil, fmt.Errorf("store: %w", err)
+	h := &Host{opts: opts, built: make(chan struct{})}
+	defer close(h.built)
+	if err := h.openAll(cfg); err != nil {
+		return nil, err
 	}
 	if h.sandbox = opts.Sandbox; h.sandbox == nil {
 		newSandbox := sandbox.New
@@ -137,15 +130,25 @@ func New(cfg *config.Config, opts Options) (*Host, error) {
 		})
 	}
 	h.connect(cfg)
+	h.catalog.Narrow(h.rightsOf(cfg))
 	h.now.Store(h.settings(cfg))
 	h.router.Register(catalog.Builtin, handler(func(ctx context.Context, name string, call route.Call) wire.Reply {
-		return h.now.Load().builtins.CallTool(ctx, name, call)
+		if p := h.now.Load().of(call.Origin); p != nil {
+			return p.builtins.CallTool(ctx, name, call)
+		}
+		return noRights
 	}))
 	h.router.Register(catalog.Composite, handler(func(ctx context.Context, name string, call route.Call) wire.Reply {
-		return h.now.Load().composer.CallTool(ctx, name, call)
+		if p := h.now.Load().of(call.Origin); p != nil {
+			return p.composer.CallTool(ctx, name, call)
+		}
+		return noRights
 	}))
-	h.catalog.SetBuiltins(h.now.Load().builtins.Entries())
-	h.refreshSaved()
+	h.setBuiltins()
+	h.refresh(h.shared)
+	for _, saved := range *h.own.Load() {
+		h.refresh(saved)
+	}
 	h.unwatched = opts.Telemetry.Watch(h.state)
 	h.upstreams.Apply(cfg) // last, so that everything exists when the first message of an upstream arrives
 	return h, nil
@@ -159,7 +162,7 @@ func (h *Host) connect(cfg *config.Config) {
 		Announce: func(level, logger, text string) { h.router.Announce(level, logger, text) },
 		Logger:   Name + "/journal", Log: log,
 	})
-	h.catalog = catalog.New(sources(cfg), log, func(surface wire.Surface, notice []byte) { h.router.Changed(surface, notice) })
+	h.catalog = catalog.New(sources(cfg), log, func(s *catalog.Scope, surface wire.Surface, notice []byte) { h.router.Changed(s, surface, notice) })
 	h.upstreams = supervise.New(cfg, supervise.Options{
 		Clients: h.opts.Clients, Name: Name, Version: h.opts.Version, Dir: filepath.Join(cfg.Store.Dir, "servers"),
 		Catalog: h.catalog, Budget: h.sandbox.Budget(), Observer: h.opts.Telemetry.Upstreams(), Log: log,
@@ -168,7 +171,7 @@ func (h *Host) connect(cfg *config.Config) {
 	h.sealer, h.gate = newSealer(cfg.Store.Dir, log), newPolicyGate(cfg.Policy.Compiled())
 	h.router = route.New(route.Options{
 		Catalog: h.catalog, Upstreams: h.upstreams, Availability: h.upstreams, Observer: h.recorder, Log: log,
-		Instructions: func(s route.Session) string { return builtin.Instructions(route.MaySave(s)) },
+		Instructions: h.instructions,
 		Settled:      h.upstreams.Settled, Started: h.upstreams.Started, Refreshed: h.upstreams.Refreshed,
 		Refresh: h.refreshSaved, RefreshCalled: h.refreshCalled, Sealer: h.sealer, Gate: h.gate,
 		Runs: runs{h},
@@ -222,21 +225,45 @@ func (f handler) CallTool(ctx context.Context, name string, call route.Call) wir
 // settings is the current configuration with the parts that are made for each
 // configuration.
 type settings struct {
-	cfg      *config.Config
+	cfg   *config.Config
+	*part // for clients whose rights are not narrowed
+	// narrowed are the parts for other clients, by bearer.Rights.View, and before those of
+	// the configuration before, until nobody has these rights any more.
+	narrowed, before map[string]*part
+}
+
+// part answers calls of our own tools for clients with the same rights.
+type part struct {
 	options  compose.Options // of composer
 	composer *compose.Composer
 	builtins *builtin.Handler
 }
 
-// settings makes the settings of a configuration. Its sources must have been set in
-// the catalog.
+// noRights is the reply to a client whose token is no longer valid.
+var noRights = wire.Reply{Error: wire.Errorf(wire.CodeInternal, "the token of this client is no longer valid").Raw()}
+
+// settings makes the settings of a configuration. Its sources and Scopes must have been
+// set in the catalog.
 func (h *Host) settings(cfg *config.Config) *settings {
+	s := &settings{cfg: cfg, part: h.part(cfg, h.everybody()), narrowed: map[string]*part{}}
+	for _, a := range h.audiences(h.rightsOf(cfg)) {
+		s.narrowed[a.rights.View()] = h.part(cfg, a)
+	}
+	if now := h.now.Load(); now != nil {
+		s.before = now.narrowed
+	}
+	return s
+}
+
+// part makes the part of the settings for clients with the same rights.
+func (h *Host) part(cfg *config.Config, of audience) *part {
+	saved := of.store()
 	options := compose.Options{
-		Sandbox: h.sandbox, Catalog: h.catalog, Upstreams: h.router, Log: h.opts.Log,
+		Sandbox: h.sandbox, Catalog: of, Upstreams: h.router, Log: h.opts.Log,
 		Timeout: cfg.Execution.Timeout, Limits: RunLimits(cfg.Execution), Debug: cfg.Debug,
-		Parallel: cfg.Execution.MaxParallel, UndoTimeout: cfg.Execution.UndoTimeout, Saved: h.store, Listeners: h.router,
+		Parallel: cfg.Execution.MaxParallel, UndoTimeout: cfg.Execution.UndoTimeout, Saved: saved, Listeners: h.router,
 		AgentTools: builtin.Mentioned,
-		Executed:   h.store.RecordExecution, Journal: h.recorder.Journal().Open,
+		Executed:   saved.RecordExecution, Journal: h.recorder.Journal().Open,
 		Calls: details[cfg.Execution.ToolCalls], Whole: h.opts.Whole, Asked: &h.asked,
 		Observer: h.opts.Runs, Gate: h.router,
 	}
@@ -250,12 +277,12 @@ func (h *Host) settings(cfg *config.Config) *settings {
 	}
 	composer := compose.New(options)
 	about := builtin.Options{
-		Store: h.store, Catalog: h.catalog, Composer: composer, Log: h.opts.Log, OnChange: h.refreshSaved,
-		Health: h.upstreams, Directory: h.catalog, Settled: h.settled, Availability: h.upstreams, SavedInScripts: true,
+		Store: saved, Catalog: of, Composer: composer, Log: h.opts.Log, OnChange: func() { h.refresh(of.saved) },
+		Health: h.upstreams, Directory: of, Settled: h.settled, Availability: h.upstreams, SavedInScripts: true,
 		Switches: cfg.Builtins,
 		DryRunner: func(mocks *cassette.Cassette, open func(journal.Begin) (*journal.Run, error)) builtin.Runner {
 			dry := options
-			dry.Catalog, dry.Upstreams, dry.Journal, dry.Executed = mocks.Over(h.catalog), mocks, open, nil
+			dry.Catalog, dry.Upstreams, dry.Journal, dry.Executed = mocks.Over(of), mocks, open, nil
 			dry.Recorded, dry.Claims, dry.Asked, dry.Observer, dry.Gate = nil, nil, nil, nil, nil // mocks answer
 			dry.Structured = true                                                                 // the result says which mocks were used
 			return compose.New(dry)
@@ -264,7 +291,7 @@ func (h *Host) settings(cfg *config.Config) *settings {
 	if log := h.recorder.Journal(); log != nil {
 		about.Runs = builtin.JournalRuns{Dir: log.Dir(), Since: h.recorder.Start()}
 	}
-	return &settings{cfg: cfg, options: options, composer: composer, builtins: builtin.New(about)}
+	return &part{options: options, composer: composer, builtins: builtin.New(about)}
 }
 
 // settled waits until the catalog has the current lists of upstreams.
@@ -298,27 +325,6 @@ func sources(cfg *config.Config) []catalog.Source {
 // config returns the current configuration.
 func (h *Host) config() *config.Config { return h.now.Load().cfg }
 
-// refreshSaved updates the saved tools in the catalog from the store.
-func (h *Host) refreshSaved() {
-	h.refreshing.Lock() // a slow refresh must not overwrite the result of a later one
-	defer h.refreshing.Unlock()
-	definitions, listing := h.store.Listed()
-	entries := make([]catalog.Entry, len(definitions))
-	for i, d := range definitions {
-		entries[i] = catalog.Entry{Name: d.Name, Definition: compose.ToolDefinition(d)}
-	}
-	h.catalog.SetComposites(entries)
-	h.listed.Store(&listing)
-}
-
-// refreshCalled does the same before a call of a saved tool that the catalog has, unless
-// the directory is still the same. The call itself reads the tool from the store.
-func (h *Host) refreshCalled() {
-	if l := h.listed.Load(); l == nil || !h.store.Current(*l) {
-		h.refreshSaved()
-	}
-}
-
 // Reload switches to another configuration and returns how it differs from the
 // previous one. Upstreams that were added are started. Those that were removed or
 // changed finish their calls in flight and are then closed. Those that are started or
@@ -337,15 +343,26 @@ func (h *Host) Reload(cfg *config.Config) (reconfig.Changes, error) {
 	h.gate.SetPolicy(cfg.Policy.Compiled()) // first, so that nothing new is called before it is decided about
 	// The sources are set before their upstreams start, because these may list at
 	// once, and because names must no longer resolve to upstreams that are removed.
+	rights := h.rightsOf(cfg)
+	if err := h.openStores(cfg); err != nil {
+		return reconfig.Changes{}, err
+	}
 	h.catalog.SetSources(sources(cfg))
+	h.catalog.Narrow(rights)
 	h.recorder.Configure(cfg)
 	now := h.settings(cfg)
 	h.now.Store(now)
+	h.setBuiltins() // before somebody gets new rights
+	for _, saved := range *h.own.Load() {
+		h.refresh(saved)
+	}
 	h.admit()
 	if !h.upstreams.Apply(cfg) {
 		return reconfig.Changes{}, wire.ErrClosed
 	}
-	h.catalog.SetBuiltins(now.builtins.Entries()) // their definitions name the servers
+	h.catalog.Keep(rights)
+	h.closeStores(cfg)
+	h.router.Recheck()
 	return changes, nil
 }
 
@@ -388,7 +405,7 @@ func (h *Host) Close() error {
 	defer cancel()
 	h.router.Close()
 	closed := h.upstreams.Close(ctx)
-	stored, boxed := inBackground(h.store.Close), inBackground(h.closeSandbox)
+	stored, boxed := inBackground(h.closeAll), inBackground(h.closeSandbox)
 	ended, err := awaitUntil(time.Now().Add(restTime), boxed)
 	if !ended && h.sandbox.Active() > 0 { // otherwise it is the end of compiling the guest, or of freeing it
 		err = errors.New("shutdown: a run in the sandbox did not end in time")

@@ -19,7 +19,7 @@ func TestTokenMayNotSave(t *testing.T) {
 	up := startRaw(t, config.Stdio, mcptest.ServerOptions{})
 	cfg := testConfig(t, up.config)
 	cfg.HTTP.Tokens = bearerTokens(saver, reader)
-	cfg.HTTP.Tokens[1].NoSave = true
+	cfg.HTTP.Tokens[1].Rights.NoSave = true
 	w := serveProxy(t, combination{config.StreamableHTTP, config.Stdio}, up.received, cfg)
 	ctx := bounded(t)
 	join := func(token string) *mcptest.Pair {
@@ -78,7 +78,7 @@ func TestTokenMayNotSave(t *testing.T) {
 	seen := len(b.Client.Log.All())
 	changes := reload(t, w.host, func(cfg *config.Config) {
 		cfg.HTTP.Tokens = bearerTokens(saver, reader)
-		cfg.HTTP.Tokens[0].NoSave = true
+		cfg.HTTP.Tokens[0].Rights.NoSave = true
 	})
 	if got := changes.Lines(); !slices.Equal(got, []string{"http.tokens: changed"}) {
 		t.Errorf("changes: %q", got)

@@ -78,7 +78,7 @@ func (s demoServer) Hints(call route.Call) *envelope.Hints {
 }
 
 // HeaderParams implements front.Backend.
-func (s demoServer) HeaderParams(string) envelope.Params { return envelope.Params{} }
+func (s demoServer) HeaderParams(route.Session, string) envelope.Params { return envelope.Params{} }
 
 // Notified implements front.Backend.
 func (s demoServer) Notified(route.Session, string, []byte) {}

@@ -3,14 +3,17 @@
 //
 //	bearer.go  tokens and their digests
 //	name.go    the names of tokens
+//	rights.go  what the clients with a token may do
 package bearer
 
 import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
+	"errors"
 	"net/http"
 	"strings"
+	"time"
 )
 
 // Digest is the SHA-256 of a bearer token. The zero Digest stands for no token.
@@ -18,6 +21,26 @@ type Digest [sha256.Size]byte
 
 // DigestOf returns the digest of a token.
 func DigestOf(token string) Digest { return sha256.Sum256([]byte(token)) }
+
+// ParseDigest reads a digest in hexadecimal digits. The digest of the empty token, and the
+// zero Digest, are refused. The error's text is meant to follow the quoted text.
+func ParseDigest(text string) (Digest, error) {
+	raw, err := hex.DecodeString(text)
+	if err != nil || len(raw) != len(Digest{}) {
+		return Digest{}, errors.New("is not a SHA-256 digest (64 hexadecimal digits; make a token and its digest with mcp-metatool token new)")
+	}
+	switch d := Digest(raw); d {
+	case Digest{}:
+		return Digest{}, errors.New("is no digest of a token")
+	case DigestOf(""):
+		return Digest{}, errors.New("is the digest of an empty token (anyone could connect)")
+	default:
+		return d, nil
+	}
+}
+
+// String returns the digest in hexadecimal digits, as in the configuration.
+func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
 // Principal returns a name for the clients that have the token; see route.Session. It is a
 // digest of the digest, so that it gives no access, and "" for the zero Digest.
@@ -35,9 +58,14 @@ type Token struct {
 	Digest Digest
 	// Name is unique among the tokens of an endpoint, without regard to case; "" for none.
 	Name string
-	// NoSave says that clients with the token may not save and delete tools.
-	NoSave bool
+	// Expires is when the token is no longer accepted; the zero Time: never.
+	Expires time.Time
+	// Rights are what its clients may do.
+	Rights Rights
 }
+
+// Expired reports whether the token is no longer accepted at a time.
+func (t *Token) Expired(now time.Time) bool { return !t.Expires.IsZero() && !now.Before(t.Expires) }
 
 // Find returns the token in tokens that a request was sent with; nil if it was sent with
 // none of them. The comparison takes the same time whichever it is.

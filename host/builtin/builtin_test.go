@@ -63,7 +63,7 @@ func newFixture(t *testing.T) *fixture {
 	h.catalog = catalog.New([]catalog.Source{{
 		Server: "git-hub", Prefix: "gh_",
 		Exposes: func(tool string) bool { return tool != "unseen" }, Hides: func(string) bool { return false },
-	}}, quiet(), func(wire.Surface, []byte) {})
+	}}, quiet(), func(*catalog.Scope, wire.Surface, []byte) {})
 	h.catalog.SetUpstream("git-hub", wire.Tools, [][]byte{[]byte(`{"name":"search"}`), []byte(`{"name":"unseen"}`)}, nil)
 	composer := compose.New(compose.Options{Sandbox: sandboxtest.Guest(t), Catalog: h.catalog, Upstreams: echo{}, Log: quiet(), AgentTools: Mentioned})
 	h.handler = New(Options{Store: store, Composer: composer, Catalog: h.catalog, OnChange: h.refresh, Log: quiet()})

@@ -55,7 +55,7 @@ func TestHealthCheck(t *testing.T) {
 		{"wrong argument", all, `{"sever":"x"}`, "sever", `"violations"`, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			h := New(Options{Catalog: catalog.New(nil, quiet(), func(wire.Surface, []byte) {}), Health: tt.fakeHealth, Log: quiet()})
+			h := New(Options{Catalog: catalog.New(nil, quiet(), func(*catalog.Scope, wire.Surface, []byte) {}), Health: tt.fakeHealth, Log: quiet()})
 			reply := h.CallTool(t.Context(), "health_check", route.Call{Params: fmt.Appendf(nil, `{"arguments":%s}`, tt.arguments)})
 			structured, _ := wire.Get(reply.Result, "structuredContent")
 			if text := textOf(t, reply); !strings.Contains(text, tt.text) || !strings.Contains(string(structured), tt.structured) {
@@ -79,7 +79,7 @@ func TestHealthCheck(t *testing.T) {
 }
 
 func TestNoHealthCheck(t *testing.T) {
-	h := New(Options{Catalog: catalog.New(nil, quiet(), func(wire.Surface, []byte) {}), Log: quiet()})
+	h := New(Options{Catalog: catalog.New(nil, quiet(), func(*catalog.Scope, wire.Surface, []byte) {}), Log: quiet()})
 	for _, e := range h.Entries() {
 		if e.Name == "health_check" {
 			t.Error("there is nothing to check, and a tool for it")

@@ -3,6 +3,7 @@ package builtin
 import (
 	"context"
 	"fmt"
+	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"log/slog"
@@ -35,6 +36,8 @@ func (c client) ID() string                { return c.id }
 func (client) Client() []byte              { return []byte(`{"clientInfo":{"name":"test","version":"1"}}`) }
 func (client) LogLevel() string            { return "" }
 func (client) Principal() string           { return "" }
+func (client) TokenName() string           { return "" }
+func (client) Rights() *bearer.Rights      { return nil }
 func (client) Revision() protocol.Revision { return protocol.Handshake.Newest() }
 
 // memory implements Runs with the records that a composer makes.

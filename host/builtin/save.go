@@ -129,6 +129,9 @@ func schemaReason(err error) string {
 
 // refusal distinguishes errors of the request from other errors of the store.
 func refusal(err error) error {
+	if hidden := new(catalog.HiddenError); errors.As(err, &hidden) {
+		return &compose.Failure{Type: abi.ErrPermission, Message: err.Error()}
+	}
 	var clash *tools.ClashError
 	var corrupt *tools.CorruptError
 	var name *tools.NameError

@@ -74,7 +74,7 @@ func newSearchFixture(t *testing.T, savedInScripts bool) *Handler {
 			InputSchema: []byte(`{"type":"object","properties":{"days":{"type":"integer"}}}`), OutputSchema: []byte(`{"type":"array","items":{"type":"string"}}`),
 		}},
 	}
-	s.Catalog = catalog.New(s.sources, quiet(), func(wire.Surface, []byte) {})
+	s.Catalog = catalog.New(s.sources, quiet(), func(*catalog.Scope, wire.Surface, []byte) {})
 	for server, definitions := range s.listed {
 		var items [][]byte
 		for _, d := range definitions {
@@ -318,7 +318,7 @@ func TestDirectoryDefinitions(t *testing.T) {
 func BenchmarkSearchTools(b *testing.B) {
 	yes, no := func(string) bool { return true }, func(string) bool { return false }
 	s := &searchFixture{sources: []catalog.Source{{Server: "s", Prefix: "s__", Exposes: yes, Hides: no}}, listed: map[string][]string{}}
-	s.Catalog = catalog.New(s.sources, quiet(), func(wire.Surface, []byte) {})
+	s.Catalog = catalog.New(s.sources, quiet(), func(*catalog.Scope, wire.Surface, []byte) {})
 	objects := strings.Fields("issue order customer shipment product invoice contract employee asset ticket")
 	verbs := strings.Fields("create delete search list get update send merge close open")
 	var items [][]byte

@@ -266,7 +266,7 @@ func TestOver(t *testing.T) {
 	real := catalog.New([]catalog.Source{
 		{Server: "git-hub", Exposes: func(string) bool { return true }, Hides: func(tool string) bool { return tool == "drop" }},
 		{Server: "away", Exposes: func(string) bool { return true }, Hides: func(string) bool { return false }},
-	}, quiet(), func(wire.Surface, []byte) {})
+	}, quiet(), func(*catalog.Scope, wire.Surface, []byte) {})
 	real.SetUpstream("git-hub", wire.Tools, [][]byte{
 		[]byte(`{"name":"find-it","inputSchema":{"type":"object","required":["q"]}}`), []byte(`{"name":"drop"}`), []byte(`{"name":"other"}`),
 	}, nil)

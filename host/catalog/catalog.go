@@ -3,6 +3,7 @@
 //
 //	catalog.go    Catalog, and what changes it
 //	view.go       the immutable view that requests read
+//	scope.go      Scope: what clients with the same rights see
 //	tools.go      its tools: built-in, saved, and those of upstreams
 //	resources.go  its prompts, resources and resource templates
 //	page.go       ordered lists and their cursors
@@ -22,6 +23,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -72,21 +74,30 @@ type Source struct {
 // Catalog is the catalog of all tools, prompts, resources and resource templates. It is
 // safe for concurrent use.
 type Catalog struct {
+	*Scope   // of clients whose rights are not narrowed
 	log      *slog.Logger
-	onChange func(surface wire.Surface, notice []byte)
-	view     atomic.Pointer[view]
+	onChange ChangeFunc
+	scopes   atomic.Pointer[map[string]*Scope] // by bearer.Rights.View; the map does not change
+	nothing  *Scope
 
-	mu         sync.Mutex // guards the fields below, and the making of a new view
-	sources    []*source  // in the order of the configuration
-	builtins   []Entry
-	composites []Entry
-	disabled   []string // servers that the configuration disables
+	mu       sync.Mutex // guards the fields below, and the making of new views and scopes
+	sources  []*source  // in the order of the configuration
+	disabled []string   // servers that the configuration disables
+	// composites are the saved tools that clients share, by "", and those of clients that
+	// have their own, by bearer.Rights.Own.
+	composites map[string][]Entry
 }
+
+// ChangeFunc is called, without locks held, after each change that the clients of a scope
+// can see in a surface, or that an upstream has announced. It must not block. notice is
+// List.Notice, nil if the change has another cause.
+type ChangeFunc func(s *Scope, surface wire.Surface, notice []byte)
 
 // source is an upstream with its latest lists.
 type source struct {
 	Source
-	lists map[wire.Surface]listing
+	lists  map[wire.Surface]listing
+	barred bool // for the clients of one Scope: they may use nothing of it
 }
 
 // List is a list of an upstream. The catalog keeps the slices.
@@ -130,13 +141,13 @@ type sourceItem struct {
 }
 
 // New returns a catalog of upstreams that have not listed anything yet, in the order of
-// the configuration. onChange is called, without locks held, after each change that
-// clients can see in a surface, or that an upstream has announced; it must not block.
-// notice is List.Notice, nil if the change has another cause.
-func New(sources []Source, log *slog.Logger, onChange func(surface wire.Surface, notice []byte)) *Catalog {
-	c := &Catalog{log: log, onChange: onChange}
+// the configuration.
+func New(sources []Source, log *slog.Logger, onChange ChangeFunc) *Catalog {
+	c := &Catalog{Scope: &Scope{}, log: log, onChange: onChange, composites: map[string][]Entry{}, nothing: &Scope{rights: bearer.Nothing}}
+	c.scopes.Store(&map[string]*Scope{})
+	c.nothing.view.Store(newView(&Catalog{Scope: &Scope{}}, c.nothing))
 	c.setSources(sources, nil)
-	c.view.Store(newView(c))
+	c.Scope.view.Store(newView(c, c.Scope))
 	return c
 }
 
@@ -175,38 +186,48 @@ func newSource(s Source, previous *source) *source {
 // lists, with public names that follow the new prefix.
 func (c *Catalog) SetSources(sources []Source) {
 	c.mu.Lock()
-	before := c.view.Load()
 	previous := make(map[string]*source, len(c.sources))
 	for _, s := range c.sources {
 		previous[s.Server] = s
 	}
 	c.setSources(sources, previous)
-	after := newView(c)
-	c.view.Store(after)
+	steps := c.step(func(s *Scope, _ *view) *view { return newView(c, s) })
 	c.mu.Unlock()
 	for _, surface := range wire.Surfaces {
-		c.report(surface, false, nil, before, after)
+		for _, s := range steps {
+			c.report(surface, false, nil, s)
+		}
 	}
 }
 
-// SetBuiltins replaces the built-in tools.
-func (c *Catalog) SetBuiltins(entries []Entry) { c.setOwn(&c.builtins, entries, Builtin) }
+// step is the step of a scope from one view to the next.
+type step struct {
+	scope         *Scope
+	before, after *view
+}
 
-// SetComposites replaces the saved tools.
-func (c *Catalog) SetComposites(entries []Entry) { c.setOwn(&c.composites, entries, Composite) }
+// step replaces the views of all scopes. The caller holds c.mu.
+func (c *Catalog) step(next func(s *Scope, before *view) *view) []step {
+	var steps []step
+	for _, s := range c.all() {
+		before := s.view.Load()
+		after := next(s, before)
+		s.view.Store(after)
+		steps = append(steps, step{s, before, after})
+	}
+	return steps
+}
 
-func (c *Catalog) setOwn(of *[]Entry, entries []Entry, k Kind) {
+// replaced returns tools of ours that replace others, and whether they differ from those.
+func replaced(of, entries []Entry, k Kind) (now []Entry, changed bool) {
 	entries = slices.Clone(entries)
 	for i := range entries {
 		entries[i].Kind = k
 	}
-	c.update(wire.Tools, false, nil, func() bool {
-		if slices.EqualFunc(*of, entries, sameEntry) {
-			return false
-		}
-		*of = entries
-		return true
-	})
+	if slices.EqualFunc(of, entries, sameEntry) {
+		return of, false
+	}
+	return entries, true
 }
 
 func sameEntry(a, b Entry) bool {
@@ -224,7 +245,10 @@ func (c *Catalog) SetUpstream(server string, surface wire.Surface, items [][]byt
 // as before: it may have changed and changed back, and clients that are connected to the
 // upstream itself are told, too.
 func (c *Catalog) SetList(server string, list List) {
-	told := list.Announced && list.Surface != wire.Templates // which have no notification of their own
+	told := ""
+	if list.Announced && list.Surface != wire.Templates { // which have no notification of their own
+		told = server
+	}
 	c.update(list.Surface, told, list.Notice, func() bool {
 		at := slices.IndexFunc(c.sources, func(s *source) bool { return s.Server == server })
 		if at < 0 {
@@ -270,42 +294,42 @@ func (s *source) name(surface wire.Surface, item *sourceItem, stateless bool) {
 	}
 }
 
-// update makes a change. told says that clients are told of it even if they see none.
-func (c *Catalog) update(surface wire.Surface, told bool, notice []byte, change func() bool) {
+// update makes a change. The clients that may use something of the server announced, ""
+// for none, are told of the change even if they see none.
+func (c *Catalog) update(surface wire.Surface, announced string, notice []byte, change func() bool) {
 	c.mu.Lock()
-	before, after := c.view.Load(), (*view)(nil)
-	changed := change()
-	if changed {
-		after = before.with(c, surface)
-		c.view.Store(after)
+	var steps []step
+	if change() {
+		steps = c.step(func(s *Scope, before *view) *view { return before.with(c, s, surface) })
 	}
 	c.mu.Unlock()
-	if changed {
-		c.report(surface, told, notice, before, after)
+	for _, s := range steps {
+		c.report(surface, announced != "" && s.scope.HasServer(announced), notice, s)
 	}
 }
 
 // report logs new problems, and calls onChange if clients see a change or are told anyway.
-func (c *Catalog) report(surface wire.Surface, told bool, notice []byte, before, after *view) {
-	for _, p := range after.lists[surface].problems {
-		if !slices.Contains(before.lists[surface].problems, p) {
+func (c *Catalog) report(surface wire.Surface, told bool, notice []byte, s step) {
+	before, after := s.before.lists[surface], s.after.lists[surface]
+	for _, p := range after.problems {
+		if s.scope == c.Scope && !slices.Contains(before.problems, p) {
 			c.log.Warn(p.String())
 		}
 	}
-	if told || !before.lists[surface].same(after.lists[surface]) {
-		c.onChange(surface, notice)
+	if told || !before.same(after) {
+		c.onChange(s.scope, surface, notice)
 	}
 }
 
 // Upstreams returns the names of all upstreams, in the order of the configuration.
-func (c *Catalog) Upstreams() []string { return c.view.Load().upstreams }
+func (s *Scope) Upstreams() []string { return s.view.Load().upstreams }
 
 // Prefix returns the prefix of an upstream's public names, "" if it is unknown.
-func (c *Catalog) Prefix(server string) string { return c.view.Load().prefixes[server] }
+func (s *Scope) Prefix(server string) string { return s.view.Load().prefixes[server] }
 
 // Problems returns the collisions of names and URIs and similar problems.
-func (c *Catalog) Problems() []Problem {
-	v := c.view.Load()
+func (s *Scope) Problems() []Problem {
+	v := s.view.Load()
 	var all []Problem
 	for _, surface := range wire.Surfaces {
 		all = append(all, v.lists[surface].problems...)
@@ -315,8 +339,8 @@ func (c *Catalog) Problems() []Problem {
 
 // Visible returns the keys (names or URIs) of everything that clients see of a surface,
 // in list order.
-func (c *Catalog) Visible(surface wire.Surface) []string {
-	items := c.view.Load().lists[surface].items
+func (s *Scope) Visible(surface wire.Surface) []string {
+	items := s.view.Load().lists[surface].items
 	keys := make([]string, len(items))
 	for i, e := range items {
 		keys[i] = e.key
@@ -337,4 +361,4 @@ type Name struct {
 
 // Names returns the public names of all tools and prompts of upstreams that clients see,
 // in list order.
-func (c *Catalog) Names() []Name { return c.view.Load().names() }
+func (s *Scope) Names() []Name { return s.view.Load().names() }

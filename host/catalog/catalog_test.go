@@ -43,7 +43,7 @@ func testCatalog(t *testing.T) (*Catalog, *atomic.Int64) {
 			Hides:   func(tool string) bool { return strings.HasSuffix(tool, "_secret") }},
 		{Server: "files", Prefix: "",
 			Exposes: func(string) bool { return true }, Hides: func(string) bool { return false }},
-	}, slog.New(slog.DiscardHandler), func(wire.Surface, []byte) { changes.Add(1) })
+	}, slog.New(slog.DiscardHandler), func(*Scope, wire.Surface, []byte) { changes.Add(1) })
 	c.SetBuiltins([]Entry{{Name: "save_tool", Definition: []byte(`{"name":"save_tool"}`)}})
 	c.SetComposites([]Entry{{Name: "mine", Definition: []byte(`{"name":"mine"}`)}})
 	c.SetUpstream("git-hub", wire.Tools, definitions("get_issue", "create_issue", "get_secret", "list-repos", "list_repos"), nil)
@@ -264,7 +264,7 @@ func TestSetSources(t *testing.T) {
 	none := func(string) bool { return false }
 	a := Source{Server: "a", Prefix: "a__", Exposes: all, Hides: none}
 	b := Source{Server: "b", Prefix: "b__", Exposes: all, Hides: none}
-	c := New([]Source{a, b}, slog.New(slog.DiscardHandler), func(s wire.Surface, _ []byte) { told = append(told, s) })
+	c := New([]Source{a, b}, slog.New(slog.DiscardHandler), func(_ *Scope, s wire.Surface, _ []byte) { told = append(told, s) })
 	c.SetUpstream("a", wire.Tools, definitions("x", "y"), nil)
 	c.SetUpstream("a", wire.Prompts, definitions("p"), nil)
 	c.SetUpstream("b", wire.Tools, definitions("z"), nil)

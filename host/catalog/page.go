@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -48,6 +49,7 @@ func (l list) same(m list) bool {
 // builder collects a list.
 type builder struct {
 	surface wire.Surface
+	rights  *bearer.Rights
 	list
 }
 
@@ -84,8 +86,8 @@ type Page struct {
 // order is: built-in tools, saved tools, then upstreams in the order of the
 // configuration; by name or URI within each. A cursor is a position in that order, so it
 // stays valid when the catalog changes. The error is ErrCursor.
-func (c *Catalog) Page(surface wire.Surface, cursor string, limit int) (Page, error) {
-	l := c.view.Load().lists[surface]
+func (s *Scope) Page(surface wire.Surface, cursor string, limit int) (Page, error) {
+	l := s.view.Load().lists[surface]
 	start := 0
 	if cursor != "" {
 		rank, key, err := decodeCursor(cursor)
@@ -117,8 +119,8 @@ func (c *Catalog) Page(surface wire.Surface, cursor string, limit int) (Page, er
 
 // Hints returns how long a client may keep a list, going by what the upstreams say. An
 // upstream that has not listed anything since it was started says nothing.
-func (c *Catalog) Hints(surface wire.Surface) envelope.Hints {
-	return envelope.Combine(time.Now(), c.view.Load().fresh[surface])
+func (s *Scope) Hints(surface wire.Surface) envelope.Hints {
+	return envelope.Combine(time.Now(), s.view.Load().fresh[surface])
 }
 
 func encodeCursor(rank int, key string) string {

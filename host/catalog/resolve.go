@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -94,11 +95,24 @@ func (e *AmbiguousError) written() string {
 	return strings.Join(quoted, " or ")
 }
 
-// HiddenError says that the configuration forbids a tool.
-type HiddenError struct{ Server, Tool string }
+// HiddenError says that the configuration forbids a tool, prompt or resource.
+type HiddenError struct {
+	Server, Tool string
+	// Surface is another one than wire.Tools if Tool is the name of a prompt, or a URI.
+	Surface wire.Surface
+	Token   bool // it forbids it for the clients with a token
+}
 
 func (e *HiddenError) Error() string {
-	return fmt.Sprintf("tool %q of server %q may not be called (the configuration hides it)", e.Tool, e.Server)
+	why := "the configuration hides it"
+	if e.Token {
+		why += " from clients with this token"
+	}
+	what, use := "tool", "called"
+	if e.Surface != "" {
+		what, use = noun(e.Surface), "used"
+	}
+	return fmt.Sprintf("%s %q of server %q may not be %s (%s)", what, e.Tool, e.Server, use, why)
 }
 
 // DisabledError says that a script used a server that the configuration disables.
@@ -119,12 +133,15 @@ func (e *RemovedError) Error() string {
 // by the real names of server and tool. With agent set the caller is a client, otherwise
 // a script, which may also call tools that are not exposed. The server need not have such
 // a tool. The error is a *RemovedError or *HiddenError.
-func (c *Catalog) Permitted(server, tool string, agent bool) error {
-	s, ok := c.view.Load().sources[server]
+func (s *Scope) Permitted(server, tool string, agent bool) error {
+	v := s.view.Load()
+	of, ok := v.sources[server]
 	switch {
+	case v.rights.Hides(server, tool) || agent && !v.rights.Exposes(server, tool):
+		return &HiddenError{Server: server, Tool: tool, Token: true}
 	case !ok:
 		return &RemovedError{server}
-	case s.Hides(tool) || agent && !s.Exposes(tool):
+	case of.Hides(tool) || agent && !of.Exposes(tool):
 		return &HiddenError{Server: server, Tool: tool}
 	}
 	return nil
@@ -132,54 +149,64 @@ func (c *Catalog) Permitted(server, tool string, agent bool) error {
 
 // Servers returns the script names of all upstreams, in the order of the configuration,
 // whether they are up or not.
-func (c *Catalog) Servers() []string { return c.view.Load().tools.servers }
+func (s *Scope) Servers() []string { return s.view.Load().tools.servers }
 
-// Disabled returns the script names of servers that the configuration disables. Scripts
-// can refer to them and receive a *DisabledError.
-func (c *Catalog) Disabled() []string {
-	v := c.view.Load()
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(v.disabled)), func(name string) bool { return v.tools.scripts[name] != nil })
+// Disabled returns the script names of servers that the configuration disables, or hides
+// from clients with a token. Scripts can refer to them and receive a *DisabledError or
+// *HiddenError.
+func (s *Scope) Disabled() []string {
+	v := s.view.Load()
+	names := slices.DeleteFunc(slices.Collect(maps.Keys(v.disabled)), func(name string) bool { return v.tools.scripts[name] != nil })
+	names = slices.AppendSeq(names, maps.Keys(v.barred))
+	slices.Sort(names)
+	return names
 }
 
 // Remembered reports whether the list of a server's tools is from an earlier start.
 // server is the real name.
-func (c *Catalog) Remembered(server string) bool {
-	s, ok := c.view.Load().tools.scripts[abi.Ident(server)]
-	return ok && s.remembered
+func (s *Scope) Remembered(server string) bool {
+	of, ok := s.view.Load().tools.scripts[abi.Ident(server)]
+	return ok && of.remembered
 }
 
 // InputSchema returns the raw inputSchema of a tool, by the real names of server and
 // tool; nil if there is none. It aliases the definition.
-func (c *Catalog) InputSchema(server, tool string) []byte {
-	schema, _ := wire.Get(c.Definition(server, tool), "inputSchema")
+func (s *Scope) InputSchema(server, tool string) []byte {
+	schema, _ := wire.Get(s.Definition(server, tool), "inputSchema")
 	return schema
 }
 
 // Definition returns the raw definition of a tool that scripts can call, by the real names
 // of server and tool; nil if there is none.
-func (c *Catalog) Definition(server, tool string) []byte {
-	s, ok := c.view.Load().tools.scripts[abi.Ident(server)]
-	if !ok || s.server != server {
+func (s *Scope) Definition(server, tool string) []byte {
+	of, ok := s.view.Load().tools.scripts[abi.Ident(server)]
+	if !ok || of.server != server {
 		return nil
 	}
-	return s.tools[tool]
+	return of.tools[tool]
 }
 
 // Resolve finds a tool by its server's script name and a tool name. It looks for the
 // upstream's own name of the tool first if exact is set, then for the script name. The
 // error is a *NotFoundError, *DisabledError, *AmbiguousError or *HiddenError.
-func (c *Catalog) Resolve(server, tool string, exact bool) (realServer, realTool string, err error) {
-	all := c.view.Load()
+func (s *Scope) Resolve(server, tool string, exact bool) (realServer, realTool string, err error) {
+	all := s.view.Load()
 	v := all.tools
-	s, ok := v.scripts[server]
+	of, ok := v.scripts[server]
 	if !ok && all.disabled[server] != "" {
 		return "", "", &DisabledError{all.disabled[server]}
 	}
 	if !ok {
 		return "", "", &NotFoundError{Kind: "server", Name: server, Nearest: nearest.Names(server, v.servers)}
 	}
-	realTool, err = s.resolve(tool, exact)
-	return s.server, realTool, err
+	if barred := all.barred[server]; barred != "" {
+		return "", "", all.hiddenError(barred, tool)
+	}
+	realTool, err = of.resolve(tool, exact)
+	if hidden := new(HiddenError); errors.As(err, &hidden) {
+		err = all.hiddenError(of.server, realTool)
+	}
+	return of.server, realTool, err
 }
 
 // callable returns the sorted script names of the tools that may be called.

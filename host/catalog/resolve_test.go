@@ -8,7 +8,7 @@ import (
 )
 
 func TestInputSchema(t *testing.T) {
-	c := New([]Source{{Server: "a-b", Prefix: "p__", Exposes: func(string) bool { return false }, Hides: func(string) bool { return false }}}, slog.New(slog.DiscardHandler), func(wire.Surface, []byte) {})
+	c := New([]Source{{Server: "a-b", Prefix: "p__", Exposes: func(string) bool { return false }, Hides: func(string) bool { return false }}}, slog.New(slog.DiscardHandler), func(*Scope, wire.Surface, []byte) {})
 	c.SetUpstream("a-b", wire.Tools, [][]byte{[]byte(`{"name":"x-y","inputSchema":{"n":1.0}}`), []byte(`{"name":"none"}`)}, nil)
 	for _, tt := range []struct{ server, tool, want string }{
 		{"a-b", "x-y", `{"n":1.0}`}, {"a-b", "none", ""}, {"a-b", "x_y", ""}, {"a_b", "x-y", ""}, {"other", "x-y", ""},

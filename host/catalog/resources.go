@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -43,9 +44,12 @@ func (b *builder) prompts(sources []*source) map[string]ownName {
 				continue
 			}
 			owners[e.public] = ownName{s.Server, e.own}
-			b.add(i, e.public, e.definition, e.handshake)
+			if b.shown(s.Server, e) {
+				b.add(i, e.public, e.definition, e.handshake)
+			}
 		}
 	}
+	maps.DeleteFunc(owners, func(_ string, o ownName) bool { return !b.rights.Shows(o.server, o.name) })
 	return owners
 }
 
@@ -60,7 +64,9 @@ func (b *builder) resources(sources []*source) map[string]string {
 				continue
 			}
 			owners[e.own] = s.Server
-			b.add(i, e.own, e.definition, e.handshake)
+			if b.shown(s.Server, e) {
+				b.add(i, e.own, e.definition, e.handshake)
+			}
 		}
 	}
 	return owners
@@ -82,20 +88,20 @@ func (b *builder) templates(sources []*source) []template {
 }
 
 // Prompt finds the upstream that has a prompt, and its own name for it.
-func (c *Catalog) Prompt(name string) (server, own string, ok bool) {
-	o, ok := c.view.Load().prompts[name]
+func (s *Scope) Prompt(name string) (server, own string, ok bool) {
+	o, ok := s.view.Load().prompts[name]
 	return o.server, o.name, ok
 }
 
 // Resource returns the upstream that lists the resource with the URI.
-func (c *Catalog) Resource(uri string) (server string, ok bool) {
-	server, ok = c.view.Load().resources[uri]
+func (s *Scope) Resource(uri string) (server string, ok bool) {
+	server, ok = s.view.Load().resources[uri]
 	return server, ok
 }
 
 // Template returns the upstream that lists exactly this URI template.
-func (c *Catalog) Template(text string) (server string, ok bool) {
-	for _, t := range c.view.Load().templates {
+func (s *Scope) Template(text string) (server string, ok bool) {
+	for _, t := range s.view.Load().templates {
 		if t.text == text {
 			return t.server, true
 		}
@@ -105,8 +111,8 @@ func (c *Catalog) Template(text string) (server string, ok bool) {
 
 // Matching returns the upstreams that have a resource template for the URI. The one with
 // the most literal template comes first; ties are in the order of the configuration.
-func (c *Catalog) Matching(uri string) (servers []string) {
-	for _, t := range c.view.Load().templates {
+func (s *Scope) Matching(uri string) (servers []string) {
+	for _, t := range s.view.Load().templates {
 		if !slices.Contains(servers, t.server) && t.matches(uri) {
 			servers = append(servers, t.server)
 		}

@@ -27,7 +27,7 @@ func twoUpstreams() (*Catalog, *[]wire.Surface) {
 	c := New([]Source{
 		{Server: "a", Prefix: "a__", Exposes: all, Hides: none},
 		{Server: "b", Exposes: all, Hides: none},
-	}, slog.New(slog.DiscardHandler), func(s wire.Surface, _ []byte) { told = append(told, s) })
+	}, slog.New(slog.DiscardHandler), func(_ *Scope, s wire.Surface, _ []byte) { told = append(told, s) })
 	return c, &told
 }
 

@@ -19,8 +19,8 @@ type tools struct {
 }
 
 // Tool returns the tool with a public name, if clients see it.
-func (c *Catalog) Tool(name string) (Entry, bool) {
-	e, ok := c.view.Load().tools.visible[name]
+func (s *Scope) Tool(name string) (Entry, bool) {
+	e, ok := s.view.Load().tools.visible[name]
 	return e, ok
 }
 
@@ -29,17 +29,17 @@ func (c *Catalog) Tool(name string) (Entry, bool) {
 // Hidden tools are left out. A tool that lost its public name to another one is
 // included, because scripts can call it by its script name. The slice must not be
 // changed.
-func (c *Catalog) All() []Entry { return c.view.Load().tools.all }
+func (s *Scope) All() []Entry { return s.view.Load().tools.all }
 
 // Owner returns the tool that has the public name, whether clients see it or not.
-func (c *Catalog) Owner(name string) (Entry, bool) {
-	e, ok := c.view.Load().tools.owners[name]
+func (s *Scope) Owner(name string) (Entry, bool) {
+	e, ok := s.view.Load().tools.owners[name]
 	return e, ok
 }
 
 // Listed returns the tools that clients see, in the order of All.
-func (c *Catalog) Listed() []Entry {
-	t := c.view.Load().tools
+func (s *Scope) Listed() []Entry {
+	t := s.view.Load().tools
 	return slices.DeleteFunc(slices.Clone(t.all), func(e Entry) bool {
 		seen, ok := t.visible[e.Name]
 		return !ok || seen.Kind != e.Kind || seen.Server != e.Server || seen.Tool != e.Tool
@@ -54,16 +54,17 @@ func (e Entry) Describe() string {
 	return "the " + e.Kind.String()
 }
 
-func (b *builder) tools(c *Catalog) tools {
+func (b *builder) tools(of *Scope, builtins, composites []Entry, sources []*source) tools {
 	t := tools{visible: map[string]Entry{}, owners: map[string]Entry{}, scripts: map[string]*scriptServer{}}
-	for rank, own := range [][]Entry{c.builtins, c.composites} {
+	for rank, own := range [][]Entry{builtins, composites} {
 		for _, e := range own {
-			if b.tool(&t, e, e.Definition, rank, true) {
+			visible, hidden := of.own(e)
+			if b.tool(&t, e, e.Definition, rank, visible) && !hidden {
 				t.all = append(t.all, e)
 			}
 		}
 	}
-	for i, s := range c.sources {
+	for i, s := range sources {
 		b.sourceTools(&t, s, i+2)
 	}
 	return t
@@ -88,7 +89,9 @@ func (b *builder) tool(t *tools, e Entry, handshake []byte, rank int, visible bo
 func (b *builder) sourceTools(t *tools, s *source, rank int) {
 	script := &scriptServer{server: s.Server, remembered: s.lists[wire.Tools].remembered, hidden: map[string]bool{}, tools: map[string][]byte{}, idents: map[string][]string{}}
 	t.scripts[abi.Ident(s.Server)] = script
-	t.servers = append(t.servers, abi.Ident(s.Server))
+	if !s.barred {
+		t.servers = append(t.servers, abi.Ident(s.Server))
+	}
 	first := len(t.all)
 	for _, l := range b.itemsOf(s) {
 		hidden := s.Hides(l.own)

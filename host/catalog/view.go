@@ -4,12 +4,15 @@ import (
 	"maps"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // view is one immutable state of the catalog.
 type view struct {
+	rights    *bearer.Rights
+	barred    map[string]string // servers of which nothing may be used, by their script names
 	upstreams []string          // in the order of the configuration
 	prefixes  map[string]string // by upstream
 	sources   map[string]Source // by upstream
@@ -25,45 +28,52 @@ type view struct {
 // ownName is an upstream's own name of a prompt or tool.
 type ownName struct{ server, name string }
 
-func newView(c *Catalog) *view {
-	v := &view{prefixes: map[string]string{}, sources: map[string]Source{}, disabled: map[string]string{}, lists: map[wire.Surface]list{}, fresh: map[wire.Surface][]envelope.Freshness{}}
-	for _, s := range c.sources {
+func newView(c *Catalog, of *Scope) *view {
+	v := &view{rights: of.rights, barred: map[string]string{}, prefixes: map[string]string{}, sources: map[string]Source{}, disabled: map[string]string{}, lists: map[wire.Surface]list{}, fresh: map[wire.Surface][]envelope.Freshness{}}
+	for _, s := range c.narrowed(of) {
+		v.sources[s.Server] = s.Source
+		if s.barred {
+			v.barred[abi.Ident(s.Server)] = s.Server
+			continue
+		}
 		v.upstreams = append(v.upstreams, s.Server)
 		v.prefixes[s.Server] = s.Prefix
-		v.sources[s.Server] = s.Source
 	}
 	for _, server := range c.disabled {
 		v.disabled[abi.Ident(server)] = server
 	}
 	for _, surface := range wire.Surfaces {
-		v.build(c, surface)
+		v.build(c, of, surface)
 	}
 	return v
 }
 
 // with returns a copy of v with one surface rebuilt from the catalog's sources.
-func (v *view) with(c *Catalog, surface wire.Surface) *view {
+func (v *view) with(c *Catalog, of *Scope, surface wire.Surface) *view {
 	w := *v
 	w.lists, w.fresh = maps.Clone(v.lists), maps.Clone(v.fresh)
-	w.build(c, surface)
+	w.build(c, of, surface)
 	return &w
 }
 
-func (v *view) build(c *Catalog, surface wire.Surface) {
-	b := builder{surface: surface}
+func (v *view) build(c *Catalog, of *Scope, surface wire.Surface) {
+	b, sources := builder{surface: surface, rights: of.rights}, c.narrowed(of)
 	switch surface {
 	case wire.Tools:
-		v.tools = b.tools(c)
+		v.tools = b.tools(of, of.builtins, c.saved(of), sources)
 	case wire.Prompts:
-		v.prompts = b.prompts(c.sources)
+		v.prompts = b.prompts(sources)
 	case wire.Resources:
-		v.resources = b.resources(c.sources)
+		v.resources = b.resources(sources)
 	case wire.Templates:
-		v.templates = b.templates(c.sources)
+		v.templates = b.templates(sources)
 	}
 	metas := make([]Part, 0, len(c.sources))
 	fresh := make([]envelope.Freshness, 0, len(c.sources))
-	for _, s := range c.sources {
+	for _, s := range sources {
+		if s.barred {
+			continue
+		}
 		l := s.lists[surface]
 		metas = append(metas, Part{s.Server, l.meta})
 		fresh = append(fresh, l.fresh)

@@ -105,7 +105,7 @@ func (u *upstreams) catalog() *catalog.Catalog {
 		sources = append(sources, catalog.Source{Server: server, Prefix: server + "__",
 			Exposes: func(string) bool { return true }, Hides: func(tool string) bool { return tool == "secret" }})
 	}
-	c := catalog.New(sources, quiet(), func(wire.Surface, []byte) {})
+	c := catalog.New(sources, quiet(), func(*catalog.Scope, wire.Surface, []byte) {})
 	for server, tools := range names {
 		c.SetUpstream(server, wire.Tools, append(tools, []byte(`{"name":"secret"}`)), nil)
 	}

@@ -62,7 +62,7 @@ func lintComposer(t testing.TB) (*Composer, *serverDown) {
 	c := catalog.New([]catalog.Source{
 		{Server: "git-hub", Exposes: all, Hides: func(tool string) bool { return tool == "secret" }},
 		{Server: "down", Exposes: all, Hides: func(string) bool { return false }},
-	}, quiet(), func(wire.Surface, []byte) {})
+	}, quiet(), func(*catalog.Scope, wire.Surface, []byte) {})
 	c.SetUpstream("git-hub", wire.Tools, [][]byte{
 		[]byte(`{"name":"search","inputSchema":{"type":"object","properties":{"q":{"type":"string"},"limit":{"type":"integer","maximum":100},"in":{"type":"object","properties":{"a":{"type":"array","items":{"type":"string"}}}}},"required":["q"],"additionalProperties":false}}`),
 		[]byte(`{"name":"any"}`),

@@ -41,14 +41,13 @@
 package config
 
 import (
-	"path"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/confine"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
+	"github.com/mcp-metatool/mcp-metatool/tools/glob"
 )
 
 // The defaults of settings. Those of limits are in package limits.
@@ -299,7 +298,7 @@ type Upstream struct {
 	Isolation           Isolation
 	Start               Start
 	Protocol            Protocol
-	// Expose and Hide are patterns of [path.Match] for the upstream's own tool names; see
+	// Expose and Hide are patterns (package glob) for the upstream's own tool names; see
 	// Exposes and Hides. A nil Expose means every tool, an empty one none.
 	Expose, Hide []string
 	// Sandbox is what a server that we start may do; nil: what we may do.
@@ -374,21 +373,8 @@ func (c *Config) TokenFile() string { return filepath.Join(c.Store.Dir, "oauth",
 // Exposes reports whether agents see the tool with that name of the upstream's own, unless
 // it is hidden: Expose is nil or has a pattern that matches. Scripts may call it in any
 // case.
-func (u *Upstream) Exposes(tool string) bool { return u.Expose == nil || matchAny(u.Expose, tool) }
+func (u *Upstream) Exposes(tool string) bool { return u.Expose == nil || glob.Any(u.Expose, tool) }
 
 // Hides reports whether nobody, not even a script, may call the tool with that name: Hide
 // has a pattern that matches.
-func (u *Upstream) Hides(tool string) bool { return matchAny(u.Hide, tool) }
-
-// matchAny reports whether a pattern matches name. Unlike in path.Match, slashes are not
-// special.
-func matchAny(patterns []string, name string) bool {
-	const slash = "\x01" // cannot be in a tool's name
-	name = strings.ReplaceAll(name, "/", slash)
-	for _, p := range patterns {
-		if ok, _ := path.Match(strings.ReplaceAll(p, "/", slash), name); ok {
-			return true
-		}
-	}
-	return false
-}
+func (u *Upstream) Hides(tool string) bool { return glob.Any(u.Hide, tool) }

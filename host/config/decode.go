@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
@@ -191,6 +192,8 @@ func (t *table) checkName(name string) {
 	switch {
 	case !namePattern.MatchString(name):
 		t.problem("", "the name has to be 1 to 32 letters, digits, _ and -")
+	case strings.EqualFold(name, "builtin"):
+		t.problem("", "rules and patterns for built-in tools begin with builtin (choose another name)")
 	case abi.Reserved(abi.Ident(name)):
 		t.problem("", "scripts would know it as %s, which means something else there (choose another name)", abi.Ident(name))
 	}

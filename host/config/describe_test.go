@@ -41,7 +41,7 @@ func everySetting() *Config {
 	c := newConfig()
 	c.HTTP.configured = true
 	c.HTTP.CertFile, c.HTTP.KeyFile = "/cert", "/key"
-	c.HTTP.Tokens = []bearer.Token{{Name: "x"}}
+	c.HTTP.Tokens = []bearer.Token{{Name: "x", Rights: bearer.Rights{Expose: []string{"a"}, Hide: []string{"b"}}}}
 	c.Telemetry.configured, c.Telemetry.OTLP, c.Telemetry.Listen = true, true, "127.0.0.1:9464"
 	c.Upstreams = []Upstream{
 		{Name: "a", Transport: Stdio, Command: "a", Expose: []string{"a"}, Hide: []string{"b"},

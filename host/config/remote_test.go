@@ -3,6 +3,7 @@ package config
 import (
 	"maps"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -40,7 +41,7 @@ max_timeout = "90s"
 		t.Fatal(err)
 	}
 	got := c.HTTP
-	if !slices.Equal(got.Tokens, []bearer.Token{{Digest: bearer.DigestOf("literal-token-of-http")}, {Digest: bearer.DigestOf("front-token-0123456789")}}) ||
+	if !reflect.DeepEqual(got.Tokens, []bearer.Token{{Digest: bearer.DigestOf("literal-token-of-http")}, {Digest: bearer.DigestOf("front-token-0123456789")}}) ||
 		!slices.Equal(got.AllowedHosts, []string{"mcp.example.com"}) ||
 		got.CertFile != filepath.Join(dir, "c.pem") || got.KeyFile != filepath.Join(dir, "sub", "k.pem") ||
 		got.Listen != "127.0.0.1:8080" || got.Path != "/mcp" || got.SessionTTL != 30*time.Minute ||

@@ -2,12 +2,14 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
@@ -123,9 +125,22 @@ func (t *tomlFile) value(path []string, v any) *node {
 	case bool:
 		n.kind, n.text = kindBool, fmt.Sprint(v)
 	default:
-		n.kind, n.text = kindTime, fmt.Sprint(v)
+		n.kind, n.text = kindTime, timeText(v)
 	}
 	return n
+}
+
+// timeLayouts are the forms of local dates and times, by the names that the library gives
+// their zones.
+var timeLayouts = map[string]string{"date-local": time.DateOnly, "datetime-local": "2006-01-02T15:04:05", "time-local": time.TimeOnly}
+
+// timeText returns a date or time as it may be in a file.
+func timeText(v any) string {
+	t, ok := v.(time.Time)
+	if !ok {
+		return fmt.Sprint(v)
+	}
+	return t.Format(cmp.Or(timeLayouts[t.Location().String()], time.RFC3339Nano))
 }
 
 // locate sets where n is in the file.

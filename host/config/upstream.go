@@ -1,12 +1,12 @@
 package config
 
 import (
-	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/host/limits"
+	"github.com/mcp-metatool/mcp-metatool/tools/glob"
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
@@ -224,7 +224,7 @@ func (t *table) pattern(key string, n *node) (string, bool) {
 	if !ok {
 		return "", false
 	}
-	if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
+	if !glob.Valid(pattern) {
 		t.problem(key, "%s is not a pattern (* stands for any text, ? for one character, [a-z] for one out of a range)", quoteWritten(n))
 		return "", false
 	}

@@ -21,6 +21,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/front/stateless"
@@ -40,7 +41,7 @@ type Backend interface {
 	stateless.Backend
 	// HeaderParams returns the arguments of a tool that requests over HTTP repeat in
 	// headers.
-	HeaderParams(tool string) envelope.Params
+	HeaderParams(s route.Session, tool string) envelope.Params
 	// Handle answers every request but initialize and ping.
 	Handle(ctx context.Context, call route.Call) wire.Reply
 	// Notified takes all notifications except those about a single request. It is
@@ -68,8 +69,9 @@ type Options struct {
 	Principal     string         // see route.Session; "" for none
 	// Stateless are the options of the stateless era that both eras do not share.
 	Stateless
-	MaySave   func() bool   // reports whether the client may save tools; nil: it may
-	TokenName func() string // returns route.Session.TokenName; nil: "" always
+	// Rights and TokenName return those of route.Session; nil: none.
+	Rights    func() *bearer.Rights
+	TokenName func() string
 	// Tracer follows the requests of the client, and those to it; nil: nobody does.
 	Tracer Tracer
 	Log    *slog.Logger
@@ -92,7 +94,7 @@ type Stateless struct {
 // PrincipalOptions returns the options of a principal with those of a session.
 func (o *Options) PrincipalOptions() stateless.Options {
 	opts := stateless.Options{
-		Backend: o.Backend, Name: o.Name, Version: o.Version, Principal: o.Principal, MaySave: o.MaySave, TokenName: o.TokenName,
+		Backend: o.Backend, Name: o.Name, Version: o.Version, Principal: o.Principal, Rights: o.Rights, TokenName: o.TokenName,
 		Sealer: o.Sealer, Parking: o.Parking, InputTimeout: o.InputTimeout, Log: o.Log,
 	}
 	if o.Tracer != nil {
@@ -236,8 +238,13 @@ func (s *Session) LogLevel() string { return "" }
 // Principal implements route.Session.
 func (s *Session) Principal() string { return s.opts.Principal }
 
-// MaySave implements route.Session.
-func (s *Session) MaySave() bool { return s.opts.MaySave == nil || s.opts.MaySave() }
+// Rights implements route.Session.
+func (s *Session) Rights() *bearer.Rights {
+	if s.opts.Rights == nil {
+		return nil
+	}
+	return s.opts.Rights()
+}
 
 // TokenName implements route.Session.
 func (s *Session) TokenName() string {

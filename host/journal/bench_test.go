@@ -38,7 +38,7 @@ func BenchmarkFiveCalls(b *testing.B) {
 	<-guest.Ready()
 	names := catalog.New([]catalog.Source{{
 		Server: "s", Exposes: func(string) bool { return true }, Hides: func(string) bool { return false },
-	}}, quiet, func(wire.Surface, []byte) {})
+	}}, quiet, func(*catalog.Scope, wire.Surface, []byte) {})
 	names.SetUpstream("s", wire.Tools, [][]byte{[]byte(`{"name":"t"}`)}, nil)
 	items := strings.Repeat(`{"id":123,"title":"something went wrong"},`, 20)
 	text := `{"items":[` + strings.TrimSuffix(items, ",") + `]}`

@@ -2,6 +2,7 @@ package record
 
 import (
 	"fmt"
+	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"log/slog"
 	"strings"
 	"testing"
@@ -45,8 +46,8 @@ func (benchSession) LogLevel() string            { return "" }
 func (benchSession) Principal() string           { return "" }
 func (benchSession) Revision() protocol.Revision { return protocol.Revision{} }
 
-func (benchSession) MaySave() bool     { return true }
-func (benchSession) TokenName() string { return "ci" }
+func (benchSession) Rights() *bearer.Rights { return nil }
+func (benchSession) TokenName() string      { return "ci" }
 
 func (benchSession) Changed(wire.Surface, []byte) {}
 

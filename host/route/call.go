@@ -74,7 +74,7 @@ func (c *toolCall) request(in wire.Inputs) (wire.Call, error) {
 
 // Permitted implements wire.Permit.
 func (c *toolCall) Permitted() error {
-	if err := c.router.Catalog.Permitted(c.server, c.tool, c.agent); err != nil {
+	if err := c.router.scope(sessionOf(c.origin)).Permitted(c.server, c.tool, c.agent); err != nil {
 		return err
 	}
 	if c.gated.Load() == nil {

@@ -1,6 +1,7 @@
 package route
 
 import (
+	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -86,9 +87,14 @@ func (r *Router) sessions(f func(c *client) bool) []Session {
 }
 
 // everyone returns the sessions that use a connection: its owner, or all sessions
-// if it is shared.
+// if it is shared whose clients may use the server.
 func (r *Router) everyone(at connKey) []Session {
-	return r.sessions(func(c *client) bool { return at.own == nil || at.own == c.session })
+	return r.sessions(func(c *client) bool { return c.uses(at) })
+}
+
+// uses reports whether the session of a client uses a connection.
+func (c *client) uses(at connKey) bool {
+	return (at.own == nil || at.own == c.session) && MayUse(c.session, at.server)
 }
 
 // alone reports whether s is the only session there is.
@@ -98,9 +104,9 @@ func (r *Router) alone(s Session) bool {
 	return len(r.clients) == 1 && r.clients[s] != nil
 }
 
-// Changed tells every session that a list has changed; see Session.Changed.
-func (r *Router) Changed(surface wire.Surface, notice []byte) {
-	for _, s := range r.everyone(connKey{}) {
+// Changed tells the sessions of a scope that a list has changed; see Session.Changed.
+func (r *Router) Changed(scope *catalog.Scope, surface wire.Surface, notice []byte) {
+	for _, s := range r.sessions(func(c *client) bool { return r.scope(c.session) == scope }) {
 		s.Changed(surface, notice)
 	}
 }

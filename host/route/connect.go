@@ -89,7 +89,7 @@ func (r *Router) to(s Session, server string) (serverConn, bool) {
 // connections returns all connections of a session, in the order of the configuration.
 func (r *Router) connections(s Session) []serverConn {
 	var all []serverConn
-	for _, server := range r.Catalog.Upstreams() {
+	for _, server := range r.scope(s).Upstreams() {
 		if c, ok := r.to(s, server); ok {
 			all = append(all, c)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"log/slog"
 	"slices"
 	"strings"
@@ -105,6 +106,7 @@ type fakeSession struct {
 	name   string
 	params string
 	old    string // revision; "": the newest
+	rights *bearer.Rights
 	asked  func(ctx context.Context, call wire.Call) (wire.Reply, error)
 
 	mu      sync.Mutex
@@ -123,8 +125,8 @@ func (s *fakeSession) Revision() protocol.Revision {
 	}
 	return protocol.Handshake.Newest()
 }
-func (s *fakeSession) TokenName() string { return "" }
-func (s *fakeSession) MaySave() bool     { return true }
+func (s *fakeSession) TokenName() string      { return "" }
+func (s *fakeSession) Rights() *bearer.Rights { return s.rights }
 
 func (s *fakeSession) Changed(surface wire.Surface, _ []byte) {
 	s.mu.Lock()
@@ -198,7 +200,7 @@ func newRig(t testing.TB, servers ...string) *rig {
 		sources = append(sources, catalog.Source{Server: name, Prefix: name + "__",
 			Exposes: func(string) bool { return true }, Hides: func(string) bool { return false }})
 	}
-	c := catalog.New(sources, slog.New(slog.DiscardHandler), func(s wire.Surface, notice []byte) { g.router.Changed(s, notice) })
+	c := catalog.New(sources, slog.New(slog.DiscardHandler), func(of *catalog.Scope, s wire.Surface, notice []byte) { g.router.Changed(of, s, notice) })
 	g.router = New(Options{
 		Catalog: c, Upstreams: g.shared, Instructions: func(Session) string { return "ours" }, Settled: func(context.Context) {}, Log: slog.New(slog.DiscardHandler),
 	})

@@ -35,7 +35,8 @@ type Asking struct {
 	Progress func(message string)
 }
 
-// gated is a request that the Gate decides about. A nil *gated permits everything.
+// gated is a request that the rights of its client permit or not, and that the Gate decides
+// about, if there is one. A nil *gated permits everything.
 type gated struct {
 	router     *Router
 	origin     Origin        // of the request; nil for none
@@ -48,19 +49,16 @@ type gated struct {
 	asked    policy.Decision  // about which a person has decided
 }
 
-// gates reports whether there is anything to decide.
+// gates reports whether there is anything for the Gate to decide.
 func (r *Router) gates() bool { return r.Gate != nil && r.Gate.Active() }
 
-// decide makes the preliminary decision about a request of a client or script. It returns
-// nil if there is no Gate. o is the origin of the request, nil for none; it completes
-// request.Caller. If the Gate is not active, the decision is made when the request is
-// written, should the Gate be active by then.
+// decide makes the preliminary decision about a request of a client or script. o is the
+// origin of the request, nil for none; it completes request.Caller. If the Gate is not
+// active, the decision is made when the request is written, should the Gate be active by
+// then.
 func (r *Router) decide(o Origin, request policy.Request, definition func() []byte) *gated {
-	if r.Gate == nil {
-		return nil
-	}
 	g := &gated{router: r, origin: o, request: request, definition: definition}
-	if r.Gate.Active() {
+	if r.gates() {
 		g.decideAgain()
 	}
 	return g
@@ -92,6 +90,9 @@ func (g *gated) pass(ctx context.Context, o Origin, w *waiter) error {
 	g.mu.Lock()
 	request, decision := g.request, g.decision
 	g.mu.Unlock()
+	if err := g.router.permitted(sessionOf(g.origin), &request); err != nil {
+		return &wire.DeniedError{Err: err}
+	}
 	if decision.Action != policy.Ask || request.Approved {
 		return g.refusal(decision, request.Approved)
 	}
@@ -131,8 +132,8 @@ func (g *gated) Permitted() error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.router.Gate.Active() {
-		return nil
+	if err := g.router.permitted(sessionOf(g.origin), &g.request); err != nil || !g.router.gates() {
+		return err
 	}
 	g.request.Commit = true
 	g.decideAgain()
@@ -188,7 +189,7 @@ func (r *Router) passOwn(ctx context.Context, o Origin, request policy.Request, 
 
 // passTool decides about a client's call of a built-in or saved tool.
 func (r *Router) passTool(ctx context.Context, call Call, entry catalog.Entry) error {
-	if !r.gates() {
+	if !r.gates() && !RightsOf(sessionOf(call.Origin)).Narrows() {
 		return nil
 	}
 	server := policy.SavedTools

@@ -196,7 +196,7 @@ func TestSavedToolsOfOtherProcesses(t *testing.T) {
 	g := newRig(t, "a")
 	s := g.session("s", `{}`)
 	g.router.Register(catalog.Composite, testHandler{g.router})
-	g.router.Refresh = func() {
+	g.router.Refresh = func(Session) {
 		g.router.Catalog.SetComposites([]catalog.Entry{{Name: "new", Definition: []byte(`{"name":"new"}`)}})
 	}
 	if got := g.ask(s, "tools/call", `{"name":"new"}`); !strings.Contains(got, "new-inner") {

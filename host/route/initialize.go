@@ -46,7 +46,7 @@ func (r *Router) BeginSession(ctx context.Context, s Session) (InitializeResult,
 // need not have begun, and does not begin.
 func (r *Router) Discover(s Session) InitializeResult {
 	var all []serverConn
-	for _, server := range r.Catalog.Upstreams() {
+	for _, server := range r.scope(s).Upstreams() {
 		// Not the connections of s: they start when they are first used.
 		if c, ok := r.to(nil, server); ok {
 			all = append(all, c)

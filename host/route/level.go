@@ -140,7 +140,7 @@ func (r *Router) Listens(s Session, level string) (wanted bool) {
 func (r *Router) listeners(at connKey, level string) []Session {
 	severity := slices.Index(logLevels, level)
 	return r.sessions(func(c *client) bool {
-		return (at.own == nil || at.own == c.session) &&
+		return c.uses(at) &&
 			(severity < 0 || severity >= r.least(c, at) || isStateless(c.session)) // there each request decides
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -26,12 +27,13 @@ func (r *Router) list(ctx context.Context, call Call, surface wire.Surface) wire
 	if r.Refreshed != nil {
 		r.Refreshed(ctx, call.Origin.Session(), surface)
 	}
+	scope := r.scope(call.Origin.Session())
 	if surface == wire.Tools {
-		r.Refresh()
+		r.Refresh(call.Origin.Session())
 	} else if !r.offered(call.Origin.Session(), surface.Capability()) {
 		return notFound(call.Method)
 	}
-	page, err := r.Catalog.Page(surface, cursor, pageSize)
+	page, err := scope.Page(surface, cursor, pageSize)
 	if err != nil {
 		return fail(wire.CodeInvalidParams, "%s: %v", call.Method, err)
 	}
@@ -40,14 +42,18 @@ func (r *Router) list(ctx context.Context, call Call, surface wire.Surface) wire
 		items = page.Handshake
 	}
 	if surface == wire.Tools && !MaySave(call.Origin) {
-		items = slices.DeleteFunc(items, r.saves)
+		items = slices.DeleteFunc(items, func(definition []byte) bool {
+			name, _ := wire.GetString(definition, "name")
+			entry, _ := scope.Tool(name)
+			return entry.Saves
+		})
 	}
 	var result wire.Object
 	result.Raw(string(surface), wire.Array(items))
 	result.NonEmpty("nextCursor", page.Next)
 	result.Raw("_meta", page.Meta)
 	if isStateless(call.Origin) {
-		hints := r.listHints(surface)
+		hints := listHints(scope, surface)
 		result.Int("ttlMs", hints.TTL)
 		result.Text("cacheScope", hints.Scope)
 	}
@@ -61,17 +67,10 @@ const maxToolsTTL = 5000
 
 // listHints returns how long a client may keep a list. Which tools a client sees depends on
 // its credentials, and saved tools are those of this user.
-func (r *Router) listHints(surface wire.Surface) envelope.Hints {
-	hints := r.Catalog.Hints(surface)
+func listHints(of *catalog.Scope, surface wire.Surface) envelope.Hints {
+	hints := of.Hints(surface)
 	if surface == wire.Tools {
 		hints = hints.And(envelope.Hints{TTL: maxToolsTTL, Scope: envelope.ScopePrivate})
 	}
 	return hints
-}
-
-// saves reports whether a definition is that of a tool that changes saved tools.
-func (r *Router) saves(definition []byte) bool {
-	name, _ := wire.GetString(definition, "name")
-	entry, _ := r.Catalog.Tool(name)
-	return entry.Saves
 }

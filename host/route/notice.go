@@ -88,7 +88,9 @@ func (p Peer) updated(m wire.Inbound) {
 		}
 	}
 	for _, s := range to {
-		s.Notify(m.Method, m.Params)
+		if p.router.scope(s).PermittedResource(p.conn.server, uri) == nil {
+			s.Notify(m.Method, m.Params)
+		}
 	}
 }
 

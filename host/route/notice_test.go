@@ -87,7 +87,7 @@ func TestLogLevels(t *testing.T) {
 func TestMessageOfAnUpstreamWithoutPrefix(t *testing.T) {
 	g := newRig(t, "a")
 	all := func(string) bool { return true }
-	g.router.Catalog = catalog.New([]catalog.Source{{Server: "a", Exposes: all, Hides: all}}, g.router.Log, func(wire.Surface, []byte) {})
+	g.router.Catalog = catalog.New([]catalog.Source{{Server: "a", Exposes: all, Hides: all}}, g.router.Log, func(*catalog.Scope, wire.Surface, []byte) {})
 	s := g.session("s", `{}`)
 	g.notice("a", "notifications/message", `{"level": "info"}`)
 	want(t, "s", s.heard(), `notifications/message {"level": "info"}`)

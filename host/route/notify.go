@@ -20,7 +20,7 @@ func (r *Router) Notified(s Session, method string, params []byte) {
 		r.clientTaskStatus(s, params)
 		return
 	}
-	for _, server := range r.Catalog.Upstreams() {
+	for _, server := range r.scope(s).Upstreams() {
 		r.notifyUpstream(s, server, method, params)
 	}
 }

@@ -28,17 +28,18 @@ func (r *Router) getPrompt(ctx context.Context, call Call) wire.Reply {
 // promptOwner finds the upstream that has a prompt, and the upstream's own name for
 // it.
 func (r *Router) promptOwner(ctx context.Context, call Call, name string) (to serverConn, own string, bad *wire.RPCError) {
-	server, own, ok := r.Catalog.Prompt(name)
+	scope := r.scope(call.Origin.Session())
+	server, own, ok := scope.Prompt(name)
 	if !ok {
 		r.awaitLists(ctx, call.Origin.Session(), wire.Prompts)
-		server, own, ok = r.Catalog.Prompt(name)
+		server, own, ok = scope.Prompt(name)
 	}
 	if ok {
 		to, ok = r.to(call.Origin.Session(), server)
 	}
 	if !ok {
 		why, _ := r.ownerUnavailable(call, name)
-		return to, "", r.unknown("prompt", name, wire.Prompts, why)
+		return to, "", r.unknown(call, "prompt", name, wire.Prompts, why)
 	}
 	return to, own, nil
 }
@@ -101,10 +102,11 @@ func (r *Router) completeResource(ctx context.Context, call Call) wire.Reply {
 	if !ok {
 		return fail(wire.CodeInvalidParams, "%s: params.ref.uri must be a string", call.Method)
 	}
-	if _, known := r.Catalog.Template(uri); !known {
+	scope := r.scope(call.Origin.Session())
+	if _, known := scope.Template(uri); !known {
 		r.awaitLists(ctx, call.Origin.Session(), wire.Templates)
 	}
-	if server, ok := r.Catalog.Template(uri); ok {
+	if server, ok := scope.Template(uri); ok {
 		if to, ok := r.to(call.Origin.Session(), server); ok {
 			return r.forward(ctx, call, to, call.Params, r.completion(call, to, uri))
 		}

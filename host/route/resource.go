@@ -2,6 +2,7 @@ package route
 
 import (
 	"context"
+	"slices"
 
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
@@ -43,8 +44,12 @@ func (r *Router) askForURI(ctx context.Context, call Call, uri string, try func(
 		}
 		candidates = r.offering(s, capability...)
 	}
+	// As if those had no such resource of which the client may not know.
+	candidates = slices.DeleteFunc(candidates, func(c serverConn) bool {
+		return r.scope(s).PermittedResource(c.server, uri) != nil
+	})
 	reply, _, ok := firstOf(ctx, candidates, try)
-	if !ok && guess && len(candidates) != 1 && reply.Denied == nil {
+	if len(candidates) == 0 || !ok && guess && len(candidates) != 1 && reply.Denied == nil {
 		return noResource(uri)
 	}
 	return reply
@@ -53,8 +58,9 @@ func (r *Router) askForURI(ctx context.Context, call Call, uri string, try func(
 // holders returns the upstream that lists a resource with the URI, or those with a
 // template for it.
 func (r *Router) holders(s Session, uri string) []serverConn {
-	servers := r.Catalog.Matching(uri)
-	if owner, ok := r.Catalog.Resource(uri); ok {
+	scope := r.scope(s)
+	servers := scope.Matching(uri)
+	if owner, ok := scope.Resource(uri); ok {
 		servers = []string{owner}
 	}
 	var all []serverConn

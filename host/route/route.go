@@ -4,6 +4,7 @@
 //
 //	route.go        Router, Options, and where each request goes
 //	connect.go      connections to upstreams, shared or of one session
+//	scope.go        what the rights of a client permit
 //	session.go      Session, Origin, Call: what the router needs of clients
 //	clients.go      the state of each session
 //	initialize.go   the result of initialize, and the beginning and end of a session
@@ -95,11 +96,12 @@ type Options struct {
 	// Availability, when set, explains why upstreams are unavailable.
 	Availability Availability
 	// Refresh, when set, updates the saved tools in the catalog, since another process
-	// may have changed them. It is called before the catalog is asked for them.
-	Refresh func()
+	// may have changed them. It is called before the catalog is asked for them, for the
+	// client of a session.
+	Refresh func(s Session)
 	// RefreshCalled does the same before a call of a saved tool that is in the catalog.
 	// Whether its definition is the latest is up to its handler. Nil means Refresh.
-	RefreshCalled func()
+	RefreshCalled func(s Session)
 	// Gate, when set, decides which requests may be made.
 	Gate Gate
 	// Observer, when set, sees proxied calls.
@@ -161,7 +163,7 @@ func New(opts Options) *Router {
 		opts.HandshakeWait = DefaultHandshakeWait
 	}
 	if opts.Refresh == nil {
-		opts.Refresh = func() {}
+		opts.Refresh = func(Session) {}
 	}
 	if opts.Sealer == nil {
 		opts.Sealer = requeststate.New(requeststate.NewKey, time.Now)

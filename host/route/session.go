@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -51,9 +52,9 @@ type Session interface {
 	// TokenName returns the name of the client's token in the configuration; "" for none.
 	// It can change during a session.
 	TokenName() string
-	// MaySave reports whether the client may save and delete tools. That can change
-	// during a session.
-	MaySave() bool
+	// Rights are what the client may do; nil: all that the configuration gives to clients.
+	// They can change during a session.
+	Rights() *bearer.Rights
 	// Changed tells the client that a list has changed. notice is the raw params of
 	// the notification with which an upstream announced that, nil for none. Changed
 	// does not block. Several calls may become one notification, which has a notice
@@ -64,8 +65,7 @@ type Session interface {
 // MaySave reports whether the client of an origin may save and delete tools. It is true
 // for a nil origin, for which there is no client.
 func MaySave(o Origin) bool {
-	s := sessionOf(o)
-	return s == nil || s.MaySave()
+	return RightsOf(sessionOf(o)).MaySave()
 }
 
 // Call is one request of a client.

@@ -21,8 +21,8 @@ func (r *Router) Hints(call Call) *envelope.Hints {
 
 // HeaderParams returns the arguments of a tool that requests over HTTP repeat in headers;
 // none if the tool is not known yet.
-func (r *Router) HeaderParams(tool string) envelope.Params {
-	entry, ok := r.Catalog.Tool(tool)
+func (r *Router) HeaderParams(s Session, tool string) envelope.Params {
+	entry, ok := r.scope(s).Tool(tool)
 	if !ok {
 		return envelope.Params{}
 	}

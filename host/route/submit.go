@@ -48,7 +48,7 @@ func (r *Router) Submit(call Call, to Responder) (cancel func(cause error), ok b
 	if bad != nil {
 		return nil, false
 	}
-	entry, ok := r.Catalog.Tool(name)
+	entry, ok := r.scope(call.Origin.Session()).Tool(name)
 	if !ok || entry.Kind != catalog.Proxied || call.Resume != nil || call.visits != "" {
 		return nil, false
 	}

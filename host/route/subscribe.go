@@ -179,7 +179,9 @@ func (r *Router) tellUpdated(t topic) {
 	r.mu.Unlock()
 	params := wire.Marshal(map[string]string{"uri": t.uri})
 	for _, s := range subscribers {
-		s.Notify(protocol.NotificationResourceUpdated, params)
+		if r.scope(s).PermittedResource(t.conn.server, t.uri) == nil {
+			s.Notify(protocol.NotificationResourceUpdated, params)
+		}
 	}
 }
 

@@ -19,18 +19,19 @@ func (r *Router) CallTool(ctx context.Context, call Call) wire.Reply {
 	if bad != nil {
 		return wire.Reply{Error: bad.Raw()}
 	}
-	entry, ok := r.Catalog.Tool(name)
+	s := call.Origin.Session()
+	entry, ok := r.scope(s).Tool(name)
 	switch {
 	case !ok:
-		r.Refresh()
-		entry, ok = r.Catalog.Tool(name)
+		r.Refresh(s)
+		entry, ok = r.scope(s).Tool(name)
 	case entry.Kind == catalog.Composite:
-		r.RefreshCalled()
-		entry, ok = r.Catalog.Tool(name)
+		r.RefreshCalled(s)
+		entry, ok = r.scope(s).Tool(name)
 	}
 	if !ok {
-		r.awaitLists(ctx, call.Origin.Session(), wire.Tools)
-		entry, ok = r.Catalog.Tool(name)
+		r.awaitLists(ctx, s, wire.Tools)
+		entry, ok = r.scope(s).Tool(name)
 	}
 	switch {
 	case !ok:
@@ -38,7 +39,7 @@ func (r *Router) CallTool(ctx context.Context, call Call) wire.Reply {
 		if sure { // the tool probably exists: its failure is not a protocol error
 			return wire.Reply{Result: ErrorResult(fmt.Sprintf("tool %q cannot be called: %s", name, why))}
 		}
-		return wire.Reply{Error: r.unknown("tool", name, wire.Tools, why).Raw()}
+		return wire.Reply{Error: r.unknown(call, "tool", name, wire.Tools, why).Raw()}
 	case call.Resume != nil && entry.Kind == catalog.Proxied:
 		return wire.Reply{Error: invalidState(call.Method).Raw()}
 	case entry.Kind == catalog.Proxied:
@@ -93,11 +94,11 @@ func forRevision(call Call, reply wire.Reply) wire.Reply {
 // unknown returns the error for an unknown name of a tool or prompt. It is a protocol
 // error, not a tool's (revision 2025-11-25, server/tools and server/prompts, "Error
 // Handling"). why is an explanation, "" for none.
-func (r *Router) unknown(noun, name string, surface wire.Surface, why string) *wire.RPCError {
+func (r *Router) unknown(call Call, noun, name string, surface wire.Surface, why string) *wire.RPCError {
 	hint := ""
 	if why != "" {
 		hint = "; " + why
-	} else if near := nearest.Names(name, r.Catalog.Visible(surface)); len(near) > 0 {
+	} else if near := nearest.Names(name, r.scope(call.Origin.Session()).Visible(surface)); len(near) > 0 {
 		hint = fmt.Sprintf(" (did you mean %s?)", strings.Join(near, ", "))
 	}
 	return wire.Errorf(wire.CodeInvalidParams, "unknown %s: %s%s", noun, name, hint)
@@ -152,10 +153,10 @@ func (c *ScriptCall) caller() policy.Caller {
 // person if that is asked for. The error says why the tool may not be called, or is the
 // cause of ctx.
 func (r *Router) Pass(ctx context.Context, o Origin, call ScriptCall) error {
-	if !r.gates() {
+	if !r.gates() && !RightsOf(sessionOf(o)).Narrows() {
 		return nil
 	}
-	entry, _ := r.Catalog.Tool(call.Tool)
+	entry, _ := r.scope(sessionOf(o)).Owner(call.Tool)
 	if entry.Kind != catalog.Composite {
 		entry.Definition = nil
 	}

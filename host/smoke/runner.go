@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/report"
+	"github.com/mcp-metatool/mcp-metatool/tools/glob"
 )
 
 // Options are the options of a run.
@@ -104,15 +104,10 @@ func ParseFilter(text string) (func(name string) bool, error) {
 		}
 		return re.MatchString, nil
 	case strings.ContainsAny(text, "*?["):
-		if _, err := path.Match(text, ""); err != nil {
+		if !glob.Valid(text) {
 			return nil, fmt.Errorf("%q is not a pattern (* stands for any text, ? for one character)", text)
 		}
-		const slash = "\x01" // a character that has no meaning in a pattern
-		text = strings.ReplaceAll(text, "/", slash)
-		return func(name string) bool {
-			ok, _ := path.Match(text, strings.ReplaceAll(name, "/", slash))
-			return ok
-		}, nil
+		return func(name string) bool { return glob.Match(text, name) }, nil
 	}
 	return func(name string) bool { return strings.Contains(name, text) }, nil
 }

@@ -35,6 +35,9 @@ func (u *Upstreams) check(ctx context.Context, c health.Checker, session route.S
 	unknown := &health.UnknownError{Server: server}
 	for i := range cfg.Upstreams {
 		conf := &cfg.Upstreams[i]
+		if !route.MayUse(session, conf.Name) {
+			continue // as if there were no such server
+		}
 		unknown.Known = append(unknown.Known, conf.Name)
 		if server != "" && abi.Ident(conf.Name) != abi.Ident(server) {
 			continue

@@ -57,7 +57,7 @@ func (u *Upstreams) unavailable(session route.Session, c *config.Upstream) (stat
 func (u *Upstreams) Unavailable(session route.Session, server string) (why string, starting bool) {
 	cfg := u.cfg.Load()
 	for i := range cfg.Upstreams {
-		if c := &cfg.Upstreams[i]; c.Name == server {
+		if c := &cfg.Upstreams[i]; c.Name == server && route.MayUse(session, server) {
 			state, why := u.unavailable(session, c)
 			return why, state == upstream.Starting
 		}
@@ -75,7 +75,7 @@ func (u *Upstreams) OwnerUnavailable(session route.Session, name string) (why st
 		c := &cfg.Upstreams[i]
 		own, ok := strings.CutPrefix(name, c.Prefix)
 		switch {
-		case !ok || !c.Exposes(own) || c.Hides(own):
+		case !ok || !c.Exposes(own) || c.Hides(own) || !route.RightsOf(session).Shows(c.Name, own):
 		case c.Prefix != "" && own != "":
 			prefixed = append(prefixed, c)
 		case c.Prefix == "" && !c.Disabled:
@@ -106,7 +106,7 @@ func (u *Upstreams) UnavailableServers(origin route.Origin) []health.Unavailable
 	var all []health.Unavailable
 	for i := range cfg.Upstreams {
 		c := &cfg.Upstreams[i]
-		if state, why := u.unavailable(session, c); why != "" {
+		if state, why := u.unavailable(session, c); why != "" && route.MayUse(session, c.Name) {
 			all = append(all, health.Unavailable{Server: abi.Ident(c.Name), State: string(state), Why: why})
 		}
 	}

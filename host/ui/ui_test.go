@@ -84,7 +84,7 @@ func newBench(t *testing.T) *bench {
 	}}}}
 	all, none := func(string) bool { return true }, func(string) bool { return false }
 	c := catalog.New([]catalog.Source{{Server: "files", Prefix: "files__", Exposes: func(tool string) bool { return tool != "quiet" }, Hides: func(tool string) bool { return tool == "hidden" }}, {Server: "own", Exposes: all, Hides: none}},
-		quiet, func(wire.Surface, []byte) {})
+		quiet, func(*catalog.Scope, wire.Surface, []byte) {})
 	c.SetUpstream("files", wire.Tools, [][]byte{
 		[]byte(`{"name":"read","title":` + string(wire.Quote(attack)) + `,"description":` + string(wire.Quote(attack)) + `,"inputSchema":{"type":"object","properties":{"n":{"type":"integer","maximum":12345678901234567890}}},"annotations":{"readOnlyHint":true}}`),
 		[]byte(`{"name":"write","inputSchema":{"type":"object"},"annotations":{"destructiveHint":false}}`),

@@ -81,7 +81,7 @@ func (b *Backend) Hints(call route.Call) *envelope.Hints {
 }
 
 // HeaderParams implements front.Backend.
-func (b *Backend) HeaderParams(tool string) envelope.Params {
+func (b *Backend) HeaderParams(_ route.Session, tool string) envelope.Params {
 	if tool != "echo" {
 		return envelope.Params{}
 	}

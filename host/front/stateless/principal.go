@@ -33,6 +33,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
@@ -87,9 +88,8 @@ type Options struct {
 	Principal string
 	// ManyClients says that the requests may come from several programs.
 	ManyClients bool
-	// MaySave reports whether the client may save tools; nil: it may.
-	MaySave func() bool
-	// TokenName returns route.Session.TokenName; nil: "" always.
+	// Rights and TokenName return those of route.Session; nil: none.
+	Rights    func() *bearer.Rights
 	TokenName func() string
 	// Tracer follows requests; nil: nobody does.
 	Tracer Tracer
@@ -262,8 +262,13 @@ func (p *Principal) ID() string { return p.id }
 // Principal implements route.Session.
 func (p *Principal) Principal() string { return p.opts.Principal }
 
-// MaySave implements route.Session.
-func (p *Principal) MaySave() bool { return p.opts.MaySave == nil || p.opts.MaySave() }
+// Rights implements route.Session.
+func (p *Principal) Rights() *bearer.Rights {
+	if p.opts.Rights == nil {
+		return nil
+	}
+	return p.opts.Rights()
+}
 
 // TokenName implements route.Session.
 func (p *Principal) TokenName() string {

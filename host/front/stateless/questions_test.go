@@ -57,7 +57,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{t: t, random: rand.New(rand.NewPCG(seed, 2)), left: map[int]bool{}, late: map[int]bool{}}
 	var shared route.Shared
 	expose := func(string) bool { return true }
-	c := catalog.New([]catalog.Source{{Server: "a", Exposes: expose, Hides: func(string) bool { return false }}}, slog.New(slog.DiscardHandler), func(wire.Surface, []byte) {})
+	c := catalog.New([]catalog.Source{{Server: "a", Exposes: expose, Hides: func(string) bool { return false }}}, slog.New(slog.DiscardHandler), func(*catalog.Scope, wire.Surface, []byte) {})
 	c.SetUpstream("a", wire.Tools, [][]byte{[]byte(`{"name":"t"}`)}, nil)
 	w.router = route.New(route.Options{
 		Catalog: c, Upstreams: &shared, Settled: func(context.Context) {}, Log: slog.New(slog.DiscardHandler),

@@ -16,7 +16,6 @@ import (
 var (
 	errFull    = fmt.Errorf("too many sessions are open (%s)", limits.Sessions.Remedy())
 	errClosing = errors.New("the server is shutting down")
-	errRevoked = errors.New("the token is no longer valid")
 )
 
 // quotaError says that a token or an address has as many sessions as it may have, or

@@ -5,6 +5,8 @@
 //	options.go      options and limits
 //	headers.go      headers of requests and answers, refusals
 //	policy.go       who has access: Host, Origin, tokens
+//	access.go       changes of that: reload, tokens that expire
+//	expire.go       the end of sessions that are idle
 //	post.go         POST: messages of clients and the answers to them
 //	get.go          GET and DELETE: streams that clients open or resume, the end of a session
 //	body.go         reading the body of a request
@@ -29,7 +31,6 @@ package streamable
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -52,7 +53,8 @@ type Handler struct {
 	ctx    context.Context // of all sessions
 	end    context.CancelCauseFunc
 
-	workers sync.WaitGroup // expireSessions, memory.run, and one session.run per session
+	admitted chan struct{}  // signals that the policy has changed; capacity 1
+	workers  sync.WaitGroup // expireSessions, memory.run, and one session.run per session
 
 	mu       sync.Mutex // guards what follows, and session.requests and session.idleSince
 	sessions map[string]*session
@@ -71,7 +73,8 @@ func New(ctx context.Context, opts Options) *Handler {
 		sessions: map[string]*session{}, principals: map[bearer.Digest]*principal{}, tokens: map[bearer.Digest]*usage{}, addresses: map[netip.Prefix]*usage{},
 	}
 	h.timers.New = func() any { return time.NewTimer(time.Hour) }
-	h.policy.Store(newPolicy(opts.Access))
+	h.admitted = make(chan struct{}, 1)
+	h.policy.Store(newPolicy(opts.Access, h.opts.Now))
 	h.ctx, h.end = context.WithCancelCause(ctx)
 	h.workers.Go(h.expireSessions)
 	h.workers.Go(func() { h.memory.run(h.ctx) })
@@ -97,48 +100,6 @@ func (h *Handler) Close(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("http: sessions did not end in time: %w", context.Cause(ctx))
-	}
-}
-
-// SetAccess replaces the access policy. It ends sessions whose token is no longer
-// accepted. Clients whose permission to save tools has changed are notified that the
-// list of tools has changed.
-func (h *Handler) SetAccess(a Access) {
-	p := newPolicy(a)
-	var revoked, changed []*session
-	h.mu.Lock()
-	before := h.policy.Swap(p)
-	for id, s := range h.sessions {
-		switch {
-		case !p.accepts(s.token):
-			delete(h.sessions, id)
-			revoked = append(revoked, s)
-		case p.maySave(s.token) != before.maySave(s.token):
-			changed = append(changed, s)
-		}
-	}
-	var refused, informed []*principal
-	for token, p := range h.principals {
-		switch now := h.policy.Load(); {
-		case !now.accepts(token):
-			delete(h.principals, token)
-			refused = append(refused, p)
-		case now.maySave(token) != before.maySave(token):
-			informed = append(informed, p)
-		}
-	}
-	h.mu.Unlock()
-	for _, p := range refused {
-		p.conn.End(errRevoked)
-	}
-	for _, p := range informed {
-		p.mcp.Changed(wire.Tools, nil)
-	}
-	for _, s := range revoked {
-		s.mcp.End(errRevoked)
-	}
-	for _, s := range changed {
-		s.mcp.Changed(wire.Tools, nil)
 	}
 }
 
@@ -187,66 +148,6 @@ func (h *Handler) remove(s *session) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.sessions, s.id)
-}
-
-var errIdle = errors.New("the session was idle for too long")
-
-// expireSessions ends sessions that have been idle for too long.
-func (h *Handler) expireSessions() {
-	ticker := time.NewTicker(min(max(min(h.opts.SessionTTL, h.opts.UnusedTTL)/10, time.Millisecond), time.Minute))
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-		case <-h.ctx.Done():
-			return
-		}
-		h.expire(time.Now())
-	}
-}
-
-// expire ends what has been idle for too long at a time.
-func (h *Handler) expire(now time.Time) {
-	h.mu.Lock()
-	gone := h.removeIdlePrincipals(now)
-	h.mu.Unlock()
-	for _, p := range gone {
-		p.conn.End(errIdle)
-	}
-	idle, unused, rest := h.removeIdle(now)
-	for _, s := range idle {
-		s.mcp.End(errIdle)
-	}
-	for _, s := range unused {
-		s.mcp.End(errUnused)
-	}
-	for _, s := range rest {
-		s.expireStreams(now.Add(-replayTime))
-	}
-}
-
-// removeIdle removes the sessions that are idle or unused at a time, and returns the rest
-// too.
-func (h *Handler) removeIdle(now time.Time) (idle, unused, rest []*session) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.removeUsages()
-	for id, s := range h.sessions {
-		quiet := now.Sub(s.idleSince)
-		switch {
-		case s.requests > 0:
-			rest = append(rest, s)
-		case quiet > h.opts.SessionTTL:
-			delete(h.sessions, id)
-			idle = append(idle, s)
-		case !s.used.Load() && quiet > h.opts.UnusedTTL:
-			delete(h.sessions, id)
-			unused = append(unused, s)
-		default:
-			rest = append(rest, s)
-		}
-	}
-	return idle, unused, rest
 }
 
 func (h *Handler) log() *slog.Logger { return h.opts.Session.Log }

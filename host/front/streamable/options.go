@@ -66,6 +66,8 @@ type Options struct {
 	// ListenWindow is how long a request to a client waits for the client to
 	// open a stream. Default 2 seconds.
 	ListenWindow time.Duration
+	// Now is the clock by which tokens expire. Default [time.Now].
+	Now func() time.Time
 }
 
 func (o Options) withDefaults() Options {
@@ -78,6 +80,9 @@ func (o Options) withDefaults() Options {
 	o.KeepAlive = cmp.Or(o.KeepAlive, 30*time.Second)
 	o.ResumeWindow = cmp.Or(o.ResumeWindow, 5*time.Second)
 	o.ListenWindow = cmp.Or(o.ListenWindow, 2*time.Second)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	o.Session.MaxMessage = cmp.Or(o.Session.MaxMessage, wire.DefaultMaxMessage)
 	return o
 }

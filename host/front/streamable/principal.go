@@ -80,7 +80,7 @@ func (h *Handler) leavePrincipal(p *principal, address netip.Prefix) {
 func newPrincipal(h *Handler, token bearer.Digest) *principal {
 	p := &principal{handler: h, token: token, idleSince: time.Now(), from: map[netip.Prefix]int{}, ended: make(chan struct{}), open: map[*response]bool{}}
 	opts := h.opts.Session
-	opts.MaySave = func() bool { return h.policy.Load().maySave(token) }
+	opts.Rights = func() *bearer.Rights { return h.policy.Load().rights(token) }
 	opts.TokenName = func() string { return h.policy.Load().name(token) }
 	opts.Principal = token.Principal()
 	of := opts.PrincipalOptions()

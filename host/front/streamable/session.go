@@ -51,7 +51,7 @@ func newSession(h *Handler, id string, token bearer.Digest, address netip.Prefix
 	}
 	s.main = newStream(s, 0)
 	opts := h.opts.Session
-	opts.MaySave = func() bool { return h.policy.Load().maySave(token) }
+	opts.Rights = func() *bearer.Rights { return h.policy.Load().rights(token) }
 	opts.TokenName = func() string { return h.policy.Load().name(token) }
 	opts.Principal = token.Principal()
 	s.mcp = front.NewSession(h.ctx, s.main, opts)

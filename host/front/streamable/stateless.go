@@ -69,7 +69,7 @@ func requestID(m wire.Message) []byte {
 func (h *Handler) answerStateless(w http.ResponseWriter, r *http.Request, p *principal, msg wire.Message) {
 	e, bad := stateless.Check(r.Header, msg)
 	if bad == nil && msg.Method == protocol.MethodToolsCall && e.Revision.Has(protocol.StandardHeaders) {
-		bad = h.checkParams(r.Header, msg.Params)
+		bad = h.checkParams(p, r.Header, msg.Params)
 	}
 	if bad != nil {
 		h.refuseStateless(w, msg.ID, bad)
@@ -91,9 +91,9 @@ func (h *Handler) answerStateless(w http.ResponseWriter, r *http.Request, p *pri
 }
 
 // checkParams compares the headers for arguments of a tool with the arguments.
-func (h *Handler) checkParams(header http.Header, params []byte) *wire.RPCError {
+func (h *Handler) checkParams(p *principal, header http.Header, params []byte) *wire.RPCError {
 	name, _ := wire.GetString(params, "name")
-	wanted := h.opts.Session.Backend.HeaderParams(name)
+	wanted := h.opts.Session.Backend.HeaderParams(p.mcp, name)
 	if wanted.IsEmpty() {
 		return nil
 	}

@@ -1,0 +1,288 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/mcp-metatool/mcp-metatool/host/bearer"
+	"github.com/mcp-metatool/mcp-metatool/host/builtin"
+	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/compose"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/policy"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+)
+
+// audience is the clients with the same rights: what they see, and their saved tools.
+type audience struct {
+	*catalog.Scope
+	rights *bearer.Rights // nil: not narrowed
+	saved  *savedTools
+}
+
+// savedTools are saved tools, of all clients or of those with one token.
+type savedTools struct {
+	*tools.Store
+	refreshing sync.Mutex // makes one refresh at a time
+	// listed is how the store was when the catalog got its tools.
+	listed atomic.Pointer[tools.Listing]
+}
+
+// everybody returns the audience whose rights are not narrowed.
+func (h *Host) everybody() audience { return audience{h.catalog.Scope, nil, h.shared} }
+
+// rightsOf returns the narrowed rights of tokens in a configuration.
+func (h *Host) rightsOf(cfg *config.Config) (all []*bearer.Rights) {
+	if h.opts.Clients != ManyClients {
+		return nil
+	}
+	for i := range cfg.HTTP.Tokens {
+		if r := cfg.HTTP.Tokens[i].Rights.Prepared(); r.Narrows() {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// openAll opens all saved tools.
+func (h *Host) openAll(cfg *config.Config) error {
+	h.own.Store(&map[string]*savedTools{})
+	var err error
+	if h.shared, err = h.openStore(cfg.Store.Dir); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	if err := h.openStores(cfg); err != nil {
+		return errors.Join(err, h.closeAll())
+	}
+	return nil
+}
+
+// openStore opens the saved tools in a folder.
+func (h *Host) openStore(dir string) (*savedTools, error) {
+	saved := &savedTools{}
+	opened := make(chan struct{})
+	store, err := tools.OpenStore(dir, tools.StoreOptions{Log: h.opts.Log, OnChange: func() {
+		select {
+		case <-h.built:
+			<-opened
+			h.refresh(saved)
+		default: // New reads them later
+		}
+	}})
+	if err != nil {
+		return nil, err
+	}
+	saved.Store = store
+	close(opened)
+	return saved, nil
+}
+
+// openStores opens the saved tools of tokens that have their own, unless they are open.
+// The caller holds h.reloading, or is New.
+func (h *Host) openStores(cfg *config.Config) error {
+	all := maps.Clone(*h.own.Load())
+	for _, r := range h.rightsOf(cfg) {
+		if r.Own == "" || all[r.Own] != nil {
+			continue
+		}
+		saved, err := h.openStore(TokenStore(cfg, r.Own))
+		if err != nil {
+			return fmt.Errorf("saved tools of token %q: %w", r.Own, err)
+		}
+		all[r.Own] = saved
+		h.own.Store(&all)
+		all = maps.Clone(all)
+	}
+	return nil
+}
+
+// TokenStore returns the folder of the saved tools of a token that has its own, for
+// tools.OpenStore.
+func TokenStore(cfg *config.Config, token string) string {
+	return filepath.Join(cfg.Store.Dir, "tokens", token)
+}
+
+// closeStores closes the saved tools of tokens that a configuration does not have. The
+// caller holds h.reloading.
+func (h *Host) closeStores(cfg *config.Config) {
+	kept, rights := map[string]*savedTools{}, h.rightsOf(cfg)
+	all := *h.own.Load()
+	for name, saved := range all {
+		if slices.ContainsFunc(rights, func(r *bearer.Rights) bool { return r.Own == name }) {
+			kept[name] = saved
+		}
+	}
+	h.own.Store(&kept)
+	for name, saved := range all {
+		if kept[name] != nil {
+			continue
+		}
+		if err := saved.Close(); err != nil {
+			h.opts.Log.Warn("saved tools of a token were not closed properly", "token", name, "err", err)
+		}
+	}
+}
+
+// audiences returns those with narrowed rights. Their Scopes and stores must exist.
+func (h *Host) audiences(rights []*bearer.Rights) (all []audience) {
+	for _, r := range rights {
+		saved := h.shared
+		if r.Own != "" {
+			saved = (*h.own.Load())[r.Own]
+		}
+		all = append(all, audience{h.catalog.For(r), r, saved})
+	}
+	return all
+}
+
+// setBuiltins sets the built-in tools of all audiences in the catalog. Their definitions
+// name the servers.
+func (h *Host) setBuiltins() {
+	now := h.now.Load()
+	h.catalog.SetBuiltins(now.builtins.Entries())
+	for _, a := range h.audiences(h.rightsOf(now.cfg)) {
+		h.catalog.SetBuiltinsOf(a.Scope, now.narrowed[a.rights.View()].builtins.Entries())
+	}
+}
+
+// instructions returns our own part of the instructions for a client. They are about
+// scripts.
+func (h *Host) instructions(s route.Session) string {
+	scope := h.catalog.For(route.RightsOf(s))
+	if _, ok := scope.Tool(compose.EvalName); !ok {
+		return ""
+	}
+	_, saves := scope.Tool("save_tool")
+	return builtin.Instructions(saves && route.RightsOf(s).MaySave())
+}
+
+// of returns the part of the settings that serves the client of an origin.
+func (s *settings) of(o route.Origin) *part {
+	if o == nil {
+		return s.part
+	}
+	view := o.Session().Rights().View()
+	if view == "" {
+		return s.part
+	}
+	if p := s.narrowed[view]; p != nil {
+		return p
+	}
+	return s.before[view] // nil for a token that is no longer valid
+}
+
+// savedOf returns the saved tools of a session, which may be nil; nil if there are none.
+func (h *Host) savedOf(s route.Session) *savedTools {
+	if r := route.RightsOf(s); r != nil && r.Own != "" {
+		return (*h.own.Load())[r.Own]
+	}
+	return h.shared
+}
+
+// refreshSaved updates the saved tools of a session in the catalog from the store.
+func (h *Host) refreshSaved(s route.Session) {
+	if saved := h.savedOf(s); saved != nil {
+		h.refresh(saved)
+	}
+}
+
+// refresh updates saved tools in the catalog from the store.
+func (h *Host) refresh(saved *savedTools) {
+	saved.refreshing.Lock() // a slow refresh must not overwrite the result of a later one
+	defer saved.refreshing.Unlock()
+	definitions, listing := saved.Listed()
+	entries := make([]catalog.Entry, len(definitions))
+	for i, d := range definitions {
+		entries[i] = catalog.Entry{Name: d.Name, Definition: compose.ToolDefinition(d)}
+	}
+	if saved == h.shared {
+		h.catalog.SetComposites(entries)
+	} else {
+		for name, own := range *h.own.Load() {
+			if own == saved {
+				h.catalog.SetCompositesOf(name, entries)
+			}
+		}
+	}
+	saved.listed.Store(&listing)
+}
+
+// refreshCalled does the same before a call of a saved tool that the catalog has, unless
+// the directory is still the same. The call itself reads the tool from the store.
+func (h *Host) refreshCalled(s route.Session) {
+	saved := h.savedOf(s)
+	if saved == nil {
+		return
+	}
+	if l := saved.listed.Load(); l == nil || !saved.Current(*l) {
+		h.refresh(saved)
+	}
+}
+
+// store returns the saved tools that an audience may use.
+func (a audience) store() narrowedStore { return narrowedStore{a.saved.Store, a.rights} }
+
+// narrowedStore is a store without the saved tools that the rights of clients hide.
+type narrowedStore struct {
+	*tools.Store
+	rights *bearer.Rights
+}
+
+func (s narrowedStore) hides(name string) bool { return s.rights.Hides(policy.SavedTools, name) }
+
+// hidden returns the error for a hidden tool, whether there is one with the name or not.
+func (s narrowedStore) hidden(name string) error {
+	if !s.hides(name) {
+		return nil
+	}
+	return &catalog.HiddenError{Server: policy.SavedTools, Tool: name, Token: true}
+}
+
+// List returns the saved tools that are not hidden.
+func (s narrowedStore) List() []tools.Definition {
+	return slices.DeleteFunc(slices.Clone(s.Store.List()), func(d tools.Definition) bool { return s.hides(d.Name) })
+}
+
+// Problems returns the problems of files whose tools are not hidden.
+func (s narrowedStore) Problems() []tools.Problem {
+	return slices.DeleteFunc(slices.Clone(s.Store.Problems()), func(p tools.Problem) bool { return s.hides(p.Name) })
+}
+
+// Get implements compose.Saved. The error is a *catalog.HiddenError for a hidden tool.
+func (s narrowedStore) Get(name string) (tools.Definition, error) {
+	if err := s.hidden(name); err != nil {
+		return tools.Definition{}, err
+	}
+	return s.Store.Get(name)
+}
+
+// Save implements builtin.Store.
+func (s narrowedStore) Save(def tools.Definition) (saved tools.Definition, created bool, err error) {
+	if err := s.hidden(def.Name); err != nil {
+		return tools.Definition{}, false, err
+	}
+	return s.Store.Save(def)
+}
+
+// Delete implements builtin.Store.
+func (s narrowedStore) Delete(name string) error {
+	if err := s.hidden(name); err != nil {
+		return err
+	}
+	return s.Store.Delete(name)
+}
+
+// closeAll closes all saved tools.
+func (h *Host) closeAll() error {
+	errs := []error{h.shared.Close()}
+	for _, saved := range *h.own.Load() {
+		errs = append(errs, saved.Close())
+	}
+	return errors.Join(errs...)
+}

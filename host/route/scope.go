@@ -1,0 +1,74 @@
+package route
+
+import (
+	"github.com/mcp-metatool/mcp-metatool/host/bearer"
+	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/policy"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// scope returns what the client of a session sees of the catalog, and what its scripts can
+// use: everything for a nil session.
+func (r *Router) scope(s Session) *catalog.Scope {
+	return r.Catalog.For(RightsOf(s))
+}
+
+// RightsOf returns the rights of the client of a session. They are not narrowed for a nil
+// session, for which there is no client.
+func RightsOf(s Session) *bearer.Rights {
+	if s == nil {
+		return nil
+	}
+	return s.Rights()
+}
+
+// MayUse reports whether the client of a session may use something of a server. It is true
+// for a nil session, for which there is no client.
+func MayUse(s Session, server string) bool { return !RightsOf(s).HidesServer(server) }
+
+// permitted returns why the rights of a client do not permit a request; nil if they do. A
+// toolCall checks by itself whether an upstream's tool may be called.
+func (r *Router) permitted(s Session, q *policy.Request) error {
+	rights := RightsOf(s)
+	switch q.Kind {
+	case policy.KindPrompt:
+		return r.scope(s).PermittedPrompt(q.Server, q.Name)
+	case policy.KindResource:
+		return r.scope(s).PermittedResource(q.Server, q.Name)
+	case policy.KindMethod:
+		if rights.Narrows() { // it may mean anything
+			return &catalog.HiddenError{Server: q.Server, Tool: q.Name, Token: true}
+		}
+	case policy.KindCompletion: // of a prompt or a template
+		if q.Name == "" && rights.Narrows() || !rights.ShowsResource(q.Server, q.Name) {
+			return &catalog.HiddenError{Server: q.Server, Tool: q.Name, Surface: wire.Prompts, Token: true}
+		}
+	case policy.KindTool:
+		own := q.Server == policy.SavedTools || q.Server == policy.BuiltinTools
+		if own && (rights.Hides(q.Server, q.Name) || q.Caller.Script == "" && !rights.Exposes(q.Server, q.Name)) {
+			return &catalog.HiddenError{Server: q.Server, Tool: q.Name, Token: true}
+		}
+	}
+	return nil
+}
+
+// Recheck ends the subscriptions that the rights of their sessions no longer permit.
+func (r *Router) Recheck() {
+	type subscriber struct {
+		topic
+		Session
+	}
+	var refused []subscriber
+	r.mu.Lock()
+	for t, all := range r.topics {
+		for s := range all {
+			if r.scope(s).PermittedResource(t.conn.server, t.uri) != nil {
+				refused = append(refused, subscriber{t, s})
+			}
+		}
+	}
+	r.mu.Unlock()
+	for _, one := range refused {
+		r.inBackground(func() { r.unsubscribeFrom(r.ctx, one.topic, one.Session, nil) })
+	}
+}
