@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -22,6 +23,7 @@ type target struct {
 	server, tool string // real names
 	err          error  // from resolving it
 	record       *journal.Call
+	decision     *policy.Decision    // of the Gate; nil for a plain one
 	undo         []target            // compensations that the saved tool registered
 	replayed     *ReplayedCall       // nil except in a replay
 	before       *journal.CallRecord // of the run that this one continues; nil if that did not make the call
@@ -144,6 +146,7 @@ func (r *run) call(ctx context.Context, t *target) abi.Answer {
 	default:
 		answer = r.forward(ctx, t)
 	}
+	answer.Decision = t.decision
 	t.record.Close(answer)
 	return abi.Answer{Value: answer.Value, Err: answer.Err}
 }
@@ -179,6 +182,7 @@ func (r *run) scriptCall(t *target, progress func([]byte)) route.ScriptCall {
 	return route.ScriptCall{
 		Server: t.server, Tool: t.tool, Params: t.params(r.meta), Progress: progress,
 		Script: r.tool, Run: r.journal.ID(), Called: &r.tree.called,
+		Decided: func(d policy.Decision) { t.decision = d.Recorded() },
 	}
 }
 

@@ -145,6 +145,7 @@ func (r *run) beginUndo(ctx context.Context, t *target, timeout time.Duration, o
 		defer close(c.done)
 		defer cancel()
 		answer := r.compensation(ctx, t, timeout)
+		answer.Decision = t.decision
 		t.record.Close(answer)
 		if answer.Err != nil {
 			r.cfg.Log.Warn("not undone", "run", r.journal.ID(), "tool", r.tool, "call", t.server+"."+t.tool, "err", answer.Err.Message)

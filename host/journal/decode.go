@@ -335,6 +335,7 @@ func (c *CallRecord) answer(f fields) {
 		a.Value = part(a.Result, from)
 	}
 	a.Err = readCallError(f, "error")
+	a.Decision = f.decision()
 }
 
 func readRequest(f fields) abi.ToolCall {

@@ -46,8 +46,8 @@ func TestReferenceHasEveryMember(t *testing.T) {
 		t.Fatal(err)
 	}
 	known := map[string]bool{}
-	member := regexp.MustCompile(`l\.(?:text|raw|plain|number|count|flag|open|seconds|name|callError)\("([a-zA-Z]+)"`)
-	for _, file := range []string{"event.go", "proxied.go", "line.go"} {
+	member := regexp.MustCompile(`l\.(?:text|raw|plain|number|count|flag|open|seconds|name|time|callError)\("([a-zA-Z]+)"`)
+	for _, file := range []string{"event.go", "proxied.go", "line.go", "decision.go"} {
 		source, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

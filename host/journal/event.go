@@ -41,7 +41,7 @@ func (l *line) begin(id string, start time.Time, b *Begin, missing gaps) {
 		l.plain("continues", b.Continues)
 	}
 	l.number("v", version)
-	l.time(start)
+	l.time("time", start)
 	l.text("tool", b.Definition.Name)
 	l.plain("version", b.Definition.Hash())
 	l.flag("saved", b.Saved)
@@ -86,8 +86,8 @@ func (l *line) element(s string) {
 	l.text("", s)
 }
 
-func (l *line) time(t time.Time) {
-	l.name("time", "")
+func (l *line) time(name string, t time.Time) {
+	l.name(name, "")
 	l.b = append(l.b, '"')
 	l.b = t.UTC().AppendFormat(l.b, time.RFC3339Nano)
 	l.b = append(l.b, '"')
@@ -189,6 +189,7 @@ func (l *line) answer(id string, c *CallRecord) {
 		l.raw("value", a.Value)
 	}
 	l.callError("error", a.Err)
+	l.decision(a.Decision)
 	l.finish()
 }
 

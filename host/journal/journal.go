@@ -16,6 +16,7 @@
 //	name.go     names of the files
 //	claim.go    which process continues a run
 //	line.go     building one line; redaction
+//	decision.go what policy has decided, in lines
 //	event.go    events as lines
 //	proxied.go  calls of upstreams' tools without a script
 //	async.go    writing proxied calls in batches, for callers that do not wait

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
@@ -178,7 +179,7 @@ func (d dice) answer() Answer {
 	case 0:
 		return Answer{Err: d.callError()}
 	case 1:
-		return Answer{RPCError: d.object(2), Err: &abi.CallError{Type: abi.ErrTool, Message: d.text()}}
+		return Answer{Decision: &policy.Decision{Action: policy.Deny, Rule: d.text(), Reason: d.text()}, RPCError: d.object(2), Err: &abi.CallError{Type: abi.ErrTool, Message: d.text()}}
 	case 2:
 		r := result(block(d.text()), `,"_meta":{"a":1}`)
 		return Answer{Result: r, Meta: []byte(`{"a":1}`), Value: r}

@@ -8,11 +8,14 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // Proxied is the record of a call of an upstream's tool that a client made itself,
-// without a script.
+// without a script. If policy has asked for it or denied it, it can also be a call of a
+// saved or built-in tool, whose Server is policy.SavedTools or policy.BuiltinTools, or
+// another request.
 type Proxied struct {
 	ID       string // in the form of run ids
 	Start    time.Time
@@ -20,8 +23,10 @@ type Proxied struct {
 	Client   Client
 	Server   string
 	Tool     string // the server's own name
+	// Kind is "" for a tool, else another policy.Kind. Then Tool is the name or URI.
+	Kind string
 	// Outcome is OK, abi.ErrTool for an isError result, abi.ErrRuntime for a JSON-RPC
-	// error, or abi.ErrCancelled.
+	// error, abi.ErrCancelled, or abi.ErrPermission if it was not permitted.
 	Outcome string
 	// Sent and Received are the sizes of the request's params and of the answer, in
 	// bytes. Received is 0 for a cancelled call.
@@ -31,6 +36,8 @@ type Proxied struct {
 	// is the raw answer. They are set only if whole records are kept.
 	Params, Result, RPCError []byte
 	Redacted                 bool // something in it was redacted in the journal
+	// Decision is what policy has decided, nil if that is a plain default.
+	Decision *policy.Decision
 }
 
 // The outcomes of proxied calls other than OK.
@@ -38,6 +45,9 @@ const (
 	proxiedTool      = string(abi.ErrTool)
 	proxiedRPC       = string(abi.ErrRuntime)
 	proxiedCancelled = string(abi.ErrCancelled)
+
+	// ProxiedDenied is the outcome of a call that was not permitted.
+	ProxiedDenied = string(abi.ErrPermission)
 )
 
 // ProxiedOutcome returns the Outcome of a call with the given answer.
@@ -79,9 +89,10 @@ func (l *line) proxied(p *Proxied) {
 	}
 	l.start(eventProxied, p.ID)
 	l.number("v", version)
-	l.time(p.Start)
+	l.time("time", p.Start)
 	l.number("duration", int64(p.Duration))
 	l.client(&p.Client)
+	l.text("kind", p.Kind)
 	l.text("server", p.Server)
 	l.text("tool", p.Tool)
 	l.text("outcome", p.Outcome)
@@ -90,6 +101,7 @@ func (l *line) proxied(p *Proxied) {
 	l.raw("params", p.Params)
 	l.raw("result", p.Result)
 	l.raw("rpcError", p.RPCError)
+	l.decision(p.Decision)
 	l.finish()
 }
 
@@ -100,6 +112,7 @@ func readProxied(id string, f fields) (Proxied, error) {
 		Server: f.text("server"), Tool: f.text("tool"), Outcome: f.text("outcome"),
 		Sent: f.number("sent"), Received: f.number("received"),
 		Params: f.json("params"), Result: f.json("result"), RPCError: f.json("rpcError"), Redacted: f.flag("redacted"),
+		Kind: f.text("kind"), Decision: f.decision(),
 	}
 	return p, *f.err
 }

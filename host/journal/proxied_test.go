@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/policy"
 )
 
 func TestProxied(t *testing.T) {
@@ -18,7 +20,11 @@ func TestProxied(t *testing.T) {
 		{Start: start, Duration: time.Second, Client: client, Server: "a", Tool: "x", Outcome: OK, Sent: 10, Received: 20},
 		{Start: start.Add(time.Minute), Client: client, Server: "a", Tool: "y\n", Outcome: proxiedTool,
 			Params: []byte("{\n}"), Result: []byte(`{"isError":true}`)},
-		{Start: start.Add(2 * time.Minute), Server: "b", Tool: "x", Outcome: proxiedRPC, RPCError: []byte(`{"code":1}`)},
+		{Start: start.Add(2 * time.Minute), Server: "b", Tool: "x", Outcome: proxiedRPC, RPCError: []byte(`{"code":1}`),
+			Decision: &policy.Decision{Action: policy.Ask, Rule: "r", Reason: "why", Approval: &policy.Approval{
+				ID: "7", Allowed: true, By: "me", How: "queue", At: start, Waited: time.Second, Remembered: true, Arguments: "ab", Note: "n"}}},
+		{Start: start.Add(3 * time.Minute), Kind: "resource", Server: "b", Tool: "file:///x", Outcome: ProxiedDenied,
+			Decision: &policy.Decision{Action: policy.Deny, Rule: policy.DefaultRule, Approval: &policy.Approval{How: "nobody"}}},
 	}
 	for i := range calls {
 		calls[i].ID = NewID(calls[i].Start)
@@ -30,13 +36,13 @@ func TestProxied(t *testing.T) {
 		f    Filter
 		want []int
 	}{
-		"all":       {Filter{}, []int{2, 1, 0}},
+		"all":       {Filter{}, []int{3, 2, 1, 0}},
 		"tool":      {Filter{Tool: "x"}, []int{2, 0}},
 		"of server": {Filter{Tool: "a.x"}, []int{0}},
 		"session":   {Filter{Session: "s1"}, []int{1, 0}},
 		"outcome":   {Filter{Outcome: OK}, []int{0}},
-		"limit":     {Filter{Limit: 1}, []int{2}},
-		"since":     {Filter{Since: start.Add(time.Minute)}, []int{2, 1}},
+		"limit":     {Filter{Limit: 1}, []int{3}},
+		"since":     {Filter{Since: start.Add(time.Minute)}, []int{3, 2, 1}},
 		"until":     {Filter{Until: start.Add(time.Minute)}, []int{0}},
 		"id":        {Filter{ID: calls[1].ID}, []int{1}},
 	} {

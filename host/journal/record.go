@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
@@ -200,4 +201,6 @@ type Answer struct {
 	// Err is the error that the script received instead of a value: for an isError
 	// result, a JSON-RPC error, or a call that was not made.
 	Err *abi.CallError
+	// Decision is what policy has decided about the call, nil if that is a plain default.
+	Decision *policy.Decision
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -109,6 +110,13 @@ func (r *Recorder) entry(call route.ObservedCall) journal.Proxied {
 		Client:  r.client(call.Origin),
 		Outcome: journal.ProxiedOutcome(call.Reply.Result, call.Reply.Error, call.Cancelled),
 		Sent:    len(call.Params), Received: len(call.Reply.Result) + len(call.Reply.Error),
+	}
+	p.Kind, p.Decision = string(call.Kind), call.Decision.Recorded()
+	if call.Kind == policy.KindTool {
+		p.Kind = ""
+	}
+	if call.Reply.Denied != nil {
+		p.Outcome = journal.ProxiedDenied
 	}
 	if r.proxied.Load() == config.ProxiedFull {
 		p.Params, p.Result, p.RPCError = call.Params, call.Reply.Result, call.Reply.Error

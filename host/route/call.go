@@ -206,7 +206,7 @@ func (c *toolCall) observe(o ObservedCall) {
 // observation returns what the observer gets about the call, which ends now.
 func (c *toolCall) observation(reply wire.Reply, cancelled bool) ObservedCall {
 	return ObservedCall{
-		Origin: c.origin, Server: c.server, Tool: c.tool, Params: c.sent,
+		Origin: c.origin, Kind: policy.KindTool, Server: c.server, Tool: c.tool, Params: c.sent,
 		Reply: reply, Cancelled: cancelled, Start: c.start, Duration: time.Since(c.start), Decision: c.gated.Load().decided(),
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
@@ -176,32 +177,50 @@ func (r *Router) identify(o Origin, c *policy.Caller) {
 }
 
 // passOwn decides about a call of one of our own tools, and waits until it may be made.
-func (r *Router) passOwn(ctx context.Context, o Origin, request policy.Request, w *waiter) (policy.Decision, error) {
+func (r *Router) passOwn(ctx context.Context, o Origin, request policy.Request, w *waiter) (*gated, error) {
 	g := r.decide(o, request, nil)
 	if err := g.pass(ctx, o, w); err != nil {
-		return g.decided(), err
+		return g, err
 	}
 	if err := g.Permitted(); err != nil {
-		return g.decided(), &wire.DeniedError{Err: err}
+		return g, &wire.DeniedError{Err: err}
 	}
-	return g.decided(), nil
+	return g, nil
 }
 
 // passTool decides about a client's call of a built-in or saved tool.
-func (r *Router) passTool(ctx context.Context, call Call, entry catalog.Entry) error {
+func (r *Router) passTool(ctx context.Context, call Call, entry catalog.Entry) (*gated, error) {
 	if !r.gates() && !RightsOf(sessionOf(call.Origin)).Narrows() {
-		return nil
+		return nil, nil
 	}
-	server := policy.SavedTools
-	if entry.Kind == catalog.Builtin {
-		server = policy.BuiltinTools
-	}
-	_, err := r.passOwn(ctx, call.Origin, policy.Request{
-		Kind: policy.KindTool, Server: server, Name: entry.Name, Arguments: argumentsOf(call.Params),
+	return r.passOwn(ctx, call.Origin, policy.Request{
+		Kind: policy.KindTool, Server: ownServer(entry), Name: entry.Name, Arguments: argumentsOf(call.Params),
 		Definition: entry.Definition,
 		Approved:   call.Resume != nil, // else its run would not have begun; the state of the request is sealed
 	}, &waiter{progress: call.Progress})
-	return err
+}
+
+// ownServer returns the name that rules have for the server of one of our own tools.
+func ownServer(entry catalog.Entry) string {
+	if entry.Kind == catalog.Builtin {
+		return policy.BuiltinTools
+	}
+	return policy.SavedTools
+}
+
+// observe reports a request of a client, other than a call of an upstream's tool, and its
+// reply to the observer, if somebody was asked for it or it was denied.
+func (g *gated) observe(ctx context.Context, call Call, start time.Time, reply wire.Reply) {
+	if g == nil || g.decided().Allowed() || g.router.Observer == nil || !g.router.Observer.Observes() {
+		return
+	}
+	g.mu.Lock()
+	request, decision := g.request, g.decision
+	g.mu.Unlock()
+	g.router.Observer.Observe(ObservedCall{
+		Origin: call.Origin, Kind: request.Kind, Server: request.Server, Tool: request.Name, Params: call.Params,
+		Reply: reply, Cancelled: ctx.Err() != nil, Start: start, Duration: time.Since(start), Decision: decision,
+	})
 }
 
 // argumentsOf returns the raw arguments in the params of a request, nil for none.

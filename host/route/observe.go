@@ -8,7 +8,7 @@ import (
 )
 
 // Observer sees the calls of upstreams' tools that clients make themselves, without
-// a script. It is called by the goroutine that answers the call, before the answer is
+// a script, and what else clients ask for if the Gate asks for it or denies it. It is called by the goroutine that answers the call, before the answer is
 // sent. It must be safe for concurrent use.
 type Observer interface {
 	// Observes reports whether it wants to see calls at all. It is asked before each
@@ -30,7 +30,8 @@ type AsyncObserver interface {
 // ObservedCall is a call that is over.
 type ObservedCall struct {
 	Origin       Origin // of the request
-	Server, Tool string // real names
+	Kind         policy.Kind
+	Server, Tool string // real names; for another kind than a tool, what policy.Request has
 	Params       []byte // as they were sent to the server; nil if they were not sent
 	Reply        wire.Reply
 	Cancelled    bool // the client has cancelled the call, so it gets no answer

@@ -309,6 +309,13 @@ func (r *Router) method(call Call, to serverConn) *gated {
 
 // forward sends a request to an upstream, with other params, if g permits it.
 func (r *Router) forward(ctx context.Context, call Call, to serverConn, params []byte, g *gated) wire.Reply {
+	start := time.Now()
+	reply := r.forwardGated(ctx, call, to, params, g)
+	g.observe(ctx, call, start, reply)
+	return reply
+}
+
+func (r *Router) forwardGated(ctx context.Context, call Call, to serverConn, params []byte, g *gated) wire.Reply {
 	try := func(ctx context.Context, in wire.Inputs) (wire.Reply, error) {
 		out := wire.Call{Method: call.Method, Params: params, Progress: call.Progress, Inputs: in}
 		if g != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
@@ -49,13 +50,19 @@ func (r *Router) CallTool(ctx context.Context, call Call) wire.Reply {
 		}
 		return r.agentCall(call, entry, task).answer(ctx)
 	}
-	if err := r.passTool(ctx, call, entry); err != nil {
-		return r.unanswered(ctx, entry.Kind.String(), name, err)
+	start := time.Now()
+	g, err := r.passTool(ctx, call, entry)
+	if err != nil {
+		reply := r.unanswered(ctx, ownServer(entry), name, err)
+		g.observe(ctx, call, start, reply)
+		return reply
 	}
 	if task && r.offered(call.Origin.Session(), "tasks") {
 		return noTask(name) // our tools have no execution.taskSupport
 	}
-	return r.sealRun(call, forRevision(call, r.runTool(ctx, entry.Kind, name, call)))
+	reply := r.runTool(ctx, entry.Kind, name, call)
+	g.observe(ctx, call, start, reply)
+	return r.sealRun(call, forRevision(call, reply))
 }
 
 // noTask refuses to make a task of a call (revision 2025-11-25, basic/utilities/tasks,
@@ -160,12 +167,12 @@ func (r *Router) Pass(ctx context.Context, o Origin, call ScriptCall) error {
 	if entry.Kind != catalog.Composite {
 		entry.Definition = nil
 	}
-	d, err := r.passOwn(ctx, o, policy.Request{
+	g, err := r.passOwn(ctx, o, policy.Request{
 		Kind: policy.KindTool, Server: policy.SavedTools, Name: call.Tool, Arguments: argumentsOf(call.Params),
 		Definition: entry.Definition, Caller: call.caller(), Approved: call.Approved,
 	}, &waiter{progress: call.Progress, pause: call.Pause})
 	if call.Decided != nil {
-		call.Decided(d)
+		call.Decided(g.decided())
 	}
 	return err
 }
