@@ -57,6 +57,12 @@ type Settings struct {
 	// default, DenySyscalls further ones that are refused.
 	AllowSyscalls, DenySyscalls []string
 
+	// Trace is a folder in which package trace writes what the server does; "": it is not
+	// traced. Learn leaves the server unconfined meanwhile. Both are no settings of the
+	// configuration.
+	Trace string
+	Learn bool
+
 	// BestEffort starts the server even if the kernel cannot enforce everything.
 	BestEffort bool
 }
@@ -70,6 +76,9 @@ const (
 	NetworkAll   Network = "all"   // IPv4 and IPv6
 	NetworkPorts Network = "ports" // TCP to certain ports
 )
+
+// TraceProfile is the file in Settings.Trace that has the profile of a traced server.
+const TraceProfile = "profile"
 
 // Place is what a start needs to know beyond the settings.
 type Place struct {
@@ -92,6 +101,8 @@ type Plan struct {
 	// Temp is a new folder for its temporary files; "" for none. Whoever starts the server
 	// removes it.
 	Temp string
+	// Trace is Settings.Trace.
+	Trace string
 	// Lacks says what is not enforced, for [Settings.BestEffort]; nil: everything is.
 	Lacks []string
 }

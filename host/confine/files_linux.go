@@ -186,3 +186,24 @@ func hide(g grant, own []string) []grant {
 	}
 	return list
 }
+
+// Allows returns a function that reports whether the files of the settings include a
+// path, for reading, writing or executing it.
+func (s *Settings) Allows(at Place) (func(path string, writes, executes bool) bool, error) {
+	grants, err := s.files(at)
+	if err != nil {
+		return nil, err
+	}
+	return func(path string, writes, executes bool) bool {
+		need := read
+		switch {
+		case writes:
+			need = write
+		case executes:
+			need = execute
+		}
+		return slices.ContainsFunc(grants, func(g grant) bool {
+			return (g.path == path || within(path, g.path)) && (g.right&need != 0 || need == read)
+		})
+	}, nil
+}

@@ -62,7 +62,7 @@ func (s *Settings) filter() ([]byte, error) {
 func (s *Settings) refused() (map[string]int, error) {
 	known := knownSyscalls()
 	refused := map[string]int{}
-	for _, name := range strings.Fields(refusedNames) {
+	for _, name := range strings.Fields(forbiddenNames + sharedNames) {
 		if number, ok := known[name]; ok { // not every processor has all of them
 			refused[name] = number
 		}

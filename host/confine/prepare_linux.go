@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -15,6 +16,9 @@ import (
 // Prepare makes the plan for one start of a server. The caller removes Plan.Temp when the
 // server has ended. An error is an [ErrUnsupported] if the machine is the reason.
 func Prepare(s *Settings, at Place) (*Plan, error) {
+	if s.Learn {
+		return &Plan{Env: at.Env, Trace: s.Trace}, nil
+	}
 	k := thisKernel()
 	lacks := k.lacks(s)
 	if len(lacks) > 0 && !s.BestEffort {
@@ -28,7 +32,7 @@ func Prepare(s *Settings, at Place) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan := &Plan{Env: at.Env, Lacks: lacks}
+	plan := &Plan{Env: at.Env, Lacks: lacks, Trace: s.Trace}
 	if !s.has(ReadOnly) {
 		if plan.Temp, err = os.MkdirTemp("", "mcp-metatool-"); err != nil {
 			return nil, fmt.Errorf("no folder for the server's temporary files could be made: %w", err)
@@ -51,7 +55,11 @@ func Prepare(s *Settings, at Place) (*Plan, error) {
 	s.rules(profile, k, grants)
 	profile.Limits = s.limits()
 	plan.Profile = profile.Strings()
-	return plan, nil
+	if s.Trace != "" { // the tracer starts what confines the server
+		err = os.WriteFile(filepath.Join(s.Trace, TraceProfile), []byte(profile.Text()), 0o600)
+		plan.Profile = nil
+	}
+	return plan, err
 }
 
 // limits returns the resource limits, besides those of memory and processes.

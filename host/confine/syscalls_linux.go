@@ -1,9 +1,15 @@
 package confine
 
-// refusedNames are the system calls that are refused, with EPERM. None is needed by a
-// server, and each either gets at other processes, changes the machine, avoids the
-// restrictions, or is a part of the kernel with a history of holes.
-const refusedNames = `
+import (
+	"slices"
+	"strings"
+	"sync"
+)
+
+// forbiddenNames are system calls that are refused, with EPERM. Each gets at other
+// processes, changes the machine, avoids the restrictions, or is a part of the kernel with
+// a history of holes.
+const forbiddenNames = `
 	ptrace process_vm_readv process_vm_writev process_madvise process_mrelease kcmp pidfd_getfd
 	keyctl add_key request_key
 	bpf perf_event_open userfaultfd
@@ -14,8 +20,34 @@ const refusedNames = `
 	swapon swapoff sethostname setdomainname acct quotactl quotactl_fd vhangup syslog
 	settimeofday clock_settime clock_adjtime adjtimex
 	iopl ioperm modify_ldt uselib ustat sysfs _sysctl lookup_dcookie nfsservctl
-	open_by_handle_at fanotify_init move_pages migrate_pages
+	open_by_handle_at fanotify_init move_pages migrate_pages`
+
+// sharedNames are refused, too, but a server may have a use for them. They act on what
+// other programs of the user have, and the kernel cannot restrict on which.
+const sharedNames = `
 	shmget shmat shmctl shmdt semget semctl semop semtimedop msgget msgctl msgsnd msgrcv
 	mq_open mq_unlink
 	chmod fchmodat fchmodat2 chown lchown fchownat
 	setxattr lsetxattr setxattrat removexattr lremovexattr removexattrat file_setattr`
+
+// IsRefused reports whether a system call is refused by default, whatever its arguments.
+func IsRefused(name string) bool {
+	return name != "" && slices.Contains(strings.Fields(forbiddenNames+sharedNames), name)
+}
+
+// IsOptional reports whether a system call that is refused by default can be
+// allowed without giving up the rest of the sandbox.
+func IsOptional(name string) bool {
+	return name != "" && slices.Contains(strings.Fields(sharedNames), name)
+}
+
+// SyscallName returns the name of a system call; "" if it is unknown.
+func SyscallName(number int) string { return names()[number] }
+
+var names = sync.OnceValue(func() map[int]string {
+	names := map[int]string{}
+	for name, number := range knownSyscalls() {
+		names[number] = name
+	}
+	return names
+})

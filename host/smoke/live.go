@@ -69,6 +69,9 @@ func (l *live) open() error {
 		u := &cfg.Upstreams[i]
 		u.Disabled = u.Disabled || l.file.unset[u.Name] != nil || !l.needed(u)
 	}
+	if l.opts.Adjust != nil {
+		l.opts.Adjust(&cfg)
+	}
 	cfg.StartupWait = l.file.Startup // a call of an unknown name waits for the upstreams to start
 	opts := host.Options{Version: l.opts.Version, Log: l.log, CacheDir: l.opts.CacheDir, Clients: host.NoClient, Whole: true, Runs: &l.runs}
 	if cfg.Execution.MaxConcurrent == 0 && cfg.Execution.MaxQueued == int(limits.Queue.Default) && cfg.Execution.MaxTotalMemory == 0 {

@@ -50,6 +50,9 @@ type Options struct {
 	Coverage *report.Coverage
 	// Wrote, if not nil, is called with each file that was written, and what was written.
 	Wrote func(path, what string)
+	// Adjust, if not nil, may change the configuration of a file before its servers are
+	// started.
+	Adjust func(*config.Config)
 	// Note, if not nil, is called with what people should know about a file that is run.
 	Note func(path, text string)
 }

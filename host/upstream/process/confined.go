@@ -3,10 +3,16 @@ package process
 import (
 	"log/slog"
 	"os"
+	"runtime"
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/host/confine"
+	"github.com/mcp-metatool/mcp-metatool/host/confine/trace"
 )
+
+// ownBinary is the path of our own program, which works even if the file has been
+// replaced. It is for Linux. Tests set another one.
+var ownBinary = "/proc/self/exe"
 
 // plan is how a server is started; without a profile it is not confined.
 type plan struct {
@@ -28,9 +34,25 @@ func (c *Command) confined(path string, env []string, log *slog.Logger) (plan, e
 	return plan{*made}, nil
 }
 
+// wrap returns the program and the arguments to start: those of the server, or the tracer
+// with them.
+func (p plan) wrap(path string, args []string) (string, []string) {
+	if p.Trace == "" {
+		return path, args
+	}
+	return ownBinary, append([]string{trace.Name, p.Trace, path}, args...)
+}
+
 // discard removes what was made for a start that has failed.
 func (p plan) discard() {
 	if p.Temp != "" {
 		_ = os.RemoveAll(p.Temp)
 	}
+}
+
+// Place returns where a command is started, for package confine.
+func Place(c Command) (confine.Place, error) {
+	env := environ(os.Environ(), c.Env, runtime.GOOS == "windows")
+	path, err := findCommand(c.Name, c.Dir, env)
+	return confine.Place{Path: path, Dir: c.Dir, Env: env, Own: c.Own}, err
 }

@@ -41,10 +41,6 @@ type supervisor struct {
 // is killed itself.
 const superviseWait = 5 * time.Second
 
-// ownBinary is the path of our own program, which works even if the file has been
-// replaced. Tests set another one.
-var ownBinary = "/proc/self/exe"
-
 // errNoSupervisor means that no supervisor could be started, and that the server has
 // not been started either.
 var errNoSupervisor = errors.New("no supervisor could be started")

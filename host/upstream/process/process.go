@@ -122,9 +122,10 @@ func Start(command Command, opts Options) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
+	program, args := how.wrap(path, append([]string{command.Name}, command.Args...))
 	cmd := &exec.Cmd{
-		Path:        path,
-		Args:        append([]string{command.Name}, command.Args...),
+		Path:        program,
+		Args:        args,
 		Env:         how.Env,
 		Dir:         command.Dir,
 		SysProcAttr: sysProcAttr(),

@@ -1,0 +1,136 @@
+package learn
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/host/confine/trace"
+)
+
+// files collects the files that a server has used, beyond those that it has anyway.
+type files struct {
+	own    []string // of mcp-metatool
+	home   string
+	allows func(path string, writes, executes bool) bool
+
+	read, write, exec []string
+	seenOwn           []string
+}
+
+// add adds the file of an event.
+func (f *files) add(e trace.Event) {
+	path := e.Object
+	if !filepath.IsAbs(path) || strings.HasPrefix(path, "/proc/") || strings.HasPrefix(path, "/dev/pts/") || path == "/dev/tty" {
+		return
+	}
+	if slices.ContainsFunc(f.own, func(own string) bool { return path == own || strings.HasPrefix(path, own+"/") }) {
+		f.seenOwn = insert(f.seenOwn, path)
+		return
+	}
+	if f.allows(path, e.Kind == trace.WriteFile, e.Kind == trace.ExecuteFile) {
+		return
+	}
+	switch e.Kind {
+	case trace.ReadFile:
+		f.read = insert(f.read, path)
+	case trace.WriteFile:
+		if !temporary(path) {
+			f.write = insert(f.write, f.writable(path, e.Folder))
+		}
+	default:
+		f.exec = insert(f.exec, path)
+	}
+}
+
+// temporary reports whether a path is in the folder for temporary files, which will be a
+// private one.
+func temporary(path string) bool {
+	dir, err := filepath.EvalSymlinks(os.TempDir())
+	return err == nil && strings.HasPrefix(path, dir+"/") && filepath.Dir(path) == dir
+}
+
+// writable returns what has to be writable for a file to be written: its folder, since many
+// programs write another file first and rename it, unless that is too much to give away.
+func (f *files) writable(path string, folder bool) string {
+	dir := filepath.Dir(path)
+	if folder || f.broad(dir) {
+		return path
+	}
+	return dir
+}
+
+// broad reports whether a folder has much more in it than one server should get.
+func (f *files) broad(dir string) bool {
+	return dir == f.home || strings.Count(dir, "/") < 2 && dir != "/srv" || slices.Contains([]string{"/var/lib", "/var/log", "/etc"}, dir) ||
+		f.home != "" && strings.HasPrefix(f.home, dir+"/") || dir == filepath.Join(f.home, ".config") || dir == filepath.Join(f.home, ".cache") ||
+		dir == filepath.Join(f.home, ".local") || dir == filepath.Join(f.home, ".local/share")
+}
+
+// folders returns what to name in read, write and exec.
+func (f *files) folders() (read, write, exec []string) {
+	write = cover(f.write)
+	var rest []string
+	for _, path := range f.read {
+		path = module(path)
+		if !covered(path, write) {
+			rest = insert(rest, path)
+		}
+	}
+	read = cover(f.gather(rest))
+	return read, write, cover(f.exec)
+}
+
+// module returns the folder of modules that a file belongs to, or the file itself.
+func module(path string) string {
+	for _, name := range []string{"/node_modules", "/site-packages", "/dist-packages"} {
+		if before, _, ok := strings.Cut(path, name+"/"); ok {
+			return before + name
+		}
+	}
+	return path
+}
+
+// many is from how many files on a folder is named in their place.
+const many = 3
+
+// gather replaces files by their folder if there are many of them in it.
+func (f *files) gather(paths []string) []string {
+	count := map[string]int{}
+	for _, path := range paths {
+		count[filepath.Dir(path)]++
+	}
+	var list []string
+	for _, path := range paths {
+		if dir := filepath.Dir(path); count[dir] >= many && !f.broad(dir) {
+			path = dir
+		}
+		list = insert(list, path)
+	}
+	return list
+}
+
+// cover returns sorted paths without those that are below another one.
+func cover(paths []string) []string {
+	var list []string
+	for _, path := range paths { // sorted, so that a folder precedes what is in it
+		if !covered(path, list) {
+			list = append(list, path)
+		}
+	}
+	return list
+}
+
+// covered reports whether a path is one of the folders, or below one.
+func covered(path string, folders []string) bool {
+	return slices.ContainsFunc(folders, func(dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") })
+}
+
+// insert adds a path to a sorted list, once.
+func insert(list []string, path string) []string {
+	if i, found := slices.BinarySearch(list, path); !found {
+		return slices.Insert(list, i, path)
+	}
+	return list
+}

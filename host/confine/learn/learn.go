@@ -1,0 +1,178 @@
+// Package learn makes of what a traced server has done (package trace) a proposal for its
+// sandbox, and of what it was refused a list for people.
+//
+//	learn.go     Propose: what a server needs
+//	collapse.go  files into folders
+//	refused.go   Refusals: what a server was refused
+package learn
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/host/confine"
+	"github.com/mcp-metatool/mcp-metatool/host/confine/trace"
+	"github.com/mcp-metatool/mcp-metatool/tools/tomledit"
+)
+
+// Proposal is a sandbox for a server, made from one run. A server that does something else
+// another time needs more.
+type Proposal struct {
+	Settings confine.Settings
+	// Notes say what was seen and is not in the settings.
+	Notes []string
+}
+
+// PresetOf guesses the preset for a command.
+func PresetOf(command string) confine.Preset {
+	name := strings.TrimRight(filepath.Base(command), "0123456789.")
+	switch name {
+	case "node", "npx", "npm", "tsx", "bun", "bunx", "deno":
+		return confine.Node
+	case "python", "uv", "uvx", "pipx", "pypy":
+		return confine.Python
+	}
+	return confine.Go
+}
+
+// Propose makes a proposal. home is the user's home directory.
+func Propose(events []trace.Event, preset confine.Preset, at confine.Place, home string) (Proposal, error) {
+	p := Proposal{Settings: confine.Settings{Presets: []confine.Preset{preset}, Network: confine.NetworkNone}}
+	s := &p.Settings
+	allows, err := s.Allows(at)
+	if err != nil {
+		return p, err
+	}
+	f := &files{own: at.Own, home: home, allows: allows}
+	ports, listens, calls := map[uint16]bool{}, map[uint16]bool{}, map[string]bool{}
+	internet := false
+	for _, e := range events {
+		if e.Errno != "" {
+			continue
+		}
+		switch e.Kind {
+		case trace.ReadFile, trace.WriteFile, trace.ExecuteFile:
+			f.add(e)
+		case trace.Connect, trace.Listen:
+			transport, address, _ := strings.Cut(e.Object, " ")
+			switch port := portOf(address); {
+			case transport == "unix":
+				s.Unix = true
+				p.note("it uses the socket %s: unix = true allows the sockets of all programs", address)
+			case transport == "udp":
+				s.UDP, internet = true, true
+			case e.Kind == trace.Connect:
+				ports[port], internet = true, true
+			case port == 0:
+				p.note(`it listens on any free port: only network = "all" allows that`)
+				internet = true
+			default:
+				listens[port], internet = true, true
+			}
+		case trace.Call:
+			calls[e.Object] = true
+		}
+	}
+	if internet {
+		s.Network, s.Ports, s.Listen = confine.NetworkPorts, slices.Sorted(maps.Keys(ports)), slices.Sorted(maps.Keys(listens))
+	}
+	for _, name := range slices.Sorted(maps.Keys(calls)) {
+		if confine.IsOptional(name) {
+			s.AllowSyscalls = append(s.AllowSyscalls, name)
+		} else {
+			p.note("it uses the system call %s, which stays refused: see with \"sandbox try\" whether it works without", name)
+		}
+	}
+	s.Read, s.Write, s.Exec = f.folders()
+	for _, own := range f.seenOwn {
+		p.note("it used %s, which belongs to mcp-metatool, and stays refused", own)
+	}
+	return p, nil
+}
+
+func (p *Proposal) note(format string, args ...any) {
+	if note := fmt.Sprintf(format, args...); !slices.Contains(p.Notes, note) {
+		p.Notes = append(p.Notes, note)
+	}
+}
+
+// portOf returns the port of an address, 0 if it has none.
+func portOf(address string) uint16 {
+	_, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return 0
+	}
+	port, _ := strconv.ParseUint(text, 10, 16)
+	return uint16(port)
+}
+
+// Table returns the table of the configuration for settings, without what is the default.
+func Table(s *confine.Settings) tomledit.Table {
+	var t tomledit.Table
+	add := func(key string, value any) { t = append(t, tomledit.Entry{Key: key, Value: value}) }
+	presets := make([]string, len(s.Presets))
+	for i, p := range s.Presets {
+		presets[i] = string(p)
+	}
+	switch len(presets) {
+	case 0:
+	case 1:
+		add("preset", presets[0])
+	default:
+		add("preset", presets)
+	}
+	for _, list := range []struct {
+		key   string
+		paths []string
+	}{{"read", s.Read}, {"write", s.Write}, {"exec", s.Exec}} {
+		if len(list.paths) > 0 {
+			add(list.key, escaped(list.paths))
+		}
+	}
+	if s.NetworkOrNone() == confine.NetworkPorts {
+		add("network", numbers(s.Ports))
+		if len(s.Listen) > 0 {
+			add("listen", numbers(s.Listen))
+		}
+		if s.UDP {
+			add("udp", true)
+		}
+	} else {
+		add("network", string(s.NetworkOrNone()))
+	}
+	if s.Unix {
+		add("unix", true)
+	}
+	if len(s.AllowSyscalls) > 0 {
+		add("allow_syscalls", s.AllowSyscalls)
+	}
+	return t
+}
+
+// escaped makes ${ in paths be taken as it is.
+func escaped(paths []string) []string {
+	list := make([]string, len(paths))
+	for i, path := range paths {
+		list[i] = strings.ReplaceAll(path, "${", "$${")
+	}
+	return list
+}
+
+func numbers(ports []uint16) []any {
+	list := make([]any, len(ports))
+	for i, p := range ports {
+		list[i] = int64(p)
+	}
+	return list
+}
+
+// compareRefusals sorts refusals.
+func compareRefusals(a, b Refusal) int {
+	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Program, b.Program))
+}

@@ -1,0 +1,134 @@
+package learn
+
+import (
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/host/confine"
+	"github.com/mcp-metatool/mcp-metatool/host/confine/trace"
+)
+
+// Refusal is something that a server was refused.
+type Refusal struct {
+	Kind    trace.Kind `json:"kind"`
+	Object  string     `json:"object"`
+	Errno   string     `json:"errno"`
+	Call    string     `json:"call"`    // the system call
+	Program string     `json:"program"` // the process
+	// Setting is what would allow it, in TOML; "": no setting does, or it was not the sandbox.
+	Setting string `json:"setting,omitempty"`
+	// Reason says what refused it if that was not a missing setting.
+	Reason string `json:"reason,omitempty"`
+}
+
+// Refusals returns what a confined server was refused, sorted.
+func Refusals(events []trace.Event, s *confine.Settings, at confine.Place) ([]Refusal, error) {
+	allows, err := s.Allows(at)
+	if err != nil {
+		return nil, err
+	}
+	list := []Refusal{}
+	for _, e := range events {
+		if e.Errno == "" {
+			continue
+		}
+		r := Refusal{Kind: e.Kind, Object: e.Object, Errno: e.Errno, Call: e.Call, Program: e.Program}
+		r.explain(allows, s, at)
+		if !slices.Contains(list, r) {
+			list = append(list, r)
+		}
+	}
+	slices.SortFunc(list, compareRefusals)
+	return list, nil
+}
+
+// explain says what would allow it.
+func (r *Refusal) explain(allows func(string, bool, bool) bool, s *confine.Settings, at confine.Place) {
+	quoted := func(key, path string) { r.Setting = key + " = [" + strconv.Quote(path) + "]" }
+	writes, executes := r.Kind == trace.WriteFile, r.Kind == trace.ExecuteFile
+	switch r.Kind {
+	case trace.ReadFile, trace.WriteFile, trace.ExecuteFile:
+		switch {
+		case slices.ContainsFunc(at.Own, func(own string) bool { return r.Object == own || strings.HasPrefix(r.Object, own+"/") }):
+			r.Reason = "belongs to mcp-metatool"
+		case r.Errno == "EPERM" && confine.IsRefused(r.Call):
+			r.Setting = callSetting(r.Call)
+		case allows(r.Object, writes, executes):
+			r.Reason = "permissions of the file"
+		case writes && slices.Contains(s.Presets, confine.ReadOnly):
+			r.Reason = "the preset read-only"
+		case writes:
+			quoted("write", filepath.Dir(r.Object))
+		case executes:
+			quoted("exec", r.Object)
+		case strings.HasPrefix(r.Object, "/proc/"):
+			r.Reason = "tells about other processes"
+		default:
+			quoted("read", r.Object)
+		}
+	case trace.Connect, trace.Listen:
+		r.explainAddress()
+	case trace.Socket:
+		r.explainSocket()
+	case trace.Call:
+		r.explainCall()
+	}
+}
+
+func (r *Refusal) explainAddress() {
+	transport, address, _ := strings.Cut(r.Object, " ")
+	port := strconv.Itoa(int(portOf(address)))
+	switch {
+	case transport == "unix":
+		r.Setting = "unix = true"
+	case transport == "udp":
+		r.Setting = "udp = true"
+	case r.Kind == trace.Listen && port == "0":
+		r.Setting = `network = "all"`
+	case r.Kind == trace.Listen:
+		r.Setting = "listen = [" + port + "]"
+	default:
+		r.Setting = "network = [" + port + "]"
+	}
+}
+
+func (r *Refusal) explainSocket() {
+	switch r.Object {
+	case "unix stream", "unix datagram":
+		r.Setting = "unix = true"
+	case "inet stream", "inet6 stream":
+		r.Setting = "network = [443]"
+		r.Reason = "with its ports"
+	case "inet datagram", "inet6 datagram":
+		r.Setting = "network = [443], udp = true"
+		r.Reason = "with its ports"
+	case "netlink raw", "netlink datagram":
+		r.Setting = "network = []"
+		r.Reason = "asks which interfaces there are"
+	}
+}
+
+func (r *Refusal) explainCall() {
+	switch {
+	case r.Errno == "EMFILE":
+		r.Setting = "open_files"
+	case r.Errno == "ENOMEM":
+		r.Setting = "memory"
+	case r.Errno == "EAGAIN":
+		r.Setting = "processes"
+	default:
+		r.Setting = callSetting(r.Call)
+		if r.Setting == "" {
+			r.Reason = "would defeat the sandbox"
+		}
+	}
+}
+
+func callSetting(name string) string {
+	if confine.IsOptional(name) {
+		return `allow_syscalls = ["` + name + `"]`
+	}
+	return ""
+}
