@@ -36,6 +36,7 @@ var mayRead = map[string]string{
 
 	"host/subreaper":                                                  "the kernel's files in /proc and /sys/fs/cgroup, and /dev/null",
 	"host/confine/restrict":                                           "the kernel's files in /proc",
+	"host/confine/trace/trace_linux.go":                               "files in a folder that only we can enter, pipes of ours, and the kernel's files in /proc",
 	"host/budget/machine.go":                                          "what the kernel says of memory, in /proc and /sys",
 	"host/budget/machine_linux.go":                                    "likewise",
 	"host/sandbox/image_linux.go newCOWImage os.Open":                 "/proc/self/pagemap",

@@ -33,6 +33,7 @@ var hostileCalls = []struct {
 	{"doctor", []string{"", "--json"}},
 	{"cache clean", []string{"--dry-run", "--dry-run --json"}},
 	{"servers", []string{"--color always", "--json", "--names --color always", "--check"}},
+	{"sandbox try", []string{"evil -c boxed.toml --color always", "evil -c boxed.toml --json"}}, {"sandbox learn", []string{"evil", "evil --add --dry-run --color always"}},
 	{"reload", []string{""}},
 	{"auth", []string{"evil"}},
 	{"secret set", nil}, {"secret remove", nil}, {"secret list", []string{"", "--json"}},
@@ -138,14 +139,16 @@ func hostileDir(t *testing.T) string {
 		t.Fatal(err)
 	}
 	files := map[string]string{
-		"config.toml":        fmt.Sprintf("[store]\ndir = \".\"\n[upstream.evil]\ncommand = %q\nprobe = { call = \"get\", expect = \"no\" }\n", filepath.Join(dir, "hostile")),
-		"tools/job.json":     string(saved),
-		"bad.star":           "x = " + quoted + "\n# \u202e\u009b\ny = evil.nope\nreturn evil.get(" + quoted + "=1)\n",
-		"repl.star":          "evil.get()\nevil.get(a='fail')\n.tools\n.tools gets\n.help\nprint(" + quoted + ")\nx = " + quoted + "\n.vars\n.nope\u202e\n",
-		"bad.toml":           "format = \"mcp-metatool tools 1\"\n[tool.other]\ndescription = " + quoted + "\ninputSchema = '{\"type\": \"object\"}'\ncode = \"return 1 # \\u202e\"\n",
-		"checks.toml":        checksOf(dir, quoted),
-		"check\u202eed.star": "return 1",
-		"host.json":          `{"mcpServers": {"x": {"command": ` + quoted + `, "args": [` + quoted + `], "env": {"A": ` + quoted + `}, "what": ` + quoted + `}}}`,
+		"config.toml":                    fmt.Sprintf("[store]\ndir = \".\"\n[upstream.evil]\ncommand = %q\ncwd = \"data\"\nprobe = { call = \"get\", expect = \"no\" }\n", filepath.Join(dir, "hostile")),
+		"boxed.toml":                     fmt.Sprintf("[store]\ndir = \".\"\n[upstream.evil]\ncommand = %q\ncwd = \"data\"\nsandbox = { best_effort = true }\n", filepath.Join(dir, "hostile")),
+		"tools/job.json":                 string(saved),
+		filepath.Join("data", nastyFile): "",
+		"bad.star":                       "x = " + quoted + "\n# \u202e\u009b\ny = evil.nope\nreturn evil.get(" + quoted + "=1)\n",
+		"repl.star":                      "evil.get()\nevil.get(a='fail')\n.tools\n.tools gets\n.help\nprint(" + quoted + ")\nx = " + quoted + "\n.vars\n.nope\u202e\n",
+		"bad.toml":                       "format = \"mcp-metatool tools 1\"\n[tool.other]\ndescription = " + quoted + "\ninputSchema = '{\"type\": \"object\"}'\ncode = \"return 1 # \\u202e\"\n",
+		"checks.toml":                    checksOf(dir, quoted),
+		"check\u202eed.star":             "return 1",
+		"host.json":                      `{"mcpServers": {"x": {"command": ` + quoted + `, "args": [` + quoted + `], "env": {"A": ` + quoted + `}, "what": ` + quoted + `}}}`,
 	}
 	for name, text := range files {
 		path := filepath.Join(dir, name)

@@ -15,6 +15,9 @@ import (
 const nasty = "~\x1b]8;;https://evil.example\x1b\\safe\x1b]8;;\x1b\\ \x1b]52;c;ZXZpbA==\x07 \x1b]0;title\x07 " +
 	"\u009d0;title\u009c \u009b2J \u202etxet\u2066 \u200b\ufeff\U000e0041 \x7f\b~\rover"
 
+// nastyFile is a file with such a name.
+var nastyFile = strings.ReplaceAll(nasty, "/", "")
+
 // serveHostile is an upstream that puts nasty into all of its texts.
 func serveHostile() int {
 	text := func(s string) string { return string(wire.Quote(s + nasty)) }
@@ -28,6 +31,7 @@ func serveHostile() int {
 		"ping":                     `{}`,
 	}
 	fmt.Fprintln(os.Stderr, "log "+nasty)
+	_, _ = os.ReadFile(nastyFile)
 	in := bufio.NewScanner(os.Stdin)
 	for in.Scan() {
 		id, ok := wire.Get(in.Bytes(), "id")

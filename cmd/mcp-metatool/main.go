@@ -27,6 +27,7 @@
 //	cache.go     cache and cache clean
 //	servers.go   servers; names.go: --names, checks.go: --check, protocols.go:
 //	             --protocol
+//	sandbox.go   sandbox try; sandboxlearn.go: sandbox learn
 //	add.go       add; addtarget.go: programs, addresses and their secrets,
 //	             addregistry.go: server.json and the registry, addtry.go: the
 //	             first start, addkeyring.go: its secrets

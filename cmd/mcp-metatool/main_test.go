@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/mcp-metatool/mcp-metatool/host/confine"
 	"github.com/mcp-metatool/mcp-metatool/host/front"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
@@ -91,9 +93,22 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
 		Setup:               setup,
+		Condition:           condition,
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 	})
+}
+
+// condition reports whether [confines] is true: servers can be confined here.
+func condition(name string) (bool, error) {
+	if name != "confines" {
+		return false, fmt.Errorf("unknown condition %s", name)
+	}
+	lacks := confine.Lacks(&confine.Settings{})
+	if len(lacks) > 0 {
+		fmt.Fprintf(os.Stderr, "servers cannot be confined here (%s): %s\n", confine.Level(), strings.Join(lacks, "; "))
+	}
+	return len(lacks) == 0, nil
 }
 
 // homeVariables are the environment variables for the home and cache directories on any

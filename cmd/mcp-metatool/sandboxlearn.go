@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,6 +13,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/confine"
 	"github.com/mcp-metatool/mcp-metatool/host/confine/learn"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
+	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
 	"github.com/mcp-metatool/mcp-metatool/tools/tomledit"
 )
 
@@ -74,8 +74,7 @@ func (v *sandboxLearn) run(ctx context.Context, w io.Writer, name string, files 
 	if err != nil {
 		return err
 	}
-	home, _ := os.UserHomeDir()
-	proposal, err := learn.Propose(events, preset, place, home)
+	proposal, err := learn.Propose(events, preset, place)
 	if err != nil {
 		return err
 	}
@@ -86,21 +85,23 @@ func (v *sandboxLearn) run(ctx context.Context, w io.Writer, name string, files 
 	if v.add {
 		return v.write(ctx, name, table)
 	}
-	text, err := tomledit.Set("", []string{"upstream", name}, tomledit.Table{{Key: "sandbox", Value: table}})
+	text, err := sandboxSection(name, table)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(w, display.Text(sandboxSection(name, table, text)))
+	_, err = fmt.Fprint(w, text)
 	return err
 }
 
-// sandboxSection returns the table as a section of its own, one key a line.
-func sandboxSection(name string, table tomledit.Table, fallback string) string {
-	text, err := tomledit.Set("", []string{"upstream", name, "sandbox"}, table)
-	if err != nil {
-		return fallback
+// sandboxSection returns the table as a section of the configuration.
+func sandboxSection(name string, table tomledit.Table) (string, error) {
+	text, err := "", error(nil)
+	for _, e := range table {
+		if text, err = tomledit.Set(text, []string{e.Key}, e.Value); err != nil {
+			return "", err
+		}
 	}
-	return strings.TrimSpace(text)
+	return "[upstream." + tomldoc.QuoteKey(name) + ".sandbox]\n" + text, nil
 }
 
 // presetFor returns the preset of --preset, or the one that fits the command.

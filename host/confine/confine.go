@@ -92,6 +92,9 @@ type Place struct {
 	Own []string
 }
 
+// Home returns the home directory of the server, "" if it has none.
+func (p Place) Home() string { return variable(p.Env, "HOME") }
+
 // Plan is how to start one confined server.
 type Plan struct {
 	// Profile is restrict.Profile.Strings.

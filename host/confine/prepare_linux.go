@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mcp-metatool/mcp-metatool/host/confine/restrict"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // Prepare makes the plan for one start of a server. The caller removes Plan.Temp when the
@@ -56,7 +57,7 @@ func Prepare(s *Settings, at Place) (*Plan, error) {
 	profile.Limits = s.limits()
 	plan.Profile = profile.Strings()
 	if s.Trace != "" { // the tracer starts what confines the server
-		err = os.WriteFile(filepath.Join(s.Trace, TraceProfile), []byte(profile.Text()), 0o600)
+		err = regular.Write(filepath.Join(s.Trace, TraceProfile), []byte(profile.Text()), 0o600)
 		plan.Profile = nil
 	}
 	return plan, err

@@ -54,7 +54,7 @@ var everywhere = []grant{
 	{path: "/etc/resolv.conf", right: read}, {path: "/etc/hosts", right: read}, {path: "/etc/host.conf", right: read}, {path: "/etc/gai.conf", right: read},
 	{path: "/etc/services", right: read}, {path: "/etc/protocols", right: read}, {path: "/etc/mime.types", right: read},
 	{path: "/etc/localtime", right: read}, {path: "/etc/timezone", right: read}, {path: "/etc/os-release", right: read},
-	{path: "/etc/alternatives", right: read},
+	{path: "/etc/alternatives", right: read}, {path: "/etc/locale.alias", right: read},
 	{path: "/etc/ssl/certs", right: read}, {path: "/etc/ssl/cert.pem", right: read}, {path: "/etc/ssl/openssl.cnf", right: read},
 	{path: "/etc/ca-certificates", right: read}, {path: "/etc/pki/tls/certs", right: read}, {path: "/etc/pki/ca-trust", right: read},
 	{path: "/etc/crypto-policies", right: read},

@@ -55,17 +55,25 @@ func temporary(path string) bool {
 // programs write another file first and rename it, unless that is too much to give away.
 func (f *files) writable(path string, folder bool) string {
 	dir := filepath.Dir(path)
-	if folder || f.broad(dir) {
+	if folder || broad(dir, f.home) {
 		return path
 	}
 	return dir
 }
 
 // broad reports whether a folder has much more in it than one server should get.
-func (f *files) broad(dir string) bool {
-	return dir == f.home || strings.Count(dir, "/") < 2 && dir != "/srv" || slices.Contains([]string{"/var/lib", "/var/log", "/etc"}, dir) ||
-		f.home != "" && strings.HasPrefix(f.home, dir+"/") || dir == filepath.Join(f.home, ".config") || dir == filepath.Join(f.home, ".cache") ||
-		dir == filepath.Join(f.home, ".local") || dir == filepath.Join(f.home, ".local/share")
+func broad(dir, home string) bool {
+	if strings.Count(dir, "/") < 2 || slices.Contains([]string{"/var/lib", "/var/log"}, dir) {
+		return true
+	}
+	if home == "" {
+		return false
+	}
+	shared := []string{home}
+	for _, sub := range []string{".config", ".cache", ".local", ".local/share", ".local/state"} {
+		shared = append(shared, filepath.Join(home, sub))
+	}
+	return slices.Contains(shared, dir) || strings.HasPrefix(home, dir+"/")
 }
 
 // folders returns what to name in read, write and exec.
@@ -103,7 +111,7 @@ func (f *files) gather(paths []string) []string {
 	}
 	var list []string
 	for _, path := range paths {
-		if dir := filepath.Dir(path); count[dir] >= many && !f.broad(dir) {
+		if dir := filepath.Dir(path); count[dir] >= many && !broad(dir, f.home) {
 			path = dir
 		}
 		list = insert(list, path)

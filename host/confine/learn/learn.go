@@ -41,15 +41,15 @@ func PresetOf(command string) confine.Preset {
 	return confine.Go
 }
 
-// Propose makes a proposal. home is the user's home directory.
-func Propose(events []trace.Event, preset confine.Preset, at confine.Place, home string) (Proposal, error) {
+// Propose makes a proposal for a server that is started at a place.
+func Propose(events []trace.Event, preset confine.Preset, at confine.Place) (Proposal, error) {
 	p := Proposal{Settings: confine.Settings{Presets: []confine.Preset{preset}, Network: confine.NetworkNone}}
 	s := &p.Settings
 	allows, err := s.Allows(at)
 	if err != nil {
 		return p, err
 	}
-	f := &files{own: at.Own, home: home, allows: allows}
+	f := &files{own: at.Own, home: at.Home(), allows: allows}
 	ports, listens, calls := map[uint16]bool{}, map[uint16]bool{}, map[string]bool{}
 	internet := false
 	for _, e := range events {
@@ -67,6 +67,7 @@ func Propose(events []trace.Event, preset confine.Preset, at confine.Place, home
 				p.note("it uses the socket %s: unix = true allows the sockets of all programs", address)
 			case transport == "udp":
 				s.UDP, internet = true, true
+			case e.Kind == trace.Connect && port == 0: // it asks for the address to connect from
 			case e.Kind == trace.Connect:
 				ports[port], internet = true, true
 			case port == 0:

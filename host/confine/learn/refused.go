@@ -36,6 +36,9 @@ func Refusals(events []trace.Event, s *confine.Settings, at confine.Place) ([]Re
 		}
 		r := Refusal{Kind: e.Kind, Object: e.Object, Errno: e.Errno, Call: e.Call, Program: e.Program}
 		r.explain(allows, s, at)
+		if e.Kind == trace.Call && r.Reason == notUs {
+			continue // every program gets some of these errors
+		}
 		if !slices.Contains(list, r) {
 			list = append(list, r)
 		}
@@ -43,6 +46,9 @@ func Refusals(events []trace.Event, s *confine.Settings, at confine.Place) ([]Re
 	slices.SortFunc(list, compareRefusals)
 	return list, nil
 }
+
+// notUs is the reason of errors that the sandbox does not make.
+const notUs = "not by the sandbox"
 
 // explain says what would allow it.
 func (r *Refusal) explain(allows func(string, bool, bool) bool, s *confine.Settings, at confine.Place) {
@@ -59,6 +65,8 @@ func (r *Refusal) explain(allows func(string, bool, bool) bool, s *confine.Setti
 			r.Reason = "permissions of the file"
 		case writes && slices.Contains(s.Presets, confine.ReadOnly):
 			r.Reason = "the preset read-only"
+		case writes && (strings.HasPrefix(r.Object, "/dev/") || broad(filepath.Dir(r.Object), at.Home())):
+			quoted("write", r.Object)
 		case writes:
 			quoted("write", filepath.Dir(r.Object))
 		case executes:
@@ -118,11 +126,18 @@ func (r *Refusal) explainCall() {
 		r.Setting = "memory"
 	case r.Errno == "EAGAIN":
 		r.Setting = "processes"
-	default:
-		r.Setting = callSetting(r.Call)
-		if r.Setting == "" {
+	case r.Call == "ioctl" && r.Errno == "EACCES":
+		r.Reason = "controls a device"
+	case confine.IsRefused(r.Call):
+		if r.Setting = callSetting(r.Call); r.Setting == "" {
 			r.Reason = "would defeat the sandbox"
 		}
+	case slices.Contains([]string{"kill", "tkill", "tgkill", "rt_sigqueueinfo", "pidfd_send_signal"}, r.Call):
+		r.Reason = "signals go to its own processes only"
+	case slices.Contains([]string{"clone", "ioctl", "prlimit64", "setpriority", "personality", "socketpair", "sendto", "sendmsg", "sendmmsg", "setsockopt"}, r.Call):
+		r.Reason = "with these arguments it would defeat the sandbox"
+	default:
+		r.Reason = notUs
 	}
 }
 

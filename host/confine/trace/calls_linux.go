@@ -120,7 +120,11 @@ func (c *call) exit(value int64, errno syscall.Errno) []Event {
 		c.opened(value, refused, add)
 	case isPath:
 		for _, path := range c.paths {
-			add(shape.kind, resolvedParent(path))
+			path = resolvedParent(path)
+			if real, err := filepath.EvalSymlinks(path); err == nil && shape.kind == ExecuteFile {
+				path = real
+			}
+			add(shape.kind, path)
 		}
 	case c.name == "connect" || c.name == "sendto":
 		if c.address != "" && (c.family != unix.AF_INET && c.family != unix.AF_INET6 || port(c.address) != "0") {
