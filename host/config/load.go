@@ -147,9 +147,9 @@ func newConfig() *Config {
 		Execution: Execution{ToolCalls: ToolCallsShort},
 		HTTP:      HTTP{Listen: DefaultListen, Path: DefaultPath},
 		Telemetry: Telemetry{Traces: true, Metrics: true},
-		LogFormat: LogText,
-		Journal:   Journal{Enabled: true, Sync: SyncNever, Proxied: ProxiedSummary},
-		shown:     map[string]string{}, fetched: &fetched{},
+		LogFormat: LogText, Pins: PinsOff,
+		Journal: Journal{Enabled: true, Sync: SyncNever, Proxied: ProxiedSummary},
+		shown:   map[string]string{}, fetched: &fetched{},
 	}
 	setDefaults(c.limits())
 	return c
