@@ -91,6 +91,17 @@ func (s *Server) change(surface wire.Surface) {
 		`{%s"name":"added-%d","inputSchema":{"type":"object"},"_meta":{"n":1.0}}`, key, s.changes))
 }
 
+// Replace replaces the items of a list and announces that to all sessions.
+func (s *Server) Replace(surface wire.Surface, items ...string) {
+	s.mu.Lock()
+	s.items[surface] = items
+	s.mu.Unlock()
+	for _, session := range s.all() {
+		session.general.send(wire.Notification(surface.ChangedMethod(), nil), false)
+	}
+	s.Publish(surface.ChangedMethod(), "")
+}
+
 // allCapabilities are the capabilities that a server declares by default.
 const allCapabilities = `{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"prompts":{"listChanged":true},"logging":{},"completions":{},` +
 	`"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}},"experimental":{"example.com/x":{"n":9007199254740993}}}`

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // ServerOptions configure how a Server behaves. The zero value is a server that declares
@@ -26,6 +28,8 @@ type ServerOptions struct {
 	Versions []string
 	// Discover is the raw result of server/discover; "" is a correct one.
 	Discover string
+	// Items replaces the items of its lists: raw definitions. The tools answer like echo.
+	Items map[wire.Surface][]string
 	// HeaderTools adds a tool whose argument is repeated in a header, and one whose
 	// annotation for that is invalid.
 	HeaderTools bool

@@ -43,7 +43,10 @@ func NewServer(sw ServerOptions) *Server {
 	if sw.PageSize == 0 {
 		sw.PageSize = 3
 	}
-	items := definitions()
+	items := sw.Items
+	if items == nil {
+		items = definitions()
+	}
 	if sw.HeaderTools {
 		items[wire.Tools] = append(items[wire.Tools], headerTools...)
 	}
