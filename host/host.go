@@ -7,8 +7,8 @@
 //	audience.go what clients with narrowed rights get
 //	serve.go    sessions over stdio, over HTTP, and in the same process
 //	page.go     the page about the Host
-//	pinning.go  the pins of a configuration
 //	inspect.go  what commands and smoke checks need to know of a Host
+//	approvals.go  how people are asked about calls
 //	observe.go  what telemetry needs to know of it
 //
 // The packages below host, from the client to the server: front (sessions with
@@ -29,6 +29,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/approval"
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/builtin"
 	"github.com/mcp-metatool/mcp-metatool/host/cassette"
@@ -38,7 +39,6 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/front/stateless"
 	"github.com/mcp-metatool/mcp-metatool/host/front/streamable"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
-	"github.com/mcp-metatool/mcp-metatool/host/pins"
 	"github.com/mcp-metatool/mcp-metatool/host/reconfig"
 	"github.com/mcp-metatool/mcp-metatool/host/record"
 	"github.com/mcp-metatool/mcp-metatool/host/requeststate"
@@ -85,6 +85,9 @@ type Options struct {
 	Telemetry *telemetry.Telemetry
 	// Runs sees the runs of scripts in place of Telemetry; nil: Telemetry sees them.
 	Runs compose.Observer
+	// Person, when set, decides about calls for which policy says "ask", in place of
+	// clients and the queue of approvals.
+	Person approval.Person
 }
 
 // Host is a running proxy. Its methods are safe for concurrent use.
@@ -100,12 +103,12 @@ type Host struct {
 	own       atomic.Pointer[map[string]*savedTools] // by the name of the token; the map does not change
 	recorder  *record.Recorder
 	catalog   *catalog.Catalog
-	pins      *pins.Keeper
 	upstreams *supervise.Upstreams
 	router    *route.Router
 	sealer    *requeststate.Sealer
 	gate      policyGate
 	asked     compose.Asked
+	approvals *approval.Queue
 
 	parking   stateless.Parking
 	unwatched func() // ends what telemetry asks
@@ -152,7 +155,7 @@ func New(cfg *config.Config, opts Options) (*Host, error) {
 	for _, saved := range *h.own.Load() {
 		h.refresh(saved)
 	}
-	h.pins.Configure(PinSettings(cfg))
+	h.keepRules(cfg)
 	h.unwatched = opts.Telemetry.Watch(h.state)
 	h.upstreams.Apply(cfg) // last, so that everything exists when the first message of an upstream arrives
 	return h, nil
@@ -167,14 +170,12 @@ func (h *Host) connect(cfg *config.Config) {
 		Logger:   Name + "/journal", Log: log,
 	})
 	h.catalog = catalog.New(sources(cfg), log, func(s *catalog.Scope, surface wire.Surface, notice []byte) { h.router.Changed(s, surface, notice) })
-	h.pins = pins.NewKeeper(pins.Options{ReadOnly: h.opts.Clients == NoClient, OnChange: h.catalog.Recheck, Log: log})
-	h.catalog.SetPins(h.pins)
 	h.upstreams = supervise.New(cfg, supervise.Options{
 		Clients: h.opts.Clients, Name: Name, Version: h.opts.Version, Dir: filepath.Join(cfg.Store.Dir, "servers"),
-		Catalog: h.catalog, Pins: h.pins, Budget: h.sandbox.Budget(), Observer: h.opts.Telemetry.Upstreams(), Log: log,
+		Catalog: h.catalog, Budget: h.sandbox.Budget(), Observer: h.opts.Telemetry.Upstreams(), Log: log,
 		Receiver: func(server string, own route.Session) supervise.Receiver { return h.router.Peer(server, own) },
 	})
-	h.sealer, h.gate = newSealer(cfg.Store.Dir, log), newPolicyGate(cfg.Policy.Compiled())
+	h.sealer, h.gate = newSealer(cfg.Store.Dir, log), newPolicyGate(cfg.Policy.Compiled(), h.newApprover(cfg))
 	h.router = route.New(route.Options{
 		Catalog: h.catalog, Upstreams: h.upstreams, Availability: h.upstreams, Observer: h.recorder, Log: log,
 		Instructions: h.instructions,
@@ -355,7 +356,6 @@ func (h *Host) Reload(cfg *config.Config) (reconfig.Changes, error) {
 	}
 	h.catalog.SetSources(sources(cfg))
 	h.catalog.Narrow(rights)
-	h.pins.Configure(PinSettings(cfg))
 	h.recorder.Configure(cfg)
 	now := h.settings(cfg)
 	h.now.Store(now)
@@ -363,6 +363,7 @@ func (h *Host) Reload(cfg *config.Config) (reconfig.Changes, error) {
 	for _, saved := range *h.own.Load() {
 		h.refresh(saved)
 	}
+	h.keepRules(cfg)
 	h.admit()
 	if !h.upstreams.Apply(cfg) {
 		return reconfig.Changes{}, wire.ErrClosed
@@ -406,13 +407,13 @@ const (
 // concurrently; it then waits for what is left.
 func (h *Host) Close() error {
 	defer h.recorder.Close()
+	defer h.approvals.Close()
 	h.unwatched()
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTime)
 	defer cancel()
 	h.router.Close()
 	closed := h.upstreams.Close(ctx)
-	h.pins.Close()
 	stored, boxed := inBackground(h.closeAll), inBackground(h.closeSandbox)
 	ended, err := awaitUntil(time.Now().Add(restTime), boxed)
 	if !ended && h.sandbox.Active() > 0 { // otherwise it is the end of compiling the guest, or of freeing it

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +19,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/mcp-metatool/mcp-metatool/host/approval"
+	"github.com/mcp-metatool/mcp-metatool/host/policy"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
@@ -34,8 +38,6 @@ var hostileCalls = []struct {
 	{"cache clean", []string{"--dry-run", "--dry-run --json"}},
 	{"servers", []string{"--color always", "--json", "--names --color always", "--check"}},
 	{"sandbox try", []string{"evil -c boxed.toml --color always", "evil -c boxed.toml --json"}}, {"sandbox learn", []string{"evil", "evil --add --dry-run --color always"}},
-	{"pins diff", []string{"evil --color always", "--json"}}, {"pins accept", []string{"--dry-run --color always", "--yes"}},
-	{"pins status", []string{"--color always", "--json"}}, {"pins verify", []string{"--color always", "--json"}},
 	{"reload", []string{""}},
 	{"auth", []string{"evil"}},
 	{"secret set", nil}, {"secret remove", nil}, {"secret list", []string{"", "--json"}},
@@ -55,6 +57,11 @@ var hostileCalls = []struct {
 	{"runs stats", []string{"", "--json", "--proxied"}},
 	{"runs diff", []string{"last last", "last last --json"}},
 	{"runs tail", []string{"-n 5"}}, // until it is interrupted
+	{"approvals list", []string{"--color always", "--json"}},
+	{"approvals show", []string{"APPROVAL1 --color always", "APPROVAL1 --json"}},
+	{"approvals allow", []string{"APPROVAL1 --remember", "APPROVAL2 --json --note \x1b]0;x\x07"}},
+	{"approvals deny", []string{"APPROVAL3"}},
+	{"approvals forget", []string{"APPROVAL1"}},
 	{"replay", []string{"last --with bad.star --color always"}},
 	{"smoke", []string{"checks.toml", "checks.toml --format json", "checks.toml --list"}},
 	{"smoke init", []string{"--dry-run --all -o new.toml", "--dry-run -o new.toml other -- ./hostile"}},
@@ -70,10 +77,12 @@ var hostileCalls = []struct {
 // or bidirectional text of a hostile server, tool, script or record to a terminal.
 func TestHostileTerminal(t *testing.T) {
 	dir := hostileDir(t)
+	waiting := hostileApprovals(t, dir)
 	known := map[string]bool{}
 	for _, c := range hostileCalls {
 		known[c.verb] = true
 		for _, args := range c.args {
+			args = waiting.Replace(args)
 			screen := ownEscapes.Replace(onTerminal(t, dir, append(strings.Fields(c.verb), strings.Fields(args)...)))
 			if !strings.Contains(screen, "~") && c.verb == "run" {
 				t.Errorf("%s %s shows nothing: %q", c.verb, args, screen)
@@ -162,6 +171,35 @@ func hostileDir(t *testing.T) string {
 		}
 	}
 	return dir
+}
+
+// hostileApprovals puts calls into the queue of approvals. The Replacer puts their ids in place
+// of APPROVAL1 and so on.
+func hostileApprovals(t *testing.T, dir string) *strings.Replacer {
+	t.Helper()
+	queue := approval.OpenQueue(dir, slog.New(slog.DiscardHandler))
+	defer queue.Close()
+	approver := approval.New(approval.Options{
+		Queue: queue, Redact: func(raw []byte) []byte { return raw },
+		Settings: func() approval.Settings {
+			return approval.Settings{By: approval.ByQueue, Wait: approval.Answer, Timeout: time.Hour, MaxWaiting: 9}
+		},
+	})
+	var ids []string
+	for n := range 3 {
+		made, _ := approver.Approve(t.Context(), route.Asking{
+			Request: policy.Request{
+				Kind: policy.KindTool, Server: nasty, Name: nasty, Arguments: fmt.Appendf(nil, `{%s:[%[1]s,%d]}`, wire.Quote(nasty), n),
+				Definition: []byte(`{"description":` + string(wire.Quote(nasty)) + `}`), Caller: policy.Caller{Client: nasty, Script: nasty},
+			},
+			Decision: policy.Decision{Action: policy.Ask, Rule: nasty, Reason: nasty},
+		})
+		if made.ID == "" {
+			t.Fatal("the call is not in the queue")
+		}
+		ids = append(ids, fmt.Sprintf("APPROVAL%d", n+1), made.ID)
+	}
+	return strings.NewReplacer(ids...)
 }
 
 // checksOf returns a file with a check that passes and others that fail.

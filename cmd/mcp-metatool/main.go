@@ -28,7 +28,6 @@
 //	servers.go   servers; names.go: --names, checks.go: --check, protocols.go:
 //	             --protocol
 //	sandbox.go   sandbox try; sandboxlearn.go: sandbox learn
-//	pins.go      pins; pinsaccept.go: accept
 //	add.go       add; addtarget.go: programs, addresses and their secrets,
 //	             addregistry.go: server.json and the registry, addtry.go: the
 //	             first start, addkeyring.go: its secrets
@@ -45,6 +44,7 @@
 //	lint.go      lint
 //	runs.go      runs; runslist.go: list, runsshow.go: show and tail,
 //	             runsstats.go: stats, runsdiff.go: diff
+//	approvals.go  approvals list; approvalsdecide.go: show, allow, deny and forget
 //	replay.go    replay
 //	smoke.go     smoke; smokeout.go: its reports, smokelist.go: --list,
 //	             smokewatch.go: --watch
@@ -209,8 +209,8 @@ Inspector. There, set MCP_METATOOL_CONFIG in the environment of the server.`
 	root.SilenceUsage = true
 	root.AddCommand(
 		serveCommand("serve"), addCommand(), removeCommand(), enableCommand(), disableCommand(),
-		checkCommand(), doctorCommand(), cacheCommand(), serversCommand(), sandboxCommand(), pinsCommand(), reloadCommand(), authCommand(), secretCommand(), toolsCommand(),
-		runCommand(), runsCommand(), replayCommand(), smokeCommand(), lintCommand(), replCommand(), demoCommand(),
+		checkCommand(), doctorCommand(), cacheCommand(), serversCommand(), sandboxCommand(), reloadCommand(), authCommand(), secretCommand(), toolsCommand(),
+		runCommand(), runsCommand(), approvalsCommand(), replayCommand(), smokeCommand(), lintCommand(), replCommand(), demoCommand(),
 		importServersCommand(), connectCommand(), disconnectCommand(),
 		uiCommand(), demoServerCommand(), manCommand(), versionCommand(),
 	)

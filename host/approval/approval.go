@@ -106,11 +106,11 @@ func (a *Approver) approve(ctx context.Context, ask route.Asking) (policy.Approv
 	denied := func(how, format string, args ...any) error {
 		return &DeniedError{Target: ask.Request.Target(), Rule: ask.Decision.Rule, How: how, Text: fmt.Sprintf(format, args...)}
 	}
-	subject, err := a.opts.Queue.subject(ctx, ask)
+	subject, digest, err := a.opts.Queue.subject(ctx, ask)
 	if err != nil {
 		return policy.Approval{How: HowNobody}, denied(HowNobody, "nobody can be asked: %v", err)
 	}
-	made := policy.Approval{Arguments: subject.Arguments}
+	made := policy.Approval{Digest: digest}
 	if r, ok := a.opts.Queue.recall(subject); ok {
 		made.ID, made.By, made.How, made.Remembered, made.At, made.Note = r.ID, r.By, HowRemembered, true, r.Created, r.Note
 		return made, r.verdict().error(ask, HowRemembered)
@@ -121,7 +121,7 @@ func (a *Approver) approve(ctx context.Context, ask route.Asking) (policy.Approv
 		return made, denied(HowNobody, "%v", err)
 	}
 	defer leave()
-	question := a.question(ask, settings, subject)
+	question := a.question(ask, settings, digest)
 	if a.opts.Person != nil {
 		verdict, err := a.opts.Person(ctx, question)
 		made.How, made.By = HowTerminal, verdict.By

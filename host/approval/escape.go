@@ -86,11 +86,13 @@ func quote(text string, n int) string {
 
 // span is quote, and reports whether all of the text is there.
 func span(text string, n int) (_ string, whole bool) {
+	var shown string
 	if len(text) > 64*n { // so that long texts are cheap
-		head, tail := cutAt(text, 32*n), cutAt(text, len(text)-32*n)
-		text = text[:head] + fmt.Sprintf(" … (%d bytes are not shown) … ", tail-head) + text[tail:]
+		head, tail := []rune(plain(text[:cutAt(text, 32*n)])), []rune(plain(text[cutAt(text, len(text)-32*n):]))
+		shown = string(head[:min(len(head), n*3/4)]) + fmt.Sprintf(" … (%d bytes in all) … ", len(text)) + string(tail[max(0, len(tail)-n/4):])
+	} else {
+		shown, whole = clip(plain(text), n)
 	}
-	shown, whole := clip(plain(text), n)
 	if shown == "" || shown[0] == ' ' || shown[len(shown)-1] == ' ' {
 		shown = `"` + shown + `"`
 	}

@@ -27,7 +27,7 @@ type Question struct {
 	Script      string    `json:"script,omitempty"` // policy.Caller.Script
 	Run         string    `json:"run,omitempty"`    // id
 	Session     string    `json:"session,omitempty"`
-	// Digest is that of the arguments as they are sent; see Subject.
+	// Digest is that of the Subject, so that of the arguments as they are sent.
 	Digest string `json:"digest"`
 	// RememberFor is how long the decision can be remembered; 0: it cannot.
 	RememberFor time.Duration `json:"-"`
@@ -55,12 +55,12 @@ func (a *Arguments) UnmarshalJSON(raw []byte) error {
 const maxKept = 256 << 10
 
 // question returns what people see of a call.
-func (a *Approver) question(ask route.Asking, s Settings, subject Subject) Question {
+func (a *Approver) question(ask route.Asking, s Settings, digest string) Question {
 	r, c := ask.Request, ask.Request.Caller
 	q := Question{
 		Kind: r.Kind, Server: r.Server, Name: r.Name, Rule: ask.Decision.Rule, Reason: ask.Decision.Reason,
 		Client: c.Client, Token: c.Token, Script: c.Script, Run: c.Run, Session: c.Session,
-		Digest: subject.Arguments, RememberFor: s.Remember,
+		Digest: digest, RememberFor: s.Remember,
 	}
 	q.Description, _ = wire.GetString(r.Definition, "description")
 	q.Description, _ = clip(q.Description, maxDescription)
@@ -123,9 +123,9 @@ func (q Question) Text() string {
 	if q.Reason != "" {
 		fmt.Fprintf(&b, ": %s", quote(q.Reason, maxReason))
 	}
-	// With the digest, a question is never the same as one about other arguments, although
-	// both may be shown alike.
-	fmt.Fprintf(&b, "\nDigest of the arguments: %s", q.Digest[:digestShown])
+	// With the digest, a question is never the same as one about another call, although both
+	// may be shown alike.
+	fmt.Fprintf(&b, "\nDigest of the call: %s", q.Digest[:digestShown])
 	return b.String()
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/pins"
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // Subject is what an approval is bound to. An approval for one subject is worth nothing for
@@ -30,22 +31,22 @@ type Subject struct {
 	Token  bool   `json:"token"` // Client is the name of a token
 }
 
-// subject returns what an approval of a call is bound to.
-func (q *Queue) subject(ctx context.Context, ask route.Asking) (Subject, error) {
+// subject returns what an approval of a call is bound to, and the digest of all of it.
+func (q *Queue) subject(ctx context.Context, ask route.Asking) (s Subject, digest string, err error) {
 	keys, err := q.keys(ctx)
 	if err != nil {
-		return Subject{}, err
+		return s, "", err
 	}
 	r := ask.Request
 	arguments, err := canonical(r.Arguments)
 	if err != nil {
-		return Subject{}, fmt.Errorf("its arguments cannot be read in one way only: %w", err)
+		return s, "", fmt.Errorf("its arguments cannot be read in one way only: %w", err)
 	}
 	shape, err := shapeOf(arguments, r.Definition)
 	if err != nil {
-		return Subject{}, fmt.Errorf("the shape of its arguments: %w", err)
+		return s, "", fmt.Errorf("the shape of its arguments: %w", err)
 	}
-	s := Subject{
+	s = Subject{
 		Kind: r.Kind, Target: r.Target(), Rule: ask.Decision.Rule,
 		Arguments: keys.digest("values", arguments), Shape: keys.digest("shape", shape),
 	}
@@ -55,7 +56,7 @@ func (q *Queue) subject(ctx context.Context, ask route.Asking) (Subject, error) 
 	if r.Caller.Token {
 		s.Client, s.Token = r.Caller.Client, true
 	}
-	return s, nil
+	return s, keys.digest("subject", wire.Marshal(s)), nil
 }
 
 // canonical returns the same bytes for the same JSON object; nil counts as an empty one. A

@@ -29,9 +29,7 @@ func (b *builder) itemsOf(s *source) []sourceItem {
 			continue
 		}
 		seen[e.own] = true
-		if b.pinned(s, e) {
-			items = append(items, e)
-		}
+		items = append(items, e)
 	}
 	return items
 }

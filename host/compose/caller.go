@@ -12,7 +12,6 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
-	"github.com/mcp-metatool/mcp-metatool/host/pins"
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -165,7 +164,7 @@ func (r *run) forward(ctx context.Context, t *target) journal.Answer {
 	}
 	part := r.progress.begin(t.server + "." + t.tool)
 	r.tree.live.Store(true)
-	reply := r.cfg.Upstreams.CallUpstream(limited, origin, r.scriptCall(t, part.reporter(t.record)))
+	reply := r.cfg.Upstreams.CallUpstream(limited, origin, r.scriptCall(t, clock, part.reporter(t.record)))
 	switch {
 	case ctx.Err() != nil:
 		return journal.Answer{Err: t.fail(contextFailure(ctx).Type, NoAnswer)}
@@ -178,12 +177,13 @@ func (r *run) forward(ctx context.Context, t *target) journal.Answer {
 	return t.answer(reply)
 }
 
-// scriptCall returns the call of an upstream's tool.
-func (r *run) scriptCall(t *target, progress func([]byte)) route.ScriptCall {
+// scriptCall returns a call for the router. clock is that of the call; nil for none.
+func (r *run) scriptCall(t *target, clock *callClock, progress func([]byte)) route.ScriptCall {
 	return route.ScriptCall{
 		Server: t.server, Tool: t.tool, Params: t.params(r.meta), Progress: progress,
 		Script: r.tool, Run: r.journal.ID(), Called: &r.tree.called,
 		Decided: func(d policy.Decision) { t.decision = d.Recorded() },
+		Pause:   func() (goOn func()) { return r.deciding(clock) },
 	}
 }
 
@@ -227,9 +227,8 @@ func unresolvedType(err error) abi.ErrorType {
 	var down *downError
 	var disabled *catalog.DisabledError
 	var diverged *divergedError
-	var unpinned *pins.Finding
 	switch {
-	case errors.As(err, &hidden), errors.As(err, &diverged), errors.As(err, &unpinned):
+	case errors.As(err, &hidden), errors.As(err, &diverged):
 		return abi.ErrPermission
 	case errors.As(err, &down), errors.As(err, &disabled):
 		return abi.ErrTool

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// callClock ends a call after the call's own timeout. It stands still while a question of
-// the call waits for the end of the run: the client has not been asked yet. A nil
+// callClock ends a call after the call's own timeout, or a script after its time limit. It
+// stands still while a question of the call waits for the end of the run, since the client
+// has not been asked yet, and while a person decides whether the call may be made. A nil
 // callClock is for a call without a timeout.
 type callClock struct {
 	timer *time.Timer
@@ -21,11 +22,20 @@ type callClock struct {
 // startClock returns a context that ends with the timeout of the call. The caller calls
 // stop after the call.
 func (t *target) startClock(ctx context.Context) (_ context.Context, c *callClock, stop func()) {
-	if t.Timeout == 0 {
+	if t.Timeout == 0 || t.replayed != nil {
 		return ctx, nil, func() {}
 	}
+	return startClock(ctx, t.timeout())
+}
+
+// startClock returns a context that ends after a time. The caller calls stop when the clock
+// is of no use any more.
+func startClock(ctx context.Context, after time.Duration) (_ context.Context, c *callClock, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	c = &callClock{left: t.timeout(), from: time.Now()}
+	c = &callClock{left: after, from: time.Now()}
+	if after <= 0 {
+		cancel(context.DeadlineExceeded)
+	}
 	c.timer = time.AfterFunc(c.left, func() { cancel(context.DeadlineExceeded) })
 	return ctx, c, func() {
 		c.timer.Stop()
@@ -55,4 +65,61 @@ func (c *callClock) goOn() {
 		c.from = time.Now()
 		c.timer.Reset(max(0, c.left))
 	}
+}
+
+// deciding stops the clocks of a call, of the run that makes it, and of those that have called
+// that run, until goOn is called: a person decides about the call.
+func (r *run) deciding(call *callClock) (goOn func()) {
+	clocks := []*callClock{call}
+	for of := r; of != nil; of = of.outer {
+		clocks = append(clocks, of.clock, of.answers)
+	}
+	for _, c := range clocks {
+		c.pause()
+	}
+	for of := r; of != nil; of = of.outer {
+		of.waits.begin()
+	}
+	return func() {
+		for of := r; of != nil; of = of.outer {
+			of.waits.end()
+		}
+		for _, c := range clocks {
+			c.goOn()
+		}
+	}
+}
+
+// stopwatch adds up the time during which at least one of several things goes on.
+type stopwatch struct {
+	mu    sync.Mutex // a leaf
+	on    int
+	since time.Time
+	sum   time.Duration
+}
+
+func (s *stopwatch) begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.on++; s.on == 1 {
+		s.since = time.Now()
+	}
+}
+
+func (s *stopwatch) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.on--; s.on == 0 {
+		s.sum += time.Since(s.since)
+	}
+}
+
+// total returns the sum.
+func (s *stopwatch) total() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.on > 0 {
+		return s.sum + time.Since(s.since)
+	}
+	return s.sum
 }

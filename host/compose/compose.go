@@ -313,7 +313,7 @@ func (c *Composer) newRun(def tools.Definition, saved bool, args, meta []byte, c
 		Guest: sandbox.GuestDigest(), Client: clientOf(call.Origin), Parent: parent,
 	}
 	if before != nil {
-		begin.Continues, begin.Elapsed = before.rec.ID, before.rec.Elapsed+before.rec.Duration
+		begin.Continues, begin.Elapsed = before.rec.ID, before.elapsed()
 		r.continueFrom(before)
 	}
 	begin.Now, begin.Seed, begin.Servers, begin.AgentTools = r.moment.Now, r.moment.Seed, r.servers, r.agentTools

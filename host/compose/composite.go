@@ -152,12 +152,13 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 		return journal.Answer{Err: t.fail(abi.ErrPermission, fmt.Sprintf("saved tool %q was changed since the client was asked", t.tool))}
 	}
 	part := r.progress.begin(t.server + "." + t.tool)
-	limited, cancel := t.limited(ctx)
-	defer cancel()
+	limited, clock, stop := t.startClock(ctx)
+	defer stop()
 	child, f := r.child(chain, def, t, part)
 	if f != nil {
 		return journal.Answer{Err: t.fail(f.Type, f.Message)}
 	}
+	child.answers = clock
 	out, f := child.saved(child.observe(limited), def, t.Arguments)
 	rec := child.end(ctx, out, f)
 	t.undo = child.undo.take()
@@ -204,7 +205,7 @@ func (r *run) pass(ctx context.Context, t *target) *abi.CallError {
 		return t.fail(abi.ErrCancelled, NotMade)
 	}
 	defer r.tree.questions.end(asking)
-	call := r.scriptCall(t, nil)
+	call := r.scriptCall(t, clock, nil)
 	call.Approved = t.runBefore() != nil // else it would not have begun
 	err := r.cfg.Gate.Pass(limited, origin, call)
 	switch {
@@ -230,7 +231,7 @@ func (r *run) definition(t *target) (tools.Definition, error) {
 func (r *run) child(chain []string, def tools.Definition, t *target, part *part) (*run, *Failure) {
 	if t.replayed != nil {
 		child := r.replayed(t.replayed.Run)
-		child.chain, child.tree, child.inner = chain, r.tree, true
+		child.chain, child.tree, child.inner, child.outer = chain, r.tree, true, r
 		return child, nil
 	}
 	call := route.Call{Origin: r.origin, Progress: part.reporter(t.record)}
@@ -243,7 +244,7 @@ func (r *run) child(chain []string, def tools.Definition, t *target, part *part)
 	if f != nil {
 		return nil, f
 	}
-	child.chain, child.tree, child.inner = chain, r.tree, true
+	child.chain, child.tree, child.inner, child.outer = chain, r.tree, true, r
 	if child.progress != nil {
 		child.progress.interval = 0 // only that of the root counts
 	}

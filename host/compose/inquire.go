@@ -55,7 +55,7 @@ func (i *inquirer) Unwrap() route.Origin { return i.Origin }
 // answered the same question. Otherwise it ends the run when nothing can go on.
 func (i *inquirer) Ask(ctx context.Context, call wire.Call) (wire.Reply, error) {
 	q := i.run.tree.questions
-	in := journal.InputRecord{Call: i.call, Method: call.Method, Params: call.Params, Unsure: call.Unsure}
+	in := journal.InputRecord{Call: i.call, Method: call.Method, Params: call.Params, Unsure: call.Unsure, Own: call.Own}
 	if in.Answer = q.take(i, call); in.Answer != nil {
 		i.run.journal.Input(in)
 		return wire.Reply{Result: in.Answer}, nil
@@ -68,7 +68,7 @@ func (i *inquirer) Ask(ctx context.Context, call wire.Call) (wire.Reply, error) 
 		c.pause()
 		defer c.goOn()
 	}
-	o := &question{by: i, unsure: call.Unsure, method: call.Method, params: params}
+	o := &question{by: i, unsure: call.Unsure, own: call.Own, method: call.Method, params: params}
 	err = q.ask(o, func(name string) {
 		in.Name = name
 		i.run.journal.Input(in)
@@ -135,14 +135,15 @@ func (k *knownAnswer) isOf(i *inquirer) bool {
 // take returns the answer to a question if the client has given it, otherwise nil. Each
 // answer is used once: a server that asks the same again gets another one. If it is not
 // sure which call of a server asks, or was not when the client was asked, the answer to
-// the same question of another call of the server will do.
+// the same question of another call of the server will do. An approval is only for the call
+// that it was asked for, and no server can ask for one.
 func (q *questions) take(i *inquirer, call wire.Call) []byte {
-	key := questionKey(call.Method, call.Params)
+	key := questionKey(call.Own, call.Method, call.Params)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, sure := range []bool{true, false} {
 		for _, k := range q.known {
-			fits := k.isOf(i) || !sure && k.server == i.server && (k.Unsure || call.Unsure)
+			fits := k.isOf(i) || !sure && !call.Own && k.server == i.server && (k.Unsure || call.Unsure)
 			if fits && !k.used && k.Answer != nil && k.key == key {
 				k.used = true
 				return k.Answer
@@ -170,15 +171,21 @@ func (q *questions) saveUnused() {
 // expected reports whether the client was asked a question before, and has not answered
 // it. The caller holds q.mu.
 func (q *questions) expected(o *question) bool {
-	key := questionKey(o.method, o.params)
+	key := questionKey(o.own, o.method, o.params)
 	return slices.ContainsFunc(q.known, func(k *knownAnswer) bool { return k.Answer == nil && k.key == key })
 }
 
 // otherwiseError says that a call asked something else when it was made again. The client
 // would be asked without end.
-type otherwiseError struct{ server string }
+type otherwiseError struct {
+	server string
+	own    bool // an approval was asked for
+}
 
 func (e *otherwiseError) Error() string {
+	if e.own {
+		return fmt.Sprintf("what the client was asked to approve of server %q was changed meanwhile: its tool, the policy, or the client's token (call the composite tool again)", e.server)
+	}
 	return fmt.Sprintf("upstream %q asked something else when its tool was called again with the client's answer, so that this is of no use "+
 		"(a question of a tool that scripts call must be the same each time)", e.server)
 }
@@ -188,8 +195,8 @@ func (e *otherwiseError) Error() string {
 func (q *questions) unfit() error {
 	for _, o := range q.open {
 		for _, k := range q.known {
-			if o.other && !o.unsure && !k.Unsure && k.isOf(o.by) && k.Answer != nil && !k.used {
-				return &otherwiseError{o.by.server}
+			if o.other && !o.unsure && !k.Unsure && k.Own == o.own && k.isOf(o.by) && k.Answer != nil && !k.used {
+				return &otherwiseError{o.by.server, o.own}
 			}
 		}
 	}
@@ -207,13 +214,17 @@ func canonicalJSON(raw []byte) []byte {
 
 // questionKey returns the same text for the same questions. The id of an elicitation, the
 // _meta, the order of members, and white space do not matter.
-func questionKey(method string, params []byte) string {
+func questionKey(own bool, method string, params []byte) string {
 	for _, name := range []string{"_meta", "elicitationId"} {
 		if rest, err := wire.Delete(params, name); params != nil && err == nil {
 			params = rest
 		}
 	}
-	return method + string(canonicalJSON(params))
+	key := method + string(canonicalJSON(params))
+	if own {
+		key = "own " + key
+	}
+	return key
 }
 
 // inputRequired returns the result that asks the client. Its requestState is the id of

@@ -46,6 +46,7 @@ const questionName = "question"
 type question struct {
 	name   string // in the result
 	by     *inquirer
+	own    bool // we ask, for an approval
 	unsure bool // it may be a question of another call of that server
 	method string
 	params []byte

@@ -174,7 +174,7 @@ func (c *Composer) AbandonRun(id string) error {
 		return fmt.Errorf("run %s: %w", id, err)
 	}
 	begin := rec.Begin
-	begin.Continues, begin.Elapsed = rec.ID, rec.Elapsed+rec.Duration
+	begin.Continues, begin.Elapsed = rec.ID, newResumed(&rec, nil).elapsed()
 	run, err := c.cfg.Journal(begin)
 	if err != nil {
 		return err

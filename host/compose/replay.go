@@ -145,7 +145,9 @@ func (t *ReplayRun) budget() budget {
 // where the recorded run was stopped.
 func (r *run) scriptContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	if r.replay == nil {
-		return context.WithTimeout(ctx, r.budget.timeout-r.elapsed())
+		limited, clock, stop := startClock(ctx, r.budget.timeout-r.elapsed())
+		r.clock = clock
+		return limited, stop
 	}
 	limited, cancel := context.WithCancel(ctx)
 	r.stop = cancel

@@ -54,7 +54,7 @@ func (s *resumed) knownAnswers() []*knownAnswer {
 		}
 		for _, in := range s.inputs[c.Seq] {
 			if in.Unsure || !answeredBefore(c) {
-				all = append(all, &knownAnswer{InputRecord: in, run: s.rec.ID, server: c.Server, key: questionKey(in.Method, in.Params)})
+				all = append(all, &knownAnswer{InputRecord: in, run: s.rec.ID, server: c.Server, key: questionKey(in.Own, in.Method, in.Params)})
 			}
 		}
 	}
@@ -174,7 +174,12 @@ func (r *run) elapsed() time.Duration {
 	if r.resumed == nil || !r.resumed.rec.Outcome.Asks { // a saved tool that has answered is not limited anew
 		return 0
 	}
-	return r.resumed.rec.Elapsed + r.resumed.rec.Duration
+	return r.resumed.elapsed()
+}
+
+// elapsed returns how long the runs took, without the time in which people decided.
+func (s *resumed) elapsed() time.Duration {
+	return max(0, s.rec.Elapsed+s.rec.Duration-s.rec.Outcome.Waited)
 }
 
 // resume returns the run that a client wants to continue, and claims it. The failure says

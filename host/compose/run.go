@@ -32,11 +32,15 @@ type run struct {
 	moment     Moment
 	schema     bool // the tool has an outputSchema
 
-	tree     *tree
-	inner    bool     // it is not the root of the tree
-	chain    []string // the saved tools that led to this run, itself the last
-	failures failures // of saved tools that it has called
-	undo     compensations
+	tree  *tree
+	inner bool // it is not the root of the tree
+	outer *run // has called this one; nil for the root of the tree
+	// clock is that of the script, and answers that of the call in outer; nil for none.
+	clock, answers *callClock
+	waits          stopwatch // while people decide about calls of it, or of runs below it
+	chain          []string  // the saved tools that led to this run, itself the last
+	failures       failures  // of saved tools that it has called
+	undo           compensations
 
 	resumed *resumed // nil unless the run continues another one
 
@@ -199,7 +203,7 @@ func (r *run) end(ctx context.Context, out sandbox.Outcome, f *Failure) journal.
 	if f != nil && (ctx.Err() == nil || !r.inner) && !r.orphaned() && !errors.Is(context.Cause(ctx), errAsks) {
 		f.Compensation = r.compensate(ctx) // otherwise its caller, which also ends, does it
 	}
-	end := journal.Outcome{Memory: out.Memory, Fuel: out.Fuel, Result: out.Result}
+	end := journal.Outcome{Memory: out.Memory, Fuel: out.Fuel, Result: out.Result, Waited: r.waits.total()}
 	end.Asks = f != nil && (errors.Is(context.Cause(ctx), errAsks) || r.replay != nil && r.replay.Asks)
 	if r.inner {
 		r.tree.fuel.Add(out.Fuel)

@@ -192,7 +192,7 @@ func (r *run) compensation(ctx context.Context, t *target, timeout time.Duration
 	limited, cancel := t.limited(ctx)
 	defer cancel()
 	r.tree.live.Store(true)
-	reply := r.cfg.Upstreams.CallUpstream(limited, r.origin, r.scriptCall(t, nil))
+	reply := r.cfg.Upstreams.CallUpstream(limited, r.origin, r.scriptCall(t, nil, nil))
 	switch {
 	case ctx.Err() != nil:
 		return late()

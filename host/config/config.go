@@ -15,8 +15,8 @@
 //	             probe.go those of its probe, sandbox.go those of its sandbox
 //	http.go      the keys of [http], tokens.go its tokens, journal.go the keys of [journal],
 //	             builtins.go those of [builtins], telemetry.go those of [telemetry],
-//	             policy.go those of [policy] (inside.go: places in its conditions),
-//	             pins.go those of pins
+//	             policy.go those of [policy] (inside.go: places in its conditions)
+//	             approval.go those of [approval]
 //	section.go   Section, LoadWithin: files that contain more than a configuration
 //	fill.go      Section.Fill: {{NAME}} in such files, references.go: how it is written
 //	extend.go    Section.Extend: such a file that uses another configuration
@@ -79,13 +79,6 @@ type Config struct {
 	// LogFormat is the form of log entries.
 	LogFormat LogFormat
 
-	// Pins is what is done about definitions of upstreams that are not as they were pinned,
-	// where the upstream does not say.
-	Pins PinMode
-	// PinsFile is the absolute path of the file with the pins; "" for the default. See
-	// PinsPath.
-	PinsFile string
-
 	Execution Execution
 	Store     Store
 	HTTP      HTTP
@@ -93,6 +86,7 @@ type Config struct {
 	Builtins  Builtins
 	Telemetry Telemetry
 	Policy    Policy
+	Approval  Approval
 	// Upstreams are the upstream servers in the order of the file, including disabled
 	// ones.
 	Upstreams []Upstream
@@ -311,8 +305,6 @@ type Upstream struct {
 	Expose, Hide []string
 	// Sandbox is what a server that we start may do; nil: what we may do.
 	Sandbox *confine.Settings
-	// Pins is Config.Pins for this upstream; "" for that one. See Config.PinsOf.
-	Pins PinMode
 	// Probe is what a health check does beyond listing the tools; nil: nothing.
 	Probe *Probe
 	// Disabled upstreams are checked but not started.

@@ -40,13 +40,13 @@ func decodeInto(top *table, c *Config) {
 	r := top.r
 	top.limits("", c.limits())
 	choice(top, top.key("log_format"), &c.LogFormat, LogFormats()...)
-	decodePins(top, c)
 	decodeExecution(top.sub("execution"), c)
 	decodeStore(top.sub("store"), c)
 	decodeHTTP(top.sub("http"), c)
 	decodeJournal(top.sub("journal"), c)
 	decodeTelemetry(top.sub("telemetry"), c)
 	decodeBuiltins(top.sub("builtins"), c)
+	decodeApproval(top.sub("approval"), c)
 	if r.json {
 		decodeServersJSON(top, c)
 	} else {

@@ -147,9 +147,10 @@ func newConfig() *Config {
 		Execution: Execution{ToolCalls: ToolCallsShort},
 		HTTP:      HTTP{Listen: DefaultListen, Path: DefaultPath},
 		Telemetry: Telemetry{Traces: true, Metrics: true},
-		LogFormat: LogText, Pins: PinsOff,
-		Journal: Journal{Enabled: true, Sync: SyncNever, Proxied: ProxiedSummary},
-		shown:   map[string]string{}, fetched: &fetched{},
+		Approval:  defaultApproval,
+		LogFormat: LogText,
+		Journal:   Journal{Enabled: true, Sync: SyncNever, Proxied: ProxiedSummary},
+		shown:     map[string]string{}, fetched: &fetched{},
 	}
 	setDefaults(c.limits())
 	return c

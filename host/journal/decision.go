@@ -25,7 +25,7 @@ func (l *line) decision(d *policy.Decision) {
 		}
 		l.number("waited", int64(a.Waited))
 		l.flag("remembered", a.Remembered)
-		l.text("arguments", a.Arguments)
+		l.text("digest", a.Digest)
 		l.text("note", a.Note)
 		l.close('}')
 	}
@@ -42,7 +42,7 @@ func (f fields) decision() *policy.Decision {
 	if a, ok := o.object("approval"); ok {
 		d.Approval = &policy.Approval{
 			ID: a.text("id"), Allowed: a.flag("allowed"), By: a.text("by"), How: a.text("how"),
-			Waited: a.duration("waited"), Remembered: a.flag("remembered"), Arguments: a.text("arguments"), Note: a.text("note"),
+			Waited: a.duration("waited"), Remembered: a.flag("remembered"), Digest: a.text("digest"), Note: a.text("note"),
 		}
 		if a.raw["at"] != nil {
 			d.Approval.At = a.time("at")

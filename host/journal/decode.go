@@ -297,13 +297,13 @@ func (r *Record) apply(kind string, f fields) error {
 	case eventInput:
 		r.Inputs = append(r.Inputs, InputRecord{
 			Call: f.number("call"), Name: f.text("name"), Method: f.text("method"), Params: f.json("params"),
-			Unsure: f.flag("unsure"), Answer: f.json("answer"),
+			Unsure: f.flag("unsure"), Own: f.flag("own"), Answer: f.json("answer"),
 		})
 	case eventEnd:
 		r.Done, r.Duration = true, f.duration("duration")
 		r.Outcome = Outcome{
 			Error: abi.ErrorType(f.text("error")), Message: f.text("message"), Asks: f.flag("asks"), Failure: f.json("failure"),
-			Result: f.json("result"), Fuel: f.count("fuel"), Checked: f.count("checked"), Memory: f.count("memory"),
+			Result: f.json("result"), Fuel: f.count("fuel"), Checked: f.count("checked"), Memory: f.count("memory"), Waited: f.duration("waited"),
 		}
 	}
 	return *f.err

@@ -274,6 +274,7 @@ func (l *line) input(id string, in *InputRecord) {
 	l.text("method", in.Method)
 	l.raw("params", in.Params)
 	l.flag("unsure", in.Unsure)
+	l.flag("own", in.Own)
 	l.raw("answer", in.Answer)
 	l.finish()
 }
@@ -306,6 +307,7 @@ func (l *line) end(id string, d time.Duration, o *Outcome, incomplete bool) {
 	l.count("fuel", o.Fuel)
 	l.count("checked", o.Checked)
 	l.count("memory", o.Memory)
+	l.number("waited", int64(o.Waited))
 	l.flag("incomplete", incomplete)
 	l.finish()
 }

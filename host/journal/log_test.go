@@ -202,7 +202,7 @@ func (d dice) play(r *Run, open func(Begin) *Run, depth int) {
 	for range d.IntN(8) {
 		switch d.IntN(7) {
 		case 6:
-			r.Input(InputRecord{Call: d.IntN(9), Name: d.text(), Method: d.name(), Params: d.maybe(), Answer: d.maybe()})
+			r.Input(InputRecord{Call: d.IntN(9), Name: d.text(), Method: d.name(), Params: d.maybe(), Answer: d.maybe(), Own: d.IntN(2) == 0})
 		case 0:
 			r.Log(abi.LogLevel(d.IntN(5)), d.text())
 		case 1:

@@ -22,7 +22,7 @@ func TestProxied(t *testing.T) {
 			Params: []byte("{\n}"), Result: []byte(`{"isError":true}`)},
 		{Start: start.Add(2 * time.Minute), Server: "b", Tool: "x", Outcome: proxiedRPC, RPCError: []byte(`{"code":1}`),
 			Decision: &policy.Decision{Action: policy.Ask, Rule: "r", Reason: "why", Approval: &policy.Approval{
-				ID: "7", Allowed: true, By: "me", How: "queue", At: start, Waited: time.Second, Remembered: true, Arguments: "ab", Note: "n"}}},
+				ID: "7", Allowed: true, By: "me", How: "queue", At: start, Waited: time.Second, Remembered: true, Digest: "ab", Note: "n"}}},
 		{Start: start.Add(3 * time.Minute), Kind: "resource", Server: "b", Tool: "file:///x", Outcome: ProxiedDenied,
 			Decision: &policy.Decision{Action: policy.Deny, Rule: policy.DefaultRule, Approval: &policy.Approval{How: "nobody"}}},
 	}

@@ -84,7 +84,7 @@ type Record struct {
 	Incomplete bool
 }
 
-// InputRecord is a question of a server to the client.
+// InputRecord is a question to the client.
 type InputRecord struct {
 	Call   int    // Seq of the call during which it was asked
 	Name   string // of the question in the result that asked the client; "" if none did
@@ -92,6 +92,8 @@ type InputRecord struct {
 	Params []byte // raw JSON object; nil for none
 	// Unsure reports that the server had several calls in flight, so that Call is a guess.
 	Unsure bool
+	// Own reports that the proxy itself asked, for the approval of the call, and no server.
+	Own bool
 	// Answer is the raw result of the client, a JSON object; nil if the run ended to get
 	// it.
 	Answer []byte
@@ -117,6 +119,9 @@ type Outcome struct {
 	// Checked is the fuel that was used to check arguments for upstreams, including
 	// nested runs; 0 for a nested run.
 	Checked uint64
+	// Waited is how long the run, with its nested runs, waited for people to decide about
+	// calls, which does not count for its time limit.
+	Waited time.Duration
 	// Memory is the peak of the instance's linear memory in bytes.
 	Memory uint64
 }

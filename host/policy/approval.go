@@ -18,8 +18,8 @@ type Approval struct {
 	Waited  time.Duration // how long the request waited for that
 	// Remembered reports that it was decided about an earlier request.
 	Remembered bool
-	// Arguments is the keyed digest of the arguments that it was decided about, in
-	// lower-case hex.
-	Arguments string
-	Note      string // what the person has written; may be ""
+	// Digest is the keyed digest of what was decided about, in lower-case hex: tool,
+	// arguments, definition, rule and client.
+	Digest string
+	Note   string // what the person has written; may be ""
 }

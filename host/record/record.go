@@ -53,6 +53,13 @@ func New(cfg *config.Config, opts Options) *Recorder {
 // Journal returns the journal, nil if nothing is recorded.
 func (r *Recorder) Journal() *journal.Log { return r.journal }
 
+// RedactJSON returns a raw JSON value with secrets replaced as in the journal, also if nothing
+// is recorded.
+func (r *Recorder) RedactJSON(raw []byte) []byte {
+	redacted, _ := r.redactor.JSON(raw)
+	return redacted
+}
+
 // Start returns when the Recorder was made.
 func (r *Recorder) Start() time.Time { return r.start }
 

@@ -135,11 +135,9 @@ func (r *Router) instructions(s Session, all []serverConn) string {
 	rest := maxAllInstructions
 	for _, c := range all {
 		result, _ := c.Server()
-		theirs, withheld := r.Catalog.Instructions(c.server, result)
+		theirs, _ := wire.GetString(result, "instructions")
 		if theirs = strings.TrimSpace(theirs); theirs != "" {
 			theirs = "Instructions of server \"" + c.server + "\":\n" + cut(theirs, min(maxInstructions, rest))
-		} else if withheld != "" {
-			theirs = "Instructions of server \"" + c.server + "\" are withheld: " + withheld + "."
 		}
 		if why := r.unavailable(s, c.server); why != "" {
 			theirs = strings.TrimPrefix(theirs+"\n\nNot there now: "+why, "\n\n")

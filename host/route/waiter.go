@@ -35,6 +35,7 @@ func (w *waiter) tell() func(message string) {
 		w.last += progressStep
 		var params wire.Object
 		params.Raw("progress", number(w.last))
+		params.Int("total", 1)
 		params.Text("message", message)
 		w.progress(params.Bytes())
 	}
