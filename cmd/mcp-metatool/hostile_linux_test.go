@@ -41,6 +41,7 @@ var hostileCalls = []struct {
 	{"reload", []string{""}},
 	{"auth", []string{"evil"}},
 	{"secret set", nil}, {"secret remove", nil}, {"secret list", []string{"", "--json"}},
+	{"token new", []string{"new --dry-run", "new --print"}}, {"token remove", []string{"evil --dry-run"}}, {"token list", []string{"", "--json", "--color always"}},
 	{"tools list", []string{"", "--json", "--color always"}},
 	{"tools show", []string{"job --color always", "job --json"}},
 	{"tools history", []string{"job", ""}},

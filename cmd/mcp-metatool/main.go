@@ -35,6 +35,7 @@
 //	reload.go    reload
 //	auth.go      auth
 //	secret.go    secret set, list and remove
+//	token.go     token new and remove, tokenlist.go: token list
 //	tools.go     tools list, show and delete; toolshistory.go: history and revert,
 //	             toolsexport.go: export, toolsimport.go: import
 //	run.go       run
@@ -209,7 +210,7 @@ Inspector. There, set MCP_METATOOL_CONFIG in the environment of the server.`
 	root.SilenceUsage = true
 	root.AddCommand(
 		serveCommand("serve"), addCommand(), removeCommand(), enableCommand(), disableCommand(),
-		checkCommand(), doctorCommand(), cacheCommand(), serversCommand(), sandboxCommand(), reloadCommand(), authCommand(), secretCommand(), toolsCommand(),
+		checkCommand(), doctorCommand(), cacheCommand(), serversCommand(), sandboxCommand(), reloadCommand(), authCommand(), secretCommand(), tokenCommand(), toolsCommand(),
 		runCommand(), runsCommand(), approvalsCommand(), replayCommand(), smokeCommand(), lintCommand(), replCommand(), demoCommand(),
 		importServersCommand(), connectCommand(), disconnectCommand(),
 		uiCommand(), demoServerCommand(), manCommand(), versionCommand(),

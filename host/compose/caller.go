@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -105,9 +106,16 @@ func (r *run) resolve(ctx context.Context, call abi.ToolCall) target {
 	return t
 }
 
-// names returns the script names of all servers.
-func (c *Composer) names() []string {
-	return append(slices.Clone(c.cfg.Catalog.Servers()), c.cfg.Catalog.Disabled()...)
+// names returns the script names of the servers that code can use, and of the others that
+// it mentions: about these, it learns more than that there is no such name.
+func (c *Composer) names(code string) []string {
+	names := slices.Clone(c.cfg.Catalog.Servers())
+	for _, name := range c.cfg.Catalog.Disabled() {
+		if strings.Contains(code, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // needsStart reports, from the result of Resolve, whether a server must have started

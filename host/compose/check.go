@@ -43,7 +43,7 @@ func (c *Composer) inspect(ctx context.Context, op abi.Op, name, code string) (s
 	limited, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
 	out, err := c.cfg.Sandbox.Run(limited, sandbox.Run{
-		Request: abi.Request{Op: op, Name: name, Code: code, Servers: c.names(), AgentTools: c.agentTools(code)},
+		Request: abi.Request{Op: op, Name: name, Code: code, Servers: c.names(code), AgentTools: c.agentTools(code)},
 		Limits:  b.Limits,
 		Caller:  noCalls{},
 	})

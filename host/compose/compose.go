@@ -302,7 +302,7 @@ func (c *Composer) ready(ctx context.Context) *Failure {
 func (c *Composer) newRun(def tools.Definition, saved bool, args, meta []byte, call route.Call, parent *journal.Parent, before *resumed) (*run, *Failure) {
 	r := &run{
 		Composer: c, tool: def.Name, origin: call.Origin, meta: meta,
-		budget: c.budget(def.Limits), servers: c.names(), agentTools: c.agentTools(def.Code),
+		budget: c.budget(def.Limits), servers: c.names(def.Code), agentTools: c.agentTools(def.Code),
 	}
 	if call.Progress != nil {
 		r.progress = &progress{send: call.Progress, interval: c.progressInterval}

@@ -5,6 +5,7 @@
 //	document.go  a text as statements, with the path of each
 //	remove.go    removing what is at a path
 //	insert.go    adding what is not there
+//	items.go     adding and removing items of arrays
 //	value.go     Table and other values as TOML; applying a change to decoded values
 //
 // Each result is decoded and compared with the decoded original to which the same change

@@ -4,6 +4,7 @@
 //	edit.go     File: opening, adding and removing servers, setting keys
 //	server.go   Server: the keys of a server in the order in which they are written
 //	json.go     the JSON form
+//	tokens.go   the tokens of clients over HTTP
 //	splice.go   setting and removing values in a JSON text
 //
 // A File is only a text in memory. Package tools/change shows and writes it.
