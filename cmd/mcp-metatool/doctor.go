@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -267,12 +268,13 @@ func findInstances(ctx context.Context, store, path string) []doctor.Instance {
 func (r doctorReport) write(w io.Writer) error {
 	if len(r.Servers) > 0 {
 		t := newTable(w)
-		t.head("SERVER", "STATE", "PROTOCOL", "ERA", right("START"), right("LIST"), right("TOOLS"), right("TOKENS"))
+		confined := slices.ContainsFunc(r.Servers, func(s doctor.Server) bool { return s.Sandbox != "" })
+		t.head(withSandbox([]any{"SERVER", "STATE", "PROTOCOL", "ERA", right("START"), right("LIST"), right("TOOLS"), right("TOKENS")}, "SANDBOX", confined)...)
 		for _, s := range r.Servers {
-			t.row(s.Name, state(s.State), s.Protocol, s.Era, inMilliseconds(s.Start), inMilliseconds(s.List), s.Tools, s.Tokens)
+			t.row(withSandbox([]any{s.Name, state(s.State), s.Protocol, s.Era, inMilliseconds(s.Start), inMilliseconds(s.List), s.Tools, s.Tokens}, s.Sandbox, confined)...)
 		}
 		if r.Own.Tools > 0 {
-			t.row("(our own tools)", "", "", "", "", "", r.Own.Tools, r.Own.Tokens)
+			t.row(withSandbox([]any{"(our own tools)", "", "", "", "", "", r.Own.Tools, r.Own.Tokens}, "", confined)...)
 		}
 		if err := t.flush(); err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -73,6 +74,7 @@ type serverReport struct {
 	Templates       int     `json:"resourceTemplates"`
 	Prompts         int     `json:"prompts"`
 	StartTime       float64 `json:"startTime,omitempty"` // milliseconds
+	Sandbox         string  `json:"sandbox,omitempty"`   // what a confined server may do, in short
 	Restarts        int     `json:"restarts,omitempty"`
 	Error           string  `json:"error,omitempty"`
 }
@@ -190,7 +192,7 @@ func newServersReport(cfg *config.Config, states []upstream.Status, problems []s
 	}
 	report := serversReport{Servers: []serverReport{}, Problems: maskAll(masker, problems)}
 	for _, u := range cfg.Upstreams {
-		r := serverReport{Name: u.Name, Transport: string(u.Transport), Host: masker.Mask(hostOf(u.URL))}
+		r := serverReport{Name: u.Name, Transport: string(u.Transport), Host: masker.Mask(hostOf(u.URL)), Sandbox: u.Sandbox.Summary()}
 		st, ok := byName[u.Name]
 		if !ok {
 			r.State = "disabled"
@@ -239,7 +241,9 @@ func (r serversReport) write(w io.Writer) error {
 		return err
 	}
 	t := newTable(w)
-	t.head("NAME", "STATE", "TRANSPORT|VIA", "SERVER", "PROTOCOL", right("TOOLS"), right("RESOURCES|RES"), right("PROMPTS"), right("START"), "ERROR")
+	confined := slices.ContainsFunc(r.Servers, func(s serverReport) bool { return s.Sandbox != "" })
+	head := []any{"NAME", "STATE", "TRANSPORT|VIA", "SERVER", "PROTOCOL", right("TOOLS"), right("RESOURCES|RES"), right("PROMPTS"), right("START"), "ERROR"}
+	t.head(withSandbox(head, "SANDBOX", confined)...)
 	for _, s := range r.Servers {
 		server := strings.TrimSpace(display.Line(s.ServerName+" "+s.ServerVersion, 40))
 		tools, resources, prompts, start := "", "", "", ""
@@ -255,7 +259,8 @@ func (r serversReport) write(w io.Writer) error {
 		first, _, _ := strings.Cut(s.Error, "\n")
 		first = strings.TrimPrefix(first, fmt.Sprintf("upstream %q: ", s.Name))
 		reached := strings.TrimSpace(s.Transport + " " + s.Host)
-		t.row(s.Name, state(s.State), reached, server, s.ProtocolVersion, tools, resources, prompts, start, display.Cell{Text: first, Style: display.Bad})
+		row := []any{s.Name, state(s.State), reached, server, s.ProtocolVersion, tools, resources, prompts, start, display.Cell{Text: first, Style: display.Bad}}
+		t.row(withSandbox(row, s.Sandbox, confined)...)
 	}
 	if err := t.flush(); err != nil {
 		return err
@@ -266,6 +271,15 @@ func (r serversReport) write(w io.Writer) error {
 		}
 	}
 	return writeProblems(w, r.Problems)
+}
+
+// withSandbox puts a cell about a server's sandbox behind the third one, if there is such a
+// column.
+func withSandbox(cells []any, sandbox string, column bool) []any {
+	if !column {
+		return cells
+	}
+	return slices.Insert(cells, 3, any(sandbox))
 }
 
 // writeDetails writes lines that did not fit into the row of a server.

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -199,13 +200,25 @@ func (d *description) sandbox(at string, s *confine.Settings) {
 	d.line("sandbox", strings.Join(parts, "; "))
 }
 
-// OwnFiles returns the files and folders of ours that no confined server gets by accident.
+// OwnFiles returns the files and folders of ours that no confined server gets by accident,
+// as absolute paths: the configuration and what stands beside it, the store and its parts, the
+// journal, and caches. They need not exist.
 func (c *Config) OwnFiles() []string {
-	own := []string{c.Store.Dir, c.JournalDir(), c.TokenFile()}
-	if c.Path != "" {
-		if path, err := filepath.Abs(c.Path); err == nil {
-			own = append(own, path)
-		}
+	own := []string{c.Store.Dir, c.JournalDir(), filepath.Dir(c.TokenFile()), c.Policy.File}
+	if path, err := filepath.Abs(c.Path); err == nil && c.Path != "" {
+		own = append(own, path, filepath.Join(filepath.Dir(path), "tools.lock"))
 	}
-	return slices.DeleteFunc(own, func(path string) bool { return path == "" })
+	// Checks have a store of their own, but their servers must not get the user's either.
+	if home, err := os.UserHomeDir(); err == nil {
+		own = append(own, filepath.Join(home, ".mcp-metatool"))
+	}
+	if dir := os.Getenv(EnvDir); filepath.IsAbs(dir) {
+		own = append(own, filepath.Clean(dir))
+	}
+	if cache, err := os.UserCacheDir(); err == nil {
+		own = append(own, filepath.Join(cache, "mcp-metatool"))
+	}
+	own = slices.DeleteFunc(own, func(path string) bool { return path == "" })
+	slices.Sort(own)
+	return slices.Compact(own)
 }

@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/host/confine"
 )
 
 // Warnings returns what is allowed but will not work, or not as expected, one line each:
@@ -63,6 +65,15 @@ func (c *Config) listWarnings(commands bool) []string {
 		}
 		if _, err := exec.LookPath(u.Command); err != nil && commands {
 			add("%scommand %q is not found (is it installed, and in PATH?)", at, c.masked(at+"command", u.Command))
+		}
+		if u.Sandbox != nil {
+			for _, lack := range confine.Lacks(u.Sandbox) {
+				then := "the server will not start; " + c.key("best_effort") + " starts it without that"
+				if u.Sandbox.BestEffort {
+					then = "the server starts without that"
+				}
+				add("%ssandbox: %s; this is %s (%s)", at, lack, confine.Level(), then)
+			}
 		}
 		if info, err := os.Stat(u.Dir); u.Dir != "" && (err != nil || !info.IsDir()) {
 			add("%scwd %q is not a directory", at, c.masked(at+"cwd", u.Dir))

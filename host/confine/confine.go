@@ -182,6 +182,22 @@ func (s *Settings) NetworkText() string {
 	return text
 }
 
+// Summary describes the settings in a few words, such as "node, network all"; "" for nil.
+func (s *Settings) Summary() string {
+	if s == nil {
+		return ""
+	}
+	var parts []string
+	for _, p := range s.Presets {
+		parts = append(parts, string(p))
+	}
+	parts = append(parts, "network "+s.NetworkText())
+	if s.BestEffort && len(Lacks(s)) > 0 {
+		parts = append(parts, "in part")
+	}
+	return strings.Join(parts, ", ")
+}
+
 func joinPorts(ports []uint16) string {
 	text := make([]string, len(ports))
 	for i, p := range ports {

@@ -189,7 +189,7 @@ func (s *Settings) socket(f *assembler) {
 		f.result(noRight)
 		return
 	}
-	f.jump(unix.BPF_JEQ, unix.AF_INET, 1, 0)
+	f.jump(unix.BPF_JEQ, unix.AF_INET, 2, 0) // over the two instructions of unless
 	f.unless(unix.BPF_JEQ, unix.AF_INET6, noRight)
 	f.argument(1)
 	f.mask(socketType)

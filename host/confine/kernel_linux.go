@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mcp-metatool/mcp-metatool/host/subreaper"
 )
 
 // kernel is what this machine can enforce.
@@ -16,6 +18,7 @@ type kernel struct {
 	filters bool   // filters for system calls
 	release string
 	root    bool // we are root, to whom RLIMIT_NPROC does not apply
+	groups  bool // a control group can limit processes
 }
 
 // What versions of Landlock restrict (landlock(7), and Documentation/userspace-api/landlock.rst
@@ -32,6 +35,7 @@ const (
 // thisKernel finds out what this machine can enforce.
 var thisKernel = sync.OnceValue(func() kernel {
 	k := kernel{root: os.Geteuid() == 0}
+	_, k.groups = subreaper.Controls()
 	var name unix.Utsname
 	if unix.Uname(&name) == nil {
 		k.release = unix.ByteSliceToString(name.Release[:])
@@ -88,7 +92,7 @@ func (k kernel) lacks(s *Settings) []string {
 	if !k.filters {
 		lacks = append(lacks, "refusing system calls, and with them the network, needs seccomp and a processor of the type amd64 or arm64")
 	}
-	if s.Processes > 0 && k.root {
+	if s.Processes > 0 && k.root && !k.groups {
 		lacks = append(lacks, "limiting the processes of root needs a control group (cgroup v2, delegated to us, with the controller pids)")
 	}
 	return lacks

@@ -47,7 +47,7 @@ func Prepare(s *Settings, at Place) (*Plan, error) {
 		plan.Env = append(slices.Clone(at.Env), "TMPDIR="+plan.Temp)
 	}
 	profile := &restrict.Profile{Memory: s.Memory, Processes: uint64(s.Processes)}
-	if k.root {
+	if k.root && !k.groups {
 		profile.Processes = 0
 	}
 	if k.filters {

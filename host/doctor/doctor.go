@@ -63,6 +63,7 @@ type Server struct {
 	Server   string  `json:"server,omitempty"`   // its own name and version
 	Protocol string  `json:"protocol,omitempty"` // the revision
 	Era      string  `json:"era,omitempty"`      // "handshake" or "stateless"
+	Sandbox  string  `json:"sandbox,omitempty"`  // what a confined server may do, in short
 	Start    float64 `json:"start,omitempty"`    // how long starting, handshake and first lists took, in milliseconds
 	List     float64 `json:"list,omitempty"`     // how long a further tools/list took, in milliseconds
 	Tools    int     `json:"tools"`              // that agents see

@@ -57,7 +57,7 @@ func (e *examination) servers() {
 					"it works now, but failed %s ago: %s", ago(e.Now, failure.At), strings.TrimPrefix(failure.Error, object+": "))
 			}
 		}
-		e.report.Servers = append(e.report.Servers, describe(u.Name, o))
+		e.report.Servers = append(e.report.Servers, describe(u, o))
 	}
 }
 
@@ -74,10 +74,10 @@ func (e *examination) speed(object string, o Observation) {
 }
 
 // describe returns the row of a server.
-func describe(name string, o Observation) Server {
+func describe(u *config.Upstream, o Observation) Server {
 	st := o.Status
 	s := Server{
-		Name: name, State: string(st.State), Server: st.ServerName, Protocol: st.ProtocolVersion, Tools: len(o.Tools),
+		Name: u.Name, Sandbox: u.Sandbox.Summary(), State: string(st.State), Server: st.ServerName, Protocol: st.ProtocolVersion, Tools: len(o.Tools),
 		Start: milliseconds(st.StartTime), List: milliseconds(o.List),
 	}
 	if st.ServerVersion != "" {

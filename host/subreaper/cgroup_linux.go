@@ -2,6 +2,7 @@ package subreaper
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -53,6 +54,17 @@ func ownCgroup() string {
 		return dir
 	}
 	return ""
+}
+
+// Controls reports whether the group of a server could limit its memory and its
+// processes.
+func Controls() (memory, processes bool) {
+	own := ownCgroup()
+	if own == "" {
+		return false, false
+	}
+	controllers := strings.Fields(content(own + "/cgroup.subtree_control"))
+	return slices.Contains(controllers, "memory"), slices.Contains(controllers, "pids")
 }
 
 // delegated reports whether systemd has marked a group as delegated.

@@ -1,6 +1,36 @@
 package subreaper
 
-import "testing"
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/host/confine/restrict"
+)
+
+// TestGroupLimits checks that a group takes over the limits that it has files for.
+func TestGroupLimits(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"memory.max", "memory.swap.max"} { // there is no controller for pids
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := &restrict.Profile{Memory: 1 << 20, Processes: 7}
+	(&cgroup{dir: dir}).limit(p)
+	if p.Memory != 0 || p.Processes != 7 {
+		t.Errorf("left to the process: memory %d, processes %d", p.Memory, p.Processes)
+	}
+	for name, want := range map[string]string{"memory.max": "1048576", "memory.swap.max": "0"} {
+		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != want {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	var none *cgroup
+	if none.limit(p); p.Processes != 7 {
+		t.Error("no group has limited something")
+	}
+}
 
 func TestCgroupFiles(t *testing.T) {
 	for text, want := range map[string]string{

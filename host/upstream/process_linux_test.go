@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/confine"
 )
 
 // scattered waits until a server in mode "scatters" and its processes have started: a
@@ -42,17 +45,34 @@ func TestNoDescendantIsLeft(t *testing.T) {
 		"killed server": func(t *testing.T, f *fixture) { signalTo(t, f.Status().Pid, syscall.SIGKILL) },
 		"crash":         func(t *testing.T, f *fixture) { _, _ = f.Call(t.Context(), toolCall("crash")) },
 	} {
-		t.Run(how, func(t *testing.T) {
-			b := newProcessMonitor(t)
-			f := launch(t, spec("scatters", b.env()))
-			all := scattered(b)
-			<-f.Started()
-			end(t, f)
-			for _, r := range all {
-				awaitEnd(r)
-			}
-		})
+		for _, kind := range []string{how, how + ", confined"} {
+			t.Run(kind, func(t *testing.T) {
+				b := newProcessMonitor(t)
+				s := spec("scatters", b.env())
+				if kind != how {
+					s.Sandbox = confinedTo(t, b)
+				}
+				f := launch(t, s)
+				all := scattered(b)
+				<-f.Started()
+				end(t, f)
+				for _, r := range all {
+					awaitEnd(r)
+				}
+			})
+		}
 	}
+}
+
+// confinedTo returns a sandbox in which processes can report to a monitor.
+func confinedTo(t *testing.T, b *processMonitor) *confine.Settings {
+	t.Helper()
+	port := b.l.Addr().(*net.TCPAddr).Port
+	s := &confine.Settings{Network: confine.NetworkPorts, Ports: []uint16{uint16(port)}}
+	if lacks := confine.Lacks(s); len(lacks) > 0 {
+		t.Skipf("%s: %s", confine.Level(), strings.Join(lacks, "; "))
+	}
+	return s
 }
 
 // TestKilledParentLeavesNoProcess checks that all descendants of a server end when

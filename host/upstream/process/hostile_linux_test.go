@@ -118,6 +118,13 @@ var attempts = map[string]func(o *order) error{
 	"TCP Fast Open": func(o *order) error { return fastOpen(o.TCP) },
 	"ULP":           func(*order) error { return ulp() },
 	"listen":        func(*order) error { return listens() },
+	"listen on the port": func(o *order) error {
+		l, err := net.Listen("tcp4", "127.0.0.1:"+strconv.Itoa(o.TCP))
+		if err == nil {
+			l.Close()
+		}
+		return err
+	},
 	"raw socket":    func(*order) error { return second(socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP)) },
 	"packet socket": func(*order) error { return second(socket(unix.AF_PACKET, unix.SOCK_RAW, 0)) },
 	"netlink":       func(*order) error { return second(socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE)) },

@@ -1,0 +1,128 @@
+package learn
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/host/confine"
+	"github.com/mcp-metatool/mcp-metatool/host/confine/trace"
+	"github.com/mcp-metatool/mcp-metatool/tools/tomledit"
+)
+
+// place returns where a server is started in these tests. Nothing of it needs to exist but
+// the program.
+func place(t *testing.T) confine.Place {
+	t.Helper()
+	return confine.Place{Path: os.Args[0], Env: []string{"HOME=/home/me"}, Own: []string{"/home/me/.mcp-metatool"}}
+}
+
+// TestPropose checks what is proposed after a run.
+func TestPropose(t *testing.T) {
+	temporary := filepath.Join(os.TempDir(), "x")
+	events := []trace.Event{
+		{Kind: trace.ReadFile, Object: "/usr/lib/libc.so.6"}, // every server has it
+		{Kind: trace.ReadFile, Object: "/srv/s/node_modules/a/index.js"},
+		{Kind: trace.ReadFile, Object: "/srv/s/node_modules/b/index.js"},
+		{Kind: trace.ReadFile, Object: "/srv/s/main.js"},
+		{Kind: trace.ReadFile, Object: "/srv/data/1"}, {Kind: trace.ReadFile, Object: "/srv/data/2"}, {Kind: trace.ReadFile, Object: "/srv/data/3"},
+		{Kind: trace.ReadFile, Object: "/home/me/a"}, {Kind: trace.ReadFile, Object: "/home/me/b"}, {Kind: trace.ReadFile, Object: "/home/me/c"},
+		{Kind: trace.ReadFile, Object: "/home/me/.ssh/id", Errno: "EACCES"}, // it did not get it without a sandbox
+		{Kind: trace.ReadFile, Object: "/home/me/.mcp-metatool/config.toml"},
+		{Kind: trace.ReadFile, Object: "/proc/1/stat"},
+		{Kind: trace.WriteFile, Object: "/home/me/notes/new"}, {Kind: trace.ReadFile, Object: "/home/me/notes/old"},
+		{Kind: trace.WriteFile, Object: "/home/me/.history"},
+		{Kind: trace.WriteFile, Object: temporary},
+		{Kind: trace.ExecuteFile, Object: "/opt/x/bin/tool"},
+		{Kind: trace.Socket, Object: "inet stream"},
+		{Kind: trace.Connect, Object: "tcp 192.0.2.1:443"}, {Kind: trace.Connect, Object: "tcp [2001:db8::1]:8443"}, {Kind: trace.Connect, Object: "udp 192.0.2.1:53"},
+		{Kind: trace.Listen, Object: "tcp 127.0.0.1:9000"},
+		{Kind: trace.Connect, Object: "unix /run/docker.sock"},
+		{Kind: trace.Call, Object: "fchmodat"}, {Kind: trace.Call, Object: "io_uring_setup"},
+	}
+	p, err := Propose(events, confine.Node, place(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := confine.Settings{
+		Presets: []confine.Preset{confine.Node},
+		Read:    []string{"/home/me/a", "/home/me/b", "/home/me/c", "/srv/data", "/srv/s/main.js", "/srv/s/node_modules"},
+		Write:   []string{"/home/me/.history", "/home/me/notes"},
+		Exec:    []string{"/opt/x/bin/tool"},
+		Network: confine.NetworkPorts, Ports: []uint16{443, 8443}, Listen: []uint16{9000}, UDP: true, Unix: true,
+		AllowSyscalls: []string{"fchmodat"},
+	}
+	if !reflect.DeepEqual(p.Settings, want) {
+		t.Errorf("got  %+v\nwant %+v", p.Settings, want)
+	}
+	if len(p.Notes) != 3 {
+		t.Errorf("notes: %q", p.Notes)
+	}
+	text, err := tomledit.Set("", []string{"sandbox"}, Table(&p.Settings))
+	const toml = `[sandbox]
+preset = "node"
+read = [
+  "/home/me/a",
+  "/home/me/b",
+  "/home/me/c",
+  "/srv/data",
+  "/srv/s/main.js",
+  "/srv/s/node_modules",
+]
+write = ["/home/me/.history", "/home/me/notes"]
+exec = ["/opt/x/bin/tool"]
+network = [443, 8443]
+listen = [9000]
+udp = true
+unix = true
+allow_syscalls = ["fchmodat"]
+`
+	if err != nil || text != toml {
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
+// TestRefusals checks which setting is named for what was refused.
+func TestRefusals(t *testing.T) {
+	for _, c := range []struct {
+		event           trace.Event
+		setting, reason string
+	}{
+		{trace.Event{Kind: trace.ReadFile, Object: "/home/me/x", Errno: "EACCES", Call: "openat"}, `read = ["/home/me/x"]`, ""},
+		{trace.Event{Kind: trace.WriteFile, Object: "/home/me/d/x", Errno: "EACCES", Call: "openat"}, `write = ["/home/me/d"]`, ""},
+		{trace.Event{Kind: trace.WriteFile, Object: "/home/me/x", Errno: "EACCES", Call: "openat"}, `write = ["/home/me/x"]`, ""},
+		{trace.Event{Kind: trace.ExecuteFile, Object: "/opt/x", Errno: "EACCES", Call: "execve"}, `exec = ["/opt/x"]`, ""},
+		{trace.Event{Kind: trace.ReadFile, Object: "/home/me/.mcp-metatool/x", Errno: "EACCES", Call: "openat"}, "", "belongs to mcp-metatool"},
+		{trace.Event{Kind: trace.ReadFile, Object: "/usr/lib/x", Errno: "EACCES", Call: "openat"}, "", "permissions of the file"},
+		{trace.Event{Kind: trace.ReadFile, Object: "/proc/1/stat", Errno: "EACCES", Call: "openat"}, "", "tells about other processes"},
+		{trace.Event{Kind: trace.Connect, Object: "tcp 192.0.2.1:80", Errno: "EACCES", Call: "connect"}, "network = [80]", ""},
+		{trace.Event{Kind: trace.Listen, Object: "tcp 0.0.0.0:80", Errno: "EACCES", Call: "bind"}, "listen = [80]", ""},
+		{trace.Event{Kind: trace.Listen, Object: "tcp 0.0.0.0:0", Errno: "EACCES", Call: "bind"}, `network = "all"`, ""},
+		{trace.Event{Kind: trace.Socket, Object: "unix stream", Errno: "EACCES", Call: "socket"}, "unix = true", ""},
+		{trace.Event{Kind: trace.Socket, Object: "packet raw", Errno: "EACCES", Call: "socket"}, "", ""},
+		{trace.Event{Kind: trace.Call, Object: "fchmodat", Errno: "EPERM", Call: "fchmodat"}, `allow_syscalls = ["fchmodat"]`, ""},
+		{trace.Event{Kind: trace.Call, Object: "bpf", Errno: "EPERM", Call: "bpf"}, "", "would defeat the sandbox"},
+		{trace.Event{Kind: trace.Call, Object: "kill", Errno: "EPERM", Call: "kill"}, "", "signals go to its own processes only"},
+		{trace.Event{Kind: trace.Call, Object: "mmap", Errno: "ENOMEM", Call: "mmap"}, "memory", ""},
+	} {
+		got, err := Refusals([]trace.Event{c.event, {Kind: trace.ReadFile, Object: "/etc/hosts"}}, &confine.Settings{}, place(t))
+		if err != nil || len(got) != 1 || got[0].Setting != c.setting || got[0].Reason != c.reason {
+			t.Errorf("%+v: %+v, %v", c.event, got, err)
+		}
+	}
+	if got, err := Refusals([]trace.Event{{Kind: trace.Call, Object: "epoll_ctl", Errno: "EPERM", Call: "epoll_ctl"}}, &confine.Settings{}, place(t)); err != nil || len(got) != 0 {
+		t.Errorf("an ordinary error: %+v, %v", got, err)
+	}
+}
+
+// TestPresetOf checks the guess for a command.
+func TestPresetOf(t *testing.T) {
+	for command, want := range map[string]confine.Preset{
+		"npx": confine.Node, "/usr/bin/node": confine.Node, "python3.12": confine.Python, "uvx": confine.Python, "/opt/bin/server": confine.Go,
+	} {
+		if got := PresetOf(command); got != want {
+			t.Errorf("%s: %s", command, got)
+		}
+	}
+}
