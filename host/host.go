@@ -7,6 +7,7 @@
 //	audience.go what clients with narrowed rights get
 //	serve.go    sessions over stdio, over HTTP, and in the same process
 //	page.go     the page about the Host
+//	pinning.go  the pins of a configuration
 //	inspect.go  what commands and smoke checks need to know of a Host
 //	approvals.go  how people are asked about calls
 //	observe.go  what telemetry needs to know of it
@@ -39,6 +40,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/front/stateless"
 	"github.com/mcp-metatool/mcp-metatool/host/front/streamable"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/pins"
 	"github.com/mcp-metatool/mcp-metatool/host/reconfig"
 	"github.com/mcp-metatool/mcp-metatool/host/record"
 	"github.com/mcp-metatool/mcp-metatool/host/requeststate"
@@ -103,6 +105,7 @@ type Host struct {
 	own       atomic.Pointer[map[string]*savedTools] // by the name of the token; the map does not change
 	recorder  *record.Recorder
 	catalog   *catalog.Catalog
+	pins      *pins.Keeper
 	upstreams *supervise.Upstreams
 	router    *route.Router
 	sealer    *requeststate.Sealer
@@ -156,6 +159,7 @@ func New(cfg *config.Config, opts Options) (*Host, error) {
 		h.refresh(saved)
 	}
 	h.keepRules(cfg)
+	h.pins.Configure(PinSettings(cfg))
 	h.unwatched = opts.Telemetry.Watch(h.state)
 	h.upstreams.Apply(cfg) // last, so that everything exists when the first message of an upstream arrives
 	return h, nil
@@ -170,9 +174,11 @@ func (h *Host) connect(cfg *config.Config) {
 		Logger:   Name + "/journal", Log: log,
 	})
 	h.catalog = catalog.New(sources(cfg), log, func(s *catalog.Scope, surface wire.Surface, notice []byte) { h.router.Changed(s, surface, notice) })
+	h.pins = pins.NewKeeper(pins.Options{ReadOnly: h.opts.Clients == NoClient, OnChange: h.catalog.Recheck, Log: log})
+	h.catalog.SetPins(h.pins)
 	h.upstreams = supervise.New(cfg, supervise.Options{
 		Clients: h.opts.Clients, Name: Name, Version: h.opts.Version, Dir: filepath.Join(cfg.Store.Dir, "servers"),
-		Catalog: h.catalog, Budget: h.sandbox.Budget(), Observer: h.opts.Telemetry.Upstreams(), Log: log,
+		Catalog: h.catalog, Pins: h.pins, Budget: h.sandbox.Budget(), Observer: h.opts.Telemetry.Upstreams(), Log: log,
 		Receiver: func(server string, own route.Session) supervise.Receiver { return h.router.Peer(server, own) },
 	})
 	h.sealer, h.gate = newSealer(cfg.Store.Dir, log), newPolicyGate(cfg.Policy.Compiled(), h.newApprover(cfg))
@@ -356,6 +362,7 @@ func (h *Host) Reload(cfg *config.Config) (reconfig.Changes, error) {
 	}
 	h.catalog.SetSources(sources(cfg))
 	h.catalog.Narrow(rights)
+	h.pins.Configure(PinSettings(cfg))
 	h.recorder.Configure(cfg)
 	now := h.settings(cfg)
 	h.now.Store(now)
@@ -414,6 +421,7 @@ func (h *Host) Close() error {
 	defer cancel()
 	h.router.Close()
 	closed := h.upstreams.Close(ctx)
+	h.pins.Close()
 	stored, boxed := inBackground(h.closeAll), inBackground(h.closeSandbox)
 	ended, err := awaitUntil(time.Now().Add(restTime), boxed)
 	if !ended && h.sandbox.Active() > 0 { // otherwise it is the end of compiling the guest, or of freeing it

@@ -23,6 +23,8 @@ type consent struct {
 	asker       *asker // nil: there is nobody to ask
 	// masked, if set, replaces secrets in differences.
 	masked func(string) string
+	// known says that only those are replaced, and not what looks like one.
+	known bool
 	// wrote are the files that were written so far.
 	wrote []string
 }
@@ -85,6 +87,9 @@ func (c *consent) apply(ctx context.Context, cmd *cobra.Command, question string
 func (c *consent) mask(text string) string {
 	if c.masked != nil {
 		text = c.masked(text)
+	}
+	if c.known {
+		return text
 	}
 	return clientconfig.MaskLines(text)
 }

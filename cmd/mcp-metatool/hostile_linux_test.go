@@ -38,6 +38,8 @@ var hostileCalls = []struct {
 	{"cache clean", []string{"--dry-run", "--dry-run --json"}},
 	{"servers", []string{"--color always", "--json", "--names --color always", "--check"}},
 	{"sandbox try", []string{"evil -c boxed.toml --color always", "evil -c boxed.toml --json"}}, {"sandbox learn", []string{"evil", "evil --add --dry-run --color always"}},
+	{"pins diff", []string{"evil --color always", "--json"}}, {"pins accept", []string{"--dry-run --color always", "--yes"}},
+	{"pins status", []string{"--color always", "--json"}}, {"pins verify", []string{"--color always", "--json"}},
 	{"reload", []string{""}},
 	{"auth", []string{"evil"}},
 	{"secret set", nil}, {"secret remove", nil}, {"secret list", []string{"", "--json"}},

@@ -28,6 +28,7 @@
 //	servers.go   servers; names.go: --names, checks.go: --check, protocols.go:
 //	             --protocol
 //	sandbox.go   sandbox try; sandboxlearn.go: sandbox learn
+//	pins.go      pins; pinsaccept.go: accept
 //	add.go       add; addtarget.go: programs, addresses and their secrets,
 //	             addregistry.go: server.json and the registry, addtry.go: the
 //	             first start, addkeyring.go: its secrets
@@ -210,7 +211,7 @@ Inspector. There, set MCP_METATOOL_CONFIG in the environment of the server.`
 	root.SilenceUsage = true
 	root.AddCommand(
 		serveCommand("serve"), addCommand(), removeCommand(), enableCommand(), disableCommand(),
-		checkCommand(), doctorCommand(), cacheCommand(), serversCommand(), sandboxCommand(), reloadCommand(), authCommand(), secretCommand(), tokenCommand(), toolsCommand(),
+		checkCommand(), doctorCommand(), cacheCommand(), serversCommand(), sandboxCommand(), pinsCommand(), reloadCommand(), authCommand(), secretCommand(), tokenCommand(), toolsCommand(),
 		runCommand(), runsCommand(), approvalsCommand(), replayCommand(), smokeCommand(), lintCommand(), replCommand(), demoCommand(),
 		importServersCommand(), connectCommand(), disconnectCommand(),
 		uiCommand(), demoServerCommand(), manCommand(), versionCommand(),

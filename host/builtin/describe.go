@@ -11,6 +11,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/builtin/discover"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
+	"github.com/mcp-metatool/mcp-metatool/host/pins"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -198,10 +199,11 @@ func (d *directory) findScript(s *snapshot, server, tool string) (catalog.Entry,
 	realServer, realTool, err := d.Resolve(server, tool, true)
 	var missing *catalog.NotFoundError
 	var hidden *catalog.HiddenError
+	var unpinned *pins.Finding
 	switch {
 	case errors.As(err, &missing):
 		return catalog.Entry{}, missing
-	case errors.As(err, &hidden):
+	case errors.As(err, &hidden), errors.As(err, &unpinned):
 		return catalog.Entry{}, &compose.Failure{Type: abi.ErrPermission, Message: err.Error()}
 	case err != nil:
 		return catalog.Entry{}, &compose.Failure{Type: abi.ErrValidation, Message: err.Error()}

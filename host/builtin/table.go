@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -80,6 +81,9 @@ func Reserved(name string) string {
 	}
 	return ""
 }
+
+// Names returns the names of all built-in tools, whether they are on or not.
+func Names() []string { return slices.Clone(names) }
 
 // Mentioned returns the names of built-in tools that occur in the code of a script;
 // see compose.Options.AgentTools.

@@ -10,6 +10,7 @@
 //	name.go       public names: prefix, the 64-character rule
 //	resolve.go    resolving the names that scripts use to servers and tools
 //	template.go   matching URIs with resource templates
+//	pins.go       definitions that are not as they were pinned
 //	merge.go      merging the _meta or capabilities objects of upstreams
 //
 // Definitions stay raw; only the name member of tools and prompts is replaced. URIs are
@@ -25,6 +26,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/envelope"
+	"github.com/mcp-metatool/mcp-metatool/host/pins"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -86,6 +88,7 @@ type Catalog struct {
 	// composites are the saved tools that clients share, by "", and those of clients that
 	// have their own, by bearer.Rights.Own.
 	composites map[string][]Entry
+	pins       Pins // nil for none
 }
 
 // ChangeFunc is called, without locks held, after each change that the clients of a scope
@@ -138,6 +141,7 @@ type sourceItem struct {
 	public     string // the public name, or the URI
 	definition []byte // raw, with the public name
 	handshake  []byte // the same for clients of the handshake era
+	sent       *pins.Definition
 }
 
 // New returns a catalog of upstreams that have not listed anything yet, in the order of
@@ -185,12 +189,19 @@ func newSource(s Source, previous *source) *source {
 // SetSources replaces the upstreams. Upstreams with the same name as before keep their
 // lists, with public names that follow the new prefix.
 func (c *Catalog) SetSources(sources []Source) {
+	c.rebuild(func() {
+		previous := make(map[string]*source, len(c.sources))
+		for _, s := range c.sources {
+			previous[s.Server] = s
+		}
+		c.setSources(sources, previous)
+	})
+}
+
+// rebuild makes a change that concerns all surfaces.
+func (c *Catalog) rebuild(change func()) {
 	c.mu.Lock()
-	previous := make(map[string]*source, len(c.sources))
-	for _, s := range c.sources {
-		previous[s.Server] = s
-	}
-	c.setSources(sources, previous)
+	change()
 	steps := c.step(func(s *Scope, _ *view) *view { return newView(c, s) })
 	c.mu.Unlock()
 	for _, surface := range wire.Surfaces {
@@ -275,7 +286,7 @@ func (s *source) read(list List) listing {
 			l.keyless++
 			continue
 		}
-		item := sourceItem{own: own, public: own, definition: raw}
+		item := sourceItem{own: own, public: own, definition: raw, sent: pins.NewDefinition(raw)}
 		s.name(list.Surface, &item, list.Stateless)
 		l.items = append(l.items, item)
 	}
@@ -330,7 +341,7 @@ func (s *Scope) Prefix(server string) string { return s.view.Load().prefixes[ser
 // Problems returns the collisions of names and URIs and similar problems.
 func (s *Scope) Problems() []Problem {
 	v := s.view.Load()
-	var all []Problem
+	all := v.pinProblems()
 	for _, surface := range wire.Surfaces {
 		all = append(all, v.lists[surface].problems...)
 	}

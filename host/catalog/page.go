@@ -50,6 +50,9 @@ func (l list) same(m list) bool {
 type builder struct {
 	surface wire.Surface
 	rights  *bearer.Rights
+	pins    Pins
+	// withheld are the items that were left out of the list because of their pins.
+	withheld []withheld
 	list
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/pins"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
@@ -20,12 +21,17 @@ type scriptServer struct {
 	idents map[string][]string // script name -> own names
 	order  []string            // script names as first seen
 
+	sent     map[string]*pins.Definition // also of withheld tools
+	withheld map[string]*pins.Finding    // by own name
+
 	remembered bool // listing.remembered
 }
 
-func (s *scriptServer) add(tool string, definition []byte, hidden bool) {
+func (s *scriptServer) add(item sourceItem, hidden bool) {
+	tool := item.own
 	s.hidden[tool] = hidden
-	s.tools[tool] = definition
+	s.tools[tool] = item.definition
+	s.sent[tool] = item.sent
 	id := abi.Ident(tool)
 	if len(s.idents[id]) == 0 {
 		s.order = append(s.order, id)
@@ -132,7 +138,8 @@ func (e *RemovedError) Error() string {
 // Permitted returns an error if the current configuration forbids calling a tool, given
 // by the real names of server and tool. With agent set the caller is a client, otherwise
 // a script, which may also call tools that are not exposed. The server need not have such
-// a tool. The error is a *RemovedError or *HiddenError.
+// a tool, unless its pins are enforced. The error is a *RemovedError, a *HiddenError or a
+// *pins.Finding.
 func (s *Scope) Permitted(server, tool string, agent bool) error {
 	v := s.view.Load()
 	of, ok := v.sources[server]
@@ -143,6 +150,9 @@ func (s *Scope) Permitted(server, tool string, agent bool) error {
 		return &RemovedError{server}
 	case of.Hides(tool) || agent && !of.Exposes(tool):
 		return &HiddenError{Server: server, Tool: tool}
+	}
+	if script := v.tools.enforced[server]; script != nil {
+		return script.unpinned(tool)
 	}
 	return nil
 }
@@ -188,7 +198,7 @@ func (s *Scope) Definition(server, tool string) []byte {
 
 // Resolve finds a tool by its server's script name and a tool name. It looks for the
 // upstream's own name of the tool first if exact is set, then for the script name. The
-// error is a *NotFoundError, *DisabledError, *AmbiguousError or *HiddenError.
+// error is a *NotFoundError, *DisabledError, *AmbiguousError, *HiddenError or *pins.Finding.
 func (s *Scope) Resolve(server, tool string, exact bool) (realServer, realTool string, err error) {
 	all := s.view.Load()
 	v := all.tools
@@ -224,6 +234,9 @@ func (s *scriptServer) callable() []string {
 func (s *scriptServer) resolve(tool string, exact bool) (string, error) {
 	if _, own := s.hidden[tool]; !exact || !own {
 		names := s.idents[tool]
+		if f := s.withheldAs(tool, exact); len(names) == 0 && f != nil {
+			return f.Name, f
+		}
 		switch {
 		case len(names) == 0:
 			callable := s.callable()

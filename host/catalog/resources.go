@@ -29,7 +29,9 @@ func (b *builder) itemsOf(s *source) []sourceItem {
 			continue
 		}
 		seen[e.own] = true
-		items = append(items, e)
+		if b.pinned(s, e) {
+			items = append(items, e)
+		}
 	}
 	return items
 }

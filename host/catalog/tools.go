@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/pins"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -16,6 +17,8 @@ type tools struct {
 	owners  map[string]Entry // the tools that have a public name, by that name
 	servers []string         // script names, in the order of the configuration
 	scripts map[string]*scriptServer
+	// enforced are those servers, by their real names, of which only pinned tools may be used.
+	enforced map[string]*scriptServer
 }
 
 // Tool returns the tool with a public name, if clients see it.
@@ -55,7 +58,7 @@ func (e Entry) Describe() string {
 }
 
 func (b *builder) tools(of *Scope, builtins, composites []Entry, sources []*source) tools {
-	t := tools{visible: map[string]Entry{}, owners: map[string]Entry{}, scripts: map[string]*scriptServer{}}
+	t := tools{visible: map[string]Entry{}, owners: map[string]Entry{}, scripts: map[string]*scriptServer{}, enforced: map[string]*scriptServer{}}
 	for rank, own := range [][]Entry{builtins, composites} {
 		for _, e := range own {
 			visible, hidden := of.own(e)
@@ -87,19 +90,33 @@ func (b *builder) tool(t *tools, e Entry, handshake []byte, rank int, visible bo
 }
 
 func (b *builder) sourceTools(t *tools, s *source, rank int) {
-	script := &scriptServer{server: s.Server, remembered: s.lists[wire.Tools].remembered, hidden: map[string]bool{}, tools: map[string][]byte{}, idents: map[string][]string{}}
+	script := &scriptServer{
+		server: s.Server, remembered: s.lists[wire.Tools].remembered,
+		hidden: map[string]bool{}, tools: map[string][]byte{}, idents: map[string][]string{},
+		sent: map[string]*pins.Definition{}, withheld: map[string]*pins.Finding{},
+	}
+	if b.enforced(s.Server) {
+		t.enforced[s.Server] = script
+	}
 	t.scripts[abi.Ident(s.Server)] = script
 	if !s.barred {
 		t.servers = append(t.servers, abi.Ident(s.Server))
 	}
-	first := len(t.all)
+	first, withheldBefore := len(t.all), len(b.withheld)
 	for _, l := range b.itemsOf(s) {
 		hidden := s.Hides(l.own)
-		script.add(l.own, l.definition, hidden)
+		script.add(l, hidden)
 		e := Entry{Name: l.public, Kind: Proxied, Server: s.Server, Tool: l.own, Definition: l.definition}
 		b.tool(t, e, l.handshake, rank, !hidden && s.Exposes(l.own))
 		if !hidden {
 			t.all = append(t.all, e)
+		}
+	}
+	for _, w := range b.withheld[withheldBefore:] {
+		if s.Hides(w.own) {
+			script.add(w.sourceItem, true) // that is what scripts get to know
+		} else {
+			script.withheld[w.own], script.sent[w.own] = w.finding, w.sent
 		}
 	}
 	slices.SortStableFunc(t.all[first:], func(a, b Entry) int { return strings.Compare(a.Tool, b.Tool) })

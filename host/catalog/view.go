@@ -23,13 +23,15 @@ type view struct {
 	prompts   map[string]ownName // by public name
 	resources map[string]string  // servers by URI
 	templates []template         // the most literal ones first
+	pins      Pins
+	withheld  map[wire.Surface][]withheld
 }
 
 // ownName is an upstream's own name of a prompt or tool.
 type ownName struct{ server, name string }
 
 func newView(c *Catalog, of *Scope) *view {
-	v := &view{rights: of.rights, barred: map[string]string{}, prefixes: map[string]string{}, sources: map[string]Source{}, disabled: map[string]string{}, lists: map[wire.Surface]list{}, fresh: map[wire.Surface][]envelope.Freshness{}}
+	v := &view{rights: of.rights, pins: c.pins, withheld: map[wire.Surface][]withheld{}, barred: map[string]string{}, prefixes: map[string]string{}, sources: map[string]Source{}, disabled: map[string]string{}, lists: map[wire.Surface]list{}, fresh: map[wire.Surface][]envelope.Freshness{}}
 	for _, s := range c.narrowed(of) {
 		v.sources[s.Server] = s.Source
 		if s.barred {
@@ -51,13 +53,13 @@ func newView(c *Catalog, of *Scope) *view {
 // with returns a copy of v with one surface rebuilt from the catalog's sources.
 func (v *view) with(c *Catalog, of *Scope, surface wire.Surface) *view {
 	w := *v
-	w.lists, w.fresh = maps.Clone(v.lists), maps.Clone(v.fresh)
+	w.lists, w.fresh, w.withheld = maps.Clone(v.lists), maps.Clone(v.fresh), maps.Clone(v.withheld)
 	w.build(c, of, surface)
 	return &w
 }
 
 func (v *view) build(c *Catalog, of *Scope, surface wire.Surface) {
-	b, sources := builder{surface: surface, rights: of.rights}, c.narrowed(of)
+	b, sources := builder{surface: surface, rights: of.rights, pins: c.pins}, c.narrowed(of)
 	switch surface {
 	case wire.Tools:
 		v.tools = b.tools(of, of.builtins, c.saved(of), sources)
@@ -78,7 +80,7 @@ func (v *view) build(c *Catalog, of *Scope, surface wire.Surface) {
 		metas = append(metas, Part{s.Server, l.meta})
 		fresh = append(fresh, l.fresh)
 	}
-	v.fresh[surface] = fresh
+	v.fresh[surface], v.withheld[surface] = fresh, b.withheld
 	b.meta = MergeMeta(metas)
 	v.lists[surface] = b.finish()
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/pins"
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -235,8 +236,9 @@ func unresolvedType(err error) abi.ErrorType {
 	var down *downError
 	var disabled *catalog.DisabledError
 	var diverged *divergedError
+	var unpinned *pins.Finding
 	switch {
-	case errors.As(err, &hidden), errors.As(err, &diverged):
+	case errors.As(err, &hidden), errors.As(err, &diverged), errors.As(err, &unpinned):
 		return abi.ErrPermission
 	case errors.As(err, &down), errors.As(err, &disabled):
 		return abi.ErrTool

@@ -16,7 +16,7 @@
 //	http.go      the keys of [http], tokens.go its tokens, journal.go the keys of [journal],
 //	             builtins.go those of [builtins], telemetry.go those of [telemetry],
 //	             policy.go those of [policy] (inside.go: places in its conditions)
-//	             approval.go those of [approval]
+//	             approval.go those of [approval], pins.go those of pins
 //	section.go   Section, LoadWithin: files that contain more than a configuration
 //	fill.go      Section.Fill: {{NAME}} in such files, references.go: how it is written
 //	extend.go    Section.Extend: such a file that uses another configuration
@@ -78,6 +78,13 @@ type Config struct {
 
 	// LogFormat is the form of log entries.
 	LogFormat LogFormat
+
+	// Pins is what is done about definitions of upstreams that are not as they were pinned,
+	// where the upstream does not say.
+	Pins PinMode
+	// PinsFile is the absolute path of the file with the pins; "" for the default. See
+	// PinsPath.
+	PinsFile string
 
 	Execution Execution
 	Store     Store
@@ -305,6 +312,8 @@ type Upstream struct {
 	Expose, Hide []string
 	// Sandbox is what a server that we start may do; nil: what we may do.
 	Sandbox *confine.Settings
+	// Pins is Config.Pins for this upstream; "" for that one. See Config.PinsOf.
+	Pins PinMode
 	// Probe is what a health check does beyond listing the tools; nil: nothing.
 	Probe *Probe
 	// Disabled upstreams are checked but not started.

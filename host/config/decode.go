@@ -40,6 +40,7 @@ func decodeInto(top *table, c *Config) {
 	r := top.r
 	top.limits("", c.limits())
 	choice(top, top.key("log_format"), &c.LogFormat, LogFormats()...)
+	decodePins(top, c)
 	decodeExecution(top.sub("execution"), c)
 	decodeStore(top.sub("store"), c)
 	decodeHTTP(top.sub("http"), c)

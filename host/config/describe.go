@@ -27,6 +27,9 @@ func (c *Config) Describe(w io.Writer) error {
 	if c.LogFormat != LogText {
 		d.line(c.key("log_format"), string(c.LogFormat))
 	}
+	if c.Pins != PinsOff {
+		d.line("pins", c.pins(c.Pins))
+	}
 	d.limits("")
 	d.builtins(c.Builtins)
 	if len(c.Upstreams) == 0 {
@@ -133,7 +136,18 @@ func (d *description) upstream(u *Upstream) {
 		d.line("hide", d.list(at+"hide", u.Hide, "nothing"))
 	}
 	d.sandbox(at, u.Sandbox)
+	if u.Pins != "" {
+		d.line("pins", d.c.pins(u.Pins))
+	}
 	d.probe(at, u.Probe)
+}
+
+// pins describes a PinMode.
+func (c *Config) pins(m PinMode) string {
+	if m == PinsOff {
+		return string(m)
+	}
+	return fmt.Sprintf("%s (%s)", m, c.NewMasker().Mask(c.PinsPath()))
 }
 
 // process describes the command that is started.

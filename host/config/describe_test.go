@@ -39,7 +39,7 @@ func TestDescribeHasEverySetting(t *testing.T) {
 // is present.
 func everySetting() *Config {
 	c := newConfig()
-	c.HTTP.configured = true
+	c.Pins, c.HTTP.configured = PinsWarn, true
 	c.HTTP.CertFile, c.HTTP.KeyFile = "/cert", "/key"
 	c.HTTP.Tokens = []bearer.Token{{Name: "x", Rights: bearer.Rights{Expose: []string{"a"}, Hide: []string{"b"}}}}
 	c.Telemetry.configured, c.Telemetry.OTLP, c.Telemetry.Listen = true, true, "127.0.0.1:9464"

@@ -148,9 +148,9 @@ func newConfig() *Config {
 		HTTP:      HTTP{Listen: DefaultListen, Path: DefaultPath},
 		Telemetry: Telemetry{Traces: true, Metrics: true},
 		Approval:  defaultApproval,
-		LogFormat: LogText,
-		Journal:   Journal{Enabled: true, Sync: SyncNever, Proxied: ProxiedSummary},
-		shown:     map[string]string{}, fetched: &fetched{},
+		LogFormat: LogText, Pins: PinsOff,
+		Journal: Journal{Enabled: true, Sync: SyncNever, Proxied: ProxiedSummary},
+		shown:   map[string]string{}, fetched: &fetched{},
 	}
 	setDefaults(c.limits())
 	return c

@@ -44,6 +44,7 @@ func decodeUpstream(t *table, name string, c *Config) {
 	}
 	u.Expose = t.strs("expose", t.pattern)
 	u.Hide = t.strs("hide", t.pattern)
+	choice(t, "pins", &u.Pins, PinModes()...)
 	u.Probe = t.probe(&u)
 	u.Sandbox = t.sandbox()
 	t.close(upstreamAliases)

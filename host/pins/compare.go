@@ -34,46 +34,69 @@ const (
 )
 
 // Compare returns the differences between the lock and what a server offers now, sorted by
-// surface, name and path. It compares only the surfaces in lists; a definition that the
+// surface, name and path. It compares only the surfaces in lists, and resources only if the
+// lock has recorded those of the server, which that of a proxy has not; a definition that the
 // lock does not have is new. The order of members, of "required", of "enum" and of a
 // prompt's arguments does not matter. The error is a [*ListError].
 func (l *Lock) Compare(name string, lists Lists) ([]Change, error) {
 	var changes []Change
 	for _, surface := range wire.Surfaces {
 		raw, asked := lists[surface]
-		if !asked {
+		if _, recorded := l.servers[name][surface]; !asked || surface == wire.Resources && l.Has(name) && !recorded {
 			continue
 		}
 		now, err := readList(surface, raw)
 		if err != nil {
 			return nil, err
 		}
-		was := l.servers[name][surface]
-		all := maps.Clone(now)
-		maps.Copy(all, was)
-		for _, key := range slices.Sorted(maps.Keys(all)) {
-			c := Change{Server: name, Surface: surface, Name: key}
-			changes = append(changes, c.compare(was, now)...)
-		}
+		changes = append(changes, compareDefinitions(name, surface, l.servers[name][surface], now)...)
 	}
 	return changes, nil
 }
 
-// compare returns the changes of the item that c names.
-func (c Change) compare(was, now definitions) []Change {
-	before, had := was[c.Name]
-	after, has := now[c.Name]
-	c.Path = "$"
-	switch {
-	case !had:
-		c.Kind = Added
-		return []Change{c}
-	case !has:
-		c.Kind = Removed
-		return []Change{c}
+// CompareAbout returns the differences between what the lock has of a server's handshake and
+// a raw handshake; none if it has nothing of it.
+func (l *Lock) CompareAbout(name string, handshake []byte) []Change {
+	was, recorded := l.servers[name][About]
+	if !recorded {
+		return nil
+	}
+	return compareDefinitions(name, About, was, definitions{"": about(handshake)})
+}
+
+func compareDefinitions(server string, surface wire.Surface, was, now definitions) []Change {
+	var changes []Change
+	all := maps.Clone(now)
+	maps.Copy(all, was)
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		c := Change{Server: server, Surface: surface, Name: key}
+		before, had := was[key]
+		after, has := now[key]
+		c.Path = "$"
+		switch {
+		case !had:
+			c.Kind = Added
+			changes = append(changes, c)
+		case !has:
+			c.Kind = Removed
+			changes = append(changes, c)
+		case before.digest != after.digest:
+			changes = append(changes, c.compare(before.canonical, after.canonical, false)...)
+		}
+	}
+	return changes
+}
+
+// compare returns the changes of the definition that c names, from one canonical form to
+// another. If exact is set, the order of sets matters.
+func (c Change) compare(before, after []byte, exact bool) []Change {
+	was, _ := expect.Parse(before) // they are JSON
+	is, _ := expect.Parse(after)
+	if !exact {
+		was, is = ordered("", was), ordered("", is)
 	}
 	var changes []Change
-	for _, d := range expect.Differences(ordered("", before), ordered("", after), false) {
+	for _, d := range expect.Differences(was, is, false) {
 		each := c
 		each.Path, each.steps = d.Path(), d.Steps
 		each.Kind = Changed

@@ -10,6 +10,9 @@ import (
 //	tool "get-sum": inputSchema: property "a": type changed from "number" to "string"
 func (c Change) String() string {
 	item := fmt.Sprintf("%s %q", noun(c.Surface), c.Name)
+	if c.Surface == About {
+		item = fmt.Sprintf("server %q", c.Server)
+	}
 	if len(c.steps) == 0 {
 		switch c.Kind {
 		case Added:

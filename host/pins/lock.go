@@ -1,45 +1,90 @@
-// Package pins keeps the definitions that servers had in a file, so that a check can tell
-// when they change.
+// Package pins keeps the definitions that servers had in a file, so that a proxy or a check
+// can tell when they change.
 //
-//	digest.go   Digest: the digest of a definition; its canonical form
-//	lock.go     Lock, Read, Write
-//	compare.go  Compare: what changed, property by property
-//	describe.go a change in words
+//	digest.go      Digest: the digest of a definition; its canonical form
+//	definition.go  Definition: a definition with its digest
+//	lock.go        Lock: the definitions of servers
+//	file.go        Read, Write: the file
+//	compare.go     Compare: what changed, property by property
+//	describe.go    a change in words
+//	confusable.go  names that can be taken for each other
+//	show.go        a definition in lines, and the diff of two
+//	finding.go     Finding: what is to be said about a definition
+//	keeper.go      Keeper: the pins of a running proxy
+//	trust.go       first use
+//	status.go      Inspect, Accept: for commands
+//	follow.go      following the file
 package pins
 
 import (
 	"bytes"
-	"context"
-	"crypto/sha256"
-	"encoding/hex"
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
-	"github.com/mcp-metatool/mcp-metatool/host/expect"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
-	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // Lists are the lists of one server: raw JSON arrays of definitions, with all pages joined.
 // A surface that is missing was not requested.
 type Lists map[wire.Surface][]byte
 
+// About stands for what a server says about itself, where a surface is named.
+const About wire.Surface = "server"
+
 // Lock holds the definitions of servers. It is not safe for concurrent use.
 type Lock struct {
 	servers map[string]server
 }
 
+// server has the definitions of a server by surface; a surface that was never recorded is
+// missing. About has one definition, without a name.
 type server map[wire.Surface]definitions
 
-// definitions are values of expect.Parse, by name or URI.
-type definitions map[string]any
+// definitions are entries by name or URI.
+type definitions map[string]entry
+
+// entry is one definition.
+type entry struct {
+	canonical []byte
+	digest    string
+	// beside are the tools or prompts of other servers that this one may be taken for, as
+	// "server.name", sorted. They were accepted with it.
+	beside []string
+}
 
 // New returns a lock without servers.
 func New() *Lock { return &Lock{servers: map[string]server{}} }
 
 // Has reports whether the lock has definitions of the server.
 func (l *Lock) Has(name string) bool { return l.servers[name] != nil }
+
+// HasItem reports whether the lock has a definition of the server with that name or URI.
+func (l *Lock) HasItem(server, name string) bool {
+	for _, surface := range pinned {
+		if _, ok := l.servers[server][surface][name]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// Servers returns the sorted names of the servers.
+func (l *Lock) Servers() []string { return slices.Sorted(maps.Keys(l.servers)) }
+
+// Clone returns a copy that can be changed independently.
+func (l *Lock) Clone() *Lock {
+	c := New()
+	for name, s := range l.servers {
+		c.servers[name] = server{}
+		for surface, defs := range s {
+			c.servers[name][surface] = maps.Clone(defs)
+		}
+	}
+	return c
+}
 
 // Set replaces the definitions of a server. Surfaces that are not in lists stay as they
 // are. After an error nothing has changed.
@@ -52,13 +97,43 @@ func (l *Lock) Set(name string, lists Lists) error {
 		}
 		read[surface] = defs
 	}
-	if l.servers[name] == nil {
-		l.servers[name] = server{}
-	}
 	for surface, defs := range read {
+		l.surface(name, surface)
 		l.servers[name][surface] = defs
 	}
 	return nil
+}
+
+// SetAbout replaces what the lock has of a server's handshake: its name and instructions.
+// handshake is the raw result of initialize, or nil for none.
+func (l *Lock) SetAbout(name string, handshake []byte) {
+	l.surface(name, About)[""] = about(handshake)
+}
+
+// Drop removes a server. The lock need not have it.
+func (l *Lock) Drop(name string) { delete(l.servers, name) }
+
+// surface returns the definitions of a surface, which become recorded if they were not.
+func (l *Lock) surface(name string, surface wire.Surface) definitions {
+	if l.servers[name] == nil {
+		l.servers[name] = server{}
+	}
+	if l.servers[name][surface] == nil {
+		l.servers[name][surface] = definitions{}
+	}
+	return l.servers[name][surface]
+}
+
+// about returns what is pinned of a handshake.
+func about(handshake []byte) entry {
+	own, _ := wire.GetString(handshake, "serverInfo", "name")
+	text, _ := wire.GetString(handshake, "instructions")
+	raw := wire.Marshal(map[string]string{"name": own, "instructions": text})
+	canonical, err := Canonical(raw)
+	if err != nil {
+		panic(err) // it was just encoded
+	}
+	return entry{canonical: canonical, digest: Digest(raw)}
 }
 
 // ListError says why a server's list cannot be stored.
@@ -73,141 +148,29 @@ func readList(surface wire.Surface, raw []byte) (definitions, error) {
 	if !slices.Contains(wire.Surfaces, surface) {
 		return nil, &ListError{surface, "there is no such surface"}
 	}
-	v, err := expect.Parse(raw)
+	items, err := wire.Elements(raw)
 	if err != nil {
-		return nil, &ListError{surface, err.Error()}
-	}
-	items, ok := v.([]any)
-	if !ok {
 		return nil, &ListError{surface, "it is not an array"}
 	}
 	defs := definitions{}
 	for i, item := range items {
-		def, _ := item.(map[string]any)
-		key, ok := def[surface.Key()].(string)
+		key, ok := wire.GetString(item, surface.Key())
 		if !ok {
 			return nil, &ListError{surface, fmt.Sprintf("item %d has no %s", i, surface.Key())}
 		}
 		if _, twice := defs[key]; twice {
 			return nil, &ListError{surface, fmt.Sprintf("it contains %q twice", key)}
 		}
-		defs[key] = def
+		d := NewDefinition(item)
+		if err := d.Ambiguous(); err != nil {
+			return nil, &ListError{surface, fmt.Sprintf("%q: %v", key, err)}
+		}
+		defs[key] = entry{canonical: d.canonical(), digest: d.Digest()}
 	}
 	return defs, nil
 }
 
-// version is the version of the file format.
-const version = 1
-
-// maxFile is the largest file that Read accepts, in bytes.
-const maxFile = 64 << 20
-
-// document is the file: JSON with members sorted by name, so that a change of one
-// definition changes only its lines.
-//
-//	{"version": 1, "servers": {"everything": {"tools": {"get-sum": {
-//	  "sha256": "…", "definition": {"name": "get-sum", …}}}}}}
-type document struct {
-	Version int                                                  `json:"version"`
-	Servers map[string]map[wire.Surface]map[string]documentEntry `json:"servers"`
-}
-
-// documentEntry is one definition and the hash (SHA-256, lower-case hex) of its compact
-// JSON with members sorted by name. The hash reveals manual edits and bad merges.
-type documentEntry struct {
-	SHA256     string          `json:"sha256"`
-	Definition json.RawMessage `json:"definition"`
-}
-
-// FileError reports a lock file that cannot be used.
-type FileError struct {
-	Path, Reason string
-}
-
-func (e *FileError) Error() string {
-	return fmt.Sprintf("lock file %s: %s (record it again, or restore it from version control)", e.Path, e.Reason)
-}
-
-// Read reads a file that Write wrote. The error is fs.ErrNotExist if the file does not
-// exist, and a [*FileError] if its content is wrong.
-func Read(ctx context.Context, at regular.Place) (*Lock, error) {
-	raw, err := at.Read(ctx, maxFile)
-	if err != nil {
-		return nil, fmt.Errorf("lock file: %w", err)
-	}
-	l, err := decode(raw)
-	if err != nil {
-		return nil, &FileError{at.String(), err.Error()}
-	}
-	return l, nil
-}
-
-func decode(raw []byte) (*Lock, error) {
-	var doc document
-	if err := json.Unmarshal(raw, &doc); err != nil {
-		return nil, err
-	}
-	if doc.Version != version {
-		return nil, fmt.Errorf("has version %d, and only version %d is known", doc.Version, version)
-	}
-	l := New()
-	for name, surfaces := range doc.Servers {
-		l.servers[name] = server{}
-		for surface, entries := range surfaces {
-			if !slices.Contains(wire.Surfaces, surface) {
-				return nil, fmt.Errorf("server %q has unknown %q", name, surface)
-			}
-			defs := definitions{}
-			for key, e := range entries {
-				def, err := expect.Parse(e.Definition)
-				if err != nil {
-					return nil, fmt.Errorf("server %q, %s %q: %w", name, noun(surface), key, err)
-				}
-				if hash(def) != e.SHA256 {
-					return nil, fmt.Errorf("server %q, %s %q is not what its sha256 says", name, noun(surface), key)
-				}
-				defs[key] = def
-			}
-			l.servers[name][surface] = defs
-		}
-	}
-	return l, nil
-}
-
-// Write replaces the file atomically. The same definitions give the same bytes. A new file
-// is readable for everyone, like other files in a repository.
-func (l *Lock) Write(at regular.Place) error {
-	raw, err := l.encode()
-	if err == nil {
-		err = at.Replace(raw, 0o644)
-	}
-	if err != nil {
-		return fmt.Errorf("lock file %s: %w", at, err)
-	}
-	return nil
-}
-
-func (l *Lock) encode() ([]byte, error) {
-	doc := document{Version: version, Servers: map[string]map[wire.Surface]map[string]documentEntry{}}
-	for name, surfaces := range l.servers {
-		doc.Servers[name] = map[wire.Surface]map[string]documentEntry{}
-		for surface, defs := range surfaces {
-			entries := map[string]documentEntry{}
-			for key, def := range defs {
-				entries[key] = documentEntry{SHA256: hash(def), Definition: compact(def)}
-			}
-			doc.Servers[name][surface] = entries
-		}
-	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	err := e.Encode(doc)
-	return b.Bytes(), err
-}
-
-// compact encodes a definition as JSON with members sorted by name.
+// compact encodes a value as JSON with members sorted by name, as files of version 1 have it.
 func compact(def any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -218,15 +181,46 @@ func compact(def any) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-func hash(def any) string {
-	sum := sha256.Sum256(compact(def))
-	return hex.EncodeToString(sum[:])
-}
-
 // noun returns the name of one item of the surface.
 func noun(s wire.Surface) string {
-	if s == wire.Templates {
+	switch s {
+	case wire.Templates:
 		return "resource template"
+	case About:
+		return "server"
 	}
 	return string(s[:len(s)-1])
+}
+
+// Item names a definition.
+type Item struct {
+	Server  string
+	Surface wire.Surface
+	Name    string // of the tool or prompt; URI of the resource; "" with About
+}
+
+// String returns the item for people: tool "a" of server "b".
+func (i Item) String() string {
+	if i.Surface == About {
+		return fmt.Sprintf("server %q", i.Server)
+	}
+	return fmt.Sprintf("%s %q of server %q", noun(i.Surface), i.Name, i.Server)
+}
+
+// Noun says what the item is: server, tool, prompt, resource, resource template.
+func (i Item) Noun() string { return noun(i.Surface) }
+
+// Target returns the item as commands name it: SERVER.NAME, or SERVER.
+func (i Item) Target() string {
+	if i.Surface == About {
+		return i.Server
+	}
+	return i.Server + "." + i.Name
+}
+
+// compareItems orders items by server, surface and name.
+func compareItems(a, b Item) int {
+	order := []wire.Surface{About, wire.Tools, wire.Prompts, wire.Resources, wire.Templates}
+	return cmp.Or(cmp.Compare(a.Server, b.Server),
+		cmp.Compare(slices.Index(order, a.Surface), slices.Index(order, b.Surface)), cmp.Compare(a.Name, b.Name))
 }

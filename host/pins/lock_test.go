@@ -213,7 +213,7 @@ func TestBadFiles(t *testing.T) {
 	}
 	edit := func(was, is string) string { return strings.Replace(string(good), was, is, 1) }
 	for name, text := range map[string]string{
-		"empty": "", "no JSON": "<<<<<<< HEAD", "version": edit(`"version": 1`, `"version": 2`),
+		"empty": "", "no JSON": "<<<<<<< HEAD", "version": edit(`"version": 2`, `"version": 3`),
 		"edited": edit(`"number"`, `"string"`), "surface": edit(`"tools"`, `"toys"`), "no definition": edit(`"definition"`, `"x"`),
 	} {
 		if text == string(good) {
@@ -246,7 +246,7 @@ func FuzzCompare(f *testing.F) {
 				t.Errorf("%+v: %s", c, c)
 			}
 		}
-		raw, err := l.encode()
+		raw, err := l.Encode()
 		if err != nil {
 			return // nested too deep to be written
 		}

@@ -73,6 +73,7 @@ func Compare(clients supervise.Clients, old, next *config.Config) (Changes, *con
 	adopted.Upstreams, adopted.Builtins = next.Upstreams, next.Builtins
 	adopted.StartupWait, adopted.InputTimeout, adopted.Debug = next.StartupWait, next.InputTimeout, next.Debug
 	adopted.Policy = next.Policy
+	adopted.Pins, adopted.PinsFile = next.Pins, next.PinsFile
 	adopted.Execution, adopted.Approval = next.Execution, next.Approval
 	adopted.Execution.MaxConcurrent, adopted.Execution.MaxQueued = old.Execution.MaxConcurrent, old.Execution.MaxQueued
 	adopted.Execution.MaxTotalMemory = old.Execution.MaxTotalMemory

@@ -135,9 +135,11 @@ func (r *Router) instructions(s Session, all []serverConn) string {
 	rest := maxAllInstructions
 	for _, c := range all {
 		result, _ := c.Server()
-		theirs, _ := wire.GetString(result, "instructions")
+		theirs, withheld := r.Catalog.Instructions(c.server, result)
 		if theirs = strings.TrimSpace(theirs); theirs != "" {
 			theirs = "Instructions of server \"" + c.server + "\":\n" + cut(theirs, min(maxInstructions, rest))
+		} else if withheld != "" {
+			theirs = "Instructions of server \"" + c.server + "\" are withheld: " + withheld + "."
 		}
 		if why := r.unavailable(s, c.server); why != "" {
 			theirs = strings.TrimPrefix(theirs+"\n\nNot there now: "+why, "\n\n")

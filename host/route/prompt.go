@@ -37,6 +37,9 @@ func (r *Router) promptOwner(ctx context.Context, call Call, name string) (to se
 	if ok {
 		to, ok = r.to(call.Origin.Session(), server)
 	}
+	if f := r.scope(call.Origin.Session()).Withheld(wire.Prompts, name); !ok && f != nil {
+		return to, "", wire.Errorf(wire.CodeInvalidParams, "%s: %v", call.Method, f)
+	}
 	if !ok {
 		why, _ := r.ownerUnavailable(call, name)
 		return to, "", r.unknown(call, "prompt", name, wire.Prompts, why)

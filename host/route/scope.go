@@ -26,15 +26,21 @@ func RightsOf(s Session) *bearer.Rights {
 // for a nil session, for which there is no client.
 func MayUse(s Session, server string) bool { return !RightsOf(s).HidesServer(server) }
 
-// permitted returns why the rights of a client do not permit a request; nil if they do. A
-// toolCall checks by itself whether an upstream's tool may be called.
+// permitted returns why the rights of a client, or pins, do not permit a request; nil if they
+// do. A toolCall checks by itself whether an upstream's tool may be called.
 func (r *Router) permitted(s Session, q *policy.Request) error {
 	rights := RightsOf(s)
 	switch q.Kind {
 	case policy.KindPrompt:
-		return r.scope(s).PermittedPrompt(q.Server, q.Name)
+		if err := r.scope(s).PermittedPrompt(q.Server, q.Name); err != nil {
+			return err
+		}
+		return r.scope(s).PinnedPrompt(q.Server, q.Name)
 	case policy.KindResource:
-		return r.scope(s).PermittedResource(q.Server, q.Name)
+		if err := r.scope(s).PermittedResource(q.Server, q.Name); err != nil {
+			return err
+		}
+		return r.scope(s).PinnedURI(q.Server, q.Name)
 	case policy.KindMethod:
 		if rights.Narrows() { // it may mean anything
 			return &catalog.HiddenError{Server: q.Server, Tool: q.Name, Token: true}
@@ -43,6 +49,10 @@ func (r *Router) permitted(s Session, q *policy.Request) error {
 		if q.Name == "" && rights.Narrows() || !rights.ShowsResource(q.Server, q.Name) {
 			return &catalog.HiddenError{Server: q.Server, Tool: q.Name, Surface: wire.Prompts, Token: true}
 		}
+		if err := r.scope(s).PinnedPrompt(q.Server, q.Name); err != nil {
+			return err
+		}
+		return r.scope(s).PinnedURI(q.Server, q.Name)
 	case policy.KindTool:
 		own := q.Server == policy.SavedTools || q.Server == policy.BuiltinTools
 		if own && (rights.Hides(q.Server, q.Name) || q.Caller.Script == "" && !rights.Exposes(q.Server, q.Name)) {

@@ -194,6 +194,9 @@ func (r *Router) subscribeAgain(t topic) error {
 	r.mu.Lock()
 	wanted := len(r.topics[t]) > 0
 	r.mu.Unlock()
+	if err := r.Catalog.PinnedURI(t.conn.server, t.uri); err != nil {
+		return err
+	}
 	c, ok := r.to(t.conn.own, t.conn.server)
 	if !wanted || !ok {
 		return nil

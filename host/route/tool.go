@@ -36,6 +36,9 @@ func (r *Router) CallTool(ctx context.Context, call Call) wire.Reply {
 	}
 	switch {
 	case !ok:
+		if f := r.scope(s).Withheld(wire.Tools, name); f != nil {
+			return wire.Reply{Result: ErrorResult(f.Error()), Denied: f}
+		}
 		why, sure := r.ownerUnavailable(call, name)
 		if sure { // the tool probably exists: its failure is not a protocol error
 			return wire.Reply{Result: ErrorResult(fmt.Sprintf("tool %q cannot be called: %s", name, why))}

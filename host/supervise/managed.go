@@ -103,9 +103,9 @@ func (m *managedUpstream) restore() bool {
 	m.known, m.remembered = known, true
 	m.mu.Unlock()
 	m.env.Receiver(m.name, m.own).OnAsleep()
+	m.publishHandshake(known.Handshake)
 	for surface, l := range known.Lists {
-		list := catalog.List{Surface: surface, Items: l.Items, Meta: l.Meta, Stateless: known.stateless(), Remembered: true}
-		m.publish(func() { m.env.Catalog.SetList(m.name, list) })
+		m.publishList(catalog.List{Surface: surface, Items: l.Items, Meta: l.Meta, Stateless: known.stateless(), Remembered: true})
 	}
 	return true
 }
@@ -117,6 +117,24 @@ func (m *managedUpstream) publish(set func()) {
 	defer m.publishing.Unlock()
 	if !m.isRetired() {
 		set()
+	}
+}
+
+// publishList sets a list in the catalog. The pins get it first, so that none of it can be
+// used before it was compared with them.
+func (m *managedUpstream) publishList(l catalog.List) {
+	m.publish(func() {
+		if m.env.Pins != nil {
+			m.env.Pins.Offer(m.name, l.Surface, l.Items)
+		}
+		m.env.Catalog.SetList(m.name, l)
+	})
+}
+
+// publishHandshake gives the pins a handshake.
+func (m *managedUpstream) publishHandshake(result []byte) {
+	if m.env.Pins != nil {
+		m.publish(func() { m.env.Pins.OfferHandshake(m.name, result) })
 	}
 }
 
@@ -189,6 +207,7 @@ func (m *managedUpstream) withSecrets(ctx context.Context, spec upstream.Spec) (
 func (m *managedUpstream) updateHandshake(result []byte) {
 	before := m.snapshot().Handshake
 	m.update(func(s *Snapshot) { s.Handshake = result })
+	m.publishHandshake(result)
 	if m.isRemembered() && !sameForClients(before, result) {
 		m.env.Log.Info("the upstream announces other capabilities or instructions than when it last ran: sessions that exist already got the old ones", "upstream", m.name)
 	}
@@ -226,7 +245,7 @@ func (m *managedUpstream) updateList(l upstream.List) {
 	if hints := list.Fresh.Hints; m.own != nil && hints != nil { // others have instances of their own
 		list.Fresh.Hints = &envelope.Hints{TTL: hints.TTL, Scope: envelope.ScopePrivate}
 	}
-	m.publish(func() { m.env.Catalog.SetList(m.name, list) })
+	m.publishList(list)
 	if m.Status().State == upstream.Ready { // else becomeReady will save it
 		m.save()
 	}

@@ -56,7 +56,15 @@ type Receiver interface {
 	OnAsleep()
 }
 
-// Options of Upstreams. All but Budget and Observer must be set.
+// Pins trust the first offers of servers, and compare later ones; see pins.Keeper.
+type Pins interface {
+	// Offer gets a list, before it is set in the Catalog.
+	Offer(server string, surface wire.Surface, items [][]byte)
+	// OfferHandshake gets a raw handshake, before its server's lists.
+	OfferHandshake(server string, handshake []byte)
+}
+
+// Options of Upstreams. All but Budget, Observer and Pins must be set.
 type Options struct {
 	// Clients says who is behind the sessions.
 	Clients Clients
@@ -66,6 +74,8 @@ type Options struct {
 	Dir string
 	// Catalog gets the lists of upstreams.
 	Catalog Catalog
+	// Pins get what upstreams offer before anybody else does; nil: nothing is pinned.
+	Pins Pins
 	// Receiver returns the receiver of the messages of an upstream that sessions share
 	// (own is nil), or that belongs to the session own.
 	Receiver func(server string, own route.Session) Receiver

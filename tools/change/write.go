@@ -38,7 +38,7 @@ func (f *File) write(ctx context.Context) (backup string, err error) {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
 	}
-	unlock, err := lock(ctx, path)
+	unlock, err := Lock(ctx, path)
 	if err != nil {
 		return "", err
 	}
@@ -80,18 +80,18 @@ func (f *File) backUp(path string) (string, error) {
 	}
 }
 
-// lock takes the lock of a file, which keeps other processes of ours from changing it. The
+// Lock takes the lock of a file, which keeps other processes of ours from changing it. The
 // lock is a file in the user's cache, since a folder of another program is no place for it;
-// only without a cache it is beside the file.
-func lock(ctx context.Context, path string) (unlock func(), err error) {
+// only without a cache it is beside the file. path is absolute, without links. The error is
+// the cause of ctx if that ends while another process has the lock.
+func Lock(ctx context.Context, path string) (unlock func(), err error) {
 	name := path + ".lock"
 	if cache, err := os.UserCacheDir(); err == nil {
 		dir := filepath.Join(cache, "mcp-metatool", "locks")
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, err
+		if os.MkdirAll(dir, 0o700) == nil {
+			sum := sha256.Sum256([]byte(path))
+			name = filepath.Join(dir, hex.EncodeToString(sum[:16]))
 		}
-		sum := sha256.Sum256([]byte(path))
-		name = filepath.Join(dir, hex.EncodeToString(sum[:16]))
 	}
 	l := regular.NewLock(name)
 	if _, err := l.TryLockContext(ctx, lockRetry); err != nil {

@@ -1,0 +1,431 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcp-metatool/mcp-metatool/host"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/pins"
+	"github.com/mcp-metatool/mcp-metatool/host/supervise"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
+)
+
+func pinsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "pins",
+		Short: "Compare what the servers offer with what was pinned in tools.lock",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(pinsStatusCommand(), pinsDiffCommand(), pinsAcceptCommand(), pinsVerifyCommand())
+	return cmd
+}
+
+func pinsStatusCommand() *cobra.Command {
+	p := &pinsView{}
+	cmd := p.command("status [SERVER[.TOOL]...]", "Say what has changed since it was pinned", `Start the upstream servers and say how what they offer differs from the pins: what has
+changed, what is new, what is gone, and what can be taken for something else.`)
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		return p.run(args, func(ctx context.Context, w io.Writer) error {
+			if p.asJSON {
+				return writeJSON(w, p.report())
+			}
+			return p.writeStatus(w)
+		})
+	}
+	cmd.Flags().BoolVar(&p.asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func pinsDiffCommand() *cobra.Command {
+	p := &pinsView{}
+	cmd := p.command("diff [SERVER[.TOOL]...]", "Show the differences between definitions and their pins", `Start the upstream servers and show what they offer that is not as it was pinned, line by
+line.`)
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		return p.run(args, func(ctx context.Context, w io.Writer) error {
+			if p.asJSON {
+				return writeJSON(w, p.report())
+			}
+			return p.writeDiff(w)
+		})
+	}
+	cmd.Flags().BoolVar(&p.asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func pinsVerifyCommand() *cobra.Command {
+	p := &pinsView{}
+	cmd := p.command("verify [SERVER[.TOOL]...]", "Exit with 1 if anything is not as it was pinned", `Start the upstream servers and compare what they offer with the pins. The exit code is 1
+if anything differs, is new or is gone, if a server is not pinned at all, or if one does
+not start. Nothing is written.`)
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		err := p.run(args, func(ctx context.Context, w io.Writer) error {
+			if p.asJSON {
+				return writeJSON(w, p.report())
+			}
+			return p.writeVerified(w)
+		})
+		if err == nil && p.drifted() {
+			return &exitError{code: exitFailed}
+		}
+		return err
+	}
+	cmd.Flags().BoolVar(&p.asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// pinsView is one run of a verb of pins.
+type pinsView struct {
+	settings
+	asJSON bool
+
+	cfg      *config.Config
+	masked   func(string) string
+	targets  []pinTarget
+	before   []byte // the file; nil if there is none
+	lock     *pins.Lock
+	offers   map[string]pins.Offer
+	statuses []pinStatus
+}
+
+// pinStatus is a server that was looked at.
+type pinStatus struct {
+	pins.Status
+	mode config.PinMode
+	err  error // why it cannot be compared; nil if it was
+}
+
+// pinTarget is what an argument names.
+type pinTarget struct{ server, name string } // no name: the whole server
+
+// command makes a verb that takes targets.
+func (p *pinsView) command(use, short, long string) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Long: long}
+	cmd.ValidArgsFunction = choices(p.servers).complete(0)
+	p.addFlags(cmd, silent)
+	return cmd
+}
+
+// run compares the servers that args name, all by default, and then calls show.
+func (p *pinsView) run(args []string, show func(ctx context.Context, w io.Writer) error) error {
+	ctx := p.cmd.Context()
+	cfg, err := p.load()
+	if err != nil {
+		return err
+	}
+	p.cfg, p.masked = cfg, cfg.NewMasker().Mask
+	if err := p.read(ctx); err != nil {
+		return &exitError{exitUsage, err}
+	}
+	servers, err := p.chosen(args)
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	if len(servers) == 0 {
+		fmt.Fprintln(p.cmd.ErrOrStderr(), "no upstream servers are configured")
+	}
+	if err := p.compare(ctx, servers); err != nil {
+		return err
+	}
+	if err := show(ctx, p.cmd.OutOrStdout()); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(p.statuses, func(s pinStatus) bool { return s.err != nil }) {
+		return &exitError{code: exitFailed}
+	}
+	return nil
+}
+
+// read reads the file.
+func (p *pinsView) read(ctx context.Context) error {
+	path := p.cfg.PinsPath()
+	raw, err := regular.Read(ctx, path, pins.MaxFile)
+	p.lock = pins.New()
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("pins: %w", err)
+	}
+	p.before = raw
+	p.lock, err = pins.Decode(raw, path)
+	return err
+}
+
+// chosen returns the servers that args name. By default they are those whose pins are not
+// off, or that are pinned already; if there are none, all.
+func (p *pinsView) chosen(args []string) ([]*config.Upstream, error) {
+	enabled := supervise.Enabled(p.cfg)
+	var known []string
+	byName := map[string]*config.Upstream{}
+	for _, u := range enabled {
+		known, byName[u.Name] = append(known, u.Name), u
+	}
+	var chosen []*config.Upstream
+	for _, arg := range args {
+		server, name, _ := strings.Cut(arg, ".")
+		u := byName[server]
+		if u == nil {
+			return nil, unknownServer(server, known)
+		}
+		p.targets = append(p.targets, pinTarget{server, name})
+		if !slices.Contains(chosen, u) {
+			chosen = append(chosen, u)
+		}
+	}
+	if len(args) > 0 {
+		return chosen, nil
+	}
+	for _, u := range enabled {
+		if p.cfg.PinsOf(u) != config.PinsOff || p.lock.Has(u.Name) {
+			chosen = append(chosen, u)
+		}
+	}
+	if len(chosen) == 0 {
+		chosen = enabled
+	}
+	return chosen, nil
+}
+
+// compare starts servers and compares what they offer with the pins.
+func (p *pinsView) compare(ctx context.Context, servers []*config.Upstream) error {
+	settings := host.PinSettings(p.cfg)
+	only := *p.cfg
+	only.Upstreams, only.Pins = nil, config.PinsOff // they are compared here
+	for _, u := range servers {
+		one := *u
+		one.Start, one.Pins = config.Eager, ""
+		only.Upstreams = append(only.Upstreams, one)
+	}
+	done := startingServers(p.cmd, &only)
+	defer done()
+	p.offers = map[string]pins.Offer{}
+	err := withServers(ctx, &only, p.logger(p.cfg), func(ctx context.Context, h *host.Host) error {
+		for _, u := range servers {
+			s := pinStatus{Status: pins.Status{Server: u.Name}, mode: p.cfg.PinsOf(u)}
+			var found supervise.Snapshot
+			if found, s.err = h.Snapshot(ctx, u.Name); s.err == nil {
+				p.offers[u.Name] = offerOf(found)
+				s.Status = pins.Inspect(p.lock, settings, u.Name, p.offers[u.Name])
+				s.Findings = slices.DeleteFunc(s.Findings, func(f *pins.Finding) bool { return !p.wants(f) })
+			}
+			p.statuses = append(p.statuses, s)
+		}
+		return context.Cause(ctx)
+	})
+	if err != nil {
+		return err
+	}
+	return p.checkTargets()
+}
+
+// wants reports whether a finding is about something that the arguments name.
+func (p *pinsView) wants(f *pins.Finding) bool {
+	return len(p.targets) == 0 || slices.ContainsFunc(p.targets, func(t pinTarget) bool {
+		return t.server == f.Server && (t.name == "" || t.name == f.Name)
+	})
+}
+
+// checkTargets returns an error if an argument names something that neither the server nor
+// its pins have.
+func (p *pinsView) checkTargets() error {
+	for _, t := range p.targets {
+		offer, compared := p.offers[t.server]
+		if t.name == "" || !compared || p.lock.HasItem(t.server, t.name) {
+			continue
+		}
+		known := false
+		for surface, items := range offer.Lists {
+			known = known || slices.ContainsFunc(items, func(raw []byte) bool {
+				name, _ := wire.GetString(raw, surface.Key())
+				return name == t.name
+			})
+		}
+		if !known {
+			return &exitError{exitUsage, fmt.Errorf("server %q has no tool, prompt or resource template %q", t.server, t.name)}
+		}
+	}
+	return nil
+}
+
+// offerOf returns what a snapshot offers.
+func offerOf(s supervise.Snapshot) pins.Offer {
+	o := pins.Offer{Handshake: s.Handshake, Lists: map[wire.Surface][][]byte{}}
+	for surface, list := range s.Lists {
+		o.Lists[surface] = list.Items
+	}
+	return o
+}
+
+// drifted reports whether something is not as it was pinned.
+func (p *pinsView) drifted() bool {
+	return slices.ContainsFunc(p.statuses, func(s pinStatus) bool { return s.err != nil || !s.Pinned || len(s.Findings) > 0 })
+}
+
+// The output of --json.
+type (
+	pinsReport struct {
+		File    string             `json:"file"`
+		Servers []pinsServerReport `json:"servers"`
+	}
+	pinsServerReport struct {
+		Server   string           `json:"server"`
+		Mode     config.PinMode   `json:"mode"`
+		Pinned   bool             `json:"pinned"`
+		Matches  int              `json:"matches"` // definitions that are as they were pinned
+		Error    string           `json:"error,omitempty"`
+		Findings []pinsItemReport `json:"findings"`
+	}
+	pinsItemReport struct {
+		Kind    string             `json:"kind"` // server, tool, prompt, resource template
+		Name    string             `json:"name,omitempty"`
+		Reason  pins.Reason        `json:"reason"`
+		Other   string             `json:"other,omitempty"` // what it can be taken for
+		Error   string             `json:"error,omitempty"`
+		Changes []pinsChangeReport `json:"changes,omitempty"`
+	}
+	pinsChangeReport struct {
+		Path string    `json:"path"`
+		Kind pins.Kind `json:"kind"`
+		Was  string    `json:"was,omitempty"`
+		Is   string    `json:"is,omitempty"`
+	}
+)
+
+func (p *pinsView) report() pinsReport {
+	r := pinsReport{File: p.cfg.PinsPath(), Servers: []pinsServerReport{}}
+	for _, s := range p.statuses {
+		server := pinsServerReport{Server: s.Server, Mode: s.mode, Pinned: s.Pinned, Matches: s.Matches, Findings: []pinsItemReport{}}
+		if s.err != nil {
+			server.Error = p.masked(s.err.Error())
+		}
+		for _, f := range s.Findings {
+			item := pinsItemReport{Kind: f.Noun(), Name: p.masked(f.Name), Reason: f.Reason, Other: f.Other}
+			if f.Err != nil {
+				item.Error = p.masked(f.Err.Error())
+			}
+			for _, c := range f.Changes() {
+				item.Changes = append(item.Changes, pinsChangeReport{p.masked(c.Path), c.Kind, p.masked(c.Was), p.masked(c.Is)})
+			}
+			server.Findings = append(server.Findings, item)
+		}
+		r.Servers = append(r.Servers, server)
+	}
+	return r
+}
+
+// writeStatus writes a table, and what differs below it.
+func (p *pinsView) writeStatus(w io.Writer) error {
+	t := newTable(w)
+	t.head("SERVER", "PINS", right("SAME"), right("CHANGED"), right("NEW"), right("GONE"), "NOTE")
+	for _, s := range p.statuses {
+		count := map[pins.Reason]int{}
+		for _, f := range s.Findings {
+			count[f.Reason]++
+		}
+		changed := len(s.Findings) - count[pins.Unknown] - count[pins.Gone]
+		note := display.Cell{}
+		switch {
+		case s.err != nil:
+			text, _, _ := strings.Cut(p.masked(s.err.Error()), "\n")
+			note = display.Cell{Text: strings.TrimPrefix(text, fmt.Sprintf("upstream %q: ", s.Server)), Style: display.Bad}
+		case !s.Pinned:
+			note = display.Cell{Text: "not pinned yet", Style: display.Caution}
+		}
+		t.row(s.Server, string(s.mode), s.Matches, changed, count[pins.Unknown], count[pins.Gone], note)
+	}
+	if len(p.statuses) > 0 {
+		if err := t.flush(); err != nil {
+			return err
+		}
+	}
+	for _, s := range p.statuses {
+		if s.Pinned {
+			p.writeFindings(w, s)
+		}
+	}
+	return nil
+}
+
+// writeFindings writes a line for each difference of a server.
+func (p *pinsView) writeFindings(w io.Writer, s pinStatus) {
+	for _, f := range s.Findings {
+		fmt.Fprintf(raw(w), "\n%s %s\n", paint(w, display.Caution, string(f.Reason)+":"), display.Text(p.masked(f.Text())))
+	}
+}
+
+// writeDiff writes the differences line by line.
+func (p *pinsView) writeDiff(w io.Writer) error {
+	first := true
+	for _, s := range p.statuses {
+		if s.err != nil {
+			fmt.Fprintf(p.cmd.ErrOrStderr(), "%s\n", display.Text(p.masked(s.err.Error())))
+		}
+		for _, f := range s.Findings {
+			if !first {
+				fmt.Fprintln(w)
+			}
+			first = false
+			if err := p.writeItem(w, f); err != nil {
+				return err
+			}
+		}
+	}
+	if first {
+		fmt.Fprintln(w, "everything is as it was pinned")
+	}
+	return nil
+}
+
+// writeItem writes one difference line by line.
+func (p *pinsView) writeItem(w io.Writer, f *pins.Finding) error {
+	text := f.Item.String() + ": " + f.Summary()
+	if f.Err != nil {
+		text += ": " + f.Err.Error()
+	}
+	fmt.Fprintf(raw(w), "%s\n", paint(w, display.Bold, display.Text(p.masked(text))))
+	_, err := io.WriteString(diffWriter{w}, p.masked(f.Diff()))
+	return err
+}
+
+// writeVerified writes what differs, or that nothing does.
+func (p *pinsView) writeVerified(w io.Writer) error {
+	same := 0
+	for _, s := range p.statuses {
+		same += s.Matches
+		switch {
+		case s.err != nil:
+			fmt.Fprintf(raw(w), "%s\n", display.Text(p.masked(s.err.Error())))
+		case !s.Pinned:
+			fmt.Fprintf(raw(w), "server %q is not pinned (mcp-metatool pins accept %s)\n", s.Server, s.Server)
+		default:
+			for _, f := range s.Findings {
+				fmt.Fprintf(raw(w), "%s\n", display.Text(p.masked(f.Text())))
+			}
+		}
+	}
+	if !p.drifted() {
+		_, err := fmt.Fprintf(w, "%s of %s as pinned\n", plural(same, "definition"), cmp.Or(serverNames(p.statuses), "no server"))
+		return err
+	}
+	return nil
+}
+
+func serverNames(statuses []pinStatus) string {
+	var names []string
+	for _, s := range statuses {
+		names = append(names, s.Server)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcp-metatool/mcp-metatool/host"
+	"github.com/mcp-metatool/mcp-metatool/host/pins"
+	"github.com/mcp-metatool/mcp-metatool/tools/change"
+)
+
+func pinsAcceptCommand() *cobra.Command {
+	p := &pinsAcceptance{}
+	cmd := p.command("accept [SERVER[.TOOL]...]", "Pin what the servers offer now", `Start the upstream servers, show what they offer that is not as it was pinned, and ask
+whether to pin it. Without arguments, it is about all servers that are pinned. A running
+proxy takes the new pins over within some seconds.`)
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		p.begin(p.cmd)
+		return p.run(args, p.accept)
+	}
+	p.consent.addFlags(cmd)
+	return cmd
+}
+
+// pinsAcceptance is one run of pins accept.
+type pinsAcceptance struct {
+	pinsView
+	consent
+}
+
+// accept shows the differences, asks, and writes the file.
+func (p *pinsAcceptance) accept(ctx context.Context, w io.Writer) error {
+	p.consent.masked, p.consent.known = p.pinsView.masked, true // digests look like secrets
+	settings := host.PinSettings(p.cfg)
+	accepted := 0
+	for _, s := range p.statuses {
+		if s.err != nil {
+			continue
+		}
+		if s.Pinned { // else everything is new
+			p.writeFindings(w, s)
+			fmt.Fprintln(w)
+		}
+		for _, f := range s.Findings {
+			if f.Reason != pins.Unpinnable {
+				accepted++
+			}
+		}
+		if len(p.targets) == 0 || p.whole(s.Server) {
+			pins.Record(p.lock, s.Server, p.offers[s.Server])
+		}
+		pins.Accept(p.lock, settings, s.Findings)
+	}
+	after, err := p.lock.Encode()
+	if err != nil {
+		return fmt.Errorf("pins: %w", err)
+	}
+	if p.before != nil && string(p.before) == string(after) {
+		fmt.Fprintln(w, "everything is as it was pinned")
+		return nil
+	}
+	path := p.cfg.PinsPath()
+	file := change.File{Path: path, Before: p.before, After: after, Perm: pins.Perm}
+	written, err := p.apply(ctx, p.cmd, fmt.Sprintf("Write this to %s?", path), file)
+	if err == nil && written {
+		fmt.Fprintf(w, "pinned %s in %s\n", plural(accepted, "definition"), path)
+	}
+	return err
+}
+
+// whole reports whether the arguments name a server as such.
+func (p *pinsAcceptance) whole(server string) bool {
+	for _, t := range p.targets {
+		if t.server == server && t.name == "" {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,43 @@
+package config
+
+import (
+	"cmp"
+	"path/filepath"
+)
+
+// PinMode says what is done about definitions of servers that are not as they were pinned;
+// see package pins.
+type PinMode string
+
+// The values of PinMode.
+const (
+	PinsOff     PinMode = "off"
+	PinsWarn    PinMode = "warn"
+	PinsEnforce PinMode = "enforce"
+)
+
+// PinModes returns the values of PinMode.
+func PinModes() []PinMode { return []PinMode{PinsOff, PinsWarn, PinsEnforce} }
+
+// defaultPinsFile is the name of the file with the pins, beside the configuration.
+const defaultPinsFile = "tools.lock"
+
+// PinsOf returns what is done about the definitions of an upstream.
+func (c *Config) PinsOf(u *Upstream) PinMode { return cmp.Or(u.Pins, c.Pins) }
+
+// PinsPath returns the absolute path of the file with the pins: the one that is set, else
+// tools.lock beside the configuration, or in the store's folder if there is no configuration.
+func (c *Config) PinsPath() string {
+	return cmp.Or(c.PinsFile, filepath.Join(c.Store.Dir, defaultPinsFile))
+}
+
+// decodePins reads the top-level settings of pins.
+func decodePins(top *table, c *Config) {
+	choice(top, "pins", &c.Pins, PinModes()...)
+	if file, ok := top.file(top.key("pins_file")); ok {
+		c.PinsFile = file
+	}
+	if c.PinsFile == "" {
+		c.PinsFile = filepath.Join(top.r.base, defaultPinsFile)
+	}
+}

@@ -1,0 +1,77 @@
+package pins
+
+import (
+	"errors"
+	"sync"
+)
+
+// Bounds of what is pinned: how deeply a definition may be nested, and the size of all
+// definitions of one list, in bytes. They keep a server from making the file unreadable.
+const (
+	maxDepth = 256
+	maxList  = 8 << 20
+)
+
+// Definition is a definition of a server with its digest, which is computed when it is first
+// asked for. It is safe for concurrent use.
+type Definition struct {
+	raw []byte
+
+	once   sync.Once
+	digest string
+	form   []byte // canonical; nil if there is none
+	err    error
+}
+
+// NewDefinition returns a definition, as the server sent it. It keeps raw.
+func NewDefinition(raw []byte) *Definition { return &Definition{raw: raw} }
+
+func (d *Definition) compute() {
+	d.once.Do(func() {
+		d.digest = Digest(d.raw)
+		if d.form, d.err = Canonical(d.raw); d.err == nil && depth(d.form) > maxDepth {
+			d.form, d.err = nil, errTooDeep
+		}
+	})
+}
+
+var errTooDeep = errors.New("it is nested too deeply")
+
+// Digest is [Digest] of the definition.
+func (d *Definition) Digest() string {
+	d.compute()
+	return d.digest
+}
+
+// Ambiguous returns why readers may understand the definition differently, or why it cannot
+// be written down; nil if it can be pinned.
+func (d *Definition) Ambiguous() error {
+	d.compute()
+	return d.err
+}
+
+// canonical returns the canonical form; nil if Ambiguous is an error.
+func (d *Definition) canonical() []byte {
+	d.compute()
+	return d.form
+}
+
+// depth returns how deeply arrays and objects of a JSON value are nested.
+func depth(raw []byte) int {
+	deepest, now, text := 0, 0, false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case text && c == '\\':
+			i++
+		case c == '"':
+			text = !text
+		case text:
+		case c == '{' || c == '[':
+			now++
+			deepest = max(deepest, now)
+		case c == '}' || c == ']':
+			now--
+		}
+	}
+	return deepest
+}

@@ -1,0 +1,69 @@
+package pins
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"time"
+)
+
+// pollInterval is how often a Keeper looks whether the file has changed. A look is one
+// system call, and works on every file system.
+const pollInterval = time.Second
+
+// retryEvery is after how many looks a Keeper tries again to write what it could not.
+const retryEvery = 30
+
+// fingerprint tells whether a file has been replaced or changed. The zero value is no file.
+type fingerprint struct{ info fs.FileInfo }
+
+func (f fingerprint) same(g fingerprint) bool {
+	if f.info == nil || g.info == nil {
+		return f.info == g.info
+	}
+	return os.SameFile(f.info, g.info) && f.info.Size() == g.info.Size() && f.info.ModTime().Equal(g.info.ModTime())
+}
+
+func fingerprintOf(path string) fingerprint {
+	info, err := os.Stat(path)
+	if err != nil {
+		return fingerprint{}
+	}
+	return fingerprint{info}
+}
+
+// follow begins or ends to follow the file. The caller holds k.changing.
+func (k *Keeper) follow(needed bool) {
+	k.stop()
+	k.stop = func() {}
+	if !needed {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	k.stop = cancel
+	k.following.Go(func() {
+		look := time.NewTicker(pollInterval)
+		defer look.Stop()
+		for n := 1; ; n++ {
+			select {
+			case <-ctx.Done():
+				return
+			case <-look.C:
+			}
+			now := k.now.Load()
+			if !fingerprintOf(now.path).same(now.seen) || n%retryEvery == 0 && now.lacks() {
+				k.change(func(now *state) { now.read(nil) })
+			}
+		}
+	})
+}
+
+// lacks reports whether something could not be written down or read.
+func (s *state) lacks() bool {
+	for _, server := range s.servers {
+		if server.unwritten != nil {
+			return true
+		}
+	}
+	return s.fault != nil
+}

@@ -1,0 +1,85 @@
+package pins
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/host/expect"
+	"github.com/mcp-metatool/mcp-metatool/tools/change"
+)
+
+// Diff returns a unified diff of what was pinned and what the server has now, for people:
+// one member on each line, and texts line by line. Characters that a terminal does not show
+// are escaped. It is empty if nothing differs.
+func (f *Finding) Diff() string {
+	return change.Diff("pinned", lines(f.was), "now", lines(f.is))
+}
+
+// lines returns a canonical definition with one member on each line; nil for none.
+func lines(canonical []byte) []byte {
+	v, err := expect.Parse(canonical)
+	if err != nil {
+		return nil
+	}
+	var b strings.Builder
+	writeLines(&b, "", "", v)
+	return []byte(b.String())
+}
+
+// writeLines writes a value whose lines begin with indent; what is its name there.
+func writeLines(b *strings.Builder, indent, what string, v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		if len(v) > 0 {
+			deeper := indent
+			if what != "" {
+				fmt.Fprintf(b, "%s%s\n", indent, what)
+				deeper += "  "
+			}
+			for _, name := range slices.Sorted(maps.Keys(v)) {
+				writeLines(b, deeper, plainName(name)+":", v[name])
+			}
+			return
+		}
+	case []any:
+		if slices.ContainsFunc(v, isLarge) {
+			fmt.Fprintf(b, "%s%s\n", indent, what)
+			for _, item := range v {
+				writeLines(b, indent+"  ", "-", item)
+			}
+			return
+		}
+	case string:
+		if strings.Contains(v, "\n") {
+			fmt.Fprintf(b, "%s%s\n", indent, what)
+			for line := range strings.SplitSeq(v, "\n") {
+				fmt.Fprintf(b, "%s  | %s\n", indent, line)
+			}
+			return
+		}
+	}
+	fmt.Fprintf(b, "%s%s %s\n", indent, what, compact(v))
+}
+
+// isLarge reports whether an item of an array gets lines of its own.
+func isLarge(v any) bool {
+	switch v := v.(type) {
+	case map[string]any, []any:
+		return true
+	case string:
+		return len(v) > 40
+	}
+	return false
+}
+
+// plainName returns the name of a member as it is if it is a simple word, else as JSON.
+func plainName(name string) string {
+	if name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-$") == "" {
+		return name
+	}
+	quoted, _ := json.Marshal(name) // a string
+	return string(quoted)
+}
