@@ -39,7 +39,7 @@
 //	token.go     token new and remove, tokenlist.go: token list
 //	tools.go     tools list, show and delete; toolshistory.go: history and revert,
 //	             toolsexport.go: export, toolsimport.go: import
-//	run.go       run
+//	run.go       run; approver.go: asking for approvals at the terminal
 //	repl.go      repl; replstate.go: what it keeps between inputs, replcoda.star:
 //	             the code appended to each input, replterm.go: the terminal,
 //	             replhistory.go: earlier inputs, replcomplete.go: completion

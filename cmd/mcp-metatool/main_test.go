@@ -61,6 +61,7 @@ func TestMain(m *testing.M) {
 		"stubborn":     stubborn,
 		"exitcode":     func() { os.Exit(exitcode(os.Args[1], os.Args[2:])) },
 		"interrupt":    func() { os.Exit(interrupt(os.Args[1], os.Args[2:])) },
+		"decide":       func() { os.Exit(decide(os.Args[1:])) },
 		"gone":         func() { os.Exit(gone(os.Args[1:])) },
 		"npx":          func() { os.Exit(serveEverything()) },
 		"reader":       func() { os.Exit(serveReader()) },

@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -17,8 +18,9 @@ import (
 const barSteps = 1000
 
 // progressView shows the progress of one call: as a bar on a terminal (a spinner while
-// the total is unknown), elsewhere as lines. It is not safe for concurrent use.
+// the total is unknown), elsewhere as lines. It is safe for concurrent use.
 type progressView struct {
+	mu  sync.Mutex // held while writing
 	w   io.Writer
 	bar *progressbar.ProgressBar // nil: lines
 
@@ -59,6 +61,8 @@ func (p *progressView) update(params []byte) {
 	if !ok {
 		return
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	total, ok := float(params, "total")
 	if !ok {
 		total = p.expect
@@ -98,8 +102,21 @@ func (p *progressView) line(value, part float64, message string) {
 	}
 }
 
+// plain removes the bar, so that the user can be asked something. Progress is shown as lines
+// from then on.
+func (p *progressView) plain() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bar != nil {
+		_ = p.bar.Finish()
+		p.bar = nil
+	}
+}
+
 // end removes the bar.
 func (p *progressView) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.bar != nil {
 		_ = p.bar.Finish()
 	}

@@ -25,6 +25,7 @@ func runCommand() *cobra.Command {
 	s := &settings{}
 	var params string
 	var raw bool
+	var approve approveFlag
 	cmd := &cobra.Command{
 		Use:   "run NAME",
 		Short: "Call a saved tool, or any other tool that agents see",
@@ -32,19 +33,23 @@ func runCommand() *cobra.Command {
 
 The result goes to standard output: text as it is, every other value as JSON.
 Progress, what the script prints, and errors go to standard error. The exit code
-is 1 when the tool fails, and 130 after Ctrl-C, which cancels the call.`,
+is 1 when the tool fails, and 130 after Ctrl-C, which cancels the call.
+
+If policy asks for the approval of a call, you are asked at the terminal. Without one
+it is denied; --approve allow allows it.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			arguments, err := readParams(cmd.Context(), params, cmd.InOrStdin())
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
-			return run(cmd, s, args[0], arguments, raw)
+			return run(cmd, s, args[0], arguments, raw, &approve)
 		},
 	}
 	s.addFlags(cmd, slog.LevelWarn)
 	cmd.ValidArgsFunction = choices(s.callable).complete(1)
 	cmd.Flags().StringVar(&params, "params", "{}", "arguments: a `JSON` object, @FILE to read it from a file, - from standard input")
+	approve.addFlag(cmd)
 	cmd.Flags().BoolVar(&raw, "raw", false, "print the whole MCP result as JSON")
 	return cmd
 }
@@ -71,7 +76,7 @@ func readParams(ctx context.Context, flag string, stdin io.Reader) ([]byte, erro
 	return raw, nil
 }
 
-func run(cmd *cobra.Command, s *settings, name string, arguments []byte, raw bool) error {
+func run(cmd *cobra.Command, s *settings, name string, arguments []byte, raw bool, approve *approveFlag) error {
 	cfg, err := s.load()
 	if err != nil {
 		return err
@@ -80,8 +85,10 @@ func run(cmd *cobra.Command, s *settings, name string, arguments []byte, raw boo
 	cfg.Debug = true // for the backtrace
 	var result []byte
 	defer during(cmd.Context(), "the call of "+name)()
-	err = withHost(cmd.Context(), cfg, log, host.NoClient, func(ctx context.Context, h *host.Host) error {
-		view := newProgressView(os.Stderr, isTerminal(os.Stderr), name)
+	view := newProgressView(os.Stderr, isTerminal(os.Stderr), name)
+	opts := hostOptions(log, host.NoClient)
+	opts.Person = approve.person(cmd, view.plain)
+	err = withHostOf(cmd.Context(), cfg, opts, func(ctx context.Context, h *host.Host) error {
 		defer view.end()
 		return withClient(ctx, h, func(c *host.Client) error {
 			result, err = callTool(ctx, c, name, arguments, view.update)

@@ -47,6 +47,7 @@ func testTool(name string, _ []byte) mcp.Tool {
 						"raises": {"type": "string", "description": "Instead: the message of a ToolError."},
 						"result": {"type": "object", "description": "Instead: the whole MCP result."},
 						"error": {"type": "object", "description": "Instead: a JSON-RPC error, {code, message}."},
+						"denied": {"type": "string", "minLength": 1, "description": "Instead: why the call is not permitted; scripts cannot catch that."},
 						"delay": {"type": ["string", "integer"], "description": "\"1s\", or milliseconds."},
 						"times": {"type": "integer", "minimum": 1, "maximum": 1000000, "description": "Without: any number of times."}
 					},
@@ -192,6 +193,7 @@ func mockOf(raw []byte) (cassette.Interaction, error) {
 	if message, ok := wire.GetString(raw, "raises"); ok {
 		i.Raises = &cassette.Raise{Message: message}
 	}
+	i.Denied, _ = wire.GetString(raw, "denied")
 	if times, ok := wire.Get(raw, "times"); ok {
 		i.Times = wholeNumber(times)
 	}

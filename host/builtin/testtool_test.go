@@ -85,8 +85,8 @@ calls without a mock:
 		{"mocks that are wrong",
 			`{"code":"1","mocks":[{"tool":"a.b"},{"tool":"a.b","returns":1,"raises":"x"},{"tool":"tools.x","returns":1},{"tool":"a.b","returns":1,"delay":"5"}]}`,
 			``, `validation error: the mocks are not right
-  /mocks/0: has no answer (give it one of returns, text, result, raises and error)
-  /mocks/1: has more than one answer (one of returns, text, result, raises and error)
+  /mocks/0: has no answer (give it one of returns, text, result, raises, error and denied)
+  /mocks/1: has more than one answer (one of returns, text, result, raises, error and denied)
   /mocks/2/tool: is a saved tool; saved tools really run, so mock the tools that they call
   /mocks/3/delay: "5" has no unit (write "30s", or "30ms" for milliseconds)`},
 		{"neither name nor code", `{"mocks":[]}`, ``, `validation error: arguments of "test_tool" do not match its inputSchema

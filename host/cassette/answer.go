@@ -3,6 +3,7 @@ package cassette
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 
@@ -107,6 +108,9 @@ func (i *Interaction) reply() wire.Reply {
 		return wire.Reply{Result: i.Result}
 	case i.RPCError != nil:
 		return wire.Reply{Error: i.RPCError}
+	case i.Denied != "":
+		err := fmt.Errorf("the call was not approved: denied by a mock: %s", i.Denied)
+		return wire.Reply{Result: route.ErrorResult(err.Error()), Denied: err}
 	case i.Raises != nil:
 		return wire.Reply{Result: i.Raises.result()}
 	}

@@ -57,7 +57,7 @@ const (
 )
 
 // Interaction is the answer to some calls of a tool. Exactly one of Returns, Result,
-// Raises and RPCError is set.
+// Raises, RPCError and Denied is set.
 type Interaction struct {
 	// Server and Tool are the real names, or script names if those are unambiguous.
 	Server, Tool string
@@ -75,6 +75,9 @@ type Interaction struct {
 	Raises *Raise
 	// RPCError is a raw JSON-RPC error object.
 	RPCError []byte
+	// Denied is why the call is not permitted, as if somebody had not approved it. It is an
+	// error that scripts cannot catch.
+	Denied string
 
 	// Delay is the time before the answer is returned.
 	Delay time.Duration
@@ -96,7 +99,7 @@ type Raise struct {
 // Check returns an error if an interaction is invalid.
 func (i Interaction) Check() error {
 	kinds := 0
-	for _, set := range []bool{i.Returns != nil, i.Result != nil, i.Raises != nil, i.RPCError != nil} {
+	for _, set := range []bool{i.Returns != nil, i.Result != nil, i.Raises != nil, i.RPCError != nil, i.Denied != ""} {
 		if set {
 			kinds++
 		}
@@ -123,9 +126,9 @@ func (i Interaction) Check() error {
 	case i.Times < 0:
 		return &FieldError{Key: "times", Text: "is below zero"}
 	case kinds == 0:
-		return &FieldError{Key: "", Text: "has no answer (give it one of returns, text, result, raises and error)"}
+		return &FieldError{Key: "", Text: "has no answer (give it one of returns, text, result, raises, error and denied)"}
 	case kinds > 1:
-		return &FieldError{Key: "", Text: "has more than one answer (one of returns, text, result, raises and error)"}
+		return &FieldError{Key: "", Text: "has more than one answer (one of returns, text, result, raises, error and denied)"}
 	}
 	return nil
 }

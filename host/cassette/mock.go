@@ -26,6 +26,7 @@ import (
 //	result = { … }         a whole CallToolResult
 //	raises = "…"           the message of an error, or { message = "…", details = … }
 //	error = { code = … }   a JSON-RPC error object: code, message, data
+//	denied = "…"           why the call is not permitted
 //	delay = "1s"           the time before the answer
 //	times = 1              how often it can be used; 0: any number of times
 //
@@ -33,7 +34,7 @@ import (
 // name with the suffix _json.
 var Keys = []string{
 	"tool", "params", "params_json", "match", "returns", "returns_json", "text", "result", "result_json", "raises",
-	"error", "error_json", "delay", "times",
+	"error", "error_json", "denied", "delay", "times",
 }
 
 // FromTOML makes an Interaction from a decoded TOML table, with values as
@@ -52,11 +53,16 @@ func FromTOML(table map[string]any, match Match) (Interaction, error) {
 	i.Returns, i.Result, i.RPCError = f.json("returns"), f.json("result"), f.json("error")
 	if text, ok := f.text("text"); ok {
 		if i.Result != nil {
-			f.fail("text", "and result are both set (want one of returns, text, result, raises and error)")
+			f.fail("text", "and result are both set (want one of returns, text, result, raises, error and denied)")
 		}
 		i.Result = TextResult(text)
 	}
 	i.Raises = f.raises()
+	if text, ok := f.text("denied"); ok {
+		if i.Denied = text; text == "" {
+			f.fail("denied", "is empty (say why the call is denied)")
+		}
+	}
 	i.Delay = f.duration("delay")
 	i.Times = f.count("times")
 	if f.err != nil {

@@ -106,6 +106,8 @@ func (i *Interaction) writeAnswer(b *bytes.Buffer) {
 	switch {
 	case i.Returns != nil:
 		writeJSON(b, "returns_json", i.Returns)
+	case i.Denied != "":
+		writeKey(b, "denied", i.Denied)
 	case i.RPCError != nil:
 		writeJSON(b, "error_json", i.RPCError)
 	case i.Raises != nil && i.Raises.Details == nil:

@@ -36,6 +36,9 @@ type Check struct {
 	Timeout time.Duration
 	// CancelAfter is when the call is cancelled; 0 means never.
 	CancelAfter time.Duration
+	// Approve says what a person would about calls for which policy says "ask": "allow" or
+	// "deny"; "" if the check does not expect the question.
+	Approve string
 	// Skip is why the check is skipped; "" if it is not.
 	Skip string
 	// Phase says when it runs, Tags are its own and those of the file, and Row is the
@@ -87,7 +90,7 @@ func (c *Check) has(keys ...string) bool {
 var checkAliases = map[string]string{
 	"tool": "call", "args": "params", "arguments": "params", "expected": "expect", "want": "expect", "script": "code",
 	"mocks": "mock", "cassette": "mock", "upstream": "server", "title": "name", "description": "name", "tag": "tags",
-	"captures": "capture", "extract": "capture", "retries": "retry", "row": "rows", "table": "rows", "data": "rows", "cases": "rows",
+	"captures": "capture", "approval": "approve", "extract": "capture", "retries": "retry", "row": "rows", "table": "rows", "data": "rows", "cases": "rows",
 }
 
 // readCheck reads a check from a table without references.
@@ -95,12 +98,12 @@ func (r *fileReader) readCheck(s *config.Section, c *Check) {
 	r.check = c
 	c.Code = r.code(s)
 	if c.kind(s) == onServer {
-		for _, key := range []string{"params", "meta", "mock", "cancel_after"} {
+		for _, key := range []string{"params", "meta", "mock", "cancel_after", "approve"} {
 			if s.Has(key) {
 				s.Problem(key, "has no meaning for the check of a server")
 			}
 		}
-		s.Know("params", "meta", "mock", "cancel_after")
+		s.Know("params", "meta", "mock", "cancel_after", "approve")
 	} else {
 		r.request(s, c)
 	}
@@ -153,6 +156,7 @@ func (r *fileReader) request(s *config.Section, c *Check) {
 	c.Meta = s.Object("meta")
 	c.Mock = r.mock(s)
 	s.Duration("cancel_after", &c.CancelAfter, minTime, maxTime)
+	c.readApprove(s)
 	if name := c.toolName(); !c.Code.none() && name != "" && tools.CheckName(name) != nil {
 		s.Problem(cmp.Or(map[bool]string{true: "call"}[c.Call != ""], "code"),
 			"%q cannot name a composite tool (use up to 64 letters, digits, _ and -)", name)

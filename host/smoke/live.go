@@ -73,7 +73,7 @@ func (l *live) open() error {
 		l.opts.Adjust(&cfg)
 	}
 	cfg.StartupWait = l.file.Startup // a call of an unknown name waits for the upstreams to start
-	opts := host.Options{Version: l.opts.Version, Log: l.log, CacheDir: l.opts.CacheDir, Clients: host.NoClient, Whole: true, Runs: &l.runs}
+	opts := host.Options{Version: l.opts.Version, Log: l.log, CacheDir: l.opts.CacheDir, Clients: host.NoClient, Whole: true, Runs: &l.runs, Person: rehearsed}
 	if cfg.Execution.MaxConcurrent == 0 && cfg.Execution.MaxQueued == int(limits.Queue.Default) && cfg.Execution.MaxTotalMemory == 0 {
 		opts.Sandbox = l.sandbox() // creating another one takes time
 	}
@@ -157,7 +157,7 @@ func (l *live) call(ctx context.Context, c *Check) (*answer, error) {
 		}
 	}
 	var run asked
-	client, err := h.Connect(run.within(context.WithoutCancel(ctx)), nil)
+	client, err := h.Connect(c.rehearsing(run.within(context.WithoutCancel(ctx))), nil)
 	if err != nil {
 		return nil, broken(err, "the session cannot be opened: %v", err)
 	}

@@ -28,6 +28,7 @@
 //	live.go      a real host for the checks of a file
 //	needed.go    which servers it starts
 //	offline.go   what files from untrusted sources may do
+//	rehearsal.go what a person would say to calls that policy asks for
 //	mocked.go    running a script with answers from a cassette
 //	server.go    a check of what a server offers
 //	cancel.go    a check of what the server does when its call is cancelled
