@@ -65,6 +65,9 @@ var hostileCalls = []struct {
 	{"approvals allow", []string{"APPROVAL1 --remember", "APPROVAL2 --json --note \x1b]0;x\x07"}},
 	{"approvals deny", []string{"APPROVAL3"}},
 	{"approvals forget", []string{"APPROVAL1"}},
+	{"policy check", []string{"--policy rules.toml", "--policy rules.toml --json"}},
+	{"policy explain", []string{"evil.get --policy rules.toml --color always", "evil.get --policy rules.toml --json"}},
+	{"policy test", []string{"--policy rules.toml --all --color always", "--policy rules.toml --all --json"}},
 	{"replay", []string{"last --with bad.star --color always"}},
 	{"smoke", []string{"checks.toml", "checks.toml --format json", "checks.toml --list"}},
 	{"smoke init", []string{"--dry-run --all -o new.toml", "--dry-run -o new.toml other -- ./hostile"}},
@@ -163,6 +166,7 @@ func hostileDir(t *testing.T) string {
 		"checks.toml":                    checksOf(dir, quoted),
 		"check\u202eed.star":             "return 1",
 		"host.json":                      `{"mcpServers": {"x": {"command": ` + quoted + `, "args": [` + quoted + `], "env": {"A": ` + quoted + `}, "what": ` + quoted + `}}}`,
+		"rules.toml":                     "[policy]\n[[policy.rule]]\nname = \"x\"\ntools = [\"evil.*\"]\nwhen = 'args.a == \"x\"'\naction = \"ask\"\n",
 	}
 	for name, text := range files {
 		path := filepath.Join(dir, name)

@@ -48,6 +48,8 @@
 //	             runsstats.go: stats, runsdiff.go: diff
 //	approvals.go  approvals list; approvalsdecide.go: show, allow, deny and forget
 //	replay.go    replay
+//	policy.go    policy and policy check; policyexplain.go: explain, policytest.go:
+//	             test
 //	smoke.go     smoke; smokeout.go: its reports, smokelist.go: --list,
 //	             smokewatch.go: --watch
 //	smokeinit.go  smoke init; smokeinittry.go: asking the servers, and --call
@@ -212,7 +214,7 @@ Inspector. There, set MCP_METATOOL_CONFIG in the environment of the server.`
 	root.AddCommand(
 		serveCommand("serve"), addCommand(), removeCommand(), enableCommand(), disableCommand(),
 		checkCommand(), doctorCommand(), cacheCommand(), serversCommand(), sandboxCommand(), pinsCommand(), reloadCommand(), authCommand(), secretCommand(), tokenCommand(), toolsCommand(),
-		runCommand(), runsCommand(), approvalsCommand(), replayCommand(), smokeCommand(), lintCommand(), replCommand(), demoCommand(),
+		runCommand(), runsCommand(), approvalsCommand(), replayCommand(), policyCommand(), smokeCommand(), lintCommand(), replCommand(), demoCommand(),
 		importServersCommand(), connectCommand(), disconnectCommand(),
 		uiCommand(), demoServerCommand(), manCommand(), versionCommand(),
 	)

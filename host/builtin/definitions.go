@@ -251,3 +251,14 @@ func define(name, title, description, input, output string, h hints) mcp.Tool {
 	}
 	return t
 }
+
+// Definition returns the raw definition of a built-in tool, without the list of servers in
+// it; nil if there is no such tool.
+func Definition(name string) []byte {
+	for _, t := range table() {
+		if t.name == name {
+			return wire.Marshal(t.define(name, wire.Quote(sameCode)))
+		}
+	}
+	return nil
+}

@@ -65,6 +65,19 @@ func decodePolicy(top *table, c *Config) {
 	p.warn(top.r, c)
 }
 
+// LoadPolicy reads the file of a policy; see Policy.File. The error joins all problems, each
+// a *[Problem] with its place.
+func LoadPolicy(opts LoadOptions, name string) (*Policy, error) {
+	l := newLoader(opts)
+	r := &reader{file: name, read: l.read, getenv: l.getenv, home: l.home, shown: map[string]string{}, located: true}
+	p := &Policy{}
+	p.readFile(r, name)
+	if len(r.problems) > 0 {
+		return nil, join(r.report())
+	}
+	return p, nil
+}
+
 // readFile reads the file of a policy. It is like a configuration that only has [policy].
 func (p *Policy) readFile(r *reader, name string) {
 	p.File = name

@@ -87,6 +87,7 @@ type condition struct {
 	program  cel.Program
 	stateful bool // it reads what was called before
 	reads    bool // it reads the arguments
+	defined  bool // it reads the definition of the tool
 	// names are the names of members that it mentions, by the form in which parsers that
 	// ignore case and separators compare them.
 	names map[string][]string
@@ -170,6 +171,7 @@ func (c *condition) analyse(tree *ast.AST) (at int32, ok bool) {
 			if ref.Name == v.name {
 				c.stateful = c.stateful || v.stateful
 				c.reads = c.reads || v.name == "args"
+				c.defined = c.defined || v.name == "tool.digest" || strings.HasPrefix(v.name, "tool.annotations.")
 			}
 		}
 	}

@@ -11,10 +11,23 @@ type Step struct {
 	Why string
 }
 
+// Unknown says what is not known of a request that was made earlier.
+type Unknown struct {
+	Arguments  bool
+	Definition bool // of the tool, as it was then
+}
+
 // decide returns the decision, without what identifies it. trace, if not nil, gets a step
 // for each rule up to the one that decided. e counts the calls per minute; nil: there were
 // none.
 func (p *Policy) decide(r *Request, e *Engine, trace func(Step)) Decision {
+	d, _ := p.judge(r, e, Unknown{}, trace)
+	return d
+}
+
+// judge is decide for a request of which something is not known. If the decision depends on
+// that, doubt says why there is none.
+func (p *Policy) judge(r *Request, e *Engine, unknown Unknown, trace func(Step)) (_ Decision, doubt string) {
 	var v *values
 	stateful := false
 	for _, rule := range p.rules {
@@ -31,6 +44,12 @@ func (p *Policy) decide(r *Request, e *Engine, trace func(Step)) Decision {
 				v = &values{request: *r, engine: e}
 			}
 			stateful = stateful || rule.condition.stateful
+			switch {
+			case unknown.Arguments && rule.condition.reads:
+				return Decision{}, fmt.Sprintf("rule %q reads the arguments, which are not recorded", rule.Name)
+			case unknown.Definition && rule.condition.defined:
+				return Decision{}, fmt.Sprintf("rule %q reads the definition, which is not known", rule.Name)
+			}
 			held, failed = rule.condition.holds(v)
 		}
 		if !held && failed == nil {
@@ -48,9 +67,9 @@ func (p *Policy) decide(r *Request, e *Engine, trace func(Step)) Decision {
 		if trace != nil {
 			trace(step)
 		}
-		return d
+		return d, ""
 	}
-	return Decision{Action: p.fallback, Rule: DefaultRule, stateful: stateful}
+	return Decision{Action: p.fallback, Rule: DefaultRule, stateful: stateful}, ""
 }
 
 // Explain returns the decision about a request, as if nothing had been called in the last

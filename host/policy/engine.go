@@ -59,6 +59,19 @@ func (e *Engine) Decide(r Request) Decision {
 	return d
 }
 
+// Judge decides about a request that was made earlier, and counts it as called unless it is
+// denied: what is asked for counts as approved. If the decision depends on what is unknown,
+// doubt says so, and the request counts, too.
+func (e *Engine) Judge(r Request, unknown Unknown) (d Decision, doubt string) {
+	e.deciding.Lock()
+	defer e.deciding.Unlock()
+	d, doubt = e.policy.Load().judge(&r, e, unknown, nil)
+	if doubt != "" || d.Action != Deny {
+		e.count(&r)
+	}
+	return d, doubt
+}
+
 // decision returns the decision of a policy, or the earlier one if nothing that matters to
 // it has changed.
 func (e *Engine) decision(p *Policy, r *Request) Decision {

@@ -243,6 +243,16 @@ const maxGlance = 8 << 20
 // started, from the directory of Options.Dir. It is for hints only: the snapshot may be of
 // another server with that name. If it cannot be read, there are none.
 func RememberedTools(ctx context.Context, dir, upstream string) []string {
+	var names []string
+	for _, item := range RememberedDefinitions(ctx, dir, upstream) {
+		name, _ := wire.GetString(item, wire.Tools.Key())
+		names = append(names, name)
+	}
+	return names
+}
+
+// RememberedDefinitions is RememberedTools for the raw definitions.
+func RememberedDefinitions(ctx context.Context, dir, upstream string) [][]byte {
 	if _, err := owner.Check(dir); err != nil {
 		return nil
 	}
@@ -256,9 +266,5 @@ func RememberedTools(ctx context.Context, dir, upstream string) []string {
 	if err != nil {
 		return nil
 	}
-	names := make([]string, len(list.Items))
-	for i, item := range list.Items {
-		names[i], _ = wire.GetString(item, wire.Tools.Key())
-	}
-	return names
+	return list.Items
 }

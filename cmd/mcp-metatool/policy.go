@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcp-metatool/mcp-metatool/host/builtin"
+	"github.com/mcp-metatool/mcp-metatool/host/compose"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/policy"
+	"github.com/mcp-metatool/mcp-metatool/host/supervise"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
+)
+
+// policyCommand looks at policies. It starts no server.
+func policyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "policy",
+		Short: "Check, explain and try out the rules that say which calls are allowed",
+		Args:  onlyVerbs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return &exitError{exitUsage, errors.New("policy: choose one of: policy check, policy explain TARGET, policy test")}
+		},
+	}
+	cmd.AddCommand(policyCheckCommand(), policyExplainCommand(), policyTestCommand())
+	return cmd
+}
+
+// policyView has what the verbs of policy have in common.
+type policyView struct {
+	settings
+	file   string
+	asJSON bool
+}
+
+func (v *policyView) addFlags(cmd *cobra.Command) {
+	v.settings.addFlags(cmd, silent)
+	f := cmd.Flags()
+	f.StringVar(&v.file, "policy", "", "use the rules in `FILE`, not those of the configuration")
+	f.BoolVar(&v.asJSON, "json", false, "print JSON")
+	_ = cmd.RegisterFlagCompletionFunc("policy", filesOf("toml")) // there is such a flag
+}
+
+// open returns the configuration, and the policy that the flags choose.
+func (v *policyView) open() (*config.Config, *config.Policy, error) {
+	cfg, err := v.load()
+	if err != nil {
+		return nil, nil, err
+	}
+	p := &cfg.Policy
+	if v.file != "" {
+		if p, err = config.LoadPolicy(config.LoadOptions{Context: v.cmd.Context()}, v.file); err != nil {
+			return nil, nil, &exitError{exitUsage, err}
+		}
+	}
+	if p.Compiled() == nil {
+		return nil, nil, &exitError{exitUsage, errors.New("there is no policy: everything is allowed (write [policy] into the configuration, or name a file with --policy)")}
+	}
+	return cfg, p, nil
+}
+
+// definitions returns the definitions of tools as far as they are known without starting
+// servers: those that servers had when they last ran.
+func definitions(ctx context.Context, cfg *config.Config, saved []tools.Definition) func(server, tool string) []byte {
+	remembered := map[string]map[string][]byte{}
+	return func(server, tool string) []byte {
+		switch server {
+		case policy.BuiltinTools:
+			return builtin.Definition(tool)
+		case policy.SavedTools:
+			for _, d := range saved {
+				if d.Name == tool {
+					return compose.ToolDefinition(d)
+				}
+			}
+			return nil
+		}
+		if remembered[server] == nil {
+			remembered[server] = map[string][]byte{}
+			for _, item := range supervise.RememberedDefinitions(ctx, filepath.Join(cfg.Store.Dir, "servers"), server) {
+				name, _ := wire.GetString(item, "name")
+				remembered[server][name] = item
+			}
+		}
+		return remembered[server][tool]
+	}
+}
+
+// savedDefinitions returns the saved tools, none if they cannot be read.
+func savedDefinitions(cfg *config.Config) []tools.Definition {
+	store, err := tools.OpenStore(cfg.Store.Dir, tools.StoreOptions{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return nil
+	}
+	defer store.Close()
+	return store.List()
+}
+
+func policyCheckCommand() *cobra.Command {
+	v := &policyView{}
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Check the rules and list them; exit code 2 if there is a mistake",
+		Long: `Check the rules of the configuration, or of a file, and list them in their order: the
+first that matches decides. Mistakes are reported with their line and column, and the
+exit code is 2.`,
+		Example: `  mcp-metatool policy check
+  mcp-metatool policy check --policy policy.toml`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return v.check() },
+	}
+	v.addFlags(cmd)
+	return cmd
+}
+
+// listedRule is a rule in the output of policy check.
+type listedRule struct {
+	Name        string   `json:"name"`
+	Action      string   `json:"action"`
+	Clients     []string `json:"clients,omitempty"`
+	Tools       []string `json:"tools,omitempty"`
+	Resources   []string `json:"resources,omitempty"`
+	Prompts     []string `json:"prompts,omitempty"`
+	Completions []string `json:"completions,omitempty"`
+	When        string   `json:"when,omitempty"`
+	Reason      string   `json:"reason,omitempty"`
+}
+
+func (v *policyView) check() error {
+	cfg, p, err := v.open()
+	if err != nil {
+		return err
+	}
+	for _, w := range cfg.Warnings() {
+		fmt.Fprintf(v.cmd.ErrOrStderr(), "warning: %s\n", display.Text(w))
+	}
+	rules := []listedRule{}
+	for _, r := range p.Rules {
+		rules = append(rules, listedRule{
+			Name: r.Name, Action: string(r.Action), Clients: r.Clients, Tools: r.Tools, Resources: r.Resources,
+			Prompts: r.Prompts, Completions: r.Completions, When: r.When, Reason: r.Reason,
+		})
+	}
+	out := v.cmd.OutOrStdout()
+	if v.asJSON {
+		return writeJSON(out, struct {
+			Default string       `json:"default"`
+			File    string       `json:"file,omitempty"`
+			Rules   []listedRule `json:"rules"`
+		}{string(p.Default), p.File, rules})
+	}
+	t := newTable(out)
+	t.head(right("#"), "RULE", "ACTION", "ABOUT", "CLIENTS", "CONDITION")
+	for i, r := range rules {
+		about := listOr(slices.Concat(r.Tools, r.Resources, r.Prompts, r.Completions), "everything")
+		t.row(i+1, r.Name, actionCell(policy.Action(r.Action)), about, listOr(r.Clients, "all"), display.Line(r.When, 200))
+	}
+	t.row("", "default", actionCell(p.Default), "everything", "all", "")
+	return t.flush()
+}
