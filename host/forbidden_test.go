@@ -9,9 +9,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/mcp-metatool/mcp-metatool/host/approval"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -28,6 +30,7 @@ import (
 //	< REGEXP              the answer to the last request matches; it can come twice
 //	<! REGEXP             it does not
 //	! replace LIST JSON   the server "store" has other items now: a JSON array
+//	! allow ID            the user allows what waits in the queue; "remember" remembers it, "deny" denies
 //	never NAME...         the store must not get a request for these tools, prompts or URIs
 //	reaches NAME...       it must have got one for each of them
 //
@@ -156,7 +159,7 @@ func (a *attempt) play(line string) error {
 			return fmt.Errorf("the answer is %s", a.answer)
 		}
 	case "!":
-		return a.replace(strings.TrimPrefix(rest, "replace "))
+		return a.act(rest)
 	case "never":
 		for _, name := range strings.Fields(rest) {
 			a.unseen(name)
@@ -213,6 +216,23 @@ func (a *attempt) request(text string, stateless bool) error {
 		a.answer = err.Error()
 	}
 	return nil
+}
+
+// act does what a line with "!" says.
+func (a *attempt) act(line string) error {
+	verb, rest, _ := strings.Cut(line, " ")
+	verdict := approval.Verdict{Allow: verb != "deny", By: "the test"}
+	switch verb {
+	case "replace":
+		return a.replace(rest)
+	case "remember":
+		verdict.Remember = approval.ForValue
+	case "allow", "deny":
+	default:
+		return fmt.Errorf("unknown line")
+	}
+	_, err := a.host.approvals.Decide(bounded(a), rest, verdict, approval.HowQueue, time.Hour)
+	return err
 }
 
 // replace gives the store other items, and waits until we have asked for them.
