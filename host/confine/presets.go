@@ -132,6 +132,9 @@ func installation(env []string, program string) []string {
 			continue
 		}
 		folders = append(folders, path)
+		if filepath.Base(dir) == "shims" { // scripts of pyenv, nodenv, asdf or mise, which choose a version
+			return append(folders, filepath.Dir(dir))
+		}
 		if prefix, ok := strings.CutSuffix(filepath.Dir(real), "/bin"); ok && filepath.Dir(prefix) != "/" && !strings.HasSuffix(prefix, "/.local") {
 			folders = append(folders, prefix)
 		} else {

@@ -20,6 +20,7 @@
 //	clients.js    the client scenarios of the suite, with the binary as the client (clientscenario.js, authscenario.js: what it starts)
 //	journal.js    records of runs, and replays (browser.js: their page)
 //	smoke.js      files of checks (formats.js: their reports), export and import of tools
+//	confined.js   confined servers (servers/plain.py is one of them)
 //	faults.js     killed and broken upstreams
 //	ending.js     end of input, SIGTERM, orphans, what is on stdout
 //	setup.js      configurations and clients for all suites
@@ -34,6 +35,7 @@ import { calls } from "./calls.js";
 import { composites } from "./composite.js";
 import { clientScenarios } from "./clients.js";
 import { ending, outputs } from "./ending.js";
+import { confined } from "./confined.js";
 import { conformance } from "./conformance.js";
 import { brokenUpstreams, killedUpstream } from "./faults.js";
 import { eras } from "./eras.js";
@@ -117,6 +119,7 @@ async function independent(context) {
   await alone("Client scenarios of the suite", () => clientScenarios(context));
   await alone("The journal", () => journal(context));
   await alone("Smoke tests", () => smoke(context));
+  await alone("Confined servers", () => confined(context));
 }
 
 // alone runs a section that later sections do not depend on.
