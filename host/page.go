@@ -60,7 +60,7 @@ func (p page) CallTool(ctx context.Context, name string, arguments []byte, progr
 // end with ctx; then it must be closed.
 func (h *Host) Page(ctx context.Context, access *ui.Access) *ui.Handler {
 	opts := ui.Options{
-		Access: access, Version: h.opts.Version, Proxy: page{h}, Catalog: h.catalog, Store: h.shared.Store, Log: h.opts.Log,
+		Access: access, Version: h.opts.Version, Proxy: page{h}, Catalog: h.catalog, Approvals: h.approvals, Store: h.shared.Store, Log: h.opts.Log,
 		Rules: func() origin.Rules {
 			return origin.NewRules(h.config().HTTP.AllowedOrigins, h.config().HTTP.AllowedHosts)
 		},

@@ -70,7 +70,9 @@ func (h *Handler) state(w http.ResponseWriter, r *http.Request) error {
 		// Tools and SavedTools change when the lists of tools and of saved tools do.
 		Tools      string `json:"tools"`
 		SavedTools string `json:"savedTools"`
+		Approvals  int    `json:"approvals"` // calls that wait for a decision; -1: unknown
 	}{Version: h.opts.Version, Config: mask(cfg.Path), Journal: h.opts.Journal != "", Servers: []server{}, Problems: []string{}}
+	answer.Approvals = h.waiting(r.Context())
 	answer.Tools, answer.SavedTools = h.toolsRevision(), h.savedRevision()
 	costs := h.costs()
 	answer.Own, answer.Saved = costs[costOf{kind: catalog.Builtin}], costs[costOf{kind: catalog.Composite}]

@@ -1,5 +1,6 @@
 // Package ui serves a page about a running proxy: its servers, tools, saved tools and
-// runs. The page shows and tries tools. It changes no setting and no saved tool.
+// runs. The page shows and tries tools, and decides about calls that wait for approval. It
+// changes no setting and no saved tool.
 //
 //	ui.go       the http.Handler: its paths, what it refuses
 //	access.go   who may use it: tokens, and codes for them
@@ -10,6 +11,7 @@
 //	saved.go    saved tools: code, versions, what they call
 //	runs.go     runs of the journal, and the stream of those that go on
 //	feed.go     following the journal for all streams
+//	approvals.go  calls that wait for approval, and deciding about them
 //	answer.go   answers as JSON
 //
 // The page proves with a token in the header Authorization that it may use the endpoints.
@@ -70,6 +72,8 @@ type Options struct {
 	Proxy   Proxy
 	Catalog *catalog.Catalog
 	Store   *tools.Store
+	// Approvals is the queue of approvals; nil: there is none.
+	Approvals Approvals
 	// Journal is the directory of the journal; "" if nothing is recorded.
 	Journal string
 	Log     *slog.Logger
@@ -109,6 +113,8 @@ func New(ctx context.Context, opts Options) *Handler {
 		"GET api/saved/{name}":       h.savedTool,
 		"GET api/saved/{name}/calls": h.savedCalls,
 		"GET api/saved/{name}/diff":  h.savedDiff,
+		"GET api/approvals":          h.approvals,
+		"POST api/approvals/{id}":    h.decide,
 		"GET api/runs":               h.runs,
 		"GET api/runs/{id}":          h.run,
 		"GET api/live":               h.live,

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/approval"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/front/origin"
@@ -72,6 +73,7 @@ type bench struct {
 	access *Access
 	feed   *feed
 	log    *journal.Log
+	queue  *approval.Queue
 }
 
 func newBench(t *testing.T) *bench {
@@ -97,9 +99,10 @@ func newBench(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	b.access = newAccess(token, time.Now)
+	b.queue = approval.OpenQueue(t.TempDir(), quiet)
 	b.log = journal.OpenLog(t.TempDir(), journal.LogOptions{})
 	h := New(t.Context(), Options{
-		Access: b.access, Version: "1.2.3", Proxy: b.proxy, Catalog: c, Store: b.store, Journal: b.log.Dir(), Log: quiet,
+		Access: b.access, Version: "1.2.3", Proxy: b.proxy, Catalog: c, Store: b.store, Approvals: b.queue, Journal: b.log.Dir(), Log: quiet,
 		Rules: func() origin.Rules { return origin.NewRules(nil, []string{"mcp.example.com"}) },
 	})
 	b.feed, b.Server = h.feed, httptest.NewServer(h)
@@ -108,6 +111,7 @@ func newBench(t *testing.T) *bench {
 		h.Close()
 		b.store.Close()
 		b.log.Close()
+		b.queue.Close()
 	})
 	return b
 }

@@ -1,19 +1,20 @@
 // The page: who may see it, which view is shown, and whether the program answers.
 
-import { announce, fill, h, notice, problem, visible } from "./dom.js";
-import { decoded } from "./format.js";
+import { announce, badge, fill, h, notice, problem, visible } from "./dom.js";
+import { count, decoded, number } from "./format.js";
 import { get, hasToken, RequestError, setToken, takeCode, takeToken } from "./api.js";
 import { live, retry, watch } from "./live.js";
 import { servers } from "./servers.js";
 import { tools } from "./tools.js";
 import { saved } from "./saved.js";
 import { runs } from "./runs.js";
+import { approvals } from "./approvals.js";
 
 const main = document.getElementById("main");
 const connection = document.getElementById("connection");
 
-const views = { servers, tools, saved, runs };
-const titles = { servers: "Servers", tools: "Tools", saved: "Saved tools", runs: "Runs" };
+const views = { servers, tools, saved, runs, approvals };
+const titles = { servers: "Servers", tools: "Tools", saved: "Saved tools", runs: "Runs", approvals: "Approvals" };
 
 let leaving = new AbortController(); // ends what the current view does
 let moved = false; // the person has gone to another view
@@ -101,6 +102,7 @@ async function start() {
     }
   }
   fill(document.getElementById("version"), state.version ?? "");
+  showWaiting(state);
   watch(state, signal);
   if (again()) live.dispatchEvent(new CustomEvent("ready"));
   else show();
@@ -142,6 +144,15 @@ live.addEventListener("connection", ({ detail: { state } }) => {
     if (focused) (main.querySelector("h1") ?? main).focus();
   }
 });
+
+// How many calls wait for approval. More of them than before are announced.
+let waiting = 0;
+function showWaiting({ approvals: now = 0 }) {
+  fill(document.getElementById("waiting"), now > 0 ? badge("busy", number(now)) : null);
+  if (now > waiting) announce(count(now, "call waits for approval", "calls wait for approval"));
+  waiting = Math.max(0, now);
+}
+live.addEventListener("state", ({ detail }) => showWaiting(detail));
 
 // A sentence for the runs that have ended, at most one in a few seconds.
 const ended = [];
