@@ -176,20 +176,14 @@ restart. Saved tools that only its clients had stay where they are.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return e.remove(args[0]) },
 	}
-	cmd.ValidArgsFunction = choices(e.tokenNames).complete(1)
+	cmd.ValidArgsFunction = choices(e.tokens).complete(1)
 	e.settings.addFlags(cmd, silent)
 	e.consent.addFlags(cmd)
 	return cmd
 }
 
-// tokenNames returns the names of the tokens in the configuration.
-func (e *tokenEdit) tokenNames(context.Context, []string) []string {
-	cfg, err := e.load()
-	if err != nil {
-		return nil
-	}
-	return tokenNames(cfg)
-}
+// tokens returns the names of the tokens in the configuration, to complete words.
+func (s *settings) tokens(ctx context.Context, _ []string) []string { return tokenNames(s.known(ctx)) }
 
 func tokenNames(cfg *config.Config) (names []string) {
 	for _, token := range cfg.HTTP.Tokens {
@@ -198,6 +192,32 @@ func tokenNames(cfg *config.Config) (names []string) {
 		}
 	}
 	return names
+}
+
+// storeOf returns the configuration with the store of a token that has its own saved tools;
+// cfg for no token.
+func storeOf(cfg *config.Config, token string) (*config.Config, error) {
+	if token == "" {
+		return cfg, nil
+	}
+	if err := bearer.CheckName(token); err != nil {
+		return nil, fmt.Errorf("--token: %q %w", token, err)
+	}
+	own := *cfg
+	own.Store.Dir = host.TokenStore(cfg, token)
+	for i := range cfg.HTTP.Tokens {
+		if t := &cfg.HTTP.Tokens[i]; strings.EqualFold(t.Name, token) {
+			own.Store.Dir = host.TokenStore(cfg, t.Name)
+			if t.Rights.Own == "" && !isDirectory(own.Store.Dir) {
+				return nil, fmt.Errorf("--token %s: it shares the saved tools of all (set tools = \"own\" to change that)", t.Name)
+			}
+			return &own, nil
+		}
+	}
+	if !isDirectory(own.Store.Dir) { // else the token was removed
+		return nil, fmt.Errorf("--token %s: the configuration has no such token", token)
+	}
+	return &own, nil
 }
 
 // remove removes a token.

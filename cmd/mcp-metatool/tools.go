@@ -54,6 +54,7 @@ type storeView struct {
 	dir    string
 	out    io.Writer
 	asJSON bool
+	token  string // whose own tools they are; "": the tools that clients share
 }
 
 func storeCommand(use, short string, args cobra.PositionalArgs, f func(v *storeView, args []string) error) *cobra.Command {
@@ -85,11 +86,17 @@ func (v *storeView) command(use, short string, args cobra.PositionalArgs, f func
 		v.cmd.ValidArgsFunction = filesOf("toml")
 	}
 	v.cmd.Flags().BoolVar(&v.asJSON, "json", false, "print JSON")
+	v.cmd.Flags().StringVar(&v.token, "token", "", "the saved tools of the clients with the token `NAME`, which have their own")
+	completeFlag(v.cmd, "token", v.tokens)
 	return v.cmd
 }
 
 // with opens the store, calls f, and closes the store.
 func (v *storeView) with(cfg *config.Config, log *slog.Logger, f func() error) error {
+	cfg, err := storeOf(cfg, v.token)
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
 	v.cfg, v.log, v.dir = cfg, log, filepath.Join(cfg.Store.Dir, "tools")
 	store, err := tools.OpenStore(cfg.Store.Dir, tools.StoreOptions{Log: log})
 	if err != nil {

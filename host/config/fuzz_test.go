@@ -34,6 +34,7 @@ func FuzzTOML(f *testing.F) {
 		"expose = [\"${TOKEN}\", \"[${TOKEN}\"]\ncwd = \"~${TOKEN}\"\n[store]\ndir = \"${TOKEN}/x\"\n"))
 	f.Add([]byte("upstream.a.command = \"x\"\nupstream.a.env.X = \"a${TOKEN}b\"\n\"\".x = 1\n[[upstream.a.b]]\nc.d = {e=1}\n"))
 	f.Add([]byte("a = [[[[[[[[]]]]]]]]\n[upstream.\"${TOKEN}\"]\ncommand = '${TOKEN}'\n"))
+	f.Add([]byte("[[http.tokens]]\nname = \"a\"\nsha256 = \"${TOKEN}\"\nexpires = 2027-01-01\nhide = [\"a.*\"]\ntools = \"own\"\n[[http.tokens]]\ntoken = \"${TOKEN}\"\nexpires = \"${TOKEN}\"\n"))
 	f.Add([]byte("[http]\nlisten = \"${TOKEN}:1\"\npath = \"/${TOKEN}\"\ntokens = [\"${TOKEN}\"]\nallowed_origins = [\"http://${TOKEN}\"]\n" +
 		"allowed_hosts = [\"${TOKEN}\"]\ntls_cert = \"${TOKEN}\"\ntls_key = \"${TOKEN}\"\nsession_ttl = \"${TOKEN}\"\n" +
 		"[upstream.a]\nurl = \"http://h/${TOKEN}?a=${TOKEN}#${TOKEN}\"\nheaders = { X = \"${TOKEN}\\n\" }\ntransport = \"${TOKEN}\"\n" +

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/confine"
 )
@@ -38,6 +39,11 @@ func (c *Config) listWarnings(commands bool) []string {
 	}
 	if c.HTTP.configured && len(c.HTTP.Tokens) == 0 && !isLoopback(c.HTTP.Listen) {
 		add("http.listen: other machines can reach %s, and there are no tokens (serve will refuse that)", c.masked("http.listen", c.HTTP.Listen))
+	}
+	for i, token := range c.HTTP.Tokens {
+		if token.Expired(time.Now()) {
+			add("http.tokens[%d]: the token has expired, and is refused", i)
+		}
 	}
 	if info, err := os.Stat(c.JournalDir()); c.Journal.Enabled && err == nil && !info.IsDir() {
 		add("journal.dir: %q is not a directory", c.masked("journal.dir", c.JournalDir()))
