@@ -19,8 +19,8 @@ const (
 	capabilityVersion3 = 0x20080522
 )
 
-// limit sets the resource limits.
-func (p *Profile) limit() *failure {
+// limits returns all resource limits.
+func (p *Profile) limits() []Limit {
 	limits := p.Limits
 	if p.Memory > 0 {
 		limits = append(limits, Limit{rlimitData, p.Memory})
@@ -29,6 +29,11 @@ func (p *Profile) limit() *failure {
 		// The kernel counts all processes and threads of the user, not only the server's.
 		limits = append(limits, Limit{rlimitNproc, p.Processes + uint64(threadsOfUser())})
 	}
+	return limits
+}
+
+// limit sets resource limits.
+func limit(limits []Limit) *failure {
 	for _, l := range limits {
 		if err := setLimit(l); err != nil {
 			return &failure{"limit a resource (setrlimit " + strconv.Itoa(l.Resource) + ")", err}

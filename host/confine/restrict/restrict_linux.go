@@ -58,11 +58,10 @@ func run(path string, args []string) *failure {
 }
 
 // apply takes the rights away. The filter is the last, because it may refuse what the
-// other steps need.
+// other steps need, and limits of memory and files come late, because this process needs
+// some itself.
 func (p *Profile) apply() *failure {
-	if f := p.limit(); f != nil {
-		return f
-	}
+	limits := p.limits() // while /proc can be read
 	if f := dropCapabilities(); f != nil {
 		return f
 	}
@@ -70,6 +69,9 @@ func (p *Profile) apply() *failure {
 		return &failure{"give up new privileges (prctl)", errno}
 	}
 	if f := p.landlock(); f != nil {
+		return f
+	}
+	if f := limit(limits); f != nil {
 		return f
 	}
 	return p.filter()

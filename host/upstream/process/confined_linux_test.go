@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"maps"
 	"net"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/confine"
+	"github.com/mcp-metatool/mcp-metatool/host/subreaper"
 )
 
 // refusals are what a confined server without network is refused, and the layer that does
@@ -77,6 +79,7 @@ var refusals = []struct{ attempt, errno, layer string }{
 	{"user namespace", "EPERM", "seccomp"},
 	{"namespace by clone", "EPERM", "seccomp"},
 	{"clone3", "ENOSYS", "seccomp"},
+	{"x32", "ENOSYS", "seccomp"},
 	{"join a namespace", "EPERM", "seccomp"},
 	{"mount", "EPERM", "seccomp"},
 	{"mount, new style", "EPERM", "seccomp"},
@@ -100,7 +103,7 @@ var refusals = []struct{ attempt, errno, layer string }{
 var granted = []string{
 	"read what is readable", "create in the writable", "create temporary", "execute the allowed", "socket pair",
 	"limit itself", "signal its child's process", "inherited descriptors",
-	"no new privileges", "no capabilities", "filtered", "ends with its parent",
+	"no new privileges", "no capabilities", "filtered", "an hour of processor time", "no core dumps", "ends with its parent",
 }
 
 // scene is where a hostile server acts.
@@ -170,7 +173,7 @@ func (s *scene) listener(network, address string) net.Listener {
 func (s *scene) settings() *confine.Settings {
 	return &confine.Settings{
 		Read: []string{s.Readable}, Write: []string{s.Writable}, Exec: []string{s.Program},
-		OpenFiles: 100, Memory: 512 << 20,
+		OpenFiles: 100, Memory: 512 << 20, CPUTime: time.Hour,
 	}
 }
 
@@ -236,6 +239,11 @@ func TestConfined(t *testing.T) {
 			t.Errorf("%s: %s, want it to be allowed", name, got)
 		}
 	}
+	if temp := outcome[folder]; temp == os.TempDir() {
+		t.Error("it has no folder of its own for temporary files")
+	} else if _, err := os.Stat(temp); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s is left: %v", temp, err)
+	}
 	if b, err := os.ReadFile(s.Secret); err != nil || string(b) != "secret" {
 		t.Errorf("the secret is now %q, %v", b, err)
 	}
@@ -252,6 +260,7 @@ func TestUnconfined(t *testing.T) {
 		"connect TCP", "connect UDP", "listen", "netlink", "socket, high bits", "unix socket", "abstract socket", "datagram by a socket pair",
 		"signal the supervisor", "signal us", "signal us by pidfd", "read an environment", "read a command line", "limit us", "shared memory",
 		"use a gigabyte")
+	delete(outcome, folder)
 	for _, name := range slices.Sorted(maps.Keys(outcome)) {
 		if got := outcome[name]; got != "ok" {
 			t.Errorf("%s: %s", name, got)
@@ -358,8 +367,17 @@ func TestNoProfileNoServer(t *testing.T) {
 	var unsupported *confine.UnsupportedError
 	if os.Geteuid() == 0 {
 		_, err := Start(Command{Name: "/bin/true", Sandbox: &confine.Settings{Processes: 5}}, Options{})
+		if memory, processes := subreaper.Controls(); processes {
+			t.Skipf("control groups limit memory (%t) and processes here", memory)
+		}
 		if !errors.As(err, &unsupported) || !errors.Is(err, confine.ErrUnsupported) {
 			t.Errorf("root: %v", err)
+		}
+		s := newScene(t)
+		sandbox := s.settings()
+		sandbox.Processes, sandbox.BestEffort = 5, true
+		if got := s.try(sandbox, "read a secret", "create in the writable"); got["read a secret"] != "EACCES" || got["create in the writable"] != "ok" {
+			t.Errorf("root, best effort: %v", got)
 		}
 	}
 }

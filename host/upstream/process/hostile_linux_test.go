@@ -19,6 +19,9 @@ import (
 // hostileEnv makes the test binary a hostile server: its value is an order as JSON.
 const hostileEnv = "PROCESS_TEST_HOSTILE"
 
+// folder is the key of the folder for temporary files in what a hostile server says.
+const folder = "TMPDIR"
+
 // order says what a hostile server tries.
 type order struct {
 	Attempts []string // names in attempts
@@ -49,7 +52,7 @@ func hostile() {
 	if err := json.Unmarshal([]byte(os.Getenv(hostileEnv)), &o); err != nil {
 		panic(err)
 	}
-	outcome := map[string]string{}
+	outcome := map[string]string{folder: os.TempDir()}
 	for _, name := range o.Attempts {
 		err := attempts[name](&o)
 		switch errno := syscall.Errno(0); {
@@ -189,9 +192,11 @@ var attempts = map[string]func(o *order) error{
 	"ends with its parent": func(*order) error { return parentDeath() },
 
 	// Resources.
-	"open 10000 files": func(*order) error { return openMany(10000) },
-	"use a gigabyte":   func(*order) error { return useMemory(1 << 30) },
-	"fork bomb":        func(*order) error { return forkBomb(200) },
+	"an hour of processor time": func(*order) error { return limited(unix.RLIMIT_CPU, 3600) },
+	"no core dumps":             func(*order) error { return limited(unix.RLIMIT_CORE, 0) },
+	"open 10000 files":          func(*order) error { return openMany(10000) },
+	"use a gigabyte":            func(*order) error { return useMemory(1 << 30) },
+	"fork bomb":                 func(*order) error { return forkBomb(200) },
 }
 
 func second[T any](_ T, err error) error { return err }
@@ -353,6 +358,17 @@ func status(line string) error {
 	}
 	if !strings.Contains(string(b), line) {
 		return errors.New("no " + line)
+	}
+	return nil
+}
+
+func limited(resource int, want uint64) error {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(resource, &limit); err != nil {
+		return err
+	}
+	if limit.Max != want {
+		return errors.New("the limit is " + strconv.FormatUint(limit.Max, 10))
 	}
 	return nil
 }
