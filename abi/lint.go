@@ -24,6 +24,30 @@ type Lint struct {
 	Value *Position `json:"value,omitempty"`
 	// Bound are the variables of the code, in the order of the source.
 	Bound []Binding `json:"bound"`
+	// Derived reports that Reach is set. It is for all code that OpCheck accepts.
+	Derived bool `json:"derived,omitempty"`
+	// Reach is every tool that the code can call, in whatever way, and perhaps more:
+	// tools by their names, and servers of which it can call any tool. Sorted, at most
+	// about 1000.
+	Reach []Reached `json:"reach,omitempty"`
+}
+
+// Reached is a tool that code can call.
+type Reached struct {
+	// Server, Tool and Exact are as in ToolCall. With no Tool, it is every tool of
+	// the server.
+	Server string `json:"server"`
+	Tool   string `json:"tool,omitempty"`
+	Exact  bool   `json:"exact,omitempty"`
+	// Line and Column are the first place that lets the code call it, from 1, in code
+	// points; 0 if there is none.
+	Line   int `json:"line,omitempty"`
+	Column int `json:"column,omitempty"`
+}
+
+// Covers reports whether the code can make a call, as far as its tool is concerned.
+func (r Reached) Covers(c ToolCall) bool {
+	return r.Server == c.Server && (r.Tool == "" || r.Tool == c.Tool && r.Exact == c.Exact)
 }
 
 // Warning is about code that runs, but probably not as intended.

@@ -199,7 +199,7 @@ func (h *Host) refresh(saved *savedTools) {
 	definitions, listing := saved.Listed()
 	entries := make([]catalog.Entry, len(definitions))
 	for i, d := range definitions {
-		entries[i] = catalog.Entry{Name: d.Name, Definition: compose.ToolDefinition(d)}
+		entries[i] = compose.Entry(d)
 	}
 	if saved == h.shared {
 		h.catalog.SetComposites(entries)

@@ -112,6 +112,7 @@ type Host struct {
 	gate      policyGate
 	asked     compose.Asked
 	approvals *approval.Queue
+	reaches   compose.Reaches
 
 	parking   stateless.Parking
 	unwatched func() // ends what telemetry asks
@@ -278,7 +279,7 @@ func (h *Host) part(cfg *config.Config, of audience) *part {
 		AgentTools: builtin.Mentioned,
 		Executed:   saved.RecordExecution, Journal: h.recorder.Journal().Open,
 		Calls: details[cfg.Execution.ToolCalls], Whole: h.opts.Whole, Asked: &h.asked,
-		Observer: h.opts.Runs, Gate: h.router,
+		Observer: h.opts.Runs, Gate: h.router, Definitions: of, Reaches: &h.reaches,
 	}
 	if options.Observer == nil {
 		options.Observer = h.opts.Telemetry.Runs()
@@ -297,7 +298,8 @@ func (h *Host) part(cfg *config.Config, of audience) *part {
 			dry := options
 			dry.Catalog, dry.Upstreams, dry.Journal, dry.Executed = mocks.Over(of), mocks, open, nil
 			dry.Recorded, dry.Claims, dry.Asked, dry.Observer, dry.Gate = nil, nil, nil, nil, nil // mocks answer
-			dry.Structured = true                                                                 // the result says which mocks were used
+			dry.Mocked = true
+			dry.Structured = true // the result says which mocks were used
 			return compose.New(dry)
 		},
 	}

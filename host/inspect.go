@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/supervise"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
 // Settle waits until every upstream has started or failed and scripts can run, or
@@ -100,6 +101,11 @@ func (h *Host) Check(ctx context.Context, name, code string) error {
 // compose.Composer.Lint.
 func (h *Host) Lint(ctx context.Context, name, code string) ([]compose.Warning, error) {
 	return h.now.Load().composer.Lint(ctx, name, code)
+}
+
+// Permissions derives what a tool may call; see compose.Composer.Permissions.
+func (h *Host) Permissions(ctx context.Context, def tools.Definition) (*tools.Permissions, []tools.Violation, error) {
+	return h.now.Load().composer.Permissions(ctx, def)
 }
 
 // ScriptNames returns what scripts can call, as far as it is known. The keys are the

@@ -29,8 +29,8 @@ func compact(raw []byte) (json.RawMessage, error) {
 }
 
 // File returns the definition as a file, in the format of the specification ("Storage
-// Format"), indented by two spaces: version, name, description, inputSchema, outputSchema
-// and limits if there are any, code, metadata, then the unknown members. The error says
+// Format"), indented by two spaces: version, name, description, inputSchema, outputSchema,
+// limits and permissions if there are any, code, metadata, then the unknown members. The error says
 // that the file would be larger than MaxFileBytes.
 func (d *Definition) File() ([]byte, error) {
 	var b bytes.Buffer
@@ -45,6 +45,9 @@ func (d *Definition) File() ([]byte, error) {
 	}
 	if limits := d.Limits.JSON(); limits != nil {
 		w.raw("limits", limits)
+	}
+	if permissions := d.Permissions.JSON(); permissions != nil {
+		w.raw("permissions", permissions)
 	}
 	w.text("code", d.Code)
 	w.token(jsontext.String("metadata"))
@@ -125,6 +128,7 @@ func decodeTool(data []byte, name string, modified time.Time, versioned bool) (D
 	d.InputSchema = r.raw("inputSchema")
 	d.OutputSchema = r.raw("outputSchema")
 	d.Limits = r.limits()
+	d.Permissions = r.permissions()
 	d.Code = r.text("code", true)
 	d.Metadata = r.metadata(modified)
 	d.Extra = r.rest()
@@ -174,7 +178,7 @@ func ParseExtra(raw []byte) ([]Member, error) {
 }
 
 // fileMembers are the members of a tool file that this program knows.
-var fileMembers = []string{"version", "name", "description", "inputSchema", "outputSchema", "limits", "code", "metadata"}
+var fileMembers = []string{"version", "name", "description", "inputSchema", "outputSchema", "limits", "permissions", "code", "metadata"}
 
 // Check checks a definition as [Store.Save] does, and converts the schemas to the form in
 // which they are stored.
@@ -310,6 +314,18 @@ func (r *fileReader) limits() Limits {
 		r.fail("%w", err)
 	}
 	return l
+}
+
+func (r *fileReader) permissions() *Permissions {
+	v := r.raw("permissions")
+	if v == nil {
+		return nil
+	}
+	p, err := ParsePermissions(v)
+	if err != nil {
+		r.fail("%w", err)
+	}
+	return p
 }
 
 func (r *fileReader) metadata(modified time.Time) Metadata {

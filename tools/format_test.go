@@ -41,7 +41,7 @@ const wholeFile = `{
       "id": 18446744073709551616
     }
   },
-  "permissions": [
+  "rights": [
     "github.*"
   ],
   "Name": "not the name"
@@ -65,7 +65,7 @@ func TestFileFormat(t *testing.T) {
 			LastExecuted:   time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC),
 			Extra:          []Member{{"author", []byte(`{"id":18446744073709551616}`)}},
 		},
-		Extra: []Member{{"permissions", []byte(`["github.*"]`)}, {"Name", []byte(`"not the name"`)}},
+		Extra: []Member{{"rights", []byte(`["github.*"]`)}, {"Name", []byte(`"not the name"`)}},
 	}
 	if !reflect.DeepEqual(d, want) {
 		t.Errorf("got  %+v\nwant %+v", d, want)

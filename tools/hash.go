@@ -10,8 +10,9 @@ import (
 // hashFormat is the first line of the hashed text. A change of the text must change it.
 const hashFormat = "mcp-metatool definition 1\n"
 
-// Hash identifies everything that affects a run of the tool: its name, code, schemas and
-// limits, but not its description, times and counts. It is the SHA-256, in lower-case
+// Hash identifies everything that affects a run of the tool: its name, code, schemas,
+// limits and the bounds of its permissions, but not its description, times and counts, nor
+// what is derived from the code. It is the SHA-256, in lower-case
 // hexadecimal, of a line that names the format, followed for each part by a line "PART
 // LENGTH" and LENGTH bytes:
 //
@@ -20,6 +21,7 @@ const hashFormat = "mcp-metatool definition 1\n"
 //	outputSchema  likewise; absent if the tool has none
 //	limits        "fuel=N memory=BYTES timeout=NANOSECONDS calls=N"; absent if
 //	              none is set
+//	bounds        Permissions.Bounds as a JSON array; absent if there are none
 //
 // A schema that is not JSON is hashed unchanged.
 func (d *Definition) Hash() string {
@@ -37,6 +39,9 @@ func (d *Definition) Hash() string {
 	}
 	if l := d.Limits; l.Fuel != 0 || l.Memory != 0 || l.Timeout != 0 || l.Calls != 0 {
 		part("limits", fmt.Appendf(nil, "fuel=%d memory=%d timeout=%d calls=%d", l.Fuel, l.Memory, l.Timeout, l.Calls))
+	}
+	if bounds := d.bounds(); bounds != "" {
+		part("bounds", []byte(bounds))
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

@@ -60,6 +60,7 @@ func (d *Definition) Changes(o *Definition) []string {
 		{"inputSchema", string(d.InputSchema), string(o.InputSchema)},
 		{"outputSchema", string(d.OutputSchema), string(o.OutputSchema)},
 		{"limits", string(d.Limits.JSON()), string(o.Limits.JSON())},
+		{"permissions", d.bounds(), o.bounds()},
 		{"code", d.Code, o.Code},
 	} {
 		if part.a != part.b {

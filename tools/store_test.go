@@ -301,7 +301,7 @@ func TestUnknownMembersSurvive(t *testing.T) {
 	if len(d.Extra) != 2 || len(d.Metadata.Extra) != 1 || d.Metadata.ExecutionCount != 7 {
 		t.Errorf("got %+v", d)
 	}
-	d.Extra = []Member{{"permissions", []byte(`[]`)}}
+	d.Extra = []Member{{"rights", []byte(`[]`)}}
 	if d = mustSave(t, s, d); len(d.Extra) != 1 || string(d.Extra[0].Value) != "[]" {
 		t.Errorf("got %+v", d.Extra)
 	}

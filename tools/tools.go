@@ -14,7 +14,7 @@
 // (compiling), meter.go (limiting the work of checking), evaluate.go, evaluate_parts.go,
 // evaluate_types.go and evaluate_refs.go (applying a schema), pattern.go and equal.go (the
 // expensive parts of that), violation.go and describe.go (descriptions of violations),
-// coerce.go and defaults.go (arguments), limits.go (the limits of a tool), hash.go (the
+// coerce.go and defaults.go (arguments), limits.go (the limits of a tool), permissions.go (what a tool may call), hash.go (the
 // identity of a definition), format.go (the file format), store.go, cache.go, count.go,
 // dir.go and watch.go (the directory), history.go (versions).
 //
@@ -26,6 +26,7 @@ package tools
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"time"
 )
 
@@ -47,6 +48,9 @@ type Definition struct {
 	OutputSchema json.RawMessage
 	// Limits are the tool's own limits; the zero value means those of the configuration.
 	Limits Limits
+	// Permissions say what the tool may call; nil if that is not known. It is derived
+	// by the caller of [Store.Save].
+	Permissions *Permissions
 	// Code is the Starlark script. It is never parsed here: untrusted source is parsed only
 	// in the sandbox.
 	Code string
@@ -131,5 +135,5 @@ type Member struct {
 // sameToAgents reports whether two definitions are the same for an agent, ignoring counts
 // and times.
 func (d *Definition) sameToAgents(o *Definition) bool {
-	return d.Changes(o) == nil
+	return d.Changes(o) == nil && slices.Equal(d.Permissions.List(), o.Permissions.List())
 }

@@ -73,6 +73,7 @@ type script struct{ file, name, code string }
 type scripts interface {
 	Check(ctx context.Context, name, code string) error
 	Lint(ctx context.Context, name, code string) ([]compose.Warning, error)
+	Permissions(ctx context.Context, def tools.Definition) (*tools.Permissions, []tools.Violation, error)
 }
 
 func (v *lintView) run(cmd *cobra.Command, files []string) error {
@@ -108,7 +109,7 @@ func (v *lintView) run(cmd *cobra.Command, files []string) error {
 	defer done()
 	switch {
 	case !v.connect:
-		err = offline(cmd.Context(), cfg, log, look)
+		err = offline(cmd.Context(), cfg, log, nil, look)
 	case cfg.Path == "":
 		err = &exitError{exitUsage, fmt.Errorf("lint: --connect: there is no configuration (looked for %s)", strings.Join(cfg.Searched, ", "))}
 	default:
@@ -203,11 +204,12 @@ func writeFindings(w io.Writer, found []finding, asJSON bool) error {
 	return nil
 }
 
-// offline analyses scripts without any server.
-func offline(ctx context.Context, cfg *config.Config, log *slog.Logger, look func(context.Context, func(script) (scripts, error)) error) (err error) {
+// offline analyses scripts without any server. known are the saved tools; nil: those of the
+// store.
+func offline(ctx context.Context, cfg *config.Config, log *slog.Logger, known compose.Saved, look func(context.Context, func(script) (scripts, error)) error) (err error) {
 	box := sandbox.New(sandbox.Options{CacheDir: cacheDir(log), Log: log})
 	defer func() { err = errors.Join(err, box.Close()) }()
-	options := compose.Options{Sandbox: box, Log: log, Upstreams: nowhere{}, AgentTools: builtin.Mentioned}
+	options := compose.Options{Sandbox: box, Log: log, Upstreams: nowhere{}, AgentTools: builtin.Mentioned, Saved: known}
 	if cfg.Path == "" {
 		return look(ctx, func(s script) (scripts, error) {
 			options.Catalog = nowhere{}
@@ -215,7 +217,7 @@ func offline(ctx context.Context, cfg *config.Config, log *slog.Logger, look fun
 			if err != nil {
 				return nil, err
 			}
-			options.Catalog = nowhere{assumed(l)}
+			options.Catalog = nowhere{servers: assumed(l)}
 			return compose.New(options), nil
 		})
 	}
@@ -224,13 +226,16 @@ func offline(ctx context.Context, cfg *config.Config, log *slog.Logger, look fun
 		return fmt.Errorf("store: %w", err)
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	var servers []string
+	n := nowhere{real: map[string]string{}}
 	for _, u := range cfg.Upstreams {
 		if !u.Disabled {
-			servers = append(servers, abi.Ident(u.Name))
+			n.servers, n.real[abi.Ident(u.Name)] = append(n.servers, abi.Ident(u.Name)), u.Name
 		}
 	}
-	options.Catalog, options.Saved = nowhere{servers}, store
+	options.Catalog, options.Saved = n, store
+	if known != nil {
+		options.Saved = known
+	}
 	c := compose.New(options)
 	return look(ctx, func(script) (scripts, error) { return c, nil })
 }
@@ -248,13 +253,19 @@ func assumed(l abi.Lint) []string {
 
 // nowhere is a catalog of servers of which only the script names are known and which
 // cannot be reached.
-type nowhere struct{ servers []string }
+type nowhere struct {
+	servers []string
+	real    map[string]string // their real names; nil: they are the same
+}
 
 var errNowhere = errors.New("no server is started")
 
 func (n nowhere) Servers() []string { return n.servers }
 
-func (nowhere) Resolve(server, tool string, _ bool) (string, string, error) {
+func (n nowhere) Resolve(server, tool string, _ bool) (string, string, error) {
+	if real, ok := n.real[server]; ok {
+		server = real
+	}
 	return server, tool, &catalog.NotFoundError{Kind: "tool", Server: server, Name: tool}
 }
 

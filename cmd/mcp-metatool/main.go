@@ -38,7 +38,8 @@
 //	secret.go    secret set, list and remove
 //	token.go     token new and remove, tokenlist.go: token list
 //	tools.go     tools list, show and delete; toolshistory.go: history and revert,
-//	             toolsexport.go: export, toolsimport.go: import
+//	             toolsexport.go: export, toolsimport.go: import,
+//	             toolspermissions.go: what imported tools may call
 //	run.go       run; approver.go: asking for approvals at the terminal
 //	repl.go      repl; replstate.go: what it keeps between inputs, replcoda.star:
 //	             the code appended to each input, replterm.go: the terminal,

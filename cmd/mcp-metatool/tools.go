@@ -190,6 +190,7 @@ func showTool(v *storeView, args []string) error {
 	if limits := d.Limits.JSON(); limits != nil {
 		t.row("limits", display.Line(string(limits), 200))
 	}
+	t.row("may call", mayCall(&d))
 	if err := t.flush(); err != nil {
 		return err
 	}

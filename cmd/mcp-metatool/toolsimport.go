@@ -71,7 +71,13 @@ type toolChange struct {
 	// Hides is the tool of an upstream, as upstream.tool, that agents can no longer
 	// call if it exists, because the saved tool takes its name.
 	Hides string `json:"hides,omitempty"`
+	// Permissions are what the tool may call. NewPermissions are those that the saved
+	// tool does not have; Unlisted are those that the export does not list.
+	Permissions    []string `json:"permissions,omitempty"`
+	NewPermissions []string `json:"newPermissions,omitempty"`
+	Unlisted       []string `json:"unlisted,omitempty"`
 
+	derived *tools.Permissions
 	tool   bundle.Tool
 	before tools.Definition // the current definition, if saved is set
 	saved  bool             // the tool exists already
@@ -185,7 +191,7 @@ func (m *toolImport) check(ctx context.Context) error {
 	}
 	limits := compose.New(compose.Options{Log: m.log, Timeout: m.cfg.Execution.Timeout, Limits: host.RunLimits(m.cfg.Execution)})
 	known := m.List()
-	var scripts []*bundle.Tool
+	var scripts []*toolChange
 	for _, c := range m.changes {
 		if c.State == stateSame {
 			continue
@@ -210,7 +216,7 @@ func (m *toolImport) check(ctx context.Context) error {
 			add(t, fmt.Sprintf("code is %d bytes long (at most %d)", len(t.Code), builtin.MaxCode))
 			continue
 		}
-		scripts = append(scripts, t)
+		scripts = append(scripts, c)
 	}
 	if err := m.checkScripts(ctx, scripts, add); err != nil {
 		return err
@@ -222,19 +228,25 @@ func (m *toolImport) check(ctx context.Context) error {
 }
 
 // checkScripts checks the scripts in the sandbox, without running them.
-func (m *toolImport) checkScripts(ctx context.Context, list []*bundle.Tool, wrong func(t *bundle.Tool, what string)) error {
+func (m *toolImport) checkScripts(ctx context.Context, list []*toolChange, wrong func(t *bundle.Tool, what string)) error {
 	if len(list) == 0 {
 		return nil
 	}
-	return offline(ctx, m.cfg, m.log, func(ctx context.Context, with func(script) (scripts, error)) error {
-		for _, t := range list {
+	return offline(ctx, m.cfg, m.log, m.imported(), func(ctx context.Context, with func(script) (scripts, error)) error {
+		for _, changed := range list {
+			t, bounds := &changed.tool, ""
 			c, err := with(script{file: t.Name, name: t.Name, code: t.Code})
 			if err == nil {
 				err = c.Check(ctx, t.Name, t.Code)
 			}
+			if err == nil {
+				bounds, err = changed.derive(ctx, c)
+			}
 			var source *compose.SourceError
 			var failure *compose.Failure
 			switch {
+			case err == nil && bounds != "":
+				wrong(t, bounds)
 			case err == nil:
 			case ctx.Err() != nil:
 				return context.Cause(ctx)
@@ -243,6 +255,9 @@ func (m *toolImport) checkScripts(ctx context.Context, list []*bundle.Tool, wron
 			default:
 				return fmt.Errorf("import: tool %q: %w", t.Name, err)
 			}
+		}
+		for _, changed := range list { // only now, so that none is derived from what an export says
+			changed.tool.Permissions = changed.derived
 		}
 		return nil
 	})
@@ -269,6 +284,7 @@ func (m *toolImport) show() {
 			m.diff(from, []byte(f.before), f.Name+" imported", []byte(f.file.Content))
 		}
 	}
+	m.showPermissions()
 	for _, c := range m.changes {
 		fmt.Fprintf(m.out, "%-8s %s", c.State, c.Name)
 		if c.Changed != nil {

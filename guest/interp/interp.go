@@ -60,6 +60,7 @@
 //	lint.go          warnings about code that runs
 //	lintcall.go      tools and arguments that the code names
 //	lintresult.go    results that are always None
+//	reach.go         the tools that the code can call; reachstmt.go: its statements
 //	outline.go       what the code binds, and whether it is complete
 package interp
 

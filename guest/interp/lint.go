@@ -33,10 +33,11 @@ func lint(src *source, servers []string) abi.Lint {
 	out.Parses = true
 	src.outline(&out, file)
 	// A tree that can be rewritten is not nested too deep.
-	rw := newRewriter(file, predeclared(nil))
+	rw := newRewriter(file, predeclared(servers))
 	if rw.file(file.File); rw.err != nil {
 		return out
 	}
+	out.Reach, out.Derived = rw.reach(file.File)
 	if file, failure = src.parse(); failure != nil {
 		return out
 	}

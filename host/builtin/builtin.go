@@ -59,6 +59,8 @@ type Composer interface {
 	Check(ctx context.Context, name, code string) error
 	// Lint returns warnings about probable mistakes in a valid script.
 	LintTool(ctx context.Context, def tools.Definition) ([]compose.Warning, error)
+	// Permissions derives what a tool may call, and says which of its bounds are wrong.
+	Permissions(ctx context.Context, def tools.Definition) (*tools.Permissions, []tools.Violation, error)
 	// CheckLimits returns which of a tool's own limits are above those of the
 	// configuration.
 	CheckLimits(l tools.Limits) []tools.Violation

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
+	"github.com/mcp-metatool/mcp-metatool/host/permissions"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -75,7 +76,7 @@ func (h *fixture) refresh() {
 	h.changes++
 	var entries []catalog.Entry
 	for _, d := range h.store.List() {
-		entries = append(entries, catalog.Entry{Name: d.Name, Definition: compose.ToolDefinition(d)})
+		entries = append(entries, catalog.Entry{Name: d.Name, Definition: compose.ToolDefinition(d, permissions.Worst)})
 	}
 	h.catalog.SetComposites(entries)
 }

@@ -36,7 +36,8 @@ func saveTool(name string, code []byte) mcp.Tool {
 						"calls": {"type": "integer", "minimum": 1}
 					},
 					"additionalProperties": false
-				}
+				},
+				"permissions": {"type": "array", "items": {"type": "string"}, "maxItems": 1000, "description": "Narrows what the tool may call, e.g. [\"github.get_*\"]; without: all that its code can."}
 			},
 			"required": ["name", "description", "inputSchema", "code"],
 			"additionalProperties": false
@@ -48,6 +49,7 @@ func saveTool(name string, code []byte) mcp.Tool {
 				"name": {"type": "string"},
 				"created": {"type": "string"},
 				"modified": {"type": "string"},
+				"permissions": {"type": "array", "items": {"type": "string"}, "description": "What the tool may call."},
 				"warnings": {"type": "array", "description": "Probable mistakes in the script; it is saved anyway.", "items": {
 					"type": "object",
 					"properties": {"line": {"type": "integer"}, "column": {"type": "integer"}, "message": {"type": "string"}},
@@ -101,6 +103,7 @@ func showTool(name string, _ []byte) mcp.Tool {
 				"inputSchema": {"type": "object"},
 				"outputSchema": {"type": "object"},
 				"limits": {"type": "object"},
+				"permissions": {"type": "object"},
 				"code": {"type": "string"},
 				"metadata": {"type": "object", "properties": {
 					"created": {"type": "string"},

@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -23,7 +24,14 @@ func (h *Handler) save(ctx context.Context, args []byte, _ route.Call) (wire.Rep
 	def.OutputSchema, _ = wire.Get(args, "outputSchema")
 	var limits []tools.Violation
 	def.Limits, limits = h.limits(args)
-	if err := h.check(ctx, def, limits); err != nil {
+	bounds, given := wire.Get(args, "permissions")
+	if given {
+		def.Permissions = &tools.Permissions{Bounds: []string{}}
+		if err := json.Unmarshal(bounds, &def.Permissions.Bounds); err != nil {
+			return wire.Reply{}, err
+		}
+	}
+	if err := h.check(ctx, &def, limits); err != nil {
 		return wire.Reply{}, err
 	}
 	warnings, err := h.warnings(ctx, def)
@@ -45,9 +53,11 @@ func (h *Handler) save(ctx context.Context, args []byte, _ route.Call) (wire.Rep
 		Name     string `json:"name"`
 		Created  string `json:"created"`
 		Modified string `json:"modified"`
+		// What the tool may call.
+		Permissions []string `json:"permissions"`
 		// Probable mistakes in the script, which was saved nevertheless.
 		Warnings []compose.Warning `json:"warnings,omitempty"`
-	}{status, saved.Name, stamp(saved.Metadata.Created), stamp(saved.Metadata.Modified), warnings}))
+	}{status, saved.Name, stamp(saved.Metadata.Created), stamp(saved.Metadata.Modified), nonNil(saved.Permissions.List()), warnings}))
 }
 
 // warnings returns probable mistakes in def's script. The script is saved in spite of
@@ -75,9 +85,12 @@ func (h *Handler) limits(args []byte) (tools.Limits, []tools.Violation) {
 	return l, h.cfg.Composer.CheckLimits(l)
 }
 
+func nonNil(list []string) []string { return append([]string{}, list...) }
+
 // check returns an error with all reasons not to save def, so that an agent can fix them
-// at once. limits are the reasons about its limits.
-func (h *Handler) check(ctx context.Context, def tools.Definition, limits []tools.Violation) error {
+// at once. limits are the reasons about its limits. It derives the permissions, within the
+// bounds that def has.
+func (h *Handler) check(ctx context.Context, def *tools.Definition, limits []tools.Violation) error {
 	f := &compose.Failure{Type: abi.ErrValidation}
 	add := func(pointer, message string) {
 		f.Violations = append(f.Violations, tools.Violation{Pointer: pointer, Message: message})
@@ -111,6 +124,13 @@ func (h *Handler) check(ctx context.Context, def tools.Definition, limits []tool
 		}
 		add("/code", source.Error())
 		f.Position = source.Position
+	} else {
+		derived, wrong, err := h.cfg.Composer.Permissions(ctx, *def)
+		if err != nil {
+			return err
+		}
+		f.Violations = append(f.Violations, wrong...)
+		def.Permissions = derived
 	}
 	if f.Violations == nil {
 		return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/builtin/discover"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
+	"github.com/mcp-metatool/mcp-metatool/host/permissions"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
@@ -30,7 +31,7 @@ type searchFixture struct {
 func (s *searchFixture) All() []catalog.Entry {
 	all := slices.Clone(s.own)
 	for _, d := range s.saved {
-		all = append(all, catalog.Entry{Name: d.Name, Kind: catalog.Composite, Definition: compose.ToolDefinition(d)})
+		all = append(all, catalog.Entry{Name: d.Name, Kind: catalog.Composite, Definition: compose.ToolDefinition(d, permissions.Worst)})
 	}
 	for _, source := range s.sources {
 		for _, raw := range s.listed[source.Server] {
@@ -85,7 +86,7 @@ func newSearchFixture(t *testing.T, savedInScripts bool) *Handler {
 	h := New(Options{Catalog: s, Directory: s, SavedInScripts: savedInScripts, Log: quiet()})
 	s.own = h.Entries()
 	s.SetBuiltins(s.own)
-	s.SetComposites([]catalog.Entry{{Name: "issue-report", Definition: compose.ToolDefinition(s.saved[0])}})
+	s.SetComposites([]catalog.Entry{{Name: "issue-report", Definition: compose.ToolDefinition(s.saved[0], permissions.Worst)}})
 	return h
 }
 

@@ -56,6 +56,11 @@ type Entry struct {
 	// Definition is the raw tool definition (MCP Tool object) under its public
 	// name.
 	Definition []byte
+	// Define makes Definition of the definitions of upstreams' tools, again whenever
+	// these change; nil if it does not depend on them. It must not block. It returns
+	// the same as before if Definition and Version are the same and so are the tools.
+	Define  func(*Lookup) []byte
+	Version string
 }
 
 // Source describes one upstream to the catalog. Exposes and Hides receive the upstream's
@@ -242,7 +247,7 @@ func replaced(of, entries []Entry, k Kind) (now []Entry, changed bool) {
 }
 
 func sameEntry(a, b Entry) bool {
-	return a.Name == b.Name && bytes.Equal(a.Definition, b.Definition)
+	return a.Name == b.Name && bytes.Equal(a.Definition, b.Definition) && a.Version == b.Version
 }
 
 // SetUpstream is SetList for a list of which nothing else is known.

@@ -25,6 +25,7 @@ type scriptServer struct {
 	withheld map[string]*pins.Finding    // by own name
 
 	remembered bool // listing.remembered
+	listed     bool // the upstream has sent a list, perhaps earlier
 }
 
 func (s *scriptServer) add(item sourceItem, hidden bool) {
@@ -189,11 +190,36 @@ func (s *Scope) InputSchema(server, tool string) []byte {
 // Definition returns the raw definition of a tool that scripts can call, by the real names
 // of server and tool; nil if there is none.
 func (s *Scope) Definition(server, tool string) []byte {
-	of, ok := s.view.Load().tools.scripts[abi.Ident(server)]
+	return s.view.Load().tools.definition(server, tool)
+}
+
+func (t *tools) definition(server, tool string) []byte {
+	of, ok := t.scripts[abi.Ident(server)]
 	if !ok || of.server != server {
 		return nil
 	}
 	return of.tools[tool]
+}
+
+// ServerTools returns the upstream's own names of the tools that scripts may call, in the
+// order of the list, by the real name of the server; false if they are not known.
+func (s *Scope) ServerTools(server string) ([]string, bool) {
+	return s.view.Load().tools.serverTools(server)
+}
+
+func (t *tools) serverTools(server string) (names []string, known bool) {
+	of := t.scripts[abi.Ident(server)]
+	if of == nil || of.server != server {
+		return nil, false
+	}
+	for _, id := range of.order {
+		for _, own := range of.idents[id] {
+			if !of.hidden[own] {
+				names = append(names, own)
+			}
+		}
+	}
+	return names, of.listed
 }
 
 // Resolve finds a tool by its server's script name and a tool name. It looks for the

@@ -59,8 +59,16 @@ func (e Entry) Describe() string {
 
 func (b *builder) tools(of *Scope, builtins, composites []Entry, sources []*source) tools {
 	t := tools{visible: map[string]Entry{}, owners: map[string]Entry{}, scripts: map[string]*scriptServer{}, enforced: map[string]*scriptServer{}}
+	items := make([][]sourceItem, len(sources))
+	for i, s := range sources {
+		items[i] = b.script(&t, s)
+	}
+	lookup := &Lookup{tools: &t, memo: map[string]any{}}
 	for rank, own := range [][]Entry{builtins, composites} {
 		for _, e := range own {
+			if e.Define != nil {
+				e.Definition = e.Define(lookup)
+			}
 			visible, hidden := of.own(e)
 			if b.tool(&t, e, e.Definition, rank, visible) && !hidden {
 				t.all = append(t.all, e)
@@ -68,7 +76,7 @@ func (b *builder) tools(of *Scope, builtins, composites []Entry, sources []*sour
 		}
 	}
 	for i, s := range sources {
-		b.sourceTools(&t, s, i+2)
+		b.sourceTools(&t, s, items[i], i+2)
 	}
 	return t
 }
@@ -89,9 +97,12 @@ func (b *builder) tool(t *tools, e Entry, handshake []byte, rank int, visible bo
 	return true
 }
 
-func (b *builder) sourceTools(t *tools, s *source, rank int) {
+// script adds the tools of a source as scripts see them, and returns those that are not
+// withheld.
+func (b *builder) script(t *tools, s *source) []sourceItem {
+	list, listed := s.lists[wire.Tools]
 	script := &scriptServer{
-		server: s.Server, remembered: s.lists[wire.Tools].remembered,
+		server: s.Server, remembered: list.remembered, listed: listed,
 		hidden: map[string]bool{}, tools: map[string][]byte{}, idents: map[string][]string{},
 		sent: map[string]*pins.Definition{}, withheld: map[string]*pins.Finding{},
 	}
@@ -102,15 +113,10 @@ func (b *builder) sourceTools(t *tools, s *source, rank int) {
 	if !s.barred {
 		t.servers = append(t.servers, abi.Ident(s.Server))
 	}
-	first, withheldBefore := len(t.all), len(b.withheld)
-	for _, l := range b.itemsOf(s) {
-		hidden := s.Hides(l.own)
-		script.add(l, hidden)
-		e := Entry{Name: l.public, Kind: Proxied, Server: s.Server, Tool: l.own, Definition: l.definition}
-		b.tool(t, e, l.handshake, rank, !hidden && s.Exposes(l.own))
-		if !hidden {
-			t.all = append(t.all, e)
-		}
+	withheldBefore := len(b.withheld)
+	items := b.itemsOf(s)
+	for _, l := range items {
+		script.add(l, s.Hides(l.own))
 	}
 	for _, w := range b.withheld[withheldBefore:] {
 		if s.Hides(w.own) {
@@ -119,8 +125,43 @@ func (b *builder) sourceTools(t *tools, s *source, rank int) {
 			script.withheld[w.own], script.sent[w.own] = w.finding, w.sent
 		}
 	}
-	slices.SortStableFunc(t.all[first:], func(a, b Entry) int { return strings.Compare(a.Tool, b.Tool) })
 	b.problems = append(b.problems, script.collisions()...)
+	return items
+}
+
+func (b *builder) sourceTools(t *tools, s *source, items []sourceItem, rank int) {
+	first := len(t.all)
+	for _, l := range items {
+		hidden := s.Hides(l.own)
+		e := Entry{Name: l.public, Kind: Proxied, Server: s.Server, Tool: l.own, Definition: l.definition}
+		b.tool(t, e, l.handshake, rank, !hidden && s.Exposes(l.own))
+		if !hidden {
+			t.all = append(t.all, e)
+		}
+	}
+	slices.SortStableFunc(t.all[first:], func(a, b Entry) int { return strings.Compare(a.Tool, b.Tool) })
+}
+
+// Lookup finds the definitions of upstreams' tools while a view is made.
+type Lookup struct {
+	tools *tools
+	memo  map[string]any
+}
+
+// Definition is [Catalog.Definition].
+func (l *Lookup) Definition(server, tool string) []byte { return l.tools.definition(server, tool) }
+
+// ServerTools is [Catalog.ServerTools].
+func (l *Lookup) ServerTools(server string) ([]string, bool) { return l.tools.serverTools(server) }
+
+// Once returns what f returns for a key, which it computes once for a view.
+func (l *Lookup) Once(key string, f func() any) any {
+	v, ok := l.memo[key]
+	if !ok {
+		v = f()
+		l.memo[key] = v
+	}
+	return v
 }
 
 // Tokens estimates how many tokens of a model's context the definition of a tool takes: one

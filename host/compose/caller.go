@@ -150,10 +150,15 @@ func (r *run) call(ctx context.Context, t *target) abi.Answer {
 		answer.Err = t.fail(unresolvedType(t.err), t.err.Error())
 	case ctx.Err() != nil:
 		answer.Err = t.fail(contextFailure(ctx).Type, NotMade)
-	case t.server == abi.Composites:
-		answer = r.composite(ctx, t)
 	default:
-		answer = r.forward(ctx, t)
+		if answer.Err = r.permit(t); answer.Err != nil {
+			break
+		}
+		if t.server == abi.Composites {
+			answer = r.composite(ctx, t)
+		} else {
+			answer = r.forward(ctx, t)
+		}
 	}
 	answer.Decision = t.decision
 	t.record.Close(answer)

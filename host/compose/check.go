@@ -36,14 +36,18 @@ func (c *Composer) Check(ctx context.Context, name, code string) error {
 
 // inspect runs OpCheck or OpLint in the sandbox. The error is a *Failure.
 func (c *Composer) inspect(ctx context.Context, op abi.Op, name, code string) (sandbox.Outcome, error) {
+	return c.inspectWith(ctx, op, name, code, c.names(code), c.budget(tools.Limits{}))
+}
+
+// inspectWith is inspect with these script names of servers, and these limits.
+func (c *Composer) inspectWith(ctx context.Context, op abi.Op, name, code string, servers []string, b budget) (sandbox.Outcome, error) {
 	if f := c.ready(ctx); f != nil {
 		return sandbox.Outcome{}, f
 	}
-	b := c.budget(tools.Limits{})
 	limited, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
 	out, err := c.cfg.Sandbox.Run(limited, sandbox.Run{
-		Request: abi.Request{Op: op, Name: name, Code: code, Servers: c.names(code), AgentTools: c.agentTools(code)},
+		Request: abi.Request{Op: op, Name: name, Code: code, Servers: servers, AgentTools: c.agentTools(code)},
 		Limits:  b.Limits,
 		Caller:  noCalls{},
 	})

@@ -7,6 +7,7 @@
 //	run.go       one run, and how it ended
 //	limits.go    the limits of a run, and the failures when it reaches them
 //	caller.go    the script's calls: resolve, route, record
+//	permit.go    what a saved tool may call; reach.go: what its script can call
 //	composite.go saved tools that scripts call
 //	undo.go      calls that undo what a failed run did
 //	schemas.go   checking the arguments of calls
@@ -46,6 +47,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/permissions"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -98,6 +100,11 @@ type Options struct {
 	Sandbox   Sandbox
 	Catalog   Catalog
 	Upstreams Upstreams
+	// Definitions has the definitions of the tools in Catalog, from which permissions are
+	// derived; nil: they are not known.
+	Definitions permissions.Servers
+	// Mocked says that mocks answer all calls. They may call tools by their script names.
+	Mocked bool
 	// Saved has the tools that scripts can call as tools.NAME; nil is none.
 	Saved Saved
 	// AgentTools returns the names of tools that code mentions and that only agents can
@@ -122,6 +129,8 @@ type Options struct {
 	// Gate decides which saved tools scripts may call; nil: all of them. Calls of
 	// upstreams' tools are decided about by Upstreams.
 	Gate Gate
+	// Reaches keeps what scripts can call; nil is a new one.
+	Reaches *Reaches
 	// Observer sees the runs; nil: nobody does.
 	Observer Observer
 	// Listeners knows which clients get the logs of scripts; nil is none.
@@ -179,6 +188,7 @@ type Composer struct {
 	progressInterval time.Duration
 	schemas          schemas // of upstream tools
 	asked            *Asked
+	reaches          *Reaches
 }
 
 // New makes a Composer.
@@ -204,8 +214,11 @@ func New(cfg Options) *Composer {
 	if cfg.Asked == nil {
 		cfg.Asked = &Asked{}
 	}
+	if cfg.Reaches == nil {
+		cfg.Reaches = &Reaches{}
+	}
 	cfg.Limits = cfg.Limits.WithDefaults()
-	return &Composer{cfg: cfg, progressInterval: progressInterval, asked: cfg.Asked}
+	return &Composer{cfg: cfg, progressInterval: progressInterval, asked: cfg.Asked, reaches: cfg.Reaches}
 }
 
 // CallTool answers a tools/call of the saved tool called name; see CallSaved. It
@@ -235,6 +248,7 @@ func (c *Composer) CallSaved(ctx context.Context, def tools.Definition, call rou
 	if f != nil {
 		return wire.Reply{Result: f.Result()}
 	}
+	def = c.permitted(ctx, def)
 	r, f := c.newRun(def, true, args, forwardMeta(call.Params), call, nil, before)
 	if f != nil {
 		return wire.Reply{Result: f.Result()}

@@ -29,8 +29,17 @@ func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)
 // fakeSandbox runs a Go function instead of a script.
 type fakeSandbox func(ctx context.Context, r sandbox.Run) (sandbox.Outcome, error)
 
+// Run finds that a script can call everything.
 func (f fakeSandbox) Run(ctx context.Context, r sandbox.Run) (sandbox.Outcome, error) {
-	return f(ctx, r)
+	if r.Request.Op != abi.OpLint {
+		return f(ctx, r)
+	}
+	found := abi.Lint{Derived: true}
+	for _, server := range append(slices.Clone(r.Request.Servers), abi.Composites) {
+		found.Reach = append(found.Reach, abi.Reached{Server: server})
+	}
+	result, err := json.Marshal(found)
+	return sandbox.Outcome{Result: result}, err
 }
 
 func (f fakeSandbox) Compute(ctx context.Context, name string, account *sandbox.Account) *sandbox.Compute {

@@ -151,6 +151,9 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 	if below := t.runBefore(); below != nil && below.Definition.Hash() != def.Hash() {
 		return journal.Answer{Err: t.fail(abi.ErrPermission, fmt.Sprintf("saved tool %q was changed since the client was asked", t.tool))}
 	}
+	if t.replayed == nil {
+		def = r.permitted(ctx, def)
+	}
 	part := r.progress.begin(t.server + "." + t.tool)
 	limited, clock, stop := t.startClock(ctx)
 	defer stop()
@@ -244,7 +247,7 @@ func (r *run) child(chain []string, def tools.Definition, t *target, part *part)
 	if f != nil {
 		return nil, f
 	}
-	child.chain, child.tree, child.inner, child.outer = chain, r.tree, true, r
+	child.chain, child.tree, child.inner, child.outer, child.grants = chain, r.tree, true, r, r.grants
 	if child.progress != nil {
 		child.progress.interval = 0 // only that of the root counts
 	}
@@ -257,6 +260,9 @@ func (r *run) saved(ctx context.Context, def tools.Definition, args []byte) (san
 	defer cancel()
 	params, f := r.arguments(ctx, limited, def, args)
 	if f != nil {
+		return sandbox.Outcome{}, f
+	}
+	if f := r.grant(ctx, def, r.grants); f != nil {
 		return sandbox.Outcome{}, f
 	}
 	r.schema = def.OutputSchema != nil

@@ -6,11 +6,30 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/permissions"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// ToolDefinition returns the MCP tool definition of a saved tool, as agents see it.
+// Entry returns a saved tool for the catalog. Its annotations follow from those of the
+// tools that it may call, and from their lists.
+func Entry(def tools.Definition) catalog.Entry {
+	e := catalog.Entry{Name: def.Name, Definition: ToolDefinition(def, permissions.Worst)}
+	if !def.Permissions.Of(def.Code) {
+		return e
+	}
+	e.Version = string(def.Permissions.JSON())
+	e.Define = func(now *catalog.Lookup) []byte {
+		return ToolDefinition(def, permissions.OfTool(def.Permissions, now, func(server, tool string) permissions.Hints {
+			return now.Once(server+"."+tool, func() any { return permissions.HintsOf(now.Definition(server, tool)) }).(permissions.Hints)
+		}))
+	}
+	return e
+}
+
+// ToolDefinition returns the MCP tool definition of a saved tool, as agents see it, with
+// these annotations.
 //
 // The structuredContent of a result must match an advertised outputSchema (MCP
 // 2025-11-25, server/tools). Ours is {result, logs, executionTime, toolCalls}, so the
@@ -19,7 +38,7 @@ import (
 // failed: the official TypeScript client also checks errors against the schema. A
 // schema with references from its root ("#/$defs/x") would not work inside another
 // one, and is not advertised; results are still checked against it.
-func ToolDefinition(def tools.Definition) []byte {
+func ToolDefinition(def tools.Definition, hints permissions.Hints) []byte {
 	var o wire.Object
 	o.Text("name", def.Name)
 	o.NonEmpty("description", def.Description)
@@ -27,6 +46,7 @@ func ToolDefinition(def tools.Definition) []byte {
 	if s := advertisedOutput(def.OutputSchema); s != nil {
 		o.Raw("outputSchema", s)
 	}
+	o.Raw("annotations", hints.JSON())
 	return o.Bytes()
 }
 

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/tools"
+
+	"github.com/mcp-metatool/mcp-metatool/host/permissions"
 )
 
 func TestToolDefinition(t *testing.T) {
@@ -38,7 +40,8 @@ func TestToolDefinition(t *testing.T) {
 			if tt.want != "" {
 				want += `,"outputSchema":` + tt.want
 			}
-			if got := string(ToolDefinition(def)); got != want+"}" {
+			want += `,"annotations":{"readOnlyHint":false,"destructiveHint":true,"idempotentHint":false,"openWorldHint":true}`
+			if got := string(ToolDefinition(def, permissions.Worst)); got != want+"}" {
 				t.Errorf("got  %s\nwant %s}", got, want)
 			}
 		})

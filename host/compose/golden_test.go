@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"github.com/mcp-metatool/mcp-metatool/host/permissions"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"os"
 	"path/filepath"
@@ -101,7 +102,7 @@ func golden(t *testing.T, file string, archive *txtar.Archive) {
 // TypeScript client also checks errors.
 func conforms(t *testing.T, def tools.Definition, reply wire.Reply) {
 	t.Helper()
-	schema, ok := wire.Get(ToolDefinition(def), "outputSchema")
+	schema, ok := wire.Get(ToolDefinition(def, permissions.Worst), "outputSchema")
 	if !ok {
 		return
 	}

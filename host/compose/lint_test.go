@@ -146,6 +146,14 @@ func TestLint(t *testing.T) {
 	}
 }
 
+// oneOutcome is a sandbox that answers everything alike.
+type oneOutcome struct {
+	fakeSandbox
+	outcome sandbox.Outcome
+}
+
+func (o oneOutcome) Run(context.Context, sandbox.Run) (sandbox.Outcome, error) { return o.outcome, nil }
+
 // TestLintFails checks a sandbox that fails, and a context that ends.
 func TestLintFails(t *testing.T) {
 	for name, outcome := range map[string]sandbox.Outcome{
@@ -153,7 +161,7 @@ func TestLintFails(t *testing.T) {
 		"an error":     {Err: &abi.Error{Type: abi.ErrInternal, Message: "it panicked"}},
 	} {
 		var u upstreams
-		c := composer(fakeSandbox(func(context.Context, sandbox.Run) (sandbox.Outcome, error) { return outcome, nil }), &u)
+		c := composer(oneOutcome{outcome: outcome}, &u)
 		var f *Failure
 		if _, err := c.Lint(t.Context(), "x", "1"); !errors.As(err, &f) || f.Type != abi.ErrInternal {
 			t.Errorf("%s: %v", name, err)

@@ -39,6 +39,8 @@ type run struct {
 	clock, answers *callClock
 	waits          stopwatch // while people decide about calls of it, or of runs below it
 	chain          []string  // the saved tools that led to this run, itself the last
+	grants         []grant   // of these tools; none for code that is not saved
+	reached        *reach    // what the script of a saved tool can call; nil: it is not limited
 	failures       failures  // of saved tools that it has called
 	undo           compensations
 

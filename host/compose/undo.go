@@ -54,6 +54,9 @@ func (r *run) Undo(ctx context.Context, call abi.ToolCall) *abi.CallError {
 		t = r.resolve(ctx, call)
 		failed = r.checkUndo(ctx, &t)
 	}
+	if failed == nil {
+		failed = r.permit(&t)
+	}
 	r.journal.Undo(journal.UndoRecord{Request: call, Server: t.server, Tool: t.tool, Err: failed})
 	if failed == nil {
 		r.undo.add([]target{t})

@@ -268,6 +268,12 @@ func readBegin(id string, f fields) (Record, error) {
 			f.typeError("definition.limits", "the limits of a tool")
 		}
 	}
+	if raw := d.json("permissions"); raw != nil {
+		var err error
+		if r.Definition.Permissions, err = tools.ParsePermissions(raw); err != nil {
+			f.typeError("definition.permissions", "the permissions of a tool")
+		}
+	}
 	for _, m := range d.objects("extra") {
 		r.Definition.Extra = append(r.Definition.Extra, tools.Member{Name: m.text("name"), Value: m.json("value")})
 	}

@@ -113,6 +113,9 @@ func (l *line) definition(d *tools.Definition) {
 	l.raw("inputSchema", d.InputSchema)
 	l.raw("outputSchema", d.OutputSchema)
 	l.raw("limits", d.Limits.JSON())
+	if p := d.Permissions; p != nil && (p.Of(d.Code) || p.Bounds != nil) {
+		l.raw("permissions", (&tools.Permissions{Calls: p.Calls, Unresolved: p.Unresolved, Bounds: p.Bounds}).JSON())
+	}
 	l.text("code", d.Code)
 	if len(d.Extra) > 0 {
 		l.open("extra", '[')

@@ -52,7 +52,7 @@ func (m *mocked) call(ctx context.Context, c *Check, f *File) (*answer, error) {
 	composer := compose.New(compose.Options{
 		Sandbox: box, Catalog: answers, Upstreams: answers, Saved: m.scripts, Log: m.log, AgentTools: builtin.Mentioned,
 		Timeout: m.cfg.Execution.Timeout, Limits: host.RunLimits(m.cfg.Execution), Debug: m.cfg.Debug,
-		Parallel: m.cfg.Execution.MaxParallel, UndoTimeout: m.cfg.Execution.UndoTimeout, Whole: true,
+		Parallel: m.cfg.Execution.MaxParallel, UndoTimeout: m.cfg.Execution.UndoTimeout, Whole: true, Mocked: true,
 		Moment: compose.MockMoment, Observer: &made,
 	})
 	var run asked

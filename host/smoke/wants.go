@@ -70,6 +70,7 @@ var expectations = []expectation{
 	{"image", onCall, readImage},
 	{"logs", onCall, readLogs},
 	{"calls", onCall, readCalls},
+	{"permissions", onCall, readPermissions},
 	{"max_fuel", onCall, readFuel},
 	{"max_memory", onCall, readMemory},
 	{"cancelled_within", onCall, readCancelled},

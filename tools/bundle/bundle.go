@@ -11,6 +11,9 @@
 //	}
 //	'''
 //	limits = '{"calls":3}'
+//	permissions = [
+//	  "github.get_issue",
+//	]
 //	code = '''
 //	return "hello"
 //	'''
@@ -22,7 +25,8 @@
 //	'''
 //
 // Schemas and limits are JSON text, so that numbers and the order of keys are preserved;
-// all texts are restored byte for byte. A bundle can also be a folder: NAME.toml as above
+// all texts are restored byte for byte. The permissions are those that the tool had; bounds
+// are those of its author, if there are any. A bundle can also be a folder: NAME.toml as above
 // for each tool, but with code_file = "NAME.star" in place of code, that script, and the
 // tool's other files in smoke/.
 //

@@ -100,7 +100,7 @@ func (r *reader) format(top map[string]toml.Primitive) error {
 }
 
 // toolKeys are the keys of a tool.
-var toolKeys = []string{"description", "inputSchema", "outputSchema", "limits", "extra", "code", "code_file", "files"}
+var toolKeys = []string{"description", "inputSchema", "outputSchema", "limits", "permissions", "bounds", "extra", "code", "code_file", "files"}
 
 func (r *reader) tool(name string, table toml.Primitive) (Tool, error) {
 	t := Tool{Definition: tools.Definition{Name: name}}
@@ -126,6 +126,9 @@ func (r *reader) tool(name string, table toml.Primitive) (Tool, error) {
 func (r *reader) key(t *Tool, key string, value toml.Primitive) error {
 	if key == "files" {
 		return r.files(t, value)
+	}
+	if key == "permissions" || key == "bounds" {
+		return r.permissions(t, key, value)
 	}
 	if !slices.Contains(toolKeys, key) {
 		return r.refuse(value, fmt.Errorf("tool %q: unknown key %s (there are %s)", t.Name, quoted(key), strings.Join(toolKeys, ", ")))
@@ -155,6 +158,30 @@ func (r *reader) key(t *Tool, key string, value toml.Primitive) error {
 	}
 	if err != nil {
 		return r.refuse(value, fmt.Errorf("tool %q: %w", t.Name, err))
+	}
+	return nil
+}
+
+// permissions reads what the tool may call, or to what its author has narrowed it. The
+// first is only what the export says: who imports it derives that from the script.
+func (r *reader) permissions(t *Tool, key string, value toml.Primitive) error {
+	var targets []string
+	if err := r.md.PrimitiveDecode(value, &targets); err != nil || targets == nil {
+		return r.refuse(value, errors.New("must be an array of texts"))
+	}
+	for _, target := range targets {
+		if err := tools.CheckTarget(target); err != nil {
+			return r.refuse(value, fmt.Errorf("tool %q: %s: %s %w", t.Name, key, quoted(target), err))
+		}
+	}
+	if t.Permissions == nil {
+		t.Permissions = &tools.Permissions{}
+	}
+	slices.Sort(targets)
+	if key == "bounds" {
+		t.Permissions.Bounds = targets
+	} else {
+		t.Permissions.Calls = targets
 	}
 	return nil
 }

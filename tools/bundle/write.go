@@ -95,6 +95,14 @@ func (b *writer) definition(d *tools.Definition, codeFile string) {
 	if limits := d.Limits.JSON(); limits != nil {
 		b.text("limits", string(limits))
 	}
+	if p := d.Permissions; p != nil {
+		if p.Of(d.Code) {
+			b.list("permissions", p.List())
+		}
+		if p.Bounds != nil {
+			b.list("bounds", p.Bounds)
+		}
+	}
 	if len(d.Extra) > 0 {
 		b.text("extra", membersText(d.Extra))
 	}
@@ -119,6 +127,22 @@ func (b *writer) text(key, value string) {
 	if b.Len() > MaxBytes {
 		b.fail(errTooLarge)
 	}
+}
+
+// list writes an array with a line for each text.
+func (b *writer) list(key string, values []string) {
+	if len(values) == 0 {
+		fmt.Fprintf(b, "%s = []\n", key)
+		return
+	}
+	fmt.Fprintf(b, "%s = [\n", key)
+	for _, v := range values {
+		if !utf8.ValidString(v) {
+			b.fail(fmt.Errorf("%s is not valid UTF-8", key))
+		}
+		fmt.Fprintf(b, "  %s,\n", tomldoc.Quote(v))
+	}
+	b.WriteString("]\n")
 }
 
 func (b *writer) schema(key string, raw []byte) {

@@ -1,0 +1,370 @@
+package interp
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"go.starlark.net/resolve"
+	"go.starlark.net/starlark"
+	"go.starlark.net/syntax"
+)
+
+const (
+	// maxReached limits the tools in abi.Lint.Reach. Beyond it, whole servers are.
+	maxReached = 1000
+	// maxKnownTexts limits the texts that a variable is known to have.
+	maxKnownTexts = 100
+	// maxFlows limits how often the tree is read until nothing new is found. A variable
+	// that has new texts after lateFlows can have any.
+	maxFlows, lateFlows = 20, 5
+)
+
+// reach returns every tool that a rewritten script can call, and whether that is known:
+// it is not if the tree does not resolve, and then the script does not run either.
+//
+// A value of a server comes into a program in one way only: an identifier that the
+// resolver finds to be predeclared, in the very tree that is compiled. So it is enough to
+// look at what is done with these identifiers. server.tool and server["tool"] are that
+// tool. A variable that a server is assigned to is treated as the server is. Everything
+// else (an argument, an element of a list, a result, an attribute, an operand) is not
+// followed: whoever gets the value can call every tool of the server.
+//
+// The order of statements does not count: a variable has all values that are ever
+// assigned to it. So the tree is read until no variable has a new one.
+func (rw *rewriter) reach(file *syntax.File) ([]abi.Reached, bool) {
+	isPredeclared := func(name string) bool {
+		_, ok := meaning(rw.env, name)
+		return ok
+	}
+	if resolve.File(file, isPredeclared, starlark.Universe.Has) != nil {
+		return nil, false
+	}
+	r := &reacher{env: rw.env, vars: make(map[*syntax.Ident]*variable)}
+	for n := 0; ; n++ {
+		r.found, r.changed, r.late = make(map[reached]syntax.Position), false, n >= lateFlows
+		r.stmts(file.Stmts)
+		if !r.changed {
+			break
+		}
+		if n == maxFlows {
+			r.everything()
+			break
+		}
+	}
+	return r.list(rw.parsed.Path), true
+}
+
+// reached is a tool, or with no name every tool of a server.
+type reached struct {
+	server, tool string
+	exact        bool
+}
+
+// A reacher reads a tree. Its methods whose name is that of a node read the node, of
+// which a value of a server may be a part.
+type reacher struct {
+	env     starlark.StringDict
+	vars    map[*syntax.Ident]*variable // by the identifier that binds them first
+	found   map[reached]syntax.Position
+	changed bool // a variable has a new value
+	late    bool
+}
+
+// A variable has the values that are assigned to it, as far as they matter.
+type variable struct {
+	servers []string
+	texts   []string // if !any
+	any     bool     // it has other values than texts
+}
+
+// known is what is known of the value of an expression: it may be one of these servers,
+// and it is one of these texts if any is not set.
+type known variable
+
+var unknown = known{any: true}
+
+// list returns what was found, in order.
+func (r *reacher) list(path string) []abi.Reached {
+	if len(r.found) > maxReached {
+		for t, pos := range r.found {
+			r.whole(t.server, pos)
+		}
+	}
+	out := make([]abi.Reached, 0, len(r.found))
+	for t, pos := range r.found {
+		if _, all := r.found[reached{server: t.server}]; all && t.tool != "" {
+			continue
+		}
+		out = append(out, abi.Reached{Server: t.server, Tool: t.tool, Exact: t.exact, Line: int(pos.Line), Column: int(pos.Col)})
+	}
+	slices.SortFunc(out, func(a, b abi.Reached) int {
+		exact := 0
+		if a.Exact != b.Exact {
+			exact = map[bool]int{false: -1, true: 1}[a.Exact]
+		}
+		return cmp.Or(strings.Compare(a.Server, b.Server), strings.Compare(a.Tool, b.Tool), exact)
+	})
+	return out
+}
+
+// everything adds all servers, if the values of variables are not found in time.
+func (r *reacher) everything() {
+	for _, v := range r.env {
+		if s, ok := v.(server); ok {
+			r.whole(s.name, syntax.Position{})
+		}
+	}
+	r.whole(abi.Composites, syntax.Position{})
+}
+
+func (r *reacher) add(t reached, pos syntax.Position) {
+	if at, ok := r.found[t]; !ok || before(pos, at) {
+		r.found[t] = pos
+	}
+}
+
+func before(a, b syntax.Position) bool {
+	return a.Line < b.Line || a.Line == b.Line && a.Col < b.Col
+}
+
+func (r *reacher) whole(server string, pos syntax.Position) { r.add(reached{server: server}, pos) }
+
+// variable returns the variable of an identifier, nil if it is none.
+func (r *reacher) variable(id *syntax.Ident) *variable {
+	b, ok := id.Binding.(*resolve.Binding)
+	if !ok || b.First == nil {
+		return nil
+	}
+	v := r.vars[b.First]
+	if v == nil {
+		v = &variable{}
+		r.vars[b.First] = v
+	}
+	return v
+}
+
+// assign records that a variable gets a value.
+func (r *reacher) assign(id *syntax.Ident, k known) {
+	v := r.variable(id)
+	if v == nil { // it is predeclared, which the resolver does not let happen
+		for _, s := range k.servers {
+			r.whole(s, id.NamePos)
+		}
+		return
+	}
+	for _, s := range k.servers {
+		if !slices.Contains(v.servers, s) {
+			v.servers, r.changed = append(v.servers, s), true
+		}
+	}
+	if v.any {
+		return
+	}
+	more := false
+	for _, t := range k.texts {
+		if !slices.Contains(v.texts, t) {
+			v.texts, r.changed, more = append(v.texts, t), true, true
+		}
+	}
+	if k.any || len(v.texts) > maxKnownTexts || more && r.late {
+		v.texts, v.any, r.changed = nil, true, true
+	}
+}
+
+// ident returns what is known of the value of a name.
+func (r *reacher) ident(id *syntax.Ident) known {
+	if v := r.variable(id); v != nil {
+		return known(*v)
+	}
+	if v, ok := meaning(r.env, id.Name); ok {
+		if s, ok := v.(server); ok {
+			return known{servers: []string{s.name}, any: true}
+		}
+	}
+	return unknown
+}
+
+// either returns what is known of a value that is one of two.
+func either(a, b known) known {
+	out := known{servers: slices.Concat(a.servers, b.servers), any: a.any || b.any}
+	if !out.any {
+		out.texts = slices.Concat(a.texts, b.texts)
+	}
+	return out
+}
+
+// value reads an expression and returns what is known of its value. The caller must
+// account for the servers, unless the value goes nowhere: it is only asked whether it is
+// true.
+func (r *reacher) value(e syntax.Expr) known {
+	switch e := e.(type) {
+	case *syntax.Ident:
+		return r.ident(e)
+	case *syntax.ParenExpr:
+		return r.value(e.X)
+	case *syntax.Literal:
+		if text, ok := e.Value.(string); ok && e.Token == syntax.STRING {
+			return known{texts: []string{text}}
+		}
+	case *syntax.CondExpr:
+		r.value(e.Cond)
+		return either(r.value(e.True), r.value(e.False))
+	case *syntax.BinaryExpr:
+		return r.binary(e)
+	case *syntax.DotExpr:
+		for _, s := range r.value(e.X).servers {
+			r.add(reached{server: s, tool: e.Name.Name}, e.Name.NamePos)
+		}
+	case *syntax.IndexExpr:
+		r.named(r.value(e.X), r.use(e.Y), true, syntax.Start(e.Y))
+	case *syntax.CallExpr:
+		r.call(e)
+	default:
+		r.parts(e)
+	}
+	return unknown
+}
+
+func (r *reacher) binary(e *syntax.BinaryExpr) known {
+	if id, ok := e.X.(*syntax.Ident); ok {
+		if e.Op == syntax.EQ { // x := y
+			y := r.value(e.Y)
+			r.assign(id, y)
+			return y
+		}
+		if t, ok := r.env[id.Name].(*template); ok && e.Op == syntax.PIPE {
+			return r.template(t, e.Y.(*syntax.TupleExpr).List)
+		}
+	}
+	switch e.Op {
+	case syntax.AND, syntax.OR:
+		return either(r.value(e.X), r.value(e.Y))
+	case syntax.PLUS:
+		return joined(r.use(e.X), r.use(e.Y))
+	}
+	r.expr(e.X)
+	r.expr(e.Y)
+	return unknown
+}
+
+// joined returns what is known of x + y.
+func joined(x, y known) known {
+	if x.any || y.any || len(x.texts)*len(y.texts) > maxKnownTexts {
+		return unknown
+	}
+	var out known
+	for _, a := range x.texts {
+		for _, b := range y.texts {
+			if text := a + b; !slices.Contains(out.texts, text) {
+				out.texts = append(out.texts, text)
+			}
+		}
+	}
+	return out
+}
+
+// template returns what is known of an f-string.
+func (r *reacher) template(t *template, values []syntax.Expr) known {
+	out := known{texts: t.texts[:1]}
+	for i, x := range values {
+		out = joined(joined(out, r.use(x)), known{texts: t.texts[i+1 : i+2]})
+	}
+	return out
+}
+
+// named records the tools of servers with a name.
+func (r *reacher) named(of, name known, exact bool, pos syntax.Position) {
+	for _, s := range of.servers {
+		if name.any {
+			r.whole(s, pos)
+		}
+		for _, tool := range name.texts {
+			if tool != "" { // which is an error
+				r.add(reached{s, tool, exact}, pos)
+			}
+		}
+	}
+}
+
+// use reads an expression whose value may go anywhere, and returns what is known of it.
+func (r *reacher) use(e syntax.Expr) known {
+	k := r.value(e)
+	for _, s := range k.servers {
+		r.whole(s, syntax.Start(e))
+	}
+	return k
+}
+
+// expr is use for an expression that may be nil.
+func (r *reacher) expr(e syntax.Expr) {
+	if e != nil {
+		r.use(e)
+	}
+}
+
+func (r *reacher) exprs(list []syntax.Expr) {
+	for _, e := range list {
+		r.expr(e)
+	}
+}
+
+// call reads a call. getattr(server, "tool") is server.tool.
+func (r *reacher) call(e *syntax.CallExpr) {
+	args := e.Args
+	if id, ok := e.Fn.(*syntax.Ident); ok && id.Name == "getattr" && r.variable(id) == nil && len(args) >= 2 && plainArgument(args[0]) && plainArgument(args[1]) {
+		r.named(r.value(args[0]), r.use(args[1]), false, syntax.Start(args[1]))
+		args = args[2:]
+	}
+	r.value(e.Fn) // a server cannot be called
+	for _, a := range args {
+		if b, ok := a.(*syntax.BinaryExpr); ok && b.Op == syntax.EQ { // name=value
+			a = b.Y
+		}
+		r.expr(a)
+	}
+}
+
+// plainArgument reports whether an argument is neither name=value nor *args.
+func plainArgument(e syntax.Expr) bool {
+	switch e := e.(type) {
+	case *syntax.BinaryExpr:
+		return e.Op != syntax.EQ
+	case *syntax.UnaryExpr:
+		return e.Op != syntax.STAR && e.Op != syntax.STARSTAR
+	}
+	return true
+}
+
+// parts reads the other kinds of expressions, whose operands may go anywhere.
+func (r *reacher) parts(e syntax.Expr) {
+	switch e := e.(type) {
+	case *syntax.UnaryExpr:
+		r.expr(e.X)
+	case *syntax.SliceExpr:
+		r.exprs([]syntax.Expr{e.X, e.Lo, e.Hi, e.Step})
+	case *syntax.ListExpr:
+		r.exprs(e.List)
+	case *syntax.TupleExpr:
+		r.exprs(e.List)
+	case *syntax.DictExpr:
+		r.exprs(e.List)
+	case *syntax.DictEntry:
+		r.expr(e.Key)
+		r.expr(e.Value)
+	case *syntax.LambdaExpr:
+		r.params(e.Params)
+		r.expr(e.Body)
+	case *syntax.Comprehension:
+		for _, c := range e.Clauses {
+			switch c := c.(type) {
+			case *syntax.ForClause:
+				r.loop(c.Vars, c.X)
+			case *syntax.IfClause:
+				r.value(c.Cond)
+			}
+		}
+		r.expr(e.Body)
+	}
+}

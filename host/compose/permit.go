@@ -1,0 +1,129 @@
+package compose
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/permissions"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
+)
+
+// A grant is what one saved tool in a chain of calls may call.
+type grant struct {
+	tool   string
+	listed bool // permissions are those of its script; otherwise only their bounds count
+	*tools.Permissions
+}
+
+// Permissions derives what a saved tool may call; see permissions.Source.Derive. It waits a
+// little for servers whose tools are not known yet. The error is a *Failure.
+func (c *Composer) Permissions(ctx context.Context, def tools.Definition) (*tools.Permissions, []tools.Violation, error) {
+	waiting, cancel := context.WithTimeout(ctx, lintWait)
+	defer cancel()
+	from := c.permissionSource()
+	from.Await = func(server string) {
+		_ = c.cfg.Upstreams.Ready(waiting, nil, server) // otherwise its tools stay unknown
+	}
+	return from.Derive(ctx, def)
+}
+
+// permissionSource returns what permissions are derived from, without waiting for servers.
+func (c *Composer) permissionSource() permissions.Source {
+	return permissions.Source{
+		Reach: func(ctx context.Context, name, code string) ([]abi.Reached, error) {
+			found, err := c.reach(ctx, name, code, c.names(code))
+			return found.tools, err
+		},
+		Resolve: c.cfg.Catalog.Resolve, Servers: c.cfg.Definitions, Saved: c.cfg.Saved,
+	}
+}
+
+// permitted returns a saved tool with permissions of its script. A tool that was written by
+// an earlier program, or edited by hand, may lack them.
+func (c *Composer) permitted(ctx context.Context, def tools.Definition) tools.Definition {
+	if def.Permissions.Of(def.Code) {
+		return def
+	}
+	from := c.permissionSource()
+	from.Servers = nil // the digests of today say nothing
+	derived, wrong, err := from.Derive(ctx, def)
+	if err != nil || wrong != nil { // then the run limits it to its bounds, or fails
+		return def
+	}
+	def.Permissions = derived
+	return def
+}
+
+// grant limits the run of a saved tool to what its script can reach, and to its stored
+// permissions and those of the saved tools that led to it. Code that is not saved is not
+// limited: it has no permissions that somebody could have looked at.
+func (r *run) grant(ctx context.Context, def tools.Definition, callers []grant) *Failure {
+	r.grants = callers
+	if r.replay != nil {
+		return nil // it calls nothing, and recorded refusals are replayed
+	}
+	found, err := r.Composer.reach(ctx, def.Name, def.Code, r.servers)
+	if err != nil {
+		return err.(*Failure)
+	}
+	r.reached = &found
+	own := grant{def.Name, def.Permissions.Of(def.Code), def.Permissions}
+	r.grants = append(callers[:len(callers):len(callers)], own)
+	return nil
+}
+
+// permit returns the error for a call that the run may not make, nil if it may. Scripts
+// cannot catch it.
+func (r *run) permit(t *target) *abi.CallError {
+	if r.replay != nil || len(r.grants) == 0 {
+		return nil
+	}
+	name := display.Clip(t.server+"."+t.tool, 200)
+	refuse := func(format string, args ...any) *abi.CallError {
+		return t.fail(abi.ErrPermission, fmt.Sprintf("saved tool %q may not call %s: ", r.tool, name)+fmt.Sprintf(format, args...))
+	}
+	if r.reached != nil && !r.reached.covers(t.ToolCall) {
+		return refuse("its script does not use that tool, as far as can be seen before it runs")
+	}
+	for _, g := range r.grants {
+		who := "it"
+		if g.tool != r.tool {
+			who = fmt.Sprintf("saved tool %q, which led to the call,", g.tool)
+		}
+		switch {
+		case !g.Bounded(t.server, t.tool) && !(r.cfg.Mocked && namedIn(g.Bounds, t)):
+			return refuse("%s was narrowed to %s when it was saved (save it again with other permissions)", who, some(g.Bounds))
+		case g.listed && !g.Allows(t.server, t.tool) && !(r.cfg.Mocked && namedIn(g.Calls, t)):
+			return refuse("%s could call only %s when it was saved (look at what has changed, and save it again)", who, some(g.List()))
+		}
+	}
+	return nil
+}
+
+// namedIn reports whether a target has the script name of a tool. Mocks may name tools as
+// scripts do.
+func namedIn(targets []string, t *target) bool {
+	for _, x := range targets {
+		server, tool, _ := strings.Cut(x, ".")
+		if abi.Ident(tool) == abi.Ident(t.tool) && abi.Ident(server) == abi.Ident(t.server) ||
+			tools.Matches(abi.Ident(server)+"."+tool, abi.Ident(t.server), t.tool) {
+			return true
+		}
+	}
+	return false
+}
+
+// some returns targets as text.
+func some(targets []string) string {
+	const most = 10
+	switch n := len(targets); {
+	case n == 0:
+		return "nothing"
+	case n > most:
+		return fmt.Sprintf("%s and %d more", display.Line(strings.Join(targets[:most], ", "), 500), n-most)
+	}
+	return display.Line(strings.Join(targets, ", "), 500)
+}

@@ -1,0 +1,47 @@
+// Package permissions derives what a saved tool may call, and what can be said of it
+// because of that.
+//
+//	permissions.go  what is needed: the tools of servers, and saved tools
+//	derive.go       Derive: from what a script can reach to tools.Permissions
+//	narrow.go       the bounds that an author gives
+//	hints.go        Hints: annotations of a tool, from those of what it can call
+//
+// What a script can reach is found in the sandbox, from its syntax tree; see abi.Lint.
+// Package compose enforces the result.
+package permissions
+
+import (
+	"github.com/mcp-metatool/mcp-metatool/host/pins"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+)
+
+// Servers knows the tools of servers; see catalog.Catalog.
+type Servers interface {
+	// Definition returns the raw definition of a tool, by the real name of the server and
+	// the server's own name of the tool; nil if there is none.
+	Definition(server, tool string) []byte
+	// ServerTools returns the server's own names of the tools that scripts may call, by
+	// the real name of the server; false if they are not known.
+	ServerTools(server string) ([]string, bool)
+}
+
+// Saved knows the saved tools; see tools.Store.
+type Saved interface {
+	Get(name string) (tools.Definition, error)
+	List() []tools.Definition
+}
+
+// Digest returns the digest of a server's tool for tools.Permissions.Definitions; "" if the
+// tool is not known.
+func Digest(s Servers, server, tool string) string {
+	definition := s.Definition(server, tool)
+	if definition == nil {
+		return ""
+	}
+	// The catalog has put the public name in place of the server's own.
+	if own, err := wire.Set(definition, wire.Quote(tool), "name"); err == nil {
+		definition = own
+	}
+	return pins.Digest(definition)
+}

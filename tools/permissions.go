@@ -1,0 +1,217 @@
+package tools
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
+	"github.com/mcp-metatool/mcp-metatool/tools/glob"
+)
+
+// SavedServer stands for the server in the target of a saved tool: tools.NAME.
+const SavedServer = abi.Composites
+
+// Permissions say what a saved tool may call, directly and through other saved tools. They
+// are derived from its script when it is saved, and are part of its definition.
+//
+// A target is SERVER.TOOL, with the real name of the server and a pattern of package
+// glob for the server's own names of its tools, or tools.NAME.
+// Servers' names have no dot, so the first one ends the server.
+//
+// A nil *Permissions is unknown, and no permission.
+type Permissions struct {
+	// Calls are the targets that the tool may call, sorted. SERVER.* is a whole server.
+	Calls []string
+	// Unresolved are targets with the names that scripts use, because the tools were not
+	// known when the script was saved. They stand for a tool that scripts call so.
+	Unresolved []string
+	// Bounds are the patterns to which the author has narrowed the tool; nil if it is not
+	// narrowed. The pattern for the server may have wildcards, too.
+	Bounds []string
+	// Definitions are digests of the definitions of these tools as they were, by target:
+	// of a server's tool that of package pins, of a saved tool its Hash. Tools that were
+	// not known are missing.
+	Definitions map[string]string
+	// Code is the digest of the script from which all this was derived; see CodeDigest.
+	Code string
+}
+
+// CodeDigest returns the digest of a script, for Permissions.Code.
+func CodeDigest(code string) string {
+	sum := sha256.Sum256([]byte(code))
+	return hex.EncodeToString(sum[:])
+}
+
+// Of reports whether the permissions were derived from a script. Otherwise only Bounds
+// mean anything.
+func (p *Permissions) Of(code string) bool { return p != nil && p.Code == CodeDigest(code) }
+
+// Target returns the target of one tool.
+func Target(server, tool string) string {
+	return server + "." + strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `\`, `\\`).Replace(tool)
+}
+
+// WholeServer returns the target of all tools of a server.
+func WholeServer(server string) string { return server + ".*" }
+
+// IsPattern reports whether the part of a target for the tool can match several.
+func IsPattern(tool string) bool {
+	for i := 0; i < len(tool); i++ {
+		switch tool[i] {
+		case '\\':
+			i++
+		case '*', '?', '[':
+			return true
+		}
+	}
+	return false
+}
+
+// Literal returns the name that a target without wildcards is for.
+func Literal(tool string) string {
+	var b strings.Builder
+	for i := 0; i < len(tool); i++ {
+		if tool[i] == '\\' && i+1 < len(tool) {
+			i++
+		}
+		b.WriteByte(tool[i])
+	}
+	return b.String()
+}
+
+// CheckTarget returns why a text is no target, nil if it is one.
+func CheckTarget(target string) error {
+	server, tool, ok := strings.Cut(target, ".")
+	if !ok || server == "" || tool == "" {
+		return errors.New("is not SERVER.TOOL, SERVER.* or tools.NAME")
+	}
+	if !glob.Valid(server) || !glob.Valid(tool) {
+		return errors.New("is not a pattern (* stands for any text, ? for one character, [a-z] for one out of a range)")
+	}
+	return nil
+}
+
+// Matches reports whether a target is for a tool, by real names.
+func Matches(target, server, tool string) bool {
+	first, rest, ok := strings.Cut(target, ".")
+	return ok && glob.Match(first, server) && glob.Match(rest, tool)
+}
+
+// AnyMatches reports whether one of several targets is for a tool.
+func AnyMatches(targets []string, server, tool string) bool {
+	return slices.ContainsFunc(targets, func(t string) bool { return Matches(t, server, tool) })
+}
+
+// Covers reports whether all that a target is for is among others. It may miss that for
+// patterns.
+func Covers(others []string, target string) bool {
+	server, tool, _ := strings.Cut(target, ".")
+	return slices.ContainsFunc(others, func(o string) bool {
+		first, rest, ok := strings.Cut(o, ".")
+		switch {
+		case o == target:
+			return true
+		case !ok || !glob.Match(first, server):
+			return false
+		}
+		return rest == "*" || rest == tool || !IsPattern(tool) && glob.Match(rest, Literal(tool))
+	})
+}
+
+// Allows reports whether a tool, by its real names, may be called.
+func (p *Permissions) Allows(server, tool string) bool {
+	if p == nil || !p.Bounded(server, tool) {
+		return false
+	}
+	return AnyMatches(p.Calls, server, tool) || slices.ContainsFunc(p.Unresolved, func(t string) bool {
+		return Matches(t, abi.Ident(server), abi.Ident(tool)) || Matches(t, abi.Ident(server), tool)
+	})
+}
+
+// Bounded reports whether a tool lies within the bounds.
+func (p *Permissions) Bounded(server, tool string) bool {
+	return p == nil || p.Bounds == nil || AnyMatches(p.Bounds, server, tool)
+}
+
+// List returns the targets for people, sorted.
+func (p *Permissions) List() []string {
+	if p == nil {
+		return nil
+	}
+	all := slices.Concat(p.Calls, p.Unresolved)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// Added returns the targets of p that o does not have.
+func (p *Permissions) Added(o *Permissions) []string {
+	had := o.List()
+	return slices.DeleteFunc(p.List(), func(t string) bool {
+		return Covers(had, t)
+	})
+}
+
+// permissionsFile is the form of Permissions in files.
+type permissionsFile struct {
+	Calls       []string          `json:"calls"`
+	Unresolved  []string          `json:"unresolved,omitempty"`
+	Bounds      *[]string         `json:"bounds,omitempty"`
+	Definitions map[string]string `json:"definitions,omitempty"`
+	Code        string            `json:"code,omitempty"`
+}
+
+// JSON returns the permissions as a member of the file of a tool; nil for unknown ones.
+func (p *Permissions) JSON() []byte {
+	if p == nil {
+		return nil
+	}
+	f := permissionsFile{Calls: p.Calls, Unresolved: p.Unresolved, Definitions: p.Definitions, Code: p.Code}
+	if f.Calls == nil {
+		f.Calls = []string{}
+	}
+	if p.Bounds != nil {
+		f.Bounds = &p.Bounds
+	}
+	raw, err := json.Marshal(f)
+	if err != nil { // there is nothing but texts
+		panic(err)
+	}
+	return raw
+}
+
+// ParsePermissions reads what JSON has written. Members that this program does not know are
+// dropped: they say nothing about what it enforces.
+func ParsePermissions(raw []byte) (*Permissions, error) {
+	var f permissionsFile
+	if err := json.Unmarshal(raw, &f); err != nil {
+		return nil, errors.New(`"permissions" has the wrong form (remove it, and it is derived again)`)
+	}
+	p := &Permissions{Calls: f.Calls, Unresolved: f.Unresolved, Definitions: f.Definitions, Code: f.Code}
+	if f.Bounds != nil {
+		p.Bounds = append([]string{}, *f.Bounds...)
+	}
+	for _, t := range slices.Concat(p.Calls, p.Unresolved, p.Bounds, slices.Collect(maps.Keys(p.Definitions))) {
+		if err := CheckTarget(t); err != nil {
+			return nil, fmt.Errorf(`"permissions": %q %w`, display.Clip(t, 80), err)
+		}
+	}
+	slices.Sort(p.Calls)
+	slices.Sort(p.Unresolved)
+	return p, nil
+}
+
+// bounds returns the bounds as text that identifies them, "" for none.
+func (d *Definition) bounds() string {
+	if d.Permissions == nil || d.Permissions.Bounds == nil {
+		return ""
+	}
+	raw, _ := json.Marshal(d.Permissions.Bounds)
+	return string(raw)
+}
