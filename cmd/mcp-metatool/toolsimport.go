@@ -78,9 +78,9 @@ type toolChange struct {
 	Unlisted       []string `json:"unlisted,omitempty"`
 
 	derived *tools.Permissions
-	tool   bundle.Tool
-	before tools.Definition // the current definition, if saved is set
-	saved  bool             // the tool exists already
+	tool    bundle.Tool
+	before  tools.Definition // the current definition, if saved is set
+	saved   bool             // the tool exists already
 }
 
 // fileChange is what an import changes of a file beside a tool.

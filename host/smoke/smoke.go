@@ -12,6 +12,7 @@
 //	mocks.go     answers in a check, or in the cassette that it names
 //	wants.go     the expectations, and how they are read
 //	wantlists.go expectations of lists and images
+//	permissions.go what a script may call
 //	answer.go    the answer to a check, and its parts
 //	result.go    comparing an answer with the expectations
 //	runner.go    Runner: many files, in order, several checks at a time
