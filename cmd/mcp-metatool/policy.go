@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"slices"
 
@@ -70,7 +71,7 @@ func (v *policyView) open() (*config.Config, *config.Policy, error) {
 // definitions returns the definitions of tools as far as they are known without starting
 // servers: those that servers had when they last ran.
 func definitions(ctx context.Context, cfg *config.Config, saved []tools.Definition) func(server, tool string) []byte {
-	remembered := map[string]map[string][]byte{}
+	servers := &remembered{ctx: ctx, cfg: cfg, tools: map[string]map[string][]byte{}}
 	return func(server, tool string) []byte {
 		switch server {
 		case policy.BuiltinTools:
@@ -78,20 +79,39 @@ func definitions(ctx context.Context, cfg *config.Config, saved []tools.Definiti
 		case policy.SavedTools:
 			for _, d := range saved {
 				if d.Name == tool {
-					return compose.ToolDefinition(d)
+					return compose.DefinitionWith(d, servers)
 				}
 			}
 			return nil
 		}
-		if remembered[server] == nil {
-			remembered[server] = map[string][]byte{}
-			for _, item := range supervise.RememberedDefinitions(ctx, filepath.Join(cfg.Store.Dir, "servers"), server) {
-				name, _ := wire.GetString(item, "name")
-				remembered[server][name] = item
-			}
-		}
-		return remembered[server][tool]
+		return servers.Definition(server, tool)
 	}
+}
+
+// remembered are the tools that servers had when they last ran. It implements
+// permissions.Servers.
+type remembered struct {
+	ctx   context.Context
+	cfg   *config.Config
+	tools map[string]map[string][]byte // by server, once they are read
+}
+
+func (r *remembered) of(server string) map[string][]byte {
+	if r.tools[server] == nil {
+		r.tools[server] = map[string][]byte{}
+		for _, item := range supervise.RememberedDefinitions(r.ctx, filepath.Join(r.cfg.Store.Dir, "servers"), server) {
+			name, _ := wire.GetString(item, "name")
+			r.tools[server][name] = item
+		}
+	}
+	return r.tools[server]
+}
+
+func (r *remembered) Definition(server, tool string) []byte { return r.of(server)[tool] }
+
+func (r *remembered) ServerTools(server string) ([]string, bool) {
+	names := slices.Sorted(maps.Keys(r.of(server)))
+	return names, len(names) > 0
 }
 
 // savedDefinitions returns the saved tools, none if they cannot be read.

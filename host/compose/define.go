@@ -28,6 +28,17 @@ func Entry(def tools.Definition) catalog.Entry {
 	return e
 }
 
+// DefinitionWith returns the tool definition of a saved tool with the annotations that follow
+// from the tools of these servers.
+func DefinitionWith(def tools.Definition, servers permissions.Servers) []byte {
+	if !def.Permissions.Of(def.Code) {
+		return ToolDefinition(def, permissions.Worst)
+	}
+	return ToolDefinition(def, permissions.OfTool(def.Permissions, servers, func(server, tool string) permissions.Hints {
+		return permissions.HintsOf(servers.Definition(server, tool))
+	}))
+}
+
 // ToolDefinition returns the MCP tool definition of a saved tool, as agents see it, with
 // these annotations.
 //
