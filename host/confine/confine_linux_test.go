@@ -57,6 +57,7 @@ func TestFiles(t *testing.T) {
 		"ours, by a link":    {Settings{Write: []string{at("work/..")}}, "", "of mcp-metatool in it"},
 		"planted":            {Settings{Write: []string{at("work")}, Read: []string{at("work/planted")}}, "", "by a symbolic link in a folder that the server may write"},
 		"below the writable": {Settings{Write: []string{at("work")}, Exec: []string{at("work/own")}}, "program:rx work:rw work/own:rx", ""},
+		"our program":        {Settings{Write: []string{filepath.Dir(os.Args[0])}}, "", "of mcp-metatool in it"},
 		"missing":            {Settings{Read: []string{at("nowhere")}}, "", "there is no " + at("nowhere")},
 	} {
 		grants, err := c.settings.files(place)

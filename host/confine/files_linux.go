@@ -37,8 +37,12 @@ func (s *Settings) files(at Place) ([]grant, error) {
 		return nil, err
 	}
 	own := unnamed(all, named)
+	guarded := own
+	if program, err := os.Executable(); err == nil { // with which servers are confined
+		guarded = append(slices.Clone(own), resolved([]string{program})...)
+	}
 	for _, g := range named {
-		if inside := below(own, g.path); inside != "" && g.right&write != 0 {
+		if inside := below(guarded, g.path); inside != "" && g.right&write != 0 {
 			return nil, fmt.Errorf("%s in the sandbox is %s, which has %s of mcp-metatool in it (name folders without it, or move it)", g.key, g.path, inside)
 		}
 		add(hide(g, own))

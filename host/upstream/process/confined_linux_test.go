@@ -298,12 +298,12 @@ func TestUser(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "root"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(binary, "-test.run=^(TestConfined|TestUnconfined|TestSetuid|TestProcesses)$", "-test.v")
+	cmd := exec.Command(binary, "-test.run=^(TestConfined|TestConfinedNetwork|TestUnconfined|TestSetuid|TestProcesses|TestTraced)$", "-test.v")
 	cmd.Env = append(os.Environ(), userEnv+"="+dir)
 	cmd.Dir = dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	out, err := cmd.CombinedOutput()
-	if err != nil || strings.Count(string(out), "--- PASS") != 4 && len(confine.Lacks(&confine.Settings{})) == 0 {
+	if err != nil || strings.Count(string(out), "--- PASS") != 6 && len(confine.Lacks(&confine.Settings{})) == 0 {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
