@@ -64,6 +64,7 @@ func healthTool(name string, _ []byte) mcp.Tool {
 							"required": ["tool", "check"]
 						},
 						"slowedSince": {"type": "string", "description": "Since when it is read slowly, because it sends more than it is asked for."},
+						"pins": {"type": "array", "items": {"type": "string"}, "description": "What is not as it was pinned."},
 						"lastError": {"type": "string", "description": "May be over."},
 						"restarts": {"type": "integer"},
 						"restartAt": {"type": "string", "description": "When it is started again."}

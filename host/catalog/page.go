@@ -27,6 +27,9 @@ type list struct {
 type Problem struct {
 	Text   string // one readable line
 	Remedy string // what to do about it
+	// Drifted is the upstream whose definitions are not as they were pinned, if it is about
+	// that; else "".
+	Drifted string
 }
 
 // String returns both on one line.
@@ -61,7 +64,7 @@ func (b *builder) add(rank int, key string, definition, handshake []byte) {
 }
 
 func (b *builder) problem(remedy, format string, args ...any) {
-	b.problems = append(b.problems, Problem{fmt.Sprintf(format, args...), remedy})
+	b.problems = append(b.problems, Problem{Text: fmt.Sprintf(format, args...), Remedy: remedy})
 }
 
 func (b *builder) finish() list {

@@ -48,12 +48,16 @@ func (b *builder) pinned(s *source, item sourceItem) bool {
 		return true
 	}
 	if !f.General() { // else Catalog.Problems says it once
-		b.problem(f.Remedy(), "%s", f.Text())
+		b.problems = append(b.problems, problemOf(f))
 	}
 	if f.Withheld {
 		b.withheld = append(b.withheld, withheld{item, s.Server, f})
 	}
 	return !f.Withheld
+}
+
+func problemOf(f *pins.Finding) Problem {
+	return Problem{Text: f.Text(), Remedy: f.Remedy(), Drifted: f.Server}
 }
 
 // enforced reports whether only pinned definitions of a server may be used.
@@ -192,7 +196,7 @@ func (v *view) pinProblems() []Problem {
 	var all []Problem
 	for _, f := range v.pins.Problems() {
 		if !v.rights.HidesServer(f.Server) {
-			all = append(all, Problem{f.Text(), f.Remedy()})
+			all = append(all, problemOf(f))
 		}
 	}
 	return all

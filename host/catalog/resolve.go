@@ -45,7 +45,7 @@ func (s *scriptServer) collisions() []Problem {
 	for _, id := range s.order {
 		if names := s.idents[id]; len(names) > 1 {
 			e := &AmbiguousError{Server: s.server, Name: id, Tools: names}
-			all = append(all, Problem{e.text(), "in scripts, write " + e.written()})
+			all = append(all, Problem{Text: e.text(), Remedy: "in scripts, write " + e.written()})
 		}
 	}
 	return all

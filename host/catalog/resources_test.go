@@ -60,9 +60,9 @@ func TestPrompts(t *testing.T) {
 		t.Error("found by the upstream's own name")
 	}
 	wantProblems := []Problem{
-		{`upstream "a" lists 1 prompts that have no name; they are left out`, "report it to the authors of the server"},
-		{`upstream "b" lists prompt "y" twice; the first is used`, "report it to the authors of the server"},
-		{`prompt name "a__x": prompt "x" of upstream "a" hides prompt "a__x" of upstream "b"`, "give one of the upstreams another prefix"},
+		{Text: `upstream "a" lists 1 prompts that have no name; they are left out`, Remedy: "report it to the authors of the server"},
+		{Text: `upstream "b" lists prompt "y" twice; the first is used`, Remedy: "report it to the authors of the server"},
+		{Text: `prompt name "a__x": prompt "x" of upstream "a" hides prompt "a__x" of upstream "b"`, Remedy: "give one of the upstreams another prefix"},
 	}
 	if got := c.Problems(); !reflect.DeepEqual(got, wantProblems) {
 		t.Errorf("problems %q", got)
@@ -103,8 +103,8 @@ func TestResources(t *testing.T) {
 		}
 	}
 	if got, want := c.Problems(), []Problem{{
-		`resource "file:///1": that of upstream "a" hides that of upstream "b", which is configured later`,
-		"disable one of the two servers if the other one is needed: URIs have no prefix",
+		Text:   `resource "file:///1": that of upstream "a" hides that of upstream "b", which is configured later`,
+		Remedy: "disable one of the two servers if the other one is needed: URIs have no prefix",
 	}}; !slices.Equal(got, want) {
 		t.Errorf("problems %q", got)
 	}

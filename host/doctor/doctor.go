@@ -118,7 +118,8 @@ type Patient struct {
 	Observed map[string]Observation
 	// Own are the definitions of the built-in and the saved tools that agents see.
 	Own [][]byte
-	// Names are the public names of tools, Collisions those that hide others.
+	// Names are the public names of tools, Collisions those that hide others,
+	// and definitions that are not as they were pinned.
 	Names      []PublicName
 	Collisions []catalog.Problem
 	// Instances are mcp-metatool servers with the same store that are running.

@@ -161,7 +161,7 @@ oauth = {}
 			{Server: "npx", Own: "a.b", Public: "npx__a_b_1234", Changed: true},
 			{Server: "npx", Own: long[:50], Public: "npx__" + long[:50]},
 		},
-		Collisions: []catalog.Problem{{Text: "two tools are called x", Remedy: "rename one"}},
+		Collisions: []catalog.Problem{{Text: "two tools are called x", Remedy: "rename one"}, {Text: "x has changed", Remedy: "accept it", Drifted: "big"}},
 		Instances:  []Instance{{PID: 7, Config: "/other.toml"}, {Err: errors.New("no answer")}},
 	}
 	r := Examine(t.Context(), p)

@@ -34,6 +34,7 @@ const (
 	idNameChanged     = "name-changed"
 	idNameLong        = "name-long"
 	idNameCollision   = "name-collision"
+	idPinsDrift       = "pins-drift"
 	idSchemaType      = "schema-type"
 	idSchemaUnion     = "schema-union"
 	idSchemaRef       = "schema-ref"
@@ -85,6 +86,7 @@ var Kinds = []Kind{
 	{idNameChanged, Note, "A tool has another name for agents than prefix and own name, because that has more than 64 characters or characters other than letters, digits, `_` and `-`.", nil},
 	{idNameLong, Warning, "With the prefix that Claude Code adds (`mcp__mcp-metatool__`), the name of a tool has more than 64 characters.", []string{"claude-code"}},
 	{idNameCollision, Warning, "Two servers have the same name for something, and one hides the other.", nil},
+	{idPinsDrift, Warning, "What a server offers is not as it was pinned.", nil},
 
 	{idSchemaType, Error, "The input schema of a tool is not an object with `\"type\": \"object\"`. Clients with the SDK for TypeScript refuse the whole list.", []string{"typescript-sdk"}},
 	{idSchemaUnion, Warning, "An input schema has `oneOf`, `anyOf`, `allOf`, `enum` or `not` at the top. The APIs of Claude and OpenAI refuse it, and with it every request.", []string{"claude-api", "openai-api"}},

@@ -40,7 +40,11 @@ func (e *examination) names() {
 		long.report(e, idNameLong, u.Name, shorten(u, long), fmt.Sprintf("names of more than %d characters in Claude Code", maxName))
 	}
 	for _, p := range e.Collisions {
-		e.find(idNameCollision, "", p.Remedy, "%s", p.Text)
+		if p.Drifted != "" {
+			e.find(idPinsDrift, p.Drifted, p.Remedy, "%s", p.Text)
+		} else {
+			e.find(idNameCollision, "", p.Remedy, "%s", p.Text)
+		}
 	}
 }
 

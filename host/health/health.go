@@ -55,6 +55,10 @@ type Target struct {
 	Connection Connection
 	// Probe is a call that must succeed; nil means that listing its tools is enough.
 	Probe *config.Probe
+	// Pins returns what is not as it was pinned, in short lines; nil: nothing.
+	Pins func() []string
+	// Permitted returns why the tool of Probe may not be called; nil: it may.
+	Permitted func(tool string) error
 	// Wake starts the upstream if it is asleep. Otherwise it is skipped.
 	Wake bool
 }
@@ -109,7 +113,12 @@ func (c Checker) check(ctx context.Context, t Target) Report {
 	}
 	err := c.list(ctx, t.Connection, timeout, &r)
 	if err == nil && t.Probe != nil {
-		r.Probe = c.probe(ctx, t.Connection, t.Probe)
+		r.Probe = c.probe(ctx, t.Connection, t.Probe, permit{t})
+	}
+	if t.Pins != nil {
+		for _, line := range t.Pins() {
+			r.Pins = append(r.Pins, c.excerpt(line))
+		}
 	}
 	st := t.Connection.Status() // after the check
 	var down *upstream.DownError
@@ -119,6 +128,17 @@ func (c Checker) check(ctx context.Context, t Target) Report {
 	c.addStatus(&r, st)
 	c.setOutcome(&r, err)
 	return r
+}
+
+// permit is the wire.Permit of the probe of a target.
+type permit struct{ Target }
+
+// Permitted implements wire.Permit.
+func (p permit) Permitted() error {
+	if p.Target.Permitted == nil {
+		return nil
+	}
+	return p.Target.Permitted(p.Probe.Call)
 }
 
 // SlowError says that there was no response within the timeout of a check.

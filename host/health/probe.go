@@ -12,12 +12,12 @@ import (
 )
 
 // probe makes the call of a probe and checks its result.
-func (c Checker) probe(ctx context.Context, up Connection, p *config.Probe) *ProbeReport {
+func (c Checker) probe(ctx context.Context, up Connection, p *config.Probe, permit wire.Permit) *ProbeReport {
 	r := &ProbeReport{Tool: c.text(p.Call), Check: Failed}
 	var params wire.Object
 	params.Text("name", p.Call)
 	params.Raw("arguments", p.Params)
-	result, took, err := c.ask(ctx, up, wire.Call{Method: protocol.MethodToolsCall, Params: params.Bytes()}, p.Timeout)
+	result, took, err := c.ask(ctx, up, wire.Call{Method: protocol.MethodToolsCall, Params: params.Bytes(), Permit: permit}, p.Timeout)
 	if err != nil {
 		r.Error = c.text(reason(err))
 		return r

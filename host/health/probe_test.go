@@ -66,7 +66,7 @@ func TestProbe(t *testing.T) {
 		{"missing", `{}`, nil, "refused tools/call: unknown tool: missing (code -32602)"},
 	} {
 		p := &config.Probe{Call: tt.call, Params: []byte(tt.params), Expect: tt.expect, Timeout: time.Minute}
-		r := Checker{}.probe(t.Context(), up, p)
+		r := Checker{}.probe(t.Context(), up, p, nil)
 		if r.Error != tt.want || (r.Check == OK) != (tt.want == "") || r.Tool != tt.call {
 			t.Errorf("%s %s: %+v, want %q", tt.call, tt.params, r, tt.want)
 		}

@@ -47,8 +47,10 @@ type Report struct {
 	// SlowedSince is the time since which the upstream is read slowly, because it
 	// sends more than was requested.
 	SlowedSince *time.Time `json:"slowedSince,omitempty"`
-	Restarts    int        `json:"restarts"`
-	RestartAt   *time.Time `json:"restartAt,omitempty"` // when it will be started again
+	// Pins says what is not as it was pinned, one line each, at most maxPins.
+	Pins      []string   `json:"pins,omitempty"`
+	Restarts  int        `json:"restarts"`
+	RestartAt *time.Time `json:"restartAt,omitempty"` // when it will be started again
 }
 
 // ProbeReport is the result of a probe.

@@ -12,6 +12,7 @@
 //	finding.go     Finding: what is to be said about a definition
 //	keeper.go      Keeper: the pins of a running proxy
 //	trust.go       first use
+//	drift.go       Findings, for reports
 //	status.go      Inspect, Accept: for commands
 //	follow.go      following the file
 package pins
@@ -25,6 +26,7 @@ import (
 	"slices"
 
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // Lists are the lists of one server: raw JSON arrays of definitions, with all pages joined.
@@ -204,8 +206,11 @@ func (i Item) String() string {
 	if i.Surface == About {
 		return fmt.Sprintf("server %q", i.Server)
 	}
-	return fmt.Sprintf("%s %q of server %q", noun(i.Surface), i.Name, i.Server)
+	return fmt.Sprintf("%s %q of server %q", noun(i.Surface), display.Clip(i.Name, maxName), i.Server)
 }
+
+// maxName is how many characters of a name String has.
+const maxName = 100
 
 // Noun says what the item is: server, tool, prompt, resource, resource template.
 func (i Item) Noun() string { return noun(i.Surface) }

@@ -43,6 +43,12 @@ func (u *Upstreams) check(ctx context.Context, c health.Checker, session route.S
 			continue
 		}
 		t := health.Target{Name: conf.Name, Probe: conf.Probe, Wake: server != ""}
+		if p := u.env.Pins; p != nil {
+			if !route.RightsOf(session).Narrows() { // others may not know all names
+				t.Pins = func() []string { return p.Drift(conf.Name) }
+			}
+			t.Permitted = func(tool string) error { return p.Permitted(conf.Name, tool) }
+		}
 		if !conf.Disabled {
 			m, ok := u.managed(session, conf.Name)
 			if !ok {

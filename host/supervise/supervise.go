@@ -62,6 +62,11 @@ type Pins interface {
 	Offer(server string, surface wire.Surface, items [][]byte)
 	// OfferHandshake gets a raw handshake, before its server's lists.
 	OfferHandshake(server string, handshake []byte)
+	// Drift returns what is not as it was pinned, in short lines without text of the server
+	// but names.
+	Drift(server string) []string
+	// Permitted returns why a tool may not be called; nil if it may.
+	Permitted(server, tool string) error
 }
 
 // Options of Upstreams. All but Budget, Observer and Pins must be set.
