@@ -41,6 +41,7 @@ type File struct {
 	reader   *fileReader
 
 	ownTimeout bool   // Timeout is set in the file
+	verifyPins bool   // the servers have to be as they were pinned
 	outside    bool   // files that it names may be anywhere
 	offline    bool   // see LoadOptions
 	data       []byte // content

@@ -20,6 +20,9 @@ func Inputs(path string, opts LoadOptions) []string {
 	if !opts.Offline {
 		names = append(names, f.extends)
 	}
+	if f.verifyPins && f.Config != nil {
+		names = append(names, f.Config.PinsPath())
+	}
 	for _, c := range f.Checks {
 		names = append(names, c.Code.File, c.lockFile())
 		if c.Mock != nil {

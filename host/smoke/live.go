@@ -232,13 +232,19 @@ func (l *live) waitForServers(ctx context.Context, h *host.Host, name string) er
 			return err
 		}
 		h.Settle(ctx)
-		return context.Cause(outer)
+		if outer.Err() != nil {
+			return context.Cause(outer)
+		}
+		return l.checkAllPins(ctx, h)
 	}
-	_, err := h.Snapshot(ctx, server)
+	offers, err := h.Snapshot(ctx, server)
 	if outer.Err() != nil {
 		return context.Cause(outer)
 	}
-	return l.startError(server, err)
+	if err := l.startError(server, err); err != nil {
+		return err
+	}
+	return l.checkPins(ctx, server, offers)
 }
 
 // checkVariables returns an error if variables are not set that the configuration of a

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/expect"
 	"github.com/mcp-metatool/mcp-metatool/host/pins"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/change"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
@@ -31,6 +33,9 @@ func (l *live) offers(ctx context.Context, c *Check) (*answer, error) {
 		return nil, context.Cause(ctx)
 	}
 	if err := l.startError(c.Server, err); err != nil {
+		return nil, err
+	}
+	if err := l.checkPins(ctx, c.Server, o); err != nil {
 		return nil, err
 	}
 	a := &answer{took: time.Since(begun), server: c.Server, handshake: o.Handshake, lists: pins.Lists{}}
@@ -129,6 +134,7 @@ func compareWithLock(ctx context.Context, at regular.Place, a *answer) *expect.M
 	if err != nil {
 		return &expect.Mismatch{Message: err.Error()}
 	}
+	changes = append(l.CompareAbout(a.server, a.handshake), changes...)
 	if len(changes) == 0 {
 		return nil
 	}
@@ -143,6 +149,13 @@ func compareWithLock(ctx context.Context, at regular.Place, a *answer) *expect.M
 
 // writeLock replaces the definitions of a server in a lock. Other servers stay.
 func writeLock(ctx context.Context, at regular.Place, a *answer) (changed bool, err error) {
+	if path, bad := filepath.Abs(at.String()); bad == nil { // a proxy may write the same file
+		unlock, err := change.Lock(ctx, path)
+		if err != nil {
+			return false, err
+		}
+		defer unlock()
+	}
 	l, err := pins.Read(ctx, at)
 	if errors.Is(err, fs.ErrNotExist) {
 		l, err = pins.New(), nil
@@ -151,9 +164,11 @@ func writeLock(ctx context.Context, at regular.Place, a *answer) (changed bool, 
 		return false, err
 	}
 	changes, err := l.Compare(a.server, a.lists)
+	changes = append(changes, l.CompareAbout(a.server, a.handshake)...)
 	if err != nil || len(changes) == 0 && l.Has(a.server) {
 		return false, err
 	}
+	l.SetAbout(a.server, a.handshake)
 	if err := l.Set(a.server, a.lists); err != nil {
 		return false, err
 	}

@@ -14,6 +14,7 @@ func (r *fileReader) settings(top *config.Section) {
 		r.file.ownTimeout = s.Duration("timeout", &r.file.Timeout, minTime, maxTime)
 		s.Duration("startup_timeout", &r.file.Startup, minTime, maxTime)
 		r.file.tags = readTags(s, "tags")
+		r.readPins(s)
 		r.base(s)
 		s.Close(map[string]string{"startup": "startup_timeout", "startupwait": "startup_timeout", "configuration": "config", "tag": "tags"})
 	} else {

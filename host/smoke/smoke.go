@@ -32,6 +32,7 @@
 //	rehearsal.go what a person would say to calls that policy asks for
 //	mocked.go    running a script with answers from a cassette
 //	server.go    a check of what a server offers
+//	verifypins.go  servers that must be as they were pinned
 //	cancel.go    a check of what the server does when its call is cancelled
 //	ending.go    why a check ended early: timeout, cancel_after, failure
 //	inputs.go    Inputs: the files that a check file depends on

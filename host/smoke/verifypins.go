@@ -1,0 +1,96 @@
+package smoke
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/host"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/pins"
+	"github.com/mcp-metatool/mcp-metatool/host/supervise"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
+)
+
+// verifyPins is the value of pins in [smoke] that requires servers to be as they were
+// pinned.
+const verifyPins = "verify"
+
+// readPins reads pins of [smoke].
+func (r *fileReader) readPins(s *config.Section) {
+	value, ok := s.String("pins")
+	r.file.verifyPins = value == verifyPins
+	if ok && value != verifyPins && value != string(config.PinsOff) {
+		s.Problem("pins", "is neither %q nor %q", verifyPins, config.PinsOff)
+	}
+}
+
+// PinsError says that a check needs a server that is not as it was pinned.
+type PinsError struct {
+	Server string
+	// Pinned says that there are pins of the server.
+	Pinned   bool
+	Findings []*pins.Finding
+	Path     string // of the file with the pins
+}
+
+func (e *PinsError) Error() string {
+	if !e.Pinned {
+		return fmt.Sprintf("server %q is not pinned in %s (mcp-metatool pins accept %s)", e.Server, e.Path, e.Server)
+	}
+	lines := []string{fmt.Sprintf("server %q is not as it was pinned in %s:", e.Server, e.Path)}
+	for _, f := range e.Findings {
+		lines = append(lines, f.Text())
+	}
+	return strings.Join(lines, "\n")
+}
+
+// checkPins returns an error if the file requires pins and a server that has started is not
+// as it was pinned.
+func (l *live) checkPins(ctx context.Context, server string, offers supervise.Snapshot) error {
+	if !l.file.verifyPins {
+		return nil
+	}
+	cfg := l.file.Config
+	path := cfg.PinsPath()
+	lock, err := pins.Read(ctx, regular.Place{Name: path})
+	if errors.Is(err, fs.ErrNotExist) {
+		lock, err = pins.New(), nil
+	}
+	if err != nil {
+		return broken(err, "%v", err)
+	}
+	offer := pins.Offer{Handshake: offers.Handshake, Lists: map[wire.Surface][][]byte{}}
+	for surface, list := range offers.Lists {
+		offer.Lists[surface] = list.Items
+	}
+	status := pins.Inspect(lock, host.PinSettings(cfg), server, offer)
+	if status.Pinned && len(status.Findings) == 0 {
+		return nil
+	}
+	drift := &PinsError{Server: server, Pinned: status.Pinned, Findings: status.Findings, Path: path}
+	return broken(drift, "%v", drift)
+}
+
+// checkAllPins is checkPins for all servers that have been started.
+func (l *live) checkAllPins(ctx context.Context, h *host.Host) error {
+	if !l.file.verifyPins {
+		return nil
+	}
+	for _, u := range l.file.Config.Upstreams {
+		if u.Disabled || l.file.unset[u.Name] != nil || !l.needed(&u) {
+			continue
+		}
+		offers, err := h.Snapshot(ctx, u.Name)
+		if err != nil {
+			continue // the call itself reports it, if it needs the server
+		}
+		if err := l.checkPins(ctx, u.Name, offers); err != nil {
+			return err
+		}
+	}
+	return nil
+}
