@@ -38,8 +38,8 @@ func relay() {
 // the client sends "c> " and must receive "c< "; the upstream must receive "u< " and
 // sends "u> ", or ends with "u! "; in this order. $name matches anything the first time it is received, and
 // from then on stands for that. A file's comment may set the prefix of the upstream
-// ("prefix=x__"), and the values of its key protocol ("protocol=2026-07-28") and of
-// task_after ("task_after=1ms").
+// ("prefix=x__"), and the values of its key protocol ("protocol=2026-07-28"), of task_after
+// ("task_after=1ms") and of pins ("pins=enforce").
 func TestConversations(t *testing.T) {
 	t.Parallel() // it mostly waits
 	files, err := filepath.Glob("testdata/conversations/*.txtar")
@@ -53,7 +53,7 @@ func TestConversations(t *testing.T) {
 		}
 		setting := func(name string) string {
 			if _, rest, ok := strings.Cut(string(archive.Comment), name+"="); ok {
-				return strings.Fields(rest)[0]
+				return strings.Trim(strings.Fields(rest)[0], ".,")
 			}
 			return ""
 		}
@@ -61,7 +61,10 @@ func TestConversations(t *testing.T) {
 		after, _ := time.ParseDuration(setting("task_after")) // 0 if it is not set
 		for _, f := range archive.Files {
 			t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar")+"/"+f.Name, func(t *testing.T) {
-				newTalk(t, prefix, revision, func(cfg *config.Config) { cfg.Execution.TaskAfter, cfg.Journal.MaxAge = after, time.Minute }).play(string(f.Data))
+				newTalk(t, prefix, revision, func(cfg *config.Config) {
+					cfg.Execution.TaskAfter, cfg.Journal.MaxAge = after, time.Minute
+					cfg.Pins = config.PinMode(setting("pins"))
+				}).play(string(f.Data))
 			})
 		}
 	}

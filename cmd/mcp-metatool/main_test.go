@@ -56,6 +56,7 @@ func TestMain(m *testing.M) {
 		"visitpage":    func() { os.Exit(visitPage(os.Args[1:])) },
 		"echo":         func() { os.Exit(serveEcho()) },
 		"hostile":      func() { os.Exit(serveHostile()) },
+		"drifting":     func() { os.Exit(serveDrifting(os.Args[1])) },
 		"crash":        func() { fmt.Fprintln(os.Stderr, "cannot reach "+os.Getenv("TOKEN")); os.Exit(3) },
 		"garbage":      garbage,
 		"stubborn":     stubborn,

@@ -136,6 +136,9 @@ func (r *Report) Cells() []string {
 	if wrong == "" && r.LastError != "" {
 		wrong = "earlier: " + r.LastError
 	}
+	if len(r.Pins) > 0 {
+		wrong = strings.TrimPrefix(fmt.Sprintf("%s; not as pinned: %d", wrong, len(r.Pins)), "; ")
+	}
 	if r.SlowedSince != nil {
 		wrong = strings.TrimPrefix(wrong+"; sends more than it is asked for, and is read slowly", "; ")
 	}

@@ -19,6 +19,7 @@ const (
 	Renamed    Reason = "renamed"    // its server calls itself otherwise than when it was pinned
 	Unreadable Reason = "unreadable" // the file cannot be read
 	Unwritten  Reason = "unwritten"  // the file cannot be written, or has not been yet
+	Unread     Reason = "unread"     // it has announced changes that have not been read yet
 	Gone       Reason = "gone"       // it is pinned, and its server does not have it any more
 )
 
@@ -60,6 +61,7 @@ func (f *Finding) Summary() string {
 		Unreadable: "the pins cannot be read",
 		Unwritten:  "its server is not pinned",
 		Gone:       "it is gone",
+		Unread:     "it has announced changes that could not be read yet",
 	}[f.Reason]
 	if f.Reason == Differs && f.Surface == About {
 		text = "its instructions have changed since they were pinned"
@@ -73,7 +75,10 @@ func (f *Finding) Summary() string {
 // Text is the Summary for the person who runs the proxy, with what changed or failed.
 func (f *Finding) Text() string {
 	text := f.Item.String() + ": " + f.Summary()
-	if f.Withheld {
+	switch {
+	case f.Withheld && f.Reason == Differs && f.Surface == About:
+		text += ", so they are withheld"
+	case f.Withheld:
 		text += ", so it is withheld"
 	}
 	var details []string

@@ -259,3 +259,53 @@ func FuzzCompare(f *testing.F) {
 		}
 	})
 }
+
+// FuzzDecode checks that what is read of a file is written so that it reads the same, and
+// that comparing it with anything does not panic.
+func FuzzDecode(f *testing.F) {
+	l := New()
+	if err := l.Set("a", Lists{wire.Tools: []byte("[" + sumTool + "]"), wire.Prompts: []byte(`[]`)}); err != nil {
+		f.Fatal(err)
+	}
+	l.SetAbout("a", []byte(`{"serverInfo":{"name":"n"},"instructions":"do"}`))
+	raw, err := l.Encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(raw, []byte(`{"name":"get-sum"}`))
+	f.Add([]byte(`{"version":1,"servers":{"a":{"tools":{"x":{"sha256":"0","definition":{}}}}}}`), []byte(`{"name":"x"}`))
+	f.Add([]byte(`{"version":2,"servers":{"a":{"resourceTemplates":{},"server":{"sha256":"","definition":1}}}}`), []byte(`{}`))
+	f.Fuzz(func(t *testing.T, raw, item []byte) {
+		l, err := decode(raw)
+		if err != nil {
+			return
+		}
+		first, err := l.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := decode(first)
+		if err != nil {
+			t.Fatalf("%v in %s", err, first)
+		}
+		if second, err := again.Encode(); err != nil || !bytes.Equal(first, second) {
+			t.Fatalf("%v\n%s\n%s", err, first, second)
+		}
+		for _, server := range append(l.Servers(), "other") {
+			offer := Offer{Handshake: item, Lists: map[wire.Surface][][]byte{wire.Tools: {item}, wire.Prompts: nil}}
+			status := Inspect(l, Settings{}, server, offer)
+			for _, f := range status.Findings {
+				if f.Text() == "" || f.Error() == "" || f.Remedy() == "" || f.Reason != Unpinnable && f.Diff() == "" {
+					t.Errorf("%+v has no text", f)
+				}
+			}
+			Record(l, server, offer)
+			Accept(l, Settings{}, status.Findings)
+			for _, f := range Inspect(l, Settings{}, server, offer).Findings {
+				if f.Reason != Unpinnable {
+					t.Errorf("not accepted: %s", f.Text())
+				}
+			}
+		}
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/pins"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
@@ -98,6 +99,9 @@ func (m *managedUpstream) Call(ctx context.Context, call wire.Call) (wire.Reply,
 		return next.Call(ctx, call)
 	}
 	defer end()
+	if err := m.awaitChanges(ctx, up, call.Method); err != nil {
+		return wire.Reply{}, err
+	}
 	reply, err := m.callPlaced(ctx, up, call)
 	return reply, m.masked(err)
 }
@@ -108,6 +112,10 @@ var _ route.Submitter = (*managedUpstream)(nil)
 func (m *managedUpstream) Submit(call wire.Call, complete wire.CompletionFunc) (cancel func(cause error), ok bool) {
 	up := m.beginCall()
 	if up == nil {
+		return nil, false
+	}
+	if m.changing(up, call.Method) {
+		m.endCall()
 		return nil, false
 	}
 	spare, leave := m.place(call, true)
@@ -135,6 +143,40 @@ func (m *managedUpstream) Submit(call wire.Call, complete wire.CompletionFunc) (
 		end()
 	}
 	return cancel, ok
+}
+
+// usedBy are the surfaces whose definitions decide about a request.
+var usedBy = map[string][]wire.Surface{
+	protocol.MethodToolsCall:          {wire.Tools},
+	protocol.MethodPromptsGet:         {wire.Prompts},
+	protocol.MethodComplete:           {wire.Prompts, wire.Templates},
+	protocol.MethodResourcesRead:      {wire.Templates},
+	protocol.MethodResourcesSubscribe: {wire.Templates},
+}
+
+// changing reports whether pins of the server are enforced, and a definition that decides
+// about a request may have changed since it was compared with them.
+func (m *managedUpstream) changing(up *upstream.Upstream, method string) bool {
+	surfaces := usedBy[method]
+	return surfaces != nil && m.env.Pins != nil && m.env.Pins.Mode(m.name) == pins.Enforce && up.Changing(surfaces...)
+}
+
+// awaitChanges waits until what changing is about has been read, as long as Refreshed does.
+// The error is a *wire.DeniedError if it could not be read in that time.
+func (m *managedUpstream) awaitChanges(ctx context.Context, up *upstream.Upstream, method string) error {
+	if !m.changing(up, method) {
+		return nil
+	}
+	up.AwaitLists(ctx, m.env.changeWait, usedBy[method]...)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if m.changing(up, method) {
+		return &wire.DeniedError{Err: &pins.Finding{
+			Item: pins.Item{Server: m.name, Surface: pins.About}, Reason: pins.Unread, Withheld: true,
+		}}
+	}
+	return nil
 }
 
 // beginCall counts a call as in flight and returns the upstream. endCall must follow,

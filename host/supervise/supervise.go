@@ -33,6 +33,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/limits"
+	"github.com/mcp-metatool/mcp-metatool/host/pins"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/secret"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
@@ -65,6 +66,8 @@ type Pins interface {
 	// Drift returns what is not as it was pinned, in short lines without text of the server
 	// but names.
 	Drift(server string) []string
+	// Mode returns what pins of a server do.
+	Mode(server string) pins.Mode
 	// Permitted returns why a tool may not be called; nil if it may.
 	Permitted(server, tool string) error
 }

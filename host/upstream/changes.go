@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/envelope"
@@ -116,6 +117,16 @@ func (u *Upstream) rereadExpired(surfaces []wire.Surface) {
 	if len(expired) > 0 {
 		u.announce(expired, false, nil)
 	}
+}
+
+// Changing reports whether the server has announced a change of one of these surfaces that
+// has not been listed yet.
+func (u *Upstream) Changing(surfaces ...wire.Surface) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.status.State == Ready && slices.ContainsFunc(surfaces, func(s wire.Surface) bool {
+		return u.lists[s].announced > u.lists[s].listed
+	})
 }
 
 // AwaitLists waits until the changes of these surfaces that the server has announced
