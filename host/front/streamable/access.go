@@ -14,7 +14,7 @@ var errRevoked = errors.New("the token is no longer valid")
 // SetAccess replaces the access policy. It ends sessions whose token is no longer
 // accepted. Clients whose rights have changed are notified that their lists have changed.
 func (h *Handler) SetAccess(a Access) {
-	p := newPolicy(a, h.opts.Now)
+	p := newPolicy(a, h.opts.WallClock)
 	h.mu.Lock()
 	before := h.policy.Swap(p)
 	ended := h.removeRefused(p)

@@ -26,7 +26,7 @@ func TestExpiry(t *testing.T) {
 	all := tokens("stays", "goes")
 	const left = 20 * time.Millisecond
 	all[1].Name, all[1].Expires = "goes", now.now().Add(left)
-	w := newServer(t, Options{Access: Access{Tokens: all}, Now: now.now, UnusedTTL: time.Hour})
+	w := newServer(t, Options{Access: Access{Tokens: all}, WallClock: now.now, UnusedTTL: time.Hour})
 	stays, goes := w.client(), w.client()
 	stays.token, goes.token = "stays", "goes"
 	stays.initialize("2025-11-25")

@@ -74,7 +74,7 @@ func New(ctx context.Context, opts Options) *Handler {
 	}
 	h.timers.New = func() any { return time.NewTimer(time.Hour) }
 	h.admitted = make(chan struct{}, 1)
-	h.policy.Store(newPolicy(opts.Access, h.opts.Now))
+	h.policy.Store(newPolicy(opts.Access, h.opts.WallClock))
 	h.ctx, h.end = context.WithCancelCause(ctx)
 	h.workers.Go(h.expireSessions)
 	h.workers.Go(func() { h.memory.run(h.ctx) })

@@ -66,8 +66,9 @@ type Options struct {
 	// ListenWindow is how long a request to a client waits for the client to
 	// open a stream. Default 2 seconds.
 	ListenWindow time.Duration
-	// Now is the clock by which tokens expire. Default [time.Now].
-	Now func() time.Time
+	// WallClock is the clock by which tokens expire. All else depends on how long
+	// something takes. Default [time.Now].
+	WallClock func() time.Time
 }
 
 func (o Options) withDefaults() Options {
@@ -80,8 +81,8 @@ func (o Options) withDefaults() Options {
 	o.KeepAlive = cmp.Or(o.KeepAlive, 30*time.Second)
 	o.ResumeWindow = cmp.Or(o.ResumeWindow, 5*time.Second)
 	o.ListenWindow = cmp.Or(o.ListenWindow, 2*time.Second)
-	if o.Now == nil {
-		o.Now = time.Now
+	if o.WallClock == nil {
+		o.WallClock = time.Now
 	}
 	o.Session.MaxMessage = cmp.Or(o.Session.MaxMessage, wire.DefaultMaxMessage)
 	return o
