@@ -20,6 +20,9 @@ func startConfined(command Command, group *cgroup, sys *syscall.SysProcAttr) (pi
 		return 0, refusal("its profile is damaged")
 	}
 	group.limit(profile)
+	if profile.Processes > 0 && os.Geteuid() == 0 { // RLIMIT_NPROC does not apply to root
+		return 0, refusal("its processes cannot be limited: no control group with the controller pids could be made for it")
+	}
 	var order, outcome [2]int // pipes: the profile to the process, its failure back
 	if err := syscall.Pipe2(order[:], syscall.O_CLOEXEC); err != nil {
 		return 0, err
