@@ -1,0 +1,100 @@
+package host
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/mcp-metatool/mcp-metatool/host/approval"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+)
+
+// askAlways returns a policy that asks for every call of the upstream "up".
+func askAlways(t *testing.T) config.Policy {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.toml")
+	text := "[[policy.rule]]\nname = \"asks\"\ntools = [\"up.*\"]\naction = \"ask\"\nreason = \"why\"\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config.Load(config.LoadOptions{Context: t.Context(), Flag: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg.Policy
+}
+
+// TestApprovals plays testdata/approvals.txtar as TestConversations does, with a policy that
+// asks for every call of the upstream. The name of a conversation that begins with "queue"
+// sets by = "queue". In addition to the lines there, "q> VERDICT" decides about the oldest
+// call in the queue, when there is one: allow, deny, or gone, which waits until there is
+// none. $ask is the beginning of a question, $form its schema and $fine an answer.
+func TestApprovals(t *testing.T) {
+	t.Parallel() // it mostly waits
+	archive, err := txtar.ParseFile("testdata/approvals.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range archive.Files {
+		t.Run(f.Name, func(t *testing.T) {
+			t.Parallel()
+			dir := ""
+			k := newTalk(t, "", "", func(cfg *config.Config) {
+				cfg.Policy, dir = askAlways(t), cfg.Store.Dir
+				cfg.Approval = config.Approval{By: config.ApprovalByEither, Wait: config.ApprovalHold, Timeout: time.Minute, Remember: time.Hour, MaxWaiting: 9}
+				cfg.InputTimeout, cfg.Journal.MaxAge = time.Minute, time.Minute
+				if strings.HasPrefix(f.Name, "queue") {
+					cfg.Approval.By, cfg.Execution.TaskAfter = config.ApprovalByQueue, time.Millisecond
+				}
+			})
+			k.names["$ask"] = `{"message":"May this call be made?\n\nTool: ` + "`t` of the server `up`" + `\nCalled by: `
+			k.names["$fine"] = `{"action":"accept","content":{"decision":"allow once"}}`
+			queue := approval.OpenQueue(dir, slog.New(slog.DiscardHandler))
+			defer queue.Close()
+			var lines strings.Builder
+			for line := range strings.Lines(string(f.Data)) {
+				verdict, ok := strings.CutPrefix(line, "q> ")
+				if !ok {
+					lines.WriteString(line)
+					continue
+				}
+				k.play(lines.String())
+				lines.Reset()
+				decideNext(t, queue, strings.TrimSpace(verdict))
+			}
+			k.play(lines.String())
+		})
+	}
+}
+
+// decideNext decides about the oldest open call in a queue, when there is one.
+func decideNext(t *testing.T, queue *approval.Queue, verdict string) {
+	t.Helper()
+	for end := time.Now().Add(maxWait); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		list, err := queue.List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if verdict == "gone" {
+			if len(list) == 0 {
+				return
+			}
+			continue
+		}
+		for _, e := range list {
+			if e.State == approval.Open && e.Waits {
+				_, err := queue.Decide(t.Context(), e.ID, approval.Verdict{Allow: verdict == "allow", By: "me"}, approval.HowQueue, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+		}
+	}
+	t.Fatalf("q> %s: it does not come to that", verdict)
+}
