@@ -145,6 +145,7 @@ func (r *run) call(ctx context.Context, t *target) abi.Answer {
 		answer = r.replayCall(ctx, t)
 	case answeredBefore(t.before) && t.runBefore() == nil:
 		answer = r.repeat(t)
+		t.decision = answer.Decision
 		r.tree.called.Add(t.server, t.tool)
 	case t.err != nil:
 		answer.Err = t.fail(unresolvedType(t.err), t.err.Error())
@@ -160,9 +161,19 @@ func (r *run) call(ctx context.Context, t *target) abi.Answer {
 			answer = r.forward(ctx, t)
 		}
 	}
-	answer.Decision = t.decision
+	answer.Decision = t.decided()
 	t.record.Close(answer)
 	return abi.Answer{Value: answer.Value, Err: answer.Err}
+}
+
+// decided returns what policy has decided about the call. A person may have approved it in the
+// run before.
+func (t *target) decided() *policy.Decision {
+	d := t.decision
+	if d == nil || d.Approval != nil || t.before == nil || t.before.Answer.Decision == nil || t.before.Answer.Decision.Rule != d.Rule {
+		return d
+	}
+	return t.before.Answer.Decision
 }
 
 func (r *run) forward(ctx context.Context, t *target) journal.Answer {

@@ -4,6 +4,7 @@
 //	layout.go   the rows of the timeline, for both forms
 //	failure.go  the error that a run ended with
 //	text.go     the text
+//	decisions.go  what policy has decided about calls, and who has approved them
 //	tree.go      the tree of runs of saved tools
 //	violations.go  limits that were exceeded, calls that were refused
 //	html.go     the page; its template is page.html, its style page.css

@@ -136,6 +136,7 @@ func facts(rec *journal.Record, t *Timeline) []Fact {
 	l := rec.Limits
 	all = append(all, Fact{"used", used}, Fact{"limits", fmt.Sprintf("%s, %d calls, %s units of fuel, %s of memory",
 		units.FormatDuration(l.Timeout), l.Calls, Thousands(l.Fuel), display.Size(l.Memory))})
+	all = append(all, decisions(t)...)
 	for _, line := range Violations(rec) {
 		all = append(all, Fact{"refused", line})
 	}
@@ -154,6 +155,9 @@ func questions(rec *journal.Record, prefix string) []Fact {
 	var all []Fact
 	for i := range rec.Inputs {
 		in := &rec.Inputs[i]
+		if in.Own && in.Answer != nil {
+			continue // the decision about the call says the same
+		}
 		answer := "no answer"
 		if in.Answer != nil {
 			answer = "answered " + string(in.Answer)
@@ -172,6 +176,9 @@ func questions(rec *journal.Record, prefix string) []Fact {
 
 // Question returns what a server asks the client, in one line.
 func Question(in *journal.InputRecord) string {
+	if in.Own {
+		return "approval of the call"
+	}
 	text, ok := wire.GetString(in.Params, "message")
 	if !ok {
 		return in.Method
