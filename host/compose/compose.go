@@ -7,7 +7,8 @@
 //	run.go       one run, and how it ended
 //	limits.go    the limits of a run, and the failures when it reaches them
 //	caller.go    the script's calls: resolve, route, record
-//	permit.go    what a saved tool may call; reach.go: what its script can call
+//	permit.go    what a saved tool may call; reach.go: what its script can call,
+//	             drift.go: definitions that have changed since it was saved
 //	composite.go saved tools that scripts call
 //	undo.go      calls that undo what a failed run did
 //	schemas.go   checking the arguments of calls
@@ -102,7 +103,7 @@ type Options struct {
 	Upstreams Upstreams
 	// Definitions has the definitions of the tools in Catalog, from which permissions are
 	// derived; nil: they are not known.
-	Definitions permissions.Servers
+	Definitions permissions.Pinned
 	// Mocked says that mocks answer all calls. They may call tools by their script names.
 	Mocked bool
 	// Saved has the tools that scripts can call as tools.NAME; nil is none.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/permissions"
+	"github.com/mcp-metatool/mcp-metatool/host/pins"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
@@ -72,7 +73,7 @@ func (r *run) grant(ctx context.Context, def tools.Definition, callers []grant) 
 	r.reached = &found
 	own := grant{def.Name, def.Permissions.Of(def.Code), def.Permissions}
 	r.grants = append(callers[:len(callers):len(callers)], own)
-	return nil
+	return r.checkDrift(own)
 }
 
 // permit returns the error for a call that the run may not make, nil if it may. Scripts
@@ -98,6 +99,11 @@ func (r *run) permit(t *target) *abi.CallError {
 			return refuse("%s was narrowed to %s when it was saved (save it again with other permissions)", who, some(g.Bounds))
 		case g.listed && !g.Allows(t.server, t.tool) && !(r.cfg.Mocked && namedIn(g.Calls, t)):
 			return refuse("%s could call only %s when it was saved (look at what has changed, and save it again)", who, some(g.List()))
+		}
+		if d := r.drifted(g, t.server, t.tool); d != nil && d.mode == pins.Enforce {
+			return refuse("%s", d.text(g))
+		} else if d != nil {
+			r.warnOfDrift(d, g)
 		}
 	}
 	return nil

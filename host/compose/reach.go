@@ -19,6 +19,7 @@ type Reaches struct {
 	mu     sync.Mutex // a leaf
 	known  map[[sha256.Size]byte]reach
 	oldest [][sha256.Size]byte
+	warned []string // of definitions that have changed
 }
 
 // maxReaches is how many scripts are kept.

@@ -20,7 +20,7 @@ type Source struct {
 	// Await waits until the tools of a server are known, by its real name, or gives up.
 	Await func(server string)
 	// Servers has the definitions of tools; nil: none is known.
-	Servers Servers
+	Servers Pinned
 	Saved   Saved // nil: none are known
 }
 
@@ -190,7 +190,7 @@ func (d *deriver) digests() {
 		}
 		names, _ := d.Servers.ServerTools(server)
 		for _, name := range names {
-			if digest := Digest(d.Servers, server, name); digest != "" && d.out.Allows(server, name) {
+			if digest, ok := d.Servers.Digest(server, name); ok && d.out.Allows(server, name) {
 				all[tools.Target(server, name)] = digest
 			}
 		}

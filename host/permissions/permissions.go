@@ -12,7 +12,6 @@ package permissions
 
 import (
 	"github.com/mcp-metatool/mcp-metatool/host/pins"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
@@ -32,16 +31,12 @@ type Saved interface {
 	List() []tools.Definition
 }
 
-// Digest returns the digest of a server's tool for tools.Permissions.Definitions; "" if the
-// tool is not known.
-func Digest(s Servers, server, tool string) string {
-	definition := s.Definition(server, tool)
-	if definition == nil {
-		return ""
-	}
-	// The catalog has put the public name in place of the server's own.
-	if own, err := wire.Set(definition, wire.Quote(tool), "name"); err == nil {
-		definition = own
-	}
-	return pins.Digest(definition)
+// Pinned is Servers with digests of the definitions; see catalog.Scope.
+type Pinned interface {
+	Servers
+	// Digest returns the digest of a tool's definition as the server has it now; see
+	// pins.Digest. ok is false if there is no such tool.
+	Digest(server, tool string) (digest string, ok bool)
+	// PinMode returns what is done about definitions of a server that have changed.
+	PinMode(server string) pins.Mode
 }

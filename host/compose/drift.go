@@ -1,0 +1,122 @@
+package compose
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/pins"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
+)
+
+// drift is a tool whose definition is not what it was when a saved tool was saved.
+type drift struct {
+	target string
+	mode   pins.Mode // what is done about it
+	now    string    // its digest
+}
+
+// drifted returns how a tool differs from what it was when the tool of the grant was saved;
+// nil if it does not, or nobody wants to know.
+func (r *run) drifted(g grant, server, tool string) *drift {
+	if !g.listed || g.Definitions == nil || r.cfg.Definitions == nil || r.cfg.Mocked {
+		return nil
+	}
+	mode := r.pinMode(g, server)
+	if mode == pins.Off {
+		return nil
+	}
+	d := &drift{target: tools.Target(server, tool), mode: mode}
+	if server == tools.SavedServer {
+		def, err := r.cfg.Saved.Get(tool)
+		if err != nil {
+			return nil // the call fails
+		}
+		d.now = def.Hash()
+	} else {
+		now, ok := r.cfg.Definitions.Digest(server, tool)
+		if !ok {
+			return nil // the call fails, or waits for the server
+		}
+		d.now = now
+	}
+	if g.Definitions[d.target] == d.now {
+		return nil
+	}
+	return d
+}
+
+// pinMode returns what is done about changes of a server's tools. For saved tools it is the
+// strictest of what is done for the servers that the tool of the grant may call.
+func (r *run) pinMode(g grant, server string) pins.Mode {
+	if server != tools.SavedServer {
+		return r.cfg.Definitions.PinMode(server)
+	}
+	mode := pins.Off
+	for _, t := range g.Calls {
+		of, _, _ := strings.Cut(t, ".")
+		switch r.cfg.Definitions.PinMode(of) {
+		case pins.Enforce:
+			return pins.Enforce
+		case pins.Warn:
+			mode = pins.Warn
+		}
+	}
+	return mode
+}
+
+// text says what has changed and what to do.
+func (d *drift) text(g grant) string {
+	what := "has changed"
+	if _, known := g.Definitions[d.target]; !known {
+		what = "was not known"
+	}
+	return fmt.Sprintf("the definition of %s %s since saved tool %q was saved (look at it, and save the tool again)", display.Clip(d.target, 200), what, g.tool)
+}
+
+// checkDrift returns why the run may not begin, because of definitions that have changed.
+// Servers that have not started yet are looked at when they are called.
+func (r *run) checkDrift(g grant) *Failure {
+	if !g.listed || g.Definitions == nil || r.cfg.Definitions == nil || r.cfg.Mocked {
+		return nil
+	}
+	for _, target := range slices.Sorted(maps.Keys(g.Definitions)) {
+		server, tool, _ := strings.Cut(target, ".")
+		d := r.drifted(g, server, tools.Literal(tool))
+		switch {
+		case d == nil:
+		case d.mode == pins.Enforce:
+			return &Failure{Type: abi.ErrPermission, Message: d.text(g)}
+		default:
+			r.warnOfDrift(d, g)
+		}
+	}
+	return nil
+}
+
+// warnOfDrift logs a change once.
+func (r *run) warnOfDrift(d *drift, g grant) {
+	if r.reaches.first(g.tool + " " + d.target + " " + d.now) {
+		r.cfg.Log.Warn("a saved tool was saved for another definition of a tool that it calls", "tool", g.tool, "call", d.target, "what", d.text(g))
+	}
+}
+
+// maxWarned bounds what is remembered of warnings.
+const maxWarned = 1000
+
+// first reports whether a warning is new.
+func (r *Reaches) first(key string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if slices.Contains(r.warned, key) {
+		return false
+	}
+	if len(r.warned) >= maxWarned {
+		r.warned = append([]string(nil), r.warned[maxWarned/2:]...)
+	}
+	r.warned = append(r.warned, key)
+	return true
+}
