@@ -49,6 +49,15 @@ type Request struct {
 	// are exact in a float of 64 bits. Absent for OpCheck and OpLint.
 	Now  int64  `json:"now,omitempty"`
 	Seed uint64 `json:"seed,omitempty"`
+	// Withheld is set for OpRun and OpExecute if answers can be withheld, because the
+	// host only plans the run. Then a string that is Withheld with a decimal number
+	// behind it (from 1, without leading zeros) stands for the answer with that number:
+	// in Params, in answers that the guest reads with FuncAnswerRead (they have no
+	// tapes), and in the arguments, the meta and the result that the guest writes. It is
+	// long and random, so that neither scripts nor servers can make such a string. A
+	// script must not learn it, nor anything about what it stands for: when it looks
+	// into a withheld answer, the guest ends the run with an Error of type ErrWithheld.
+	Withheld string `json:"withheld,omitempty"`
 }
 
 // Composites is the script name under which scripts call saved composite tools,
@@ -73,6 +82,10 @@ type ToolCall struct {
 	// Meta is a JSON object: members for the _meta of the request, beside those
 	// that the host adds. Absent if there are none.
 	Meta json.RawMessage `json:"meta,omitempty"`
+	// Caught says that the script could go on if the call failed, because there is a try
+	// statement around it or the like. It is only set if Request.Withheld is. The host then
+	// withholds the answer by a CallError of type ErrWithheld.
+	Caught bool `json:"caught,omitempty"`
 	// Arguments is a JSON object.
 	Arguments json.RawMessage `json:"arguments"`
 }
@@ -126,6 +139,7 @@ const (
 	ErrCancelled  ErrorType = "cancelled"  // the client cancelled its request
 	ErrPermission ErrorType = "permission" // a tool the script may not call
 	ErrInternal   ErrorType = "internal"   // a bug of the host or guest
+	ErrWithheld   ErrorType = "withheld"   // a plan goes no further: the script needs an answer that is not known yet
 )
 
 // Error is how a guest reports a script that failed.

@@ -9,6 +9,7 @@
 //	page.go     the page about the Host
 //	pinning.go  the pins of a configuration
 //	inspect.go  what commands and smoke checks need to know of a Host
+//	plans.go    plans of composite calls
 //	approvals.go  how people are asked about calls
 //	observe.go  what telemetry needs to know of it
 //
@@ -41,6 +42,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/front/streamable"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/pins"
+	"github.com/mcp-metatool/mcp-metatool/host/plan"
 	"github.com/mcp-metatool/mcp-metatool/host/reconfig"
 	"github.com/mcp-metatool/mcp-metatool/host/record"
 	"github.com/mcp-metatool/mcp-metatool/host/requeststate"
@@ -110,6 +112,7 @@ type Host struct {
 	router    *route.Router
 	sealer    *requeststate.Sealer
 	gate      policyGate
+	plans     *plan.Store
 	asked     compose.Asked
 	approvals *approval.Queue
 	reaches   compose.Reaches
@@ -183,6 +186,7 @@ func (h *Host) connect(cfg *config.Config) {
 		Receiver: func(server string, own route.Session) supervise.Receiver { return h.router.Peer(server, own) },
 	})
 	h.sealer, h.gate = newSealer(cfg.Store.Dir, log), newPolicyGate(cfg.Policy.Compiled(), h.newApprover(cfg))
+	h.plans = plan.NewStore(plansDir(cfg), h.sealer, time.Now)
 	h.router = route.New(route.Options{
 		Catalog: h.catalog, Upstreams: h.upstreams, Availability: h.upstreams, Observer: h.recorder, Log: log,
 		Instructions: h.instructions,
@@ -250,6 +254,7 @@ type settings struct {
 type part struct {
 	options  compose.Options // of composer
 	composer *compose.Composer
+	planner  *plan.Planner
 	builtins *builtin.Handler
 }
 
@@ -290,10 +295,15 @@ func (h *Host) part(cfg *config.Config, of audience) *part {
 		options.Chain = log.Chain
 	}
 	composer := compose.New(options)
+	planner := plan.New(plan.Options{
+		Composer: composer, Router: h.router, Saved: saved, Definition: of.Definition, Store: h.plans,
+		Guest: sandbox.GuestDigest(), Reads: cfg.Plan.Reads, Writes: cfg.Plan.Writes, Expires: cfg.Plan.Expires,
+		Secret: secretIn(cfg.NewMasker()),
+	})
 	about := builtin.Options{
 		Store: saved, Catalog: of, Composer: composer, Log: h.opts.Log, OnChange: func() { h.refresh(of.saved) },
 		Health: h.upstreams, Directory: of, Settled: h.settled, Availability: h.upstreams, SavedInScripts: true,
-		Switches: cfg.Builtins,
+		Switches: cfg.Builtins, Planner: toolPlanner{planner}, Gate: h.router,
 		DryRunner: func(mocks *cassette.Cassette, open func(journal.Begin) (*journal.Run, error)) builtin.Runner {
 			dry := options
 			dry.Catalog, dry.Upstreams, dry.Journal, dry.Executed = mocks.Over(of), mocks, open, nil
@@ -306,7 +316,7 @@ func (h *Host) part(cfg *config.Config, of audience) *part {
 	if log := h.recorder.Journal(); log != nil {
 		about.Runs = builtin.JournalRuns{Dir: log.Dir(), Since: h.recorder.Start()}
 	}
-	return &part{options: options, composer: composer, builtins: builtin.New(about)}
+	return &part{options: options, composer: composer, planner: planner, builtins: builtin.New(about)}
 }
 
 // settled waits until the catalog has the current lists of upstreams.

@@ -37,7 +37,7 @@ const maxRounds = 16
 // [*ValidationError] about their changed form. If spend refuses more work, its error is
 // returned, as by [Schema.Validate].
 func (s *Schema) Coerce(args []byte, spend Spend) (coerced []byte, err error) {
-	m := newMeter(spend)
+	m := s.meter(spend)
 	if stopped := m.run(func() { coerced, err = s.coerce(m, args) }); stopped != nil {
 		return nil, stopped
 	}

@@ -39,7 +39,7 @@ func (e *evaluation) hasDefault(s *jsonschema.Schema) bool {
 // error is that of spend, as for [Schema.Validate], or a [*ValidationError] for invalid
 // arguments.
 func (s *Schema) Fill(args []byte, spend Spend) (filled []byte, err error) {
-	m := newMeter(spend)
+	m := s.meter(spend)
 	if stopped := m.run(func() { filled, err = s.fill(m, args) }); stopped != nil {
 		return nil, stopped
 	}

@@ -66,10 +66,20 @@ type meter struct {
 	spend Spend
 	due   int64
 	polls int
+	// unknown begins the strings of the checked value that stand for values that are not
+	// known; "" for none.
+	unknown string
 }
 
 // interrupted is the panic that stops refused work. run recovers it.
 type interrupted struct{ err error }
+
+// meter returns a meter for checking values against the schema.
+func (s *Schema) meter(spend Spend) *meter {
+	m := newMeter(spend)
+	m.unknown = s.unknown
+	return m
+}
 
 func newMeter(spend Spend) *meter {
 	if spend == nil {

@@ -31,7 +31,21 @@ type Schema struct {
 	byLocation map[string]*jsonschema.Schema
 	// parts is what evaluation needs in addition to the library's schemas.
 	parts map[*jsonschema.Schema]*parts
+	// unknown begins the strings that stand for values that are not known; "" for none.
+	unknown string
 }
+
+// WithUnknown returns the schema for values in which strings that begin with a prefix
+// stand for values that are not known yet. Wherever they are, they match. The schema stays
+// as it is. A condition on what they are part of, such as "not", may still fail.
+func (s *Schema) WithUnknown(prefix string) *Schema {
+	other := *s
+	other.unknown = prefix
+	return &other
+}
+
+// unknown is a value that is not known.
+type unknown struct{}
 
 // SchemaError says why a JSON document cannot be used as a schema.
 type SchemaError struct {
@@ -163,7 +177,7 @@ func (s *Schema) ValidateArguments(value []byte, spend Spend) error {
 }
 
 func (s *Schema) validate(value []byte, spend Spend, lenient bool) (err error) {
-	m := newMeter(spend)
+	m := s.meter(spend)
 	stopped := m.run(func() {
 		v, bad := parseValue(m, value, MaxValueDepth)
 		if bad != nil {

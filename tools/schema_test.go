@@ -219,3 +219,36 @@ func TestDeepestValidation(t *testing.T) {
 		t.Error("a wrong value validates")
 	}
 }
+
+// TestUnknown checks values in which a part is not known: it matches whatever the schema
+// says about it, and nothing else does.
+func TestUnknown(t *testing.T) {
+	const schema = `{"type":"object","properties":{"n":{"type":"integer","minimum":3},"list":{"type":"array","uniqueItems":true,"items":{"enum":[1,2]}},
+		"one":{"oneOf":[{"type":"string"},{"type":"null"}]},"d":{"type":"string","default":"x"}},"required":["n"],"additionalProperties":false}`
+	s, err := CompileSchema([]byte(schema), "inputSchema")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := s.WithUnknown("?-")
+	for value, valid := range map[string]bool{
+		`{"n":"?-1"}`:                  true,
+		`{"n":"?-1","one":"?-2"}`:      true,
+		`{"n":3,"list":["?-1","?-1"]}`: true,
+		`{"n":3,"list":["?-1",3]}`:     false,
+		`{"n":"?"}`:                    false,
+		`{"n":2,"one":"?-1"}`:          false,
+		`{"one":"?-1"}`:                false,
+		`{"n":1e1,"x":"?-1"}`:          false,
+	} {
+		got, err := u.Coerce([]byte(value), nil)
+		if (err == nil) != valid || valid && string(got) != value {
+			t.Errorf("%s: %s, %v", value, got, err)
+		}
+		if s.Validate([]byte(`{"n":"?-1"}`), nil) == nil {
+			t.Error("the schema itself has changed")
+		}
+	}
+	if got, err := u.Fill([]byte(`{"n":"?-1"}`), nil); err != nil || string(got) != `{"n":"?-1","d":"x"}` {
+		t.Errorf("filled: %s, %v", got, err)
+	}
+}

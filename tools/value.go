@@ -76,7 +76,11 @@ func (p *valueParser) value() (any, error) {
 	case 't', 'f':
 		return tok.Bool(), nil
 	case '"':
-		return tok.String(), nil
+		text := tok.String()
+		if from := p.meter.unknown; from != "" && strings.HasPrefix(text, from) {
+			return unknown{}, nil
+		}
+		return text, nil
 	case '0':
 		lit := tok.String()
 		if !exactNumber(lit) {

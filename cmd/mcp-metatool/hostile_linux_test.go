@@ -53,6 +53,9 @@ var hostileCalls = []struct {
 	{"run", []string{
 		"evil__get", "evil__get --params {\"a\":\"structured\"}", "evil__get --params {\"a\":\"refuse\"}", "job --raw", "job --params {\"a\":\"fail\"}",
 	}},
+	{"plan", []string{"job", "job --json", "job --params {\"a\":\"fail\"}"}},
+	{"plan show", []string{"last", "last --json"}},
+	{"apply", []string{"last --yes", "last --yes --json"}},
 	{"lint", []string{"bad.star --connect", "bad.star --color always"}},
 	{"repl", []string{"< repl.star"}},
 	{"runs list", []string{"--color always", "--json", "--proxied"}},

@@ -41,6 +41,7 @@
 //	             toolsexport.go: export, toolsimport.go: import,
 //	             toolspermissions.go: what imported tools may call
 //	run.go       run; approver.go: asking for approvals at the terminal
+//	plan.go      plan and plan show; apply.go: apply
 //	repl.go      repl; replstate.go: what it keeps between inputs, replcoda.star:
 //	             the code appended to each input, replterm.go: the terminal,
 //	             replhistory.go: earlier inputs, replcomplete.go: completion
@@ -216,6 +217,7 @@ Inspector. There, set MCP_METATOOL_CONFIG in the environment of the server.`
 		serveCommand("serve"), addCommand(), removeCommand(), enableCommand(), disableCommand(),
 		checkCommand(), doctorCommand(), cacheCommand(), serversCommand(), sandboxCommand(), pinsCommand(), reloadCommand(), authCommand(), secretCommand(), tokenCommand(), toolsCommand(),
 		runCommand(), runsCommand(), approvalsCommand(), replayCommand(), policyCommand(), smokeCommand(), lintCommand(), replCommand(), demoCommand(),
+		planCommand(), applyCommand(),
 		importServersCommand(), connectCommand(), disconnectCommand(),
 		uiCommand(), demoServerCommand(), manCommand(), versionCommand(),
 	)

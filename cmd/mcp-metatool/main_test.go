@@ -55,6 +55,7 @@ func TestMain(m *testing.M) {
 		"tellpage":     func() { os.Exit(tellPage(os.Args[1:])) },
 		"visitpage":    func() { os.Exit(visitPage(os.Args[1:])) },
 		"echo":         func() { os.Exit(serveEcho()) },
+		"tracker":      func() { os.Exit(serveTracker()) },
 		"hostile":      func() { os.Exit(serveHostile()) },
 		"drifting":     func() { os.Exit(serveDrifting(os.Args[1])) },
 		"crash":        func() { fmt.Fprintln(os.Stderr, "cannot reach "+os.Getenv("TOKEN")); os.Exit(3) },

@@ -84,7 +84,9 @@ func (*tryPlan) Name() string { return tryName }
 func (p *tryPlan) CallInternal(thread *starlark.Thread, args starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
 	r := runOf(thread)
 	body, rest := args[1], args[2:]
+	leave := r.guard(thread)
 	result, err := starlark.Call(thread, body, nil, nil)
+	leave()
 	switch {
 	case err != nil && r.uncatchable(err):
 		return nil, err
@@ -213,7 +215,7 @@ func (r *run) uncatchable(err error) bool {
 		return false
 	}
 	switch failed.call.Type {
-	case abi.ErrPermission, abi.ErrResource, abi.ErrCancelled:
+	case abi.ErrPermission, abi.ErrResource, abi.ErrCancelled, abi.ErrWithheld:
 		return true
 	}
 	return failed.call.Limit != ""

@@ -18,12 +18,18 @@ import (
 // an exponent is a float. Keys keep their order; of equal keys, the value of the
 // last one counts. Bytes that are not UTF-8 and lone surrogates become U+FFFD.
 // Nesting deeper than abi.MaxDepth is an error.
-func decodeJSON(data []byte) (starlark.Value, error) {
-	return decodeJSONString(unsafe.String(unsafe.SliceData(data), len(data)))
-}
+func decodeJSON(data []byte) (starlark.Value, error) { return decodeJSONString(stringOf(data)) }
+
+// stringOf returns bytes that do not change as a string.
+func stringOf(data []byte) string { return unsafe.String(unsafe.SliceData(data), len(data)) }
 
 func decodeJSONString(text string) (starlark.Value, error) {
 	d := decoder{text: text}
+	return d.whole()
+}
+
+// whole reads the only value of the text.
+func (d *decoder) whole() (starlark.Value, error) {
 	v, err := d.value()
 	if err != nil {
 		return nil, err
@@ -48,6 +54,7 @@ type decoder struct {
 	// usually have the same keys, and reusing a key saves an allocation.
 	keys    *[64]starlark.Value
 	objects int
+	run     *run // nil unless withheld answers can be in the text
 }
 
 func (d *decoder) errorf(format string, args ...any) error {
@@ -88,6 +95,11 @@ func (d *decoder) value() (starlark.Value, error) {
 		s, err := d.str()
 		if err != nil {
 			return nil, err
+		}
+		if d.run != nil {
+			if w := d.run.withheldIn(s); w != nil {
+				return w, nil
+			}
 		}
 		return starlark.String(s), nil
 	case '{':

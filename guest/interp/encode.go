@@ -33,7 +33,11 @@ func encodeJSON(root string, v starlark.Value) ([]byte, error) {
 // encodeWithin is encodeJSON with a limit in bytes, which is checked before each
 // container and each element of a sequence.
 func encodeWithin(limit int, root string, v starlark.Value) ([]byte, error) {
-	e := &encoder{buf: make([]byte, 0, 256), limit: limit}
+	return (&encoder{limit: limit}).encode(root, v)
+}
+
+func (e *encoder) encode(root string, v starlark.Value) ([]byte, error) {
+	e.buf = make([]byte, 0, 256)
 	e.yield = e.member
 	if err := e.value(v); err != nil {
 		return nil, err.under(root)
@@ -49,6 +53,8 @@ type encoder struct {
 	// yield is the method member, bound once instead of for each object.
 	yield func(k, v starlark.Value) bool
 	err   *encodeError // of member
+	run   *run         // nil unless withheld answers can be in the text
+	shows bool         // withheld answers are shown as such
 	// repaired reports that a key of the innermost object was not UTF-8.
 	repaired bool
 }
@@ -119,6 +125,15 @@ func (e *encoder) value(v starlark.Value) *encodeError {
 		return unencodable("bytes have no JSON form (convert them with str)")
 	case *errorValue:
 		return e.object(v.object())
+	case *withheld:
+		switch {
+		case e.run != nil:
+			e.buf = appendString(e.buf, e.run.marker+v.number)
+		case e.shows:
+			e.buf = appendString(e.buf, v.shown())
+		default:
+			panic(v.look("its text is needed"))
+		}
 	case stdlib.DictLike:
 		return e.object(Object{v.Underlying()})
 	case *instance, *iterable:

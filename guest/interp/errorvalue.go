@@ -181,7 +181,7 @@ func (e *errorValue) encodedDetails() []byte {
 		return nil
 	}
 	const most = 1 << 20 // no reader of an error needs more
-	out, err := encodeWithin(most, "details", e.details)
+	out, err := (&encoder{limit: most, shows: true}).encode("details", e.details)
 	if err != nil || len(out) > most {
 		return appendString(nil, clip(repr(e.details), maxErrorText))
 	}

@@ -136,6 +136,7 @@ func (g *generator) take() (starlark.Value, error) {
 			g.body()
 		})
 	}
+	g.run.resumedBy(g.thread, g.run.current)
 	outer := g.run.enter(g.thread)
 	v, ok := g.next()
 	g.run.enter(outer)
@@ -153,6 +154,7 @@ func (g *generator) push(f func(starlark.Value) error) error {
 		return err
 	}
 	g.start()
+	g.run.resumedBy(g.thread, g.run.current)
 	var failure error
 	outer := g.run.enter(g.thread)
 	g.emit = func(v starlark.Value) bool {

@@ -37,6 +37,7 @@
 //	server.go        servers, tools, calls
 //	parallel.go      parallel and parallel_map
 //	undo.go          undo and commit
+//	withheld.go      answers that are not known while a run is planned
 //	content.go       content blocks
 //	output.go        print, log, progress
 //	library.go       what a run offers to the modules of package stdlib
@@ -181,21 +182,21 @@ func requestSource(req abi.Request) *source {
 }
 
 func (p *Program) run(req abi.Request, h Host, maxSteps uint64) ([]byte, *abi.Error) {
-	params, err := readParams(req.Params)
+	r := &run{host: h, src: p.src, maxSteps: maxSteps, memory: req.Memory, clock: req.Now, seed: req.Seed, marker: req.Withheld}
+	params, err := r.readParams(req.Params)
 	if err != nil {
 		return nil, err
 	}
 	setParams(p.env, params)
-	r := &run{host: h, src: p.src, maxSteps: maxSteps, memory: req.Memory, clock: req.Now, seed: req.Seed}
 	return r.exec(p.prog, p.env)
 }
 
 // readParams makes the read-only params dict. No JSON at all is an empty dict.
-func readParams(text []byte) (starlark.Value, *abi.Error) {
+func (r *run) readParams(text []byte) (starlark.Value, *abi.Error) {
 	if len(text) == 0 {
 		text = []byte("{}")
 	}
-	v, err := decodeJSON(text)
+	v, err := r.decode(text)
 	if err == nil {
 		if _, ok := v.(Object); !ok {
 			err = fmt.Errorf("got %s, want an object", v.Type())
@@ -218,6 +219,7 @@ type run struct {
 	memory uint64
 	clock  int64 // in microseconds since 1970
 	seed   uint64
+	marker string      // see abi.Request.Withheld
 	env    *stdlib.Env // nil until a script needs it
 	// lazyBytes is the size of the tapes whose dicts are lazy.
 	lazyBytes uint64
@@ -244,9 +246,10 @@ const runKey = stdlib.EnvKey
 func runOf(thread *starlark.Thread) *run { return thread.Local(runKey).(*run) }
 
 // exec runs a compiled script and encodes what it returns.
-func (r *run) exec(prog *starlark.Program, env starlark.StringDict) ([]byte, *abi.Error) {
+func (r *run) exec(prog *starlark.Program, env starlark.StringDict) (text []byte, failure *abi.Error) {
 	thread := r.newThread()
 	r.current = thread
+	defer errorOfLook(&failure)
 	defer r.flush()
 	defer r.stopGenerators()
 	r.adopt(r.src)
@@ -258,7 +261,7 @@ func (r *run) exec(prog *starlark.Program, env starlark.StringDict) ([]byte, *ab
 	if err != nil {
 		return nil, r.scriptError(err)
 	}
-	result, err := encodeJSON("result", value)
+	result, err := r.encode("result", value)
 	if eval := (*starlark.EvalError)(nil); errors.As(err, &eval) { // of a generator
 		return nil, r.scriptError(err)
 	}
@@ -279,6 +282,9 @@ func (r *run) newThread() *starlark.Thread {
 // callTools makes calls for a thread of the script and returns one answer per call.
 // An error ends the run.
 func (r *run) callTools(thread *starlark.Thread, calls []abi.ToolCall) ([]abi.Answer, error) {
+	if r.fatal != nil {
+		return nil, r.fatal
+	}
 	if t := taskOf(thread); t != nil {
 		return t.callTools(calls)
 	}

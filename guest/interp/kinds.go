@@ -91,6 +91,7 @@ func isinstanceBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tu
 	if !ok {
 		classes = starlark.Tuple{class}
 	}
+	mustLook(x)
 	for _, c := range classes {
 		is, known := isInstance(x, c)
 		if !known {

@@ -18,6 +18,7 @@ func matched(parts ...starlark.Value) starlark.Value {
 // least n-1. The one with a star takes a list.
 func matchSequence(y starlark.Value) (starlark.Value, error) {
 	args := y.(starlark.Tuple)
+	mustLook(args[0])
 	n, star := int(args[1].(starlark.Int).BigInt().Int64()), int(args[2].(starlark.Int).BigInt().Int64())
 	switch args[0].(type) {
 	case starlark.String, starlark.Bytes, stdlib.DictLike:
@@ -47,6 +48,7 @@ func matchSequence(y starlark.Value) (starlark.Value, error) {
 // the pattern names it.
 func matchMapping(y starlark.Value) (starlark.Value, error) {
 	args := y.(starlark.Tuple)
+	mustLook(args[0])
 	x, ok := args[0].(stdlib.DictLike)
 	if !ok {
 		return starlark.False, nil
@@ -84,6 +86,7 @@ var selfMatching = map[string]bool{"bool": true, "bytes": true, "dict": true, "f
 // __match_args__ by position, then others by name.
 func matchClass(y starlark.Value) (starlark.Value, error) {
 	args := y.(starlark.Tuple)
+	mustLook(args[0])
 	x, positional := args[0], int(args[2].(starlark.Int).BigInt().Int64())
 	is, known := isInstance(x, args[1])
 	if !known {

@@ -64,6 +64,7 @@ var applied = map[string]func(starlark.Value) (starlark.Value, error){
 
 // identical is x is y. Numbers and text that are equal are one value here.
 func identical(x, y starlark.Value) bool {
+	mustLook(x, y)
 	switch x := x.(type) {
 	case starlark.Bool, starlark.NoneType:
 		return x == y

@@ -43,7 +43,7 @@ func logBuiltin(level abi.LogLevel) builtinFunc {
 		if file != nil {
 			return nil, fmt.Errorf("%s: there are no files: printed text goes to the log of the run (leave out file)", b.Name())
 		}
-		runOf(thread).print(level, joinText(args, sep)+end)
+		runOf(thread).print(level, joinText(printable(args), sep)+end)
 		return starlark.None, nil
 	}
 }

@@ -177,6 +177,9 @@ func (p *parallelCall) run(name string) (starlark.Value, error) {
 func (p *parallelCall) start() error {
 	for len(p.active) < p.limit && p.started < len(p.calls) && p.failed == nil {
 		t := newTask(p.outer, p.started, p.calls[p.started])
+		if p.errors == "collect" {
+			runOf(p.outer).guard(t.thread) // for all of the task
+		}
 		p.started++
 		p.active = append(p.active, t)
 		if err := p.resume(t); err != nil {
@@ -208,6 +211,7 @@ func (p *parallelCall) round(r *run) error {
 // script.
 func (p *parallelCall) resume(t *task) error {
 	var waiting bool
+	runOf(p.outer).resumedBy(t.thread, p.outer)
 	outer := runOf(p.outer).enter(t.thread)
 	t.calls, waiting = t.next()
 	runOf(p.outer).enter(outer)
@@ -336,6 +340,7 @@ func isErrorBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple
 	if err != nil {
 		return nil, err
 	}
+	mustLook(v)
 	_, is := v.(*errorValue)
 	return starlark.Bool(is), nil
 }

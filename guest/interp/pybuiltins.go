@@ -36,6 +36,7 @@ func callableBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tupl
 	if err != nil {
 		return nil, err
 	}
+	mustLook(v)
 	if i := instanceOf(v); i != nil {
 		return starlark.Bool(i.method("__call__") != nil), nil
 	}

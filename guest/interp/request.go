@@ -47,6 +47,8 @@ func (d *decoder) requestMember(req *abi.Request, message []byte, name string) (
 		req.AgentTools, err = d.wantStrings()
 	case "memory":
 		req.Memory, err = strconv.ParseUint(d.natural(), 10, 64)
+	case "withheld":
+		req.Withheld, err = d.wantString()
 	case "now":
 		req.Now, err = strconv.ParseInt(d.natural(), 10, 64)
 	case "seed":
@@ -201,6 +203,9 @@ func AppendCall(buf []byte, c abi.ToolCall) []byte {
 	}
 	if c.Raw {
 		buf = append(buf, `,"raw":true`...)
+	}
+	if c.Caught {
+		buf = append(buf, `,"caught":true`...)
 	}
 	if c.Timeout != 0 {
 		buf = strconv.AppendFloat(append(buf, `,"timeout":`...), c.Timeout, 'g', -1, 64)

@@ -216,7 +216,7 @@ values = [None, True, 0, 1, -5, 1 << 70, 1.5, float("nan"), float("inf"), "", "a
 		if failure != nil {
 			t.Fatal(failure.Message)
 		}
-		params, failure := readParams([]byte(`{"d":{"x":[{}]}}`))
+		params, failure := (&run{}).readParams([]byte(`{"d":{"x":[{}]}}`))
 		if failure != nil {
 			t.Fatal(failure.Message)
 		}

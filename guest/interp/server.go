@@ -136,7 +136,8 @@ func (t tool) request(r *run, args starlark.Tuple, kwargs []starlark.Tuple) (abi
 	if err != nil {
 		return call, err
 	}
-	if call.Arguments, err = encodeJSON("arguments", object); err != nil {
+	call.Caught = r.guarded(r.current)
+	if call.Arguments, err = r.encode("arguments", object); err != nil {
 		return call, r.encodeFailed(t.Name(), err)
 	}
 	return call, nil
@@ -163,7 +164,7 @@ func (t tool) meta(r *run, v starlark.Value) ([]byte, error) {
 	case starlark.NoneType:
 		return nil, nil
 	case Object:
-		out, err := encodeJSON("meta", v)
+		out, err := r.encode("meta", v)
 		if err != nil {
 			return nil, r.encodeFailed(t.Name(), err)
 		}

@@ -94,6 +94,7 @@ func idBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple
 	if err != nil {
 		return nil, err
 	}
+	mustLook(v)
 	r := runOf(thread)
 	key := identityOf(v)
 	n, ok := r.ids[key]

@@ -17,7 +17,7 @@ import (
 // answerValue returns the value of a call that has not failed.
 func (r *run) answerValue(a abi.Answer) (starlark.Value, error) {
 	if a.Tape == nil {
-		return decodeJSON(a.Value)
+		return r.decode(a.Value)
 	}
 	t := &tapeReader{words: a.Tape, text: tapeText(a.Tape)}
 	// What is made later keeps the whole tape in memory. So there is a limit.

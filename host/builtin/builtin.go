@@ -15,6 +15,7 @@
 //	instructions.go our instructions for models
 //	health.go       health_check
 //	testtool.go     test_tool
+//	plans.go        plan_tool, apply_plan
 //	runs.go         list_runs, show_run; runs_text.go: how runs are shown
 //
 // To add a built-in tool, add a row to the table, with a definition and a handler in
@@ -91,6 +92,11 @@ type Options struct {
 	// calls with mocks, over the catalog of real tools (cassette.Cassette.Over), and
 	// opens records with open; if it is nil, test_tool is not offered.
 	DryRunner func(mocks *cassette.Cassette, open func(journal.Begin) (*journal.Run, error)) Runner
+	// Planner makes and applies plans for plan_tool and apply_plan; if it is nil, these two
+	// are not offered.
+	Planner Planner
+	// Gate decides whether plans may be applied; nil: all of them.
+	Gate Gate
 	// Runs are the runs for list_runs and show_run; if it is nil, these two are not
 	// offered.
 	Runs Runs
@@ -149,7 +155,7 @@ func New(cfg Options) *Handler {
 		// Every session pays for the list, and agents read answers without a schema.
 		def.RawOutputSchema = nil
 		h.entries = append(h.entries, catalog.Entry{
-			Name: t.name, Kind: catalog.Builtin, Definition: wire.Marshal(def), Saves: t.saves,
+			Name: t.name, Kind: catalog.Builtin, Definition: wire.Marshal(def), Saves: t.saves, Gated: t.gated,
 		})
 	}
 	return h

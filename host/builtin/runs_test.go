@@ -29,14 +29,17 @@ type client struct {
 	id string
 }
 
+// noPlanner is for lists of tools.
+type noPlanner struct{ Planner }
+
 type session interface{ route.Session }
 
 func (c client) Session() route.Session    { return c }
 func (c client) ID() string                { return c.id }
+func (c client) TokenName() string         { return "" }
 func (client) Client() []byte              { return []byte(`{"clientInfo":{"name":"test","version":"1"}}`) }
 func (client) LogLevel() string            { return "" }
 func (client) Principal() string           { return "" }
-func (client) TokenName() string           { return "" }
 func (client) Rights() *bearer.Rights      { return nil }
 func (client) Revision() protocol.Revision { return protocol.Handshake.Newest() }
 
@@ -93,7 +96,7 @@ func newRunFixture(t *testing.T) *runFixture {
 	s := &runFixture{fixture: h, session: "one", runs: &memory{}}
 	options := compose.Options{Sandbox: sandboxtest.Guest(t), Catalog: h.catalog, Upstreams: echo{}, Saved: h.store, Log: quiet(), Journal: s.runs.open}
 	h.handler = New(Options{
-		Store: h.store, Composer: compose.New(options), Catalog: h.catalog, OnChange: h.refresh, Log: quiet(), Runs: s.runs,
+		Store: h.store, Composer: compose.New(options), Catalog: h.catalog, OnChange: h.refresh, Log: quiet(), Runs: s.runs, Planner: noPlanner{},
 		DryRunner: func(mocks *cassette.Cassette, open func(journal.Begin) (*journal.Run, error)) Runner {
 			o := options
 			o.Catalog, o.Upstreams, o.Journal = mocks.Over(h.catalog), mocks, open

@@ -30,6 +30,8 @@ type builtinTool struct {
 	// setting is the key in [builtins] that switches the tool off; "": it is always
 	// on.
 	setting string
+	// gated says that the tool itself asks whether it may be called.
+	gated bool
 	// works reports whether the Options have what the tool needs; nil: they always
 	// have.
 	works func(*Options) bool
@@ -40,6 +42,7 @@ type builtinTool struct {
 // scripts/e2e.d/lists.js repeat parts of it; TestTable compares them.
 func table() []builtinTool {
 	searches := func(o *Options) bool { return o.Directory != nil }
+	plans := func(o *Options) bool { return o.Planner != nil }
 	records := func(o *Options) bool { return o.Runs != nil }
 	return []builtinTool{
 		{name: "save_tool", define: saveTool, call: (*Handler).save, saves: true},
@@ -51,6 +54,8 @@ func table() []builtinTool {
 		{name: "describe_tool", define: describeTool, call: (*Handler).describe, works: searches},
 		{name: "health_check", define: healthTool, call: (*Handler).health, works: func(o *Options) bool { return o.Health != nil }},
 		{name: "test_tool", define: testTool, call: (*Handler).test, setting: "test_tool", works: func(o *Options) bool { return o.DryRunner != nil }},
+		{name: "plan_tool", define: planTool, call: (*Handler).plan, setting: "plans", works: plans},
+		{name: "apply_plan", define: applyTool, call: (*Handler).apply, setting: "plans", gated: true, works: plans},
 		{name: "list_runs", define: listRunsTool, call: (*Handler).listRuns, setting: "runs", works: records},
 		{name: "show_run", define: showRunTool, call: (*Handler).showRun, setting: "runs", works: records},
 	}

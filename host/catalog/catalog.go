@@ -53,6 +53,10 @@ type Entry struct {
 	// Saves reports that the tool changes the saved tools, which not every session
 	// may do (route.Session.MaySave). Only built-in tools do that.
 	Saves bool
+	// Gated reports that the tool itself asks whether it may be called
+	// (route.Router.PassBuiltin), because its arguments stand for something else. Only
+	// built-in tools do that.
+	Gated bool
 	// Definition is the raw tool definition (MCP Tool object) under its public
 	// name.
 	Definition []byte

@@ -26,6 +26,7 @@ type target struct {
 	err          error  // from resolving it
 	record       *journal.Call
 	decision     *policy.Decision    // of the Gate; nil for a plain one
+	approved     bool                // a person has allowed it, if it is a compensation
 	undo         []target            // compensations that the saved tool registered
 	replayed     *ReplayedCall       // nil except in a replay
 	before       *journal.CallRecord // of the run that this one continues; nil if that did not make the call
@@ -155,9 +156,12 @@ func (r *run) call(ctx context.Context, t *target) abi.Answer {
 		if answer.Err = r.permit(t); answer.Err != nil {
 			break
 		}
-		if t.server == abi.Composites {
+		switch {
+		case t.server == abi.Composites:
 			answer = r.composite(ctx, t)
-		} else {
+		case r.tree.stage != nil:
+			answer = r.staged(ctx, t)
+		default:
 			answer = r.forward(ctx, t)
 		}
 	}
@@ -206,7 +210,7 @@ func (r *run) forward(ctx context.Context, t *target) journal.Answer {
 func (r *run) scriptCall(t *target, clock *callClock, progress func([]byte)) route.ScriptCall {
 	return route.ScriptCall{
 		Server: t.server, Tool: t.tool, Params: t.params(r.meta), Progress: progress,
-		Script: r.tool, Run: r.journal.ID(), Called: &r.tree.called,
+		Script: r.tool, Run: r.journal.ID(), Called: &r.tree.called, Approved: r.tree.approved(),
 		Decided: func(d policy.Decision) { t.decision = d.Recorded() },
 		Pause:   func() (goOn func()) { return r.deciding(clock) },
 	}

@@ -45,6 +45,7 @@ func (r *run) arguments(ctx, limited context.Context, def tools.Definition, args
 		return nil, tooDeep(fmt.Sprintf("arguments of %q", def.Name))
 	}
 	var params []byte
+	schema = r.matching(schema)
 	_, err = r.check(limited, func(spend tools.Spend) (err error) {
 		if params, err = schema.Coerce(args, spend); err == nil {
 			params, err = schema.Fill(params, spend)
@@ -68,7 +69,7 @@ func (r *run) checkResult(ctx, limited context.Context, def tools.Definition, re
 	if schema == nil {
 		return nil
 	}
-	if _, err = r.check(limited, func(spend tools.Spend) error { return schema.Validate(result, spend) }); err != nil {
+	if _, err = r.check(limited, func(spend tools.Spend) error { return r.matching(schema).Validate(result, spend) }); err != nil {
 		return r.checkFailure(ctx, limited, fmt.Sprintf("result of %q does not match its outputSchema", def.Name), err)
 	}
 	return nil

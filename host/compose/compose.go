@@ -30,6 +30,7 @@
 //	inquire.go   what servers ask the client, if only the result of the run can ask it
 //	questions.go when a run that asks ends
 //	clock.go     the timeout of a call, which does not count the time of its questions
+//	stage.go     runs that are planned, and that carry out plans
 //	resume.go    continuing a run when the client has answered
 //	asked.go     the records of runs that can be continued
 //	recorded.go  what has become of a run, from its record
@@ -207,7 +208,7 @@ func New(cfg Options) *Composer {
 		cfg.Journal = func(b journal.Begin) (*journal.Run, error) { return journal.Open(b), nil }
 	}
 	if cfg.Moment == nil {
-		cfg.Moment = thisMoment
+		cfg.Moment = PresentMoment
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
@@ -250,15 +251,29 @@ func (c *Composer) CallSaved(ctx context.Context, def tools.Definition, call rou
 		return wire.Reply{Result: f.Result()}
 	}
 	def = c.permitted(ctx, def)
-	r, f := c.newRun(def, true, args, forwardMeta(call.Params), call, nil, before)
+	r, f := c.newRun(def, true, args, forwardMeta(call.Params), call, nil, before, nil)
 	if f != nil {
 		return wire.Reply{Result: f.Result()}
 	}
-	r.chain, r.tree = []string{def.Name}, r.newTree(call)
+	return r.answer(ctx, def, true, args, call, before)
+}
+
+// answer makes a run, and returns the reply for its client.
+func (r *run) answer(ctx context.Context, def tools.Definition, saved bool, args []byte, call route.Call, before *resumed) wire.Reply {
+	r.tree = r.newTree(call)
 	ctx, end := r.tree.asking(r.observe(ctx), call.Origin, before)
 	defer end()
-	out, f := r.saved(ctx, def, args)
+	out, f := r.script(ctx, def, saved, args)
 	return r.finish(ctx, out, f)
+}
+
+// script runs the script of the root of a tree.
+func (r *run) script(ctx context.Context, def tools.Definition, saved bool, args []byte) (sandbox.Outcome, *Failure) {
+	if saved {
+		r.chain = []string{def.Name}
+		return r.saved(ctx, def, args)
+	}
+	return r.unsaved(ctx, def.Code, args)
 }
 
 // Eval runs code that is not saved. params is a raw JSON object, nil counts as
@@ -275,15 +290,11 @@ func (c *Composer) Eval(ctx context.Context, code string, params []byte, call ro
 	if f != nil {
 		return wire.Reply{Result: f.Result()}
 	}
-	r, f := c.newRun(def, false, params, forwardMeta(call.Params), call, nil, before)
+	r, f := c.newRun(def, false, params, forwardMeta(call.Params), call, nil, before, nil)
 	if f != nil {
 		return wire.Reply{Result: f.Result()}
 	}
-	r.tree = r.newTree(call)
-	ctx, end := r.tree.asking(r.observe(ctx), call.Origin, before)
-	defer end()
-	out, f := r.unsaved(ctx, code, params)
-	return r.finish(ctx, out, f)
+	return r.answer(ctx, def, false, params, call, before)
 }
 
 // unsaved runs code with params of a client.
@@ -313,8 +324,9 @@ func (c *Composer) ready(ctx context.Context) *Failure {
 
 // newRun opens the run of a tool with raw arguments. meta is for the calls that it
 // makes; parent is the call of a script that it answers, nil if there is none; before is
-// the run that it continues, nil if there is none.
-func (c *Composer) newRun(def tools.Definition, saved bool, args, meta []byte, call route.Call, parent *journal.Parent, before *resumed) (*run, *Failure) {
+// the run that it continues, nil if there is none; stage is nil unless the run is planned
+// or carries out a plan.
+func (c *Composer) newRun(def tools.Definition, saved bool, args, meta []byte, call route.Call, parent *journal.Parent, before *resumed, stage Stage) (*run, *Failure) {
 	r := &run{
 		Composer: c, tool: def.Name, origin: call.Origin, meta: meta,
 		budget: c.budget(def.Limits), servers: c.names(def.Code), agentTools: c.agentTools(def.Code),
@@ -322,7 +334,11 @@ func (c *Composer) newRun(def tools.Definition, saved bool, args, meta []byte, c
 	if call.Progress != nil {
 		r.progress = &progress{send: call.Progress, interval: c.progressInterval}
 	}
-	r.moment = c.cfg.Moment()
+	if stage == nil {
+		r.moment = c.cfg.Moment()
+	} else {
+		r.moment = stage.Moment()
+	}
 	begin := journal.Begin{
 		Definition: def, Saved: saved, Params: args, Meta: r.meta, Limits: r.budget.record(),
 		Guest: sandbox.GuestDigest(), Client: clientOf(call.Origin), Parent: parent,
@@ -330,6 +346,10 @@ func (c *Composer) newRun(def tools.Definition, saved bool, args, meta []byte, c
 	if before != nil {
 		begin.Continues, begin.Elapsed = before.rec.ID, before.elapsed()
 		r.continueFrom(before)
+	}
+	if stage != nil {
+		plan := stage.Plan()
+		begin.Plan, r.marker = &plan, plan.Marker
 	}
 	begin.Now, begin.Seed, begin.Servers, begin.AgentTools = r.moment.Now, r.moment.Seed, r.servers, r.agentTools
 	var err error

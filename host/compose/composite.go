@@ -46,6 +46,7 @@ type tree struct {
 	live      atomic.Bool
 	called    policy.History
 	questions *questions // to the client; nil if it can be asked at any time
+	stage     Stage      // nil unless the runs are planned or carry out a plan
 }
 
 // newTree makes the tree of which the run is the root.
@@ -54,7 +55,11 @@ func (r *run) newTree(call route.Call) *tree {
 	if call.Origin != nil {
 		owner = call.Origin.Session()
 	}
-	t := &tree{account: sandbox.NewAccount(r.budget.Limits, owner), extraCalls: semaphore.NewWeighted(int64(r.cfg.Parallel - 1))}
+	extra := int64(r.cfg.Parallel - 1)
+	if r.marker != "" {
+		extra = 0 // one call after the other
+	}
+	t := &tree{account: sandbox.NewAccount(r.budget.Limits, owner), extraCalls: semaphore.NewWeighted(extra)}
 	t.account.AddMessage(len(call.Params))
 	if r.resumed != nil {
 		checked := r.resumed.rec.Outcome.Checked // the arguments of calls that are not made again are not checked again
@@ -154,6 +159,11 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 	if t.replayed == nil {
 		def = r.permitted(ctx, def)
 	}
+	if r.tree.stage != nil {
+		if err := r.tree.stage.Saved(def); err != nil {
+			return journal.Answer{Err: t.fail(abi.ErrPermission, err.Error())}
+		}
+	}
 	part := r.progress.begin(t.server + "." + t.tool)
 	limited, clock, stop := t.startClock(ctx)
 	defer stop()
@@ -177,9 +187,12 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 		if a.Value = rec.Outcome.Result; t.Raw {
 			a.Value = runResult(rec, nil, toScript)
 		}
+		if failed := r.refuseRaw(t, a.Value); failed != nil {
+			return journal.Answer{Err: failed, Run: &rec}
+		}
 		return a
 	}
-	if t.Raw && f.Type != abi.ErrResource && f.Type != abi.ErrCancelled && f.Type != abi.ErrPermission {
+	if t.Raw && f.Type != abi.ErrResource && f.Type != abi.ErrCancelled && f.Type != abi.ErrPermission && f.Type != abi.ErrWithheld {
 		a.Value = runResult(rec, f, toScript)
 		return a
 	}
@@ -209,7 +222,8 @@ func (r *run) pass(ctx context.Context, t *target) *abi.CallError {
 	}
 	defer r.tree.questions.end(asking)
 	call := r.scriptCall(t, clock, nil)
-	call.Approved = t.runBefore() != nil // else it would not have begun
+	call.Approved = t.runBefore() != nil || // else it would not have begun
+		r.tree.approved()
 	err := r.cfg.Gate.Pass(limited, origin, call)
 	switch {
 	case err == nil:
@@ -243,11 +257,12 @@ func (r *run) child(chain []string, def tools.Definition, t *target, part *part)
 	if below := t.runBefore(); below != nil {
 		before = newResumed(below, r.resumed.answers)
 	}
-	child, f := r.newRun(def, true, t.Arguments, joinMeta(r.meta, t.Meta), call, parent, before)
+	child, f := r.newRun(def, true, t.Arguments, joinMeta(r.meta, t.Meta), call, parent, before, r.tree.stage)
 	if f != nil {
 		return nil, f
 	}
 	child.chain, child.tree, child.inner, child.outer, child.grants = chain, r.tree, true, r, r.grants
+	child.caught = r.caught || t.Caught || t.Raw // a raw result has the failure in it
 	if child.progress != nil {
 		child.progress.interval = 0 // only that of the root counts
 	}

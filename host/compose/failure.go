@@ -125,6 +125,9 @@ func Excerpt(source string, column int) string {
 	return b.String()
 }
 
+// JSON returns the failure as an object: type, message, details, stack.
+func (f *Failure) JSON() []byte { return f.body() }
+
 // body returns {type, message, details, stack}.
 func (f *Failure) body() []byte {
 	if f.recorded != nil {

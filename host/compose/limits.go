@@ -72,6 +72,12 @@ func (c *Composer) budget(l tools.Limits) budget {
 	return b
 }
 
+// LimitsOf returns what a run of a tool with these limits may use.
+func (c *Composer) LimitsOf(l tools.Limits) journal.Limits {
+	b := c.budget(l)
+	return b.record()
+}
+
 // record returns the limits for the journal.
 func (b *budget) record() journal.Limits {
 	return journal.Limits{

@@ -12,9 +12,9 @@ type Moment struct {
 	Seed uint64
 }
 
-// thisMoment returns the present time and a new seed. All seeds have the same number of
+// PresentMoment returns the present time and a new seed. All seeds have the same number of
 // digits, so that reading them costs each run the same fuel.
-func thisMoment() Moment {
+func PresentMoment() Moment {
 	const least, most = 100_000_000_000_000, 1_000_000_000_000_000
 	return Moment{Now: time.Now().UnixMicro(), Seed: least + rand.Uint64N(most-least)}
 }

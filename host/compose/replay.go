@@ -111,7 +111,7 @@ func (c *Composer) replayed(replay *ReplayRun) *run {
 	return &run{
 		Composer: c, tool: begin.Definition.Name, meta: begin.Meta, budget: replay.budget(), servers: begin.Servers,
 		agentTools: begin.AgentTools, journal: journal.Open(begin), replay: replay,
-		moment: Moment{Now: begin.Now, Seed: begin.Seed},
+		moment: Moment{Now: begin.Now, Seed: begin.Seed}, marker: begin.Marker(),
 	}
 }
 

@@ -117,6 +117,11 @@ func TextResult(text string, structured []byte) []byte {
 	return toolResult([][]byte{textBlock(wire.Quote(text))}, structured, false, nil)
 }
 
+// OutcomeResult is TextResult for a call that may have failed.
+func OutcomeResult(text string, structured []byte, failed bool) []byte {
+	return toolResult([][]byte{textBlock(wire.Quote(text))}, structured, failed, nil)
+}
+
 // toolResult returns a CallToolResult of content blocks; structured and meta may be nil.
 func toolResult(content [][]byte, structured []byte, isError bool, meta []byte) []byte {
 	var result wire.Object

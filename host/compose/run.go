@@ -30,7 +30,9 @@ type run struct {
 	// call.
 	agentTools []string
 	moment     Moment
-	schema     bool // the tool has an outputSchema
+	marker     string // see abi.Request.Withheld; "" unless the run is planned or carries out a plan
+	caught     bool   // a script that called this one could go on if it failed
+	schema     bool   // the tool has an outputSchema
 
 	tree  *tree
 	inner bool // it is not the root of the tree
@@ -63,7 +65,7 @@ func (r *run) execute(ctx, limited context.Context, code string, params []byte, 
 	out, err := r.cfg.Sandbox.Run(limited, sandbox.Run{
 		Request: abi.Request{
 			Op: abi.OpRun, Name: r.tool, Code: code, Params: params, Servers: r.servers, AgentTools: r.agentTools,
-			Now: r.moment.Now, Seed: r.moment.Seed,
+			Now: r.moment.Now, Seed: r.moment.Seed, Withheld: r.marker,
 		},
 		Limits:        r.limits(),
 		Repeats:       len(r.chain) > 0, // it is a saved tool
@@ -81,7 +83,22 @@ func (r *run) execute(ctx, limited context.Context, code string, params []byte, 
 	if f == nil && check != nil {
 		f = check(out.Result)
 	}
-	return out, f
+	return out, r.leave(f)
+}
+
+// leave tells the stage, if there is one, that the script has ended, and returns its
+// failure.
+func (r *run) leave(f *Failure) *Failure {
+	switch {
+	case r.tree.stage == nil:
+	case f == nil && !r.inner:
+		if err := r.tree.stage.Finished(); err != nil {
+			return &Failure{Type: abi.ErrPermission, Message: err.Error()}
+		}
+	case f != nil && f.Type == abi.ErrWithheld:
+		r.tree.stage.Left(f)
+	}
+	return f
 }
 
 // classify returns the failure of a run, nil if it succeeded. A context that has ended
@@ -136,8 +153,12 @@ const shuttingDown = "the server is shutting down"
 
 // scriptErrorType returns the class that a guest gave an error if scripts can cause that
 // class, otherwise abi.ErrRuntime: the guest is not trusted to report for the host.
-func scriptErrorType(t abi.ErrorType) abi.ErrorType {
+func (r *run) scriptErrorType(t abi.ErrorType) abi.ErrorType {
 	switch t {
+	case abi.ErrWithheld:
+		if r.marker != "" {
+			return t
+		}
 	case abi.ErrValidation, abi.ErrTool, abi.ErrPermission, abi.ErrResource:
 		return t
 	}
@@ -154,7 +175,7 @@ func (r *run) errorType(e *abi.Error) abi.ErrorType {
 			}
 		}
 	}
-	return scriptErrorType(e.Type)
+	return r.scriptErrorType(e.Type)
 }
 
 // contextFailure returns the failure for a request whose context has ended.
@@ -202,7 +223,7 @@ func (r *run) finish(ctx context.Context, out sandbox.Outcome, f *Failure) wire.
 // run. ctx is that of the run.
 func (r *run) end(ctx context.Context, out sandbox.Outcome, f *Failure) journal.Record {
 	r.progress.close()
-	if f != nil && (ctx.Err() == nil || !r.inner) && !r.orphaned() && !errors.Is(context.Cause(ctx), errAsks) {
+	if f != nil && f.Type != abi.ErrWithheld && (ctx.Err() == nil || !r.inner) && !r.orphaned() && !errors.Is(context.Cause(ctx), errAsks) {
 		f.Compensation = r.compensate(ctx) // otherwise its caller, which also ends, does it
 	}
 	end := journal.Outcome{Memory: out.Memory, Fuel: out.Fuel, Result: out.Result, Waited: r.waits.total()}

@@ -57,8 +57,13 @@ func (r *run) Undo(ctx context.Context, call abi.ToolCall) *abi.CallError {
 	if failed == nil {
 		failed = r.permit(&t)
 	}
+	registered := true
+	if failed == nil && r.tree.stage != nil {
+		registered, failed = r.stagedUndo(&t)
+		t.approved = r.tree.approved()
+	}
 	r.journal.Undo(journal.UndoRecord{Request: call, Server: t.server, Tool: t.tool, Err: failed})
-	if failed == nil {
+	if failed == nil && registered {
 		r.undo.add([]target{t})
 	}
 	return failed
@@ -75,7 +80,11 @@ func (r *run) checkUndo(ctx context.Context, t *target) *abi.CallError {
 }
 
 // Commit drops the calls registered with Undo.
-func (r *run) Commit() { r.undo.take() }
+func (r *run) Commit() {
+	if r.tree.stage == nil || r.tree.stage.Commit() {
+		r.undo.take()
+	}
+}
 
 // closingTime is the time limit for undoing after the end of the session: package front
 // waits half a second, and then the process may end.
@@ -195,7 +204,9 @@ func (r *run) compensation(ctx context.Context, t *target, timeout time.Duration
 	limited, cancel := t.limited(ctx)
 	defer cancel()
 	r.tree.live.Store(true)
-	reply := r.cfg.Upstreams.CallUpstream(limited, r.origin, r.scriptCall(t, nil, nil))
+	call := r.scriptCall(t, nil, nil)
+	call.Approved = call.Approved || t.approved
+	reply := r.cfg.Upstreams.CallUpstream(limited, r.origin, call)
 	switch {
 	case ctx.Err() != nil:
 		return late()

@@ -18,6 +18,7 @@ type BuiltinSwitch struct {
 // tools and with docs/configuration.md.
 var BuiltinSwitches = []BuiltinSwitch{
 	{Key: "test_tool", Tools: []string{"test_tool"}, mistaken: []string{"test"}},
+	{Key: "plans", Tools: []string{"plan_tool", "apply_plan"}, mistaken: []string{"plantool", "applyplan"}},
 	{Key: "runs", Tools: []string{"list_runs", "show_run"}, mistaken: []string{"listruns", "showrun"}},
 }
 

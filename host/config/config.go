@@ -14,7 +14,8 @@
 //	upstream.go  the keys of an upstream, remote.go those of one with an address,
 //	             probe.go those of its probe, sandbox.go those of its sandbox
 //	http.go      the keys of [http], tokens.go its tokens, journal.go the keys of [journal],
-//	             builtins.go those of [builtins], telemetry.go those of [telemetry],
+//	             builtins.go those of [builtins], plan.go those of [plan],
+//	             telemetry.go those of [telemetry],
 //	             policy.go those of [policy] (inside.go: places in its conditions)
 //	             approval.go those of [approval], pins.go those of pins
 //	section.go   Section, LoadWithin: files that contain more than a configuration
@@ -91,6 +92,7 @@ type Config struct {
 	HTTP      HTTP
 	Journal   Journal
 	Builtins  Builtins
+	Plan      Plan
 	Telemetry Telemetry
 	Policy    Policy
 	Approval  Approval

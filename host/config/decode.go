@@ -48,6 +48,7 @@ func decodeInto(top *table, c *Config) {
 	decodeTelemetry(top.sub("telemetry"), c)
 	decodeBuiltins(top.sub("builtins"), c)
 	decodeApproval(top.sub("approval"), c)
+	decodePlan(top.sub("plan"), c)
 	if r.json {
 		decodeServersJSON(top, c)
 	} else {

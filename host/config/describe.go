@@ -38,6 +38,7 @@ func (c *Config) Describe(w io.Writer) error {
 	d.title("execution")
 	d.limits("execution")
 	d.line("tool_calls", string(c.Execution.ToolCalls))
+	d.plan(c.Plan)
 	d.journal(&c.Journal)
 	d.policy(&c.Policy)
 	if c.HTTP.configured {

@@ -53,9 +53,9 @@ func TestReferenceHasEveryKey(t *testing.T) {
 	const unknown = "this-is-near-to-nothing"
 	text := readReference(t)
 	files := map[string]string{
-		"c.toml": "X = 1\n[execution]\nX = 1\n[store]\nX = 1\n[http]\nX = 1\n[journal]\nX = 1\n[builtins]\nX = 1\n[telemetry]\nX = 1\n[approval]\nX = 1\n[policy]\nX = 1\n[[policy.rule]]\nname = \"x\"\naction = \"ask\"\nX = 1\n" +
+		"c.toml": "X = 1\n[execution]\nX = 1\n[store]\nX = 1\n[http]\nX = 1\n[journal]\nX = 1\n[builtins]\nX = 1\n[plan]\nX = 1\n[telemetry]\nX = 1\n[approval]\nX = 1\n[policy]\nX = 1\n[[policy.rule]]\nname = \"x\"\naction = \"ask\"\nX = 1\n" +
 			"[upstream.x]\ncommand = \"x\"\nX = 1\n[upstream.y]\nurl = \"http://x\"\noauth = { X = 1 }\n[upstream.z]\ncommand = \"x\"\nprobe = { call = \"x\", X = 1 }\n",
-		"c.json": `{"X": 1, "execution": {"X": 1}, "store": {"X": 1}, "http": {"X": 1}, "journal": {"X": 1}, "builtins": {"X": 1}, "telemetry": {"X": 1}, "approval": {"X": 1}, "policy": {"X": 1, "rule": [{"name": "x", "action": "ask", "X": 1}]}, "upstreamServers": [
+		"c.json": `{"X": 1, "execution": {"X": 1}, "store": {"X": 1}, "http": {"X": 1}, "journal": {"X": 1}, "builtins": {"X": 1}, "plan": {"X": 1}, "telemetry": {"X": 1}, "approval": {"X": 1}, "policy": {"X": 1, "rule": [{"name": "x", "action": "ask", "X": 1}]}, "upstreamServers": [
 			{"name": "x", "command": "x", "X": 1}, {"name": "y", "url": "http://x", "oauth": {"X": 1}},
 			{"name": "z", "command": "x", "probe": {"call": "x", "X": 1}}]}`,
 	}
@@ -64,8 +64,8 @@ func TestReferenceHasEveryKey(t *testing.T) {
 		file := write(t, filepath.Join(t.TempDir(), name), strings.ReplaceAll(body, "X", unknown))
 		_, err := Load(testOptions(file, t.TempDir(), nil))
 		var all interface{ Unwrap() []error }
-		if !errors.As(err, &all) || len(all.Unwrap()) != 13 {
-			t.Fatalf("%s: want thirteen unknown keys, got: %v", name, err)
+		if !errors.As(err, &all) || len(all.Unwrap()) != 14 {
+			t.Fatalf("%s: want fourteen unknown keys, got: %v", name, err)
 		}
 		for _, problem := range all.Unwrap() {
 			match := known.FindStringSubmatch(problem.Error())

@@ -148,6 +148,7 @@ func newConfig() *Config {
 		HTTP:      HTTP{Listen: DefaultListen, Path: DefaultPath},
 		Telemetry: Telemetry{Traces: true, Metrics: true},
 		Approval:  defaultApproval,
+		Plan:      Plan{Expires: DefaultPlanExpires},
 		LogFormat: LogText, Pins: PinsOff,
 		Journal: Journal{Enabled: true, Sync: SyncNever, Proxied: ProxiedSummary},
 		shown:   map[string]string{}, fetched: &fetched{},

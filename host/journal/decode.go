@@ -243,6 +243,9 @@ func readBegin(id string, f fields) (Record, error) {
 	if parent, ok := f.object("parent"); ok {
 		r.Parent = &Parent{Run: parent.text("run"), Call: parent.number("call")}
 	}
+	if p, ok := f.object("plan"); ok {
+		r.Plan = &Plan{Makes: p.text("makes"), Applies: p.text("applies"), Digest: p.text("digest"), Marker: p.text("marker")}
+	}
 	r.Continues, r.Elapsed = f.text("continues"), f.duration("elapsed")
 	r.Client = f.client()
 	m, _ := f.object("limits")
@@ -347,7 +350,7 @@ func (c *CallRecord) answer(f fields) {
 func readRequest(f fields) abi.ToolCall {
 	a, _ := f.object("asked")
 	return abi.ToolCall{
-		Server: a.text("server"), Tool: a.text("tool"), Exact: a.flag("exact"), Raw: a.flag("raw"),
+		Server: a.text("server"), Tool: a.text("tool"), Exact: a.flag("exact"), Raw: a.flag("raw"), Caught: a.flag("caught"),
 		Timeout: a.seconds("timeout"), Meta: a.json("meta"), Arguments: a.json("arguments"),
 	}
 }

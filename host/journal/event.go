@@ -47,6 +47,14 @@ func (l *line) begin(id string, start time.Time, b *Begin, missing gaps) {
 	l.flag("saved", b.Saved)
 	l.text("guest", b.Guest)
 	l.client(&b.Client)
+	if p := b.Plan; p != nil {
+		l.open("plan", '{')
+		l.text("makes", p.Makes)
+		l.text("applies", p.Applies)
+		l.text("digest", p.Digest)
+		l.text("marker", p.Marker)
+		l.close('}')
+	}
 	l.raw("params", b.Params)
 	l.raw("meta", b.Meta)
 	l.definition(&b.Definition)
@@ -167,6 +175,7 @@ func (l *line) request(c *abi.ToolCall) {
 	l.text("tool", c.Tool)
 	l.flag("exact", c.Exact)
 	l.flag("raw", c.Raw)
+	l.flag("caught", c.Caught)
 	l.seconds("timeout", c.Timeout)
 	l.raw("meta", c.Meta)
 	l.raw("arguments", c.Arguments)

@@ -34,6 +34,28 @@ type Begin struct {
 	Continues string
 	// Elapsed is how long the runs before took that this one continues.
 	Elapsed time.Duration
+	// Plan is set for a run that is planned or carries out a plan.
+	Plan *Plan
+}
+
+// Marker returns abi.Request.Withheld of the run; "" for none.
+func (b *Begin) Marker() string {
+	if b.Plan == nil {
+		return ""
+	}
+	return b.Plan.Marker
+}
+
+// Plan says what a run has to do with a plan (package plan).
+type Plan struct {
+	// Makes is the id of the plan that the run makes, if it makes one, and Applies that of
+	// the plan that it carries out; "" for none.
+	Makes, Applies string
+	// Digest is that of the plan that it carries out.
+	Digest string
+	// Marker is abi.Request.Withheld: with the number of a write behind it, it stands for
+	// the answer of that write in the record.
+	Marker string
 }
 
 // Client is the client that has requested a run.

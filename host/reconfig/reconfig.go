@@ -70,7 +70,7 @@ func Compare(clients supervise.Clients, old, next *config.Config) (Changes, *con
 	c := Changes{Upstreams: compareUpstreams(clients, old, next)}
 	adopted := *old // settings that are not listed here need a restart
 	adopted.Path, adopted.Searched, adopted.Secrets = next.Path, next.Searched, next.Secrets
-	adopted.Upstreams, adopted.Builtins = next.Upstreams, next.Builtins
+	adopted.Upstreams, adopted.Builtins, adopted.Plan = next.Upstreams, next.Builtins, next.Plan
 	adopted.StartupWait, adopted.InputTimeout, adopted.Debug = next.StartupWait, next.InputTimeout, next.Debug
 	adopted.Policy = next.Policy
 	adopted.Pins, adopted.PinsFile = next.Pins, next.PinsFile

@@ -48,6 +48,9 @@ const (
 	Task Kind = 4
 	// Visit is the ids of elicitations that an upstream has asked for with an error.
 	Visit Kind = 5
+	// Plan is the id of a plan, which says with its digest that it was made here (package
+	// plan).
+	Plan Kind = 6
 )
 
 // Binding is what a state belongs to.

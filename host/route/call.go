@@ -92,7 +92,11 @@ func (c *toolCall) gate() {
 	if c.script != nil {
 		request.Caller = c.script.caller()
 	}
-	c.gated.Store(c.router.decide(c.origin, request, func() []byte { return c.router.Catalog.Definition(c.server, c.tool) }))
+	g := c.router.decide(c.origin, request, func() []byte { return c.router.Catalog.Definition(c.server, c.tool) })
+	if c.script != nil && c.script.Approved {
+		g.request.Approved = true // about the definition that it has just got
+	}
+	c.gated.Store(g)
 }
 
 // answer makes the call and waits for its reply.

@@ -190,7 +190,7 @@ func (r *Router) passOwn(ctx context.Context, o Origin, request policy.Request, 
 
 // passTool decides about a client's call of a built-in or saved tool.
 func (r *Router) passTool(ctx context.Context, call Call, entry catalog.Entry) (*gated, error) {
-	if !r.gates() && !RightsOf(sessionOf(call.Origin)).Narrows() {
+	if entry.Gated || !r.gates() && !RightsOf(sessionOf(call.Origin)).Narrows() {
 		return nil, nil
 	}
 	return r.passOwn(ctx, call.Origin, policy.Request{

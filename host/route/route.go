@@ -13,6 +13,7 @@
 //	tool.go         tools/call: which tool it is of
 //	call.go         calls of upstreams' tools
 //	gate.go         which requests policy permits
+//	staged.go       what policy says about calls that are planned
 //	submit.go       calls without a waiting goroutine
 //	waiter.go       progress while a person is asked about a request
 //	observe.go      reporting proxied calls to the journal

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
@@ -77,7 +78,7 @@ func (a *answers) fetchTape(i *instance, index, ptr, capacity uint32) uint64 {
 	}
 	p := &a.pending[index]
 	if a.tape == nil || a.taped != index {
-		if len(p.bytes) > tape.MaxText {
+		if len(p.bytes) > tape.MaxText || i.withheldIn(p.bytes) {
 			return abi.Pack(abi.Invalid, 0)
 		}
 		i.fuel.charge(len(p.bytes) * tapeCost)
@@ -93,6 +94,17 @@ func (a *answers) fetchTape(i *instance, index, ptr, capacity uint32) uint64 {
 		a.tape, p.bytes, p.fetched = nil, nil, true
 	}
 	return abi.Pack(p.code, n)
+}
+
+// withheldIn reports whether an answer has something that stands for a withheld one. A tape
+// would give the guest its text.
+func (i *instance) withheldIn(answer []byte) bool {
+	marker := i.script.Withheld
+	if marker == "" {
+		return false
+	}
+	i.fuel.charge(len(answer) * copyCost)
+	return bytes.Contains(answer, []byte(marker))
 }
 
 func (i *instance) errorAnswer(e *abi.CallError) pendingAnswer {

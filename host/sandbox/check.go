@@ -117,7 +117,7 @@ func decodeError(b []byte) (*abi.Error, error) {
 		return nil, err
 	}
 	switch e.Type {
-	case abi.ErrValidation, abi.ErrRuntime, abi.ErrTool, abi.ErrTimeout, abi.ErrResource, abi.ErrPermission, abi.ErrInternal:
+	case abi.ErrValidation, abi.ErrRuntime, abi.ErrTool, abi.ErrTimeout, abi.ErrResource, abi.ErrPermission, abi.ErrInternal, abi.ErrWithheld:
 		return e, nil
 	default:
 		return nil, fmt.Errorf("error of type %q", e.Type)

@@ -6,7 +6,7 @@ import { assert, equal, until } from "./report.js";
 export const prefix = (server) => `${server}__`;
 
 // builtins are the built-in tools.
-export const builtins = ["save_tool", "list_saved_tools", "show_saved_tool", "delete_saved_tool", "eval_starlark", "search_tools", "describe_tool", "health_check", "test_tool", "list_runs", "show_run"];
+export const builtins = ["save_tool", "list_saved_tools", "show_saved_tool", "delete_saved_tool", "eval_starlark", "search_tools", "describe_tool", "health_check", "test_tool", "plan_tool", "apply_plan", "list_runs", "show_run"];
 
 export async function lists({ setup, report, main, direct }) {
   await report.check("initialize is answered while three servers start", async () => {

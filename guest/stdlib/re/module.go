@@ -114,7 +114,7 @@ func compile(c *stdlib.Call, v starlark.Value, flags int) (patternValue, error) 
 	case starlark.Bytes:
 		return patternValue{}, stdlib.Errorf(stdlib.TypeError, "patterns of bytes are not supported: decode the bytes and use text")
 	}
-	return patternValue{}, stdlib.Errorf(stdlib.TypeError, "first argument must be string or compiled pattern")
+	return patternValue{}, stdlib.Errorf(stdlib.TypeError, "first argument must be string or compiled pattern, not '%s'", stdlib.TypeName(v))
 }
 
 // viaPattern is a function of the module that is also a method of patterns:

@@ -52,7 +52,7 @@ func content(c *stdlib.Call, v starlark.Value) (string, error) {
 	}
 	b, ok := v.(starlark.Bytes)
 	if !ok {
-		return "", stdlib.Errorf(stdlib.TypeError, "%s() expected bytes", c.Name)
+		return "", stdlib.Errorf(stdlib.TypeError, "%s() expected bytes, not '%s'", c.Name, stdlib.TypeName(v))
 	}
 	return string(b), nil
 }

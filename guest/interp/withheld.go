@@ -1,0 +1,173 @@
+package interp
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"go.starlark.net/starlark"
+	"go.starlark.net/syntax"
+)
+
+// While a run is planned, the host withholds the answers of some calls. A script can pass
+// such an answer on, but as soon as it looks into it, the run ends: what the script does
+// next would depend on what nobody knows yet.
+
+// withheld is an answer that is not known. Most ways to look into a value have no way to
+// fail, such as Truth, and scripts must not catch the end of the run. So they panic, and
+// exec turns that into an error.
+type withheld struct {
+	run    *run
+	number string // decimal
+}
+
+var (
+	_ starlark.Comparable = (*withheld)(nil)
+	_ starlark.HasAttrs   = (*withheld)(nil)
+)
+
+func (w *withheld) String() string       { panic(w.look("its text is needed")) }
+func (w *withheld) Type() string         { panic(w.look("its type or what is in it is needed")) }
+func (*withheld) Freeze()                {}
+func (w *withheld) Truth() starlark.Bool { panic(w.look("it decides what comes next")) }
+func (w *withheld) Hash() (uint32, error) {
+	panic(w.look("it is a key of a dict, or in a set"))
+}
+
+// CompareSameType implements starlark.Comparable.
+func (w *withheld) CompareSameType(syntax.Token, starlark.Value, int) (bool, error) {
+	panic(w.look("it is compared"))
+}
+
+// Attr implements starlark.HasAttrs.
+func (w *withheld) Attr(name string) (starlark.Value, error) {
+	panic(w.look(fmt.Sprintf("its %q is needed", name)))
+}
+
+// AttrNames implements starlark.HasAttrs.
+func (w *withheld) AttrNames() []string { panic(w.look("what is in it is needed")) }
+
+// lookedInto is the panic of a script that looks into a withheld answer.
+type lookedInto struct{ err *abi.Error }
+
+// look returns the panic, with the position of the script. No call can be made any more.
+func (w *withheld) look(why string) *lookedInto {
+	r := w.run
+	err := &abi.Error{
+		Type:    abi.ErrWithheld,
+		Message: fmt.Sprintf("the answer of write %s is not known yet, and %s here", w.number, why),
+	}
+	stack := scriptFrames(r.current.CallStack())
+	err.Position = r.innermost(stack)
+	r.setFatal(&fatalError{message: err.Message})
+	return &lookedInto{err}
+}
+
+// errorOfLook sets *err if a panic is that of a script that has looked into a withheld
+// answer. Any other panic goes on.
+func errorOfLook(err **abi.Error) {
+	switch p := recover().(type) {
+	case nil:
+	case *lookedInto:
+		*err = p.err
+	default:
+		panic(p)
+	}
+}
+
+// mustLook panics if a value is withheld: for functions that would answer without asking
+// the value, which would be an answer about the wrong one.
+func mustLook(values ...starlark.Value) {
+	for _, v := range values {
+		if w, ok := v.(*withheld); ok {
+			panic(w.look("something is asked about it"))
+		}
+	}
+}
+
+// shown returns what stands for the answer where people read.
+func (w *withheld) shown() string { return "<the answer of write " + w.number + ">" }
+
+// printable returns the arguments of print. A withheld answer is shown as such: what is printed
+// does not change what the script does.
+func printable(args starlark.Tuple) starlark.Tuple {
+	for i, v := range args {
+		w, ok := v.(*withheld)
+		if !ok {
+			continue
+		}
+		copied := append(starlark.Tuple(nil), args...)
+		copied[i] = starlark.String(w.shown())
+		return printable(copied)
+	}
+	return args
+}
+
+// withheldIn returns the value that a string of the host stands for; nil if it is a
+// string like any other.
+func (r *run) withheldIn(s string) starlark.Value {
+	if r == nil || r.marker == "" {
+		return nil
+	}
+	number, ok := strings.CutPrefix(s, r.marker)
+	if n, err := strconv.Atoi(number); !ok || err != nil || n < 1 || strconv.Itoa(n) != number {
+		return nil
+	}
+	return &withheld{run: r, number: strings.Clone(number)}
+}
+
+// decode is decodeJSON for what the host says: withheld answers can be in it.
+func (r *run) decode(data []byte) (starlark.Value, error) {
+	d := decoder{text: stringOf(data)}
+	if r.marker != "" {
+		d.run = r
+	}
+	return d.whole()
+}
+
+// encode is encodeJSON for what goes to the host: withheld answers can be in it.
+func (r *run) encode(root string, v starlark.Value) ([]byte, error) {
+	return (&encoder{limit: abi.MaxMessage, run: r}).encode(root, v)
+}
+
+const (
+	// guardKey is the key of the number of statements around the code that a thread runs
+	// which can catch its errors.
+	guardKey = "guards"
+	// resumerKey is the key of the thread that waits for this one.
+	resumerKey = "resumed by"
+)
+
+// guard notes that errors on a thread can be caught, until the result is called. It does
+// nothing unless the run is planned.
+func (r *run) guard(thread *starlark.Thread) (leave func()) {
+	if r.marker == "" {
+		return func() {}
+	}
+	n, _ := thread.Local(guardKey).(int)
+	thread.SetLocal(guardKey, n+1)
+	return func() { thread.SetLocal(guardKey, n) }
+}
+
+// resumedBy notes which thread gets the errors of another one.
+func (r *run) resumedBy(thread, outer *starlark.Thread) {
+	if r.marker != "" {
+		thread.SetLocal(resumerKey, outer)
+	}
+}
+
+// guarded reports whether the script could catch an error of a thread. It is false unless
+// the run is planned.
+func (r *run) guarded(thread *starlark.Thread) bool {
+	if r.marker == "" {
+		return false
+	}
+	for thread != nil {
+		if n, _ := thread.Local(guardKey).(int); n > 0 {
+			return true
+		}
+		thread, _ = thread.Local(resumerKey).(*starlark.Thread)
+	}
+	return false
+}
