@@ -52,6 +52,28 @@ func (k *Keeper) Drift(server string) []string {
 	return lines
 }
 
+// Accepts reports whether another process of a server may be used, judging by what it lists
+// of a surface, or by its raw handshake as the only item of About: nothing of that would be
+// withheld.
+func (k *Keeper) Accepts(server string, surface wire.Surface, items [][]byte) bool {
+	if k.Mode(server) != Enforce {
+		return true
+	}
+	for _, raw := range items {
+		if surface == About {
+			if f := k.CheckInstructions(server, raw); f != nil && f.General() {
+				return false
+			}
+			continue
+		}
+		name, ok := wire.GetString(raw, surface.Key())
+		if f := k.Check(server, surface, name, NewDefinition(raw)); ok && f != nil && f.Withheld {
+			return false
+		}
+	}
+	return true
+}
+
 // Permitted returns why a tool may not be called, judging by what its server last offered;
 // nil if it may. The error is a *Finding.
 func (k *Keeper) Permitted(server, tool string) error {

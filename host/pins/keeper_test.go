@@ -112,6 +112,12 @@ func TestFirstUse(t *testing.T) {
 	p := newProxy(t, lockPath(t))
 	p.want(p.offers("a", "x:1", "y:1"))
 	p.want(p.offers("a", "x:2", "y:1", "z:1"), "x changed!", "z new!")
+	for description, accepted := range map[string]bool{"1": true, "2": false} {
+		item := wire.Marshal(map[string]string{"name": "x", "description": description})
+		if p.Accepts("a", wire.Tools, [][]byte{item}) != accepted {
+			t.Errorf("a process with description %s", description)
+		}
+	}
 	p.want(p.offers("a", "x:1", "y:1"))
 	p.want(p.offers("a"))
 	p.want(p.offers("a", "x:3"), "x changed!") // it was gone, and means something else now
@@ -215,6 +221,9 @@ func TestRenamed(t *testing.T) {
 	p.want(p.offers("a", "x")) // its tools are not concerned
 	p.OfferHandshake("a", shake("other", "do"))
 	p.want(p.offers("a", "x"), "x renamed!")
+	if p.Accepts("a", About, [][]byte{shake("third", "do")}) || !p.Accepts("w", About, [][]byte{shake("third", "do")}) {
+		t.Error("another process of another name")
+	}
 	if f := p.Check("a", wire.Resources, "x://1", NewDefinition([]byte(`{}`))); f == nil || f.Reason != Renamed {
 		t.Errorf("resources of another server: %v", f)
 	}

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/pins"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -146,4 +148,20 @@ func (s *spares) notifyAll(ctx context.Context, own *upstream.Upstream, method s
 	}
 	all.Wait()
 	return errors.Join(errs...)
+}
+
+// compareHandshake gets the handshake of a spare. If it is not that of the server which was
+// pinned, it takes the place of the upstream's own, so that nothing more is called.
+func (m *managedUpstream) compareHandshake(result []byte) {
+	if p := m.env.Pins; p != nil && !p.Accepts(m.name, pins.About, [][]byte{result}) {
+		m.publishHandshake(result)
+	}
+}
+
+// compareList gets the lists of a spare, before it has calls. One with a definition that is
+// not as it was pinned takes the place of the upstream's own, so that it is withheld.
+func (m *managedUpstream) compareList(l upstream.List) {
+	if p := m.env.Pins; p != nil && !p.Accepts(m.name, l.Surface, l.Items) {
+		m.publishList(catalog.List{Surface: l.Surface, Items: l.Items, Meta: l.Meta, Stateless: m.snapshot().stateless(), Fresh: l.Fresh})
+	}
 }

@@ -184,7 +184,7 @@ func (m *managedUpstream) startSpare() *upstream.Upstream {
 	return upstream.Start(spareSpec(m.spec), upstream.Options{
 		Log: m.env.Log, Budget: m.env.Budget, InitializeParams: m.client.initializeParams, Observer: m.env.Observer,
 		ClientName: m.client.name, ClientVersion: m.client.version, Resolve: m.resolve, Accept: m.accept,
-		OnRequest: receiver.OnRequest,
+		OnHandshake: m.compareHandshake, OnList: m.compareList, OnRequest: receiver.OnRequest,
 		OnNotification: func(n wire.Inbound) {
 			switch n.Method {
 			case protocol.NotificationToolsChanged, protocol.NotificationPromptsChanged, protocol.NotificationResourcesChanged:

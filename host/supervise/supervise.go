@@ -68,6 +68,9 @@ type Pins interface {
 	Drift(server string) []string
 	// Mode returns what pins of a server do.
 	Mode(server string) pins.Mode
+	// Accepts reports whether another process of a server may be used, judging by a list, or
+	// by its handshake as the only item of pins.About.
+	Accepts(server string, surface wire.Surface, items [][]byte) bool
 	// Permitted returns why a tool may not be called; nil if it may.
 	Permitted(server, tool string) error
 }
