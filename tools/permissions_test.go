@@ -82,3 +82,17 @@ func TestHashHasBounds(t *testing.T) {
 		t.Error("bounds are not in the hash")
 	}
 }
+
+func TestCovers(t *testing.T) {
+	for _, c := range []struct {
+		others, target string
+		want           bool
+	}{
+		{"a.x", "a.x", true}, {"a.*", "a.x", true}, {"*.*", "a.*", true}, {"a.*", "a.x*", true}, {"a.x*", "a.xy", true},
+		{"a.x", "a.*", false}, {"a.x*", "a.*", false}, {"b.*", "a.x", false}, {"a.x-*", "a.x_y", false}, {"", "a.x", false},
+	} {
+		if Covers(strings.Fields(c.others), c.target) != c.want {
+			t.Errorf("%q covers %s: %t", c.others, c.target, !c.want)
+		}
+	}
+}
