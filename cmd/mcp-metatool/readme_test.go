@@ -42,7 +42,7 @@ func TestReadme(t *testing.T) {
 			}
 		}
 	}
-	want := map[string]int{"host": 2, "registration": 2, "http": 1, "config": 1, "file": 2, "output": 3, "save": 1, "script": 2, "result": 1, "error": 1}
+	want := map[string]int{"host": 2, "registration": 2, "http": 1, "config": 2, "file": 2, "output": 3, "save": 1, "script": 2, "result": 1, "error": 1}
 	if !maps.Equal(r.kinds, want) {
 		t.Errorf("blocks by kind: %v, want %v", r.kinds, want)
 	}
