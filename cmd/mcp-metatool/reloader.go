@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,7 +22,7 @@ import (
 type reloader struct {
 	settings *settings
 	front    *frontFlags
-	files    configFiles
+	found    configFiles   // those in which the configuration is looked for
 	terminal bool          // standard input was one at the start
 	hangups  chan struct{} // holds a token after SIGHUP
 
@@ -31,19 +32,25 @@ type reloader struct {
 	path string            // of the current configuration
 	page *pageLinks        // nil: there is no page
 	read [sha256.Size]byte // a hash of the files as they were last read
+	more string            // the file that has the policy; "" for none
 }
 
 func newReloader(s *settings, f *frontFlags) *reloader {
 	return &reloader{
-		settings: s, front: f, files: config.Files(config.LoadOptions{Flag: s.config}),
+		settings: s, front: f, found: config.Files(config.LoadOptions{Flag: s.config}),
 		terminal: isTerminal(os.Stdin), hangups: make(chan struct{}, 1),
 	}
 }
 
 // load reads the configuration.
 func (r *reloader) load() (*config.Config, error) {
-	r.read = r.files.fingerprint()
+	r.read = r.files().fingerprint()
 	cfg, err := r.settings.load()
+	if err == nil && cfg.Policy.File != r.more { // once more, so that no change of it is missed
+		r.more = cfg.Policy.File
+		r.read = r.files().fingerprint()
+		cfg, err = r.settings.load()
+	}
 	if err == nil && r.front.http.address != "" {
 		cfg.HTTP.Listen = r.front.http.address
 	}
@@ -81,7 +88,7 @@ func (r *reloader) withHost(
 		following, stop := context.WithCancel(ctx)
 		var followers sync.WaitGroup
 		followers.Go(func() {
-			r.files.watch(following, log, r.known, func() { r.reload("the file has changed") }, r.hangups, func() { r.reload("SIGHUP") })
+			watchFiles(following, r.watched, log, r.known, func() { r.reload("the file has changed") }, r.hangups, func() { r.reload("SIGHUP") })
 		})
 		c, err := listenControl(cfg.Store.Dir)
 		if err != nil {
@@ -102,6 +109,22 @@ func (r *reloader) setPage(links *pageLinks) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.page = links
+}
+
+// files returns the files that the configuration is made of. The caller holds r.mu, or is
+// the only one that knows r.
+func (r *reloader) files() configFiles {
+	if r.more == "" {
+		return r.found
+	}
+	return append(slices.Clone(r.found), r.more)
+}
+
+// watched returns the files to watch.
+func (r *reloader) watched() configFiles {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.files()
 }
 
 func (r *reloader) known() [sha256.Size]byte {
@@ -154,7 +177,7 @@ func (r *reloader) reload(why string) *reloadReport {
 
 // reloadLocked is reload for a caller that holds r.mu.
 func (r *reloader) reloadLocked() (reconfig.Changes, []string, error) {
-	for _, name := range r.files {
+	for _, name := range r.files() {
 		if err := readAgain(name); err != nil {
 			return reconfig.Changes{}, nil, err
 		}

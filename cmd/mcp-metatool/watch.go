@@ -81,11 +81,19 @@ func (f configFiles) dirs() []string {
 	return slices.Compact(dirs)
 }
 
-// watch calls changed, until ctx ends, each time the fingerprint of the files differs from
-// the one that known returns and has not changed for a moment. After changed, known must
-// return the new fingerprint. watch also calls hung for each value from hangups.
+// watch is watchFiles for files that stay the same.
 func (f configFiles) watch(
 	ctx context.Context, log *slog.Logger, known func() [sha256.Size]byte, changed func(), hangups <-chan struct{}, hung func(),
+) {
+	watchFiles(ctx, func() configFiles { return f }, log, known, changed, hangups, hung)
+}
+
+// watchFiles calls changed, until ctx ends, each time the fingerprint of the files differs from
+// the one that known returns and has not changed for a moment. After changed, known must
+// return the new fingerprint. watchFiles also calls hung for each value from hangups. The
+// files can change with each change.
+func watchFiles(
+	ctx context.Context, files func() configFiles, log *slog.Logger, known func() [sha256.Size]byte, changed func(), hangups <-chan struct{}, hung func(),
 ) {
 	var events chan fsnotify.Event
 	var errs chan error
@@ -96,7 +104,7 @@ func (f configFiles) watch(
 	} else {
 		log.Warn("no notifications of changed files: checking the files regularly instead", "interval", pollBlind, "err", err)
 	}
-	poll := time.NewTimer(f.attach(notify))
+	poll := time.NewTimer(files().attach(notify))
 	defer poll.Stop()
 	gathered := time.After(gather) // the files may have changed before they were watched
 	last := known()
@@ -117,8 +125,8 @@ func (f configFiles) watch(
 			gathered = nil
 		case <-poll.C:
 		}
-		poll.Reset(f.attach(notify))
-		now := f.fingerprint()
+		poll.Reset(files().attach(notify))
+		now := files().fingerprint()
 		switch {
 		case now == known():
 		case now != last: // they may still be being written

@@ -10,6 +10,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/pins"
+	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/report"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -34,6 +35,10 @@ type answer struct {
 	server    string
 	handshake []byte // raw result of initialize
 	lists     pins.Lists
+
+	// decide returns what policy decides about the call if a client makes it; "": ours. Nil
+	// for a call with mocks.
+	decide func(client string) policy.Decision
 
 	took   time.Duration
 	redact func(json []byte) []byte // replaces secrets in JSON

@@ -58,6 +58,7 @@ type Check struct {
 	within time.Duration // of cancelled_within
 
 	schemas  []string // files with JSON Schemas
+	refused  bool     // policy has to ask for the call or deny it
 	snapshot *snapshot
 	ignored  []pointer // of snapshot_ignore
 }

@@ -1,6 +1,7 @@
 package smoke
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/limits"
+	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
@@ -168,6 +170,10 @@ func (l *live) call(ctx context.Context, c *Check) (*answer, error) {
 	}
 	a.stopped = time.Since(ended)
 	a.run = run.record()
+	a.decide = func(client string) policy.Decision {
+		d, _ := h.Explain(cmp.Or(client, host.Name), name, c.Params)
+		return d
+	}
 	return a, err
 }
 

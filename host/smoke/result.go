@@ -100,7 +100,7 @@ func (c *Check) basicProblem(a *answer) *report.Problem {
 		return &report.Problem{What: "mock", Message: unmockedText(a.unmocked)}
 	case a.cancelled || c.CancelAfter > 0:
 		return nil
-	case a.isError() && !c.has("is_error", "error_type", "error"):
+	case a.isError() && !c.refused && !c.has("is_error", "error_type", "error"):
 		return &report.Problem{Message: "the tool failed", Got: a.text()}
 	}
 	return nil

@@ -13,6 +13,7 @@
 //	wants.go     the expectations, and how they are read
 //	wantlists.go expectations of lists and images
 //	permissions.go what a script may call
+//	decision.go  what policy decides about a call
 //	answer.go    the answer to a check, and its parts
 //	result.go    comparing an answer with the expectations
 //	runner.go    Runner: many files, in order, several checks at a time

@@ -71,6 +71,7 @@ var expectations = []expectation{
 	{"logs", onCall, readLogs},
 	{"calls", onCall, readCalls},
 	{"permissions", onCall, readPermissions},
+	{"decision", onCall, readDecision},
 	{"max_fuel", onCall, readFuel},
 	{"max_memory", onCall, readMemory},
 	{"cancelled_within", onCall, readCancelled},
