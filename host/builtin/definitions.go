@@ -37,7 +37,7 @@ func saveTool(name string, code []byte) mcp.Tool {
 					},
 					"additionalProperties": false
 				},
-				"permissions": {"type": "array", "items": {"type": "string"}, "maxItems": 1000, "description": "Narrows what the tool may call, e.g. [\"github.get_*\"]; without: all that its code can."}
+				"permissions": {"type": "array", "items": {"type": "string"}, "maxItems": 1000, "description": "Narrows what it may call: github.get_*"}
 			},
 			"required": ["name", "description", "inputSchema", "code"],
 			"additionalProperties": false

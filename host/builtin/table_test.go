@@ -150,7 +150,7 @@ func read(t *testing.T, file string) string {
 }
 
 // TestListIsShort checks the size of the list of all built-in tools, which every session
-// pays for: 2,500 tokens of 4 characters for three servers whose own tools are hidden.
+// pays for: 2,600 tokens of 4 characters for three servers whose own tools are hidden.
 func TestListIsShort(t *testing.T) {
 	full := wire.Quote(codeDescription([]string{"everything", "filesystem", "memory"}))
 	size := len(`{"tools":[]}`)
@@ -165,7 +165,7 @@ func TestListIsShort(t *testing.T) {
 		t.Logf("%s: %d", row.name, n)
 		size += n
 	}
-	if size > 10_000 {
+	if size > 10_400 {
 		t.Errorf("the list has %d characters", size)
 	}
 }
