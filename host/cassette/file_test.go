@@ -182,7 +182,7 @@ func TestProblems(t *testing.T) {
 		{"[interaction]\ntool = 1", `f:1:1: interaction is not an array of tables ([[interaction]])`},
 		{"interaction = [{ tool = \"s.t\" }]", `f:1:1: interaction 1: has no answer`},
 		{head, "f:7:1: interaction 2: tool is missing (tool = \"server.tool\")"},
-		{head + "tool = \"s.t\"", "f:7:1: interaction 2: has no answer (give it one of returns, text, result, raises and error)"},
+		{head + "tool = \"s.t\"", "f:7:1: interaction 2: has no answer (give it one of returns, text, result, raises, error and denied)"},
 		{head + "tool = \"s.t\"\ntext = \"\"\nreturns = 1", "f:7:1: interaction 2: has more than one answer"},
 		{head + "tool = \"st\"\ntext = \"\"", "f:8:1: interaction 2: tool is \"st\", want \"server.tool\""},
 		{head + "tool = \"tools.x\"\ntext = \"\"", "f:8:1: interaction 2: tool is a saved tool"},
