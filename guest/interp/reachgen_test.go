@@ -426,7 +426,7 @@ func runReach(t *testing.T, code string, steps uint64) (calls, precise int) {
 func TestReachCoversCalls(t *testing.T) {
 	n := 400
 	if *long {
-		n = 300_000
+		n = 5_000
 	}
 	calls, followed, precise := 0, 0, 0
 	for seed := range n {
