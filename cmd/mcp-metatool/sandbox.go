@@ -136,10 +136,7 @@ func (r tryReport) write(w io.Writer) error {
 }
 
 // traced is a start of one server under a tracer.
-type traced struct {
-	settings
-	dir string
-}
+type traced struct{ settings }
 
 // open reads the configuration and returns it with the server called name only.
 func (v *traced) open(name string) (*config.Config, error) {

@@ -33,27 +33,27 @@ const (
 //
 // The order of statements does not count: a variable has all values that are ever
 // assigned to it. So the tree is read until no variable has a new one.
-func (rw *rewriter) reach(file *syntax.File) ([]abi.Reached, bool) {
+func (r *rewriter) reach(file *syntax.File) ([]abi.Reached, bool) {
 	isPredeclared := func(name string) bool {
-		_, ok := meaning(rw.env, name)
+		_, ok := meaning(r.env, name)
 		return ok
 	}
 	if resolve.File(file, isPredeclared, starlark.Universe.Has) != nil {
 		return nil, false
 	}
-	r := &reacher{env: rw.env, vars: make(map[*syntax.Ident]*variable)}
+	walk := &reacher{env: r.env, vars: make(map[*syntax.Ident]*variable)}
 	for n := 0; ; n++ {
-		r.found, r.changed, r.late = make(map[reached]syntax.Position), false, n >= lateFlows
-		r.stmts(file.Stmts)
-		if !r.changed {
+		walk.found, walk.changed, walk.late = make(map[reached]syntax.Position), false, n >= lateFlows
+		walk.stmts(file.Stmts)
+		if !walk.changed {
 			break
 		}
 		if n == maxFlows {
-			r.everything()
+			walk.everything()
 			break
 		}
 	}
-	return r.list(rw.parsed.Path), true
+	return walk.list(r.parsed.Path), true
 }
 
 // reached is a tool, or with no name every tool of a server.

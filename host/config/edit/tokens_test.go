@@ -41,7 +41,7 @@ func TestTokens(t *testing.T) {
 			if err := f.RemoveToken("ci"); !errors.Is(err, ErrNoToken) {
 				t.Errorf("again: %v", err)
 			}
-			if c, err = f.Parse(config.LoadOptions{}); err != nil {
+			if _, err = f.Parse(config.LoadOptions{}); err != nil {
 				t.Errorf("%s becomes %s: %v", added, f.Text(), err)
 			}
 		}
