@@ -94,8 +94,15 @@ func (f *File) check() error {
 		return errors.New("params or meta is not an object")
 	case p.Created.IsZero() || !p.Expires.After(p.Created):
 		return errors.New("created and expires are not in that order")
+	case p.Expires.Sub(p.Created) > keptAfter: // the claim for it would be forgotten before
+		return fmt.Errorf("it is good for more than %v", keptAfter)
 	case len(p.Before)+len(p.Steps) > maxSteps || len(f.Answers) > maxSteps || len(p.Permissions) > maxSteps:
 		return fmt.Errorf("more than %d steps, answers or permissions", maxSteps)
+	}
+	for _, raw := range [][]byte{p.Params, p.Meta} {
+		if _, err := tree(raw); err != nil {
+			return fmt.Errorf("params or meta: %w", err)
+		}
 	}
 	if _, err := time.ParseDuration(p.Limits.Timeout); err != nil {
 		return errors.New("limits.timeout is not a duration")

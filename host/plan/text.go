@@ -2,12 +2,14 @@ package plan
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
@@ -121,7 +123,7 @@ func (s *Step) text(p *Plan) string {
 	if s.Raw {
 		b.WriteString(" (whole result)")
 	}
-	if root := p.Tool; s.Script != root && root != "" {
+	if s.Script != cmp.Or(p.Tool, compose.EvalName) {
 		fmt.Fprintf(&b, ", by %s", display.Line(s.Script, maxShown))
 	}
 	b.WriteString("\n")

@@ -118,6 +118,11 @@ func facts(rec *journal.Record, t *Timeline) []Fact {
 	if rec.Continues != "" {
 		all = append(all, Fact{"after", "run " + rec.Continues + ", which this one continues (" + Duration(rec.Elapsed) + " before)"})
 	}
+	if p := rec.Plan; p != nil && p.Applies != "" {
+		all = append(all, Fact{"plan", "carries out " + p.Applies + " (digest " + short(p.Digest, 12) + "); " + p.Makes + " is the next one, if it is left open"})
+	} else if p != nil {
+		all = append(all, Fact{"plan", "makes " + p.Makes})
+	}
 	all = append(all, questions(rec, "")...)
 	if c := rec.Client; c.Session != "" || c.Name != "" {
 		with := " (session " + c.Session

@@ -1,0 +1,315 @@
+package plan
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/requeststate"
+)
+
+const testMarker = "withheld-00112233445566778899aabbccddeeff-"
+
+// TestRefs checks what becomes of strings that stand for answers, and of others that look
+// like them.
+func TestRefs(t *testing.T) {
+	for raw, want := range map[string]string{
+		`{"a":"` + testMarker + `1"}`:                    `{"a":{"$withheld":1}}`,
+		`{"a":["` + testMarker + `12",1.50,"x"]}`:        `{"a":[{"$withheld":12},1.50,"x"]}`,
+		`{"a":"` + testMarker + `01"}`:                   `{"a":"` + testMarker + `01"}`,
+		`{"a":"x` + testMarker + `1"}`:                   `{"a":"x` + testMarker + `1"}`,
+		`{"` + testMarker + `1":2}`:                      `{"` + testMarker + `1":2}`,
+		`{"a":"{\"$withheld\":1}"}`:                      `{"a":"{\"$withheld\":1}"}`,
+		`{"$withheld":1}`:                                "",
+		`{"a":[{"$withheld":1}]}`:                        "",
+		`{"a":{"x":1,"\u0024withheld":1}}`:               "",
+		`{"n":12345678901234567890,"f":1e2,"g":-0}`:      `{"n":12345678901234567890,"f":1e2,"g":-0}`,
+		`{"a":{"$withheld ":1,"withheld":2,"$$with":3}}`: `{"a":{"$withheld ":1,"withheld":2,"$$with":3}}`,
+	} {
+		got, _, err := withRefs([]byte(raw), testMarker)
+		if want == "" != errors.Is(err, errForged) || string(got) != want {
+			t.Errorf("%s: %s, %v", raw, got, err)
+		}
+	}
+}
+
+// TestCompare checks which arguments are those of a plan.
+func TestCompare(t *testing.T) {
+	answers := func(n int) (any, bool) {
+		v, err := tree([]byte(map[int]string{1: `"x"`, 2: `{"a":[1,2.50],"b":null}`, 3: `{"$withheld":1}`}[n]))
+		return v, err == nil && n <= 3
+	}
+	for _, c := range []struct{ planned, now, differs string }{
+		{`{"a":1,"b":[true,null,"x"]}`, `{"b":[true,null,"x"],"a":1}`, ""},
+		{`{"a":{"$withheld":1}}`, `{"a":"x"}`, ""},
+		{`{"a":[{"$withheld":2}]}`, `{"a":[{"b":null,"a":[1,2.5]}]}`, ""},
+		{`{"a":{"$withheld":1}}`, `{"a":{"$withheld":1}}`, "/a"},
+		{`{"a":{"$withheld":3}}`, `{"a":{"$withheld":1}}`, ""},
+		{`{"a":{"$withheld":3}}`, `{"a":"x"}`, "/a"}, // an answer refers to nothing
+		{`{"a":{"$withheld":1}}`, `{"a":"y"}`, "/a"},
+		{`{"a":{"$withheld":9}}`, `{"a":"x"}`, "/a"},
+		{`{"a":1}`, `{"a":1.0}`, "/a"},
+		{`{"a":1}`, `{"a":"1"}`, "/a"},
+		{`{"a":1}`, `{"a":true}`, "/a"},
+		{`{"a":0}`, `{"a":-0}`, ""},
+		{`{"a":1e2}`, `{"a":100.0}`, ""},
+		{`{"a":9007199254740993}`, `{"a":9007199254740992}`, "/a"},
+		{`{"a":null}`, `{}`, "/a"},
+		{`{}`, `{"a":null}`, "/a"},
+		{`{"a":[1]}`, `{"a":[1,2]}`, "/a/1"},
+		{`{"a":[1,2]}`, `{"a":[1]}`, "/a/1"},
+		{`{"a":[]}`, `{"a":{}}`, "/a"},
+		{`{"a/b":1}`, `{"a/b":2}`, "/a/b"},
+		{`{"a":""}`, `{"a":null}`, "/a"},
+	} {
+		d, err := compare([]byte(c.planned), []byte(c.now), answers)
+		if err != nil || d == nil != (c.differs == "") || d != nil && d.Pointer != c.differs {
+			t.Errorf("%s and %s: %v, %v, want %q", c.planned, c.now, d, err, c.differs)
+		}
+	}
+}
+
+func testPlan() Plan {
+	digest := strings.Repeat("0a", 32)
+	at := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	return Plan{
+		Version: Version, ID: journal.NewID(at), Created: at, Expires: at.Add(time.Hour), Code: "return 1",
+		ToolDigest: digest, Guest: digest, Params: []byte(`{"n":1}`), Limits: Limits{Timeout: "30s", Calls: 3}, Now: 1, Seed: 2,
+		Permissions: []Permission{{"a.read", digest}, {"a.write", digest}},
+		Steps: []Step{
+			{Do: Read, Script: "s", Server: "a", Tool: "read", Arguments: []byte(`{}`), Answer: digest},
+			{Do: Write, Write: 1, Script: "s", Server: "a", Tool: "write", Arguments: []byte(`{"x":[1]}`)},
+			{Do: Undo, Script: "s", Server: "a", Tool: "write", Arguments: []byte(`{"id":{"$withheld":1}}`)},
+			{Do: Write, Write: 2, Script: "s", Server: "a", Tool: "write", Arguments: []byte(`{"id":{"$withheld":1}}`)},
+			{Do: Commit},
+		},
+		Result: []byte(`[{"$withheld":2}]`),
+	}
+}
+
+func fileOf(p Plan) *File { return &File{Plan: p, Digest: p.Digest()} }
+
+// TestParse checks that a plan is read as it was written, and that no change of the file
+// goes unnoticed.
+func TestParse(t *testing.T) {
+	text := fileOf(testPlan()).JSON()
+	f, err := Parse(text)
+	if err != nil || f.Plan.Digest() != f.Digest || string(f.JSON()) != string(text) {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	for _, edit := range [][2]string{
+		{`"code": "return 1"`, `"code": "return 2"`}, {`"n": 1`, `"n": 2`}, {`"a.read"`, `"a.reap"`}, {`"x": [`, `"x": [2,`},
+		{`"do": "read"`, `"do": "write"`}, {`"seed": 2`, `"seed": 1`}, {`"calls": 3`, `"calls": 4`}, {`"expires": "2026`, `"expires": "2027`},
+		{`"version": 1`, `"version": 2`}, {`"steps": [`, `"step": [`}, {`"now": 1`, `"now": 1, "now": 1`}, {`"digest": "`, `"digest": "00`},
+	} {
+		edited := strings.Replace(string(text), edit[0], edit[1], 1)
+		if _, err := Parse([]byte(edited)); edited == string(text) || !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: %v", edit[1], err)
+		}
+	}
+}
+
+// TestBadPlans checks files whose digest is right and that are no plans.
+func TestBadPlans(t *testing.T) {
+	for what, edit := range map[string]func(p *Plan){
+		"id":             func(p *Plan) { p.ID = "../../x" },
+		"tool and code":  func(p *Plan) { p.Tool = "x" },
+		"params":         func(p *Plan) { p.Params = []byte(`[]`) },
+		"number":         func(p *Plan) { p.Steps[1].Write = 2 },
+		"no number":      func(p *Plan) { p.Steps[1].Write = 0 },
+		"reference":      func(p *Plan) { p.Steps[1].Arguments = []byte(`{"x":{"$withheld":1}}`) },
+		"read refers":    func(p *Plan) { p.Steps[0].Arguments = []byte(`{"x":{"$withheld":1}}`) },
+		"result refers":  func(p *Plan) { p.Result = []byte(`{"$withheld":3}`) },
+		"not complete":   func(p *Plan) { p.Steps[3].Arguments = []byte(`{"x":{"$withheld":1,"y":2}}`) },
+		"text":           func(p *Plan) { p.Steps[3].Arguments = []byte(`{"x":{"$withheld":"1"}}`) },
+		"saved tool":     func(p *Plan) { p.Steps[1].Server = "tools" },
+		"answer":         func(p *Plan) { p.Steps[0].Answer = "" },
+		"write answered": func(p *Plan) { p.Steps[1].Answer = p.Guest },
+		"expires":        func(p *Plan) { p.Expires = p.Created },
+		"month":          func(p *Plan) { p.Expires = p.Created.AddDate(0, 2, 0) },
+		"timeout":        func(p *Plan) { p.Limits.Timeout = "x" },
+		"do":             func(p *Plan) { p.Steps[0].Do = "delete" },
+		"no server":      func(p *Plan) { p.Steps[1].Server = "" },
+		"deep": func(p *Plan) {
+			p.Params = []byte(`{"a":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`)
+		},
+	} {
+		p := testPlan()
+		edit(&p)
+		if _, err := Parse(fileOf(p).JSON()); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// TestReferencesInText checks that no text of a plan looks like a reference to a reader.
+func TestReferencesInText(t *testing.T) {
+	p := testPlan()
+	p.Steps[1].Arguments = []byte(`{"a":"<the answer of write 1>","b":"{\"$withheld\":1}","c":"\u001b[2J"}`)
+	text := fileOf(p).Text()
+	if !strings.Contains(text, `"a":"<the answer of write 1>"`) || !strings.Contains(text, `"b":"{\"$withheld\":1}"`) ||
+		!strings.Contains(text, `{"id":<the answer of write 1>}`) || strings.Contains(text, "\x1b") {
+		t.Error(text)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(fileOf(testPlan()).JSON())
+	f.Add([]byte(`{"plan":{"version":1},"digest":""}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		file, err := Parse(text)
+		if err != nil {
+			if !errors.Is(err, ErrInvalid) {
+				t.Fatal(err)
+			}
+			return
+		}
+		again, err := Parse(file.JSON())
+		if err != nil || again.Digest != file.Digest {
+			t.Fatalf("%v\n%s", err, file.JSON())
+		}
+		file.Text()
+		file.Short()
+	})
+}
+
+func testStore(t *testing.T, dir string, key []byte) (*Store, *time.Time) {
+	now := testPlan().Created
+	clock := func() time.Time { return now }
+	return NewStore(dir, requeststate.New(func() []byte { return key }, clock), clock), &now
+}
+
+// TestStore checks that a plan of a store is the one that was kept there.
+func TestStore(t *testing.T) {
+	dir, key := t.TempDir(), requeststate.NewKey()
+	s, now := testStore(t, dir, key)
+	f := fileOf(testPlan())
+	f.Principal = "me"
+	if err := s.Keep(f); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Load(f.Plan.ID)
+	if err != nil || got.Digest != f.Digest || !s.Sealed(got) {
+		t.Fatal(err)
+	}
+	other, _ := testStore(t, dir, requeststate.NewKey())
+	if _, err := other.Load(f.Plan.ID); !errors.Is(err, ErrNotFound) || other.Sealed(got) {
+		t.Errorf("with another key: %v", err)
+	}
+	stolen := *got
+	stolen.Principal = "you"
+	if s.Sealed(&stolen) {
+		t.Error("the seal is good for another principal")
+	}
+	if err := os.WriteFile(filepath.Join(dir, f.Plan.ID+".json"), stolen.JSON(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Load(f.Plan.ID); !errors.Is(err, ErrNotFound) {
+		t.Errorf("with another principal: %v", err)
+	}
+	for _, id := range []string{"", "..", "../" + f.Plan.ID, strings.ToUpper(f.Plan.ID)} {
+		if _, err := s.Load(id); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%q: %v", id, err)
+		}
+	}
+	*now = now.Add(2 * time.Hour)
+	if s.Sealed(got) || got.Plan.isExpired(*now) == nil || !asExpired(got.Plan.isExpired(*now)) {
+		t.Error("it does not expire")
+	}
+}
+
+// TestOneApplier checks that of many who want to apply a plan at the same time, in several
+// processes, one gets it, and that nobody gets it later.
+func TestOneApplier(t *testing.T) {
+	dir, key := t.TempDir(), requeststate.NewKey()
+	f := fileOf(testPlan())
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	won := 0
+	for range 8 {
+		wg.Go(func() {
+			s, _ := testStore(t, dir, key)
+			err := s.Claim(f)
+			var used *AppliedError
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				won++
+			} else if !errors.As(err, &used) {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	s, now := testStore(t, dir, key)
+	if used, err := s.Applied(f.Digest); won != 1 || used == nil || err != nil {
+		t.Errorf("%d have got it; %+v, %v", won, used, err)
+	}
+	if err := s.Began(f, "run"); err != nil {
+		t.Fatal(err)
+	}
+	*now = f.Plan.Expires.Add(-time.Second)
+	s.clean()
+	if used, err := s.Applied(f.Digest); err != nil || used == nil || used.Run != "run" || used.Plan != f.Plan.ID {
+		t.Errorf("%+v, %v", used, err)
+	}
+	p := testPlan()
+	p.ID = f.Plan.ID
+	p.Steps = p.Steps[:2]
+	p.Result = nil
+	if err := s.Claim(fileOf(p)); err != nil {
+		t.Errorf("another plan: %v", err)
+	}
+}
+
+// TestClassify checks what a read is.
+func TestClassify(t *testing.T) {
+	o := Options{Reads: []string{"a.get_*", "b.*"}, Writes: []string{"b.set", "c.*"}}
+	read, none := []byte(`{"annotations":{"readOnlyHint":true}}`), []byte(`{}`)
+	for _, c := range []struct {
+		server, tool string
+		definition   []byte
+		want         Do
+	}{
+		{"a", "get_x", none, Read}, {"a", "x", none, Write}, {"a", "x", read, Read}, {"b", "x", none, Read},
+		{"b", "set", read, Write}, {"c", "get", read, Write}, {"d", "x", nil, Write},
+		{"d", "x", []byte(`{"annotations":{"readOnlyHint":"true"}}`), Write},
+	} {
+		if got := o.classify(c.server, c.tool, c.definition); got != c.want {
+			t.Errorf("%s.%s %s: %s", c.server, c.tool, c.definition, got)
+		}
+	}
+}
+
+// TestDigest checks that the digest is about every member of a plan.
+func TestDigest(t *testing.T) {
+	var members map[string]json.RawMessage
+	p := testPlan()
+	p.After, p.Tool, p.Meta, p.Reads, p.Writes, p.Before, p.Open = p.ID, "x", []byte(`{}`), []string{"a.b"}, []string{"c.d"}, p.Steps[:1], &Open{Reason: "r"}
+	text, err := json.Marshal(p)
+	if err == nil {
+		err = json.Unmarshal(text, &members)
+	}
+	if err != nil || len(members) < 20 {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	for name := range members {
+		other := map[string]json.RawMessage{}
+		for n, v := range members {
+			if n != name {
+				other[n] = v
+			}
+		}
+		raw, _ := json.Marshal(other)
+		var q Plan
+		if err := json.Unmarshal(raw, &q); err != nil || q.Digest() == p.Digest() {
+			t.Errorf("%s does not change the digest (%v)", name, err)
+		}
+	}
+}
