@@ -219,7 +219,7 @@ func TestStore(t *testing.T) {
 		}
 	}
 	*now = now.Add(2 * time.Hour)
-	if s.Sealed(got) || got.Plan.isExpired(*now) == nil || !asExpired(got.Plan.isExpired(*now)) {
+	if expired := new(ExpiredError); s.Sealed(got) || !errors.As(got.Plan.isExpired(*now), &expired) {
 		t.Error("it does not expire")
 	}
 }

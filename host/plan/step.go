@@ -2,7 +2,6 @@ package plan
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -163,10 +162,4 @@ func (p *Plan) isExpired(now time.Time) error {
 		return &ExpiredError{p.ID, p.Expires}
 	}
 	return nil
-}
-
-// asExpired reports whether an error is about a plan that is too old.
-func asExpired(err error) bool {
-	var e *ExpiredError
-	return errors.As(err, &e)
 }
