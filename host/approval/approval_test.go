@@ -238,6 +238,24 @@ func TestBinding(t *testing.T) {
 	}
 }
 
+// TestRememberedForToken checks that a decision for the clients with one token does not count
+// for those with another, also if the tokens have no names.
+func TestRememberedForToken(t *testing.T) {
+	d := newDesk(t, t.TempDir())
+	c := answering(`{"action":"accept","content":{"decision":"allow and remember"}}`)
+	for i, caller := range []policy.Caller{
+		{Principal: "p1"}, {Principal: "p2"}, {Client: "p1", Token: true, Principal: "p3"}, {}, {Client: "p1", Principal: "p4"},
+	} {
+		a := asking(c, `{}`)
+		a.Request.Caller = caller
+		for range 2 {
+			if _, err := d.approve(a); err != nil || c.times() != i+1 {
+				t.Errorf("%+v: asked %d times, %v", caller, c.times(), err)
+			}
+		}
+	}
+}
+
 // TestRememberedEnds checks how a remembered decision ends: by time, by being forgotten, and
 // with its rule.
 func TestRememberedEnds(t *testing.T) {

@@ -42,9 +42,11 @@ type WaitingError struct {
 	Rule   string
 }
 
+// Error does not name the command that allows the call: agents read it, and some can run
+// commands.
 func (e *WaitingError) Error() string {
-	return fmt.Sprintf("waiting for approval %s: a person must allow %s first (rule %s; mcp-metatool approvals allow %s). "+
-		"Call it again with the same arguments when it is allowed", e.ID, quote(e.Target, maxTarget), quote(e.Rule, maxName), e.ID)
+	return fmt.Sprintf("waiting for approval %s: a person must allow %s first (rule %s). "+
+		"Call it again with the same arguments when it is allowed", e.ID, quote(e.Target, maxTarget), quote(e.Rule, maxName))
 }
 
 // Errors of a Queue.

@@ -29,6 +29,8 @@ type Subject struct {
 	// nothing that they say about themselves tells them apart.
 	Client string `json:"client"`
 	Token  bool   `json:"token"` // Client is the name of a token
+	// Principal tells the credentials of clients apart whose token has no name; "" otherwise.
+	Principal string `json:"principal,omitempty"`
 }
 
 // subject returns what an approval of a call is bound to, and the digest of all of it.
@@ -55,6 +57,8 @@ func (q *Queue) subject(ctx context.Context, ask route.Asking) (s Subject, diges
 	}
 	if r.Caller.Token {
 		s.Client, s.Token = r.Caller.Client, true
+	} else {
+		s.Principal = r.Caller.Principal
 	}
 	return s, keys.digest("subject", wire.Marshal(s)), nil
 }
