@@ -96,7 +96,7 @@ export const checks = {
     await page.reload();
     await page.getByRole("listitem", { name: "harbour" }).waitFor();
     const order = [];
-    for (let i = 0; i < 12; i++) {
+    for (let i = 0; i < 13; i++) {
       await page.keyboard.press("Tab");
       order.push(await page.evaluate(() => {
         const e = document.activeElement;
@@ -104,7 +104,7 @@ export const checks = {
         return `${e.getAttribute("aria-label") ?? e.textContent.trim()}${style.outlineStyle === "none" || parseFloat(style.outlineWidth) < 2 ? " (cannot be seen)" : ""}`;
       }));
     }
-    const want = ["Skip to the content", "Servers", "Tools", "Saved tools", "Runs", "Check all", "harbour", "Check harbour", "More", "weather", "Check weather", "More"];
+    const want = ["Skip to the content", "Servers", "Tools", "Saved tools", "Runs", "Approvals", "Check all", "harbour", "Check harbour", "More", "weather", "Check weather", "More"];
     assert(order.join() === want.join(), order.join());
   },
 };
