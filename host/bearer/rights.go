@@ -1,11 +1,10 @@
 package bearer
 
 import (
-	"net/url"
-	"path"
 	"slices"
 	"strings"
 
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools/glob"
 )
 
@@ -83,62 +82,24 @@ func (r *Rights) HidesServer(server string) bool {
 }
 
 // ShowsResource reports whether clients may use a resource of a server. A URI can be
-// written in several ways, and servers differ in what they make of it. So it is hidden if
-// one of its forms is, and exposed only if all are.
+// written in several ways, and servers differ in what they make of it (wire.URIForms). So it
+// is hidden if one of its forms is, and exposed only if all are.
 func (r *Rights) ShowsResource(server, uri string) bool {
 	if r == nil {
 		return true
 	}
-	for _, form := range forms(uri) {
-		if !r.Shows(server, form) {
-			return false
-		}
-	}
-	return true
+	forms, _ := wire.URIForms(uri)
+	withheld := func(form string) bool { return !r.Exposes(server, form) }
+	return !slices.ContainsFunc(forms, withheld) && !r.HidesResource(server, uri)
 }
 
 // HidesResource reports whether clients may not use a resource of a server, exposed or
 // not. For the forms of a URI see ShowsResource.
 func (r *Rights) HidesResource(server, uri string) bool {
-	return r != nil && slices.ContainsFunc(forms(uri), func(form string) bool { return r.Hides(server, form) })
-}
-
-// forms returns a URI, and what it becomes when escapes are decoded, backslashes are
-// slashes, "." and ".." are resolved, and scheme and host are in lower case.
-func forms(uri string) []string {
-	all := []string{uri}
-	add := func(form string) {
-		if !slices.Contains(all, form) {
-			all = append(all, form)
-		}
+	if r == nil {
+		return false
 	}
-	plain := uri
-	for range 2 { // an escaped escape, too
-		decoded, err := url.PathUnescape(plain)
-		if err != nil {
-			break
-		}
-		plain = decoded
-		add(plain)
-	}
-	plain = strings.ReplaceAll(plain, `\`, "/")
-	scheme, rest, ok := strings.Cut(plain, "://")
-	if !ok {
-		scheme, rest, ok = strings.Cut(plain, ":")
-		if ok {
-			add(strings.ToLower(scheme) + ":" + rest)
-		}
-		return all
-	}
-	scheme = strings.ToLower(scheme)
-	host, file, ok := strings.Cut(rest, "/")
-	add(scheme + "://" + strings.ToLower(rest[:len(host)]) + rest[len(host):])
-	if ok {
-		clean := path.Clean("/" + file)
-		if strings.HasSuffix(file, "/") && clean != "/" {
-			clean += "/"
-		}
-		add(scheme + "://" + strings.ToLower(host) + clean)
-	}
-	return all
+	hides := func(form string) bool { return r.Hides(server, form) }
+	forms, bare := wire.URIForms(uri)
+	return slices.ContainsFunc(forms, hides) || slices.ContainsFunc(bare, hides)
 }

@@ -29,9 +29,9 @@ func (p *Policy) decide(r *Request, e *Engine, trace func(Step)) Decision {
 // that, doubt says why there is none.
 func (p *Policy) judge(r *Request, e *Engine, unknown Unknown, trace func(Step)) (_ Decision, doubt string) {
 	var v *values
-	stateful := false
+	stateful, uri := false, resourceOf(r)
 	for _, rule := range p.rules {
-		if why := rule.reaches(r); why != reached {
+		if why := rule.reaches(r, uri); why != reached {
 			if trace != nil {
 				trace(Step{Rule: rule.Name, Why: string(why)})
 			}

@@ -34,6 +34,7 @@ func TestDecide(t *testing.T) {
 		Rule{Name: "secrets", Resources: []string{"file:///secret/*"}, Action: Deny},
 		Rule{Name: "prompts", Prompts: []string{"*.admin"}, Action: Deny},
 		Rule{Name: "completions", Completions: []string{"files.*"}, Action: Deny},
+		Rule{Name: "dots", Clients: []string{".ci"}, Action: Deny},
 		Rule{Name: "scripts", Tools: []string{"web.post"}, When: `script != "" && script != "report"`, Action: Deny},
 	)
 	readOnly := []byte(`{"name":"x","annotations":{"readOnlyHint":true}}`)
@@ -68,6 +69,11 @@ func TestDecide(t *testing.T) {
 		{tool("bank", "pay", `{"amount":0.5}`), "", "", "allow default"},
 		{Request{Kind: KindResource, Server: "files", Name: "file:///secret/a/b"}, "", "", "deny secrets"},
 		{Request{Kind: KindResource, Server: "files", Name: "file:///public/a"}, "", "", "allow default"},
+		{Request{Kind: KindResource, Server: "files", Name: "file:///%73ecret/a"}, "", "", "deny secrets"},
+		{Request{Kind: KindResource, Server: "files", Name: "File:///public/../secret/a"}, "", "", "deny secrets"},
+		{Request{Kind: KindCompletion, Server: "files", Name: "FILE:///{path}"}, "", "", "deny completions"},
+		{Request{Kind: KindPrompt, Server: "a", Name: "user"}, ".ci", "", "deny dots"},
+		{Request{Kind: KindPrompt, Server: "a", Name: "user"}, "ci", "", "allow default"},
 		{Request{Kind: KindTool, Server: "files", Name: "file:///secret/a/b"}, "", "", "allow default"},
 		{Request{Kind: KindPrompt, Server: "a", Name: "admin"}, "", "", "deny prompts"},
 		{Request{Kind: KindCompletion, Server: "files", Name: "file:///{path}"}, "", "", "deny completions"},
@@ -81,6 +87,43 @@ func TestDecide(t *testing.T) {
 		d, steps := p.Explain(r)
 		if got := fmt.Sprintf("%s %s", d.Action, d.Rule); got != test.want {
 			t.Errorf("%s %s by %q: %s, want %s\n%v", r.Target(), r.Arguments, test.client, got, test.want, steps)
+		}
+	}
+}
+
+// TestFormsOfURIs checks that a rule which allows a URI does not allow another one that looks
+// like it, and that one which denies it cannot be avoided by writing it in another way.
+func TestFormsOfURIs(t *testing.T) {
+	allow := compile(t, Deny, Rule{Name: "public", Resources: []string{"file:///public/*", "store://item"}, Action: Allow})
+	deny := compile(t, Allow, Rule{Name: "secret", Resources: []string{"file:///secret/*", "store://item"}, Action: Deny})
+	for _, test := range []struct {
+		uri             string
+		allowed, denied bool
+	}{
+		{"file:///public/a", true, false},
+		{"file:///public/a%20b?q=1#x", true, false},
+		{"store://item", true, true},
+		{"store://item/", false, true},
+		{"store://item?x", false, true},
+		{"STORE://item", false, true},
+		{"file:///public/../secret/a", false, true},
+		{"file:///public/%2e%2E/secret/a", false, true},
+		{"file:///public/..%2fsecret/a", false, true},
+		{`file:///public\..\secret\a`, false, true},
+		{"file:///public/../secret/a?/../../public/b", false, true},
+		{"file:///%2573ecret/a%zz", false, true},
+		{"file:///sec\tret/a", false, true},
+		{"file:/secret/a", false, true},
+		{"file://localhost/secret/a", false, true},
+		{"file:////secret//a", false, true},
+		{"file:///secrets", false, false},
+	} {
+		r := Request{Kind: KindResource, Server: "files", Name: test.uri}
+		if d, _ := allow.Explain(r); d.Allowed() != test.allowed {
+			t.Errorf("%q: allowed %t", test.uri, d.Allowed())
+		}
+		if d, _ := deny.Explain(r); d.Allowed() == test.denied {
+			t.Errorf("%q: denied %t", test.uri, !d.Allowed())
 		}
 	}
 }

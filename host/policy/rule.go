@@ -5,6 +5,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // Rule is one rule of a policy, as it is written. A nil list of patterns is not there.
@@ -14,7 +16,7 @@ type Rule struct {
 	// slashes are not special.
 	Clients []string
 	// Tools, Prompts and Completions are patterns for Request.Target, and Resources for
-	// URIs. A rule with none of them is for every kind of request, a rule with some only
+	// URIs, of which all forms count (wire.URIForms). A rule with none of them is for every kind of request, a rule with some only
 	// for these kinds.
 	Tools, Resources, Prompts, Completions []string
 	When                                   string // a condition in CEL; "" for none
@@ -132,7 +134,7 @@ func newPatterns(list []string) patterns {
 	var all patterns
 	for _, text := range list {
 		p := pattern{text: text, form: glob}
-		if server, rest, ok := strings.Cut(text, "."); ok && !strings.ContainsAny(server, wildcards) {
+		if server, rest, ok := strings.Cut(text, "."); ok && server != "" && !strings.ContainsAny(server, wildcards) {
 			p.server, p.text = server, rest
 		}
 		switch at := strings.IndexAny(p.text, wildcards); {
@@ -195,18 +197,25 @@ const (
 	otherClients reach = "it is for other clients"
 )
 
-func (r *rule) reaches(q *Request) reach {
+func (r *rule) reaches(q *Request, uri *resource) reach {
 	if !r.everything {
 		matched := false
 		switch q.Kind {
 		case KindTool:
 			matched = r.tools.matchTarget(q)
 		case KindResource:
-			matched = r.resources.matchName(q.Name)
+			matched = r.reachesURI(uri, r.resources.matchName)
 		case KindPrompt:
 			matched = r.prompts.matchTarget(q)
 		case KindCompletion:
-			matched = r.completions.matchTarget(q)
+			if uri == nil {
+				matched = r.completions.matchTarget(q)
+				break
+			}
+			server := q.Server
+			matched = r.reachesURI(uri, func(form string) bool {
+				return r.completions.matchTarget(&Request{Server: server, Name: form})
+			})
 		}
 		if !matched {
 			return otherTarget
@@ -216,4 +225,26 @@ func (r *rule) reaches(q *Request) reach {
 		return otherClients
 	}
 	return reached
+}
+
+// resource is the URI of a request, with its forms.
+type resource struct{ forms, bare []string }
+
+// resourceOf returns the URI that a request is about, nil if it is about something else.
+func resourceOf(q *Request) *resource {
+	if q.Kind != KindResource && (q.Kind != KindCompletion || !strings.Contains(q.Name, ":")) {
+		return nil
+	}
+	forms, bare := wire.URIForms(q.Name)
+	return &resource{forms, bare}
+}
+
+// reachesURI reports whether the rule is for a URI. What servers make of one
+// that is written in an unusual way is not known. So a rule that allows is only for what it
+// matches in all forms, and another one for what it matches in any.
+func (r *rule) reachesURI(uri *resource, match func(form string) bool) bool {
+	if r.Action == Allow {
+		return !slices.ContainsFunc(uri.forms, func(form string) bool { return !match(form) })
+	}
+	return slices.ContainsFunc(uri.forms, match) || slices.ContainsFunc(uri.bare, match)
 }
