@@ -111,7 +111,7 @@ func (a *Approver) approve(ctx context.Context, ask route.Asking) (policy.Approv
 		return policy.Approval{How: HowNobody}, denied(HowNobody, "nobody can be asked: %v", err)
 	}
 	made := policy.Approval{Digest: digest}
-	if r, ok := a.opts.Queue.recall(subject); ok {
+	if r, ok := a.opts.Queue.recall(subject, settings.By); ok {
 		made.ID, made.By, made.How, made.Remembered, made.At, made.Note = r.ID, r.By, HowRemembered, true, r.Created, r.Note
 		return made, r.verdict().error(ask, HowRemembered)
 	}

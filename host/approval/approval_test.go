@@ -107,28 +107,34 @@ func (d *desk) approve(a route.Asking) (policy.Approval, error) {
 // becomes of it.
 func (d *desk) held(ctx context.Context, a route.Asking) (Entry, <-chan error) {
 	d.t.Helper()
-	before := map[string]bool{}
-	for _, e := range d.list() {
-		before[e.ID] = true
+	heard, also := make(chan string, 1), a.Progress
+	a.Progress = func(message string) {
+		if also != nil {
+			also(message)
+		}
+		select {
+		case heard <- message:
+		default:
+		}
 	}
 	done := make(chan error, 1)
 	go func() {
 		_, err := d.Approve(ctx, a)
 		done <- err
 	}()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		for _, e := range d.list() {
-			if !before[e.ID] {
-				return e.Entry, done
-			}
+	select {
+	case err := <-done:
+		d.t.Fatalf("not held: %v", err)
+	case message := <-heard:
+		id := strings.Fields(strings.TrimPrefix(message, "waiting for approval "))[0]
+		e, err := d.queue.Find(d.t.Context(), id)
+		if err != nil {
+			d.t.Fatalf("%s: %v", message, err)
 		}
-		select {
-		case err := <-done:
-			d.t.Fatalf("not held: %v", err)
-		default:
-		}
+		return e, done
+	case <-time.After(time.Minute):
+		d.t.Fatal("nothing waits")
 	}
-	d.t.Fatal("nothing waits")
 	return Entry{}, nil
 }
 
@@ -260,6 +266,10 @@ func TestRememberedForToken(t *testing.T) {
 // with its rule.
 func TestRememberedEnds(t *testing.T) {
 	for name, end := range map[string]func(d *desk, r Remembered) error{
+		"clock": func(d *desk, r Remembered) error {
+			d.queue.now = func() time.Time { return r.Created.Add(-time.Hour) }
+			return nil
+		},
 		"time":   func(d *desk, r Remembered) error { d.queue.now = func() time.Time { return r.Expires }; return nil },
 		"forget": func(d *desk, r Remembered) error { _, err := d.queue.Forget(d.t.Context(), r.ID); return err },
 		"rule": func(d *desk, _ Remembered) error {
@@ -287,6 +297,79 @@ func TestRememberedEnds(t *testing.T) {
 		if _, err := d.approve(asking(c, `{}`)); err != nil || c.times() != 2 {
 			t.Errorf("%s: asked %d times, %v", name, c.times(), err)
 		}
+	}
+}
+
+// TestRememberedOfClients checks that what clients have decided does not count where only the
+// user of the queue may decide.
+func TestRememberedOfClients(t *testing.T) {
+	d := newDesk(t, t.TempDir())
+	c := answering(`{"action":"accept","content":{"decision":"allow and remember"}}`)
+	if _, err := d.approve(asking(c, `{}`)); err != nil {
+		t.Fatal(err)
+	}
+	d.settings.By, d.settings.Wait = ByQueue, Answer
+	made, err := d.approve(asking(c, `{}`))
+	var waiting *WaitingError
+	if !errors.As(err, &waiting) {
+		t.Fatalf("%+v, %v", made, err)
+	}
+	d.decide(made.ID, Verdict{Allow: true, Remember: ForValue})
+	for _, by := range []By{ByQueue, ByClient} { // the user of the queue decides for all
+		d.settings.By = by
+		for range 2 {
+			if made, err := d.approve(asking(c, `{}`)); err != nil || made.Remembered && made.How != HowRemembered || c.times() != 1 {
+				t.Errorf("%s: %+v, %v", by, made, err)
+			}
+		}
+	}
+}
+
+// TestShapesOfOurTools checks that the same shape is the same value for built-in tools: their
+// arguments are whole scripts and plans.
+func TestShapesOfOurTools(t *testing.T) {
+	d := newDesk(t, t.TempDir())
+	d.settings.By, d.settings.Wait = ByQueue, Answer
+	eval := func(code string) (policy.Approval, error) {
+		a := asking(nil, `{"code":"`+code+`"}`)
+		a.Request.Server, a.Request.Name = policy.BuiltinTools, "eval_starlark"
+		return d.approve(a)
+	}
+	made, _ := eval("return 1")
+	d.decide(made.ID, Verdict{Allow: true, Remember: ForShape})
+	for code, allowed := range map[string]bool{"return 1": true, "return 2": false} {
+		if _, err := eval(code); (err == nil) != allowed {
+			t.Errorf("%s: %v", code, err)
+		}
+	}
+}
+
+// TestTooLongToAsk checks that nobody is asked about what cannot be shown or kept, and that
+// nothing of it stays.
+func TestTooLongToAsk(t *testing.T) {
+	d := newDesk(t, t.TempDir())
+	d.settings.By, d.settings.Wait = ByQueue, Answer
+	for _, length := range []int{maxWhole + 1, 10 << 20} {
+		a := asking(nil, `{}`)
+		a.Request.Kind, a.Request.Name = policy.KindResource, "file:///"+strings.Repeat("x", length-8)
+		var denied *DeniedError
+		if _, err := d.approve(a); !errors.As(err, &denied) || !strings.Contains(err.Error(), "too long to show it") || len(err.Error()) > 1000 {
+			t.Errorf("%d: %.2000v", length, err)
+		}
+	}
+	a := asking(nil, `{}`)
+	a.Request.Name = strings.Repeat("\x01", maxWhole)
+	if text := (Question{Kind: policy.KindTool, Server: "github", Name: a.Request.Name, Digest: strings.Repeat("0", 64)}).Text(); strings.Contains(text, "not shown") {
+		t.Error("a name is not shown as a whole")
+	}
+	a.Request.Arguments = []byte(`{"x":"` + strings.Repeat("<", maxKept-20) + `"}`) // each is six bytes in a file
+	made, err := d.approve(a)
+	var waiting *WaitingError
+	if !errors.As(err, &waiting) {
+		t.Fatal(err)
+	}
+	if _, err := d.queue.Find(t.Context(), made.ID); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -45,4 +45,13 @@ func (e *Entry) verdict() Verdict {
 
 func (e *Entry) file() string { return filepath.Join(queueFolder, e.ID+suffix) }
 
-func (e *Entry) expired(now time.Time) bool { return !now.Before(e.Expires) }
+func (e *Entry) expired(now time.Time) bool { return over(now, e.Created, e.Expires) }
+
+// maxClockStep is by how much the clock may be set back without ending approvals.
+const maxClockStep = time.Minute
+
+// over reports whether something of this time does not count any more. A clock that was set
+// back does not make it last longer.
+func over(now, created, expires time.Time) bool {
+	return !now.Before(expires) || created.Sub(now) > maxClockStep
+}

@@ -11,7 +11,7 @@ import (
 // Bounds of what is shown of texts of others, in characters.
 const (
 	maxName   = 128
-	maxTarget = 256
+	maxTarget = 300
 	maxNote   = 300
 	maxReason = 300
 )
@@ -115,9 +115,11 @@ func quoteNote(note string) string {
 	return quote(note, maxNote)
 }
 
-// asName returns the name of a tool or server in a code span. Names that are not ASCII are
-// escaped, since their letters may look like others.
-func asName(name string) string {
-	ascii := strconv.QuoteToASCII(name)
-	return quote(ascii[1:len(ascii)-1], maxName)
+// asName returns the beginning of the name of a server, script or client in a code span.
+// Names that are not ASCII are escaped, since their letters may look like others.
+func asName(name string) string { return quote(ascii(name), maxName) }
+
+func ascii(name string) string {
+	quoted := strconv.QuoteToASCII(name)
+	return quoted[1 : len(quoted)-1]
 }

@@ -60,7 +60,9 @@ func (a *Approver) enqueue(ctx context.Context, ask route.Asking, subject Subjec
 	}
 	stop := a.report(ctx, ask, e.ID)
 	defer stop()
-	done, err := queue.await(ctx, e.ID)
+	limited, cancel := context.WithTimeoutCause(ctx, s.Timeout, errExpired) // whatever becomes of the clock
+	defer cancel()
+	done, err := queue.await(limited, e.ID)
 	if err == nil {
 		decidedBy(&made, done)
 		return made, done.verdict().error(ask, made.How)
@@ -91,7 +93,7 @@ func (a *Approver) report(ctx context.Context, ask route.Asking, id string) (sto
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
-	message := fmt.Sprintf("waiting for approval %s of %s (mcp-metatool approvals show %s)", id, quote(ask.Request.Target(), maxTarget), id)
+	message := fmt.Sprintf("waiting for approval %s of %s", id, quote(ask.Request.Target(), maxTarget))
 	go func() {
 		defer close(done)
 		ticker := time.NewTicker(reportEvery)

@@ -64,6 +64,7 @@ func (a *Approver) question(ask route.Asking, s Settings, digest string) Questio
 	}
 	q.Description, _ = wire.GetString(r.Definition, "description")
 	q.Description, _ = clip(q.Description, maxDescription)
+	q.Client, _ = clip(q.Client, maxName)
 	arguments, err := canonical(r.Arguments) // subject has shown that it can be done
 	if err == nil {
 		q.Arguments = a.opts.Redact(arguments)
@@ -95,21 +96,26 @@ func (q Question) Caller() string {
 	return "a script, " + asName(q.Script) + ", for " + client
 }
 
+// maxWhole is the length of the longest name that is asked about, in bytes. Questions have all
+// of it, and an escape has up to six characters for a byte.
+const maxWhole = 2000
+
 // what names what is asked for.
 func (q Question) what() string {
+	name := quote(ascii(q.Name), 6*maxWhole)
 	switch {
 	case q.Kind == policy.KindResource:
-		return fmt.Sprintf("Resource: %s of the server %s", quote(q.Name, maxTarget), asName(q.Server))
+		return fmt.Sprintf("Resource: %s of the server %s", quote(q.Name, 6*maxWhole), asName(q.Server))
 	case q.Kind == policy.KindPrompt:
-		return fmt.Sprintf("Prompt: %s of the server %s", asName(q.Name), asName(q.Server))
+		return fmt.Sprintf("Prompt: %s of the server %s", name, asName(q.Server))
 	case q.Kind == policy.KindCompletion, q.Kind == policy.KindMethod:
-		return fmt.Sprintf("Request: %s %s of the server %s", q.Kind, quote(q.Name, maxTarget), asName(q.Server))
+		return fmt.Sprintf("Request: %s %s of the server %s", q.Kind, quote(q.Name, 6*maxWhole), asName(q.Server))
 	case q.Server == policy.SavedTools:
-		return "Saved tool: " + asName(q.Name)
+		return "Saved tool: " + name
 	case q.Server == policy.BuiltinTools:
-		return "Built-in tool: " + asName(q.Name)
+		return "Built-in tool: " + name
 	}
-	return fmt.Sprintf("Tool: %s of the server %s", asName(q.Name), asName(q.Server))
+	return fmt.Sprintf("Tool: %s of the server %s", name, asName(q.Server))
 }
 
 // Text returns the question as people read it, in lines. Each text of others is one code

@@ -60,7 +60,7 @@ func TestHostileTexts(t *testing.T) {
 		text := strings.ToValidUTF8(text, "\uFFFD")
 		c := answering(`{"action":"decline","content":{"note":` + string(wire.Quote(text)) + `}}`)
 		a := asking(c, fmt.Sprintf(`{"plain":%s,%s:1,"deep":[{"x":%[1]s}]}`, wire.Quote(text), wire.Quote(text+"?")))
-		a.Request.Server, a.Request.Name = text, text
+		a.Request.Server, a.Request.Name = text, strings.ToValidUTF8(text[:min(len(text), maxWhole)], "")
 		a.Request.Definition = wire.Marshal(map[string]string{"name": text, "description": text})
 		a.Request.Caller = policy.Caller{Client: text, Session: "s", Script: text}
 		a.Decision.Rule, a.Decision.Reason = text, text

@@ -63,7 +63,7 @@ func (q *Queue) keep(f *files, r Remembered) error {
 	now, left := q.now(), 0
 	for i := range before {
 		b := &before[i]
-		if !now.Before(b.Expires) || b.Scope == r.Scope && r.covers(b.Subject) {
+		if over(now, b.Created, b.Expires) || b.Scope == r.Scope && r.covers(b.Subject) {
 			err = errors.Join(err, f.remove(b.file()))
 		} else {
 			left++
@@ -75,14 +75,19 @@ func (q *Queue) keep(f *files, r Remembered) error {
 	return errors.Join(err, f.write(r.file(), r))
 }
 
-// recall returns the decision that counts for a call. Of several, one that denies counts.
-func (q *Queue) recall(s Subject) (found Remembered, ok bool) {
+// recall returns the decision that counts for a call. Of several, one that denies counts. If
+// only the user of the queue may decide, what clients have decided does not count: other
+// processes with the same store may ask them, and this one may have done so before a reload.
+func (q *Queue) recall(s Subject, by By) (found Remembered, ok bool) {
 	list, err := q.Remembered(context.Background())
 	if err != nil {
 		q.log.Warn("remembered approvals cannot be read, so they do not count", "err", err)
 		return found, false
 	}
 	for _, r := range list {
+		if by == ByQueue && r.How == HowClient {
+			continue
+		}
 		if r.covers(s) && (!ok || !r.Allow) {
 			found, ok = r, true
 		}
@@ -99,7 +104,7 @@ func (q *Queue) Remembered(ctx context.Context) ([]Remembered, error) {
 	defer f.root.Close()
 	list, err := all[Remembered](f, rememberedFolder, q.log)
 	now := q.now()
-	list = slices.DeleteFunc(list, func(r Remembered) bool { return !now.Before(r.Expires) })
+	list = slices.DeleteFunc(list, func(r Remembered) bool { return over(now, r.Created, r.Expires) })
 	slices.SortFunc(list, func(a, b Remembered) int { return a.Created.Compare(b.Created) })
 	return list, err
 }

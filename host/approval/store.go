@@ -36,7 +36,7 @@ const (
 
 // Bounds of the files.
 const (
-	maxFile  = 1 << 20 // bytes
+	maxFile  = 4 << 20 // bytes
 	maxFiles = 2000    // in one folder
 )
 
@@ -153,6 +153,9 @@ func (f *files) write(name string, v any) error {
 	data, err := json.Marshal(sealed{body, f.code(name, body)})
 	if err != nil {
 		return err
+	}
+	if len(data) > maxFile {
+		return fmt.Errorf("approvals: %d bytes are too many for a file (at most %d)", len(data), maxFile)
 	}
 	return regular.WriteIn(f.root, name, append(data, '\n'), 0o600)
 }

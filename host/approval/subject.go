@@ -40,11 +40,17 @@ func (q *Queue) subject(ctx context.Context, ask route.Asking) (s Subject, diges
 		return s, "", err
 	}
 	r := ask.Request
+	if len(r.Name) > maxWhole {
+		return s, "", fmt.Errorf("its name is too long to show it to people (%d bytes)", len(r.Name))
+	}
 	arguments, err := canonical(r.Arguments)
 	if err != nil {
 		return s, "", fmt.Errorf("its arguments cannot be read in one way only: %w", err)
 	}
 	shape, err := shapeOf(arguments, r.Definition)
+	if r.Server == policy.BuiltinTools { // their texts are scripts and plans, and no two are alike
+		shape = arguments
+	}
 	if err != nil {
 		return s, "", fmt.Errorf("the shape of its arguments: %w", err)
 	}
