@@ -21,6 +21,7 @@ type applyView struct {
 	digest, out       string
 	fresh, yes        bool
 	json, withAnswers bool
+	approve           approveFlag
 }
 
 func applyCommand() *cobra.Command {
@@ -38,7 +39,7 @@ was approved. --yes is enough for a plan that was made with the same store. A pl
 applied once at most, even if it fails.
 
 If the script goes on after the plan, it is planned from there: the next plan is shown
-and kept.
+and kept. --approve says who decides about reads of the next plan for which policy asks.
 
 The exit code is 1 if the plan could not be carried out, 2 if it cannot be read.`,
 		Example: `  mcp-metatool apply last
@@ -50,6 +51,7 @@ The exit code is 1 if the plan could not be carried out, 2 if it cannot be read.
 	cmd.Flags().StringVar(&v.digest, "digest", "", "apply only the plan with this `DIGEST`, without asking")
 	cmd.Flags().BoolVar(&v.yes, "yes", false, "apply without asking")
 	cmd.Flags().BoolVar(&v.fresh, "fresh", false, "make the reads again; their answers must be the same")
+	v.approve.addFlag(cmd)
 	cmd.Flags().StringVarP(&v.out, "out", "o", "", "write the next plan, if there is one, to `FILE`")
 	cmd.Flags().BoolVar(&v.withAnswers, "answers", false, "with -o: put the answers that the next plan needs into the file")
 	cmd.Flags().BoolVar(&v.json, "json", false, "print what was done as JSON")
@@ -71,7 +73,10 @@ func (v *applyView) apply(cmd *cobra.Command, name string) error {
 	}
 	cfg.Debug = true // for the backtrace
 	mask := cfg.NewMasker().Mask
-	return withHost(cmd.Context(), cfg, log, host.NoClient, func(ctx context.Context, h *host.Host) error {
+	view := newProgressView(os.Stderr, isTerminal(os.Stderr), file.Plan.Name())
+	opts := hostOptions(log, host.NoClient)
+	opts.Person = v.approve.person(cmd, view.plain)
+	return withHostOf(cmd.Context(), cfg, opts, func(ctx context.Context, h *host.Host) error {
 		if _, err := h.Planner().Check(ctx, file, nil); err != nil {
 			return &exitError{exitFailed, fmt.Errorf("plan %s cannot be applied: %w: nothing was done", file.Plan.ID, err)}
 		}
@@ -79,7 +84,6 @@ func (v *applyView) apply(cmd *cobra.Command, name string) error {
 			return err
 		}
 		defer during(ctx, "plan "+file.Plan.ID)()
-		view := newProgressView(os.Stderr, isTerminal(os.Stderr), file.Plan.Name())
 		outcome, err := h.Planner().Apply(ctx, file, plan.ApplyOptions{Fresh: v.fresh, Approved: true}, route.Call{Progress: view.update})
 		view.end()
 		if outcome == nil {

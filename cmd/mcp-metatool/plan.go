@@ -25,6 +25,7 @@ type planView struct {
 	settings
 	params, out   string
 	json, answers bool
+	approve       approveFlag
 }
 
 func planCommand() *cobra.Command {
@@ -40,6 +41,9 @@ The plan is kept in the store, and mcp-metatool apply carries it out. With -o it
 written to a file too, which can be reviewed and applied elsewhere. docs/plans.md
 explains plans.
 
+If policy asks for the approval of a read, you are asked at the terminal. Without one it
+is denied; --approve allow allows it.
+
 The exit code is 1 if the script fails.`,
 		Example: `  mcp-metatool plan release --params '{"repo": "widgets"}'
   mcp-metatool plan release --params @release.json -o release.plan.json
@@ -52,6 +56,7 @@ The exit code is 1 if the script fails.`,
 	cmd.Flags().StringVar(&v.params, "params", "{}", "arguments: a `JSON` object, @FILE to read it from a file, - from standard input")
 	cmd.Flags().StringVarP(&v.out, "out", "o", "", "write the plan to `FILE`, as JSON")
 	cmd.Flags().BoolVar(&v.answers, "answers", false, "with -o: put the answers of reads into the file, so that they need not be made again elsewhere")
+	v.approve.addFlag(cmd)
 	cmd.Flags().BoolVar(&v.json, "json", false, "print the plan as JSON")
 	cmd.AddCommand(planShowCommand())
 	return cmd
@@ -80,8 +85,10 @@ func (v *planView) plan(cmd *cobra.Command, name string) error {
 	cfg.Debug = true // for the backtrace
 	mask := cfg.NewMasker().Mask
 	defer during(cmd.Context(), "the plan of "+name)()
-	return withHost(cmd.Context(), cfg, log, host.NoClient, func(ctx context.Context, h *host.Host) error {
-		view := newProgressView(os.Stderr, isTerminal(os.Stderr), name)
+	view := newProgressView(os.Stderr, isTerminal(os.Stderr), name)
+	opts := hostOptions(log, host.NoClient)
+	opts.Person = v.approve.person(cmd, view.plain)
+	return withHostOf(cmd.Context(), cfg, opts, func(ctx context.Context, h *host.Host) error {
 		file, rec, f := h.Planner().Make(ctx, subject, route.Call{Progress: view.update})
 		view.end()
 		if err := runFailure(cmd, name, rec, f, mask); err != nil {
@@ -163,12 +170,12 @@ func (v *planView) show(cmd *cobra.Command, name string) error {
 		return err
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "\napplied at %s\n", used.At.UTC().Format("2006-01-02 15:04:05 UTC"))
-	all, err := plan.MadeOnDisk(cmd.Context(), cfg.JournalDir(), file, used)
+	after, err := plan.OnDisk(cmd.Context(), cfg.JournalDir(), file, used)
 	if err != nil {
-		fmt.Fprintf(cmd.OutOrStdout(), "  what was done is not known: %s\n", display.Line(err.Error(), 300))
+		fmt.Fprintf(cmd.OutOrStdout(), "  what was done is not known: %s. Look at the servers before you make a new plan.\n", display.Line(err.Error(), 300))
 		return nil
 	}
-	_, err = fmt.Fprint(cmd.OutOrStdout(), plan.MadeText(all))
+	_, err = fmt.Fprint(cmd.OutOrStdout(), after.Text())
 	return err
 }
 

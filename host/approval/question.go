@@ -147,7 +147,7 @@ const (
 
 // arguments adds the arguments, each on a line of its own.
 func (q Question) arguments(b *strings.Builder) {
-	members, _ := wire.Members(q.Arguments)
+	members := lines(q.Arguments)
 	if len(members) == 0 {
 		b.WriteString("Arguments: none\n")
 		return
@@ -162,13 +162,36 @@ func (q Question) arguments(b *strings.Builder) {
 		}
 		value, all := span(string(m.Value), min(maxMember, left))
 		name, full := span(m.Name, maxName)
-		fmt.Fprintf(b, "- %s: %s\n", name, value)
+		fmt.Fprintf(b, "- %s%s: %s\n", name, m.item, value)
 		left -= len(value)
 		whole = whole && all && full
 	}
 	if !whole {
 		fmt.Fprintf(b, "NOT ALL OF THE ARGUMENTS ARE SHOWN: they have %d bytes.\n", len(q.Arguments))
 	}
+}
+
+// line is what a line shows of the arguments: a member, or an item of it.
+type line struct {
+	wire.Member
+	item string // which item; "" for the whole value
+}
+
+// lines returns the lines for an object. A long list has one for each item, so that people
+// see more of it.
+func lines(arguments []byte) (all []line) {
+	members, _ := wire.Members(arguments)
+	for _, m := range members {
+		items, err := wire.Elements(m.Value)
+		if err != nil || len(m.Value) <= maxMember {
+			all = append(all, line{m, ""})
+			continue
+		}
+		for i, item := range items {
+			all = append(all, line{wire.Member{Name: m.Name, Value: item}, fmt.Sprintf(" (%d of %d)", i+1, len(items))})
+		}
+	}
+	return all
 }
 
 // remembering says how long a decision is remembered.

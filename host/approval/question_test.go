@@ -128,6 +128,7 @@ func TestLongArguments(t *testing.T) {
 		"one":  {`{"a":"` + strings.Repeat("x", 5000) + `; rm -rf /"}`, []string{"characters are not shown", `; rm -rf /"`, "NOT ALL OF THE ARGUMENTS ARE SHOWN"}},
 		"huge": {`{"a":"` + strings.Repeat("x", 300_000) + `"}`, []string{"(too large to show)"}},
 		"many": {"{" + strings.Join(many, ",") + "}", []string{"- and 76 more", "NOT ALL OF THE ARGUMENTS ARE SHOWN: they have "}},
+		"list": {`{"a":[{"x":"` + strings.Repeat("x", 500) + `"},{"y":"` + strings.Repeat("y", 500) + `"}]}`, []string{"- `a` (1 of 2): `{\"x\"", "- `a` (2 of 2): `{\"y\""}},
 		"none": {`{}`, []string{"Arguments: none"}},
 	} {
 		c := answering(`{}`)

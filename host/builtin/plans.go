@@ -135,5 +135,5 @@ func (h *Handler) passApply(ctx context.Context, file *plan.File, call route.Cal
 			definition = e.Definition
 		}
 	}
-	return h.cfg.Gate.PassBuiltin(ctx, call, name, definition, file.Short(), about)
+	return h.cfg.Gate.PassBuiltin(ctx, call, name, definition, file.Asked(), about)
 }

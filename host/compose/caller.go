@@ -27,6 +27,7 @@ type target struct {
 	record       *journal.Call
 	decision     *policy.Decision    // of the Gate; nil for a plain one
 	approved     bool                // a person has allowed it, if it is a compensation
+	batch        int64               // see StagedCall.Batch
 	undo         []target            // compensations that the saved tool registered
 	replayed     *ReplayedCall       // nil except in a replay
 	before       *journal.CallRecord // of the run that this one continues; nil if that did not make the call
@@ -40,8 +41,9 @@ func (r *run) CallTools(ctx context.Context, calls []abi.ToolCall) []abi.Answer 
 	for i := range targets {
 		opened[i] = journal.Opened{Request: targets[i].ToolCall, Server: targets[i].server, Tool: targets[i].tool}
 	}
+	batch := r.tree.batches.Add(1)
 	for i, record := range r.journal.OpenCalls(opened) {
-		targets[i].record = record
+		targets[i].record, targets[i].batch = record, batch
 	}
 	answers := make([]abi.Answer, len(calls))
 	extra := int64(0)

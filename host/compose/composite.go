@@ -45,8 +45,9 @@ type tree struct {
 	// continued another time.
 	live      atomic.Bool
 	called    policy.History
-	questions *questions // to the client; nil if it can be asked at any time
-	stage     Stage      // nil unless the runs are planned or carry out a plan
+	batches   atomic.Int64 // of calls, so far
+	questions *questions   // to the client; nil if it can be asked at any time
+	stage     Stage        // nil unless the runs are planned or carry out a plan
 }
 
 // newTree makes the tree of which the run is the root.
@@ -160,8 +161,8 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 		def = r.permitted(ctx, def)
 	}
 	if r.tree.stage != nil {
-		if err := r.tree.stage.Saved(def); err != nil {
-			return journal.Answer{Err: t.fail(abi.ErrPermission, err.Error())}
+		if failed := r.tree.stage.Saved(r.stagedCall(t), def); failed != nil {
+			return journal.Answer{Err: failed}
 		}
 	}
 	part := r.progress.begin(t.server + "." + t.tool)

@@ -29,8 +29,8 @@ type Stage interface {
 	// Commit is called when a script drops its compensations. It returns whether they
 	// are dropped.
 	Commit() bool
-	// Saved is called before a saved tool is run for a script.
-	Saved(def tools.Definition) error
+	// Saved is called before a saved tool is run for a script. The error is for the script.
+	Saved(c StagedCall, def tools.Definition) *abi.CallError
 	// Left is called when a run ends because its script needs an answer that is not
 	// known: first for the run whose script it is.
 	Left(f *Failure)
@@ -45,6 +45,9 @@ type Stage interface {
 type StagedCall struct {
 	abi.ToolCall        // as the script made it
 	Server, Tool string // real names
+	// Batch is the number of the batch in which the script makes the call, in the tree of
+	// runs. It is 0 for a compensation.
+	Batch int64
 	// Caught says that the script, or one that called it, could go on if the call failed.
 	Caught bool
 	// Made is the call as the router gets it; it has no progress.
@@ -96,7 +99,7 @@ func (r *run) staged(ctx context.Context, t *target) journal.Answer {
 // stagedCall returns what the stage needs to know of a call.
 func (r *run) stagedCall(t *target) StagedCall {
 	return StagedCall{
-		ToolCall: t.ToolCall, Server: t.server, Tool: t.tool, Caught: t.Caught || r.caught,
+		ToolCall: t.ToolCall, Server: t.server, Tool: t.tool, Batch: t.batch, Caught: t.Caught || r.caught,
 		Made: r.scriptCall(t, nil, nil), Fail: t.fail,
 	}
 }

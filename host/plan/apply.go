@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
 // Outcome is what has become of a plan that was applied.
@@ -47,7 +48,7 @@ func (p *Planner) Check(ctx context.Context, file *File, origin route.Origin) (p
 	if used, err := p.cfg.Store.Applied(file.Digest); err != nil || used != nil {
 		return none, errors.Join(err, used.error())
 	}
-	if err := p.sameHere(plan); err != nil {
+	if _, err := p.sameHere(plan); err != nil {
 		return none, err
 	}
 	for _, s := range plan.all() {
@@ -66,26 +67,31 @@ func (p *Planner) Check(ctx context.Context, file *File, origin route.Origin) (p
 	return p.preview(ctx, plan, origin)
 }
 
-// sameHere checks what the plan says about the tool and the configuration.
-func (p *Planner) sameHere(plan *Plan) error {
+// sameHere checks what the plan says about the tool and the configuration, and returns the
+// tool.
+func (p *Planner) sameHere(plan *Plan) (tools.Definition, error) {
 	def, err := p.definition(plan.Tool, plan.Code)
 	if err != nil {
-		return err
+		return def, err
 	}
-	changed := func(what string) error {
-		return fmt.Errorf("%s since plan %s was made (make a new plan)", what, plan.ID)
+	changed := func(format string, args ...any) (tools.Definition, error) {
+		return def, fmt.Errorf("since plan %s was made, "+format+" (make a new plan)", append([]any{plan.ID}, args...)...)
 	}
+	limits := limitsOf(p.cfg.Composer.LimitsOf(def.Limits))
 	switch {
+	case def.Hash() != plan.ToolDigest && plan.Tool == "":
+		return changed("its code was changed: its digest is %s, and the plan is bound to %s", def.Hash(), plan.ToolDigest)
 	case def.Hash() != plan.ToolDigest:
-		return changed(fmt.Sprintf("saved tool %q was changed", plan.Tool))
-	case limitsOf(p.cfg.Composer.LimitsOf(def.Limits)) != plan.Limits:
-		return changed("the limits were changed")
+		return changed("saved tool %q was changed: its digest is %s, and the plan is bound to %s", plan.Tool, def.Hash(), plan.ToolDigest)
+	case limits != plan.Limits:
+		return changed("the limits were changed: they are %s, and the plan is bound to %s", limits.text(), plan.Limits.text())
 	case plan.Guest != p.cfg.Guest:
-		return changed("this program was updated")
+		return changed("this program was updated: its guest is %s, and the plan is bound to %s", p.cfg.Guest, plan.Guest)
 	case !slices.Equal(plan.Reads, p.cfg.Reads) || !slices.Equal(plan.Writes, p.cfg.Writes):
-		return changed("[plan] reads or writes were changed")
+		return changed("[plan] was changed: reads = %q, writes = %q, and the plan is bound to reads = %q, writes = %q",
+			p.cfg.Reads, p.cfg.Writes, plan.Reads, plan.Writes)
 	}
-	return nil
+	return def, nil
 }
 
 // sameDefinition checks that the tool of a step is the one of the plan.
@@ -159,7 +165,7 @@ type ApplyOptions struct {
 // happens. The error says why nothing was done.
 func (p *Planner) Apply(ctx context.Context, file *File, opts ApplyOptions, call route.Call) (*Outcome, error) {
 	plan := file.Plan
-	def, err := p.definition(plan.Tool, plan.Code)
+	def, err := p.sameHere(&plan) // Check may be long ago: a person was asked since
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +181,7 @@ func (p *Planner) Apply(ctx context.Context, file *File, opts ApplyOptions, call
 	if err := p.cfg.Store.Claim(file); err != nil {
 		return nil, err
 	}
-	call.Params, call.Began = nil, p.began(file, call.Began)
+	call.Params, call.Began = nil, s.began(file, call.Began)
 	if plan.Meta != nil {
 		var params wire.Object
 		params.Raw("_meta", plan.Meta)
@@ -186,10 +192,12 @@ func (p *Planner) Apply(ctx context.Context, file *File, opts ApplyOptions, call
 }
 
 // began returns a function for route.Call.Began that notes the run with the claim for a plan.
-func (p *Planner) began(file *File, also func(string, time.Time)) func(string, time.Time) {
+// If it cannot be noted, the run makes no calls: nobody could find out later what was done.
+func (s *stage) began(file *File, also func(string, time.Time)) func(string, time.Time) {
 	return func(id string, at time.Time) {
-		// Without it, nobody can find out later what was done. The record is there anyway.
-		_ = p.cfg.Store.Began(file, id)
+		if err := s.cfg.Store.Began(file, id); err != nil {
+			s.stopped = fmt.Errorf("the run cannot be noted with the plan: %w", err)
+		}
 		if also != nil {
 			also(id, at)
 		}
@@ -231,7 +239,8 @@ func (p *Planner) answersSuffice(s *stage) error {
 
 // outcome returns what has become of the plan of a stage whose run has ended.
 func (p *Planner) outcome(s *stage, of Subject, rec journal.Record, f *compose.Failure) (*Outcome, error) {
-	o := &Outcome{Record: rec, Failure: f, Differs: s.differs, Made: made(s.applies, &rec)}
+	o := &Outcome{Record: rec, Failure: f, Differs: s.differs}
+	o.Made, _ = made(s.applies, &rec)
 	if f != nil && (f.Type != abi.ErrWithheld || s.differs) {
 		return o, nil
 	}

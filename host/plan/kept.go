@@ -147,12 +147,22 @@ func (s *Store) Claim(f *File) error {
 	}
 	if err == nil {
 		_, err = file.Write(text)
-		err = errors.Join(err, file.Sync(), file.Close())
+		err = errors.Join(err, file.Sync(), file.Close(), syncFolder(dir))
 	}
 	if err != nil {
 		return fmt.Errorf("plan %s cannot be applied: %w", f.Plan.ID, err)
 	}
 	return nil
+}
+
+// syncFolder makes the names in a folder durable: a claim must survive a crash of the machine.
+func syncFolder(dir string) error {
+	root, err := regular.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return regular.SyncFolder(root, ".")
 }
 
 func (s *Store) claim(f *File, run string) AppliedError {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,11 +37,15 @@ type Made struct {
 }
 
 // made returns what has become of the writes of a plan, from the record of the run that
-// carried it out. The record can end anywhere: the process may have ended.
-func made(p *Plan, rec *journal.Record) []Made {
-	all := []Made{}
+// carried it out, and the index after the last step that is a call and was begun. The record
+// can end anywhere: the process may have ended.
+func made(p *Plan, rec *journal.Record) (all []Made, at int) {
+	all = []Made{}
 	steps := p.all()
-	at := 0
+	notMade := NotMade
+	if rec.Any(func(r *journal.Record) bool { return r.Incomplete }) {
+		notMade = IsUnknown
+	}
 	walk(rec, func(c *journal.CallRecord) {
 		for i := at; i < len(steps); i++ {
 			s := &steps[i]
@@ -59,10 +64,10 @@ func made(p *Plan, rec *journal.Record) []Made {
 	})
 	for i := at; i < len(steps); i++ {
 		if s := &steps[i]; s.Do == Write && i >= len(p.Before) {
-			all = append(all, Made{Write: s.Write, Call: s.name(), State: NotMade})
+			all = append(all, Made{Write: s.Write, Call: s.name(), State: notMade})
 		}
 	}
-	return all
+	return all, at
 }
 
 // walk calls f with the calls of upstreams in a record, in their order.
@@ -107,9 +112,19 @@ func madeOf(s *Step, c *journal.CallRecord) Made {
 	return m
 }
 
-// MadeOnDisk returns what has become of the writes of a plan that was applied, from the
-// journal in a folder. used is the claim for the plan.
-func MadeOnDisk(ctx context.Context, dir string, f *File, used *AppliedError) ([]Made, error) {
+// Aftermath is what a journal says about the run that has carried out a plan.
+type Aftermath struct {
+	Run   string // id
+	Made  []Made
+	Ended bool // the run has ended; else it runs, or its process was stopped
+	// Left are the compensations of a run that has not ended, the last one first: nobody has
+	// made them.
+	Left []Step
+}
+
+// OnDisk returns what has become of a plan that was applied, from the journal in a folder.
+// used is the claim for the plan.
+func OnDisk(ctx context.Context, dir string, f *File, used *AppliedError) (*Aftermath, error) {
 	if used.Run == "" {
 		return nil, errors.New("the run is not in the journal")
 	}
@@ -117,11 +132,53 @@ func MadeOnDisk(ctx context.Context, dir string, f *File, used *AppliedError) ([
 	if err != nil {
 		return nil, err
 	}
-	return made(&f.Plan, &rec), nil
+	all, at := made(&f.Plan, &rec)
+	after := &Aftermath{Run: rec.ID, Made: all, Ended: rec.Done}
+	if !rec.Done {
+		after.Left = left(f.Plan.all(), &rec, at)
+	}
+	return after, nil
 }
 
-// Short returns what agents, and people whose approval is asked for, need to know of a plan,
-// as an object.
+// left returns the compensations of the steps that a run has passed, that no commit has
+// dropped and that were not begun, the last one first. at is the index after the last call
+// that it has begun.
+func left(steps []Step, rec *journal.Record, at int) (all []Step) {
+	undos, begun := compensations(rec)
+	for i, s := range steps {
+		switch {
+		case s.Do == Undo && undos > 0:
+			undos--
+			all = append(all, s)
+		case s.Do == Commit && (i < at || undos > 0):
+			all = nil
+		}
+	}
+	slices.Reverse(all)
+	return all[min(begun, len(all)):]
+}
+
+// compensations returns how many compensations a run and those below it have registered, and
+// how many they have begun to make.
+func compensations(rec *journal.Record) (registered, begun int) {
+	for i := range rec.Undos {
+		if rec.Undos[i].Err == nil {
+			registered++
+		}
+	}
+	for i := range rec.Calls {
+		if rec.Calls[i].Undo {
+			begun++
+		}
+		if run := rec.Calls[i].Answer.Run; run != nil {
+			more, began := compensations(run)
+			registered, begun = registered+more, begun+began
+		}
+	}
+	return registered, begun
+}
+
+// Short returns what agents need to know of a plan, as an object.
 func (f *File) Short() []byte {
 	p := &f.Plan
 	var o wire.Object
@@ -130,6 +187,31 @@ func (f *File) Short() []byte {
 	o.Text("expires", p.Expires.UTC().Format(time.RFC3339))
 	o.Text("tool", p.Name())
 	o.Raw("params", p.Params)
+	o.Raw("writes", p.shortWrites())
+	if p.Open != nil {
+		o.Raw("open", wire.Marshal(p.Open))
+	} else if p.Result != nil {
+		o.Raw("result", p.Result)
+	}
+	return o.Bytes()
+}
+
+// Asked returns what people whose approval is asked for see of a plan, and policy as the
+// arguments of apply_plan, as an object: no more than they decide about, since questions have
+// little room.
+func (f *File) Asked() []byte {
+	p := &f.Plan
+	var o wire.Object
+	o.Text("plan", p.ID)
+	o.Text("digest", f.Digest)
+	o.Text("tool", p.Name())
+	o.Raw("params", p.Params)
+	o.Raw("writes", p.shortWrites())
+	return o.Bytes()
+}
+
+// shortWrites returns the writes of a plan and its compensations as an array.
+func (p *Plan) shortWrites() []byte {
 	var items [][]byte
 	for i := range p.Steps {
 		s := &p.Steps[i]
@@ -147,13 +229,7 @@ func (f *File) Short() []byte {
 		item.NonEmpty("policy", s.Policy)
 		items = append(items, item.Bytes())
 	}
-	o.Raw("writes", wire.Array(items))
-	if p.Open != nil {
-		o.Raw("open", wire.Marshal(p.Open))
-	} else if p.Result != nil {
-		o.Raw("result", p.Result)
-	}
-	return o.Bytes()
+	return wire.Array(items)
 }
 
 // Result returns the CallToolResult for an agent that has applied a plan.

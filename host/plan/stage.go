@@ -42,6 +42,11 @@ type stage struct {
 	used        map[string]string // digests of definitions, by tool
 	writes      int               // of all plans
 	open        *Open
+	// left is why the next plan ends, while its run has not ended: "" before that. Of what
+	// follows, only the calls of leftIn, the batch of the call that ended it, are in the plan,
+	// since they are made whatever becomes of that call. leftIn is 0 for none.
+	left   string
+	leftIn int64
 
 	// stopped is why the run may make no more calls; nil while it may.
 	stopped error
@@ -84,6 +89,9 @@ func (s *stage) differ(c *compose.StagedCall, err error) *abi.CallError {
 func (s *stage) Call(ctx context.Context, c compose.StagedCall) journal.Answer {
 	if s.stopped != nil {
 		return journal.Answer{Err: c.Fail(abi.ErrPermission, "not made: "+s.stopped.Error())}
+	}
+	if failed := s.over(&c); failed != nil {
+		return journal.Answer{Err: failed}
 	}
 	definition := s.cfg.Definition(c.Server, c.Tool)
 	do := s.cfg.classify(c.Server, c.Tool, definition)
@@ -196,7 +204,21 @@ func (s *stage) add(step Step, a Answer) {
 
 // leave ends the next plan at a call.
 func (s *stage) leave(c *compose.StagedCall, reason string) *abi.CallError {
+	if s.left == "" {
+		s.left, s.leftIn = reason, c.Batch
+	}
 	return c.Fail(abi.ErrWithheld, reason)
+}
+
+// over returns the error for a call that is not in the next plan, because that has ended
+// before: nothing is known of what comes between. A guest that goes on nevertheless learns
+// nothing.
+func (s *stage) over(c *compose.StagedCall) *abi.CallError {
+	if s.left == "" || s.leftIn != 0 && c.Batch == s.leftIn {
+		return nil
+	}
+	s.leftIn = 0 // the calls after this one are made after it
+	return c.Fail(abi.ErrWithheld, s.left)
 }
 
 // Left implements compose.Stage.
@@ -204,6 +226,10 @@ func (s *stage) Left(f *compose.Failure) {
 	if s.open != nil { // of a saved tool that the script has called
 		return
 	}
+	if s.left == "" {
+		s.left = f.Message
+	}
+	s.leftIn = 0
 	s.open = &Open{Reason: display.ClipSize(f.Message, maxMessage), Script: "?"}
 	if p := f.Position; p != nil {
 		s.open.Script, s.open.Line, s.open.Source = p.File, p.Line, display.ClipSize(p.Source, maxMessage)
@@ -216,6 +242,9 @@ func (s *stage) Left(f *compose.Failure) {
 
 // Finished implements compose.Stage.
 func (s *stage) Finished() error {
+	if s.left != "" && s.open == nil { // a guest that has gone on with something else
+		s.open = &Open{Reason: display.ClipSize(s.left, maxMessage), Script: "?"}
+	}
 	if s.stopped == nil && s.applying() {
 		s.differs = true
 		s.stopped = fmt.Errorf("the script has ended before step %d of %d, %s", s.at+1, len(s.steps), s.steps[s.at].name())
@@ -224,15 +253,20 @@ func (s *stage) Finished() error {
 }
 
 // Saved implements compose.Stage.
-func (s *stage) Saved(def tools.Definition) error {
+func (s *stage) Saved(c compose.StagedCall, def tools.Definition) *abi.CallError {
 	if s.stopped != nil {
-		return s.stopped
+		return c.Fail(abi.ErrPermission, "not run: "+s.stopped.Error())
 	}
-	err := s.use("tools."+def.Name, def.Hash())
-	if err != nil {
-		s.differs, s.stopped = true, err
+	if s.left != "" {
+		s.leftIn = 0
 	}
-	return err
+	if failed := s.over(&c); failed != nil {
+		return failed
+	}
+	if err := s.use("tools."+def.Name, def.Hash()); err != nil {
+		return s.differ(&c, err)
+	}
+	return nil
 }
 
 // permissions returns the tools that the run has used, and those of the plan that it

@@ -194,3 +194,27 @@ func MadeText(all []Made) string {
 	}
 	return b.String()
 }
+
+// Text returns what has become of a plan for readers, and what they can do if that is not
+// known.
+func (a *Aftermath) Text() string {
+	var b strings.Builder
+	b.WriteString(MadeText(a.Made))
+	unknown := false
+	for _, m := range a.Made {
+		unknown = unknown || m.State == IsUnknown || m.State == Failed
+	}
+	if !a.Ended {
+		fmt.Fprintf(&b, "\nrun %s has not ended: it goes on, or its process was stopped. What was made stays made.\n", a.Run)
+	}
+	for i, u := range a.Left {
+		if i == 0 {
+			b.WriteString("These compensations were not made:\n")
+		}
+		fmt.Fprintf(&b, "  %s %s\n", display.Line(u.name(), maxShown), shown(u.Arguments))
+	}
+	if !a.Ended || unknown {
+		fmt.Fprintf(&b, "Look at the servers, and at mcp-metatool runs show %s, before you make a new plan.\n", a.Run)
+	}
+	return b.String()
+}

@@ -14,6 +14,9 @@ func (s *stage) Undo(c compose.StagedCall) (registered bool, failed *abi.CallErr
 	if s.stopped != nil {
 		return false, c.Fail(abi.ErrPermission, "not registered: "+s.stopped.Error())
 	}
+	if failed := s.over(&c); failed != nil {
+		return false, failed
+	}
 	if err := s.use(c.Server+"."+c.Tool, pins.Digest(s.cfg.Definition(c.Server, c.Tool))); err != nil {
 		return false, s.differ(&c, err)
 	}
@@ -42,7 +45,7 @@ func (s *stage) Undo(c compose.StagedCall) (registered bool, failed *abi.CallErr
 // Commit implements compose.Stage.
 func (s *stage) Commit() bool {
 	switch {
-	case s.stopped != nil:
+	case s.stopped != nil, s.left != "":
 		return false
 	case !s.applying():
 		s.add(Step{Do: Commit}, Answer{})
