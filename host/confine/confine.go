@@ -2,15 +2,16 @@
 // the kernel enforces. It works on Linux only, without root and without any helper
 // program:
 //
-//	confine.go         Settings: what the configuration says
-//	presets.go         presets, and the files that every program needs
-//	prepare_linux.go   Prepare: Settings -> Plan, for one start
-//	files_linux.go     which files: symbolic links, and files of ours
-//	landlock_linux.go  rights of Landlock
-//	filter_linux.go    the filter for system calls
-//	syscalls_*.go      which system calls are refused
-//	kernel_linux.go    Kernel: what this machine can enforce
-//	other.go           other systems, which can enforce nothing
+//	confine.go            Settings: what the configuration says
+//	presets.go            presets, and the files that every program needs
+//	prepare_linux.go      Prepare: Settings -> Plan, for one start
+//	files_linux.go        which files: symbolic links, and files of ours
+//	landlock_linux.go     rights of Landlock
+//	filter_linux.go       the filter for system calls
+//	filterfiles_linux.go  what it says about files
+//	syscalls_*.go         which system calls are refused
+//	kernel_linux.go       Kernel: what this machine can enforce
+//	other.go              other systems, which can enforce nothing
 //
 // Package restrict (below this one) applies a profile, in a process of its own that then
 // becomes the server.

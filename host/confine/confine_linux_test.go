@@ -39,7 +39,8 @@ func tree(t *testing.T, names ...string) string {
 
 // TestFiles checks what is granted, without what every server gets.
 func TestFiles(t *testing.T) {
-	dir := tree(t, "program", "store/tools/x", "config.toml", "data/a", "data/b", "work/", "link -> data", "work/planted -> ../store", "work/own/")
+	dir := tree(t, "program", "store/tools/x", "config.toml", "data/a", "data/b", "work/", "link -> data", "work/planted -> ../store", "work/own/",
+		"alias -> work", "far -> work/planted")
 	at := func(name string) string { return filepath.Join(dir, name) }
 	place := Place{Path: at("program"), Own: []string{at("store"), at("config.toml"), at("later/journal")}}
 	for name, c := range map[string]struct {
@@ -53,9 +54,14 @@ func TestFiles(t *testing.T) {
 		"with ours in it":    {Settings{Read: []string{dir}}, "data:r program:rx work:r", ""},
 		"ours, named":        {Settings{Read: []string{dir, at("config.toml")}}, "config.toml:r data:r program:rx work:r", ""},
 		"in ours, named":     {Settings{Write: []string{at("store/tools")}}, "program:rx store/tools:rw", ""},
+		"in ours, and all":   {Settings{Read: []string{dir, at("store/tools")}}, "data:r program:rx store/tools:r work:r", ""},
 		"ours, written":      {Settings{Write: []string{dir}}, "", "which has " + at("store") + " of mcp-metatool in it"},
 		"ours, by a link":    {Settings{Write: []string{at("work/..")}}, "", "of mcp-metatool in it"},
 		"planted":            {Settings{Write: []string{at("work")}, Read: []string{at("work/planted")}}, "", "by a symbolic link in a folder that the server may write"},
+		"planted, by a link": {Settings{Write: []string{at("work")}, Read: []string{at("alias/planted")}}, "", "by a symbolic link in a folder that the server may write"},
+		"planted on the way": {Settings{Write: []string{at("work")}, Read: []string{at("far/x")}}, "", "by a symbolic link in a folder that the server may write"},
+		"planted to write":   {Settings{Write: []string{at("work"), at("work/planted")}}, "", "by a symbolic link in a folder that the server may write"},
+		"not planted":        {Settings{Write: []string{at("work")}, Read: []string{at("link")}}, "data:r program:rx work:rw", ""},
 		"below the writable": {Settings{Write: []string{at("work")}, Exec: []string{at("work/own")}}, "program:rx work:rw work/own:rx", ""},
 		"our program":        {Settings{Write: []string{filepath.Dir(os.Args[0])}}, "", "of mcp-metatool in it"},
 		"missing":            {Settings{Read: []string{at("nowhere")}}, "", "there is no " + at("nowhere")},
@@ -81,6 +87,68 @@ func TestFiles(t *testing.T) {
 		}
 		if strings.Join(got, " ") != c.want {
 			t.Errorf("%s: %v, want %s", name, got, c.want)
+		}
+	}
+}
+
+// TestPresets checks that presets grant installations, and nothing that the server can
+// choose.
+func TestPresets(t *testing.T) {
+	home := tree(t, "bin/node", ".local/bin/uvx", "nvm/v20/bin/node", "nvm/v20/lib/x", "work/bin/node -> ../../secret/bin/node", "secret/bin/node",
+		".local/share/pipx -> ../../work/planted", "work/planted -> ../secret", "shims/node", "pyenv/shims/python3")
+	at := func(name string) string { return filepath.Join(home, name) }
+	for name, c := range map[string]struct {
+		settings Settings
+		path     string // folders in PATH
+		want     string // grants in home
+	}{
+		"an installation":      {Settings{Presets: []Preset{Node}}, at("nvm/v20/bin"), "nvm/v20 nvm/v20/bin/node"},
+		"in the home folder":   {Settings{Presets: []Preset{Node}}, at("bin"), "bin/node"},
+		"shims":                {Settings{Presets: []Preset{Python}}, at("pyenv/shims"), "pyenv pyenv/shims/python3 secret"},
+		"shims at home":        {Settings{Presets: []Preset{Node}}, at("shims"), "shims/node"},
+		"of uv":                {Settings{Presets: []Preset{Python}}, at(".local/bin"), ".local/bin/uvx secret"},
+		"a link":               {Settings{Presets: []Preset{Node}}, at("work/bin"), "secret secret/bin/node"},
+		"a link of the server": {Settings{Presets: []Preset{Node, Python}, Write: []string{at("work")}}, at("work/bin") + ":" + at("nvm/v20/bin"), "nvm/v20 nvm/v20/bin/node work"},
+	} {
+		grants, err := c.settings.files(Place{Path: "/bin/sh", Env: []string{"HOME=" + home, "PATH=" + c.path}})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		var got []string
+		for _, g := range grants {
+			if within(g.path, home) {
+				got = append(got, strings.TrimPrefix(g.path, home+"/"))
+			}
+		}
+		if text := strings.Join(got, " "); text != c.want {
+			t.Errorf("%s: %s, want %s", name, text, c.want)
+		}
+	}
+}
+
+// TestInterpreter checks what the first line of a script can choose.
+func TestInterpreter(t *testing.T) {
+	dir := tree(t, "bin/node", "bin/data", "script")
+	if err := os.Chmod(filepath.Join(dir, "bin/node"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	script, node := filepath.Join(dir, "script"), filepath.Join(dir, "bin/node")
+	for line, want := range map[string][]string{
+		"#!/bin/sh -e":                             {"/bin/sh"},
+		"#!/usr/bin/env node":                      {"/usr/bin/env", node},
+		"#!/usr/bin/env -S A=b node --flag":        {"/usr/bin/env", node},
+		"#!/usr/bin/env data":                      {"/usr/bin/env"}, // not executable
+		"#!/usr/bin/env -S sh ../script":           {"/usr/bin/env"},
+		"#!/usr/bin/env ../bin/node":               {"/usr/bin/env"},
+		"#!":                                       nil,
+		"console.log(1)":                           nil,
+		"#!" + strings.Repeat("x", 300) + " a b\n": {strings.Repeat("x", 254)},
+	} {
+		if err := os.WriteFile(script, []byte(line+"\nrest"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := interpreter(script, []string{"PATH=" + filepath.Join(dir, "bin")}); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", line, got, want)
 		}
 	}
 }

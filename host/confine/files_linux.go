@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // files returns the grants of a server, each path once and without symbolic links.
@@ -19,11 +20,15 @@ func (s *Settings) files(at Place) ([]grant, error) {
 			merged[g.path] |= g.right
 		}
 	}
+	follow, err := s.follower()
+	if err != nil {
+		return nil, err
+	}
 	all := resolved(at.Own)
-	for _, g := range s.grants(at.Env) {
-		path, err := canonical(g.path)
+	for _, g := range s.grants(at.Env, follow) {
+		path, err := follow(g.path)
 		if err != nil {
-			continue
+			continue // it does not exist, or the server may have changed where it leads
 		}
 		add(hide(grant{path: path, right: g.right}, all))
 	}
@@ -32,7 +37,7 @@ func (s *Settings) files(at Place) ([]grant, error) {
 		return nil, err
 	}
 	add(program)
-	named, err := s.named()
+	named, err := s.named(follow)
 	if err != nil {
 		return nil, err
 	}
@@ -73,53 +78,103 @@ func (s *Settings) program(at Place) ([]grant, error) {
 }
 
 // named returns the grants that the settings name.
-func (s *Settings) named() ([]grant, error) {
+func (s *Settings) named(follow func(string) (string, error)) ([]grant, error) {
 	list := []grant{}
-	add := func(paths []string, key string, r right, follow func(string) (string, error)) error {
+	add := func(paths []string, key string, r right) error {
 		for _, path := range paths {
 			real, err := follow(path)
 			if err != nil {
-				if errors.Is(err, fs.ErrNotExist) {
-					return fmt.Errorf("%s in the sandbox: there is no %s (create it, or leave it out)", key, path)
-				}
-				return fmt.Errorf("%s in the sandbox: %w", key, err)
+				return pathError(key, path, err)
 			}
 			list = append(list, grant{real, r, key})
 		}
 		return nil
 	}
-	// The server may have put symbolic links into the folders that it may write, so those
-	// are not followed.
-	trusted := func(path string) (string, error) { return trustedPath(path, s.Write) }
-	err := errors.Join(add(s.Write, "write", read|write, trusted), add(s.Read, "read", read, trusted), add(s.Exec, "exec", read|execute, trusted))
+	err := errors.Join(add(s.Write, "write", read|write), add(s.Read, "read", read), add(s.Exec, "exec", read|execute))
 	return list, err
 }
 
-// trustedPath returns a path without symbolic links. One below a folder that the server
-// may write must have none from there on.
-func trustedPath(path string, writable []string) (string, error) {
-	for _, dir := range writable {
-		rest, ok := strings.CutPrefix(path, strings.TrimSuffix(dir, "/")+"/")
-		if !ok {
-			continue
-		}
-		real, err := canonical(dir)
-		if err != nil {
-			return "", err
-		}
-		full, err := canonical(filepath.Join(real, rest))
-		if err == nil && full != filepath.Join(real, rest) {
-			err = fmt.Errorf("%s leads to %s by a symbolic link in a folder that the server may write (name the target)", path, full)
-		}
-		return full, err
+// pathError is the error for a path of the settings.
+func pathError(key, path string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s in the sandbox: there is no %s (create it, or leave it out)", key, path)
 	}
-	return canonical(path)
+	return fmt.Errorf("%s in the sandbox: %w", key, err)
 }
 
-// canonical returns a path without symbolic links. /proc/self stays as it is, because it is
-// another folder for the server.
+// maxLinks is how many symbolic links a path may have, as in the kernel.
+const maxLinks = 40
+
+// follower returns a function that returns a path without symbolic links. It follows none in
+// a folder that the server may write: the server may have put it there, at its last start,
+// and would choose what it is granted at the next one.
+func (s *Settings) follower() (func(path string) (string, error), error) {
+	writable, err := s.writable()
+	if err != nil {
+		return nil, err
+	}
+	return func(path string) (string, error) {
+		if path == ownProc {
+			return path, nil
+		}
+		real, rest, links := "/", path, 0
+		for rest != "" {
+			name, tail, _ := strings.Cut(rest, "/")
+			rest = tail
+			next := filepath.Join(real, name) // real has no links, so .. is its parent
+			info, err := os.Lstat(next)
+			if err != nil {
+				return "", err
+			}
+			if info.Mode()&fs.ModeSymlink == 0 {
+				real = next
+				continue
+			}
+			target, err := os.Readlink(next)
+			if err != nil {
+				return "", err
+			}
+			if slices.ContainsFunc(writable, func(dir string) bool { return real == dir || within(real, dir) }) {
+				return "", &plantedError{path, next, target}
+			}
+			if links++; links > maxLinks {
+				return "", &fs.PathError{Op: "follow", Path: path, Err: syscall.ELOOP}
+			}
+			if filepath.IsAbs(target) {
+				real = "/"
+			}
+			rest = target + "/" + rest
+		}
+		return real, nil
+	}, nil
+}
+
+// writable returns the folders that the server may write, without symbolic links.
+func (s *Settings) writable() ([]string, error) {
+	var list []string
+	for _, path := range s.Write {
+		real, err := canonical(path)
+		if err != nil {
+			return nil, pathError("write", path, err)
+		}
+		list = append(list, real)
+	}
+	return list, nil
+}
+
+// plantedError says that a path has a symbolic link that the server may have made.
+type plantedError struct{ path, link, target string }
+
+func (e *plantedError) Error() string {
+	return fmt.Sprintf("%s leads to %s by a symbolic link in a folder that the server may write, %s (name the target)", e.path, e.target, e.link)
+}
+
+// ownProc stays as it is, because it is another folder for the server.
+const ownProc = "/proc/self"
+
+// canonical returns a path without symbolic links.
 func canonical(path string) (string, error) {
-	if path == "/proc/self" {
+	if path == ownProc {
 		return path, nil
 	}
 	return filepath.EvalSymlinks(path)
@@ -144,11 +199,11 @@ func resolved(paths []string) []string {
 	return list
 }
 
-// unnamed returns the files of ours that the settings do not name themselves, nor
-// anything in them.
+// unnamed returns the files of ours that the settings do not name themselves. Naming something
+// in one of them allows that, and nothing else in it.
 func unnamed(own []string, named []grant) []string {
 	return slices.DeleteFunc(slices.Clone(own), func(path string) bool {
-		return slices.ContainsFunc(named, func(g grant) bool { return g.path == path || within(g.path, path) })
+		return slices.ContainsFunc(named, func(g grant) bool { return g.path == path })
 	})
 }
 

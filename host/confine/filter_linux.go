@@ -49,9 +49,11 @@ func (s *Settings) filter() ([]byte, error) {
 	for _, number := range slices.Sorted(maps.Values(refused)) {
 		f.when(unix.BPF_JEQ, uint32(number), refuse)
 	}
+	known := knownSyscalls()
 	for _, c := range s.conditions() {
-		if !slices.Contains(s.AllowSyscalls, c.name) && refused[c.name] == 0 {
-			f.block(uint32(c.number), c.code)
+		number, ok := known[c.name] // not every processor has all of them
+		if _, always := refused[c.name]; ok && !always && !slices.Contains(s.AllowSyscalls, c.name) {
+			f.block(uint32(number), c.code)
 		}
 	}
 	f.result(allow)
@@ -94,9 +96,8 @@ func unknownSyscall(key, name string) error {
 // condition is a system call that is allowed with some arguments only. code ends with a
 // result.
 type condition struct {
-	name   string
-	number int
-	code   func(*assembler)
+	name string
+	code func(*assembler)
 }
 
 // The flags of clone that make namespaces.
@@ -107,43 +108,52 @@ const tiocLinux = 0x541C // sends input to a console, among other things
 
 // conditions returns the system calls that are allowed with some arguments only.
 func (s *Settings) conditions() []condition {
-	self := func(arg int) func(*assembler) { // the argument is 0, for the process itself
-		return func(f *assembler) {
-			f.argument(arg)
-			f.unless(unix.BPF_JEQ, 0, refuse)
-			f.result(allow)
-		}
-	}
 	list := []condition{
-		{"clone", unix.SYS_CLONE, func(f *assembler) {
+		{"clone", func(f *assembler) {
 			f.argument(0)
 			f.when(unix.BPF_JSET, namespaces, refuse)
 			f.result(allow)
 		}},
 		// The flags of clone3 are in memory, where no filter sees them. Libraries use clone
 		// when there is no clone3.
-		{"clone3", unix.SYS_CLONE3, func(f *assembler) { f.result(missing) }},
-		{"ioctl", unix.SYS_IOCTL, func(f *assembler) {
+		{"clone3", func(f *assembler) { f.result(missing) }},
+		{"ioctl", func(f *assembler) {
 			f.argument(1)
 			f.when(unix.BPF_JEQ, unix.TIOCSTI, refuse)
 			f.when(unix.BPF_JEQ, tiocLinux, refuse)
 			f.result(allow)
 		}},
-		{"prlimit64", unix.SYS_PRLIMIT64, self(0)}, // it could limit us to no time at all
-		{"setpriority", unix.SYS_SETPRIORITY, self(1)},
-		{"personality", unix.SYS_PERSONALITY, func(f *assembler) {
+		{"prlimit64", func(f *assembler) { // it could limit us to no time at all
+			f.argument(0)
+			f.unless(unix.BPF_JEQ, 0, refuse)
+			f.result(allow)
+		}},
+		{"setpriority", func(f *assembler) { // of the process itself, not of all processes of a group or a user
+			f.argument(0)
+			f.unless(unix.BPF_JEQ, unix.PRIO_PROCESS, refuse)
+			f.argument(1)
+			f.unless(unix.BPF_JEQ, 0, refuse)
+			f.result(allow)
+		}},
+		{"personality", func(f *assembler) {
 			f.argument(0)
 			f.when(unix.BPF_JEQ, 0, allow)
 			f.when(unix.BPF_JEQ, 0xFFFFFFFF, allow) // asks
 			f.result(refuse)
 		}},
-		{"socket", unix.SYS_SOCKET, s.socket},
-		{"socketpair", unix.SYS_SOCKETPAIR, s.socketPair},
+		{"socket", s.socket},
+		{"socketpair", s.socketPair},
 	}
-	if s.NetworkOrNone() != NetworkPorts {
-		return list
+	list = append(list, fileConditions()...)
+	if s.NetworkOrNone() == NetworkPorts {
+		list = append(list, s.portConditions()...)
 	}
-	// Ways to connect that Landlock does not see: TCP Fast Open, and SMC in place of TCP.
+	return list
+}
+
+// portConditions returns the conditions for a server that may use certain ports only: ways
+// to connect and to listen that Landlock does not see.
+func (s *Settings) portConditions() []condition {
 	fastOpen := func(arg int) func(*assembler) {
 		return func(f *assembler) {
 			f.argument(arg)
@@ -151,18 +161,22 @@ func (s *Settings) conditions() []condition {
 			f.result(allow)
 		}
 	}
-	return append(list,
-		condition{"sendto", unix.SYS_SENDTO, fastOpen(3)},
-		condition{"sendmsg", unix.SYS_SENDMSG, fastOpen(2)},
-		condition{"sendmmsg", unix.SYS_SENDMMSG, fastOpen(3)},
-		condition{"setsockopt", unix.SYS_SETSOCKOPT, func(f *assembler) {
+	list := []condition{
+		{"sendto", fastOpen(3)},
+		{"sendmsg", fastOpen(2)},
+		{"sendmmsg", fastOpen(3)},
+		{"setsockopt", func(f *assembler) { // SMC in place of TCP
 			f.argument(1)
 			f.unless(unix.BPF_JEQ, unix.IPPROTO_TCP, allow)
 			f.argument(2)
 			f.when(unix.BPF_JEQ, unix.TCP_ULP, refuse)
 			f.result(allow)
 		}},
-	)
+	}
+	if len(s.Listen) == 0 && !s.Unix { // without bind, the kernel chooses a free port
+		list = append(list, condition{"listen", func(f *assembler) { f.result(noRight) }})
+	}
+	return list
 }
 
 // socketType is the mask of a socket's type, beside which there are flags.

@@ -80,8 +80,9 @@ var programs = []grant{
 // program is to execute its loader, too.
 var loaders = []string{"/lib/ld-*.so*", "/lib64/ld-*.so*", "/lib32/ld-*.so*", "/lib/*/ld-*.so*", "/usr/lib/ld-*.so*"}
 
-// grants returns the grants of the presets, for an environment.
-func (s *Settings) grants(env []string) []grant {
+// grants returns the grants of the presets, for an environment. follow returns a path
+// without symbolic links.
+func (s *Settings) grants(env []string, follow func(string) (string, error)) []grant {
 	list := append([]grant{}, everywhere...)
 	for _, pattern := range loaders {
 		found, _ := filepath.Glob(pattern)
@@ -105,37 +106,43 @@ func (s *Settings) grants(env []string) []grant {
 		list = append(list, programs...)
 		// What npx has installed. Nothing of it can be written: other servers run it, too.
 		add(read|execute, "~/.npm/_npx")
-		add(read|execute, installation(env, "node")...)
+		add(read|execute, installation(env, "node", follow)...)
 	}
 	if s.has(Python) {
 		list = append(list, programs...)
 		add(read|execute, "~/.pyenv", "~/.local/share/uv", "~/.cache/uv", "~/.local/share/pipx", "~/.local/pipx/venvs")
 		add(read, "~/.local/lib")
-		add(read|execute, installation(env, "python3")...)
-		add(read|execute, installation(env, "uvx")...)
+		add(read|execute, installation(env, "python3", follow)...)
+		add(read|execute, installation(env, "uvx", follow)...)
 	}
 	return list
 }
 
 // installation returns the folders of an interpreter that is in the PATH of an
 // environment but not in one of the system's folders: those of its links, and of the file
-// itself. A binary in DIR/bin belongs to DIR.
-func installation(env []string, program string) []string {
+// itself. A binary in DIR/bin belongs to DIR, unless DIR is the home directory or another
+// folder in which there is more than an installation.
+func installation(env []string, program string, follow func(string) (string, error)) []string {
+	home := variable(env, "HOME")
+	shared := func(dir string) bool {
+		return filepath.Dir(dir) == "/" || strings.HasSuffix(dir, "/.local") || dir == home || strings.HasPrefix(home, dir+"/")
+	}
 	var folders []string
 	for _, dir := range filepath.SplitList(variable(env, "PATH")) {
 		path := filepath.Join(dir, program)
 		if !filepath.IsAbs(path) || strings.HasPrefix(path, "/usr/") {
 			continue
 		}
-		real, err := filepath.EvalSymlinks(path)
+		real, err := follow(path)
 		if err != nil {
 			continue
 		}
 		folders = append(folders, path)
-		if filepath.Base(dir) == "shims" { // scripts of pyenv, nodenv, asdf or mise, which choose a version
-			return append(folders, filepath.Dir(dir))
+		parent := filepath.Dir(filepath.Clean(dir))
+		if filepath.Base(dir) == "shims" && !shared(parent) { // scripts of pyenv, nodenv, asdf or mise, which choose a version
+			return append(folders, parent)
 		}
-		if prefix, ok := strings.CutSuffix(filepath.Dir(real), "/bin"); ok && filepath.Dir(prefix) != "/" && !strings.HasSuffix(prefix, "/.local") {
+		if prefix, ok := strings.CutSuffix(filepath.Dir(real), "/bin"); ok && !shared(prefix) {
 			folders = append(folders, prefix)
 		} else {
 			folders = append(folders, real)
@@ -155,8 +162,8 @@ func variable(env []string, name string) string {
 	return ""
 }
 
-// interpreter returns the program that the first line of a script names, and the
-// argument of env; nil if path is no script.
+// interpreter returns the program that the first line of a script names, and what env
+// starts; nil if path is no script.
 func interpreter(path string, env []string) []string {
 	f, err := regular.Open(path)
 	if err != nil {
@@ -175,13 +182,23 @@ func interpreter(path string, env []string) []string {
 		return nil
 	}
 	found := fields[:1]
-	if filepath.Base(fields[0]) == "env" && len(fields) > 1 {
-		name := fields[len(fields)-1]
+	if filepath.Base(fields[0]) != "env" {
+		return found
+	}
+	for _, name := range fields[1:] {
+		if strings.HasPrefix(name, "-") || strings.Contains(name, "=") { // an option, or a variable
+			continue
+		}
+		if strings.Contains(name, "/") {
+			break // no name to be looked up: the script must not choose any file
+		}
 		for _, dir := range filepath.SplitList(variable(env, "PATH")) {
-			if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			info, err := os.Stat(filepath.Join(dir, name))
+			if err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0 {
 				return append(found, filepath.Join(dir, name))
 			}
 		}
+		break
 	}
 	return found
 }

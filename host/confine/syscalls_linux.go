@@ -27,8 +27,11 @@ const forbiddenNames = `
 const sharedNames = `
 	shmget shmat shmctl shmdt semget semctl semop semtimedop msgget msgctl msgsnd msgrcv
 	mq_open mq_unlink
-	chmod fchmodat fchmodat2 chown lchown fchownat
-	setxattr lsetxattr setxattrat removexattr lremovexattr removexattrat file_setattr`
+	chmod fchmodat fchmodat2 chown lchown fchown fchownat utime utimes futimesat
+	setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr fremovexattr removexattrat file_setattr`
+
+// nameOnly is refused with the name of a file, and allowed with its descriptor.
+const nameOnly = "utimensat"
 
 // IsRefused reports whether a system call is refused by default, whatever its arguments.
 func IsRefused(name string) bool {
@@ -38,7 +41,7 @@ func IsRefused(name string) bool {
 // IsOptional reports whether a system call that is refused by default can be
 // allowed without giving up the rest of the sandbox.
 func IsOptional(name string) bool {
-	return name != "" && slices.Contains(strings.Fields(sharedNames), name)
+	return name == nameOnly || name != "" && slices.Contains(strings.Fields(sharedNames), name)
 }
 
 // SyscallName returns the name of a system call; "" if it is unknown.

@@ -61,6 +61,8 @@ func (r *Refusal) explain(allows func(string, bool, bool) bool, s *confine.Setti
 			r.Reason = "belongs to mcp-metatool"
 		case r.Errno == "EPERM" && confine.IsRefused(r.Call):
 			r.Setting = callSetting(r.Call)
+		case r.Errno == "EPERM" && slices.Contains([]string{"open", "openat", "creat", "mknod", "mknodat"}, r.Call) && allows(r.Object, writes, executes):
+			r.Reason = "a set-user-ID bit would defeat the sandbox"
 		case allows(r.Object, writes, executes):
 			r.Reason = "permissions of the file"
 		case writes && slices.Contains(s.Presets, confine.ReadOnly):
@@ -128,13 +130,15 @@ func (r *Refusal) explainCall() {
 		r.Setting = "processes"
 	case r.Call == "ioctl" && r.Errno == "EACCES":
 		r.Reason = "controls a device"
-	case confine.IsRefused(r.Call):
+	case confine.IsRefused(r.Call) || confine.IsOptional(r.Call):
 		if r.Setting = callSetting(r.Call); r.Setting == "" {
 			r.Reason = "would defeat the sandbox"
 		}
+	case r.Call == "listen":
+		r.Setting = `network = "all"`
 	case slices.Contains([]string{"kill", "tkill", "tgkill", "rt_sigqueueinfo", "pidfd_send_signal"}, r.Call):
 		r.Reason = "signals go to its own processes only"
-	case slices.Contains([]string{"clone", "ioctl", "prlimit64", "setpriority", "personality", "socketpair", "sendto", "sendmsg", "sendmmsg", "setsockopt"}, r.Call):
+	case slices.Contains([]string{"clone", "ioctl", "prlimit64", "setpriority", "personality", "socketpair", "sendto", "sendmsg", "sendmmsg", "setsockopt", "fchmod"}, r.Call):
 		r.Reason = "with these arguments it would defeat the sandbox"
 	default:
 		r.Reason = notUs

@@ -43,6 +43,15 @@ var refusals = []struct{ attempt, errno, layer string }{
 	{"change a mode", "EPERM", "seccomp"},
 	{"change an owner", "EPERM", "seccomp"},
 	{"set an attribute", "EPERM", "seccomp"},
+	{"open for ioctl alone", "EACCES", "seccomp"},
+	{"open for ioctl alone, high bits", "EACCES", "seccomp"},
+	{"open for ioctl alone, openat2", "ENOSYS", "seccomp"},
+	{"set times", "EPERM", "seccomp"},
+	{"set an attribute of its own", "EPERM", "seccomp"},
+	{"change an owner of its own", "EPERM", "seccomp"},
+	{"set-user-ID bit", "EPERM", "seccomp"},
+	{"set-user-ID file", "EPERM", "seccomp"},
+	{"set-group-ID file, by mknod", "EPERM", "seccomp"},
 	{"leave by /proc", "EACCES", "Landlock"},
 	{"leave by ..", "EACCES", "Landlock"},
 	{"open by handle", "EPERM", "seccomp"},
@@ -75,6 +84,8 @@ var refusals = []struct{ attempt, errno, layer string }{
 	{"take a descriptor", "EPERM", "seccomp"},
 	{"limit us", "EPERM", "seccomp"},
 	{"slow us down", "EPERM", "seccomp"},
+	{"slow down all of the user", "EPERM", "seccomp"},
+	{"slow down a group", "EPERM", "seccomp"},
 	{"shared memory", "EPERM", "seccomp"},
 	{"user namespace", "EPERM", "seccomp"},
 	{"namespace by clone", "EPERM", "seccomp"},
@@ -102,7 +113,7 @@ var refusals = []struct{ attempt, errno, layer string }{
 // granted are what a confined server may do all the same, and what must be true of it.
 var granted = []string{
 	"read what is readable", "create in the writable", "create temporary", "execute the allowed", "socket pair",
-	"limit itself", "signal its child's process", "inherited descriptors",
+	"set times of its own", "change a mode of its own", "limit itself", "signal its child's process", "inherited descriptors",
 	"no new privileges", "no capabilities", "filtered", "an hour of processor time", "no core dumps", "ends with its parent",
 }
 
@@ -256,8 +267,9 @@ func TestUnconfined(t *testing.T) {
 	s := newScene(t)
 	outcome := s.try(nil, "read a secret", "list its folder", "write what is readable", "create in the readable", "create outside",
 		"make a folder outside", "make a FIFO outside", "make a socket", "follow a link of its own", "link a secret", "move out", "change a mode",
-		"change an owner", "leave by /proc", "leave by ..", "execute its own", "execute other",
-		"connect TCP", "connect UDP", "listen", "netlink", "socket, high bits", "unix socket", "abstract socket", "datagram by a socket pair",
+		"change an owner", "open for ioctl alone", "open for ioctl alone, high bits", "open for ioctl alone, openat2", "set times",
+		"change an owner of its own", "set-user-ID bit", "set-user-ID file", "set-group-ID file, by mknod", "leave by /proc", "leave by ..", "execute its own", "execute other",
+		"connect TCP", "connect UDP", "listen", "listen without bind", "netlink", "socket, high bits", "unix socket", "abstract socket", "datagram by a socket pair",
 		"signal the supervisor", "signal us", "signal us by pidfd", "read an environment", "read a command line", "limit us", "shared memory",
 		"use a gigabyte")
 	delete(outcome, folder)

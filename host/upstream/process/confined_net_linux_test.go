@@ -13,7 +13,7 @@ func TestConfinedNetwork(t *testing.T) {
 	s := newScene(t)
 	port := uint16(s.TCP)
 	attempts := []string{
-		"connect TCP", "connect TCP 6", "connect UDP", "connect MPTCP", "TCP Fast Open", "ULP", "listen", "raw socket", "packet socket",
+		"connect TCP", "connect TCP 6", "connect UDP", "connect MPTCP", "TCP Fast Open", "ULP", "listen", "listen without bind", "raw socket", "packet socket",
 		"netlink", "netlink audit", "vsock", "kernel crypto", "unix socket", "abstract socket", "socket pair", "datagram by a socket pair",
 	}
 	const ok, refused, any = "ok", "EACCES", "depends on the kernel"
@@ -36,7 +36,7 @@ func TestConfinedNetwork(t *testing.T) {
 		}},
 		"all": {func(s *confine.Settings) { s.Network = confine.NetworkAll }, map[string]string{
 			"socket pair": ok, "connect TCP": ok, "connect TCP 6": any, "connect UDP": ok, "connect MPTCP": any, "TCP Fast Open": any,
-			"ULP": any, "listen": ok, "netlink": ok, "raw socket": "EPERM",
+			"ULP": any, "listen": ok, "listen without bind": ok, "netlink": ok, "raw socket": "EPERM",
 		}},
 	}
 	for name, c := range cases {

@@ -95,14 +95,29 @@ var attempts = map[string]func(o *order) error{
 		}
 		return opens(link, os.O_RDONLY)
 	},
-	"link a secret":    func(o *order) error { return os.Link(o.Secret, o.Writable+"/hard") },
-	"move a secret":    func(o *order) error { return os.Rename(o.Secret, o.Writable+"/moved") },
-	"move out":         func(o *order) error { return movesOut(o) },
-	"exchange":         func(o *order) error { return exchanges(o) },
-	"change a mode":    func(o *order) error { return syscall.Chmod(o.Secret, 0o666) },
-	"change an owner":  func(o *order) error { return syscall.Lchown(o.Secret, os.Getuid(), os.Getgid()) },
-	"set an attribute": func(o *order) error { return syscall.Setxattr(o.Secret, "user.x", []byte("x"), 0) },
-	"leave by /proc":   func(o *order) error { return opens("/proc/self/root"+o.Secret, os.O_RDONLY) },
+	"link a secret":                   func(o *order) error { return os.Link(o.Secret, o.Writable+"/hard") },
+	"move a secret":                   func(o *order) error { return os.Rename(o.Secret, o.Writable+"/moved") },
+	"move out":                        func(o *order) error { return movesOut(o) },
+	"exchange":                        func(o *order) error { return exchanges(o) },
+	"change a mode":                   func(o *order) error { return syscall.Chmod(o.Secret, 0o666) },
+	"change an owner":                 func(o *order) error { return syscall.Lchown(o.Secret, os.Getuid(), os.Getgid()) },
+	"set an attribute":                func(o *order) error { return syscall.Setxattr(o.Secret, "user.x", []byte("x"), 0) },
+	"open for ioctl alone":            func(o *order) error { return opens(o.Secret, 3) },
+	"open for ioctl alone, high bits": func(o *order) error { return openat(o.Secret, 1<<32|3, 0) },
+	"open for ioctl alone, openat2":   func(o *order) error { return openat2(o.Secret, 3) },
+	"set times":                       func(o *order) error { return syscall.UtimesNano(o.Secret, make([]syscall.Timespec, 2)) },
+	"set times of its own":            func(o *order) error { return own(o, func(fd int) error { return futimens(fd) }) },
+	"set an attribute of its own": func(o *order) error {
+		return own(o, func(fd int) error { return unix.Fsetxattr(fd, "user.x", []byte("x"), 0) })
+	},
+	"change an owner of its own": func(o *order) error {
+		return own(o, func(fd int) error { return unix.Fchown(fd, os.Getuid(), os.Getgid()) })
+	},
+	"change a mode of its own":    func(o *order) error { return own(o, func(fd int) error { return unix.Fchmod(fd, 0o640) }) },
+	"set-user-ID bit":             func(o *order) error { return own(o, func(fd int) error { return unix.Fchmod(fd, 0o4755) }) },
+	"set-user-ID file":            func(o *order) error { return openat(o.Writable+"/suid", unix.O_CREAT|unix.O_WRONLY, 0o4755) },
+	"set-group-ID file, by mknod": func(o *order) error { return syscall.Mknod(o.Writable+"/sgid", syscall.S_IFREG|0o2755, 0) },
+	"leave by /proc":              func(o *order) error { return opens("/proc/self/root"+o.Secret, os.O_RDONLY) },
 	"leave by ..": func(o *order) error {
 		return opens(o.Writable+"/../"+filepath.Base(filepath.Dir(o.Secret))+"/"+filepath.Base(o.Secret), os.O_RDONLY)
 	},
@@ -114,13 +129,14 @@ var attempts = map[string]func(o *order) error{
 	"inherited descriptors": inheritedDescriptors,
 
 	// The network.
-	"connect TCP":   func(o *order) error { return connects(unix.AF_INET, unix.SOCK_STREAM, 0, o.TCP) },
-	"connect TCP 6": func(o *order) error { return second(socket(unix.AF_INET6, unix.SOCK_STREAM, 0)) },
-	"connect UDP":   func(o *order) error { return connects(unix.AF_INET, unix.SOCK_DGRAM, 0, o.UDP) },
-	"connect MPTCP": func(o *order) error { return connects(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP, o.TCP) },
-	"TCP Fast Open": func(o *order) error { return fastOpen(o.TCP) },
-	"ULP":           func(*order) error { return ulp() },
-	"listen":        func(*order) error { return listens() },
+	"connect TCP":         func(o *order) error { return connects(unix.AF_INET, unix.SOCK_STREAM, 0, o.TCP) },
+	"connect TCP 6":       func(o *order) error { return second(socket(unix.AF_INET6, unix.SOCK_STREAM, 0)) },
+	"connect UDP":         func(o *order) error { return connects(unix.AF_INET, unix.SOCK_DGRAM, 0, o.UDP) },
+	"connect MPTCP":       func(o *order) error { return connects(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP, o.TCP) },
+	"TCP Fast Open":       func(o *order) error { return fastOpen(o.TCP) },
+	"ULP":                 func(*order) error { return ulp() },
+	"listen":              func(*order) error { return listens() },
+	"listen without bind": func(*order) error { return listensUnbound() },
 	"listen on the port": func(o *order) error {
 		l, err := net.Listen("tcp4", "127.0.0.1:"+strconv.Itoa(o.TCP))
 		if err == nil {
@@ -162,6 +178,8 @@ var attempts = map[string]func(o *order) error{
 	"limit us":                   func(o *order) error { return prlimit(o.Parent) },
 	"limit itself":               func(*order) error { return prlimit(0) },
 	"slow us down":               func(o *order) error { return syscall.Setpriority(syscall.PRIO_PROCESS, o.Parent, 19) },
+	"slow down all of the user":  func(*order) error { return keepPriority(syscall.PRIO_USER) },
+	"slow down a group":          func(*order) error { return keepPriority(syscall.PRIO_PGRP) },
 	"shared memory":              func(*order) error { return call(unix.SYS_SHMGET, 0, 4096, 0o600) },
 	"signal its child's process": func(*order) error { return syscall.Kill(os.Getpid(), 0) },
 
@@ -209,6 +227,41 @@ func opens(path string, flags int) error {
 	return err
 }
 
+func openat(path string, flags, mode uintptr) error {
+	name, err := syscall.BytePtrFromString(path)
+	if err != nil {
+		return err
+	}
+	dir := unix.AT_FDCWD
+	fd, _, errno := syscall.Syscall6(syscall.SYS_OPENAT, uintptr(dir), uintptr(unsafe.Pointer(name)), flags, mode, 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return syscall.Close(int(fd))
+}
+
+func openat2(path string, flags uint64) error {
+	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: flags})
+	if err != nil {
+		return err
+	}
+	return unix.Close(fd)
+}
+
+// own does something with a new file of its own.
+func own(o *order, do func(fd int) error) error {
+	f, err := os.CreateTemp(o.Writable, "")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return do(int(f.Fd()))
+}
+
+func futimens(fd int) error {
+	return call(unix.SYS_UTIMENSAT, uintptr(fd), 0, 0)
+}
+
 func call(number, a, b, c uintptr) error {
 	if _, _, errno := syscall.Syscall6(number, a, b, c, 0, 0, 0); errno != 0 {
 		return errno
@@ -251,6 +304,15 @@ func ulp() error {
 	}
 	defer unix.Close(fd)
 	return unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_ULP, "smc")
+}
+
+func listensUnbound() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Listen(fd, 1)
 }
 
 func listens() error {
@@ -336,6 +398,15 @@ func prlimit(pid int) error {
 		return err
 	}
 	return unix.Prlimit(pid, unix.RLIMIT_CORE, &limit, nil)
+}
+
+// keepPriority sets the priority of processes to the one that they have.
+func keepPriority(which int) error {
+	nice, err := syscall.Getpriority(which, 0)
+	if err != nil {
+		return err
+	}
+	return syscall.Setpriority(which, 0, 20-nice) // the system call returns it in this way
 }
 
 // clones makes a process with flags, which ends at once.
