@@ -219,49 +219,6 @@ var attempts = map[string]func(o *order) error{
 
 func second[T any](_ T, err error) error { return err }
 
-func opens(path string, flags int) error {
-	f, err := os.OpenFile(path, flags, 0o600)
-	if err == nil {
-		f.Close()
-	}
-	return err
-}
-
-func openat(path string, flags, mode uintptr) error {
-	name, err := syscall.BytePtrFromString(path)
-	if err != nil {
-		return err
-	}
-	dir := unix.AT_FDCWD
-	fd, _, errno := syscall.Syscall6(syscall.SYS_OPENAT, uintptr(dir), uintptr(unsafe.Pointer(name)), flags, mode, 0, 0)
-	if errno != 0 {
-		return errno
-	}
-	return syscall.Close(int(fd))
-}
-
-func openat2(path string, flags uint64) error {
-	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: flags})
-	if err != nil {
-		return err
-	}
-	return unix.Close(fd)
-}
-
-// own does something with a new file of its own.
-func own(o *order, do func(fd int) error) error {
-	f, err := os.CreateTemp(o.Writable, "")
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return do(int(f.Fd()))
-}
-
-func futimens(fd int) error {
-	return call(unix.SYS_UTIMENSAT, uintptr(fd), 0, 0)
-}
-
 func call(number, a, b, c uintptr) error {
 	if _, _, errno := syscall.Syscall6(number, a, b, c, 0, 0, 0); errno != 0 {
 		return errno
@@ -332,22 +289,6 @@ func unixSocket(name string) error {
 	return unix.Connect(fd, &unix.SockaddrUnix{Name: name})
 }
 
-func movesOut(o *order) error {
-	own := o.Writable + "/own"
-	if err := os.WriteFile(own, nil, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(own, o.Outside+"/own")
-}
-
-func exchanges(o *order) error {
-	own := o.Writable + "/own"
-	if err := os.WriteFile(own, nil, 0o600); err != nil {
-		return err
-	}
-	return unix.Renameat2(unix.AT_FDCWD, own, unix.AT_FDCWD, o.Secret, unix.RENAME_EXCHANGE)
-}
-
 // run executes a program and waits for it.
 func run(argv ...string) error {
 	pid, err := syscall.ForkExec(argv[0], argv, &syscall.ProcAttr{Files: []uintptr{0, 1, 2}, Env: []string{}})
@@ -360,25 +301,6 @@ func run(argv ...string) error {
 	}
 	if status.ExitStatus() != 0 {
 		return errors.New("exit status " + strconv.Itoa(status.ExitStatus()))
-	}
-	return nil
-}
-
-func executesOwn(o *order) error {
-	own := o.Writable + "/program"
-	if err := os.WriteFile(own, []byte("#!/bin/sh\n"), 0o700); err != nil {
-		return err
-	}
-	return run(own)
-}
-
-// inheritedDescriptors looks for descriptors of our files.
-func inheritedDescriptors(o *order) error {
-	for fd := range 200 {
-		target, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
-		if err == nil && strings.HasPrefix(target, filepath.Dir(o.Outside)) {
-			return errors.New(target)
-		}
 	}
 	return nil
 }
@@ -453,20 +375,6 @@ func parentDeath() error {
 		return errors.New("signal " + strconv.Itoa(signal))
 	}
 	return nil
-}
-
-func openMany(n int) (err error) {
-	var fds []int
-	for len(fds) < n && err == nil {
-		var fd int
-		if fd, err = syscall.Open("/dev/null", syscall.O_RDONLY, 0); err == nil {
-			fds = append(fds, fd)
-		}
-	}
-	for _, fd := range fds {
-		syscall.Close(fd)
-	}
-	return err
 }
 
 func useMemory(size int) error {
