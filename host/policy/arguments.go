@@ -18,6 +18,7 @@ import (
 
 // Bounds of arguments that conditions read.
 const (
+	maxArgumentBytes  = 4 << 20
 	maxArgumentDepth  = 200
 	maxArgumentValues = 100_000
 )
@@ -39,6 +40,9 @@ func parseArguments(raw []byte) (*arguments, error) {
 	if raw == nil {
 		a.object = map[string]any{}
 		return a, nil
+	}
+	if len(raw) > maxArgumentBytes {
+		return nil, &failure{fmt.Sprintf("the arguments have more than %d bytes", maxArgumentBytes)}
 	}
 	p := &argumentParser{d: jsontext.NewDecoder(bytes.NewReader(raw)), names: a.names}
 	v, err := p.value(0)

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -22,6 +23,8 @@ import (
 // Bounds of conditions. A unit of cost is about ten nanoseconds.
 const (
 	maxCost      = 1_000_000 // of an evaluation; more is a failure
+	maxItems     = 2_000     // that exists(), all() and the like look at in an evaluation; more is a failure
+	maxLiteral   = 100       // length of what replace() and join() insert, in code points
 	maxCondition = 10_000    // length of a condition in code points
 	maxRegexp    = 1_000     // size of the program of a regular expression
 	maxNested    = 50        // depth of a condition
@@ -69,7 +72,7 @@ var variables = []struct {
 // environment returns what conditions are compiled in.
 var environment = sync.OnceValues(func() (*cel.Env, error) {
 	opts := []cel.EnvOption{
-		ext.Strings(ext.StringsVersion(2)),
+		ext.Strings(ext.StringsVersion(5)), // the first with costs
 		cel.CrossTypeNumericComparisons(true),
 		cel.ParserExpressionSizeLimit(maxCondition),
 		cel.ParserRecursionLimit(maxNested),
@@ -115,8 +118,8 @@ func compileCondition(text string) (*condition, []*RuleError) {
 		return nil, fail(-1, "is %s, not a boolean (compare it with something, such as == true)", cel.FormatCELType(checked.OutputType()))
 	}
 	c := &condition{names: map[string][]string{}}
-	if at, ok := c.analyse(checked.NativeRep()); !ok {
-		return nil, fail(int(at), "is a number with a fraction that is too large to compare exactly (write it without a fraction)")
+	if at, mistake := c.analyse(checked.NativeRep()); mistake != "" {
+		return nil, fail(int(at), "%s", mistake)
 	}
 	estimate, err := env.EstimateCost(checked, sizes{})
 	if err != nil {
@@ -125,7 +128,7 @@ func compileCondition(text string) (*condition, []*RuleError) {
 	if estimate.Max > maxCost {
 		return nil, fail(-1, "may cost %s, more than %d (use fewer nested exists() and all(), or patterns in place of matches())", costText(estimate.Max), maxCost)
 	}
-	c.program, err = env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxCost))
+	c.program, err = env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxCost), cel.InterruptCheckFrequency(maxItems))
 	if err != nil {
 		return nil, fail(-1, "cannot be compiled: %v", err)
 	}
@@ -163,9 +166,9 @@ func offsetOf(text string, line, column int) int {
 	return offset + max(column, 0)
 }
 
-// analyse finds out what a condition reads. If it has a number that cannot be compared
-// exactly, ok is false, and at is its offset.
-func (c *condition) analyse(tree *ast.AST) (at int32, ok bool) {
+// analyse finds out what a condition reads. mistake says what is wrong at an offset, "" if
+// nothing is.
+func (c *condition) analyse(tree *ast.AST) (at int32, mistake string) {
 	for _, ref := range tree.ReferenceMap() {
 		for _, v := range variables {
 			if ref.Name == v.name {
@@ -175,7 +178,10 @@ func (c *condition) analyse(tree *ast.AST) (at int32, ok bool) {
 			}
 		}
 	}
-	ok = true
+	wrong := func(e ast.Expr, text string) {
+		place, _ := tree.SourceInfo().GetOffsetRange(e.ID())
+		at, mistake = place.Start, text
+	}
 	mention := func(name string) {
 		folded := wire.Fold(name)
 		c.names[folded] = append(c.names[folded], name)
@@ -186,6 +192,9 @@ func (c *condition) analyse(tree *ast.AST) (at int32, ok bool) {
 			mention(e.AsSelect().FieldName())
 		case ast.CallKind:
 			call := e.AsCall()
+			if text := inserted(call); text != nil && !isShort(text) {
+				wrong(text, fmt.Sprintf("what %s() inserts must be a text in quotes of at most %d characters (the result could be as large as the memory)", call.FunctionName(), maxLiteral))
+			}
 			if call.FunctionName() == operators.Index && call.Args()[1].Kind() == ast.LiteralKind {
 				if name, isText := call.Args()[1].AsLiteral().(types.String); isText {
 					mention(string(name))
@@ -198,12 +207,32 @@ func (c *condition) analyse(tree *ast.AST) (at int32, ok bool) {
 			}
 		case ast.LiteralKind:
 			if f, isFloat := e.AsLiteral().(types.Double); isFloat && math.Abs(float64(f)) >= exactFloats {
-				place, _ := tree.SourceInfo().GetOffsetRange(e.ID())
-				ok, at = false, place.Start
+				wrong(e, "is a number with a fraction that is too large to compare exactly (write it without a fraction)")
 			}
 		}
 	}))
-	return at, ok
+	return at, mistake
+}
+
+// inserted returns what replace() and join() insert, as often as the arguments of the request
+// say; nil for other functions.
+func inserted(call ast.CallExpr) ast.Expr {
+	switch args := call.Args(); {
+	case call.FunctionName() == "replace" && len(args) > 1:
+		return args[1]
+	case call.FunctionName() == "join" && len(args) > 0:
+		return args[0]
+	}
+	return nil
+}
+
+// isShort reports whether an expression is a short text.
+func isShort(e ast.Expr) bool {
+	if e.Kind() != ast.LiteralKind {
+		return false
+	}
+	text, ok := e.AsLiteral().(types.String)
+	return ok && len([]rune(string(text))) <= maxLiteral
 }
 
 // sizes are the sizes that costs are estimated with.
@@ -230,6 +259,14 @@ type failure struct{ text string }
 
 func (f *failure) Error() string { return f.text }
 
+// cancelled has ended. An evaluation looks at it once it has looked at maxItems items. The
+// library's cost does not bound loops well: what it keeps for each item makes the next slower.
+var cancelled = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
 // holds evaluates the condition. The error is a *failure.
 func (c *condition) holds(v *values) (bool, error) {
 	if c.reads {
@@ -240,7 +277,7 @@ func (c *condition) holds(v *values) (bool, error) {
 			return false, err
 		}
 	}
-	out, _, err := c.program.Eval(v)
+	out, _, err := c.program.ContextEval(cancelled, v)
 	if err != nil {
 		return false, c.failed(err)
 	}
@@ -256,9 +293,12 @@ var knownErrors = []string{"no such overload", "division by zero", "modulus by z
 
 // failed returns the *failure for an error of an evaluation.
 func (c *condition) failed(err error) error {
-	var cancelled interpreter.EvalCancelledError
-	if errors.As(err, &cancelled) {
+	var costly interpreter.EvalCancelledError
+	if errors.As(err, &costly) {
 		return &failure{fmt.Sprintf("it costs more than %d", maxCost)}
+	}
+	if errors.Is(err, interpreter.InterruptError{}) {
+		return &failure{fmt.Sprintf("it looks at more than %d items", maxItems)}
 	}
 	own := new(failure)
 	if errors.As(err, &own) {

@@ -139,7 +139,10 @@ func TestMistakes(t *testing.T) {
 		`args.n > 9007199254740993.0`:      "9: is a number with a fraction",
 		`args.x.matches("(a")`:             "15: invalid matches argument",
 		`args.a.exists(x, args.b.exists(y, args.c.exists(z, args.d.exists(w, x == y && z == w))))`: "-1: may cost",
-		strings.Repeat("(", 100) + "true" + strings.Repeat(")", 100):                               "",
+		`args.a.replace("x", args.b) == ""`:                          "24: what replace() inserts",
+		`args.a.join(args.b) == ""`:                                  "16: what join() inserts",
+		`args.a.join("` + strings.Repeat("x", 101) + `") == ""`:      "12: what join() inserts",
+		strings.Repeat("(", 100) + "true" + strings.Repeat(")", 100): "",
 	} {
 		_, errs := Compile(Allow, []Rule{{Name: "x", When: when, Action: Deny}})
 		if len(errs) == 0 {
@@ -148,6 +151,25 @@ func TestMistakes(t *testing.T) {
 		}
 		if got := fmt.Sprintf("%d: %s", errs[0].Offset, errs[0].Text); !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %s, want %s", when, got, want)
+		}
+	}
+}
+
+// TestBounds checks that large arguments deny, before they take long.
+func TestBounds(t *testing.T) {
+	list := func(n int) string { return `{"l":["x"` + strings.Repeat(`,"x"`, n-1) + `]}` }
+	text := func(n int) string { return `{"s":"` + strings.Repeat("x", n-8) + `"}` }
+	for _, test := range []struct{ when, arguments, why string }{
+		{`args.l.all(x, x == "x")`, list(maxItems - 1), ""},
+		{`args.l.all(x, x == "x")`, list(maxItems), "it looks at more than 2000 items"},
+		{`"x" in args.l`, list(maxArgumentValues), "the arguments have more than 100000 values"},
+		{`args.s != ""`, text(maxArgumentBytes), ""},
+		{`args.s != ""`, text(maxArgumentBytes + 1), "the arguments have more than 4194304 bytes"},
+		{`args.s.replace("x", "yyyyyyyyyy") != ""`, text(maxArgumentBytes), "it costs more than 1000000"},
+	} {
+		d, _ := compile(t, Allow, Rule{Name: "x", When: test.when, Action: Allow}).Explain(tool("a", "b", test.arguments))
+		if d.Allowed() != (test.why == "") || !strings.HasSuffix(d.Reason, test.why) {
+			t.Errorf("%s with %d bytes: %s %s", test.when, len(test.arguments), d.Action, d.Reason)
 		}
 	}
 }
