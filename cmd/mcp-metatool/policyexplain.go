@@ -2,14 +2,17 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
+	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
 // policyExplainView is one run of policy explain.
@@ -121,7 +124,7 @@ func (v *policyExplainView) explain(target string) error {
 		}{r.Target(), d.Action, d.Rule, d.Reason, known, rules})
 	}
 	if !known {
-		fmt.Fprintf(v.cmd.ErrOrStderr(), "note: the definition of %s is not known, so its annotations have their defaults\n", display.Line(r.Target(), 200))
+		fmt.Fprintf(v.cmd.ErrOrStderr(), "note: %s, so its annotations have their defaults\n", display.Line(unknownTool(v.cmd.Context(), cfg, r), 300))
 	}
 	decision := fmt.Sprintf("%s: %s", r.Target(), d.Action)
 	if d.Rule == policy.DefaultRule {
@@ -160,4 +163,23 @@ func listOr(list []string, none string) string {
 		return none
 	}
 	return strings.Join(list, ", ")
+}
+
+// unknownTool says why the definition of a tool is not known, and which name may be meant.
+func unknownTool(ctx context.Context, cfg *config.Config, r policy.Request) string {
+	servers := []string{policy.SavedTools, policy.BuiltinTools}
+	for _, u := range cfg.Upstreams {
+		servers = append(servers, u.Name)
+	}
+	why, near := fmt.Sprintf("the definition of %s is not known", r.Target()), []string(nil)
+	if !slices.Contains(servers, r.Server) {
+		why, near = "there is no server "+r.Server, nearest.Names(r.Server, servers)
+	} else {
+		known, _ := (&remembered{ctx: ctx, cfg: cfg, tools: map[string]map[string][]byte{}}).ServerTools(r.Server)
+		near = nearest.Names(r.Name, known)
+	}
+	if len(near) > 0 {
+		why += fmt.Sprintf(" (did you mean %s?)", strings.Join(near, ", "))
+	}
+	return why
 }

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/checker"
@@ -18,6 +20,7 @@ import (
 	"cel.dev/cel-go/interpreter"
 
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
 // Bounds of conditions. A unit of cost is about ten nanoseconds.
@@ -110,7 +113,8 @@ func compileCondition(text string) (*condition, []*RuleError) {
 	if issues != nil && issues.Err() != nil {
 		var errs []*RuleError
 		for _, e := range issues.Errors() {
-			errs = append(errs, &RuleError{Key: keyWhen, Offset: offsetOf(text, e.Location.Line(), e.Location.Column()), Text: explainIssue(e.Message)})
+			offset := offsetOf(text, e.Location.Line(), e.Location.Column())
+			errs = append(errs, &RuleError{Key: keyWhen, Offset: offset, Text: explainIssue(text, offset, e.Message)})
 		}
 		return nil, errs
 	}
@@ -142,15 +146,30 @@ func costText(n uint64) string {
 	return fmt.Sprint(n)
 }
 
-// explainIssue makes a message of the compiler clearer.
-func explainIssue(message string) string {
+// explainIssue makes a message of the compiler clearer. It is about what begins at an offset
+// of the text of a condition.
+func explainIssue(text string, offset int, message string) string {
 	if name, ok := strings.CutPrefix(message, "undeclared reference to '"); ok {
 		name, _, _ = strings.Cut(name, "'")
-		return fmt.Sprintf("there is no variable or function %q", name)
+		// Of a name with dots, the compiler reports the first part only.
+		if whole := dotted.FindString(string([]rune(text)[min(offset, utf8.RuneCountInString(text)):])); strings.HasPrefix(whole, name+".") {
+			name = whole
+		}
+		var known []string
+		for _, v := range variables {
+			known = append(known, v.name)
+		}
+		hint := ""
+		if near := nearest.Name(name, known, nearest.Limit(len(name))); near != "" {
+			hint = fmt.Sprintf(" (did you mean %s?)", near)
+		}
+		return fmt.Sprintf("there is no variable or function %q%s", name, hint)
 	}
 	line, _, _ := strings.Cut(message, "\n")
 	return line
 }
+
+var dotted = regexp.MustCompile(`^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*`)
 
 // offsetOf converts a line and column of the compiler to an offset in code points.
 func offsetOf(text string, line, column int) int {

@@ -132,7 +132,9 @@ func TestFormsOfURIs(t *testing.T) {
 func TestMistakes(t *testing.T) {
 	for when, want := range map[string]string{
 		`args.repo = "x"`:                  "10: Syntax error",
-		`tool.anotations.readOnlyHint`:     "0: there is no variable",
+		`tool.anotations.readOnlyHint`:     `0: there is no variable or function "tool.anotations.readOnlyHint" (did you mean tool.annotations.readOnlyHint?)`,
+		`1 < calls.minutes`:                `4: there is no variable or function "calls.minutes" (did you mean calls.minute?)`,
+		`calls.hour > 2`:                   `0: there is no variable or function "calls.hour"`,
 		`args.force`:                       "-1: is dyn, not a boolean",
 		`client == 1`:                      "7: found no matching overload",
 		"args.a == 1 ||\n  clint == \"x\"": `17: there is no variable or function "clint"`,
