@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,8 +12,6 @@ import (
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/checker"
-	"cel.dev/cel-go/common/ast"
-	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/ext"
 	"cel.dev/cel-go/interpreter"
@@ -183,75 +180,6 @@ func offsetOf(text string, line, column int) int {
 		rest = after
 	}
 	return offset + max(column, 0)
-}
-
-// analyse finds out what a condition reads. mistake says what is wrong at an offset, "" if
-// nothing is.
-func (c *condition) analyse(tree *ast.AST) (at int32, mistake string) {
-	for _, ref := range tree.ReferenceMap() {
-		for _, v := range variables {
-			if ref.Name == v.name {
-				c.stateful = c.stateful || v.stateful
-				c.reads = c.reads || v.name == "args"
-				c.defined = c.defined || v.name == "tool.digest" || strings.HasPrefix(v.name, "tool.annotations.")
-			}
-		}
-	}
-	wrong := func(e ast.Expr, text string) {
-		place, _ := tree.SourceInfo().GetOffsetRange(e.ID())
-		at, mistake = place.Start, text
-	}
-	mention := func(name string) {
-		folded := wire.Fold(name)
-		c.names[folded] = append(c.names[folded], name)
-	}
-	ast.PostOrderVisit(tree.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
-		switch e.Kind() {
-		case ast.SelectKind:
-			mention(e.AsSelect().FieldName())
-		case ast.CallKind:
-			call := e.AsCall()
-			if text := inserted(call); text != nil && !isShort(text) {
-				wrong(text, fmt.Sprintf("what %s() inserts must be a text in quotes of at most %d characters (the result could be as large as the memory)", call.FunctionName(), maxLiteral))
-			}
-			if call.FunctionName() == operators.Index && call.Args()[1].Kind() == ast.LiteralKind {
-				if name, isText := call.Args()[1].AsLiteral().(types.String); isText {
-					mention(string(name))
-				}
-			}
-			if call.FunctionName() == operators.In && call.Args()[0].Kind() == ast.LiteralKind {
-				if name, isText := call.Args()[0].AsLiteral().(types.String); isText {
-					mention(string(name))
-				}
-			}
-		case ast.LiteralKind:
-			if f, isFloat := e.AsLiteral().(types.Double); isFloat && math.Abs(float64(f)) >= exactFloats {
-				wrong(e, "is a number with a fraction that is too large to compare exactly (write it without a fraction)")
-			}
-		}
-	}))
-	return at, mistake
-}
-
-// inserted returns what replace() and join() insert, as often as the arguments of the request
-// say; nil for other functions.
-func inserted(call ast.CallExpr) ast.Expr {
-	switch args := call.Args(); {
-	case call.FunctionName() == "replace" && len(args) > 1:
-		return args[1]
-	case call.FunctionName() == "join" && len(args) > 0:
-		return args[0]
-	}
-	return nil
-}
-
-// isShort reports whether an expression is a short text.
-func isShort(e ast.Expr) bool {
-	if e.Kind() != ast.LiteralKind {
-		return false
-	}
-	text, ok := e.AsLiteral().(types.String)
-	return ok && len([]rune(string(text))) <= maxLiteral
 }
 
 // sizes are the sizes that costs are estimated with.

@@ -35,6 +35,7 @@ func TestDecide(t *testing.T) {
 		Rule{Name: "prompts", Prompts: []string{"*.admin"}, Action: Deny},
 		Rule{Name: "completions", Completions: []string{"files.*"}, Action: Deny},
 		Rule{Name: "dots", Clients: []string{".ci"}, Action: Deny},
+		Rule{Name: "by name", Tools: []string{"set.*"}, When: `args.exists(k, k == "force") || ["all"].exists(k, k in args)`, Action: Deny},
 		Rule{Name: "scripts", Tools: []string{"web.post"}, When: `script != "" && script != "report"`, Action: Deny},
 	)
 	readOnly := []byte(`{"name":"x","annotations":{"readOnlyHint":true}}`)
@@ -53,6 +54,10 @@ func TestDecide(t *testing.T) {
 		{tool("git", "push", `{"a":[{"fo\u0072ce":true}],"force":false}`), "", "", "allow default"},
 		{tool("git", "push", `{"force":1e400}`), "", "", "deny no force"},
 		{tool("git", "pull", `{"force":true}`), "", "", "allow default"},
+		{tool("set", "x", `{"force":1}`), "", "", "deny by name"},
+		{tool("set", "x", `{"Force":1}`), "", "", "deny by name"},
+		{tool("set", "x", `{"ALL":1}`), "", "", "deny by name"},
+		{tool("set", "x", `{"other":"force"}`), "", "", "allow default"},
 		{tool("github", "merge_pr", `{"repo":"dev/x"}`), "ci", "", "ask production"},
 		{tool("github", "merge_pr", `{"repo":"dev/x"}`), "laptop-7", "", "ask production"},
 		{tool("github", "merge_pr", `{"repo":"dev/x"}`), "phone", "", "allow default"},

@@ -5,6 +5,7 @@
 //	approval.go   Approval: what people have decided about a request
 //	rule.go       Rule, Policy: compiling rules, and which requests they are for
 //	condition.go  conditions in CEL (github.com/google/cel-spec)
+//	analysis.go   what a condition reads
 //	values.go     the variables of conditions
 //	arguments.go  arguments as values that are exact
 //	decide.go     which rule decides, and why
