@@ -1,7 +1,9 @@
 package subreaper
 
 import (
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"syscall"
 
@@ -107,10 +109,18 @@ func (c *cgroup) set(name string, value uint64) bool {
 	return err == nil
 }
 
-// removeTemp removes the folder for temporary files of the server. Nobody is left
-// who could change it meanwhile, and os.RemoveAll follows no links.
+// removeTemp removes the folder for temporary files of the server. Nobody is left who could
+// change it meanwhile, and neither os.RemoveAll nor the walk follows links.
 func removeTemp(dir string) {
-	if dir != "" {
-		_ = os.RemoveAll(dir)
+	if dir == "" || os.RemoveAll(dir) == nil {
+		return
 	}
+	// The server may have made folders that not even we may enter.
+	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() {
+			_ = os.Chmod(path, 0o700)
+		}
+		return nil
+	})
+	_ = os.RemoveAll(dir)
 }

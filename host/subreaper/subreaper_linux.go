@@ -54,7 +54,7 @@ func run() int {
 	defer group.remove()
 	defer removeTemp(command.Temp)
 	pid, err := start(command, group)
-	if err != nil && group != nil && command.Profile == nil { // perhaps because of the group, which a confined server may need
+	if _, refused := err.(refusal); err != nil && group != nil && !refused { // perhaps because of the group
 		pid, err = start(command, nil)
 	}
 	release()

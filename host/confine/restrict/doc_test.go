@@ -11,9 +11,7 @@ func FuzzProfile(f *testing.F) {
 	f.Add("/a\n/b", uint64(1<<16-1), uint64(3), []byte{1, 2, 3, 4, 5, 6, 7, 8}, uint16(443))
 	f.Add("", uint64(0), uint64(0), []byte{}, uint16(0))
 	f.Fuzz(func(t *testing.T, paths string, files, scoped uint64, filter []byte, port uint16) {
-		if strings.Contains(paths, "\x00") {
-			t.Skip()
-		}
+		paths = strings.ReplaceAll(paths, "\x00", "") // no path has one
 		p := &Profile{HandledFiles: files, HandledPorts: scoped, Scoped: scoped, Memory: files, Processes: scoped, Filter: append([]byte{}, filter...)}
 		if paths != "" {
 			for path := range strings.SplitSeq(paths, "\n") {

@@ -77,16 +77,17 @@ var attempts = map[string]func(o *order) error{
 	"write what is readable": func(o *order) error {
 		return opens(o.Readable+"/r", os.O_WRONLY)
 	},
-	"create in the readable": func(o *order) error { return opens(o.Readable+"/new", os.O_CREATE|os.O_WRONLY) },
-	"create outside":         func(o *order) error { return opens(o.Outside+"/new", os.O_CREATE|os.O_WRONLY) },
-	"create in the writable": func(o *order) error { return opens(o.Writable+"/new", os.O_CREATE|os.O_RDWR) },
-	"create temporary":       func(*order) error { return opens(os.TempDir()+"/new", os.O_CREATE|os.O_RDWR) },
-	"truncate outside":       func(o *order) error { return os.Truncate(o.Secret, 1) },
-	"remove outside":         func(o *order) error { return syscall.Unlink(o.Secret) },
-	"make a folder outside":  func(o *order) error { return os.Mkdir(o.Outside+"/d", 0o700) },
-	"make a FIFO outside":    func(o *order) error { return syscall.Mkfifo(o.Outside+"/fifo", 0o600) },
-	"make a device":          func(o *order) error { return syscall.Mknod(o.Writable+"/dev", syscall.S_IFCHR|0o600, 1<<8|3) },
-	"make a socket":          func(o *order) error { return syscall.Mknod(o.Writable+"/sock", syscall.S_IFSOCK|0o600, 0) },
+	"create in the readable":              func(o *order) error { return opens(o.Readable+"/new", os.O_CREATE|os.O_WRONLY) },
+	"create outside":                      func(o *order) error { return opens(o.Outside+"/new", os.O_CREATE|os.O_WRONLY) },
+	"create in the writable":              func(o *order) error { return opens(o.Writable+"/new", os.O_CREATE|os.O_RDWR) },
+	"lock its folder for temporary files": func(*order) error { return locksTemp() },
+	"create temporary":                    func(*order) error { return opens(os.TempDir()+"/new", os.O_CREATE|os.O_RDWR) },
+	"truncate outside":                    func(o *order) error { return os.Truncate(o.Secret, 1) },
+	"remove outside":                      func(o *order) error { return syscall.Unlink(o.Secret) },
+	"make a folder outside":               func(o *order) error { return os.Mkdir(o.Outside+"/d", 0o700) },
+	"make a FIFO outside":                 func(o *order) error { return syscall.Mkfifo(o.Outside+"/fifo", 0o600) },
+	"make a device":                       func(o *order) error { return syscall.Mknod(o.Writable+"/dev", syscall.S_IFCHR|0o600, 1<<8|3) },
+	"make a socket":                       func(o *order) error { return syscall.Mknod(o.Writable+"/sock", syscall.S_IFSOCK|0o600, 0) },
 	"follow a link of its own": func(o *order) error {
 		link := o.Writable + "/link"
 		_ = os.Remove(link)

@@ -43,6 +43,27 @@ func own(o *order, do func(fd int) error) error {
 	return do(int(f.Fd()))
 }
 
+// locksTemp makes a folder in that for temporary files, with a file in it, that nobody but
+// root can remove.
+func locksTemp() error {
+	dir := os.TempDir() + "/locked"
+	if err := os.MkdirAll(dir+"/deeper", 0o700); err != nil {
+		return err
+	}
+	for _, path := range []string{dir + "/deeper", dir} {
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		err = f.Chmod(0)
+		f.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func futimens(fd int) error {
 	return call(unix.SYS_UTIMENSAT, uintptr(fd), 0, 0)
 }
