@@ -78,6 +78,8 @@ func Propose(events []trace.Event, preset confine.Preset, at confine.Place) (Pro
 			}
 		case trace.Call:
 			calls[e.Object] = true
+		case trace.Omitted:
+			p.note("it did more than was recorded: the proposal lacks the rest")
 		}
 	}
 	if internet {

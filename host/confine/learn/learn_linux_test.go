@@ -40,6 +40,7 @@ func TestPropose(t *testing.T) {
 		{Kind: trace.Listen, Object: "tcp 127.0.0.1:9000"},
 		{Kind: trace.Connect, Object: "unix /run/docker.sock"},
 		{Kind: trace.Call, Object: "fchmodat"}, {Kind: trace.Call, Object: "io_uring_setup"},
+		{Kind: trace.Omitted},
 	}
 	p, err := Propose(events, confine.Node, place(t))
 	if err != nil {
@@ -56,7 +57,7 @@ func TestPropose(t *testing.T) {
 	if !reflect.DeepEqual(p.Settings, want) {
 		t.Errorf("got  %+v\nwant %+v", p.Settings, want)
 	}
-	if len(p.Notes) != 3 {
+	if len(p.Notes) != 4 {
 		t.Errorf("notes: %q", p.Notes)
 	}
 	text, err := tomledit.Set("", []string{"sandbox"}, Table(&p.Settings))
@@ -114,6 +115,9 @@ func TestRefusals(t *testing.T) {
 		if err != nil || len(got) != 1 || got[0].Setting != c.setting || got[0].Reason != c.reason {
 			t.Errorf("%+v: %+v, %v", c.event, got, err)
 		}
+	}
+	if got, err := Refusals([]trace.Event{{Kind: trace.Omitted}}, &confine.Settings{}, place(t)); err != nil || len(got) != 1 || got[0].Kind != trace.Omitted {
+		t.Errorf("too many events: %+v, %v", got, err)
 	}
 	if got, err := Refusals([]trace.Event{{Kind: trace.Call, Object: "epoll_ctl", Errno: "EPERM", Call: "epoll_ctl"}}, &confine.Settings{}, place(t)); err != nil || len(got) != 0 {
 		t.Errorf("an ordinary error: %+v, %v", got, err)

@@ -31,6 +31,9 @@ func Refusals(events []trace.Event, s *confine.Settings, at confine.Place) ([]Re
 	}
 	list := []Refusal{}
 	for _, e := range events {
+		if e.Kind == trace.Omitted {
+			list = append(list, Refusal{Kind: e.Kind, Reason: "it did more than was recorded"})
+		}
 		if e.Errno == "" {
 			continue
 		}

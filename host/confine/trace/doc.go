@@ -51,6 +51,7 @@ const (
 	Listen      Kind = "listen"  // Object is likewise
 	Socket      Kind = "socket"  // Object describes the socket: "inet stream"
 	Call        Kind = "call"    // Object is the name of another system call that was refused, or would be by default
+	Omitted     Kind = "omitted" // there were more events than are recorded; it has nothing else
 )
 
 // Event is one thing that a server has done or was refused. The same event is written once.

@@ -26,6 +26,7 @@ func init() {
 // tracer traces a server and its descendants.
 type tracer struct {
 	out    *os.File
+	room   int // how many bytes may still be written to out; below 0: none
 	seen   map[Event]bool
 	server int
 	tasks  map[int]*task // by thread id
@@ -52,7 +53,7 @@ func run(dir, path string, args []string) int {
 		return fail("the events cannot be written: " + err.Error())
 	}
 	defer out.Close()
-	t := &tracer{out: out, seen: map[Event]bool{}, sockets: map[string]string{}, tasks: map[int]*task{}}
+	t := &tracer{out: out, room: maxEvents / 2, seen: map[Event]bool{}, sockets: map[string]string{}, tasks: map[int]*task{}}
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	if t.server, err = t.start(&wg, filepath.Join(dir, confine.TraceProfile), path, args); err != nil {
@@ -234,15 +235,21 @@ func (t *tracer) syscall(tid int, k *task) {
 	}
 }
 
-// write writes an event, unless it was written before.
+// write writes an event, unless it was written before. A server can do any number of
+// different things: beyond a limit, one last event says that others are missing.
 func (t *tracer) write(e Event) {
-	if t.seen[e] {
+	if t.room < 0 || t.seen[e] {
 		return
 	}
-	t.seen[e] = true
-	if b, err := json.Marshal(e); err == nil {
-		_, _ = t.out.Write(append(b, '\n'))
+	b, err := json.Marshal(e)
+	if err != nil {
+		return
 	}
+	if t.room -= len(b) + 1; t.room < 0 {
+		b, _ = json.Marshal(Event{Kind: Omitted})
+	}
+	t.seen[e] = true
+	_, _ = t.out.Write(append(b, '\n'))
 }
 
 // programOf returns the name of a process.
