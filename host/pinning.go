@@ -2,6 +2,7 @@ package host
 
 import (
 	"github.com/mcp-metatool/mcp-metatool/host/builtin"
+	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/pins"
 	"github.com/mcp-metatool/mcp-metatool/host/supervise"
@@ -11,7 +12,7 @@ import (
 func PinSettings(cfg *config.Config) pins.Settings {
 	masker := cfg.NewMasker()
 	s := pins.Settings{
-		Path: cfg.PinsPath(), Reserved: builtin.Names(),
+		Path: cfg.PinsPath(), Reserved: builtin.Names(), Public: catalog.PublicName,
 		Secret: func(definition []byte) bool { return masker.Mask(string(definition)) != string(definition) },
 	}
 	for _, u := range supervise.Enabled(cfg) {

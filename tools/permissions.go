@@ -37,7 +37,7 @@ type Permissions struct {
 	Bounds []string
 	// Definitions are digests of the definitions of these tools as they were, by target:
 	// of a server's tool that of package pins, of a saved tool its Hash. Tools that were
-	// not known are missing.
+	// not known are missing. Nil: nobody has looked.
 	Definitions map[string]string
 	// Code is the digest of the script from which all this was derived; see CodeDigest.
 	Code string
@@ -163,7 +163,7 @@ type permissionsFile struct {
 	Calls       []string          `json:"calls"`
 	Unresolved  []string          `json:"unresolved,omitempty"`
 	Bounds      *[]string         `json:"bounds,omitempty"`
-	Definitions map[string]string `json:"definitions,omitempty"`
+	Definitions map[string]string `json:"definitions,omitzero"`
 	Code        string            `json:"code,omitempty"`
 }
 

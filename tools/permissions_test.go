@@ -53,6 +53,7 @@ func TestPermissionsFile(t *testing.T) {
 		{Calls: []string{}, Code: "x"},
 		{Calls: []string{"a.b", "c.*"}, Unresolved: []string{"d.e"}, Bounds: []string{"a.*"}, Definitions: map[string]string{"a.b": "1"}, Code: "x"},
 		{Calls: []string{}, Bounds: []string{}},
+		{Calls: []string{"a.b", Target("c", "a\x01b"), Target("c", "a/[?*\\")}, Definitions: map[string]string{}},
 	} {
 		got, err := ParsePermissions(p.JSON())
 		if err != nil || !reflect.DeepEqual(got, p) {

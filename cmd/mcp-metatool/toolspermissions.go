@@ -85,15 +85,19 @@ func (c *toolChange) derive(ctx context.Context, s scripts) (wrong string, err e
 // resolveAs gives targets that have script names the real names among others, if there is
 // exactly one for each.
 func resolveAs(p *tools.Permissions, names []string) {
-	ident := func(target string) string {
+	ident := func(target string) string { // "" for a pattern
 		server, tool, _ := strings.Cut(target, ".")
-		return abi.Ident(server) + "." + abi.Ident(tool)
+		if tools.IsPattern(tool) {
+			return ""
+		}
+		return abi.Ident(server) + "." + abi.Ident(tools.Literal(tool))
 	}
 	p.Unresolved = slices.DeleteFunc(p.Unresolved, func(target string) bool {
-		if strings.HasSuffix(target, ".*") {
+		script := ident(target)
+		if script == "" {
 			return false
 		}
-		found := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return ident(n) != ident(target) })
+		found := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return ident(n) != script })
 		if len(found) != 1 {
 			return false
 		}

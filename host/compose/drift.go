@@ -70,11 +70,11 @@ func (r *run) pinMode(g grant, server string) pins.Mode {
 
 // text says what has changed and what to do.
 func (d *drift) text(g grant) string {
-	what := "has changed"
+	what := "has changed since"
 	if _, known := g.Definitions[d.target]; !known {
-		what = "was not known"
+		what = "was not known when"
 	}
-	return fmt.Sprintf("the definition of %s %s since saved tool %q was saved (look at it, and save the tool again)", display.Clip(d.target, 200), what, g.tool)
+	return fmt.Sprintf("the definition of %s %s saved tool %q was saved (look at it, and save the tool again)", display.Line(d.target, 200), what, g.tool)
 }
 
 // checkDrift returns why the run may not begin, because of definitions that have changed.

@@ -175,7 +175,7 @@ func (d *deriver) below(ctx context.Context, def tools.Definition, depth int) er
 	return nil
 }
 
-// digests records the definitions of all tools that may be called.
+// digests records the definitions of all tools that may be called, as far as they are known.
 func (d *deriver) digests() {
 	all := map[string]string{}
 	servers := map[string]bool{}
@@ -190,8 +190,12 @@ func (d *deriver) digests() {
 		}
 		names, _ := d.Servers.ServerTools(server)
 		for _, name := range names {
+			target := tools.Target(server, name)
+			if tools.CheckTarget(target) != nil { // it has no name, so nothing can call it
+				continue
+			}
 			if digest, ok := d.Servers.Digest(server, name); ok && d.out.Allows(server, name) {
-				all[tools.Target(server, name)] = digest
+				all[target] = digest
 			}
 		}
 	}
@@ -202,7 +206,8 @@ func (d *deriver) digests() {
 			}
 		}
 	}
-	if len(all) > 0 {
+	// None at all is written down, too: whatever there is later was not known now.
+	if len(all) > 0 || d.Servers != nil && len(d.out.Calls)+len(d.out.Unresolved) > 0 {
 		d.out.Definitions = all
 	}
 }

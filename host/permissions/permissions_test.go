@@ -78,6 +78,7 @@ var world = servers{
 	"git-hub": {"get-issue": reads, "search": reaches, "add": adds, "put": repeats, "delete.repo": destroys, "a*b": reads, "x-y": reads, "x.y": reads},
 	"files":   {"read": reads, "write": destroys},
 	"down":    nil,
+	"odd":     {"": reads, "a\x01b": reads, "a/b": reads, "[x": reads, `\`: reads},
 }
 
 type saved map[string]tools.Definition
@@ -198,6 +199,24 @@ func TestDefinitions(t *testing.T) {
 	}
 	if p.Definitions["files.read"] == "" || p.Definitions["files.read"] == p.Definitions["files.write"] || len(p.Definitions["files.read"]) != 64 {
 		t.Error(p.Definitions)
+	}
+}
+
+// TestDefinitionsAreKept checks that a file can be read again whatever names a server has
+// given its tools, and that it says when no definition was known.
+func TestDefinitionsAreKept(t *testing.T) {
+	for code, want := range map[string]int{"odd.*": 4, "down.x": 0, "nix.y": 0} {
+		p, _, err := source(nil).Derive(t.Context(), definition("me", code))
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := tools.ParsePermissions(p.JSON())
+		if err != nil || again.Definitions == nil || len(again.Definitions) != want {
+			t.Errorf("%s: %v, %v", code, again, err)
+		}
+	}
+	if p, _, err := source(nil).Derive(t.Context(), definition("me", "")); err != nil || p.Definitions != nil {
+		t.Errorf("a tool that calls nothing: %v, %v", p, err)
 	}
 }
 

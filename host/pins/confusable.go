@@ -30,8 +30,3 @@ func looks(name string) []string {
 	slices.Sort(all)
 	return slices.Compact(all)
 }
-
-// confusable reports whether two names can be taken for each other.
-func confusable(a, b string) bool {
-	return slices.ContainsFunc(looks(a), func(l string) bool { return slices.Contains(looks(b), l) })
-}

@@ -1,6 +1,14 @@
 package pins
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
+
+// confusable reports whether two names can be taken for each other.
+func confusable(a, b string) bool {
+	return slices.ContainsFunc(looks(a), func(l string) bool { return slices.Contains(looks(b), l) })
+}
 
 func TestConfusable(t *testing.T) {
 	for _, pair := range [][2]string{

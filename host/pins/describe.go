@@ -27,15 +27,24 @@ func (c Change) String() string {
 // describe says what changed in the definition.
 func (c Change) describe() string {
 	where, rest := c.place()
-	if len(rest) == 0 && len(where) > 0 { // a whole property or argument
-		where, rest = where[:len(where)-1], where[len(where)-1:]
+	names := make([]string, len(rest))
+	for i, step := range rest {
+		names[i] = plainName(step)
 	}
-	return strings.Join(append(where, c.event(rest)), ": ")
+	what := strings.Join(names, ".")
+	if len(rest) == 0 && len(where) > 0 { // a whole property or argument
+		where, what = where[:len(where)-1], where[len(where)-1]
+	}
+	return strings.Join(append(where, c.event(rest, what)), ": ")
 }
 
-// event says what happened at the place that the steps lead to.
-func (c Change) event(steps []string) string {
-	if len(steps) == 2 {
+// event says what happened at the place that the steps lead to, which what names.
+func (c Change) event(steps []string, what string) string {
+	position := false // rather than an item of a set
+	if n := len(c.steps); n > 0 {
+		_, position = c.steps[n-1].(int)
+	}
+	if len(steps) == 2 && !position {
 		switch key := steps[0] + " " + string(c.Kind); key {
 		case "required added":
 			return fmt.Sprintf("property %q is now required", steps[1])
@@ -47,7 +56,6 @@ func (c Change) event(steps []string) string {
 			return fmt.Sprintf("value %s is no longer allowed", c.Was)
 		}
 	}
-	what := strings.Join(steps, ".")
 	switch c.Kind {
 	case Added:
 		return fmt.Sprintf("%s was added: %s", what, c.Is)

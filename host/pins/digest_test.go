@@ -3,6 +3,7 @@ package pins
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -108,7 +109,7 @@ type tree struct {
 func readTree(raw []byte) (n *tree, ok bool) {
 	d := jsontext.NewDecoder(bytes.NewReader(raw))
 	n, ok = readNode(d)
-	if _, err := d.ReadToken(); err == nil || err.Error() != "EOF" {
+	if _, err := d.ReadToken(); err != io.EOF {
 		return nil, false
 	}
 	return n, ok

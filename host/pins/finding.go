@@ -3,8 +3,12 @@ package pins
 import (
 	"fmt"
 	"strings"
+	"unicode/utf8"
+
+	"github.com/kballard/go-shellquote"
 
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // Reason is why something is to be said about a definition.
@@ -46,8 +50,9 @@ func (f *Finding) General() bool {
 
 // Error implements error.
 func (f *Finding) Error() string {
+	target, _ := f.argument()
 	return fmt.Sprintf("%s may not be used: %s (the user who runs mcp-metatool can look at it with \"mcp-metatool pins diff %s\" and accept it)",
-		f.Item, f.Summary(), f.Target())
+		f.Item, f.Summary(), target)
 }
 
 // Summary says what was found, in a few words without text of the server but names.
@@ -105,13 +110,29 @@ const maxDetails = 3
 func (f *Finding) Remedy() string {
 	switch f.Reason {
 	case Unreadable:
-		return "repair the file, or restore it from version control"
+		return "repair the file, restore it from version control, or pin what the servers offer now with mcp-metatool pins accept"
 	case Unwritten:
 		return "make the file writable"
 	case Unpinnable:
 		return "report it to the authors of the server"
 	}
-	return fmt.Sprintf("mcp-metatool pins accept %s", f.Target())
+	target, exact := f.argument()
+	if !exact {
+		return fmt.Sprintf("look at it with mcp-metatool pins diff %s", target)
+	}
+	return fmt.Sprintf("mcp-metatool pins accept %s", target)
+}
+
+// argument returns the item as a word for a shell, since people copy it: servers choose their
+// names. exact is false if that is the whole server, because the name cannot be shown as it
+// is.
+func (f *Finding) argument() (word string, exact bool) {
+	target := f.Target()
+	hidden := func(r rune) bool { return r == '\n' || r == '\t' || !display.Harmless(r) }
+	if !utf8.ValidString(target) || len(f.Name) > maxName || strings.ContainsFunc(target, hidden) {
+		return f.Server, false
+	}
+	return shellquote.Join(target), true
 }
 
 // Changes returns what changed in a definition; none if it is new.
@@ -126,7 +147,7 @@ func (f *Finding) Changes() []Change {
 	if found := c.compare(f.was, f.is, true); len(found) > 0 {
 		return found
 	}
-	c.Kind, c.Path, c.steps = Changed, "$", []any{"a number"}
+	c.Kind, c.Path, c.steps = Changed, "$", []any{"number"}
 	c.Was, c.Is = "one way of writing it", "another"
 	return []Change{c}
 }

@@ -29,6 +29,9 @@ type Settings struct {
 	Servers []ServerSettings
 	// Reserved are the names of our own tools.
 	Reserved []string
+	// Public returns the public name of a tool or prompt, from the prefix of its server and the
+	// server's own name. Nil: one after the other.
+	Public func(prefix, own string) string
 	// Secret reports whether a definition contains a secret of the configuration, so that it
 	// must not be written down. Nil: there are none.
 	Secret func(definition []byte) bool
@@ -71,14 +74,17 @@ type Keeper struct {
 // state is what a Keeper knows. It does not change.
 type state struct {
 	path     string
-	reserved []string                // names of our own tools
+	reserved []string // names of our own tools
+	public   func(prefix, own string) string
 	secret   func([]byte) bool       // Settings.Secret; not nil
 	servers  map[string]*serverState // those whose mode is not off
 	lock     *Lock
 	// fault is why the file cannot be read; nil if it can.
 	fault error
-	looks map[look][]owner
-	seen  fingerprint // of the file
+	// existed says that there was a file, so that its absence is no first use.
+	existed bool
+	looks   map[look][]owner
+	seen    fingerprint // of the file
 }
 
 // serverState is a server whose mode is not off.
@@ -119,6 +125,7 @@ func (k *Keeper) Configure(s Settings) {
 	k.changing.Lock()
 	before := k.now.Load()
 	now := newState(s, New())
+	now.existed = before.existed && before.path == now.path
 	if len(now.servers) > 0 {
 		now.read(before)
 	}
@@ -130,7 +137,10 @@ func (k *Keeper) Configure(s Settings) {
 
 // newState returns a state that nothing has been compared with.
 func newState(s Settings, l *Lock) *state {
-	now := &state{path: s.Path, reserved: s.Reserved, secret: s.Secret, servers: map[string]*serverState{}, lock: l}
+	now := &state{path: s.Path, reserved: s.Reserved, public: s.Public, secret: s.Secret, servers: map[string]*serverState{}, lock: l}
+	if now.public == nil {
+		now.public = func(prefix, own string) string { return prefix + own }
+	}
 	if now.secret == nil {
 		now.secret = func([]byte) bool { return false }
 	}
@@ -169,21 +179,34 @@ func (k *Keeper) change(f func(now *state)) {
 // findLooks returns what the names of pinned tools and prompts look like.
 func (s *state) findLooks() map[look][]owner {
 	all := map[look][]owner{}
-	add := func(surface wire.Surface, public string, o owner) {
-		for _, text := range looks(public) {
+	add := func(surface wire.Surface, texts []string, o owner) {
+		for _, text := range texts {
 			at := look{surface, text}
 			all[at] = append(all[at], o)
 		}
 	}
 	for _, name := range s.reserved {
-		add(wire.Tools, name, owner{rank: -1, server: ours, name: name})
+		add(wire.Tools, looks(name), owner{rank: -1, server: ours, name: name})
 	}
 	for _, server := range s.servers {
 		for _, surface := range []wire.Surface{wire.Tools, wire.Prompts} {
 			for name, e := range s.lock.servers[server.Name][surface] {
-				add(surface, server.Prefix+name, owner{server.rank, server.Name, name, e.beside})
+				add(surface, s.looksOf(server, name), owner{server.rank, server.Name, name, e.beside})
 			}
 		}
+	}
+	return all
+}
+
+// looksOf returns what a tool or prompt looks like: its public name, and that before it was
+// shortened or characters of it were replaced.
+func (s *state) looksOf(server *serverState, own string) []string {
+	plain, public := server.Prefix+own, s.public(server.Prefix, own)
+	all := looks(plain)
+	if public != plain {
+		all = slices.Concat(all, looks(public))
+		slices.Sort(all)
+		all = slices.Compact(all)
 	}
 	return all
 }
@@ -196,7 +219,7 @@ func (s *state) taken(server *serverState, surface wire.Surface, name string, pi
 		return nil // their URIs are compared as they are
 	}
 	var others []string
-	for _, text := range looks(server.Prefix + name) {
+	for _, text := range s.looksOf(server, name) {
 		for _, o := range s.looks[look{surface, text}] {
 			beside := slices.Contains(o.beside, server.Name+"."+name)
 			if o.server != server.Name && (!pinned || o.rank < server.rank && !beside) {

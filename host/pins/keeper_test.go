@@ -204,6 +204,20 @@ func TestShadows(t *testing.T) {
 	q.want(q.offers("c", "READ_FILE", "other"), "READ_FILE new a.Read-File!")
 }
 
+// TestShadowsOfPublicNames checks that names which clients see only after they were shortened
+// are compared as clients see them.
+func TestShadowsOfPublicNames(t *testing.T) {
+	p := newProxy(t, lockPath(t), func(_ *Options, s *Settings) {
+		s.Public = func(prefix, own string) string {
+			name := strings.ReplaceAll(prefix+own, "!", "")
+			return name[:min(len(name), 8)]
+		}
+	})
+	p.want(p.offers("b", "read_files", "run!"))
+	p.want(p.offers("a", "READ-FIL", "read_file_2", "run", "read"),
+		"READ-FIL new b.read_files!", "read_file_2 new b.read_files!", "run new b.run!!")
+}
+
 func TestRenamed(t *testing.T) {
 	p := newProxy(t, lockPath(t))
 	shake := func(name, text string) []byte {
@@ -330,8 +344,8 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// TestFollow checks that pins which are accepted elsewhere are used, and that a file that
-// disappears means first use.
+// TestFollow checks that pins which are accepted elsewhere are used, and that nothing is
+// trusted because the file has disappeared.
 func TestFollow(t *testing.T) {
 	p := newProxy(t, lockPath(t))
 	p.offers("a", "x:1")
@@ -343,10 +357,16 @@ func TestFollow(t *testing.T) {
 	offer := Offer{Lists: map[wire.Surface][][]byte{wire.Tools: {[]byte(`{"name":"x","description":"2"}`)}}}
 	Accept(l, p.settings, Inspect(l, p.settings, "a", offer).Findings)
 	p.await(func() error { return l.Write(regular.Place{Name: p.path}) }, func() bool { return p.Permitted("a", "x") == nil })
-	p.await(func() error { return os.Remove(p.path) }, func() bool {
-		_, err := os.Stat(p.path)
-		return err == nil && p.Permitted("a", "x") == nil
-	})
+	p.await(func() error { return os.Remove(p.path) }, func() bool { return p.Permitted("a", "x") != nil })
+	p.want(p.offers("a", "x:3"), "x unreadable!")
+	p.want(p.offers("b", "new:1"), "new unreadable!")
+	p.Configure(p.settings)
+	p.want(p.offers("a", "x:3"), "x unreadable!")
+	if _, err := os.Stat(p.path); !os.IsNotExist(err) {
+		t.Errorf("the file was written: %v", err)
+	}
+	p.await(func() error { return l.Write(regular.Place{Name: p.path}) }, func() bool { return len(p.offers("a", "x:2")) == 0 })
+	p.want(p.offers("b", "new:1")) // was never pinned
 	p.await(func() error { return os.WriteFile(p.path, []byte("{"), 0o600) }, func() bool { return p.Permitted("a", "x") != nil })
 }
 

@@ -309,3 +309,62 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// TestDiffShowsEveryChange checks that people see what has changed, whatever a server puts
+// into a definition: the lines before and after differ in characters that they can see.
+func TestDiffShowsEveryChange(t *testing.T) {
+	for _, c := range []struct{ was, is, want string }{
+		{`1.0`, `1`, "-x: 1.0\n+x: 1\n"},
+		{`"a b"`, `"a\u00a0b"`, "-x: \"a b\"\n+x: \"a\\u00a0b\"\n"},
+		{`"\u00e9"`, `"e\u0301"`, "-x: \"é\"\n+x: \"e\\u0301\"\n"},
+		{`"a"`, `"a\u200b"`, "-x: \"a\"\n+x: \"a\\u200b\"\n"},
+		{`"a\nb"`, `"a\r\nb"`, "-  | a\n+  \"a\\r\"\n"},
+		{`"a\nb"`, `"a \n\tb"`, "-  | a\n-  | b\n+  \"a \"\n+  \"\\tb\"\n"},
+		{`"a\nb"`, `"a\n\u001b[2Jb\u202e"`, "-  | b\n+  \"\\x1b[2Jb\\u202e\"\n"},
+		{`"a\n\"b\\r\""`, `"a\nb\r"`, "-  | \"b\\r\"\n+  \"b\\r\"\n"},
+		{`["a"]`, `["a\u00a0"]`, "-x: [\"a\"]\n+x:\n+  - \"a\\u00a0\"\n"},
+		{`{"a":1}`, `{"a\u200b":1}`, "-  a: 1\n+  \"a\\u200b\": 1\n"},
+		{`null`, `"null"`, "-x: null\n+x: \"null\"\n"},
+	} {
+		l := locked(t, Lists{wire.Tools: []byte(`[{"name":"a","x":` + c.was + `}]`)})
+		raw := []byte(`{"name":"a","x":` + c.is + `}`)
+		offer := Offer{Lists: map[wire.Surface][][]byte{wire.Tools: {raw}}}
+		found := Inspect(l, Settings{}, "everything", offer).Findings
+		if len(found) != 1 {
+			t.Fatalf("%s and %s: %d findings", c.was, c.is, len(found))
+		}
+		var changed strings.Builder
+		for line := range strings.Lines(found[0].Diff()) {
+			if strings.HasPrefix(line, "-") && !strings.HasPrefix(line, "---") || strings.HasPrefix(line, "+") && !strings.HasPrefix(line, "+++") {
+				changed.WriteString(line)
+			}
+		}
+		if changed.String() != c.want {
+			t.Errorf("%s and %s:\n got %q\nwant %q", c.was, c.is, changed.String(), c.want)
+		}
+	}
+}
+
+// TestTextsOfFindings checks texts in which names that servers have chosen stand.
+func TestTextsOfFindings(t *testing.T) {
+	for name, want := range map[string]string{
+		"plain.x":        "mcp-metatool pins accept s.plain.x",
+		"x; curl a | sh": "mcp-metatool pins accept 's.x; curl a | sh'",
+		"x\n$(y)":        "look at it with mcp-metatool pins diff s",
+		"x\u202ey":       "look at it with mcp-metatool pins diff s",
+	} {
+		f := &Finding{Item: Item{"s", wire.Tools, name}, Reason: Unknown}
+		if f.Remedy() != want || strings.Contains(f.Error(), "s.x;") && !strings.Contains(f.Error(), "'s.x;") || strings.Contains(f.Error(), "\n") {
+			t.Errorf("%q: %s; %s", name, f.Remedy(), f.Error())
+		}
+	}
+	f := &Finding{Item: Item{"s", wire.Tools, "x"}, Reason: Differs, was: []byte(`{"inputSchema":{"required":["x","y"]}}`)}
+	f.is = []byte(`{"inputSchema":{"required":["x","y","y"]}}`)
+	if text := f.Text(); !strings.Contains(text, `required.2 was added: "y"`) {
+		t.Error(text)
+	}
+	f.is = []byte(`{"inputSchema":{"required":["x","y"]},"a\nserver b: fine":1}`)
+	if text := f.Text(); strings.Contains(text, "\n") {
+		t.Error(text)
+	}
+}

@@ -5,15 +5,20 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
+
+	"golang.org/x/text/unicode/norm"
 
 	"github.com/mcp-metatool/mcp-metatool/host/expect"
 	"github.com/mcp-metatool/mcp-metatool/tools/change"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // Diff returns a unified diff of what was pinned and what the server has now, for people:
-// one member on each line, and texts line by line. Characters that a terminal does not show
-// are escaped. It is empty if nothing differs.
+// one member on each line, and texts line by line. A line of a text in which people cannot
+// see every character is quoted. It is empty if nothing differs.
 func (f *Finding) Diff() string {
 	return change.Diff("pinned", lines(f.was), "now", lines(f.is))
 }
@@ -56,12 +61,28 @@ func writeLines(b *strings.Builder, indent, what string, v any) {
 		if strings.Contains(v, "\n") {
 			fmt.Fprintf(b, "%s%s\n", indent, what)
 			for line := range strings.SplitSeq(v, "\n") {
-				fmt.Fprintf(b, "%s  | %s\n", indent, line)
+				if seen(line) && !strings.HasSuffix(line, " ") {
+					fmt.Fprintf(b, "%s  | %s\n", indent, line)
+				} else {
+					fmt.Fprintf(b, "%s  %s\n", indent, strconv.QuoteToASCII(line))
+				}
 			}
+			return
+		}
+		if !seen(v) {
+			fmt.Fprintf(b, "%s%s %s\n", indent, what, strconv.QuoteToASCII(v))
 			return
 		}
 	}
 	fmt.Fprintf(b, "%s%s %s\n", indent, what, compact(v))
+}
+
+// seen reports whether people see every character of a line as it is: there is none that a
+// terminal does not show, no white space that looks like another, and no accent that is
+// usually part of the character before it.
+func seen(line string) bool {
+	hidden := func(r rune) bool { return r != ' ' && (!display.Harmless(r) || unicode.IsSpace(r)) }
+	return !strings.ContainsFunc(line, hidden) && norm.NFC.IsNormalString(line)
 }
 
 // isLarge reports whether an item of an array gets lines of its own.
@@ -70,7 +91,7 @@ func isLarge(v any) bool {
 	case map[string]any, []any:
 		return true
 	case string:
-		return len(v) > 40
+		return len(v) > 40 || !seen(v)
 	}
 	return false
 }
@@ -79,6 +100,9 @@ func isLarge(v any) bool {
 func plainName(name string) string {
 	if name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-$") == "" {
 		return name
+	}
+	if !seen(name) {
+		return strconv.QuoteToASCII(name)
 	}
 	quoted, _ := json.Marshal(name) // a string
 	return string(quoted)

@@ -121,7 +121,7 @@ func (s *state) add(first []firstUse) {
 			}
 			defs[name] = entry{canonical: d.canonical(), digest: d.Digest()}
 			if list.Surface == wire.Tools || list.Surface == wire.Prompts {
-				for _, text := range looks(server.Prefix + name) {
+				for _, text := range s.looksOf(server, name) {
 					at := look{list.Surface, text}
 					s.looks[at] = append(s.looks[at], owner{rank: server.rank, server: server.Name, name: name})
 				}
@@ -153,12 +153,14 @@ func (s *state) update(f func() bool) error {
 		s.lock = read
 		return err
 	}
-	s.seen = fingerprintOf(s.path)
+	s.seen, s.existed = fingerprintOf(s.path), true
 	return nil
 }
 
 // read reads the file into s.lock, or sets s.fault. If the file is as it was in before, which
-// may be nil, it is not read again. No file is an empty lock.
+// may be nil, it is not read again. No file is an empty lock, but not if there was one: it may
+// be in the middle of being replaced, such as by a checkout, and nobody has said that what the
+// servers offer now is to be trusted.
 func (s *state) read(before *state) {
 	s.fault, s.lock = nil, New()
 	s.seen = fingerprintOf(s.path)
@@ -167,8 +169,12 @@ func (s *state) read(before *state) {
 		return
 	}
 	l, err := Read(context.Background(), regular.Place{Name: s.path})
+	missing := errors.Is(err, fs.ErrNotExist)
+	s.existed = s.existed || !missing
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case missing && s.existed:
+		s.fault = fmt.Errorf("lock file %s is gone", s.path)
+	case missing:
 	case err != nil:
 		s.fault = err
 	default:

@@ -30,7 +30,9 @@ func readDecision(r *fileReader, s *config.Section, key string) (matcher, update
 	}
 	switch policy.Action(action) {
 	case policy.Allow:
-	case policy.Ask, policy.Deny:
+	case policy.Ask:
+		r.check.refused = client == "" && r.check.Approve != approveAllow
+	case policy.Deny:
 		r.check.refused = client == ""
 	default:
 		s.Problem(key, `%q is not one of "allow", "ask", "deny"`, action)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -149,13 +148,11 @@ func compareWithLock(ctx context.Context, at regular.Place, a *answer) *expect.M
 
 // writeLock replaces the definitions of a server in a lock. Other servers stay.
 func writeLock(ctx context.Context, at regular.Place, a *answer) (changed bool, err error) {
-	if path, bad := filepath.Abs(at.String()); bad == nil { // a proxy may write the same file
-		unlock, err := change.Lock(ctx, path)
-		if err != nil {
-			return false, err
-		}
-		defer unlock()
+	unlock, err := change.Lock(ctx, at.String()) // a proxy may write the same file
+	if err != nil {
+		return false, err
 	}
+	defer unlock()
 	l, err := pins.Read(ctx, at)
 	if errors.Is(err, fs.ErrNotExist) {
 		l, err = pins.New(), nil

@@ -176,3 +176,35 @@ func TestApplyLocks(t *testing.T) {
 		t.Errorf("%q, %v", data, err)
 	}
 }
+
+// TestLockFollowsLinks checks that a file has one lock, through whatever links it is named,
+// and whether it exists or not.
+func TestLockFollowsLinks(t *testing.T) {
+	path := setUp(t)
+	folder := filepath.Dir(path)
+	links := t.TempDir()
+	if err := os.Symlink(folder, filepath.Join(links, "folder")); err != nil {
+		t.Skip("no links can be made: ", err)
+	}
+	if err := os.Symlink(path, filepath.Join(links, "file")); err != nil {
+		t.Fatal(err)
+	}
+	for name, others := range map[string][]string{
+		path:                             {filepath.Join(links, "file"), filepath.Join(links, "folder", "config.toml"), filepath.Join(folder, "..", filepath.Base(folder), "config.toml")},
+		filepath.Join(folder, "missing"): {filepath.Join(links, "folder", "missing")},
+	} {
+		unlock, err := Lock(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, other := range others {
+			short, cancel := context.WithTimeout(t.Context(), 3*lockRetry)
+			if again, err := Lock(short, other); err == nil {
+				again()
+				t.Errorf("%s is locked, and %s is not", name, other)
+			}
+			cancel()
+		}
+		unlock()
+	}
+}

@@ -26,17 +26,14 @@ const maxBackups = 99
 // write writes the file, if it still has the content that the change is based on, and
 // returns the path of the backup, if there is one.
 func (f *File) write(ctx context.Context) (backup string, err error) {
-	path, err := filepath.Abs(f.Path)
-	if err != nil {
-		return "", err
-	}
 	if f.Before == nil {
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		if err := os.MkdirAll(filepath.Dir(f.Path), 0o700); err != nil {
 			return "", err
 		}
 	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
+	path, err := resolve(f.Path)
+	if err != nil {
+		return "", err
 	}
 	unlock, err := Lock(ctx, path)
 	if err != nil {
@@ -82,9 +79,12 @@ func (f *File) backUp(path string) (string, error) {
 
 // Lock takes the lock of a file, which keeps other processes of ours from changing it. The
 // lock is a file in the user's cache, since a folder of another program is no place for it;
-// only without a cache it is beside the file. path is absolute, without links. The error is
-// the cause of ctx if that ends while another process has the lock.
+// only without a cache it is beside the file. It does not matter through which links path
+// leads to the file. The error is that of ctx if it ends while another process has the lock.
 func Lock(ctx context.Context, path string) (unlock func(), err error) {
+	if path, err = resolve(path); err != nil {
+		return nil, err
+	}
 	name := path + ".lock"
 	if cache, err := os.UserCacheDir(); err == nil {
 		dir := filepath.Join(cache, "mcp-metatool", "locks")
@@ -98,4 +98,19 @@ func Lock(ctx context.Context, path string) (unlock func(), err error) {
 		return nil, fmt.Errorf("lock %s: %w", name, err)
 	}
 	return func() { _ = l.Unlock() }, nil // nothing was written to it
+}
+
+// resolve returns the absolute path of a file without links. The file need not exist.
+func resolve(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real, nil
+	}
+	if folder, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		return filepath.Join(folder, filepath.Base(path)), nil
+	}
+	return path, nil
 }

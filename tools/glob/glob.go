@@ -11,24 +11,46 @@ import (
 	"strings"
 )
 
-// slash stands for a slash in patterns and names, because [path.Match] treats slashes
-// differently.
-const slash = "\x01"
-
 // Valid reports whether a pattern is well formed and not empty.
 func Valid(pattern string) bool {
 	_, err := path.Match(pattern, "")
-	return err == nil && pattern != "" && !strings.Contains(pattern, slash)
+	return err == nil && pattern != ""
 }
 
 // Match reports whether a pattern matches a name. A malformed pattern matches nothing.
-func Match(pattern, name string) bool { return match(pattern, flat(name)) }
+func Match(pattern, name string) bool {
+	if strings.Contains(pattern, "/") || strings.Contains(name, "/") {
+		slash := substitute(pattern, name)
+		pattern, name = strings.ReplaceAll(pattern, "/", slash), strings.ReplaceAll(name, "/", slash)
+	}
+	ok, _ := path.Match(pattern, name)
+	return ok
+}
+
+// substitute returns a character that is in neither of two texts. It stands for slashes,
+// which [path.Match] treats differently.
+func substitute(a, b string) string {
+	const first = '\x01'
+	if !strings.ContainsRune(a, first) && !strings.ContainsRune(b, first) {
+		return string(first)
+	}
+	used := map[rune]bool{}
+	for _, text := range []string{a, b} {
+		for _, r := range text {
+			used[r] = true
+		}
+	}
+	for r := '\ue000'; ; r++ { // no character that means something in a pattern
+		if !used[r] {
+			return string(r)
+		}
+	}
+}
 
 // Any reports whether one of the patterns matches a name.
 func Any(patterns []string, name string) bool {
-	name = flat(name)
 	for _, p := range patterns {
-		if match(p, name) {
+		if Match(p, name) {
 			return true
 		}
 	}
@@ -50,19 +72,4 @@ func CoversAll(patterns []string, prefix string) bool {
 		}
 	}
 	return false
-}
-
-// flat returns a name in which slashes are not special. A name with the character that
-// stands for them would match like one with slashes, and so matches like one with a
-// character that no pattern has.
-func flat(name string) string {
-	if strings.Contains(name, slash) {
-		name = strings.ReplaceAll(name, slash, "\x02")
-	}
-	return strings.ReplaceAll(name, "/", slash)
-}
-
-func match(pattern, flat string) bool {
-	ok, _ := path.Match(strings.ReplaceAll(pattern, "/", slash), flat)
-	return ok
 }

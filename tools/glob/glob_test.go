@@ -15,6 +15,8 @@ func TestMatch(t *testing.T) {
 		{"[a-c].x", "b.x", true}, {"[^a].x", "a.x", false}, {`a\*`, "a*", true}, {`a\*`, "ab", false}, {"[", "[", false},
 		{"files.file:///public/*", "files.file:///public/a/b", true}, {"a/b", "a\x01b", false}, {"a?b", "a\x01b", true},
 		{"*.ü?", "x.üß", true},
+		{"a\x01b", "a\x01b", true}, {"a\x01/*", "a\x01/b", true}, {"a/\x01\ue000", "a/\x01/", false}, {"*/\x01", "a/b/\x01", true},
+		{"a\x01b", "a\x02b", false}, {"a/", "a\x01", false}, {"a/\x01", "a\x01/", false}, {"*", "/\x01\x02\ue000", true},
 	} {
 		if got := Match(c.pattern, c.name); got != c.want {
 			t.Errorf("Match(%q, %q) = %t", c.pattern, c.name, got)
@@ -23,7 +25,7 @@ func TestMatch(t *testing.T) {
 			t.Errorf("Any(%q, %q) = %t", c.pattern, c.name, got)
 		}
 	}
-	for pattern, want := range map[string]bool{"": false, "[": false, `\`: false, "a\x01": false, "*": true, "a.b": true} {
+	for pattern, want := range map[string]bool{"": false, "[": false, `\`: false, "a\x01": true, "*": true, "a.b": true} {
 		if Valid(pattern) != want {
 			t.Errorf("Valid(%q) = %t", pattern, !want)
 		}
