@@ -144,7 +144,7 @@ func (p Peer) rememberClientTask(s Session, id string) {
 		status, early = c.early.take(id)
 	})
 	if early {
-		r.notifyUpstream(s, p.conn.server, protocol.NotificationTaskStatus, status)
+		r.notifyUpstream(s, p.conn.server, protocol.NotificationTaskStatus, status, nil)
 	}
 }
 

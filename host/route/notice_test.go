@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -149,6 +150,40 @@ func TestNotificationsOfClients(t *testing.T) {
 			if got := <-up.notice; got != want {
 				t.Errorf("%s got %s", up.name, got)
 			}
+		}
+	}
+}
+
+// gateOf is a Gate whose policy denies what is about one server, and asks for everything else.
+type gateOf string
+
+func (gateOf) Active() bool { return true }
+
+func (g gateOf) Decide(r policy.Request) policy.Decision {
+	if r.Kind == policy.KindMethod && r.Server == string(g) {
+		return policy.Decision{Action: policy.Deny, Rule: "no"}
+	}
+	return policy.Decision{Action: policy.Ask, Rule: "ask"}
+}
+
+func (gateOf) Approve(context.Context, Asking) (policy.Approval, error) {
+	return policy.Approval{}, nil
+}
+
+// TestForbiddenNotifications checks that notifications that may mean anything are sent only if
+// they are allowed without asking.
+func TestForbiddenNotifications(t *testing.T) {
+	g := newRig(t, "a", "b")
+	s := g.session("s", able)
+	for _, gate := range []Gate{nil, gateOf("a")} {
+		g.router.Gate = gate
+		g.router.Notified(s, "notifications/new", []byte(`{"k":1}`))
+		g.router.Notified(s, "notifications/roots/list_changed", nil)
+		for _, up := range g.ups {
+			if gate == nil {
+				want(t, up.name, []string{<-up.notice}, `notifications/new {"k":1}`)
+			}
+			want(t, up.name, []string{<-up.notice}, "notifications/roots/list_changed ")
 		}
 	}
 }

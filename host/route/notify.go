@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -21,7 +22,11 @@ func (r *Router) Notified(s Session, method string, params []byte) {
 		return
 	}
 	for _, server := range r.scope(s).Upstreams() {
-		r.notifyUpstream(s, server, method, params)
+		var g *gated
+		if method != protocol.NotificationRootsChanged { // it may mean anything
+			g = r.decide(s, policy.Request{Kind: policy.KindMethod, Server: server, Name: method}, nil)
+		}
+		r.notifyUpstream(s, server, method, params, g)
 	}
 }
 
@@ -37,12 +42,13 @@ func (r *Router) clientTaskStatus(s Session, params []byte) {
 		}
 	})
 	if known {
-		r.notifyUpstream(s, server, protocol.NotificationTaskStatus, params)
+		r.notifyUpstream(s, server, protocol.NotificationTaskStatus, params, nil)
 	}
 }
 
-// notifyUpstream queues a notification of a session for an upstream.
-func (r *Router) notifyUpstream(s Session, server, method string, params []byte) {
+// notifyUpstream queues a notification of a session for an upstream. It is not sent unless g
+// permits it; nobody can be asked about it.
+func (r *Router) notifyUpstream(s Session, server, method string, params []byte, g *gated) {
 	var queue *serialQueue
 	r.with(s, func(c *client) {
 		if c.outgoing[server] == nil {
@@ -61,7 +67,11 @@ func (r *Router) notifyUpstream(s Session, server, method string, params []byte)
 		if !ok {
 			return
 		}
-		if err := c.Notify(ctx, method, params); err != nil {
+		err := g.Permitted()
+		if err == nil {
+			err = c.Notify(ctx, method, params)
+		}
+		if err != nil {
 			r.warn(r.ctx, err, "notification of a client not sent", "upstream", server, "method", method)
 		}
 	})
