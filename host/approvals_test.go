@@ -15,10 +15,13 @@ import (
 )
 
 // askAlways returns a policy that asks for every call of the upstream "up".
-func askAlways(t *testing.T) config.Policy {
+func askAlways(t *testing.T) config.Policy { return askFor(t, "up.*") }
+
+// askFor returns a policy that asks for every call of some tools.
+func askFor(t *testing.T, tools string) config.Policy {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config.toml")
-	text := "[[policy.rule]]\nname = \"asks\"\ntools = [\"up.*\"]\naction = \"ask\"\nreason = \"why\"\n"
+	text := "[[policy.rule]]\nname = \"asks\"\ntools = [\"" + tools + "\"]\naction = \"ask\"\nreason = \"why\"\n"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -32,8 +35,8 @@ func askAlways(t *testing.T) config.Policy {
 // TestApprovals plays testdata/approvals.txtar as TestConversations does, with a policy that
 // asks for every call of the upstream. The name of a conversation that begins with "queue"
 // sets by = "queue". In addition to the lines there, "q> VERDICT" decides about the oldest
-// call in the queue, when there is one: allow, deny, or gone, which waits until there is
-// none. $ask is the beginning of a question, $form its schema and $fine an answer.
+// call in the queue, when there is one: allow, deny, "allow later" for one that was answered, or
+// gone, which waits until there is none. $ask is the beginning of a question, $form its schema and $fine an answer.
 func TestApprovals(t *testing.T) {
 	t.Parallel() // it mostly waits
 	archive, err := txtar.ParseFile("testdata/approvals.txtar")
@@ -54,22 +57,28 @@ func TestApprovals(t *testing.T) {
 			})
 			k.names["$ask"] = `{"message":"May this call be made?\n\nTool: ` + "`t` of the server `up`" + `\nCalled by: `
 			k.names["$fine"] = `{"action":"accept","content":{"decision":"allow once"}}`
-			queue := approval.OpenQueue(dir, slog.New(slog.DiscardHandler))
-			defer queue.Close()
-			var lines strings.Builder
-			for line := range strings.Lines(string(f.Data)) {
-				verdict, ok := strings.CutPrefix(line, "q> ")
-				if !ok {
-					lines.WriteString(line)
-					continue
-				}
-				k.play(lines.String())
-				lines.Reset()
-				decideNext(t, queue, strings.TrimSpace(verdict))
-			}
-			k.play(lines.String())
+			k.playAsking(dir, string(f.Data))
 		})
 	}
+}
+
+// playAsking is play with lines "q> VERDICT" that decide about calls in the queue of a store;
+// see TestApprovals.
+func (k *talk) playAsking(dir, text string) {
+	queue := approval.OpenQueue(dir, slog.New(slog.DiscardHandler))
+	defer queue.Close()
+	var lines strings.Builder
+	for line := range strings.Lines(text) {
+		verdict, ok := strings.CutPrefix(line, "q> ")
+		if !ok {
+			lines.WriteString(line)
+			continue
+		}
+		k.play(lines.String())
+		lines.Reset()
+		decideNext(k.t, queue, strings.TrimSpace(verdict))
+	}
+	k.play(lines.String())
 }
 
 // decideNext decides about the oldest open call in a queue, when there is one.
@@ -86,9 +95,10 @@ func decideNext(t *testing.T, queue *approval.Queue, verdict string) {
 			}
 			continue
 		}
+		later, ok := strings.CutSuffix(verdict, " later") // nobody waits meanwhile
 		for _, e := range list {
-			if e.State == approval.Open && e.Waits {
-				_, err := queue.Decide(t.Context(), e.ID, approval.Verdict{Allow: verdict == "allow", By: "me"}, approval.HowQueue, 0)
+			if e.State == approval.Open && e.Waits != ok {
+				_, err := queue.Decide(t.Context(), e.ID, approval.Verdict{Allow: later == "allow", By: "me"}, approval.HowQueue, 0)
 				if err != nil {
 					t.Fatal(err)
 				}

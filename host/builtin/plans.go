@@ -80,6 +80,7 @@ func (h *Handler) plan(ctx context.Context, args []byte, call route.Call) (wire.
 			return wire.Reply{}, h.notFound(of.Tool, err)
 		}
 	}
+	call.Began = nil // see apply
 	file, f := h.cfg.Planner.Make(ctx, of, call)
 	if f != nil {
 		return wire.Reply{}, f
@@ -91,7 +92,7 @@ func (h *Handler) plan(ctx context.Context, args []byte, call route.Call) (wire.
 func (h *Handler) apply(ctx context.Context, args []byte, call route.Call) (wire.Reply, error) {
 	id, _ := wire.GetString(args, "plan")
 	refuse := func(format string, args ...any) (wire.Reply, error) {
-		return wire.Reply{}, &compose.Failure{Type: abi.ErrPermission, Message: fmt.Sprintf(format, args...) + " (nothing was done)"}
+		return wire.Reply{}, &compose.Failure{Type: abi.ErrPermission, Message: fmt.Sprintf(format, args...) + " (nothing was done now)"}
 	}
 	file, err := h.cfg.Planner.Find(id, call.Origin)
 	if err != nil {
@@ -113,6 +114,7 @@ func (h *Handler) apply(ctx context.Context, args []byte, call route.Call) (wire
 		}
 		return refuse("%v", err)
 	}
+	call.Began = nil // so the call does not become a task, which could not ask while it runs
 	outcome, err := h.cfg.Planner.Apply(ctx, file, plan.ApplyOptions{Fresh: string(fresh) == "true", Approved: asked}, call)
 	if outcome == nil {
 		return refuse("plan %s cannot be applied: %v", id, err)
