@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strconv"
+	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/front"
 )
@@ -69,12 +71,32 @@ func serveTracker() int {
 			os.Exit(3)
 			return nil, nil
 		}),
+		tool("kill", write, func(t *tracker, args trackerArgs) (any, error) { return nil, killNamed("pid") }),
 	}
 	options := front.Options{Backend: server, Name: "tracker", Version: "1", Log: slog.New(slog.DiscardHandler)}
 	if front.ServeStdio(context.Background(), os.Stdin, os.Stdout, options) != nil {
 		return 1
 	}
 	return 0
+}
+
+// killNamed kills the process whose id is in a file, at once.
+func killNamed(file string) error {
+	for range 6000 { // whoever started the process may not have written it yet
+		if text, err := os.ReadFile(file); err == nil && len(text) > 0 && text[len(text)-1] == '\n' {
+			pid, err := strconv.Atoi(string(bytes.TrimSpace(text)))
+			if err != nil {
+				return err
+			}
+			p, err := os.FindProcess(pid)
+			if err != nil {
+				return err
+			}
+			return p.Kill()
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return errors.New("no process to kill")
 }
 
 type tracker struct {
