@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/requeststate"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools/owner"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
@@ -144,16 +145,11 @@ func (f *files) code(name string, body []byte) string {
 	return hex.EncodeToString(mac(f.keys.files, filepath.ToSlash(name), string(body)))
 }
 
-// write replaces a file.
+// write replaces a file. Arguments are shown to people as they are in it, so characters that
+// mean something in HTML are not escaped.
 func (f *files) write(name string, v any) error {
-	body, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	data, err := json.Marshal(sealed{body, f.code(name, body)})
-	if err != nil {
-		return err
-	}
+	body := wire.Marshal(v)
+	data := wire.Marshal(sealed{body, f.code(name, body)})
 	if len(data) > maxFile {
 		return fmt.Errorf("approvals: %d bytes are too many for a file (at most %d)", len(data), maxFile)
 	}

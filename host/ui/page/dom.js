@@ -1,9 +1,9 @@
 // Elements of the page. Texts come from servers, scripts and models, so they become text
 // nodes, never HTML, and characters that hide or reorder text are shown as escapes.
 
-// Control, formatting, private and unassigned characters, but not newlines, tabs and the
-// joiner of emoji.
-const unseen = /(?![\n\t\u200d])\p{C}/gu;
+// Control, formatting, private and unassigned characters, and letters and symbols without a
+// shape, but not newlines, tabs, and what joins and colours emoji.
+const unseen = /(?![\n\t\u200d\ufe0f])[\p{C}\p{Default_Ignorable_Code_Point}\u2800]/gu;
 
 export function visible(text) {
   return String(text).replaceAll("\r\n", "\n").replace(unseen, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);

@@ -23,7 +23,15 @@ export function duration(ms) {
   if (ms < 10) return `${ms.toFixed(1)} ms`;
   if (ms < 1000) return `${Math.round(ms)} ms`;
   if (ms < 60_000) return `${(ms / 1000).toFixed(ms < 10_000 ? 2 : 1)} s`;
-  return `${Math.floor(ms / 60_000)} min ${Math.round((ms % 60_000) / 1000)} s`;
+  const seconds = Math.round(ms / 1000);
+  const parts = ms < 3_600_000 ? [[Math.floor(seconds / 60), "min"], [seconds % 60, "s"]] : [[Math.floor(seconds / 3600), "h"], [Math.floor(seconds / 60) % 60, "min"]];
+  return parts.filter(([n]) => n > 0).map(([n, unit]) => `${n} ${unit}`).join(" ");
+}
+
+// ascii returns a name of which all characters are ASCII. Others, which may look like these,
+// become escapes.
+export function ascii(name) {
+  return String(name).replace(/[^ -~]/gu, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
 }
 
 // time formats a time of today as a time, others with their day.

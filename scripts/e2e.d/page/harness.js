@@ -6,6 +6,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { RawClient } from "../rawclient.js";
 
 export const [binary, modules, pictures] = process.argv.slice(2);
 const require = createRequire(join(modules, "x.js"));
@@ -44,6 +45,19 @@ export function script(name, file, ...args) {
   return `[upstream.${name}]\ncommand = ${JSON.stringify(process.execPath)}\nargs = ${JSON.stringify([join(here, file), ...args])}\n`;
 }
 
+// agent connects to a server of its own with this configuration, as an MCP client that can
+// ask its user nothing. It must be closed.
+export async function agent() {
+  const client = new RawClient(binary, ["serve", "--log-level", "error"], { env });
+  await client.initialize();
+  return client;
+}
+
+// cli runs another command, and returns what it prints as JSON.
+export function cli(...args) {
+  return JSON.parse(execFileSync(binary, [...args, "--json"], { env, encoding: "utf8", timeout: limit }));
+}
+
 // start starts mcp-metatool ui and returns its link, when it has printed it.
 export async function start(...args) {
   const child = spawn(binary, ["ui", "--log-level", "error", ...args], { env, stdio: ["ignore", "pipe", "ignore"] });
@@ -70,7 +84,7 @@ export async function open(browser, link, options = {}) {
   const page = await context.newPage();
   page.setDefaultTimeout(limit);
   page.wrong = [];
-  page.on("console", (m) => { if (["error", "warning"].includes(m.type()) && !/401|403|404/.test(m.text())) page.wrong.push(m.text()); });
+  page.on("console", (m) => { if (["error", "warning"].includes(m.type()) && !/401|403|404|409/.test(m.text())) page.wrong.push(m.text()); });
   page.on("pageerror", (error) => page.wrong.push(error.message));
   page.on("request", (request) => { if (new URL(request.url()).host !== new URL(link).host && !request.url().startsWith("data:image/png;")) page.wrong.push(`request of ${request.url()}`); });
   await page.goto(link);

@@ -27,6 +27,8 @@ const tools = [
   },
   { name: "delete_page", description: "Deletes a page.", annotations: { readOnlyHint: false, destructiveHint: true }, inputSchema: { type: "object", required: ["url"], properties: { url: { type: "string" } } } },
   { name: "javascript:window.pwned=1", description: "Its name is an address.", inputSchema: { type: "object" } },
+  { name: "publish", description: `Publishes a page. ${attack} ${disguise}`, inputSchema: { type: "object" } },
+  { name: `publish ${attack}`, description: "Its name is HTML.", inputSchema: { type: "object" } },
   { name: "slow", description: "Reports progress until it is cancelled.", annotations: { readOnlyHint: true }, inputSchema: { type: "object", properties: {} } },
   { name: "grow", description: "Changes the list of tools.", annotations: { readOnlyHint: true }, inputSchema: { type: "object", properties: {} } },
   { name: "wide", description: "Answers with wide and long JSON.", annotations: { readOnlyHint: true }, inputSchema: { type: "object", properties: {} } },
@@ -70,7 +72,7 @@ function call(id, { name, arguments: given, _meta: meta }, line) {
       return;
     }
     default:
-      send({ id, result: { content: [text("called")] } });
+      send({ id, result: { content: [text(`called with ${JSON.stringify(given)}`)] } });
   }
 }
 

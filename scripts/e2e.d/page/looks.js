@@ -3,14 +3,25 @@
 
 import { execFileSync } from "node:child_process";
 import { join } from "node:path";
+import { asked } from "./approvals.js";
 import { assert, axe, binary, env, go, pictures, sizes } from "./harness.js";
 
 export const views = {
   servers: "#/servers", tools: "#/tools", tool: "#/tools/proxied/hostile/hostile__read_page", long: "", office: "#/tools?server=office-of-a-long-name-32-charact",
-  saved: "#/saved/departures", runs: "#/runs",
+  saved: "#/saved/departures", runs: "#/runs", approvals: "#/approvals",
 };
 
+// everyView shows each view, while a call waits for approval and a decision is remembered.
 async function everyView(page, f) {
+  const withdraw = await asked();
+  try {
+    await visit(page, f);
+  } finally {
+    await withdraw();
+  }
+}
+
+async function visit(page, f) {
   const id = execFileSync(binary, ["runs", "list", "--tool", "failing", "--json", "--limit", "1"], { env, encoding: "utf8" });
   const long = await page.evaluate(async () => {
     const response = await fetch("api/tools", { headers: { Authorization: `Bearer ${sessionStorage.getItem("mcp-metatool-token")}` } });
@@ -18,6 +29,7 @@ async function everyView(page, f) {
   });
   for (const [name, hash] of Object.entries({ ...views, long: `#/tools/proxied/hostile/${long}`, run: `#/runs/${JSON.parse(id).id}` })) {
     await go(page, hash);
+    if (name === "approvals") await page.locator(".cards button:not([aria-disabled])").first().waitFor();
     await f(name);
   }
 }

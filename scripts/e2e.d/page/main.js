@@ -5,6 +5,7 @@ import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { assert, binary, config, demo, end, env, go, here, launch, open, pictures, run, script, start } from "./harness.js";
 import { attack, big } from "./hostile.js";
+import { checks as approvals, policy } from "./approvals.js";
 import { checks as live } from "./live.js";
 import { checks as looks, views } from "./looks.js";
 
@@ -12,7 +13,7 @@ let failures = 0;
 const only = process.env.ONLY; // runs the checks whose names contain it
 
 function prepare() {
-  writeFileSync(config, `[store]\ndir = "store"\n${demo("harbour")}${demo("weather")}${script("hostile", "hostile.js")}${script("office-of-a-long-name-32-characters".slice(0, 32), "office.js", "office")}`);
+  writeFileSync(config, `[store]\ndir = "store"\n${demo("harbour")}${demo("weather")}${script("hostile", "hostile.js")}${script("office-of-a-long-name-32-characters".slice(0, 32), "office.js", "office")}${policy}`);
   const code = readFileSync(join(here, "../../../cmd/mcp-metatool/departures.star"), "utf8");
   const departures = { name: "departures", description: "Which ships can leave port today, and when.", inputSchema: { type: "object", required: ["hours_at_sea"], properties: { hours_at_sea: { type: "integer", minimum: 1, default: 6 } } } };
   run("save_tool", { ...departures, code: `# the first version\n${code}` });
@@ -174,7 +175,7 @@ const checks = {
   },
 };
 
-Object.assign(checks, looks, live);
+Object.assign(checks, approvals, looks, live);
 prepare();
 if (pictures) mkdirSync(pictures, { recursive: true });
 const browser = await launch();
