@@ -247,5 +247,5 @@ func (v *traced) place(cfg *config.Config, u *config.Upstream) (confine.Place, e
 	for name, value := range u.Env {
 		env = append(env, name+"="+value)
 	}
-	return process.Place(process.Command{Name: u.Command, Env: env, Dir: u.Dir, Own: cfg.OwnFiles()})
+	return process.Place(process.Command{Name: u.Command, Env: env, Dir: u.Dir, Own: cfg.OwnFiles(u)})
 }

@@ -116,6 +116,8 @@ type Config struct {
 
 	plain bool // see PlainSecrets
 
+	secretFiles []string // paths of the files in references of all upstreams; see OwnFiles
+
 	// warnings found while loading; see Warnings.
 	warnings []string
 	leftOut  []*Problem // see LeftOut

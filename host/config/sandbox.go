@@ -200,13 +200,18 @@ func (d *description) sandbox(at string, s *confine.Settings) {
 	d.line("sandbox", strings.Join(parts, "; "))
 }
 
-// OwnFiles returns the files and folders of ours that no confined server gets by accident,
-// as absolute paths: the configuration and what stands beside it, the store and its parts, the
-// journal, and caches. They need not exist.
-func (c *Config) OwnFiles() []string {
-	own := []string{c.Store.Dir, c.JournalDir(), filepath.Dir(c.TokenFile()), c.Policy.File}
+// OwnFiles returns the files and folders of ours that a confined upstream does not get by
+// accident, as absolute paths: the configuration and what belongs to it, the secrets of other
+// upstreams, the store and its parts, the journal, and caches. They need not exist.
+func (c *Config) OwnFiles(of *Upstream) []string {
+	own := []string{c.Store.Dir, c.JournalDir(), filepath.Dir(c.TokenFile()), c.Policy.File, c.PinsPath(), c.HTTP.KeyFile}
 	if path, err := filepath.Abs(c.Path); err == nil && c.Path != "" {
-		own = append(own, path, filepath.Join(filepath.Dir(path), "tools.lock"))
+		own = append(own, path, filepath.Join(filepath.Dir(path), defaultPinsFile))
+	}
+	for _, path := range c.secretFiles {
+		if !slices.ContainsFunc(of.References, func(r PlacedReference) bool { return r.Path == path }) {
+			own = append(own, path)
+		}
 	}
 	// Checks have a store of their own, but their servers must not get the user's either.
 	if home, err := os.UserHomeDir(); err == nil {

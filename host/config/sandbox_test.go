@@ -32,13 +32,40 @@ func TestSandboxWarnings(t *testing.T) {
 // TestOwnFiles checks that everything of ours is protected from confined servers.
 func TestOwnFiles(t *testing.T) {
 	dir := t.TempDir()
+	t.Setenv(EnvDir, "") // it would be the store
+	path := filepath.Join(dir, "config.toml")
+	const text = `pins_file = "team/pins.lock"
+store.dir = "store"
+journal.dir = "journal"
+policy.file = "policy.toml"
+[http]
+tls_cert = "cert.pem"
+tls_key = "key.pem"
+[upstream.a]
+command = "a"
+env = { A = "${file:secret-of-a}", S = "${file:shared}" }
+[upstream.b]
+command = "b"
+env = { B = "${file:secret-of-b}", S = "${file:shared}" }
+`
+	write(t, path, text)
+	write(t, filepath.Join(dir, "policy.toml"), "[policy]\n")
+	c, err := Load(LoadOptions{Flag: path})
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Setenv(EnvDir, filepath.Join(dir, "env"))
-	c := &Config{Path: filepath.Join(dir, "config.toml"), Store: Store{Dir: filepath.Join(dir, "store")}}
-	c.Journal.Dir, c.Policy.File = filepath.Join(dir, "journal"), filepath.Join(dir, "policy.toml")
-	own := c.OwnFiles()
-	for _, name := range []string{"config.toml", "tools.lock", "store", "store/oauth", "journal", "policy.toml", "env"} {
+	a := c.Upstreams[0]
+	c.Upstreams = nil // as where one server is started alone
+	own := c.OwnFiles(&a)
+	for _, name := range []string{"config.toml", "tools.lock", "team/pins.lock", "store", "store/oauth", "journal", "policy.toml", "env", "key.pem", "secret-of-b"} {
 		if !slices.Contains(own, filepath.Join(dir, name)) {
 			t.Errorf("%s is not protected: %q", name, own)
+		}
+	}
+	for _, name := range []string{"secret-of-a", "shared", "cert.pem"} {
+		if slices.Contains(own, filepath.Join(dir, name)) {
+			t.Errorf("%s is kept from the server that gets it", name)
 		}
 	}
 }

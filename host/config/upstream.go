@@ -2,6 +2,7 @@ package config
 
 import (
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -49,6 +50,11 @@ func decodeUpstream(t *table, name string, c *Config) {
 	u.Sandbox = t.sandbox()
 	t.close(upstreamAliases)
 	c.Upstreams = append(c.Upstreams, u)
+	for _, r := range u.References {
+		if r.Kind == FromFile {
+			c.secretFiles = append(slices.Clip(c.secretFiles), r.Path)
+		}
+	}
 }
 
 // timeouts reads how long requests may take.

@@ -23,7 +23,7 @@ func Spec(cfg *config.Config, u *config.Upstream) upstream.Spec {
 		Protocol: string(u.Protocol),
 	}
 	if u.Sandbox != nil {
-		spec.Sandbox, spec.Own = u.Sandbox, cfg.OwnFiles()
+		spec.Sandbox, spec.Own = u.Sandbox, cfg.OwnFiles(u)
 	}
 	if u.Invalid != nil { // it would fail in the same way again
 		spec.Restart = upstream.RestartNever
