@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/mcp-metatool/mcp-metatool/host/approval"
@@ -76,28 +78,35 @@ func (k *talk) playAsking(dir, text string) {
 		}
 		k.play(lines.String())
 		lines.Reset()
-		decideNext(k.t, queue, strings.TrimSpace(verdict))
+		decideNext(k.t, dir, queue, strings.TrimSpace(verdict))
 	}
 	k.play(lines.String())
 }
 
-// decideNext decides about the oldest open call in a queue, when there is one.
-func decideNext(t *testing.T, queue *approval.Queue, verdict string) {
+// decideNext decides about the oldest open call in a queue, when there is one. dir is the
+// folder of the store.
+func decideNext(t *testing.T, dir string, queue *approval.Queue, verdict string) {
 	t.Helper()
-	for end := time.Now().Add(maxWait); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	changes, err := fsnotify.NewWatcher()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer changes.Close()
+	folder := filepath.Join(dir, "approvals", "queue")
+	if err := errors.Join(os.MkdirAll(folder, 0o700), changes.Add(folder)); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.After(maxWait); ; {
 		list, err := queue.List(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if verdict == "gone" {
-			if len(list) == 0 {
-				return
-			}
-			continue
+		if verdict == "gone" && len(list) == 0 {
+			return
 		}
 		later, ok := strings.CutSuffix(verdict, " later") // nobody waits meanwhile
 		for _, e := range list {
-			if e.State == approval.Open && e.Waits != ok {
+			if verdict != "gone" && e.State == approval.Open && e.Waits != ok {
 				_, err := queue.Decide(t.Context(), e.ID, approval.Verdict{Allow: later == "allow", By: "me"}, approval.HowQueue, 0)
 				if err != nil {
 					t.Fatal(err)
@@ -105,6 +114,10 @@ func decideNext(t *testing.T, queue *approval.Queue, verdict string) {
 				return
 			}
 		}
+		select {
+		case <-changes.Events:
+		case <-end:
+			t.Fatalf("q> %s: it does not come to that", verdict)
+		}
 	}
-	t.Fatalf("q> %s: it does not come to that", verdict)
 }

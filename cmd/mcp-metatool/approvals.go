@@ -54,7 +54,7 @@ func (v *approvalsView) open() (err error) {
 	return nil
 }
 
-// unknown makes an error about an id one of usage.
+// unknownApproval gives an error about an unknown id its exit code.
 func unknownApproval(err error) error {
 	if errors.Is(err, approval.ErrUnknown) {
 		return &exitError{exitFailed, fmt.Errorf("approvals: %w", err)}
