@@ -267,21 +267,11 @@ func (l *linter) try(s *parse.Try) bool {
 
 // target checks the target of an assignment, which does not use its names.
 func (l *linter) target(e syntax.Expr) {
-	switch e := e.(type) {
-	case *syntax.Ident:
-	case *syntax.ParenExpr:
-		l.target(e.X)
-	case *syntax.TupleExpr:
-		for _, x := range e.List {
-			l.target(x)
+	parse.EachTarget(e, func(e syntax.Expr) {
+		if _, ok := e.(*syntax.Ident); !ok {
+			l.expr(e)
 		}
-	case *syntax.ListExpr:
-		for _, x := range e.List {
-			l.target(x)
-		}
-	default:
-		l.expr(e)
-	}
+	})
 }
 
 // params checks the defaults of parameters.
@@ -412,7 +402,7 @@ func (l *linter) comprehension(e *syntax.Comprehension) {
 	for i, c := range e.Clauses {
 		switch c := c.(type) {
 		case *syntax.ForClause:
-			for _, id := range targetNames(c.Vars, nil) {
+			for _, id := range parse.TargetNames(c.Vars, nil) {
 				l.bind(id, "")
 			}
 			if i > 0 {

@@ -14,8 +14,9 @@ import (
 const (
 	// maxReached limits the tools in abi.Lint.Reach. Beyond it, whole servers are.
 	maxReached = 1000
-	// maxKnownTexts limits the texts that a variable is known to have.
-	maxKnownTexts = 100
+	// maxKnownTexts limits the texts that a variable is known to have, and maxJoined the
+	// length in bytes of one that was joined: x + x doubles it in every line.
+	maxKnownTexts, maxJoined = 100, 1000
 	// maxFlows limits how often the tree is read until nothing new is found. A variable
 	// that has new texts after lateFlows can have any.
 	maxFlows, lateFlows = 20, 5
@@ -257,6 +258,9 @@ func joined(x, y known) known {
 	var out known
 	for _, a := range x.texts {
 		for _, b := range y.texts {
+			if len(a)+len(b) > maxJoined {
+				return unknown
+			}
 			if text := a + b; !slices.Contains(out.texts, text) {
 				out.texts = append(out.texts, text)
 			}
@@ -304,12 +308,6 @@ func (r *reacher) expr(e syntax.Expr) {
 	}
 }
 
-func (r *reacher) exprs(list []syntax.Expr) {
-	for _, e := range list {
-		r.expr(e)
-	}
-}
-
 // call reads a call. getattr(server, "tool") is server.tool.
 func (r *reacher) call(e *syntax.CallExpr) {
 	args := e.Args
@@ -339,20 +337,10 @@ func plainArgument(e syntax.Expr) bool {
 
 // parts reads the other kinds of expressions, whose operands may go anywhere.
 func (r *reacher) parts(e syntax.Expr) {
+	for _, x := range operands(e) {
+		r.expr(x)
+	}
 	switch e := e.(type) {
-	case *syntax.UnaryExpr:
-		r.expr(e.X)
-	case *syntax.SliceExpr:
-		r.exprs([]syntax.Expr{e.X, e.Lo, e.Hi, e.Step})
-	case *syntax.ListExpr:
-		r.exprs(e.List)
-	case *syntax.TupleExpr:
-		r.exprs(e.List)
-	case *syntax.DictExpr:
-		r.exprs(e.List)
-	case *syntax.DictEntry:
-		r.expr(e.Key)
-		r.expr(e.Value)
 	case *syntax.LambdaExpr:
 		r.params(e.Params)
 		r.expr(e.Body)

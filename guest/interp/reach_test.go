@@ -195,6 +195,13 @@ func TestReachIsBounded(t *testing.T) {
 		fmt.Fprintf(&chain, "v%d = v%d\n", 300-i, 299-i)
 	}
 	chain.WriteString("v300.x()")
+	doubled := "v0 = 'a'\n"
+	for i := range 60 {
+		doubled += fmt.Sprintf("v%d = v%d + f'{v%d}'\n", i+1, i, i)
+	}
+	if got := reachText(doubled + "demo[v60]()\nother[v3]()"); got != `demo.* other["aaaaaaaa"]` {
+		t.Errorf("%.200s", got)
+	}
 	if got := reachText(many.String()); got != "demo.*" {
 		t.Errorf("%.200s", got)
 	}

@@ -1,6 +1,9 @@
 package interp
 
-import "go.starlark.net/syntax"
+import (
+	"github.com/mcp-metatool/mcp-metatool/guest/parse"
+	"go.starlark.net/syntax"
+)
 
 func (r *reacher) stmts(stmts []syntax.Stmt) {
 	for _, s := range stmts {
@@ -82,22 +85,13 @@ func (r *reacher) loop(target, x syntax.Expr) {
 
 // target reads what gets values of which nothing is known.
 func (r *reacher) target(e syntax.Expr) {
-	switch e := e.(type) {
-	case *syntax.Ident:
-		r.assign(e, unknown)
-	case *syntax.ParenExpr:
-		r.target(e.X)
-	case *syntax.TupleExpr:
-		for _, x := range e.List {
-			r.target(x)
+	parse.EachTarget(e, func(e syntax.Expr) {
+		if id, ok := e.(*syntax.Ident); ok {
+			r.assign(id, unknown)
+		} else {
+			r.expr(e)
 		}
-	case *syntax.ListExpr:
-		for _, x := range e.List {
-			r.target(x)
-		}
-	default:
-		r.expr(e)
-	}
+	})
 }
 
 // params reads parameters. Callers can give them any value; what is a server or may be

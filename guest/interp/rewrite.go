@@ -324,57 +324,8 @@ func (r *rewriter) target(e syntax.Expr) syntax.Expr {
 	return e // the resolver refuses anything else
 }
 
-// bindings appends the names that statements bind in their own function, in
+// bindings returns the names that statements bind in their own function, after others, in
 // order. The tree must have been checked not to be too deep.
 func bindings(stmts []syntax.Stmt, out []*syntax.Ident) []*syntax.Ident {
-	return bindingsIn(stmts, out, true)
-}
-
-// bindingsIn is bindings with or without those in try statements.
-func bindingsIn(stmts []syntax.Stmt, out []*syntax.Ident, tries bool) []*syntax.Ident {
-	for _, s := range stmts {
-		switch s := s.(type) {
-		case *syntax.AssignStmt:
-			out = targetNames(s.LHS, out)
-		case *syntax.DefStmt:
-			out = append(out, s.Name)
-		case *syntax.ForStmt:
-			out = bindingsIn(s.Body, targetNames(s.Vars, out), tries)
-		case *syntax.WhileStmt:
-			out = bindingsIn(s.Body, out, tries)
-		case *syntax.IfStmt:
-			out = bindingsIn(s.False, bindingsIn(s.True, out, tries), tries)
-		case *parse.Try:
-			if !tries {
-				continue
-			}
-			for _, c := range s.Clauses {
-				if c.As != nil {
-					out = append(out, c.As)
-				}
-			}
-			for _, part := range s.Parts() {
-				out = bindings(part, out)
-			}
-		}
-	}
-	return out
-}
-
-func targetNames(e syntax.Expr, out []*syntax.Ident) []*syntax.Ident {
-	switch e := e.(type) {
-	case *syntax.Ident:
-		out = append(out, e)
-	case *syntax.ParenExpr:
-		out = targetNames(e.X, out)
-	case *syntax.TupleExpr:
-		for _, x := range e.List {
-			out = targetNames(x, out)
-		}
-	case *syntax.ListExpr:
-		for _, x := range e.List {
-			out = targetNames(x, out)
-		}
-	}
-	return out
+	return parse.Bindings(stmts, out, true)
 }

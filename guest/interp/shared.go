@@ -53,7 +53,7 @@ func (u *usage) decide(stmts []syntax.Stmt, inLoop bool) {
 		for _, part := range s.Parts() {
 			here := make(mentions)
 			here.block(part)
-			bound := bindingsIn(part, nil, false)
+			bound := parse.Bindings(part, nil, false)
 			if u.walrus {
 				bound = walrusNames(part, bound)
 			}

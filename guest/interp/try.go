@@ -414,7 +414,7 @@ func (t *tryRewriter) comprehension(e *syntax.Comprehension, outer *scope) {
 	s := &scope{outer: outer, names: make(map[string]bool)}
 	for _, c := range e.Clauses {
 		if c, ok := c.(*syntax.ForClause); ok {
-			for _, id := range targetNames(c.Vars, nil) {
+			for _, id := range parse.TargetNames(c.Vars, nil) {
 				s.names[id.Name] = true
 			}
 		}

@@ -2,6 +2,7 @@ package interp
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -92,16 +93,13 @@ func (w *withheld) shown() string { return "<the answer of write " + w.number + 
 // printable returns the arguments of print. A withheld answer is shown as such: what is printed
 // does not change what the script does.
 func printable(args starlark.Tuple) starlark.Tuple {
+	shown := slices.Clone(args)
 	for i, v := range args {
-		w, ok := v.(*withheld)
-		if !ok {
-			continue
+		if w, ok := v.(*withheld); ok {
+			shown[i] = starlark.String(w.shown())
 		}
-		copied := append(starlark.Tuple(nil), args...)
-		copied[i] = starlark.String(w.shown())
-		return printable(copied)
 	}
-	return args
+	return shown
 }
 
 // withheldIn returns the value that a string of the host stands for; nil if it is a

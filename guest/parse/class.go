@@ -106,7 +106,7 @@ func (p *parser) members(pos syntax.Position, c *class, body []syntax.Stmt) []sy
 		result.List = append(result.List, &syntax.DictEntry{Key: text(pos, name), Colon: pos, Value: value})
 	}
 	renamed := make(map[string]string)
-	for _, id := range bindings(body, nil) {
+	for _, id := range Bindings(body, nil, true) {
 		if _, known := renamed[id.Name]; known || len(id.Name) > len(Hidden) && id.Name[:len(Hidden)] == Hidden {
 			continue
 		}

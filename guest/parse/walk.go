@@ -2,46 +2,60 @@ package parse
 
 import "go.starlark.net/syntax"
 
-// bindings appends the names that statements bind in their own function.
-func bindings(stmts []syntax.Stmt, out []*syntax.Ident) []*syntax.Ident {
+// Bindings appends the names that statements bind in their own function, in order. Without
+// tries, those in try statements are left out.
+func Bindings(stmts []syntax.Stmt, out []*syntax.Ident, tries bool) []*syntax.Ident {
 	for _, s := range stmts {
 		switch s := s.(type) {
 		case *syntax.AssignStmt:
-			out = targetNames(s.LHS, out)
+			out = TargetNames(s.LHS, out)
 		case *syntax.DefStmt:
 			out = append(out, s.Name)
 		case *syntax.ForStmt:
-			out = bindings(s.Body, targetNames(s.Vars, out))
+			out = Bindings(s.Body, TargetNames(s.Vars, out), tries)
 		case *syntax.WhileStmt:
-			out = bindings(s.Body, out)
+			out = Bindings(s.Body, out, tries)
 		case *syntax.IfStmt:
-			out = bindings(s.False, bindings(s.True, out))
+			out = Bindings(s.False, Bindings(s.True, out, tries), tries)
 		case *Try:
+			if !tries {
+				continue
+			}
 			for _, c := range s.Clauses {
 				if c.As != nil {
 					out = append(out, c.As)
 				}
 			}
 			for _, part := range s.Parts() {
-				out = bindings(part, out)
+				out = Bindings(part, out, tries)
 			}
 		}
 	}
 	return out
 }
 
-func targetNames(e syntax.Expr, out []*syntax.Ident) []*syntax.Ident {
-	if id, ok := e.(*syntax.Ident); ok {
-		return append(out, id)
-	}
-	if list := elements(e); list != nil {
-		for _, x := range *list {
-			out = targetNames(x, out)
+// TargetNames appends the names that an assignment to a target binds, in order.
+func TargetNames(target syntax.Expr, out []*syntax.Ident) []*syntax.Ident {
+	EachTarget(target, func(e syntax.Expr) {
+		if id, ok := e.(*syntax.Ident); ok {
+			out = append(out, id)
 		}
-	} else if paren, ok := e.(*syntax.ParenExpr); ok {
-		out = targetNames(paren.X, out)
-	}
+	})
 	return out
+}
+
+// EachTarget calls f with the targets that a target consists of: names, elements, slices and
+// attributes.
+func EachTarget(target syntax.Expr, f func(syntax.Expr)) {
+	if list := elements(target); list != nil {
+		for _, x := range *list {
+			EachTarget(x, f)
+		}
+	} else if paren, ok := target.(*syntax.ParenExpr); ok {
+		EachTarget(paren.X, f)
+	} else {
+		f(target)
+	}
 }
 
 // A renamer renames variables in code, but not in the functions inside.

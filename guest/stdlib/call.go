@@ -24,8 +24,25 @@ type Func func(c *Call) (starlark.Value, error)
 // NewFunc returns a function as scripts have it.
 func NewFunc(name string, f Func) *starlark.Builtin {
 	return starlark.NewBuiltin(name, func(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-		return f(&Call{Thread: thread, Name: name, Receiver: b.Receiver(), Args: args, Kwargs: kwargs})
+		v, err := f(&Call{Thread: thread, Name: name, Receiver: b.Receiver(), Args: args, Kwargs: kwargs})
+		return v, mustKnow(err, args, kwargs)
 	})
+}
+
+// mustKnow returns the error of a call. If one of the arguments is a value that the run
+// withholds, it ends the run, as such a value does when it is asked for its type: with the
+// real value there might be no error, so that the script must not learn of it.
+func mustKnow(err error, args starlark.Tuple, kwargs []starlark.Tuple) error {
+	if err == nil {
+		return nil
+	}
+	for _, v := range args {
+		v.Type()
+	}
+	for _, kv := range kwargs {
+		kv[1].Type()
+	}
+	return err
 }
 
 // Funcs returns the members of a module that are functions.

@@ -157,7 +157,8 @@ func (c *Class) CallInternal(thread *starlark.Thread, args starlark.Tuple, kwarg
 	if c.New == nil {
 		return nil, Errorf(TypeError, "%s can only be caught: raise one of Python's own classes, such as ValueError", c.Named)
 	}
-	return c.New(thread, args, kwargs)
+	v, err := c.New(thread, args, kwargs)
+	return v, mustKnow(err, args, kwargs)
 }
 
 // JSONValue is implemented by values that have a form in JSON, as a result of a script
