@@ -1,6 +1,7 @@
 // Confined servers: the presets with servers from npm, of Go SDKs and in Python, what each
 // still does and what it is refused, and `sandbox learn` and `sandbox try` with them.
 
+import { spawnSync } from "node:child_process";
 import { createServer } from "node:net";
 import { mkdirSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -35,7 +36,18 @@ function begin(setup) {
   const dir = join(setup.dir, "confined");
   for (const name of ["open", "closed", "memory"]) mkdirSync(join(dir, name), { recursive: true });
   for (const name of ["open", "closed"]) writeFileSync(join(dir, name, "note.txt"), `${name}\n`);
-  return { dir, modules: realpathSync(setup.modules) };
+  return { dir, modules: realpathSync(setup.modules), cache: join(dir, "npm") };
+}
+
+// fillCache lets npm put a package into a cache of its own, as docs/confined.md says.
+function fillCache({ modules, cache }) {
+  const name = "@modelcontextprotocol/server-everything";
+  const { version } = JSON.parse(readFileSync(join(modules, name, "package.json"), "utf8"));
+  const npm = spawnSync("npm", ["exec", "--yes", `--package=${name}@${version}`, "--", "true"], {
+    env: { ...process.env, npm_config_cache: cache, npm_config_ignore_scripts: "true" }, encoding: "utf8", timeout: 120_000,
+  });
+  equal(npm.status, 0, `exit code of npm exec (${npm.stderr})`);
+  return `${name}@${version}`;
 }
 
 // configure writes a configuration with servers, each [name, command, args, sandbox]: the
@@ -60,7 +72,7 @@ function missing(setup, there) {
 }
 
 // servers returns the servers, with the least that each needs.
-function servers(setup, { dir, modules }) {
+function servers(setup, { dir, modules, cache, cached }) {
   const bin = join(dirname(modules), "bin");
   const node = (name, more = "") => `{ preset = ["node", "offline"], read = [${text(modules)}]${more}, memory = "1GB", open_files = 200 }`;
   const [open, closed] = [join(dir, "open"), join(dir, "closed")];
@@ -71,6 +83,7 @@ function servers(setup, { dir, modules }) {
     ["memory", "node", [setup.server("memory")], node("memory", `, write = [${text(join(dir, "memory"))}]`)],
     ["forgetful", "node", [setup.server("memory")], node("forgetful")],
     ["npx", "npx", ["--prefix", dirname(modules), "mcp-server-everything"], `{ preset = "node", read = [${text(dirname(modules))}], exec = [${text(modules)}] }`],
+    ["cached", "npx", ["--offline", "-y", cached], `{ preset = ["node", "offline"], write = [${text(cache)}], exec = [${text(cache)}] }`],
     ["python", "python3", [plain], `{ preset = "python", read = [${text(plain)}, ${text(open)}], network = [@PORT@], memory = "300MB" }`],
     ["offline", "python3", [plain], `{ preset = ["python", "offline", "read-only"], read = [${text(plain)}] }`],
     ["gosdk", join(bin, "gosdk"), [], '{ preset = ["go", "offline", "read-only"], memory = "256MB" }'],
@@ -79,7 +92,8 @@ function servers(setup, { dir, modules }) {
   ];
 }
 
-const environment = ({ dir }) => ({
+const environment = ({ dir, cache }) => ({
+  cached: { npm_config_cache: cache },
   memory: { MEMORY_FILE_PATH: join(dir, "memory", "graph.json") },
   forgetful: { MEMORY_FILE_PATH: join(dir, "closed", "graph.json") },
 });
@@ -103,6 +117,7 @@ function checks({ dir, port }) {
     ["memory remembers", "memory__create_entities", entity, `text = '/"a"/'`],
     ["memory without its file", "forgetful__create_entities", entity, denied],
     ["npx starts what is installed", "npx__echo", { message: "hello" }, 'text = "hello"'],
+    ["npx starts what is in its cache", "cached__echo", { message: "hello" }, 'text = "hello"'],
     ["python reads", "python__read", arg(join(dir, "open/note.txt")), 'text = "open"'],
     ["python reads elsewhere", "python__read", arg(join(dir, "closed/note.txt")), denied],
     ["python writes", "python__write", arg(join(dir, "open/python.txt")), denied],
@@ -130,6 +145,7 @@ const toml = (v) =>
   Array.isArray(v) ? `[${v.map(toml)}]` : typeof v === "object" ? `{ ${Object.entries(v).map(([k, w]) => `${k} = ${toml(w)}`)} }` : text(v);
 
 async function presets(setup, there) {
+  there.cached = fillCache(there);
   const all = servers(setup, there).map(([name, command, args, sandbox]) => [name, command, args, sandbox.replace("@PORT@", there.port)]);
   there.config = configure(there, "presets", all, environment(there));
   const listed = setup.run("servers", "--json", "--config", there.config);

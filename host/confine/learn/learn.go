@@ -93,10 +93,21 @@ func Propose(events []trace.Event, preset confine.Preset, at confine.Place) (Pro
 		}
 	}
 	s.Read, s.Write, s.Exec = f.folders()
+	if i := slices.IndexFunc(s.Write, func(path string) bool { return covered(path, sharedPrograms(f.home)) }); i >= 0 {
+		p.note("it writes to %s, from which other servers may be executed, too: give it a cache of its own (docs/confined.md, Presets)", s.Write[i])
+	}
 	for _, own := range f.seenOwn {
 		p.note("it used %s, which belongs to mcp-metatool, and stays refused", own)
 	}
 	return p, nil
+}
+
+// sharedPrograms are the folders into which npx, uvx and pipx install programs of all servers.
+func sharedPrograms(home string) (list []string) {
+	for _, dir := range []string{".npm", ".cache/uv", ".local/share/uv", ".local/share/pipx"} {
+		list = append(list, filepath.Join(home, dir))
+	}
+	return list
 }
 
 func (p *Proposal) note(format string, args ...any) {

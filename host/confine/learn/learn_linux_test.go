@@ -33,6 +33,7 @@ func TestPropose(t *testing.T) {
 		{Kind: trace.ReadFile, Object: "/proc/1/stat"},
 		{Kind: trace.WriteFile, Object: "/home/me/notes/new"}, {Kind: trace.ReadFile, Object: "/home/me/notes/old"},
 		{Kind: trace.WriteFile, Object: "/home/me/.history"},
+		{Kind: trace.WriteFile, Object: "/home/me/.npm/_cacache/tmp/x"},
 		{Kind: trace.WriteFile, Object: temporary},
 		{Kind: trace.ExecuteFile, Object: "/opt/x/bin/tool"},
 		{Kind: trace.Socket, Object: "inet stream"},
@@ -49,7 +50,7 @@ func TestPropose(t *testing.T) {
 	want := confine.Settings{
 		Presets: []confine.Preset{confine.Node},
 		Read:    []string{"/home/me/a", "/home/me/b", "/home/me/c", "/srv/data", "/srv/s/main.js", "/srv/s/node_modules"},
-		Write:   []string{"/home/me/.history", "/home/me/notes"},
+		Write:   []string{"/home/me/.history", "/home/me/.npm/_cacache/tmp", "/home/me/notes"},
 		Exec:    []string{"/opt/x/bin/tool"},
 		Network: confine.NetworkPorts, Ports: []uint16{443, 8443}, Listen: []uint16{9000}, UDP: true, Unix: true,
 		AllowSyscalls: []string{"fchmodat"},
@@ -57,7 +58,7 @@ func TestPropose(t *testing.T) {
 	if !reflect.DeepEqual(p.Settings, want) {
 		t.Errorf("got  %+v\nwant %+v", p.Settings, want)
 	}
-	if len(p.Notes) != 4 {
+	if len(p.Notes) != 5 {
 		t.Errorf("notes: %q", p.Notes)
 	}
 	text, err := tomledit.Set("", []string{"sandbox"}, Table(&p.Settings))
@@ -71,7 +72,7 @@ read = [
   "/srv/s/main.js",
   "/srv/s/node_modules",
 ]
-write = ["/home/me/.history", "/home/me/notes"]
+write = ["/home/me/.history", "/home/me/.npm/_cacache/tmp", "/home/me/notes"]
 exec = ["/opt/x/bin/tool"]
 network = [443, 8443]
 listen = [9000]
