@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 
@@ -52,12 +53,21 @@ var errNoTerminal = errors.New("there is no terminal to ask at (run it at one, o
 // person returns who decides, as the flag says. pause, if not nil, is called before a question is
 // written to the terminal.
 func (f *approveFlag) person(cmd *cobra.Command, pause func()) approval.Person {
+	if asker := findAsker(cmd); asker != nil {
+		return f.personAt(asker.out, asker.line, pause)
+	}
+	return f.personAt(nil, nil, nil)
+}
+
+// personAt is person with a terminal: questions are written to out, and line shows a prompt and
+// returns the answer; its error is io.EOF if there is none, or the cause of its context. A nil
+// line says that there is no terminal.
+func (f *approveFlag) personAt(out io.Writer, line func(ctx context.Context, prompt string) (string, error), pause func()) approval.Person {
 	if *f != approveAsk {
 		verdict := approval.Verdict{Allow: *f == approveAllow, By: "--approve " + string(*f)}
 		return func(context.Context, approval.Question) (approval.Verdict, error) { return verdict, nil }
 	}
-	asker := findAsker(cmd)
-	if asker == nil {
+	if line == nil {
 		return func(context.Context, approval.Question) (approval.Verdict, error) {
 			return approval.Verdict{}, errNoTerminal
 		}
@@ -72,13 +82,16 @@ func (f *approveFlag) person(cmd *cobra.Command, pause func()) approval.Person {
 		if pause != nil {
 			pause()
 		}
-		fmt.Fprintf(asker.out, "\n%s\n", display.Escape(q.Text()))
+		fmt.Fprintf(out, "\n%s\n", display.Escape(q.Text()))
 		v := approval.Verdict{By: terminalUser()}
 		choices := "[y]es, [N]o"
 		if q.RememberFor > 0 {
 			choices += ", [r]emember"
 		}
-		answer, err := asker.line(ctx, "Allow it? "+choices+" ")
+		answer, err := line(ctx, "Allow it? "+choices+" ")
+		if err != nil {
+			answer = ""
+		}
 		switch strings.ToLower(answer) {
 		case "y", "yes":
 			v.Allow = true

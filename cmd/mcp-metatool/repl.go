@@ -24,6 +24,7 @@ import (
 
 func replCommand() *cobra.Command {
 	s := &settings{}
+	var approve approveFlag
 	cmd := &cobra.Command{
 		Use:   "repl",
 		Short: "Try scripts line by line against the configured servers",
@@ -41,20 +42,25 @@ that it assigns: data is copied (so two names no longer share a list), tools and
 are kept by name, and functions by their source (a def, or name = lambda, on lines of its
 own). Other values are not kept, and a note says so. If an input fails or returns, all
 names keep their values, but its calls were made. _ is the last value that was not None.
-params is {} until it is assigned.`,
+params is {} until it is assigned.
+
+If policy asks for the approval of a call, you are asked at the terminal. Without one
+it is denied; --approve allow allows it.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runRepl(cmd, s) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return runRepl(cmd, s, &approve) },
 	}
 	s.addFlags(cmd, slog.LevelWarn)
+	approve.addFlag(cmd)
 	return cmd
 }
 
-func runRepl(cmd *cobra.Command, s *settings) error {
+func runRepl(cmd *cobra.Command, s *settings, approve *approveFlag) error {
 	cfg, err := s.load()
 	if err != nil {
 		return err
 	}
 	r := &repl{out: cmd.OutOrStdout(), errs: cmd.ErrOrStderr(), read: lineReader(cmd.Context(), cmd.InOrStdin())}
+	person := approve.personAt(nil, nil, nil)
 	if isTerminal(os.Stdin) && isTerminal(os.Stdout) {
 		t, err := takeTerminal(cmd.Context(), os.Stdin, os.Stdout, cfg.Store.Dir)
 		if err != nil {
@@ -63,13 +69,16 @@ func runRepl(cmd *cobra.Command, s *settings) error {
 		defer t.close()
 		t.complete = r.complete
 		r.terminal, r.out, r.errs, r.read = t, t, t, t.readLine
+		person = approve.personAt(t, t.answer, nil)
 	}
 	s.masker = cfg.NewMasker()
 	s.setLevel(cfg)
 	r.mask = s.masker.Mask
 	log := newLogger(s.masker, r.errs, &s.current, s.formatOf(cfg))
 	cfg.Debug = true // for the backtrace
-	return withHost(cmd.Context(), cfg, log, host.NoClient, func(ctx context.Context, h *host.Host) error {
+	opts := hostOptions(log, host.NoClient)
+	opts.Person = person
+	return withHostOf(cmd.Context(), cfg, opts, func(ctx context.Context, h *host.Host) error {
 		return withClient(ctx, h, func(c *host.Client) error {
 			r.host, r.client = h, c
 			if r.terminal != nil {

@@ -181,7 +181,8 @@ func TestKeys(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	k.add([]byte("abc\x03d"))
-	if got := read(); got != dropLine+"d" || !k.wasInterrupted() || k.wasInterrupted() {
+	if got := read() + "|" + read(); got != dropLine+"|d" || // line by line
+		!k.wasInterrupted() || k.wasInterrupted() {
 		t.Errorf("%q", got)
 	}
 	term := &terminal{keys: k}
@@ -194,6 +195,16 @@ func TestKeys(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	done()
+	k.add([]byte("next\rpar"))
+	k.setAside()
+	k.add([]byte("answer\rtial"))
+	if got := read(); got != "answer\r" {
+		t.Errorf("%q", got)
+	}
+	k.takeBack(true)
+	if got := read() + "|" + read(); got != "next\r|partial" {
+		t.Errorf("%q", got)
+	}
 	pumped := make(chan struct{})
 	go func() {
 		k.pump(strings.NewReader(strings.Repeat("y", maxTyped+10)))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -85,6 +86,32 @@ func (t *terminal) readLine(more bool) (string, error) {
 	return line, err
 }
 
+// answer shows a prompt and returns the line that is typed then. What was typed or pasted before
+// is no answer: it is read after it, as input. The error is io.EOF at the end of the input, or
+// the cause of ctx.
+func (t *terminal) answer(ctx context.Context, prompt string) (string, error) {
+	t.keys.setAside()
+	reader := term.NewTerminal(struct { // without history and completion
+		io.Reader
+		io.Writer
+	}{t.keys, t.out}, prompt)
+	if width, height, err := term.GetSize(int(t.out.Fd())); err == nil && width > 0 {
+		_ = reader.SetSize(width, height)
+	}
+	dropped := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(dropped)
+		t.keys.drop()
+	})
+	line, err := reader.ReadLine() // text that is pasted has an error
+	if !stop() {
+		<-dropped
+		line, err = "", context.Cause(ctx)
+	}
+	t.keys.takeBack(err == nil)
+	return line, err
+}
+
 // running returns a context that Ctrl-C cancels with errInterrupted until done is
 // called.
 func (t *terminal) running(ctx context.Context) (_ context.Context, done func()) {
@@ -124,6 +151,7 @@ type keys struct {
 	mu          sync.Mutex
 	change      *sync.Cond
 	typed       []byte
+	aside       []byte // typed before a question
 	closed      bool
 	interrupted bool   // the line was discarded
 	cancel      func() // of what runs, or nil
@@ -173,7 +201,7 @@ func (k *keys) add(typed []byte) bool {
 		case c != ctrlC:
 			k.typed = append(k.typed, c)
 		case k.cancel != nil:
-			k.typed = nil
+			k.typed, k.aside = nil, nil
 			k.cancel()
 		default:
 			k.typed, k.interrupted = []byte(dropLine), true
@@ -194,9 +222,38 @@ func (k *keys) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	n := copy(p, k.typed)
+	if end := bytes.IndexByte(k.typed[:n], '\r'); end >= 0 { // what follows a line is for whoever reads the next one
+		n = end + 1
+	}
 	k.typed = k.typed[n:]
 	k.change.Broadcast()
 	return n, nil
+}
+
+// setAside keeps what was typed from being read until takeBack is called.
+func (k *keys) setAside() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.aside, k.typed = k.typed, nil
+}
+
+// takeBack ends setAside; keep says that what was typed meanwhile is read, too.
+func (k *keys) takeBack(keep bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !keep {
+		k.typed = nil
+	}
+	k.aside, k.typed = nil, append(k.aside, k.typed...)
+	k.change.Broadcast()
+}
+
+// drop discards the line that is being typed.
+func (k *keys) drop() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.typed = []byte(dropLine)
+	k.change.Broadcast()
 }
 
 func (k *keys) close() {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -31,8 +32,8 @@ func (p person) types(keys string) {
 	}
 }
 
-// TestReplTerminal checks completion, blocks, Ctrl-C during a call and while typing,
-// and the history of an earlier session.
+// TestReplTerminal checks completion, blocks, Ctrl-C during a call and while typing, questions
+// for approval, and the history of an earlier session.
 func TestReplTerminal(t *testing.T) {
 	if err := home(); err != nil {
 		t.Fatal(err)
@@ -43,7 +44,7 @@ func TestReplTerminal(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	config := fmt.Sprintf("[store]\ndir = \"store\"\n[upstream.echo]\ncommand = %q\n", filepath.Join(dir, "echo"))
+	config := fmt.Sprintf("[store]\ndir = \"store\"\n[upstream.echo]\ncommand = %q\n[[policy.rule]]\nname = \"echoes\"\ntools = [\"echo.echo\"]\naction = \"ask\"\n", filepath.Join(dir, "echo"))
 	if err := os.WriteFile(filepath.Join(dir, "config.toml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +78,26 @@ func TestReplTerminal(t *testing.T) {
 		}
 		ended = true
 	}
+	const ask = "Asked because of the rule `echoes`"
 	session(func(p person) {
+		p.types("echo.echo({\"n\": 1})\r")
+		p.sees(ask)
+		p.sees("[r]emember ")
+		p.types("y\r")
+		p.sees("\"n\": 1\r\n}\r\n>>> ")
+		p.types("echo.echo({\"n\": 2})\ry\r") // the second line is no answer
+		p.sees(ask)
+		p.types("n\r")
+		p.sees("was not approved: denied by ")
+		p.sees("undefined: y")
+		p.types("echo.echo({\"n\": 3})\r")
+		p.sees(ask)
+		p.types("ye\x03")
+		p.sees("cancelled\r\n>>> ")
+		p.types("echo.echo({\"n\": 4})\r")
+		p.sees(ask)
+		p.types("\x1b[200~y\r\x1b[201~") // pasted
+		p.sees("was not approved: denied by ")
 		p.types("ech\t.h\t()\r")
 		if err := awaitFile(filepath.Join(dir, "hangs")); err != nil {
 			t.Fatal(err)
@@ -102,6 +122,9 @@ func TestReplTerminal(t *testing.T) {
 	info, err := os.Stat(filepath.Join(dir, "store", historyName))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("history: %v, %v", info, err)
+	}
+	if lines, err := os.ReadFile(filepath.Join(dir, "store", historyName)); err != nil || bytes.Contains(lines, []byte("\nn\n")) || !bytes.Contains(lines, []byte("\ny\n")) {
+		t.Errorf("history, %v:\n%s", err, lines)
 	}
 	session(func(p person) {
 		p.types("f = lambda n: n + 1\r")
