@@ -8,8 +8,9 @@ import (
 )
 
 // Observer sees the calls of upstreams' tools that clients make themselves, without
-// a script, and what else clients ask for if the Gate asks for it or denies it. It is called by the goroutine that answers the call, before the answer is
-// sent. It must be safe for concurrent use.
+// a script, and what else clients ask for if the Gate asks for it or denies it. It is called
+// by the goroutine that answers the call, before the answer is sent. It must be safe for
+// concurrent use.
 type Observer interface {
 	// Observes reports whether it wants to see calls at all. It is asked before each
 	// call.
