@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"log/slog"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
