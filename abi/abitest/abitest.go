@@ -4,6 +4,8 @@
 //	cases.go         the suite: correct guests, ranges outside memory, wrong order, bad content
 //	cases_limits.go  limits, endless loops, guests that must be refused
 //	cases_hostile.go guests that use the contract to attack the host
+//	cases_withheld.go withheld answers
+//	withheld.go      scripts that a guest must run, and how, while they are planned
 //	guest.go         the contract as data, and building guests
 //	wasm.go          a small encoder of wasm modules
 //

@@ -53,13 +53,15 @@ type Case struct {
 	// Undo is how many compensations are registered at the end. The host refuses
 	// calls of a tool "refused" with the error type permission and the message "no".
 	Undo int
+	// Withheld is abi.Request.Withheld; "" unless the run is planned.
+	Withheld string
 	// Logs are the log entries that the host received.
 	Logs []string
 }
 
 // Cases returns the whole suite.
 func Cases() []Case {
-	return slices.Concat(correct(), outOfRange(), order(), content(), limits(), endless(), refused(), hostile())
+	return slices.Concat(correct(), outOfRange(), order(), content(), limits(), endless(), refused(), hostile(), withheld())
 }
 
 const (

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -48,7 +49,7 @@ func TestConformance(t *testing.T) {
 				ctx, cancel = context.WithTimeout(ctx, deadline)
 				defer cancel()
 			}
-			request := abi.Request{Op: abi.OpRun, Name: "case", Params: json.RawMessage(abitest.Params)}
+			request := abi.Request{Op: abi.OpRun, Name: "case", Params: json.RawMessage(abitest.Params), Withheld: c.Withheld}
 			out, err := s.Run(ctx, Run{Request: request, Limits: conformanceLimits, Caller: caller})
 			checkEnd(t, c, out, err)
 			if out.Calls != c.Calls || len(caller.calls) != c.Calls {
@@ -67,6 +68,39 @@ func TestConformance(t *testing.T) {
 				t.Errorf("logged: %s", log.String())
 			}
 		})
+	}
+}
+
+// TestPlannedScripts runs the scripts of the suite by the embedded guest.
+func TestPlannedScripts(t *testing.T) {
+	s := realSandbox(t)
+	for _, c := range abitest.Scripts() {
+		withheld := 0
+		caller := &fakeCaller{tools: func(_ context.Context, call abi.ToolCall) abi.Answer {
+			if call.Server == "r" {
+				return abi.Answer{Value: call.Arguments}
+			}
+			if call.Caught {
+				return abi.Answer{Err: &abi.CallError{Type: abi.ErrWithheld, Server: call.Server, Tool: call.Tool, Message: "m"}}
+			}
+			withheld++
+			return abi.Answer{Value: fmt.Appendf(nil, "%q", fmt.Sprint(abitest.Marker, withheld))}
+		}}
+		request := abi.Request{Op: abi.OpRun, Name: "t", Code: c.Code, Params: json.RawMessage(`{}`), Servers: []string{"r", "w"}, Withheld: abitest.Marker}
+		out, err := s.Run(t.Context(), Run{Request: request, Caller: caller})
+		var calls []string
+		for _, call := range caller.calls {
+			calls = append(calls, call.Server+"."+call.Tool)
+		}
+		if err != nil || !slices.Equal(calls, c.Calls) {
+			t.Errorf("%s\ncalls %q, want %q, %v", c.Code, calls, c.Calls, err)
+		}
+		switch {
+		case c.Result != "" && string(out.Result) != c.Result:
+			t.Errorf("%s\nresult %s, want %s (%+v)", c.Code, out.Result, c.Result, out.Err)
+		case c.Result == "" && (out.Err == nil || out.Err.Type != abi.ErrWithheld):
+			t.Errorf("%s\nresult %s, error %+v", c.Code, out.Result, out.Err)
+		}
 	}
 }
 
