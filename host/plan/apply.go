@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // Outcome is what has become of a plan that was applied.
@@ -47,6 +48,9 @@ func (p *Planner) Check(ctx context.Context, file *File, origin route.Origin) (p
 	}
 	if used, err := p.cfg.Store.Applied(file.Digest); err != nil || used != nil {
 		return none, errors.Join(err, used.error())
+	}
+	if plan.Open != nil && plan.Count() == 0 {
+		return none, fmt.Errorf("plan %s has no writes, and the script goes no further without help: %s", plan.ID, display.ClipSize(plan.Open.Reason, maxMessage))
 	}
 	if _, err := p.sameHere(plan); err != nil {
 		return none, err
