@@ -72,6 +72,26 @@ func TestLimitsAreNotOvertaken(t *testing.T) {
 	}
 }
 
+// TestCountedOnce checks that a call which is sent again counts once, also if the policy was
+// replaced between.
+func TestCountedOnce(t *testing.T) {
+	rule := Rule{Name: "one", Tools: []string{"a.b"}, When: "calls.session > 1", Action: Deny}
+	e := NewEngine(compile(t, Allow, rule), time.Now)
+	r := tool("a", "b", "")
+	r.Commit, r.Caller.SessionCalls = true, &History{}
+	for range 3 {
+		d := e.Decide(r)
+		if !d.Allowed() {
+			t.Fatal(d)
+		}
+		r.Before = &d
+		e.SetPolicy(compile(t, Allow, rule))
+	}
+	if n := r.Caller.SessionCalls.at(call{}).calls; n != 1 {
+		t.Errorf("counted %d times", n)
+	}
+}
+
 // TestCallsPerMinute checks that reconnecting does not help, and that the window moves.
 func TestCallsPerMinute(t *testing.T) {
 	now := time.Unix(1_000_000, 0)

@@ -41,7 +41,8 @@ func (e *Engine) Decide(r Request) Decision {
 	if p == nil {
 		return Decision{Action: Allow}
 	}
-	if b := r.Before; b != nil && b.committed {
+	counted := r.Before != nil && r.Before.committed
+	if b := r.Before; counted {
 		if b.policy == p && b.definition == definitionOf(&r) {
 			return *b
 		}
@@ -52,6 +53,7 @@ func (e *Engine) Decide(r Request) Decision {
 		defer e.deciding.Unlock()
 	}
 	d := e.decision(p, &r)
+	d.committed = counted
 	if r.Commit && (d.Allowed() || d.Action == Ask && r.Approved) {
 		e.count(&r)
 		d.committed = true
