@@ -57,10 +57,15 @@ func Prepare(s *Settings, at Place) (*Plan, error) {
 	profile.Limits = s.limits()
 	plan.Profile = profile.Strings()
 	if s.Trace != "" { // the tracer starts what confines the server
-		err = regular.Write(filepath.Join(s.Trace, TraceProfile), []byte(profile.Text()), 0o600)
 		plan.Profile = nil
+		if err := regular.Write(filepath.Join(s.Trace, TraceProfile), []byte(profile.Text()), 0o600); err != nil {
+			if plan.Temp != "" {
+				os.RemoveAll(plan.Temp)
+			}
+			return nil, err
+		}
 	}
-	return plan, err
+	return plan, nil
 }
 
 // limits returns the resource limits, besides those of memory and processes.

@@ -33,13 +33,15 @@ func TestStartOnOlderKernels(t *testing.T) {
 			Exec: []string{"/bin", "/usr/bin"}, Network: NetworkPorts, Ports: []uint16{443},
 		}
 		at := Place{Path: "/bin/sh", Env: []string{"PATH=/bin:/usr/bin"}}
-		_, err := Prepare(s, at)
+		plan, err := Prepare(s, at)
+		if err == nil {
+			os.RemoveAll(plan.Temp)
+		}
 		if older := abi < abiScopes || !k.filters; (err != nil) != older {
 			t.Errorf("ABI %d, without best effort: %v", abi, err)
 		}
 		s.BestEffort = true
-		plan, err := Prepare(s, at)
-		if err != nil {
+		if plan, err = Prepare(s, at); err != nil {
 			t.Fatal(err)
 		}
 		want := []string{"no secret", "reads", "writes", "no change", "no signal"}
