@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcp-metatool/mcp-metatool/host"
+	"github.com/mcp-metatool/mcp-metatool/host/approval"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/doctor"
@@ -111,15 +113,38 @@ func (v *doctorView) patient(ctx context.Context) (*doctor.Patient, error) {
 	log := v.logger(cfg)
 	p.Cache = cacheDir(log)
 	p.Instances = findInstances(ctx, p.Store, cfg.Path)
-	if p.Config == nil || v.still {
+	if p.Config == nil {
+		return p, nil
+	}
+	p.Waiting = waitingApprovals(ctx, cfg, log)
+	if v.still {
+		p.UnknownTools = unknownTools(ctx, cfg, cfg.Policy.Rules)
 		return p, nil
 	}
 	done := startingServers(v.cmd, cfg)
 	defer done()
 	return p, withServers(ctx, cfg, log, func(ctx context.Context, h *host.Host) error {
 		v.observe(ctx, h, p)
+		p.UnknownTools = unknownTools(ctx, cfg, cfg.Policy.Rules) // after servers have listed theirs
 		return context.Cause(ctx)
 	})
+}
+
+// waitingApprovals returns how many calls wait for approval; 0 if that is not known.
+func waitingApprovals(ctx context.Context, cfg *config.Config, log *slog.Logger) int {
+	queue := approval.OpenQueue(cfg.Store.Dir, log)
+	defer queue.Close()
+	list, err := queue.List(ctx)
+	if err != nil {
+		log.Warn("the queue of approvals cannot be read", "err", err)
+	}
+	n := 0
+	for _, e := range list {
+		if e.State == approval.Open {
+			n++
+		}
+	}
+	return n
 }
 
 // setAside makes findings of the mistakes in entries of servers. Those servers are not

@@ -68,6 +68,28 @@ func (v *policyView) open() (*config.Config, *config.Policy, error) {
 	return cfg, p, nil
 }
 
+// unknownTools returns the tools that rules name and that their servers did not have when they
+// last ran.
+func unknownTools(ctx context.Context, cfg *config.Config, rules []policy.Rule) []policy.UnknownName {
+	servers := &remembered{ctx: ctx, cfg: cfg, tools: map[string]map[string][]byte{}}
+	return policy.UnknownTools(rules, func(server string) ([]string, bool) {
+		switch server {
+		case policy.BuiltinTools:
+			return builtin.Names(), true
+		case policy.SavedTools:
+			var names []string
+			for _, d := range savedDefinitions(cfg) {
+				names = append(names, d.Name)
+			}
+			return names, true
+		}
+		if !slices.ContainsFunc(cfg.Upstreams, func(u config.Upstream) bool { return u.Name == server }) {
+			return nil, false // there is a warning of that
+		}
+		return servers.ServerTools(server)
+	})
+}
+
 // definitions returns the definitions of tools as far as they are known without starting
 // servers: those that servers had when they last ran.
 func definitions(ctx context.Context, cfg *config.Config, saved []tools.Definition) func(server, tool string) []byte {
@@ -131,7 +153,8 @@ func policyCheckCommand() *cobra.Command {
 		Short: "Check the rules and list them; exit code 2 if there is a mistake",
 		Long: `Check the rules of the configuration, or of a file, and list them in their order: the
 first that matches decides. Mistakes are reported with their line and column, and the
-exit code is 2.`,
+exit code is 2. There are warnings of rules that can never decide, and of servers and
+tools that there are not, as far as the tools of a server are known.`,
 		Example: `  mcp-metatool policy check
   mcp-metatool policy check --policy policy.toml`,
 		Args: cobra.NoArgs,
@@ -161,6 +184,9 @@ func (v *policyView) check() error {
 	}
 	for _, w := range cfg.Warnings() {
 		fmt.Fprintf(v.cmd.ErrOrStderr(), "warning: %s\n", display.Text(w))
+	}
+	for _, u := range unknownTools(v.cmd.Context(), cfg, p.Rules) {
+		fmt.Fprintf(v.cmd.ErrOrStderr(), "warning: %s\n", display.Line(u.String(), 300))
 	}
 	rules := []listedRule{}
 	for _, r := range p.Rules {

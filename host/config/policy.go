@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
+	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
 // Policy says which requests may be made; see package policy.
@@ -212,17 +213,30 @@ func (t *table) rulePatterns(key string, targets bool) []string {
 	return list
 }
 
-// warn warns of rules that name servers which do not exist.
+// warn warns of rules that can never decide, or name servers which do not exist.
 func (p *Policy) warn(r *reader, c *Config) {
-	for _, rule := range p.Rules {
+	servers := []string{policy.SavedTools, policy.BuiltinTools}
+	for i := range c.Upstreams {
+		servers = append(servers, c.Upstreams[i].Name)
+	}
+	var covered map[int]int
+	if p.compiled != nil {
+		covered = p.compiled.Covered()
+	}
+	for i, rule := range p.Rules {
+		if first, ok := covered[i]; ok {
+			r.warnings = append(r.warnings, fmt.Sprintf("policy rule %q: it never decides, because rule %q before it does so about everything that it is for", rule.Name, p.Rules[first].Name))
+		}
 		for _, pattern := range slices.Concat(rule.Tools, rule.Prompts, rule.Completions) {
 			server, _, ok := strings.Cut(pattern, ".")
-			if !ok || strings.ContainsAny(server, `*?[\`) || server == policy.SavedTools || server == policy.BuiltinTools {
+			if !ok || strings.ContainsAny(server, `*?[\`) || slices.Contains(servers, server) {
 				continue
 			}
-			if !slices.ContainsFunc(c.Upstreams, func(u Upstream) bool { return u.Name == server }) {
-				r.warnings = append(r.warnings, fmt.Sprintf("policy rule %q: no server is called %q, which %s names", rule.Name, server, pattern))
+			hint := ""
+			if near := nearest.Names(server, servers); len(near) > 0 {
+				hint = fmt.Sprintf(" (did you mean %s?)", strings.Join(near, ", "))
 			}
+			r.warnings = append(r.warnings, fmt.Sprintf("policy rule %q: no server is called %q, which %s names%s", rule.Name, server, pattern, hint))
 		}
 	}
 }

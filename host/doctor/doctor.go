@@ -4,6 +4,7 @@
 //	doctor.go    Finding, Report, Examine
 //	kinds.go     the list of all findings; docs/doctor.md has the same
 //	settings.go  the configuration
+//	policy.go    the rules of the policy, and calls that wait for approval
 //	programs.go  the commands of servers: PATH, runtimes and their versions
 //	servers.go   servers that do not start, are slow, or have crashed
 //	names.go     names of tools
@@ -31,6 +32,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 )
 
@@ -122,6 +124,10 @@ type Patient struct {
 	// and definitions that are not as they were pinned.
 	Names      []PublicName
 	Collisions []catalog.Problem
+	// UnknownTools are tools that rules of the policy name and that there are not.
+	UnknownTools []policy.UnknownName
+	// Waiting is how many calls wait for approval.
+	Waiting int
 	// Instances are mcp-metatool servers with the same store that are running.
 	Instances []Instance
 	// Flag is the configuration file that the command line names, "" for none: commands that
@@ -169,6 +175,7 @@ func Examine(ctx context.Context, p *Patient) Report {
 	e := &examination{Patient: p, ctx: ctx, report: Report{Findings: []Finding{}, Servers: []Server{}, Runtimes: []Runtime{}}, explained: map[string]bool{}}
 	e.settings()
 	if p.Config != nil {
+		e.policy()
 		e.programs()
 		e.logins()
 		e.servers()

@@ -18,6 +18,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/clientconfig"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/health"
+	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 )
 
@@ -105,6 +106,11 @@ func TestEveryKind(t *testing.T) {
 dir = %q
 [http]
 listen = %q
+tokens = [{ name = "ci-1", token = "a-long-enough-token-0123456789" }]
+[[policy.rule]]
+name = "ci"
+clients = ["ci"]
+action = "deny"
 [upstream.npx]
 command = "npx"
 args = ["--token", "plain-s3cret"]
@@ -161,8 +167,9 @@ oauth = {}
 			{Server: "npx", Own: "a.b", Public: "npx__a_b_1234", Changed: true},
 			{Server: "npx", Own: long[:50], Public: "npx__" + long[:50]},
 		},
-		Collisions: []catalog.Problem{{Text: "two tools are called x", Remedy: "rename one"}, {Text: "x has changed", Remedy: "accept it", Drifted: "big"}},
-		Instances:  []Instance{{PID: 7, Config: "/other.toml"}, {Err: errors.New("no answer")}},
+		Collisions:   []catalog.Problem{{Text: "two tools are called x", Remedy: "rename one"}, {Text: "x has changed", Remedy: "accept it", Drifted: "big"}},
+		UnknownTools: []policy.UnknownName{{Rule: "ci", Name: "npx.unoin", Near: []string{"npx.union"}}}, Waiting: 2,
+		Instances: []Instance{{PID: 7, Config: "/other.toml"}, {Err: errors.New("no answer")}},
 	}
 	r := Examine(t.Context(), p)
 	found := map[string]Finding{}
@@ -179,7 +186,9 @@ oauth = {}
 		idSchemaUnion: "union (oneOf at the top)", idSchemaKey: `deep ("a b")`, idSchemaItems: "deep (none at list)", idSchemaFormat: "deep (uri at u)",
 		idSchemaRef: "deep (#/$defs/x at r)", idRuntimeOld: "node has version 16.20; current servers need 18.0 or later", idClockWrong: "the clock of this machine is 2h behind login", idRuntimeBroken: "Cannot connect to the Docker daemon",
 		idServerCrashed: "it works now, but failed 1h ago: it said ****", idServerDown: "", idInstanceOther: "/other.toml", idNameLong: "74 characters",
-		idTextLong: "text (1100 characters), its instructions (2100 characters, cut by Claude Code)",
+		idPolicyTool: `policy rule "ci": there is no npx.unoin (did you mean npx.union?)`, idApprovalsWaiting: "2 calls wait for your approval",
+		idPolicyClient: `policy rule "ci": there is no ci among the tokens`,
+		idTextLong:     "text (1100 characters), its instructions (2100 characters, cut by Claude Code)",
 	} {
 		if !strings.Contains(found[id].What, want) {
 			t.Errorf("%s: %q, want %q", id, found[id].What, want)

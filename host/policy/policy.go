@@ -4,6 +4,8 @@
 //	policy.go     Request, Decision, DeniedError
 //	approval.go   Approval: what people have decided about a request
 //	rule.go       Rule, Policy: compiling rules, and which requests they are for
+//	covered.go    rules that can never decide
+//	unknown.go    names in rules that nothing has
 //	condition.go  conditions in CEL (github.com/google/cel-spec)
 //	analysis.go   what a condition reads
 //	values.go     the variables of conditions
