@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/requeststate"
 )
@@ -310,6 +311,36 @@ func TestDigest(t *testing.T) {
 		var q Plan
 		if err := json.Unmarshal(raw, &q); err != nil || q.Digest() == p.Digest() {
 			t.Errorf("%s does not change the digest (%v)", name, err)
+		}
+	}
+}
+
+// TestLeft checks which compensations nobody has made, from a record that ends anywhere.
+func TestLeft(t *testing.T) {
+	undo := func(tool string) Step { return Step{Do: Undo, Server: "s", Tool: tool} }
+	steps := []Step{undo("a"), {Do: Write, Server: "s", Tool: "w"}, {Do: Commit}, undo("b"), {Do: Write, Server: "s", Tool: "w"}, undo("c")}
+	ok, bad := journal.UndoRecord{}, journal.UndoRecord{Err: &abi.CallError{}}
+	for _, c := range []struct {
+		what string
+		rec  journal.Record
+		at   int
+		want string
+	}{
+		{"nothing was registered", journal.Record{}, 0, ""},
+		{"one", journal.Record{Undos: []journal.UndoRecord{ok}}, 2, "a"},
+		{"one that was refused", journal.Record{Undos: []journal.UndoRecord{bad}}, 2, ""},
+		{"after the commit", journal.Record{Undos: []journal.UndoRecord{ok, ok}}, 2, "b"},
+		{"the commit is sure by the write after it", journal.Record{Undos: []journal.UndoRecord{ok}}, 5, ""},
+		{"the last one first", journal.Record{Undos: []journal.UndoRecord{ok, ok, bad, ok}}, 5, "cb"},
+		{"one was begun", journal.Record{Undos: []journal.UndoRecord{ok, ok, ok}, Calls: []journal.CallRecord{{Undo: true}}}, 5, "b"},
+		{"in a saved tool", journal.Record{Calls: []journal.CallRecord{{Answer: journal.Answer{Run: &journal.Record{Undos: []journal.UndoRecord{ok}}}}}}, 2, "a"},
+	} {
+		got := ""
+		for _, s := range left(steps, &c.rec, c.at) {
+			got += s.Tool
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", c.what, got, c.want)
 		}
 	}
 }

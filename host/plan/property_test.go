@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/abi/abitest"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
@@ -36,6 +37,8 @@ type world struct {
 	*plan.Planner
 	rng    *rand.Rand // for the answers of writes
 	fails  int        // the number of the call that fails; 0 is none
+	hangs  int        // likewise, that is not answered
+	hung   func()     // called when a call hangs; nil for nothing
 	made   []string   // tool and arguments of each call
 	record bool       // reads, too
 }
@@ -70,7 +73,7 @@ func (*world) Preview(context.Context, route.Origin, route.ScriptCall) (policy.D
 }
 
 // CallUpstream implements compose.Upstreams.
-func (w *world) CallUpstream(_ context.Context, _ route.Origin, call route.ScriptCall) wire.Reply {
+func (w *world) CallUpstream(ctx context.Context, _ route.Origin, call route.ScriptCall) wire.Reply {
 	arguments, _ := wire.Get(call.Params, "arguments")
 	if call.Tool == "get" {
 		if w.record {
@@ -82,6 +85,13 @@ func (w *world) CallUpstream(_ context.Context, _ route.Origin, call route.Scrip
 	w.made = append(w.made, call.Tool+" "+string(arguments))
 	if len(w.made) == w.fails {
 		return wire.Reply{Error: []byte(`{"code":-1,"message":"it fails"}`)}
+	}
+	if len(w.made) == w.hangs {
+		if w.hung != nil {
+			w.hung()
+		}
+		<-ctx.Done()
+		return wire.Reply{Error: []byte(`{"code":-1,"message":"it has ended"}`)}
 	}
 	answers := []string{`{"n":1}`, `{"n":4,"x":[null,{}]}`, `{"n":7.5}`, `{"n":0,"x":"<the answer of write 1>"}`}
 	return wire.Reply{Result: fmt.Appendf(nil, `{"content":[],"structuredContent":%s}`, answers[w.rng.IntN(len(answers))])}
@@ -119,6 +129,7 @@ func planned(t *testing.T, p *plan.Plan) (all []string) {
 // to apply it makes the writes of the plan, in that order, and no others, whatever their
 // answers are; the next plan as well, until the script ends. -long tries many more scripts.
 func TestPlansComeTrue(t *testing.T) {
+	t.Parallel() // it mostly waits for the disk
 	n := 30
 	if *long {
 		n = 3000
@@ -201,4 +212,55 @@ func sameCalls(made, planned []string) bool {
 		before, _, _ := strings.Cut(planned, `{"$withheld":`)
 		return made == planned || before != planned && strings.HasPrefix(made, before)
 	})
+}
+
+// TestWriteWithoutAnswer checks what is said of a write that is not answered in time, or whose
+// client goes away, and that what was done before is undone.
+func TestWriteWithoutAnswer(t *testing.T) {
+	for _, cancelled := range []bool{false, true} {
+		timeout := ", timeout=0.05"
+		if cancelled {
+			timeout = ""
+		}
+		w := newWorld(t, sandboxtest.Guest(t), library{})
+		w.rng, w.hangs = rand.New(rand.NewPCG(1, 1)), 2
+		code := "s.put(a=1)\nundo(s.drop, {'of': 1})\ns.put({'b': 2}" + timeout + ")\ns.put(c=3)"
+		file, _, f := w.Make(t.Context(), plan.Subject{Code: code, Params: []byte(`{}`)}, route.Call{})
+		if f != nil {
+			t.Fatal(f.Text())
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		if cancelled {
+			w.hung = cancel
+		}
+		o, err := w.Apply(ctx, file, plan.ApplyOptions{}, route.Call{})
+		cancel()
+		if err != nil || o.Failure == nil || o.Differs {
+			t.Fatalf("%v, %+v", err, o)
+		}
+		var states []plan.State
+		for _, m := range o.Made {
+			states = append(states, m.State)
+		}
+		if want := []plan.State{plan.WasMade, plan.IsUnknown, plan.NotMade}; !slices.Equal(states, want) {
+			t.Errorf("cancelled %t: %q", cancelled, states)
+		}
+		if want := []string{`put {"a":1}`, `put {"b":2}`, `drop {"of":1}`}; !slices.Equal(w.made, want) {
+			t.Errorf("cancelled %t: made %q", cancelled, w.made)
+		}
+	}
+}
+
+// TestLimitsWhilePlanning checks that there is no plan of a script that reaches a limit.
+func TestLimitsWhilePlanning(t *testing.T) {
+	w := newWorld(t, sandboxtest.Guest(t), library{})
+	for _, code := range []string{"for i in range(2000):\n    s.put(i=i)", "x = [s.put(i=1)]\nwhile True:\n    x = x + x"} {
+		file, _, f := w.Make(t.Context(), plan.Subject{Code: code, Params: []byte(`{}`)}, route.Call{})
+		if file != nil && file.Plan.Open == nil || f != nil && f.Type != abi.ErrResource {
+			t.Errorf("%s: %+v, %+v", code, file, f)
+		}
+		if len(w.made) > 0 {
+			t.Errorf("%s: made %q", code, w.made)
+		}
+	}
 }

@@ -214,6 +214,9 @@ func (a *Aftermath) Text() string {
 		fmt.Fprintf(&b, "  %s %s\n", display.Line(u.name(), maxShown), shown(u.Arguments))
 	}
 	if !a.Ended || unknown {
+		if a.Ended {
+			b.WriteString("\n")
+		}
 		fmt.Fprintf(&b, "Look at the servers, and at mcp-metatool runs show %s, before you make a new plan.\n", a.Run)
 	}
 	return b.String()
