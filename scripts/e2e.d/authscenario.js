@@ -65,10 +65,11 @@ async function main([binary, era, url]) {
   const settings = Object.entries(await oauth(url, JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? "{}")));
   const lines = settings.map(([key, value]) => `${key} = ${JSON.stringify(value)}\n`).join("");
   writeFileSync(config, `startup_wait = "60s"\n[store]\ndir = ${JSON.stringify(dir)}\n[upstream.server]\nurl = ${JSON.stringify(url)}\nprefix = ""\n[upstream.server.oauth]\n${lines}`);
-  const { said } = await command(binary, ["servers", "--config", config], dir);
-  if (said.includes(advice)) await login(binary, config, dir);
-  const host = new Host(era, binary, ["serve", "--config", config], { cwd: dir, capabilities: {} });
+  let host;
   try {
+    const { said } = await command(binary, ["servers", "--config", config], dir);
+    if (said.includes(advice)) await login(binary, config, dir);
+    host = new Host(era, binary, ["serve", "--config", config], { cwd: dir, capabilities: {} });
     await host.open();
     for (let n = 0; ; n++) {
       const { ok, raw } = await used(host);
@@ -78,8 +79,8 @@ async function main([binary, era, url]) {
       await login(binary, config, dir);
     }
   } finally {
-    await host.close();
-    process.stderr.write(host.client.stderr);
+    await host?.close();
+    process.stderr.write(host?.client.stderr ?? "");
     rmSync(dir, { recursive: true, force: true });
   }
 }
