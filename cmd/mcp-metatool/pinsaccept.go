@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/pins"
 	"github.com/mcp-metatool/mcp-metatool/tools/change"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 func pinsAcceptCommand() *cobra.Command {
@@ -35,7 +37,7 @@ type pinsAcceptance struct {
 func (p *pinsAcceptance) accept(ctx context.Context, w io.Writer) error {
 	p.consent.masked, p.consent.known = p.pinsView.masked, true // digests look like secrets
 	settings := host.PinSettings(p.cfg)
-	accepted := 0
+	accepted, leftOut := 0, 0
 	for _, s := range p.statuses {
 		if s.err != nil {
 			continue
@@ -44,22 +46,28 @@ func (p *pinsAcceptance) accept(ctx context.Context, w io.Writer) error {
 			p.writeFindings(w, s)
 			fmt.Fprintln(w)
 		}
-		for _, f := range s.Findings {
-			if f.Reason != pins.Unpinnable {
-				accepted++
-			}
-		}
 		if len(p.targets) == 0 || p.whole(s.Server) {
 			pins.Record(p.lock, s.Server, p.offers[s.Server])
 		}
-		pins.Accept(p.lock, settings, s.Findings)
+		left := pins.Accept(p.lock, settings, s.Findings)
+		accepted, leftOut = accepted+len(s.Findings)-len(left), leftOut+len(left)
+		for _, f := range left {
+			if s.Pinned && slices.Contains(s.Findings, f) {
+				continue // it was shown
+			}
+			fmt.Fprintf(raw(w), "%s %s\n", paint(w, display.Caution, "left out:"), display.Text(p.pinsView.masked(f.Text())))
+		}
 	}
 	after, err := p.lock.Encode()
 	if err != nil {
 		return fmt.Errorf("pins: %w", err)
 	}
 	if p.before != nil && string(p.before) == string(after) {
-		fmt.Fprintln(w, "everything is as it was pinned")
+		text := "everything is as it was pinned"
+		if leftOut > 0 {
+			text = "nothing else differs from the pins"
+		}
+		fmt.Fprintln(w, text)
 		return nil
 	}
 	path := p.cfg.PinsPath()

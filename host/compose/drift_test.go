@@ -29,9 +29,9 @@ func (p pinned) Digest(server, tool string) (string, bool) {
 
 // TestDrift runs saved tools of which the definitions have changed since they were saved.
 func TestDrift(t *testing.T) {
-	list := permittedTools{}
+	list := savedTools{}
 	save := func(name, code string, definitions map[string]string, calls ...string) {
-		list.add(name, code, calls...)
+		list.permit(name, code, calls...)
 		list[name].Permissions.Definitions = definitions
 	}
 	save("first", "s.make(n=1)\nreturn s.remove(n=2)", map[string]string{"s.make": "1", "s.remove": "1"}, "s.make", "s.remove")

@@ -15,81 +15,63 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// permittedTools are saved tools with permissions.
-type permittedTools map[string]tools.Definition
+func (l savedTools) in(o *Options) { o.Saved = l }
 
-func (s permittedTools) Get(name string) (tools.Definition, error) {
-	if d, ok := s[name]; ok {
-		return d, nil
-	}
-	return tools.Definition{}, tools.ErrNotFound
-}
-
-func (s permittedTools) List() (list []tools.Definition) {
-	for _, d := range s {
-		list = append(list, d)
-	}
-	slices.SortFunc(list, func(a, b tools.Definition) int { return strings.Compare(a.Name, b.Name) })
-	return list
-}
-
-func (s permittedTools) in(o *Options) { o.Saved = s }
-
-// add adds a tool as it was saved when it could call these.
-func (s permittedTools) add(name, code string, calls ...string) {
-	s[name] = tools.Definition{
+// permit adds a tool as it was saved when it could call these.
+func (l savedTools) permit(name, code string, calls ...string) {
+	l[name] = tools.Definition{
 		Name: name, InputSchema: []byte(`{"type":"object"}`), Code: code,
 		Permissions: &tools.Permissions{Calls: calls, Code: tools.CodeDigest(code)},
 	}
 }
 
 // bound narrows a tool.
-func (s permittedTools) bound(name string, bounds ...string) {
-	d := s[name]
+func (l savedTools) bound(name string, bounds ...string) {
+	d := l[name]
 	p := *d.Permissions
 	p.Bounds = bounds
 	d.Permissions = &p
-	s[name] = d
+	l[name] = d
 }
 
 // TestPermit calls saved tools whose stored permissions do not have what they call, for
 // whatever reason. In the sandbox everything is as usual.
 func TestPermit(t *testing.T) {
-	list := permittedTools{}
-	list.add("fine", "return s.make(n=1)", "s.make")
-	list.add("whole", "return s[params.t](n=1)", "s.*")
-	list.add("shrunk", "return s.make(n=1)", "s.remove") // somebody has changed the list in the file
-	list.add("computed", "return s[params.t](n=1)", "s.make")
-	list.add("caught", "try:\n    s.remove(n=1)\nexcept:\n    pass\nfinally:\n    s.make(n=9)\nreturn s.make(n=2)", "s.make")
-	list.add("bound", "return s[params.t](n=1)", "s.*")
+	list := savedTools{}
+	list.permit("fine", "return s.make(n=1)", "s.make")
+	list.permit("whole", "return s[params.t](n=1)", "s.*")
+	list.permit("shrunk", "return s.make(n=1)", "s.remove") // somebody has changed the list in the file
+	list.permit("computed", "return s[params.t](n=1)", "s.make")
+	list.permit("caught", "try:\n    s.remove(n=1)\nexcept:\n    pass\nfinally:\n    s.make(n=9)\nreturn s.make(n=2)", "s.make")
+	list.permit("bound", "return s[params.t](n=1)", "s.*")
 	list.bound("bound", "s.make")
-	list.add("edited", "return s.make(n=1)", "s.make")
+	list.permit("edited", "return s.make(n=1)", "s.make")
 	edited := list["edited"]
 	edited.Code = "return s.remove(n=1)" // by hand, with the permissions of the old code
 	list["edited"] = edited
-	list.add("edited-bound", "return s.make(n=1)", "s.make")
+	list.permit("edited-bound", "return s.make(n=1)", "s.make")
 	list.bound("edited-bound", "s.make")
 	edited = list["edited-bound"]
 	edited.Code = "return s.remove(n=1)"
 	list["edited-bound"] = edited
-	list.add("plain", "return s.remove(n=1)")
+	list.permit("plain", "return s.remove(n=1)")
 	plain := list["plain"]
 	plain.Permissions = nil // from an earlier program
 	list["plain"] = plain
-	list.add("wide", "return s.make(n=1)", "s.*", "t.*") // widened in the file
-	list.add("undoes", "s.make(n=1)\nundo(s.remove, n=2)\nfail('x')", "s.make")
-	list.add("undoes-fine", "s.make(n=1)\nundo(s.remove, n=2)\nfail('x')", "s.make", "s.remove")
-	list.add("raw", "return s.remove.raw(n=1)", "s.make")
-	list.add("parallel", "return parallel_map(lambda f: f(n=1), [s.make, s.remove], errors='collect')", "s.make")
+	list.permit("wide", "return s.make(n=1)", "s.*", "t.*") // widened in the file
+	list.permit("undoes", "s.make(n=1)\nundo(s.remove, n=2)\nfail('x')", "s.make")
+	list.permit("undoes-fine", "s.make(n=1)\nundo(s.remove, n=2)\nfail('x')", "s.make", "s.remove")
+	list.permit("raw", "return s.remove.raw(n=1)", "s.make")
+	list.permit("parallel", "return parallel_map(lambda f: f(n=1), [s.make, s.remove], errors='collect')", "s.make")
 	// Callers of others.
-	list.add("calls-fine", "return tools.fine()", "tools.fine", "s.make")
-	list.add("calls-changed", "return tools.fine()", "tools.fine")
-	list.add("calls-bound", "return tools.whole({'t': params.t})", "tools.whole", "s.*")
+	list.permit("calls-fine", "return tools.fine()", "tools.fine", "s.make")
+	list.permit("calls-changed", "return tools.fine()", "tools.fine")
+	list.permit("calls-bound", "return tools.whole({'t': params.t})", "tools.whole", "s.*")
 	list.bound("calls-bound", "tools.whole", "s.make")
-	list.add("calls-calls", "return tools['calls-changed']()", "tools.calls-changed", "s.make")
-	list.add("calls-plain", "return tools.plain()", "tools.plain", "s.make")
-	list.add("calls-nobody", "return tools.fine()", "s.make")
-	list.add("calls-undo", "return tools['undoes-fine']()", "tools.undoes-fine", "s.make")
+	list.permit("calls-calls", "return tools['calls-changed']()", "tools.calls-changed", "s.make")
+	list.permit("calls-plain", "return tools.plain()", "tools.plain", "s.make")
+	list.permit("calls-nobody", "return tools.fine()", "s.make")
+	list.permit("calls-undo", "return tools['undoes-fine']()", "tools.undoes-fine", "s.make")
 	for _, c := range []struct{ name, params, calls, refused string }{
 		{"fine", `{}`, "make1", ""},
 		{"whole", `{"t":"remove"}`, "remove1", ""},
@@ -145,9 +127,9 @@ func TestHostileGuest(t *testing.T) {
 	}
 	for i, call := range calls {
 		u := saga()
-		list := permittedTools{}
-		list.add("job", "s.make()", "s.*", "tools.*")
-		list.add("other", "s.make()", "s.*")
+		list := savedTools{}
+		list.permit("job", "s.make()", "s.*", "tools.*")
+		list.permit("other", "s.make()", "s.*")
 		guest := permitSandbox{run: func(ctx context.Context, r sandbox.Run) (sandbox.Outcome, error) {
 			answers := r.Caller.CallTools(ctx, []abi.ToolCall{call})
 			if e := answers[0].Err; e == nil || e.Type != abi.ErrPermission && e.Type != abi.ErrRuntime {
@@ -181,8 +163,8 @@ func (s permitSandbox) Run(ctx context.Context, r sandbox.Run) (sandbox.Outcome,
 // TestEvalIsNotLimited checks that only saved tools have permissions, also if code that is
 // not saved calls them.
 func TestEvalIsNotLimited(t *testing.T) {
-	list := permittedTools{}
-	list.add("shrunk", "return s.make(n=1)", "s.remove")
+	list := savedTools{}
+	list.permit("shrunk", "return s.make(n=1)", "s.remove")
 	for code, want := range map[string]string{"return s['remove'](n=1)": "remove1", "return tools.shrunk()": ""} {
 		u := saga()
 		composer(sandboxtest.Guest(t), u, list.in).Eval(t.Context(), code, nil, route.Call{})

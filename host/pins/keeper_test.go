@@ -263,6 +263,11 @@ func TestUnpinnable(t *testing.T) {
 	if err != nil || bytes.Contains(text, []byte("hunter2")) || !bytes.Contains(text, []byte(`"fine"`)) {
 		t.Errorf("%v: %s", err, text)
 	}
+	shake := []byte(`{"instructions":"hunter2"}`)
+	p.OfferHandshake("a", shake)
+	if f := p.CheckInstructions("a", shake); f == nil || f.Reason != Unpinnable || !f.Withheld {
+		t.Errorf("instructions with a secret: %v", f)
+	}
 	for _, line := range p.Drift("a") {
 		if strings.Contains(line, "hunter2") {
 			t.Error(line)

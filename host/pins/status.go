@@ -103,15 +103,19 @@ func (s Settings) stateOf(l *Lock, name string) *state {
 }
 
 // Accept makes what findings are about the pins of their servers: what changed and what is
-// new is pinned as it is offered, and what is gone is removed. What cannot be pinned is left
-// out. Definitions that are pinned beside others stay so. It changes the lock.
-func Accept(l *Lock, s Settings, findings []*Finding) {
+// new is pinned as it is offered, and what is gone is removed. Definitions that are pinned
+// beside others stay so. It changes the lock, and returns what cannot be pinned, as Unpinnable.
+func Accept(l *Lock, s Settings, findings []*Finding) (left []*Finding) {
 	for _, f := range findings {
 		defs := l.surface(f.Server, f.Surface)
 		switch {
 		case f.Reason == Gone:
 			delete(defs, f.Name)
-		case f.Reason != Unpinnable && f.is != nil && (s.Secret == nil || !s.Secret(f.is)):
+		case f.Reason == Unpinnable:
+			left = append(left, f)
+		case s.Secret != nil && s.Secret(f.is):
+			left = append(left, &Finding{Item: f.Item, Reason: Unpinnable, Err: errSecret})
+		default:
 			defs[f.Name] = entry{canonical: f.is, digest: Digest(f.is)}
 		}
 	}
@@ -127,6 +131,7 @@ func Accept(l *Lock, s Settings, findings []*Finding) {
 		e.beside = at[f.Server].taken(at[f.Server].servers[f.Server], f.Surface, f.Name, false)
 		l.servers[f.Server][f.Surface][f.Name] = e
 	}
+	return left
 }
 
 // Record notes that lists of a server were looked at, so that what appears in them later is
