@@ -132,7 +132,7 @@ func TestPlansComeTrue(t *testing.T) {
 	t.Parallel() // it mostly waits for the disk
 	n := 30
 	if *long {
-		n = 3000
+		n = 600
 	}
 	box := sandboxtest.Guest(t)
 	plans, writes, stages, failed := 0, 0, 0, 0
