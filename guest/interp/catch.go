@@ -64,7 +64,8 @@ type tryPlan struct {
 type handler struct {
 	classes []*class // nil if they are not known before
 	asked   int      // else the place of the function that returns them
-	slot    int      // of the variable for the error; -1 if it has no name
+	vars    int      // place of the variables among the arguments of which one is for the error
+	slot    int      // of that variable; -1 if the error has no name
 }
 
 // finally returns the place of the finally part among the arguments.
@@ -113,7 +114,7 @@ func (p *tryPlan) CallInternal(thread *starlark.Thread, args starlark.Tuple, _ [
 
 // handle runs the first clause that catches an error, or returns the error.
 func (p *tryPlan) handle(thread *starlark.Thread, err error, args starlark.Tuple) (starlark.Value, error) {
-	vars, parts := args[0], args[2:]
+	parts := args[2:]
 	caught := errorOf(err)
 	for i, h := range p.handlers {
 		catches, failure := h.catches(thread, caught, args)
@@ -125,7 +126,7 @@ func (p *tryPlan) handle(thread *starlark.Thread, err error, args starlark.Tuple
 		}
 		if h.slot >= 0 {
 			// As in Python, the name is unbound after the clause.
-			values := vars.(*variables).values
+			values := args[h.vars].(*variables).values
 			values[h.slot] = caught
 			defer func() { values[h.slot] = nil }()
 		}

@@ -118,12 +118,26 @@ func eachExpr(stmts []syntax.Stmt, f func(syntax.Expr)) {
 	}
 }
 
+// outermost returns the scope of the script.
+func (s *scope) outermost() *scope {
+	for s.outer != nil {
+		s = s.outer
+	}
+	return s
+}
+
 // scopes applies the global and nonlocal statements of a function and of those inside
 // it. It adds the variables that others assign to to names, which are shared.
 func (t *tryRewriter) scopes(s *scope, body []syntax.Stmt, names []string) []string {
 	if s.outer != nil {
 		for _, d := range declarations(body, false) {
 			for _, id := range d.Names {
+				if d.Global {
+					if s.globals == nil {
+						s.globals = make(map[string]bool)
+					}
+					s.globals[id.Name] = true
+				}
 				delete(s.names, id.Name)
 				names = slices.DeleteFunc(names, func(n string) bool { return n == id.Name })
 			}

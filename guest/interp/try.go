@@ -36,11 +36,16 @@ type scope struct {
 	names map[string]bool
 	boxed map[string]int // names that are stored in vars, with their index there
 	vars  string
+	// globals are the names that are declared global: they are those of the outermost scope.
+	globals map[string]bool
 }
 
 // find returns the place of a boxed variable, if name is one in this scope.
 func (s *scope) find(name string) (vars string, index int, ok bool) {
 	for ; s != nil; s = s.outer {
+		if s.globals[name] {
+			s = s.outermost()
+		}
 		if i, ok := s.boxed[name]; ok {
 			return s.vars, i, true
 		}
@@ -178,8 +183,9 @@ func (t *tryRewriter) block(in []syntax.Stmt, r *region) []syntax.Stmt {
 		case *syntax.DefStmt:
 			t.params(s.Params, r.scope)
 			s.Body = t.function(s.Def, s.Params, s.Body, r.scope)
-			if vars, i, ok := r.scope.find(s.Name.Name); ok && vars == r.scope.vars {
-				// The function is first bound as a variable of its region.
+			if vars, i, ok := r.scope.find(s.Name.Name); ok {
+				// The function is first bound as a variable of its region. The name may have
+				// been declared global or nonlocal.
 				pos := s.Name.NamePos
 				out = append(out, s)
 				stmt = &syntax.AssignStmt{OpPos: pos, Op: syntax.EQ, LHS: slot(pos, vars, i), RHS: ident(pos, s.Name.Name)}
@@ -248,11 +254,7 @@ func (t *tryRewriter) try(s *parse.Try, r *region, out []syntax.Stmt) []syntax.S
 	}
 	part(pos, s.True)
 	for _, c := range s.Clauses {
-		h := handler{classes: t.knownClasses(c.Class), slot: -1}
-		if c.As != nil {
-			h.slot = r.scope.boxed[c.As.Name]
-		}
-		plan.handlers = append(plan.handlers, h)
+		plan.handlers = append(plan.handlers, handler{classes: t.knownClasses(c.Class), slot: -1})
 		part(c.Pos, c.Body)
 	}
 	if plan.hasElse {
@@ -262,6 +264,7 @@ func (t *tryRewriter) try(s *parse.Try, r *region, out []syntax.Stmt) []syntax.S
 		part(pos, s.Finally)
 	}
 	for i, c := range s.Clauses {
+		t.caught(&plan.handlers[i], c, r, call)
 		if plan.handlers[i].classes == nil {
 			plan.handlers[i].asked = len(call.Args)
 			call.Args = append(call.Args, &syntax.LambdaExpr{Lambda: c.Pos, Body: t.expr(c.Class, r.scope)})
@@ -273,6 +276,23 @@ func (t *tryRewriter) try(s *parse.Try, r *region, out []syntax.Stmt) []syntax.S
 	}
 	result := t.name("r")
 	return append(out, assign(pos, result, call), r.completeLeave(pos, result, leaves))
+}
+
+// caught sets where a clause keeps the error that it catches. If its name was declared
+// global or nonlocal, that is among the variables of another function, which the call gets
+// as another argument.
+func (t *tryRewriter) caught(h *handler, c *parse.Except, r *region, call *syntax.CallExpr) {
+	if c.As == nil {
+		return
+	}
+	vars, i, ok := r.scope.find(c.As.Name)
+	if !ok {
+		return // checkScope has refused the declaration
+	}
+	if h.slot = i; vars != r.scope.vars {
+		h.vars = len(call.Args)
+		call.Args = append(call.Args, ident(c.As.NamePos, vars))
+	}
 }
 
 // knownClasses returns the classes that an except clause names, or nil if they are

@@ -106,12 +106,24 @@ func (p *parser) members(pos syntax.Position, c *class, body []syntax.Stmt) []sy
 		result.List = append(result.List, &syntax.DictEntry{Key: text(pos, name), Colon: pos, Value: value})
 	}
 	renamed := make(map[string]string)
+	declared := declaredNames(body, nil)
+	times := make(map[string]int) // without those of except clauses, at whose end names are unbound
 	for _, id := range Bindings(body, nil, true) {
-		if _, known := renamed[id.Name]; known || len(id.Name) > len(Hidden) && id.Name[:len(Hidden)] == Hidden {
+		times[id.Name]++
+	}
+	eachClause(body, func(c *Except) {
+		if c.As != nil {
+			times[c.As.Name]--
+		}
+	})
+	for _, id := range Bindings(body, nil, true) {
+		if _, known := renamed[id.Name]; known || declared[id.Name] || len(id.Name) > len(Hidden) && id.Name[:len(Hidden)] == Hidden {
 			continue
 		}
 		renamed[id.Name] = MemberPrefix + id.Name
-		add(id.Name, ident(pos, MemberPrefix+id.Name))
+		if times[id.Name] > 0 {
+			add(id.Name, ident(pos, MemberPrefix+id.Name))
+		}
 	}
 	rename(body, renamed)
 	if doc := docText(body); doc != nil && renamed["__doc__"] == "" {

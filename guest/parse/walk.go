@@ -34,6 +34,54 @@ func Bindings(stmts []syntax.Stmt, out []*syntax.Ident, tries bool) []*syntax.Id
 	return out
 }
 
+// declaredNames adds the names that global and nonlocal statements have in a function.
+func declaredNames(stmts []syntax.Stmt, out map[string]bool) map[string]bool {
+	if out == nil {
+		out = make(map[string]bool)
+	}
+	for _, s := range stmts {
+		switch s := s.(type) {
+		case *Scope:
+			for _, id := range s.Names {
+				out[id.Name] = true
+			}
+		case *syntax.ForStmt:
+			declaredNames(s.Body, out)
+		case *syntax.WhileStmt:
+			declaredNames(s.Body, out)
+		case *syntax.IfStmt:
+			declaredNames(s.False, declaredNames(s.True, out))
+		case *Try:
+			for _, part := range s.Parts() {
+				declaredNames(part, out)
+			}
+		}
+	}
+	return out
+}
+
+// eachClause calls f with the except clauses of a function.
+func eachClause(stmts []syntax.Stmt, f func(*Except)) {
+	for _, s := range stmts {
+		switch s := s.(type) {
+		case *syntax.ForStmt:
+			eachClause(s.Body, f)
+		case *syntax.WhileStmt:
+			eachClause(s.Body, f)
+		case *syntax.IfStmt:
+			eachClause(s.True, f)
+			eachClause(s.False, f)
+		case *Try:
+			for _, c := range s.Clauses {
+				f(c)
+			}
+			for _, part := range s.Parts() {
+				eachClause(part, f)
+			}
+		}
+	}
+}
+
 // TargetNames appends the names that an assignment to a target binds, in order.
 func TargetNames(target syntax.Expr, out []*syntax.Ident) []*syntax.Ident {
 	EachTarget(target, func(e syntax.Expr) {
