@@ -185,6 +185,15 @@ func (h *Host) savedOf(s route.Session) *savedTools {
 	return h.shared
 }
 
+// versionOf implements route.Options.Version.
+func (h *Host) versionOf(s route.Session, name string) string {
+	saved := h.savedOf(s)
+	if saved == nil {
+		return ""
+	}
+	return compose.VersionOf(saved, name)
+}
+
 // refreshSaved updates the saved tools of a session in the catalog from the store.
 func (h *Host) refreshSaved(s route.Session) {
 	if saved := h.savedOf(s); saved != nil {

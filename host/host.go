@@ -192,7 +192,8 @@ func (h *Host) connect(cfg *config.Config) {
 		Instructions: h.instructions,
 		Settled:      h.upstreams.Settled, Started: h.upstreams.Started, Refreshed: h.upstreams.Refreshed,
 		Refresh: h.refreshSaved, RefreshCalled: h.refreshCalled, Sealer: h.sealer, Gate: h.gate,
-		Runs: runs{h},
+		Version: h.versionOf,
+		Runs:    runs{h},
 	})
 }
 

@@ -20,10 +20,11 @@ import (
 // find the arguments by trying.
 type Subject struct {
 	Kind       policy.Kind `json:"kind"`
-	Target     string      `json:"target"`     // policy.Request.Target
-	Arguments  string      `json:"arguments"`  // digest of the values, lower-case hex
-	Shape      string      `json:"shape"`      // digest of the shape; see shape.go
-	Definition string      `json:"definition"` // pins.Digest of the definition; "" for none
+	Target     string      `json:"target"`            // policy.Request.Target
+	Arguments  string      `json:"arguments"`         // digest of the values, lower-case hex
+	Shape      string      `json:"shape"`             // digest of the shape; see shape.go
+	Definition string      `json:"definition"`        // pins.Digest of the definition; "" for none
+	Version    string      `json:"version,omitempty"` // policy.Request.Version
 	Rule       string      `json:"rule"`
 	// Client is the name of the client's token. It is "" for all clients without a token:
 	// nothing that they say about themselves tells them apart.
@@ -55,7 +56,7 @@ func (q *Queue) subject(ctx context.Context, ask route.Asking) (s Subject, diges
 		return s, "", fmt.Errorf("the shape of its arguments: %w", err)
 	}
 	s = Subject{
-		Kind: r.Kind, Target: r.Target(), Rule: ask.Decision.Rule,
+		Kind: r.Kind, Target: r.Target(), Version: r.Version, Rule: ask.Decision.Rule,
 		Arguments: keys.digest("values", arguments), Shape: keys.digest("shape", shape),
 	}
 	if r.Definition != nil {

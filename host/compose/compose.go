@@ -232,8 +232,24 @@ func (c *Composer) CallTool(ctx context.Context, name string, call route.Call) w
 		return wire.Reply{Error: wire.Errorf(wire.CodeInvalidParams, "unknown tool: %s (it was deleted)", name).Raw()}
 	case err != nil:
 		return wire.Reply{Result: (&Failure{Type: abi.ErrValidation, Message: err.Error()}).Result()}
+	case call.Version != "" && def.Hash() != call.Version:
+		return wire.Reply{Result: (&Failure{Type: abi.ErrPermission, Message: changedSince(name)}).Result()}
 	}
 	return c.CallSaved(ctx, def, call)
+}
+
+// changedSince says why a saved tool that was permitted is not run.
+func changedSince(name string) string {
+	return fmt.Sprintf("saved tool %q was changed after its call was permitted (call it again)", name)
+}
+
+// VersionOf returns the policy.Request.Version of a saved tool.
+func VersionOf(saved Saved, name string) string {
+	def, err := saved.Get(name)
+	if err != nil {
+		return "none" // another one than that of any tool
+	}
+	return def.Hash()
 }
 
 // CallSaved answers a tools/call of the saved tool def. The reply is always a

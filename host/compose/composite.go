@@ -144,7 +144,8 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 	if failed := t.checkMeta(); failed != nil && t.replayed == nil {
 		return journal.Answer{Err: failed}
 	}
-	if failed := r.pass(ctx, t); failed != nil {
+	version, failed := r.pass(ctx, t)
+	if failed != nil {
 		return journal.Answer{Err: failed}
 	}
 	def, err := r.definition(t)
@@ -156,6 +157,9 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 	}
 	if below := t.runBefore(); below != nil && below.Definition.Hash() != def.Hash() {
 		return journal.Answer{Err: t.fail(abi.ErrPermission, fmt.Sprintf("saved tool %q was changed since the client was asked", t.tool))}
+	}
+	if version != "" && version != def.Hash() {
+		return journal.Answer{Err: t.fail(abi.ErrPermission, changedSince(t.tool))}
 	}
 	if t.replayed == nil {
 		def = r.permitted(ctx, def)
@@ -210,31 +214,36 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 	return a
 }
 
-// pass returns why the saved tool may not be called, nil if it may.
-func (r *run) pass(ctx context.Context, t *target) *abi.CallError {
+// pass returns why the saved tool may not be called, nil if it may, and which version of it
+// may be; "" if that does not matter.
+func (r *run) pass(ctx context.Context, t *target) (version string, failed *abi.CallError) {
 	if r.cfg.Gate == nil || t.replayed != nil {
-		return nil
+		return "", nil
 	}
 	limited, clock, stop := t.startClock(ctx)
 	defer stop()
 	origin, asking := r.inquirer(t, clock)
 	if !r.tree.questions.begin(asking) {
-		return t.fail(abi.ErrCancelled, NotMade)
+		return "", t.fail(abi.ErrCancelled, NotMade)
 	}
 	defer r.tree.questions.end(asking)
 	call := r.scriptCall(t, clock, nil)
 	call.Approved = t.runBefore() != nil || // else it would not have begun
 		r.tree.approved()
+	call.Version = func() string {
+		version = VersionOf(r.cfg.Saved, t.tool)
+		return version
+	}
 	err := r.cfg.Gate.Pass(limited, origin, call)
 	switch {
 	case err == nil:
-		return nil
+		return version, nil
 	case ctx.Err() != nil:
-		return t.fail(contextFailure(ctx).Type, NotMade)
+		return "", t.fail(contextFailure(ctx).Type, NotMade)
 	case limited.Err() != nil:
-		return t.fail(abi.ErrTimeout, t.timeoutMessage())
+		return "", t.fail(abi.ErrTimeout, t.timeoutMessage())
 	}
-	return t.fail(abi.ErrPermission, err.Error())
+	return "", t.fail(abi.ErrPermission, err.Error())
 }
 
 // definition returns the definition of the saved tool for a call.

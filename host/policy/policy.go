@@ -59,7 +59,10 @@ type Request struct {
 	Name       string // the server's own name of the tool or prompt; the URI of a resource; the method
 	Arguments  []byte // raw JSON object; nil for none. Aliased, not changed
 	Definition []byte // raw definition; nil if there is none
-	Caller     Caller
+	// Version is the tools.Definition.Hash of a saved tool, which its Definition does not
+	// tell apart from one with other code; "" for others.
+	Version string
+	Caller  Caller
 
 	// Commit says that the request is made now if it is allowed, so that it counts as
 	// called. Without it, the decision is preliminary.

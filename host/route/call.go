@@ -103,12 +103,29 @@ func (c *toolCall) gate() {
 func (c *toolCall) answer(ctx context.Context) wire.Reply {
 	var reply wire.Reply
 	w := &waiter{progress: c.call.Progress, pause: c.pause}
-	err := c.gated.Load().pass(ctx, c.origin, w)
+	err := c.pass(ctx, w)
 	c.call.Progress = w.after(c.call.Progress)
 	if err == nil {
 		reply, err = c.try(ctx, c.call.inputs)
 	}
 	return c.conclude(ctx, reply, err)
+}
+
+// pass waits until the call may be made. What a person has allowed does not go to a server
+// that has taken the place of the one that there was.
+func (c *toolCall) pass(ctx context.Context, w *waiter) error {
+	g := c.gated.Load()
+	if g.decided().Allowed() {
+		return g.pass(ctx, c.origin, w)
+	}
+	before, ok := c.router.to(sessionOf(c.origin), c.server)
+	if err := g.pass(ctx, c.origin, w); err != nil {
+		return err
+	}
+	if now, _ := c.router.to(sessionOf(c.origin), c.server); ok && now.Upstream != before.Upstream {
+		return &wire.DeniedError{Err: fmt.Errorf("server %q was replaced while the call waited for approval (call the tool again)", c.server)}
+	}
+	return nil
 }
 
 // try sends the request and waits for the reply of the upstream.

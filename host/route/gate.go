@@ -42,6 +42,7 @@ type gated struct {
 	router     *Router
 	origin     Origin        // of the request; nil for none
 	definition func() []byte // the definition as it is now; nil: there is none
+	version    func() string // the policy.Request.Version as it is now; nil: there is none
 
 	mu       sync.Mutex // guards what follows; held while the Gate decides
 	request  policy.Request
@@ -75,6 +76,13 @@ func (g *gated) decideAgain() {
 			g.request.Approved = false // what was allowed is another tool now
 		}
 		g.request.Definition = now
+	}
+	if g.version != nil {
+		now := g.version()
+		if now != g.request.Version {
+			g.request.Approved = false
+		}
+		g.request.Version = now
 	}
 	g.decision = g.router.Gate.Decide(g.request)
 	before := g.decision
@@ -177,8 +185,12 @@ func (r *Router) identify(o Origin, c *policy.Caller) {
 }
 
 // passOwn decides about a call of one of our own tools, and waits until it may be made.
-func (r *Router) passOwn(ctx context.Context, o Origin, request policy.Request, w *waiter) (*gated, error) {
+func (r *Router) passOwn(ctx context.Context, o Origin, request policy.Request, version func() string, w *waiter) (*gated, error) {
+	if version != nil && r.gates() {
+		request.Version = version()
+	}
 	g := r.decide(o, request, nil)
+	g.version = version
 	if err := g.pass(ctx, o, w); err != nil {
 		return g, err
 	}
@@ -193,11 +205,26 @@ func (r *Router) passTool(ctx context.Context, call Call, entry catalog.Entry) (
 	if entry.Gated || !r.gates() && !RightsOf(sessionOf(call.Origin)).Narrows() {
 		return nil, nil
 	}
+	var version func() string
+	if entry.Kind == catalog.Composite && r.Version != nil {
+		version = func() string { return r.Version(sessionOf(call.Origin), entry.Name) }
+	}
 	return r.passOwn(ctx, call.Origin, policy.Request{
 		Kind: policy.KindTool, Server: ownServer(entry), Name: entry.Name, Arguments: argumentsOf(call.Params),
 		Definition: entry.Definition,
 		Approved:   call.Resume != nil, // else its run would not have begun; the state of the request is sealed
-	}, &waiter{progress: call.Progress})
+	}, version, &waiter{progress: call.Progress})
+}
+
+// permittedVersion returns the policy.Request.Version that was permitted, "" if that does not
+// matter.
+func (g *gated) permittedVersion() string {
+	if g == nil {
+		return ""
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.request.Version
 }
 
 // ownServer returns the name that rules have for the server of one of our own tools.

@@ -75,7 +75,7 @@ type Handler interface {
 }
 
 // Options of a Router. All but Instructions, HandshakeWait, Started,
-// Refreshed, Availability, Refresh, Gate, Observer, Sealer and Runs must be set.
+// Refreshed, Availability, Refresh, Version, Gate, Observer, Sealer and Runs must be set.
 type Options struct {
 	Catalog   *catalog.Catalog
 	Upstreams Upstreams
@@ -103,6 +103,9 @@ type Options struct {
 	// RefreshCalled does the same before a call of a saved tool that is in the catalog.
 	// Whether its definition is the latest is up to its handler. Nil means Refresh.
 	RefreshCalled func(s Session)
+	// Version, when set, returns the policy.Request.Version of the saved tool that a client
+	// calls by that name, as it is now.
+	Version func(s Session, name string) string
 	// Gate, when set, decides which requests may be made.
 	Gate Gate
 	// Observer, when set, sees proxied calls.

@@ -88,6 +88,10 @@ type Call struct {
 	// Resume is set if the client answers what a run of a composite tool has asked.
 	Resume *Resume
 
+	// Version is the policy.Request.Version of the saved tool that may be called: its Handler
+	// must not run another one. "" if that does not matter.
+	Version string
+
 	// Set by Router.receive for requests of the stateless era.
 	sent   []byte      // Params as the client has sent them
 	inputs wire.Inputs // of the client

@@ -63,6 +63,7 @@ func (r *Router) CallTool(ctx context.Context, call Call) wire.Reply {
 	if task && r.offered(call.Origin.Session(), "tasks") {
 		return noTask(name) // our tools have no execution.taskSupport
 	}
+	call.Version = g.permittedVersion()
 	reply := r.runTool(ctx, entry.Kind, name, call)
 	g.observe(ctx, call, start, reply)
 	return r.sealRun(call, forRevision(call, reply))
@@ -146,6 +147,10 @@ type ScriptCall struct {
 	Called *policy.History // what the run, with all runs of saved tools in it, has called; may be nil
 	// Approved says that a person has allowed the call, if that was asked for.
 	Approved bool
+	// Version, if set, returns the policy.Request.Version of the saved tool as it is now. It
+	// is only asked if there is something to decide. The call must not go on with another
+	// one than the last that it has returned.
+	Version func() string
 	// Decided, if set, is called before the reply is returned, unless there is no Gate. It
 	// gets what the Gate has decided.
 	Decided func(policy.Decision)
@@ -173,7 +178,7 @@ func (r *Router) Pass(ctx context.Context, o Origin, call ScriptCall) error {
 	g, err := r.passOwn(ctx, o, policy.Request{
 		Kind: policy.KindTool, Server: policy.SavedTools, Name: call.Tool, Arguments: argumentsOf(call.Params),
 		Definition: entry.Definition, Caller: call.caller(), Approved: call.Approved,
-	}, &waiter{progress: call.Progress, pause: call.Pause})
+	}, call.Version, &waiter{progress: call.Progress, pause: call.Pause})
 	if call.Decided != nil {
 		call.Decided(g.decided())
 	}
