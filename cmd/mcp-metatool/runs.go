@@ -38,7 +38,7 @@ type runsView struct {
 	settings
 	dir                  string
 	asJSON, proxied      bool
-	tool, server         string
+	tool, server, token  string
 	outcome              string
 	failed               bool
 	since, until         string
@@ -61,8 +61,10 @@ func (v *runsView) addFilter(cmd *cobra.Command) {
 	f.StringVar(&v.outcome, "outcome", "", "only runs with this outcome: ok, asks, error (any), unfinished, or a `CLASS` of error such as timeout")
 	f.BoolVar(&v.failed, "failed", false, "only runs that ended with an error, like --outcome error")
 	f.StringVar(&v.server, "server", "", "only runs that called the server `NAME`, also through other saved tools")
+	f.StringVar(&v.token, "token", "", "only runs of clients with the token `NAME`")
 	cmd.MarkFlagsMutuallyExclusive("failed", "outcome")
 	completeFlag(cmd, "server", v.servers)
+	completeFlag(cmd, "token", v.tokens)
 	completeFlag(cmd, "tool", v.everSaved)
 	completeFlag(cmd, "outcome", oneOf(append([]string{journal.OK, journal.Asks, anyError, journal.Unfinished}, errorClasses...)...))
 }
@@ -117,7 +119,7 @@ func isErrorClass(name string) bool {
 
 // filter returns the filter that the flags describe.
 func (v *runsView) filter(now time.Time) (journal.Filter, error) {
-	f := journal.Filter{Tool: v.tool} // chooses filters by outcome
+	f := journal.Filter{Tool: v.tool, Token: v.token} // chooses filters by outcome
 	var err error
 	if f.Since, err = parseMoment("--since", v.since, now); err != nil {
 		return f, err
@@ -161,7 +163,7 @@ func (v *runsView) chooses(outcome string) bool {
 
 // choosesRecord reports whether the flags select a run.
 func (v *runsView) choosesRecord(rec *journal.Record) bool {
-	return (v.tool == "" || rec.Definition.Name == v.tool) && v.chooses(rec.OutcomeName()) &&
+	return (v.tool == "" || rec.Definition.Name == v.tool) && (v.token == "" || rec.Client.Token == v.token) && v.chooses(rec.OutcomeName()) &&
 		(v.server == "" || rec.Any(func(r *journal.Record) bool {
 			return slices.ContainsFunc(r.Calls, func(c journal.CallRecord) bool { return c.Server == v.server })
 		}))

@@ -221,6 +221,8 @@ func (r *listedRun) remark() string {
 		return "continues " + shortRun(r.Continues)
 	case r.Message == "" && len(r.Violations) > 0:
 		return r.Violations[0]
+	case r.Message == "" && r.Token != "":
+		return "token " + display.Line(r.Token, 40)
 	}
 	return display.Line(r.Message, 100)
 }

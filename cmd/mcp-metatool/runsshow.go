@@ -256,7 +256,7 @@ func (v *runsView) tail(ctx context.Context, cmd *cobra.Command) error {
 // last returns the last n runs that the flags select, the oldest first.
 func (v *runsView) last(ctx context.Context, n int) []journal.Record {
 	var runs []journal.Record
-	for rec, err := range journal.Scan(ctx, v.dir, journal.Filter{Tool: v.tool}) {
+	for rec, err := range journal.Scan(ctx, v.dir, journal.Filter{Tool: v.tool, Token: v.token}) {
 		if len(runs) >= n || ctx.Err() != nil {
 			break
 		}

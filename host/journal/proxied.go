@@ -175,6 +175,6 @@ func (o *openFiles) proxied(at proxiedPos) (Proxied, error) {
 func (f *Filter) matchesProxied(p *Proxied) bool {
 	return (f.Tool == "" || p.Tool == f.Tool || p.Server+"."+p.Tool == f.Tool) &&
 		(f.Outcome == "" || p.Outcome == f.Outcome) &&
-		(f.Session == "" || p.Client.Session == f.Session) &&
+		(f.Session == "" || p.Client.Session == f.Session) && (f.Token == "" || p.Client.Token == f.Token) &&
 		(f.Since.IsZero() || !p.Start.Before(f.Since)) && (f.Until.IsZero() || p.Start.Before(f.Until))
 }

@@ -17,6 +17,7 @@ type Filter struct {
 	Tool    string // name
 	Outcome string // see OutcomeName
 	Session string // of the client
+	Token   string // name of the token of the client
 	// Since and Until bound the start; Until is exclusive.
 	Since, Until time.Time
 	Limit        int // maximum number of records
@@ -164,7 +165,7 @@ func (f *Filter) mayMatch(id string) bool {
 func (f *Filter) matches(r *Record) bool {
 	return (f.Tool == "" || r.Definition.Name == f.Tool) &&
 		(f.Outcome == "" || r.OutcomeName() == f.Outcome) &&
-		(f.Session == "" || r.Client.Session == f.Session) &&
+		(f.Session == "" || r.Client.Session == f.Session) && (f.Token == "" || r.Client.Token == f.Token) &&
 		(f.Since.IsZero() || !r.Start.Before(f.Since)) && (f.Until.IsZero() || r.Start.Before(f.Until))
 }
 
