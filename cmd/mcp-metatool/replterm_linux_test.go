@@ -78,24 +78,26 @@ func TestReplTerminal(t *testing.T) {
 		}
 		ended = true
 	}
-	const ask = "Asked because of the rule `echoes`"
+	asked := func(p person) {
+		p.sees("Asked because of the rule `echoes`")
+		p.sees("[r]emember ") // what is typed before is no answer
+	}
 	session(func(p person) {
 		p.types("echo.echo({\"n\": 1})\r")
-		p.sees(ask)
-		p.sees("[r]emember ")
+		asked(p)
 		p.types("y\r")
 		p.sees("\"n\": 1\r\n}\r\n>>> ")
 		p.types("echo.echo({\"n\": 2})\ry\r") // the second line is no answer
-		p.sees(ask)
+		asked(p)
 		p.types("n\r")
 		p.sees("was not approved: denied by ")
 		p.sees("undefined: y")
 		p.types("echo.echo({\"n\": 3})\r")
-		p.sees(ask)
+		asked(p)
 		p.types("ye\x03")
 		p.sees("cancelled\r\n>>> ")
 		p.types("echo.echo({\"n\": 4})\r")
-		p.sees(ask)
+		asked(p)
 		p.types("\x1b[200~y\r\x1b[201~") // pasted
 		p.sees("was not approved: denied by ")
 		p.types("ech\t.h\t()\r")
