@@ -175,8 +175,9 @@ func (c *Client) Resume() {
 	}
 }
 
-// Drop closes the connection of one HTTP request without cancelling it; over the
-// other transports it does nothing.
+// Drop closes the connection of one HTTP request without cancelling it, and returns when
+// nothing of the response is read any more; over the other transports it does nothing. The
+// client must not be paused.
 func (c *Client) Drop(id string) {
 	if h, ok := c.link.(*httpLink); ok {
 		h.dropPost(wire.IDKey([]byte(id)))

@@ -40,11 +40,17 @@ type httpLink struct {
 	mu       sync.Mutex
 	session  string
 	revision string
-	posts    map[string]context.CancelFunc // by key of the id
+	posts    map[string]post // by key of the id
+}
+
+// post is a request whose response is being read.
+type post struct {
+	cancel context.CancelFunc
+	over   chan struct{} // closed when nothing of the response is read any more
 }
 
 func newHTTPLink(c *Client, url string) *httpLink {
-	l := &httpLink{c: c, url: url, posts: map[string]context.CancelFunc{}, http: &http.Client{Transport: &http.Transport{
+	l := &httpLink{c: c, url: url, posts: map[string]post{}, http: &http.Client{Transport: &http.Transport{
 		MaxIdleConnsPerHost: 1000, DisableCompression: true,
 	}}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
@@ -116,10 +122,12 @@ func (l *httpLink) send(raw []byte, m wire.Message, fail func(error)) error {
 	}
 	key := wire.IDKey(m.ID)
 	ctx, cancel := context.WithCancel(l.ctx)
+	over := make(chan struct{})
 	l.mu.Lock()
-	l.posts[key] = cancel
+	l.posts[key] = post{cancel, over}
 	l.mu.Unlock()
 	l.c.work.Go(func() {
+		defer close(over)
 		defer cancel()
 		if err := l.post(ctx, raw, m); err != nil {
 			fail(err)
@@ -130,10 +138,11 @@ func (l *httpLink) send(raw []byte, m wire.Message, fail func(error)) error {
 
 func (l *httpLink) dropPost(key string) {
 	l.mu.Lock()
-	cancel := l.posts[key]
+	p, sent := l.posts[key]
 	l.mu.Unlock()
-	if cancel != nil {
-		cancel()
+	if sent {
+		p.cancel()
+		<-p.over
 	}
 }
 
