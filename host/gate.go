@@ -22,22 +22,37 @@ func newPolicyGate(p *policy.Policy, a *approval.Approver) policyGate {
 // if nothing was called before. Without a policy it is allowed. It is false if there is no
 // such tool.
 func (h *Host) Explain(client, public string, args []byte) (policy.Decision, bool) {
-	entry, ok := h.catalog.Tool(public)
-	if !ok {
-		return policy.Decision{}, false
-	}
+	r, ok := h.asked(client, public, args)
 	p := h.config().Policy.Compiled()
-	if p == nil {
-		return policy.Decision{Action: policy.Allow, Rule: policy.DefaultRule}, true
+	if !ok || p == nil {
+		return policy.Decision{Action: policy.Allow, Rule: policy.DefaultRule}, ok
 	}
-	r := policy.Request{Kind: policy.KindTool, Server: entry.Server, Name: entry.Tool, Arguments: args, Definition: entry.Definition}
+	d, _ := p.Explain(r)
+	return d, true
+}
+
+// Decide is Explain for the first call in a new session of [Host.Connect]: what other such
+// sessions have called in the last minute counts. Asking does not.
+func (h *Host) Decide(public string, args []byte) (policy.Decision, bool) {
+	r, ok := h.asked(Name, public, args)
+	if !ok || !h.gate.Active() {
+		return policy.Decision{Action: policy.Allow, Rule: policy.DefaultRule}, ok
+	}
+	return h.gate.Engine.Decide(r), true
+}
+
+// asked returns the request of a client that calls the tool with a public name.
+func (h *Host) asked(client, public string, args []byte) (policy.Request, bool) {
+	entry, ok := h.catalog.Tool(public)
+	r := policy.Request{
+		Kind: policy.KindTool, Server: entry.Server, Name: entry.Tool, Arguments: args, Definition: entry.Definition,
+		Caller: policy.Caller{Client: client},
+	}
 	switch entry.Kind {
 	case catalog.Builtin:
 		r.Server, r.Name = policy.BuiltinTools, entry.Name
 	case catalog.Composite:
 		r.Server, r.Name = policy.SavedTools, entry.Name
 	}
-	r.Caller.Client = client
-	d, _ := p.Explain(r)
-	return d, true
+	return r, ok
 }

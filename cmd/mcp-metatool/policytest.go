@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,12 +33,15 @@ func policyTestCommand() *cobra.Command {
 file, and say which of them it would have asked for and denied, run by run. Nothing is
 called.
 
-What is asked for counts as approved. Tools have the definitions that their servers had
-when they last ran. Some calls cannot be judged: if a rule reads their arguments, and
-these were not recorded ([journal] proxied = "full" records those of calls without a
-script) or were redacted; or if a rule reads the annotations of a tool that is not known
-any more. Calls of built-in tools other than eval_starlark, and requests for resources,
-prompts and completions, are only in the journal if they were asked for or denied.
+What is asked for counts as approved. The calls of a run that would have been denied as a
+whole would not have been made; after a single call that would have been denied, the script
+is taken to go on as it did. Tools have the definitions that their servers had when they
+last ran. Some calls cannot be judged: if a rule reads their arguments, and these were not
+recorded ([journal] proxied = "full" records those of calls without a script) or were
+redacted; or if a rule reads the annotations of a tool that is not known any more. Calls of
+built-in tools other than eval_starlark, and requests for resources, prompts and
+completions, are only in the journal if they were asked for or denied: others are not
+judged, and do not count for the rules that count calls.
 
 With --json each run, or call without a script, is an object on a line of its own; the
 last line has the sums.`,
@@ -99,6 +103,12 @@ func (v *policyTestView) test(cmd *cobra.Command) error {
 	return errors.Join(show(cmd.OutOrStdout(), groups), v.runs.end())
 }
 
+// notInJournal are the requests that policy decides about and that the journal does not have.
+var notInJournal = []string{
+	"allowed calls of built-in tools (but eval_starlark)", "allowed requests for resources", "allowed requests for prompts",
+	"allowed completions",
+}
+
 // judgedCall is a call in the output of policy test.
 type judgedCall struct {
 	Target    string        `json:"target"`
@@ -108,6 +118,7 @@ type judgedCall struct {
 	Rule      string        `json:"rule,omitempty"`
 	Reason    string        `json:"reason,omitempty"`
 	Unknown   string        `json:"unknown,omitempty"`
+	NotMade   bool          `json:"notMade,omitempty"`
 	Recorded  policy.Action `json:"recorded"`
 }
 
@@ -131,12 +142,16 @@ func (v *policyTestView) json(w io.Writer, groups []backtest.Group) error {
 		sum.Add(g.Count())
 		calls := []judgedCall{}
 		for _, c := range g.Verdicts {
-			if c.Doubt == "" && c.Decision.Allowed() && !v.all {
+			if c.Plain() && !v.all {
 				continue
+			}
+			unknown := ""
+			if c.Doubt != nil {
+				unknown = c.Doubt.String()
 			}
 			calls = append(calls, judgedCall{
 				Target: c.Target(), Arguments: rawJSON(c.Arguments), Script: c.Script, Action: c.Decision.Action, Rule: c.Decision.Rule,
-				Reason: c.Decision.Reason, Unknown: c.Doubt, Recorded: recordedAction(&c),
+				Reason: c.Decision.Reason, Unknown: unknown, NotMade: c.Unmade, Recorded: recordedAction(&c),
 			})
 		}
 		if len(calls) == 0 {
@@ -155,9 +170,10 @@ func (v *policyTestView) json(w io.Writer, groups []backtest.Group) error {
 		}
 	}
 	return writeLine(w, struct {
-		Groups int             `json:"runs"`
-		Sum    backtest.Counts `json:"sum"`
-	}{len(groups), sum})
+		Groups    int             `json:"runs"`
+		Sum       backtest.Counts `json:"sum"`
+		NotJudged []string        `json:"notJudged"`
+	}{len(groups), sum, notInJournal})
 }
 
 // writeLine writes v for programs, on one line.
@@ -173,7 +189,7 @@ func (v *policyTestView) text(w io.Writer, groups []backtest.Group) error {
 	for _, g := range groups {
 		n := g.Count()
 		sum.Add(n)
-		if n.Asked+n.Denied+n.Doubtful == 0 && !v.all {
+		if n.Asked+n.Denied+n.Unmade+n.Doubtful == 0 && !v.all {
 			continue
 		}
 		shown++
@@ -190,15 +206,17 @@ func (v *policyTestView) text(w io.Writer, groups []backtest.Group) error {
 		fmt.Fprintln(w, display.Line(stamp(g.Start)+"  "+what+by, 300))
 		t := newTable(w)
 		for _, c := range g.Verdicts {
-			if c.Doubt == "" && c.Decision.Allowed() && !v.all {
+			if c.Plain() && !v.all {
 				continue
 			}
 			action, why := actionCell(c.Decision.Action), fmt.Sprintf("rule %q", c.Decision.Rule)
-			if c.Decision.Rule == policy.DefaultRule {
+			switch {
+			case c.Unmade:
+				action, why = display.Cell{Text: "not made", Style: display.Caution}, "its run is denied"
+			case c.Doubt != nil:
+				action, why = display.Cell{Text: "unknown", Style: display.Caution}, c.Doubt.String()
+			case c.Decision.Rule == policy.DefaultRule:
 				why = "default"
-			}
-			if c.Doubt != "" {
-				action, why = display.Cell{Text: "unknown", Style: display.Caution}, c.Doubt
 			}
 			if old := recordedAction(&c); old != policy.Allow {
 				why += fmt.Sprintf(" (was: %s)", old)
@@ -212,7 +230,29 @@ func (v *policyTestView) text(w io.Writer, groups []backtest.Group) error {
 	if shown > 0 {
 		fmt.Fprintln(w)
 	}
-	_, err := fmt.Fprintf(w, "%d runs and calls without a script: of all calls %d allowed, %d asked for, %d denied, %d cannot be judged\n",
-		len(groups), sum.Allowed, sum.Asked, sum.Denied, sum.Doubtful)
+	_, err := fmt.Fprint(w, summary(len(groups), sum))
 	return err
+}
+
+// summary returns the last lines of the text.
+func summary(groups int, sum backtest.Counts) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d runs and calls without a script: of all calls %d allowed, %d asked for, %d denied, %d not made, %d cannot be judged",
+		groups, sum.Allowed, sum.Asked, sum.Denied, sum.Unmade, sum.Doubtful)
+	var why []string
+	for _, r := range []struct {
+		calls int
+		what  string
+	}{
+		{sum.Why.NotRecorded, "arguments not recorded"}, {sum.Why.Redacted, "arguments redacted"}, {sum.Why.Definition, "definition not known"},
+	} {
+		if r.calls > 0 {
+			why = append(why, fmt.Sprintf("%s: %d", r.what, r.calls))
+		}
+	}
+	if why != nil {
+		fmt.Fprintf(&b, " (%s)", strings.Join(why, ", "))
+	}
+	fmt.Fprintf(&b, "\nnot judged, since the journal does not have them: %s\n", strings.Join(notInJournal, ", "))
+	return b.String()
 }

@@ -29,11 +29,11 @@ type Proxied struct {
 	// error, abi.ErrCancelled, or abi.ErrPermission if it was not permitted.
 	Outcome string
 	// Sent and Received are the sizes of the request's params and of the answer, in
-	// bytes. Received is 0 for a cancelled call.
+	// bytes. Sent is 0 if nothing was sent to the server, and Received for a cancelled call.
 	Sent, Received int
 
-	// Params are the raw params as they were sent to the server, and Result or RPCError
-	// is the raw answer. They are set only if whole records are kept.
+	// Params are the raw params as they were sent to the server, or would have been, and
+	// Result or RPCError is the raw answer. They are set only if whole records are kept.
 	Params, Result, RPCError []byte
 	Redacted                 bool // something in it was redacted in the journal
 	// Decision is what policy has decided, nil if that is a plain default.

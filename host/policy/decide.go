@@ -11,11 +11,29 @@ type Step struct {
 	Why string
 }
 
+// Missing is what is not known of a request that was made earlier.
+type Missing string
+
+// What may be missing.
+const (
+	ArgumentsNotRecorded Missing = "the arguments, which were not recorded"
+	ArgumentsRedacted    Missing = "the arguments, which were redacted"
+	DefinitionUnknown    Missing = "the definition, which is not known"
+)
+
 // Unknown says what is not known of a request that was made earlier.
 type Unknown struct {
-	Arguments  bool
-	Definition bool // of the tool, as it was then
+	Arguments  Missing // why they are not known; "" if they are
+	Definition bool    // of the tool, as it was then
 }
+
+// Doubt says why there is no decision about a request that was made earlier.
+type Doubt struct {
+	Rule    string // the first one that cannot be applied
+	Missing Missing
+}
+
+func (d Doubt) String() string { return fmt.Sprintf("rule %q reads %s", d.Rule, d.Missing) }
 
 // decide returns the decision, without what identifies it. trace, if not nil, gets a step
 // for each rule up to the one that decided. e counts the calls per minute; nil: there were
@@ -26,8 +44,8 @@ func (p *Policy) decide(r *Request, e *Engine, trace func(Step)) Decision {
 }
 
 // judge is decide for a request of which something is not known. If the decision depends on
-// that, doubt says why there is none.
-func (p *Policy) judge(r *Request, e *Engine, unknown Unknown, trace func(Step)) (_ Decision, doubt string) {
+// that, doubt says why there is none; otherwise it is nil.
+func (p *Policy) judge(r *Request, e *Engine, unknown Unknown, trace func(Step)) (_ Decision, doubt *Doubt) {
 	var v *values
 	stateful, uri := false, resourceOf(r)
 	for _, rule := range p.rules {
@@ -45,10 +63,10 @@ func (p *Policy) judge(r *Request, e *Engine, unknown Unknown, trace func(Step))
 			}
 			stateful = stateful || rule.condition.stateful
 			switch {
-			case unknown.Arguments && rule.condition.reads:
-				return Decision{}, fmt.Sprintf("rule %q reads the arguments, which are not recorded", rule.Name)
+			case unknown.Arguments != "" && rule.condition.reads:
+				return Decision{}, &Doubt{rule.Name, unknown.Arguments}
 			case unknown.Definition && rule.condition.defined:
-				return Decision{}, fmt.Sprintf("rule %q reads the definition, which is not known", rule.Name)
+				return Decision{}, &Doubt{rule.Name, DefinitionUnknown}
 			}
 			held, failed = rule.condition.holds(v)
 		}
@@ -67,9 +85,9 @@ func (p *Policy) judge(r *Request, e *Engine, unknown Unknown, trace func(Step))
 		if trace != nil {
 			trace(step)
 		}
-		return d, ""
+		return d, nil
 	}
-	return Decision{Action: p.fallback, Rule: DefaultRule, stateful: stateful}, ""
+	return Decision{Action: p.fallback, Rule: DefaultRule, stateful: stateful}, nil
 }
 
 // Explain returns the decision about a request, as if nothing had been called in the last

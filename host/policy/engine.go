@@ -63,12 +63,12 @@ func (e *Engine) Decide(r Request) Decision {
 
 // Judge decides about a request that was made earlier, and counts it as called unless it is
 // denied: what is asked for counts as approved. If the decision depends on what is unknown,
-// doubt says so, and the request counts, too.
-func (e *Engine) Judge(r Request, unknown Unknown) (d Decision, doubt string) {
+// doubt says so, and the request counts, too; otherwise doubt is nil.
+func (e *Engine) Judge(r Request, unknown Unknown) (d Decision, doubt *Doubt) {
 	e.deciding.Lock()
 	defer e.deciding.Unlock()
 	d, doubt = e.policy.Load().judge(&r, e, unknown, nil)
-	if doubt != "" || d.Action != Deny {
+	if doubt != nil || d.Action != Deny {
 		e.count(&r)
 	}
 	return d, doubt

@@ -114,9 +114,12 @@ func (r *Recorder) ObserveAsync(call route.ObservedCall, then func()) bool {
 func (r *Recorder) entry(call route.ObservedCall) journal.Proxied {
 	p := journal.Proxied{
 		Start: call.Start, Duration: call.Duration, Server: call.Server, Tool: call.Tool,
-		Client:  r.client(call.Origin),
-		Outcome: journal.ProxiedOutcome(call.Reply.Result, call.Reply.Error, call.Cancelled),
-		Sent:    len(call.Params), Received: len(call.Reply.Result) + len(call.Reply.Error),
+		Client:   r.client(call.Origin),
+		Outcome:  journal.ProxiedOutcome(call.Reply.Result, call.Reply.Error, call.Cancelled),
+		Received: len(call.Reply.Result) + len(call.Reply.Error),
+	}
+	if !call.Unsent {
+		p.Sent = len(call.Params)
 	}
 	p.Kind, p.Decision = string(call.Kind), call.Decision.Recorded()
 	if call.Kind == policy.KindTool {

@@ -226,10 +226,15 @@ func (c *toolCall) observe(o ObservedCall) {
 
 // observation returns what the observer gets about the call, which ends now.
 func (c *toolCall) observation(reply wire.Reply, cancelled bool) ObservedCall {
-	return ObservedCall{
+	o := ObservedCall{
 		Origin: c.origin, Kind: policy.KindTool, Server: c.server, Tool: c.tool, Params: c.sent,
 		Reply: reply, Cancelled: cancelled, Start: c.start, Duration: time.Since(c.start), Decision: c.gated.Load().decided(),
 	}
+	if c.sent == nil {
+		o.Unsent = true
+		o.Params, _ = wire.Set(c.call.Params, wire.Quote(c.tool), "name") // there is no request without it
+	}
+	return o
 }
 
 // unanswered returns the reply to a call of a tool that got no response.

@@ -245,7 +245,7 @@ func (g *gated) observe(ctx context.Context, call Call, start time.Time, reply w
 	request, decision := g.request, g.decision
 	g.mu.Unlock()
 	g.router.Observer.Observe(ObservedCall{
-		Origin: call.Origin, Kind: request.Kind, Server: request.Server, Tool: request.Name, Params: call.Params,
+		Origin: call.Origin, Kind: request.Kind, Server: request.Server, Tool: request.Name, Params: call.Params, Unsent: reply.Denied != nil,
 		Reply: reply, Cancelled: ctx.Err() != nil, Start: start, Duration: time.Since(start), Decision: decision,
 	})
 }

@@ -33,7 +33,8 @@ type ObservedCall struct {
 	Origin       Origin // of the request
 	Kind         policy.Kind
 	Server, Tool string // real names; for another kind than a tool, what policy.Request has
-	Params       []byte // as they were sent to the server; nil if they were not sent
+	Params       []byte // as they were sent to the server
+	Unsent       bool   // the server did not get Params, since the call was denied, for example
 	Reply        wire.Reply
 	Cancelled    bool // the client has cancelled the call, so it gets no answer
 	Start        time.Time

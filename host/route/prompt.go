@@ -89,15 +89,21 @@ func (r *Router) completePrompt(ctx context.Context, call Call) wire.Reply {
 
 // completion decides about completing an argument of a prompt or resource template.
 func (r *Router) completion(call Call, to serverConn, name string) *gated {
+	return r.decide(call.Origin, policy.Request{
+		Kind: policy.KindCompletion, Server: to.server, Name: name, Arguments: CompletionArguments(call.Params),
+	}, nil)
+}
+
+// CompletionArguments returns what policy gets as the arguments of a completion: the members
+// of its params that say what is completed, as a raw JSON object.
+func CompletionArguments(params []byte) []byte {
 	var args wire.Object
 	for _, member := range []string{"ref", "argument", "context"} {
-		if value, ok := wire.Get(call.Params, member); ok {
+		if value, ok := wire.Get(params, member); ok {
 			args.Raw(member, value)
 		}
 	}
-	return r.decide(call.Origin, policy.Request{
-		Kind: policy.KindCompletion, Server: to.server, Name: name, Arguments: args.Bytes(),
-	}, nil)
+	return args.Bytes()
 }
 
 func (r *Router) completeResource(ctx context.Context, call Call) wire.Reply {

@@ -159,6 +159,7 @@ func (l *live) call(ctx context.Context, c *Check) (*answer, error) {
 		}
 	}
 	var run asked
+	decided, _ := h.Decide(name, c.Params)
 	client, err := h.Connect(c.rehearsing(run.within(context.WithoutCancel(ctx))), nil)
 	if err != nil {
 		return nil, broken(err, "the session cannot be opened: %v", err)
@@ -171,7 +172,10 @@ func (l *live) call(ctx context.Context, c *Check) (*answer, error) {
 	a.stopped = time.Since(ended)
 	a.run = run.record()
 	a.decide = func(client string) policy.Decision {
-		d, _ := h.Explain(cmp.Or(client, host.Name), name, c.Params)
+		if client == "" {
+			return decided
+		}
+		d, _ := h.Explain(client, name, c.Params)
 		return d
 	}
 	return a, err
