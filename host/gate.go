@@ -22,10 +22,13 @@ func newPolicyGate(p *policy.Policy, a *approval.Approver) policyGate {
 // if nothing was called before. Without a policy it is allowed. It is false if there is no
 // such tool.
 func (h *Host) Explain(client, public string, args []byte) (policy.Decision, bool) {
-	r, ok := h.asked(client, public, args)
+	r, ok := h.toolRequest(client, public, args)
+	if !ok {
+		return policy.Decision{}, false
+	}
 	p := h.config().Policy.Compiled()
-	if !ok || p == nil {
-		return policy.Decision{Action: policy.Allow, Rule: policy.DefaultRule}, ok
+	if p == nil {
+		return policy.Decision{Action: policy.Allow, Rule: policy.DefaultRule}, true
 	}
 	d, _ := p.Explain(r)
 	return d, true
@@ -34,15 +37,18 @@ func (h *Host) Explain(client, public string, args []byte) (policy.Decision, boo
 // Decide is Explain for the first call in a new session of [Host.Connect]: what other such
 // sessions have called in the last minute counts. Asking does not.
 func (h *Host) Decide(public string, args []byte) (policy.Decision, bool) {
-	r, ok := h.asked(Name, public, args)
-	if !ok || !h.gate.Active() {
-		return policy.Decision{Action: policy.Allow, Rule: policy.DefaultRule}, ok
+	r, ok := h.toolRequest(Name, public, args)
+	if !ok {
+		return policy.Decision{}, false
+	}
+	if !h.gate.Active() {
+		return policy.Decision{Action: policy.Allow, Rule: policy.DefaultRule}, true
 	}
 	return h.gate.Engine.Decide(r), true
 }
 
-// asked returns the request of a client that calls the tool with a public name.
-func (h *Host) asked(client, public string, args []byte) (policy.Request, bool) {
+// toolRequest returns the request of a client that calls the tool with a public name.
+func (h *Host) toolRequest(client, public string, args []byte) (policy.Request, bool) {
 	entry, ok := h.catalog.Tool(public)
 	r := policy.Request{
 		Kind: policy.KindTool, Server: entry.Server, Name: entry.Tool, Arguments: args, Definition: entry.Definition,

@@ -1,7 +1,6 @@
 package smoke
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"

@@ -33,7 +33,10 @@ func readPermissions(_ *fileReader, s *config.Section, key string) (matcher, upd
 			if more == nil {
 				return nil
 			}
-			return &expect.Mismatch{Message: fmt.Sprintf("the script may call more than that: %s", display.Line(strings.Join(more, ", "), 1000))}
+			return &expect.Mismatch{
+				Message: fmt.Sprintf("the script may call more than that: %s", display.Line(strings.Join(more, ", "), 1000)),
+				Want:    "at most " + targets(allowed), Got: targets(p.List()),
+			}
 		}, func(a *answer) (string, error) {
 			p, m := a.permissions()
 			if m != nil {
@@ -41,6 +44,14 @@ func readPermissions(_ *fileReader, s *config.Section, key string) (matcher, upd
 			}
 			return tomlStrings(p.List()), nil
 		}
+}
+
+// targets lists targets for a message.
+func targets(list []string) string {
+	if len(list) == 0 {
+		return "nothing"
+	}
+	return strings.Join(list, ", ")
 }
 
 // permissions returns what the script that has answered may call.
