@@ -1,18 +1,53 @@
 package record
 
 import (
+	"errors"
 	"fmt"
-	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
+
+// TestDenied checks that the arguments of a call that was denied are recorded as those of
+// others are, without secrets.
+func TestDenied(t *testing.T) {
+	for proxied, want := range map[config.Proxied]string{
+		config.ProxiedFull: `{"name":"t","arguments":{"key":"****"}}`, config.ProxiedSummary: "",
+	} {
+		cfg := &config.Config{
+			Store:   config.Store{Dir: t.TempDir()},
+			Journal: config.Journal{Enabled: true, Proxied: proxied, Sync: config.SyncNever},
+			Secrets: []string{"ghp_0123456789"},
+		}
+		r := New(cfg, Options{Log: slog.New(slog.DiscardHandler)})
+		r.Observe(route.ObservedCall{
+			Origin: benchSession{}, Kind: policy.KindTool, Server: "s", Tool: "t", Start: time.Now(),
+			Params: []byte(`{"name":"t","arguments":{"key":"ghp_0123456789"}}`), Unsent: true,
+			Reply:    wire.Reply{Result: route.ErrorResult("no"), Denied: errors.New("no")},
+			Decision: policy.Decision{Action: policy.Deny, Rule: "never"},
+		})
+		r.Close()
+		seen := 0
+		for p, err := range journal.ScanProxied(t.Context(), cfg.JournalDir(), journal.Filter{}) {
+			if seen++; err != nil || string(p.Params) != want || p.Redacted != (want != "") || p.Sent != 0 ||
+				p.Outcome != journal.ProxiedDenied || p.Decision == nil || p.Decision.Rule != "never" {
+				t.Errorf("%s: %+v, %v", proxied, p, err)
+			}
+		}
+		if seen != 1 {
+			t.Errorf("%s: %d calls are recorded", proxied, seen)
+		}
+	}
+}
 
 // BenchmarkObserve measures the additional cost of recording a proxied call.
 func BenchmarkObserve(b *testing.B) {

@@ -68,6 +68,27 @@ func TestChangesWhileAsked(t *testing.T) {
 	}
 }
 
+// TestDeniedIsObserved checks that the observer gets the params of a call that was not sent,
+// whether it was denied at once or when it was about to be written.
+func TestDeniedIsObserved(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		g := newRig(t, "a")
+		g.lists("a", wire.Tools, "t")
+		gate := &fakeGate{inactive: late, decision: policy.Decision{Action: policy.Deny, Rule: "never"}}
+		o := &observer{}
+		g.router.Gate, g.router.Observer = gate, o
+		g.ups["a"].answer["tools/call"] = func(_ context.Context, call wire.Call) (wire.Reply, error) {
+			gate.inactive = false
+			return wire.Reply{}, &wire.DeniedError{Err: call.Permit.Permitted()}
+		}
+		g.ask(g.session("s", able), "tools/call", `{"name":"a__t","arguments":{"x":1}}`)
+		if len(o.seen) != 1 || string(o.seen[0].Params) != `{"name":"t","arguments":{"x":1}}` || o.seen[0].Reply.Denied == nil ||
+			o.seen[0].Decision.Rule != "never" || !late && !o.seen[0].Unsent {
+			t.Errorf("late %v: %+v", late, o.seen)
+		}
+	}
+}
+
 // TestGateThatBecomesActive checks that a request which began without a policy is decided about
 // when it is sent.
 func TestGateThatBecomesActive(t *testing.T) {
