@@ -230,8 +230,7 @@ func (c *toolCall) observation(reply wire.Reply, cancelled bool) ObservedCall {
 		Origin: c.origin, Kind: policy.KindTool, Server: c.server, Tool: c.tool, Params: c.sent,
 		Reply: reply, Cancelled: cancelled, Start: c.start, Duration: time.Since(c.start), Decision: c.gated.Load().decided(),
 	}
-	if c.sent == nil {
-		o.Unsent = true
+	if o.Unsent = c.sent == nil || reply.Denied != nil; c.sent == nil {
 		o.Params, _ = wire.Set(c.call.Params, wire.Quote(c.tool), "name") // there is no request without it
 	}
 	return o

@@ -83,7 +83,7 @@ func TestDeniedIsObserved(t *testing.T) {
 		}
 		g.ask(g.session("s", able), "tools/call", `{"name":"a__t","arguments":{"x":1}}`)
 		if len(o.seen) != 1 || string(o.seen[0].Params) != `{"name":"t","arguments":{"x":1}}` || o.seen[0].Reply.Denied == nil ||
-			o.seen[0].Decision.Rule != "never" || !late && !o.seen[0].Unsent {
+			o.seen[0].Decision.Rule != "never" || !o.seen[0].Unsent {
 			t.Errorf("late %v: %+v", late, o.seen)
 		}
 	}

@@ -33,7 +33,7 @@ type ObservedCall struct {
 	Origin       Origin // of the request
 	Kind         policy.Kind
 	Server, Tool string // real names; for another kind than a tool, what policy.Request has
-	Params       []byte // as they were sent to the server
+	Params       []byte // as they were sent to the server, or would have been
 	Unsent       bool   // the server did not get Params, since the call was denied, for example
 	Reply        wire.Reply
 	Cancelled    bool // the client has cancelled the call, so it gets no answer
