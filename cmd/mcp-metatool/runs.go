@@ -45,7 +45,15 @@ type runsView struct {
 	limit                int
 	stdout               *bufio.Writer
 	stderr               io.Writer
-	skipped, shownErrors int
+	skipped              map[skippedLine]bool
+	shownErrors          int
+}
+
+// skippedLine is a line of the journal that cannot be read. Runs and calls are looked for in
+// the same files, so that both find it.
+type skippedLine struct {
+	file   string
+	offset int64
 }
 
 func (v *runsView) addFlags(cmd *cobra.Command) {
@@ -227,7 +235,10 @@ func (v *runsView) calls(ctx context.Context, f journal.Filter) iter.Seq[journal
 func (v *runsView) unreadable(err error) {
 	var line *journal.LineError
 	if errors.As(err, &line) {
-		v.skipped++
+		if v.skipped == nil {
+			v.skipped = map[skippedLine]bool{}
+		}
+		v.skipped[skippedLine{line.File, line.Offset}] = true
 		return
 	}
 	complain(v.stderr, err)
@@ -239,8 +250,8 @@ func (v *runsView) end() error {
 	if err := v.stdout.Flush(); err != nil {
 		return err
 	}
-	if v.skipped > 0 {
-		complain(v.stderr, fmt.Errorf("lines of the journal that were skipped because they are torn or damaged: %d", v.skipped))
+	if len(v.skipped) > 0 {
+		complain(v.stderr, fmt.Errorf("lines of the journal that were skipped because they are torn or damaged: %d", len(v.skipped)))
 	}
 	if v.shownErrors > 0 {
 		return &exitError{code: exitFailed}
