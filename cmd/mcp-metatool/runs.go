@@ -36,17 +36,17 @@ func runsCommand() *cobra.Command {
 // runsView has what the verbs of runs have in common.
 type runsView struct {
 	settings
-	dir                  string
-	asJSON, proxied      bool
-	tool, server, token  string
-	outcome              string
-	failed               bool
-	since, until         string
-	limit                int
-	stdout               *bufio.Writer
-	stderr               io.Writer
-	skipped              map[skippedLine]bool
-	shownErrors          int
+	dir                 string
+	asJSON, proxied     bool
+	tool, server, token string
+	outcome             string
+	failed              bool
+	since, until        string
+	limit               int
+	stdout              *bufio.Writer
+	stderr              io.Writer
+	skipped             map[skippedLine]bool
+	shownErrors         int
 }
 
 // skippedLine is a line of the journal that cannot be read. Runs and calls are looked for in
