@@ -59,11 +59,12 @@ func TestJudge(t *testing.T) {
 				j.at(72).call(other, "b.y", "{}")
 				j.at(200)
 				made(r, "a.x", "{}") // first in that minute
+				made(r, "a.x", "{}")
 				end(r)
 			},
 			[]string{
-				"tools.long: allow default", "long > a.x: allow default", "a.x: allow default", "a.x: deny r", "b.x: allow default",
-				"b.y: allow default", "b.y: ask r",
+				"tools.long: allow default", "long > a.x: allow default", "long > a.x: allow default", "a.x: allow default", "a.x: deny r",
+				"b.x: allow default", "b.y: allow default", "b.y: ask r",
 			},
 		},
 		"calls.run": {
@@ -280,13 +281,14 @@ func TestJudge(t *testing.T) {
 				end(j.at(0.5).run(agent, "x", "{}"))
 				j.at(2).call(agent, "a.x", "{}")
 				j.at(3).call(agent, "tools.x", "{}", decided(policy.Deny))
+				end(j.at(3.5).run(agent, "x", "{}"))
 				j.at(4).call(agent, "builtin.list_runs", "{}", decided(policy.Ask))
 				j.at(5).call(agent, "builtin.eval_starlark", `{"code":"return 1"}`, decided(policy.Ask))
 				end(j.at(5.5).run(other, "", "{}"))
 				end(j.at(5.6).run(agent, "", "{}"))
 			},
 			[]string{
-				"tools.x: allow default (was ask)", "a.x: allow default", "tools.x: allow default (was deny)",
+				"tools.x: allow default (was ask)", "a.x: allow default", "tools.x: allow default (was deny)", "tools.x: allow default",
 				"builtin.list_runs: allow default (was ask)", "builtin.eval_starlark: allow default", "builtin.eval_starlark: allow default (was ask)",
 			},
 		},
