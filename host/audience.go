@@ -237,6 +237,34 @@ func (h *Host) refreshCalled(s route.Session) {
 // store returns the saved tools that an audience may use.
 func (a audience) store() narrowedStore { return narrowedStore{a.saved.Store, a.rights} }
 
+// see returns the compose.Options.See of an audience. What is written down of tools that
+// clients share does not depend on what the first of them is allowed to see.
+func (h *Host) see(of audience) func(string, *tools.Permissions, string) (*tools.Permissions, error) {
+	definitions := h.catalog.Scope
+	if of.rights != nil && of.rights.Own != "" {
+		definitions = of.Scope
+	}
+	return func(tool string, p *tools.Permissions, server string) (*tools.Permissions, error) {
+		var names []string
+		digests := map[string]string{}
+		if server == policy.SavedTools {
+			for _, def := range of.saved.List() {
+				names, digests[def.Name] = append(names, def.Name), def.Hash()
+			}
+		} else {
+			own, known := definitions.ServerTools(server)
+			if !known {
+				return p, nil
+			}
+			for _, name := range own {
+				names = append(names, name)
+				digests[name], _ = definitions.Digest(server, name)
+			}
+		}
+		return of.saved.See(tool, p, server, names, func(name string) string { return digests[name] })
+	}
+}
+
 // narrowedStore is a store without the saved tools that the rights of clients hide.
 type narrowedStore struct {
 	*tools.Store

@@ -285,7 +285,7 @@ func (h *Host) part(cfg *config.Config, of audience) *part {
 		AgentTools: builtin.Mentioned,
 		Executed:   saved.RecordExecution, Journal: h.recorder.Journal().Open,
 		Calls: details[cfg.Execution.ToolCalls], Whole: h.opts.Whole, Asked: &h.asked,
-		Observer: h.opts.Runs, Gate: h.router, Definitions: of, Reaches: &h.reaches,
+		Observer: h.opts.Runs, Gate: h.router, Definitions: of, Reaches: &h.reaches, See: h.see(of),
 	}
 	if options.Observer == nil {
 		options.Observer = h.opts.Telemetry.Runs()

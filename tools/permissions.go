@@ -39,6 +39,9 @@ type Permissions struct {
 	// of a server's tool that of package pins, of a saved tool its Hash. Tools that were
 	// not known are missing. Nil: nobody has looked.
 	Definitions map[string]string
+	// Unseen are those of Calls and Unresolved of which nobody has looked at the
+	// definitions, because the tool was imported. See adds these to Definitions.
+	Unseen []string
 	// Code is the digest of the script from which all this was derived; see CodeDigest.
 	Code string
 }
@@ -164,6 +167,7 @@ type permissionsFile struct {
 	Unresolved  []string          `json:"unresolved,omitempty"`
 	Bounds      *[]string         `json:"bounds,omitempty"`
 	Definitions map[string]string `json:"definitions,omitzero"`
+	Unseen      []string          `json:"unseen,omitempty"`
 	Code        string            `json:"code,omitempty"`
 }
 
@@ -172,7 +176,7 @@ func (p *Permissions) JSON() []byte {
 	if p == nil {
 		return nil
 	}
-	f := permissionsFile{Calls: p.Calls, Unresolved: p.Unresolved, Definitions: p.Definitions, Code: p.Code}
+	f := permissionsFile{Calls: p.Calls, Unresolved: p.Unresolved, Definitions: p.Definitions, Unseen: p.Unseen, Code: p.Code}
 	if f.Calls == nil {
 		f.Calls = []string{}
 	}
@@ -193,11 +197,11 @@ func ParsePermissions(raw []byte) (*Permissions, error) {
 	if err := json.Unmarshal(raw, &f); err != nil {
 		return nil, errors.New(`"permissions" has the wrong form (remove it, and it is derived again)`)
 	}
-	p := &Permissions{Calls: f.Calls, Unresolved: f.Unresolved, Definitions: f.Definitions, Code: f.Code}
+	p := &Permissions{Calls: f.Calls, Unresolved: f.Unresolved, Definitions: f.Definitions, Unseen: f.Unseen, Code: f.Code}
 	if f.Bounds != nil {
 		p.Bounds = append([]string{}, *f.Bounds...)
 	}
-	for _, t := range slices.Concat(p.Calls, p.Unresolved, p.Bounds, slices.Collect(maps.Keys(p.Definitions))) {
+	for _, t := range slices.Concat(p.Calls, p.Unresolved, p.Bounds, p.Unseen, slices.Collect(maps.Keys(p.Definitions))) {
 		if err := CheckTarget(t); err != nil {
 			return nil, fmt.Errorf(`"permissions": %q %w`, display.Clip(t, 80), err)
 		}

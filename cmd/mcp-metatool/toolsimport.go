@@ -259,6 +259,15 @@ func (m *toolImport) checkScripts(ctx context.Context, list []*toolChange, wrong
 		for _, changed := range list { // only now, so that none is derived from what an export says
 			changed.tool.Permissions = changed.derived
 		}
+		known, err := m.knownDefinitions(ctx, m.imported())
+		if err != nil {
+			return err
+		}
+		for _, changed := range list {
+			if changed.tool.Permissions != nil { // otherwise something is wrong with it
+				changed.tool.Permissions = known.see(changed.tool.Permissions)
+			}
+		}
 		return nil
 	})
 }

@@ -2,13 +2,20 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/pins"
+	"github.com/mcp-metatool/mcp-metatool/host/supervise"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // imported are the saved tools as they will be after an import.
@@ -80,6 +87,61 @@ func (c *toolChange) derive(ctx context.Context, s scripts) (wrong string, err e
 	c.Permissions, c.NewPermissions = derived.List(), derived.Added(before)
 	c.derived = derived
 	return strings.TrimSuffix(wrong, "\n"), nil
+}
+
+// knownDefinitions are the digests of servers' tools that are known without starting servers.
+type knownDefinitions struct {
+	servers map[string]map[string]string // by server and tool
+	saved   imported
+}
+
+// knownDefinitions returns them: those that are pinned, and of other tools those that the
+// servers had when they last ran. A file with pins that cannot be read is an error.
+func (m *toolImport) knownDefinitions(ctx context.Context, saved imported) (*knownDefinitions, error) {
+	known := &knownDefinitions{map[string]map[string]string{}, saved}
+	pinned, path := pins.New(), m.cfg.PinsPath()
+	raw, err := regular.Read(ctx, path, pins.MaxFile)
+	if err == nil {
+		pinned, err = pins.Decode(raw, path)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("import: %w", err)
+	}
+	before := &remembered{ctx: ctx, cfg: m.cfg, tools: map[string]map[string][]byte{}}
+	for _, u := range supervise.Enabled(m.cfg) {
+		digests := map[string]string{}
+		for name, raw := range before.of(u.Name) {
+			digests[name] = pins.Digest(raw)
+		}
+		if m.cfg.PinsOf(u) != config.PinsOff {
+			maps.Copy(digests, pinned.Tools(u.Name))
+		}
+		known.servers[u.Name] = digests
+	}
+	return known, nil
+}
+
+// see returns the permissions of an imported tool with all digests that are known.
+func (k *knownDefinitions) see(p *tools.Permissions) *tools.Permissions {
+	if len(p.List()) == 0 {
+		return p
+	}
+	bare := *p
+	bare.Definitions = nil // then all of its tools are unseen
+	hashes := map[string]string{}
+	for _, def := range k.saved.List() {
+		hashes[def.Name] = def.Hash()
+	}
+	of := func(digests map[string]string) func(string) string {
+		return func(name string) string { return digests[name] }
+	}
+	p = bare.See(tools.SavedServer, slices.Sorted(maps.Keys(hashes)), of(hashes))
+	for server, digests := range k.servers {
+		if len(digests) > 0 {
+			p = p.See(server, slices.Sorted(maps.Keys(digests)), of(digests))
+		}
+	}
+	return p
 }
 
 // resolveAs gives targets that have script names the real names among others, if there is

@@ -105,6 +105,10 @@ type Options struct {
 	// Definitions has the definitions of the tools in Catalog, from which permissions are
 	// derived; nil: they are not known.
 	Definitions permissions.Pinned
+	// See returns the permissions of a saved tool after looking at the definitions of a
+	// server's tools at which nobody has looked since the tool was imported; see
+	// tools.Store.See. Nil: nobody looks.
+	See func(tool string, p *tools.Permissions, server string) (*tools.Permissions, error)
 	// Mocked says that mocks answer all calls. They may call tools by their script names.
 	Mocked bool
 	// Saved has the tools that scripts can call as tools.NAME; nil is none.

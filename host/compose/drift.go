@@ -19,15 +19,56 @@ type drift struct {
 	now    string    // its digest
 }
 
+// comparesDefinitions reports whether definitions are compared with those that the tool of a
+// grant was saved for.
+func (r *run) comparesDefinitions(g grant) bool {
+	return g.listed && r.cfg.Definitions != nil && !r.cfg.Mocked
+}
+
+// seen returns the permissions of a grant after looking at the definitions of a server's
+// tools at which nobody has looked since the tool was imported. They are trusted as they are
+// now, and written down. The permissions are the old ones if the server has not started yet.
+func (r *run) seen(g grant, server string) *tools.Permissions {
+	if r.cfg.See == nil || r.cfg.Catalog.Remembered(server) {
+		return g.Permissions
+	}
+	p, err := r.cfg.See(g.tool, g.Permissions, server)
+	if err != nil {
+		if r.reaches.first(g.tool + " " + server + " unwritten") {
+			r.cfg.Log.Warn("the definitions that an imported tool may call cannot be written down, so that nobody will notice when they change", "tool", g.tool, "server", server, "error", err)
+		}
+		return g.Permissions
+	}
+	return p
+}
+
+// seenAll returns the grant after seen for all servers that have started.
+func (r *run) seenAll(g grant) grant {
+	if !r.comparesDefinitions(g) {
+		return g
+	}
+	for _, server := range g.UnseenServers() {
+		if r.pinMode(g, server) != pins.Off {
+			g.Permissions = r.seen(g, server)
+		}
+	}
+	return g
+}
+
 // drifted returns how a tool differs from what it was when the tool of the grant was saved;
 // nil if it does not, or nobody wants to know.
 func (r *run) drifted(g grant, server, tool string) *drift {
-	if !g.listed || g.Definitions == nil || r.cfg.Definitions == nil || r.cfg.Mocked {
+	if !r.comparesDefinitions(g) {
 		return nil
 	}
 	mode := r.pinMode(g, server)
 	if mode == pins.Off {
 		return nil
+	}
+	if g.IsUnseen(server, tool) {
+		if g.Permissions = r.seen(g, server); g.IsUnseen(server, tool) {
+			return nil
+		}
 	}
 	d := &drift{target: tools.Target(server, tool), mode: mode}
 	if server == tools.SavedServer {
@@ -80,7 +121,7 @@ func (d *drift) text(g grant) string {
 // checkDrift returns why the run may not begin, because of definitions that have changed.
 // Servers that have not started yet are looked at when they are called.
 func (r *run) checkDrift(g grant) *Failure {
-	if !g.listed || g.Definitions == nil || r.cfg.Definitions == nil || r.cfg.Mocked {
+	if !r.comparesDefinitions(g) {
 		return nil
 	}
 	for _, target := range slices.Sorted(maps.Keys(g.Definitions)) {

@@ -49,11 +49,12 @@ func (c *Composer) permitted(ctx context.Context, def tools.Definition) tools.De
 		return def
 	}
 	from := c.permissionSource()
-	from.Servers = nil // the digests of today say nothing
+	from.Servers = nil
 	derived, wrong, err := from.Derive(ctx, def)
 	if err != nil || wrong != nil { // then the run limits it to its bounds, or fails
 		return def
 	}
+	derived.Definitions = nil // the digests of today say nothing
 	def.Permissions = derived
 	return def
 }
@@ -71,7 +72,7 @@ func (r *run) grant(ctx context.Context, def tools.Definition, callers []grant) 
 		return err.(*Failure)
 	}
 	r.reached = &found
-	own := grant{def.Name, def.Permissions.Of(def.Code), def.Permissions}
+	own := r.seenAll(grant{def.Name, def.Permissions.Of(def.Code), def.Permissions})
 	r.grants = append(callers[:len(callers):len(callers)], own)
 	return r.checkDrift(own)
 }

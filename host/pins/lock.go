@@ -73,6 +73,19 @@ func (l *Lock) HasItem(server, name string) bool {
 	return false
 }
 
+// Tools returns the digests of a server's tools by their names; nil if none were recorded.
+func (l *Lock) Tools(server string) map[string]string {
+	defs := l.servers[server][wire.Tools]
+	if defs == nil {
+		return nil
+	}
+	digests := map[string]string{}
+	for name, e := range defs {
+		digests[name] = e.digest
+	}
+	return digests
+}
+
 // Servers returns the sorted names of the servers.
 func (l *Lock) Servers() []string { return slices.Sorted(maps.Keys(l.servers)) }
 
