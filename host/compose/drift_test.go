@@ -90,3 +90,51 @@ func TestDrift(t *testing.T) {
 		t.Error("a tool without permissions has drifted")
 	}
 }
+
+// TestUnseen runs imported tools of which nobody has seen the definitions: the first run
+// that does trusts them.
+func TestUnseen(t *testing.T) {
+	for _, c := range []struct {
+		mode        pins.Mode
+		definitions map[string]string
+		err         error
+		looks       int
+		refused     bool
+	}{
+		{pins.Enforce, nil, nil, 1, true},
+		{pins.Enforce, map[string]string{}, nil, 1, true},
+		{pins.Warn, nil, nil, 1, false},
+		{pins.Off, nil, nil, 0, false},
+		{pins.Enforce, nil, tools.ErrClosed, 4, false}, // at the begin of each run, and for each call
+	} {
+		list := savedTools{}
+		list.permit("first", "return s.make(n=1)", "s.make")
+		p := list["first"].Permissions
+		p.Definitions, p.Unseen = c.definitions, []string{"s.make"}
+		now := pinned{c.mode, map[string]string{"s.make": "1"}}
+		looks := 0
+		u := saga()
+		composer := composer(sandboxtest.Guest(t), u, list.in, func(o *Options) {
+			o.Definitions = now
+			o.See = func(_ string, p *tools.Permissions, server string) (*tools.Permissions, error) {
+				if looks++; c.err != nil {
+					return nil, c.err
+				}
+				seen := p.See(server, []string{"make"}, func(tool string) string { return now.digests["s."+tool] })
+				*list["first"].Permissions = *seen
+				return seen, nil
+			}
+		})
+		call := func() string {
+			reply := composer.CallSaved(t.Context(), list["first"], route.Call{Params: params(`{}`)})
+			return get(t, reply, "structuredContent", "error", "message")
+		}
+		if message := call(); strings.Contains(message, "the definition of") || made(u) != "make1" {
+			t.Errorf("%+v: %s, calls %s", c, message, made(u))
+		}
+		now.digests["s.make"] = "2"
+		if refused := strings.Contains(call(), "s.make has changed since"); refused != c.refused || looks != c.looks {
+			t.Errorf("%+v: refused %t, %d looks", c, refused, looks)
+		}
+	}
+}
