@@ -6,6 +6,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -234,6 +235,12 @@ func (h *Host) refreshCalled(s route.Session) {
 	}
 }
 
+// hides reports whether the clients may not know of what a target of permissions is for.
+func (a audience) hides(target string) bool {
+	server, tool, _ := strings.Cut(target, ".")
+	return a.Hides(server, tool) || !tools.IsPattern(tool) && a.Hides(server, tools.Literal(tool))
+}
+
 // store returns the saved tools that an audience may use.
 func (a audience) store() narrowedStore { return narrowedStore{a.saved.Store, a.rights} }
 
@@ -304,7 +311,11 @@ func (s narrowedStore) Save(def tools.Definition) (saved tools.Definition, creat
 	if err := s.hidden(def.Name); err != nil {
 		return tools.Definition{}, false, err
 	}
-	return s.Store.Save(def)
+	saved, created, err = s.Store.Save(def)
+	if clash := new(tools.ClashError); errors.As(err, &clash) && s.hides(clash.Existing) {
+		err = &catalog.HiddenError{Server: policy.SavedTools, Tool: def.Name, Token: true}
+	}
+	return saved, created, err
 }
 
 // Delete implements builtin.Store.

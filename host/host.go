@@ -285,7 +285,7 @@ func (h *Host) part(cfg *config.Config, of audience) *part {
 		AgentTools: builtin.Mentioned,
 		Executed:   saved.RecordExecution, Journal: h.recorder.Journal().Open,
 		Calls: details[cfg.Execution.ToolCalls], Whole: h.opts.Whole, Asked: &h.asked,
-		Observer: h.opts.Runs, Gate: h.router, Definitions: of, Reaches: &h.reaches, See: h.see(of),
+		Observer: h.opts.Runs, Gate: h.router, Definitions: of, Reaches: &h.reaches, See: h.see(of), Hides: of.hides,
 	}
 	if options.Observer == nil {
 		options.Observer = h.opts.Telemetry.Runs()
@@ -304,7 +304,7 @@ func (h *Host) part(cfg *config.Config, of audience) *part {
 	about := builtin.Options{
 		Store: saved, Catalog: of, Composer: composer, Log: h.opts.Log, OnChange: func() { h.refresh(of.saved) },
 		Health: h.upstreams, Directory: of, Settled: h.settled, Availability: h.upstreams, SavedInScripts: true,
-		Switches: cfg.Builtins, Planner: toolPlanner{planner}, Gate: h.router,
+		Switches: cfg.Builtins, Planner: toolPlanner{planner}, Gate: h.router, Hides: of.hides,
 		DryRunner: func(mocks *cassette.Cassette, open func(journal.Begin) (*journal.Run, error)) builtin.Runner {
 			dry := options
 			dry.Catalog, dry.Upstreams, dry.Journal, dry.Executed = mocks.Over(of), mocks, open, nil

@@ -161,6 +161,23 @@ func (p *Permissions) Added(o *Permissions) []string {
 	})
 }
 
+// Without returns permissions without the targets that hidden reports: what somebody may know
+// of them who may not know of everything. Nothing is enforced with that. p is not changed.
+func (p *Permissions) Without(hidden func(target string) bool) *Permissions {
+	if p == nil {
+		return nil
+	}
+	out := *p
+	for _, list := range []*[]string{&out.Calls, &out.Unresolved, &out.Bounds, &out.Unseen} {
+		if *list != nil {
+			*list = slices.DeleteFunc(slices.Clone(*list), hidden)
+		}
+	}
+	out.Definitions = maps.Clone(p.Definitions)
+	maps.DeleteFunc(out.Definitions, func(target, _ string) bool { return hidden(target) })
+	return &out
+}
+
 // permissionsFile is the form of Permissions in files.
 type permissionsFile struct {
 	Calls       []string          `json:"calls"`

@@ -100,6 +100,9 @@ type Options struct {
 	// Runs are the runs for list_runs and show_run; if it is nil, these two are not
 	// offered.
 	Runs Runs
+	// Hides reports whether clients may not know of what a target of permissions is for;
+	// nil: they may know of everything.
+	Hides func(target string) bool
 	// Settled, when set, waits until no upstream is starting any more, until an
 	// agent has waited long enough, or until ctx ends.
 	Settled func(ctx context.Context)

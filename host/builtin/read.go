@@ -56,6 +56,7 @@ func (h *Handler) show(_ context.Context, args []byte, _ route.Call) (wire.Reply
 	if err != nil {
 		return wire.Reply{}, h.notFound(name, err)
 	}
+	def.Permissions = h.shown(def.Permissions)
 	file, err := def.File()
 	if err != nil {
 		return wire.Reply{}, err
@@ -92,7 +93,7 @@ func (h *Handler) notFound(name string, err error) error {
 	} else {
 		f.Message += " (list_saved_tools lists them)"
 	}
-	if owner, ok := h.cfg.Catalog.Owner(name); ok && owner.Kind != catalog.Composite {
+	if owner, ok := h.cfg.Catalog.Owner(name); ok && owner.Kind != catalog.Composite && !h.hides(owner) {
 		f.Message = fmt.Sprintf("%q is %s, not a saved tool", name, owner.Describe())
 	}
 	return f

@@ -57,7 +57,7 @@ func (h *Handler) save(ctx context.Context, args []byte, _ route.Call) (wire.Rep
 		Permissions []string `json:"permissions"`
 		// Probable mistakes in the script, which was saved nevertheless.
 		Warnings []compose.Warning `json:"warnings,omitempty"`
-	}{status, saved.Name, stamp(saved.Metadata.Created), stamp(saved.Metadata.Modified), nonNil(saved.Permissions.List()), warnings}))
+	}{status, saved.Name, stamp(saved.Metadata.Created), stamp(saved.Metadata.Modified), nonNil(h.shown(saved.Permissions).List()), warnings}))
 }
 
 // warnings returns probable mistakes in def's script. The script is saved in spite of
@@ -85,6 +85,19 @@ func (h *Handler) limits(args []byte) (tools.Limits, []tools.Violation) {
 	return l, h.cfg.Composer.CheckLimits(l)
 }
 
+// shown returns what clients may know of permissions.
+func (h *Handler) shown(p *tools.Permissions) *tools.Permissions {
+	if h.cfg.Hides == nil {
+		return p
+	}
+	return p.Without(h.cfg.Hides)
+}
+
+// hides reports whether clients may not know of an upstream's tool.
+func (h *Handler) hides(e catalog.Entry) bool {
+	return e.Kind == catalog.Proxied && h.cfg.Hides != nil && h.cfg.Hides(tools.Target(e.Server, e.Tool))
+}
+
 func nonNil(list []string) []string { return append([]string{}, list...) }
 
 // check returns an error with all reasons not to save def, so that an agent can fix them
@@ -99,7 +112,11 @@ func (h *Handler) check(ctx context.Context, def *tools.Definition, limits []too
 	if err := tools.CheckName(def.Name); errors.As(err, &name) {
 		add("/name", name.Reason)
 	} else if owner, taken := h.cfg.Catalog.Owner(def.Name); taken && owner.Kind != catalog.Composite {
-		add("/name", fmt.Sprintf("%q is the name of %s (choose another)", def.Name, owner.Describe()))
+		what := owner.Describe()
+		if h.hides(owner) {
+			what = "something else"
+		}
+		add("/name", fmt.Sprintf("%q is the name of %s (choose another)", def.Name, what))
 	} else if taken := Reserved(def.Name); taken != "" {
 		add("/name", fmt.Sprintf("%q could be mistaken for the built-in tool %s (choose another)", def.Name, taken))
 	}

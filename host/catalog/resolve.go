@@ -239,8 +239,13 @@ func (s *Scope) Resolve(server, tool string, exact bool) (realServer, realTool s
 		return "", "", all.hiddenError(barred, tool)
 	}
 	realTool, err = of.resolve(tool, exact)
-	if hidden := new(HiddenError); errors.As(err, &hidden) {
+	var hidden *HiddenError
+	var missing *NotFoundError
+	switch from := all.sources[of.server]; {
+	case errors.As(err, &hidden):
 		err = all.hiddenError(of.server, realTool)
+	case errors.As(err, &missing) && from.Hides(tool):
+		err = all.hiddenError(of.server, tool) // otherwise guessing would tell which of these tools there are
 	}
 	return of.server, realTool, err
 }
@@ -272,7 +277,11 @@ func (s *scriptServer) resolve(tool string, exact bool) (string, error) {
 			}
 			return tool, e
 		case len(names) > 1:
-			return tool, &AmbiguousError{Server: s.server, Name: tool, Tools: names}
+			known := slices.DeleteFunc(slices.Clone(names), func(own string) bool { return s.hidden[own] })
+			if len(known) == 0 {
+				return tool, &HiddenError{Server: s.server, Tool: tool}
+			}
+			return tool, &AmbiguousError{Server: s.server, Name: tool, Tools: known}
 		}
 		tool = names[0]
 	}

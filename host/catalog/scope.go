@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"maps"
+	"slices"
 	"sync/atomic"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
@@ -135,6 +136,18 @@ func (s *Scope) own(e Entry) (visible, hidden bool) {
 	}
 	visible = s.rights.Shows(server, e.Name)
 	return visible, s.rights.Hides(server, e.Name) || e.Kind == Builtin && !visible
+}
+
+// Hides reports whether neither clients nor their scripts may use a tool, by real names or
+// script names. There need not be such a tool.
+func (s *Scope) Hides(server, tool string) bool {
+	v := s.view.Load()
+	names := []string{tool}
+	if script := v.tools.scripts[server]; script != nil {
+		server, names = script.server, append(names, script.idents[tool]...)
+	}
+	of, ok := v.sources[server]
+	return slices.ContainsFunc(names, func(name string) bool { return v.rights.Hides(server, name) || ok && of.Hides(name) })
 }
 
 // HasServer reports whether clients or their scripts may use something of an upstream.

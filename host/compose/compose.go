@@ -109,6 +109,9 @@ type Options struct {
 	// server's tools at which nobody has looked since the tool was imported; see
 	// tools.Store.See. Nil: nobody looks.
 	See func(tool string, p *tools.Permissions, server string) (*tools.Permissions, error)
+	// Hides reports whether clients may not know of what a target of permissions is for.
+	// Errors do not name it. Nil: they may know of everything.
+	Hides func(target string) bool
 	// Mocked says that mocks answer all calls. They may call tools by their script names.
 	Mocked bool
 	// Saved has the tools that scripts can call as tools.NAME; nil is none.

@@ -3,6 +3,7 @@ package compose
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
@@ -38,7 +39,7 @@ func (c *Composer) permissionSource() permissions.Source {
 			found, err := c.reach(ctx, name, code, c.names(code))
 			return found.tools, err
 		},
-		Resolve: c.cfg.Catalog.Resolve, Servers: c.cfg.Definitions, Saved: c.cfg.Saved,
+		Resolve: c.cfg.Catalog.Resolve, Servers: c.cfg.Definitions, Saved: c.cfg.Saved, Hides: c.cfg.Hides,
 	}
 }
 
@@ -97,9 +98,9 @@ func (r *run) permit(t *target) *abi.CallError {
 		}
 		switch {
 		case !g.Bounded(t.server, t.tool) && !(r.cfg.Mocked && namedIn(g.Bounds, t)):
-			return refuse("%s was narrowed to %s when it was saved (save it again with other permissions)", who, some(g.Bounds))
+			return refuse("%s was narrowed to %s when it was saved (save it again with other permissions)", who, r.some(g.Bounds))
 		case g.listed && !g.Allows(t.server, t.tool) && !(r.cfg.Mocked && namedIn(g.Calls, t)):
-			return refuse("%s could call only %s when it was saved (look at what has changed, and save it again)", who, some(g.List()))
+			return refuse("%s could call only %s when it was saved (look at what has changed, and save it again)", who, r.some(g.List()))
 		}
 		if d := r.drifted(g, t.server, t.tool); d != nil && d.mode == pins.Enforce {
 			return refuse("%s", d.text(g))
@@ -123,9 +124,12 @@ func namedIn(targets []string, t *target) bool {
 	return false
 }
 
-// some returns targets as text.
-func some(targets []string) string {
+// some returns targets as text, without those of which clients may not know.
+func (c *Composer) some(targets []string) string {
 	const most = 10
+	if c.cfg.Hides != nil {
+		targets = slices.DeleteFunc(slices.Clone(targets), c.cfg.Hides)
+	}
 	switch n := len(targets); {
 	case n == 0:
 		return "nothing"

@@ -22,6 +22,8 @@ type Source struct {
 	// Servers has the definitions of tools; nil: none is known.
 	Servers Pinned
 	Saved   Saved // nil: none are known
+	// Hides reports whether violations must not name a target; nil: they may name all.
+	Hides func(target string) bool
 }
 
 // Derive returns what a saved tool may call: what its script can reach, and what the saved

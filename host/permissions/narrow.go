@@ -51,6 +51,9 @@ func (d *deriver) narrow(bounds []string) []tools.Violation {
 func (d *deriver) reachText() string {
 	const most = 10
 	all := d.out.List()
+	if d.Hides != nil {
+		all = slices.DeleteFunc(all, d.Hides)
+	}
 	if len(all) == 0 {
 		return "nothing"
 	}

@@ -43,6 +43,9 @@ func (u *Upstreams) check(ctx context.Context, c health.Checker, session route.S
 			continue
 		}
 		t := health.Target{Name: conf.Name, Probe: conf.Probe, Wake: server != ""}
+		if t.Probe != nil && route.RightsOf(session).Hides(conf.Name, t.Probe.Call) {
+			t.Probe = nil // nor may the clients call it
+		}
 		if p := u.env.Pins; p != nil {
 			if !route.RightsOf(session).Narrows() { // others may not know all names
 				t.Pins = func() []string { return p.Drift(conf.Name) }
