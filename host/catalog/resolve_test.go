@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -15,6 +16,30 @@ func TestInputSchema(t *testing.T) {
 	} {
 		if got := string(c.InputSchema(tt.server, tt.tool)); got != tt.want {
 			t.Errorf("%s.%s: %q, want %q", tt.server, tt.tool, got, tt.want)
+		}
+	}
+}
+
+// TestHiddenNamesInErrors checks that errors name no hidden tool, and say of a hidden name
+// the same whether there is such a tool or not.
+func TestHiddenNamesInErrors(t *testing.T) {
+	hides := func(tool string) bool { return strings.HasPrefix(tool, "x") || tool == "a.b" }
+	c := New([]Source{{Server: "s", Exposes: hides, Hides: hides}}, slog.New(slog.DiscardHandler), func(*Scope, wire.Surface, []byte) {})
+	var items [][]byte
+	for _, name := range []string{"a-b", "a_b", "a.b", "xa", "x-b", "x_b"} {
+		items = append(items, []byte(`{"name":"`+name+`"}`))
+	}
+	c.SetUpstream("s", wire.Tools, items, nil)
+	for name, want := range map[string]string{
+		"xa": "the configuration hides it", "xb": "the configuration hides it", "x_b": "the configuration hides it",
+		"a_b": `s["a-b"] or s["a_b"]`, "a": `server "s" has no tool "a"`,
+	} {
+		_, _, err := c.Resolve("s", name, false)
+		if err == nil || !strings.Contains(err.Error(), want) || !hides(name) && (strings.Contains(err.Error(), "x") || strings.Contains(err.Error(), "a.b")) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if hides(name) != c.Hides("s", name) || c.Hides("other", name) {
+			t.Errorf("%s is hidden: %t", name, c.Hides("s", name))
 		}
 	}
 }
