@@ -23,7 +23,7 @@ url = "${STORE}"
 listen = "127.0.0.1:0"
 tokens = [
 	{ name = "owner", token = "token-of-owner" },
-	{ name = "reader", token = "token-of-reader", hide = ["store.erase*", "store.betray", "store.store://secret*", "vault.*", "tools.launder*"] },
+	{ name = "reader", token = "token-of-reader", hide = ["store.er*", "store.betray", "store.store://secret*", "vault.*", "tools.laund*"] },
 ]`))
 	owner, reader := s.join(t, "token-of-owner"), s.join(t, "token-of-reader")
 	hidden := []string{"erase", "Erase", "betray", "store://secret", "vault", "launder"}
@@ -41,16 +41,17 @@ tokens = [
 			t.Fatalf("%s: %.500s", list, got)
 		}
 	}
-	for name, code := range map[string]string{
-		"launder": "return store[params.n]({})", "open": "return store[params.n]({})", "outer": "return tools[params.n]({})",
+	for _, save := range [][2]string{
+		{"launder", "return store[params.n]({})"}, {"open", "return store[params.n]({})"}, {"outer", "return tools[params.n]({})"},
 	} {
+		name, code := save[0], save[1]
 		saved := owner.ask("tools/call", mcptest.ToolParams("save_tool", fmt.Sprintf(
 			`{"name":%q,"description":"d","inputSchema":{"type":"object","properties":{"n":{"type":"string"}}},"code":%q}`, name, code), ""))
 		if !strings.Contains(saved, `"created"`) {
 			t.Fatal(saved)
 		}
 	}
-	if shown := owner.ask("tools/call", mcptest.ToolParams("show_saved_tool", `{"name":"outer"}`, "")); !strings.Contains(shown, "store.erase") || !strings.Contains(shown, "tools.launder") {
+	if shown := owner.ask("tools/call", mcptest.ToolParams("show_saved_tool", `{"name":"outer"}`, "")); !strings.Contains(shown, "store.arasee") || !strings.Contains(shown, "tools.launder") {
 		t.Errorf("the owner sees %s", shown)
 	}
 
@@ -62,16 +63,16 @@ tokens = [
 		return reader.ask("tools/call", mcptest.ToolParams(name, arguments, ""))
 	}
 	for _, c := range [][2]string{
-		{"list_saved_tools", `{}`}, {"show_saved_tool", `{"name":"open"}`}, {"show_saved_tool", `{"name":"outer"}`}, {"show_saved_tool", `{"name":"laundr"}`},
+		{"list_saved_tools", `{}`}, {"show_saved_tool", `{"name":"open"}`}, {"show_saved_tool", `{"name":"outer"}`}, {"show_saved_tool", `{"name":"lauder"}`},
 		{"save_tool", `{"name":"mine","description":"d","inputSchema":{"type":"object"},"code":"return tools.outer({})"}`},
 		{"save_tool", `{"name":"wrong","description":"d","inputSchema":{"type":"object"},"code":"return tools.outer({})","permissions":["other.x"]}`},
-		{"show_saved_tool", `{"name":"mine"}`}, {"mine", `{}`}, {"open", `{"n":"eras"}`}, {"open", `{"n":"read"}`}, {"laundr", `{}`}, {"store__eras", `{}`},
+		{"show_saved_tool", `{"name":"mine"}`}, {"mine", `{}`}, {"open", `{"n":"arase"}`}, {"open", `{"n":"read"}`}, {"lauder", `{}`}, {"store__arase", `{}`},
 		{"search_tools", `{}`}, {"search_tools", `{"query":"everything"}`}, {"search_tools", `{"server":"valt"}`},
-		{"describe_tool", `{"name":"store.eras"}`}, {"describe_tool", `{"name":"eras"}`}, {"describe_tool", `{"name":"valt.read"}`}, {"describe_tool", `{"name":"read"}`},
-		{"eval_starlark", `{"code":"return store.eras()"}`}, {"eval_starlark", `{"code":"return valt.read()"}`}, {"eval_starlark", `{"code":"return tools.laundr()"}`},
+		{"describe_tool", `{"name":"store.arase"}`}, {"describe_tool", `{"name":"arase"}`}, {"describe_tool", `{"name":"valt.read"}`}, {"describe_tool", `{"name":"read"}`},
+		{"eval_starlark", `{"code":"return store.arase()"}`}, {"eval_starlark", `{"code":"return valt.read()"}`}, {"eval_starlark", `{"code":"return tools.lauder()"}`},
 		{"eval_starlark", `{"code":"return store"}`}, {"eval_starlark", `{"code":"return tools"}`}, {"eval_starlark", `{"code":"return dir(store) + dir(tools)"}`},
-		{"test_tool", `{"code":"return store.eras()","mocks":[{"tool":"store.read","text":"x"}]}`}, {"test_tool", `{"name":"outer","params":{"n":"open"}}`},
-		{"plan_tool", `{"name":"open","params":{"n":"write"}}`}, {"plan_tool", `{"name":"outer","params":{"n":"laundr"}}`},
+		{"test_tool", `{"code":"return store.arase()","mocks":[{"tool":"store.read","text":"x"}]}`}, {"test_tool", `{"name":"outer","params":{"n":"open"}}`},
+		{"plan_tool", `{"name":"open","params":{"n":"write"}}`}, {"plan_tool", `{"name":"outer","params":{"n":"lauder"}}`},
 		{"list_runs", `{}`}, {"show_run", `{}`}, {"health_check", `{}`}, {"health_check", `{"server":"store"}`}, {"health_check", `{"server":"valt"}`},
 	} {
 		clean(c[0]+" "+c[1], tool(c[0], c[1]))
@@ -85,17 +86,16 @@ tokens = [
 
 	// Whoever guesses learns nothing: what is hidden is refused like what there is not.
 	for _, c := range []struct{ method, params, there, not string }{
-		{"tools/call", mcptest.ToolParams("eval_starlark", `{"code":"return store.%s()"}`, ""), "erase", "eraser"},
-		{"tools/call", mcptest.ToolParams("eval_starlark", `{"code":"return vault.%s()"}`, ""), "read", "reads"},
-		{"tools/call", mcptest.ToolParams("eval_starlark", `{"code":"return tools.%s()"}`, ""), "launder", "launderer"},
-		{"tools/call", mcptest.ToolParams("open", `{"n":"%s"}`, ""), "erase", "eraser"},
-		{"tools/call", mcptest.ToolParams("test_tool", `{"code":"return store.%s()","mocks":[]}`, ""), "erase", "eraser"},
-		{"tools/call", mcptest.ToolParams("describe_tool", `{"name":"store.%s"}`, ""), "erase", "eraser"},
-		{"tools/call", mcptest.ToolParams("show_saved_tool", `{"name":"%s"}`, ""), "launder", "launderer"},
-		{"tools/call", mcptest.ToolParams("show_saved_tool", `{"name":"%s"}`, ""), "store__erase", "store__eraser"},
-		{"tools/call", mcptest.ToolParams("delete_saved_tool", `{"name":"%s"}`, ""), "launder", "launderer"},
-		{"tools/call", mcptest.ToolParams("health_check", `{"server":"%s"}`, ""), "vault", "vaulter"},
-		{"tools/call", mcptest.ToolParams("%s", `{}`, ""), "store__erase", "store__eraser"},
+		{"tools/call", mcptest.ToolParams("eval_starlark", `{"code":"return store.%s()"}`, ""), "erase", "erode"},
+		{"tools/call", mcptest.ToolParams("eval_starlark", `{"code":"return vault.%s()"}`, ""), "read", "reap"},
+		{"tools/call", mcptest.ToolParams("eval_starlark", `{"code":"return tools.%s()"}`, ""), "launder", "laundry"},
+		{"tools/call", mcptest.ToolParams("open", `{"n":"%s"}`, ""), "erase", "erode"},
+		{"tools/call", mcptest.ToolParams("test_tool", `{"code":"return store.%s()","mocks":[]}`, ""), "erase", "erode"},
+		{"tools/call", mcptest.ToolParams("describe_tool", `{"name":"store.%s"}`, ""), "erase", "erode"},
+		{"tools/call", mcptest.ToolParams("show_saved_tool", `{"name":"%s"}`, ""), "launder", "laundry"},
+		{"tools/call", mcptest.ToolParams("show_saved_tool", `{"name":"%s"}`, ""), "store__erase", "store__erode"},
+		{"tools/call", mcptest.ToolParams("delete_saved_tool", `{"name":"%s"}`, ""), "launder", "laundry"},
+		{"tools/call", mcptest.ToolParams("health_check", `{"server":"%s"}`, ""), "vault", "fault"},
 		{"prompts/get", `{"name":"%s"}`, "store__betray", "store__betrayed"},
 		{"resources/read", `{"uri":"%s"}`, "store://secret", "store://secrets"},
 		{"resources/subscribe", `{"uri":"%s"}`, "store://secret", "store://secrets"},
@@ -109,7 +109,8 @@ tokens = [
 			if !ok {
 				t.Errorf("%s %s of %s: no error in %s", c.method, c.params, name, answer)
 			}
-			return strings.ReplaceAll(string(raw), name, "NAME")
+			message, _ := wire.GetString(raw, "message") // the rest depends on the name
+			return strings.ReplaceAll(message, name, "NAME")
 		}
 		if there, not := refusal(c.there), refusal(c.not); there != not {
 			t.Errorf("%s %s:\n%s is refused with %s\n%s with %s", c.method, c.params, c.there, there, c.not, not)

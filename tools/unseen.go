@@ -94,9 +94,9 @@ func (s *Store) See(name string, p *Permissions, server string, names []string, 
 		return nil, ErrClosed
 	}
 	// Nothing is to be written if somebody has done it, or the server has no such tools.
-	if e, err := s.find(name); err != nil || !e.def.Permissions.sameCalls(p) {
+	if stored, err := s.Get(name); err != nil || !stored.Permissions.sameCalls(p) {
 		return p, nil
-	} else if now := e.def.Permissions; now.sees(now.See(server, names, digest)) {
+	} else if now := stored.Permissions; now.sees(now.See(server, names, digest)) {
 		return now, nil
 	}
 	err := s.exclusive(lockWait, func(root *os.Root) error {

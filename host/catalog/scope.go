@@ -143,8 +143,11 @@ func (s *Scope) own(e Entry) (visible, hidden bool) {
 func (s *Scope) Hides(server, tool string) bool {
 	v := s.view.Load()
 	names := []string{tool}
-	if script := v.tools.scripts[server]; script != nil {
-		server, names = script.server, append(names, script.idents[tool]...)
+	if script := v.tools.scripts[abi.Ident(server)]; script != nil {
+		server = script.server
+		if _, own := script.tools[tool]; !own {
+			names = append(names, script.idents[tool]...)
+		}
 	}
 	of, ok := v.sources[server]
 	return slices.ContainsFunc(names, func(name string) bool { return v.rights.Hides(server, name) || ok && of.Hides(name) })
