@@ -51,7 +51,7 @@ tokens = [
 			t.Fatal(saved)
 		}
 	}
-	if shown := owner.ask("tools/call", mcptest.ToolParams("show_saved_tool", `{"name":"outer"}`, "")); !strings.Contains(shown, "store.arasee") || !strings.Contains(shown, "tools.launder") {
+	if shown := owner.ask("tools/call", mcptest.ToolParams("show_saved_tool", `{"name":"outer"}`, "")); !strings.Contains(shown, "store.erase") || !strings.Contains(shown, "tools.launder") {
 		t.Errorf("the owner sees %s", shown)
 	}
 
