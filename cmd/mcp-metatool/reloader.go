@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -32,7 +33,7 @@ type reloader struct {
 	path string            // of the current configuration
 	page *pageLinks        // nil: there is no page
 	read [sha256.Size]byte // a hash of the files as they were last read
-	more string            // the file that has the policy; "" for none
+	more string            // the file that is to have the policy; "" for none
 }
 
 func newReloader(s *settings, f *frontFlags) *reloader {
@@ -46,8 +47,8 @@ func newReloader(s *settings, f *frontFlags) *reloader {
 func (r *reloader) load() (*config.Config, error) {
 	r.read = r.files().fingerprint()
 	cfg, err := r.settings.load()
-	if err == nil && cfg.Policy.File != r.more { // once more, so that no change of it is missed
-		r.more = cfg.Policy.File
+	if named := r.policyFile(cfg); named != r.more { // once more, so that no change of it is missed
+		r.more = named
 		r.read = r.files().fingerprint()
 		cfg, err = r.settings.load()
 	}
@@ -55,6 +56,17 @@ func (r *reloader) load() (*config.Config, error) {
 		cfg.HTTP.Listen = r.front.http.address
 	}
 	return cfg, err
+}
+
+// policyFile returns the file that has the policy of a configuration; "" for none. If the
+// configuration has mistakes, for which cfg is nil, they may be in that file, and it may be
+// another one than before.
+func (r *reloader) policyFile(cfg *config.Config) string {
+	if cfg != nil {
+		return cfg.Policy.File
+	}
+	partial := config.Partial(config.LoadOptions{Context: r.settings.cmd.Context(), Flag: r.settings.config})
+	return cmp.Or(partial.Policy.File, r.more)
 }
 
 // hangup handles SIGHUP, unless it was sent because the terminal was closed; then the

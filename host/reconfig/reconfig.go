@@ -72,7 +72,9 @@ func Compare(clients supervise.Clients, old, next *config.Config) (Changes, *con
 	adopted.Path, adopted.Searched, adopted.Secrets = next.Path, next.Searched, next.Secrets
 	adopted.Upstreams, adopted.Builtins, adopted.Plan = next.Upstreams, next.Builtins, next.Plan
 	adopted.StartupWait, adopted.InputTimeout, adopted.Debug = next.StartupWait, next.InputTimeout, next.Debug
-	adopted.Policy = next.Policy
+	if len(differences("policy.", old.Policy, next.Policy)) > 0 { // else what it has decided stays decided
+		adopted.Policy = next.Policy
+	}
 	adopted.Pins, adopted.PinsFile = next.Pins, next.PinsFile
 	adopted.Execution, adopted.Approval = next.Execution, next.Approval
 	adopted.Execution.MaxConcurrent, adopted.Execution.MaxQueued = old.Execution.MaxConcurrent, old.Execution.MaxQueued

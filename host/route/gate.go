@@ -154,6 +154,19 @@ func (g *gated) Permitted() error {
 	return err
 }
 
+// lasts reports whether policy still permits what was permitted before, such as a
+// subscription. It does not count again, and nobody is asked.
+func (g *gated) lasts() bool {
+	if g == nil || !g.router.gates() {
+		return true
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.request.Commit = false
+	g.decideAgain()
+	return g.refusal(g.decision, g.request.Approved) == nil
+}
+
 // decided returns the last decision, the zero Decision if there is no Gate.
 func (g *gated) decided() policy.Decision {
 	if g == nil {

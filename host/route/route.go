@@ -152,12 +152,12 @@ type Router struct {
 	mu      sync.Mutex // guards what follows; a leaf
 	closed  bool
 	clients map[Session]*client
-	topics  map[topic]map[Session]bool // subscribers
-	levels  map[connKey]string         // the log level that the upstream was told last
-	ready   map[connKey]bool           // upstreams that were ready at least once
-	asleep  map[connKey]bool           // upstreams in whose place others answer; see Peer.OnAsleep
-	early   recent[taskKey, []byte]    // statuses of upstreams' tasks that are not known yet
-	watched map[watchKey]*taskWatch    // tasks of the extension
+	topics  map[topic]map[Session]*gated // subscribers, and what was decided about them; nil until the upstream has answered
+	levels  map[connKey]string           // the log level that the upstream was told last
+	ready   map[connKey]bool             // upstreams that were ready at least once
+	asleep  map[connKey]bool             // upstreams in whose place others answer; see Peer.OnAsleep
+	early   recent[taskKey, []byte]      // statuses of upstreams' tasks that are not known yet
+	watched map[watchKey]*taskWatch      // tasks of the extension
 }
 
 // New makes a router. The caller must Register the handlers before the first
@@ -177,7 +177,7 @@ func New(opts Options) *Router {
 	}
 	r := &Router{
 		Options: opts, handlers: map[catalog.Kind]Handler{},
-		clients: map[Session]*client{}, topics: map[topic]map[Session]bool{}, levels: map[connKey]string{}, ready: map[connKey]bool{},
+		clients: map[Session]*client{}, topics: map[topic]map[Session]*gated{}, levels: map[connKey]string{}, ready: map[connKey]bool{},
 		asleep:  map[connKey]bool{},
 		watched: map[watchKey]*taskWatch{},
 		early:   recent[taskKey, []byte]{limit: maxEarly},

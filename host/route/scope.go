@@ -62,23 +62,25 @@ func (r *Router) permitted(s Session, q *policy.Request) error {
 	return nil
 }
 
-// Recheck ends the subscriptions that the rights of their sessions no longer permit.
+// Recheck ends the subscriptions that the rights of their sessions, or policy, no longer
+// permit. No update reaches them after it has returned; upstreams are told in the background.
 func (r *Router) Recheck() {
 	type subscriber struct {
 		topic
 		Session
+		decided *gated
 	}
-	var refused []subscriber
+	var all []subscriber
 	r.mu.Lock()
-	for t, all := range r.topics {
-		for s := range all {
-			if r.scope(s).PermittedResource(t.conn.server, t.uri) != nil {
-				refused = append(refused, subscriber{t, s})
-			}
+	for t, sessions := range r.topics {
+		for s, g := range sessions {
+			all = append(all, subscriber{t, s, g})
 		}
 	}
 	r.mu.Unlock()
-	for _, one := range refused {
-		r.inBackground(func() { r.unsubscribeFrom(r.ctx, one.topic, one.Session, nil) })
+	for _, one := range all {
+		if r.scope(one.Session).PermittedResource(one.conn.server, one.uri) != nil || !one.decided.lasts() {
+			r.endSubscription(one.topic, one.Session)
+		}
 	}
 }

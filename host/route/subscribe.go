@@ -42,11 +42,29 @@ func (r *Router) subscribeAt(ctx context.Context, call Call, c serverConn, uri s
 	if !room {
 		return fail(wire.CodeInternal, "resources/subscribe: this session has %d subscriptions, which is the maximum (unsubscribe from some)", maxSubscriptions)
 	}
-	reply := r.forward(ctx, call, c, call.Params, r.resource(call, c, uri))
-	if reply.Error != nil && !before {
+	decided := r.resource(call, c, uri)
+	reply := r.forward(ctx, call, c, call.Params, decided)
+	switch {
+	case reply.Error == nil:
+		r.keepSubscriber(t, s, decided)
+	case !before:
 		r.removeSubscriber(t, s)
 	}
 	return reply
+}
+
+// keepSubscriber notes what was decided about a subscription that its upstream has accepted.
+// It ends it if policy has changed meanwhile, since Recheck leaves it out until then.
+func (r *Router) keepSubscriber(t topic, s Session, decided *gated) {
+	decided.origin = s // the request need not be kept
+	r.mu.Lock()
+	if _, ok := r.topics[t][s]; ok {
+		r.topics[t][s] = decided
+	}
+	r.mu.Unlock()
+	if !decided.lasts() {
+		r.endSubscription(t, s)
+	}
 }
 
 // addSubscriber makes a session a subscriber. before says that it was one already,
@@ -66,9 +84,9 @@ func (r *Router) addSubscriber(t topic, s Session) (before, room bool) {
 	}
 	c.topics[t] = true
 	if r.topics[t] == nil {
-		r.topics[t] = map[Session]bool{}
+		r.topics[t] = map[Session]*gated{}
 	}
-	r.topics[t][s] = true
+	r.topics[t][s] = nil
 	return false, true
 }
 
@@ -79,7 +97,7 @@ func (r *Router) removeSubscriber(t topic, s Session) (last bool) {
 	if c, ok := r.clients[s]; ok {
 		delete(c.topics, t)
 	}
-	if !r.topics[t][s] {
+	if _, ok := r.topics[t][s]; !ok {
 		return false
 	}
 	delete(r.topics[t], s)
@@ -105,7 +123,7 @@ func (r *Router) unsubscribe(ctx context.Context, call Call) wire.Reply {
 		if t.uri != uri {
 			continue
 		}
-		if subscribers[s] {
+		if _, ok := subscribers[s]; ok {
 			mine = append(mine, t)
 		} else {
 			others = true
@@ -135,6 +153,37 @@ func (r *Router) unsubscribeFrom(ctx context.Context, t topic, s Session, call *
 	if !r.removeSubscriber(t, s) {
 		return empty()
 	}
+	return r.unsubscribeUpstream(ctx, t, call)
+}
+
+// endSubscription ends a subscription of s at once. If it was the last one, the upstream is
+// told in the background.
+func (r *Router) endSubscription(t topic, s Session) {
+	if !r.removeSubscriber(t, s) {
+		return
+	}
+	r.inBackground(func() {
+		release, err := r.subscribing.lock(r.ctx, t)
+		if err != nil {
+			return
+		}
+		defer release()
+		if !r.subscribed(t) { // by somebody else since then
+			r.unsubscribeUpstream(r.ctx, t, nil)
+		}
+	})
+}
+
+// subscribed reports whether there are subscribers of a resource.
+func (r *Router) subscribed(t topic) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.topics[t]) > 0
+}
+
+// unsubscribeUpstream tells an upstream that there are no subscribers any more, with the
+// client's own request if there is one. The caller holds the lock of t in r.subscribing.
+func (r *Router) unsubscribeUpstream(ctx context.Context, t topic, call *Call) wire.Reply {
 	c, ok := r.to(t.conn.own, t.conn.server)
 	if !ok {
 		return empty()
@@ -147,7 +196,7 @@ func (r *Router) unsubscribeFrom(ctx context.Context, t topic, s Session, call *
 	}
 	params := wire.Marshal(map[string]string{"uri": t.uri})
 	if _, err := c.Call(ctx, wire.Call{Method: protocol.MethodResourcesUnsubscribe, Params: params}); err != nil {
-		r.Log.Debug("unsubscribing for a session that has ended", "upstream", t.conn.server, "uri", t.uri, "err", err)
+		r.Log.Debug("unsubscribing for a session that has ended or may not be subscribed any more", "upstream", t.conn.server, "uri", t.uri, "err", err)
 	}
 	return empty()
 }
@@ -191,14 +240,11 @@ func (r *Router) subscribeAgain(t topic) error {
 		return err
 	}
 	defer release()
-	r.mu.Lock()
-	wanted := len(r.topics[t]) > 0
-	r.mu.Unlock()
 	if err := r.Catalog.PinnedURI(t.conn.server, t.uri); err != nil {
 		return err
 	}
 	c, ok := r.to(t.conn.own, t.conn.server)
-	if !wanted || !ok {
+	if !r.subscribed(t) || !ok {
 		return nil
 	}
 	reply, err := c.Call(r.ctx, wire.Call{Method: protocol.MethodResourcesSubscribe, Params: wire.Marshal(map[string]string{"uri": t.uri})})
