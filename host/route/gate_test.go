@@ -10,11 +10,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// fakeGate is a Gate whose decision is the same for all requests. Everything happens on the
-// goroutine of the request.
+// fakeGate is a Gate whose decision is the same for all requests, unless a client has one of
+// its own. Everything happens on the goroutine of the request.
 type fakeGate struct {
 	inactive bool
 	decision policy.Decision
+	of       map[string]policy.Decision // by policy.Caller.Principal
 	approve  func() error
 	decided  []policy.Request
 }
@@ -23,6 +24,9 @@ func (g *fakeGate) Active() bool { return !g.inactive }
 
 func (g *fakeGate) Decide(r policy.Request) policy.Decision {
 	g.decided = append(g.decided, r)
+	if d, ok := g.of[r.Caller.Principal]; ok {
+		return d
+	}
 	return g.decision
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -136,5 +137,89 @@ func TestUnsubscribeAndSubscribeAtOnce(t *testing.T) {
 		if subscribed {
 			t.Fatal("nobody is subscribed, but the upstream has a subscription")
 		}
+	}
+}
+
+// TestSubscriptionsThatPolicyEnds checks which subscriptions go on under another policy, that
+// nothing counts again and nobody is asked again, and that the upstream is told of the end of
+// the last one.
+func TestSubscriptionsThatPolicyEnds(t *testing.T) {
+	const update = `notifications/resources/updated {"uri":"f:1"}`
+	allow, deny := policy.Decision{Action: policy.Allow}, policy.Decision{Action: policy.Deny, Rule: "never"}
+	ask, other := policy.Decision{Action: policy.Ask, Rule: "asks"}, policy.Decision{Action: policy.Ask, Rule: "other"}
+	g := newRig(t, "a")
+	g.lists("a", wire.Resources, "f:1")
+	asked := 0
+	gate := &fakeGate{inactive: true, of: map[string]policy.Decision{}}
+	gate.approve = func() error {
+		asked++
+		g.router.Recheck() // what is not decided yet goes on
+		return nil
+	}
+	g.router.Gate = gate
+	x, y := g.session("x", `{}`), g.session("y", `{}`)
+	subscribe := func(s *fakeSession) {
+		t.Helper()
+		if got := g.ask(s, "resources/subscribe", `{"uri":"f:1"}`); !strings.Contains(got, `"server":"a"`) {
+			t.Fatalf("subscribe: %s", got)
+		}
+		g.ups["a"].sent()
+	}
+	recheck := func(what string, of map[string]policy.Decision, updated ...*fakeSession) {
+		t.Helper()
+		gate.of, gate.decided = of, nil
+		g.router.Recheck()
+		for _, r := range gate.decided {
+			if r.Commit {
+				t.Errorf("%s: it counts again", what)
+			}
+		}
+		g.notice("a", "notifications/resources/updated", `{"uri":"f:1"}`)
+		for _, s := range []*fakeSession{x, y} {
+			var heard []string
+			for _, u := range updated {
+				if u == s {
+					heard = append(heard, update)
+				}
+			}
+			want(t, what+": "+s.name, s.heard(), heard...)
+		}
+	}
+	subscribe(x) // before there is a policy
+	gate.inactive = false
+	gate.of["y"] = ask
+	subscribe(y)
+	recheck("allowed", map[string]policy.Decision{"x": allow, "y": ask}, x, y)
+	recheck("one is denied", map[string]policy.Decision{"x": deny, "y": ask}, y)
+	g.router.background.Wait()
+	want(t, "while y is subscribed", g.ups["a"].sent())
+	recheck("another rule asks", map[string]policy.Decision{"x": allow, "y": other})
+	g.router.background.Wait()
+	want(t, "the last", g.ups["a"].sent(), `resources/unsubscribe {"uri":"f:1"}`)
+	if asked != 1 {
+		t.Errorf("somebody was asked %d times", asked)
+	}
+	gate.inactive = true
+	subscribe(x)
+	recheck("no policy", map[string]policy.Decision{"x": deny}, x)
+	gate.inactive = false
+	recheck("denied by a policy that is new", map[string]policy.Decision{"x": deny})
+	g.router.background.Wait()
+	g.ups["a"].sent()
+
+	// The policy changes after the request was sent, and before its answer.
+	g.ups["a"].answer["resources/subscribe"] = func(context.Context, wire.Call) (wire.Reply, error) {
+		gate.of["x"] = deny
+		g.router.Recheck()
+		return empty(), nil
+	}
+	gate.of["x"] = allow
+	g.ask(x, "resources/subscribe", `{"uri":"f:1"}`)
+	g.router.background.Wait()
+	want(t, "denied in between", g.ups["a"].sent(), `resources/subscribe {"uri":"f:1"}`, `resources/unsubscribe {"uri":"f:1"}`)
+	g.notice("a", "notifications/resources/updated", `{"uri":"f:1"}`)
+	want(t, "denied in between", x.heard())
+	if len(g.router.topics) != 0 {
+		t.Errorf("left over: %v", g.router.topics)
 	}
 }
