@@ -3,6 +3,7 @@ package route
 import (
 	"strings"
 
+	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
@@ -76,7 +77,7 @@ func excerpt(raw []byte) string { return display.Excerpt(string(raw), 1<<10) }
 // updated delivers the update of a resource to the sessions that are subscribed to
 // it or to a resource above it (revision 2025-11-25, schema,
 // ResourceUpdatedNotification). An update without a subscription is sent to the only
-// session of the connection, if there is just one.
+// session of the connection, if there is just one, unless policy does not allow it.
 func (p Peer) updated(m wire.Inbound) {
 	uri, _ := wire.GetString(m.Params, "uri")
 	to := p.router.subscribers(p.conn, uri)
@@ -85,6 +86,10 @@ func (p Peer) updated(m wire.Inbound) {
 		if len(to) != 1 {
 			p.router.Log.Debug("update of a resource that nobody is subscribed to", "upstream", p.conn.server, "uri", uri)
 			return
+		}
+		asked := policy.Request{Kind: policy.KindResource, Server: p.conn.server, Name: uri}
+		if !p.router.decide(to[0], asked, nil).decided().Allowed() {
+			return // it could not be subscribed to either
 		}
 	}
 	for _, s := range to {

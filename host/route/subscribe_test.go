@@ -222,4 +222,10 @@ func TestSubscriptionsThatPolicyEnds(t *testing.T) {
 	if len(g.router.topics) != 0 {
 		t.Errorf("left over: %v", g.router.topics)
 	}
+
+	// Nor does the only session get updates without a subscription.
+	g.router.EndSession(y)
+	recheck("the only session", map[string]policy.Decision{"x": deny})
+	recheck("the only session, asked for", map[string]policy.Decision{"x": ask})
+	recheck("the only session, allowed", map[string]policy.Decision{"x": allow}, x)
 }
