@@ -1,14 +1,18 @@
 package host
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/approval"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/front/fronttest"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // policyOf reads a policy.
@@ -33,7 +37,8 @@ action = "ask"
 `
 
 // TestChangesWhileACallWaits checks that a call which a person allows is not made if what the
-// person was asked about has changed meanwhile, and that it is made if nothing has.
+// person was asked about has changed meanwhile, and that it is made if nothing has, however the
+// person was asked.
 func TestChangesWhileACallWaits(t *testing.T) {
 	t.Parallel() // it mostly waits
 	const direct, saved = `{"name":"raw__pid","arguments":{}}`, `{"name":"asked","arguments":{}}`
@@ -68,27 +73,108 @@ func TestChangesWhileACallWaits(t *testing.T) {
 		"server removed":  {direct, func(t *testing.T, h *Host) { reload(t, h, func(cfg *config.Config) { cfg.Upstreams = nil }) }, `was replaced|may not be called`},
 		"server replaced": {direct, func(t *testing.T, h *Host) { reload(t, h, func(cfg *config.Config) { another(&cfg.Upstreams[0]) }) }, `was replaced`},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			cfg := testConfig(t, upstreamOf("raw", "raw"))
-			cfg.Policy = policyOf(t, askText)
-			cfg.Approval = config.Approval{By: config.ApprovalByQueue, Wait: config.ApprovalHold, Timeout: time.Minute, MaxWaiting: 9}
-			h, _ := startHost(t, cfg)
-			agent := dial(t, h)
-			agent.say(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"save_tool","arguments":{"name":"asked","description":"d","inputSchema":{"type":"object"},"code":"return 1"}}}`)
-			agent.hear()
-			agent.say(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":` + c.call + `}`)
-			id := nextWaiting(t, h.approvals)
-			c.change(t, h)
-			if _, err := h.approvals.Decide(t.Context(), id, approval.Verdict{Allow: true, By: "me"}, approval.HowQueue, 0); err != nil {
-				t.Fatal(err)
-			}
-			got := agent.answerTo("2")
-			if !containsAny(got, strings.Split(c.want, "|")) {
-				t.Errorf("want %s: %s", c.want, got)
-			}
-		})
+		for _, by := range []string{byQueue, byForm, byResult} {
+			t.Run(name+", by "+by, func(t *testing.T) {
+				t.Parallel()
+				cfg := testConfig(t, upstreamOf("raw", "raw"))
+				cfg.Policy = policyOf(t, askText)
+				cfg.Approval = config.Approval{By: config.ApprovalByQueue, Wait: config.ApprovalHold, Timeout: time.Minute, MaxWaiting: 9}
+				if by != byQueue {
+					cfg.Approval.By = config.ApprovalByClient
+				}
+				cfg.InputTimeout, cfg.Journal.MaxAge = time.Minute, time.Minute
+				h, _ := startHostFor(t, cfg, OneClient)
+				w := &waitingCall{t: t, host: h, by: by, agent: dialBare(t, h)}
+				if by != byResult {
+					w.agent.initialize(`{"elicitation":{}}`)
+				}
+				w.call(1, `{"name":"save_tool","arguments":{"name":"asked","description":"d","inputSchema":{"type":"object"},"code":"return 1"}}`)
+				if got := w.agent.answerTo("1"); !strings.Contains(got, "created") {
+					t.Fatalf("save_tool: %s", got)
+				}
+				w.begin(c.call)
+				c.change(t, h)
+				got := w.allow()
+				// A script that is continued asks again for what is another call now.
+				again := by == byResult && c.call == script && strings.Contains(c.want, "asks for") && strings.Contains(got, "input_required")
+				if !again && !containsAny(got, strings.Split(c.want, "|")) {
+					t.Errorf("want %s: %s", c.want, got)
+				}
+			})
+		}
 	}
+}
+
+// How a person is asked about a waitingCall.
+const (
+	byQueue  = "queue"
+	byForm   = "form"   // by a request of the handshake era
+	byResult = "result" // by a result of the stateless era
+)
+
+// waitingCall is a call of a client that waits for a person.
+type waitingCall struct {
+	t     *testing.T
+	host  *Host
+	by    string
+	agent *client
+	made  string // the params of the call
+	id    string // of the approval, or of the request that asks
+	more  string // members of the request that answers
+}
+
+// call sends a call of a tool with an id.
+func (w *waitingCall) call(id int, params string) {
+	w.t.Helper()
+	more := w.more
+	if w.by == byResult {
+		more += `,"_meta":` + fronttest.Envelope
+	}
+	w.agent.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%s%s}}`, id, strings.TrimSuffix(params, "}"), more))
+}
+
+var asksByResult = regexp.MustCompile(`"inputRequests":\{"(\w+)":.*"requestState":("[^"]+")`)
+
+// begin makes a call, and returns when it waits.
+func (w *waitingCall) begin(params string) {
+	w.t.Helper()
+	w.made = params
+	w.call(2, params)
+	switch w.by {
+	case byQueue:
+		w.id = nextWaiting(w.t, w.host.approvals)
+	case byForm:
+		for w.id == "" {
+			if got := w.agent.hear(); strings.Contains(got, `"method":"elicitation/create"`) {
+				id, _ := wire.Get([]byte(got), "id")
+				w.id = string(id)
+			}
+		}
+	case byResult:
+		got := w.agent.answerTo("2")
+		found := asksByResult.FindStringSubmatch(got)
+		if found == nil {
+			w.t.Fatalf("nobody is asked: %s", got)
+		}
+		w.more = fmt.Sprintf(`,"inputResponses":{%q:{"action":"accept","content":{"decision":"allow once"}}},"requestState":%s`, found[1], found[2])
+	}
+}
+
+// allow allows the call, and returns its answer.
+func (w *waitingCall) allow() string {
+	w.t.Helper()
+	switch w.by {
+	case byQueue:
+		if _, err := w.host.approvals.Decide(w.t.Context(), w.id, approval.Verdict{Allow: true, By: "me"}, approval.HowQueue, 0); err != nil {
+			w.t.Fatal(err)
+		}
+	case byForm:
+		w.agent.say(`{"jsonrpc":"2.0","id":` + w.id + `,"result":{"action":"accept","content":{"decision":"allow once"}}}`)
+	case byResult:
+		w.call(3, w.made)
+		return w.agent.answerTo("3")
+	}
+	return w.agent.answerTo("2")
 }
 
 func containsAny(text string, parts []string) bool {

@@ -79,6 +79,14 @@ type client struct {
 
 func dial(t testing.TB, h *Host) *client {
 	t.Helper()
+	c := dialBare(t, h)
+	c.initialize(`{}`)
+	return c
+}
+
+// dialBare is dial without a session, for requests of the stateless era or initialize.
+func dialBare(t testing.TB, h *Host) *client {
+	t.Helper()
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
 	c := &client{t: t, in: inW, out: wire.NewReader(outR, 0), served: make(chan error, 1)}
@@ -88,10 +96,15 @@ func dial(t testing.TB, h *Host) *client {
 		c.served <- err
 	}()
 	t.Cleanup(c.close)
-	c.say(`{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"0"}}}`)
+	return c
+}
+
+// initialize begins a session of a client with capabilities, a raw object.
+func (c *client) initialize(capabilities string) {
+	c.t.Helper()
+	c.say(`{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` + capabilities + `,"clientInfo":{"name":"t","version":"0"}}}`)
 	c.hear()
 	c.say(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-	return c
 }
 
 func (c *client) close() {
