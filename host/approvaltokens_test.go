@@ -44,7 +44,7 @@ func hold(t *testing.T, by string, pinned config.PinMode) *heldCall {
 	if by != byQueue {
 		cfg.Approval.By = config.ApprovalByClient
 	}
-	c.testProxy = serveProxy(t, overHTTP, c.server.Received, cfg)
+	c.testProxy = serveProxyOf(t, overHTTP, c.server.Received, cfg, Options{NoScripts: true})
 	era := mcptest.EraLegacy
 	if by == byResult {
 		era = mcptest.EraModern
