@@ -1,6 +1,8 @@
 package reconfig
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -82,5 +84,34 @@ func TestChangesOfBuiltins(t *testing.T) {
 	}
 	if adopted.Builtins.On("test_tool") || !adopted.Builtins.On("runs") {
 		t.Errorf("the switches are not applied: %v", adopted.Builtins.Off)
+	}
+}
+
+// TestUnchangedPolicy checks that a reload of the same rules keeps the policy, and with it what
+// it has decided about requests and subscriptions that go on.
+func TestUnchangedPolicy(t *testing.T) {
+	load := func(action string) *config.Config {
+		file := filepath.Join(t.TempDir(), "config.toml")
+		text := "[[policy.rule]]\nname = \"r\"\ntools = [\"a.*\"]\naction = \"" + action + "\"\n"
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cfg, err := config.Load(config.LoadOptions{Context: t.Context(), Flag: file})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cfg
+	}
+	old, same, other := load("deny"), load("deny"), load("ask")
+	if _, adopted := Compare(supervise.OneClient, old, same); adopted.Policy.Compiled() != old.Policy.Compiled() {
+		t.Error("the same rules are another policy")
+	}
+	for _, next := range []*config.Config{other, {}} {
+		if _, adopted := Compare(supervise.OneClient, old, next); adopted.Policy.Compiled() != next.Policy.Compiled() {
+			t.Error("other rules are not used")
+		}
+	}
+	if _, adopted := Compare(supervise.OneClient, &config.Config{}, old); adopted.Policy.Compiled() != old.Policy.Compiled() {
+		t.Error("the first rules are not used")
 	}
 }
