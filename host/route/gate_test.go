@@ -15,7 +15,7 @@ import (
 type fakeGate struct {
 	inactive bool
 	decision policy.Decision
-	of       map[string]policy.Decision // by policy.Caller.Principal
+	of       map[string]policy.Decision // by policy.Caller.Principal, or by that and policy.Request.Name
 	approve  func() error
 	decided  []policy.Request
 }
@@ -24,6 +24,9 @@ func (g *fakeGate) Active() bool { return !g.inactive }
 
 func (g *fakeGate) Decide(r policy.Request) policy.Decision {
 	g.decided = append(g.decided, r)
+	if d, ok := g.of[r.Caller.Principal+" "+r.Name]; ok {
+		return d
+	}
 	if d, ok := g.of[r.Caller.Principal]; ok {
 		return d
 	}

@@ -77,7 +77,7 @@ func excerpt(raw []byte) string { return display.Excerpt(string(raw), 1<<10) }
 // updated delivers the update of a resource to the sessions that are subscribed to
 // it or to a resource above it (revision 2025-11-25, schema,
 // ResourceUpdatedNotification). An update without a subscription is sent to the only
-// session of the connection, if there is just one, unless policy does not allow it.
+// session of the connection, if there is just one.
 func (p Peer) updated(m wire.Inbound) {
 	uri, _ := wire.GetString(m.Params, "uri")
 	to := p.router.subscribers(p.conn, uri)
@@ -87,16 +87,27 @@ func (p Peer) updated(m wire.Inbound) {
 			p.router.Log.Debug("update of a resource that nobody is subscribed to", "upstream", p.conn.server, "uri", uri)
 			return
 		}
-		asked := policy.Request{Kind: policy.KindResource, Server: p.conn.server, Name: uri}
-		if !p.router.decide(to[0], asked, nil).decided().Allowed() {
-			return // it could not be subscribed to either
-		}
 	}
 	for _, s := range to {
-		if p.router.scope(s).PermittedResource(p.conn.server, uri) == nil {
+		if p.router.mayHear(s, topic{p.conn, uri}) {
 			s.Notify(m.Method, m.Params)
 		}
 	}
+}
+
+// mayHear reports whether a session may get updates of a resource. Without a subscription to
+// that very one, policy must allow it.
+func (r *Router) mayHear(s Session, of topic) bool {
+	if r.scope(s).PermittedResource(of.conn.server, of.uri) != nil {
+		return false
+	}
+	if !r.gates() {
+		return true
+	}
+	r.mu.Lock()
+	_, subscribed := r.topics[of][s]
+	r.mu.Unlock()
+	return subscribed || r.decide(s, policy.Request{Kind: policy.KindResource, Server: of.conn.server, Name: of.uri}, nil).decided().Allowed()
 }
 
 // subscribers returns the sessions that are subscribed to a resource or to one above

@@ -190,6 +190,15 @@ func TestSubscriptionsThatPolicyEnds(t *testing.T) {
 	gate.of["y"] = ask
 	subscribe(y)
 	recheck("allowed", map[string]policy.Decision{"x": allow, "y": ask}, x, y)
+	part := func(of map[string]policy.Decision) {
+		gate.of = of
+		g.notice("a", "notifications/resources/updated", `{"uri":"f:1/part"}`)
+	}
+	part(map[string]policy.Decision{"x": allow, "y": ask, "y f:1/part": allow})
+	part(map[string]policy.Decision{"x": allow, "x f:1/part": deny, "y": ask})
+	const updatedPart = `notifications/resources/updated {"uri":"f:1/part"}`
+	want(t, "x, of a part", x.heard(), updatedPart)
+	want(t, "y, of a part", y.heard(), updatedPart)
 	recheck("one is denied", map[string]policy.Decision{"x": deny, "y": ask}, y)
 	g.router.background.Wait()
 	want(t, "while y is subscribed", g.ups["a"].sent())
