@@ -144,7 +144,7 @@ func (w *waitingCall) begin(params string) {
 	w.call(2, params)
 	switch w.by {
 	case byQueue:
-		w.id = nextWaiting(w.t, w.host.approvals)
+		w.id = nextWaiting(w.t, w.host)
 	case byForm:
 		for w.id == "" {
 			if got := w.agent.hear(); strings.Contains(got, `"method":"elicitation/create"`) {
@@ -193,22 +193,18 @@ func repolicy(t *testing.T, h *Host, text string) {
 	reload(t, h, func(cfg *config.Config) { cfg.Policy = policyOf(t, text) })
 }
 
-// nextWaiting waits until a call waits in a queue, and returns its id.
-func nextWaiting(t *testing.T, queue *approval.Queue) string {
+// nextWaiting waits until a call waits in the queue of a Host, and returns its id.
+func nextWaiting(t *testing.T, h *Host) (id string) {
 	t.Helper()
-	for end := time.Now().Add(maxWait); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		list, err := queue.List(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+	awaitQueue(t, h.config().Store.Dir, h.approvals, "a call that waits", func(list []approval.Listed) bool {
 		for _, e := range list {
 			if e.State == approval.Open && e.Waits {
-				return e.ID
+				id = e.ID
 			}
 		}
-	}
-	t.Fatal("no call waits")
-	return ""
+		return id != ""
+	})
+	return id
 }
 
 // answerTo returns the response with an id, past other messages.

@@ -87,6 +87,28 @@ func (k *talk) playAsking(dir, text string) {
 // folder of the store.
 func decideNext(t *testing.T, dir string, queue *approval.Queue, verdict string) {
 	t.Helper()
+	later, nobodyWaits := strings.CutSuffix(verdict, " later")
+	awaitQueue(t, dir, queue, "q> "+verdict, func(list []approval.Listed) bool {
+		if verdict == "gone" {
+			return len(list) == 0
+		}
+		for _, e := range list {
+			if e.State == approval.Open && e.Waits != nobodyWaits {
+				_, err := queue.Decide(t.Context(), e.ID, approval.Verdict{Allow: later == "allow", By: "me"}, approval.HowQueue, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// awaitQueue calls found with what is in a queue, now and after each change of its folder,
+// until it returns true. dir is the folder of the store, and what is waited for is for errors.
+func awaitQueue(t *testing.T, dir string, queue *approval.Queue, what string, found func([]approval.Listed) bool) {
+	t.Helper()
 	changes, err := fsnotify.NewWatcher()
 	if err != nil {
 		t.Fatal(err)
@@ -101,23 +123,13 @@ func decideNext(t *testing.T, dir string, queue *approval.Queue, verdict string)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if verdict == "gone" && len(list) == 0 {
+		if found(list) {
 			return
-		}
-		later, ok := strings.CutSuffix(verdict, " later") // nobody waits meanwhile
-		for _, e := range list {
-			if verdict != "gone" && e.State == approval.Open && e.Waits != ok {
-				_, err := queue.Decide(t.Context(), e.ID, approval.Verdict{Allow: later == "allow", By: "me"}, approval.HowQueue, 0)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
 		}
 		select {
 		case <-changes.Events:
 		case <-end:
-			t.Fatalf("q> %s: it does not come to that", verdict)
+			t.Fatalf("%s: it does not come to that", what)
 		}
 	}
 }

@@ -67,7 +67,7 @@ func hold(t *testing.T, by string, pinned config.PinMode) *heldCall {
 	c.answer = c.client.Start("2", "tools/call", c.inEra(c.params))
 	switch by {
 	case byQueue:
-		c.id = nextWaiting(t, c.host.approvals)
+		c.id = nextWaiting(t, c.host)
 	case byForm:
 		mcptest.Receive(t, "the question", c.asked)
 	case byResult:
