@@ -1,0 +1,227 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/mcp-metatool/mcp-metatool/host/store"
+)
+
+// record is a message of a log: an event, or what fences the log.
+type record struct {
+	seq    uint64 // in the stream
+	number uint64 // of the event, or of the one before
+	fence  uint64
+	marker bool
+	event  uint64 // seq of the event, or of the one before; 0 for none
+	id     store.ID
+}
+
+// position returns the place behind the record.
+func (r *record) position() store.Position {
+	return store.Position{Number: r.number, Fence: r.fence, Mark: r.seq}
+}
+
+// readRecord reads the headers of a message of a log.
+func readRecord(what string, seq uint64, h nats.Header) (record, error) {
+	r := record{seq: seq, marker: h.Get(headerMarker) != ""}
+	var err, err2, err3 error
+	r.number, err = strconv.ParseUint(h.Get(headerNumber), 10, 64)
+	r.fence, err2 = strconv.ParseUint(h.Get(headerFence), 10, 64)
+	if r.marker {
+		r.event, err3 = strconv.ParseUint(h.Get(headerMarker), 10, 64)
+	} else {
+		r.event = seq
+		r.id, err3 = store.ParseID(h.Get(headerID))
+	}
+	if errors.Join(err, err2, err3) != nil {
+		return r, &store.CorruptError{What: what, Reason: fmt.Sprintf("message %d in the stream has wrong headers", seq)}
+	}
+	return r, nil
+}
+
+func (s *Store) logSubject(log string) string { return s.opts.subject("log", log) }
+
+// logEnd returns the last record of a log; the zero value if there is none.
+func (s *Store) logEnd(ctx context.Context, log string) (record, error) {
+	m, err := s.last(ctx, s.logs, s.logSubject(log))
+	if err != nil || m == nil {
+		return record{}, err
+	}
+	return readRecord("log "+log, m.Sequence, m.Header)
+}
+
+// logNext returns the record behind a place in a log; false if there is none.
+func (s *Store) logNext(ctx context.Context, log string, after store.Position) (record, bool, error) {
+	m, err := s.next(ctx, s.logs, s.logSubject(log), after.Mark+1)
+	if err != nil || m == nil {
+		return record{}, false, err
+	}
+	r, err := readRecord("log "+log, m.Sequence, m.Header)
+	return r, err == nil, err
+}
+
+// Append implements [store.Store].
+func (s *Store) Append(ctx context.Context, log string, e store.Entry) (store.Position, error) {
+	if err := errors.Join(store.CheckLog(log), e.Check()); err != nil {
+		return store.Position{}, err
+	}
+	if e.Fence < e.After.Fence {
+		return store.Position{}, &store.FencedError{Log: log, Number: e.After.Fence}
+	}
+	ctx, cancel := s.open(ctx)
+	defer cancel()
+	what := "log " + log
+	body, parts, err := s.split(ctx, s.opts.subject("logpart", log), e.Data)
+	if err != nil {
+		return store.Position{}, failedParts(ctx, what, err)
+	}
+	after, number := e.After, strconv.FormatUint(e.After.Number+1, 10)
+	maybe := false // an attempt may have written the event
+	for wait := newBackoff(); ; {
+		msg := newMessage(s.logSubject(log), body, headerID, e.ID.String(), headerNumber, number,
+			headerFence, strconv.FormatUint(e.Fence, 10))
+		if parts != "" {
+			msg.Header.Set(headerParts, parts)
+		}
+		seq, out, last := s.publish(ctx, msg, int64(after.Mark))
+		switch out {
+		case done:
+			return store.Position{Number: after.Number + 1, Fence: e.Fence, Mark: seq}, nil
+		case unknown:
+			maybe = true
+		case refused:
+			return store.Position{}, refusal(ctx, what, maybe, last)
+		case full:
+			maybe = maybe || s.opts.Replicas > 1
+		}
+		if out == unmet || out == uncertain || out == full {
+			next, found, err := s.logNext(ctx, log, after)
+			switch {
+			case err != nil:
+				last = err
+			case found && !next.marker && next.id == e.ID:
+				return next.position(), nil
+			case found && next.marker && next.fence <= e.Fence:
+				after = next.position() // it was fenced for this writer, or one before
+				// It may have been fenced many times since the last event.
+				if end, err := s.logEnd(ctx, log); err == nil && end.number == after.Number {
+					if end.fence > e.Fence {
+						return store.Position{}, &store.FencedError{Log: log, Number: end.fence}
+					}
+					after = end.position()
+				}
+				continue
+			case found && next.fence > e.Fence:
+				return store.Position{}, &store.FencedError{Log: log, Number: next.fence}
+			case found:
+				return store.Position{}, &store.ConflictError{What: what, Last: next.position()}
+			case out == full:
+				return store.Position{}, fullError(what, maybe, last)
+			}
+		}
+		if !wait.sleep(ctx) {
+			return store.Position{}, failed(ctx, what, maybe, last)
+		}
+	}
+}
+
+// fullError says that there is no room. With several replicas it can be that only the leader
+// has none, and that another one accepts the message later.
+func fullError(what string, maybe bool, cause error) error {
+	if maybe {
+		return fmt.Errorf("%s: %w, and %w: %w", what, store.ErrFull, store.ErrUnknown, cause)
+	}
+	return fmt.Errorf("%s: %w: %w", what, store.ErrFull, cause)
+}
+
+// refusal returns the error for a message that a stream does not take.
+func refusal(ctx context.Context, what string, maybe bool, cause error) error {
+	var api *jetstream.APIError
+	if errors.As(cause, &api) && !maybe {
+		return fmt.Errorf("%s: NATS does not take it: %w", what, cause)
+	}
+	return failed(ctx, what, maybe, cause)
+}
+
+// Fence implements [store.Store].
+func (s *Store) Fence(ctx context.Context, log string, number uint64) (store.Position, error) {
+	if err := store.CheckLog(log); err != nil {
+		return store.Position{}, err
+	}
+	ctx, cancel := s.open(ctx)
+	defer cancel()
+	what := "log " + log
+	maybe := false
+	for wait := newBackoff(); ; {
+		end, last := s.logEnd(ctx, log)
+		if last == nil {
+			switch {
+			case end.fence > number:
+				return store.Position{}, &store.FencedError{Log: log, Number: end.fence}
+			case end.fence == number:
+				return end.position(), nil
+			}
+			msg := newMessage(s.logSubject(log), nil, headerMarker, strconv.FormatUint(end.event, 10),
+				headerNumber, strconv.FormatUint(end.number, 10), headerFence, strconv.FormatUint(number, 10))
+			var out outcome
+			var seq uint64
+			seq, out, last = s.publish(ctx, msg, int64(end.seq))
+			switch out {
+			case done:
+				return store.Position{Number: end.number, Fence: number, Mark: seq}, nil
+			case unknown:
+				maybe = true
+			case full:
+				return store.Position{}, fullError(what, maybe || s.opts.Replicas > 1, last)
+			case refused:
+				return store.Position{}, refusal(ctx, what, maybe, last)
+			}
+		} else if isCorrupt(last) {
+			return store.Position{}, last
+		}
+		if !wait.sleep(ctx) {
+			return store.Position{}, failed(ctx, what, maybe, last)
+		}
+	}
+}
+
+func isCorrupt(err error) bool {
+	var corrupt *store.CorruptError
+	return errors.As(err, &corrupt)
+}
+
+// Drop implements [store.Store].
+func (s *Store) Drop(ctx context.Context, log string) error {
+	if err := store.CheckLog(log); err != nil {
+		return err
+	}
+	ctx, cancel := s.open(ctx)
+	defer cancel()
+	return s.purge(ctx, "log "+log, s.logs, 0, s.logSubject(log), s.opts.subject("logpart", log, "*", "*"))
+}
+
+// purge removes the messages of subjects; before is the sequence number before which it
+// removes them, 0 for all.
+func (s *Store) purge(ctx context.Context, what string, st jetstream.Stream, before uint64, subjects ...string) error {
+	for _, subject := range subjects {
+		maybe := false
+		err := s.retry(ctx, func(ctx context.Context) error {
+			options := []jetstream.StreamPurgeOpt{jetstream.WithPurgeSubject(subject)}
+			if before > 0 {
+				options = append(options, jetstream.WithPurgeSequence(before))
+			}
+			maybe = true
+			return st.Purge(ctx, options...)
+		})
+		if err != nil {
+			return failed(ctx, what, maybe, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,240 @@
+package mirror
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/mcp-metatool/mcp-metatool/host/store"
+	"github.com/mcp-metatool/mcp-metatool/host/store/files"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+func folder(t *testing.T, dir string) *files.Store {
+	t.Helper()
+	s := files.Open(files.Options{Dir: dir, Poll: 20 * time.Millisecond, Log: quiet})
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// put writes a document, whatever it was, and "" removes it.
+func put(t *testing.T, s store.Store, collection, name, data string) {
+	t.Helper()
+	key := store.Key{Collection: collection, Name: name}
+	d, err := get(t.Context(), s, key)
+	if err == nil && data == "" {
+		err = s.Remove(t.Context(), key, d.Version)
+	} else if err == nil {
+		_, err = s.Put(t.Context(), key, d.Version, []byte(data))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// await waits until a collection has these documents: "a=1 b=2".
+func await(t *testing.T, s store.Store, collection, want string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var all map[string]string
+	for c, err := range s.Watch(ctx, collection) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case all == nil:
+			all = map[string]string{}
+			fallthrough
+		default:
+			if c.Name != "" {
+				all[c.Name] = string(c.Data)
+			}
+			if c.Name != "" && c.Version == "" {
+				delete(all, c.Name)
+			}
+		}
+		if text(all) == want {
+			return
+		}
+	}
+	t.Fatalf("%s has %q, want %q", collection, text(all), want)
+}
+
+func text(all map[string]string) string {
+	var words []string
+	for _, name := range []string{"a", "b", "c", "d"} {
+		if data, ok := all[name]; ok {
+			words = append(words, name+"="+data)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// TestMirror follows changes, undoes those of the copies, and goes on after a restart.
+func TestMirror(t *testing.T) {
+	t.Parallel()
+	from, to := folder(t, t.TempDir()), folder(t, t.TempDir())
+	put(t, from, "x", "a", "1")
+	put(t, from, "x", "b", "1")
+	put(t, to, "y", "b", "0")
+	put(t, to, "y", "c", "0")
+	o := Options{From: from, To: to, Log: quiet, Collections: []Collection{{From: "x", To: "y", Restore: true}}}
+	m := Start(o)
+	<-m.Synced()
+	await(t, to, "y", "a=1 b=1")
+	put(t, from, "x", "b", "2")
+	put(t, from, "x", "c", "2")
+	await(t, to, "y", "a=1 b=2 c=2")
+	put(t, from, "x", "a", "")
+	await(t, to, "y", "b=2 c=2")
+	put(t, to, "y", "b", "edited")
+	put(t, to, "y", "c", "")
+	put(t, to, "y", "d", "new")
+	await(t, to, "y", "b=2 c=2")
+	m.Close()
+	put(t, from, "x", "b", "3")
+	put(t, from, "x", "c", "")
+	put(t, to, "y", "a", "edited")
+	if err := Sync(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	await(t, to, "y", "b=3")
+}
+
+// TestSeveral lets several mirrors write to one folder while documents change.
+func TestSeveral(t *testing.T) {
+	t.Parallel()
+	from, dir := folder(t, t.TempDir()), t.TempDir()
+	for range 3 {
+		m := Start(Options{From: from, To: folder(t, dir), Log: quiet, Collections: []Collection{{From: "x", To: "x", Restore: true}}})
+		defer m.Close()
+	}
+	for i := range 40 {
+		put(t, from, "x", "a", fmt.Sprint(i))
+		put(t, from, "x", "b", fmt.Sprint(i))
+		put(t, from, "x", "b", "")
+	}
+	await(t, folder(t, dir), "x", "a=39")
+}
+
+// away is a store that does not answer, and whose documents can be damaged.
+type away struct {
+	store.Store
+	mu      sync.Mutex
+	off     bool
+	damaged string
+}
+
+func (a *away) set(off bool, damaged string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.off, a.damaged = off, damaged
+}
+
+func (a *away) Get(ctx context.Context, key store.Key) (store.Document, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.off:
+		return store.Document{}, store.ErrUnavailable
+	case key.Name == a.damaged:
+		return store.Document{}, &store.CorruptError{What: "document", Reason: "is damaged"}
+	}
+	return a.Store.Get(ctx, key)
+}
+
+// TestAway checks that copies stay while the store is away, and are looked at again afterwards.
+func TestAway(t *testing.T) {
+	t.Parallel()
+	from, to := &away{Store: folder(t, t.TempDir())}, folder(t, t.TempDir())
+	put(t, from, "x", "a", "1")
+	put(t, from, "x", "b", "1")
+	log := &lines{want: "b: the copy stays as it is: document: is damaged", found: make(chan struct{})}
+	m := Start(Options{From: from, To: to, Log: slog.New(slog.NewTextHandler(log, nil)), Collections: []Collection{{From: "x", To: "x", Restore: true}}})
+	defer m.Close()
+	<-m.Synced()
+	from.set(true, "")
+	put(t, to, "x", "a", "edited")
+	put(t, from.Store, "x", "b", "2")
+	from.set(false, "b")
+	await(t, to, "x", "a=1 b=1")
+	select {
+	case <-log.found:
+	case <-time.After(time.Minute):
+		t.Fatal(log.b.String())
+	}
+	from.set(false, "")
+	await(t, to, "x", "a=1 b=2")
+}
+
+// lines is a log that waits for a text.
+type lines struct {
+	want  string
+	found chan struct{}
+
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before := strings.Contains(l.b.String(), l.want)
+	l.b.Write(p)
+	if !before && strings.Contains(l.b.String(), l.want) {
+		close(l.found)
+	}
+	return len(p), nil
+}
+
+// TestRefused checks that a refused change is made when it is not refused any more, and that
+// names that cannot be those of copies do not stop the others.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	from, to := folder(t, t.TempDir()), folder(t, t.TempDir())
+	const tool = `{"version":"1"}`
+	for _, name := range []string{"../escape", "/etc/passwd", `..\x`, "CON", ".lock", "a", strings.Repeat("x", 100)} {
+		put(t, from, "x", name, tool)
+	}
+	var mu sync.Mutex
+	refuse, asked := true, false
+	check := func(name string, copied, now []byte) error {
+		mu.Lock()
+		defer mu.Unlock()
+		asked = asked || name == "a" && copied == nil && string(now) == tool
+		if refuse {
+			return errors.New("not yet")
+		}
+		return nil
+	}
+	o := Options{From: from, To: to, Log: quiet, Collections: []Collection{{From: "x", To: files.Tools, Check: check}}}
+	if err := Sync(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	m := Start(o)
+	defer m.Close()
+	<-m.Synced()
+	for d, err := range to.Documents(t.Context(), files.Tools) {
+		t.Errorf("%s %v is there", d.Name, err)
+	}
+	mu.Lock()
+	refuse = false
+	mu.Unlock()
+	await(t, to, files.Tools, "a="+tool)
+	if !asked {
+		t.Error("nobody was asked")
+	}
+}
