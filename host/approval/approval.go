@@ -10,12 +10,11 @@
 //	elicit.go      asking by elicitation
 //	hold.go        calls that wait for the queue: progress, and how many may
 //	errors.go      why a call is not made
-//	queue.go       Queue: calls that wait for a decision, in files that processes share
+//	queue.go       calls that wait for a decision
 //	entry.go       Entry: one of them
 //	decide.go      deciding, and what that changes
 //	remembered.go  Remembered: decisions for later calls
-//	holder.go      whether the process still runs in which a call waits
-//	store.go       the files, and what protects them
+//	store.go       Queue: where all of that lies; ids
 //
 // Everything that others say is hostile here: names, arguments and reasons are shown to
 // people who decide by them, and answers come from clients, which may answer without asking
@@ -111,9 +110,9 @@ func (a *Approver) approve(ctx context.Context, ask route.Asking) (policy.Approv
 		return policy.Approval{How: HowNobody}, denied(HowNobody, "nobody can be asked: %v", err)
 	}
 	made := policy.Approval{Digest: digest}
-	if r, ok := a.opts.Queue.recall(subject, settings.By); ok {
-		made.ID, made.By, made.How, made.Remembered, made.At, made.Note = r.ID, r.By, HowRemembered, true, r.Created, r.Note
-		return made, r.verdict().error(ask, HowRemembered)
+	if r, ok := a.opts.Queue.recall(ctx, subject, settings.By); ok {
+		err := r.decides(ask, &made)
+		return made, err
 	}
 	leave, err := a.enter(ask, settings)
 	if err != nil {
@@ -147,6 +146,12 @@ func (a *Approver) approve(ctx context.Context, ask route.Asking) (policy.Approv
 		return made, denied(HowNobody, "the client cannot ask its user (it does not declare elicitation by forms), and [approval] by is %q", settings.By)
 	}
 	return a.enqueue(ctx, ask, subject, question, settings, made)
+}
+
+// decides notes a decision that counts for a call, and returns the error for it.
+func (r *Remembered) decides(ask route.Asking, made *policy.Approval) error {
+	made.ID, made.By, made.How, made.Remembered, made.At, made.Note = r.ID, r.By, HowRemembered, true, r.Created, r.Note
+	return r.verdict().error(ask, HowRemembered)
 }
 
 // conclude remembers a verdict, if that is wanted, and returns the error for the call.

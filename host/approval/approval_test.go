@@ -73,7 +73,13 @@ func testSettings() Settings {
 // newDesk returns a desk with a queue in a folder.
 func newDesk(t *testing.T, dir string) *desk {
 	t.Helper()
-	d := &desk{t: t, queue: OpenQueue(dir, slog.New(slog.DiscardHandler)), settings: testSettings()}
+	return newDeskOf(t, OpenQueue(dir, slog.New(slog.DiscardHandler)))
+}
+
+// newDeskOf returns a desk with a queue.
+func newDeskOf(t *testing.T, queue *Queue) *desk {
+	t.Helper()
+	d := &desk{t: t, queue: queue, settings: testSettings()}
 	t.Cleanup(d.queue.Close)
 	d.Approver = New(Options{
 		Queue: d.queue, Settings: func() Settings { return d.settings }, Log: slog.New(slog.DiscardHandler),

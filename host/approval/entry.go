@@ -1,8 +1,9 @@
 package approval
 
 import (
-	"path/filepath"
 	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/approval/documents"
 )
 
 // State is how far an Entry is.
@@ -43,9 +44,21 @@ func (e *Entry) verdict() Verdict {
 	return Verdict{Allow: e.State == Allowed, By: e.Decided.By, Note: e.Decided.Note}
 }
 
-func (e *Entry) file() string { return filepath.Join(queueFolder, e.ID+suffix) }
+func (e *Entry) name() documents.Name { return documents.Name{Kind: documents.Queue, ID: e.ID} }
 
-func (e *Entry) expired(now time.Time) bool { return over(now, e.Created, e.Expires) }
+// expired reports whether an entry does not count any more. How long a call waits in a process
+// is for that one to say: its clock may be that of another machine.
+func (q *Queue) expired(e *Entry) bool {
+	if e.State == Open && e.Holder != "" {
+		if q.place.Abandoned(e.Holder) {
+			return true
+		}
+		if q.place.Holds(e.Holder) {
+			return false
+		}
+	}
+	return over(q.now(), e.Created, e.Expires)
+}
 
 // maxClockStep is by how much the clock may be set back without ending approvals.
 const maxClockStep = time.Minute

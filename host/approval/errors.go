@@ -74,3 +74,6 @@ var errUnaskable = errors.New("the client cannot be asked")
 
 // errExpired is the cause of the end of a wait for a decision.
 var errExpired = errors.New("nobody has decided in time")
+
+// errDropped says that a call is not in the queue any more, although it waits.
+var errDropped = errors.New("it is not in the queue any more: this process was taken for dead, or somebody has removed it (make the call again)")

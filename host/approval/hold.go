@@ -44,11 +44,14 @@ func (a *Approver) enter(ask route.Asking, s Settings) (leave func(), err error)
 func (a *Approver) enqueue(ctx context.Context, ask route.Asking, subject Subject, q Question, s Settings, made policy.Approval) (policy.Approval, error) {
 	queue, hold := a.opts.Queue, s.Wait != Answer
 	now := queue.now()
-	e, err := queue.enter(ctx, Entry{
+	e, before, err := queue.enter(ctx, Entry{
 		Subject: subject, Question: q, Asker: asker(ask.Request.Caller), Created: now, Expires: now.Add(s.Timeout),
-	}, hold, s.MaxWaiting)
+	}, s)
 	made.ID, made.How = e.ID, HowQueue
 	switch {
+	case err == nil && before != nil:
+		err := before.decides(ask, &made)
+		return made, err
 	case err != nil:
 		made.How = HowNobody
 		return made, a.unasked(ctx, ask, err)

@@ -5,62 +5,72 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"slices"
-	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/approval/documents"
 )
 
 // maxOpen bounds the calls that wait in all processes together.
 const maxOpen = 500
 
-// poll is how often a call that waits looks whether somebody has decided. The queue is a
-// folder that may be on any file system, and few calls wait, so that nothing more is needed.
-const poll = 200 * time.Millisecond
-
 // enter puts a call into the queue, or finds what was decided about the same call before:
 // the Entry is open then, or says what was decided. What allows one call is used up by that.
-// hold says that the call waits in this process.
-func (q *Queue) enter(ctx context.Context, e Entry, hold bool, most int) (Entry, error) {
-	err := q.change(ctx, func(f *files) error {
-		entries, err := q.sweep(f)
+// hold says that the call waits in this process. A decision that was remembered since the call
+// was made is returned instead.
+func (q *Queue) enter(ctx context.Context, call Entry, s Settings) (e Entry, before *Remembered, err error) {
+	hold := s.Wait != Answer
+	err = q.place.Change(ctx, func(d documents.Documents) (err error) {
+		e, before = call, nil
+		entries, err := q.sweep(d)
 		if err != nil {
 			return err
 		}
-		if found := q.same(entries, e.Subject); found != nil {
+		list, err := q.remembered(d)
+		if err != nil {
+			return err
+		}
+		if r, ok := counts(list, e.Subject, s.By); ok {
+			before = &r
+			return nil
+		}
+		found := q.same(entries, e.Subject)
+		switch {
+		case found != nil && found.State == Allowed:
 			e = *found
-			if e.State == Allowed {
-				return f.remove(e.file())
+			return d.Use(e.name())
+		case found != nil:
+			if e = *found; e.State == Denied || !hold {
+				return nil
 			}
-			if e.State == Open && hold {
-				if e.Holder, err = q.held(); err == nil {
-					err = f.write(e.file(), e)
-				}
+		default:
+			if err := fits(entries, e.Asker, s.MaxWaiting); err != nil {
+				return err
 			}
-			return err
+			if e.ID, err = newID(d); err != nil {
+				return err
+			}
+			e.State = Open
 		}
-		if err := fits(entries, e.Asker, most); err != nil {
-			return err
-		}
-		e.ID, e.State = f.newID(), Open
 		if hold {
-			if e.Holder, err = q.held(); err != nil {
+			if e.Holder, err = q.place.Holder(); err != nil {
 				return err
 			}
 		}
-		return f.write(e.file(), e)
+		return d.Write(e.name(), e)
 	})
-	return e, err
+	return e, before, err
 }
 
-// same returns the entry about the same call for which no call waits; nil if there is none.
-// A call that waits gets a decision of its own.
-func (q *Queue) same(entries []Entry, s Subject) *Entry {
+// same returns the entry about the same call for which no call waits, preferably one that is
+// decided; nil if there is none. A call that waits gets a decision of its own.
+func (q *Queue) same(entries []Entry, s Subject) (found *Entry) {
 	for i := range entries {
-		if entries[i].Subject == s && !q.isHeld(entries[i].Holder) {
-			return &entries[i]
+		e := &entries[i]
+		if e.Subject == s && !q.place.Holds(e.Holder) && (found == nil || found.State == Open) {
+			found = e
 		}
 	}
-	return nil
+	return found
 }
 
 // fits returns why there is no room for another call.
@@ -77,91 +87,122 @@ func fits(entries []Entry, asker string, most int) error {
 	switch {
 	case own >= most:
 		return fmt.Errorf("%w: %d of this client (max_waiting in [approval])", ErrFull, own)
-	case open >= maxOpen, len(entries) >= maxFiles:
+	case open >= maxOpen, len(entries) >= documents.Max:
 		return fmt.Errorf("%w: %d of all clients, a fixed limit", ErrFull, open)
 	}
 	return nil
 }
 
-// sweep removes entries that have expired, and returns the others, the oldest first. The
-// caller holds the lock of the folder.
-func (q *Queue) sweep(f *files) ([]Entry, error) {
-	entries, err := all[Entry](f, queueFolder, q.log)
+// sweep removes entries that have expired, and returns the others, the oldest first. It is
+// called from Change.
+func (q *Queue) sweep(d documents.Documents) ([]Entry, error) {
+	entries, err := all[Entry](q, d, documents.Queue)
 	if err != nil {
 		return nil, err
 	}
-	now := q.now()
 	entries = slices.DeleteFunc(entries, func(e Entry) bool {
-		return e.expired(now) && f.remove(e.file()) == nil
+		return q.expired(&e) && d.Remove(e.name()) == nil
 	})
 	slices.SortFunc(entries, func(a, b Entry) int { return a.Created.Compare(b.Created) })
-	q.sweepHolders(f)
 	return entries, nil
 }
 
+// Sweep removes entries that have expired, and those whose calls waited in a process that has
+// ended, where these do not wait any more.
+func (q *Queue) Sweep(ctx context.Context) error {
+	var over bool
+	err := q.place.View(ctx, func(d documents.Documents) error {
+		entries, err := all[Entry](q, d, documents.Queue)
+		over = slices.ContainsFunc(entries, func(e Entry) bool { return q.expired(&e) })
+		return err
+	})
+	if err != nil || !over {
+		return err
+	}
+	return q.place.Change(ctx, func(d documents.Documents) error {
+		_, err := q.sweep(d)
+		return err
+	})
+}
+
 // await waits until somebody has decided about an entry, and takes it out of the queue. The
-// error is errExpired, ErrUnknown, or the cause of ctx.
+// error is errExpired, errDropped, or the cause of ctx.
 func (q *Queue) await(ctx context.Context, id string) (Entry, error) {
-	ticker := time.NewTicker(poll)
-	defer ticker.Stop()
 	for {
-		e, err := q.Find(ctx, id)
+		changed := q.place.Changed() // before it is looked at
+		e, err := q.read(ctx, id)
 		switch {
 		case ctx.Err() != nil:
 			return Entry{}, context.Cause(ctx)
+		case errors.Is(err, ErrUnknown):
+			if q.place.Fresh(ctx, documents.Name{Kind: documents.Queue, ID: id}) == nil {
+				return Entry{}, errDropped
+			}
 		case err == nil && e.State != Open:
-			return q.take(ctx, id)
-		case err == nil && e.expired(q.now()), errors.Is(err, ErrUnknown):
+			if _, err = q.take(ctx, id); errors.Is(err, ErrUnknown) {
+				err = errDropped
+			}
+			return e, err
+		case err == nil && over(q.now(), e.Created, e.Expires):
 			return Entry{}, errExpired
 		case err != nil:
 			return Entry{}, err
 		}
 		select {
-		case <-ticker.C:
+		case <-changed:
 		case <-ctx.Done():
 			return Entry{}, context.Cause(ctx)
 		}
 	}
 }
 
-// take removes an entry and returns how it was last.
-func (q *Queue) take(ctx context.Context, id string) (Entry, error) {
-	var e Entry
-	err := q.change(ctx, func(f *files) error {
-		var err error
-		if e, err = f.entry(id); err != nil {
+// take removes an entry and returns how it was last. Of all that take it, one succeeds.
+func (q *Queue) take(ctx context.Context, id string) (e Entry, err error) {
+	err = q.place.Change(ctx, func(d documents.Documents) (err error) {
+		if e, err = entryOf(d, id); err != nil {
 			return err
 		}
-		return f.remove(e.file())
+		return d.Use(e.name())
 	})
 	return e, err
 }
 
-// entry reads an entry. The error is ErrUnknown if there is none.
-func (f *files) entry(id string) (e Entry, err error) {
+// entryOf reads an entry. The error is ErrUnknown if there is none.
+func entryOf(d documents.Documents, id string) (e Entry, err error) {
 	if !isID(id) {
-		return e, fmt.Errorf("%s: %w", quote(id, maxName), ErrUnknown)
+		return e, unknown(id)
 	}
-	err = f.read(filepath.Join(queueFolder, id+suffix), &e)
+	err = d.Read(documents.Name{Kind: documents.Queue, ID: id}, &e)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("%s: %w", id, ErrUnknown)
+		err = unknown(id)
 	}
+	return e, err
+}
+
+// read reads an entry, which may have expired.
+func (q *Queue) read(ctx context.Context, id string) (e Entry, err error) {
+	err = q.place.View(ctx, func(d documents.Documents) (err error) {
+		e, err = entryOf(d, id)
+		return err
+	})
 	return e, err
 }
 
 // Find returns an entry of the queue. The error is ErrUnknown if there is none.
 func (q *Queue) Find(ctx context.Context, id string) (Entry, error) {
-	f, err := q.open(ctx)
-	switch {
-	case err != nil:
-		return Entry{}, err
-	case f == nil:
-		return Entry{}, fmt.Errorf("%s: %w", quote(id, maxName), ErrUnknown)
+	changed := q.place.Changed()
+	e, err := q.read(ctx, id)
+	for errors.Is(err, ErrUnknown) && errors.Is(q.place.Fresh(ctx, documents.Name{Kind: documents.Queue, ID: id}), documents.ErrChanged) {
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return e, context.Cause(ctx)
+		}
+		changed = q.place.Changed()
+		e, err = q.read(ctx, id)
 	}
-	defer f.root.Close()
-	e, err := f.entry(id)
-	if err == nil && e.State != Open && e.expired(q.now()) {
-		err = fmt.Errorf("%s: %w", id, ErrUnknown)
+	if err == nil && e.State != Open && q.expired(&e) {
+		err = unknown(id)
 	}
 	return e, err
 }
@@ -174,18 +215,16 @@ type Listed struct {
 
 // List returns the queue, the oldest entry first.
 func (q *Queue) List(ctx context.Context) ([]Listed, error) {
-	f, err := q.open(ctx)
-	if err != nil || f == nil {
-		return nil, err
-	}
-	defer f.root.Close()
-	entries, err := all[Entry](f, queueFolder, q.log)
 	var list []Listed
-	for _, e := range entries {
-		if !e.expired(q.now()) {
-			list = append(list, Listed{e, e.State == Open && q.isHeld(e.Holder)})
+	err := q.place.View(ctx, func(d documents.Documents) error {
+		entries, err := all[Entry](q, d, documents.Queue)
+		for _, e := range entries {
+			if !q.expired(&e) {
+				list = append(list, Listed{e, e.State == Open && q.place.Holds(e.Holder)})
+			}
 		}
-	}
+		return err
+	})
 	slices.SortFunc(list, func(a, b Listed) int { return a.Created.Compare(b.Created) })
 	return list, err
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/approval/documents"
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -106,14 +107,14 @@ func TestRestart(t *testing.T) {
 	e, done := before.held(ctx, asking(nil, `{"n":1}`))
 	// What is left of a process that was killed: the entry, and the file of its holder, which
 	// nobody keeps locked.
-	left, err := os.ReadFile(filepath.Join(dir, folder, e.file()))
+	left, err := os.ReadFile(fileOf(dir, documents.Queue, e.ID))
 	if err != nil {
 		t.Fatal(err)
 	}
 	crash()
 	before.ends(done)
 	before.queue.Close()
-	if err := os.WriteFile(filepath.Join(dir, folder, e.file()), left, 0o600); err != nil {
+	if err := os.WriteFile(fileOf(dir, documents.Queue, e.ID), left, 0o600); err != nil {
 		t.Fatal(err)
 	}
 
@@ -132,7 +133,7 @@ func TestRestart(t *testing.T) {
 	}
 
 	// If it is decided while no process runs, the next call is let through, once.
-	if err := os.WriteFile(filepath.Join(dir, folder, e.file()), left, 0o600); err != nil {
+	if err := os.WriteFile(fileOf(dir, documents.Queue, e.ID), left, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	after.decide(e.ID, Verdict{Allow: true})
@@ -175,7 +176,10 @@ func TestParallel(t *testing.T) {
 // queues of one folder: one of them does.
 func TestRace(t *testing.T) {
 	dir := t.TempDir()
-	desks := []*desk{newDesk(t, dir), newDesk(t, dir)}
+	race(t, []*desk{newDesk(t, dir), newDesk(t, dir)})
+}
+
+func race(t *testing.T, desks []*desk) {
 	for _, d := range desks {
 		d.settings.By, d.settings.Wait, d.settings.MaxWaiting = ByQueue, Answer, 20
 	}
@@ -330,7 +334,7 @@ func TestForged(t *testing.T) {
 	d := newDesk(t, dir)
 	d.settings.By, d.settings.Wait = ByQueue, Answer
 	made, _ := d.approve(asking(nil, `{}`))
-	path := filepath.Join(dir, folder, queueFolder, made.ID+suffix)
+	path := fileOf(dir, documents.Queue, made.ID)
 	good, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -355,12 +359,12 @@ func TestForged(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		for _, e := range d.list() {
-			os.Remove(filepath.Join(dir, folder, e.file()))
+			os.Remove(fileOf(dir, documents.Queue, e.ID))
 		}
 	}
 	// A copy under another name, and in the other folder, counts neither.
-	for _, name := range []string{filepath.Join(queueFolder, "22222"+suffix), filepath.Join(rememberedFolder, made.ID+suffix)} {
-		if err := os.WriteFile(filepath.Join(dir, folder, name), good, 0o600); err != nil {
+	for _, name := range []string{fileOf(dir, documents.Queue, "22222"), fileOf(dir, documents.Remembered, made.ID)} {
+		if err := os.WriteFile(name, good, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -394,3 +398,6 @@ func TestProgress(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// fileOf returns the path of a document in a folder.
+func fileOf(dir, kind, id string) string { return filepath.Join(dir, "approvals", kind, id+".json") }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
+	"io/fs"
 	"slices"
 	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/approval/documents"
 )
 
 // Remembered is a decision for later calls. Only those count for which everything is the same
@@ -31,7 +33,9 @@ func newRemembered(id string, s Subject, q Question, v Verdict, how string, now 
 	}
 }
 
-func (r *Remembered) file() string { return filepath.Join(rememberedFolder, r.ID+suffix) }
+func (r *Remembered) name() documents.Name {
+	return documents.Name{Kind: documents.Remembered, ID: r.ID}
+}
 
 // covers reports whether the decision counts for a call.
 func (r *Remembered) covers(s Subject) bool {
@@ -46,44 +50,49 @@ func (r *Remembered) verdict() Verdict { return Verdict{Allow: r.Allow, By: r.By
 
 // remember keeps a decision that no entry of the queue has, and returns its id.
 func (q *Queue) remember(ctx context.Context, s Subject, question Question, v Verdict, how string, life time.Duration) (id string, err error) {
-	err = q.change(ctx, func(f *files) error {
-		id = f.newID()
-		return q.keep(f, newRemembered(id, s, question, v, how, q.now(), life))
+	err = q.place.Change(ctx, func(d documents.Documents) error {
+		r, err := q.keep(d, newRemembered("", s, question, v, how, q.now(), life))
+		id = r.ID
+		return err
 	})
 	return id, err
 }
 
-// keep writes a decision, and removes those that it replaces or that have expired. The
-// caller holds the lock of the folder.
-func (q *Queue) keep(f *files, r Remembered) error {
-	before, err := all[Remembered](f, rememberedFolder, q.log)
+// keep writes a decision, and removes those that it replaces or that have expired. It gets
+// another id if it has none, or if there is one with that id. It is called from Change.
+func (q *Queue) keep(d documents.Documents, r Remembered) (Remembered, error) {
+	before, err := all[Remembered](q, d, documents.Remembered)
 	if err != nil {
-		return err
+		return r, err
 	}
 	now, left := q.now(), 0
 	for i := range before {
 		b := &before[i]
 		if over(now, b.Created, b.Expires) || b.Scope == r.Scope && r.covers(b.Subject) {
-			err = errors.Join(err, f.remove(b.file()))
-		} else {
-			left++
+			err = errors.Join(err, d.Remove(b.name()))
+			continue
+		}
+		left++
+		if b.ID == r.ID {
+			r.ID = ""
 		}
 	}
-	if left >= maxFiles {
-		return fmt.Errorf("more than %d decisions are remembered (forget some: mcp-metatool approvals forget)", maxFiles)
+	if left >= documents.Max {
+		return r, fmt.Errorf("more than %d decisions are remembered (forget some: mcp-metatool approvals forget)", documents.Max)
 	}
-	return errors.Join(err, f.write(r.file(), r))
+	if r.ID == "" {
+		var failed error
+		if r.ID, failed = newID(d); failed != nil {
+			return r, errors.Join(err, failed)
+		}
+	}
+	return r, errors.Join(err, d.Write(r.name(), r))
 }
 
-// recall returns the decision that counts for a call. Of several, one that denies counts. If
+// counts returns the decision that counts for a call. Of several, one that denies counts. If
 // only the user of the queue may decide, what clients have decided does not count: other
 // processes with the same store may ask them, and this one may have done so before a reload.
-func (q *Queue) recall(s Subject, by By) (found Remembered, ok bool) {
-	list, err := q.Remembered(context.Background())
-	if err != nil {
-		q.log.Warn("remembered approvals cannot be read, so they do not count", "err", err)
-		return found, false
-	}
+func counts(list []Remembered, s Subject, by By) (found Remembered, ok bool) {
 	for _, r := range list {
 		if by == ByQueue && r.How == HowClient {
 			continue
@@ -95,39 +104,54 @@ func (q *Queue) recall(s Subject, by By) (found Remembered, ok bool) {
 	return found, ok
 }
 
+// recall returns the decision that counts for a call.
+func (q *Queue) recall(ctx context.Context, s Subject, by By) (found Remembered, ok bool) {
+	list, err := q.Remembered(ctx)
+	found, ok = counts(list, s, by)
+	if err == nil && ok && found.Allow {
+		err = q.place.Fresh(ctx, found.name())
+	}
+	if err != nil {
+		q.log.Warn("remembered approvals cannot be read, so they do not count", "err", err)
+		return Remembered{}, false
+	}
+	return found, ok
+}
+
+// remembered returns the decisions that are remembered, in no order.
+func (q *Queue) remembered(d documents.Documents) ([]Remembered, error) {
+	list, err := all[Remembered](q, d, documents.Remembered)
+	now := q.now()
+	return slices.DeleteFunc(list, func(r Remembered) bool { return over(now, r.Created, r.Expires) }), err
+}
+
 // Remembered returns the decisions that are remembered, the oldest first.
 func (q *Queue) Remembered(ctx context.Context) ([]Remembered, error) {
-	f, err := q.open(ctx)
-	if err != nil || f == nil {
-		return nil, err
-	}
-	defer f.root.Close()
-	list, err := all[Remembered](f, rememberedFolder, q.log)
-	now := q.now()
-	list = slices.DeleteFunc(list, func(r Remembered) bool { return over(now, r.Created, r.Expires) })
+	var list []Remembered
+	err := q.place.View(ctx, func(d documents.Documents) (err error) {
+		list, err = q.remembered(d)
+		return err
+	})
 	slices.SortFunc(list, func(a, b Remembered) int { return a.Created.Compare(b.Created) })
 	return list, err
 }
 
 // Forget ends a decision that is remembered. The error is ErrUnknown if there is none with
 // that id.
-func (q *Queue) Forget(ctx context.Context, id string) (Remembered, error) {
-	var r Remembered
+func (q *Queue) Forget(ctx context.Context, id string) (r Remembered, err error) {
 	if !isID(id) {
-		return r, fmt.Errorf("%s: %w", quote(id, maxName), ErrUnknown)
+		return r, unknown(id)
 	}
-	err := q.change(ctx, func(f *files) error {
-		list, err := all[Remembered](f, rememberedFolder, q.log)
+	err = q.place.Change(ctx, func(d documents.Documents) error {
+		r = Remembered{ID: id}
+		err := d.Read(r.name(), &r)
+		if errors.Is(err, fs.ErrNotExist) {
+			return unknown(id)
+		}
 		if err != nil {
 			return err
 		}
-		for i := range list {
-			if list[i].ID == id {
-				r = list[i]
-				return f.remove(r.file())
-			}
-		}
-		return fmt.Errorf("%s: %w", id, ErrUnknown)
+		return d.Remove(r.name())
 	})
 	return r, err
 }
@@ -139,11 +163,11 @@ func (q *Queue) KeepRules(ctx context.Context, has func(rule string) bool) error
 	if list, err := q.Remembered(ctx); err != nil || !slices.ContainsFunc(list, gone) {
 		return err
 	}
-	return q.change(ctx, func(f *files) error {
-		list, err := all[Remembered](f, rememberedFolder, q.log)
+	return q.place.Change(ctx, func(d documents.Documents) error {
+		list, err := all[Remembered](q, d, documents.Remembered)
 		for i := range list {
 			if gone(list[i]) {
-				err = errors.Join(err, f.remove(list[i].file()))
+				err = errors.Join(err, d.Remove(list[i].name()))
 			}
 		}
 		return err

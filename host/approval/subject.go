@@ -2,13 +2,12 @@ package approval
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/mcp-metatool/mcp-metatool/host/approval/documents"
 	"github.com/mcp-metatool/mcp-metatool/host/pins"
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
@@ -83,23 +82,14 @@ func canonical(raw []byte) ([]byte, error) {
 	return value, err
 }
 
-// keys are what the files of a Queue are protected with.
-type keys struct{ files, digests []byte }
+// keys are what digests of a Queue are made with.
+type keys struct{ digests []byte }
 
-func newKeys(store []byte) *keys {
-	return &keys{mac(store, "mcp-metatool approvals: files"), mac(store, "mcp-metatool approvals: digests")}
+func newKeys(secret []byte) *keys {
+	return &keys{documents.MAC(secret, "mcp-metatool approvals: digests")}
 }
 
 // digest returns the keyed digest of a text of some kind, in lower-case hex.
 func (k *keys) digest(kind string, text []byte) string {
-	return hex.EncodeToString(mac(k.digests, kind, string(text)))
-}
-
-// mac returns the HMAC-SHA256 of texts.
-func mac(key []byte, texts ...string) []byte {
-	h := hmac.New(sha256.New, key)
-	for _, text := range texts {
-		fmt.Fprintf(h, "%d:%s", len(text), text)
-	}
-	return h.Sum(nil)
+	return hex.EncodeToString(documents.MAC(k.digests, kind, string(text)))
 }

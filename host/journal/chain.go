@@ -25,7 +25,12 @@ type Chain struct {
 // Chain returns the run with that whole id, and those that continue it, whichever process
 // made them. The error is ErrNotFound, or a failure to read.
 func (l *Log) Chain(id string) (Chain, error) {
-	first, err := Find(context.Background(), l.dir, id) // what becomes of a run is asked for by this program
+	ctx := context.Background() // what becomes of a run is asked for by this program
+	r := l.Reader()
+	first, err := r.Find(ctx, id)
+	if r.Others != nil && errors.Is(err, ErrNotFound) {
+		return r.chainOfOthers(ctx, id, err)
+	}
 	if err != nil {
 		return Chain{}, err
 	}
@@ -35,6 +40,10 @@ func (l *Log) Chain(id string) (Chain, error) {
 	c := Chain{Start: first.Start, Runs: 1, Last: first}
 	if first.Done && !first.Unanswered() {
 		return c, nil
+	}
+	elsewhere, runs, err := r.lastOf(ctx, id)
+	if err != nil {
+		return c, err
 	}
 	// All files are read, since any of the days may have what continues the run.
 	x, err := l.indexSince(first.Start)
@@ -48,12 +57,18 @@ func (l *Log) Chain(id string) (Chain, error) {
 		}
 	}
 	last := x.runs[id]
-	for seen := map[string]bool{id: true}; last != nil && next[last.id] != "" && !seen[next[last.id]]; c.Runs++ {
+	seen := map[string]bool{id: true}
+	for ; last != nil && next[last.id] != "" && !seen[next[last.id]]; c.Runs++ {
 		last = x.runs[next[last.id]]
 		seen[last.id] = true
 	}
+	if elsewhere != "" && !seen[elsewhere] { // what it continues is on another machine
+		c.Last, err = r.Find(ctx, elsewhere)
+		c.Runs = max(c.Runs, runs) + 1
+		return c, err
+	}
 	if last != nil && last.id != id {
-		rec, ok, faults := x.load(context.Background(), last)
+		rec, ok, faults := x.load(ctx, last)
 		if !ok {
 			return c, fmt.Errorf("run %s: it cannot be read: %v", last.id, faults)
 		}
@@ -63,14 +78,47 @@ func (l *Log) Chain(id string) (Chain, error) {
 	return c, nil
 }
 
+// chainOfOthers returns the chain of a run whose record is lost, because it was on a machine
+// that was lost. missing says that it is not there.
+func (r Reader) chainOfOthers(ctx context.Context, first string, missing error) (Chain, error) {
+	last, runs, err := r.lastOf(ctx, first)
+	if err != nil {
+		return Chain{}, err
+	}
+	if last == "" {
+		return Chain{}, missing
+	}
+	c := Chain{Runs: runs + 1}
+	c.Start, _ = TimeOf(first)
+	c.Last, err = r.Find(ctx, last)
+	return c, err
+}
+
+// lastOf is Others.LastOf.
+func (r Reader) lastOf(ctx context.Context, first string) (string, int, error) {
+	if r.Others == nil {
+		return "", 0, nil
+	}
+	last, runs, err := r.Others.LastOf(ctx, first)
+	if err != nil {
+		return "", 0, &OthersError{err}
+	}
+	return last, runs, nil
+}
+
 // Rounds returns the runs of a dialogue with the client that rec is one of: the run that the
 // client requested, and those that continue it, oldest first. What cannot be read is left
 // out. The error is a failure to read the directory, or the cause of ctx.
 func Rounds(ctx context.Context, dir string, rec Record) ([]Record, error) {
+	return Reader{Dir: dir}.Rounds(ctx, rec)
+}
+
+// Rounds is [Rounds] for all that the Reader reads.
+func (r Reader) Rounds(ctx context.Context, rec Record) ([]Record, error) {
 	const most = 1000 // a damaged journal may have a circle
 	rounds := []Record{rec}
 	for first := rec; first.Continues != "" && len(rounds) < most; {
-		before, err := Find(ctx, dir, first.Continues)
+		before, err := r.Find(ctx, first.Continues)
 		if errors.Is(err, ErrNotFound) {
 			break // it was removed with its file
 		}
@@ -83,11 +131,11 @@ func Rounds(ctx context.Context, dir string, rec Record) ([]Record, error) {
 		return rounds, nil // nothing continues it
 	}
 	later := map[string]Record{}
-	for r, err := range Scan(ctx, dir, Filter{Since: rec.Start}) {
+	for other, err := range r.Scan(ctx, Filter{Since: rec.Start}) {
 		var line *LineError
 		switch {
-		case err == nil && r.Continues != "":
-			later[r.Continues] = r
+		case err == nil && other.Continues != "":
+			later[other.Continues] = other
 		case err != nil && !errors.As(err, &line):
 			return nil, err
 		}
@@ -113,7 +161,7 @@ func (r *Record) Unanswered() bool {
 
 // indexSince returns an index of all events since a time; nil if there is none.
 func (l *Log) indexSince(start time.Time) (all *index, failed error) {
-	for x, err := range days(context.Background(), l.dir, Filter{Since: start}, false) {
+	for x, err := range (Reader{Dir: l.dir}).indexes(context.Background(), Filter{Since: start}, false) {
 		var line *LineError
 		switch {
 		case err == nil:

@@ -246,7 +246,7 @@ func readBegin(id string, f fields) (Record, error) {
 	if p, ok := f.object("plan"); ok {
 		r.Plan = &Plan{Makes: p.text("makes"), Applies: p.text("applies"), Digest: p.text("digest"), Marker: p.text("marker")}
 	}
-	r.Continues, r.Elapsed = f.text("continues"), f.duration("elapsed")
+	r.Continues, r.Elapsed, r.First = f.text("continues"), f.duration("elapsed"), f.text("first")
 	r.Client = f.client()
 	m, _ := f.object("limits")
 	r.Limits = Limits{
@@ -270,6 +270,10 @@ func readBegin(id string, f fields) (Record, error) {
 		if r.Definition.Limits, err = tools.ParseLimits(raw); err != nil {
 			f.typeError("definition.limits", "the limits of a tool")
 		}
+	}
+	r.Definition.Durable = d.flag("durable")
+	if r.Definition.InDoubt, err = tools.CheckInDoubt(d.text("inDoubt")); err != nil {
+		f.typeError("definition.inDoubt", "known")
 	}
 	if raw := d.json("permissions"); raw != nil {
 		var err error

@@ -40,6 +40,9 @@ func (l *line) begin(id string, start time.Time, b *Begin, missing gaps) {
 	if b.Continues != "" { // for the same reason
 		l.plain("continues", b.Continues)
 	}
+	if b.First != "" {
+		l.plain("first", b.First)
+	}
 	l.number("v", version)
 	l.time("time", start)
 	l.text("tool", b.Definition.Name)
@@ -121,6 +124,8 @@ func (l *line) definition(d *tools.Definition) {
 	l.raw("inputSchema", d.InputSchema)
 	l.raw("outputSchema", d.OutputSchema)
 	l.raw("limits", d.Limits.JSON())
+	l.flag("durable", d.Durable)
+	l.text("inDoubt", string(d.InDoubt))
 	if p := d.Permissions; p != nil && (p.Of(d.Code) || p.Bounds != nil) {
 		l.raw("permissions", (&tools.Permissions{Calls: p.Calls, Unresolved: p.Unresolved, Bounds: p.Bounds}).JSON())
 	}

@@ -46,10 +46,16 @@ func (p position) before(o position) bool {
 
 func (f *files) position() position { return position{f.number, f.size} }
 
-// append writes lines at the end of the day's file, which is created if needed.
-func (f *files) append(lines []byte, now time.Time) (position, error) {
+// append writes lines at the end of the day's file, which is created if needed. before, which
+// may be nil, is called with the place where they will be.
+func (f *files) append(lines []byte, now time.Time, before func(Place) error) (position, error) {
 	if err := f.ensureOpen(dayOf(now), int64(len(lines)), now); err != nil {
 		return position{}, err
+	}
+	if before != nil {
+		if err := before(Place{f.name.String(), f.size}); err != nil {
+			return position{}, &refusedError{err}
+		}
 	}
 	n, err := f.file.Write(lines)
 	if err == nil {

@@ -38,6 +38,8 @@ type index struct {
 	// collectProxied is set.
 	proxied        []proxiedPos
 	collectProxied bool
+	// onProxied, if not nil, is called with the position of each line of a proxied call.
+	onProxied func(linePos)
 	// touched has the ids of the runs that got events, if it is not nil.
 	touched map[string]bool
 }
@@ -129,6 +131,9 @@ func (x *index) addLine(text []byte, at linePos, ended func(*indexedRun)) error 
 	}
 	kind := string(h.kind)
 	if kind == eventProxied {
+		if x.onProxied != nil {
+			x.onProxied(at)
+		}
 		if x.collectProxied {
 			x.proxied = append(x.proxied, proxiedPos{at, string(h.run)})
 		}

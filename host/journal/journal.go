@@ -15,21 +15,28 @@
 //	files.go    the files: writer names, rotation, removal of old ones
 //	name.go     names of the files
 //	claim.go    which process continues a run
+//	place.go    lines of others, and where they are
 //	line.go     building one line; redaction
 //	decision.go what policy has decided, in lines
 //	event.go    events as lines
 //	proxied.go  calls of upstreams' tools without a script
 //	async.go    writing proxied calls in batches, for callers that do not wait
 //	encode.go   a record as lines and back; reading lines
+//	lines.go    Lines: events for others to keep
 //	decoder.go  building records from lines, within bounds
 //	decode.go   reading events
 //	index.go    where the events of a run are
 //	read.go     Scan, Find
+//	reader.go   Reader: a journal, and what other replicas have recorded
 //	chain.go    runs that continue each other
 //	follow.go   Follow: runs as they end
+//	transfer.go runs of another journal
+//	copied.go   many of them
+//	tail.go     Tail: what has ended, for somebody who keeps it elsewhere
 package journal
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"time"
@@ -82,6 +89,20 @@ func (r *Run) OnDisk() bool {
 	r.disk.mu.Lock()
 	defer r.disk.mu.Unlock()
 	return !r.disk.beginLost
+}
+
+// Sync waits until all of the run is on disk, whatever LogOptions.Sync says. The error says that
+// some of it is not. It does nothing for a run in memory only.
+func (r *Run) Sync() error { return r.disk.sync() }
+
+// Kept waits until the run, which has ended, is in the store of the fleet. It does nothing without
+// a fleet. The error says why it may not be there; it is the cause of ctx if that ends first.
+func (r *Run) Kept(ctx context.Context) error { return r.disk.kept(ctx) }
+
+// IsRequired reports whether the result of the run may only be given when Kept has returned no
+// error.
+func (r *Run) IsRequired() bool {
+	return r.disk != nil && r.disk.opts.Required && r.disk.opts.Fleet != nil
 }
 
 // Log adds an entry to the run's log. After Close it does nothing.
@@ -170,6 +191,13 @@ func (r *Run) open(recs []CallRecord) []*Call {
 	r.mu.Unlock()
 	r.disk.calls(recs)
 	return calls
+}
+
+// Record returns what has been recorded of the call so far.
+func (c *Call) Record() CallRecord {
+	c.run.mu.Lock()
+	defer c.run.mu.Unlock()
+	return c.rec
 }
 
 // Seq returns the number of the call, from 1.

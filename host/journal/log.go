@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -42,6 +43,8 @@ type LogOptions struct {
 	MaxSize, MaxTotal int64
 	MaxAge            time.Duration
 	Redactor          Redactor // nil: nothing is redacted
+	// Fleet, if set, keeps what is recorded in the store of a fleet, too.
+	Fleet Fleet
 	// Trouble, if set, is called with a *WriteError when the journal can no longer
 	// be written to, and with nil when it can again. Any goroutine that records
 	// something may call it. It must not record anything itself.
@@ -49,6 +52,28 @@ type LogOptions struct {
 	Log     *slog.Logger     // nil is slog.Default()
 	Now     func() time.Time // nil is time.Now
 }
+
+// Fleet keeps what a Log records in a store that other replicas read, too (package shared).
+type Fleet interface {
+	Others
+	// Ready returns why records cannot be kept there now; nil if they can.
+	Ready() error
+	// Ended tells that a run has ended in the journal.
+	Ended()
+	// Kept waits until everything before a place in the journal is kept. The error says why it
+	// may not be; it is the cause of ctx if that ends first.
+	Kept(ctx context.Context, end Place) error
+}
+
+// FleetError says that a record cannot be kept in the store of the fleet, as is required.
+type FleetError struct{ Err error }
+
+func (e *FleetError) Error() string {
+	return fmt.Sprintf("its record cannot be kept in the store of the fleet, as [journal] required demands: %v", e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *FleetError) Unwrap() error { return e.Err }
 
 // WriteError says that the journal cannot be written to.
 type WriteError struct {
@@ -146,12 +171,17 @@ func (l *Log) options() LogOptions {
 func (l *Log) Dir() string { return l.dir }
 
 // Open begins the record of a run, in memory and on disk. It fails only if the journal
-// is required, with a *WriteError or ErrClosed.
+// is required, with a *WriteError, a *FleetError or ErrClosed.
 func (l *Log) Open(b Begin) (*Run, error) {
 	if l == nil {
 		return Open(b), nil
 	}
 	opts := l.options()
+	if opts.Required && opts.Fleet != nil {
+		if err := awaitFleet(opts.Fleet); err != nil {
+			return nil, &FleetError{err}
+		}
+	}
 	r := open(b, opts.Now)
 	r.disk = newRunLog(l, r, opts)
 	if err := r.disk.begin(r); err != nil && opts.Required {
@@ -159,6 +189,31 @@ func (l *Log) Open(b Begin) (*Run, error) {
 		return nil, err
 	}
 	return r, nil
+}
+
+// How long a run waits for the store of the fleet if it must be there, and how often it is looked
+// at.
+const (
+	maxFleetWait = 3 * time.Second
+	fleetPoll    = 20 * time.Millisecond
+)
+
+// awaitFleet waits a little until the store of a fleet can be used. The error says why it cannot.
+func awaitFleet(f Fleet) error {
+	end, again := time.NewTimer(maxFleetWait), time.NewTicker(fleetPoll)
+	defer end.Stop()
+	defer again.Stop()
+	for {
+		err := f.Ready()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-again.C:
+		case <-end.C:
+			return err
+		}
+	}
 }
 
 // Close ends writing to disk. What is recorded later is kept in memory only.
@@ -186,7 +241,10 @@ func (l *Log) Close() error {
 }
 
 // write appends whole lines to the journal.
-func (l *Log) write(lines []byte) (position, error) {
+func (l *Log) write(lines []byte) (position, error) { return l.writeAt(lines, nil) }
+
+// writeAt is write; before is that of files.append.
+func (l *Log) writeAt(lines []byte, before func(Place) error) (position, error) {
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
@@ -197,7 +255,11 @@ func (l *Log) write(lines []byte) (position, error) {
 		defer l.mu.Unlock()
 		return position{}, l.broken
 	}
-	end, err := l.files.append(lines, now)
+	end, err := l.files.append(lines, now, before)
+	if refused := (*refusedError)(nil); errors.As(err, &refused) {
+		defer l.mu.Unlock()
+		return position{}, refused.error
+	}
 	report := l.setWriteResult(err, now)
 	broken := l.broken
 	l.mu.Unlock()

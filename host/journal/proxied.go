@@ -119,9 +119,14 @@ func readProxied(id string, f fields) (Proxied, error) {
 
 // ScanProxied is [Scan] for proxied calls. Filter.Tool is SERVER.TOOL, or just TOOL.
 func ScanProxied(ctx context.Context, dir string, f Filter) iter.Seq2[Proxied, error] {
+	return Reader{Dir: dir}.ScanProxied(ctx, f)
+}
+
+// ScanProxied is [ScanProxied] for all that the Reader reads, like [Reader.Scan].
+func (r Reader) ScanProxied(ctx context.Context, f Filter) iter.Seq2[Proxied, error] {
 	return func(yield func(Proxied, error) bool) {
 		left := f.Limit
-		for x, err := range days(ctx, dir, f, true) {
+		for x, err := range r.indexes(ctx, f, true) {
 			if err != nil {
 				if !yield(Proxied{}, err) {
 					return
@@ -129,7 +134,7 @@ func ScanProxied(ctx context.Context, dir string, f Filter) iter.Seq2[Proxied, e
 				continue
 			}
 			slices.SortStableFunc(x.proxied, func(a, b proxiedPos) int { return cmp.Compare(b.id, a.id) })
-			files := newOpenFiles(dir)
+			files := newOpenFiles(r.Dir)
 			for i, at := range x.proxied {
 				if i%linesPerCheck == 0 && ctx.Err() != nil {
 					files.close()

@@ -70,9 +70,14 @@ func (e *AmbiguousError) Error() string {
 // The content of a run is read only when it is yielded, so that stopping early is
 // cheap. When ctx ends, its cause is the last error that is yielded.
 func Scan(ctx context.Context, dir string, f Filter) iter.Seq2[Record, error] {
+	return Reader{Dir: dir}.Scan(ctx, f)
+}
+
+// Scan is [Scan] for all that the Reader reads. Among the errors can be an [*OthersError].
+func (r Reader) Scan(ctx context.Context, f Filter) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		left := f.Limit
-		for x, err := range days(ctx, dir, f, false) {
+		for x, err := range r.indexes(ctx, f, false) {
 			if err != nil {
 				if !yield(Record{}, err) {
 					return
@@ -110,13 +115,27 @@ func Scan(ctx context.Context, dir string, f Filter) iter.Seq2[Record, error] {
 // ErrNotFound, an *AmbiguousError, a failure to read, or the cause of ctx. A run that another
 // run has called is found only by its whole id.
 func Find(ctx context.Context, dir, id string) (Record, error) {
+	return Reader{Dir: dir}.Find(ctx, id)
+}
+
+// Find is [Find] for all that the Reader reads. Others are asked unless a run with that whole id
+// is there, and has ended.
+func (r Reader) Find(ctx context.Context, id string) (Record, error) {
+	rec, err := Reader{Dir: r.Dir}.find(ctx, id)
+	if r.Others == nil || err == nil && rec.Done && rec.ID == strings.ToLower(id) || ctx.Err() != nil {
+		return rec, err
+	}
+	return r.find(ctx, id)
+}
+
+func (r Reader) find(ctx context.Context, id string) (Record, error) {
 	id = strings.ToLower(id)
 	if id == "" || !isID([]byte(id)) {
 		return Record{}, fmt.Errorf("run %q: %w", id, ErrNotFound)
 	}
 	var found []Record
 	var faults []error
-	for x, err := range days(ctx, dir, Filter{ID: id}, false) {
+	for x, err := range r.indexes(ctx, Filter{ID: id}, false) {
 		if ctx.Err() != nil {
 			return Record{}, context.Cause(ctx)
 		}
@@ -149,6 +168,11 @@ func Find(ctx context.Context, dir, id string) (Record, error) {
 		}
 		slices.Sort(ids)
 		return Record{}, &AmbiguousError{id, slices.Compact(ids)}
+	}
+	for _, err := range faults {
+		if others := (*OthersError)(nil); errors.As(err, &others) {
+			return Record{}, fmt.Errorf("run %q: it is not on this machine, and %w", id, err)
+		}
 	}
 	return Record{}, errors.Join(append([]error{fmt.Errorf("run %q: %w", id, ErrNotFound)}, faults...)...)
 }
@@ -190,40 +214,29 @@ const maxRunTime = 49 * time.Hour
 // be in files of the day before.
 const maxClockStep = time.Hour
 
-// days yields an index for each day that has files, the newest first. Each index has
+// indexes yields an index for each day that has files, the newest first. Each index has
 // the runs that began on that day, with all their events, and earlier runs that were
 // not forgotten. Days that cannot contain a match for f are left out. When ctx ends, its
 // cause is the last error.
-func days(ctx context.Context, dir string, f Filter, proxied bool) iter.Seq2[*index, error] {
+func (r Reader) indexes(ctx context.Context, f Filter, proxied bool) iter.Seq2[*index, error] {
 	return func(yield func(*index, error) bool) {
-		files, err := listFiles(dir)
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		first, last := f.days()
-		x := newIndex(dir)
+		x := newIndex(r.Dir)
 		x.collectProxied = proxied
-		for i := len(files); i > 0; {
-			day := files[i-1].day
-			from := i
-			for from > 0 && files[from-1].day == day {
-				from--
-			}
-			if day < first {
-				return
-			}
-			if day <= last {
-				for _, name := range files[from:i] {
-					if !x.add(ctx, name, func(err error) bool { return yield(nil, err) }, nil) {
-						return
-					}
+		for files, err := range r.days(ctx, f) {
+			if err != nil {
+				if !yield(nil, err) {
+					return
 				}
-				if !yield(x, nil) {
+				continue
+			}
+			for _, name := range files {
+				if !x.add(ctx, name, func(err error) bool { return yield(nil, err) }, nil) {
 					return
 				}
 			}
-			i = from
+			if !yield(x, nil) {
+				return
+			}
 		}
 	}
 }

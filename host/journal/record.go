@@ -32,6 +32,9 @@ type Begin struct {
 	// answered what that run asked; "" for none. This run has the same input, gets the
 	// same answers to its calls, and then goes on.
 	Continues string
+	// First is the id of the first run of the chain that the run is the last of; "" if it
+	// continues none.
+	First string
 	// Elapsed is how long the runs before took that this one continues.
 	Elapsed time.Duration
 	// Plan is set for a run that is planned or carries out a plan.

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"time"
@@ -19,6 +20,7 @@ type runLog struct {
 	beginLost bool // the begin event could not be written
 	lost      bool // some event could not be written
 	ended     bool
+	endsAt    Place // where the last line ends, once it is written
 }
 
 // maxPending is how many bytes of a script's log wait for the next event.
@@ -144,6 +146,9 @@ func (d *runLog) end(duration time.Duration, o *Outcome) {
 		d.closeEntries()
 		d.line.end(d.id, duration, o, d.lost)
 		d.write(d.root)
+		if d.root && d.opts.Fleet != nil {
+			d.opts.Fleet.Ended()
+		}
 	}
 	b := d.line.b[:0]
 	d.line.b = nil
@@ -152,9 +157,50 @@ func (d *runLog) end(duration time.Duration, o *Outcome) {
 	}
 }
 
+// errIncomplete says that the journal does not have all of a run.
+var errIncomplete = errors.New("some of the run could not be written to the journal")
+
+// sync waits until all of the run is on disk.
+func (d *runLog) sync() error {
+	if d == nil {
+		return nil
+	}
+	d.mu.Lock()
+	lost := d.lost || d.beginLost
+	d.mu.Unlock()
+	if lost {
+		return errIncomplete
+	}
+	d.log.mu.Lock()
+	end := d.log.files.position()
+	d.log.mu.Unlock()
+	return d.log.flush(end)
+}
+
+// kept waits until the run is in the store of the fleet.
+func (d *runLog) kept(ctx context.Context) error {
+	if d == nil || d.opts.Fleet == nil {
+		return nil
+	}
+	d.mu.Lock()
+	lost, end := d.lost || d.beginLost, d.endsAt
+	d.mu.Unlock()
+	if lost {
+		return errIncomplete
+	}
+	if err := d.opts.Fleet.Ready(); err != nil && !d.opts.Required {
+		return err
+	}
+	return d.opts.Fleet.Kept(ctx, end)
+}
+
 // write writes the buffer. last means that the run has ended.
 func (d *runLog) write(last bool) error {
-	end, err := d.log.write(d.line.b)
+	size := int64(len(d.line.b))
+	end, err := d.log.writeAt(d.line.b, func(at Place) error {
+		d.endsAt = Place{at.File, at.Offset + size}
+		return nil
+	})
 	if d.line.b = d.line.b[:0]; cap(d.line.b) > maxReused {
 		d.line.b = nil
 	}

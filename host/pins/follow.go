@@ -33,7 +33,7 @@ func fingerprintOf(path string) fingerprint {
 }
 
 // follow begins or ends to follow the file. The caller holds k.changing.
-func (k *Keeper) follow(needed bool) {
+func (k *Keeper) follow(needed bool, shared Source) {
 	k.stop()
 	k.stop = func() {}
 	if !needed {
@@ -41,6 +41,14 @@ func (k *Keeper) follow(needed bool) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	k.stop = cancel
+	if shared != nil {
+		if k.opts.ReadOnly {
+			return // what was fetched counts
+		}
+		k.following.Go(func() {
+			shared.Follow(ctx, func(data []byte) { k.received(ctx, data) })
+		})
+	}
 	k.following.Go(func() {
 		look := time.NewTicker(pollInterval)
 		defer look.Stop()
@@ -51,7 +59,11 @@ func (k *Keeper) follow(needed bool) {
 			case <-look.C:
 			}
 			now := k.now.Load()
-			if !fingerprintOf(now.path).same(now.seen) || n%retryEvery == 0 && now.lacks() {
+			retry := n%retryEvery == 0 && now.lacks()
+			switch {
+			case now.shared != nil && retry:
+				k.change(func(*state) {})
+			case now.shared == nil && (retry || !fingerprintOf(now.path).same(now.seen)):
 				k.change(func(now *state) { now.read(nil) })
 			}
 		}

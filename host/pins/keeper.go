@@ -23,8 +23,13 @@ const (
 
 // Settings say what is pinned.
 type Settings struct {
-	// Path is the file.
+	// Path is the file. With Shared it is a copy.
 	Path string
+	// Shared has the pins of a fleet; nil: there is none.
+	Shared Source
+	// Seed is the file with the pins before there was a fleet, which they begin with; "" for
+	// none.
+	Seed string
 	// Servers are those that are not disabled, in the order of the configuration.
 	Servers []ServerSettings
 	// Reserved are the names of our own tools.
@@ -74,6 +79,8 @@ type Keeper struct {
 // state is what a Keeper knows. It does not change.
 type state struct {
 	path     string
+	shared   Source // nil: the file is all
+	seed     string
 	reserved []string // names of our own tools
 	public   func(prefix, own string) string
 	secret   func([]byte) bool       // Settings.Secret; not nil
@@ -126,18 +133,22 @@ func (k *Keeper) Configure(s Settings) {
 	before := k.now.Load()
 	now := newState(s, New())
 	now.existed = before.existed && before.path == now.path
-	if len(now.servers) > 0 {
+	switch {
+	case len(now.servers) == 0:
+	case now.shared != nil && k.opts.ReadOnly:
+		now.fetch(context.Background())
+	default:
 		now.read(before)
 	}
 	k.set(now)
-	k.follow(len(now.servers) > 0)
+	k.follow(len(now.servers) > 0, now.shared)
 	k.changing.Unlock()
 	k.opts.OnChange()
 }
 
 // newState returns a state that nothing has been compared with.
 func newState(s Settings, l *Lock) *state {
-	now := &state{path: s.Path, reserved: s.Reserved, public: s.Public, secret: s.Secret, servers: map[string]*serverState{}, lock: l}
+	now := &state{path: s.Path, shared: s.Shared, seed: s.Seed, reserved: s.Reserved, public: s.Public, secret: s.Secret, servers: map[string]*serverState{}, lock: l}
 	if now.public == nil {
 		now.public = func(prefix, own string) string { return prefix + own }
 	}

@@ -15,6 +15,8 @@
 //	drift.go       Findings, for reports
 //	status.go      Inspect, Accept: for commands
 //	follow.go      following the file
+//	shared.go      Source: the pins of a fleet, in its store
+//	fleet.go       the Keeper of a fleet
 package pins
 
 import (

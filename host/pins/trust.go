@@ -136,6 +136,9 @@ func (s *state) add(first []firstUse) {
 func (s *state) update(f func() bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), writeWait)
 	defer cancel()
+	if s.shared != nil {
+		return s.updateShared(ctx, f)
+	}
 	unlock, err := change.Lock(ctx, s.path)
 	if err != nil {
 		return fmt.Errorf("%s cannot be written: %w", s.path, err)

@@ -29,8 +29,8 @@ type Outcome struct {
 
 // Find returns a plan of the store that was made for the client that asks for it. The error
 // is ErrNotFound for the plans of others.
-func (p *Planner) Find(id string, origin route.Origin) (*File, error) {
-	f, err := p.cfg.Store.Load(id)
+func (p *Planner) Find(ctx context.Context, id string, origin route.Origin) (*File, error) {
+	f, err := p.cfg.Store.Load(ctx, id)
 	if err == nil && f.Principal != principalOf(origin) {
 		return nil, fmt.Errorf("plan %s: %w", id, ErrNotFound)
 	}
@@ -46,7 +46,7 @@ func (p *Planner) Check(ctx context.Context, file *File, origin route.Origin) (p
 	if err := plan.isExpired(p.cfg.Now()); err != nil {
 		return none, err
 	}
-	if used, err := p.cfg.Store.Applied(file.Digest); err != nil || used != nil {
+	if used, err := p.cfg.Store.Applied(ctx, file.Digest); err != nil || used != nil {
 		return none, errors.Join(err, used.error())
 	}
 	if plan.Open != nil && plan.Count() == 0 {
@@ -178,28 +178,29 @@ func (p *Planner) Apply(ctx context.Context, file *File, opts ApplyOptions, call
 	s.record.Applies, s.record.Digest = plan.ID, file.Digest
 	s.applies, s.fresh, s.allowed = &plan, opts.Fresh, opts.Approved
 	s.steps, s.writes = slices.Clone(plan.all()), writes(plan.Before)+writes(plan.Steps)
-	s.answers = p.answers(file)
+	s.answers = p.answers(ctx, file)
 	if err := p.answersSuffice(s); err != nil {
 		return nil, err
 	}
-	if err := p.cfg.Store.Claim(file); err != nil {
+	claim, err := p.cfg.Store.Claim(ctx, file)
+	if err != nil {
 		return nil, err
 	}
-	call.Params, call.Began = nil, s.began(file, call.Began)
+	call.Params, call.Began = nil, s.began(ctx, claim, call.Began)
 	if plan.Meta != nil {
 		var params wire.Object
 		params.Raw("_meta", plan.Meta)
 		call.Params = params.Bytes()
 	}
 	rec, f := p.cfg.Composer.RunStaged(ctx, def, plan.Tool != "", plan.Params, call, s)
-	return p.outcome(s, Subject{plan.Tool, plan.Code, plan.Params}, rec, f)
+	return p.outcome(ctx, s, Subject{plan.Tool, plan.Code, plan.Params}, rec, f)
 }
 
 // began returns a function for route.Call.Began that notes the run with the claim for a plan.
 // If it cannot be noted, the run makes no calls: nobody could find out later what was done.
-func (s *stage) began(file *File, also func(string, time.Time)) func(string, time.Time) {
+func (s *stage) began(ctx context.Context, claim *Claim, also func(string, time.Time)) func(string, time.Time) {
 	return func(id string, at time.Time) {
-		if err := s.cfg.Store.Began(file, id); err != nil {
+		if err := claim.Began(ctx, id); err != nil {
 			s.stopped = fmt.Errorf("the run cannot be noted with the plan: %w", err)
 		}
 		if also != nil {
@@ -210,11 +211,11 @@ func (s *stage) began(file *File, also func(string, time.Time)) func(string, tim
 
 // answers returns what is known of the answers of a plan: of those in the file, and of
 // those that were kept here, the ones that have the digests of the plan.
-func (p *Planner) answers(file *File) []Answer {
+func (p *Planner) answers(ctx context.Context, file *File) []Answer {
 	all := file.Plan.all()
 	answers := make([]Answer, len(all))
 	kept := file.Answers
-	if own, err := p.cfg.Store.Load(file.Plan.ID); err == nil && own.Digest == file.Digest {
+	if own, err := p.cfg.Store.Load(ctx, file.Plan.ID); err == nil && own.Digest == file.Digest {
 		kept = own.Answers
 	}
 	for i := range min(len(kept), len(all)) {
@@ -242,7 +243,7 @@ func (p *Planner) answersSuffice(s *stage) error {
 }
 
 // outcome returns what has become of the plan of a stage whose run has ended.
-func (p *Planner) outcome(s *stage, of Subject, rec journal.Record, f *compose.Failure) (*Outcome, error) {
+func (p *Planner) outcome(ctx context.Context, s *stage, of Subject, rec journal.Record, f *compose.Failure) (*Outcome, error) {
 	o := &Outcome{Record: rec, Failure: f, Differs: s.differs}
 	o.Made, _ = made(s.applies, &rec)
 	if f != nil && (f.Type != abi.ErrWithheld || s.differs) {
@@ -254,7 +255,7 @@ func (p *Planner) outcome(s *stage, of Subject, rec journal.Record, f *compose.F
 		return o, nil
 	}
 	var err error
-	if o.Next, err = p.finish(s, of, &rec); err != nil {
+	if o.Next, err = p.finish(ctx, s, of, &rec); err != nil {
 		return o, fmt.Errorf("the plan was applied, but the next plan cannot be kept: %w", err)
 	}
 	return o, nil

@@ -122,13 +122,13 @@ type Aftermath struct {
 	Left []Step
 }
 
-// OnDisk returns what has become of a plan that was applied, from the journal in a folder.
-// used is the claim for the plan.
-func OnDisk(ctx context.Context, dir string, f *File, used *AppliedError) (*Aftermath, error) {
+// OnDisk returns what has become of a plan that was applied, from the journal. used is the claim
+// for the plan.
+func OnDisk(ctx context.Context, runs journal.Reader, f *File, used *AppliedError) (*Aftermath, error) {
 	if used.Run == "" {
 		return nil, errors.New("the run is not in the journal")
 	}
-	rec, err := journal.Find(ctx, dir, used.Run)
+	rec, err := runs.Find(ctx, used.Run)
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,9 @@
 //	planner.go   Planner: making plans
 //	apply.go     applying them
 //	outcome.go   which writes of a plan were made
-//	kept.go      Store: the plans of this machine, and which were applied
+//	kept.go      Store: the plans that were made, and which were applied
+//	place.go     Place: where they lie; the folder of a machine
+//	shared.go    the store of a fleet
 //	text.go      a plan for readers
 //
 // The rules that keep what is done equal to what was approved are in stage.go alone: a

@@ -192,15 +192,15 @@ func TestStore(t *testing.T) {
 	s, now := testStore(t, dir, key)
 	f := fileOf(testPlan())
 	f.Principal = "me"
-	if err := s.Keep(f); err != nil {
+	if err := s.Keep(t.Context(), f); err != nil {
 		t.Fatal(err)
 	}
-	got, err := s.Load(f.Plan.ID)
+	got, err := s.Load(t.Context(), f.Plan.ID)
 	if err != nil || got.Digest != f.Digest || !s.Sealed(got) {
 		t.Fatal(err)
 	}
 	other, _ := testStore(t, dir, requeststate.NewKey())
-	if _, err := other.Load(f.Plan.ID); !errors.Is(err, ErrNotFound) || other.Sealed(got) {
+	if _, err := other.Load(t.Context(), f.Plan.ID); !errors.Is(err, ErrNotFound) || other.Sealed(got) {
 		t.Errorf("with another key: %v", err)
 	}
 	stolen := *got
@@ -211,11 +211,11 @@ func TestStore(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, f.Plan.ID+".json"), stolen.JSON(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Load(f.Plan.ID); !errors.Is(err, ErrNotFound) {
+	if _, err := s.Load(t.Context(), f.Plan.ID); !errors.Is(err, ErrNotFound) {
 		t.Errorf("with another principal: %v", err)
 	}
 	for _, id := range []string{"", "..", "../" + f.Plan.ID, strings.ToUpper(f.Plan.ID)} {
-		if _, err := s.Load(id); !errors.Is(err, ErrNotFound) {
+		if _, err := s.Load(t.Context(), id); !errors.Is(err, ErrNotFound) {
 			t.Errorf("%q: %v", id, err)
 		}
 	}
@@ -232,16 +232,16 @@ func TestOneApplier(t *testing.T) {
 	f := fileOf(testPlan())
 	var wg sync.WaitGroup
 	var mu sync.Mutex
-	won := 0
+	won, mine := 0, (*Claim)(nil)
 	for range 8 {
 		wg.Go(func() {
 			s, _ := testStore(t, dir, key)
-			err := s.Claim(f)
+			claim, err := s.Claim(t.Context(), f)
 			var used *AppliedError
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {
-				won++
+				won, mine = won+1, claim
 			} else if !errors.As(err, &used) {
 				t.Error(err)
 			}
@@ -249,22 +249,22 @@ func TestOneApplier(t *testing.T) {
 	}
 	wg.Wait()
 	s, now := testStore(t, dir, key)
-	if used, err := s.Applied(f.Digest); won != 1 || used == nil || err != nil {
+	if used, err := s.Applied(t.Context(), f.Digest); won != 1 || used == nil || err != nil {
 		t.Errorf("%d have got it; %+v, %v", won, used, err)
 	}
-	if err := s.Began(f, "run"); err != nil {
+	if err := mine.Began(t.Context(), "run"); err != nil {
 		t.Fatal(err)
 	}
 	*now = f.Plan.Expires.Add(-time.Second)
-	s.clean()
-	if used, err := s.Applied(f.Digest); err != nil || used == nil || used.Run != "run" || used.Plan != f.Plan.ID {
+	s.clean(t.Context())
+	if used, err := s.Applied(t.Context(), f.Digest); err != nil || used == nil || used.Run != "run" || used.Plan != f.Plan.ID {
 		t.Errorf("%+v, %v", used, err)
 	}
 	p := testPlan()
 	p.ID = f.Plan.ID
 	p.Steps = p.Steps[:2]
 	p.Result = nil
-	if err := s.Claim(fileOf(p)); err != nil {
+	if _, err := s.Claim(t.Context(), fileOf(p)); err != nil {
 		t.Errorf("another plan: %v", err)
 	}
 }

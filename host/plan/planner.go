@@ -134,15 +134,15 @@ func (p *Planner) Make(ctx context.Context, of Subject, call route.Call) (*File,
 	if f != nil && f.Type != abi.ErrWithheld {
 		return nil, rec, f
 	}
-	file, err := p.finish(s, of, &rec)
+	file, err := p.finish(ctx, s, of, &rec)
 	if err != nil {
 		return nil, rec, &compose.Failure{Type: abi.ErrInternal, Message: err.Error()}
 	}
 	return file, rec, nil
 }
 
-// finish makes the plan of a stage whose run has ended, and keeps it.
-func (p *Planner) finish(s *stage, of Subject, rec *journal.Record) (*File, error) {
+// finish makes the plan of a stage whose run has ended, and keeps it, also if ctx has ended.
+func (p *Planner) finish(ctx context.Context, s *stage, of Subject, rec *journal.Record) (*File, error) {
 	now := p.cfg.Now().UTC().Truncate(time.Second)
 	plan := Plan{
 		Version: Version, ID: s.record.Makes, Created: now, Expires: now.Add(p.cfg.Expires),
@@ -164,7 +164,7 @@ func (p *Planner) finish(s *stage, of Subject, rec *journal.Record) (*File, erro
 	file := &File{Plan: plan, Digest: plan.Digest(), Principal: principalOf(s.origin)}
 	file.Answers = append(append(file.Answers, s.answers...), s.nextAnswers...)
 	p.withoutSecrets(file)
-	if err := p.cfg.Store.Keep(file); err != nil {
+	if err := p.cfg.Store.Keep(context.WithoutCancel(ctx), file); err != nil {
 		return nil, err
 	}
 	return file, nil

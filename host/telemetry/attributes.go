@@ -31,11 +31,15 @@ const (
 
 // Our own attributes.
 const (
-	keyUpstream  = attribute.Key("mcp_metatool.upstream.name")
-	keyRun       = attribute.Key("mcp_metatool.run.id")
-	keyRunFuel   = attribute.Key("mcp_metatool.run.fuel")
-	keyRunMemory = attribute.Key("mcp_metatool.run.memory")
-	keyRunCalls  = attribute.Key("mcp_metatool.run.calls")
+	keyUpstream = attribute.Key("mcp_metatool.upstream.name")
+
+	keyStoreOperation = attribute.Key("mcp_metatool.store.operation.name")
+	keyReplicaState   = attribute.Key("mcp_metatool.fleet.replica.state")
+	keyWork           = attribute.Key("mcp_metatool.fleet.work.kind")
+	keyRun            = attribute.Key("mcp_metatool.run.id")
+	keyRunFuel        = attribute.Key("mcp_metatool.run.fuel")
+	keyRunMemory      = attribute.Key("mcp_metatool.run.memory")
+	keyRunCalls       = attribute.Key("mcp_metatool.run.calls")
 )
 
 // executeTool is the value of keyOperation for calls of tools.

@@ -21,6 +21,8 @@ type instruments struct {
 	runFuel, runMemory metric.Int64Histogram
 	runCalls           metric.Int64Histogram
 	runsActive         metric.Int64ObservableGauge
+
+	fleetInstruments
 }
 
 // The bounds of histograms: those of the conventions, and ours.
@@ -67,7 +69,8 @@ func newInstruments(m metric.Meter) (instruments, error) {
 	all.runMemory = histogram("mcp_metatool.run.memory", "By", "Peak memory of a run of a composite tool.", memories)
 	all.runCalls = histogram("mcp_metatool.run.calls", "{call}", "Calls of tools that a run of a composite tool made.", counts)
 	all.runsActive = gauge("mcp_metatool.run.active", "{run}", "Runs of composite tools in progress.")
-	return all, errors.Join(errs...)
+	all.fleetInstruments, err = newFleetInstruments(m)
+	return all, errors.Join(append(errs, err)...)
 }
 
 // newRegistry makes what Prometheus reads, with metrics of the process.
@@ -80,6 +83,8 @@ func newRegistry() (*prometheus.Registry, error) {
 type State struct {
 	Upstreams []UpstreamState
 	Runs      int // in progress
+	// Fleet is nil for a process without one.
+	Fleet *FleetState
 }
 
 // UpstreamState is the state of an upstream that sessions share.
@@ -98,4 +103,5 @@ func (t *Telemetry) observe(o metric.Observer, s State) {
 		o.ObserveInt64(t.upstreamReady, ready, metric.WithAttributes(keyUpstream.String(u.Name)))
 	}
 	o.ObserveInt64(t.runsActive, int64(s.Runs))
+	t.observeFleet(o, s.Fleet)
 }

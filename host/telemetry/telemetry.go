@@ -11,6 +11,7 @@
 //	outcome.go     how a request ended
 //	attributes.go  the names of attributes and metrics
 //	instruments.go the metrics
+//	fleet.go       those of a replica and the store of its fleet
 //	otlp.go        exporters to a collector
 //	environment.go mistakes in the standard variables
 //	mask.go        secrets in the names and attributes of spans
@@ -210,7 +211,7 @@ func (t *Telemetry) Watch(state func() State) (stop func()) {
 	registration, err := t.meters.Meter(scope).RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		t.observe(o, state())
 		return nil
-	}, t.upstreamReady, t.runsActive)
+	}, t.upstreamReady, t.runsActive, t.storeAvailable, t.replicas, t.draining, t.work)
 	if err != nil { // cannot happen: the instruments are of this provider
 		t.log.Error("telemetry of upstreams is not available", "err", err)
 		return func() {}

@@ -1,4 +1,4 @@
-package approval
+package documents
 
 import (
 	"crypto/rand"
@@ -17,20 +17,20 @@ type holder struct {
 	lock *flock.Flock
 }
 
-// held returns the name of this process as a holder. The caller holds the lock of the folder,
-// so that nobody takes the file for one of a process that has ended.
-func (q *Queue) held() (string, error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.holder != nil {
-		return q.holder.name, nil
+// Holder implements [Place]. The caller holds the lock of the folder, so that nobody takes the
+// file for one of a process that has ended.
+func (p *Folder) Holder() (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.holder != nil {
+		return p.holder.name, nil
 	}
 	name := rand.Text()
-	lock := regular.NewLock(filepath.Join(q.dir, holderFolder, name))
+	lock := regular.NewLock(filepath.Join(p.dir, holderFolder, name))
 	if _, err := lock.TryLock(); err != nil {
 		return "", err
 	}
-	q.holder = &holder{name, lock}
+	p.holder = &holder{name, lock}
 	return name, nil
 }
 
@@ -40,18 +40,18 @@ func (h *holder) release() {
 	}
 }
 
-// isHeld reports whether the process still runs in which the call of an entry waits.
-func (q *Queue) isHeld(name string) bool {
+// Holds implements [Place].
+func (p *Folder) Holds(name string) bool {
 	if name == "" {
 		return false
 	}
-	q.mu.Lock()
-	own := q.holder != nil && q.holder.name == name
-	q.mu.Unlock()
+	p.mu.Lock()
+	own := p.holder != nil && p.holder.name == name
+	p.mu.Unlock()
 	if own {
 		return true
 	}
-	path := filepath.Join(q.dir, holderFolder, filepath.Base(name))
+	path := filepath.Join(p.dir, holderFolder, filepath.Base(name))
 	if _, err := os.Stat(path); err != nil {
 		return false
 	}
@@ -63,10 +63,10 @@ func (q *Queue) isHeld(name string) bool {
 
 // sweepHolders removes the files of processes that have ended. The caller holds the lock of
 // the folder.
-func (q *Queue) sweepHolders(f *files) {
-	names, _ := regular.Names(f.root, holderFolder, maxFiles)
+func (p *Folder) sweepHolders(f *files) {
+	names, _ := regular.Names(f.root, holderFolder, Max)
 	for _, name := range names {
-		if !q.isHeld(name) {
+		if !p.Holds(name) {
 			_ = f.remove(filepath.Join(holderFolder, name)) // the next sweep removes it
 		}
 	}

@@ -1,0 +1,226 @@
+package fleet_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/mcp-metatool/mcp-metatool/host/fleet"
+	"github.com/mcp-metatool/mcp-metatool/host/store"
+	"github.com/mcp-metatool/mcp-metatool/host/store/jetstream"
+	"github.com/mcp-metatool/mcp-metatool/host/store/natstest"
+	"github.com/mcp-metatool/mcp-metatool/host/store/sealed"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience bounds every wait.
+const patience = time.Minute
+
+func ring(t *testing.T, ids ...string) *sealed.Ring {
+	t.Helper()
+	r, err := sealed.NewRing(keysOf(ids...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func keysOf(ids ...string) []sealed.Key {
+	keys := make([]sealed.Key, len(ids))
+	for i, id := range ids {
+		keys[i] = sealed.Key{ID: id, Secret: [32]byte{1, id[0]}}
+	}
+	return keys
+}
+
+// open opens a fleet at a NATS server.
+func open(t *testing.T, url string, keys *sealed.Ring, change func(*fleet.Options)) *fleet.Fleet {
+	t.Helper()
+	opts := fleet.Options{
+		Open: func(ctx context.Context) (store.Store, error) {
+			inner, err := jetstream.Open(ctx, jetstream.Options{URLs: []string{url}, Prefix: "test", Replicas: 1})
+			if err != nil {
+				return nil, err
+			}
+			return sealed.New(inner, keys, "test"), nil
+		},
+		Ring: keys, Name: "test", TTL: 2 * time.Second, Log: slog.New(slog.DiscardHandler),
+	}
+	if change != nil {
+		change(&opts)
+	}
+	f := fleet.Open(opts)
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// until waits until a fleet says something about its replicas, as OnChange tells.
+func until(t *testing.T, f *fleet.Fleet, what string, is func() bool) {
+	t.Helper()
+	changed := make(chan struct{}, 1)
+	stop := f.OnChange(func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	})
+	defer stop()
+	end := time.After(patience)
+	for !is() {
+		select {
+		case <-changed:
+		case <-end:
+			t.Fatalf("%s: not within %v; replicas: %+v", what, patience, f.Replicas())
+		}
+	}
+}
+
+// TestReplicas lets two processes of a fleet, and one that only looks on, see each other come,
+// change, drain and go.
+func TestReplicas(t *testing.T) {
+	t.Parallel()
+	server, keys := natstest.Start(t), ring(t, "1")
+	a := open(t, server.URL(), keys, func(o *fleet.Options) { o.About = fleet.Info{Name: "a", Guest: "g1"} })
+	b := open(t, server.URL(), keys, func(o *fleet.Options) { o.About = fleet.Info{Name: "b", Guest: "g2"} })
+	observer := open(t, server.URL(), keys, func(o *fleet.Options) { o.Observer = true })
+	for _, f := range []*fleet.Fleet{a, b, observer} {
+		until(t, f, "both are live", func() bool {
+			return f.Replica(a.ID()).State == fleet.Live && f.Replica(b.ID()).State == fleet.Live
+		})
+	}
+	if all := observer.Replicas(); len(all) != 2 || observer.Replica(b.ID()).Guest != "g2" {
+		t.Fatalf("%+v", all)
+	}
+	until(t, a, "nobody is gone", func() bool {
+		r := a.Replica("nobody")
+		return r.State == fleet.Gone && r.Lost()
+	})
+	if err := observer.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.SetPeer("http://b")
+	until(t, a, "the address of b is there", func() bool { return a.Replica(b.ID()).Peer == "http://b" })
+	b.Drain()
+	until(t, a, "b drains", func() bool { return a.Replica(b.ID()).Draining })
+	if !b.IsDraining() || a.IsDraining() {
+		t.Fatal(b.IsDraining(), a.IsDraining())
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, a, "b is gone", func() bool { return a.Replica(b.ID()).State == fleet.Gone })
+	if all := a.Replicas(); len(all) != 1 || !all[0].Self {
+		t.Fatalf("%+v", all)
+	}
+}
+
+// TestCutOff cuts one of two processes off from the store: the other finds it silent, and it
+// changes its mind about nobody until it is back.
+func TestCutOff(t *testing.T) {
+	t.Parallel()
+	server, keys := natstest.Start(t), ring(t, "1")
+	proxy := natstest.StartProxy(t, server.Address())
+	a := open(t, server.URL(), keys, nil)
+	b := open(t, proxy.URL(), keys, nil)
+	until(t, b, "a is live", func() bool { return b.Replica(a.ID()).State == fleet.Live && b.Replica(b.ID()).State == fleet.Live })
+	until(t, a, "b is live", func() bool { return a.Replica(b.ID()).State == fleet.Live })
+	proxy.Refuse(true)
+	until(t, a, "b is silent", func() bool { return a.Replica(b.ID()).State == fleet.Silent })
+	if r := b.Replica(a.ID()); r.State != fleet.Live {
+		t.Errorf("b believes that a is %v", r.State)
+	}
+	quiet := true
+	defer b.OnChange(func() {
+		if b.Replica(a.ID()).State != fleet.Live {
+			quiet = false
+		}
+	})()
+	proxy.Refuse(false)
+	until(t, a, "b is back", func() bool { return a.Replica(b.ID()).State == fleet.Live })
+	if !quiet {
+		t.Error("b took a for dead when it came back")
+	}
+}
+
+// TestNone checks a nil Fleet, which is a process without one.
+func TestNone(t *testing.T) {
+	var f *fleet.Fleet
+	f.Drain()
+	f.Count("x", nil)
+	f.OnChange(nil)()
+	if f.IsDraining() || f.Draining() != nil || f.Replicas() != nil || f.Replica("x").State != fleet.Gone || f.Close() != nil {
+		t.Fatal("a process without a fleet has one")
+	}
+}
+
+// TestRotation gives a fleet of two running replicas a new key, without a moment in which one of
+// them cannot read what the other one writes, and takes the old one away.
+func TestRotation(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	rings := []*sealed.Ring{ring(t, "1"), ring(t, "1")}
+	replicas := []*fleet.Fleet{open(t, server.URL(), rings[0], nil), open(t, server.URL(), rings[1], nil)}
+	n := 0
+	// works writes a document by each replica and reads it by the other one.
+	works := func() {
+		t.Helper()
+		for i, f := range replicas {
+			n++
+			key := store.Key{Collection: "docs", Name: fmt.Sprint(n)}
+			if _, err := f.Store().Put(t.Context(), key, "", []byte(key.Name)); err != nil {
+				t.Fatal(err)
+			}
+			if d, err := replicas[1-i].Store().Get(t.Context(), key); err != nil || string(d.Data) != key.Name {
+				t.Fatalf("%s: %q, %v", key, d.Data, err)
+			}
+		}
+	}
+	// give gives a replica other keys, and waits until the other one knows.
+	give := func(i int, ids ...string) {
+		t.Helper()
+		if err := rings[i].Set(keysOf(ids...)...); err != nil {
+			t.Fatal(err)
+		}
+		replicas[i].KeysChanged()
+		until(t, replicas[1-i], "the keys are known", func() bool { return slices.Equal(replicas[1-i].Replica(replicas[i].ID()).Keys, ids) })
+		works()
+	}
+	until(t, replicas[0], "both are live", func() bool { return len(replicas[0].Replicas()) == 2 })
+	until(t, replicas[1], "both are live", func() bool { return len(replicas[1].Replicas()) == 2 })
+	works()
+	give(0, "1", "2")
+	give(1, "1", "2")
+	give(0, "2", "1")
+	if n, _, err := replicas[0].Reseal(t.Context()); n != 0 || err != nil {
+		t.Fatalf("sealed %d documents while one still seals with the old key: %v", n, err)
+	}
+	give(1, "2", "1")
+	until(t, replicas[0], "all seal with the new key", func() bool {
+		for _, r := range replicas[0].Replicas() {
+			if r.Keys[0] != "2" {
+				return false
+			}
+		}
+		return true
+	})
+	if n, id, err := replicas[0].Reseal(t.Context()); n == 0 || id != "2" || err != nil {
+		t.Fatal(n, id, err)
+	}
+	uses, err := replicas[1].KeyUses(t.Context())
+	if err != nil || uses["1"].Documents != 0 || uses["2"].Documents < 10 {
+		t.Fatalf("%+v, %v", uses, err)
+	}
+	give(0, "2")
+	give(1, "2")
+	for i := 1; i <= n; i++ {
+		if _, err := replicas[0].Store().Get(t.Context(), store.Key{Collection: "docs", Name: fmt.Sprint(i)}); err != nil {
+			t.Error(err)
+		}
+	}
+}

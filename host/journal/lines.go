@@ -1,0 +1,24 @@
+package journal
+
+import "time"
+
+// Lines builds events in the format of the journal, which Decode reads, for somebody who
+// keeps them elsewhere. Nothing is redacted. The zero value is ready to use.
+type Lines struct{ line line }
+
+// Begin adds the event that begins a run.
+func (l *Lines) Begin(id string, start time.Time, b *Begin) { l.line.begin(id, start, b, gaps{}) }
+
+// Call adds the event of a call that the script makes, and Answer that of its answer.
+func (l *Lines) Call(id string, c *CallRecord)   { l.line.call(id, c) }
+func (l *Lines) Answer(id string, c *CallRecord) { l.line.answer(id, c) }
+
+// Undo adds the event of a compensation that the script has registered.
+func (l *Lines) Undo(id string, u *UndoRecord) { l.line.undo(id, u) }
+
+// Take returns the events and forgets them. They are valid until the next event is added.
+func (l *Lines) Take() []byte {
+	b := l.line.b
+	l.line.b = l.line.b[:0]
+	return b
+}

@@ -1,0 +1,135 @@
+package journal
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+)
+
+// Others brings what other replicas of a fleet have recorded into the journal in a directory
+// (package shared). It is safe for concurrent use.
+type Others interface {
+	// Days returns the days for which others have recorded something, in any order, as they
+	// are in the names of files.
+	Days(ctx context.Context) ([]string, error)
+	// Day brings in what began on that day.
+	Day(ctx context.Context, day string) error
+	// Run brings in the run with that whole id, with those that it called, if there is one.
+	Run(ctx context.Context, id string) error
+	// LastOf returns the id of the last run that is known to continue a run, which is the
+	// first of its chain, and how many do; "" for none.
+	LastOf(ctx context.Context, first string) (last string, runs int, err error)
+}
+
+// OthersError says that what other replicas have recorded cannot be read. What is on this
+// machine can.
+type OthersError struct{ Err error }
+
+func (e *OthersError) Error() string {
+	return fmt.Sprintf("what other replicas have recorded is missing: %v", e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *OthersError) Unwrap() error { return e.Err }
+
+// Reader reads a journal, and what others have recorded.
+type Reader struct {
+	Dir    string
+	Others Others // nil: there are none
+}
+
+// Reader returns the Reader of the journal that l writes.
+func (l *Log) Reader() Reader {
+	if l == nil {
+		return Reader{}
+	}
+	r := Reader{Dir: l.dir}
+	if fleet := l.options().Fleet; fleet != nil {
+		r.Others = fleet
+	}
+	return r
+}
+
+// Fetch brings in what others have recorded of a period; a time that is zero does not bound it.
+func (r Reader) Fetch(ctx context.Context, since, until time.Time) error {
+	if r.Others == nil {
+		return nil
+	}
+	first, last := (&Filter{Since: since, Until: until}).days()
+	days, err := r.Others.Days(ctx)
+	if err != nil {
+		return &OthersError{err}
+	}
+	for _, day := range days {
+		if day >= first && day <= last {
+			if err := r.Others.Day(ctx, day); err != nil {
+				return &OthersError{err}
+			}
+		}
+	}
+	return nil
+}
+
+// idLength is the length of a whole id.
+const idLength = 36
+
+// days yields the days of a journal that can contain a match for f, the newest first, each with
+// its files. An error says that what others have recorded is missing.
+func (r Reader) days(ctx context.Context, f Filter) iter.Seq2[[]fileName, error] {
+	return func(yield func([]fileName, error) bool) {
+		first, last := f.days()
+		remote := map[string]bool{}
+		if r.Others != nil {
+			var err error
+			var days []string
+			if len(f.ID) == idLength {
+				err = r.Others.Run(ctx, f.ID)
+			} else {
+				days, err = r.Others.Days(ctx)
+			}
+			if err != nil && !yield(nil, &OthersError{err}) {
+				return
+			}
+			for _, day := range days {
+				remote[day] = true
+			}
+		}
+		files, err := listFiles(r.Dir)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		all := map[string][]fileName{}
+		for _, name := range files {
+			all[name.day] = append(all[name.day], name)
+		}
+		for day := range remote {
+			all[day] = append(all[day], fileName{day: day, writer: copiedWriter})
+		}
+		var days []string
+		for day := range all {
+			if day >= first && day <= last {
+				days = append(days, day)
+			}
+		}
+		slices.SortFunc(days, func(a, b string) int { return cmp.Compare(b, a) })
+		for _, day := range days {
+			if remote[day] {
+				if err := r.Others.Day(ctx, day); err != nil {
+					clear(remote) // the others of these days are missing, too
+					if !yield(nil, &OthersError{err}) {
+						return
+					}
+				}
+			}
+			names := all[day]
+			slices.SortFunc(names, compareNames)
+			if !yield(slices.Compact(names), nil) {
+				return
+			}
+		}
+	}
+}

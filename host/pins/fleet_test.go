@@ -1,0 +1,127 @@
+package pins
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/store"
+	"github.com/mcp-metatool/mcp-metatool/host/store/jetstream"
+	"github.com/mcp-metatool/mcp-metatool/host/store/natstest"
+)
+
+// fleetStore connects to the store of a fleet.
+func fleetStore(t *testing.T, url string) store.Store {
+	t.Helper()
+	s, err := jetstream.Open(t.Context(), jetstream.Options{URLs: []string{url}, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// inFleet makes a proxy a replica of a fleet.
+func inFleet(docs store.Store, seed string) func(*Options, *Settings) {
+	return func(o *Options, s *Settings) { s.Shared, s.Seed = InFleet(docs, o.Log), seed }
+}
+
+// until waits until the Keeper says that about a list.
+func (p *proxy) until(want []string, server string, tools ...string) {
+	p.Helper()
+	for end := time.After(time.Minute); ; {
+		got := p.offers(server, tools...)
+		if slices.Equal(got, want) {
+			return
+		}
+		select {
+		case <-p.changed:
+		case <-end:
+			p.Fatalf("%q, want %q", got, want)
+		}
+	}
+}
+
+// TestFleet pins in one replica what counts in the others: at first use, when it is accepted,
+// and while the store is away; and what was pinned before there was a fleet.
+func TestFleet(t *testing.T) {
+	server := natstest.Start(t)
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name, "tools.lock") }
+	before := newProxy(t, filepath.Join(dir, "tools.lock"))
+	if got := before.offers("b", "x:old"); len(got) != 0 {
+		t.Fatal(got)
+	}
+	before.Close()
+	docs := fleetStore(t, server.URL())
+
+	a := newProxy(t, path("a"), inFleet(docs, filepath.Join(dir, "tools.lock")))
+	if got := a.offers("a", "add"); len(got) != 0 {
+		t.Fatalf("first use: %q", got)
+	}
+	proxied := natstest.StartProxy(t, server.Address())
+	b := newProxy(t, path("b"), inFleet(fleetStore(t, proxied.URL()), ""))
+	b.until([]string{"add changed!"}, "a", "add:changed")
+	b.until([]string{"x changed!"}, "b", "x:new") // from the file before the fleet
+
+	// Accepted elsewhere, such as by a command.
+	err := InFleet(docs, a.opts.Log).Change(t.Context(), func(data []byte) ([]byte, error) {
+		l, err := Decode(data, "test")
+		if err != nil {
+			return nil, err
+		}
+		if err := l.Set("a", Lists{"tools": []byte(`[{"name":"add","description":"changed"}]`)}); err != nil {
+			return nil, err
+		}
+		return l.Encode()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.until(nil, "a", "add:changed")
+	a.until(nil, "a", "add:changed")
+
+	// The store is away: what is known counts, and nothing new is trusted.
+	cut := fleetStore(t, proxied.URL())
+	b.Close()
+	proxied.Refuse(true)
+	c := newProxy(t, path("b"), inFleet(cut, ""))
+	if got := c.offers("a", "add:worse"); !slices.Equal(got, []string{"add changed!"}) {
+		t.Errorf("from the copy: %q", got)
+	}
+	if got := c.offers("w", "t"); len(got) != 0 { // it warns, and says why nothing is pinned
+		t.Errorf("%q", got)
+	}
+	if problems := c.Problems(); len(problems) == 0 || !strings.Contains(problems[0].Text(), "fleet") {
+		t.Errorf("problems: %v", problems)
+	}
+	proxied.Refuse(false)
+
+	// Somebody removes the pins from the store: a replica that knows them puts them back.
+	d, err := docs.Get(t.Context(), lockKey)
+	if err == nil {
+		err = docs.Remove(t.Context(), d.Key, d.Version)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(time.Minute); ; {
+		data, err := InFleet(docs, a.opts.Log).Read(t.Context())
+		if data != nil {
+			break
+		}
+		if err != nil || time.Now().After(end) {
+			t.Fatalf("not put back: %v", err)
+		}
+	}
+	a.until([]string{"add changed!"}, "a", "add:evil")
+	fresh := newProxy(t, path("fresh"), inFleet(docs, ""))
+	fresh.until([]string{"add changed!"}, "a", "add:evil")
+	if _, err := os.Stat(path("fresh")); err != nil {
+		t.Errorf("no copy: %v", err)
+	}
+}
