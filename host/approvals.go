@@ -2,21 +2,57 @@ package host
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/approval"
+	"github.com/mcp-metatool/mcp-metatool/host/approval/documents"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/fleet"
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
 )
 
 // newApprover makes the part that asks people. The recorder must have been made.
 func (h *Host) newApprover(cfg *config.Config) *approval.Approver {
-	h.approvals = approval.OpenQueue(cfg.Store.Dir, h.opts.Log)
+	if h.fleet != nil {
+		h.approvals = approval.NewQueue(documents.InFleet(documents.Options{
+			Store: h.fleet.Store(), ID: h.fleet.ID(), Alive: h.life, Log: h.opts.Log,
+		}), h.opts.Log)
+	} else {
+		h.approvals = approval.OpenQueue(cfg.Store.Dir, h.opts.Log)
+	}
 	return approval.New(approval.Options{
 		Queue: h.approvals, Redact: h.recorder.RedactJSON, Person: h.opts.Person, Log: h.opts.Log,
 		Settings: func() approval.Settings { return approvalSettings(h.config().Approval) },
 	})
+}
+
+// life says what is known of another replica in which calls wait.
+func (h *Host) life(id string) documents.Life {
+	switch h.fleet.Replica(id).State {
+	case fleet.Silent:
+		return documents.Silent
+	case fleet.Gone:
+		return documents.Nowhere
+	}
+	return documents.Runs
+}
+
+// OpenQueue opens the queue of approvals of a configuration, for commands that start nothing
+// else. The caller must Close it.
+func OpenQueue(ctx context.Context, cfg *config.Config, log *slog.Logger) (*approval.Queue, error) {
+	if len(cfg.Store.NATS) == 0 {
+		return approval.OpenQueue(cfg.Store.Dir, log), nil
+	}
+	shared, err := commandStore(ctx, cfg, log)
+	if err != nil {
+		return nil, fmt.Errorf("approvals: %w", err)
+	}
+	return approval.NewQueue(documents.InFleet(documents.Options{
+		Store: shared, End: func() { _ = shared.Close() }, Log: log,
+	}), log), nil
 }
 
 func approvalSettings(a config.Approval) approval.Settings {
@@ -31,18 +67,24 @@ const rulesTime = 2 * time.Second
 
 // keepRules ends the remembered approvals for rules that a configuration does not have. Only
 // processes that serve clients do that: a command may have another configuration for a
-// moment.
+// moment. With a fleet it is done in the background.
 func (h *Host) keepRules(cfg *config.Config) {
-	if h.opts.Clients == NoClient {
-		return
+	switch {
+	case h.opts.Clients == NoClient:
+	case h.fleet != nil:
+		h.inFleet.later(func(ctx context.Context) error { return h.endRules(ctx, cfg) }, h.opts.Log, "remembered approvals for rules that there are no more are still there; they do not count")
+	default:
+		ctx, cancel := context.WithTimeout(context.Background(), rulesTime)
+		defer cancel()
+		if err := h.endRules(ctx, cfg); err != nil {
+			h.opts.Log.Warn("remembered approvals for rules that there are no more are still there; they do not count", "err", err)
+		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), rulesTime)
-	defer cancel()
-	err := h.approvals.KeepRules(ctx, func(rule string) bool {
+}
+
+func (h *Host) endRules(ctx context.Context, cfg *config.Config) error {
+	return h.approvals.KeepRules(ctx, func(rule string) bool {
 		return rule == policy.DefaultRule && cfg.Policy.Default == policy.Ask ||
 			slices.ContainsFunc(cfg.Policy.Rules, func(r policy.Rule) bool { return r.Name == rule && r.Action == policy.Ask })
 	})
-	if err != nil {
-		h.opts.Log.Warn("remembered approvals for rules that there are no more are still there; they do not count", "err", err)
-	}
 }

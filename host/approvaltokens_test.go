@@ -173,7 +173,7 @@ func TestRightsChangeWhileACallWaits(t *testing.T) {
 		"not as pinned":          {config.PinsEnforce, (*heldCall).redefine, `its definition has changed since it was pinned`},
 		"not as pinned, warning": {config.PinsWarn, (*heldCall).redefine, `policy asks for the approval of raw.echo`},
 	} {
-		for _, by := range []string{byQueue, byForm, byResult} {
+		for _, by := range waysOfWaiting(name) {
 			t.Run(name+", by "+by, func(t *testing.T) {
 				t.Parallel()
 				c := hold(t, by, test.pins)

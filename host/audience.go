@@ -1,10 +1,10 @@
 package host
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +17,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/saved"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
@@ -29,7 +30,7 @@ type audience struct {
 
 // savedTools are saved tools, of all clients or of those with one token.
 type savedTools struct {
-	*tools.Store
+	*saved.Tools
 	refreshing sync.Mutex // makes one refresh at a time
 	// listed is how the store was when the catalog got its tools.
 	listed atomic.Pointer[tools.Listing]
@@ -55,7 +56,7 @@ func (h *Host) rightsOf(cfg *config.Config) (all []*bearer.Rights) {
 func (h *Host) openAll(cfg *config.Config) error {
 	h.own.Store(&map[string]*savedTools{})
 	var err error
-	if h.shared, err = h.openStore(cfg.Store.Dir); err != nil {
+	if h.shared, err = h.openStore(SavedTools(cfg, "")); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
 	if err := h.openStores(cfg); err != nil {
@@ -64,24 +65,35 @@ func (h *Host) openAll(cfg *config.Config) error {
 	return nil
 }
 
-// openStore opens the saved tools in a folder.
-func (h *Host) openStore(dir string) (*savedTools, error) {
-	saved := &savedTools{}
+// openStore opens saved tools.
+func (h *Host) openStore(at saved.Place) (*savedTools, error) {
+	s := &savedTools{}
 	opened := make(chan struct{})
-	store, err := tools.OpenStore(dir, tools.StoreOptions{Log: h.opts.Log, OnChange: func() {
+	options := saved.Options{Place: at, Log: h.opts.Log, OnChange: func() {
 		select {
 		case <-h.built:
 			<-opened
-			h.refresh(saved)
+			h.refresh(s)
 		default: // New reads them later
 		}
-	}})
-	if err != nil {
+	}}
+	if h.fleet != nil {
+		options.Store, options.Away = h.fleet.Store(), h.away
+	}
+	var err error
+	if s.Tools, err = saved.Open(options); err != nil {
 		return nil, err
 	}
-	saved.Store = store
 	close(opened)
-	return saved, nil
+	return s, nil
+}
+
+// away returns why the store of the fleet does not answer; nil if it does.
+func (h *Host) away() error {
+	if away := h.fleet.Away(); away != nil {
+		return away.Err
+	}
+	return nil
 }
 
 // openStores opens the saved tools of tokens that have their own, unless they are open.
@@ -92,7 +104,7 @@ func (h *Host) openStores(cfg *config.Config) error {
 		if r.Own == "" || all[r.Own] != nil {
 			continue
 		}
-		saved, err := h.openStore(TokenStore(cfg, r.Own))
+		saved, err := h.openStore(SavedTools(cfg, r.Own))
 		if err != nil {
 			return fmt.Errorf("saved tools of token %q: %w", r.Own, err)
 		}
@@ -101,12 +113,6 @@ func (h *Host) openStores(cfg *config.Config) error {
 		all = maps.Clone(all)
 	}
 	return nil
-}
-
-// TokenStore returns the folder of the saved tools of a token that has its own, for
-// tools.OpenStore.
-func TokenStore(cfg *config.Config, token string) string {
-	return filepath.Join(cfg.Store.Dir, "tokens", token)
 }
 
 // closeStores closes the saved tools of tokens that a configuration does not have. The
@@ -198,6 +204,7 @@ func (h *Host) versionOf(s route.Session, name string) string {
 // refreshSaved updates the saved tools of a session in the catalog from the store.
 func (h *Host) refreshSaved(s route.Session) {
 	if saved := h.savedOf(s); saved != nil {
+		saved.Wait(context.Background())
 		h.refresh(saved)
 	}
 }
@@ -242,7 +249,7 @@ func (a audience) hides(target string) bool {
 }
 
 // store returns the saved tools that an audience may use.
-func (a audience) store() narrowedStore { return narrowedStore{a.saved.Store, a.rights} }
+func (a audience) store() narrowedStore { return narrowedStore{a.saved.Tools.Store, a.rights} }
 
 // see returns the compose.Options.See of an audience. What is written down of tools that
 // clients share does not depend on what the first of them is allowed to see.

@@ -182,8 +182,12 @@ func TestLargeMessages(t *testing.T) {
 // Nothing is left of them. Fewer have a server of their own, because processes take
 // time.
 func TestSessionsLeaveNothing(t *testing.T) {
-	t.Run("shared", func(t *testing.T) { testSessionsLeaveNothing(t, config.Shared, 1000) })
-	t.Run("own", func(t *testing.T) { testSessionsLeaveNothing(t, config.PerSession, 40) })
+	shared, own := 200, 12
+	if *long {
+		shared, own = 1000, 40
+	}
+	t.Run("shared", func(t *testing.T) { testSessionsLeaveNothing(t, config.Shared, shared) })
+	t.Run("own", func(t *testing.T) { testSessionsLeaveNothing(t, config.PerSession, own) })
 }
 
 func testSessionsLeaveNothing(t *testing.T, isolation config.Isolation, sessions int) {

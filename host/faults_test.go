@@ -54,7 +54,11 @@ func (c faultCase) of(transport config.Transport) string {
 // any case, calls that have lost their server fail at once, and the server is available
 // again soon. Run it with -v for the table.
 func TestFaultsOfServers(t *testing.T) {
-	for _, transport := range []config.Transport{config.Stdio, config.StreamableHTTP, config.LegacySSE} {
+	transports := []config.Transport{config.Stdio, config.StreamableHTTP}
+	if *long {
+		transports = append(transports, config.LegacySSE)
+	}
+	for _, transport := range transports {
 		for _, tt := range faultCases {
 			if tt.of(transport) == noFault {
 				continue

@@ -12,7 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 )
 
-var long = flag.Bool("long", false, "test all combinations of eras and transports")
+var long = flag.Bool("long", false, "run the tests that take long in full")
 
 // cell is a combination of eras: of the client and of the upstream.
 type cell struct{ client, upstream string }

@@ -62,8 +62,8 @@ func TestForbidden(t *testing.T) {
 	t.Logf("%d attempts", attempts)
 }
 
-// store is the server that the attempts are about, with a proxy in front of it.
-type store struct {
+// shop is the server that the attempts are about, with a proxy in front of it.
+type shop struct {
 	*testProxy
 	server *mcptest.Server
 }
@@ -75,7 +75,7 @@ var storeTools = []string{
 	`{"name":"erase","description":"Erases everything.","inputSchema":{"type":"object"}}`,
 }
 
-func newStore(t *testing.T, text []byte) *store {
+func newShop(t *testing.T, text []byte) *shop {
 	t.Helper()
 	server := mcptest.NewServer(mcptest.ServerOptions{Name: "store", PageSize: 100, Items: map[wire.Surface][]string{
 		wire.Tools:     storeTools,
@@ -100,7 +100,7 @@ func newStore(t *testing.T, text []byte) *store {
 		t.Fatal(err)
 	}
 	c := combination{config.StreamableHTTP, config.StreamableHTTP}
-	return &store{serveProxy(t, c, server.Received, cfg), server}
+	return &shop{serveProxy(t, c, server.Received, cfg), server}
 }
 
 func playForbidden(t *testing.T, archive *txtar.Archive) {
@@ -109,13 +109,13 @@ func playForbidden(t *testing.T, archive *txtar.Archive) {
 	if i < 0 {
 		t.Fatal("no config.toml")
 	}
-	s := newStore(t, archive.Files[i].Data)
+	s := newShop(t, archive.Files[i].Data)
 	for _, f := range archive.Files {
 		if f.Name == "config.toml" {
 			continue
 		}
 		t.Run(f.Name, func(t *testing.T) {
-			a := &attempt{T: t, store: s, from: s.received.Len(), clients: map[string]*mcptest.Client{}}
+			a := &attempt{T: t, shop: s, from: s.received.Len(), clients: map[string]*mcptest.Client{}}
 			for n, line := range strings.Split(string(f.Data), "\n") {
 				if err := a.play(strings.ReplaceAll(line, "$1", a.found)); err != nil {
 					t.Fatalf("line %d: %s: %v", n+1, line, err)
@@ -129,7 +129,7 @@ func playForbidden(t *testing.T, archive *txtar.Archive) {
 // attempt is one section of a file.
 type attempt struct {
 	*testing.T
-	*store
+	*shop
 	from    int // index of the first entry in the store's log
 	clients map[string]*mcptest.Client
 	who     string

@@ -13,7 +13,7 @@ import (
 // saved tool and a whole server. No answer names them.
 func TestHiddenNames(t *testing.T) {
 	t.Parallel() // it mostly waits
-	s := newStore(t, []byte(`
+	s := newShop(t, []byte(`
 [upstream.store]
 url = "${STORE}"
 probe = { call = "erase" }

@@ -10,6 +10,16 @@
 //	pinning.go  the pins of a configuration
 //	inspect.go  what commands and smoke checks need to know of a Host
 //	plans.go    plans of composite calls
+//	runs.go     what the router needs to know of runs
+//	durable.go  runs whose process has died
+//	sessions.go HTTP sessions that go on in another replica
+//	peers.go    how other replicas of a fleet are reached
+//	shared.go   what a replica does with documents of its fleet in the background
+//	records.go  the journal in the store of a fleet
+//	saved.go    saved tools for commands
+//	fleet.go    the store in NATS, and that in files to copy from and to
+//	probes.go   /healthz and /readyz on the HTTP server
+//	drain.go    a replica that is to end
 //	approvals.go  how people are asked about calls
 //	observe.go  what telemetry needs to know of it
 //
@@ -25,6 +35,7 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -38,9 +49,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/durable"
+	"github.com/mcp-metatool/mcp-metatool/host/fleet"
+	"github.com/mcp-metatool/mcp-metatool/host/fleet/home"
+	"github.com/mcp-metatool/mcp-metatool/host/fleet/peer"
 	"github.com/mcp-metatool/mcp-metatool/host/front/stateless"
 	"github.com/mcp-metatool/mcp-metatool/host/front/streamable"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/journal/shared"
 	"github.com/mcp-metatool/mcp-metatool/host/pins"
 	"github.com/mcp-metatool/mcp-metatool/host/plan"
 	"github.com/mcp-metatool/mcp-metatool/host/reconfig"
@@ -48,6 +64,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/requeststate"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/store/sealed"
 	"github.com/mcp-metatool/mcp-metatool/host/supervise"
 	"github.com/mcp-metatool/mcp-metatool/host/telemetry"
 	"github.com/mcp-metatool/mcp-metatool/host/ui"
@@ -83,6 +100,12 @@ type Options struct {
 	// Sandbox is shared with others, and Close does not close it. Nil: the Host makes
 	// its own.
 	Sandbox *sandbox.Sandbox
+	// DurableRuns returns what keeps the logs of durable runs in place of what would; nil: that
+	// does.
+	DurableRuns func(durable.Store) durable.Store
+	// DurableTTL is how long a process has a durable run unless it says so again; 0 means
+	// durable.DefaultTTL.
+	DurableTTL time.Duration
 	// NoScripts says that no script will run, so that a sandbox is not made ready.
 	NoScripts bool
 	// Telemetry follows requests and runs; nil: nothing does. Close does not close it.
@@ -116,6 +139,14 @@ type Host struct {
 	asked     compose.Asked
 	approvals *approval.Queue
 	reaches   compose.Reaches
+	durable   *durableRuns
+	fleet     *fleet.Fleet    // nil without NATS
+	ring      *sealed.Ring    // the keys of fleet
+	peers     *peer.Link      // with the other replicas; nil without NATS
+	inFleet   *sharedWork     // what is done in the background in a fleet
+	homes     *home.Finder    // the same
+	records   *shared.Journal // the journal in the store of fleet; nil without one
+	drain     *drain
 
 	parking   stateless.Parking
 	unwatched func() // ends what telemetry asks
@@ -127,10 +158,13 @@ type Host struct {
 // New starts everything except sessions, and returns at once: upstreams connect and
 // the guest is compiled in the background. The caller must Close the Host.
 func New(cfg *config.Config, opts Options) (*Host, error) {
-	h := &Host{opts: opts, built: make(chan struct{})}
+	h := &Host{opts: opts, built: make(chan struct{}), inFleet: newSharedWork(), drain: newDrain()}
 	defer close(h.built)
-	if err := h.openAll(cfg); err != nil {
+	if err := h.openFleet(cfg); err != nil {
 		return nil, err
+	}
+	if err := h.openAll(cfg); err != nil {
+		return nil, errors.Join(err, h.fleet.Close())
 	}
 	if h.sandbox = opts.Sandbox; h.sandbox == nil {
 		newSandbox := sandbox.New
@@ -144,6 +178,7 @@ func New(cfg *config.Config, opts Options) (*Host, error) {
 	}
 	h.connect(cfg)
 	h.catalog.Narrow(h.rightsOf(cfg))
+	h.openDurable(cfg)
 	h.now.Store(h.settings(cfg))
 	h.router.Register(catalog.Builtin, handler(func(ctx context.Context, name string, call route.Call) wire.Reply {
 		if p := h.now.Load().of(call.Origin); p != nil {
@@ -163,9 +198,13 @@ func New(cfg *config.Config, opts Options) (*Host, error) {
 		h.refresh(saved)
 	}
 	h.keepRules(cfg)
-	h.pins.Configure(PinSettings(cfg))
+	h.pins.Configure(h.pinSettings(cfg))
 	h.unwatched = opts.Telemetry.Watch(h.state)
 	h.upstreams.Apply(cfg) // last, so that everything exists when the first message of an upstream arrives
+	h.continueRuns()
+	h.onReplicas(h.approvals.Sweep, "the queue of approvals may have calls that do not wait any more")
+	h.followDrain()
+	h.onReplicas(h.reseal, "documents of the fleet are still sealed with an old key")
 	return h, nil
 }
 
@@ -173,7 +212,9 @@ func New(cfg *config.Config, opts Options) (*Host, error) {
 // router to the upstreams; messages of upstreams come back through the callbacks.
 func (h *Host) connect(cfg *config.Config) {
 	log := h.opts.Log
+	h.openRecords(cfg)
 	h.recorder = record.New(cfg, record.Options{
+		Fleet:    h.journalFleet(),
 		Announce: func(level, logger, text string) { h.router.Announce(level, logger, text) },
 		Logger:   Name + "/journal", Log: log,
 	})
@@ -185,52 +226,16 @@ func (h *Host) connect(cfg *config.Config) {
 		Catalog: h.catalog, Pins: h.pins, Budget: h.sandbox.Budget(), Observer: h.opts.Telemetry.Upstreams(), Log: log,
 		Receiver: func(server string, own route.Session) supervise.Receiver { return h.router.Peer(server, own) },
 	})
-	h.sealer, h.gate = newSealer(cfg.Store.Dir, log), newPolicyGate(cfg.Policy.Compiled(), h.newApprover(cfg))
-	h.plans = plan.NewStore(plansDir(cfg), h.sealer, time.Now)
+	h.sealer, h.gate = h.newSealer(cfg), newPolicyGate(cfg.Policy.Compiled(), h.newApprover(cfg))
+	h.openPlans(cfg)
 	h.router = route.New(route.Options{
 		Catalog: h.catalog, Upstreams: h.upstreams, Availability: h.upstreams, Observer: h.recorder, Log: log,
 		Instructions: h.instructions,
 		Settled:      h.upstreams.Settled, Started: h.upstreams.Started, Refreshed: h.upstreams.Refreshed,
 		Refresh: h.refreshSaved, RefreshCalled: h.refreshCalled, Sealer: h.sealer, Gate: h.gate,
 		Version: h.versionOf,
-		Runs:    runs{h},
+		Runs:    runs{h}, Replicas: h.replicas(),
 	})
-}
-
-// runs implements route.Runs.
-type runs struct{ *Host }
-
-// TaskAfter implements route.Runs. Without a journal there are no tasks, since nothing
-// would be left of them after a restart.
-func (h runs) TaskAfter() time.Duration {
-	if h.recorder.Journal() == nil {
-		return 0
-	}
-	return h.config().Execution.TaskAfter
-}
-
-// TaskLife implements route.Runs.
-func (h runs) TaskLife() time.Duration { return h.config().Journal.MaxAge }
-
-// FindRun implements route.Runs.
-func (h runs) FindRun(id string) (route.RecordedRun, error) {
-	return h.now.Load().composer.FindRun(id)
-}
-
-// AbandonRun implements route.Runs.
-func (h runs) AbandonRun(id string) error { return h.now.Load().composer.AbandonRun(id) }
-
-// newSealer makes the Sealer for what clients return with their answers. All processes
-// with the same store have the same key.
-func newSealer(dir string, log *slog.Logger) *requeststate.Sealer {
-	return requeststate.New(func() []byte {
-		key, err := requeststate.LoadKey(context.Background(), dir)
-		if err != nil {
-			log.Warn("no key that outlives this process: clients cannot answer questions after a restart", "err", err)
-			return requeststate.NewKey()
-		}
-		return key
-	}, time.Now)
 }
 
 // handler is a function that implements route.Handler.
@@ -286,15 +291,12 @@ func (h *Host) part(cfg *config.Config, of audience) *part {
 		Executed:   saved.RecordExecution, Journal: h.recorder.Journal().Open,
 		Calls: details[cfg.Execution.ToolCalls], Whole: h.opts.Whole, Asked: &h.asked,
 		Observer: h.opts.Runs, Gate: h.router, Definitions: of, Reaches: &h.reaches, See: h.see(of), Hides: of.hides,
+		Durable: h.durable.Runs, Idempotent: h.isIdempotent(cfg.Durable), Confirm: h.router.Confirm,
 	}
 	if options.Observer == nil {
 		options.Observer = h.opts.Telemetry.Runs()
 	}
-	if log := h.recorder.Journal(); log != nil {
-		options.Recorded = func(id string) (journal.Record, error) { return journal.Find(context.Background(), log.Dir(), id) }
-		options.Claims = log
-		options.Chain = log.Chain
-	}
+	h.setRecords(&options)
 	composer := compose.New(options)
 	planner := plan.New(plan.Options{
 		Composer: composer, Router: h.router, Saved: saved, Definition: of.Definition, Store: h.plans,
@@ -309,13 +311,14 @@ func (h *Host) part(cfg *config.Config, of audience) *part {
 			dry := options
 			dry.Catalog, dry.Upstreams, dry.Journal, dry.Executed = mocks.Over(of), mocks, open, nil
 			dry.Recorded, dry.Claims, dry.Asked, dry.Observer, dry.Gate = nil, nil, nil, nil, nil // mocks answer
+			dry.Durable = nil
 			dry.Mocked = true
 			dry.Structured = true // the result says which mocks were used
 			return compose.New(dry)
 		},
 	}
 	if log := h.recorder.Journal(); log != nil {
-		about.Runs = builtin.JournalRuns{Dir: log.Dir(), Since: h.recorder.Start()}
+		about.Runs = h.sessionRuns(log)
 	}
 	return &part{options: options, composer: composer, planner: planner, builtins: builtin.New(about)}
 }
@@ -366,6 +369,12 @@ func (h *Host) Reload(cfg *config.Config) (reconfig.Changes, error) {
 		return reconfig.Changes{}, err // what works goes on
 	}
 	changes, cfg := reconfig.Compare(h.opts.Clients, h.config(), cfg)
+	if h.ring != nil {
+		if err := h.ring.Set(cfg.Store.Keys...); err != nil {
+			return reconfig.Changes{}, fmt.Errorf("keys in [store]: %w", err)
+		}
+		h.fleet.KeysChanged()
+	}
 	h.gate.SetPolicy(cfg.Policy.Compiled()) // first, so that nothing new is called before it is decided about
 	// The sources are set before their upstreams start, because these may list at
 	// once, and because names must no longer resolve to upstreams that are removed.
@@ -375,7 +384,7 @@ func (h *Host) Reload(cfg *config.Config) (reconfig.Changes, error) {
 	}
 	h.catalog.SetSources(sources(cfg))
 	h.catalog.Narrow(rights)
-	h.pins.Configure(PinSettings(cfg))
+	h.pins.Configure(h.pinSettings(cfg))
 	h.recorder.Configure(cfg)
 	now := h.settings(cfg)
 	h.now.Store(now)
@@ -385,6 +394,7 @@ func (h *Host) Reload(cfg *config.Config) (reconfig.Changes, error) {
 	}
 	h.keepRules(cfg)
 	h.admit()
+	h.durable.forgetLeft()
 	if !h.upstreams.Apply(cfg) {
 		return reconfig.Changes{}, wire.ErrClosed
 	}
@@ -427,11 +437,12 @@ const (
 // concurrently; it then waits for what is left.
 func (h *Host) Close() error {
 	defer h.recorder.Close()
-	defer h.approvals.Close()
 	h.unwatched()
+	h.drain.close()
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTime)
 	defer cancel()
+	suspended := h.durable.close(ctx) // first, so that what ends now ends no run
 	h.router.Close()
 	closed := h.upstreams.Close(ctx)
 	h.pins.Close()
@@ -445,7 +456,11 @@ func (h *Host) Close() error {
 	if ended, err = awaitUntil(begun.Add(shutdownTime+restTime), stored); !ended {
 		err = errors.New("shutdown: the last executions of saved tools are not counted: the tool store is slow, or locked by another process")
 	}
-	return errors.Join(closed, err)
+	h.homes.Close()
+	h.peers.Close()
+	h.recorder.Close()
+	h.records.Close() // what the recorder has written last is shipped, too
+	return errors.Join(suspended, closed, err, h.closeShared())
 }
 
 // inBackground runs f, whose error the channel gets.

@@ -33,6 +33,8 @@ var librariesOf = []struct {
 }{
 	{"github.com/tetratelabs/wazero", []string{"host/sandbox"}},
 	{"cel.dev/cel-go", []string{"host/policy"}},
+	{"github.com/nats-io/nats.go", []string{"host/store/jetstream"}},
+	{"github.com/nats-io/nats-server/v2", []string{"host/store/natstest"}},
 	{"go.starlark.net", []string{"guest/interp", "guest/parse", "guest/stdlib/..."}},
 	{"github.com/mark3labs/mcp-go", []string{
 		"host/upstream/httpclient", "host/upstream/oauth", "host/builtin",

@@ -24,28 +24,13 @@ func (h *Host) state() telemetry.State {
 	for _, u := range h.upstreams.States() {
 		s.Upstreams = append(s.Upstreams, telemetry.UpstreamState{Name: u.Name, Ready: u.State == upstream.Ready})
 	}
-	return s
-}
-
-// ready reports whether scripts can run and no upstream is starting for the first time, or
-// else what is waited for. An upstream that cannot be started keeps nothing waiting: the
-// others work.
-func (h *Host) ready() (waitsFor string, ok bool) {
-	select {
-	case <-h.sandbox.Ready():
-	default:
-		return "the sandbox is being compiled", false
-	}
-	starting := 0
-	for _, u := range h.upstreams.States() {
-		if u.State == upstream.Starting && u.Restarts == 0 {
-			starting++
+	if h.fleet != nil {
+		s.Fleet = &telemetry.FleetState{Available: h.fleet.Away() == nil, Draining: h.fleet.IsDraining(), Replicas: map[string]int{}, Work: h.fleet.Counts()}
+		for _, r := range h.fleet.Replicas() {
+			s.Fleet.Replicas[r.State.String()]++
 		}
 	}
-	if starting > 0 {
-		return fmt.Sprintf("%d upstreams are starting", starting), false
-	}
-	return "", true
+	return s
 }
 
 // ServePagesOn serves /metrics, /healthz and /readyz on ln until ctx ends, and closes ln.

@@ -32,8 +32,8 @@ tokens = [{ name = "owner", token = "token-of-owner" }, { name = "other", token 
 // planner is a client of a store that plans and applies.
 type planner struct{ *attempt }
 
-func newPlanner(t *testing.T, s *store) planner {
-	return planner{&attempt{T: t, store: s, from: s.received.Len(), clients: map[string]*mcptest.Client{}, who: "owner"}}
+func newPlanner(t *testing.T, s *shop) planner {
+	return planner{&attempt{T: t, shop: s, from: s.received.Len(), clients: map[string]*mcptest.Client{}, who: "owner"}}
 }
 
 // lines plays lines as TestForbidden does.
@@ -63,7 +63,7 @@ func (p planner) make(arguments string) string {
 // kept returns a plan of the store.
 func (p planner) kept(id string) *plan.File {
 	p.Helper()
-	f, err := p.host.Plans().Load(id)
+	f, err := p.host.Plans().Load(p.Context(), id)
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func (p planner) keep(id string, change func(*plan.Plan)) {
 	f := p.kept(id)
 	change(&f.Plan)
 	f.Digest = f.Plan.Digest()
-	if err := p.host.Plans().Keep(f); err != nil {
+	if err := p.host.Plans().Keep(p.Context(), f); err != nil {
 		p.Fatal(err)
 	}
 }
@@ -106,7 +106,7 @@ func (p planner) edit(id, old, text string, again bool) {
 // agent is told what, and what to do, and that no call is made.
 func TestPlanDrift(t *testing.T) {
 	t.Parallel()
-	s := newStore(t, []byte(plannedConfig))
+	s := newShop(t, []byte(plannedConfig))
 	const code = "x = store.read(id='1')\nstore.write(id='2')\nreturn x"
 	zeros := strings.Repeat("0", 64)
 	for _, c := range []struct {
@@ -169,7 +169,7 @@ func TestPlanDrift(t *testing.T) {
 // plan is not run.
 func TestChangeDuringApproval(t *testing.T) {
 	t.Parallel()
-	s := newStore(t, []byte(plannedConfig))
+	s := newShop(t, []byte(plannedConfig))
 	p := newPlanner(t, s)
 	p.save("store.write(id='2')", "")
 	f := p.kept(p.make(`{"name":"tidy"}`))
@@ -189,7 +189,7 @@ func TestChangeDuringApproval(t *testing.T) {
 // one applies a plan.
 func TestOneApplication(t *testing.T) {
 	t.Parallel()
-	s := newStore(t, []byte(plannedConfig))
+	s := newShop(t, []byte(plannedConfig))
 	p := newPlanner(t, s)
 	id := p.make(`{"code":"for i in range(5):\n    store.write(id=str(i))"}`)
 	f := p.kept(id)

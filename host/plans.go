@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"time"
@@ -9,7 +10,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/plan"
+	"github.com/mcp-metatool/mcp-metatool/host/requeststate"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/store"
+	"github.com/mcp-metatool/mcp-metatool/host/store/sealed"
 )
 
 // Planner makes and applies plans, with the current configuration.
@@ -18,10 +22,36 @@ func (h *Host) Planner() *plan.Planner { return h.now.Load().planner }
 // Plans are the plans of the store.
 func (h *Host) Plans() *plan.Store { return h.plans }
 
-// PlanStore returns the plans of a configuration's store, for commands that start nothing
-// else.
-func PlanStore(cfg *config.Config, log *slog.Logger) *plan.Store {
-	return plan.NewStore(plansDir(cfg), newSealer(cfg.Store.Dir, log), time.Now)
+// openPlans opens the plans of the store or of the fleet.
+func (h *Host) openPlans(cfg *config.Config) {
+	if h.fleet != nil {
+		h.plans = fleetPlans(h.fleet.Store(), h.ring)
+		return
+	}
+	h.plans = plan.NewStore(plansDir(cfg), h.sealer, time.Now)
+}
+
+// fleetPlans returns the plans of a fleet.
+func fleetPlans(docs store.Store, ring *sealed.Ring) *plan.Store {
+	sealer := requeststate.NewShared(requeststate.Options{Keys: func() [][]byte { return ring.Derive("plans") }, Now: time.Now})
+	return plan.NewStoreIn(plan.InFleet(docs, time.Now), sealer, time.Now)
+}
+
+// PlanStore returns the plans of a configuration, for commands that start nothing else. The
+// caller must call end.
+func PlanStore(ctx context.Context, cfg *config.Config, log *slog.Logger) (plans *plan.Store, end func() error, err error) {
+	if len(cfg.Store.NATS) == 0 {
+		return plan.NewStore(plansDir(cfg), newSealer(cfg, log), time.Now), func() error { return nil }, nil
+	}
+	ring, err := fleetRing(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	docs, err := commandStore(ctx, cfg, log)
+	if err != nil {
+		return nil, nil, fmt.Errorf("plans: %w", err)
+	}
+	return fleetPlans(docs, ring), docs.Close, nil
 }
 
 func plansDir(cfg *config.Config) string { return filepath.Join(cfg.Store.Dir, "plans") }

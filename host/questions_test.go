@@ -20,11 +20,12 @@ import (
 // crossing is a process of a server of the handshake era on stdio, which the test plays,
 // and clients of the stateless era over HTTP.
 type crossing struct {
-	t   *testing.T
-	url string
-	ln  net.Listener // further processes connect to it
-	up  net.Conn
-	in  *wire.Reader
+	t    *testing.T
+	url  string
+	ln   net.Listener // further processes connect to it
+	host *Host
+	up   net.Conn
+	in   *wire.Reader
 }
 
 // newCrossing starts a proxy with such a server. configure changes its configuration; nil:
@@ -43,7 +44,7 @@ func newCrossing(t *testing.T, configure func(*config.Config)) *crossing {
 		configure(cfg)
 	}
 	proxy := serveProxy(t, combination{config.StreamableHTTP, config.Stdio}, nil, cfg)
-	return (&crossing{t: t, url: proxy.url, ln: ln}).another()
+	return (&crossing{t: t, url: proxy.url, ln: ln, host: proxy.host}).another()
 }
 
 // another waits for the next process of the server, and does its handshake.
@@ -119,27 +120,35 @@ func (c *crossing) post(ctx context.Context, number int, members string) <-chan 
 	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"up__t","arguments":{"n":%d}%s,"_meta":%s}}`, number, members, fronttest.Envelope)
 	answer := make(chan string, 1)
 	go func() {
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
-		if err != nil {
-			answer <- err.Error()
-			return
-		}
-		for name, value := range map[string]string{
-			"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
-			"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "up__t",
-		} {
-			r.Header.Set(name, value)
-		}
-		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			answer <- err.Error()
-			return
-		}
-		defer resp.Body.Close()
-		text, _ := io.ReadAll(resp.Body)
-		answer <- string(text)
+		_, text := postCall(ctx, c.url, "", "up__t", body)
+		answer <- text
 	}()
 	return answer
+}
+
+// postCall sends a tools/call of the stateless era, and returns the status and the body of the answer.
+// Without an answer, the text says why.
+func postCall(ctx context.Context, url, token, tool string, body []byte) (status, text string) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return "", err.Error()
+	}
+	for name, value := range map[string]string{
+		"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+		"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": tool,
+	} {
+		r.Header.Set(name, value)
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return "", err.Error()
+	}
+	defer resp.Body.Close()
+	all, _ := io.ReadAll(resp.Body)
+	return resp.Status, string(all)
 }
 
 // question checks that a client is asked that question, and returns its key and the state.

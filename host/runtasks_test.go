@@ -23,9 +23,11 @@ type taskProcess struct {
 }
 
 func newTaskProcess(t *testing.T, dir string) taskProcess {
-	return taskProcess{newCrossing(t, func(cfg *config.Config) {
-		cfg.Store.Dir, cfg.Execution.TaskAfter, cfg.HTTP.Tokens = dir, time.Millisecond, bearerTokens("one-token", "other-token")
-	})}
+	return taskProcess{newCrossing(t, func(cfg *config.Config) { setTaskProcess(cfg, dir) })}
+}
+
+func setTaskProcess(cfg *config.Config, dir string) {
+	cfg.Store.Dir, cfg.Execution.TaskAfter, cfg.HTTP.Tokens = dir, time.Millisecond, bearerTokens("one-token", "other-token")
 }
 
 // open makes a request and returns the messages of its answer.
@@ -99,6 +101,18 @@ func (p taskProcess) about(token, method, id, more string) string {
 func TestTasksAfterRestart(t *testing.T) {
 	dir := t.TempDir()
 	first, second := newTaskProcess(t, dir), newTaskProcess(t, dir)
+	testTasksElsewhere(t, first, second, func() {})
+	runs, _ := first.task("return up.t(n=4)")
+	first.next("tools/call")
+	if got := second.about("one-token", "tasks/get", runs, ""); !strings.Contains(got, `"status":"working"`) {
+		t.Errorf("it runs in another process: %s", got)
+	}
+}
+
+// testTasksElsewhere checks that what has become of the tasks of one process is known to another
+// one, which goes on with those that have asked something. It calls gone when the first one is
+// not used any more.
+func testTasksElsewhere(t *testing.T, first, second taskProcess, gone func()) {
 	ended, changes := first.task("return up.t(n=1)")
 	first.answer("tools/call", `{"content":[{"type":"text","text":"the end"}]}`)
 	first.read(changes, `"status":"completed"`)
@@ -114,6 +128,7 @@ func TestTasksAfterRestart(t *testing.T) {
 		}
 	}
 
+	gone()
 	if got := second.about("one-token", "tasks/get", asks, ""); !strings.Contains(got, `"inputRequests":{"1.question1":{"method":"elicitation/create","params":{"message":"name?"`) {
 		t.Errorf("%s", got)
 	}
@@ -141,10 +156,5 @@ func TestTasksAfterRestart(t *testing.T) {
 	}
 	if got := second.about("one-token", "tasks/get", ended, ""); !strings.Contains(got, `"text":"the end"`) {
 		t.Errorf("%s", got)
-	}
-	runs, _ := first.task("return up.t(n=4)")
-	first.next("tools/call")
-	if got := second.about("one-token", "tasks/get", runs, ""); !strings.Contains(got, `"status":"working"`) {
-		t.Errorf("it runs in another process: %s", got)
 	}
 }

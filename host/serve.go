@@ -37,6 +37,12 @@ func (h *Host) session(http bool) front.Options {
 	if follower != nil {
 		opts.Tracer = follower
 	}
+	if h.homes != nil {
+		opts.Stateless.Lost = h.homes.Lost
+	}
+	if h.fleet != nil {
+		opts.Tracer = counted{opts.Tracer, h.drain}
+	}
 	return opts
 }
 
@@ -94,19 +100,33 @@ func (h *Host) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 // the cause of ctx, or says why serving failed.
 func (h *Host) ServeHTTPOn(ctx context.Context, ln net.Listener) error {
 	settings := h.config().HTTP
-	sessions := streamable.New(ctx, streamable.Options{
+	shared := h.sharedSessions(settings.SessionTTL)
+	web := streamable.Options{
 		Session: h.session(true), Access: access(settings),
 		SessionTTL: settings.SessionTTL, MaxSessions: settings.MaxSessions,
 		MaxSessionsPerToken: settings.MaxSessionsPerToken, MaxSessionsPerAddress: settings.MaxSessionsPerAddress,
 		UnusedTTL: settings.UnusedTTL, InitializeRate: settings.InitializeRate,
 		ResumeWindow: cmp.Or(settings.ResumeWindow, -1), // there, 0 means the default
-	})
+		Fleet:        shared,
+		Refuses:      h.drain.refuses,
+	}
+	if h.homes != nil {
+		web.Replicas = h.homes
+	}
+	sessions := streamable.New(ctx, web)
 	h.reloading.Lock()
 	h.web.Store(sessions)
 	h.admit() // the configuration may have been reloaded before web was set
 	h.reloading.Unlock()
 	defer h.web.Store(nil)
 	path := cmp.Or(settings.Path, config.DefaultPath)
+	stopPeers, err := h.servePeers(ctx, sessions)
+	if err != nil {
+		ln.Close()
+		defer shared.Close(ctx)
+		return errors.Join(err, sessions.Close(ctx))
+	}
+	defer stopPeers()
 	page := http.NotFoundHandler()
 	if h.pageAccess != nil {
 		ctx, stop := context.WithCancel(ctx)
@@ -115,17 +135,20 @@ func (h *Host) ServeHTTPOn(ctx context.Context, ln net.Listener) error {
 		defer stop()
 		page = handler
 	}
-	server := streamable.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	pages := h.probes(page)
+	server := streamable.NewServer(h.drain.handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == path {
 			sessions.ServeHTTP(w, r)
 			return
 		}
-		page.ServeHTTP(w, r)
-	}), streamable.ServerOptions{
+		pages.ServeHTTP(w, r)
+	})), streamable.ServerOptions{
 		MaxConnections: settings.MaxConnections, MaxConnectionsPerAddress: settings.MaxConnectionsPerAddress, Log: h.opts.Log,
 	})
 	return serveUntil(ctx, server, ln, func(late context.Context) {
-		if err := errors.Join(sessions.Close(late), server.Shutdown(late)); err != nil {
+		err := sessions.Close(late)
+		shared.Close(late)
+		if err = errors.Join(err, server.Shutdown(late)); err != nil {
 			h.opts.Log.Warn("end of the HTTP sessions", "err", err)
 		}
 	})

@@ -37,6 +37,8 @@ func saveTool(name string, code []byte) mcp.Tool {
 					},
 					"additionalProperties": false
 				},
+				"durable": {"type": "boolean", "description": "Runs survive a crash."},
+				"inDoubt": {"enum": ["fail", "undo", "ask"]},
 				"permissions": {"type": "array", "items": {"type": "string"}, "maxItems": 1000, "description": "Narrows what it may call: github.get_*"}
 			},
 			"required": ["name", "description", "inputSchema", "code"],

@@ -19,7 +19,7 @@ import (
 type Planner interface {
 	Make(ctx context.Context, of plan.Subject, call route.Call) (*plan.File, *compose.Failure)
 	// Find returns a plan that was made for the same principal.
-	Find(id string, origin route.Origin) (*plan.File, error)
+	Find(ctx context.Context, id string, origin route.Origin) (*plan.File, error)
 	// Check returns why a plan cannot be applied, and what policy says about its writes.
 	Check(ctx context.Context, file *plan.File, origin route.Origin) (policy.Decision, error)
 	Apply(ctx context.Context, file *plan.File, opts plan.ApplyOptions, call route.Call) (*plan.Outcome, error)
@@ -94,7 +94,7 @@ func (h *Handler) apply(ctx context.Context, args []byte, call route.Call) (wire
 	refuse := func(format string, args ...any) (wire.Reply, error) {
 		return wire.Reply{}, &compose.Failure{Type: abi.ErrPermission, Message: fmt.Sprintf(format, args...) + " (nothing was done now)"}
 	}
-	file, err := h.cfg.Planner.Find(id, call.Origin)
+	file, err := h.cfg.Planner.Find(ctx, id, call.Origin)
 	if err != nil {
 		return refuse("%v", err)
 	}

@@ -29,9 +29,9 @@ type Runs interface {
 	Get(ctx context.Context, session, id string) (journal.Record, error)
 }
 
-// JournalRuns are the Runs in the journal in a directory.
+// JournalRuns are the Runs in a journal.
 type JournalRuns struct {
-	Dir string
+	Journal journal.Reader
 	// Since is when the process started, before any session. Older records are not
 	// read.
 	Since time.Time
@@ -44,7 +44,7 @@ func (j JournalRuns) List(ctx context.Context, f journal.Filter) ([]journal.Reco
 	if f.Since.Before(j.Since) {
 		f.Since = j.Since
 	}
-	for rec, err := range journal.Scan(ctx, j.Dir, f) {
+	for rec, err := range j.Journal.Scan(ctx, f) {
 		switch {
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)

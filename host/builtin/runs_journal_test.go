@@ -42,7 +42,7 @@ func TestJournalRuns(t *testing.T) {
 	for _, session := range []string{"one", "two", "one"} {
 		composer.Eval(t.Context(), "return git_hub.search(s='"+session+"')", nil, route.Call{Origin: client{id: session}})
 	}
-	runs := JournalRuns{Dir: dir, Since: time.Now().Add(-time.Hour)}
+	runs := JournalRuns{Journal: journal.Reader{Dir: dir}, Since: time.Now().Add(-time.Hour)}
 	mine, err := runs.List(t.Context(), journal.Filter{Session: "one"})
 	if err != nil || len(mine) != 2 || mine[0].ID <= mine[1].ID {
 		t.Fatalf("%d runs, %v", len(mine), err)
@@ -58,11 +58,11 @@ func TestJournalRuns(t *testing.T) {
 	if _, err := runs.Get(t.Context(), "one", mine[0].ID[:4]); !errors.As(err, &several) {
 		t.Errorf("the beginning of two: %v", err)
 	}
-	late := JournalRuns{Dir: dir, Since: time.Now().Add(time.Hour)}
+	late := JournalRuns{Journal: journal.Reader{Dir: dir}, Since: time.Now().Add(time.Hour)}
 	if old, err := late.List(t.Context(), journal.Filter{Session: "one"}); err != nil || len(old) != 0 {
 		t.Errorf("runs of before: %d, %v", len(old), err)
 	}
-	if none, err := (JournalRuns{Dir: t.TempDir()}).List(t.Context(), journal.Filter{Session: "one"}); err != nil || none != nil {
+	if none, err := (JournalRuns{Journal: journal.Reader{Dir: t.TempDir()}}).List(t.Context(), journal.Filter{Session: "one"}); err != nil || none != nil {
 		t.Errorf("no journal: %d, %v", len(none), err)
 	}
 }

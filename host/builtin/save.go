@@ -22,6 +22,11 @@ func (h *Handler) save(ctx context.Context, args []byte, _ route.Call) (wire.Rep
 	def.Code, _ = wire.GetString(args, "code")
 	def.InputSchema, _ = wire.Get(args, "inputSchema")
 	def.OutputSchema, _ = wire.Get(args, "outputSchema")
+	if on, _ := wire.Get(args, "durable"); string(on) == "true" {
+		def.Durable = true
+	}
+	doubt, _ := wire.GetString(args, "inDoubt")
+	def.InDoubt = tools.InDoubt(doubt) // the schema has checked it
 	var limits []tools.Violation
 	def.Limits, limits = h.limits(args)
 	bounds, given := wire.Get(args, "permissions")
@@ -131,6 +136,9 @@ func (h *Handler) check(ctx context.Context, def *tools.Definition, limits []too
 			add("/outputSchema", schemaReason(err))
 		}
 	}
+	if err := def.Durability.Check(); err != nil {
+		add("/inDoubt", "is only for durable tools (set durable to true)")
+	}
 	f.Violations = append(f.Violations, limits...)
 	if n := len(def.Code); n > MaxCode {
 		add("/code", fmt.Sprintf("is %d bytes long (at most %d)", n, MaxCode))
@@ -175,6 +183,12 @@ func refusal(err error) error {
 	var schema *tools.SchemaError
 	if errors.As(err, &clash) || errors.As(err, &corrupt) || errors.As(err, &name) || errors.As(err, &schema) {
 		return &compose.Failure{Type: abi.ErrValidation, Message: err.Error()}
+	}
+	switch {
+	case errors.Is(err, tools.ErrChanged): // the agent has to look again
+		return &compose.Failure{Type: abi.ErrValidation, Message: err.Error()}
+	case errors.Is(err, tools.ErrAway), errors.Is(err, tools.ErrUnsure):
+		return &compose.Failure{Type: abi.ErrResource, Message: err.Error()}
 	}
 	return err
 }

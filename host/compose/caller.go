@@ -45,6 +45,7 @@ func (r *run) CallTools(ctx context.Context, calls []abi.ToolCall) []abi.Answer 
 	for i, record := range r.journal.OpenCalls(opened) {
 		targets[i].record, targets[i].batch = record, batch
 	}
+	r.keepCalls(targets)
 	answers := make([]abi.Answer, len(calls))
 	extra := int64(0)
 	for int(extra) < len(targets)-1 && r.tree.extraCalls.TryAcquire(1) {
@@ -150,13 +151,20 @@ func (r *run) call(ctx context.Context, t *target) abi.Answer {
 		answer = r.repeat(t)
 		t.decision = answer.Decision
 		r.tree.called.Add(t.server, t.tool)
+	case r.settled && t.runBefore() == nil: // it had no answer either when its caller got one
+		answer.Err = t.fail(abi.ErrCancelled, NoAnswer)
 	case t.err != nil:
 		answer.Err = t.fail(unresolvedType(t.err), t.err.Error())
 	case ctx.Err() != nil:
 		answer.Err = t.fail(contextFailure(ctx).Type, NotMade)
 	default:
-		if answer.Err = r.permit(t); answer.Err != nil {
+		if answer.Err = r.mayCall(t); answer.Err != nil {
 			break
+		}
+		if r.doubtful(t) && t.server != abi.Composites {
+			if answer.Err = r.settleDoubt(ctx, t); answer.Err != nil {
+				break
+			}
 		}
 		switch {
 		case t.server == abi.Composites:
@@ -169,6 +177,7 @@ func (r *run) call(ctx context.Context, t *target) abi.Answer {
 	}
 	answer.Decision = t.decided()
 	t.record.Close(answer)
+	r.keepAnswer(ctx, t)
 	return abi.Answer{Value: answer.Value, Err: answer.Err}
 }
 
@@ -210,20 +219,25 @@ func (r *run) forward(ctx context.Context, t *target) journal.Answer {
 
 // scriptCall returns a call for the router. clock is that of the call; nil for none.
 func (r *run) scriptCall(t *target, clock *callClock, progress func([]byte)) route.ScriptCall {
-	return route.ScriptCall{
-		Server: t.server, Tool: t.tool, Params: t.params(r.meta), Progress: progress,
+	call := route.ScriptCall{
+		Server: t.server, Tool: t.tool, Params: t.params(r.callMeta(t)), Progress: progress,
 		Script: r.tool, Run: r.journal.ID(), Called: &r.tree.called, Approved: r.tree.approved(),
 		Decided: func(d policy.Decision) { t.decision = d.Recorded() },
 		Pause:   func() (goOn func()) { return r.deciding(clock) },
 	}
+	if r.tree.log != nil {
+		call.Permit = r.tree.log.Permitted
+		call.Before = func(ctx context.Context) error { return r.intend(ctx, t) }
+	}
+	return call
 }
 
-// params returns the params of the call's request; meta is that of the run's request.
+// params returns the params of the call's request with that _meta, nil for none.
 func (t *target) params(meta []byte) []byte {
 	var params wire.Object
 	params.Text("name", t.tool)
 	params.Raw("arguments", t.Arguments)
-	if meta = joinMeta(meta, t.Meta); meta != nil {
+	if meta != nil {
 		params.Raw("_meta", meta)
 	}
 	return params.Bytes()

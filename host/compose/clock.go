@@ -43,6 +43,26 @@ func startClock(ctx context.Context, after time.Duration) (_ context.Context, c 
 	}
 }
 
+// startHeld is startClock for a run that goes on with a durable one. The clock stands still
+// until goLive, so that the end of its time finds all compensations registered.
+func startHeld(ctx context.Context, after time.Duration) (_ context.Context, c *callClock, stop func()) {
+	ctx, c, stop = startClock(ctx, time.Hour) // it is stopped at once
+	c.pause()
+	c.left = after
+	return ctx, c, stop
+}
+
+// goLive notes that the script has passed what the run before did.
+func (r *run) goLive() {
+	if r.resumed.live {
+		return
+	}
+	r.resumed.live = true
+	if r.continues() {
+		r.clock.goOn()
+	}
+}
+
 func (c *callClock) pause() {
 	if c == nil {
 		return

@@ -32,7 +32,10 @@
 //	clock.go     the timeout of a call, which does not count the time of its questions
 //	stage.go     runs that are planned, and that carry out plans
 //	resume.go    continuing a run when the client has answered
+//	durable.go   runs that go on if their process dies
+//	continue.go  going on with them
 //	asked.go     the records of runs that can be continued
+//	keep.go      waiting for the record of a run in the store of a fleet
 //	recorded.go  what has become of a run, from its record
 //	observe.go   Observer: telemetry of runs
 //
@@ -48,6 +51,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/durable"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/permissions"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
@@ -135,6 +139,15 @@ type Options struct {
 	Chain func(id string) (journal.Chain, error)
 	// Asked keeps the records of runs that clients can continue; nil is a new one.
 	Asked *Asked
+	// Durable keeps the logs of durable runs; nil: there are none. It needs Journal to write
+	// to disk, where results are kept.
+	Durable *durable.Runs
+	// Idempotent reports whether a call of a tool, by real names, can be made again without
+	// harm; nil: none can.
+	Idempotent func(server, tool string) bool
+	// Confirm asks a person whether a call is made again that may have been made before; see
+	// route.Router.Confirm. Nil: nobody can be asked.
+	Confirm func(ctx context.Context, origin route.Origin, call route.ScriptCall, rule, reason string) error
 	// Gate decides which saved tools scripts may call; nil: all of them. Calls of
 	// upstreams' tools are decided about by Upstreams.
 	Gate Gate
@@ -174,7 +187,8 @@ type Options struct {
 
 // Claims are the rights to continue runs; see journal.Log.
 type Claims interface {
-	// Claim takes the right to continue a run. It fails if somebody has it.
+	// Claim takes the right to continue a run. The error is journal.ErrClaimed if somebody has
+	// it, and ErrUndecided if that is not known now.
 	Claim(id string) error
 	// Release gives it back.
 	Release(id string) error
@@ -278,6 +292,9 @@ func (c *Composer) CallSaved(ctx context.Context, def tools.Definition, call rou
 	if f != nil {
 		return wire.Reply{Result: f.Result()}
 	}
+	if c.isDurable(def) {
+		return r.answerDurable(ctx, args, def, call, before)
+	}
 	return r.answer(ctx, def, true, args, call, before)
 }
 
@@ -368,7 +385,15 @@ func (c *Composer) newRun(def tools.Definition, saved bool, args, meta []byte, c
 	}
 	if before != nil {
 		begin.Continues, begin.Elapsed = before.rec.ID, before.elapsed()
+		begin.First = firstOf(before.rec)
 		r.continueFrom(before)
+		if before.state != nil {
+			r.budget = (&ReplayRun{Begin: before.rec.Begin}).budget()
+			begin.Limits = r.budget.record()
+		}
+		if before.state != nil && parent == nil {
+			begin.Continues = before.state.LastRecord
+		}
 	}
 	if stage != nil {
 		plan := stage.Plan()

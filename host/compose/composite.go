@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/durable"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
@@ -45,9 +46,11 @@ type tree struct {
 	// continued another time.
 	live      atomic.Bool
 	called    policy.History
-	batches   atomic.Int64 // of calls, so far
-	questions *questions   // to the client; nil if it can be asked at any time
-	stage     Stage        // nil unless the runs are planned or carry out a plan
+	batches   atomic.Int64            // of calls, so far
+	log       *durable.Run            // of a durable run; nil for another one
+	stop      context.CancelCauseFunc // ends a durable run
+	questions *questions              // to the client; nil if it can be asked at any time
+	stage     Stage                   // nil unless the runs are planned or carry out a plan
 }
 
 // newTree makes the tree of which the run is the root.
@@ -144,19 +147,28 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 	if failed := t.checkMeta(); failed != nil && t.replayed == nil {
 		return journal.Answer{Err: failed}
 	}
-	version, failed := r.pass(ctx, t)
-	if failed != nil {
-		return journal.Answer{Err: failed}
+	var version string
+	if !r.repeats(t) {
+		var failed *abi.CallError
+		if version, failed = r.pass(ctx, t); failed != nil {
+			return journal.Answer{Err: failed}
+		}
 	}
 	def, err := r.definition(t)
+	if err != nil && r.repeats(t) && t.runBefore() != nil {
+		def, err = t.runBefore().Definition, nil
+	}
 	if err != nil && t.runBefore() != nil {
-		return journal.Answer{Err: t.fail(abi.ErrPermission, fmt.Sprintf("since the client was asked, saved tool %q was removed: %v", t.tool, err))}
+		return journal.Answer{Err: t.fail(abi.ErrPermission, fmt.Sprintf("since %s, saved tool %q was removed: %v", r.resumed.point(), t.tool, err))}
 	}
 	if err != nil {
 		return journal.Answer{Err: t.fail(abi.ErrValidation, err.Error())}
 	}
 	if below := t.runBefore(); below != nil && below.Definition.Hash() != def.Hash() {
-		return journal.Answer{Err: t.fail(abi.ErrPermission, fmt.Sprintf("saved tool %q was changed since the client was asked", t.tool))}
+		if r.resumed.state == nil {
+			return journal.Answer{Err: t.fail(abi.ErrPermission, fmt.Sprintf("saved tool %q was changed since the client was asked", t.tool))}
+		}
+		def = below.Definition // a durable run goes on with what it began
 	}
 	if version != "" && version != def.Hash() {
 		return journal.Answer{Err: t.fail(abi.ErrPermission, changedSince(t.tool))}
@@ -180,6 +192,11 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 	out, f := child.saved(child.observe(limited), def, t.Arguments)
 	rec := child.end(ctx, out, f)
 	t.undo = child.undo.take()
+	if child.settled && answeredBefore(t.before) {
+		a := t.before.Answer
+		a.Run = &rec
+		return a
+	}
 	switch {
 	case ctx.Err() != nil:
 		return journal.Answer{Err: t.fail(contextFailure(ctx).Type, NoAnswer), Run: &rec}
@@ -266,6 +283,7 @@ func (r *run) child(chain []string, def tools.Definition, t *target, part *part)
 	var before *resumed
 	if below := t.runBefore(); below != nil {
 		before = newResumed(below, r.resumed.answers)
+		before.state = r.resumed.state
 	}
 	child, f := r.newRun(def, true, t.Arguments, joinMeta(r.meta, t.Meta), call, parent, before, r.tree.stage)
 	if f != nil {
@@ -273,6 +291,8 @@ func (r *run) child(chain []string, def tools.Definition, t *target, part *part)
 	}
 	child.chain, child.tree, child.inner, child.outer, child.grants = chain, r.tree, true, r, r.grants
 	child.caught = r.caught || t.Caught || t.Raw // a raw result has the failure in it
+	child.settled = r.repeats(t)
+	child.keepChild(before)
 	if child.progress != nil {
 		child.progress.interval = 0 // only that of the root counts
 	}

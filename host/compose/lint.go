@@ -60,7 +60,8 @@ func (c *Composer) Inspect(ctx context.Context, name, code string) (abi.Lint, er
 // Lint returns warnings about probable mistakes in a script that will be saved as name:
 // mistakes in the code (unused variables, unreachable code), unknown tools, literal
 // arguments that do not match a tool's inputSchema, and saved tools that call this one
-// back. For a server that is down it warns once that calls are not checked. It does not
+// back. For a durable tool that does not say what happens in doubt, it warns of a call that
+// is not idempotent. For a server that is down it warns once that calls are not checked. It does not
 // check arguments that are not literals, or code that does not parse; see Check. The
 // warnings are in the order of the source. The error is a *Failure.
 func (c *Composer) Lint(ctx context.Context, name, code string) ([]Warning, error) {
@@ -75,7 +76,7 @@ func (c *Composer) LintTool(ctx context.Context, def tools.Definition) ([]Warnin
 	if err != nil {
 		return nil, err
 	}
-	l := linter{Composer: c, name: name, account: sandbox.NewAccount(c.cfg.Limits, nil)}
+	l := linter{Composer: c, name: name, durability: def.Durability, account: sandbox.NewAccount(c.cfg.Limits, nil)}
 	l.params(found.Params, def.InputSchema)
 	for _, w := range found.Warnings {
 		l.warn(w.Position, w.Message)
@@ -109,6 +110,9 @@ type linter struct {
 	found []Warning
 	// account limits the fuel for checking literal arguments.
 	account *sandbox.Account
+
+	durability tools.Durability
+	doubted    bool // there is a warning about calls in doubt
 
 	down  map[string]bool            // servers that are not available
 	calls map[string][]abi.NamedTool // of saved tools that were analysed
@@ -177,10 +181,21 @@ func (l *linter) upstream(ctx, waiting context.Context, n abi.NamedTool) {
 		l.warn(n.Position, err.Error())
 		return
 	}
+	l.doubt(n, server, tool)
 	raw := l.cfg.Catalog.InputSchema(server, tool)
 	if schema := l.schemas.of(server, tool, raw, l.cfg.Log); schema != nil {
 		l.arguments(ctx, n, server+"."+tool, raw, schema.ValidateArguments)
 	}
+}
+
+// doubt warns once that a durable run can fail because it is not known whether a call was made.
+func (l *linter) doubt(n abi.NamedTool, server, tool string) {
+	d := l.durability
+	if !d.Durable || d.InDoubt != "" || l.doubted || l.cfg.Idempotent == nil || l.cfg.Idempotent(server, tool) {
+		return
+	}
+	l.doubted = true
+	l.warn(n.Position, fmt.Sprintf("%s.%s is not known to be idempotent: if the process dies during the call, the run fails, and nothing is undone (set inDoubt to \"undo\" or \"ask\", or to \"fail\" if that is wanted)", server, tool))
 }
 
 // saved checks a call of a saved tool.

@@ -2,14 +2,17 @@ package compose
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/durable"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
@@ -19,12 +22,13 @@ import (
 
 // FindRun returns what has become of a run of a client, and of those that continue it,
 // from their records on disk. The error is route.ErrNoRun if there is none. If this
-// process makes the run, its end may not be on disk yet.
+// process makes the run, its end may not be on disk yet. A durable run of which there is no
+// record here, since another replica has begun it, is found by its log.
 func (c *Composer) FindRun(id string) (route.RecordedRun, error) {
 	if c.cfg.Chain == nil {
 		return route.RecordedRun{}, route.ErrNoRun
 	}
-	chain, err := c.cfg.Chain(id)
+	chain, open, err := c.chain(id)
 	rec := &chain.Last
 	switch {
 	case errors.Is(err, journal.ErrNotFound), err == nil && rec.Parent != nil:
@@ -40,7 +44,7 @@ func (c *Composer) FindRun(id string) (route.RecordedRun, error) {
 		found.Kind = catalog.Composite
 	}
 	switch {
-	case !rec.Done && chain.Abandoned:
+	case !rec.Done && chain.Abandoned && !open:
 		found.Status = protocol.TaskFailed
 		found.Reply.Error = wire.Errorf(wire.CodeInternal, "%s did not end: the process that ran it has ended (run %s)", rec.Definition.Name, rec.ID).Raw()
 	case !rec.Done:
@@ -59,6 +63,39 @@ func (c *Composer) FindRun(id string) (route.RecordedRun, error) {
 		found.Note = "this is from the journal, where secrets are masked"
 	}
 	return found, nil
+}
+
+// openTime bounds how long the store is asked whether a run is open.
+const openTime = 5 * time.Second
+
+// chain returns the records of a run, and whether it is a durable one that goes on. The end is
+// written before the log is removed: if there is neither, the end has been written meanwhile, or
+// there is none.
+func (c *Composer) chain(id string) (chain journal.Chain, open bool, err error) {
+	// What becomes of a run is asked for by this program.
+	ctx, cancel := context.WithTimeout(context.Background(), openTime)
+	defer cancel()
+	for range 2 {
+		chain, err = c.cfg.Chain(id)
+		switch {
+		case errors.Is(err, journal.ErrNotFound):
+			log, failed := c.cfg.Durable.Look(ctx, id)
+			if failed == nil && log.State != nil {
+				chain = journal.Chain{Last: log.State.Record, Runs: log.State.Owners, Start: log.State.Record.Start}
+				return chain, true, nil
+			}
+			if failed = cmp.Or(failed, log.Err); !errors.Is(failed, durable.ErrNotFound) {
+				return chain, false, failed
+			}
+		case err != nil || chain.Last.Done || !chain.Abandoned:
+			return chain, false, err
+		default:
+			if _, open, err = c.cfg.Durable.OpenAs(ctx, id, chain.Last.ID); open || err != nil {
+				return chain, open, err
+			}
+		}
+	}
+	return chain, false, err
 }
 
 // callParams returns the params of a request that calls the tool of a run.
@@ -174,7 +211,7 @@ func (c *Composer) AbandonRun(id string) error {
 		return fmt.Errorf("run %s: %w", id, err)
 	}
 	begin := rec.Begin
-	begin.Continues, begin.Elapsed = rec.ID, newResumed(&rec, nil).elapsed()
+	begin.Continues, begin.Elapsed, begin.First = rec.ID, newResumed(&rec, nil).elapsed(), firstOf(&rec)
 	run, err := c.cfg.Journal(begin)
 	if err != nil {
 		return err

@@ -145,7 +145,11 @@ func (t *ReplayRun) budget() budget {
 // where the recorded run was stopped.
 func (r *run) scriptContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	if r.replay == nil {
-		limited, clock, stop := startClock(ctx, r.budget.timeout-r.elapsed())
+		start := startClock
+		if r.continues() {
+			start = startHeld
+		}
+		limited, clock, stop := start(ctx, r.budget.timeout-r.elapsed())
 		r.clock = clock
 		return limited, stop
 	}

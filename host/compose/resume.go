@@ -1,11 +1,13 @@
 package compose
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/durable"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
@@ -20,12 +22,14 @@ import (
 // once.
 type resumed struct {
 	rec     *journal.Record               // of the run before; shared, so it is not changed
+	state   *durable.State                // what the log of a durable run says; nil for another one
 	answers map[string][]byte             // of the client, by the names of the questions
 	inputs  map[int][]journal.InputRecord // of rec by call, with the answers
 	next    int                           // index of the next call in rec
 	// nextUndo is the index of the next compensation in rec.
-	nextUndo int
-	live     bool // the script has passed what the run before did
+	nextUndo   int
+	nextUndone int  // index in rec.Calls of the next compensation that was made
+	live       bool // the script has passed what the run before did
 }
 
 func newResumed(rec *journal.Record, answers map[string][]byte) *resumed {
@@ -38,6 +42,9 @@ func newResumed(rec *journal.Record, answers map[string][]byte) *resumed {
 	}
 	return s
 }
+
+// firstOf returns the id of the first run of the chain that a run belongs to.
+func firstOf(rec *journal.Record) string { return cmp.Or(rec.First, rec.ID) }
 
 // knownAnswers returns what servers asked during calls that are made again, in this run
 // and those below it, and what may have been asked during them.
@@ -73,8 +80,8 @@ func (s *resumed) take(call abi.ToolCall) (*journal.CallRecord, error) {
 	c := &s.rec.Calls[s.next]
 	s.next++
 	if !sameCall(c.Request, call) {
-		return nil, fmt.Errorf("call %d is another one than before the client was asked (%s.%s, not %s.%s)",
-			s.next, call.Server, call.Tool, c.Request.Server, c.Request.Tool)
+		return nil, fmt.Errorf("call %d is another one than %s (%s.%s, not %s.%s)",
+			s.next, s.since(), call.Server, call.Tool, c.Request.Server, c.Request.Tool)
 	}
 	return c, nil
 }
@@ -82,6 +89,22 @@ func (s *resumed) take(call abi.ToolCall) (*journal.CallRecord, error) {
 // more reports whether the run before made more calls.
 func (s *resumed) more() bool {
 	return s != nil && s.next < len(s.rec.Calls) && !s.rec.Calls[s.next].Undo
+}
+
+// since names the point up to which the run repeats the one before, with "before".
+func (s *resumed) since() string {
+	if s.state != nil {
+		return "before its process died"
+	}
+	return "before the client was asked"
+}
+
+// point names it in the past.
+func (s *resumed) point() string {
+	if s.state != nil {
+		return "the run's process died"
+	}
+	return "the client was asked"
 }
 
 func sameCall(a, b abi.ToolCall) bool {
@@ -145,7 +168,7 @@ func (r *run) resolveResumed(resolve func(abi.ToolCall) target, calls []abi.Tool
 			before := t.before
 			*t = resolve(t.ToolCall)
 			t.before = before
-			r.resumed.live = true
+			r.goLive()
 		}
 	}
 	return targets
@@ -171,6 +194,9 @@ func (r *run) continueFrom(before *resumed) {
 
 // elapsed returns how long the runs before took that this one continues.
 func (r *run) elapsed() time.Duration {
+	if r.resumed != nil && r.resumed.state != nil && !r.inner {
+		return r.resumed.state.Used
+	}
 	if r.resumed == nil || !r.resumed.rec.Outcome.Asks { // a saved tool that has answered is not limited anew
 		return 0
 	}
@@ -179,8 +205,14 @@ func (r *run) elapsed() time.Duration {
 
 // elapsed returns how long the runs took, without the time in which people decided.
 func (s *resumed) elapsed() time.Duration {
+	if s.state != nil {
+		return s.state.Used
+	}
 	return max(0, s.rec.Elapsed+s.rec.Duration-s.rec.Outcome.Waited)
 }
+
+// ErrUndecided says that it cannot be decided now who continues a run.
+var ErrUndecided = errors.New("it cannot be decided now who goes on with it")
 
 // resume returns the run that a client wants to continue, and claims it. The failure says
 // why it cannot be continued. Nil continues nothing.
@@ -209,6 +241,12 @@ func (c *Composer) resume(def tools.Definition, from *route.Resume) (*resumed, *
 	switch {
 	case errors.Is(err, journal.ErrClaimed):
 		return refuse("its run %s was continued already, and answers are used once", from.Run)
+	case errors.Is(err, ErrUndecided):
+		return nil, &Failure{Type: abi.ErrResource, Message: fmt.Sprintf("%s cannot go on with the client's answers now: %v (send the same answers again later)", def.Name, err)}
+	case from.Elsewhere != "" && (errors.Is(err, errForgotten) || errors.Is(err, journal.ErrNotFound)):
+		return nil, &Failure{Type: abi.ErrResource, Message: fmt.Sprintf(
+			"%s cannot go on with the client's answers: the record of its run %s is only in %s (send the answers again later, or call it again without requestState)",
+			def.Name, from.Run, from.Elsewhere)}
 	case errors.Is(err, errForgotten), errors.Is(err, journal.ErrNotFound):
 		return refuse("its run %s is not known any more: %v", from.Run, err)
 	case err != nil:
@@ -264,7 +302,7 @@ func (c *Composer) claim(id string) error {
 
 // release gives a claim back.
 func (c *Composer) release(before *resumed) {
-	if before == nil {
+	if before == nil || before.state != nil {
 		return
 	}
 	id := before.rec.ID
@@ -281,7 +319,7 @@ func (c *Composer) release(before *resumed) {
 // call, the client can try again.
 func (r *run) settleClaim(failed bool) {
 	switch {
-	case r.resumed == nil:
+	case r.resumed == nil, r.resumed.state != nil:
 	case failed && !r.tree.live.Load():
 		r.release(r.resumed)
 	default:

@@ -8,12 +8,14 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/durable"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
 // run is one composite call. It is the sandbox.Caller of its script.
@@ -47,6 +49,13 @@ type run struct {
 	undo           compensations
 
 	resumed *resumed // nil unless the run continues another one
+	logID   string   // of the run in the log of a durable run
+	inDoubt tools.Durability
+	// settled says that the caller of a saved tool has got its answer before: this run only
+	// finds its compensations again.
+	settled bool
+	// forbidden says why a durable run may not go on; nil if it may.
+	forbidden error
 
 	forwarded int // number of log entries sent to the client
 
@@ -61,6 +70,9 @@ type run struct {
 func (r *run) execute(ctx, limited context.Context, code string, params []byte, check func(result []byte) *Failure) (sandbox.Outcome, *Failure) {
 	if r.unstarted() {
 		return sandbox.Outcome{}, readFailure(r.replay.Failure)
+	}
+	if out, f := r.failedBefore(); f != nil {
+		return out, f
 	}
 	out, err := r.cfg.Sandbox.Run(limited, sandbox.Run{
 		Request: abi.Request{
@@ -78,7 +90,7 @@ func (r *run) execute(ctx, limited context.Context, code string, params []byte, 
 	}
 	f := r.classify(ctx, limited, out, err)
 	if f == nil && r.resumed.more() {
-		f = &Failure{Type: abi.ErrPermission, Message: fmt.Sprintf("the script made %d calls less than before the client was asked", len(r.resumed.rec.Calls)-r.resumed.next)}
+		f = &Failure{Type: abi.ErrPermission, Message: fmt.Sprintf("the script made %d calls less than %s", len(r.resumed.rec.Calls)-r.resumed.next, r.resumed.since())}
 	}
 	if f == nil && check != nil {
 		f = check(out.Result)
@@ -183,11 +195,16 @@ func contextFailure(ctx context.Context) *Failure {
 	cause := context.Cause(ctx)
 	var cancelled *wire.CancelledError
 	var otherwise *otherwiseError
+	var doubt *doubtError
 	switch limit := sandbox.Exhausted(cause, ""); {
 	case errors.Is(cause, errAsks):
 		return &Failure{Type: abi.ErrCancelled, Message: errAsks.Error()}
 	case errors.As(cause, &otherwise):
 		return &Failure{Type: abi.ErrTool, Server: otherwise.server, Message: otherwise.Error()}
+	case errors.As(cause, &doubt):
+		return &Failure{Type: abi.ErrTool, Server: doubt.server, Message: doubt.Error()}
+	case errors.Is(cause, durable.ErrLost), errors.Is(cause, durable.ErrSuspended), errors.Is(cause, durable.ErrCancelRequested):
+		return &Failure{Type: abi.ErrCancelled, Message: cause.Error()}
 	case limit != nil:
 		return &Failure{
 			Type: abi.ErrResource, Message: limits.Explain(limit), Limit: string(limit.Limit),
@@ -206,12 +223,20 @@ func contextFailure(ctx context.Context) *Failure {
 // finish ends the run and builds the reply.
 func (r *run) finish(ctx context.Context, out sandbox.Outcome, f *Failure) wire.Reply {
 	rec := r.end(ctx, out, f)
+	kept := r.keep(ctx)
+	r.settleLog(ctx, kept)
+	if left := r.tree.left(); left != nil {
+		return elsewhere(left)
+	}
 	if asked := r.tree.questions.close(); len(asked) > 0 && errors.Is(context.Cause(ctx), errAsks) {
 		r.asked.keep(rec)
 		r.settleClaim(false)
 		return inputRequired(r.journal.ID(), asked)
 	}
 	r.settleClaim(f != nil)
+	if kept != nil && r.journal.IsRequired() {
+		return wire.Reply{Result: r.unkept(kept).Result()}
+	}
 	to := audience{revision: r.revision(), detail: r.cfg.Calls, structured: r.cfg.Structured || r.schema, whole: r.cfg.Whole, memory: r.tree.account.Peak()}
 	if to.whole {
 		to.detail = Full
@@ -223,8 +248,16 @@ func (r *run) finish(ctx context.Context, out sandbox.Outcome, f *Failure) wire.
 // run. ctx is that of the run.
 func (r *run) end(ctx context.Context, out sandbox.Outcome, f *Failure) journal.Record {
 	r.progress.close()
-	if f != nil && f.Type != abi.ErrWithheld && (ctx.Err() == nil || !r.inner) && !r.orphaned() && !errors.Is(context.Cause(ctx), errAsks) {
-		f.Compensation = r.compensate(ctx) // otherwise its caller, which also ends, does it
+	if r.tree.left() != nil { // another process ends the record
+		return r.journal.Record()
+	}
+	if r.settled {
+		r.dropUndone()
+	} else if f != nil && f.Type != abi.ErrWithheld && (ctx.Err() == nil || !r.inner) && !r.orphaned() && undoes(context.Cause(ctx)) {
+		f.Compensation = r.compensate(ctx, f, out.Fuel) // otherwise its caller, which also ends, does it
+	}
+	if r.tree.left() != nil { // it was lost while it undid what it did
+		return r.journal.Record()
 	}
 	end := journal.Outcome{Memory: out.Memory, Fuel: out.Fuel, Result: out.Result, Waited: r.waits.total()}
 	end.Asks = f != nil && (errors.Is(context.Cause(ctx), errAsks) || r.replay != nil && r.replay.Asks)
@@ -248,6 +281,15 @@ func (r *run) end(ctx context.Context, out sandbox.Outcome, f *Failure) journal.
 		r.observed(rec)
 	}
 	return rec
+}
+
+// undoes reports whether a run with that cause of its end undoes what it did.
+func undoes(cause error) bool {
+	var doubt *doubtError
+	if errors.As(cause, &doubt) {
+		return doubt.undo
+	}
+	return !errors.Is(cause, errAsks)
 }
 
 // log logs the run. The journal tells more about it, so a run that succeeded is only of

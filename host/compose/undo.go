@@ -62,7 +62,9 @@ func (r *run) Undo(ctx context.Context, call abi.ToolCall) *abi.CallError {
 		registered, failed = r.stagedUndo(&t)
 		t.approved = r.tree.approved()
 	}
-	r.journal.Undo(journal.UndoRecord{Request: call, Server: t.server, Tool: t.tool, Err: failed})
+	u := journal.UndoRecord{Request: call, Server: t.server, Tool: t.tool, Err: failed}
+	r.journal.Undo(u)
+	r.keepUndo(u, before)
 	if failed == nil && registered {
 		r.undo.add([]target{t})
 	}
@@ -111,10 +113,13 @@ func (u *undoOutcome) call() string {
 // Each has a share of it; when that is over, the next call starts. A late call continues
 // while there is time, but at most Options.Parallel calls are active; beyond that the
 // oldest is cancelled.
-func (r *run) compensate(ctx context.Context) []undoOutcome {
+func (r *run) compensate(ctx context.Context, f *Failure, fuel uint64) []undoOutcome {
 	calls := r.undo.take()
 	if len(calls) == 0 {
 		return nil
+	}
+	if err := r.keepUndoing(ctx, calls, f, fuel); err != nil {
+		return nil // the run is lost
 	}
 	timeout := r.cfg.UndoTimeout
 	if errors.Is(context.Cause(ctx), wire.ErrClosed) {
@@ -122,6 +127,9 @@ func (r *run) compensate(ctx context.Context) []undoOutcome {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
+	if log := r.tree.log; log != nil {
+		defer context.AfterFunc(log.Left(), cancel)()
+	}
 	end, _ := ctx.Deadline()
 	outcomes := make([]undoOutcome, len(calls))
 	var late []activeCompensation // oldest first
@@ -132,6 +140,8 @@ func (r *run) compensate(ctx context.Context) []undoOutcome {
 		}
 		t, outcome := &calls[len(calls)-1-done], &outcomes[done]
 		t.record = r.journal.OpenUndo(t.ToolCall, t.server, t.tool)
+		t.before = r.resumed.undoneBefore()
+		r.keepCalls(calls[len(calls)-1-done : len(calls)-done])
 		c := r.beginUndo(ctx, t, timeout, outcome)
 		if !c.wait(time.Until(end) / time.Duration(len(calls)-done)) {
 			late = append(late, c)
@@ -158,7 +168,11 @@ func (r *run) beginUndo(ctx context.Context, t *target, timeout time.Duration, o
 		defer cancel()
 		answer := r.compensation(ctx, t, timeout)
 		answer.Decision = t.decision
+		if r.tree.left() != nil && !answeredBefore(t.before) {
+			answer.Err = t.fail(abi.ErrCancelled, NoAnswer) // the process that goes on with the run settles it
+		}
 		t.record.Close(answer)
+		r.keepAnswer(ctx, t)
 		if answer.Err != nil {
 			r.cfg.Log.Warn("not undone", "run", r.journal.ID(), "tool", r.tool, "call", t.server+"."+t.tool, "err", answer.Err.Message)
 		}
@@ -197,6 +211,15 @@ func (r *run) compensation(ctx context.Context, t *target, timeout time.Duration
 	}
 	late := func() journal.Answer {
 		return journal.Answer{Err: t.fail(abi.ErrTimeout, fmt.Sprintf("not done within %v (%s)", timeout, limits.UndoTime.Setting()))}
+	}
+	if answeredBefore(t.before) {
+		return t.before.Answer
+	}
+	if r.settled {
+		return journal.Answer{Err: t.fail(abi.ErrCancelled, NoAnswer)}
+	}
+	if r.doubtful(t) && !r.isIdempotent(t) {
+		return journal.Answer{Err: t.fail(abi.ErrTool, "it is not known whether it was undone: the process died, and the tool is not idempotent")}
 	}
 	if ctx.Err() != nil {
 		return late()

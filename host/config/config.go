@@ -15,9 +15,11 @@
 //	             probe.go those of its probe, sandbox.go those of its sandbox
 //	http.go      the keys of [http], tokens.go its tokens, journal.go the keys of [journal],
 //	             builtins.go those of [builtins], plan.go those of [plan],
+//	             durable.go those of [durable],
 //	             telemetry.go those of [telemetry],
 //	             policy.go those of [policy] (inside.go: places in its conditions)
-//	             approval.go those of [approval], pins.go those of pins
+//	             approval.go those of [approval], pins.go those of pins, store.go those of [store]
+//	             (peer.go: how the replicas of a fleet reach each other, fleetkeys.go: its keys)
 //	section.go   Section, LoadWithin: files that contain more than a configuration
 //	fill.go      Section.Fill: {{NAME}} in such files, references.go: how it is written
 //	extend.go    Section.Extend: such a file that uses another configuration
@@ -93,6 +95,7 @@ type Config struct {
 	Journal   Journal
 	Builtins  Builtins
 	Plan      Plan
+	Durable   Durable
 	Telemetry Telemetry
 	Policy    Policy
 	Approval  Approval
@@ -168,12 +171,6 @@ const (
 	ToolCallsFull  ToolCalls = "full"
 	ToolCallsNone  ToolCalls = "none"
 )
-
-// Store says where saved tools are kept.
-type Store struct {
-	// Dir is absolute. It need not exist yet.
-	Dir string
-}
 
 // HTTP has the settings of the HTTP front end. A flag of the command determines whether it
 // is used.

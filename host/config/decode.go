@@ -40,15 +40,16 @@ func decodeInto(top *table, c *Config) {
 	r := top.r
 	top.limits("", c.limits())
 	choice(top, top.key("log_format"), &c.LogFormat, LogFormats()...)
-	decodePins(top, c)
 	decodeExecution(top.sub("execution"), c)
 	decodeStore(top.sub("store"), c)
+	decodePins(top, c)
 	decodeHTTP(top.sub("http"), c)
 	decodeJournal(top.sub("journal"), c)
 	decodeTelemetry(top.sub("telemetry"), c)
 	decodeBuiltins(top.sub("builtins"), c)
 	decodeApproval(top.sub("approval"), c)
 	decodePlan(top.sub("plan"), c)
+	decodeDurable(top.sub("durable"), c)
 	if r.json {
 		decodeServersJSON(top, c)
 	} else {
@@ -78,17 +79,6 @@ func decodeExecution(t *table, c *Config) {
 	}
 	t.boolean("debug", &c.Debug)
 	t.close(executionAliases)
-}
-
-// decodeStore reads where saved tools are kept.
-func decodeStore(t *table, c *Config) {
-	if t == nil {
-		return
-	}
-	if dir, ok := t.directory("dir"); ok {
-		c.Store.Dir = dir
-	}
-	t.close(nil)
 }
 
 // directory returns the absolute path of a directory under a key; see location.

@@ -39,6 +39,10 @@ func (c *Config) Describe(w io.Writer) error {
 	d.limits("execution")
 	d.line("tool_calls", string(c.Execution.ToolCalls))
 	d.plan(c.Plan)
+	d.durable(c.Durable)
+	if len(c.Store.NATS) > 0 {
+		d.nats(&c.Store)
+	}
 	d.journal(&c.Journal)
 	d.policy(&c.Policy)
 	if c.HTTP.configured {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/bearer"
+	"github.com/mcp-metatool/mcp-metatool/host/store/sealed"
 )
 
 // TestDescribeHasEverySetting changes each field of a configuration, one at a time, and
@@ -42,6 +43,7 @@ func everySetting() *Config {
 	c.Pins, c.HTTP.configured = PinsWarn, true
 	c.HTTP.CertFile, c.HTTP.KeyFile = "/cert", "/key"
 	c.HTTP.Tokens = []bearer.Token{{Name: "x", Rights: bearer.Rights{Expose: []string{"a"}, Hide: []string{"b"}}}}
+	c.Store.NATS, c.Store.Keys = []string{"nats://a"}, []sealed.Key{{ID: "a"}}
 	c.Telemetry.configured, c.Telemetry.OTLP, c.Telemetry.Listen = true, true, "127.0.0.1:9464"
 	c.Upstreams = []Upstream{
 		{Name: "a", Transport: Stdio, Command: "a", Expose: []string{"a"}, Hide: []string{"b"},
@@ -82,7 +84,7 @@ func settingsOf(name string, of func(c *Config) reflect.Value) (all []setting) {
 // unshown are fields that are not settings, and fields that the transport of an upstream
 // in everySetting does not have.
 var unshown = map[string]bool{
-	"Config.Searched": true, "Config.Secrets": true, "Config.HTTP.Tokens[0].Digest": true,
+	"Config.Searched": true, "Config.Secrets": true, "Config.Store.Keys[0].Secret": true, "Config.HTTP.Tokens[0].Digest": true,
 	"Config.Upstreams[0].URL": true, "Config.Upstreams[0].Headers": true, "Config.Upstreams[0].Detect": true,
 	"Config.Upstreams[1].Command": true, "Config.Upstreams[1].Args": true,
 	"Config.Upstreams[1].Env": true, "Config.Upstreams[1].Dir": true,

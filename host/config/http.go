@@ -27,7 +27,7 @@ func decodeHTTP(t *table, c *Config) {
 	h.Tokens = t.tokens(true)
 	h.AllowedOrigins = t.strs(t.key("allowed_origins"), t.origin)
 	h.AllowedHosts = t.strs(t.key("allowed_hosts"), t.host)
-	t.certificate(h)
+	h.CertFile, h.KeyFile = t.certificate()
 	t.limits("http", c.limits())
 	t.close(httpAliases)
 }
@@ -106,13 +106,14 @@ func (t *table) host(key string, n *node) (string, bool) {
 }
 
 // certificate reads the files of a certificate and its key: both or neither.
-func (t *table) certificate(h *HTTP) {
+func (t *table) certificate() (certFile, keyFile string) {
 	cert, key := t.key("tls_cert"), t.key("tls_key")
-	h.CertFile, _ = t.file(cert)
-	h.KeyFile, _ = t.file(key)
+	certFile, _ = t.file(cert)
+	keyFile, _ = t.file(key)
 	for _, pair := range [][2]string{{cert, key}, {key, cert}} {
 		if t.node.fields[pair[0]] != nil && t.node.fields[pair[1]] == nil {
 			t.problem(pair[0], "is set without %s (TLS needs both)", pair[1])
 		}
 	}
+	return certFile, keyFile
 }

@@ -57,8 +57,9 @@ env = { B = "${file:secret-of-b}", S = "${file:shared}" }
 	t.Setenv(EnvDir, filepath.Join(dir, "env"))
 	a := c.Upstreams[0]
 	c.Upstreams = nil // as where one server is started alone
+	c.Store.Credentials, c.Store.NKey, c.Store.KeyFile = filepath.Join(dir, "creds"), filepath.Join(dir, "nkey"), filepath.Join(dir, "key")
 	own := c.OwnFiles(&a)
-	for _, name := range []string{"config.toml", "tools.lock", "team/pins.lock", "store", "store/oauth", "journal", "policy.toml", "env", "key.pem", "secret-of-b"} {
+	for _, name := range []string{"config.toml", "tools.lock", "team/pins.lock", "store", "store/oauth", "journal", "policy.toml", "env", "key.pem", "secret-of-b", "creds", "nkey", "key"} {
 		if !slices.Contains(own, filepath.Join(dir, name)) {
 			t.Errorf("%s is not protected: %q", name, own)
 		}

@@ -40,6 +40,10 @@ func (c *Config) listWarnings(commands bool) []string {
 	if c.HTTP.configured && len(c.HTTP.Tokens) == 0 && !isLoopback(c.HTTP.Listen) {
 		add("http.listen: other machines can reach %s, and there are no tokens (serve will refuse that)", c.masked("http.listen", c.HTTP.Listen))
 	}
+	if s := &c.Store; isLoopback(s.PeerListen) && s.PeerAddress == "" && slices.ContainsFunc(s.NATS, isElsewhere) {
+		key := "store." + c.key("peer_listen")
+		add("%s: %s can be reached from this machine only, and NATS is on another one, where other replicas may be (set %[1]s to \":7400\", for instance)", key, c.masked(key, s.PeerListen))
+	}
 	for i, token := range c.HTTP.Tokens {
 		if token.Expired(time.Now()) {
 			add("http.tokens[%d]: the token has expired, and is refused", i)

@@ -80,6 +80,7 @@ func beginSession(ctx context.Context, r *rpc.Request) wire.Reply {
 		}
 		return fail(wire.CodeInternal, "initialize: %v", err)
 	}
+	s.persist(ctx, r.Method)
 	var server, result wire.Object
 	server.Text("name", s.opts.Name)
 	server.Text("version", s.opts.Version)

@@ -94,7 +94,12 @@ func (s *Session) submit(r *request) bool {
 
 // handle lets the backend answer a request.
 func handle(ctx context.Context, r *rpc.Request) wire.Reply {
-	return sessionOf(r).opts.Backend.Handle(ctx, (*request)(r).call())
+	s := sessionOf(r)
+	reply := s.opts.Backend.Handle(ctx, (*request)(r).call())
+	if reply.Error == nil {
+		s.persist(ctx, r.Method)
+	}
+	return reply
 }
 
 func sessionOf(r *rpc.Request) *Session { return (*Session)(r.Handler().(*handler)) }

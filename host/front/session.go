@@ -5,6 +5,7 @@
 //	handshake.go  initialize and what comes before it
 //	request.go    requests of the client
 //	call.go       requests to the client
+//	restore.go    sessions that go on in another process
 //	changes.go    notifications that a list has changed
 //	stdio.go      the stdio transport
 //
@@ -72,6 +73,9 @@ type Options struct {
 	// Rights and TokenName return those of route.Session; nil: none.
 	Rights    func() *bearer.Rights
 	TokenName func() string
+	// Persist, when set, keeps what Session.Keep returns, before the client gets the answer to a
+	// request that has changed it. It may wait a little, and returns when ctx ends.
+	Persist func(ctx context.Context)
 	// Tracer follows the requests of the client, and those to it; nil: nobody does.
 	Tracer Tracer
 	Log    *slog.Logger
@@ -88,6 +92,7 @@ type Tracer interface {
 type Stateless struct {
 	Sealer       *requeststate.Sealer
 	Parking      *stateless.Parking
+	Lost         func(replica string) (description string, ended bool)
 	InputTimeout func() time.Duration
 }
 
@@ -95,7 +100,7 @@ type Stateless struct {
 func (o *Options) PrincipalOptions() stateless.Options {
 	opts := stateless.Options{
 		Backend: o.Backend, Name: o.Name, Version: o.Version, Principal: o.Principal, Rights: o.Rights, TokenName: o.TokenName,
-		Sealer: o.Sealer, Parking: o.Parking, InputTimeout: o.InputTimeout, Log: o.Log,
+		Sealer: o.Sealer, Parking: o.Parking, Lost: o.Lost, InputTimeout: o.InputTimeout, Log: o.Log,
 	}
 	if o.Tracer != nil {
 		opts.Tracer = o.Tracer

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 
@@ -22,6 +23,8 @@ type ClientOptions struct {
 	// Header is added to each HTTP request, in place of another one of that name. An
 	// empty value removes the header.
 	Header map[string]string
+	// Transport makes the HTTP requests; nil is one of the Client's own.
+	Transport http.RoundTripper
 }
 
 // Client is a raw MCP client. Its methods are safe for concurrent use. It must

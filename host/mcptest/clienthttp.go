@@ -50,9 +50,11 @@ type post struct {
 }
 
 func newHTTPLink(c *Client, url string) *httpLink {
-	l := &httpLink{c: c, url: url, posts: map[string]post{}, http: &http.Client{Transport: &http.Transport{
-		MaxIdleConnsPerHost: 1000, DisableCompression: true,
-	}}}
+	transport := c.opts.Transport
+	if transport == nil {
+		transport = &http.Transport{MaxIdleConnsPerHost: 1000, DisableCompression: true}
+	}
+	l := &httpLink{c: c, url: url, posts: map[string]post{}, http: &http.Client{Transport: transport}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
 }

@@ -11,6 +11,7 @@ type History struct {
 	mu      sync.Mutex     // a leaf
 	calls   int64          // of everything
 	byCall  map[call]int64 // how often
+	order   []call         // those of byCall, as first seen
 	called  []string       // the tools of byCall, as first seen; only appended to
 	servers []string       // the servers of byCall, as first seen; only appended to
 	full    bool           // there were more than maxTargets
@@ -35,25 +36,28 @@ func callOf(r *Request) call {
 // continues.
 func (h *History) Add(server, tool string) { h.add(call{KindTool, server, tool}) }
 
-func (h *History) add(c call) {
+func (h *History) add(c call) { h.addTimes(c, 1) }
+
+func (h *History) addTimes(c call, times int64) {
 	if h == nil {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.calls++
+	h.calls += times
 	if h.byCall == nil {
 		h.byCall = map[call]int64{}
 	}
 	if n, known := h.byCall[c]; known {
-		h.byCall[c] = n + 1
+		h.byCall[c] = n + times
 		return
 	}
 	if len(h.byCall) == maxTargets {
 		h.full = true
 		return
 	}
-	h.byCall[c] = 1
+	h.byCall[c] = times
+	h.order = append(h.order, c)
 	if c.kind == KindTool {
 		h.called = append(h.called, c.server+"."+c.name)
 	}
@@ -84,6 +88,50 @@ func (h *History) at(c call) snapshot {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return snapshot{h.calls, h.byCall[c], h.called[:len(h.called):len(h.called)], h.servers[:len(h.servers):len(h.servers)], h.full}
+}
+
+// Counts is the content of a History, for another process.
+type Counts struct {
+	// Total is how often something was called.
+	Total int64 `json:"total,omitempty"`
+	// Calls is what was called, in the order of the first calls.
+	Calls []Call `json:"calls,omitempty"`
+	// Full says that there was more than is remembered.
+	Full bool `json:"full,omitempty"`
+}
+
+// Call is how often a tool or prompt was called, or something else of a server.
+type Call struct {
+	Kind   Kind   `json:"kind"`
+	Server string `json:"server"`
+	Name   string `json:"name,omitempty"`
+	Times  int64  `json:"times"`
+}
+
+// Counts returns the content.
+func (h *History) Counts() Counts {
+	if h == nil {
+		return Counts{}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	is := Counts{Total: h.calls, Full: h.full}
+	for _, c := range h.order {
+		is.Calls = append(is.Calls, Call{c.kind, c.server, c.name, h.byCall[c]})
+	}
+	return is
+}
+
+// Restore sets the content of an empty History.
+func (h *History) Restore(was Counts) {
+	for _, c := range was.Calls {
+		if c.Times > 0 {
+			h.addTimes(call{c.Kind, c.Server, c.Name}, c.Times)
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.calls, h.full = max(h.calls, was.Total), h.full || was.Full
 }
 
 // window counts calls in the last minute.

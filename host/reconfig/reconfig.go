@@ -70,7 +70,7 @@ func Compare(clients supervise.Clients, old, next *config.Config) (Changes, *con
 	c := Changes{Upstreams: compareUpstreams(clients, old, next)}
 	adopted := *old // settings that are not listed here need a restart
 	adopted.Path, adopted.Searched, adopted.Secrets = next.Path, next.Searched, next.Secrets
-	adopted.Upstreams, adopted.Builtins, adopted.Plan = next.Upstreams, next.Builtins, next.Plan
+	adopted.Upstreams, adopted.Builtins, adopted.Plan, adopted.Durable = next.Upstreams, next.Builtins, next.Plan, next.Durable
 	adopted.StartupWait, adopted.InputTimeout, adopted.Debug = next.StartupWait, next.InputTimeout, next.Debug
 	if len(differences("policy.", old.Policy, next.Policy)) > 0 { // else what it has decided stays decided
 		adopted.Policy = next.Policy
@@ -81,6 +81,9 @@ func Compare(clients supervise.Clients, old, next *config.Config) (Changes, *con
 	adopted.Execution.MaxTotalMemory = old.Execution.MaxTotalMemory
 	adopted.Journal = next.Journal
 	adopted.Journal.Enabled, adopted.Journal.Dir = old.Journal.Enabled, old.Journal.Dir
+	if len(old.Store.Keys) > 0 && len(next.Store.Keys) > 0 { // so that a fleet can get a new key without downtime
+		adopted.Store.Keys = next.Store.Keys
+	}
 	adopted.HTTP.AllowedOrigins, adopted.HTTP.AllowedHosts = next.HTTP.AllowedOrigins, next.HTTP.AllowedHosts
 	// Whether everyone may connect was decided with the listening address.
 	if len(old.HTTP.Tokens) == 0 || len(next.HTTP.Tokens) > 0 {
@@ -203,11 +206,13 @@ func settingName(table, field string) string {
 		return "cwd"
 	case "OAuth":
 		return "oauth"
-	case "http.CertFile":
+	case "http.CertFile", "store.CertFile":
 		return "tls_cert"
+	case "store.CAFile":
+		return "tls_ca"
 	case "policy.Rules":
 		return "rule"
-	case "http.KeyFile":
+	case "http.KeyFile", "store.KeyFile":
 		return "tls_key"
 	}
 	var b strings.Builder

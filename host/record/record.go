@@ -23,7 +23,9 @@ type Options struct {
 	Announce func(level, logger, text string)
 	// Logger is the logger name that is passed to Announce.
 	Logger string
-	Log    *slog.Logger
+	// Fleet keeps what is recorded in the store of a fleet, too; nil without one.
+	Fleet journal.Fleet
+	Log   *slog.Logger
 }
 
 // Recorder records proxied calls. It implements route.Observer and is safe for concurrent
@@ -79,7 +81,7 @@ func (r *Recorder) options(cfg *config.Config) journal.LogOptions {
 	return journal.LogOptions{
 		Required: j.Required, Sync: journal.Sync(j.Sync),
 		MaxSize: int64(j.MaxSize), MaxTotal: int64(j.MaxTotal), MaxAge: j.MaxAge,
-		Redactor: r.redactor, Log: r.opts.Log,
+		Redactor: r.redactor, Fleet: r.opts.Fleet, Log: r.opts.Log,
 		Trouble: func(err error) { r.announceTrouble(err, j.Required) },
 	}
 }

@@ -63,84 +63,209 @@ type Binding struct {
 	Params []byte
 }
 
-// version begins each state, so that its format can change.
-const version = 1
+// The versions of the format, which begin each state. In version 2, the home follows the time.
+const (
+	version     = 1
+	versionHome = 2
+)
 
 // KeySize is the length of a key in bytes.
 const KeySize = 32
 
+// Leeway is how much longer a state can be opened by another replica than that which has sealed
+// it, since their clocks may differ.
+const Leeway = time.Hour
+
+// Options of a Sealer that several replicas of a fleet share.
+type Options struct {
+	// Keys returns keys of KeySize bytes. The first one seals, all of them open. It is called
+	// each time, so that they can change.
+	Keys func() [][]byte
+	// Home is the id of this replica, at most 255 bytes.
+	Home string
+	Now  func() time.Time
+}
+
 // Sealer seals and opens states. It is safe for concurrent use.
 type Sealer struct {
-	aead func() (cipher.AEAD, error)
-	now  func() time.Time
+	opts Options
+
+	mu    sync.Mutex // a leaf
+	aeads map[string]cipher.AEAD
 }
 
 // New makes a Sealer. key returns a key of KeySize bytes; it is called once, when the key
 // is needed. now is the clock.
 func New(key func() []byte, now func() time.Time) *Sealer {
-	return &Sealer{sync.OnceValues(func() (cipher.AEAD, error) {
-		block, err := aes.NewCipher(key())
-		if err != nil {
-			return nil, err
+	once := sync.OnceValue(func() [][]byte { return [][]byte{key()} })
+	return NewShared(Options{Keys: once, Now: now})
+}
+
+// NewShared makes a Sealer for a replica of a fleet.
+func NewShared(opts Options) *Sealer { return &Sealer{opts: opts, aeads: map[string]cipher.AEAD{}} }
+
+// maxCiphers bounds the ciphers that are kept.
+const maxCiphers = 16
+
+// ciphers returns those of the keys.
+func (s *Sealer) ciphers() ([]cipher.AEAD, error) {
+	keys := s.opts.Keys()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]cipher.AEAD, len(keys))
+	for i, key := range keys {
+		aead := s.aeads[string(key)]
+		if aead == nil {
+			block, err := aes.NewCipher(key)
+			if err != nil {
+				return nil, err
+			}
+			if aead, err = cipher.NewGCMWithRandomNonce(block); err != nil {
+				return nil, err
+			}
+			if len(s.aeads) >= maxCiphers {
+				clear(s.aeads)
+			}
+			s.aeads[string(key)] = aead
 		}
-		return cipher.NewGCMWithRandomNonce(block)
-	}), now}
+		all[i] = aead
+	}
+	return all, nil
 }
 
-// Seal returns a state that can be opened for binding within ttl. It fails if the params
-// of the binding are not an object.
+// Seal returns a state that can be opened for binding within ttl, by any replica. It fails if the
+// params of the binding are not an object.
 func (s *Sealer) Seal(kind Kind, binding Binding, payload []byte, ttl time.Duration) (string, error) {
-	bound, err := binding.bytes()
-	if err != nil {
-		return "", err
-	}
-	aead, err := s.aead()
-	if err != nil {
-		return "", err
-	}
-	plain := make([]byte, 0, 9+len(payload))
-	plain = append(plain, byte(kind))
-	plain = binary.BigEndian.AppendUint64(plain, uint64(s.now().Add(ttl).UnixMilli()))
-	plain = append(plain, payload...)
-	sealed := make([]byte, 1, 1+len(plain)+aead.Overhead())
-	sealed[0] = version
-	return base64.RawURLEncoding.EncodeToString(aead.Seal(sealed, nil, plain, bound)), nil
+	return s.seal(kind, binding, "", payload, ttl)
 }
 
-// Open returns what Seal was given. The error is ErrInvalid for every fault.
+// SealHere is Seal for what only this replica has, or knows best; see Home.
+func (s *Sealer) SealHere(kind Kind, binding Binding, payload []byte, ttl time.Duration) (string, error) {
+	return s.seal(kind, binding, s.opts.Home, payload, ttl)
+}
+
+func (s *Sealer) seal(kind Kind, binding Binding, home string, payload []byte, ttl time.Duration) (string, error) {
+	format := byte(version)
+	if s.opts.Home != "" {
+		format = versionHome
+	}
+	bound, err := binding.bytes(format)
+	if err != nil {
+		return "", err
+	}
+	aeads, err := s.ciphers()
+	if err != nil {
+		return "", err
+	}
+	plain := make([]byte, 0, 10+len(home)+len(payload))
+	plain = append(plain, byte(kind))
+	plain = binary.BigEndian.AppendUint64(plain, uint64(s.opts.Now().Add(ttl).UnixMilli()))
+	if format == versionHome {
+		plain = append(append(plain, byte(len(home))), home...)
+	}
+	plain = append(plain, payload...)
+	sealed := make([]byte, 1, 1+len(plain)+aeads[0].Overhead())
+	sealed[0] = format
+	return base64.RawURLEncoding.EncodeToString(aeads[0].Seal(sealed, nil, plain, bound)), nil
+}
+
+// State is what Seal and SealHere were given.
+type State struct {
+	Kind    Kind
+	Home    string // another replica that has what it is about; "" for this one, or any
+	Payload []byte
+
+	expires time.Time
+}
+
+// Home returns the replica that has what a state is about; "" if that is this one or any, or if
+// the state is not valid. Whether it has expired is for that replica to say.
+func (s *Sealer) Home(binding Binding, state string) string {
+	if s.opts.Home == "" {
+		return ""
+	}
+	opened, err := s.decrypt(binding, state)
+	if err != nil || opened.Home == s.opts.Home {
+		return ""
+	}
+	return opened.Home
+}
+
+// Open returns what is sealed in a state. The error is ErrInvalid for every fault.
 func (s *Sealer) Open(binding Binding, state string) (kind Kind, payload []byte, err error) {
+	opened, err := s.OpenState(binding, state)
+	return opened.Kind, opened.Payload, err
+}
+
+// OpenState is Open, with the home.
+func (s *Sealer) OpenState(binding Binding, state string) (State, error) {
+	opened, err := s.decrypt(binding, state)
+	if err != nil {
+		return State{}, err
+	}
+	switch s.opts.Home {
+	case "":
+	case opened.Home:
+		opened.Home = ""
+	default: // it may have another clock
+		opened.expires = opened.expires.Add(Leeway)
+	}
+	if s.opts.Now().After(opened.expires) {
+		return State{}, ErrInvalid
+	}
+	return opened, nil
+}
+
+func (s *Sealer) decrypt(binding Binding, state string) (State, error) {
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(state)
 	if err != nil || strings.ContainsAny(state, "\r\n") || // which the decoder skips
-		len(sealed) == 0 || sealed[0] != version {
-		return 0, nil, ErrInvalid
+		len(sealed) == 0 || sealed[0] != version && sealed[0] != versionHome {
+		return State{}, ErrInvalid
 	}
-	bound, err := binding.bytes()
-	aead, keyErr := s.aead()
+	bound, err := binding.bytes(sealed[0])
+	aeads, keyErr := s.ciphers()
 	if err != nil || keyErr != nil {
-		return 0, nil, ErrInvalid
+		return State{}, ErrInvalid
 	}
-	plain, err := aead.Open(nil, nil, sealed[1:], bound)
-	if err != nil || len(plain) < 9 {
-		return 0, nil, ErrInvalid
+	for _, aead := range aeads {
+		if plain, err := aead.Open(nil, nil, sealed[1:], bound); err == nil {
+			return parse(sealed[0], plain)
+		}
 	}
-	expires := time.UnixMilli(int64(binary.BigEndian.Uint64(plain[1:9])))
-	if s.now().After(expires) {
-		return 0, nil, ErrInvalid
+	return State{}, ErrInvalid
+}
+
+// parse reads what was sealed.
+func parse(format byte, plain []byte) (State, error) {
+	if len(plain) < 9 {
+		return State{}, ErrInvalid
 	}
-	return Kind(plain[0]), plain[9:], nil
+	o := State{Kind: Kind(plain[0]), expires: time.UnixMilli(int64(binary.BigEndian.Uint64(plain[1:9]))), Payload: plain[9:]}
+	if format == versionHome {
+		if len(o.Payload) == 0 || len(o.Payload) < 1+int(o.Payload[0]) {
+			return State{}, ErrInvalid
+		}
+		n := 1 + int(o.Payload[0])
+		o.Home, o.Payload = string(o.Payload[1:n]), o.Payload[n:]
+	}
+	return o, nil
 }
 
 // variable are the members of params that differ between the requests of one exchange.
 var variable = []string{"_meta", "inputResponses", "requestState"}
 
 // bytes returns what the seal of a state covers beside the state.
-func (b Binding) bytes() ([]byte, error) {
+func (b Binding) bytes(format byte) ([]byte, error) {
 	digest, err := Digest(b.Params)
 	if err != nil {
 		return nil, err
 	}
 	var bound []byte
-	for _, text := range []string{"mcp-metatool requestState", b.Principal, b.Method, string(digest)} {
+	purpose := "mcp-metatool requestState"
+	if format != version {
+		purpose += " " + strconv.Itoa(int(format))
+	}
+	for _, text := range []string{purpose, b.Principal, b.Method, string(digest)} {
 		bound = append(strconv.AppendInt(bound, int64(len(text)), 10), ':')
 		bound = append(bound, text...)
 	}

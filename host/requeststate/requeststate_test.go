@@ -3,6 +3,7 @@ package requeststate
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"os"
 	"path/filepath"
@@ -93,6 +94,67 @@ func TestTampered(t *testing.T) {
 				t.Fatalf("%q: %v", other, err)
 			}
 		}
+	}
+}
+
+// TestShared checks what replicas of a fleet can do with the states of each other, while their keys
+// are changed and their clocks differ.
+func TestShared(t *testing.T) {
+	at := time.Unix(1_800_000_000, 0)
+	later := at
+	one, two := NewKey(), NewKey()
+	keysOfA, keysOfB := [][]byte{one}, [][]byte{one}
+	a := NewShared(Options{Keys: func() [][]byte { return keysOfA }, Home: "a", Now: func() time.Time { return at }})
+	b := NewShared(Options{Keys: func() [][]byte { return keysOfB }, Home: "b", Now: func() time.Time { return later }})
+	seal := func(s *Sealer, home bool) string {
+		t.Helper()
+		f := s.Seal
+		if home {
+			f = s.SealHere
+		}
+		state, err := f(Parked, binding, []byte("call"), time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return state
+	}
+	check := func(what string, s *Sealer, state, home string, ok bool) {
+		t.Helper()
+		if got := s.Home(binding, state); got != home {
+			t.Errorf("%s: home %q, want %q", what, got, home)
+		}
+		opened, err := s.OpenState(binding, state)
+		if (err == nil) != ok || ok && (opened.Kind != Parked || string(opened.Payload) != "call") || !ok && !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: %+v %v", what, opened, err)
+		}
+	}
+	here, any := seal(a, true), seal(a, false)
+	check("of another replica", b, here, "a", true)
+	check("for any", b, any, "", true)
+	check("its own", a, here, "", true)
+	later = at.Add(time.Minute + Leeway)
+	check("within the leeway", b, here, "a", true)
+	later = later.Add(time.Millisecond)
+	check("after it", b, here, "a", false) // the home may have another clock
+	later = at
+	keysOfA, keysOfB = [][]byte{two, one}, [][]byte{one, two}
+	check("sealed with the older key", a, here, "", true)
+	check("sealed with the newer key", b, seal(a, true), "a", true)
+	keysOfB = [][]byte{two}
+	check("the key was taken away", b, here, "", false)
+	alone := newSealer(one, &at)
+	check("without a fleet", alone, here, "", true)
+	stranger := binding
+	stranger.Principal = "bob"
+	keysOfB = keysOfA
+	if home := b.Home(stranger, here); home != "" {
+		t.Errorf("bob is told the home %q", home)
+	}
+	// What has another format cannot be taken for one of this.
+	for _, state := range []string{here, seal(alone, false)} {
+		raw, _ := base64.RawURLEncoding.DecodeString(state)
+		raw[0] = version + versionHome - raw[0]
+		check("another version", a, base64.RawURLEncoding.EncodeToString(raw), "", false)
 	}
 }
 

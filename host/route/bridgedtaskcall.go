@@ -120,7 +120,7 @@ func (c *toolCall) createdTask(reply wire.Reply) (task wire.Reply, made bool) {
 		return fail(wire.CodeInternal, "tools/call: upstream %q has made a task that cannot be reached, because too many tasks wait for answers, "+
 			"or because it is somebody else's", c.server), true
 	}
-	id, err := r.sealTaskID(c.origin.Session(), taskKey{c.server, own})
+	id, err := r.sealTaskID(c.origin.Session(), taskKey{c.server, own}, false) // what it asks waits here
 	var result []byte
 	if err == nil {
 		meta, _ := wire.Get(reply.Result, "_meta")
@@ -185,10 +185,15 @@ func withoutRelated(result []byte) ([]byte, error) {
 	return result, err
 }
 
-// sealTaskID returns the id under which a session sees a task of an upstream.
-func (r *Router) sealTaskID(s Session, t taskKey) (string, error) {
+// sealTaskID returns the id under which a session sees a task of an upstream. anywhere says that
+// each replica can ask about it.
+func (r *Router) sealTaskID(s Session, t taskKey, anywhere bool) (string, error) {
 	inner := append(append([]byte(t.server), 0), t.id...)
-	return r.Sealer.Seal(requeststate.Task, taskBinding(s), inner, taskLife)
+	seal := r.Sealer.SealHere
+	if anywhere {
+		seal = r.Sealer.Seal
+	}
+	return seal(requeststate.Task, TaskBinding(s.Principal()), inner, taskLife)
 }
 
 // bridgedRequest answers a request about a task of the handshake era of a client that has

@@ -80,6 +80,11 @@ func (c *toolCall) Permitted() error {
 	if c.gated.Load() == nil {
 		c.gate() // it may have become active
 	}
+	if c.script != nil && c.script.Permit != nil {
+		if err := c.script.Permit(); err != nil {
+			return err
+		}
+	}
 	return c.gated.Load().Permitted()
 }
 
@@ -105,6 +110,9 @@ func (c *toolCall) answer(ctx context.Context) wire.Reply {
 	w := &waiter{progress: c.call.Progress, pause: c.pause}
 	err := c.pass(ctx, w)
 	c.call.Progress = w.after(c.call.Progress)
+	if err == nil && c.script != nil && c.script.Before != nil {
+		err = c.script.Before(ctx)
+	}
 	if err == nil {
 		reply, err = c.try(ctx, c.call.inputs)
 	}
@@ -133,6 +141,9 @@ func (c *toolCall) try(ctx context.Context, in wire.Inputs) (wire.Reply, error) 
 	up, ok := c.router.to(sessionOf(c.origin), c.server)
 	if !ok {
 		return wire.Reply{}, fmt.Errorf("upstream %q is not configured", c.server)
+	}
+	if err := c.router.renewed(sessionOf(c.origin), up, true); err != nil {
+		return wire.Reply{}, err
 	}
 	out, err := c.request(in)
 	if err != nil {

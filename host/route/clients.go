@@ -35,6 +35,7 @@ type client struct {
 	elicitations recent[elicitation, bool]
 	visited      chan struct{}           // closed when one of them ends; nil while nobody waits
 	topics       map[topic]bool          // subscribed to
+	renewed      map[string]bool         // servers whose connection for this session was lost with another replica
 	outgoing     map[string]*serialQueue // notifications that are being sent, by server
 	early        recent[string, []byte]  // status of own tasks that are not known yet, by id
 }
@@ -59,6 +60,7 @@ func newClient(s Session) *client {
 		ownTasks:     recent[string, string]{limit: maxTasks},
 		elicitations: recent[elicitation, bool]{limit: maxElicitations},
 		topics:       map[topic]bool{},
+		renewed:      map[string]bool{},
 		outgoing:     map[string]*serialQueue{},
 		early:        recent[string, []byte]{limit: maxEarly},
 	}

@@ -68,7 +68,8 @@ func (r *Router) readInputs(call *Call) *wire.RPCError {
 	if !ok {
 		return wire.Errorf(wire.CodeInvalidParams, "%s: params.requestState must be a string", call.Method)
 	}
-	kind, inner, err := r.Sealer.Open(r.binding(*call), text)
+	opened, err := r.Sealer.OpenState(r.binding(*call), text)
+	kind, inner := opened.Kind, opened.Payload
 	switch {
 	case err != nil:
 	case kind == requeststate.Relay:
@@ -83,7 +84,7 @@ func (r *Router) readInputs(call *Call) *wire.RPCError {
 				return wire.Errorf(wire.CodeInvalidParams, "%s: params.inputResponses: the answer %.64q must be an object", call.Method, m.Name)
 			}
 		}
-		call.Resume = &Resume{string(inner), responses}
+		call.Resume = &Resume{Run: string(inner), Responses: responses, Elsewhere: r.describe(opened.Home)}
 		return nil
 	case kind == requeststate.Visit:
 		call.visits = string(inner)
@@ -156,7 +157,7 @@ func (r *Router) sealRun(call Call, reply wire.Reply) wire.Reply {
 
 // sealReply sets the requestState of a result.
 func (r *Router) sealReply(call Call, reply wire.Reply, kind requeststate.Kind, inner []byte) wire.Reply {
-	state, err := r.Sealer.Seal(kind, r.binding(call), inner, stateTTL)
+	state, err := r.Sealer.SealHere(kind, r.binding(call), inner, stateTTL)
 	if err != nil {
 		return fail(wire.CodeInternal, "%s: requestState: %v", call.Method, err)
 	}

@@ -213,6 +213,28 @@ func (r *Router) passOwn(ctx context.Context, o Origin, request policy.Request, 
 	return g, nil
 }
 
+// Confirm asks a person whether a script may make a call that may have been made before. rule
+// identifies the question, and reason explains it. It waits for the answer. The error says why
+// the call may not be made, or is the cause of ctx.
+func (r *Router) Confirm(ctx context.Context, o Origin, call ScriptCall, rule, reason string) error {
+	if r.Gate == nil {
+		return errors.New("nobody can be asked")
+	}
+	request := policy.Request{
+		Kind: policy.KindTool, Server: call.Server, Name: call.Tool, Arguments: argumentsOf(call.Params),
+		Definition: r.Catalog.Definition(call.Server, call.Tool), Caller: call.caller(),
+	}
+	r.identify(o, &request.Caller)
+	if call.Pause != nil {
+		defer call.Pause()()
+	}
+	w := &waiter{progress: call.Progress}
+	_, err := r.Gate.Approve(ctx, Asking{
+		Origin: o, Request: request, Decision: policy.Decision{Action: policy.Ask, Rule: rule, Reason: reason}, Progress: w.tell(),
+	})
+	return err
+}
+
 // passTool decides about a client's call of a built-in or saved tool.
 func (r *Router) passTool(ctx context.Context, call Call, entry catalog.Entry) (*gated, error) {
 	if entry.Gated || !r.gates() && !RightsOf(sessionOf(call.Origin)).Narrows() {

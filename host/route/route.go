@@ -8,6 +8,7 @@
 //	session.go      Session, Origin, Call: what the router needs of clients
 //	clients.go      the state of each session
 //	initialize.go   the result of initialize, and the beginning and end of a session
+//	restore.go      sessions that another process had
 //	stateless.go    what the stateless era needs of lists and definitions
 //	list.go         tools/list and the other lists
 //	tool.go         tools/call: which tool it is of
@@ -30,6 +31,7 @@
 //	bridgedtaskcall.go  requests about them
 //	bridgedwatch.go     notifications about them
 //	taskwatch.go    notifications about tasks of the extension
+//	replicas.go     what another replica of a fleet has; watchelsewhere.go: its tasks
 //	runtask.go      tasks of the extension for runs of composite tools
 //	runtasks.go     those that are in memory
 //	runtaskcall.go  requests about them
@@ -115,7 +117,9 @@ type Options struct {
 	Sealer *requeststate.Sealer
 	// Runs, when set, makes tasks of calls of composite tools that take long.
 	Runs Runs
-	Log  *slog.Logger
+	// Replicas are the others of a fleet; nil for none.
+	Replicas Replicas
+	Log      *slog.Logger
 }
 
 // Availability explains why upstreams are unavailable to a session, in sentences for

@@ -27,6 +27,9 @@ type Runs interface {
 	// FindRun returns what has become of the run with that id, and of those that continue
 	// it. The error is ErrNoRun if there is none.
 	FindRun(id string) (RecordedRun, error)
+	// CancelRun asks for the end of a durable run that does not run here, or was begun by a
+	// process that has ended. The error is ErrNoRun if there is none.
+	CancelRun(id string) error
 	// AbandonRun records that the run with that id, which has asked the client something,
 	// will not go on.
 	AbandonRun(id string) error
@@ -129,7 +132,7 @@ func (r *Router) runTool(ctx context.Context, kind catalog.Kind, name string, ca
 
 // seal returns the id of the task for a client.
 func (t *runTask) seal(s Session) (string, error) {
-	return t.router.Sealer.Seal(requeststate.Task, taskBinding(s), append([]byte{0}, t.root...), taskLife)
+	return t.router.Sealer.SealHere(requeststate.Task, TaskBinding(s.Principal()), append([]byte{0}, t.root...), taskLife)
 }
 
 // start calls a tool of ours on a goroutine of the router, until the router is closed.
@@ -162,6 +165,8 @@ func (t *runTask) ended(reply wire.Reply) {
 	t.changed, t.cancel = time.Now(), nil
 	abandoned := asks(reply) && t.cancelled
 	switch {
+	case reply.Elsewhere:
+		t.recorded, t.read = true, time.Time{}
 	case t.refused && failed(reply) && t.elsewhere():
 	case asks(reply):
 		t.ask(reply)

@@ -12,9 +12,12 @@ import (
 
 // runTaskRequest answers a request about a task of ours: that of a run, with the id that
 // the client sees.
-func (r *Router) runTaskRequest(ctx context.Context, call Call, run, id string) wire.Reply {
+// home is another replica that has begun it, "" for none.
+func (r *Router) runTaskRequest(ctx context.Context, call Call, run, id, home string) wire.Reply {
 	t, err := r.findRunTask(ctx, call.Origin.Session(), run)
 	switch {
+	case errors.Is(err, ErrNoRun) && home != "":
+		return r.lost(call.Method, home, "the run of this task")
 	case errors.Is(err, ErrNoRun):
 		return fail(wire.CodeInvalidParams, "%s: there is no such task", call.Method)
 	case err != nil:
@@ -103,7 +106,7 @@ func (t *runTask) resume(call Call, responses []byte) *wire.RPCError {
 		cancel(nil)
 		return nil
 	}
-	again := Call{Method: protocol.MethodToolsCall, Origin: call.Origin, Params: t.params, Resume: &Resume{last, responses}}
+	again := Call{Method: protocol.MethodToolsCall, Origin: call.Origin, Params: t.params, Resume: &Resume{Run: last, Responses: responses}}
 	again.Began = func(string, time.Time) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -115,7 +118,7 @@ func (t *runTask) resume(call Call, responses []byte) *wire.RPCError {
 }
 
 // cancelRun ends the run of the task, or the task if it waits for the client. What does
-// not run in this process goes on.
+// not run in this process goes on, unless it is durable.
 func (t *runTask) cancelRun() {
 	t.mu.Lock()
 	cancel := t.cancel
@@ -125,15 +128,28 @@ func (t *runTask) cancelRun() {
 		cancel(errTaskCancelled)
 		return
 	}
+	if t.isElsewhere() {
+		t.cancelElsewhere()
+		return
+	}
 	t.abandon()
 }
 
-// watchRunTask is WatchTask for a task of ours. Changes in another process are not
-// announced.
+// cancelElsewhere asks for the end of the run of the task if it is durable.
+func (t *runTask) cancelElsewhere() {
+	if err := t.router.Runs.CancelRun(t.root); err != nil && !errors.Is(err, ErrNoRun) {
+		t.router.Log.Warn("a task was not cancelled", "run", t.root, "err", err)
+	}
+}
+
+// watchRunTask is WatchTask for a task of ours.
 func (r *Router) watchRunTask(ctx context.Context, s Session, run, id string) (stop func(), ok bool) {
 	t, err := r.findRunTask(ctx, s, run)
-	if err != nil || t.isElsewhere() {
+	if err != nil {
 		return nil, false
+	}
+	if t.isElsewhere() {
+		return r.watchRecorded(ctx, s, run, id)
 	}
 	key, who := watchKey{id: run}, watcher{s, id}
 	r.mu.Lock()

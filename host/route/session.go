@@ -102,6 +102,8 @@ type Call struct {
 type Resume struct {
 	Run       string // id
 	Responses []byte // raw object with the answers by the names of the questions; nil for none
+	// Elsewhere describes another replica that made the run and cannot be asked; "" for none.
+	Elsewhere string
 }
 
 // InitializeResult is the result of initialize without the revision and the name of the

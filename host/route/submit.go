@@ -57,7 +57,7 @@ func (r *Router) Submit(call Call, to Responder) (cancel func(cause error), ok b
 		return nil, false
 	}
 	up, ok := r.to(call.Origin.Session(), entry.Server)
-	if !ok || r.lacksLevel(call.Origin, up) {
+	if !ok || r.lacksLevel(call.Origin, up) || r.renewed(call.Origin.Session(), up, false) != nil {
 		return nil, false
 	}
 	submitter, ok := up.Upstream.(Submitter)

@@ -3,6 +3,7 @@ package route
 import (
 	"bytes"
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/envelope"
@@ -20,20 +21,15 @@ import (
 // one; this only has to be longer.
 const taskLife = 10 * 365 * 24 * time.Hour
 
-// taskBinding returns what the id of a task belongs to.
-func taskBinding(s Session) requeststate.Binding {
-	return requeststate.Binding{Principal: s.Principal(), Method: protocol.ExtensionTasks}
-}
-
-// openTask returns the task that has an id of ours; ok is false if there is none that s
-// can reach.
-func (r *Router) openTask(s Session, id string) (t taskKey, ok bool) {
-	kind, inner, err := r.Sealer.Open(taskBinding(s), id)
-	if err != nil || kind != requeststate.Task {
-		return taskKey{}, false
+// openTask returns the task that has an id of ours, and the other replica that has it, "" for
+// none; ok is false if there is no task that s can reach.
+func (r *Router) openTask(s Session, id string) (t taskKey, home string, ok bool) {
+	state, err := r.Sealer.OpenState(TaskBinding(s.Principal()), id)
+	if err != nil || state.Kind != requeststate.Task {
+		return taskKey{}, "", false
 	}
-	server, own, ok := bytes.Cut(inner, []byte{0})
-	return taskKey{string(server), string(own)}, ok
+	server, own, ok := bytes.Cut(state.Payload, []byte{0})
+	return taskKey{string(server), string(own)}, state.Home, ok
 }
 
 // sealTask gives a task that an upstream has made of the call the id that the client
@@ -49,7 +45,7 @@ func (c *toolCall) sealTask(reply wire.Reply) wire.Reply {
 	if !ok || len(own) > maxID {
 		return fail(wire.CodeInternal, "tools/call: upstream %q answered with a task whose id is missing or too long", c.server)
 	}
-	id, err := c.router.sealTaskID(c.origin.Session(), taskKey{c.server, own})
+	id, err := c.router.sealTaskID(c.origin.Session(), taskKey{c.server, own}, c.router.shares(c.server))
 	if err == nil {
 		reply.Result, err = wire.Set(reply.Result, wire.Quote(id), "taskId")
 	}
@@ -125,7 +121,7 @@ func TasksUndeclared(method string) *wire.RPCError {
 func (r *Router) extensionTask(ctx context.Context, call Call) wire.Reply {
 	s := call.Origin.Session()
 	id, bad := stringParam(call, "taskId")
-	t, known := r.openTask(s, id)
+	t, home, known := r.openTask(s, id)
 	switch {
 	case !known && !r.offersTasks(s), !protocol.IsTaskRequest(call.Method):
 		return notFound(call.Method)
@@ -135,7 +131,10 @@ func (r *Router) extensionTask(ctx context.Context, call Call) wire.Reply {
 		return wire.Reply{Error: bad.Raw()}
 	}
 	if known && t.server == "" {
-		return r.runTaskRequest(ctx, call, t.id, id)
+		return r.runTaskRequest(ctx, call, t.id, id, home)
+	}
+	if home != "" && !r.shares(t.server) {
+		return r.lost(call.Method, home, "a task of its server "+strconv.Quote(t.server))
 	}
 	to, there := r.to(s, t.server)
 	if !known || !there {

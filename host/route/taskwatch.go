@@ -39,12 +39,16 @@ type taskWatch struct {
 // ok is false if there is no such task, its upstream does not announce its changes, or ctx
 // ends before that is known.
 func (r *Router) WatchTask(ctx context.Context, s Session, id string) (stop func(), ok bool) {
-	t, known := r.openTask(s, id)
-	if !known {
+	t, home, known := r.openTask(s, id)
+	switch {
+	case !known:
 		return nil, false
-	}
-	if t.server == "" {
+	case t.server == "" && home != "" && r.Replicas != nil:
+		return r.watchElsewhere(ctx, s, home, t.id, id)
+	case t.server == "":
 		return r.watchRunTask(ctx, s, t.id, id)
+	case home != "" && r.Replicas != nil && !r.shares(t.server):
+		return r.watchElsewhere(ctx, s, home, "", id)
 	}
 	to, there := r.to(s, t.server)
 	if !there {

@@ -157,6 +157,13 @@ type ScriptCall struct {
 	// Pause, if set, is called when a person is asked about the call, and goOn after that.
 	// The time between does not count for the caller.
 	Pause func() (goOn func())
+	// Before, if set, is called when the call is permitted and is about to be sent. It may
+	// wait. After an error, which is that of the call, it is not sent.
+	Before func(ctx context.Context) error
+	// Permit, if set, is asked just before the request is written, and again for each
+	// repetition. It does not block. After an error, which is that of the call, the request is
+	// not written.
+	Permit func() error
 }
 
 // caller returns who makes the call, without its origin.

@@ -109,7 +109,7 @@ func (r corpusRun) describe(s *Sandbox) string {
 }
 
 // corpus returns scripts of the interpreter's tests, hostile scripts that do not end by
-// timeout, and some that keep the garbage collector busy. It has every eighth script, and
+// timeout, and some that keep the garbage collector busy. It has every 24th script, and
 // one hostile script for each category and way to end, or all of them with -long.
 func corpus(t *testing.T) []corpusRun {
 	t.Helper()
@@ -131,7 +131,7 @@ func corpus(t *testing.T) []corpusRun {
 			if !ok {
 				continue
 			}
-			if scripts++; *long || scripts%8 == 0 {
+			if scripts++; *long || scripts%24 == 0 {
 				runs = append(runs, scriptRun(name, string(f.Data), params[name], Limits{}))
 			}
 		}

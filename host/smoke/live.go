@@ -63,8 +63,8 @@ func (l *live) open() error {
 		return err
 	}
 	cfg := *l.file.Config
-	cfg.Store.Dir = dir
-	cfg.Journal = config.Journal{} // the result of a check has all that is needed
+	cfg.Store = config.Store{Dir: dir} // no fleet
+	cfg.Journal = config.Journal{}     // the result of a check has all that is needed
 	cfg.Upstreams = slices.Clone(cfg.Upstreams)
 	for i := range cfg.Upstreams {
 		u := &cfg.Upstreams[i]

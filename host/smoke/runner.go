@@ -189,7 +189,7 @@ func (r *run) load(ctx context.Context, path string) *fileRun {
 	f.masker = f.file.Config.NewMasker()
 	log := r.opts.Log(f.masker)
 	f.mask, f.redact = f.masker.Mask, config.NewRedactor(f.masker, nil)
-	s := &scripts{savedTools: &savedTools{ctx: ctx, dir: f.file.Config.Store.Dir, disabled: f.file.offline, log: log}, checks: f.file.Checks}
+	s := &scripts{savedTools: &savedTools{ctx: ctx, cfg: f.file.Config, disabled: f.file.offline, log: log}, checks: f.file.Checks}
 	f.live = &live{file: f.file, opts: &r.opts, scripts: s, sandbox: r.sandbox, log: log, mask: f.mask}
 	f.mocked = &mocked{scripts: s, sandbox: r.sandbox, log: log, cfg: f.file.Config}
 	f.choose(&r.opts)

@@ -17,6 +17,8 @@ import (
 	"sync"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
@@ -28,8 +30,8 @@ const anyObject = `{"type":"object"}`
 // store is neither created nor changed.
 type savedTools struct {
 	ctx      context.Context // of the run
-	dir      string          // the folder of the store
-	disabled bool            // do not read the store
+	cfg      *config.Config
+	disabled bool // do not read the store
 	log      *slog.Logger
 
 	once  sync.Once
@@ -44,15 +46,10 @@ func (s *savedTools) all() ([]tools.Definition, error) {
 }
 
 func (s *savedTools) read() ([]tools.Definition, error) {
-	if info, err := os.Stat(filepath.Join(s.dir, "tools")); s.disabled || err != nil || !info.IsDir() {
+	if s.disabled {
 		return nil, nil
 	}
-	store, err := tools.OpenStore(s.dir, tools.StoreOptions{Log: s.log})
-	if err != nil {
-		return nil, fmt.Errorf("store: %w", err)
-	}
-	list := store.List()
-	return list, store.Close()
+	return host.ListTools(s.ctx, s.cfg, s.log)
 }
 
 // List implements compose.Saved.
@@ -169,7 +166,7 @@ func (c *Check) definition(s *savedTools) (tools.Definition, error) {
 		for _, d := range s.List() {
 			names = append(names, d.Name)
 		}
-		return def, broken(err, "no saved tool is called %q in %s%s", name, filepath.Join(s.dir, "tools"), hint(name, names))
+		return def, broken(err, "no saved tool is called %q in %s%s", name, filepath.Join(host.SavedTools(s.cfg, "").Folder(), "tools"), hint(name, names))
 	}
 	if err != nil {
 		return def, broken(err, "%v", err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/host"
@@ -12,7 +11,6 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/pins"
 	"github.com/mcp-metatool/mcp-metatool/host/supervise"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
-	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // verifyPins is the value of pins in [smoke] that requires servers to be as they were
@@ -56,9 +54,13 @@ func (l *live) checkPins(ctx context.Context, server string, offers supervise.Sn
 	}
 	cfg := l.file.Config
 	path := cfg.PinsPath()
-	lock, err := pins.Read(ctx, regular.Place{Name: path})
-	if errors.Is(err, fs.ErrNotExist) {
-		lock, err = pins.New(), nil
+	lock := pins.New()
+	kept, err := host.ReadPins(ctx, cfg, l.log)
+	if err == nil && kept.Data != nil {
+		lock, err = pins.Decode(kept.Data, path)
+	}
+	if kept != nil {
+		err = errors.Join(err, kept.Close())
 	}
 	if err != nil {
 		return broken(err, "%v", err)

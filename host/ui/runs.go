@@ -62,7 +62,7 @@ func (h *Handler) runs(w http.ResponseWriter, r *http.Request) error {
 		More     bool  `json:"more"`
 		Damaged  int   `json:"damaged"` // lines of the journal that cannot be read
 		Recorded bool  `json:"recorded"`
-	}{Runs: []run{}, Recorded: h.opts.Journal != ""}
+	}{Runs: []run{}, Recorded: h.opts.Journal.Dir != ""}
 	if !answer.Recorded {
 		return write(w, answer)
 	}
@@ -76,7 +76,7 @@ func (h *Handler) runs(w http.ResponseWriter, r *http.Request) error {
 	if at, ok := journal.TimeOf(before); ok {
 		filter.Until = at.Add(time.Millisecond)
 	}
-	for rec, err := range journal.Scan(ctx, h.opts.Journal, filter) {
+	for rec, err := range h.opts.Journal.Scan(ctx, filter) {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -96,7 +96,7 @@ func (h *Handler) runs(w http.ResponseWriter, r *http.Request) error {
 
 // run answers with one run, with its calls over time.
 func (h *Handler) run(w http.ResponseWriter, r *http.Request) error {
-	if h.opts.Journal == "" {
+	if h.opts.Journal.Dir == "" {
 		return journal.ErrNotFound
 	}
 	id := r.PathValue("id")
@@ -106,7 +106,7 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, end := h.untilEnd(r)
 	defer end()
-	rec, err := journal.Find(ctx, h.opts.Journal, id)
+	rec, err := h.opts.Journal.Find(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ const alive = 10 * time.Second
 // live is a stream of server-sent events: each has a run that has begun, got events, or
 // ended. The state of a run in it is that of the moment.
 func (h *Handler) live(w http.ResponseWriter, r *http.Request) error {
-	if h.opts.Journal == "" {
+	if h.opts.Journal.Dir == "" {
 		return &requestError{status: http.StatusNotFound, text: "runs are not recorded"}
 	}
 	select {

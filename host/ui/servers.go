@@ -71,7 +71,7 @@ func (h *Handler) state(w http.ResponseWriter, r *http.Request) error {
 		Tools      string `json:"tools"`
 		SavedTools string `json:"savedTools"`
 		Approvals  int    `json:"approvals"` // calls that wait for a decision; -1: unknown
-	}{Version: h.opts.Version, Config: mask(cfg.Path), Journal: h.opts.Journal != "", Servers: []server{}, Problems: []string{}}
+	}{Version: h.opts.Version, Config: mask(cfg.Path), Journal: h.opts.Journal.Dir != "", Servers: []server{}, Problems: []string{}}
 	answer.Approvals = h.waiting(r.Context())
 	answer.Tools, answer.SavedTools = h.toolsRevision(), h.savedRevision()
 	costs := h.costs()

@@ -37,6 +37,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/front/origin"
 	"github.com/mcp-metatool/mcp-metatool/host/health"
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
@@ -74,8 +75,8 @@ type Options struct {
 	Store   *tools.Store
 	// Approvals is the queue of approvals; nil: there is none.
 	Approvals Approvals
-	// Journal is the directory of the journal; "" if nothing is recorded.
-	Journal string
+	// Journal reads the journal; the zero value if nothing is recorded.
+	Journal journal.Reader
 	Log     *slog.Logger
 }
 
@@ -100,7 +101,7 @@ const maxStreams = 16
 func New(ctx context.Context, opts Options) *Handler {
 	h := &Handler{
 		opts: opts, ctx: ctx,
-		streams: make(chan struct{}, maxStreams), feed: newFeed(ctx, opts.Journal), seed: maphash.MakeSeed(), checks: map[string]check{},
+		streams: make(chan struct{}, maxStreams), feed: newFeed(ctx, opts.Journal.Dir), seed: maphash.MakeSeed(), checks: map[string]check{},
 	}
 	h.mux.HandleFunc(Path, serveAsset)
 	for pattern, answer := range map[string]func(w http.ResponseWriter, r *http.Request) error{

@@ -102,7 +102,7 @@ func newBench(t *testing.T) *bench {
 	b.queue = approval.OpenQueue(t.TempDir(), quiet)
 	b.log = journal.OpenLog(t.TempDir(), journal.LogOptions{})
 	h := New(t.Context(), Options{
-		Access: b.access, Version: "1.2.3", Proxy: b.proxy, Catalog: c, Store: b.store, Approvals: b.queue, Journal: b.log.Dir(), Log: quiet,
+		Access: b.access, Version: "1.2.3", Proxy: b.proxy, Catalog: c, Store: b.store, Approvals: b.queue, Journal: b.log.Reader(), Log: quiet,
 		Rules: func() origin.Rules { return origin.NewRules(nil, []string{"mcp.example.com"}) },
 	})
 	b.feed, b.Server = h.feed, httptest.NewServer(h)

@@ -45,6 +45,8 @@ type Reply struct {
 	// Own says that no peer has made the reply, but we have, for the client that gets it
 	// and in the form of that client's era. It is not set for every reply of ours.
 	Own bool
+	// Elsewhere says that a durable run goes on in another process: Result is not its end.
+	Elsewhere bool
 }
 
 // Parse reads one message. raw must be one JSON object in UTF-8 and nothing else. Parse

@@ -75,7 +75,7 @@ var metaKeys = []string{
 	"io.modelcontextprotocol/logLevel", "io.modelcontextprotocol/subscriptionId",
 	"io.modelcontextprotocol/model-immediate-response",
 	"io.github.mcp-metatool/upstreams", "io.github.mcp-metatool/receipt",
-	"io.github.mcp-metatool/configuration",
+	"io.github.mcp-metatool/configuration", "io.github.mcp-metatool/idempotencyKey",
 }
 
 func metaShape(path string, joined bool) *Shape {

@@ -169,7 +169,7 @@ func (x *Exchange) expire(round uint64) {
 
 // seal seals a state for a request of the principal.
 func (p *Principal) seal(method string, params []byte, kind requeststate.Kind, payload []byte) (string, error) {
-	return p.opts.Sealer.Seal(kind, p.binding(method, params), payload, p.inputTimeout())
+	return p.opts.Sealer.SealHere(kind, p.binding(method, params), payload, p.inputTimeout())
 }
 
 func (p *Principal) binding(method string, params []byte) requeststate.Binding {

@@ -95,6 +95,8 @@ type Options struct {
 	Tracer Tracer
 	// Sealer seals the states of parked calls; nil: one with a key of its own.
 	Sealer *requeststate.Sealer
+	// Lost is that of route.Replicas; nil without a fleet.
+	Lost func(replica string) (description string, ended bool)
 	// Parking bounds the parked calls of all principals; nil: those of this one only.
 	Parking *Parking
 	// InputTimeout returns how long a parked call waits for its client; nil or 0: the

@@ -26,13 +26,16 @@ func (p *Principal) retry(r *rpc.Request, e envelope.Envelope) (done bool) {
 		r.Reply(fail(wire.CodeInvalidParams, "%s: params.requestState must be a string", r.Method))
 		return true
 	}
-	kind, payload, err := p.opts.Sealer.Open(p.binding(r.Method, r.Params), state)
+	opened, err := p.opts.Sealer.OpenState(p.binding(r.Method, r.Params), state)
 	switch {
 	case err != nil:
-	case kind != requeststate.Parked:
+	case opened.Kind != requeststate.Parked:
 		return false
+	case opened.Home != "": // and it could not be passed on
+		r.Reply(p.lost(r.Method, opened.Home))
+		return true
 	default:
-		if x, round, ok := p.ticketHolder(payload); ok {
+		if x, round, ok := p.ticketHolder(opened.Payload); ok {
 			answers, bad := answersOf(r)
 			if bad == nil {
 				bad = x.attach(r, e, round, answers)
@@ -45,6 +48,19 @@ func (p *Principal) retry(r *rpc.Request, e envelope.Envelope) (done bool) {
 	}
 	r.Reply(wire.Reply{Error: invalidState().Raw()})
 	return true
+}
+
+// lost returns the error for a call that another replica holds that cannot be asked.
+func (p *Principal) lost(method, replica string) wire.Reply {
+	if p.opts.Lost == nil {
+		return wire.Reply{Error: invalidState().Raw()}
+	}
+	description, ended := p.opts.Lost(replica)
+	if ended {
+		return fail(wire.CodeInvalidParams, "%s: the call waited for answers in %s: it is lost, and its server may have done a part of it "+
+			"(begin again without requestState)", method, description)
+	}
+	return fail(wire.CodeInternal, "%s: the call waits for answers in %s (try again later; it is lost if that replica has ended)", method, description)
 }
 
 func invalidState() *wire.RPCError {

@@ -95,6 +95,31 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
+// TestExpiryWhileLooking checks that a session ends at once at whatever moment its token expires
+// while the handler looks which ones have.
+func TestExpiryWhileLooking(t *testing.T) {
+	for looks := range int64(8) {
+		var counting atomic.Bool
+		var count atomic.Int64
+		all, begin := tokens("goes"), time.Now()
+		all[0].Expires = begin.Add(1)
+		w := newServer(t, Options{Access: Access{Tokens: all}, UnusedTTL: time.Hour, WallClock: func() time.Time {
+			if counting.Load() && count.Add(1) > looks {
+				return begin.Add(1)
+			}
+			return begin
+		}})
+		c := w.client()
+		c.token = "goes"
+		c.initialize("2025-11-25")
+		s := w.session()
+		counting.Store(true)
+		if got := mcptest.Receive(t, "the end of the session", w.backend.Ended); got != s {
+			t.Error("another session ends")
+		}
+	}
+}
+
 // TestNextExpiry checks when the handler looks again without a tick.
 func TestNextExpiry(t *testing.T) {
 	var now clock

@@ -1,8 +1,8 @@
 package streamable
 
 import (
+	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -71,11 +71,16 @@ func (h *Handler) quotaOfAddress(address netip.Prefix) quota {
 // that its request was accepted with. If there are too many sessions, the oldest one
 // that was never used ends first. The caller must call serving.Done and leave.
 func (h *Handler) admit(ctx context.Context, p *policy, token bearer.Digest, address netip.Prefix) (*session, error) {
+	if h.opts.Refuses != nil {
+		if err := h.opts.Refuses(); err != nil {
+			return nil, err
+		}
+	}
 	if err := h.checkRate(p, token, address); err != nil {
 		return nil, err
 	}
 	for {
-		s, victim, err := h.begin(p, token, address)
+		s, victim, err := h.begin(p, token, address, "")
 		if victim == nil {
 			return s, err
 		}
@@ -138,8 +143,9 @@ func (h *Handler) accounts(p *policy, token bearer.Digest, address netip.Prefix)
 }
 
 // begin makes a session, or returns the session that has to end first, the victim. The
-// victim can no longer be found.
-func (h *Handler) begin(p *policy, token bearer.Digest, address netip.Prefix) (s, victim *session, err error) {
+// victim can no longer be found. id is that of a session of another replica, which cannot be
+// found before it has begun here; "" for a new one.
+func (h *Handler) begin(p *policy, token bearer.Digest, address netip.Prefix, id string) (s, victim *session, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed || h.ctx.Err() != nil {
@@ -159,8 +165,15 @@ func (h *Handler) begin(p *policy, token bearer.Digest, address netip.Prefix) (s
 	if h.count >= h.opts.MaxSessions {
 		return nil, h.evict(func(*session) bool { return true }), errFull
 	}
-	s = newSession(h, rand.Text(), token, address)
-	h.sessions[s.id] = s
+	s = newSession(h, cmp.Or(id, newSessionID(h.opts.Fleet)), token, address)
+	if id != "" {
+		s.begun = make(chan struct{})
+	} else {
+		h.sessions[s.id] = s
+		if f := h.opts.Fleet; f != nil {
+			s.held = f.Sessions.Create(s.id, token, s.mcp.Keep)
+		}
+	}
 	h.count++
 	for _, by := range accounts {
 		by.sessions++

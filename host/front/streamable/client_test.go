@@ -36,7 +36,10 @@ func newServerWith(t testing.TB, opts Options, limits ServerOptions) *server {
 	b := fronttest.New()
 	shared, own := opts.Session.Budget, opts.Session.Backend
 	opts.Session = options(b)
-	if more, ok := own.(*tasked); ok {
+	switch more := own.(type) {
+	case *tasked:
+		more.Backend, opts.Session.Backend = b, more
+	case *keptBackend:
 		more.Backend, opts.Session.Backend = b, more
 	}
 	opts.Session.MaxMessage, opts.Session.Budget = 32<<20, shared

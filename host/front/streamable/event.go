@@ -2,6 +2,8 @@ package streamable
 
 import (
 	"bytes"
+	"encoding/base64"
+	"errors"
 	"strconv"
 	"strings"
 )
@@ -9,20 +11,53 @@ import (
 // eventID identifies an event of a session: the stream it was written to (0: the
 // session's own) and its sequence number there, from 1. On the wire it is
 // "stream.seq".
-type eventID struct{ stream, seq uint64 }
+//
+// In a fleet, another replica may be asked for what follows an event. Then it is
+// "term-stream.seq" from the second replica of the session on, and ".request" with the id of the
+// stream's request in base64url follows, so that a replica that does not have the stream can
+// answer the request.
+type eventID struct {
+	stream, seq uint64
+	term        uint64 // how many replicas had had the session; 0 and 1 are the same
+	request     string // raw; "" for none
+}
+
+// maxNamed is the largest id of a request that events name, in bytes.
+const maxNamed = 64
 
 func (id eventID) append(b []byte) []byte {
+	if id.term > 1 {
+		b = append(strconv.AppendUint(b, id.term, 10), '-')
+	}
 	b = strconv.AppendUint(b, id.stream, 10)
-	return strconv.AppendUint(append(b, '.'), id.seq, 10)
+	b = strconv.AppendUint(append(b, '.'), id.seq, 10)
+	if id.request != "" {
+		b = base64.RawURLEncoding.AppendEncode(append(b, '.'), []byte(id.request))
+	}
+	return b
 }
 
 // parseEventID parses an id. It accepts only the form that append writes.
 func parseEventID(s string) (id eventID, ok bool) {
-	stream, seq, _ := strings.Cut(s, ".")
-	var err1, err2 error
-	id.stream, err1 = strconv.ParseUint(stream, 10, 64)
-	id.seq, err2 = strconv.ParseUint(seq, 10, 64)
-	return id, err1 == nil && err2 == nil && string(id.append(nil)) == s
+	rest := s
+	id.term = 1
+	var err1, err2, err3, err4 error
+	if term, after, found := strings.Cut(s, "-"); found && !strings.Contains(term, ".") {
+		id.term, err1 = strconv.ParseUint(term, 10, 64)
+		rest = after
+	}
+	parts := strings.SplitN(rest, ".", 3)
+	if len(parts) < 2 {
+		return eventID{}, false
+	}
+	id.stream, err2 = strconv.ParseUint(parts[0], 10, 64)
+	id.seq, err3 = strconv.ParseUint(parts[1], 10, 64)
+	if len(parts) == 3 {
+		var request []byte
+		request, err4 = base64.RawURLEncoding.DecodeString(parts[2])
+		id.request = string(request)
+	}
+	return id, errors.Join(err1, err2, err3, err4) == nil && len(id.request) <= maxNamed && string(id.append(nil)) == s
 }
 
 // appendHead appends the beginning of the event of a message, with its id if the stream

@@ -14,12 +14,15 @@ import (
 )
 
 func TestParseEventID(t *testing.T) {
-	for s, want := range map[string]eventID{"0.0": {}, "3.12": {3, 12}, "18446744073709551615.1": {1<<64 - 1, 1}} {
+	for s, want := range map[string]eventID{
+		"0.0": {term: 1}, "3.12": {stream: 3, seq: 12, term: 1}, "18446744073709551615.1": {stream: 1<<64 - 1, seq: 1, term: 1},
+		"2-0.7": {seq: 7, term: 2}, "12-3.4.ImEi": {stream: 3, seq: 4, term: 12, request: `"a"`}, "3.1.Nw": {stream: 3, seq: 1, term: 1, request: "7"},
+	} {
 		if got, ok := parseEventID(s); !ok || got != want {
 			t.Errorf("%q: %v, %v", s, got, ok)
 		}
 	}
-	for _, s := range []string{"", ".", "1", "1.", ".1", "+1.1", "01.1", "1.1.1", "1.1 ", "-1.0", "18446744073709551616.1", "a.b"} {
+	for _, s := range []string{"", ".", "1", "1.", ".1", "+1.1", "01.1", "1.1.", "1.1.1", "1.1.Nw=", "1-1.1", "0-1.1", "02-1.1", "2-1", "1.1.Nw.Nw", "1.1." + strings.Repeat("AAAA", 22), "1.1 ", "-1.0", "18446744073709551616.1", "a.b"} {
 		if got, ok := parseEventID(s); ok {
 			t.Errorf("%q: %v", s, got)
 		}
@@ -29,6 +32,7 @@ func TestParseEventID(t *testing.T) {
 func FuzzEventID(f *testing.F) {
 	f.Add("0.1")
 	f.Add("12.007")
+	f.Add("2-1.3.ImEi")
 	f.Fuzz(func(t *testing.T, s string) {
 		if id, ok := parseEventID(s); ok && string(id.append(nil)) != s {
 			t.Errorf("%q became %v", s, id)
@@ -46,11 +50,11 @@ func FuzzEvent(f *testing.F) {
 		out := httptest.NewRecorder()
 		c := newEventWriter(out)
 		c.resumable = true
-		if err := c.writeEvent(eventID{7, place}, msg, true); err != nil {
+		if err := c.writeEvent(eventID{stream: 7, seq: place}, msg, true); err != nil {
 			t.Fatal(err)
 		}
 		got := out.Body.String()
-		id := string(eventID{7, place}.append(nil))
+		id := string(eventID{stream: 7, seq: place}.append(nil))
 		rest, ok := strings.CutPrefix(got, "id: "+id+"\nevent: message\ndata: ")
 		data, ok2 := strings.CutSuffix(rest, "\n\n")
 		want := strings.NewReplacer("\n", " ", "\r", " ").Replace(string(msg))

@@ -15,8 +15,12 @@ func (h *Handler) expireSessions() {
 	expiry := time.NewTimer(time.Hour)
 	defer expiry.Stop()
 	for {
+		// Before it is looked what has expired, so that nothing does so in between.
+		next := h.untilExpiry()
+		h.endExpired()
+		h.expire(time.Now())
 		// The ticker notices it too if the clock was set, or the machine was asleep.
-		expiry.Reset(h.untilExpiry())
+		expiry.Reset(next)
 		select {
 		case <-ticker.C:
 		case <-expiry.C:
@@ -24,8 +28,6 @@ func (h *Handler) expireSessions() {
 		case <-h.ctx.Done():
 			return
 		}
-		h.endExpired()
-		h.expire(time.Now())
 	}
 }
 

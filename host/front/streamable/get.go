@@ -7,31 +7,34 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // get opens the session's own stream, or resumes any stream.
-func (h *Handler) get(w http.ResponseWriter, r *http.Request, token bearer.Digest) {
+func (h *Handler) get(w http.ResponseWriter, r *http.Request, p *policy, token bearer.Digest) {
 	if !accepts(r, "text", "event-stream") {
 		h.refuse(w, nil, refusal{http.StatusNotAcceptable, protocol.CodeHTTPRefused, "Accept must have text/event-stream"})
 		return
 	}
-	s, bad := h.sessionOf(r, token)
-	if bad != nil {
-		h.refuse(w, nil, *bad)
+	s, ok := h.session(w, r, p, token, nil)
+	if !ok {
 		return
 	}
 	defer h.leave(s)
-	if !h.enter(s) {
-		h.refuse(w, nil, noSession)
-		return
-	}
 	defer s.serving.Done()
 	s.used.Store(true)
 	e := newEventWriter(w)
-	if last := r.Header.Get(resumeHeader); last != "" {
+	var bad *refusal
+	last := r.Header.Get(resumeHeader)
+	id, known := parseEventID(last)
+	switch {
+	case known && id.term != s.term && id.stream != 0:
+		s.answerUnresumed(e, id)
+		return
+	case last != "" && !(known && id.term != s.term): // else there is nothing to replay
 		bad = s.resume(e, last)
-	} else if !s.main.attach(e, 0, true) {
+	case !s.main.attach(e, 0, true):
 		bad = &refusal{http.StatusConflict, protocol.CodeHTTPRefused, "the session has an open GET stream already"}
 	}
 	if bad != nil {
@@ -39,6 +42,21 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, token bearer.Diges
 		return
 	}
 	s.serve(r.Context(), e, s.primes(r))
+}
+
+// answerUnresumed answers a client that resumes the stream of a request that another replica
+// has worked on: nothing of it is here.
+func (s *session) answerUnresumed(e *eventWriter, id eventID) {
+	request := []byte(id.request)
+	if msg, err := wire.Parse([]byte(`{"jsonrpc":"2.0","method":"x","id":` + id.request + `}`)); err != nil || !msg.IsRequest() {
+		s.handler.refuse(e.w, nil, refusal{http.StatusBadRequest, protocol.CodeHTTPRefused, "Last-Event-ID: the stream was in a replica that does not have the session any more"})
+		return
+	}
+	answer := wire.Response(request, wire.Reply{Error: wire.Errorf(wire.CodeInternal, "%s", errLostText).Raw()})
+	e.writeHeader()
+	if e.writeEvent(eventID{}, answer, false) == nil {
+		_ = e.flush() // it fails only if the client has disconnected
+	}
 }
 
 // resume attaches e to the stream of the last event that the client has received.
@@ -57,12 +75,12 @@ func (s *session) resume(e *eventWriter, last string) *refusal {
 var errDeleted = errors.New("the client has ended the session")
 
 // delete ends a session, and answers when the session has been cleaned up.
-func (h *Handler) delete(w http.ResponseWriter, r *http.Request, token bearer.Digest) {
-	s, bad := h.sessionOf(r, token)
-	if bad != nil {
-		h.refuse(w, nil, *bad)
+func (h *Handler) delete(w http.ResponseWriter, r *http.Request, p *policy, token bearer.Digest) {
+	s, ok := h.session(w, r, p, token, nil)
+	if !ok {
 		return
 	}
+	s.serving.Done()
 	h.leave(s)
 	s.mcp.End(errDeleted)
 	h.remove(s)

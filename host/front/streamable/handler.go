@@ -12,11 +12,14 @@
 //	body.go         reading the body of a request
 //	memory.go       returning memory to the system after many large bodies
 //	admit.go        limits on sessions by token and address
+//	fleet.go        requests whose session is in another replica
+//	takeover.go     sessions that go on in another replica
 //	session.go      one session: its streams and its end
 //	stream.go       the messages of one stream, sent or not
 //	stateless.go    POST of the stateless era
 //	principal.go    what requests of that era with one token share
 //	response.go     the answer to one of them
+//	passon.go       requests about what another replica of a fleet has
 //	event.go        server-sent events on the wire
 //	sink.go         writing events to the client
 //	writer.go       the connection that takes a stream's messages to the client
@@ -64,6 +67,7 @@ type Handler struct {
 	tokens     map[bearer.Digest]*usage
 	addresses  map[netip.Prefix]*usage
 	closed     bool
+	taking     map[string]chan struct{} // sessions that are being taken over, by id; closed when that is done
 }
 
 // New makes a Handler whose sessions end with ctx.
@@ -72,6 +76,7 @@ func New(ctx context.Context, opts Options) *Handler {
 		opts: opts.withDefaults(), memory: newMemoryReturner(debug.FreeOSMemory),
 		sessions: map[string]*session{}, principals: map[bearer.Digest]*principal{}, tokens: map[bearer.Digest]*usage{}, addresses: map[netip.Prefix]*usage{},
 	}
+	h.taking = map[string]chan struct{}{}
 	h.timers.New = func() any { return time.NewTimer(time.Hour) }
 	h.admitted = make(chan struct{}, 1)
 	h.policy.Store(newPolicy(opts.Access, h.opts.WallClock))
@@ -147,7 +152,9 @@ func (h *Handler) leave(s *session) {
 func (h *Handler) remove(s *session) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.sessions, s.id)
+	if h.sessions[s.id] == s {
+		delete(h.sessions, s.id)
+	}
 }
 
 func (h *Handler) log() *slog.Logger { return h.opts.Session.Log }

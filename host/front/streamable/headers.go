@@ -38,6 +38,9 @@ var (
 	noSession      = refusal{http.StatusNotFound, protocol.CodeSessionNotFound, "session not found (it has ended; begin a new one with initialize)"}
 )
 
+// noToken is the refusal of a request without a token that is accepted.
+var noToken = refusal{http.StatusUnauthorized, protocol.CodeHTTPRefused, "a valid bearer token is required"}
+
 // malformed is the refusal of a message that wire.Parse has refused.
 func malformed(err error) *refusal {
 	r := refusal{http.StatusBadRequest, wire.CodeInvalidRequest, err.Error()}

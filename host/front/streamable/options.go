@@ -31,7 +31,7 @@ type Options struct {
 	Session front.Options
 	Access
 	// SessionTTL is how long a session may be idle, that is without a request
-	// in flight and without an open stream. Default 30 minutes.
+	// in flight and without an open stream. Default DefaultSessionTTL.
 	SessionTTL time.Duration
 	// MaxSessions is the most sessions at a time. Default 1000.
 	MaxSessions int
@@ -66,13 +66,22 @@ type Options struct {
 	// ListenWindow is how long a request to a client waits for the client to
 	// open a stream. Default 2 seconds.
 	ListenWindow time.Duration
+	// Fleet is the fleet whose other replicas can go on with the sessions; nil: there is none.
+	Fleet *Fleet
+	// Replicas are the other replicas of a fleet; nil for none.
+	Replicas Replicas
+	// Refuses returns why no new session may begin now; nil: it may. A nil Refuses never does.
+	Refuses func() error
 	// WallClock is the clock by which tokens expire. All else depends on how long
 	// something takes. Default [time.Now].
 	WallClock func() time.Time
 }
 
+// DefaultSessionTTL is the default of Options.SessionTTL.
+const DefaultSessionTTL = 30 * time.Minute
+
 func (o Options) withDefaults() Options {
-	o.SessionTTL = cmp.Or(o.SessionTTL, 30*time.Minute)
+	o.SessionTTL = cmp.Or(o.SessionTTL, DefaultSessionTTL)
 	o.MaxSessions = cmp.Or(o.MaxSessions, 1000)
 	o.UnusedTTL = cmp.Or(o.UnusedTTL, 30*time.Second)
 	o.InitializeRate = cmp.Or(o.InitializeRate, 50)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/bearer"
+	"github.com/mcp-metatool/mcp-metatool/host/fleet/peer"
 	"github.com/mcp-metatool/mcp-metatool/host/front"
 	"github.com/mcp-metatool/mcp-metatool/host/front/stateless"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
@@ -20,28 +21,8 @@ import (
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p := h.policy.Load() // once: a reload must not mix two policies
-	if !p.AllowsHost(r) {
-		h.log().Warn("request refused: unknown Host", "host", display.Excerpt(r.Host, maxQuoted))
-		h.refuseUnread(w, r, refusal{http.StatusForbidden, protocol.CodeHTTPRefused, "host " + strconv.Quote(display.Clip(r.Host, maxQuoted)) + " is not allowed (add it to allowed_hosts)"})
-		return
-	}
-	ok, configured := p.AllowsOrigin(r)
+	token, ok := h.admits(w, r, p)
 	if !ok {
-		h.log().Warn("request refused: unknown Origin", "origin", display.Excerpt(r.Header.Get("Origin"), maxQuoted))
-		h.refuseUnread(w, r, refusal{http.StatusForbidden, protocol.CodeHTTPRefused, "this origin is not allowed (add it to allowed_origins)"})
-		return
-	}
-	if configured {
-		allowCORS(w.Header(), r)
-		if r.Method == http.MethodOptions {
-			w.WriteHeader(http.StatusNoContent)
-			return
-		}
-	}
-	token, ok := p.authenticate(r)
-	if !ok {
-		w.Header().Set("WWW-Authenticate", `Bearer realm="mcp"`)
-		h.refuseUnread(w, r, refusal{http.StatusUnauthorized, protocol.CodeHTTPRefused, "a valid bearer token is required"})
 		return
 	}
 	if stateless.EraOfHeader(r.Header) == stateless.StatelessHeader && r.Method != http.MethodPost {
@@ -57,13 +38,47 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case http.MethodPost:
 		h.post(w, r, p, token)
 	case http.MethodGet:
-		h.get(w, r, token)
+		h.get(w, r, p, token)
 	case http.MethodDelete:
-		h.delete(w, r, token)
+		h.delete(w, r, p, token)
 	default:
 		w.Header().Set("Allow", "GET, POST, DELETE")
 		h.refuseUnread(w, r, refusal{http.StatusMethodNotAllowed, protocol.CodeHTTPRefused, "method not allowed"})
 	}
+}
+
+// admits returns the token of the client of a request, or else refuses the request.
+func (h *Handler) admits(w http.ResponseWriter, r *http.Request, p *policy) (token bearer.Digest, ok bool) {
+	if c, passed := peer.From(r.Context()); passed { // the other replica has checked the rest
+		if !p.accepts(c.Token) {
+			h.refuseUnread(w, r, noToken)
+			return token, false
+		}
+		return c.Token, true
+	}
+	if !p.AllowsHost(r) {
+		h.log().Warn("request refused: unknown Host", "host", display.Excerpt(r.Host, maxQuoted))
+		h.refuseUnread(w, r, refusal{http.StatusForbidden, protocol.CodeHTTPRefused, "host " + strconv.Quote(display.Clip(r.Host, maxQuoted)) + " is not allowed (add it to allowed_hosts)"})
+		return token, false
+	}
+	ok, configured := p.AllowsOrigin(r)
+	if !ok {
+		h.log().Warn("request refused: unknown Origin", "origin", display.Excerpt(r.Header.Get("Origin"), maxQuoted))
+		h.refuseUnread(w, r, refusal{http.StatusForbidden, protocol.CodeHTTPRefused, "this origin is not allowed (add it to allowed_origins)"})
+		return token, false
+	}
+	if configured {
+		allowCORS(w.Header(), r)
+		if r.Method == http.MethodOptions {
+			w.WriteHeader(http.StatusNoContent)
+			return token, false
+		}
+	}
+	if token, ok = p.authenticate(r); !ok {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="mcp"`)
+		h.refuseUnread(w, r, noToken)
+	}
+	return token, ok
 }
 
 // post answers a POST, with messages of the client. Requests that can be refused without
@@ -88,22 +103,35 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request, p *policy, token 
 		return
 	}
 	s, bad := h.sessionOf(r, token)
+	var v *visit
+	if bad == &noSession {
+		v, bad = h.elsewhere(w, r, p, token)
+	}
 	if bad != nil {
 		h.refuseUnread(w, r, *bad)
 		return
 	}
-	defer h.leave(s)
-	b, bad := h.readBody(w, r, s.mcp, h.opts.Session.MaxMessage)
-	defer b.release()
-	switch {
-	case bad != nil:
-		h.refuseUnread(w, r, *bad)
-	case !h.enter(s):
-		h.refuse(w, nil, noSession)
-	default:
-		defer s.serving.Done()
-		s.post(w, r, b.raw)
+	var owner any = token
+	if s != nil {
+		defer h.leave(s)
+		owner = s.mcp
 	}
+	b, bad := h.readBody(w, r, owner, h.opts.Session.MaxMessage)
+	defer b.release()
+	if bad != nil {
+		h.refuseUnread(w, r, *bad)
+		return
+	}
+	if s == nil || !h.enter(s) {
+		if s, ok := h.enterElsewhere(w, r, p, token, v, b.raw); ok {
+			defer h.leave(s)
+			defer s.serving.Done()
+			s.post(w, r, b.raw)
+		}
+		return
+	}
+	defer s.serving.Done()
+	s.post(w, r, b.raw)
 }
 
 // postWithoutSession answers a POST without a session, which must be an initialize
@@ -136,10 +164,11 @@ func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, p *policy, 
 		h.refuse(w, msg.ID, refusal{http.StatusTooManyRequests, protocol.CodeHTTPRefused, err.Error()})
 		return
 	case err != nil:
+		w.Header().Set("Retry-After", "1")
 		h.refuse(w, msg.ID, refusal{http.StatusServiceUnavailable, protocol.CodeHTTPRefused, err.Error()})
 		return
 	}
-	out := s.openStream()
+	out := s.openStream(msg.ID)
 	s.mcp.ReceiveMessage(msg, nil, raw, out)
 	sent := s.answer(w, r, out)
 	s.serving.Done()
@@ -162,9 +191,18 @@ func (h *Handler) sessionOf(r *http.Request, token bearer.Digest) (*session, *re
 	if stateless.EraOfHeader(r.Header) == stateless.UnknownHeader {
 		return nil, unknownVersion(r)
 	}
+	_, passedOn := peer.From(r.Context())
 	s, ok := h.find(id, token)
-	if !ok {
+	if !ok && passedOn {
+		h.awaitTaken(r.Context(), id)
+		s, ok = h.find(id, token)
+	}
+	switch {
+	case !ok:
 		return nil, &noSession
+	case passedOn && h.handOver(s):
+		h.leave(s)
+		return nil, &movedOn
 	}
 	return s, nil
 }
@@ -191,7 +229,7 @@ func (s *session) post(w http.ResponseWriter, r *http.Request, raw []byte) {
 	}
 	switch {
 	case s.mcp.IsBatch(raw):
-		out = s.openStream()
+		out = s.openStream(nil)
 		if !s.mcp.Receive(raw, out) {
 			s.drop(out)
 			out = nil
@@ -205,7 +243,7 @@ func (s *session) post(w http.ResponseWriter, r *http.Request, raw []byte) {
 	case s.handler.refusesEra(w, r, msg):
 		return
 	case msg.IsRequest():
-		out = s.openStream()
+		out = s.openStream(msg.ID)
 		s.mcp.ReceiveMessage(msg, nil, raw, out)
 	default:
 		s.mcp.ReceiveMessage(msg, nil, raw, nil)
@@ -215,6 +253,7 @@ func (s *session) post(w http.ResponseWriter, r *http.Request, raw []byte) {
 		return
 	}
 	s.answer(w, r, out)
+	s.touch()
 }
 
 // answer writes the messages of a stream to the client: as a JSON body if there is only

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/bearer"
+	"github.com/mcp-metatool/mcp-metatool/host/fleet/sessions"
 	"github.com/mcp-metatool/mcp-metatool/host/front"
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 )
@@ -22,8 +23,11 @@ type session struct {
 	token   bearer.Digest // of the client that began it
 	address netip.Prefix  // of the same client
 	mcp     *front.Session
-	main    *stream       // for messages that belong to no request of the client
-	ended   chan struct{} // closed when nothing is left of the session
+	held    *sessions.Held // what the fleet knows of it; nil without one
+	term    uint64         // how many replicas have had it, this one included
+	begun   chan struct{}  // closed when a session of another replica can go on here, or not; nil for others
+	main    *stream        // for messages that belong to no request of the client
+	ended   chan struct{}  // closed when nothing is left of the session
 
 	requests  int            // HTTP requests being served; guarded by Handler.mu
 	idleSince time.Time      // when the last of them ended; guarded by Handler.mu
@@ -47,13 +51,16 @@ const maxFinished = 100
 func newSession(h *Handler, id string, token bearer.Digest, address netip.Prefix) *session {
 	s := &session{
 		handler: h, id: id, token: token, address: address, idleSince: time.Now(),
-		ended: make(chan struct{}), streams: map[uint64]*stream{},
+		ended: make(chan struct{}), streams: map[uint64]*stream{}, term: 1,
 	}
 	s.main = newStream(s, 0)
 	opts := h.opts.Session
 	opts.Rights = func() *bearer.Rights { return h.policy.Load().rights(token) }
 	opts.TokenName = func() string { return h.policy.Load().name(token) }
 	opts.Principal = token.Principal()
+	if h.opts.Fleet != nil {
+		opts.Persist = s.persist
+	}
 	s.mcp = front.NewSession(h.ctx, s.main, opts)
 	return s
 }
@@ -62,12 +69,16 @@ func newSession(h *Handler, id string, token bearer.Digest, address netip.Prefix
 // anyone who knows the whole id can use the session.
 func (s *session) log() *slog.Logger { return s.handler.log().With("session", s.id[:6]) }
 
-// openStream makes the stream for the answer to a POST.
-func (s *session) openStream() *stream {
+// openStream makes the stream for the answer to a POST. request is the id of its request, nil for
+// a batch.
+func (s *session) openStream(request []byte) *stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lastID++
 	out := newStream(s, s.lastID)
+	if s.held != nil && len(request) <= maxNamed {
+		out.request = string(request)
+	}
 	s.streams[out.id] = out
 	return out
 }
@@ -210,8 +221,12 @@ func (s *session) abortWrites() {
 
 // run waits for the end of the session and releases what it owns.
 func (s *session) run() {
-	<-s.mcp.Done()
+	if s.begun != nil {
+		<-s.begun
+	}
+	s.awaitEnd()
 	s.handler.remove(s)
+	s.settle()
 	err := s.mcp.Close() // requests in flight may still be answered
 	for _, out := range s.allStreams() {
 		out.Finish(rpc.Frame{}) // most are finished already

@@ -49,7 +49,7 @@ func (h *Handler) postStateless(w http.ResponseWriter, r *http.Request, access *
 	case msg.Method == protocol.MethodInitialize && stateless.EraOfHeader(r.Header) == stateless.UnknownHeader && !envelope.IsPresent(msg.Params):
 		h.initialize(w, r, access, token, msg, b.raw)
 	case msg.IsRequest():
-		h.answerStateless(w, r, p, msg)
+		h.answerStateless(w, r, p, msg, b.raw)
 	case msg.IsNotification():
 		w.WriteHeader(http.StatusAccepted) // none has any effect over HTTP
 	default:
@@ -66,13 +66,16 @@ func requestID(m wire.Message) []byte {
 }
 
 // answerStateless answers a request of the stateless era.
-func (h *Handler) answerStateless(w http.ResponseWriter, r *http.Request, p *principal, msg wire.Message) {
+func (h *Handler) answerStateless(w http.ResponseWriter, r *http.Request, p *principal, msg wire.Message, raw []byte) {
 	e, bad := stateless.Check(r.Header, msg)
 	if bad == nil && msg.Method == protocol.MethodToolsCall && e.Revision.Has(protocol.StandardHeaders) {
 		bad = h.checkParams(p, r.Header, msg.Params)
 	}
 	if bad != nil {
 		h.refuseStateless(w, msg.ID, bad)
+		return
+	}
+	if h.passOn(w, r, p, msg, raw) {
 		return
 	}
 	params, err := envelope.Remove(msg.Params)

@@ -21,6 +21,7 @@ var errOverflow = errors.New("the client does not read its messages (too many by
 type stream struct {
 	session *session
 	id      uint64        // 0: the main stream
+	request string        // the raw id of its request, if the events name it; else ""
 	wake    chan struct{} // holds a token while there is something new for the eventWriter
 
 	mu       sync.Mutex

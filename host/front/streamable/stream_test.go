@@ -232,14 +232,14 @@ func TestReleasedStreams(t *testing.T) {
 	if len(streams) < 10 {
 		t.Fatalf("the session keeps %d streams, want more", len(streams))
 	}
-	dropped := s.openStream()
+	dropped := s.openStream(nil)
 	for range 2 {
 		if err := dropped.Push(rpc.Frame{Data: []byte(`{}`)}); err != nil {
 			t.Fatal(err)
 		}
 		s.drop(dropped)
 	}
-	resumed, e := s.openStream(), newEventWriter(httptest.NewRecorder())
+	resumed, e := s.openStream(nil), newEventWriter(httptest.NewRecorder())
 	if err := resumed.Push(rpc.Frame{Data: []byte(`{}`)}); err != nil || !resumed.attach(e, 0, true) {
 		t.Fatal("not attached: ", err)
 	}

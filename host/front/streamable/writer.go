@@ -25,7 +25,7 @@ func newEventWriter(w http.ResponseWriter) *eventWriter {
 func (e *eventWriter) begin(prime bool) error {
 	e.writeHeader()
 	if prime {
-		if err := e.write(appendPrime(nil, eventID{e.stream.id, e.seq}, e.resumable)); err != nil {
+		if err := e.write(appendPrime(nil, e.id(e.seq), e.resumable)); err != nil {
 			return err
 		}
 	}
@@ -66,7 +66,7 @@ func (e *eventWriter) run(ctx context.Context) error {
 func (e *eventWriter) writeEvents(batch [][]byte) error {
 	for i, msg := range batch {
 		batch[i] = nil
-		if err := e.writeEvent(eventID{e.stream.id, e.seq + 1}, msg, e.resumable); err != nil {
+		if err := e.writeEvent(e.id(e.seq+1), msg, e.resumable); err != nil {
 			return err
 		}
 		e.seq++
@@ -76,4 +76,9 @@ func (e *eventWriter) writeEvents(batch [][]byte) error {
 	}
 	e.stream.written(e)
 	return nil
+}
+
+// id returns the id of the event with a sequence number.
+func (e *eventWriter) id(seq uint64) eventID {
+	return eventID{e.stream.id, seq, e.stream.session.term, e.stream.request}
 }

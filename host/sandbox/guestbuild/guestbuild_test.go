@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -78,9 +79,14 @@ func TestInputs(t *testing.T) {
 	}
 }
 
+var long = flag.Bool("long", false, "build guests, too")
+
 // TestBuild checks that builds in other directories and with other Go settings give
 // the same guest, and that Verify detects every kind of difference.
 func TestBuild(t *testing.T) {
+	if !*long {
+		t.Skip("it takes long: add -long")
+	}
 	ctx := t.Context()
 	root, elsewhere := tinyModule(t), tinyModule(t)
 	sum, err := Update(ctx, root)

@@ -1,0 +1,454 @@
+package host
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/bearer"
+	"github.com/mcp-metatool/mcp-metatool/host/compose"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/durable"
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/permissions"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/requeststate"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/store/lease"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+)
+
+// durableRuns are the durable runs of the store, with what ends with the Host.
+type durableRuns struct {
+	*durable.Runs
+	looking sync.WaitGroup
+	stop    context.CancelFunc // ends looking
+
+	mu    sync.Mutex     // a leaf
+	owner *durable.Owner // nil in a fleet, and until the first run
+	going int            // runs of others that go on here
+	// left are the runs with which this process cannot go on, with its present settings.
+	left map[string]bool
+}
+
+// durableDir is the folder of the logs of durable runs.
+func durableDir(cfg *config.Config) string { return filepath.Join(cfg.Store.Dir, "durable") }
+
+// OpenedRuns are the durable runs of a configuration, as commands see them.
+type OpenedRuns struct {
+	*durable.Runs
+	store io.Closer // nil for files
+}
+
+// Close releases what the runs use.
+func (r *OpenedRuns) Close(ctx context.Context) error {
+	err := r.Runs.Close(ctx)
+	if r.store != nil {
+		err = errors.Join(err, r.store.Close())
+	}
+	return err
+}
+
+// fleetTime bounds how long commands wait for the store of a fleet.
+const fleetTime = 15 * time.Second
+
+// OpenRuns returns the durable runs of a configuration, for commands that start nothing else.
+// The caller must Close them.
+func OpenRuns(ctx context.Context, cfg *config.Config, log *slog.Logger) (*OpenedRuns, error) {
+	opts := durable.Options{Log: log, Owner: func() (string, error) { return "", errors.New("this command makes no runs") }}
+	if len(cfg.Store.NATS) > 0 {
+		ctx, cancel := context.WithTimeout(ctx, fleetTime)
+		defer cancel()
+		shared, err := OpenFleet(ctx, cfg, log)
+		if err != nil {
+			return nil, fmt.Errorf("the store of the fleet: %w", err)
+		}
+		opts.Store = durable.Shared(shared)
+		return &OpenedRuns{durable.New(opts), shared}, nil
+	}
+	folder := durable.NewFolder(durableDir(cfg))
+	opts.Store, opts.Alive = folder, folder.Alive
+	if err := seal(ctx, cfg, &opts); err != nil {
+		return nil, err
+	}
+	return &OpenedRuns{durable.New(opts), nil}, nil
+}
+
+// seal adds the cipher of logs in files to the options.
+func seal(ctx context.Context, cfg *config.Config, opts *durable.Options) error {
+	key, err := requeststate.LoadKey(ctx, cfg.Store.Dir)
+	if err != nil {
+		return err
+	}
+	opts.AEAD, err = durable.NewAEAD(key)
+	return err
+}
+
+// openDurable opens the durable runs. Without a journal there are none, since their results
+// would be lost.
+func (h *Host) openDurable(cfg *config.Config) {
+	h.durable = &durableRuns{left: map[string]bool{}}
+	if h.recorder.Journal() == nil {
+		return
+	}
+	opts := durable.Options{TTL: h.opts.DurableTTL, Log: h.opts.Log}
+	if h.fleet != nil {
+		opts.Store, opts.Owner = durable.Shared(h.fleet.Store()), func() (string, error) { return h.fleet.ID(), nil }
+	} else {
+		folder := durable.NewFolder(durableDir(cfg))
+		opts.Store, opts.Alive, opts.Owner = folder, folder.Alive, h.durable.ownerIn(folder)
+		if err := seal(context.Background(), cfg, &opts); err != nil {
+			h.opts.Log.Warn("durable tools are refused: there is no key for the logs of their runs", "err", err)
+			return
+		}
+	}
+	if h.opts.DurableRuns != nil {
+		opts.Store = h.opts.DurableRuns(opts.Store)
+	}
+	h.durable.Runs = durable.New(opts)
+}
+
+// ownerIn returns a function that makes this process an owner in a folder, once.
+func (d *durableRuns) ownerIn(folder *durable.Folder) func() (string, error) {
+	return sync.OnceValues(func() (string, error) {
+		owner, err := folder.NewOwner()
+		if err != nil {
+			return "", err
+		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.owner = owner
+		return owner.Name, nil
+	})
+}
+
+// continueRuns goes on with runs whose process has died, until the Host is closed.
+func (h *Host) continueRuns() {
+	if h.durable.Runs == nil || h.opts.Clients == NoClient {
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	h.durable.stop = stop
+	h.durable.looking.Go(func() {
+		ticker := time.NewTicker(cmp.Or(h.opts.DurableTTL, durable.DefaultTTL) / 5)
+		defer ticker.Stop()
+		for {
+			h.takeRuns(ctx)
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+		}
+	})
+}
+
+// takeRuns takes all runs that nobody has.
+func (h *Host) takeRuns(ctx context.Context) {
+	for id, err := range h.durable.Free(ctx) {
+		if h.durable.isBusy() {
+			return // the next time
+		}
+		if err == nil && h.durable.leaves(ctx, id) {
+			continue
+		}
+		if err == nil {
+			_, err = h.continueRun(ctx, id, true)
+		}
+		if err != nil && ctx.Err() == nil && !errors.Is(err, durable.ErrHeld) && !errors.Is(err, durable.ErrNotFound) {
+			h.leaveRun(id, err)
+		}
+	}
+}
+
+// leaveRun says once why a run does not go on in this process.
+func (h *Host) leaveRun(id string, why error) {
+	h.durable.mu.Lock()
+	said := h.durable.left[id]
+	h.durable.left[id] = true
+	h.durable.mu.Unlock()
+	if !said {
+		h.opts.Log.Warn("a durable run does not go on in this process", "run", id, "err", why)
+	}
+}
+
+// leaves reports whether this process has found before that it cannot go on with a run, and
+// nobody has cancelled that.
+func (d *durableRuns) leaves(ctx context.Context, id string) bool {
+	d.mu.Lock()
+	left := d.left[id]
+	d.mu.Unlock()
+	if !left {
+		return false
+	}
+	cancelled, err := d.IsCancelled(ctx, id)
+	return err == nil && !cancelled
+}
+
+// forgetLeft makes all runs be looked at again: the settings have changed.
+func (d *durableRuns) forgetLeft() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	clear(d.left)
+}
+
+// ContinueRun goes on with a durable run that nobody has, and waits for its result until ctx
+// ends. Then others go on with it.
+func (h *Host) ContinueRun(ctx context.Context, id string) (wire.Reply, error) {
+	if h.durable.Runs == nil {
+		return wire.Reply{}, errors.New("there is no journal, so there are no durable runs")
+	}
+	done, err := h.continueRun(ctx, id, false)
+	for err != nil && h.awaitLease(ctx, err) {
+		done, err = h.continueRun(ctx, id, false)
+	}
+	if err != nil {
+		return wire.Reply{}, err
+	}
+	select {
+	case reply := <-done:
+		return reply, nil
+	case <-ctx.Done():
+		return wire.Reply{}, context.Cause(ctx)
+	}
+}
+
+// awaitLease waits for the end of a lease of which this process has not seen yet whether it is
+// renewed. It returns false if it is, or if err says something else.
+func (h *Host) awaitLease(ctx context.Context, err error) bool {
+	var held *lease.HeldError
+	if h.fleet == nil || !errors.As(err, &held) {
+		return false
+	}
+	renewed := cmp.Or(h.opts.DurableTTL, durable.DefaultTTL) / 4
+	if held.For > renewed && !sleep(ctx, 2*renewed) {
+		return false
+	}
+	open, err := h.durable.Look(ctx, held.Name)
+	return err == nil && open.Left < held.For && sleep(ctx, open.Left)
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// maxDeaths is how many processes may have died at a run that goes on by itself: it may be what
+// kills them.
+const maxDeaths = 5
+
+// maxGoing is how many runs of others go on at the same time in this process.
+const maxGoing = 32
+
+func (d *durableRuns) isBusy() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.going >= maxGoing
+}
+
+func (d *durableRuns) count(more int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.going += more
+}
+
+// taken returns how many runs of others go on here.
+func (d *durableRuns) taken() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return int64(d.going)
+}
+
+// takeNoMore makes this process take no further runs of others.
+func (d *durableRuns) takeNoMore() {
+	if d.stop != nil {
+		d.stop()
+	}
+}
+
+// continueRun takes a run and goes on with it. byItself says that nobody has asked for that.
+func (h *Host) continueRun(ctx context.Context, id string, byItself bool) (<-chan wire.Reply, error) {
+	open, err := h.durable.Look(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if open.Err != nil {
+		return nil, open.Err
+	}
+	if byItself && open.Deaths >= maxDeaths && !open.Cancelled {
+		return nil, fmt.Errorf("%d processes have died while they were at it (mcp-metatool runs resume %s goes on with it, mcp-metatool runs cancel %[2]s ends it)", open.Deaths, id)
+	}
+	s, err := h.absent(open.State)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(compose.CanContinue(open.State), h.lacks(open.State)); err != nil && !open.Cancelled {
+		return nil, err
+	}
+	log, state, err := h.durable.Take(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	part := h.now.Load().of(s)
+	if compose.CanContinue(state) != nil { // it was cancelled
+		reply, err := part.composer.CancelOpen(ctx, log, state)
+		if err != nil {
+			return nil, err
+		}
+		done := make(chan wire.Reply, 1)
+		done <- reply
+		return done, nil
+	}
+	h.opts.Log.Info("going on with a durable run", "run", id, "tool", state.Record.Definition.Name, "record", state.LastRecord)
+	done := make(chan wire.Reply, 1)
+	began := h.durable.Go(context.Background(), func(ctx context.Context, cancel context.CancelCauseFunc) {
+		h.durable.count(1)
+		defer h.durable.count(-1)
+		defer context.AfterFunc(h.drain.left, log.Suspend)()
+		h.upstreams.BeginSession(s)
+		h.router.Begin(s)
+		defer h.upstreams.EndSession(s)
+		defer h.router.EndSession(s)
+		done <- part.composer.Continue(ctx, cancel, log, state, s)
+	})
+	if !began {
+		return nil, errors.Join(durable.ErrSuspended, log.Leave(ctx))
+	}
+	return done, nil
+}
+
+// lacks returns an error if the configuration has not all servers that a run has called or may
+// call: it is one of a process with another configuration.
+func (h *Host) lacks(state *durable.State) error {
+	cfg := h.config()
+	has := func(server string) bool {
+		return server == tools.SavedServer || slices.ContainsFunc(cfg.Upstreams, func(u config.Upstream) bool { return u.Name == server })
+	}
+	var missing string
+	state.Record.Any(func(r *journal.Record) bool {
+		for _, c := range r.Calls {
+			if c.Answer.Err == nil && !has(c.Server) {
+				missing = c.Server
+			}
+		}
+		if p := r.Definition.Permissions; p != nil {
+			for _, target := range p.Calls {
+				if server, _, _ := strings.Cut(target, "."); !has(server) {
+					missing = server
+				}
+			}
+		}
+		return missing != ""
+	})
+	if missing == "" {
+		return nil
+	}
+	return fmt.Errorf("it needs the server %q, which this configuration does not have (or cancel it: mcp-metatool runs cancel %s)", missing, state.Record.ID)
+}
+
+// close leaves the durable runs to others.
+func (d *durableRuns) close(ctx context.Context) error {
+	if d.Runs == nil {
+		return nil
+	}
+	if d.stop != nil {
+		d.stop()
+	}
+	d.looking.Wait()
+	err := d.Runs.Close(ctx)
+	d.mu.Lock()
+	owner := d.owner
+	d.owner = nil
+	d.mu.Unlock()
+	if owner != nil {
+		err = errors.Join(err, owner.Close())
+	}
+	return err
+}
+
+// isIdempotent reports whether a call of a tool, by real names, can be made again.
+func (h *Host) isIdempotent(settings config.Durable) func(server, tool string) bool {
+	return func(server, tool string) bool {
+		matches := func(patterns []string) bool {
+			return slices.ContainsFunc(patterns, func(p string) bool { return tools.Matches(p, server, tool) })
+		}
+		switch {
+		case matches(settings.NotIdempotent):
+			return false
+		case matches(settings.Idempotent):
+			return true
+		}
+		return permissions.HintsOf(h.catalog.Definition(server, tool)).Idempotent
+	}
+}
+
+// absent returns the session of a client that has gone, whose durable run goes on. The error
+// says why it does not in this process.
+func (h *Host) absent(state *durable.State) (*absentClient, error) {
+	s := &absentClient{id: "durable-" + state.Record.ID, about: state.About}
+	s.client, _ = wire.Set([]byte(`{"capabilities":{},"clientInfo":{}}`), wire.Quote(state.Record.Client.Name), "clientInfo", "name")
+	if state.Principal == "" {
+		return s, nil
+	}
+	if h.opts.Clients != ManyClients {
+		return nil, errors.New("it was begun by a client with a token, which only serve --http knows")
+	}
+	s.rights = func() *bearer.Rights {
+		for _, t := range h.config().HTTP.Tokens {
+			if t.Digest.Principal() == state.Principal && !t.Expired(time.Now()) {
+				return t.Rights.Prepared()
+			}
+		}
+		return bearer.Nothing
+	}
+	if s.rights() == bearer.Nothing || h.now.Load().of(s) == nil {
+		return nil, errors.New("the token of its client is no longer valid")
+	}
+	return s, nil
+}
+
+// absentClient is the session of a client that has gone. Nothing can be asked of it, and what
+// it is told goes nowhere.
+type absentClient struct {
+	id     string
+	about  durable.About
+	client []byte
+	rights func() *bearer.Rights // nil: not narrowed
+}
+
+var _ route.Session = (*absentClient)(nil)
+
+func (s *absentClient) Session() route.Session      { return s }
+func (s *absentClient) Revision() protocol.Revision { return protocol.Handshake.Newest() }
+func (s *absentClient) Client() []byte              { return s.client }
+func (s *absentClient) LogLevel() string            { return "" }
+func (s *absentClient) Notify(string, []byte)       {}
+func (s *absentClient) Ask(context.Context, wire.Call) (wire.Reply, error) {
+	return wire.Reply{}, route.ErrNotListening
+}
+func (s *absentClient) ID() string                   { return s.id }
+func (s *absentClient) Principal() string            { return s.about.Principal }
+func (s *absentClient) TokenName() string            { return s.about.Token }
+func (s *absentClient) Changed(wire.Surface, []byte) {}
+
+func (s *absentClient) Rights() *bearer.Rights {
+	if s.rights == nil {
+		return nil
+	}
+	return s.rights()
+}

@@ -1,0 +1,194 @@
+package host
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/fleet"
+	"github.com/mcp-metatool/mcp-metatool/host/front/streamable"
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/saved"
+	"github.com/mcp-metatool/mcp-metatool/host/store"
+	"github.com/mcp-metatool/mcp-metatool/host/store/files"
+	"github.com/mcp-metatool/mcp-metatool/host/store/jetstream"
+	"github.com/mcp-metatool/mcp-metatool/host/store/migrate"
+	"github.com/mcp-metatool/mcp-metatool/host/store/sealed"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
+)
+
+// ErrNoFleet says that a configuration names no NATS server.
+var ErrNoFleet = errors.New("no NATS server is configured (set nats in [store])")
+
+// maxPEM bounds a file with certificates, in bytes.
+const maxPEM = 1 << 20
+
+// openFleet begins to open the store in NATS that a configuration names, for as long as the Host
+// is open. There is no fleet without one.
+func (h *Host) openFleet(cfg *config.Config) error {
+	if len(cfg.Store.NATS) == 0 {
+		return nil
+	}
+	ring, err := fleetRing(cfg)
+	if err != nil {
+		return err
+	}
+	h.ring = ring
+	h.fleet = fleet.Open(fleet.Options{
+		Open: func(ctx context.Context) (store.Store, error) { return sealedStore(ctx, cfg, ring, h.opts.Log) },
+		Ring: ring, Name: cfg.Store.Prefix, Log: h.opts.Log,
+		About: fleet.Info{Name: machineName(), Version: h.opts.Version, Guest: sandbox.GuestDigest()}, Observer: h.opts.Clients == NoClient,
+		Observe: h.opts.Telemetry.StoreCall,
+	})
+	h.peers = h.newPeers()
+	return nil
+}
+
+// machineName is the name of a replica for people; in a cluster of containers, it is that of the
+// container.
+func machineName() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "" // there is still the id
+	}
+	return display.Clip(name, maxMachineName)
+}
+
+// maxMachineName is more than any system allows, in bytes.
+const maxMachineName = 255
+
+// OpenFleet opens the store in NATS that a configuration names, for a command. What it keeps
+// there is encrypted. It tries to connect until ctx ends. The caller must Close the store. The
+// error is ErrNoFleet if there is none.
+func OpenFleet(ctx context.Context, cfg *config.Config, log *slog.Logger) (*sealed.Store, error) {
+	if len(cfg.Store.NATS) == 0 {
+		return nil, ErrNoFleet
+	}
+	ring, err := fleetRing(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return openSealed(ctx, cfg, ring, log)
+}
+
+// reseal seals the documents of the fleet with its present key, if there are several.
+func (h *Host) reseal(ctx context.Context) error {
+	n, id, err := h.fleet.Reseal(ctx)
+	if n > 0 {
+		h.opts.Log.Info("documents of the fleet were sealed with another key", "documents", n, "key", id)
+	}
+	return err
+}
+
+// ObserveFleet is OpenFleet for a command that wants to know the replicas, and is none. The
+// caller must Close the Fleet.
+func ObserveFleet(cfg *config.Config, log *slog.Logger) (*fleet.Fleet, error) {
+	if len(cfg.Store.NATS) == 0 {
+		return nil, ErrNoFleet
+	}
+	ring, err := fleetRing(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return fleet.Open(fleet.Options{
+		Open: func(ctx context.Context) (store.Store, error) { return sealedStore(ctx, cfg, ring, log) },
+		Ring: ring, Name: cfg.Store.Prefix, Log: log, Observer: true,
+	}), nil
+}
+
+// sealedStore is openSealed, with no *sealed.Store in the interface after an error.
+func sealedStore(ctx context.Context, cfg *config.Config, ring *sealed.Ring, log *slog.Logger) (store.Store, error) {
+	s, err := openSealed(ctx, cfg, ring, log)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// fleetRing returns the keys of a configuration.
+func fleetRing(cfg *config.Config) (*sealed.Ring, error) {
+	ring, err := sealed.NewRing(cfg.Store.Keys...)
+	if err != nil {
+		return nil, fmt.Errorf("keys in [store]: %w", err)
+	}
+	return ring, nil
+}
+
+func openSealed(ctx context.Context, cfg *config.Config, ring *sealed.Ring, log *slog.Logger) (*sealed.Store, error) {
+	c := &cfg.Store
+	secure, err := fleetTLS(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	inner, err := jetstream.Open(ctx, jetstream.Options{
+		URLs: c.NATS, Credentials: c.Credentials, NKey: c.NKey, User: c.User, Password: c.Password, Token: c.Token,
+		TLS: secure, Prefix: c.Prefix, Replicas: c.Replicas, MaxAge: cfg.Journal.MaxAge, MaxBytes: int64(cfg.Journal.MaxTotal), Log: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return sealed.New(inner, ring, c.Prefix), nil
+}
+
+// fleetTLS returns what the files of a configuration say about TLS; nil if there are none.
+func fleetTLS(ctx context.Context, c *config.Store) (*tls.Config, error) {
+	if c.CAFile == "" && c.CertFile == "" {
+		return nil, nil
+	}
+	secure := &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.CAFile != "" {
+		pem, err := regular.Read(ctx, c.CAFile, maxPEM)
+		if err != nil {
+			return nil, fmt.Errorf("tls_ca: %w", err)
+		}
+		secure.RootCAs = x509.NewCertPool()
+		if !secure.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("tls_ca: %s has no certificate (name a PEM file)", c.CAFile)
+		}
+	}
+	if c.CertFile != "" {
+		pair, err := streamable.KeyPair(ctx, c.CertFile, c.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("tls_cert and tls_key: %w", err)
+		}
+		secure.Certificates = []tls.Certificate{pair}
+	}
+	return secure, nil
+}
+
+// InFiles opens the store and the journal in the folders of a configuration, for copying. The
+// caller must call end.
+func InFiles(cfg *config.Config, log *slog.Logger) (at migrate.End, end func() error) {
+	// Copied runs are old: nothing is removed because of that.
+	runs := journal.OpenLog(cfg.JournalDir(), journal.LogOptions{Log: log, MaxAge: cfg.Journal.MaxAge, MaxTotal: int64(cfg.Journal.MaxTotal)})
+	s := saved.NewFolders(files.Open(files.Options{Dir: cfg.Store.Dir, Journal: runs, Log: log}), cfg.Store.Dir, ownTools(cfg), log)
+	return migrate.End{Store: s, Journal: cfg.JournalDir()}, func() error { return errors.Join(s.Close(), runs.Close()) }
+}
+
+// Copied are the collections that store copy copies: saved tools and their history, also those
+// of tokens. Approvals are for the processes that wait for them.
+func Copied(cfg *config.Config) []string {
+	names := []string{files.Tools, files.History}
+	for _, token := range ownTools(cfg) {
+		tools, versions := saved.Place{Token: token}.Collections()
+		names = append(names, tools, versions)
+	}
+	return names
+}
+
+// ownTools returns the names of the tokens with saved tools of their own.
+func ownTools(cfg *config.Config) (names []string) {
+	for i := range cfg.HTTP.Tokens {
+		if own := cfg.HTTP.Tokens[i].Rights.Own; own != "" {
+			names = append(names, own)
+		}
+	}
+	return names
+}

@@ -1,0 +1,62 @@
+package host
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/mcp-metatool/mcp-metatool/host/upstream"
+)
+
+// The paths of probes on the HTTP server.
+const (
+	livePath  = "/healthz"
+	readyPath = "/readyz"
+)
+
+// ready reports whether this process should get requests, or else what it waits for: scripts
+// can run, no upstream is starting for the first time, it does not drain, and the store of the
+// fleet, if there is one, has answered once. A store that is away later does not matter, since
+// forwarding goes on, and it is away for all replicas. Nor does an upstream that cannot be
+// started: the others work.
+func (h *Host) ready() (waitsFor string, ok bool) {
+	if h.drain.begun.Err() != nil {
+		return "this replica drains", false
+	}
+	if h.fleet != nil && !h.fleet.Answered() {
+		return "the store of the fleet has not answered yet", false
+	}
+	select {
+	case <-h.sandbox.Ready():
+	default:
+		return "the sandbox is being compiled", false
+	}
+	starting := 0
+	for _, u := range h.upstreams.States() {
+		if u.State == upstream.Starting && u.Restarts == 0 {
+			starting++
+		}
+	}
+	if starting > 0 {
+		return fmt.Sprintf("%d upstreams are starting", starting), false
+	}
+	return "", true
+}
+
+// probes answers GET and HEAD of /healthz and /readyz, without a token: they tell nothing but
+// whether this process lives and should get requests. next answers everything else.
+func (h *Host) probes(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != livePath && r.URL.Path != readyPath || r.Method != http.MethodGet && r.Method != http.MethodHead {
+			next.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cache-Control", "no-store")
+		if waitsFor, ok := h.ready(); !ok && r.URL.Path == readyPath {
+			http.Error(w, "not ready: "+waitsFor, http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = io.WriteString(w, "ok\n")
+	})
+}

@@ -1,0 +1,164 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/builtin"
+	"github.com/mcp-metatool/mcp-metatool/host/compose"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/journal/shared"
+	"github.com/mcp-metatool/mcp-metatool/host/store"
+)
+
+// openRecords begins to keep the journal in the store of the fleet, if there is one.
+func (h *Host) openRecords(cfg *config.Config) {
+	if h.fleet == nil || !cfg.Journal.Enabled {
+		return
+	}
+	h.records = shared.Open(sharedOptions(cfg, h.fleet.Store(), h.storeAway, h.opts.Log))
+	h.fleet.Count("unshipped", func() int64 { return int64(h.records.Lag().Waiting) })
+	h.records.Ship()
+}
+
+func sharedOptions(cfg *config.Config, s store.Store, away func() error, log *slog.Logger) shared.Options {
+	return shared.Options{
+		Store: s, Fleet: cfg.Store.Prefix, Dir: cfg.JournalDir(), Away: away, MaxAge: cfg.Journal.MaxAge, Log: log,
+	}
+}
+
+// storeAway returns why the store of the fleet cannot be used now; nil if it can.
+func (h *Host) storeAway() error {
+	away := h.fleet.Away()
+	if away == nil {
+		return nil
+	}
+	return fmt.Errorf("the store of the fleet has not answered for %s: %w", time.Since(away.Since).Round(time.Second), away.Err)
+}
+
+// journalFleet is what a Log needs to know of the fleet; nil without one.
+func (h *Host) journalFleet() journal.Fleet {
+	if h.records == nil {
+		return nil // not a nil *shared.Journal in an interface
+	}
+	return h.records
+}
+
+// setRecords sets how runs are found, and who continues one.
+func (h *Host) setRecords(options *compose.Options) {
+	log := h.recorder.Journal()
+	if log == nil {
+		return
+	}
+	options.Recorded = func(id string) (journal.Record, error) { return log.Reader().Find(context.Background(), id) }
+	options.Chain, options.Claims = log.Chain, h.claims(log)
+}
+
+// maxSession is how old the runs of a session can be when a replica starts.
+const maxSession = 48 * time.Hour
+
+// sessionRuns are the runs that clients can ask for.
+func (h *Host) sessionRuns(log *journal.Log) builtin.Runs {
+	runs := builtin.JournalRuns{Journal: log.Reader(), Since: h.recorder.Start()}
+	if h.records != nil { // sessions can be older than this process
+		runs.Since = runs.Since.Add(-maxSession)
+	}
+	return runs
+}
+
+// OpenJournal returns the journal of a configuration for commands that read it. In a fleet, what
+// others have recorded is read from its store, which is opened when it is needed. The caller must
+// call end, which waits for what it has opened.
+func OpenJournal(cfg *config.Config, log *slog.Logger) (r journal.Reader, end func()) {
+	r = journal.Reader{Dir: cfg.JournalDir()}
+	if len(cfg.Store.NATS) == 0 || !cfg.Journal.Enabled {
+		return r, func() {}
+	}
+	o := &others{cfg: cfg, log: log}
+	r.Others = o
+	return r, o.close
+}
+
+// others are the others of a fleet whose store is opened when it is needed, once.
+type others struct {
+	cfg *config.Config
+	log *slog.Logger
+
+	mu     sync.Mutex // held while the store is opened
+	opened *shared.Journal
+	err    error // why there is none
+	store  io.Closer
+}
+
+var _ journal.Others = (*others)(nil)
+
+// journalTime is how long a command that reads the journal waits for the store of the fleet.
+const journalTime = 5 * time.Second
+
+func (o *others) open(ctx context.Context) (*shared.Journal, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.opened != nil || o.err != nil {
+		return o.opened, o.err
+	}
+	ctx, cancel := context.WithTimeout(ctx, journalTime)
+	defer cancel()
+	s, err := OpenFleet(ctx, o.cfg, o.log)
+	if err != nil {
+		o.err = fmt.Errorf("the store of the fleet: %w", err)
+		return nil, o.err
+	}
+	o.opened, o.store = shared.Open(sharedOptions(o.cfg, s, nil, o.log)), s
+	return o.opened, nil
+}
+
+func (o *others) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.opened != nil {
+		o.opened.Close()
+		_ = o.store.Close() // nothing was written
+	}
+	o.opened, o.err = nil, shared.ErrClosed
+}
+
+// Days implements journal.Others.
+func (o *others) Days(ctx context.Context) ([]string, error) {
+	j, err := o.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return j.Days(ctx)
+}
+
+// Day implements journal.Others.
+func (o *others) Day(ctx context.Context, day string) error {
+	j, err := o.open(ctx)
+	if err != nil {
+		return err
+	}
+	return j.Day(ctx, day)
+}
+
+// Run implements journal.Others.
+func (o *others) Run(ctx context.Context, id string) error {
+	j, err := o.open(ctx)
+	if err != nil {
+		return err
+	}
+	return j.Run(ctx, id)
+}
+
+// LastOf implements journal.Others.
+func (o *others) LastOf(ctx context.Context, first string) (string, int, error) {
+	j, err := o.open(ctx)
+	if err != nil {
+		return "", 0, err
+	}
+	return j.LastOf(ctx, first)
+}

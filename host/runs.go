@@ -1,0 +1,45 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/durable"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+)
+
+// runs implements route.Runs.
+type runs struct{ *Host }
+
+// TaskAfter implements route.Runs. Without a journal there are no tasks, since nothing
+// would be left of them after a restart.
+func (h runs) TaskAfter() time.Duration {
+	if h.recorder.Journal() == nil {
+		return 0
+	}
+	return h.config().Execution.TaskAfter
+}
+
+// TaskLife implements route.Runs.
+func (h runs) TaskLife() time.Duration { return h.config().Journal.MaxAge }
+
+// FindRun implements route.Runs.
+func (h runs) FindRun(id string) (route.RecordedRun, error) {
+	return h.now.Load().composer.FindRun(id)
+}
+
+// CancelRun implements route.Runs.
+func (h runs) CancelRun(id string) error {
+	if h.durable.Runs == nil {
+		return route.ErrNoRun
+	}
+	err := h.durable.Cancel(context.Background(), id)
+	if errors.Is(err, durable.ErrNotFound) {
+		return route.ErrNoRun
+	}
+	return err
+}
+
+// AbandonRun implements route.Runs.
+func (h runs) AbandonRun(id string) error { return h.now.Load().composer.AbandonRun(id) }

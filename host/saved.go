@@ -1,0 +1,106 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/fleet"
+	"github.com/mcp-metatool/mcp-metatool/host/saved"
+	"github.com/mcp-metatool/mcp-metatool/host/store"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+)
+
+// SavedTools says where the saved tools of a configuration are: those of a token that has its
+// own, or with "" those that clients share.
+func SavedTools(cfg *config.Config, token string) saved.Place {
+	at := saved.Place{Dir: cfg.Store.Dir, Token: token}
+	if len(cfg.Store.NATS) > 0 {
+		at.Fleet = cfg.Store.Prefix
+	}
+	return at
+}
+
+// commandTime is how long a command waits for the store of a fleet.
+const commandTime = 3 * time.Second
+
+// CommandTools are the saved tools of a configuration, for a command.
+type CommandTools struct {
+	*tools.Store
+	// Stale says why the tools are those that this machine knew before, nil if they are
+	// not: the store of the fleet does not answer.
+	Stale error
+	// Dir is the folder of the files, or of the copies.
+	Dir   string
+	close func() error
+}
+
+// OpenTools opens saved tools for a command. The caller must Close them.
+func OpenTools(ctx context.Context, cfg *config.Config, token string, log *slog.Logger) (*CommandTools, error) {
+	at := SavedTools(cfg, token)
+	c := &CommandTools{Dir: filepath.Join(at.Folder(), "tools")}
+	if at.Fleet == "" {
+		t, err := saved.Open(saved.Options{Place: at, Log: log})
+		if err != nil {
+			return nil, err
+		}
+		c.Store, c.close = t.Store, t.Close
+		return c, nil
+	}
+	ring, err := fleetRing(cfg)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, commandTime)
+	defer cancel()
+	var away error
+	shared, err := openSealed(ctx, cfg, ring, log)
+	var inner store.Store = shared
+	if err != nil {
+		away, inner = err, fleet.Closed(err)
+	}
+	t, stale, err := saved.OpenOnce(ctx, saved.Options{Place: at, Store: inner, Away: func() error { return away }, Log: log})
+	if err != nil {
+		return nil, errors.Join(err, inner.Close())
+	}
+	c.Store, c.Stale = t.Store, stale
+	c.close = func() error { return errors.Join(t.Close(), inner.Close()) }
+	return c, nil
+}
+
+// ReadTools returns the saved tools of a configuration as this machine knows them: it asks no
+// fleet. There are none if none was ever saved here.
+func ReadTools(cfg *config.Config, log *slog.Logger) ([]tools.Definition, error) {
+	dir := SavedTools(cfg, "").Folder()
+	if info, err := os.Stat(filepath.Join(dir, "tools")); err != nil || !info.IsDir() {
+		return nil, nil
+	}
+	t, err := tools.OpenStore(dir, tools.StoreOptions{Log: log})
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	return t.List(), t.Close()
+}
+
+// ListTools is ReadTools, but it asks the fleet, and logs if that does not answer.
+func ListTools(ctx context.Context, cfg *config.Config, log *slog.Logger) ([]tools.Definition, error) {
+	if len(cfg.Store.NATS) == 0 {
+		return ReadTools(cfg, log)
+	}
+	t, err := OpenTools(ctx, cfg, "", log)
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	if t.Stale != nil {
+		log.Warn("the store of the fleet does not answer: saved tools are as this machine knew them last", "err", t.Stale)
+	}
+	return t.List(), t.Close()
+}
+
+// Close closes the tools.
+func (c *CommandTools) Close() error { return c.close() }

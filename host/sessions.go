@@ -1,0 +1,52 @@
+package host
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/fleet/sessions"
+	"github.com/mcp-metatool/mcp-metatool/host/front"
+	"github.com/mcp-metatool/mcp-metatool/host/front/streamable"
+	"github.com/mcp-metatool/mcp-metatool/host/policy"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+)
+
+// sharedSessions returns what lets HTTP sessions go on in another replica; nil without a fleet.
+// The caller must Close its Sessions. ttl is how long those of a lost replica are kept.
+func (h *Host) sharedSessions(ttl time.Duration) *streamable.Fleet {
+	if h.fleet == nil {
+		return nil
+	}
+	all := sessions.Open(sessions.Options{
+		Store: h.fleet.Store(), Self: h.fleet.ID(), TTL: cmp.Or(ttl, streamable.DefaultSessionTTL), Log: h.opts.Log,
+		Away: func() bool { return h.fleet.Away() != nil },
+		Lost: func(replica string) bool {
+			r := h.fleet.Replica(replica)
+			return r.Lost()
+		},
+	})
+	h.fleet.Count("sessions", func() int64 {
+		held, _ := all.Held()
+		return int64(held)
+	})
+	return &streamable.Fleet{
+		Sessions: all, Self: h.fleet.ID(), Replica: h.fleet.Replica, Replicas: h.fleet.Replicas, Draining: h.fleet.IsDraining,
+		Forward: h.peers.Forward,
+	}
+}
+
+var (
+	_ front.Restorer = backend{}
+)
+
+// Keep implements front.Restorer.
+func (b backend) Keep(s route.Session) (k route.Kept, called policy.Counts, ok bool) {
+	return b.Router.Keep(s)
+}
+
+// Restore implements front.Restorer.
+func (b backend) Restore(s route.Session, k route.Kept, called policy.Counts) {
+	b.upstreams.BeginSession(s)
+	b.Router.Restore(s, k, called)
+	b.follower.BeginSession(s)
+}
