@@ -80,6 +80,7 @@ func (s *Store) refresh() error {
 	root, err := regular.OpenRoot(s.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		clear(s.cache)
+		s.counts = countFile{}
 		return nil
 	}
 	if err != nil {
@@ -102,6 +103,7 @@ func (s *Store) scan(root *os.Root) (leftovers []string, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("tool store: %w", err)
 	}
+	s.readCounts(root)
 	present := make(map[string]bool, len(names))
 	for _, file := range names {
 		if strings.HasPrefix(file, regular.TempPrefix) {

@@ -44,8 +44,10 @@ func (s *Store) RecordExecution(name string, at time.Time) {
 	wake(s.counted)
 }
 
-// withPending adds the executions that are not on disk yet to a definition.
+// withPending adds the executions that are not in its file yet to a definition. The caller
+// holds files.
 func (s *Store) withPending(d Definition) Definition {
+	s.counts.all[d.Name].addTo(&d.Metadata)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pending[d.Name].addTo(&d.Metadata)
@@ -117,6 +119,9 @@ func (s *Store) flush() error {
 	}
 	err := s.exclusive(lockWait, func(root *os.Root) error {
 		batch = s.recorded() // a tool that was deleted while we waited has none left
+		if s.shared != nil {
+			return s.flushBeside(root, batch)
+		}
 		var failed []error
 		for _, name := range slices.Sorted(maps.Keys(batch)) {
 			failed = append(failed, s.flushOne(root, name, batch[name]))
@@ -148,6 +153,6 @@ func (s *Store) flushOne(root *os.Root, name string, x executions) error {
 	}
 	def := e.def
 	x.addTo(&def.Metadata)
-	_, err = s.writeTool(root, &def, x)
+	_, err = s.writeTool(root, &def, x, nil)
 	return err
 }

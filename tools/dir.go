@@ -100,20 +100,28 @@ func acquire(l *flock.Flock, wait time.Duration) (bool, error) {
 }
 
 // writeTool writes the tool's file and updates its cache entry. It subtracts the executions
-// that are now on disk from the pending ones, and returns the same as Get.
-func (s *Store) writeTool(root *os.Root, def *Definition, counted executions) (Definition, error) {
+// that are now on disk from the pending ones, and returns the same as Get. If tools are shared,
+// it makes the change there first.
+func (s *Store) writeTool(root *os.Root, def *Definition, counted executions, c *sharing) (Definition, error) {
 	data, err := def.File()
 	if err != nil {
 		return Definition{}, fmt.Errorf("tool %q: %w", def.Name, err)
 	}
 	temp, err := regular.WriteTemp(root, ".", data, 0o600)
 	if err != nil {
+		c.withdraw()
 		return Definition{}, writeError(def.Name, err)
+	}
+	if err := c.publish(data); err != nil {
+		return Definition{}, errors.Join(fmt.Errorf("tool %q: cannot be saved: %w", def.Name, err), temp.Remove())
 	}
 	// files is held, so that no reader sees the new count together with the pending one.
 	s.files.Lock()
 	defer s.files.Unlock()
 	if err := temp.Rename(def.Name + extension); err != nil {
+		if c != nil {
+			return Definition{}, fmt.Errorf("tool %q: is saved in the fleet, but the copy in %s cannot be written: %w", def.Name, s.dir, err)
+		}
 		return Definition{}, writeError(def.Name, err)
 	}
 	s.deduct(def.Name, counted)

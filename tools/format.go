@@ -30,7 +30,7 @@ func compact(raw []byte) (json.RawMessage, error) {
 
 // File returns the definition as a file, in the format of the specification ("Storage
 // Format"), indented by two spaces: version, name, description, inputSchema, outputSchema,
-// limits and permissions if there are any, code, metadata, then the unknown members. The error says
+// limits, durable, inDoubt and permissions if there are any, code, metadata, then the unknown members. The error says
 // that the file would be larger than MaxFileBytes.
 func (d *Definition) File() ([]byte, error) {
 	var b bytes.Buffer
@@ -46,6 +46,7 @@ func (d *Definition) File() ([]byte, error) {
 	if limits := d.Limits.JSON(); limits != nil {
 		w.raw("limits", limits)
 	}
+	d.Durability.members(&w)
 	if permissions := d.Permissions.JSON(); permissions != nil {
 		w.raw("permissions", permissions)
 	}
@@ -128,6 +129,7 @@ func decodeTool(data []byte, name string, modified time.Time, versioned bool) (D
 	d.InputSchema = r.raw("inputSchema")
 	d.OutputSchema = r.raw("outputSchema")
 	d.Limits = r.limits()
+	d.Durability = r.durability()
 	d.Permissions = r.permissions()
 	d.Code = r.text("code", true)
 	d.Metadata = r.metadata(modified)
@@ -178,7 +180,7 @@ func ParseExtra(raw []byte) ([]Member, error) {
 }
 
 // fileMembers are the members of a tool file that this program knows.
-var fileMembers = []string{"version", "name", "description", "inputSchema", "outputSchema", "limits", "permissions", "code", "metadata"}
+var fileMembers = []string{"version", "name", "description", "inputSchema", "outputSchema", "limits", "durable", "inDoubt", "permissions", "code", "metadata"}
 
 // Check checks a definition as [Store.Save] does, and converts the schemas to the form in
 // which they are stored.
@@ -188,6 +190,9 @@ func (d *Definition) Check() error {
 	}
 	if d.Code == "" {
 		return fmt.Errorf("tool %q: code is empty", d.Name)
+	}
+	if err := d.Durability.Check(); err != nil {
+		return fmt.Errorf("tool %q: %w", d.Name, err)
 	}
 	if !utf8.ValidString(d.Description) || !utf8.ValidString(d.Code) {
 		return fmt.Errorf("tool %q: description or code is not valid UTF-8", d.Name)

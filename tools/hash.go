@@ -11,7 +11,7 @@ import (
 const hashFormat = "mcp-metatool definition 1\n"
 
 // Hash identifies everything that affects a run of the tool: its name, code, schemas,
-// limits and the bounds of its permissions, but not its description, times and counts, nor
+// limits, durability and the bounds of its permissions, but not its description, times and counts, nor
 // what is derived from the code. It is the SHA-256, in lower-case
 // hexadecimal, of a line that names the format, followed for each part by a line "PART
 // LENGTH" and LENGTH bytes:
@@ -21,6 +21,7 @@ const hashFormat = "mcp-metatool definition 1\n"
 //	outputSchema  likewise; absent if the tool has none
 //	limits        "fuel=N memory=BYTES timeout=NANOSECONDS calls=N"; absent if
 //	              none is set
+//	durable       what happens in doubt; absent if the tool is not durable
 //	bounds        Permissions.Bounds as a JSON array; absent if there are none
 //
 // A schema that is not JSON is hashed unchanged.
@@ -39,6 +40,9 @@ func (d *Definition) Hash() string {
 	}
 	if l := d.Limits; l.Fuel != 0 || l.Memory != 0 || l.Timeout != 0 || l.Calls != 0 {
 		part("limits", fmt.Appendf(nil, "fuel=%d memory=%d timeout=%d calls=%d", l.Fuel, l.Memory, l.Timeout, l.Calls))
+	}
+	if text := d.Durability.text(); text != "" {
+		part("durable", []byte(text))
 	}
 	if bounds := d.bounds(); bounds != "" {
 		part("bounds", []byte(bounds))

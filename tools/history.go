@@ -60,6 +60,7 @@ func (d *Definition) Changes(o *Definition) []string {
 		{"inputSchema", string(d.InputSchema), string(o.InputSchema)},
 		{"outputSchema", string(d.OutputSchema), string(o.OutputSchema)},
 		{"limits", string(d.Limits.JSON()), string(o.Limits.JSON())},
+		{"durable", d.Durability.text(), o.Durability.text()},
 		{"permissions", d.bounds(), o.bounds()},
 		{"code", d.Code, o.Code},
 	} {
@@ -97,6 +98,9 @@ func (s *Store) History(name string) ([]Version, error) {
 			continue // it was kept, but then saving failed
 		}
 		v.Problem = err
+		if n := len(versions); n > 0 && err == nil && versions[n-1].Problem == nil && sameForm(&v.Definition, &versions[n-1].Definition) {
+			continue // another machine kept it, but then it was too late to save
+		}
 		versions = append(versions, v)
 	}
 	if len(versions) == 0 && errors.Is(err, ErrNotFound) {
@@ -249,13 +253,13 @@ func (k versionFile) read(root *os.Root, name string) (Version, error) {
 
 // keepVersion copies the current form of a tool to its history before another one is
 // written. After an error the caller must not overwrite it.
-func (s *Store) keepVersion(root *os.Root, old *Definition, ending Ending, at time.Time) error {
+func (s *Store) keepVersion(root *os.Root, old *Definition, ending Ending, at time.Time, c *sharing) error {
 	versions, err := versionFiles(root, old.Name)
 	if err != nil {
 		return err
 	}
 	folder := path.Join(historyDir, old.Name)
-	if n := len(versions); n > 0 {
+	if n := len(versions); n > 0 && c == nil { // else another machine may be about to save it
 		// This form was kept before, but writing the new one failed.
 		last, err := versions[n-1].read(root, old.Name)
 		if err == nil && sameForm(&last.Definition, old) {
@@ -267,7 +271,14 @@ func (s *Store) keepVersion(root *os.Root, old *Definition, ending Ending, at ti
 	if err != nil {
 		return fmt.Errorf("tool %q: %w", old.Name, err)
 	}
-	file, err := versionPath(root, old.Name, nextVersion(versions, ending, at))
+	k, err := s.newVersion(root, old.Name, ending, at, c)
+	if err == nil {
+		err = c.keep(k, old)
+	}
+	var file string
+	if err == nil {
+		file, err = versionPath(root, old.Name, k)
+	}
 	if err == nil {
 		err = writeVersion(root, file, data)
 	}
@@ -280,12 +291,17 @@ func (s *Store) keepVersion(root *os.Root, old *Definition, ending Ending, at ti
 	return nil
 }
 
-func nextVersion(versions []versionFile, ending Ending, at time.Time) versionFile {
-	k := versionFile{number: 1, ended: at, endedBy: ending}
+// newVersion returns the next version of a tool, which is not written yet.
+func (s *Store) newVersion(root *os.Root, name string, ending Ending, at time.Time, c *sharing) (k versionFile, err error) {
+	k = versionFile{number: 1, ended: at, endedBy: ending}
+	versions, err := versionFiles(root, name)
 	if n := len(versions); n > 0 {
 		k.number = versions[n-1].number + 1
 	}
-	return k
+	if err == nil && c != nil {
+		k.number, err = c.number(versions)
+	}
+	return k, err
 }
 
 // versionPath returns the path of a version. It creates the folder if needed.
@@ -313,7 +329,9 @@ func syncHistory(root *os.Root, name string) error {
 func (s *Store) prune(root *os.Root, name string) {
 	versions, err := versionFiles(root, name)
 	for len(versions) > MaxVersions && err == nil {
-		err = root.Remove(path.Join(historyDir, name, versions[0].file))
+		if err = s.unshare(versions[0].document(name)); err == nil {
+			err = root.Remove(path.Join(historyDir, name, versions[0].file))
+		}
 		versions = versions[1:]
 	}
 	if err != nil {
@@ -335,10 +353,22 @@ func (s *Store) pruneDeleted(root *os.Root, saved func(name string) bool) {
 		}
 		slices.SortFunc(names, func(a, b string) int { return last[a].Compare(last[b]) })
 		for _, name := range names[:len(names)-MaxDeleted] {
-			err = errors.Join(err, root.RemoveAll(path.Join(historyDir, name)))
+			err = errors.Join(err, s.forgetHistory(root, name))
 		}
 	}
 	if err != nil {
 		s.log.Warn("versions of deleted tools are not removed", "error", err)
 	}
+}
+
+// forgetHistory removes all versions of a tool.
+func (s *Store) forgetHistory(root *os.Root, name string) error {
+	versions, err := versionFiles(root, name)
+	for _, k := range versions {
+		err = errors.Join(err, s.unshare(k.document(name)))
+	}
+	if err != nil {
+		return err
+	}
+	return root.RemoveAll(path.Join(historyDir, name))
 }

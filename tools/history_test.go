@@ -272,7 +272,7 @@ func TestNoChangeWithoutHistory(t *testing.T) {
 	// If writing fails after the version was kept, the next attempt does not keep it again.
 	d, _ := s.Get("a")
 	for range 2 {
-		err := s.exclusive(lockWait, func(root *os.Root) error { return s.keepVersion(root, &d, Imported, time.Now()) })
+		err := s.exclusive(lockWait, func(root *os.Root) error { return s.keepVersion(root, &d, Imported, time.Now(), nil) })
 		if err != nil {
 			t.Fatal(err)
 		}

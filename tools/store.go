@@ -33,6 +33,8 @@ type StoreOptions struct {
 	// overlap, come from a goroutine of the store and hold no lock; several changes may
 	// share one call. OnChange may call the store, except for Close.
 	OnChange func()
+	// Shared, if set, has the tools; the directory is a copy.
+	Shared Shared
 }
 
 // Problem is a file in the tools directory that cannot be used.
@@ -71,13 +73,15 @@ type Store struct {
 	dir      string
 	log      *slog.Logger
 	onChange func()
+	shared   Shared // nil: the directory is all there is
 
 	// writing lets one writer of this process at a time use the lock file, which excludes
 	// only other processes.
 	writing sync.Mutex
 	// files guards cache and keeps it consistent with the directory.
-	files sync.Mutex
-	cache map[string]*entry // by name, for every file NAME.json
+	files  sync.Mutex
+	cache  map[string]*entry // by name, for every file NAME.json
+	counts countFile         // nothing unless tools are shared
 
 	// mu guards the state for fast operations: nothing slow is done while it is held.
 	mu      sync.Mutex
@@ -99,6 +103,7 @@ func OpenStore(dir string, opts StoreOptions) (*Store, error) {
 		dir:      filepath.Join(dir, "tools"),
 		log:      opts.Log,
 		onChange: opts.OnChange,
+		shared:   opts.Shared,
 		cache:    map[string]*entry{},
 		pending:  map[string]executions{},
 		counted:  make(chan struct{}, 1),
@@ -250,28 +255,34 @@ func (s *Store) save(def Definition, ending Ending) (saved Definition, created b
 	err = s.exclusive(lockWait, func(root *os.Root) error {
 		old, err := s.find(def.Name)
 		created = errors.Is(err, ErrNotFound)
+		if err != nil && !created {
+			return err
+		}
+		sharing, err := s.share(root, def.Name, old)
+		if err != nil {
+			return err
+		}
 		now := time.Now().UTC()
-		switch {
-		case created:
+		if created {
 			if err := s.checkClash(def.Name); err != nil {
 				return err
 			}
 			if ending != Reverted { // a reverted form is restored unchanged
 				def.Metadata = Metadata{Created: now, Extra: def.Metadata.Extra}
 			}
-		case err != nil:
-			return err
-		default:
+		} else {
+			now = sharing.modified(now, old.def.Metadata.Modified)
 			inherit(&def, &old.def)
 			if !def.sameToAgents(&old.def) {
-				if err := s.keepVersion(root, &old.def, ending, now); err != nil {
+				if err := s.keepVersion(root, &old.def, ending, now, sharing); err != nil {
 					return err
 				}
 			}
 		}
 		def.Metadata.Modified = now
-		saved, err = s.writeTool(root, &def, executions{})
+		saved, err = s.writeTool(root, &def, executions{}, sharing)
 		if err == nil {
+			sharing.tidy(root)
 			s.prune(root, def.Name)
 		}
 		return err
@@ -314,20 +325,35 @@ func (s *Store) Delete(name string) error {
 		return ErrClosed
 	}
 	err := s.exclusive(lockWait, func(root *os.Root) error {
-		if _, err := s.find(name); err != nil {
-			return err
-		}
-		versions, err := versionFiles(root, name)
+		old, err := s.find(name)
 		if err != nil {
 			return err
 		}
-		file, err := versionPath(root, name, nextVersion(versions, Deleted, time.Now()))
+		sharing, err := s.share(root, name, old)
+		if err != nil {
+			return err
+		}
+		k, err := s.newVersion(root, name, Deleted, time.Now(), sharing)
+		if err == nil {
+			err = sharing.keep(k, &old.def)
+		}
+		if err == nil {
+			err = sharing.publish(nil)
+		}
+		if err != nil && sharing != nil {
+			return fmt.Errorf("tool %q: cannot be deleted: %w", name, err)
+		}
+		var file string
+		if err == nil {
+			file, err = versionPath(root, name, k)
+		}
 		if err == nil {
 			err = s.remove(root, name, file)
 		}
 		if err != nil {
 			return fmt.Errorf("tool %q: cannot be deleted: %w (it is still there; to do without a history, remove %s)", name, err, s.path(name))
 		}
+		sharing.tidy(root)
 		s.prune(root, name)
 		s.pruneDeleted(root, s.exists)
 		return syncHistory(root, name)

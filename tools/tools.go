@@ -14,10 +14,11 @@
 // (compiling), meter.go (limiting the work of checking), evaluate.go, evaluate_parts.go,
 // evaluate_types.go and evaluate_refs.go (applying a schema), pattern.go and equal.go (the
 // expensive parts of that), violation.go and describe.go (descriptions of violations),
-// coerce.go and defaults.go (arguments), limits.go (the limits of a tool), permissions.go
-// (what a tool may call), unseen.go (definitions at which nobody has looked), hash.go (the
+// coerce.go and defaults.go (arguments), limits.go (the limits of a tool), durable.go
+// (runs that outlive their process), permissions.go (what a tool may call), unseen.go (definitions at which nobody has looked), hash.go (the
 // identity of a definition), format.go (the file format), store.go, cache.go, count.go,
-// dir.go and watch.go (the directory), history.go (versions).
+// dir.go and watch.go (the directory), history.go (versions), shared.go and countfile.go (tools
+// that several machines share).
 //
 // Package tools/bundle exports and imports definitions.
 //
@@ -49,6 +50,8 @@ type Definition struct {
 	OutputSchema json.RawMessage
 	// Limits are the tool's own limits; the zero value means those of the configuration.
 	Limits Limits
+	// Durability says whether runs outlive the process that makes them.
+	Durability
 	// Permissions say what the tool may call; nil if that is not known. It is derived
 	// by the caller of [Store.Save].
 	Permissions *Permissions

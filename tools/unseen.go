@@ -109,7 +109,10 @@ func (s *Store) See(name string, p *Permissions, server string, names []string, 
 		if p = def.Permissions; e.def.Permissions.sees(p) {
 			return nil
 		}
-		_, err = s.writeTool(root, &def, executions{})
+		sharing, err := s.share(root, name, e)
+		if err == nil {
+			_, err = s.writeTool(root, &def, executions{}, sharing)
+		}
 		return err
 	})
 	if err != nil {

@@ -259,6 +259,7 @@ return 1
 
 // TestAction runs the action for GitHub with a program that is there.
 func TestAction(t *testing.T) {
+	onlyLong(t)
 	t.Parallel()
 	j := newJob(t)
 	j.write(map[string]string{"sub/a check; touch pwned.toml": actionChecks, "sub/failing.toml": actionFailing})
@@ -337,6 +338,7 @@ func glob(t *testing.T, dir, pattern string) []string {
 
 // TestActionInstalls checks how the action gets the program: from a release, or by building it.
 func TestActionInstalls(t *testing.T) {
+	onlyLong(t)
 	t.Parallel()
 	j := newJob(t)
 	if _, err := exec.LookPath("curl"); err != nil {

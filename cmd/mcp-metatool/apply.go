@@ -64,8 +64,12 @@ func (v *applyView) apply(cmd *cobra.Command, name string) error {
 		return err
 	}
 	log := v.logger(cfg)
-	file, err := findPlan(cmd.Context(), host.PlanStore(cfg, log), name)
+	plans, end, err := host.PlanStore(cmd.Context(), cfg, log)
 	if err != nil {
+		return err
+	}
+	file, err := findPlan(cmd.Context(), plans, name)
+	if err := errors.Join(err, end()); err != nil {
 		return &exitError{exitUsage, err}
 	}
 	if v.digest != "" && v.digest != file.Digest {

@@ -12,13 +12,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/approval"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// approvalsCommand works on the queue of approvals, which is in files of the store. It starts
-// nothing, and needs no running server.
+// approvalsCommand works on the queue of approvals, which is in files of the store, or in the
+// store of the fleet. It starts nothing, and needs no running server.
 func approvalsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "approvals",
@@ -45,13 +46,12 @@ func (v *approvalsView) addFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&v.asJSON, "json", false, "print JSON")
 }
 
-// open opens the queue of the configuration's store.
-func (v *approvalsView) open() (err error) {
-	if v.cfg, err = v.load(); err != nil {
-		return err
+// open opens the queue of the configuration, which the caller must Close.
+func (v *approvalsView) open(ctx context.Context) (err error) {
+	if v.cfg, err = v.load(); err == nil {
+		v.queue, err = host.OpenQueue(ctx, v.cfg, v.logger(v.cfg))
 	}
-	v.queue = approval.OpenQueue(v.cfg.Store.Dir, v.logger(v.cfg))
-	return nil
+	return err
 }
 
 // unknownApproval gives an error about an unknown id its exit code.
@@ -79,9 +79,10 @@ on and shows each call that is added, until Ctrl-C.
   mcp-metatool approvals list --remembered`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := v.open(); err != nil {
+			if err := v.open(cmd.Context()); err != nil {
 				return err
 			}
+			defer v.queue.Close()
 			switch {
 			case remembered:
 				return v.listRemembered(cmd)
@@ -219,7 +220,8 @@ func terminalUser() string {
 // openApprovals completes ids of the queue, and rememberedApprovals those of what is remembered.
 func (v *approvalsView) openApprovals(ctx context.Context, _ []string) []string {
 	var ids []string
-	if v.open() == nil {
+	if v.open(ctx) == nil {
+		defer v.queue.Close()
 		list, _ := v.queue.List(ctx)
 		for _, e := range list {
 			if e.State == approval.Open {
@@ -232,7 +234,8 @@ func (v *approvalsView) openApprovals(ctx context.Context, _ []string) []string 
 
 func (v *approvalsView) rememberedApprovals(ctx context.Context, _ []string) []string {
 	var ids []string
-	if v.open() == nil {
+	if v.open(ctx) == nil {
+		defer v.queue.Close()
 		list, _ := v.queue.Remembered(ctx)
 		for _, r := range list {
 			ids = append(ids, r.ID+"\t"+r.Subject.Target)

@@ -20,9 +20,10 @@ func approvalsShowCommand() *cobra.Command {
 		Short: "Show a call that waits for approval, with all of its arguments",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := v.open(); err != nil {
+			if err := v.open(cmd.Context()); err != nil {
 				return err
 			}
+			defer v.queue.Close()
 			e, err := v.queue.Find(cmd.Context(), args[0])
 			if err != nil {
 				return unknownApproval(err)
@@ -108,9 +109,10 @@ counts only for the same client, rule and definition of the tool.`,
 }
 
 func (d *decision) decide(cmd *cobra.Command, id string) error {
-	if err := d.open(); err != nil {
+	if err := d.open(cmd.Context()); err != nil {
 		return err
 	}
+	defer d.queue.Close()
 	life, err := d.lifetime()
 	if err != nil {
 		return &exitError{exitUsage, err}
@@ -168,9 +170,10 @@ func approvalsForgetCommand() *cobra.Command {
 		Short:      "Forget a decision that is remembered",
 		Args:       cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := v.open(); err != nil {
+			if err := v.open(cmd.Context()); err != nil {
 				return err
 			}
+			defer v.queue.Close()
 			r, err := v.queue.Forget(cmd.Context(), args[0])
 			if err != nil {
 				return unknownApproval(err)

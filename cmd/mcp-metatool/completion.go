@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
@@ -118,13 +119,13 @@ func (s *settings) oauthServers(ctx context.Context, _ []string) []string {
 
 // savedTools offers the saved tools.
 func (s *settings) savedTools(ctx context.Context, _ []string) []string {
-	return toolNames(filepath.Join(s.known(ctx).Store.Dir, "tools"))
+	return toolNames(filepath.Join(host.SavedTools(s.known(ctx), "").Folder(), "tools"))
 }
 
 // everSaved offers the tools that are saved or have versions.
 func (s *settings) everSaved(ctx context.Context, args []string) []string {
 	names := s.savedTools(ctx, args)
-	folders, _ := os.ReadDir(filepath.Join(s.known(ctx).Store.Dir, "tools", ".history"))
+	folders, _ := os.ReadDir(filepath.Join(host.SavedTools(s.known(ctx), "").Folder(), "tools", ".history"))
 	for _, f := range folders {
 		if f.IsDir() {
 			names = append(names, f.Name()+"\thas versions")

@@ -23,7 +23,7 @@ const (
 	reloadTimeout  = 30 * time.Second // the longest wait for the response
 )
 
-// controlRequest asks a server to reload its configuration, or for its page.
+// controlRequest asks a server to reload its configuration, for its page, or to drain.
 type controlRequest struct {
 	// Config is the absolute path of the configuration file; a server with another
 	// file does not reload. "": any file.
@@ -32,6 +32,9 @@ type controlRequest struct {
 	Page bool `json:"page,omitempty"`
 	// Open asks for a link of the page that is valid once, for a browser.
 	Open bool `json:"open,omitempty"`
+	// Drain asks the server to drain instead, and End to end when it has.
+	Drain bool `json:"drain,omitempty"`
+	End   bool `json:"end,omitempty"`
 }
 
 // controlResponse is the response of a server.
@@ -41,6 +44,14 @@ type controlResponse struct {
 	Reload *reloadReport `json:"reload,omitempty"` // nil: it has another configuration file
 	Page   string        `json:"page,omitempty"`   // the link of the page with its token; "": there is none
 	Open   string        `json:"open,omitempty"`   // a link that is valid once
+	Drain  *drainReport  `json:"drain,omitempty"`
+}
+
+// drainReport says how far a server that drains is.
+type drainReport struct {
+	InFleet bool  `json:"inFleet"` // otherwise it does not drain
+	Going   int64 `json:"going"`   // requests and runs
+	Settled bool  `json:"settled"` // no new sessions begin any more
 }
 
 // reloadReport is the outcome of a reload. All of it is for people, and masked.

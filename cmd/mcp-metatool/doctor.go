@@ -132,9 +132,12 @@ func (v *doctorView) patient(ctx context.Context) (*doctor.Patient, error) {
 
 // waitingApprovals returns how many calls wait for approval; 0 if that is not known.
 func waitingApprovals(ctx context.Context, cfg *config.Config, log *slog.Logger) int {
-	queue := approval.OpenQueue(cfg.Store.Dir, log)
-	defer queue.Close()
-	list, err := queue.List(ctx)
+	var list []approval.Listed
+	queue, err := host.OpenQueue(ctx, cfg, log)
+	if err == nil {
+		defer queue.Close()
+		list, err = queue.List(ctx)
+	}
 	if err != nil {
 		log.Warn("the queue of approvals cannot be read", "err", err)
 	}

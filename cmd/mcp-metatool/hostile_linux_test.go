@@ -20,6 +20,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/mcp-metatool/mcp-metatool/host/approval"
+	"github.com/mcp-metatool/mcp-metatool/host/durable"
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -58,11 +60,14 @@ var hostileCalls = []struct {
 	{"apply", []string{"last --yes", "last --yes --json"}},
 	{"lint", []string{"bad.star --connect", "bad.star --color always"}},
 	{"repl", []string{"< repl.star"}},
-	{"runs list", []string{"--color always", "--json", "--proxied"}},
+	{"runs list", []string{"--color always", "--json", "--proxied", "--open --color always", "--open --json"}},
+	{"fleet status", nil}, {"fleet drain", nil}, {"fleet keys", nil}, // need a NATS server: what status prints is escaped in fleetstatus.go
+	{"store copy", nil}, // needs a NATS server: what it prints is escaped in printCopy
 	{"runs show", []string{"last", "last --calls --color always", "last --json", "last --html -", "last --tree", "last --tree --json", "last --color always"}},
 	{"runs stats", []string{"", "--json", "--proxied"}},
 	{"runs diff", []string{"last last", "last last --json"}},
 	{"runs tail", []string{"-n 5"}}, // until it is interrupted
+	{"runs cancel", []string{"DURABLE", "~"}}, {"runs resume", []string{"~", "DURABLE --color always"}},
 	{"approvals list", []string{"--color always", "--json"}},
 	{"approvals show", []string{"APPROVAL1 --color always", "APPROVAL1 --json"}},
 	{"approvals allow", []string{"APPROVAL1 --remember", "APPROVAL2 --json --note \x1b]0;x\x07"}},
@@ -85,13 +90,15 @@ var hostileCalls = []struct {
 // TestHostileTerminal checks that no verb writes escape sequences, control characters
 // or bidirectional text of a hostile server, tool, script or record to a terminal.
 func TestHostileTerminal(t *testing.T) {
+	onlyLong(t)
 	dir := hostileDir(t)
 	waiting := hostileApprovals(t, dir)
+	open := hostileDurable(t, dir)
 	known := map[string]bool{}
 	for _, c := range hostileCalls {
 		known[c.verb] = true
 		for _, args := range c.args {
-			args = waiting.Replace(args)
+			args = strings.ReplaceAll(waiting.Replace(args), "DURABLE", open)
 			screen := ownEscapes.Replace(onTerminal(t, dir, append(strings.Fields(c.verb), strings.Fields(args)...)))
 			if !strings.Contains(screen, "~") && c.verb == "run" {
 				t.Errorf("%s %s shows nothing: %q", c.verb, args, screen)
@@ -210,6 +217,14 @@ func hostileApprovals(t *testing.T, dir string) *strings.Replacer {
 		ids = append(ids, fmt.Sprintf("APPROVAL%d", n+1), made.ID)
 	}
 	return strings.NewReplacer(ids...)
+}
+
+// hostileDurable leaves a durable run in the middle of a call, and returns its id.
+func hostileDurable(t *testing.T, dir string) string {
+	t.Helper()
+	begin := journal.Begin{Params: []byte("{}"), Guest: nasty, Client: journal.Client{Name: nasty}}
+	begin.Definition.Name, begin.Definition.Code = nasty, "return 1"
+	return leaveRun(t, dir, begin, durable.About{Token: nasty}, journal.CallRecord{Seq: 1, Server: nasty, Tool: nasty})
 }
 
 // checksOf returns a file with a check that passes and others that fail.

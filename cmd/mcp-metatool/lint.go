@@ -221,7 +221,7 @@ func offline(ctx context.Context, cfg *config.Config, log *slog.Logger, known co
 			return compose.New(options), nil
 		})
 	}
-	store, err := tools.OpenStore(cfg.Store.Dir, tools.StoreOptions{Log: log})
+	store, err := tools.OpenStore(host.SavedTools(cfg, "").Folder(), tools.StoreOptions{Log: log})
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}

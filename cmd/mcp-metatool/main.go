@@ -37,6 +37,9 @@
 //	auth.go      auth
 //	secret.go    secret set, list and remove
 //	token.go     token new and remove, tokenlist.go: token list
+//	store.go     store copy
+//	fleet.go     fleet; fleetstatus.go: status, fleetdrain.go: drain,
+//	             fleetkeys.go: keys
 //	tools.go     tools list, show and delete; toolshistory.go: history and revert,
 //	             toolsexport.go: export, toolsimport.go: import,
 //	             toolspermissions.go: what imported tools may call
@@ -47,7 +50,8 @@
 //	             replhistory.go: earlier inputs, replcomplete.go: completion
 //	lint.go      lint
 //	runs.go      runs; runslist.go: list, runsshow.go: show and tail,
-//	             runsstats.go: stats, runsdiff.go: diff
+//	             runsstats.go: stats, runsdiff.go: diff, runsopen.go: --open,
+//	             resume and cancel
 //	approvals.go  approvals list; approvalsdecide.go: show, allow, deny and forget
 //	replay.go    replay
 //	policy.go    policy and policy check; policyexplain.go: explain, policytest.go:
@@ -217,7 +221,7 @@ Inspector. There, set MCP_METATOOL_CONFIG in the environment of the server.`
 		serveCommand("serve"), addCommand(), removeCommand(), enableCommand(), disableCommand(),
 		checkCommand(), doctorCommand(), cacheCommand(), serversCommand(), sandboxCommand(), pinsCommand(), reloadCommand(), authCommand(), secretCommand(), tokenCommand(), toolsCommand(),
 		runCommand(), runsCommand(), approvalsCommand(), replayCommand(), policyCommand(), smokeCommand(), lintCommand(), replCommand(), demoCommand(),
-		planCommand(), applyCommand(),
+		planCommand(), applyCommand(), storageCommand(), fleetCommand(),
 		importServersCommand(), connectCommand(), disconnectCommand(),
 		uiCommand(), demoServerCommand(), manCommand(), versionCommand(),
 	)

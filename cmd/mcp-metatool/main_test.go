@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -79,7 +80,7 @@ type suite struct{ *testing.M }
 // Run runs the tests and removes the files that they share. They have a time zone that
 // is not UTC; no test can set one, since timers that are running read it.
 func (s suite) Run() int {
-	time.Local = time.FixedZone("", 5*60*60+30*60)
+	setZone()
 	// Under nohup, the programs that tests start would ignore SIGHUP. They do not if it
 	// is caught here.
 	if signal.Ignored(syscall.SIGHUP) {
@@ -92,9 +93,27 @@ func (s suite) Run() int {
 	return code
 }
 
-func TestScripts(t *testing.T) {
+func TestScripts(t *testing.T) { runScripts(t, "script") }
+
+// TestLongScripts runs the scripts of testdata/long, which take as long as all others together.
+func TestLongScripts(t *testing.T) {
+	onlyLong(t)
+	runScripts(t, "long")
+}
+
+var long = flag.Bool("long", false, "run the tests that take long, too")
+
+// onlyLong skips a test that .ci/run makes with -long.
+func onlyLong(t *testing.T) {
+	t.Helper()
+	if !*long {
+		t.Skip("it takes long: add -long")
+	}
+}
+
+func runScripts(t *testing.T, folder string) {
 	testscript.Run(t, testscript.Params{
-		Dir:                 filepath.Join("testdata", "script"),
+		Dir:                 filepath.Join("testdata", folder),
 		Setup:               setup,
 		Condition:           condition,
 		RequireExplicitExec: true,

@@ -3,10 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"slices"
 	"strings"
 
@@ -18,7 +16,6 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/supervise"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
-	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 func pinsCommand() *cobra.Command {
@@ -93,7 +90,8 @@ type pinsView struct {
 	cfg      *config.Config
 	masked   func(string) string
 	targets  []pinTarget
-	before   []byte // the file; nil if there is none
+	kept     *host.Pins
+	before   []byte // what they are; nil if there are none
 	lock     *pins.Lock
 	offers   map[string]pins.Offer
 	statuses []pinStatus
@@ -128,6 +126,7 @@ func (p *pinsView) run(args []string, show func(ctx context.Context, w io.Writer
 	if err := p.read(ctx); err != nil {
 		return &exitError{exitUsage, err}
 	}
+	defer p.kept.Close()
 	servers, err := p.chosen(args)
 	if err != nil {
 		return &exitError{exitUsage, err}
@@ -147,19 +146,15 @@ func (p *pinsView) run(args []string, show func(ctx context.Context, w io.Writer
 	return nil
 }
 
-// read reads the file.
-func (p *pinsView) read(ctx context.Context) error {
-	path := p.cfg.PinsPath()
-	raw, err := regular.Read(ctx, path, pins.MaxFile)
+// read reads the pins.
+func (p *pinsView) read(ctx context.Context) (err error) {
 	p.lock = pins.New()
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
+	if p.kept, err = host.ReadPins(ctx, p.cfg, p.logger(p.cfg)); err != nil {
 		return fmt.Errorf("pins: %w", err)
 	}
-	p.before = raw
-	p.lock, err = pins.Decode(raw, path)
+	if p.before = p.kept.Data; p.before != nil {
+		p.lock, err = pins.Decode(p.before, p.cfg.PinsPath())
+	}
 	return err
 }
 

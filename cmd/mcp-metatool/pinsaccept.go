@@ -70,11 +70,14 @@ func (p *pinsAcceptance) accept(ctx context.Context, w io.Writer) error {
 		fmt.Fprintln(w, text)
 		return nil
 	}
-	path := p.cfg.PinsPath()
-	file := change.File{Path: path, Before: p.before, After: after, Perm: pins.Perm}
-	written, err := p.apply(ctx, p.cmd, fmt.Sprintf("Write this to %s?", path), file)
+	where := p.cfg.PinsPath()
+	file := change.File{Path: where, Before: p.before, After: after, Perm: pins.Perm, Write: p.kept.Write}
+	if file.Write != nil {
+		where = "the store of the fleet"
+	}
+	written, err := p.apply(ctx, p.cmd, fmt.Sprintf("Write this to %s?", where), file)
 	if err == nil && written {
-		fmt.Fprintf(w, "pinned %s in %s\n", plural(accepted, "definition"), path)
+		fmt.Fprintf(w, "pinned %s in %s\n", plural(accepted, "definition"), where)
 	}
 	return err
 }

@@ -157,7 +157,11 @@ func (v *planView) show(cmd *cobra.Command, name string) error {
 	if err != nil {
 		return err
 	}
-	store := host.PlanStore(cfg, v.logger(cfg))
+	store, end, err := host.PlanStore(cmd.Context(), cfg, v.logger(cfg))
+	if err != nil {
+		return err
+	}
+	defer end()
 	file, err := findPlan(cmd.Context(), store, name)
 	if err != nil {
 		return &exitError{exitUsage, err}
@@ -165,12 +169,14 @@ func (v *planView) show(cmd *cobra.Command, name string) error {
 	if err := printPlan(cmd, file, v.json); err != nil || v.json {
 		return err
 	}
-	used, err := store.Applied(file.Digest)
+	used, err := store.Applied(cmd.Context(), file.Digest)
 	if err != nil || used == nil {
 		return err
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "\napplied at %s\n", used.At.UTC().Format("2006-01-02 15:04:05 UTC"))
-	after, err := plan.OnDisk(cmd.Context(), cfg.JournalDir(), file, used)
+	runs, release := host.OpenJournal(cfg, v.logger(cfg))
+	defer release()
+	after, err := plan.OnDisk(cmd.Context(), runs, file, used)
 	if err != nil {
 		fmt.Fprintf(cmd.OutOrStdout(), "  what was done is not known: %s. Look at the servers before you make a new plan.\n", display.Line(err.Error(), 300))
 		return nil
@@ -182,13 +188,16 @@ func (v *planView) show(cmd *cobra.Command, name string) error {
 // findPlan returns the plan in a file, or that of a store.
 func findPlan(ctx context.Context, store *plan.Store, name string) (*plan.File, error) {
 	if name == "last" {
-		ids := store.List()
+		ids, err := store.List(ctx)
+		if err != nil {
+			return nil, err
+		}
 		if len(ids) == 0 {
 			return nil, errors.New("there is no plan in the store (mcp-metatool plan makes one)")
 		}
 		name = ids[len(ids)-1]
 	}
-	file, err := store.Load(name)
+	file, err := store.Load(ctx, name)
 	if err == nil || !errors.Is(err, plan.ErrNotFound) {
 		return file, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/builtin"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
@@ -138,12 +139,11 @@ func (r *remembered) ServerTools(server string) ([]string, bool) {
 
 // savedDefinitions returns the saved tools, none if they cannot be read.
 func savedDefinitions(cfg *config.Config) []tools.Definition {
-	store, err := tools.OpenStore(cfg.Store.Dir, tools.StoreOptions{Log: slog.New(slog.DiscardHandler)})
+	list, err := host.ReadTools(cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil
 	}
-	defer store.Close()
-	return store.List()
+	return list
 }
 
 func policyCheckCommand() *cobra.Command {

@@ -69,6 +69,7 @@ func (v *policyTestView) test(cmd *cobra.Command) error {
 		return err
 	}
 	v.runs.config, v.runs.cmd = v.config, cmd
+	defer v.runs.release()
 	if err := v.runs.open(cmd); err != nil {
 		return err
 	}

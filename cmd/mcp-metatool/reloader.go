@@ -1,9 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -33,7 +33,7 @@ type reloader struct {
 	path string            // of the current configuration
 	page *pageLinks        // nil: there is no page
 	read [sha256.Size]byte // a hash of the files as they were last read
-	more string            // the file that is to have the policy; "" for none
+	more configFiles       // those that the configuration names: of the policy, and of the keys of the fleet
 }
 
 func newReloader(s *settings, f *frontFlags) *reloader {
@@ -47,7 +47,7 @@ func newReloader(s *settings, f *frontFlags) *reloader {
 func (r *reloader) load() (*config.Config, error) {
 	r.read = r.files().fingerprint()
 	cfg, err := r.settings.load()
-	if named := r.policyFile(cfg); named != r.more { // once more, so that no change of it is missed
+	if named := r.named(cfg); !slices.Equal(named, r.more) { // once more, so that no change of it is missed
 		r.more = named
 		r.read = r.files().fingerprint()
 		cfg, err = r.settings.load()
@@ -58,15 +58,22 @@ func (r *reloader) load() (*config.Config, error) {
 	return cfg, err
 }
 
-// policyFile returns the file that has the policy of a configuration; "" for none. If the
-// configuration has mistakes, for which cfg is nil, they may be in that file, and it may be
+// named returns the files that a configuration names and that are read with it. If the
+// configuration has mistakes, for which cfg is nil, they may be in such a file, and it may be
 // another one than before.
-func (r *reloader) policyFile(cfg *config.Config) string {
-	if cfg != nil {
-		return cfg.Policy.File
+func (r *reloader) named(cfg *config.Config) (files configFiles) {
+	if cfg == nil {
+		cfg = config.Partial(config.LoadOptions{Context: r.settings.cmd.Context(), Flag: r.settings.config})
+		if cfg.Policy.File == "" && cfg.Store.KeysFile == "" {
+			return r.more
+		}
 	}
-	partial := config.Partial(config.LoadOptions{Context: r.settings.cmd.Context(), Flag: r.settings.config})
-	return cmp.Or(partial.Policy.File, r.more)
+	for _, name := range []string{cfg.Policy.File, cfg.Store.KeysFile} {
+		if name != "" {
+			files = append(files, name)
+		}
+	}
+	return files
 }
 
 // hangup handles SIGHUP, unless it was sent because the terminal was closed; then the
@@ -108,13 +115,25 @@ func (r *reloader) withHost(
 		} else {
 			followers.Go(func() { c.serve(following, r.asked) })
 		}
-		err = f(ctx, h)
+		working, end := context.WithCancelCause(ctx)
+		followers.Go(func() {
+			select {
+			case <-following.Done():
+			case <-h.Drained():
+				end(errDrained)
+			}
+		})
+		err = f(working, h)
 		stop()
+		end(nil)
 		followers.Wait()
 		ending = time.Now()
 		return err
 	})
 }
+
+// errDrained ends a server that was told to end when it has drained.
+var errDrained = errors.New("drained")
 
 // setPage sets the page whose links other commands get.
 func (r *reloader) setPage(links *pageLinks) {
@@ -126,10 +145,7 @@ func (r *reloader) setPage(links *pageLinks) {
 // files returns the files that the configuration is made of. The caller holds r.mu, or is
 // the only one that knows r.
 func (r *reloader) files() configFiles {
-	if r.more == "" {
-		return r.found
-	}
-	return append(slices.Clone(r.found), r.more)
+	return slices.Concat(r.found, r.more)
 }
 
 // watched returns the files to watch.
@@ -163,8 +179,20 @@ func (r *reloader) asked(a controlRequest) controlResponse {
 		}
 		return answer
 	}
+	if a.Drain {
+		answer.Drain = r.drain(a.End)
+		return answer
+	}
 	answer.Reload = r.reload("mcp-metatool reload")
 	return answer
+}
+
+// drain makes the server drain, and says what is still going on.
+func (r *reloader) drain(end bool) *drainReport {
+	if !r.host.Drain(end) {
+		return &drainReport{}
+	}
+	return &drainReport{InFleet: true, Going: r.host.Busy(), Settled: r.host.Settled()}
 }
 
 // reload reads the configuration and makes it the current one. If it has problems,

@@ -66,6 +66,7 @@ func (v *replayView) replay(cmd *cobra.Command, name string) error {
 	if name == "-" && v.with == "-" {
 		return &exitError{exitUsage, errors.New("replay: the run and --with cannot both be standard input")}
 	}
+	defer v.release()
 	rec, err := v.record(cmd, name)
 	if err != nil {
 		return &exitError{exitUsage, err}
@@ -113,15 +114,16 @@ func (v *replayView) savedNow(name string, log *slog.Logger) *tools.Definition {
 	if err != nil {
 		return nil
 	}
-	store, err := tools.OpenStore(cfg.Store.Dir, tools.StoreOptions{Log: log})
+	list, err := host.ReadTools(cfg, log)
 	if err != nil {
 		return nil
 	}
-	def, err := store.Get(name)
-	if errors.Join(err, store.Close()) != nil {
-		return nil
+	for i := range list {
+		if list[i].Name == name {
+			return &list[i]
+		}
 	}
-	return &def
+	return nil
 }
 
 // record returns the record of the run that the command line names.

@@ -24,6 +24,7 @@ type terminal struct {
 	keys     *keys
 	unwatch  func() bool
 	complete func(before string) (add string, choice []string)
+	turn     sync.Mutex // of who reads what the user types: a line, or an answer
 }
 
 const (
@@ -65,6 +66,8 @@ func (t *terminal) close() {
 
 // readLine reads a line; more says that it continues an input.
 func (t *terminal) readLine(more bool) (string, error) {
+	t.turn.Lock()
+	defer t.turn.Unlock()
 	if width, height, err := term.GetSize(int(t.out.Fd())); err == nil && width > 0 {
 		_ = t.SetSize(width, height)
 	}
@@ -90,6 +93,11 @@ func (t *terminal) readLine(more bool) (string, error) {
 // is no answer: it is read after it, as input. The error is io.EOF at the end of the input, or
 // the cause of ctx.
 func (t *terminal) answer(ctx context.Context, prompt string) (string, error) {
+	t.turn.Lock()
+	defer t.turn.Unlock()
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
 	t.keys.setAside()
 	reader := term.NewTerminal(struct { // without history and completion
 		io.Reader
@@ -120,6 +128,8 @@ func (t *terminal) running(ctx context.Context) (_ context.Context, done func())
 	return ctx, func() {
 		t.keys.onInterrupt(nil)
 		cancel(nil)
+		t.turn.Lock() // a question that was cancelled ends its line
+		defer t.turn.Unlock()
 	}
 }
 

@@ -11,25 +11,27 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
-// runsCommand only reads the journal. It starts and runs nothing.
+// runsCommand reads the journal. Only resume starts something.
 func runsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runs",
-		Short: "List, show, compare and follow the runs of composite tools that the journal has",
+		Short: "List, show, compare and follow the runs of composite tools, and go on with durable ones",
 		Args:  onlyVerbs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return &exitError{exitUsage, errors.New("runs: choose one of: runs list, runs show RUN, runs stats, runs diff A B, runs tail")}
+			return &exitError{exitUsage, errors.New("runs: choose one of: runs list, runs show RUN, runs stats, runs diff A B, runs tail, runs resume RUN, runs cancel RUN")}
 		},
 	}
-	cmd.AddCommand(runsListCommand(), runsShowCommand(), runsStatsCommand(), runsDiffCommand(), runsTailCommand())
+	cmd.AddCommand(runsListCommand(), runsShowCommand(), runsStatsCommand(), runsDiffCommand(), runsTailCommand(), runsResumeCommand(), runsCancelCommand())
 	return cmd
 }
 
@@ -37,6 +39,8 @@ func runsCommand() *cobra.Command {
 type runsView struct {
 	settings
 	dir                 string
+	journal             journal.Reader
+	close               func() // of journal; nil before it is opened
 	asJSON, proxied     bool
 	tool, server, token string
 	outcome             string
@@ -47,6 +51,7 @@ type runsView struct {
 	stderr              io.Writer
 	skipped             map[skippedLine]bool
 	shownErrors         int
+	missing             atomic.Bool // runs of other replicas cannot be read
 }
 
 // skippedLine is a line of the journal that cannot be read. Runs and calls are looked for in
@@ -97,10 +102,14 @@ func (v *runsView) open(cmd *cobra.Command) error {
 			return &exitError{exitUsage, fmt.Errorf("--outcome %s: not one of ok, asks, error, unfinished, %s", v.outcome, strings.Join(errorClasses, ", "))}
 		}
 	}
+	if v.close != nil {
+		return nil
+	}
 	if v.dir != "" {
 		if _, err := os.Stat(v.dir); err != nil {
 			return &exitError{exitUsage, fmt.Errorf("--dir: %w", err)}
 		}
+		v.journal, v.close = journal.Reader{Dir: v.dir}, func() {}
 		return nil
 	}
 	cfg, err := v.load()
@@ -108,7 +117,15 @@ func (v *runsView) open(cmd *cobra.Command) error {
 		return err
 	}
 	v.dir = cfg.JournalDir()
+	v.journal, v.close = host.OpenJournal(cfg, v.logger(cfg))
 	return nil
+}
+
+// release ends what open has begun.
+func (v *runsView) release() {
+	if v.close != nil {
+		v.close()
+	}
 }
 
 // anyError stands for every class of error.
@@ -180,7 +197,7 @@ func (v *runsView) choosesRecord(rec *journal.Record) bool {
 // records yields the runs that the flags select, the newest first, until ctx ends.
 func (v *runsView) records(ctx context.Context, f journal.Filter) iter.Seq[journal.Record] {
 	return func(yield func(journal.Record) bool) {
-		for rec, err := range journal.Scan(ctx, v.dir, f) {
+		for rec, err := range v.journal.Scan(ctx, f) {
 			if ctx.Err() != nil {
 				return
 			}
@@ -198,7 +215,7 @@ func (v *runsView) records(ctx context.Context, f journal.Filter) iter.Seq[journ
 func (v *runsView) lastRounds(ctx context.Context, f journal.Filter) iter.Seq[journal.Record] {
 	return func(yield func(journal.Record) bool) {
 		continued := map[string]bool{} // a run is read after those that continue it
-		for rec, err := range journal.Scan(ctx, v.dir, journal.Filter{Since: f.Since}) {
+		for rec, err := range v.journal.Scan(ctx, journal.Filter{Since: f.Since}) {
 			if ctx.Err() != nil {
 				return
 			}
@@ -218,7 +235,7 @@ func (v *runsView) lastRounds(ctx context.Context, f journal.Filter) iter.Seq[jo
 // calls yields the calls without a script that the flags select, the newest first.
 func (v *runsView) calls(ctx context.Context, f journal.Filter) iter.Seq[journal.Proxied] {
 	return func(yield func(journal.Proxied) bool) {
-		for p, err := range journal.ScanProxied(ctx, v.dir, f) {
+		for p, err := range v.journal.ScanProxied(ctx, f) {
 			if ctx.Err() != nil {
 				return
 			}

@@ -64,6 +64,7 @@ func diffResult(ctx context.Context, same bool, err error) error {
 
 // diff compares two runs.
 func (v *runsView) diff(cmd *cobra.Command, nameA, nameB string) (same bool, err error) {
+	defer v.release()
 	a, err := v.find(cmd, nameA)
 	if err != nil {
 		return false, err

@@ -22,12 +22,16 @@ import (
 func runsListCommand() *cobra.Command {
 	v := &runsView{}
 	var order string
+	var open bool
 	cmd := &cobra.Command{
 		Use:        "list",
 		SuggestFor: []string{"ls"},
 		Short:      "List runs, the newest first",
 		Long: `List the runs of composite tools that clients have asked for, the newest first, or
 with --sort those with the most time, fuel or calls.
+
+--open lists the runs of durable tools that have not ended instead, the oldest first:
+those that a process is at, and those whose process has died.
 
 With --json each run is an object on a line of its own: id, tool, start,
 duration (milliseconds), outcome, message, calls, fuel, memory, client, session,
@@ -37,13 +41,22 @@ ended to ask the client something.`,
   mcp-metatool runs list --tool issue_summary --limit 10
   mcp-metatool runs list --server github --sort took --limit 5`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return v.list(cmd, order) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if open {
+				return v.listOpen(cmd)
+			}
+			return v.list(cmd, order)
+		},
 	}
 	v.addFlags(cmd)
 	v.addFilter(cmd)
 	v.addPeriod(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&v.proxied, "proxied", false, "list calls that were passed on without a script instead (--tool is SERVER.TOOL)")
+	f.BoolVar(&open, "open", false, "list the runs of durable tools that have not ended")
+	for _, other := range []string{"proxied", "tool", "outcome", "failed", "server", "since", "until", "dir"} {
+		cmd.MarkFlagsMutuallyExclusive("open", other)
+	}
 	f.IntVar(&v.limit, "limit", 50, "list at most `N` runs; 0 for all")
 	f.StringVar(&order, "sort", orderStart, "sort by `WHAT`, largest first: "+strings.Join(orders(), ", "))
 	completeFlag(cmd, "sort", oneOf(orders()...))
@@ -68,6 +81,7 @@ func (v *runsView) list(cmd *cobra.Command, order string) error {
 	if !ok {
 		return &exitError{exitUsage, fmt.Errorf("--sort %s: not one of %s", order, strings.Join(orders(), ", "))}
 	}
+	defer v.release()
 	if err := v.open(cmd); err != nil {
 		return err
 	}

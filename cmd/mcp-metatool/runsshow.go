@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -66,6 +68,7 @@ func (v *runsView) show(cmd *cobra.Command, name string, how showOptions) error 
 	case how.open && page == "-":
 		return &exitError{exitUsage, errors.New("runs show: --open needs a file (--html FILE, or no --html)")}
 	}
+	defer v.release()
 	done := busy(cmd, "reading the run "+name)
 	defer done()
 	rec, err := v.find(cmd, name)
@@ -111,8 +114,8 @@ func (v *runsView) show(cmd *cobra.Command, name string, how showOptions) error 
 // rounds returns the trees of the runs of the same dialogue with the client, oldest first.
 func (v *runsView) rounds(ctx context.Context, rec journal.Record) []timeline.Tree {
 	runs := []journal.Record{rec}
-	if v.dir != "" && (rec.Continues != "" || rec.Outcome.Asks) { // it was not read from a file
-		if all, err := journal.Rounds(ctx, v.dir, rec); err == nil {
+	if v.close != nil && (rec.Continues != "" || rec.Outcome.Asks) { // it was not read from a file
+		if all, err := v.journal.Rounds(ctx, rec); err == nil {
 			runs = all
 		} else {
 			v.unreadable(err)
@@ -165,9 +168,9 @@ func (v *runsView) find(cmd *cobra.Command, name string) (journal.Record, error)
 		return journal.Record{}, err
 	}
 	if name != "last" {
-		return journal.Find(cmd.Context(), v.dir, name)
+		return v.journal.Find(cmd.Context(), name)
 	}
-	for rec, err := range journal.Scan(cmd.Context(), v.dir, journal.Filter{}) {
+	for rec, err := range v.journal.Scan(cmd.Context(), journal.Filter{}) {
 		if cause := context.Cause(cmd.Context()); cause != nil {
 			return journal.Record{}, cause
 		}
@@ -211,6 +214,7 @@ func runsTailCommand() *cobra.Command {
 }
 
 func (v *runsView) tail(ctx context.Context, cmd *cobra.Command) error {
+	defer v.release()
 	if err := v.open(cmd); err != nil {
 		return err
 	}
@@ -243,6 +247,20 @@ func (v *runsView) tail(ctx context.Context, cmd *cobra.Command) error {
 			show(&rec)
 		}
 	}}
+	if v.journal.Others != nil {
+		v.fetch(follow) // what ended before is not new
+		var fetching sync.WaitGroup
+		defer fetching.Wait()
+		defer stop(nil)
+		fetching.Go(func() {
+			for ticker := time.Tick(fetchEvery); follow.Err() == nil; v.fetch(follow) {
+				select {
+				case <-ticker:
+				case <-follow.Done():
+				}
+			}
+		})
+	}
 	for rec, err := range journal.Follow(follow, v.dir, opts) {
 		if err != nil {
 			v.unreadable(err)
@@ -253,10 +271,24 @@ func (v *runsView) tail(ctx context.Context, cmd *cobra.Command) error {
 	return context.Cause(follow)
 }
 
+// fetchEvery is how often runs of other replicas are looked for.
+const fetchEvery = time.Second
+
+// fetch brings in the runs of other replicas that may have ended lately.
+func (v *runsView) fetch(ctx context.Context) {
+	err := v.journal.Fetch(ctx, time.Now().Add(-48*time.Hour), time.Time{})
+	if err != nil && ctx.Err() == nil && !v.missing.Swap(true) {
+		complain(v.stderr, err)
+	}
+	if err == nil {
+		v.missing.Store(false)
+	}
+}
+
 // last returns the last n runs that the flags select, the oldest first.
 func (v *runsView) last(ctx context.Context, n int) []journal.Record {
 	var runs []journal.Record
-	for rec, err := range journal.Scan(ctx, v.dir, journal.Filter{Tool: v.tool, Token: v.token}) {
+	for rec, err := range v.journal.Scan(ctx, journal.Filter{Tool: v.tool, Token: v.token}) {
 		if len(runs) >= n || ctx.Err() != nil {
 			break
 		}

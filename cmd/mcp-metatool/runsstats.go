@@ -145,6 +145,7 @@ func (s statistics) list() []toolStats {
 }
 
 func (v *runsView) stats(cmd *cobra.Command) error {
+	defer v.release()
 	if err := v.open(cmd); err != nil {
 		return err
 	}

@@ -59,6 +59,10 @@ func serve(ctx context.Context, s *settings, f *frontFlags) error {
 	} else {
 		err = serveStdio(ctx, cfg, log, r)
 	}
+	if errors.Is(err, errDrained) {
+		log.Info("ended", "reason", err)
+		return nil
+	}
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errSignal) { // the signal is the cause of any failure
 		log.Info("ended", "reason", cause)
 		return nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,10 +14,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/config/edit"
 	"github.com/mcp-metatool/mcp-metatool/host/smoke"
-	"github.com/mcp-metatool/mcp-metatool/tools"
 	"github.com/mcp-metatool/mcp-metatool/tools/change"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
@@ -214,7 +215,7 @@ func (v *smokeInit) configured(only []string) error {
 	cfg.Upstreams, v.cfg = chosen, cfg
 	v.draft.Config = v.reference(file.Path())
 	if len(only) == 0 {
-		v.draft.Saved, err = savedIn(cfg)
+		v.draft.Saved, err = host.ListTools(v.cmd.Context(), cfg, slog.New(slog.DiscardHandler))
 	}
 	return err
 }
@@ -231,18 +232,6 @@ func (v *smokeInit) reference(path string) string {
 		}
 	}
 	return filepath.ToSlash(path)
-}
-
-// savedIn returns the saved tools of a configuration.
-func savedIn(cfg *config.Config) ([]tools.Definition, error) {
-	if _, err := os.Stat(filepath.Join(cfg.Store.Dir, "tools")); err != nil {
-		return nil, nil // none was ever saved
-	}
-	store, err := tools.OpenStore(cfg.Store.Dir, tools.StoreOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("store: %w", err)
-	}
-	return store.List(), store.Close()
 }
 
 // leaveOut says that the file has no checks of a server.

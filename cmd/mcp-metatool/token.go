@@ -194,30 +194,32 @@ func tokenNames(cfg *config.Config) (names []string) {
 	return names
 }
 
-// storeOf returns the configuration with the store of a token that has its own saved tools;
-// cfg for no token.
-func storeOf(cfg *config.Config, token string) (*config.Config, error) {
+// ownerOf returns the name of a token that has its own saved tools, as the configuration
+// writes it; "" for none.
+func ownerOf(cfg *config.Config, token string) (string, error) {
 	if token == "" {
-		return cfg, nil
+		return "", nil
 	}
 	if err := bearer.CheckName(token); err != nil {
-		return nil, fmt.Errorf("--token: %q %w", token, err)
+		return "", fmt.Errorf("--token: %q %w", token, err)
 	}
-	own := *cfg
-	own.Store.Dir = host.TokenStore(cfg, token)
 	for i := range cfg.HTTP.Tokens {
 		if t := &cfg.HTTP.Tokens[i]; strings.EqualFold(t.Name, token) {
-			own.Store.Dir = host.TokenStore(cfg, t.Name)
-			if t.Rights.Own == "" && !isDirectory(own.Store.Dir) {
-				return nil, fmt.Errorf("--token %s: it shares the saved tools of all (set tools = \"own\" to change that)", t.Name)
+			if t.Rights.Own == "" && !hadOwnTools(cfg, t.Name) {
+				return "", fmt.Errorf("--token %s: it shares the saved tools of all (set tools = \"own\" to change that)", t.Name)
 			}
-			return &own, nil
+			return t.Name, nil
 		}
 	}
-	if !isDirectory(own.Store.Dir) { // else the token was removed
-		return nil, fmt.Errorf("--token %s: the configuration has no such token", token)
+	if !hadOwnTools(cfg, token) { // else the token was removed
+		return "", fmt.Errorf("--token %s: the configuration has no such token", token)
 	}
-	return &own, nil
+	return token, nil
+}
+
+// hadOwnTools reports whether there is a folder with the saved tools of a token.
+func hadOwnTools(cfg *config.Config, token string) bool {
+	return isDirectory(host.SavedTools(cfg, token).Folder())
 }
 
 // remove removes a token.
@@ -258,7 +260,7 @@ func (e *tokenEdit) afterRemoval(w io.Writer, cfg *config.Config, name string) {
 	if len(cfg.HTTP.Tokens) == 0 {
 		fmt.Fprintln(w, "note: there are no tokens any more; proxies that run keep theirs until they are restarted")
 	}
-	if dir := host.TokenStore(cfg, name); isDirectory(dir) {
+	if dir := host.SavedTools(cfg, name).Folder(); isDirectory(dir) {
 		fmt.Fprintf(w, "note: the saved tools of its clients are still in %s\n", dir)
 	}
 }

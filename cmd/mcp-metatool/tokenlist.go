@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
@@ -54,7 +55,9 @@ recorded in the journal, if that was in the last 30 days. Tokens are not shown.`
 				return err
 			}
 			done := busy(cmd, "reading the journal in "+cfg.JournalDir())
-			used := lastUses(cmd.Context(), cfg, time.Now())
+			runs, end := host.OpenJournal(cfg, s.logger(cfg))
+			defer end()
+			used := lastUses(cmd.Context(), cfg, runs, time.Now())
 			done()
 			if cause := context.Cause(cmd.Context()); cause != nil {
 				return cause
@@ -68,7 +71,7 @@ recorded in the journal, if that was in the last 30 days. Tokens are not shown.`
 }
 
 // lastUses returns when each token was last used, by name, as far as the journal says.
-func lastUses(ctx context.Context, cfg *config.Config, now time.Time) map[string]time.Time {
+func lastUses(ctx context.Context, cfg *config.Config, runs journal.Reader, now time.Time) map[string]time.Time {
 	used := map[string]time.Time{}
 	wanted := len(tokenNames(cfg))
 	note := func(seen map[string]bool, c journal.Client, at time.Time) (more bool) {
@@ -82,13 +85,13 @@ func lastUses(ctx context.Context, cfg *config.Config, now time.Time) map[string
 	}
 	f := journal.Filter{Since: now.Add(-recentUse)}
 	seen := map[string]bool{}
-	for rec, err := range journal.Scan(ctx, cfg.JournalDir(), f) { // the newest first
+	for rec, err := range runs.Scan(ctx, f) { // the newest first
 		if err == nil && !note(seen, rec.Client, rec.Start) {
 			break
 		}
 	}
 	seen = map[string]bool{}
-	for p, err := range journal.ScanProxied(ctx, cfg.JournalDir(), f) {
+	for p, err := range runs.ScanProxied(ctx, f) {
 		if err == nil && !note(seen, p.Client, p.Start) {
 			break
 		}

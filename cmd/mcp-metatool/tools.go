@@ -13,7 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/saved"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
@@ -93,16 +95,20 @@ func (v *storeView) command(use, short string, args cobra.PositionalArgs, f func
 
 // with opens the store, calls f, and closes the store.
 func (v *storeView) with(cfg *config.Config, log *slog.Logger, f func() error) error {
-	cfg, err := storeOf(cfg, v.token)
+	token, err := ownerOf(cfg, v.token)
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
-	v.cfg, v.log, v.dir = cfg, log, filepath.Join(cfg.Store.Dir, "tools")
-	store, err := tools.OpenStore(cfg.Store.Dir, tools.StoreOptions{Log: log})
+	store, err := host.OpenTools(v.cmd.Context(), cfg, token, log)
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	v.Store = store
+	own := *cfg
+	own.Store.Dir = saved.Place{Dir: cfg.Store.Dir, Token: token}.Folder() // of the files beside tools
+	v.cfg, v.log, v.dir, v.Store = &own, log, store.Dir, store.Store
+	if store.Stale != nil {
+		fmt.Fprintf(v.cmd.ErrOrStderr(), "note: the store of the fleet does not answer, so these are the saved tools as this machine knew them last: %s\n", display.Line(store.Stale.Error(), 300))
+	}
 	return errors.Join(f(), store.Close())
 }
 

@@ -332,7 +332,11 @@ func (m *toolImport) ask() error {
 	if !ok || m.path == "-" || !isTerminal(in) {
 		return &exitError{exitUsage, errors.New("import: nothing was saved: there is no terminal to ask on (give --yes, or --dry-run to see the changes)")}
 	}
-	fmt.Fprintf(m.cmd.ErrOrStderr(), "Save this in %s? [y/N] ", m.cfg.Store.Dir)
+	where := m.cfg.Store.Dir
+	if len(m.cfg.Store.NATS) > 0 {
+		where = "the fleet " + m.cfg.Store.Prefix
+	}
+	fmt.Fprintf(m.cmd.ErrOrStderr(), "Save this in %s? [y/N] ", where)
 	line := make(chan string, 1) // the reader may have stopped waiting
 	go func() {
 		text, _ := bufio.NewReader(in).ReadString('\n') // the end of input means no

@@ -4,18 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/pins"
 	"github.com/mcp-metatool/mcp-metatool/host/supervise"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
-	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // imported are the saved tools as they will be after an import.
@@ -99,12 +98,15 @@ type knownDefinitions struct {
 // servers had when they last ran. A file with pins that cannot be read is an error.
 func (m *toolImport) knownDefinitions(ctx context.Context, saved imported) (*knownDefinitions, error) {
 	known := &knownDefinitions{map[string]map[string]string{}, saved}
-	pinned, path := pins.New(), m.cfg.PinsPath()
-	raw, err := regular.Read(ctx, path, pins.MaxFile)
-	if err == nil {
-		pinned, err = pins.Decode(raw, path)
+	pinned := pins.New()
+	kept, err := host.ReadPins(ctx, m.cfg, m.logger(m.cfg))
+	if err == nil && kept.Data != nil {
+		pinned, err = pins.Decode(kept.Data, m.cfg.PinsPath())
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if kept != nil {
+		err = errors.Join(err, kept.Close())
+	}
+	if err != nil {
 		return nil, fmt.Errorf("import: %w", err)
 	}
 	before := &remembered{ctx: ctx, cfg: m.cfg, tools: map[string]map[string][]byte{}}

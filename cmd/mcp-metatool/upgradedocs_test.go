@@ -58,7 +58,10 @@ func TestUpgradeDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		if !strings.Contains(string(text), "`"+strings.TrimSuffix(e.Name(), ".lock")+"`") {
+		if strings.HasSuffix(e.Name(), ".lock") { // the page says that these are empty
+			continue
+		}
+		if !strings.Contains(string(text), "`"+e.Name()+"`") {
 			t.Errorf("the page does not say what %s in the store is", e.Name())
 		}
 	}

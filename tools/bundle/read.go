@@ -100,7 +100,7 @@ func (r *reader) format(top map[string]toml.Primitive) error {
 }
 
 // toolKeys are the keys of a tool.
-var toolKeys = []string{"description", "inputSchema", "outputSchema", "limits", "permissions", "bounds", "extra", "code", "code_file", "files"}
+var toolKeys = []string{"description", "inputSchema", "outputSchema", "limits", "durable", "inDoubt", "permissions", "bounds", "extra", "code", "code_file", "files"}
 
 func (r *reader) tool(name string, table toml.Primitive) (Tool, error) {
 	t := Tool{Definition: tools.Definition{Name: name}}
@@ -130,6 +130,12 @@ func (r *reader) key(t *Tool, key string, value toml.Primitive) error {
 	if key == "permissions" || key == "bounds" {
 		return r.permissions(t, key, value)
 	}
+	if key == "durable" {
+		if r.md.PrimitiveDecode(value, &t.Durable) != nil {
+			return r.refuse(value, errors.New("must be true or false"))
+		}
+		return nil
+	}
 	if !slices.Contains(toolKeys, key) {
 		return r.refuse(value, fmt.Errorf("tool %q: unknown key %s (there are %s)", t.Name, quoted(key), strings.Join(toolKeys, ", ")))
 	}
@@ -149,6 +155,8 @@ func (r *reader) key(t *Tool, key string, value toml.Primitive) error {
 		_, err = tools.CompileSchema(t.OutputSchema, key)
 	case "limits":
 		t.Limits, err = tools.ParseLimits([]byte(text))
+	case "inDoubt":
+		t.InDoubt, err = tools.CheckInDoubt(text)
 	case "extra":
 		t.Extra, err = tools.ParseExtra([]byte(text))
 	case "code":

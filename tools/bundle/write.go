@@ -95,6 +95,12 @@ func (b *writer) definition(d *tools.Definition, codeFile string) {
 	if limits := d.Limits.JSON(); limits != nil {
 		b.text("limits", string(limits))
 	}
+	if d.Durable {
+		b.WriteString("durable = true\n")
+	}
+	if d.InDoubt != "" {
+		b.text("inDoubt", string(d.InDoubt))
+	}
 	if p := d.Permissions; p != nil {
 		if p.Of(d.Code) {
 			b.list("permissions", p.List())

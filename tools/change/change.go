@@ -31,6 +31,10 @@ type File struct {
 	After []byte
 	// Perm is the mode of a new file; one that exists keeps its mode. 0 means 0600.
 	Perm fs.FileMode
+	// Write writes After to where it belongs in place of the file, which is only for people
+	// then. The error is ErrChanged if it is not Before there any more. Nil: the file is
+	// written.
+	Write func(ctx context.Context, after []byte) error
 	// Backup keeps the old content beside the file, as PATH.bak, or PATH.bak2 and so on if
 	// that exists already.
 	Backup bool

@@ -26,6 +26,9 @@ const maxBackups = 99
 // write writes the file, if it still has the content that the change is based on, and
 // returns the path of the backup, if there is one.
 func (f *File) write(ctx context.Context) (backup string, err error) {
+	if f.Write != nil {
+		return "", f.Write(ctx, f.After)
+	}
 	if f.Before == nil {
 		if err := os.MkdirAll(filepath.Dir(f.Path), 0o700); err != nil {
 			return "", err

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/store/natstest"
+)
+
+// status returns what a machine says about its fleet.
+func (m *machine) status() (s fleetStatus) {
+	m.t.Helper()
+	if err := json.Unmarshal([]byte(m.run(0, "fleet", "status", "--json")), &s); err != nil {
+		m.t.Fatal(err)
+	}
+	return s
+}
+
+// TestFleet asks for the replicas of a fleet, and drains one from another machine.
+func TestFleet(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	a, b, c := newMachine(t, server.URL(), ""), newMachine(t, server.URL(), ""), newMachine(t, server.URL(), "")
+	if s := a.status(); len(s.Replicas) != 0 || !slices.Equal(s.Problems, []string{"no replica takes requests"}) {
+		t.Fatalf("%+v", s)
+	}
+	a.serve()
+	second := b.serve()
+	var s fleetStatus
+	for end := time.Now().Add(time.Minute); len(s.Replicas) != 2; s = c.status() {
+		if time.Now().After(end) {
+			t.Fatalf("%+v", s)
+		}
+	}
+	for _, r := range s.Replicas {
+		if r.State != "live" || r.Draining || len(r.Guest) != 64 || !slices.Equal(r.Keys, []string{"a"}) {
+			t.Errorf("%+v", r)
+		}
+	}
+	if len(s.Problems) != 0 {
+		t.Errorf("%q", s.Problems)
+	}
+	first, other := s.Replicas[0].ID, s.Replicas[1].ID
+	if out := c.run(0, "fleet", "drain", first[:8], "--wait", "0"); out != "replica "+first[:8]+" ("+s.Replicas[0].Name+") drains\n" {
+		t.Error(out)
+	}
+	for end := time.Now().Add(time.Minute); !s.Replicas[0].Draining; s = c.status() {
+		if time.Now().After(end) {
+			t.Fatalf("%+v", s)
+		}
+	}
+	if s.Replicas[1].Draining {
+		t.Error("the other one drains, too")
+	}
+	if out := c.run(0, "fleet", "drain", other, "--wait", "0"); !strings.Contains(out, "it is the last replica") {
+		t.Error(out)
+	}
+	if out := c.run(0, "fleet", "status"); !strings.Contains(out, "live, draining") || !strings.Contains(out, "! no replica takes requests") {
+		t.Error(out)
+	}
+	if out := c.run(1, "fleet", "drain", "nobody"); !strings.Contains(out, `no replica has the name or id "nobody"`) {
+		t.Error(out)
+	}
+	if out := c.run(2, "fleet", "drain"); !strings.Contains(out, "no server runs with this configuration") {
+		t.Error(out)
+	}
+	if out := b.run(0, "fleet", "drain", "--wait", "0"); !strings.Contains(out, "the server here drains") {
+		t.Error(out)
+	}
+	second.kill()
+	server.Stop()
+	if out := c.run(1, "fleet", "status", "--connect", "100ms"); !strings.Contains(out, "has not answered within 100ms") {
+		t.Error(out)
+	}
+	c.write("config.toml", "[store]\ndir = \"store\"\n")
+	if out := c.run(2, "fleet", "status"); !strings.Contains(out, "no NATS server is configured") {
+		t.Error(out)
+	}
+}
