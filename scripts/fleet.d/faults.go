@@ -1,0 +1,180 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// fault is something that is done to the fleet.
+type fault struct {
+	name string
+	// of says what it is done to. Of each, one fault is made at a time.
+	of   string
+	make func(t *trial, ctx context.Context, rnd *rand.Rand)
+}
+
+const (
+	ofReplicas = "replicas"
+	ofServers  = "NATS"
+)
+
+// ofStore reports whether the store can be away for a replica during the fault.
+func (f fault) ofStore() bool { return f.of == ofServers || f.name == "cut" }
+
+var faults = []fault{
+	{"kill", ofReplicas, func(t *trial, ctx context.Context, rnd *rand.Rand) {
+		t.endReplica(ctx, rnd, "kill -9", syscall.SIGKILL)
+	}},
+	{"term", ofReplicas, func(t *trial, ctx context.Context, rnd *rand.Rand) {
+		t.endReplica(ctx, rnd, "SIGTERM", syscall.SIGTERM)
+	}},
+	{"pause", ofReplicas, (*trial).pauseReplica},
+	{"cut", ofReplicas, (*trial).cutReplica},
+	{"nats-kill", ofServers, (*trial).killServer},
+	{"nats-partition", ofServers, (*trial).partition},
+	{"nats-all", ofServers, (*trial).killServers},
+}
+
+// faultsNamed returns the faults with these names, all for "".
+func faultsNamed(names string) ([]fault, error) {
+	if names == "" {
+		return faults, nil
+	}
+	var some []fault
+	for name := range strings.SplitSeq(names, ",") {
+		i := slices.IndexFunc(faults, func(f fault) bool { return f.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("there is no fault %q", name)
+		}
+		some = append(some, faults[i])
+	}
+	return some, nil
+}
+
+// disturb makes faults until the time is over, and leaves the fleet whole.
+func (t *trial) disturb(ctx context.Context, kinds []fault) {
+	ctx, cancel := context.WithTimeout(ctx, t.time)
+	defer cancel()
+	var all sync.WaitGroup
+	for n, of := range []string{ofReplicas, ofServers} {
+		mine := slices.DeleteFunc(slices.Clone(kinds), func(f fault) bool { return f.of != of })
+		if len(mine) == 0 {
+			continue
+		}
+		rnd := rand.New(rand.NewPCG(t.seed, 1000+uint64(n)))
+		all.Go(func() {
+			var turn []int
+			for ; ctx.Err() == nil; pause(ctx, time.Duration(500+rnd.IntN(3000))*time.Millisecond) {
+				if len(turn) == 0 {
+					turn = rnd.Perm(len(mine)) // each as often as the others
+				}
+				f := mine[turn[0]]
+				turn = turn[1:]
+				t.tally.fault(f.name)
+				t.tally.trouble(f.ofStore(), true)
+				f.make(t, ctx, rnd)
+				t.tally.trouble(f.ofStore(), false)
+			}
+		})
+	}
+	<-ctx.Done()
+	all.Wait()
+}
+
+// disturbed returns how many faults there were.
+func (t *trial) disturbed() map[string]int {
+	t.tally.mu.Lock()
+	defer t.tally.mu.Unlock()
+	now := map[string]int{}
+	for name, n := range t.tally.faults {
+		now[name] = n
+	}
+	return now
+}
+
+// disturbedSince names the faults since then that end calls.
+func (t *trial) disturbedSince(then map[string]int) string {
+	now := t.disturbed()
+	for _, name := range []string{"kill", "term", "pause", "cut", "nats-kill", "nats-partition", "nats-all"} {
+		if now[name] > then[name] {
+			return name
+		}
+	}
+	return "without a fault"
+}
+
+// endReplica ends a replica and starts it again.
+func (t *trial) endReplica(ctx context.Context, rnd *rand.Rand, fault string, signal syscall.Signal) {
+	r := t.fleet.replicas[rnd.IntN(size)]
+	if err := r.down(fault, signal); err != nil {
+		t.tally.fail("%v", err)
+	}
+	pause(ctx, time.Duration(rnd.IntN(3000))*time.Millisecond)
+	if err := r.start(context.WithoutCancel(ctx)); err != nil {
+		t.tally.fail("%v", err)
+	}
+}
+
+// pauseReplica stops a replica for some time, so that others take it for dead, or not yet.
+func (t *trial) pauseReplica(ctx context.Context, rnd *rand.Rand) {
+	r := t.fleet.replicas[rnd.IntN(size)]
+	_ = r.pause(true)
+	pause(ctx, time.Duration(200+rnd.IntN(20_000))*time.Millisecond)
+	_ = r.pause(false)
+}
+
+// cutReplica cuts a replica off from NATS.
+func (t *trial) cutReplica(ctx context.Context, rnd *rand.Rand) {
+	quiet := rnd.IntN(2) == 0
+	proxies := t.fleet.to[rnd.IntN(size)]
+	for _, p := range proxies {
+		if quiet {
+			p.Silence(true)
+		} else {
+			p.Refuse(true)
+		}
+	}
+	pause(ctx, time.Duration(200+rnd.IntN(15_000))*time.Millisecond)
+	for _, p := range proxies {
+		p.Silence(false)
+		p.Refuse(false)
+		if quiet {
+			p.Cut()
+		}
+	}
+}
+
+// killServer kills a NATS server and starts it again.
+func (t *trial) killServer(ctx context.Context, rnd *rand.Rand) {
+	s := t.fleet.nats[rnd.IntN(size)]
+	s.Kill()
+	pause(ctx, time.Duration(rnd.IntN(6000))*time.Millisecond)
+	s.Start(t.fleet.bench)
+	pause(ctx, 3*time.Second) // it gets what it lacks
+}
+
+// partition cuts a NATS server off from the others.
+func (t *trial) partition(ctx context.Context, rnd *rand.Rand) {
+	t.fleet.network.Isolate(rnd.IntN(size), rnd.IntN(2) == 0)
+	pause(ctx, time.Duration(1000+rnd.IntN(12_000))*time.Millisecond)
+	t.fleet.network.Heal()
+	pause(ctx, 3*time.Second)
+}
+
+// killServers kills all NATS servers at once: the store is away.
+func (t *trial) killServers(ctx context.Context, rnd *rand.Rand) {
+	for _, s := range t.fleet.nats {
+		s.Kill()
+	}
+	pause(ctx, time.Duration(rnd.IntN(5000))*time.Millisecond)
+	t.fleet.nats.Start(t.fleet.bench)
+	pause(ctx, 3*time.Second)
+}
