@@ -57,6 +57,9 @@ type Store interface {
 	// Flush returns when what was appended to a log survives a crash of the machine.
 	Flush(ctx context.Context, log string) error
 	Fence(ctx context.Context, log string, number uint64) (store.Position, error)
+	// LastEvent returns the number of the last event before a position that Fence has returned;
+	// 0 if there is none, or if Read never yields a log as it was before.
+	LastEvent(fence store.Position) uint64
 	Read(ctx context.Context, log string, after store.Position) iter.Seq2[store.Event, error]
 	Drop(ctx context.Context, log string) error
 	Get(ctx context.Context, key store.Key) (store.Document, error)
@@ -247,7 +250,11 @@ func (s *Runs) Take(ctx context.Context, id string) (*Run, *State, error) {
 		return nil, nil, s.giveBack(ctx, l, fenceError(id, err))
 	}
 	state, last, err := s.read(ctx, id)
-	if errors.Is(err, ErrNotFound) && is.Events > 0 {
+	switch {
+	// The fence was put behind the last event there was, whatever is read afterwards.
+	case last.Number < s.opts.Store.LastEvent(at) && (err == nil || errors.Is(err, ErrNotFound)):
+		err = fmt.Errorf("run %s: %w", id, errBefore)
+	case errors.Is(err, ErrNotFound) && is.Events > 0:
 		err = fmt.Errorf("run %s: %w", id, ErrCut)
 	}
 	if err != nil {
@@ -269,6 +276,9 @@ func (s *Runs) Take(ctx context.Context, id string) (*Run, *State, error) {
 	r.flushed.Store(last.Number)
 	return r, state, nil
 }
+
+// errBefore says that a log was read as it was before.
+var errBefore = errors.New("the store answers from before (try again)")
 
 // giveBack gives a lease back that was taken in vain, and returns err.
 func (s *Runs) giveBack(ctx context.Context, l *lease.Lease, err error) error {

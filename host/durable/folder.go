@@ -240,6 +240,9 @@ func (d *Folder) Fence(ctx context.Context, log string, number uint64) (store.Po
 	return at, err
 }
 
+// LastEvent implements Store.
+func (d *Folder) LastEvent(store.Position) uint64 { return 0 }
+
 // Read implements Store.
 func (d *Folder) Read(ctx context.Context, log string, after store.Position) iter.Seq2[store.Event, error] {
 	return func(yield func(store.Event, error) bool) {

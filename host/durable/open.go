@@ -92,10 +92,14 @@ func (s *Runs) Look(ctx context.Context, id string) (Open, error) {
 	return o, err
 }
 
-// sweep removes the lease of a run that never began. If its process begins it just now, that
-// fails.
+// sweep removes the lease of a run that never began. It takes the run first: if its process begins
+// it just now, that fails, and if it has begun, which was read as it was before, it is left alone.
 func (s *Runs) sweep(ctx context.Context, id string) {
-	if s.leases.Discard(ctx, id) == nil { // otherwise the next time
+	r, _, err := s.Take(ctx, id)
+	switch {
+	case err == nil:
+		_ = r.Leave(ctx) // whoever looks next goes on with it
+	case errors.Is(err, ErrNotFound): // its lease is removed
 		_ = errors.Join(s.opts.Store.Drop(ctx, id), s.removeCancel(ctx, id))
 	}
 }

@@ -37,6 +37,10 @@ func (s shared) Fence(ctx context.Context, run string, number uint64) (store.Pos
 	return s.Store.Fence(ctx, logName(run), number)
 }
 
+// LastEvent implements Store: a server that does not know yet that it leads no more answers reads
+// from before.
+func (s shared) LastEvent(fence store.Position) uint64 { return fence.Number }
+
 func (s shared) Read(ctx context.Context, run string, after store.Position) iter.Seq2[store.Event, error] {
 	return s.Store.Read(ctx, logName(run), after)
 }

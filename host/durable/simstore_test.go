@@ -105,6 +105,8 @@ func (s *simStore) Fence(ctx context.Context, log string, number uint64) (store.
 	return at, nil
 }
 
+func (s *simStore) LastEvent(store.Position) uint64 { return 0 } // nothing is ever read from before
+
 func (s *simStore) Read(ctx context.Context, log string, _ store.Position) iter.Seq2[store.Event, error] {
 	return func(yield func(store.Event, error) bool) {
 		reach(ctx)

@@ -6,6 +6,7 @@
 //	keys.go       keys for other purposes than the store
 //	replica.go    what is known of a replica
 //	registry.go   the replicas, by a watch
+//	ended.go      whether a replica has ended for good
 //	measured.go   how long calls of the store take
 //	presence.go   the document of this replica
 //	refresh.go    asking all replicas how they are

@@ -224,3 +224,48 @@ func TestRotation(t *testing.T) {
 		}
 	}
 }
+
+// TestEnded asks about a replica that was started while the store was away from it, and about one
+// that is nowhere: only of the second one, and not at once, it is said that it has ended.
+func TestEnded(t *testing.T) {
+	t.Parallel()
+	server, keys := natstest.Start(t), ring(t, "1")
+	short := func(o *fleet.Options) { o.TTL = time.Second }
+	a := open(t, server.URL(), keys, short)
+	until(t, a, "it has read the store", func() bool { return a.Replica("nobody").State == fleet.Gone })
+	reached := make(chan struct{})
+	late := open(t, server.URL(), keys, func(o *fleet.Options) {
+		short(o)
+		inner := o.Open
+		o.Open = func(ctx context.Context) (store.Store, error) {
+			select {
+			case <-reached:
+				return inner(ctx)
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		}
+	})
+	if r := a.Replica(late.ID()); r.State != fleet.Gone || a.Ended(late.ID()) || a.Ended("nobody") {
+		t.Errorf("%v, ended: %t, %t", r.State, a.Ended(late.ID()), a.Ended("nobody"))
+	}
+	close(reached)
+	until(t, a, "it is live", func() bool { return a.Replica(late.ID()).State == fleet.Live })
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for !a.Ended("nobody") {
+		if err := a.Refresh(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if a.Ended(late.ID()) || a.Ended(a.ID()) {
+		t.Error("a live replica has ended")
+	}
+	if err := late.Close(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, a, "it is gone", func() bool { return a.Replica(late.ID()).State == fleet.Gone })
+	if !a.Ended(late.ID()) {
+		t.Error("it has not ended")
+	}
+}

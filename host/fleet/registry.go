@@ -27,7 +27,13 @@ type registry struct {
 	members map[string]*member
 	// proof is until when renewals of others would have been seen: when a renewal of our own
 	// was seen, or the store answered a process that has no document.
-	proof     time.Time
+	proof time.Time
+	// proven is since when proof has had no gap.
+	proven time.Time
+	// wanted are the replicas without a document that were asked for, and since when; removed are
+	// those whose document was there, and is not any more. Both are bounded.
+	wanted    map[string]time.Time
+	removed   map[string]bool
 	listeners map[int]func()
 	next      int
 	renewals  chan struct{} // closed and replaced when a renewal was seen
@@ -36,7 +42,7 @@ type registry struct {
 }
 
 func newRegistry() *registry {
-	return &registry{members: map[string]*member{}, listeners: map[int]func(){}, renewals: make(chan struct{}), unreadable: map[string]bool{}}
+	return &registry{members: map[string]*member{}, wanted: map[string]time.Time{}, removed: map[string]bool{}, listeners: map[int]func(){}, renewals: make(chan struct{}), unreadable: map[string]bool{}}
 }
 
 // Replicas returns the replicas whose documents are in the store, this one included, in the
@@ -144,7 +150,7 @@ func (g *registry) completed(seen map[string]bool) (news bool) {
 	g.renewedLocked()
 	for id := range g.members {
 		if !seen[id] {
-			delete(g.members, id)
+			g.removeLocked(id)
 			news = true
 		}
 	}
@@ -165,6 +171,8 @@ func (g *registry) put(d document, v store.Version, now time.Time, self bool) (n
 		news = news || m.told != Live
 	}
 	g.members[d.ID] = next
+	delete(g.wanted, d.ID)
+	delete(g.removed, d.ID)
 	if self {
 		g.proveLocked(now, time.Duration(d.TTL))
 	}
@@ -183,9 +191,21 @@ func (g *registry) remove(id string) (news bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	news = g.members[id] != nil
-	delete(g.members, id)
+	g.removeLocked(id)
 	g.renewedLocked()
 	return news
+}
+
+// removeLocked forgets a member, and notes that it was there.
+func (g *registry) removeLocked(id string) {
+	if g.members[id] == nil {
+		return
+	}
+	delete(g.members, id)
+	if len(g.removed) >= maxNoted {
+		clear(g.removed)
+	}
+	g.removed[id] = true
 }
 
 // prove notes that renewals are seen up to now.
@@ -204,6 +224,10 @@ func (g *registry) proveLocked(now time.Time, ttl time.Duration) {
 				m.seen = now
 			}
 		}
+		g.proven = now
+	}
+	if g.proof.IsZero() {
+		g.proven = now
 	}
 	g.proof = now
 	g.renewedLocked()

@@ -90,7 +90,7 @@ func (c *crowd) asked(_ context.Context, no int, rnd *rand.Rand) {
 // send sends the answer to a question, and again while the replica where the call waits cannot be
 // reached.
 func (c *crowd) send(client *mcptest.Client, answer string) (got reply) {
-	for n, began := 2, time.Now(); time.Since(began) < patience; n++ {
+	for n, began := 2, time.Now(); time.Since(began) < 2*patience; n++ { // a replica that nobody knows has ended after a while
 		got = await(client, client.Start(strconv.Itoa(n), "tools/call", canAsk.Params(answer)))
 		if n > 2 && bytes.Contains(got.raw, []byte("requestState is not valid")) {
 			return reply{err: errors.New(got.String()), excused: "the answer was used, and what came of it was lost"}

@@ -120,20 +120,26 @@ func (b *balancer) send(req *http.Request, r *replica) (*http.Response, error) {
 		}
 		return nil, lost(err)
 	}
-	resp.Body = &body{resp.Body, lost}
+	resp.Body = &body{resp.Body, lost, resp.Header.Get("Content-Type") == "text/event-stream"}
 	return resp, nil
 }
 
 // body says what became of a response that ends too early.
 type body struct {
 	io.ReadCloser
-	lost func(error) error
+	lost   func(error) error
+	events bool // an event stream, whose end may be too early
 }
 
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
+	var cut *lostError
+	switch {
+	case err == nil:
+	case !errors.Is(err, io.EOF):
 		err = b.lost(err)
+	case b.events && errors.As(b.lost(err), &cut) && cut.fault != "": // told to end, and did not manage to answer
+		err = cut
 	}
 	return n, err
 }

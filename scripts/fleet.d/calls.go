@@ -78,6 +78,8 @@ func (c *crowd) judge(kind, key string, got reply) {
 	case bytes.Contains(got.raw, []byte("was lost: what was asked for may have been done")),
 		bytes.Contains(got.raw, []byte("the replica that worked on this request was lost")):
 		t.excused(kind, "the replica that it was passed on to, said")
+	case bytes.Contains(got.raw, []byte("the call waited for answers in a process that is ending")):
+		t.excused(kind, "SIGTERM, said")
 	case bytes.Contains(got.raw, []byte("the call waited for answers in replica")):
 		t.excused(kind, "the replica where it waited, said")
 	default:

@@ -87,7 +87,7 @@ func (c *crowd) check() {
 		switch {
 		case n > k.most:
 			t.of(k.kind, func(c *counts) { c.twice++ })
-			t.fail("%s: %s was called %d times", k.kind, k.key, n)
+			t.fail("%s: %s was called %d times; the client was told: %s", k.kind, k.key, n, k.said)
 		case n < k.least:
 			t.lost(k.kind, "%s was answered, and the ledger has %d calls", k.key, n)
 		}

@@ -84,6 +84,7 @@ func (c *crowd) durableRun(ctx context.Context, kind, tool, key string, rnd *ran
 		defer client.Disconnect()
 		began := c.t.disturbed()
 		result, task, fault := c.outcome(client, kind, tool, key, times, ms)
+		told := time.Now().UTC().Format("15:04:05.000")
 		least, most := 0, 1
 		switch text := string(result); {
 		case strings.Contains(text, "done "+key):
@@ -111,7 +112,7 @@ func (c *crowd) durableRun(ctx context.Context, kind, tool, key string, rnd *ran
 			most = 1000 // reads are repeated
 		}
 		for n := range times {
-			t.expect(kind, fmt.Sprintf("%s.%d", key, n), least, most)
+			t.expectAs(kind, fmt.Sprintf("%s.%d", key, n), least, most, fmt.Sprintf("%s: %s", told, end(string(result))))
 		}
 	})
 	select {

@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -80,13 +82,26 @@ func (t *trial) disturb(ctx context.Context, kinds []fault) {
 				turn = turn[1:]
 				t.tally.fault(f.name)
 				t.tally.trouble(f.ofStore(), true)
+				t.note("%s begins", f.name)
 				f.make(t, ctx, rnd)
+				t.note("%s is over", f.name)
 				t.tally.trouble(f.ofStore(), false)
 			}
 		})
 	}
 	<-ctx.Done()
 	all.Wait()
+}
+
+// note writes a line into the file about faults, which lies beside the logs, for whoever looks for
+// the cause of a failure.
+func (t *trial) note(format string, args ...any) {
+	f, err := os.OpenFile(filepath.Join(t.dir, "faults.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	fmt.Fprintln(f, time.Now().UTC().Format("time=2006-01-02T15:04:05.000Z"), fmt.Sprintf(format, args...))
 }
 
 // disturbed returns how many faults there were.
@@ -114,6 +129,7 @@ func (t *trial) disturbedSince(then map[string]int) string {
 // endReplica ends a replica and starts it again.
 func (t *trial) endReplica(ctx context.Context, rnd *rand.Rand, fault string, signal syscall.Signal) {
 	r := t.fleet.replicas[rnd.IntN(size)]
+	t.note("%s of %s", fault, r.name)
 	if err := r.down(fault, signal); err != nil {
 		t.tally.fail("%v", err)
 	}
@@ -126,6 +142,7 @@ func (t *trial) endReplica(ctx context.Context, rnd *rand.Rand, fault string, si
 // pauseReplica stops a replica for some time, so that others take it for dead, or not yet.
 func (t *trial) pauseReplica(ctx context.Context, rnd *rand.Rand) {
 	r := t.fleet.replicas[rnd.IntN(size)]
+	t.note("%s is paused", r.name)
 	_ = r.pause(true)
 	pause(ctx, time.Duration(200+rnd.IntN(20_000))*time.Millisecond)
 	_ = r.pause(false)
@@ -134,7 +151,9 @@ func (t *trial) pauseReplica(ctx context.Context, rnd *rand.Rand) {
 // cutReplica cuts a replica off from NATS.
 func (t *trial) cutReplica(ctx context.Context, rnd *rand.Rand) {
 	quiet := rnd.IntN(2) == 0
-	proxies := t.fleet.to[rnd.IntN(size)]
+	n := rnd.IntN(size)
+	t.note("replica %d is cut off, quietly: %t", n+1, quiet)
+	proxies := t.fleet.to[n]
 	for _, p := range proxies {
 		if quiet {
 			p.Silence(true)
@@ -163,7 +182,9 @@ func (t *trial) killServer(ctx context.Context, rnd *rand.Rand) {
 
 // partition cuts a NATS server off from the others.
 func (t *trial) partition(ctx context.Context, rnd *rand.Rand) {
-	t.fleet.network.Isolate(rnd.IntN(size), rnd.IntN(2) == 0)
+	n, quiet := rnd.IntN(size), rnd.IntN(2) == 0
+	t.note("NATS server %d is cut off, quietly: %t", n+1, quiet)
+	t.fleet.network.Isolate(n, quiet)
 	pause(ctx, time.Duration(1000+rnd.IntN(12_000))*time.Millisecond)
 	t.fleet.network.Heal()
 	pause(ctx, 3*time.Second)

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -89,7 +90,7 @@ func (f *site) newReplica(i int, name, store string) (*replica, error) {
 		return nil, err
 	}
 	config := fmt.Sprintf(`startup_wait = "5s"
-input_timeout = "10s"
+input_timeout = "30s"
 
 [execution]
 task_after = "300ms"
@@ -109,10 +110,12 @@ timeout = "30s"
 		no: i, fates: map[int]string{}, name: name, binary: f.t.binary, config: filepath.Join(dir, "config.toml"),
 		log: filepath.Join(f.t.dir, name+".log"),
 	}
-	var err error
-	if r.address, err = freeAddress(); err != nil {
+	host := natstest.Host()
+	port, err := natstest.FreePort(host)
+	if err != nil {
 		return nil, err
 	}
+	r.address = net.JoinHostPort(host, strconv.Itoa(port))
 	return r, os.WriteFile(r.config, []byte(config), 0o600)
 }
 
@@ -121,15 +124,6 @@ func newKey() string {
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret)
 	return "a:" + base64.StdEncoding.EncodeToString(secret)
-}
-
-// freeAddress returns an address of this machine that nobody listens on.
-func freeAddress() (string, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return ln.Addr().String(), ln.Close()
 }
 
 func (f *site) kill() {

@@ -41,6 +41,7 @@ type counts struct {
 type keyed struct {
 	kind, key   string
 	least, most int
+	said        string // what the client was told, if that is why
 }
 
 // maxFailures is how many failures are printed in the summary.
@@ -76,10 +77,13 @@ func (t *tally) lost(kind, format string, args ...any) {
 }
 
 // expect says how often a key of the ledger may have been used in the end.
-func (t *tally) expect(kind, key string, least, most int) {
+func (t *tally) expect(kind, key string, least, most int) { t.expectAs(kind, key, least, most, "") }
+
+// expectAs is expect with what the client was told, for whoever reads about a failure.
+func (t *tally) expectAs(kind, key string, least, most int, said string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.keys = append(t.keys, keyed{kind, key, least, most})
+	t.keys = append(t.keys, keyed{kind, key, least, most, said})
 }
 
 // fault counts an injected fault.
@@ -159,8 +163,8 @@ func (t *tally) wrong() int {
 
 // clip shortens a message for printing.
 func clip(s string) string {
-	if len(s) > 400 {
-		return s[:400] + "..."
+	if len(s) > 1000 {
+		return s[:1000] + "..."
 	}
 	return s
 }

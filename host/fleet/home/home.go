@@ -98,7 +98,10 @@ func (f *Finder) Lost(id string) (description string, ended bool) {
 	}
 	switch r.State {
 	case fleet.Gone:
-		return name + ", which has ended", true
+		if f.opts.Fleet.Ended(id) {
+			return name + ", which has ended", true
+		}
+		return name + ", of which the store of the fleet knows nothing yet", false
 	case fleet.Silent:
 		return fmt.Sprintf("%s, which has not been heard of for %v", name, r.Renewed.Round(time.Second)), false
 	}

@@ -45,9 +45,19 @@ func (p *Principal) retry(r *rpc.Request, e envelope.Envelope) (done bool) {
 			}
 			return true
 		}
+		if p.ctx.Err() != nil {
+			r.Reply(wire.Reply{Error: p.ending(r.Method).Raw()})
+			return true
+		}
 	}
 	r.Reply(wire.Reply{Error: invalidState().Raw()})
 	return true
+}
+
+// ending returns the error for a call that waited until this process was told to end.
+func (p *Principal) ending(method string) *wire.RPCError {
+	return wire.Errorf(wire.CodeInternal, "%s: the call waited for answers in a process that is ending: it is lost, and its server may have done a part of it "+
+		"(begin again without requestState)", method)
 }
 
 // lost returns the error for a call that another replica holds that cannot be asked.
@@ -90,7 +100,11 @@ func answersOf(r *rpc.Request) ([]byte, *wire.RPCError) {
 func (x *Exchange) attach(r *rpc.Request, e envelope.Envelope, round uint64, answers []byte) *wire.RPCError {
 	x.mu.Lock()
 	if x.at != nil || x.round != round || x.cause != nil {
+		ended := x.cause != nil
 		x.mu.Unlock()
+		if ended && x.principal.ctx.Err() != nil {
+			return x.principal.ending(x.method)
+		}
 		return invalidState()
 	}
 	var open []*question

@@ -2,6 +2,7 @@
 // processes that can be killed, and a proxy that cuts connections.
 //
 //	natstest.go   servers
+//	host.go       addresses that nobody else uses
 //	process.go    servers as processes
 //	partition.go  a cluster whose servers can be cut off from each other
 //	proxy.go      the proxy
@@ -9,7 +10,6 @@ package natstest
 
 import (
 	"fmt"
-	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -70,21 +70,21 @@ func StartProcessAs(t T, change func(*server.Options)) *Server {
 }
 
 func options(t T, name string) server.Options {
+	host := Host()
 	return server.Options{
-		ServerName: name, Host: "127.0.0.1", Port: freePort(t), JetStream: true, StoreDir: t.TempDir(),
+		ServerName: name, Host: host, Port: freePort(t, host), JetStream: true, StoreDir: t.TempDir(),
 		NoLog: true, NoSigs: true, MaxPayload: 1 << 20,
 	}
 }
 
-// freePort returns a port that nobody uses, and that is not given to others for a while.
-func freePort(t T) int {
+// freePort is FreePort for a test.
+func freePort(t T, host string) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := FreePort(host)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	return port
 }
 
 func start(t T, opts server.Options, apart bool) *Server {
@@ -182,7 +182,7 @@ func clusterOptions(t T, n int) []server.Options {
 	all := make([]server.Options, n)
 	for i := range all {
 		all[i] = options(t, fmt.Sprintf("n%d", i+1))
-		all[i].Cluster = server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: freePort(t)}
+		all[i].Cluster = server.ClusterOpts{Name: "test", Host: all[i].Host, Port: freePort(t, all[i].Host)}
 	}
 	return all
 }
