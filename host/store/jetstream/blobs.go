@@ -39,7 +39,7 @@ func (s *Store) PutBlob(ctx context.Context, data []byte) (store.Digest, error) 
 	msg := newMessage(s.blobSubject(digest), body, headerParts, fmt.Sprintf("%d %d %d", n, s.parts, len(data)))
 	if maybe, err := s.publishAlways(ctx, msg); err != nil {
 		if errors.Is(err, store.ErrFull) {
-			return "", fmt.Errorf("%s: %w", what, err)
+			return "", fullError(what, maybe, err)
 		}
 		return "", failed(ctx, what, maybe, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -121,16 +122,19 @@ func (s *Store) Put(ctx context.Context, key store.Key, old store.Version, data 
 		return "", &store.ConflictError{What: what} // a version of another store
 	}
 	for {
-		if old == "" && len(data) > s.parts {
+		if old == "" && (len(data) > s.parts || !s.single()) || s.moves() {
 			// Parts that are older than the message that has removed a document are removed.
+			// And in a cluster it would not be certain, after a refusal, that what somebody has
+			// replaced or removed is not ours.
 			f, err := s.form(ctx, key)
-			if err != nil {
+			switch {
+			case err != nil:
 				return "", failed(ctx, what, false, err)
-			}
-			if f.there() {
+			case f.there() && f.seq > expected:
 				return "", &store.ConflictError{What: what}
+			case old == "":
+				expected = f.seq
 			}
-			expected = f.seq
 		}
 		body, parts, err := s.split(ctx, s.docSubject("docpart", key), data)
 		if err != nil {
@@ -184,45 +188,94 @@ func (s *Store) replace(ctx context.Context, key store.Key, old store.Version, e
 	what := "document " + key.String()
 	write := store.NewID().String()
 	msg.Header.Set(headerID, write)
-	maybe := false // an attempt may have written the document
+	msg.Header.Set(headerDuplicate, write)
+	began := time.Now()
+	var d doubt
 	for wait := newBackoff(); ; {
-		seq, out, last := s.publish(ctx, msg, int64(expected))
-		switch out {
-		case done:
+		msg.Header.Set(headerAfter, strconv.FormatUint(expected, 10))
+		seq, out, last := s.publishOnce(ctx, msg, expected, &d)
+		if out == done {
 			return seq, nil
-		case unknown:
-			maybe = true
-		case refused:
-			return 0, refusal(ctx, what, maybe, last)
-		case full:
-			maybe = maybe || s.opts.Replicas > 1
 		}
-		if out == unmet || out == uncertain || out == full {
+		maybe := d.any()
+		if out == refused {
+			return 0, refusal(ctx, what, maybe, last)
+		}
+		if out.answered() {
 			now, err := s.form(ctx, key)
 			switch {
 			case err != nil:
 				last = err
 			case now.write == write && now.seq > 0:
 				return now.seq, nil
-			case old == "" && !now.there() && now.seq != expected && !maybe:
+			case old == "" && !now.there() && (now.seq > expected || now.seq < expected && s.single()) && !maybe:
 				if partsOf(msg.Header) != "" {
 					return 0, errRemovedAgain
 				}
 				expected = now.seq // it was there once, or nobody remembers any more
 				continue
-			case now.seq != expected && maybe:
-				// Ours can have been written, and replaced since.
-				return 0, fmt.Errorf("%s: %w: %w", what, store.ErrUnknown, &store.ConflictError{What: what})
+			case now.seq < expected && !s.single() && time.Since(began) < s.opts.silence():
+				// It is from before, or the document was removed so long ago that nobody remembers.
+			case now.seq > expected && now.replaced(expected):
+				return 0, conflict(false, what, store.Position{})
+			case now.seq > expected && out != unmet && s.dispels(&d):
+				// The next attempt finds out whether this one was written.
 			case now.seq != expected:
-				return 0, &store.ConflictError{What: what}
-			case out == full:
+				return 0, conflict(maybe, what, store.Position{})
+			case out == unmet && !maybe && !s.single():
+				return 0, conflict(false, what, store.Position{}) // what was read is from before
+			case out == full || out == notStored:
 				return 0, fullError(what, maybe, last)
 			}
 		}
 		if !wait.sleep(ctx) {
-			return 0, failed(ctx, what, maybe, last)
+			return 0, failed(ctx, what, d.any(), last)
 		}
 	}
+}
+
+// doubt is what is not known of the attempts to write a form of a document.
+type doubt struct {
+	unanswered bool      // the outcome of one is unknown
+	refused    time.Time // when the first began that one server of a cluster has refused
+}
+
+func (d *doubt) any() bool { return d.unanswered || !d.refused.IsZero() }
+
+// forgets is how long a server that has forgotten the ids of messages cannot be the leader yet: it
+// has started again, or got a state without the messages that were replaced, and it must be elected.
+const forgets = time.Second
+
+// dispels reports whether a server that has a later form, and does not know the id of the message,
+// shows that no attempt has written it, nor will. A stream with one replica looks at the condition
+// before it looks at ids, so that it shows nothing.
+func (s *Store) dispels(d *doubt) bool {
+	return s.replicated && !d.unanswered && (d.refused.IsZero() || time.Since(d.refused) < forgets)
+}
+
+// publishOnce is publish for a message with headerDuplicate, which a stream takes only once.
+//
+// A server that says that there is a later form does not have this message: otherwise it would
+// know its id, and say that it has it. And nobody can write it any more, since the condition does
+// not hold.
+func (s *Store) publishOnce(ctx context.Context, msg *nats.Msg, expected uint64, d *doubt) (uint64, outcome, error) {
+	began := time.Now()
+	seq, out, err := s.publish(ctx, msg, int64(expected))
+	switch {
+	case unmetAt(err) > expected && s.dispels(d):
+		*d = doubt{}
+	case out == unknown || out == notStored:
+		d.unanswered = true
+	case s.inDoubt(out) && d.refused.IsZero():
+		d.refused = began
+	}
+	return seq, out, err
+}
+
+// replaced reports whether a form has replaced the one with a sequence number itself, so that
+// no other form was between them.
+func (f *form) replaced(seq uint64) bool {
+	return f.header.Get(headerAfter) == strconv.FormatUint(seq, 10)
 }
 
 // sequenceOf returns the sequence number that a document with a version has. It is 0 for one

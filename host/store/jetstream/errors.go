@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -11,26 +13,75 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/store"
 )
 
-// outcome is what is known after a request.
+// outcome is what is known after a request. All but done, notDone and unknown are what one server
+// says; see [Store.inDoubt].
 type outcome int
 
 const (
 	done      outcome = iota
-	notDone           // and it never will be
-	unmet             // the condition does not hold; not done
-	uncertain         // the condition may not hold: somebody's message is on its way; not done
+	notDone           // nobody has got it
+	unmet             // the condition does not hold there
+	uncertain         // the condition may not hold: somebody's message is on its way there
 	unknown           // done, or not, or it will be
-	refused           // not done, and trying again does not help
-	full              // not done, since there is no room
+	refused           // trying again does not help
+	full              // there is no room
+	notStored         // the disk reports an error, such as that it is full; part may be there
 )
 
 // The codes of answers of JetStream (server/errors.json of nats-server).
 const (
+	codeAccountExceeded       = 10002
 	codeInsufficientResources = 10023
-	codeStorageExceeded       = 10047
 	codeMemoryExceeded        = 10028
-	codeStoreFailed           = 10077 // such as "maximum bytes exceeded"
+	codeStorageExceeded       = 10047
+	codeStoreFailed           = 10077 // also "maximum bytes exceeded"
+	codeDuplicateInProcess    = 10158
 )
+
+// inDoubt reports whether a message can be there, or will be, after a request with an outcome.
+//
+// In a cluster, a server that was the leader of a stream goes on taking messages until it finds
+// that it is not any more. While servers find each other again after a partition, both it and
+// the leader get a message, and the first answer counts. So what one server refuses another
+// one may write: only what is in the stream settles it.
+func (s *Store) inDoubt(out outcome) bool {
+	switch out {
+	case done, notDone:
+		return false
+	case unknown, notStored:
+		return true
+	}
+	return !s.single()
+}
+
+// answered reports whether a server has got the message and has not written it, so that it is
+// worth while to look what is there.
+func (o outcome) answered() bool {
+	return o == unmet || o == uncertain || o == full || o == notStored
+}
+
+// single reports whether the streams are on a server that belongs to no cluster.
+func (s *Store) single() bool { return s.standalone && s.nc.ConnectedClusterName() == "" }
+
+// moves reports whether the stream of documents is on one server of a cluster: it can be moved to
+// another one at any time.
+func (s *Store) moves() bool { return !s.replicated && !s.single() }
+
+// unmetAt returns the sequence number of the last message that a server had when it found that a
+// condition did not hold; 0 if it does not say. Errors have it in their text only, whose form
+// is that of the error with the code.
+func unmetAt(err error) uint64 {
+	var api *jetstream.APIError
+	if !errors.As(err, &api) || api.ErrorCode != jetstream.JSErrCodeStreamWrongLastSequence {
+		return 0
+	}
+	text, ok := strings.CutPrefix(api.Description, "wrong last sequence: ")
+	seq, err := strconv.ParseUint(text, 10, 64)
+	if !ok || err != nil {
+		return 0
+	}
+	return seq
+}
 
 // outcomeOf classifies the answer of a stream to a message; nil is an acknowledgement.
 func outcomeOf(e *jetstream.APIError) outcome {
@@ -40,10 +91,12 @@ func outcomeOf(e *jetstream.APIError) outcome {
 	switch e.ErrorCode {
 	case jetstream.JSErrCodeStreamWrongLastSequence:
 		return unmet
-	case jetstream.JSErrCodeStreamWrongLastSequenceConstant:
+	case jetstream.JSErrCodeStreamWrongLastSequenceConstant, codeDuplicateInProcess:
 		return uncertain
-	case codeStoreFailed, codeInsufficientResources, codeStorageExceeded, codeMemoryExceeded:
+	case codeAccountExceeded, codeInsufficientResources, codeStorageExceeded, codeMemoryExceeded:
 		return full
+	case codeStoreFailed:
+		return notStored
 	}
 	if e.Code >= 500 { // such as no leader at the moment
 		return unknown

@@ -26,6 +26,15 @@
 // writer that does not know of it fails. Documents are replaced on the same condition.
 //
 // Messages are read from the leader only (direct gets, which any replica answers, are off).
+//
+// # Two leaders
+//
+// A server that is cut off from the others believes for some seconds that it is still the leader
+// of a stream. What it accepts is never committed, and what it shows was committed, but can be
+// old. When the servers find each other again, it and the real leader both get messages, and
+// the first answer counts. So an answer that refuses a message does not say that it will not be
+// written, and that nothing is found does not say that nothing is there. What is found is
+// certain: a writer is told that its event is not there only if another one is in its place.
 package jetstream
 
 import (
@@ -56,6 +65,10 @@ type Store struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelCauseFunc
 	parts  int // bytes of a value that fit into one message
+	// standalone says that the streams were not in a cluster when the Store was opened.
+	standalone bool
+	// replicated says that the stream of documents had several replicas then.
+	replicated bool
 
 	refused atomic.Pointer[noAnswer] // why a connection could not be made
 
@@ -127,6 +140,8 @@ func (s *Store) prepare(ctx context.Context) (err error) {
 			return fmt.Errorf("stream %s: %w", st.config.Name, err)
 		}
 	}
+	s.replicated = s.docs.CachedInfo().Config.Replicas > 1
+	s.standalone = s.logs.CachedInfo().Cluster == nil && s.docs.CachedInfo().Cluster == nil && s.blobs.CachedInfo().Cluster == nil
 	if s.parts = min(int(s.nc.MaxPayload()), maxMessage) - headerRoom; s.parts < 1<<10 {
 		return fmt.Errorf("its max_payload of %d bytes is too small", s.nc.MaxPayload())
 	}

@@ -90,38 +90,34 @@ func (s *Store) Append(ctx context.Context, log string, e store.Entry) (store.Po
 			msg.Header.Set(headerParts, parts)
 		}
 		seq, out, last := s.publish(ctx, msg, int64(after.Mark))
-		switch out {
-		case done:
+		if out == done {
 			return store.Position{Number: after.Number + 1, Fence: e.Fence, Mark: seq}, nil
-		case unknown:
-			maybe = true
-		case refused:
-			return store.Position{}, refusal(ctx, what, maybe, last)
-		case full:
-			maybe = maybe || s.opts.Replicas > 1
 		}
-		if out == unmet || out == uncertain || out == full {
+		maybe = maybe || s.inDoubt(out)
+		if out == refused {
+			return store.Position{}, refusal(ctx, what, maybe, last)
+		}
+		if out.answered() {
 			next, found, err := s.logNext(ctx, log, after)
 			switch {
 			case err != nil:
 				last = err
 			case found && !next.marker && next.id == e.ID:
 				return next.position(), nil
-			case found && next.marker && next.fence <= e.Fence:
-				after = next.position() // it was fenced for this writer, or one before
-				// It may have been fenced many times since the last event.
-				if end, err := s.logEnd(ctx, log); err == nil && end.number == after.Number {
-					if end.fence > e.Fence {
-						return store.Position{}, &store.FencedError{Log: log, Number: end.fence}
-					}
-					after = end.position()
-				}
-				continue
+			case found && !next.follows(after):
+				return store.Position{}, conflict(maybe, what, next.position())
 			case found && next.fence > e.Fence:
 				return store.Position{}, &store.FencedError{Log: log, Number: next.fence}
+			case found && !next.marker:
+				return store.Position{}, conflict(false, what, next.position())
 			case found:
-				return store.Position{}, &store.ConflictError{What: what, Last: next.position()}
-			case out == full:
+				// It was fenced for this writer, or one before: no attempt so far can succeed.
+				if after, err = s.lastMarker(ctx, log, next, e.Fence); err != nil {
+					return store.Position{}, err
+				}
+				maybe = false
+				continue
+			case out == full || out == notStored:
 				return store.Position{}, fullError(what, maybe, last)
 			}
 		}
@@ -131,8 +127,41 @@ func (s *Store) Append(ctx context.Context, log string, e store.Entry) (store.Po
 	}
 }
 
-// fullError says that there is no room. With several replicas it can be that only the leader
-// has none, and that another one accepts the message later.
+// follows reports whether nothing can have been between a place in a log and the record that is
+// found behind it now. Otherwise the stream has removed what was there, since it was too old.
+func (r *record) follows(at store.Position) bool {
+	if r.marker {
+		return r.number == at.Number
+	}
+	return r.number == at.Number+1
+}
+
+// lastMarker returns the place behind the last of the markers that follow one another, of which
+// next is the first: a log may be fenced many times without an event. The error is a
+// [*store.FencedError] if that one is for a later owner than fence.
+func (s *Store) lastMarker(ctx context.Context, log string, next record, fence uint64) (store.Position, error) {
+	end, err := s.logEnd(ctx, log)
+	if err != nil || end.number != next.number || end.seq <= next.seq {
+		return next.position(), nil // there are events, or the answer is from before
+	}
+	if end.fence > fence {
+		return store.Position{}, &store.FencedError{Log: log, Number: end.fence}
+	}
+	return end.position(), nil
+}
+
+// conflict returns the error for what somebody else has changed. maybe says that what was to be
+// written may have been there before that.
+func conflict(maybe bool, what string, last store.Position) error {
+	err := &store.ConflictError{What: what, Last: last}
+	if maybe {
+		return fmt.Errorf("%s: %w: %w", what, store.ErrUnknown, err)
+	}
+	return err
+}
+
+// fullError says that there is no room. In a cluster it can be that only one server has none, and
+// that another one accepts the message.
 func fullError(what string, maybe bool, cause error) error {
 	if maybe {
 		return fmt.Errorf("%s: %w, and %w: %w", what, store.ErrFull, store.ErrUnknown, cause)
@@ -172,13 +201,12 @@ func (s *Store) Fence(ctx context.Context, log string, number uint64) (store.Pos
 			var out outcome
 			var seq uint64
 			seq, out, last = s.publish(ctx, msg, int64(end.seq))
+			maybe = maybe || s.inDoubt(out)
 			switch out {
 			case done:
 				return store.Position{Number: end.number, Fence: number, Mark: seq}, nil
-			case unknown:
-				maybe = true
-			case full:
-				return store.Position{}, fullError(what, maybe || s.opts.Replicas > 1, last)
+			case full, notStored:
+				return store.Position{}, fullError(what, maybe, last)
 			case refused:
 				return store.Position{}, refusal(ctx, what, maybe, last)
 			}

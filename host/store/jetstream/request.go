@@ -24,6 +24,10 @@ const (
 	headerMarker   = "Mt-Marker"  // the message fences a log; where the event before it is
 	headerRemoved  = "Mt-Removed" // the document was removed
 	headerParts    = "Mt-Parts"   // where the value lies, see parts.go
+	headerAfter    = "Mt-After"   // sequence number of the message that this form of a document replaced
+	// headerDuplicate makes a stream write a message once, however often it comes (for two
+	// minutes by default).
+	headerDuplicate = "Nats-Msg-Id"
 )
 
 // ack is the answer of a stream to a message.
@@ -70,10 +74,9 @@ func (s *Store) publishAlways(ctx context.Context, msg *nats.Msg) (maybe bool, e
 	var failure error
 	err = s.retry(ctx, func(ctx context.Context) error {
 		_, out, err := s.publish(ctx, msg, -1)
+		maybe = maybe || s.inDoubt(out)
 		switch out {
-		case unknown:
-			maybe = true
-		case full:
+		case full, notStored:
 			failure = fmt.Errorf("%w: %w", store.ErrFull, err)
 			return nil
 		case refused:

@@ -1,11 +1,12 @@
 // Package natstest has NATS servers for tests: one, or a cluster, in this process or as
-// processes that can be killed, and a proxy that cuts connections.
+// processes that can be killed, and proxies that cut connections and lose answers.
 //
 //	natstest.go   servers
 //	host.go       addresses that nobody else uses
 //	process.go    servers as processes
 //	partition.go  a cluster whose servers can be cut off from each other
-//	proxy.go      the proxy
+//	proxy.go      a proxy that cuts connections
+//	intercept.go  a proxy that decides about each request
 package natstest
 
 import (

@@ -16,6 +16,7 @@ type Proxy struct {
 	dumb     atomic.Bool  // what its clients send, too
 	closed   atomic.Bool  // new connections are refused
 	routines sync.WaitGroup
+	serve    func(client, server net.Conn) // nil: everything is copied
 
 	mu   sync.Mutex
 	open map[net.Conn]bool
@@ -96,9 +97,23 @@ func (p *Proxy) accept() {
 		p.mu.Lock()
 		p.open[client], p.open[server] = true, true
 		p.mu.Unlock()
+		if p.serve != nil {
+			p.routines.Go(func() {
+				p.serve(client, server)
+				p.forget(client, server)
+			})
+			continue
+		}
 		p.routines.Go(func() { p.pass(server, client, false) })
 		p.routines.Go(func() { p.pass(client, server, true) })
 	}
+}
+
+func (p *Proxy) forget(one, other net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.open, one)
+	delete(p.open, other)
 }
 
 // pass copies from one connection to the other until one of them ends.
@@ -106,10 +121,7 @@ func (p *Proxy) pass(to, from net.Conn, answers bool) {
 	defer func() {
 		to.Close()
 		from.Close()
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		delete(p.open, to)
-		delete(p.open, from)
+		p.forget(to, from)
 	}()
 	buffer := make([]byte, 16<<10)
 	for {

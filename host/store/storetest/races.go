@@ -18,8 +18,9 @@ type Attempt struct {
 	ID      store.ID
 	Number  uint64 // where it was to be
 	Fence   uint64
-	Written bool // Append has succeeded
-	Unknown bool // nobody knows
+	Written bool  // Append has succeeded
+	Unknown bool  // nobody knows
+	Err     error // what Append said last
 }
 
 // Counts are what Check has counted.
@@ -61,7 +62,7 @@ func Check(t *testing.T, s store.Store, log string, attempts []Attempt) Counts {
 		case seen[e.ID]:
 			t.Errorf("event %d: is there twice", e.Position.Number)
 		case !a.Written && !a.Unknown:
-			t.Errorf("event %d: is there, but its writer was told that it is not", e.Position.Number)
+			t.Errorf("event %d: is there, but its writer was told that it is not (%s): %v", e.Position.Number, e.ID, a.Err)
 		case a.Number != e.Position.Number || a.Fence != e.Position.Fence:
 			t.Errorf("event %d with fence %d: was written as %d with %d", e.Position.Number, e.Position.Fence, a.Number, a.Fence)
 		}
@@ -94,13 +95,16 @@ func Contend(ctx context.Context, s store.Store, log string, at *store.Position,
 		e := store.Entry{After: *at, Fence: fence, ID: store.NewID(), Data: []byte(strconv.Itoa(done))}
 		a := Attempt{ID: e.ID, Number: at.Number + 1, Fence: fence}
 		next, err := s.Append(ctx, log, e)
+		doubt := errors.Is(err, store.ErrUnknown)
 		for errors.Is(err, store.ErrUnknown) && !giveUp && ctx.Err() == nil {
 			next, err = s.Append(ctx, log, e)
 		}
-		a.Written, a.Unknown = err == nil, errors.Is(err, store.ErrUnknown)
-		attempts = append(attempts, a)
 		var conflict *store.ConflictError
 		var fenced *store.FencedError
+		// Only these settle what an earlier call was not told.
+		settled := err == nil || errors.As(err, &conflict) || errors.As(err, &fenced)
+		a.Written, a.Unknown, a.Err = err == nil, errors.Is(err, store.ErrUnknown) || doubt && !settled, err
+		attempts = append(attempts, a)
 		switch {
 		case err == nil:
 			*at = next
