@@ -34,6 +34,9 @@ func (e *ClaimError) Unwrap() error { return e.Err }
 // claimTime bounds how long a claim waits for the store.
 const claimTime = 10 * time.Second
 
+// claimAgain is how long a claim waits before it asks again what has become of it.
+const claimAgain = 50 * time.Millisecond
+
 // The events of the log of a claim; what follows them is for people.
 const (
 	taken = 't'
@@ -74,13 +77,19 @@ func (c Claims) append(ctx context.Context, id string, after store.Position, wha
 	e := store.Entry{After: after, ID: store.NewID(), Data: append([]byte{what, ' '}, c.By...)}
 	for {
 		_, err := c.Store.Append(ctx, claimLog(id), e)
+		conflict, unknown := errors.As(err, new(*store.ConflictError)), errors.Is(err, store.ErrUnknown)
 		switch {
 		case err == nil:
 			return nil
-		case errors.As(err, new(*store.ConflictError)):
+		case conflict && !unknown:
 			return ErrClaimed
-		case !errors.Is(err, store.ErrUnknown) || ctx.Err() != nil:
+		case !unknown || conflict:
 			return &ClaimError{err}
+		}
+		select {
+		case <-ctx.Done():
+			return &ClaimError{err}
+		case <-time.After(claimAgain):
 		}
 	}
 }

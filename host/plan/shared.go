@@ -106,7 +106,7 @@ func (p *shared) Write(ctx context.Context, id string, data []byte) error {
 			return failed(err)
 		}
 		conflict := (*store.ConflictError)(nil)
-		if _, err = store.PutOwn(ctx, p.docs, planKey(id), before.Version, form); !errors.As(err, &conflict) {
+		if _, err = store.PutOwn(ctx, p.docs, planKey(id), before.Version, form); !errors.As(err, &conflict) || errors.Is(err, store.ErrUnknown) {
 			return failed(err)
 		}
 	}

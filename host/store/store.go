@@ -23,15 +23,15 @@
 //
 // There is no order between logs, documents and blobs, except for what one caller does one
 // after the other: when a call has returned without an error, what it has written is there for
-// every other process that begins a call afterwards. Only a Store that is cut off from most of
-// its servers can still answer from before, for as long as it has not noticed; it accepts
-// nothing.
+// every other process that begins a call afterwards. Only servers that are, or have just been,
+// cut off from most others can still answer from before, for as long as they have not noticed;
+// nothing is written that rests on that.
 //
 // # What is known after an error
 //
 // After a [*ConflictError], [*FencedError], ErrUnavailable or another error, nothing was
-// written by that call, with one exception: after ErrUnknown it was, or it was not, or it will
-// be. How to find out is said with [Store.Append] and [Store.Put].
+// written by that call, nor will be, with one exception: after ErrUnknown, alone or together with
+// one of these, it was, or it was not, or it will be. How to find out is said with [Store.Append] and [Store.Put].
 //
 // # Ownership of bytes
 //
@@ -54,7 +54,10 @@ type Store interface {
 	// Append tries again by itself while ctx allows it. After ErrUnknown, call it again with
 	// the same Entry: it succeeds if the event is there, whichever of the calls has written
 	// it, so that it is never there twice. The ID makes the difference between the caller's
-	// own event and one of somebody else with the same bytes.
+	// own event and one of somebody else with the same bytes. A [*ConflictError] or a
+	// [*FencedError] without ErrUnknown settles it, too: no call with the Entry has written it,
+	// nor will. ErrUnavailable and ErrFull are about the last call only. A [*ConflictError] with
+	// ErrUnknown says that it cannot be found out any more, since events have been removed.
 	Append(ctx context.Context, log string, e Entry) (Position, error)
 	// Fence makes sure that only events with that fencing number, or a larger one, are
 	// appended from now on, and returns the position of the last event. It does nothing if
@@ -85,7 +88,8 @@ type Store interface {
 	// After ErrUnknown, call Get. If the document has the new content, it was written. If it
 	// still has the old version, that may change; put it again, which either succeeds or
 	// fails for good. Callers whose documents can be equal and still differ in who wrote them
-	// put an id into them.
+	// put an id into them. A [*ConflictError] with ErrUnknown says that somebody has replaced
+	// the document since, and perhaps what this call has written.
 	Put(ctx context.Context, key Key, old Version, data []byte) (Version, error)
 	// Remove removes a document as Put replaces one.
 	Remove(ctx context.Context, key Key, old Version) error

@@ -35,10 +35,11 @@ func (s *Store) PutBlob(ctx context.Context, data []byte) (store.Digest, error) 
 		return "", s.failed(ctx, what, err)
 	}
 	if err := regular.Write(path, data, 0o600); err != nil {
-		if _, found := s.Blob(ctx, digest); found == nil {
-			return "", unknown(what, err)
+		_, found := s.Blob(context.WithoutCancel(ctx), digest)
+		if errors.Is(found, store.ErrNotFound) {
+			found = fs.ErrNotExist
 		}
-		return "", s.failed(ctx, what, err)
+		return "", s.unwritten(ctx, what, err, found)
 	}
 	return digest, nil
 }

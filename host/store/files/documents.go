@@ -62,10 +62,11 @@ func (s *Store) Put(ctx context.Context, key store.Key, old store.Version, data 
 			return nil
 		}
 		what := "document " + key.String()
-		if now, readErr := regular.ReadIn(context.WithoutCancel(ctx), root, path, store.MaxDocument+store.Slack); readErr == nil && versionOf(now) == versionOf(data) && versionOf(now) != old {
-			return unknown(what, err) // it is there, and may not be after a crash of the machine
+		now, look := regular.ReadIn(context.WithoutCancel(ctx), root, path, store.MaxDocument+store.Slack)
+		if look == nil && (versionOf(now) != versionOf(data) || versionOf(now) == old) {
+			look = errVoid
 		}
-		return s.failed(ctx, what, err)
+		return s.unwritten(ctx, what, err, look) // it can be there, and not be after a crash of the machine
 	})
 	if err != nil {
 		return "", err

@@ -77,9 +77,10 @@ type Store struct {
 	folders map[string]folder // by collection
 	notify  *notifier
 
-	mu       sync.Mutex        // a leaf
-	checked  bool              // the owner of the folder
-	verified map[string]record // the last record of a log, which was found to count
+	mu       sync.Mutex          // a leaf
+	checked  bool                // the owner of the folder
+	verified map[string]record   // the last record of a log, which was found to count
+	unsynced map[string]store.ID // the last event of a log that could not be synced
 }
 
 var _ store.Store = (*Store)(nil)
@@ -92,7 +93,7 @@ func Open(opts Options) *Store {
 	if opts.Log == nil {
 		opts.Log = slog.Default()
 	}
-	s := &Store{opts: opts, folders: folders(opts.Dir), verified: map[string]record{}}
+	s := &Store{opts: opts, folders: folders(opts.Dir), verified: map[string]record{}, unsynced: map[string]store.ID{}}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.notify = newNotifier(opts.Log)
 	return s

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/store"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // stripes is how many locks the logs have in common.
@@ -67,7 +68,7 @@ func (s *Store) Append(ctx context.Context, log string, e store.Entry) (at store
 			}
 			if ok && next.id == e.ID {
 				at = next.position()
-				return nil
+				return s.lasts(log, &next)
 			}
 		}
 		switch {
@@ -103,15 +104,50 @@ func (s *Store) write(ctx context.Context, log string, x *index, r record, line 
 	case err == nil:
 		s.remember(log, &r)
 		return nil
-	case written:
+	case written: // and it may not last
+		s.mu.Lock()
+		if len(s.unsynced) >= maxVerified {
+			clear(s.unsynced)
+		}
+		s.unsynced[log] = r.id
+		s.mu.Unlock()
 		return unknown(what, err)
+	case r.place.File == "": // there was no place for it
+		return s.failed(ctx, what, err)
 	}
 	// The line can be whole in spite of the error.
-	if _, found := s.line(&r); found == nil {
+	_, found := s.line(&r)
+	return s.unwritten(ctx, what, err, found)
+}
+
+// lasts returns why an event that is there may not last after a crash of the machine: its writer
+// may have come to its end before it was on the disk.
+func (s *Store) lasts(log string, r *record) error {
+	if !s.opts.Journal.Syncs() {
+		return nil
+	}
+	what := "log " + log
+	s.mu.Lock()
+	doubt := s.unsynced[log] == r.id
+	s.mu.Unlock()
+	if doubt { // syncing again would say nothing about what was lost then
+		return unknown(what, errUnsynced)
+	}
+	f, err := regular.Open(filepath.Join(s.opts.Journal.Dir(), filepath.Base(r.place.File)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // old files are removed, and were whole
+	}
+	if err != nil {
 		return unknown(what, err)
 	}
-	return s.failed(ctx, what, err)
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return unknown(what, err)
+	}
+	return nil
 }
+
+// errUnsynced says that an event could not be brought to the disk.
+var errUnsynced = errors.New("it could not be synced to the disk")
 
 // Fence implements [store.Store].
 func (s *Store) Fence(ctx context.Context, log string, number uint64) (at store.Position, err error) {

@@ -198,7 +198,7 @@ func (s *Store) replace(ctx context.Context, key store.Key, old store.Version, e
 			return seq, nil
 		}
 		maybe := d.any()
-		if out == refused {
+		if out == refused || out == notSent {
 			return 0, refusal(ctx, what, maybe, last)
 		}
 		if out.answered() {

@@ -13,16 +13,17 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/store"
 )
 
-// outcome is what is known after a request. All but done, notDone and unknown are what one server
+// outcome is what is known after a request. From unmet on, it is what one server
 // says; see [Store.inDoubt].
 type outcome int
 
 const (
 	done      outcome = iota
 	notDone           // nobody has got it
+	notSent           // and trying again does not help
+	unknown           // done, or not, or it will be
 	unmet             // the condition does not hold there
 	uncertain         // the condition may not hold: somebody's message is on its way there
-	unknown           // done, or not, or it will be
 	refused           // trying again does not help
 	full              // there is no room
 	notStored         // the disk reports an error, such as that it is full; part may be there
@@ -31,6 +32,7 @@ const (
 // The codes of answers of JetStream (server/errors.json of nats-server).
 const (
 	codeAccountExceeded       = 10002
+	codeNoPeers               = 10005 // also while a cluster starts, whose servers do not know each other yet
 	codeInsufficientResources = 10023
 	codeMemoryExceeded        = 10028
 	codeStorageExceeded       = 10047
@@ -46,7 +48,7 @@ const (
 // one may write: only what is in the stream settles it.
 func (s *Store) inDoubt(out outcome) bool {
 	switch out {
-	case done, notDone:
+	case done, notDone, notSent:
 		return false
 	case unknown, notStored:
 		return true
@@ -112,7 +114,7 @@ func outcomeOfError(err error) outcome {
 		errors.Is(err, nats.ErrInvalidConnection):
 		return notDone
 	case errors.Is(err, nats.ErrMaxPayload), errors.Is(err, nats.ErrBadSubject):
-		return refused
+		return notSent
 	}
 	return unknown // also if the Store was closed while it waited
 }
@@ -127,7 +129,7 @@ func temporary(err error) bool {
 		errors.Is(err, nats.ErrAuthorization):
 		return false
 	case errors.As(err, &api):
-		return api.Code >= 500
+		return api.Code >= 500 || api.ErrorCode == codeNoPeers
 	}
 	return true
 }

@@ -131,9 +131,14 @@ func (s *Store) prepare(ctx context.Context) (err error) {
 		at     *jetstream.Stream
 		config jetstream.StreamConfig
 	}{{&s.logs, s.opts.logs()}, {&s.docs, s.opts.docs()}, {&s.blobs, s.opts.blobs()}} {
+		began := time.Now()
 		err := s.retry(ctx, func(ctx context.Context) error {
 			var err error
 			*st.at, err = s.stream(ctx, st.config)
+			var api *jetstream.APIError
+			if errors.As(err, &api) && api.ErrorCode == codeNoPeers && time.Since(began) > s.opts.silence() {
+				return configError(api.Description) // there are no more servers
+			}
 			return err
 		})
 		if err != nil {

@@ -94,7 +94,7 @@ func (s *Store) Append(ctx context.Context, log string, e store.Entry) (store.Po
 			return store.Position{Number: after.Number + 1, Fence: e.Fence, Mark: seq}, nil
 		}
 		maybe = maybe || s.inDoubt(out)
-		if out == refused {
+		if out == refused || out == notSent {
 			return store.Position{}, refusal(ctx, what, maybe, last)
 		}
 		if out.answered() {
@@ -207,7 +207,7 @@ func (s *Store) Fence(ctx context.Context, log string, number uint64) (store.Pos
 				return store.Position{Number: end.number, Fence: number, Mark: seq}, nil
 			case full, notStored:
 				return store.Position{}, fullError(what, maybe, last)
-			case refused:
+			case refused, notSent:
 				return store.Position{}, refusal(ctx, what, maybe, last)
 			}
 		} else if isCorrupt(last) {

@@ -44,7 +44,7 @@ func (s *Store) publish(ctx context.Context, msg *nats.Msg, expected int64) (seq
 	}
 	switch {
 	case s.ctx.Err() != nil:
-		return 0, refused, store.ErrClosed
+		return 0, notSent, store.ErrClosed
 	case ctx.Err() != nil:
 		return 0, notDone, context.Cause(ctx)
 	}
@@ -79,7 +79,7 @@ func (s *Store) publishAlways(ctx context.Context, msg *nats.Msg) (maybe bool, e
 		case full, notStored:
 			failure = fmt.Errorf("%w: %w", store.ErrFull, err)
 			return nil
-		case refused:
+		case refused, notSent:
 			failure = err
 			return nil
 		}

@@ -273,3 +273,61 @@ func testWatchAll(t *testing.T, open Open) {
 		}
 	}
 }
+
+// unheard is a Store whose next Put writes, and does not say so; after runs before it returns.
+type unheard struct {
+	store.Store
+	after func()
+}
+
+func (u *unheard) Put(ctx context.Context, key store.Key, old store.Version, data []byte) (store.Version, error) {
+	version, err := u.Store.Put(ctx, key, old, data)
+	if err == nil && u.after != nil {
+		u.after()
+		u.after = nil
+		return "", store.ErrUnknown
+	}
+	return version, err
+}
+
+// testPutOwn checks what store.PutOwn finds out: that its own form is there, and never that it
+// was not written when somebody may have replaced it.
+func testPutOwn(t *testing.T, open Open) {
+	s := open(t)
+	for name, c := range map[string]struct {
+		after func(key store.Key, mine []byte)
+		want  error
+	}{
+		"there": {func(store.Key, []byte) {}, nil},
+		"replaced": {func(key store.Key, mine []byte) {
+			d, err := s.Get(within(t), key)
+			if err == nil {
+				_, err = s.Put(within(t), key, d.Version, []byte("another"))
+			}
+			if err != nil || !bytes.Equal(d.Data, mine) {
+				t.Fatal(string(d.Data), err)
+			}
+		}, store.ErrUnknown},
+		"removed": {func(key store.Key, _ []byte) {
+			d, err := s.Get(within(t), key)
+			if err == nil {
+				err = s.Remove(within(t), key, d.Version)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}, store.ErrUnknown},
+	} {
+		key := store.Key{Collection: "own", Name: name}
+		old, err := s.Put(within(t), key, "", []byte("before"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mine := []byte("mine " + store.NewID().String())
+		u := &unheard{s, func() { c.after(key, mine) }}
+		version, err := store.PutOwn(within(t), u, key, old, mine)
+		if !errors.Is(err, c.want) || err == nil && version == "" {
+			t.Errorf("%s: version %q, error %v", name, version, err)
+		}
+	}
+}

@@ -49,7 +49,7 @@ func Run(t *testing.T, open Open) {
 		{"Follow", testFollow}, {"Logs", testLogs}, {"LogNames", testLogNames}, {"EventSizes", testEventSizes},
 		{"RacingWriters", testRacingWriters}, {"RacingOwners", testRacingOwners},
 		{"Documents", testDocuments}, {"DocumentNames", testDocumentNames}, {"DocumentSizes", testDocumentSizes},
-		{"RacingPuts", testRacingPuts}, {"Watch", testWatch}, {"WatchAll", testWatchAll},
+		{"RacingPuts", testRacingPuts}, {"PutOwn", testPutOwn}, {"Watch", testWatch}, {"WatchAll", testWatchAll},
 		{"Leases", testLeases}, {"RacingLeases", testRacingLeases}, {"Blobs", testBlobs}, {"Closed", testClosed}, {"Cancelled", testCancelled},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, open) })
