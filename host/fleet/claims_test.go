@@ -3,6 +3,7 @@ package fleet_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,12 +18,16 @@ type doubtful struct {
 	store.Store
 	mu   sync.Mutex
 	seen map[string]bool
+	lose bool // it can never be known
 }
 
 func (d *doubtful) Append(ctx context.Context, log string, e store.Entry) (store.Position, error) {
 	at, err := d.Store.Append(ctx, log, e)
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if err == nil && d.lose {
+		return store.Position{}, fmt.Errorf("%w: %w", store.ErrUnknown, &store.ConflictError{What: log})
+	}
 	if err == nil && !d.seen[log] {
 		d.seen[log] = true
 		return store.Position{}, store.ErrUnknown
@@ -63,6 +68,10 @@ func TestClaims(t *testing.T) {
 	}
 	if err := replicas[0].Claim("run-2"); !errors.Is(err, fleet.ErrClaimed) {
 		t.Errorf("after that: %v", err)
+	}
+	lost := fleet.Claims{Store: &doubtful{Store: shared, seen: map[string]bool{}, lose: true}, By: "d"}
+	if err := lost.Claim("run-4"); !errors.As(err, new(*fleet.ClaimError)) || errors.Is(err, fleet.ErrClaimed) {
+		t.Errorf("nobody can know any more: %v", err)
 	}
 	shared.Close()
 	if err := replicas[0].Claim("run-3"); !errors.As(err, new(*fleet.ClaimError)) {

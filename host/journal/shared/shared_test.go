@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -284,6 +285,50 @@ func openLater(t testing.TB, server *natstest.Server, prefix string) store.Store
 }
 
 // TestChain finds the last of the runs that continue one whose record is lost.
+// unheard is a store whose first Append of each log of a day writes, and does not say so.
+type unheard struct {
+	store.Store
+	mu   sync.Mutex
+	seen map[string]bool
+}
+
+func (u *unheard) Append(ctx context.Context, log string, e store.Entry) (store.Position, error) {
+	at, err := u.Store.Append(ctx, log, e)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if err == nil && strings.HasPrefix(log, "journal-") && !u.seen[log] {
+		u.seen[log] = true
+		return store.Position{}, store.ErrUnknown
+	}
+	return at, err
+}
+
+// TestUnheard checks that the lines of a day are written once, also if the store does not say that
+// they are.
+func TestUnheard(t *testing.T) {
+	s := openStore(t, natstest.Start(t).URL(), "unheard")
+	u := &unheard{Store: s, seen: map[string]bool{}}
+	id := newReplica(t, u, t.TempDir(), false).run(t, journal.Begin{})
+	lines := 0
+	for l, err := range s.Logs(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(l.Log, "journal-") {
+			continue
+		}
+		for e, err := range s.Read(t.Context(), l.Log, store.Position{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines += strings.Count(string(e.Data), id)
+		}
+	}
+	if lines != 1 || len(u.seen) != 1 {
+		t.Errorf("the run is there %d times, in %v", lines, u.seen)
+	}
+}
+
 func TestChain(t *testing.T) {
 	url := natstest.Start(t).URL()
 	a := newReplica(t, openStore(t, url, "chain"), t.TempDir(), false)

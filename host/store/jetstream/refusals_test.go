@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,6 +25,7 @@ const (
 	saysDiskFull = `{"error":{"code":503,"err_code":10077,"description":"no space left on device"}}`
 	saysTooLarge = `{"error":{"code":400,"err_code":10054,"description":"message size exceeds maximum allowed"}}`
 	saysNoLeader = `{"error":{"code":503,"err_code":10008,"description":"JetStream system temporarily unavailable"}}`
+	saysNoPeers  = `{"type":"io.nats.jetstream.api.v1.stream_create_response","error":{"code":400,"err_code":10005,"description":"no suitable peers for placement"}}`
 	saysNothing  = `{"type":"io.nats.jetstream.api.v1.stream_msg_get_response","error":{"code":404,"err_code":10037,"description":"no message found"}}`
 )
 
@@ -232,6 +234,22 @@ func TestTwoLeaders(t *testing.T) {
 			}
 			f.mu.Unlock()
 		}
+	}
+}
+
+// TestClusterStarts opens a Store while the servers of a cluster do not know each other yet.
+func TestClusterStarts(t *testing.T) {
+	var asked atomic.Int32
+	between := natstest.StartInterceptor(t, natstest.Start(t).Address(), func(subject string) natstest.Fate {
+		if strings.HasPrefix(subject, "$JS.API.STREAM.CREATE.") && asked.Add(1) < 3 {
+			return natstest.Fate{Answer: []byte(saysNoPeers)}
+		}
+		return natstest.Passes
+	}, func(string, []byte) {})
+	s := open(t, Options{URLs: []string{between.URL()}})
+	storetest.Write(t, s, store.NewID().String(), store.Position{}, 0, "x")
+	if n := asked.Load(); n != 5 {
+		t.Errorf("%d requests for three streams, of which two were refused", n)
 	}
 }
 

@@ -216,12 +216,22 @@ func (m *memory) Get(_ context.Context, key store.Key) (store.Document, error) {
 	return d, nil
 }
 
+// conflict returns the error for a document that somebody else has changed. Some stores do not
+// know whether that was after this caller had.
+func (m *memory) conflict(key store.Key) error {
+	err := &store.ConflictError{What: key.String()}
+	if m.process != nil && m.world.Rand.IntN(5) == 0 {
+		return fmt.Errorf("%w: %w", store.ErrUnknown, err)
+	}
+	return err
+}
+
 // Put implements [store.Store].
 func (m *memory) Put(_ context.Context, key store.Key, old store.Version, content []byte) (store.Version, error) {
 	content = bytes.Clone(content)
 	return write(m, func() (store.Version, error) {
 		if m.world.data.docs[key].Version != old {
-			return "", &store.ConflictError{What: key.String()}
+			return "", m.conflict(key)
 		}
 		m.world.data.forms++
 		r := store.Version(strconv.FormatUint(m.world.data.forms, 10))
@@ -234,7 +244,7 @@ func (m *memory) Put(_ context.Context, key store.Key, old store.Version, conten
 func (m *memory) Remove(_ context.Context, key store.Key, old store.Version) error {
 	_, err := write(m, func() (struct{}, error) {
 		if old == "" || m.world.data.docs[key].Version != old {
-			return struct{}{}, &store.ConflictError{What: key.String()}
+			return struct{}{}, m.conflict(key)
 		}
 		delete(m.world.data.docs, key)
 		return struct{}{}, nil
