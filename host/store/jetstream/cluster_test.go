@@ -2,6 +2,7 @@ package jetstream
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"testing"
@@ -14,10 +15,18 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/store/storetest"
 )
 
-// TestCluster runs the tests of all stores on a cluster of three.
+// TestCluster runs the tests of all stores on a cluster of three, with three replicas and with one.
 func TestCluster(t *testing.T) {
 	onlyLong(t)
-	storetest.Run(t, opener(3, natstest.StartCluster(t, 3, true).URLs()...))
+	urls := natstest.StartCluster(t, 3, true).URLs()
+	for _, replicas := range []int{3, 1} {
+		t.Run(fmt.Sprint(replicas), func(t *testing.T) {
+			storetest.Run(t, func(t *testing.T) store.Store {
+				t.Helper()
+				return open(t, Options{URLs: urls, Replicas: replicas, Prefix: fmt.Sprint("replicas", replicas)})
+			})
+		})
+	}
 }
 
 // onlyLong skips tests that take more than seconds.

@@ -122,19 +122,18 @@ func (s *Store) Put(ctx context.Context, key store.Key, old store.Version, data 
 		return "", &store.ConflictError{What: what} // a version of another store
 	}
 	for {
-		if old == "" && (len(data) > s.parts || !s.single()) || s.moves() {
+		if old == "" && (len(data) > s.parts || !s.single()) {
 			// Parts that are older than the message that has removed a document are removed.
-			// And in a cluster it would not be certain, after a refusal, that what somebody has
-			// replaced or removed is not ours.
+			// And in a cluster it would not be certain, after a refusal, that the document that
+			// was removed is not ours.
 			f, err := s.form(ctx, key)
-			switch {
-			case err != nil:
+			if err != nil {
 				return "", failed(ctx, what, false, err)
-			case f.there() && f.seq > expected:
-				return "", &store.ConflictError{What: what}
-			case old == "":
-				expected = f.seq
 			}
+			if f.there() {
+				return "", &store.ConflictError{What: what}
+			}
+			expected = f.seq
 		}
 		body, parts, err := s.split(ctx, s.docSubject("docpart", key), data)
 		if err != nil {
@@ -248,9 +247,10 @@ const forgets = time.Second
 
 // dispels reports whether a server that has a later form, and does not know the id of the message,
 // shows that no attempt has written it, nor will. A stream with one replica looks at the condition
-// before it looks at ids, so that it shows nothing.
+// before it looks at ids, so that it shows nothing about attempts before. About this one it does:
+// there is no other server that could have got it. While such a stream is moved, it has several.
 func (s *Store) dispels(d *doubt) bool {
-	return s.replicated && !d.unanswered && (d.refused.IsZero() || time.Since(d.refused) < forgets)
+	return !d.unanswered && (d.refused.IsZero() || s.replicated && time.Since(d.refused) < forgets)
 }
 
 // publishOnce is publish for a message with headerDuplicate, which a stream takes only once.

@@ -65,10 +65,6 @@ func (o outcome) answered() bool {
 // single reports whether the streams are on a server that belongs to no cluster.
 func (s *Store) single() bool { return s.standalone && s.nc.ConnectedClusterName() == "" }
 
-// moves reports whether the stream of documents is on one server of a cluster: it can be moved to
-// another one at any time.
-func (s *Store) moves() bool { return !s.replicated && !s.single() }
-
 // unmetAt returns the sequence number of the last message that a server had when it found that a
 // condition did not hold; 0 if it does not say. Errors have it in their text only, whose form
 // is that of the error with the code.

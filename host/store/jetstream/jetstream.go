@@ -146,7 +146,12 @@ func (s *Store) prepare(ctx context.Context) (err error) {
 		}
 	}
 	s.replicated = s.docs.CachedInfo().Config.Replicas > 1
-	s.standalone = s.logs.CachedInfo().Cluster == nil && s.docs.CachedInfo().Cluster == nil && s.blobs.CachedInfo().Cluster == nil
+	s.standalone = true
+	for _, st := range []jetstream.Stream{s.logs, s.docs, s.blobs} {
+		if c := st.CachedInfo().Cluster; c != nil && c.Name != "" {
+			s.standalone = false
+		}
+	}
 	if s.parts = min(int(s.nc.MaxPayload()), maxMessage) - headerRoom; s.parts < 1<<10 {
 		return fmt.Errorf("its max_payload of %d bytes is too small", s.nc.MaxPayload())
 	}

@@ -55,6 +55,7 @@ type faulty struct {
 	about string     // part of the subject: answers of the call before can still come
 	next  []natstest.Fate
 	reads []natstest.Fate
+	calm  func() // reads pass until something is written, when it is called; nil: they need not
 	rival func() // called once, before a request
 	when  int    // before which
 	acks  map[uint64]bool
@@ -89,7 +90,12 @@ func (f *faulty) decide(subject string) natstest.Fate {
 	if write {
 		from = &f.next
 	}
-	if len(*from) > 0 {
+	passes := !write && f.calm != nil
+	if write && f.calm != nil {
+		f.calm()
+		f.calm = nil
+	}
+	if !passes && len(*from) > 0 {
 		fate, *from = (*from)[0], (*from)[1:]
 	}
 	f.seen = append(f.seen, fmt.Sprintf("%s: times %d late %v mute %v answer %s", subject, fate.Times, fate.Late, fate.Mute, fate.Answer))
@@ -213,14 +219,12 @@ func TestTwoLeaders(t *testing.T) {
 				return err
 			},
 		} {
-			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			ctx, cancel := context.WithCancel(t.Context())
 			f.mu.Lock()
 			f.about, f.when, f.seen = "", 0, nil
+			f.calm = func() { time.AfterFunc(100*time.Millisecond, cancel) } // it would go on for ever
 			clear(f.acks)
 			f.next, f.reads = []natstest.Fate{{Answer: []byte(says), Times: 1}}, nil
-			if name != "append" { // which does not read first
-				f.reads = append(f.reads, natstest.Passes)
-			}
 			for range 100 {
 				f.next, f.reads = append(f.next, natstest.Fate{}), append(f.reads, natstest.Fate{Answer: []byte(saysNoLeader)})
 			}
@@ -396,4 +400,20 @@ func createFaulty(t *testing.T, f *faulty, direct *Store, r *rand.Rand) error {
 	defer cancel()
 	_, err := f.Put(ctx, key, "", []byte("mine"))
 	return err
+}
+
+// TestSingle checks that a server without a cluster is found to be one, whose refusals count, and one
+// with a cluster not.
+func TestSingle(t *testing.T) {
+	server := natstest.Start(t)
+	for range 2 { // the first one makes the streams
+		if s := open(t, Options{URLs: []string{server.URL()}}); !s.single() || s.replicated {
+			t.Errorf("standalone %v, in cluster %q, replicated %v", s.standalone, s.nc.ConnectedClusterName(), s.replicated)
+		}
+	}
+	onlyLong(t)
+	cluster := natstest.StartCluster(t, 3, false)
+	if s := open(t, Options{URLs: cluster.URLs(), Replicas: 3}); s.single() || !s.replicated {
+		t.Errorf("standalone %v, in cluster %q, replicated %v", s.standalone, s.nc.ConnectedClusterName(), s.replicated)
+	}
 }
