@@ -195,6 +195,8 @@ func checkStream(is, want jetstream.StreamConfig) error {
 		return configError(fmt.Sprintf("discards %s messages (set discard = %s)", is.Discard, want.Discard))
 	case is.NoAck, is.DenyPurge, want.AllowMsgTTL && !is.AllowMsgTTL:
 		return configError("lacks a setting (set no_ack = false, deny_purge = false, allow_msg_ttl = true)")
+	case want.Duplicates > 0 && is.Duplicates < minDuplicates:
+		return configError(fmt.Sprintf("knows ids of messages for %v only (set duplicate_window = %v)", is.Duplicates, want.Duplicates))
 	case is.Replicas < want.Replicas:
 		return configError(fmt.Sprintf("has %d replicas, not %d (change it with the nats command)", is.Replicas, want.Replicas))
 	}

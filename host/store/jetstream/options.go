@@ -133,6 +133,10 @@ func (o *Options) connect() ([]nats.Option, error) {
 	return options, nil
 }
 
+// minDuplicates is how long the stream of documents must know the ids of messages at least: several
+// times as long as they count, see dispels.
+const minDuplicates = 10 * time.Second
+
 // removedFor is how long it is known that a document was removed.
 const removedFor = 24 * time.Hour
 
@@ -150,6 +154,7 @@ func (o *Options) docs() jetstream.StreamConfig {
 		Name: o.Prefix + "_docs", Description: "mcp-metatool: documents",
 		Subjects: []string{o.subject("doc", "*", "*"), o.subject("docpart", "*", "*", "*", "*")},
 		Replicas: o.Replicas, Discard: jetstream.DiscardNew, MaxMsgsPerSubject: 1, AllowMsgTTL: true,
+		Duplicates: 2 * time.Minute,
 	}
 }
 

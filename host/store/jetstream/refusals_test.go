@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/mcp-metatool/mcp-metatool/host/store"
 	"github.com/mcp-metatool/mcp-metatool/host/store/natstest"
 	"github.com/mcp-metatool/mcp-metatool/host/store/storetest"
@@ -415,5 +417,31 @@ func TestSingle(t *testing.T) {
 	cluster := natstest.StartCluster(t, 3, false)
 	if s := open(t, Options{URLs: cluster.URLs(), Replicas: 3}); s.single() || !s.replicated {
 		t.Errorf("standalone %v, in cluster %q, replicated %v", s.standalone, s.nc.ConnectedClusterName(), s.replicated)
+	}
+}
+
+// TestWrongStream checks that streams on which no writer could rely are refused.
+func TestWrongStream(t *testing.T) {
+	good := Options{}
+	good.fill()
+	for name, change := range map[string]func(*jetstream.StreamConfig){
+		"duplicate_window":     func(c *jetstream.StreamConfig) { c.Duplicates = time.Second },
+		"allow_direct":         func(c *jetstream.StreamConfig) { c.AllowDirect = true },
+		"max_msgs_per_subject": func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 2 },
+		"discard":              func(c *jetstream.StreamConfig) { c.Discard = jetstream.DiscardOld },
+		"no_ack":               func(c *jetstream.StreamConfig) { c.NoAck = true },
+		"replicas":             func(c *jetstream.StreamConfig) { c.Replicas = 0 },
+	} {
+		is := good.docs()
+		if err := checkStream(is, good.docs()); err != nil {
+			t.Fatal(err)
+		}
+		change(&is)
+		if err := checkStream(is, good.docs()); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := checkStream(good.logs(), good.logs()); err != nil {
+		t.Error(err)
 	}
 }
