@@ -95,12 +95,18 @@ func (c *crowd) send(client *mcptest.Client, answer string) (got reply) {
 		if n > 2 && bytes.Contains(got.raw, []byte("requestState is not valid")) {
 			return reply{err: errors.New(got.String()), excused: "the answer was used, and what came of it was lost"}
 		}
-		if !bytes.Contains(got.raw, []byte("try again later")) {
+		if !bytes.Contains(got.raw, []byte("try again later")) || got.silent() && time.Since(began) > patience/2 {
 			break
 		}
 		time.Sleep(300 * time.Millisecond)
 	}
 	return got
+}
+
+// silent reports whether the replica where a call waits is not heard of: if it was killed, that is
+// all that can be known of it for ten minutes.
+func (r reply) silent() bool {
+	return bytes.Contains(r.raw, []byte("the call waits for answers in replica")) && bytes.Contains(r.raw, []byte("which has not been heard of for"))
 }
 
 // answered returns the parameters with which a call is repeated when all that it asks is allowed.

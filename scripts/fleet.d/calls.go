@@ -78,6 +78,11 @@ func (c *crowd) judge(kind, key string, got reply) {
 	case bytes.Contains(got.raw, []byte("was lost: what was asked for may have been done")),
 		bytes.Contains(got.raw, []byte("the replica that worked on this request was lost")):
 		t.excused(kind, "the replica that it was passed on to, said")
+	case got.failed && bytes.Contains(got.result, []byte("this process was taken for dead")):
+		t.excused(kind, "its replica was silent, and the others took it out of the queue, said")
+		most = 0
+	case got.silent():
+		t.excused(kind, "the replica where it waits is silent, said")
 	case bytes.Contains(got.raw, []byte("the call waited for answers in a process that is ending")):
 		t.excused(kind, "SIGTERM, said")
 	case bytes.Contains(got.raw, []byte("the call waited for answers in replica")):
