@@ -115,6 +115,8 @@ type Options struct {
 	// Person, when set, decides about calls for which policy says "ask", in place of
 	// clients and the queue of approvals.
 	Person approval.Person
+
+	newSandbox func(sandbox.Options) *sandbox.Sandbox // for tests; nil: sandbox.New
 }
 
 // Host is a running proxy. Its methods are safe for concurrent use.
@@ -167,9 +169,11 @@ func New(cfg *config.Config, opts Options) (*Host, error) {
 		return nil, errors.Join(err, h.fleet.Close())
 	}
 	if h.sandbox = opts.Sandbox; h.sandbox == nil {
-		newSandbox := sandbox.New
+		newSandbox := opts.newSandbox
 		if opts.NoScripts {
 			newSandbox = sandbox.NewClosed
+		} else if newSandbox == nil {
+			newSandbox = sandbox.New
 		}
 		h.sandbox = newSandbox(sandbox.Options{
 			CacheDir: opts.CacheDir, Log: opts.Log, Budget: budget.New(int64(cfg.Execution.MaxTotalMemory)),
