@@ -67,7 +67,7 @@ func startHostOf(t testing.TB, cfg *config.Config, opts Options) (*Host, *mcptes
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.router.HandshakeWait = time.Minute // a busy machine may start servers slowly
+	h.router.HandshakeWait, h.restTime = time.Minute, time.Minute // a busy machine may start servers slowly, and write slowly
 	t.Cleanup(func() {
 		<-h.sandbox.Ready() // a compilation would outlive Close, and the test
 		if err := h.Close(); err != nil {
