@@ -243,3 +243,27 @@ func FleetRuns(ctx context.Context, f *fleet.Fleet) ([]durable.Open, error) {
 	all, err := runs.List(ctx)
 	return all, errors.Join(err, runs.Close(ctx))
 }
+
+// inBackground runs f, whose error the channel gets.
+func inBackground(f func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	return done
+}
+
+// awaitUntil returns the error from the channel, and whether it came in time.
+func awaitUntil(end time.Time, from <-chan error) (ended bool, err error) {
+	timer := time.NewTimer(time.Until(end))
+	defer timer.Stop()
+	select {
+	case err = <-from:
+		return true, err
+	case <-timer.C:
+	}
+	select { // both may have been there
+	case err = <-from:
+		return true, err
+	default:
+		return false, nil
+	}
+}

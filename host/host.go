@@ -115,6 +115,8 @@ type Options struct {
 	// Person, when set, decides about calls for which policy says "ask", in place of
 	// clients and the queue of approvals.
 	Person approval.Person
+
+	newSandbox func(sandbox.Options) *sandbox.Sandbox // for tests; nil: sandbox.New
 }
 
 // Host is a running proxy. Its methods are safe for concurrent use.
@@ -149,7 +151,8 @@ type Host struct {
 	drain     *drain
 
 	parking   stateless.Parking
-	unwatched func() // ends what telemetry asks
+	unwatched func()        // ends what telemetry asks
+	restTime  time.Duration // see the constant; tests on a busy machine give more
 
 	built     chan struct{} // closed when New returns
 	reloading sync.Mutex    // makes one Reload at a time
@@ -158,7 +161,7 @@ type Host struct {
 // New starts everything except sessions, and returns at once: upstreams connect and
 // the guest is compiled in the background. The caller must Close the Host.
 func New(cfg *config.Config, opts Options) (*Host, error) {
-	h := &Host{opts: opts, built: make(chan struct{}), inFleet: newSharedWork(), drain: newDrain()}
+	h := &Host{opts: opts, built: make(chan struct{}), restTime: restTime, inFleet: newSharedWork(), drain: newDrain()}
 	defer close(h.built)
 	if err := h.openFleet(cfg); err != nil {
 		return nil, err
@@ -167,9 +170,11 @@ func New(cfg *config.Config, opts Options) (*Host, error) {
 		return nil, errors.Join(err, h.fleet.Close())
 	}
 	if h.sandbox = opts.Sandbox; h.sandbox == nil {
-		newSandbox := sandbox.New
+		newSandbox := opts.newSandbox
 		if opts.NoScripts {
 			newSandbox = sandbox.NewClosed
+		} else if newSandbox == nil {
+			newSandbox = sandbox.New
 		}
 		h.sandbox = newSandbox(sandbox.Options{
 			CacheDir: opts.CacheDir, Log: opts.Log, Budget: budget.New(int64(cfg.Execution.MaxTotalMemory)),
@@ -447,13 +452,13 @@ func (h *Host) Close() error {
 	closed := h.upstreams.Close(ctx)
 	h.pins.Close()
 	stored, boxed := inBackground(h.closeAll), inBackground(h.closeSandbox)
-	ended, err := awaitUntil(time.Now().Add(restTime), boxed)
+	ended, err := awaitUntil(time.Now().Add(h.restTime), boxed)
 	if !ended && h.sandbox.Active() > 0 { // otherwise it is the end of compiling the guest, or of freeing it
 		err = errors.New("shutdown: a run in the sandbox did not end in time")
 	}
 	closed = errors.Join(closed, err)
 	// A busy disk must not cost the last counts: they may use the time of the upstreams.
-	if ended, err = awaitUntil(begun.Add(shutdownTime+restTime), stored); !ended {
+	if ended, err = awaitUntil(begun.Add(shutdownTime+h.restTime), stored); !ended {
 		err = errors.New("shutdown: the last executions of saved tools are not counted: the tool store is slow, or locked by another process")
 	}
 	h.homes.Close()
@@ -461,30 +466,6 @@ func (h *Host) Close() error {
 	h.recorder.Close()
 	h.records.Close() // what the recorder has written last is shipped, too
 	return errors.Join(suspended, closed, err, h.closeShared())
-}
-
-// inBackground runs f, whose error the channel gets.
-func inBackground(f func() error) <-chan error {
-	done := make(chan error, 1)
-	go func() { done <- f() }()
-	return done
-}
-
-// awaitUntil returns the error from the channel, and whether it came in time.
-func awaitUntil(end time.Time, from <-chan error) (ended bool, err error) {
-	timer := time.NewTimer(time.Until(end))
-	defer timer.Stop()
-	select {
-	case err = <-from:
-		return true, err
-	case <-timer.C:
-	}
-	select { // both may have been there
-	case err = <-from:
-		return true, err
-	default:
-		return false, nil
-	}
 }
 
 func (h *Host) closeSandbox() error {

@@ -16,6 +16,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -47,16 +49,25 @@ func startHostFor(t testing.TB, cfg *config.Config, clients Clients) (*Host, *mc
 	return startHostOf(t, cfg, Options{Clients: clients})
 }
 
-// startHostOf is startHost with options. It sets those that are the same for all tests.
+// startHostOf is startHost with options. It sets those that are the same for all tests. Its
+// Sandbox has the guest of all tests: loading another takes longer than most of them.
 func startHostOf(t testing.TB, cfg *config.Config, opts Options) (*Host, *mcptest.Buffer) {
 	t.Helper()
 	var log mcptest.Buffer
 	opts.Version, opts.CacheDir, opts.Log = "test", guestCache, slog.New(slog.NewTextHandler(&log, nil))
+	guest := sandboxtest.Guest(t)
+	opts.newSandbox = func(opts sandbox.Options) *sandbox.Sandbox {
+		shared, err := guest.Share(opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return shared // the Host closes it
+	}
 	h, err := New(cfg, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.router.HandshakeWait = time.Minute // a busy machine may start servers slowly
+	h.router.HandshakeWait, h.restTime = time.Minute, time.Minute // a busy machine may start servers slowly, and write slowly
 	t.Cleanup(func() {
 		<-h.sandbox.Ready() // a compilation would outlive Close, and the test
 		if err := h.Close(); err != nil {

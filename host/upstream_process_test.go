@@ -11,10 +11,9 @@ import (
 	"sync"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox/guestcache"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -57,7 +56,7 @@ func TestMain(m *testing.M) {
 		select {}
 	}
 	guestCache = guestcache.Dir()
-	goleak.VerifyTestMain(m)
+	sandboxtest.Main(m)
 }
 
 // guestCache keeps the compiled guest for all tests.

@@ -1,9 +1,11 @@
 package interp
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,13 +40,12 @@ func runPatched(change func(from, to string) error, args []string, stdout io.Wri
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	modfile, err := writeModfile(tmp, change)
+	flags, err := useChanged(tmp, change)
 	if err != nil {
 		return err
 	}
 	binary := filepath.Join(tmp, "interp.test.exe")
-	// Paths are left out, so that compiled packages are found in the cache.
-	build := []string{"test", "-c", "-trimpath", "-vet=off", "-modfile=" + modfile, "-o", binary}
+	build := append([]string{"test", "-c", "-vet=off", "-o", binary}, flags...)
 	if raceDetector {
 		build = append(build, "-race")
 	}
@@ -56,29 +57,51 @@ func runPatched(change func(from, to string) error, args []string, stdout io.Wri
 	return cmd.Run()
 }
 
-// writeModfile writes the changed interpreter and a go.mod that uses it.
-func writeModfile(tmp string, change func(from, to string) error) (string, error) {
+// useChanged writes the changed interpreter and a go.mod that uses it, and returns flags for
+// the go command. For the compiler, the interpreter is always in the same folder, which does not
+// exist, so that compiled packages are found in the cache without -trimpath: with that, all
+// other packages would be compiled again, too.
+func useChanged(tmp string, change func(from, to string) error) (flags []string, err error) {
 	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", patch.Module).Output()
 	if err != nil {
-		return "", fmt.Errorf("go list -m %s: %w", patch.Module, err)
+		return nil, fmt.Errorf("go list -m %s: %w", patch.Module, err)
 	}
 	changed := filepath.Join(tmp, "starlark")
 	if err := change(strings.TrimSpace(string(module)), changed); err != nil {
-		return "", err
+		return nil, err
+	}
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		return nil, err
 	}
 	for _, name := range []string{"go.mod", "go.sum"} {
-		content, err := os.ReadFile(filepath.Join("..", "..", name))
+		content, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		if err := os.WriteFile(filepath.Join(tmp, name), content, 0o600); err != nil {
-			return "", err
+			return nil, err
 		}
 	}
-	modfile := filepath.Join(tmp, "go.mod")
-	out, err := exec.Command("go", "mod", "edit", "-replace="+patch.Module+"="+changed, modfile).CombinedOutput()
+	folder, modfile := filepath.Join(root, "guest", "patch", "changed"), filepath.Join(tmp, "go.mod")
+	out, err := exec.Command("go", "mod", "edit", "-replace="+patch.Module+"="+folder, modfile).CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("go mod edit: %w\n%s", err, out)
+		return nil, fmt.Errorf("go mod edit: %w\n%s", err, out)
 	}
-	return modfile, nil
+	replace := map[string]string{}
+	err = filepath.WalkDir(changed, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			replace[folder+strings.TrimPrefix(path, changed)] = path
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return nil, err
+	}
+	overlay := filepath.Join(tmp, "overlay.json")
+	return []string{"-modfile=" + modfile, "-overlay=" + overlay}, os.WriteFile(overlay, text, 0o600)
 }

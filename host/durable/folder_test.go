@@ -158,6 +158,12 @@ func TestDocuments(t *testing.T) {
 // newRuns returns the open runs of a folder for a new owner.
 func newRuns(t *testing.T, d *Folder, key byte) *Runs {
 	t.Helper()
+	return newRunsIn(t, d, d, key)
+}
+
+// newRunsIn is newRuns with what stands between them and the folder.
+func newRunsIn(t *testing.T, s Store, d *Folder, key byte) *Runs {
+	t.Helper()
 	aead, err := NewAEAD(bytes.Repeat([]byte{key}, 32))
 	if err != nil {
 		t.Fatal(err)
@@ -167,7 +173,7 @@ func newRuns(t *testing.T, d *Folder, key byte) *Runs {
 		t.Fatal(err)
 	}
 	runs := New(Options{
-		Store: d, AEAD: aead, Alive: d.Alive, Owner: func() (string, error) { return owner.Name, nil },
+		Store: s, AEAD: aead, Alive: d.Alive, Owner: func() (string, error) { return owner.Name, nil },
 		Manual: true, Log: slog.New(slog.DiscardHandler),
 	})
 	t.Cleanup(func() {

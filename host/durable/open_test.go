@@ -1,11 +1,44 @@
 package durable
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/host/store"
 )
+
+// keeping is a Store from which documents cannot be removed while it is away.
+type keeping struct {
+	Store
+	away bool
+}
+
+func (k *keeping) Remove(ctx context.Context, key store.Key, old store.Version) error {
+	if k.away {
+		return store.ErrUnavailable
+	}
+	return k.Store.Remove(ctx, key, old)
+}
+
+// TestCloseWithoutStore ends a run whose lease cannot be removed. Its log stays, so that whoever
+// takes the run finds that it is over, and not that its log was cut off.
+func TestCloseWithoutStore(t *testing.T) {
+	d := NewFolder(t.TempDir())
+	s := &keeping{Store: d}
+	runs := newRunsIn(t, s, d, 1)
+	r := begun(t, runs)
+	runs.Renew(t.Context()) // the lease says how long the log is
+	s.away = true
+	if err := r.Close(t.Context()); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("closed: %v", err)
+	}
+	if o, err := runs.Look(t.Context(), r.ID()); err != nil || o.Err != nil || !o.State.Over {
+		t.Errorf("%+v, %v", o, err)
+	}
+}
 
 // TestCut removes the end of a log. Nobody goes on with the run, since calls would be made again.
 func TestCut(t *testing.T) {

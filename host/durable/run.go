@@ -349,8 +349,13 @@ func (r *Run) Close(ctx context.Context) error {
 	if err := r.append(ctx); err != nil { // it makes sure that the run is ours
 		return err
 	}
-	// A lease without a log is that of a run whose log was removed by somebody else.
-	return errors.Join(s.removeCancel(ctx, r.id), r.lease.Remove(ctx), s.opts.Store.Drop(ctx, r.id))
+	// A lease without a log is that of a run whose log was removed by somebody else. So while
+	// the lease is there, or is that of another process, the log stays: it says that the run is
+	// over, and whoever takes it removes both.
+	if err := errors.Join(s.removeCancel(ctx, r.id), r.lease.Remove(ctx)); err != nil {
+		return err
+	}
+	return s.opts.Store.Drop(ctx, r.id)
 }
 
 // Leave gives a run back that has not ended.

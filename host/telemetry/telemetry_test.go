@@ -97,10 +97,9 @@ func TestDeadCollector(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	gone := httptest.NewServer(nil)
-	gone.Close()
+	const gone = "http://127.0.0.1:1" // nobody listens there
 	for _, protocol := range []config.OTLPProtocol{config.OTLPHTTP, config.OTLPgRPC} {
-		for name, endpoint := range map[string]string{"silent": "http://" + silent.Addr().String(), "gone": gone.URL} {
+		for name, endpoint := range map[string]string{"silent": "http://" + silent.Addr().String(), "gone": gone} {
 			t.Run(string(protocol)+" "+name, func(t *testing.T) {
 				t.Setenv("OTEL_BSP_MAX_QUEUE_SIZE", "10")
 				t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "5")

@@ -1,6 +1,8 @@
 // Processes that listen on a port: the binary's HTTP front end, servers over HTTP.
 
 import { spawn } from "node:child_process";
+import { randomInt } from "node:crypto";
+import { createSocket } from "node:dgram";
 import { connect, createServer } from "node:net";
 import { until, within } from "./report.js";
 
@@ -58,14 +60,28 @@ function accepts(port) {
   });
 }
 
-// freePort returns a port that nothing listens on.
-export function freePort() {
-  return new Promise((resolve, reject) => {
+// freePort returns a port for a process that cannot choose one itself. Systems give ports from
+// 32768 on to whoever asks for any, so one below is still free when the process listens. A UDP
+// socket of this process claims it, so that nobody else who looks for a port this way gets it.
+export async function freePort() {
+  for (let attempts = 0; attempts < 100; attempts++) {
+    const port = randomInt(12_000, 32_768);
+    const claim = createSocket("udp4").unref();
+    if (!(await binds(claim, () => claim.bind({ address: "127.0.0.1", port, exclusive: true })))) continue;
     const server = createServer();
-    server.on("error", reject);
-    server.listen(0, "127.0.0.1", () => {
-      const { port } = server.address();
-      server.close(() => resolve(port));
-    });
+    if (await binds(server, () => server.listen(port, "127.0.0.1"))) {
+      await new Promise((resolve) => server.close(resolve));
+      return port;
+    }
+    claim.close();
+  }
+  throw new Error("no free port has been found on 127.0.0.1");
+}
+
+// binds reports whether a socket can have an address.
+function binds(socket, bind) {
+  return new Promise((resolve) => {
+    socket.once("listening", () => resolve(true)).once("error", () => resolve(false));
+    bind();
   });
 }

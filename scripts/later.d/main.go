@@ -1,6 +1,7 @@
 // Command later.d runs go test with a clock that is ahead; scripts/test-later runs
 // it. For the tests and the programs they build, the current time and the times of
-// files are later by the given number of days. The machine's clock does not change.
+// files are later by the given number of days, or by several, one after the other. The
+// machine's clock does not change.
 //
 // It compiles the standard library with edited copies of three of its files (go
 // help build, -overlay). If a release of Go has changed the places to edit, it
@@ -64,12 +65,18 @@ func run(args []string) error {
 	if runtime.GOOS != "linux" {
 		return fmt.Errorf("runs on Linux only, not on %s", runtime.GOOS)
 	}
-	if len(args) < 2 {
-		return errors.New("usage: test-later DAYS [FLAGS] PACKAGES (as for go test)")
+	if len(args) > 2 && args[0] == atArgument {
+		return runAt(args[1], args[2:])
 	}
-	days, err := strconv.ParseUint(args[0], 10, 16)
+	if len(args) < 2 {
+		return errors.New("usage: test-later DAYS[,DAYS...] [FLAGS] PACKAGES (as for go test)")
+	}
+	if _, err := parseDays(args[0]); err != nil {
+		return err
+	}
+	self, err := os.Executable()
 	if err != nil {
-		return fmt.Errorf("%q is not a number of days", args[0])
+		return err
 	}
 	dir, err := os.MkdirTemp("", "test-later-")
 	if err != nil {
@@ -83,10 +90,44 @@ func run(args []string) error {
 	// Programs that tests build use this clock too.
 	flags := strings.TrimSpace(os.Getenv("GOFLAGS") + " -overlay=" + overlay)
 	// go test must not use cached results: its cache ignores this clock.
-	cmd := exec.Command("go", append([]string{"test", "-count", "1"}, args[1:]...)...)
+	cmd := exec.Command("go", append([]string{"test", "-count", "1", "-exec", fmt.Sprintf("%q %s %s", self, atArgument, args[0])}, args[1:]...)...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), "GOFLAGS="+flags, secondsVar+"="+strconv.FormatUint(days*24*60*60, 10))
+	cmd.Env = append(os.Environ(), "GOFLAGS="+flags)
 	return cmd.Run()
+}
+
+// atArgument is the first argument of the process that go test starts in place of a test
+// binary; the list of days and the command follow.
+const atArgument = "-at"
+
+// runAt runs the tests of a package, once for each number of days.
+func runAt(list string, command []string) error {
+	all, err := parseDays(list)
+	if err != nil {
+		return err
+	}
+	var failed error
+	for _, days := range all {
+		cmd := exec.Command(command[0], command[1:]...)
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+		cmd.Env = append(os.Environ(), secondsVar+"="+strconv.FormatUint(days*24*60*60, 10))
+		if err := cmd.Run(); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("%d days ahead: %w", days, err))
+		}
+	}
+	return failed
+}
+
+// parseDays reads numbers of days that are separated by commas.
+func parseDays(list string) (all []uint64, err error) {
+	for text := range strings.SplitSeq(list, ",") {
+		days, err := strconv.ParseUint(text, 10, 16)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not a number of days", text)
+		}
+		all = append(all, days)
+	}
+	return all, nil
 }
 
 // writeOverlay writes the edited files and the overlay that names them.

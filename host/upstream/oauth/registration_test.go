@@ -3,7 +3,10 @@ package oauth
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -43,18 +46,28 @@ func documentHost(t *testing.T, document func(address string) []byte) (address s
 	}
 }
 
-// freePort returns a port that was free a moment ago.
+// freePort returns a port for the redirects of a test. Systems give ports from 32768 on to
+// whoever asks for any, so one below stays free between two callbacks. A UDP socket claims
+// it, so that nobody else who looks for a port this way gets it.
 func freePort(t *testing.T) int {
-	b, err := newCallback(0)
-	if err != nil {
-		t.Fatal(err)
+	t.Helper()
+	for range 100 {
+		port := 12000 + rand.IntN(32768-12000)
+		claim, err := net.ListenPacket("udp4", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			continue
+		}
+		b, err := newCallback(port)
+		if err != nil {
+			claim.Close()
+			continue
+		}
+		b.close()
+		t.Cleanup(func() { claim.Close() })
+		return port
 	}
-	defer b.close()
-	u, err := url.Parse(b.redirect())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return atoi(u.Port())
+	t.Fatal("no free port has been found on 127.0.0.1")
+	return 0
 }
 
 // TestOrderOfRegistration checks as which client a user logs in: the configured one, else

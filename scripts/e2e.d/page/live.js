@@ -3,8 +3,8 @@
 
 import { spawn } from "node:child_process";
 import { chmodSync, readFileSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
 import { join } from "node:path";
+import { freePort } from "../listening.js";
 import { assert, binary, dir, env, go, open, run, start } from "./harness.js";
 
 const focused = (page) => page.evaluate(() => {
@@ -31,14 +31,6 @@ function depart() {
 }
 
 const said = (page, pattern) => page.waitForFunction((p) => new RegExp(p).test(document.getElementById("announcer").textContent), pattern);
-
-async function freePort() {
-  const server = createServer();
-  await new Promise((resolve) => { server.listen(0, "127.0.0.1", resolve); });
-  const { port } = server.address();
-  await new Promise((resolve) => { server.close(resolve); });
-  return String(port);
-}
 
 export const checks = {
   async "six tabs of one browser work at the same time"({ browser, link }) {
@@ -182,7 +174,7 @@ export const checks = {
     page.wrong = page.wrong.filter((text) => !/ERR_INTERNET/.test(text));
   },
   async "a program that was started again asks for its new token, and nothing is lost"({ browser }) {
-    const port = await freePort();
+    const port = String(await freePort());
     const first = await start("--port", port);
     const page = await open(browser, first.link);
     let second;
