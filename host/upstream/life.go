@@ -108,6 +108,7 @@ func (u *Upstream) linkOptions(in *inbox) link.Options {
 	opts := link.Options{
 		MaxMessage:  u.spec.MaxMessage,
 		Budget:      u.opts.Budget,
+		Owner:       u.spec.Name,
 		Handler:     callbacks,
 		Errors:      CallErrors(u.spec.Name),
 		Unsolicited: func(bytes int, done <-chan struct{}) { u.allowance.spend(bytes, done, nil) },

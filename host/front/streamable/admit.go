@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/bearer"
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/limits"
 )
 
@@ -165,7 +166,13 @@ func (h *Handler) begin(p *policy, token bearer.Digest, address netip.Prefix, id
 	if h.count >= h.opts.MaxSessions {
 		return nil, h.evict(func(*session) bool { return true }), errFull
 	}
-	s = newSession(h, cmp.Or(id, newSessionID(h.opts.Fleet)), token, address)
+	name := cmp.Or(id, newSessionID(h.opts.Fleet))
+	place, err := h.place(name, token, address)
+	if err != nil {
+		return nil, h.evict(accounts[0].owns), err
+	}
+	s = newSession(h, name, token, address)
+	s.place = place
 	if id != "" {
 		s.begun = make(chan struct{})
 	} else {
@@ -182,6 +189,21 @@ func (h *Handler) begin(p *policy, token bearer.Digest, address netip.Prefix, id
 	s.serving.Add(1)
 	h.workers.Go(s.run)
 	return s, nil, nil
+}
+
+// place counts a session that begins in the budget: for its principal, or else for its
+// address.
+func (h *Handler) place(id string, token bearer.Digest, address netip.Prefix) (*budget.Account, error) {
+	owner := budget.Member{Group: address, Of: address.String() + " " + id}
+	if p := token.Principal(); p != "" {
+		owner.Group = p
+	}
+	place := h.opts.Session.Budget.OpenSession(owner)
+	if err := place.Add(sessionMemory); err != nil {
+		place.Close()
+		return nil, fmt.Errorf("no session begins: %s", limits.Explain(err))
+	}
+	return place, nil
 }
 
 // evict removes and returns the session that has been idle for longest among those that
