@@ -23,7 +23,8 @@ type Account struct {
 
 	used, room atomic.Int64 // room is free and what was taken from the budget
 
-	mu     sync.Mutex   // held while room changes
+	mu     sync.Mutex // held while room changes
+	closed bool
 	beyond atomic.Int64 // the part of room that exceeds the budget
 }
 
@@ -92,6 +93,9 @@ func (a *Account) Add(n int) error {
 func (a *Account) extend(n int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.closed {
+		return nil
+	}
 	short := a.used.Load() - a.room.Load()
 	if short <= 0 { // what another goroutine has taken is enough
 		return nil
@@ -168,13 +172,14 @@ func (a *Account) Used() int64 {
 	return a.used.Load()
 }
 
-// Close returns all bytes. Add must not be called any more.
+// Close returns all bytes. What is added later is not counted. It may be called twice.
 func (a *Account) Close() {
 	if a == nil {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.closed = true
 	if beyond := a.beyond.Load(); beyond > 0 {
 		a.hold.budget.within(a, beyond)
 	}

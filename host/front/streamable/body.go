@@ -86,7 +86,10 @@ func (b *body) fill(ctx context.Context, src io.Reader, most int) error {
 		b.raw = b.raw[:len(b.raw)+n]
 		if err == io.EOF {
 			b.raw = bytes.TrimSpace(b.raw)
-			return nil
+			if cap(b.raw) <= budget.Small {
+				return nil
+			}
+			return b.reserve(ctx, (budget.Copies-1)*cap(b.raw)) // for the form in which it is passed on
 		}
 		if err != nil {
 			return err
@@ -101,23 +104,14 @@ func (b *body) grow(ctx context.Context, size int) error {
 	}
 	before := cap(b.raw)
 	b.raw = append(make([]byte, 0, size), b.raw...)
-	b.hold.Release(counted(before))
+	b.hold.Release(int64(before))
 	b.memory.add(int64(size - before))
 	return nil
 }
 
-// counted returns how many bytes are counted for a body of size bytes. A large one counts
-// with the form in which it is passed on.
-func counted(size int) int64 {
-	if size > budget.Small {
-		return budget.Copies * int64(size)
-	}
-	return int64(size)
-}
-
 // reserve waits for room in the budget.
 func (b *body) reserve(ctx context.Context, size int) error {
-	if b.hold.TryAcquire(counted(size)) || size <= smallBody {
+	if b.hold.TryAcquire(int64(size)) || size <= smallBody {
 		return nil
 	}
 	// The client may block meanwhile, since what it sends is not read.
@@ -125,7 +119,7 @@ func (b *body) reserve(ctx context.Context, size int) error {
 	began := time.Now()
 	ctx, cancel := context.WithTimeoutCause(ctx, budgetWait, errNoRoom)
 	defer cancel()
-	err := b.hold.Acquire(ctx, counted(size))
+	err := b.hold.Acquire(ctx, int64(size))
 	b.start, b.deadline = b.start.Add(time.Since(began)), time.Time{}
 	return err
 }
