@@ -101,12 +101,19 @@ func (h *Handler) checkRate(p *policy, token bearer.Digest, address netip.Prefix
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
-	for _, by := range h.accounts(p, token, address) {
+	all := h.accounts(p, token, address)
+	counted := all[:]
+	if token.Principal() != "" && address.Addr().IsLoopback() {
+		// Proxies connect from there, so that the address is that of clients with any token,
+		// and one of them must not use up the rate of the others.
+		counted = all[:1]
+	}
+	for _, by := range counted {
 		if by.refill(by.quota, now); by.allowance < 1 {
 			return &quotaError{fmt.Sprintf("this %s begins sessions too fast (at most %d a second; %s)", by.holder, by.rate, limits.InitializeRate.Remedy())}
 		}
 	}
-	for _, by := range h.accounts(p, token, address) {
+	for _, by := range counted {
 		by.allowance--
 	}
 	return nil
