@@ -3,12 +3,14 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
@@ -19,9 +21,23 @@ type loadClient struct {
 	load    *load
 	token   string
 	session string
+	http    *http.Client
 }
 
-func (l *load) client(token string) *loadClient { return &loadClient{load: l, token: token} }
+func (l *load) client(token string) *loadClient {
+	return &loadClient{load: l, token: token, http: http.DefaultClient}
+}
+
+// slow makes the kernel keep little of what c does not read.
+func (c *loadClient) slow() *loadClient {
+	c.http = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		dialer := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {
+			return errors.Join(raw.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4<<10) }), err)
+		}}
+		return dialer.DialContext(ctx, network, address)
+	}}}
+	return c
+}
 
 // loadCall returns the members of a request.
 func loadCall(name, arguments string) string {
@@ -69,7 +85,7 @@ func (c *loadClient) send(ctx context.Context, members string) (*http.Response, 
 	case method != "initialize":
 		r.Header.Set("MCP-Protocol-Version", "2025-11-25")
 	}
-	return http.DefaultClient.Do(r)
+	return c.http.Do(r)
 }
 
 func (c *loadClient) headers(r *http.Request) {
@@ -100,7 +116,7 @@ func (c *loadClient) finish(ctx context.Context) {
 		return
 	}
 	c.headers(r)
-	if answer, err := http.DefaultClient.Do(r); err == nil {
+	if answer, err := c.http.Do(r); err == nil {
 		answer.Body.Close()
 	}
 }
@@ -125,11 +141,11 @@ func (l *load) largeRequests(token string) {
 	l.until(4, func() { l.note(c.post(l.ctx, loadCall("small__get", `{"x":"`+text+`"}`))) })
 }
 
-// unreadAnswers asks for answers of 4 MB and does not read them, nor ends.
+// unreadAnswers asks for answers of 10 MB and does not read them.
 func (l *load) unreadAnswers(token string) {
-	c := l.client(token)
+	c := l.client(token).slow()
 	l.hold(12, func(ctx context.Context) (*http.Response, error) {
-		return c.send(ctx, loadCall("heavy__get", `{"bytes":4000000}`))
+		return c.send(ctx, loadCall("heavy__get", `{"bytes":10000000}`))
 	})
 }
 
@@ -139,14 +155,15 @@ func (l *load) unreadLists(token string) {
 	if c == nil {
 		return
 	}
+	c.slow()
 	l.hold(8, func(ctx context.Context) (*http.Response, error) { return c.send(ctx, `"method":"tools/list"`) })
 }
 
 // hold makes so many requests at the same time, and does not read the answers, except for
-// refusals. It makes each of them again after a second.
+// refusals. It makes each of them again after some seconds.
 func (l *load) hold(requests int, send func(ctx context.Context) (*http.Response, error)) {
 	l.until(requests, func() {
-		ctx, cancel := context.WithTimeout(l.ctx, time.Second)
+		ctx, cancel := context.WithTimeout(l.ctx, 4*time.Second)
 		defer cancel()
 		r, err := send(ctx)
 		if err != nil {
@@ -231,7 +248,7 @@ func (l *load) brokenStreams(token string) {
 		}
 		c.headers(again)
 		again.Header.Set("Last-Event-ID", id)
-		if r, err = http.DefaultClient.Do(again); err != nil {
+		if r, err = c.http.Do(again); err != nil {
 			return
 		}
 		_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, 2<<20))

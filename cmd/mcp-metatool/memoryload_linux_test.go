@@ -111,9 +111,12 @@ func TestMemoryUnderLoad(t *testing.T) {
 	if p.peak > containerSize {
 		t.Errorf("%d bytes resident, more than the %d of the container", p.peak, containerSize)
 	}
-	for _, kind := range []string{"max_list", "max_total_memory"} {
-		if l.refused[kind] == 0 && !strings.Contains(p.log.String(), kind) {
-			t.Errorf("nothing was refused because of %s", kind)
+	for _, want := range []string{
+		`its list of tools is larger than 32MiB (raise max_list)`,
+		`its list of tools is not used: no memory: the lists of this server would be`,
+	} {
+		if !strings.Contains(p.log.String(), want) {
+			t.Errorf("the log does not say: %s\n%s", want, p.tail())
 		}
 	}
 }
@@ -258,13 +261,19 @@ type load struct {
 
 // kinds are the settings and bounds that refusals name.
 var kinds = regexp.MustCompile(`max_total_memory|max_list|max_message|max_sessions\w*|initialize_rate|max_connections|max_queued|max_answer|max_memory|` +
-	`execution\.timeout|too many calls wait|too many requests in flight|too many bytes of other messages|requests in progress|without a session, a message may have at most`)
+	`execution\.timeout|session not found|too many calls wait|too many requests in flight|too many bytes of other messages|requests in progress|without a session, a message may have at most`)
+
+// about matches what an error is about for which there is no memory.
+var about = regexp.MustCompile(`no memory: the ([a-z ]+) would be`)
 
 // refusal notes a refusal.
 func (l *load) refusal(text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if kind := kinds.FindString(text); kind != "" {
+		if m := about.FindStringSubmatch(text); m != nil {
+			kind += ", the " + m[1]
+		}
 		l.refused[kind]++
 	} else {
 		l.odd[text[:min(len(text), 300)]] = true

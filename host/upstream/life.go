@@ -257,11 +257,14 @@ func (u *Upstream) failed(err error, l link.Link, pause *backoff) (due time.Time
 func reason(err error) string {
 	var timeout *TimeoutError
 	var answer *AnswerError
+	var list *ListError
 	switch {
 	case errors.As(err, &timeout):
 		return "start failed: " + timeout.reason()
 	case errors.As(err, &answer):
 		return fmt.Sprintf("start failed: answer to %s: %v", answer.Method, answer.Err)
+	case errors.As(err, &list):
+		return "start failed: " + list.reason()
 	}
 	return err.Error()
 }
