@@ -38,6 +38,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -150,9 +151,12 @@ type Host struct {
 	records   *shared.Journal // the journal in the store of fleet; nil without one
 	drain     *drain
 
-	parking   stateless.Parking
-	unwatched func()        // ends what telemetry asks
-	restTime  time.Duration // see the constant; tests on a busy machine give more
+	parking stateless.Parking
+	// searching and reading are the turns of work on lists and catalogs, and of reading the
+	// journal.
+	searching, reading *budget.Turns
+	unwatched          func()        // ends what telemetry asks
+	restTime           time.Duration // see the constant; tests on a busy machine give more
 
 	built     chan struct{} // closed when New returns
 	reloading sync.Mutex    // makes one Reload at a time
@@ -161,7 +165,8 @@ type Host struct {
 // New starts everything except sessions, and returns at once: upstreams connect and
 // the guest is compiled in the background. The caller must Close the Host.
 func New(cfg *config.Config, opts Options) (*Host, error) {
-	h := &Host{opts: opts, built: make(chan struct{}), restTime: restTime, inFleet: newSharedWork(), drain: newDrain()}
+	h := &Host{opts: opts, built: make(chan struct{}), restTime: restTime, inFleet: newSharedWork(), drain: newDrain(),
+		searching: budget.NewTurns(2 * max(2, runtime.GOMAXPROCS(0))), reading: budget.NewTurns(2)}
 	defer close(h.built)
 	if err := h.openFleet(cfg); err != nil {
 		return nil, err
@@ -237,7 +242,7 @@ func (h *Host) connect(cfg *config.Config) {
 		Catalog: h.catalog, Upstreams: h.upstreams, Availability: h.upstreams, Observer: h.recorder, Log: log,
 		Instructions: h.instructions,
 		Settled:      h.upstreams.Settled, Started: h.upstreams.Started, Refreshed: h.upstreams.Refreshed,
-		Refresh: h.refreshSaved, RefreshCalled: h.refreshCalled, Sealer: h.sealer, Gate: h.gate,
+		Refresh: h.refreshSaved, RefreshCalled: h.refreshCalled, Sealer: h.sealer, Gate: h.gate, Listing: h.searching,
 		Version: h.versionOf,
 		Runs:    runs{h}, Replicas: h.replicas(),
 	})
@@ -311,6 +316,7 @@ func (h *Host) part(cfg *config.Config, of audience) *part {
 	about := builtin.Options{
 		Store: saved, Catalog: of, Composer: composer, Log: h.opts.Log, OnChange: func() { h.refresh(of.saved) },
 		Health: h.upstreams, Directory: of, Settled: h.settled, Availability: h.upstreams, SavedInScripts: true,
+		Searching: h.searching, Reading: h.reading,
 		Switches: cfg.Builtins, Planner: toolPlanner{planner}, Gate: h.router, Hides: of.hides,
 		DryRunner: func(mocks *cassette.Cassette, open func(journal.Begin) (*journal.Run, error)) builtin.Runner {
 			dry := options

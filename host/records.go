@@ -64,7 +64,7 @@ const maxSession = 48 * time.Hour
 
 // sessionRuns are the runs that clients can ask for.
 func (h *Host) sessionRuns(log *journal.Log) builtin.Runs {
-	runs := builtin.JournalRuns{Journal: log.Reader(), Since: h.recorder.Start()}
+	runs := builtin.JournalRuns{Journal: log.Reader(), Since: h.recorder.Start(), Budget: h.sandbox.Budget()}
 	if h.records != nil { // sessions can be older than this process
 		runs.Since = runs.Since.Add(-maxSession)
 	}

@@ -61,6 +61,7 @@ func TestMain(m *testing.M) {
 		"drifting":     func() { os.Exit(serveDrifting(os.Args[1])) },
 		"crash":        func() { fmt.Fprintln(os.Stderr, "cannot reach "+os.Getenv("TOKEN")); os.Exit(3) },
 		"garbage":      garbage,
+		"largeanswers": func() { os.Exit(serveLargeAnswers()) },
 		"stubborn":     stubborn,
 		"exitcode":     func() { os.Exit(exitcode(os.Args[1], os.Args[2:])) },
 		"interrupt":    func() { os.Exit(interrupt(os.Args[1], os.Args[2:])) },

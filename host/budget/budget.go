@@ -3,7 +3,10 @@
 // can take so much that nothing is left for others.
 //
 //	budget.go   Budget: who gets bytes, and in which order
+//	part.go     the parts of a Budget, and what each of them can have
 //	hold.go     Hold: the bytes of one message
+//	account.go  Account: bytes that change often, and are never waited for
+//	turns.go    Turns: who does work on the host, and in which order
 //	message.go  messages in streams, which must not block others forever
 //	run.go      Run: the bytes of a run, and which run fails if there are too few
 //	heap.go     limiting the host's own heap
@@ -12,8 +15,6 @@ package budget
 
 import (
 	"cmp"
-	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -22,22 +23,24 @@ import (
 // Budget is a number of bytes that are shared. Its methods are safe for concurrent use.
 // A nil Budget is unlimited, and its holds count nothing.
 //
-// Three quarters of it are for runs, the rest is for messages. So no run waits for
-// messages, which may in turn wait for runs.
+// Three quarters of it are for runs, the rest is for messages and what is kept of them;
+// see part. So no run waits for messages, which may in turn wait for runs.
 //
-// Bytes are taken for an owner: a session, or a credential before there is a session. It
-// is any comparable value; nil is the host itself. The bytes of an owner may be at most
-// eight times what then remains for all (the dynamic thresholds of Choudhury and Hahne,
-// 1998). So a single owner leaves a ninth for later ones, and two leave a seventeenth.
-// Among the waiters that fit, the one whose owner has the fewest bytes is served first;
-// among those of one owner, the one that has waited longest.
+// Bytes are taken for an owner: a session, a server, or a credential before there is a
+// session. It is any comparable value; nil is the host itself. A [Member] is an owner
+// that belongs to a group, such as a session of a principal; then both are bounded. The
+// bytes of an owner, and of a group, may be at most eight times what then remains for all
+// (the dynamic thresholds of Choudhury and Hahne, 1998). So a single owner leaves a ninth
+// for later ones, and two leave a seventeenth. Among the waiters that fit, the one whose
+// group has the fewest bytes is served first, and of that group the one whose owner has
+// the fewest; among those of one owner, the one that has waited longest.
 type Budget struct {
 	total int64
 
 	mu         sync.Mutex // guards the fields up to idle
 	used       int64
 	peak       int64
-	inRuns     int64 // the part of used that runs have
+	in         [parts]int64 // what each part has of used
 	waiting    int
 	owners     map[any]*owner
 	last       uint64 // number of the last run or waiter
@@ -45,10 +48,11 @@ type Budget struct {
 	runnable   int    // number of runs that are not blocked; see Run.active
 	attached   int    // number of holds that close with their messages
 	kick       chan struct{}
-	overBudget [answer + 1]*Hold // for each kind, the message that may exceed the budget; nil: none
-	lastBack   time.Time         // when bytes were last returned
-	failing    int               // number of runs that have failed and are still open
-	failed     []*Run            // failed runs whose fail functions are to be called without the lock
+	overBudget [kinds]*Hold // for each kind, the message that may exceed the budget; nil: none
+	beyond     *Account     // the one that exceeds the budget; nil: none
+	lastBack   time.Time    // when bytes were last returned
+	failing    int          // number of runs that have failed and are still open
+	failed     []*Run       // failed runs whose fail functions are to be called without the lock
 
 	burst int64       // bytes of messages since memory was last returned to the system
 	idle  *time.Timer // returns it; nil before the first burst
@@ -69,10 +73,17 @@ func New(total int64) *Budget {
 
 // owner is an owner that has bytes, or waits for some.
 type owner struct {
-	key                any
-	inRuns, inMessages int64
-	holds              int       // number of open holds
-	queue              []*waiter // in order of arrival
+	key   any
+	group *owner // nil: none
+	in    [parts]int64
+	holds int       // number of open holds; for a group also that of its owners
+	queue []*waiter // in order of arrival
+}
+
+// Member is the key of an owner that belongs to a group, whose bytes are bounded, too.
+type Member struct {
+	Group any // nil: there is none
+	Of    any // the owner
 }
 
 // waiter is a pending request of a hold for more bytes.
@@ -100,7 +111,7 @@ func (b *Budget) Figures() Figures {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return Figures{Total: b.total, Used: b.used, Peak: b.peak, Runs: b.inRuns, Waiting: b.waiting}
+	return Figures{Total: b.total, Used: b.used, Peak: b.peak, Runs: b.in[ofRuns], Waiting: b.waiting}
 }
 
 // Total returns the size of the budget in bytes; 0 for a nil Budget.
@@ -111,80 +122,20 @@ func (b *Budget) Total() int64 {
 	return b.total
 }
 
-// TooLargeError says that something can never fit, however long it waits.
-type TooLargeError struct {
-	Bytes, Most int64 // the bytes requested, and the most that one owner can have
-}
-
-func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("%d bytes are more than the %d that one session can have of the memory for messages", e.Bytes, e.Most)
-}
-
-// LimitName returns the name of the limit that was reached; see package limits.
-func (e *TooLargeError) LimitName() string { return "total_memory" }
-
-// mostOfMessages returns the most bytes that all messages together can have.
-func (b *Budget) mostOfMessages() int64 { return b.total / 4 }
-
-// ceiling returns how far h may fill its part of the budget. Messages of clients leave a
-// reserve for responses of servers, without which calls in flight could not finish.
-func (b *Budget) ceiling(h *Hold) int64 {
-	switch {
-	case h.run != nil:
-		return b.mostOfRuns()
-	case h.kind == answer:
-		return b.mostOfMessages()
-	}
-	return b.mostOfMessages() / 4 * 3
-}
-
-// most returns the most bytes that h can ever have. For a message that is what a single
-// owner can have, unless its kind may exceed the budget.
-func (b *Budget) most(h *Hold) int64 {
-	switch {
-	case h.run != nil:
-		return b.mostOfRuns()
-	case h.kind == answer:
-		return math.MaxInt64
-	case h.kind == request:
-		return b.total
-	}
-	return b.ceiling(h) * leftFactor / (leftFactor + 1)
-}
-
-// fits reports whether h can have n more bytes now.
-func (b *Budget) fits(h *Hold, n int64) bool {
-	used := b.used - b.inRuns
-	if h.run != nil {
-		used = b.inRuns
-	}
-	left := b.ceiling(h) - used - n
-	if h.kind == answer {
-		return left >= 0 || b.overBudget[answer] == h
-	}
-	return b.overBudget[h.kind] == h || left >= 0 && *h.share()+n <= leftFactor*left
-}
-
-// share returns the bytes that the owner of h has in h's part of the budget.
-func (h *Hold) share() *int64 {
-	if h.run != nil {
-		return &h.owner.inRuns
-	}
-	return &h.owner.inMessages
-}
-
 // take gives n bytes to h, or returns some if n is negative.
 func (b *Budget) take(h *Hold, n int64) {
+	p := h.part()
 	h.bytes += n
-	*h.share() += n
+	h.owner.in[p] += n
+	if h.owner.group != nil {
+		h.owner.group.in[p] += n
+	}
+	b.in[p] += n
 	b.used += n
 	if n < 0 && b.waiting > 0 {
 		b.lastBack = time.Now()
 	}
 	b.peak = max(b.peak, b.used)
-	if h.run != nil {
-		b.inRuns += n
-	}
 }
 
 // serve grants requests as long as one fits.
@@ -207,11 +158,19 @@ func (b *Budget) next() *waiter {
 			continue
 		}
 		w := o.queue[i]
-		if next == nil || cmp.Or(cmp.Compare(*w.hold.share(), *next.hold.share()), cmp.Compare(w.number, next.number)) < 0 {
+		if next == nil || w.compare(next) < 0 {
 			next = w
 		}
 	}
 	return next
+}
+
+// compare says which of two waiters is served first: the one whose group, or else whose
+// owner, has fewer bytes, or else the one that has waited longer.
+func (w *waiter) compare(other *waiter) int {
+	group, own := w.hold.shares()
+	otherGroup, otherOwn := other.hold.shares()
+	return cmp.Or(cmp.Compare(group, otherGroup), cmp.Compare(own, otherOwn), cmp.Compare(w.number, other.number))
 }
 
 // enqueue adds a request of h for n bytes to the queue.

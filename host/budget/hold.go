@@ -31,13 +31,38 @@ func (b *Budget) open(h *Hold, key any) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	h.budget, h.owner = b, b.ownerOf(key)
+}
+
+// ownerOf returns the owner with a key, which has one hold more.
+func (b *Budget) ownerOf(key any) *owner {
+	member, ok := key.(Member)
+	if ok && member.Group == nil {
+		key, ok = member.Of, false
+	}
 	o := b.owners[key]
 	if o == nil {
 		o = &owner{key: key}
 		b.owners[key] = o
 	}
 	o.holds++
-	h.budget, h.owner = b, o
+	if ok {
+		o.group = b.ownerOf(groupKey{member.Group})
+	}
+	return o
+}
+
+// groupKey is the key of a group. It differs from that of an owner with the same value.
+type groupKey struct{ any }
+
+// leave counts a hold of o less.
+func (b *Budget) leave(o *owner) {
+	if o.group != nil {
+		b.leave(o.group)
+	}
+	if o.holds--; o.holds == 0 {
+		delete(b.owners, o.key)
+	}
 }
 
 // Acquire takes n more bytes, and waits for them if necessary. The error is the cause of
@@ -136,9 +161,7 @@ func (b *Budget) close(h *Hold) {
 		b.overBudget[h.kind] = nil
 	}
 	b.take(h, -h.bytes)
-	if h.owner.holds--; h.owner.holds == 0 {
-		delete(b.owners, h.owner.key)
-	}
+	b.leave(h.owner)
 	b.serve()
 }
 

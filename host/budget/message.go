@@ -30,6 +30,10 @@ const (
 	body    kind = iota // grows while it is read, on its own connection
 	request             // in a stream with other messages
 	answer              // needed by others to finish
+	unread              // by the client that it is for
+	session
+	list // of a server
+	kinds
 )
 
 // OpenRequest returns a Hold for a message of a client in a stream. One request at a time
@@ -41,13 +45,13 @@ func (b *Budget) OpenRequest(key any) *Hold {
 	return h
 }
 
-// OpenAnswer returns a Hold for a message of a server. It can use all the bytes for
-// messages, whichever session it is for, and one answer at a time may exceed the budget.
-// If that is not enough, because the messages belong to runs that wait themselves, the
-// youngest run with answers fails.
-func (b *Budget) OpenAnswer() *Hold {
+// OpenAnswer returns a Hold for a message of a server, which is the owner. It can use all
+// the bytes for messages, whichever session it is for, and one answer at a time may exceed
+// the budget. If that is not enough, because the messages belong to runs that wait
+// themselves, the youngest run with answers fails.
+func (b *Budget) OpenAnswer(key any) *Hold {
 	h := &Hold{kind: answer}
-	b.open(h, nil)
+	b.open(h, key)
 	return h
 }
 
@@ -78,20 +82,6 @@ func (h *Hold) Attach(b []byte) {
 	h.budget.countBurst(h.bytes)
 	h.budget.mu.Unlock()
 	runtime.AddCleanup(&b[0], (*Hold).Close, h)
-}
-
-// Count counts a message that exists already, such as a result that waits to be written,
-// until it is garbage collected. It does not wait; other requests do instead. message
-// must be a whole allocation. Small messages are not counted.
-func (b *Budget) Count(message []byte) {
-	if b == nil || len(message) <= Small {
-		return
-	}
-	h := b.OpenAnswer()
-	b.mu.Lock()
-	b.take(h, int64(len(message)))
-	b.mu.Unlock()
-	h.Attach(message)
 }
 
 // kickWaiting wakes one of the waiters to run the garbage collector.
@@ -181,6 +171,7 @@ func (b *Budget) escalate(w *waiter) {
 	default:
 	}
 	if b.overBudget[w.hold.kind] == nil {
+		w = b.mostModest(w)
 		b.overBudget[w.hold.kind] = w.hold
 		b.grant(w)
 		return
@@ -195,4 +186,16 @@ func (b *Budget) escalate(w *waiter) {
 			return
 		}
 	}
+}
+
+// mostModest returns the waiter that is served first among those of the same kind as w.
+func (b *Budget) mostModest(w *waiter) *waiter {
+	for _, o := range b.owners {
+		for _, other := range o.queue {
+			if other.hold.run == nil && other.hold.kind == w.hold.kind && other.compare(w) < 0 {
+				w = other
+			}
+		}
+	}
+	return w
 }

@@ -148,7 +148,7 @@ func (b *Budget) breakDeadlock() bool {
 	if b.runnable > 0 || b.failing > 0 { // failed runs are about to return their bytes
 		return false
 	}
-	if first := b.oldest(b.mostOfRuns() - b.inRuns); first != nil {
+	if first := b.oldest(b.mostOfRuns() - b.in[ofRuns]); first != nil {
 		b.grant(first)
 		return true
 	}

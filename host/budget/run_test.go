@@ -98,7 +98,7 @@ func TestGreedyOwnerFails(t *testing.T) {
 // for runs.
 func TestRunsDoNotWaitForMessages(t *testing.T) {
 	b := New(1600)
-	message, answered, run := b.Open("client"), b.OpenAnswer(), openRun(t, b, "client")
+	message, answered, run := b.Open("client"), b.OpenAnswer(nil), openRun(t, b, "client")
 	if !message.TryAcquire(250) || !answered.TryAcquire(150) || answered.TryAcquire(1) || !run.TryAcquire(1000) {
 		t.Errorf("%+v", b.Figures())
 	}

@@ -36,6 +36,7 @@ import (
 	"log/slog"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/cassette"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
@@ -112,6 +113,9 @@ type Options struct {
 	// OnChange is called after a tool was saved or deleted and before the call is
 	// answered. When it returns, the catalog must show the change.
 	OnChange func()
+	// Searching and Reading are the turns of tools that search the catalog, and of those that
+	// read the journal; nil: there is no limit.
+	Searching, Reading *budget.Turns
 	// Log gets a line for each change; nil is slog.Default().
 	Log *slog.Logger
 }
@@ -188,11 +192,26 @@ func (h *Handler) CallTool(ctx context.Context, name string, call route.Call) wi
 	if err != nil {
 		return h.failed(name, invalid(fmt.Sprintf("arguments of %q do not match its inputSchema", name), err))
 	}
+	if b.turns != nil {
+		done, err := b.turns(&h.cfg).Take(ctx, budgetKey(call))
+		if err != nil {
+			return h.failed(name, &compose.Failure{Type: abi.ErrCancelled, Message: err.Error()})
+		}
+		defer done()
+	}
 	reply, err := b.call(h, ctx, args, call)
 	if err != nil {
 		return h.failed(name, err)
 	}
 	return reply
+}
+
+// budgetKey returns the owner of the memory and the turns of a call.
+func budgetKey(call route.Call) any {
+	if call.Origin == nil {
+		return nil
+	}
+	return route.BudgetKey(call.Origin.Session())
 }
 
 // noSave returns the failure for a client that may not change saved tools.

@@ -10,8 +10,10 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/timeline"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -19,14 +21,13 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
-// Runs are the records of runs. Both methods get the session of the client, which sees
-// only its own runs.
+// Runs are the records of runs.
 type Runs interface {
-	// List returns the runs that match f, newest first; f.Session is set.
-	List(ctx context.Context, f journal.Filter) ([]journal.Record, error)
-	// Get returns the run whose id is or begins with id. The error is
-	// journal.ErrNotFound or a *journal.AmbiguousError.
-	Get(ctx context.Context, session, id string) (journal.Record, error)
+	// Each calls f for the runs that match the filter, newest first, until it returns false.
+	// A record may be used only until f returns, since it can be large. filter.Session is that
+	// of the client, which sees only its own runs. owner is the owner of the memory of the
+	// records in a budget.Budget.
+	Each(ctx context.Context, owner any, filter journal.Filter, f func(*journal.Record) bool) error
 }
 
 // JournalRuns are the Runs in a journal.
@@ -35,42 +36,55 @@ type JournalRuns struct {
 	// Since is when the process started, before any session. Older records are not
 	// read.
 	Since time.Time
+	// Budget has the memory of the records that are read; nil: there is no limit.
+	Budget *budget.Budget
 }
 
-// List implements Runs. It leaves out records that cannot be read, unless none can.
-func (j JournalRuns) List(ctx context.Context, f journal.Filter) ([]journal.Record, error) {
-	var found []journal.Record
-	var faults []error
-	if f.Since.Before(j.Since) {
-		f.Since = j.Since
+// roomWait is how long a record waits for memory.
+const roomWait = 10 * time.Second
+
+// errNoRoom says that there was no memory for a record.
+var errNoRoom = errors.New("too many bytes of other messages and records are being worked on (try again later)")
+
+// room is journal.Reader.Room for an owner.
+func (j JournalRuns) room(owner any) func(ctx context.Context, bytes int64) (leave func(), err error) {
+	return func(ctx context.Context, bytes int64) (leave func(), err error) {
+		hold := j.Budget.Open(owner)
+		ctx, cancel := context.WithTimeoutCause(ctx, roomWait, errNoRoom)
+		defer cancel()
+		if err := hold.Acquire(ctx, bytes); err != nil {
+			hold.Close()
+			return nil, err
+		}
+		return hold.Close, nil
 	}
-	for rec, err := range j.Journal.Scan(ctx, f) {
+}
+
+// Each implements Runs. It leaves out records that cannot be read, unless none can.
+func (j JournalRuns) Each(ctx context.Context, owner any, filter journal.Filter, f func(*journal.Record) bool) error {
+	var faults []error
+	if filter.Since.Before(j.Since) {
+		filter.Since = j.Since
+	}
+	read := j.Journal
+	read.Room = j.room(owner)
+	found := false
+	for rec, err := range read.Scan(ctx, filter) {
 		switch {
 		case ctx.Err() != nil:
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
 		case err != nil:
 			faults = append(faults, err)
-		default:
-			found = append(found, rec)
+			continue
+		}
+		if found = true; !f(&rec) {
+			return nil
 		}
 	}
-	if found == nil {
-		return nil, errors.Join(faults...)
+	if !found {
+		return errors.Join(faults...)
 	}
-	return found, nil
-}
-
-// Get implements Runs.
-func (j JournalRuns) Get(ctx context.Context, session, id string) (journal.Record, error) {
-	matching, err := j.List(ctx, journal.Filter{ID: id, Session: session, Limit: 2})
-	switch {
-	case len(matching) == 1:
-		return matching[0], nil
-	case len(matching) > 1:
-		ids := []string{matching[0].ID, matching[1].ID}
-		return journal.Record{}, &journal.AmbiguousError{Prefix: id, IDs: ids}
-	}
-	return journal.Record{}, errors.Join(fmt.Errorf("run %q: %w", id, journal.ErrNotFound), err)
+	return nil
 }
 
 // Limits of list_runs, in runs.
@@ -137,7 +151,7 @@ func (h *Handler) listRuns(ctx context.Context, args []byte, call route.Call) (w
 		return wire.Reply{}, err
 	}
 	var l runList
-	if l.Runs, l.More, err = h.findRuns(ctx, f, failed); err != nil {
+	if l.Runs, l.More, err = h.findRuns(ctx, budgetKey(call), f, failed); err != nil {
 		return wire.Reply{}, err
 	}
 	return wire.Reply{Result: compose.TextResult(l.text(), wire.Marshal(l))}, nil
@@ -169,27 +183,35 @@ func runFilter(args []byte, call route.Call) (f journal.Filter, failed bool, err
 }
 
 // findRuns returns the runs that match f; more says that the limit left some out.
-func (h *Handler) findRuns(ctx context.Context, f journal.Filter, failed bool) (_ []listedRun, more bool, err error) {
+func (h *Handler) findRuns(ctx context.Context, owner any, f journal.Filter, failed bool) (_ []listedRun, more bool, err error) {
 	limit := f.Limit
 	if f.Limit++; failed {
 		f.Limit = 0 // the journal cannot filter by failure
 	}
-	records, err := h.cfg.Runs.List(ctx, f)
-	if err != nil {
-		return nil, false, err
-	}
 	list := []listedRun{}
-	for i := range records {
-		r := &records[i]
+	err = h.cfg.Runs.Each(ctx, owner, f, func(r *journal.Record) bool {
 		if r.Client.Session != f.Session || failed && (!r.Done || r.Outcome.Asks || r.Outcome.Error == "") {
-			continue
+			return true
 		}
-		if len(list) == limit {
-			return list, true, nil
+		if more = len(list) == limit; !more {
+			list = append(list, listRun(r))
 		}
-		list = append(list, listRun(r))
+		return !more
+	})
+	if err != nil {
+		return nil, false, unreadable(err)
 	}
-	return list, false, nil
+	return list, more, nil
+}
+
+// unreadable returns the failure for records for which there is no memory. Other errors
+// are returned as they are.
+func unreadable(err error) error {
+	var large *budget.TooLargeError
+	if errors.As(err, &large) || errors.Is(err, errNoRoom) {
+		return &compose.Failure{Type: abi.ErrResource, Message: limits.Explain(err)}
+	}
+	return err
 }
 
 // listRun returns a run for list_runs.
@@ -293,23 +315,29 @@ func (h *Handler) showRun(ctx context.Context, args []byte, call route.Call) (wi
 	if err != nil {
 		return wire.Reply{}, err
 	}
-	rec, err := h.ownRun(ctx, session, args)
-	if err != nil {
-		return wire.Reply{}, err
-	}
-	lines := timeline.Of(&rec)
+	var reply wire.Reply
+	err = h.ownRun(ctx, session, args, call, func(rec *journal.Record) (err error) {
+		reply, err = showRecord(rec, args)
+		return err
+	})
+	return reply, err
+}
+
+// showRecord returns the answer of show_run.
+func showRecord(rec *journal.Record, args []byte) (_ wire.Reply, err error) {
+	lines := timeline.Of(rec)
 	if number, ok := wire.GetString(args, "call"); ok {
 		if lines.Rows, err = oneCall(lines.Rows, number); err != nil {
 			return wire.Reply{}, err
 		}
-		shown := show(&rec, lines, oneWhole)
+		shown := show(rec, lines, oneWhole)
 		return wire.Reply{Result: compose.TextResult(shown.text(), wire.Marshal(shown))}, nil
 	}
 	if from, ok := wire.Get(args, "log"); ok {
-		shown := showLog(&rec, lines, wholeNumber(from)-1)
+		shown := showLog(rec, lines, wholeNumber(from)-1)
 		return wire.Reply{Result: compose.TextResult(shown.text(), wire.Marshal(shown))}, nil
 	}
-	shown := show(&rec, lines, many)
+	shown := show(rec, lines, many)
 	return wire.Reply{Result: compose.TextResult(shown.text(), wire.Marshal(shown))}, nil
 }
 
@@ -324,28 +352,46 @@ func showLog(rec *journal.Record, lines *timeline.Timeline, from int) shownRun {
 	return shown
 }
 
-// ownRun finds a run of the session.
-func (h *Handler) ownRun(ctx context.Context, session string, args []byte) (journal.Record, error) {
+// ownRun calls use for a run of the session.
+func (h *Handler) ownRun(ctx context.Context, session string, args []byte, call route.Call, use func(*journal.Record) error) error {
 	id, given := wire.GetString(args, "run")
+	filter := journal.Filter{ID: strings.ToLower(id), Session: session, Limit: 1}
+	var ids []string
+	if given {
+		filter.Limit = 2 // to see whether it is the only one
+		err := h.cfg.Runs.Each(ctx, budgetKey(call), filter, func(r *journal.Record) bool {
+			if r.Client.Session == session {
+				ids = append(ids, r.ID)
+			}
+			return len(ids) < 2
+		})
+		switch {
+		case err != nil:
+			return unreadable(err)
+		case len(ids) == 2:
+			several := journal.AmbiguousError{Prefix: id, IDs: ids}
+			return &compose.Failure{Type: abi.ErrValidation, Message: several.Error()}
+		case len(ids) == 1:
+			filter.ID = ids[0]
+		}
+	}
+	err := &compose.Failure{Type: abi.ErrValidation, Message: fmt.Sprintf("this session has no run %s (list_runs lists them)", id)}
 	if !given {
-		latest, err := h.cfg.Runs.List(ctx, journal.Filter{Session: session, Limit: 1})
-		if err == nil && (len(latest) == 0 || latest[0].Client.Session != session) {
-			err = &compose.Failure{Type: abi.ErrValidation, Message: "no script has run in this session yet"}
-		}
-		if err != nil {
-			return journal.Record{}, err
-		}
-		return latest[0], nil
+		err.Message = "no script has run in this session yet"
 	}
-	rec, err := h.cfg.Runs.Get(ctx, session, strings.ToLower(id))
-	var several *journal.AmbiguousError
-	switch {
-	case errors.As(err, &several):
-		err = &compose.Failure{Type: abi.ErrValidation, Message: several.Error()}
-	case errors.Is(err, journal.ErrNotFound) || err == nil && rec.Client.Session != session:
-		err = &compose.Failure{Type: abi.ErrValidation, Message: fmt.Sprintf("this session has no run %s (list_runs lists them)", id)}
+	var used error = err
+	if given && len(ids) == 0 {
+		return used
 	}
-	return rec, err
+	if err := h.cfg.Runs.Each(ctx, budgetKey(call), filter, func(r *journal.Record) bool {
+		if r.Client.Session == session {
+			used = use(r)
+		}
+		return false
+	}); err != nil {
+		return unreadable(err)
+	}
+	return used
 }
 
 // oneCall returns only the call with that number.

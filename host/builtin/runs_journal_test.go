@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
@@ -42,28 +43,42 @@ func TestJournalRuns(t *testing.T) {
 	for _, session := range []string{"one", "two", "one"} {
 		composer.Eval(t.Context(), "return git_hub.search(s='"+session+"')", nil, route.Call{Origin: client{id: session}})
 	}
-	runs := JournalRuns{Journal: journal.Reader{Dir: dir}, Since: time.Now().Add(-time.Hour)}
-	mine, err := runs.List(t.Context(), journal.Filter{Session: "one"})
+	runs := JournalRuns{Journal: journal.Reader{Dir: dir}, Since: time.Now().Add(-time.Hour), Budget: budget.New(0)}
+	list := func(runs JournalRuns, session, id string) (found []journal.Record, err error) {
+		err = runs.Each(t.Context(), "owner", journal.Filter{Session: session, ID: id}, func(r *journal.Record) bool {
+			found = append(found, *r)
+			return true
+		})
+		return found, err
+	}
+	mine, err := list(runs, "one", "")
 	if err != nil || len(mine) != 2 || mine[0].ID <= mine[1].ID {
 		t.Fatalf("%d runs, %v", len(mine), err)
 	}
-	rec, err := runs.Get(t.Context(), "one", mine[1].ID)
-	if err != nil || rec.ID != mine[1].ID || string(rec.Calls[0].Request.Arguments) != `{"s":"one"}` {
-		t.Errorf("%+v, %v", rec, err)
+	if recs, err := list(runs, "one", mine[1].ID); err != nil || len(recs) != 1 || string(recs[0].Calls[0].Request.Arguments) != `{"s":"one"}` {
+		t.Errorf("%+v, %v", recs, err)
 	}
-	if _, err := runs.Get(t.Context(), "two", mine[1].ID); !errors.Is(err, journal.ErrNotFound) {
-		t.Errorf("another session's run: %v", err)
+	if recs, err := list(runs, "two", mine[1].ID); err != nil || len(recs) != 0 {
+		t.Errorf("another session's run: %v, %v", recs, err)
 	}
-	var several *journal.AmbiguousError
-	if _, err := runs.Get(t.Context(), "one", mine[0].ID[:4]); !errors.As(err, &several) {
-		t.Errorf("the beginning of two: %v", err)
+	if recs, err := list(runs, "one", mine[0].ID[:4]); err != nil || len(recs) != 2 {
+		t.Errorf("the beginning of two: %v, %v", recs, err)
 	}
 	late := JournalRuns{Journal: journal.Reader{Dir: dir}, Since: time.Now().Add(time.Hour)}
-	if old, err := late.List(t.Context(), journal.Filter{Session: "one"}); err != nil || len(old) != 0 {
+	if old, err := list(late, "one", ""); err != nil || len(old) != 0 {
 		t.Errorf("runs of before: %d, %v", len(old), err)
 	}
-	if none, err := (JournalRuns{Journal: journal.Reader{Dir: t.TempDir()}}).List(t.Context(), journal.Filter{Session: "one"}); err != nil || none != nil {
+	if none, err := list(JournalRuns{Journal: journal.Reader{Dir: t.TempDir()}}, "one", ""); err != nil || none != nil {
 		t.Errorf("no journal: %d, %v", len(none), err)
+	}
+	if f := runs.Budget.Figures(); f.Used != 0 || f.Peak == 0 {
+		t.Errorf("records are not counted while they are read: %+v", f)
+	}
+	tight := runs
+	tight.Budget = budget.New(4000)
+	var large *budget.TooLargeError
+	if recs, err := list(tight, "one", ""); len(recs) != 0 || !errors.As(err, &large) || !strings.Contains(unreadable(err).Error(), "max_total_memory") {
+		t.Errorf("records that are too large: %d, %v", len(recs), err)
 	}
 }
 

@@ -59,29 +59,28 @@ func (m *memory) open(b journal.Begin) (*journal.Run, error) {
 	return r, nil
 }
 
-func (m *memory) List(_ context.Context, f journal.Filter) ([]journal.Record, error) {
+func (m *memory) Each(_ context.Context, _ any, f journal.Filter, use func(*journal.Record) bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var found []journal.Record
+	found := 0
 	for _, r := range slices.Backward(m.runs) {
 		rec := r.Record()
 		if strings.HasPrefix(rec.ID, f.ID) && (f.Tool == "" || rec.Definition.Name == f.Tool) && (f.Outcome == "" || rec.OutcomeName() == f.Outcome) &&
-			rec.Client.Session == f.Session && !rec.Start.Before(f.Since) && (f.Limit == 0 || len(found) < f.Limit) {
-			found = append(found, rec)
+			rec.Client.Session == f.Session && !rec.Start.Before(f.Since) && (f.Limit == 0 || found < f.Limit) {
+			if found++; !use(&rec) {
+				break
+			}
 		}
 	}
-	return found, nil
+	return nil
 }
 
-func (m *memory) Get(ctx context.Context, session, id string) (journal.Record, error) {
-	found, _ := m.List(ctx, journal.Filter{ID: id, Session: session})
-	switch len(found) {
-	case 0:
-		return journal.Record{}, fmt.Errorf("run %s: %w", id, journal.ErrNotFound)
-	case 1:
-		return found[0], nil
-	}
-	return journal.Record{}, &journal.AmbiguousError{Prefix: id, IDs: []string{found[0].ID, found[1].ID}}
+func (m *memory) list(ctx context.Context, f journal.Filter) (found []journal.Record, err error) {
+	err = m.Each(ctx, nil, f, func(r *journal.Record) bool {
+		found = append(found, *r)
+		return true
+	})
+	return found, err
 }
 
 // runFixture is a fixture with runs and dry runs, as one session sees it.
@@ -183,7 +182,7 @@ RUN  TIME  eval_starlark  ok  MS  2 calls
 
 // showsRuns checks how the runs of TestRuns are shown.
 func (s *runFixture) showsRuns() {
-	runs, _ := s.runs.List(s.t.Context(), journal.Filter{Session: "one"})
+	runs, _ := s.runs.list(s.t.Context(), journal.Filter{Session: "one"})
 	params := `{"name":"search","arguments":{"y":"z"}}`
 	inner := `{"name":"search","arguments":{"q":1}}`
 	for _, tt := range []struct{ arguments, want string }{
@@ -247,13 +246,9 @@ result: ` + params + "\n"},
 // others returns the runs of all sessions, as a faulty source would.
 type others struct{ *memory }
 
-func (o others) List(ctx context.Context, f journal.Filter) ([]journal.Record, error) {
+func (o others) Each(ctx context.Context, owner any, f journal.Filter, use func(*journal.Record) bool) error {
 	f.Session = "two"
-	return o.memory.List(ctx, f)
-}
-
-func (o others) Get(ctx context.Context, _, id string) (journal.Record, error) {
-	return o.memory.Get(ctx, "two", id)
+	return o.memory.Each(ctx, owner, f, use)
 }
 
 // TestOwnRuns checks that a session sees only its own runs, whatever the source returns.

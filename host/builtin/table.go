@@ -7,6 +7,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -35,6 +36,8 @@ type builtinTool struct {
 	// works reports whether the Options have what the tool needs; nil: they always
 	// have.
 	works func(*Options) bool
+	// turns are the turns that a call takes; nil: none.
+	turns func(*Options) *budget.Turns
 }
 
 // table returns the table of all built-in tools, in the order in which agents see
@@ -44,20 +47,22 @@ func table() []builtinTool {
 	searches := func(o *Options) bool { return o.Directory != nil }
 	plans := func(o *Options) bool { return o.Planner != nil }
 	records := func(o *Options) bool { return o.Runs != nil }
+	searching := func(o *Options) *budget.Turns { return o.Searching }
+	reading := func(o *Options) *budget.Turns { return o.Reading }
 	return []builtinTool{
 		{name: "save_tool", define: saveTool, call: (*Handler).save, saves: true},
 		{name: "list_saved_tools", define: listTools, call: (*Handler).list},
 		{name: "show_saved_tool", define: showTool, call: (*Handler).show},
 		{name: "delete_saved_tool", define: deleteTool, call: (*Handler).delete, saves: true},
 		{name: compose.EvalName, define: evalTool, call: (*Handler).eval},
-		{name: "search_tools", define: searchTools, call: (*Handler).search, works: searches},
-		{name: "describe_tool", define: describeTool, call: (*Handler).describe, works: searches},
+		{name: "search_tools", define: searchTools, call: (*Handler).search, works: searches, turns: searching},
+		{name: "describe_tool", define: describeTool, call: (*Handler).describe, works: searches, turns: searching},
 		{name: "health_check", define: healthTool, call: (*Handler).health, works: func(o *Options) bool { return o.Health != nil }},
 		{name: "test_tool", define: testTool, call: (*Handler).test, setting: "test_tool", works: func(o *Options) bool { return o.DryRunner != nil }},
 		{name: "plan_tool", define: planTool, call: (*Handler).plan, setting: "plans", works: plans},
 		{name: "apply_plan", define: applyTool, call: (*Handler).apply, setting: "plans", gated: true, works: plans},
-		{name: "list_runs", define: listRunsTool, call: (*Handler).listRuns, setting: "runs", works: records},
-		{name: "show_run", define: showRunTool, call: (*Handler).showRun, setting: "runs", works: records},
+		{name: "list_runs", define: listRunsTool, call: (*Handler).listRuns, setting: "runs", works: records, turns: reading},
+		{name: "show_run", define: showRunTool, call: (*Handler).showRun, setting: "runs", works: records, turns: reading},
 	}
 }
 

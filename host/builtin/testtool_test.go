@@ -107,7 +107,7 @@ calls without a mock:
 			}
 		})
 	}
-	if runs, _ := s.runs.List(t.Context(), everything(s)); len(runs) > 0 {
+	if runs, _ := s.runs.list(t.Context(), everything(s)); len(runs) > 0 {
 		t.Errorf("dry runs are among the runs: %d", len(runs))
 	}
 	if def, _ := s.store.Get("triage"); strings.Contains(def.Code, "new.x") {

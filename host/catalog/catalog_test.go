@@ -313,3 +313,28 @@ func TestSetSources(t *testing.T) {
 		t.Errorf("a script knows a server that was removed: %v", err)
 	}
 }
+
+// TestPagesAreBounded checks that a page of large definitions ends early, and that following the
+// cursors gives all of them.
+func TestPagesAreBounded(t *testing.T) {
+	c := New([]Source{{Server: "x", Exposes: func(string) bool { return true }, Hides: func(string) bool { return false }}}, slog.New(slog.DiscardHandler), func(*Scope, wire.Surface, []byte) {})
+	var items [][]byte
+	for i, size := range []int{pageBytes / 2, pageBytes / 3, pageBytes / 3, 2 * pageBytes, 10, 10} {
+		items = append(items, fmt.Appendf(nil, `{"name":"t%d","description":"%s"}`, i, strings.Repeat("x", size)))
+	}
+	c.SetUpstream("x", wire.Tools, items, nil)
+	var pages []int
+	for cursor := ""; ; {
+		p, err := c.Page(wire.Tools, cursor, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, len(p.Items))
+		if cursor = p.Next; cursor == "" {
+			break
+		}
+	}
+	if fmt.Sprint(pages) != "[2 1 1 2]" {
+		t.Errorf("pages of %v", pages)
+	}
+}

@@ -88,6 +88,10 @@ type Page struct {
 	Meta      []byte   // raw _meta of the whole list; nil for none
 }
 
+// pageBytes is how large the definitions on one page are together, in bytes, unless a single
+// one is larger.
+const pageBytes = 4 << 20
+
 // Page returns at most limit items of a surface after cursor ("" for the first page). The
 // order is: built-in tools, saved tools, then upstreams in the order of the
 // configuration; by name or URI within each. A cursor is a position in that order, so it
@@ -110,9 +114,13 @@ func (s *Scope) Page(surface wire.Surface, cursor string, limit int) (Page, erro
 			return 1
 		})
 	}
-	end := min(len(l.items), start+limit)
+	end, bytes := start, 0
 	p := Page{Meta: l.meta}
-	for _, e := range l.items[start:end] {
+	for _, e := range l.items[start:min(len(l.items), start+limit)] {
+		if bytes += max(len(e.definition), len(e.handshake)); bytes > pageBytes && end > start {
+			break
+		}
+		end++
 		p.Items = append(p.Items, e.definition)
 		p.Handshake = append(p.Handshake, e.handshake)
 	}

@@ -57,7 +57,7 @@ type tree struct {
 func (r *run) newTree(call route.Call) *tree {
 	var owner any
 	if call.Origin != nil {
-		owner = call.Origin.Session()
+		owner = route.BudgetKey(call.Origin.Session())
 	}
 	extra := int64(r.cfg.Parallel - 1)
 	if r.marker != "" {

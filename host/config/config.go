@@ -78,6 +78,8 @@ type Config struct {
 	InputTimeout time.Duration
 	// MaxMessage is the largest JSON-RPC message in bytes, in either direction.
 	MaxMessage int64
+	// MaxList is the size of the largest list of an upstream, with all pages, in bytes.
+	MaxList int64
 
 	// LogFormat is the form of log entries.
 	LogFormat LogFormat

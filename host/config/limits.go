@@ -22,6 +22,7 @@ func (c *Config) limits() []limitField {
 		{limits.StartupWait, &c.StartupWait},
 		{limits.InputTime, &c.InputTimeout},
 		{limits.Message, &c.MaxMessage},
+		{limits.List, &c.MaxList},
 
 		{limits.Time, &e.Timeout},
 		{limits.Memory, &e.MaxMemory},

@@ -73,6 +73,7 @@ type Options struct {
 	// Rights and TokenName return those of route.Session; nil: none.
 	Rights    func() *bearer.Rights
 	TokenName func() string
+	memory    rpc.Memory // see rpc.Options; nil if the streams count what they keep
 	// Persist, when set, keeps what Session.Keep returns, before the client gets the answer to a
 	// request that has changed it. It may wait a little, and returns when ctx ends.
 	Persist func(ctx context.Context)
@@ -156,7 +157,7 @@ func NewSession(ctx context.Context, main rpc.Stream, opts Options) *Session {
 	s.submitter, _ = opts.Backend.(Submitter)
 	conn := rpc.Options{
 		Peer: rpc.Client, Main: main, Handler: (*handler)(s), Errors: callErrors{}, SerialIDs: true,
-		MaxRequests: maxRequests, KeepWorkers: opts.KeepWorkers, Count: opts.Budget.Count, Log: opts.Log,
+		MaxRequests: maxRequests, KeepWorkers: opts.KeepWorkers, Memory: opts.memory, Log: opts.Log,
 		HandlesPing: envelope.IsPresent,
 	}
 	if opts.Tracer != nil {

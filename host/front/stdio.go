@@ -36,6 +36,11 @@ func ServeStdio(ctx context.Context, r io.Reader, w io.Writer, opts Options) err
 	if opts.KeepWorkers == 0 {
 		opts.KeepWorkers = keepWorkers
 	}
+	if opts.Budget != nil {
+		unread := opts.Budget.OpenUnread("stdio", 0)
+		defer unread.Close()
+		opts.memory = unread
+	}
 	out := &output{w: w}
 	writer := rpc.NewWriter(out)
 	s := NewSession(ctx, writer, opts)
@@ -90,7 +95,7 @@ func (s *Session) readBudget() *wire.ReadBudget {
 	if all == nil {
 		return nil
 	}
-	return &wire.ReadBudget{Context: s.conn.Context(), Open: func() *budget.Hold { return all.OpenRequest(route.Session(s)) }}
+	return &wire.ReadBudget{Context: s.conn.Context(), Most: all.LargestMessage(), Open: func() *budget.Hold { return all.OpenRequest(route.BudgetKey(s)) }}
 }
 
 // output is the io.Writer of a session. When it fails, the session ends. It is not

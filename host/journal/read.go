@@ -84,31 +84,43 @@ func (r Reader) Scan(ctx context.Context, f Filter) iter.Seq2[Record, error] {
 				}
 				continue
 			}
-			for _, r := range x.roots() {
-				if f.mayMatch(r.id) {
-					rec, ok, faults := x.load(ctx, r)
-					if ctx.Err() != nil {
-						yield(Record{}, context.Cause(ctx))
-						return
-					}
-					for _, err := range faults {
-						if !yield(Record{}, err) {
-							return
-						}
-					}
-					if ok && f.matches(&rec) {
-						if !yield(rec, nil) {
-							return
-						}
-						if left--; left == 0 {
-							return
-						}
-					}
+			for _, run := range x.roots() {
+				if f.mayMatch(run.id) && !r.scan(ctx, x, run, f, &left, yield) {
+					return
 				}
-				x.forget(r.id)
+				x.forget(run.id)
 			}
 		}
 	}
+}
+
+// scan yields one run if it matches. It returns false if no more are wanted.
+func (r Reader) scan(ctx context.Context, x *index, run *indexedRun, f Filter, left *int, yield func(Record, error) bool) bool {
+	leave, err := r.room(ctx, x, run)
+	if err != nil && ctx.Err() == nil {
+		return yield(Record{}, err)
+	}
+	var rec Record
+	var ok bool
+	var faults []error
+	if err == nil {
+		defer leave()
+		rec, ok, faults = x.load(ctx, run)
+	}
+	if ctx.Err() != nil {
+		yield(Record{}, context.Cause(ctx))
+		return false
+	}
+	for _, err := range faults {
+		if !yield(Record{}, err) {
+			return false
+		}
+	}
+	if !ok || !f.matches(&rec) {
+		return true
+	}
+	*left--
+	return yield(rec, nil) && *left != 0
 }
 
 // Find returns the run with that id, or the only one with that prefix. The error is

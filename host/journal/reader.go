@@ -39,6 +39,39 @@ func (e *OthersError) Unwrap() error { return e.Err }
 type Reader struct {
 	Dir    string
 	Others Others // nil: there are none
+	// Room, if it is not nil, waits until there is memory for a record of that many bytes. Scan
+	// calls it before it reads a record, and leave when the caller goes on to the next one. The
+	// error is yielded in place of the record.
+	Room func(ctx context.Context, bytes int64) (leave func(), err error)
+}
+
+// recordCopies is how many bytes a record takes for each byte of its lines: the line, and
+// what it is decoded to.
+const recordCopies = 3
+
+// room waits for memory for a run of x with its nested runs.
+func (r Reader) room(ctx context.Context, x *index, run *indexedRun) (leave func(), err error) {
+	if r.Room == nil {
+		return func() {}, nil
+	}
+	leave, err = r.Room(ctx, recordCopies*x.size(run, 1))
+	if err != nil {
+		return nil, fmt.Errorf("run %s: %w", run.id, err)
+	}
+	return leave, nil
+}
+
+// size returns the bytes of the lines of a run and of its nested runs.
+func (x *index) size(r *indexedRun, depth int) (bytes int64) {
+	for _, at := range r.events {
+		bytes += int64(at.size)
+	}
+	for _, child := range r.children {
+		if c := x.runs[child]; c != nil && depth <= maxDepth {
+			bytes += x.size(c, depth+1)
+		}
+	}
+	return bytes
 }
 
 // Reader returns the Reader of the journal that l writes.

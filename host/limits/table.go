@@ -31,6 +31,7 @@ var (
 	StartupWait = row(Limit{Key: "startup_wait", Unit: Duration, Default: 5 * second, Least: 0, Most: hour})
 	InputTime   = row(Limit{Key: "input_timeout", Unit: Duration, Default: 10 * minute, Least: millisecond, Most: day})
 	Message     = row(Limit{Name: "message", Key: "max_message", Unit: Bytes, Default: 64 * mib, Least: kib, Most: gib})
+	List        = row(Limit{Name: "list", Key: "max_list", Unit: Bytes, Default: 32 * mib, Least: 64 * kib, Most: gib})
 )
 
 // The limits of one composite call.

@@ -33,6 +33,11 @@ func (r *Router) list(ctx context.Context, call Call, surface wire.Surface) wire
 	} else if !r.offered(call.Origin.Session(), surface.Capability()) {
 		return notFound(call.Method)
 	}
+	done, err := r.Listing.Take(ctx, BudgetKey(call.Origin.Session()))
+	if err != nil {
+		return fail(wire.CodeInternal, "%s: %v", call.Method, err)
+	}
+	defer done()
 	page, err := scope.Page(surface, cursor, pageSize)
 	if err != nil {
 		return fail(wire.CodeInvalidParams, "%s: %v", call.Method, err)

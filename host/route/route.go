@@ -63,6 +63,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
@@ -87,6 +88,9 @@ type Options struct {
 	// HandshakeWait is how long the answer to initialize waits for the handshakes of
 	// upstreams; 0 means DefaultHandshakeWait.
 	HandshakeWait time.Duration
+	// Listing are the turns of making the answers to requests for lists; nil: there is no
+	// limit.
+	Listing *budget.Turns
 	// Settled waits until the lists of every upstream are known, as long as a client
 	// may have to wait for that, or until ctx ends. Remembered lists of an earlier run
 	// count as known.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/bearer"
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -60,6 +61,15 @@ type Session interface {
 	// does not block. Several calls may become one notification, which has a notice
 	// only if they all have the same.
 	Changed(surface wire.Surface, notice []byte)
+}
+
+// BudgetKey returns the owner in a budget.Budget of what a session has: its bytes are bounded,
+// and those of all sessions of its principal.
+func BudgetKey(s Session) any {
+	if p := s.Principal(); p != "" {
+		return budget.Member{Group: p, Of: s}
+	}
+	return s
 }
 
 // MaySave reports whether the client of an origin may save and delete tools. It is true

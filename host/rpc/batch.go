@@ -14,6 +14,7 @@ type batch struct {
 	mu        sync.Mutex
 	open      int // messages of the batch that need an answer and have none
 	responses []byte
+	bytes     int // that are counted for them
 }
 
 // receiveBatch handles a batch, or a malformed one that cannot be split because of
@@ -51,7 +52,9 @@ func (c *Conn) receiveBatch(items [][]byte, err error, raw []byte, on Stream) (w
 // respond adds one reply; the zero Reply means that there is none. After the last
 // reply, all are sent.
 func (b *batch) respond(id []byte, reply wire.Reply) {
+	reply, bytes := b.conn.countAnswer(reply)
 	b.mu.Lock()
+	b.bytes += bytes
 	if reply.Result != nil || reply.Error != nil {
 		b.responses = append(append(b.responses, ','), wire.Response(id, reply)...)
 	}
@@ -65,5 +68,5 @@ func (b *batch) respond(id []byte, reply wire.Reply) {
 		b.responses[0] = '['
 		b.responses = append(b.responses, ']')
 	}
-	b.conn.finish(b.on, b.responses, false)
+	b.conn.finish(b.on, b.responses, b.bytes, false)
 }

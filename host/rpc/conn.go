@@ -69,10 +69,10 @@ type Options struct {
 	// Garbage is called with what is not a usable message: the reason, for people,
 	// and its first bytes (at most MaxExcerpt). Nil: it is only logged.
 	Garbage func(reason string, raw []byte)
-	// Count is called with each response before it is passed to a stream, so that the
-	// memory of a large response can be counted until it has been written. It may be
-	// nil.
-	Count func(response []byte)
+	// Memory counts the peer's requests in flight, as far as their messages are not
+	// counted where they are read, and answers until they have been written. Small ones
+	// are not counted. Nil: none are.
+	Memory Memory
 	// Tracer follows our calls; nil: nobody does.
 	Tracer Tracer
 	// Log gets garbage at level warn, at most 10 records in 10 seconds, and late

@@ -9,6 +9,7 @@
 //	receive.go  frames of the peer: answers, notifications, batches, garbage
 //	progress.go progress of calls, and of tasks that outlive their call
 //	request.go  requests of the peer
+//	memory.go   counting the bytes of requests and answers
 //	batch.go    JSON-RPC batches of revision 2025-03-26
 //	workers.go  goroutines for requests that block
 //	owners.go   which calls a message of the peer may belong to

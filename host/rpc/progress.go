@@ -16,8 +16,10 @@ func (c *Conn) progress(params []byte) {
 	p, late := c.state.beginProgress(id, c.progressReturned)
 	task := p != nil && p.task != ""
 	c.mu.Unlock()
-	if p == nil || task {
-		c.charge(len(params)) // that of a task is charged too, because a task may go on forever
+	if p == nil || task || len(params) > smallSize {
+		// That of a task is charged too, because a task may go on forever, and large ones,
+		// because the client may read slowly.
+		c.charge(len(params))
 	}
 	if p == nil {
 		if late != nil {

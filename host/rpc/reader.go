@@ -14,6 +14,10 @@ import (
 func (c *Conn) ReadLines(r io.Reader, max int, budget *wire.ReadBudget) error {
 	var lines *lineSampler // nil for a client: all of its long lines get the same answer
 	if c.opts.Peer == Server {
+		if max <= 0 {
+			max = wire.DefaultMaxMessage
+		}
+		max, _ := budget.Limit(max)
 		lines = newLineSampler(r, max)
 		lines.unsolicited = c.opts.Unsolicited
 		r = lines

@@ -24,6 +24,7 @@ type Request struct {
 	key   string // in state.requests
 	token []byte // of its progress; nil for none
 	span  Span   // nil for none
+	bytes int    // that are counted for it; see Conn.admitBytes
 
 	work func(ctx context.Context, r *Request) wire.Reply
 	ctx  context.Context // of work
@@ -61,16 +62,20 @@ func (c *Conn) request(m wire.Message, on Stream, b *batch) {
 		r.key = wire.IDKey(m.ID)
 	}
 	r.token = progressToken(m.Params)
+	bad := c.admitBytes(r)
 	c.mu.Lock()
 	if c.opts.SharedIDs {
 		r.key = c.state.uniqueKey()
 	}
-	bad := c.state.admit(r, c.opts.MaxRequests)
+	if bad == nil {
+		bad = c.state.admit(r, c.opts.MaxRequests)
+	}
 	if bad == nil {
 		c.inbound.Add(1) // under the lock: none is added once Close waits
 	}
 	c.mu.Unlock()
 	if bad != nil {
+		c.settleBytes(r)
 		c.respond(on, b, r.ID, wire.Reply{Error: bad.Raw()})
 		return
 	}
@@ -100,7 +105,8 @@ func (c *Conn) respond(on Stream, b *batch, id []byte, reply wire.Reply) {
 		b.respond(id, reply)
 		return
 	}
-	c.finish(on, response(id, reply), false)
+	reply, bytes := c.countAnswer(reply)
+	c.finish(on, response(id, reply), bytes, false)
 }
 
 // response returns the message that answers a request, nil if there is no answer.
@@ -111,18 +117,15 @@ func response(id []byte, reply wire.Reply) []byte {
 	return wire.Response(id, reply)
 }
 
-// finish sends the last message for one frame of the peer; nil if there is none. alone
-// says that no other request of the peer is in flight.
-func (c *Conn) finish(on Stream, data []byte, alone bool) {
+// finish sends the last message for one frame of the peer; nil if there is none. bytes are
+// counted for it. alone says that no other request of the peer is in flight.
+func (c *Conn) finish(on Stream, data []byte, bytes int, alone bool) {
 	if data == nil {
 		<-c.answers
 		on.Finish(Frame{})
 		return
 	}
-	if c.opts.Count != nil {
-		c.opts.Count(data)
-	}
-	on.Finish(Frame{Data: data, conn: c, answer: true, alone: alone})
+	on.Finish(Frame{Data: data, conn: c, answer: true, bytes: bytes, alone: alone})
 }
 
 // Reply answers the request. It does not block. It returns false if the request must
@@ -147,10 +150,12 @@ func (r *Request) Reply(reply wire.Reply) bool {
 	if drop {
 		reply = wire.Reply{}
 	}
+	c.settleBytes(r)
 	if r.batch != nil {
 		r.batch.respond(r.ID, reply)
 	} else {
-		c.finish(r.on, response(r.ID, reply), alone)
+		reply, bytes := c.countAnswer(reply)
+		c.finish(r.on, response(r.ID, reply), bytes, alone)
 	}
 	c.inbound.Done()
 	return !drop

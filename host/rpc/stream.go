@@ -61,6 +61,7 @@ type Frame struct {
 
 	conn   *Conn
 	answer bool // it holds one of conn.answers
+	bytes  int  // of Options.Memory that it holds
 	alone  bool // nothing else was in flight, so that waiting for more to write is of no use
 }
 
@@ -85,6 +86,9 @@ func (f Frame) Done(result WriteResult, err error) {
 	}
 	if f.answer {
 		<-f.conn.answers
+	}
+	if f.bytes > 0 {
+		f.conn.opts.Memory.Sub(f.bytes)
 	}
 	if f.ID == 0 || result == Written {
 		return

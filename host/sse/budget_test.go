@@ -19,7 +19,7 @@ func TestLargeEventsCount(t *testing.T) {
 	lines := strings.Repeat("data: "+strings.Repeat("y", 1000)+"\n", 300)
 	long := "data: " + strings.Repeat("z", 900<<10) + "\n"
 	in := "data: small\n\n" + line + "\n" + lines + "\n" + long + "\n" + lines + long + "\n" + line
-	e := NewReader(strings.NewReader(in), 500<<10).WithBudget(&wire.ReadBudget{Context: t.Context(), Open: b.OpenAnswer})
+	e := NewReader(strings.NewReader(in), 500<<10).WithBudget(&wire.ReadBudget{Context: t.Context(), Open: func() *budget.Hold { return b.OpenAnswer("x") }})
 	next := func(length int) {
 		t.Helper()
 		ev, err := e.Next()

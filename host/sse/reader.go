@@ -39,6 +39,8 @@ type Reader struct {
 	max int // bytes of data of one event
 	// budget is where large events are counted; nil: they are not counted.
 	budget *wire.ReadBudget
+	// ofBudget reports that max follows from budget.
+	ofBudget bool
 
 	// LastID is the id of the last complete event, after which the stream can be
 	// resumed; empty for none. Events without data count too (SEP-1699 uses them to
@@ -97,6 +99,7 @@ func (e *Reader) After(id string) *Reader {
 // WithBudget makes large events wait for memory in b, where they are counted.
 func (e *Reader) WithBudget(b *wire.ReadBudget) *Reader {
 	e.budget = b
+	e.max, e.ofBudget = b.Limit(e.max)
 	return e
 }
 
@@ -154,7 +157,7 @@ func (e *Reader) Next() (Event, error) {
 		e.name, e.data, e.has, e.large, e.long, e.id, e.hasID = "", nil, false, false, excerpt{}, e.id[:0], false
 		switch {
 		case large:
-			return ev, &wire.TooLargeError{Limit: e.max}
+			return ev, &wire.TooLargeError{Limit: e.max, Budget: e.ofBudget}
 		case has:
 			return ev, nil
 		}

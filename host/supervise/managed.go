@@ -3,6 +3,7 @@ package supervise
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"slices"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/health"
+	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/nested"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
@@ -33,7 +35,8 @@ type managedUpstream struct {
 	client *clientIdentity
 	round  atomic.Pointer[secret.Source] // for the first start; nil: of its own
 	key    string                        // of the snapshot
-	opened sync.Once                     // see open
+	lists  *keptLists
+	opened sync.Once // see open
 	spares spares
 
 	// publishing is held while a list is set in the catalog. All upstreams of the
@@ -41,7 +44,7 @@ type managedUpstream struct {
 	// replacement. It may be held for long, so nobody waits for it with another lock.
 	publishing *sync.Mutex
 	saving     sync.Mutex // held while the snapshot is saved, so that the newest one is kept
-	saved      []byte     // the last known content of the snapshot's file; guarded by saving
+	saved      [32]byte   // SHA-256 of the last known content of the snapshot's file; guarded by saving
 	failure    Failure    // the last one that was saved; guarded by saving
 
 	mu      sync.Mutex // guards what follows
@@ -67,6 +70,7 @@ func newManaged(env *environment, conf *config.Upstream, own route.Session, clie
 	publishing, _ := env.publishing.LoadOrStore(conf.Name, &sync.Mutex{})
 	m.publishing = publishing.(*sync.Mutex)
 	m.key = snapshotKey(m.spec, cfg.NewMasker())
+	m.lists = newKeptLists(env.Budget, m)
 	m.conf.Store(conf)
 	return m
 }
@@ -90,7 +94,7 @@ func (m *managedUpstream) restore() bool {
 		return false
 	}
 	m.saving.Lock()
-	m.saved = known.encode(m.key)
+	m.saved = sha256.Sum256(known.encode(m.key))
 	m.saving.Unlock()
 	m.mu.Lock()
 	m.wasLate, m.known.Verdict = known.Late, known.Verdict
@@ -105,6 +109,10 @@ func (m *managedUpstream) restore() bool {
 	m.env.Receiver(m.name, m.own).OnAsleep()
 	m.publishHandshake(known.Handshake)
 	for surface, l := range known.Lists {
+		if err := m.lists.keep(surface, l.memory()); err != nil {
+			m.env.Log.Warn("a remembered list is not used", "upstream", m.name, "list", string(surface), "err", limits.Explain(err))
+			continue
+		}
 		m.publishList(catalog.List{Surface: surface, Items: l.Items, Meta: l.Meta, Stateless: known.stateless(), Remembered: true})
 	}
 	return true
@@ -156,7 +164,7 @@ func (m *managedUpstream) startLocked() *upstream.Upstream {
 	m.up = upstream.Start(m.spec, upstream.Options{
 		Log: m.env.Log, Budget: m.env.Budget, Observer: m.env.Observer, InitializeParams: m.client.initializeParams,
 		ClientName: m.client.name, ClientVersion: m.client.version, Resolve: m.resolve, Accept: m.accept, Verdict: m.known.Verdict, OnVerdict: m.updateVerdict,
-		OnHandshake: m.updateHandshake, OnList: m.updateList,
+		OnHandshake: m.updateHandshake, OnList: m.updateList, KeepList: m.lists.keep,
 		OnNotification: receiver.OnNotification, OnRequest: receiver.OnRequest, OnFailed: func() { m.saveLate(); m.noteFailure() },
 		OnReady: func() {
 			if m.becomeReady() {
@@ -291,8 +299,9 @@ func (m *managedUpstream) save() {
 // replaceFile saves a snapshot if it differs from the one in the file. The caller
 // holds m.saving.
 func (m *managedUpstream) replaceFile(s Snapshot) {
-	if file := s.encode(m.key); !bytes.Equal(file, m.saved) {
-		m.saved = file
+	file := s.encode(m.key)
+	if sum := sha256.Sum256(file); sum != m.saved {
+		m.saved = sum
 		m.env.snapshots.save(m.name, file)
 	}
 }
@@ -469,6 +478,7 @@ func (m *managedUpstream) close(ctx context.Context) error {
 	m.closed = true
 	up := m.up
 	m.mu.Unlock()
+	defer m.lists.close()
 	if up == nil {
 		return nil
 	}

@@ -39,6 +39,15 @@ type List struct {
 	Meta  []byte   // raw _meta of the list; nil for none
 }
 
+// memory is what the list takes in memory, in bytes; see upstream.Options.KeepList.
+func (l List) memory() int64 {
+	bytes := int64(0)
+	for _, item := range l.Items {
+		bytes += 2*int64(len(item)) + 1<<10
+	}
+	return bytes
+}
+
 func (s Snapshot) clone() Snapshot {
 	s.Lists = maps.Clone(s.Lists)
 	if s.Lists == nil {

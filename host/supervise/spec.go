@@ -19,7 +19,7 @@ func Spec(cfg *config.Config, u *config.Upstream) upstream.Spec {
 	spec := upstream.Spec{
 		Name: u.Name, Transport: string(u.Transport), Command: u.Command, Args: u.Args, Env: env, Dir: u.Dir,
 		URL: u.URL, Headers: u.Headers,
-		Timeout: u.Timeout, MaxTimeout: u.MaxTimeout, MaxMessage: int(cfg.MaxMessage), Restart: string(u.Restart),
+		Timeout: u.Timeout, MaxTimeout: u.MaxTimeout, MaxMessage: int(cfg.MaxMessage), MaxList: int(cfg.MaxList), Restart: string(u.Restart),
 		Protocol: string(u.Protocol),
 	}
 	if u.Sandbox != nil {

@@ -10,6 +10,7 @@
 //	wait.go         waiting until upstreams have started
 //	client.go       the client identity that we present in the upstream handshake
 //	snapshot.go     what upstreams announced when they last ran
+//	lists.go        what their lists take in memory
 //	forget.go       removing what they announced
 //	failure.go      the last failure of an upstream
 //	unavailable.go  why an upstream is not available

@@ -70,6 +70,28 @@ func (e *TimeoutError) reason() string {
 	return fmt.Sprintf("no answer to %s within %v (raise its %s)", e.Method, e.After, limits.RequestTime.Key)
 }
 
+// ListError means that a list of an upstream is not used because of its size.
+type ListError struct {
+	Upstream string
+	Surface  wire.Surface
+	Limit    int   // of the list, in bytes; 0 if Err says what was exceeded
+	Err      error // a *budget.FullError, or nil
+}
+
+func (e *ListError) Error() string {
+	return fmt.Sprintf("upstream %q: %s", e.Upstream, e.reason())
+}
+
+func (e *ListError) reason() string {
+	if e.Err != nil {
+		return fmt.Sprintf("its list of %s is not used: %s", e.Surface.Plural(), limits.Explain(e.Err))
+	}
+	return fmt.Sprintf("its list of %s is larger than %s (%s)", e.Surface.Plural(), limits.List.Format(int64(e.Limit)), limits.List.Remedy())
+}
+
+// Unwrap returns Err.
+func (e *ListError) Unwrap() error { return e.Err }
+
 // AnswerError means that an upstream's answer to a request cannot be used: it exceeds
 // the size limit (errors.As *wire.TooLargeError) or is not a JSON-RPC 2.0 response
 // (errors.As *wire.RPCError). The connection remains usable.

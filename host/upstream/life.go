@@ -108,6 +108,7 @@ func (u *Upstream) linkOptions(in *inbox) link.Options {
 	opts := link.Options{
 		MaxMessage:  u.spec.MaxMessage,
 		Budget:      u.opts.Budget,
+		Owner:       u.spec.Name,
 		Handler:     callbacks,
 		Errors:      CallErrors(u.spec.Name),
 		Unsolicited: func(bytes int, done <-chan struct{}) { u.allowance.spend(bytes, done, nil) },
@@ -256,11 +257,14 @@ func (u *Upstream) failed(err error, l link.Link, pause *backoff) (due time.Time
 func reason(err error) string {
 	var timeout *TimeoutError
 	var answer *AnswerError
+	var list *ListError
 	switch {
 	case errors.As(err, &timeout):
 		return "start failed: " + timeout.reason()
 	case errors.As(err, &answer):
 		return fmt.Sprintf("start failed: answer to %s: %v", answer.Method, answer.Err)
+	case errors.As(err, &list):
+		return "start failed: " + list.reason()
 	}
 	return err.Error()
 }

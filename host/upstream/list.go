@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
@@ -25,6 +27,8 @@ const (
 // listing collects the items of one surface of a server, page by page.
 type listing struct {
 	surface wire.Surface
+	most    int   // bytes of items; 0: any number
+	bytes   int64 // of the items
 	log     *slog.Logger
 	items   [][]byte
 	keys    map[string]bool
@@ -37,10 +41,10 @@ type listing struct {
 // with the name of an earlier one, or that two JSON readers could interpret
 // differently are left out with a warning. If a cursor is repeated, or there are too
 // many pages or items, the listing ends with a warning, and the items listed so far are
-// returned.
-func listAll(ctx context.Context, l link.Link, surface wire.Surface, log *slog.Logger) (*listing, error) {
+// returned. The error is a *ListError if the items have more than most bytes.
+func listAll(ctx context.Context, l link.Link, surface wire.Surface, most int, log *slog.Logger) (*listing, error) {
 	method := surface.ListMethod()
-	c := &listing{surface: surface, log: log, items: [][]byte{}, keys: make(map[string]bool)}
+	c := &listing{surface: surface, most: most, log: log, items: [][]byte{}, keys: make(map[string]bool)}
 	params := []byte("{}") // some servers reject a request without params
 	cursors := make(map[string]bool)
 	for page := 1; ; page++ {
@@ -82,6 +86,7 @@ func (c *listing) add(page []byte) error {
 	if err != nil {
 		return fmt.Errorf("answer to %s: %q: %w", c.surface.ListMethod(), name, err)
 	}
+	large := len(page) > budget.Small
 	for _, item := range items {
 		key, ok := wire.GetString(item, c.surface.Key())
 		err := wire.ItemShape.Check(item)
@@ -94,6 +99,12 @@ func (c *listing) add(page []byte) error {
 			c.log.Warn("a second item with the same "+c.surface.Key()+" was left out", "list", name, "item", link.Excerpt(key))
 		default:
 			c.keys[key] = true
+			if c.bytes += int64(len(item)); c.most > 0 && c.bytes > int64(c.most) {
+				return &ListError{Surface: c.surface, Limit: c.most}
+			}
+			if large { // the page counts as a message until nothing refers to it
+				item = bytes.Clone(item)
+			}
 			c.items = append(c.items, item)
 		}
 	}
@@ -114,6 +125,14 @@ func (c *listing) add(page []byte) error {
 		c.meta = merge(c.meta, meta)
 	}
 	return nil
+}
+
+// memory returns what the list takes in memory as long as it is used, in bytes: each
+// definition is kept as it was sent and under its public name, and there are names, an
+// index and what clients with narrowed rights see.
+func (c *listing) memory() int64 {
+	const copies, each = 2, 1 << 10
+	return copies*c.bytes + each*int64(len(c.items))
 }
 
 // withoutServerInfo returns the _meta of a page without what is about the server instead of

@@ -75,6 +75,9 @@ type Spec struct {
 	// MaxMessage is the size limit for a message of the server in bytes; 0:
 	// wire.DefaultMaxMessage.
 	MaxMessage int
+	// MaxList is the size limit for a list of the server with all its pages, in bytes; 0: there
+	// is none.
+	MaxList int
 	// Restart says whether to start a server again that has exited, lost its
 	// connection or failed to start; "": RestartAlways.
 	Restart string

@@ -73,11 +73,19 @@ func (u *Upstream) list(ctx context.Context, l link.Link, s wire.Surface) error 
 	defer u.endListing(s, covers)
 	ctx, cancel := u.deadline(ctx, s.ListMethod())
 	defer cancel()
-	c, err := listAll(ctx, l, s, u.log)
+	c, err := listAll(ctx, l, s, u.spec.MaxList, u.log)
 	var refused *wire.RPCError
 	if s == wire.Templates && errors.As(err, &refused) && refused.Code == wire.CodeMethodNotFound {
 		c, err = &listing{items: [][]byte{}}, nil // templates have no capability of their own
 		fresh.Nothing = true
+	}
+	if err == nil && u.opts.KeepList != nil {
+		if full := u.opts.KeepList(s, c.memory()); full != nil {
+			err = &ListError{Surface: s, Err: full}
+		}
+	}
+	if large := (*ListError)(nil); errors.As(err, &large) {
+		large.Upstream = u.spec.Name
 	}
 	if err != nil {
 		return err

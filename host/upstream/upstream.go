@@ -58,6 +58,9 @@ type Options struct {
 	// list at each start. It is not called when a listing fails or the server goes
 	// down. Calls do not overlap; the callee may keep the slices.
 	OnList func(l List)
+	// KeepList is called before OnList with what the list takes in memory, in bytes. With an
+	// error, the list is not used. Nil: every list is kept.
+	KeepList func(s wire.Surface, bytes int64) error
 	// OnNotification gets the server's notifications, as
 	// link.Callbacks.OnNotification does. After a list_changed, the upstream reads
 	// the list again by itself.

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -380,6 +381,27 @@ func TestListing(t *testing.T) {
 	f := launch(t, spec("endless"))
 	if got := <-f.tools; len(got) != maxPages || !strings.Contains(f.log.String(), "does not end") {
 		t.Errorf("endless: %d tools", len(got))
+	}
+}
+
+// TestListsAreBounded checks that a list that is larger than it may be, or for which there is no
+// memory, is not used, and that the error says which list, and what was exceeded.
+func TestListsAreBounded(t *testing.T) {
+	endless := spec("endless")
+	endless.MaxList, endless.Restart = 10_000, RestartNever
+	full := func(wire.Surface, int64) error {
+		return &budget.FullError{What: "lists of this server", Bytes: 30 << 20, Share: 20 << 20, Most: 25 << 20}
+	}
+	small := spec("ok")
+	small.Restart = RestartNever
+	for want, f := range map[string]*fixture{
+		`upstream "x": start failed: its list of tools is larger than 10000 bytes (raise max_list)`: launch(t, endless),
+		`upstream "x": start failed: its list of tools is not used: no memory: the lists of this server would be 30MiB, more than its share of 20MiB at present, ` +
+			`of 25MiB for all together (raise execution.max_total_memory)`: launchWith(t, small, Options{KeepList: full}, fastTimings),
+	} {
+		if err := f.Ready(t.Context()); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
 	}
 }
 

@@ -17,6 +17,17 @@ type ReadBudget struct {
 	Context context.Context
 	// Open returns a new Hold for one message.
 	Open func() *budget.Hold
+	// Most is the size of the largest message that has room, in bytes; 0: any.
+	Most int
+}
+
+// Limit returns the size limit of a message for which the configured limit is max, in bytes,
+// and whether it follows from the budget.
+func (r *ReadBudget) Limit(max int) (limit int, ofBudget bool) {
+	if r != nil && r.Most > 0 && r.Most < max {
+		return r.Most, true
+	}
+	return max, false
 }
 
 // message returns a buffer for a message of at most max bytes.
@@ -25,6 +36,7 @@ func (r *ReadBudget) message(max int) *messageBuffer { return &messageBuffer{bud
 // ReadAll reads a message of size bytes, or of unknown size if size is negative, but of
 // at most max bytes. With a *TooLargeError it returns the first excerpt bytes.
 func (r *ReadBudget) ReadAll(src io.Reader, size int64, max, excerpt int) ([]byte, error) {
+	max, ofBudget := r.Limit(max)
 	g := r.message(max)
 	first := initialSize
 	if size >= 0 {
@@ -40,7 +52,7 @@ func (r *ReadBudget) ReadAll(src io.Reader, size int64, max, excerpt int) ([]byt
 		switch {
 		case len(g.b) > max:
 			g.drop()
-			return bytes.Clone(head), &TooLargeError{Limit: max}
+			return bytes.Clone(head), &TooLargeError{Limit: max, Budget: ofBudget}
 		case err == io.EOF && int64(len(g.b)) >= size:
 			return g.done(), nil
 		case err == io.EOF:

@@ -41,6 +41,8 @@ type Reader struct {
 	r      *bufio.Reader
 	max    int
 	budget *ReadBudget
+	// ofBudget reports that max follows from budget.
+	ofBudget bool
 }
 
 // smallMessage is the size in bytes up to which a message does not wait for memory. It
@@ -59,6 +61,7 @@ func NewReader(r io.Reader, max int) *Reader {
 // WithBudget makes the Reader reserve memory in b before it reads a large message.
 func (r *Reader) WithBudget(b *ReadBudget) *Reader {
 	r.budget = b
+	r.max, r.ofBudget = b.Limit(r.max)
 	return r
 }
 
@@ -118,7 +121,7 @@ func (r *Reader) skip(err error) error {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
-	return &TooLargeError{Limit: r.max}
+	return &TooLargeError{Limit: r.max, Budget: r.ofBudget}
 }
 
 const (

@@ -60,3 +60,11 @@ func (s Surface) Key() string {
 	}
 	return "name"
 }
+
+// Plural returns what the items are called, for messages.
+func (s Surface) Plural() string {
+	if s == Templates {
+		return "resource templates"
+	}
+	return string(s)
+}

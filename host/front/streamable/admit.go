@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/bearer"
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/limits"
 )
 
@@ -100,12 +101,19 @@ func (h *Handler) checkRate(p *policy, token bearer.Digest, address netip.Prefix
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
-	for _, by := range h.accounts(p, token, address) {
+	all := h.accounts(p, token, address)
+	counted := all[:]
+	if token.Principal() != "" && address.Addr().IsLoopback() {
+		// Proxies connect from there, so that the address is that of clients with any token,
+		// and one of them must not use up the rate of the others.
+		counted = all[:1]
+	}
+	for _, by := range counted {
 		if by.refill(by.quota, now); by.allowance < 1 {
 			return &quotaError{fmt.Sprintf("this %s begins sessions too fast (at most %d a second; %s)", by.holder, by.rate, limits.InitializeRate.Remedy())}
 		}
 	}
-	for _, by := range h.accounts(p, token, address) {
+	for _, by := range counted {
 		by.allowance--
 	}
 	return nil
@@ -165,7 +173,13 @@ func (h *Handler) begin(p *policy, token bearer.Digest, address netip.Prefix, id
 	if h.count >= h.opts.MaxSessions {
 		return nil, h.evict(func(*session) bool { return true }), errFull
 	}
-	s = newSession(h, cmp.Or(id, newSessionID(h.opts.Fleet)), token, address)
+	name := cmp.Or(id, newSessionID(h.opts.Fleet))
+	place, err := h.place(name, token, address)
+	if err != nil {
+		return nil, h.evict(accounts[0].owns), err
+	}
+	s = newSession(h, name, token, address)
+	s.place = place
 	if id != "" {
 		s.begun = make(chan struct{})
 	} else {
@@ -182,6 +196,21 @@ func (h *Handler) begin(p *policy, token bearer.Digest, address netip.Prefix, id
 	s.serving.Add(1)
 	h.workers.Go(s.run)
 	return s, nil, nil
+}
+
+// place counts a session that begins in the budget: for its principal, or else for its
+// address.
+func (h *Handler) place(id string, token bearer.Digest, address netip.Prefix) (*budget.Account, error) {
+	owner := budget.Member{Group: address, Of: address.String() + " " + id}
+	if p := token.Principal(); p != "" {
+		owner.Group = p
+	}
+	place := h.opts.Session.Budget.OpenSession(owner)
+	if err := place.Add(sessionMemory); err != nil {
+		place.Close()
+		return nil, fmt.Errorf("no session begins: %s", limits.Explain(err))
+	}
+	return place, nil
 }
 
 // evict removes and returns the session that has been idle for longest among those that

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
+	"github.com/mcp-metatool/mcp-metatool/host/front"
 	"github.com/mcp-metatool/mcp-metatool/host/front/fronttest"
 )
 
@@ -22,7 +24,9 @@ type caller struct {
 const home = "127.0.0.1:1"
 
 func newCaller(t *testing.T, opts Options) *caller {
+	budget := opts.Session.Budget
 	opts.Session = options(fronttest.New())
+	opts.Session.Budget = budget
 	s := &caller{t, New(context.Background(), opts)}
 	t.Cleanup(func() {
 		if err := s.h.Close(context.Background()); err != nil {
@@ -201,11 +205,56 @@ func TestInitializeRate(t *testing.T) {
 	})
 }
 
+// TestInitializeRateBehindAProxy checks that a client with a token that begins sessions too fast
+// does not keep one with another token from beginning any, if both come through a proxy.
+func TestInitializeRateBehindAProxy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newCaller(t, Options{Access: Access{Tokens: tokens("a", "b")}, MaxSessionsPerToken: 5, InitializeRate: 2})
+		for range minBurst {
+			s.join(local, "a")
+		}
+		if out := s.post(local, "a", "", initialize); out.Code != 429 {
+			t.Errorf("too fast: %d", out.Code)
+		}
+		s.join(local, "b")
+	})
+}
+
+// TestSessionsShareTheBudget checks that a principal gets no more sessions when they take too
+// much memory, and is told so, and that another one still gets some.
+func TestSessionsShareTheBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared := budget.New(32 << 20) // 2 MiB for sessions
+		s := newCaller(t, Options{Access: Access{Tokens: tokens("a", "b")}, Session: front.Options{Budget: shared}})
+		n := 0
+		for ; ; n++ {
+			out := s.post(here, "a", "", initialize)
+			if out.Code == 503 {
+				if text := out.Body.String(); !strings.Contains(text, "no session begins: no memory: the sessions of this client would be") || !strings.Contains(text, "(raise execution.max_total_memory)") {
+					t.Errorf("refused: %s", text)
+				}
+				break
+			} else if out.Code != 200 {
+				t.Fatalf("session %d: %d %s", n, out.Code, out.Body)
+			}
+			s.use(here, "a", out.Header().Get(sessionHeader)) // else it would make room for the next one
+		}
+		if n < 20 || n > 2<<20/sessionMemory {
+			t.Errorf("%d sessions", n)
+		}
+		s.join(there, "b")
+		time.Sleep(time.Hour)
+		if f := shared.Figures(); f.Used != 0 {
+			t.Errorf("without sessions: %+v", f)
+		}
+	})
+}
+
 // TestUnusedSessions checks that unused sessions end soon, and others do not.
 func TestUnusedSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newCaller(t, Options{})
-		used, unused, greeting := s.join(local, ""), s.join(local, ""), s.join(local, "")
+		used, unused, greeting := s.join(local, ""), s.join(home, ""), s.join(home, "")
 		s.use(local, "", used)
 		for range 3 {
 			time.Sleep(20 * time.Second)

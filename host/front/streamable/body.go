@@ -86,7 +86,10 @@ func (b *body) fill(ctx context.Context, src io.Reader, most int) error {
 		b.raw = b.raw[:len(b.raw)+n]
 		if err == io.EOF {
 			b.raw = bytes.TrimSpace(b.raw)
-			return nil
+			if cap(b.raw) <= budget.Small {
+				return nil
+			}
+			return b.reserve(ctx, (budget.Copies-1)*cap(b.raw)) // for the form in which it is passed on
 		}
 		if err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/front"
 	"github.com/mcp-metatool/mcp-metatool/host/front/stateless"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
@@ -114,7 +115,7 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request, p *policy, token 
 	var owner any = token
 	if s != nil {
 		defer h.leave(s)
-		owner = s.mcp
+		owner = route.BudgetKey(s.mcp)
 	}
 	b, bad := h.readBody(w, r, owner, h.opts.Session.MaxMessage)
 	defer b.release()
@@ -275,7 +276,7 @@ func (s *session) answer(w http.ResponseWriter, r *http.Request, out *stream) bo
 		w.Header().Set(sessionHeader, s.id)
 	}
 	if msg, ok := out.onlyResponse(); ok && !prefersEvents(r) {
-		s.drop(out)
+		defer s.drop(out)
 		if len(msg) > maxWrite { // a small one fits in the kernel's buffers
 			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 		}

@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/bearer"
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/front"
 	"github.com/mcp-metatool/mcp-metatool/host/front/stateless"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -24,8 +26,9 @@ type principal struct {
 	handler *Handler
 	token   bearer.Digest
 	mcp     *stateless.Principal
-	conn    *rpc.Conn     // each HTTP request is a stream of its own
-	ended   chan struct{} // closed when nothing is left of it
+	conn    *rpc.Conn       // each HTTP request is a stream of its own
+	memory  *budget.Account // messages that its clients have not read
+	ended   chan struct{}   // closed when nothing is left of it
 
 	requests  int                  // HTTP requests being served; guarded by Handler.mu
 	from      map[netip.Prefix]int // the same, by address; guarded by Handler.mu
@@ -86,9 +89,10 @@ func newPrincipal(h *Handler, token bearer.Digest) *principal {
 	of := opts.PrincipalOptions()
 	of.ManyClients = true
 	p.mcp = stateless.New(h.ctx, of)
+	p.memory = opts.Budget.OpenUnread(route.BudgetKey(p.mcp), 0)
 	p.conn = rpc.New(h.ctx, rpc.Options{
 		Peer: rpc.Client, Main: noStream{}, Handler: p, SharedIDs: true,
-		MaxRequests: maxRequests, KeepWorkers: opts.KeepWorkers, Count: opts.Budget.Count, Log: opts.Log,
+		MaxRequests: maxRequests, KeepWorkers: opts.KeepWorkers, Log: opts.Log,
 	})
 	return p
 }
@@ -119,6 +123,7 @@ func (p *principal) served(out *response, err error) {
 	if err != nil {
 		p.conn.Abandon(out, errors.Join(front.ErrClientGone, err))
 	}
+	out.release()
 	out.sink.finish()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,6 +148,7 @@ func (p *principal) run() {
 	if !p.awaitRequests() || !ok {
 		h.log().Warn("requests of a client did not end completely", "principal", p.mcp.ID())
 	}
+	p.memory.Close()
 	close(p.ended)
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/front/stateless"
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
@@ -20,21 +21,24 @@ type response struct {
 	envelope envelope.Envelope // of the request
 	buffer   int               // see Options.Buffer
 	sink     *eventSink
-	wake     chan struct{} // holds a token while there is something new
+	memory   *budget.Account // of the principal
+	wake     chan struct{}   // holds a token while there is something new
 
 	mu       sync.Mutex // guards what follows; a leaf
 	messages [][]byte
 	inline   [1][]byte
-	waiting  int  // bytes of messages
-	largest  int  // bytes of the largest message since none was waiting
-	taken    int  // how many messages have been passed on
-	closed   bool // no message follows
-	over     bool // too much was waiting
-	lacked   bool // see LacksMethod
+	waiting  int   // bytes of messages
+	largest  int   // bytes of the largest message since none was waiting
+	taken    int   // how many messages have been passed on
+	closed   bool  // no message follows
+	counted  int   // bytes of messages that are counted in memory
+	over     bool  // too much was waiting
+	full     error // there was no memory for a message; nil: there was
+	lacked   bool  // see LacksMethod
 }
 
-func newResponse(w http.ResponseWriter, e envelope.Envelope, buffer int) *response {
-	out := &response{envelope: e, buffer: buffer, sink: newEventSink(w), wake: make(chan struct{}, 1)}
+func newResponse(w http.ResponseWriter, e envelope.Envelope, buffer int, memory *budget.Account) *response {
+	out := &response{envelope: e, buffer: buffer, sink: newEventSink(w), memory: memory, wake: make(chan struct{}, 1)}
 	out.messages = out.inline[:0]
 	return out
 }
@@ -77,24 +81,29 @@ func (s *response) add(f rpc.Frame, last bool) bool {
 		}
 		return false
 	}
-	// One message always fits, whatever its size.
+	// One message always fits into the buffer, whatever its size.
 	if s.waiting-s.largest > s.buffer {
 		s.over = true
 	}
-	if f.Data != nil && !s.over {
+	msg := f.Data
+	if msg != nil && !s.over && s.full == nil {
+		msg, s.full = afford(s.memory, msg, last)
+	}
+	if msg != nil && !s.over && s.full == nil {
 		if s.waiting == 0 {
 			s.largest = 0
 		}
-		s.largest = max(s.largest, len(f.Data))
-		s.waiting += len(f.Data)
-		s.messages = append(s.messages, f.Data)
+		s.largest = max(s.largest, len(msg))
+		s.waiting += len(msg)
+		s.counted += len(msg)
+		s.messages = append(s.messages, msg)
 	}
 	s.closed = last
-	over := s.over
+	lost := s.lost()
 	s.mu.Unlock()
-	if over {
+	if lost != nil {
 		s.sink.abort()
-		f.Done(rpc.Unsent, errOverflow)
+		f.Done(rpc.Unsent, lost)
 	} else {
 		f.Done(rpc.Written, nil)
 	}
@@ -127,10 +136,36 @@ func (s *response) next() (messages [][]byte, ended bool, err error) {
 	messages, s.messages = s.messages, nil
 	s.taken += len(messages)
 	s.waiting = 0
+	return messages, s.closed, s.lost()
+}
+
+// lost returns why messages were not kept; nil if all were. The caller holds s.mu.
+func (s *response) lost() error {
 	if s.over {
-		err = errOverflow
+		return errOverflow
 	}
-	return messages, s.closed, err
+	return s.full
+}
+
+// written says that messages have been written.
+func (s *response) written(messages [][]byte) {
+	n := 0
+	for _, msg := range messages {
+		n += len(msg)
+	}
+	s.mu.Lock()
+	s.counted -= n
+	s.mu.Unlock()
+	s.memory.Sub(n)
+}
+
+// release ends the counting of what was not written. Nothing is added any more.
+func (s *response) release() {
+	s.mu.Lock()
+	n := s.counted
+	s.counted, s.closed, s.messages = 0, true, nil
+	s.mu.Unlock()
+	s.memory.Sub(n)
 }
 
 // write writes the response to the client: as a JSON body if there is only the answer,
@@ -176,6 +211,7 @@ func (s *response) stream(ctx context.Context, every time.Duration) error {
 		if len(messages) > 0 && err == nil {
 			err = s.sink.flush()
 		}
+		s.written(messages)
 		if ended || err != nil {
 			return err
 		}

@@ -15,7 +15,7 @@ import (
 // TestResponseIsBounded checks that the messages of a response do not wait without a
 // bound for a client that does not read, but that one message always fits.
 func TestResponseIsBounded(t *testing.T) {
-	out := newResponse(httptest.NewRecorder(), envelope.Envelope{}, 100)
+	out := newResponse(httptest.NewRecorder(), envelope.Envelope{}, 100, nil)
 	push := func(size int) {
 		if err := out.Push(rpc.Frame{Data: bytes.Repeat([]byte("x"), size)}); err != nil {
 			t.Fatal(err)

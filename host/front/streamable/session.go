@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/bearer"
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/fleet/sessions"
 	"github.com/mcp-metatool/mcp-metatool/host/front"
+	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 )
 
@@ -23,11 +25,13 @@ type session struct {
 	token   bearer.Digest // of the client that began it
 	address netip.Prefix  // of the same client
 	mcp     *front.Session
-	held    *sessions.Held // what the fleet knows of it; nil without one
-	term    uint64         // how many replicas have had it, this one included
-	begun   chan struct{}  // closed when a session of another replica can go on here, or not; nil for others
-	main    *stream        // for messages that belong to no request of the client
-	ended   chan struct{}  // closed when nothing is left of the session
+	held    *sessions.Held  // what the fleet knows of it; nil without one
+	term    uint64          // how many replicas have had it, this one included
+	begun   chan struct{}   // closed when a session of another replica can go on here, or not; nil for others
+	main    *stream         // for messages that belong to no request of the client
+	memory  *budget.Account // the messages of all streams
+	place   *budget.Account // what the session itself takes
+	ended   chan struct{}   // closed when nothing is left of the session
 
 	requests  int            // HTTP requests being served; guarded by Handler.mu
 	idleSince time.Time      // when the last of them ended; guarded by Handler.mu
@@ -45,6 +49,14 @@ type finishedStream struct {
 	at     time.Time
 }
 
+const (
+	// sessionMemory is what a session is counted for in the budget, in bytes: about what it
+	// takes when nothing happens in it, and sessionMessages.
+	sessionMemory = 48 << 10
+	// sessionMessages is the part of that which is for messages.
+	sessionMessages = 16 << 10
+)
+
 // maxFinished bounds the finished streams that one session keeps.
 const maxFinished = 100
 
@@ -54,6 +66,11 @@ func newSession(h *Handler, id string, token bearer.Digest, address netip.Prefix
 		ended: make(chan struct{}), streams: map[uint64]*stream{}, term: 1,
 	}
 	s.main = newStream(s, 0)
+	owner := any(s)
+	if p := token.Principal(); p != "" {
+		owner = budget.Member{Group: p, Of: s}
+	}
+	s.memory = h.opts.Session.Budget.OpenUnread(owner, sessionMessages)
 	opts := h.opts.Session
 	opts.Rights = func() *bearer.Rights { return h.policy.Load().rights(token) }
 	opts.TokenName = func() string { return h.policy.Load().name(token) }
@@ -204,11 +221,11 @@ func (s *session) allStreams() []*stream {
 }
 
 // overflow ends the session of a client that does not read.
-func (s *session) overflow() {
+func (s *session) overflow(cause error) {
 	if s.mcp.Err() == nil {
-		s.log().Warn("session ended: the client does not read its messages", "buffer", s.handler.opts.Buffer)
+		s.log().Warn("session ended: the client does not read its messages", "buffer", s.handler.opts.Buffer, "cause", limits.Explain(cause))
 	}
-	s.mcp.End(errOverflow)
+	s.mcp.End(cause)
 	s.abortWrites() // do not wait for the client
 }
 
@@ -240,6 +257,8 @@ func (s *session) run() {
 	for _, out := range s.allStreams() {
 		out.release()
 	}
+	s.memory.Close()
+	s.place.Close()
 	s.log().Debug("session ended", "cause", s.mcp.Err())
 	s.handler.release(s)
 	close(s.ended)

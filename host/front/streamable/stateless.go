@@ -5,9 +5,12 @@ import (
 	"net/http"
 
 	"github.com/mcp-metatool/mcp-metatool/host/bearer"
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/front/stateless"
+	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -34,7 +37,7 @@ func (h *Handler) postStateless(w http.ResponseWriter, r *http.Request, access *
 		return
 	}
 	defer h.leavePrincipal(p, address)
-	b, bad := h.readBody(w, r, p.mcp, h.opts.Session.MaxMessage)
+	b, bad := h.readBody(w, r, route.BudgetKey(p.mcp), h.opts.Session.MaxMessage)
 	defer b.release()
 	if bad != nil {
 		h.refuseUnread(w, r, *bad)
@@ -84,11 +87,11 @@ func (h *Handler) answerStateless(w http.ResponseWriter, r *http.Request, p *pri
 		return
 	}
 	msg.Params = params
-	out := newResponse(w, e, h.opts.Buffer)
+	out := newResponse(w, e, h.opts.Buffer, p.memory)
 	p.serve(msg, out)
 	err = out.write(w, r, &h.timers, h.opts.KeepAlive)
-	if errors.Is(err, errOverflow) {
-		h.log().Warn("request ended: its client does not read the messages", "principal", p.mcp.ID(), "buffer", h.opts.Buffer)
+	if full := (*budget.FullError)(nil); errors.Is(err, errOverflow) || errors.As(err, &full) {
+		h.log().Warn("request ended: its client does not read the messages", "principal", p.mcp.ID(), "buffer", h.opts.Buffer, "cause", limits.Explain(err))
 	}
 	p.served(out, err)
 }

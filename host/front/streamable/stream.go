@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -84,6 +85,19 @@ func (s *stream) Withdraw(int64) bool { return false }
 // Finish implements rpc.Stream.
 func (s *stream) Finish(f rpc.Frame) { s.done(f, s.add(f.Data, true)) }
 
+// afford counts a message that is added. For an answer for which there is no memory it
+// returns an error in its place. The client gets that in any case; it is small.
+func afford(memory *budget.Account, msg []byte, answer bool) ([]byte, error) {
+	err := memory.Add(len(msg))
+	if err == nil || !answer {
+		return msg, err
+	}
+	id, _ := wire.Get(msg, "id")
+	msg = wire.Response(id, wire.Reply{Error: rpc.LostAnswer(err)})
+	memory.Force(len(msg))
+	return msg, nil
+}
+
 // take takes a message. It returns false if the stream is finished.
 func (s *stream) take(f rpc.Frame) bool {
 	if denied := wire.CheckPermit(f.Permit); denied != nil {
@@ -114,10 +128,14 @@ func (s *stream) add(msg []byte, last bool) error {
 		s.mu.Unlock()
 		return rpc.ErrFinished
 	}
-	// One message always fits, whatever its size.
+	// One message always fits into the buffer, whatever its size.
+	var full error
 	over := s.waiting-s.largest > s.session.handler.opts.Buffer
+	if msg != nil && !over && !s.released {
+		msg, full = afford(s.session.memory, msg, last)
+	}
 	switch {
-	case msg == nil || over || s.released:
+	case msg == nil || over || s.released || full != nil:
 	case s.id == 0 && s.writer == nil:
 		s.appendForLater(msg)
 	default:
@@ -127,9 +145,13 @@ func (s *stream) add(msg []byte, last bool) error {
 	s.closed = last
 	s.mu.Unlock()
 	s.signal()
-	if over {
-		s.session.overflow()
+	switch {
+	case over:
+		s.session.overflow(errOverflow)
 		return errOverflow
+	case full != nil:
+		s.session.overflow(full)
+		return full
 	}
 	return nil
 }
@@ -175,9 +197,12 @@ func (s *stream) mergeListChange(msg []byte) bool {
 			continue
 		}
 		if !bytes.Equal(*earlier, msg) {
+			s.session.memory.Sub(len(*earlier))
+			s.session.memory.Force(len(plain))
 			s.waiting += len(plain) - len(*earlier)
 			*earlier = plain
 		}
+		s.session.memory.Sub(len(msg))
 		return true
 	}
 	return false
@@ -209,6 +234,7 @@ func (s *stream) appendForLater(msg []byte) {
 // dropFirst drops the oldest message. The caller holds s.mu.
 func (s *stream) dropFirst() {
 	n := len(s.messages[0])
+	s.session.memory.Sub(n)
 	if s.first > s.sent {
 		s.waiting -= n
 		s.sent = s.first

@@ -59,6 +59,8 @@ type Options struct {
 	// Budget counts large messages of the server: while it is used up, nothing is
 	// read. Nil: they are not counted.
 	Budget *budget.Budget
+	// Owner is the owner of the messages in Budget.
+	Owner any
 	// Handler handles the server's requests and notifications.
 	Handler rpc.Handler
 	// Errors makes the errors of calls.
@@ -103,5 +105,5 @@ func (o *Options) ReadBudget(ctx context.Context) *wire.ReadBudget {
 	if o.Budget == nil {
 		return nil
 	}
-	return &wire.ReadBudget{Context: ctx, Open: o.Budget.OpenAnswer}
+	return &wire.ReadBudget{Context: ctx, Most: o.Budget.LargestMessage(), Open: func() *budget.Hold { return o.Budget.OpenAnswer(o.Owner) }}
 }
