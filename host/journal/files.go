@@ -14,6 +14,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
 	"github.com/mcp-metatool/mcp-metatool/tools/owner"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
@@ -32,6 +33,12 @@ type files struct {
 	name   fileName
 	size   int64
 	number int // of files opened so far
+
+	undigested bool // LogOptions.undigested
+
+	chain  seal.Link // the last link of this writer; see links.go
+	signed uint64    // a signature covers everything up to that Number
+	marked time.Time // when the last one was made
 }
 
 // position is a position in the output of a Log.
@@ -46,28 +53,38 @@ func (p position) before(o position) bool {
 
 func (f *files) position() position { return position{f.number, f.size} }
 
-// append writes lines at the end of the day's file, which is created if needed. before, which
-// may be nil, is called with the place where they will be.
-func (f *files) append(lines []byte, now time.Time, before func(Place) error) (position, error) {
-	if err := f.ensureOpen(dayOf(now), int64(len(lines)), now); err != nil {
+// append writes lines at the end of the day's file, which is created if needed. Those at ends get
+// links. before, which may be nil, is called with the place where they will be.
+func (f *files) append(lines []byte, ends []ending, now time.Time, before func(Place) error) (position, error) {
+	if err := f.ensureOpen(dayOf(now), int64(len(lines)+len(ends)*seal.MaxLink), now); err != nil {
 		return position{}, err
 	}
+	lines, chain := f.link(lines, ends)
 	if before != nil {
 		if err := before(Place{f.name.String(), f.size}); err != nil {
 			return position{}, &refusedError{err}
 		}
 	}
+	if err := f.write(lines); err != nil {
+		return position{}, err
+	}
+	f.chain = chain
+	return f.position(), nil
+}
+
+// write writes lines to the file. After an error, the file is closed.
+func (f *files) write(lines []byte) error {
 	n, err := f.file.Write(lines)
 	if err == nil {
 		f.size += int64(n)
-		return f.position(), nil
+		return nil
 	}
 	// A partial line cannot be read. If it cannot be removed, the next process that
 	// opens the file ends the line.
 	if n > 0 {
 		err = errors.Join(err, f.file.Truncate(f.size))
 	}
-	return position{}, errors.Join(err, f.closeFile(false))
+	return errors.Join(err, f.closeFile(false))
 }
 
 // ensureOpen makes sure that a file for that day is open and has room for more bytes.
@@ -103,7 +120,11 @@ func (f *files) ensureOpen(day string, more int64, now time.Time) error {
 		}
 		next.part++
 	}
-	f.removeOld(now)
+	old := f.old(now)
+	if err := f.begin(now, old); err != nil {
+		return err
+	}
+	f.removeOld(old)
 	return nil
 }
 
@@ -249,14 +270,13 @@ func (f *files) close() error {
 	return err
 }
 
-// removeOld removes files that are too old, then the oldest ones while the total size
-// is too large. It keeps the last file of each writer, because another process may be
-// writing to it.
-func (f *files) removeOld(now time.Time) {
+// old returns the files that are too old, then the oldest ones while the total size is too large.
+// It leaves out the last file of each writer, because another process may be writing to it.
+func (f *files) old(now time.Time) (old []fileName) {
 	all, err := listFiles(f.dir)
 	if err != nil {
 		f.log.Warn("old journal files cannot be removed", "dir", f.dir, "err", err)
-		return
+		return nil
 	}
 	last := map[string]fileName{}
 	sizes := make([]int64, len(all))
@@ -273,14 +293,21 @@ func (f *files) removeOld(now time.Time) {
 	for i, n := range all {
 		tooOld := n.day < oldest
 		inUse := n == f.name || n == last[n.writer] && n.day >= dayOf(now.Add(-maxRunTime)) && n.day <= today
-		if inUse || !tooOld && total <= f.maxTotal {
-			continue
+		if !inUse && (tooOld || total > f.maxTotal) {
+			old = append(old, n)
+			total -= sizes[i]
 		}
+	}
+	return old
+}
+
+// removeOld removes old files.
+func (f *files) removeOld(old []fileName) {
+	for _, n := range old {
 		if err := os.Remove(filepath.Join(f.dir, n.String())); err != nil {
 			f.log.Warn("an old journal file cannot be removed", "dir", f.dir, "file", n.String(), "err", err)
 			continue
 		}
-		total -= sizes[i]
 		f.log.Debug("removed an old journal file", "file", n.String())
 	}
 }

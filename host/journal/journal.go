@@ -21,6 +21,8 @@
 //	event.go    events as lines
 //	proxied.go  calls of upstreams' tools without a script
 //	async.go    writing proxied calls in batches, for callers that do not wait
+//	sealing.go  the digest and the signature of a run
+//	links.go    what has ended, in the order of a writer; checkpoints
 //	encode.go   a record as lines and back; reading lines
 //	lines.go    Lines: events for others to keep
 //	decoder.go  building records from lines, within bounds
@@ -263,6 +265,9 @@ func (r *Run) Record() Record {
 	}
 	if rec.Done {
 		rec.Duration = r.end.Sub(r.start)
+	}
+	if rec.Done {
+		rec.Head, rec.Seal = r.disk.sealed()
 	}
 	for _, c := range r.calls {
 		rec.Calls = append(rec.Calls, c.rec)

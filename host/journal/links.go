@@ -1,0 +1,229 @@
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
+)
+
+// link gives the lines at ends their links, and returns the last one. The lines are copied unless
+// only the last one has a link.
+func (f *files) link(lines []byte, ends []ending) ([]byte, seal.Link) {
+	at := f.chain
+	if len(ends) == 0 || at.Chain == "" {
+		return lines, at
+	}
+	if len(ends) == 1 && ends[0].at == len(lines)-len("}\n") {
+		at = at.Next(ends[0].head)
+		return append(seal.AppendLink(lines[:ends[0].at], at), "}\n"...), at
+	}
+	linked := make([]byte, 0, len(lines)+len(ends)*seal.MaxLink)
+	from := 0
+	for _, e := range ends {
+		at = at.Next(e.head)
+		linked = seal.AppendLink(append(linked, lines[from:e.at]...), at)
+		from = e.at
+	}
+	return append(linked, lines[from:]...), at
+}
+
+// begin writes a checkpoint at the beginning of what is written to a file that was opened: it has
+// the last link before, those of other writers, and the old files that will be removed.
+func (f *files) begin(now time.Time, old []fileName) error {
+	if f.undigested {
+		return nil
+	}
+	if f.chain.Chain == "" {
+		f.chain = f.findChain()
+	}
+	l := line{}
+	l.checkpoint(now, f.name.String())
+	if f.chain.Number > 0 {
+		l.plain("last", f.chain.String())
+	}
+	if others := f.otherChains(); len(others) > 0 {
+		l.open("others", '[')
+		for _, at := range others {
+			l.plain("", at.String())
+		}
+		l.close(']')
+	}
+	if len(old) > 0 {
+		l.open("removed", '[')
+		for _, name := range old {
+			l.open("", '{')
+			l.plain("file", name.String())
+			if name.writer != copiedWriter {
+				l.text("last", lastLink(filepath.Join(f.dir, name.String())).String())
+			}
+			l.close('}')
+		}
+		l.close(']')
+	}
+	l.finish()
+	l.ended(seal.Event(l.b[:len(l.b)-1]))
+	text, chain := f.link(l.b, l.ends)
+	if err := f.write(text); err != nil {
+		return err
+	}
+	f.chain = chain
+	if f.marked.IsZero() {
+		f.marked = now // what is written next may be signed
+	}
+	return nil
+}
+
+// checkpoint begins a checkpoint.
+func (l *line) checkpoint(now time.Time, file string) (id string) {
+	id = NewID(now)
+	l.start(eventCheckpoint, id)
+	l.number("v", version)
+	l.time("time", now)
+	l.plain("file", file)
+	return id
+}
+
+// findChain returns the last link that this writer has made, perhaps in an earlier process, or the
+// beginning of a new chain.
+func (f *files) findChain() seal.Link {
+	all, _ := listFiles(f.dir) // what is to be written fails too
+	for _, name := range slices.Backward(all) {
+		if name.writer != f.writer {
+			continue
+		}
+		if at := lastLink(filepath.Join(f.dir, name.String())); at.Number > 0 {
+			return at
+		}
+	}
+	return seal.NewChain()
+}
+
+// otherChains returns the last links of other writers.
+func (f *files) otherChains() (others []seal.Link) {
+	all, _ := listFiles(f.dir)
+	seen := map[string]bool{f.writer: true, copiedWriter: true}
+	for _, name := range slices.Backward(all) {
+		if seen[name.writer] {
+			continue
+		}
+		if at := lastLink(filepath.Join(f.dir, name.String())); at.Number > 0 {
+			seen[name.writer] = true
+			others = append(others, at)
+		}
+	}
+	slices.SortFunc(others, func(a, b seal.Link) int { return bytes.Compare([]byte(a.Chain), []byte(b.Chain)) })
+	return others
+}
+
+// How much of a file is read to find its last link: at a time, and altogether.
+const (
+	tailPiece = 64 << 10
+	tailMost  = 64 << 20
+)
+
+// lastLink returns the last link in a file; the zero value if there is none, or it cannot be read.
+func lastLink(path string) seal.Link {
+	file, err := regular.OpenFile(path, os.O_RDONLY, 0)
+	if err != nil {
+		return seal.Link{}
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return seal.Link{}
+	}
+	piece := make([]byte, tailPiece)
+	for end := info.Size(); end > 0 && info.Size()-end < tailMost; {
+		from := max(0, end-tailPiece)
+		b := piece[:end-from]
+		if _, err := file.ReadAt(b, from); err != nil {
+			return seal.Link{}
+		}
+		for i := len(b); i > 0; {
+			newline := bytes.LastIndexByte(b[:i], '\n')
+			if newline < 0 {
+				break
+			}
+			if at, ok := seal.LastLink(b[:newline]); ok {
+				return at
+			}
+			i = newline
+		}
+		if from == 0 {
+			break
+		}
+		end = from + min(int64(len(b)-1), int64(seal.MaxLink)+2) // a link may be in two pieces
+	}
+	return seal.Link{}
+}
+
+// How much is written, and how much time passes, until a checkpoint signs what no signature covers.
+const (
+	maxUnsigned = 1000
+	signEvery   = time.Minute
+)
+
+// checkpointSoon begins to write a checkpoint, unless one is being written, if that is due.
+func (l *Log) checkpointSoon() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f := &l.files
+	unsigned := f.chain.Number - f.signed
+	due := unsigned >= maxUnsigned || unsigned > 0 && l.opts.Now().Sub(f.marked) >= signEvery
+	if !due || l.closing || l.marking || l.opts.Signer == nil || f.chain.Chain == "" {
+		return
+	}
+	f.marked = l.opts.Now()
+	l.marking = true
+	l.marks.Go(func() {
+		l.checkpoint(signTime)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.marking = false
+	})
+}
+
+// checkpoint writes a signed checkpoint.
+func (l *Log) checkpoint(limit time.Duration) {
+	l.mu.Lock()
+	opts, file := l.opts, l.files.name.String()
+	l.mu.Unlock()
+	line := line{}
+	id := line.checkpoint(opts.Now(), file)
+	line.finish()
+	head := seal.Event(line.b[:len(line.b)-1])
+	made, err := l.sign(&opts, limit, seal.Statement{Run: id, Head: head, Events: 1, Outcome: seal.Checkpoint})
+	if err != nil {
+		opts.Log.Error("the journal is not signed", "dir", l.dir, "err", err)
+		return
+	}
+	line.b = append(seal.AppendSeal(line.b[:len(line.b)-len("}\n")], made), "}\n"...)
+	line.ended(head)
+	if _, err := l.writeAt(line.b, line.ends, nil); err != nil && !errors.Is(err, ErrClosed) {
+		opts.Log.Debug("a checkpoint was not written", "dir", l.dir, "err", err)
+	}
+}
+
+// closeTime is how long the last checkpoint may take.
+const closeTime = 2 * time.Second
+
+// checkpointLast writes a last checkpoint, unless everything is signed.
+func (l *Log) checkpointLast() {
+	l.mu.Lock()
+	again := l.closing
+	l.closing = true
+	l.mu.Unlock()
+	l.marks.Wait()
+	l.mu.Lock()
+	due := !again && l.opts.Signer != nil && l.files.chain.Number > l.files.signed && l.broken == nil
+	l.mu.Unlock()
+	if due {
+		l.checkpoint(closeTime)
+	}
+}
