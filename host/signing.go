@@ -100,9 +100,9 @@ func (s *keySigner) loaded(ctx context.Context) (seal.PrivateKey, error) {
 var ErrNoKey = errors.New("nothing has been signed here yet: there is no key (it is made with the first run)")
 
 // VerifyKeys returns the public keys whose signatures the commands of a configuration trust: the
-// present one first, then those of the other keys of a fleet. The error is ErrNoKey, or a failure to
-// read the key.
-func VerifyKeys(ctx context.Context, cfg *config.Config, log *slog.Logger) ([]seal.PublicKey, error) {
+// present one first, then those of the other keys of a fleet. With make, the key is made if there is
+// none. The error is ErrNoKey, or a failure to read the key.
+func VerifyKeys(ctx context.Context, cfg *config.Config, log *slog.Logger, make bool) ([]seal.PublicKey, error) {
 	if len(cfg.Journal.SignCommand) > 0 {
 		return []seal.PublicKey{commandSigner(cfg).Public}, nil
 	}
@@ -114,6 +114,9 @@ func VerifyKeys(ctx context.Context, cfg *config.Config, log *slog.Logger) ([]se
 		}
 	}
 	key, err := signingKey(ctx, cfg, ring, log, func(ctx context.Context, dir string) (seal.PrivateKey, error) {
+		if make {
+			return seal.LoadKey(ctx, dir)
+		}
 		key, err := seal.ReadKey(ctx, filepath.Join(dir, seal.KeyFile))
 		if errors.Is(err, fs.ErrNotExist) {
 			err = ErrNoKey

@@ -43,6 +43,7 @@ type digests struct {
 type ending struct {
 	at   int // where the last brace of its line is
 	head seal.Digest
+	seal *seal.Seal // nil for none
 }
 
 // Suffixes of the names of members whose JSON value is written in another form: as
@@ -85,8 +86,13 @@ func (l *line) digest(name string, d seal.Digest) {
 }
 
 // ended notes that the line that was finished last is the end of something.
-func (l *line) ended(head seal.Digest) {
-	l.ends = append(l.ends, ending{len(l.b) - len("}\n"), head})
+func (l *line) ended(head seal.Digest, s *seal.Seal) {
+	l.ends = append(l.ends, ending{len(l.b) - len("}\n"), head, s})
+}
+
+// seal adds a seal to the line that was finished last.
+func (l *line) seal(s *seal.Seal) {
+	l.b = append(seal.AppendSeal(l.b[:len(l.b)-len("}\n")], s), "}\n"...)
 }
 
 // reset forgets what was written, or could not be.

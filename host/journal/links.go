@@ -2,7 +2,9 @@ package journal
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,13 +22,13 @@ func (f *files) link(lines []byte, ends []ending) ([]byte, seal.Link) {
 		return lines, at
 	}
 	if len(ends) == 1 && ends[0].at == len(lines)-len("}\n") {
-		at = at.Next(ends[0].head)
+		at = at.Next(ends[0].head, ends[0].seal)
 		return append(seal.AppendLink(lines[:ends[0].at], at), "}\n"...), at
 	}
 	linked := make([]byte, 0, len(lines)+len(ends)*seal.MaxLink)
 	from := 0
 	for _, e := range ends {
-		at = at.Next(e.head)
+		at = at.Next(e.head, e.seal)
 		linked = seal.AppendLink(append(linked, lines[from:e.at]...), at)
 		from = e.at
 	}
@@ -67,7 +69,7 @@ func (f *files) begin(now time.Time, old []fileName) error {
 		l.close(']')
 	}
 	l.finish()
-	l.ended(seal.Event(l.b[:len(l.b)-1]))
+	l.ended(seal.Event(l.b[:len(l.b)-1]), nil)
 	text, chain := f.link(l.b, l.ends)
 	if err := f.write(text); err != nil {
 		return err
@@ -203,8 +205,8 @@ func (l *Log) checkpoint(limit time.Duration) {
 		opts.Log.Error("the journal is not signed", "dir", l.dir, "err", err)
 		return
 	}
-	line.b = append(seal.AppendSeal(line.b[:len(line.b)-len("}\n")], made), "}\n"...)
-	line.ended(head)
+	line.seal(made)
+	line.ended(head, made)
 	if _, err := l.writeAt(line.b, line.ends, nil); err != nil && !errors.Is(err, ErrClosed) {
 		opts.Log.Debug("a checkpoint was not written", "dir", l.dir, "err", err)
 	}
@@ -225,5 +227,53 @@ func (l *Log) checkpointLast() {
 	l.mu.Unlock()
 	if due {
 		l.checkpoint(closeTime)
+	}
+}
+
+// File is a file of a journal.
+type File struct {
+	Name string
+	Day  string // as in the name
+	// Copied reports that it has lines of other journals.
+	Copied bool
+}
+
+// Files returns the files of the journal in a directory, the oldest first; none if it does not exist.
+func Files(dir string) ([]File, error) {
+	names, err := listFiles(dir)
+	files := make([]File, len(names))
+	for i, n := range names {
+		files[i] = File{n.String(), n.day, n.writer == copiedWriter}
+	}
+	return files, err
+}
+
+// LastLink returns the last link in a file; the zero value if there is none, or it cannot be read.
+func (f File) LastLink(dir string) seal.Link { return lastLink(filepath.Join(dir, f.Name)) }
+
+// Each yields the lines of a file, without newlines, valid until the next one. The error is a
+// [*LineError] for a line without an end, a failure to read, or the cause of ctx, which is the last.
+func (f File) Each(ctx context.Context, dir string) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		path := filepath.Join(dir, f.Name)
+		file, err := regular.Open(path)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer file.Close()
+		n := 0
+		for l, err := range readLines(file) {
+			if n++; n%linesPerCheck == 1 && ctx.Err() != nil {
+				yield(nil, context.Cause(ctx))
+				return
+			}
+			if err != nil {
+				err = &LineError{path, l.from, err}
+			}
+			if !yield(l.text, err) {
+				return
+			}
+		}
 	}
 }

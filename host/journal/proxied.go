@@ -104,7 +104,7 @@ func (l *line) proxied(p *Proxied) {
 	l.raw("rpcError", p.RPCError)
 	l.decision(p.Decision)
 	l.finish()
-	l.ended(seal.Event(l.b[l.from : len(l.b)-1]))
+	l.ended(seal.Event(l.b[l.from:len(l.b)-1]), nil)
 }
 
 func readProxied(id string, f fields) (Proxied, error) {

@@ -38,10 +38,10 @@ func (d *runLog) close(o *Outcome) {
 		if d.unsigned != nil {
 			d.opts.Log.Error("a run is not signed", "run", d.id, "err", d.unsigned)
 		} else {
-			d.line.b = append(seal.AppendSeal(d.line.b[:len(d.line.b)-len("}\n")], d.seal), "}\n"...)
+			d.line.seal(d.seal)
 		}
 	}
-	d.line.ended(c.head)
+	d.line.ended(c.head, d.seal)
 }
 
 // sign signs what has ended now.

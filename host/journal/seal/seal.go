@@ -12,6 +12,7 @@ package seal
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
@@ -87,14 +88,17 @@ func NewChain() Link {
 	return Link{Chain: hex.EncodeToString(id[:])}
 }
 
-// Next returns the link behind l, of an event with the digest head.
-func (l Link) Next(head Digest) Link {
-	b := make([]byte, 0, len(linkDomain)+8+2*chainBytes+8+2*sha256.Size)
+// Next returns the link behind l, of an event with the digest head, and with that seal, or nil.
+func (l Link) Next(head Digest, s *Seal) Link {
+	b := make([]byte, 0, len(linkDomain)+8+2*chainBytes+8+2*sha256.Size+ed25519.SignatureSize)
 	b = append(b, linkDomain...)
 	b = binary.BigEndian.AppendUint64(b, uint64(len(l.Chain)))
 	b = append(b, l.Chain...)
 	b = binary.BigEndian.AppendUint64(b, l.Number+1)
 	b = append(append(b, l.Digest[:]...), head[:]...)
+	if s != nil {
+		b = append(b, s.Signature[:]...)
+	}
 	return Link{l.Chain, l.Number + 1, sha256.Sum256(b)}
 }
 
@@ -194,4 +198,13 @@ func LastLink(tail []byte) (l Link, ok bool) {
 	}
 	l, err := ParseLink(string(m[1]))
 	return l, err == nil
+}
+
+// WithoutLink returns a line without its newline and without its link.
+func WithoutLink(line []byte) []byte {
+	m := linkEnd.FindIndex(line[max(0, len(line)-maxSeal):])
+	if m == nil {
+		return line
+	}
+	return append(bytes.Clone(line[:max(0, len(line)-maxSeal)+m[0]]), '}')
 }
