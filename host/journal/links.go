@@ -277,3 +277,32 @@ func (f File) Each(ctx context.Context, dir string) iter.Seq2[[]byte, error] {
 		}
 	}
 }
+
+// IsCheckpoint reports whether a line is a checkpoint.
+func IsCheckpoint(line []byte) bool {
+	h, err := readHead(line)
+	return err == nil && string(h.kind) == eventCheckpoint
+}
+
+// Checkpoints returns the ids of the checkpoints of a period in the journal in a directory. What
+// cannot be read is left out. The error is the cause of ctx.
+func Checkpoints(ctx context.Context, dir string, since, until time.Time) (map[string]bool, error) {
+	ids := map[string]bool{}
+	files, _ := Files(dir)
+	first, last := (&Filter{Since: since, Until: until}).days()
+	for _, file := range files {
+		if file.Day < first || file.Day > last {
+			continue
+		}
+		for line, err := range file.Each(ctx, dir) {
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			if err == nil && IsCheckpoint(line) {
+				id, _ := RunOf(line)
+				ids[id] = true
+			}
+		}
+	}
+	return ids, nil
+}

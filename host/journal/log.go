@@ -57,7 +57,8 @@ type LogOptions struct {
 	Log     *slog.Logger     // nil is slog.Default()
 	Now     func() time.Time // nil is time.Now
 
-	undigested bool // events have no digests; for a comparison
+	signTime   time.Duration // how long a signature may take; 0: signTime
+	undigested bool          // events have no digests; for a comparison
 }
 
 // Fleet keeps what a Log records in a store that other replicas read, too (package shared).

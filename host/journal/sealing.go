@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -32,7 +33,7 @@ func (d *runLog) close(o *Outcome) {
 	}
 	if d.opts.Signer != nil {
 		ended := Record{Done: true, Outcome: *o}
-		d.seal, d.unsigned = d.log.sign(&d.opts, signTime, seal.Statement{
+		d.seal, d.unsigned = d.log.sign(&d.opts, cmp.Or(d.opts.signTime, signTime), seal.Statement{
 			Run: d.id, Head: c.head, Events: c.events, Outcome: ended.OutcomeName(), Guest: d.guest,
 		})
 		if d.unsigned != nil {

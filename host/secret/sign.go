@@ -29,7 +29,7 @@ const maxSignature = 256
 // Sign implements seal.Signer. A signature that is wrong is an error.
 func (c *CommandSigner) Sign(ctx context.Context, s seal.Statement) (*seal.Seal, error) {
 	made, err := seal.SignWith(s, c.Public, func(text []byte) ([]byte, error) { return c.run(ctx, text) })
-	if errors.Is(err, seal.ErrSignature) {
+	if err == nil && made.Check(s.Run, s.Head, c.Public) != nil {
 		err = fmt.Errorf("what sign_command signs does not match sign_public (key %s)", c.Public.ID())
 	}
 	if err != nil {

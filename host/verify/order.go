@@ -90,6 +90,8 @@ func (o *order) seals(f *folder) {
 			f.report.problem("%s: it is signed as coming after %s/%d, and is at %s: it was moved", p.in(), after.Chain, after.Number, p.at(o))
 		case at != nil && at.link != after.Digest:
 			f.report.problem("%s was signed when something else was at %s/%d than is there now (%s): what is there, or something before it, was changed, added or removed", p.in(), o.id, after.Number, at.in())
+		case after.Number == p.number-1: // it is signed itself, too
+			o.signed = max(o.signed, p.number)
 		default:
 			o.signed = max(o.signed, after.Number)
 		}
