@@ -68,6 +68,9 @@ type folder struct {
 	removed       map[string]uint64
 	removedCopies bool
 
+	// later are files of days after those that are asked for. They are read because they say what
+	// was removed, and sign what came before.
+	later            map[string]bool
 	nested           map[string]bool // runs that others called
 	begun, unsigned  int
 	older, unordered int
@@ -81,7 +84,7 @@ const around = 48 * time.Hour
 func Folder(ctx context.Context, dir string, opts FolderOptions) (*FolderReport, error) {
 	f := &folder{
 		opts: opts, report: &FolderReport{Day: opts.Day}, orders: map[string]*order{}, tails: map[seal.Link]bool{},
-		removed: map[string]uint64{}, nested: map[string]bool{},
+		removed: map[string]uint64{}, nested: map[string]bool{}, later: map[string]bool{},
 	}
 	files, err := journal.Files(dir)
 	if err != nil {
@@ -97,14 +100,16 @@ func Folder(ctx context.Context, dir string, opts FolderOptions) (*FolderReport,
 	}
 	found := false
 	for _, file := range files {
-		if file.Day < from || file.Day > to {
+		if file.Day < from {
 			if at := file.LastLink(dir); at.Number > 0 {
 				f.tails[at] = true
 			}
 			continue
 		}
 		found = found || opts.Day == "" || file.Day == opts.Day
-		f.report.Files++
+		if f.later[file.Name] = file.Day > to; !f.later[file.Name] {
+			f.report.Files++
+		}
 		if err := f.read(ctx, dir, file); err != nil {
 			return nil, err
 		}
@@ -114,6 +119,13 @@ func Folder(ctx context.Context, dir string, opts FolderOptions) (*FolderReport,
 	}
 	f.check()
 	return f.report, nil
+}
+
+// problem adds a problem, unless it is in a file of a later day than those that are asked for.
+func (f *folder) problem(file, format string, args ...any) {
+	if !f.later[file] {
+		f.report.problem(format, args...)
+	}
 }
 
 // read reads a file.
@@ -159,7 +171,7 @@ func (f *folder) line(line []byte, file journal.File, n int, linked bool) bool {
 	}
 	e, err := parse(line)
 	if err != nil {
-		f.report.problem("%s, line %d: %v", file.Name, n, err)
+		f.problem(file.Name, "%s, line %d: %v", file.Name, n, err)
 		return false
 	}
 	if e.parts.Link.Number == 0 {
@@ -175,7 +187,7 @@ func (f *folder) unlinked(e *event, file journal.File, n int, linked bool) {
 	switch {
 	case f.nested[e.run]:
 	case e.kind == kindCheckpoint, e.members["prev"] != nil, linked && !file.Copied:
-		f.report.problem("%s, line %d: %s has ended, and has no place in the order: the line was added or changed", file.Name, n, e.what())
+		f.problem(file.Name, "%s, line %d: %s has ended, and has no place in the order: the line was added or changed", file.Name, n, e.what())
 	default:
 		f.older++
 	}

@@ -40,7 +40,7 @@ func (o *order) sort(f *folder) {
 	for _, p := range o.places {
 		if n := len(kept); n > 0 && kept[n-1].number == p.number {
 			if before := kept[n-1]; before.link != p.link || before.head != p.head || before.file == p.file {
-				f.report.problem("%s: the place %s is there twice (also in %s): a line was copied or added", p.in(), p.at(o), before.in())
+				f.problem(p.file, "%s: the place %s is there twice (also in %s): a line was copied or added", p.in(), p.at(o), before.in())
 			}
 			continue
 		}
@@ -49,6 +49,7 @@ func (o *order) sort(f *folder) {
 	o.places = kept
 	for i := range o.places {
 		switch p := &o.places[i]; {
+		case f.later[p.file]:
 		case p.kind == kindEnd:
 			f.report.Runs++
 			if p.seal == nil {
@@ -77,7 +78,7 @@ func (o *order) seals(f *folder) {
 			continue
 		}
 		if err := checkSeal(p, f.opts.Keys); err != nil {
-			f.report.problem("%s: the signature of %s: %v", p.in(), (&event{kind: p.kind, run: p.run}).what(), err)
+			f.problem(p.file, "%s: the signature of %s: %v", p.in(), (&event{kind: p.kind, run: p.run}).what(), err)
 			continue
 		}
 		after := p.seal.After
@@ -87,9 +88,9 @@ func (o *order) seals(f *folder) {
 		at := o.find(after.Number)
 		switch {
 		case after.Chain != o.id, after.Number >= p.number:
-			f.report.problem("%s: it is signed as coming after %s/%d, and is at %s: it was moved", p.in(), after.Chain, after.Number, p.at(o))
+			f.problem(p.file, "%s: it is signed as coming after %s/%d, and is at %s: it was moved", p.in(), after.Chain, after.Number, p.at(o))
 		case at != nil && at.link != after.Digest:
-			f.report.problem("%s was signed when something else was at %s/%d than is there now (%s): what is there, or something before it, was changed, added or removed", p.in(), o.id, after.Number, at.in())
+			f.problem(p.file, "%s was signed when something else was at %s/%d than is there now (%s): what is there, or something before it, was changed, added or removed", p.in(), o.id, after.Number, at.in())
 		case after.Number == p.number-1: // it is signed itself, too
 			o.signed = max(o.signed, p.number)
 		default:
@@ -147,7 +148,7 @@ func (o *order) follow(f *folder) {
 			}
 		}
 		if known && at.Next(p.head, p.seal).Digest != p.link {
-			f.report.problem("%s: %s does not follow what is at %s/%d: one of them was changed, or something was removed, added or moved", p.in(), (&event{kind: p.kind, run: p.run}).what(), o.id, p.number-1)
+			f.problem(p.file, "%s: %s does not follow what is at %s/%d: one of them was changed, or something was removed, added or moved", p.in(), (&event{kind: p.kind, run: p.run}).what(), o.id, p.number-1)
 		}
 		at = seal.Link{Chain: o.id, Number: p.number, Digest: p.link}
 	}
@@ -162,9 +163,9 @@ func (o *order) gap(f *folder, at seal.Link, p *place) {
 	case at.Number == 0 && p.last.Number == last && f.tails[before]: // in a file that was not read
 	case at.Number == 0 && o.copied: // it is whole where it was recorded
 	case first == last:
-		f.report.problem("something that ended is missing: %s/%d, before %s", o.id, first, p.in())
+		f.problem(p.file, "something that ended is missing: %s/%d, before %s", o.id, first, p.in())
 	default:
-		f.report.problem("%d runs, calls or checkpoints are missing: %s/%d to %d, before %s", last-first+1, o.id, first, last, p.in())
+		f.problem(p.file, "%d runs, calls or checkpoints are missing: %s/%d to %d, before %s", last-first+1, o.id, first, last, p.in())
 	}
 }
 
@@ -178,16 +179,16 @@ func (o *order) others(f *folder) {
 			other := f.orders[at.Chain]
 			if other == nil {
 				if f.opts.Day == "" {
-					f.report.problem("%s names %s/%d of another writer, of which nothing is there: its records were removed", o.places[i].in(), at.Chain, at.Number)
+					f.problem(o.places[i].file, "%s names %s/%d of another writer, of which nothing is there: its records were removed", o.places[i].in(), at.Chain, at.Number)
 				}
 				continue
 			}
 			switch p := other.find(at.Number); {
 			case p == nil && other.copied:
 			case p == nil && at.Number > other.places[len(other.places)-1].number:
-				f.report.problem("%s names %s/%d of another writer, which is missing: the end of its records was removed", o.places[i].in(), at.Chain, at.Number)
+				f.problem(o.places[i].file, "%s names %s/%d of another writer, which is missing: the end of its records was removed", o.places[i].in(), at.Chain, at.Number)
 			case p != nil && p.link != at.Digest:
-				f.report.problem("%s names %s/%d of another writer, and something else is there now (%s)", o.places[i].in(), at.Chain, at.Number, p.in())
+				f.problem(o.places[i].file, "%s names %s/%d of another writer, and something else is there now (%s)", o.places[i].in(), at.Chain, at.Number, p.in())
 			}
 		}
 	}
