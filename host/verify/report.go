@@ -76,7 +76,7 @@ func (r *Report) chained(t tree) {
 	if len(t) > 1 {
 		text += fmt.Sprintf(" of it and of %s that it called", count(len(t)-1, "run"))
 	}
-	r.check(Chain, fmt.Sprintf("%s: nothing was changed, dropped, added or moved; head %s", text, r.Head))
+	r.check(Chain, fmt.Sprintf("%s, each of which follows the one before; head %s", text, r.Head))
 }
 
 func (r *Report) signed(s *seal.Seal) {

@@ -109,9 +109,12 @@ func ParsePrivate(text []byte) (PrivateKey, error) {
 	return PrivateKey{private}, nil
 }
 
+// SignText returns the signature of a text.
+func (k PrivateKey) SignText(text []byte) []byte { return ed25519.Sign(k.key, text) }
+
 // Sign implements Signer.
 func (k PrivateKey) Sign(_ context.Context, s Statement) (*Seal, error) {
-	return SignWith(s, k.Public(), func(text []byte) ([]byte, error) { return ed25519.Sign(k.key, text), nil })
+	return SignWith(s, k.Public(), func(text []byte) ([]byte, error) { return k.SignText(text), nil })
 }
 
 // String keeps the key out of texts.
