@@ -19,7 +19,7 @@ func (e *differsError) Error() string { return e.text }
 func (o *Options) execute(ctx context.Context, rec *journal.Record, report *Report) error {
 	report.Guest, report.Here = rec.Guest, sandbox.GuestDigest()
 	if rec.Any(func(r *journal.Record) bool { return r.Guest != report.Here }) {
-		return &differsError{fmt.Sprintf("it was not executed again: it ran in the guest %s, and this program has %s (use the version of mcp-metatool whose mcp-metatool version prints that guest)", rec.Guest, report.Here)}
+		return &differsError{fmt.Sprintf("it was not executed again: it ran in the guest %s, and this program has %s (use the version of mcp-metatool whose mcp-metatool version --guest prints that)", rec.Guest, report.Here)}
 	}
 	again, err := replay.Run(ctx, o.Sandbox, *rec, replay.Options{Limits: o.Limits, Log: o.Log})
 	if err != nil {
