@@ -257,6 +257,14 @@ func (r *Run) Close(o Outcome) {
 // Record returns what has been recorded so far. The caller owns the record but not the
 // byte slices in it.
 func (r *Run) Record() Record {
+	rec := r.record()
+	if rec.Done {
+		rec.Head, rec.Seal = r.disk.sealed()
+	}
+	return rec
+}
+
+func (r *Run) record() Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rec := Record{
@@ -265,9 +273,6 @@ func (r *Run) Record() Record {
 	}
 	if rec.Done {
 		rec.Duration = r.end.Sub(r.start)
-	}
-	if rec.Done {
-		rec.Head, rec.Seal = r.disk.sealed()
 	}
 	for _, c := range r.calls {
 		rec.Calls = append(rec.Calls, c.rec)

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"bytes"
+	"context"
 	"flag"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 )
 
 var long = flag.Bool("long", false, "flip every bit of a record")
@@ -239,6 +241,32 @@ func TestNotUnderstood(t *testing.T) {
 	incomplete := forge(t, edit(t, lines, `"result":41`, `"result":41,"incomplete":true`), testKey)
 	if result := verified(t, incomplete); result.Verified() {
 		t.Errorf("%s", result.Text())
+	}
+}
+
+// TestContinued checks the link to the run that a run continues.
+func TestContinued(t *testing.T) {
+	lines := recorded(t, "plain", signed())
+	head := seal.Event([]byte("the run before")).String()
+	continued := forge(t, edit(t, lines, `,"v":1`, `,"continues":"01a1","v":1,"continuesHead":"`+head+`"`), testKey)
+	dead := forge(t, edit(t, lines, `,"v":1`, `,"continues":"01a1","v":1`), testKey)
+	for _, c := range []struct {
+		lines     [][]byte
+		there     string
+		ok        bool
+		want, not string
+	}{
+		{continued, head, true, "continues  run 01a1 has the head that this one names", ""},
+		{continued, "", true, "run 01a1, which this one continues, with the head " + head, "continues  run"},
+		{continued, strings.Repeat("0", 64), false, "continues  FAILED: it continues run 01a1 with the head " + head, ""},
+		{dead, "", true, "what run 01a1 did, which this one continues: that had no end", ""},
+	} {
+		result, err := File(t.Context(), c.lines, "", Options{
+			Keys: []seal.PublicKey{testKey.Public()}, Sandbox: sandboxtest.Guest(t), Head: func(context.Context, string) string { return c.there },
+		})
+		if err != nil || result.Verified() != c.ok || !strings.Contains(result.Text(), c.want) || c.not != "" && strings.Contains(result.Text(), c.not) {
+			t.Errorf("%v, no %q in\n%s", err, c.want, result.Text())
+		}
 	}
 }
 
