@@ -39,6 +39,12 @@ type files struct {
 	chain  seal.Link // the last link of this writer; see links.go
 	signed uint64    // a signature covers everything up to that Number
 	marked time.Time // when the last one was made
+	sealed uint64    // the Number of a checkpoint that was the last link and signs all before
+	// unmarked says that the file was opened, and has no checkpoint since then. old are files to
+	// be removed, and gone what the next checkpoint says of those and of others that were.
+	unmarked bool
+	old      []fileName
+	gone     []goneFile
 }
 
 // position is a position in the output of a Log.
@@ -59,14 +65,25 @@ func (f *files) append(lines []byte, ends []ending, now time.Time, before func(P
 	if err := f.ensureOpen(dayOf(now), int64(len(lines)+len(ends)*seal.MaxLink), now); err != nil {
 		return position{}, err
 	}
-	lines, chain := f.link(lines, ends)
+	defer f.removeOld() // also if there is no room for the lines
+	chain, first := f.chain, []byte(nil)
+	if f.unmarked && !f.undigested && len(ends)+len(f.gone) > 0 {
+		first, chain = f.checkpoint(now)
+	}
+	lines, chain = link(lines, ends, chain)
 	if before != nil {
-		if err := before(Place{f.name.String(), f.size}); err != nil {
+		if err := before(Place{f.name.String(), f.size + int64(len(first))}); err != nil {
 			return position{}, &refusedError{err}
 		}
 	}
+	if len(first) > 0 {
+		lines = append(first, lines...)
+	}
 	if err := f.write(lines); err != nil {
 		return position{}, err
+	}
+	if len(first) > 0 {
+		f.unmarked, f.gone = false, nil
 	}
 	f.chain = chain
 	return f.position(), nil
@@ -120,11 +137,7 @@ func (f *files) ensureOpen(day string, more int64, now time.Time) error {
 		}
 		next.part++
 	}
-	old := f.old(now)
-	if err := f.begin(now, old); err != nil {
-		return err
-	}
-	f.removeOld(old)
+	f.opened(now)
 	return nil
 }
 
@@ -270,9 +283,9 @@ func (f *files) close() error {
 	return err
 }
 
-// old returns the files that are too old, then the oldest ones while the total size is too large.
+// oldFiles returns the files that are too old, then the oldest ones while the total size is too large.
 // It leaves out the last file of each writer, because another process may be writing to it.
-func (f *files) old(now time.Time) (old []fileName) {
+func (f *files) oldFiles(now time.Time) (old []fileName) {
 	all, err := listFiles(f.dir)
 	if err != nil {
 		f.log.Warn("old journal files cannot be removed", "dir", f.dir, "err", err)
@@ -302,7 +315,9 @@ func (f *files) old(now time.Time) (old []fileName) {
 }
 
 // removeOld removes old files.
-func (f *files) removeOld(old []fileName) {
+func (f *files) removeOld() {
+	old := f.old
+	f.old = nil
 	for _, n := range old {
 		if err := os.Remove(filepath.Join(f.dir, n.String())); err != nil {
 			f.log.Warn("an old journal file cannot be removed", "dir", f.dir, "file", n.String(), "err", err)

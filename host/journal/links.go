@@ -14,10 +14,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// link gives the lines at ends their links, and returns the last one. The lines are copied unless
-// only the last one has a link.
-func (f *files) link(lines []byte, ends []ending) ([]byte, seal.Link) {
-	at := f.chain
+// link gives the lines at ends their links, which follow at, and returns the last one. The lines are
+// copied unless only the last one has a link.
+func link(lines []byte, ends []ending, at seal.Link) ([]byte, seal.Link) {
 	if len(ends) == 0 || at.Chain == "" {
 		return lines, at
 	}
@@ -35,15 +34,34 @@ func (f *files) link(lines []byte, ends []ending) ([]byte, seal.Link) {
 	return append(linked, lines[from:]...), at
 }
 
-// begin writes a checkpoint at the beginning of what is written to a file that was opened: it has
-// the last link before, those of other writers, and the old files that will be removed.
-func (f *files) begin(now time.Time, old []fileName) error {
+// goneFile is a file that was removed because of its age or the size of the journal.
+type goneFile struct {
+	name fileName
+	last seal.Link // the last link in it
+}
+
+// opened is called when a file was opened.
+func (f *files) opened(now time.Time) {
+	f.unmarked, f.old = true, f.oldFiles(now)
 	if f.undigested {
-		return nil
+		return
 	}
 	if f.chain.Chain == "" {
 		f.chain = f.findChain()
+		f.signed, f.marked = f.chain.Number, now // what is written next may be signed
 	}
+	for _, name := range f.old {
+		g := goneFile{name: name}
+		if name.writer != copiedWriter {
+			g.last = lastLink(filepath.Join(f.dir, name.String()))
+		}
+		f.gone = append(f.gone, g)
+	}
+}
+
+// checkpoint returns the checkpoint for a file that was opened, and its link: it has the last link
+// before, those of other writers, and the files that are removed.
+func (f *files) checkpoint(now time.Time) ([]byte, seal.Link) {
 	l := line{}
 	l.checkpoint(now, f.name.String())
 	if f.chain.Number > 0 {
@@ -56,29 +74,19 @@ func (f *files) begin(now time.Time, old []fileName) error {
 		}
 		l.close(']')
 	}
-	if len(old) > 0 {
+	if len(f.gone) > 0 {
 		l.open("removed", '[')
-		for _, name := range old {
+		for _, g := range f.gone {
 			l.open("", '{')
-			l.plain("file", name.String())
-			if name.writer != copiedWriter {
-				l.text("last", lastLink(filepath.Join(f.dir, name.String())).String())
-			}
+			l.plain("file", g.name.String())
+			l.text("last", g.last.String())
 			l.close('}')
 		}
 		l.close(']')
 	}
 	l.finish()
 	l.ended(seal.Event(l.b[:len(l.b)-1]), nil)
-	text, chain := f.link(l.b, l.ends)
-	if err := f.write(text); err != nil {
-		return err
-	}
-	f.chain = chain
-	if f.marked.IsZero() {
-		f.marked = now // what is written next may be signed
-	}
-	return nil
+	return link(l.b, l.ends, f.chain)
 }
 
 // checkpoint begins a checkpoint.
@@ -191,8 +199,8 @@ func (l *Log) checkpointSoon() {
 	})
 }
 
-// checkpoint writes a signed checkpoint.
-func (l *Log) checkpoint(limit time.Duration) {
+// checkpoint writes a signed checkpoint, and returns whether it could.
+func (l *Log) checkpoint(limit time.Duration) bool {
 	l.mu.Lock()
 	opts, file := l.opts, l.files.name.String()
 	l.mu.Unlock()
@@ -203,13 +211,22 @@ func (l *Log) checkpoint(limit time.Duration) {
 	made, err := l.sign(&opts, limit, seal.Statement{Run: id, Head: head, Events: 1, Outcome: seal.Checkpoint})
 	if err != nil {
 		opts.Log.Error("the journal is not signed", "dir", l.dir, "err", err)
-		return
+		return false
 	}
 	line.seal(made)
 	line.ended(head, made)
-	if _, err := l.writeAt(line.b, line.ends, nil); err != nil && !errors.Is(err, ErrClosed) {
-		opts.Log.Debug("a checkpoint was not written", "dir", l.dir, "err", err)
+	if _, err := l.writeAt(line.b, line.ends, nil); err != nil {
+		if !errors.Is(err, ErrClosed) {
+			opts.Log.Debug("a checkpoint was not written", "dir", l.dir, "err", err)
+		}
+		return false
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if made.After.Number == l.files.chain.Number-1 { // it is the last one, and all before it is signed
+		l.files.sealed = l.files.chain.Number
+	}
+	return true
 }
 
 // closeTime is how long the last checkpoint may take.
@@ -222,11 +239,16 @@ func (l *Log) checkpointLast() {
 	l.closing = true
 	l.mu.Unlock()
 	l.marks.Wait()
-	l.mu.Lock()
-	due := !again && l.opts.Signer != nil && l.files.chain.Number > l.files.signed && l.broken == nil
-	l.mu.Unlock()
-	if due {
-		l.checkpoint(closeTime)
+	end := time.Now().Add(closeTime)
+	for range 2 { // the first one may have begun a file
+		l.mu.Lock()
+		f := &l.files
+		due := !again && l.opts.Signer != nil && l.broken == nil && f.chain.Number > f.signed && f.chain.Number != f.sealed
+		l.mu.Unlock()
+		left := time.Until(end)
+		if !due || left <= 0 || !l.checkpoint(left) {
+			return
+		}
 	}
 }
 

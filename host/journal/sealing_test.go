@@ -83,7 +83,7 @@ func TestSealedRun(t *testing.T) {
 		t.Fatalf("seals %v and %v", rec.Seal, below.Seal)
 	}
 	head, err := seal.ParseDigest(rec.Head)
-	if err != nil || rec.Seal.Events != 5 || rec.Seal.Outcome != OK || rec.Seal.Guest != "abc" || rec.Seal.After.Number != 1 {
+	if err != nil || rec.Seal.Events != 5 || rec.Seal.Outcome != OK || rec.Seal.Guest != "abc" || rec.Seal.After.Number != 0 {
 		t.Errorf("%v, %+v", err, rec.Seal)
 	}
 	if err := rec.Seal.Check(rec.ID, head, key.Public()); err != nil {
