@@ -77,14 +77,14 @@ func OpenRuns(ctx context.Context, cfg *config.Config, log *slog.Logger) (*Opene
 	}
 	folder := durable.NewFolder(durableDir(cfg))
 	opts.Store, opts.Alive = folder, folder.Alive
-	if err := seal(ctx, cfg, &opts); err != nil {
+	if err := sealLogs(ctx, cfg, &opts); err != nil {
 		return nil, err
 	}
 	return &OpenedRuns{durable.New(opts), nil}, nil
 }
 
-// seal adds the cipher of logs in files to the options.
-func seal(ctx context.Context, cfg *config.Config, opts *durable.Options) error {
+// sealLogs adds the cipher of logs in files to the options.
+func sealLogs(ctx context.Context, cfg *config.Config, opts *durable.Options) error {
 	key, err := requeststate.LoadKey(ctx, cfg.Store.Dir)
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func (h *Host) openDurable(cfg *config.Config) {
 	} else {
 		folder := durable.NewFolder(durableDir(cfg))
 		opts.Store, opts.Alive, opts.Owner = folder, folder.Alive, h.durable.ownerIn(folder)
-		if err := seal(context.Background(), cfg, &opts); err != nil {
+		if err := sealLogs(context.Background(), cfg, &opts); err != nil {
 			h.opts.Log.Warn("durable tools are refused: there is no key for the logs of their runs", "err", err)
 			return
 		}

@@ -15,6 +15,7 @@
 //	sessions.go HTTP sessions that go on in another replica
 //	peers.go    how other replicas of a fleet are reached
 //	shared.go   what a replica does with documents of its fleet in the background
+//	signing.go  the key that signs runs
 //	records.go  the journal in the store of a fleet
 //	saved.go    saved tools for commands
 //	fleet.go    the store in NATS, and that in files to copy from and to
@@ -224,7 +225,7 @@ func (h *Host) connect(cfg *config.Config) {
 	log := h.opts.Log
 	h.openRecords(cfg)
 	h.recorder = record.New(cfg, record.Options{
-		Fleet:    h.journalFleet(),
+		Fleet: h.journalFleet(), Signer: h.signer,
 		Announce: func(level, logger, text string) { h.router.Announce(level, logger, text) },
 		Logger:   Name + "/journal", Log: log,
 	})

@@ -54,6 +54,7 @@
 //	             resume and cancel
 //	approvals.go  approvals list; approvalsdecide.go: show, allow, deny and forget
 //	replay.go    replay
+//	verify.go    verify; runsexport.go: runs export
 //	policy.go    policy and policy check; policyexplain.go: explain, policytest.go:
 //	             test
 //	smoke.go     smoke; smokeout.go: its reports, smokelist.go: --list,
@@ -220,7 +221,7 @@ Inspector. There, set MCP_METATOOL_CONFIG in the environment of the server.`
 	root.AddCommand(
 		serveCommand("serve"), addCommand(), removeCommand(), enableCommand(), disableCommand(),
 		checkCommand(), doctorCommand(), cacheCommand(), serversCommand(), sandboxCommand(), pinsCommand(), reloadCommand(), authCommand(), secretCommand(), tokenCommand(), toolsCommand(),
-		runCommand(), runsCommand(), approvalsCommand(), replayCommand(), policyCommand(), smokeCommand(), lintCommand(), replCommand(), demoCommand(),
+		runCommand(), runsCommand(), approvalsCommand(), replayCommand(), verifyCommand(), policyCommand(), smokeCommand(), lintCommand(), replCommand(), demoCommand(),
 		planCommand(), applyCommand(), storageCommand(), fleetCommand(),
 		importServersCommand(), connectCommand(), disconnectCommand(),
 		uiCommand(), demoServerCommand(), manCommand(), versionCommand(),

@@ -72,6 +72,8 @@ func TestMain(m *testing.M) {
 		"starthost":    func() { os.Exit(starthost(os.Args[1], os.Args[2])) },
 		"serveera":     func() { os.Exit(serveEra(os.Args[1])) },
 		"scatter":      func() { os.Exit(scatter(os.Args[1:])) },
+		"rechain":      func() { os.Exit(rechain(os.Args[1])) },
+		"opensign":     func() { os.Exit(opensign(os.Args[1])) },
 		"withregistry": func() { os.Exit(withRegistry(os.Args[1], os.Args[2:])) },
 	})
 }

@@ -28,10 +28,10 @@ func runsCommand() *cobra.Command {
 		Short: "List, show, compare and follow the runs of composite tools, and go on with durable ones",
 		Args:  onlyVerbs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return &exitError{exitUsage, errors.New("runs: choose one of: runs list, runs show RUN, runs stats, runs diff A B, runs tail, runs resume RUN, runs cancel RUN")}
+			return &exitError{exitUsage, errors.New("runs: choose one of: runs list, runs show RUN, runs stats, runs diff A B, runs tail, runs export RUN, runs resume RUN, runs cancel RUN")}
 		},
 	}
-	cmd.AddCommand(runsListCommand(), runsShowCommand(), runsStatsCommand(), runsDiffCommand(), runsTailCommand(), runsResumeCommand(), runsCancelCommand())
+	cmd.AddCommand(runsListCommand(), runsShowCommand(), runsStatsCommand(), runsDiffCommand(), runsTailCommand(), runsExportCommand(), runsResumeCommand(), runsCancelCommand())
 	return cmd
 }
 

@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 )
 
 // version is set by release builds: -ldflags "-X main.version=v1.2.3".
@@ -27,13 +29,20 @@ func versionText() string {
 }
 
 func versionCommand() *cobra.Command {
-	return &cobra.Command{
+	guest := false
+	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprint(cmd.OutOrStdout(), versionText())
+			text := versionText()
+			if guest {
+				text = sandbox.GuestDigest() + "\n"
+			}
+			_, err := fmt.Fprint(cmd.OutOrStdout(), text)
 			return err
 		},
 	}
+	cmd.Flags().BoolVar(&guest, "guest", false, "print only the SHA-256 digest of the guest that runs scripts, which verify compares")
+	return cmd
 }

@@ -384,7 +384,7 @@ func (c *Composer) newRun(def tools.Definition, saved bool, args, meta []byte, c
 		Guest: sandbox.GuestDigest(), Client: clientOf(call.Origin), Parent: parent,
 	}
 	if before != nil {
-		begin.Continues, begin.Elapsed = before.rec.ID, before.elapsed()
+		begin.Continues, begin.ContinuesHead, begin.Elapsed = before.rec.ID, before.rec.Head, before.elapsed()
 		begin.First = firstOf(before.rec)
 		r.continueFrom(before)
 		if before.state != nil {
@@ -392,7 +392,7 @@ func (c *Composer) newRun(def tools.Definition, saved bool, args, meta []byte, c
 			begin.Limits = r.budget.record()
 		}
 		if before.state != nil && parent == nil {
-			begin.Continues = before.state.LastRecord
+			begin.Continues, begin.ContinuesHead = before.state.LastRecord, "" // its process died
 		}
 	}
 	if stage != nil {

@@ -84,7 +84,8 @@ func (c *Composer) giveUp(ctx context.Context, log *durable.Run, settle func(con
 // is undone. It is for runs with which this program cannot go on. The reply says so.
 func (c *Composer) CancelOpen(ctx context.Context, log *durable.Run, state *durable.State) (wire.Reply, error) {
 	begin := state.Record.Begin
-	begin.Continues, begin.Elapsed, begin.First = state.LastRecord, state.Used, firstOf(&state.Record)
+	begin.Continues, begin.ContinuesHead = state.LastRecord, ""
+	begin.Elapsed, begin.First = state.Used, firstOf(&state.Record)
 	run, err := c.cfg.Journal(begin)
 	if err != nil {
 		return wire.Reply{}, errors.Join(err, log.Leave(ctx))

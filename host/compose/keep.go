@@ -50,3 +50,12 @@ func (r *run) unkept(err error) *Failure {
 			"(what it called was called; the journal of this replica has it, and mcp-metatool runs show %s shows it)", r.tool, err, id),
 	}
 }
+
+// withheld returns the failure of a run whose record had to be signed.
+func (r *run) withheld(err error) *Failure {
+	id := r.journal.ID()
+	return &Failure{
+		Type: abi.ErrResource, Run: id,
+		Message: fmt.Sprintf("%s has run, but its result is not given: %v (what it called was called; mcp-metatool runs show %s shows it)", r.tool, err, id),
+	}
+}

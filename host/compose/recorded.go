@@ -211,7 +211,8 @@ func (c *Composer) AbandonRun(id string) error {
 		return fmt.Errorf("run %s: %w", id, err)
 	}
 	begin := rec.Begin
-	begin.Continues, begin.Elapsed, begin.First = rec.ID, newResumed(&rec, nil).elapsed(), firstOf(&rec)
+	begin.Continues, begin.ContinuesHead = rec.ID, rec.Head
+	begin.Elapsed, begin.First = newResumed(&rec, nil).elapsed(), firstOf(&rec)
 	run, err := c.cfg.Journal(begin)
 	if err != nil {
 		return err

@@ -12,9 +12,10 @@ import (
 )
 
 // ReceiptKey is the member of a result's _meta that holds the run's receipt:
-// {run, memory, calls, fuel}. The figures include the saved tools that the run called,
+// {run, memory, calls, fuel, head, seal}. The figures include the saved tools that the run called,
 // directly or not: memory is the most bytes that their sandboxes had at the same time,
-// and calls includes the calls of saved tools and the calls that these made. Its prefix
+// and calls includes the calls of saved tools and the calls that these made; head is the digest of
+// the run's last event in the journal, and seal the signature about it (docs/journal.md). Its prefix
 // follows the naming rule of MCP 2025-11-25, basic, section _meta.
 const ReceiptKey = "io.github.mcp-metatool/receipt"
 
@@ -89,6 +90,12 @@ func receipt(rec *journal.Record, to audience) []byte {
 	r.NonZero("memory", used.memory)
 	r.Raw("calls", strconv.AppendUint(nil, used.calls, 10))
 	r.NonZero("fuel", used.fuel)
+	if !to.script { // what scripts get does not depend on where and when they run
+		r.NonEmpty("head", rec.Head)
+		if rec.Seal != nil {
+			r.Raw("seal", rec.Seal.JSON())
+		}
+	}
 	var meta wire.Object
 	meta.Raw(ReceiptKey, r.Bytes())
 	return meta.Bytes()

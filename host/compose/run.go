@@ -237,6 +237,9 @@ func (r *run) finish(ctx context.Context, out sandbox.Outcome, f *Failure) wire.
 	if kept != nil && r.journal.IsRequired() {
 		return wire.Reply{Result: r.unkept(kept).Result()}
 	}
+	if err := r.journal.Unsigned(); err != nil {
+		return wire.Reply{Result: r.withheld(err).Result()}
+	}
 	to := audience{revision: r.revision(), detail: r.cfg.Calls, structured: r.cfg.Structured || r.schema, whole: r.cfg.Whole, memory: r.tree.account.Peak()}
 	if to.whole {
 		to.detail = Full

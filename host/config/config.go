@@ -14,6 +14,7 @@
 //	upstream.go  the keys of an upstream, remote.go those of one with an address,
 //	             probe.go those of its probe, sandbox.go those of its sandbox
 //	http.go      the keys of [http], tokens.go its tokens, journal.go the keys of [journal],
+//	             signing.go those about signatures,
 //	             builtins.go those of [builtins], plan.go those of [plan],
 //	             durable.go those of [durable],
 //	             telemetry.go those of [telemetry],

@@ -239,6 +239,8 @@ func (d *description) journal(j *Journal) {
 		d.line("redact", fmt.Sprintf("%d patterns", n))
 	}
 	d.line("proxied", string(j.Proxied))
+	d.line("sign", string(j.Sign))
+	d.signing(&j.Signing)
 }
 
 // http describes how clients connect over HTTP.

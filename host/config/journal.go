@@ -25,6 +25,7 @@ type Journal struct {
 	Redact []*regexp.Regexp
 	// Proxied says what is recorded about calls that are forwarded without a script.
 	Proxied Proxied
+	Signing
 }
 
 // Sync says when the journal is flushed to disk.
@@ -70,6 +71,7 @@ func decodeJournal(t *table, c *Config) {
 	t.limits("journal", c.limits())
 	j.Redact = t.patterns("redact")
 	choice(t, "proxied", &j.Proxied, ProxiedOff, ProxiedSummary, ProxiedFull)
+	t.signing(j)
 	if j.Required && !j.Enabled {
 		t.problem("required", "is set although the journal is not enabled (drop one of the two)")
 	}
@@ -82,6 +84,7 @@ func decodeJournal(t *table, c *Config) {
 // journalAliases are the names that other programs use for these settings.
 var journalAliases = map[string]string{
 	"directory": "dir", "path": "dir", "fsync": "sync", "retention": "max_age", "keep": "max_age",
+	"signing": "sign", "signature": "sign", "signingkey": "sign_key", "key": "sign_key", "signer": "sign_command", "publickey": "sign_public",
 	"maxfilesize": "max_size", "maxtotalsize": "max_total", "mask": "redact", "patterns": "redact",
 }
 

@@ -150,7 +150,7 @@ func newConfig() *Config {
 		Approval:  defaultApproval,
 		Plan:      Plan{Expires: DefaultPlanExpires},
 		LogFormat: LogText, Pins: PinsOff,
-		Journal: Journal{Enabled: true, Sync: SyncNever, Proxied: ProxiedSummary},
+		Journal: Journal{Enabled: true, Sync: SyncNever, Proxied: ProxiedSummary, Signing: Signing{Sign: SignOn}},
 		shown:   map[string]string{}, fetched: &fetched{},
 	}
 	setDefaults(c.limits())

@@ -204,7 +204,7 @@ func (d *description) sandbox(at string, s *confine.Settings) {
 // accident, as absolute paths: the configuration and what belongs to it, the secrets of other
 // upstreams, the store and its parts, the journal, and caches. They need not exist.
 func (c *Config) OwnFiles(of *Upstream) []string {
-	own := []string{c.Store.Dir, c.JournalDir(), filepath.Dir(c.TokenFile()), c.Policy.File, c.PinsPath(), c.HTTP.KeyFile}
+	own := []string{c.Store.Dir, c.JournalDir(), filepath.Dir(c.TokenFile()), c.Policy.File, c.PinsPath(), c.HTTP.KeyFile, c.Journal.SignKeyFile}
 	own = append(own, c.Store.Credentials, c.Store.NKey, c.Store.KeyFile)
 	if path, err := filepath.Abs(c.Path); err == nil && c.Path != "" {
 		own = append(own, path, filepath.Join(filepath.Dir(path), defaultPinsFile))

@@ -129,7 +129,7 @@ func (l *Log) writeBatch(all []queuedCall, first int, buffer []byte) (done int, 
 	for done = first; done < len(all) && len(line.b) < maxGather; done++ {
 		line.proxied(&all[done].call)
 	}
-	end, err := l.write(line.b)
+	end, err := l.writeAt(line.b, line.ends, nil)
 	if err == nil && opts.Sync == SyncAlways {
 		l.flush(end) // which reports failures
 	}

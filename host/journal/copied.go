@@ -13,7 +13,7 @@ import (
 // Copied are lines of other journals that are added to that in a directory.
 type Copied struct {
 	Runs  []RunLines
-	Calls [][]byte // lines of calls without a script, without newlines
+	Calls [][]byte // lines of calls without a script, and of checkpoints, without newlines
 }
 
 // HasCopied reports whether a journal has lines of others for a day.
@@ -43,7 +43,7 @@ func AddCopied(ctx context.Context, dir string, c Copied) (leftOut int, err erro
 	}
 	for _, line := range c.Calls {
 		h, err := readHead(line)
-		if err != nil || string(h.kind) != eventProxied || bytes.ContainsAny(line, "\r\n") {
+		if err != nil || string(h.kind) != eventProxied && string(h.kind) != eventCheckpoint || bytes.ContainsAny(line, "\r\n") {
 			leftOut++
 			continue
 		}

@@ -247,6 +247,7 @@ func readBegin(id string, f fields) (Record, error) {
 		r.Plan = &Plan{Makes: p.text("makes"), Applies: p.text("applies"), Digest: p.text("digest"), Marker: p.text("marker")}
 	}
 	r.Continues, r.Elapsed, r.First = f.text("continues"), f.duration("elapsed"), f.text("first")
+	r.ContinuesHead = f.text("continuesHead")
 	r.Client = f.client()
 	m, _ := f.object("limits")
 	r.Limits = Limits{

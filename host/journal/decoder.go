@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
 )
 
 // The bounds of a record with its nested runs. They follow from the limits on runs:
@@ -70,10 +71,15 @@ func (d *decoder) add(text []byte) error {
 		return fmt.Errorf("run %s begins a second time", id)
 	case kind == eventBegin:
 		return d.begin(id, f)
-	case kind == eventProxied:
+	case kind == eventProxied, kind == eventCheckpoint:
 		return nil
 	case rec == nil:
 		return fmt.Errorf("run %s: the line that begins it is missing", id)
+	}
+	if kind == eventEnd && f.raw["prev"] != nil {
+		if p, err := seal.Cut(text); err == nil { // else it can still be read
+			rec.Head, rec.Seal = seal.Event(p.Body).String(), p.Seal
+		}
 	}
 	return d.apply(rec, kind, f)
 }

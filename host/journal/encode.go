@@ -11,7 +11,8 @@ import (
 
 // Encode writes a record with its nested runs in the format of the journal: one event
 // per line, the beginning of each run first. So a run can be copied to another
-// machine. Encode redacts nothing.
+// machine. Encode redacts nothing. The events have no digests and no signatures, since they are not
+// the lines that were signed; see [Reader.Lines] for these.
 func Encode(w io.Writer, r Record) error {
 	l := &line{}
 	if err := encode(w, l, &r); err != nil {

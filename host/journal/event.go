@@ -25,7 +25,18 @@ const (
 	eventInput   = "input"
 	eventEnd     = "end"
 	eventProxied = "proxied"
+
+	eventCheckpoint = "checkpoint"
 )
+
+// kinds are the kinds of events that a run can have and that this program understands. Who verifies
+// a run refuses others, since they may change what it means.
+var kinds = map[string]bool{
+	eventBegin: true, eventCall: true, eventAnswer: true, eventUndo: true, eventLog: true, eventInput: true, eventEnd: true,
+}
+
+// IsKind reports whether runs can have events of that kind.
+func IsKind(kind string) bool { return kinds[kind] }
 
 // begin writes the event that begins a run. missing says what the record lacks.
 func (l *line) begin(id string, start time.Time, b *Begin, missing gaps) {
@@ -68,6 +79,7 @@ func (l *line) begin(id string, start time.Time, b *Begin, missing gaps) {
 	l.count("seed", b.Seed)
 	if b.Continues != "" {
 		l.number("elapsed", int64(b.Elapsed))
+		l.text("continuesHead", b.ContinuesHead)
 	}
 	l.flag("incomplete", missing.incomplete)
 	l.finish()
@@ -207,6 +219,9 @@ func (l *line) answer(id string, c *CallRecord) {
 	}
 	l.callError("error", a.Err)
 	l.decision(a.Decision)
+	if l.chain != nil && a.Run != nil && a.Run.Head != "" {
+		l.plain("below", a.Run.Head)
+	}
 	l.finish()
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
 	"github.com/mcp-metatool/mcp-metatool/tools/owner"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
@@ -32,6 +33,18 @@ type files struct {
 	name   fileName
 	size   int64
 	number int // of files opened so far
+
+	undigested bool // LogOptions.undigested
+
+	chain  seal.Link // the last link of this writer; see links.go
+	signed uint64    // a signature covers everything up to that Number
+	marked time.Time // when the last one was made
+	sealed uint64    // the Number of a checkpoint that was the last link and signs all before
+	// unmarked says that the file was opened, and has no checkpoint since then. old are files to
+	// be removed, and gone what the next checkpoint says of those and of others that were.
+	unmarked bool
+	old      []fileName
+	gone     []goneFile
 }
 
 // position is a position in the output of a Log.
@@ -46,28 +59,49 @@ func (p position) before(o position) bool {
 
 func (f *files) position() position { return position{f.number, f.size} }
 
-// append writes lines at the end of the day's file, which is created if needed. before, which
-// may be nil, is called with the place where they will be.
-func (f *files) append(lines []byte, now time.Time, before func(Place) error) (position, error) {
-	if err := f.ensureOpen(dayOf(now), int64(len(lines)), now); err != nil {
+// append writes lines at the end of the day's file, which is created if needed. Those at ends get
+// links. before, which may be nil, is called with the place where they will be.
+func (f *files) append(lines []byte, ends []ending, now time.Time, before func(Place) error) (position, error) {
+	if err := f.ensureOpen(dayOf(now), int64(len(lines)+len(ends)*seal.MaxLink), now); err != nil {
 		return position{}, err
 	}
+	defer f.removeOld() // also if there is no room for the lines
+	chain, first := f.chain, []byte(nil)
+	if f.unmarked && !f.undigested && len(ends)+len(f.gone) > 0 {
+		first, chain = f.checkpoint(now)
+	}
+	lines, chain = link(lines, ends, chain)
 	if before != nil {
-		if err := before(Place{f.name.String(), f.size}); err != nil {
+		if err := before(Place{f.name.String(), f.size + int64(len(first))}); err != nil {
 			return position{}, &refusedError{err}
 		}
 	}
+	if len(first) > 0 {
+		lines = append(first, lines...)
+	}
+	if err := f.write(lines); err != nil {
+		return position{}, err
+	}
+	if len(first) > 0 {
+		f.unmarked, f.gone = false, nil
+	}
+	f.chain = chain
+	return f.position(), nil
+}
+
+// write writes lines to the file. After an error, the file is closed.
+func (f *files) write(lines []byte) error {
 	n, err := f.file.Write(lines)
 	if err == nil {
 		f.size += int64(n)
-		return f.position(), nil
+		return nil
 	}
 	// A partial line cannot be read. If it cannot be removed, the next process that
 	// opens the file ends the line.
 	if n > 0 {
 		err = errors.Join(err, f.file.Truncate(f.size))
 	}
-	return position{}, errors.Join(err, f.closeFile(false))
+	return errors.Join(err, f.closeFile(false))
 }
 
 // ensureOpen makes sure that a file for that day is open and has room for more bytes.
@@ -103,7 +137,7 @@ func (f *files) ensureOpen(day string, more int64, now time.Time) error {
 		}
 		next.part++
 	}
-	f.removeOld(now)
+	f.opened(now)
 	return nil
 }
 
@@ -249,14 +283,13 @@ func (f *files) close() error {
 	return err
 }
 
-// removeOld removes files that are too old, then the oldest ones while the total size
-// is too large. It keeps the last file of each writer, because another process may be
-// writing to it.
-func (f *files) removeOld(now time.Time) {
+// oldFiles returns the files that are too old, then the oldest ones while the total size is too large.
+// It leaves out the last file of each writer, because another process may be writing to it.
+func (f *files) oldFiles(now time.Time) (old []fileName) {
 	all, err := listFiles(f.dir)
 	if err != nil {
 		f.log.Warn("old journal files cannot be removed", "dir", f.dir, "err", err)
-		return
+		return nil
 	}
 	last := map[string]fileName{}
 	sizes := make([]int64, len(all))
@@ -273,14 +306,23 @@ func (f *files) removeOld(now time.Time) {
 	for i, n := range all {
 		tooOld := n.day < oldest
 		inUse := n == f.name || n == last[n.writer] && n.day >= dayOf(now.Add(-maxRunTime)) && n.day <= today
-		if inUse || !tooOld && total <= f.maxTotal {
-			continue
+		if !inUse && (tooOld || total > f.maxTotal) {
+			old = append(old, n)
+			total -= sizes[i]
 		}
+	}
+	return old
+}
+
+// removeOld removes old files.
+func (f *files) removeOld() {
+	old := f.old
+	f.old = nil
+	for _, n := range old {
 		if err := os.Remove(filepath.Join(f.dir, n.String())); err != nil {
 			f.log.Warn("an old journal file cannot be removed", "dir", f.dir, "file", n.String(), "err", err)
 			continue
 		}
-		total -= sizes[i]
 		f.log.Debug("removed an old journal file", "file", n.String())
 	}
 }

@@ -117,7 +117,7 @@ func TestAppendsToLastFile(t *testing.T) {
 	dir := t.TempDir()
 	now := newClock()
 	for range 4 {
-		l := OpenLog(dir, LogOptions{MaxSize: 1000, Now: now.now, Log: quiet()})
+		l := OpenLog(dir, LogOptions{MaxSize: 1700, Now: now.now, Log: quiet()})
 		record(t, l, "a")
 		if err := l.Close(); err != nil {
 			t.Fatal(err)

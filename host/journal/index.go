@@ -40,6 +40,8 @@ type index struct {
 	collectProxied bool
 	// onProxied, if not nil, is called with the position of each line of a proxied call.
 	onProxied func(linePos)
+	// onCheckpoint is the same for lines of checkpoints.
+	onCheckpoint func(linePos)
 	// touched has the ids of the runs that got events, if it is not nil.
 	touched map[string]bool
 }
@@ -130,6 +132,12 @@ func (x *index) addLine(text []byte, at linePos, ended func(*indexedRun)) error 
 		return err
 	}
 	kind := string(h.kind)
+	if kind == eventCheckpoint {
+		if x.onCheckpoint != nil {
+			x.onCheckpoint(at)
+		}
+		return nil
+	}
 	if kind == eventProxied {
 		if x.onProxied != nil {
 			x.onProxied(at)

@@ -21,6 +21,8 @@
 //	event.go    events as lines
 //	proxied.go  calls of upstreams' tools without a script
 //	async.go    writing proxied calls in batches, for callers that do not wait
+//	sealing.go  the digest and the signature of a run
+//	links.go    what has ended, in the order of a writer; checkpoints
 //	encode.go   a record as lines and back; reading lines
 //	lines.go    Lines: events for others to keep
 //	decoder.go  building records from lines, within bounds
@@ -255,6 +257,14 @@ func (r *Run) Close(o Outcome) {
 // Record returns what has been recorded so far. The caller owns the record but not the
 // byte slices in it.
 func (r *Run) Record() Record {
+	rec := r.record()
+	if rec.Done {
+		rec.Head, rec.Seal = r.disk.sealed()
+	}
+	return rec
+}
+
+func (r *Run) record() Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rec := Record{

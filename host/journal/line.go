@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
+	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -26,6 +27,23 @@ type line struct {
 	b        []byte
 	redactor Redactor // nil: everything is written
 	redacted bool     // something was removed
+	from     int      // where the line begins
+	chain    *digests // of the run; nil: its events have no digests
+	ends     []ending // what has ended
+}
+
+// digests is how far the chain of a run's events is.
+type digests struct {
+	events int
+	head   seal.Digest // of the last event
+}
+
+// ending is the end of a run that a client has requested, or a call without a script, in the buffer
+// of a line: it gets a link when it is written.
+type ending struct {
+	at   int // where the last brace of its line is
+	head seal.Digest
+	seal *seal.Seal // nil for none
 }
 
 // Suffixes of the names of members whose JSON value is written in another form: as
@@ -38,7 +56,7 @@ const (
 
 // start begins a line. Readers rely on t and run being first, in this form.
 func (l *line) start(kind, run string) {
-	l.redacted = false
+	l.redacted, l.from = false, len(l.b)
 	l.b = append(l.b, `{"t":"`...)
 	l.b = append(l.b, kind...)
 	l.b = append(l.b, `","run":"`...)
@@ -51,7 +69,38 @@ func (l *line) finish() {
 	if l.redacted {
 		l.flag("redacted", true)
 	}
-	l.b = append(l.b, '}', '\n')
+	if c := l.chain; c != nil && c.events > 0 {
+		l.digest("prev", c.head)
+	}
+	l.b = append(l.b, '}')
+	if c := l.chain; c != nil {
+		c.events, c.head = c.events+1, seal.Event(l.b[l.from:])
+	}
+	l.b = append(l.b, '\n')
+}
+
+// digest adds a digest.
+func (l *line) digest(name string, d seal.Digest) {
+	l.name(name, "")
+	l.b = append(d.Append(append(l.b, '"')), '"')
+}
+
+// ended notes that the line that was finished last is the end of something.
+func (l *line) ended(head seal.Digest, s *seal.Seal) {
+	l.ends = append(l.ends, ending{len(l.b) - len("}\n"), head, s})
+}
+
+// seal adds a seal to the line that was finished last.
+func (l *line) seal(s *seal.Seal) {
+	l.b = append(seal.AppendSeal(l.b[:len(l.b)-len("}\n")], s), "}\n"...)
+}
+
+// reset forgets what was written, or could not be.
+func (l *line) reset() {
+	l.ends = l.ends[:0]
+	if l.b = l.b[:0]; cap(l.b) > maxReused {
+		l.b = nil
+	}
 }
 
 // name begins a member, or an element when name is "".

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
 )
 
 // Sync says when the journal is synced to disk, so that it survives a crash of the
@@ -43,6 +44,10 @@ type LogOptions struct {
 	MaxSize, MaxTotal int64
 	MaxAge            time.Duration
 	Redactor          Redactor // nil: nothing is redacted
+	// Signer signs what a run did when it ends; nil: nothing is signed. Without SignRequired, a run
+	// that it cannot sign in time is recorded without a signature.
+	Signer       seal.Signer
+	SignRequired bool
 	// Fleet, if set, keeps what is recorded in the store of a fleet, too.
 	Fleet Fleet
 	// Trouble, if set, is called with a *WriteError when the journal can no longer
@@ -51,6 +56,9 @@ type LogOptions struct {
 	Trouble func(err error)
 	Log     *slog.Logger     // nil is slog.Default()
 	Now     func() time.Time // nil is time.Now
+
+	signTime   time.Duration // how long a signature may take; 0: signTime
+	undigested bool          // events have no digests; for a comparison
 }
 
 // Fleet keeps what a Log records in a store that other replicas read, too (package shared).
@@ -109,7 +117,7 @@ var errStalled = errors.New("some calls have not been written, because a client 
 type Log struct {
 	dir string
 
-	mu     sync.Mutex // guards the fields up to cleared
+	mu     sync.Mutex // guards the fields up to marking
 	opts   LogOptions
 	closed bool
 	files  files
@@ -117,6 +125,10 @@ type Log struct {
 	retry  time.Time   // no write is tried before that time
 
 	cleared time.Time // when old claims were last removed
+	closing bool      // no checkpoint is begun any more
+	marking bool      // one is being written
+
+	marks sync.WaitGroup // checkpoints that are being written
 
 	async asyncQueue
 
@@ -158,6 +170,7 @@ func (l *Log) Configure(opts LogOptions) {
 	l.opts = opts
 	l.files.maxSize, l.files.maxTotal, l.files.maxAge = opts.MaxSize, opts.MaxTotal, opts.MaxAge
 	l.files.durable, l.files.log = opts.Sync != SyncNever, opts.Log
+	l.files.undigested = opts.undigested
 }
 
 // options returns the current options.
@@ -225,6 +238,7 @@ func (l *Log) Close() error {
 	if !l.async.close() {
 		err = errStalled
 	}
+	l.checkpointLast()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -240,11 +254,8 @@ func (l *Log) Close() error {
 	return nil
 }
 
-// write appends whole lines to the journal.
-func (l *Log) write(lines []byte) (position, error) { return l.writeAt(lines, nil) }
-
-// writeAt is write; before is that of files.append.
-func (l *Log) writeAt(lines []byte, before func(Place) error) (position, error) {
+// writeAt appends whole lines to the journal; ends and before are those of files.append.
+func (l *Log) writeAt(lines []byte, ends []ending, before func(Place) error) (position, error) {
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
@@ -255,7 +266,7 @@ func (l *Log) writeAt(lines []byte, before func(Place) error) (position, error) 
 		defer l.mu.Unlock()
 		return position{}, l.broken
 	}
-	end, err := l.files.append(lines, now, before)
+	end, err := l.files.append(lines, ends, now, before)
 	if refused := (*refusedError)(nil); errors.As(err, &refused) {
 		defer l.mu.Unlock()
 		return position{}, refused.error
@@ -267,6 +278,7 @@ func (l *Log) writeAt(lines []byte, before func(Place) error) (position, error) 
 	if broken != nil {
 		return end, broken
 	}
+	l.checkpointSoon()
 	return end, nil
 }
 

@@ -293,7 +293,7 @@ func TestRoundTrip(t *testing.T) {
 			if err != nil {
 				t.Fatal(seed, err)
 			}
-			same(t, fmt.Sprintf("seed %d: decoded", seed), decoded, want[i])
+			same(t, fmt.Sprintf("seed %d: decoded", seed), decoded, withoutDigests(want[i]))
 			unstarted(&want[i], &got[i])
 			same(t, fmt.Sprintf("seed %d: run %d", seed, i), got[i], want[i])
 			found, err := Find(t.Context(), dir, want[i].ID)
@@ -399,4 +399,17 @@ func TestScanEndsWithItsContext(t *testing.T) {
 		}
 		cancel(nil)
 	}
+}
+
+// withoutDigests returns a record as Encode writes it: it is no copy of the journal.
+func withoutDigests(r Record) Record {
+	r.Head, r.Seal = "", nil
+	r.Calls = slices.Clone(r.Calls)
+	for i := range r.Calls {
+		if below := r.Calls[i].Answer.Run; below != nil {
+			without := withoutDigests(*below)
+			r.Calls[i].Answer.Run = &without
+		}
+	}
+	return r
 }

@@ -23,7 +23,7 @@ type refusedError struct{ error }
 // written. It must not use the Log. If it returns an error, so does AppendLine, and nothing is
 // written. written is true if the line is there and only could not be synced to disk.
 func (l *Log) AppendLine(line []byte, before func(Place) error) (written bool, err error) {
-	end, err := l.writeAt(line, before)
+	end, err := l.writeAt(line, nil, before)
 	if err != nil {
 		return false, err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -73,7 +74,7 @@ func (l *Log) Proxied(p Proxied) {
 	buffer := lines.Get().(*[]byte)
 	line := line{b: (*buffer)[:0], redactor: opts.Redactor}
 	line.proxied(&p)
-	end, err := l.write(line.b)
+	end, err := l.writeAt(line.b, line.ends, nil)
 	if err == nil && opts.Sync == SyncAlways {
 		l.flush(end) // which reports failures
 	}
@@ -103,6 +104,7 @@ func (l *line) proxied(p *Proxied) {
 	l.raw("rpcError", p.RPCError)
 	l.decision(p.Decision)
 	l.finish()
+	l.ended(seal.Event(l.b[l.from:len(l.b)-1]), nil)
 }
 
 func readProxied(id string, f fields) (Proxied, error) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
@@ -35,6 +36,8 @@ type Begin struct {
 	// First is the id of the first run of the chain that the run is the last of; "" if it
 	// continues none.
 	First string
+	// ContinuesHead is the Head of that run; "" if it is not known, since its process died.
+	ContinuesHead string
 	// Elapsed is how long the runs before took that this one continues.
 	Elapsed time.Duration
 	// Plan is set for a run that is planned or carries out a plan.
@@ -100,6 +103,11 @@ type Record struct {
 	Done     bool
 	Duration time.Duration
 	Outcome  Outcome
+
+	// Head is the digest of the last event of a run that has ended on disk (package seal); "" if its
+	// events have no digests. Seal is the signature about it; nil if there is none.
+	Head string
+	Seal *seal.Seal
 
 	// Redacted reports that the record was read from disk and that secrets in it
 	// were replaced before it was written.

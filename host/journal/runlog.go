@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
 )
 
 // runLog writes the events of one run. The methods of a nil *runLog do nothing.
@@ -14,13 +16,19 @@ type runLog struct {
 	opts LogOptions // the options when the run began
 	root bool       // no other run has called it
 
+	guest string
+
 	mu        sync.Mutex // guards the fields below; held during writes
 	line      line
-	pending   bool // line holds log entries that are not written yet
-	beginLost bool // the begin event could not be written
-	lost      bool // some event could not be written
+	upTo      digests // the chain of the run's events as far as they were written
+	pending   bool    // line holds log entries that are not written yet
+	beginLost bool    // the begin event could not be written
+	lost      bool    // some event could not be written
+	endLost   bool    // the last one could not
 	ended     bool
 	endsAt    Place // where the last line ends, once it is written
+	seal      *seal.Seal
+	unsigned  error // why there is no seal; nil if there is one, or need not be
 }
 
 // maxPending is how many bytes of a script's log wait for the next event.
@@ -33,10 +41,14 @@ var lines = sync.Pool{New: func() any { return new([]byte) }}
 const maxReused = 256 << 10
 
 func newRunLog(l *Log, r *Run, opts LogOptions) *runLog {
-	return &runLog{
-		log: l, id: r.id, opts: opts, root: r.begin.Parent == nil,
+	d := &runLog{
+		log: l, id: r.id, opts: opts, root: r.begin.Parent == nil, guest: r.begin.Guest,
 		line: line{b: (*lines.Get().(*[]byte))[:0], redactor: opts.Redactor},
 	}
+	if !opts.undigested {
+		d.line.chain = &digests{}
+	}
+	return d
 }
 
 func (d *runLog) begin(r *Run) error {
@@ -145,7 +157,10 @@ func (d *runLog) end(duration time.Duration, o *Outcome) {
 	if !d.beginLost {
 		d.closeEntries()
 		d.line.end(d.id, duration, o, d.lost)
-		d.write(d.root)
+		d.close(o)
+		if err := d.write(d.root); err != nil && !d.written(err) {
+			d.endLost = true
+		}
 		if d.root && d.opts.Fleet != nil {
 			d.opts.Fleet.Ended()
 		}
@@ -196,17 +211,21 @@ func (d *runLog) kept(ctx context.Context) error {
 
 // write writes the buffer. last means that the run has ended.
 func (d *runLog) write(last bool) error {
-	size := int64(len(d.line.b))
-	end, err := d.log.writeAt(d.line.b, func(at Place) error {
-		d.endsAt = Place{at.File, at.Offset + size}
+	end, err := d.log.writeAt(d.line.b, d.line.ends, func(at Place) error {
+		d.endsAt = at
 		return nil
 	})
-	if d.line.b = d.line.b[:0]; cap(d.line.b) > maxReused {
-		d.line.b = nil
-	}
+	d.line.reset()
 	if err != nil {
 		d.lost = true
+		if d.line.chain != nil { // what could not be written is not in the chain
+			*d.line.chain = d.upTo
+		}
 		return err
+	}
+	d.endsAt.Offset = end.size
+	if d.line.chain != nil {
+		d.upTo = *d.line.chain
 	}
 	if d.opts.Sync == SyncAlways || d.opts.Sync == SyncRun && last {
 		if err := d.log.flush(end); err != nil {

@@ -15,7 +15,7 @@ import (
 // Marks say up to which byte each file of a journal was dealt with.
 type Marks map[string]int64
 
-// Ended is a run that has ended, or a call without a script.
+// Ended is a run that has ended, a call without a script, or a checkpoint.
 type Ended struct {
 	ID string
 	// Runs are the run with those that it called, itself last; nil for a call.
@@ -23,7 +23,7 @@ type Ended struct {
 	// First is the id of the first run that it continues, and Continues that of the last; "" for
 	// none.
 	First, Continues string
-	Call             []byte // the line of a call, without a newline; nil for a run
+	Call             []byte // the line of a call or a checkpoint, without a newline; nil for a run
 	// End is where its last line ends.
 	End Place
 }
@@ -120,6 +120,7 @@ func (t *Tail) read(ctx context.Context, name fileName, fault func(error)) {
 		t.waiting = append(t.waiting, waitingEnd{r, at, end})
 	}
 	t.x.onProxied = func(at linePos) { add(nil, at) }
+	t.x.onCheckpoint = t.x.onProxied
 	t.x.add(ctx, name, func(err error) bool {
 		if ctx.Err() == nil {
 			fault(err)

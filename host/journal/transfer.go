@@ -142,3 +142,38 @@ func appendTo(path string, lines []byte) error {
 	}
 	return errors.Join(err, f.Close())
 }
+
+// Lines returns a run and those that it called, as they are in the journal, itself last. id is a
+// whole id. The error is ErrNotFound, or a failure to read.
+func (r Reader) Lines(ctx context.Context, id string) (all []RunLines, err error) {
+	x := newIndex(r.Dir)
+	var faults []error
+	for next, err := range r.indexes(ctx, Filter{ID: id}, false) {
+		if err != nil {
+			faults = append(faults, err)
+			continue
+		}
+		x = next
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	root := x.runs[id]
+	if root == nil || !root.begun {
+		return nil, errors.Join(append([]error{fmt.Errorf("run %q: %w", id, ErrNotFound)}, faults...)...)
+	}
+	var add func(r *indexedRun, depth int) error
+	add = func(r *indexedRun, depth int) error {
+		for _, child := range r.children {
+			if c := x.runs[child]; c != nil && c.begun && depth <= maxDepth {
+				if err := add(c, depth+1); err != nil {
+					return err
+				}
+			}
+		}
+		l, err := x.lines(r)
+		all = append(all, l)
+		return err
+	}
+	return all, add(root, 1)
+}

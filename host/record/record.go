@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -25,7 +26,10 @@ type Options struct {
 	Logger string
 	// Fleet keeps what is recorded in the store of a fleet, too; nil without one.
 	Fleet journal.Fleet
-	Log   *slog.Logger
+	// Signer returns what signs runs by a configuration; nil if nothing does. A nil Signer is the
+	// same.
+	Signer func(*config.Config) seal.Signer
+	Log    *slog.Logger
 }
 
 // Recorder records proxied calls. It implements route.Observer and is safe for concurrent
@@ -78,7 +82,12 @@ func (r *Recorder) Configure(cfg *config.Config) {
 
 func (r *Recorder) options(cfg *config.Config) journal.LogOptions {
 	j := cfg.Journal
+	var signer seal.Signer
+	if r.opts.Signer != nil {
+		signer = r.opts.Signer(cfg)
+	}
 	return journal.LogOptions{
+		Signer: signer, SignRequired: j.Sign == config.SignRequired,
 		Required: j.Required, Sync: journal.Sync(j.Sync),
 		MaxSize: int64(j.MaxSize), MaxTotal: int64(j.MaxTotal), MaxAge: j.MaxAge,
 		Redactor: r.redactor, Fleet: r.opts.Fleet, Log: r.opts.Log,

@@ -6,6 +6,7 @@
 //	fill.go     puts secrets in place of the references of an upstream
 //	command.go  ${cmd:...}
 //	file.go     ${file:...}
+//	sign.go     a command that signs runs
 //	keyring.go  ${keyring:...}, and the commands that change it
 //	names.go    the names of the secrets in the keyring, which has no list of them
 //

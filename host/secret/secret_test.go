@@ -24,6 +24,7 @@ import (
 
 // TestMain makes this binary the commands of the tests.
 func TestMain(m *testing.M) {
+	signIfAsked()
 	if len(os.Args) > 2 && os.Args[1] == "command" {
 		os.Exit(command(os.Args[2]))
 	}

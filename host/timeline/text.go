@@ -118,6 +118,9 @@ func facts(rec *journal.Record, t *Timeline) []Fact {
 	if rec.Continues != "" {
 		all = append(all, Fact{"after", "run " + rec.Continues + ", which this one continues (" + Duration(rec.Elapsed) + " before)"})
 	}
+	if s := rec.Seal; s != nil {
+		all = append(all, Fact{"signed", "by the key " + s.Key + " (mcp-metatool verify " + short(rec.ID, 13) + " checks it)"})
+	}
 	if p := rec.Plan; p != nil && p.Applies != "" {
 		all = append(all, Fact{"plan", "carries out " + p.Applies + " (digest " + short(p.Digest, 12) + "); " + p.Makes + " is the next one, if it is left open"})
 	} else if p != nil {

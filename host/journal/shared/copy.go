@@ -22,6 +22,7 @@ type Count struct {
 // stays. Nobody should ship the folder meanwhile.
 type Copy struct {
 	Runs, Calls Count
+	Checkpoints Count
 	dry         bool
 }
 
@@ -89,9 +90,17 @@ func (j *Journal) CopyToStore(ctx context.Context, dry bool) (*Copy, error) {
 // count returns the Count that something belongs to.
 func (c *Copy) count(e *journal.Ended) *Count {
 	if e.Runs == nil {
-		return &c.Calls
+		return c.countLine(e.Call)
 	}
 	return &c.Runs
+}
+
+// countLine returns the Count that a line belongs to.
+func (c *Copy) countLine(line []byte) *Count {
+	if journal.IsCheckpoint(line) {
+		return &c.Checkpoints
+	}
+	return &c.Calls
 }
 
 // add counts something, and reports whether it is to be copied.
@@ -223,7 +232,7 @@ func (j *Journal) copyDay(ctx context.Context, day string, c *Copy) error {
 				return err
 			}
 			seen[id] = true
-			if c.Calls.add("call "+id, calls[id], true) {
+			if c.countLine(line).add("call "+id, calls[id], true) {
 				add.Calls, size = append(add.Calls, bytes.Clone(line)), size+len(line)
 			}
 		} else if !seen[id] {
@@ -260,21 +269,24 @@ func (j *Journal) copyDay(ctx context.Context, day string, c *Copy) error {
 	if err := j.copyDay(ctx, day, again); err != nil {
 		return err
 	}
-	if n := again.Runs.Copied + again.Calls.Copied; n > 0 {
+	if n := again.Runs.Copied + again.Calls.Copied + again.Checkpoints.Copied; n > 0 {
 		return &store.CorruptError{What: fmt.Sprintf("the journal in %s", j.opts.Dir), Reason: fmt.Sprintf("lacks %d runs and calls that were just written", n)}
 	}
 	return nil
 }
 
 // inFiles returns the lines of the runs of a day that the files have, by their ids, and the ids
-// of the calls. Runs that others have called can be of the next days.
+// of the calls and checkpoints. Runs that others have called can be of the next days.
 func (j *Journal) inFiles(ctx context.Context, day string) (runs map[string][][]byte, calls map[string]bool, err error) {
 	begin, err := time.Parse(time.DateOnly, day)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%q is no day: %w", day, err)
 	}
-	runs, calls = map[string][][]byte{}, map[string]bool{}
+	runs = map[string][][]byte{}
 	f := journal.Filter{Since: begin, Until: begin.Add(72 * time.Hour)}
+	if calls, err = journal.Checkpoints(ctx, j.opts.Dir, f.Since, f.Until); err != nil {
+		return nil, nil, err
+	}
 	for l, err := range journal.ReadLines(ctx, j.opts.Dir, f) {
 		if ctx.Err() != nil {
 			return nil, nil, context.Cause(ctx)

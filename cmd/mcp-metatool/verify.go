@@ -1,0 +1,272 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcp-metatool/mcp-metatool/host"
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
+	"github.com/mcp-metatool/mcp-metatool/host/replay"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/verify"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
+)
+
+// verifyView verifies runs, or what has ended in a folder.
+type verifyView struct {
+	runsView
+	keys     []string // files, or keys in base64
+	day      string
+	all      bool
+	printKey bool
+	timeout  time.Duration
+}
+
+// verifyCommand verifies what the journal says. It starts no upstream and calls nothing.
+func verifyCommand() *cobra.Command {
+	v := &verifyView{}
+	cmd := &cobra.Command{
+		Use:   "verify FILE|RUN",
+		Short: "Prove that a run did what its record says, or find what is missing in the journal",
+		Long: `Prove that a run did what its record says. Three things are checked: that nothing in the record
+was changed, dropped, added or moved since it was written (each event has the digest of the one
+before), that its end is signed with a key that is trusted, and that the recorded script, executed
+again with the recorded answers in the same guest, makes the same calls and has the same log,
+result and fuel. What servers answered stays their word.
+
+RUN is an id or the beginning of one, or "last" for the newest run. FILE has the lines of a run, as
+runs export writes them, or is a file of the journal, of which all runs are verified; - is standard
+input.
+
+Trusted is the key of this configuration, or, with --key, only what that names. An auditor who has
+the file of a run needs nothing else than the public key, which verify --print-key prints.
+
+With --day or --all, the order of all runs and calls that have ended is checked instead: a run, a
+call or a day that is missing in the journal shows. Nothing is executed then.
+
+The exit code is 0 if everything is verified, 1 if something is not, and 2 if there is nothing to
+verify or the command is wrong.`,
+		Example: `  mcp-metatool verify last
+  mcp-metatool verify --print-key > audit.pem
+  mcp-metatool runs export 019aa0b0 > run.jsonl; mcp-metatool verify run.jsonl --key audit.pem
+  mcp-metatool verify --day 2026-11-24
+  mcp-metatool verify --all --json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			defer v.release()
+			err := v.run(cmd, args)
+			var exit *exitError
+			if err != nil && !errors.As(err, &exit) && cmd.Context().Err() == nil {
+				err = &exitError{exitUsage, err}
+			}
+			return err
+		},
+	}
+	v.addFlags(cmd)
+	cmd.ValidArgsFunction = choices(v.runs).orFile
+	f := cmd.Flags()
+	f.StringArrayVar(&v.keys, "key", nil, "trust only this public `KEY`: a file in PEM, or the key in base64; can be repeated")
+	f.StringVar(&v.day, "day", "", "check the order of what has ended on that `DAY` in UTC: 2026-11-24")
+	f.BoolVar(&v.all, "all", false, "check the order of all that has ended in the journal")
+	f.BoolVar(&v.printKey, "print-key", false, "print the public key that checks the signatures of this configuration, and nothing else")
+	f.DurationVar(&v.timeout, "timeout", 5*time.Minute, "give up after that `TIME`")
+	cmd.MarkFlagsMutuallyExclusive("day", "all", "print-key")
+	return cmd
+}
+
+func (v *verifyView) run(cmd *cobra.Command, args []string) error {
+	switch folder := v.day != "" || v.all; {
+	case v.printKey && (len(args) > 0 || len(v.keys) > 0 || v.asJSON):
+		return errors.New("verify: --print-key takes nothing else")
+	case v.printKey:
+		return v.showKey(cmd)
+	case folder && len(args) > 0:
+		return errors.New("verify: either a run, or --day or --all")
+	case !folder && len(args) == 0:
+		return errors.New("verify: name a run or a file, or use --day or --all")
+	case folder:
+		return v.folder(cmd)
+	}
+	return v.runOrFile(cmd, args[0])
+}
+
+func (v *verifyView) showKey(cmd *cobra.Command) error {
+	cfg, err := v.load()
+	if err != nil {
+		return err
+	}
+	keys, err := host.VerifyKeys(cmd.Context(), cfg, v.logger(cfg), true)
+	if err != nil {
+		return err
+	}
+	_, err = cmd.OutOrStdout().Write(keys[0].PEM())
+	return err
+}
+
+// maxKey bounds a file with a public key, in bytes.
+const maxKey = 64 << 10
+
+// trusted returns the keys that are trusted. Without a configuration there are none.
+func (v *verifyView) trusted(cmd *cobra.Command) (keys []seal.PublicKey, err error) {
+	for _, name := range v.keys {
+		key, err := seal.ParsePublic([]byte(name))
+		if err != nil {
+			text, failed := regular.Read(cmd.Context(), name, maxKey)
+			if failed != nil {
+				return nil, fmt.Errorf("--key: neither a key in base64 nor a file that can be read: %w", failed)
+			}
+			if key, err = seal.ParsePublic(text); err != nil {
+				return nil, fmt.Errorf("--key %s: it %w", name, err)
+			}
+		}
+		keys = append(keys, key)
+	}
+	if len(keys) > 0 {
+		return keys, nil
+	}
+	cfg, err := v.load()
+	if err != nil {
+		return nil, nil //nolint:nilerr // the report says that there is no key
+	}
+	keys, err = host.VerifyKeys(cmd.Context(), cfg, v.logger(cfg), false)
+	if errors.Is(err, host.ErrNoKey) {
+		return nil, nil
+	}
+	return keys, err
+}
+
+func (v *verifyView) runOrFile(cmd *cobra.Command, name string) error {
+	ctx, cancel := context.WithTimeoutCause(cmd.Context(), v.timeout, fmt.Errorf("not done within %v (--timeout)", v.timeout))
+	defer cancel()
+	keys, err := v.trusted(cmd)
+	if err != nil {
+		return err
+	}
+	done := busy(cmd, "verifying "+name)
+	defer done()
+	lines, only, err := v.lines(cmd, name)
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: v.level}))
+	opts := verify.Options{Keys: keys, Log: log, Limits: replay.AtMost(sandbox.Limits{})}
+	if cfg, err := v.load(); err == nil { // without a configuration, the defaults
+		opts.Limits = replay.AtMost(host.RunLimits(cfg.Execution))
+	}
+	if v.close != nil { // there is a journal
+		opts.Head = func(ctx context.Context, run string) string {
+			rec, err := v.journal.Find(ctx, run)
+			if err != nil || rec.ID != run {
+				return ""
+			}
+			return rec.Head
+		}
+	}
+	box := sandbox.New(sandbox.Options{CacheDir: cacheDir(log), Log: log})
+	opts.Sandbox = box
+	result, err := verify.File(ctx, lines, only, opts)
+	done()
+	if err = errors.Join(err, box.Close()); err != nil {
+		return err
+	}
+	return v.report(cmd, result, result.Verified(), result.Text())
+}
+
+// lines returns the lines of a file, or of a run and those that it called, and its id.
+func (v *verifyView) lines(cmd *cobra.Command, name string) (lines [][]byte, run string, err error) {
+	var in io.Reader
+	if name == "-" {
+		in = cmd.InOrStdin()
+	} else if info, err := os.Stat(name); err == nil && !info.IsDir() {
+		f, err := regular.Open(name)
+		if err != nil {
+			return nil, "", err
+		}
+		defer f.Close()
+		in = f
+	}
+	if in != nil {
+		if lines, err = verify.Lines(in); err != nil {
+			return nil, "", fmt.Errorf("%s: %w", name, err)
+		}
+		return lines, "", nil
+	}
+	runs, err := v.exported(cmd, name)
+	if err != nil {
+		return nil, "", err
+	}
+	for _, r := range runs {
+		lines = append(lines, r.Lines...)
+	}
+	return lines, runs[len(runs)-1].Run, nil
+}
+
+// report prints what was found.
+func (v *verifyView) report(cmd *cobra.Command, found any, verified bool, text string) (err error) {
+	if v.asJSON {
+		err = writeJSON(cmd.OutOrStdout(), found)
+	} else {
+		_, err = io.WriteString(raw(cmd.OutOrStdout()), display.Text(text))
+	}
+	if err == nil && !verified {
+		err = &exitError{code: exitFailed}
+	}
+	return err
+}
+
+// exported returns the lines of a run that the command line names, and of those that it called, itself
+// last.
+func (v *runsView) exported(cmd *cobra.Command, name string) ([]journal.RunLines, error) {
+	if err := v.open(cmd); err != nil {
+		return nil, err
+	}
+	rec, err := v.find(cmd, name)
+	if err != nil {
+		return nil, err
+	}
+	return v.journal.Lines(cmd.Context(), rec.ID)
+}
+
+// folder checks the order of what has ended.
+func (v *verifyView) folder(cmd *cobra.Command) error {
+	ctx, cancel := context.WithTimeoutCause(cmd.Context(), v.timeout, fmt.Errorf("not done within %v (--timeout)", v.timeout))
+	defer cancel()
+	keys, err := v.trusted(cmd)
+	if err != nil {
+		return err
+	}
+	if err := v.open(cmd); err != nil {
+		return err
+	}
+	since, until := time.Time{}, time.Time{}
+	if v.day != "" {
+		if since, err = time.Parse(time.DateOnly, v.day); err != nil {
+			return fmt.Errorf("--day %s: not a day (write 2026-11-24)", v.day)
+		}
+		until = since.Add(24 * time.Hour)
+	}
+	done := busy(cmd, "verifying the journal")
+	defer done()
+	if err := v.journal.Fetch(ctx, since, until); err != nil {
+		complain(v.stderr, err)
+		v.shownErrors++
+	}
+	report, err := verify.Folder(ctx, v.dir, verify.FolderOptions{Keys: keys, Day: v.day})
+	done()
+	if err != nil {
+		return err
+	}
+	if err := v.report(cmd, report, report.Verified, report.Text()); err != nil {
+		return err
+	}
+	return v.end()
+}

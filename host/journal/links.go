@@ -1,0 +1,330 @@
+package journal
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
+)
+
+// link gives the lines at ends their links, which follow at, and returns the last one. The lines are
+// copied unless only the last one has a link.
+func link(lines []byte, ends []ending, at seal.Link) ([]byte, seal.Link) {
+	if len(ends) == 0 || at.Chain == "" {
+		return lines, at
+	}
+	if len(ends) == 1 && ends[0].at == len(lines)-len("}\n") {
+		at = at.Next(ends[0].head, ends[0].seal)
+		return append(seal.AppendLink(lines[:ends[0].at], at), "}\n"...), at
+	}
+	linked := make([]byte, 0, len(lines)+len(ends)*seal.MaxLink)
+	from := 0
+	for _, e := range ends {
+		at = at.Next(e.head, e.seal)
+		linked = seal.AppendLink(append(linked, lines[from:e.at]...), at)
+		from = e.at
+	}
+	return append(linked, lines[from:]...), at
+}
+
+// goneFile is a file that was removed because of its age or the size of the journal.
+type goneFile struct {
+	name fileName
+	last seal.Link // the last link in it
+}
+
+// opened is called when a file was opened.
+func (f *files) opened(now time.Time) {
+	f.unmarked, f.old = true, f.oldFiles(now)
+	if f.undigested {
+		return
+	}
+	if f.chain.Chain == "" {
+		f.chain = f.findChain()
+		f.signed, f.marked = f.chain.Number, now // what is written next may be signed
+	}
+	for _, name := range f.old {
+		g := goneFile{name: name}
+		if name.writer != copiedWriter {
+			g.last = lastLink(filepath.Join(f.dir, name.String()))
+		}
+		f.gone = append(f.gone, g)
+	}
+}
+
+// checkpoint returns the checkpoint for a file that was opened, and its link: it has the last link
+// before, those of other writers, and the files that are removed.
+func (f *files) checkpoint(now time.Time) ([]byte, seal.Link) {
+	l := line{}
+	l.checkpoint(now, f.name.String())
+	if f.chain.Number > 0 {
+		l.plain("last", f.chain.String())
+	}
+	if others := f.otherChains(); len(others) > 0 {
+		l.open("others", '[')
+		for _, at := range others {
+			l.plain("", at.String())
+		}
+		l.close(']')
+	}
+	if len(f.gone) > 0 {
+		l.open("removed", '[')
+		for _, g := range f.gone {
+			l.open("", '{')
+			l.plain("file", g.name.String())
+			l.text("last", g.last.String())
+			l.close('}')
+		}
+		l.close(']')
+	}
+	l.finish()
+	l.ended(seal.Event(l.b[:len(l.b)-1]), nil)
+	return link(l.b, l.ends, f.chain)
+}
+
+// checkpoint begins a checkpoint.
+func (l *line) checkpoint(now time.Time, file string) (id string) {
+	id = NewID(now)
+	l.start(eventCheckpoint, id)
+	l.number("v", version)
+	l.time("time", now)
+	l.plain("file", file)
+	return id
+}
+
+// findChain returns the last link that this writer has made, perhaps in an earlier process, or the
+// beginning of a new chain.
+func (f *files) findChain() seal.Link {
+	all, _ := listFiles(f.dir) // what is to be written fails too
+	for _, name := range slices.Backward(all) {
+		if name.writer != f.writer {
+			continue
+		}
+		if at := lastLink(filepath.Join(f.dir, name.String())); at.Number > 0 {
+			return at
+		}
+	}
+	return seal.NewChain()
+}
+
+// otherChains returns the last links of other writers.
+func (f *files) otherChains() (others []seal.Link) {
+	all, _ := listFiles(f.dir)
+	seen := map[string]bool{f.writer: true, copiedWriter: true}
+	for _, name := range slices.Backward(all) {
+		if seen[name.writer] {
+			continue
+		}
+		if at := lastLink(filepath.Join(f.dir, name.String())); at.Number > 0 {
+			seen[name.writer] = true
+			others = append(others, at)
+		}
+	}
+	slices.SortFunc(others, func(a, b seal.Link) int { return bytes.Compare([]byte(a.Chain), []byte(b.Chain)) })
+	return others
+}
+
+// How much of a file is read to find its last link: at a time, and altogether.
+const (
+	tailPiece = 64 << 10
+	tailMost  = 64 << 20
+)
+
+// lastLink returns the last link in a file; the zero value if there is none, or it cannot be read.
+func lastLink(path string) seal.Link {
+	file, err := regular.OpenFile(path, os.O_RDONLY, 0)
+	if err != nil {
+		return seal.Link{}
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return seal.Link{}
+	}
+	piece := make([]byte, tailPiece)
+	for end := info.Size(); end > 0 && info.Size()-end < tailMost; {
+		from := max(0, end-tailPiece)
+		b := piece[:end-from]
+		if _, err := file.ReadAt(b, from); err != nil {
+			return seal.Link{}
+		}
+		for i := len(b); i > 0; {
+			newline := bytes.LastIndexByte(b[:i], '\n')
+			if newline < 0 {
+				break
+			}
+			if at, ok := seal.LastLink(b[:newline]); ok {
+				return at
+			}
+			i = newline
+		}
+		if from == 0 {
+			break
+		}
+		end = from + min(int64(len(b)-1), int64(seal.MaxLink)+2) // a link may be in two pieces
+	}
+	return seal.Link{}
+}
+
+// How much is written, and how much time passes, until a checkpoint signs what no signature covers.
+const (
+	maxUnsigned = 1000
+	signEvery   = time.Minute
+)
+
+// checkpointSoon begins to write a checkpoint, unless one is being written, if that is due.
+func (l *Log) checkpointSoon() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f := &l.files
+	unsigned := f.chain.Number - f.signed
+	due := unsigned >= maxUnsigned || unsigned > 0 && l.opts.Now().Sub(f.marked) >= signEvery
+	if !due || l.closing || l.marking || l.opts.Signer == nil || f.chain.Chain == "" {
+		return
+	}
+	f.marked = l.opts.Now()
+	l.marking = true
+	l.marks.Go(func() {
+		l.checkpoint(signTime)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.marking = false
+	})
+}
+
+// checkpoint writes a signed checkpoint, and returns whether it could.
+func (l *Log) checkpoint(limit time.Duration) bool {
+	l.mu.Lock()
+	opts, file := l.opts, l.files.name.String()
+	l.mu.Unlock()
+	line := line{}
+	id := line.checkpoint(opts.Now(), file)
+	line.finish()
+	head := seal.Event(line.b[:len(line.b)-1])
+	made, err := l.sign(&opts, limit, seal.Statement{Run: id, Head: head, Events: 1, Outcome: seal.Checkpoint})
+	if err != nil {
+		opts.Log.Error("the journal is not signed", "dir", l.dir, "err", err)
+		return false
+	}
+	line.seal(made)
+	line.ended(head, made)
+	if _, err := l.writeAt(line.b, line.ends, nil); err != nil {
+		if !errors.Is(err, ErrClosed) {
+			opts.Log.Debug("a checkpoint was not written", "dir", l.dir, "err", err)
+		}
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if made.After.Number == l.files.chain.Number-1 { // it is the last one, and all before it is signed
+		l.files.sealed = l.files.chain.Number
+	}
+	return true
+}
+
+// closeTime is how long the last checkpoint may take.
+const closeTime = 2 * time.Second
+
+// checkpointLast writes a last checkpoint, unless everything is signed.
+func (l *Log) checkpointLast() {
+	l.mu.Lock()
+	again := l.closing
+	l.closing = true
+	l.mu.Unlock()
+	l.marks.Wait()
+	end := time.Now().Add(closeTime)
+	for range 2 { // the first one may have begun a file
+		l.mu.Lock()
+		f := &l.files
+		due := !again && l.opts.Signer != nil && l.broken == nil && f.chain.Number > f.signed && f.chain.Number != f.sealed
+		l.mu.Unlock()
+		left := time.Until(end)
+		if !due || left <= 0 || !l.checkpoint(left) {
+			return
+		}
+	}
+}
+
+// File is a file of a journal.
+type File struct {
+	Name string
+	Day  string // as in the name
+	// Copied reports that it has lines of other journals.
+	Copied bool
+}
+
+// Files returns the files of the journal in a directory, the oldest first; none if it does not exist.
+func Files(dir string) ([]File, error) {
+	names, err := listFiles(dir)
+	files := make([]File, len(names))
+	for i, n := range names {
+		files[i] = File{n.String(), n.day, n.writer == copiedWriter}
+	}
+	return files, err
+}
+
+// LastLink returns the last link in a file; the zero value if there is none, or it cannot be read.
+func (f File) LastLink(dir string) seal.Link { return lastLink(filepath.Join(dir, f.Name)) }
+
+// Each yields the lines of a file, without newlines, valid until the next one. The error is a
+// [*LineError] for a line without an end, a failure to read, or the cause of ctx, which is the last.
+func (f File) Each(ctx context.Context, dir string) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		path := filepath.Join(dir, f.Name)
+		file, err := regular.Open(path)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer file.Close()
+		n := 0
+		for l, err := range readLines(file) {
+			if n++; n%linesPerCheck == 1 && ctx.Err() != nil {
+				yield(nil, context.Cause(ctx))
+				return
+			}
+			if err != nil {
+				err = &LineError{path, l.from, err}
+			}
+			if !yield(l.text, err) {
+				return
+			}
+		}
+	}
+}
+
+// IsCheckpoint reports whether a line is a checkpoint.
+func IsCheckpoint(line []byte) bool {
+	h, err := readHead(line)
+	return err == nil && string(h.kind) == eventCheckpoint
+}
+
+// Checkpoints returns the ids of the checkpoints of a period in the journal in a directory. What
+// cannot be read is left out. The error is the cause of ctx.
+func Checkpoints(ctx context.Context, dir string, since, until time.Time) (map[string]bool, error) {
+	ids := map[string]bool{}
+	files, _ := Files(dir)
+	first, last := (&Filter{Since: since, Until: until}).days()
+	for _, file := range files {
+		if file.Day < first || file.Day > last {
+			continue
+		}
+		for line, err := range file.Each(ctx, dir) {
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			if err == nil && IsCheckpoint(line) {
+				id, _ := RunOf(line)
+				ids[id] = true
+			}
+		}
+	}
+	return ids, nil
+}

@@ -1,0 +1,54 @@
+package shared
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
+	"github.com/mcp-metatool/mcp-metatool/host/store/natstest"
+	"github.com/mcp-metatool/mcp-metatool/host/verify"
+)
+
+// TestSealsTravel checks that what was recorded can be verified on another replica, and after a copy
+// to another folder: digests, signatures and places are the same.
+func TestSealsTravel(t *testing.T) {
+	url := natstest.Start(t).URL()
+	s := openStore(t, url, "one")
+	key := seal.NewPrivate()
+	a := newReplica(t, s, t.TempDir(), false)
+	a.log.Configure(journal.LogOptions{Log: quiet(), Fleet: a.Journal, Signer: key})
+	first := a.run(t, journal.Begin{})
+	a.log.Proxied(journal.Proxied{Start: time.Now(), Server: "s", Tool: "t", Outcome: journal.OK})
+	a.run(t, journal.Begin{})
+	a.end()
+
+	b := newReplica(t, openStore(t, url, "one"), t.TempDir(), false)
+	if err := b.log.Reader().Fetch(t.Context(), time.Time{}, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	copied := Open(Options{Store: s, Fleet: "fleet", Dir: t.TempDir(), Log: quiet()})
+	defer copied.Close()
+	c, err := copied.CopyToFiles(t.Context(), false)
+	if err != nil || c.Runs.Copied != 2 || c.Calls.Copied != 1 || c.Checkpoints.Copied != 2 {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if again, err := copied.CopyToFiles(t.Context(), false); err != nil || again.Runs.Same != 2 || again.Checkpoints.Copied != 0 {
+		t.Errorf("%+v, %v", again, err)
+	}
+	want, err := journal.Reader{Dir: a.dir}.Lines(t.Context(), first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{a.dir, b.dir, copied.opts.Dir} {
+		got, err := journal.Reader{Dir: dir}.Lines(t.Context(), first)
+		if err != nil || !bytes.Equal(bytes.Join(got[0].Lines, nil), bytes.Join(want[0].Lines, nil)) {
+			t.Errorf("%s: %v, %+v", dir, err, got)
+		}
+		all, err := verify.Folder(t.Context(), dir, verify.FolderOptions{Keys: []seal.PublicKey{key.Public()}})
+		if err != nil || !all.Verified || all.Runs != 2 || all.Calls != 1 || len(all.Orders) != 1 || all.Orders[0].Last != 5 || all.Orders[0].Copied != (dir != a.dir) {
+			t.Errorf("%s: %v\n%s", dir, err, all.Text())
+		}
+	}
+}

@@ -1,0 +1,203 @@
+package verify
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
+)
+
+// order is what one writer has written that has ended.
+type order struct {
+	id     string
+	copied bool // all of it was copied from another folder
+	places []place
+	signed uint64 // see OrderReport
+}
+
+// place is what has ended at one place of an order.
+type place struct {
+	number     uint64
+	link, head seal.Digest
+	kind, run  string
+	seal       *seal.Seal
+	file       string
+	line       int
+	// Of a checkpoint:
+	last            seal.Link // what was there before
+	others, removed []seal.Link
+}
+
+func (p *place) at(o *order) string { return fmt.Sprintf("%s/%d", o.id, p.number) }
+
+func (p *place) in() string { return fmt.Sprintf("%s, line %d", p.file, p.line) }
+
+// sort sorts the places. What is there twice, since it was copied, is kept once.
+func (o *order) sort(f *folder) {
+	slices.SortStableFunc(o.places, func(a, b place) int { return cmp.Compare(a.number, b.number) })
+	kept := o.places[:0]
+	for _, p := range o.places {
+		if n := len(kept); n > 0 && kept[n-1].number == p.number {
+			if before := kept[n-1]; before.link != p.link || before.head != p.head || before.file == p.file {
+				f.problem(p.file, "%s: the place %s is there twice (also in %s): a line was copied or added", p.in(), p.at(o), before.in())
+			}
+			continue
+		}
+		kept = append(kept, p)
+	}
+	o.places = kept
+	for i := range o.places {
+		switch p := &o.places[i]; {
+		case f.later[p.file]:
+		case p.kind == kindEnd:
+			f.report.Runs++
+			if p.seal == nil {
+				f.unsigned++
+			}
+		case p.kind == kindProxied:
+			f.report.Calls++
+		}
+	}
+}
+
+// find returns what is at a place.
+func (o *order) find(number uint64) *place {
+	i, ok := slices.BinarySearchFunc(o.places, number, func(p place, n uint64) int { return cmp.Compare(p.number, n) })
+	if !ok {
+		return nil
+	}
+	return &o.places[i]
+}
+
+// seals checks the signatures, and up to where they cover the order.
+func (o *order) seals(f *folder) {
+	for i := range o.places {
+		p := &o.places[i]
+		if p.seal == nil {
+			continue
+		}
+		if err := checkSeal(p, f.opts.Keys); err != nil {
+			f.problem(p.file, "%s: the signature of %s: %v", p.in(), (&event{kind: p.kind, run: p.run}).what(), err)
+			continue
+		}
+		after := p.seal.After
+		if after == (seal.Link{}) {
+			continue
+		}
+		at := o.find(after.Number)
+		switch {
+		case after.Chain != o.id, after.Number >= p.number:
+			f.problem(p.file, "%s: it is signed as coming after %s/%d, and is at %s: it was moved", p.in(), after.Chain, after.Number, p.at(o))
+		case at != nil && at.link != after.Digest:
+			f.problem(p.file, "%s was signed when something else was at %s/%d than is there now (%s): what is there, or something before it, was changed, added or removed", p.in(), o.id, after.Number, at.in())
+		case after.Number == p.number-1: // it is signed itself, too
+			o.signed = max(o.signed, p.number)
+		default:
+			o.signed = max(o.signed, after.Number)
+		}
+	}
+}
+
+func checkSeal(p *place, keys []seal.PublicKey) error {
+	if len(keys) == 0 {
+		return fmt.Errorf("there is no key to check it with (give the public key with --key)")
+	}
+	if (p.seal.Outcome == seal.Checkpoint) != (p.kind == kindCheckpoint) {
+		return fmt.Errorf("it is about something of another kind")
+	}
+	for _, key := range keys {
+		if key.ID() == p.seal.Key {
+			return p.seal.Check(p.run, p.head, key)
+		}
+	}
+	return fmt.Errorf("it is made with the key %s, which is none of those that are trusted (%s)", p.seal.Key, ids(keys))
+}
+
+// takeRemoved takes what signed checkpoints say about removed files.
+func (o *order) takeRemoved(f *folder) {
+	for i := range o.places {
+		p := &o.places[i]
+		if len(p.removed) == 0 {
+			continue
+		}
+		if p.number > o.signed && (p.seal == nil || checkSeal(p, f.opts.Keys) != nil) {
+			f.report.note("%s says that files were removed, which is not signed yet", p.in())
+			continue
+		}
+		for _, at := range p.removed {
+			if at.Number == 0 {
+				f.removedCopies = true
+				continue
+			}
+			f.removed[at.Chain] = max(f.removed[at.Chain], at.Number)
+		}
+	}
+}
+
+// follow checks that each place follows the one before.
+func (o *order) follow(f *folder) {
+	at := seal.Link{Chain: o.id}
+	for i := range o.places {
+		p := &o.places[i]
+		known := p.number == at.Number+1
+		if !known {
+			o.gap(f, at, p)
+			if p.last.Chain == o.id && p.last.Number == p.number-1 {
+				at, known = p.last, true
+			}
+		}
+		if known && at.Next(p.head, p.seal).Digest != p.link {
+			f.problem(p.file, "%s: %s does not follow what is at %s/%d: one of them was changed, or something was removed, added or moved", p.in(), (&event{kind: p.kind, run: p.run}).what(), o.id, p.number-1)
+		}
+		at = seal.Link{Chain: o.id, Number: p.number, Digest: p.link}
+	}
+}
+
+// gap reports what is missing before a place.
+func (o *order) gap(f *folder, at seal.Link, p *place) {
+	first, last := at.Number+1, p.number-1
+	before := seal.Link{Chain: o.id, Number: last, Digest: p.last.Digest}
+	switch {
+	case last <= f.removed[o.id]: // because of its age
+	case at.Number == 0 && p.last.Number == last && f.tails[before]: // in a file that was not read
+	case at.Number == 0 && o.copied: // it is whole where it was recorded
+	case first == last:
+		f.problem(p.file, "something that ended is missing: %s/%d, before %s", o.id, first, p.in())
+	default:
+		f.problem(p.file, "%d runs, calls or checkpoints are missing: %s/%d to %d, before %s", last-first+1, o.id, first, last, p.in())
+	}
+}
+
+// others checks that the orders of other writers, as checkpoints name them, are there.
+func (o *order) others(f *folder) {
+	for i := range o.places {
+		for _, at := range o.places[i].others {
+			if at.Number <= f.removed[at.Chain] || f.tails[at] {
+				continue
+			}
+			other := f.orders[at.Chain]
+			if other == nil {
+				if f.opts.Day == "" {
+					f.problem(o.places[i].file, "%s names %s/%d of another writer, of which nothing is there: its records were removed", o.places[i].in(), at.Chain, at.Number)
+				}
+				continue
+			}
+			switch p := other.find(at.Number); {
+			case p == nil && other.copied:
+			case p == nil && at.Number > other.places[len(other.places)-1].number:
+				f.problem(o.places[i].file, "%s names %s/%d of another writer, which is missing: the end of its records was removed", o.places[i].in(), at.Chain, at.Number)
+			case p != nil && p.link != at.Digest:
+				f.problem(o.places[i].file, "%s names %s/%d of another writer, and something else is there now (%s)", o.places[i].in(), at.Chain, at.Number, p.in())
+			}
+		}
+	}
+}
+
+func (o *order) report() OrderReport {
+	r := OrderReport{Chain: o.id, Signed: o.signed, Copied: o.copied}
+	if len(o.places) > 0 {
+		r.First, r.Last = o.places[0].number, o.places[len(o.places)-1].number
+	}
+	return r
+}
