@@ -21,6 +21,7 @@
 //	probes.go   /healthz and /readyz on the HTTP server
 //	drain.go    a replica that is to end
 //	approvals.go  how people are asked about calls
+//	flow.go     information flow: shadows, and the labels of sessions and servers
 //	observe.go  what telemetry needs to know of it
 //
 // The packages below host, from the client to the server: front (sessions with
@@ -147,6 +148,7 @@ type Host struct {
 	homes     *home.Finder    // the same
 	records   *shared.Journal // the journal in the store of fleet; nil without one
 	drain     *drain
+	flow      flowState
 
 	parking   stateless.Parking
 	unwatched func() // ends what telemetry asks
@@ -179,6 +181,7 @@ func New(cfg *config.Config, opts Options) (*Host, error) {
 	h.connect(cfg)
 	h.catalog.Narrow(h.rightsOf(cfg))
 	h.openDurable(cfg)
+	h.openFlow(cfg)
 	h.now.Store(h.settings(cfg))
 	h.router.Register(catalog.Builtin, handler(func(ctx context.Context, name string, call route.Call) wire.Reply {
 		if p := h.now.Load().of(call.Origin); p != nil {
@@ -233,8 +236,8 @@ func (h *Host) connect(cfg *config.Config) {
 		Instructions: h.instructions,
 		Settled:      h.upstreams.Settled, Started: h.upstreams.Started, Refreshed: h.upstreams.Refreshed,
 		Refresh: h.refreshSaved, RefreshCalled: h.refreshCalled, Sealer: h.sealer, Gate: h.gate,
-		Version: h.versionOf,
-		Runs:    runs{h}, Replicas: h.replicas(),
+		Version: h.versionOf, Labels: h.answerLabels,
+		Runs: runs{h}, Replicas: h.replicas(),
 	})
 }
 
@@ -291,7 +294,7 @@ func (h *Host) part(cfg *config.Config, of audience) *part {
 		Executed:   saved.RecordExecution, Journal: h.recorder.Journal().Open,
 		Calls: details[cfg.Execution.ToolCalls], Whole: h.opts.Whole, Asked: &h.asked,
 		Observer: h.opts.Runs, Gate: h.router, Definitions: of, Reaches: &h.reaches, See: h.see(of), Hides: of.hides,
-		Durable: h.durable.Runs, Idempotent: h.isIdempotent(cfg.Durable), Confirm: h.router.Confirm,
+		Flow: h.flowOf(cfg, of), Durable: h.durable.Runs, Idempotent: h.isIdempotent(cfg.Durable), Confirm: h.router.Confirm,
 	}
 	if options.Observer == nil {
 		options.Observer = h.opts.Telemetry.Runs()
@@ -311,7 +314,7 @@ func (h *Host) part(cfg *config.Config, of audience) *part {
 			dry := options
 			dry.Catalog, dry.Upstreams, dry.Journal, dry.Executed = mocks.Over(of), mocks, open, nil
 			dry.Recorded, dry.Claims, dry.Asked, dry.Observer, dry.Gate = nil, nil, nil, nil, nil // mocks answer
-			dry.Durable = nil
+			dry.Durable, dry.Flow = nil, nil                                                      // mocks are no secrets
 			dry.Mocked = true
 			dry.Structured = true // the result says which mocks were used
 			return compose.New(dry)
@@ -488,6 +491,9 @@ func awaitUntil(end time.Time, from <-chan error) (ended bool, err error) {
 }
 
 func (h *Host) closeSandbox() error {
+	if err := h.flow.close(); err != nil {
+		h.opts.Log.Warn("the end of information flow", "err", err)
+	}
 	if h.opts.Sandbox != nil {
 		return nil
 	}

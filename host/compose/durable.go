@@ -96,6 +96,8 @@ func endsRun(cause error) bool {
 func (r *run) durable(ctx context.Context, cancel context.CancelCauseFunc, log *durable.Run, script func(context.Context) (sandbox.Outcome, *Failure), call route.Call, before *resumed) wire.Reply {
 	r.tree = r.newTree(call)
 	r.tree.log, r.tree.stop = log, cancel
+	r.tree.flow = r.followed(ctx)
+	defer r.tree.flow.Close()
 	r.logID, r.inDoubt = log.ID(), r.journal.Record().Definition.Durability
 	log.OnEnd(cancel, r.waits.total, r.budget.timeout)
 	ctx, end := r.tree.asking(r.observe(ctx), call.Origin, before)

@@ -50,6 +50,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/confine"
+	"github.com/mcp-metatool/mcp-metatool/host/flow"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/tools/glob"
 )
@@ -96,6 +97,8 @@ type Config struct {
 	Builtins  Builtins
 	Plan      Plan
 	Durable   Durable
+	// Flow says how labels of answers are followed; nil: they are not.
+	Flow      *flow.Settings
 	Telemetry Telemetry
 	Policy    Policy
 	Approval  Approval

@@ -1,0 +1,253 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/compose"
+	"github.com/mcp-metatool/mcp-metatool/host/compose/shadow"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/flow"
+	"github.com/mcp-metatool/mcp-metatool/host/policy"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/store"
+	"github.com/mcp-metatool/mcp-metatool/host/store/files"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// flowState is what information flow needs beside a configuration.
+type flowState struct {
+	slots   *shadow.Slots
+	servers *ServerLabels
+
+	mu  sync.Mutex
+	box *sandbox.Sandbox // of shadows; nil until there is one
+}
+
+// openFlow opens what information flow needs. It makes nothing: most processes never need it.
+func (h *Host) openFlow(cfg *config.Config) {
+	h.flow.slots = shadow.NewSlots(flow.DefaultMaxShadows)
+	if h.fleet != nil {
+		h.flow.servers = NewServerLabels(h.fleet.Store(), nil)
+		return
+	}
+	docs := files.Open(files.Options{Dir: cfg.Store.Dir, Log: h.opts.Log})
+	h.flow.servers = NewServerLabels(docs, docs.Close)
+}
+
+// close ends the shadows' sandbox, whose runs have ended.
+func (f *flowState) close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	err := f.servers.Close()
+	if f.box != nil {
+		err = errors.Join(err, f.box.Close())
+	}
+	return err
+}
+
+// shadowBox returns the sandbox of shadows: it has the same guest, but slots and waiting of its
+// own, so that shadows neither take those of runs nor wait for them.
+func (h *Host) shadowBox() (compose.Sandbox, error) {
+	h.flow.mu.Lock()
+	defer h.flow.mu.Unlock()
+	if h.flow.box == nil {
+		box, err := h.sandbox.Share(sandbox.Options{Log: h.opts.Log, Budget: h.sandbox.Budget()})
+		if err != nil {
+			return nil, err
+		}
+		h.flow.box = box
+	}
+	return h.flow.box, nil
+}
+
+// flowOf returns how runs of clients are followed; nil: they are not.
+func (h *Host) flowOf(cfg *config.Config, of audience) *compose.Flow {
+	if cfg.Flow == nil {
+		return nil
+	}
+	h.flow.slots.SetMost(cfg.Flow.MaxShadows)
+	return &compose.Flow{
+		Settings: *cfg.Flow, Sandbox: h.shadowBox, Slots: h.flow.slots, Definitions: of.Definitions,
+		Inherited: h.flow.servers.Read, Keep: h.flow.servers.Add, Session: h.flowSession,
+	}
+}
+
+// flowSession returns what is remembered of the session of an origin; nil for none.
+func (h *Host) flowSession(o route.Origin) shadow.Session {
+	called := h.router.Called(o.Session())
+	if called == nil {
+		return nil
+	}
+	return sessionLabels{called}
+}
+
+// sessionLabels implements shadow.Session.
+type sessionLabels struct{ of *policy.History }
+
+// Label implements shadow.Session.
+func (s sessionLabels) Label(set flow.Labels) {
+	s.of.Give(policy.Given{Private: set.Has(flow.Private), Untrusted: set.Has(flow.Untrusted)})
+}
+
+// Flag implements shadow.Session.
+func (s sessionLabels) Flag() { s.of.Give(policy.Given{Flagged: true}) }
+
+// Flagged implements shadow.Session.
+func (s sessionLabels) Flagged() bool { return s.of.Given().Flagged }
+
+// answerLabels returns the labels of what a client is given by a server itself. The definition
+// of the tool counts, too.
+func (h *Host) answerLabels(server, name string, result []byte) flow.Labels {
+	cfg := h.config().Flow
+	if cfg == nil {
+		return 0
+	}
+	meta, _ := wire.Get(result, "_meta")
+	rules := flow.Rules{Settings: *cfg, Definition: h.catalog.Definition, Inherited: h.flow.servers.Last()}
+	return rules.Source(server, name, meta)
+}
+
+// sessionLabelsOf returns the labels of what the session of an origin was given.
+func (h *Host) sessionLabelsOf(o route.Origin) []string {
+	if o == nil {
+		return nil
+	}
+	given := h.router.Called(o.Session()).Given()
+	var set flow.Labels
+	if given.Private {
+		set |= flow.Of(flow.Private)
+	}
+	if given.Untrusted {
+		set |= flow.Of(flow.Untrusted)
+	}
+	return set.Names()
+}
+
+// ServerLabels are the labels that servers got since runs gave them what depends on labelled
+// answers. They are a document of the store, which all processes with that store share. It is
+// safe for concurrent use.
+type ServerLabels struct {
+	store store.Store
+	end   func() error
+	last  atomic.Pointer[map[string]flow.Labels] // as they were read last
+	mu    sync.Mutex                             // held while they are changed
+}
+
+// NewServerLabels returns the labels in a store. end ends that; nil: somebody else does.
+func NewServerLabels(s store.Store, end func() error) *ServerLabels {
+	l := &ServerLabels{store: s, end: end}
+	l.last.Store(&map[string]flow.Labels{})
+	return l
+}
+
+var serverLabelsKey = store.Key{Collection: "flow", Name: "servers"}
+
+// FlowCollection is the collection of documents about information flow.
+const FlowCollection = "flow"
+
+// serverLabelsTime bounds how long the store is asked.
+const serverLabelsTime = 5 * time.Second
+
+// serverLabelsFile is the form of the document.
+type serverLabelsFile struct {
+	Servers map[string][]string `json:"servers"`
+}
+
+// Close releases what the labels use.
+func (l *ServerLabels) Close() error {
+	if l.end == nil {
+		return nil
+	}
+	return l.end()
+}
+
+// Last returns the labels as they were read last.
+func (l *ServerLabels) Last() map[string]flow.Labels { return *l.last.Load() }
+
+// Read returns the labels as they are now. The error says why that is not known.
+func (l *ServerLabels) Read(ctx context.Context) (map[string]flow.Labels, error) {
+	ctx, cancel := context.WithTimeout(ctx, serverLabelsTime)
+	defer cancel()
+	all, _, err := l.read(ctx)
+	return all, err
+}
+
+func (l *ServerLabels) read(ctx context.Context) (map[string]flow.Labels, store.Version, error) {
+	all := map[string]flow.Labels{}
+	d, err := l.store.Get(ctx, serverLabelsKey)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+	case err != nil:
+		return nil, "", fmt.Errorf("labels of servers: %w", err)
+	default:
+		var file serverLabelsFile
+		if err := json.Unmarshal(d.Data, &file); err != nil {
+			return nil, "", fmt.Errorf("labels of servers: document %s: %w", serverLabelsKey, err)
+		}
+		for server, names := range file.Servers {
+			all[server] = flow.ParseLabels(names)
+		}
+	}
+	l.last.Store(&all)
+	return all, d.Version, nil
+}
+
+// Add adds labels of a server. It returns once they are kept.
+func (l *ServerLabels) Add(ctx context.Context, server string, set flow.Labels) error {
+	return l.change(ctx, func(all map[string]flow.Labels) bool {
+		before := all[server]
+		all[server] |= set
+		return all[server] != before
+	})
+}
+
+// Remove removes the labels of a server.
+func (l *ServerLabels) Remove(ctx context.Context, server string) error {
+	return l.change(ctx, func(all map[string]flow.Labels) bool {
+		_, had := all[server]
+		delete(all, server)
+		return had
+	})
+}
+
+// change changes the labels; f reports whether it has.
+func (l *ServerLabels) change(ctx context.Context, f func(all map[string]flow.Labels) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, serverLabelsTime)
+	defer cancel()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for {
+		read, version, err := l.read(ctx)
+		if err != nil {
+			return err
+		}
+		all := maps.Clone(read)
+		if !f(all) {
+			return nil
+		}
+		file := serverLabelsFile{Servers: map[string][]string{}}
+		for server, set := range all {
+			file.Servers[server] = set.Names()
+		}
+		_, err = l.store.Put(ctx, serverLabelsKey, version, wire.Marshal(file))
+		conflict := (*store.ConflictError)(nil)
+		switch {
+		case err == nil:
+			l.last.Store(&all)
+			return nil
+		case ctx.Err() != nil:
+			return fmt.Errorf("labels of servers: %w", err)
+		case errors.As(err, &conflict), errors.Is(err, store.ErrUnknown): // adding again does no harm
+		default:
+			return fmt.Errorf("labels of servers: %w", err)
+		}
+	}
+}
