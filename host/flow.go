@@ -115,8 +115,11 @@ func (h *Host) answerLabels(server, name string, result []byte) flow.Labels {
 	return rules.Source(server, name, meta)
 }
 
-// sessionLabelsOf returns the labels of what the session of an origin was given.
-func (h *Host) sessionLabelsOf(o route.Origin) []string {
+// clientLabels implements builtin.Labels.
+type clientLabels struct{ *Host }
+
+// Of implements builtin.Labels.
+func (h clientLabels) Of(o route.Origin) []string {
 	if o == nil {
 		return nil
 	}
@@ -129,6 +132,13 @@ func (h *Host) sessionLabelsOf(o route.Origin) []string {
 		set |= flow.Of(flow.Untrusted)
 	}
 	return set.Names()
+}
+
+// Give implements builtin.Labels.
+func (h clientLabels) Give(o route.Origin, names []string) {
+	if o != nil {
+		h.router.Label(o.Session(), flow.ParseLabels(names))
+	}
 }
 
 // ServerLabels are the labels that servers got since runs gave them what depends on labelled

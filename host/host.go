@@ -149,7 +149,6 @@ type Host struct {
 	records   *shared.Journal // the journal in the store of fleet; nil without one
 	drain     *drain
 	flow      flowState
-
 	parking   stateless.Parking
 	unwatched func() // ends what telemetry asks
 
@@ -309,7 +308,7 @@ func (h *Host) part(cfg *config.Config, of audience) *part {
 	about := builtin.Options{
 		Store: saved, Catalog: of, Composer: composer, Log: h.opts.Log, OnChange: func() { h.refresh(of.saved) },
 		Health: h.upstreams, Directory: of, Settled: h.settled, Availability: h.upstreams, SavedInScripts: true,
-		Switches: cfg.Builtins, Planner: toolPlanner{planner}, Gate: h.router, Hides: of.hides,
+		Switches: cfg.Builtins, Planner: toolPlanner{planner}, Gate: h.router, Hides: of.hides, Labels: clientLabels{h},
 		DryRunner: func(mocks *cassette.Cassette, open func(journal.Begin) (*journal.Run, error)) builtin.Runner {
 			dry := options
 			dry.Catalog, dry.Upstreams, dry.Journal, dry.Executed = mocks.Over(of), mocks, open, nil

@@ -100,6 +100,8 @@ type Options struct {
 	// Runs are the runs for list_runs and show_run; if it is nil, these two are not
 	// offered.
 	Runs Runs
+	// Labels knows the labels of sessions; nil: nothing has labels.
+	Labels Labels
 	// Hides reports whether clients may not know of what a target of permissions is for;
 	// nil: they may know of everything.
 	Hides func(target string) bool

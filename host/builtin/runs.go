@@ -137,10 +137,11 @@ func (h *Handler) listRuns(ctx context.Context, args []byte, call route.Call) (w
 		return wire.Reply{}, err
 	}
 	var l runList
-	if l.Runs, l.More, err = h.findRuns(ctx, f, failed); err != nil {
+	var labels []string
+	if l.Runs, l.More, labels, err = h.findRuns(ctx, f, failed); err != nil {
 		return wire.Reply{}, err
 	}
-	return wire.Reply{Result: compose.TextResult(l.text(), wire.Marshal(l))}, nil
+	return h.labelled(wire.Reply{Result: compose.TextResult(l.text(), wire.Marshal(l))}, call, labels), nil
 }
 
 // runFilter returns the filter in the arguments of list_runs, and whether they ask only
@@ -168,28 +169,32 @@ func runFilter(args []byte, call route.Call) (f journal.Filter, failed bool, err
 	return f, failed, nil
 }
 
-// findRuns returns the runs that match f; more says that the limit left some out.
-func (h *Handler) findRuns(ctx context.Context, f journal.Filter, failed bool) (_ []listedRun, more bool, err error) {
+// findRuns returns the runs that match f; more says that the limit left some out. labels are
+// those of what is said about them.
+func (h *Handler) findRuns(ctx context.Context, f journal.Filter, failed bool) (_ []listedRun, more bool, labels []string, err error) {
 	limit := f.Limit
 	if f.Limit++; failed {
 		f.Limit = 0 // the journal cannot filter by failure
 	}
 	records, err := h.cfg.Runs.List(ctx, f)
 	if err != nil {
-		return nil, false, err
+		return nil, false, nil, err
 	}
-	list := []listedRun{}
+	list, shown := []listedRun{}, []journal.Record{}
 	for i := range records {
 		r := &records[i]
 		if r.Client.Session != f.Session || failed && (!r.Done || r.Outcome.Asks || r.Outcome.Error == "") {
 			continue
 		}
 		if len(list) == limit {
-			return list, true, nil
+			return list, true, runLabels(shown), nil
 		}
 		list = append(list, listRun(r))
+		if !isWithheld(r) {
+			shown = append(shown, *r)
+		}
 	}
-	return list, false, nil
+	return list, false, runLabels(shown), nil
 }
 
 // listRun returns a run for list_runs.
@@ -197,6 +202,10 @@ func listRun(r *journal.Record) listedRun {
 	l := listedRun{
 		Run: r.ID, Tool: r.Definition.Name, Started: r.Start.UTC().Format("2006-01-02T15:04:05.000Z"),
 		Outcome: r.OutcomeName(), Calls: len(r.Calls),
+	}
+	if isWithheld(r) {
+		l.Outcome, l.Calls, l.Error = string(abi.ErrPermission), 0, "ended by information flow (show_run says more)"
+		return l
 	}
 	if r.Done {
 		l.Duration, l.Error = milliseconds(r.Duration), display.ClipSize(r.Outcome.Message, 200)
@@ -297,20 +306,30 @@ func (h *Handler) showRun(ctx context.Context, args []byte, call route.Call) (wi
 	if err != nil {
 		return wire.Reply{}, err
 	}
-	lines := timeline.Of(&rec)
+	if isWithheld(&rec) {
+		return h.labelled(shownReply(withheldRun(&rec)), call, compose.WithheldLabels(&rec)), nil
+	}
+	reply, err := showOf(&rec, args)
+	return h.labelled(reply, call, rec.FlowLabels()), err
+}
+
+// showOf shows what the arguments of show_run ask for.
+func showOf(rec *journal.Record, args []byte) (wire.Reply, error) {
+	lines, err := timeline.Of(rec), error(nil)
 	if number, ok := wire.GetString(args, "call"); ok {
 		if lines.Rows, err = oneCall(lines.Rows, number); err != nil {
 			return wire.Reply{}, err
 		}
-		shown := show(&rec, lines, oneWhole)
-		return wire.Reply{Result: compose.TextResult(shown.text(), wire.Marshal(shown))}, nil
+		return shownReply(show(rec, lines, oneWhole)), nil
 	}
 	if from, ok := wire.Get(args, "log"); ok {
-		shown := showLog(&rec, lines, wholeNumber(from)-1)
-		return wire.Reply{Result: compose.TextResult(shown.text(), wire.Marshal(shown))}, nil
+		return shownReply(showLog(rec, lines, wholeNumber(from)-1)), nil
 	}
-	shown := show(&rec, lines, many)
-	return wire.Reply{Result: compose.TextResult(shown.text(), wire.Marshal(shown))}, nil
+	return shownReply(show(rec, lines, many)), nil
+}
+
+func shownReply(shown shownRun) wire.Reply {
+	return wire.Reply{Result: compose.TextResult(shown.text(), wire.Marshal(shown))}
 }
 
 // showLog shows a part of a run's log, from an entry on.

@@ -3,12 +3,12 @@ package compose
 import (
 	"context"
 	"log/slog"
+	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/compose/shadow"
 	"github.com/mcp-metatool/mcp-metatool/host/flow"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
-	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -67,6 +67,51 @@ type denied struct {
 	carried flow.Labels
 }
 
+// WithheldFailure returns what clients may know of the failure of a run that information flow has
+// ended.
+func WithheldFailure(rec *journal.Record) *Failure {
+	d := recordedDenial(rec)
+	return d.failure()
+}
+
+// WithheldLabels returns the labels that this may have.
+func WithheldLabels(rec *journal.Record) []string { return recordedDenial(rec).carried.Names() }
+
+// recordedDenial returns the first denial in a record that has one.
+func recordedDenial(rec *journal.Record) *denied {
+	d := &denied{run: rec.ID}
+	for i := len(rec.Flow) - 1; i >= 0; i-- {
+		switch e := &rec.Flow[i]; e.What {
+		case journal.FlowDeny:
+			d.Message = e.Text
+		case journal.FlowResult:
+			d.carried = flow.ParseLabels(strings.Split(e.Label, ", "))
+		}
+	}
+	return d
+}
+
+// recordedLabels is labelsOfResult for a record.
+func recordedLabels(rec *journal.Record) labelled {
+	read := flow.ParseLabels(rec.FlowLabels())
+	for _, e := range rec.Flow {
+		if e.What == journal.FlowResult {
+			carried := flow.ParseLabels(strings.Split(e.Label, ", "))
+			return labelled{carried: carried, known: true, cut: carried != read}
+		}
+	}
+	return labelled{carried: read, known: read != 0}
+}
+
+// Labelled returns a raw result with labels in its _meta.
+func Labelled(result []byte, names []string) []byte {
+	with, err := wire.Set(result, flow.ParseLabels(names).Meta(), "_meta", flow.MetaKey)
+	if err != nil { // it is our own
+		return result
+	}
+	return with
+}
+
 // ReasonFlow is the reason in the details of the failure of a run that information flow has ended.
 const ReasonFlow = "flow"
 
@@ -74,7 +119,7 @@ func (d *denied) failure() *Failure {
 	return &Failure{Type: abi.ErrPermission, Message: d.Message, Reason: ReasonFlow, Run: d.run}
 }
 
-func (d *denied) reply(protocol.Revision) wire.Reply {
+func (d *denied) reply() wire.Reply {
 	f := d.failure()
 	var structured, receipt, meta wire.Object
 	structured.Raw("error", f.body())

@@ -233,6 +233,7 @@ func (r *run) finish(ctx context.Context, out sandbox.Outcome, f *Failure) wire.
 		return elsewhere(left)
 	}
 	if asked := r.tree.questions.close(); len(asked) > 0 && errors.Is(context.Cause(ctx), errAsks) {
+		r.labelSession(r.tree.flow.Active()) // a question may have what the run knows
 		r.asked.keep(rec)
 		r.settleClaim(false)
 		return inputRequired(r.journal.ID(), asked)
@@ -242,7 +243,7 @@ func (r *run) finish(ctx context.Context, out sandbox.Outcome, f *Failure) wire.
 		return wire.Reply{Result: r.unkept(kept).Result()}
 	}
 	if d := r.withheld(); d != nil {
-		return d.reply(r.revision())
+		return d.reply()
 	}
 	to := audience{revision: r.revision(), detail: r.cfg.Calls, structured: r.cfg.Structured || r.schema, whole: r.cfg.Whole, memory: r.tree.account.Peak(), labels: r.labelsOfResult()}
 	if to.whole {
