@@ -1,245 +1,202 @@
 package compose
 
 import (
-	"context"
-	"encoding/json"
-	"fmt"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/host/catalog"
-	"github.com/mcp-metatool/mcp-metatool/host/compose/shadow"
 	"github.com/mcp-metatool/mcp-metatool/host/flow"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
-	"github.com/mcp-metatool/mcp-metatool/host/route"
-	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
-	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// secret is in the answers of mail, and must be nowhere else.
-const secret = "s3cr3t-of-mail"
-
-// flowTools are the tools of the tests: their definitions, and what they answer.
-var flowTools = map[string]struct {
-	definition string
-	answer     func(r *flowRig, args []byte) string
-}{
-	"mail.list": {`{"outputSchema":{"type":"array","items":{"type":"object","properties":{"id":{"type":"integer"},"subject":{"type":"string"},"body":{"type":"string"}}}},"annotations":{"readOnlyHint":true}}`,
-		func(r *flowRig, _ []byte) string { return r.mails }},
-	"web.fetch":     {`{"outputSchema":{"type":"object","properties":{"text":{"type":"string"}}}}`, func(r *flowRig, _ []byte) string { return fmt.Sprintf(`{"text":%q}`, r.page) }},
-	"chat.post":     {`{"outputSchema":{"type":"object","properties":{"n":{"type":"integer"}}}}`, func(r *flowRig, _ []byte) string { return fmt.Sprintf(`{"n":%d}`, len(r.calls)) }},
-	"chat.other":    {`{}`, func(*flowRig, []byte) string { return `{}` }},
-	"bank.transfer": {`{}`, func(*flowRig, []byte) string { return `{"done":true}` }},
-	"notes.set":     {`{}`, func(r *flowRig, args []byte) string { r.note = string(args); return `{}` }},
-	"notes.get":     {`{"annotations":{"readOnlyHint":true}}`, func(r *flowRig, _ []byte) string { return fmt.Sprintf(`{"note":%q}`, r.note) }},
-	"dir.lookup":    {`{"annotations":{"readOnlyHint":true}}`, func(_ *flowRig, args []byte) string { return fmt.Sprintf(`{"found":%s}`, args) }},
+// flowCase is a script with what becomes of it.
+type flowCase struct {
+	name, code string
+	saved      map[string]string
+	denied     bool
+	sent       []string // calls of chat.post
+	// public says that the result has no label any more.
+	public bool
 }
 
-// flowRig makes runs whose labels are followed, with a real sandbox.
-type flowRig struct {
-	composer *Composer
-	settings flow.Settings
-	slots    *shadow.Slots
-	trees    int
+func TestFlow(t *testing.T) {
+	for _, tt := range []flowCase{
+		{name: "the answer itself", code: "m = mail.list()\nchat.post({'text': m[0].body})", denied: true},
+		{name: "a branch", code: "m = mail.list()\nif 's3cr3t' in m[0].body:\n  chat.post({'text': 'yes'})\nelse:\n  chat.post({'text': 'no'})", denied: true},
+		{name: "how many", code: "for m in mail.list():\n  chat.post({'text': 'one'})\nchat.post({'text': 'end'})", denied: true},
+		{name: "which tool", code: "m = mail.list()\nif m[0].id == 7:\n  chat.other({})\nelse:\n  chat.post({})", denied: true},
+		{name: "_meta", code: "m = mail.list()\nchat.post({}, meta={'a.example/x': m[0].body})", denied: true},
+		{name: "timeout", code: "m = mail.list()\nchat.post({}, timeout=m[0].id)", denied: true},
+		{name: "the second call", code: "m = mail.list()\nchat.post({'text': 'first'})\nchat.post({'text': m[0].body})", denied: true, sent: []string{`{"text":"first"}`}},
+		{name: "after a caught error", code: "m = mail.list()\ntry:\n  chat.post({'text': m[0].body})\nexcept Exception as e:\n  chat.post({'text': 'caught'})", denied: true},
+		{name: "in parallel with a sink", code: "m = mail.list()\nparallel([lambda: chat.post({'text': 'a'}), lambda: chat.post({'text': m[0].body})])", denied: true},
+		{name: "through a saved tool", code: "m = mail.list()\ntools.send({'text': m[0].body})", saved: map[string]string{"send": "return chat.post({'text': params.text})"}, denied: true},
+		{name: "which saved tool", code: "m = mail.list()\nif m[0].id == 7:\n  tools.one({})\nelse:\n  tools.two({})",
+			saved: map[string]string{"one": "return chat.post({'text': 'x'})", "two": "return chat.post({'text': 'y'})"}, denied: true},
+		{name: "read by a saved tool", code: "b = tools.get({})\nchat.post({'text': b})", saved: map[string]string{"get": "return mail.list()[0].body"}, denied: true},
+		{name: "read in parallel", code: "a = parallel([lambda: tools.get({}), lambda: tools.get({})])\nchat.post({'text': a[1]})", saved: map[string]string{"get": "return mail.list()[0].body"}, denied: true},
+		{name: "through an unlabelled store", code: "m = mail.list()\nnotes.set({'v': m[0].body})\nchat.post({'text': notes.get({}).note})", denied: true},
+		{name: "through whether it was written", code: "m = mail.list()\nif m[0].id == 7:\n  notes.set({'v': 1})\nchat.post({'text': notes.get({}).note})", denied: true},
+		{name: "through a read that the shadow does not make", code: "m = mail.list()\nx = desk.lookup({'id': m[0].id})\nchat.post({'text': 'done'})", denied: true},
+		{name: "through the order of reads in a child", code: "b = parallel([lambda: tools.put({}), lambda: notes.get({})])\nchat.post({'text': notes.get({}).note})",
+			saved: map[string]string{"put": "m = mail.list()\nif m[0].id == 7:\n  notes.set({'v': 2})\nreturn 1"}, denied: true},
 
-	mails, page, note string
-
-	mu        sync.Mutex
-	calls     []string // "server.tool arguments"
-	inherited map[string]flow.Labels
-	saved     map[string]tools.Definition
-	asked     []string // reasons
-	allow     bool
-	session   flowSession
-	records   []*journal.Run
-}
-
-type flowSession struct {
-	labels  flow.Labels
-	flagged bool
-}
-
-func (s *flowSession) Label(set flow.Labels) { s.labels |= set }
-func (s *flowSession) Flag()                 { s.flagged = true }
-func (s *flowSession) Flagged() bool         { return s.flagged }
-
-func newFlowRig(t testing.TB, change ...func(*flowRig, *Options)) *flowRig {
-	t.Helper()
-	r := &flowRig{
-		mails: fmt.Sprintf(`[{"id":7,"subject":"hello","body":%q}]`, secret), page: "page", inherited: map[string]flow.Labels{},
-		saved: map[string]tools.Definition{}, slots: shadow.NewSlots(100),
-		settings: flow.Settings{
-			Private: []string{"mail.*"}, Untrusted: []string{"web.*"}, Public: []string{"chat.*"}, Critical: []string{"bank.transfer"},
-			Trusted: []string{"*"}, Action: flow.Deny, Again: flow.CompareAgain, MaxSinkCalls: 20, MaxShadows: 100, Timeout: time.Minute,
-		},
-	}
-	box := sandboxtest.Guest(t)
-	cfg := Options{Sandbox: box, Log: quiet(), Timeout: time.Minute, Upstreams: r, Catalog: r.catalog(), Saved: r, Journal: func(b journal.Begin) (*journal.Run, error) {
-		run := journal.Open(b)
-		r.records = append(r.records, run)
-		return run, nil
-	}}
-	cfg.Confirm = func(_ context.Context, _ route.Origin, _ route.ScriptCall, _, reason string) error {
-		r.asked = append(r.asked, reason)
-		if r.allow {
-			return nil
-		}
-		return fmt.Errorf("no")
-	}
-	for _, f := range change {
-		f(r, &cfg)
-	}
-	cfg.Flow = &Flow{
-		Settings: r.settings, Sandbox: func() (Sandbox, error) { r.trees++; return box, nil }, Slots: r.slots,
-		Definitions: func() func(server, tool string) []byte { return cfg.Catalog.(*catalog.Catalog).Definition },
-		Inherited:   func(context.Context) (map[string]flow.Labels, error) { return r.inherited, nil },
-		Keep: func(_ context.Context, server string, set flow.Labels) error {
-			r.inherited = flow.WithInherited(r.inherited, server, set)
-			return nil
-		},
-		Session: func(route.Origin) shadow.Session { return &r.session },
-	}
-	r.composer = New(cfg)
-	return r
-}
-
-func (r *flowRig) catalog() *catalog.Catalog {
-	byServer := map[string][][]byte{}
-	for name, tool := range flowTools {
-		server, own, _ := strings.Cut(name, ".")
-		def, err := wire.Set([]byte(tool.definition), wire.Quote(own), "name")
-		if err != nil {
-			panic(err)
-		}
-		byServer[server] = append(byServer[server], def)
-	}
-	var sources []catalog.Source
-	for server := range byServer {
-		sources = append(sources, catalog.Source{Server: server, Prefix: server + "__", Exposes: func(string) bool { return true }, Hides: func(string) bool { return false }})
-	}
-	c := catalog.New(sources, quiet(), func(*catalog.Scope, wire.Surface, []byte) {})
-	for server, defs := range byServer {
-		c.SetUpstream(server, wire.Tools, defs, nil)
-	}
-	return c
-}
-
-// Ready and CallUpstream implement Upstreams.
-func (r *flowRig) Ready(context.Context, route.Origin, string) error { return nil }
-
-func (r *flowRig) CallUpstream(_ context.Context, _ route.Origin, call route.ScriptCall) wire.Reply {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	args, _ := wire.Get(call.Params, "arguments")
-	name := call.Server + "." + call.Tool
-	r.calls = append(r.calls, name+" "+string(args))
-	answer := flowTools[name].answer(r, args)
-	if text, ok := strings.CutPrefix(answer, "!"); ok {
-		return wire.Reply{Result: route.ErrorResult(text)}
-	}
-	return wire.Reply{Result: []byte(`{"content":[],"structuredContent":` + answer + `}`)}
-}
-
-// Get and List implement Saved.
-func (r *flowRig) Get(name string) (tools.Definition, error) {
-	if d, ok := r.saved[name]; ok {
-		return d, nil
-	}
-	return tools.Definition{}, tools.ErrNotFound
-}
-
-func (r *flowRig) List() (all []tools.Definition) {
-	for _, d := range r.saved {
-		all = append(all, d)
-	}
-	return all
-}
-
-func (r *flowRig) save(name, code string) {
-	r.saved[name] = tools.Definition{Name: name, Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`), Code: code}
-}
-
-// run runs a script, and returns what became of it.
-func (r *flowRig) run(t testing.TB, code string) flowRun {
-	t.Helper()
-	r.calls, r.records = nil, nil
-	before := r.composer
-	reply := before.Eval(t.Context(), code, nil, route.Call{})
-	if n := r.slots.Taken(); n != 0 {
-		t.Errorf("%d slots are still taken", n)
-	}
-	out := flowRun{t: t, reply: reply, calls: r.calls, record: r.records[0].Record()}
-	out.class, _ = wire.GetString(reply.Result, "structuredContent", "error", "type")
-	out.message, _ = wire.GetString(reply.Result, "structuredContent", "error", "message")
-	meta, _ := wire.Get(reply.Result, "_meta")
-	out.labels = flow.FromMeta(meta)
-	return out
-}
-
-type flowRun struct {
-	t              testing.TB
-	reply          wire.Reply
-	calls          []string
-	class, message string
-	labels         flow.Labels
-	record         journal.Record
-}
-
-// sent returns the calls of a tool.
-func (r flowRun) sent(tool string) (all []string) {
-	for _, c := range r.calls {
-		if args, ok := strings.CutPrefix(c, tool+" "); ok {
-			all = append(all, args)
-		}
-	}
-	return all
-}
-
-// denied checks that the run was ended, and that the reply has nothing of it.
-func (r flowRun) denied() {
-	r.t.Helper()
-	if r.class != "permission" {
-		r.t.Fatalf("got %s", r.reply.Result)
-	}
-	if strings.Contains(string(r.reply.Result), secret) {
-		r.t.Errorf("the reply has the secret: %s", r.reply.Result)
-	}
-	if !r.record.Flows(journal.FlowDeny) {
-		r.t.Error("the record has no denial")
+		{name: "a constant", code: "m = mail.list()\nchat.post({'text': 'ready'})\nreturn len(m)", sent: []string{`{"text":"ready"}`}},
+		{name: "a public result", code: "m = mail.list()\nchat.post({'text': 'ready'})\nprint('sent')\nreturn 'ok'", sent: []string{`{"text":"ready"}`}, public: true},
+		{name: "a result with a figure", code: "m = mail.list()\nchat.post({'text': 'ready'})\nreturn len(m[0].body)", sent: []string{`{"text":"ready"}`}},
+		{name: "a log with the answer", code: "m = mail.list()\nchat.post({'text': 'ready'})\nprint(m)\nreturn 'ok'", sent: []string{`{"text":"ready"}`}},
+		{name: "before the answer", code: "chat.post({'text': 'first'})\nm = mail.list()\nreturn m", sent: []string{`{"text":"first"}`}},
+		{name: "the answer of a sink", code: "m = mail.list()\na = chat.post({'text': 'x'})\nchat.post({'text': str(a.n)})", sent: []string{`{"text":"x"}`, `{"text":"2"}`}, public: true},
+		{name: "an unlabelled read", code: "a = desk.lookup({'id': 3})\nm = mail.list()\nb = desk.lookup({'id': 4})\nchat.post({'a': a.found.id, 'b': b.found.id})\nreturn m", sent: []string{`{"a":3,"b":4}`}},
+		{name: "a loop that only reads", code: "n = 0\nfor m in mail.list():\n  n = n + len(m.body)\nchat.post({'text': 'done'})\nreturn 'ok'", sent: []string{`{"text":"done"}`}, public: true},
+		{name: "a saved tool with a constant", code: "for m in mail.list():\n  tools.note({})\ntools.send({'text': 'x'})\nreturn 'ok'",
+			saved: map[string]string{"send": "return chat.post({'text': params.text}).n >= 0", "note": "return 1"}, sent: []string{`{"text":"x"}`}, public: true},
+		{name: "time and chance in a saved tool", code: "m = mail.list()\ntools.send({})\nreturn 'ok'",
+			saved: map[string]string{"send": "import random, time\nreturn chat.post({'r': random.randint(1, 1000000), 'now': time.time()}).n >= 0"}, sent: []string{"*"}, public: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newFlowRig(t)
+			for name, code := range tt.saved {
+				r.save(name, code)
+			}
+			run := r.run(t, tt.code)
+			if tt.denied {
+				run.denied()
+				if !r.session.flagged {
+					t.Error("the session is not flagged")
+				}
+			} else {
+				run.passed()
+			}
+			if sent := run.sent("chat.post"); !slices.Equal(sent, tt.sent) && !(slices.Equal(tt.sent, []string{"*"}) && len(sent) == 1) {
+				t.Errorf("sent %q, want %q", sent, tt.sent)
+			}
+			if !tt.denied && run.labels.Has(flow.Private) == tt.public {
+				t.Errorf("the result has the labels %q: %s", run.labels, run.reply.Result)
+			}
+			if tt.public && strings.Contains(string(run.reply.Result), secret) {
+				t.Errorf("a public result has the secret: %s", run.reply.Result)
+			}
+		})
 	}
 }
 
-func (r flowRun) passed() {
-	r.t.Helper()
-	if r.class != "" {
-		r.t.Fatalf("got %s", r.reply.Result)
-	}
-}
-
-func TestFlowDeniesLeaks(t *testing.T) {
+// TestFlowUntrusted checks that untrusted answers gate critical sinks, and not public ones.
+func TestFlowUntrusted(t *testing.T) {
 	r := newFlowRig(t)
-	run := r.run(t, `
-m = mail.list()
-chat.post({"text": m[0].body})
-return 1`)
-	run.denied()
-	if run.sent("chat.post") != nil {
-		t.Errorf("sent %q", run.calls)
-	}
-	t.Log(run.message)
-}
-
-func TestFlowLetsThroughWhatDoesNotDepend(t *testing.T) {
-	r := newFlowRig(t)
-	run := r.run(t, `
-m = mail.list()
-chat.post({"text": "the report is ready"})
-return len(m)`)
+	run := r.run(t, "p = web.fetch({})\nchat.post({'text': p.text})\nreturn p")
 	run.passed()
-	if len(run.sent("chat.post")) != 1 || !run.labels.Has(flow.Private) {
-		t.Errorf("sent %q, labels %s: %s", run.calls, run.labels, run.reply.Result)
+	if run.labels != flow.Of(flow.Untrusted) {
+		t.Errorf("labels %s", run.labels)
+	}
+	r.run(t, "p = web.fetch({})\nif 'page' in p.text:\n  bank.transfer({'to': 'x'})\nreturn 1").denied()
+	r.run(t, "p = web.fetch({})\nbank.transfer({'to': 'rent'})\nreturn 1").passed()
+	// Both labels are active, and each has its own gate.
+	run = r.run(t, "p = web.fetch({})\nm = mail.list()\nbank.transfer({'to': m[0].body})\nchat.post({'text': p.text})\nreturn [m, p]")
+	run.passed()
+	if len(run.sent("bank.transfer")) != 1 || len(run.sent("chat.post")) != 1 || run.labels != flow.Of(flow.Private, flow.Untrusted) {
+		t.Errorf("%s: %q", run.labels, run.calls)
+	}
+	r.run(t, "m = mail.list()\np = web.fetch({})\nbank.transfer({'to': p.text})\nreturn 1").denied()
+}
+
+// TestFlowDenialHidesOtherLabels checks that the text about shadows of one label has no answers
+// with the other one.
+func TestFlowDenialHidesOtherLabels(t *testing.T) {
+	r := newFlowRig(t)
+	run := r.run(t, "m = mail.list()\np = web.fetch({})\nbank.transfer({'to': p.text, 'about': m[0].body})\nreturn 1")
+	run.denied()
+	if run.labels != flow.Of(flow.Private) {
+		t.Errorf("labels %s", run.labels)
+	}
+}
+
+// TestFlowCosts checks that there are no shadows without labels, or before a sink.
+func TestFlowCosts(t *testing.T) {
+	r := newFlowRig(t)
+	for _, code := range []string{
+		"chat.post({'text': 'x'})\nbank.transfer({})\nreturn desk.lookup({'id': 1})", // no label
+		"return mail.list()",                           // no sink
+		"chat.post({})\nm = mail.list()\nreturn 1",     // none afterwards
+		"m = mail.list()\nbank.transfer({})\nreturn 1", // another label's
+	} {
+		r.run(t, code).passed()
+	}
+	if r.shadows != 0 {
+		t.Errorf("%d shadows", r.shadows)
+	}
+	r.run(t, "m = mail.list()\nchat.post({})\nchat.post({})\nreturn 1").passed()
+	if r.shadows != flow.NumBlank {
+		t.Errorf("%d shadows, want one for each blank", r.shadows)
+	}
+}
+
+// TestFlowShort checks that a run which stops before its shadows do is noticed.
+func TestFlowShort(t *testing.T) {
+	r := newFlowRig(t)
+	run := r.run(t, "m = mail.list()\nchat.post({'text': 'a'})\nif m[0].id != 7:\n  chat.post({'text': 'b'})\nreturn 1")
+	run.passed()
+	if !r.session.flagged || !run.record.Flows(journal.FlowShort) || !run.labels.Has(flow.Private) {
+		t.Errorf("flagged %v, labels %s, record %+v", r.session.flagged, run.labels, run.record.Flow)
+	}
+}
+
+// TestFlowBound checks that the number of calls to sinks is limited.
+func TestFlowBound(t *testing.T) {
+	r := newFlowRig(t, func(r *flowRig, _ *Options) { r.settings.MaxSinkCalls = 3 })
+	code := "chat.post({})\nm = mail.list()\nfor i in range(%):\n  chat.post({'i': i})\nreturn 1"
+	r.run(t, strings.Replace(code, "%", "3", 1)).passed()
+	run := r.run(t, strings.Replace(code, "%", "4", 1))
+	run.denied()
+	if len(run.sent("chat.post")) != 4 || !strings.Contains(run.message, "max_sink_calls") {
+		t.Errorf("%q: %s", run.calls, run.message)
+	}
+}
+
+// TestFlowMeta checks that servers can give labels, and cannot take them away.
+func TestFlowMeta(t *testing.T) {
+	r := newFlowRig(t)
+	r.meta = map[string]string{
+		"desk.lookup": `{"ifc":{"integrity":"untrusted","confidentiality":"private"}}`,
+		"mail.list":   `{"ifc":{"integrity":"trusted","confidentiality":"public"}}`,
+	}
+	r.run(t, "a = desk.lookup({'id': 1})\nchat.post({'text': a.found.id})\nreturn 1").denied()
+	r.run(t, "a = desk.lookup({'id': 1})\nbank.transfer({'text': a.found.id})\nreturn 1").denied()
+	r.run(t, "m = mail.list()\nchat.post({'text': m[0].body})\nreturn 1").denied()
+}
+
+// TestFlowErrors checks that an error of a source is a labelled answer.
+func TestFlowErrors(t *testing.T) {
+	r := newFlowRig(t)
+	r.mails = "!no mail for " + secret
+	r.run(t, "try:\n  m = mail.list()\nexcept Exception as e:\n  chat.post({'text': str(e)})\nreturn 1").denied()
+	run := r.run(t, "try:\n  m = mail.list()\nexcept Exception as e:\n  print(1)\nchat.post({'text': 'tried'})\nreturn 1")
+	run.passed()
+	r.run(t, "mail.list()\nchat.post({})\nreturn 1").labelled("tool")
+}
+
+// TestFlowLive checks that what clients are told during a run has the labels of that moment, and
+// that a denied run tells nothing but that.
+func TestFlowLive(t *testing.T) {
+	r := newFlowRig(t)
+	r.run(t, "print('before')\nprogress(1, message='begun')\nm = mail.list()\nprint('got ' + m[0].body)\nprogress(2, message=m[0].body)\nchat.post({'text': m[0].body})\nreturn 1").denied()
+	told := append(slices.Clone(r.told.told), r.progress...)
+	if len(told) < 4 {
+		t.Fatalf("told %q", told)
+	}
+	for _, line := range told {
+		if has := strings.Contains(line, `"confidentiality":"private"`); has != (strings.Contains(line, secret) || strings.Contains(line, "mail.list")) {
+			t.Errorf("told %s", line)
+		}
+	}
+	if r.session.labels != flow.Of(flow.Private) {
+		t.Errorf("the session has the labels %q", r.session.labels)
+	}
+	r.session.labels = 0
+	r.run(t, "m = mail.list()\nchat.post({'text': m[0].body})\nreturn 1").denied()
+	for _, line := range r.progress {
+		if !strings.Contains(line, "private") {
+			t.Errorf("told %s", line)
+		}
 	}
 }

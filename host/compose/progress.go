@@ -146,7 +146,7 @@ func (c *part) finish() {
 		}
 	}
 	p.done++
-	p.report(c.name, 0)
+	p.report(c.name, c.labels)
 }
 
 // report sends the current value. The caller holds mu.

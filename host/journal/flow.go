@@ -28,6 +28,7 @@ const (
 	FlowLabel    = "label"    // the run has had the first answer with the label
 	FlowSame     = "same"     // the shadows make the same call
 	FlowDeny     = "deny"     // a call was not made, and the run ends
+	FlowUndo     = "undo"     // a compensation was not made
 	FlowAsk      = "ask"      // a person was asked about a call
 	FlowReport   = "report"   // a call was made that the shadows do not all make
 	FlowReplace  = "replace"  // the call of a shadow was made

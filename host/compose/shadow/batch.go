@@ -77,7 +77,7 @@ func (t *Tree) Admit(ctx context.Context, b Batch) (Permit, *Denial) {
 			continue
 		}
 		if d := t.gate(ctx, &b, &p, l, sinks, &conflict); d != nil {
-			return Permit{}, t.deny(b.Path, sinks[0], d)
+			return Permit{}, t.deny(&b, sinks[0], d)
 		}
 	}
 	if d := t.inherit(ctx, &b, p.Made, active); d != nil {
@@ -192,15 +192,19 @@ func (t *Tree) ask(ctx context.Context, b *Batch, p *Permit, l flow.Label, rule,
 	return nil
 }
 
-// deny notes a denial.
-func (t *Tree) deny(path string, first *Made, d *Denial) *Denial {
+// deny notes a denial. A compensation that is not made ends nothing: the run has failed already,
+// and its reply has the labels of what it has read.
+func (t *Tree) deny(b *Batch, first *Made, d *Denial) *Denial {
 	if d.Type != abi.ErrPermission {
 		return d
 	}
-	if t.denied == nil {
+	what := journal.FlowDeny
+	if b.Undo {
+		what = journal.FlowUndo
+	} else if t.denied == nil {
 		t.denied = d
 	}
-	t.event(journal.FlowRecord{What: journal.FlowDeny, Label: d.Label.String(), Server: first.Server, Tool: first.Tool, Path: path, Text: d.Message})
+	t.event(journal.FlowRecord{What: what, Label: d.Label.String(), Server: first.Server, Tool: first.Tool, Path: b.Path, Text: d.Message})
 	if t.o.Session != nil {
 		t.o.Session.Flag()
 	}
