@@ -104,7 +104,10 @@ func (r *run) admit(ctx context.Context, targets []target, undo bool) *abi.CallE
 			Ask: r.asks(c),
 		}
 	}
-	goOn := r.deciding(nil) // the time of shadows is their own
+	goOn := func() {}
+	if t.Active() != 0 {
+		goOn = r.deciding(nil) // the time of shadows is their own
+	}
 	permit, denied := t.Admit(ctx, b)
 	goOn()
 	if denied != nil {

@@ -15,6 +15,7 @@ type flowCase struct {
 	saved      map[string]string
 	denied     bool
 	sent       []string // calls of chat.post
+	only       []string // public sinks, in place of those of the rig
 	// public says that the result has no label any more.
 	public bool
 }
@@ -38,6 +39,10 @@ func TestFlow(t *testing.T) {
 		{name: "through an unlabelled store", code: "m = mail.list()\nnotes.set({'v': m[0].body})\nchat.post({'text': notes.get({}).note})", denied: true},
 		{name: "through whether it was written", code: "m = mail.list()\nif m[0].id == 7:\n  notes.set({'v': 1})\nchat.post({'text': notes.get({}).note})", denied: true},
 		{name: "through a read that the shadow does not make", code: "m = mail.list()\nx = desk.lookup({'id': m[0].id})\nchat.post({'text': 'done'})", denied: true},
+		{name: "through the answer of a sink", code: "m = mail.list()\nchat.draft({'v': m[0].body})\na = chat.post({'text': 'x'})\nchat.post({'text': str(a)})",
+			only: []string{"chat.post"}, denied: true, sent: []string{`{"text":"x"}`}},
+		{name: "through the answer of a sink, by whether", code: "m = mail.list()\nif m[0].id == 7:\n  chat.draft({'v': 1})\na = chat.post({'text': 'x'})\nchat.post({'text': str(a)})",
+			only: []string{"chat.post"}, denied: true, sent: []string{`{"text":"x"}`}},
 		{name: "through the order of reads in a child", code: "b = parallel([lambda: tools.put({}), lambda: notes.get({})])\nchat.post({'text': notes.get({}).note})",
 			saved: map[string]string{"put": "m = mail.list()\nif m[0].id == 7:\n  notes.set({'v': 2})\nreturn 1"}, denied: true},
 
@@ -55,7 +60,11 @@ func TestFlow(t *testing.T) {
 			saved: map[string]string{"send": "import random, time\nreturn chat.post({'r': random.randint(1, 1000000), 'now': time.time()}).n >= 0"}, sent: []string{"*"}, public: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := newFlowRig(t)
+			r := newFlowRig(t, func(r *flowRig, _ *Options) {
+				if tt.only != nil {
+					r.settings.Public = tt.only
+				}
+			})
 			for name, code := range tt.saved {
 				r.save(name, code)
 			}

@@ -30,7 +30,8 @@ var flowTools = map[string]struct {
 	"mail.list": {`{"outputSchema":{"type":"array","items":{"type":"object","properties":{"id":{"type":"integer"},"subject":{"type":"string"},"body":{"type":"string"}}}},"annotations":{"readOnlyHint":true}}`,
 		func(r *flowRig, _ []byte) string { return r.mails }},
 	"web.fetch":     {`{"outputSchema":{"type":"object","properties":{"text":{"type":"string"}}}}`, func(r *flowRig, _ []byte) string { return fmt.Sprintf(`{"text":%q}`, r.page) }},
-	"chat.post":     {`{"outputSchema":{"type":"object","properties":{"n":{"type":"integer"}}}}`, func(r *flowRig, _ []byte) string { return fmt.Sprintf(`{"n":%d}`, len(r.calls)) }},
+	"chat.post":     {`{"outputSchema":{"type":"object","properties":{"n":{"type":"integer"}}}}`, func(r *flowRig, _ []byte) string { return fmt.Sprintf(`{"n":%d,"draft":%q}`, len(r.calls), r.draft) }},
+	"chat.draft":    {`{}`, func(r *flowRig, args []byte) string { r.draft = string(args); return `{}` }},
 	"chat.other":    {`{}`, func(*flowRig, []byte) string { return `{}` }},
 	"bank.transfer": {`{}`, func(*flowRig, []byte) string { return `{"done":true}` }},
 	"notes.set":     {`{}`, func(r *flowRig, args []byte) string { r.note = string(args); return `{}` }},
@@ -46,7 +47,7 @@ type flowRig struct {
 	shadows  int               // so far
 	meta     map[string]string // _meta of the answers of tools
 
-	mails, page, note string
+	mails, page, note, draft string
 
 	mu        sync.Mutex
 	calls     []string // "server.tool arguments"

@@ -41,6 +41,10 @@ func (p *Tape) answer(t *target, clean bool) (a journal.Answer, blanked bool) {
 			s.wrote[t.Server] = true
 		}
 		return p.source(t), true
+	case t.sink && s.wrote[t.Server]: // its answer may show what was written
+		return p.blank(t, false), true
+	case t.sink && found.stale.Has(s.label):
+		return p.stale(t), false
 	case t.sink: // it was found equal
 		if !s.tree.isDone(found) {
 			return p.end(t, "the run has no answer to its call"), false
@@ -54,7 +58,7 @@ func (p *Tape) answer(t *target, clean bool) (a journal.Answer, blanked bool) {
 	case found == nil, !s.tree.isDone(found):
 		return p.end(t, fmt.Sprintf("it asks %s.%s something for which there is no answer without labels", t.Server, t.Tool)), false
 	case found.stale.Has(s.label):
-		return p.end(t, fmt.Sprintf("%s was given what may depend on labelled answers, so that what %s.%s answers may, too", t.Server, t.Server, t.Tool)), false
+		return p.stale(t), false
 	}
 	p.use(found)
 	return s.tree.answer(found), false
@@ -110,6 +114,11 @@ func (p *Tape) end(t *target, why string) journal.Answer {
 		p.s.why = why
 	}
 	return journal.Answer{Err: &abi.CallError{Type: abi.ErrPermission, Server: t.Server, Tool: t.Tool, Message: "flow: " + why}}
+}
+
+// stale ends the shadow because the answer of a server may show what only the run has told it.
+func (p *Tape) stale(t *target) journal.Answer {
+	return p.end(t, fmt.Sprintf("%s was given what may depend on labelled answers, so that what %s.%s answers may, too", t.Server, t.Server, t.Tool))
 }
 
 // source returns the blank in place of a labelled answer.
