@@ -50,7 +50,7 @@ func (r *run) CallTools(ctx context.Context, calls []abi.ToolCall) []abi.Answer 
 	}
 	r.keepCalls(targets)
 	if failed := r.admitBatch(ctx, targets); failed != nil {
-		return r.refuse(ctx, targets, failed)
+		return r.refuse(targets, failed)
 	}
 	answers := make([]abi.Answer, len(calls))
 	for _, part := range r.inOrder(targets) {

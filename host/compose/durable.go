@@ -175,6 +175,9 @@ func (r *run) keepAnswer(ctx context.Context, t *target) {
 	if r.tree.log == nil || r.settled || r.continues() && answeredBefore(t.before) {
 		return
 	}
+	if r.tree.flow.Denied() && !t.record.Record().Undo { // who goes on with the run decides about it again
+		return
+	}
 	rec := t.record.Record()
 	if !answeredBefore(&rec) { // the run ends, and the answer with it
 		return

@@ -145,15 +145,14 @@ func (r *run) asks(t *target) func(ctx context.Context, rule, reason string) err
 }
 
 // refuse closes the calls of a batch that may not be made, and returns their answers.
-func (r *run) refuse(ctx context.Context, targets []target, why *abi.CallError) []abi.Answer {
+func (r *run) refuse(targets []target, why *abi.CallError) []abi.Answer {
 	answers := make([]abi.Answer, len(targets))
 	for i := range targets {
 		t := &targets[i]
 		failed := *why
 		failed.Server, failed.Tool = t.server, t.tool
 		t.record.Begin()
-		t.record.Close(journal.Answer{Err: &failed})
-		r.keepAnswer(ctx, t)
+		t.record.Close(journal.Answer{Err: &failed}) // the log of a durable run does not get it: it is decided about again
 		answers[i] = abi.Answer{Err: &failed}
 	}
 	return answers

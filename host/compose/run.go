@@ -76,6 +76,7 @@ func (r *run) execute(ctx, limited context.Context, code string, params []byte, 
 		return sandbox.Outcome{}, readFailure(r.replay.Failure)
 	}
 	if out, f := r.failedBefore(); f != nil {
+		r.tree.flow.Forget(f.Type == abi.ErrPermission)
 		return out, f
 	}
 	out, err := r.cfg.Sandbox.Run(limited, sandbox.Run{

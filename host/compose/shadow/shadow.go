@@ -186,6 +186,35 @@ func (t *Tree) Saved(code flow.Labels) {
 	}
 }
 
+// Denied reports whether a call was not made, so that the run ends.
+func (t *Tree) Denied() bool {
+	if t == nil {
+		return false
+	}
+	t.judging.Lock()
+	defer t.judging.Unlock()
+	return t.denied != nil
+}
+
+// Forget says that the script does not run again: the process of a durable run has died while it
+// undid what it had done. What it had read is not known any more, so that everything counts as
+// labelled. ended says that it may have been ended by a denial.
+func (t *Tree) Forget(ended bool) {
+	if t == nil {
+		return
+	}
+	t.judging.Lock()
+	defer t.judging.Unlock()
+	t.activate(flow.Of(flow.Private, flow.Untrusted), "a server, before the process of the run died,")
+	for _, l := range flow.AllLabels {
+		t.lose(l, "the process of the run has died while it undid what it had done")
+	}
+	if ended && t.denied == nil {
+		t.denied = &Denial{Type: abi.ErrPermission, Message: "flow: the run was ended, and its process died while it undid what it had done"}
+		t.event(journal.FlowRecord{What: journal.FlowDeny, Text: t.denied.Message})
+	}
+}
+
 // Close ends the shadows and waits for them.
 func (t *Tree) Close() {
 	if t == nil {
