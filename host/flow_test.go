@@ -80,18 +80,22 @@ func TestFlowResults(t *testing.T) {
 
 // flowPolicy denies what reaches chat in a session that was given private answers.
 func flowPolicy(t *testing.T, action policy.Action) config.Policy {
+	return flowPolicyWhen(t, action, "session.private")
+}
+
+func flowPolicyWhen(t *testing.T, action policy.Action, when string) config.Policy {
 	t.Helper()
 	cfg, _, err := config.Parse(config.LoadOptions{Getenv: noVariables}, "config.toml", fmt.Appendf(nil, `
 [[policy.rule]]
 name = "no mixing"
 tools = ["chat.*"]
-when = "session.private"
+when = %q
 action = %q
 [upstream.mail]
 command = "x"
 [upstream.chat]
 command = "x"
-`, action))
+`, when, action))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,7 +52,9 @@ func (s *flowServer) serve() {
 }
 
 func (s *flowServer) answer(msg wire.Message) wire.Reply {
-	ok := func(format string, args ...any) wire.Reply { return wire.Reply{Result: fmt.Appendf(nil, format, args...)} }
+	ok := func(format string, args ...any) wire.Reply {
+		return wire.Reply{Result: fmt.Appendf(nil, format, args...)}
+	}
 	switch msg.Method {
 	case "initialize":
 		return ok(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":%q,"version":"1"}}`, s.name)
