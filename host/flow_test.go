@@ -174,8 +174,8 @@ func TestFlowAcrossRuns(t *testing.T) {
 	if got := c.eval("n = notes.get()\nchat.post({'text': n.note})\nreturn 1"); !strings.Contains(got, `"type":"permission"`) {
 		t.Errorf("later: %s", got)
 	}
-	if err := later.flow.servers.Remove(t.Context(), "notes"); err != nil {
-		t.Fatal(err)
+	if had, err := later.flow.servers.Remove(t.Context(), "notes"); !had || err != nil {
+		t.Fatal(had, err)
 	}
 	if got := c.eval("n = notes.get()\nchat.post({'text': n.note})\nreturn 1"); strings.Contains(got, `"isError":true`) {
 		t.Errorf("after the label was removed: %s", got)

@@ -21,7 +21,7 @@
 //	probes.go   /healthz and /readyz on the HTTP server
 //	drain.go    a replica that is to end
 //	approvals.go  how people are asked about calls
-//	flow.go     information flow: shadows, and the labels of sessions and servers
+//	flow.go     information flow: shadows, and the labels of sessions (serverlabels.go: of servers)
 //	observe.go  what telemetry needs to know of it
 //
 // The packages below host, from the client to the server: front (sessions with

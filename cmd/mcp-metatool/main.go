@@ -220,7 +220,7 @@ Inspector. There, set MCP_METATOOL_CONFIG in the environment of the server.`
 	root.AddCommand(
 		serveCommand("serve"), addCommand(), removeCommand(), enableCommand(), disableCommand(),
 		checkCommand(), doctorCommand(), cacheCommand(), serversCommand(), sandboxCommand(), pinsCommand(), reloadCommand(), authCommand(), secretCommand(), tokenCommand(), toolsCommand(),
-		runCommand(), runsCommand(), approvalsCommand(), replayCommand(), policyCommand(), smokeCommand(), lintCommand(), replCommand(), demoCommand(),
+		runCommand(), runsCommand(), approvalsCommand(), flowCommand(), replayCommand(), policyCommand(), smokeCommand(), lintCommand(), replCommand(), demoCommand(),
 		planCommand(), applyCommand(), storageCommand(), fleetCommand(),
 		importServersCommand(), connectCommand(), disconnectCommand(),
 		uiCommand(), demoServerCommand(), manCommand(), versionCommand(),

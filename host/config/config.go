@@ -15,7 +15,7 @@
 //	             probe.go those of its probe, sandbox.go those of its sandbox
 //	http.go      the keys of [http], tokens.go its tokens, journal.go the keys of [journal],
 //	             builtins.go those of [builtins], plan.go those of [plan],
-//	             durable.go those of [durable],
+//	             durable.go those of [durable], flow.go those of [flow],
 //	             telemetry.go those of [telemetry],
 //	             policy.go those of [policy] (inside.go: places in its conditions)
 //	             approval.go those of [approval], pins.go those of pins, store.go those of [store]

@@ -10,6 +10,7 @@
 //	schema.go   values from JSON Schemas
 //	literals.go the literals of a script
 //	compare.go  whether two calls are the same
+//	advice.go   what is probably not meant in Settings
 //
 // The method is secure multi-execution (D. Devriese and F. Piessens, "Noninterference through
 // Secure Multi-Execution", IEEE Symposium on Security and Privacy 2010), used to compare: the

@@ -116,7 +116,7 @@ func (t *Tree) gate(ctx context.Context, b *Batch, p *Permit, l flow.Label, sink
 	}
 	if most := t.o.Rules.MaxSinkCalls; t.gated > most {
 		return &Denial{Label: l, Type: abi.ErrPermission, Message: fmt.Sprintf(
-			"%s: the run would make more than %d calls to such sinks (max_sink_calls in [flow])", t.because(l), most)}
+			"%s. The run would make more than %d such calls (max_sink_calls in [flow])", t.because(l), most)}
 	}
 	if t.o.Planned != nil && t.o.Planned() {
 		return nil
@@ -125,7 +125,7 @@ func (t *Tree) gate(ctx context.Context, b *Batch, p *Permit, l flow.Label, sink
 	action := t.o.Rules.Action
 	if action == flow.Shadow && !b.Undo && t.lost[l] == "" {
 		if *replaced {
-			return &Denial{Label: l, Type: abi.ErrPermission, Message: t.because(l) + ": both labels care about the call, so that no shadow can make it"}
+			return &Denial{Label: l, Type: abi.ErrPermission, Message: t.because(l) + ". Both labels care about the call, so that no shadow can make it"}
 		}
 		*replaced = true
 		return t.replace(ctx, b, p, l, at, sinks)
@@ -134,7 +134,7 @@ func (t *Tree) gate(ctx context.Context, b *Batch, p *Permit, l flow.Label, sink
 	switch {
 	case d == nil && action != flow.Report && t.mustAsk():
 		return t.ask(ctx, b, p, l, "flow."+l.String()+".again",
-			t.because(l)+". Without that answer the script makes the same call, but the session has tried something else before")
+			t.because(l)+". Without them the script makes the same call, but something else was tried in this session before")
 	case d == nil:
 		t.event(journal.FlowRecord{What: journal.FlowSame, Label: l.String(), Server: sinks[0].Server, Tool: sinks[0].Tool})
 		return nil
@@ -186,7 +186,7 @@ func (t *Tree) ask(ctx context.Context, b *Batch, p *Permit, l flow.Label, rule,
 			return &Denial{Label: l, Type: abi.ErrCancelled, Message: "not made: the run had ended"}
 		default:
 			// What a person says, and that one was asked about this call, may be known.
-			return &Denial{Label: l, Type: abi.ErrPermission, Message: t.because(l) + ": a person had to allow the call, and has not"}
+			return &Denial{Label: l, Type: abi.ErrPermission, Message: t.because(l) + ". A person had to allow the call, and has not"}
 		}
 	}
 	return nil

@@ -33,7 +33,7 @@ const (
 // holds judging.
 func (t *Tree) judge(ctx context.Context, l flow.Label, at place, sinks []*Made) *Denial {
 	if why := t.lost[l]; why != "" {
-		return &Denial{Label: l, Type: abi.ErrPermission, Message: t.because(l) + ", and nothing is compared any more: " + why}
+		return &Denial{Label: l, Type: abi.ErrPermission, Message: t.because(l) + ". The call is not compared: " + why}
 	}
 	if d := t.begin(l, flow.NumBlank); d != nil {
 		return d
@@ -71,7 +71,7 @@ func (t *Tree) begin(l flow.Label, n int) *Denial {
 	}
 	if !t.o.Slots.enter(n) {
 		return &Denial{Label: l, Type: abi.ErrResource, Message: t.because(l) +
-			": there are too many shadows of scripts now to find out what it does without that answer (call the tool again later, or raise max_shadows in [flow])"}
+			". There are too many shadows of scripts now to find out what this one does without them (call the tool again later, or raise max_shadows in [flow])"}
 	}
 	if t.texts == "" {
 		code := t.o.Begin.Definition.Code
@@ -154,11 +154,11 @@ func (t *Tree) passed(l flow.Label, at place, calls []flow.Call) (made []*Made, 
 	return b.made, true
 }
 
-// because says which answer makes a call to a sink one that is looked at.
+// because says why calls to sinks are looked at.
 func (t *Tree) because(l flow.Label) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return "flow: a call to a " + l.Sink() + " sink needs a look, since " + t.first[l] + " has answered (" + l.String() + ")"
+	return "flow: calls to " + l.Sink() + " sinks must not depend on " + l.String() + " answers, and " + t.first[l]
 }
 
 // denial says what the shadows do at the place where the run makes a call that they do not all
@@ -167,17 +167,16 @@ func (t *Tree) denial(l flow.Label, all bool) *Denial {
 	d := &Denial{Label: l, Type: abi.ErrPermission, Others: t.Active() &^ flow.Of(l)}
 	var b strings.Builder
 	b.WriteString(t.because(l))
+	b.WriteString(". Not made; without such answers, the script does this here: ")
 	if all {
-		b.WriteString(", and the script fails without that answer")
-	} else {
-		b.WriteString(", and what the script does there depends on that answer, or may")
+		b.Reset()
+		b.WriteString(t.because(l) + ". Not made; without such answers, the script does not come here: ")
 	}
-	b.WriteString(". Without it, the script")
 	for i, s := range t.shadows[l] {
 		if i > 0 {
-			b.WriteByte(';')
+			b.WriteString("; ")
 		}
-		b.WriteString(" " + s.describe(d.Others != 0))
+		b.WriteString(s.describe(d.Others != 0))
 	}
 	d.Message = b.String()
 	return d

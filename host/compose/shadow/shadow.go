@@ -162,7 +162,7 @@ func New(ctx context.Context, o Options) *Tree {
 		}
 	}
 	if o.Unsure {
-		t.activate(flow.Of(flow.Private, flow.Untrusted), "a server, when the plan was made,")
+		t.activate(flow.Of(flow.Private, flow.Untrusted), "the plan has answers whose labels are not known")
 	}
 	t.Saved(o.Code)
 	return t
@@ -178,7 +178,7 @@ func (t *Tree) Saved(code flow.Labels) {
 	}
 	t.judging.Lock()
 	defer t.judging.Unlock()
-	t.activate(code, "a saved tool, written in a session that had such answers,")
+	t.activate(code, "a saved tool was written in a session that had such answers")
 	for _, l := range flow.AllLabels {
 		if code.Has(l) && t.lost[l] == "" {
 			t.lose(l, ofCode)
@@ -205,7 +205,7 @@ func (t *Tree) Forget(ended bool) {
 	}
 	t.judging.Lock()
 	defer t.judging.Unlock()
-	t.activate(flow.Of(flow.Private, flow.Untrusted), "a server, before the process of the run died,")
+	t.activate(flow.Of(flow.Private, flow.Untrusted), "what the run had read before its process died is not known")
 	for _, l := range flow.AllLabels {
 		t.lose(l, "the process of the run has died while it undid what it had done")
 	}
@@ -252,7 +252,7 @@ func (t *Tree) Expected(server, tool string) flow.Labels {
 // Shadows returns how many shadows there were.
 func (t *Tree) Shadows() int64 { return t.count.Load() }
 
-// activate makes labels active. source says whose answer has them.
+// activate makes labels active. source says why.
 func (t *Tree) activate(set flow.Labels, source string) {
 	var added flow.Labels
 	t.mu.Lock()
@@ -306,7 +306,7 @@ func (t *Tree) Answered(m *Made, a journal.Answer) {
 	m.done, m.answer, m.labels = true, a, labels
 	t.mu.Unlock()
 	if labels != 0 {
-		t.activate(labels, m.Server+"."+m.Tool)
+		t.activate(labels, m.Server+"."+m.Tool+" has answered")
 	}
 }
 

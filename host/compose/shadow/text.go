@@ -18,7 +18,7 @@ const (
 // describe says what the shadow does where it is. With brief, it has no values: they may have
 // answers with another label in them.
 func (s *shadow) describe(brief bool) string {
-	return "(with " + blankText[s.blanks.Blank] + ") " + s.does(brief)
+	return "with " + blankText[s.blanks.Blank] + " it " + s.does(brief)
 }
 
 var blankText = [...]string{"empty values", "\"0\" and 1", "its own literals", "errors"}
@@ -27,7 +27,7 @@ func (s *shadow) does(brief bool) string {
 	a := s.now
 	switch {
 	case a == nil:
-		return "did not come to a call in time (timeout in [flow])"
+		return "does not come here in time (timeout in [flow])"
 	case s.why != "":
 		return "cannot go on: " + s.why
 	case a.ended && a.record.Outcome.Error == "":
