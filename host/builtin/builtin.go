@@ -16,6 +16,7 @@
 //	health.go       health_check
 //	testtool.go     test_tool
 //	plans.go        plan_tool, apply_plan
+//	labels.go       labels of answers in what agents see
 //	runs.go         list_runs, show_run; runs_text.go: how runs are shown
 //
 // To add a built-in tool, add a row to the table, with a definition and a handler in

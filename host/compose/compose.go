@@ -38,7 +38,7 @@
 //	keep.go      waiting for the record of a run in the store of a fleet
 //	recorded.go  what has become of a run, from its record
 //	observe.go   Observer: telemetry of runs
-//	flow.go      information flow: shadows of runs (package shadow)
+//	flow.go      information flow: shadows of runs (package shadow), flowend.go: what results say
 //
 // JSON of upstreams and scripts stays raw bytes: numbers are never converted to float64
 // and back.

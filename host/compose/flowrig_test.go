@@ -29,8 +29,11 @@ var flowTools = map[string]struct {
 }{
 	"mail.list": {`{"outputSchema":{"type":"array","items":{"type":"object","properties":{"id":{"type":"integer"},"subject":{"type":"string"},"body":{"type":"string"}}}},"annotations":{"readOnlyHint":true}}`,
 		func(r *flowRig, _ []byte) string { return r.mails }},
-	"web.fetch":     {`{"outputSchema":{"type":"object","properties":{"text":{"type":"string"}}}}`, func(r *flowRig, _ []byte) string { return fmt.Sprintf(`{"text":%q}`, r.page) }},
-	"chat.post":     {`{"outputSchema":{"type":"object","properties":{"n":{"type":"integer"}}}}`, func(r *flowRig, _ []byte) string { return fmt.Sprintf(`{"n":%d,"draft":%q}`, len(r.calls), r.draft) }},
+	"web.fetch": {`{"outputSchema":{"type":"object","properties":{"text":{"type":"string"}}}}`, func(r *flowRig, _ []byte) string { return fmt.Sprintf(`{"text":%q}`, r.page) }},
+	"chat.post": {`{"outputSchema":{"type":"object","properties":{"n":{"type":"integer"}}}}`, func(r *flowRig, _ []byte) string {
+		r.posts++
+		return fmt.Sprintf(`{"n":%d,"draft":%q}`, r.posts, r.draft)
+	}},
 	"chat.draft":    {`{}`, func(r *flowRig, args []byte) string { r.draft = string(args); return `{}` }},
 	"chat.other":    {`{}`, func(*flowRig, []byte) string { return `{}` }},
 	"bank.transfer": {`{}`, func(*flowRig, []byte) string { return `{"done":true}` }},
@@ -48,6 +51,7 @@ type flowRig struct {
 	meta     map[string]string // _meta of the answers of tools
 
 	mails, page, note, draft string
+	posts                    int
 
 	mu        sync.Mutex
 	calls     []string // "server.tool arguments"
@@ -178,7 +182,7 @@ func (r *flowRig) save(name, code string) {
 // run runs a script, and returns what became of it.
 func (r *flowRig) run(t testing.TB, code string) flowRun {
 	t.Helper()
-	r.calls, r.records, r.told.told, r.progress = nil, nil, nil, nil
+	r.calls, r.records, r.told.told, r.progress, r.posts = nil, nil, nil, nil, 0
 	before := r.composer
 	reply := before.Eval(t.Context(), code, nil, r.call)
 	if n := r.slots.Taken(); n != 0 {
