@@ -110,9 +110,10 @@ func (l *ServerLabels) Add(ctx context.Context, server string, set flow.Labels) 
 // Remove removes the labels of a server, and reports whether it had any.
 func (l *ServerLabels) Remove(ctx context.Context, server string) (had bool, err error) {
 	err = l.change(ctx, func(all map[string]flow.Labels) bool {
-		_, had = all[server]
+		_, has := all[server]
+		had = had || has // also if it is not known at first what has become of the change
 		delete(all, server)
-		return had
+		return has
 	})
 	return had, err
 }
