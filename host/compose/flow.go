@@ -39,13 +39,13 @@ func (r *run) followed(ctx context.Context) *shadow.Tree {
 		return nil
 	}
 	rec := r.journal.Record()
-	rules := &flow.Rules{Settings: f.Settings, Definition: f.Definitions()}
+	rules := &flow.Rules{Settings: f.Settings}
 	var unknown error
 	if f.Inherited != nil {
 		rules.Inherited, unknown = f.Inherited(ctx)
 	}
 	o := shadow.Options{
-		Rules: rules, Unknown: unknown, Slots: f.Slots, Begin: rec.Begin, Code: flow.ParseLabels(rec.Definition.Labels),
+		Rules: rules, Definitions: f.Definitions, Unknown: unknown, Slots: f.Slots, Begin: rec.Begin, Code: flow.ParseLabels(rec.Definition.Labels),
 		Play: r.playShadow, Resolve: r.resolveForShadow, Sources: r.sources, Join: joinMeta, Child: r.shadowChild,
 		Make: r.makeForShadow, Keep: f.Keep, Event: r.journal.Flow,
 	}

@@ -58,6 +58,7 @@ type Permit struct {
 func (t *Tree) Admit(ctx context.Context, b Batch) (Permit, *Denial) {
 	t.judging.Lock()
 	defer t.judging.Unlock()
+	t.defs.look()
 	p := Permit{Made: make([]*Made, len(b.Calls)), Calls: make([]*flow.Call, len(b.Calls)), Withheld: make([]string, len(b.Calls))}
 	for i := range b.Calls {
 		c := &b.Calls[i]
@@ -277,6 +278,7 @@ func (t *Tree) register(b *Batch, all []*Made, active flow.Labels) {
 			for _, l := range flow.AllLabels {
 				if t.dependent(m, active).Has(l) {
 					t.written[l][m.Server] = true
+					t.defs.give(m.Server)
 				}
 			}
 		}

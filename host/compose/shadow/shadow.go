@@ -13,6 +13,7 @@
 //	answer.go  what a shadow is answered
 //	replace.go the shadow's calls in place of those of the run
 //	finish.go  the labels of the result
+//	definitions.go  the definitions of tools from before the first label
 //	slots.go   Slots: how many shadows there may be
 //	text.go    why a call was not made
 //
@@ -47,9 +48,12 @@ type Session interface {
 
 // Options of a Tree. Session, Keep, Ask and Event may be nil.
 type Options struct {
-	Rules   *flow.Rules
-	Session Session
-	Slots   *Slots
+	// Rules are those of the run. New sets their Definition, from what Definitions returns:
+	// the definitions of tools as they are when it is called.
+	Rules       *flow.Rules
+	Definitions func() func(server, tool string) []byte
+	Session     Session
+	Slots       *Slots
 	// Unknown says why it is not known which labels servers got in earlier runs; nil if it is.
 	Unknown error
 	// Begin is the input of the run.
@@ -86,6 +90,7 @@ type Options struct {
 // Tree follows a run with the runs of saved tools in it. Its methods are safe for concurrent use.
 type Tree struct {
 	o      Options
+	defs   definitions
 	ctx    context.Context // of the shadows
 	cancel context.CancelFunc
 	plays  sync.WaitGroup // the shadows
@@ -152,6 +157,8 @@ func (m *Made) Path() string {
 // New makes a Tree. Its shadows end with Close, not with ctx.
 func New(ctx context.Context, o Options) *Tree {
 	t := &Tree{o: o, nodes: map[string]*node{}, kept: map[string]flow.Labels{}}
+	t.defs = definitions{now: o.Definitions, before: o.Definitions(), later: map[[2]string][]byte{}, given: map[string]bool{}}
+	t.o.Rules.Definition = t.defs.of
 	t.ctx, t.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	for i := range t.written {
 		t.written[i] = map[string]bool{}
@@ -255,6 +262,7 @@ func (t *Tree) Shadows() int64 { return t.count.Load() }
 // activate makes labels active. source says why.
 func (t *Tree) activate(set flow.Labels, source string) {
 	var added flow.Labels
+	t.defs.freeze()
 	t.mu.Lock()
 	for _, l := range flow.AllLabels {
 		if set.Has(l) && t.first[l] == "" {
