@@ -14,6 +14,7 @@ type flowCase struct {
 	name, code string
 	saved      map[string]string
 	denied     bool
+	fails      bool     // by itself, with a compensation that is not made
 	sent       []string // calls of chat.post
 	only       []string // public sinks, in place of those of the rig
 	// public says that the result has no label any more.
@@ -46,6 +47,12 @@ func TestFlow(t *testing.T) {
 		{name: "through the order of reads in a child", code: "b = parallel([lambda: tools.put({}), lambda: notes.get({})])\nchat.post({'text': notes.get({}).note})",
 			saved: map[string]string{"put": "m = mail.list()\nif m[0].id == 7:\n  notes.set({'v': 2})\nreturn 1"}, denied: true},
 
+		{name: "after a shadow could not go on, by a compensation", code: "undo(chat.post, {'text': 'back'})\nx = tools.get({})\ny = notes.get({})\nchat.post({'text': 'end'})",
+			saved: map[string]string{"get": "m = mail.list()\nif m[0].id == 7:\n  fail('x')\nreturn 1"}, fails: true},
+		{name: "what the shadow wrote, too", code: "m = mail.list()\nnotes.set({'v': m[0].id})\nn = notes.get({})\nchat.post({'text': 'x'})\nreturn m", sent: []string{`{"text":"x"}`}},
+		{name: "a sink of a server that both wrote to", code: "m = mail.list()\nchat.draft({'v': m[0].id})\na = chat.post({'text': 'x'})\nchat.post({'text': 'y'})\nreturn m",
+			only: []string{"chat.post"}, sent: []string{`{"text":"x"}`, `{"text":"y"}`}},
+
 		{name: "a constant", code: "m = mail.list()\nchat.post({'text': 'ready'})\nreturn len(m)", sent: []string{`{"text":"ready"}`}},
 		{name: "a public result", code: "m = mail.list()\nchat.post({'text': 'ready'})\nprint('sent')\nreturn 'ok'", sent: []string{`{"text":"ready"}`}, public: true},
 		{name: "a result with a figure", code: "m = mail.list()\nchat.post({'text': 'ready'})\nreturn len(m[0].body)", sent: []string{`{"text":"ready"}`}},
@@ -74,6 +81,8 @@ func TestFlow(t *testing.T) {
 				if !r.session.flagged {
 					t.Error("the session is not flagged")
 				}
+			} else if tt.fails {
+				run.labelled("tool")
 			} else {
 				run.passed()
 			}

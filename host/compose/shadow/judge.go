@@ -108,6 +108,8 @@ func (s *shadow) standing(at place, sinks []*Made) standing {
 		return other
 	case a.ended:
 		return endedAs(a.record.Outcome.Error)
+	case s.why != "", a.at.undo && endedAs(a.failed) == stopped: // it undoes what it did because it was stopped
+		return stopped
 	case a.at.undo && a.at.path == "" && !at.undo: // its script has failed, and it undoes what it did
 		return endedAs(a.failed)
 	case a.at != at || len(a.calls) != len(sinks):

@@ -179,9 +179,7 @@ func (t *Tree) undo(path string, number int) (journal.UndoRecord, bool) {
 // Undoing says that the script of the run has failed with that class of error, and that its
 // compensations follow.
 func (p *Tape) Undoing(class abi.ErrorType) {
-	if p.path == "" {
-		p.s.failed = class
-	}
+	p.s.failed = class
 }
 
 // Compensation answers a compensation, by real names.
