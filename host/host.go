@@ -22,6 +22,7 @@
 //	probes.go   /healthz and /readyz on the HTTP server
 //	drain.go    a replica that is to end
 //	approvals.go  how people are asked about calls
+//	flow.go     information flow: shadows, and the labels of sessions (serverlabels.go: of servers)
 //	observe.go  what telemetry needs to know of it
 //
 // The packages below host, from the client to the server: front (sessions with
@@ -152,6 +153,7 @@ type Host struct {
 	records   *shared.Journal // the journal in the store of fleet; nil without one
 	drain     *drain
 
+	flow    flowState
 	parking stateless.Parking
 	// searching and reading are the turns of work on lists and catalogs, and of reading the
 	// journal.
@@ -190,6 +192,7 @@ func New(cfg *config.Config, opts Options) (*Host, error) {
 	h.connect(cfg)
 	h.catalog.Narrow(h.rightsOf(cfg))
 	h.openDurable(cfg)
+	h.openFlow(cfg)
 	h.now.Store(h.settings(cfg))
 	h.router.Register(catalog.Builtin, handler(func(ctx context.Context, name string, call route.Call) wire.Reply {
 		if p := h.now.Load().of(call.Origin); p != nil {
@@ -244,8 +247,8 @@ func (h *Host) connect(cfg *config.Config) {
 		Instructions: h.instructions,
 		Settled:      h.upstreams.Settled, Started: h.upstreams.Started, Refreshed: h.upstreams.Refreshed,
 		Refresh: h.refreshSaved, RefreshCalled: h.refreshCalled, Sealer: h.sealer, Gate: h.gate, Listing: h.searching,
-		Version: h.versionOf,
-		Runs:    runs{h}, Replicas: h.replicas(),
+		Version: h.versionOf, Labels: h.answerLabels,
+		Runs: runs{h}, Replicas: h.replicas(),
 	})
 }
 
@@ -302,7 +305,7 @@ func (h *Host) part(cfg *config.Config, of audience) *part {
 		Executed:   saved.RecordExecution, Journal: h.recorder.Journal().Open,
 		Calls: details[cfg.Execution.ToolCalls], Whole: h.opts.Whole, Asked: &h.asked,
 		Observer: h.opts.Runs, Gate: h.router, Definitions: of, Reaches: &h.reaches, See: h.see(of), Hides: of.hides,
-		Durable: h.durable.Runs, Idempotent: h.isIdempotent(cfg.Durable), Confirm: h.router.Confirm,
+		Flow: h.flowOf(cfg, of), Durable: h.durable.Runs, Idempotent: h.isIdempotent(cfg.Durable), Confirm: h.router.Confirm,
 	}
 	if options.Observer == nil {
 		options.Observer = h.opts.Telemetry.Runs()
@@ -318,12 +321,12 @@ func (h *Host) part(cfg *config.Config, of audience) *part {
 		Store: saved, Catalog: of, Composer: composer, Log: h.opts.Log, OnChange: func() { h.refresh(of.saved) },
 		Health: h.upstreams, Directory: of, Settled: h.settled, Availability: h.upstreams, SavedInScripts: true,
 		Searching: h.searching, Reading: h.reading,
-		Switches: cfg.Builtins, Planner: toolPlanner{planner}, Gate: h.router, Hides: of.hides,
+		Switches: cfg.Builtins, Planner: toolPlanner{planner}, Gate: h.router, Hides: of.hides, Labels: clientLabels{h},
 		DryRunner: func(mocks *cassette.Cassette, open func(journal.Begin) (*journal.Run, error)) builtin.Runner {
 			dry := options
 			dry.Catalog, dry.Upstreams, dry.Journal, dry.Executed = mocks.Over(of), mocks, open, nil
 			dry.Recorded, dry.Claims, dry.Asked, dry.Observer, dry.Gate = nil, nil, nil, nil, nil // mocks answer
-			dry.Durable = nil
+			dry.Durable, dry.Flow = nil, nil                                                      // mocks are no secrets
 			dry.Mocked = true
 			dry.Structured = true // the result says which mocks were used
 			return compose.New(dry)
@@ -476,6 +479,9 @@ func (h *Host) Close() error {
 }
 
 func (h *Host) closeSandbox() error {
+	if err := h.flow.close(); err != nil {
+		h.opts.Log.Warn("the end of information flow", "err", err)
+	}
 	if h.opts.Sandbox != nil {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -27,6 +28,10 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == complainArgument {
 		fmt.Fprintln(os.Stderr, vaultComplaint)
 		os.Exit(3)
+	}
+	if name, ok := strings.CutPrefix(os.Getenv(upstreamEnv), "flow-"); ok {
+		(&flowServer{name: name, out: mcptest.NewLineWriter(os.Stdout)}).serve()
+		return
 	}
 	switch os.Getenv(upstreamEnv) {
 	case "raw":

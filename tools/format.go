@@ -30,7 +30,7 @@ func compact(raw []byte) (json.RawMessage, error) {
 
 // File returns the definition as a file, in the format of the specification ("Storage
 // Format"), indented by two spaces: version, name, description, inputSchema, outputSchema,
-// limits, durable, inDoubt and permissions if there are any, code, metadata, then the unknown members. The error says
+// limits, durable, inDoubt, permissions and labels if there are any, code, metadata, then the unknown members. The error says
 // that the file would be larger than MaxFileBytes.
 func (d *Definition) File() ([]byte, error) {
 	var b bytes.Buffer
@@ -49,6 +49,13 @@ func (d *Definition) File() ([]byte, error) {
 	d.Durability.members(&w)
 	if permissions := d.Permissions.JSON(); permissions != nil {
 		w.raw("permissions", permissions)
+	}
+	if len(d.Labels) > 0 {
+		raw, err := json.Marshal(d.Labels)
+		if err != nil && w.err == nil {
+			w.err = err
+		}
+		w.raw("labels", raw)
 	}
 	w.text("code", d.Code)
 	w.token(jsontext.String("metadata"))
@@ -131,6 +138,7 @@ func decodeTool(data []byte, name string, modified time.Time, versioned bool) (D
 	d.Limits = r.limits()
 	d.Durability = r.durability()
 	d.Permissions = r.permissions()
+	d.Labels = r.labels()
 	d.Code = r.text("code", true)
 	d.Metadata = r.metadata(modified)
 	d.Extra = r.rest()
@@ -331,6 +339,18 @@ func (r *fileReader) permissions() *Permissions {
 		r.fail("%w", err)
 	}
 	return p
+}
+
+// labels reads the labels. What is not a list of texts is an error: nothing must be lost.
+func (r *fileReader) labels() (list []string) {
+	v := r.raw("labels")
+	if v == nil {
+		return nil
+	}
+	if err := json.Unmarshal(v, &list); err != nil {
+		r.fail(`"labels" is not a list of texts`)
+	}
+	return list
 }
 
 func (r *fileReader) metadata(modified time.Time) Metadata {

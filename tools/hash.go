@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"strings"
 )
 
 // hashFormat is the first line of the hashed text. A change of the text must change it.
@@ -23,6 +24,7 @@ const hashFormat = "mcp-metatool definition 1\n"
 //	              none is set
 //	durable       what happens in doubt; absent if the tool is not durable
 //	bounds        Permissions.Bounds as a JSON array; absent if there are none
+//	labels        Labels, with commas between them; absent if there are none
 //
 // A schema that is not JSON is hashed unchanged.
 func (d *Definition) Hash() string {
@@ -46,6 +48,9 @@ func (d *Definition) Hash() string {
 	}
 	if bounds := d.bounds(); bounds != "" {
 		part("bounds", []byte(bounds))
+	}
+	if len(d.Labels) > 0 {
+		part("labels", []byte(strings.Join(d.Labels, ",")))
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

@@ -55,6 +55,9 @@ type Definition struct {
 	// Permissions say what the tool may call; nil if that is not known. It is derived
 	// by the caller of [Store.Save].
 	Permissions *Permissions
+	// Labels are those of the session that has saved the tool: names such as "private" of
+	// what it was given before. The code may depend on that. Nil for none.
+	Labels []string
 	// Code is the Starlark script. It is never parsed here: untrusted source is parsed only
 	// in the sandbox.
 	Code string

@@ -53,6 +53,7 @@
 //	             runsstats.go: stats, runsdiff.go: diff, runsopen.go: --open,
 //	             resume and cancel
 //	approvals.go  approvals list; approvalsdecide.go: show, allow, deny and forget
+//	flow.go      flow labels and clear
 //	replay.go    replay
 //	verify.go    verify; runsexport.go: runs export
 //	policy.go    policy and policy check; policyexplain.go: explain, policytest.go:
@@ -221,7 +222,7 @@ Inspector. There, set MCP_METATOOL_CONFIG in the environment of the server.`
 	root.AddCommand(
 		serveCommand("serve"), addCommand(), removeCommand(), enableCommand(), disableCommand(),
 		checkCommand(), doctorCommand(), cacheCommand(), serversCommand(), sandboxCommand(), pinsCommand(), reloadCommand(), authCommand(), secretCommand(), tokenCommand(), toolsCommand(),
-		runCommand(), runsCommand(), approvalsCommand(), replayCommand(), verifyCommand(), policyCommand(), smokeCommand(), lintCommand(), replCommand(), demoCommand(),
+		runCommand(), runsCommand(), approvalsCommand(), flowCommand(), replayCommand(), verifyCommand(), policyCommand(), smokeCommand(), lintCommand(), replCommand(), demoCommand(),
 		planCommand(), applyCommand(), storageCommand(), fleetCommand(),
 		importServersCommand(), connectCommand(), disconnectCommand(),
 		uiCommand(), demoServerCommand(), manCommand(), versionCommand(),

@@ -16,6 +16,7 @@
 //	health.go       health_check
 //	testtool.go     test_tool
 //	plans.go        plan_tool, apply_plan
+//	labels.go       labels of answers in what agents see
 //	runs.go         list_runs, show_run; runs_text.go: how runs are shown
 //
 // To add a built-in tool, add a row to the table, with a definition and a handler in
@@ -101,6 +102,8 @@ type Options struct {
 	// Runs are the runs for list_runs and show_run; if it is nil, these two are not
 	// offered.
 	Runs Runs
+	// Labels knows the labels of sessions; nil: nothing has labels.
+	Labels Labels
 	// Hides reports whether clients may not know of what a target of permissions is for;
 	// nil: they may know of everything.
 	Hides func(target string) bool

@@ -50,7 +50,7 @@ func (h *Handler) list(context.Context, []byte, route.Call) (wire.Reply, error) 
 	return answer(wire.Marshal(list))
 }
 
-func (h *Handler) show(_ context.Context, args []byte, _ route.Call) (wire.Reply, error) {
+func (h *Handler) show(_ context.Context, args []byte, call route.Call) (wire.Reply, error) {
 	name, _ := wire.GetString(args, "name")
 	def, err := h.cfg.Store.Get(name)
 	if err != nil {
@@ -61,7 +61,8 @@ func (h *Handler) show(_ context.Context, args []byte, _ route.Call) (wire.Reply
 	if err != nil {
 		return wire.Reply{}, err
 	}
-	return answer(file)
+	reply, err := answer(file)
+	return h.labelled(reply, call, def.Labels), err
 }
 
 func (h *Handler) delete(_ context.Context, args []byte, _ route.Call) (wire.Reply, error) {

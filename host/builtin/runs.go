@@ -151,10 +151,11 @@ func (h *Handler) listRuns(ctx context.Context, args []byte, call route.Call) (w
 		return wire.Reply{}, err
 	}
 	var l runList
-	if l.Runs, l.More, err = h.findRuns(ctx, budgetKey(call), f, failed); err != nil {
+	var labels []string
+	if l.Runs, l.More, labels, err = h.findRuns(ctx, budgetKey(call), f, failed); err != nil {
 		return wire.Reply{}, err
 	}
-	return wire.Reply{Result: compose.TextResult(l.text(), wire.Marshal(l))}, nil
+	return h.labelled(wire.Reply{Result: compose.TextResult(l.text(), wire.Marshal(l))}, call, labels), nil
 }
 
 // runFilter returns the filter in the arguments of list_runs, and whether they ask only
@@ -182,8 +183,9 @@ func runFilter(args []byte, call route.Call) (f journal.Filter, failed bool, err
 	return f, failed, nil
 }
 
-// findRuns returns the runs that match f; more says that the limit left some out.
-func (h *Handler) findRuns(ctx context.Context, owner any, f journal.Filter, failed bool) (_ []listedRun, more bool, err error) {
+// findRuns returns the runs that match f; more says that the limit left some out. labels are
+// those of what is said about them.
+func (h *Handler) findRuns(ctx context.Context, owner any, f journal.Filter, failed bool) (_ []listedRun, more bool, labels []string, err error) {
 	limit := f.Limit
 	if f.Limit++; failed {
 		f.Limit = 0 // the journal cannot filter by failure
@@ -193,15 +195,19 @@ func (h *Handler) findRuns(ctx context.Context, owner any, f journal.Filter, fai
 		if r.Client.Session != f.Session || failed && (!r.Done || r.Outcome.Asks || r.Outcome.Error == "") {
 			return true
 		}
-		if more = len(list) == limit; !more {
-			list = append(list, listRun(r))
+		if more = len(list) == limit; more {
+			return false
 		}
-		return !more
+		list = append(list, listRun(r))
+		if !isWithheld(r) {
+			labels = addLabels(labels, r)
+		}
+		return true
 	})
 	if err != nil {
-		return nil, false, unreadable(err)
+		return nil, false, nil, unreadable(err)
 	}
-	return list, more, nil
+	return list, more, labels, nil
 }
 
 // unreadable returns the failure for records for which there is no memory. Other errors
@@ -219,6 +225,10 @@ func listRun(r *journal.Record) listedRun {
 	l := listedRun{
 		Run: r.ID, Tool: r.Definition.Name, Started: r.Start.UTC().Format("2006-01-02T15:04:05.000Z"),
 		Outcome: r.OutcomeName(), Calls: len(r.Calls),
+	}
+	if isWithheld(r) {
+		l.Outcome, l.Calls, l.Error = string(abi.ErrPermission), 0, "ended by information flow (show_run says more)"
+		return l
 	}
 	if r.Done {
 		l.Duration, l.Error = milliseconds(r.Duration), display.ClipSize(r.Outcome.Message, 200)
@@ -317,7 +327,13 @@ func (h *Handler) showRun(ctx context.Context, args []byte, call route.Call) (wi
 	}
 	var reply wire.Reply
 	err = h.ownRun(ctx, session, args, call, func(rec *journal.Record) (err error) {
-		reply, err = showRecord(rec, args)
+		if isWithheld(rec) {
+			reply = h.labelled(shownReply(withheldRun(rec)), call, compose.WithheldLabels(rec))
+			return nil
+		}
+		if reply, err = showRecord(rec, args); err == nil {
+			reply = h.labelled(reply, call, rec.FlowLabels())
+		}
 		return err
 	})
 	return reply, err
@@ -330,15 +346,16 @@ func showRecord(rec *journal.Record, args []byte) (_ wire.Reply, err error) {
 		if lines.Rows, err = oneCall(lines.Rows, number); err != nil {
 			return wire.Reply{}, err
 		}
-		shown := show(rec, lines, oneWhole)
-		return wire.Reply{Result: compose.TextResult(shown.text(), wire.Marshal(shown))}, nil
+		return shownReply(show(rec, lines, oneWhole)), nil
 	}
 	if from, ok := wire.Get(args, "log"); ok {
-		shown := showLog(rec, lines, wholeNumber(from)-1)
-		return wire.Reply{Result: compose.TextResult(shown.text(), wire.Marshal(shown))}, nil
+		return shownReply(showLog(rec, lines, wholeNumber(from)-1)), nil
 	}
-	shown := show(rec, lines, many)
-	return wire.Reply{Result: compose.TextResult(shown.text(), wire.Marshal(shown))}, nil
+	return shownReply(show(rec, lines, many)), nil
+}
+
+func shownReply(shown shownRun) wire.Reply {
+	return wire.Reply{Result: compose.TextResult(shown.text(), wire.Marshal(shown))}
 }
 
 // showLog shows a part of a run's log, from an entry on.

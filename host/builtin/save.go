@@ -15,8 +15,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-func (h *Handler) save(ctx context.Context, args []byte, _ route.Call) (wire.Reply, error) {
+func (h *Handler) save(ctx context.Context, args []byte, call route.Call) (wire.Reply, error) {
 	var def tools.Definition
+	if h.cfg.Labels != nil {
+		def.Labels = h.cfg.Labels.Of(call.Origin) // the code may depend on what the session was given
+	}
 	def.Name, _ = wire.GetString(args, "name")
 	def.Description, _ = wire.GetString(args, "description")
 	def.Code, _ = wire.GetString(args, "code")
@@ -60,9 +63,11 @@ func (h *Handler) save(ctx context.Context, args []byte, _ route.Call) (wire.Rep
 		Modified string `json:"modified"`
 		// What the tool may call.
 		Permissions []string `json:"permissions"`
+		// What the session was given that has saved it.
+		Labels []string `json:"labels,omitempty"`
 		// Probable mistakes in the script, which was saved nevertheless.
 		Warnings []compose.Warning `json:"warnings,omitempty"`
-	}{status, saved.Name, stamp(saved.Metadata.Created), stamp(saved.Metadata.Modified), nonNil(h.shown(saved.Permissions).List()), warnings}))
+	}{status, saved.Name, stamp(saved.Metadata.Created), stamp(saved.Metadata.Modified), nonNil(h.shown(saved.Permissions).List()), saved.Labels, warnings}))
 }
 
 // warnings returns probable mistakes in def's script. The script is saved in spite of

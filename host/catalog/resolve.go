@@ -193,6 +193,12 @@ func (s *Scope) Definition(server, tool string) []byte {
 	return s.view.Load().tools.definition(server, tool)
 }
 
+// Definitions is Definition for the definitions as they are now: what it returns does not change
+// when servers change theirs.
+func (s *Scope) Definitions() func(server, tool string) []byte {
+	return s.view.Load().tools.definition
+}
+
 func (t *tools) definition(server, tool string) []byte {
 	of, ok := t.scripts[abi.Ident(server)]
 	if !ok || of.server != server {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/compose/shadow"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/pins"
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
@@ -30,6 +31,8 @@ type target struct {
 	batch        int64               // see StagedCall.Batch
 	undo         []target            // compensations that the saved tool registered
 	replayed     *ReplayedCall       // nil except in a replay
+	made         *shadow.Made        // what follows labels knows of it; nil: nothing does
+	withheld     string              // why it is not made although the run goes on; "" if it is
 	before       *journal.CallRecord // of the run that this one continues; nil if that did not make the call
 }
 
@@ -46,15 +49,49 @@ func (r *run) CallTools(ctx context.Context, calls []abi.ToolCall) []abi.Answer 
 		targets[i].record, targets[i].batch = record, batch
 	}
 	r.keepCalls(targets)
+	if failed := r.admitBatch(ctx, targets); failed != nil {
+		return r.refuse(targets, failed)
+	}
 	answers := make([]abi.Answer, len(calls))
+	for _, part := range r.inOrder(targets) {
+		r.makeCalls(ctx, targets, part, answers)
+	}
+	for i := range targets {
+		r.undo.add(targets[i].undo)
+	}
+	r.stopAfter(targets)
+	return answers
+}
+
+// inOrder returns which calls of a batch are made together, by their indexes, and in which order.
+// If labels are followed, saved tools run one after the other, and after the other calls: what
+// they are told must not depend on what another one does at the same time.
+func (r *run) inOrder(targets []target) (parts [][]int) {
+	var together []int
+	for i := range targets {
+		if r.tree.flow != nil && targets[i].server == abi.Composites {
+			parts = append(parts, []int{i})
+		} else {
+			together = append(together, i)
+		}
+	}
+	if together != nil {
+		parts = append([][]int{together}, parts...)
+	}
+	return parts
+}
+
+// makeCalls makes some calls of a batch together.
+func (r *run) makeCalls(ctx context.Context, targets []target, which []int, answers []abi.Answer) {
 	extra := int64(0)
-	for int(extra) < len(targets)-1 && r.tree.extraCalls.TryAcquire(1) {
+	for int(extra) < len(which)-1 && r.tree.extraCalls.TryAcquire(1) {
 		extra++
 	}
 	defer r.tree.extraCalls.Release(extra)
 	var next atomic.Int64
 	work := func() {
-		for i := next.Add(1) - 1; int(i) < len(targets); i = next.Add(1) - 1 {
+		for n := next.Add(1) - 1; int(n) < len(which); n = next.Add(1) - 1 {
+			i := which[n]
 			answers[i] = r.call(ctx, &targets[i]) // returns at once when ctx has ended
 		}
 	}
@@ -76,11 +113,6 @@ func (r *run) CallTools(ctx context.Context, calls []abi.ToolCall) []abi.Answer 
 	share()
 	workers.Wait()
 	r.tree.questions.work(1)
-	for i := range targets {
-		r.undo.add(targets[i].undo)
-	}
-	r.stopAfter(targets)
-	return answers
 }
 
 // resolve finds the tool for a call. If the tool is missing because the server has not
@@ -157,6 +189,8 @@ func (r *run) call(ctx context.Context, t *target) abi.Answer {
 		answer.Err = t.fail(unresolvedType(t.err), t.err.Error())
 	case ctx.Err() != nil:
 		answer.Err = t.fail(contextFailure(ctx).Type, NotMade)
+	case t.withheld != "":
+		answer.Err = shadow.ErrNotMade(t.server, t.tool, t.withheld)
 	default:
 		if answer.Err = r.mayCall(t); answer.Err != nil {
 			break
@@ -177,6 +211,9 @@ func (r *run) call(ctx context.Context, t *target) abi.Answer {
 	}
 	answer.Decision = t.decided()
 	t.record.Close(answer)
+	if f := r.tree.flow; f != nil {
+		f.Answered(t.made, answer)
+	}
 	r.keepAnswer(ctx, t)
 	return abi.Answer{Value: answer.Value, Err: answer.Err}
 }
@@ -202,7 +239,7 @@ func (r *run) forward(ctx context.Context, t *target) journal.Answer {
 	if failed := r.checkCall(ctx, limited, t); failed != nil {
 		return journal.Answer{Err: failed}
 	}
-	part := r.progress.begin(t.server + "." + t.tool)
+	part := r.progress.begin(t.server+"."+t.tool, r.tree.flow.Expected(t.server, t.tool))
 	r.tree.live.Store(true)
 	reply := r.cfg.Upstreams.CallUpstream(limited, origin, r.scriptCall(t, clock, part.reporter(t.record)))
 	switch {

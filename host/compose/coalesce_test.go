@@ -25,7 +25,7 @@ func TestProgressInterval(t *testing.T) {
 			value, _ := wire.Get(params, "progress")
 			sent = append(sent, fmt.Sprintf("%dms %s", time.Since(begin).Milliseconds(), value))
 		}}
-		part := p.begin("s.t")
+		part := p.begin("s.t", 0)
 		report := part.reporter(journal.Open(journal.Begin{}).OpenCall(abi.ToolCall{}, "s", "t"))
 		for i := range 12 {
 			report(fmt.Appendf(nil, `{"progress":%d,"total":16}`, i+1))

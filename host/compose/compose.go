@@ -38,6 +38,7 @@
 //	keep.go      waiting for the record of a run in the store of a fleet
 //	recorded.go  what has become of a run, from its record
 //	observe.go   Observer: telemetry of runs
+//	flow.go      information flow: shadows of runs (package shadow), flowend.go: what results say
 //
 // JSON of upstreams and scripts stays raw bytes: numbers are never converted to float64
 // and back.
@@ -151,6 +152,8 @@ type Options struct {
 	// Gate decides which saved tools scripts may call; nil: all of them. Calls of
 	// upstreams' tools are decided about by Upstreams.
 	Gate Gate
+	// Flow follows the labels of answers; nil: nothing does.
+	Flow *Flow
 	// Reaches keeps what scripts can call; nil is a new one.
 	Reaches *Reaches
 	// Observer sees the runs; nil: nobody does.
@@ -288,7 +291,7 @@ func (c *Composer) CallSaved(ctx context.Context, def tools.Definition, call rou
 		return wire.Reply{Result: f.Result()}
 	}
 	def = c.permitted(ctx, def)
-	r, f := c.newRun(def, true, args, forwardMeta(call.Params), call, nil, before, nil)
+	r, f := c.newRun(def, true, args, forwardMeta(call.Params), call, nil, before, nil, nil)
 	if f != nil {
 		return wire.Reply{Result: f.Result()}
 	}
@@ -301,6 +304,8 @@ func (c *Composer) CallSaved(ctx context.Context, def tools.Definition, call rou
 // answer makes a run, and returns the reply for its client.
 func (r *run) answer(ctx context.Context, def tools.Definition, saved bool, args []byte, call route.Call, before *resumed) wire.Reply {
 	r.tree = r.newTree(call)
+	r.tree.flow = r.followed(ctx)
+	defer r.tree.flow.Close()
 	ctx, end := r.tree.asking(r.observe(ctx), call.Origin, before)
 	defer end()
 	out, f := r.script(ctx, def, saved, args)
@@ -330,7 +335,7 @@ func (c *Composer) Eval(ctx context.Context, code string, params []byte, call ro
 	if f != nil {
 		return wire.Reply{Result: f.Result()}
 	}
-	r, f := c.newRun(def, false, params, forwardMeta(call.Params), call, nil, before, nil)
+	r, f := c.newRun(def, false, params, forwardMeta(call.Params), call, nil, before, nil, nil)
 	if f != nil {
 		return wire.Reply{Result: f.Result()}
 	}
@@ -365,8 +370,8 @@ func (c *Composer) ready(ctx context.Context) *Failure {
 // newRun opens the run of a tool with raw arguments. meta is for the calls that it
 // makes; parent is the call of a script that it answers, nil if there is none; before is
 // the run that it continues, nil if there is none; stage is nil unless the run is planned
-// or carries out a plan.
-func (c *Composer) newRun(def tools.Definition, saved bool, args, meta []byte, call route.Call, parent *journal.Parent, before *resumed, stage Stage) (*run, *Failure) {
+// or carries out a plan; at is its time and seed, nil for those of the stage or of the present.
+func (c *Composer) newRun(def tools.Definition, saved bool, args, meta []byte, call route.Call, parent *journal.Parent, before *resumed, stage Stage, at *Moment) (*run, *Failure) {
 	r := &run{
 		Composer: c, tool: def.Name, origin: call.Origin, meta: meta,
 		budget: c.budget(def.Limits), servers: c.names(def.Code), agentTools: c.agentTools(def.Code),
@@ -374,9 +379,12 @@ func (c *Composer) newRun(def tools.Definition, saved bool, args, meta []byte, c
 	if call.Progress != nil {
 		r.progress = &progress{send: call.Progress, interval: c.progressInterval}
 	}
-	if stage == nil {
+	switch {
+	case at != nil:
+		r.moment = *at
+	case stage == nil:
 		r.moment = c.cfg.Moment()
-	} else {
+	default:
 		r.moment = stage.Moment()
 	}
 	begin := journal.Begin{

@@ -14,7 +14,9 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/compose/shadow"
 	"github.com/mcp-metatool/mcp-metatool/host/durable"
+	"github.com/mcp-metatool/mcp-metatool/host/flow"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
@@ -50,6 +52,7 @@ type tree struct {
 	log       *durable.Run            // of a durable run; nil for another one
 	stop      context.CancelCauseFunc // ends a durable run
 	questions *questions              // to the client; nil if it can be asked at any time
+	flow      *shadow.Tree            // follows the labels of answers; nil: nothing does
 	stage     Stage                   // nil unless the runs are planned or carry out a plan
 }
 
@@ -176,12 +179,13 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 	if t.replayed == nil {
 		def = r.permitted(ctx, def)
 	}
+	r.tree.flow.Saved(flow.ParseLabels(def.Labels))
 	if r.tree.stage != nil {
 		if failed := r.tree.stage.Saved(r.stagedCall(t), def); failed != nil {
 			return journal.Answer{Err: failed}
 		}
 	}
-	part := r.progress.begin(t.server + "." + t.tool)
+	part := r.progress.begin(t.server+"."+t.tool, 0)
 	limited, clock, stop := t.startClock(ctx)
 	defer stop()
 	child, f := r.child(chain, def, t, part)
@@ -285,11 +289,15 @@ func (r *run) child(chain []string, def tools.Definition, t *target, part *part)
 		before = newResumed(below, r.resumed.answers)
 		before.state = r.resumed.state
 	}
-	child, f := r.newRun(def, true, t.Arguments, joinMeta(r.meta, t.Meta), call, parent, before, r.tree.stage)
+	child, f := r.newRun(def, true, t.Arguments, joinMeta(r.meta, t.Meta), call, parent, before, r.tree.stage, r.childMoment(t))
 	if f != nil {
 		return nil, f
 	}
 	child.chain, child.tree, child.inner, child.outer, child.grants = chain, r.tree, true, r, r.grants
+	child.path = t.childPath()
+	if f := r.tree.flow; f != nil {
+		f.Began(child.path, child.journal.Record().Begin)
+	}
 	child.caught = r.caught || t.Caught || t.Raw // a raw result has the failure in it
 	child.settled = r.repeats(t)
 	child.keepChild(before)

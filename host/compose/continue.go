@@ -53,7 +53,7 @@ func (c *Composer) Continue(ctx context.Context, cancel context.CancelCauseFunc,
 	now, removed := c.cfg.Saved.Get(def.Name)
 	def = c.permitted(ctx, def)
 	call := route.Call{Origin: origin}
-	r, f := c.newRun(def, true, rec.Params, rec.Meta, call, nil, before, nil)
+	r, f := c.newRun(def, true, rec.Params, rec.Meta, call, nil, before, nil, nil)
 	if f != nil {
 		return wire.Reply{Result: c.giveUp(ctx, log, log.Leave, f.Message)}
 	}

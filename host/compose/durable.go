@@ -96,6 +96,8 @@ func endsRun(cause error) bool {
 func (r *run) durable(ctx context.Context, cancel context.CancelCauseFunc, log *durable.Run, script func(context.Context) (sandbox.Outcome, *Failure), call route.Call, before *resumed) wire.Reply {
 	r.tree = r.newTree(call)
 	r.tree.log, r.tree.stop = log, cancel
+	r.tree.flow = r.followed(ctx)
+	defer r.tree.flow.Close()
 	r.logID, r.inDoubt = log.ID(), r.journal.Record().Definition.Durability
 	log.OnEnd(cancel, r.waits.total, r.budget.timeout)
 	ctx, end := r.tree.asking(r.observe(ctx), call.Origin, before)
@@ -171,6 +173,9 @@ func (r *run) keepCalls(targets []target) {
 // keepAnswer writes the answer to a call, unless the log has it.
 func (r *run) keepAnswer(ctx context.Context, t *target) {
 	if r.tree.log == nil || r.settled || r.continues() && answeredBefore(t.before) {
+		return
+	}
+	if r.tree.flow.Denied() && !t.record.Record().Undo { // who goes on with the run decides about it again
 		return
 	}
 	rec := t.record.Record()

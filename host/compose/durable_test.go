@@ -51,6 +51,7 @@ type durableRig struct {
 	folder     *durable.Folder
 	idempotent bool
 	owners     int
+	change     func(*Options) // of each process; nil: nothing
 }
 
 func newDurableRig(t *testing.T, idempotent bool) *durableRig {
@@ -84,6 +85,9 @@ func (r *durableRig) process(events int64) (*durable.Runs, *cutStore) {
 	r.restart(func(o *Options) {
 		o.Upstreams, o.Durable = sendingUpstreams{r.up}, runs
 		o.Idempotent = func(string, string) bool { return r.idempotent }
+		if r.change != nil {
+			r.change(o)
+		}
 	})
 	return runs, kept
 }

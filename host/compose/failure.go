@@ -31,6 +31,7 @@ type Failure struct {
 	Nearest      []string          // names that may have been meant
 	Compensation []undoOutcome     // the outcomes of the calls that undo what the run did
 	Run          string            // id of the run, where the log says more
+	Reason       string            // what has ended the run, if a program should know it
 	Data         []byte            // raw JSON: the details that the script gave its error
 	Stack        string            // script backtrace; debug mode only
 
@@ -164,6 +165,7 @@ func (f *Failure) body() []byte {
 	if f.Compensation != nil {
 		details.Raw("compensation", compensationList(f.Compensation))
 	}
+	details.NonEmpty("reason", f.Reason)
 	details.NonEmpty("run", f.Run)
 	details.NonZero("fuel", f.Fuel)
 

@@ -39,5 +39,8 @@ func (r *run) Log(level abi.LogLevel, text string) (send func()) {
 	params.NonEmpty("level", logNames[level])
 	params.Text("logger", r.tool)
 	params.Text("data", text)
+	if meta := ifcMeta(r.tell(0)); meta != nil {
+		params.Raw("_meta", meta)
+	}
 	return func() { r.origin.Notify(protocol.NotificationMessage, params.Bytes()) }
 }

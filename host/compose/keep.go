@@ -51,8 +51,8 @@ func (r *run) unkept(err error) *Failure {
 	}
 }
 
-// withheld returns the failure of a run whose record had to be signed.
-func (r *run) withheld(err error) *Failure {
+// unsigned returns the failure of a run whose record had to be signed.
+func (r *run) unsigned(err error) *Failure {
 	id := r.journal.ID()
 	return &Failure{
 		Type: abi.ErrResource, Run: id,

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/flow"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -20,7 +21,10 @@ import (
 // the last notification of each interval is sent, at the end of the interval or of the
 // run. A nil progress accepts everything and sends nothing.
 type progress struct {
-	send     func(params []byte)
+	send func(params []byte)
+	// tell returns the labels of what the client is told now, and notes that it is told it; nil:
+	// nothing has labels. more are those of the message itself. It takes no lock of this package.
+	tell     func(more flow.Labels) flow.Labels
 	interval time.Duration // least time between two notifications; 0: all are sent
 
 	// mu is held while sending, to keep the sequence in order; send only writes to
@@ -41,6 +45,7 @@ type notice struct {
 	value   float64
 	total   *float64
 	message string
+	labels  flow.Labels // of the message itself
 }
 
 // progressInterval is the interval for clients.
@@ -49,8 +54,9 @@ const progressInterval = 500 * time.Millisecond
 // part is the share of one call.
 type part struct {
 	of       *progress
-	name     string // server.tool
-	count    int    // notifications
+	name     string      // server.tool
+	labels   flow.Labels // of the answer, if they are known before
+	count    int         // notifications
 	fraction float64
 	finished bool
 }
@@ -59,11 +65,12 @@ type part struct {
 const maxFraction = 1 - 1.0/(1<<20)
 
 // begin adds a call.
-func (p *progress) begin(name string) *part {
+// labels are those that its answer will have, as far as that is known.
+func (p *progress) begin(name string, labels flow.Labels) *part {
 	if p == nil {
 		return nil
 	}
-	c := &part{of: p, name: name}
+	c := &part{of: p, name: name, labels: labels}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.parts = append(p.parts, c)
@@ -96,7 +103,7 @@ func (c *part) advance(params []byte) {
 	if text, _ := wire.GetString(params, "message"); text != "" {
 		message += ": " + text
 	}
-	p.report(message)
+	p.report(message, c.labels)
 }
 
 // fraction returns how much of a call is done at its count-th notification. Without a
@@ -139,11 +146,11 @@ func (c *part) finish() {
 		}
 	}
 	p.done++
-	p.report(c.name)
+	p.report(c.name, c.labels)
 }
 
 // report sends the current value. The caller holds mu.
-func (p *progress) report(message string) {
+func (p *progress) report(message string, labels flow.Labels) {
 	if p.owned {
 		return
 	}
@@ -151,7 +158,7 @@ func (p *progress) report(message string) {
 	for _, c := range p.parts {
 		value += c.fraction
 	}
-	p.write(value, nil, message)
+	p.write(value, nil, message, labels)
 }
 
 // script handles the script's own progress.
@@ -162,16 +169,16 @@ func (p *progress) script(s abi.Progress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.owned = true
-	p.write(s.Progress, s.Total, s.Message)
+	p.write(s.Progress, s.Total, s.Message, 0)
 }
 
 // write sends a notification, or keeps it until the interval is over. The
 // caller holds mu.
-func (p *progress) write(value float64, total *float64, message string) {
+func (p *progress) write(value float64, total *float64, message string, labels flow.Labels) {
 	if p.closed || math.IsInf(value, 0) || math.IsNaN(value) {
 		return
 	}
-	n := &notice{value, total, message}
+	n := &notice{value, total, message, labels}
 	if p.timer != nil {
 		p.waiting = n
 		return
@@ -208,6 +215,11 @@ func (p *progress) sendNow(n *notice) {
 	}
 	if n.message != "" {
 		params.Text("message", n.message)
+	}
+	if p.tell != nil {
+		if meta := ifcMeta(p.tell(n.labels)); meta != nil {
+			params.Raw("_meta", meta)
+		}
 	}
 	p.send(params.Bytes())
 }

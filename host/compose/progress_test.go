@@ -50,7 +50,7 @@ func TestProgressSequence(t *testing.T) {
 	record := journal.Open(journal.Begin{}).OpenCall(abi.ToolCall{}, "s", "t")
 	var s sink
 	p := &progress{send: s.send}
-	one := p.begin("calc.one")
+	one := p.begin("calc.one", 0)
 	report := one.reporter(record)
 	for _, params := range []string{
 		`{"progressToken":1,"progress":1,"total":4,"message":"a"}`,
@@ -66,7 +66,7 @@ func TestProgressSequence(t *testing.T) {
 	one.finish()
 	one.finish()
 	report([]byte(`{"progress":1,"message":"late"}`))
-	two, three := p.begin("calc.two"), p.begin("calc.three")
+	two, three := p.begin("calc.two", 0), p.begin("calc.three", 0)
 	two.reporter(record)([]byte(`{"progress":50,"total":100}`))
 	three.reporter(record)([]byte(`{"progress":7,"message":"no total"}`))
 	three.finish()
@@ -99,7 +99,7 @@ func TestProgressOfScriptRules(t *testing.T) {
 	total := 10.0
 	var s sink
 	p := &progress{send: s.send}
-	part := p.begin("s.t")
+	part := p.begin("s.t", 0)
 	part.reporter(record)([]byte(`{"progress":1,"total":2}`))
 	p.script(abi.Progress{Progress: 3, Total: &total, Message: "mine <&>"})
 	part.reporter(record)([]byte(`{"progress":2,"total":2}`))
@@ -121,7 +121,7 @@ func TestProgressOfScriptRules(t *testing.T) {
 
 func TestProgressNotRequested(t *testing.T) {
 	var p *progress
-	part := p.begin("s.t")
+	part := p.begin("s.t", 0)
 	if part.reporter(nil) != nil {
 		t.Error("an upstream is asked for progress that nobody wants")
 	}

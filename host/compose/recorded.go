@@ -147,9 +147,12 @@ func (q *question) number() int {
 
 // recordedResult returns the CallToolResult of a run for a client of the stateless era.
 func (c *Composer) recordedResult(rec *journal.Record) []byte {
+	if rec.Flows(journal.FlowDeny) {
+		return recordedDenial(rec).reply().Result
+	}
 	to := audience{
 		revision: protocol.Stateless.Newest(), detail: c.cfg.Calls,
-		structured: c.cfg.Structured || rec.Definition.OutputSchema != nil,
+		structured: c.cfg.Structured || rec.Definition.OutputSchema != nil, labels: recordedLabels(rec),
 	}
 	return runResult(*rec, recordedFailure(rec.Outcome.Failure), to)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/flow"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -30,6 +31,7 @@ type audience struct {
 	whole bool
 	// memory is the memory of the whole tree of runs; 0: unknown.
 	memory uint64
+	labels labelled
 	// script reports that the result is for a script, and must be the same in each run.
 	script bool
 }
@@ -74,8 +76,10 @@ func runResult(rec journal.Record, f *Failure, to audience) []byte {
 		}
 	}
 	structured.Raw("logs", logList(rec.Logs, to.whole))
-	structured.Raw("executionTime", milliseconds(rec.Duration))
-	newCallList(to.detail).write(&structured, rec.Calls)
+	if !to.labels.cut {
+		structured.Raw("executionTime", milliseconds(rec.Duration))
+		newCallList(to.detail).write(&structured, rec.Calls)
+	}
 	return toolResult(content, structured.Bytes(), f != nil, receipt(&rec, to))
 }
 
@@ -87,10 +91,12 @@ func receipt(rec *journal.Record, to audience) []byte {
 	}
 	var r wire.Object
 	r.NonEmpty("run", rec.ID)
-	r.NonZero("memory", used.memory)
-	r.Raw("calls", strconv.AppendUint(nil, used.calls, 10))
-	r.NonZero("fuel", used.fuel)
-	if !to.script { // what scripts get does not depend on where and when they run
+	if !to.labels.cut { // a digest of what was not compared says something about it, too
+		r.NonZero("memory", used.memory)
+		r.Raw("calls", strconv.AppendUint(nil, used.calls, 10))
+		r.NonZero("fuel", used.fuel)
+	}
+	if !to.script && !to.labels.cut { // what scripts get does not depend on where and when they run
 		r.NonEmpty("head", rec.Head)
 		if rec.Seal != nil {
 			r.Raw("seal", rec.Seal.JSON())
@@ -98,6 +104,9 @@ func receipt(rec *journal.Record, to audience) []byte {
 	}
 	var meta wire.Object
 	meta.Raw(ReceiptKey, r.Bytes())
+	if to.labels.known {
+		meta.Raw(flow.MetaKey, to.labels.carried.Meta())
+	}
 	return meta.Bytes()
 }
 

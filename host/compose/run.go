@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/compose/shadow"
 	"github.com/mcp-metatool/mcp-metatool/host/durable"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/limits"
@@ -37,8 +38,9 @@ type run struct {
 	schema     bool   // the tool has an outputSchema
 
 	tree  *tree
-	inner bool // it is not the root of the tree
-	outer *run // has called this one; nil for the root of the tree
+	inner bool   // it is not the root of the tree
+	path  string // see shadow.Batch
+	outer *run   // has called this one; nil for the root of the tree
 	// clock is that of the script, and answers that of the call in outer; nil for none.
 	clock, answers *callClock
 	waits          stopwatch // while people decide about calls of it, or of runs below it
@@ -57,6 +59,8 @@ type run struct {
 	// forbidden says why a durable run may not go on; nil if it may.
 	forbidden error
 
+	concluded *shadow.Conclusion // of information flow; nil until the end, or if nothing follows it
+
 	forwarded int // number of log entries sent to the client
 
 	observed func(journal.Record) // of the observer; nil for none
@@ -72,6 +76,7 @@ func (r *run) execute(ctx, limited context.Context, code string, params []byte, 
 		return sandbox.Outcome{}, readFailure(r.replay.Failure)
 	}
 	if out, f := r.failedBefore(); f != nil {
+		r.tree.flow.Forget(f.Type == abi.ErrPermission)
 		return out, f
 	}
 	out, err := r.cfg.Sandbox.Run(limited, sandbox.Run{
@@ -229,6 +234,7 @@ func (r *run) finish(ctx context.Context, out sandbox.Outcome, f *Failure) wire.
 		return elsewhere(left)
 	}
 	if asked := r.tree.questions.close(); len(asked) > 0 && errors.Is(context.Cause(ctx), errAsks) {
+		r.labelSession(r.tree.flow.Active()) // a question may have what the run knows
 		r.asked.keep(rec)
 		r.settleClaim(false)
 		return inputRequired(r.journal.ID(), asked)
@@ -237,10 +243,13 @@ func (r *run) finish(ctx context.Context, out sandbox.Outcome, f *Failure) wire.
 	if kept != nil && r.journal.IsRequired() {
 		return wire.Reply{Result: r.unkept(kept).Result()}
 	}
-	if err := r.journal.Unsigned(); err != nil {
-		return wire.Reply{Result: r.withheld(err).Result()}
+	if d := r.withheld(); d != nil {
+		return d.reply()
 	}
-	to := audience{revision: r.revision(), detail: r.cfg.Calls, structured: r.cfg.Structured || r.schema, whole: r.cfg.Whole, memory: r.tree.account.Peak()}
+	if err := r.journal.Unsigned(); err != nil {
+		return wire.Reply{Result: r.unsigned(err).Result()}
+	}
+	to := audience{revision: r.revision(), detail: r.cfg.Calls, structured: r.cfg.Structured || r.schema, whole: r.cfg.Whole, memory: r.tree.account.Peak(), labels: r.labelsOfResult()}
 	if to.whole {
 		to.detail = Full
 	}
@@ -269,6 +278,9 @@ func (r *run) end(ctx context.Context, out sandbox.Outcome, f *Failure) journal.
 	} else {
 		end.Fuel += r.tree.fuel.Load()
 		end.Checked = r.tree.checked.Load()
+	}
+	if !r.inner {
+		r.concluded = r.conclude(ctx, end, f)
 	}
 	if f != nil {
 		f.Fuel = end.Fuel

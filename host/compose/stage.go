@@ -71,15 +71,18 @@ func (c *Composer) RunStaged(ctx context.Context, def tools.Definition, saved bo
 	} else {
 		def.Name = EvalName
 	}
-	r, f := c.newRun(def, saved, params, forwardMeta(call.Params), call, nil, nil, stage)
+	r, f := c.newRun(def, saved, params, forwardMeta(call.Params), call, nil, nil, stage, nil)
 	if f != nil {
 		return journal.Record{}, f
 	}
 	r.tree = r.newTree(call)
 	r.tree.stage = stage
+	r.tree.flow = r.followed(ctx)
+	defer r.tree.flow.Close()
 	ctx = r.observe(ctx)
 	out, f := r.script(ctx, def, saved, params)
 	rec := r.end(ctx, out, f)
+	r.labelSession(r.tree.flow.Active()) // what becomes of the plan shows its answers
 	return rec, f
 }
 
@@ -92,7 +95,15 @@ func (r *run) staged(ctx context.Context, t *target) journal.Answer {
 		return journal.Answer{Err: failed}
 	}
 	c := r.stagedCall(t)
-	c.Make = func() journal.Answer { return r.forward(ctx, t) }
+	c.Make = func() journal.Answer {
+		one := []target{*t}
+		if failed := r.admit(ctx, one, false); failed != nil {
+			failed.Server, failed.Tool = t.server, t.tool
+			return journal.Answer{Err: failed}
+		}
+		t.made = one[0].made
+		return r.forward(ctx, t)
+	}
 	return r.tree.stage.Call(ctx, c)
 }
 

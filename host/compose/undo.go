@@ -64,6 +64,9 @@ func (r *run) Undo(ctx context.Context, call abi.ToolCall) *abi.CallError {
 	}
 	u := journal.UndoRecord{Request: call, Server: t.server, Tool: t.tool, Err: failed}
 	r.journal.Undo(u)
+	if f := r.tree.flow; f != nil && r.replay == nil {
+		f.Undo(r.path, u)
+	}
 	r.keepUndo(u, before)
 	if failed == nil && registered {
 		r.undo.add([]target{t})
@@ -117,6 +120,11 @@ func (r *run) compensate(ctx context.Context, f *Failure, fuel uint64) []undoOut
 	calls := r.undo.take()
 	if len(calls) == 0 {
 		return nil
+	}
+	if r.replay != nil {
+		if of, ok := r.replay.Recording.(interface{ Undoing(*Failure) }); ok {
+			of.Undoing(f)
+		}
 	}
 	if err := r.keepUndoing(ctx, calls, f, fuel); err != nil {
 		return nil // the run is lost
@@ -224,6 +232,11 @@ func (r *run) compensation(ctx context.Context, t *target, timeout time.Duration
 	if ctx.Err() != nil {
 		return late()
 	}
+	one := []target{*t}
+	if failed := r.admit(ctx, one, true); failed != nil {
+		failed.Server, failed.Tool = t.server, t.tool
+		return journal.Answer{Err: failed}
+	}
 	limited, cancel := t.limited(ctx)
 	defer cancel()
 	r.tree.live.Store(true)
@@ -237,7 +250,11 @@ func (r *run) compensation(ctx context.Context, t *target, timeout time.Duration
 		return journal.Answer{Err: t.fail(abi.ErrTimeout, t.timeoutMessage())}
 	}
 	t.Raw = false // a result with isError is a failure here
-	return t.answer(reply)
+	answer := t.answer(reply)
+	if f := r.tree.flow; f != nil {
+		f.Answered(one[0].made, answer)
+	}
+	return answer
 }
 
 // compensationList returns the outcomes of the calls as JSON.

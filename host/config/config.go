@@ -16,7 +16,7 @@
 //	http.go      the keys of [http], tokens.go its tokens, journal.go the keys of [journal],
 //	             signing.go those about signatures,
 //	             builtins.go those of [builtins], plan.go those of [plan],
-//	             durable.go those of [durable],
+//	             durable.go those of [durable], flow.go those of [flow],
 //	             telemetry.go those of [telemetry],
 //	             policy.go those of [policy] (inside.go: places in its conditions)
 //	             approval.go those of [approval], pins.go those of pins, store.go those of [store]
@@ -51,6 +51,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/confine"
+	"github.com/mcp-metatool/mcp-metatool/host/flow"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/tools/glob"
 )
@@ -99,6 +100,8 @@ type Config struct {
 	Builtins  Builtins
 	Plan      Plan
 	Durable   Durable
+	// Flow says how labels of answers are followed; nil: they are not.
+	Flow      *flow.Settings
 	Telemetry Telemetry
 	Policy    Policy
 	Approval  Approval

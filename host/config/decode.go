@@ -50,6 +50,7 @@ func decodeInto(top *table, c *Config) {
 	decodeApproval(top.sub("approval"), c)
 	decodePlan(top.sub("plan"), c)
 	decodeDurable(top.sub("durable"), c)
+	decodeFlow(top.sub("flow"), c)
 	if r.json {
 		decodeServersJSON(top, c)
 	} else {

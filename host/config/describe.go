@@ -40,6 +40,7 @@ func (c *Config) Describe(w io.Writer) error {
 	d.line("tool_calls", string(c.Execution.ToolCalls))
 	d.plan(c.Plan)
 	d.durable(c.Durable)
+	d.flow(c.Flow)
 	if len(c.Store.NATS) > 0 {
 		d.nats(&c.Store)
 	}

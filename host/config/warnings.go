@@ -49,6 +49,15 @@ func (c *Config) listWarnings(commands bool) []string {
 			add("http.tokens[%d]: the token has expired, and is refused", i)
 		}
 	}
+	if c.Flow != nil {
+		var servers []string
+		for i := range c.Upstreams {
+			servers = append(servers, c.Upstreams[i].Name)
+		}
+		for _, a := range c.Flow.AdviseServers(servers) {
+			add("%s", a.Text)
+		}
+	}
 	if info, err := os.Stat(c.JournalDir()); c.Journal.Enabled && err == nil && !info.IsDir() {
 		add("journal.dir: %q is not a directory", c.masked("journal.dir", c.JournalDir()))
 	}

@@ -5,6 +5,7 @@
 //	kinds.go     the list of all findings; docs/doctor.md has the same
 //	settings.go  the configuration
 //	policy.go    the rules of the policy, and calls that wait for approval
+//	flow.go      labels of tools
 //	programs.go  the commands of servers: PATH, runtimes and their versions
 //	servers.go   servers that do not start, are slow, or have crashed
 //	names.go     names of tools
@@ -176,6 +177,7 @@ func Examine(ctx context.Context, p *Patient) Report {
 	e.settings()
 	if p.Config != nil {
 		e.policy()
+		e.flow()
 		e.programs()
 		e.logins()
 		e.servers()

@@ -23,6 +23,9 @@ const (
 	idConfigReadable   = "config-readable"
 	idPolicyTool       = "policy-tool"
 	idPolicyClient     = "policy-client"
+	idFlowPattern      = "flow-pattern"
+	idFlowServer       = "flow-server"
+	idFlowShape        = "flow-shape"
 	idApprovalsWaiting = "approvals-waiting"
 	idCommandMissing   = "command-missing"
 	idDesktopPath      = "desktop-path"
@@ -76,6 +79,9 @@ var Kinds = []Kind{
 
 	{idPolicyTool, Warning, "A rule of the policy names a tool that there is not.", nil},
 	{idPolicyClient, Note, "A rule of the policy names a client, and no token has that name.", nil},
+	{idFlowPattern, Warning, "A pattern in [flow] matches no tool.", nil},
+	{idFlowServer, Warning, "Some answers are private, and a server without a label can be written to and read.", nil},
+	{idFlowShape, Note, "A tool whose answers have labels has neither an outputSchema nor a shape.", nil},
 	{idApprovalsWaiting, Note, "Calls wait for your approval.", nil},
 
 	{idCommandMissing, Error, "The command of a server is not found in `PATH`, or is not executable.", nil},

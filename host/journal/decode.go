@@ -282,6 +282,9 @@ func readBegin(id string, f fields) (Record, error) {
 			f.typeError("definition.permissions", "the permissions of a tool")
 		}
 	}
+	if r.Definition.Labels, err = d.texts("labels"); err != nil {
+		return Record{}, err
+	}
 	for _, m := range d.objects("extra") {
 		r.Definition.Extra = append(r.Definition.Extra, tools.Member{Name: m.text("name"), Value: m.json("value")})
 	}
@@ -313,6 +316,8 @@ func (r *Record) apply(kind string, f fields) error {
 			Call: f.number("call"), Name: f.text("name"), Method: f.text("method"), Params: f.json("params"),
 			Unsure: f.flag("unsure"), Own: f.flag("own"), Answer: f.json("answer"),
 		})
+	case eventFlow:
+		r.Flow = append(r.Flow, readFlow(f))
 	case eventEnd:
 		r.Done, r.Duration = true, f.duration("duration")
 		r.Outcome = Outcome{

@@ -49,6 +49,9 @@ func encode(w io.Writer, l *line, r *Record) error {
 	for i := range r.Inputs {
 		l.input(r.ID, &r.Inputs[i])
 	}
+	for i := range r.Flow {
+		l.flow(r.ID, &r.Flow[i])
+	}
 	if len(r.Logs) > 0 {
 		l.start(eventLog, r.ID)
 		l.open("entries", '[')

@@ -141,6 +141,7 @@ func (l *line) definition(d *tools.Definition) {
 	if p := d.Permissions; p != nil && (p.Of(d.Code) || p.Bounds != nil) {
 		l.raw("permissions", (&tools.Permissions{Calls: p.Calls, Unresolved: p.Unresolved, Bounds: p.Bounds}).JSON())
 	}
+	l.texts("labels", d.Labels)
 	l.text("code", d.Code)
 	if len(d.Extra) > 0 {
 		l.open("extra", '[')

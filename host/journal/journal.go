@@ -19,6 +19,7 @@
 //	line.go     building one line; redaction
 //	decision.go what policy has decided, in lines
 //	event.go    events as lines
+//	flow.go     what information flow has decided, in records and as lines
 //	proxied.go  calls of upstreams' tools without a script
 //	async.go    writing proxied calls in batches, for callers that do not wait
 //	sealing.go  the digest and the signature of a run
@@ -61,6 +62,7 @@ type Run struct {
 	undos   []UndoRecord
 	logs    []Entry
 	inputs  []InputRecord
+	flow    []FlowRecord
 	end     time.Time
 	outcome Outcome
 }
@@ -269,7 +271,8 @@ func (r *Run) record() Record {
 	defer r.mu.Unlock()
 	rec := Record{
 		ID: r.id, Start: r.start, Begin: r.begin,
-		Undos: slices.Clone(r.undos), Logs: slices.Clone(r.logs), Inputs: slices.Clone(r.inputs), Done: !r.end.IsZero(), Outcome: r.outcome,
+		Undos: slices.Clone(r.undos), Logs: slices.Clone(r.logs), Inputs: slices.Clone(r.inputs), Flow: slices.Clone(r.flow),
+		Done: !r.end.IsZero(), Outcome: r.outcome,
 	}
 	if rec.Done {
 		rec.Duration = r.end.Sub(r.start)

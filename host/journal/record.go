@@ -97,6 +97,8 @@ type Record struct {
 	// Inputs are what servers asked the client during calls, in the order in which they
 	// asked.
 	Inputs []InputRecord
+	// Flow is what information flow has found out and decided, in this order.
+	Flow []FlowRecord
 
 	// Done reports whether the run has ended. Duration and Outcome are set only
 	// then.

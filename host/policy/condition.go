@@ -59,6 +59,8 @@ var variables = []struct {
 	{"script", cel.StringType, false},
 	{"session.called", cel.ListType(cel.StringType), true},
 	{"session.servers", cel.ListType(cel.StringType), true},
+	{"session.private", cel.BoolType, true},
+	{"session.untrusted", cel.BoolType, true},
 	{"run.called", cel.ListType(cel.StringType), true},
 	{"run.servers", cel.ListType(cel.StringType), true},
 	{"calls.session", cel.IntType, true},

@@ -15,6 +15,38 @@ type History struct {
 	called  []string       // the tools of byCall, as first seen; only appended to
 	servers []string       // the servers of byCall, as first seen; only appended to
 	full    bool           // there were more than maxTargets
+	given   Given
+}
+
+// Given is what a session was given by tools (package flow).
+type Given struct {
+	Private   bool `json:"private,omitempty"`   // answers that must not leak
+	Untrusted bool `json:"untrusted,omitempty"` // answers that must not steer
+	// Flagged says that a run in the session tried to send something that it must not, or may
+	// have.
+	Flagged bool `json:"flagged,omitempty"`
+}
+
+// Give adds to what the session was given.
+func (h *History) Give(g Given) {
+	if h == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.given.Private = h.given.Private || g.Private
+	h.given.Untrusted = h.given.Untrusted || g.Untrusted
+	h.given.Flagged = h.given.Flagged || g.Flagged
+}
+
+// Given returns what the session was given.
+func (h *History) Given() Given {
+	if h == nil {
+		return Given{}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.given
 }
 
 // call is a tool; or a prompt, or a server of which something else was used.
@@ -78,6 +110,7 @@ type snapshot struct {
 	calls, same     int64 // calls of everything, and of one tool
 	called, servers []string
 	full            bool
+	given           Given
 }
 
 // at returns the state. A nil History has the zero state.
@@ -87,7 +120,7 @@ func (h *History) at(c call) snapshot {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return snapshot{h.calls, h.byCall[c], h.called[:len(h.called):len(h.called)], h.servers[:len(h.servers):len(h.servers)], h.full}
+	return snapshot{h.calls, h.byCall[c], h.called[:len(h.called):len(h.called)], h.servers[:len(h.servers):len(h.servers)], h.full, h.given}
 }
 
 // Counts is the content of a History, for another process.
@@ -98,6 +131,7 @@ type Counts struct {
 	Calls []Call `json:"calls,omitempty"`
 	// Full says that there was more than is remembered.
 	Full bool `json:"full,omitempty"`
+	Given
 }
 
 // Call is how often a tool or prompt was called, or something else of a server.
@@ -115,7 +149,7 @@ func (h *History) Counts() Counts {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	is := Counts{Total: h.calls, Full: h.full}
+	is := Counts{Total: h.calls, Full: h.full, Given: h.given}
 	for _, c := range h.order {
 		is.Calls = append(is.Calls, Call{c.kind, c.server, c.name, h.byCall[c]})
 	}
@@ -129,6 +163,7 @@ func (h *History) Restore(was Counts) {
 			h.addTimes(call{c.Kind, c.Server, c.Name}, c.Times)
 		}
 	}
+	h.Give(was.Given)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.calls, h.full = max(h.calls, was.Total), h.full || was.Full

@@ -90,6 +90,10 @@ func (v *values) before(name string) (any, bool) {
 		return listed(v.session, v.session.called)
 	case "session.servers":
 		return listed(v.session, v.session.servers)
+	case "session.private":
+		return v.session.given.Private, true
+	case "session.untrusted":
+		return v.session.given.Untrusted, true
 	case "run.called":
 		return listed(v.run, v.run.called)
 	case "run.servers":

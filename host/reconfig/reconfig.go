@@ -70,7 +70,7 @@ func Compare(clients supervise.Clients, old, next *config.Config) (Changes, *con
 	c := Changes{Upstreams: compareUpstreams(clients, old, next)}
 	adopted := *old // settings that are not listed here need a restart
 	adopted.Path, adopted.Searched, adopted.Secrets = next.Path, next.Searched, next.Secrets
-	adopted.Upstreams, adopted.Builtins, adopted.Plan, adopted.Durable = next.Upstreams, next.Builtins, next.Plan, next.Durable
+	adopted.Upstreams, adopted.Builtins, adopted.Plan, adopted.Durable, adopted.Flow = next.Upstreams, next.Builtins, next.Plan, next.Durable, next.Flow
 	adopted.StartupWait, adopted.InputTimeout, adopted.Debug = next.StartupWait, next.InputTimeout, next.Debug
 	if len(differences("policy.", old.Policy, next.Policy)) > 0 { // else what it has decided stays decided
 		adopted.Policy = next.Policy

@@ -173,6 +173,7 @@ func (c *toolCall) conclude(ctx context.Context, reply wire.Reply, err error) wi
 		reply = c.router.unanswered(ctx, c.server, c.tool, err)
 	} else {
 		c.announce(c.note(reply))
+		c.given(reply)
 		reply = c.sealTask(reply)
 	}
 	return c.observed(ctx, reply)

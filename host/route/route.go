@@ -14,6 +14,7 @@
 //	tool.go         tools/call: which tool it is of
 //	call.go         calls of upstreams' tools
 //	gate.go         which requests policy permits
+//	given.go        what sessions were given
 //	staged.go       what policy says about calls that are planned
 //	submit.go       calls without a waiting goroutine
 //	waiter.go       progress while a person is asked about a request
@@ -65,6 +66,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/flow"
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/requeststate"
@@ -119,6 +121,9 @@ type Options struct {
 	// Sealer seals what clients return with their answers. Nil: one with a key of its
 	// own, so that nothing that was sealed can be opened after a restart.
 	Sealer *requeststate.Sealer
+	// Labels, when set, returns the labels of an answer that a client was given: of a tool, or
+	// of a resource or prompt by its URI or name. result is the raw result.
+	Labels func(server, name string, result []byte) flow.Labels
 	// Runs, when set, makes tasks of calls of composite tools that take long.
 	Runs Runs
 	// Replicas are the others of a fleet; nil for none.
@@ -323,6 +328,12 @@ func (r *Router) method(call Call, to serverConn) *gated {
 func (r *Router) forward(ctx context.Context, call Call, to serverConn, params []byte, g *gated) wire.Reply {
 	start := time.Now()
 	reply := r.forwardGated(ctx, call, to, params, g)
+	if g != nil {
+		g.mu.Lock()
+		server, name := g.request.Server, g.request.Name
+		g.mu.Unlock()
+		r.given(call.Origin, server, name, reply)
+	}
 	g.observe(ctx, call, start, reply)
 	return reply
 }

@@ -89,6 +89,7 @@ func (c *toolCall) completed(reply wire.Reply, next wire.Continuation) {
 		return
 	}
 	early := c.note(reply)
+	c.given(reply)
 	adapted := c.router.adapt(c.call, c.sealTask(reply))
 	if early == nil && c.observer == nil {
 		c.to.Reply(adapted)

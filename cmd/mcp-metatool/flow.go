@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcp-metatool/mcp-metatool/host"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
+)
+
+// flowCommand works on the labels that servers have got. It starts nothing, and needs no running
+// server.
+func flowCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "flow",
+		Short: "List the servers that were given labelled answers, and clear their labels",
+		Args:  onlyVerbs,
+		RunE: func(*cobra.Command, []string) error {
+			return &exitError{exitUsage, errors.New("flow: choose one of: flow labels, flow clear SERVER")}
+		},
+	}
+	cmd.AddCommand(flowLabelsCommand(), flowClearCommand())
+	return cmd
+}
+
+// flowView has what the verbs of flow have in common.
+type flowView struct {
+	settings
+	asJSON bool
+}
+
+// with calls f with the labels of servers in the store of the configuration.
+func (v *flowView) with(ctx context.Context, f func(*host.ServerLabels) error) error {
+	cfg, err := v.load()
+	if err != nil {
+		return err
+	}
+	labels, err := host.OpenServerLabels(ctx, cfg, v.logger(cfg))
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(labels), labels.Close())
+}
+
+func flowLabelsCommand() *cobra.Command {
+	v := &flowView{}
+	cmd := &cobra.Command{
+		Use:   "labels",
+		Short: "List the servers that have labels since scripts gave them labelled answers",
+		Long: `List the servers that have labels since scripts gave them what may depend on labelled answers
+(docs/flow.md), and which labels. Those in the configuration are not listed.`,
+		Example: "  mcp-metatool flow labels",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return v.with(cmd.Context(), func(l *host.ServerLabels) error {
+				all, err := l.Read(cmd.Context())
+				if err != nil {
+					return err
+				}
+				if v.asJSON {
+					names := map[string][]string{}
+					for server, set := range all {
+						names[server] = set.Names()
+					}
+					return writeJSON(cmd.OutOrStdout(), map[string]any{"servers": names})
+				}
+				if len(all) == 0 {
+					fmt.Fprintln(cmd.ErrOrStderr(), "no server has labels")
+					return nil
+				}
+				t := newTable(cmd.OutOrStdout())
+				t.head("SERVER", "LABELS")
+				for _, server := range slices.Sorted(maps.Keys(all)) {
+					t.row(display.Text(server), all[server].String())
+				}
+				return t.flush()
+			})
+		},
+	}
+	v.addFlags(cmd, slog.LevelWarn)
+	cmd.Flags().BoolVar(&v.asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func flowClearCommand() *cobra.Command {
+	v := &flowView{}
+	cmd := &cobra.Command{
+		Use:     "clear SERVER",
+		Short:   "Clear the labels of a server",
+		Long:    "Clear the labels that a server has got from scripts. Do it when you know that it keeps nothing\nof what it was given, or that this is no secret.",
+		Example: "  mcp-metatool flow clear notes",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return v.with(cmd.Context(), func(l *host.ServerLabels) error {
+				had, err := l.Remove(cmd.Context(), args[0])
+				if err == nil && !had {
+					return &exitError{exitFailed, fmt.Errorf("flow: server %q has no labels from scripts (mcp-metatool flow labels lists them)", args[0])}
+				}
+				if err == nil {
+					fmt.Fprintf(cmd.OutOrStdout(), "%s has no labels from scripts any more\n", display.Text(args[0]))
+				}
+				return err
+			})
+		},
+	}
+	v.addFlags(cmd, slog.LevelWarn)
+	return cmd
+}

@@ -1,0 +1,203 @@
+package compose
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/compose/shadow"
+	"github.com/mcp-metatool/mcp-metatool/host/flow"
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
+)
+
+const leak = "m = mail.list()\nchat.post({'text': m[0].body})\nreturn 1"
+
+func withAction(a flow.Action) func(*flowRig, *Options) {
+	return func(r *flowRig, _ *Options) { r.settings.Action = a }
+}
+
+// TestFlowAsks checks that a person can allow a call that depends on an answer, and that nothing
+// is compared after it.
+func TestFlowAsks(t *testing.T) {
+	r := newFlowRig(t, withAction(flow.Ask))
+	run := r.run(t, leak)
+	run.denied()
+	if len(r.asked) != 1 || strings.Contains(r.asked[0], secret) || run.sent("chat.post") != nil {
+		t.Errorf("asked %q, sent %q", r.asked, run.calls)
+	}
+	r.allow, r.asked = true, nil
+	run = r.run(t, "m = mail.list()\nchat.post({'text': m[0].body})\nchat.post({'text': 'same'})\nreturn 1")
+	run.passed()
+	if len(r.asked) != 2 || len(run.sent("chat.post")) != 2 || !run.labels.Has(flow.Private) {
+		t.Errorf("asked %q, sent %q, labels %s", r.asked, run.calls, run.labels)
+	}
+	if !r.inherited["chat"].Has(flow.Private) {
+		t.Error("the server that was given the answer has no label")
+	}
+}
+
+// TestFlowReports checks that a call is made and recorded.
+func TestFlowReports(t *testing.T) {
+	r := newFlowRig(t, withAction(flow.Report))
+	run := r.run(t, leak)
+	run.passed()
+	if len(run.sent("chat.post")) != 1 || !run.record.Flows(journal.FlowReport) || !run.labels.Has(flow.Private) || r.session.flagged {
+		t.Errorf("sent %q, labels %s, record %+v", run.calls, run.labels, run.record.Flow)
+	}
+}
+
+// TestFlowShadowCalls checks that what leaves is what the script sends without the answers.
+func TestFlowShadowCalls(t *testing.T) {
+	for _, tt := range []struct {
+		name, code string
+		sent       []string
+	}{
+		{"another value", "m = mail.list()\nchat.post({'text': m[0].body})\nreturn 1", []string{`{"text":"0"}`}},
+		{"the same", "m = mail.list()\nchat.post({'text': 'x'})\nreturn 1", []string{`{"text":"x"}`}},
+		{"only the run", "m = mail.list()\nif m[0].id == 7:\n  try:\n    chat.post({'text': 'yes'})\n  except Exception as e:\n    print(e)\nchat.post({'text': 'end'})\nreturn 1", []string{`{"text":"end"}`}},
+		{"only the shadow", "m = mail.list()\nchat.post({'text': 'a'})\nif m[0].id != 7:\n  chat.post({'text': 'b'})\nreturn 1", []string{`{"text":"a"}`, `{"text":"b"}`}},
+		{"the run fails", "m = mail.list()\nchat.post({'text': 'a'})\nif m[0].id == 7:\n  fail('x')\nchat.post({'text': 'b'})\nreturn 1", []string{`{"text":"a"}`, `{"text":"b"}`}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newFlowRig(t, withAction(flow.Shadow))
+			run := r.run(t, tt.code)
+			if sent := run.sent("chat.post"); !slices.Equal(sent, tt.sent) {
+				t.Errorf("sent %q, want %q: %s", sent, tt.sent, run.reply.Result)
+			}
+			if strings.Contains(strings.Join(run.sent("chat.post"), ""), secret) {
+				t.Error("the secret was sent")
+			}
+		})
+	}
+}
+
+// TestFlowAgain checks that a person decides about calls after the first denial of a session.
+func TestFlowAgain(t *testing.T) {
+	r := newFlowRig(t, func(r *flowRig, _ *Options) { r.settings.Again = flow.AskAgain })
+	same := "m = mail.list()\nchat.post({'text': 'x'})\nreturn 1"
+	r.run(t, same).passed()
+	if len(r.asked) != 0 {
+		t.Fatalf("asked %q", r.asked)
+	}
+	r.run(t, leak).denied()
+	r.run(t, same).denied()
+	if len(r.asked) != 1 {
+		t.Errorf("asked %q", r.asked)
+	}
+	r.allow = true
+	r.run(t, same).passed()
+	r.run(t, "chat.post({'text': 'no label'})\nreturn 1").passed()
+	if len(r.asked) != 2 {
+		t.Errorf("asked %q", r.asked)
+	}
+}
+
+// TestFlowUndo checks that compensations pass the same gate.
+func TestFlowUndo(t *testing.T) {
+	r := newFlowRig(t)
+	run := r.run(t, "m = mail.list()\nundo(chat.post, {'text': m[0].body})\nundo(notes.set, {'v': 1})\nfail('stop')")
+	if run.class != "runtime" || run.sent("chat.post") != nil || len(run.sent("notes.set")) != 1 {
+		t.Fatalf("%q: %s", run.calls, run.reply.Result)
+	}
+	undone := get(t, run.reply, "structuredContent", "error", "details", "compensation")
+	if !strings.Contains(undone, `"undone":false,"error":{"type":"permission"`) || !run.labels.Has(flow.Private) {
+		t.Errorf("compensation: %s", undone)
+	}
+	run = r.run(t, "m = mail.list()\nundo(chat.post, {'text': 'taken back'})\nfail('stop')")
+	if len(run.sent("chat.post")) != 1 {
+		t.Errorf("%q: %s", run.calls, run.reply.Result)
+	}
+	// After a denial, what was registered before is still gated, and the reply has nothing of it.
+	run = r.run(t, "undo(notes.set, {'v': 1})\nm = mail.list()\nundo(chat.post, {'about': m[0].body})\nchat.post({'text': m[0].body})\nreturn 1")
+	run.denied()
+	if run.sent("chat.post") != nil || len(run.sent("notes.set")) != 1 {
+		t.Errorf("%q", run.calls)
+	}
+}
+
+// TestFlowSlots checks that a lack of room for shadows is a lack of resources, and no denial.
+func TestFlowSlots(t *testing.T) {
+	r := newFlowRig(t, func(r *flowRig, _ *Options) { r.slots = shadow.NewSlots(3) })
+	run := r.run(t, "m = mail.list()\ntry:\n  chat.post({'text': 'x'})\nexcept Exception as e:\n  print('caught')\nreturn 1")
+	if run.class != "resource" || run.sent("chat.post") != nil || r.session.flagged || run.record.Flows(journal.FlowDeny) {
+		t.Errorf("%s", run.reply.Result)
+	}
+}
+
+// TestFlowTime checks that a shadow whose time is over denies.
+func TestFlowTime(t *testing.T) {
+	r := newFlowRig(t, func(r *flowRig, _ *Options) { r.settings.Timeout = 200 * time.Millisecond })
+	run := r.run(t, "m = mail.list()\nwhile m[0].id != 7:\n  x = 1\nchat.post({'text': 'x'})\nreturn 1")
+	run.denied()
+	if run.sent("chat.post") != nil {
+		t.Errorf("%q", run.calls)
+	}
+}
+
+// TestFlowFuel checks that a shadow which uses too much denies.
+func TestFlowFuel(t *testing.T) {
+	r := newFlowRig(t, func(_ *flowRig, o *Options) { o.Limits.Fuel = 20_000_000 })
+	r.run(t, "m = mail.list()\nwhile m[0].id != 7:\n  x = 1\nchat.post({'text': 'x'})\nreturn 1").denied()
+}
+
+// TestFlowInherits checks that a later run knows which server was given what depends on an answer.
+func TestFlowInherits(t *testing.T) {
+	r := newFlowRig(t)
+	r.run(t, "m = mail.list()\nnotes.set({'v': m[0].body})\nreturn 1").passed()
+	if r.inherited["notes"] != flow.Of(flow.Private) {
+		t.Fatalf("labels %v", r.inherited)
+	}
+	r.run(t, "chat.post({'text': notes.get({}).note})\nreturn 1").denied()
+	r.run(t, "notes.get({})\nchat.post({'text': 'x'})\nreturn 1").passed()
+
+	// Reads, and calls that were found equal, give nothing.
+	r = newFlowRig(t)
+	r.run(t, "m = mail.list()\ndesk.lookup({'id': m[0].id})\nchat.post({'text': 'x'})\nreturn 1")
+	if len(r.inherited) != 0 {
+		t.Errorf("labels %v", r.inherited)
+	}
+
+	// If it cannot be kept, the call is not made.
+	r = newFlowRig(t)
+	r.composer.cfg.Flow.Keep = func(context.Context, string, flow.Labels) error { return errors.New("disk full") }
+	run := r.run(t, "m = mail.list()\nnotes.set({'v': m[0].body})\nreturn 1")
+	if run.class != "resource" || run.sent("notes.set") != nil {
+		t.Errorf("%s", run.reply.Result)
+	}
+	// If it is not known, no sink is called.
+	r.composer.cfg.Flow.Inherited = func(context.Context) (map[string]flow.Labels, error) { return nil, errors.New("away") }
+	if run := r.run(t, "chat.post({'text': 'x'})\nreturn 1"); run.class != "resource" || run.sent("chat.post") != nil {
+		t.Errorf("%s", run.reply.Result)
+	}
+	r.run(t, "return notes.get({})").passed()
+}
+
+// TestFlowCode checks that a tool that was saved in a session with labels cannot be shown to be
+// good by its shadows, which have the same code.
+func TestFlowCode(t *testing.T) {
+	r := newFlowRig(t)
+	r.save("send", "return chat.post({'text': 'x'})")
+	r.run(t, "return tools.send({})").passed()
+	d := r.saved["send"]
+	d.Labels = []string{"private"}
+	r.saved["send"] = d
+	run := r.run(t, "return tools.send({})")
+	run.denied()
+	if run.sent("chat.post") != nil || !strings.Contains(run.message, "saved tool") {
+		t.Errorf("%q: %s", run.calls, run.message)
+	}
+}
+
+// TestFlowUncatchable checks that a denial ends the whole tree, and closes all that it has begun.
+func TestFlowUncatchable(t *testing.T) {
+	r := newFlowRig(t)
+	r.save("send", "try:\n  chat.post({'text': params.t})\nexcept Exception as e:\n  pass\nfinally:\n  pass\nreturn 1")
+	run := r.run(t, "m = mail.list()\ntry:\n  tools.send({'t': m[0].body})\nexcept Exception as e:\n  pass\nx = tools.send.raw({'t': m[0].body})\nnotes.set({'after': 1})\nreturn 1")
+	run.denied()
+	if run.sent("notes.set") != nil {
+		t.Errorf("the run went on: %q", run.calls)
+	}
+}

@@ -1,0 +1,163 @@
+package compose
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/host/flow"
+)
+
+var long = flag.Bool("long", false, "run many random scripts in TestFlowProperty")
+
+// randomScript writes scripts that read, write, branch, catch and send, in all ways that the rules
+// are about.
+type randomScript struct {
+	*rand.Rand
+	b     strings.Builder
+	vars  int
+	calls int // of saved tools, so that scripts end
+}
+
+func (g *randomScript) line(depth int, format string, args ...any) {
+	g.b.WriteString(strings.Repeat("  ", depth) + fmt.Sprintf(format, args...) + "\n")
+}
+
+// value writes an expression, of which the value is a text or a number.
+func (g *randomScript) value() string {
+	if g.vars > 0 && g.IntN(4) > 0 {
+		return fmt.Sprintf("v%d", g.IntN(g.vars))
+	}
+	return []string{"'x'", "1", "7", "'hello'", "str(2)"}[g.IntN(5)]
+}
+
+func (g *randomScript) set(depth int, format string, args ...any) {
+	g.line(depth, "v%d = %s", g.IntN(3), fmt.Sprintf(format, args...))
+}
+
+func (g *randomScript) block(depth, n int) {
+	g.line(depth, "pass")
+	for range n {
+		g.statement(depth)
+	}
+}
+
+func (g *randomScript) statement(depth int) {
+	deep := depth >= 3
+	switch n := g.IntN(20); {
+	case n < 3:
+		g.set(depth, "mail.list()[0].body")
+	case n == 3:
+		g.set(depth, "len(mail.list())")
+	case n == 4:
+		g.set(depth, "mail.list()[0].id")
+	case n < 8:
+		g.line(depth, "chat.post({'text': %s})", g.value())
+	case n == 8:
+		g.set(depth, "str(chat.post({'text': %s}))", g.value())
+	case n == 9:
+		g.line(depth, "notes.set({'v': %s})", g.value())
+	case n == 10:
+		g.set(depth, "notes.get({}).note")
+	case n == 11:
+		g.set(depth, "str(desk.lookup({'id': %s}))", g.value())
+	case n == 12:
+		g.line(depth, "chat.draft({'v': %s})", g.value())
+	case n == 13:
+		g.line(depth, "undo(chat.post, {'text': %s})", g.value())
+	case n == 14 && g.calls < 4:
+		g.calls++
+		g.set(depth, "str(tools.%s({'x': %s}))", []string{"one", "two"}[g.IntN(2)], g.value())
+	case n == 15 && g.calls < 3:
+		g.calls += 2
+		g.line(depth, "parallel([lambda: tools.one({'x': 1}), lambda: chat.post({'text': 'p'}), lambda: tools.two({'x': %s})])", g.value())
+	case n == 16 && !deep:
+		g.line(depth, "try:")
+		g.block(depth+1, 1+g.IntN(2))
+		g.line(depth, "except Exception as e:")
+		g.block(depth+1, g.IntN(2))
+	case n == 17 && !deep:
+		g.line(depth, "for x in mail.list():")
+		g.block(depth+1, 1+g.IntN(2))
+	case !deep:
+		g.line(depth, "if %s == %s:", g.value(), g.value())
+		g.block(depth+1, 1+g.IntN(2))
+		g.line(depth, "else:")
+		g.block(depth+1, g.IntN(2))
+	default:
+		g.set(depth, "str(%s) + 'y'", g.value())
+	}
+}
+
+func (g *randomScript) script(params bool, n int) string {
+	g.b.Reset()
+	g.vars = 3
+	for i := range 3 {
+		g.line(0, "v%d = %d", i, i)
+	}
+	if params {
+		g.line(0, "v0 = params.x")
+	}
+	g.block(0, n)
+	g.line(0, "return %s", g.value())
+	return g.b.String()
+}
+
+// worlds differ in nothing but private answers.
+var worlds = []string{
+	fmt.Sprintf(`[{"id":7,"subject":"hello","body":%q}]`, secret),
+	`[{"id":1,"subject":"hello","body":"x"},{"id":8,"subject":"y","body":"hello"}]`,
+	`[]`,
+	`!no mail`,
+}
+
+// TestFlowProperty runs random scripts in worlds that differ in private answers only. What the
+// public sinks get in one of them must be the beginning of what they get in another one, and what
+// is said to be public must be the same.
+func TestFlowProperty(t *testing.T) {
+	seeds, sent, denied, public := 40, 0, 0, 0
+	if *long {
+		seeds = 1500
+	}
+	r := newFlowRig(t, func(r *flowRig, _ *Options) { r.settings.Public = []string{"chat.post"} })
+	for seed := range seeds {
+		g := &randomScript{Rand: rand.New(rand.NewPCG(uint64(seed), 1))}
+		r.save("one", g.script(true, 2))
+		r.save("two", g.script(true, 3))
+		code := g.script(false, 6)
+		var sequences [][]string
+		results := map[string]bool{}
+		for _, mails := range worlds {
+			r.mails, r.note, r.draft, r.inherited = mails, "", "", map[string]flow.Labels{}
+			run := r.run(t, code)
+			sequences = append(sequences, run.sent("chat.post"))
+			sent += len(run.sent("chat.post"))
+			if run.class == "permission" {
+				denied++
+				if strings.Contains(string(run.reply.Result), secret) {
+					t.Errorf("seed %d: a denial has the secret: %s", seed, run.reply.Result)
+				}
+			} else if run.class == "" && !run.labels.Has(flow.Private) && strings.Contains(string(run.reply.Result), `"ifc"`) {
+				public++
+				results[get(t, run.reply, "structuredContent", "result")] = true
+			}
+		}
+		if len(results) > 1 {
+			t.Errorf("seed %d: results that are said to be public: %v\n%s", seed, results, code)
+		}
+		for _, a := range sequences {
+			for _, b := range sequences {
+				if n := min(len(a), len(b)); !slices.Equal(a[:n], b[:n]) {
+					t.Fatalf("seed %d: sent %q and %q\n%s\none:\n%s\ntwo:\n%s", seed, a, b, code, r.saved["one"].Code, r.saved["two"].Code)
+				}
+			}
+		}
+	}
+	t.Logf("%d scripts: %d calls of sinks, %d runs denied, %d with public results", seeds, sent, denied, public)
+	if sent < seeds || denied < seeds/4 || public == 0 {
+		t.Error("the scripts do not try much")
+	}
+}

@@ -1,0 +1,135 @@
+package host
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/mcp-metatool/mcp-metatool/host/compose"
+	"github.com/mcp-metatool/mcp-metatool/host/compose/shadow"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/flow"
+	"github.com/mcp-metatool/mcp-metatool/host/policy"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/store/files"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// flowState is what information flow needs beside a configuration.
+type flowState struct {
+	slots   *shadow.Slots
+	servers *ServerLabels
+
+	mu  sync.Mutex
+	box *sandbox.Sandbox // of shadows; nil until there is one
+}
+
+// openFlow opens what information flow needs. It makes nothing: most processes never need it.
+func (h *Host) openFlow(cfg *config.Config) {
+	h.flow.slots = shadow.NewSlots(flow.DefaultMaxShadows)
+	if h.fleet != nil {
+		h.flow.servers = NewServerLabels(h.fleet.Store(), nil)
+		return
+	}
+	docs := files.Open(files.Options{Dir: cfg.Store.Dir, Log: h.opts.Log})
+	h.flow.servers = NewServerLabels(docs, docs.Close)
+}
+
+// close ends the shadows' sandbox, whose runs have ended.
+func (f *flowState) close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	err := f.servers.Close()
+	if f.box != nil {
+		err = errors.Join(err, f.box.Close())
+	}
+	return err
+}
+
+// shadowBox returns the sandbox of shadows: it has the same guest, but slots and waiting of its
+// own, so that shadows neither take those of runs nor wait for them.
+func (h *Host) shadowBox() (compose.Sandbox, error) {
+	h.flow.mu.Lock()
+	defer h.flow.mu.Unlock()
+	if h.flow.box == nil {
+		box, err := h.sandbox.Share(sandbox.Options{Log: h.opts.Log, Budget: h.sandbox.Budget()})
+		if err != nil {
+			return nil, err
+		}
+		h.flow.box = box
+	}
+	return h.flow.box, nil
+}
+
+// flowOf returns how runs of clients are followed; nil: they are not.
+func (h *Host) flowOf(cfg *config.Config, of audience) *compose.Flow {
+	if cfg.Flow == nil {
+		return nil
+	}
+	h.flow.slots.SetMost(cfg.Flow.MaxShadows)
+	return &compose.Flow{
+		Settings: *cfg.Flow, Sandbox: h.shadowBox, Slots: h.flow.slots, Definitions: of.Definitions,
+		Inherited: h.flow.servers.Read, Keep: h.flow.servers.Add, Session: h.flowSession,
+	}
+}
+
+// flowSession returns what is remembered of the session of an origin; nil for none.
+func (h *Host) flowSession(o route.Origin) shadow.Session {
+	called := h.router.Called(o.Session())
+	if called == nil {
+		return nil
+	}
+	return sessionLabels{called}
+}
+
+// sessionLabels implements shadow.Session.
+type sessionLabels struct{ of *policy.History }
+
+// Label implements shadow.Session.
+func (s sessionLabels) Label(set flow.Labels) {
+	s.of.Give(policy.Given{Private: set.Has(flow.Private), Untrusted: set.Has(flow.Untrusted)})
+}
+
+// Flag implements shadow.Session.
+func (s sessionLabels) Flag() { s.of.Give(policy.Given{Flagged: true}) }
+
+// Flagged implements shadow.Session.
+func (s sessionLabels) Flagged() bool { return s.of.Given().Flagged }
+
+// answerLabels returns the labels of what a client is given by a server itself. The definition
+// of the tool counts, too.
+func (h *Host) answerLabels(server, name string, result []byte) flow.Labels {
+	cfg := h.config().Flow
+	if cfg == nil {
+		return 0
+	}
+	meta, _ := wire.Get(result, "_meta")
+	rules := flow.Rules{Settings: *cfg, Definition: h.catalog.Definition, Inherited: h.flow.servers.Last()}
+	return rules.Source(server, name, meta)
+}
+
+// clientLabels implements builtin.Labels.
+type clientLabels struct{ *Host }
+
+// Of implements builtin.Labels.
+func (h clientLabels) Of(o route.Origin) []string {
+	if o == nil {
+		return nil
+	}
+	given := h.router.Called(o.Session()).Given()
+	var set flow.Labels
+	if given.Private {
+		set |= flow.Of(flow.Private)
+	}
+	if given.Untrusted {
+		set |= flow.Of(flow.Untrusted)
+	}
+	return set.Names()
+}
+
+// Give implements builtin.Labels.
+func (h clientLabels) Give(o route.Origin, names []string) {
+	if o != nil {
+		h.router.Label(o.Session(), flow.ParseLabels(names))
+	}
+}

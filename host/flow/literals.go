@@ -1,0 +1,90 @@
+package flow
+
+import (
+	"slices"
+	"strings"
+)
+
+// Bounds of the literals of a script.
+const (
+	maxLiteral  = 40 // bytes of one; longer ones are left out
+	maxLiterals = 40
+	maxSource   = 1 << 20 // bytes of the source that are looked at
+)
+
+// Literals returns a text in which everything is found that a script may look for in a text:
+// its own literals. code is the source of the script, and of saved tools that it may call. It is
+// not parsed, only scanned for quotes: what is found depends on the code alone, and a literal
+// that is missed only makes a shadow less useful.
+func Literals(code ...string) string {
+	seen := map[string]bool{}
+	for _, source := range code {
+		scan(source[:min(len(source), maxSource)], func(text string) bool {
+			if text != "" && len(text) <= maxLiteral {
+				seen[text] = true
+			}
+			return len(seen) < maxLiterals
+		})
+	}
+	all := make([]string, 0, len(seen))
+	for text := range seen {
+		all = append(all, text)
+	}
+	slices.Sort(all)
+	var b strings.Builder
+	b.WriteString("0")
+	for range 2 { // so that split() gives three parts
+		for _, text := range all {
+			b.WriteString(text + "0")
+		}
+	}
+	return b.String()
+}
+
+// scan calls found with each literal, as long as that returns true.
+func scan(code string, found func(text string) bool) {
+	for i := 0; i < len(code); i++ {
+		switch c := code[i]; c {
+		case '#':
+			for i < len(code) && code[i] != '\n' {
+				i++
+			}
+		case '\'', '"':
+			quote := string(c)
+			if strings.HasPrefix(code[i:], strings.Repeat(quote, 3)) {
+				quote = strings.Repeat(quote, 3)
+			}
+			text, next := literal(code, i+len(quote), quote)
+			if !found(text) {
+				return
+			}
+			i = next - 1
+		}
+	}
+}
+
+var escapes = map[byte]string{'n': "\n", 't': "\t", 'r': "\r", '\\': "\\", '\'': "'", '"': "\""}
+
+// literal returns the literal that begins at an offset, and the offset after its end.
+func literal(code string, at int, quote string) (text string, next int) {
+	var b strings.Builder
+	for i := at; i < len(code); i++ {
+		switch {
+		case strings.HasPrefix(code[i:], quote):
+			return b.String(), i + len(quote)
+		case code[i] == '\n' && len(quote) == 1: // it does not end
+			return "", i + 1
+		case code[i] == '\\' && i+1 < len(code):
+			i++
+			if plain, ok := escapes[code[i]]; ok {
+				b.WriteString(plain)
+				continue
+			}
+			b.WriteByte('\\')
+			b.WriteByte(code[i])
+		default:
+			b.WriteByte(code[i])
+		}
+	}
+	return "", len(code)
+}

@@ -1,0 +1,91 @@
+package flow
+
+import (
+	"maps"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/glob"
+)
+
+// Rules say which tools are sources and sinks, for one run. They do not change, so that any
+// number of goroutines may use them, and a server cannot change them during a run.
+type Rules struct {
+	Settings
+	// Definition returns the raw definition of a tool as it was when the run began; nil: there
+	// are no definitions.
+	Definition func(server, tool string) []byte
+	// Inherited are labels that servers got in earlier runs.
+	Inherited map[string]Labels
+}
+
+// Source returns the labels of an answer. meta is the raw _meta of the answer, nil for none.
+func (r *Rules) Source(server, tool string, meta []byte) Labels {
+	name := server + "." + tool
+	set := FromMeta(meta) | r.Inherited[server]
+	if glob.Any(r.Private, name) {
+		set |= Of(Private)
+	}
+	if glob.Any(r.Untrusted, name) {
+		set |= Of(Untrusted)
+	}
+	if said, ok := wire.Get(r.definition(server, tool), "_meta"); ok {
+		set |= FromMeta(said)
+	}
+	return set
+}
+
+// Sinks returns the labels about which a call of a tool cares.
+func (r *Rules) Sinks(server, tool string) Labels {
+	name := server + "." + tool
+	var set Labels
+	if glob.Any(r.Public, name) {
+		set |= Of(Private)
+	}
+	if glob.Any(r.Critical, name) {
+		set |= Of(Untrusted)
+	}
+	return set
+}
+
+// ReadsOnly reports whether a tool changes nothing at its server: the configuration says so, or
+// a server whose annotations count.
+func (r *Rules) ReadsOnly(server, tool string) bool {
+	if glob.Any(r.Reads, server+"."+tool) {
+		return true
+	}
+	if !glob.Any(r.Trusted, server) {
+		return false
+	}
+	hint, _ := wire.Get(r.definition(server, tool), "annotations", "readOnlyHint")
+	return string(hint) == "true"
+}
+
+// Shape returns the raw JSON Schema of the values in the answers of a tool; nil if none is
+// known. It never depends on an answer.
+func (r *Rules) Shape(server, tool string) []byte {
+	if shape := r.Shapes[server+"."+tool]; shape != nil {
+		return shape
+	}
+	schema, _ := wire.Get(r.definition(server, tool), "outputSchema")
+	return schema
+}
+
+func (r *Rules) definition(server, tool string) []byte {
+	if r.Definition == nil {
+		return nil
+	}
+	return r.Definition(server, tool)
+}
+
+// HasSinks reports whether there are any sinks.
+func (s *Settings) HasSinks() bool { return len(s.Public)+len(s.Critical) > 0 }
+
+// WithInherited returns a copy of labels of servers with those of one more.
+func WithInherited(all map[string]Labels, server string, set Labels) map[string]Labels {
+	more := maps.Clone(all)
+	if more == nil {
+		more = map[string]Labels{}
+	}
+	more[server] |= set
+	return more
+}
