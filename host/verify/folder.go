@@ -70,10 +70,10 @@ type folder struct {
 
 	// later are files of days after those that are asked for. They are read because they say what
 	// was removed, and sign what came before.
-	later            map[string]bool
-	nested           map[string]bool // runs that others called
-	begun, unsigned  int
-	older, unordered int
+	later    map[string]bool
+	nested   map[string]bool // runs that others called
+	unsigned int             // runs
+	older    int             // runs and calls from before there were digests
 }
 
 // around is how far from a day a file can be that has something of it: runs take two days at most.
@@ -160,7 +160,6 @@ func (f *folder) line(line []byte, file journal.File, n int, linked bool) bool {
 	}
 	switch kind {
 	case kindBegin:
-		f.begun++
 		if strings.HasPrefix(string(line[:min(len(line), 256)]), fmt.Sprintf(`{"t":"begin","run":"%s","parent":`, run)) {
 			f.nested[run] = true
 		}
