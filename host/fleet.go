@@ -173,9 +173,9 @@ func InFiles(cfg *config.Config, log *slog.Logger) (at migrate.End, end func() e
 }
 
 // Copied are the collections that store copy copies: saved tools and their history, also those
-// of tokens. Approvals are for the processes that wait for them.
+// of tokens, and the labels of servers. Approvals are for the processes that wait for them.
 func Copied(cfg *config.Config) []string {
-	names := []string{files.Tools, files.History}
+	names := []string{files.Tools, files.History, serverLabelsKey.Collection}
 	for _, token := range ownTools(cfg) {
 		tools, versions := saved.Place{Token: token}.Collections()
 		names = append(names, tools, versions)

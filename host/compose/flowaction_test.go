@@ -141,6 +141,8 @@ func TestFlowTime(t *testing.T) {
 func TestFlowFuel(t *testing.T) {
 	r := newFlowRig(t, func(_ *flowRig, o *Options) { o.Limits.Fuel = 20_000_000 })
 	r.run(t, "m = mail.list()\nwhile m[0].id != 7:\n  x = 1\nchat.post({'text': 'x'})\nreturn 1").denied()
+	// Also if another one agrees.
+	r.run(t, "m = mail.list()\nwhile m[0].id == 1000000:\n  x = 1\nchat.post({'text': 'x'})\nreturn 1").denied()
 }
 
 // TestFlowInherits checks that a later run knows which server was given what depends on an answer.

@@ -1,7 +1,6 @@
 package compose
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/flow"
@@ -34,7 +33,7 @@ func BenchmarkFlow(b *testing.B) {
 			for b.Loop() {
 				run := r.run(b, bench.code)
 				if run.class != "" || len(run.sent("chat.post")) != 10 {
-					b.Fatal(fmt.Sprintf("%s", run.reply.Result))
+					b.Fatal(string(run.reply.Result))
 				}
 				fuel = run.record.Outcome.Fuel
 			}

@@ -222,6 +222,16 @@ oauth = {}
 	// ports that need a privilege.
 	for _, other := range []*Patient{
 		{Problems: []error{errors.New("config.toml:1:1: broken")}, Now: now.AddDate(100, 0, 0)},
+		{
+			Config: load(t, t.TempDir(), "[upstream.mail]\ncommand = \"sh\"\n[upstream.notes]\ncommand = \"sh\"\n[flow]\nprivate = [\"mail.list\", \"mail.lost\"]\npublic = [\"notes.none\"]\ntrusted = [\"*\"]\n"),
+			Store:  filepath.Join(dir, "open"), Now: now.AddDate(100, 0, 0),
+			Observed: map[string]Observation{
+				"mail": {Status: upstream.Status{State: upstream.Ready}, Tools: [][]byte{tool("list", "", `{"type":"object"}`)}},
+				"notes": {Status: upstream.Status{State: upstream.Ready}, Tools: [][]byte{
+					tool("set", "", `{"type":"object"}`), []byte(`{"name":"get","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}`),
+				}},
+			},
+		},
 		{Config: load(t, t.TempDir(), "[http]\nlisten = \"192.0.2.1:8080\"\ntokens = [\"a-long-enough-token-0123456789\"]\n"), Store: filepath.Join(dir, "open"), Now: now.AddDate(100, 0, 0)},
 	} {
 		open := filepath.Join(dir, "open")

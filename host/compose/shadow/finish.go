@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 
-	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/flow"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 )
@@ -88,6 +87,3 @@ func sameEnd(a, b *journal.Record) bool {
 	}
 	return true
 }
-
-// Failed reports whether a call was not made because of a Denial.
-func Failed(e *abi.CallError) bool { return e != nil && e.Type == abi.ErrPermission }

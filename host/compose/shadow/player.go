@@ -28,7 +28,6 @@ type shadow struct {
 	tainted bool            // it was given a blank
 	wrote   map[string]bool // servers that it has written to since then
 	why     string          // it cannot go on; "" if it can
-	free    bool            // its own calls are made; see replace.go
 	failed  abi.ErrorType   // class of error of its script, once that undoes what it did
 }
 
