@@ -30,7 +30,7 @@ const containerSize = 512 << 20
 // servers at a URL that list and answer too much. Everything else is the default, so that
 // what the container can take is found out as always.
 const loadConfig = `
-startup_wait = "30s"
+startup_wait = "2s"
 input_timeout = "5m"
 [http]
 max_connections = 600
@@ -73,9 +73,6 @@ command = "largeanswers"
 // hostileTokens are those of the hostile principals.
 var hostileTokens = []string{"first-token-0123456789", "second-token-0123456789", "third-token-0123456789"}
 
-// longLists is the number of further servers, with 24 MB of tools each.
-const longLists = 8
-
 // TestMemoryUnderLoad runs the program in a container and lets three hostile principals do
 // at once all that takes memory, while a modest one makes small calls. The program is not
 // killed, all the small calls are answered, and each refusal says what was exceeded.
@@ -83,14 +80,14 @@ func TestMemoryUnderLoad(t *testing.T) {
 	if err := home(); err != nil {
 		t.Fatal(err)
 	}
-	took, runs := 5*time.Second, 2
+	took, runs, lists := 3*time.Second, 1, 2
 	if *long {
-		took, runs = time.Minute, 8
+		took, runs, lists = time.Minute, 8, 8
 	}
 	servers := httptest.NewServer(heavyServers())
 	defer servers.Close()
 	config := fmt.Sprintf(loadConfig, servers.URL)
-	for i := range longLists {
+	for i := range lists { // of 24 MB each
 		config += fmt.Sprintf("[upstream.long%d]\nurl = \"%s/long\"\ntransport = \"http\"\nprotocol = \"legacy\"\n", i, servers.URL)
 	}
 	p := startContained(t, config)
