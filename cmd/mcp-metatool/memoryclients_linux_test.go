@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
@@ -208,13 +209,25 @@ func (l *load) scripts(token string) {
 	})
 }
 
-// journal records runs with large answers, and reads them.
-func (l *load) journal(token string) {
-	c := l.begun(token)
-	if c == nil {
-		return
+// record makes runs with large answers, which the attack journal reads.
+func (l *load) record(t *testing.T, token string, runs int) {
+	t.Helper()
+	c := l.client(token)
+	if status, text, err := c.begin(t.Context()); err != nil || status != http.StatusOK {
+		t.Fatalf("%d %s %v", status, text, err)
 	}
-	l.note(c.post(l.ctx, loadCall("eval_starlark", `{"code":"for i in range(4): heavy.get(bytes=3000000)\nfail('no')"}`)))
+	for range runs {
+		status, text, err := c.post(t.Context(), loadCall("eval_starlark", `{"code":"for i in range(5): heavy.get(bytes=3000000)\nfail('no')"}`))
+		if err != nil || !strings.Contains(text, "no") {
+			t.Fatalf("%d %s %v", status, text, err)
+		}
+	}
+	l.recorded[token] = c
+}
+
+// journal reads runs with large answers.
+func (l *load) journal(token string) {
+	c := l.recorded[token]
 	l.until(4, func() {
 		l.note(c.post(l.ctx, loadCall("list_runs", `{"outcome":"ok","limit":100}`)))
 		l.note(c.post(l.ctx, loadCall("list_runs", `{"outcome":"failed","limit":100}`)))

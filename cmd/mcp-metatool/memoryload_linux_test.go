@@ -30,7 +30,7 @@ const containerSize = 512 << 20
 // servers at a URL that list and answer too much. Everything else is the default, so that
 // what the container can take is found out as always.
 const loadConfig = `
-startup_wait = "30s"
+startup_wait = "2s"
 input_timeout = "5m"
 [http]
 max_connections = 600
@@ -70,6 +70,9 @@ protocol = "legacy"
 command = "largeanswers"
 `
 
+// hostileTokens are those of the hostile principals.
+var hostileTokens = []string{"first-token-0123456789", "second-token-0123456789", "third-token-0123456789"}
+
 // TestMemoryUnderLoad runs the program in a container and lets three hostile principals do
 // at once all that takes memory, while a modest one makes small calls. The program is not
 // killed, all the small calls are answered, and each refusal says what was exceeded.
@@ -77,23 +80,31 @@ func TestMemoryUnderLoad(t *testing.T) {
 	if err := home(); err != nil {
 		t.Fatal(err)
 	}
-	took := 5 * time.Second
+	took, runs, lists := 3*time.Second, 1, 2
 	if *long {
-		took = time.Minute
+		took, runs, lists = time.Minute, 8, 8
 	}
 	servers := httptest.NewServer(heavyServers())
 	defer servers.Close()
-	p := startContained(t, fmt.Sprintf(loadConfig, servers.URL))
-	ctx, stop := context.WithTimeout(t.Context(), took)
-	defer stop()
-	l := &load{ctx: ctx, url: p.url, refused: map[string]int{}, odd: map[string]bool{}}
+	config := fmt.Sprintf(loadConfig, servers.URL)
+	for i := range lists { // of 24 MB each
+		config += fmt.Sprintf("[upstream.long%d]\nurl = \"%s/long\"\ntransport = \"http\"\nprotocol = \"legacy\"\n", i, servers.URL)
+	}
+	p := startContained(t, config)
+	l := &load{url: p.url, recorded: map[string]*loadClient{}, refused: map[string]int{}, odd: map[string]bool{}}
 	l.warmUp(t)
+	for _, token := range hostileTokens {
+		l.record(t, token, runs)
+	}
+	var stop context.CancelFunc
+	l.ctx, stop = context.WithTimeout(t.Context(), took)
+	defer stop()
 	var hostile, modest sync.WaitGroup
 	for _, attack := range []func(token string){
 		l.largeRequests, l.unreadAnswers, l.unreadLists, l.manySessions, l.parkedCalls, l.scripts, l.journal, l.brokenStreams, l.halfRequests, l.largeFromPipe,
 	} {
-		for _, token := range []string{"first", "second", "third"} {
-			hostile.Go(func() { attack(token + "-token-0123456789") })
+		for _, token := range hostileTokens {
+			hostile.Go(func() { attack(token) })
 		}
 	}
 	for range 2 {
@@ -251,6 +262,7 @@ func (p *contained) tail() string {
 type load struct {
 	ctx             context.Context // of the attacks
 	url             string
+	recorded        map[string]*loadClient // with sessions that have made runs, by their tokens
 	answered, large atomic.Int64
 	id              atomic.Int64 // of the last request
 

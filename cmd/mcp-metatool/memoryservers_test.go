@@ -18,7 +18,7 @@ const heavyTools = `{"name":"get","inputSchema":{"type":"object"},"annotations":
 	`{"name":"ask","inputSchema":{"type":"object"}},{"name":"progress","inputSchema":{"type":"object"}}`
 
 // heavyLists are the numbers of further tools, and the sizes of their descriptions.
-var heavyLists = map[string][2]int{"/small": {}, "/heavy": {300, 1000}, "/wide": {4000, 1500}, "/wider": {4000, 2000}, "/huge": {15000, 4000}}
+var heavyLists = map[string][2]int{"/small": {}, "/heavy": {300, 1000}, "/wide": {4000, 1500}, "/wider": {4000, 2000}, "/long": {6000, 4000}, "/huge": {15000, 4000}}
 
 // heavyServers serves several servers over streamable HTTP, by their paths.
 func heavyServers() http.Handler {
