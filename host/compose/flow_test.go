@@ -140,12 +140,12 @@ func TestFlowCosts(t *testing.T) {
 	} {
 		r.run(t, code).passed()
 	}
-	if r.shadows != 0 {
-		t.Errorf("%d shadows", r.shadows)
+	if r.shadows.Load() != 0 {
+		t.Errorf("%d shadows", r.shadows.Load())
 	}
 	r.run(t, "m = mail.list()\nchat.post({})\nchat.post({})\nreturn 1").passed()
-	if r.shadows != flow.NumBlank {
-		t.Errorf("%d shadows, want one for each blank", r.shadows)
+	if r.shadows.Load() != flow.NumBlank {
+		t.Errorf("%d shadows, want one for each blank", r.shadows.Load())
 	}
 }
 
