@@ -19,13 +19,13 @@ import (
 func flowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "flow",
-		Short: "List the servers that were given labelled answers, and clear their labels",
+		Short: "List the servers and saved tools that have labels, and clear them",
 		Args:  onlyVerbs,
 		RunE: func(*cobra.Command, []string) error {
-			return &exitError{exitUsage, errors.New("flow: choose one of: flow labels, flow clear SERVER")}
+			return &exitError{exitUsage, errors.New("flow: choose one of: flow labels, flow clear SERVER, flow trust TOOL")}
 		},
 	}
-	cmd.AddCommand(flowLabelsCommand(), flowClearCommand())
+	cmd.AddCommand(flowLabelsCommand(), flowClearCommand(), flowTrustCommand())
 	return cmd
 }
 
@@ -111,4 +111,49 @@ func flowClearCommand() *cobra.Command {
 	}
 	v.addFlags(cmd, slog.LevelWarn)
 	return cmd
+}
+
+func flowTrustCommand() *cobra.Command {
+	v := &flowView{}
+	cmd := &cobra.Command{
+		Use:   "trust TOOL",
+		Short: "Clear the labels of a saved tool, when you have read its script",
+		Long: `Clear the labels of a saved tool. It has those of the session that has saved it, since what that
+session was given can be the reason for what the script does: an injected text may have made an
+agent write it. Read the script first (mcp-metatool tools show TOOL).`,
+		Example: "  mcp-metatool tools show report\n  mcp-metatool flow trust report",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := v.load()
+			if err != nil {
+				return err
+			}
+			saved, err := host.OpenTools(cmd.Context(), cfg, "", v.logger(cfg))
+			if err != nil {
+				return err
+			}
+			return errors.Join(trust(cmd, saved, args[0]), saved.Close())
+		},
+	}
+	v.addFlags(cmd, slog.LevelWarn)
+	return cmd
+}
+
+func trust(cmd *cobra.Command, saved *host.CommandTools, name string) error {
+	if saved.Stale != nil {
+		return fmt.Errorf("flow: the store of the fleet does not answer: %w", saved.Stale)
+	}
+	def, err := saved.Get(name)
+	switch {
+	case err != nil:
+		return &exitError{exitFailed, fmt.Errorf("flow: saved tool %q: %w", name, err)}
+	case len(def.Labels) == 0:
+		return &exitError{exitFailed, fmt.Errorf("flow: saved tool %q has no labels", name)}
+	}
+	def.Labels = nil
+	if _, _, err := saved.Save(def); err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s has no labels any more\n", display.Text(name))
+	return nil
 }

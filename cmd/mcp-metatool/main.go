@@ -53,7 +53,7 @@
 //	             runsstats.go: stats, runsdiff.go: diff, runsopen.go: --open,
 //	             resume and cancel
 //	approvals.go  approvals list; approvalsdecide.go: show, allow, deny and forget
-//	flow.go      flow labels and clear
+//	flow.go      flow labels, clear and trust
 //	replay.go    replay
 //	verify.go    verify; runsexport.go: runs export
 //	policy.go    policy and policy check; policyexplain.go: explain, policytest.go:

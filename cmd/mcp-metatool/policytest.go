@@ -245,7 +245,7 @@ func summary(groups int, sum backtest.Counts) string {
 		calls int
 		what  string
 	}{
-		{sum.Why.NotRecorded, "arguments not recorded"}, {sum.Why.Redacted, "arguments redacted"}, {sum.Why.Definition, "definition not known"},
+		{sum.Why.NotRecorded, "arguments not recorded"}, {sum.Why.Redacted, "arguments redacted"}, {sum.Why.Definition, "definition not known"}, {sum.Why.Labels, "labels not known"},
 	} {
 		if r.calls > 0 {
 			why = append(why, fmt.Sprintf("%s: %d", r.what, r.calls))

@@ -81,6 +81,7 @@ type Reasons struct {
 	NotRecorded int `json:"argumentsNotRecorded"`
 	Redacted    int `json:"argumentsRedacted"`
 	Definition  int `json:"definitionUnknown"`
+	Labels      int `json:"labelsUnknown,omitempty"` // of what the session had been given
 }
 
 func (r *Reasons) count(m policy.Missing) {
@@ -91,6 +92,8 @@ func (r *Reasons) count(m policy.Missing) {
 		r.Redacted++
 	case policy.DefinitionUnknown:
 		r.Definition++
+	case policy.LabelsUnknown:
+		r.Labels++
 	}
 }
 
@@ -101,6 +104,7 @@ func (c *Counts) Add(more Counts) {
 	c.Why.NotRecorded += more.Why.NotRecorded
 	c.Why.Redacted += more.Why.Redacted
 	c.Why.Definition += more.Why.Definition
+	c.Why.Labels += more.Why.Labels
 }
 
 // Strip removes what Judge does not need from a record: the answers and the log.

@@ -118,6 +118,14 @@ func TestJudge(t *testing.T) {
 				"inner > web.post: deny r", "web.post: ask r", "mail.send: ask r", "web.post: allow default",
 			},
 		},
+		"labels of the session": {
+			[]policy.Rule{when("session.private && session.untrusted", policy.Deny, "a.*")},
+			func(j *recording) {
+				j.call(agent, "a.x", "{}")
+				j.at(1).call(agent, "b.x", "{}")
+			},
+			[]string{`a.x: unknown: rule "r" reads what the session had been given, which is not recorded`, "b.x: allow default"},
+		},
 		"clients and tokens": {
 			[]policy.Rule{
 				{Name: "ci", Clients: []string{"ci"}, Action: policy.Ask}, when(`client.token`, policy.Deny),

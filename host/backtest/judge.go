@@ -76,7 +76,7 @@ func (q *request) judge(e *policy.Engine, definitions Definitions) Verdict {
 	if q.by != nil && q.by.unmade {
 		v.Unmade = true
 	} else {
-		unknown := policy.Unknown{Arguments: q.missing}
+		unknown := policy.Unknown{Arguments: q.missing, Given: true}
 		if q.Kind == policy.KindTool {
 			q.Definition = definitions(q.Server, q.Name)
 			unknown.Definition = q.Definition == nil

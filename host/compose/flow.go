@@ -104,12 +104,14 @@ func (r *run) admit(ctx context.Context, targets []target, undo bool) *abi.CallE
 			Ask: r.asks(c),
 		}
 	}
-	goOn := func() {}
-	if t.Active() != 0 {
-		goOn = r.deciding(nil) // the time of shadows is their own
-	}
-	permit, denied := t.Admit(ctx, b)
-	goOn()
+	permit, denied := func() (shadow.Permit, *shadow.Denial) {
+		if t.Active() != 0 {
+			defer r.deciding(nil)()       // the time of shadows is their own
+			r.tree.account.AddWorkers(-1) // it waits for them
+			defer r.tree.account.AddWorkers(1)
+		}
+		return t.Admit(ctx, b)
+	}()
 	if denied != nil {
 		return &abi.CallError{Type: denied.Type, Message: denied.Message}
 	}
@@ -168,7 +170,13 @@ func (r *run) playShadow(ctx context.Context, begin journal.Begin, tape *shadow.
 		return failed(err)
 	}
 	c := New(Options{Sandbox: box, Log: discarded, Limits: r.cfg.Limits})
-	rec, err := c.Replay(ctx, ReplayRun{Begin: begin, Recording: &shadowRecording{r, tape}})
+	var owner any
+	if r.origin != nil {
+		owner = r.origin.Session()
+	}
+	rec, err := c.replay(ctx, ReplayRun{Begin: begin, Recording: &shadowRecording{r, tape}}, owner, func(own *sandbox.Account) {
+		tape.WhileWaiting(own.AddWorkers)
+	})
 	if err != nil {
 		return failed(err)
 	}

@@ -1,12 +1,14 @@
 package compose
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/flow"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // flowCase is a script with what becomes of it.
@@ -140,12 +142,12 @@ func TestFlowCosts(t *testing.T) {
 	} {
 		r.run(t, code).passed()
 	}
-	if r.shadows != 0 {
-		t.Errorf("%d shadows", r.shadows)
+	if r.shadows.Load() != 0 {
+		t.Errorf("%d shadows", r.shadows.Load())
 	}
 	r.run(t, "m = mail.list()\nchat.post({})\nchat.post({})\nreturn 1").passed()
-	if r.shadows != flow.NumBlank {
-		t.Errorf("%d shadows, want one for each blank", r.shadows)
+	if r.shadows.Load() != flow.NumBlank {
+		t.Errorf("%d shadows, want one for each blank", r.shadows.Load())
 	}
 }
 
@@ -215,6 +217,36 @@ func TestFlowLive(t *testing.T) {
 	for _, line := range r.progress {
 		if !strings.Contains(line, "private") {
 			t.Errorf("told %s", line)
+		}
+	}
+}
+
+// TestFlowRecorded checks that a result which is made from the journal, such as that of a task, has
+// the same of a run as its reply.
+func TestFlowRecorded(t *testing.T) {
+	for name, code := range map[string]string{
+		"denied": "m = mail.list()\nprint(m)\nchat.post({'text': m[0].body})", "public": "m = mail.list()\nchat.post({'text': 'x'})\nreturn 'ok'",
+		"private": "return mail.list()", "none": "return 1",
+	} {
+		r := newFlowRig(t)
+		run := r.run(t, code)
+		var file bytes.Buffer
+		if err := journal.Encode(&file, run.record); err != nil {
+			t.Fatal(err)
+		}
+		read, err := journal.Decode(&file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := r.composer.recordedResult(&read)
+		if (name == "denied" || name == "public") && bytes.Contains(got, []byte(secret)) {
+			t.Errorf("%s: %s", name, got)
+		}
+		for _, path := range [][]string{{"_meta", "ifc"}, {"structuredContent", "logs"}, {"structuredContent", "toolCalls"}, {"structuredContent", "error"}, {"isError"}} {
+			a, _ := wire.Get(run.reply.Result, path...)
+			if b, _ := wire.Get(got, path...); !bytes.Equal(a, b) {
+				t.Errorf("%s: %v is %s in the reply, and %s from the journal", name, path, a, b)
+			}
 		}
 	}
 }

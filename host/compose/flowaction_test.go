@@ -8,9 +8,11 @@ import (
 	"testing"
 	"time"
 
+	memory "github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/compose/shadow"
 	"github.com/mcp-metatool/mcp-metatool/host/flow"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 )
 
 const leak = "m = mail.list()\nchat.post({'text': m[0].body})\nreturn 1"
@@ -201,5 +203,20 @@ func TestFlowUncatchable(t *testing.T) {
 	run.denied()
 	if run.sent("notes.set") != nil {
 		t.Errorf("the run went on: %q", run.calls)
+	}
+}
+
+// TestFlowMemory checks that a run and its shadows, which share the memory of all runs, do not wait for
+// each other forever if there is too little.
+func TestFlowMemory(t *testing.T) {
+	for _, size := range []int64{24 << 20, 64 << 20} {
+		box := sandboxtest.GuestWithin(t, memory.New(size))
+		r := newFlowRig(t, func(r *flowRig, o *Options) { o.Sandbox = box })
+		r.composer.cfg.Flow.Sandbox = func() (Sandbox, error) { return box, nil }
+		run := r.run(t, "x = 'a' * 9000000\nm = mail.list()\nfor i in range(3):\n  chat.post({'i': i})\n  x = x + 'b' * 1000000\nreturn len(x)")
+		if run.class != "" && run.class != "permission" && run.class != "resource" {
+			t.Errorf("%d: %s", size, run.reply.Result)
+		}
+		t.Logf("%d MB: %q", size>>20, run.class)
 	}
 }

@@ -37,7 +37,7 @@ func BenchmarkFlow(b *testing.B) {
 				}
 				fuel = run.record.Outcome.Fuel
 			}
-			b.ReportMetric(float64(r.shadows)/float64(b.N), "shadows/op")
+			b.ReportMetric(float64(r.shadows.Load())/float64(b.N), "shadows/op")
 			b.ReportMetric(float64(fuel), "fuel/op")
 		})
 	}

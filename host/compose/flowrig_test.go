@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,7 +48,7 @@ type flowRig struct {
 	composer *Composer
 	settings flow.Settings
 	slots    *shadow.Slots
-	shadows  int               // so far
+	shadows  atomic.Int64      // so far
 	meta     map[string]string // _meta of the answers of tools
 
 	mails, page, note, draft string
@@ -105,7 +106,7 @@ func newFlowRig(t testing.TB, change ...func(*flowRig, *Options)) *flowRig {
 		f(r, &cfg)
 	}
 	cfg.Flow = &Flow{
-		Settings: r.settings, Sandbox: func() (Sandbox, error) { r.shadows++; return box, nil }, Slots: r.slots,
+		Settings: r.settings, Sandbox: func() (Sandbox, error) { r.shadows.Add(1); return box, nil }, Slots: r.slots,
 		Definitions: func() func(server, tool string) []byte { return cfg.Catalog.(*catalog.Catalog).Definition },
 		Inherited:   func(context.Context) (map[string]flow.Labels, error) { return r.inherited, nil },
 		Keep: func(_ context.Context, server string, set flow.Labels) error {

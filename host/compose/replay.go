@@ -87,11 +87,17 @@ const (
 // if ctx ends before the sandbox is ready; if it ends later, the outcome in the
 // returned record says so.
 func (c *Composer) Replay(ctx context.Context, replay ReplayRun) (journal.Record, error) {
+	return c.replay(ctx, replay, nil, func(*sandbox.Account) {})
+}
+
+// replay is Replay with an owner of the account, which using gets.
+func (c *Composer) replay(ctx context.Context, replay ReplayRun, owner any, using func(*sandbox.Account)) (journal.Record, error) {
 	if f := c.ready(ctx); f != nil {
 		return journal.Record{}, f
 	}
 	r := c.replayed(&replay)
-	r.tree = &tree{account: sandbox.NewAccount(r.budget.Limits, nil), extraCalls: semaphore.NewWeighted(0)}
+	r.tree = &tree{account: sandbox.NewAccount(r.budget.Limits, owner), extraCalls: semaphore.NewWeighted(0)}
+	using(r.tree.account)
 	r.tree.account.Charge(replay.Checked)
 	var out sandbox.Outcome
 	var f *Failure

@@ -33,6 +33,7 @@ func (c *condition) analyse(tree *ast.AST) (at int32, mistake string) {
 			if ref.Name == v.name {
 				c.stateful = c.stateful || v.stateful
 				c.reads = c.reads || v.name == "args"
+				c.given = c.given || v.name == "session.private" || v.name == "session.untrusted"
 				c.defined = c.defined || v.name == "tool.digest" || strings.HasPrefix(v.name, "tool.annotations.")
 			}
 		}

@@ -93,6 +93,7 @@ type condition struct {
 	stateful bool // it reads what was called before
 	reads    bool // it reads the arguments
 	defined  bool // it reads the definition of the tool
+	given    bool // it reads what the session was given
 	// names are the names of members that it mentions, by the form in which parsers that
 	// ignore case and separators compare them.
 	names map[string][]string

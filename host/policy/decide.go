@@ -19,12 +19,14 @@ const (
 	ArgumentsNotRecorded Missing = "the arguments, which were not recorded"
 	ArgumentsRedacted    Missing = "the arguments, which were redacted"
 	DefinitionUnknown    Missing = "the definition, which is not known"
+	LabelsUnknown        Missing = "what the session had been given, which is not recorded"
 )
 
 // Unknown says what is not known of a request that was made earlier.
 type Unknown struct {
 	Arguments  Missing // why they are not known; "" if they are
 	Definition bool    // of the tool, as it was then
+	Given      bool    // the labels of what the session had been given
 }
 
 // Doubt says why there is no decision about a request that was made earlier.
@@ -67,6 +69,8 @@ func (p *Policy) judge(r *Request, e *Engine, unknown Unknown, trace func(Step))
 				return Decision{}, &Doubt{rule.Name, unknown.Arguments}
 			case unknown.Definition && rule.condition.defined:
 				return Decision{}, &Doubt{rule.Name, DefinitionUnknown}
+			case unknown.Given && rule.condition.given:
+				return Decision{}, &Doubt{rule.Name, LabelsUnknown}
 			}
 			held, failed = rule.condition.holds(v)
 		}

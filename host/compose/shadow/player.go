@@ -25,6 +25,7 @@ type shadow struct {
 	diverged bool     // it passed a place with other calls than the run
 
 	// Of its goroutine; read when it waits.
+	workers func(n int)     // see Tape.WhileWaiting; nil: nothing
 	tainted bool            // it was given a blank
 	wrote   map[string]bool // servers that it has written to since then
 	why     string          // it cannot go on; "" if it can
@@ -100,6 +101,10 @@ func (s *shadow) goOn(ctx context.Context) bool {
 func (s *shadow) wait(a arrival) []*Made {
 	if made, equal := s.tree.passed(s.label, a.at, a.calls); equal {
 		return made
+	}
+	if s.workers != nil {
+		s.workers(-1)
+		defer s.workers(1)
 	}
 	select {
 	case s.at <- a:

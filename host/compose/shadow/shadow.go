@@ -175,7 +175,7 @@ func New(ctx context.Context, o Options) *Tree {
 	return t
 }
 
-const ofCode = "the script itself may depend on them (have a person look at it, and save it again with mcp-metatool tools import)"
+const ofCode = "the script itself may depend on them (have a person read it, and then: mcp-metatool flow trust TOOL)"
 
 // Saved notes the labels of the code of a saved tool that is about to run. Nothing can be shown
 // about what it sends, since its shadows have the same code.

@@ -19,6 +19,10 @@ type Tape struct {
 	used  map[*Made]bool
 }
 
+// WhileWaiting sets what is called with -1 when the shadow begins to wait for the run, and with 1 when it
+// goes on. It is called before the first call.
+func (p *Tape) WhileWaiting(workers func(n int)) { p.s.workers = workers }
+
 // Played is a call of a shadow with its answer.
 type Played struct {
 	Server, Tool string // real names
