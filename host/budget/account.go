@@ -120,22 +120,17 @@ func (a *Account) Force(n int) {
 	}
 }
 
-// Set makes it n bytes. The error is a *FullError; then it is as many as before.
+// Set makes it n bytes. It must not be called at the same time as others that change it. The error is a *FullError; then it is as many as before.
 func (a *Account) Set(n int64) error {
 	if a == nil {
 		return nil
 	}
-	for {
-		used := a.used.Load()
-		if used > n {
-			a.Sub(int(used - n))
-			return nil
-		}
-		if used == n {
-			return nil
-		}
+	if used := a.used.Load(); used <= n {
 		return a.Add(int(n - used))
+	} else {
+		a.Sub(int(used - n))
 	}
+	return nil
 }
 
 // Sub takes n bytes away.

@@ -1,8 +1,10 @@
 package streamable
 
 import (
+	"bytes"
 	"context"
 	"io"
+	"log/slog"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -217,6 +219,36 @@ func TestInitializeRateBehindAProxy(t *testing.T) {
 			t.Errorf("too fast: %d", out.Code)
 		}
 		s.join(local, "b")
+	})
+}
+
+// TestSessionIDs checks that the ids of sessions are long and differ, and that the log has none
+// of them whole.
+func TestSessionIDs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		opts := options(fronttest.New())
+		opts.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		s := &caller{t, New(context.Background(), Options{Session: opts, MaxSessions: 5})}
+		seen := map[string]bool{}
+		for range 50 { // each makes room for the next one, which is logged
+			id := s.join(local, "")
+			if seen[id] || len(id) < 26 {
+				t.Errorf("id %q", id)
+			}
+			seen[id] = true
+		}
+		if err := s.h.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		for id := range seen {
+			if strings.Contains(log.String(), id) {
+				t.Errorf("the log has the id %s", id)
+			}
+		}
+		if !strings.Contains(log.String(), "session ended to make room") {
+			t.Errorf("nothing was logged: %s", log.String())
+		}
 	})
 }
 
