@@ -228,3 +228,25 @@ func TestKey(t *testing.T) {
 		t.Error("a state was sealed without a key")
 	}
 }
+
+// TestClockJumps checks that a call which waits in this process is found whatever becomes of the
+// clock, and that all other states expire by the clock.
+func TestClockJumps(t *testing.T) {
+	for _, home := range []string{"", "a"} {
+		for kind := Relay; kind <= Plan; kind++ {
+			for _, jump := range []time.Duration{-24 * time.Hour, time.Minute, 24 * time.Hour} {
+				at := time.Unix(1_800_000_000, 0)
+				s := NewShared(Options{Keys: func() [][]byte { return [][]byte{make([]byte, KeySize)} }, Home: home, Now: func() time.Time { return at }})
+				state, err := s.SealHere(kind, binding, []byte("x"), time.Minute)
+				if err != nil {
+					t.Fatal(err)
+				}
+				at = at.Add(jump)
+				opened, err := s.OpenState(binding, state)
+				if ok := kind == Parked || jump <= time.Minute; ok != (err == nil) || ok && (opened.Kind != kind || opened.Home != "") {
+					t.Errorf("home %q, kind %d, a jump of %v: %+v, %v", home, kind, jump, opened, err)
+				}
+			}
+		}
+	}
+}
