@@ -45,7 +45,7 @@ func (t *trial) upgrade(ctx context.Context, r *replica, delay time.Duration) {
 		r.away = true
 		r.mu.Unlock()
 	})
-	_, err := t.command(ctx, r, "fleet", "drain", "--wait", drainWait)
+	err := t.drain(ctx, r)
 	hearing.Wait()
 	how := drained
 	var exit *exec.ExitError
@@ -71,6 +71,18 @@ func (t *trial) upgrade(ctx context.Context, r *replica, delay time.Duration) {
 	r.mu.Unlock()
 	if err := r.start(ctx); err != nil {
 		t.tally.fail("%v", err)
+	}
+}
+
+// drain runs the command, and again while the process has just been started and cannot be told
+// yet, which the command says with its exit code.
+func (t *trial) drain(ctx context.Context, r *replica) error {
+	for began := time.Now(); ; pause(ctx, 200*time.Millisecond) {
+		_, err := t.command(ctx, r, "fleet", "drain", "--wait", drainWait)
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != 2 || time.Since(began) > patience/2 {
+			return err
+		}
 	}
 }
 
