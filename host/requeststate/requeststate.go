@@ -192,7 +192,7 @@ func (s *Sealer) Home(binding Binding, state string) string {
 }
 
 // Open returns what is sealed in a state. The error is ErrInvalid for every fault. How long a state
-// is good is measured by the clock, except for the Parked ones of this process.
+// is good is measured by the clock, except for Parked ones: they are good as long as their calls wait.
 func (s *Sealer) Open(binding Binding, state string) (kind Kind, payload []byte, err error) {
 	opened, err := s.OpenState(binding, state)
 	return opened.Kind, opened.Payload, err
@@ -207,13 +207,11 @@ func (s *Sealer) OpenState(binding Binding, state string) (State, error) {
 	switch {
 	case opened.Home == s.opts.Home:
 		opened.Home = ""
-		if opened.Kind == Parked {
-			return opened, nil // its process has a timer for it, which no jump of the clock changes
-		}
 	case s.opts.Home != "": // it may have another clock
 		opened.expires = opened.expires.Add(Leeway)
 	}
-	if s.opts.Now().After(opened.expires) {
+	// The process of a parked call has a timer for it, which no jump of a clock changes.
+	if opened.Kind != Parked && s.opts.Now().After(opened.expires) {
 		return State{}, ErrInvalid
 	}
 	return opened, nil

@@ -32,6 +32,7 @@ type replica struct {
 	life   int            // counts the processes
 	fates  map[int]string // by life: the fault that ended it
 	paused bool
+	pauses int // counts the beginnings and ends of pauses
 	ahead  int64 // seconds by which its clock is set
 	away   bool  // the load balancer knows that it drains
 }
@@ -107,6 +108,13 @@ func (r *replica) now() (life int) {
 	return r.life
 }
 
+// suspended returns a number that changes when the process is paused or goes on.
+func (r *replica) suspended() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.pauses
+}
+
 // fate returns the fault that has ended a process, or is ending it; "" for none.
 func (r *replica) fate(life int) string {
 	r.mu.Lock()
@@ -161,5 +169,6 @@ func (r *replica) pause(on bool) error {
 		signal = syscall.SIGSTOP
 	}
 	r.paused = on
+	r.pauses++
 	return r.cmd.Process.Signal(signal)
 }
