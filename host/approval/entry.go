@@ -47,10 +47,11 @@ func (e *Entry) verdict() Verdict {
 func (e *Entry) name() documents.Name { return documents.Name{Kind: documents.Queue, ID: e.ID} }
 
 // expired reports whether an entry does not count any more. How long a call waits in a process
-// is for that one to say: its clock may be that of another machine.
+// is for that one to say, also until it takes the decision: its clock may be that of another
+// machine, and so may that of whoever has decided.
 func (q *Queue) expired(e *Entry) bool {
-	if e.State == Open && e.Holder != "" {
-		if q.place.Abandoned(e.Holder) {
+	if e.Holder != "" {
+		if e.State == Open && q.place.Abandoned(e.Holder) {
 			return true
 		}
 		if q.place.Holds(e.Holder) {

@@ -126,16 +126,16 @@ func (q *Queue) Sweep(ctx context.Context) error {
 }
 
 // await waits until somebody has decided about an entry, and takes it out of the queue. The
-// error is errExpired, errDropped, or the cause of ctx.
+// error is errDropped, or the cause of ctx, which ends when the entry expires: the clock may jump.
 func (q *Queue) await(ctx context.Context, id string) (Entry, error) {
 	for {
 		changed := q.place.Changed() // before it is looked at
-		e, err := q.read(ctx, id)
+		e, fresh, err := q.look(ctx, id)
 		switch {
 		case ctx.Err() != nil:
 			return Entry{}, context.Cause(ctx)
 		case errors.Is(err, ErrUnknown):
-			if q.place.Fresh(ctx, documents.Name{Kind: documents.Queue, ID: id}) == nil {
+			if fresh == nil {
 				return Entry{}, errDropped
 			}
 		case err == nil && e.State != Open:
@@ -143,8 +143,6 @@ func (q *Queue) await(ctx context.Context, id string) (Entry, error) {
 				err = errDropped
 			}
 			return e, err
-		case err == nil && over(q.now(), e.Created, e.Expires):
-			return Entry{}, errExpired
 		case err != nil:
 			return Entry{}, err
 		}
@@ -188,18 +186,31 @@ func (q *Queue) read(ctx context.Context, id string) (e Entry, err error) {
 	return e, err
 }
 
+// look is read. If the error is ErrUnknown and fresh is nil, the entry was not there after look was
+// called; otherwise fresh says why that is not known. The entry may have come between the first
+// look and what Fresh says, so it is looked for again.
+func (q *Queue) look(ctx context.Context, id string) (e Entry, fresh, err error) {
+	if e, err = q.read(ctx, id); !errors.Is(err, ErrUnknown) {
+		return e, nil, err
+	}
+	if fresh = q.place.Fresh(ctx, documents.Name{Kind: documents.Queue, ID: id}); fresh == nil {
+		e, err = q.read(ctx, id)
+	}
+	return e, fresh, err
+}
+
 // Find returns an entry of the queue. The error is ErrUnknown if there is none.
 func (q *Queue) Find(ctx context.Context, id string) (Entry, error) {
 	changed := q.place.Changed()
-	e, err := q.read(ctx, id)
-	for errors.Is(err, ErrUnknown) && errors.Is(q.place.Fresh(ctx, documents.Name{Kind: documents.Queue, ID: id}), documents.ErrChanged) {
+	e, fresh, err := q.look(ctx, id)
+	for errors.Is(err, ErrUnknown) && errors.Is(fresh, documents.ErrChanged) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
 			return e, context.Cause(ctx)
 		}
 		changed = q.place.Changed()
-		e, err = q.read(ctx, id)
+		e, fresh, err = q.look(ctx, id)
 	}
 	if err == nil && e.State != Open && q.expired(&e) {
 		err = unknown(id)

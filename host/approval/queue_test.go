@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -401,3 +403,28 @@ func TestProgress(t *testing.T) {
 
 // fileOf returns the path of a document in a folder.
 func fileOf(dir, kind, id string) string { return filepath.Join(dir, "approvals", kind, id+".json") }
+
+// TestHeldWhileClockJumps checks that a call which waits goes on waiting when the clock jumps, and
+// gets its decision.
+func TestHeldWhileClockJumps(t *testing.T) {
+	for _, jump := range []time.Duration{-10 * time.Hour, -2 * time.Minute, 2 * time.Minute, 10 * time.Hour} {
+		var ahead atomic.Int64
+		queue := OpenQueue(t.TempDir(), slog.New(slog.DiscardHandler))
+		queue.now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+		d := newDeskOf(t, queue)
+		d.settings.By = ByQueue
+		first, done := d.held(t.Context(), asking(nil, `{"n":1}`))
+		ahead.Store(int64(jump))
+		for n := range 3 { // each of them makes the first one look again
+			e, other := d.held(t.Context(), asking(nil, fmt.Sprintf(`{"other":%d}`, n)))
+			d.decide(e.ID, Verdict{Allow: true})
+			if err := d.ends(other); err != nil {
+				t.Errorf("a jump of %v: %v", jump, err)
+			}
+		}
+		d.decide(first.ID, Verdict{Allow: true})
+		if err := d.ends(done); err != nil || len(d.list()) != 0 {
+			t.Errorf("a jump of %v: %v, left %+v", jump, err, d.list())
+		}
+	}
+}

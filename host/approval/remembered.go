@@ -108,8 +108,16 @@ func counts(list []Remembered, s Subject, by By) (found Remembered, ok bool) {
 func (q *Queue) recall(ctx context.Context, s Subject, by By) (found Remembered, ok bool) {
 	list, err := q.Remembered(ctx)
 	found, ok = counts(list, s, by)
-	if err == nil && ok && found.Allow {
-		err = q.place.Fresh(ctx, found.name())
+	for err == nil && ok && found.Allow {
+		if err = q.place.Fresh(ctx, found.name()); err != nil {
+			break
+		}
+		// It may have been forgotten between the first look and what Fresh says.
+		before := found.ID
+		list, err = q.Remembered(ctx)
+		if found, ok = counts(list, s, by); found.ID == before {
+			break
+		}
 	}
 	if err != nil {
 		q.log.Warn("remembered approvals cannot be read, so they do not count", "err", err)

@@ -112,7 +112,7 @@ func TestShared(t *testing.T) {
 		if home {
 			f = s.SealHere
 		}
-		state, err := f(Parked, binding, []byte("call"), time.Minute)
+		state, err := f(Run, binding, []byte("call"), time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +124,7 @@ func TestShared(t *testing.T) {
 			t.Errorf("%s: home %q, want %q", what, got, home)
 		}
 		opened, err := s.OpenState(binding, state)
-		if (err == nil) != ok || ok && (opened.Kind != Parked || string(opened.Payload) != "call") || !ok && !errors.Is(err, ErrInvalid) {
+		if (err == nil) != ok || ok && (opened.Kind != Run || string(opened.Payload) != "call") || !ok && !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: %+v %v", what, opened, err)
 		}
 	}
@@ -226,5 +226,35 @@ func TestKey(t *testing.T) {
 	s := New(func() []byte { return nil }, time.Now)
 	if _, err := s.Seal(Run, binding, nil, time.Hour); err == nil {
 		t.Error("a state was sealed without a key")
+	}
+}
+
+// TestClockJumps checks that a call which waits in a process is found whatever becomes of the clocks
+// there and elsewhere, and that all other states expire by the clock.
+func TestClockJumps(t *testing.T) {
+	for _, home := range []string{"", "a"} {
+		for kind := Relay; kind <= Plan; kind++ {
+			for _, jump := range []time.Duration{-24 * time.Hour, time.Minute, 24 * time.Hour} {
+				at := time.Unix(1_800_000_000, 0)
+				s := NewShared(Options{Keys: func() [][]byte { return [][]byte{make([]byte, KeySize)} }, Home: home, Now: func() time.Time { return at }})
+				state, err := s.SealHere(kind, binding, []byte("x"), time.Minute)
+				if err != nil {
+					t.Fatal(err)
+				}
+				at = at.Add(jump)
+				opened, err := s.OpenState(binding, state)
+				if ok := kind == Parked || jump <= time.Minute; ok != (err == nil) || ok && (opened.Kind != kind || opened.Home != "") {
+					t.Errorf("home %q, kind %d, a jump of %v: %+v, %v", home, kind, jump, opened, err)
+				}
+				if home == "" {
+					continue
+				}
+				other := NewShared(Options{Keys: s.opts.Keys, Home: "b", Now: s.opts.Now})
+				opened, err = other.OpenState(binding, state)
+				if ok := kind == Parked || jump <= time.Minute; ok != (err == nil) || ok && opened.Home != home {
+					t.Errorf("kind %d, a jump of %v, elsewhere: %+v, %v", kind, jump, opened, err)
+				}
+			}
+		}
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -141,7 +140,7 @@ func (c *crowd) approver(ctx context.Context, _ int, rnd *rand.Rand) {
 	r := c.t.fleet.replicas[rnd.IntN(size)]
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	out, err := c.command(ctx, r, "approvals", "list", "--json")
+	out, err := c.t.command(ctx, r, "approvals", "list", "--json")
 	if err != nil {
 		c.t.tally.note("approvals list: " + said(reply{err: err}))
 		return
@@ -163,7 +162,7 @@ func (c *crowd) approver(ctx context.Context, _ int, rnd *rand.Rand) {
 			continue
 		}
 		all.Go(func() {
-			if _, err := c.command(ctx, c.t.fleet.replicas[rand.IntN(size)], "approvals", "allow", a.ID); err != nil {
+			if _, err := c.t.command(ctx, c.t.fleet.replicas[rand.IntN(size)], "approvals", "allow", a.ID); err != nil {
 				c.t.tally.note("approvals allow: an entry was gone or the store away")
 			}
 		})
@@ -172,10 +171,10 @@ func (c *crowd) approver(ctx context.Context, _ int, rnd *rand.Rand) {
 	pause(ctx, time.Second)
 }
 
-// command runs the binary on the machine of a replica.
-func (c *crowd) command(ctx context.Context, r *replica, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, c.t.binary, append(args, "--config", r.config)...)
-	cmd.Env = append(cmd.Environ(), "MCP_METATOOL_DIR="+filepath.Dir(r.config))
+// command runs the binary on the machine of a replica, with its clock.
+func (t *trial) command(ctx context.Context, r *replica, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, r.program(), append(args, "--config", r.config)...)
+	cmd.Env = append(cmd.Environ(), r.env()...)
 	var problems strings.Builder
 	cmd.Stderr = &problems
 	out, err := cmd.Output()

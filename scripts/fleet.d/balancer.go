@@ -95,7 +95,7 @@ func (b *balancer) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // send sends a request to one replica.
 func (b *balancer) send(req *http.Request, r *replica) (*http.Response, error) {
-	life := r.now()
+	life, pauses := r.now(), r.suspended()
 	out := req.Clone(req.Context())
 	out.Header.Del(stickyHeader)
 	out.URL.Host, out.Host = r.address, ""
@@ -110,7 +110,11 @@ func (b *balancer) send(req *http.Request, r *replica) (*http.Response, error) {
 		if req.Context().Err() != nil {
 			return err
 		}
-		return &lostError{r, r.fate(life), err}
+		fault := r.fate(life)
+		if fault == "" && r.suspended() != pauses {
+			fault = "its replica was suspended" // its time limits are over when it goes on
+		}
+		return &lostError{r, fault, err}
 	}
 	resp, err := b.http.RoundTrip(out)
 	if err != nil {

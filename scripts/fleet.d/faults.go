@@ -21,6 +21,8 @@ type fault struct {
 	// of says what it is done to. Of each, one fault is made at a time.
 	of   string
 	make func(t *trial, ctx context.Context, rnd *rand.Rand)
+	// gentle faults lose nothing. They need a program with overlays.
+	gentle bool
 }
 
 const (
@@ -34,27 +36,37 @@ func (f fault) ofStore() bool { return f.of == ofServers || f.name == "cut" }
 var faults = []fault{
 	{"kill", ofReplicas, func(t *trial, ctx context.Context, rnd *rand.Rand) {
 		t.endReplica(ctx, rnd, "kill -9", syscall.SIGKILL)
-	}},
+	}, false},
 	{"term", ofReplicas, func(t *trial, ctx context.Context, rnd *rand.Rand) {
 		t.endReplica(ctx, rnd, "SIGTERM", syscall.SIGTERM)
-	}},
-	{"pause", ofReplicas, (*trial).pauseReplica},
-	{"cut", ofReplicas, (*trial).cutReplica},
-	{"nats-kill", ofServers, (*trial).killServer},
-	{"nats-partition", ofServers, (*trial).partition},
-	{"nats-all", ofServers, (*trial).killServers},
+	}, false},
+	{"pause", ofReplicas, (*trial).pauseReplica, false},
+	{"cut", ofReplicas, (*trial).cutReplica, false},
+	{"upgrade", ofReplicas, (*trial).upgradeReplica, true},
+	{"clock", ofReplicas, (*trial).setClock, true},
+	{"nats-kill", ofServers, (*trial).killServer, false},
+	{"nats-partition", ofServers, (*trial).partition, false},
+	{"nats-all", ofServers, (*trial).killServers, false},
 }
 
-// faultsNamed returns the faults with these names, all for "".
-func faultsNamed(names string) ([]fault, error) {
-	if names == "" {
-		return faults, nil
-	}
+// faultsNamed returns the faults with these names, and for "" all that are possible.
+func (t *trial) faultsNamed(names string) ([]fault, error) {
 	var some []fault
+	if names == "" {
+		for _, f := range faults {
+			if !f.gentle || t.other != "" {
+				some = append(some, f)
+			}
+		}
+		return some, nil
+	}
 	for name := range strings.SplitSeq(names, ",") {
 		i := slices.IndexFunc(faults, func(f fault) bool { return f.name == name })
-		if i < 0 {
+		switch {
+		case i < 0:
 			return nil, fmt.Errorf("there is no fault %q", name)
+		case faults[i].gentle && t.other == "":
+			return nil, fmt.Errorf("the fault %s needs programs that are built for it (scripts/soak --fleet builds them; see --other)", name)
 		}
 		some = append(some, faults[i])
 	}

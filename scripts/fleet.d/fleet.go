@@ -108,7 +108,10 @@ timeout = "30s"
 %s`, filepath.Join(dir, "store"), store, f.ledger.url, approvalRules)
 	r := &replica{
 		no: i, fates: map[int]string{}, name: name, binary: f.t.binary, config: filepath.Join(dir, "config.toml"),
-		log: filepath.Join(f.t.dir, name+".log"),
+		log: filepath.Join(f.t.dir, name+".log"), clock: filepath.Join(dir, "clock"),
+	}
+	if err := writeShift(r.clock, 0); err != nil {
+		return nil, err
 	}
 	host := natstest.Host()
 	port, err := natstest.FreePort(host)

@@ -2,10 +2,14 @@
 
 // Command fleet.d runs three replicas of the binary and a NATS cluster of three as processes on
 // loopback, with clients of both eras, and disturbs them at random: it kills, stops and pauses
-// replicas, kills NATS servers, and cuts them off from each other and from replicas. It counts
-// answers that were lost, calls that were made twice, and sessions and runs that were lost, and
-// fails if there is one that the table of failures in docs/fleet.md does not name. scripts/soak
-// --fleet builds and runs it. With --scale it measures instead, which scripts/bench --fleet does.
+// replicas, drains them and starts them again with another guest, sets their clocks, kills NATS
+// servers, and cuts them off from each other and from replicas. It counts answers that were lost,
+// calls that were made twice, and sessions and runs that were lost, and fails if there is one that
+// the table of failures in docs/fleet.md does not name. scripts/soak --fleet builds and runs it.
+// With --scale it measures instead, which scripts/bench --fleet does.
+//
+// An upgrade and a clock need programs that are built with the overlays which --overlays writes; see
+// programs.go. If there are no other faults, nothing is excused but what these two may cost.
 //
 //	main.go       the command
 //	fleet.go      the replicas and the NATS cluster
@@ -18,6 +22,9 @@
 //	durable.go    durable tools
 //	approvals.go  calls about which somebody is asked
 //	faults.go     faults
+//	upgrade.go    upgrades of replicas to another guest
+//	clock.go      jumps of the clocks of replicas
+//	programs.go   a program with another guest, and with a clock that can be set
 //	tally.go      counts
 //	summary.go    the table at the end
 //	story.go      a run that survives two deaths
@@ -33,6 +40,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -43,6 +51,7 @@ import (
 // trial is one run of this command.
 type trial struct {
 	binary       string
+	other        string // with another guest; "" for none
 	seed         uint64
 	time         time.Duration
 	keep         bool
@@ -61,6 +70,8 @@ func main() {
 	minutes := flag.Float64("minutes", 1, "duration in `MINUTES`, without start and end")
 	flag.Uint64Var(&t.seed, "seed", uint64(time.Now().UnixNano()%1_000_000_000), "seed of the random choices")
 	flag.StringVar(&t.binary, "binary", "mcp-metatool", "the `FILE` that replicas run")
+	flag.StringVar(&t.other, "other", "", "the `FILE` that replicas run after an upgrade; both are built with overlays")
+	overlays := flag.String("overlays", "", "write overlays for both files into `DIR` instead")
 	flag.StringVar(&t.only, "faults", "", "only these `FAULTS`, separated by commas")
 	flag.StringVar(&t.plant, "plant", "", "a `MISTAKE` that a counter must find: "+strings.Join(mistakes, ", "))
 	flag.BoolVar(&t.scale, "scale", false, "measure instead: throughput of one to three replicas, the cost of a run, many members")
@@ -70,6 +81,13 @@ func main() {
 	if flag.NArg() > 0 || *minutes <= 0 {
 		flag.Usage()
 		os.Exit(2)
+	}
+	if *overlays != "" {
+		if err := writeOverlays(*overlays); err != nil {
+			fmt.Fprintln(os.Stderr, "fleet:", err)
+			os.Exit(1)
+		}
+		return
 	}
 	if runtime.GOOS != "linux" {
 		fmt.Fprintln(os.Stderr, "fleet: needs Linux: it stops and continues processes")
@@ -88,7 +106,7 @@ func main() {
 }
 
 func (t *trial) run(ctx context.Context) (ok bool, err error) {
-	kinds, err := faultsNamed(t.only)
+	kinds, err := t.faultsNamed(t.only)
 	if err != nil {
 		return false, err
 	}
@@ -104,6 +122,7 @@ func (t *trial) run(ctx context.Context) (ok bool, err error) {
 	}()
 	fmt.Printf("fleet: %v, seed %d, %d CPUs\n", t.time, t.seed, runtime.NumCPU())
 	t.tally = newTally()
+	t.tally.gentle = !slices.ContainsFunc(kinds, func(f fault) bool { return !f.gentle })
 	bench := &bench{dir: t.dir}
 	defer bench.end()
 	// Fatal of a natstest.T must not return.
@@ -133,6 +152,7 @@ func (t *trial) run(ctx context.Context) (ok bool, err error) {
 	t.tally.say("the load begins")
 	crowd.start(ctx)
 	t.disturb(ctx, kinds)
+	t.bothGuests(ctx)
 	t.tally.say("the load ends")
 	crowd.end()
 	if ctx.Err() != nil {

@@ -23,6 +23,7 @@ type replica struct {
 	address string // HOST:PORT of clients
 	config  string // FILE
 	log     string // FILE
+	clock   string // FILE, see shiftVar
 
 	mu     sync.Mutex // guards what follows
 	binary string
@@ -31,6 +32,9 @@ type replica struct {
 	life   int            // counts the processes
 	fates  map[int]string // by life: the fault that ended it
 	paused bool
+	pauses int   // counts the beginnings and ends of pauses
+	ahead  int64 // seconds by which its clock is set
+	away   bool  // the load balancer knows that it drains
 }
 
 // start starts the process, and waits until clients can use it.
@@ -43,12 +47,12 @@ func (r *replica) start(ctx context.Context) error {
 	r.mu.Lock()
 	cmd := exec.Command(r.binary, "serve", "--config", r.config, "--http", r.address, "--log-level", "info")
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.Env = append(os.Environ(), "MCP_METATOOL_DIR="+filepath.Dir(r.config))
+	cmd.Env = append(os.Environ(), r.env()...)
 	cmd.SysProcAttr = child()
 	exited := make(chan struct{})
 	err = cmd.Start()
 	if err == nil {
-		r.cmd, r.exited, r.paused = cmd, exited, false
+		r.cmd, r.exited, r.paused, r.away = cmd, exited, false, false
 		r.life++
 	}
 	r.mu.Unlock()
@@ -60,6 +64,18 @@ func (r *replica) start(ctx context.Context) error {
 		close(exited)
 	}()
 	return r.ready(ctx)
+}
+
+// env returns what the processes on the machine of the replica have in their environments.
+func (r *replica) env() []string {
+	return []string{"MCP_METATOOL_DIR=" + filepath.Dir(r.config), shiftVar + "=" + r.clock}
+}
+
+// program returns the file that it runs.
+func (r *replica) program() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.binary
 }
 
 // ready waits until the process listens.
@@ -92,6 +108,13 @@ func (r *replica) now() (life int) {
 	return r.life
 }
 
+// suspended returns a number that changes when the process is paused or goes on.
+func (r *replica) suspended() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.pauses
+}
+
 // fate returns the fault that has ended a process, or is ending it; "" for none.
 func (r *replica) fate(life int) string {
 	r.mu.Lock()
@@ -103,7 +126,7 @@ func (r *replica) fate(life int) string {
 func (r *replica) up() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.cmd != nil && r.fates[r.life] == ""
+	return r.cmd != nil && r.fates[r.life] == "" && !r.away
 }
 
 // down ends the process with a signal and waits for it. From the beginning, requests under way
@@ -146,5 +169,6 @@ func (r *replica) pause(on bool) error {
 		signal = syscall.SIGSTOP
 	}
 	r.paused = on
+	r.pauses++
 	return r.cmd.Process.Signal(signal)
 }

@@ -51,7 +51,7 @@ func (t *trial) tell(ctx context.Context, out io.Writer) error {
 			return fmt.Errorf("nobody goes on with the run")
 		}
 		say("%s goes on with the run", owner.name)
-		if text, err := c.command(ctx, owner, "runs", "list", "--open"); err == nil {
+		if text, err := t.command(ctx, owner, "runs", "list", "--open"); err == nil {
 			fmt.Fprintf(out, "\n%s\n", text)
 		}
 		if n == 0 {
@@ -85,7 +85,7 @@ func (t *trial) tell(ctx context.Context, out io.Writer) error {
 	result, _ := wire.Get(last.result, "result")
 	text, _ := wire.Get(result, "content")
 	say("the result: %s", text)
-	shown, err := c.command(ctx, owner, "runs", "list", "--tool", toolPays)
+	shown, err := t.command(ctx, owner, "runs", "list", "--tool", toolPays)
 	fmt.Fprintf(out, "\n%s", shown)
 	return err
 }

@@ -5,13 +5,16 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 )
 
 // tally counts what happened. It is safe for concurrent use.
 type tally struct {
-	began time.Time
+	began  time.Time
+	gentle bool // all faults are
 
 	mu       sync.Mutex // guards what follows
 	kinds    map[string]*counts
@@ -68,7 +71,16 @@ func (t *tally) sent(kind string)     { t.of(kind, func(c *counts) { c.sent++ })
 func (t *tally) answered(kind string) { t.of(kind, func(c *counts) { c.answered++ }) }
 
 // excused counts what was lost, and may be, by the fault.
-func (t *tally) excused(kind, fault string) { t.of(kind, func(c *counts) { c.excused[fault]++ }) }
+func (t *tally) excused(kind, fault string) {
+	if strings.Contains(fault, drained) || t.gentle && !slices.ContainsFunc(gentleExcuses, func(e string) bool { return strings.Contains(fault, e) }) {
+		t.lost(kind, "no fault that there was may cost this: %s", fault)
+		return
+	}
+	t.of(kind, func(c *counts) { c.excused[fault]++ })
+}
+
+// gentleExcuses are in the excuses that need no other faults than gentle ones.
+var gentleExcuses = []string{notDrained, "nobody has decided in time"}
 
 // lost counts what may not be lost.
 func (t *tally) lost(kind, format string, args ...any) {

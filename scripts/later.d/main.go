@@ -9,30 +9,27 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/scripts/overlay"
 )
 
 // secondsVar is the environment variable that says how far the clock is ahead, for
 // the tests and the processes they start.
 const secondsVar = "CLOCK_AHEAD_SECONDS"
 
-// edit replaces one place of a file of the standard library.
-type edit struct{ file, old, new string }
-
-var edits = []edit{
-	{"time/time.go", "	sec, nsec, mono := runtimeNow()\n	if mono == 0 {\n", "	sec, nsec, mono := runtimeNow()\n	if !runtimeIsBubbled() {\n		sec += ahead\n	}\n	if mono == 0 {\n"},
-	{"time/time.go", "func Now() Time {\n", aheadSource + "\nfunc Now() Time {\n"},
-	{"time/time.go", "import (\n", "import (\n	\"syscall\"\n"},
-	{"os/stat_linux.go", "time.Unix(fs.sys.Mtim.Unix())", "time.Unix(fs.sys.Mtim.Unix()).Add(time.ClockAhead())"},
-	{"os/file_posix.go", "NsecToTimespec(t.UnixNano())", "NsecToTimespec(t.Add(-time.ClockAhead()).UnixNano())"},
+var edits = []overlay.Edit{
+	{File: "time/time.go", Old: "	sec, nsec, mono := runtimeNow()\n	if mono == 0 {\n", New: "	sec, nsec, mono := runtimeNow()\n	if !runtimeIsBubbled() {\n		sec += ahead\n	}\n	if mono == 0 {\n"},
+	{File: "time/time.go", Old: "func Now() Time {\n", New: aheadSource + "\nfunc Now() Time {\n"},
+	{File: "time/time.go", Old: "import (\n", New: "import (\n	\"syscall\"\n"},
+	{File: "os/stat_linux.go", Old: "time.Unix(fs.sys.Mtim.Unix())", New: "time.Unix(fs.sys.Mtim.Unix()).Add(time.ClockAhead())"},
+	{File: "os/file_posix.go", Old: "NsecToTimespec(t.UnixNano())", New: "NsecToTimespec(t.Add(-time.ClockAhead()).UnixNano())"},
 }
 
 const aheadSource = `
@@ -83,12 +80,12 @@ func run(args []string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	overlay, err := writeOverlay(dir)
+	file, err := overlay.Write(dir, "overlay", edits, nil)
 	if err != nil {
 		return err
 	}
 	// Programs that tests build use this clock too.
-	flags := strings.TrimSpace(os.Getenv("GOFLAGS") + " -overlay=" + overlay)
+	flags := strings.TrimSpace(os.Getenv("GOFLAGS") + " -overlay=" + file)
 	// go test must not use cached results: its cache ignores this clock.
 	cmd := exec.Command("go", append([]string{"test", "-count", "1", "-exec", fmt.Sprintf("%q %s %s", self, atArgument, args[0])}, args[1:]...)...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
@@ -128,38 +125,4 @@ func parseDays(list string) (all []uint64, err error) {
 		all = append(all, days)
 	}
 	return all, nil
-}
-
-// writeOverlay writes the edited files and the overlay that names them.
-func writeOverlay(dir string) (string, error) {
-	root, err := exec.Command("go", "env", "GOROOT").Output()
-	if err != nil {
-		return "", err
-	}
-	replaced := map[string]string{}
-	for _, e := range edits {
-		original := filepath.Join(strings.TrimSpace(string(root)), "src", filepath.FromSlash(e.file))
-		from := original
-		if changed, ok := replaced[original]; ok {
-			from = changed
-		}
-		source, err := os.ReadFile(from)
-		if err != nil {
-			return "", err
-		}
-		if n := strings.Count(string(source), e.old); n != 1 {
-			return "", fmt.Errorf("%s has %q %d times, not once: this release of Go needs other edits in scripts/later.d", original, e.old, n)
-		}
-		changed := filepath.Join(dir, strings.ReplaceAll(e.file, "/", "-"))
-		if err := os.WriteFile(changed, []byte(strings.Replace(string(source), e.old, e.new, 1)), 0o600); err != nil {
-			return "", err
-		}
-		replaced[original] = changed
-	}
-	data, err := json.Marshal(map[string]any{"Replace": replaced})
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "overlay.json")
-	return path, os.WriteFile(path, data, 0o600)
 }

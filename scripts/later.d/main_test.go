@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/scripts/overlay"
 )
 
 // TestEditsFit checks that this release of Go has the places to edit.
@@ -16,7 +18,7 @@ func TestEditsFit(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("there is no go command")
 	}
-	if _, err := writeOverlay(t.TempDir()); err != nil {
+	if _, err := overlay.Write(t.TempDir(), "overlay", edits, nil); err != nil {
 		t.Error(err)
 	}
 }
