@@ -71,6 +71,9 @@ func (t *Tree) Admit(ctx context.Context, b Batch) (Permit, *Denial) {
 	if d := t.unknown(p.Made); d != nil {
 		return Permit{}, d
 	}
+	if t.denied != nil && !b.Undo { // another saved tool in parallel: the run ends
+		return Permit{}, t.denied
+	}
 	active, conflict := t.Active(), false
 	for _, l := range flow.AllLabels {
 		sinks := sinksOf(p.Made, l)
