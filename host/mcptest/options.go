@@ -30,6 +30,10 @@ type ServerOptions struct {
 	Discover string
 	// Items replaces the items of its lists: raw definitions. The tools answer like echo.
 	Items map[wire.Surface][]string
+	// CallTool, if set, answers calls of tools in place of everything else. The zero Reply is
+	// no answer. cancelled is closed when the call is cancelled. Only for servers in the same
+	// process.
+	CallTool func(cancelled <-chan struct{}, tool string, params []byte) wire.Reply `json:"-"`
 	// HeaderTools adds a tool whose argument is repeated in a header, and one whose
 	// annotation for that is invalid.
 	HeaderTools bool

@@ -24,6 +24,9 @@ import (
 //	fault {kind, …}          see Fault
 //	instead {text, isError}  a text block with that text
 func (c *call) callTool() wire.Reply {
+	if c.srv.sw.CallTool != nil {
+		return c.srv.sw.CallTool(c.cancelled, c.tool, c.msg.Params)
+	}
 	if c.srv.sw.Items != nil {
 		return result(`{"content":[{"type":"text","text":"done"}],"received":%s}`, c.msg.Params)
 	}

@@ -1,0 +1,134 @@
+package flowtable
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+)
+
+func TestMain(m *testing.M) { sandboxtest.Main(m) }
+
+// A rig is a Host with fake servers. It makes one run at a time.
+type rig struct {
+	host  *host.Host
+	fakes *fakes
+	log   *mcptest.Buffer
+}
+
+// newRig starts a Host with saved tools. settings is TOML: the configuration without servers.
+func newRig(t testing.TB, settings string, saved map[string]string) *rig {
+	t.Helper()
+	r := &rig{fakes: newFakes(), log: &mcptest.Buffer{}}
+	dir := t.TempDir()
+	store, err := tools.OpenStore(filepath.Join(dir, "tools"), tools.StoreOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(saved)) {
+		_, _, err := store.Save(tools.Definition{Name: name, Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`), Code: saved[name]})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text := settings + "\n[store]\ndir = '" + filepath.Join(dir, "tools") + "'\n" + r.fakes.listen(t)
+	cfg, _, err := config.Parse(config.LoadOptions{
+		Getenv: func(string) (string, bool) { return "", false },
+		Home:   func() (string, error) { return dir, nil },
+	}, "config.toml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.host, err = host.New(cfg, host.Options{
+		Version: "test", Clients: host.NoClient, Log: slog.New(slog.NewTextHandler(r.log, nil)), Sandbox: sandboxtest.Guest(t),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.host.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	r.host.Settle(t.Context())
+	return r
+}
+
+// An outcome is what one run has done.
+type outcome struct {
+	events []event
+	result string // as JSON; "" if it failed
+	failed string // the type of the error
+	reply  string // the whole result of the call
+}
+
+// sinks returns what the sinks of a label have got, in order.
+func (o *outcome) sinks(label int) (all []string) {
+	for _, e := range o.events {
+		if e.call != "" && e.sinks&(1<<label) != 0 {
+			all = append(all, e.call)
+		}
+	}
+	return all
+}
+
+// run evaluates a script in a world, in a session of its own.
+func (r *rig) run(t testing.TB, w world, code string, params map[string]any) (o outcome) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	served := make(chan error, 1)
+	go func() {
+		err := r.host.Serve(ctx, inR, outW)
+		inR.Close()
+		outW.Close()
+		served <- err
+	}()
+	c := mcptest.NewStdio(outR, inW, mcptest.ClientOptions{})
+	if _, err := c.Initialize(ctx, `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"table","version":"1"}}`); err != nil {
+		t.Fatal(err)
+	}
+	if params == nil {
+		params = map[string]any{}
+	}
+	r.fakes.start(w)
+	e, err := c.Request(ctx, "1", "tools/call", string(compact(map[string]any{
+		"name": "eval_starlark", "arguments": map[string]any{"code": code, "params": params},
+	})))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, r.log)
+	}
+	_ = c.Close(ctx)
+	<-served // the error may be that the client has left
+	o.events, o.reply = r.fakes.end(), string(e.Raw)
+	if raw, ok := wire.Get(e.Msg.Result, "structuredContent", "result"); ok {
+		var v any
+		if err := json.Unmarshal(raw, &v); err != nil {
+			t.Fatal(err)
+		}
+		o.result = string(compact(v))
+	}
+	o.failed, _ = wire.GetString(e.Msg.Result, "structuredContent", "error", "type")
+	if o.failed == "" && o.result == "" {
+		o.result = strings.TrimSpace(string(e.Msg.Result)) // content blocks
+	}
+	return o
+}
