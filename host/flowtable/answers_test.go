@@ -89,18 +89,41 @@ func read(spec any) (a answer) {
 	return a
 }
 
-// complete adds what an object lacks from the usual answer of its tool.
+// complete adds what an object lacks from the usual answer of its tool, and what the objects of
+// its lists lack from the first one there.
 func (a *answer) complete(usual any) {
 	if a.value == nil && a.fails == "" {
 		a.value = usual
 	}
-	have, ok1 := a.value.(map[string]any)
-	all, ok2 := usual.(map[string]any)
-	if ok1 && ok2 && !a.isBareValue {
-		whole := maps.Clone(all)
-		maps.Copy(whole, have)
-		a.value = whole
+	if !a.isBareValue {
+		a.value = completed(a.value, usual)
 	}
+}
+
+func completed(value, usual any) any {
+	switch all := usual.(type) {
+	case map[string]any:
+		have, ok := value.(map[string]any)
+		if !ok {
+			break
+		}
+		whole := maps.Clone(all)
+		for k, v := range have {
+			whole[k] = completed(v, all[k])
+		}
+		return whole
+	case []any:
+		have, ok := value.([]any)
+		if !ok || len(all) == 0 {
+			break
+		}
+		rows := make([]any, len(have))
+		for i := range have {
+			rows[i] = completed(have[i], all[0])
+		}
+		return rows
+	}
+	return value
 }
 
 // reply is the answer as the server sends it.
@@ -138,6 +161,27 @@ func compact(v any) []byte {
 	return raw
 }
 
+// plain makes a value of TOML one of maps and lists of anything.
+func plain(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, x := range v {
+			v[k] = plain(x)
+		}
+	case []map[string]any:
+		all := make([]any, len(v))
+		for i, x := range v {
+			all[i] = plain(x)
+		}
+		return all
+	case []any:
+		for i, x := range v {
+			v[i] = plain(x)
+		}
+	}
+	return v
+}
+
 // schemaOf is the schema of values like v.
 func schemaOf(v any) map[string]any {
 	switch v := v.(type) {
@@ -152,8 +196,6 @@ func schemaOf(v any) map[string]any {
 		if len(v) == 0 {
 			return map[string]any{"type": "array"}
 		}
-		return map[string]any{"type": "array", "items": schemaOf(v[0])}
-	case []map[string]any:
 		return map[string]any{"type": "array", "items": schemaOf(v[0])}
 	case string:
 		return map[string]any{"type": "string"}

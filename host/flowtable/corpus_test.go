@@ -83,6 +83,11 @@ func readCases(t testing.TB) (all []*testCase) {
 		}
 		for _, c := range slices.Concat(content.Attack, content.Useful) {
 			c.attack, c.file = attacks, file
+			for _, w := range []answers{c.Same, c.A, c.B} {
+				for _, tools := range w {
+					plain(tools)
+				}
+			}
 			if err := c.check(names); err != nil {
 				t.Errorf("%s: %q: %v", file, c.Name, err)
 			}

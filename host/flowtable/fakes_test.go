@@ -32,6 +32,12 @@ var servers = sync.OnceValue(func() map[string]map[string]toolFile {
 	if _, err := toml.DecodeFile("testdata/servers.toml", &all); err != nil {
 		panic(err)
 	}
+	for _, tools := range all {
+		for name, tool := range tools {
+			tool.Answer = plain(tool.Answer)
+			tools[name] = tool
+		}
+	}
 	return all
 })
 
@@ -129,7 +135,7 @@ func (f *fakes) end() []event {
 }
 
 // maxHold is how long an answer with "$until" waits for a call that does not come.
-const maxHold = 100 * time.Millisecond
+const maxHold = 2 * time.Second
 
 func (f *fakes) call(cancelled <-chan struct{}, tool string, params []byte) wire.Reply {
 	var p struct {
@@ -206,14 +212,10 @@ func textsIn(v any) (all []string) {
 		for k, x := range v {
 			all = append(append(all, k), textsIn(x)...)
 		}
-	case nil, bool:
+	case []string:
+		return v
 	case float64, int64, int:
 		return []string{fmt.Sprint(v)}
-	default: // tables and lists of TOML
-		var plain any
-		if json.Unmarshal(compact(v), &plain) == nil {
-			return textsIn(plain)
-		}
 	}
 	return all
 }
