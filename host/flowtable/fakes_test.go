@@ -241,7 +241,8 @@ func (s *notes) tool(name string, args map[string]any) (a answer, ok bool) {
 		}
 		a.value = map[string]any{"value": fmt.Sprint(v)}
 	case "notes.keys":
-		keys := slices.Sorted(maps.Keys(s.values))
+		keys := slices.AppendSeq([]string{}, maps.Keys(s.values))
+		slices.Sort(keys)
 		a.value = map[string]any{"keys": keys}
 	case "notes.next":
 		s.next++

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -91,6 +90,30 @@ func (o *outcome) sinks(label int) (all []string) {
 // run evaluates a script in a world, in a session of its own.
 func (r *rig) run(t testing.TB, w world, code string, params map[string]any) (o outcome) {
 	t.Helper()
+	if params == nil {
+		params = map[string]any{}
+	}
+	r.fakes.start(w)
+	o.reply = r.call(t, "eval_starlark", map[string]any{"code": code, "params": params})
+	o.events = r.fakes.end()
+	if raw, ok := wire.Get([]byte(o.reply), "structuredContent", "result"); ok {
+		var v any
+		if err := json.Unmarshal(raw, &v); err != nil {
+			t.Fatal(err)
+		}
+		o.result = string(compact(v))
+	}
+	o.failed, _ = wire.GetString([]byte(o.reply), "structuredContent", "error", "type")
+	if o.failed == "" && o.result == "" { // content blocks
+		content, _ := wire.Get([]byte(o.reply), "content")
+		o.result = string(content)
+	}
+	return o
+}
+
+// call calls one of our tools in a session of its own, and returns the result.
+func (r *rig) call(t testing.TB, tool string, args map[string]any) string {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	inR, inW := io.Pipe()
@@ -103,32 +126,16 @@ func (r *rig) run(t testing.TB, w world, code string, params map[string]any) (o 
 		served <- err
 	}()
 	c := mcptest.NewStdio(outR, inW, mcptest.ClientOptions{})
+	defer func() {
+		_ = c.Close(ctx)
+		<-served // the error may be that the client has left
+	}()
 	if _, err := c.Initialize(ctx, `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"table","version":"1"}}`); err != nil {
 		t.Fatal(err)
 	}
-	if params == nil {
-		params = map[string]any{}
+	e, err := c.Request(ctx, "1", "tools/call", string(compact(map[string]any{"name": tool, "arguments": args})))
+	if err != nil || e.Msg.Result == nil {
+		t.Fatalf("%s: %v %s\n%s", tool, err, e.Raw, r.log)
 	}
-	r.fakes.start(w)
-	e, err := c.Request(ctx, "1", "tools/call", string(compact(map[string]any{
-		"name": "eval_starlark", "arguments": map[string]any{"code": code, "params": params},
-	})))
-	if err != nil {
-		t.Fatalf("%v\n%s", err, r.log)
-	}
-	_ = c.Close(ctx)
-	<-served // the error may be that the client has left
-	o.events, o.reply = r.fakes.end(), string(e.Raw)
-	if raw, ok := wire.Get(e.Msg.Result, "structuredContent", "result"); ok {
-		var v any
-		if err := json.Unmarshal(raw, &v); err != nil {
-			t.Fatal(err)
-		}
-		o.result = string(compact(v))
-	}
-	o.failed, _ = wire.GetString(e.Msg.Result, "structuredContent", "error", "type")
-	if o.failed == "" && o.result == "" {
-		o.result = strings.TrimSpace(string(e.Msg.Result)) // content blocks
-	}
-	return o
+	return string(e.Msg.Result)
 }
