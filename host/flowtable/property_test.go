@@ -20,8 +20,7 @@ func TestPrefix(t *testing.T) {
 	if *long {
 		programs = 3000
 	}
-	with := newRig(t, common, nil)
-	_ = flow
+	with := newRig(t, common+string(flow), nil)
 	without := newRig(t, common, nil)
 	var seen struct{ leaks, denied, made, short int }
 	for seed := range programs {

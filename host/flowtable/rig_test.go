@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
+	"github.com/mcp-metatool/mcp-metatool/host/store/files"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
@@ -26,6 +27,8 @@ type rig struct {
 	host  *host.Host
 	fakes *fakes
 	log   *mcptest.Buffer
+	// remembers are the labels that servers have got in earlier runs.
+	remembers *host.ServerLabels
 }
 
 // newRig starts a Host with saved tools. settings is TOML: the configuration without servers.
@@ -66,6 +69,13 @@ func newRig(t testing.TB, settings string, saved map[string]string) *rig {
 		}
 	})
 	r.host.Settle(t.Context())
+	docs := files.Open(files.Options{Dir: cfg.Store.Dir, Log: slog.New(slog.DiscardHandler)})
+	r.remembers = host.NewServerLabels(docs, docs.Close)
+	t.Cleanup(func() {
+		if err := r.remembers.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	return r
 }
 
@@ -87,9 +97,24 @@ func (o *outcome) sinks(label int) (all []string) {
 	return all
 }
 
-// run evaluates a script in a world, in a session of its own.
+// forget makes the Host forget what earlier runs have written where.
+func (r *rig) forget(t testing.TB) {
+	t.Helper()
+	all, err := r.remembers.Read(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for server := range all {
+		if err := r.remembers.Remove(t.Context(), server); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// run evaluates a script in a world, in a session of its own, as if there had been no run before.
 func (r *rig) run(t testing.TB, w world, code string, params map[string]any) (o outcome) {
 	t.Helper()
+	r.forget(t)
 	if params == nil {
 		params = map[string]any{}
 	}

@@ -84,14 +84,14 @@ func TestTable(t *testing.T) {
 	if t.Failed() {
 		t.FailNow()
 	}
-	_, err := os.ReadFile("testdata/flow.toml")
+	standard, err := os.ReadFile("testdata/flow.toml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	methods := []method{
 		{name: "session labels", not: sessionLabels},
 		{name: "substring taint, 6 characters", not: substringTaint},
-		//{name: "deny", flow: string(standard)},
+		{name: "deny", flow: string(standard)},
 	}
 	b := newBench(cases)
 	var lines bytes.Buffer
