@@ -15,6 +15,7 @@ import (
 //
 //	"$each" = [...]     the answers to the first call, the second, ...; the last one repeats
 //	"$by" = "id"        other keys are values of this argument, "*" is any other value
+//	"$told" = "memo"    the same with this argument of the last call that told the server something
 //	"$only" = {...}     exactly this object
 //	"$text" = "..."     this text, without structuredContent
 //	"$error" = "..."    a result with isError
@@ -32,8 +33,9 @@ type answer struct {
 	isBareValue bool // the object is not completed
 }
 
-// choose follows "$each" and "$by" of an answer for the nth call of a tool, from 1.
-func choose(spec any, args map[string]any, n int) any {
+// choose follows "$each", "$by" and "$told" of an answer for the nth call of a tool, from 1. told
+// are the arguments of the last call that told its server something.
+func choose(spec any, args, told map[string]any, n int) any {
 	for {
 		m, ok := spec.(map[string]any)
 		if !ok {
@@ -43,15 +45,17 @@ func choose(spec any, args map[string]any, n int) any {
 			spec = each[min(n, len(each))-1]
 			continue
 		}
-		if by, ok := m["$by"].(string); ok {
-			next, ok := m[fmt.Sprint(args[by])]
-			if !ok {
-				next = m["*"]
-			}
-			spec = next
-			continue
+		by, from := m["$by"], args
+		if by == nil {
+			by, from = m["$told"], told
 		}
-		return spec
+		name, ok := by.(string)
+		if !ok {
+			return spec
+		}
+		if spec, ok = m[fmt.Sprint(from[name])]; !ok {
+			spec = m["*"]
+		}
 	}
 }
 

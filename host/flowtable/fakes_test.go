@@ -3,6 +3,7 @@ package flowtable
 import (
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"net/http/httptest"
 	"path"
@@ -124,7 +125,7 @@ func newFakes() *fakes {
 func (f *fakes) start(w world) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.world, f.notes, f.counts, f.events = w, &notes{values: map[string]any{}}, map[string]int{}, nil
+	f.world, f.notes, f.counts, f.events = w, &notes{values: map[string]any{}, told: map[string]uint64{}, last: map[string]map[string]any{}}, map[string]int{}, nil
 }
 
 func (f *fakes) end() []event {
@@ -154,6 +155,7 @@ func (f *fakes) call(cancelled <-chan struct{}, tool string, params []byte) wire
 	f.events = append(f.events, event{tool: tool, sinks: sinksOf(tool), call: shown(tool, p.Arguments, p.Meta), texts: textsIn(p.Arguments)})
 	f.called.Broadcast()
 	a := f.world.answer(tool, p.Arguments, f.counts[tool], f.notes)
+	f.notes.tell(tool, p.Arguments)
 	if a.hangs {
 		f.mu.Unlock()
 		<-cancelled
@@ -220,10 +222,24 @@ func textsIn(v any) (all []string) {
 	return all
 }
 
-// notes are values that a server keeps during a run.
+// notes are what servers keep during a run: the values of the server notes, and a digest of what
+// each server was told by tools that do not only read.
 type notes struct {
 	values map[string]any
 	next   int
+	told   map[string]uint64
+	last   map[string]map[string]any // the arguments of the last one
+}
+
+// tell adds a call to what its server was told, if it does not only read.
+func (s *notes) tell(tool string, args map[string]any) {
+	server, name, _ := strings.Cut(tool, ".")
+	if servers()[server][name].Reads {
+		return
+	}
+	h := fnv.New64a()
+	fmt.Fprint(h, s.told[server], tool, string(compact(args)))
+	s.told[server], s.last[server] = h.Sum64(), args
 }
 
 // notesTool answers for the server notes, unless a case says otherwise.

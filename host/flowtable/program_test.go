@@ -146,7 +146,8 @@ func (g *generator) call() string {
 	}
 	value, key := g.value(), g.pick(`"k"`, `"k"`, `"m1"`, "txt("+g.value()+")")
 	return g.pick(
-		"bank.balance(account="+key+")", "db.query(sql="+key+")", "deploy.history()", "chat.members(channel="+key+")",
+		"bank.balance(account="+key+")", "db.query(sql="+key+")", "bank.balance(account="+key+")", "deploy.history()", "deploy.status()",
+		"chat.members(channel="+key+")", "files.list(dir="+key+")", "jobs.wait(id="+key+")", "github.list_issues()",
 		"jobs.start(name="+value+")", "backup.put(name="+key+", data="+value+")", "db.insert(row="+value+")",
 		"notes.put(key="+key+", value="+value+")", "notes.put(key="+key+", value="+value+")", "notes.get(key="+key+")",
 		"notes.get(key="+key+")", "notes.keys()", "notes.next()", "files.write(path="+key+", text="+value+")",

@@ -24,9 +24,10 @@ type caseWorld struct {
 
 // answer implements world.
 func (w caseWorld) answer(tool string, args map[string]any, n int, s *notes) answer {
-	spec := choose(answerOf(w.own, tool), args, n)
+	server, _, _ := strings.Cut(tool, ".")
+	spec := choose(answerOf(w.own, tool), args, s.last[server], n)
 	if spec == nil {
-		spec = choose(answerOf(w.Same, tool), args, n)
+		spec = choose(answerOf(w.Same, tool), args, s.last[server], n)
 	}
 	if spec == nil {
 		if a, ok := s.tool(tool, args); ok {

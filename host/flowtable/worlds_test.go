@@ -10,7 +10,7 @@ import (
 )
 
 // A randomWorld answers at random. Answers with its label depend on secret as well; all others
-// depend on the seed, the tool and the arguments only, and on what a server keeps.
+// depend on the seed, the tool and the arguments only, and on what the server was told before.
 type randomWorld struct {
 	seed   uint64
 	label  int
@@ -30,7 +30,8 @@ func (w randomWorld) answer(tool string, args map[string]any, n int, s *notes) (
 	}
 	labelled := labelsOf(tool, map[string]any{"$meta": a.meta})&(1<<w.label) != 0
 	h := fnv.New64a()
-	fmt.Fprint(h, w.seed, tool, string(compact(args)))
+	server, name, _ := strings.Cut(tool, ".")
+	fmt.Fprint(h, w.seed, tool, string(compact(args)), s.told[server])
 	if labelled {
 		fmt.Fprint(h, w.secret)
 		if w.seed%3 == 0 {
@@ -46,7 +47,6 @@ func (w randomWorld) answer(tool string, args map[string]any, n int, s *notes) (
 	case k == 5 && sinksOf(tool) == 0 && r.IntN(2) == 0:
 		a.fails = "no such thing"
 	default:
-		server, name, _ := strings.Cut(tool, ".")
 		a.value, a.isBareValue = r.like(servers()[server][name].Answer), true
 	}
 	return a
