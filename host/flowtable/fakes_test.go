@@ -95,6 +95,7 @@ func sinksOf(name string) (bits int) {
 type event struct {
 	tool     string // with its server
 	call     string // what a sink sees; "" for an answer
+	answer   string // the result, for people
 	texts    []string
 	sinks    int // for a call: labels for which it is a sink, as bits
 	labelled int // for an answer: its labels, as bits
@@ -170,8 +171,10 @@ func (f *fakes) call(cancelled <-chan struct{}, tool string, params []byte) wire
 	a.complete(servers()[server][name].Answer)
 	e := event{tool: tool, labelled: labelsOf(tool, map[string]any{"$meta": a.meta})}
 	e.texts = append(textsIn(a.value), a.fails)
+	reply := a.reply()
+	e.answer = string(reply.Result) + string(reply.Error)
 	f.events = append(f.events, e)
-	return a.reply()
+	return reply
 }
 
 // await waits until a tool has got a call, with f locked.

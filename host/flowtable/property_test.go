@@ -2,72 +2,131 @@ package flowtable
 
 import (
 	"encoding/json"
+	"flag"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // TestPrefix is the theorem: what the sinks of a label get is a prefix of a sequence that
 // answers without the label determine. So whatever the labelled answers are, of two runs one
-// makes the first calls of the other. -long tries many more programs.
+// makes the first calls of the other. With the action "shadow", both make the same calls.
+// -long tries many more programs.
 func TestPrefix(t *testing.T) {
-	flow, err := os.ReadFile("testdata/flow.toml")
+	standard, err := os.ReadFile("testdata/flow.toml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	programs := uint64(40)
+	n := uint64(*programs)
 	if *long {
-		programs = 3000
+		n *= 50
 	}
-	with := newRig(t, common+string(flow), nil)
 	without := newRig(t, common, nil)
-	var seen struct{ leaks, denied, made, short int }
-	for seed := range programs {
-		label := int(seed % labels)
-		p := generate(seed, label)
-		if seed < 40 { // the programs must be such that something leaks
-			a, b := without.twice(t, p, seed, label)
-			if compare(a.sinks(label), b.sinks(label)) != blocked {
-				seen.leaks++
+	for _, p := range []property{
+		{name: "deny", flow: string(standard), programs: n},
+		{name: "shadow", flow: withAction(string(standard), "shadow"), programs: n / 3, closed: true},
+		{name: "both labels", flow: bothLabels(string(standard)), programs: n / 3},
+	} {
+		t.Run(p.name, func(t *testing.T) {
+			p.without, p.with = without, newRig(t, common+p.flow, nil)
+			p.check(t)
+			t.Logf("seeds from %d; %+v", *first, p.seen)
+			if s := p.seen; !t.Failed() && (s.Leak < s.Plain/5 || s.Denied+s.Made < int(p.programs)/2) {
+				t.Error("the programs do too little to test anything")
 			}
-		}
-		a, b := with.twice(t, p, seed, label)
-		if why := violation(&a, &b, seed, label); why != "" {
-			small := shrink(p, 200, func(p *program) bool {
-				a, b := with.twice(t, p, seed, label)
-				return violation(&a, &b, seed, label) != ""
-			})
-			a, b = with.twice(t, small, seed, label)
-			t.Errorf("seed %d, %s: %s\nA %q\nB %q\n%s", seed, labelNames[label], violation(&a, &b, seed, label), a.sinks(label), b.sinks(label), show(small))
-			return
-		}
-		if a.failed == "permission" {
-			seen.denied++
-		}
-		seen.made += len(a.sinks(label))
-		if compare(a.sinks(label), b.sinks(label)) == progress {
-			seen.short++
-		}
-	}
-	t.Logf("%d programs, of the first 40 leak %d; %d denied, %d calls to sinks made, %d times in one world only", programs, seen.leaks, seen.denied, seen.made, seen.short)
-	if seen.leaks < 8 || seen.denied < 4 || seen.made < 20 {
-		t.Error("the programs do too little to test anything")
+		})
 	}
 }
 
+var (
+	programs = flag.Int("programs", 30, "the number of random programs")
+	first    = flag.Uint64("seed", 0, "the seed of the first random program")
+)
+
+// property is the theorem for a configuration. closed says that the sinks must get the same, not
+// only a prefix of it.
+type property struct {
+	name, flow    string
+	programs      uint64
+	closed        bool
+	with, without *rig // information flow
+	seen          struct {
+		Denied, Made, Progress int
+		Plain, Leak            int // run without information flow, and how many of them leak
+	}
+}
+
+// check tries programs.
+func (p *property) check(t *testing.T) {
+	for seed := *first; seed < *first+p.programs; seed++ {
+		label := int(seed % labels)
+		made := generate(seed, label)
+		if p.seen.Plain < 20 {
+			p.seen.Plain++
+			a, b := p.without.twice(t, made, seed, label)
+			if compare(a.sinks(label), b.sinks(label)) != blocked {
+				p.seen.Leak++
+			}
+		}
+		a, b := p.with.twice(t, made, seed, label)
+		if p.violation(&a, &b, seed, label) != "" {
+			p.explain(t, made, seed, label)
+			return
+		}
+		for _, o := range []*outcome{&a, &b} {
+			p.seen.Made += len(o.sinks(label))
+			if o.failed == "permission" {
+				p.seen.Denied++
+			}
+		}
+		if compare(a.sinks(label), b.sinks(label)) == progress {
+			p.seen.Progress++
+		}
+	}
+}
+
+// explain reports a program for which the theorem does not hold, as small as it can be made.
+func (p *property) explain(t *testing.T, made *program, seed uint64, label int) {
+	small := shrink(made, 300, func(made *program) bool {
+		a, b := p.with.twice(t, made, seed, label)
+		return p.violation(&a, &b, seed, label) != ""
+	})
+	a, b := p.with.twice(t, small, seed, label)
+	t.Errorf("seed %d, %s: %s\nA %q\nB %q\n%s\nA %s\nB %s\nreplies:\n%s\n%s", seed, labelNames[label], p.violation(&a, &b, seed, label),
+		a.sinks(label), b.sinks(label), show(small), a.story(), b.story(), a.reply, b.reply)
+}
+
 // violation says how two runs contradict the theorem, or what must hold besides; "" for not.
-func violation(a, b *outcome, seed uint64, label int) string {
-	if compare(a.sinks(label), b.sinks(label)) == through {
+func (p *property) violation(a, b *outcome, seed uint64, label int) string {
+	switch v := compare(a.sinks(label), b.sinks(label)); {
+	case v == through:
 		return "the sinks got something else"
+	case v == progress && p.closed:
+		return "the sinks got more"
 	}
 	for secret, o := range []*outcome{a, b} {
 		w := randomWorld{seed: seed, label: label, secret: uint64(secret)}
-		if label == private && o.failed == "permission" && strings.Contains(o.reply, w.marker()) {
-			return "the reply of a denied run has a secret: " + o.reply
+		if o.failed == "permission" && label == private && strings.Contains(o.reply, w.marker()) {
+			return "the reply of a denied run has a secret"
 		}
 	}
+	if !a.carries(label) && !b.carries(label) && a.failed == "" && b.failed == "" && a.result != b.result {
+		return "the results differ, and neither has the label"
+	}
 	return ""
+}
+
+// carries reports whether the reply says that it has a label.
+func (o *outcome) carries(label int) bool {
+	key, value := "confidentiality", "private"
+	if label == untrusted {
+		key, value = "integrity", "untrusted"
+	}
+	got, _ := wire.GetString([]byte(o.reply), "_meta", "ifc", key)
+	return got == value
 }
 
 // twice runs a program with two secrets.

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -95,6 +96,19 @@ func (o *outcome) sinks(label int) (all []string) {
 		}
 	}
 	return all
+}
+
+// story is what the servers have seen, one call or answer a line.
+func (o *outcome) story() string {
+	var b strings.Builder
+	for _, e := range o.events {
+		if e.call != "" {
+			b.WriteString("\n  " + e.call)
+		} else {
+			b.WriteString("\n    " + e.tool + " answers " + e.answer)
+		}
+	}
+	return b.String()
 }
 
 // forget makes the Host forget what earlier runs have written where.
