@@ -85,6 +85,7 @@ type outcome struct {
 	events []event
 	result string // as JSON; "" if it failed
 	failed string // the type of the error
+	denied bool   // because of information flow
 	reply  string // the whole result of the call
 }
 
@@ -143,6 +144,8 @@ func (r *rig) run(t testing.TB, w world, code string, params map[string]any) (o 
 		o.result = string(compact(v))
 	}
 	o.failed, _ = wire.GetString([]byte(o.reply), "structuredContent", "error", "type")
+	reason, _ := wire.GetString([]byte(o.reply), "structuredContent", "error", "details", "reason")
+	o.denied = reason == "flow"
 	if o.failed == "" && o.result == "" { // content blocks
 		content, _ := wire.Get([]byte(o.reply), "content")
 		o.result = string(content)
@@ -174,7 +177,7 @@ func (r *rig) call(t testing.TB, tool string, args map[string]any) string {
 	}
 	e, err := c.Request(ctx, "1", "tools/call", string(compact(map[string]any{"name": tool, "arguments": args})))
 	if err != nil || e.Msg.Result == nil {
-		t.Fatalf("%s: %v %s\n%s", tool, err, e.Raw, r.log)
+		t.Fatalf("%s: %v %s\n%s\n%s", tool, err, e.Raw, r.log, args["code"])
 	}
 	return string(e.Msg.Result)
 }
