@@ -122,6 +122,9 @@ func (t *Tree) gate(ctx context.Context, b *Batch, p *Permit, l flow.Label, sink
 		return &Denial{Label: l, Type: abi.ErrPermission, Message: fmt.Sprintf(
 			"%s. The run would make more than %d such calls (max_sink_calls in [flow])", t.because(l), most)}
 	}
+	if t.denied != nil && !b.Undo { // by another branch: the run is about to end
+		return &Denial{Label: l, Type: abi.ErrPermission, Message: t.because(l) + ", and another call of the run was denied"}
+	}
 	if t.o.Planned != nil && t.o.Planned() {
 		return nil
 	}
@@ -168,9 +171,10 @@ func repeated(b *Batch, all []*Made, l flow.Label) bool {
 	return true
 }
 
-// mustAsk reports whether a person has to decide even about a call that shadows make, too.
+// mustAsk reports whether a person has to decide even about a call that shadows make, too: not
+// about what a denied run undoes, for which nobody would be there in time.
 func (t *Tree) mustAsk() bool {
-	return t.o.Session != nil && t.o.Rules.Again == flow.AskAgain && t.o.Session.Flagged()
+	return t.denied == nil && t.o.Session != nil && t.o.Rules.Again == flow.AskAgain && t.o.Session.Flagged()
 }
 
 // ask asks a person about each call of a batch that cares about a label.
