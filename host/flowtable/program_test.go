@@ -72,17 +72,20 @@ type generator struct {
 	parts int // how many saved tools may be called: from the last one
 	loops int // around the statement
 	label int
+	// closed leaves out calls of tools that are neither sources nor sinks of the label: of
+	// servers to which a run may write what its shadow does not, or that only a shadow asks.
+	closed bool
 }
 
 // generate makes a program for a label: it has to do with it more often than with others.
-func generate(seed uint64, label int) *program {
+func generate(seed uint64, label int, closed bool) *program {
 	r := rand.New(rand.NewPCG(seed, 11))
 	p := &program{}
 	for i := range p.parts {
-		g := &generator{Rand: r, left: 2 + r.IntN(5), parts: 1 - i, label: label}
+		g := &generator{Rand: r, left: 2 + r.IntN(5), parts: 1 - i, label: label, closed: closed}
 		p.parts[i] = g.block()
 	}
-	g := &generator{Rand: r, left: 4 + r.IntN(14), parts: 2, label: label}
+	g := &generator{Rand: r, left: 4 + r.IntN(14), parts: 2, label: label, closed: closed}
 	for range 1 + r.IntN(2) {
 		p.main = append(p.main, g.reading())
 	}
@@ -144,6 +147,9 @@ func (g *generator) call() string {
 	case 2, 3:
 		return g.source()
 	}
+	if g.closed {
+		return g.pick(g.source(), g.sink())
+	}
 	value, key := g.value(), g.pick(`"k"`, `"k"`, `"m1"`, "txt("+g.value()+")")
 	return g.pick(
 		"bank.balance(account="+key+")", "db.query(sql="+key+")", "bank.balance(account="+key+")", "deploy.history()", "deploy.status()",
@@ -157,7 +163,7 @@ func (g *generator) call() string {
 // source is an expression that calls a source, most often of the label.
 func (g *generator) source() string {
 	key := g.pick(`"k"`, `"k"`, `"m1"`, "txt("+g.value()+")")
-	if (g.label == private) != (g.IntN(5) == 0) {
+	if (g.label == private) != (!g.closed && g.IntN(5) == 0) {
 		return g.pick("mail.read(id="+key+")", "mail.search(query="+key+")", "mail.count()", "crm.get_customer(id="+key+")",
 			"files.read_json(path="+key+")", "files.read_text(path="+key+")", "mail.read.raw({'id': "+key+"})", "feed.get()")
 	}
@@ -184,11 +190,22 @@ func (g *generator) sink() string {
 		return g.pick("chat.post({'text': "+value+"}, meta={'com.example/x': "+g.value()+"})",
 			"bank.transfer({'to': "+value+"}, timeout=30 + num("+g.variable()+"))")
 	}
-	if (g.label == private) != (g.IntN(4) == 0) {
+	if (g.label == private) != (!g.closed && g.IntN(4) == 0) {
 		return g.pick("chat.post(text="+value+")", "chat.post(text="+value+")", "github.comment(body="+value+")",
 			"web.fetch(url="+value+")", "mail.send(to="+value+")")
 	}
 	return g.pick("bank.transfer(to="+value+")", "bank.transfer(to="+value+")", "db.delete_rows(id="+value+")", "deploy.release(version="+value+")")
+}
+
+// undoing is a tool that compensates something.
+func (g *generator) undoing() string {
+	switch {
+	case !g.closed:
+		return g.pick("chat.post", "bank.transfer", "notes.put", "db.delete_rows")
+	case g.label == private:
+		return "chat.post"
+	}
+	return g.pick("bank.transfer", "db.delete_rows")
 }
 
 func (g *generator) block() []*statement {
@@ -217,7 +234,7 @@ func (g *generator) statement(depth int) *statement {
 	case 0, 1, 2:
 		return line("%s", g.sink())
 	case 3:
-		return line("undo(%s, {'text': %s})", g.pick("chat.post", "bank.transfer", "notes.put", "db.delete_rows"), g.value())
+		return line("undo(%s, {'text': %s})", g.undoing(), g.value())
 	case 4:
 		return g.leave()
 	case 5:

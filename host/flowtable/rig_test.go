@@ -120,7 +120,7 @@ func (r *rig) forget(t testing.TB) {
 		t.Fatal(err)
 	}
 	for server := range all {
-		if err := r.remembers.Remove(t.Context(), server); err != nil {
+		if _, err := r.remembers.Remove(t.Context(), server); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -41,11 +41,10 @@ func (w caseWorld) answer(tool string, args map[string]any, n int, s *notes) ans
 // A method is a column of the table: the product with a configuration, or something to compare
 // with.
 type method struct {
-	name string
-	flow string // of the product: what testdata/flow.toml becomes
-	not  filter // what is no part of the product
-	// attacks leaves out useful scripts. closed says that progress is as bad as through.
-	attacks, closed bool
+	name    string
+	flow    string // of the product: what testdata/flow.toml becomes
+	not     filter // what is no part of the product
+	attacks bool   // useful scripts are left out
 }
 
 // bench has the rigs of a test, by their configuration.
@@ -97,7 +96,7 @@ func methods(t testing.TB) []method {
 	if *long {
 		all = append(all,
 			method{name: "deny, with both labels everywhere", flow: bothLabels(string(standard)), attacks: true},
-			method{name: "shadow", flow: withAction(string(standard), "shadow"), attacks: true, closed: true})
+			method{name: "shadow", flow: withAction(string(standard), "shadow"), attacks: true})
 	}
 	return all
 }
@@ -175,7 +174,7 @@ func (c *testCase) checkPlain(t testing.TB, a, b *outcome) {
 func (c *testCase) checkProduct(t testing.TB, m method, v verdict, x, y *outcome) {
 	t.Helper()
 	switch {
-	case v == through || v == progress && m.closed:
+	case v == through:
 		t.Errorf("%s: %q: %s with %q:\nA %q\nB %q\n%s\n%s\n%s", c.file, c.Name, v, m.name, x.sinks(c.label()), y.sinks(c.label()), c.Script, x.reply, y.reply)
 	case v == disturbed && c.Person == "":
 		t.Logf("%s: %q is disturbed by %q:\n%s\n%s\n%s", c.file, c.Name, m.name, c.Script, x.reply, y.reply)
