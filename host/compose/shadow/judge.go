@@ -108,7 +108,7 @@ func (s *shadow) standing(at place, sinks []*Made) standing {
 		return other
 	case a.ended:
 		return endedAs(a.record.Outcome.Error)
-	case s.why != "", a.at.undo && endedAs(a.failed) == stopped: // it undoes what it did because it was stopped
+	case s.halted():
 		return stopped
 	case a.at.undo && a.at.path == "" && !at.undo: // its script has failed, and it undoes what it did
 		return endedAs(a.failed)
@@ -121,6 +121,11 @@ func (s *shadow) standing(at place, sinks []*Made) standing {
 		}
 	}
 	return same
+}
+
+// halted reports whether a shadow that waits was stopped, and only undoes what it did.
+func (s *shadow) halted() bool {
+	return s.why != "" || s.now.at.undo && endedAs(s.now.failed) == stopped
 }
 
 // endedAs returns the standing of a shadow whose script has ended with that class of error, ""

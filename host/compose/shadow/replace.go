@@ -25,7 +25,7 @@ func (t *Tree) replace(ctx context.Context, b *Batch, p *Permit, l flow.Label, a
 	t.reach(ctx, l, at)
 	s := t.shadows[l][0]
 	calls := []flow.Call(nil)
-	if s.now != nil && !s.now.ended && !s.diverged && s.now.at == at {
+	if s.now != nil && !s.now.ended && !s.diverged && !s.halted() && s.now.at == at {
 		calls = s.now.calls
 	}
 	n := 0
@@ -61,7 +61,7 @@ func (t *Tree) replace(ctx context.Context, b *Batch, p *Permit, l flow.Label, a
 // holds judging.
 func (t *Tree) complete(ctx context.Context, l flow.Label) {
 	s := t.shadows[l][0]
-	for s.now != nil && !s.now.ended && !s.diverged && ctx.Err() == nil && t.o.Make != nil {
+	for s.now != nil && !s.now.ended && !s.diverged && !s.halted() && ctx.Err() == nil && t.o.Make != nil {
 		if t.gated += len(s.now.calls); t.gated > t.o.Rules.MaxSinkCalls {
 			return
 		}
