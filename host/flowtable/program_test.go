@@ -162,13 +162,16 @@ func (g *generator) call() string {
 
 // source is an expression that calls a source, most often of the label.
 func (g *generator) source() string {
-	key := g.pick(`"k"`, `"k"`, `"m1"`, "txt("+g.value()+")")
+	key, feed := g.pick(`"k"`, `"k"`, `"m1"`, "txt("+g.value()+")"), "feed.get()"
+	if g.closed { // a shadow does not know that the answer will be labelled
+		feed = "mail.count()"
+	}
 	if (g.label == private) != (!g.closed && g.IntN(5) == 0) {
 		return g.pick("mail.read(id="+key+")", "mail.search(query="+key+")", "mail.count()", "crm.get_customer(id="+key+")",
-			"files.read_json(path="+key+")", "files.read_text(path="+key+")", "mail.read.raw({'id': "+key+"})", "feed.get()")
+			"files.read_json(path="+key+")", "files.read_text(path="+key+")", "mail.read.raw({'id': "+key+"})", feed)
 	}
 	return g.pick("web.search(query="+key+")", "github.get_issue(number="+key+")", "web.search.raw({'query': "+key+"})",
-		"web.fetch(url="+key+")", "feed.get()")
+		"web.fetch(url="+key+")", strings.ReplaceAll(feed, "mail.count()", "github.get_issue()"))
 }
 
 // reading is a statement that reads something with the label.

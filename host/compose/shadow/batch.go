@@ -114,13 +114,13 @@ func sinksOf(all []*Made, l flow.Label) (sinks []*Made) {
 // gate decides about the calls of a batch that care about an active label. The caller holds
 // judging.
 func (t *Tree) gate(ctx context.Context, b *Batch, p *Permit, l flow.Label, sinks []*Made, replaced *bool) *Denial {
-	t.gated += len(sinks)
+	replaces := t.o.Rules.Action == flow.Shadow && !b.Undo && t.lost[l] == "" // counts what it sends
+	full := !replaces && !t.sends(l, len(sinks))
 	if repeated(b, p.Made, l) { // it was decided then; the shadows check that they find the same
 		return nil
 	}
-	if most := t.o.Rules.MaxSinkCalls; t.gated > most {
-		return &Denial{Label: l, Type: abi.ErrPermission, Message: fmt.Sprintf(
-			"%s. The run would make more than %d such calls (max_sink_calls in [flow])", t.because(l), most)}
+	if full {
+		return t.tooMany(l)
 	}
 	if t.denied != nil && !b.Undo { // by another branch: the run is about to end
 		return &Denial{Label: l, Type: abi.ErrPermission, Message: t.because(l) + ", and another call of the run was denied"}
@@ -130,7 +130,7 @@ func (t *Tree) gate(ctx context.Context, b *Batch, p *Permit, l flow.Label, sink
 	}
 	at := place{b.Path, t.index(b.Path, l), b.Undo}
 	action := t.o.Rules.Action
-	if action == flow.Shadow && !b.Undo && t.lost[l] == "" {
+	if replaces {
 		if *replaced {
 			return &Denial{Label: l, Type: abi.ErrPermission, Message: t.because(l) + ". Both labels care about the call, so that no shadow can make it"}
 		}
@@ -159,6 +159,17 @@ func (t *Tree) gate(ctx context.Context, b *Batch, p *Permit, l flow.Label, sink
 		return nil
 	}
 	return d
+}
+
+// sends counts calls to sinks that care about a label, and reports whether there may be as many.
+func (t *Tree) sends(l flow.Label, n int) bool {
+	t.gated[l] += n
+	return t.gated[l] <= t.o.Rules.MaxSinkCalls
+}
+
+func (t *Tree) tooMany(l flow.Label) *Denial {
+	return &Denial{Label: l, Type: abi.ErrPermission, Message: fmt.Sprintf(
+		"%s. The run would make more than %d such calls (max_sink_calls in [flow])", t.because(l), t.o.Rules.MaxSinkCalls)}
 }
 
 // repeated reports whether all calls of a batch that care about a label were made before.

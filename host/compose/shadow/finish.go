@@ -31,7 +31,10 @@ func (t *Tree) Finish(ctx context.Context, rec *journal.Record) Conclusion {
 		c.Carried = t.denied.Others
 	}
 	for _, l := range flow.AllLabels {
-		if !c.Read.Has(l) || t.shadows[l] == nil || t.lost[l] != "" || t.denied != nil || ctx.Err() != nil {
+		if !c.Read.Has(l) || t.lost[l] != "" || t.denied != nil || ctx.Err() != nil {
+			continue
+		}
+		if t.shadows[l] == nil && (t.o.Rules.Action != flow.Shadow || t.begin(l, 1) != nil) { // see replace.go
 			continue
 		}
 		t.reach(ctx, l, place{})

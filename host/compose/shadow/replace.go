@@ -11,7 +11,8 @@ import (
 // With flow.Shadow, what leaves is what one shadow sends: secure multi-execution itself. The
 // shadow is the one with one element, "0", 1 and true. It goes on as the run does. Where both make
 // a call, that of the shadow is made, and both get its answer. A call of the run alone is not
-// made. What the shadow would still send when the run has ended is sent then.
+// made. What the shadow would still send when the run has ended is sent then, also if the run came
+// to no call that cares about the label.
 
 // notMade is the error that the run gets for a call that its shadow does not make. Nothing that
 // the run knows can leave, so that it may know this.
@@ -27,6 +28,9 @@ func (t *Tree) replace(ctx context.Context, b *Batch, p *Permit, l flow.Label, a
 	calls := []flow.Call(nil)
 	if s.now != nil && !s.now.ended && !s.diverged && !s.halted() && s.now.at == at {
 		calls = s.now.calls
+	}
+	if len(calls) == len(sinks) && !t.sends(l, len(calls)) { // those of the run alone do not count
+		return t.tooMany(l)
 	}
 	n := 0
 	for i, m := range p.Made {
@@ -62,7 +66,7 @@ func (t *Tree) replace(ctx context.Context, b *Batch, p *Permit, l flow.Label, a
 func (t *Tree) complete(ctx context.Context, l flow.Label) {
 	s := t.shadows[l][0]
 	for s.now != nil && !s.now.ended && !s.diverged && !s.halted() && ctx.Err() == nil && t.o.Make != nil {
-		if t.gated += len(s.now.calls); t.gated > t.o.Rules.MaxSinkCalls {
+		if !t.sends(l, len(s.now.calls)) {
 			return
 		}
 		made := make([]*Made, len(s.now.calls))

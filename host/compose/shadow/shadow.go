@@ -103,10 +103,10 @@ type Tree struct {
 	shadows [flow.NumLabels][]*shadow
 	// lost says why a label's calls are not compared any more: a call that differs was made.
 	lost   [flow.NumLabels]string
-	gated  int           // calls to sinks that cared
-	spent  time.Duration // by shadows while the run waited
-	denied *Denial       // the first one
-	texts  string        // see flow.Literals; "" until it is needed
+	gated  [flow.NumLabels]int // calls to sinks that cared
+	spent  time.Duration       // by shadows while the run waited
+	denied *Denial             // the first one
+	texts  string              // see flow.Literals; "" until it is needed
 
 	mu      sync.Mutex // a leaf; guards what follows
 	nodes   map[string]*node
