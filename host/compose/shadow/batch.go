@@ -266,7 +266,7 @@ func (t *Tree) inherit(ctx context.Context, b *Batch, all []*Made, active flow.L
 	}
 	for i, m := range all {
 		set := t.dependent(m, active)
-		if b.Calls[i].Failed || m.Server == abi.Composites || set == 0 || t.o.Rules.ReadsOnly(m.Server, m.Tool) {
+		if b.Calls[i].Failed || m.withheld || m.Server == abi.Composites || set == 0 || t.o.Rules.ReadsOnly(m.Server, m.Tool) {
 			continue
 		}
 		t.mu.Lock()
@@ -292,7 +292,7 @@ func (t *Tree) register(b *Batch, all []*Made, active flow.Labels) {
 	defer t.mu.Unlock()
 	n := t.node(b.Path)
 	for i, m := range all { // what is written in the batch, first: a read in it may see that
-		if !b.Calls[i].Failed && m.Server != abi.Composites && !t.o.Rules.ReadsOnly(m.Server, m.Tool) {
+		if !b.Calls[i].Failed && !m.withheld && m.Server != abi.Composites && !t.o.Rules.ReadsOnly(m.Server, m.Tool) {
 			for _, l := range flow.AllLabels {
 				if t.dependent(m, active).Has(l) {
 					t.written[l][m.Server] = true

@@ -38,6 +38,7 @@ func (t *Tree) replace(ctx context.Context, b *Batch, p *Permit, l flow.Label, a
 			continue
 		}
 		if n >= len(calls) || len(calls) != len(sinks) {
+			m.withheld = true
 			p.Withheld[i] = notMade
 			continue
 		}
@@ -54,6 +55,7 @@ func (t *Tree) replace(ctx context.Context, b *Batch, p *Permit, l flow.Label, a
 			if m.sinks.Has(l) {
 				t.event(journal.FlowRecord{What: journal.FlowWithhold, Label: l.String(), Server: m.Server, Tool: m.Tool, Path: b.Path})
 				m.sinks &^= flow.Of(l)
+				m.withheld = true
 				p.Withheld[i] = notMade
 			}
 		}

@@ -133,13 +133,14 @@ type batch struct {
 // Made is a call of the run.
 type Made struct {
 	flow.Call
-	raw    bool
-	sinks  flow.Labels // that care about it
-	stale  flow.Labels // for which its server may have been told before what depends on them
-	child  string      // path of the run that answers
-	done   bool
-	labels flow.Labels // of the answer
-	answer journal.Answer
+	raw      bool
+	sinks    flow.Labels // that care about it
+	stale    flow.Labels // for which its server may have been told before what depends on them
+	child    string      // path of the run that answers
+	withheld bool        // it is not made
+	done     bool
+	labels   flow.Labels // of the answer
+	answer   journal.Answer
 }
 
 // Unmade returns a call about which nothing is decided yet.
