@@ -52,12 +52,6 @@ func (c *testCase) label() int {
 	return slices.Index(labelNames[:], c.Label)
 }
 
-// kind is the name of the file without "attacks-" or "useful-".
-func (c *testCase) kind() string {
-	_, kind, _ := strings.Cut(strings.TrimSuffix(filepath.Base(c.file), ".toml"), "-")
-	return kind
-}
-
 // readCases reads all cases. Files of attacks have tables called attack, the others useful.
 func readCases(t testing.TB) (all []*testCase) {
 	t.Helper()
