@@ -122,9 +122,6 @@ func (t *Tree) gate(ctx context.Context, b *Batch, p *Permit, l flow.Label, sink
 	if full {
 		return t.tooMany(l)
 	}
-	if t.denied != nil && !b.Undo { // by another branch: the run is about to end
-		return &Denial{Label: l, Type: abi.ErrPermission, Message: t.because(l) + ", and another call of the run was denied"}
-	}
 	if t.o.Planned != nil && t.o.Planned() {
 		return nil
 	}
