@@ -122,9 +122,9 @@ func bothLabels(flow string) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestTable makes the table, and compares its verdicts with those of testdata/verdicts.golden.
+// TestVerdicts makes the table, and compares its verdicts with those of testdata/verdicts.golden.
 // With -long, it has more columns, and its verdicts are in testdata/verdicts-long.golden.
-func TestTable(t *testing.T) {
+func TestVerdicts(t *testing.T) {
 	cases := readCases(t)
 	if t.Failed() {
 		t.FailNow()
@@ -235,8 +235,24 @@ func compareGolden(t *testing.T, text string) {
 	got := strings.Split(text, "\n")
 	for i, line := range strings.Split(string(want), "\n") {
 		if i >= len(got) || got[i] != line {
-			t.Errorf("%s, line %d: want %q\n(to accept all changes: go test ./host/flowtable -run TestTable -update)\n%s", name, i+1, line, text)
+			t.Errorf("%s, line %d: want %q\n(to accept all changes: go test ./host/flowtable -run TestVerdicts -update)\n%s", name, i+1, line, text)
 			return
 		}
+	}
+}
+
+// TestDocumented checks that docs/flow.md has the table of testdata/verdicts-long.golden.
+func TestDocumented(t *testing.T) {
+	golden, err := os.ReadFile("testdata/verdicts-long.golden")
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := os.ReadFile("../../docs/flow.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, _, _ := strings.Cut(string(golden), "\n\nattacks-")
+	if !strings.Contains(string(document), table) {
+		t.Errorf("docs/flow.md has another table than testdata/verdicts-long.golden:\n%s", table)
 	}
 }

@@ -71,6 +71,9 @@ func (t *Tree) Admit(ctx context.Context, b Batch) (Permit, *Denial) {
 	if d := t.unknown(p.Made); d != nil {
 		return Permit{}, d
 	}
+	if t.denied != nil && !b.Undo { // another saved tool in parallel: the run ends
+		return Permit{}, t.denied
+	}
 	active, conflict := t.Active(), false
 	for _, l := range flow.AllLabels {
 		sinks := sinksOf(p.Made, l)
@@ -118,9 +121,6 @@ func (t *Tree) gate(ctx context.Context, b *Batch, p *Permit, l flow.Label, sink
 	}
 	if full {
 		return t.tooMany(l)
-	}
-	if t.denied != nil && !b.Undo { // by another branch: the run is about to end
-		return &Denial{Label: l, Type: abi.ErrPermission, Message: t.because(l) + ", and another call of the run was denied"}
 	}
 	if t.o.Planned != nil && t.o.Planned() {
 		return nil

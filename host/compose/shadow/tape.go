@@ -47,6 +47,9 @@ func (p *Tape) Calls(asked []abi.ToolCall) []Played {
 		}
 	}
 	var made []*Made
+	if s.why != "" { // in parallel with what has ended it: what it would send now is not all that it would have sent
+		return p.endAll(played, targets)
+	}
 	if at.calls != nil {
 		at.at = place{path: p.path, index: p.sinks}
 		p.sinks++
@@ -191,6 +194,9 @@ func (p *Tape) Compensation(c abi.ToolCall, server, tool string) journal.Answer 
 	s := p.s
 	t := target{Call: flow.Call{Server: server, Tool: tool, Arguments: c.Arguments, Meta: s.tree.o.Join(p.meta, c.Meta), Timeout: c.Timeout}}
 	t.sink = s.tree.o.Rules.Sinks(server, tool).Has(s.label)
+	if s.why != "" {
+		return p.end(&t, s.why)
+	}
 	if !t.sink {
 		return p.blank(&t, true)
 	}
