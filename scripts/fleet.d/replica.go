@@ -32,7 +32,7 @@ type replica struct {
 	life   int            // counts the processes
 	fates  map[int]string // by life: the fault that ended it
 	paused bool
-	pauses int // counts the beginnings and ends of pauses
+	pauses int   // counts the beginnings and ends of pauses
 	ahead  int64 // seconds by which its clock is set
 	away   bool  // the load balancer knows that it drains
 }
