@@ -239,13 +239,13 @@ func (l *Log) checkpointLast() {
 	l.closing = true
 	l.mu.Unlock()
 	l.marks.Wait()
-	end := time.Now().Add(closeTime)
+	end := l.opts.Now().Add(closeTime)
 	for range 2 { // the first one may have begun a file
 		l.mu.Lock()
 		f := &l.files
 		due := !again && l.opts.Signer != nil && l.broken == nil && f.chain.Number > f.signed && f.chain.Number != f.sealed
 		l.mu.Unlock()
-		left := time.Until(end)
+		left := end.Sub(l.opts.Now())
 		if !due || left <= 0 || !l.checkpoint(left) {
 			return
 		}
