@@ -43,6 +43,7 @@ func TestPermissions(t *testing.T) {
 	web := httptest.NewTLSServer(nil)
 	defer web.Close()
 	s := natstest.StartAs(t, func(o *server.Options) {
+		o.Host = "127.0.0.1" // the certificate is for it
 		o.TLS, o.TLSConfig = true, &tls.Config{Certificates: web.TLS.Certificates, MinVersion: tls.VersionTLS12}
 		o.Users = []*server.User{
 			{Username: "one", Password: "secret-1", Permissions: permissions("one")},
