@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,8 +35,11 @@ func journalText(t testing.TB, dir string) string {
 // days writes runs and calls on several days by two writers, of which the second one ends early.
 func days(t testing.TB, dir string, n int, opts journal.LogOptions) {
 	t.Helper()
-	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	opts.Now = func() time.Time { now = now.Add(time.Millisecond); return now }
+	var passed atomic.Int64 // checkpoints look at the clock, too
+	now := func() time.Time {
+		return time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC).Add(time.Duration(passed.Add(int64(time.Millisecond))))
+	}
+	opts.Now = now
 	if opts.Signer == nil {
 		opts.Signer = testKey
 	}
@@ -47,7 +51,7 @@ func days(t testing.TB, dir string, n int, opts journal.LogOptions) {
 			}
 			for range 3 {
 				end(t, l)
-				l.Proxied(journal.Proxied{Start: now, Server: "s", Tool: "t"})
+				l.Proxied(journal.Proxied{Start: now(), Server: "s", Tool: "t"})
 			}
 		}
 		if day == 1 {
@@ -55,7 +59,7 @@ func days(t testing.TB, dir string, n int, opts journal.LogOptions) {
 				t.Fatal(err)
 			}
 		}
-		now = now.Add(24 * time.Hour)
+		passed.Add(int64(24 * time.Hour))
 	}
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
