@@ -77,6 +77,8 @@ var hostileCalls = []struct {
 	{"policy explain", []string{"evil.get --policy rules.toml --color always", "evil.get --policy rules.toml --json"}},
 	{"policy test", []string{"--policy rules.toml --all --color always", "--policy rules.toml --all --json"}},
 	{"replay", []string{"last --with bad.star --color always"}},
+	{"verify", []string{"last", "last --json", "--all", "bad.star"}}, {"runs export", []string{"last", "~"}},
+	{"flow labels", []string{"", "--json"}}, {"flow clear", []string{"evil", "~"}}, {"flow trust", []string{"job", "~"}},
 	{"smoke", []string{"checks.toml", "checks.toml --format json", "checks.toml --list"}},
 	{"smoke init", []string{"--dry-run --all -o new.toml", "--dry-run -o new.toml other -- ./hostile"}},
 	{"import", []string{"host.json --dry-run --color always"}},
