@@ -1,6 +1,9 @@
 package route
 
 import (
+	"errors"
+
+	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -13,6 +16,22 @@ func (r *Router) onBehalf(call *wire.Call, o Origin) {
 		return
 	}
 	call.Owner, call.Group, call.Client, call.LogLevel = o, o.Session(), o.Client(), r.logLevel(o)
+}
+
+// errNoRights says that the token of a client is no longer accepted.
+var errNoRights = errors.New("the token of its client is no longer valid")
+
+// present is the wire.Permit of a request about something that an earlier request of a client
+// has begun, such as a task: it is sent as long as the token of the client is accepted. What a
+// task may do was decided when its tool was called. A nil session is no client.
+type present struct{ session Session }
+
+// Permitted implements wire.Permit.
+func (p present) Permitted() error {
+	if RightsOf(p.session) == bearer.Nothing {
+		return errNoRights
+	}
+	return nil
 }
 
 // logLevel returns the lowest level of the log messages that belong to a request, ""

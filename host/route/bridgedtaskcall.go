@@ -220,9 +220,13 @@ func (r *Router) bridgedRequest(ctx context.Context, call Call, to serverConn, o
 	return reply
 }
 
-// request makes a request about the task.
+// request makes a request about the task. Only tasks/cancel is sent when the client has no
+// rights any more.
 func (t *bridgedTask) request(ctx context.Context, to serverConn, method string, params []byte) wire.Reply {
 	out := wire.Call{Method: method, Params: params}
+	if method != protocol.MethodTasksCancel {
+		out.Permit = present{t.session}
+	}
 	t.router.onBehalf(&out, t)
 	reply, err := to.Call(ctx, out)
 	if err != nil {

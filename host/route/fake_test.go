@@ -53,6 +53,9 @@ func (u *fakeUpstream) Server() ([]byte, bool) {
 }
 
 func (u *fakeUpstream) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
+	if err := wire.CheckPermit(call.Permit); err != nil {
+		return wire.Reply{}, err
+	}
 	u.mu.Lock()
 	u.calls = append(u.calls, call)
 	u.mu.Unlock()
@@ -125,8 +128,20 @@ func (s *fakeSession) Revision() protocol.Revision {
 	}
 	return protocol.Handshake.Newest()
 }
-func (s *fakeSession) TokenName() string      { return "" }
-func (s *fakeSession) Rights() *bearer.Rights { return s.rights }
+func (s *fakeSession) TokenName() string { return "" }
+
+func (s *fakeSession) Rights() *bearer.Rights {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rights
+}
+
+// expire ends the validity of the token.
+func (s *fakeSession) expire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rights = bearer.Nothing
+}
 
 func (s *fakeSession) Changed(surface wire.Surface, _ []byte) {
 	s.mu.Lock()

@@ -67,7 +67,10 @@ func (r *Router) notifyUpstream(s Session, server, method string, params []byte,
 		if !ok {
 			return
 		}
-		err := g.Permitted()
+		err := present{s}.Permitted()
+		if err == nil {
+			err = g.Permitted()
+		}
 		if err == nil {
 			err = c.Notify(ctx, method, params)
 		}

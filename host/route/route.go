@@ -343,6 +343,8 @@ func (r *Router) forwardGated(ctx context.Context, call Call, to serverConn, par
 		out := wire.Call{Method: call.Method, Params: params, Progress: call.Progress, Inputs: in}
 		if g != nil {
 			out.Permit = g
+		} else {
+			out.Permit = present{sessionOf(call.Origin)}
 		}
 		r.onBehalf(&out, call.Origin)
 		return to.Call(ctx, out)

@@ -247,9 +247,31 @@ func (r *Router) subscribeAgain(t topic) error {
 	if !r.subscribed(t) || !ok {
 		return nil
 	}
-	reply, err := c.Call(r.ctx, wire.Call{Method: protocol.MethodResourcesSubscribe, Params: wire.Marshal(map[string]string{"uri": t.uri})})
+	reply, err := c.Call(r.ctx, wire.Call{
+		Method: protocol.MethodResourcesSubscribe, Params: wire.Marshal(map[string]string{"uri": t.uri}), Permit: subscribers{r, t},
+	})
 	if err == nil && reply.Error != nil {
 		err = wire.ParseError(reply.Error)
+	}
+	return err
+}
+
+// subscribers is the wire.Permit of a request on behalf of those who have subscribed to a
+// resource: it is sent as long as one of them may use it.
+type subscribers struct {
+	router *Router
+	topic  topic
+}
+
+// Permitted implements wire.Permit.
+func (p subscribers) Permitted() (err error) {
+	p.router.mu.Lock()
+	all := slices.Collect(maps.Keys(p.router.topics[p.topic]))
+	p.router.mu.Unlock()
+	for _, s := range all {
+		if err = p.router.scope(s).PermittedResource(p.topic.conn.server, p.topic.uri); err == nil {
+			return nil
+		}
 	}
 	return err
 }

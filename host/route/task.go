@@ -175,15 +175,19 @@ func keepTasks(reply wire.Reply, keep func(id string) bool) wire.Reply {
 	return wire.Reply{Result: result}
 }
 
-// maxTaskPages bounds the pages of one upstream's list of tasks that are joined with the
-// lists of others.
-const maxTaskPages = 100
+// Bounds of one upstream's list of tasks that is joined with the lists of others.
+const (
+	maxTaskPages = 100
+	maxListed    = 10_000
+	maxTaskBytes = 4 << 20 // of all its tasks
+)
 
 // allTasks returns the first page of an upstream's list of tasks, but with the tasks of
 // all pages, and without a cursor.
 func (r *Router) allTasks(ctx context.Context, call Call, c serverConn) wire.Reply {
 	var first []byte
 	var tasks [][]byte
+	size := 0
 	params := call.Params
 	for range maxTaskPages {
 		reply := r.forward(ctx, call, c, params, nil)
@@ -191,9 +195,15 @@ func (r *Router) allTasks(ctx context.Context, call Call, c serverConn) wire.Rep
 			return reply
 		}
 		raw, _ := wire.Get(reply.Result, "tasks")
-		page, err := wire.Elements(raw)
-		if err != nil {
+		page, more, err := wire.FirstElements(raw, maxListed-len(tasks))
+		size += len(raw)
+		switch {
+		case err != nil:
 			return fail(wire.CodeInternal, "tasks/list: malformed answer of upstream %q: %v", c.server, err)
+		case more:
+			return fail(wire.CodeInternal, "tasks/list: upstream %q has more than %d tasks", c.server, maxListed)
+		case size > maxTaskBytes:
+			return fail(wire.CodeInternal, "tasks/list: the tasks of upstream %q have more than %d bytes", c.server, maxTaskBytes)
 		}
 		tasks = append(tasks, page...)
 		if first == nil {

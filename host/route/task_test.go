@@ -3,6 +3,7 @@ package route
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -124,6 +125,27 @@ func TestListOfTasks(t *testing.T) {
 	g.ups["b"].on("tasks/list", `{"tasks":7}`)
 	if got := g.ask(s, "tasks/list", `{}`); got != `{"code":-32603,"message":"tasks/list: upstream \"a\" has more than 100 pages of tasks"}` {
 		t.Errorf("endless: %s", got)
+	}
+	many := make([]string, maxListed+1)
+	for i := range many {
+		many[i] = fmt.Sprintf(`{"taskId":"%d"}`, i)
+	}
+	first := `{"tasks":[` + strings.Join(many[:maxListed], ",") + `],"nextCursor":"2"}`
+	for _, tt := range []struct{ name, page, last, want string }{
+		{"in one page", `{"tasks":[` + strings.Join(many, ",") + `]}`, "", "has more than 10000 tasks"},
+		{"in the last page", first, `{"tasks":[` + many[maxListed] + `]}`, "has more than 10000 tasks"},
+		{"none in the last page", first, `{"tasks":[]}`, ""},
+		{"large", `{"tasks":[{"taskId":"` + strings.Repeat("x", maxTaskBytes) + `"}]}`, "", "have more than 4194304 bytes"},
+	} {
+		g.ups["a"].answer["tasks/list"] = func(_ context.Context, call wire.Call) (wire.Reply, error) {
+			if string(call.Params) == `{}` {
+				return reply(tt.page), nil
+			}
+			return reply(tt.last), nil
+		}
+		if got := g.ask(s, "tasks/list", `{}`); tt.want == "" && wire.ParseError([]byte(got)).Code != 0 || !strings.Contains(got, tt.want) {
+			t.Errorf("%s: %.200s", tt.name, got)
+		}
 	}
 }
 

@@ -35,8 +35,12 @@ func (c *toolCall) awaitHandshakeTask(ctx context.Context, id string) (wire.Repl
 			return wire.Reply{}, fmt.Errorf("upstream %q is not configured", c.server)
 		}
 		out := wire.Call{Method: method, Params: about}
+		if method != protocol.MethodTasksCancel {
+			out.Permit = present{s}
+		}
 		r.onBehalf(&out, c.origin)
-		return to.Call(ctx, out)
+		reply, err := to.Call(ctx, out)
+		return reply, c.unattended(err)
 	}
 	reply, err := request(ctx, protocol.MethodTasksResult)
 	if err != nil {

@@ -2,6 +2,7 @@ package route
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -147,6 +148,8 @@ func (w *taskWaiter) poll(ctx context.Context) (task []byte, err error) {
 		params := w.params()
 		reply, failed := w.request(ctx, protocol.MethodTasksGet, params.Bytes())
 		switch {
+		case errors.Is(failed, errNoRights):
+			return nil, failed
 		case failed == nil && reply.Error == nil:
 			return reply.Result, nil
 		case failed == nil:
@@ -165,7 +168,8 @@ func (w *taskWaiter) params() *wire.Object {
 	return params
 }
 
-// request makes a request about the task.
+// request makes a request about the task. Only tasks/cancel is sent when the client has no
+// rights any more.
 func (w *taskWaiter) request(ctx context.Context, method string, params []byte) (wire.Reply, error) {
 	c := w.call
 	to, ok := c.router.to(sessionOf(c.origin), c.server)
@@ -173,9 +177,22 @@ func (w *taskWaiter) request(ctx context.Context, method string, params []byte) 
 		return wire.Reply{}, fmt.Errorf("upstream %q is not configured", c.server)
 	}
 	out := wire.Call{Method: method, Params: params}
+	if method != protocol.MethodTasksCancel {
+		out.Permit = present{sessionOf(c.origin)}
+	}
 	c.router.onBehalf(&out, c.origin)
 	out.Client = declareTasks(out.Client)
-	return to.Call(ctx, out)
+	reply, err := to.Call(ctx, out)
+	return reply, c.unattended(err)
+}
+
+// unattended returns the error of a request about a task that the call has created. That such a
+// request was not permitted does not mean that the call was not made.
+func (c *toolCall) unattended(err error) error {
+	if errors.Is(err, errNoRights) {
+		return fmt.Errorf("upstream %q: the task of this call is not waited for: %w", c.server, errNoRights)
+	}
+	return err
 }
 
 // abandon tells the upstream that nobody needs the task any more, without waiting.

@@ -2,6 +2,7 @@ package route
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
@@ -139,7 +140,7 @@ func (r *Router) watch(ctx context.Context, key watchKey, to serverConn, w *task
 	var params, filter wire.Object
 	filter.Raw("taskIds", wire.Array([][]byte{wire.Quote(key.id)}))
 	params.Raw("notifications", filter.Bytes())
-	call := wire.Call{Method: protocol.MethodListen, Params: params.Bytes()}
+	call := wire.Call{Method: protocol.MethodListen, Params: params.Bytes(), Permit: watchers{r, key}}
 	delay := firstWatchDelay
 	for first := true; ; first = false {
 		acknowledged := false
@@ -152,13 +153,16 @@ func (r *Router) watch(ctx context.Context, key watchKey, to serverConn, w *task
 				r.inBackground(func() { r.catchUp(ctx, key, to) })
 			}
 		}
+		if !first && call.Permit.Permitted() != nil { // a link need not send anything for this call
+			return
+		}
 		reply, err := to.Call(ctx, call)
 		if first && !acknowledged {
 			close(w.decided)
 		}
 		refused := !acknowledged && err == nil
 		switch {
-		case ctx.Err() != nil, first && !acknowledged, refused:
+		case ctx.Err() != nil, first && !acknowledged, refused, errors.Is(err, errNoRights):
 			r.Log.Debug("a task is not listened to any more", "upstream", key.conn.server, "refused", refused, "answer", excerpt(reply.Error))
 			return
 		case acknowledged:
@@ -171,12 +175,31 @@ func (r *Router) watch(ctx context.Context, key watchKey, to serverConn, w *task
 	}
 }
 
+// watchers is the wire.Permit of requests on behalf of those who watch a task: they are sent
+// as long as the token of one of them is accepted.
+type watchers struct {
+	router *Router
+	key    watchKey
+}
+
+// Permitted implements wire.Permit.
+func (w watchers) Permitted() error {
+	for _, who := range w.router.watchersOf(w.key) {
+		if (present{who.session}).Permitted() == nil {
+			return nil
+		}
+	}
+	return errNoRights
+}
+
 // catchUp tells the watchers of a task its status, since notifications may have been
 // missed.
 func (r *Router) catchUp(ctx context.Context, key watchKey, to serverConn) {
 	var params wire.Object
 	params.Text("taskId", key.id)
-	reply, err := to.Call(ctx, wire.Call{Method: protocol.MethodTasksGet, Params: params.Bytes(), Client: declareTasks(nil)})
+	reply, err := to.Call(ctx, wire.Call{
+		Method: protocol.MethodTasksGet, Params: params.Bytes(), Client: declareTasks(nil), Permit: watchers{r, key},
+	})
 	if err != nil || reply.Error != nil {
 		return
 	}
@@ -198,17 +221,21 @@ func (r *Router) tellWatchers(key watchKey, task []byte) {
 		r.Log.Warn("malformed notification about a task", "upstream", key.conn.server, "err", err)
 		return
 	}
-	var all []watcher
+	for _, who := range r.watchersOf(key) {
+		if named, err := ownID(task, who.id); err == nil {
+			who.session.Notify(protocol.NotificationTask, named)
+		}
+	}
+}
+
+// watchersOf returns those who watch a task.
+func (r *Router) watchersOf(key watchKey) (all []watcher) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	if w := r.watched[key]; w != nil {
 		for who := range w.watchers {
 			all = append(all, who)
 		}
 	}
-	r.mu.Unlock()
-	for _, who := range all {
-		if named, err := ownID(task, who.id); err == nil {
-			who.session.Notify(protocol.NotificationTask, named)
-		}
-	}
+	return all
 }

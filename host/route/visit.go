@@ -33,7 +33,8 @@ func (r *Router) noteElicitations(o Origin, server string, reply wire.Reply) {
 	if o == nil || !asksForVisits(reply) {
 		return
 	}
-	for _, e := range visitsOf(wire.ParseError(reply.Error)) {
+	all, _ := visitsOf(wire.ParseError(reply.Error), maxElicitations)
+	for _, e := range all {
 		if id, ok := wire.GetString(e, "elicitationId"); ok && wire.ElicitationShape.Check(e) == nil {
 			r.noteElicitation(o.Session(), elicitation{server, id})
 		}
@@ -46,11 +47,12 @@ func asksForVisits(reply wire.Reply) bool {
 	return reply.Error != nil && wire.ParseError(reply.Error).Code == protocol.CodeURLElicitationRequired
 }
 
-// visitsOf returns the elicitations in an error, none if it has no array of them.
-func visitsOf(bad *wire.RPCError) [][]byte {
+// visitsOf returns the first elicitations in an error, at most as many as most, and none if it
+// has no array of them. more says that there are others.
+func visitsOf(bad *wire.RPCError, most int) (all [][]byte, more bool) {
 	raw, _ := wire.Get(bad.Data, "elicitations")
-	all, _ := wire.Elements(raw)
-	return all
+	all, more, _ = wire.FirstElements(raw, most)
+	return all, more
 }
 
 // elicited delivers the end of an elicitation of mode "url" to its session.
@@ -88,8 +90,10 @@ func (c *client) tellVisited() {
 // askForVisit turns the error of the handshake era that asks the user to visit pages into
 // a result that does so. No call waits for the visit: the client repeats the request.
 func (r *Router) askForVisit(call Call, bad *wire.RPCError) wire.Reply {
-	all := visitsOf(bad)
+	all, more := visitsOf(bad, maxQuestions)
 	switch {
+	case more:
+		return fail(wire.CodeInternal, "%s: the server asks for visits of more than %d pages at once", call.Method, maxQuestions)
 	case len(all) == 0 || !slices.Contains(mayAsk, call.Method):
 		return fail(wire.CodeInternal, "%s: %s", call.Method, bad.Message)
 	case !declares(call.Origin.Client(), "elicitation", "url"):

@@ -172,3 +172,20 @@ func TestVisitIsCancelled(t *testing.T) {
 		}
 	})
 }
+
+// TestVisitsAreBounded checks that a server cannot make a client's user visit any number of
+// pages at once.
+func TestVisitsAreBounded(t *testing.T) {
+	const visit = `{"mode":"url","elicitationId":"e","url":"https://x","message":"go"}`
+	for _, n := range []int{maxQuestions, maxQuestions + 1} {
+		g, up, s := eras(t, stateless, `{"elicitation":{"url":{}}}`)
+		up.on("tools/call", `{"code":-32042,"message":"log in","data":{"elicitations":[`+strings.Repeat(visit+",", n-1)+visit+`]}}`)
+		got := g.ask(s, "tools/call", "{"+requests["tools/call"]+"}")
+		asked, _ := wire.Get([]byte(got), "inputRequests")
+		all, _ := wire.Members(asked)
+		refused := got == `{"code":-32603,"message":"tools/call: the server asks for visits of more than 32 pages at once"}`
+		if refused != (n > maxQuestions) || !refused && len(all) != n {
+			t.Errorf("%d: %.300s", n, got)
+		}
+	}
+}

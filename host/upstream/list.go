@@ -3,6 +3,7 @@ package upstream
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -27,8 +28,9 @@ const (
 // listing collects the items of one surface of a server, page by page.
 type listing struct {
 	surface wire.Surface
-	most    int   // bytes of items; 0: any number
-	bytes   int64 // of the items
+	most    int   // bytes of items and meta; 0: any number
+	bytes   int64 // of the items and meta
+	seen    int   // items of the server, with those that were left out
 	log     *slog.Logger
 	items   [][]byte
 	keys    map[string]bool
@@ -40,13 +42,14 @@ type listing struct {
 // _meta of all pages as one object, and what holds of the cache hints of all pages. Items without a name,
 // with the name of an earlier one, or that two JSON readers could interpret
 // differently are left out with a warning. If a cursor is repeated, or there are too
-// many pages or items, the listing ends with a warning, and the items listed so far are
-// returned. The error is a *ListError if the items have more than most bytes.
+// many pages or items, the listing ends with a warning, and the items up to there are
+// returned. Items that are left out count as well. The error is a *ListError if the items and
+// the _meta have more than most bytes.
 func listAll(ctx context.Context, l link.Link, surface wire.Surface, most int, log *slog.Logger) (*listing, error) {
 	method := surface.ListMethod()
 	c := &listing{surface: surface, most: most, log: log, items: [][]byte{}, keys: make(map[string]bool)}
-	params := []byte("{}") // some servers reject a request without params
-	cursors := make(map[string]bool)
+	params := []byte("{}")                      // some servers reject a request without params
+	cursors := make(map[[sha256.Size]byte]bool) // digests, since a cursor can be as long as a message
 	for page := 1; ; page++ {
 		reply, err := l.Call(ctx, wire.Call{Method: method, Params: params})
 		if err != nil {
@@ -55,57 +58,46 @@ func listAll(ctx context.Context, l link.Link, surface wire.Surface, most int, l
 		if reply.Error != nil {
 			return nil, fmt.Errorf("server refused %s: %w", method, parseError(reply.Error))
 		}
-		if err := c.add(reply.Result); err != nil {
+		more, err := c.add(reply.Result)
+		if err != nil {
 			return nil, err
 		}
 		cursor, ok := wire.GetString(reply.Result, "nextCursor")
+		continues := ok && cursor != ""
+		digest := sha256.Sum256([]byte(cursor))
 		switch {
-		case !ok || cursor == "":
-			return c, nil
-		case cursors[cursor]:
-			log.Warn(method+" repeats a cursor: the list ends there", "cursor", link.Excerpt(cursor), "items", len(c.items))
-			return c, nil
-		case page == maxPages || len(c.items) >= maxItems:
+		case more || continues && (page == maxPages || c.seen == maxItems):
 			log.Warn(method+" does not end: the list was cut off", "pages", page, "items", len(c.items))
 			return c, nil
+		case !continues:
+			return c, nil
+		case cursors[digest]:
+			log.Warn(method+" repeats a cursor: the list ends there", "cursor", link.Excerpt(cursor), "items", len(c.items))
+			return c, nil
 		}
-		cursors[cursor] = true
+		cursors[digest] = true
 		raw, _ := wire.Get(reply.Result, "nextCursor")
 		params, _ = wire.Set(nil, raw, "cursor")
 	}
 }
 
-// add adds the items and the _meta of one page.
-func (c *listing) add(page []byte) error {
+// add adds the items and the _meta of one page. more says that the page has items beyond
+// maxItems, which were not read.
+func (c *listing) add(page []byte) (more bool, err error) {
 	name := string(c.surface)
 	raw, ok := wire.Get(page, name)
 	if !ok {
-		return fmt.Errorf("answer to %s has no %q", c.surface.ListMethod(), name)
+		return false, fmt.Errorf("answer to %s has no %q", c.surface.ListMethod(), name)
 	}
-	items, err := wire.Elements(raw)
+	items, more, err := wire.FirstElements(raw, maxItems-c.seen)
 	if err != nil {
-		return fmt.Errorf("answer to %s: %q: %w", c.surface.ListMethod(), name, err)
+		return false, fmt.Errorf("answer to %s: %q: %w", c.surface.ListMethod(), name, err)
 	}
+	c.seen += len(items)
 	large := len(page) > budget.Small
 	for _, item := range items {
-		key, ok := wire.GetString(item, c.surface.Key())
-		err := wire.ItemShape.Check(item)
-		switch {
-		case !ok || key == "":
-			c.log.Warn("an item without a "+c.surface.Key()+" was left out", "list", name, "item", link.Excerpt(string(item[:min(len(item), rpc.MaxExcerpt)])))
-		case err != nil:
-			c.log.Warn("an item was left out because clients could mistake it for another", "list", name, "item", link.Excerpt(key), "err", link.Excerpt(err.Error()))
-		case c.keys[key]:
-			c.log.Warn("a second item with the same "+c.surface.Key()+" was left out", "list", name, "item", link.Excerpt(key))
-		default:
-			c.keys[key] = true
-			if c.bytes += int64(len(item)); c.most > 0 && c.bytes > int64(c.most) {
-				return &ListError{Surface: c.surface, Limit: c.most}
-			}
-			if large { // the page counts as a message until nothing refers to it
-				item = bytes.Clone(item)
-			}
-			c.items = append(c.items, item)
+		if err := c.addItem(item, large); err != nil {
+			return false, err
 		}
 	}
 	hints := envelope.ReadHints(page)
@@ -113,17 +105,65 @@ func (c *listing) add(page []byte) error {
 		hints = hints.And(*c.hints)
 	}
 	c.hints = &hints
+	return more, c.addMeta(page, large)
+}
+
+// addItem adds an item, unless it is to be left out. large says that it is part of a large
+// message, which counts in the budget until nothing refers to it.
+func (c *listing) addItem(item []byte, large bool) error {
+	name := string(c.surface)
+	key, ok := wire.GetString(item, c.surface.Key())
+	err := wire.ItemShape.Check(item)
+	switch {
+	case !ok || key == "":
+		c.log.Warn("an item without a "+c.surface.Key()+" was left out", "list", name, "item", link.Excerpt(string(item[:min(len(item), rpc.MaxExcerpt)])))
+		return nil
+	case err != nil:
+		c.log.Warn("an item was left out because clients could mistake it for another", "list", name, "item", link.Excerpt(key), "err", link.Excerpt(err.Error()))
+		return nil
+	case c.keys[key]:
+		c.log.Warn("a second item with the same "+c.surface.Key()+" was left out", "list", name, "item", link.Excerpt(key))
+		return nil
+	}
+	if err := c.count(len(item)); err != nil {
+		return err
+	}
+	c.keys[key] = true
+	if large {
+		item = bytes.Clone(item)
+	}
+	c.items = append(c.items, item)
+	return nil
+}
+
+// count counts bytes that are kept. The error is a *ListError.
+func (c *listing) count(bytes int) error {
+	if c.bytes += int64(bytes); c.most > 0 && c.bytes > int64(c.most) {
+		return &ListError{Surface: c.surface, Limit: c.most}
+	}
+	return nil
+}
+
+// addMeta adds the _meta of a page, unless it is too large. For large see addItem.
+func (c *listing) addMeta(page []byte, large bool) error {
 	meta, ok := wire.Get(page, "_meta")
 	if ok && wire.IsObject(meta) {
 		meta, ok = withoutServerInfo(meta)
 	}
 	switch {
 	case !ok || !wire.IsObject(meta):
+		return nil
 	case c.meta != nil && len(c.meta)+len(meta) > maxMeta:
-		c.log.Warn("the _meta of a later page was left out because it is too large", "list", name, "bytes", len(meta))
-	default:
-		c.meta = merge(c.meta, meta)
+		c.log.Warn("the _meta of a later page was left out because it is too large", "list", string(c.surface), "bytes", len(meta))
+		return nil
 	}
+	if err := c.count(len(meta)); err != nil {
+		return err
+	}
+	if large {
+		meta = bytes.Clone(meta)
+	}
+	c.meta = merge(c.meta, meta)
 	return nil
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // countStart adds a byte to the file that counts the starts of a server, and
@@ -27,6 +29,34 @@ func countStart() int {
 		panic(err)
 	}
 	return int(fi.Size())
+}
+
+// listLong answers with a page of a list that is longer than it may be, if that is the mode.
+func (s *rawServer) listLong(mode string, m rawMessage) bool {
+	var p struct{ Cursor string }
+	_ = json.Unmarshal(m.Params, &p)
+	from, to, next := 0, maxItems+1, ""
+	switch {
+	case mode == "long page":
+	case mode == "long last page" && p.Cursor == "":
+		to, next = maxItems-1, "2"
+	case mode == "long last page":
+		from = maxItems - 1
+	case mode == "twins": // of which the first is kept
+		to, next = maxItems, p.Cursor+"x"
+	default:
+		return false
+	}
+	surface := map[string]wire.Surface{"tools/list": wire.Tools, "resources/list": wire.Resources, "resources/templates/list": wire.Templates, "prompts/list": wire.Prompts}[m.Method]
+	items := make([]string, 0, to-from)
+	for i := range to - from {
+		if i += from; mode == "twins" {
+			i = 0
+		}
+		items = append(items, fmt.Sprintf(`{"name":"%d","uri":"a:%[1]d","uriTemplate":"a:%[1]d"}`, i))
+	}
+	s.result(m.ID, fmt.Sprintf(`{%q:[%s],"nextCursor":%q}`, surface, strings.Join(items, ","), next))
+	return true
 }
 
 // listMore lists the surfaces other than tools.

@@ -181,6 +181,9 @@ func (s *rawServer) result(id json.RawMessage, result string) {
 }
 
 func (s *rawServer) handle(mode string, m rawMessage) {
+	if strings.HasSuffix(m.Method, "/list") && s.listLong(mode, m) {
+		return
+	}
 	switch m.Method {
 	case "initialize":
 		s.params = m.Params
@@ -226,7 +229,7 @@ func (s *rawServer) initialize(mode string, id json.RawMessage) {
 		version = "1999-01-01"
 	case "no tools":
 		capabilities = `{"x":{}}`
-	case "surfaces", "refuses templates", "resources fail", "resources hang":
+	case "surfaces", "refuses templates", "resources fail", "resources hang", "long page", "long last page":
 		capabilities = `{"tools":{},"resources":{},"prompts":{}}`
 	case "chatty":
 		s.write("Server is starting on stdio...")

@@ -105,12 +105,19 @@ func TestMetaIsBounded(t *testing.T) {
 	c := listing{surface: wire.Tools, log: slog.New(slog.NewTextHandler(&log, nil)), keys: make(map[string]bool)}
 	big := `{"big":"` + strings.Repeat("x", maxMeta) + `"}`
 	for _, meta := range []string{big, `{"more":1}`, `[]`} {
-		if err := c.add([]byte(`{"tools":[],"_meta":` + meta + `}`)); err != nil {
+		if _, err := c.add([]byte(`{"tools":[],"_meta":` + meta + `}`)); err != nil {
 			t.Error(err)
 		}
 	}
-	if string(c.meta) != big || strings.Count(log.String(), "too large") != 1 { // the _meta of a single page is not limited
+	if string(c.meta) != big || strings.Count(log.String(), "too large") != 1 { // the _meta of a single page may be as large as the list
 		t.Errorf("%d bytes, log %s", len(c.meta), log.String())
+	}
+	if c.memory() < int64(len(big)) {
+		t.Errorf("%d bytes are counted", c.memory())
+	}
+	c = listing{surface: wire.Tools, most: maxMeta, log: slog.New(slog.DiscardHandler), keys: make(map[string]bool)}
+	if _, err := c.add([]byte(`{"tools":[],"_meta":` + big + `}`)); err == nil || err.Error() != `upstream "": its list of tools is larger than 64KiB (raise max_list)` {
+		t.Error(err)
 	}
 }
 

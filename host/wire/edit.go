@@ -371,10 +371,23 @@ const maxElements = 1 << 20
 func Elements(raw []byte) ([][]byte, error) {
 	items, ok, err := split(raw, maxElements)
 	if err != nil {
-		return nil, err
+		return nil, tooMany(err, maxElements)
 	}
 	if !ok {
 		return nil, errors.New("not a JSON array")
 	}
 	return items, nil
+}
+
+// FirstElements returns the first elements of the JSON array raw, at most as many as most. more
+// says that there are others, which it does not look at.
+func FirstElements(raw []byte, most int) (items [][]byte, more bool, err error) {
+	items, ok, err := split(raw, most)
+	switch {
+	case err == nil && !ok:
+		return nil, false, errors.New("not a JSON array")
+	case errors.Is(err, errTooMany):
+		return items, true, nil
+	}
+	return items, false, err
 }

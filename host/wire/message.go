@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -173,8 +174,26 @@ const maxBatch = 10_000
 
 // Split splits a JSON-RPC batch (revision 2025-03-26 only) into its messages. ok is
 // false if raw does not begin like an array. The error is an *RPCError.
-func Split(raw []byte) (items [][]byte, ok bool, err error) { return split(raw, maxBatch) }
+func Split(raw []byte) (items [][]byte, ok bool, err error) {
+	if items, ok, err = split(raw, maxBatch); err != nil {
+		return nil, ok, tooMany(err, maxBatch)
+	}
+	return items, ok, nil
+}
 
+// errTooMany says that an array has more elements than split was to return.
+var errTooMany = errors.New("too many elements")
+
+// tooMany returns err, but an *RPCError in place of errTooMany.
+func tooMany(err error, most int) error {
+	if errors.Is(err, errTooMany) {
+		return Errorf(CodeInvalidRequest, "invalid request: an array of more than %d items", most)
+	}
+	return err
+}
+
+// split returns the elements of an array. If there are more than most, it returns the first
+// and errTooMany, and does not read the others.
 func split(raw []byte, most int) (items [][]byte, ok bool, err error) {
 	if firstByte(raw) != '[' {
 		return nil, false, nil
@@ -189,7 +208,7 @@ func split(raw []byte, most int) (items [][]byte, ok bool, err error) {
 			return nil, true, Errorf(CodeParse, "parse error: %v", syntax(raw, end, f))
 		}
 		if len(items) == most {
-			return nil, true, Errorf(CodeInvalidRequest, "invalid request: an array of more than %d items", most)
+			return items, true, errTooMany
 		}
 		items = append(items, raw[i:end])
 		i = skipSpace(raw, end)

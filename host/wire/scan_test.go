@@ -87,6 +87,12 @@ func compareScans(t *testing.T, raw []byte) {
 				t.Fatalf("%.200q: item %q, want %q", raw, items[i], elements[i])
 			}
 		}
+		for _, most := range []int{0, len(items) / 2, len(items)} {
+			first, more, err := FirstElements(raw, most)
+			if err != nil || len(first) != most || more != (most < len(items)) || !reflect.DeepEqual(append([][]byte{}, first...), append([][]byte{}, items[:most]...)) {
+				t.Fatalf("%.200q: the first %d are %q, more: %t, %v", raw, most, first, more, err)
+			}
+		}
 	}
 	for _, p := range want {
 		value, ok := Get(raw, p.name)

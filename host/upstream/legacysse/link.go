@@ -39,12 +39,15 @@ type Link struct {
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup // of the goroutines that read and write
 	posts  sync.WaitGroup
+
+	mu    sync.Mutex          // guards calls; a leaf
+	calls map[string]*posting // requests whose POST has no response yet, by raw id
 }
 
 // Dial opens the stream of the server of client. Shutdown closes client; after an
 // error, it has been closed. ctx is for dialing only.
 func Dial(ctx context.Context, client *httpclient.Client, opts link.Options) (*Link, error) {
-	l := &Link{opts: opts, client: client}
+	l := &Link{opts: opts, client: client, calls: map[string]*posting{}}
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
 	stop := context.AfterFunc(ctx, func() { l.cancel(context.Cause(ctx)) })
 	err := l.open()

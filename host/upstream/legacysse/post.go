@@ -9,13 +9,14 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // postWait is how long a message waits for the server's response to the message
-// before it.
+// before it, and a cancellation for that to the call.
 const postWait = 200 * time.Millisecond
 
 // poster posts the messages that are written to it, one per line.
@@ -24,8 +25,10 @@ type poster struct{ link *Link }
 // Write implements io.Writer.
 func (p poster) Write(lines []byte) (n int, err error) {
 	for line := range bytes.Lines(lines) {
-		if err := p.link.send(bytes.Clone(bytes.TrimSpace(line))); err != nil {
-			return n, err
+		if body := bytes.TrimSpace(line); len(body) > 0 { // the end of a large message comes by itself
+			if err := p.link.send(bytes.Clone(body)); err != nil {
+				return n, err
+			}
 		}
 		n += len(line)
 	}
@@ -44,7 +47,12 @@ func (p poster) Close() error {
 // before that.
 func (l *Link) send(body []byte) error {
 	posted := make(chan error, 1)
-	l.posts.Go(func() { posted <- l.post(body) })
+	call, cancelled := l.follow(body)
+	l.posts.Go(func() {
+		cancelled.settle()
+		posted <- l.post(call.ctx, body)
+		l.forget(call)
+	})
 	t := time.NewTimer(postWait)
 	defer t.Stop()
 	select {
@@ -55,20 +63,79 @@ func (l *Link) send(body []byte) error {
 	}
 }
 
-// post posts one message. A failure ends the call that the message belongs to. If the
+// posting is a request that is being posted, or another message without an id.
+type posting struct {
+	id     string // raw; "" for a message that is no request
+	ctx    context.Context
+	cancel context.CancelFunc
+	done   chan struct{} // closed when the server has responded, or the POST has failed
+}
+
+// follow returns the posting of a message. If the message cancels a call whose POST has no
+// response yet, it also returns the posting of that call; otherwise nil.
+func (l *Link) follow(body []byte) (p, cancelled *posting) {
+	m, _ := wire.Parse(body)
+	p = &posting{ctx: l.ctx, cancel: func() {}}
+	switch {
+	case m.IsRequest():
+		p.id, p.done = string(m.ID), make(chan struct{})
+		p.ctx, p.cancel = context.WithCancel(l.ctx)
+		l.mu.Lock()
+		l.calls[p.id] = p
+		l.mu.Unlock()
+	case m.Method == protocol.NotificationCancelled:
+		id, _ := wire.Get(m.Params, "requestId")
+		l.mu.Lock()
+		cancelled = l.calls[string(id)]
+		l.mu.Unlock()
+	}
+	return p, cancelled
+}
+
+// forget ends the following of a message that was posted, or not.
+func (l *Link) forget(p *posting) {
+	p.cancel()
+	if p.id == "" {
+		return
+	}
+	l.mu.Lock()
+	delete(l.calls, p.id)
+	l.mu.Unlock()
+	close(p.done)
+}
+
+// settle waits until a call that was cancelled can no longer reach the server later than the
+// cancellation, which goes over another connection: until the server has responded to its POST,
+// or the POST was aborted after postWait. A server ignores the cancellation of a call that it
+// does not know, and would work on for nobody. A nil posting is no call.
+func (p *posting) settle() {
+	if p == nil {
+		return
+	}
+	t := time.NewTimer(postWait)
+	defer t.Stop()
+	select {
+	case <-p.done:
+	case <-t.C:
+		p.cancel()
+		<-p.done
+	}
+}
+
+// post posts one message, until ctx ends. A failure ends the call that the message belongs to. If the
 // session has ended, or the server cannot be reached, it also ends the stream and is
 // returned.
-func (l *Link) post(body []byte) error {
-	resp, err := l.client.Do(l.ctx, http.MethodPost, body, "", nil)
+func (l *Link) post(ctx context.Context, body []byte) error {
+	resp, err := l.client.Do(ctx, http.MethodPost, body, "", nil)
 	if err == nil && resp.StatusCode/100 == 2 {
 		httpclient.Discard(resp.Body)
 		return nil
 	}
-	if l.ctx.Err() != nil {
+	if ctx.Err() != nil {
 		if err == nil {
 			resp.Body.Close()
 		}
-		return context.Cause(l.ctx)
+		return context.Cause(l.ctx) // nil if only this message was aborted
 	}
 	var status *httpclient.StatusError
 	if err == nil {

@@ -115,9 +115,12 @@ func errorOf(reply wire.Reply) *wire.RPCError {
 func choose(raw []byte, path ...string) (protocol.Revision, error) {
 	list, _ := wire.Get(raw, path...)
 	items, _ := wire.Elements(list)
-	names := map[string]bool{}
+	names := map[string]bool{} // those that we know
 	for _, item := range items {
-		if name, ok := wire.Text(item); ok {
+		name, _ := wire.Text(item)
+		_, stateless := protocol.Stateless.Lookup(name)
+		_, handshake := protocol.Handshake.Lookup(name)
+		if stateless || handshake {
 			names[name] = true
 		}
 	}

@@ -48,17 +48,19 @@ func (f filter) honoured(params []byte) filter {
 	return got
 }
 
-// among returns the strings in an array of an acknowledgement that are in asked, sorted.
+// among returns the strings in an array of an acknowledgement that are in asked, sorted. asked
+// is sorted.
 func among(params []byte, name string, asked []string) (got []string) {
 	raw, _ := wire.Get(params, "notifications", name)
 	items, _ := wire.Elements(raw)
 	for _, item := range items {
-		if text, ok := wire.Text(item); ok && slices.Contains(asked, text) && !slices.Contains(got, text) {
+		text, _ := wire.Text(item)
+		if _, ok := slices.BinarySearch(asked, text); ok { // the array can be long
 			got = append(got, text)
 		}
 	}
 	slices.Sort(got)
-	return got
+	return slices.Compact(got)
 }
 
 // announcedBy returns the filter of the lists whose changes a server can announce, as its

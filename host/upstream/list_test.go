@@ -1,0 +1,49 @@
+package upstream
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// TestItemsAreCounted checks that no list has more than maxItems, however the server divides it
+// into pages, and that what is left out counts as well.
+func TestItemsAreCounted(t *testing.T) {
+	all := []wire.Surface{wire.Tools, wire.Resources, wire.Templates, wire.Prompts}
+	for _, tt := range []struct {
+		mode     string
+		surfaces []wire.Surface
+		items    int
+		last     string
+		pages    string // as the log has it
+	}{
+		{"long page", all, maxItems, "19999", "pages=1"},
+		{"long last page", all, maxItems, "19999", "pages=2"},
+		{"twins", all[:1], 1, "0", "pages=1"},
+	} {
+		t.Run(tt.mode, func(t *testing.T) {
+			got := map[wire.Surface][]string{}
+			f := launchWith(t, spec(tt.mode), Options{OnList: func(l List) { got[l.Surface] = keys(l.Surface, l.Items) }}, fastTimings)
+			<-f.Started()
+			for _, s := range tt.surfaces {
+				names := got[s]
+				if len(names) != tt.items || !strings.HasSuffix(names[len(names)-1], tt.last) || !slices.IsSortedFunc(names, byLength) {
+					t.Errorf("%s: %d items", s, len(names))
+				}
+				if want := s.ListMethod() + ` does not end: the list was cut off" upstream=x ` + tt.pages; !strings.Contains(f.log.String(), want) {
+					t.Errorf("%s: the log has no %s", s, want)
+				}
+			}
+		})
+	}
+}
+
+// byLength compares decimal numbers with a common beginning.
+func byLength(a, b string) int {
+	if len(a) != len(b) {
+		return len(a) - len(b)
+	}
+	return strings.Compare(a, b)
+}
