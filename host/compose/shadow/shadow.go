@@ -54,6 +54,8 @@ type Options struct {
 	Definitions func() func(server, tool string) []byte
 	Session     Session
 	Slots       *Slots
+	// Owner has the Slots that the run takes.
+	Owner any
 	// Unknown says why it is not known which labels servers got in earlier runs; nil if it is.
 	Unknown error
 	// Begin is the input of the run.
@@ -233,7 +235,7 @@ func (t *Tree) Close() {
 	t.judging.Lock()
 	defer t.judging.Unlock()
 	for i := range t.shadows {
-		t.o.Slots.leave(len(t.shadows[i]))
+		t.o.Slots.leave(t.o.Owner, len(t.shadows[i]))
 		t.shadows[i] = nil
 		if t.lost[i] == "" {
 			t.lost[i] = "the run has ended"
