@@ -46,7 +46,7 @@ func (r *run) followed(ctx context.Context) *shadow.Tree {
 	}
 	o := shadow.Options{
 		Rules: rules, Definitions: f.Definitions, Unknown: unknown, Slots: f.Slots, Owner: r.principal(), Begin: rec.Begin, Code: flow.ParseLabels(rec.Definition.Labels),
-		Play: r.playShadow, Resolve: r.resolveForShadow, Sources: r.sources, Join: joinMeta, Child: r.shadowChild,
+		Play: r.playShadow, Resolve: r.resolveForShadow, Sources: r.sources, Targets: r.targets, Join: joinMeta, Child: r.shadowChild,
 		Make: r.makeForShadow, Keep: f.Keep, Event: r.journal.Flow,
 	}
 	if r.tree.stage != nil {
@@ -232,6 +232,18 @@ func (r *run) sources(code string) []string {
 		}
 	}
 	return found
+}
+
+// targets returns the targets that the script may call, with those of the saved tools that it may
+// call.
+func (r *run) targets(ctx context.Context) []string {
+	from := r.permissionSource()
+	from.Servers, from.Hides = nil, nil
+	p, _, err := from.Derive(ctx, r.journal.Record().Definition)
+	if err != nil || len(p.Unresolved) > 0 { // it could be any
+		return []string{"*"}
+	}
+	return p.Calls
 }
 
 // shadowChild returns the input of a saved tool that a shadow runs.

@@ -70,6 +70,7 @@ func (t *Tree) begin(l flow.Label, n int) *Denial {
 		return nil
 	}
 	if !t.o.Slots.enter(t.o.Owner, n) {
+		t.crowded[l] = true
 		return &Denial{Label: l, Type: abi.ErrResource, Message: t.because(l) +
 			". There are too many shadows of scripts now, of all clients or of this one, to find out what this one does without them (call the tool again later, or raise max_shadows in [flow])"}
 	}
