@@ -45,8 +45,8 @@ func (r *run) followed(ctx context.Context) *shadow.Tree {
 		rules.Inherited, unknown = f.Inherited(ctx)
 	}
 	o := shadow.Options{
-		Rules: rules, Definitions: f.Definitions, Unknown: unknown, Slots: f.Slots, Begin: rec.Begin, Code: flow.ParseLabels(rec.Definition.Labels),
-		Play: r.playShadow, Resolve: r.resolveForShadow, Sources: r.sources, Join: joinMeta, Child: r.shadowChild,
+		Rules: rules, Definitions: f.Definitions, Unknown: unknown, Slots: f.Slots, Owner: r.principal(), Begin: rec.Begin, Code: flow.ParseLabels(rec.Definition.Labels),
+		Play: r.playShadow, Resolve: r.resolveForShadow, Sources: r.sources, Targets: r.targets, Join: joinMeta, Child: r.shadowChild,
 		Make: r.makeForShadow, Keep: f.Keep, Event: r.journal.Flow,
 	}
 	if r.tree.stage != nil {
@@ -160,6 +160,19 @@ func (r *run) refuse(targets []target, why *abi.CallError) []abi.Answer {
 	return answers
 }
 
+// principal returns who shares shadows with others: the principal of the client, or its session if
+// it has none; nil without a client.
+func (r *run) principal() any {
+	if r.origin == nil {
+		return nil
+	}
+	s := r.origin.Session()
+	if p := s.Principal(); p != "" {
+		return p
+	}
+	return s
+}
+
 // playShadow runs a shadow of the run.
 func (r *run) playShadow(ctx context.Context, begin journal.Begin, tape *shadow.Tape) journal.Record {
 	failed := func(err error) journal.Record {
@@ -172,7 +185,7 @@ func (r *run) playShadow(ctx context.Context, begin journal.Begin, tape *shadow.
 	c := New(Options{Sandbox: box, Log: discarded, Limits: r.cfg.Limits})
 	var owner any
 	if r.origin != nil {
-		owner = r.origin.Session()
+		owner = route.BudgetKey(r.origin.Session()) // that of the run
 	}
 	rec, err := c.replay(ctx, ReplayRun{Begin: begin, Recording: &shadowRecording{r, tape}}, owner, func(own *sandbox.Account) {
 		tape.WhileWaiting(own.AddWorkers)
@@ -219,6 +232,18 @@ func (r *run) sources(code string) []string {
 		}
 	}
 	return found
+}
+
+// targets returns the targets that the script may call, with those of the saved tools that it may
+// call.
+func (r *run) targets(ctx context.Context) []string {
+	from := r.permissionSource()
+	from.Servers, from.Hides = nil, nil
+	p, _, err := from.Derive(ctx, r.journal.Record().Definition)
+	if err != nil || len(p.Unresolved) > 0 { // it could be any
+		return []string{"*"}
+	}
+	return p.Calls
 }
 
 // shadowChild returns the input of a saved tool that a shadow runs.

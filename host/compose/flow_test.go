@@ -131,13 +131,15 @@ func TestFlowDenialHidesOtherLabels(t *testing.T) {
 	}
 }
 
-// TestFlowCosts checks that there are no shadows without labels, or before a sink.
+// TestFlowCosts checks that there are no shadows without labels, or of a script that can call no
+// sink which cares about them.
 func TestFlowCosts(t *testing.T) {
 	r := newFlowRig(t)
+	r.save("look", "return mail.list()")
 	for _, code := range []string{
 		"chat.post({'text': 'x'})\nbank.transfer({})\nreturn desk.lookup({'id': 1})", // no label
 		"return mail.list()",                           // no sink
-		"chat.post({})\nm = mail.list()\nreturn 1",     // none afterwards
+		"return tools.look({})",                        // none in a saved tool, either
 		"m = mail.list()\nbank.transfer({})\nreturn 1", // another label's
 	} {
 		r.run(t, code).passed()
@@ -148,16 +150,6 @@ func TestFlowCosts(t *testing.T) {
 	r.run(t, "m = mail.list()\nchat.post({})\nchat.post({})\nreturn 1").passed()
 	if r.shadows.Load() != flow.NumBlank {
 		t.Errorf("%d shadows, want one for each blank", r.shadows.Load())
-	}
-}
-
-// TestFlowShort checks that a run which stops before its shadows do is noticed.
-func TestFlowShort(t *testing.T) {
-	r := newFlowRig(t)
-	run := r.run(t, "m = mail.list()\nchat.post({'text': 'a'})\nif m[0].id != 7:\n  chat.post({'text': 'b'})\nreturn 1")
-	run.passed()
-	if !r.session.flagged || !run.record.Flows(journal.FlowShort) || !run.labels.Has(flow.Private) {
-		t.Errorf("flagged %v, labels %s, record %+v", r.session.flagged, run.labels, run.record.Flow)
 	}
 }
 

@@ -2,11 +2,13 @@ package compose
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/compose/shadow"
+	"github.com/mcp-metatool/mcp-metatool/host/durable"
 	"github.com/mcp-metatool/mcp-metatool/host/flow"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -26,12 +28,24 @@ func (r *run) conclude(ctx context.Context, end journal.Outcome, f *Failure) *sh
 	if f != nil {
 		rec.Outcome.Error, rec.Outcome.Result = f.Type, nil
 	}
-	c := t.Finish(ctx, &rec)
+	c := t.Finish(ctx, &rec, isOver(context.Cause(ctx)))
 	if c.Read != 0 {
 		r.journal.Flow(journal.FlowRecord{What: journal.FlowResult, Label: c.Carried.String()})
 	}
 	r.labelSession(c.Carried)
 	return &c
+}
+
+// isOver reports whether a run whose context has ended with that cause is over: it does not go on
+// with the answer to a question, in another process, or after a restart. At a shutdown, there is no
+// time to find anything out.
+func isOver(cause error) bool {
+	for _, other := range []error{errAsks, durable.ErrLost, durable.ErrSuspended, wire.ErrClosed} {
+		if errors.Is(cause, other) {
+			return false
+		}
+	}
+	return true
 }
 
 // labelled is what a result says about its labels.

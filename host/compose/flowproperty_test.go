@@ -115,8 +115,8 @@ var worlds = []string{
 }
 
 // TestFlowProperty runs random scripts in worlds that differ in private answers only. What the
-// public sinks get in one of them must be the beginning of what they get in another one, and what
-// is said to be public must be the same.
+// public sinks get in one of them must be the beginning of what they get in another one, a session
+// that could have sent more must be flagged, and what is said to be public must be the same.
 func TestFlowProperty(t *testing.T) {
 	for _, action := range []flow.Action{flow.Deny, flow.Shadow} {
 		t.Run(string(action), func(t *testing.T) { testFlowProperty(t, action) })
@@ -135,10 +135,13 @@ func testFlowProperty(t *testing.T, action flow.Action) {
 		r.save("two", g.script(true, 3))
 		code := g.script(false, 6)
 		var sequences [][]string
+		var noticed []bool
 		results := map[string]bool{}
 		for _, mails := range worlds {
 			r.mails, r.note, r.draft, r.inherited = mails, "", "", map[string]flow.Labels{}
+			r.session = flowSession{}
 			run := r.run(t, code)
+			noticed = append(noticed, r.session.flagged)
 			sequences = append(sequences, run.sent("chat.post"))
 			sent += len(run.sent("chat.post"))
 			if run.class == "permission" {
@@ -154,8 +157,11 @@ func testFlowProperty(t *testing.T, action flow.Action) {
 		if len(results) > 1 {
 			t.Errorf("seed %d: results that are said to be public: %v\n%s", seed, results, code)
 		}
-		for _, a := range sequences {
+		for i, a := range sequences {
 			for _, b := range sequences {
+				if action == flow.Deny && len(a) < len(b) && !noticed[i] {
+					t.Errorf("seed %d: nobody has noticed that %q was sent, and not %q\n%s\none:\n%s\ntwo:\n%s", seed, a, b, code, r.saved["one"].Code, r.saved["two"].Code)
+				}
 				if n := min(len(a), len(b)); !slices.Equal(a[:n], b[:n]) {
 					t.Fatalf("seed %d: sent %q and %q\n%s\none:\n%s\ntwo:\n%s", seed, a, b, code, r.saved["one"].Code, r.saved["two"].Code)
 				}

@@ -65,6 +65,7 @@ type flowRig struct {
 	told      *listener
 	progress  []string
 	records   []*journal.Run
+	calling   func(name string) // before a tool is called; nil: nothing
 }
 
 type flowSession struct {
@@ -150,6 +151,9 @@ func (r *flowRig) CallUpstream(_ context.Context, _ route.Origin, call route.Scr
 	args, _ := wire.Get(call.Params, "arguments")
 	name := call.Server + "." + call.Tool
 	r.calls = append(r.calls, name+" "+string(args))
+	if r.calling != nil {
+		r.calling(name)
+	}
 	answer := flowTools[name].answer(r, args)
 	if text, ok := strings.CutPrefix(answer, "!"); ok {
 		return wire.Reply{Result: route.ErrorResult(text)}

@@ -199,3 +199,32 @@ func TestAdvice(t *testing.T) {
 		t.Errorf("no sinks: %s", got)
 	}
 }
+
+// TestMayCall checks which targets may be sinks. What cannot be told from them may be one.
+func TestMayCall(t *testing.T) {
+	r := Rules{Settings: Settings{Public: []string{"chat.post", "web.*"}, Critical: []string{"*.delete_*"}}}
+	for _, tt := range []struct {
+		label   Label
+		targets []string
+		want    bool
+	}{
+		{Private, nil, false},
+		{Private, []string{"chat.read", "tools.send"}, false},
+		{Private, []string{"notes.put", "chat.post"}, true},
+		{Private, []string{"web.anything"}, true},
+		{Private, []string{"chat.*"}, true},
+		{Private, []string{"notes.*"}, false},
+		{Private, []string{"*"}, true},
+		{Private, []string{`chat.a\*b`}, true}, // a name with a star
+		{Untrusted, []string{"chat.post"}, false},
+		{Untrusted, []string{"notes.delete_all"}, true},
+		{Untrusted, []string{"notes.*"}, true},
+	} {
+		if got := r.MayCall(tt.label, tt.targets); got != tt.want {
+			t.Errorf("%s: %q: %v", tt.label, tt.targets, got)
+		}
+	}
+	if !r.HasSinks(Private) || (&Settings{Public: []string{"a.b"}}).HasSinks(Untrusted) {
+		t.Error("HasSinks")
+	}
+}

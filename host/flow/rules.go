@@ -2,6 +2,7 @@ package flow
 
 import (
 	"maps"
+	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools/glob"
@@ -77,8 +78,40 @@ func (r *Rules) definition(server, tool string) []byte {
 	return r.Definition(server, tool)
 }
 
-// HasSinks reports whether there are any sinks.
-func (s *Settings) HasSinks() bool { return len(s.Public)+len(s.Critical) > 0 }
+// HasSinks reports whether there are any sinks that care about a label.
+func (s *Settings) HasSinks(l Label) bool { return len(s.sinks(l)) > 0 }
+
+func (s *Settings) sinks(l Label) []string {
+	if l == Untrusted {
+		return s.Critical
+	}
+	return s.Public
+}
+
+// MayCall reports whether one of the targets may be a sink that cares about a label. A target is
+// SERVER.TOOL, or a pattern for the tools of a server; "*" is anything. If that cannot be told from
+// the patterns alone, it reports true.
+func (r *Rules) MayCall(l Label, targets []string) bool {
+	for _, target := range targets {
+		server, tool, ok := strings.Cut(target, ".")
+		switch {
+		case !ok:
+			return true
+		case !strings.ContainsAny(tool, `*?[\`):
+			if r.Sinks(server, tool).Has(l) {
+				return true
+			}
+			continue
+		}
+		for _, pattern := range r.sinks(l) {
+			of, _, ok := strings.Cut(pattern, ".")
+			if !ok || strings.ContainsAny(of, `*?[\`) || of == server {
+				return true
+			}
+		}
+	}
+	return false
+}
 
 // WithInherited returns a copy of labels of servers with those of one more.
 func WithInherited(all map[string]Labels, server string, set Labels) map[string]Labels {

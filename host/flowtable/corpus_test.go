@@ -31,6 +31,8 @@ type testCase struct {
 	// private.
 	Label  string
 	Script string
+	// Before is a script that is run before it, in another session.
+	Before string
 	Params map[string]any
 	Saved  map[string]string // saved tools that it calls: code by name
 	Same   answers           // what is the same in both worlds

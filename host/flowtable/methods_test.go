@@ -28,6 +28,13 @@ func compare(a, b []string) verdict {
 	return progress
 }
 
+// unnoticed reports whether one run has sent less than the other to the sinks of a label, and its
+// session is not flagged: so that an agent could do the same again and again, one bit each time.
+func unnoticed(label int, a, b *outcome) bool {
+	nA, nB := len(a.sinks(label)), len(b.sinks(label))
+	return nA < nB && !a.noticed || nB < nA && !b.noticed
+}
+
 // A filter returns how many calls to the sinks of a label a method lets through, given what
 // happens without it. The run ends where one is denied.
 type filter func(label int, events []event) int

@@ -9,12 +9,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"github.com/mcp-metatool/mcp-metatool/host/store/files"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -30,6 +33,29 @@ type rig struct {
 	log   *mcptest.Buffer
 	// remembers are the labels that servers have got in earlier runs.
 	remembers *host.ServerLabels
+	last      lastRun
+}
+
+// lastRun is the record of the run that was the last to end. It implements compose.Observer.
+type lastRun struct {
+	mu  sync.Mutex
+	rec journal.Record
+}
+
+func (l *lastRun) BeginRun(ctx context.Context, _, _ string, _ route.Origin) (context.Context, func(journal.Record)) {
+	return ctx, func(rec journal.Record) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.rec = rec
+	}
+}
+
+// noticed reports whether the run has flagged its session: a call was not made, or shadows would
+// have made more.
+func (l *lastRun) noticed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc([]string{journal.FlowDeny, journal.FlowUndo, journal.FlowShort}, l.rec.Flows)
 }
 
 // newRig starts a Host with saved tools. settings is TOML: the configuration without servers.
@@ -59,7 +85,7 @@ func newRig(t testing.TB, settings string, saved map[string]string) *rig {
 		t.Fatal(err)
 	}
 	r.host, err = host.New(cfg, host.Options{
-		Version: "test", Clients: host.NoClient, Log: slog.New(slog.NewTextHandler(r.log, nil)), Sandbox: sandboxtest.Guest(t),
+		Version: "test", Clients: host.NoClient, Log: slog.New(slog.NewTextHandler(r.log, nil)), Sandbox: sandboxtest.Guest(t), Runs: &r.last,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -86,6 +112,8 @@ type outcome struct {
 	result string // as JSON; "" if it failed
 	failed string // the type of the error
 	denied bool   // because of information flow
+	// noticed says that the session is flagged.
+	noticed bool
 	reply  string // the whole result of the call
 }
 
@@ -126,14 +154,18 @@ func (r *rig) forget(t testing.TB) {
 	}
 }
 
-// run evaluates a script in a world, in a session of its own, as if there had been no run before.
-func (r *rig) run(t testing.TB, w world, code string, params map[string]any) (o outcome) {
+// run evaluates a script in a world, in a session of its own, as if there had been no run before
+// but that of another script, "" for none.
+func (r *rig) run(t testing.TB, w world, before, code string, params map[string]any) (o outcome) {
 	t.Helper()
 	r.forget(t)
 	if params == nil {
 		params = map[string]any{}
 	}
 	r.fakes.start(w)
+	if before != "" {
+		r.call(t, "eval_starlark", map[string]any{"code": before})
+	}
 	o.reply = r.call(t, "eval_starlark", map[string]any{"code": code, "params": params})
 	o.events = r.fakes.end()
 	if raw, ok := wire.Get([]byte(o.reply), "structuredContent", "result"); ok {
@@ -145,7 +177,7 @@ func (r *rig) run(t testing.TB, w world, code string, params map[string]any) (o 
 	}
 	o.failed, _ = wire.GetString([]byte(o.reply), "structuredContent", "error", "type")
 	reason, _ := wire.GetString([]byte(o.reply), "structuredContent", "error", "details", "reason")
-	o.denied = reason == "flow"
+	o.denied, o.noticed = reason == "flow", r.last.noticed()
 	if o.failed == "" && o.result == "" { // content blocks
 		content, _ := wire.Get([]byte(o.reply), "content")
 		o.result = string(content)

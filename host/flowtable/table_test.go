@@ -78,7 +78,7 @@ func (b *bench) both(t testing.TB, c *testCase, flow string) (x, y outcome) {
 		r = newRig(t, settings, b.saved)
 		b.rigs[settings] = r
 	}
-	return r.run(t, caseWorld{c, c.A}, c.Script, c.Params), r.run(t, caseWorld{c, c.B}, c.Script, c.Params)
+	return r.run(t, caseWorld{c, c.A}, c.Before, c.Script, c.Params), r.run(t, caseWorld{c, c.B}, c.Before, c.Script, c.Params)
 }
 
 // methods are the columns of the table. With -long, there are more.
@@ -176,6 +176,8 @@ func (c *testCase) checkProduct(t testing.TB, m method, v verdict, x, y *outcome
 	switch {
 	case v == through:
 		t.Errorf("%s: %q: %s with %q:\nA %q\nB %q\n%s\n%s\n%s", c.file, c.Name, v, m.name, x.sinks(c.label()), y.sinks(c.label()), c.Script, x.reply, y.reply)
+	case c.attack && strings.HasPrefix(m.name, "deny") && unnoticed(c.label(), x, y):
+		t.Errorf("%s: %q: nobody has noticed with %q:\nA %q\nB %q\n%s\n%s\n%s", c.file, c.Name, m.name, x.sinks(c.label()), y.sinks(c.label()), c.Script, x.reply, y.reply)
 	case v == disturbed && c.Person == "":
 		t.Logf("%s: %q is disturbed by %q:\n%s\n%s\n%s", c.file, c.Name, m.name, c.Script, x.reply, y.reply)
 	case v == fine && c.Person != "":

@@ -233,7 +233,7 @@ func (t *Tree) lose(l flow.Label, why string) {
 	for _, s := range t.shadows[l] {
 		s.cancel()
 	}
-	t.o.Slots.leave(len(t.shadows[l]))
+	t.o.Slots.leave(t.o.Owner, len(t.shadows[l]))
 	t.shadows[l] = nil
 }
 

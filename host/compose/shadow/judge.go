@@ -69,9 +69,10 @@ func (t *Tree) begin(l flow.Label, n int) *Denial {
 	if t.shadows[l] != nil {
 		return nil
 	}
-	if !t.o.Slots.enter(n) {
+	if !t.o.Slots.enter(t.o.Owner, n) {
+		t.crowded[l] = true
 		return &Denial{Label: l, Type: abi.ErrResource, Message: t.because(l) +
-			". There are too many shadows of scripts now to find out what this one does without them (call the tool again later, or raise max_shadows in [flow])"}
+			". There are too many shadows of scripts now, of all clients or of this one, to find out what this one does without them (call the tool again later, or raise max_shadows in [flow])"}
 	}
 	if t.texts == "" {
 		code := t.o.Begin.Definition.Code

@@ -54,6 +54,8 @@ type Options struct {
 	Definitions func() func(server, tool string) []byte
 	Session     Session
 	Slots       *Slots
+	// Owner has the Slots that the run takes.
+	Owner any
 	// Unknown says why it is not known which labels servers got in earlier runs; nil if it is.
 	Unknown error
 	// Begin is the input of the run.
@@ -74,6 +76,9 @@ type Options struct {
 	Saved func(name string) (tools.Definition, error)
 	// Sources returns the code of saved tools that a script may call.
 	Sources func(code string) []string
+	// Targets returns the targets that a script may call, with those of saved tools; see
+	// tools.Permissions. Without it, they are not known.
+	Targets func(ctx context.Context) []string
 	// Join returns the _meta of a call: that of the request, with what the script adds.
 	Join func(request, script []byte) []byte
 	// Child returns the input of the run of a saved tool, without Now and Seed.
@@ -102,11 +107,13 @@ type Tree struct {
 	judging sync.Mutex
 	shadows [flow.NumLabels][]*shadow
 	// lost says why a label's calls are not compared any more: a call that differs was made.
-	lost   [flow.NumLabels]string
-	gated  [flow.NumLabels]int // calls to sinks that cared
-	spent  time.Duration       // by shadows while the run waited
-	denied *Denial             // the first one
-	texts  string              // see flow.Literals; "" until it is needed
+	lost    [flow.NumLabels]string
+	gated   [flow.NumLabels]int  // calls to sinks that cared
+	crowded [flow.NumLabels]bool // there was no room for shadows
+	spent   time.Duration        // by shadows while the run waited
+	denied  *Denial              // the first one
+	texts   string               // see flow.Literals; "" until it is needed
+	targets *[]string            // see Options.Targets; nil until they are needed
 
 	mu      sync.Mutex // a leaf; guards what follows
 	nodes   map[string]*node
@@ -233,7 +240,7 @@ func (t *Tree) Close() {
 	t.judging.Lock()
 	defer t.judging.Unlock()
 	for i := range t.shadows {
-		t.o.Slots.leave(len(t.shadows[i]))
+		t.o.Slots.leave(t.o.Owner, len(t.shadows[i]))
 		t.shadows[i] = nil
 		if t.lost[i] == "" {
 			t.lost[i] = "the run has ended"

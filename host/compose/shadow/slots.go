@@ -3,15 +3,19 @@ package shadow
 import "sync"
 
 // Slots limit how many shadows there may be in a process: each holds the memory of a whole
-// instance while it is parked. A nil *Slots has no limit.
+// instance while it is parked. They are shared by owners, who are principals or sessions: an owner
+// that has some gets more only as long as at least as many as it would then have are free. So
+// one alone leaves half of them to others, two leave a quarter, and so on. A nil *Slots has no
+// limit. It is safe for concurrent use.
 type Slots struct {
 	mu    sync.Mutex // a leaf
 	most  int
 	taken int
+	by    map[any]int // owners that have some
 }
 
 // NewSlots makes Slots for that many shadows.
-func NewSlots(most int) *Slots { return &Slots{most: most} }
+func NewSlots(most int) *Slots { return &Slots{most: most, by: map[any]int{}} }
 
 // SetMost changes how many there may be. Shadows that exist stay.
 func (s *Slots) SetMost(most int) {
@@ -20,27 +24,33 @@ func (s *Slots) SetMost(most int) {
 	s.most = most
 }
 
-// enter takes n slots, or none if there are fewer, and reports which.
-func (s *Slots) enter(n int) bool {
+// enter takes n slots for an owner, any comparable value, or none if it cannot have as many, and
+// reports which.
+func (s *Slots) enter(owner any, n int) bool {
 	if s == nil {
 		return true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.taken+n > s.most {
+	free := s.most - s.taken - n
+	if had := s.by[owner]; free < 0 || had > 0 && had+n > free {
 		return false
 	}
 	s.taken += n
+	s.by[owner] += n
 	return true
 }
 
-func (s *Slots) leave(n int) {
-	if s == nil {
+func (s *Slots) leave(owner any, n int) {
+	if s == nil || n == 0 {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.taken -= n
+	if s.by[owner] -= n; s.by[owner] == 0 {
+		delete(s.by, owner)
+	}
 }
 
 // Taken returns how many shadows there are.
