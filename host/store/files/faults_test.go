@@ -127,7 +127,7 @@ func runChild(t *testing.T, dir, log string, fence uint64, events int) told {
 func TestKilled(t *testing.T) {
 	dir := t.TempDir()
 	log := store.NewID().String()
-	rounds, together := storetest.Faults(4, 60), 3
+	rounds, together := storetest.Faults(4, 30), 3
 	var all []storetest.Attempt
 	var count, counted, killed int
 	for round := range rounds {

@@ -18,10 +18,16 @@ import (
 // TestCluster runs the tests of all stores on a cluster of three, with three replicas and with one.
 func TestCluster(t *testing.T) {
 	onlyLong(t)
+	t.Parallel()
 	urls := natstest.StartCluster(t, 3, true).URLs()
 	for _, replicas := range []int{3, 1} {
 		t.Run(fmt.Sprint(replicas), func(t *testing.T) {
-			storetest.Run(t, func(t *testing.T) store.Store {
+			t.Parallel()
+			run := storetest.Run
+			if replicas == 1 {
+				run = storetest.RunBrief
+			}
+			run(t, func(t *testing.T) store.Store {
 				t.Helper()
 				return open(t, Options{URLs: urls, Replicas: replicas, Prefix: fmt.Sprint("replicas", replicas)})
 			})
@@ -41,6 +47,7 @@ func onlyLong(t *testing.T) {
 // that two are left.
 func TestClusterFaults(t *testing.T) {
 	onlyLong(t)
+	t.Parallel()
 	cluster := natstest.StartCluster(t, 3, true)
 	s := open(t, Options{URLs: cluster.URLs(), Replicas: 3})
 	l := startLoad(t, 3, func(t *testing.T) store.Store {
@@ -119,6 +126,7 @@ func leader(t *testing.T, s *Store) string {
 // that end and with some on which nothing is heard. Clients still reach all of them.
 func TestPartition(t *testing.T) {
 	onlyLong(t)
+	t.Parallel()
 	cluster, network := natstest.StartPartitionable(t, 3, true)
 	s := open(t, Options{URLs: cluster.URLs(), Replicas: 3})
 	l := startLoad(t, 3, func(t *testing.T) store.Store {
@@ -143,6 +151,7 @@ func TestPartition(t *testing.T) {
 // data.
 func TestWholeClusterRestarts(t *testing.T) {
 	onlyLong(t)
+	t.Parallel()
 	cluster := natstest.StartCluster(t, 3, true)
 	s := open(t, Options{URLs: cluster.URLs(), Replicas: 3})
 	l := startLoad(t, 3, func(t *testing.T) store.Store {
@@ -174,6 +183,7 @@ func TestWholeClusterRestarts(t *testing.T) {
 // to find another one.
 func TestIsolatedServer(t *testing.T) {
 	onlyLong(t)
+	t.Parallel()
 	cluster, network := natstest.StartPartitionable(t, 3, true)
 	s := open(t, Options{URLs: cluster.URLs(), Replicas: 3})
 	log, at := store.NewID().String(), store.Position{}

@@ -113,6 +113,16 @@ func (l *load) write(ctx context.Context, t *testing.T, s store.Store, i int) {
 			t.Errorf("writer %d: %v", i, err)
 			return
 		}
+		rest(ctx)
+	}
+}
+
+// rest leaves the processor to the servers, which have to find each other again, for a moment
+// that is shorter than any fault.
+func rest(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Duration(rand.IntN(20)) * time.Millisecond):
 	}
 }
 
@@ -131,6 +141,7 @@ func (l *load) count(ctx context.Context, t *testing.T, s store.Store, i int) {
 			t.Errorf("counter %d: %v", i, err)
 		}
 		l.mu.Unlock()
+		rest(ctx)
 	}
 }
 
@@ -204,7 +215,7 @@ func cutConnection(t *testing.T, ignore bool) {
 		return open(t, Options{URLs: []string{proxy.URL()}, Attempt: 150 * time.Millisecond, Idle: 300 * time.Millisecond, ignoreReconnects: ignore})
 	})
 	l.wait(t, 10)
-	for n := range storetest.Faults(12, 200) {
+	for n := range storetest.Faults(12, 100) {
 		switch n % 4 {
 		case 0, 1:
 			proxy.Cut()

@@ -74,6 +74,7 @@ func TestStorageLimit(t *testing.T) {
 // confirmed is there.
 func TestDiskFull(t *testing.T) {
 	onlyLong(t)
+	t.Parallel()
 	var small *smallDisk
 	s := natstest.StartProcessAs(t, func(o *server.Options) {
 		small = newSmallDisk(t, "24m")

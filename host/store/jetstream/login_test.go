@@ -53,7 +53,7 @@ func TestPermissions(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AddCert(web.Certificate())
 	options := Options{URLs: []string{s.URL()}, Prefix: "one", User: "one", Password: "secret-1", TLS: &tls.Config{RootCAs: roots}}
-	storetest.Run(t, func(t *testing.T) store.Store { return open(t, options) })
+	storetest.RunBrief(t, func(t *testing.T) store.Store { return open(t, options) })
 	for name, change := range map[string]func(*Options){
 		"another user":   func(o *Options) { o.User, o.Password = "two", "secret-2" },
 		"wrong password": func(o *Options) { o.Password = "secret-2" },

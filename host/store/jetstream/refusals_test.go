@@ -166,13 +166,14 @@ func (f *faulty) check(t *testing.T, err error) (kind string) {
 // that it is not written only if it is not, and never will be.
 func TestRefusals(t *testing.T) {
 	server := natstest.Start(t)
-	refusals(t, server, 1, storetest.Faults(60, 1000))
+	refusals(t, server, 1, storetest.Faults(60, 400))
 }
 
 // TestClusterRefusals is TestRefusals with three replicas.
 func TestClusterRefusals(t *testing.T) {
 	onlyLong(t)
-	refusals(t, natstest.StartCluster(t, 3, false)[0], 3, storetest.Faults(60, 1000))
+	t.Parallel()
+	refusals(t, natstest.StartCluster(t, 3, false)[0], 3, storetest.Faults(60, 400))
 }
 
 func refusals(t *testing.T, server *natstest.Server, replicas, rounds int) {

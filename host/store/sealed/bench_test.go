@@ -60,7 +60,7 @@ func TestStoreInJetStream(t *testing.T) {
 		t.Skip("only with -long")
 	}
 	url, ring := natstest.Start(t).URL(), newRing(t, newKey("a"))
-	storetest.Run(t, func(t *testing.T) store.Store {
+	storetest.RunLargest(t, func(t *testing.T) store.Store {
 		s, err := jetstream.Open(t.Context(), jetstream.Options{URLs: []string{url}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 		if err != nil {
 			t.Fatal(err)

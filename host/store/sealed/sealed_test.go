@@ -57,7 +57,7 @@ func openFiles(t *testing.T, dir string) store.Store {
 func TestStore(t *testing.T) {
 	dir := t.TempDir()
 	ring := newRing(t, newKey("a"))
-	storetest.Run(t, func(t *testing.T) store.Store { return New(openFiles(t, dir), ring, "fleet") })
+	storetest.RunLargest(t, func(t *testing.T) store.Store { return New(openFiles(t, dir), ring, "fleet") })
 }
 
 // operator is a Store whose operator changes what it returns.

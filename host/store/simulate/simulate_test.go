@@ -39,7 +39,7 @@ type holder struct {
 // suspended anywhere: no two owners have the same number, none writes after a later one, nothing
 // is lost or written twice, and no two think that they have the lease at the same time.
 func TestLeases(t *testing.T) {
-	seeds := storetest.Faults(1000, 30_000)
+	seeds := storetest.Faults(1000, 15_000)
 	var owners, events, unknown int
 	for seed := range seeds {
 		s := &scene{T: t, world: New(uint64(seed)), log: "log", fences: map[uint64]string{}}

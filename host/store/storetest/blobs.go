@@ -9,10 +9,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/store"
 )
 
-func testBlobs(t *testing.T, open Open) {
+func testBlobs(t *testing.T, open Open, much extent) {
 	s := open(t)
 	sizes := []int{0, 1, 1 << 20, 1<<20 + 1, 9 << 20}
-	if *Long {
+	if much == largest {
 		sizes = append(sizes, store.MaxBlob)
 	}
 	for _, size := range sizes {

@@ -206,10 +206,10 @@ func testWatch(t *testing.T, open Open) {
 }
 
 // testWatchAll watches many documents while they are changed, and compares what was seen last.
-func testWatchAll(t *testing.T, open Open) {
+func testWatchAll(t *testing.T, open Open, much extent) {
 	const collection, last = "watch-all", "last"
-	names := times(5, 20)
-	rounds := times(10, 50)
+	names := much.times(5, 20)
+	rounds := much.times(10, 50)
 	type seen struct {
 		documents map[string]string
 		err       error

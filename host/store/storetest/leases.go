@@ -85,9 +85,9 @@ func testLeases(t *testing.T, open Open) {
 
 // testRacingLeases lets processes take a lease, write what only the owner may write, and lose
 // the lease at any time.
-func testRacingLeases(t *testing.T, open Open) {
+func testRacingLeases(t *testing.T, open Open, much extent) {
 	name, log := newLog(), newLog()
-	processes, each := times(4, 8), times(5, 20)
+	processes, each := much.times(4, 8), much.times(5, 20)
 	var mu sync.Mutex
 	fences := map[uint64]string{}
 	var all []Attempt

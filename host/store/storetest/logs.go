@@ -121,10 +121,10 @@ func testRead(t *testing.T, open Open) {
 	}
 }
 
-func testFollow(t *testing.T, open Open) {
+func testFollow(t *testing.T, open Open, much extent) {
 	s := open(t)
 	log := newLog()
-	n := times(40, 2000)
+	n := much.times(40, 1000)
 	ctx, cancel := context.WithCancel(within(t))
 	defer cancel()
 	type seen struct {
@@ -250,7 +250,7 @@ func testLogNames(t *testing.T, open Open) {
 	}
 }
 
-func testEventSizes(t *testing.T, open Open) {
+func testEventSizes(t *testing.T, open Open, much extent) {
 	s := open(t)
 	log := newLog()
 	for _, size := range []int{0, store.MaxEvent + store.Slack + 1} {
@@ -260,7 +260,7 @@ func testEventSizes(t *testing.T, open Open) {
 		}
 	}
 	sizes := []int{1, 64 << 10, 1<<20 - 4096, 1<<20 - 4095, 1 << 20, 1<<20 + 1, 5 << 20}
-	if *Long {
+	if much == largest {
 		sizes = append(sizes, store.MaxEvent)
 	}
 	var at store.Position

@@ -140,9 +140,9 @@ func catchUp(ctx context.Context, s store.Store, log string, at *store.Position)
 }
 
 // testRacingWriters lets writers append to one log at the same time.
-func testRacingWriters(t *testing.T, open Open) {
+func testRacingWriters(t *testing.T, open Open, much extent) {
 	log := newLog()
-	writers, events := times(4, 8), times(12, 300)
+	writers, events := much.times(4, 8), much.times(12, 100)
 	all := race(t, writers, func(ctx context.Context, i int) ([]Attempt, error) {
 		return Contend(ctx, open(t), log, new(store.Position), 0, events, false)
 	})
@@ -154,13 +154,13 @@ func testRacingWriters(t *testing.T, open Open) {
 }
 
 // testRacingOwners lets owners take a log from each other while they write.
-func testRacingOwners(t *testing.T, open Open) {
+func testRacingOwners(t *testing.T, open Open, much extent) {
 	log := newLog()
 	var fence atomic.Uint64
 	var lost atomic.Int64
-	all := race(t, times(4, 8), func(ctx context.Context, i int) (all []Attempt, err error) {
+	all := race(t, much.times(4, 8), func(ctx context.Context, i int) (all []Attempt, err error) {
 		s, at := open(t), store.Position{}
-		for range times(6, 100) {
+		for range much.times(6, 25) {
 			own := fence.Add(1)
 			if _, err := s.Fence(ctx, log, own); err != nil {
 				if unlessFenced(err) != nil {
@@ -215,9 +215,9 @@ func race(t *testing.T, n int, f func(ctx context.Context, i int) ([]Attempt, er
 }
 
 // testRacingPuts lets writers count in one document at the same time.
-func testRacingPuts(t *testing.T, open Open) {
+func testRacingPuts(t *testing.T, open Open, much extent) {
 	key := store.Key{Collection: "racing", Name: "counter"}
-	writers, each := times(4, 8), times(8, 100)
+	writers, each := much.times(4, 8), much.times(8, 100)
 	race(t, writers, func(ctx context.Context, i int) ([]Attempt, error) {
 		s := open(t)
 		for range each {

@@ -1,6 +1,6 @@
 // Package storetest has the tests that every [store.Store] passes.
 //
-//	storetest.go  Run, and what the tests share
+//	storetest.go  Run, RunBrief and RunLargest, and what the tests share
 //	logs.go       logs: one writer, names, sizes
 //	races.go      logs and documents: many writers
 //	documents.go  documents and watches
@@ -30,7 +30,7 @@ var (
 )
 
 // Faults returns how many faults a test makes.
-func Faults(short, long int) int { return times(short, long**Rounds) }
+func Faults(short, long int) int { return inLong(more).times(short, long**Rounds) }
 
 // Open returns another Store with the same data, as another process would have it. It is closed
 // when the test ends.
@@ -39,18 +39,54 @@ type Open func(t *testing.T) store.Store
 // patience bounds every wait of a test.
 const patience = 2 * time.Minute
 
+// extent is how much the tests do.
+type extent int
+
+const (
+	brief   extent = iota // takes seconds
+	more                  // more rounds, and more writers
+	largest               // and also the largest values that a store takes
+)
+
+func (e extent) times(few, many int) int {
+	if e == brief {
+		return few
+	}
+	return many
+}
+
+// inLong returns e with -long, or else brief.
+func inLong(e extent) extent {
+	if *Long {
+		return e
+	}
+	return brief
+}
+
 // Run runs the tests. The data that open leads to must be empty.
-func Run(t *testing.T, open Open) {
+func Run(t *testing.T, open Open) { run(t, open, inLong(more)) }
+
+// RunBrief is Run for another way to the same store: it does no more with -long.
+func RunBrief(t *testing.T, open Open) { run(t, open, brief) }
+
+// RunLargest is Run which, with -long, also uses the largest values: these take hundreds of
+// megabytes.
+func RunLargest(t *testing.T, open Open) { run(t, open, inLong(largest)) }
+
+func run(t *testing.T, open Open, much extent) {
+	scaled := func(test func(*testing.T, Open, extent)) func(*testing.T, Open) {
+		return func(t *testing.T, open Open) { test(t, open, much) }
+	}
 	for _, c := range []struct {
 		name string
 		test func(*testing.T, Open)
 	}{
 		{"Append", testAppend}, {"AppendAgain", testAppendAgain}, {"Fence", testFence}, {"Read", testRead},
-		{"Follow", testFollow}, {"Logs", testLogs}, {"LogNames", testLogNames}, {"EventSizes", testEventSizes},
-		{"RacingWriters", testRacingWriters}, {"RacingOwners", testRacingOwners},
+		{"Follow", scaled(testFollow)}, {"Logs", testLogs}, {"LogNames", testLogNames}, {"EventSizes", scaled(testEventSizes)},
+		{"RacingWriters", scaled(testRacingWriters)}, {"RacingOwners", scaled(testRacingOwners)},
 		{"Documents", testDocuments}, {"DocumentNames", testDocumentNames}, {"DocumentSizes", testDocumentSizes},
-		{"RacingPuts", testRacingPuts}, {"PutOwn", testPutOwn}, {"Watch", testWatch}, {"WatchAll", testWatchAll},
-		{"Leases", testLeases}, {"RacingLeases", testRacingLeases}, {"Blobs", testBlobs}, {"Closed", testClosed}, {"Cancelled", testCancelled},
+		{"RacingPuts", scaled(testRacingPuts)}, {"PutOwn", testPutOwn}, {"Watch", testWatch}, {"WatchAll", scaled(testWatchAll)},
+		{"Leases", testLeases}, {"RacingLeases", scaled(testRacingLeases)}, {"Blobs", scaled(testBlobs)}, {"Closed", testClosed}, {"Cancelled", testCancelled},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, open) })
 	}
@@ -65,14 +101,6 @@ func within(t *testing.T) context.Context {
 
 // newLog returns the name of a log that no other test has.
 func newLog() string { return store.NewID().String() }
-
-// times returns how often to do something.
-func times(short, long int) int {
-	if *Long {
-		return long
-	}
-	return short
-}
 
 // Write appends an event with that text behind a position.
 func Write(t *testing.T, s store.Store, log string, after store.Position, fence uint64, text string) store.Position {
