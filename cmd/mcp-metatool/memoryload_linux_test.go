@@ -354,32 +354,52 @@ func refusedText(text string) string {
 	return m[1]
 }
 
-// modestCalls makes small calls in both eras. Each must be answered.
+// roundsOfSession is for how many rounds of calls the modest client keeps a session, so that
+// it stays below http.initialize_rate however fast the machine is.
+const roundsOfSession = 20
+
+// modestCalls makes small calls in both eras, until ctx ends. Each must be answered.
 func (l *load) modestCalls(t *testing.T, token string) {
 	modern := l.client(token)
 	for l.ctx.Err() == nil {
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
 		session := l.client(token)
-		if status, text, err := session.begin(ctx); err != nil || status != http.StatusOK {
+		ctx, cancel := context.WithTimeout(t.Context(), roundTime)
+		status, text, err := session.begin(ctx)
+		cancel()
+		if err != nil || status != http.StatusOK {
 			t.Errorf("a session of the modest client: %d %s %v", status, text, err)
-			cancel()
 			return
 		}
-		for _, c := range []*loadClient{modern, session} {
-			for _, call := range []string{loadCall("small__get", "{}"), loadCall("eval_starlark", `{"code":"return small.get()"}`), `"method":"ping"`, loadCall("search_tools", `{"query":"get"}`)} {
-				if c == modern && call == `"method":"ping"` {
-					continue
-				}
-				status, text, err := c.post(ctx, call)
-				if err != nil || status != http.StatusOK || refusedText(text) != "" {
-					t.Errorf("a small call of the modest client: %d %v %s: %s", status, err, call, text[:min(len(text), 500)])
-					cancel()
-					return
-				}
-				l.answered.Add(1)
-			}
+		ok := true
+		for round := 0; ok && round < roundsOfSession && l.ctx.Err() == nil; round++ {
+			ok = l.modestRound(t, modern, session)
 		}
-		session.finish(ctx)
-		cancel()
+		session.finish(t.Context())
+		if !ok {
+			return
+		}
 	}
+}
+
+// roundTime is how long a round of the modest client may take.
+const roundTime = 50 * time.Second
+
+// modestRound makes each small call in both eras, and reports whether all were answered.
+func (l *load) modestRound(t *testing.T, modern, session *loadClient) bool {
+	ctx, cancel := context.WithTimeout(t.Context(), roundTime)
+	defer cancel()
+	for _, c := range []*loadClient{modern, session} {
+		for _, call := range []string{loadCall("small__get", "{}"), loadCall("eval_starlark", `{"code":"return small.get()"}`), `"method":"ping"`, loadCall("search_tools", `{"query":"get"}`)} {
+			if c == modern && call == `"method":"ping"` {
+				continue
+			}
+			status, text, err := c.post(ctx, call)
+			if err != nil || status != http.StatusOK || refusedText(text) != "" {
+				t.Errorf("a small call of the modest client: %d %v %s: %s", status, err, call, text[:min(len(text), 500)])
+				return false
+			}
+			l.answered.Add(1)
+		}
+	}
+	return true
 }

@@ -183,7 +183,7 @@ func (l *linter) upstream(ctx, waiting context.Context, n abi.NamedTool) {
 	}
 	l.doubt(n, server, tool)
 	raw := l.cfg.Catalog.InputSchema(server, tool)
-	if schema := l.schemas.of(server, tool, raw, l.cfg.Log); schema != nil {
+	if schema := l.schemas.of(server, tool, raw, l.cfg.Log, nil); schema != nil {
 		l.arguments(ctx, n, server+"."+tool, raw, schema.ValidateArguments)
 	}
 }

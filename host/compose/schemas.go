@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/limits"
@@ -30,12 +31,19 @@ type schemas struct {
 // inputSchema is compiled once, when it is needed first.
 type inputSchema struct {
 	once   sync.Once
+	done   atomic.Bool
 	schema *tools.Schema // nil if it does not compile
 }
 
+// compileWork is the work of compiling one byte of a schema, in units of a [tools.Spend]. A
+// schema takes some tenths of a second at most.
+const compileWork = 1000
+
 // of returns the compiled schema of a tool's arguments. It returns nil if there is none
-// or if it does not compile; then only the server checks the arguments.
-func (s *schemas) of(server, tool string, raw []byte, log *slog.Logger) *tools.Schema {
+// or if it does not compile; then only the server checks the arguments. Before it compiles
+// one, it calls turn, unless that is nil, with the work that this is. turn waits until the
+// run may compute, and returns what ends that.
+func (s *schemas) of(server, tool string, raw []byte, log *slog.Logger, turn func(units uint64) (end func())) *tools.Schema {
 	if len(raw) == 0 {
 		return nil
 	}
@@ -50,13 +58,28 @@ func (s *schemas) of(server, tool string, raw []byte, log *slog.Logger) *tools.S
 		s.byText[sum] = found
 	}
 	s.mu.Unlock()
+	if turn != nil && !found.done.Load() { // others wait for a turn of their own, as long as their runs last
+		defer turn(uint64(len(raw)) * compileWork)()
+	}
 	found.once.Do(func() {
+		defer found.done.Store(true)
 		var err error
 		if found.schema, err = tools.CompileSchema(raw, "inputSchema"); err != nil {
 			log.Debug("arguments of a tool are not checked: its schema cannot be used", "upstream", server, "tool", tool, "err", err)
 		}
 	})
 	return found.schema
+}
+
+// turn returns a function that waits for a slot to compute, if the work is long, and returns
+// one that releases it. The work costs no fuel, because it is done once for many runs. After
+// ctx it does not wait.
+func (r *run) turn(ctx context.Context) func(units uint64) (end func()) {
+	return func(units uint64) (end func()) {
+		work := r.cfg.Sandbox.Compute(ctx, r.tool, nil)
+		_ = work.Spend(units)
+		return work.Close
+	}
 }
 
 // checkMeta returns what is wrong with the _meta that the script gives.
@@ -79,7 +102,7 @@ func (r *run) checkCall(ctx, limited context.Context, t *target) *abi.CallError 
 	if failed := t.checkMeta(); failed != nil {
 		return failed
 	}
-	schema := r.schemas.of(t.server, t.tool, r.cfg.Catalog.InputSchema(t.server, t.tool), r.cfg.Log)
+	schema := r.schemas.of(t.server, t.tool, r.cfg.Catalog.InputSchema(t.server, t.tool), r.cfg.Log, r.turn(limited))
 	if schema == nil {
 		return nil
 	}

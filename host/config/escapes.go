@@ -28,10 +28,10 @@ func findEscaped(s string, depth int, find func(string) []span) []span {
 		if len(within) == 0 {
 			continue
 		}
-		var from []int // the position in s of each byte of plain
+		var from []int32 // the position in s of each byte of plain
 		unescape(s, e, &from)
 		for _, w := range within {
-			spans = append(spans, span{from[w.from], from[w.to]})
+			spans = append(spans, span{int(from[w.from]), int(from[w.to])})
 		}
 	}
 	return spans
@@ -118,12 +118,12 @@ func readLow(s string) (n uint64, bare bool, size int) {
 
 // unescape returns s with its escapes resolved. If from is not nil, the position in s of
 // each byte of the result, and of its end, is appended to it.
-func unescape(s string, e escape, from *[]int) string {
+func unescape(s string, e escape, from *[]int32) string {
 	b := make([]byte, 0, len(s))
 	note := func(at int) {
 		if from != nil {
 			for len(*from) < len(b) {
-				*from = append(*from, at)
+				*from = append(*from, int32(at)) // no message has 2 GB
 			}
 		}
 	}
@@ -152,7 +152,7 @@ func unescape(s string, e escape, from *[]int) string {
 		i += n
 	}
 	if from != nil {
-		*from = append(*from, len(s))
+		*from = append(*from, int32(len(s)))
 	}
 	return string(b)
 }

@@ -35,7 +35,17 @@ func (f *finder) empty() bool { return f == nil || len(f.forms) == 0 }
 
 func pair(s string, at int) uint16 { return uint16(s[at]) | uint16(s[at+1])<<8 }
 
-// find returns where the forms are in s.
+// extend adds a span, or extends the last one if the two overlap or touch: in a text that
+// repeats a secret, there are as many occurrences as characters.
+func extend(spans []span, s span) []span {
+	if last := len(spans) - 1; last >= 0 && spans[last].from <= s.from && s.from <= spans[last].to {
+		spans[last].to = max(spans[last].to, s.to)
+		return spans
+	}
+	return append(spans, s)
+}
+
+// find returns where the forms are in s. Occurrences that overlap or touch can be one span.
 func (f *finder) find(s string) []span {
 	if f == nil {
 		return nil
@@ -49,7 +59,7 @@ func (f *finder) find(s string) []span {
 					break
 				}
 				from += at
-				spans = append(spans, span{from, from + len(form)})
+				spans = extend(spans, span{from, from + len(form)})
 				from++
 			}
 		}
@@ -62,7 +72,7 @@ func (f *finder) find(s string) []span {
 		}
 		for _, form := range f.byPair[p] {
 			if strings.HasPrefix(s[i:], form) {
-				spans = append(spans, span{i, i + len(form)})
+				spans = extend(spans, span{i, i + len(form)})
 			}
 		}
 	}

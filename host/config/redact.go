@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"sync/atomic"
@@ -12,10 +13,16 @@ import (
 // Redactor replaces secrets, and what the patterns match, by **** in texts and JSON that
 // are stored. JSON stays valid JSON. Like a [Masker], it finds secrets that are written
 // with escapes. Its methods are safe for concurrent use.
+//
+// The work is proportional to the length of a text. A text in which the patterns match more
+// than maxMatches times is replaced as a whole.
 type Redactor struct {
 	masker   *Masker
 	patterns atomic.Pointer[[]*regexp.Regexp]
 }
+
+// maxMatches is how many matches of a pattern in a text are kept in memory.
+const maxMatches = 100_000
 
 // NewRedactor returns a Redactor for the secrets of m, including those that are added to
 // m later, and for patterns.
@@ -50,6 +57,7 @@ func (r *Redactor) JSON(raw []byte) (_ []byte, changed bool) {
 		text := maskSpans(whole, spans)
 		return []byte(text), len(spans) > 0
 	}
+	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 	j := jsonRedaction{Redactor: r, raw: whole, spans: spans}
 	j.run()
 	if !j.changed {
@@ -67,7 +75,11 @@ func (r *Redactor) find(s string, depth int) []span {
 	return findEscaped(s, depth, func(s string) []span {
 		spans := r.masker.find(s)
 		for _, p := range patterns {
-			for _, m := range p.FindAllStringIndex(s, -1) {
+			matches := p.FindAllStringIndex(s, maxMatches+1)
+			if len(matches) > maxMatches {
+				return []span{{0, len(s)}}
+			}
+			for _, m := range matches {
 				if m[0] < m[1] {
 					spans = append(spans, span{m[0], m[1]})
 				}

@@ -11,7 +11,9 @@ import (
 type jsonRedaction struct {
 	*Redactor
 	raw     string
-	spans   []span // what was found in raw as a whole
+	spans   []span // what was found in raw as a whole, by their beginning
+	next    int    // the first of spans that overlapping has not seen
+	reach   int    // where the last of those before it ends
 	out     []byte
 	done    int // how many bytes of raw have been processed into out
 	changed bool
@@ -74,15 +76,17 @@ func (j *jsonRedaction) text(from, to int) {
 }
 
 // overlapping reports whether something was found within a part of raw, and whether
-// something was found that is only partly in it.
+// something was found that is only partly in it. It must be called for the parts in order,
+// and looks at each of spans once.
 func (j *jsonRedaction) overlapping(from, to int) (within, partly bool) {
-	for _, s := range j.spans {
-		switch {
-		case s.from >= from && s.to <= to:
-			within = true
-		case s.from < to && s.to > from:
-			partly = true
-		}
+	for ; j.next < len(j.spans) && j.spans[j.next].from < from; j.next++ {
+		j.reach = max(j.reach, j.spans[j.next].to)
+	}
+	partly = j.reach > from
+	for ; j.next < len(j.spans) && j.spans[j.next].from < to; j.next++ {
+		end := j.spans[j.next].to
+		within, partly = within || end <= to, partly || end > to
+		j.reach = max(j.reach, end)
 	}
 	return within, partly
 }

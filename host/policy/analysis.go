@@ -7,6 +7,7 @@ import (
 
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/overloads"
 	"cel.dev/cel-go/common/types"
 
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -15,7 +16,8 @@ import (
 // analysis finds out what a condition reads, and mistakes that are only mistakes here.
 type analysis struct {
 	*condition
-	tree *ast.AST
+	costs costs
+	tree  *ast.AST
 	// computed reports that names of members of args are computed, so that each text in
 	// quotes may be one.
 	computed bool
@@ -25,9 +27,9 @@ type analysis struct {
 	mistake string
 }
 
-// analyse sets what a condition reads. mistake says what is wrong at an offset, "" if
-// nothing is.
-func (c *condition) analyse(tree *ast.AST) (at int32, mistake string) {
+// analyse sets what a condition reads, and notes the sizes of regular expressions in costs.
+// mistake says what is wrong at an offset, "" if nothing is.
+func (c *condition) analyse(tree *ast.AST, costs costs) (at int32, mistake string) {
 	for _, ref := range tree.ReferenceMap() {
 		for _, v := range variables {
 			if ref.Name == v.name {
@@ -38,7 +40,7 @@ func (c *condition) analyse(tree *ast.AST) (at int32, mistake string) {
 			}
 		}
 	}
-	a := &analysis{condition: c, tree: tree}
+	a := &analysis{condition: c, costs: costs, tree: tree}
 	ast.PostOrderVisit(tree.Expr(), ast.NewExprVisitor(a.visit))
 	if a.computed {
 		for _, text := range a.texts {
@@ -80,10 +82,27 @@ func (a *analysis) call(call ast.CallExpr) {
 		inserted = args[1]
 	case name == "join" && len(args) > 0:
 		inserted = args[0]
+	case name == overloads.Matches && len(args) > 0:
+		a.pattern(args[len(args)-1])
 	}
 	if inserted != nil && !isShort(inserted) {
 		a.wrong(inserted, fmt.Sprintf("what %s() inserts must be a text in quotes of at most %d characters (the result could be as large as the memory)",
 			call.FunctionName(), maxLiteral))
+	}
+}
+
+// pattern compiles the regular expression of a call of matches().
+func (a *analysis) pattern(e ast.Expr) {
+	text, ok := types.String(""), false
+	if e.Kind() == ast.LiteralKind {
+		text, ok = e.AsLiteral().(types.String)
+	}
+	if !ok {
+		a.wrong(e, "the pattern of matches() must be a text in quotes (one out of a request could take as long as it likes)")
+		return
+	}
+	if mistake := a.costs.compilePattern(string(text)); mistake != "" {
+		a.wrong(e, mistake)
 	}
 }
 

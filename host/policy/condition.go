@@ -26,7 +26,7 @@ const (
 	maxItems     = 2_000     // that exists(), all() and the like look at in an evaluation; more is a failure
 	maxLiteral   = 100       // length of what replace() and join() insert, in code points
 	maxCondition = 10_000    // length of a condition in code points
-	maxRegexp    = 1_000     // size of the program of a regular expression
+	maxRegexp    = 1_000     // instructions of the program of a regular expression
 	maxNested    = 50        // depth of a condition
 
 	// What the cost of a condition is estimated with, before it has ever been evaluated.
@@ -78,9 +78,9 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 		cel.CrossTypeNumericComparisons(true),
 		cel.ParserExpressionSizeLimit(maxCondition),
 		cel.ParserRecursionLimit(maxNested),
-		cel.RegexProgramSizeLimit(maxRegexp),
-		cel.ASTValidators(cel.ValidateRegexLiterals(), cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals()),
+		cel.ASTValidators(cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals()),
 	}
+	opts = append(opts, searching()...)
 	for _, v := range variables {
 		opts = append(opts, cel.Variable(v.name, v.kind))
 	}
@@ -122,7 +122,8 @@ func compileCondition(text string) (*condition, []*RuleError) {
 		return nil, fail(-1, "is %s, not a boolean (compare it with something, such as == true)", cel.FormatCELType(checked.OutputType()))
 	}
 	c := &condition{names: map[string][]string{}}
-	if at, mistake := c.analyse(checked.NativeRep()); mistake != "" {
+	costs := costs{patterns: map[string]uint64{}}
+	if at, mistake := c.analyse(checked.NativeRep(), costs); mistake != "" {
 		return nil, fail(int(at), "%s", mistake)
 	}
 	estimate, err := env.EstimateCost(checked, sizes{})
@@ -132,7 +133,8 @@ func compileCondition(text string) (*condition, []*RuleError) {
 	if estimate.Max > maxCost {
 		return nil, fail(-1, "may cost %s, more than %d (use fewer nested exists() and all(), or patterns in place of matches())", costText(estimate.Max), maxCost)
 	}
-	c.program, err = env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxCost), cel.InterruptCheckFrequency(maxItems))
+	c.program, err = env.Program(checked, cel.EvalOptions(cel.OptOptimize), costs.matching(),
+		cel.CostTracking(costs), cel.CostLimit(maxCost), cel.InterruptCheckFrequency(maxItems))
 	if err != nil {
 		return nil, fail(-1, "cannot be compiled: %v", err)
 	}
@@ -209,6 +211,8 @@ type failure struct{ text string }
 
 func (f *failure) Error() string { return f.text }
 
+var errCostly = &failure{fmt.Sprintf("it costs more than %d", maxCost)}
+
 // cancelled has ended. An evaluation looks at it once it has looked at maxItems items. The
 // library's cost does not bound loops well: what it keeps for each item makes the next slower.
 var cancelled = func() context.Context {
@@ -245,7 +249,7 @@ var knownErrors = []string{"no such overload", "division by zero", "modulus by z
 func (c *condition) failed(err error) error {
 	var costly interpreter.EvalCancelledError
 	if errors.As(err, &costly) {
-		return &failure{fmt.Sprintf("it costs more than %d", maxCost)}
+		return errCostly
 	}
 	if errors.Is(err, interpreter.InterruptError{}) {
 		return &failure{fmt.Sprintf("it looks at more than %d items", maxItems)}

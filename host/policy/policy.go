@@ -8,6 +8,7 @@
 //	unknown.go    names in rules that nothing has
 //	condition.go  conditions in CEL (github.com/google/cel-spec)
 //	analysis.go   what a condition reads
+//	cost.go       what calls in conditions cost, and those that would cost too much
 //	values.go     the variables of conditions
 //	arguments.go  arguments as values that are exact
 //	decide.go     which rule decides, and why

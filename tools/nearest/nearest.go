@@ -1,12 +1,17 @@
 // Package nearest finds the known names that a wrong name was probably meant to be, for
 // "did you mean" hints. It ignores the difference between upper and lower case, and between
 // underscores and hyphens. All functions are safe for concurrent use.
+//
+// Names can come from hostile clients and servers, and comparing two takes time proportional
+// to the product of their lengths. So names of more than MaxLength bytes get no hint and are in
+// none, and of very many known names only the first are compared.
 package nearest
 
 import (
 	"cmp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/agnivade/levenshtein"
 )
@@ -14,24 +19,74 @@ import (
 // maxNames is the number of names in a hint.
 const maxNames = 3
 
+// MaxLength is the length in bytes of the longest name that is compared.
+const MaxLength = 256
+
+// maxWork is how many pairs of characters are compared for a hint, which takes some tens of
+// milliseconds.
+const maxWork = 20_000_000
+
+// comparison compares names with one name.
+type comparison struct {
+	name string // folded
+	size int    // in code points
+	left int    // of maxWork
+}
+
+// newComparison returns nil if the name gets no hint.
+func newComparison(name string) *comparison {
+	if len(name) > MaxLength {
+		return nil
+	}
+	folded := fold(name)
+	return &comparison{folded, utf8.RuneCountInString(folded), maxWork}
+}
+
+// distance returns the number of edits between the name and another one, which is folded. ok
+// is false if these are more than limit, or if the name is not compared.
+func (c *comparison) distance(other string, limit int) (d int, ok bool) {
+	size := utf8.RuneCountInString(other)
+	if c.apart(other) > limit || c.left < c.size*size {
+		return 0, false
+	}
+	c.left -= c.size * size
+	d = levenshtein.ComputeDistance(c.name, other)
+	return d, d <= limit
+}
+
+// apart returns the difference of the lengths of the name and another one, in code points.
+// It is the number of edits between them if one contains the other.
+func (c *comparison) apart(other string) int {
+	d := utf8.RuneCountInString(other) - c.size
+	return max(d, -d)
+}
+
 // Names returns at most three of the known names, best first: those within [Limit] edits of
 // name, then those that contain name or are contained in it.
 func Names(name string, known []string) []string {
+	c := newComparison(name)
+	if c == nil {
+		return nil
+	}
+	return c.names(known, Limit(len(name)))
+}
+
+func (c *comparison) names(known []string, limit int) []string {
 	type candidate struct {
 		name     string
 		distance int
 	}
-	const contained = 100 // is added for those that are not within the limit
+	const contained = MaxLength // is added for those that are not within the limit
 	var found []candidate
-	folded := fold(name)
 	for _, k := range known {
+		if len(k) > MaxLength {
+			continue
+		}
 		other := fold(k)
-		d := levenshtein.ComputeDistance(folded, other)
-		switch {
-		case d <= Limit(len(name)):
+		if d, ok := c.distance(other, limit); ok {
 			found = append(found, candidate{k, d})
-		case len(folded) >= 3 && strings.Contains(other, folded), len(other) >= 3 && strings.Contains(folded, other):
-			found = append(found, candidate{k, contained + d})
+		} else if len(c.name) >= 3 && strings.Contains(other, c.name) || len(other) >= 3 && strings.Contains(c.name, other) {
+			found = append(found, candidate{k, contained + c.apart(other)})
 		}
 	}
 	slices.SortStableFunc(found, func(a, b candidate) int {
@@ -47,11 +102,19 @@ func Names(name string, known []string) []string {
 // Name returns the known name with the fewest edits to name, "" if all need more than
 // limit. The first of several equals is returned.
 func Name(name string, known []string, limit int) string {
-	best, bestDistance := "", limit+1
-	folded := fold(name)
+	c := newComparison(name)
+	if c == nil {
+		return ""
+	}
+	best := ""
 	for _, k := range known {
-		if d := levenshtein.ComputeDistance(folded, fold(k)); d < bestDistance {
-			best, bestDistance = k, d
+		if len(k) > MaxLength {
+			continue
+		}
+		if d, ok := c.distance(fold(k), limit); ok {
+			if best, limit = k, d-1; d == 0 {
+				break
+			}
 		}
 	}
 	return best

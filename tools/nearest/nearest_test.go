@@ -1,7 +1,9 @@
 package nearest
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -54,5 +56,29 @@ func TestLimit(t *testing.T) {
 		if got := Limit(n); got != want {
 			t.Errorf("Limit(%d) = %d, want %d", n, got, want)
 		}
+	}
+}
+
+// TestWorkIsBounded checks that neither a long name nor very many known names make a hint
+// expensive.
+func TestWorkIsBounded(t *testing.T) {
+	long := strings.Repeat("a", MaxLength+1)
+	known := []string{long, long[1:], long[2:], strings.Repeat("a", 1<<20)}
+	if names := Names(long, known); names != nil || Name(long, known, 1000) != "" {
+		t.Errorf("a long name: %q", names)
+	}
+	if names := Names(long[1:], known); !slices.Equal(names, []string{long[1:], long[2:]}) || Name(long[3:], known, 1000) != long[2:] {
+		t.Errorf("the longest name: %q", names)
+	}
+	known = nil
+	for i := range 100_000 {
+		known = append(known, fmt.Sprintf("server__a_tool_with_a_name_%06d", i))
+	}
+	c := newComparison("server__a_tool_with_a_name_x00001")
+	if names := c.names(known, Limit(33)); len(names) != maxNames || names[0] != "server__a_tool_with_a_name_000001" {
+		t.Errorf("%q", names)
+	}
+	if spent := maxWork - c.left; spent > maxWork || spent < maxWork/2 {
+		t.Errorf("%d pairs were compared", spent)
 	}
 }
