@@ -121,7 +121,8 @@ func startPinned(t *testing.T, sw mcptest.ServerOptions) pinnedServer {
 	}
 	server := mcptest.NewServer(sw)
 	return pinnedServer{server, config.Upstream{
-		Name: "up", URL: listenHTTP(t, server, server.HTTP()), Transport: config.StreamableHTTP, Timeout: maxWait, MaxTimeout: maxWait,
+		Probe: &config.Probe{Call: "read", Params: []byte("{}"), Timeout: maxWait},
+		Name:  "up", URL: listenHTTP(t, server, server.HTTP()), Transport: config.StreamableHTTP, Timeout: maxWait, MaxTimeout: maxWait,
 		Restart: config.RestartAlways, Isolation: config.Shared, Start: config.Eager,
 	}}
 }
@@ -158,6 +159,16 @@ func (c *client) uses(what, want string) {
 		if fine != (want == "") || !strings.Contains(got, want) {
 			c.t.Errorf("%s, %s: %s", what, u.params, got)
 		}
+	}
+}
+
+// probed checks the health of the server, whose probe fails with a text; "": it works.
+func (c *client) probed(h *Host, what, want string) {
+	c.t.Helper()
+	asUser := h.Checkup(c.t.Context())[0].Error
+	asAgent := c.call("health_check", "{}")
+	if (asUser == "") != (want == "") || !strings.Contains(asUser, want) || !strings.Contains(asAgent, want) || strings.Contains(asAgent, `"healthy":true`) != (want == "") {
+		c.t.Errorf("%s: the probe says %q, and to agents %s", what, asUser, asAgent)
 	}
 }
 
@@ -211,6 +222,7 @@ func TestPinsOfStatelessServer(t *testing.T) {
 			c := dial(t, h)
 			c.described("d", true)
 			c.uses("as it was pinned", "")
+			c.probed(h, "as it was pinned", "")
 			lock, err := os.ReadFile(cfg.PinsPath())
 			for _, part := range []string{`"greet"`, `"up://{id}"`, `"read"`, mcptest.Instructions, `"raw"`} {
 				if err != nil || !strings.Contains(string(lock), part) {
@@ -222,6 +234,7 @@ func TestPinsOfStatelessServer(t *testing.T) {
 			if test.mode == config.PinsEnforce {
 				c.described("d", false)
 				c.uses("changed", hasChanged)
+				c.probed(h, "changed", hasChanged)
 				for _, e := range up.Received.All()[seen:] {
 					if slices.ContainsFunc(pinnedUses, func(u pinnedUse) bool { return u.method == e.Msg.Method }) {
 						t.Errorf("the server gets %s", e.Raw)
@@ -230,6 +243,7 @@ func TestPinsOfStatelessServer(t *testing.T) {
 			} else {
 				c.described("other", true)
 				c.uses("changed", "")
+				c.probed(h, "changed", "")
 			}
 			reported := 0
 			for _, p := range h.catalog.Problems() {

@@ -32,14 +32,29 @@ func sharedOptions(cfg *config.Config, s store.Store, away func() error, log *sl
 	}
 }
 
-// storeAway returns why the store of the fleet cannot be used now; nil if it can.
+// storeAway returns why the store of the fleet cannot be used now, which is an *awayError; nil if
+// it can.
 func (h *Host) storeAway() error {
 	away := h.fleet.Away()
 	if away == nil {
 		return nil
 	}
-	return fmt.Errorf("the store of the fleet has not answered for %s: %w", time.Since(away.Since).Round(time.Second), away.Err)
+	return &awayError{time.Since(away.Since), away.Err}
 }
+
+// awayError says that the store of the fleet does not answer. It is a store.ErrUnavailable.
+type awayError struct {
+	since time.Duration
+	err   error // why
+}
+
+// Error implements error.
+func (e *awayError) Error() string {
+	return fmt.Sprintf("the store of the fleet has not answered for %s: %v", e.since.Round(time.Second), e.err)
+}
+
+// Unwrap makes errors.Is find store.ErrUnavailable and why.
+func (e *awayError) Unwrap() []error { return []error{store.ErrUnavailable, e.err} }
 
 // journalFleet is what a Log needs to know of the fleet; nil without one.
 func (h *Host) journalFleet() journal.Fleet {

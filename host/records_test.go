@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/fleet"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/requeststate"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/store/natstest"
 	"github.com/mcp-metatool/mcp-metatool/host/store/sealed"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -117,6 +118,15 @@ func TestRequiredJournal(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	if got := call("return 1"); !strings.Contains(got, "as [journal] required demands: the store of the fleet has not answered for") || !strings.Contains(got, `"isError":true`) {
+		t.Error(got)
+	}
+	// Of the task of another replica it is not known whether there is one.
+	principal := bearerTokens("one-token")[0].Digest.Principal()
+	task, err := p.host.router.Sealer.SealHere(requeststate.Task, route.TaskBinding(principal), append([]byte{0}, journal.NewID(time.Now())...), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := p.about("one-token", "tasks/get", task, ""); !strings.Contains(got, `"message":"tasks/get: the record of this task is in the store of the fleet, which is not available now (try again later)"`) {
 		t.Error(got)
 	}
 	select {

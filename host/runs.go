@@ -3,10 +3,12 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/durable"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/store"
 )
 
 // runs implements route.Runs.
@@ -26,7 +28,11 @@ func (h runs) TaskLife() time.Duration { return h.config().Journal.MaxAge }
 
 // FindRun implements route.Runs.
 func (h runs) FindRun(id string) (route.RecordedRun, error) {
-	return h.now.Load().composer.FindRun(id)
+	found, err := h.now.Load().composer.FindRun(id)
+	if errors.Is(err, store.ErrUnavailable) {
+		err = fmt.Errorf("%w: %w", route.ErrStoreAway, err)
+	}
+	return found, err
 }
 
 // CancelRun implements route.Runs.

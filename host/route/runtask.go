@@ -25,7 +25,7 @@ type Runs interface {
 	// TaskLife returns how long records are kept.
 	TaskLife() time.Duration
 	// FindRun returns what has become of the run with that id, and of those that continue
-	// it. The error is ErrNoRun if there is none.
+	// it. The error is ErrNoRun if there is none, or ErrStoreAway if that is not known.
 	FindRun(id string) (RecordedRun, error)
 	// CancelRun asks for the end of a durable run that does not run here, or was begun by a
 	// process that has ended. The error is ErrNoRun if there is none.
@@ -37,6 +37,10 @@ type Runs interface {
 
 // ErrNoRun says that there is no record of a run.
 var ErrNoRun = errors.New("there is no record of the run")
+
+// ErrStoreAway says that the store which may have the record of a run is not available now. It
+// is the keeper of the store who tells the user that it is away.
+var ErrStoreAway = errors.New("the store of records is not available")
 
 // RecordedRun is what the records of a run, and of those that continue it, say.
 type RecordedRun struct {

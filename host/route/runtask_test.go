@@ -3,6 +3,8 @@ package route
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -326,6 +329,17 @@ func TestRunTaskOfJournal(t *testing.T) {
 		f.failed = errors.New("disk")
 		if got := f.get(s, id); got != `{"code":-32603,"message":"tasks/get: the journal cannot be read"}` {
 			t.Error(got)
+		}
+		var log mcptest.Buffer
+		f.rig.router.Log = slog.New(slog.NewTextHandler(&log, nil))
+		f.failed = fmt.Errorf("%w: it does not answer", ErrStoreAway)
+		for range 3 {
+			if got := f.get(s, id); got != `{"code":-32603,"message":"tasks/get: the record of this task is in the store of the fleet, which is not available now (try again later)"}` {
+				t.Error(got)
+			}
+		}
+		if log.String() != "" { // that it is away is said once, by the fleet
+			t.Errorf("logged: %s", log.String())
 		}
 		f.failed = nil
 		delete(f.recorded, "run-1")

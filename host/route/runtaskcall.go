@@ -20,6 +20,9 @@ func (r *Router) runTaskRequest(ctx context.Context, call Call, run, id, home st
 		return r.lost(call.Method, home, "the run of this task")
 	case errors.Is(err, ErrNoRun):
 		return fail(wire.CodeInvalidParams, "%s: there is no such task", call.Method)
+	case errors.Is(err, ErrStoreAway): // clients ask again and again
+		r.Log.Debug("a task could not be read from the journal", "run", run, "err", err)
+		return fail(wire.CodeInternal, "%s: the record of this task is in the store of the fleet, which is not available now (try again later)", call.Method)
 	case err != nil:
 		r.warn(ctx, err, "a task could not be read from the journal", "run", run)
 		return fail(wire.CodeInternal, "%s: the journal cannot be read", call.Method)

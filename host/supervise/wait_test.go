@@ -2,6 +2,7 @@ package supervise
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -77,4 +78,58 @@ func TestWaitForChangedListIsBounded(t *testing.T) {
 	r.env.changeWait = time.Hour
 	r.cfg.Load().StartupWait = 0 // nothing is waited for
 	r.Refreshed(bounded(t), nil, wire.Tools)
+}
+
+// asked is a context that tells when somebody is about to wait for its end.
+type asked struct {
+	context.Context
+	done chan struct{}
+}
+
+// Done implements context.Context.
+func (c asked) Done() <-chan struct{} {
+	select {
+	case c.done <- struct{}{}:
+	default:
+	}
+	return c.Context.Done()
+}
+
+// TestStartedWaitsForReplacement checks that who waits for the lists of a server gets those of
+// the one that a reload has put in its place meanwhile.
+func TestStartedWaitsForReplacement(t *testing.T) {
+	hangs, before := server(t, "u", mcptest.ServerOptions{Faults: map[string]mcptest.Fault{"tools/list": {Kind: mcptest.Hang}}})
+	works, _ := server(t, "u", mcptest.ServerOptions{})
+	r := start(t, configOf(t, hangs), NoClient)
+	setting, released := make(chan struct{}, 10), make(chan struct{})
+	release := sync.OnceFunc(func() { close(released) })
+	t.Cleanup(release)
+	r.lists.setting = func(string) {
+		setting <- struct{}{}
+		<-released
+	}
+	if _, _, err := before.Received.Find(bounded(t), "tools/list", 0, mcptest.Method("tools/list")); err != nil {
+		t.Fatal(err)
+	}
+	ctx := asked{bounded(t), make(chan struct{}, 1)}
+	listed := make(chan int, 1)
+	go func() {
+		r.Started(ctx)
+		listed <- r.lists.count("u", wire.Tools)
+	}()
+	mcptest.Receive(t, "the wait for the first", ctx.done)
+	if !r.Apply(configOf(t, works)) {
+		t.Fatal("not applied")
+	}
+	mcptest.Receive(t, "the wait for its replacement", ctx.done)
+	mcptest.Receive(t, "the list of the replacement", setting)
+	select {
+	case <-listed:
+		t.Error("the lists of the replacement are not waited for")
+	default:
+	}
+	release()
+	if n := mcptest.Receive(t, "the lists", listed); n == 0 {
+		t.Error("there are no tools")
+	}
 }
