@@ -114,7 +114,7 @@ type outcome struct {
 	denied bool   // because of information flow
 	// noticed says that the session is flagged.
 	noticed bool
-	reply  string // the whole result of the call
+	reply   string // the whole result of the call
 }
 
 // sinks returns what the sinks of a label have got, in order.
