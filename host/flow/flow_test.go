@@ -250,3 +250,28 @@ func TestMayCall(t *testing.T) {
 		t.Error("HasSinks")
 	}
 }
+
+// TestAskRule checks that what a person has decided under some settings does not count under others.
+func TestAskRule(t *testing.T) {
+	base := &Settings{Private: []string{"a.*"}, Action: Ask}
+	names := map[string]bool{}
+	for _, s := range []*Settings{
+		base, {}, {Private: []string{"a.*", "b.*"}, Action: Ask}, {Untrusted: []string{"a.*"}, Action: Ask}, {Private: []string{"a.*"}, Action: Deny},
+		{Private: []string{"a.*"}, Action: Ask, Again: AskAgain}, {Private: []string{"a.*"}, Action: Ask, Trusted: []string{"*"}},
+		{Private: []string{"a.*"}, Action: Ask, Reads: []string{"b.c"}}, {Private: []string{"a.*"}, Action: Ask, MaxSinkCalls: 2},
+		{Private: []string{"a.*"}, Action: Ask, Shapes: map[string][]byte{"a.b": []byte("{}")}}, {Private: []string{"a.*"}, Action: Ask, Public: []string{"c.d"}},
+	} {
+		for _, l := range AllLabels {
+			for _, again := range []bool{false, true} {
+				name := s.AskRule(l, again)
+				if names[name] || !s.IsAskRule(name) || s != base && base.IsAskRule(name) {
+					t.Errorf("%+v: %s", s, name)
+				}
+				names[name] = true
+			}
+		}
+	}
+	if (*Settings)(nil).IsAskRule(base.AskRule(Private, false)) || base.IsAskRule("flow.private") {
+		t.Error("a rule of no settings")
+	}
+}
