@@ -47,7 +47,7 @@ func (r *run) followed(ctx context.Context) *shadow.Tree {
 	o := shadow.Options{
 		Rules: rules, Definitions: f.Definitions, Unknown: unknown, Slots: f.Slots, Owner: r.principal(), Begin: rec.Begin, Code: flow.ParseLabels(rec.Definition.Labels),
 		Play: r.playShadow, Resolve: r.resolveForShadow, Sources: r.sources, Targets: r.targets, Join: joinMeta, Child: r.shadowChild,
-		Make: r.makeForShadow, Keep: f.Keep, Event: r.journal.Flow,
+		Seed: seedOf, Make: r.makeForShadow, Keep: f.Keep, Event: r.journal.Flow,
 	}
 	if r.tree.stage != nil {
 		o.Planned = r.tree.approved

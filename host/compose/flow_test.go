@@ -165,6 +165,41 @@ func TestFlowBound(t *testing.T) {
 	}
 }
 
+// TestFlowBoundOfLabels checks that each label has its own bound, and that what is withheld from the
+// run does not count: how often it tries may depend on answers.
+func TestFlowBoundOfLabels(t *testing.T) {
+	bound := func(a flow.Action) *flowRig {
+		return newFlowRig(t, func(r *flowRig, _ *Options) { r.settings.MaxSinkCalls, r.settings.Action = 3, a })
+	}
+	const both = "m = mail.list()\np = web.fetch({})\nfor i in range(3):\n  chat.post({'i': i})\n  bank.transfer({'i': i})\n"
+	run := bound(flow.Deny).run(t, both+"return 1")
+	run.passed()
+	if len(run.sent("chat.post")) != 3 || len(run.sent("bank.transfer")) != 3 {
+		t.Errorf("sent %q", run.calls)
+	}
+	for _, more := range []string{"chat.post({'i': 3})", "bank.transfer({'i': 3})"} {
+		run = bound(flow.Deny).run(t, both+more)
+		run.denied()
+		if len(run.sent("chat.post")) != 3 || len(run.sent("bank.transfer")) != 3 || !strings.Contains(run.message, "max_sink_calls") {
+			t.Errorf("%s: sent %q: %s", more, run.calls, run.message)
+		}
+	}
+
+	const alone = "m = mail.list()\nfor i in range(5):\n  if m[0].id == 7:\n    try:\n      tools.send({})\n    except Exception as e:\n      print(e)\n"
+	r := bound(flow.Shadow)
+	r.save("send", "return chat.post({'text': 'alone'})") // the shadow is not there
+	run = r.run(t, alone+"for i in range(3):\n  chat.post({'i': i})\nreturn 1")
+	run.passed()
+	if sent := run.sent("chat.post"); !slices.Equal(sent, []string{`{"i":0}`, `{"i":1}`, `{"i":2}`}) {
+		t.Errorf("sent %q", sent)
+	}
+	// The shadow's own calls count, also those that it makes after the run.
+	run = bound(flow.Shadow).run(t, "m = mail.list()\nchat.post({'i': 0})\nif m[0].id != 7:\n  for i in range(9):\n    chat.post({'more': i})\nreturn 1")
+	if sent := run.sent("chat.post"); len(sent) != 3 {
+		t.Errorf("sent %q", sent)
+	}
+}
+
 // TestFlowMeta checks that servers can give labels, and cannot take them away.
 func TestFlowMeta(t *testing.T) {
 	r := newFlowRig(t)

@@ -61,16 +61,48 @@ func TestFlowShadowCalls(t *testing.T) {
 		{"the same", "m = mail.list()\nchat.post({'text': 'x'})\nreturn 1", []string{`{"text":"x"}`}},
 		{"only the run", "m = mail.list()\nif m[0].id == 7:\n  try:\n    chat.post({'text': 'yes'})\n  except Exception as e:\n    print(e)\nchat.post({'text': 'end'})\nreturn 1", []string{`{"text":"end"}`}},
 		{"only the shadow", "m = mail.list()\nchat.post({'text': 'a'})\nif m[0].id != 7:\n  chat.post({'text': 'b'})\nreturn 1", []string{`{"text":"a"}`, `{"text":"b"}`}},
+		{"only the shadow, and the run comes to no sink", "m = mail.list()\nif m[0].id != 7:\n  chat.post({'text': 'b'})\nreturn 1", []string{`{"text":"b"}`}},
+		{"only the shadow, and the run fails before a sink", "m = mail.list()\nif m[0].id == 7:\n  fail('x')\nchat.post({'text': 'b'})", []string{`{"text":"b"}`}},
+		// What is withheld was not made, and its server was told nothing.
+		{"only the run, and more from both", "m = mail.list()\nif m[0].id == 7:\n  try:\n    tools.send({})\n  except Exception as e:\n    print(e)\nfor t in ['a', 'b', 'c']:\n  chat.post({'text': t})\nreturn 1", []string{`{"text":"a"}`, `{"text":"b"}`, `{"text":"c"}`}},
+		// A shadow that was ended sends nothing more: it could have sent something else before.
+		{"beside what has ended the shadow", "m = mail.list()\nif m[0].id == 7:\n  notes.set({'v': 1})\nparallel([lambda: tools.ask({}), lambda: tools.send({})])\nreturn 1", nil},
+		{"what a shadow undoes that was ended", "undo(chat.post, {'text': 'back'})\nm = mail.list()\nif m[0].id == 7:\n  notes.set({'v': 1})\n  commit()\nn = notes.get({})\nreturn 1", nil},
 		{"the run fails", "m = mail.list()\nchat.post({'text': 'a'})\nif m[0].id == 7:\n  fail('x')\nchat.post({'text': 'b'})\nreturn 1", []string{`{"text":"a"}`, `{"text":"b"}`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newFlowRig(t, withAction(flow.Shadow))
+			r.save("ask", "return notes.get({})")
+			r.save("send", "return chat.post({'text': 'x'})")
 			run := r.run(t, tt.code)
 			if sent := run.sent("chat.post"); !slices.Equal(sent, tt.sent) {
 				t.Errorf("sent %q, want %q: %s", sent, tt.sent, run.reply.Result)
 			}
 			if strings.Contains(strings.Join(run.sent("chat.post"), ""), secret) {
 				t.Error("the secret was sent")
+			}
+		})
+	}
+}
+
+// TestFlowAgainAfterDenial checks that nobody is asked about the rest of a run that was denied a call:
+// it is to end, and nobody would be there in time.
+func TestFlowAgainAfterDenial(t *testing.T) {
+	for _, tt := range []struct {
+		name, code string
+		sent       []string
+	}{
+		{"in parallel", "m = mail.list()\nparallel([lambda: tools.leak({'id': m[0].id}), lambda: tools.same({})], errors='collect')", nil},
+		{"what it undoes", "m = mail.list()\nundo(chat.post, {'text': 'back'})\nif m[0].id == 7:\n  chat.post({'text': m[0].body})\nfail('x')", []string{`{"text":"back"}`}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newFlowRig(t, func(r *flowRig, _ *Options) { r.settings.Again = flow.AskAgain })
+			r.save("leak", "if params.id == 7:\n  chat.post({'text': 'yes'})\nreturn 1")
+			r.save("same", "return chat.post({'text': 'same'})")
+			run := r.run(t, tt.code)
+			run.denied()
+			if sent := run.sent("chat.post"); !slices.Equal(sent, tt.sent) || r.asked != nil {
+				t.Errorf("sent %q, want %q; asked %q", sent, tt.sent, r.asked)
 			}
 		})
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/compose/shadow"
 	"github.com/mcp-metatool/mcp-metatool/host/flow"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 )
 
@@ -86,10 +87,14 @@ func TestFlowAfterQuestion(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newInquiry(t)
-			r.restart(followS(t))
+			session := &flowSession{}
+			r.restart(followS(t), func(o *Options) { o.Flow.Session = func(route.Origin) shadow.Session { return session } })
 			def := saved(tt.code)
 			r.saved["job"] = def
 			state, questions := r.asked(r.round(asker(), def, "", ""))
+			if session.labels != flow.Of(flow.Private) || session.flagged { // the question may have what the run knows
+				t.Errorf("when the question is sent, the session has the labels %q, flagged: %v", session.labels, session.flagged)
+			}
 			reply := r.round(asker(), def, state, answers(questions))
 			if denied := strings.Contains(firstText(t, reply), "permission error: flow:"); denied != tt.denied {
 				t.Errorf("%s", reply.Result)

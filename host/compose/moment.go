@@ -15,8 +15,13 @@ type Moment struct {
 // PresentMoment returns the present time and a new seed. All seeds have the same number of
 // digits, so that reading them costs each run the same fuel.
 func PresentMoment() Moment {
+	return Moment{Now: time.Now().UnixMicro(), Seed: seedOf(rand.Uint64())}
+}
+
+// seedOf returns a seed that depends on the bits alone.
+func seedOf(bits uint64) uint64 {
 	const least, most = 100_000_000_000_000, 1_000_000_000_000_000
-	return Moment{Now: time.Now().UnixMicro(), Seed: least + rand.Uint64N(most-least)}
+	return least + bits%(most-least)
 }
 
 // MockMoment is the moment of all runs whose calls are answered by mocks, and of those

@@ -67,6 +67,8 @@ func TestLiterals(t *testing.T) {
 		"x = 'open\ny = 'b'":      "0b0b0",
 		`x = ['b', 'a', 'b']`:     "0a0b0a0b0",
 		`'` + strings.Repeat("x", maxLiteral+1) + `'`: "0",
+		`t = json.loads(m.text)["a"]; u = "it's"`:     "{\n\"0\": \"0a0it's0a0it's0\",\n\"a\": \"0a0it's0a0it's0\",\n\"it's\": \"0a0it's0a0it's0\"\n}",
+		`from json import loads`:                      "{\n\"0\": \"0\"\n}",
 	} {
 		if got := Literals(code); got != want {
 			t.Errorf("%q: %q, want %q", code, got, want)
@@ -79,13 +81,33 @@ func TestLiterals(t *testing.T) {
 	if n := len(Literals(many.String())); n > 2*maxLiterals*(maxLiteral+1)+1 {
 		t.Errorf("%d bytes", n)
 	}
+	many.WriteString("json.loads(x)")
+	text := Literals(many.String())
+	var members map[string]string
+	if err := json.Unmarshal([]byte(text), &members); err != nil || len(members) != maxLiterals+1 || len(text) > mostOfObject {
+		t.Errorf("%v: %d members, %d bytes", err, len(members), len(text))
+	}
+	for key, value := range members {
+		if key != "0" && !strings.Contains(value, key) {
+			t.Errorf("%q: %q", key, value)
+		}
+	}
 }
+
+// mostOfObject bounds what Literals returns for a script that reads JSON.
+const mostOfObject = 50 << 10
 
 func FuzzLiterals(f *testing.F) {
 	f.Add(`x = 'a' + "b" + '''c''' # d`)
 	f.Add("'\\")
+	f.Add("loads 'a\\n' '\"' \"\\x00\"")
 	f.Fuzz(func(t *testing.T, code string) {
-		if n := len(Literals(code)); n > 2*maxLiterals*(maxLiteral+1)+1 {
+		text := Literals(code)
+		if readsJSON(code) {
+			if !json.Valid([]byte(text)) || len(text) > mostOfObject {
+				t.Fatalf("%d bytes: %q", len(text), text)
+			}
+		} else if n := len(text); n > 2*maxLiterals*(maxLiteral+1)+1 {
 			t.Fatalf("%d bytes", n)
 		}
 	})
@@ -226,5 +248,30 @@ func TestMayCall(t *testing.T) {
 	}
 	if !r.HasSinks(Private) || (&Settings{Public: []string{"a.b"}}).HasSinks(Untrusted) {
 		t.Error("HasSinks")
+	}
+}
+
+// TestAskRule checks that what a person has decided under some settings does not count under others.
+func TestAskRule(t *testing.T) {
+	base := &Settings{Private: []string{"a.*"}, Action: Ask}
+	names := map[string]bool{}
+	for _, s := range []*Settings{
+		base, {}, {Private: []string{"a.*", "b.*"}, Action: Ask}, {Untrusted: []string{"a.*"}, Action: Ask}, {Private: []string{"a.*"}, Action: Deny},
+		{Private: []string{"a.*"}, Action: Ask, Again: AskAgain}, {Private: []string{"a.*"}, Action: Ask, Trusted: []string{"*"}},
+		{Private: []string{"a.*"}, Action: Ask, Reads: []string{"b.c"}}, {Private: []string{"a.*"}, Action: Ask, MaxSinkCalls: 2},
+		{Private: []string{"a.*"}, Action: Ask, Shapes: map[string][]byte{"a.b": []byte("{}")}}, {Private: []string{"a.*"}, Action: Ask, Public: []string{"c.d"}},
+	} {
+		for _, l := range AllLabels {
+			for _, again := range []bool{false, true} {
+				name := s.AskRule(l, again)
+				if names[name] || !s.IsAskRule(name) || s != base && base.IsAskRule(name) {
+					t.Errorf("%+v: %s", s, name)
+				}
+				names[name] = true
+			}
+		}
+	}
+	if (*Settings)(nil).IsAskRule(base.AskRule(Private, false)) || base.IsAskRule("flow.private") {
+		t.Error("a rule of no settings")
 	}
 }

@@ -1,8 +1,11 @@
 package flow
 
 import (
+	"maps"
 	"slices"
 	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // Bounds of the literals of a script.
@@ -10,10 +13,11 @@ const (
 	maxLiteral  = 40 // bytes of one; longer ones are left out
 	maxLiterals = 40
 	maxSource   = 1 << 20 // bytes of the source that are looked at
+	maxObject   = 8 << 10 // bytes of all values of an object
 )
 
 // Literals returns a text in which everything is found that a script may look for in a text:
-// its own literals. code is the source of the script, and of saved tools that it may call. It is
+// its own literals. If the script reads JSON, the text is an object with these keys. code is the source of the script, and of saved tools that it may call. It is
 // not parsed, only scanned for quotes: what is found depends on the code alone, and a literal
 // that is missed only makes a shadow less useful.
 func Literals(code ...string) string {
@@ -26,11 +30,7 @@ func Literals(code ...string) string {
 			return len(seen) < maxLiterals
 		})
 	}
-	all := make([]string, 0, len(seen))
-	for text := range seen {
-		all = append(all, text)
-	}
-	slices.Sort(all)
+	all := slices.Sorted(maps.Keys(seen))
 	var b strings.Builder
 	b.WriteString("0")
 	for range 2 { // so that split() gives three parts
@@ -38,6 +38,40 @@ func Literals(code ...string) string {
 			b.WriteString(text + "0")
 		}
 	}
+	if slices.ContainsFunc(code, readsJSON) {
+		return object(b.String(), all)
+	}
+	return b.String()
+}
+
+// readsJSON reports whether a script may read texts as JSON: it names a function for that.
+func readsJSON(code string) bool {
+	return strings.Contains(code, "loads") || strings.Contains(code, "json.decode")
+}
+
+// object returns a JSON object in which each literal is a key, with the text as its value unless
+// that would be too much. The text is also the first value, so that what stands behind a literal for the
+// first time is as in the text alone.
+func object(text string, literals []string) string {
+	first := wire.Quote(text)
+	long := len(first)*len(literals) > maxObject
+	var b strings.Builder
+	b.WriteString("{\n\"0\": ")
+	b.Write(first)
+	for _, key := range literals {
+		if key == "0" {
+			continue
+		}
+		value := first
+		if long {
+			value = wire.Quote("0" + key + "0")
+		}
+		b.WriteString(",\n")
+		b.Write(wire.Quote(key))
+		b.WriteString(": ")
+		b.Write(value)
+	}
+	b.WriteString("\n}")
 	return b.String()
 }
 

@@ -1,6 +1,9 @@
 package flow
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"maps"
 	"strings"
 
@@ -108,6 +111,32 @@ func (r *Rules) MayCall(l Label, targets []string) bool {
 			if !ok || strings.ContainsAny(of, `*?[\`) || of == server {
 				return true
 			}
+		}
+	}
+	return false
+}
+
+// AskRule returns the name under which people are asked about calls, and under which what they
+// decide may be remembered: again says that one is asked about because of what was tried before. It has a
+// digest of all settings, so that a decision counts for these alone.
+func (s *Settings) AskRule(l Label, again bool) string {
+	raw, err := json.Marshal(s)
+	if err != nil { // it has nothing that cannot be written
+		panic(err)
+	}
+	sum := sha256.Sum256(raw)
+	name := "flow." + l.String()
+	if again {
+		name += ".again"
+	}
+	return name + "@" + hex.EncodeToString(sum[:6])
+}
+
+// IsAskRule reports whether a name is one that AskRule returns. s may be nil.
+func (s *Settings) IsAskRule(name string) bool {
+	for _, l := range AllLabels {
+		if s != nil && (name == s.AskRule(l, false) || name == s.AskRule(l, true)) {
+			return true
 		}
 	}
 	return false

@@ -28,11 +28,14 @@ func compare(a, b []string) verdict {
 	return progress
 }
 
-// unnoticed reports whether one run has sent less than the other to the sinks of a label, and its
-// session is not flagged: so that an agent could do the same again and again, one bit each time.
+// unnoticed reports whether one run has sent less than the other to the sinks of a label that it
+// had, and its session is not flagged: so that an agent could do the same again and again, one bit
+// each time.
 func unnoticed(label int, a, b *outcome) bool {
-	nA, nB := len(a.sinks(label)), len(b.sinks(label))
-	return nA < nB && !a.noticed || nB < nA && !b.noticed
+	if len(a.sinks(label)) > len(b.sinks(label)) {
+		a, b = b, a
+	}
+	return len(a.sinks(label)) < len(b.sinks(label)) && !a.noticed && slices.Contains(a.had, labelNames[label])
 }
 
 // A filter returns how many calls to the sinks of a label a method lets through, given what

@@ -51,11 +51,11 @@ func (l *lastRun) BeginRun(ctx context.Context, _, _ string, _ route.Origin) (co
 }
 
 // noticed reports whether the run has flagged its session: a call was not made, or shadows would
-// have made more.
-func (l *lastRun) noticed() bool {
+// have made more. had are the labels of its answers.
+func (l *lastRun) noticed() (had []string, noticed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.ContainsFunc([]string{journal.FlowDeny, journal.FlowUndo, journal.FlowShort}, l.rec.Flows)
+	return l.rec.FlowLabels(), slices.ContainsFunc([]string{journal.FlowDeny, journal.FlowUndo, journal.FlowShort}, l.rec.Flows)
 }
 
 // newRig starts a Host with saved tools. settings is TOML: the configuration without servers.
@@ -112,9 +112,10 @@ type outcome struct {
 	result string // as JSON; "" if it failed
 	failed string // the type of the error
 	denied bool   // because of information flow
-	// noticed says that the session is flagged.
+	// had are labels of the answers, and noticed says that the session is flagged.
+	had     []string
 	noticed bool
-	reply  string // the whole result of the call
+	reply   string // the whole result of the call
 }
 
 // sinks returns what the sinks of a label have got, in order.
@@ -177,7 +178,8 @@ func (r *rig) run(t testing.TB, w world, before, code string, params map[string]
 	}
 	o.failed, _ = wire.GetString([]byte(o.reply), "structuredContent", "error", "type")
 	reason, _ := wire.GetString([]byte(o.reply), "structuredContent", "error", "details", "reason")
-	o.denied, o.noticed = reason == "flow", r.last.noticed()
+	o.denied = reason == "flow"
+	o.had, o.noticed = r.last.noticed()
 	if o.failed == "" && o.result == "" { // content blocks
 		content, _ := wire.Get([]byte(o.reply), "content")
 		o.result = string(content)

@@ -43,7 +43,7 @@ func (w randomWorld) answer(tool string, args map[string]any, n int, s *notes) (
 	case labelled && k < 4:
 		a.fails = "failed " + r.text()
 	case labelled && k == 4:
-		a.fails, a.rpc = "failed "+r.text(), true
+		a.fails, a.rpc = "failed "+r.text(), a.meta == nil // a JSON-RPC error could not say that it is labelled
 	case k == 5 && sinksOf(tool) == 0 && r.IntN(2) == 0:
 		a.fails = "no such thing"
 	default:

@@ -121,11 +121,25 @@ func (p *Tape) stale(t *target) journal.Answer {
 	return p.end(t, fmt.Sprintf("%s was given what may depend on labelled answers, so that what %s.%s answers may, too", t.Server, t.Server, t.Tool))
 }
 
+// maxBlanks is how many blanks a shadow gets of one tool that are as its own ones are. Later ones are
+// empty, so that a script ends that asks for pages until one is empty, or again until there is no
+// error. How often the shadow has asked depends on no labelled answer.
+const maxBlanks = 32
+
+// blanksOf counts a blank in place of an answer of a tool, and returns what it is made with.
+func (s *shadow) blanksOf(t *target) flow.Blanks {
+	tool := [2]string{t.Server, t.Tool}
+	if s.given[tool]++; s.given[tool] > maxBlanks {
+		return flow.Blanks{Blank: flow.Empty}
+	}
+	return s.blanks
+}
+
 // source returns the blank in place of a labelled answer.
 func (p *Tape) source(t *target) journal.Answer {
-	b := p.s.blanks
+	b := p.s.blanksOf(t)
 	if b.Blank != flow.Fail {
-		return p.blank(t, false)
+		return p.value(t, b)
 	}
 	if t.raw {
 		return journal.Answer{Value: b.Result([]byte(`"no answer"`), false, true)}
@@ -136,14 +150,17 @@ func (p *Tape) source(t *target) journal.Answer {
 // blank returns a blank in place of another answer. wrote says that the call may change what its
 // server answers to others.
 func (p *Tape) blank(t *target, wrote bool) journal.Answer {
-	s := p.s
 	if wrote {
-		s.wrote[t.Server] = true
+		p.s.wrote[t.Server] = true
 	}
-	shape := s.tree.o.Rules.Shape(t.Server, t.Tool)
-	value := s.blanks.Value(shape)
+	return p.value(t, p.s.blanksOf(t))
+}
+
+func (p *Tape) value(t *target, b flow.Blanks) journal.Answer {
+	shape := p.s.tree.o.Rules.Shape(t.Server, t.Tool)
+	value := b.Value(shape)
 	if t.raw {
-		value = s.blanks.Result(value, shape != nil, false)
+		value = b.Result(value, shape != nil, false)
 	}
 	return journal.Answer{Value: value}
 }

@@ -137,7 +137,7 @@ func (t *Tree) gate(ctx context.Context, b *Batch, p *Permit, l flow.Label, sink
 	d := t.judge(ctx, l, at, sinks)
 	switch {
 	case d == nil && action != flow.Report && t.mustAsk():
-		return t.ask(ctx, b, p, l, "flow."+l.String()+".again",
+		return t.ask(ctx, b, p, l, t.o.Rules.AskRule(l, true),
 			t.because(l)+". Without them the script makes the same call, but something else was tried in this session before")
 	case d == nil:
 		t.event(journal.FlowRecord{What: journal.FlowSame, Label: l.String(), Server: sinks[0].Server, Tool: sinks[0].Tool})
@@ -149,7 +149,7 @@ func (t *Tree) gate(ctx context.Context, b *Batch, p *Permit, l flow.Label, sink
 		t.lose(l, "a call that differs was reported and made")
 		return nil
 	case action == flow.Ask:
-		if refused := t.ask(ctx, b, p, l, "flow."+l.String(), d.Message); refused != nil {
+		if refused := t.ask(ctx, b, p, l, t.o.Rules.AskRule(l, false), d.Message); refused != nil {
 			return refused
 		}
 		t.lose(l, "a call that differs was made, since a person has allowed it")

@@ -83,6 +83,8 @@ type Options struct {
 	Join func(request, script []byte) []byte
 	// Child returns the input of the run of a saved tool, without Now and Seed.
 	Child func(def tools.Definition, params, meta []byte) journal.Begin
+	// Seed returns a seed for random numbers that depends on the bits alone.
+	Seed func(bits uint64) uint64
 	// Make makes a call of a shadow, for the action flow.Shadow.
 	Make func(ctx context.Context, call flow.Call, raw bool) journal.Answer
 	// Keep notes for later runs that a server was given what depends on labelled answers. It
@@ -342,9 +344,10 @@ func (t *Tree) Began(path string, begin journal.Begin) {
 }
 
 // Moment returns the time and the seed for the run of a saved tool that begins when a label is
-// active. They depend on nothing but the beginning of the run and the path.
+// active. They depend on nothing but the beginning of the run and the path. The seed has as many digits
+// as other seeds, so that the run uses as much fuel as with one.
 func (t *Tree) Moment(path string) (now int64, seed uint64) {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%d%s", t.o.Begin.Seed, path)
-	return t.o.Begin.Now, h.Sum64()
+	return t.o.Begin.Now, t.o.Seed(h.Sum64())
 }
