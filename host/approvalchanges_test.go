@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/front/fronttest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
 // policyOf reads a policy.
@@ -52,30 +53,37 @@ func TestChangesWhileACallWaits(t *testing.T) {
 	t.Parallel() // it mostly waits
 	const direct, saved = `{"name":"raw__pid","arguments":{}}`, `{"name":"asked","arguments":{}}`
 	script := `{"name":"eval_starlark","arguments":{"code":"return tools.asked()"}}`
-	save := func(t *testing.T, h *Host, code string) {
+	save := func(t *testing.T, h *Host, change func(*tools.Definition)) {
 		def, err := h.shared.Get("asked")
 		if err != nil {
 			t.Fatal(err)
 		}
-		def.Code = code
+		change(&def)
 		if _, _, err := h.shared.Save(def); err != nil {
 			t.Fatal(err)
 		}
 	}
+	other := func(def *tools.Definition) { def.Code = "return 2" }
+	limits := func(def *tools.Definition) { def.Limits.Calls = 7 }
+	input := func(def *tools.Definition) { def.InputSchema = []byte(`{"type":"object","properties":{"x":{}}}`) }
+	output := func(def *tools.Definition) { def.OutputSchema = []byte(`{"type":"integer"}`) }
 	for name, c := range map[string]struct {
 		call   string
 		change func(t *testing.T, h *Host)
 		want   string
 	}{
-		"nothing, direct":     {direct, func(*testing.T, *Host) {}, `"pid":`},
-		"nothing, saved":      {saved, func(*testing.T, *Host) {}, `"result":1`},
-		"nothing, script":     {script, func(*testing.T, *Host) {}, `"result":1`},
-		"code":                {saved, func(t *testing.T, h *Host) { save(t, h, "return 2") }, `policy asks for the approval of tools.asked`},
-		"code, for a script":  {script, func(t *testing.T, h *Host) { save(t, h, "return 2") }, `policy asks for the approval of tools.asked`},
-		"tool deleted":        {saved, func(t *testing.T, h *Host) { _ = h.shared.Delete("asked") }, `policy asks for the approval of tools.asked`},
-		"policy denies":       {direct, func(t *testing.T, h *Host) { repolicy(t, h, strings.Replace(askText, `"ask"`, `"deny"`, 1)) }, `policy denies raw.pid`},
-		"policy denies saved": {saved, func(t *testing.T, h *Host) { repolicy(t, h, strings.Replace(askText, `"ask"`, `"deny"`, 1)) }, `policy denies tools.asked`},
-		"another rule asks":   {direct, func(t *testing.T, h *Host) { repolicy(t, h, strings.Replace(askText, `"asked"`, `"other"`, 1)) }, `policy asks for the approval of raw.pid`},
+		"nothing, direct":      {direct, func(*testing.T, *Host) {}, `"pid":`},
+		"nothing, saved":       {saved, func(*testing.T, *Host) {}, `"result":1`},
+		"nothing, script":      {script, func(*testing.T, *Host) {}, `"result":1`},
+		"code":                 {saved, func(t *testing.T, h *Host) { save(t, h, other) }, `policy asks for the approval of tools.asked`},
+		"code, for a script":   {script, func(t *testing.T, h *Host) { save(t, h, other) }, `policy asks for the approval of tools.asked`},
+		"limits":               {saved, func(t *testing.T, h *Host) { save(t, h, limits) }, `policy asks for the approval of tools.asked`},
+		"schema":               {saved, func(t *testing.T, h *Host) { save(t, h, input) }, `policy asks for the approval of tools.asked`},
+		"schema, for a script": {script, func(t *testing.T, h *Host) { save(t, h, output) }, `policy asks for the approval of tools.asked`},
+		"tool deleted":         {saved, func(t *testing.T, h *Host) { _ = h.shared.Delete("asked") }, `policy asks for the approval of tools.asked`},
+		"policy denies":        {direct, func(t *testing.T, h *Host) { repolicy(t, h, strings.Replace(askText, `"ask"`, `"deny"`, 1)) }, `policy denies raw.pid`},
+		"policy denies saved":  {saved, func(t *testing.T, h *Host) { repolicy(t, h, strings.Replace(askText, `"ask"`, `"deny"`, 1)) }, `policy denies tools.asked`},
+		"another rule asks":    {direct, func(t *testing.T, h *Host) { repolicy(t, h, strings.Replace(askText, `"asked"`, `"other"`, 1)) }, `policy asks for the approval of raw.pid`},
 		"hidden": {direct, func(t *testing.T, h *Host) {
 			reload(t, h, func(cfg *config.Config) { cfg.Upstreams[0].Hide = []string{"pid"} })
 		}, `may not be called`},

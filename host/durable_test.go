@@ -15,11 +15,11 @@ import (
 // newDurableProcess is newTaskProcess with a durable tool.
 func newDurableProcess(t *testing.T, dir string, change ...func(*config.Config)) taskProcess {
 	p := taskProcess{newCrossing(t, func(cfg *config.Config) {
+		cfg.Store.Dir, cfg.Execution.TaskAfter, cfg.HTTP.Tokens = dir, time.Millisecond, bearerTokens("one-token", "other-token")
+		cfg.Durable.Idempotent = []string{"up.t"}
 		for _, c := range change {
 			c(cfg)
 		}
-		cfg.Store.Dir, cfg.Execution.TaskAfter, cfg.HTTP.Tokens = dir, time.Millisecond, bearerTokens("one-token", "other-token")
-		cfg.Durable.Idempotent = []string{"up.t"}
 	})}
 	_, _, err := p.host.shared.Save(tools.Definition{
 		Name: "job", Description: "x", InputSchema: []byte(`{"type":"object"}`), Durability: tools.Durability{Durable: true},
@@ -79,8 +79,13 @@ func TestDurableTasks(t *testing.T) {
 // await waits until a task has a status, and then expects a text in it.
 func (p taskProcess) await(id, status, text string) {
 	p.t.Helper()
+	p.awaitFor("one-token", id, status, text)
+}
+
+func (p taskProcess) awaitFor(token, id, status, text string) {
+	p.t.Helper()
 	for deadline := time.Now().Add(maxWait); ; time.Sleep(20 * time.Millisecond) {
-		got := p.about("one-token", "tasks/get", id, "")
+		got := p.about(token, "tasks/get", id, "")
 		if strings.Contains(got, status) {
 			if !strings.Contains(got, text) {
 				p.t.Errorf("%s", got)

@@ -6,6 +6,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/approval"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // policyGate implements route.Gate.
@@ -61,4 +63,27 @@ func (h *Host) toolRequest(client, public string, args []byte) (policy.Request, 
 		r.Server, r.Name = policy.SavedTools, entry.Name
 	}
 	return r, ok
+}
+
+// denies returns why policy denies a client's call of a saved tool whose durable run goes on;
+// nil if it does not. The call has counted, and has been approved, when the run began.
+func (h *Host) denies(o route.Origin, name string, args []byte) error {
+	p := h.config().Policy.Compiled()
+	if p == nil {
+		return nil
+	}
+	s := o.Session()
+	entry, _ := h.catalog.For(route.RightsOf(s)).Tool(name)
+	r := policy.Request{
+		Kind: policy.KindTool, Server: policy.SavedTools, Name: name, Arguments: args, Definition: entry.Definition,
+		Caller: policy.Caller{Client: s.TokenName(), Token: s.TokenName() != "", Session: s.ID(), Principal: s.Principal()},
+	}
+	if r.Caller.Client == "" && r.Caller.Principal == "" {
+		info, _ := wire.Get(o.Client(), "clientInfo")
+		r.Caller.Client, _ = wire.GetString(info, "name")
+	}
+	if d, _ := p.Explain(r); !d.Allowed() && d.Action != policy.Ask {
+		return &policy.DeniedError{Target: r.Target(), Decision: d}
+	}
+	return nil
 }

@@ -35,6 +35,11 @@ func TestHash(t *testing.T) {
 		"memory":               limits(`{"memory":67108864}`),
 		"timeout":              limits(`{"timeout":67108864}`),
 		"calls":                limits(`{"calls":67108864}`),
+		"bounds":               func(d *Definition) { d.Permissions = &Permissions{Bounds: []string{"a.b"}} },
+		"no bounds":            func(d *Definition) { d.Permissions = &Permissions{Bounds: []string{}} },
+		"durable":              func(d *Definition) { d.Durable = true },
+		"in doubt":             func(d *Definition) { d.Durable, d.InDoubt = true, AskInDoubt },
+		"labels":               func(d *Definition) { d.Labels = []string{"private"} },
 		"a part that ends":     func(d *Definition) { d.Code = "return 1inputSchema 17\n" },
 		"a schema that is not": func(d *Definition) { d.InputSchema = []byte(`{"type":`) },
 	} {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"path"
 	"slices"
@@ -27,6 +28,9 @@ type Shared interface {
 	Put(d Document, version string, data []byte) error
 	// Remove removes a document as Put replaces one.
 	Remove(d Document, version string) error
+	// Versions yields the documents of kind OfVersion of a tool, in no order. An error is the
+	// last that it yields.
+	Versions(tool string) iter.Seq2[[]byte, error]
 }
 
 // Document is the name of a document in Shared.
@@ -105,7 +109,26 @@ func (s *Store) Accepts(name string, copied, now []byte) error {
 	case shared.Metadata.Modified.Before(mine.Metadata.Modified):
 		return &RolledBackError{name, shared.Metadata.Modified, mine.Metadata.Modified}
 	}
-	return s.keepEdited(name, copied, !sameForm(&mine, &shared) && !s.wasShared(&mine))
+	// Whoever saves a tool again as it is keeps no version of it. And while the tool changes, its
+	// versions may be copied after it.
+	edited := !mine.sameToAgents(&shared) && !s.wasShared(&mine) && !s.isVersion(&mine)
+	return s.keepEdited(name, copied, edited)
+}
+
+// isVersion reports whether Shared has a version of a tool with that form, whenever it was saved.
+func (s *Store) isVersion(d *Definition) bool {
+	if s.shared == nil {
+		return false
+	}
+	for data, err := range s.shared.Versions(d.Name) {
+		if err != nil {
+			return false
+		}
+		if v, err := decodeFile(data, d.Name, time.Time{}); err == nil && v.sameToAgents(d) {
+			return true
+		}
+	}
+	return false
 }
 
 // checkCase is checkClash for a shared tool, without reading the folder again.

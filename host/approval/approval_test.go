@@ -3,7 +3,10 @@ package approval
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -234,7 +237,11 @@ func TestBinding(t *testing.T) {
 		"other rule":      {func(a *route.Asking) { a.Decision.Rule = "another" }, 2},
 		"other token":     {func(a *route.Asking) { a.Request.Caller.Client, a.Request.Caller.Token = "host", true }, 2},
 		"drift":           {func(a *route.Asking) { a.Request.Definition = []byte(`{"name":"merge","description":"now harmless"}`) }, 2},
-		"no definition":   {func(a *route.Asking) { a.Request.Definition = nil }, 2},
+		"other version":   {func(a *route.Asking) { a.Request.Version = "other" }, 2}, // of a saved tool: schemas, limits, code
+		"other schema": {func(a *route.Asking) {
+			a.Request.Definition = []byte(`{"name":"merge","inputSchema":{"type":"object","properties":{"how":{"enum":["squash"]}}}}`)
+		}, 2},
+		"no definition": {func(a *route.Asking) { a.Request.Definition = nil }, 2},
 	} {
 		d := newDesk(t, t.TempDir())
 		c := answering(`{"action":"accept","content":{"decision":"allow and remember"}}`)
@@ -353,8 +360,13 @@ func TestShapesOfOurTools(t *testing.T) {
 // TestTooLongToAsk checks that nobody is asked about what cannot be shown or kept, and that
 // nothing of it stays.
 func TestTooLongToAsk(t *testing.T) {
-	d := newDesk(t, t.TempDir())
+	dir := t.TempDir()
+	d := newDesk(t, dir)
 	d.settings.By, d.settings.Wait = ByQueue, Answer
+	if _, err := d.queue.keys(t.Context()); err != nil { // it is in a file
+		t.Fatal(err)
+	}
+	before := filesIn(t, dir)
 	for _, length := range []int{maxWhole + 1, 10 << 20} {
 		a := asking(nil, `{}`)
 		a.Request.Kind, a.Request.Name = policy.KindResource, "file:///"+strings.Repeat("x", length-8)
@@ -362,6 +374,9 @@ func TestTooLongToAsk(t *testing.T) {
 		if _, err := d.approve(a); !errors.As(err, &denied) || !strings.Contains(err.Error(), "too long to show it") || len(err.Error()) > 1000 {
 			t.Errorf("%d: %.2000v", length, err)
 		}
+	}
+	if after := filesIn(t, dir); !slices.Equal(after, before) {
+		t.Errorf("there were %q, and there are %q", before, after)
 	}
 	a := asking(nil, `{}`)
 	a.Request.Name = strings.Repeat("\x01", maxWhole)
@@ -377,6 +392,24 @@ func TestTooLongToAsk(t *testing.T) {
 	if _, err := d.queue.Find(t.Context(), made.ID); err != nil {
 		t.Error(err)
 	}
+	if after := filesIn(t, dir); len(after) <= len(before) {
+		t.Errorf("a call waits, and there are only %q", after)
+	}
+}
+
+// filesIn returns the paths of all files below a folder, sorted.
+func filesIn(t *testing.T, dir string) (all []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			all = append(all, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 // TestWhoIsAsked checks who decides with each setting, and with clients that cannot be asked.

@@ -26,14 +26,17 @@ type target struct {
 	server, tool string // real names
 	err          error  // from resolving it
 	record       *journal.Call
-	decision     *policy.Decision    // of the Gate; nil for a plain one
-	approved     bool                // a person has allowed it, if it is a compensation
-	batch        int64               // see StagedCall.Batch
-	undo         []target            // compensations that the saved tool registered
-	replayed     *ReplayedCall       // nil except in a replay
-	made         *shadow.Made        // what follows labels knows of it; nil: nothing does
-	withheld     string              // why it is not made although the run goes on; "" if it is
-	before       *journal.CallRecord // of the run that this one continues; nil if that did not make the call
+	decision     *policy.Decision // of the Gate; nil for a plain one
+	approved     bool             // a person has allowed it, if it is a compensation
+	batch        int64            // see StagedCall.Batch
+	undo         []target         // compensations that the saved tool registered
+	replayed     *ReplayedCall    // nil except in a replay
+	made         *shadow.Made     // what follows labels knows of it; nil: nothing does
+	withheld     string           // why it is not made although the run goes on; "" if it is
+	// refused says why a compensation may not be made any more, or a saved tool that had begun may
+	// not go on; nil if it may.
+	refused *abi.CallError
+	before  *journal.CallRecord // of the run that this one continues; nil if that did not make the call
 }
 
 // CallTools makes a batch of calls, at most Options.Parallel at a time in the
@@ -192,7 +195,11 @@ func (r *run) call(ctx context.Context, t *target) abi.Answer {
 	case t.withheld != "":
 		answer.Err = shadow.ErrNotMade(t.server, t.tool, t.withheld)
 	default:
-		if answer.Err = r.mayCall(t); answer.Err != nil {
+		if t.refused == nil {
+			t.refused = r.mayCall(t)
+		}
+		if t.refused != nil && !r.began(t) {
+			answer.Err = t.refused
 			break
 		}
 		if r.doubtful(t) && t.server != abi.Composites {

@@ -149,6 +149,9 @@ type Options struct {
 	// Confirm asks a person whether a call is made again that may have been made before; see
 	// route.Router.Confirm. Nil: nobody can be asked.
 	Confirm func(ctx context.Context, origin route.Origin, call route.ScriptCall, rule, reason string) error
+	// Denies returns why a client may not call a saved tool any more whose durable run goes
+	// on, with the raw arguments of that call; nil if it may. A nil function: it always may.
+	Denies func(origin route.Origin, tool string, args []byte) error
 	// Gate decides which saved tools scripts may call; nil: all of them. Calls of
 	// upstreams' tools are decided about by Upstreams.
 	Gate Gate

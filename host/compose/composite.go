@@ -151,30 +151,34 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 		return journal.Answer{Err: failed}
 	}
 	var version string
-	if !r.repeats(t) {
-		var failed *abi.CallError
-		if version, failed = r.pass(ctx, t); failed != nil {
+	if !r.repeats(t) && t.refused == nil {
+		version, t.refused = r.pass(ctx, t)
+		if failed := t.refused; failed != nil && (failed.Type != abi.ErrPermission || !r.began(t)) {
 			return journal.Answer{Err: failed}
 		}
 	}
 	def, err := r.definition(t)
-	if err != nil && r.repeats(t) && t.runBefore() != nil {
-		def, err = t.runBefore().Definition, nil
-	}
-	if err != nil && t.runBefore() != nil {
-		return journal.Answer{Err: t.fail(abi.ErrPermission, fmt.Sprintf("since %s, saved tool %q was removed: %v", r.resumed.point(), t.tool, err))}
-	}
-	if err != nil {
+	switch {
+	case err == nil:
+	case r.began(t):
+		def, version = t.runBefore().Definition, ""
+		if t.refused == nil && !r.repeats(t) {
+			t.refused = t.fail(abi.ErrPermission, r.removedSince(t, err))
+		}
+	case t.runBefore() != nil:
+		return journal.Answer{Err: t.fail(abi.ErrPermission, r.removedSince(t, err))}
+	default:
 		return journal.Answer{Err: t.fail(abi.ErrValidation, err.Error())}
 	}
+	if t.refused == nil && version != "" && version != def.Hash() {
+		return journal.Answer{Err: t.fail(abi.ErrPermission, changedSince(t.tool))}
+	}
+	now := def
 	if below := t.runBefore(); below != nil && below.Definition.Hash() != def.Hash() {
 		if r.resumed.state == nil {
 			return journal.Answer{Err: t.fail(abi.ErrPermission, fmt.Sprintf("saved tool %q was changed since the client was asked", t.tool))}
 		}
 		def = below.Definition // a durable run goes on with what it began
-	}
-	if version != "" && version != def.Hash() {
-		return journal.Answer{Err: t.fail(abi.ErrPermission, changedSince(t.tool))}
 	}
 	if t.replayed == nil {
 		def = r.permitted(ctx, def)
@@ -193,6 +197,12 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 		return journal.Answer{Err: t.fail(f.Type, f.Message)}
 	}
 	child.answers = clock
+	if child.continues() {
+		child.narrow(now)
+	}
+	if t.refused != nil {
+		child.forbidden = errors.New(t.refused.Message)
+	}
 	out, f := child.saved(child.observe(limited), def, t.Arguments)
 	rec := child.end(ctx, out, f)
 	t.undo = child.undo.take()

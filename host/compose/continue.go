@@ -59,8 +59,11 @@ func (c *Composer) Continue(ctx context.Context, cancel context.CancelCauseFunc,
 	}
 	if removed != nil {
 		r.forbidden = fmt.Errorf("the saved tool %q was removed since the run began, or its client may not call it any more: %w", def.Name, removed)
-	} else if now.Permissions != nil {
-		r.grants = []grant{{def.Name, false, now.Permissions}}
+	} else {
+		r.narrow(now)
+		if c.cfg.Denies != nil {
+			r.forbidden = c.cfg.Denies(origin, def.Name, rec.Params)
+		}
 	}
 	if err := log.Resumed(ctx, r.journal.ID()); err != nil {
 		return wire.Reply{Result: c.giveUp(ctx, log, log.Leave, err.Error())}

@@ -263,10 +263,16 @@ func (r *run) mayCall(t *target) *abi.CallError {
 	if r.repeats(t) {
 		return nil
 	}
-	if why := r.root().forbidden; why != nil {
-		return t.fail(abi.ErrPermission, "the run may not go on: "+why.Error())
+	if r.forbidden != nil {
+		return t.fail(abi.ErrPermission, "the run may not go on: "+r.forbidden.Error())
 	}
 	return r.permit(t)
+}
+
+// began reports whether the process of a durable run died while a saved tool ran for it. The tool
+// is run again, even if it may not be called any more, since its compensations must be known.
+func (r *run) began(t *target) bool {
+	return r.continues() && t.server == abi.Composites && t.runBefore() != nil
 }
 
 // root returns the root of the run's tree.
@@ -338,7 +344,11 @@ func (r *run) failedBefore() (sandbox.Outcome, *Failure) {
 	}
 	calls := make([]target, len(u.Calls))
 	for i, c := range u.Calls {
-		calls[len(calls)-1-i] = target{ToolCall: c.Request, server: c.Server, tool: c.Tool}
+		t := target{ToolCall: c.Request, server: c.Server, tool: c.Tool}
+		if t.refused = r.granted(&t); t.refused == nil {
+			t.refused = r.narrowedBelow(&t)
+		}
+		calls[len(calls)-1-i] = t
 	}
 	r.undo.take()
 	r.undo.add(calls)

@@ -52,6 +52,7 @@ type durableRig struct {
 	idempotent bool
 	owners     int
 	change     func(*Options) // of each process; nil: nothing
+	state      *durable.State // with which the last process went on
 }
 
 func newDurableRig(t *testing.T, idempotent bool) *durableRig {
@@ -105,6 +106,7 @@ func (r *durableRig) goOn() wire.Reply {
 			r.t.Fatal(err)
 		}
 		done := make(chan wire.Reply, 1)
+		r.state = state
 		runs.Go(r.t.Context(), func(ctx context.Context, cancel context.CancelCauseFunc) {
 			done <- r.composer.Continue(ctx, cancel, log, state, asker0("2025-11-25"))
 		})

@@ -2,11 +2,13 @@ package compose
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/permissions"
 	"github.com/mcp-metatool/mcp-metatool/host/pins"
 	"github.com/mcp-metatool/mcp-metatool/tools"
@@ -75,21 +77,40 @@ func (r *run) grant(ctx context.Context, def tools.Definition, callers []grant) 
 	r.reached = &found
 	own := r.seenAll(grant{def.Name, def.Permissions.Of(def.Code), def.Permissions})
 	r.grants = append(callers[:len(callers):len(callers)], own)
-	return r.checkDrift(own)
+	f := r.checkDrift(own)
+	if f != nil && r.continues() { // its script is run again, so that what it did is undone
+		r.forbidden, f = errors.New(f.Message), nil
+	}
+	return f
+}
+
+// narrow limits a run that goes on to what its saved tool may call by now; def is the tool as
+// it is now.
+func (r *run) narrow(def tools.Definition) {
+	if def.Permissions != nil {
+		r.grants = append(r.grants[:len(r.grants):len(r.grants)], grant{def.Name, false, def.Permissions})
+	}
 }
 
 // permit returns the error for a call that the run may not make, nil if it may. Scripts
 // cannot catch it.
 func (r *run) permit(t *target) *abi.CallError {
-	if r.replay != nil || len(r.grants) == 0 {
-		return nil
+	if r.replay == nil && len(r.grants) > 0 && r.reached != nil && !r.reached.covers(t.ToolCall) {
+		return r.refusePermission(t, "its script does not use that tool, as far as can be seen before it runs")
 	}
+	return r.granted(t)
+}
+
+// refusePermission returns the error for a call that the run may not make.
+func (r *run) refusePermission(t *target, format string, args ...any) *abi.CallError {
 	name := display.Clip(t.server+"."+t.tool, 200)
-	refuse := func(format string, args ...any) *abi.CallError {
-		return t.fail(abi.ErrPermission, fmt.Sprintf("saved tool %q may not call %s: ", r.tool, name)+fmt.Sprintf(format, args...))
-	}
-	if r.reached != nil && !r.reached.covers(t.ToolCall) {
-		return refuse("its script does not use that tool, as far as can be seen before it runs")
+	return t.fail(abi.ErrPermission, fmt.Sprintf("saved tool %q may not call %s: ", r.tool, name)+fmt.Sprintf(format, args...))
+}
+
+// granted is permit for a call that may be one of a saved tool that the run has called.
+func (r *run) granted(t *target) *abi.CallError {
+	if r.replay != nil {
+		return nil
 	}
 	for _, g := range r.grants {
 		who := "it"
@@ -98,17 +119,39 @@ func (r *run) permit(t *target) *abi.CallError {
 		}
 		switch {
 		case !g.Bounded(t.server, t.tool) && !(r.cfg.Mocked && namedIn(g.Bounds, t)):
-			return refuse("%s was narrowed to %s when it was saved (save it again with other permissions)", who, r.some(g.Bounds))
+			return r.refusePermission(t, "%s was narrowed to %s when it was saved (save it again with other permissions)", who, r.some(g.Bounds))
 		case g.listed && !g.Allows(t.server, t.tool) && !(r.cfg.Mocked && namedIn(g.Calls, t)):
-			return refuse("%s could call only %s when it was saved (look at what has changed, and save it again)", who, r.some(g.List()))
+			return r.refusePermission(t, "%s could call only %s when it was saved (look at what has changed, and save it again)", who, r.some(g.List()))
 		}
 		if d := r.drifted(g, t.server, t.tool); d != nil && d.mode == pins.Enforce {
-			return refuse("%s", d.text(g))
+			return r.refusePermission(t, "%s", d.text(g))
 		} else if d != nil {
 			r.warnOfDrift(d, g)
 		}
 	}
 	return nil
+}
+
+// narrowedBelow returns why a compensation may not be made that saved tools have registered in
+// the run before: none of them may call it by now. It is nil if one may.
+func (r *run) narrowedBelow(t *target) (refused *abi.CallError) {
+	may := func(rec *journal.Record) bool {
+		for _, u := range rec.Undos {
+			if !sameCall(u.Request, t.ToolCall) {
+				continue
+			}
+			now, err := r.cfg.Saved.Get(rec.Definition.Name)
+			if err != nil || now.Permissions.Bounded(t.server, t.tool) {
+				return true
+			}
+			refused = r.refusePermission(t, "saved tool %q, which led to the call, was narrowed to %s by now", now.Name, r.some(now.Permissions.Bounds))
+		}
+		return false
+	}
+	if r.resumed.rec.Any(may) {
+		return nil
+	}
+	return refused
 }
 
 // namedIn reports whether a target has the script name of a tool. Mocks may name tools as

@@ -168,10 +168,19 @@ func (r *run) resolveResumed(resolve func(abi.ToolCall) target, calls []abi.Tool
 			before := t.before
 			*t = resolve(t.ToolCall)
 			t.before = before
+			if t.err != nil && r.began(t) {
+				t.tool = before.Tool
+				t.refused, t.err = t.fail(abi.ErrPermission, r.removedSince(t, t.err)), nil
+			}
 			r.goLive()
 		}
 	}
 	return targets
+}
+
+// removedSince says that a saved tool which had been called is not there any more.
+func (r *run) removedSince(t *target, err error) string {
+	return fmt.Sprintf("since %s, saved tool %q was removed: %v", r.resumed.point(), t.tool, err)
 }
 
 // undoBefore returns the record of the next compensation that the script registers; nil

@@ -56,7 +56,7 @@ type run struct {
 	// settled says that the caller of a saved tool has got its answer before: this run only
 	// finds its compensations again.
 	settled bool
-	// forbidden says why a durable run may not go on; nil if it may.
+	// forbidden says why a durable run, or one of a saved tool in it, may not go on; nil if it may.
 	forbidden error
 
 	concluded *shadow.Conclusion // of information flow; nil until the end, or if nothing follows it

@@ -57,6 +57,9 @@ func (r *run) Undo(ctx context.Context, call abi.ToolCall) *abi.CallError {
 	if failed == nil {
 		failed = r.permit(&t)
 	}
+	if r.settled && before != nil && before.Err == nil { // its caller goes on, and hears of it when it fails
+		t.refused, failed = failed, nil
+	}
 	registered := true
 	if failed == nil && r.tree.stage != nil {
 		registered, failed = r.stagedUndo(&t)
@@ -222,6 +225,9 @@ func (r *run) compensation(ctx context.Context, t *target, timeout time.Duration
 	}
 	if answeredBefore(t.before) {
 		return t.before.Answer
+	}
+	if t.refused != nil {
+		return journal.Answer{Err: t.refused}
 	}
 	if r.settled {
 		return journal.Answer{Err: t.fail(abi.ErrCancelled, NoAnswer)}

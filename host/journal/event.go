@@ -138,7 +138,9 @@ func (l *line) definition(d *tools.Definition) {
 	l.raw("limits", d.Limits.JSON())
 	l.flag("durable", d.Durable)
 	l.text("inDoubt", string(d.InDoubt))
-	if p := d.Permissions; p != nil && (p.Of(d.Code) || p.Bounds != nil) {
+	if p := d.Permissions; p != nil && l.whole {
+		l.raw("permissions", p.JSON())
+	} else if p != nil && (p.Of(d.Code) || p.Bounds != nil) {
 		l.raw("permissions", (&tools.Permissions{Calls: p.Calls, Unresolved: p.Unresolved, Bounds: p.Bounds}).JSON())
 	}
 	l.texts("labels", d.Labels)

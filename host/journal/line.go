@@ -27,6 +27,7 @@ type line struct {
 	b        []byte
 	redactor Redactor // nil: everything is written
 	redacted bool     // something was removed
+	whole    bool     // permissions have what only a run that goes on needs
 	from     int      // where the line begins
 	chain    *digests // of the run; nil: its events have no digests
 	ends     []ending // what has ended

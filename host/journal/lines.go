@@ -6,8 +6,12 @@ import "time"
 // keeps them elsewhere. Nothing is redacted. The zero value is ready to use.
 type Lines struct{ line line }
 
-// Begin adds the event that begins a run.
-func (l *Lines) Begin(id string, start time.Time, b *Begin) { l.line.begin(id, start, b, gaps{}) }
+// Begin adds the event that begins a run. In contrast to the journal, it has the permissions of
+// the tool with the digests of the definitions for which it was saved: the run may go on.
+func (l *Lines) Begin(id string, start time.Time, b *Begin) {
+	l.line.whole = true
+	l.line.begin(id, start, b, gaps{})
+}
 
 // Call adds the event of a call that the script makes, and Answer that of its answer.
 func (l *Lines) Call(id string, c *CallRecord)   { l.line.call(id, c) }

@@ -1,11 +1,13 @@
 package saved
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/store"
 	"github.com/mcp-metatool/mcp-metatool/host/store/files"
@@ -124,6 +126,59 @@ func TestEdited(t *testing.T) {
 	}
 	a.await(t, want...)
 	a.save(t, "edited", "2")
+}
+
+// TestNotEdited checks that nobody is said to have edited a tool by hand that two replicas save one
+// after the other: as it is, so that no version is kept, or before its versions have been copied.
+func TestNotEdited(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	a, b := join(t, f, t.TempDir(), ""), join(t, f, t.TempDir(), "")
+	a.save(t, "one", "1")
+	b.await(t, "one=1")
+	<-a.Synced()
+	<-b.Synced()
+	held := make(chan struct{})
+	f.set(func() { f.history = held })
+	same := func() string {
+		t.Helper()
+		now, err := f.Get(t.Context(), store.Key{Collection: files.Tools, Name: "one"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(now.Data)
+	}
+	copied := func(r *replica) { // waits until the replica has the same
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		want := same()
+		for range r.copies.Watch(ctx, files.Tools) {
+			if got, _ := os.ReadFile(filepath.Join(r.Dir(), "one.json")); string(got) == want {
+				return
+			}
+		}
+		t.Fatal("the tool does not come")
+	}
+	for _, text := range []string{"1", "2", "2", "3"} {
+		b.save(t, "one", text)
+		copied(a)
+		a.save(t, "one", text)
+		copied(b)
+	}
+	a.save(t, "one", "4")
+	copied(b)
+	for _, r := range []*replica{a, b} {
+		r.log.mu.Lock()
+		if strings.Contains(r.log.text, "edited by hand") {
+			t.Error(r.log.text)
+		}
+		r.log.mu.Unlock()
+		if kept, _ := filepath.Glob(filepath.Join(r.Dir(), ".edited", "*")); len(kept) > 0 {
+			t.Error(kept)
+		}
+	}
+	close(held)
 }
 
 // TestBefore warns of tools that were saved in files before there was a fleet.

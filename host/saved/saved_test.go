@@ -36,6 +36,9 @@ type fleet struct {
 	away bool
 	// unsure makes the next Put of a tool say that it does not know, after writing or not.
 	unsure, written bool
+	// history, if it is set, keeps changes of versions from those who watch them until it is
+	// closed.
+	history chan struct{}
 }
 
 func newFleet(t *testing.T) *fleet {
@@ -101,7 +104,21 @@ func (f *fleet) Watch(ctx context.Context, collection string) iter.Seq2[store.Ch
 			<-ctx.Done()
 			return
 		}
-		f.Store.Watch(ctx, collection)(yield)
+		for change, err := range f.Store.Watch(ctx, collection) {
+			f.mu.Lock()
+			held := f.history
+			f.mu.Unlock()
+			if held != nil && collection == files.History {
+				select {
+				case <-held:
+				case <-ctx.Done():
+					return
+				}
+			}
+			if !yield(change, err) {
+				return
+			}
+		}
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"strings"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/store"
@@ -110,6 +112,23 @@ func (s *shared) Remove(d tools.Document, version string) error {
 			return nil
 		case now.Version != store.Version(version):
 			return failed(err)
+		}
+	}
+}
+
+// Versions implements tools.Shared.
+func (s *shared) Versions(tool string) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		ctx, cancel := s.access()
+		defer cancel()
+		for d, err := range s.store.Documents(ctx, s.names[tools.OfVersion]) {
+			if err != nil && d.Name == "" {
+				yield(nil, failed(err))
+				return
+			}
+			if err == nil && strings.HasPrefix(d.Name, tool+"/") && !yield(d.Data, nil) {
+				return
+			}
 		}
 	}
 }

@@ -3,6 +3,7 @@ package supervise
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +39,9 @@ func TestLastFailure(t *testing.T) {
 		t.Errorf("%+v, %v", f, ok)
 	}
 	path := filepath.Join(ServersDir(store), "x"+failureFile)
+	if info, err := os.Stat(path); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+		t.Errorf("the file has the mode %v, %v", info.Mode(), err)
+	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}

@@ -12,5 +12,9 @@ func TestMain(m *testing.M) {
 		hostile()
 		os.Exit(0)
 	}
+	if os.Getenv(argumentsEnv) != "" {
+		writeArguments()
+		os.Exit(0)
+	}
 	goleak.VerifyTestMain(m)
 }
