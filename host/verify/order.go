@@ -100,18 +100,10 @@ func (o *order) seals(f *folder) {
 }
 
 func checkSeal(p *place, keys []seal.PublicKey) error {
-	if len(keys) == 0 {
-		return fmt.Errorf("there is no key to check it with (give the public key with --key)")
-	}
 	if (p.seal.Outcome == seal.Checkpoint) != (p.kind == kindCheckpoint) {
 		return fmt.Errorf("it is about something of another kind")
 	}
-	for _, key := range keys {
-		if key.ID() == p.seal.Key {
-			return p.seal.Check(p.run, p.head, key)
-		}
-	}
-	return fmt.Errorf("it is made with the key %s, which is none of those that are trusted (%s)", p.seal.Key, ids(keys))
+	return trusted(p.seal, p.run, p.head, keys)
 }
 
 // takeRemoved takes what signed checkpoints say about removed files.
