@@ -155,10 +155,18 @@ func (o *order) gap(f *folder, at seal.Link, p *place) {
 	case at.Number == 0 && p.last.Number == last && f.tails[before]: // in a file that was not read
 	case at.Number == 0 && o.copied: // it is whole where it was recorded
 	case first == last:
-		f.problem(p.file, "something that ended is missing: %s/%d, before %s", o.id, first, p.in())
+		f.problem(p.file, "something that ended is missing: %s/%d, before %s%s", o.id, first, p.in(), o.whyMissing())
 	default:
-		f.problem(p.file, "%d runs, calls or checkpoints are missing: %s/%d to %d, before %s", last-first+1, o.id, first, last, p.in())
+		f.problem(p.file, "%d runs, calls or checkpoints are missing: %s/%d to %d, before %s%s", last-first+1, o.id, first, last, p.in(), o.whyMissing())
 	}
+}
+
+// whyMissing returns what else can be the reason if something is missing.
+func (o *order) whyMissing() string {
+	if !o.copied {
+		return ""
+	}
+	return " (all of this order was copied from another machine: copies that a version without checkpoints has made lack these; verify it where it was recorded)"
 }
 
 // others checks that the orders of other writers, as checkpoints name them, are there.
