@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,12 +46,18 @@ func TestApprovals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var continued, decided atomic.Int64
+	t.Cleanup(func() {
+		if continued.Load() == 0 || decided.Load() == 0 {
+			t.Errorf("%d runs that go on after a question were verified, and %d journals with decisions", continued.Load(), decided.Load())
+		}
+	})
 	for _, f := range archive.Files {
 		t.Run(f.Name, func(t *testing.T) {
 			t.Parallel()
 			dir := ""
 			k := newTalk(t, "", "", func(cfg *config.Config) {
-				cfg.Policy, dir = askAlways(t), cfg.Store.Dir
+				cfg.Policy, dir, cfg.Journal.Sign = askAlways(t), cfg.Store.Dir, config.SignOn
 				cfg.Approval = config.Approval{By: config.ApprovalByEither, Wait: config.ApprovalHold, Timeout: time.Minute, Remember: time.Hour, MaxWaiting: 9}
 				cfg.InputTimeout, cfg.Journal.MaxAge = time.Minute, time.Minute
 				if strings.HasPrefix(f.Name, "queue") {
@@ -60,6 +67,11 @@ func TestApprovals(t *testing.T) {
 			k.names["$ask"] = `{"message":"May this call be made?\n\nTool: ` + "`t` of the server `up`" + `\nCalled by: `
 			k.names["$fine"] = `{"action":"accept","content":{"decision":"allow once"}}`
 			k.playAsking(dir, string(f.Data))
+			n, text := verifyRuns(t, dir)
+			continued.Add(int64(n))
+			if strings.Contains(text, `"approval":{`) && strings.Contains(text, `"t":"end"`) {
+				decided.Add(1)
+			}
 		})
 	}
 }

@@ -26,6 +26,7 @@ type verifyView struct {
 	runsView
 	keys     []string // files, or keys in base64
 	day      string
+	receipt  string // file
 	all      bool
 	printKey bool
 	timeout  time.Duration
@@ -50,6 +51,11 @@ input.
 Trusted is the key of this configuration, or, with --key, only what that names. An auditor who has
 the file of a run needs nothing else than the public key, which verify --print-key prints.
 
+With --receipt, FILE has what a client was given: a result of the tool, as run --raw prints it, or the
+receipt in its _meta. The record must then be the one that the receipt is about, with the same result:
+so a record shows that somebody who has the key wrote anew. Without RUN, only the signature of the receipt
+is checked.
+
 With --day or --all, the order of all runs and calls that have ended is checked instead: a run, a
 call or a day that is missing in the journal shows. Nothing is executed then.
 
@@ -58,6 +64,7 @@ verify or the command is wrong.`,
 		Example: `  mcp-metatool verify last
   mcp-metatool verify --print-key > audit.pem
   mcp-metatool runs export 019aa0b0 > run.jsonl; mcp-metatool verify run.jsonl --key audit.pem
+  mcp-metatool verify --receipt result.json 019aa0b0
   mcp-metatool verify --day 2026-11-24
   mcp-metatool verify --all --json`,
 		Args: cobra.MaximumNArgs(1),
@@ -75,11 +82,12 @@ verify or the command is wrong.`,
 	cmd.ValidArgsFunction = choices(v.runs).orFile
 	f := cmd.Flags()
 	f.StringArrayVar(&v.keys, "key", nil, "trust only this public `KEY`: a file in PEM, or the key in base64; can be repeated")
+	f.StringVar(&v.receipt, "receipt", "", "compare the run with the result or receipt in that `FILE`, which a client has kept; - is standard input")
 	f.StringVar(&v.day, "day", "", "check the order of what has ended on that `DAY` in UTC: 2026-11-24")
 	f.BoolVar(&v.all, "all", false, "check the order of all that has ended in the journal")
 	f.BoolVar(&v.printKey, "print-key", false, "print the public key that checks the signatures of this configuration, and nothing else")
 	f.DurationVar(&v.timeout, "timeout", 5*time.Minute, "give up after that `TIME`")
-	cmd.MarkFlagsMutuallyExclusive("day", "all", "print-key")
+	cmd.MarkFlagsMutuallyExclusive("day", "all", "print-key", "receipt")
 	return cmd
 }
 
@@ -91,12 +99,21 @@ func (v *verifyView) run(cmd *cobra.Command, args []string) error {
 		return v.showKey(cmd)
 	case folder && len(args) > 0:
 		return errors.New("verify: either a run, or --day or --all")
-	case !folder && len(args) == 0:
-		return errors.New("verify: name a run or a file, or use --day or --all")
+	case !folder && len(args) == 0 && v.receipt == "":
+		return errors.New("verify: name a run or a file, or use --receipt, --day or --all")
+	case v.receipt == "-" && len(args) > 0 && args[0] == "-":
+		return errors.New("verify: standard input is either the receipt or the record")
 	case folder:
 		return v.folder(cmd)
 	}
-	return v.runOrFile(cmd, args[0])
+	receipt, err := v.kept(cmd)
+	if err != nil {
+		return err
+	}
+	if len(args) == 0 {
+		return v.receiptAlone(cmd, receipt)
+	}
+	return v.runOrFile(cmd, args[0], receipt)
 }
 
 func (v *verifyView) showKey(cmd *cobra.Command) error {
@@ -144,7 +161,43 @@ func (v *verifyView) trusted(cmd *cobra.Command) (keys []seal.PublicKey, err err
 	return keys, err
 }
 
-func (v *verifyView) runOrFile(cmd *cobra.Command, name string) error {
+// maxReceipt bounds a file with a result, in bytes: twice what a script can return, which a result has
+// as text and as JSON.
+const maxReceipt = 64 << 20
+
+// kept returns what a client has kept; nil for nothing.
+func (v *verifyView) kept(cmd *cobra.Command) (*verify.Receipt, error) {
+	var text []byte
+	var err error
+	switch v.receipt {
+	case "":
+		return nil, nil
+	case "-":
+		text, err = regular.ReadAll(cmd.Context(), cmd.InOrStdin(), maxReceipt)
+	default:
+		text, err = regular.Read(cmd.Context(), v.receipt, maxReceipt)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--receipt: %w", err)
+	}
+	r, err := verify.ParseReceipt(text)
+	if err != nil {
+		return nil, fmt.Errorf("--receipt %s: %w", v.receipt, err)
+	}
+	return r, nil
+}
+
+// receiptAlone checks the signature of a receipt.
+func (v *verifyView) receiptAlone(cmd *cobra.Command, receipt *verify.Receipt) error {
+	keys, err := v.trusted(cmd)
+	if err != nil {
+		return err
+	}
+	report := receipt.Check(keys)
+	return v.report(cmd, report, report.Verified, report.Text())
+}
+
+func (v *verifyView) runOrFile(cmd *cobra.Command, name string, receipt *verify.Receipt) error {
 	ctx, cancel := context.WithTimeoutCause(cmd.Context(), v.timeout, fmt.Errorf("not done within %v (--timeout)", v.timeout))
 	defer cancel()
 	keys, err := v.trusted(cmd)
@@ -154,11 +207,14 @@ func (v *verifyView) runOrFile(cmd *cobra.Command, name string) error {
 	done := busy(cmd, "verifying "+name)
 	defer done()
 	lines, only, err := v.lines(cmd, name)
+	if err != nil && receipt != nil && errors.Is(err, journal.ErrNotFound) {
+		err = fmt.Errorf("%w: if it is the run of the receipt (%s), its record was removed", err, receipt.Run)
+	}
 	if err != nil {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: v.level}))
-	opts := verify.Options{Keys: keys, Log: log, Limits: replay.AtMost(sandbox.Limits{})}
+	opts := verify.Options{Keys: keys, Receipt: receipt, Log: log, Limits: replay.AtMost(sandbox.Limits{})}
 	if cfg, err := v.load(); err == nil { // without a configuration, the defaults
 		opts.Limits = replay.AtMost(host.RunLimits(cfg.Execution))
 	}

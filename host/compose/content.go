@@ -51,6 +51,19 @@ func contentOf(result []byte, revision protocol.Revision) (blocks [][]byte, rich
 	return append(texts, others...), rich
 }
 
+// Content returns the content blocks of the result of a run, without its log, as clients get them
+// that support every kind of block.
+func Content(result []byte) [][]byte {
+	blocks, _ := contentOf(result, protocol.Revision{})
+	if blocks != nil {
+		return blocks
+	}
+	if result[0] != '"' {
+		result = wire.Quote(string(result))
+	}
+	return [][]byte{textBlock(result)}
+}
+
 // blocksWithin returns the content blocks in the answer of a tool, which is a list of
 // them or a whole result; rich reports whether one is more than text.
 func blocksWithin(value []byte) (blocks [][]byte, rich bool) {

@@ -207,7 +207,7 @@ func readFailure(raw []byte) *Failure {
 	figure := func(name string) float64 { v, _ := number(details, name); return v }
 	return &Failure{
 		Type: abi.ErrorType(text("type")), Message: text("message"),
-		Limit: text("details", "limit"), Setting: text("details", "setting"),
+		Server: text("details", "server"), Limit: text("details", "limit"), Setting: text("details", "setting"),
 		Value: figure("value"), Used: figure("used"), Queued: figure("queued"),
 	}
 }

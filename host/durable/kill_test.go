@@ -151,7 +151,7 @@ func configuration(dir string, env map[string]string) *config.Config {
 		StartupWait: time.Minute, MaxMessage: limits.Message.Default,
 		Execution: config.Execution{Timeout: time.Minute, MaxMemory: uint64(limits.Memory.Default)},
 		Store:     config.Store{Dir: filepath.Join(dir, "store")},
-		Journal:   config.Journal{Enabled: true},
+		Journal:   config.Journal{Enabled: true, Signing: config.Signing{Sign: config.SignOn}},
 		Upstreams: []config.Upstream{{Name: "c", Command: self, Env: env}},
 	}
 	if url, err := os.ReadFile(filepath.Join(dir, "nats")); err == nil { // see newFleet
@@ -442,6 +442,7 @@ func compareKilled(t *testing.T, dir string, cases []killCase, cfgs ...*config.C
 		}
 	}
 	t.Logf("\n%s", &table)
+	verifyAll(t, cfgs...)
 }
 
 func outcome(rec *journal.Record) string {

@@ -40,6 +40,7 @@ type files struct {
 	signed uint64    // a signature covers everything up to that Number
 	marked time.Time // when the last one was made
 	sealed uint64    // the Number of a checkpoint that was the last link and signs all before
+	whole  uint64    // the same of the end of a run that is signed
 	// unmarked says that the file was opened, and has no checkpoint since then. old are files to
 	// be removed, and gone what the next checkpoint says of those and of others that were.
 	unmarked bool
@@ -86,6 +87,9 @@ func (f *files) append(lines []byte, ends []ending, now time.Time, before func(P
 		f.unmarked, f.gone = false, nil
 	}
 	f.chain = chain
+	if n := len(ends); n > 0 && ends[n-1].seal != nil && ends[n-1].seal.After.Number == chain.Number-1 {
+		f.whole = chain.Number
+	}
 	return f.position(), nil
 }
 

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -47,8 +48,13 @@ func (f *files) opened(now time.Time) {
 		return
 	}
 	if f.chain.Chain == "" {
-		f.chain = f.findChain()
+		var sealed bool
+		f.chain, sealed = f.findChain()
 		f.signed, f.marked = f.chain.Number, now // what is written next may be signed
+		if !sealed && f.chain.Number > 0 {
+			// The process before was killed. What it has not signed is signed with the next write.
+			f.signed, f.marked = f.chain.Number-1, time.Time{}
+		}
 	}
 	for _, name := range f.old {
 		g := goneFile{name: name}
@@ -99,19 +105,19 @@ func (l *line) checkpoint(now time.Time, file string) (id string) {
 	return id
 }
 
-// findChain returns the last link that this writer has made, perhaps in an earlier process, or the
-// beginning of a new chain.
-func (f *files) findChain() seal.Link {
+// findChain returns the last link that this writer has made, perhaps in an earlier process, and whether
+// that is signed; or the beginning of a new chain.
+func (f *files) findChain() (at seal.Link, sealed bool) {
 	all, _ := listFiles(f.dir) // what is to be written fails too
 	for _, name := range slices.Backward(all) {
 		if name.writer != f.writer {
 			continue
 		}
-		if at := lastLink(filepath.Join(f.dir, name.String())); at.Number > 0 {
-			return at
+		if at, sealed := lastEnd(filepath.Join(f.dir, name.String())); at.Number > 0 {
+			return at, sealed
 		}
 	}
-	return seal.NewChain()
+	return seal.NewChain(), false
 }
 
 // otherChains returns the last links of other writers.
@@ -139,21 +145,27 @@ const (
 
 // lastLink returns the last link in a file; the zero value if there is none, or it cannot be read.
 func lastLink(path string) seal.Link {
+	at, _ := lastEnd(path)
+	return at
+}
+
+// lastEnd is lastLink, and returns whether the line with the link has a seal.
+func lastEnd(path string) (at seal.Link, sealed bool) {
 	file, err := regular.OpenFile(path, os.O_RDONLY, 0)
 	if err != nil {
-		return seal.Link{}
+		return seal.Link{}, false
 	}
 	defer file.Close()
 	info, err := file.Stat()
 	if err != nil {
-		return seal.Link{}
+		return seal.Link{}, false
 	}
 	piece := make([]byte, tailPiece)
 	for end := info.Size(); end > 0 && info.Size()-end < tailMost; {
 		from := max(0, end-tailPiece)
 		b := piece[:end-from]
 		if _, err := file.ReadAt(b, from); err != nil {
-			return seal.Link{}
+			return seal.Link{}, false
 		}
 		for i := len(b); i > 0; {
 			newline := bytes.LastIndexByte(b[:i], '\n')
@@ -161,7 +173,7 @@ func lastLink(path string) seal.Link {
 				break
 			}
 			if at, ok := seal.LastLink(b[:newline]); ok {
-				return at
+				return at, coversAll(at, b[:newline])
 			}
 			i = newline
 		}
@@ -170,7 +182,14 @@ func lastLink(path string) seal.Link {
 		}
 		end = from + min(int64(len(b)-1), int64(seal.MaxLink)+2) // a link may be in two pieces
 	}
-	return seal.Link{}
+	return seal.Link{}, false
+}
+
+// coversAll reports whether the seal of a line with a link is about everything before that link. Of the
+// line, only the end need be there.
+func coversAll(at seal.Link, tail []byte) bool {
+	p, err := seal.Cut(tail)
+	return err == nil && p.Seal != nil && p.Seal.After.Number == at.Number-1
 }
 
 // How much is written, and how much time passes, until a checkpoint signs what no signature covers.
@@ -185,8 +204,16 @@ func (l *Log) checkpointSoon() {
 	defer l.mu.Unlock()
 	f := &l.files
 	unsigned := f.chain.Number - f.signed
-	due := unsigned >= maxUnsigned || unsigned > 0 && l.opts.Now().Sub(f.marked) >= signEvery
-	if !due || l.closing || l.marking || l.opts.Signer == nil || f.chain.Chain == "" {
+	every := cmp.Or(l.opts.signEvery, signEvery)
+	passed := l.opts.Now().Sub(f.marked)
+	due := unsigned >= maxUnsigned || unsigned > 0 && passed >= every
+	if l.closing || l.marking || l.opts.Signer == nil || f.chain.Chain == "" || f.chain.Number == f.sealed || f.chain.Number == f.whole {
+		return
+	}
+	if !due {
+		if unsigned > 0 && l.later == nil { // perhaps nothing more is written
+			l.later = time.AfterFunc(min(every, max(0, every-passed)), l.checkpointLater)
+		}
 		return
 	}
 	f.marked = l.opts.Now()
@@ -194,9 +221,18 @@ func (l *Log) checkpointSoon() {
 	l.marks.Go(func() {
 		l.checkpoint(signTime)
 		l.mu.Lock()
-		defer l.mu.Unlock()
 		l.marking = false
+		l.mu.Unlock()
+		l.checkpointSoon() // later, if it could not be made
 	})
+}
+
+// checkpointLater is checkpointSoon for what was written last.
+func (l *Log) checkpointLater() {
+	l.mu.Lock()
+	l.later = nil
+	l.mu.Unlock()
+	l.checkpointSoon()
 }
 
 // checkpoint writes a signed checkpoint, and returns whether it could.
@@ -237,6 +273,10 @@ func (l *Log) checkpointLast() {
 	l.mu.Lock()
 	again := l.closing
 	l.closing = true
+	if l.later != nil {
+		l.later.Stop()
+		l.later = nil
+	}
 	l.mu.Unlock()
 	l.marks.Wait()
 	end := l.opts.Now().Add(closeTime)

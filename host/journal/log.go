@@ -58,6 +58,7 @@ type LogOptions struct {
 	Now     func() time.Time // nil is time.Now
 
 	signTime   time.Duration // how long a signature may take; 0: signTime
+	signEvery  time.Duration // how long something stays unsigned; 0: signEvery
 	undigested bool          // events have no digests; for a comparison
 }
 
@@ -124,9 +125,10 @@ type Log struct {
 	broken *WriteError // why the last write failed; nil if it did not
 	retry  time.Time   // no write is tried before that time
 
-	cleared time.Time // when old claims were last removed
-	closing bool      // no checkpoint is begun any more
-	marking bool      // one is being written
+	cleared time.Time   // when old claims were last removed
+	closing bool        // no checkpoint is begun any more
+	marking bool        // one is being written
+	later   *time.Timer // begins one when it is due, if nothing is written before; nil: none is
 
 	marks sync.WaitGroup // checkpoints that are being written
 

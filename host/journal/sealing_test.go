@@ -229,6 +229,66 @@ type signerFunc func(context.Context, seal.Statement) (*seal.Seal, error)
 
 func (f signerFunc) Sign(ctx context.Context, s seal.Statement) (*seal.Seal, error) { return f(ctx, s) }
 
+// TestKilledProcess checks that what a process has not signed, as it was killed, is signed with the
+// first write of the next one, and that nothing more is written for that if it was.
+func TestKilledProcess(t *testing.T) {
+	for _, signs := range []bool{true, false} {
+		dir := t.TempDir()
+		opts := LogOptions{Signer: seal.FromSeed(make([]byte, 32)), Log: quiet()}
+		l := OpenLog(dir, opts)
+		l.Proxied(Proxied{Start: time.Now(), Server: "s", Tool: "t"})
+		if signs {
+			record(t, l, "a") // the last thing that ends, and is signed
+		}
+		l.Configure(LogOptions{Log: quiet()}) // it signs nothing more
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		l = openLog(t, dir, opts)
+		l.Proxied(Proxied{Start: time.Now(), Server: "s", Tool: "t"})
+		l.marks.Wait()
+		last, err := seal.Cut([]byte(linesOf(t, dir)[len(linesOf(t, dir))-1]))
+		if err != nil || last.Seal != nil == signs {
+			t.Errorf("signed before: %t, now %+v, %v", signs, last.Seal, err)
+		}
+	}
+}
+
+// TestIdleIsSigned checks that the last thing that has ended is signed although nothing is written after
+// it, again if the signature could not be made, and once.
+func TestIdleIsSigned(t *testing.T) {
+	dir, key := t.TempDir(), seal.FromSeed(make([]byte, 32))
+	tries, n := make(chan bool, 10), 0
+	l := openLog(t, dir, LogOptions{signEvery: time.Millisecond, Signer: signerFunc(func(ctx context.Context, s seal.Statement) (*seal.Seal, error) {
+		defer func() { tries <- true }()
+		if n++; n == 1 {
+			return nil, errNoHSM
+		}
+		return key.Sign(ctx, s)
+	})})
+	l.Proxied(Proxied{Start: time.Now(), Server: "s", Tool: "t"})
+	for range 2 {
+		select {
+		case <-tries:
+		case <-time.After(10 * time.Second):
+			t.Fatal("it is not signed")
+		}
+	}
+	l.marks.Wait()
+	l.mu.Lock()
+	if l.later != nil {
+		t.Error("it is signed again later")
+	}
+	l.mu.Unlock()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	lines := linesOf(t, dir)
+	if last, err := seal.Cut([]byte(lines[len(lines)-1])); err != nil || last.Seal == nil || len(lines) != 3 || n != 2 {
+		t.Errorf("%d tries, %v, the last line of %d is\n%s", n, err, len(lines), lines[len(lines)-1])
+	}
+}
+
 // TestLostEvents checks that the chain has what was written, and nothing else.
 func TestLostEvents(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "logs")

@@ -1,6 +1,8 @@
 package replay
 
 import (
+	"slices"
+
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
@@ -14,6 +16,7 @@ func stopOf(rec *journal.Record) *compose.Stop {
 	if !rec.Done {
 		return nil
 	}
+	waiting := slices.ContainsFunc(rec.Calls, func(c journal.CallRecord) bool { return !c.Undo && unanswered(&c) })
 	failure := rec.Outcome.Failure
 	limit, _ := wire.GetString(failure, "details", "limit")
 	switch rec.Outcome.Error {
@@ -25,6 +28,12 @@ func stopOf(rec *journal.Record) *compose.Stop {
 				return nil
 			}
 		}
+	case abi.ErrTool:
+		// A run ends while it waits for a call of which nobody knows whether it was made before the
+		// process died, or in which a server asks something else than before.
+		if _, ofScript := wire.Get(failure, "details", "file"); ofScript || !waiting {
+			return nil
+		}
 	case abi.ErrResource:
 		if limit != string(sandbox.LimitQueue) {
 			return nil
@@ -32,11 +41,7 @@ func stopOf(rec *journal.Record) *compose.Stop {
 	default:
 		return nil
 	}
-	stop := &compose.Stop{Fuel: recordedFuel(rec)}
-	for i := range rec.Calls {
-		stop.Waiting = stop.Waiting || !rec.Calls[i].Undo && unanswered(&rec.Calls[i])
-	}
-	return stop
+	return &compose.Stop{Fuel: recordedFuel(rec), Waiting: waiting}
 }
 
 // unanswered reports whether the run ended before the call was answered.
@@ -83,7 +88,8 @@ func debugged(rec *journal.Record) bool {
 // replayRun returns a run to replay, with its recording.
 func (s *session) replayRun(rec *journal.Record, recording compose.Recording) *compose.ReplayRun {
 	t := &compose.ReplayRun{Begin: s.begin(rec.Begin), Recording: recording, Failure: rec.Outcome.Failure, Stopped: stopOf(rec), Checked: rec.Outcome.Checked, Asks: rec.Outcome.Asks}
-	t.Orphan = rec.Parent != nil && t.Stopped != nil
+	// A run that is in doubt may also leave undone what it did.
+	t.Orphan = t.Stopped != nil && (rec.Parent != nil || rec.Outcome.Error == abi.ErrTool)
 	for i := range rec.Calls {
 		t.Orphan = t.Orphan && !rec.Calls[i].Undo
 	}

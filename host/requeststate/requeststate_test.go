@@ -205,7 +205,7 @@ func TestKey(t *testing.T) {
 			t.Errorf("%x, %x", key, keys[0])
 		}
 	}
-	path := filepath.Join(dir, keyFile)
+	path := filepath.Join(dir, keyFile.Name)
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm()&0o077 != 0 && os.PathSeparator == '/' {
 		t.Errorf("%v, %v", info, err)
 	}
@@ -213,14 +213,14 @@ func TestKey(t *testing.T) {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := LoadKey(context.Background(), dir); err == nil || !strings.Contains(err.Error(), keyFile) || !strings.Contains(err.Error(), "remove the file") {
+		if _, err := LoadKey(context.Background(), dir); err == nil || !strings.Contains(err.Error(), keyFile.Name) || !strings.Contains(err.Error(), "remove the file") {
 			t.Errorf("%q: %v", content, err)
 		}
 	}
 	if key, err := LoadKey(context.Background(), filepath.Join(dir, "new")); err != nil || len(key) != KeySize {
 		t.Errorf("in a new folder: %x, %v", key, err)
 	}
-	if _, err := LoadKey(context.Background(), filepath.Join(path, "new")); err == nil || !strings.Contains(err.Error(), keyFile) {
+	if _, err := LoadKey(context.Background(), filepath.Join(path, "new")); err == nil || !strings.Contains(err.Error(), keyFile.Name) {
 		t.Errorf("below a file: %v", err)
 	}
 	s := New(func() []byte { return nil }, time.Now)

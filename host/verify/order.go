@@ -100,18 +100,10 @@ func (o *order) seals(f *folder) {
 }
 
 func checkSeal(p *place, keys []seal.PublicKey) error {
-	if len(keys) == 0 {
-		return fmt.Errorf("there is no key to check it with (give the public key with --key)")
-	}
 	if (p.seal.Outcome == seal.Checkpoint) != (p.kind == kindCheckpoint) {
 		return fmt.Errorf("it is about something of another kind")
 	}
-	for _, key := range keys {
-		if key.ID() == p.seal.Key {
-			return p.seal.Check(p.run, p.head, key)
-		}
-	}
-	return fmt.Errorf("it is made with the key %s, which is none of those that are trusted (%s)", p.seal.Key, ids(keys))
+	return trusted(p.seal, p.run, p.head, keys)
 }
 
 // takeRemoved takes what signed checkpoints say about removed files.
@@ -163,10 +155,18 @@ func (o *order) gap(f *folder, at seal.Link, p *place) {
 	case at.Number == 0 && p.last.Number == last && f.tails[before]: // in a file that was not read
 	case at.Number == 0 && o.copied: // it is whole where it was recorded
 	case first == last:
-		f.problem(p.file, "something that ended is missing: %s/%d, before %s", o.id, first, p.in())
+		f.problem(p.file, "something that ended is missing: %s/%d, before %s%s", o.id, first, p.in(), o.whyMissing())
 	default:
-		f.problem(p.file, "%d runs, calls or checkpoints are missing: %s/%d to %d, before %s", last-first+1, o.id, first, last, p.in())
+		f.problem(p.file, "%d runs, calls or checkpoints are missing: %s/%d to %d, before %s%s", last-first+1, o.id, first, last, p.in(), o.whyMissing())
 	}
+}
+
+// whyMissing returns what else can be the reason if something is missing.
+func (o *order) whyMissing() string {
+	if !o.copied {
+		return ""
+	}
+	return " (all of this order was copied from another machine: copies that a version without checkpoints has made lack these; verify it where it was recorded)"
 }
 
 // others checks that the orders of other writers, as checkpoints name them, are there.

@@ -15,6 +15,7 @@ type Step string
 // The steps, in their order.
 const (
 	Chain     Step = "chain"     // the events are whole
+	Kept      Step = "receipt"   // what a client has kept is about this record
 	Signature Step = "signature" // their end is signed with a key that is trusted
 	Continued Step = "continues" // the run that this one continues is the one that it names
 	Execution Step = "execution" // executed again, it does the same

@@ -7,6 +7,7 @@
 //	chain.go    the events of a run, and of those that it called
 //	execute.go  executing a run again
 //	report.go   the report, and its text
+//	receipt.go  what a client has kept of a run, alone and against the record
 //	folder.go   Folder: what has ended in a folder
 //	order.go    one chain of that
 //
@@ -37,7 +38,10 @@ type Options struct {
 	// Head returns the digest of the last event of a run that another one continues; "" if it is not
 	// known. Nil: none is.
 	Head func(ctx context.Context, run string) string
-	Log  *slog.Logger // of the sandbox; nil discards it
+	// Receipt is what a client has kept of a run; nil for nothing. Then only that run is verified, and
+	// its record must be the one that the receipt is about.
+	Receipt *Receipt
+	Log     *slog.Logger // of the sandbox; nil discards it
 }
 
 // maxFile bounds a file, in bytes. No run has more; see package journal.
@@ -107,6 +111,8 @@ func File(ctx context.Context, lines [][]byte, only string, opts Options) (*Resu
 		switch {
 		case parent != "" && all.byID[parent] != nil:
 			continue // its parent is verified with it
+		case opts.Receipt != nil && id != opts.Receipt.Run:
+			continue
 		case only != "" && id != only:
 			result.problem("run %s is not the one that was asked for", id)
 			continue
@@ -117,7 +123,14 @@ func File(ctx context.Context, lines [][]byte, only string, opts Options) (*Resu
 		}
 		result.Runs = append(result.Runs, *report)
 	}
-	if len(all.order) > 0 && len(result.Runs) == 0 {
+	switch r := opts.Receipt; {
+	case r == nil:
+	case only != "" && only != r.Run:
+		result.problem("the receipt is about run %s, and not about run %s", r.Run, only)
+	case len(result.Runs) == 0:
+		result.problem("run %s, which the receipt is about, is not in it, or another run called it", r.Run)
+	}
+	if opts.Receipt == nil && len(all.order) > 0 && len(result.Runs) == 0 {
 		result.problem("the runs in it call each other in a circle")
 	}
 	if len(all.order) == 0 && len(result.Problems) == 0 {
@@ -134,6 +147,9 @@ func (o *Options) run(ctx context.Context, all *runs, r *events) (*Report, error
 		return report.fail(Chain, err), nil
 	}
 	report.chained(tree)
+	if err := o.receipt(r, report); err != nil {
+		return report.fail(Kept, err), nil
+	}
 	if err := o.signature(r, report); err != nil {
 		return report.fail(Signature, err), nil
 	}
@@ -146,6 +162,9 @@ func (o *Options) run(ctx context.Context, all *runs, r *events) (*Report, error
 	}
 	if err != nil {
 		return report.fail(Execution, err), nil
+	}
+	if err := o.result(rec, report); err != nil {
+		return report.fail(Kept, err), nil
 	}
 	if err := o.execute(ctx, rec, report); err != nil {
 		var differs *differsError
@@ -165,22 +184,27 @@ func (o *Options) signature(r *events, report *Report) error {
 	switch {
 	case s == nil:
 		return errors.New("there is none: the run was not signed")
-	case len(o.Keys) == 0:
-		return errors.New("there is no key to check it with (give the public key with --key)")
 	case s.Events != len(r.list):
 		return fmt.Errorf("it is about %d events, and there are %d", s.Events, len(r.list))
 	}
-	for _, key := range o.Keys {
-		if key.ID() != s.Key {
-			continue
-		}
-		if err := s.Check(r.id, last.digest, key); err != nil {
-			return err
-		}
-		report.signed(s)
-		return nil
+	if err := trusted(s, r.id, last.digest, o.Keys); err != nil {
+		return err
 	}
-	return fmt.Errorf("it is made with the key %s, which is none of those that are trusted (%s)", s.Key, ids(o.Keys))
+	report.signed(s)
+	return nil
+}
+
+// trusted checks that a seal is the signature of one of the keys about that run, or checkpoint.
+func trusted(s *seal.Seal, run string, head seal.Digest, keys []seal.PublicKey) error {
+	if len(keys) == 0 {
+		return errors.New("there is no key to check it with (give the public key with --key)")
+	}
+	for _, key := range keys {
+		if key.ID() == s.Key {
+			return s.Check(run, head, key)
+		}
+	}
+	return fmt.Errorf("it is made with the key %s, which is none of those that are trusted (%s)", s.Key, ids(keys))
 }
 
 // before checks the link to the run that this one continues.

@@ -63,6 +63,9 @@ func define(name, code string) tools.Definition {
 var tool = saved{
 	"inner": define("inner", "return shop.price(id=params.id).price\n"),
 	"order": define("order", "total = tools.inner(id=7) + 1\nprint(\"total\", total)\nshop.buy(total=total)\nshop.buy(total=0)\nreturn {\"total\": total}\n"),
+	"fails": define("fails", "shop.price(id=1)\nfail(\"no \\\"plums\\\"\", {\"left\": 1})\n"),
+	"words": define("words", "shop.price(id=1)\nprint(\"done\")\nreturn \"as it is\"\n"),
+	"image": define("image", "shop.price(id=1)\nprint(\"done\")\nreturn [\"a picture\", {\"type\": \"image\", \"data\": \"aGk=\", \"mimeType\": \"image/png\"}]\n"),
 	"plain": define("plain", "p = shop.price(id=1)\nprint(p.token)\nshop.buy(note=p.token)\nreturn p.price\n"),
 }
 
@@ -84,28 +87,38 @@ func openLog(t testing.TB, dir string, opts journal.LogOptions) *journal.Log {
 // play runs a saved tool, and returns the id of the run.
 func play(t testing.TB, l *journal.Log, name string) string {
 	t.Helper()
+	id, _ := wire.GetString(call(t, l, name), "_meta", compose.ReceiptKey, "run")
+	return id
+}
+
+// call runs a saved tool, and returns its result.
+func call(t testing.TB, l *journal.Log, name string) []byte {
+	t.Helper()
 	c := compose.New(compose.Options{
 		Sandbox: sandboxtest.Guest(t), Catalog: shop{}, Upstreams: shop{}, Saved: tool, Log: slog.New(slog.DiscardHandler),
 		Timeout: time.Minute, Journal: l.Open,
 	})
 	reply := c.CallSaved(t.Context(), tool[name], route.Call{Params: fmt.Appendf(nil, `{"name":%q,"arguments":{}}`, name)})
-	id, ok := wire.GetString(reply.Result, "_meta", compose.ReceiptKey, "run")
-	if !ok {
+	if _, ok := wire.GetString(reply.Result, "_meta", compose.ReceiptKey, "run"); !ok {
 		t.Fatalf("%s", reply.Result)
 	}
-	return id
+	return reply.Result
 }
 
 // recorded returns the lines of a run as they are exported.
 func recorded(t testing.TB, name string, opts journal.LogOptions) [][]byte {
 	t.Helper()
 	l := openLog(t, t.TempDir(), opts)
-	id := play(t, l, name)
+	return export(t, l, play(t, l, name))
+}
+
+// export returns the lines of a run, and of those that it called, as they are exported.
+func export(t testing.TB, l *journal.Log, id string) (lines [][]byte) {
+	t.Helper()
 	runs, err := l.Reader().Lines(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var lines [][]byte
 	for _, r := range runs {
 		for _, line := range r.Lines {
 			lines = append(lines, bytes.Clone(seal.WithoutLink(line)))

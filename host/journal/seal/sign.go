@@ -123,6 +123,15 @@ var errSeal = errors.New("its seal cannot be read")
 
 // parseSeal reads a seal as append writes it, and nothing else.
 func parseSeal(raw []byte) (*Seal, error) {
+	s, err := Parse(raw)
+	if err == nil && !bytes.Equal(s.append(nil), raw) { // another reader may understand it differently
+		return nil, errSeal
+	}
+	return s, err
+}
+
+// Parse reads a seal in a receipt, whose members a client may have put into another order.
+func Parse(raw []byte) (*Seal, error) {
 	var v struct {
 		Events                                int
 		Outcome, Guest, After, Time, Key, Sig string
@@ -143,9 +152,6 @@ func parseSeal(raw []byte) (*Seal, error) {
 	s.Time = s.Time.UTC()
 	signature, err := base64.StdEncoding.Strict().DecodeString(v.Sig)
 	if err != nil || copy(s.Signature[:], signature) != len(s.Signature) || len(signature) != len(s.Signature) {
-		return nil, errSeal
-	}
-	if !bytes.Equal(s.append(nil), raw) { // another reader may understand it differently
 		return nil, errSeal
 	}
 	return s, nil
