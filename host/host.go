@@ -165,11 +165,14 @@ type Host struct {
 	reloading sync.Mutex    // makes one Reload at a time
 }
 
+// turnTime is how long a turn of such work lasts at most.
+const turnTime = time.Minute
+
 // New starts everything except sessions, and returns at once: upstreams connect and
 // the guest is compiled in the background. The caller must Close the Host.
 func New(cfg *config.Config, opts Options) (*Host, error) {
 	h := &Host{opts: opts, built: make(chan struct{}), restTime: restTime, inFleet: newSharedWork(), drain: newDrain(),
-		searching: budget.NewTurns(2 * max(2, runtime.GOMAXPROCS(0))), reading: budget.NewTurns(2)}
+		searching: budget.NewTurns(2*max(2, runtime.GOMAXPROCS(0)), turnTime), reading: budget.NewTurns(2, turnTime)}
 	defer close(h.built)
 	if err := h.openFleet(cfg); err != nil {
 		return nil, err

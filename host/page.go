@@ -66,7 +66,7 @@ func (h *Host) Page(ctx context.Context, access *ui.Access) *ui.Handler {
 		},
 	}
 	if log := h.recorder.Journal(); log != nil {
-		opts.Journal = log.Reader()
+		opts.Journal = h.journalReader(log)
 	}
 	return ui.New(ctx, opts)
 }

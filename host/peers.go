@@ -75,7 +75,7 @@ func (h *Host) replicas() route.Replicas {
 		return nil
 	}
 	h.homes = home.New(home.Options{
-		Fleet: h.fleet, Link: h.peers, Sealer: h.sealer, Log: h.opts.Log,
+		Fleet: h.fleet, Link: h.peers, Sealer: h.sealer, Budget: h.sandbox.Budget(), Log: h.opts.Log,
 		Tokens: func() []bearer.Token { return h.config().HTTP.Tokens },
 		Shares: func(server string) bool {
 			return slices.ContainsFunc(h.config().Upstreams, func(u config.Upstream) bool { return u.Name == server && u.Transport != config.Stdio })

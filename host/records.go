@@ -70,8 +70,17 @@ func (h *Host) setRecords(options *compose.Options) {
 	if log == nil {
 		return
 	}
-	options.Recorded = func(id string) (journal.Record, error) { return log.Reader().Find(context.Background(), id) }
-	options.Chain, options.Claims = log.Chain, h.claims(log)
+	options.Recorded = func(id string) (journal.Record, error) { return h.journalReader(log).Find(context.Background(), id) }
+	options.Chain = func(id string) (journal.Chain, error) { return log.Chain(id, h.journalReader(log).Room) }
+	options.Claims = h.claims(log)
+}
+
+// journalReader returns the Reader of what is read for tasks, for runs that go on, and for the
+// page. Its memory is that of the host itself in the budget of all messages.
+func (h *Host) journalReader(log *journal.Log) journal.Reader {
+	r := log.Reader()
+	r.Room = journal.RoomIn(h.sandbox.Budget(), nil)
+	return r
 }
 
 // maxSession is how old the runs of a session can be when a replica starts.

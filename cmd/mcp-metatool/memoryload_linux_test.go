@@ -267,6 +267,8 @@ type load struct {
 	id              atomic.Int64 // of the last request
 
 	mu      sync.Mutex
+	slowest time.Duration // of the small calls
+	slow    string        // which one that was
 	refused map[string]int
 	odd     map[string]bool // refusals that do not say what was exceeded
 }
@@ -295,6 +297,7 @@ func (l *load) refusal(text string) {
 func (l *load) report(t *testing.T) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	t.Logf("the slowest small call took %v: %s", l.slowest.Round(time.Millisecond), l.slow)
 	for kind, n := range l.refused {
 		t.Logf("%6d refused: %s", n, kind)
 	}
@@ -381,6 +384,15 @@ func (l *load) modestCalls(t *testing.T, token string) {
 	}
 }
 
+// took notes how long a small call has taken.
+func (l *load) took(call string, d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if d > l.slowest {
+		l.slowest, l.slow = d, call
+	}
+}
+
 // roundTime is how long a round of the modest client may take.
 const roundTime = 50 * time.Second
 
@@ -393,7 +405,9 @@ func (l *load) modestRound(t *testing.T, modern, session *loadClient) bool {
 			if c == modern && call == `"method":"ping"` {
 				continue
 			}
+			asked := time.Now()
 			status, text, err := c.post(ctx, call)
+			l.took(call, time.Since(asked))
 			if err != nil || status != http.StatusOK || refusedText(text) != "" {
 				t.Errorf("a small call of the modest client: %d %v %s: %s", status, err, call, text[:min(len(text), 500)])
 				return false

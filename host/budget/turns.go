@@ -2,53 +2,67 @@ package budget
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
+	"time"
 )
 
 // Turns limits how much work on the host is done at the same time, such as searching a
 // catalog or reading the journal. Owners take turns: of those that wait, the one with the
 // fewest turns at present is next, and among equals the one that has waited longest. No
 // owner has all turns while there are several. The keys of owners are comparable; a
-// Member counts for its group.
+// Member counts for its group. A turn has an end, after which its work must stop, so that
+// work which hangs does not keep the turn.
 //
 // A Turns is safe for concurrent use. A nil Turns has no limit.
 type Turns struct {
-	most int
+	most    int
+	longest time.Duration
 
 	mu      sync.Mutex // a leaf
 	taken   int
 	of      map[any]int // turns that are taken, by owner
-	waiting []*turn     // in order of arrival
+	waiting []*waiting  // in order of arrival
 }
 
-// turn is a turn that somebody waits for.
-type turn struct {
+// waiting is a turn that somebody waits for.
+type waiting struct {
 	owner any
 	ready chan struct{} // closed when it is taken
 }
 
-// NewTurns returns Turns of which most are taken at the same time.
-func NewTurns(most int) *Turns { return &Turns{most: max(most, 1), of: map[any]int{}} }
+// NewTurns returns Turns of which most are taken at the same time, each for longest.
+func NewTurns(most int, longest time.Duration) *Turns {
+	return &Turns{most: max(most, 1), longest: longest, of: map[any]int{}}
+}
+
+// TurnError is the cause of the end of a turn whose time is over.
+type TurnError struct{ Longest time.Duration }
+
+func (e *TurnError) Error() string {
+	return fmt.Sprintf("stopped after %v, because others wait for their turn (ask for less at a time)", e.Longest)
+}
 
 // Take waits for a turn of an owner, or until ctx ends, with its cause as the error. The
-// caller must call done after the work, and must not take another turn before that.
-func (t *Turns) Take(ctx context.Context, key any) (done func(), err error) {
+// caller must do the work with the context turn, which ends with ctx, or with a *TurnError as
+// its cause. It must call done after the work, and not take another turn before that.
+func (t *Turns) Take(ctx context.Context, key any) (turn context.Context, done func(), err error) {
 	if t == nil {
-		return func() {}, nil
+		return ctx, func() {}, nil
 	}
 	if m, ok := key.(Member); ok && m.Group != nil {
 		key = m.Group
 	}
-	w := &turn{owner: key, ready: make(chan struct{})}
+	w := &waiting{owner: key, ready: make(chan struct{})}
 	t.mu.Lock()
 	t.waiting = append(t.waiting, w)
 	t.serve()
 	t.mu.Unlock()
-	done = func() { t.leave(key) }
 	select {
 	case <-w.ready:
-		return done, nil
+		turn, cancel := context.WithTimeoutCause(ctx, t.longest, &TurnError{t.longest})
+		return turn, sync.OnceFunc(func() { cancel(); t.leave(key) }), nil
 	case <-ctx.Done():
 	}
 	t.mu.Lock()
@@ -58,9 +72,9 @@ func (t *Turns) Take(ctx context.Context, key any) (done func(), err error) {
 	}
 	t.mu.Unlock()
 	if i < 0 { // it was taken at the same time
-		done()
+		t.leave(key)
 	}
-	return nil, context.Cause(ctx)
+	return nil, nil, context.Cause(ctx)
 }
 
 func (t *Turns) leave(key any) {

@@ -6,18 +6,19 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // TestTurns checks who gets the next turn, and that one owner never has all of them.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := NewTurns(3)
+		turns := NewTurns(3, time.Minute)
 		var order []string
 		dones := map[string]func(){}
 		ask := func(ctx context.Context, name string, key any) <-chan error {
 			ended := make(chan error, 1)
 			go func() {
-				done, err := turns.Take(ctx, key)
+				_, done, err := turns.Take(ctx, key)
 				if err == nil {
 					order, dones[name] = append(order, name), done
 				}
@@ -58,14 +59,50 @@ func TestTurns(t *testing.T) {
 		if turns.taken != 0 || len(turns.of) != 0 || len(turns.waiting) != 0 {
 			t.Errorf("left: %+v", turns)
 		}
-		one := NewTurns(0)
-		done, err := one.Take(t.Context(), "a")
+		one := NewTurns(0, time.Minute)
+		_, done, err := one.Take(t.Context(), "a")
 		if err != nil {
 			t.Fatal(err)
 		}
 		done()
-		if _, err := (*Turns)(nil).Take(t.Context(), "a"); err != nil {
+		if _, _, err := (*Turns)(nil).Take(t.Context(), "a"); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// TestTurnsEnd checks that work that hangs is told to stop, so that it cannot keep its turn, and
+// that those that wait end with their requests.
+func TestTurnsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := NewTurns(1, time.Minute)
+		hangs, done, err := turns.Take(t.Context(), "hangs")
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, _, err := turns.Take(short, "impatient"); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		go func() {
+			defer done()
+			<-hangs.Done() // as a read of something that does not answer
+		}()
+		next, leave, err := turns.Take(t.Context(), "next")
+		var late *TurnError
+		if err != nil || !errors.As(context.Cause(hangs), &late) || time.Since(began) != time.Minute {
+			t.Errorf("%v, %v after %v", err, context.Cause(hangs), time.Since(began))
+		}
+		done() // again
+		if next.Err() != nil || turns.taken != 1 {
+			t.Errorf("%v, %d taken", next.Err(), turns.taken)
+		}
+		leave()
+		synctest.Wait()
+		if turns.taken != 0 || len(turns.of) != 0 || len(turns.waiting) != 0 {
+			t.Errorf("left: %+v", turns)
 		}
 	})
 }

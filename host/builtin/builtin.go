@@ -196,13 +196,18 @@ func (h *Handler) CallTool(ctx context.Context, name string, call route.Call) wi
 		return h.failed(name, invalid(fmt.Sprintf("arguments of %q do not match its inputSchema", name), err))
 	}
 	if b.turns != nil {
-		done, err := b.turns(&h.cfg).Take(ctx, budgetKey(call))
+		turn, done, err := b.turns(&h.cfg).Take(ctx, budgetKey(call))
 		if err != nil {
 			return h.failed(name, &compose.Failure{Type: abi.ErrCancelled, Message: err.Error()})
 		}
 		defer done()
+		ctx = turn
 	}
 	reply, err := b.call(h, ctx, args, call)
+	var late *budget.TurnError
+	if err != nil && errors.As(context.Cause(ctx), &late) {
+		return h.failed(name, &compose.Failure{Type: abi.ErrTimeout, Message: name + ": " + late.Error()})
+	}
 	if err != nil {
 		return h.failed(name, err)
 	}

@@ -40,26 +40,6 @@ type JournalRuns struct {
 	Budget *budget.Budget
 }
 
-// roomWait is how long a record waits for memory.
-const roomWait = 10 * time.Second
-
-// errNoRoom says that there was no memory for a record.
-var errNoRoom = errors.New("too many bytes of other messages and records are being worked on (try again later)")
-
-// room is journal.Reader.Room for an owner.
-func (j JournalRuns) room(owner any) func(ctx context.Context, bytes int64) (leave func(), err error) {
-	return func(ctx context.Context, bytes int64) (leave func(), err error) {
-		hold := j.Budget.Open(owner)
-		ctx, cancel := context.WithTimeoutCause(ctx, roomWait, errNoRoom)
-		defer cancel()
-		if err := hold.Acquire(ctx, bytes); err != nil {
-			hold.Close()
-			return nil, err
-		}
-		return hold.Close, nil
-	}
-}
-
 // Each implements Runs. It leaves out records that cannot be read, unless none can.
 func (j JournalRuns) Each(ctx context.Context, owner any, filter journal.Filter, f func(*journal.Record) bool) error {
 	var faults []error
@@ -67,12 +47,15 @@ func (j JournalRuns) Each(ctx context.Context, owner any, filter journal.Filter,
 		filter.Since = j.Since
 	}
 	read := j.Journal
-	read.Room = j.room(owner)
+	read.Room = journal.RoomIn(j.Budget, owner)
 	found := false
 	for rec, err := range read.Scan(ctx, filter) {
+		var full *journal.RoomError
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
+		case errors.As(err, &full) && full.Run == "": // the list would end here
+			return err
 		case err != nil:
 			faults = append(faults, err)
 			continue
@@ -214,7 +197,7 @@ func (h *Handler) findRuns(ctx context.Context, owner any, f journal.Filter, fai
 // are returned as they are.
 func unreadable(err error) error {
 	var large *budget.TooLargeError
-	if errors.As(err, &large) || errors.Is(err, errNoRoom) {
+	if errors.As(err, &large) || errors.Is(err, journal.ErrNoRoom) {
 		return &compose.Failure{Type: abi.ErrResource, Message: limits.Explain(err)}
 	}
 	return err

@@ -1,8 +1,8 @@
 package builtin
 
 import (
+	"context"
 	"errors"
-	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +11,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"github.com/mcp-metatool/mcp-metatool/host/timeline"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // TestShowGaps checks that agents are told if the record of a run is incomplete.
@@ -98,5 +100,29 @@ func TestShowRunShowsTheLog(t *testing.T) {
 	}
 	if got := s.text("show_run", `{"log":999}`); strings.Contains(got, "entry 2") {
 		t.Errorf("beyond the end is\n%s", got)
+	}
+}
+
+// hangingRuns are Runs that cannot be read.
+type hangingRuns struct{}
+
+func (hangingRuns) Each(ctx context.Context, _ any, _ journal.Filter, _ func(*journal.Record) bool) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// TestTurnsOfReadsEnd checks that a read that hangs ends with its turn, and says so.
+func TestTurnsOfReadsEnd(t *testing.T) {
+	h := newFixture(t)
+	h.handler = New(Options{Store: h.store, Catalog: h.catalog, Log: quiet(), Runs: hangingRuns{}, Reading: budget.NewTurns(1, time.Millisecond)})
+	for range 2 { // the turn is there again
+		reply := h.handler.CallTool(t.Context(), "list_runs", route.Call{Origin: client{id: "a"}, Params: []byte(`{"name":"list_runs"}`)})
+		const want = "list_runs: stopped after 1ms, because others wait for their turn"
+		if text, _ := wire.GetString(reply.Result, "structuredContent", "error", "message"); !strings.HasPrefix(text, want) {
+			t.Errorf("%s", reply.Result)
+		}
+		if class, _ := wire.GetString(reply.Result, "structuredContent", "error", "type"); class != "timeout" {
+			t.Errorf("%s", reply.Result)
+		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -336,5 +337,33 @@ func TestPagesAreBounded(t *testing.T) {
 	}
 	if fmt.Sprint(pages) != "[2 1 1 2]" {
 		t.Errorf("pages of %v", pages)
+	}
+}
+
+// TestPagesAreShared checks that all sessions are given the same bytes: neither pages nor the
+// lists of clients with other rights are copies.
+func TestPagesAreShared(t *testing.T) {
+	c := New([]Source{{Server: "x", Prefix: "x__", Exposes: func(string) bool { return true }, Hides: func(string) bool { return false }}}, slog.New(slog.DiscardHandler), func(*Scope, wire.Surface, []byte) {})
+	c.SetUpstream("x", wire.Tools, [][]byte{[]byte(`{"name":"a"}`), []byte(`{"name":"b"}`)}, nil)
+	few := (&bearer.Rights{Expose: []string{"x.b"}}).Prepared()
+	c.Narrow([]*bearer.Rights{few})
+	page := func(s *Scope) Page {
+		p, err := s.Page(wire.Tools, "", 1000)
+		if err != nil || len(p.Items) == 0 {
+			t.Fatalf("%d items, %v", len(p.Items), err)
+		}
+		return p
+	}
+	first, again, narrowed := page(c.For(nil)), page(c.For(nil)), page(c.For(few))
+	if c.For(few) != c.For((&bearer.Rights{Expose: []string{"x.b"}}).Prepared()) {
+		t.Error("clients with the same rights have scopes of their own")
+	}
+	for _, same := range [][2][]byte{
+		{first.Items[0], again.Items[0]}, {first.Handshake[0], again.Handshake[0]},
+		{first.Items[1], narrowed.Items[0]}, {first.Handshake[1], narrowed.Handshake[0]},
+	} {
+		if &same[0][0] != &same[1][0] {
+			t.Errorf("%s is a copy", same[1])
+		}
 	}
 }

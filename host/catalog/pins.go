@@ -129,14 +129,17 @@ func (s *Scope) PinnedPrompt(server, own string) error {
 // *pins.Finding.
 func (s *Scope) PinnedURI(server, uri string) error {
 	v := s.view.Load()
+	m := newMatching(uri)
 	listed := v.resources[uri] == server || slices.ContainsFunc(v.templates, func(t template) bool {
-		return t.server == server && (t.text == uri || t.matches(uri))
+		return t.server == server && (t.text == uri || m.matches(&t))
 	})
+	m = newMatching(uri)
 	for _, w := range v.withheld[wire.Templates] {
 		if listed || w.server != server {
 			continue
 		}
-		if t, err := parseTemplate(w.own); w.own == uri || err == nil && t.matches(uri) {
+		// What is too much to be compared could be a match.
+		if t, err := parseTemplate(w.own); w.own == uri || err == nil && (m.matches(&t) || m.over) {
 			return w.finding
 		}
 	}

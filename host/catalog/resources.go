@@ -112,10 +112,13 @@ func (s *Scope) Template(text string) (server string, ok bool) {
 }
 
 // Matching returns the upstreams that have a resource template for the URI. The one with
-// the most literal template comes first; ties are in the order of the configuration.
+// the most literal template comes first; ties are in the order of the configuration. The work
+// for each upstream is bounded.
 func (s *Scope) Matching(uri string) (servers []string) {
-	for _, t := range s.view.Load().templates {
-		if !slices.Contains(servers, t.server) && t.matches(uri) {
+	m := newMatching(uri)
+	templates := s.view.Load().templates
+	for i := range templates {
+		if t := &templates[i]; !slices.Contains(servers, t.server) && m.matches(t) {
 			servers = append(servers, t.server)
 		}
 	}

@@ -1,10 +1,17 @@
 package catalog
 
 import (
+	"fmt"
+	"log/slog"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
+
+func matches(t template, uri string) bool { return newMatching(uri).matches(&t) }
 
 func TestTemplateMatches(t *testing.T) {
 	for _, tt := range []struct {
@@ -24,12 +31,12 @@ func TestTemplateMatches(t *testing.T) {
 			t.Fatalf("%s: %v", tt.template, err)
 		}
 		for _, uri := range tt.yes {
-			if !template.matches(uri) {
+			if !matches(template, uri) {
 				t.Errorf("%s does not match %s", tt.template, uri)
 			}
 		}
 		for _, uri := range tt.no {
-			if template.matches(uri) {
+			if matches(template, uri) {
 				t.Errorf("%s matches %s", tt.template, uri)
 			}
 		}
@@ -39,8 +46,8 @@ func TestTemplateMatches(t *testing.T) {
 func TestTemplateErrors(t *testing.T) {
 	for _, text := range []string{"{", "x{}", "a}b", "{a", "{a}}", strings.Repeat("x", maxTemplate+1)} {
 		template, err := parseTemplate(text)
-		if err == nil || template.matches(text) || template.text != text {
-			t.Errorf("%.20q: %v, matches itself: %v", text, err, template.matches(text))
+		if err == nil || matches(template, text) || template.text != text {
+			t.Errorf("%.20q: %v, matches itself: %v", text, err, matches(template, text))
 		}
 	}
 }
@@ -63,8 +70,43 @@ func FuzzTemplate(f *testing.F) {
 			expanded = "/" + expanded
 		}
 		uri := before + expanded + after
-		if len(uri) <= maxURI && template.pattern.MatchString(uri) != template.matches(uri) || len(uri) <= maxURI && !template.matches(uri) {
+		if len(uri) <= maxURI && template.pattern().MatchString(uri) != matches(template, uri) || len(uri) <= maxURI && !matches(template, uri) {
 			t.Fatalf("%q does not match %q", template.text, uri)
 		}
 	})
+}
+
+// TestMatchingIsBounded checks that a server with very many slow templates delays no request,
+// and keeps no other server from being found.
+func TestMatchingIsBounded(t *testing.T) {
+	all := func(string) bool { return true }
+	none := func(string) bool { return false }
+	c := New([]Source{{Server: "hostile", Exposes: all, Hides: none}, {Server: "other", Exposes: all, Hides: none}},
+		slog.New(slog.DiscardHandler), func(*Scope, wire.Surface, []byte) {})
+	var slow [][]byte
+	for i := range 3_000 {
+		slow = append(slow, fmt.Appendf(nil, `{"name":"x","uriTemplate":"{+a}%s%05d{b}z"}`, strings.Repeat("{+x}", 200), i))
+	}
+	c.SetUpstream("hostile", wire.Templates, slow, nil)
+	c.SetUpstream("other", wire.Templates, [][]byte{[]byte(`{"name":"x","uriTemplate":"{+path}"}`)}, nil)
+	uri := "file:///" + strings.Repeat("a/", 2000) + "-"
+	if got := c.Matching(uri); !slices.Equal(got, []string{"other"}) {
+		t.Errorf("%q have the URI", got)
+	}
+	if got := c.Matching("short00001z"); !slices.Equal(got, []string{"hostile", "other"}) {
+		t.Errorf("%q have a short one", got)
+	}
+	if got := c.Matching("short02999z"); !slices.Equal(got, []string{"other"}) {
+		t.Errorf("%q have a short one that the last of all templates matches", got)
+	}
+	m := newMatching(uri)
+	for range 10 {
+		hard, err := parseTemplate(strings.Repeat("{+x}", 800) + "z")
+		if hard.server = "hostile"; err != nil || m.matches(&hard) || m.left["hostile"] < 0 {
+			t.Fatalf("%v, %d steps are left, over %t", err, m.left["hostile"], m.over)
+		}
+	}
+	if !m.over {
+		t.Error("ten slow templates are not too much")
+	}
 }

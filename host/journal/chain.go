@@ -23,10 +23,12 @@ type Chain struct {
 }
 
 // Chain returns the run with that whole id, and those that continue it, whichever process
-// made them. The error is ErrNotFound, or a failure to read.
-func (l *Log) Chain(id string) (Chain, error) {
+// made them. room, unless it is nil, is asked for memory. The error is ErrNotFound, a *RoomError,
+// or a failure to read.
+func (l *Log) Chain(id string, room Room) (Chain, error) {
 	ctx := context.Background() // what becomes of a run is asked for by this program
 	r := l.Reader()
+	r.Room = room
 	first, err := r.Find(ctx, id)
 	if r.Others != nil && errors.Is(err, ErrNotFound) {
 		return r.chainOfOthers(ctx, id, err)
@@ -46,7 +48,8 @@ func (l *Log) Chain(id string) (Chain, error) {
 		return c, err
 	}
 	// All files are read, since any of the days may have what continues the run.
-	x, err := l.indexSince(first.Start)
+	x, end, err := r.indexSince(first.Start)
+	defer end()
 	if x == nil || err != nil {
 		return c, err
 	}
@@ -68,9 +71,9 @@ func (l *Log) Chain(id string) (Chain, error) {
 		return c, err
 	}
 	if last != nil && last.id != id {
-		rec, ok, faults := x.load(ctx, last)
+		rec, ok, faults := r.load(ctx, x, last)
 		if !ok {
-			return c, fmt.Errorf("run %s: it cannot be read: %v", last.id, faults)
+			return c, fmt.Errorf("run %s: it cannot be read: %w", last.id, errors.Join(faults...))
 		}
 		c.Last = rec
 	}
@@ -159,18 +162,20 @@ func (r *Record) Unanswered() bool {
 	})
 }
 
-// indexSince returns an index of all events since a time; nil if there is none.
-func (l *Log) indexSince(start time.Time) (all *index, failed error) {
-	for x, err := range (Reader{Dir: l.dir}).indexes(context.Background(), Filter{Since: start}, false) {
+// indexSince returns an index of all events on this machine since a time; nil if there is none. end
+// gives back its memory.
+func (r Reader) indexSince(start time.Time) (all *index, end func(), failed error) {
+	x := newIndex(r.Dir)
+	for _, err := range (Reader{Dir: r.Dir, Room: r.Room}).read(context.Background(), x, Filter{Since: start}) {
 		var line *LineError
 		switch {
 		case err == nil:
 			all = x
 		case !errors.As(err, &line):
-			return nil, err
+			return nil, x.close, err
 		}
 	}
-	return all, nil
+	return all, x.close, nil
 }
 
 // isAbandoned reports whether the process that wrote a run without an end has ended. It

@@ -33,7 +33,7 @@ func TestChain(t *testing.T) {
 	}
 	check := func(l *Log, id string, runs int, last string, abandoned bool) {
 		t.Helper()
-		c, err := l.Chain(id)
+		c, err := l.Chain(id, nil)
 		if err != nil || c.Runs != runs || c.Last.ID != last || c.Abandoned != abandoned || c.Start.IsZero() {
 			t.Errorf("%d runs, the last is %s, abandoned %v, %v", c.Runs, c.Last.ID, c.Abandoned, err)
 		}
@@ -64,7 +64,7 @@ func TestChain(t *testing.T) {
 	late.Close(Outcome{Result: []byte("1")})
 	check(one, late.ID(), 1, late.ID(), false)
 	for _, id := range []string{late.ID()[:20], NewID(time.Now()), "x"} {
-		if _, err := one.Chain(id); !errors.Is(err, ErrNotFound) {
+		if _, err := one.Chain(id, nil); !errors.Is(err, ErrNotFound) {
 			t.Errorf("%s: %v", id, err)
 		}
 	}
@@ -88,7 +88,7 @@ func TestAbandonedByTime(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c, err := two.Chain(r.ID()); err != nil || c.Abandoned != over {
+		if c, err := two.Chain(r.ID(), nil); err != nil || c.Abandoned != over {
 			t.Errorf("%v: abandoned %v, %v", timeout, c.Abandoned, err)
 		}
 	}

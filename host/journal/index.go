@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
@@ -44,6 +45,43 @@ type index struct {
 	onCheckpoint func(linePos)
 	// touched has the ids of the runs that got events, if it is not nil.
 	touched map[string]bool
+
+	room           Room  // nil: its memory is not counted
+	bytes, counted int64 // what it takes, and for how much of that there is memory
+	held           []Memory
+}
+
+// About how many bytes an index takes for an event, a run, and a line of a proxied call. Slices
+// grow to twice what is in them.
+const (
+	eventBytes   = 2 * 24
+	runBytes     = 300
+	proxiedBytes = 150
+)
+
+// indexChunk is the bytes for which an index takes memory at a time. The first are not counted,
+// like small messages.
+const indexChunk = 256 << 10
+
+// count takes memory for what the index has grown to. The error is a *RoomError.
+func (x *index) count(ctx context.Context) error {
+	for x.room != nil && x.bytes > x.counted+budget.Small {
+		m, err := x.room(ctx, indexChunk)
+		if err != nil {
+			return &RoomError{Err: err}
+		}
+		x.held = append(x.held, m)
+		x.counted += indexChunk
+	}
+	return nil
+}
+
+// close gives back the memory of the index.
+func (x *index) close() {
+	for _, m := range x.held {
+		m.Close()
+	}
+	x.held = nil
 }
 
 // proxiedPos is the position of the line of a proxied call.
@@ -79,6 +117,7 @@ func (x *index) run(id string) *indexedRun {
 	if r == nil {
 		r = &indexedRun{id: id}
 		x.runs[id] = r
+		x.bytes += runBytes
 	}
 	return r
 }
@@ -116,6 +155,10 @@ func (x *index) add(ctx context.Context, name fileName, fault func(error) bool, 
 		if err != nil && !fault(&LineError{path, at.at, err}) {
 			return false
 		}
+		if err := x.count(ctx); err != nil {
+			fault(err)
+			return false
+		}
 		x.read[name] = from + l.to
 	}
 	return true
@@ -144,6 +187,7 @@ func (x *index) addLine(text []byte, at linePos, ended func(*indexedRun)) error 
 		}
 		if x.collectProxied {
 			x.proxied = append(x.proxied, proxiedPos{at, string(h.run)})
+			x.bytes += proxiedBytes
 		}
 		return nil
 	}
@@ -159,6 +203,7 @@ func (x *index) addLine(text []byte, at linePos, ended func(*indexedRun)) error 
 		}
 	}
 	r.events = append(r.events, at)
+	x.bytes += eventBytes
 	if x.touched != nil {
 		x.touched[r.id] = true
 	}

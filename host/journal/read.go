@@ -96,7 +96,7 @@ func (r Reader) Scan(ctx context.Context, f Filter) iter.Seq2[Record, error] {
 
 // scan yields one run if it matches. It returns false if no more are wanted.
 func (r Reader) scan(ctx context.Context, x *index, run *indexedRun, f Filter, left *int, yield func(Record, error) bool) bool {
-	leave, err := r.room(ctx, x, run)
+	memory, err := r.room(ctx, x, run)
 	if err != nil && ctx.Err() == nil {
 		return yield(Record{}, err)
 	}
@@ -104,7 +104,7 @@ func (r Reader) scan(ctx context.Context, x *index, run *indexedRun, f Filter, l
 	var ok bool
 	var faults []error
 	if err == nil {
-		defer leave()
+		defer memory.Close()
 		rec, ok, faults = x.load(ctx, run)
 	}
 	if ctx.Err() != nil {
@@ -133,7 +133,7 @@ func Find(ctx context.Context, dir, id string) (Record, error) {
 // Find is [Find] for all that the Reader reads. Others are asked unless a run with that whole id
 // is there, and has ended.
 func (r Reader) Find(ctx context.Context, id string) (Record, error) {
-	rec, err := Reader{Dir: r.Dir}.find(ctx, id)
+	rec, err := Reader{Dir: r.Dir, Room: r.Room}.find(ctx, id)
 	if r.Others == nil || err == nil && rec.Done && rec.ID == strings.ToLower(id) || ctx.Err() != nil {
 		return rec, err
 	}
@@ -151,15 +151,22 @@ func (r Reader) find(ctx context.Context, id string) (Record, error) {
 		if ctx.Err() != nil {
 			return Record{}, context.Cause(ctx)
 		}
+		var full *RoomError
+		if errors.As(err, &full) {
+			return Record{}, err
+		}
 		if err != nil {
 			faults = append(faults, err)
 			continue
 		}
-		for _, r := range x.runs {
-			if !r.begun || r.id != id && (r.parent != "" || !strings.HasPrefix(r.id, id)) {
+		for _, run := range x.runs {
+			if !run.begun || run.id != id && (run.parent != "" || !strings.HasPrefix(run.id, id)) {
 				continue
 			}
-			rec, ok, errs := x.load(ctx, r)
+			rec, ok, errs := r.load(ctx, x, run)
+			if len(errs) == 1 && errors.As(errs[0], &full) {
+				return Record{}, full
+			}
 			if faults = append(faults, errs...); ok {
 				found = append(found, rec)
 			}
@@ -229,11 +236,21 @@ const maxClockStep = time.Hour
 // indexes yields an index for each day that has files, the newest first. Each index has
 // the runs that began on that day, with all their events, and earlier runs that were
 // not forgotten. Days that cannot contain a match for f are left out. When ctx ends, its
-// cause is the last error.
+// cause is the last error; a *RoomError is the last one, too. The memory of the index is given
+// back in the end.
 func (r Reader) indexes(ctx context.Context, f Filter, proxied bool) iter.Seq2[*index, error] {
 	return func(yield func(*index, error) bool) {
 		x := newIndex(r.Dir)
 		x.collectProxied = proxied
+		defer x.close()
+		r.read(ctx, x, f)(yield)
+	}
+}
+
+// read is indexes with an index that the caller has made and must close.
+func (r Reader) read(ctx context.Context, x *index, f Filter) iter.Seq2[*index, error] {
+	return func(yield func(*index, error) bool) {
+		x.room = r.Room
 		for files, err := range r.days(ctx, f) {
 			if err != nil {
 				if !yield(nil, err) {

@@ -3,10 +3,13 @@ package journal
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
 	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 )
 
 // Others brings what other replicas of a fleet have recorded into the journal in a directory
@@ -39,26 +42,106 @@ func (e *OthersError) Unwrap() error { return e.Err }
 type Reader struct {
 	Dir    string
 	Others Others // nil: there are none
-	// Room, if it is not nil, waits until there is memory for a record of that many bytes. Scan
-	// calls it before it reads a record, and leave when the caller goes on to the next one. The
-	// error is yielded in place of the record.
-	Room func(ctx context.Context, bytes int64) (leave func(), err error)
+	// Room, if it is not nil, is asked for memory for the index and for each record.
+	Room Room
 }
+
+// Room waits until there is memory for so many bytes. It is called while other memory from it is
+// held, so it must not wait forever.
+type Room func(ctx context.Context, bytes int64) (Memory, error)
+
+// Memory is what a Room has given; a [budget.Hold].
+type Memory interface {
+	// Close gives it back.
+	Close()
+	// Attach gives it back when the garbage collector has freed b.
+	Attach(b []byte)
+}
+
+// roomWait is how long a read waits for memory.
+const roomWait = 10 * time.Second
+
+// ErrNoRoom says that there was no memory for a read for too long.
+var ErrNoRoom = errors.New("too many bytes of other messages and records are being worked on (try again later)")
+
+// RoomIn returns the Room in a budget for an owner; nil if the budget is nil. It waits for ten
+// seconds at most, and then returns ErrNoRoom.
+func RoomIn(b *budget.Budget, owner any) Room {
+	if b == nil {
+		return nil
+	}
+	return func(ctx context.Context, bytes int64) (Memory, error) {
+		hold := b.Open(owner)
+		ctx, cancel := context.WithTimeoutCause(ctx, roomWait, ErrNoRoom)
+		defer cancel()
+		if err := hold.Acquire(ctx, bytes); err != nil {
+			hold.Close()
+			return nil, err
+		}
+		return hold, nil
+	}
+}
+
+// RoomError says that there is no memory for a read.
+type RoomError struct {
+	Run string // of which the record is to be read; "" for the index of the journal
+	Err error
+}
+
+func (e *RoomError) Error() string {
+	if e.Run == "" {
+		return fmt.Sprintf("the index of the journal: %v", e.Err)
+	}
+	return fmt.Sprintf("run %s: %v", e.Run, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *RoomError) Unwrap() error { return e.Err }
 
 // recordCopies is how many bytes a record takes for each byte of its lines: the line, and
 // what it is decoded to.
 const recordCopies = 3
 
-// room waits for memory for a run of x with its nested runs.
-func (r Reader) room(ctx context.Context, x *index, run *indexedRun) (leave func(), err error) {
+// noMemory is the Memory of a Reader without a Room.
+type noMemory struct{}
+
+// Close implements Memory.
+func (noMemory) Close() {}
+
+// Attach implements Memory.
+func (noMemory) Attach([]byte) {}
+
+// room waits for memory for a run of x with its nested runs. The error is a *RoomError.
+func (r Reader) room(ctx context.Context, x *index, run *indexedRun) (Memory, error) {
 	if r.Room == nil {
-		return func() {}, nil
+		return noMemory{}, nil
 	}
-	leave, err = r.Room(ctx, recordCopies*x.size(run, 1))
+	m, err := r.Room(ctx, recordCopies*x.size(run, 1))
 	if err != nil {
-		return nil, fmt.Errorf("run %s: %w", run.id, err)
+		return nil, &RoomError{run.id, err}
 	}
-	return leave, nil
+	return m, nil
+}
+
+// memoryToken is the size of what a record refers to as long as it is in use. It is so large
+// that the garbage collector frees it by itself.
+const memoryToken = 64
+
+// load is index.load with memory that is held as long as the record is in use.
+func (r Reader) load(ctx context.Context, x *index, run *indexedRun) (rec Record, ok bool, faults []error) {
+	m, err := r.room(ctx, x, run)
+	if err != nil {
+		return Record{}, false, []error{err}
+	}
+	if rec, ok, faults = x.load(ctx, run); !ok {
+		m.Close()
+		return rec, ok, faults
+	}
+	if r.Room != nil {
+		rec.memory = make([]byte, memoryToken)
+		m.Attach(rec.memory)
+	}
+	return rec, ok, faults
 }
 
 // size returns the bytes of the lines of a run and of its nested runs.

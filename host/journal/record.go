@@ -117,6 +117,8 @@ type Record struct {
 	// Incomplete reports that the record was read from disk and that part of it
 	// could not be written.
 	Incomplete bool
+
+	memory []byte // is what the memory of the record is held for
 }
 
 // InputRecord is a question to the client.

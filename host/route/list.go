@@ -33,7 +33,7 @@ func (r *Router) list(ctx context.Context, call Call, surface wire.Surface) wire
 	} else if !r.offered(call.Origin.Session(), surface.Capability()) {
 		return notFound(call.Method)
 	}
-	done, err := r.Listing.Take(ctx, BudgetKey(call.Origin.Session()))
+	_, done, err := r.Listing.Take(ctx, BudgetKey(call.Origin.Session()))
 	if err != nil {
 		return fail(wire.CodeInternal, "%s: %v", call.Method, err)
 	}

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -77,9 +78,12 @@ func (h *Handler) runs(w http.ResponseWriter, r *http.Request) error {
 		filter.Until = at.Add(time.Millisecond)
 	}
 	for rec, err := range h.opts.Journal.Scan(ctx, filter) {
+		var full *journal.RoomError
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
+		case errors.As(err, &full) && full.Run == "": // the list would end here
+			return err
 		case err != nil:
 			answer.Damaged++
 			continue

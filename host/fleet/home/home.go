@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/bearer"
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/fleet"
 	"github.com/mcp-metatool/mcp-metatool/host/fleet/peer"
 	"github.com/mcp-metatool/mcp-metatool/host/front/stateless"
@@ -35,6 +36,8 @@ type Options struct {
 	Tokens func() []bearer.Token
 	// Shares is that of route.Replicas.
 	Shares func(server string) bool
+	// Budget has the memory of what other replicas announce; nil: it is not counted.
+	Budget *budget.Budget
 	Log    *slog.Logger
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
@@ -43,7 +44,7 @@ func (f *Finder) WatchTask(ctx context.Context, replica string, s route.Session,
 			return
 		}
 		defer response.Body.Close()
-		w.read(response)
+		w.read(response, readBudget(life, f.opts.Budget, replica))
 	})
 	select {
 	case <-w.ended:
@@ -86,12 +87,24 @@ type watched struct {
 	ended   chan struct{}
 }
 
-// read reads the stream of the subscription to its end.
-func (w *watched) read(response *http.Response) {
+// readBudget returns where large messages of another replica are counted until ctx ends.
+func readBudget(ctx context.Context, b *budget.Budget, replica string) *wire.ReadBudget {
+	if b == nil {
+		return nil
+	}
+	return &wire.ReadBudget{Context: ctx, Most: b.LargestMessage(), Open: func() *budget.Hold { return b.OpenAnswer(ownerOf{replica}) }}
+}
+
+// ownerOf is the owner of the messages of a replica in the budget.
+type ownerOf struct{ replica string }
+
+// read reads the stream of the subscription to its end. The last message that it reads is one for
+// which there is no memory.
+func (w *watched) read(response *http.Response, within *wire.ReadBudget) {
 	if response.StatusCode != http.StatusOK || !strings.HasPrefix(response.Header.Get("Content-Type"), "text/event-stream") {
 		return
 	}
-	events := sse.NewReader(response.Body, 0)
+	events := sse.NewReader(response.Body, 0).WithBudget(within)
 	defer events.Release()
 	for {
 		event, err := events.Next()

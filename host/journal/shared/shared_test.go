@@ -336,11 +336,11 @@ func TestChain(t *testing.T) {
 	lost := journal.NewID(time.Now()) // on a machine that is gone
 	second := a.run(t, journal.Begin{Continues: lost, First: lost})
 	third := a.run(t, journal.Begin{Continues: second, First: lost})
-	c, err := b.log.Chain(lost)
+	c, err := b.log.Chain(lost, nil)
 	if err != nil || c.Last.ID != third || c.Runs != 3 {
 		t.Errorf("%+v %v", c, err)
 	}
-	if _, err := b.log.Chain(journal.NewID(time.Now())); !errors.Is(err, journal.ErrNotFound) {
+	if _, err := b.log.Chain(journal.NewID(time.Now()), nil); !errors.Is(err, journal.ErrNotFound) {
 		t.Error(err)
 	}
 }
