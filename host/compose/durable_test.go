@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -199,17 +200,23 @@ func TestDurableCut(t *testing.T) {
 	}
 }
 
-// compare compares how often calls were made with how often they would have been.
+// compare compares how often calls were made with how often they would have been. On a slow machine,
+// the tool "slow" may be out of time before it makes its call.
 func (r *durableRig) compare(events int64, expected map[string]int) {
 	r.t.Helper()
 	counts := r.counts()
+	expected = maps.Clone(expected)
+	delete(expected, "remove 21")
+	if counts["block 20"] > 0 {
+		expected["block 20"], expected["remove 21"] = 1, 1
+	}
 	for call := range expected {
 		if counts[call] == 0 && call != "block 20" && (r.idempotent || !strings.HasPrefix(call, "remove")) {
 			r.t.Errorf("after %d events: %s was lost", events, call)
 		}
 	}
 	for call, n := range counts {
-		if n > 2 || n > 1 && !r.idempotent || expected[call] == 0 {
+		if n > 2 || n > 1 && !r.idempotent || expected[call] == 0 && call != "remove 21" {
 			r.t.Errorf("after %d events: %s was made %d times", events, call, n)
 		}
 	}
