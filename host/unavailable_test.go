@@ -2,11 +2,13 @@ package host
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -22,7 +24,9 @@ func unavailableServers(t *testing.T) *Host {
 	late := upstreamOf("late", "late")
 	g := newGate(t)
 	late.Args = []string{g.Addr().String()}
-	cfg := testConfig(t, missing, never, off, late)
+	gone := upstreamOf("gone", "raw") // with a last word on standard error
+	gone.Restart = config.RestartNever
+	cfg := testConfig(t, missing, never, off, late, gone)
 	cfg.Secrets = []string{"hunter2-hunter2"}
 	cfg.StartupWait = time.Millisecond
 	h, _ := startHost(t, cfg)
@@ -36,17 +40,36 @@ func unavailableServers(t *testing.T) *Host {
 			t.Fatalf("%s has started", server)
 		}
 	}
+	if _, err := h.Snapshot(bounded(t), "gone"); err != nil {
+		t.Fatal(err)
+	}
+	dial(t, h).call("gone__exit", `{}`)
+	for ctx := bounded(t); ; time.Sleep(time.Millisecond) { // Snapshot says nothing about its end
+		all := h.upstreams.States()
+		st := all[slices.IndexFunc(all, func(st upstream.Status) bool { return st.Name == "gone" })]
+		if st.State == upstream.Failed && strings.Contains(st.Err, stderrOfGone) {
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("%+v", st)
+		}
+	}
 	return h
 }
 
+// stderrOfGone is part of what the server "gone" has written to standard error. Only the user may
+// see it.
+const stderrOfGone = "told to exit"
+
 // TestUnavailableServers checks that requests for an unavailable server are answered with
-// the reason.
+// the reason, but without what the server has written to standard error.
 func TestUnavailableServers(t *testing.T) {
 	h := unavailableServers(t)
 	c := dial(t, h)
 	for server, why := range map[string]string{
 		"missing": `server \"missing\" is down: `, "never": `it is not restarted, because its configuration has restart = \"never\"`,
 		"off-duty": `server \"off-duty\" is disabled in the configuration`, "late": `server \"late\" is still starting`,
+		"gone": "its process ended: exit status 3",
 	} {
 		ident := strings.ReplaceAll(server, "-", "_")
 		answers := []string{
@@ -63,8 +86,8 @@ func TestUnavailableServers(t *testing.T) {
 			if !strings.Contains(got, why) {
 				t.Errorf("%s, answer %d: %s\nwant %s", server, i, got, why)
 			}
-			if strings.Contains(got, "hunter2") {
-				t.Errorf("a secret: %s", got)
+			if strings.Contains(got, "hunter2") || strings.Contains(got, stderrOfGone) {
+				t.Errorf("what clients must not see: %s", got)
 			}
 		}
 	}
@@ -76,20 +99,21 @@ func TestUnavailableServers(t *testing.T) {
 }
 
 // TestUnavailableServersInScripts checks that scripts can catch the error for an unavailable
-// server, and that saving a script that needs the server warns. Both say why it is
-// unavailable.
+// server, and that saving a script that needs the server warns, unless its tools are
+// known. Both say why it is unavailable.
 func TestUnavailableServersInScripts(t *testing.T) {
 	h := unavailableServers(t)
 	c := dial(t, h)
 	for server, why := range map[string]string{
 		"missing": `upstream \"missing\": `, "never": `upstream \"never\": `, "off_duty": `server \"off-duty\" is disabled in the configuration`,
+		"gone": `upstream \"gone\": `,
 	} {
 		got := c.call("eval_starlark", fmt.Sprintf(`{"code":"try:\n    %s.text(text='x')\nexcept ToolError as e:\n    return [e.type, e.message]"}`, server))
-		if !strings.Contains(got, `"result":["tool",`) || !strings.Contains(got, why) || strings.Contains(got, "hunter2") {
+		if !strings.Contains(got, `"result":["tool",`) || !strings.Contains(got, why) || strings.Contains(got, "hunter2") || strings.Contains(got, stderrOfGone) {
 			t.Errorf("%s: %s", server, got)
 		}
 		got = c.call("save_tool", fmt.Sprintf(`{"name":"uses_%s","description":"d","inputSchema":{"type":"object"},"code":"%s.text(text='x')\n%s.text(text='y')"}`, server, server, server))
-		if warned, _ := wire.Get([]byte(got), "structuredContent", "warnings"); !strings.Contains(string(warned), why) {
+		if warned, _ := wire.Get([]byte(got), "structuredContent", "warnings"); server != "gone" && !strings.Contains(string(warned), why) || strings.Contains(got, stderrOfGone) {
 			t.Errorf("%s: saved with %s", server, got)
 		}
 	}
@@ -104,12 +128,12 @@ func TestUnavailableServersInInstructions(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.router.EndSession(nil)
-	for _, want := range []string{`Not there now: server "missing" is down: `, `Not there now: server "never" is down: `} {
+	for _, want := range []string{`Not there now: server "missing" is down: `, `Not there now: server "never" is down: `, `Not there now: server "gone" is down: `} {
 		if !strings.Contains(w.Instructions, want) {
 			t.Errorf("instructions lack %q: %s", want, w.Instructions)
 		}
 	}
-	if strings.Contains(w.Instructions, `server "late"`) || strings.Contains(w.Instructions, "hunter2") {
+	if strings.Contains(w.Instructions, `server "late"`) || strings.Contains(w.Instructions, "hunter2") || strings.Contains(w.Instructions, stderrOfGone) {
 		t.Errorf("instructions: %s", w.Instructions)
 	}
 }

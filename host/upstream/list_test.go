@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -37,6 +38,38 @@ func TestItemsAreCounted(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestTooLargeListKeepsTheOneBefore checks that a server whose list has become too large, or for
+// whose list there is no memory any more, can still be used with the list from before, and that
+// a later list is used again.
+func TestTooLargeListKeepsTheOneBefore(t *testing.T) {
+	large := spec("second list large")
+	large.MaxList = 10_000
+	lists := 0
+	full := func(s wire.Surface, _ int64) error {
+		if s == wire.Tools {
+			lists++
+		}
+		if lists == 2 {
+			return &budget.FullError{What: "lists of this server", Bytes: 30 << 20, Share: 20 << 20, Most: 25 << 20}
+		}
+		return nil
+	}
+	for want, f := range map[string]*fixture{
+		"its list of tools is larger than 10000 bytes": launch(t, large),
+		"its list of tools is not used: no memory":     launchWith(t, spec("second list large"), Options{KeepList: full}, fastTimings),
+	} {
+		first := <-f.tools
+		f.call(t, "change once") // the list is too large, and the server announces another change
+		f.call(t, "echo")
+		if again := <-f.tools; !slices.Equal(first, again) {
+			t.Errorf("%s: then %q", want, again)
+		}
+		if s := f.Status(); s.State != Ready || s.Tools != 2 || s.Restarts > 0 || !strings.Contains(s.Err, want) {
+			t.Errorf("status %+v, want %s", s, want)
+		}
 	}
 }
 

@@ -245,6 +245,9 @@ func (s *rawServer) list(mode string, m rawMessage) {
 	case mode == "second list fails" && s.lists == 2:
 		s.write(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"backend gone"}}`, m.ID)
 		s.write(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+	case mode == "second list large" && s.lists == 2:
+		s.result(m.ID, `{"tools":[{"name":"a"},{"name":"c","description":"`+strings.Repeat("x", 10_000)+`"}]}`)
+		s.write(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 	case mode == "list fails":
 		s.write(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"backend gone"}}`, m.ID)
 	case mode == "paged" && p.Cursor == "":
