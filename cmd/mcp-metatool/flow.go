@@ -115,6 +115,7 @@ func flowClearCommand() *cobra.Command {
 
 func flowTrustCommand() *cobra.Command {
 	v := &flowView{}
+	owner := ""
 	cmd := &cobra.Command{
 		Use:   "trust TOOL",
 		Short: "Clear the labels of a saved tool, when you have read its script",
@@ -128,7 +129,11 @@ agent write it. Read the script first (mcp-metatool tools show TOOL).`,
 			if err != nil {
 				return err
 			}
-			saved, err := host.OpenTools(cmd.Context(), cfg, "", v.logger(cfg))
+			token, err := ownerOf(cfg, owner)
+			if err != nil {
+				return &exitError{exitUsage, fmt.Errorf("flow: %w", err)}
+			}
+			saved, err := host.OpenTools(cmd.Context(), cfg, token, v.logger(cfg))
 			if err != nil {
 				return err
 			}
@@ -136,6 +141,8 @@ agent write it. Read the script first (mcp-metatool tools show TOOL).`,
 		},
 	}
 	v.addFlags(cmd, slog.LevelWarn)
+	cmd.Flags().StringVar(&owner, "token", "", "a saved tool of the clients with the token `NAME`, which have their own")
+	completeFlag(cmd, "token", v.tokens)
 	return cmd
 }
 
