@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // TestWorkflow checks that the workflow on GitHub runs each group of steps of .ci/run.
@@ -73,9 +75,7 @@ func TestMakefile(t *testing.T) {
 	if phony := ".PHONY: " + strings.Join(rules, " ") + "\n"; !strings.Contains(makefile, phony) {
 		t.Errorf("the Makefile lacks the line %q", phony)
 	}
-	if _, err := exec.LookPath("make"); err != nil {
-		t.Skip("make is not installed")
-	}
+	testenv.Program(t, "make")
 	cmd := exec.CommandContext(t.Context(), "make", append([]string{"--dry-run"}, rules...)...)
 	cmd.Dir = ".."
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/tools/owner"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // TestStoreOfOthersIsRefused checks that a folder is refused if others may write to it:
@@ -56,7 +57,7 @@ func TestToolThatOthersMayWriteIsSkipped(t *testing.T) {
 // reported, since common set-ups have it.
 func TestStoreOfAGroupIsReported(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root can give a folder to another group")
+		testenv.Lacks(t, "root", "only root can give a folder to another group")
 	}
 	dir := t.TempDir()
 	if err := errors.Join(os.Chown(dir, 0, 4242), os.Chmod(dir, 0o770)); err != nil {

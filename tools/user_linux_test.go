@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // asUser removes root's power over permission bits from the rest of the test: its thread
@@ -38,6 +40,6 @@ func asUser(t *testing.T, dir string) {
 	}
 	t.Cleanup(func() { _ = unix.Setfsuid(0) })
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrPermission) {
-		t.Skip("other users cannot reach the directory for temporary files")
+		testenv.Lacks(t, "temp", "other users cannot reach the directory for temporary files")
 	}
 }

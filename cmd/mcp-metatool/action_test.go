@@ -18,6 +18,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // action is the metadata of a composite action for GitHub.
@@ -67,9 +69,10 @@ type job struct {
 }
 
 func newJob(t *testing.T) *job {
-	if _, err := exec.LookPath("bash"); err != nil || runtime.GOOS == "windows" {
+	if runtime.GOOS == "windows" {
 		t.Skip("bash and symbolic links are needed")
 	}
+	testenv.Program(t, "bash")
 	if err := home(); err != nil {
 		t.Fatal(err)
 	}
@@ -341,9 +344,7 @@ func TestActionInstalls(t *testing.T) {
 	onlyLong(t)
 	t.Parallel()
 	j := newJob(t)
-	if _, err := exec.LookPath("curl"); err != nil {
-		t.Skip("curl is needed")
-	}
+	testenv.Program(t, "curl")
 	const program = "#!/bin/sh\necho \"$@\" >> ran\necho checks=1 >> \"$GITHUB_OUTPUT\"\n"
 	archive := packed(t, "mcp-metatool", program)
 	name := "mcp-metatool_1.2.3-rc.1_linux_amd64.tar.gz"

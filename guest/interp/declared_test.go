@@ -1,19 +1,17 @@
 package interp
 
 import (
-	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // TestDeclaredNames compares what binds a variable, for each way in which it may have been
 // declared, with CPython. testdata/python/programs.txtar has some of it for where there is
 // none.
 func TestDeclaredNames(t *testing.T) {
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("there is no Python to compare with")
-	}
+	python := testenv.Program(t, "python3")
 	programs := declaredPrograms()
 	askPython(t, python, programs)
 	for _, p := range programs {

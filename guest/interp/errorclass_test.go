@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // failingExpressions are expressions of Python that fail, each with the class of its
@@ -179,10 +180,7 @@ func TestErrorClasses(t *testing.T) {
 
 // TestErrorClassesOfPython compares the table with CPython.
 func TestErrorClassesOfPython(t *testing.T) {
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("there is no Python to compare with")
-	}
+	python := testenv.Program(t, "python3")
 	var code strings.Builder
 	code.WriteString("import json, math\n")
 	for _, e := range failingExpressions {

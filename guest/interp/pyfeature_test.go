@@ -4,9 +4,10 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 var featurePrograms = flag.Int("programs", 300, "how many programs of each run TestPythonFeatures compares with Python")
@@ -14,10 +15,7 @@ var featurePrograms = flag.Int("programs", 300, "how many programs of each run T
 // TestPythonFeatures compares programs that use what Python has and Starlark lacks with
 // CPython. The long form has 20,000 programs: -programs 20000.
 func TestPythonFeatures(t *testing.T) {
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("there is no Python to compare with")
-	}
+	python := testenv.Program(t, "python3")
 	const batch = 1000
 	for from := 0; from < *featurePrograms; from += batch {
 		var programs []pyProgram

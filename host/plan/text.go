@@ -142,7 +142,7 @@ func (s *Step) text(p *Plan) string {
 }
 
 func (o *Open) text() string {
-	text := display.Text(o.Reason) + "\n"
+	text := strings.ReplaceAll(display.Text(o.Reason), "\n", "\n      ") + "\n" // no line of it looks like a step
 	if o.Line > 0 {
 		text += fmt.Sprintf("  at line %d of %s: %s\n", o.Line, display.Line(o.Script, maxShown), display.Line(o.Source, maxShown))
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -12,6 +11,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox/guestbuild"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 //go:embed guest.sum
@@ -19,9 +19,7 @@ var sumText string
 
 // TestGuestIsBuilt checks that guest.wasm was built from the current sources.
 func TestGuestIsBuilt(t *testing.T) {
-	if _, err := exec.LookPath("go"); err != nil {
-		t.Skip("the test runs without the go command")
-	}
+	testenv.Program(t, "go")
 	root, err := guestbuild.Root(".")
 	if err != nil {
 		t.Fatal(err)

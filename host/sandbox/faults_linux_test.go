@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // watchedImage returns an image with pages that are not zero, and zeros behind them.
@@ -22,7 +24,7 @@ func watchedImage(t *testing.T) (i *cowImage, content []byte) {
 	}
 	t.Cleanup(made.Close)
 	if i = made.(*cowImage); !i.counted {
-		t.Skip("the page faults of a thread are not counted on this system")
+		testenv.Lacks(t, "faults", "the page faults of a thread are not counted by this kernel")
 	}
 	return i, content
 }

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // unified is where systems with both versions of control groups mount version 2.
@@ -22,7 +24,7 @@ func TestServerHasCgroup(t *testing.T) {
 	}
 	ours := filepath.Join(top, "mcp-metatool-test-"+strconv.Itoa(os.Getpid()))
 	if err := os.Mkdir(ours, 0o755); err != nil {
-		t.Skipf("no control group can be made: %v", err)
+		testenv.Lacks(t, "cgroups", "no control group can be made: %v", err)
 	}
 	move := func(to string) error {
 		return os.WriteFile(filepath.Join(to, "cgroup.procs"), []byte(strconv.Itoa(os.Getpid())), 0o600)
@@ -32,10 +34,10 @@ func TestServerHasCgroup(t *testing.T) {
 		_ = os.Remove(ours)
 	})
 	if err := syscall.Setxattr(ours, "trusted.delegate", []byte("1"), 0); err != nil {
-		t.Skipf("it cannot be marked: %v", err)
+		testenv.Lacks(t, "cgroups", "it cannot be marked: %v", err)
 	}
 	if err := move(ours); err != nil {
-		t.Skipf("it cannot be entered: %v", err)
+		testenv.Lacks(t, "cgroups", "it cannot be entered: %v", err)
 	}
 	groups := func() []string {
 		found, err := filepath.Glob(filepath.Join(ours, "mcp-metatool-*"))

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/confine"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // scattered waits until a server in mode "scatters" and its processes have started: a
@@ -70,7 +71,7 @@ func confinedTo(t *testing.T, b *processMonitor) *confine.Settings {
 	port := b.l.Addr().(*net.TCPAddr).Port
 	s := &confine.Settings{Network: confine.NetworkPorts, Ports: []uint16{uint16(port)}}
 	if lacks := confine.Lacks(s); len(lacks) > 0 {
-		t.Skipf("%s: %s", confine.Level(), strings.Join(lacks, "; "))
+		testenv.Lacks(t, "confinement", "%s: %s", confine.Level(), strings.Join(lacks, "; "))
 	}
 	return s
 }

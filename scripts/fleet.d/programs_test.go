@@ -6,17 +6,15 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"os/exec"
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/scripts/overlay"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // TestClockEditsFit checks that this release of Go has the places to edit.
 func TestClockEditsFit(t *testing.T) {
-	if _, err := exec.LookPath("go"); err != nil {
-		t.Skip("there is no go command")
-	}
+	testenv.Program(t, "go")
 	if _, err := overlay.Write(t.TempDir(), "clock", clockEdits, nil); err != nil {
 		t.Error(err)
 	}

@@ -11,13 +11,12 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/scripts/overlay"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // TestEditsFit checks that this release of Go has the places to edit.
 func TestEditsFit(t *testing.T) {
-	if _, err := exec.LookPath("go"); err != nil {
-		t.Skip("there is no go command")
-	}
+	testenv.Program(t, "go")
 	if _, err := overlay.Write(t.TempDir(), "overlay", edits, nil); err != nil {
 		t.Error(err)
 	}
@@ -42,7 +41,7 @@ func TestClock(t *testing.T) {
 	for what, arg := range map[string]string{"the clock": "--date=now", "the time of a file": "--reference=" + path} {
 		out, err := exec.Command("date", arg, "+%s").Output()
 		if err != nil {
-			t.Skip("there is no GNU date")
+			testenv.Lacks(t, "date", "there is no GNU date: %v", err)
 		}
 		system, err := strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64)
 		if err != nil {

@@ -22,11 +22,11 @@ import (
 )
 
 // Text makes text safe for a terminal or a page: control and formatting characters,
-// including those that change the direction of text, become U+FFFD. Line breaks and
-// tabs stay.
+// including those that change the direction of text, and Unicode's separators of lines and
+// paragraphs, become U+FFFD. Line breaks and tabs stay.
 func Text(text string) string {
 	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || !unicode.Is(unicode.C, r) {
+		if r == '\n' || r == '\t' || !unicode.In(r, unicode.C, unicode.Zl, unicode.Zp) {
 			return r
 		}
 		return utf8.RuneError

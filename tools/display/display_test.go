@@ -12,6 +12,7 @@ func TestText(t *testing.T) {
 		"a\r\nb\rc":            "a\nb\uFFFDc",
 		"\u202Ertl\u200b":      "\uFFFDrtl\uFFFD",
 		"bad\xff":              "bad\uFFFD",
+		"line\u2028par\u2029":  "line\uFFFDpar\uFFFD",
 	} {
 		if got := Text(text); got != want {
 			t.Errorf("Text(%q) = %q, want %q", text, got, want)

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"go.starlark.net/starlark"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // python evaluates scripts. It reads {"setup", "scripts"} and writes their outcomes.
@@ -43,12 +45,9 @@ json.dump(out, sys.stdout)
 // the test where there is no Python of at least 3.11.
 func Python(t testing.TB, setup string, scripts []string) []string {
 	t.Helper()
-	path, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("no python3 on this machine")
-	}
+	path := testenv.Program(t, "python3")
 	if exec.Command(path, "-c", "import sys; sys.exit(sys.version_info < (3, 11))").Run() != nil {
-		t.Skip("python3 is older than 3.11")
+		testenv.Lacks(t, "python3", "python3 is older than 3.11")
 	}
 	job, err := json.Marshal(map[string]any{"setup": setup, "scripts": scripts})
 	if err != nil {

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // smallDisk is a file system of its own.
@@ -13,7 +15,7 @@ func newSmallDisk(t *testing.T, size string) *smallDisk {
 	t.Helper()
 	d := &smallDisk{t.TempDir()}
 	if err := unix.Mount("none", d.dir, "tmpfs", 0, "size="+size); err != nil {
-		t.Skipf("no file system can be mounted here: %v", err)
+		testenv.Lacks(t, "mounts", "no file system can be mounted here: %v", err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(d.dir, unix.MNT_DETACH) })
 	return d

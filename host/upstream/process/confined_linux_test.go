@@ -18,6 +18,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/confine"
 	"github.com/mcp-metatool/mcp-metatool/host/subreaper"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // refusals are what a confined server without network is refused, and the layer that does
@@ -217,7 +218,7 @@ func (s *scene) try(sandbox *confine.Settings, attempts ...string) map[string]st
 func needs(t *testing.T, s *confine.Settings) {
 	t.Helper()
 	if lacks := confine.Lacks(s); len(lacks) > 0 {
-		t.Skipf("%s: %s", confine.Level(), strings.Join(lacks, "; "))
+		testenv.Lacks(t, "confinement", "%s: %s", confine.Level(), strings.Join(lacks, "; "))
 	}
 }
 
@@ -286,7 +287,7 @@ func TestUser(t *testing.T) {
 		t.Skip("we are that user")
 	}
 	if os.Geteuid() != 0 {
-		t.Skip("we are not root, so all tests run as another user anyway")
+		testenv.Lacks(t, "root", "we are not root, so all tests run as another user anyway")
 	}
 	dir, err := os.MkdirTemp("", "confined") // t.TempDir may be below a folder that only root may enter
 	if err != nil {
