@@ -2,12 +2,24 @@ package main
 
 import (
 	"errors"
+	"log/slog"
 	"net"
 	"strings"
 	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/host"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
 )
 
 func TestListen(t *testing.T) {
+	// The page with metrics has the same rule.
+	cfg := &config.Config{Telemetry: config.Telemetry{Listen: "0.0.0.0:0"}}
+	if w, err := startTelemetry(t.Context(), cfg, cfg.NewMasker(), slog.New(slog.DiscardHandler), host.ManyClients); err == nil || !strings.Contains(err.Error(), "set tokens in [telemetry]") {
+		t.Errorf("[telemetry] listen without tokens: %v", err)
+		if w != nil {
+			w.pages.Close()
+		}
+	}
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

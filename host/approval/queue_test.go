@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -340,6 +342,27 @@ func TestForged(t *testing.T) {
 	good, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for name, mode := range map[string]os.FileMode{path: 0o600, filepath.Dir(path): 0o700} {
+		if info, err := os.Stat(name); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != mode {
+			t.Errorf("%s: %v, %v", name, info.Mode(), err)
+		}
+	}
+	// Whoever reads a file cannot try arguments: their digest needs the key of the store.
+	otherDir := t.TempDir()
+	other := newDesk(t, otherDir)
+	other.settings = d.settings
+	same, _ := other.approve(asking(nil, `{}`))
+	elsewhere, err := os.ReadFile(fileOf(otherDir, documents.Queue, same.ID))
+	digests := regexp.MustCompile(`"(?:arguments|shape|digest)":"[0-9a-f]{64}"`)
+	mine, theirs := digests.FindAllString(string(good), -1), digests.FindAllString(string(elsewhere), -1)
+	if err != nil || len(mine) < 2 || len(mine) != len(theirs) {
+		t.Fatalf("digests %q and %q, %v", mine, theirs, err)
+	}
+	for i := range mine {
+		if mine[i] == theirs[i] {
+			t.Errorf("two stores with other keys have the same digest: %s", mine[i])
+		}
 	}
 	for name, forged := range map[string]string{
 		"changed":   strings.Replace(string(good), `"state":"open"`, `"state":"allowed"`, 1),

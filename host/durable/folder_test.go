@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -232,6 +233,9 @@ func TestEncrypted(t *testing.T) {
 	if o, err := newRuns(t, d, 2).Look(t.Context(), r.ID()); err != nil || o.Err == nil {
 		t.Errorf("with another key: %+v, %v", o, err)
 	}
+	if err := r.Intend(t.Context(), r.ID(), 2, "s", "t", []byte(`{}`)); err != nil { // two events that could come in either order
+		t.Fatal(err)
+	}
 	path := filepath.Join(dir, r.ID()+".log")
 	whole, err := os.ReadFile(path)
 	if err != nil {
@@ -244,7 +248,13 @@ func TestEncrypted(t *testing.T) {
 	}
 	changed := bytes.Clone(whole)
 	changed[len(changed)-1] ^= 1
-	for name, text := range map[string][]byte{"that of another run": foreign, "changed": fixed(changed)} {
+	first, second := framesOf(whole), framesOf(foreign)
+	swapped := slices.Concat(first[0], with(first[1], first[2]), with(first[2], first[1]))
+	mixed := slices.Concat(first[0], with(first[1], second[1]), first[2])
+	for name, text := range map[string][]byte{
+		"that of another run": foreign, "changed": fixed(changed),
+		"swapped": swapped, "mixed with an event of another run": mixed,
+	} {
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -252,6 +262,22 @@ func TestEncrypted(t *testing.T) {
 			t.Errorf("a log that is %s: %+v, %v", name, o.State, err)
 		}
 	}
+}
+
+// framesOf returns the frames of a log.
+func framesOf(log []byte) (all [][]byte) {
+	for at := 0; at < len(log); {
+		size := int(log[at])<<24 | int(log[at+1])<<16 | int(log[at+2])<<8 | int(log[at+3])
+		all = append(all, log[at:at+frameHeader+size])
+		at += frameHeader + size
+	}
+	return all
+}
+
+// with returns a frame with the place of one, and what another one holds.
+func with(place, data []byte) []byte {
+	f := frame{fence: uint64(place[15]), number: uint64(place[23]), data: data[frameHeader:]}
+	return f.bytes()
 }
 
 // fixed returns a log with the right checksums.

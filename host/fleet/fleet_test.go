@@ -106,10 +106,19 @@ func TestReplicas(t *testing.T) {
 	}
 	b.SetPeer("http://b")
 	until(t, a, "the address of b is there", func() bool { return a.Replica(b.ID()).Peer == "http://b" })
-	b.Drain()
+	changes := 0
+	strangersOrder(t, server.URL(), a.ID(), func() { // replicas read all these documents in their order
+		changes++
+		b.SetPeer(fmt.Sprint("http://b", changes))
+		until(t, a, "what came later", func() bool { return a.Replica(b.ID()).Peer == fmt.Sprint("http://b", changes) })
+	})
+	if err := observer.Tell(t.Context(), b.ID(), false); err != nil {
+		t.Fatal(err)
+	}
+	until(t, b, "b drains", b.IsDraining)
 	until(t, a, "b drains", func() bool { return a.Replica(b.ID()).Draining })
-	if !b.IsDraining() || a.IsDraining() {
-		t.Fatal(b.IsDraining(), a.IsDraining())
+	if a.IsDraining() || a.EndsDrained() || b.EndsDrained() {
+		t.Fatal("somebody without the key makes a replica drain, or end", a.IsDraining(), a.EndsDrained(), b.EndsDrained())
 	}
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
@@ -117,6 +126,43 @@ func TestReplicas(t *testing.T) {
 	until(t, a, "b is gone", func() bool { return a.Replica(b.ID()).State == fleet.Gone })
 	if all := a.Replicas(); len(all) != 1 || !all[0].Self {
 		t.Fatalf("%+v", all)
+	}
+}
+
+// strangersOrder tells a replica to drain and end as somebody can who may write to NATS and has no key of
+// the fleet: without any key, with another one, and with an order that the fleet has written under
+// another name. seen is called after each.
+func strangersOrder(t *testing.T, url, to string, seen func()) {
+	t.Helper()
+	inner, err := jetstream.Open(t.Context(), jetstream.Options{URLs: []string{url}, Prefix: "test", Replicas: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inner.Close()
+	name := func(id string) store.Key { return store.Key{Collection: "fleet", Name: "drain/" + id} }
+	sealedWith := func(id string, key store.Key) []byte {
+		t.Helper()
+		if _, err := sealed.New(inner, ring(t, id), "test").Put(t.Context(), key, "", []byte(`{"end":true}`)); err != nil {
+			t.Fatal(err)
+		}
+		d, err := inner.Get(t.Context(), key)
+		if err == nil {
+			err = inner.Remove(t.Context(), key, d.Version)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.Data
+	}
+	version := store.Version("")
+	for _, data := range [][]byte{[]byte(`{"end":true}`), sealedWith("9", name(to)), sealedWith("1", name("another"))} {
+		if version, err = inner.Put(t.Context(), name(to), version, data); err != nil {
+			t.Fatal(err)
+		}
+		seen()
+	}
+	if err := inner.Remove(t.Context(), name(to), version); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"log/slog"
@@ -331,5 +332,38 @@ func TestParseKey(t *testing.T) {
 	}
 	if _, err := NewRing(newKey("a"), newKey("a")); err == nil {
 		t.Error("two keys with one id")
+	}
+}
+
+// TestKeysOfPurposes checks that the keys for different purposes are different ones, that none is the
+// secret or one that seals what is in the store, and that each key of the fleet has its own.
+func TestKeysOfPurposes(t *testing.T) {
+	a, b := newKey("a"), newKey("b")
+	ring := newRing(t, a, b)
+	seen := map[string]string{string(a.Secret[:]): "the secret a", string(b.Secret[:]): "the secret b"}
+	note := func(key []byte, what string) {
+		t.Helper()
+		if other, ok := seen[string(key)]; ok || len(key) != KeySize {
+			t.Errorf("the key of %s (%d bytes) is also that of %s", what, len(key), other)
+		}
+		seen[string(key)] = what
+	}
+	purposes := []string{"", "peer", "plans", "journal seal", "store\x00", "a", "blob code"}
+	for _, purpose := range purposes {
+		keys := ring.Derive(purpose)
+		if len(keys) != 2 {
+			t.Fatalf("%d keys", len(keys))
+		}
+		for i, key := range keys {
+			note(key, fmt.Sprintf("%q %d", purpose, i))
+		}
+		stored, err := ring.now.Load().keys["a"].key(purpose)
+		if err != nil {
+			t.Fatal(err)
+		}
+		note(stored, fmt.Sprintf("the store, %q", purpose))
+	}
+	if again := ring.Derive("peer"); !bytes.Equal(again[0], newRing(t, a).Derive("peer")[0]) {
+		t.Error("another replica has another key for a purpose")
 	}
 }
