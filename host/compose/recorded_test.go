@@ -21,7 +21,7 @@ func recordedInquiry(t *testing.T, redact journal.Redactor) *inquiry {
 	disk := journal.OpenLog(t.TempDir(), journal.LogOptions{Log: slog.New(slog.DiscardHandler), Redactor: redact})
 	t.Cleanup(func() { _ = disk.Close() })
 	return newInquiry(t, func(o *Options) {
-		o.Journal, o.Chain, o.Claims = disk.Open, disk.Chain, disk
+		o.Journal, o.Chain, o.Claims = disk.Open, func(id string) (journal.Chain, error) { return disk.Chain(id, nil) }, disk
 		o.Recorded = func(id string) (journal.Record, error) { return journal.Find(t.Context(), disk.Dir(), id) }
 	})
 }
