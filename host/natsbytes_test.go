@@ -61,8 +61,8 @@ func natsBytes(t *testing.T, url string) (all []byte, messages int) {
 	return text.Bytes(), messages
 }
 
-// begin begins a session, and returns its id.
-func (p taskProcess) begin(token, client string) string {
+// beginSession begins a session, and returns its id.
+func (p taskProcess) beginSession(token, client string) string {
 	p.t.Helper()
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":%q,"version":"1"}}}`, client)
 	r, err := http.NewRequestWithContext(p.t.Context(), http.MethodPost, p.url, strings.NewReader(body))

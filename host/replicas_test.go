@@ -114,7 +114,7 @@ func TestReplicasAnswer(t *testing.T) {
 		scriptAt(t, a, b)
 		taskAt(t, a, b)
 		tokenOf(t, a, b)
-		session := a.begin("one-token", "secret client")
+		session := a.beginSession("one-token", "secret client")
 		nothingReadable(t, nats, session, "secret client", "return [up.t(n=10)", "eleven", "the end", "who?", "up.t")
 		answer := a.call(t.Context(), "one-token", "up__t", `{"n":80}`, "")
 		a.next("tools/call")
