@@ -33,6 +33,7 @@ func TestFlow(t *testing.T) {
 		{name: "timeout", code: "m = mail.list()\nchat.post({}, timeout=m[0].id)", denied: true},
 		{name: "the second call", code: "m = mail.list()\nchat.post({'text': 'first'})\nchat.post({'text': m[0].body})", denied: true, sent: []string{`{"text":"first"}`}},
 		{name: "after a caught error", code: "m = mail.list()\ntry:\n  chat.post({'text': m[0].body})\nexcept Exception as e:\n  chat.post({'text': 'caught'})", denied: true},
+		{name: "when a sink's server is asked", code: "e = mail.list()[0].id == 7\nn = chat.count({}).n\nif e:\n  n = chat.count({}).n\nchat.post({'text': 'a'})\nif not e:\n  n = chat.count({}).n\nchat.post({'n': n})", denied: true, sent: []string{`{"text":"a"}`}},
 		{name: "in parallel with a sink", code: "m = mail.list()\nparallel([lambda: chat.post({'text': 'a'}), lambda: chat.post({'text': m[0].body})])", denied: true},
 		{name: "through a saved tool", code: "m = mail.list()\ntools.send({'text': m[0].body})", saved: map[string]string{"send": "return chat.post({'text': params.text})"}, denied: true},
 		{name: "which saved tool", code: "m = mail.list()\nif m[0].id == 7:\n  tools.one({})\nelse:\n  tools.two({})",
@@ -61,6 +62,7 @@ func TestFlow(t *testing.T) {
 		{name: "a log with the answer", code: "m = mail.list()\nchat.post({'text': 'ready'})\nprint(m)\nreturn 'ok'", sent: []string{`{"text":"ready"}`}},
 		{name: "before the answer", code: "chat.post({'text': 'first'})\nm = mail.list()\nreturn m", sent: []string{`{"text":"first"}`}},
 		{name: "the answer of a sink", code: "m = mail.list()\na = chat.post({'text': 'x'})\nchat.post({'text': str(a.n)})", sent: []string{`{"text":"x"}`, `{"text":"1"}`}, public: true},
+		{name: "a sink's server is asked in between", code: "m = mail.list()\na = chat.count({}).n\nchat.post({'n': a})\nb = chat.count({}).n\nchat.post({'n': b})\nreturn m", sent: []string{`{"n":0}`, `{"n":1}`}},
 		{name: "an unlabelled read", code: "a = desk.lookup({'id': 3})\nm = mail.list()\nb = desk.lookup({'id': 4})\nchat.post({'a': a.found.id, 'b': b.found.id})\nreturn m", sent: []string{`{"a":3,"b":4}`}},
 		{name: "a loop that only reads", code: "n = 0\nfor m in mail.list():\n  n = n + len(m.body)\nchat.post({'text': 'done'})\nreturn 'ok'", sent: []string{`{"text":"done"}`}, public: true},
 		{name: "a saved tool with a constant", code: "for m in mail.list():\n  tools.note({})\ntools.send({'text': 'x'})\nreturn 'ok'",
@@ -70,7 +72,7 @@ func TestFlow(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newFlowRig(t, func(r *flowRig, _ *Options) {
-				if tt.only != nil {
+				if r.settings.Public = []string{"chat.post", "chat.other", "chat.draft"}; tt.only != nil {
 					r.settings.Public = tt.only
 				}
 			})

@@ -35,6 +35,7 @@ var flowTools = map[string]struct {
 		r.posts++
 		return fmt.Sprintf(`{"n":%d,"draft":%q}`, r.posts, r.draft)
 	}},
+	"chat.count":    {`{"annotations":{"readOnlyHint":true}}`, func(r *flowRig, _ []byte) string { return fmt.Sprintf(`{"n":%d}`, r.posts) }},
 	"chat.draft":    {`{}`, func(r *flowRig, args []byte) string { r.draft = string(args); return `{}` }},
 	"chat.other":    {`{}`, func(*flowRig, []byte) string { return `{}` }},
 	"bank.transfer": {`{}`, func(*flowRig, []byte) string { return `{"done":true}` }},

@@ -91,7 +91,8 @@ func (p *Tape) use(m *Made) {
 }
 
 // find returns the first call of the run of the same saved tool that is the same, and whose
-// answer the shadow has not had; nil if there is none.
+// answer the shadow has not had; nil if there is none. What the server answers can depend on the
+// calls of sinks that it has had, so that as many of them must be before it.
 func (p *Tape) find(t *target) *Made {
 	p.s.tree.mu.Lock()
 	defer p.s.tree.mu.Unlock()
@@ -100,7 +101,7 @@ func (p *Tape) find(t *target) *Made {
 		return nil
 	}
 	for _, m := range n.calls {
-		if !p.used[m] && m.raw == t.raw && m.Difference(&t.Call) == "" {
+		if !p.used[m] && m.raw == t.raw && m.after[p.s.label] == p.s.sent[t.Server] && m.Difference(&t.Call) == "" {
 			return m
 		}
 	}

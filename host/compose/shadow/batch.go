@@ -298,8 +298,16 @@ func (t *Tree) register(b *Batch, all []*Made, active flow.Labels) {
 			}
 		}
 	}
+	for _, l := range flow.AllLabels {
+		for _, m := range sinksOf(all, l) {
+			if !m.withheld {
+				t.sent[l][m.Server]++
+			}
+		}
+	}
 	for _, m := range all {
 		for _, l := range flow.AllLabels {
+			m.after[l] = t.sent[l][m.Server]
 			if t.written[l][m.Server] {
 				m.stale |= flow.Of(l)
 			}

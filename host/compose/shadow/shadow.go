@@ -122,6 +122,7 @@ type Tree struct {
 	first   [flow.NumLabels]string          // the source that was first
 	written [flow.NumLabels]map[string]bool // servers that were given what depends on the label
 	kept    map[string]flow.Labels          // what Keep has been told
+	sent    [flow.NumLabels]map[string]int  // calls of sinks, by server
 }
 
 // node is what one run of the tree has done, in the order of its script.
@@ -143,10 +144,11 @@ type batch struct {
 type Made struct {
 	flow.Call
 	raw      bool
-	sinks    flow.Labels // that care about it
-	stale    flow.Labels // for which its server may have been told before what depends on them
-	child    string      // path of the run that answers
-	withheld bool        // it is not made
+	sinks    flow.Labels         // that care about it
+	stale    flow.Labels         // for which its server may have been told before what depends on them
+	after    [flow.NumLabels]int // calls of sinks of each label at its server before it
+	child    string              // path of the run that answers
+	withheld bool                // it is not made
 	done     bool
 	labels   flow.Labels // of the answer
 	answer   journal.Answer
@@ -172,6 +174,7 @@ func New(ctx context.Context, o Options) *Tree {
 	t.ctx, t.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	for i := range t.written {
 		t.written[i] = map[string]bool{}
+		t.sent[i] = map[string]int{}
 	}
 	if o.Planned != nil {
 		for i := range t.lost {

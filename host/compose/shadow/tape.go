@@ -62,7 +62,11 @@ func (p *Tape) Calls(asked []abi.ToolCall) []Played {
 		t := &targets[i]
 		if t.sink {
 			t.made, made = made[0], made[1:]
+			s.sent[t.Server]++ // before the reads of the batch are answered, as in register
 		}
+	}
+	for i := range targets {
+		t := &targets[i]
 		var given bool
 		played[i].Answer, given = p.answer(t, clean)
 		blanked = blanked || given
@@ -207,6 +211,7 @@ func (p *Tape) Compensation(c abi.ToolCall, server, tool string) journal.Answer 
 		return p.end(&t, "it was not let go on")
 	}
 	t.made = made[0]
+	s.sent[t.Server]++
 	answer, _ := p.answer(&t, false)
 	return answer
 }
