@@ -442,7 +442,9 @@ func compareKilled(t *testing.T, dir string, cases []killCase, cfgs ...*config.C
 		}
 	}
 	t.Logf("\n%s", &table)
-	verifyAll(t, cfgs...)
+	if n := verifyAll(t, cfgs...); n == 0 && len(cases) > 1 {
+		t.Error("no run goes on with another one")
+	}
 }
 
 func outcome(rec *journal.Record) string {
