@@ -22,7 +22,7 @@ type Redactor struct {
 }
 
 // maxMatches is how many matches of a pattern in a text are kept in memory.
-const maxMatches = 100_000
+const maxMatches = 20_000
 
 // NewRedactor returns a Redactor for the secrets of m, including those that are added to
 // m later, and for patterns.

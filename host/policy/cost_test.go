@@ -17,8 +17,8 @@ func listOf(n int, item string) string {
 // TestCostsFollowTheWork checks that a condition which looks at much, in whatever way, fails
 // by its cost. Each took seconds with the costs of the library.
 func TestCostsFollowTheWork(t *testing.T) {
-	text := `"` + strings.Repeat("a", 1_000_000) + `"`
-	list := listOf(45_000, "1")
+	text := `"` + strings.Repeat("a", 300_000) + `"`
+	list := listOf(12_000, "1")
 	other := list[:len(list)-2] + "2]"
 	items := listOf(1900, "1")
 	const costly = "it costs more than 1000000"
@@ -39,7 +39,7 @@ func TestCostsFollowTheWork(t *testing.T) {
 		{`args.i.exists(i, args.x.matches("a{1,5}b"))`, text[:100_000] + `"`, text, costly},
 		// What is looked at once may be large.
 		{`args.x == args.y`, list, list, ""},
-		{`"b" in args.x || args.x.size() == 45000`, list, list, ""},
+		{`"b" in args.x || args.x.size() == 12000`, list, list, ""},
 		{`args.i.all(i, i in [1, 2, 3]) && !(args.x in args.i)`, list, list, ""},
 		{`args.x.matches("^a+$")`, text, text, ""},
 		{`args.x.contains("aab") || args.x.startsWith(args.y)`, text, text, ""},
