@@ -3,6 +3,7 @@ package mirror
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/store"
@@ -14,9 +15,15 @@ const (
 	pauseLast  = 10 * time.Second
 )
 
-// follow copies the collections one after the other, and then goes on with all of them.
-func (m *Mirror) follow(ctx context.Context) {
+// follow copies the collections one after the other, each once its copies are watched, and then
+// goes on with all of them.
+func (m *Mirror) follow(ctx context.Context, watched []chan struct{}) {
 	for i := range m.opts.Collections {
+		select {
+		case <-ctx.Done():
+			return
+		case <-watched[i]:
+		}
 		ready := make(chan struct{})
 		m.group.Go(func() { m.watch(ctx, &m.opts.Collections[i], ready) })
 		select {
@@ -55,23 +62,29 @@ func (m *Mirror) watch(ctx context.Context, c *Collection, ready chan struct{}) 
 	}
 }
 
-// restore looks at documents again whose copies were changed by others.
-func (m *Mirror) restore(ctx context.Context, c *Collection) {
+// restore looks at documents again whose copies were changed by others. It closes watched when it
+// sees such changes, or cannot at present.
+func (m *Mirror) restore(ctx context.Context, c *Collection, watched chan struct{}) {
+	begun := sync.OnceFunc(func() { close(watched) })
+	defer begun()
+	ready := false // what is there at first is looked at by watch, which begins later
 	for pause := pauseFirst; ctx.Err() == nil; pause = min(2*pause, pauseLast) {
-		ready := false
 		for change, err := range m.opts.To.Watch(ctx, c.To) {
 			switch {
 			case err != nil && change.Name == "":
 				m.opts.Log.Warn("copies of documents of the fleet cannot be watched, and will be again", "collection", c.To, "in", pause, "err", err)
 			case change.Ready:
 				ready = true
-			case ready: // what is there before is looked at by watch
+				begun()
+			case ready:
 				m.look(ctx, c, change.Name)
 			}
 			if err != nil && change.Name == "" {
 				break
 			}
 		}
+		ready = true // what was changed meanwhile is in the next reading
+		begun()
 		sleep(ctx, pause)
 	}
 }

@@ -62,13 +62,17 @@ func Start(o Options) *Mirror {
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &Mirror{opts: o, cancel: cancel, synced: make(chan struct{})}
 	m.retry.init()
-	m.group.Go(func() { m.follow(ctx) })
-	m.group.Go(func() { m.again(ctx) })
+	watched := make([]chan struct{}, len(o.Collections)) // closed when changes of copies are seen
 	for i := range o.Collections {
+		watched[i] = make(chan struct{})
 		if c := &o.Collections[i]; c.Restore {
-			m.group.Go(func() { m.restore(ctx, c) })
+			m.group.Go(func() { m.restore(ctx, c, watched[i]) })
+		} else {
+			close(watched[i])
 		}
 	}
+	m.group.Go(func() { m.follow(ctx, watched) })
+	m.group.Go(func() { m.again(ctx) })
 	return m
 }
 
