@@ -3,6 +3,7 @@ package host
 import (
 	"bytes"
 	"cmp"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -61,6 +62,7 @@ func TestMain(m *testing.M) {
 		select {}
 	}
 	guestCache = guestcache.Dir()
+	_ = flag.Set("test.parallel", "4") // tests that are parallel wait most of the time
 	sandboxtest.Main(m)
 }
 

@@ -89,6 +89,7 @@ func (s suite) Run() int {
 	if signal.Ignored(syscall.SIGHUP) {
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
+	_ = flag.Set("test.parallel", "3") // scripts wait for processes some of the time
 	code := s.M.Run()
 	if dir := homeDir; dir != "" {
 		os.RemoveAll(dir)

@@ -21,7 +21,8 @@ var overlayPrograms = flag.String("overlay", "", "run the programs in this file,
 
 // TestOverlay runs programs with the interpreter of the guest and with the same one
 // without the edits that make it faster: the corpus, and generated ones. Results, errors
-// with their backtraces, and logs must be the same.
+// with their backtraces, and logs must be the same. It compiles the interpreter, so that it
+// runs with -long only.
 func TestOverlay(t *testing.T) {
 	if *overlayPrograms != "" {
 		text, err := os.ReadFile(*overlayPrograms)
@@ -37,12 +38,11 @@ func TestOverlay(t *testing.T) {
 		}
 		return
 	}
-	programs := overlayCorpus(t)
-	n := 500
-	if testing.Short() {
-		n = 300
+	if !*long && !*update {
+		t.Skip("it runs with -long")
 	}
-	for seed := range n {
+	programs := overlayCorpus(t)
+	for seed := range 500 {
 		programs = append(programs, generateArithmetic(uint64(seed)))
 	}
 	if *update {

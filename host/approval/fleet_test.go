@@ -158,6 +158,7 @@ func clearQueue(t *testing.T, url string) {
 // TestFleetAway cuts a replica off: nothing is allowed by what others may have changed since,
 // and it goes on afterwards.
 func TestFleetAway(t *testing.T) {
+	t.Parallel()
 	server := natstest.Start(t)
 	proxy := natstest.StartProxy(t, server.Address())
 	a := replicaDesk(t, proxy.URL(), func(o *documents.Options) { o.Patience = time.Second })

@@ -430,6 +430,7 @@ func fileOf(dir, kind, id string) string { return filepath.Join(dir, "approvals"
 // TestHeldWhileClockJumps checks that a call which waits goes on waiting when the clock jumps, and
 // gets its decision.
 func TestHeldWhileClockJumps(t *testing.T) {
+	t.Parallel()
 	for _, jump := range []time.Duration{-10 * time.Hour, -2 * time.Minute, 2 * time.Minute, 10 * time.Hour} {
 		var ahead atomic.Int64
 		queue := OpenQueue(t.TempDir(), slog.New(slog.DiscardHandler))

@@ -169,6 +169,7 @@ func TestDurableCut(t *testing.T) {
 	for name, code := range durableScripts {
 		for _, idempotent := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, idempotent %t", name, idempotent), func(t *testing.T) {
+				t.Parallel()
 				whole := newDurableRig(t, idempotent)
 				whole.process(1 << 30)
 				def := durableTool(code, "")

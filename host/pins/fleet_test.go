@@ -49,6 +49,7 @@ func (p *proxy) until(want []string, server string, tools ...string) {
 // TestFleet pins in one replica what counts in the others: at first use, when it is accepted,
 // and while the store is away; and what was pinned before there was a fleet.
 func TestFleet(t *testing.T) {
+	t.Parallel()
 	server := natstest.Start(t)
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name, "tools.lock") }

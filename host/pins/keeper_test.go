@@ -352,6 +352,7 @@ func TestReadOnly(t *testing.T) {
 // TestFollow checks that pins which are accepted elsewhere are used, and that nothing is
 // trusted because the file has disappeared.
 func TestFollow(t *testing.T) {
+	t.Parallel()
 	p := newProxy(t, lockPath(t))
 	p.offers("a", "x:1")
 	p.want(p.offers("a", "x:2"), "x changed!")

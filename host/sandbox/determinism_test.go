@@ -131,7 +131,7 @@ func corpus(t *testing.T) []corpusRun {
 			if !ok {
 				continue
 			}
-			if scripts++; *long || scripts%24 == 0 {
+			if scripts++; *long || scripts%48 == 0 {
 				runs = append(runs, scriptRun(name, string(f.Data), params[name], Limits{}))
 			}
 		}

@@ -44,10 +44,11 @@ func TestPassedOnOnce(t *testing.T) {
 			ID: id, Keys: func() [][]byte { return [][]byte{make([]byte, 32)} }, Log: silent,
 			Address: func(of string) (string, bool) { return addresses[of], true },
 		})
-		servers[id] = newServer(t, Options{Replicas: m})
+		s := newServer(t, Options{Replicas: m})
+		servers[id] = s
 		ctx, cancel := context.WithCancel(context.Background())
 		served := make(chan error)
-		go func() { served <- m.link.Serve(ctx, listeners[id], servers[id].http) }()
+		go func() { served <- m.link.Serve(ctx, listeners[id], s.http) }()
 		t.Cleanup(func() {
 			cancel()
 			if err := <-served; err != nil {
