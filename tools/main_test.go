@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -20,5 +21,6 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	_ = flag.Set("test.parallel", "4") // parallel tests wait most of the time
 	goleak.VerifyTestMain(m)
 }

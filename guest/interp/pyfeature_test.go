@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
-var featurePrograms = flag.Int("programs", 300, "how many programs of each run TestPythonFeatures compares with Python")
+var featurePrograms = flag.Int("programs", 150, "how many programs of each run TestPythonFeatures compares with Python")
 
 // TestPythonFeatures compares programs that use what Python has and Starlark lacks with
 // CPython. The long form has 20,000 programs: -programs 20000.

@@ -424,7 +424,7 @@ func runReach(t *testing.T, code string, steps uint64) (calls, precise int) {
 // TestReachCoversCalls is the property that everything rests on: whatever a program does,
 // it makes no call that was not foreseen. -long runs many more programs.
 func TestReachCoversCalls(t *testing.T) {
-	n := 150
+	n := 80
 	if *long {
 		n = 5_000
 	}

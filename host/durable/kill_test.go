@@ -51,6 +51,7 @@ func TestMain(m *testing.M) {
 		os.Exit(proxy(os.Args[1:]))
 	}
 	natstest.Main()
+	_ = flag.Set("test.parallel", "4") // parallel tests wait most of the time
 	goleak.VerifyTestMain(m)
 }
 

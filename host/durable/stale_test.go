@@ -23,6 +23,7 @@ import (
 // Another process goes on with the run and ends it. When the first is continued, it gets its
 // answer, and must not make the next call.
 func TestStale(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	saveScripts(t, dir)
 	self, err := os.Executable()

@@ -34,6 +34,7 @@ var cache string
 
 func TestMain(m *testing.M) {
 	cache = guestcache.Dir()
+	_ = flag.Set("test.parallel", "4") // parallel tests wait most of the time
 	goleak.VerifyTestMain(m)
 }
 

@@ -3,6 +3,7 @@ package upstream
 import (
 	"bufio"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -35,7 +36,8 @@ func TestMain(m *testing.M) {
 		serverMain(mode)
 		os.Exit(0)
 	}
-	exitWait = time.Minute // so that EndReason always has the exit status
+	exitWait = time.Minute             // so that EndReason always has the exit status
+	_ = flag.Set("test.parallel", "4") // parallel tests wait most of the time
 	goleak.VerifyTestMain(m)
 }
 

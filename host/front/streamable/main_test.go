@@ -1,6 +1,7 @@
 package streamable
 
 import (
+	"flag"
 	"log/slog"
 	"testing"
 
@@ -9,7 +10,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/front"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "4") // parallel tests wait most of the time
+	goleak.VerifyTestMain(m)
+}
 
 var silent = slog.New(slog.DiscardHandler)
 

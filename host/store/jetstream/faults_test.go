@@ -203,6 +203,7 @@ func (l *load) check(t *testing.T, s store.Store) {
 // TestCutConnection cuts connections in the middle of everything, keeps answers back, and is
 // slow.
 func TestCutConnection(t *testing.T) {
+	t.Parallel()
 	t.Run("told", func(t *testing.T) { cutConnection(t, false) })
 	// Whoever reads finds out alone that something is missing.
 	t.Run("untold", func(t *testing.T) { cutConnection(t, true) })

@@ -40,6 +40,7 @@ func permissions(prefix string) *server.Permissions {
 // TestPermissions runs the tests of all stores with a user that may do what one fleet needs, and
 // nothing else, over TLS. The user of another fleet cannot reach what is there.
 func TestPermissions(t *testing.T) {
+	t.Parallel()
 	web := httptest.NewTLSServer(nil)
 	defer web.Close()
 	s := natstest.StartAs(t, func(o *server.Options) {
@@ -73,6 +74,7 @@ func TestPermissions(t *testing.T) {
 
 // TestNKey connects with the seed of an NKey in a file.
 func TestNKey(t *testing.T) {
+	t.Parallel()
 	one, two := must(nkeys.CreateUser())(t), must(nkeys.CreateUser())(t)
 	s := natstest.StartAs(t, func(o *server.Options) {
 		o.Nkeys = []*server.NkeyUser{{Nkey: must(one.PublicKey())(t), Permissions: permissions("one")}}
@@ -90,6 +92,7 @@ func TestNKey(t *testing.T) {
 // TestCredentials connects with a JWT and a seed in a file, to a server that trusts an operator.
 // The account may use JetStream, and the user what one fleet needs.
 func TestCredentials(t *testing.T) {
+	t.Parallel()
 	operator, account, stranger := must(nkeys.CreateOperator())(t), must(nkeys.CreateAccount())(t), must(nkeys.CreateAccount())(t)
 	operatorName, accountName := must(operator.PublicKey())(t), must(account.PublicKey())(t)
 	claims := jwt.NewAccountClaims(accountName)
