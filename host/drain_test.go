@@ -1,9 +1,7 @@
 package host
 
 import (
-	"context"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -27,21 +25,11 @@ func TestDrain(t *testing.T) {
 	cfg.HTTP = config.HTTP{Path: config.DefaultPath}
 	h, log := startHostFor(t, cfg, ManyClients)
 	h.drain.settle = 0
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- h.ServeHTTPOn(ctx, ln) }()
-	defer func() {
-		stop()
-		<-served
-	}()
+	address := serveHTTP(t, h)
 	// probe returns the status and the body of a page, and whether the connection is closed.
 	probe := func(path string) (int, string, bool) {
 		t.Helper()
-		r, err := http.Get("http://" + ln.Addr().String() + path)
+		r, err := http.Get("http://" + address + path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +77,7 @@ func TestDrain(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("it does not end")
 	}
-	r, err := http.Post("http://"+ln.Addr().String()+config.DefaultPath, "application/json", strings.NewReader(`{}`))
+	r, err := http.Post("http://"+address+config.DefaultPath, "application/json", strings.NewReader(`{}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -140,21 +140,27 @@ func serveProxyOf(t testing.TB, c combination, received *mcptest.Log, cfg *confi
 	if c.client == config.Stdio {
 		return w
 	}
+	w.url = "http://" + serveHTTP(t, w.host) + config.DefaultPath
+	return w
+}
+
+// serveHTTP serves the clients of h over HTTP until the test ends, and returns the address.
+func serveHTTP(t testing.TB, h *Host) (address string) {
+	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.url = "http://" + ln.Addr().String() + config.DefaultPath
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- w.host.ServeHTTPOn(ctx, ln) }()
+	go func() { served <- h.ServeHTTPOn(ctx, ln) }()
 	t.Cleanup(func() {
-		cancel()
+		stop()
 		if err := <-served; !errors.Is(err, context.Canceled) {
 			t.Errorf("HTTP: %v", err)
 		}
 	})
-	return w
+	return ln.Addr().String()
 }
 
 // dial opens a session through the Host.

@@ -1,9 +1,7 @@
 package host
 
 import (
-	"context"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -24,20 +22,10 @@ func TestProbes(t *testing.T) {
 	cfg.HTTP = config.HTTP{Path: config.DefaultPath, Tokens: bearerTokens("a-token")}
 	cfg.HTTP.Tokens[0].Name = "secret-client"
 	h, _ := startHost(t, cfg)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- h.ServeHTTPOn(ctx, ln) }()
-	defer func() {
-		stop()
-		<-served
-	}()
+	address := serveHTTP(t, h)
 	ask := func(method, path, host, token string) (status int, body string, header http.Header) {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), method, "http://"+ln.Addr().String()+path, nil)
+		r, err := http.NewRequestWithContext(t.Context(), method, "http://"+address+path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

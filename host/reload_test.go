@@ -1,7 +1,6 @@
 package host
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -278,17 +277,10 @@ func TestReloadOfTokens(t *testing.T) {
 	cfg := testConfig(t)
 	cfg.HTTP.Tokens = bearerTokens("old")
 	h, _ := startHostFor(t, cfg, ManyClients)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- h.ServeHTTPOn(ctx, ln) }()
-	t.Cleanup(func() { cancel(); <-served })
+	address := serveHTTP(t, h)
 	status := func(token string) int {
 		const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"0"}}}`
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+ln.Addr().String()+config.DefaultPath, strings.NewReader(hello))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+config.DefaultPath, strings.NewReader(hello))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -123,18 +123,7 @@ func TestClockAndRandomNumbers(t *testing.T) {
 	s := newSandbox(t, Options{Guest: wasiGuest(body, subscription, "poll_oneoff", "clock_time_get", "random_get")})
 	var seen []string
 	for range 2 {
-		if err := s.Err(); err != nil {
-			t.Fatal(err)
-		}
-		i := newInstance(Run{Caller: &fakeCaller{}}, s.log)
-		defer i.close()
-		if err := i.start(context.Background(), s.base); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := i.call(context.Background(), abi.ExportRun); err != nil {
-			t.Fatal(err)
-		}
-		b, _ := i.module.Memory().Read(2048, 56)
+		b := memoryAfter(t, s)[2048:][:56]
 		if userdata, clock := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[32:]); userdata != 77 || clock != 3_600_000_000+clockTick {
 			t.Errorf("userdata %d, clock %d", userdata, clock)
 		}

@@ -84,7 +84,7 @@ func TestWASIAnswers(t *testing.T) {
 		data := make([]byte, 1024)
 		copy(data[8:], "\xff\xff\xff\xff\xff\xff\xff\xff")
 		data = append(data, bytes.Repeat([]byte{0xee}, 64)...)
-		memory := memoryAfter(t, wasiGuest(body, data, c.function))
+		memory := memoryAfter(t, newSandbox(t, Options{Guest: wasiGuest(body, data, c.function)}))
 		if errno := binary.LittleEndian.Uint32(memory[8192:]); errno != c.errno {
 			t.Errorf("%s returns %d, want %d", name, errno, c.errno)
 		}
@@ -99,10 +99,9 @@ func TestWASIAnswers(t *testing.T) {
 	}
 }
 
-// memoryAfter runs a guest and returns its memory.
-func memoryAfter(t *testing.T, guest []byte) []byte {
+// memoryAfter runs the guest of a sandbox and returns its first page of memory.
+func memoryAfter(t *testing.T, s *Sandbox) []byte {
 	t.Helper()
-	s := newSandbox(t, Options{Guest: guest})
 	if err := s.Err(); err != nil {
 		t.Fatal(err)
 	}
