@@ -69,6 +69,9 @@ func openFaulty(t *testing.T, server *natstest.Server) *faulty {
 	f := &faulty{acks: map[uint64]bool{}}
 	f.between = natstest.StartInterceptor(t, server.Address(), f.decide, f.heard)
 	f.Store = open(t, Options{URLs: []string{f.between.URL()}, Attempt: 30 * time.Millisecond})
+	if others := f.nc.DiscoveredServers(); len(others) > 0 {
+		t.Fatalf("the store can go past the interceptor, to %s", others)
+	}
 	f.standalone = false // or no server would refuse what another one writes
 	return f
 }

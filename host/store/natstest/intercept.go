@@ -2,6 +2,7 @@ package natstest
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -28,7 +29,7 @@ var Passes = Fate{Times: 1}
 
 // Interceptor passes connections on to a server, and decides what becomes of each request. It
 // reads the protocol (docs.nats.io/reference/nats-protocol), so that it can lose exactly one
-// answer, or give another one before.
+// answer, or give another one before. Clients do not learn of other servers of a cluster.
 type Interceptor struct {
 	proxy  *Proxy // which accepts and closes
 	decide func(subject string) Fate
@@ -254,8 +255,27 @@ func (c *intercepted) fromServer(words []string, message []byte) error {
 	if mute {
 		return nil
 	}
+	if strings.EqualFold(words[0], "INFO") {
+		var err error
+		if message, err = alone(message); err != nil {
+			return err
+		}
+	}
 	c.toClient.Lock()
 	defer c.toClient.Unlock()
 	_, err := c.client.Write(message)
 	return err
+}
+
+// alone returns what a server says of itself without the addresses of the other servers of its
+// cluster: a client that knows them can pass the interceptor by.
+func alone(info []byte) ([]byte, error) {
+	var says map[string]json.RawMessage
+	if err := json.Unmarshal(info[len("INFO "):], &says); err != nil {
+		return nil, err
+	}
+	delete(says, "connect_urls")
+	delete(says, "ws_connect_urls")
+	text, err := json.Marshal(says)
+	return fmt.Appendf(nil, "INFO %s\r\n", text), err
 }
