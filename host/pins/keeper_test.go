@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -337,6 +338,25 @@ func TestFilesThatCannotBeWritten(t *testing.T) {
 		q := newProxy(t, fifo)
 		q.want(q.offers("a", "x:1"), "x unreadable!")
 	}
+}
+
+// TestWrittenLater checks that a Keeper writes down what a server offers once it can, also if the
+// server does not offer it again.
+func TestWrittenLater(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "none", "tools.lock")
+	synctest.Test(t, func(t *testing.T) {
+		p := newProxy(t, path)
+		p.want(p.offers("a", "x:1"), "x unwritten!")
+		if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(retryEvery * pollInterval)
+		synctest.Wait()
+		p.want(p.says("a", [][]byte{[]byte(`{"name":"x","description":"1"}`)}))
+		if _, err := os.Stat(path); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestReadOnly checks that commands trust without writing.

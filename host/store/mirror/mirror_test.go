@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"strings"
 	"sync"
@@ -112,6 +113,38 @@ func TestMirror(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, to, "y", "b=3")
+}
+
+// slow is a store whose watches begin late.
+type slow struct {
+	store.Store
+	begins chan struct{}
+}
+
+func (s *slow) Watch(ctx context.Context, collection string) iter.Seq2[store.Change, error] {
+	select {
+	case <-s.begins:
+	case <-ctx.Done():
+	}
+	return s.Store.Watch(ctx, collection)
+}
+
+// TestEditedWhileItStarts edits a copy before the copies are watched: the edit counts as no change
+// then, and is only undone if the copies are compared with the documents after that.
+func TestEditedWhileItStarts(t *testing.T) {
+	t.Parallel()
+	from, to := folder(t, t.TempDir()), &slow{folder(t, t.TempDir()), make(chan struct{})}
+	put(t, from, "x", "a", "1")
+	m := Start(Options{From: from, To: to, Log: quiet, Collections: []Collection{{From: "x", To: "y", Restore: true}}})
+	defer m.Close()
+	select {
+	case <-m.Synced(): // without watching
+	case <-time.After(100 * time.Millisecond):
+	}
+	put(t, to, "y", "a", "edited")
+	close(to.begins)
+	<-m.Synced()
+	await(t, to.Store, "y", "a=1")
 }
 
 // TestSeveral lets several mirrors write to one folder while documents change.
