@@ -158,8 +158,9 @@ type Host struct {
 	// searching and reading are the turns of work on lists and catalogs, and of reading the
 	// journal.
 	searching, reading *budget.Turns
-	unwatched          func()        // ends what telemetry asks
-	restTime           time.Duration // see the constant; tests on a busy machine give more
+	unwatched          func() // ends what telemetry asks
+	// See the constants; tests on a busy machine give more.
+	shutdownTime, restTime time.Duration
 
 	built     chan struct{} // closed when New returns
 	reloading sync.Mutex    // makes one Reload at a time
@@ -171,7 +172,7 @@ const turnTime = time.Minute
 // New starts everything except sessions, and returns at once: upstreams connect and
 // the guest is compiled in the background. The caller must Close the Host.
 func New(cfg *config.Config, opts Options) (*Host, error) {
-	h := &Host{opts: opts, built: make(chan struct{}), restTime: restTime, inFleet: newSharedWork(), drain: newDrain(),
+	h := &Host{opts: opts, built: make(chan struct{}), shutdownTime: shutdownTime, restTime: restTime, inFleet: newSharedWork(), drain: newDrain(),
 		searching: budget.NewTurns(2*max(2, runtime.GOMAXPROCS(0)), turnTime), reading: budget.NewTurns(2, turnTime)}
 	defer close(h.built)
 	if err := h.openFleet(cfg); err != nil {
@@ -458,7 +459,7 @@ func (h *Host) Close() error {
 	h.unwatched()
 	h.drain.close()
 	begun := time.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), shutdownTime)
+	ctx, cancel := context.WithTimeout(context.Background(), h.shutdownTime)
 	defer cancel()
 	suspended := h.durable.close(ctx) // first, so that what ends now ends no run
 	h.router.Close()
@@ -471,7 +472,7 @@ func (h *Host) Close() error {
 	}
 	closed = errors.Join(closed, err)
 	// A busy disk must not cost the last counts: they may use the time of the upstreams.
-	if ended, err = awaitUntil(begun.Add(shutdownTime+h.restTime), stored); !ended {
+	if ended, err = awaitUntil(begun.Add(h.shutdownTime+h.restTime), stored); !ended {
 		err = errors.New("shutdown: the last executions of saved tools are not counted: the tool store is slow, or locked by another process")
 	}
 	h.homes.Close()

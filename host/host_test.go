@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 func upstreamOf(name, kind string) config.Upstream {
@@ -403,6 +405,48 @@ func TestConnect(t *testing.T) {
 	}
 	if err := c.Close(); err != nil {
 		t.Errorf("close: %v", err)
+	}
+}
+
+// TestLastExecutionsAreCounted ends a Host while somebody else holds the lock of the tool store, for
+// longer than it waits for the sandbox.
+func TestLastExecutionsAreCounted(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	h, _ := startHost(t, cfg)
+	<-h.sandbox.Ready()
+	folder := filepath.Join(cfg.Store.Dir, "tools")
+	lock := regular.NewLock(filepath.Join(folder, ".lock"))
+	defer lock.Close()
+	t.Run("calls", func(t *testing.T) { // whose session ends
+		c := dial(t, h)
+		if got := c.call("save_tool", `{"name":"one","description":"d","inputSchema":{"type":"object"},"code":"return 1"}`); !strings.Contains(got, `"created"`) {
+			t.Fatalf("save_tool: %s", got)
+		}
+		if held, err := lock.TryLock(); err != nil || !held {
+			t.Fatal(held, err)
+		}
+		if got := c.call("one", `{}`); !strings.Contains(got, `"1"`) {
+			t.Fatalf("one: %s", got)
+		}
+	})
+	h.shutdownTime, h.restTime = time.Minute, time.Millisecond
+	closed := make(chan error, 1)
+	go func() { closed <- h.Close() }()
+	select {
+	case err := <-closed:
+		t.Fatalf("closed without counting: %v", err)
+	case <-time.After(200 * time.Millisecond):
+	}
+	if err := lock.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	data, err := os.ReadFile(filepath.Join(folder, "one.json"))
+	if count, _ := wire.Get(data, "metadata"); err != nil || !strings.Contains(string(count), `"executionCount": 1`) {
+		t.Errorf("%s, %v", data, err)
 	}
 }
 
