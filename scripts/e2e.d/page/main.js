@@ -83,6 +83,23 @@ const checks = {
     await page.keyboard.press("ArrowRight");
     await page.getByRole("tabpanel", { name: "Try it" }).waitFor();
   },
+  async "an empty text is sent if it is required, and left out if it is not"({ page }) {
+    await go(page, views.office);
+    await go(page, read);
+    await page.getByLabel("count").first().fill("1");
+    await page.getByRole("button", { name: "Call", exact: true }).click();
+    await say(page, "Done after");
+    await say(page, `"url": ""`);
+    assert(!(await page.locator(".result").innerText()).includes(`"within"`), "another field is sent");
+  },
+  async "addresses that are not encoded correctly show the page"({ page, link, fresh }) {
+    await go(page, "#/tools/proxied/hostile/%E0%A4%A");
+    await page.getByRole("heading", { name: "Tools" }).waitFor();
+    await go(page, "#/__proto__/%");
+    await page.getByRole("heading", { name: "Servers" }).waitFor();
+    const other = await fresh({}, link.replace(/#token=.*/, "#token=%zz"));
+    await other.getByLabel("Token").waitFor();
+  },
   async "a call that may destroy is made only after a person agrees"({ page }) {
     await go(page, "#/tools/proxied/hostile/hostile__delete_page");
     await page.getByLabel("url").first().fill("a");
