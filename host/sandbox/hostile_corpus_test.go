@@ -40,8 +40,8 @@ var hostileLimits = Limits{
 
 const moreFuel = 50
 
-// hostileDeadline is only reached by attacks that wait for a tool.
-const hostileDeadline = time.Minute
+// hostileDeadline is never reached: attacks that wait for a tool have another one.
+const hostileDeadline = time.Hour
 
 // attacks reads the corpus, sorted by name.
 func attacks(t testing.TB) []attack {
