@@ -1,10 +1,14 @@
 package files
 
 import (
+	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -39,4 +43,44 @@ func open(t *testing.T, dir string, opts journal.LogOptions) *Store {
 func TestStore(t *testing.T) {
 	dir := t.TempDir()
 	storetest.Run(t, func(t *testing.T) store.Store { return open(t, dir, journal.LogOptions{}) })
+}
+
+// TestRemovedBeforeItIsRead removes a document that a watch has found and not read yet: whoever
+// keeps a copy up to date must hear of it.
+func TestRemovedBeforeItIsRead(t *testing.T) {
+	s := open(t, t.TempDir(), journal.LogOptions{})
+	key := func(name string) store.Key { return store.Key{Collection: "x", Name: name} }
+	put := func(name string) store.Version {
+		t.Helper()
+		v, err := s.Put(t.Context(), key(name), "", []byte(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var b store.Version
+	var heard []string
+	for change, err := range s.Watch(ctx, "x") {
+		if err != nil {
+			t.Fatal(heard, err)
+		}
+		heard = append(heard, fmt.Sprintf("%s=%s", change.Name, change.Data))
+		switch {
+		case change.Ready:
+			put("a")
+			b = put("b")
+		case change.Name == "a":
+			if err := s.Remove(t.Context(), key("b"), b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if change.Name == "b" {
+			break
+		}
+	}
+	if !slices.Equal(heard, []string{"=", "a=a", "b="}) {
+		t.Errorf("%q", heard)
+	}
 }

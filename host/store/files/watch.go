@@ -29,7 +29,8 @@ func (s *seen) same(info fs.FileInfo) bool {
 		s.at.Sub(info.ModTime()).Abs() > settled
 }
 
-// Watch implements [store.Store].
+// Watch implements [store.Store]. A document that is made and removed between two looks at the
+// folder is not reported.
 func (s *Store) Watch(ctx context.Context, collection string) iter.Seq2[store.Change, error] {
 	return func(yield func(store.Change, error) bool) {
 		what := "collection " + collection
@@ -100,8 +101,9 @@ func (w *watch) look(ctx context.Context, yield func(store.Change, error) bool) 
 			return false, nil
 		}
 		d, changed, readErr := w.read(ctx, name, paths[name])
-		if errors.Is(readErr, fs.ErrNotExist) {
-			delete(paths, name) // it has just been removed
+		if errors.Is(readErr, fs.ErrNotExist) { // it has just been removed
+			delete(paths, name)
+			w.seen[name] = seen{} // and was there, even if it was never read
 			continue
 		}
 		if readErr != nil { // one document must not keep the others away
