@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -82,5 +83,33 @@ func TestRemovedBeforeItIsRead(t *testing.T) {
 	}
 	if !slices.Equal(heard, []string{"=", "a=a", "b="}) {
 		t.Errorf("%q", heard)
+	}
+}
+
+// TestLinkToNothing watches a folder in which a name is a link to nothing: that is no document, and
+// none that is removed whenever somebody looks.
+func TestLinkToNothing(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, journal.LogOptions{})
+	if err := os.Mkdir(filepath.Join(dir, "tools"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("nothing", filepath.Join(dir, "tools", "a.json")); err != nil {
+		t.Skip(err) // not every user of Windows may
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var version store.Version
+	n := 0
+	for change, err := range s.Watch(ctx, Tools) {
+		if err != nil || change.Name == "a" {
+			t.Fatal(change.Name, err)
+		}
+		if n++; n == 3 {
+			return
+		}
+		if version, err = s.Put(t.Context(), store.Key{Collection: Tools, Name: "b"}, version, fmt.Appendf(nil, `{"name":"b","n":%d}`, n)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -101,9 +101,11 @@ func (w *watch) look(ctx context.Context, yield func(store.Change, error) bool) 
 			return false, nil
 		}
 		d, changed, readErr := w.read(ctx, name, paths[name])
-		if errors.Is(readErr, fs.ErrNotExist) { // it has just been removed
+		if errors.Is(readErr, fs.ErrNotExist) { // it has just been removed, or is a link to nothing
+			if _, err := os.Lstat(filepath.Join(w.folder.dir, paths[name])); err != nil {
+				w.seen[name] = seen{} // it was there, even if it was never read
+			}
 			delete(paths, name)
-			w.seen[name] = seen{} // and was there, even if it was never read
 			continue
 		}
 		if readErr != nil { // one document must not keep the others away
