@@ -332,7 +332,7 @@ func (s *soak) prepare(ctx context.Context) error {
 // settle waits until all clients are gone and the number of goroutines is stable,
 // and measures.
 func (s *soak) settle(ctx context.Context) (m measurement, err error) {
-	pids := s.farm.settled(40 * time.Second)
+	pids := s.farm.settled(90 * time.Second) // a further process of a server is kept for a minute
 	s.tally.check(len(pids) == s.farm.shared(), "%d processes of servers, want %d", len(pids), s.farm.shared())
 	last, still := 0, 0
 	for end := time.Now().Add(45 * time.Second); time.Now().Before(end); pause(ctx, 200*time.Millisecond) {
