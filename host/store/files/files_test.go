@@ -86,6 +86,46 @@ func TestRemovedBeforeItIsRead(t *testing.T) {
 	}
 }
 
+// TestReplacedTwice replaces a document by another one and back while a watch does something else:
+// whoever has read the other one must hear that it is not there any more.
+func TestReplacedTwice(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, journal.LogOptions{})
+	key := func(name string) store.Key { return store.Key{Collection: Tools, Name: name} }
+	put := func(name string, old store.Version, n int) store.Version {
+		t.Helper()
+		v, err := s.Put(t.Context(), key(name), old, fmt.Appendf(nil, `{"name":%q,"n":%d}`, name, n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	first := put("a", "", 1)
+	// The file system must not give the number of the first file to the last one.
+	if err := os.Link(filepath.Join(dir, "tools", "a.json"), filepath.Join(dir, "first")); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var heard []string
+	for change, err := range s.Watch(ctx, Tools) {
+		if err != nil {
+			t.Fatal(heard, err)
+		}
+		heard = append(heard, string(change.Data))
+		if change.Ready {
+			put("a", put("a", first, 2), 1)
+			put("b", "", 1)
+		}
+		if change.Name == "b" {
+			break
+		}
+	}
+	if a := `{"name":"a","n":1}`; !slices.Equal(heard, []string{a, "", a, `{"name":"b","n":1}`}) {
+		t.Errorf("%q", heard)
+	}
+}
+
 // TestLinkToNothing watches a folder in which a name is a link to nothing: that is no document, and
 // none that is removed whenever somebody looks.
 func TestLinkToNothing(t *testing.T) {

@@ -23,14 +23,19 @@ type seen struct {
 // file systems have coarse clocks, and give the number of a removed file to the next one.
 const settled = 2 * time.Second
 
-// same reports whether a file cannot have changed since it was seen.
+// same reports whether a file has the same attributes as when it was seen.
 func (s *seen) same(info fs.FileInfo) bool {
-	return s.info != nil && os.SameFile(s.info, info) && s.info.Size() == info.Size() && s.info.ModTime().Equal(info.ModTime()) &&
-		s.at.Sub(info.ModTime()).Abs() > settled
+	return s.info != nil && os.SameFile(s.info, info) && s.info.Size() == info.Size() && s.info.ModTime().Equal(info.ModTime())
 }
 
-// Watch implements [store.Store]. A document that is made and removed between two looks at the
-// folder is not reported.
+// unchanged reports whether a file cannot have changed since it was seen.
+func (s *seen) unchanged(info fs.FileInfo) bool {
+	return s.same(info) && s.at.Sub(info.ModTime()).Abs() > settled
+}
+
+// Watch implements [store.Store]. A document that is replaced is reported, even if it has what it
+// had: others may have read what it had in between. One that is made and removed between two looks
+// at the folder is not reported.
 func (s *Store) Watch(ctx context.Context, collection string) iter.Seq2[store.Change, error] {
 	return func(yield func(store.Change, error) bool) {
 		what := "collection " + collection
@@ -133,7 +138,7 @@ func (w *watch) read(ctx context.Context, name, path string) (d store.Document, 
 	before := w.seen[name]
 	now := time.Now()
 	info, err := os.Lstat(filepath.Join(w.folder.dir, path))
-	if err != nil || before.same(info) {
+	if err != nil || before.unchanged(info) {
 		return d, false, err
 	}
 	d, err = w.folder.read(ctx, store.Key{Collection: w.collection, Name: name}, path)
@@ -141,5 +146,5 @@ func (w *watch) read(ctx context.Context, name, path string) (d store.Document, 
 		return d, false, err
 	}
 	w.seen[name] = seen{info, now, d.Version}
-	return d, before.info == nil || d.Version != before.version, nil
+	return d, !before.same(info) || d.Version != before.version, nil
 }

@@ -47,7 +47,8 @@ func (m *Mirror) watch(ctx context.Context, c *Collection, ready chan struct{}) 
 			}
 			pause = pauseFirst
 			if !change.Ready {
-				m.note(c, change.Name, r.change(ctx, change, err))
+				begun := m.retry.begin()
+				m.note(c, change.Name, begun, r.change(ctx, change, err))
 				continue
 			}
 			if err := r.ready(ctx); err != nil {
@@ -96,7 +97,8 @@ const settleTime = 10 * time.Second
 func (m *Mirror) look(ctx context.Context, c *Collection, name string) {
 	attempt, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
-	m.note(c, name, m.settle(attempt, c, name, nil))
+	begun := m.retry.begin()
+	m.note(c, name, begun, m.settle(attempt, c, name, nil))
 }
 
 // reading is one reading of a collection.
@@ -141,9 +143,10 @@ func (r *reading) ready(ctx context.Context) error {
 			continue
 		}
 		attempt, cancel := context.WithTimeout(ctx, settleTime)
+		begun := r.mirror.retry.begin()
 		err := r.mirror.settle(attempt, r.c, d.Name, nil)
 		cancel()
-		r.mirror.note(r.c, d.Name, err)
+		r.mirror.note(r.c, d.Name, begun, err)
 		if err := r.mirror.once(err); err != nil && r.mirror.synced == nil {
 			return err
 		}

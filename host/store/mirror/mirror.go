@@ -128,7 +128,8 @@ func (e *RefusedError) Error() string {
 func (e *RefusedError) Unwrap() error { return e.Err }
 
 // settle makes the copy of a document what the document is. seen is a form that it had a
-// moment ago, nil if none is known.
+// moment ago, nil if none is known. It does not return before it has found both the same: what
+// it writes may be older than what others, who see no difference, have just compared.
 func (m *Mirror) settle(ctx context.Context, c *Collection, name string, seen *store.Document) error {
 	for {
 		to := store.Key{Collection: c.To, Name: name}
@@ -155,11 +156,11 @@ func (m *Mirror) settle(ctx context.Context, c *Collection, name string, seen *s
 		} else {
 			_, err = m.opts.To.Put(ctx, to, copied.Version, now.Data)
 		}
-		var conflict *store.ConflictError
-		if !errors.As(err, &conflict) {
+		var conflict *store.ConflictError // somebody else has changed the copy
+		if err != nil && !errors.As(err, &conflict) {
 			return err
 		}
-		seen = nil // somebody else has changed the copy
+		seen = nil
 	}
 }
 

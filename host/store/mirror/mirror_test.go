@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -270,4 +271,98 @@ func TestRefused(t *testing.T) {
 	if !asked {
 		t.Error("nobody was asked")
 	}
+}
+
+// held is a store that keeps what it has read from the next caller of Get until it is released.
+type held struct {
+	store.Store
+	mu   sync.Mutex
+	next *hold
+}
+
+type hold struct {
+	read    chan struct{} // closed once the document has been read
+	release chan struct{} // closed by the test
+}
+
+func (h *held) hold() *hold {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.next = &hold{make(chan struct{}), make(chan struct{})}
+	return h.next
+}
+
+func (h *held) Get(ctx context.Context, key store.Key) (store.Document, error) {
+	h.mu.Lock()
+	next := h.next
+	h.next = nil
+	h.mu.Unlock()
+	d, err := h.Store.Get(ctx, key)
+	if next != nil {
+		close(next.read)
+		<-next.release
+	}
+	return d, err
+}
+
+// TestRefusedMeanwhile has a change refused while somebody else compares the copy with the document
+// as it was before, and sees no difference. The change is made when it is not refused any more.
+func TestRefusedMeanwhile(t *testing.T) {
+	t.Parallel()
+	from, to := &held{Store: folder(t, t.TempDir())}, folder(t, t.TempDir())
+	put(t, from, "x", "a", "1")
+	put(t, to, "y", "a", "1")
+	var refuse atomic.Bool
+	check := func(string, []byte, []byte) error {
+		if refuse.Load() {
+			return errors.New("not yet")
+		}
+		return nil
+	}
+	log := &lines{want: "not yet", found: make(chan struct{})}
+	m := Start(Options{
+		From: from, To: to, Log: slog.New(slog.NewTextHandler(log, nil)),
+		Collections: []Collection{{From: "x", To: "y", Check: check, Restore: true}},
+	})
+	defer m.Close()
+	<-m.Synced()
+	refuse.Store(true)
+	looks := from.hold()
+	put(t, to, "y", "a", "1") // by somebody else, so that the copy is compared
+	<-looks.read
+	put(t, from.Store, "x", "a", "2")
+	select {
+	case <-log.found: // and remembered
+	case <-time.After(time.Minute):
+		t.Fatal("the change was not refused")
+	}
+	close(looks.release)
+	refuse.Store(false)
+	await(t, to, "y", "a=2")
+}
+
+// TestOlderWritten lets a mirror write a form of a document that is not there any more, after it
+// has compared the copy with the form that is.
+func TestOlderWritten(t *testing.T) {
+	t.Parallel()
+	from, to := &held{Store: folder(t, t.TempDir())}, folder(t, t.TempDir())
+	put(t, from, "x", "a", "1")
+	o := Options{From: from, To: to, Log: quiet, Collections: []Collection{{From: "x", To: "y"}}}
+	if err := Sync(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	put(t, from, "x", "a", "2")
+	writes := from.hold()
+	done := make(chan error)
+	go func() { done <- Sync(t.Context(), o) }()
+	<-writes.read
+	put(t, from.Store, "x", "a", "1")
+	if err := Sync(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	close(writes.release)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	await(t, to, "y", "a=1")
 }

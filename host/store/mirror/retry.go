@@ -14,8 +14,9 @@ import (
 type retries struct {
 	more chan struct{} // signals that one was added; capacity 1
 
-	mu  sync.Mutex // a leaf
-	all map[key]*retry
+	mu    sync.Mutex // a leaf
+	turns uint64     // counts attempts that begin or fail
+	all   map[key]*retry
 }
 
 type key struct {
@@ -24,10 +25,11 @@ type key struct {
 }
 
 type retry struct {
-	at    time.Time
-	wait  time.Duration
-	said  string // what was logged
-	since time.Time
+	failed uint64 // the turn of the last failure
+	at     time.Time
+	wait   time.Duration
+	said   string // what was logged
+	since  time.Time
 }
 
 // When a document is looked at again, and when a reason is worth a warning: documents that
@@ -40,24 +42,38 @@ const (
 
 func (r *retries) init() { r.more, r.all = make(chan struct{}, 1), map[key]*retry{} }
 
-// note remembers that a document must be looked at again, or need not.
-func (m *Mirror) note(c *Collection, name string, err error) {
+// begin returns the turn of an attempt that begins now.
+func (r *retries) begin() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.turns++
+	return r.turns
+}
+
+// note remembers that a document must be looked at again, or need not. begun is the turn of the
+// attempt: one that succeeds says nothing of those that failed since it began, and may have read
+// something newer.
+func (m *Mirror) note(c *Collection, name string, begun uint64, err error) {
 	if m.synced == nil {
 		return
 	}
 	r, k := &m.retry, key{c, name}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	next := r.all[k]
 	if err == nil {
-		delete(r.all, k)
+		if next != nil && next.failed < begun {
+			delete(r.all, k)
+		}
 		return
 	}
 	now := time.Now()
-	next := r.all[k]
 	if next == nil {
 		next = &retry{wait: retryFirst / 2, since: now}
 		r.all[k] = next
 	}
+	r.turns++
+	next.failed = r.turns
 	next.wait = min(2*next.wait, retryLast)
 	if never := (*store.NameError)(nil); errors.As(err, &never) {
 		next.wait = retryLast
