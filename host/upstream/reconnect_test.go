@@ -5,9 +5,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/link/linktest"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // TestHTTPUpstreamRestart checks that the call in flight fails at once when an HTTP
@@ -33,6 +35,17 @@ func TestHTTPUpstreamRestart(t *testing.T) {
 				<-r.Context().Done()
 			}
 		}
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(testenv.Port(t)))
+		start := func(h *httptest.Server) {
+			l, err := net.Listen("tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.Listener.Close()
+			h.Listener = l
+			h.Start()
+		}
+		s.Restart(start)
 		f := launchWith(t, httpSpec(s), Options{}, fastTimings)
 		got := make(chan error)
 		go func() {
@@ -43,7 +56,6 @@ func TestHTTPUpstreamRestart(t *testing.T) {
 		if listens {
 			<-listening
 		}
-		address := s.Listener.Addr().String()
 		s.CloseClientConnections()
 		s.Close()
 		var down *DownError
@@ -51,15 +63,7 @@ func TestHTTPUpstreamRestart(t *testing.T) {
 			t.Errorf("the call in flight: %v", err)
 		}
 		s.Forget()
-		s.Restart(func(h *httptest.Server) {
-			h.Listener.Close()
-			l, err := net.Listen("tcp", address)
-			if err != nil {
-				t.Fatal(err)
-			}
-			h.Listener = l
-			h.Start()
-		})
+		s.Restart(start)
 		var out string
 		for out != `{"back":1}` { // until the upstream has noticed
 			reply, err := f.Call(t.Context(), linktest.ToolCall("a"))

@@ -3,6 +3,7 @@
 // which tests were skipped there.
 //
 //	testenv.go  Lacks and Program
+//	port.go     a port that stays free
 //
 // Conditions that are known before, such as the operating system, are no matter of this package.
 package testenv

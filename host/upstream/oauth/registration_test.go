@@ -3,10 +3,7 @@ package oauth
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -17,6 +14,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/oauth/oauthtest"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // documentHost serves a client's metadata over TLS, and fetches it as an authorization
@@ -46,35 +44,11 @@ func documentHost(t *testing.T, document func(address string) []byte) (address s
 	}
 }
 
-// freePort returns a port for the redirects of a test. Systems give ports from 32768 on to
-// whoever asks for any, so one below stays free between two callbacks. A UDP socket claims
-// it, so that nobody else who looks for a port this way gets it.
-func freePort(t *testing.T) int {
-	t.Helper()
-	for range 100 {
-		port := 12000 + rand.IntN(32768-12000)
-		claim, err := net.ListenPacket("udp4", fmt.Sprintf("127.0.0.1:%d", port))
-		if err != nil {
-			continue
-		}
-		b, err := newCallback(port)
-		if err != nil {
-			claim.Close()
-			continue
-		}
-		b.close()
-		t.Cleanup(func() { claim.Close() })
-		return port
-	}
-	t.Fatal("no free port has been found on 127.0.0.1")
-	return 0
-}
-
 // TestOrderOfRegistration checks as which client a user logs in: the configured one, else
 // the one described by a document, else a registered one, else the error says what to do
 // (revision 2026-07-28, basic/authorization/client-registration).
 func TestOrderOfRegistration(t *testing.T) {
-	port := freePort(t)
+	port := testenv.Port(t)
 	address, fetch := documentHost(t, func(address string) []byte {
 		document, err := ClientMetadata(address, []int{port})
 		if err != nil {
@@ -154,7 +128,7 @@ func TestOrderOfRegistration(t *testing.T) {
 // document about another client or another redirect, so that TestOrderOfRegistration shows
 // that ours is right.
 func TestFalseDocuments(t *testing.T) {
-	port := freePort(t)
+	port := testenv.Port(t)
 	for name, document := range map[string]func(address string) ([]byte, error){
 		"another client":   func(address string) ([]byte, error) { return ClientMetadata(address+"x", []int{port}) },
 		"another redirect": func(address string) ([]byte, error) { return ClientMetadata(address, []int{port - 1, port + 1}) },
@@ -316,7 +290,7 @@ func TestConfiguredClientStaysWithItsIssuer(t *testing.T) {
 		}
 	}
 
-	port := freePort(t)
+	port := testenv.Port(t)
 	address, fetch := documentHost(t, func(address string) []byte {
 		document, _ := ClientMetadata(address, []int{port})
 		return document

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/confine"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // TestConfinedNetwork checks what each kind of network access allows.
@@ -58,9 +59,9 @@ func TestConfinedListen(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	sandbox := s.settings()
-	sandbox.Network, sandbox.Listen = confine.NetworkPorts, []uint16{uint16(s.UDP)} // of a socket that is ours, but not for TCP
+	s.TCP = testenv.Port(t)
+	sandbox.Network, sandbox.Listen = confine.NetworkPorts, []uint16{uint16(s.TCP)}
 	needs(t, sandbox)
-	s.TCP = s.UDP
 	if got := s.try(sandbox, "listen on the port", "listen"); got["listen on the port"] != "ok" || got["listen"] != "EACCES" {
 		t.Errorf("%v", got)
 	}
