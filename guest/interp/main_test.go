@@ -45,7 +45,7 @@ func runPatched(change func(from, to string) error, args []string, stdout io.Wri
 		return err
 	}
 	binary := filepath.Join(tmp, "interp.test.exe")
-	build := append([]string{"test", "-c", "-vet=off", "-o", binary}, flags...)
+	build := append([]string{"test", "-c", "-vet=off", "-ldflags=-w", "-o", binary}, flags...)
 	if raceDetector {
 		build = append(build, "-race")
 	}

@@ -20,7 +20,7 @@ const (
 	// generatedPrograms is how many generated programs have a recorded outcome. If
 	// Python is installed, more are compared with it.
 	generatedPrograms     = 300
-	generatedMorePrograms = 600
+	generatedMorePrograms = 200
 )
 
 // A pyProgram is a program and its outcome in Python.

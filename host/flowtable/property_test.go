@@ -22,7 +22,7 @@ func TestPrefix(t *testing.T) {
 	}
 	n := uint64(*programs)
 	if *long {
-		n *= 25
+		n *= 30
 	}
 	without := newRig(t, common, nil)
 	for _, p := range []property{
@@ -43,7 +43,7 @@ func TestPrefix(t *testing.T) {
 }
 
 var (
-	programs = flag.Int("programs", 24, "the number of random programs")
+	programs = flag.Int("programs", 12, "the number of random programs")
 	first    = flag.Uint64("seed", 0, "the seed of the first random program")
 )
 

@@ -24,7 +24,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-var long = flag.Bool("long", false, "replay every script of the language's tests, not every fourth")
+var long = flag.Bool("long", false, "replay every script of the language's tests, not every 24th")
 
 // TestEveryRunReplaysIdentically records all available scripts, live, and replays each
 // record: from memory, from a journal on disk, and from an exported file.
@@ -87,7 +87,7 @@ func TestEveryRunReplaysIdentically(t *testing.T) {
 	}
 }
 
-// corpus returns every eighth script in the tests of the language, or all with -long, those
+// corpus returns every 24th script in the tests of the language, or all with -long, those
 // in the tests of compose, the examples in the language reference, and those of this package.
 func corpus(t *testing.T) []job {
 	var all []job
@@ -95,7 +95,7 @@ func corpus(t *testing.T) []job {
 	for _, path := range glob(t, "../../guest/interp/testdata/*.txtar") {
 		files := archive(t, path)
 		for _, name := range scripts(files) {
-			if n++; !*long && n%8 > 0 {
+			if n++; !*long && n%24 > 0 {
 				continue
 			}
 			all = append(all, job{name: filepath.Base(path) + "/" + name, def: tools.Definition{Code: files[name+".star"]}, eval: true, params: files[name+".params"]})

@@ -109,12 +109,15 @@ func (r corpusRun) describe(s *Sandbox) string {
 }
 
 // corpus returns scripts of the interpreter's tests, hostile scripts that do not end by
-// timeout, and some that keep the garbage collector busy. It has every 24th script, and
-// one hostile script for each category and way to end, or all of them with -long.
+// timeout, and some that keep the garbage collector busy. It has every 48th script
+// and one hostile script for each category; with -long, every second script and all hostile ones.
 func corpus(t *testing.T) []corpusRun {
 	t.Helper()
 	var runs []corpusRun
-	scripts := 0
+	scripts, every := 0, 48
+	if *long {
+		every = 2
+	}
 	for _, path := range glob(t, "../../guest/interp/testdata/*.txtar") {
 		archive, err := txtar.ParseFile(path)
 		if err != nil {
@@ -131,16 +134,15 @@ func corpus(t *testing.T) []corpusRun {
 			if !ok {
 				continue
 			}
-			if scripts++; *long || scripts%48 == 0 {
+			if scripts++; scripts%every == 0 {
 				runs = append(runs, scriptRun(name, string(f.Data), params[name], Limits{}))
 			}
 		}
 	}
-	seen := map[[2]string]bool{}
+	seen := map[string]bool{}
 	for _, a := range attacks(t) {
-		kind := [2]string{a.category(), a.want}
-		if a.want != "timeout" && a.want != "cancelled" && (*long || !seen[kind]) {
-			seen[kind] = true
+		if a.want != "timeout" && a.want != "cancelled" && (*long || !seen[a.category()]) {
+			seen[a.category()] = true
 			runs = append(runs, corpusRun{"hostile " + a.name, func(s *Sandbox) (Outcome, error) { return a.run(context.Background(), s) }})
 		}
 	}

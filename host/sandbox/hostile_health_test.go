@@ -56,11 +56,14 @@ func memoryAttacks(t *testing.T) (some []attack) {
 		}
 	}
 	if *hostileRuns <= 30 {
-		// One of each kind; the flag selects all.
+		// One of each kind, or half of them; the flag selects all.
 		kinds := []string{
 			"memory_list_append", "memory_list_repeat", "memory_set_union", "memory_string_doubling", "memory_string_join",
 			"memory_replace", "memory_split", "memory_closures", "memory_captured_by_recursion", "memory_json_decode_wide",
 			"memory_json_encode_shared", "memory_result_shared", "memory_answers_kept", "memory_zip_endless_range",
+		}
+		if !*long {
+			kinds = kinds[:len(kinds)/2]
 		}
 		some = slices.DeleteFunc(some, func(a attack) bool { return !slices.Contains(kinds, a.name) })
 		if len(some) != len(kinds) {

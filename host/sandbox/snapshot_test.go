@@ -115,7 +115,7 @@ func TestStartState(t *testing.T) {
 					t.Errorf("after a run that ended %s, the world differs", after)
 				}
 			}
-			rounds := 2
+			rounds := 1
 			if *long {
 				rounds = 40
 			}

@@ -21,7 +21,7 @@ import (
 // The run that scripts of tests are in.
 const (
 	Seed    = 42
-	maxSize = 64 << 20
+	maxSize = 4 << 20
 	// maxSteps ends a script that does not end.
 	maxSteps = 3_000_000
 )

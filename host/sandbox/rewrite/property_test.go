@@ -17,9 +17,9 @@ const plenty = 1 << 40
 // and compares results, memory and traps. It compares the fuel used with the cost
 // that the machine counts for the module before Meter.
 func TestGenerated(t *testing.T) {
-	n := 150
-	if testing.Short() {
-		n = 100
+	n := 50
+	if *long {
+		n = 150
 	}
 	interp, comp := interpreter(t), compiler(t)
 	var ran struct{ complete, trapped, refills int }

@@ -24,7 +24,7 @@ import (
 )
 
 var (
-	long    = flag.Bool("long", false, "run all scripts in guests before and after Structure, with other settings of the garbage collector")
+	long    = flag.Bool("long", false, "run all scripts in guests before and after Structure, with other settings of the garbage collector, and more modules")
 	scripts = flag.Int("scripts", 0, "run this many scripts in a guest before and after Structure")
 )
 

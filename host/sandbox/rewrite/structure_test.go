@@ -62,9 +62,9 @@ func structured(t testing.TB, wasm []byte) (out []byte, added, replaced, same in
 // with several entries, and traps. Memory, globals and ends must be the same, and the
 // fuel must be what the machine counts.
 func TestStructure(t *testing.T) {
-	n := 200
-	if testing.Short() {
-		n = 100
+	n := 60
+	if *long {
+		n = 200
 	}
 	interp, comp := interpreter(t), compiler(t)
 	var ran struct{ complete, trapped, unwound, added, replaced, irreducible int }
