@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
@@ -199,6 +202,34 @@ func TestWarmup(t *testing.T) {
 	if _, err := s.base.program.boot(ctx, []warmup{{code: "while True: pass"}}, s.log); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
+}
+
+// slow is a context in which a guest starts slowly: once it has begun, four minutes pass.
+type slow struct {
+	context.Context
+	once *sync.Once
+}
+
+func (s slow) Value(key any) any {
+	s.once.Do(func() { time.Sleep(4 * time.Minute) })
+	return s.Context.Value(key)
+}
+
+// TestSlowStart starts a guest on a machine that is very busy: the compiled code counts as broken
+// if that fails, and is then compiled again by each process, which makes it busier still.
+func TestSlowStart(t *testing.T) {
+	program := realSandbox(t).base.program
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		s, err := program.boot(slow{context.Background(), &sync.Once{}}, nil, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.free()
+		if took := time.Since(begin); took < 4*time.Minute {
+			t.Errorf("it was not slow: %v", took)
+		}
+	})
 }
 
 // TestNativeStack checks that the deepest recursion of a script keeps the host's

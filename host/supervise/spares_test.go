@@ -2,16 +2,19 @@ package supervise
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -209,6 +212,59 @@ func TestSpareSecrets(t *testing.T) {
 	got, err := m.resolve(t.Context(), spareSpec(m.spec))
 	if err != nil || got.Restart != upstream.RestartNever || got.Protocol != upstream.ProtocolLegacy || !slices.Contains(got.Env, "TOKEN=hunter2-hunter2") {
 		t.Errorf("%v, %v, %v, %v", got.Env, got.Restart, got.Protocol, err)
+	}
+}
+
+// watched is an upstream.Observer that counts the calls of tools on each connection.
+type watched struct {
+	mu    sync.Mutex
+	calls []int
+}
+
+func (w *watched) Connect(upstream.Spec, bool) upstream.Connection {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calls = append(w.calls, 0)
+	return &watchedConnection{w, len(w.calls) - 1}
+}
+
+type watchedConnection struct {
+	*watched
+	n int
+}
+
+func (c *watchedConnection) BeginCall(_ context.Context, _ int64, call wire.Call) ([]byte, rpc.Span) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if call.Method == protocol.MethodToolsCall {
+		c.calls[c.n]++
+	}
+	return call.Params, nil
+}
+
+func (*watchedConnection) Agreed(string) {}
+func (*watchedConnection) Ended()        {}
+
+// TestSpareIsTraced checks that telemetry sees the calls of further processes, too.
+func TestSpareIsTraced(t *testing.T) {
+	m, at := placing(t, subprocess(mcptest.ServerOptions{}))
+	seen := &watched{}
+	m.env.Observer = seen // before there is a spare
+	nobody := &strangers{}
+	parked := &strangerRequest{strangers: nobody}
+	_, leave := at(parked)
+	defer leave()
+	parked.parked = true
+	reply, err := m.Call(bounded(t), wire.Call{
+		Method: protocol.MethodToolsCall, Params: []byte(`{"name":"echo","arguments":{}}`), Owner: &strangerRequest{strangers: nobody},
+	})
+	if err != nil || reply.Result == nil || len(m.spares.all) != 1 {
+		t.Fatalf("%s %v, %d spares", reply.Error, err, len(m.spares.all))
+	}
+	seen.mu.Lock()
+	defer seen.mu.Unlock()
+	if !slices.Equal(seen.calls, []int{1}) {
+		t.Errorf("calls seen on the connections: %v", seen.calls)
 	}
 }
 
