@@ -36,7 +36,7 @@ type Interceptor struct {
 	heard  func(subject string, answer []byte)
 
 	mu      sync.Mutex
-	settled sync.Cond
+	settled sync.Cond // waiting is less, or held is more
 	held    []func()
 	waiting int // requests whose answer is outstanding
 }
@@ -66,19 +66,22 @@ func StartInterceptor(t T, target string, decide func(subject string) Fate, hear
 func (i *Interceptor) URL() string { return i.proxy.URL() }
 
 // Release lets the server have what was held, and waits until it has answered every request
-// that it has got.
+// that it has got. A client may have sent a request before that is only read meanwhile.
 func (i *Interceptor) Release() {
-	i.mu.Lock()
-	held := i.held
-	i.held = nil
-	i.mu.Unlock()
-	for _, send := range held {
-		send()
-	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for i.waiting > 0 {
-		i.settled.Wait()
+		held := i.held
+		i.held = nil
+		if len(held) == 0 {
+			i.settled.Wait()
+			continue
+		}
+		i.mu.Unlock()
+		for _, send := range held {
+			send()
+		}
+		i.mu.Lock()
 	}
 }
 
@@ -194,10 +197,14 @@ func (c *intercepted) fromClient(words []string, message []byte) error {
 	c.i.waiting += fate.Times
 	if fate.Late {
 		c.i.held = append(c.i.held, func() { _ = send() })
+		c.i.settled.Broadcast()
 	}
 	c.i.mu.Unlock()
 	if fate.Answer != nil {
 		if err := c.inject(reply, fate.Answer); err != nil {
+			if !fate.Late {
+				c.i.answered(fate.Times)
+			}
 			return err
 		}
 	}
