@@ -22,7 +22,7 @@ func TestPrefix(t *testing.T) {
 	}
 	n := uint64(*programs)
 	if *long {
-		n *= 30
+		n *= 50
 	}
 	without := newRig(t, common, nil)
 	for _, p := range []property{

@@ -110,13 +110,13 @@ func (r corpusRun) describe(s *Sandbox) string {
 
 // corpus returns scripts of the interpreter's tests, hostile scripts that do not end by
 // timeout, and some that keep the garbage collector busy. It has every 48th script
-// and one hostile script for each category; with -long, every second script and all hostile ones.
+// and one hostile script for each category; with -long, all of them.
 func corpus(t *testing.T) []corpusRun {
 	t.Helper()
 	var runs []corpusRun
 	scripts, every := 0, 48
 	if *long {
-		every = 2
+		every = 1
 	}
 	for _, path := range glob(t, "../../guest/interp/testdata/*.txtar") {
 		archive, err := txtar.ParseFile(path)

@@ -19,8 +19,8 @@ import (
 //
 //	go test ./host/sandbox -run Hostile -v -hostile.table -hostile.runs 1000 -hostile.stops 1000
 //
-// With -long, which .ci/run sets, TestHostile runs every script, TestDeterminism and
-// TestPreparedCorpus every second one, and TestStartState more rounds.
+// With -long, which .ci/run sets, TestHostile, TestDeterminism and TestPreparedCorpus run every
+// script and TestStartState more rounds.
 var (
 	long         = flag.Bool("long", false, "run the tests that take minutes in full")
 	hostileTable = flag.Bool("hostile.table", false, "print the outcome and the cost of each hostile script")

@@ -23,7 +23,7 @@ func TestCluster(t *testing.T) {
 	for _, replicas := range []int{3, 1} {
 		t.Run(fmt.Sprint(replicas), func(t *testing.T) {
 			t.Parallel()
-			run := storetest.Run
+			run := storetest.RunCluster
 			if replicas == 1 {
 				run = storetest.RunBrief
 			}

@@ -47,8 +47,7 @@ func (m *Mirror) watch(ctx context.Context, c *Collection, ready chan struct{}) 
 			}
 			pause = pauseFirst
 			if !change.Ready {
-				begun := m.retry.begin()
-				m.note(c, change.Name, begun, r.change(ctx, change, err))
+				_ = m.attempt(c, change.Name, func() error { return r.change(ctx, change, err) })
 				continue
 			}
 			if err := r.ready(ctx); err != nil {
@@ -97,8 +96,7 @@ const settleTime = 10 * time.Second
 func (m *Mirror) look(ctx context.Context, c *Collection, name string) {
 	attempt, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
-	begun := m.retry.begin()
-	m.note(c, name, begun, m.settle(attempt, c, name, nil))
+	_ = m.attempt(c, name, func() error { return m.settle(attempt, c, name, nil) })
 }
 
 // reading is one reading of a collection.
@@ -143,10 +141,8 @@ func (r *reading) ready(ctx context.Context) error {
 			continue
 		}
 		attempt, cancel := context.WithTimeout(ctx, settleTime)
-		begun := r.mirror.retry.begin()
-		err := r.mirror.settle(attempt, r.c, d.Name, nil)
+		err := r.mirror.attempt(r.c, d.Name, func() error { return r.mirror.settle(attempt, r.c, d.Name, nil) })
 		cancel()
-		r.mirror.note(r.c, d.Name, begun, err)
 		if err := r.mirror.once(err); err != nil && r.mirror.synced == nil {
 			return err
 		}

@@ -50,6 +50,14 @@ func (r *retries) begin() uint64 {
 	return r.turns
 }
 
+// attempt calls f, which looks at a document, and remembers to look again if it fails.
+func (m *Mirror) attempt(c *Collection, name string, f func() error) error {
+	begun := m.retry.begin()
+	err := f()
+	m.note(c, name, begun, err)
+	return err
+}
+
 // note remembers that a document must be looked at again, or need not. begun is the turn of the
 // attempt: one that succeeds says nothing of those that failed since it began, and may have read
 // something newer.

@@ -16,7 +16,7 @@ import (
 
 func put(t *testing.T, s store.Store, key store.Key, old store.Version, text string) store.Version {
 	t.Helper()
-	r, err := store.PutOwn(within(t), s, key, old, []byte(text)) // a cluster may choose another leader
+	r, err := s.Put(within(t), key, old, []byte(text))
 	if err != nil || r == "" {
 		t.Fatalf("%s: put %.20q on %q: %q %v", key, text, old, r, err)
 	}
@@ -251,7 +251,7 @@ func testWatchAll(t *testing.T, open Open, much extent) {
 				err = s.Remove(ctx, key, r)
 				r = ""
 			} else {
-				r, err = store.PutOwn(ctx, s, key, r, fmt.Append(nil, n))
+				r, err = s.Put(ctx, key, r, fmt.Append(nil, n))
 			}
 			if err != nil {
 				return nil, err
