@@ -10,45 +10,62 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
-// TestWorkflow checks that the workflow on GitHub runs each group of steps of .ci/run.
-func TestWorkflow(t *testing.T) {
-	groups := ciGroups(t)
-	workflow := read(t, ".github/workflows/ci.yml")
-	_, matrix, _ := strings.Cut(workflow, "        group:\n")
-	matrix, _, _ = strings.Cut(matrix, "    steps:")
-	var run []string
-	for _, m := range regexp.MustCompile(`(?m)^ +- (\S.*)$`).FindAllStringSubmatch(matrix, -1) {
-		run = append(run, strings.Fields(m[1])...) // a job can run several
-	}
-	if !slices.Equal(run, groups) {
-		t.Errorf("the workflow runs the groups\n%q\nand .ci/run has\n%q", run, groups)
+// TestWorkflows checks that a workflow on GitHub runs each group of steps of .ci/run.
+func TestWorkflows(t *testing.T) {
+	for _, w := range []struct{ file, list string }{
+		{".github/workflows/ci.yml", "groups"},
+		{".github/workflows/full.yml", "long"},
+	} {
+		_, matrix, _ := strings.Cut(read(t, w.file), "        group:\n")
+		matrix, _, _ = strings.Cut(matrix, "    steps:")
+		var run []string
+		for _, m := range regexp.MustCompile(`(?m)^ +- (\S.*)$`).FindAllStringSubmatch(matrix, -1) {
+			run = append(run, strings.Fields(m[1])...) // a job can run several
+		}
+		if groups := groupsOf(t, w.list); !slices.Equal(run, groups) {
+			t.Errorf("%s runs the groups\n%q\nand .ci/run has\n%q", w.file, run, groups)
+		}
 	}
 	for _, os := range []string{"macos", "windows"} {
-		if !regexp.MustCompile(`(?m)^ +- ` + os + `-\d+$`).MatchString(workflow) {
+		if !regexp.MustCompile(`(?m)^ +- ` + os + `-\d+$`).MatchString(read(t, ".github/workflows/ci.yml")) {
 			t.Errorf("the workflow does not run on %s", os)
 		}
 	}
 }
 
-// TestGroups checks that each group of .ci/run has steps and is described at its top.
+// TestGroups checks that each group of .ci/run has steps and is described at its top, and that
+// CONTRIBUTING.md says which folders need each long one.
 func TestGroups(t *testing.T) {
 	script := read(t, ".ci/run")
+	head, _, _ := strings.Cut(script, "\nset ")
 	for _, group := range ciGroups(t) {
 		if !regexp.MustCompile(`(?m)^if in_group (\S+ )*` + group + `\b`).MatchString(script) {
 			t.Errorf("no step belongs to the group %s", group)
 		}
-		head, _, _ := strings.Cut(script, "\nset ")
-		if !regexp.MustCompile(`(?m)^#.*\b` + group + `\b`).MatchString(head) {
+		if !regexp.MustCompile(`(?m)^#  +` + group + ` `).MatchString(head) {
 			t.Errorf("the comment at the top of .ci/run does not describe the group %s", group)
+		}
+	}
+	contributing := read(t, "CONTRIBUTING.md")
+	for _, group := range groupsOf(t, "long") {
+		if !strings.Contains(contributing, "\n| `"+group+"` |") {
+			t.Errorf("CONTRIBUTING.md does not say which folders need the group %s", group)
 		}
 	}
 }
 
+// ciGroups returns all groups of steps of .ci/run.
 func ciGroups(t *testing.T) []string {
 	t.Helper()
-	m := regexp.MustCompile(`(?m)^groups=\((.+)\)$`).FindStringSubmatch(read(t, ".ci/run"))
+	return slices.Concat(groupsOf(t, "groups"), groupsOf(t, "long"))
+}
+
+// groupsOf returns the groups in a list of .ci/run.
+func groupsOf(t *testing.T, list string) []string {
+	t.Helper()
+	m := regexp.MustCompile(`(?m)^` + list + `=\((.+)\)$`).FindStringSubmatch(read(t, ".ci/run"))
 	if m == nil {
-		t.Fatal("no list of groups in .ci/run")
+		t.Fatalf(".ci/run has no list called %s", list)
 	}
 	return strings.Fields(m[1])
 }
@@ -96,7 +113,7 @@ func checkRecipe(t *testing.T, verb string, words []string) {
 		return
 	}
 	for _, group := range words[1:] {
-		if group != "race" && !slices.Contains(ciGroups(t), group) {
+		if !slices.Contains(ciGroups(t), group) {
 			t.Errorf("make %s runs the group %s, which .ci/run does not have", verb, group)
 		}
 	}
