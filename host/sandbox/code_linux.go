@@ -190,16 +190,5 @@ func openCode(ctx context.Context, path string, code []byte) (_ *os.File, err er
 	return f, nil
 }
 
-// dropResident lets the system take back the memory of a part of the program's file,
-// which it reads again when it is used.
-func dropResident(b []byte) {
-	page := uintptr(os.Getpagesize())
-	from := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
-	skip := (page - from%page) % page
-	if whole := (uintptr(len(b)) - min(skip, uintptr(len(b)))) / page * page; whole > 0 {
-		_ = unix.Madvise(b[skip:skip+whole], unix.MADV_DONTNEED) // it is only advice
-	}
-}
-
 // trim lets go of the pages of the image that were only read to make it.
 func (i *cowImage) trim() { _ = unix.Madvise(i.source, unix.MADV_DONTNEED) }

@@ -10,5 +10,3 @@ type codeRegion struct{}
 func codeRegions() map[codeRegion]bool { return nil }
 
 func (*compileCache) mapCode(context.Context, map[codeRegion]bool) error { return nil }
-
-func dropResident([]byte) {}

@@ -27,9 +27,12 @@ func init() {
 
 // compileForOther is the whole program of that process, and returns its exit status.
 func compileForOther(dir string) int {
-	cache, _, err := openCache(dir, embeddedDigest())
+	guest, err := unpack()
 	if err == nil {
-		err = cache.fill(context.Background(), embedded)
+		var cache *compileCache
+		if cache, _, err = openCache(dir, embeddedDigest()); err == nil {
+			err = cache.fill(context.Background(), guest)
+		}
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

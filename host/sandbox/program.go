@@ -28,7 +28,7 @@ type program struct {
 	runtime wazero.Runtime
 	engine  wazero.CompilationCache // what runtime uses; nil if that is its own
 	module  wazero.CompiledModule
-	guest   []byte        // or its skeleton
+	guest   []byte        // or its skeleton; nil after the start
 	cache   *compileCache // where the native code is from; nil if it was compiled
 	// initial is the size of the memory of a new instance, in bytes.
 	initial uint64
@@ -38,10 +38,11 @@ type program struct {
 	reusable bool
 }
 
-// compile compiles guest, with a cache if possible. fill fills the cache.
-func compile(ctx context.Context, guest []byte, digest [sha256.Size]byte, opts Options, log *slog.Logger) (*program, error) {
+// compile compiles a guest, with a cache if possible. The function guest returns the guest,
+// whose digest is known; it is called only if the cache has no native code.
+func compile(ctx context.Context, guest func() ([]byte, error), digest [sha256.Size]byte, opts Options, log *slog.Logger) (*program, error) {
 	if opts.CacheDir == "" {
-		return compileWith(ctx, guest, nil)
+		return compileAnew(ctx, guest)
 	}
 	cache, damaged, err := openCache(opts.CacheDir, digest)
 	if damaged > 0 {
@@ -49,7 +50,7 @@ func compile(ctx context.Context, guest []byte, digest [sha256.Size]byte, opts O
 	}
 	if err != nil {
 		log.Warn("sandbox: going without a compilation cache", "error", err)
-		return compileWith(ctx, guest, nil)
+		return compileAnew(ctx, guest)
 	}
 	p, err := cache.load(ctx)
 	if errors.Is(err, errNotCached) {
@@ -57,7 +58,11 @@ func compile(ctx context.Context, guest []byte, digest [sha256.Size]byte, opts O
 			if !errors.Is(err, errors.ErrUnsupported) {
 				log.Info("sandbox: more memory is used", "error", err)
 			}
-			err = cache.fill(ctx, guest)
+			var wasm []byte
+			if wasm, err = guest(); err != nil {
+				return nil, err
+			}
+			err = cache.fill(ctx, wasm)
 			debug.FreeOSMemory()
 		}
 		if err == nil {
@@ -73,7 +78,16 @@ func compile(ctx context.Context, guest []byte, digest [sha256.Size]byte, opts O
 	// A cache that cannot be read or written fails here, and so does a guest that
 	// does not compile. Compiling without the cache shows which it is.
 	log.Warn("sandbox: compiling again without the cache", "error", errors.Join(err, cache.discard()))
-	return compileWith(ctx, guest, nil)
+	return compileAnew(ctx, guest)
+}
+
+// compileAnew compiles a guest without a cache.
+func compileAnew(ctx context.Context, guest func() ([]byte, error)) (*program, error) {
+	wasm, err := guest()
+	if err != nil {
+		return nil, err
+	}
+	return compileWith(ctx, wasm, nil)
 }
 
 func compileWith(ctx context.Context, guest []byte, cache wazero.CompilationCache) (*program, error) {

@@ -124,6 +124,16 @@ var real = sync.OnceValue(func() *Sandbox {
 	return s
 })
 
+// committed returns the embedded guest.
+func committed(t testing.TB) []byte {
+	t.Helper()
+	guest, err := unpack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return guest
+}
+
 // withoutCache is the environment variable of a process that compiles the guest itself.
 const withoutCache = "METATOOL_TEST_WITHOUT_CACHE"
 

@@ -158,6 +158,7 @@ func TestFillOnce(t *testing.T) {
 // TestSkeleton checks that all that the host looks at is the same in the skeleton of the
 // embedded guest.
 func TestSkeleton(t *testing.T) {
+	embedded := committed(t)
 	skeleton, err := rewrite.Skeleton(embedded)
 	if err != nil {
 		t.Fatal(err)

@@ -37,28 +37,11 @@ type snapshot struct {
 // cannot be used, this only takes longer. The error for a refused guest does not wrap
 // its cause, because that is neither a fault of a run's instance nor of its context.
 func load(ctx context.Context, opts Options, log *slog.Logger) (*snapshot, error) {
-	guest, scripts := opts.Guest, []warmup(nil)
-	if guest == nil {
-		guest, scripts = embedded, warmups
+	guest, digest, scripts := unpack, embeddedDigest(), warmups
+	if opts.Guest != nil {
+		guest, digest, scripts = func() ([]byte, error) { return opts.Guest, nil }, sha256.Sum256(opts.Guest), nil
 	}
-	digest, verified := digestOf(opts)
-	compiling, refuse := context.WithCancel(ctx)
-	defer refuse()
-	matches := make(chan bool, 1)
-	go func() { // beside the compilation, because it takes tens of milliseconds
-		same := verified || sha256.Sum256(guest) == digest
-		if !same {
-			refuse()
-		}
-		matches <- same
-	}()
-	p, err := compile(compiling, guest, digest, opts, log)
-	if !<-matches {
-		if err == nil {
-			_ = p.close() // nothing has run in it
-		}
-		return nil, fmt.Errorf("%w: it is not the one that guest.sum describes (build it with scripts/build-guest)", ErrGuest)
-	}
+	p, err := compile(ctx, guest, digest, opts, log)
 	if err == nil {
 		var s *snapshot
 		if s, err = p.boot(ctx, scripts, log); err == nil {
@@ -75,15 +58,6 @@ func load(ctx context.Context, opts Options, log *slog.Logger) (*snapshot, error
 		return nil, ErrClosed
 	}
 	return nil, fmt.Errorf("%w: %v", ErrGuest, err)
-}
-
-// digestOf returns the digest that the guest should have, and whether it is known to have
-// it.
-func digestOf(opts Options) (digest [sha256.Size]byte, verified bool) {
-	if opts.Guest != nil {
-		return sha256.Sum256(opts.Guest), true
-	}
-	return embeddedDigest(), false
 }
 
 // boot initialises an instance, serves the scripts in it, and takes the snapshot. The

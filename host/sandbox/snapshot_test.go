@@ -310,8 +310,15 @@ func TestHostWorkIsCharged(t *testing.T) {
 // TestEmbeddedDigest checks that the embedded guest matches guest.sum, and that another
 // one is refused before it runs.
 func TestEmbeddedDigest(t *testing.T) {
-	was := embeddedSum
-	defer func() { embeddedSum = was }()
+	was, wasPacked := embeddedSum, packed
+	defer func() { embeddedSum, packed = was, wasPacked }()
+	for _, damaged := range []string{"", wasPacked[:5], wasPacked[:len(wasPacked)-1], wasPacked[:1000] + "x" + wasPacked[1001:]} {
+		packed = damaged
+		if _, err := load(context.Background(), Options{}, real().log); !errors.Is(err, ErrGuest) || !strings.Contains(err.Error(), "guest.wasm.gz") {
+			t.Errorf("with %d bytes: %v", len(damaged), err)
+		}
+	}
+	packed = wasPacked
 	for _, sum := range []string{"", "wasm sha256:00\n", strings.Replace(was, "wasm sha256:", "wasm sha256:0", 1), strings.Repeat("0", 64)} {
 		embeddedSum = sum
 		if _, err := load(context.Background(), Options{}, real().log); !errors.Is(err, ErrGuest) || !strings.Contains(err.Error(), "guest.sum") {

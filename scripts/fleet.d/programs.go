@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/guestbuild"
 	"github.com/mcp-metatool/mcp-metatool/scripts/overlay"
 )
 
@@ -58,11 +59,16 @@ func writeOverlays(dir string) error {
 	if err != nil {
 		return err
 	}
-	wasm, err := os.ReadFile(filepath.Join(folder, "guest.wasm"))
+	guestFile, sumFile := filepath.Join(folder, guestbuild.GuestFile), filepath.Join(folder, guestbuild.SumFile)
+	packed, err := os.ReadFile(guestFile)
 	if err != nil {
 		return err
 	}
-	sum, err := os.ReadFile(filepath.Join(folder, "guest.sum"))
+	wasm, err := guestbuild.Unpack(packed)
+	if err != nil {
+		return err
+	}
+	sum, err := os.ReadFile(sumFile)
 	if err != nil {
 		return err
 	}
@@ -70,9 +76,7 @@ func writeOverlays(dir string) error {
 	if err != nil {
 		return err
 	}
-	_, err = overlay.Write(dir, "guest", clockEdits, map[string][]byte{
-		filepath.Join(folder, "guest.wasm"): wasm, filepath.Join(folder, "guest.sum"): sum,
-	})
+	_, err = overlay.Write(dir, "guest", clockEdits, map[string][]byte{guestFile: guestbuild.Pack(wasm), sumFile: sum})
 	return err
 }
 

@@ -6,6 +6,7 @@
 //	inputs.go      the inputs of the build, and their hash
 //	tree.go        the directory of the build, with the changed interpreter
 //	sum.go         the sum file beside the committed guest
+//	packed.go      the compression of the committed guest
 //
 // The guest is compiled by the Go toolchain, with the interpreter as package
 // patch changes it, and then rewritten by package rewrite: metered, and ready
@@ -43,8 +44,9 @@ const (
 	codepointsPackage = "./guest/codepoints"
 	// profilePackage names the functions that get the faster form.
 	profilePackage = "./guest/profile"
-	GuestFile      = "guest.wasm"
-	SumFile        = "guest.sum"
+	// GuestFile is the committed guest, compressed.
+	GuestFile = "guest.wasm.gz"
+	SumFile   = "guest.sum"
 )
 
 // flags are the flags of go build. They are part of the source hash.
@@ -101,7 +103,7 @@ func Update(ctx context.Context, root string) (Sum, error) {
 		return Sum{}, err
 	}
 	dir := filepath.Join(root, filepath.FromSlash(sandboxDir))
-	if err := os.WriteFile(filepath.Join(dir, GuestFile), wasm, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, GuestFile), Pack(wasm), 0o644); err != nil {
 		return Sum{}, err
 	}
 	return sum, os.WriteFile(filepath.Join(dir, SumFile), []byte(sum.String()), 0o644)
@@ -112,12 +114,16 @@ func Update(ctx context.Context, root string) (Sum, error) {
 var ErrDiffers = errors.New("the committed guest differs from its sources (run scripts/build-guest)")
 
 // Verify builds the guest in a temporary directory. It compares it bit for bit with
-// the committed one, and the committed sum file with the sum of the build.
+// the committed one, unpacked, and the committed sum file with the sum of the build.
 func Verify(ctx context.Context, root string) (Sum, error) {
 	dir := filepath.Join(root, filepath.FromSlash(sandboxDir))
-	committed, err := os.ReadFile(filepath.Join(dir, GuestFile))
+	packed, err := os.ReadFile(filepath.Join(dir, GuestFile))
 	if err != nil {
 		return Sum{}, err
+	}
+	committed, err := Unpack(packed)
+	if err != nil {
+		return Sum{}, fmt.Errorf("%w: %w", ErrDiffers, err)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, SumFile))
 	if err != nil {
@@ -185,7 +191,7 @@ func compile(ctx context.Context, root, tmp string, in Inputs) ([]byte, error) {
 	if err := writeTree(ctx, root, tree, in); err != nil {
 		return nil, err
 	}
-	out := filepath.Join(tmp, GuestFile)
+	out := filepath.Join(tmp, "guest.wasm")
 	args := append([]string{"build", "-o", out}, flags...)
 	if _, err := goCommand(ctx, tree, append(env, settings...), append(args, guestPackage)...); err != nil {
 		return nil, err

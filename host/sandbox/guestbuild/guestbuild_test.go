@@ -103,7 +103,11 @@ func TestBuild(t *testing.T) {
 	}
 
 	committed := filepath.Join(root, filepath.FromSlash(sandboxDir))
-	wasm, err := os.ReadFile(filepath.Join(committed, GuestFile))
+	packed, err := os.ReadFile(filepath.Join(committed, GuestFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wasm, err := Unpack(packed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,11 +125,13 @@ func TestBuild(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	write(t, committed, GuestFile, string(changed))
+	write(t, committed, GuestFile, string(Pack(changed)))
 	differs("changed wasm", "first difference at byte")
-	write(t, committed, GuestFile, string(wasm[:100]))
+	write(t, committed, GuestFile, string(Pack(wasm[:100])))
 	differs("wasm cut short", "100 bytes committed")
-	write(t, committed, GuestFile, string(wasm))
+	write(t, committed, GuestFile, string(packed[:len(packed)-1]))
+	differs("file cut short", "unexpected EOF")
+	write(t, committed, GuestFile, string(packed))
 	write(t, committed, SumFile, sum.String()+"more\n")
 	differs("changed sum", "is not the sum of what was built")
 	write(t, committed, SumFile, sum.String())

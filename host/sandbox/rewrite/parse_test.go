@@ -1,7 +1,9 @@
 package rewrite
 
 import (
+	"compress/gzip"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -144,7 +146,16 @@ func TestNumbers(t *testing.T) {
 // modules is the same after decoding and encoding. The guest is the committed one, and with
 // -scripts also the one that was not rewritten yet, which is compiled for that.
 func TestInstructionsSurvive(t *testing.T) {
-	committed, err := os.ReadFile(filepath.Join("..", "guest.wasm"))
+	packed, err := os.Open(filepath.Join("..", "guest.wasm.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packed.Close()
+	unpacked, err := gzip.NewReader(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	committed, err := io.ReadAll(unpacked)
 	if err != nil {
 		t.Fatal(err)
 	}
