@@ -1,9 +1,14 @@
-// Package testenv decides about tests that need what a machine may lack: a program, a right, or
-// something of its kernel. Elsewhere such a test is skipped. In CI it fails, because nobody reads
-// which tests were skipped there.
+// Package testenv knows the machine on which tests run: what it lacks, and how slow it is.
 //
-//	testenv.go  Lacks and Program
-//	port.go     a port that stays free
+// It decides about tests that need what a machine may lack: a program, a right, or something of
+// its kernel. Elsewhere such a test is skipped. In CI it fails, because skipped tests are not read
+// there.
+//
+//	testenv.go   Lacks and Program
+//	port.go      a port that stays free
+//	deadline.go  Deadline and Quiet: how long tests wait
+//
+// With it comes package watchdog, which fails tests that hang.
 //
 // Conditions that are known before, such as the operating system, are no matter of this package.
 package testenv
