@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/approval"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/front/fronttest"
+	"github.com/mcp-metatool/mcp-metatool/host/policy/compile"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
@@ -23,7 +24,7 @@ func policyOf(t *testing.T, text string) config.Policy {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := config.Load(config.LoadOptions{Context: t.Context(), Flag: path})
+	cfg, err := config.Load(config.LoadOptions{Context: t.Context(), Flag: path, Policies: compile.Policy})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -84,7 +84,7 @@ func (h *Host) keepRules(cfg *config.Config) {
 
 func (h *Host) endRules(ctx context.Context, cfg *config.Config) error {
 	return h.approvals.KeepRules(ctx, func(rule string) bool {
-		return cfg.Flow.IsAskRule(rule) || rule == policy.DefaultRule && cfg.Policy.Default == policy.Ask ||
-			slices.ContainsFunc(cfg.Policy.Rules, func(r policy.Rule) bool { return r.Name == rule && r.Action == policy.Ask })
+		return cfg.Flow.IsAskRule(rule) || rule == policy.DefaultRule && cfg.Policy.Default == config.PolicyAsk ||
+			slices.ContainsFunc(cfg.Policy.Rules, func(r config.PolicyRule) bool { return r.Name == rule && r.Action == config.PolicyAsk })
 	})
 }

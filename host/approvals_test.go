@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/approval"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/policy/compile"
 )
 
 // askAlways returns a policy that asks for every call of the upstream "up".
@@ -28,7 +29,7 @@ func askFor(t *testing.T, tools string) config.Policy {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := config.Load(config.LoadOptions{Context: t.Context(), Flag: path})
+	cfg, err := config.Load(config.LoadOptions{Context: t.Context(), Flag: path, Policies: compile.Policy})
 	if err != nil {
 		t.Fatal(err)
 	}

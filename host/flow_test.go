@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/flow"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
+	"github.com/mcp-metatool/mcp-metatool/host/policy/compile"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -85,7 +86,7 @@ func flowPolicy(t *testing.T, action policy.Action) config.Policy {
 
 func flowPolicyWhen(t *testing.T, action policy.Action, when string) config.Policy {
 	t.Helper()
-	cfg, _, err := config.Parse(config.LoadOptions{Getenv: noVariables}, "config.toml", fmt.Appendf(nil, `
+	cfg, _, err := config.Parse(config.LoadOptions{Getenv: noVariables, Policies: compile.Policy}, "config.toml", fmt.Appendf(nil, `
 [[policy.rule]]
 name = "no mixing"
 tools = ["chat.*"]

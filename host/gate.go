@@ -6,6 +6,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/approval"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
+	"github.com/mcp-metatool/mcp-metatool/host/policy/compile"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -28,7 +29,7 @@ func (h *Host) Explain(client, public string, args []byte) (policy.Decision, boo
 	if !ok {
 		return policy.Decision{}, false
 	}
-	p := h.config().Policy.Compiled()
+	p := compile.Of(&h.config().Policy)
 	if p == nil {
 		return policy.Decision{Action: policy.Allow, Rule: policy.DefaultRule}, true
 	}
@@ -68,7 +69,7 @@ func (h *Host) toolRequest(client, public string, args []byte) (policy.Request, 
 // denies returns why policy denies a client's call of a saved tool whose durable run goes on;
 // nil if it does not. The call has counted, and has been approved, when the run began.
 func (h *Host) denies(o route.Origin, name string, args []byte) error {
-	p := h.config().Policy.Compiled()
+	p := compile.Of(&h.config().Policy)
 	if p == nil {
 		return nil
 	}

@@ -62,6 +62,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal/shared"
 	"github.com/mcp-metatool/mcp-metatool/host/pins"
 	"github.com/mcp-metatool/mcp-metatool/host/plan"
+	"github.com/mcp-metatool/mcp-metatool/host/policy/compile"
 	"github.com/mcp-metatool/mcp-metatool/host/reconfig"
 	"github.com/mcp-metatool/mcp-metatool/host/record"
 	"github.com/mcp-metatool/mcp-metatool/host/requeststate"
@@ -244,7 +245,7 @@ func (h *Host) connect(cfg *config.Config) {
 		Catalog: h.catalog, Pins: h.pins, Budget: h.sandbox.Budget(), Observer: h.opts.Telemetry.Upstreams(), Log: log,
 		Receiver: func(server string, own route.Session) supervise.Receiver { return h.router.Peer(server, own) },
 	})
-	h.sealer, h.gate = h.newSealer(cfg), newPolicyGate(cfg.Policy.Compiled(), h.newApprover(cfg))
+	h.sealer, h.gate = h.newSealer(cfg), newPolicyGate(compile.Of(&cfg.Policy), h.newApprover(cfg))
 	h.openPlans(cfg)
 	h.router = route.New(route.Options{
 		Catalog: h.catalog, Upstreams: h.upstreams, Availability: h.upstreams, Observer: h.recorder, Log: log,
@@ -394,7 +395,7 @@ func (h *Host) Reload(cfg *config.Config) (reconfig.Changes, error) {
 		}
 		h.fleet.KeysChanged()
 	}
-	h.gate.SetPolicy(cfg.Policy.Compiled()) // first, so that nothing new is called before it is decided about
+	h.gate.SetPolicy(compile.Of(&cfg.Policy)) // first, so that nothing new is called before it is decided about
 	// The sources are set before their upstreams start, because these may list at
 	// once, and because names must no longer resolve to upstreams that are removed.
 	rights := h.rightsOf(cfg)

@@ -32,7 +32,7 @@ var librariesOf = []struct {
 	allowed []string
 }{
 	{"github.com/tetratelabs/wazero", []string{"host/sandbox"}},
-	{"cel.dev/cel-go", []string{"host/policy"}},
+	{"cel.dev/cel-go", []string{"host/policy/compile"}},
 	{"github.com/nats-io/nats.go", []string{"host/store/jetstream"}},
 	{"github.com/nats-io/nats-server/v2", []string{"host/store/natstest"}},
 	{"go.starlark.net", []string{"guest/interp", "guest/parse", "guest/stdlib/..."}},
@@ -48,6 +48,7 @@ var neverImport = []struct {
 }{
 	{"abi", "host"},
 	{"tools", "host"},
+	{"host/config", "host/policy"},
 	{"", "cmd"},
 }
 

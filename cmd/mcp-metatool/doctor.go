@@ -22,6 +22,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/doctor"
+	"github.com/mcp-metatool/mcp-metatool/host/policy/compile"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
@@ -97,7 +98,7 @@ const exitWarned = 3
 // patient collects what is examined.
 func (v *doctorView) patient(ctx context.Context) (*doctor.Patient, error) {
 	p := &doctor.Patient{Getenv: os.Getenv, Now: time.Now(), Flag: v.config}
-	options := config.LoadOptions{Context: ctx, Flag: v.config, Tolerate: true}
+	options := config.LoadOptions{Context: ctx, Flag: v.config, Tolerate: true, Policies: compile.Policy}
 	cfg, err := config.Load(options)
 	if err != nil {
 		p.Problems, p.Store = []error{err}, config.StoreDir(options)

@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
+	"github.com/mcp-metatool/mcp-metatool/host/policy/compile"
 	"github.com/mcp-metatool/mcp-metatool/host/supervise"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
@@ -59,11 +60,11 @@ func (v *policyView) open() (*config.Config, *config.Policy, error) {
 	}
 	p := &cfg.Policy
 	if v.file != "" {
-		if p, err = config.LoadPolicy(config.LoadOptions{Context: v.cmd.Context()}, v.file); err != nil {
+		if p, err = config.LoadPolicy(config.LoadOptions{Context: v.cmd.Context(), Policies: compile.Policy}, v.file); err != nil {
 			return nil, nil, &exitError{exitUsage, err}
 		}
 	}
-	if p.Compiled() == nil {
+	if compile.Of(p) == nil {
 		return nil, nil, &exitError{exitUsage, errors.New("there is no policy: everything is allowed (write [policy] into the configuration, or name a file with --policy)")}
 	}
 	return cfg, p, nil
@@ -71,9 +72,9 @@ func (v *policyView) open() (*config.Config, *config.Policy, error) {
 
 // unknownTools returns the tools that rules name and that their servers did not have when they
 // last ran.
-func unknownTools(ctx context.Context, cfg *config.Config, rules []policy.Rule) []policy.UnknownName {
+func unknownTools(ctx context.Context, cfg *config.Config, rules []config.PolicyRule) (found []policy.UnknownName) {
 	servers := &remembered{ctx: ctx, cfg: cfg, tools: map[string]map[string][]byte{}}
-	return policy.UnknownTools(rules, func(server string) ([]string, bool) {
+	namesOf := func(server string) ([]string, bool) {
 		switch server {
 		case policy.BuiltinTools:
 			return builtin.Names(), true
@@ -88,7 +89,11 @@ func unknownTools(ctx context.Context, cfg *config.Config, rules []policy.Rule) 
 			return nil, false // there is a warning of that
 		}
 		return servers.ServerTools(server)
-	})
+	}
+	for _, r := range rules {
+		found = append(found, policy.UnknownTools(r.Name, r.Tools, namesOf)...)
+	}
+	return found
 }
 
 // definitions returns the definitions of tools as far as they are known without starting
@@ -209,6 +214,6 @@ func (v *policyView) check() error {
 		about := listOr(slices.Concat(r.Tools, r.Resources, r.Prompts, r.Completions), "everything")
 		t.row(i+1, r.Name, actionCell(policy.Action(r.Action)), about, listOr(r.Clients, "all"), display.Line(r.When, 200))
 	}
-	t.row("", "default", actionCell(p.Default), "everything", "all", "")
+	t.row("", "default", actionCell(policy.Action(p.Default)), "everything", "all", "")
 	return t.flush()
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
+	"github.com/mcp-metatool/mcp-metatool/host/policy/compile"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
@@ -106,7 +107,7 @@ func (v *policyExplainView) explain(target string) error {
 	if r.Kind == policy.KindTool {
 		r.Definition = definitions(v.cmd.Context(), cfg, savedDefinitions(cfg))(r.Server, r.Name)
 	}
-	d, steps := p.Compiled().Explain(r)
+	d, steps := compile.Of(p).Explain(r)
 	rules := []explainedRule{}
 	for _, s := range steps {
 		rules = append(rules, explainedRule(s))

@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/backtest"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
+	"github.com/mcp-metatool/mcp-metatool/host/policy/compile"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
@@ -95,7 +96,7 @@ func (v *policyTestView) test(cmd *cobra.Command) error {
 	if cause := context.Cause(cmd.Context()); cause != nil {
 		return cause
 	}
-	groups := backtest.Judge(p.Compiled(), runs, calls, definitions(cmd.Context(), cfg, savedDefinitions(cfg)))
+	groups := backtest.Judge(compile.Of(p), runs, calls, definitions(cmd.Context(), cfg, savedDefinitions(cfg)))
 	done()
 	show := v.text
 	if v.asJSON {

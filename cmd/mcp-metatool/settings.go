@@ -16,6 +16,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/policy/compile"
 )
 
 // settings are the flags of verbs that read the configuration.
@@ -59,7 +60,7 @@ func (s *settings) load() (*config.Config, error) {
 
 // loadWith reads the configuration. The file and the context in opts are those of s.
 func (s *settings) loadWith(opts config.LoadOptions) (*config.Config, error) {
-	opts.Context, opts.Flag = s.cmd.Context(), s.config
+	opts.Context, opts.Flag, opts.Policies = s.cmd.Context(), s.config, compile.Policy
 	cfg, err := config.Load(opts)
 	if err != nil {
 		return nil, &exitError{exitUsage, err}

@@ -10,6 +10,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
+	"github.com/mcp-metatool/mcp-metatool/host/policy/compile"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
@@ -178,7 +179,7 @@ func known(server, tool string) []byte {
 
 // judged judges the journal, and returns a line for each verdict.
 func (j *recording) judged(rules ...policy.Rule) (lines []string, sum Counts) {
-	p, errs := policy.Compile(policy.Allow, rules)
+	p, errs := compile.Rules(policy.Allow, rules...)
 	if len(errs) > 0 {
 		j.t.Fatal(errs)
 	}

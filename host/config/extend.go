@@ -17,7 +17,7 @@ func (s *Section) Extend(opts LoadOptions, path string) {
 	r := s.t.r
 	b := &extended{config: newConfig(), unset: map[string][]*Problem{}}
 	r.extended = b
-	l := &loader{ctx: opts.context(), getenv: r.getenv, home: r.home, located: true}
+	l := &loader{ctx: opts.context(), getenv: r.getenv, home: r.home, located: true, policies: r.policies}
 	if r.unset != nil {
 		l.unset = func(upstream string, p *Problem) { b.unset[upstream] = append(b.unset[upstream], p) }
 	}

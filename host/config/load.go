@@ -49,6 +49,9 @@ type LoadOptions struct {
 	// [Upstream.Invalid] and [Config.LeftOut]. It is for [Load] and
 	// [Parse] only.
 	Tolerate bool
+	// Policies compiles the policy, and so finds the mistakes in its conditions: that of
+	// package compile. Without it, nothing may be decided by the policy.
+	Policies PolicyCompiler
 }
 
 func (o LoadOptions) context() context.Context {
@@ -131,7 +134,7 @@ func load(opts LoadOptions) (*Config, []*Problem) {
 }
 
 func newLoader(opts LoadOptions) *loader {
-	l := &loader{ctx: opts.context(), getenv: opts.Getenv, home: opts.Home, tolerate: opts.Tolerate}
+	l := &loader{ctx: opts.context(), getenv: opts.Getenv, home: opts.Home, tolerate: opts.Tolerate, policies: opts.Policies}
 	if l.getenv == nil {
 		l.getenv = os.LookupEnv
 	}
@@ -164,6 +167,7 @@ type loader struct {
 	home     func() (string, error)
 	unset    func(upstream string, p *Problem) // see LoadOptions
 	tolerate bool                              // see LoadOptions
+	policies PolicyCompiler                    // see LoadOptions
 	located  bool                              // see reader
 	problems []*Problem
 }
@@ -254,7 +258,7 @@ func (l *loader) parse(c *Config, name string, data []byte, err error) *Problem 
 		problem.File = name
 		return problem
 	}
-	r := &reader{file: name, json: c.json, read: l.read, base: base, getenv: l.getenv, home: l.home, shown: c.shown, located: l.located, unset: l.unset, tolerate: l.tolerate}
+	r := &reader{file: name, json: c.json, read: l.read, base: base, getenv: l.getenv, home: l.home, shown: c.shown, located: l.located, unset: l.unset, tolerate: l.tolerate, policies: l.policies}
 	decode(r, root, c)
 	c.Secrets, c.plain = sortSecrets(r.secrets), r.plain
 	c.warnings, c.leftOut = append(c.warnings, r.warnings...), r.leftOut

@@ -2,12 +2,12 @@ package config
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
@@ -17,14 +17,63 @@ type Policy struct {
 	// has them.
 	File string
 	// Default is the action for requests that no rule matches; "" if there is no policy.
-	Default policy.Action
-	Rules   []policy.Rule
+	Default PolicyAction
+	Rules   []PolicyRule
 
-	compiled *policy.Policy
+	compiled CompiledPolicy
 }
 
-// Compiled returns the compiled policy, nil if there is none.
-func (p *Policy) Compiled() *policy.Policy { return p.compiled }
+// PolicyRule is one rule of a policy, as it is written; see policy.Rule.
+type PolicyRule struct {
+	Name                                            string
+	Clients, Tools, Resources, Prompts, Completions []string // patterns; nil: not there
+	When                                            string   // a condition; "" for none
+	Action                                          PolicyAction
+	Reason                                          string
+}
+
+// PolicyAction is what happens to a request.
+type PolicyAction string
+
+// The values of PolicyAction.
+const (
+	PolicyAllow PolicyAction = "allow"
+	PolicyAsk   PolicyAction = "ask"
+	PolicyDeny  PolicyAction = "deny"
+)
+
+// PolicyCompiler compiles the rules of a policy. The mistakes are those in conditions, in the
+// order of the rules.
+type PolicyCompiler func(p *Policy) (CompiledPolicy, []RuleMistake)
+
+// CompiledPolicy is what a PolicyCompiler makes.
+type CompiledPolicy interface {
+	// Covered returns which rules can never decide, by their indices, with the earlier rule
+	// that decides in their place.
+	Covered() map[int]int
+}
+
+// RuleMistake is a mistake in the condition of a rule.
+type RuleMistake struct {
+	Rule int // its index
+	// Offset is where the mistake is in the condition, in code points; -1 if it is not in
+	// one place.
+	Offset int
+	Text   string
+}
+
+// Compiled returns the compiled policy, nil if there is none or if it was loaded without a
+// compiler. Package compile, which knows the type, has a function for it that tells the two
+// apart.
+func (p *Policy) Compiled() CompiledPolicy { return p.compiled }
+
+const (
+	maxRules    = 1000      // of a policy
+	defaultRule = "default" // stands for a rule if none has decided: policy.DefaultRule
+)
+
+// The names of servers for what is not of an upstream: policy.SavedTools, policy.BuiltinTools.
+var ownServers = []string{"tools", "builtin"}
 
 // maxRuleName is the longest name of a rule, in code points. It is in errors and in the
 // journal.
@@ -70,7 +119,7 @@ func decodePolicy(top *table, c *Config) {
 // a *[Problem] with its place.
 func LoadPolicy(opts LoadOptions, name string) (*Policy, error) {
 	l := newLoader(opts)
-	r := &reader{file: name, read: l.read, getenv: l.getenv, home: l.home, shown: map[string]string{}, located: true}
+	r := &reader{file: name, read: l.read, getenv: l.getenv, home: l.home, shown: map[string]string{}, located: true, policies: l.policies}
 	p := &Policy{}
 	p.readFile(r, name)
 	if len(r.problems) > 0 {
@@ -112,13 +161,13 @@ func (p *Policy) readFile(r *reader, name string) {
 // decode reads the default and the rules.
 func (p *Policy) decode(t *table) {
 	before := len(t.r.problems)
-	p.Default = policy.Allow
-	choice(t, "default", &p.Default, policy.Allow, policy.Ask, policy.Deny)
+	p.Default = PolicyAllow
+	choice(t, "default", &p.Default, PolicyAllow, PolicyAsk, PolicyDeny)
 	t.know("file")
 	var tables []*table
 	if n := t.get("rule", "tables [[policy.rule]]", kindArray); n != nil {
-		if len(n.items) > policy.MaxRules {
-			t.problem("rule", "has more than %d rules", policy.MaxRules)
+		if len(n.items) > maxRules {
+			t.problem("rule", "has more than %d rules", maxRules)
 			return
 		}
 		names := map[string]bool{}
@@ -137,12 +186,15 @@ func (p *Policy) decode(t *table) {
 		}
 	}
 	t.close(policyAliases)
-	compiled, errs := policy.Compile(p.Default, p.Rules)
-	for _, e := range errs {
-		sub := tables[e.Rule]
-		problem := sub.problem(e.Key, "%s", e.Text)
-		if n := sub.node.fields[e.Key]; n != nil && n.inside != nil && e.Offset >= 0 {
-			problem.Line, problem.Column = n.inside(e.Offset)
+	if t.r.policies == nil {
+		return
+	}
+	compiled, mistakes := t.r.policies(p)
+	for _, m := range mistakes {
+		sub := tables[m.Rule]
+		problem := sub.problem("when", "%s", m.Text)
+		if n := sub.node.fields["when"]; n != nil && n.inside != nil && m.Offset >= 0 {
+			problem.Line, problem.Column = n.inside(m.Offset)
 		}
 	}
 	if len(t.r.problems) == before {
@@ -150,13 +202,13 @@ func (p *Policy) decode(t *table) {
 	}
 }
 
-func decodeRule(t *table) policy.Rule {
-	rule := policy.Rule{Name: t.plainText("name", maxRuleName), Reason: t.plainText("reason", 0)}
+func decodeRule(t *table) PolicyRule {
+	rule := PolicyRule{Name: t.plainText("name", maxRuleName), Reason: t.plainText("reason", 0)}
 	if t.node.fields["name"] == nil {
 		t.problem("", "has no name (errors and records name the rule that decided)")
 	} else {
 		t.prefix = fmt.Sprintf("policy rule %q: ", rule.Name)
-		if rule.Name == policy.DefaultRule {
+		if rule.Name == defaultRule {
 			t.problem("name", "stands for the default action (choose another name)")
 		}
 	}
@@ -173,7 +225,7 @@ func decodeRule(t *table) policy.Rule {
 	if t.node.fields["action"] == nil {
 		t.problem("", `has no action (write action = "allow", "ask" or "deny")`)
 	}
-	choice(t, "action", &rule.Action, policy.Allow, policy.Ask, policy.Deny)
+	choice(t, "action", &rule.Action, PolicyAllow, PolicyAsk, PolicyDeny)
 	t.close(ruleAliases)
 	return rule
 }
@@ -200,7 +252,7 @@ func (t *table) plainText(key string, most int) string {
 // they are for SERVER.NAME.
 func (t *table) rulePatterns(key string, targets bool) []string {
 	list := t.strs(key, func(at string, n *node) (string, bool) {
-		if !policy.ValidPattern(n.text) {
+		if _, err := path.Match(n.text, ""); err != nil || n.text == "" {
 			t.problem(at, "%s is not a pattern (* stands for any text, ? for one character, [a-z] for one out of a range)", quoteWritten(n))
 		} else if targets && !strings.Contains(n.text, ".") && !strings.ContainsAny(n.text, "*?[") {
 			t.problem(at, "%s has no server (write SERVER.NAME)", quoteWritten(n))
@@ -215,7 +267,7 @@ func (t *table) rulePatterns(key string, targets bool) []string {
 
 // warn warns of rules that can never decide, or name servers which do not exist.
 func (p *Policy) warn(r *reader, c *Config) {
-	servers := []string{policy.SavedTools, policy.BuiltinTools}
+	servers := slices.Clone(ownServers)
 	for i := range c.Upstreams {
 		servers = append(servers, c.Upstreams[i].Name)
 	}

@@ -53,7 +53,7 @@ func (l *loader) within(c *Config, name string, data []byte, other func(top *Sec
 		return problem
 	}
 	c.Path = name
-	r := &reader{file: name, read: l.read, base: base, getenv: l.getenv, home: l.home, shown: c.shown, located: true, unset: unset}
+	r := &reader{file: name, read: l.read, base: base, getenv: l.getenv, home: l.home, shown: c.shown, located: true, unset: unset, policies: l.policies}
 	top := &table{r: r, node: root}
 	other(&Section{t: top})
 	if r.extended == nil {

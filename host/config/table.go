@@ -31,6 +31,8 @@ type reader struct {
 	// that have no name of their own.
 	tolerate bool
 	leftOut  []*Problem
+	// policies compiles the policy; see LoadOptions.
+	policies PolicyCompiler
 	// extended is what the file extends; nil: nothing.
 	extended *extended
 

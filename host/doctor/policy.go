@@ -19,9 +19,11 @@ func (e *examination) policy() {
 		}
 	}
 	if len(tokens) > 0 {
-		for _, u := range policy.UnknownClients(e.Config.Policy.Rules, tokens) {
-			e.find(idPolicyClient, "policy", "correct it if it should be the name of a token: "+e.command("token", "list")+" lists them",
-				"%s among the tokens, so the rule is for clients without a token that call themselves so", u)
+		for _, r := range e.Config.Policy.Rules {
+			for _, u := range policy.UnknownClients(r.Name, r.Clients, tokens) {
+				e.find(idPolicyClient, "policy", "correct it if it should be the name of a token: "+e.command("token", "list")+" lists them",
+					"%s among the tokens, so the rule is for clients without a token that call themselves so", u)
+			}
 		}
 	}
 	if e.Waiting > 0 {

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"cel.dev/cel-go/common/types"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -23,26 +22,27 @@ const (
 	maxArgumentValues = 100_000
 )
 
-// exactFloats is the first number from which floats do not hold every integer.
-const exactFloats = 1 << 53
+// ExactFloats is the first number from which floats do not hold every integer.
+const ExactFloats = 1 << 53
 
-// arguments are the arguments of a request, for conditions. Everybody who reads the raw
+// Arguments are the arguments of a request, for conditions. Everybody who reads the raw
 // arguments reads the same in them, or else they are refused: no member occurs twice, and
 // every number has the value that it is written with.
-type arguments struct {
-	object map[string]any
+type Arguments struct {
+	// Object has strings, booleans, int64, uint64, float64, nil, []any and map[string]any.
+	Object map[string]any
 	names  map[string]bool // of all members, at any depth
 }
 
-// parseArguments reads raw arguments, nil for none. The error is a *failure.
-func parseArguments(raw []byte) (*arguments, error) {
-	a := &arguments{names: map[string]bool{}}
+// parseArguments reads raw arguments, nil for none. The error is a Failure.
+func parseArguments(raw []byte) (*Arguments, error) {
+	a := &Arguments{names: map[string]bool{}}
 	if raw == nil {
-		a.object = map[string]any{}
+		a.Object = map[string]any{}
 		return a, nil
 	}
 	if len(raw) > maxArgumentBytes {
-		return nil, &failure{fmt.Sprintf("the arguments have more than %d bytes", maxArgumentBytes)}
+		return nil, Failure(fmt.Sprintf("the arguments have more than %d bytes", maxArgumentBytes))
 	}
 	p := &argumentParser{d: jsontext.NewDecoder(bytes.NewReader(raw)), names: a.names}
 	v, err := p.value(0)
@@ -51,32 +51,32 @@ func parseArguments(raw []byte) (*arguments, error) {
 			err = errors.New("more than one value")
 		}
 	}
-	var own *failure
+	var own Failure
 	switch {
 	case errors.As(err, &own):
 		return nil, own
 	case errors.Is(err, jsontext.ErrDuplicateName):
-		return nil, &failure{"the arguments have two members with the same name"}
+		return nil, Failure("the arguments have two members with the same name")
 	case err != nil:
-		return nil, &failure{"the arguments are not JSON that every reader reads in the same way"}
+		return nil, Failure("the arguments are not JSON that every reader reads in the same way")
 	}
 	object, ok := v.(map[string]any)
 	if !ok {
-		return nil, &failure{"the arguments are not an object"}
+		return nil, Failure("the arguments are not an object")
 	}
-	a.object = object
+	a.Object = object
 	return a, nil
 }
 
-// checkNames refuses arguments with a member that only resembles one that a condition
-// mentions. Some parsers take the two for the same.
-func (a *arguments) checkNames(mentioned map[string][]string) error {
+// CheckNames refuses arguments with a member that only resembles one that a condition
+// mentions. The mentioned names are by their wire.Fold. The error is a Failure. Some parsers take the two for the same.
+func (a *Arguments) CheckNames(mentioned map[string][]string) error {
 	if len(mentioned) == 0 {
 		return nil
 	}
 	for name := range a.names {
 		if same := mentioned[wire.Fold(name)]; same != nil && !slices.Contains(same, name) {
-			return &failure{fmt.Sprintf("the arguments have a member whose name only resembles %q", same[0])}
+			return Failure(fmt.Sprintf("the arguments have a member whose name only resembles %q", same[0]))
 		}
 	}
 	return nil
@@ -89,14 +89,14 @@ type argumentParser struct {
 	count int
 }
 
-// value reads a value: a string, bool, int64, uint64, float64, types.Null, []any or
+// value reads a value: a string, bool, int64, uint64, float64, nil, []any or
 // map[string]any.
 func (p *argumentParser) value(depth int) (any, error) {
 	if p.count++; p.count > maxArgumentValues {
-		return nil, &failure{fmt.Sprintf("the arguments have more than %d values", maxArgumentValues)}
+		return nil, Failure(fmt.Sprintf("the arguments have more than %d values", maxArgumentValues))
 	}
 	if depth > maxArgumentDepth {
-		return nil, &failure{fmt.Sprintf("the arguments are nested deeper than %d levels", maxArgumentDepth)}
+		return nil, Failure(fmt.Sprintf("the arguments are nested deeper than %d levels", maxArgumentDepth))
 	}
 	token, err := p.d.ReadToken()
 	if err != nil {
@@ -114,7 +114,7 @@ func (p *argumentParser) value(depth int) (any, error) {
 	case '{':
 		return p.object(depth)
 	}
-	return types.NullValue, nil
+	return nil, nil
 }
 
 func (p *argumentParser) array(depth int) (any, error) {
@@ -157,13 +157,13 @@ func exactNumber(text string) (any, error) {
 	if u, err := strconv.ParseUint(text, 10, 64); err == nil {
 		return u, nil
 	}
-	inexact := &failure{"the arguments have a number that cannot be compared exactly"}
+	inexact := Failure("the arguments have a number that cannot be compared exactly")
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil || decimal(text) != decimal(strconv.FormatFloat(f, 'e', -1, 64)) {
 		return nil, inexact
 	}
 	switch whole := f == math.Trunc(f); {
-	case math.Abs(f) < exactFloats:
+	case math.Abs(f) < ExactFloats:
 		return f, nil
 	case !whole || math.Abs(f) == 1<<64: // the latter is also what the largest uint64 becomes as a float
 		return nil, inexact

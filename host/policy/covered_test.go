@@ -5,6 +5,11 @@ import (
 	"testing"
 )
 
+// conditional is any condition.
+type conditional struct{ Condition }
+
+func (conditional) Reads() Reads { return Reads{} }
+
 func TestCovered(t *testing.T) {
 	all := []string{"*"}
 	for name, c := range map[string]struct {
@@ -29,7 +34,7 @@ func TestCovered(t *testing.T) {
 		"URIs denied":        {Rule{Action: Deny, Resources: []string{"file:*"}}, Rule{Action: Allow, Resources: []string{"file:///etc/*"}}, true},
 	} {
 		c.first.Name, c.second.Name = "first", "second"
-		p, errs := Compile(Allow, []Rule{{Name: "other", Action: Deny, Tools: []string{"z.z"}}, c.first, c.second})
+		p, errs := Compile(Allow, []Rule{{Name: "other", Action: Deny, Tools: []string{"z.z"}}, c.first, c.second}, func(string) (Condition, []*RuleError) { return conditional{}, nil })
 		if errs != nil {
 			t.Fatal(name, errs)
 		}
@@ -48,7 +53,12 @@ func TestUnknown(t *testing.T) {
 	tools := func(server string) ([]string, bool) {
 		return map[string][]string{"files": {"read", "write"}, "tools": nil}[server], server != "asleep"
 	}
-	got := fmt.Sprint(UnknownTools(rules, tools), UnknownClients(rules, []string{"ci-1", "laptop-1"}))
+	var unknown, clients []UnknownName
+	for _, r := range rules {
+		unknown = append(unknown, UnknownTools(r.Name, r.Tools, tools)...)
+		clients = append(clients, UnknownClients(r.Name, r.Clients, []string{"ci-1", "laptop-1"})...)
+	}
+	got := fmt.Sprint(unknown, clients)
 	const want = `[policy rule "a": there is no files.raed (did you mean files.read?) policy rule "a": there is no tools.no] ` +
 		`[policy rule "a": there is no laptop (did you mean laptop-1?) policy rule "b": there is no zzz]`
 	if got != want {

@@ -48,7 +48,7 @@ func (p *Policy) decide(r *Request, e *Engine, trace func(Step)) Decision {
 // judge is decide for a request of which something is not known. If the decision depends on
 // that, doubt says why there is none; otherwise it is nil.
 func (p *Policy) judge(r *Request, e *Engine, unknown Unknown, trace func(Step)) (_ Decision, doubt *Doubt) {
-	var v *values
+	var v *Values
 	stateful, uri := false, resourceOf(r)
 	for _, rule := range p.rules {
 		if why := rule.reaches(r, uri); why != reached {
@@ -61,18 +61,19 @@ func (p *Policy) judge(r *Request, e *Engine, unknown Unknown, trace func(Step))
 		held := true
 		if rule.condition != nil {
 			if v == nil {
-				v = &values{request: *r, engine: e}
+				v = &Values{request: *r, engine: e}
 			}
-			stateful = stateful || rule.condition.stateful
+			reads := rule.condition.Reads()
+			stateful = stateful || reads.Calls
 			switch {
-			case unknown.Arguments != "" && rule.condition.reads:
+			case unknown.Arguments != "" && reads.Arguments:
 				return Decision{}, &Doubt{rule.Name, unknown.Arguments}
-			case unknown.Definition && rule.condition.defined:
+			case unknown.Definition && reads.Definition:
 				return Decision{}, &Doubt{rule.Name, DefinitionUnknown}
-			case unknown.Given && rule.condition.given:
+			case unknown.Given && reads.Given:
 				return Decision{}, &Doubt{rule.Name, LabelsUnknown}
 			}
-			held, failed = rule.condition.holds(v)
+			held, failed = rule.condition.Holds(v)
 		}
 		if !held && failed == nil {
 			if trace != nil {

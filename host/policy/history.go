@@ -103,7 +103,7 @@ func (h *History) addTimes(c call, times int64) {
 
 // errForgotten is the failure of a condition that asks what was called when that was too
 // much to remember.
-var errForgotten = &failure{"more tools were called than are remembered"}
+const errForgotten = Failure("more tools were called than are remembered")
 
 // snapshot is the state of a History. Its slices must not be changed.
 type snapshot struct {

@@ -3,12 +3,9 @@
 //
 //	policy.go     Request, Decision, DeniedError
 //	approval.go   Approval: what people have decided about a request
-//	rule.go       Rule, Policy: compiling rules, and which requests they are for
+//	rule.go       Rule, Condition, Policy: compiling rules, and which requests they are for
 //	covered.go    rules that can never decide
 //	unknown.go    names in rules that nothing has
-//	condition.go  conditions in CEL (github.com/google/cel-spec)
-//	analysis.go   what a condition reads
-//	cost.go       what calls in conditions cost, and those that would cost too much
 //	values.go     the variables of conditions
 //	arguments.go  arguments as values that are exact
 //	decide.go     which rule decides, and why

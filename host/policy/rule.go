@@ -19,35 +19,41 @@ type Rule struct {
 	// URIs, of which all forms count (wire.URIForms). A rule with none of them is for every kind of request, a rule with some only
 	// for these kinds.
 	Tools, Resources, Prompts, Completions []string
-	When                                   string // a condition in CEL; "" for none
+	When                                   string // a condition; "" for none
 	Action                                 Action
 	Reason                                 string
 }
 
-// Names of the keys of a Rule, for RuleError and messages.
-const (
-	keyClients     = "clients"
-	keyTools       = "tools"
-	keyResources   = "resources"
-	keyPrompts     = "prompts"
-	keyCompletions = "completions"
-	keyWhen        = "when"
-)
+// Condition is a compiled condition of a rule. It is safe for concurrent use.
+type Condition interface {
+	Reads() Reads
+	// Holds evaluates the condition. The text of the error has no values of arguments.
+	Holds(v *Values) (bool, error)
+}
 
-// RuleError is a mistake in a Rule.
+// Reads says what a condition reads.
+type Reads struct {
+	Calls      bool // what was called before
+	Arguments  bool
+	Definition bool // of the tool
+	Given      bool // what the session was given
+}
+
+// Failure says why a condition could not be evaluated. It has no values of arguments.
+type Failure string
+
+func (f Failure) Error() string { return string(f) }
+
+// RuleError is a mistake in the condition of a Rule.
 type RuleError struct {
-	Rule int    // its index
-	Key  string // such as "when"
+	Rule int // its index
 	// Offset is where the mistake is in the condition, in code points; -1 if it is not in
 	// one place.
 	Offset int
 	Text   string
 }
 
-func (e *RuleError) Error() string { return fmt.Sprintf("rule %d: %s: %s", e.Rule+1, e.Key, e.Text) }
-
-// MaxRules is how many rules a policy may have.
-const MaxRules = 1000
+func (e *RuleError) Error() string { return fmt.Sprintf("rule %d: when: %s", e.Rule+1, e.Text) }
 
 // Policy is a compiled policy. It does not change, so any number of goroutines may use
 // it.
@@ -61,15 +67,16 @@ type Policy struct {
 type rule struct {
 	Rule
 	clients   patterns
-	condition *condition // nil: none
+	condition Condition // nil: none
 
 	everything                             bool // it has no patterns for any kind
 	tools, resources, prompts, completions patterns
 }
 
-// Compile checks and compiles rules. fallback is the action for requests that no rule
-// matches. The errors are in the order of the rules.
-func Compile(fallback Action, rules []Rule) (*Policy, []*RuleError) {
+// Compile compiles rules, and their conditions by a function whose errors lack the index of
+// the rule; see package compile. fallback is the action for requests that no rule matches.
+// The errors are in the order of the rules.
+func Compile(fallback Action, rules []Rule, condition func(text string) (Condition, []*RuleError)) (*Policy, []*RuleError) {
 	p := &Policy{fallback: fallback}
 	var errs []*RuleError
 	for i, written := range rules {
@@ -80,12 +87,13 @@ func Compile(fallback Action, rules []Rule) (*Policy, []*RuleError) {
 			prompts: newPatterns(written.Prompts), completions: newPatterns(written.Completions),
 		}
 		if written.When != "" {
-			condition, bad := compileCondition(written.When)
+			compiled, bad := condition(written.When)
 			for _, e := range bad {
 				e.Rule = i
 			}
-			errs, r.condition = append(errs, bad...), condition
-			p.stateful = p.stateful || condition != nil && condition.stateful
+			if errs = append(errs, bad...); len(bad) == 0 {
+				r.condition, p.stateful = compiled, p.stateful || compiled.Reads().Calls
+			}
 		}
 		p.rules = append(p.rules, r)
 	}
@@ -97,12 +105,6 @@ func Compile(fallback Action, rules []Rule) (*Policy, []*RuleError) {
 
 // Rules returns the number of rules.
 func (p *Policy) Rules() int { return len(p.rules) }
-
-// ValidPattern reports whether text can be a pattern of a Rule.
-func ValidPattern(text string) bool {
-	_, err := path.Match(text, "")
-	return err == nil && text != ""
-}
 
 // patterns are compiled patterns.
 type patterns []pattern

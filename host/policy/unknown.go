@@ -23,39 +23,35 @@ func (u UnknownName) String() string {
 	return text
 }
 
-// UnknownTools returns the tools that rules name and that their servers do not have. tools
-// returns the names of a server's tools; known is false if they are not known.
-func UnknownTools(rules []Rule, tools func(server string) (names []string, known bool)) []UnknownName {
+// UnknownTools returns those patterns of a rule that name a tool which its server does not
+// have. tools returns the names of a server's tools; known is false if they are not known.
+func UnknownTools(rule string, patterns []string, tools func(server string) (names []string, known bool)) []UnknownName {
 	var found []UnknownName
-	for _, r := range rules {
-		for _, target := range r.Tools {
-			server, name, ok := strings.Cut(target, ".")
-			if !ok || strings.ContainsAny(target, wildcards) {
-				continue
-			}
-			names, known := tools(server)
-			if !known || slices.Contains(names, name) {
-				continue
-			}
-			near := nearest.Names(name, names)
-			for i, n := range near {
-				near[i] = server + "." + n
-			}
-			found = append(found, UnknownName{r.Name, target, near})
+	for _, target := range patterns {
+		server, name, ok := strings.Cut(target, ".")
+		if !ok || strings.ContainsAny(target, wildcards) {
+			continue
 		}
+		names, known := tools(server)
+		if !known || slices.Contains(names, name) {
+			continue
+		}
+		near := nearest.Names(name, names)
+		for i, n := range near {
+			near[i] = server + "." + n
+		}
+		found = append(found, UnknownName{rule, target, near})
 	}
 	return found
 }
 
-// UnknownClients returns the clients that rules name and that no token has. Such a rule is
+// UnknownClients returns those patterns of a rule that match no name of a token. The rule is
 // still for clients without a token that call themselves so.
-func UnknownClients(rules []Rule, tokens []string) []UnknownName {
+func UnknownClients(rule string, patterns, tokens []string) []UnknownName {
 	var found []UnknownName
-	for _, r := range rules {
-		for _, client := range r.Clients {
-			if !slices.ContainsFunc(tokens, newPatterns([]string{client}).matchName) {
-				found = append(found, UnknownName{r.Name, client, nearest.Names(client, tokens)})
-			}
+	for _, client := range patterns {
+		if !slices.ContainsFunc(tokens, newPatterns([]string{client}).matchName) {
+			found = append(found, UnknownName{rule, client, nearest.Names(client, tokens)})
 		}
 	}
 	return found

@@ -1,41 +1,43 @@
 package policy
 
 import (
-	"cel.dev/cel-go/common/types"
-	"cel.dev/cel-go/interpreter"
-
 	"github.com/mcp-metatool/mcp-metatool/host/pins"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// values are the values of variables for one decision. They are read when a condition
+// Values are the values of variables for one decision. They are read when a condition
 // needs them.
-type values struct {
+type Values struct {
 	request   Request
 	engine    *Engine // counts the calls per minute; nil: there were none
-	arguments *arguments
+	arguments *Arguments
 	failed    error // of reading the arguments
 	session   *snapshot
 	run       *snapshot
 }
 
-// readArguments reads the arguments, once.
-func (v *values) readArguments() error {
+// Arguments returns the arguments of the request. The error is a Failure.
+func (v *Values) Arguments() (*Arguments, error) {
 	if v.arguments == nil && v.failed == nil {
 		v.arguments, v.failed = parseArguments(v.request.Arguments)
 	}
-	return v.failed
+	return v.arguments, v.failed
 }
 
-// Parent implements interpreter.Activation.
-func (v *values) Parent() interpreter.Activation { return nil }
+// Variable returns the value of a variable other than args. known reports that there is such
+// a variable. The error is a Failure.
+func (v *Values) Variable(name string) (value any, known bool, err error) {
+	value, known = v.ofRequest(name)
+	if !known {
+		value, known, err = v.before(name)
+	}
+	return value, known, err
+}
 
-// ResolveName implements interpreter.Activation.
-func (v *values) ResolveName(name string) (any, bool) {
+// ofRequest resolves the variables about the request.
+func (v *Values) ofRequest(name string) (any, bool) {
 	r := &v.request
 	switch name {
-	case "args":
-		return v.arguments.object, true
 	case "kind":
 		return string(r.Kind), true
 	case "target":
@@ -60,63 +62,52 @@ func (v *values) ResolveName(name string) (any, bool) {
 	case "script":
 		return r.Caller.Script, true
 	}
-	if hint, ok := annotation(r, name); ok {
-		return hint, true
-	}
-	return v.before(name)
+	return annotation(r, name)
 }
 
 // before resolves the variables about what was called before.
-func (v *values) before(name string) (any, bool) {
+func (v *Values) before(name string) (value any, known bool, err error) {
 	if v.session == nil {
 		c := callOf(&v.request)
 		session, run := v.request.Caller.SessionCalls.at(c), v.request.Caller.RunCalls.at(c)
 		v.session, v.run = &session, &run
 	}
-	listed := func(s *snapshot, list []string) (any, bool) {
-		if s.full {
-			return types.WrapErr(errForgotten), true
+	// remembered returns a value that is known unless there was too much to remember.
+	remembered := func(full bool, value any) (any, bool, error) {
+		if full {
+			return nil, true, errForgotten
 		}
-		return list, true
-	}
-	counted := func(s *snapshot) (any, bool) {
-		if s.full {
-			return types.WrapErr(errForgotten), true
-		}
-		return s.same, true
+		return value, true, nil
 	}
 	switch name {
 	case "session.called":
-		return listed(v.session, v.session.called)
+		return remembered(v.session.full, v.session.called)
 	case "session.servers":
-		return listed(v.session, v.session.servers)
+		return remembered(v.session.full, v.session.servers)
 	case "session.private":
-		return v.session.given.Private, true
+		return v.session.given.Private, true, nil
 	case "session.untrusted":
-		return v.session.given.Untrusted, true
+		return v.session.given.Untrusted, true, nil
 	case "run.called":
-		return listed(v.run, v.run.called)
+		return remembered(v.run.full, v.run.called)
 	case "run.servers":
-		return listed(v.run, v.run.servers)
+		return remembered(v.run.full, v.run.servers)
 	case "calls.session":
-		return v.session.calls, true
+		return v.session.calls, true, nil
 	case "calls.run":
-		return v.run.calls, true
+		return v.run.calls, true, nil
 	case "calls.tool.session":
-		return counted(v.session)
+		return remembered(v.session.full, v.session.same)
 	case "calls.tool.run":
-		return counted(v.run)
+		return remembered(v.run.full, v.run.same)
 	case "calls.minute":
 		all, _, _ := v.engine.lastMinute(&v.request)
-		return all, true
+		return all, true, nil
 	case "calls.tool.minute":
 		_, same, full := v.engine.lastMinute(&v.request)
-		if full {
-			return types.WrapErr(errForgotten), true
-		}
-		return same, true
+		return remembered(full, same)
 	}
-	return nil, false
+	return nil, false, nil
 }
 
 // ofTool returns text if the request is about a tool.
@@ -144,7 +135,7 @@ func definitionDigest(r *Request) string {
 // 2025-11-25 (schema, ToolAnnotations), where destructiveHint and idempotentHint only mean
 // something for tools that are not read-only. Reads of resources, prompts and completions
 // count as read-only.
-func annotation(r *Request, name string) (hint, ok bool) {
+func annotation(r *Request, name string) (hint any, ok bool) {
 	read := r.Kind == KindResource || r.Kind == KindPrompt || r.Kind == KindCompletion
 	readOnly := flag(r, "readOnlyHint", read)
 	switch name {
@@ -157,7 +148,7 @@ func annotation(r *Request, name string) (hint, ok bool) {
 	case "tool.annotations.openWorldHint":
 		return flag(r, "openWorldHint", true), true
 	}
-	return false, false
+	return nil, false
 }
 
 // flag returns a hint of the definition, or fallback if it has none or if it is not a

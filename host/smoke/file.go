@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/policy/compile"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
@@ -97,6 +98,7 @@ func parse(path string, data []byte, opts LoadOptions) (*File, error) {
 			f.unset[upstream] = p
 		}
 	}
+	r.opts.Load.Policies = compile.Policy
 	if opts.Offline {
 		r.opts.Load.Getenv = noVariables
 	}

@@ -1,4 +1,4 @@
-package policy
+package compile
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"cel.dev/cel-go/common/overloads"
 	"cel.dev/cel-go/common/types"
 
+	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -33,10 +34,10 @@ func (c *condition) analyse(tree *ast.AST, costs costs) (at int32, mistake strin
 	for _, ref := range tree.ReferenceMap() {
 		for _, v := range variables {
 			if ref.Name == v.name {
-				c.stateful = c.stateful || v.stateful
-				c.reads = c.reads || v.name == "args"
-				c.given = c.given || v.name == "session.private" || v.name == "session.untrusted"
-				c.defined = c.defined || v.name == "tool.digest" || strings.HasPrefix(v.name, "tool.annotations.")
+				c.reads.Calls = c.reads.Calls || v.stateful
+				c.reads.Arguments = c.reads.Arguments || v.name == "args"
+				c.reads.Given = c.reads.Given || v.name == "session.private" || v.name == "session.untrusted"
+				c.reads.Definition = c.reads.Definition || v.name == "tool.digest" || strings.HasPrefix(v.name, "tool.annotations.")
 			}
 		}
 	}
@@ -63,7 +64,7 @@ func (a *analysis) visit(e ast.Expr) {
 		case types.String:
 			a.texts = append(a.texts, string(v))
 		case types.Double:
-			if math.Abs(float64(v)) >= exactFloats {
+			if math.Abs(float64(v)) >= policy.ExactFloats {
 				a.wrong(e, "is a number with a fraction that is too large to compare exactly (write it without a fraction)")
 			}
 		}

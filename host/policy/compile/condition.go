@@ -1,4 +1,4 @@
-package policy
+package compile
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"cel.dev/cel-go/ext"
 	"cel.dev/cel-go/interpreter"
 
+	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
@@ -89,21 +90,18 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 
 // condition is a compiled condition. It is safe for concurrent use.
 type condition struct {
-	program  cel.Program
-	stateful bool // it reads what was called before
-	reads    bool // it reads the arguments
-	defined  bool // it reads the definition of the tool
-	given    bool // it reads what the session was given
+	program cel.Program
+	reads   policy.Reads
 	// names are the names of members that it mentions, by the form in which parsers that
 	// ignore case and separators compare them.
 	names map[string][]string
 }
 
-// compileCondition compiles the text of a condition. The errors lack the index of the
+// newCondition compiles the text of a condition. The errors lack the index of the
 // rule.
-func compileCondition(text string) (*condition, []*RuleError) {
-	fail := func(offset int, format string, args ...any) []*RuleError {
-		return []*RuleError{{Key: keyWhen, Offset: offset, Text: fmt.Sprintf(format, args...)}}
+func newCondition(text string) (policy.Condition, []*policy.RuleError) {
+	fail := func(offset int, format string, args ...any) []*policy.RuleError {
+		return []*policy.RuleError{{Offset: offset, Text: fmt.Sprintf(format, args...)}}
 	}
 	env, err := environment()
 	if err != nil {
@@ -111,10 +109,10 @@ func compileCondition(text string) (*condition, []*RuleError) {
 	}
 	checked, issues := env.Compile(text)
 	if issues != nil && issues.Err() != nil {
-		var errs []*RuleError
+		var errs []*policy.RuleError
 		for _, e := range issues.Errors() {
 			offset := offsetOf(text, e.Location.Line(), e.Location.Column())
-			errs = append(errs, &RuleError{Key: keyWhen, Offset: offset, Text: explainIssue(text, offset, e.Message)})
+			errs = append(errs, &policy.RuleError{Offset: offset, Text: explainIssue(text, offset, e.Message)})
 		}
 		return nil, errs
 	}
@@ -205,13 +203,7 @@ func (sizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNod
 	return nil
 }
 
-// failure says why a condition could not be evaluated. Its text has no values of
-// arguments.
-type failure struct{ text string }
-
-func (f *failure) Error() string { return f.text }
-
-var errCostly = &failure{fmt.Sprintf("it costs more than %d", maxCost)}
+var errCostly = policy.Failure(fmt.Sprintf("it costs more than %d", maxCost))
 
 // cancelled has ended. An evaluation looks at it once it has looked at maxItems items. The
 // library's cost does not bound loops well: what it keeps for each item makes the next slower.
@@ -221,50 +213,77 @@ var cancelled = func() context.Context {
 	return ctx
 }()
 
-// holds evaluates the condition. The error is a *failure.
-func (c *condition) holds(v *values) (bool, error) {
-	if c.reads {
-		if err := v.readArguments(); err != nil {
+// Reads implements policy.Condition.
+func (c *condition) Reads() policy.Reads { return c.reads }
+
+// Holds implements policy.Condition. The error is a policy.Failure.
+func (c *condition) Holds(v *policy.Values) (bool, error) {
+	a := activation{values: v}
+	if c.reads.Arguments {
+		arguments, err := v.Arguments()
+		if err != nil {
 			return false, err
 		}
-		if err := v.arguments.checkNames(c.names); err != nil {
+		if err := arguments.CheckNames(c.names); err != nil {
 			return false, err
 		}
+		a.arguments = arguments.Object
 	}
-	out, _, err := c.program.ContextEval(cancelled, v)
+	out, _, err := c.program.ContextEval(cancelled, a)
 	if err != nil {
 		return false, c.failed(err)
 	}
 	held, ok := out.(types.Bool)
 	if !ok {
-		return false, &failure{"it is not a boolean"}
+		return false, policy.Failure("it is not a boolean")
 	}
 	return bool(held), nil
+}
+
+// activation gives a program the values of variables.
+type activation struct {
+	values    *policy.Values
+	arguments map[string]any
+}
+
+// Parent implements interpreter.Activation.
+func (a activation) Parent() interpreter.Activation { return nil }
+
+// ResolveName implements interpreter.Activation.
+func (a activation) ResolveName(name string) (any, bool) {
+	if name == "args" {
+		return a.arguments, true
+	}
+	value, known, err := a.values.Variable(name)
+	if err != nil {
+		value = types.WrapErr(err)
+	}
+	return value, known
 }
 
 // knownErrors are the beginnings of messages that contain no values of arguments.
 var knownErrors = []string{"no such overload", "division by zero", "modulus by zero", "integer overflow", "index out of bounds"}
 
-// failed returns the *failure for an error of an evaluation.
+// failed returns the Failure for an error of an evaluation.
 func (c *condition) failed(err error) error {
 	var costly interpreter.EvalCancelledError
 	if errors.As(err, &costly) {
 		return errCostly
 	}
 	if errors.Is(err, interpreter.InterruptError{}) {
-		return &failure{fmt.Sprintf("it looks at more than %d items", maxItems)}
+		return policy.Failure(fmt.Sprintf("it looks at more than %d items", maxItems))
 	}
-	own := new(failure)
+	var own policy.Failure
 	if errors.As(err, &own) {
 		return own
 	}
 	text := err.Error()
 	if name, ok := strings.CutPrefix(text, "no such key: "); ok && slices.Contains(c.names[wire.Fold(name)], name) {
-		return &failure{fmt.Sprintf("there is no member %q (ask for it with has())", name)}
+		return policy.Failure(fmt.Sprintf("there is no member %q (ask for it with has())", name))
 	}
 	if i := slices.IndexFunc(knownErrors, func(known string) bool { return strings.HasPrefix(text, known) }); i >= 0 {
 		line, _, _ := strings.Cut(text, "\n")
-		return &failure{line}
+		return policy.Failure(line)
 	}
-	return &failure{"a value has another type or form than it expects"}
+	return policy.Failure("a value has another type or form than it expects")
 }

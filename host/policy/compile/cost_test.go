@@ -1,4 +1,4 @@
-package policy
+package compile
 
 import (
 	"fmt"
@@ -7,6 +7,8 @@ import (
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/ext"
+
+	"github.com/mcp-metatool/mcp-metatool/host/policy"
 )
 
 // listOf returns a JSON array of n equal items.
@@ -49,7 +51,7 @@ func TestCostsFollowTheWork(t *testing.T) {
 		if strings.Contains(test.when, "map") || strings.Contains(test.when, "filter") {
 			arguments = fmt.Sprintf(`{"i":%s,"x":%s,"y":%s}`, listOf(950, "1"), test.x, test.y)
 		}
-		d, _ := compile(t, Allow, Rule{Name: "x", When: test.when, Action: Allow}).Explain(tool("a", "b", arguments))
+		d, _ := compile(t, policy.Allow, policy.Rule{Name: "x", When: test.when, Action: policy.Allow}).Explain(tool("a", "b", arguments))
 		if d.Allowed() != (test.why == "") || !strings.HasSuffix(d.Reason, test.why) {
 			t.Errorf("%s: %s %s, want %s", test.when, d.Action, d.Reason, test.why)
 		}
@@ -59,7 +61,7 @@ func TestCostsFollowTheWork(t *testing.T) {
 // TestPatternsOfConditions checks that regular expressions may have repetitions, and are in
 // quotes and bounded.
 func TestPatternsOfConditions(t *testing.T) {
-	p := compile(t, Allow, Rule{Name: "x", When: `args.x.matches("^[0-9]{4}( [0-9]{4}){3}$") || matches(args.x, "b{2,}")`, Action: Deny})
+	p := compile(t, policy.Allow, policy.Rule{Name: "x", When: `args.x.matches("^[0-9]{4}( [0-9]{4}){3}$") || matches(args.x, "b{2,}")`, Action: policy.Deny})
 	for x, denied := range map[string]bool{"1234 1234 1234 1234": true, "1234": false, "abb": true} {
 		if d, _ := p.Explain(tool("a", "b", `{"x":"`+x+`"}`)); d.Allowed() == denied {
 			t.Errorf("%s: %s", x, d.Action)
@@ -74,7 +76,7 @@ func TestPatternsOfConditions(t *testing.T) {
 		`args.x.exists(i, i.matches("(?P<n>a)"))`: "",
 	} {
 		got := ""
-		if _, errs := Compile(Allow, []Rule{{Name: "x", When: when, Action: Deny}}); len(errs) > 0 {
+		if _, errs := Rules(policy.Allow, policy.Rule{Name: "x", When: when, Action: policy.Deny}); len(errs) > 0 {
 			got = fmt.Sprintf("%d: %s", errs[0].Offset, errs[0].Text)
 		}
 		if !strings.HasPrefix(got, want) || (got == "") != (want == "") {

@@ -1,24 +1,26 @@
-package policy
+package compile
 
 import (
 	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/policy"
 )
 
 // compile compiles rules that must be right.
-func compile(t testing.TB, fallback Action, rules ...Rule) *Policy {
+func compile(t testing.TB, fallback policy.Action, rules ...policy.Rule) *policy.Policy {
 	t.Helper()
-	p, errs := Compile(fallback, rules)
+	p, errs := Rules(fallback, rules...)
 	for _, e := range errs {
 		t.Fatal(e)
 	}
 	return p
 }
 
-func tool(server, name, args string) Request {
-	r := Request{Kind: KindTool, Server: server, Name: name}
+func tool(server, name, args string) policy.Request {
+	r := policy.Request{Kind: policy.KindTool, Server: server, Name: name}
 	if args != "" {
 		r.Arguments = []byte(args)
 	}
@@ -26,21 +28,22 @@ func tool(server, name, args string) Request {
 }
 
 func TestDecide(t *testing.T) {
-	p := compile(t, Allow,
-		Rule{Name: "no force", Tools: []string{"git.push"}, When: `has(args.force) && args.force == true`, Action: Deny},
-		Rule{Name: "production", Clients: []string{"ci", "laptop-*"}, Tools: []string{"github.merge_*", "db.execute"},
-			When: `args.repo.startsWith("prod/") || !tool.annotations.readOnlyHint`, Action: Ask, Reason: "changes production"},
-		Rule{Name: "large", Tools: []string{"bank.*"}, When: `args.amount > 9007199254740992`, Action: Deny},
-		Rule{Name: "secrets", Resources: []string{"file:///secret/*"}, Action: Deny},
-		Rule{Name: "prompts", Prompts: []string{"*.admin"}, Action: Deny},
-		Rule{Name: "completions", Completions: []string{"files.*"}, Action: Deny},
-		Rule{Name: "dots", Clients: []string{".ci"}, Action: Deny},
-		Rule{Name: "by name", Tools: []string{"set.*"}, When: `args.exists(k, k == "force") || ["all"].exists(k, k in args)`, Action: Deny},
-		Rule{Name: "scripts", Tools: []string{"web.post"}, When: `script != "" && script != "report"`, Action: Deny},
+	p := compile(t, policy.Allow,
+		policy.Rule{Name: "no force", Tools: []string{"git.push"}, When: `has(args.force) && args.force == true`, Action: policy.Deny},
+		policy.Rule{Name: "production", Clients: []string{"ci", "laptop-*"}, Tools: []string{"github.merge_*", "db.execute"},
+			When: `args.repo.startsWith("prod/") || !tool.annotations.readOnlyHint`, Action: policy.Ask, Reason: "changes production"},
+		policy.Rule{Name: "large", Tools: []string{"bank.*"}, When: `args.amount > 9007199254740992`, Action: policy.Deny},
+		policy.Rule{Name: "secrets", Resources: []string{"file:///secret/*"}, Action: policy.Deny},
+		policy.Rule{Name: "prompts", Prompts: []string{"*.admin"}, Action: policy.Deny},
+		policy.Rule{Name: "completions", Completions: []string{"files.*"}, Action: policy.Deny},
+		policy.Rule{Name: "dots", Clients: []string{".ci"}, Action: policy.Deny},
+		policy.Rule{Name: "by name", Tools: []string{"set.*"}, When: `args.exists(k, k == "force") || ["all"].exists(k, k in args)`, Action: policy.Deny},
+		policy.Rule{Name: "null", Tools: []string{"null.*"}, When: `args.x == null && args.l.exists(i, i == null) && args.o.y == null`, Action: policy.Deny},
+		policy.Rule{Name: "scripts", Tools: []string{"web.post"}, When: `script != "" && script != "report"`, Action: policy.Deny},
 	)
 	readOnly := []byte(`{"name":"x","annotations":{"readOnlyHint":true}}`)
 	for _, test := range []struct {
-		request Request
+		request policy.Request
 		client  string
 		script  string
 		want    string // action, rule
@@ -61,9 +64,9 @@ func TestDecide(t *testing.T) {
 		{tool("github", "merge_pr", `{"repo":"dev/x"}`), "ci", "", "ask production"},
 		{tool("github", "merge_pr", `{"repo":"dev/x"}`), "laptop-7", "", "ask production"},
 		{tool("github", "merge_pr", `{"repo":"dev/x"}`), "phone", "", "allow default"},
-		{Request{Kind: KindTool, Server: "db", Name: "execute", Arguments: []byte(`{"repo":"dev/x"}`), Definition: readOnly}, "ci", "", "allow default"},
-		{Request{Kind: KindTool, Server: "db", Name: "execute", Arguments: []byte(`{"repo":"prod/x"}`), Definition: readOnly}, "ci", "", "ask production"},
-		{Request{Kind: KindTool, Server: "db", Name: "execute", Arguments: []byte(`{}`), Definition: readOnly}, "ci", "", "deny production"},
+		{policy.Request{Kind: policy.KindTool, Server: "db", Name: "execute", Arguments: []byte(`{"repo":"dev/x"}`), Definition: readOnly}, "ci", "", "allow default"},
+		{policy.Request{Kind: policy.KindTool, Server: "db", Name: "execute", Arguments: []byte(`{"repo":"prod/x"}`), Definition: readOnly}, "ci", "", "ask production"},
+		{policy.Request{Kind: policy.KindTool, Server: "db", Name: "execute", Arguments: []byte(`{}`), Definition: readOnly}, "ci", "", "deny production"},
 		{tool("bank", "pay", `{"amount":9007199254740993}`), "", "", "deny large"},
 		{tool("bank", "pay", `{"amount":9007199254740992}`), "", "", "allow default"},
 		{tool("bank", "pay", `{"amount":9007199254740992.0}`), "", "", "allow default"},
@@ -72,17 +75,19 @@ func TestDecide(t *testing.T) {
 		{tool("bank", "pay", `{"amount":123456789012345678901234567890}`), "", "", "deny large"},
 		{tool("bank", "pay", `{"amount":"9007199254740993"}`), "", "", "deny large"},
 		{tool("bank", "pay", `{"amount":0.5}`), "", "", "allow default"},
-		{Request{Kind: KindResource, Server: "files", Name: "file:///secret/a/b"}, "", "", "deny secrets"},
-		{Request{Kind: KindResource, Server: "files", Name: "file:///public/a"}, "", "", "allow default"},
-		{Request{Kind: KindResource, Server: "files", Name: "file:///%73ecret/a"}, "", "", "deny secrets"},
-		{Request{Kind: KindResource, Server: "files", Name: "File:///public/../secret/a"}, "", "", "deny secrets"},
-		{Request{Kind: KindCompletion, Server: "files", Name: "FILE:///{path}"}, "", "", "deny completions"},
-		{Request{Kind: KindPrompt, Server: "a", Name: "user"}, ".ci", "", "deny dots"},
-		{Request{Kind: KindPrompt, Server: "a", Name: "user"}, "ci", "", "allow default"},
-		{Request{Kind: KindTool, Server: "files", Name: "file:///secret/a/b"}, "", "", "allow default"},
-		{Request{Kind: KindPrompt, Server: "a", Name: "admin"}, "", "", "deny prompts"},
-		{Request{Kind: KindCompletion, Server: "files", Name: "file:///{path}"}, "", "", "deny completions"},
-		{Request{Kind: KindCompletion, Server: "a", Name: "admin"}, "", "", "allow default"},
+		{policy.Request{Kind: policy.KindResource, Server: "files", Name: "file:///secret/a/b"}, "", "", "deny secrets"},
+		{policy.Request{Kind: policy.KindResource, Server: "files", Name: "file:///public/a"}, "", "", "allow default"},
+		{policy.Request{Kind: policy.KindResource, Server: "files", Name: "file:///%73ecret/a"}, "", "", "deny secrets"},
+		{policy.Request{Kind: policy.KindResource, Server: "files", Name: "File:///public/../secret/a"}, "", "", "deny secrets"},
+		{policy.Request{Kind: policy.KindCompletion, Server: "files", Name: "FILE:///{path}"}, "", "", "deny completions"},
+		{policy.Request{Kind: policy.KindPrompt, Server: "a", Name: "user"}, ".ci", "", "deny dots"},
+		{policy.Request{Kind: policy.KindPrompt, Server: "a", Name: "user"}, "ci", "", "allow default"},
+		{policy.Request{Kind: policy.KindTool, Server: "files", Name: "file:///secret/a/b"}, "", "", "allow default"},
+		{policy.Request{Kind: policy.KindPrompt, Server: "a", Name: "admin"}, "", "", "deny prompts"},
+		{policy.Request{Kind: policy.KindCompletion, Server: "files", Name: "file:///{path}"}, "", "", "deny completions"},
+		{policy.Request{Kind: policy.KindCompletion, Server: "a", Name: "admin"}, "", "", "allow default"},
+		{tool("null", "x", `{"x":null,"l":[1,null],"o":{"y":null}}`), "", "", "deny null"},
+		{tool("null", "x", `{"x":null,"l":[1,0],"o":{"y":null}}`), "", "", "allow default"},
 		{tool("web", "post", ``), "", "", "allow default"},
 		{tool("web", "post", ``), "", "other", "deny scripts"},
 		{tool("web", "post", ``), "", "report", "allow default"},
@@ -99,8 +104,8 @@ func TestDecide(t *testing.T) {
 // TestFormsOfURIs checks that a rule which allows a URI does not allow another one that looks
 // like it, and that one which denies it cannot be avoided by writing it in another way.
 func TestFormsOfURIs(t *testing.T) {
-	allow := compile(t, Deny, Rule{Name: "public", Resources: []string{"file:///public/*", "store://item"}, Action: Allow})
-	deny := compile(t, Allow, Rule{Name: "secret", Resources: []string{"file:///secret/*", "store://item"}, Action: Deny})
+	allow := compile(t, policy.Deny, policy.Rule{Name: "public", Resources: []string{"file:///public/*", "store://item"}, Action: policy.Allow})
+	deny := compile(t, policy.Allow, policy.Rule{Name: "secret", Resources: []string{"file:///secret/*", "store://item"}, Action: policy.Deny})
 	for _, test := range []struct {
 		uri             string
 		allowed, denied bool
@@ -123,7 +128,7 @@ func TestFormsOfURIs(t *testing.T) {
 		{"file:////secret//a", false, true},
 		{"file:///secrets", false, false},
 	} {
-		r := Request{Kind: KindResource, Server: "files", Name: test.uri}
+		r := policy.Request{Kind: policy.KindResource, Server: "files", Name: test.uri}
 		if d, _ := allow.Explain(r); d.Allowed() != test.allowed {
 			t.Errorf("%q: allowed %t", test.uri, d.Allowed())
 		}
@@ -151,7 +156,7 @@ func TestMistakes(t *testing.T) {
 		`args.a.join("` + strings.Repeat("x", 101) + `") == ""`:      "12: what join() inserts",
 		strings.Repeat("(", 100) + "true" + strings.Repeat(")", 100): "",
 	} {
-		_, errs := Compile(Allow, []Rule{{Name: "x", When: when, Action: Deny}})
+		_, errs := Rules(policy.Allow, policy.Rule{Name: "x", When: when, Action: policy.Deny})
 		if len(errs) == 0 {
 			t.Errorf("%s: no error", when)
 			continue
@@ -169,12 +174,12 @@ func TestBounds(t *testing.T) {
 	for _, test := range []struct{ when, arguments, why string }{
 		{`args.l.all(x, x == "x")`, list(maxItems - 1), ""},
 		{`args.l.all(x, x == "x")`, list(maxItems), "it looks at more than 2000 items"},
-		{`"x" in args.l`, list(maxArgumentValues), "the arguments have more than 100000 values"},
-		{`args.s != ""`, text(maxArgumentBytes), ""},
-		{`args.s != ""`, text(maxArgumentBytes + 1), "the arguments have more than 4194304 bytes"},
-		{`args.s.replace("x", "yyyyyyyyyy") != ""`, text(maxArgumentBytes), "it costs more than 1000000"},
+		{`"x" in args.l`, list(100_000), "the arguments have more than 100000 values"},
+		{`args.s != ""`, text(4 << 20), ""},
+		{`args.s != ""`, text(4<<20 + 1), "the arguments have more than 4194304 bytes"},
+		{`args.s.replace("x", "yyyyyyyyyy") != ""`, text(4 << 20), "it costs more than 1000000"},
 	} {
-		d, _ := compile(t, Allow, Rule{Name: "x", When: test.when, Action: Allow}).Explain(tool("a", "b", test.arguments))
+		d, _ := compile(t, policy.Allow, policy.Rule{Name: "x", When: test.when, Action: policy.Allow}).Explain(tool("a", "b", test.arguments))
 		if d.Allowed() != (test.why == "") || !strings.HasSuffix(d.Reason, test.why) {
 			t.Errorf("%s with %d bytes: %s %s", test.when, len(test.arguments), d.Action, d.Reason)
 		}
@@ -182,25 +187,25 @@ func TestBounds(t *testing.T) {
 }
 
 func BenchmarkDecide(b *testing.B) {
-	rules := []Rule{}
+	rules := []policy.Rule{}
 	for i := range 50 {
-		rules = append(rules, Rule{Name: fmt.Sprint("other ", i), Tools: []string{fmt.Sprintf("server%d.write_*", i)}, Action: Ask})
+		rules = append(rules, policy.Rule{Name: fmt.Sprint("other ", i), Tools: []string{fmt.Sprintf("server%d.write_*", i)}, Action: policy.Ask})
 	}
 	rules = append(rules,
-		Rule{Name: "arguments", Tools: []string{"github.*"}, When: `has(args.repo) && args.repo.startsWith("prod/") && args.labels.exists(l, l == "release")`, Action: Deny},
-		Rule{Name: "annotations", Tools: []string{"github.*"}, When: `!tool.annotations.readOnlyHint && calls.minute > 30`, Action: Ask},
+		policy.Rule{Name: "arguments", Tools: []string{"github.*"}, When: `has(args.repo) && args.repo.startsWith("prod/") && args.labels.exists(l, l == "release")`, Action: policy.Deny},
+		policy.Rule{Name: "annotations", Tools: []string{"github.*"}, When: `!tool.annotations.readOnlyHint && calls.minute > 30`, Action: policy.Ask},
 	)
 	definition := []byte(`{"name":"github__merge_pr","description":"Merges a pull request.","inputSchema":{"type":"object","properties":{"repo":{"type":"string"},"number":{"type":"integer"}}},"annotations":{"readOnlyHint":false}}`)
 	args := []byte(`{"repo":"prod/site","number":1234567,"labels":["bug","urgent"],"message":"` + strings.Repeat("text ", 40) + `"}`)
 	for _, c := range []struct {
 		name    string
-		request Request
+		request policy.Request
 	}{
 		{"no rule by name", tool("files", "read", string(args))},
-		{"conditions", Request{Kind: KindTool, Server: "github", Name: "merge_pr", Arguments: args, Definition: definition}},
+		{"conditions", policy.Request{Kind: policy.KindTool, Server: "github", Name: "merge_pr", Arguments: args, Definition: definition}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			e := NewEngine(compile(b, Allow, rules...), time.Now)
+			e := policy.NewEngine(compile(b, policy.Allow, rules...), time.Now)
 			b.ReportAllocs()
 			for b.Loop() {
 				e.Decide(c.request)
