@@ -2,6 +2,7 @@ package re
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/guest/stdlib/stdlibtest"
 )
+
+var long = flag.Bool("long", false, "compare five times as many random patterns with Python")
 
 // quote returns a text as a literal of Python and of Starlark.
 func quote(s string) string { return strconv.Quote(s) }
@@ -102,9 +105,9 @@ func (g generator) quantifier() string {
 }
 
 func TestRandomPatterns(t *testing.T) {
-	n := 3000
-	if testing.Short() {
-		n = 300
+	n := 600
+	if *long {
+		n = 3000
 	}
 	g := generator{rand.New(rand.NewPCG(1, 2))}
 	var scripts []string

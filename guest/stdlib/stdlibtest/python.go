@@ -1,13 +1,15 @@
 package stdlibtest
 
 import (
-	"bytes"
 	"encoding/json"
+	"errors"
 	"math"
+	"os"
 	"os/exec"
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"go.starlark.net/starlark"
@@ -15,55 +17,73 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
-// python evaluates scripts. It reads {"setup", "scripts"} and writes their outcomes.
+// python evaluates scripts. It reads lines of {"setup", "scripts"}, and writes a line with their
+// outcomes for each.
 const python = `
 import json, sys
-job = json.load(sys.stdin)
-out = []
-for script in job["scripts"]:
-    scope = {}
-    exec(job["setup"], scope)
-    try:
+for line in sys.stdin:
+    job = json.loads(line)
+    out = []
+    for script in job["scripts"]:
+        scope = {}
+        exec(job["setup"], scope)
         try:
-            code = compile(script, "test", "eval")
-        except SyntaxError:
-            exec(script, scope)
-            value = scope["r"]
-        else:
-            value = eval(code, scope)
-        text = repr(value)
-    except Exception as e:
-        name = type(e).__name__
-        if name in ("error", "Error"):
-            name = type(e).__module__.lstrip("_") + "." + name
-        text = "!" + name
-    out.append(text)
-json.dump(out, sys.stdout)
+            try:
+                code = compile(script, "test", "eval")
+            except SyntaxError:
+                exec(script, scope)
+                value = scope["r"]
+            else:
+                value = eval(code, scope)
+            text = repr(value)
+        except Exception as e:
+            name = type(e).__name__
+            if name in ("error", "Error"):
+                name = type(e).__module__.lstrip("_") + "." + name
+            text = "!" + name
+        out.append(text)
+    print(json.dumps(out), flush=True)
 `
+
+// asked is the Python that a test binary asks. It ends with its input, which ends with the binary.
+type asked struct {
+	in  *json.Encoder
+	out *json.Decoder
+}
+
+// start starts Python. Its error says what is wrong with it.
+var start = sync.OnceValues(func() (*asked, error) {
+	if exec.Command("python3", "-c", "import sys; sys.exit(sys.version_info < (3, 11))").Run() != nil {
+		return nil, errors.New("python3 is older than 3.11")
+	}
+	cmd := exec.Command("python3", "-W", "ignore", "-c", python)
+	cmd.Env = []string{"PYTHONIOENCODING=utf-8", "PYTHONHASHSEED=0", "TZ=UTC", "PATH=/usr/bin:/bin"}
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	return &asked{json.NewEncoder(in), json.NewDecoder(out)}, cmd.Start()
+})
 
 // Python returns the outcomes of scripts in Python, in the form of Outcome. It skips
 // the test where there is no Python of at least 3.11.
 func Python(t testing.TB, setup string, scripts []string) []string {
 	t.Helper()
-	path := testenv.Program(t, "python3")
-	if exec.Command(path, "-c", "import sys; sys.exit(sys.version_info < (3, 11))").Run() != nil {
-		testenv.Lacks(t, "python3", "python3 is older than 3.11")
-	}
-	job, err := json.Marshal(map[string]any{"setup": setup, "scripts": scripts})
+	testenv.Program(t, "python3")
+	p, err := start()
 	if err != nil {
+		testenv.Lacks(t, "python3", "%v", err)
+	}
+	if err := p.in.Encode(map[string]any{"setup": setup, "scripts": scripts}); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(path, "-W", "ignore", "-c", python)
-	cmd.Env = []string{"PYTHONIOENCODING=utf-8", "PYTHONHASHSEED=0", "TZ=UTC", "PATH=/usr/bin:/bin"}
-	cmd.Stdin = bytes.NewReader(job)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	text, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("python3: %v\n%s", err, &stderr)
-	}
 	var out []string
-	if err := json.Unmarshal(text, &out); err != nil || len(out) != len(scripts) {
+	if err := p.out.Decode(&out); err != nil || len(out) != len(scripts) {
 		t.Fatalf("python3 gave %d outcomes for %d scripts: %v", len(out), len(scripts), err)
 	}
 	return out

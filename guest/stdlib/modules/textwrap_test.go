@@ -1,4 +1,4 @@
-package textwrap
+package modules_test
 
 import (
 	"fmt"
@@ -7,9 +7,10 @@ import (
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/guest/stdlib/stdlibtest"
+	"github.com/mcp-metatool/mcp-metatool/guest/stdlib/textwrap"
 )
 
-func TestSameAsPython(t *testing.T) {
+func TestTextwrap(t *testing.T) {
 	scripts := []string{
 		`textwrap.dedent('  a\n    b\n  c')`,
 		`textwrap.dedent('\ta\n  b')`,
@@ -41,7 +42,7 @@ func TestSameAsPython(t *testing.T) {
 	}
 	g := rand.New(rand.NewPCG(1, 1))
 	pieces := []string{"a", "word", "well-known", " ", "  ", "--", "\t", "\n", "longerword", "é", "x-y-z", ".", "'", "1-2", "-"}
-	for range 2000 {
+	for range rounds(2000) {
 		text := ""
 		for range g.IntN(14) {
 			text += pieces[g.IntN(len(pieces))]
@@ -52,11 +53,11 @@ func TestSameAsPython(t *testing.T) {
 		option := []string{"", ", max_lines=2", ", drop_whitespace=False", ", break_long_words=False", ", initial_indent='> '", ", break_on_hyphens=False", ", subsequent_indent=' '"}[g.IntN(7)]
 		scripts = append(scripts, fmt.Sprintf("textwrap.wrap(%s, %d%s)", strconv.Quote(text), 3+g.IntN(20), option), fmt.Sprintf("textwrap.dedent(%s)", strconv.Quote(text)), fmt.Sprintf("textwrap.shorten(%s, %d)", strconv.Quote(text), 6+g.IntN(20)))
 	}
-	stdlibtest.Same(t, stdlibtest.Names(Module()), "import textwrap", 0, scripts)
+	stdlibtest.Same(t, stdlibtest.Names(textwrap.Module()), "import textwrap", 0, scripts)
 }
 
-func TestHere(t *testing.T) {
-	stdlibtest.Check(t, stdlibtest.Names(Module()), []stdlibtest.Case{
+func TestTextwrapHere(t *testing.T) {
+	stdlibtest.Check(t, stdlibtest.Names(textwrap.Module()), []stdlibtest.Case{
 		{Script: "textwrap.wrap(' a', 1, initial_indent='> ')", Want: "['> a']"}, // Python goes on for ever
 		{Script: "len(textwrap.wrap('x' * 100000, 1))", Want: "100000"},
 		{Script: `textwrap.wrap('a\t' * 10, 5, tabsize=1 << 40)`, Want: "!ValueError"},

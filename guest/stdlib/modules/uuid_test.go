@@ -1,12 +1,13 @@
-package uuid
+package modules_test
 
 import (
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/guest/stdlib/stdlibtest"
+	"github.com/mcp-metatool/mcp-metatool/guest/stdlib/uuid"
 )
 
-func TestSameAsPython(t *testing.T) {
+func TestUUID(t *testing.T) {
 	scripts := []string{
 		"uuid.UUID('12345678123456781234567812345678')",
 		"str(uuid.UUID('{12345678-1234-5678-1234-567812345678}'))",
@@ -31,11 +32,11 @@ func TestSameAsPython(t *testing.T) {
 		"uuid.UUID(int=1).version",
 		"uuid.uuid4() == uuid.uuid4()",
 	}
-	stdlibtest.Same(t, stdlibtest.Names(Module()), "import uuid", 0, scripts)
+	stdlibtest.Same(t, stdlibtest.Names(uuid.Module()), "import uuid", 0, scripts)
 }
 
-func TestHere(t *testing.T) {
-	stdlibtest.Check(t, stdlibtest.Names(Module()), []stdlibtest.Case{
+func TestUUIDHere(t *testing.T) {
+	stdlibtest.Check(t, stdlibtest.Names(uuid.Module()), []stdlibtest.Case{
 		{Script: "str(uuid.uuid4()) == str(uuid.uuid4())", Want: "False"},
 	})
 }

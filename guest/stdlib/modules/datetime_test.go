@@ -1,31 +1,33 @@
-package datetime
+package modules_test
 
 import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/guest/stdlib"
+	"github.com/mcp-metatool/mcp-metatool/guest/stdlib/datetime"
 	"github.com/mcp-metatool/mcp-metatool/guest/stdlib/stdlibtest"
 	"go.starlark.net/starlark"
 )
 
-const setup = `
+const datetimeSetup = `
 import datetime, zoneinfo, time
 from datetime import datetime as dt, date, timedelta as td, timezone as tz
 from zoneinfo import ZoneInfo as Z
 `
 
-func scope() starlark.StringDict {
-	env := stdlibtest.Names(Module(), ZoneInfo(), Time())
-	m := Module().Members
+func datetimeScope() starlark.StringDict {
+	env := stdlibtest.Names(datetime.Module(), datetime.ZoneInfo(), datetime.Time())
+	m := datetime.Module().Members
 	env["dt"], env["date"], env["td"], env["tz"] = m["datetime"], m["date"], m["timedelta"], m["timezone"]
-	env["Z"] = ZoneInfo().Members["ZoneInfo"]
+	env["Z"] = datetime.ZoneInfo().Members["ZoneInfo"]
 	return env
 }
 
-func TestSameAsPython(t *testing.T) {
+func TestDatetime(t *testing.T) {
 	scripts := []string{
 		"dt(2024, 2, 29, 12, 30)", "dt(2023, 2, 29)", "dt(0, 1, 1)", "dt(2024, 13, 1)", "dt(2024, 1, 1, 24)", "dt(2024, 1, 1, 1, 60)", "dt('x', 1, 1)", "dt(2024, 1)", "dt(2024, 1, 1, tzinfo=tz.utc)", "dt(2024, 1, 1, fold=1)", "dt(2024, 1, 1, 0, 0, 0, 5)",
 		"str(dt(2024, 2, 29, 12, 30))", "str(dt(2024, 1, 1, 0, 0, 1, 500, tz.utc))", "dt(2024, 1, 2).isoformat()", "dt(2024, 1, 2, 3, 4, 5, 6789).isoformat(timespec='milliseconds')", "dt(2024, 1, 2).isoformat(' ', 'minutes')", "dt(2024, 1, 2).isoformat(timespec='x')", "dt(2024, 1, 2).isoformat(sep='ab')",
@@ -45,23 +47,23 @@ func TestSameAsPython(t *testing.T) {
 	}
 	g := rand.New(rand.NewPCG(7, 8))
 	zones := []string{"Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "America/Sao_Paulo", "Africa/Cairo", "Pacific/Apia", "Asia/Kathmandu"}
-	for range 3000 {
+	for range rounds(3000) {
 		micros := g.Int64N(2_500_000_000_000_000)
 		zone := zones[g.IntN(len(zones))]
 		n := strconv.FormatFloat(float64(micros)/1e6, 'f', 6, 64)
 		scripts = append(scripts, fmt.Sprintf("dt.fromtimestamp(%s, Z(%q)).isoformat()", n, zone))
-		m, _ := momentOf(micros)
+		m := time.UnixMicro(micros).UTC()
 		scripts = append(scripts,
-			fmt.Sprintf("dt(%d, %d, %d, %d, %d, tzinfo=Z(%q), fold=%d).isoformat()", m.year, m.month, m.day, m.hour, m.minute, zone, g.IntN(2)),
-			fmt.Sprintf("dt(%d, %d, %d, %d).strftime('%%U %%W %%V %%G %%j %%I%%p')", 1+g.IntN(9999), m.month, m.day%28+1, m.hour),
-			fmt.Sprintf("dt.strptime(dt(%d, %d, %d, %d, %d).strftime('%%c'), '%%c')", 1000+g.IntN(8999), m.month, m.day, m.hour, m.minute))
+			fmt.Sprintf("dt(%d, %d, %d, %d, %d, tzinfo=Z(%q), fold=%d).isoformat()", m.Year(), m.Month(), m.Day(), m.Hour(), m.Minute(), zone, g.IntN(2)),
+			fmt.Sprintf("dt(%d, %d, %d, %d).strftime('%%U %%W %%V %%G %%j %%I%%p')", 1+g.IntN(9999), m.Month(), m.Day()%28+1, m.Hour()),
+			fmt.Sprintf("dt.strptime(dt(%d, %d, %d, %d, %d).strftime('%%c'), '%%c')", 1000+g.IntN(8999), m.Month(), m.Day(), m.Hour(), m.Minute()))
 		scripts = append(scripts, fmt.Sprintf("td(days=%v, seconds=%v) %s %v", g.NormFloat64()*100, g.NormFloat64()*1e5, []string{"*", "/"}[g.IntN(2)], g.NormFloat64()*3))
 	}
-	stdlibtest.Same(t, scope(), setup, 0, scripts)
+	stdlibtest.Same(t, datetimeScope(), datetimeSetup, 0, scripts)
 }
 
-func TestTimeOfTheRun(t *testing.T) {
-	stdlibtest.Check(t, scope(), []stdlibtest.Case{
+func TestDatetimeTimeOfTheRun(t *testing.T) {
+	stdlibtest.Check(t, datetimeScope(), []stdlibtest.Case{
 		{Script: "dt.now()", Want: "datetime.datetime(2026, 3, 4, 5, 6, 7, 891011)"},
 		{Script: "dt.now() == dt.now()", Want: "True"},
 		{Script: "dt.now(tz.utc).isoformat()", Want: "'2026-03-04T05:06:07.891011+00:00'"},
@@ -77,10 +79,13 @@ func TestTimeOfTheRun(t *testing.T) {
 	})
 }
 
-func TestTextOfValues(t *testing.T) {
-	d := date{2024, 5, 6}
-	for _, v := range []stdlib.Formatter{d, d.moment(), clock{hour: 3}} {
-		if got, err := v.Format("%H:%M"); err != nil || got != "00:00" && got != "03:00" {
+func TestDatetimeTextOfValues(t *testing.T) {
+	for _, code := range []string{"date(2024, 5, 6)", "dt(2024, 5, 6)", "datetime.time(3)"} {
+		v, err := stdlibtest.Run(datetimeScope(), code)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := v.(stdlib.Formatter).Format("%H:%M"); err != nil || got != "00:00" && got != "03:00" {
 			t.Errorf("%v: %q, %v", v, got, err)
 		}
 	}

@@ -1,12 +1,13 @@
-package bisect
+package modules_test
 
 import (
 	"testing"
 
+	"github.com/mcp-metatool/mcp-metatool/guest/stdlib/bisect"
 	"github.com/mcp-metatool/mcp-metatool/guest/stdlib/stdlibtest"
 )
 
-func TestSameAsPython(t *testing.T) {
+func TestBisect(t *testing.T) {
 	scripts := []string{
 		"[bisect.bisect_left([1, 2, 2, 3], x) for x in range(5)]",
 		"[bisect.bisect_right([1, 2, 2, 3], x) for x in range(5)]",
@@ -22,11 +23,11 @@ func TestSameAsPython(t *testing.T) {
 		"bisect.bisect_left((1, 2, 3), 3)",
 		"bisect.bisect_left([3, 1], 2, hi=None)",
 	}
-	stdlibtest.Same(t, stdlibtest.Names(Module()), "import bisect", 0, scripts)
+	stdlibtest.Same(t, stdlibtest.Names(bisect.Module()), "import bisect", 0, scripts)
 }
 
-func TestHere(t *testing.T) {
-	stdlibtest.Check(t, stdlibtest.Names(Module()), []stdlibtest.Case{
+func TestBisectHere(t *testing.T) {
+	stdlibtest.Check(t, stdlibtest.Names(bisect.Module()), []stdlibtest.Case{
 		{Script: "bisect.insort((1, 2), 3)", Want: "!AttributeError"},
 	})
 }

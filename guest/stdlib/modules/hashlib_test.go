@@ -1,13 +1,14 @@
-package hashlib
+package modules_test
 
 import (
 	"fmt"
 	"testing"
 
+	"github.com/mcp-metatool/mcp-metatool/guest/stdlib/hashlib"
 	"github.com/mcp-metatool/mcp-metatool/guest/stdlib/stdlibtest"
 )
 
-func TestSameAsPython(t *testing.T) {
+func TestHashlib(t *testing.T) {
 	scripts := []string{
 		"hashlib.md5(b'a').hexdigest()",
 		"hashlib.sha1(b'a').hexdigest()",
@@ -44,11 +45,11 @@ func TestSameAsPython(t *testing.T) {
 				fmt.Sprintf("hmac.new(b'k' * %d, b'm' * %d, '%s').hexdigest()", n%300, n, name))
 		}
 	}
-	stdlibtest.Same(t, stdlibtest.Names(Module(), HMAC(), Zlib()), "import hashlib, hmac, zlib", 0, scripts)
+	stdlibtest.Same(t, stdlibtest.Names(hashlib.Module(), hashlib.HMAC(), hashlib.Zlib()), "import hashlib, hmac, zlib", 0, scripts)
 }
 
-func TestHere(t *testing.T) {
-	stdlibtest.Check(t, stdlibtest.Names(Module(), HMAC(), Zlib()), []stdlibtest.Case{
+func TestHashlibHere(t *testing.T) {
+	stdlibtest.Check(t, stdlibtest.Names(hashlib.Module(), hashlib.HMAC(), hashlib.Zlib()), []stdlibtest.Case{
 		{Script: "hmac.new(b'k', b'm', 'nope')", Want: "!ValueError"},
 	})
 }

@@ -1,12 +1,13 @@
-package functools
+package modules_test
 
 import (
 	"testing"
 
+	"github.com/mcp-metatool/mcp-metatool/guest/stdlib/functools"
 	"github.com/mcp-metatool/mcp-metatool/guest/stdlib/stdlibtest"
 )
 
-func TestSameAsPython(t *testing.T) {
+func TestFunctools(t *testing.T) {
 	scripts := []string{
 		"functools.reduce(lambda a, b: a + b, [1, 2, 3])",
 		"functools.reduce(lambda a, b: a + b, [], 5)",
@@ -33,11 +34,11 @@ func TestSameAsPython(t *testing.T) {
 		"f = functools.wraps(len)(lambda x: x + 1)\nr = f(1)",
 		"functools.cache(1)",
 	}
-	stdlibtest.Same(t, stdlibtest.Names(Module()), "import functools", 0, scripts)
+	stdlibtest.Same(t, stdlibtest.Names(functools.Module()), "import functools", 0, scripts)
 }
 
-func TestHere(t *testing.T) {
-	stdlibtest.Check(t, stdlibtest.Names(Module()), []stdlibtest.Case{
+func TestFunctoolsHere(t *testing.T) {
+	stdlibtest.Check(t, stdlibtest.Names(functools.Module()), []stdlibtest.Case{
 		{Script: "functools.partial(max, 1).keywords", Want: "{}"},
 		{Script: "f = functools.lru_cache(maxsize=3)(lambda x: x)\nr = [f(i) for i in range(1000)][-1]", Want: "999"},
 	})

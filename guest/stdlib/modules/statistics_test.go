@@ -1,14 +1,15 @@
-package statistics
+package modules_test
 
 import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
 
+	"github.com/mcp-metatool/mcp-metatool/guest/stdlib/statistics"
 	"github.com/mcp-metatool/mcp-metatool/guest/stdlib/stdlibtest"
 )
 
-func TestSameAsPython(t *testing.T) {
+func TestStatistics(t *testing.T) {
 	scripts := []string{
 		"statistics.mean([1, 2, 3, 4])",
 		"statistics.mean([1, 2])",
@@ -71,7 +72,7 @@ func TestSameAsPython(t *testing.T) {
 		"statistics.mean([1 << 70, 1])",
 	}
 	g := rand.New(rand.NewPCG(1, 1))
-	for range 250 {
+	for range rounds(250) {
 		var list string
 		for range 2 + g.IntN(8) {
 			if g.IntN(2) == 0 {
@@ -83,11 +84,11 @@ func TestSameAsPython(t *testing.T) {
 		name := []string{"mean", "variance", "pvariance", "stdev", "pstdev", "median", "quantiles", "fmean"}[g.IntN(8)]
 		scripts = append(scripts, fmt.Sprintf("statistics.%s([%s])", name, list))
 	}
-	stdlibtest.Same(t, stdlibtest.Names(Module()), "import statistics", 1e-12, scripts)
+	stdlibtest.Same(t, stdlibtest.Names(statistics.Module()), "import statistics", 1e-12, scripts)
 }
 
-func TestHere(t *testing.T) {
-	stdlibtest.Check(t, stdlibtest.Names(Module()), []stdlibtest.Case{
+func TestStatisticsHere(t *testing.T) {
+	stdlibtest.Check(t, stdlibtest.Names(statistics.Module()), []stdlibtest.Case{
 		{Script: "statistics.mean(range(1 << 40))", Want: "!memory"},
 		{Script: "statistics.quantiles([1, 2], n=1 << 60)", Want: "!memory"},
 	})

@@ -1,12 +1,13 @@
-package base64
+package modules_test
 
 import (
 	"testing"
 
+	"github.com/mcp-metatool/mcp-metatool/guest/stdlib/base64"
 	"github.com/mcp-metatool/mcp-metatool/guest/stdlib/stdlibtest"
 )
 
-func TestSameAsPython(t *testing.T) {
+func TestBase64(t *testing.T) {
 	scripts := []string{
 		"base64.b64encode(b'hello')",
 		"base64.b64encode('x')",
@@ -49,11 +50,11 @@ func TestSameAsPython(t *testing.T) {
 		"base64.b64encode(b'')",
 		"base64.b64decode('')",
 	}
-	stdlibtest.Same(t, stdlibtest.Names(Module(), Binascii()), "import base64, binascii", 0, scripts)
+	stdlibtest.Same(t, stdlibtest.Names(base64.Module(), base64.Binascii()), "import base64, binascii", 0, scripts)
 }
 
-func TestHere(t *testing.T) {
-	stdlibtest.Check(t, stdlibtest.Names(Module(), Binascii()), []stdlibtest.Case{
+func TestBase64Here(t *testing.T) {
+	stdlibtest.Check(t, stdlibtest.Names(base64.Module(), base64.Binascii()), []stdlibtest.Case{
 		{Script: "base64.b32decode('!!!!!!!!')", Want: "!binascii.Error"},
 	})
 }

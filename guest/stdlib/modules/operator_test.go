@@ -1,12 +1,13 @@
-package operator
+package modules_test
 
 import (
 	"testing"
 
+	"github.com/mcp-metatool/mcp-metatool/guest/stdlib/operator"
 	"github.com/mcp-metatool/mcp-metatool/guest/stdlib/stdlibtest"
 )
 
-func TestSameAsPython(t *testing.T) {
+func TestOperator(t *testing.T) {
 	scripts := []string{
 		"operator.add(1, 2)",
 		"operator.add('a', 'b')",
@@ -71,11 +72,11 @@ func TestSameAsPython(t *testing.T) {
 		"operator.iadd([1], [2])",
 		"operator.is_(None, None)",
 	}
-	stdlibtest.Same(t, stdlibtest.Names(Module()), "import operator", 0, scripts)
+	stdlibtest.Same(t, stdlibtest.Names(operator.Module()), "import operator", 0, scripts)
 }
 
-func TestHere(t *testing.T) {
-	stdlibtest.Check(t, stdlibtest.Names(Module()), []stdlibtest.Case{
+func TestOperatorHere(t *testing.T) {
+	stdlibtest.Check(t, stdlibtest.Names(operator.Module()), []stdlibtest.Case{
 		{Script: "operator.pow(2, 1 << 40)", Want: "!OverflowError"},
 		{Script: "operator.pow(1 << 100, 1 << 62)", Want: "!OverflowError"},
 	})

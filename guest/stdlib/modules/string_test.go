@@ -1,12 +1,13 @@
-package string
+package modules_test
 
 import (
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/guest/stdlib/stdlibtest"
+	pystring "github.com/mcp-metatool/mcp-metatool/guest/stdlib/string"
 )
 
-func TestSameAsPython(t *testing.T) {
+func TestString(t *testing.T) {
 	scripts := []string{
 		"string.ascii_letters",
 		"string.digits",
@@ -30,11 +31,11 @@ func TestSameAsPython(t *testing.T) {
 		"string.Template('${').substitute()",
 		"string.Template('$').substitute()",
 	}
-	stdlibtest.Same(t, stdlibtest.Names(Module()), "import string", 0, scripts)
+	stdlibtest.Same(t, stdlibtest.Names(pystring.Module()), "import string", 0, scripts)
 }
 
-func TestHere(t *testing.T) {
-	stdlibtest.Check(t, stdlibtest.Names(Module()), []stdlibtest.Case{
+func TestStringHere(t *testing.T) {
+	stdlibtest.Check(t, stdlibtest.Names(pystring.Module()), []stdlibtest.Case{
 		{Script: "string.Template('$a' * 100000).substitute(a='x' * 10000)", Want: "!memory"},
 	})
 }

@@ -1,12 +1,13 @@
-package random
+package modules_test
 
 import (
 	"testing"
 
+	"github.com/mcp-metatool/mcp-metatool/guest/stdlib/random"
 	"github.com/mcp-metatool/mcp-metatool/guest/stdlib/stdlibtest"
 )
 
-func TestSameAsPython(t *testing.T) {
+func TestRandom(t *testing.T) {
 	scripts := []string{
 		"random.choice([])",
 		"random.randint(2, 1)",
@@ -39,11 +40,11 @@ func TestSameAsPython(t *testing.T) {
 		"random.randint(1)",
 		"random.randrange(1 << 100, (1 << 100) + 1) == 1 << 100",
 	}
-	stdlibtest.Same(t, stdlibtest.Names(Module()), "import random", 0, scripts)
+	stdlibtest.Same(t, stdlibtest.Names(random.Module()), "import random", 0, scripts)
 }
 
-func TestHere(t *testing.T) {
-	stdlibtest.Check(t, stdlibtest.Names(Module()), []stdlibtest.Case{
+func TestRandomHere(t *testing.T) {
+	stdlibtest.Check(t, stdlibtest.Names(random.Module()), []stdlibtest.Case{
 		{Script: "[random.randint(1, 6) for i in range(5)] == [random.randint(1, 6) for i in range(5)]", Want: "False"},
 		{Script: "random.seed(1)\na = [random.random() for i in range(3)]\nrandom.seed(1)\nr = a == [random.random() for i in range(3)]", Want: "True"},
 		{Script: "g = random.Random(5)\nh = random.Random(5)\nr = [g.randint(0, 99) for i in range(5)] == [h.randint(0, 99) for i in range(5)]", Want: "True"},
@@ -55,8 +56,8 @@ func TestHere(t *testing.T) {
 }
 
 // TestDistribution: the numbers of a run are the same each time, and spread out.
-func TestDistribution(t *testing.T) {
-	env := stdlibtest.Names(Module())
+func TestRandomDistribution(t *testing.T) {
+	env := stdlibtest.Names(random.Module())
 	const script = "[random.randrange(10) for i in range(2000)] + [int(random.gauss(0, 1)) for i in range(5)]"
 	first := stdlibtest.Outcome(env, script)
 	if again := stdlibtest.Outcome(env, script); again != first {

@@ -1,4 +1,4 @@
-package csv
+package modules_test
 
 import (
 	"fmt"
@@ -6,10 +6,11 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/mcp-metatool/mcp-metatool/guest/stdlib/csv"
 	"github.com/mcp-metatool/mcp-metatool/guest/stdlib/stdlibtest"
 )
 
-func TestSameAsPython(t *testing.T) {
+func TestCSV(t *testing.T) {
 	scripts := []string{
 		`list(csv.reader(['a,b,c', '1,"2,3",4']))`,
 		"list(csv.reader(['a;b'], delimiter=';'))",
@@ -70,7 +71,7 @@ func TestSameAsPython(t *testing.T) {
 	}
 	g := rand.New(rand.NewPCG(1, 1))
 	pieces := []string{"a", ",", "\"", "\n", "\r", " ", ";", "\\", "1", "é", "\"\""}
-	for range 3000 {
+	for range rounds(3000) {
 		text := ""
 		for range g.IntN(10) {
 			text += pieces[g.IntN(len(pieces))]
@@ -79,11 +80,11 @@ func TestSameAsPython(t *testing.T) {
 		scripts = append(scripts, fmt.Sprintf("list(csv.reader([%s]%s))", strconv.Quote(text), option),
 			fmt.Sprintf("f = io.StringIO()\ncsv.writer(f%s).writerow([%s, 1, 'b'])\nr = f.getvalue()", option, strconv.Quote(text)))
 	}
-	stdlibtest.Same(t, stdlibtest.Names(Module(), IO()), "import csv, io", 0, scripts)
+	stdlibtest.Same(t, stdlibtest.Names(csv.Module(), csv.IO()), "import csv, io", 0, scripts)
 }
 
-func TestHere(t *testing.T) {
-	stdlibtest.Check(t, stdlibtest.Names(Module(), IO()), []stdlibtest.Case{
+func TestCSVHere(t *testing.T) {
+	stdlibtest.Check(t, stdlibtest.Names(csv.Module(), csv.IO()), []stdlibtest.Case{
 		{Script: "f = io.StringIO()\nfor i in range(100):\n    f.write('x' * 1000000)\nr = 1", Want: "!memory"},
 		{Script: "f = io.StringIO()\nf.seek(1 << 39)\nf.write('x')\nr = 1", Want: "!memory"},
 		{Script: `list(csv.reader(['"' + 'x' * 200000]))`, Want: "!csv.Error"},

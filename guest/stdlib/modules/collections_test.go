@@ -1,12 +1,13 @@
-package collections
+package modules_test
 
 import (
 	"testing"
 
+	"github.com/mcp-metatool/mcp-metatool/guest/stdlib/collections"
 	"github.com/mcp-metatool/mcp-metatool/guest/stdlib/stdlibtest"
 )
 
-func TestSameAsPython(t *testing.T) {
+func TestCollections(t *testing.T) {
 	scripts := []string{
 		"collections.Counter('abracadabra'.split('a'))",
 		"collections.Counter([3, 1, 3, 2, 1, 3])",
@@ -100,11 +101,11 @@ func TestSameAsPython(t *testing.T) {
 		"P = collections.namedtuple('P', 'x', defaults=[1, 2])\nr = P()",
 		"collections.namedtuple('P', [1])",
 	}
-	stdlibtest.Same(t, stdlibtest.Names(Module()), "import collections\nfrom collections import Counter, deque, defaultdict, OrderedDict, namedtuple", 0, scripts)
+	stdlibtest.Same(t, stdlibtest.Names(collections.Module()), "import collections\nfrom collections import Counter, deque, defaultdict, OrderedDict, namedtuple", 0, scripts)
 }
 
-func TestHere(t *testing.T) {
-	stdlibtest.Check(t, stdlibtest.Names(Module()), []stdlibtest.Case{
+func TestCollectionsHere(t *testing.T) {
+	stdlibtest.Check(t, stdlibtest.Names(collections.Module()), []stdlibtest.Case{
 		{Script: "collections.OrderedDict(a=1)", Want: "OrderedDict({'a': 1})"},
 		{Script: "collections.deque(range(1 << 40))", Want: "!memory"},
 		{Script: "collections.deque([1]) * (1 << 40)", Want: "!memory"},

@@ -1,14 +1,15 @@
-package heapq
+package modules_test
 
 import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
 
+	"github.com/mcp-metatool/mcp-metatool/guest/stdlib/heapq"
 	"github.com/mcp-metatool/mcp-metatool/guest/stdlib/stdlibtest"
 )
 
-func TestSameAsPython(t *testing.T) {
+func TestHeapq(t *testing.T) {
 	scripts := []string{
 		"h = [5, 3, 8, 1, 9, 2]\nheapq.heapify(h)\nr = h",
 		"h = []\nfor x in [5, 3, 8, 1, 9, 2]:\n    heapq.heappush(h, x)\nr = (h, [heapq.heappop(h) for i in range(6)])",
@@ -40,11 +41,11 @@ func TestSameAsPython(t *testing.T) {
 		}
 		scripts = append(scripts, fmt.Sprintf("h = [%s]\nheapq.heapify(h)\nheapq.heappush(h, %d)\nx = heapq.heappop(h)\nheapq.heappush(h, %d)\nr = (x, h, heapq.nsmallest(3, h))", list, g.IntN(9), g.IntN(9)))
 	}
-	stdlibtest.Same(t, stdlibtest.Names(Module()), "import heapq", 0, scripts)
+	stdlibtest.Same(t, stdlibtest.Names(heapq.Module()), "import heapq", 0, scripts)
 }
 
-func TestHere(t *testing.T) {
-	stdlibtest.Check(t, stdlibtest.Names(Module()), []stdlibtest.Case{
+func TestHeapqHere(t *testing.T) {
+	stdlibtest.Check(t, stdlibtest.Names(heapq.Module()), []stdlibtest.Case{
 		{Script: "list(heapq.merge([1, 'a'], [2]))", Want: "!TypeError"},
 	})
 }

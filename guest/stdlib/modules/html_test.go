@@ -1,12 +1,13 @@
-package html
+package modules_test
 
 import (
 	"testing"
 
+	"github.com/mcp-metatool/mcp-metatool/guest/stdlib/html"
 	"github.com/mcp-metatool/mcp-metatool/guest/stdlib/stdlibtest"
 )
 
-func TestSameAsPython(t *testing.T) {
+func TestHTML(t *testing.T) {
 	scripts := []string{
 		`html.escape('<a href="x">&\'</a>')`,
 		`html.escape('"', quote=False)`,
@@ -18,11 +19,11 @@ func TestSameAsPython(t *testing.T) {
 		"html.unescape('&#x80;')",
 		"html.unescape('plain')",
 	}
-	stdlibtest.Same(t, stdlibtest.Names(Module()), "import html", 0, scripts)
+	stdlibtest.Same(t, stdlibtest.Names(html.Module()), "import html", 0, scripts)
 }
 
-func TestHere(t *testing.T) {
-	stdlibtest.Check(t, stdlibtest.Names(Module()), []stdlibtest.Case{
+func TestHTMLHere(t *testing.T) {
+	stdlibtest.Check(t, stdlibtest.Names(html.Module()), []stdlibtest.Case{
 		{Script: "html.unescape('&#0;')", Want: "'�'"},
 	})
 }

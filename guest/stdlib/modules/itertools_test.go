@@ -1,12 +1,13 @@
-package itertools
+package modules_test
 
 import (
 	"testing"
 
+	"github.com/mcp-metatool/mcp-metatool/guest/stdlib/itertools"
 	"github.com/mcp-metatool/mcp-metatool/guest/stdlib/stdlibtest"
 )
 
-func TestSameAsPython(t *testing.T) {
+func TestItertools(t *testing.T) {
 	scripts := []string{
 		"list(itertools.islice(itertools.count(), 5))",
 		"list(itertools.islice(itertools.count(10, -2), 4))",
@@ -88,11 +89,11 @@ func TestSameAsPython(t *testing.T) {
 		"list(itertools.compress(1, [1]))",
 		"x = [1, 2]\nfor v in itertools.chain(x):\n    if len(x) < 5:\n        x.append(v)\nr = x",
 	}
-	stdlibtest.Same(t, stdlibtest.Names(Module()), "import itertools", 0, scripts)
+	stdlibtest.Same(t, stdlibtest.Names(itertools.Module()), "import itertools", 0, scripts)
 }
 
-func TestHere(t *testing.T) {
-	stdlibtest.Check(t, stdlibtest.Names(Module()), []stdlibtest.Case{
+func TestItertoolsHere(t *testing.T) {
+	stdlibtest.Check(t, stdlibtest.Names(itertools.Module()), []stdlibtest.Case{
 		{Script: "list(itertools.product([0], repeat=1 << 40))", Want: "!memory"},
 		{Script: "list(itertools.product(range(10), repeat=1 << 62))", Want: "!memory"},
 		{Script: "itertools.tee([1], 1 << 62)", Want: "!memory"},

@@ -1,4 +1,4 @@
-package urllib
+package modules_test
 
 import (
 	"fmt"
@@ -7,9 +7,10 @@ import (
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/guest/stdlib/stdlibtest"
+	"github.com/mcp-metatool/mcp-metatool/guest/stdlib/urllib"
 )
 
-func TestSameAsPython(t *testing.T) {
+func TestURLLib(t *testing.T) {
 	scripts := []string{
 		"parse.quote('a b/c?d=é&~')",
 		"parse.quote('a/b', safe='')",
@@ -76,16 +77,16 @@ func TestSameAsPython(t *testing.T) {
 		}
 		return strconv.Quote(text)
 	}
-	for range 1500 {
+	for range rounds(1500) {
 		scripts = append(scripts, fmt.Sprintf("parse.urlparse(%s)", random()), fmt.Sprintf("parse.urljoin(%s, %s)", random(), random()),
 			fmt.Sprintf("parse.urlsplit(%s).geturl()", random()), fmt.Sprintf("parse.quote(%s)", random()), fmt.Sprintf("parse.unquote(%s)", random()),
 			fmt.Sprintf("parse.parse_qs(%s)", random()), fmt.Sprintf("parse.urljoin('http://a/b/c/d;p?q', %s)", random()))
 	}
-	stdlibtest.Same(t, stdlibtest.Names(Module()), "import urllib.parse as parse", 0, scripts)
+	stdlibtest.Same(t, stdlibtest.Names(urllib.Module()), "import urllib.parse as parse", 0, scripts)
 }
 
-func TestHere(t *testing.T) {
-	stdlibtest.Check(t, stdlibtest.Names(Module()), []stdlibtest.Case{
+func TestURLLibHere(t *testing.T) {
+	stdlibtest.Check(t, stdlibtest.Names(urllib.Module()), []stdlibtest.Case{
 		{Script: "parse.urlencode([('a', 'x' * 100000)] * 1000)", Want: "!memory"},
 	})
 }
