@@ -54,7 +54,7 @@ func TestLibraryLimits(t *testing.T) {
 		"import io\nf = io.StringIO()\nf.seek(10 ** 10)\nf.write('x')",
 	} {
 		caught := "try:\n    " + strings.ReplaceAll(code, "\n", "\n    ") + "\nexcept:\n    pass"
-		_, err := Run(abi.Request{Op: abi.OpRun, Code: caught, Memory: 64 << 20}, nil)
+		_, err := Run(abi.Request{Op: abi.OpRun, Code: caught, Memory: 16 << 20}, nil)
 		if err == nil || err.Type != abi.ErrResource || err.Limit != abi.LimitMemory {
 			t.Errorf("%s: %+v", code, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -21,6 +22,7 @@ import (
 // fuzzing uses the one of go.mod, because it needs a binary that go test has built.
 func TestMain(m *testing.M) {
 	flag.Parse()
+	debug.SetGCPercent(400) // tests make much garbage, and keep little
 	if starlark.String("é").Len() == 1 || flag.Lookup("test.fuzz").Value.String() != "" || flag.Lookup("test.fuzzworker").Value.String() == "true" {
 		os.Exit(m.Run())
 	}
@@ -45,7 +47,7 @@ func runPatched(change func(from, to string) error, args []string, stdout io.Wri
 		return err
 	}
 	binary := filepath.Join(tmp, "interp.test.exe")
-	build := append([]string{"test", "-c", "-vet=off", "-ldflags=-w", "-o", binary}, flags...)
+	build := append([]string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", binary}, flags...)
 	if raceDetector {
 		build = append(build, "-race")
 	}
@@ -74,19 +76,18 @@ func useChanged(tmp string, change func(from, to string) error) (flags []string,
 	if err != nil {
 		return nil, err
 	}
+	folder := filepath.Join(root, "guest", "patch", "changed")
 	for _, name := range []string{"go.mod", "go.sum"} {
 		content, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
 			return nil, err
 		}
+		if name == "go.mod" {
+			content = fmt.Appendf(content, "\nreplace %s => %q\n", patch.Module, folder)
+		}
 		if err := os.WriteFile(filepath.Join(tmp, name), content, 0o600); err != nil {
 			return nil, err
 		}
-	}
-	folder, modfile := filepath.Join(root, "guest", "patch", "changed"), filepath.Join(tmp, "go.mod")
-	out, err := exec.Command("go", "mod", "edit", "-replace="+patch.Module+"="+folder, modfile).CombinedOutput()
-	if err != nil {
-		return nil, fmt.Errorf("go mod edit: %w\n%s", err, out)
 	}
 	replace := map[string]string{}
 	err = filepath.WalkDir(changed, func(path string, d fs.DirEntry, err error) error {
@@ -103,5 +104,5 @@ func useChanged(tmp string, change func(from, to string) error) (flags []string,
 		return nil, err
 	}
 	overlay := filepath.Join(tmp, "overlay.json")
-	return []string{"-modfile=" + modfile, "-overlay=" + overlay}, os.WriteFile(overlay, text, 0o600)
+	return []string{"-modfile=" + filepath.Join(tmp, "go.mod"), "-overlay=" + overlay}, os.WriteFile(overlay, text, 0o600)
 }

@@ -424,7 +424,7 @@ func runReach(t *testing.T, code string, steps uint64) (calls, precise int) {
 // TestReachCoversCalls is the property that everything rests on: whatever a program does,
 // it makes no call that was not foreseen. -long runs many more programs.
 func TestReachCoversCalls(t *testing.T) {
-	n := 80
+	n := 40
 	if *long {
 		n = 5_000
 	}
@@ -447,7 +447,11 @@ func TestReachCoversCalls(t *testing.T) {
 // FuzzReach is the same for any code.
 func FuzzReach(f *testing.F) {
 	addScripts(f)
-	for seed := range 50 {
+	seeds := 50
+	if flag.Lookup("test.fuzz").Value.String() == "" {
+		seeds = 5 // TestReachCoversCalls has them
+	}
+	for seed := range seeds {
 		f.Add(generateReach(uint64(seed)))
 		f.Add(generateFollowed(uint64(seed)))
 	}
