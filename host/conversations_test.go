@@ -5,10 +5,10 @@ import (
 	"context"
 	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,18 +19,22 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// relay is a server process that the test plays: it forwards its standard input and
-// output over a connection.
-func relay() {
-	conn, err := net.Dial("tcp", os.Args[1])
+// relay is a server that the test plays: it forwards its input and output over a connection.
+// It ends with that.
+func relay(o upstreamOptions) {
+	conn, err := net.Dial("tcp", o.args[0])
 	if err != nil {
 		panic(err)
 	}
-	go func() {
-		_, _ = io.Copy(conn, os.Stdin)
+	defer conn.Close()
+	var other sync.WaitGroup
+	other.Go(func() {
+		_, _ = io.Copy(conn, o.in)
 		_ = conn.(*net.TCPConn).CloseWrite()
-	}()
-	_, _ = io.Copy(os.Stdout, conn)
+	})
+	_, _ = io.Copy(o.out, conn)
+	o.in.Close()
+	other.Wait()
 }
 
 // TestConversations plays testdata/conversations/*.txtar through a Host with one

@@ -74,6 +74,9 @@ func TestFaultsOfServers(t *testing.T) {
 
 func testFault(t *testing.T, transport config.Transport, tt faultCase) {
 	up := startRaw(t, transport, mcptest.ServerOptions{})
+	if transport == config.Stdio && (tt.ends || tt.http == noFault) { // it is about a process
+		up.config = inOwnProcess(up.config)
+	}
 	if tt.of(transport) == timedOut { // the timeout applies to the start too, which may take several attempts
 		up.config.Timeout = time.Second
 	}
@@ -162,7 +165,8 @@ func failure(e mcptest.Entry) string {
 // TestHealthCheckTellsNothingOfOthers checks that agents do not see what a server
 // wrote, since that may be part of another session's answer.
 func TestHealthCheckTellsNothingOfOthers(t *testing.T) {
-	w := startProxy(t, combination{config.Stdio, config.Stdio}, mcptest.ServerOptions{})
+	up := startRaw(t, config.Stdio, mcptest.ServerOptions{})
+	w := serveProxy(t, combination{config.Stdio, config.Stdio}, up.received, testConfig(t, inOwnProcess(up.config)))
 	p := pair(t, w.dial(t, mcptest.ClientOptions{}), w.received)
 	ctx := bounded(t)
 	toolCall(t, ctx, p, "fault", `{"kind":"garbage"}`)

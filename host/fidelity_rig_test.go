@@ -7,13 +7,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
 	"testing"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
+	"github.com/mcp-metatool/mcp-metatool/host/supervise"
 )
 
 // init makes the test binary a raw server of mcptest if its environment says so, before
@@ -60,7 +59,7 @@ func startRaw(t testing.TB, transport config.Transport, sw mcptest.ServerOptions
 		}
 		t.Cleanup(observer.Close)
 		sw.Observer = observer.Addr()
-		up.Command, up.Env = os.Args[0], sw.Environ()
+		up.Command, up.Env = inProcess, sw.Environ()
 		return rawUpstream{&observer.Log, up}
 	}
 	server := mcptest.NewServer(sw)
@@ -94,17 +93,10 @@ func dialRaw(t testing.TB, up rawUpstream, opts mcptest.ClientOptions) *mcptest.
 		}
 		return c
 	}
-	cmd := exec.Command(up.config.Command)
-	cmd.Env = os.Environ()
-	for name, value := range up.config.Env {
-		cmd.Env = append(cmd.Env, name+"="+value)
+	out, in, ok := serversHere(t)(supervise.Spec(&config.Config{}, &up.config)) // ends with its input
+	if !ok {
+		t.Fatal("the server has a process")
 	}
-	in, inErr := cmd.StdinPipe()
-	out, outErr := cmd.StdoutPipe()
-	if err := errors.Join(inErr, outErr, cmd.Start()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Wait() }) // ends with its input
 	return mcptest.NewStdio(out, in, opts)
 }
 

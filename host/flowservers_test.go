@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,18 +31,19 @@ var flowServers = map[string]string{
 	"notes": `{"name":"set","inputSchema":{"type":"object"}},{"name":"get","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}`,
 }
 
-// flowServer is a server over stdio. It writes each call to a file.
+// flowServer is a server over stdio.
 type flowServer struct {
 	name string
 	out  *mcptest.LineWriter
+	file string // gets each call
 	mu   sync.Mutex
 	note string
 }
 
-func (s *flowServer) serve() {
-	in := wire.NewReader(os.Stdin, 0)
+func (s *flowServer) serve(in io.Reader) {
+	lines := wire.NewReader(in, 0)
 	for {
-		raw, err := in.Read()
+		raw, err := lines.Read()
 		if err != nil {
 			return
 		}
@@ -68,7 +70,7 @@ func (s *flowServer) answer(msg wire.Message) wire.Reply {
 	args, _ := wire.Get(msg.Params, "arguments")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if file, err := os.OpenFile(os.Getenv(flowEnv), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600); err == nil {
+	if file, err := os.OpenFile(s.file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600); err == nil {
 		fmt.Fprintf(file, "%s.%s %s\n", s.name, tool, args)
 		file.Close()
 	}

@@ -14,7 +14,7 @@ import (
 // TestHealthCheck checks the health of upstreams with the tool.
 func TestHealthCheck(t *testing.T) {
 	const secret = "hunter2-hunter2"
-	good, down, off := upstreamOf("go-od", "raw"), upstreamOf("down", "raw"), upstreamOf("off", "raw")
+	good, down, off := upstreamOf("go-od", "raw"), inOwnProcess(upstreamOf("down", "raw")), upstreamOf("off", "raw")
 	good.Probe = &config.Probe{Call: "text", Params: []byte(`{"text":"it is fine"}`), Expect: &config.Expectation{Text: "fine"}, Timeout: time.Minute}
 	wrong := good
 	wrong.Name, wrong.Probe = "wrong", &config.Probe{

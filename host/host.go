@@ -38,6 +38,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"path/filepath"
 	"runtime"
@@ -72,6 +73,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/supervise"
 	"github.com/mcp-metatool/mcp-metatool/host/telemetry"
 	"github.com/mcp-metatool/mcp-metatool/host/ui"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -120,7 +122,8 @@ type Options struct {
 	// clients and the queue of approvals.
 	Person approval.Person
 
-	newSandbox func(sandbox.Options) *sandbox.Sandbox // for tests; nil: sandbox.New
+	newSandbox func(sandbox.Options) *sandbox.Sandbox                    // for tests; nil: sandbox.New
+	streams    func(upstream.Spec) (io.ReadCloser, io.WriteCloser, bool) // for tests; see upstream.Options
 }
 
 // Host is a running proxy. Its methods are safe for concurrent use.
@@ -242,7 +245,7 @@ func (h *Host) connect(cfg *config.Config) {
 	h.catalog.SetPins(h.pins)
 	h.upstreams = supervise.New(cfg, supervise.Options{
 		Clients: h.opts.Clients, Name: Name, Version: h.opts.Version, Dir: filepath.Join(cfg.Store.Dir, "servers"),
-		Catalog: h.catalog, Pins: h.pins, Budget: h.sandbox.Budget(), Observer: h.opts.Telemetry.Upstreams(), Log: log,
+		Catalog: h.catalog, Pins: h.pins, Budget: h.sandbox.Budget(), Observer: h.opts.Telemetry.Upstreams(), Log: log, Streams: h.opts.streams,
 		Receiver: func(server string, own route.Session) supervise.Receiver { return h.router.Peer(server, own) },
 	})
 	h.sealer, h.gate = h.newSealer(cfg), newPolicyGate(compile.Of(&cfg.Policy), h.newApprover(cfg))

@@ -26,7 +26,7 @@ import (
 
 func upstreamOf(name, kind string) config.Upstream {
 	return config.Upstream{
-		Name: name, Command: os.Args[0], Env: map[string]string{upstreamEnv: kind}, Prefix: name + "__", Timeout: time.Minute,
+		Name: name, Command: inProcess, Env: map[string]string{upstreamEnv: kind}, Prefix: name + "__", Timeout: time.Minute,
 	}
 }
 
@@ -58,6 +58,7 @@ func startHostOf(t testing.TB, cfg *config.Config, opts Options) (*Host, *mcptes
 	var log mcptest.Buffer
 	opts.Version, opts.CacheDir, opts.Log = "test", guestCache, slog.New(slog.NewTextHandler(&log, nil))
 	guest := sandboxtest.Guest(t)
+	opts.streams = serversHere(t)
 	opts.newSandbox = func(opts sandbox.Options) *sandbox.Sandbox {
 		shared, err := guest.Share(opts)
 		if err != nil {
@@ -241,7 +242,7 @@ func TestCancelReachesTheUpstream(t *testing.T) {
 }
 
 func TestDeadUpstreamAffectsNoOther(t *testing.T) {
-	one := upstreamOf("one", "raw")
+	one := inOwnProcess(upstreamOf("one", "raw"))
 	one.Restart = config.RestartNever
 	h, log := startHost(t, testConfig(t, one, upstreamOf("two", "raw")))
 	c := dial(t, h)
@@ -266,9 +267,9 @@ func TestDeadUpstreamAffectsNoOther(t *testing.T) {
 func TestBrokenUpstreams(t *testing.T) {
 	missing := upstreamOf("missing", "raw")
 	missing.Command = "no-such-command-anywhere"
-	hang := upstreamOf("hang", "hang")
+	hang := inOwnProcess(upstreamOf("hang", "hang"))
 	hang.Timeout = time.Second
-	cfg := testConfig(t, missing, hang, upstreamOf("garbage", "garbage"), upstreamOf("good", "raw"))
+	cfg := testConfig(t, missing, hang, inOwnProcess(upstreamOf("garbage", "garbage")), inOwnProcess(upstreamOf("good", "raw")))
 	h, _ := startHost(t, cfg)
 	c := dial(t, h)
 	if list := c.request("1", "tools/list", `{}`); !strings.Contains(list, `"good__text"`) {
@@ -452,7 +453,7 @@ func TestLastExecutionsAreCounted(t *testing.T) {
 
 // TestCloseAgain checks that Close may be called again, also concurrently.
 func TestCloseAgain(t *testing.T) {
-	h, err := New(testConfig(t, upstreamOf("raw", "raw")), Options{Version: "test", Log: slog.New(slog.DiscardHandler), CacheDir: guestCache})
+	h, err := New(testConfig(t, inOwnProcess(upstreamOf("raw", "raw"))), Options{Version: "test", Log: slog.New(slog.DiscardHandler), CacheDir: guestCache})
 	if err != nil {
 		t.Fatal(err)
 	}

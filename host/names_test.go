@@ -4,7 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
-	"os"
+	"io"
 	"strings"
 	"testing"
 
@@ -16,6 +16,7 @@ import (
 // delete_all, hang, and tell, which returns the progress token of the call that hangs.
 // All its clients share its tasks.
 type typedServer struct {
+	out   io.Writer
 	ran   []string // tools, in order
 	token json.RawMessage
 }
@@ -33,13 +34,13 @@ type typedMessage struct {
 	} `json:"params"`
 }
 
-func (s *typedServer) serve() {
-	in := bufio.NewScanner(os.Stdin)
-	for in.Scan() {
+func (s *typedServer) serve(in io.Reader) {
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
 		var m typedMessage
-		if json.Unmarshal(in.Bytes(), &m) == nil && m.ID != nil {
+		if json.Unmarshal(lines.Bytes(), &m) == nil && m.ID != nil {
 			if result := s.answer(&m); result != "" {
-				fmt.Printf("{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":%s}\n", m.ID, result)
+				fmt.Fprintf(s.out, "{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":%s}\n", m.ID, result)
 			}
 		}
 	}
@@ -47,7 +48,7 @@ func (s *typedServer) serve() {
 
 func (s *typedServer) answer(m *typedMessage) string {
 	if m.Params.Meta.ProgressToken != nil && m.Params.Name != "hang" {
-		fmt.Printf("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":%s,\"progress\":1,\"message\":\"from another\"}}\n", m.Params.Meta.ProgressToken)
+		fmt.Fprintf(s.out, "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":%s,\"progress\":1,\"message\":\"from another\"}}\n", m.Params.Meta.ProgressToken)
 	}
 	switch m.Method {
 	case "initialize":

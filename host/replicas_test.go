@@ -131,7 +131,7 @@ func TestReplicasAnswer(t *testing.T) {
 		"-32602", "the call waited for answers in replica "+ended.fleet.ID(), "which has ended: it is lost", "begin again without requestState")
 	// The run has ended with its server or its replica; the record of that may have reached the store.
 	got := b.about("one-token", "tasks/get", task, "")
-	if !slices.ContainsFunc([]string{"its process ended", "the server is shutting down", "the run of this task was in replica " + ended.fleet.ID()},
+	if !slices.ContainsFunc([]string{"it closed its output", "the server is shutting down", "the run of this task was in replica " + ended.fleet.ID()},
 		func(part string) bool { return strings.Contains(got, part) }) {
 		t.Errorf("a task: %s", got)
 	}

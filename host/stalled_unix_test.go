@@ -17,7 +17,7 @@ import (
 // flood of messages: neither the session nor the upstream's process outlives the
 // shutdown.
 func TestStalledClient(t *testing.T) {
-	h, err := New(testConfig(t, upstreamOf("raw", "raw")), Options{Version: "test", Log: slog.New(slog.DiscardHandler), CacheDir: guestCache})
+	h, err := New(testConfig(t, inOwnProcess(upstreamOf("raw", "raw"))), Options{Version: "test", Log: slog.New(slog.DiscardHandler), CacheDir: guestCache})
 	if err != nil {
 		t.Fatal(err)
 	}

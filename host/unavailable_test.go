@@ -24,7 +24,7 @@ func unavailableServers(t *testing.T) *Host {
 	late := upstreamOf("late", "late")
 	g := newGate(t)
 	late.Args = []string{g.Addr().String()}
-	gone := upstreamOf("gone", "raw") // with a last word on standard error
+	gone := inOwnProcess(upstreamOf("gone", "raw")) // with a last word on standard error
 	gone.Restart = config.RestartNever
 	cfg := testConfig(t, missing, never, off, late, gone)
 	cfg.Secrets = []string{"hunter2-hunter2"}

@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 
@@ -30,36 +29,9 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, vaultComplaint)
 		os.Exit(3)
 	}
-	if name, ok := strings.CutPrefix(os.Getenv(upstreamEnv), "flow-"); ok {
-		(&flowServer{name: name, out: mcptest.NewLineWriter(os.Stdout)}).serve()
+	if kind := os.Getenv(upstreamEnv); kind != "" {
+		serveKind(kind, upstreamOptions{args: os.Args[1:], flowFile: os.Getenv(flowEnv), in: os.Stdin, out: os.Stdout, process: true})
 		return
-	}
-	switch os.Getenv(upstreamEnv) {
-	case "raw":
-		(&rawServer{out: mcptest.NewLineWriter(os.Stdout)}).serve()
-		return
-	case "relay":
-		relay()
-		return
-	case "typed":
-		(&typedServer{}).serve()
-		return
-	case "late": // starts once the other end of a connection is closed
-		conn, err := net.Dial("tcp", os.Args[1])
-		if err != nil {
-			panic(err)
-		}
-		_, _ = io.Copy(io.Discard, conn)
-		(&rawServer{out: mcptest.NewLineWriter(os.Stdout)}).serve()
-		return
-	case "garbage":
-		for range 1000 {
-			fmt.Println("this is not JSON-RPC")
-		}
-		_, _ = os.Stdin.Read(make([]byte, 1<<20))
-		return
-	case "hang":
-		select {}
 	}
 	guestCache = guestcache.Dir()
 	_ = flag.Set("test.parallel", "4") // tests that are parallel wait most of the time
@@ -72,31 +44,41 @@ var guestCache string
 // rawServer is an upstream that returns what it was sent, byte for byte.
 type rawServer struct {
 	out *mcptest.LineWriter
+	id  int // of the process, or of the server in this one
 
+	work      sync.WaitGroup
 	mu        sync.Mutex
 	cancelled [][]byte
 	hung      []byte // id of the last call of hang
 	gates     []net.Conn
+	ended     bool
 }
 
-func (s *rawServer) serve() {
-	in := wire.NewReader(os.Stdin, 0)
+// serve answers until in ends. What it still writes then is lost, as at the end of a process.
+func (s *rawServer) serve(in io.Reader) {
+	lines := wire.NewReader(in, 0)
 	for {
-		raw, err := in.Read()
+		raw, err := lines.Read()
 		if err != nil {
-			return
+			break
 		}
 		msg, err := wire.Parse(raw)
 		switch {
 		case err != nil:
 		case msg.IsRequest():
-			go s.answer(msg)
+			s.work.Go(func() { s.answer(msg) })
 		case msg.Method == "notifications/cancelled":
 			s.mu.Lock()
 			s.cancelled = append(s.cancelled, msg.Params)
 			s.mu.Unlock()
 		}
 	}
+	s.mu.Lock()
+	s.ended = true
+	for _, gate := range s.gates {
+		gate.Close()
+	}
+	s.mu.Unlock()
 }
 
 // rawTools is one page of definitions with everything that proxies with typed messages
@@ -162,18 +144,23 @@ func (s *rawServer) call(msg wire.Message, reply func(string, ...any)) {
 		s.mu.Unlock()
 		reply(`{"content":[],"structuredContent":{"cancelled":[%s],"hung":%s}}`, all, hung)
 	case "pid":
-		reply(`{"content":[],"structuredContent":{"pid":%d}}`, os.Getpid())
-	case "gate": // answered when the other end of a connection is closed; our end is closed when we are
+		reply(`{"content":[],"structuredContent":{"pid":%d}}`, s.id)
+	case "gate": // answered when the other end of a connection is closed; our end is closed when the server ends
 		address, _ := wire.GetString(msg.Params, "arguments", "address")
 		conn, err := net.Dial("tcp", address)
 		if err != nil {
 			panic(err)
 		}
-		_, _ = io.Copy(io.Discard, conn)
-		reply(`{"content":[],"structuredContent":{"pid":%d}}`, os.Getpid())
 		s.mu.Lock()
 		s.gates = append(s.gates, conn)
+		ended := s.ended
 		s.mu.Unlock()
+		if ended {
+			conn.Close()
+			return
+		}
+		_, _ = io.Copy(io.Discard, conn)
+		reply(`{"content":[],"structuredContent":{"pid":%d}}`, s.id)
 	case "exit":
 		fmt.Fprintln(os.Stderr, "raw: told to exit")
 		os.Exit(3)

@@ -3,6 +3,7 @@ package mcptest
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"os"
 
@@ -122,32 +123,44 @@ func (sw ServerOptions) Environ() map[string]string {
 // Main runs a server on standard input and output, and exits, if Env is set;
 // otherwise it does nothing. Call it first in TestMain, main or init.
 func Main() {
-	raw, ok := os.LookupEnv(Env)
-	if !ok {
-		return
+	if raw, ok := os.LookupEnv(Env); ok {
+		os.Exit(serve(raw, os.Stdin, os.Stdout, true))
 	}
+}
+
+// Serve does the same in this process, until in ends; env is the value of Env. A server that would
+// exit closes in and out.
+func Serve(env string, in io.ReadCloser, out io.WriteCloser) {
+	defer in.Close()
+	defer out.Close()
+	serve(env, in, out, false)
+}
+
+// serve returns the status with which a process exits.
+func serve(env string, in io.Reader, out io.Writer, process bool) int {
 	var sw ServerOptions
-	if err := json.Unmarshal([]byte(raw), &sw); err != nil {
+	if err := json.Unmarshal([]byte(env), &sw); err != nil {
 		fmt.Fprintf(os.Stderr, "mcptest: %s: %v\n", Env, err)
-		os.Exit(2)
+		return 2
 	}
 	if exitAtStart(sw) {
 		fmt.Fprintln(os.Stderr, "mcptest: told to exit at start")
-		os.Exit(4)
+		return 4
 	}
 	s := NewServer(sw)
 	if sw.Observer != "" {
 		conn, err := net.Dial("tcp", sw.Observer)
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "mcptest: observer: %v\n", err)
-			os.Exit(2)
+			return 2
 		}
+		defer conn.Close()
 		s.Received.Each = func(e Entry) { _, _ = conn.Write(append(e.Raw[:len(e.Raw):len(e.Raw)], '\n')) }
 		s.Received.Forget = true
 	}
-	s.process = true
-	s.ServeStdio(os.Stdin, os.Stdout)
-	os.Exit(0)
+	s.process = process
+	s.ServeStdio(in, out)
+	return 0
 }
 
 // exitAtStart counts a start, and reports whether the process has to exit.

@@ -162,7 +162,7 @@ func (m *managedUpstream) startLocked() *upstream.Upstream {
 	receiver := m.env.Receiver(m.name, m.own)
 	m.begun = time.Now()
 	m.up = upstream.Start(m.spec, upstream.Options{
-		Log: m.env.Log, Budget: m.env.Budget, Observer: m.env.Observer, InitializeParams: m.client.initializeParams,
+		Log: m.env.Log, Budget: m.env.Budget, Observer: m.env.Observer, InitializeParams: m.client.initializeParams, Streams: m.env.Streams,
 		ClientName: m.client.name, ClientVersion: m.client.version, Resolve: m.resolve, Accept: m.accept, Verdict: m.known.Verdict, OnVerdict: m.updateVerdict,
 		OnHandshake: m.updateHandshake, OnList: m.updateList, KeepList: m.lists.keep,
 		OnNotification: receiver.OnNotification, OnRequest: receiver.OnRequest, OnFailed: func() { m.saveLate(); m.noteFailure() },

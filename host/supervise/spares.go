@@ -182,7 +182,7 @@ func spareSpec(spec upstream.Spec) upstream.Spec {
 func (m *managedUpstream) startSpare() *upstream.Upstream {
 	receiver := m.env.Receiver(m.name, m.own)
 	return upstream.Start(spareSpec(m.spec), upstream.Options{
-		Log: m.env.Log, Budget: m.env.Budget, InitializeParams: m.client.initializeParams, Observer: m.env.Observer,
+		Log: m.env.Log, Budget: m.env.Budget, InitializeParams: m.client.initializeParams, Observer: m.env.Observer, Streams: m.env.Streams,
 		ClientName: m.client.name, ClientVersion: m.client.version, Resolve: m.resolve, Accept: m.accept,
 		OnHandshake: m.compareHandshake, OnList: m.compareList, OnRequest: receiver.OnRequest,
 		OnNotification: func(n wire.Inbound) {

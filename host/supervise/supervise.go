@@ -24,6 +24,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"sync"
@@ -76,7 +77,7 @@ type Pins interface {
 	Permitted(server, tool string) error
 }
 
-// Options of Upstreams. All but Budget, Observer and Pins must be set.
+// Options of Upstreams. All but Budget, Observer, Pins and Streams must be set.
 type Options struct {
 	// Clients says who is behind the sessions.
 	Clients Clients
@@ -95,6 +96,7 @@ type Options struct {
 	// Observer sees the connections with upstreams; nil: nobody does.
 	Observer upstream.Observer
 	Log      *slog.Logger
+	Streams  func(upstream.Spec) (io.ReadCloser, io.WriteCloser, bool) // see upstream.Options
 }
 
 // closeTime bounds the end of an upstream that is closed in the background.

@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/stateless"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/stdio"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -84,7 +85,13 @@ func (u *Upstream) dial(ctx context.Context, in *inbox) (link.Link, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, u.spec.Timeout,
 		fmt.Errorf("it could not be reached within %v (raise its timeout)", u.spec.Timeout))
 	defer cancel()
-	return dial(ctx, spec, u.linkOptions(in), u.stderr)
+	opts := u.linkOptions(in)
+	if u.opts.Streams != nil && spec.transport() == TransportStdio {
+		if r, w, ok := u.opts.Streams(spec); ok {
+			return stdio.Connect(r, w, opts), nil
+		}
+	}
+	return dial(ctx, spec, opts, u.stderr)
 }
 
 // resolve returns the spec with its secrets. Only the link keeps them.

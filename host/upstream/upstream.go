@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -41,6 +42,10 @@ type Options struct {
 	// before each start, and may wait for a person; that time does not count towards
 	// Spec.Timeout. The error does not name the upstream. Nil: spec is complete.
 	Resolve func(ctx context.Context, spec Spec) (Spec, error)
+	// Streams returns what a server over stdio writes and what it reads, if it runs in this
+	// process, as servers of tests do; ok is false for any other. Nil: every server is a process
+	// of its own.
+	Streams func(spec Spec) (r io.ReadCloser, w io.WriteCloser, ok bool)
 	// Verdict is what is known about the era of the server from earlier runs.
 	Verdict Verdict
 	// OnVerdict gets each change of what is known about the era of the server. Nil: a

@@ -2,7 +2,7 @@
 // output (revision 2025-11-25, basic/transports, stdio).
 //
 //	conn.go  Conn: a connection over any pair of byte streams
-//	link.go  Link: a Conn to a server that it runs as a process
+//	link.go  Link: a Conn to a server that it runs as a process; Streams: to any other
 package stdio
 
 import (

@@ -1,6 +1,7 @@
 package stdio
 
 import (
+	"io"
 	"sync"
 	"time"
 
@@ -73,4 +74,29 @@ func (l *Link) Shutdown(grace time.Duration, kill <-chan struct{}) {
 	l.Conn.Close()
 	l.process.Release()
 	l.wg.Wait()
+}
+
+// Streams is a connection with a server that is no process of ours; see link.Link.
+type Streams struct{ *Conn }
+
+var _ link.Link = Streams{}
+
+// Connect returns a link to a server that writes to r and reads from w, which end with it;
+// see NewConn.
+func Connect(r io.ReadCloser, w io.WriteCloser, opts link.Options) Streams {
+	return Streams{NewConn(r, w, opts)}
+}
+
+// Shutdown implements link.Link. It writes what is queued, closes w, and waits until the
+// server has closed r.
+func (s Streams) Shutdown(grace time.Duration, kill <-chan struct{}) {
+	s.out.Drain()
+	late := time.NewTimer(grace)
+	defer late.Stop()
+	select {
+	case <-s.Conn.Done():
+	case <-late.C:
+	case <-kill:
+	}
+	s.Conn.Close()
 }
