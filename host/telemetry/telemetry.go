@@ -12,7 +12,7 @@
 //	attributes.go  the names of attributes and metrics
 //	instruments.go the metrics
 //	fleet.go       those of a replica and the store of its fleet
-//	otlp.go        exporters to a collector
+//	otlp.go        how a collector is reached; otlp/ has the exporters
 //	environment.go mistakes in the standard variables
 //	mask.go        secrets in the names and attributes of spans
 //	guard.go       a collector that does not answer
@@ -49,6 +49,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/telemetry/otlp"
 )
 
 // scope is the name of the instrumentation.
@@ -75,6 +76,7 @@ type Telemetry struct {
 	cfg    config.Telemetry
 	log    *slog.Logger
 	mask   func(text string) string
+	agent  string // the name and version of the product
 	guard  *guard
 	traces *tracesdk.TracerProvider // nil: there are no spans
 	tracer trace.Tracer             // of traces; nil without it
@@ -94,7 +96,7 @@ func New(ctx context.Context, cfg config.Telemetry, opts Options) (*Telemetry, e
 	}
 	quietSDK(opts.Log)
 	checkVariables(opts.Log)
-	t := &Telemetry{cfg: cfg, log: opts.Log, mask: opts.Mask, guard: newGuard(opts.Log)}
+	t := &Telemetry{cfg: cfg, log: opts.Log, mask: opts.Mask, agent: opts.Name + "/" + opts.Version, guard: newGuard(opts.Log)}
 	if t.mask == nil {
 		t.mask = func(text string) string { return text }
 	}
@@ -133,7 +135,7 @@ func (t *Telemetry) start(ctx context.Context, about *resource.Resource) error {
 		)
 		t.tracer = t.traces.Tracer(scope)
 	}
-	readers, err := t.readers(ctx)
+	readers, err := t.readers()
 	if err != nil || len(readers) == 0 {
 		return err
 	}
@@ -147,9 +149,9 @@ func (t *Telemetry) start(ctx context.Context, about *resource.Resource) error {
 }
 
 // readers returns what reads the metrics: OTLP, Prometheus, both or none.
-func (t *Telemetry) readers(ctx context.Context) ([]metricsdk.Reader, error) {
+func (t *Telemetry) readers() ([]metricsdk.Reader, error) {
 	var readers []metricsdk.Reader
-	if exporter := t.metrics(ctx); exporter != nil {
+	if exporter := t.metrics(); exporter != nil {
 		readers = append(readers, metricsdk.NewPeriodicReader(exporter))
 	}
 	if t.cfg.Listen != "" {
@@ -172,7 +174,7 @@ func (t *Telemetry) spans(ctx context.Context) tracesdk.SpanExporter {
 	if !t.cfg.OTLP || !t.cfg.Traces || disabled("OTEL_TRACES_EXPORTER") {
 		return nil
 	}
-	exporter, err := t.spanExporter(ctx)
+	exporter, err := otlp.NewSpans(ctx, t.collector("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"))
 	if err != nil {
 		t.log.Warn(notSent, "signal", "traces", "err", err)
 		return nil
@@ -181,11 +183,11 @@ func (t *Telemetry) spans(ctx context.Context) tracesdk.SpanExporter {
 }
 
 // metrics returns what takes the metrics; nil if none are sent.
-func (t *Telemetry) metrics(ctx context.Context) metricsdk.Exporter {
+func (t *Telemetry) metrics() metricsdk.Exporter {
 	if !t.cfg.OTLP || !t.cfg.Metrics || disabled("OTEL_METRICS_EXPORTER") {
 		return nil
 	}
-	exporter, err := t.metricExporter(ctx)
+	exporter, err := otlp.NewMetrics(t.collector("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL"))
 	if err != nil {
 		t.log.Warn(notSent, "signal", "metrics", "err", err)
 		return nil

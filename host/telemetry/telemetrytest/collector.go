@@ -1,10 +1,11 @@
 // Package telemetrytest is a collector for tests: it takes traces and metrics over OTLP,
-// by HTTP and protobuf.
+// by HTTP with protobuf, and by gRPC.
 package telemetrytest
 
 import (
 	"compress/gzip"
 	"context"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -14,8 +15,6 @@ import (
 	"strconv"
 	"sync"
 
-	collectmetrics "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
-	collecttraces "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	common "go.opentelemetry.io/proto/otlp/common/v1"
 	metrics "go.opentelemetry.io/proto/otlp/metrics/v1"
 	traces "go.opentelemetry.io/proto/otlp/trace/v1"
@@ -56,9 +55,8 @@ type Collector struct {
 // New starts a collector on a port of this machine. The caller must Close it.
 func New() *Collector {
 	c := &Collector{changed: make(chan struct{})}
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/traces", func(w http.ResponseWriter, r *http.Request) {
-		var request collecttraces.ExportTraceServiceRequest
+	takeSpans := func(w http.ResponseWriter, r *http.Request) {
+		var request traces.TracesData // with the fields of ExportTraceServiceRequest, whose package links gRPC
 		c.receive(w, r, &request, func() {
 			for _, of := range request.ResourceSpans {
 				c.resource = attributes(of.Resource.GetAttributes())
@@ -69,9 +67,9 @@ func New() *Collector {
 				}
 			}
 		})
-	})
-	mux.HandleFunc("POST /v1/metrics", func(w http.ResponseWriter, r *http.Request) {
-		var request collectmetrics.ExportMetricsServiceRequest
+	}
+	takeMetrics := func(w http.ResponseWriter, r *http.Request) {
+		var request metrics.MetricsData
 		c.receive(w, r, &request, func() {
 			c.points = nil // they are cumulative
 			for _, of := range request.ResourceMetrics {
@@ -82,8 +80,17 @@ func New() *Collector {
 				}
 			}
 		})
-	})
-	c.server = httptest.NewServer(mux)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/traces", takeSpans)
+	mux.HandleFunc("POST /opentelemetry.proto.collector.trace.v1.TraceService/Export", takeSpans)
+	mux.HandleFunc("POST /v1/metrics", takeMetrics)
+	mux.HandleFunc("POST /opentelemetry.proto.collector.metrics.v1.MetricsService/Export", takeMetrics)
+	c.server = httptest.NewUnstartedServer(mux)
+	c.server.Config.Protocols = new(http.Protocols)
+	c.server.Config.Protocols.SetHTTP1(true)
+	c.server.Config.Protocols.SetUnencryptedHTTP2(true) // for gRPC
+	c.server.Start()
 	return c
 }
 
@@ -96,7 +103,18 @@ func (c *Collector) Close() { c.server.Close() }
 // receive decodes a request, and calls keep with c.mu held.
 func (c *Collector) receive(w http.ResponseWriter, r *http.Request, into proto.Message, keep func()) {
 	body := io.Reader(r.Body)
-	if r.Header.Get("Content-Encoding") == "gzip" {
+	grpc := r.Header.Get("Content-Type") == "application/grpc"
+	zipped := r.Header.Get("Content-Encoding") == "gzip"
+	if grpc {
+		head := make([]byte, 5) // whether the message is compressed, and its length
+		if _, err := io.ReadFull(body, head); err != nil || r.ProtoMajor != 2 || r.Header.Get("TE") != "trailers" {
+			http.Error(w, "this is no call by gRPC", http.StatusBadRequest)
+			return
+		}
+		zipped = head[0] == 1 && r.Header.Get("Grpc-Encoding") == "gzip"
+		body = io.LimitReader(body, int64(binary.BigEndian.Uint32(head[1:])))
+	}
+	if zipped {
 		unzipped, err := gzip.NewReader(body)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
@@ -118,6 +136,13 @@ func (c *Collector) receive(w http.ResponseWriter, r *http.Request, into proto.M
 	keep()
 	close(c.changed)
 	c.changed = make(chan struct{})
+	if grpc {
+		w.Header().Set("Content-Type", "application/grpc")
+		w.Header().Set("Trailer", "Grpc-Status")
+		_, _ = w.Write(make([]byte, 5)) // an empty message
+		w.Header().Set("Grpc-Status", "0")
+		return
+	}
 	w.Header().Set("Content-Type", "application/x-protobuf")
 }
 
@@ -188,6 +213,9 @@ var kinds = map[traces.Span_SpanKind]string{
 func points(m *metrics.Metric) []Point {
 	var all []Point
 	for _, p := range m.GetHistogram().GetDataPoints() {
+		all = append(all, Point{m.Name, attributes(p.Attributes), p.Count, p.GetSum()})
+	}
+	for _, p := range m.GetExponentialHistogram().GetDataPoints() {
 		all = append(all, Point{m.Name, attributes(p.Attributes), p.Count, p.GetSum()})
 	}
 	for _, p := range append(m.GetSum().GetDataPoints(), m.GetGauge().GetDataPoints()...) {
