@@ -85,9 +85,7 @@ func TestServersPage(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("commands are run by sh")
 	}
-	if err := home(); err != nil {
-		t.Fatal(err)
-	}
+	startsProgram(t)
 	dir := t.TempDir()
 	commands := 0
 	for _, b := range readBlocks(t, filepath.Join("..", "..", "docs", "servers.md")) {

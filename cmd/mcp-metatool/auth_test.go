@@ -104,9 +104,7 @@ func (s *loginServer) token(w http.ResponseWriter, r *http.Request) {
 
 // TestAuth logs in to a server and uses the login.
 func TestAuth(t *testing.T) {
-	if err := home(); err != nil {
-		t.Fatal(err)
-	}
+	startsProgram(t)
 	server := newLoginServer(t)
 	dir := t.TempDir()
 	config := "[upstream.wiki]\nurl = \"" + server.URL + "/mcp\"\noauth = { scopes = [\"read\"] }\n"

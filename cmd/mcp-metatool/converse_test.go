@@ -153,8 +153,11 @@ func (c *conversation) step(line string) error {
 		return os.WriteFile(to, text, 0o600)
 	case "run":
 		code, command, _ := strings.Cut(rest, " ")
-		if exitcode(code, strings.Fields(command)) != 0 {
-			return errors.New("it did not end so")
+		words := strings.Fields(command)
+		cmd := exec.Command(words[0], words[1:]...)
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		if err := cmd.Run(); cmd.ProcessState == nil || strconv.Itoa(cmd.ProcessState.ExitCode()) != code {
+			return fmt.Errorf("%v, want exit code %s", err, code)
 		}
 		return nil
 	case "signal":

@@ -18,9 +18,7 @@ func TestDoctorPage(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("commands are run by sh")
 	}
-	if err := home(); err != nil {
-		t.Fatal(err)
-	}
+	startsProgram(t)
 	dir, commands := t.TempDir(), 0
 	for _, b := range readBlocks(t, filepath.Join("..", "..", "docs", "doctor.md")) {
 		for line := range strings.Lines(b.text) {

@@ -58,9 +58,7 @@ func TestDurableDocs(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("commands are run by sh")
 	}
-	if err := home(); err != nil {
-		t.Fatal(err)
-	}
+	startsProgram(t)
 	dir := t.TempDir()
 	example := regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}`)
 	var outputs []string

@@ -149,10 +149,8 @@ func hostileDir(t *testing.T) string {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	for _, name := range []string{"mcp-metatool", "hostile"} {
-		if err := os.Symlink(os.Args[0], filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+	if err := os.Symlink(os.Args[0], filepath.Join(dir, "hostile")); err != nil {
+		t.Fatal(err)
 	}
 	quoted := string(wire.Quote(nasty))
 	code := "# " + strings.ReplaceAll(nasty, "\r", "") + "\nprint('log', evil.get())\nlog.warn(" + quoted + ")\nprogress(1, 2, " + quoted + ")\n" +
@@ -259,7 +257,7 @@ func runIn(dir string, args ...string) *exec.Cmd {
 	if at := strings.Index(strings.Join(args, " "), " < "); at > 0 {
 		args, stdin = args[:len(args)-2], args[len(args)-1]
 	}
-	cmd := exec.Command(filepath.Join(dir, "mcp-metatool"), args...)
+	cmd := exec.Command("mcp-metatool", args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "MCP_METATOOL_DIR="+dir, "NO_COLOR=1")
 	if stdin != "" {

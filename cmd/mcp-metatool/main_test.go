@@ -31,6 +31,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox/guestcache"
 	"github.com/mcp-metatool/mcp-metatool/host/startup"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // atStart are the statistics of memory after the initialization of all packages.
@@ -43,12 +44,12 @@ func TestQuickStart(t *testing.T) {
 	}
 }
 
-// TestMain makes this binary the commands that scripts use: the real one, a client of
-// it (see converse), and several kinds of upstream servers.
+// TestMain makes this binary the commands that scripts use: the real one with a keyring of the
+// test (see home), a client of it (see converse), and several kinds of upstream servers.
 func TestMain(m *testing.M) {
 	runtime.ReadMemStats(&atStart)
 	startup.Done()
-	testscript.Main(suite{m}, map[string]func(){
+	commands := map[string]func(){
 		"mcp-metatool": func() { mockKeyring(os.Getenv("KEYRING")); main() },
 		"fetch":        func() { os.Exit(fetch(os.Args[1:])) },
 		"converse":     func() { os.Exit(converse(os.Args[1:])) },
@@ -63,10 +64,8 @@ func TestMain(m *testing.M) {
 		"garbage":      garbage,
 		"largeanswers": func() { os.Exit(serveLargeAnswers()) },
 		"stubborn":     stubborn,
-		"exitcode":     func() { os.Exit(exitcode(os.Args[1], os.Args[2:])) },
 		"interrupt":    func() { os.Exit(interrupt(os.Args[1], os.Args[2:])) },
 		"decide":       func() { os.Exit(decide(os.Args[1:])) },
-		"gone":         func() { os.Exit(gone(os.Args[1:])) },
 		"npx":          func() { os.Exit(serveEverything()) },
 		"reader":       func() { os.Exit(serveReader()) },
 		"starthost":    func() { os.Exit(starthost(os.Args[1], os.Args[2])) },
@@ -75,21 +74,26 @@ func TestMain(m *testing.M) {
 		"rechain":      func() { os.Exit(rechain(os.Args[1])) },
 		"opensign":     func() { os.Exit(opensign(os.Args[1])) },
 		"withregistry": func() { os.Exit(withRegistry(os.Args[1], os.Args[2:])) },
-	})
+	}
+	// Tests have a time zone that is not UTC; no test can set one, since timers that are running
+	// read it. It comes before testscript.Main copies this binary.
+	if commands[strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")] == nil {
+		setZone()
+	}
+	testscript.Main(suite{m}, commands)
 }
 
 type suite struct{ *testing.M }
 
-// Run runs the tests and removes the files that they share. They have a time zone that
-// is not UTC; no test can set one, since timers that are running read it.
+// Run runs the tests and removes the files that they share.
 func (s suite) Run() int {
-	setZone()
 	// Under nohup, the programs that tests start would ignore SIGHUP. They do not if it
 	// is caught here.
 	if signal.Ignored(syscall.SIGHUP) {
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
-	_ = flag.Set("test.parallel", "3") // scripts wait for processes some of the time
+	// Scripts wait for processes some of the time.
+	_ = flag.Set("test.parallel", strconv.Itoa(3*max(2, runtime.GOMAXPROCS(0))))
 	code := s.M.Run()
 	if dir := homeDir; dir != "" {
 		os.RemoveAll(dir)
@@ -97,11 +101,12 @@ func (s suite) Run() int {
 	return code
 }
 
-func TestScripts(t *testing.T) { runScripts(t, "script") }
+func TestScripts(t *testing.T) { t.Parallel(); runScripts(t, "script") }
 
 // TestLongScripts runs the scripts of testdata/long, which take as long as all others together.
 func TestLongScripts(t *testing.T) {
 	onlyLong(t)
+	t.Parallel()
 	runScripts(t, "long")
 }
 
@@ -117,9 +122,12 @@ func onlyLong(t *testing.T) {
 
 func runScripts(t *testing.T, folder string) {
 	testscript.Run(t, testscript.Params{
-		Dir:                 filepath.Join("testdata", folder),
-		Setup:               setup,
-		Condition:           condition,
+		Dir:       filepath.Join("testdata", folder),
+		Setup:     setup,
+		Condition: condition,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exitcode": checkExitCode, "gone": checkGone,
+		},
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 	})
@@ -147,10 +155,16 @@ var ownEnviron = os.Environ()
 // homeDir is set by home.
 var homeDir string
 
+// withKeyring is the folder with a mcp-metatool whose keyring has what KEYRING says: this binary.
+var withKeyring string
+
 // home makes the home directory of all tests. They share one, so that the sandbox is
-// compiled only once.
+// compiled only once. It puts the program into PATH as users have it.
 var home = sync.OnceValue(func() (err error) {
 	if homeDir, err = os.MkdirTemp("", "mcp-metatool-test-"); err != nil {
+		return err
+	}
+	if err := install(filepath.Join(homeDir, "bin")); err != nil {
 		return err
 	}
 	shared := guestcache.Dir()
@@ -170,6 +184,51 @@ var home = sync.OnceValue(func() (err error) {
 	return errors.Join(box.Err(), box.Close())
 })
 
+// install puts the program into a folder, and that first into PATH. Without go, this binary, which
+// is there already, has to do.
+func install(dir string) error {
+	mock, err := exec.LookPath("mcp-metatool")
+	if err != nil {
+		return err
+	}
+	withKeyring = filepath.Dir(mock)
+	built, err := testenv.Executable(".", ownEnviron)
+	if errors.Is(err, exec.ErrNotFound) {
+		return nil
+	}
+	if err == nil {
+		err = os.MkdirAll(dir, 0o700)
+	}
+	if err != nil {
+		return err
+	}
+	name := filepath.Join(dir, filepath.Base(mock))
+	if os.Link(built, name) != nil { // another file system
+		program, err := os.ReadFile(built)
+		if err == nil {
+			err = os.WriteFile(name, program, 0o700)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return os.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+}
+
+// startsProgram prepares a test that starts the program and does not depend on other tests.
+func startsProgram(t *testing.T) {
+	t.Helper()
+	if err := home(); err != nil {
+		t.Fatal(err)
+	}
+	t.Parallel()
+}
+
+// pathWithKeyring is a PATH that has the mcp-metatool with a keyring of the test.
+func pathWithKeyring() string {
+	return withKeyring + string(os.PathListSeparator) + os.Getenv("PATH")
+}
+
 func setup(env *testscript.Env) error {
 	if err := home(); err != nil {
 		return err
@@ -180,6 +239,9 @@ func setup(env *testscript.Env) error {
 	env.Setenv("TZ", "UTC")
 	env.Setenv("GORACE", os.Getenv("GORACE")) // how the race detector behaves; see .ci/run
 	env.Setenv("MCP_METATOOL_DIR", filepath.Join(env.WorkDir, "dir"))
+	env.Setenv("PATH", os.Getenv("PATH"))
+	env.Setenv("NO_KEYRING", os.Getenv("PATH"))
+	env.Setenv("WITH_KEYRING", pathWithKeyring())
 	return writeCertificate(env.WorkDir)
 }
 
@@ -305,36 +367,34 @@ func awaitFile(name string) error {
 	}
 }
 
-// exitcode runs a command and succeeds if it ends with that exit code.
-func exitcode(want string, args []string) int {
-	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	_ = cmd.Run()
-	if cmd.ProcessState == nil || fmt.Sprint(cmd.ProcessState.ExitCode()) != want {
-		fmt.Fprintf(os.Stderr, "exitcode: %v, want %s\n", cmd.ProcessState, want)
-		return 1
+// checkExitCode is a command of scripts: it runs a command, which must end with that exit code.
+func checkExitCode(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exitcode CODE COMMAND ...")
 	}
-	return 0
+	err := ts.Exec(args[1], args[2:]...)
+	code := 0
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		code = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if strconv.Itoa(code) != args[0] {
+		ts.Fatalf("exit code %d, want %s", code, args[0])
+	}
 }
 
-// gone succeeds if none of the processes whose ids are in the files exists.
-func gone(files []string) int {
-	for _, name := range files {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		pid, err := strconv.Atoi(string(text))
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
+// checkGone is a command of scripts: none of the processes whose ids are in the files may exist.
+func checkGone(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: gone FILE ...")
+	}
+	for _, name := range args {
+		pid, err := strconv.Atoi(ts.ReadFile(name))
+		ts.Check(err)
 		p, err := os.FindProcess(pid)
 		if err == nil && p.Signal(syscall.Signal(0)) == nil {
-			fmt.Fprintf(os.Stderr, "%s: process %d is still there\n", name, pid)
-			return 1
+			ts.Fatalf("%s: process %d is still there", name, pid)
 		}
 	}
-	return 0
 }

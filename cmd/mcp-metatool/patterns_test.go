@@ -23,9 +23,7 @@ const leastPatterns = 12
 // TestPatterns checks that each pattern in docs/patterns has a script, the same script
 // as a saved tool, and a smoke test that passes.
 func TestPatterns(t *testing.T) {
-	if err := home(); err != nil {
-		t.Fatal(err)
-	}
+	startsProgram(t)
 	names := patternNames(t)
 	if len(names) < leastPatterns {
 		t.Errorf("%d patterns, want %d", len(names), leastPatterns)

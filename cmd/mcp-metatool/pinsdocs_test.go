@@ -15,6 +15,7 @@ func TestPinsDocs(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("commands are run by sh")
 	}
+	startsProgram(t)
 	dir := t.TempDir()
 	commands, verified := 0, false
 	for _, b := range readBlocks(t, filepath.Join("..", "..", "docs", "pins.md")) {

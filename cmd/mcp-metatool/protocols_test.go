@@ -57,9 +57,7 @@ func serveEra(kind string) int {
 // TestProtocolExample runs the example of servers --protocol in docs/configuration.md, with
 // servers that behave as the example says.
 func TestProtocolExample(t *testing.T) {
-	if err := home(); err != nil {
-		t.Fatal(err)
-	}
+	startsProgram(t)
 	var example string
 	for _, b := range readBlocks(t, filepath.Join("..", "..", "docs", "configuration.md")) {
 		if b.language == "text" && strings.HasPrefix(b.text, "NAME ") {

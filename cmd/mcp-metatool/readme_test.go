@@ -26,15 +26,15 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// TestReadme runs, loads or compares every fenced block of README.md and of the pages that
-// go on with its example, in order. What one block configures or saves is there for the
-// blocks after it.
+// TestReadme runs, loads or compares every fenced block of README.md and of docs/agents.md,
+// which goes on with its example, in order. What one block configures or saves is there for
+// the blocks after it.
 func TestReadme(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("commands are run by sh")
 	}
 	r := newReadme(t)
-	for _, page := range []string{"README.md", "docs/agents.md", "docs/commands.md"} {
+	for _, page := range []string{"README.md", "docs/agents.md"} {
 		for i, b := range readBlocks(t, filepath.Join("..", "..", filepath.FromSlash(page))) {
 			// Not a subtest, because the rest depends on it.
 			if err := r.try(b); err != nil {
@@ -46,7 +46,37 @@ func TestReadme(t *testing.T) {
 	if !maps.Equal(r.kinds, want) {
 		t.Errorf("blocks by kind: %v, want %v", r.kinds, want)
 	}
-	if r.commands < 30 {
+	if r.commands < 20 {
+		t.Errorf("only %d commands were run", r.commands)
+	}
+}
+
+// TestCommandsDocs runs the commands of docs/commands.md, with the servers and the tool of
+// README.md.
+func TestCommandsDocs(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("commands are run by sh")
+	}
+	r := newReadme(t)
+	tool := 0
+	for _, b := range readBlocks(t, filepath.Join("..", "..", "README.md")) {
+		if !strings.Contains(b.text, "[tool.departures]") && !strings.HasPrefix(b.text, "mcp-metatool add ") {
+			continue
+		}
+		tool++
+		if err := r.try(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.shell("mcp-metatool tools import departures.toml --yes"); err != nil || tool != 2 {
+		t.Fatal(tool, err)
+	}
+	for i, b := range readBlocks(t, filepath.Join("..", "..", "docs", "commands.md")) {
+		if err := r.try(b); err != nil {
+			t.Fatalf("block %d (%s):\n%s\n%v", i+1, b.language, b.text, err)
+		}
+	}
+	if r.commands < 25 {
 		t.Errorf("only %d commands were run", r.commands)
 	}
 }
@@ -82,9 +112,7 @@ type readme struct {
 
 func newReadme(t *testing.T) *readme {
 	t.Helper()
-	if err := home(); err != nil {
-		t.Fatal(err)
-	}
+	startsProgram(t)
 	dir := t.TempDir()
 	return &readme{
 		dir:   dir,
@@ -142,13 +170,13 @@ func (r *readme) shell(line string) error {
 	r.commands++
 	switch {
 	case line == "go test ./...":
-		return r.command("go", "list", "./...")
+		return r.command("go", "list", "-find", "./...")
 	case strings.HasPrefix(line, "go install "):
 		pkg := strings.TrimPrefix(line, "go install ")
 		if !strings.HasPrefix(pkg, "./") {
 			return fmt.Errorf("%s is not published", pkg)
 		}
-		return r.command("go", "list", pkg)
+		return r.command("go", "list", "-find", pkg)
 	case strings.HasPrefix(line, "claude mcp add "):
 		_, command, _ := strings.Cut(line, " -- ")
 		words := strings.Fields(command)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -35,16 +34,9 @@ func (p person) types(keys string) {
 // TestReplTerminal checks completion, blocks, Ctrl-C during a call and while typing, questions
 // for approval, and the history of an earlier session.
 func TestReplTerminal(t *testing.T) {
-	if err := home(); err != nil {
-		t.Fatal(err)
-	}
+	startsProgram(t)
 	dir := t.TempDir()
-	for _, name := range []string{"mcp-metatool", "echo"} {
-		if err := os.Symlink(os.Args[0], filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	config := fmt.Sprintf("[store]\ndir = \"store\"\n[upstream.echo]\ncommand = %q\n[[policy.rule]]\nname = \"echoes\"\ntools = [\"echo.echo\"]\naction = \"ask\"\n", filepath.Join(dir, "echo"))
+	const config = "[store]\ndir = \"store\"\n[upstream.echo]\ncommand = \"echo\"\n[[policy.rule]]\nname = \"echoes\"\ntools = [\"echo.echo\"]\naction = \"ask\"\n"
 	if err := os.WriteFile(filepath.Join(dir, "config.toml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +48,7 @@ func TestReplTerminal(t *testing.T) {
 			_, err := io.Copy(p.screen, master) // until the last one who has the terminal ends
 			read <- err
 		}()
-		cmd := exec.Command(filepath.Join(dir, "mcp-metatool"), "repl", "--config", "config.toml")
+		cmd := exec.Command("mcp-metatool", "repl", "--config", "config.toml")
 		cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = dir, slave, slave, slave
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 		if err := cmd.Start(); err != nil {

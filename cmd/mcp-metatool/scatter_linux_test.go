@@ -58,9 +58,7 @@ func scatter(args []string) int {
 // TestNoProcessIsLeft checks that everything that servers have started ends when the
 // program ends, regularly or by kill -9.
 func TestNoProcessIsLeft(t *testing.T) {
-	if err := home(); err != nil {
-		t.Fatal(err)
-	}
+	startsProgram(t)
 	for how, end := range map[string]func(program *os.Process, stdin io.Closer) error{
 		"end of input": func(_ *os.Process, stdin io.Closer) error { return stdin.Close() },
 		"SIGTERM":      func(program *os.Process, _ io.Closer) error { return program.Signal(syscall.SIGTERM) },

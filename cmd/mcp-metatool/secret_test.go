@@ -60,6 +60,7 @@ func TestSecretsPage(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("commands are run by sh")
 	}
+	startsProgram(t)
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "token.txt"), []byte("value\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -84,7 +85,7 @@ func TestSecretsPage(t *testing.T) {
 		for line := range strings.Lines(b.text) {
 			cmd := exec.Command("sh", "-c", line)
 			cmd.Dir, cmd.Stdin = dir, strings.NewReader("value")
-			cmd.Env = append(os.Environ(), "MCP_METATOOL_DIR="+dir, "KEYRING=github=value")
+			cmd.Env = append(os.Environ(), "MCP_METATOOL_DIR="+dir, "PATH="+pathWithKeyring(), "KEYRING=github=value")
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%s: %v\n%s", line, err, out)
 			}

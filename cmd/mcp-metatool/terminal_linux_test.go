@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -38,18 +37,12 @@ func openTerminal(t *testing.T) (master, slave *os.File) {
 // TestLostTerminal closes the terminal of a server. Over stdio its input ends; over
 // HTTP it only gets SIGHUP.
 func TestLostTerminal(t *testing.T) {
-	if err := home(); err != nil {
-		t.Fatal(err)
-	}
-	program := filepath.Join(t.TempDir(), "mcp-metatool") // the name by which testscript calls this binary
-	if err := os.Symlink(os.Args[0], program); err != nil {
-		t.Fatal(err)
-	}
+	startsProgram(t)
 	for _, args := range [][]string{{"serve"}, {"serve", "--http", "127.0.0.1:0"}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			master, slave := openTerminal(t)
 			log := textLog{more: make(chan struct{}, 1)}
-			cmd := exec.Command(program, args...)
+			cmd := exec.Command("mcp-metatool", args...)
 			cmd.Stdin, cmd.Stderr = slave, &log
 			cmd.Env = append(os.Environ(), "MCP_METATOOL_DIR="+t.TempDir())
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}

@@ -17,9 +17,10 @@ func TestUpgradeDocs(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("commands are run by sh")
 	}
+	startsProgram(t)
 	home := t.TempDir()
 	store, cache := filepath.Join(home, ".mcp-metatool"), filepath.Join(home, ".cache")
-	env := append(os.Environ(), "HOME="+home, "XDG_CONFIG_HOME=", "XDG_CACHE_HOME="+cache, "MCP_METATOOL_DIR=", "MCP_METATOOL_CONFIG=", "KEYRING=github=value")
+	env := append(os.Environ(), "HOME="+home, "XDG_CONFIG_HOME=", "XDG_CACHE_HOME="+cache, "MCP_METATOOL_DIR=", "MCP_METATOOL_CONFIG=", "PATH="+pathWithKeyring(), "KEYRING=github=value")
 	shell := func(line string, more ...string) string {
 		cmd := exec.Command("sh", "-c", line)
 		cmd.Dir, cmd.Env, cmd.Stdin = home, append(env[:len(env):len(env)], more...), strings.NewReader("value")

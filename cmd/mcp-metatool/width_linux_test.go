@@ -16,13 +16,8 @@ import (
 
 // TestWidth checks that tables and help fit terminals of several widths, in colour.
 func TestWidth(t *testing.T) {
-	if err := home(); err != nil {
-		t.Fatal(err)
-	}
+	startsProgram(t)
 	dir := t.TempDir()
-	if err := os.Symlink(os.Args[0], filepath.Join(dir, "mcp-metatool")); err != nil {
-		t.Fatal(err)
-	}
 	if err := os.MkdirAll(filepath.Join(dir, "tools"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +54,7 @@ func atWidth(t *testing.T, dir string, width int, args []string) string {
 		_, _ = io.Copy(&b, master) // until the program has ended
 		read <- b.Bytes()
 	}()
-	cmd := exec.Command(filepath.Join(dir, "mcp-metatool"), args...)
+	cmd := exec.Command("mcp-metatool", args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, slave, slave
 	cmd.Env = append(os.Environ(), "MCP_METATOOL_DIR="+dir, "TERM=xterm", "NO_COLOR=")
 	err := cmd.Run()

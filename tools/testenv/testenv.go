@@ -4,9 +4,10 @@
 // its kernel. Elsewhere such a test is skipped. In CI it fails, because skipped tests are not read
 // there.
 //
-//	testenv.go   Lacks and Program
-//	port.go      a port that stays free
-//	deadline.go  Deadline and Quiet: how long tests wait
+//	testenv.go     Lacks and Program
+//	port.go        a port that stays free
+//	deadline.go    Deadline and Quiet: how long tests wait
+//	executable.go  Executable: a program of this module
 //
 // With it comes package watchdog, which fails tests that hang.
 //

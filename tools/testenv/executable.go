@@ -1,0 +1,47 @@
+package testenv
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime/debug"
+	"strings"
+)
+
+// Executable returns the path of the program in a package of this module, which tests start in many
+// processes: without data for debuggers, it starts faster than a test binary, and less of it is
+// read. It is built as the test is, for the race detector or with tags. go keeps it in its build
+// cache, so that it is linked once, and not for every run of the tests. env is the environment in
+// which go finds its caches. The error is an
+// exec.ErrNotFound where there is no go.
+func Executable(pkg string, env []string) (string, error) {
+	program, err := exec.LookPath("go")
+	if err != nil {
+		return "", err
+	}
+	// go run passes the path to the program of -exec. go version prints it, on all systems.
+	args := []string{"run", "-buildvcs=false", "-ldflags=-s -w", "-exec", "go version"}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			switch s.Key {
+			case "-race", "-msan", "-asan", "-tags", "-gcflags", "-trimpath":
+				args = append(args, s.Key+"="+s.Value)
+			}
+		}
+	}
+	args = append(args, pkg)
+	for range 2 { // the first time, it is what go removes after it has run it
+		cmd := exec.Command(program, args...)
+		var stderr strings.Builder
+		cmd.Env, cmd.Stderr = env, &stderr
+		out, err := cmd.Output()
+		if err != nil {
+			return "", fmt.Errorf("go run %s: %w\n%s", pkg, err, &stderr)
+		}
+		path, _, _ := strings.Cut(string(out), ": go")
+		if _, err = os.Stat(path); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("go run %s: go does not keep it", pkg)
+}
