@@ -12,6 +12,7 @@ import (
 // announced has the change, that a new name can be called, and that the client gets the
 // notification with its _meta.
 func TestListAfterAnnouncedChange(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		surface  wire.Surface
 		announce string // the notification
@@ -60,6 +61,7 @@ func TestListAfterAnnouncedChange(t *testing.T) {
 // TestAnnouncedToolIsCalled checks that a tool can be called as soon as it has been
 // announced.
 func TestAnnouncedToolIsCalled(t *testing.T) {
+	t.Parallel()
 	up := startRaw(t, config.Stdio, mcptest.ServerOptions{PageSize: 1000, Faults: map[string]mcptest.Fault{
 		"tools/list": {Kind: mcptest.Slow, Size: 1000, Pause: 2, Skip: 1},
 	}})

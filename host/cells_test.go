@@ -41,6 +41,7 @@ u> {"jsonrpc":"2.0","id":$ia,"result":{"resultType":"complete","supportedVersion
 // allows it, for each pair of eras of the client and the upstream. All lines are compared
 // as they are: what one era has and the other has not must not get through.
 func TestCells(t *testing.T) {
+	t.Parallel()
 	for protocol, begin := range discovers {
 		k := newTalk(t, "", protocol)
 		k.play(`c> {"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{}},"clientInfo":{"name":"c","version":"1"}}}` + "\n" + begin)

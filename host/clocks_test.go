@@ -18,6 +18,7 @@ import (
 // that a package that takes a clock reads no other. Otherwise a suite that passes today
 // fails on another day.
 func TestClocks(t *testing.T) {
+	t.Parallel()
 	complaints, files, err := checkClocks(os.DirFS(".."))
 	if err != nil {
 		t.Fatal(err)
@@ -32,6 +33,7 @@ func TestClocks(t *testing.T) {
 
 // TestCheckClocks checks that checkClocks finds violations.
 func TestCheckClocks(t *testing.T) {
+	t.Parallel()
 	for source, want := range map[string]int{
 		`func TestA(t *testing.T) { _ = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).Before(time.Now()) }`:                              1,
 		`var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC); func TestA(t *testing.T) { _ = time.Since(noon) }`:                    1,

@@ -49,6 +49,7 @@ func (p taskProcess) begin(token, of string) (id string) {
 // TestDurableUnderNewRules checks that runs which go on in another process are subject to the
 // policy, the rights and the pins of that one: from their next call on.
 func TestDurableUnderNewRules(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	tokens := bearerTokens("one-token", "narrowed", "pinned")
 	with := func(change func(*config.Config), tokens ...bearer.Token) taskProcess {

@@ -35,6 +35,7 @@ func newDurableProcess(t *testing.T, dir string, change ...func(*config.Config))
 // TestDurableTasks checks that the tasks of durable runs go on in another process, and that they
 // can be cancelled there.
 func TestDurableTasks(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	first := newDurableProcess(t, dir)
 	ids := map[string]string{}
@@ -101,6 +102,7 @@ func (p taskProcess) awaitFor(token, id, status, text string) {
 // TestDurableTaskWithoutRecord checks that a task is found by the log of its run where the journal
 // has no record of it, as on another machine.
 func TestDurableTaskWithoutRecord(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	first := newDurableProcess(t, dir)
 	text := first.read(first.open("one-token", "tools/call", "job", `"name":"job","arguments":{"of":"x"}`), `"id":1`)
@@ -118,6 +120,7 @@ func TestDurableTaskWithoutRecord(t *testing.T) {
 
 // TestAbsentClients checks with which rights a durable run of a client that has gone goes on.
 func TestAbsentClients(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	narrow := bearer.Token{Digest: bearer.DigestOf("narrow"), Name: "ci", Rights: bearer.Rights{Hide: []string{"up.*"}}}
 	expired := bearer.Token{Digest: bearer.DigestOf("expired"), Expires: time.Now().Add(-time.Hour)}

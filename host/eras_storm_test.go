@@ -197,6 +197,7 @@ func (c *stormClient) check() (own int) {
 // moment, or abandoned with a question. No message reaches another client or request, and
 // at the end no call is left at any server.
 func TestStormOfEras(t *testing.T) {
+	t.Parallel()
 	clients, turns := 8, 12
 	if *long {
 		clients, turns = 24, 150

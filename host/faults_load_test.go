@@ -22,6 +22,7 @@ import (
 // TestInterleavedCalls makes 200 calls at the same time in one session over stdio. Half
 // of them cannot end before the others have.
 func TestInterleavedCalls(t *testing.T) {
+	t.Parallel()
 	const calls, times = 200, 20
 	for _, upstream := range []config.Transport{config.Stdio, config.StreamableHTTP} {
 		t.Run(string(upstream), func(t *testing.T) {
@@ -68,10 +69,14 @@ func TestInterleavedCalls(t *testing.T) {
 	}
 }
 
-// TestManySessions runs 500 clients at the same time over HTTP. Each of them calls a
-// process that they share.
+// TestManySessions runs many clients at the same time over HTTP. Each of them calls a
+// server that they share.
 func TestManySessions(t *testing.T) {
-	const sessions = 500
+	t.Parallel()
+	sessions := 150
+	if *long {
+		sessions = 500
+	}
 	up := startRaw(t, config.Stdio, mcptest.ServerOptions{})
 	cfg := testConfig(t, up.config)
 	cfg.HTTP.MaxSessions = sessions + 1 // one session may still be ending
@@ -117,6 +122,7 @@ func TestManySessions(t *testing.T) {
 // TestStalledClientDelaysNoOther checks that an HTTP client that does not read what a
 // server sends to many clients does not delay the others. Nothing is lost.
 func TestStalledClientDelaysNoOther(t *testing.T) {
+	t.Parallel()
 	w := startProxy(t, combination{config.StreamableHTTP, config.Stdio}, mcptest.ServerOptions{})
 	ctx := bounded(t)
 	stalled := pair(t, w.dial(t, mcptest.ClientOptions{}), w.received)
@@ -163,11 +169,16 @@ func TestStalledClientDelaysNoOther(t *testing.T) {
 	}
 }
 
-// TestLargeMessages sends 16 MiB in both directions.
+// TestLargeMessages sends 16 MiB in both directions, where the transports of client and server
+// differ only in the long form: otherwise 2 MiB.
 func TestLargeMessages(t *testing.T) {
-	text := strings.Repeat("0123456789abcdef", 1<<20)
+	t.Parallel()
 	for _, c := range combinations {
 		t.Run(c.String(), func(t *testing.T) {
+			text := strings.Repeat("0123456789abcdef", 1<<17)
+			if c.client == c.upstream || *long {
+				text = strings.Repeat(text, 8)
+			}
 			w := startProxy(t, c, mcptest.ServerOptions{})
 			p := pair(t, w.dial(t, mcptest.ClientOptions{}), w.received)
 			e := toolCall(t, bounded(t), p, "echo", `{"x":"`+text+`"}`)
@@ -304,6 +315,7 @@ func (w *testProxy) rest(ctx context.Context, most left) (l left) {
 // TestSessionCap checks that a client is refused while there are too many sessions,
 // that it is told when to try again, and that it succeeds then.
 func TestSessionCap(t *testing.T) {
+	t.Parallel()
 	up := startRaw(t, config.Stdio, mcptest.ServerOptions{})
 	cfg := testConfig(t, up.config)
 	cfg.HTTP.MaxSessions = 3

@@ -54,6 +54,7 @@ func (c faultCase) of(transport config.Transport) string {
 // any case, calls that have lost their server fail at once, and the server is available
 // again soon. Run it with -v for the table.
 func TestFaultsOfServers(t *testing.T) {
+	t.Parallel()
 	transports := []config.Transport{config.Stdio, config.StreamableHTTP}
 	if *long {
 		transports = append(transports, config.LegacySSE)
@@ -165,6 +166,7 @@ func failure(e mcptest.Entry) string {
 // TestHealthCheckTellsNothingOfOthers checks that agents do not see what a server
 // wrote, since that may be part of another session's answer.
 func TestHealthCheckTellsNothingOfOthers(t *testing.T) {
+	t.Parallel()
 	up := startRaw(t, config.Stdio, mcptest.ServerOptions{})
 	w := serveProxy(t, combination{config.Stdio, config.Stdio}, up.received, testConfig(t, inOwnProcess(up.config)))
 	p := pair(t, w.dial(t, mcptest.ClientOptions{}), w.received)

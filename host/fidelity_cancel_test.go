@@ -32,6 +32,7 @@ var leavings = []struct {
 // plain calls and for composites, with and without progress. The upstream gets a
 // cancellation with its own id, and the client gets no result.
 func TestClientCancels(t *testing.T) {
+	t.Parallel()
 	calls := []struct{ name, params string }{
 		{"plain", mcptest.ToolParams("wait", "{}", "")},
 		{"plain with progress", mcptest.ToolParams("wait", "{}", `"1"`)},

@@ -38,6 +38,7 @@ func (w *compositeSession) eval(code, meta string) []byte {
 // TestCompositeFidelity checks what composites pass on between their clients and the
 // upstreams that they call.
 func TestCompositeFidelity(t *testing.T) {
+	t.Parallel()
 	for _, c := range combinations {
 		t.Run(c.String(), func(t *testing.T) {
 			w := startProxy(t, c, mcptest.ServerOptions{})

@@ -35,8 +35,11 @@ var eraTransports = []combination{
 // clients and servers of both eras, and compares what client and server saw, token by
 // token. With -v it prints the table.
 func TestFidelityOfEras(t *testing.T) {
+	t.Parallel()
 	up := startRaw(t, config.Stdio, mcptest.ServerOptions{})
-	direct, errs := seenOf(mcptest.EraItems, pair(t, dialRaw(t, up, mcptest.ClientOptions{OnRequest: mcptest.AnswerRequest}), up.received))
+	p := pair(t, dialRaw(t, up, mcptest.ClientOptions{OnRequest: mcptest.AnswerRequest}), up.received)
+	p.Fewer = !*long
+	direct, errs := seenOf(mcptest.EraItems, p)
 	for name, err := range errs {
 		t.Fatalf("directly: %s: %v", name, err)
 	}
@@ -51,6 +54,7 @@ func TestFidelityOfEras(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				w := startProxy(t, c, mcptest.ServerOptions{Eras: eras.upstream})
 				p := eraPair(t, w, eras.client, mcptest.ClientOptions{OnRequest: mcptest.AnswerRequest})
+				p.Fewer = !*long
 				seen, errs := seenOf(mcptest.EraItems, p)
 				for _, item := range mcptest.EraItems {
 					diff, verdict := mcptest.Diff(direct[item.Name], seen[item.Name]), "same"

@@ -15,13 +15,14 @@ import (
 // TestFidelity does everything in mcptest.Items directly and through us, and compares
 // what client and server saw, token by token. With -v it prints the table.
 func TestFidelity(t *testing.T) {
+	t.Parallel()
 	verdicts, direct := map[string][]string{}, map[config.Transport]map[string][]byte{}
 	for _, c := range combinations {
 		if direct[c.upstream] == nil {
-			direct[c.upstream] = seenDirectly(t, c.upstream)
+			direct[c.upstream] = seenDirectly(t, c.upstream, false)
 		}
 		t.Run(c.String(), func(t *testing.T) {
-			for _, item := range compareThrough(t, c, mcptest.ServerOptions{}, direct[c.upstream]) {
+			for _, item := range compareThrough(t, c, mcptest.ServerOptions{}, direct[c.upstream], false) {
 				verdicts[item.name] = append(verdicts[item.name], item.verdict)
 			}
 		})
@@ -34,7 +35,7 @@ func TestFidelity(t *testing.T) {
 func TestFidelityOfOtherServers(t *testing.T) {
 	t.Parallel() // it mostly waits
 	direct := map[config.Transport]map[string][]byte{
-		config.Stdio: seenDirectly(t, config.Stdio), config.StreamableHTTP: seenDirectly(t, config.StreamableHTTP),
+		config.Stdio: seenDirectly(t, config.Stdio, !*long), config.StreamableHTTP: seenDirectly(t, config.StreamableHTTP, !*long),
 	}
 	for _, other := range []struct {
 		name             string
@@ -50,7 +51,7 @@ func TestFidelityOfOtherServers(t *testing.T) {
 		{"long pages", config.StreamableHTTP, config.Stdio, mcptest.ServerOptions{PageSize: 1000}},
 	} {
 		c := combination{other.client, other.upstream}
-		t.Run(other.name+"/"+c.String(), func(t *testing.T) { compareThrough(t, c, other.sw, direct[c.upstream]) })
+		t.Run(other.name+"/"+c.String(), func(t *testing.T) { compareThrough(t, c, other.sw, direct[c.upstream], !*long) })
 	}
 }
 
@@ -58,13 +59,14 @@ func TestFidelityOfOtherServers(t *testing.T) {
 type compared struct{ name, verdict string }
 
 // compareThrough does all items through us and compares what was seen.
-func compareThrough(t *testing.T, c combination, sw mcptest.ServerOptions, direct map[string][]byte) (all []compared) {
+func compareThrough(t *testing.T, c combination, sw mcptest.ServerOptions, direct map[string][]byte, fewer bool) (all []compared) {
 	w := startProxy(t, c, sw)
 	p := pair(t, w.dial(t, mcptest.ClientOptions{OnRequest: mcptest.AnswerRequest}), w.received)
+	p.Fewer = fewer
 	if name, _ := wire.GetString(p.InitializeResponse.Msg.Result, "serverInfo", "name"); name != Name {
 		t.Fatalf("this is not a way through us, but %q", name)
 	}
-	seen, errs := seenBy(p)
+	seen, errs := seenOf(mcptest.Items, p)
 	for _, item := range mcptest.Items {
 		diff, verdict := mcptest.Diff(direct[item.Name], seen[item.Name]), "same"
 		if err := errs[item.Name]; err != nil {
@@ -80,21 +82,19 @@ func compareThrough(t *testing.T, c combination, sw mcptest.ServerOptions, direc
 }
 
 // seenDirectly does all items without us.
-func seenDirectly(t *testing.T, transport config.Transport) map[string][]byte {
+func seenDirectly(t *testing.T, transport config.Transport, fewer bool) map[string][]byte {
 	t.Helper()
 	up := startRaw(t, transport, mcptest.ServerOptions{})
-	seen, errs := seenBy(pair(t, dialRaw(t, up, mcptest.ClientOptions{OnRequest: mcptest.AnswerRequest}), up.received))
+	p := pair(t, dialRaw(t, up, mcptest.ClientOptions{OnRequest: mcptest.AnswerRequest}), up.received)
+	p.Fewer = fewer
+	seen, errs := seenOf(mcptest.Items, p)
 	for name, err := range errs {
 		t.Fatalf("directly over %s: %s: %v", transport, name, err)
 	}
 	return seen
 }
 
-// seenBy does all items and returns what was seen.
-func seenBy(p *mcptest.Pair) (seen map[string][]byte, errs map[string]error) {
-	return seenOf(mcptest.Items, p)
-}
-
+// seenOf does items and returns what was seen.
 func seenOf(items []mcptest.Item, p *mcptest.Pair) (seen map[string][]byte, errs map[string]error) {
 	seen, errs = map[string][]byte{}, map[string]error{}
 	for _, item := range items {

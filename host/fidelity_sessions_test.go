@@ -14,6 +14,7 @@ import (
 // TestSessionsAreIsolated checks sessions that use one upstream at the same time, with
 // the same ids and tokens: each gets all its own messages, and no others.
 func TestSessionsAreIsolated(t *testing.T) {
+	t.Parallel()
 	const sessions, rounds = 8, 3
 	for _, upstream := range []config.Transport{config.Stdio, config.StreamableHTTP, config.LegacySSE} {
 		t.Run(string(upstream), func(t *testing.T) {
@@ -96,6 +97,7 @@ func checkOwn(t *testing.T, p *mcptest.Pair, i, rounds int, upstream config.Tran
 // have calls in flight. Over streamable HTTP the right client gets it. Where that
 // cannot be known, the upstream gets an error that says so and what to configure.
 func TestSharedUpstreamAsks(t *testing.T) {
+	t.Parallel()
 	for _, upstream := range []config.Transport{config.Stdio, config.StreamableHTTP, config.LegacySSE} {
 		t.Run(string(upstream), func(t *testing.T) {
 			w := startProxy(t, combination{config.StreamableHTTP, upstream}, mcptest.ServerOptions{})

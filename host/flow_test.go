@@ -21,6 +21,7 @@ const flowLeak = "m = mail.list()\nprint(m)\nchat.post({'text': m.mails[0].body}
 // TestFlowDenial checks a leak between real servers: the call is not made, and nothing of the run
 // is in what the agent gets of it, now or later.
 func TestFlowDenial(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t)
 	c := dial(t, h.Host)
 	got := c.eval(flowLeak)
@@ -60,6 +61,7 @@ func TestFlowDenial(t *testing.T) {
 
 // TestFlowResults checks the labels of results, and that a public one has no figures of the run.
 func TestFlowResults(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t)
 	c := dial(t, h.Host)
 	if got := c.eval("return notes.get({})"); strings.Contains(got, `"ifc"`) {
@@ -108,6 +110,7 @@ func noVariables(string) (string, bool) { return "", false }
 // TestFlowSessions checks that what a session was given by a direct call, by a result and by
 // show_run counts in policy.
 func TestFlowSessions(t *testing.T) {
+	t.Parallel()
 	for name, give := range map[string]func(c *client){
 		"a direct call": func(c *client) { c.call("mail__list", `{}`) },
 		"a result":      func(c *client) { c.eval("return mail.list()") },
@@ -136,6 +139,7 @@ func TestFlowSessions(t *testing.T) {
 // TestFlowSavedTools checks that a tool has the labels of the session that saves it, so that it
 // can send nothing in another one, until a person has looked at it.
 func TestFlowSavedTools(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t)
 	save := func(c *client, name string) string {
 		return c.call("save_tool", fmt.Sprintf(`{"name":%q,"description":"d","inputSchema":{"type":"object"},"code":"return chat.post({'text': 'x'})"}`, name))
@@ -164,6 +168,7 @@ func TestFlowSavedTools(t *testing.T) {
 // TestFlowAcrossRuns checks that a server which was given a secret has its label in a later
 // process.
 func TestFlowAcrossRuns(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	h := newHouse(t, func(cfg *config.Config) { cfg.Store.Dir = dir })
 	c := dial(t, h.Host)
@@ -185,6 +190,7 @@ func TestFlowAcrossRuns(t *testing.T) {
 
 // TestFlowAsksPerson checks action "ask" with the queue of approvals.
 func TestFlowAsksPerson(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, func(cfg *config.Config) {
 		cfg.Flow.Action = flow.Ask
 		cfg.Approval = config.Approval{By: config.ApprovalByQueue, Wait: config.ApprovalHold, Timeout: time.Minute, MaxWaiting: 9}
@@ -211,6 +217,7 @@ func TestFlowAsksPerson(t *testing.T) {
 
 // TestFlowReload checks that a reload changes what is followed.
 func TestFlowReload(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t)
 	c := dial(t, h.Host)
 	next := *h.cfg

@@ -17,6 +17,7 @@ import (
 // after a labelled answer, does not change what stands in for answers: its schemas could have the
 // answer in them.
 func TestFlowDefinitions(t *testing.T) {
+	t.Parallel()
 	const schema = `"outputSchema":{"type":"object","properties":{"body":%s}}`
 	tool := func(name, members string) string {
 		return fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object"},%s}`, name, members)

@@ -16,6 +16,7 @@ import (
 // TestFlowPlans checks that a plan which shows a secret labels the session, and that its calls to
 // sinks are only made with a person's approval.
 func TestFlowPlans(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, func(cfg *config.Config) { cfg.Plan.Expires = time.Hour })
 	c := dial(t, h.Host)
 	made := c.call("plan_tool", fmt.Sprintf(`{"code":%s}`, wire.Quote(flowLeak)))
@@ -34,6 +35,7 @@ func TestFlowPlans(t *testing.T) {
 // TestFlowStateless checks both eras' ways to ask: a client of 2026-07-28 is asked by the result,
 // and what it is given counts for all its requests.
 func TestFlowStateless(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, func(cfg *config.Config) {
 		cfg.Flow.Action = flow.Ask
 		cfg.Approval = config.Approval{By: config.ApprovalByClient, Wait: config.ApprovalHold, Timeout: time.Minute, MaxWaiting: 9}
@@ -64,6 +66,7 @@ func TestFlowStateless(t *testing.T) {
 // TestFlowMixing is the session that no script shows: private, untrusted and a public sink need a
 // person.
 func TestFlowMixing(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, func(cfg *config.Config) {
 		cfg.Flow.Untrusted = []string{"notes.get"}
 		cfg.Policy = flowPolicyWhen(t, policy.Deny, "session.private && session.untrusted")
@@ -84,6 +87,7 @@ func TestFlowMixing(t *testing.T) {
 
 // TestFlowDryRuns checks that dry runs, whose answers are mocks of the agent, are not followed.
 func TestFlowDryRuns(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t)
 	c := dial(t, h.Host)
 	got := c.call("test_tool", fmt.Sprintf(`{"code":%s,"mocks":[{"tool":"mail.list","returns":{"mails":[{"id":1,"body":"b"}]}},{"tool":"chat.post","returns":1}]}`, wire.Quote(flowLeak)))

@@ -14,6 +14,7 @@ import (
 // TestFlowRemembers checks that what a person has allowed for later calls counts after a reload that
 // does not change [flow], and under no other [flow].
 func TestFlowRemembers(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, func(cfg *config.Config) {
 		cfg.Flow.Action = flow.Ask
 		cfg.Approval = config.Approval{By: config.ApprovalByQueue, Wait: config.ApprovalHold, Timeout: time.Minute, MaxWaiting: 9, Remember: time.Hour}

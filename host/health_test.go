@@ -13,6 +13,7 @@ import (
 
 // TestHealthCheck checks the health of upstreams with the tool.
 func TestHealthCheck(t *testing.T) {
+	t.Parallel()
 	const secret = "hunter2-hunter2"
 	good, down, off := upstreamOf("go-od", "raw"), inOwnProcess(upstreamOf("down", "raw")), upstreamOf("off", "raw")
 	good.Probe = &config.Probe{Call: "text", Params: []byte(`{"text":"it is fine"}`), Expect: &config.Expectation{Text: "fine"}, Timeout: time.Minute}
@@ -70,6 +71,7 @@ func TestHealthCheck(t *testing.T) {
 // TestHealthOfLazyUpstream checks that a lazy upstream is not started unless the
 // health check names it.
 func TestHealthOfLazyUpstream(t *testing.T) {
+	t.Parallel()
 	l := newLazy(t)
 	l.first()
 	l.with("asleep", func(t *testing.T, h *Host, p *mcptest.Pair) {
@@ -86,6 +88,7 @@ func TestHealthOfLazyUpstream(t *testing.T) {
 // TestHealthAsksItsSession runs probes for two sessions that send requests to the
 // client.
 func TestHealthAsksItsSession(t *testing.T) {
+	t.Parallel()
 	up := startRaw(t, config.StreamableHTTP, mcptest.ServerOptions{})
 	up.config.Probe = &config.Probe{Call: "ask", Params: []byte(`{"method":"roots/list"}`), Timeout: time.Minute}
 	w := serveProxy(t, combination{config.StreamableHTTP, config.StreamableHTTP}, up.received, testConfig(t, up.config))

@@ -173,6 +173,7 @@ func (c *client) call(tool, arguments string) string {
 }
 
 func TestProxiedCallsLoseNothing(t *testing.T) {
+	t.Parallel()
 	h, _ := startHost(t, testConfig(t, upstreamOf("raw", "raw")))
 	c := dial(t, h)
 
@@ -195,6 +196,7 @@ func TestProxiedCallsLoseNothing(t *testing.T) {
 }
 
 func TestProgressOfProxiedCall(t *testing.T) {
+	t.Parallel()
 	h, _ := startHost(t, testConfig(t, upstreamOf("raw", "raw")))
 	c := dial(t, h)
 	const times = 2000
@@ -211,6 +213,7 @@ func TestProgressOfProxiedCall(t *testing.T) {
 }
 
 func TestCancelReachesTheUpstream(t *testing.T) {
+	t.Parallel()
 	h, _ := startHost(t, testConfig(t, upstreamOf("raw", "raw")))
 	c := dial(t, h)
 	c.call("raw__text", `{"text":"warm"}`) // the upstream is up and its tools are known
@@ -242,6 +245,7 @@ func TestCancelReachesTheUpstream(t *testing.T) {
 }
 
 func TestDeadUpstreamAffectsNoOther(t *testing.T) {
+	t.Parallel()
 	one := inOwnProcess(upstreamOf("one", "raw"))
 	one.Restart = config.RestartNever
 	h, log := startHost(t, testConfig(t, one, upstreamOf("two", "raw")))
@@ -265,6 +269,7 @@ func TestDeadUpstreamAffectsNoOther(t *testing.T) {
 }
 
 func TestBrokenUpstreams(t *testing.T) {
+	t.Parallel()
 	missing := upstreamOf("missing", "raw")
 	missing.Command = "no-such-command-anywhere"
 	hang := inOwnProcess(upstreamOf("hang", "hang"))
@@ -290,6 +295,7 @@ func TestBrokenUpstreams(t *testing.T) {
 }
 
 func TestSavedToolEndToEnd(t *testing.T) {
+	t.Parallel()
 	h, _ := startHost(t, testConfig(t, upstreamOf("raw", "raw"), upstreamOf("other-one", "raw")))
 	c := dial(t, h)
 	got := c.call("save_tool", `{"name":"join","description":"Joins.","inputSchema":{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]},`+`"code":"a = raw.mirror({'n': params.n})\nprint('mirrored', a.n)\nb = other_one.text(text='{\"k\": 12345678901234567890}')\nreturn {'n': a.n, 'k': b.k, 'p': params.n}"}`)
@@ -324,6 +330,7 @@ func TestSavedToolEndToEnd(t *testing.T) {
 // TestScriptsAndUnavailableUpstreams checks that a script waits for an upstream that
 // is still starting, and is told why another one is down.
 func TestScriptsAndUnavailableUpstreams(t *testing.T) {
+	t.Parallel()
 	missing := upstreamOf("missing", "raw")
 	missing.Command = "no-such-command-anywhere"
 	late := upstreamOf("late", "late")
@@ -353,6 +360,7 @@ func TestScriptsAndUnavailableUpstreams(t *testing.T) {
 }
 
 func TestCancelOfComposite(t *testing.T) {
+	t.Parallel()
 	h, _ := startHost(t, testConfig(t, upstreamOf("raw", "raw")))
 	c := dial(t, h)
 	c.call("eval_starlark", `{"code":"return raw.text(text='warm')"}`)
@@ -366,6 +374,7 @@ func TestCancelOfComposite(t *testing.T) {
 }
 
 func TestListChangedIsAnnounced(t *testing.T) {
+	t.Parallel()
 	h, _ := startHost(t, testConfig(t))
 	c := dial(t, h)
 	c.request("1", "tools/list", `{}`)
@@ -389,6 +398,7 @@ func TestListChangedIsAnnounced(t *testing.T) {
 }
 
 func TestConnect(t *testing.T) {
+	t.Parallel()
 	h, _ := startHost(t, testConfig(t, upstreamOf("raw", "raw")))
 	c, err := h.Connect(t.Context(), nil)
 	if err != nil {
@@ -453,10 +463,12 @@ func TestLastExecutionsAreCounted(t *testing.T) {
 
 // TestCloseAgain checks that Close may be called again, also concurrently.
 func TestCloseAgain(t *testing.T) {
+	t.Parallel()
 	h, err := New(testConfig(t, inOwnProcess(upstreamOf("raw", "raw"))), Options{Version: "test", Log: slog.New(slog.DiscardHandler), CacheDir: guestCache})
 	if err != nil {
 		t.Fatal(err)
 	}
+	h.shutdownTime = maxWait
 	<-h.sandbox.Ready()
 	for range 2 {
 		var all sync.WaitGroup

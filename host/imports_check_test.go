@@ -20,6 +20,7 @@ func made(folder string, imports ...string) *goPackage {
 }
 
 func TestCheckImports(t *testing.T) {
+	t.Parallel()
 	testOf := func(p *goPackage, imports ...string) *goPackage {
 		p.XTestImports = imports
 		return p
@@ -92,6 +93,7 @@ func TestCheckImports(t *testing.T) {
 }
 
 func TestCheckNames(t *testing.T) {
+	t.Parallel()
 	undocumented := made("host/wire")
 	undocumented.Doc = "\n"
 	cgo := made("host/front")
@@ -119,6 +121,7 @@ func TestCheckNames(t *testing.T) {
 }
 
 func TestCheckLength(t *testing.T) {
+	t.Parallel()
 	lines := func(n int) *fstest.MapFile { return &fstest.MapFile{Data: []byte(strings.Repeat("//\n", n))} }
 	got, files, err := checkLength(fstest.MapFS{
 		"a/exact.go": lines(500), "a/long.go": lines(501), "b_test.go": lines(600),
@@ -134,6 +137,7 @@ func TestCheckLength(t *testing.T) {
 }
 
 func TestAddIgnored(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	files := map[string]string{
 		"main.go":   "//go:build wasip1\n\n// Command x is x.\npackage main\n\nimport _ \"go.starlark.net/starlark\"\n",

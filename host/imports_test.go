@@ -66,6 +66,7 @@ type goPackage struct {
 }
 
 func TestPackages(t *testing.T) {
+	t.Parallel()
 	root, err := filepath.Abs("..")
 	if err != nil {
 		t.Fatal(err)
@@ -80,6 +81,7 @@ func TestPackages(t *testing.T) {
 }
 
 func TestFileLength(t *testing.T) {
+	t.Parallel()
 	complaints, files, err := checkLength(os.DirFS(".."))
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 // scripts, with a small budget. All are answered, and never is more held than the
 // budget and one message.
 func TestMessagesInFlightAreBounded(t *testing.T) {
+	t.Parallel()
 	const calls, size, total = 12, 500_000, 40 << 20
 	cfg := testConfig(t, upstreamOf("raw", "raw"))
 	cfg.Execution.MaxTotalMemory = total

@@ -20,6 +20,7 @@ const maxInstructions = 351
 // TestInstructions checks that the instructions are short, that they name existing
 // tools, and that their example runs.
 func TestInstructions(t *testing.T) {
+	t.Parallel()
 	instructions := builtin.Instructions(true)
 	if n := len(strings.Fields(instructions)); n >= maxInstructions {
 		t.Errorf("%d words, want less than %d", n, maxInstructions)

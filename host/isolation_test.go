@@ -21,6 +21,7 @@ var overHTTP = combination{config.StreamableHTTP, config.Stdio}
 // calls in flight, send their requests to their own client, and that each was started
 // with that client's identity.
 func TestOwnUpstreamAsksItsSession(t *testing.T) {
+	t.Parallel()
 	up := startRaw(t, config.Stdio, mcptest.ServerOptions{})
 	up.config.Isolation = config.PerSession
 	w := serveProxy(t, overHTTP, up.received, testConfig(t, up.config))
@@ -72,6 +73,7 @@ func TestOwnUpstreamAsksItsSession(t *testing.T) {
 // TestOwnUpstreamEndsWithItsSession checks that the process of a session ends with
 // DELETE, and that of another session does not.
 func TestOwnUpstreamEndsWithItsSession(t *testing.T) {
+	t.Parallel()
 	u := upstreamOf("raw", "raw")
 	u.Isolation = config.PerSession
 	w := serveProxy(t, overHTTP, nil, testConfig(t, u, upstreamOf("shared", "raw")))
@@ -110,6 +112,7 @@ func TestOwnUpstreamEndsWithItsSession(t *testing.T) {
 // TestOwnLazyUpstream checks that a session's own process does not run before it is
 // used.
 func TestOwnLazyUpstream(t *testing.T) {
+	t.Parallel()
 	l := newLazy(t)
 	l.cfg.Upstreams[0].Isolation = config.PerSession
 	first := l.first()
@@ -139,6 +142,7 @@ func TestOwnLazyUpstream(t *testing.T) {
 // TestOwnUpstreamThatIsSlow checks that a session whose own process is still starting
 // sees the lists of another session's, and that neither waits for it.
 func TestOwnUpstreamThatIsSlow(t *testing.T) {
+	t.Parallel()
 	g := newGate(t)
 	u := upstreamOf("slow", "late")
 	u.Isolation, u.Args, u.Timeout = config.PerSession, []string{g.Addr().String()}, time.Hour

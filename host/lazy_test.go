@@ -86,6 +86,7 @@ func callRaw(t *testing.T, p *mcptest.Pair, tool, arguments string) string {
 // TestLazy checks that a server that has run once is not started the next time until it
 // is needed, and that a change of its lists in between is announced.
 func TestLazy(t *testing.T) {
+	t.Parallel()
 	l := newLazy(t)
 	first := l.first()
 	changed := ""
@@ -144,6 +145,7 @@ func TestLazy(t *testing.T) {
 // TestLazyForgets checks that nothing is remembered after the configuration has
 // changed, or if the file is damaged.
 func TestLazyForgets(t *testing.T) {
+	t.Parallel()
 	l := newLazy(t)
 	l.first()
 	data, err := os.ReadFile(l.file())
@@ -180,6 +182,7 @@ func TestLazyForgets(t *testing.T) {
 // TestLazyWithoutClient checks that lists that a server offers without a client do not
 // replace those that it offers to a client.
 func TestLazyWithoutClient(t *testing.T) {
+	t.Parallel()
 	l := newLazy(t)
 	l.first()
 	before, err := os.ReadFile(l.file())
@@ -206,6 +209,7 @@ func TestLazyWithoutClient(t *testing.T) {
 // TestEagerReplacesRememberedLists checks that a client gets the remembered lists of a server that
 // is started with us, and the next client gets the actual ones.
 func TestEagerReplacesRememberedLists(t *testing.T) {
+	t.Parallel()
 	l := newLazy(t)
 	l.first()
 	data, err := os.ReadFile(l.file())

@@ -14,6 +14,7 @@ import (
 // TestDefaultLimits checks that the documented defaults of the configuration are those
 // of the sandbox.
 func TestDefaultLimits(t *testing.T) {
+	t.Parallel()
 	home := t.TempDir()
 	cfg, err := config.Load(config.LoadOptions{
 		Getenv: func(string) (string, bool) { return "", false }, Home: func() (string, error) { return home, nil },
@@ -37,6 +38,7 @@ func TestDefaultLimits(t *testing.T) {
 // TestLimitsEndToEnd runs scripts into the limits of the configuration and of the saved
 // tool.
 func TestLimitsEndToEnd(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t, upstreamOf("raw", "raw"))
 	cfg.Execution.MaxFuel = 200_000_000
 	h, _ := startHost(t, cfg)

@@ -81,6 +81,7 @@ func (s *typedServer) answer(m *typedMessage) string {
 // understands in another way than we do: it would run a hidden tool, or act on the task
 // or the call of another session.
 func TestNamesInOtherCase(t *testing.T) {
+	t.Parallel()
 	up := upstreamOf("typed", "typed")
 	up.Hide = []string{"delete_all"}
 	h, _ := startHost(t, testConfig(t, up))

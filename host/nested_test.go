@@ -15,6 +15,7 @@ import (
 // TestSelf checks that a proxy whose upstream is itself, at its own address, does not use it,
 // in both eras.
 func TestSelf(t *testing.T) {
+	t.Parallel()
 	for _, protocol := range []string{"auto", "legacy"} {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {

@@ -16,6 +16,7 @@ func hideText(t testing.TB, h *Host) {
 // TestUndoChecksPermissionAgain checks that a compensating call is not made if the
 // configuration now forbids it.
 func TestUndoChecksPermissionAgain(t *testing.T) {
+	t.Parallel()
 	h, _ := startHost(t, testConfig(t, upstreamOf("raw", "raw")))
 	c, g := dial(t, h), newGate(t)
 	c.pid("raw__")
@@ -38,6 +39,7 @@ func TestUndoChecksPermissionAgain(t *testing.T) {
 // queued are not made if the configuration now forbids them, and that no script can
 // catch that error.
 func TestQueuedCallsCheckPermissionAgain(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t, upstreamOf("raw", "raw"))
 	cfg.Execution.MaxParallel = 1
 	h, _ := startHost(t, cfg)

@@ -14,6 +14,7 @@ import (
 // say to the byte: nothing about servers, clients or tools. Everything else needs a token and a
 // known name.
 func TestProbes(t *testing.T) {
+	t.Parallel()
 	late, off := upstreamOf("late-server", "late"), upstreamOf("secret-server", "raw")
 	g := newGate(t)
 	late.Args, off.Disabled = []string{g.Addr().String()}, true

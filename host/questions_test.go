@@ -172,6 +172,7 @@ func (c *crossing) repeat(number int, key, state string) <-chan string {
 // that was cancelled, and one that ends. The question waits for the end of the last two.
 // The answer reaches the question, and no client is asked for another's call.
 func TestQuestionsOverHTTP(t *testing.T) {
+	t.Parallel()
 	own := newCrossing(t, nil)
 	// A client is asked and does not come back.
 	_, forgotten := own.begin(t.Context(), 1)

@@ -59,6 +59,7 @@ var notProduct = []string{"scripts", "host/mcptest", "host/sandbox/guestbuild", 
 // TestFilesAreReadByPackageRegular checks that the product opens files only with package
 // regular: a named pipe would block forever, and a device would never end.
 func TestFilesAreReadByPackageRegular(t *testing.T) {
+	t.Parallel()
 	used := map[string]bool{}
 	files := 0
 	product := productFiles(t, os.DirFS(".."))
@@ -229,6 +230,7 @@ var decoders = []string{
 // TestTOMLIsGuarded checks that the TOML library gets only text that was checked
 // before, since deeply nested text would end the process.
 func TestTOMLIsGuarded(t *testing.T) {
+	t.Parallel()
 	calls := 0
 	for name, file := range productFiles(t, os.DirFS("..")) {
 		for _, at := range usesIn(name, file, decoders, nil) {
@@ -243,6 +245,7 @@ func TestTOMLIsGuarded(t *testing.T) {
 }
 
 func TestReadersAreFound(t *testing.T) {
+	t.Parallel()
 	const text = `package p
 import (
 	"io/ioutil"

@@ -48,6 +48,7 @@ func proxiedIn(t *testing.T, cfg *config.Config) []journal.Proxied {
 // with their client, and that proxied calls are recorded as the current configuration
 // says.
 func TestJournal(t *testing.T) {
+	t.Parallel()
 	cfg := journaled(t, upstreamOf("raw", "raw"))
 	h, _ := startHost(t, cfg)
 	c := dial(t, h)
@@ -99,6 +100,7 @@ func TestJournal(t *testing.T) {
 // TestCancelledProxiedCall checks that the record of a cancelled call has no answer.
 // The reply to such a call is not the upstream's.
 func TestCancelledProxiedCall(t *testing.T) {
+	t.Parallel()
 	cfg := journaled(t, upstreamOf("raw", "raw"))
 	cfg.Journal.Proxied = config.ProxiedFull
 	h, _ := startHost(t, cfg)
@@ -120,6 +122,7 @@ func TestCancelledProxiedCall(t *testing.T) {
 // TestJournalHasWhatWasSent checks that the recorded params are those that the server
 // got, not those that the client sent.
 func TestJournalHasWhatWasSent(t *testing.T) {
+	t.Parallel()
 	cfg := journaled(t, upstreamOf("raw", "raw"))
 	cfg.Journal.Proxied = config.ProxiedFull
 	h, _ := startHost(t, cfg)
@@ -147,6 +150,7 @@ func TestJournalHasWhatWasSent(t *testing.T) {
 
 // TestJournalOff checks that nothing is written, and that list_runs is not offered.
 func TestJournalOff(t *testing.T) {
+	t.Parallel()
 	cfg := journaled(t)
 	cfg.Journal.Enabled = false
 	h, _ := startHost(t, cfg)
@@ -163,6 +167,7 @@ func TestJournalOff(t *testing.T) {
 // TestJournalTrouble checks that clients that listen are told once that calls are not
 // recorded, and that runs are refused if the journal is required.
 func TestJournalTrouble(t *testing.T) {
+	t.Parallel()
 	cfg := journaled(t, upstreamOf("raw", "raw"))
 	cfg.Journal.Dir = filepath.Join(cfg.Store.Dir, "file")
 	if err := os.WriteFile(cfg.Journal.Dir, nil, 0o600); err != nil {

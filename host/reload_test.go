@@ -130,6 +130,7 @@ func (c *client) changed(tool string, has bool) {
 }
 
 func TestReloadReplacesAnUpstream(t *testing.T) {
+	t.Parallel()
 	for _, clients := range []Clients{OneClient, ManyClients} {
 		for _, isolation := range []config.Isolation{config.Shared, config.PerSession} {
 			t.Run(fmt.Sprintf("%d %s", clients, isolation), func(t *testing.T) {
@@ -166,6 +167,7 @@ func TestReloadReplacesAnUpstream(t *testing.T) {
 // TestReloadAndCancel checks that a cancelled call does not keep the old process
 // running.
 func TestReloadAndCancel(t *testing.T) {
+	t.Parallel()
 	h, _ := startHostFor(t, testConfig(t, upstreamOf("raw", "raw")), ManyClients)
 	c, g := dial(t, h), newGate(t)
 	c.pid("raw__")
@@ -177,6 +179,7 @@ func TestReloadAndCancel(t *testing.T) {
 }
 
 func TestReloadAddsAndRemoves(t *testing.T) {
+	t.Parallel()
 	h, _ := startHost(t, testConfig(t, upstreamOf("stays", "raw"), upstreamOf("goes", "raw")))
 	c, g := dial(t, h), newGate(t)
 	pid := c.pid("stays__")
@@ -218,6 +221,7 @@ func TestReloadAddsAndRemoves(t *testing.T) {
 }
 
 func TestReloadOfVisibility(t *testing.T) {
+	t.Parallel()
 	h, _ := startHost(t, testConfig(t, upstreamOf("raw", "raw")))
 	c := dial(t, h)
 	pid := c.pid("raw__")
@@ -244,6 +248,7 @@ func TestReloadOfVisibility(t *testing.T) {
 }
 
 func TestReloadOfSettings(t *testing.T) {
+	t.Parallel()
 	h, _ := startHostFor(t, testConfig(t), ManyClients)
 	c := dial(t, h)
 	changes := reload(t, h, func(cfg *config.Config) {
@@ -274,6 +279,7 @@ func TestReloadOfSettings(t *testing.T) {
 
 // TestReloadOfTokens checks that clients whose token was removed are refused.
 func TestReloadOfTokens(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	cfg.HTTP.Tokens = bearerTokens("old")
 	h, _ := startHostFor(t, cfg, ManyClients)
@@ -307,6 +313,7 @@ func TestReloadOfTokens(t *testing.T) {
 // TestReloadUnderLoad lets clients call continuously while upstreams are replaced,
 // added and removed. No call fails, and none is lost.
 func TestReloadUnderLoad(t *testing.T) {
+	t.Parallel()
 	const sessions, reloaders, rounds = 3, 3, 3
 	u := upstreamOf("raw", "raw")
 	u.Isolation = config.PerSession
@@ -352,6 +359,7 @@ func TestReloadUnderLoad(t *testing.T) {
 }
 
 func TestReloadOfAClosedHost(t *testing.T) {
+	t.Parallel()
 	h, err := New(testConfig(t), Options{Version: "test", CacheDir: guestCache, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

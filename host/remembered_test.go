@@ -71,6 +71,7 @@ func (s *slow) rewrite(change ...string) {
 // answered from remembered lists, calls wait for the server, and then everything is as
 // it is now.
 func TestRequestsWhileStarting(t *testing.T) {
+	t.Parallel()
 	s := newSlow(t, `"name":"pid"`, `"name":"older"`, `"capabilities":{"tools":{}}`,
 		`"capabilities":{"tools":{},"prompts":{},"tasks":{"list":{}},"resources":{"subscribe":true}},"instructions":"as it was"`)
 	h, log := startHostFor(t, s.cfg, OneClient)
@@ -123,6 +124,7 @@ func TestRequestsWhileStarting(t *testing.T) {
 // although the remembered list has it, and that a script's call is checked against what
 // the server says now.
 func TestRememberedListsFollowTheConfiguration(t *testing.T) {
+	t.Parallel()
 	s := newSlow(t, `"name":"text"`, `"inputSchema":{"type":"object","required":["other"]},"name":"text"`)
 	s.cfg.Upstreams[0].Hide = []string{"pid"}
 	h, _ := startHostFor(t, s.cfg, OneClient)
@@ -144,6 +146,7 @@ func TestRememberedListsFollowTheConfiguration(t *testing.T) {
 // TestRememberedListsOfAnotherServer checks that the lists of a server that is started
 // in another way, or that are in a damaged file, are not used.
 func TestRememberedListsOfAnotherServer(t *testing.T) {
+	t.Parallel()
 	s := newSlow(t)
 	data, err := os.ReadFile(s.file())
 	if err != nil {
@@ -181,6 +184,7 @@ func TestRememberedListsOfAnotherServer(t *testing.T) {
 
 // TestRememberedListsNeedClient checks that a Host without clients does not use remembered lists.
 func TestRememberedListsNeedClient(t *testing.T) {
+	t.Parallel()
 	s := newSlow(t, `"name":"pid"`, `"name":"older"`)
 	h, _ := startHostFor(t, s.cfg, NoClient)
 	if names := h.catalog.Visible(wire.Tools); strings.Contains(fmt.Sprint(names), "slow__") {

@@ -99,6 +99,7 @@ func (p taskProcess) about(token, method, id, more string) string {
 // TestTasksAfterRestart checks that the tasks of a process are there in another one with
 // the same store: for the same credentials, and with what they have asked.
 func TestTasksAfterRestart(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	first, second := newTaskProcess(t, dir), newTaskProcess(t, dir)
 	testTasksElsewhere(t, first, second, func() {})

@@ -26,6 +26,7 @@ func readDocument(t *testing.T, name string) string {
 // TestSecurityDocument checks that the files and tests that docs/security.md names
 // exist.
 func TestSecurityDocument(t *testing.T) {
+	t.Parallel()
 	text := readDocument(t, "security.md")
 	files := regexp.MustCompile("`([a-z]+(?:/[a-z_.]+)+)`").FindAllStringSubmatch(text, -1)
 	if len(files) < 15 {
@@ -79,6 +80,7 @@ func testNames(t *testing.T) map[string]bool {
 // TestSecurityDocumentHasTheLimits checks that the table of limits has a row for every
 // limit that ends a run or a call of a script.
 func TestSecurityDocumentHasTheLimits(t *testing.T) {
+	t.Parallel()
 	text := readDocument(t, "security.md")
 	for _, l := range limits.All {
 		if l.Class == "" && l != limits.Logs {
@@ -110,6 +112,7 @@ func TestSecurityDocumentHasTheLimits(t *testing.T) {
 // TestSecurityCommands checks that the commands of docs/security.md exist, and that CI runs
 // each of them, as the document says. They take too long for every run of the tests.
 func TestSecurityCommands(t *testing.T) {
+	t.Parallel()
 	blocks := regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindAllStringSubmatch(readDocument(t, "security.md"), -1)
 	if len(blocks) == 0 {
 		t.Fatal("no commands")

@@ -127,6 +127,7 @@ func traceOf(n int) (id, meta string) {
 // TestTraces checks the spans of calls, by an otherwise unmodified client and server, in
 // both eras.
 func TestTraces(t *testing.T) {
+	t.Parallel()
 	for _, era := range []string{mcptest.EraLegacy, mcptest.EraModern} {
 		t.Run(era, func(t *testing.T) {
 			w := startTraced(t, combination{config.Stdio, config.StreamableHTTP}, era, mcptest.ServerOptions{Eras: era})
@@ -279,6 +280,7 @@ func checkMetrics(t *testing.T, c *telemetrytest.Collector, revision string) {
 // TestTracesOfQuestions checks that what an upstream asks a client belongs to the trace of
 // the call in the middle of which it asks, or to the one that the upstream names.
 func TestTracesOfQuestions(t *testing.T) {
+	t.Parallel()
 	w := startTraced(t, combination{config.Stdio, config.StreamableHTTP}, mcptest.EraLegacy, mcptest.ServerOptions{Eras: mcptest.EraLegacy})
 	const plain = `{"method":"roots/list","params":{}}`
 	asking, meta := traceOf(1)

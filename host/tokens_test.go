@@ -15,6 +15,7 @@ import (
 // TestTokenMayNotSave checks two clients with different tokens, one of which may not
 // save tools; then a reload swaps their rights.
 func TestTokenMayNotSave(t *testing.T) {
+	t.Parallel()
 	const saver, reader = "token-of-saver", "token-of-reader"
 	up := startRaw(t, config.Stdio, mcptest.ServerOptions{})
 	cfg := testConfig(t, up.config)

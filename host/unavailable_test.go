@@ -64,6 +64,7 @@ const stderrOfGone = "told to exit"
 // TestUnavailableServers checks that requests for an unavailable server are answered with
 // the reason, but without what the server has written to standard error.
 func TestUnavailableServers(t *testing.T) {
+	t.Parallel()
 	h := unavailableServers(t)
 	c := dial(t, h)
 	for server, why := range map[string]string{
@@ -102,6 +103,7 @@ func TestUnavailableServers(t *testing.T) {
 // server, and that saving a script that needs the server warns, unless its tools are
 // known. Both say why it is unavailable.
 func TestUnavailableServersInScripts(t *testing.T) {
+	t.Parallel()
 	h := unavailableServers(t)
 	c := dial(t, h)
 	for server, why := range map[string]string{
@@ -122,6 +124,7 @@ func TestUnavailableServersInScripts(t *testing.T) {
 // TestUnavailableServersInInstructions checks that the instructions of a new session name
 // the servers that are down.
 func TestUnavailableServersInInstructions(t *testing.T) {
+	t.Parallel()
 	h := unavailableServers(t)
 	w, err := h.router.BeginSession(t.Context(), nil)
 	if err != nil {

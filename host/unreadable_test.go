@@ -20,6 +20,7 @@ const vaultComplaint = "the vault of hunter2 is locked"
 // TestUnreadableSecret checks that clients get to know which secret of a server cannot be
 // fetched, but not what its command wrote, wherever they ask. The log has that.
 func TestUnreadableSecret(t *testing.T) {
+	t.Parallel()
 	here, err := filepath.Abs(os.Args[0])
 	if err != nil {
 		t.Fatal(err)

@@ -34,6 +34,7 @@ var mayWrite = map[string]string{
 // TestFilesAreReplacedByPackageRegular checks that the product replaces files only in a way
 // that does not lose content when the machine stops.
 func TestFilesAreReplacedByPackageRegular(t *testing.T) {
+	t.Parallel()
 	product := productFiles(t, os.DirFS(".."))
 	roots := map[string]map[string]bool{} // by package
 	for name, file := range product {
@@ -59,6 +60,7 @@ func TestFilesAreReplacedByPackageRegular(t *testing.T) {
 }
 
 func TestWritersAreFound(t *testing.T) {
+	t.Parallel()
 	const text = `package p
 import other "os"
 type s struct { top *other.Root }

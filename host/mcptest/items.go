@@ -53,6 +53,9 @@ type Pair struct {
 	// Modern says that the client speaks the stateless era. HTTP says that it cancels a
 	// request of that era by closing its connection.
 	Modern, HTTP bool
+	// Fewer makes the items about many messages send a tenth of them, or a hundred: still more
+	// than a proxy may hold.
+	Fewer bool
 
 	asked  []question // by results, during the current item
 	from   int        // index in Server at which the current item begins
@@ -95,6 +98,14 @@ func (p *Pair) request(ctx context.Context, method, params string) (Entry, error
 		err = checkLegacy(e)
 	}
 	return e, err
+}
+
+// many returns how many messages to send where there are n in full.
+func (p *Pair) many(n int) int {
+	if p.Fewer {
+		return max(100, n/10)
+	}
+	return n
 }
 
 func (p *Pair) id() string { return strconv.FormatInt(p.lastID.Add(1), 10) }

@@ -122,7 +122,7 @@ func (p *Pair) progressOf(token, id string, from int, s *observation) {
 func runProgress(ctx context.Context, p *Pair) ([]byte, error) {
 	var s observation
 	for _, token := range []string{`"a\u00e9 token"`, `7`, `"7"`, `9007199254740993`} {
-		id, from, times := p.id(), p.Client.Log.Len(), 2000
+		id, from, times := p.id(), p.Client.Log.Len(), p.many(2000)
 		e, err := p.await(ctx, token, p.start(id, "tools/call", ToolParams("count", fmt.Sprintf(`{"times":%d}`, times), token)))
 		if err != nil {
 			return nil, err
@@ -144,7 +144,7 @@ func runConcurrentProgress(ctx context.Context, p *Pair) ([]byte, error) {
 	answers := make([]<-chan Answer, len(tokens))
 	for i, token := range tokens {
 		ids[i] = p.id()
-		answers[i] = p.start(ids[i], "tools/call", ToolParams("count", `{"times":200}`, token))
+		answers[i] = p.start(ids[i], "tools/call", ToolParams("count", fmt.Sprintf(`{"times":%d}`, p.many(200)), token))
 	}
 	for i := range tokens {
 		if _, err := p.await(ctx, tokens[i], answers[i]); err != nil {

@@ -79,7 +79,7 @@ func (p *Pair) answersSince(from int, id string) int {
 
 // runCancelStorm has many calls in flight and cancels all of them.
 func runCancelStorm(ctx context.Context, p *Pair) ([]byte, error) {
-	const calls = 200
+	calls := p.many(200)
 	start := p.Client.Log.Len()
 	for i := range calls {
 		id := fmt.Sprintf(`"storm-%d"`, i)

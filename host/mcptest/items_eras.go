@@ -135,7 +135,7 @@ func runCommonLogging(ctx context.Context, p *Pair) ([]byte, error) {
 			return nil, err
 		}
 	}
-	const count = 1000
+	count := p.many(1000)
 	from := p.Client.Log.Len()
 	if _, err := p.call(ctx, "burst", fmt.Sprintf(`{"count":%d}`, count)); err != nil {
 		return nil, err

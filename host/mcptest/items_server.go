@@ -8,7 +8,7 @@ import (
 )
 
 func runBurst(ctx context.Context, p *Pair) ([]byte, error) {
-	const count = 5000
+	count := p.many(5000)
 	from := p.Client.Log.Len()
 	got, err := p.call(ctx, "burst", fmt.Sprintf(`{"count":%d}`, count))
 	if err != nil {
