@@ -27,6 +27,12 @@ import (
 // ErrNoFleet says that a configuration names no NATS server.
 var ErrNoFleet = errors.New("no NATS server is configured (set nats in [store])")
 
+// OpenStore opens what a fleet shares, before it is sealed: streams in NATS. Tests of fleets that
+// are not about NATS have something else in its place, before they start anything.
+var OpenStore = func(ctx context.Context, opts jetstream.Options) (store.Store, error) {
+	return jetstream.Open(ctx, opts)
+}
+
 // maxPEM bounds a file with certificates, in bytes.
 const maxPEM = 1 << 20
 
@@ -127,7 +133,7 @@ func openSealed(ctx context.Context, cfg *config.Config, ring *sealed.Ring, log 
 	if err != nil {
 		return nil, err
 	}
-	inner, err := jetstream.Open(ctx, jetstream.Options{
+	inner, err := OpenStore(ctx, jetstream.Options{
 		URLs: c.NATS, Credentials: c.Credentials, NKey: c.NKey, User: c.User, Password: c.Password, Token: c.Token,
 		TLS: secure, Prefix: c.Prefix, Replicas: c.Replicas, MaxAge: cfg.Journal.MaxAge, MaxBytes: int64(cfg.Journal.MaxTotal), Log: log,
 	})

@@ -1,0 +1,65 @@
+// Package fleettest has the places that fleets of whole processes share in tests: folders, and in
+// the long form the NATS servers that fleets have.
+package fleettest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/host/store"
+	"github.com/mcp-metatool/mcp-metatool/host/store/foldertest"
+	"github.com/mcp-metatool/mcp-metatool/host/store/jetstream"
+	"github.com/mcp-metatool/mcp-metatool/host/store/natstest"
+)
+
+// Place is a way to what is shared.
+type Place interface {
+	// URL is the address for the configuration of a process that has [Open].
+	URL() string
+	// Cut cuts the way, or heals it.
+	Cut(bool)
+	// Another returns another way to the same.
+	Another(t testing.TB) Place
+}
+
+// New returns a place that is new: a folder, or NATS.
+func New(t testing.TB, inNATS bool) Place {
+	t.Helper()
+	if !inNATS {
+		return folder{foldertest.New(t)}
+	}
+	return through(t, natstest.Start(t))
+}
+
+// Open opens the store at an address, which may be that of a Place. It is for host.OpenStore.
+func Open(ctx context.Context, opts jetstream.Options) (store.Store, error) {
+	if link, ok := foldertest.Find(opts.URLs[0]); ok {
+		return link.Open(ctx)
+	}
+	return jetstream.Open(ctx, opts)
+}
+
+type folder struct{ *foldertest.Link }
+
+func (f folder) Another(t testing.TB) Place {
+	t.Helper()
+	return folder{f.Link.Another(t)}
+}
+
+// server is a NATS server behind a proxy.
+type server struct {
+	*natstest.Proxy
+	at *natstest.Server
+}
+
+func through(t testing.TB, at *natstest.Server) Place {
+	t.Helper()
+	return server{natstest.StartProxy(t, at.Address()), at}
+}
+
+func (s server) Cut(cut bool) { s.Refuse(cut) }
+
+func (s server) Another(t testing.TB) Place {
+	t.Helper()
+	return through(t, s.at)
+}
