@@ -8,19 +8,18 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/store/natstest"
+	"github.com/mcp-metatool/mcp-metatool/host/store/fleettest"
 	"github.com/mcp-metatool/mcp-metatool/host/store/sealed"
 )
 
-// TestDrain serves HTTP as a replica whose NATS server comes late, goes away, and comes back, and
+// TestDrain serves HTTP as a replica whose store comes late, goes away, and comes back, and
 // which drains and ends.
 func TestDrain(t *testing.T) {
 	t.Parallel()
-	server := natstest.Start(t)
-	proxy := natstest.StartProxy(t, server.Address())
-	proxy.Refuse(true)
+	place := fleettest.New(t, *long)
+	place.Cut(true)
 	cfg := testConfig(t)
-	cfg.Store.NATS, cfg.Store.Prefix, cfg.Store.Replicas, cfg.Store.PeerListen = []string{proxy.URL()}, "test", 1, "127.0.0.1:0"
+	cfg.Store.NATS, cfg.Store.Prefix, cfg.Store.Replicas, cfg.Store.PeerListen = []string{place.URL()}, "test", 1, "127.0.0.1:0"
 	cfg.Store.Keys = []sealed.Key{{ID: "a"}}
 	cfg.HTTP = config.HTTP{Path: config.DefaultPath}
 	h, log := startHostFor(t, cfg, ManyClients)
@@ -56,9 +55,9 @@ func TestDrain(t *testing.T) {
 		}
 	}
 	ready(http.StatusServiceUnavailable, "the store of the fleet has not answered yet")
-	proxy.Refuse(false)
+	place.Cut(false)
 	ready(http.StatusOK, "ok")
-	proxy.Refuse(true)
+	place.Cut(true)
 	for end := time.Now().Add(time.Minute); h.fleet.Away() == nil; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("nobody notices that the store is away")

@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/mcp-metatool/mcp-metatool/host/fleet/sessions"
+	"github.com/mcp-metatool/mcp-metatool/host/store/fleettest"
 )
 
 // natsBytes returns everything that a NATS server keeps, as its operator sees it: subjects, also as what
@@ -84,15 +84,16 @@ func (p taskProcess) beginSession(token, client string) string {
 	return id
 }
 
-// nothingReadable checks that whoever operates NATS reads nothing of what was called, answered and asked
+// nothingReadable checks that whoever operates the store reads nothing of what was called, answered and asked
 // in a fleet, nor who has done so: only names of documents, ids, sizes and times.
-func nothingReadable(t *testing.T, url string, secrets ...string) {
+func nothingReadable(t *testing.T, place fleettest.Place, secrets ...string) {
 	t.Helper()
 	var all []byte
-	var messages int
+	var objects int
 	for end := time.Now().Add(maxWait); ; time.Sleep(20 * time.Millisecond) {
 		// Records and sessions are written a moment later.
-		if all, messages = natsBytes(t, url); bytes.Contains(all, []byte(".doc."+sessions.Collection+".")) && bytes.Count(all, []byte(".log.")) > 2 {
+		var ready bool
+		if all, objects, ready = contentOf(t, place); ready {
 			break
 		}
 		if time.Now().After(end) {
@@ -104,9 +105,9 @@ func nothingReadable(t *testing.T, url string, secrets ...string) {
 	for _, secret := range secrets {
 		for _, form := range []string{secret, base64.StdEncoding.EncodeToString([]byte(secret)), hex.EncodeToString([]byte(secret))} {
 			if i := bytes.Index(all, []byte(form)); i >= 0 {
-				t.Errorf("%q can be read in NATS: %q", form, all[max(0, i-100):min(len(all), i+100)])
+				t.Errorf("%q can be read there: %q", form, all[max(0, i-100):min(len(all), i+100)])
 			}
 		}
 	}
-	t.Logf("%d messages, %d bytes", messages, len(all))
+	t.Logf("%d objects, %d bytes", objects, len(all))
 }

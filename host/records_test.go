@@ -14,7 +14,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/requeststate"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
-	"github.com/mcp-metatool/mcp-metatool/host/store/natstest"
+	"github.com/mcp-metatool/mcp-metatool/host/store/fleettest"
 	"github.com/mcp-metatool/mcp-metatool/host/store/sealed"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -59,7 +59,7 @@ func sharedKeys(t *testing.T) (a, b string) {
 // be another machine, when their runs have ended or asked something.
 func TestTasksOfReplicas(t *testing.T) {
 	t.Parallel()
-	url := natstest.Start(t).URL()
+	url := fleettest.New(t, *long).URL()
 	a, b := sharedKeys(t)
 	first, second := newReplica(t, url, a, nil), newReplica(t, url, b, nil)
 	testTasksElsewhere(t, first, second, func() {
@@ -86,8 +86,8 @@ func TestTasksOfReplicas(t *testing.T) {
 // TestRequiredJournal checks what [journal] required does in a fleet while the store is away.
 func TestRequiredJournal(t *testing.T) {
 	t.Parallel()
-	server := natstest.Start(t)
-	p := newReplica(t, server.URL(), t.TempDir(), func(cfg *config.Config) {
+	place := fleettest.New(t, *long)
+	p := newReplica(t, place.URL(), t.TempDir(), func(cfg *config.Config) {
 		cfg.Journal.Required = true
 		cfg.Execution.TaskAfter = time.Hour
 	})
@@ -98,20 +98,11 @@ func TestRequiredJournal(t *testing.T) {
 		t.Fatal(got)
 	}
 	// The store goes away in the middle of a run: its result waits for the record.
-	running := p.open("one-token", "tools/call", "eval_starlark", `"name":"eval_starlark","arguments":{"code":"return up.t(n=1)"}`)
+	done := p.call(t.Context(), "one-token", "eval_starlark", `{"code":"return up.t(n=1)"}`, "")
 	up := p.next("tools/call")
-	server.Stop()
+	place.Cut(true)
 	id, _ := wire.Get(up, "id")
 	p.send(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"late"}]}}`, id)
-	done := make(chan string, 1)
-	go func() {
-		defer close(done)
-		for running.Scan() {
-			if text := running.Text(); strings.Contains(text, `"id":1`) {
-				done <- text
-			}
-		}
-	}()
 	ctx, cancel := context.WithTimeout(t.Context(), maxWait)
 	defer cancel()
 	for p.host.fleet.Away() == nil && ctx.Err() == nil {
@@ -134,8 +125,6 @@ func TestRequiredJournal(t *testing.T) {
 		t.Errorf("the result was given before: %s", got)
 	default:
 	}
-	server.Start(t)
-	if got := <-done; !strings.Contains(got, `"text":"late"`) {
-		t.Error(got)
-	}
+	place.Cut(false)
+	p.expect("the result", done, `"text":"late"`)
 }

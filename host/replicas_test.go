@@ -10,17 +10,17 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/fleet"
-	"github.com/mcp-metatool/mcp-metatool/host/store/natstest"
+	"github.com/mcp-metatool/mcp-metatool/host/store/fleettest"
 	"github.com/mcp-metatool/mcp-metatool/host/store/sealed"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// replicaWithServer starts a replica of the fleet at a NATS server, with a server on stdio that the test
+// replicaWithServer starts a replica of the fleet with a store at url, with a server on stdio that the test
 // plays.
-func replicaWithServer(t *testing.T, nats string) taskProcess {
+func replicaWithServer(t *testing.T, url string) taskProcess {
 	return taskProcess{newCrossing(t, func(cfg *config.Config) {
 		cfg.Execution.TaskAfter, cfg.HTTP.Tokens = 50*time.Millisecond, bearerTokens("one-token", "other-token")
-		cfg.Store.NATS, cfg.Store.Prefix, cfg.Store.Replicas = []string{nats}, "f", 1
+		cfg.Store.NATS, cfg.Store.Prefix, cfg.Store.Replicas = []string{url}, "f", 1
 		cfg.Store.Keys = []sealed.Key{{ID: "1", Secret: [sealed.KeySize]byte{1}}}
 		cfg.Store.PeerListen = config.DefaultPeerListen
 	})}
@@ -100,12 +100,12 @@ func (p taskProcess) retry(what string, answer <-chan string) string {
 // with tasks. Each answer is used once. When that replica has ended, the other one says what is
 // lost.
 func TestReplicasAnswer(t *testing.T) {
-	nats := natstest.Start(t).URL()
-	b := replicaWithServer(t, nats)
+	place := fleettest.New(t, *long)
+	b := replicaWithServer(t, place.URL())
 	var ended *Host
 	var retry, task string
 	t.Run("both", func(t *testing.T) {
-		a := replicaWithServer(t, nats)
+		a := replicaWithServer(t, place.URL())
 		b := taskProcess{&crossing{t: t, url: b.url, ln: b.ln, host: b.host, up: b.up, in: b.in}}
 		ended = a.host
 		a.knows(b.host, func(r fleet.Replica) bool { return r.Peer != "" })
@@ -115,7 +115,7 @@ func TestReplicasAnswer(t *testing.T) {
 		taskAt(t, a, b)
 		tokenOf(t, a, b)
 		session := a.beginSession("one-token", "secret client")
-		nothingReadable(t, nats, session, "secret client", "return [up.t(n=10)", "eleven", "the end", "who?", "up.t")
+		nothingReadable(t, place, session, "secret client", "return [up.t(n=10)", "eleven", "the end", "who?", "up.t")
 		answer := a.call(t.Context(), "one-token", "up__t", `{"n":80}`, "")
 		a.next("tools/call")
 		a.ask("when?")

@@ -11,8 +11,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/flow"
 	"github.com/mcp-metatool/mcp-metatool/host/store"
 	"github.com/mcp-metatool/mcp-metatool/host/store/files"
+	"github.com/mcp-metatool/mcp-metatool/host/store/fleettest"
 	"github.com/mcp-metatool/mcp-metatool/host/store/jetstream"
-	"github.com/mcp-metatool/mcp-metatool/host/store/natstest"
 )
 
 // lostPuts is a Store that does not say what has become of each second Put, which it has made.
@@ -41,9 +41,9 @@ func TestServerLabels(t *testing.T) {
 			return func() store.Store { return files.Open(files.Options{Dir: dir, Log: slog.New(slog.DiscardHandler)}) }
 		},
 		"fleet": func(t *testing.T) func() store.Store {
-			url := natstest.Start(t).URL()
+			url := fleettest.New(t, *long).URL()
 			return func() store.Store {
-				s, err := jetstream.Open(t.Context(), jetstream.Options{URLs: []string{url}, Log: slog.New(slog.DiscardHandler)})
+				s, err := fleettest.Open(t.Context(), jetstream.Options{URLs: []string{url}, Log: slog.New(slog.DiscardHandler)})
 				if err != nil {
 					t.Fatal(err)
 				}

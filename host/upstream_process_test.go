@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox/guestcache"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
+	"github.com/mcp-metatool/mcp-metatool/host/store/fleettest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -34,6 +35,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	guestCache = guestcache.Dir()
+	OpenStore = fleettest.Open
 	_ = flag.Set("test.parallel", "4") // tests that are parallel wait most of the time
 	sandboxtest.Main(m)
 }

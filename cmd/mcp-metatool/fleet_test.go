@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/host/store/natstest"
+	"github.com/mcp-metatool/mcp-metatool/host/store/fleettest"
 )
 
 // status returns what a machine says about its fleet.
@@ -22,8 +22,8 @@ func (m *machine) status() (s fleetStatus) {
 // TestFleet asks for the replicas of a fleet, and drains one from another machine.
 func TestFleet(t *testing.T) {
 	t.Parallel()
-	server := natstest.Start(t)
-	a, b, c := newMachine(t, server.URL(), ""), newMachine(t, server.URL(), ""), newMachine(t, server.URL(), "")
+	place := fleettest.New(t, *long)
+	a, b, c := newMachine(t, place.URL(), ""), newMachine(t, place.URL(), ""), newMachine(t, place.URL(), "")
 	if s := a.status(); len(s.Replicas) != 0 || !slices.Equal(s.Problems, []string{"no replica takes requests"}) {
 		t.Fatalf("%+v", s)
 	}
@@ -71,7 +71,7 @@ func TestFleet(t *testing.T) {
 		t.Error(out)
 	}
 	second.kill()
-	server.Stop()
+	place.Cut(true)
 	if out := c.run(1, "fleet", "status", "--connect", "100ms"); !strings.Contains(out, "has not answered within 100ms") {
 		t.Error(out)
 	}

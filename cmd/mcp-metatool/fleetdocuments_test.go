@@ -14,17 +14,22 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
-	"github.com/mcp-metatool/mcp-metatool/host/store/natstest"
+	"github.com/mcp-metatool/mcp-metatool/host/store/fleettest"
+	"github.com/mcp-metatool/mcp-metatool/host/store/foldertest"
 )
 
 // machine is a machine of a fleet: a folder of its own, with a configuration.
 type machine struct {
-	t   *testing.T
-	dir string
+	t       *testing.T
+	dir     string
+	program string
 }
 
 // fleetKey is the key of the fleets in these tests.
 var fleetKey = "a:" + strings.Repeat("A", 43) + "="
+
+// folderProgram is mcp-metatool where the store of a fleet may be a folder, too.
+const folderProgram = "mcp-metatool-folder"
 
 // newMachine makes a machine of the fleet at url. rest is added to the configuration.
 func newMachine(t *testing.T, url, rest string) *machine {
@@ -32,7 +37,10 @@ func newMachine(t *testing.T, url, rest string) *machine {
 	if err := home(); err != nil {
 		t.Fatal(err)
 	}
-	m := &machine{t, t.TempDir()}
+	m := &machine{t, t.TempDir(), "mcp-metatool"}
+	if _, ok := foldertest.Find(url); ok {
+		m.program = folderProgram
+	}
 	text := fmt.Sprintf("[store]\ndir = \"store\"\nnats = %q\nkeys = [%q]\n%s", url, fleetKey, rest)
 	m.write("config.toml", text)
 	return m
@@ -47,7 +55,7 @@ func (m *machine) write(name, text string) {
 
 // command returns a command of mcp-metatool on the machine.
 func (m *machine) command(args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(mcptest.Bounded(m.t), "mcp-metatool", args...)
+	cmd := exec.CommandContext(mcptest.Bounded(m.t), m.program, args...)
 	cmd.Dir = m.dir
 	cmd.Env = append(os.Environ(), "MCP_METATOOL_DIR=", "MCP_METATOOL_CONFIG=config.toml")
 	return cmd
@@ -179,8 +187,9 @@ args = ["demo-upstream", "harbour"]
 
 // TestFleetApprovals lets machines of a fleet decide about calls that wait on other ones.
 func TestFleetApprovals(t *testing.T) {
+	onlyLong(t)
 	t.Parallel()
-	url := natstest.Start(t).URL()
+	url := fleettest.New(t, *long).URL()
 	a, b := newMachine(t, url, askAboutShips), newMachine(t, url, askAboutShips)
 	onA, onB := a.serve(), b.serve()
 	call := onA.tool("1", "harbour__list_ships", "{}")
@@ -223,8 +232,9 @@ func TestFleetApprovals(t *testing.T) {
 
 // TestFleetPlans applies a plan on machines on which it was not made, at the same moment.
 func TestFleetPlans(t *testing.T) {
+	onlyLong(t)
 	t.Parallel()
-	url, tracker := natstest.Start(t).URL(), t.TempDir()
+	url, tracker := fleettest.New(t, *long).URL(), t.TempDir()
 	rest := fmt.Sprintf("[upstream.tracker]\ncommand = \"tracker\"\ncwd = %q\n", tracker)
 	a := newMachine(t, url, rest)
 	a.write("once.star", "tracker.create_issue(title=\"once\")\nreturn 1")
@@ -266,8 +276,9 @@ func TestFleetPlans(t *testing.T) {
 
 // TestFleetPins pins on one machine what counts on the others.
 func TestFleetPins(t *testing.T) {
+	onlyLong(t)
 	t.Parallel()
-	url, offer := natstest.Start(t).URL(), filepath.Join(t.TempDir(), "one.json")
+	url, offer := fleettest.New(t, *long).URL(), filepath.Join(t.TempDir(), "one.json")
 	offers := func(description string) {
 		text := fmt.Sprintf(`{"tools":[{"name":"add","description":%q,"inputSchema":{"type":"object"}}]}`, description)
 		if err := os.WriteFile(offer, []byte(text), 0o600); err != nil {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/host/store/natstest"
+	"github.com/mcp-metatool/mcp-metatool/host/store/fleettest"
 )
 
 // evaluate runs code on a replica, and returns its result.
@@ -33,9 +33,10 @@ func (m *machine) shows(text string, args ...string) string {
 
 // TestFleetJournal looks on one machine at the runs of another one, also when NATS is away.
 func TestFleetJournal(t *testing.T) {
+	onlyLong(t)
 	t.Parallel()
-	server := natstest.Start(t)
-	a, b := newMachine(t, server.URL(), ""), newMachine(t, server.URL(), "")
+	place := fleettest.New(t, *long)
+	a, b := newMachine(t, place.URL(), ""), newMachine(t, place.URL(), "")
 	if out := b.run(0, "runs", "list"); !strings.Contains(out, "no runs") {
 		t.Error(out)
 	}
@@ -55,14 +56,14 @@ func TestFleetJournal(t *testing.T) {
 	}
 
 	// What ends while NATS is away is there afterwards; what is on the machine can be read.
-	server.Stop()
+	place.Cut(true)
 	if got := first.evaluate("return 43"); !strings.Contains(got, "43") {
 		t.Fatal(got)
 	}
 	if out := b.run(1, "runs", "list"); !strings.Contains(out, "what other replicas have recorded is missing: ") || !strings.Contains(out, " eval_starlark ") {
 		t.Error(out)
 	}
-	server.Start(t)
+	place.Cut(false)
 	for end := time.Now().Add(time.Minute); strings.Count(b.run(0, "runs", "list"), "eval_starlark") != 2; {
 		if time.Now().After(end) {
 			t.Fatal(b.run(0, "runs", "list"))
@@ -73,7 +74,7 @@ func TestFleetJournal(t *testing.T) {
 // TestStoreCopy copies from files to NATS, and from there to the files of another machine.
 func TestStoreCopy(t *testing.T) {
 	t.Parallel()
-	url := natstest.Start(t).URL()
+	url := fleettest.New(t, *long).URL()
 	a, b := newMachine(t, url, ""), newMachine(t, url, "")
 	a.write("alone.toml", "[store]\ndir = \"store\"\n[upstream.harbour]\ncommand = \"mcp-metatool\"\nargs = [\"demo-upstream\", \"harbour\"]\n")
 	if err := os.MkdirAll(filepath.Join(a.dir, "store", "tools"), 0o700); err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
-	"github.com/mcp-metatool/mcp-metatool/host/store/natstest"
+	"github.com/mcp-metatool/mcp-metatool/host/store/fleettest"
 )
 
 // toldOfTools waits until a client was told that the tools have changed, behind an entry of its
@@ -43,10 +43,9 @@ func saving(name, description string) string {
 func TestFleetTools(t *testing.T) {
 	onlyLong(t)
 	t.Parallel()
-	server := natstest.Start(t)
-	proxy := natstest.StartProxy(t, server.Address())
+	place := fleettest.New(t, *long)
 	tokens := fmt.Sprintf(ownTools, 1)
-	a, b := newMachine(t, proxy.URL(), tokens), newMachine(t, proxy.URL(), tokens)
+	a, b := newMachine(t, place.URL(), tokens), newMachine(t, place.URL(), tokens)
 	// Before there is a fleet.
 	a.write("files.toml", "[store]\ndir = \"store\"\n"+tokens)
 	a.write("first.json", `{"version":"1.0","name":"first","description":"from files","inputSchema":{"type":"object"},"code":"return 1"}`)
@@ -105,7 +104,7 @@ func TestFleetTools(t *testing.T) {
 	at = onB.Log.Len()
 	a.run(0, "tools", "revert", "second", "1")
 	onB.toldOfTools(at)
-	proxy.Refuse(true)
+	place.Cut(true)
 	if result := onB.result(onB.tool("31", "second", "{}")); !strings.Contains(result, "form 0") {
 		t.Errorf("while the store is away, the tool returns %s", result)
 	}
@@ -118,7 +117,7 @@ func TestFleetTools(t *testing.T) {
 	if out := a.run(1, "tools", "delete", "second"); !strings.Contains(out, "not changed (try again later)") {
 		t.Errorf("while the store is away, tools delete says %q", out)
 	}
-	proxy.Refuse(false)
+	place.Cut(false)
 	eventually(t, "the store", func() bool {
 		return !strings.Contains(onB.result(onB.tool(fmt.Sprint(time.Now().UnixNano()), "save_tool", saving("second", "back"))), `"isError":true`)
 	})

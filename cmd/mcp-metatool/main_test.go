@@ -24,12 +24,14 @@ import (
 	"github.com/fsnotify/fsnotify"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/confine"
 	"github.com/mcp-metatool/mcp-metatool/host/front"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox/guestcache"
 	"github.com/mcp-metatool/mcp-metatool/host/startup"
+	"github.com/mcp-metatool/mcp-metatool/host/store/fleettest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
@@ -51,6 +53,7 @@ func TestMain(m *testing.M) {
 	startup.Done()
 	commands := map[string]func(){
 		"mcp-metatool": func() { mockKeyring(os.Getenv("KEYRING")); main() },
+		folderProgram:  func() { host.OpenStore = fleettest.Open; main() },
 		"fetch":        func() { os.Exit(fetch(os.Args[1:])) },
 		"converse":     func() { os.Exit(converse(os.Args[1:])) },
 		"conversehttp": func() { os.Exit(converseHTTP(os.Args[1:])) },

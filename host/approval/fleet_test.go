@@ -10,20 +10,14 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/approval/documents"
 	"github.com/mcp-metatool/mcp-metatool/host/store"
-	"github.com/mcp-metatool/mcp-metatool/host/store/jetstream"
-	"github.com/mcp-metatool/mcp-metatool/host/store/natstest"
+	"github.com/mcp-metatool/mcp-metatool/host/store/memorytest"
 )
 
-// replicaDesk returns a desk of a replica of the fleet at url, which only asks the queue.
-func replicaDesk(t *testing.T, url string, change func(*documents.Options)) *desk {
+// replicaDesk returns a desk of a replica of the fleet at the end of a link, which only asks the queue.
+func replicaDesk(t *testing.T, link *memorytest.Link, change func(*documents.Options)) *desk {
 	t.Helper()
 	quiet := slog.New(slog.DiscardHandler)
-	s, err := jetstream.Open(t.Context(), jetstream.Options{URLs: []string{url}, Log: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	opts := documents.Options{Store: s, ID: store.NewID().String(), Log: quiet}
+	opts := documents.Options{Store: link.MustOpen(t), ID: store.NewID().String(), Log: quiet}
 	if change != nil {
 		change(&opts)
 	}
@@ -35,15 +29,15 @@ func replicaDesk(t *testing.T, url string, change func(*documents.Options)) *des
 // TestFleet shares a queue between replicas: one decision, used once; replicas that are gone;
 // what is remembered.
 func TestFleet(t *testing.T) {
-	url := natstest.Start(t).URL()
+	link := memorytest.New(t)
 	t.Run("race", func(t *testing.T) {
 		for range 3 { // who wins is up to chance
-			race(t, []*desk{replicaDesk(t, url, nil), replicaDesk(t, url, nil)})
-			clearQueue(t, url)
+			race(t, []*desk{replicaDesk(t, link, nil), replicaDesk(t, link, nil)})
+			clearQueue(t, link)
 		}
 	})
 	t.Run("held", func(t *testing.T) {
-		a, b := replicaDesk(t, url, nil), replicaDesk(t, url, nil)
+		a, b := replicaDesk(t, link, nil), replicaDesk(t, link, nil)
 		for _, allow := range []bool{true, false} {
 			e, done := a.held(t.Context(), asking(nil, `{"n":1}`))
 			if l := b.listed(1); !l[0].Waits {
@@ -57,7 +51,7 @@ func TestFleet(t *testing.T) {
 		}
 	})
 	t.Run("remembered", func(t *testing.T) {
-		a, b := replicaDesk(t, url, nil), replicaDesk(t, url, nil)
+		a, b := replicaDesk(t, link, nil), replicaDesk(t, link, nil)
 		e, done := a.held(t.Context(), asking(nil, `{"n":2}`))
 		b.decide(e.ID, Verdict{Allow: true, Remember: ForValue})
 		if err := a.ends(done); err != nil {
@@ -75,12 +69,12 @@ func TestFleet(t *testing.T) {
 		if _, err := b.approve(asking(nil, `{"n":2}`)); !errors.As(err, new(*WaitingError)) {
 			t.Errorf("it was forgotten, and counts: %v", err)
 		}
-		clearQueue(t, url)
+		clearQueue(t, link)
 	})
 	t.Run("dead", func(t *testing.T) {
-		a := replicaDesk(t, url, nil)
+		a := replicaDesk(t, link, nil)
 		var life atomic.Int32
-		b := replicaDesk(t, url, func(o *documents.Options) {
+		b := replicaDesk(t, link, func(o *documents.Options) {
 			o.Alive = func(string) documents.Life { return documents.Life(life.Load()) }
 		})
 		e, done := a.held(t.Context(), asking(nil, `{"n":3}`))
@@ -104,8 +98,8 @@ func TestFleet(t *testing.T) {
 		}
 	})
 	t.Run("dead after the decision", func(t *testing.T) {
-		gone := replicaDesk(t, url, nil)
-		b := replicaDesk(t, url, func(o *documents.Options) { o.Alive = func(string) documents.Life { return documents.Silent } })
+		gone := replicaDesk(t, link, nil)
+		b := replicaDesk(t, link, func(o *documents.Options) { o.Alive = func(string) documents.Life { return documents.Silent } })
 		now := time.Now()
 		e, _, err := gone.queue.enter(t.Context(), Entry{Subject: subjectOf(t, gone, `{"n":4}`), Created: now, Expires: now.Add(time.Minute)}, gone.settings)
 		if err != nil {
@@ -145,9 +139,9 @@ func subjectOf(t *testing.T, d *desk, arguments string) Subject {
 }
 
 // clearQueue removes all entries.
-func clearQueue(t *testing.T, url string) {
+func clearQueue(t *testing.T, link *memorytest.Link) {
 	t.Helper()
-	d := replicaDesk(t, url, nil)
+	d := replicaDesk(t, link, nil)
 	for _, e := range d.list() {
 		if _, err := d.queue.take(t.Context(), e.ID); err != nil {
 			t.Fatal(err)
@@ -159,10 +153,10 @@ func clearQueue(t *testing.T, url string) {
 // and it goes on afterwards.
 func TestFleetAway(t *testing.T) {
 	t.Parallel()
-	server := natstest.Start(t)
-	proxy := natstest.StartProxy(t, server.Address())
-	a := replicaDesk(t, proxy.URL(), func(o *documents.Options) { o.Patience = time.Second })
-	b := replicaDesk(t, server.URL(), nil)
+	link := memorytest.New(t)
+	other := link.Another(t)
+	a := replicaDesk(t, other, func(o *documents.Options) { o.Patience = time.Second })
+	b := replicaDesk(t, link, nil)
 	for n, v := range map[string]Verdict{`{"n":1}`: {Allow: true, Remember: ForValue}, `{"n":2}`: {Remember: ForValue}} {
 		e, done := b.held(t.Context(), asking(nil, n))
 		b.decide(e.ID, v)
@@ -171,7 +165,7 @@ func TestFleetAway(t *testing.T) {
 	if made, err := a.approve(asking(nil, `{"n":1}`)); err != nil || !made.Remembered {
 		t.Fatalf("%+v, %v", made, err)
 	}
-	proxy.Refuse(true)
+	other.Cut(true)
 	for _, n := range []string{`{"n":1}`, `{"n":3}`} {
 		if _, err := a.approve(asking(nil, n)); err == nil || !strings.Contains(err.Error(), "the store of the fleet") {
 			t.Errorf("%s, while the store is away: %v", n, err)
@@ -180,7 +174,7 @@ func TestFleetAway(t *testing.T) {
 	if made, err := a.approve(asking(nil, `{"n":2}`)); err == nil || !made.Remembered {
 		t.Errorf("what is denied: %+v, %v", made, err)
 	}
-	proxy.Refuse(false)
+	other.Cut(false)
 	for end := time.Now().Add(time.Minute); ; {
 		made, err := a.approve(asking(nil, `{"n":1}`))
 		if err == nil && made.Remembered {

@@ -10,7 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/host/store/natstest"
+	"github.com/mcp-metatool/mcp-metatool/host/store/fleettest"
+	"github.com/mcp-metatool/mcp-metatool/host/store/foldertest"
 )
 
 // begin starts a process that makes a run, and waits until its server has got some calls. The
@@ -56,24 +57,31 @@ func awaitLines(t *testing.T, dir string, n int) {
 	}
 }
 
-// TestStoreAway takes the store away in the middle of a call, for longer than the lease lasts.
+// TestStoreAway takes the store away in the middle of a call, with -long for longer than the lease lasts.
 // The run waits before its next call, and then goes on where it is: nobody else could take it.
 func TestStoreAway(t *testing.T) {
 	t.Parallel()
-	nats := natstest.Start(t)
-	dir := replica(t, nats.URL(), "")
-	other := replica(t, nats.URL(), filepath.Join(dir, "count"))
+	place := fleettest.New(t, *long)
+	second := place.Another(t)
+	dir := replica(t, place.URL(), "")
+	other := replica(t, second.URL(), filepath.Join(dir, "count"))
 	const ttl = 5 * time.Second
 	stop, _ := goOn(t, other, ttl)
 	defer stop()
 	wait := begin(t, dir, "hold 1", 1, ttl)
-	nats.Stop()
+	place.Cut(true)
+	second.Cut(true)
 	answer(t, dir)
-	time.Sleep(ttl + ttl/10)
+	if link, ok := foldertest.Find(place.URL()); ok {
+		link.AwaitRefused(t, "Append")
+	} else {
+		time.Sleep(ttl + ttl/10)
+	}
 	if data, _ := os.ReadFile(filepath.Join(dir, "count")); bytes.Count(data, []byte("\n")) != 1 {
 		t.Errorf("the server got %q while the store was away", data)
 	}
-	nats.Start(t)
+	place.Cut(false)
+	second.Cut(false)
 	said := wait()
 	cfg := configuration(dir, map[string]string{})
 	awaitEnd(t, cfg)
@@ -87,18 +95,17 @@ func TestStoreAway(t *testing.T) {
 // goes on with the run, and the owner makes no further call.
 func TestCutOff(t *testing.T) {
 	t.Parallel()
-	nats := natstest.Start(t)
-	proxy := natstest.StartProxy(t, nats.Address())
-	dir := replica(t, proxy.URL(), "")
-	other := replica(t, nats.URL(), filepath.Join(dir, "count"))
+	place := fleettest.New(t, *long)
+	dir := replica(t, place.URL(), "")
+	other := replica(t, place.Another(t).URL(), filepath.Join(dir, "count"))
 	stop, _ := goOn(t, other, proxyTTL)
 	defer stop()
 	wait := begin(t, dir, "hold 2", 2, proxyTTL) // put 2, which can be repeated
-	proxy.Refuse(true)
+	place.Cut(true)
 	answer(t, dir)
 	cfg := configuration(other, map[string]string{})
 	awaitEnd(t, cfg)
-	proxy.Refuse(false)
+	place.Cut(false)
 	if said := wait(); !strings.Contains(said, "another process goes on with the run") {
 		t.Errorf("the owner that was cut off says %s", said)
 	}

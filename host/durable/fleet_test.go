@@ -7,12 +7,12 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mcp-metatool/mcp-metatool/host/store/natstest"
+	"github.com/mcp-metatool/mcp-metatool/host/store/fleettest"
 )
 
-// replica makes the folder of another replica of a fleet at a NATS server. All of them have the
+// replica makes the folder of another replica of a fleet with a store at url. All of them have the
 // same server with tools, which counts their calls.
-func replica(t *testing.T, url string, count string) (dir string) {
+func replica(t *testing.T, url, count string) (dir string) {
 	dir = t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "nats"), []byte(url), 0o600); err != nil {
 		t.Fatal(err)
@@ -29,22 +29,22 @@ func replica(t *testing.T, url string, count string) (dir string) {
 // fleetPoints are the cases of TestKillFleet without -long.
 var fleetPoints = []string{"steps after 2", "steps answer 1", "steps after 3", "steps answer 2", "steps after 8", "nested answer 13", "fails answer 5"}
 
-// TestKillFleet is TestKill with JetStream: replicas that share no folder go on with the runs
+// TestKillFleet is TestKill with the store of a fleet: replicas that share no other folder go on with the runs
 // of those that were killed.
 func TestKillFleet(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a process that was killed cannot be told from one that failed")
 	}
 	t.Parallel()
-	nats := natstest.Start(t)
-	dir := replica(t, nats.URL(), "")
+	url := fleettest.New(t, *long).URL()
+	dir := replica(t, url, "")
 	cases := killCases()
 	if !*long {
 		cases = slices.DeleteFunc(cases, func(c killCase) bool { return !slices.Contains(fleetPoints, c.tool+" "+c.point) })
 	}
 	killAll(t, dir, cases)
 	count := filepath.Join(dir, "count")
-	first, second := replica(t, nats.URL(), count), replica(t, nats.URL(), count)
+	first, second := replica(t, url, count), replica(t, url, count)
 	one, _ := goOn(t, first, proxyTTL)
 	other, _ := goOn(t, second, proxyTTL)
 	cfg := configuration(first, map[string]string{})

@@ -31,7 +31,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/requeststate"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox/guestcache"
 	"github.com/mcp-metatool/mcp-metatool/host/store"
-	"github.com/mcp-metatool/mcp-metatool/host/store/natstest"
+	"github.com/mcp-metatool/mcp-metatool/host/store/fleettest"
 	"github.com/mcp-metatool/mcp-metatool/host/store/sealed"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
@@ -43,6 +43,7 @@ var long = flag.Bool("long", false, "kill runs at every event of their logs")
 const roleEnv = "DURABLE_TEST_ROLE"
 
 func TestMain(m *testing.M) {
+	host.OpenStore = fleettest.Open
 	switch os.Getenv(roleEnv) {
 	case "server":
 		serveCounter()
@@ -50,7 +51,6 @@ func TestMain(m *testing.M) {
 	case "proxy":
 		os.Exit(proxy(os.Args[1:]))
 	}
-	natstest.Main()
 	_ = flag.Set("test.parallel", "4") // parallel tests wait most of the time
 	goleak.VerifyTestMain(m)
 }

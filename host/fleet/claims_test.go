@@ -10,7 +10,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/fleet"
 	"github.com/mcp-metatool/mcp-metatool/host/store"
-	"github.com/mcp-metatool/mcp-metatool/host/store/natstest"
+	"github.com/mcp-metatool/mcp-metatool/host/store/memorytest"
 )
 
 // doubtful is a store whose first Append of each log writes, and says that it is not known.
@@ -38,7 +38,7 @@ func (d *doubtful) Append(ctx context.Context, log string, e store.Entry) (store
 // TestClaims checks that one of several replicas gets a right, also if it is not told so at once,
 // and that it can be given back.
 func TestClaims(t *testing.T) {
-	shared := open(t, natstest.Start(t).URL(), ring(t, "1"), nil).Store()
+	shared := open(t, memorytest.New(t), ring(t, "1"), nil).Store()
 	replicas := []fleet.Claims{{Store: shared, By: "a"}, {Store: shared, By: "b"}, {Store: &doubtful{Store: shared, seen: map[string]bool{}}, By: "c"}}
 	for range 2 {
 		var got atomic.Int32

@@ -12,8 +12,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/fleet"
 	"github.com/mcp-metatool/mcp-metatool/host/store"
-	"github.com/mcp-metatool/mcp-metatool/host/store/jetstream"
-	"github.com/mcp-metatool/mcp-metatool/host/store/natstest"
+	"github.com/mcp-metatool/mcp-metatool/host/store/memorytest"
 	"github.com/mcp-metatool/mcp-metatool/host/store/sealed"
 )
 
@@ -39,12 +38,12 @@ func keysOf(ids ...string) []sealed.Key {
 	return keys
 }
 
-// open opens a fleet at a NATS server.
-func open(t *testing.T, url string, keys *sealed.Ring, change func(*fleet.Options)) *fleet.Fleet {
+// open opens a fleet at the end of a link.
+func open(t *testing.T, link *memorytest.Link, keys *sealed.Ring, change func(*fleet.Options)) *fleet.Fleet {
 	t.Helper()
 	opts := fleet.Options{
 		Open: func(ctx context.Context) (store.Store, error) {
-			inner, err := jetstream.Open(ctx, jetstream.Options{URLs: []string{url}, Prefix: "test", Replicas: 1})
+			inner, err := link.Open(ctx)
 			if err != nil {
 				return nil, err
 			}
@@ -85,10 +84,10 @@ func until(t *testing.T, f *fleet.Fleet, what string, is func() bool) {
 // change, drain and go.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
-	server, keys := natstest.Start(t), ring(t, "1")
-	a := open(t, server.URL(), keys, func(o *fleet.Options) { o.About = fleet.Info{Name: "a", Guest: "g1"} })
-	b := open(t, server.URL(), keys, func(o *fleet.Options) { o.About = fleet.Info{Name: "b", Guest: "g2"} })
-	observer := open(t, server.URL(), keys, func(o *fleet.Options) { o.Observer = true })
+	link, keys := memorytest.New(t), ring(t, "1")
+	a := open(t, link, keys, func(o *fleet.Options) { o.About = fleet.Info{Name: "a", Guest: "g1"} })
+	b := open(t, link, keys, func(o *fleet.Options) { o.About = fleet.Info{Name: "b", Guest: "g2"} })
+	observer := open(t, link, keys, func(o *fleet.Options) { o.Observer = true })
 	for _, f := range []*fleet.Fleet{a, b, observer} {
 		until(t, f, "both are live", func() bool {
 			return f.Replica(a.ID()).State == fleet.Live && f.Replica(b.ID()).State == fleet.Live
@@ -107,7 +106,7 @@ func TestReplicas(t *testing.T) {
 	b.SetPeer("http://b")
 	until(t, a, "the address of b is there", func() bool { return a.Replica(b.ID()).Peer == "http://b" })
 	changes := 0
-	strangersOrder(t, server.URL(), a.ID(), func() { // replicas read all these documents in their order
+	strangersOrder(t, link, a.ID(), func() { // replicas read all these documents in their order
 		changes++
 		b.SetPeer(fmt.Sprint("http://b", changes))
 		until(t, a, "what came later", func() bool { return a.Replica(b.ID()).Peer == fmt.Sprint("http://b", changes) })
@@ -129,16 +128,12 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-// strangersOrder tells a replica to drain and end as somebody can who may write to NATS and has no key of
+// strangersOrder tells a replica to drain and end as somebody can who may write to the store and has no key of
 // the fleet: without any key, with another one, and with an order that the fleet has written under
 // another name. seen is called after each.
-func strangersOrder(t *testing.T, url, to string, seen func()) {
+func strangersOrder(t *testing.T, link *memorytest.Link, to string, seen func()) {
 	t.Helper()
-	inner, err := jetstream.Open(t.Context(), jetstream.Options{URLs: []string{url}, Prefix: "test", Replicas: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer inner.Close()
+	inner := link.MustOpen(t)
 	name := func(id string) store.Key { return store.Key{Collection: "fleet", Name: "drain/" + id} }
 	sealedWith := func(id string, key store.Key) []byte {
 		t.Helper()
@@ -154,8 +149,9 @@ func strangersOrder(t *testing.T, url, to string, seen func()) {
 		}
 		return d.Data
 	}
-	version := store.Version("")
+	var version store.Version
 	for _, data := range [][]byte{[]byte(`{"end":true}`), sealedWith("9", name(to)), sealedWith("1", name("another"))} {
+		var err error
 		if version, err = inner.Put(t.Context(), name(to), version, data); err != nil {
 			t.Fatal(err)
 		}
@@ -170,13 +166,13 @@ func strangersOrder(t *testing.T, url, to string, seen func()) {
 // changes its mind about nobody until it is back.
 func TestCutOff(t *testing.T) {
 	t.Parallel()
-	server, keys := natstest.Start(t), ring(t, "1")
-	proxy := natstest.StartProxy(t, server.Address())
-	a := open(t, server.URL(), keys, nil)
-	b := open(t, proxy.URL(), keys, nil)
+	link, keys := memorytest.New(t), ring(t, "1")
+	other := link.Another(t)
+	a := open(t, link, keys, nil)
+	b := open(t, other, keys, nil)
 	until(t, b, "a is live", func() bool { return b.Replica(a.ID()).State == fleet.Live && b.Replica(b.ID()).State == fleet.Live })
 	until(t, a, "b is live", func() bool { return a.Replica(b.ID()).State == fleet.Live })
-	proxy.Refuse(true)
+	other.Cut(true)
 	until(t, a, "b is silent", func() bool { return a.Replica(b.ID()).State == fleet.Silent })
 	if r := b.Replica(a.ID()); r.State != fleet.Live {
 		t.Errorf("b believes that a is %v", r.State)
@@ -187,7 +183,7 @@ func TestCutOff(t *testing.T) {
 			quiet = false
 		}
 	})()
-	proxy.Refuse(false)
+	other.Cut(false)
 	until(t, a, "b is back", func() bool { return a.Replica(b.ID()).State == fleet.Live })
 	if !quiet {
 		t.Error("b took a for dead when it came back")
@@ -209,9 +205,9 @@ func TestNone(t *testing.T) {
 // them cannot read what the other one writes, and takes the old one away.
 func TestRotation(t *testing.T) {
 	t.Parallel()
-	server := natstest.Start(t)
+	link := memorytest.New(t)
 	rings := []*sealed.Ring{ring(t, "1"), ring(t, "1")}
-	replicas := []*fleet.Fleet{open(t, server.URL(), rings[0], nil), open(t, server.URL(), rings[1], nil)}
+	replicas := []*fleet.Fleet{open(t, link, rings[0], nil), open(t, link, rings[1], nil)}
 	n := 0
 	// works writes a document by each replica and reads it by the other one.
 	works := func() {
@@ -275,12 +271,12 @@ func TestRotation(t *testing.T) {
 // that is nowhere: only of the second one, and not at once, it is said that it has ended.
 func TestEnded(t *testing.T) {
 	t.Parallel()
-	server, keys := natstest.Start(t), ring(t, "1")
+	link, keys := memorytest.New(t), ring(t, "1")
 	short := func(o *fleet.Options) { o.TTL = time.Second }
-	a := open(t, server.URL(), keys, short)
+	a := open(t, link, keys, short)
 	until(t, a, "it has read the store", func() bool { return a.Replica("nobody").State == fleet.Gone })
 	reached := make(chan struct{})
-	late := open(t, server.URL(), keys, func(o *fleet.Options) {
+	late := open(t, link, keys, func(o *fleet.Options) {
 		short(o)
 		inner := o.Open
 		o.Open = func(ctx context.Context) (store.Store, error) {

@@ -1,7 +1,6 @@
 package pins
 
 import (
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,20 +9,8 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/store"
-	"github.com/mcp-metatool/mcp-metatool/host/store/jetstream"
-	"github.com/mcp-metatool/mcp-metatool/host/store/natstest"
+	"github.com/mcp-metatool/mcp-metatool/host/store/memorytest"
 )
-
-// fleetStore connects to the store of a fleet.
-func fleetStore(t *testing.T, url string) store.Store {
-	t.Helper()
-	s, err := jetstream.Open(t.Context(), jetstream.Options{URLs: []string{url}, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
-}
 
 // inFleet makes a proxy a replica of a fleet.
 func inFleet(docs store.Store, seed string) func(*Options, *Settings) {
@@ -50,7 +37,7 @@ func (p *proxy) until(want []string, server string, tools ...string) {
 // and while the store is away; and what was pinned before there was a fleet.
 func TestFleet(t *testing.T) {
 	t.Parallel()
-	server := natstest.Start(t)
+	fleet := memorytest.New(t)
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name, "tools.lock") }
 	before := newProxy(t, filepath.Join(dir, "tools.lock"))
@@ -58,14 +45,14 @@ func TestFleet(t *testing.T) {
 		t.Fatal(got)
 	}
 	before.Close()
-	docs := fleetStore(t, server.URL())
+	docs := fleet.MustOpen(t)
 
 	a := newProxy(t, path("a"), inFleet(docs, filepath.Join(dir, "tools.lock")))
 	if got := a.offers("a", "add"); len(got) != 0 {
 		t.Fatalf("first use: %q", got)
 	}
-	proxied := natstest.StartProxy(t, server.Address())
-	b := newProxy(t, path("b"), inFleet(fleetStore(t, proxied.URL()), ""))
+	link := fleet.Another(t)
+	b := newProxy(t, path("b"), inFleet(link.MustOpen(t), ""))
 	b.until([]string{"add changed!"}, "a", "add:changed")
 	b.until([]string{"x changed!"}, "b", "x:new") // from the file before the fleet
 
@@ -87,9 +74,9 @@ func TestFleet(t *testing.T) {
 	a.until(nil, "a", "add:changed")
 
 	// The store is away: what is known counts, and nothing new is trusted.
-	cut := fleetStore(t, proxied.URL())
+	cut := link.MustOpen(t)
 	b.Close()
-	proxied.Refuse(true)
+	link.Cut(true)
 	c := newProxy(t, path("b"), inFleet(cut, ""))
 	if got := c.offers("a", "add:worse"); !slices.Equal(got, []string{"add changed!"}) {
 		t.Errorf("from the copy: %q", got)
@@ -100,7 +87,7 @@ func TestFleet(t *testing.T) {
 	if problems := c.Problems(); len(problems) == 0 || !strings.Contains(problems[0].Text(), "fleet") {
 		t.Errorf("problems: %v", problems)
 	}
-	proxied.Refuse(false)
+	link.Cut(false)
 
 	// Somebody removes the pins from the store: a replica that knows them puts them back.
 	d, err := docs.Get(t.Context(), lockKey)

@@ -3,7 +3,6 @@ package plan
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,20 +11,14 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/requeststate"
 	"github.com/mcp-metatool/mcp-metatool/host/store"
-	"github.com/mcp-metatool/mcp-metatool/host/store/jetstream"
-	"github.com/mcp-metatool/mcp-metatool/host/store/natstest"
+	"github.com/mcp-metatool/mcp-metatool/host/store/memorytest"
 )
 
 // replicaStore returns the plans of a replica.
-func replicaStore(t *testing.T, url string, wrap func(store.Store) store.Store) *Store {
+func replicaStore(t *testing.T, fleet *memorytest.Link, wrap func(store.Store) store.Store) *Store {
 	t.Helper()
-	s, err := jetstream.Open(t.Context(), jetstream.Options{URLs: []string{url}, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
 	clock := func() time.Time { return testPlan().Created }
-	return NewStoreIn(InFleet(wrap(s), clock), requeststate.New(requeststate.NewKey, clock), clock)
+	return NewStoreIn(InFleet(wrap(fleet.MustOpen(t)), clock), requeststate.New(requeststate.NewKey, clock), clock)
 }
 
 func plain(s store.Store) store.Store { return s }
@@ -53,8 +46,8 @@ func (s *unsure) Put(ctx context.Context, key store.Key, old store.Version, data
 // TestFleet keeps plans in a fleet: small and large ones are there for every replica, and each
 // is applied by one, also if the answer of the store is lost.
 func TestFleet(t *testing.T) {
-	server := natstest.Start(t)
-	a, b := replicaStore(t, server.URL(), plain), replicaStore(t, server.URL(), plain)
+	fleet := memorytest.New(t)
+	a, b := replicaStore(t, fleet, plain), replicaStore(t, fleet, plain)
 	p := testPlan()
 	for _, code := range []string{"return 1", "return 1 # " + strings.Repeat("x", 3*maxInline)} {
 		p.Tool, p.Code = "", code
@@ -98,7 +91,7 @@ func TestFleet(t *testing.T) {
 	for _, made := range []bool{true, false} {
 		p.Code = map[bool]string{true: "return 2", false: "return 3"}[made]
 		f := fileOf(p)
-		c := replicaStore(t, server.URL(), func(s store.Store) store.Store { return &unsure{Store: s, made: made} })
+		c := replicaStore(t, fleet, func(s store.Store) store.Store { return &unsure{Store: s, made: made} })
 		if _, err := c.Claim(t.Context(), f); err != nil {
 			t.Errorf("the answer was lost, and it was written: %v; %v", made, err)
 		}
@@ -109,7 +102,7 @@ func TestFleet(t *testing.T) {
 		}
 	}
 
-	server.Stop()
+	fleet.Cut(true)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	if _, err := a.Claim(ctx, fileOf(testPlan())); err == nil || !strings.Contains(err.Error(), "the store of the fleet") || errors.As(err, new(*AppliedError)) {

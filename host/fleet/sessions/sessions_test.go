@@ -13,8 +13,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/store"
-	"github.com/mcp-metatool/mcp-metatool/host/store/jetstream"
-	"github.com/mcp-metatool/mcp-metatool/host/store/natstest"
+	"github.com/mcp-metatool/mcp-metatool/host/store/memorytest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -38,14 +37,7 @@ func (f *faulty) Put(ctx context.Context, key store.Key, old store.Version, data
 
 func open(t *testing.T) *faulty {
 	t.Helper()
-	s, err := jetstream.Open(t.Context(), jetstream.Options{
-		URLs: []string{natstest.Start(t).URL()}, Prefix: "test", Replicas: 1, Log: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return &faulty{Store: s}
+	return &faulty{Store: memorytest.New(t).MustOpen(t)}
 }
 
 func join(t *testing.T, docs store.Store, self string, ttl time.Duration, lost func(string) bool) *Sessions {

@@ -17,8 +17,7 @@ import (
 	rules "github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/store"
-	"github.com/mcp-metatool/mcp-metatool/host/store/jetstream"
-	"github.com/mcp-metatool/mcp-metatool/host/store/natstest"
+	"github.com/mcp-metatool/mcp-metatool/host/store/memorytest"
 )
 
 // keptBackend is a Backend whose sessions can move. What is kept of each is a level that the
@@ -49,7 +48,6 @@ func (b *keptBackend) Restore(s route.Session, k route.Kept, called rules.Counts
 // group is a fleet in one process.
 type group struct {
 	t     testing.TB
-	nats  *natstest.Server
 	store store.Store
 
 	mu       sync.Mutex
@@ -68,13 +66,7 @@ type groupReplica struct {
 
 func newGroup(t testing.TB) *group {
 	t.Helper()
-	nats := natstest.Start(t)
-	s, err := jetstream.Open(t.Context(), jetstream.Options{URLs: []string{nats.URL()}, Prefix: "test", Replicas: 1, Log: silent})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return &group{t: t, nats: nats, store: s, replicas: map[string]*groupReplica{}, states: map[string]fleet.Replica{}}
+	return &group{t: t, store: memorytest.New(t).MustOpen(t), replicas: map[string]*groupReplica{}, states: map[string]fleet.Replica{}}
 }
 
 // set changes what the others know of a replica.

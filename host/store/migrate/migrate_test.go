@@ -18,8 +18,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/store"
 	"github.com/mcp-metatool/mcp-metatool/host/store/files"
-	"github.com/mcp-metatool/mcp-metatool/host/store/jetstream"
-	"github.com/mcp-metatool/mcp-metatool/host/store/natstest"
+	"github.com/mcp-metatool/mcp-metatool/host/store/memorytest"
 	"github.com/mcp-metatool/mcp-metatool/host/store/sealed"
 	"github.com/mcp-metatool/mcp-metatool/host/store/storetest"
 )
@@ -59,7 +58,7 @@ func runs(t *testing.T, end End) []string {
 }
 
 // TestThereAndBack copies tools, their history and the journal of a user into an encrypted store
-// in JetStream, and from there into another folder. Nothing is lost or changed on the way, and
+// of a fleet, and from there into another folder. Nothing is lost or changed on the way, and
 // nothing is copied twice.
 func TestThereAndBack(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -95,15 +94,11 @@ func TestThereAndBack(t *testing.T) {
 	if _, err := log.Open(journal.Begin{}); err != nil { // it does not end
 		t.Fatal(err)
 	}
-	inner, err := jetstream.Open(t.Context(), jetstream.Options{URLs: []string{natstest.Start(t).URL()}, Log: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
 	ring, err := sealed.NewRing(sealed.Key{ID: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	middle := End{Store: sealed.New(inner, ring, "fleet")}
+	middle := End{Store: sealed.New(memorytest.New(t).MustOpen(t), ring, "fleet")}
 	t.Cleanup(func() { middle.Store.Close() })
 	second, _ := inFiles(t, t.TempDir(), func() time.Time { return now })
 	options := Options{Collections: collections, Runs: true, Fleet: "fleet", Log: quiet}
