@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
@@ -189,25 +188,15 @@ func deployedCommand(t *testing.T, args []any) time.Duration {
 	return 0
 }
 
-// checkNATS checks a configuration of NATS.
+// checkNATS checks a configuration of NATS for what a fleet needs. scripts/nats.d has the test that
+// gives it to the real server.
 func checkNATS(t *testing.T, text string) {
 	t.Helper()
-	var kept []string
-	for line := range strings.Lines(text) {
-		if !strings.HasPrefix(strings.TrimSpace(line), "tls {") { // whose files are not here
-			kept = append(kept, line)
-		}
-	}
-	path := filepath.Join(t.TempDir(), "nats.conf")
-	if err := os.WriteFile(path, []byte(strings.Join(kept, "")), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	opts, err := server.ProcessConfigFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !opts.JetStream || len(opts.Routes) != 3 || opts.Cluster.Name == "" || opts.Username == "" || opts.Password == "" {
-		t.Errorf("NATS: %+v", opts)
+	_, routes, _ := strings.Cut(text, "routes: [")
+	routes, _, _ = strings.Cut(routes, "]")
+	if !strings.Contains(text, "jetstream {store_dir: /data") || !strings.Contains(text, "authorization {user: metatool, password: $NATS_PASSWORD}") ||
+		len(strings.Split(routes, ", ")) != 3 || !strings.Contains(text, "name: metatool") {
+		t.Errorf("NATS: %s", text)
 	}
 }
 
@@ -219,7 +208,7 @@ func deployEnv(t *testing.T) {
 }
 
 // TestKubernetes checks the manifests: their fields, what refers to what, and that the real
-// program and the real NATS server take their configurations and commands.
+// program takes its configuration and commands.
 func TestKubernetes(t *testing.T) {
 	deployEnv(t)
 	objects := map[string]tree{}

@@ -36,7 +36,7 @@ const size = 3
 // behind when the bench has ended.
 func startFleet(ctx context.Context, t *trial, b *bench) (*site, error) {
 	f := &site{t: t, bench: b}
-	f.nats, f.network = natstest.StartPartitionable(b, size, true)
+	f.nats, f.network = natstest.StartPartitionable(b, size)
 	var err error
 	if f.ledger, err = newLedger(t); err != nil {
 		return nil, err

@@ -44,8 +44,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/mcp-metatool/mcp-metatool/host/store/natstest"
 )
 
 // trial is one run of this command.
@@ -65,7 +63,6 @@ type trial struct {
 }
 
 func main() {
-	natstest.Main() // if this program is started as a NATS server
 	var t trial
 	minutes := flag.Float64("minutes", 1, "duration in `MINUTES`, without start and end")
 	flag.Uint64Var(&t.seed, "seed", uint64(time.Now().UnixNano()%1_000_000_000), "seed of the random choices")
@@ -163,7 +160,7 @@ func (t *trial) run(ctx context.Context) (ok bool, err error) {
 	return t.tally.wrong() == 0, nil
 }
 
-// bench is the [natstest.T] of a program.
+// bench is the natstest.T of a program.
 type bench struct {
 	dir  string
 	no   int

@@ -138,7 +138,7 @@ func (c *crowd) load(ctx context.Context, w work) (all measured, rate float64, e
 // server, and in three, one at a time and in turns.
 func (t *trial) measureRuns(ctx context.Context, out io.Writer, c *crowd) error {
 	f := t.fleet
-	single := natstest.StartProcess(f.bench)
+	single := natstest.Start(f.bench)
 	for _, alone := range []struct{ name, store string }{
 		{"files", ""}, {"jetstream-1", inNATS(newKey(), 1, single.URL())},
 	} {

@@ -32,7 +32,7 @@ func run(ctx context.Context, args []string) int {
 		fmt.Fprintln(os.Stderr, "usage: notices [check]")
 		return 2
 	}
-	root, err := moduleRoot(ctx)
+	root, err := moduleRoot(ctx, ".")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "notices:", err)
 		return 2

@@ -47,9 +47,9 @@ type listedPackage struct {
 	}
 }
 
-// moduleRoot returns the directory of go.mod.
-func moduleRoot(ctx context.Context) (string, error) {
-	gomod, err := goCommand(ctx, ".", nil, "env", "GOMOD")
+// moduleRoot returns the directory of the go.mod that counts in a folder.
+func moduleRoot(ctx context.Context, dir string) (string, error) {
+	gomod, err := goCommand(ctx, dir, nil, "env", "GOMOD")
 	if err != nil {
 		return "", err
 	}

@@ -11,7 +11,7 @@ import (
 // TestCommittedNoticesAreComplete checks that THIRD_PARTY_NOTICES is up to date. It
 // fails if a module is added or its version changes.
 func TestCommittedNoticesAreComplete(t *testing.T) {
-	root, err := moduleRoot(t.Context())
+	root, err := moduleRoot(t.Context(), "../..")
 	if err != nil {
 		t.Fatal(err)
 	}

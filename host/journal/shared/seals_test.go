@@ -10,15 +10,15 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
-	"github.com/mcp-metatool/mcp-metatool/host/store/natstest"
+	"github.com/mcp-metatool/mcp-metatool/host/store/memorytest"
 	"github.com/mcp-metatool/mcp-metatool/host/verify"
 )
 
 // TestSealsTravel checks that what was recorded can be verified on another replica, and after a copy
 // to another folder: digests, signatures and places are the same.
 func TestSealsTravel(t *testing.T) {
-	url := natstest.Start(t).URL()
-	s := openStore(t, url, "one")
+	link := memorytest.New(t)
+	s := openStore(t, link, "one")
 	key := seal.NewPrivate()
 	a := newReplica(t, s, t.TempDir(), false)
 	a.log.Configure(journal.LogOptions{Log: quiet(), Fleet: a.Journal, Signer: key})
@@ -30,7 +30,7 @@ func TestSealsTravel(t *testing.T) {
 	a.log.Configure(journal.LogOptions{Log: quiet(), Fleet: a.Journal, Signer: key})
 	a.end()
 
-	b := newReplica(t, openStore(t, url, "one"), t.TempDir(), false)
+	b := newReplica(t, openStore(t, link, "one"), t.TempDir(), false)
 	if err := b.log.Reader().Fetch(t.Context(), time.Time{}, time.Time{}); err != nil {
 		t.Fatal(err)
 	}

@@ -21,15 +21,13 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/store"
 	"github.com/mcp-metatool/mcp-metatool/host/store/jetstream"
+	"github.com/mcp-metatool/mcp-metatool/host/store/memorytest"
 	"github.com/mcp-metatool/mcp-metatool/host/store/natstest"
 	"github.com/mcp-metatool/mcp-metatool/host/store/sealed"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-func TestMain(m *testing.M) {
-	natstest.Main()
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds every wait.
 const patience = time.Minute
@@ -37,17 +35,14 @@ const patience = time.Minute
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 
 // openStore opens the store of a fleet.
-func openStore(t testing.TB, url, prefix string) store.Store {
+func openStore(t testing.TB, link *memorytest.Link, prefix string) store.Store {
 	t.Helper()
-	return openStores(t, []string{url}, prefix, 1)
+	return sealedIn(t, link.MustOpen(t), prefix)
 }
 
-func openStores(t testing.TB, urls []string, prefix string, replicas int) store.Store {
+// sealedIn seals what is in a store, which it closes when the test ends.
+func sealedIn(t testing.TB, inner store.Store, prefix string) store.Store {
 	t.Helper()
-	inner, err := jetstream.Open(t.Context(), jetstream.Options{URLs: urls, Prefix: prefix, Replicas: replicas, Log: quiet()})
-	if err != nil {
-		t.Fatal(err)
-	}
 	key := sealed.Key{ID: "a"}
 	copy(key.Secret[:], strings.Repeat("k", sealed.KeySize))
 	ring, err := sealed.NewRing(key)
@@ -151,9 +146,9 @@ func await(t testing.TB, what string, cond func() bool) {
 
 // TestReplicas records on one replica, and reads on another.
 func TestReplicas(t *testing.T) {
-	url := natstest.Start(t).URL()
-	s := openStore(t, url, "one")
-	a, b := newReplica(t, s, t.TempDir(), false), newReplica(t, openStore(t, url, "one"), t.TempDir(), false)
+	link := memorytest.New(t)
+	s := openStore(t, link, "one")
+	a, b := newReplica(t, s, t.TempDir(), false), newReplica(t, openStore(t, link, "one"), t.TempDir(), false)
 	first := a.run(t, journal.Begin{})
 	own := b.run(t, journal.Begin{})
 
@@ -204,7 +199,7 @@ func TestReplicas(t *testing.T) {
 	await(t, "the calls are there", func() bool { return len(calls(t, b.log.Reader())) == 3 })
 
 	// All of it is there once, whoever reads it, and however often.
-	again := newReplica(t, openStore(t, url, "one"), t.TempDir(), false)
+	again := newReplica(t, openStore(t, link, "one"), t.TempDir(), false)
 	for range 2 {
 		if got := ids(t, again.log.Reader(), journal.Filter{}); len(got) != 4 {
 			t.Fatal(got)
@@ -225,12 +220,12 @@ func TestReplicas(t *testing.T) {
 
 // TestAfterOutage records while the store is away, and in processes that end before it is back.
 func TestAfterOutage(t *testing.T) {
-	server := natstest.Start(t)
-	s := openStore(t, server.URL(), "away")
+	link := memorytest.New(t)
+	s := openStore(t, link, "away")
 	dir := t.TempDir()
 	a := newReplica(t, s, dir, false)
 	want := []string{a.run(t, journal.Begin{})}
-	server.Stop()
+	link.Cut(true)
 	for range 3 {
 		want = append(want, a.start(t, journal.Begin{}).ID())
 	}
@@ -239,7 +234,7 @@ func TestAfterOutage(t *testing.T) {
 	a.end()
 
 	// The next process of the folder has another store, which is away at first, too.
-	next := newReplica(t, openLater(t, server, "away"), dir, false)
+	next := newReplica(t, openLater(t, link, "away"), dir, false)
 	want = append(want, next.start(t, journal.Begin{}).ID())
 	next.log.Proxied(journal.Proxied{Start: time.Now(), Server: "s", Tool: "t", Outcome: journal.OK})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -249,7 +244,7 @@ func TestAfterOutage(t *testing.T) {
 		t.Fatal(err)
 	}
 	want = append(want, last.ID())
-	b := newReplica(t, openStore(t, server.URL(), "away"), t.TempDir(), false)
+	b := newReplica(t, openStore(t, link, "away"), t.TempDir(), false)
 	got := ids(t, b.log.Reader(), journal.Filter{})
 	slices.Reverse(got)
 	if !slices.Equal(got, want) {
@@ -278,13 +273,12 @@ func TestAfterOutage(t *testing.T) {
 	}
 }
 
-// openLater starts a server again, and opens a store in it.
-func openLater(t testing.TB, server *natstest.Server, prefix string) store.Store {
-	server.Start(t)
-	return openStore(t, server.URL(), prefix)
+// openLater heals a link, and opens a store at its end.
+func openLater(t testing.TB, link *memorytest.Link, prefix string) store.Store {
+	link.Cut(false)
+	return openStore(t, link, prefix)
 }
 
-// TestChain finds the last of the runs that continue one whose record is lost.
 // unheard is a store whose first Append of each log of a day writes, and does not say so.
 type unheard struct {
 	store.Store
@@ -306,7 +300,7 @@ func (u *unheard) Append(ctx context.Context, log string, e store.Entry) (store.
 // TestUnheard checks that the lines of a day are written once, also if the store does not say that
 // they are.
 func TestUnheard(t *testing.T) {
-	s := openStore(t, natstest.Start(t).URL(), "unheard")
+	s := openStore(t, memorytest.New(t), "unheard")
 	u := &unheard{Store: s, seen: map[string]bool{}}
 	id := newReplica(t, u, t.TempDir(), false).run(t, journal.Begin{})
 	lines := 0
@@ -329,10 +323,11 @@ func TestUnheard(t *testing.T) {
 	}
 }
 
+// TestChain finds the last of the runs that continue one whose record is lost.
 func TestChain(t *testing.T) {
-	url := natstest.Start(t).URL()
-	a := newReplica(t, openStore(t, url, "chain"), t.TempDir(), false)
-	b := newReplica(t, openStore(t, url, "chain"), t.TempDir(), false)
+	link := memorytest.New(t)
+	a := newReplica(t, openStore(t, link, "chain"), t.TempDir(), false)
+	b := newReplica(t, openStore(t, link, "chain"), t.TempDir(), false)
 	lost := journal.NewID(time.Now()) // on a machine that is gone
 	second := a.run(t, journal.Begin{Continues: lost, First: lost})
 	third := a.run(t, journal.Begin{Continues: second, First: lost})
@@ -347,8 +342,8 @@ func TestChain(t *testing.T) {
 
 // TestForgedRecords gives a replica records that are not what their names say.
 func TestForgedRecords(t *testing.T) {
-	url := natstest.Start(t).URL()
-	s := openStore(t, url, "forged")
+	link := memorytest.New(t)
+	s := openStore(t, link, "forged")
 	a := newReplica(t, s, t.TempDir(), false)
 	good := a.run(t, journal.Begin{})
 	text := func(id string) []byte {
@@ -390,10 +385,20 @@ func TestForgedRecords(t *testing.T) {
 	if _, err := s.Append(t.Context(), dayLog(at, "0123456789abcdef"), store.Entry{ID: store.NewID(), Data: listed}); err != nil {
 		t.Fatal(err)
 	}
-	b := newReplica(t, openStore(t, url, "forged"), t.TempDir(), false)
+	b := newReplica(t, openStore(t, link, "forged"), t.TempDir(), false)
 	if got := ids(t, b.log.Reader(), journal.Filter{}); len(got) != 1 || got[0] != good {
 		t.Error(got)
 	}
+}
+
+// inNATS opens the store of a fleet in NATS.
+func inNATS(b *testing.B, urls []string, prefix string, replicas int) store.Store {
+	b.Helper()
+	inner, err := jetstream.Open(b.Context(), jetstream.Options{URLs: urls, Prefix: prefix, Replicas: replicas, Log: quiet()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return sealedIn(b, inner, prefix)
 }
 
 // BenchmarkRun measures a run with five calls that is recorded: in files only, shipped to one
@@ -419,14 +424,14 @@ func BenchmarkRun(b *testing.B) {
 			one(b, log)
 		}
 	})
-	single, cluster := natstest.StartProcess(b), natstest.StartCluster(b, 3, true)
+	single, cluster := natstest.Start(b), natstest.StartCluster(b, 3)
 	for _, at := range []struct {
 		name     string
 		urls     []string
 		replicas int
 	}{{"1", []string{single.URL()}, 1}, {"3", cluster.URLs(), 3}} {
 		b.Run("shipped,"+at.name, func(b *testing.B) {
-			r := newReplica(b, openStores(b, at.urls, "ship", at.replicas), b.TempDir(), false)
+			r := newReplica(b, inNATS(b, at.urls, "ship", at.replicas), b.TempDir(), false)
 			var last *journal.Run
 			start := time.Now()
 			for b.Loop() {
@@ -438,7 +443,7 @@ func BenchmarkRun(b *testing.B) {
 			b.ReportMetric(float64(time.Since(start).Nanoseconds())/float64(b.N), "ns/shipped")
 		})
 		b.Run("awaited,"+at.name, func(b *testing.B) {
-			r := newReplica(b, openStores(b, at.urls, "wait", at.replicas), b.TempDir(), false)
+			r := newReplica(b, inNATS(b, at.urls, "wait", at.replicas), b.TempDir(), false)
 			for b.Loop() {
 				if err := one(b, r.log).Kept(b.Context()); err != nil {
 					b.Fatal(err)

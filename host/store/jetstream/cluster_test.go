@@ -19,7 +19,7 @@ import (
 func TestCluster(t *testing.T) {
 	onlyLong(t)
 	t.Parallel()
-	urls := natstest.StartCluster(t, 3, true).URLs()
+	urls := natstest.StartCluster(t, 3).URLs()
 	for _, replicas := range []int{3, 1} {
 		t.Run(fmt.Sprint(replicas), func(t *testing.T) {
 			t.Parallel()
@@ -48,7 +48,7 @@ func onlyLong(t *testing.T) {
 func TestClusterFaults(t *testing.T) {
 	onlyLong(t)
 	t.Parallel()
-	cluster := natstest.StartCluster(t, 3, true)
+	cluster := natstest.StartCluster(t, 3)
 	s := open(t, Options{URLs: cluster.URLs(), Replicas: 3})
 	l := startLoad(t, 3, func(t *testing.T) store.Store {
 		return open(t, Options{URLs: cluster.URLs(), Replicas: 3, Attempt: 500 * time.Millisecond})
@@ -127,7 +127,7 @@ func leader(t *testing.T, s *Store) string {
 func TestPartition(t *testing.T) {
 	onlyLong(t)
 	t.Parallel()
-	cluster, network := natstest.StartPartitionable(t, 3, true)
+	cluster, network := natstest.StartPartitionable(t, 3)
 	s := open(t, Options{URLs: cluster.URLs(), Replicas: 3})
 	l := startLoad(t, 3, func(t *testing.T) store.Store {
 		return open(t, Options{URLs: cluster.URLs(), Replicas: 3, Attempt: 500 * time.Millisecond})
@@ -152,7 +152,7 @@ func TestPartition(t *testing.T) {
 func TestWholeClusterRestarts(t *testing.T) {
 	onlyLong(t)
 	t.Parallel()
-	cluster := natstest.StartCluster(t, 3, true)
+	cluster := natstest.StartCluster(t, 3)
 	s := open(t, Options{URLs: cluster.URLs(), Replicas: 3})
 	l := startLoad(t, 3, func(t *testing.T) store.Store {
 		return open(t, Options{URLs: cluster.URLs(), Replicas: 3, Attempt: 500 * time.Millisecond})
@@ -184,7 +184,7 @@ func TestWholeClusterRestarts(t *testing.T) {
 func TestIsolatedServer(t *testing.T) {
 	onlyLong(t)
 	t.Parallel()
-	cluster, network := natstest.StartPartitionable(t, 3, true)
+	cluster, network := natstest.StartPartitionable(t, 3)
 	s := open(t, Options{URLs: cluster.URLs(), Replicas: 3})
 	log, at := store.NewID().String(), store.Position{}
 	followed := make(chan error, 1)

@@ -203,6 +203,7 @@ func (l *load) check(t *testing.T, s store.Store) {
 // TestCutConnection cuts connections in the middle of everything, keeps answers back, and is
 // slow.
 func TestCutConnection(t *testing.T) {
+	onlyLong(t)
 	t.Parallel()
 	t.Run("told", func(t *testing.T) { cutConnection(t, false) })
 	// Whoever reads finds out alone that something is missing.
@@ -240,7 +241,8 @@ func cutConnection(t *testing.T, ignore bool) {
 
 // TestRestart restarts the server, in good order and by killing it.
 func TestRestart(t *testing.T) {
-	server := natstest.StartProcess(t)
+	onlyLong(t)
+	server := natstest.Start(t)
 	l := startLoad(t, 3, func(t *testing.T) store.Store {
 		return open(t, Options{URLs: []string{server.URL()}, Attempt: 300 * time.Millisecond})
 	})

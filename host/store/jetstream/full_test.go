@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-
 	"github.com/mcp-metatool/mcp-metatool/host/store"
 	"github.com/mcp-metatool/mcp-metatool/host/store/natstest"
 	"github.com/mcp-metatool/mcp-metatool/host/store/storetest"
@@ -16,7 +14,7 @@ import (
 // TestStorageLimit fills what JetStream may use on the disk. Nothing is half there, everything
 // can be read, and when there is room again, everything can be written.
 func TestStorageLimit(t *testing.T) {
-	s := open(t, Options{URLs: []string{natstest.StartAs(t, func(o *server.Options) { o.JetStreamMaxStore = 4 << 20 }).URL()}})
+	s := open(t, Options{URLs: []string{natstest.StartAs(t, func(s natstest.Settings) { s.Section("jetstream")["max_file_store"] = 4 << 20 }).URL()}})
 	ctx := t.Context()
 	log, key := store.NewID().String(), store.Key{Collection: "full", Name: "one"}
 	var filling []store.Digest
@@ -76,9 +74,9 @@ func TestDiskFull(t *testing.T) {
 	onlyLong(t)
 	t.Parallel()
 	var small *smallDisk
-	s := natstest.StartProcessAs(t, func(o *server.Options) {
+	s := natstest.StartAs(t, func(s natstest.Settings) {
 		small = newSmallDisk(t, "24m")
-		o.StoreDir = small.dir
+		s.Section("jetstream")["store_dir"] = small.dir
 	})
 	st := open(t, Options{URLs: []string{s.URL()}, Attempt: time.Second})
 	log := store.NewID().String()

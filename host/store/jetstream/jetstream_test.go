@@ -14,10 +14,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/store/storetest"
 )
 
-func TestMain(m *testing.M) {
-	natstest.Main()
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // opener opens Stores on servers.
 func opener(replicas int, urls ...string) storetest.Open {

@@ -176,7 +176,7 @@ func TestRefusals(t *testing.T) {
 func TestClusterRefusals(t *testing.T) {
 	onlyLong(t)
 	t.Parallel()
-	refusals(t, natstest.StartCluster(t, 3, false)[0], 3, storetest.Faults(60, 400))
+	refusals(t, natstest.StartCluster(t, 3)[0], 3, storetest.Faults(60, 400))
 }
 
 func refusals(t *testing.T, server *natstest.Server, replicas, rounds int) {
@@ -418,7 +418,7 @@ func TestSingle(t *testing.T) {
 		}
 	}
 	onlyLong(t)
-	cluster := natstest.StartCluster(t, 3, false)
+	cluster := natstest.StartCluster(t, 3)
 	if s := open(t, Options{URLs: cluster.URLs(), Replicas: 3}); s.single() || !s.replicated {
 		t.Errorf("standalone %v, in cluster %q, replicated %v", s.standalone, s.nc.ConnectedClusterName(), s.replicated)
 	}

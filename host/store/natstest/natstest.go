@@ -1,9 +1,10 @@
-// Package natstest has NATS servers for tests: one, or a cluster, in this process or as
-// processes that can be killed, and proxies that cut connections and lose answers.
+// Package natstest has NATS servers for tests: processes, one or a cluster, and proxies that cut
+// connections and lose answers. A test that needs a server is skipped where it cannot be built, and
+// fails there in CI; see tools/testenv.
 //
 //	natstest.go   servers
 //	host.go       addresses that nobody else uses
-//	process.go    servers as processes
+//	process.go    the program of the servers, and their processes
 //	partition.go  a cluster whose servers can be cut off from each other
 //	proxy.go      a proxy that cuts connections
 //	intercept.go  a proxy that decides about each request
@@ -11,13 +12,12 @@ package natstest
 
 import (
 	"fmt"
-	"net/url"
+	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/nats-io/nats-server/v2/server"
 )
 
 // patience bounds every wait.
@@ -33,48 +33,51 @@ type T interface {
 	TempDir() string
 }
 
-// Server is a NATS server with JetStream.
+// Settings are those of a server, by their names in its configuration file
+// (docs.nats.io/running-a-nats-service/configuration).
+type Settings map[string]any
+
+// Section returns the settings of a section, such as jetstream, which is made if there is none.
+func (s Settings) Section(name string) Settings {
+	section, ok := s[name].(Settings)
+	if !ok {
+		section = Settings{}
+		s[name] = section
+	}
+	return section
+}
+
+// address returns the HOST:PORT that settings, or those of a section, have.
+func (s Settings) address() string {
+	return net.JoinHostPort(s["host"].(string), strconv.Itoa(s["port"].(int)))
+}
+
+// Server is a NATS server with JetStream. It is a process of its own.
 type Server struct {
-	opts    server.Options
-	running *server.Server // nil: it is a process, or it is stopped
-	process *serverProcess // nil: it is in this process, or it is stopped
-	apart   bool
+	settings Settings
+	process  *serverProcess // nil: it is stopped
 }
 
 // Start starts a server whose data is in a new folder. It is stopped when the test ends.
 func Start(t T) *Server {
 	t.Helper()
-	return start(t, options(t, "one"), false)
+	return start(t, settings(t, "one"))
 }
 
-// StartAs is Start with other options, which change the usual ones.
-func StartAs(t T, change func(*server.Options)) *Server {
+// StartAs is Start with other settings, which change the usual ones.
+func StartAs(t T, change func(Settings)) *Server {
 	t.Helper()
-	opts := options(t, "one")
-	change(&opts)
-	return start(t, opts, false)
+	s := settings(t, "one")
+	change(s)
+	return start(t, s)
 }
 
-// StartProcess is Start for a server that is a process of its own; see Main.
-func StartProcess(t T) *Server {
+func settings(t T, name string) Settings {
 	t.Helper()
-	return start(t, options(t, "one"), true)
-}
-
-// StartProcessAs is StartAs for a server that is a process of its own. Only the options StoreDir
-// and JetStreamMaxStore can be changed.
-func StartProcessAs(t T, change func(*server.Options)) *Server {
-	t.Helper()
-	opts := options(t, "one")
-	change(&opts)
-	return start(t, opts, true)
-}
-
-func options(t T, name string) server.Options {
 	host := Host()
-	return server.Options{
-		ServerName: name, Host: host, Port: freePort(t, host), JetStream: true, StoreDir: t.TempDir(),
-		NoLog: true, NoSigs: true, MaxPayload: 1 << 20,
+	return Settings{
+		"server_name": name, "host": host, "port": freePort(t, host),
+		"jetstream": Settings{"store_dir": t.TempDir()},
 	}
 }
 
@@ -88,9 +91,9 @@ func freePort(t T, host string) int {
 	return port
 }
 
-func start(t T, opts server.Options, apart bool) *Server {
+func start(t T, settings Settings) *Server {
 	t.Helper()
-	s := &Server{opts: opts, apart: apart}
+	s := &Server{settings: settings}
 	t.Cleanup(s.Stop)
 	s.Start(t)
 	return s
@@ -99,36 +102,18 @@ func start(t T, opts server.Options, apart bool) *Server {
 // Start starts a server again, with the same address and data.
 func (s *Server) Start(t T) {
 	t.Helper()
-	if s.apart {
-		s.process = startProcess(t, s.opts)
-		return
-	}
-	opts := s.opts // the server changes them
-	running, err := server.NewServer(&opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	running.Start()
-	if !running.ReadyForConnections(patience) {
-		t.Fatal("the NATS server does not start")
-	}
-	s.running = running
+	s.process = startProcess(t, s.settings)
 }
 
 // Stop ends a server in good order, unless it is stopped already.
 func (s *Server) Stop() {
-	if s.running != nil {
-		s.running.Shutdown()
-		s.running.WaitForShutdown()
-		s.running = nil
-	}
 	if s.process != nil {
 		s.process.stop()
 		s.process = nil
 	}
 }
 
-// Kill ends a server that is a process without a warning.
+// Kill ends a server without a warning.
 func (s *Server) Kill() {
 	if s.process != nil {
 		s.process.kill()
@@ -137,9 +122,9 @@ func (s *Server) Kill() {
 }
 
 // Running reports whether a server has been started, and neither stopped nor killed since.
-func (s *Server) Running() bool { return s.running != nil || s.process != nil }
+func (s *Server) Running() bool { return s.process != nil }
 
-// Pid returns the id of the process; 0 if it is none, or it does not run.
+// Pid returns the id of the process; 0 if it does not run.
 func (s *Server) Pid() int {
 	if s.process == nil {
 		return 0
@@ -148,13 +133,13 @@ func (s *Server) Pid() int {
 }
 
 // Name returns the name of the server.
-func (s *Server) Name() string { return s.opts.ServerName }
+func (s *Server) Name() string { return s.settings["server_name"].(string) }
 
 // Dir returns the folder with its data.
-func (s *Server) Dir() string { return s.opts.StoreDir }
+func (s *Server) Dir() string { return s.settings.Section("jetstream")["store_dir"].(string) }
 
 // Address returns HOST:PORT.
-func (s *Server) Address() string { return fmt.Sprintf("%s:%d", s.opts.Host, s.opts.Port) }
+func (s *Server) Address() string { return s.settings.address() }
 
 // URL returns the address for clients.
 func (s *Server) URL() string { return "nats://" + s.Address() }
@@ -162,43 +147,39 @@ func (s *Server) URL() string { return "nats://" + s.Address() }
 // Cluster is several servers with the same streams.
 type Cluster []*Server
 
-// StartCluster starts n servers, as processes or in this one. They are stopped when the test
-// ends.
-func StartCluster(t T, n int, apart bool) Cluster {
+// StartCluster starts n servers. They are stopped when the test ends.
+func StartCluster(t T, n int) Cluster {
 	t.Helper()
-	all := clusterOptions(t, n)
-	var routes []*url.URL
-	for i := range all {
-		routes = append(routes, route(clusterAddress(all[i])))
+	all := clusterSettings(t, n)
+	var routes []string
+	for _, s := range all {
+		routes = append(routes, route(s.Section("cluster").address()))
 	}
-	for i := range all {
-		all[i].Routes = routes
+	for _, s := range all {
+		s.Section("cluster")["routes"] = routes
 	}
-	return startAll(t, all, apart)
+	return startAll(t, all)
 }
 
-// clusterOptions returns the options of n servers without routes.
-func clusterOptions(t T, n int) []server.Options {
+// clusterSettings returns the settings of n servers without routes.
+func clusterSettings(t T, n int) []Settings {
 	t.Helper()
-	all := make([]server.Options, n)
+	all := make([]Settings, n)
 	for i := range all {
-		all[i] = options(t, fmt.Sprintf("n%d", i+1))
-		all[i].Cluster = server.ClusterOpts{Name: "test", Host: all[i].Host, Port: freePort(t, all[i].Host)}
+		all[i] = settings(t, fmt.Sprintf("n%d", i+1))
+		host := all[i]["host"].(string)
+		all[i]["cluster"] = Settings{"name": "test", "host": host, "port": freePort(t, host)}
 	}
 	return all
 }
 
-func clusterAddress(o server.Options) string {
-	return fmt.Sprintf("%s:%d", o.Cluster.Host, o.Cluster.Port)
-}
+func route(address string) string { return "nats://" + address }
 
-func route(address string) *url.URL { return &url.URL{Scheme: "nats", Host: address} }
-
-func startAll(t T, all []server.Options, apart bool) Cluster {
+func startAll(t T, all []Settings) Cluster {
 	t.Helper()
 	var c Cluster
-	for i := range all {
-		c = append(c, start(t, all[i], apart))
+	for _, s := range all {
+		c = append(c, start(t, s))
 	}
 	return c
 }
@@ -214,7 +195,7 @@ func (c Cluster) URLs() []string {
 
 // Index returns the index of the server with a name, such as that of a leader; -1 for none.
 func (c Cluster) Index(name string) int {
-	return slices.IndexFunc(c, func(s *Server) bool { return strings.EqualFold(s.opts.ServerName, name) })
+	return slices.IndexFunc(c, func(s *Server) bool { return strings.EqualFold(s.Name(), name) })
 }
 
 // Start starts those servers that do not run, at the same time: some are only ready with others.

@@ -11,21 +11,24 @@ type Network struct {
 const nowhere = "127.0.0.1:1"
 
 // StartPartitionable is StartCluster for a cluster whose servers can be cut off.
-func StartPartitionable(t T, n int, apart bool) (Cluster, *Network) {
+func StartPartitionable(t T, n int) (Cluster, *Network) {
 	t.Helper()
-	all := clusterOptions(t, n)
+	all := clusterSettings(t, n)
 	net := &Network{between: map[[2]int]*Proxy{}}
 	for i := range all {
-		all[i].Cluster.Advertise, all[i].Cluster.NoAdvertise = nowhere, true
+		cluster := all[i].Section("cluster")
+		cluster["advertise"], cluster["no_advertise"] = nowhere, true
+		var routes []string
 		for j := range all {
 			if i != j {
-				p := StartProxy(t, clusterAddress(all[j]))
+				p := StartProxy(t, all[j].Section("cluster").address())
 				net.between[[2]int{i, j}] = p
-				all[i].Routes = append(all[i].Routes, route(p.Address()))
+				routes = append(routes, route(p.Address()))
 			}
 		}
+		cluster["routes"] = routes
 	}
-	return startAll(t, all, apart), net
+	return startAll(t, all), net
 }
 
 // Isolate cuts a server off from all others. Those who connect to it still reach it. If quiet is

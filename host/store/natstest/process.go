@@ -2,68 +2,56 @@ package natstest
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
+	"sync"
+	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
-// variable is the environment variable with the options of a server.
-const variable = "MCP_METATOOL_TEST_NATS"
-
-// settings are what a server that is a process needs to know.
-type settings struct {
-	Name, Host, Dir, Cluster string
-	Port, ClusterPort        int
-	Routes, Advertise        string
-	MaxStore                 int64
-	NoAdvertise              bool
-}
-
-// Main is called first in TestMain of packages that use processes. In such a process, it does
-// not return.
-func Main() {
-	text := os.Getenv(variable)
-	if text == "" {
-		return
-	}
-	var at settings
-	if err := json.Unmarshal([]byte(text), &at); err != nil {
-		fail(err)
-	}
-	opts := server.Options{
-		ServerName: at.Name, Host: at.Host, Port: at.Port, JetStream: true, StoreDir: at.Dir, NoLog: true, NoSigs: true,
-		JetStreamMaxStore: at.MaxStore,
-		Cluster:           server.ClusterOpts{Name: at.Cluster, Host: at.Host, Port: at.ClusterPort, Advertise: at.Advertise, NoAdvertise: at.NoAdvertise},
-	}
-	if at.Cluster == "" {
-		opts.Cluster = server.ClusterOpts{}
-	} else {
-		opts.Routes = server.RoutesFromStr(at.Routes)
-	}
-	running, err := server.NewServer(&opts)
+// program returns the path of the server, scripts/nats.d. It is in a module of its own, so that
+// tests neither link nor, for the most part, compile it. The go command keeps what it has built.
+var program = sync.OnceValues(func() (string, error) {
+	dir, err := scripts()
 	if err != nil {
-		fail(err)
+		return "", err
 	}
-	running.Start()
-	if !running.ReadyForConnections(patience) {
-		fail(fmt.Errorf("the NATS server does not start"))
+	cmd := exec.Command("go", "tool", "-n", "nats.d")
+	cmd.Dir = dir
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("go tool -n nats.d in %s: %w: %s", dir, err, bytes.TrimSpace(stderr.Bytes()))
 	}
-	fmt.Println("ready")
-	var end [1]byte
-	_, _ = os.Stdin.Read(end[:]) // until the test ends, however it does
-	running.Shutdown()
-	running.WaitForShutdown()
-	os.Exit(0)
-}
+	return strings.TrimSpace(string(out)), nil
+})
 
-func fail(err error) {
-	fmt.Fprintln(os.Stderr, err)
-	os.Exit(1)
+// scripts returns the folder of the module that has the server.
+func scripts() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		at := filepath.Join(dir, "scripts")
+		if _, err := os.Stat(filepath.Join(at, "nats.d")); err == nil {
+			return at, nil
+		}
+		above := filepath.Dir(dir)
+		if above == dir {
+			return "", errors.New("there is no folder scripts/nats.d at or above the present one")
+		}
+		dir = above
+	}
 }
 
 type serverProcess struct {
@@ -71,23 +59,21 @@ type serverProcess struct {
 	kill, stop func()
 }
 
-func startProcess(t T, opts server.Options) *serverProcess {
+func startProcess(t T, settings Settings) *serverProcess {
 	t.Helper()
-	at := settings{
-		Name: opts.ServerName, Host: opts.Host, Dir: opts.StoreDir, Cluster: opts.Cluster.Name,
-		Port: opts.Port, ClusterPort: opts.Cluster.Port, Advertise: opts.Cluster.Advertise, NoAdvertise: opts.Cluster.NoAdvertise, MaxStore: opts.JetStreamMaxStore,
+	path, err := program()
+	if err != nil {
+		test, ok := t.(testing.TB)
+		if ok && !strings.Contains(err.Error(), "go mod tidy") { // which is a fault of the repository
+			testenv.Lacks(test, "nats-server", "there is no NATS server here: %v", err)
+		}
+		t.Fatal(err)
 	}
-	var routes []string
-	for _, r := range opts.Routes {
-		routes = append(routes, r.String())
-	}
-	at.Routes = strings.Join(routes, ",")
-	text, err := json.Marshal(at)
+	config, err := line(settings)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), variable+"="+string(text))
+	cmd := exec.Command(path)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -100,10 +86,15 @@ func startProcess(t T, opts server.Options) *serverProcess {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
+	_, err = in.Write(config)
+	var said string
+	if err == nil {
+		said, err = bufio.NewReader(out).ReadString('\n')
+	}
+	if err != nil || said != "ready\n" {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-		t.Fatalf("the NATS server says %q, %v", line, err)
+		t.Fatalf("the NATS server says %q, %v", said, err)
 	}
 	kill := func() {
 		_ = cmd.Process.Kill()
@@ -117,4 +108,14 @@ func startProcess(t T, opts server.Options) *serverProcess {
 		_ = cmd.Wait()
 	}
 	return &serverProcess{cmd.Process.Pid, kill, stop}
+}
+
+// line returns settings as a line of JSON, which the server's own format includes, but for
+// escapes of characters that need none.
+func line(settings Settings) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(settings)
+	return b.Bytes(), err
 }

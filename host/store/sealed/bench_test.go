@@ -34,7 +34,7 @@ func BenchmarkStore(b *testing.B) {
 		b.Cleanup(func() { s.Close() })
 		return s
 	}
-	one, three := natstest.StartProcess(b), natstest.StartCluster(b, 3, true)
+	one, three := natstest.Start(b), natstest.StartCluster(b, 3)
 	ring, err := NewRing(newKey("a"))
 	if err != nil {
 		b.Fatal(err)

@@ -18,14 +18,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/store"
 	"github.com/mcp-metatool/mcp-metatool/host/store/files"
-	"github.com/mcp-metatool/mcp-metatool/host/store/natstest"
 	"github.com/mcp-metatool/mcp-metatool/host/store/storetest"
 )
 
-func TestMain(m *testing.M) {
-	natstest.Main()
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func newKey(id string) Key {
 	k := Key{ID: id}
