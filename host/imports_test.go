@@ -36,6 +36,9 @@ var librariesOf = []struct {
 	{"github.com/nats-io/nats.go", []string{"host/store/jetstream"}},
 	{"github.com/nats-io/nats-server/v2", []string{"scripts/nats.d"}},
 	{"go.starlark.net", []string{"guest/interp", "guest/parse", "guest/stdlib/..."}},
+	// They call methods by name, so that the linker keeps every method of the program.
+	{"text/template", nil},
+	{"html/template", nil},
 	{"github.com/mark3labs/mcp-go", []string{
 		"host/upstream/httpclient", "host/upstream/oauth", "host/builtin",
 	}},

@@ -215,8 +215,7 @@ The configuration is the FILE of --config, else of $MCP_METATOOL_CONFIG, else
 config.toml or config.json in $MCP_METATOOL_DIR or ~/.mcp-metatool. Some programs that
 start MCP servers take --config for themselves, such as the command line of the MCP
 Inspector. There, set MCP_METATOOL_CONFIG in the environment of the server.`
-	root.Version = currentVersion()
-	root.SetVersionTemplate(versionText())
+	addVersion(root)
 	root.SilenceErrors = true
 	root.SilenceUsage = true
 	root.AddCommand(

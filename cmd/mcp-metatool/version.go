@@ -28,6 +28,20 @@ func versionText() string {
 	return fmt.Sprintf("mcp-metatool %s %s %s/%s\n", currentVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
+// addVersion adds --version to the root command. That of cobra would link text/template, and
+// with it every method of the program (see timeline.Markup).
+func addVersion(root *cobra.Command) {
+	version := root.Flags().BoolP("version", "v", false, "version for "+root.Name())
+	run := root.RunE
+	root.RunE = func(cmd *cobra.Command, args []string) error {
+		if !*version {
+			return run(cmd, args)
+		}
+		_, err := fmt.Fprint(cmd.OutOrStdout(), versionText())
+		return err
+	}
+}
+
 func versionCommand() *cobra.Command {
 	guest := false
 	cmd := &cobra.Command{

@@ -2,32 +2,15 @@ package timeline
 
 import (
 	"encoding/json"
-	"fmt"
-	"html/template"
 	"io"
 	"math"
 	"strings"
 	"time"
 
-	_ "embed"
-
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
-
-//go:embed page.html
-var pageText string
-
-//go:embed page.css
-var pageStyle string
-
-var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"style":  Style,
-	"left":   func(part float64) template.CSS { return percent("left", part) },
-	"width":  func(part float64) template.CSS { return percent("width", part) },
-	"indent": func(depth int) template.CSS { return template.CSS(fmt.Sprintf("padding-left:%drem", depth)) },
-}).Parse(pageText))
 
 // The sizes of a page in bytes. A page shows at most maxValueBytes of a value. When the
 // values have used up pageBytes, it shows at most minValueBytes of each.
@@ -39,7 +22,8 @@ const (
 
 // WriteHTML writes a run as a self-contained page: it has no scripts and loads nothing.
 func WriteHTML(w io.Writer, rec *journal.Record) error {
-	return pageTemplate.Execute(w, NewView(rec))
+	_, err := io.WriteString(w, NewView(rec).page())
+	return err
 }
 
 // View is what a page shows of a run: texts that are safe to show, and values that are
@@ -64,16 +48,6 @@ type View struct {
 	More  int    `json:"-"`
 	Where string `json:"-"`
 }
-
-// Waterfall returns the rows of the page as HTML, for pages that have the rules of [Style].
-func (v *View) Waterfall() (template.HTML, error) {
-	var b strings.Builder
-	err := pageTemplate.ExecuteTemplate(&b, "waterfall", v)
-	return template.HTML(b.String()), err
-}
-
-// Style returns the style sheet of the page.
-func Style() template.CSS { return template.CSS(pageStyle) }
 
 // Tick is a mark on the axis of time. At is from 0 to 1.
 type Tick struct {
@@ -200,10 +174,6 @@ func (p *page) value(name string, raw []byte) ValueView {
 }
 
 func (p *page) room() int { return max(minValueBytes, min(maxValueBytes, p.left)) }
-
-func percent(property string, part float64) template.CSS {
-	return template.CSS(fmt.Sprintf("%s:%.3f%%", property, 100*part))
-}
 
 func outcomeClass(rec *journal.Record) State {
 	switch {

@@ -7,7 +7,8 @@
 //	decisions.go  what policy has decided about calls, and who has approved them
 //	tree.go      the tree of runs of saved tools
 //	violations.go  limits that were exceeded, calls that were refused
-//	html.go     the page; its template is page.html, its style page.css
+//	html.go     what the page shows
+//	markup.go   the page in HTML; its style is page.css
 //	clean.go    formatting and shortening JSON values
 package timeline
 

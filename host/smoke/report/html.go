@@ -4,7 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
-	"html/template"
+	"io"
 	"strings"
 	"time"
 
@@ -15,25 +15,11 @@ import (
 )
 
 var (
-	//go:embed page.html
-	pageText string
 	//go:embed page.css
 	pageStyle string
 	//go:embed page.js
 	pageScript string
 )
-
-var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"style":    func() template.CSS { return timeline.Style() + template.CSS(pageStyle) },
-	"script":   func() template.JS { return template.JS(pageScript) },
-	"policy":   pagePolicy,
-	"clock":    clock,
-	"line":     display.EscapeLine,
-	"text":     display.Escape,
-	"headline": headline,
-	"diff":     diffLines,
-	"anchor":   func(file, check int) string { return fmt.Sprintf("check-%d-%d", file, check) },
-}).Parse(pageText))
 
 // pagePolicy returns the Content-Security-Policy of the page: it loads nothing, and only its
 // own script runs.
@@ -59,7 +45,7 @@ func (h *htmlWriter) File(f File) error {
 	return h.out.err
 }
 
-// htmlPage is what the template shows.
+// htmlPage is what the page shows.
 type htmlPage struct {
 	Summary Summary
 	Line    string // of the summary
@@ -94,7 +80,7 @@ type htmlResult struct {
 	Logs   []string
 	Left   int // log entries that are not shown
 	Output string
-	Falls  template.HTML // the waterfall of its calls
+	Falls  timeline.Safe // the waterfall of its calls
 }
 
 // word names the status in the page; unknown ones count as failed.
@@ -112,34 +98,26 @@ func (h *htmlWriter) Close(s Summary) error {
 		Counts: []htmlCount{{"failed", "failed", s.Failed}, {"broken", "broken", s.Broken}, {"passed", "passed", s.Passed}, {"skipped", "skipped", s.Skipped}},
 	}
 	for _, f := range h.files {
-		file, err := htmlFileOf(f)
-		if err != nil {
-			return err
-		}
-		p.Files = append(p.Files, file)
+		p.Files = append(p.Files, htmlFileOf(f))
 	}
-	if err := pageTemplate.Execute(h.out, p); err != nil {
+	if _, err := io.WriteString(h.out, p.markup()); err != nil {
 		return err
 	}
 	return h.out.flush()
 }
 
-func htmlFileOf(f File) (htmlFile, error) {
+func htmlFileOf(f File) htmlFile {
 	file := htmlFile{File: f, Took: clock(f.Duration), Class: "passed"}
 	if f.Err != nil {
 		file.Error, file.Class = display.Escape(f.Err.Error()), "wrong"
 	}
 	for _, r := range f.Results {
-		result, err := htmlResultOf(r)
-		if err != nil {
-			return file, err
-		}
-		file.Results = append(file.Results, result)
+		file.Results = append(file.Results, htmlResultOf(r))
 	}
-	return file, nil
+	return file
 }
 
-func htmlResultOf(r Result) (htmlResult, error) {
+func htmlResultOf(r Result) htmlResult {
 	h := htmlResult{Result: r, Output: display.Escape(r.outputBeside())}
 	h.Class, h.Word = word(r.Status)
 	if r.Status == Skipped {
@@ -151,12 +129,10 @@ func htmlResultOf(r Result) (htmlResult, error) {
 	if h.Left = len(r.Logs) - maxLogs; h.Left > 0 {
 		h.Logs = r.Logs[h.Left:]
 	}
-	if r.Run == nil || len(r.Run.Rows) == 0 {
-		return h, nil
+	if r.Run != nil && len(r.Run.Rows) > 0 {
+		h.Falls = r.Run.Waterfall()
 	}
-	var err error
-	h.Falls, err = r.Run.Waterfall()
-	return h, err
+	return h
 }
 
 // facts describes how a check was run.
@@ -198,12 +174,3 @@ func diffLines(s string) []htmlLine {
 	}
 	return lines
 }
-
-// Part returns the percentage of the server's tools that were called, for the bar.
-func (s *Server) Part() template.CSS {
-	one := Coverage{Servers: []Server{*s}}
-	return template.CSS(fmt.Sprintf("width:%.1f%%", one.Percent()))
-}
-
-// State describes the coverage of the server's tools.
-func (s *Server) State() string { return s.state() }

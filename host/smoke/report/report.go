@@ -7,7 +7,7 @@
 //	tap.go        Test Anything Protocol, version 14
 //	junit.go      JUnit XML as Jenkins, GitLab and GitHub's actions read it
 //	junitproperties.go its properties
-//	html.go       a page
+//	html.go       a page; markup.go: its HTML
 //	json.go       one JSON document
 //	github.go     workflow commands of GitHub Actions
 //	markdown.go   the step summary of GitHub Actions
