@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 func openRun(t *testing.T, b *Budget, key any) *Run {
@@ -131,7 +133,7 @@ func (r *tree) script(depth int) error {
 		switch r.number(3) {
 		case 0: // it computes, or waits for a server
 			select {
-			case <-time.After(time.Duration(r.number(100)) * time.Millisecond):
+			case <-time.After(testenv.Quiet(time.Duration(r.number(100)) * time.Millisecond)):
 			case <-r.ctx.Done():
 				return context.Cause(r.ctx)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
 	"github.com/mcp-metatool/mcp-metatool/tools"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // linesOf returns the lines of all files, without newlines.
@@ -270,7 +271,7 @@ func TestIdleIsSigned(t *testing.T) {
 	for range 2 {
 		select {
 		case <-tries:
-		case <-time.After(10 * time.Second):
+		case <-time.After(testenv.Deadline(time.Minute)):
 			t.Fatal("it is not signed")
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // signerMode is the variable that makes this binary a program that signs.
@@ -62,7 +63,7 @@ func TestCommandSigner(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
 			if mode == "hang" {
-				cancelled := time.AfterFunc(100*time.Millisecond, func() { cancel(errors.New("enough")) })
+				cancelled := time.AfterFunc(testenv.Quiet(100*time.Millisecond), func() { cancel(errors.New("enough")) })
 				defer cancelled.Stop()
 			}
 			made, err := signer.Sign(ctx, statement)

@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // answers returns an Ask that gives one answer and counts the questions.
@@ -198,7 +200,7 @@ func TestLockFollowsLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, other := range others {
-			short, cancel := context.WithTimeout(t.Context(), 3*lockRetry)
+			short, cancel := context.WithTimeout(t.Context(), testenv.Quiet(3*lockRetry))
 			if again, err := Lock(short, other); err == nil {
 				again()
 				t.Errorf("%s is locked, and %s is not", name, other)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/store"
 	"github.com/mcp-metatool/mcp-metatool/host/store/files"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -140,7 +141,7 @@ func TestEditedWhileItStarts(t *testing.T) {
 	defer m.Close()
 	select {
 	case <-m.Synced(): // without watching
-	case <-time.After(100 * time.Millisecond):
+	case <-time.After(testenv.Quiet(100 * time.Millisecond)):
 	}
 	put(t, to, "y", "a", "edited")
 	close(to.begins)

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/store"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // Long makes the tests larger, and Rounds says how many times as many faults they then have.
@@ -37,7 +38,7 @@ func Faults(short, long int) int { return inLong(more).times(short, long**Rounds
 type Open func(t *testing.T) store.Store
 
 // patience bounds every wait of a test.
-const patience = 2 * time.Minute
+func patience() time.Duration { return testenv.Deadline(2 * time.Minute) }
 
 // extent is how much the tests do.
 type extent int
@@ -99,7 +100,7 @@ func run(t *testing.T, open Open, much extent, cluster bool) {
 
 // within returns the context of a test.
 func within(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience())
 	t.Cleanup(cancel)
 	return ctx
 }

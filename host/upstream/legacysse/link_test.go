@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/link/linktest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -218,7 +219,7 @@ func TestDialFailures(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	defer silent.Close()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Millisecond, errors.New("too slow"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), testenv.Quiet(10*time.Millisecond), errors.New("too slow"))
 	defer cancel()
 	if _, err := newLink(ctx, httpclient.Config{URL: silent.URL}, linktest.NewRecorder()); err == nil || err.Error() != "too slow" {
 		t.Errorf("silent server: %v", err)

@@ -12,6 +12,9 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 func fifo(t *testing.T) string {
@@ -57,7 +60,7 @@ func TestRunEndsTheGroup(t *testing.T) {
 func TestRunLeavesAgents(t *testing.T) {
 	in, out := fifo(t), fifo(t)
 	cmd := exec.Command("/bin/sh", "-c", `(read line <"$0"; echo "$line" >"$1") & echo done`, in, out)
-	cmd.Stdout, cmd.WaitDelay = io.MultiWriter(io.Discard), 1 // nanosecond
+	cmd.Stdout, cmd.WaitDelay = io.MultiWriter(io.Discard), testenv.Quiet(time.Nanosecond)
 	if err := Run(t.Context(), cmd); err != nil {
 		t.Fatal(err)
 	}

@@ -49,6 +49,8 @@ type Link struct {
 	rpc    *rpc.Conn
 	main   mainStream
 
+	acceptTime time.Duration // see defaultAcceptTime
+
 	// ctx ends with the link. All requests use it.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -77,7 +79,10 @@ func New(client *httpclient.Client, opts link.Options) *Link {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	l := &Link{opts: opts, log: opts.Log, client: client, slots: make(chan struct{}, maxPosts), queue: make(chan *post)}
+	l := &Link{
+		opts: opts, log: opts.Log, client: client, acceptTime: defaultAcceptTime,
+		slots: make(chan struct{}, maxPosts), queue: make(chan *post),
+	}
 	l.main.link = l
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
 	l.rpc = l.opts.Conn(&l.main, l.ctx.Done())

@@ -267,12 +267,13 @@ func (p *post) pushLate(msg []byte) {
 	}
 }
 
-// acceptTime is how long a POST that the server has not begun to respond to goes on after
+// defaultAcceptTime is how long a POST that the server has not begun to respond to goes on after
 // its call was cancelled. The notification about that is sent after the POST, on another
 // connection perhaps: a server that gets it before the call works on for nobody.
-const acceptTime = 200 * time.Millisecond
+const defaultAcceptTime = 200 * time.Millisecond
 
-// Withdraw implements rpc.Stream. It always aborts the POST, if necessary after acceptTime.
+// Withdraw implements rpc.Stream. It always aborts the POST, if necessary after the link's
+// acceptTime.
 func (p *post) Withdraw(int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -284,7 +285,7 @@ func (p *post) Withdraw(int64) bool {
 	switch {
 	case p.cancel == nil:
 	case p.attempted && !p.accepted && !p.stateless():
-		time.AfterFunc(acceptTime, p.cancel)
+		time.AfterFunc(p.link.acceptTime, p.cancel)
 	default:
 		p.cancel()
 	}

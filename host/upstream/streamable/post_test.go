@@ -17,6 +17,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/link/linktest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -120,7 +121,7 @@ func TestFullLink(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	enough := errors.New("enough")
-	time.AfterFunc(time.Millisecond, func() { cancel(enough) })
+	time.AfterFunc(testenv.Quiet(time.Millisecond), func() { cancel(enough) })
 	if _, err := l.Call(ctx, wire.Call{Method: "b"}); err != enough {
 		t.Errorf("got %v", err)
 	}
