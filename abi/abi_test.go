@@ -1,6 +1,10 @@
 package abi
 
-import "testing"
+import (
+	"testing"
+
+	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
+)
 
 // TestWorkedNumbers checks Pack and Unpack with the numbers in the package's
 // documentation.

@@ -3,6 +3,8 @@ package abitest
 import (
 	"bytes"
 	"testing"
+
+	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 
 func TestCases(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config/edit"
+	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 
 // TestNamesDiffer checks that servers of one file get different names, and that those that

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
 )
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/confine/restrict"
+	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 
 // TestStartOnOlderKernels starts a server as on kernels with less Landlock than this one, which

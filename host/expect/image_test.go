@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 
 // samples returns an image of 3x2 pixels in each type (1x1 in WebP).

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 
 func load(t *testing.T, path string) *config.Config {

@@ -3,6 +3,8 @@ package policy
 import (
 	"fmt"
 	"testing"
+
+	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 
 // conditional is any condition.

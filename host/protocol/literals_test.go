@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
+	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 
 // exempt are folders that may contain the names themselves: this package, and the peers

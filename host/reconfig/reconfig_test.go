@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/supervise"
+	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 
 // TestChangesOfAnUpstream checks which changes require a restart of the upstream.

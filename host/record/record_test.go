@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 
 // TestDenied checks that the arguments of a call that was denied are recorded as those of

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 
 func newSealer(key []byte, at *time.Time) *Sealer {

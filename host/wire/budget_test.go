@@ -11,6 +11,7 @@ import (
 	"testing/iotest"
 
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
+	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 
 func readBudget(t *testing.T, b *budget.Budget) *ReadBudget {

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"unicode"
 	"unicode/utf8"
+
+	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 
 // TestWriterIgnoresSplits checks that the output does not depend on how the text is split into

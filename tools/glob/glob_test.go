@@ -3,6 +3,8 @@ package glob
 import (
 	"strings"
 	"testing"
+
+	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 
 func TestMatch(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
+	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 
 func TestRead(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/BurntSushi/toml"
+
+	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 
 // bombs are short texts that take gigabytes or crash the library.

@@ -4,6 +4,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 
 func TestParseSize(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 
 // catalogue lists tools like those of common servers, one per line: server.name(arguments):

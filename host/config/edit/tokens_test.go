@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 
 // TestTokens adds tokens to files of all forms, reads them back, and removes them.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/confine"
 	"github.com/mcp-metatool/mcp-metatool/host/confine/trace"
+	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 	"github.com/mcp-metatool/mcp-metatool/tools/tomledit"
 )
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
+	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 
 // TestAnnouncementsAreCounted checks that what another replica announces is in the budget of all

@@ -25,6 +25,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/store/natstest"
 	"github.com/mcp-metatool/mcp-metatool/host/store/sealed"
 	"github.com/mcp-metatool/mcp-metatool/tools"
+	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

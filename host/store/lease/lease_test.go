@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/store"
+	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 
 // memory has documents, and fails as a test wants.

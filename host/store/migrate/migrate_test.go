@@ -21,6 +21,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/store/memorytest"
 	"github.com/mcp-metatool/mcp-metatool/host/store/sealed"
 	"github.com/mcp-metatool/mcp-metatool/host/store/storetest"
+	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -10,6 +10,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/store"
 	"github.com/mcp-metatool/mcp-metatool/host/store/lease"
 	"github.com/mcp-metatool/mcp-metatool/host/store/storetest"
+	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 
 // ttl is how long leases last here. A process may be suspended for longer.
