@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
@@ -196,34 +197,36 @@ func TestUnsignedRun(t *testing.T) {
 
 // TestSlowSigner checks that others are recorded while a run waits for its signature.
 func TestSlowSigner(t *testing.T) {
-	dir := t.TempDir()
-	signing := make(chan struct{})
-	l := openLog(t, dir, LogOptions{signTime: 300 * time.Millisecond, Signer: signerFunc(func(ctx context.Context, s seal.Statement) (*seal.Seal, error) {
-		if s.Outcome == string(abi.ErrTool) {
-			close(signing)
-			<-ctx.Done() // for as long as it may take
-			return nil, context.Cause(ctx)
+	synctest.Test(t, func(t *testing.T) { // or the slow one ends first where the other is slow too
+		dir := t.TempDir()
+		signing := make(chan struct{})
+		l := openLog(t, dir, LogOptions{signTime: 300 * time.Millisecond, Signer: signerFunc(func(ctx context.Context, s seal.Statement) (*seal.Seal, error) {
+			if s.Outcome == string(abi.ErrTool) {
+				close(signing)
+				<-ctx.Done() // for as long as it may take
+				return nil, context.Cause(ctx)
+			}
+			return seal.FromSeed(make([]byte, 32)).Sign(ctx, s)
+		})})
+		slow := begin(t, l, Begin{})
+		ended := make(chan struct{})
+		go func() { defer close(ended); slow.Close(Outcome{Error: abi.ErrTool}) }()
+		<-signing
+		id := record(t, l, "quick")
+		select {
+		case <-ended:
+			t.Error("the slow one has ended")
+		default:
 		}
-		return seal.FromSeed(make([]byte, 32)).Sign(ctx, s)
-	})})
-	slow := begin(t, l, Begin{})
-	ended := make(chan struct{})
-	go func() { defer close(ended); slow.Close(Outcome{Error: abi.ErrTool}) }()
-	<-signing
-	id := record(t, l, "quick")
-	select {
-	case <-ended:
-		t.Error("the slow one has ended")
-	default:
-	}
-	if rec, err := Find(t.Context(), dir, id); err != nil || rec.Seal == nil {
-		t.Errorf("%+v, %v", rec, err)
-	}
-	<-ended
-	if rec := slow.Record(); rec.Seal != nil || rec.Head == "" {
-		t.Errorf("%+v", rec)
-	}
-	chainOf(t, linesOf(t, dir))
+		if rec, err := Find(t.Context(), dir, id); err != nil || rec.Seal == nil {
+			t.Errorf("%+v, %v", rec, err)
+		}
+		<-ended
+		if rec := slow.Record(); rec.Seal != nil || rec.Head == "" {
+			t.Errorf("%+v", rec)
+		}
+		chainOf(t, linesOf(t, dir))
+	})
 }
 
 type signerFunc func(context.Context, seal.Statement) (*seal.Seal, error)
