@@ -5,10 +5,10 @@ import (
 	"crypto/rand"
 	"fmt"
 
-	"github.com/mcp-metatool/mcp-metatool/tools/keyfile"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-var keyFile = keyfile.File[[]byte]{
+var keyFile = regular.KeyFile[[]byte]{
 	Name: "request-state.key", Lock: ".request-state.lock", What: "the key", Limit: KeySize,
 	Hint: " (remove the file to make a new key)",
 	Parse: func(key []byte) ([]byte, error) {

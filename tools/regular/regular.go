@@ -9,6 +9,7 @@
 //	write_windows.go  the same for Windows
 //	place.go          Place: a file that another file names
 //	lock.go           NewLock
+//	keyfile.go        KeyFile: a key in a file that the first process which needs it makes
 //	usage.go          Usage: how much there is below a folder
 //	flags_unix.go     flags for opening a file without waiting
 //	flags_other.go    systems without such flags

@@ -3,13 +3,13 @@ package seal
 import (
 	"context"
 
-	"github.com/mcp-metatool/mcp-metatool/tools/keyfile"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // KeyFile is the name of the file with the key of a folder.
 const KeyFile = "journal-key.pem"
 
-var keyFile = keyfile.File[PrivateKey]{
+var keyFile = regular.KeyFile[PrivateKey]{
 	Name: KeyFile, Lock: ".journal-key.lock", What: "the key that signs runs", Limit: 64 << 10,
 	Parse: ParsePrivate,
 	New: func() (PrivateKey, []byte) {

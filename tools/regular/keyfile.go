@@ -1,7 +1,4 @@
-// Package keyfile has secret keys in files that the first process that needs one makes.
-//
-//	keyfile.go  Read and Load
-package keyfile
+package regular
 
 import (
 	"context"
@@ -11,12 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-
-	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// File says what the file of a key is called, and how it is read and made.
-type File[Key any] struct {
+// KeyFile says what the file of a key is called, and how it is read and made.
+type KeyFile[Key any] struct {
 	Name  string                         // of the file in its folder
 	Lock  string                         // of the file that a process locks while it makes the key
 	What  string                         // the key, in errors: "the key that signs runs"
@@ -30,8 +25,8 @@ type File[Key any] struct {
 const lockTimeout = 5 * time.Second
 
 // Read reads a key from a regular file. The error is fs.ErrNotExist if there is none, or names the file.
-func (f *File[Key]) Read(ctx context.Context, path string) (key Key, err error) {
-	text, err := regular.Read(ctx, path, f.Limit)
+func (f *KeyFile[Key]) Read(ctx context.Context, path string) (key Key, err error) {
+	text, err := Read(ctx, path, f.Limit)
 	if errors.Is(err, fs.ErrNotExist) {
 		return key, err
 	}
@@ -46,7 +41,7 @@ func (f *File[Key]) Read(ctx context.Context, path string) (key Key, err error) 
 
 // Load returns the key of a folder, and makes it, and the folder, if there is none. All processes that
 // use the folder get the same one. The file is readable for its owner only. The error names the file.
-func (f *File[Key]) Load(ctx context.Context, dir string) (Key, error) {
+func (f *KeyFile[Key]) Load(ctx context.Context, dir string) (Key, error) {
 	path := filepath.Join(dir, f.Name)
 	key, err := f.Read(ctx, path)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -55,7 +50,7 @@ func (f *File[Key]) Load(ctx context.Context, dir string) (Key, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return key, fmt.Errorf("%s: cannot make the folder for %s: %w", path, f.What, err)
 	}
-	lock := regular.NewLock(filepath.Join(dir, f.Lock))
+	lock := NewLock(filepath.Join(dir, f.Lock))
 	defer lock.Close()
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
@@ -66,7 +61,7 @@ func (f *File[Key]) Load(ctx context.Context, dir string) (Key, error) {
 		return key, err
 	}
 	key, text := f.New()
-	if err := regular.Write(path, text, 0o600); err != nil {
+	if err := Write(path, text, 0o600); err != nil {
 		return key, fmt.Errorf("%s: cannot write %s: %w", path, f.What, err)
 	}
 	return key, nil

@@ -1,4 +1,4 @@
-package keyfile
+package regular
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ import (
 // that have none and what is no file.
 func TestLoad(t *testing.T) {
 	var made atomic.Int32
-	f := File[string]{
+	f := KeyFile[string]{
 		Name: "a.key", Lock: ".a.lock", What: "the key of a", Hint: " (do something)", Limit: 10,
 		Parse: func(text []byte) (string, error) {
 			if !strings.HasPrefix(string(text), "key") {
