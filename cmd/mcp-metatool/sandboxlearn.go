@@ -14,7 +14,6 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/confine/learn"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
-	"github.com/mcp-metatool/mcp-metatool/tools/tomledit"
 )
 
 func sandboxLearnCommand() *cobra.Command {
@@ -94,10 +93,10 @@ func (v *sandboxLearn) run(ctx context.Context, w io.Writer, name string, files 
 }
 
 // sandboxSection returns the table as a section of the configuration.
-func sandboxSection(name string, table tomledit.Table) (string, error) {
+func sandboxSection(name string, table tomldoc.InlineTable) (string, error) {
 	text, err := "", error(nil)
 	for _, e := range table {
-		if text, err = tomledit.Set(text, []string{e.Key}, e.Value); err != nil {
+		if text, err = tomldoc.Set(text, []string{e.Key}, e.Value); err != nil {
 			return "", err
 		}
 	}
@@ -120,7 +119,7 @@ func (v *sandboxLearn) presetFor(command string) (confine.Preset, error) {
 }
 
 // write adds the table to the configuration.
-func (v *sandboxLearn) write(ctx context.Context, name string, table tomledit.Table) error {
+func (v *sandboxLearn) write(ctx context.Context, name string, table tomldoc.InlineTable) error {
 	opts := config.LoadOptions{Context: ctx, Flag: v.config, Unset: func(string, *config.Problem) {}}
 	f, err := edit.Open(opts)
 	if err != nil {

@@ -3,7 +3,7 @@ package clientconfig
 import (
 	"bytes"
 
-	"github.com/mcp-metatool/mcp-metatool/tools/tomledit"
+	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
 )
 
 // setCodex returns text, which root is the tree of, with the table of the entry in it. Keys of
@@ -12,7 +12,7 @@ func setCodex(text []byte, root *object, path []string, e *Entry) (_ []byte, err
 	edited := string(bytes.TrimPrefix(text, utf8BOM))
 	set := func(value any, keys ...string) {
 		if err == nil {
-			edited, err = tomledit.Set(edited, append(path[:len(path):len(path)], keys...), value)
+			edited, err = tomldoc.Set(edited, append(path[:len(path):len(path)], keys...), value)
 		}
 	}
 	if root.at(path...) == nil {
@@ -32,17 +32,17 @@ func setCodex(text []byte, root *object, path []string, e *Entry) (_ []byte, err
 }
 
 // toml returns the entry as a table of Codex.
-func (e *Entry) toml() tomledit.Table {
-	t := tomledit.Table{{Key: "command", Value: e.Command}, {Key: "args", Value: orEmpty(e.Args)}}
+func (e *Entry) toml() tomldoc.InlineTable {
+	t := tomldoc.InlineTable{{Key: "command", Value: e.Command}, {Key: "args", Value: orEmpty(e.Args)}}
 	if e.Pass != nil {
-		t = append(t, tomledit.Entry{Key: "env_vars", Value: e.Pass})
+		t = append(t, tomldoc.Entry{Key: "env_vars", Value: e.Pass})
 	}
 	if len(e.Env) > 0 {
-		var env tomledit.Table
+		var env tomldoc.InlineTable
 		for _, s := range e.Env {
-			env = append(env, tomledit.Entry{Key: s.Name, Value: s.Value})
+			env = append(env, tomldoc.Entry{Key: s.Name, Value: s.Value})
 		}
-		t = append(t, tomledit.Entry{Key: "env", Value: env})
+		t = append(t, tomldoc.Entry{Key: "env", Value: env})
 	}
 	return t
 }
@@ -57,7 +57,7 @@ func removeTOML(text []byte, path []string) (_ []byte, removed bool, err error) 
 	if parent == nil || parent.fields[path[len(path)-1]] == nil {
 		return text, false, nil
 	}
-	edited, err := tomledit.Remove(string(bytes.TrimPrefix(text, utf8BOM)), path)
+	edited, err := tomldoc.Remove(string(bytes.TrimPrefix(text, utf8BOM)), path)
 	if err != nil {
 		return nil, false, err
 	}

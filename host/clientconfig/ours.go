@@ -6,7 +6,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/config/edit"
-	"github.com/mcp-metatool/mcp-metatool/tools/tomledit"
+	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
@@ -68,10 +68,10 @@ func (s *Server) Write(f *edit.File) error {
 	return failed
 }
 
-func table(list []Setting) tomledit.Table {
-	t := tomledit.Table{}
+func table(list []Setting) tomldoc.InlineTable {
+	t := tomldoc.InlineTable{}
 	for _, s := range list {
-		t = append(t, tomledit.Entry{Key: s.Name, Value: s.Value})
+		t = append(t, tomldoc.Entry{Key: s.Name, Value: s.Value})
 	}
 	return t
 }

@@ -1,15 +1,24 @@
-// Package tomldoc decodes TOML from others in bounded time and memory, and has what is
-// needed to edit and write it.
+// Package tomldoc decodes TOML from others in bounded time and memory, and changes TOML
+// texts, of which all other bytes stay as they are: comments, order, blank lines, quoting.
 //
-//	tomldoc.go  Decode
-//	guard.go    Check: the cost of a text, before it is decoded
-//	scan.go     Scan: where the keys and values of a text are
-//	quote.go    Quote, QuoteLine, QuoteKey: strings and keys as TOML
+//	tomldoc.go   Decode
+//	guard.go     Check: the cost of a text, before it is decoded
+//	scan.go      Scan: where the keys and values of a text are
+//	quote.go     Quote, QuoteLine, QuoteKey: strings and keys as TOML
+//	edit.go      Set, Remove: the change, and the check that nothing else has changed
+//	document.go  a text as statements, with the path of each
+//	remove.go    removing what is at a path
+//	insert.go    adding what is not there
+//	items.go     adding and removing items of arrays
+//	value.go     InlineTable and other values as TOML; applying a change to decoded values
 //
 // The TOML library stores the whole path of each key, and recurses into nested values: some
 // kilobytes of brackets or dots take gigabytes, or crash the process. So each text is
 // scanned once before it is decoded. A test keeps product code from calling the library in
 // any other way.
+//
+// The result of each change is decoded and compared with the decoded original to which the
+// same change was applied. So a text is changed as it was meant, or not at all.
 package tomldoc
 
 import (

@@ -21,7 +21,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/tools/change"
-	"github.com/mcp-metatool/mcp-metatool/tools/tomledit"
+	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
 )
 
 // ErrNoServer is matched by errors.Is if the file has no server with that name.
@@ -30,7 +30,7 @@ var ErrNoServer = errors.New("there is no such server in it")
 // Error says what cannot be changed in which file.
 type Error struct {
 	Path string
-	Err  error // for example [ErrNoServer], [tomledit.ErrForm] or a [*config.Problem]
+	Err  error // for example [ErrNoServer], [tomldoc.ErrForm] or a [*config.Problem]
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("%s: %v", e.Path, e.Err) }
@@ -155,7 +155,7 @@ func (f *File) Names() ([]string, error) {
 		}
 		return d.names(), nil
 	}
-	v, _, err := tomledit.Get(f.text, []string{upstream})
+	v, _, err := tomldoc.Get(f.text, []string{upstream})
 	if err != nil {
 		return nil, f.asError(err)
 	}
@@ -183,11 +183,11 @@ func (f *File) Put(name string, s Server) error {
 	if f.json {
 		return f.putJSON(name, s)
 	}
-	return f.update(tomledit.Set(f.text, []string{upstream, name}, s.table()))
+	return f.update(tomldoc.Set(f.text, []string{upstream, name}, s.table()))
 }
 
 // Set sets one key of a server, such as disabled, to a string, bool, int64, float64,
-// []string or [tomledit.Table]. The error is an [*Error], perhaps with [ErrNoServer].
+// []string or [tomldoc.InlineTable]. The error is an [*Error], perhaps with [ErrNoServer].
 func (f *File) Set(name, key string, value any) error {
 	if !f.Has(name) {
 		return f.missing(name)
@@ -195,7 +195,7 @@ func (f *File) Set(name, key string, value any) error {
 	if f.json {
 		return f.setJSON(name, key, value)
 	}
-	return f.update(tomledit.Set(f.text, []string{upstream, name, key}, value))
+	return f.update(tomldoc.Set(f.text, []string{upstream, name, key}, value))
 }
 
 // Unset removes one key of a server. It is no error if there is none. The error is an
@@ -207,7 +207,7 @@ func (f *File) Unset(name, key string) error {
 	if f.json {
 		return f.unsetJSON(name, key)
 	}
-	return f.update(tomledit.Remove(f.text, []string{upstream, name, key}))
+	return f.update(tomldoc.Remove(f.text, []string{upstream, name, key}))
 }
 
 // Remove removes a server, with the comment directly above it. The error is an [*Error],
@@ -219,7 +219,7 @@ func (f *File) Remove(name string) error {
 	if f.json {
 		return f.removeJSON(name)
 	}
-	return f.update(tomledit.Remove(f.text, []string{upstream, name}))
+	return f.update(tomldoc.Remove(f.text, []string{upstream, name}))
 }
 
 // missing returns why a server cannot be found.
@@ -242,7 +242,7 @@ func (f *File) update(text string, err error) error {
 // asError returns an error that quotes nothing of the file: if it has a syntax error, that
 // of the configuration.
 func (f *File) asError(err error) error {
-	if !errors.Is(err, tomledit.ErrForm) {
+	if !errors.Is(err, tomldoc.ErrForm) {
 		if _, _, parse := config.Parse(config.LoadOptions{}, f.path, f.Text()); parse != nil {
 			problem := new(config.Problem)
 			if errors.As(parse, &problem) && problem.Line > 0 {
@@ -250,7 +250,7 @@ func (f *File) asError(err error) error {
 			}
 		}
 	}
-	if at := new(tomledit.PathError); errors.As(err, &at) && errors.Is(err, tomledit.ErrForm) {
+	if at := new(tomldoc.PathError); errors.As(err, &at) && errors.Is(err, tomldoc.ErrForm) {
 		return &Error{f.path, at}
 	}
 	return &Error{f.path, errors.New("it cannot be read (mcp-metatool check says why)")}

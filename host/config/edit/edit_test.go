@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/tools/tomledit"
+	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
 )
 
 const tomlText = `# mine
@@ -129,7 +129,7 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	for name, text := range map[string]string{"c.toml": "[[upstream]]\nname = 'a'\n", "c.json": `{"mcpServers": 1}`} {
-		if err := New(name, []byte(text)).Put("a", added); !errors.Is(err, tomledit.ErrForm) {
+		if err := New(name, []byte(text)).Put("a", added); !errors.Is(err, tomldoc.ErrForm) {
 			t.Error(err)
 		}
 	}

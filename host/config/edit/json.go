@@ -9,7 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/mcp-metatool/mcp-metatool/tools/tomledit"
+	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
 )
 
 // The keys that list servers: the array of the specification, which may be an object too,
@@ -114,7 +114,7 @@ func (f *File) putJSON(name string, s Server) error {
 		return f.addJSON(d, name, table)
 	}
 	for _, m := range now.value.members {
-		has := slices.ContainsFunc(table, func(e tomledit.Entry) bool { return e.Key == m.name })
+		has := slices.ContainsFunc(table, func(e tomldoc.Entry) bool { return e.Key == m.name })
 		if !has && !(m.name == "name" && now.container.kind == '[') {
 			if err := f.unsetJSON(name, m.name); err != nil {
 				return err
@@ -131,9 +131,9 @@ func (f *File) putJSON(name string, s Server) error {
 
 // addJSON adds a server where the others are: to the object of MCP hosts if there is one,
 // otherwise to the key of the specification.
-func (f *File) addJSON(d *jsonDoc, name string, table tomledit.Table) error {
+func (f *File) addJSON(d *jsonDoc, name string, table tomldoc.InlineTable) error {
 	l := layoutOf(d.text)
-	named := slices.Concat(tomledit.Table{{Key: "name", Value: name}}, table)
+	named := slices.Concat(tomldoc.InlineTable{{Key: "name", Value: name}}, table)
 	c, ok := d.root.member(hostsKey)
 	if !ok {
 		c, ok = d.root.member(serversKey)
@@ -150,7 +150,7 @@ func (f *File) addJSON(d *jsonDoc, name string, table tomledit.Table) error {
 	case c.kind == '[':
 		return f.takeJSON(l.insert(d.text, c, func(indent string) string { return l.render(rawJSON(named), indent) }))
 	}
-	return &Error{f.path, fmt.Errorf("%s: %w", serversKey, tomledit.ErrForm)}
+	return &Error{f.path, fmt.Errorf("%s: %w", serversKey, tomldoc.ErrForm)}
 }
 
 func (f *File) setJSON(name, key string, value any) error {
@@ -160,7 +160,7 @@ func (f *File) setJSON(name, key string, value any) error {
 	}
 	s, _ := d.find(name)
 	if s.value.kind != '{' {
-		return &Error{f.path, fmt.Errorf("upstream %q: %w", name, tomledit.ErrForm)}
+		return &Error{f.path, fmt.Errorf("upstream %q: %w", name, tomldoc.ErrForm)}
 	}
 	l, raw := layoutOf(d.text), rawJSON(value)
 	now, ok := s.value.member(key)
@@ -219,7 +219,7 @@ func rawJSON(value any) []byte {
 
 func writeJSON(b *bytes.Buffer, value any) {
 	switch v := value.(type) {
-	case tomledit.Table:
+	case tomldoc.InlineTable:
 		b.WriteByte('{')
 		for i, e := range v {
 			if i > 0 {

@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/tools/tomledit"
+	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
 )
 
 // Server is a server as it is written into a configuration. Texts are in the language of the
@@ -39,11 +39,11 @@ type Setting struct{ Name, Value string }
 func Literal(text string) string { return strings.ReplaceAll(text, "${", "$${") }
 
 // table returns the keys of the server in the order in which people write them.
-func (s *Server) table() tomledit.Table {
-	var t tomledit.Table
+func (s *Server) table() tomldoc.InlineTable {
+	var t tomldoc.InlineTable
 	add := func(key string, value any, set bool) {
 		if set {
-			t = append(t, tomledit.Entry{Key: key, Value: value})
+			t = append(t, tomldoc.Entry{Key: key, Value: value})
 		}
 	}
 	add("url", s.URL, s.URL != "")
@@ -57,14 +57,14 @@ func (s *Server) table() tomledit.Table {
 	add("disabled", true, s.Disabled)
 	add("env", settings(s.Env), len(s.Env) > 0)
 	add("headers", settings(s.Headers), len(s.Headers) > 0)
-	add("oauth", tomledit.Table{}, s.OAuth)
+	add("oauth", tomldoc.InlineTable{}, s.OAuth)
 	return t
 }
 
-func settings(list []Setting) tomledit.Table {
-	t := tomledit.Table{}
+func settings(list []Setting) tomldoc.InlineTable {
+	t := tomldoc.InlineTable{}
 	for _, s := range list {
-		t = append(t, tomledit.Entry{Key: s.Name, Value: s.Value})
+		t = append(t, tomldoc.Entry{Key: s.Name, Value: s.Value})
 	}
 	return t
 }

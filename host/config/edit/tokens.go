@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/bearer"
-	"github.com/mcp-metatool/mcp-metatool/tools/tomledit"
+	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
 )
 
 // ErrNoToken is matched by errors.Is if the file has no token with that name.
@@ -25,7 +25,7 @@ func (f *File) AddToken(t bearer.Token) error {
 	if f.json {
 		return f.addTokenJSON(tokenTable(t))
 	}
-	return f.update(tomledit.Append(f.text, []string{httpTable, tokenList}, tokenTable(t)))
+	return f.update(tomldoc.Append(f.text, []string{httpTable, tokenList}, tokenTable(t)))
 }
 
 // RemoveToken removes the token with a name. The error is an [*Error], perhaps with
@@ -34,7 +34,7 @@ func (f *File) RemoveToken(name string) error {
 	if f.json {
 		return f.removeTokenJSON(name)
 	}
-	v, _, err := tomledit.Get(f.text, []string{httpTable, tokenList})
+	v, _, err := tomldoc.Get(f.text, []string{httpTable, tokenList})
 	if err != nil {
 		return f.asError(err)
 	}
@@ -49,7 +49,7 @@ func (f *File) RemoveToken(name string) error {
 	}
 	for i, item := range items {
 		if table, ok := item.(map[string]any); ok && isNamed(table["name"], name) {
-			return f.update(tomledit.RemoveItem(f.text, []string{httpTable, tokenList}, i))
+			return f.update(tomldoc.RemoveItem(f.text, []string{httpTable, tokenList}, i))
 		}
 	}
 	return &Error{f.path, fmt.Errorf("token %q: %w", name, ErrNoToken)}
@@ -63,9 +63,9 @@ func isNamed(value any, name string) bool {
 }
 
 // tokenTable returns a token as it is written.
-func tokenTable(t bearer.Token) tomledit.Table {
-	table := tomledit.Table{{Key: "name", Value: t.Name}, {Key: "sha256", Value: t.Digest.String()}}
-	add := func(key string, value any) { table = append(table, tomledit.Entry{Key: key, Value: value}) }
+func tokenTable(t bearer.Token) tomldoc.InlineTable {
+	table := tomldoc.InlineTable{{Key: "name", Value: t.Name}, {Key: "sha256", Value: t.Digest.String()}}
+	add := func(key string, value any) { table = append(table, tomldoc.Entry{Key: key, Value: value}) }
 	if !t.Expires.IsZero() {
 		at := t.Expires.UTC()
 		text := at.Format(time.RFC3339)
@@ -89,7 +89,7 @@ func tokenTable(t bearer.Token) tomledit.Table {
 	return table
 }
 
-func (f *File) addTokenJSON(table tomledit.Table) error {
+func (f *File) addTokenJSON(table tomldoc.InlineTable) error {
 	d, err := f.parseJSON()
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (f *File) addTokenJSON(table tomledit.Table) error {
 	switch {
 	case !ok:
 		return f.takeJSON(l.insert(d.text, d.root, func(indent string) string {
-			return quoteJSON(httpTable) + ": " + l.render(rawJSON(tomledit.Table{{Key: tokenList, Value: []any{table}}}), indent)
+			return quoteJSON(httpTable) + ": " + l.render(rawJSON(tomldoc.InlineTable{{Key: tokenList, Value: []any{table}}}), indent)
 		}))
 	case section.kind != '{':
 		return f.wrongForm()
@@ -118,7 +118,7 @@ func (f *File) addTokenJSON(table tomledit.Table) error {
 }
 
 func (f *File) wrongForm() error {
-	return &Error{f.path, fmt.Errorf("%s.%s: %w", httpTable, tokenList, tomledit.ErrForm)}
+	return &Error{f.path, fmt.Errorf("%s.%s: %w", httpTable, tokenList, tomldoc.ErrForm)}
 }
 
 func (f *File) removeTokenJSON(name string) error {

@@ -18,7 +18,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/confine"
 	"github.com/mcp-metatool/mcp-metatool/host/confine/trace"
-	"github.com/mcp-metatool/mcp-metatool/tools/tomledit"
+	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
 )
 
 // Proposal is a sandbox for a server, made from one run. A server that does something else
@@ -127,9 +127,9 @@ func portOf(address string) uint16 {
 }
 
 // Table returns the table of the configuration for settings, without what is the default.
-func Table(s *confine.Settings) tomledit.Table {
-	var t tomledit.Table
-	add := func(key string, value any) { t = append(t, tomledit.Entry{Key: key, Value: value}) }
+func Table(s *confine.Settings) tomldoc.InlineTable {
+	var t tomldoc.InlineTable
+	add := func(key string, value any) { t = append(t, tomldoc.Entry{Key: key, Value: value}) }
 	presets := make([]string, len(s.Presets))
 	for i, p := range s.Presets {
 		presets[i] = string(p)

@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/confine"
 	"github.com/mcp-metatool/mcp-metatool/host/confine/trace"
 	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
-	"github.com/mcp-metatool/mcp-metatool/tools/tomledit"
+	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
 )
 
 // place returns where a server is started in these tests. Nothing of it needs to exist but
@@ -62,7 +62,7 @@ func TestPropose(t *testing.T) {
 	if len(p.Notes) != 5 {
 		t.Errorf("notes: %q", p.Notes)
 	}
-	text, err := tomledit.Set("", []string{"sandbox"}, Table(&p.Settings))
+	text, err := tomldoc.Set("", []string{"sandbox"}, Table(&p.Settings))
 	const toml = `[sandbox]
 preset = "node"
 read = [

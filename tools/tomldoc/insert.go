@@ -1,9 +1,7 @@
-package tomledit
+package tomldoc
 
 import (
 	"strings"
-
-	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
 )
 
 // maxLine is the length in bytes up to which a table in another is written on one line.
@@ -19,7 +17,7 @@ func (d *document) set(path []string, value any) error {
 	if exists && same(now, plainValue(value)) {
 		return nil
 	}
-	table, isTable := value.(Table)
+	table, isTable := value.(InlineTable)
 	if m, ok := now.(map[string]any); ok && isTable {
 		return d.merge(path, m, table)
 	}
@@ -47,7 +45,7 @@ func (d *document) defines(m member, path []string) bool {
 }
 
 // merge makes the table at a path equal to another one.
-func (d *document) merge(path []string, now map[string]any, table Table) error {
+func (d *document) merge(path []string, now map[string]any, table InlineTable) error {
 	keep := map[string]bool{}
 	for _, e := range table {
 		keep[e.Key] = true
@@ -90,12 +88,12 @@ func (d *document) add(root map[string]any, path []string, value any) error {
 		d.addMember(v, path[depth], nest(path[depth+1:], value))
 		return nil
 	}
-	if table, ok := value.(Table); ok && (len(path) <= 2 || !fits(path[len(path)-1], table)) {
+	if table, ok := value.(InlineTable); ok && (len(path) <= 2 || !fits(path[len(path)-1], table)) {
 		d.addSection(path, table)
 		return nil
 	}
 	if depth < len(path)-1 {
-		d.addSection(path[:len(path)-1], Table{{path[len(path)-1], value}})
+		d.addSection(path[:len(path)-1], InlineTable{{path[len(path)-1], value}})
 		return nil
 	}
 	d.addAssignment(path, value)
@@ -105,16 +103,16 @@ func (d *document) add(root map[string]any, path []string, value any) error {
 // nest returns a value within tables.
 func nest(path []string, value any) any {
 	for i := len(path) - 1; i >= 0; i-- {
-		value = Table{{path[i], value}}
+		value = InlineTable{{path[i], value}}
 	}
 	return value
 }
 
 // fits reports whether a table can be written on one line.
-func fits(key string, table Table) bool { return len(assignment(key, table)) <= maxLine }
+func fits(key string, table InlineTable) bool { return len(assignment(key, table)) <= maxLine }
 
 // addMember adds an assignment to an inline table.
-func (d *document) addMember(v tomldoc.Value, key string, value any) {
+func (d *document) addMember(v Value, key string, value any) {
 	text := assignment(key, value)
 	if n := len(v.Members); n > 0 {
 		at := v.Members[n-1].To
@@ -130,9 +128,9 @@ func (d *document) addAssignment(path []string, value any) {
 	after, dotted := -1, -1 // the statements to add it after: of the table itself, and one with a dotted key
 	for i, st := range d.statements {
 		switch {
-		case equal(st.table, parent) && st.Kind == tomldoc.Assignment, st.Kind == tomldoc.Table && equal(st.path, parent):
+		case equal(st.table, parent) && st.Kind == Assignment, st.Kind == Table && equal(st.path, parent):
 			after = i
-		case st.Kind == tomldoc.Assignment && hasPrefix(st.path, parent) && len(st.table) < len(parent):
+		case st.Kind == Assignment && hasPrefix(st.path, parent) && len(st.table) < len(parent):
 			dotted = i
 		}
 	}
@@ -146,7 +144,7 @@ func (d *document) addAssignment(path []string, value any) {
 	case len(parent) == 0:
 		d.addFirst(text)
 	default:
-		d.addSection(parent, Table{{path[len(path)-1], value}})
+		d.addSection(parent, InlineTable{{path[len(path)-1], value}})
 	}
 }
 
@@ -180,7 +178,7 @@ func (d *document) addFirst(text string) {
 }
 
 // addSection adds a table with a header: after its last sibling, or at the end.
-func (d *document) addSection(path []string, table Table) {
+func (d *document) addSection(path []string, table InlineTable) {
 	at := len(d.text)
 	if i := d.lastSibling(path); i >= 0 {
 		at = d.sectionEnd(i)
@@ -218,11 +216,11 @@ func (d *document) lastSibling(path []string) int {
 
 // writeSection writes a table with its header, and the tables in it that do not fit on a
 // line after it.
-func (d *document) writeSection(b *strings.Builder, path []string, table Table) {
+func (d *document) writeSection(b *strings.Builder, path []string, table InlineTable) {
 	b.WriteString("[" + quotePath(path) + "]" + d.newline)
 	var long []Entry
 	for _, e := range table {
-		if sub, ok := e.Value.(Table); ok && !fits(e.Key, sub) {
+		if sub, ok := e.Value.(InlineTable); ok && !fits(e.Key, sub) {
 			long = append(long, e)
 			continue
 		}
@@ -230,7 +228,7 @@ func (d *document) writeSection(b *strings.Builder, path []string, table Table) 
 	}
 	for _, e := range long {
 		b.WriteString(d.newline)
-		d.writeSection(b, join(path, e.Key), e.Value.(Table))
+		d.writeSection(b, join(path, e.Key), e.Value.(InlineTable))
 	}
 }
 
@@ -242,7 +240,7 @@ func (d *document) lines(e Entry) string {
 		return text
 	}
 	var b strings.Builder
-	b.WriteString(tomldoc.QuoteKey(e.Key) + " = [" + d.newline)
+	b.WriteString(QuoteKey(e.Key) + " = [" + d.newline)
 	for _, item := range items {
 		if _, ok := item.(map[string]any); ok {
 			return text

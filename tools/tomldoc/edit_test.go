@@ -1,13 +1,10 @@
-package tomledit
+package tomldoc
 
 import (
 	"errors"
 	"math"
 	"strings"
 	"testing"
-
-	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
-	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
 )
 
 const servers = `# My servers.
@@ -48,29 +45,29 @@ func TestSet(t *testing.T) {
 		{"a new key", servers, []string{"upstream", "a", "disabled"}, true, "]\n\n[upstream.a.env]", "]\ndisabled = true\n\n[upstream.a.env]"},
 		{"a key before a comment", servers, []string{"upstream", "b", "disabled"}, true, "# remote\n", "# remote\ndisabled = true\n"},
 		{"a key of a sub-table", servers, []string{"upstream", "a", "env", "B C"}, "1", "_TOKEN}\"\n", "_TOKEN}\"\n\"B C\" = \"1\"\n"},
-		{"a short table", servers, []string{"upstream", "b", "headers"}, Table{{"X", "1"}}, "# remote\n", "# remote\nheaders = { X = \"1\" }\n"},
+		{"a short table", servers, []string{"upstream", "b", "headers"}, InlineTable{{"X", "1"}}, "# remote\n", "# remote\nheaders = { X = \"1\" }\n"},
 		{"a key at the top", servers, []string{"x"}, int64(1), "# short\n", "# short\nx = 1\n"},
-		{"a table after its siblings", servers, []string{"upstream", "c"}, Table{{"command", "c"}, {"args", []string{`\w`, "it's"}}},
+		{"a table after its siblings", servers, []string{"upstream", "c"}, InlineTable{{"command", "c"}, {"args", []string{`\w`, "it's"}}},
 			"# restart = \"never\"\n", "# restart = \"never\"\n\n[upstream.c]\ncommand = \"c\"\nargs = ['\\w', \"it's\"]\n"},
-		{"a table at the end", "a = 1", []string{"x", "y z"}, Table{{"b", math.Inf(-1)}}, "a = 1", "a = 1\n\n[x.\"y z\"]\nb = -inf\n"},
-		{"a table in an empty text", "", []string{"x", "y"}, Table{{"b", 1.0}}, "", "[x.y]\nb = 1.0\n"},
-		{"a table merged", servers, []string{"upstream", "a"}, Table{{"command", "a"}, {"cwd", "/"}, {"env", Table{{"TOKEN", "${A_TOKEN}"}}}},
+		{"a table at the end", "a = 1", []string{"x", "y z"}, InlineTable{{"b", math.Inf(-1)}}, "a = 1", "a = 1\n\n[x.\"y z\"]\nb = -inf\n"},
+		{"a table in an empty text", "", []string{"x", "y"}, InlineTable{{"b", 1.0}}, "", "[x.y]\nb = 1.0\n"},
+		{"a table merged", servers, []string{"upstream", "a"}, InlineTable{{"command", "a"}, {"cwd", "/"}, {"env", InlineTable{{"TOKEN", "${A_TOKEN}"}}}},
 			"# how it is called\nargs = [\"x\",\n  \"y\", # two\n]\n", "cwd = \"/\"\n# how it is called\n"},
-		{"an inline table", "u = { a = { b = 1 }, c = {} } # t\n", []string{"u", "c"}, Table{{"d", "x"}}, "{}", `{ d = "x" }`},
-		{"in an inline table", "u = { a = { b = 1 } } # t\n", []string{"u", "a", "c"}, Table{{"d", true}}, "b = 1", "b = 1, c = { d = true }"},
+		{"an inline table", "u = { a = { b = 1 }, c = {} } # t\n", []string{"u", "c"}, InlineTable{{"d", "x"}}, "{}", `{ d = "x" }`},
+		{"in an inline table", "u = { a = { b = 1 } } # t\n", []string{"u", "a", "c"}, InlineTable{{"d", true}}, "b = 1", "b = 1, c = { d = true }"},
 		{"an inline table replaced", "u.a = { b = 1 } # t\n", []string{"u", "a"}, "x", "{ b = 1 }", `"x"`},
 		{"dotted keys", "u.a.b = 1\nc = 2\n", []string{"u", "a", "d"}, false, "u.a.b = 1\n", "u.a.b = 1\nu.a.d = false\n"},
-		{"CRLF", "[u.a]\r\nb = 1\r\n", []string{"u", "b"}, Table{{"c", "d"}}, "b = 1\r\n", "b = 1\r\n\r\n[u.b]\r\nc = \"d\"\r\n"},
+		{"CRLF", "[u.a]\r\nb = 1\r\n", []string{"u", "b"}, InlineTable{{"c", "d"}}, "b = 1\r\n", "b = 1\r\n\r\n[u.b]\r\nc = \"d\"\r\n"},
 		{"a byte order mark", "\ufeffa = 1\n", []string{"a"}, int64(2), "1", "2"},
 		{"no line break at the end", "[a]\nb = 1", []string{"a", "c"}, int64(2), "b = 1", "b = 1\nc = 2\n"},
-		{"a long table", "", []string{"u", "a"}, Table{{"env", Table{{"K", strings.Repeat("k", 99)}}}, {"x", "y"}}, "",
+		{"a long table", "", []string{"u", "a"}, InlineTable{{"env", InlineTable{{"K", strings.Repeat("k", 99)}}}, {"x", "y"}}, "",
 			"[u.a]\nx = \"y\"\n\n[u.a.env]\nK = \"" + strings.Repeat("k", 99) + "\"\n"},
-		{"a long array", "", []string{"u", "a"}, Table{{"args", []string{strings.Repeat("k", 99), "b"}}}, "",
+		{"a long array", "", []string{"u", "a"}, InlineTable{{"args", []string{strings.Repeat("k", 99), "b"}}}, "",
 			"[u.a]\nargs = [\n  \"" + strings.Repeat("k", 99) + "\",\n  \"b\",\n]\n"},
 		{"a table that only has sub-tables", "[a.b.c]\nd = 1\n", []string{"a", "b", "e"}, int64(2), "d = 1\n", "d = 1\n\n[a.b]\ne = 2\n"},
 		{"before the first table", "# about the file\n\n# about a\n[a]\n", []string{"x"}, int64(2), "# about a", "x = 2\n\n# about a"},
-		{"a table emptied that has no header", "[u.a]\nurl = 'x'\noauth.client_id = 'y'\n", []string{"u", "a", "oauth"}, Table{}, "oauth.client_id = 'y'", "oauth = {}"},
-		{"tables in a table emptied", "[u.a]\nurl = 'x'\noauth.client_id = 'y'\n", []string{"u", "a"}, Table{{"url", "x"}, {"oauth", Table{}}}, "oauth.client_id = 'y'", "oauth = {}"},
+		{"a table emptied that has no header", "[u.a]\nurl = 'x'\noauth.client_id = 'y'\n", []string{"u", "a", "oauth"}, InlineTable{}, "oauth.client_id = 'y'", "oauth = {}"},
+		{"tables in a table emptied", "[u.a]\nurl = 'x'\noauth.client_id = 'y'\n", []string{"u", "a"}, InlineTable{{"url", "x"}, {"oauth", InlineTable{}}}, "oauth.client_id = 'y'", "oauth = {}"},
 		{"lines in a string", "a = 1\n", []string{"a"}, "x\ny\x1b", "1", `"x\ny\u001B"`},
 	} {
 		t.Run(tt.what, func(t *testing.T) {
@@ -173,7 +170,7 @@ func FuzzEdit(f *testing.F) {
 				return
 			}
 		}
-		for _, v := range []any{value, Table{{"k", value}, {"l", []string{value, value}}}} {
+		for _, v := range []any{value, InlineTable{{"k", value}, {"l", []string{value, value}}}} {
 			checkSet(t, text, before, path, v)
 		}
 		checkRemove(t, text, path)
@@ -235,8 +232,8 @@ func checkRemove(t *testing.T, text string, path []string) {
 
 func TestScanFindsValues(t *testing.T) {
 	text := "a.'b' = [1, {c = 'd'}] # x\n[[e]]\n"
-	got := tomldoc.Scan(text)
-	if len(got) != 2 || got[0].Value.Items[1].Members[0].Keys[0].Name != "c" || got[1].Kind != tomldoc.ArrayTable ||
+	got := Scan(text)
+	if len(got) != 2 || got[0].Value.Items[1].Members[0].Keys[0].Name != "c" || got[1].Kind != ArrayTable ||
 		text[got[0].From:got[0].To] != "a.'b' = [1, {c = 'd'}]" || got[0].Keys[1].Name != "b" {
 		t.Errorf("%+v", got)
 	}

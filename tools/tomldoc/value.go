@@ -1,4 +1,4 @@
-package tomledit
+package tomldoc
 
 import (
 	"fmt"
@@ -6,14 +6,12 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
-
-	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
 )
 
-// Table is a table with its keys in the order in which they are written.
-type Table []Entry
+// InlineTable is a table with its keys in the order in which they are written.
+type InlineTable []Entry
 
-// Entry is a key of a Table. Value is of one of the types that [Set] allows.
+// Entry is a key of a InlineTable. Value is of one of the types that [Set] allows.
 type Entry struct {
 	Key   string
 	Value any
@@ -23,7 +21,7 @@ type Entry struct {
 func inline(value any) string {
 	switch v := value.(type) {
 	case string:
-		return tomldoc.QuoteLine(v)
+		return QuoteLine(v)
 	case bool:
 		return strconv.FormatBool(v)
 	case int64:
@@ -38,7 +36,7 @@ func inline(value any) string {
 			items[i] = inline(item)
 		}
 		return "[" + strings.Join(items, ", ") + "]"
-	case Table:
+	case InlineTable:
 		if len(v) == 0 {
 			return "{}"
 		}
@@ -48,7 +46,7 @@ func inline(value any) string {
 		}
 		return "{ " + strings.Join(members, ", ") + " }"
 	}
-	panic(fmt.Sprintf("tomledit: a %T is no value", value)) // a mistake of the caller
+	panic(fmt.Sprintf("tomldoc: a %T is no value", value)) // a mistake of the caller
 }
 
 func float(v float64) string {
@@ -66,7 +64,7 @@ func float(v float64) string {
 }
 
 func assignment(key string, value any) string {
-	return tomldoc.QuoteKey(key) + " = " + inline(value)
+	return QuoteKey(key) + " = " + inline(value)
 }
 
 func anySlice(list []string) []any {
@@ -80,7 +78,7 @@ func anySlice(list []string) []any {
 // plainValue returns a value as the TOML library decodes it.
 func plainValue(value any) any {
 	switch v := value.(type) {
-	case Table:
+	case InlineTable:
 		m := make(map[string]any, len(v))
 		for _, e := range v {
 			m[e.Key] = plainValue(e.Value)

@@ -1,11 +1,9 @@
-package tomledit
+package tomldoc
 
 import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
 )
 
 // document is a text that is being edited. It is scanned again after each edit.
@@ -18,7 +16,7 @@ type document struct {
 // statement is a statement with the path of what it defines. A table in an array of tables
 // has the path of the array and an element that no key can equal.
 type statement struct {
-	tomldoc.Statement
+	Statement
 	path []string
 	// table is the path of the table whose section it is in, or begins.
 	table []string
@@ -37,9 +35,9 @@ func (d *document) setText(text string) {
 	d.text, d.statements = text, nil
 	var table []string
 	arrays := map[string]int{}
-	for _, s := range tomldoc.Scan(text) {
+	for _, s := range Scan(text) {
 		st := statement{Statement: s, table: table}
-		if s.Kind == tomldoc.Assignment {
+		if s.Kind == Assignment {
 			st.path = join(table, names(s.Keys)...)
 		} else {
 			st.path = headerPath(s, arrays)
@@ -50,14 +48,14 @@ func (d *document) setText(text string) {
 }
 
 // headerPath returns the path of a table. arrays counts the tables in each array.
-func headerPath(s tomldoc.Statement, arrays map[string]int) []string {
+func headerPath(s Statement, arrays map[string]int) []string {
 	path := []string{}
 	for i, key := range s.Keys {
 		path = join(path, key.Name)
 		id := strings.Join(path, "\xfe")
 		n := arrays[id]
 		switch {
-		case s.Kind == tomldoc.ArrayTable && i == len(s.Keys)-1:
+		case s.Kind == ArrayTable && i == len(s.Keys)-1:
 			arrays[id] = n + 1
 			path = join(path, "\xff"+strconv.Itoa(n))
 		case n > 0:
@@ -67,7 +65,7 @@ func headerPath(s tomldoc.Statement, arrays map[string]int) []string {
 	return path
 }
 
-func names(keys []tomldoc.Key) []string {
+func names(keys []Key) []string {
 	list := make([]string, len(keys))
 	for i, key := range keys {
 		list[i] = key.Name
@@ -143,7 +141,7 @@ func (d *document) commentsBelow(at int) int {
 // index i, if the next statement is not in the same section.
 func (d *document) sectionEnd(i int) int {
 	end := d.lineEnd(d.statements[i].To)
-	if i+1 < len(d.statements) && d.statements[i+1].Kind == tomldoc.Assignment {
+	if i+1 < len(d.statements) && d.statements[i+1].Kind == Assignment {
 		return end
 	}
 	return d.commentsBelow(end)
@@ -151,12 +149,12 @@ func (d *document) sectionEnd(i int) int {
 
 // member is where an assignment is: in a section, or in an inline table.
 type member struct {
-	tomldoc.Statement
+	Statement
 	// index is that of the statement that it is, or is in.
 	index int
 	// siblings are the members of the inline table that it is in, and at its place there;
 	// nil if it is in none.
-	siblings []tomldoc.Statement
+	siblings []Statement
 	at       int
 }
 
@@ -164,7 +162,7 @@ type member struct {
 func (d *document) find(path []string) []member {
 	var found []member
 	for i, st := range d.statements {
-		if st.Kind != tomldoc.Assignment {
+		if st.Kind != Assignment {
 			continue
 		}
 		found = findMembers(found, member{Statement: st.Statement, index: i}, st.path, path)
@@ -188,18 +186,18 @@ func findMembers(found []member, m member, own, path []string) []member {
 }
 
 // inlineTable returns the inline table at a path, if there is one.
-func (d *document) inlineTable(path []string) (tomldoc.Value, bool) {
+func (d *document) inlineTable(path []string) (Value, bool) {
 	for _, st := range d.statements {
-		if st.Kind == tomldoc.Assignment {
+		if st.Kind == Assignment {
 			if v, ok := inlineIn(st.Value, st.path, path); ok {
 				return v, true
 			}
 		}
 	}
-	return tomldoc.Value{}, false
+	return Value{}, false
 }
 
-func inlineIn(v tomldoc.Value, own, path []string) (tomldoc.Value, bool) {
+func inlineIn(v Value, own, path []string) (Value, bool) {
 	if v.Members == nil || !hasPrefix(path, own) {
 		return v, false
 	}

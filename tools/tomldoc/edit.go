@@ -1,23 +1,9 @@
-// Package tomledit changes TOML texts and leaves all other bytes as they are: comments,
-// order, blank lines, quoting.
-//
-//	tomledit.go  Set, Remove: the change, and the check that nothing else has changed
-//	document.go  a text as statements, with the path of each
-//	remove.go    removing what is at a path
-//	insert.go    adding what is not there
-//	items.go     adding and removing items of arrays
-//	value.go     Table and other values as TOML; applying a change to decoded values
-//
-// Each result is decoded and compared with the decoded original to which the same change
-// was applied. So a text is changed as it was meant, or not at all.
-package tomledit
+package tomldoc
 
 import (
 	"errors"
 	"fmt"
 	"strings"
-
-	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
 )
 
 // ErrForm is matched by errors.Is if a text is written in a form in which the change cannot
@@ -27,7 +13,7 @@ var ErrForm = errors.New("it is written in a form that cannot be edited by a pro
 // PathError says where in a text a change failed.
 type PathError struct {
 	Path []string
-	Err  error // [ErrForm], or an error of [tomldoc.Decode]
+	Err  error // [ErrForm], or an error of [Decode]
 }
 
 func (e *PathError) Error() string { return fmt.Sprintf("%s: %v", quotePath(e.Path), e.Err) }
@@ -38,7 +24,7 @@ func (e *PathError) Unwrap() error { return e.Err }
 const bom = "\ufeff"
 
 // Set sets the value at a path: a string, bool, int64, float64, a []any or []string, or a
-// [Table]. Missing tables on the way are added. A table that is there already is changed key
+// [InlineTable]. Missing tables on the way are added. A table that is there already is changed key
 // by key: those that are not in the new one are removed, and those that are equal stay as they
 // are written. The error is a [*PathError]. A path through an array is an ErrForm.
 func Set(text string, path []string, value any) (string, error) {
@@ -93,12 +79,12 @@ func change(text string, path []string, edit func(*document) error, apply func(m
 
 func decode(text string) (map[string]any, error) {
 	root := map[string]any{}
-	_, err := tomldoc.Decode(text, &root)
+	_, err := Decode(text, &root)
 	return root, err
 }
 
 // Get returns the decoded value at a path, as the TOML library decodes it, and whether there
-// is one. The error is that of [tomldoc.Decode].
+// is one. The error is that of [Decode].
 func Get(text string, path []string) (any, bool, error) {
 	root, err := decode(strings.TrimPrefix(text, bom))
 	if err != nil {
@@ -127,7 +113,7 @@ func lookup(root map[string]any, path []string) (any, bool) {
 func quotePath(path []string) string {
 	keys := make([]string, len(path))
 	for i, name := range path {
-		keys[i] = tomldoc.QuoteKey(name)
+		keys[i] = QuoteKey(name)
 	}
 	return strings.Join(keys, ".")
 }

@@ -1,10 +1,8 @@
-package tomledit
+package tomldoc
 
 import (
 	"slices"
 	"strings"
-
-	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
 )
 
 // remove removes what is at a path.
@@ -101,7 +99,7 @@ func (d *document) removeMember(m member) {
 func (d *document) removeLines(first, last int) {
 	from := d.lineStart(d.statements[first].From)
 	to := d.lineEnd(d.statements[last].To)
-	if d.statements[first].Kind != tomldoc.Assignment {
+	if d.statements[first].Kind != Assignment {
 		above := d.commentsAbove(from)
 		if text := d.text[above:from]; above > 0 && !disabledTable(text) && !disabledLines(text) { // those at the top may be about the file
 			from = above

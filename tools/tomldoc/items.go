@@ -1,16 +1,14 @@
-package tomledit
+package tomldoc
 
 import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
 )
 
 // Append adds a table to the end of the array at a path, and the array if there is none: as a
 // section of its own, or between the brackets of the array. The error is a [*PathError].
-func Append(text string, path []string, table Table) (string, error) {
+func Append(text string, path []string, table InlineTable) (string, error) {
 	return change(text, path, func(d *document) error {
 		if array, ok := d.array(path); ok {
 			d.addItem(array, inline(table))
@@ -79,17 +77,17 @@ func listAt(root map[string]any, path []string) (list []any, ok bool) {
 }
 
 // array returns the array at a path if it is written between brackets.
-func (d *document) array(path []string) (tomldoc.Value, bool) {
+func (d *document) array(path []string) (Value, bool) {
 	for _, m := range d.find(path) {
-		if v := m.Value; v.To > v.From && d.text[v.From] == '[' && m.Kind == tomldoc.Assignment && d.defines(m, path) {
+		if v := m.Value; v.To > v.From && d.text[v.From] == '[' && m.Kind == Assignment && d.defines(m, path) {
 			return v, true
 		}
 	}
-	return tomldoc.Value{}, false
+	return Value{}, false
 }
 
 // addItem adds an item at the end of an array.
-func (d *document) addItem(array tomldoc.Value, item string) {
+func (d *document) addItem(array Value, item string) {
 	n := len(array.Items)
 	if n == 0 {
 		d.replace(array.From+1, array.From+1, item)
@@ -127,7 +125,7 @@ func (d *document) afterItem(at int) (lineEnd int, comma bool) {
 }
 
 // removeItem removes an item of an array, with one of the commas around it.
-func (d *document) removeItem(array tomldoc.Value, i int) {
+func (d *document) removeItem(array Value, i int) {
 	item := array.Items[i]
 	from, to := d.lineStart(item.From), d.lineEnd(item.To)
 	rest := strings.TrimSpace(d.text[item.To:min(to, array.To)])
@@ -146,7 +144,7 @@ func (d *document) removeItem(array tomldoc.Value, i int) {
 }
 
 // addElement adds a section with a table of an array.
-func (d *document) addElement(path []string, table Table) {
+func (d *document) addElement(path []string, table InlineTable) {
 	at := len(d.text)
 	if i := d.lastSibling(join(path, element(0))); i >= 0 {
 		at = d.sectionEnd(i)

@@ -1,11 +1,11 @@
-package tomledit
+package tomldoc
 
 import (
 	"strings"
 	"testing"
 )
 
-var item = Table{{"name", "ci"}, {"hide", []string{"db.*"}}}
+var item = InlineTable{{"name", "ci"}, {"hide", []string{"db.*"}}}
 
 func TestAppend(t *testing.T) {
 	const inlined = `{ name = "ci", hide = ["db.*"] }`
