@@ -13,6 +13,7 @@
 //	build.go    Object and Array: building values from raw ones
 //	frame.go    newline-delimited framing (MCP stdio transport)
 //	nowait_linux.go  NoWait: writing what needs no waiting (nowait_other.go: nothing)
+//	events.go   EventReader: streams of server-sent events
 //	uri.go      what servers may take a URI for
 //	budget.go   reserving memory for large messages before they are read
 //	errors.go   error codes and the error object

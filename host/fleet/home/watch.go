@@ -11,7 +11,6 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
-	"github.com/mcp-metatool/mcp-metatool/host/sse"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -104,7 +103,7 @@ func (w *watched) read(response *http.Response, within *wire.ReadBudget) {
 	if response.StatusCode != http.StatusOK || !strings.HasPrefix(response.Header.Get("Content-Type"), "text/event-stream") {
 		return
 	}
-	events := sse.NewReader(response.Body, 0).WithBudget(within)
+	events := wire.NewEventReader(response.Body, 0).WithBudget(within)
 	defer events.Release()
 	for {
 		event, err := events.Next()

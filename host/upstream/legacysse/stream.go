@@ -7,15 +7,15 @@ import (
 	"net/http"
 	"net/url"
 
-	"github.com/mcp-metatool/mcp-metatool/host/sse"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // stream is the server's stream of events. One goroutine uses it.
 type stream struct {
 	body   io.ReadCloser
-	events *sse.Reader
+	events *wire.EventReader
 }
 
 func (s *stream) close() {
@@ -36,7 +36,7 @@ func (l *Link) open() error {
 		resp.Body.Close()
 		return fmt.Errorf("its event stream does not open: the content type is %q, not %s", link.Excerpt(t), httpclient.ContentEvents)
 	}
-	l.stream = stream{resp.Body, sse.NewReader(resp.Body, l.opts.MaxMessage).WithBudget(l.opts.ReadBudget(l.ctx))}
+	l.stream = stream{resp.Body, wire.NewEventReader(resp.Body, l.opts.MaxMessage).WithBudget(l.opts.ReadBudget(l.ctx))}
 	if err := l.readEndpoint(); err != nil {
 		l.stream.close()
 		return err

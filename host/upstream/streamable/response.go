@@ -10,7 +10,6 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
-	"github.com/mcp-metatool/mcp-metatool/host/sse"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -23,7 +22,7 @@ const lingerTime = 2 * time.Second
 // stream is the body of a response that is a stream of events.
 type stream struct {
 	body   io.ReadCloser
-	events *sse.Reader
+	events *wire.EventReader
 }
 
 func (s *stream) close() {
@@ -204,7 +203,7 @@ func (p *post) follow(resp *http.Response) (rest *stream) {
 
 // open makes a stream of a response. after is the id of the last event before it.
 func (l *Link) open(ctx context.Context, resp *http.Response, after string) *stream {
-	s := &stream{body: resp.Body, events: sse.NewReader(resp.Body, l.opts.MaxMessage).After(after).WithBudget(l.opts.ReadBudget(ctx))}
+	s := &stream{body: resp.Body, events: wire.NewEventReader(resp.Body, l.opts.MaxMessage).After(after).WithBudget(l.opts.ReadBudget(ctx))}
 	s.events.Wasted = l.charge
 	return s
 }

@@ -8,8 +8,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/host/sse"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 const (
@@ -34,7 +34,7 @@ type cursor struct {
 
 // update records the position of a reader whose stream has ended with err.
 // received says whether the stream had any event.
-func (c *cursor) update(e *sse.Reader, received bool, err error) {
+func (c *cursor) update(e *wire.EventReader, received bool, err error) {
 	c.broken = !errors.Is(err, io.EOF)
 	if string(e.LastID) != c.id {
 		c.id = string(e.LastID)

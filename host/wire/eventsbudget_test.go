@@ -1,4 +1,4 @@
-package sse
+package wire
 
 import (
 	"io"
@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
-	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 
 // TestLargeEventsCount checks that large events are counted in the room, whether they
@@ -20,7 +18,7 @@ func TestLargeEventsCount(t *testing.T) {
 	lines := strings.Repeat("data: "+strings.Repeat("y", 1000)+"\n", 300)
 	long := "data: " + strings.Repeat("z", 900<<10) + "\n"
 	in := "data: small\n\n" + line + "\n" + lines + "\n" + long + "\n" + lines + long + "\n" + line
-	e := NewReader(strings.NewReader(in), 500<<10).WithBudget(&wire.ReadBudget{Context: t.Context(), Open: func() *budget.Hold { return b.OpenAnswer("x") }})
+	e := NewEventReader(strings.NewReader(in), 500<<10).WithBudget(&ReadBudget{Context: t.Context(), Open: func() *budget.Hold { return b.OpenAnswer("x") }})
 	next := func(length int) {
 		t.Helper()
 		ev, err := e.Next()

@@ -1,4 +1,4 @@
-package sse
+package wire
 
 import (
 	"bytes"
@@ -10,18 +10,15 @@ import (
 	"testing"
 	"testing/iotest"
 	"time"
-
-	"github.com/mcp-metatool/mcp-metatool/host/rpc"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // readEvents reads all of r and formats each event as "name|data|last id".
 func readEvents(r io.Reader, max int) (all []string, retry time.Duration, err error) {
-	e := NewReader(r, max)
+	e := NewEventReader(r, max)
 	defer e.Release()
 	for {
 		ev, err := e.Next()
-		var large *wire.TooLargeError
+		var large *TooLargeError
 		switch {
 		case err == nil:
 			all = append(all, fmt.Sprintf("%s|%s|%s", ev.Name, ev.Data, e.LastID))
@@ -79,7 +76,7 @@ func TestEvents(t *testing.T) {
 func TestEventsAreNotDelayed(t *testing.T) {
 	for _, ending := range []string{"\n", "\r", "\r\n"} {
 		r, w := io.Pipe()
-		e := NewReader(r, 0)
+		e := NewEventReader(r, 0)
 		go w.Write([]byte("data: a" + ending + ending))
 		if ev, err := e.Next(); err != nil || string(ev.Data) != "a" {
 			t.Errorf("after %q: got %q, %v", ending, ev.Data, err)
@@ -97,28 +94,6 @@ func TestEventRetry(t *testing.T) {
 		if _, got, _ := readEvents(strings.NewReader(in), 0); got != want {
 			t.Errorf("%q: got %v, want %v", in, got, want)
 		}
-	}
-}
-
-// TestEventTooLarge checks that enough of an event is kept to find the call that it
-// answers.
-func TestEventTooLarge(t *testing.T) {
-	body := strings.Repeat("x", 100<<10)
-	for _, in := range []string{
-		`{"jsonrpc":"2.0","id":42,"result":"` + body + `"}`,
-		`{"result":"` + body + `","jsonrpc":"2.0","id":42}`,
-		`{"result":"` + body + "\",\ndata: \"id\":42,\ndata: \"jsonrpc\":\"2.0\"}",
-	} {
-		e := NewReader(strings.NewReader("data: "+in+"\n\n"), 1000)
-		ev, err := e.Next()
-		var large *wire.TooLargeError
-		if id, _ := (rpc.Excerpt{Head: ev.Head, Tail: ev.Tail}).ResponseID(); !errors.As(err, &large) || id != 42 {
-			t.Errorf("%.40s: got id %d, %v", in, id, err)
-		}
-		if len(ev.Head) > maxExcerpt || len(ev.Tail) > maxExcerpt {
-			t.Errorf("%.40s: %d and %d bytes kept", in, len(ev.Head), len(ev.Tail))
-		}
-		e.Release()
 	}
 }
 
@@ -150,7 +125,7 @@ func referenceEvents(in string) (all []string) {
 	return append(all, "end "+last)
 }
 
-// FuzzEvents compares Reader with referenceEvents.
+// FuzzEvents compares EventReader with referenceEvents.
 func FuzzEvents(f *testing.F) {
 	for _, s := range []string{"data: a\n\n", "\xEF\xBB\xBFid: 1\r\ndata: x\rdata\n\r\n", ":\r\r\n\nid\ndata:\n\n", "event: e\ndata: {}\n\nid: \x00\n\n"} {
 		f.Add([]byte(s))
@@ -166,10 +141,10 @@ func FuzzEvents(f *testing.F) {
 			}
 		}
 		for _, max := range []int{1, 3, 8} { // no event exceeds the limit
-			e := NewReader(bytes.NewReader(in), max)
+			e := NewEventReader(bytes.NewReader(in), max)
 			for {
 				ev, err := e.Next()
-				var large *wire.TooLargeError
+				var large *TooLargeError
 				if err != nil && !errors.As(err, &large) {
 					break
 				}
@@ -188,7 +163,7 @@ func BenchmarkEvents(b *testing.B) {
 	b.ReportAllocs()
 	b.SetBytes(int64(len(in)))
 	for b.Loop() {
-		e := NewReader(strings.NewReader(in), 0)
+		e := NewEventReader(strings.NewReader(in), 0)
 		for {
 			if _, err := e.Next(); err != nil {
 				break
@@ -210,11 +185,11 @@ func TestIgnoredFieldsAreCounted(t *testing.T) {
 		strings.Repeat("data: "+strings.Repeat("x", 1000)+"\n", 100): 90,
 	} {
 		wasted := 0
-		e := NewReader(strings.NewReader(stream), 4<<10)
+		e := NewEventReader(strings.NewReader(stream), 4<<10)
 		e.Wasted = func(int) { wasted++ }
 		for {
 			_, err := e.Next()
-			if large := new(wire.TooLargeError); err != nil && err.Error() != large.Error() && err == io.EOF {
+			if large := new(TooLargeError); err != nil && err.Error() != large.Error() && err == io.EOF {
 				break
 			}
 		}

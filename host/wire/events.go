@@ -1,5 +1,4 @@
-// Package sse reads streams of server-sent events (HTML standard, 9.2.6).
-package sse
+package wire
 
 import (
 	"bytes"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 const (
@@ -30,15 +28,15 @@ type Event struct {
 	Head, Tail []byte
 }
 
-// Reader reads a text/event-stream (HTML standard, 9.2.6): lines that end in \n, \r\n
+// EventReader reads a text/event-stream (HTML standard, 9.2.6): lines that end in \n, \r\n
 // or \r, a byte order mark at the start, comments, and the fields event, data, id and
 // retry. An event that is cut off by the end of the stream is dropped, and so is its
-// id. A Reader is for one goroutine.
-type Reader struct {
+// id. An EventReader is for one goroutine.
+type EventReader struct {
 	r   io.Reader
 	max int // bytes of data of one event
 	// budget is where large events are counted; nil: they are not counted.
-	budget *wire.ReadBudget
+	budget *ReadBudget
 	// ofBudget reports that max follows from budget.
 	ofBudget bool
 
@@ -70,34 +68,34 @@ type Reader struct {
 	data  []byte
 	has   bool // it has a data field
 	large bool // more than max
-	long  excerpt
+	long  cutData
 	id    []byte
 	hasID bool
 
 	lineHold, dataHold *budget.Hold // for line and data while they are large
 }
 
-var readers = sync.Pool{New: func() any { return &Reader{window: make([]byte, windowSize)} }}
+var readers = sync.Pool{New: func() any { return &EventReader{window: make([]byte, windowSize)} }}
 
-// NewReader returns a Reader of r. max is the size limit of an event's data in bytes; 0:
+// NewEventReader returns an EventReader of r. max is the size limit of an event's data in bytes; 0:
 // wire.DefaultMaxMessage. The caller must call Release.
-func NewReader(r io.Reader, max int) *Reader {
+func NewEventReader(r io.Reader, max int) *EventReader {
 	if max <= 0 {
-		max = wire.DefaultMaxMessage
+		max = DefaultMaxMessage
 	}
-	e := readers.Get().(*Reader)
+	e := readers.Get().(*EventReader)
 	e.r, e.max, e.Retry = r, max, -1
 	return e
 }
 
 // After sets LastID, which is valid until the stream has another id.
-func (e *Reader) After(id string) *Reader {
+func (e *EventReader) After(id string) *EventReader {
 	e.LastID = append(e.LastID[:0], id...)
 	return e
 }
 
 // WithBudget makes large events wait for memory in b, where they are counted.
-func (e *Reader) WithBudget(b *wire.ReadBudget) *Reader {
+func (e *EventReader) WithBudget(b *ReadBudget) *EventReader {
 	e.budget = b
 	e.max, e.ofBudget = b.Limit(e.max)
 	return e
@@ -105,7 +103,7 @@ func (e *Reader) WithBudget(b *wire.ReadBudget) *Reader {
 
 // count waits for memory for size bytes. It ignores the error, which would be the end of
 // the context: that ends the stream too.
-func (e *Reader) count(hold **budget.Hold, size int) {
+func (e *EventReader) count(hold **budget.Hold, size int) {
 	if e.budget == nil || size <= budget.Small {
 		return
 	}
@@ -125,17 +123,17 @@ func counted(hold **budget.Hold, b []byte) {
 }
 
 // Release returns the reader to a pool. It must not be used any more.
-func (e *Reader) Release() {
+func (e *EventReader) Release() {
 	counted(&e.lineHold, nil)
 	counted(&e.dataHold, nil)
-	*e = Reader{window: e.window, LastID: e.LastID[:0], id: e.id[:0]}
+	*e = EventReader{window: e.window, LastID: e.LastID[:0], id: e.id[:0]}
 	readers.Put(e)
 }
 
 // Next returns the next event. With a *wire.TooLargeError it returns the Name, Head and
 // Tail of the event that was skipped, and the next call returns the event after it.
 // Other errors are those of the stream, io.EOF at its end.
-func (e *Reader) Next() (Event, error) {
+func (e *EventReader) Next() (Event, error) {
 	for {
 		l, err := e.readLine()
 		switch {
@@ -154,18 +152,18 @@ func (e *Reader) Next() (Event, error) {
 		}
 		counted(&e.dataHold, e.data)
 		has, ev, large := e.has, Event{Name: e.name, Data: e.data, Head: e.long.head, Tail: e.long.tail}, e.large
-		e.name, e.data, e.has, e.large, e.long, e.id, e.hasID = "", nil, false, false, excerpt{}, e.id[:0], false
+		e.name, e.data, e.has, e.large, e.long, e.id, e.hasID = "", nil, false, false, cutData{}, e.id[:0], false
 		switch {
 		case large:
-			return ev, &wire.TooLargeError{Limit: e.max, Budget: e.ofBudget}
+			return ev, &TooLargeError{Limit: e.max, Budget: e.ofBudget}
 		case has:
 			return ev, nil
 		}
 	}
 }
 
-// excerpt is the beginning and the end of data that is too large.
-type excerpt struct{ head, tail []byte }
+// cutData is the beginning and the end of data that is too large.
+type cutData struct{ head, tail []byte }
 
 // eventLine is a line of the stream without its ending.
 type eventLine struct {
@@ -175,7 +173,7 @@ type eventLine struct {
 }
 
 // field handles a line that is not empty.
-func (e *Reader) field(l eventLine) {
+func (e *EventReader) field(l eventLine) {
 	name, value, _ := bytes.Cut(l.text, []byte(":"))
 	value = bytes.TrimPrefix(value, []byte(" "))
 	if string(name) != "data" {
@@ -206,7 +204,7 @@ func (e *Reader) field(l eventLine) {
 // wasted.
 const usualFields = 8
 
-func (e *Reader) waste(bytes int) {
+func (e *EventReader) waste(bytes int) {
 	if e.Wasted != nil {
 		e.Wasted(bytes)
 	}
@@ -227,7 +225,7 @@ func digits(b []byte) (n int64, ok bool) {
 	return n, err == nil
 }
 
-func (e *Reader) addData(value []byte, l eventLine) {
+func (e *EventReader) addData(value []byte, l eventLine) {
 	tail := l.tail
 	joined := len(value)
 	if e.has {
@@ -250,7 +248,7 @@ func (e *Reader) addData(value []byte, l eventLine) {
 		}
 		e.large, e.data = true, nil
 		counted(&e.dataHold, nil)
-		e.long = excerpt{head: bytes.Clone(head[:min(len(head), maxExcerpt)]), tail: tail}
+		e.long = cutData{head: bytes.Clone(head[:min(len(head), maxExcerpt)]), tail: tail}
 	case !e.has && l.kept:
 		e.data = value
 	case !e.has:
@@ -268,7 +266,7 @@ func (e *Reader) addData(value []byte, l eventLine) {
 func lastBytes(b []byte) []byte { return bytes.Clone(b[max(0, len(b)-maxExcerpt):]) }
 
 // readLine returns the next line.
-func (e *Reader) readLine() (eventLine, error) {
+func (e *EventReader) readLine() (eventLine, error) {
 	for {
 		if e.start == e.end {
 			if err := e.fill(); err != nil {
@@ -316,7 +314,7 @@ func lineEnd(w []byte) int {
 }
 
 // keep adds a part to the current line. Of a comment it keeps only the head.
-func (e *Reader) keep(part []byte) {
+func (e *EventReader) keep(part []byte) {
 	const room = len("event: ") // at least the length of the name of each field that we use
 	switch {
 	case len(part) == 0:
@@ -342,7 +340,7 @@ func (e *Reader) keep(part []byte) {
 }
 
 // fill reads into the empty window.
-func (e *Reader) fill() error {
+func (e *EventReader) fill() error {
 	e.start, e.end = 0, 0
 	for e.end == 0 || !e.begun && e.end < len(bom) {
 		n, err := e.r.Read(e.window[e.end:])
