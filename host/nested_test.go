@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/nested"
+	"github.com/mcp-metatool/mcp-metatool/host/supervise"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 )
 
@@ -32,7 +32,7 @@ func TestSelf(t *testing.T) {
 		served := make(chan error, 1)
 		go func() { served <- h.ServeHTTPOn(ctx, ln) }()
 		t.Cleanup(func() { cancel(); <-served })
-		want := fmt.Sprintf("upstream \"me\": %v: the server is an mcp-metatool with this configuration (remove it, or give it another configuration)", nested.ErrSelf)
+		want := fmt.Sprintf("upstream \"me\": %v: the server is an mcp-metatool with this configuration (remove it, or give it another configuration)", supervise.ErrNested)
 		if st := h.Upstreams(bounded(t))[0]; st.State != upstream.Failed || st.Err != want {
 			t.Errorf("%s: %s, %s", protocol, st.State, st.Err)
 		}

@@ -13,7 +13,6 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/front"
 	"github.com/mcp-metatool/mcp-metatool/host/front/streamable"
-	"github.com/mcp-metatool/mcp-metatool/host/nested"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/supervise"
 	"github.com/mcp-metatool/mcp-metatool/host/telemetry"
@@ -66,14 +65,14 @@ func (b backend) BeginSession(ctx context.Context, s route.Session) (route.Initi
 		return w, err
 	}
 	b.follower.BeginSession(s)
-	w.Meta = nested.AddMeta(w.Meta, b.config())
+	w.Meta = supervise.AddNestedMeta(w.Meta, b.config())
 	return w, nil
 }
 
 // Discover implements stateless.Backend.
 func (b backend) Discover(s route.Session) route.InitializeResult {
 	w := b.Router.Discover(s)
-	w.Meta = nested.AddMeta(w.Meta, b.config())
+	w.Meta = supervise.AddNestedMeta(w.Meta, b.config())
 	return w
 }
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/nested"
+	"github.com/mcp-metatool/mcp-metatool/host/supervise"
 )
 
 func serveCommand(use string) *cobra.Command {
@@ -44,7 +44,7 @@ func serve(ctx context.Context, s *settings, f *frontFlags) error {
 	if err != nil {
 		return err
 	}
-	if err := nested.Check(cfg); err != nil {
+	if err := supervise.CheckNested(cfg); err != nil {
 		return &exitError{exitUsage, err}
 	}
 	log := s.logger(cfg)

@@ -15,7 +15,6 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/health"
 	"github.com/mcp-metatool/mcp-metatool/host/limits"
-	"github.com/mcp-metatool/mcp-metatool/host/nested"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/secret"
@@ -177,7 +176,7 @@ func (m *managedUpstream) startLocked() *upstream.Upstream {
 
 // accept implements upstream.Options.Accept: we must not be our own upstream.
 func (m *managedUpstream) accept(result []byte) error {
-	return nested.CheckResult(result, m.env.config())
+	return CheckNestedResult(result, m.env.config())
 }
 
 // resolve implements upstream.Options.Resolve: it adds secrets and the mark of package nested.
@@ -187,7 +186,7 @@ func (m *managedUpstream) resolve(ctx context.Context, spec upstream.Spec) (upst
 	}
 	spec, err := m.withSecrets(ctx, spec)
 	if err == nil && spec.Command != "" {
-		spec.Env = append(slices.Clone(spec.Env), nested.Env(m.env.config()))
+		spec.Env = append(slices.Clone(spec.Env), NestedEnv(m.env.config()))
 	}
 	return spec, err
 }

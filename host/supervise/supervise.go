@@ -17,6 +17,7 @@
 //	health.go       health checks
 //	probe.go        explaining which revision an upstream speaks
 //	spec.go         making an upstream.Spec of the configuration
+//	nested.go       recognizing a proxy that is an upstream server of itself
 package supervise
 
 import (

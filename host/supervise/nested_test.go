@@ -1,4 +1,4 @@
-package nested
+package supervise
 
 import (
 	"errors"
@@ -35,30 +35,30 @@ func TestCheck(t *testing.T) {
 		}
 	}
 	a, b := load(t, path), load(t, other)
-	if err := Check(a); err != nil {
+	if err := CheckNested(a); err != nil {
 		t.Error(err)
 	}
-	setEnv(t, Env(a))
-	if err := Check(a); !errors.Is(err, ErrSelf) || !strings.Contains(err.Error(), path) {
+	setEnv(t, NestedEnv(a))
+	if err := CheckNested(a); !errors.Is(err, ErrNested) || !strings.Contains(err.Error(), path) {
 		t.Error(err)
 	}
 	t.Chdir(dir)
-	if err := Check(load(t, "a.toml")); !errors.Is(err, ErrSelf) {
+	if err := CheckNested(load(t, "a.toml")); !errors.Is(err, ErrNested) {
 		t.Errorf("another name of the file: %v", err)
 	}
-	if err := Check(b); err != nil {
+	if err := CheckNested(b); err != nil {
 		t.Errorf("another configuration: %v", err)
 	}
-	setEnv(t, Env(b))
-	if err := Check(a); !errors.Is(err, ErrSelf) {
+	setEnv(t, NestedEnv(b))
+	if err := CheckNested(a); !errors.Is(err, ErrNested) {
 		t.Errorf("a starts b, which starts a: %v", err)
 	}
 	missing := &config.Config{Searched: []string{filepath.Join(dir, "c.toml"), path}}
-	if err := Check(missing); !errors.Is(err, ErrSelf) {
+	if err := CheckNested(missing); !errors.Is(err, ErrNested) {
 		t.Errorf("a file that is not there yet: %v", err)
 	}
-	t.Setenv(Variable, strings.Repeat("x:", maxDepth)+"x")
-	if err := Check(a); !errors.Is(err, ErrSelf) {
+	t.Setenv(NestedVariable, strings.Repeat("x:", maxNested)+"x")
+	if err := CheckNested(a); !errors.Is(err, ErrNested) {
 		t.Errorf("too many: %v", err)
 	}
 }
@@ -70,10 +70,10 @@ func TestCheckResult(t *testing.T) {
 	}
 	cfg := load(t, path)
 	for meta, want := range map[string]bool{
-		string(AddMeta(nil, cfg)): true, string(AddMeta([]byte(`{"a":1}`), cfg)): true,
-		`{}`: false, string(AddMeta([]byte(`{"a":1}`), &config.Config{})): false, `{"` + MetaKey + `":""}`: false,
+		string(AddNestedMeta(nil, cfg)): true, string(AddNestedMeta([]byte(`{"a":1}`), cfg)): true,
+		`{}`: false, string(AddNestedMeta([]byte(`{"a":1}`), &config.Config{})): false, `{"` + NestedKey + `":""}`: false,
 	} {
-		if err := CheckResult([]byte(`{"_meta":`+meta+`}`), cfg); errors.Is(err, ErrSelf) != want {
+		if err := CheckNestedResult([]byte(`{"_meta":`+meta+`}`), cfg); errors.Is(err, ErrNested) != want {
 			t.Errorf("%s: %v", meta, err)
 		}
 	}
