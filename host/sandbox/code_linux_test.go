@@ -166,7 +166,7 @@ func TestLargestNew(t *testing.T) {
 // it ends the process.
 func TestLoadedTogether(t *testing.T) {
 	realSandbox(t) // the guest is in the cache now
-	rounds := 2
+	rounds := 1
 	if *long {
 		rounds = 20
 	}

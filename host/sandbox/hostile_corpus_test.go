@@ -32,7 +32,8 @@ type attack struct {
 
 // hostileLimits make each attack end within a fraction of a second. They are smaller
 // than the defaults, but the same limits. Attacks that must end by a limit other than
-// fuel have moreFuel times as much fuel.
+// fuel have moreFuel times as much fuel. Those that must end by fuel have a fifth of it without
+// -long.
 var hostileLimits = Limits{
 	Memory: 16 << 20, Fuel: 150_000_000, Calls: 100,
 	Arguments: 1 << 20, Answer: 1 << 20, Result: 1 << 20, Logs: 64 << 10,
@@ -81,6 +82,8 @@ func (a *attack) header() error {
 			a.want = value
 			if a.want != class(abi.ErrResource, LimitFuel) {
 				a.limits.Fuel *= moreFuel
+			} else if !*long {
+				a.limits.Fuel /= 5
 			}
 		case "limits":
 			err = a.setLimits(value)

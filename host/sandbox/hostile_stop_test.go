@@ -13,7 +13,7 @@ import (
 
 // maxStop is the time after which a run that should have ended counts as hanging. It
 // is far longer than measured times, because machines that run tests are busy.
-const maxStop = 5 * time.Second
+const maxStop = 30 * time.Second
 
 // TestHostileStop checks that a run ends soon after its context, wherever it is.
 func TestHostileStop(t *testing.T) {

@@ -106,7 +106,7 @@ func testRestore(t *testing.T, made image, content []byte, r *rand.Rand) {
 	}
 	page := os.Getpagesize()
 	size, limit := int(i.size), int(i.size)+64*pageSize
-	rounds := 60
+	rounds := 22
 	if *long {
 		rounds = 1000
 	}

@@ -58,7 +58,11 @@ func TestPreparedState(t *testing.T) {
 		want = append(want, wanted{content, globals})
 		i.close()
 	}
-	for round := range 40 {
+	rounds := 16
+	if *long {
+		rounds = 40
+	}
+	for round := range rounds {
 		n := round * 7 % 6
 		s.pool.settle()
 		s.image.(*cowImage).precise = round%5 > 0

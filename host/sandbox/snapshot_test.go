@@ -130,8 +130,12 @@ func TestStartState(t *testing.T) {
 					check(e.name)
 				}
 			}
+			together := len(endings)
+			if *long {
+				together *= 4
+			}
 			var wg sync.WaitGroup
-			for n := range 4 * len(endings) {
+			for n := range together {
 				wg.Go(func() {
 					e := endings[n%len(endings)]
 					if got, _ := e.run(t, s); got != e.want {
