@@ -40,9 +40,6 @@ func (c *collector) Close(report.Summary) error { return nil }
 // runText runs the checks in a text.
 func runText(t *testing.T, ctx context.Context, text string, opts Options, out *collector) error {
 	t.Helper()
-	if err := compiled(); err != nil {
-		t.Fatal(err)
-	}
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +49,7 @@ func runText(t *testing.T, ctx context.Context, text string, opts Options, out *
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	opts.CacheDir, opts.Load = cache, isolated(filepath.Dir(path))
+	opts.CacheDir, opts.newSandbox, opts.Load = cache, sharing(t), isolated(filepath.Dir(path))
 	runner := NewRunner(opts)
 	_, err = runner.Run(ctx, []string{path}, out)
 	if bad := runner.Close(); bad != nil {

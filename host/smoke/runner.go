@@ -55,6 +55,8 @@ type Options struct {
 	Adjust func(*config.Config)
 	// Note, if not nil, is called with what people should know about a file that is run.
 	Note func(path, text string)
+
+	newSandbox func(sandbox.Options) *sandbox.Sandbox // for tests; nil: sandbox.New
 }
 
 // Runner runs the checks of files. It may be used for several runs, one after the other.
@@ -89,7 +91,11 @@ func (r *Runner) sandbox() *sandbox.Sandbox {
 	r.making.Lock()
 	defer r.making.Unlock()
 	if r.box == nil {
-		r.box = sandbox.New(sandbox.Options{CacheDir: r.opts.CacheDir, Log: r.boxLogs, Budget: budget.New(0)})
+		newSandbox := r.opts.newSandbox
+		if newSandbox == nil {
+			newSandbox = sandbox.New
+		}
+		r.box = newSandbox(sandbox.Options{CacheDir: r.opts.CacheDir, Log: r.boxLogs, Budget: budget.New(0)})
 	}
 	return r.box
 }

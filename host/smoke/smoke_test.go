@@ -3,24 +3,22 @@ package smoke
 import (
 	"bytes"
 	"context"
-	"errors"
 	"flag"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
-	"go.uber.org/goleak"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox/guestcache"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/report"
 )
 
@@ -35,22 +33,27 @@ var cache string
 func TestMain(m *testing.M) {
 	cache = guestcache.Dir()
 	_ = flag.Set("test.parallel", "4") // parallel tests wait most of the time
-	goleak.VerifyTestMain(m)
+	sandboxtest.Main(m)
 }
 
-// compiled compiles the guest into the cache, so that no check has to wait for it.
-var compiled = sync.OnceValue(func() error {
-	box := sandbox.New(sandbox.Options{CacheDir: cache})
-	return errors.Join(box.Err(), box.Close())
-})
+// sharing returns Options.newSandbox with the guest of all tests: loading another takes longer
+// than most of them.
+func sharing(t *testing.T) func(sandbox.Options) *sandbox.Sandbox {
+	guest := sandboxtest.Guest(t)
+	return func(opts sandbox.Options) *sandbox.Sandbox {
+		shared, err := guest.Share(opts)
+		if err != nil {
+			t.Error(err)
+			return sandbox.NewClosed(opts)
+		}
+		return shared
+	}
+}
 
 // TestArchives runs the checks of each testdata/*.txtar. It compares the text report with
 // the file want, and files with those below after/. The comment has directives, one per
 // line, such as "flag NAME VALUE" and "env NAME=VALUE"; $EXE is a server of mcptest.
 func TestArchives(t *testing.T) {
-	if err := compiled(); err != nil {
-		t.Fatal(err)
-	}
 	names, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(names) == 0 {
 		t.Fatalf("no test data: %v", err)
@@ -92,7 +95,7 @@ type archive struct {
 
 func newArchive(t *testing.T, from *txtar.Archive) *archive {
 	a := &archive{Archive: from, dir: t.TempDir(), env: map[string]string{"PATH": os.Getenv("PATH")}}
-	a.options = Options{Version: "test", CacheDir: cache, Wrote: func(string, string) {}, Load: LoadOptions{Load: a.load()}}
+	a.options = Options{Version: "test", CacheDir: cache, newSandbox: sharing(t), Wrote: func(string, string) {}, Load: LoadOptions{Load: a.load()}}
 	a.options.Note = func(path, text string) { a.notes = append(a.notes, "note: "+path+": "+text+"\n") }
 	for line := range strings.Lines(string(from.Comment)) {
 		a.directive(t, strings.TrimSpace(line))
