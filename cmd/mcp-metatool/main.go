@@ -110,7 +110,7 @@ func main() {
 
 // isQuick reports whether a command only prints a text, for which no garbage is collected.
 func isQuick(args []string) bool {
-	return len(args) == 1 && slices.Contains([]string{"version", "--version", "help", "--help", "-h"}, args[0])
+	return len(args) == 1 && slices.Contains([]string{"help", "--help", "-h"}, args[0])
 }
 
 // exitError is an error with an exit code. A nil err means that everything has been

@@ -2,33 +2,18 @@ package main
 
 import (
 	"fmt"
-	"runtime"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/startup"
 )
 
-// version is set by release builds: -ldflags "-X main.version=v1.2.3".
-var version string
+// currentVersion returns the version of this build.
+func currentVersion() string { return startup.Version() }
 
-// currentVersion returns the version of this build, "(devel)" if it has none.
-func currentVersion() string {
-	if version != "" {
-		return version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "(devel)"
-}
-
-func versionText() string {
-	return fmt.Sprintf("mcp-metatool %s %s %s/%s\n", currentVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-}
-
-// addVersion adds --version to the root command. That of cobra would link text/template, and
+// addVersion adds --version to the root command; without other arguments, package startup has
+// printed the version already. That of cobra would link text/template, and
 // with it every method of the program (see timeline.Markup).
 func addVersion(root *cobra.Command) {
 	version := root.Flags().BoolP("version", "v", false, "version for "+root.Name())
@@ -37,7 +22,7 @@ func addVersion(root *cobra.Command) {
 		if !*version {
 			return run(cmd, args)
 		}
-		_, err := fmt.Fprint(cmd.OutOrStdout(), versionText())
+		_, err := fmt.Fprint(cmd.OutOrStdout(), startup.VersionText())
 		return err
 	}
 }
@@ -49,7 +34,7 @@ func versionCommand() *cobra.Command {
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			text := versionText()
+			text := startup.VersionText()
 			if guest {
 				text = sandbox.GuestDigest() + "\n"
 			}
