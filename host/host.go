@@ -114,6 +114,8 @@ type Options struct {
 	DurableTTL time.Duration
 	// NoScripts says that no script will run, so that a sandbox is not made ready.
 	NoScripts bool
+	// Idle says that perhaps no script will run, so that a sandbox is made ready only for the first.
+	Idle bool
 	// Telemetry follows requests and runs; nil: nothing does. Close does not close it.
 	Telemetry *telemetry.Telemetry
 	// Runs sees the runs of scripts in place of Telemetry; nil: Telemetry sees them.
@@ -189,6 +191,8 @@ func New(cfg *config.Config, opts Options) (*Host, error) {
 		newSandbox := opts.newSandbox
 		if opts.NoScripts {
 			newSandbox = sandbox.NewClosed
+		} else if opts.Idle {
+			newSandbox = sandbox.NewIdle
 		} else if newSandbox == nil {
 			newSandbox = sandbox.New
 		}

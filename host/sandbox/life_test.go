@@ -32,7 +32,7 @@ func guestNamed(t testing.TB, name string) []byte {
 const callingGuest = "two calls, answers in any order"
 
 func TestClose(t *testing.T) {
-	for name, create := range map[string]func(Options) *Sandbox{"runs after it fail": New, "it may be closed from the start": NewClosed} {
+	for name, create := range map[string]func(Options) *Sandbox{"runs after it fail": New, "it may be closed from the start": NewClosed, "it may never have begun": NewIdle} {
 		t.Run(name, func(t *testing.T) {
 			s := create(Options{Guest: guestNamed(t, "result")})
 			for range 2 {
@@ -45,6 +45,23 @@ func TestClose(t *testing.T) {
 			}
 		})
 	}
+	t.Run("loads no guest that no run needs", func(t *testing.T) {
+		dir := t.TempDir()
+		if err := NewIdle(Options{CacheDir: dir}).Close(); err != nil {
+			t.Fatal(err)
+		}
+		if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
+			t.Errorf("%v, %v", files, err)
+		}
+		s := NewIdle(Options{Guest: guestNamed(t, "result")})
+		defer s.Close()
+		if s.base != nil {
+			t.Error("it has loaded a guest before a run")
+		}
+		if err := s.Err(); err != nil || s.base == nil {
+			t.Error(err)
+		}
+	})
 	t.Run("stops the compile", func(t *testing.T) {
 		s := New(Options{})
 		if err := s.Close(); err != nil {

@@ -55,6 +55,7 @@ type Sandbox struct {
 	slots *slots
 	total *budget.Budget // of memory; nil: no limit
 	stop  context.CancelFunc
+	begin func() // starts the goroutine that loads the guest, once
 	ready chan struct{}
 	// trimmed is closed after ready, when memory that only the start needs is freed.
 	trimmed chan struct{}
@@ -73,6 +74,14 @@ type Sandbox struct {
 // New makes a Sandbox and returns at once. A goroutine compiles the guest; Close waits
 // for it.
 func New(opts Options) *Sandbox {
+	s := NewIdle(opts)
+	s.begin()
+	return s
+}
+
+// NewIdle is New for a process that may run no script: the goroutine is started by the first
+// call of Run or of a method that says whether the guest is ready.
+func NewIdle(opts Options) *Sandbox {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Sandbox{
 		log: opts.Log, slots: newSlots(opts.MaxConcurrent, opts.MaxQueued), total: opts.Budget, stop: stop,
@@ -81,7 +90,7 @@ func New(opts Options) *Sandbox {
 	if s.log == nil {
 		s.log = slog.Default()
 	}
-	go s.load(ctx, opts)
+	s.begin = sync.OnceFunc(func() { go s.load(ctx, opts) })
 	return s
 }
 
@@ -91,7 +100,7 @@ func NewClosed(opts Options) *Sandbox {
 	over := make(chan struct{})
 	close(over)
 	return &Sandbox{
-		log: opts.Log, slots: newSlots(opts.MaxConcurrent, opts.MaxQueued), total: opts.Budget, stop: func() {},
+		log: opts.Log, slots: newSlots(opts.MaxConcurrent, opts.MaxQueued), total: opts.Budget, stop: func() {}, begin: func() {},
 		ready: over, trimmed: over, err: ErrClosed, closed: true,
 	}
 }
@@ -108,6 +117,8 @@ func (s *Sandbox) load(ctx context.Context, opts Options) {
 	case loading <- struct{}{}:
 		defer func() { <-loading }()
 	case <-ctx.Done():
+	}
+	if ctx.Err() != nil {
 		s.err = ErrClosed
 		close(s.ready)
 		return
@@ -128,7 +139,7 @@ func (s *Sandbox) Share(opts Options) (*Sandbox, error) {
 		return nil, err
 	}
 	other := &Sandbox{
-		log: opts.Log, slots: newSlots(opts.MaxConcurrent, opts.MaxQueued), total: opts.Budget, stop: func() {},
+		log: opts.Log, slots: newSlots(opts.MaxConcurrent, opts.MaxQueued), total: opts.Budget, stop: func() {}, begin: func() {},
 		ready: s.ready, trimmed: s.trimmed, base: s.base, borrowed: true,
 	}
 	if other.log == nil {
@@ -141,12 +152,15 @@ func (s *Sandbox) Share(opts Options) (*Sandbox, error) {
 func (s *Sandbox) Budget() *budget.Budget { return s.total }
 
 // Ready returns a channel that is closed once the guest is compiled or has failed to compile.
-func (s *Sandbox) Ready() <-chan struct{} { return s.ready }
+func (s *Sandbox) Ready() <-chan struct{} {
+	s.begin()
+	return s.ready
+}
 
 // Err waits for Ready. If there is no usable guest, it returns an error that wraps
 // [ErrGuest].
 func (s *Sandbox) Err() error {
-	<-s.ready
+	<-s.Ready()
 	return s.err
 }
 
@@ -184,7 +198,7 @@ func (s *Sandbox) Run(ctx context.Context, r Run) (Outcome, error) {
 	var figures Outcome
 	start := time.Now()
 	select {
-	case <-s.ready:
+	case <-s.Ready():
 		figures.CompileWait = time.Since(start)
 	case <-ctx.Done():
 		figures.CompileWait = time.Since(start)
@@ -246,6 +260,7 @@ func (s *Sandbox) Close() error {
 	s.mu.Unlock()
 
 	s.stop()
+	s.begin() // what has not begun ends at once
 	<-s.trimmed
 	s.runs.Wait()
 	if !first || s.base == nil || s.borrowed {

@@ -74,9 +74,15 @@ func (l *live) open() error {
 		l.opts.Adjust(&cfg)
 	}
 	cfg.StartupWait = l.file.Startup // a call of an unknown name waits for the upstreams to start
-	opts := host.Options{Version: l.opts.Version, Log: l.log, CacheDir: l.opts.CacheDir, Clients: host.NoClient, Whole: true, Runs: &l.runs, Person: rehearsed}
+	scripts := slices.ContainsFunc(l.file.Checks, func(c *Check) bool { return !c.Code.none() })
+	opts := host.Options{
+		Version: l.opts.Version, Log: l.log, CacheDir: l.opts.CacheDir, Clients: host.NoClient, Whole: true, Runs: &l.runs, Person: rehearsed, Idle: !scripts,
+	}
 	if cfg.Execution.MaxConcurrent == 0 && cfg.Execution.MaxQueued == int(limits.Queue.Default) && cfg.Execution.MaxTotalMemory == 0 {
 		opts.Sandbox = l.sandbox() // creating another one takes time
+		if scripts {
+			opts.Sandbox.Ready() // soon, while servers start
+		}
 	}
 	l.host, err = host.New(&cfg, opts)
 	return err

@@ -93,7 +93,7 @@ func (r *Runner) sandbox() *sandbox.Sandbox {
 	if r.box == nil {
 		newSandbox := r.opts.newSandbox
 		if newSandbox == nil {
-			newSandbox = sandbox.New
+			newSandbox = sandbox.NewIdle
 		}
 		r.box = newSandbox(sandbox.Options{CacheDir: r.opts.CacheDir, Log: r.boxLogs, Budget: budget.New(0)})
 	}
