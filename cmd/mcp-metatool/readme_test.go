@@ -58,6 +58,7 @@ func TestCommandsDocs(t *testing.T) {
 		t.Skip("commands are run by sh")
 	}
 	r := newReadme(t)
+	put(t, filepath.Join(r.dir, "config.toml"), "startup_wait = \"1m\"\n") // also on slow machines
 	tool := 0
 	for _, b := range readBlocks(t, filepath.Join("..", "..", "README.md")) {
 		if !strings.Contains(b.text, "[tool.departures]") && !strings.HasPrefix(b.text, "mcp-metatool add ") {
