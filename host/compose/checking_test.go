@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // hostileSchema takes minutes to check a property of a megabyte of x.
@@ -75,9 +76,9 @@ func TestCheckingIsPartOfTheRun(t *testing.T) {
 	}
 	for name, def := range hostileRuns(t) {
 		t.Run(name, func(t *testing.T) {
-			reply := call(t.Context(), def, nil, func(o *Options) { o.Limits.Fuel = 100_000_000 })
+			reply := call(t.Context(), def, nil, func(o *Options) { o.Limits.Fuel = 20_000_000 })
 			e := get(t, reply, "structuredContent", "error")
-			for path, want := range map[string]string{"type": `"resource"`, "limit": `"fuel"`, "value": "100000000", "setting": `"execution.max_fuel"`} {
+			for path, want := range map[string]string{"type": `"resource"`, "limit": `"fuel"`, "value": "20000000", "setting": `"execution.max_fuel"`} {
 				got, _ := wire.Get([]byte(e), "details", path)
 				if path == "type" {
 					got, _ = wire.Get([]byte(e), path)
@@ -89,7 +90,7 @@ func TestCheckingIsPartOfTheRun(t *testing.T) {
 			if !strings.HasPrefix(name, "arguments") && name != "the result" {
 				return
 			}
-			reply = call(t.Context(), def, nil, func(o *Options) { o.Limits.Fuel, o.Timeout = math.MaxInt64/4, 100*time.Millisecond })
+			reply = call(t.Context(), def, nil, func(o *Options) { o.Limits.Fuel, o.Timeout = math.MaxInt64/4, testenv.Quiet(50*time.Millisecond) })
 			if limit := get(t, reply, "structuredContent", "error", "details", "limit"); limit != `"time"` {
 				t.Errorf("time: %s", get(t, reply, "structuredContent", "error"))
 			}
@@ -119,7 +120,7 @@ func TestLintIsBounded(t *testing.T) {
 	u.result("s.hostile", `{"content":[]}`)
 	c := composer(sandboxtest.Guest(t), &u, func(o *Options) {
 		o.Catalog = observedCatalog{o.Catalog, nil}
-		o.Limits = sandbox.Limits{Fuel: 300_000_000}
+		o.Limits = sandbox.Limits{Fuel: 100_000_000}
 	})
 	code := "s.hostile(x='" + strings.Repeat("x", 100_000) + "')"
 	if warnings, err := c.Lint(t.Context(), "job", code); err != nil || len(warnings) > 0 {

@@ -53,19 +53,19 @@ func TestResultsAreBounded(t *testing.T) {
 	u.result("s.image", `{"content":[{"type": "image", "mimeType": "image/png", "data": "`+strings.Repeat("YWJj", 50)+`"}]}`)
 	u.result("s.fails", `{"isError":true,"content":[{"type":"text","text":"`+strings.Repeat("no ", 5000)+`"},{"type":"image","mimeType":"image/png","data":"YWJj"}]}`)
 	for name, code := range map[string]string{
-		"many calls":      "for n in range(900): s.echo(n=n)\nreturn 1",
-		"medium values":   "for n in range(900): s.echo(n='x' * 240)\nreturn 1",
+		"many calls":      "for n in range(300): s.echo(n=n)\nreturn 1",
+		"medium values":   "for n in range(200): s.echo(n='x' * 240)\nreturn 1",
 		"large values":    "for n in range(50): s.echo(n='x' * 5000)\nreturn 1",
 		"images":          "for n in range(50): s.image()\nreturn 1",
 		"raw images":      "for n in range(50): s.image.raw()\nreturn 1",
 		"failures":        "for n in range(50):\n    try:\n        s.fails()\n    except:\n        pass\nreturn 1",
-		"a failure":       "for n in range(900): s.echo(n=n)\ns.fails()",
-		"made-up names":   "for n in range(500):\n    try:\n        s['x' * 3000 + str(n)]()\n    except:\n        pass\nreturn 1",
-		"made-up servers": "for n in range(500):\n    try:\n        tools['y' * 3000 + str(n)]()\n    except:\n        pass\nreturn 1",
+		"a failure":       "for n in range(300): s.echo(n=n)\ns.fails()",
+		"made-up names":   "for n in range(100):\n    try:\n        s['x' * 3000 + str(n)]()\n    except:\n        pass\nreturn 1",
+		"made-up servers": "for n in range(100):\n    try:\n        tools['y' * 3000 + str(n)]()\n    except:\n        pass\nreturn 1",
 		"trees":           "for n in range(20): tools.inner()\nreturn 1",
-		"logs":            "for n in range(5000): print('line', n)\nreturn 1",
+		"logs":            "for n in range(2000): print('line', n)\nreturn 1",
 		"one long line":   "print('x' * 100000)\nreturn 1",
-		"odd logs":        "for n in range(500): print('\\x00' * 1000)\nreturn 1",
+		"odd logs":        "for n in range(100): print('\\x00' * 1000)\nreturn 1",
 		"long lines":      "for n in range(200): log.warn('é' * 900)\nfail('no')",
 	} {
 		c := composer(sandboxtest.Guest(t), &u, savedScripts{"inner": "print('x')\nfor n in range(20): s.echo(n='x' * 100)"}.in)

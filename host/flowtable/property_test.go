@@ -14,16 +14,16 @@ import (
 // answers without the label determine. So whatever the labelled answers are, of two runs one
 // makes the first calls of the other. With the action "shadow", both make the same calls, as far
 // as the script calls nothing but sources and sinks.
-// -long tries many more programs.
+// It runs with -long; TestFlowProperty of package compose does the same with simpler programs.
 func TestPrefix(t *testing.T) {
+	if !*long {
+		t.Skip("it runs with -long")
+	}
 	standard, err := os.ReadFile("testdata/flow.toml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	n := uint64(*programs)
-	if *long {
-		n *= 50
-	}
 	without := newRig(t, common, nil)
 	for _, p := range []property{
 		{name: "deny", flow: string(standard), programs: n},
@@ -43,7 +43,7 @@ func TestPrefix(t *testing.T) {
 }
 
 var (
-	programs = flag.Int("programs", 12, "the number of random programs")
+	programs = flag.Int("programs", 600, "the number of random programs")
 	first    = flag.Uint64("seed", 0, "the seed of the first random program")
 )
 

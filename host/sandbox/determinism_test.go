@@ -110,7 +110,7 @@ func (r corpusRun) describe(s *Sandbox) string {
 
 // corpus returns scripts of the interpreter's tests, hostile scripts that do not end by
 // timeout, and some that keep the garbage collector busy. It has every 48th script
-// and one hostile script for each category; with -long, all of them.
+// and one hostile script for each category, which ends by fuel soon; with -long, all of them.
 func corpus(t *testing.T) []corpusRun {
 	t.Helper()
 	var runs []corpusRun
@@ -143,6 +143,9 @@ func corpus(t *testing.T) []corpusRun {
 	for _, a := range attacks(t) {
 		if a.want != "timeout" && a.want != "cancelled" && (*long || !seen[a.category()]) {
 			seen[a.category()] = true
+			if !*long {
+				a.limits.Fuel = min(a.limits.Fuel, 20_000_000)
+			}
 			runs = append(runs, corpusRun{"hostile " + a.name, func(s *Sandbox) (Outcome, error) { return a.run(context.Background(), s) }})
 		}
 	}
