@@ -40,6 +40,7 @@ func oauthSpec(t *testing.T, a *oauthtest.Server) Spec {
 // TestTokensAreNotLogged checks that callers do not notice the renewal of tokens, and
 // that tokens are not in the log, or in the error when they cannot be renewed.
 func TestTokensAreNotLogged(t *testing.T) {
+	t.Parallel()
 	a, _, spec := authorized(t)
 	c := linktest.NewRecorder()
 	l := dialWeb(t, spec, c)
@@ -64,6 +65,7 @@ func TestTokensAreNotLogged(t *testing.T) {
 // TestTokensStayWithTheirIssuer checks that tokens are not sent to another authorization
 // server that the server names.
 func TestTokensStayWithTheirIssuer(t *testing.T) {
+	t.Parallel()
 	attacker := oauthtest.NewAttacker(t)
 	a, _, spec := authorized(t)
 	l := dialWeb(t, spec, linktest.NewRecorder())
@@ -105,6 +107,7 @@ func TestTokensStayWithTheirIssuer(t *testing.T) {
 }
 
 func TestInsufficientScope(t *testing.T) {
+	t.Parallel()
 	_, web, spec := authorized(t)
 	web.Handle = func(w http.ResponseWriter, _ *http.Request, _ linktest.HTTPMessage) {
 		w.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="files:write"`)
@@ -118,6 +121,7 @@ func TestInsufficientScope(t *testing.T) {
 }
 
 func TestNoToken(t *testing.T) {
+	t.Parallel()
 	a := oauthtest.New(t, http.NotFoundHandler())
 	l, err := dialSpec(t.Context(), oauthSpec(t, a), linktest.NewRecorder())
 	if err != nil {

@@ -17,7 +17,7 @@ const unified = "/sys/fs/cgroup/unified"
 // TestServerHasCgroup checks that a server gets a control group of its own if our own group
 // was delegated to us, and that the group is removed when the server ends. The test
 // needs a superuser and control groups.
-func TestServerHasCgroup(t *testing.T) {
+func TestServerHasCgroup(t *testing.T) { // not parallel: it moves this process
 	top := unified
 	if _, err := os.Stat(top); err != nil {
 		top = filepath.Dir(unified)

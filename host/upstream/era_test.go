@@ -71,6 +71,7 @@ func methods(log *mcptest.Log) string {
 // TestEraOverStdio checks how upstreams begin with servers of either era, and with
 // servers that exit, stay silent or answer nonsense.
 func TestEraOverStdio(t *testing.T) {
+	t.Parallel()
 	modern := Verdict{protocol.Stateless, time.Now().Add(-time.Hour)}
 	exits := map[string]mcptest.Fault{"server/discover": {Kind: mcptest.CrashBefore}}
 	silent := map[string]mcptest.Fault{"server/discover": {Kind: mcptest.Hang}}
@@ -133,6 +134,7 @@ func TestEraOverStdio(t *testing.T) {
 // TestAskedLater checks that a server of both eras over stdio is found to be one after its
 // start, and that a server that does not survive the question is asked once.
 func TestAskedLater(t *testing.T) {
+	t.Parallel()
 	with := fastTimings
 	with.askLater = time.Millisecond
 	p := launchPeer(t, mcptest.ServerOptions{Eras: "both"}, Spec{Restart: RestartNever}, Verdict{}, with)
@@ -185,6 +187,7 @@ func newWebPeer(t *testing.T, sw mcptest.ServerOptions) *webPeer {
 // TestEraOverHTTP checks how upstreams begin with servers over HTTP, and that what says
 // nothing about the era of a server decides nothing.
 func TestEraOverHTTP(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		eras     string
 		known    protocol.Era
@@ -278,6 +281,7 @@ func TestEraOverHTTP(t *testing.T) {
 // TestEraChanges checks that an upstream notices when the server behind its URL begins to
 // speak the other era.
 func TestEraChanges(t *testing.T) {
+	t.Parallel()
 	legacy, modern := mcptest.NewServer(mcptest.ServerOptions{}), mcptest.NewServer(mcptest.ServerOptions{Eras: "modern"})
 	defer legacy.Close()
 	defer modern.Close()
@@ -318,6 +322,7 @@ func TestEraChanges(t *testing.T) {
 // TestInvalidHeaderTools checks that tools whose headers are defined wrongly are left out,
 // over HTTP only.
 func TestInvalidHeaderTools(t *testing.T) {
+	t.Parallel()
 	sw := mcptest.ServerOptions{Eras: "modern", HeaderTools: true}
 	p := newWebPeer(t, sw)
 	f := launchWith(t, Spec{Name: "web", URL: p.url}, Options{}, fastTimings)
@@ -344,6 +349,7 @@ func TestInvalidHeaderTools(t *testing.T) {
 // TestListsAfterLostSubscription checks that the lists are read again when changes may have
 // been missed, and that updates of resources are reported that may have been.
 func TestListsAfterLostSubscription(t *testing.T) {
+	t.Parallel()
 	p := newWebPeer(t, mcptest.ServerOptions{Eras: "modern"})
 	f := launchWith(t, Spec{Name: "web", URL: p.url}, Options{}, fastTimings)
 	f.call(t, "echo")

@@ -10,6 +10,7 @@ import (
 )
 
 func TestCallErrors(t *testing.T) {
+	t.Parallel()
 	e := CallErrors("x")
 	var down *DownError
 	if err := e.Down("gone", io.EOF); !errors.As(err, &down) || *down != (DownError{Upstream: "x", Reason: "gone", Err: io.EOF}) {

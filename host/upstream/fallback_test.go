@@ -14,6 +14,7 @@ import (
 // TestFallback checks that without a configured transport, HTTP with SSE is used if the
 // server refuses initialize like a server that supports only that.
 func TestFallback(t *testing.T) {
+	t.Parallel()
 	s := linktest.NewSSEServer(t, func(e linktest.EventWriter, m linktest.HTTPMessage) { e.Result(m, `{"old":1}`) })
 	l := dialWeb(t, Spec{URL: s.URL + "/sse"}, linktest.NewRecorder())
 	if got := linktest.FormatOutcome(l.Call(t.Context(), linktest.ToolCall("a"))); got != `{"old":1}` {
@@ -38,6 +39,7 @@ func TestFallback(t *testing.T) {
 }
 
 func TestFallbackFails(t *testing.T) {
+	t.Parallel()
 	for status, want := range map[int]string{
 		http.StatusNotFound:            "neither streamable HTTP (HTTP status 404 (Not Found)) nor HTTP with SSE",
 		http.StatusForbidden:           "HTTP status 403",
@@ -68,6 +70,7 @@ func TestFallbackFails(t *testing.T) {
 // TestHTTPUpstreamSessionLost checks that an upstream continues in a new session when the
 // server has forgotten the old one, and that the call that noticed it is answered.
 func TestHTTPUpstreamSessionLost(t *testing.T) {
+	t.Parallel()
 	s := linktest.NewHTTPServer(t, func(w http.ResponseWriter, _ *http.Request, m linktest.HTTPMessage) {
 		if m.Method == "tools/list" {
 			linktest.Answer(w, m, `{"tools":[{"name":"a"}]}`)

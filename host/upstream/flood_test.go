@@ -55,6 +55,7 @@ var floods = map[string]string{
 // TestFloodIsReadSlowly checks that a server that sends without end is read at a
 // low rate, whatever it sends, and that nothing is skipped.
 func TestFloodIsReadSlowly(t *testing.T) {
+	t.Parallel()
 	for name, message := range floods {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -105,6 +106,7 @@ func (discard) Close() error                { return nil }
 // TestRequestedMessagesAreFree checks that progress of a call in flight and answers of
 // any size cost nothing, however many there are.
 func TestRequestedMessagesAreFree(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := small(io.Discard)
 		fromServer, toClient := io.Pipe()
@@ -141,6 +143,7 @@ func TestRequestedMessagesAreFree(t *testing.T) {
 // TestFloodOfHTTP checks that the same messages are charged over HTTP as over pipes,
 // on the stream of a call and on the GET stream.
 func TestFloodOfHTTP(t *testing.T) {
+	t.Parallel()
 	message := make(chan string, 1)
 	own, written := make(chan linktest.EventWriter, 1), make(chan struct{})
 	s := linktest.NewHTTPServer(t, func(w http.ResponseWriter, _ *http.Request, m linktest.HTTPMessage) {
@@ -211,6 +214,7 @@ func TestFloodOfHTTP(t *testing.T) {
 // TestRelistingIsCharged checks that a server that announces a change each time its
 // list is read is charged for each reading, not only for its notifications.
 func TestRelistingIsCharged(t *testing.T) {
+	t.Parallel()
 	const readings = 50
 	lists := make(chan struct{}, 1)
 	s := linktest.NewHTTPServer(t, func(w http.ResponseWriter, r *http.Request, m linktest.HTTPMessage) {

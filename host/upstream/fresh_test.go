@@ -13,6 +13,7 @@ import (
 // read again when it must not be kept any longer, but only if the server does not announce
 // changes.
 func TestFreshness(t *testing.T) {
+	t.Parallel()
 	hints := func(ttl int64, scope string) *envelope.Hints { return &envelope.Hints{TTL: ttl, Scope: scope} }
 	const silent, loud = `{"tools":{}}`, `{"tools":{"listChanged":true}}`
 	for name, test := range map[string]struct {

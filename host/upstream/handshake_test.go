@@ -32,6 +32,7 @@ func (c *handshakeConn) Negotiated(revision protocol.Revision) {
 }
 
 func TestInitialize(t *testing.T) {
+	t.Parallel()
 	const raw = `{"protocolVersion":"2024-11-05","capabilities":{"tools":{},"x":1e400},"serverInfo":{"name":"srv","version":"2"},"instructions":"do","_meta":{}}`
 	conn := &handshakeConn{reply: wire.Reply{Result: []byte(raw)}}
 	res, err := Initialize(t.Context(), conn, ClientParams{Name: `n"`, Version: "1", Capabilities: []byte(`{"roots":{}}`)}.Params())
@@ -52,6 +53,7 @@ func TestInitialize(t *testing.T) {
 }
 
 func TestInitializeRefused(t *testing.T) {
+	t.Parallel()
 	var version *VersionError
 	var refused *wire.RPCError
 	for _, tt := range []struct {

@@ -16,6 +16,7 @@ import (
 // TestMCPGoServers checks that an upstream finds the right transport for servers of
 // mcp-go over streamable HTTP and over HTTP with SSE, and works with both.
 func TestMCPGoServers(t *testing.T) {
+	t.Parallel()
 	s := server.NewMCPServer("interop", "1", server.WithToolCapabilities(true), server.WithElicitation())
 	s.AddTool(mcp.NewTool("work"), func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		for i := range 3 {

@@ -12,6 +12,7 @@ import (
 // TestItemsAreCounted checks that no list has more than maxItems, however the server divides it
 // into pages, and that what is left out counts as well.
 func TestItemsAreCounted(t *testing.T) {
+	t.Parallel()
 	all := []wire.Surface{wire.Tools, wire.Resources, wire.Templates, wire.Prompts}
 	for _, tt := range []struct {
 		mode     string
@@ -26,7 +27,7 @@ func TestItemsAreCounted(t *testing.T) {
 	} {
 		t.Run(tt.mode, func(t *testing.T) {
 			got := map[wire.Surface][]string{}
-			f := launchWith(t, spec(tt.mode), Options{OnList: func(l List) { got[l.Surface] = keys(l.Surface, l.Items) }}, fastTimings)
+			f := launchWith(t, here(tt.mode), Options{OnList: func(l List) { got[l.Surface] = keys(l.Surface, l.Items) }}, fastTimings)
 			<-f.Started()
 			for _, s := range tt.surfaces {
 				names := got[s]
@@ -45,7 +46,8 @@ func TestItemsAreCounted(t *testing.T) {
 // whose list there is no memory any more, can still be used with the list from before, and that
 // a later list is used again.
 func TestTooLargeListKeepsTheOneBefore(t *testing.T) {
-	large := spec("second list large")
+	t.Parallel()
+	large := here("second list large")
 	large.MaxList = 10_000
 	lists := 0
 	full := func(s wire.Surface, _ int64) error {
@@ -59,7 +61,7 @@ func TestTooLargeListKeepsTheOneBefore(t *testing.T) {
 	}
 	for want, f := range map[string]*fixture{
 		"its list of tools is larger than 10000 bytes": launch(t, large),
-		"its list of tools is not used: no memory":     launchWith(t, spec("second list large"), Options{KeepList: full}, fastTimings),
+		"its list of tools is not used: no memory":     launchWith(t, here("second list large"), Options{KeepList: full}, fastTimings),
 	} {
 		first := <-f.tools
 		f.call(t, "change once") // the list is too large, and the server announces another change

@@ -37,6 +37,7 @@ func scattered(b *processMonitor) (all []*bufio.Reader) {
 // TestNoDescendantIsLeft checks that all descendants of a server end with it, however it
 // ends.
 func TestNoDescendantIsLeft(t *testing.T) {
+	t.Parallel()
 	for how, end := range map[string]func(t *testing.T, f *fixture){
 		"close": func(t *testing.T, f *fixture) {
 			if err := f.Close(t.Context()); err != nil {
@@ -79,6 +80,7 @@ func confinedTo(t *testing.T, b *processMonitor) *confine.Settings {
 // TestKilledParentLeavesNoProcess checks that all descendants of a server end when
 // the server's parent is killed.
 func TestKilledParentLeavesNoProcess(t *testing.T) {
+	t.Parallel()
 	b := newProcessMonitor(t)
 	parent := exec.Command(os.Args[0])
 	parent.Env = append(os.Environ(), serverEnv+"=parent of scatters", b.env())
@@ -102,6 +104,7 @@ func TestKilledParentLeavesNoProcess(t *testing.T) {
 // TestServerSignalsSupervisor checks that signals from a server, which has the same rights,
 // have no effect on its supervisor, except that SIGKILL ends the server too.
 func TestServerSignalsSupervisor(t *testing.T) {
+	t.Parallel()
 	t.Run("signals", func(t *testing.T) {
 		f := launch(t, spec("ok"))
 		<-f.Started()
@@ -145,6 +148,7 @@ func TestServerSignalsSupervisor(t *testing.T) {
 // TestChainOfProcesses checks that a process is killed that keeps starting a copy of
 // itself and exiting, so that it has gone whenever it is found.
 func TestChainOfProcesses(t *testing.T) {
+	t.Parallel()
 	b := newProcessMonitor(t)
 	f := launch(t, spec("starts a self-replacer", b.env()))
 	for range 4 { // the server, and three of the copies
@@ -168,6 +172,7 @@ func TestChainOfProcesses(t *testing.T) {
 // TestServerDoesNotStart checks that the error of a server that the supervisor cannot
 // start is the same as without a supervisor.
 func TestServerDoesNotStart(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "server")
 	if err := os.WriteFile(path, []byte("\x7fELF of another world"), 0o700); err != nil {
 		t.Fatal(err)

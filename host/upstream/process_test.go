@@ -49,6 +49,7 @@ func TestServerSeesOnlyItsEnvironment(t *testing.T) {
 }
 
 func TestShutdownSteps(t *testing.T) {
+	t.Parallel()
 	t.Run("a server that ignores everything is killed", func(t *testing.T) {
 		b := newProcessMonitor(t)
 		f := launch(t, spec("stubborn", b.env())) // ignores SIGTERM and the end of its input
@@ -112,6 +113,7 @@ func TestShutdownSteps(t *testing.T) {
 }
 
 func TestNoProcessOfTheGroupIsLeft(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"close", "crash"} {
 		b := newProcessMonitor(t)
 		f := launch(t, spec("family", b.env()))
@@ -136,6 +138,7 @@ func TestNoProcessOfTheGroupIsLeft(t *testing.T) {
 // TestDaemonHoldsThePipes checks that Close, and calls after a crash, do not wait for a
 // process that left the group and still has the server's pipes open.
 func TestDaemonHoldsThePipes(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("no process leaves a job")
 	}
@@ -172,6 +175,7 @@ func TestDaemonHoldsThePipes(t *testing.T) {
 
 // TestServerEndsWithKilledParent checks that a server ends when its parent is killed.
 func TestServerEndsWithKilledParent(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS != "linux" && runtime.GOOS != "windows" {
 		t.Skip("the system cannot do that")
 	}

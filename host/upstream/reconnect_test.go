@@ -15,6 +15,7 @@ import (
 // TestHTTPUpstreamRestart checks that the call in flight fails at once when an HTTP
 // server ends, and that the server is used again after its restart.
 func TestHTTPUpstreamRestart(t *testing.T) {
+	t.Parallel()
 	for _, listens := range []bool{false, true} { // the end is noticed by the next call, or on the GET stream
 		reached, listening := make(chan struct{}, 1), make(chan struct{}, 10)
 		s := linktest.NewHTTPServer(t, func(w http.ResponseWriter, r *http.Request, m linktest.HTTPMessage) {

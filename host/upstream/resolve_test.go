@@ -13,6 +13,7 @@ import (
 
 // TestResolve checks that secrets are asked for before each start.
 func TestResolve(t *testing.T) {
+	t.Parallel()
 	var asked atomic.Int32
 	f := launchWith(t, restartingSpec(t, "ok"), Options{Resolve: func(_ context.Context, s Spec) (Spec, error) {
 		n := asked.Add(1)

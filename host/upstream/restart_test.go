@@ -34,6 +34,7 @@ func wantDown(t *testing.T, err error, text string) {
 }
 
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	listed, onList := lists(t)
 	ready := make(chan string, 10)
 	var f *fixture
@@ -83,6 +84,7 @@ func TestRestart(t *testing.T) {
 }
 
 func TestRestartUntilItWorks(t *testing.T) {
+	t.Parallel()
 	ready := make(chan struct{}, 1)
 	f := launchWith(t, restartingSpec(t, "third start works"), Options{OnReady: func() { ready <- struct{}{} }}, fastTimings)
 	<-f.Started() // after the first failure
@@ -103,6 +105,7 @@ func TestRestartUntilItWorks(t *testing.T) {
 }
 
 func TestCallsWhileItIsDown(t *testing.T) {
+	t.Parallel()
 	t.Run("until the next start, if it is far", func(t *testing.T) {
 		f := launchWith(t, restartingSpec(t, "ok"), Options{}, slow())
 		_, err := f.Call(t.Context(), toolCall("crash"))
@@ -179,6 +182,7 @@ func TestCallsWhileItIsDown(t *testing.T) {
 }
 
 func TestCloseBetweenTwoStarts(t *testing.T) {
+	t.Parallel()
 	f := launchWith(t, restartingSpec(t, "exit"), Options{}, slow())
 	<-f.Started()
 	if err := f.Close(t.Context()); err != nil {
@@ -192,6 +196,7 @@ func TestCloseBetweenTwoStarts(t *testing.T) {
 // TestStateTransitions checks which states may follow each state, and that Started is
 // closed once.
 func TestStateTransitions(t *testing.T) {
+	t.Parallel()
 	u := &Upstream{started: make(chan struct{}), handshakeDone: make(chan struct{}), stateChanged: make(chan struct{})}
 	for _, tt := range []struct {
 		from, to State
@@ -211,6 +216,7 @@ func TestStateTransitions(t *testing.T) {
 }
 
 func TestBackoff(t *testing.T) {
+	t.Parallel()
 	for range 100 {
 		b := backoff{timings: defaultTimings}
 		want := defaultTimings.firstDelay
@@ -239,6 +245,7 @@ func TestBackoff(t *testing.T) {
 // TestDownErrorOfTriedLink checks that a call whose link has ended says why, also before
 // the upstream has noticed the end.
 func TestDownErrorOfTriedLink(t *testing.T) {
+	t.Parallel()
 	u := &Upstream{spec: Spec{Name: "x"}}
 	wantDown(t, u.downError(nil), "its connection has just ended")
 	ended := &DownError{Upstream: "x", Reason: "its process ended: exit status 9"}

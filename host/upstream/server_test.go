@@ -120,7 +120,15 @@ func serverMain(mode string) {
 		io.Copy(io.Discard, os.Stdin)
 		return
 	}
-	s := &rawServer{in: bufio.NewReader(os.Stdin), out: os.Stdout, tools: []string{"a", "b"}, start: starts,
+	serve(mode, os.Stdin, os.Stdout, starts)
+	if mode == "stubborn" || mode == "terminates" {
+		hang()
+	}
+}
+
+// serve is a server in some mode, until its input ends.
+func serve(mode string, in io.Reader, out io.Writer, starts int) {
+	s := &rawServer{in: bufio.NewReader(in), out: out, tools: []string{"a", "b"}, start: starts,
 		waiting: map[string]json.RawMessage{}, replies: make(chan json.RawMessage, 1)}
 	for {
 		line, err := s.in.ReadBytes('\n')
@@ -132,9 +140,6 @@ func serverMain(mode string) {
 			panic(fmt.Sprintf("not a message: %.80q", line))
 		}
 		s.handle(mode, m)
-	}
-	if mode == "stubborn" || mode == "terminates" {
-		hang()
 	}
 }
 

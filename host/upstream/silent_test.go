@@ -13,6 +13,7 @@ import (
 
 // TestSilentServerIsReplaced checks that a server that has stopped reading is restarted.
 func TestSilentServerIsReplaced(t *testing.T) {
+	t.Parallel()
 	var u *Upstream // set before the server is silent
 	starts := 0
 	ready := make(chan struct{}, 10)
@@ -46,6 +47,7 @@ func TestSilentServerIsReplaced(t *testing.T) {
 // TestSlowServerIsKept checks that a server is not restarted if it still answers ping
 // after a call has timed out, or if it is waiting for an answer of ours.
 func TestSlowServerIsKept(t *testing.T) {
+	t.Parallel()
 	f := launch(t, restartingSpec(t, "ok"))
 	l, err := f.connection(t.Context(), nil)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 // TestHandshakeWaitsForParams checks that the process is started, and that its handshake then waits until
 // the params of initialize are known.
 func TestHandshakeWaitsForParams(t *testing.T) {
+	t.Parallel()
 	const params = `{"protocolVersion":"2025-03-26","capabilities":{"x":1e400},"clientInfo":{"name":"theirs","version":"1","title":"é"},"_meta":{"n":9007199254740993}}`
 	b := newProcessMonitor(t)
 	asked, known := make(chan struct{}), make(chan struct{})
@@ -65,6 +66,7 @@ func TestHandshakeWaitsForParams(t *testing.T) {
 // TestServerEndsBeforeParams checks that waiting for the params of initialize ends when
 // the process has exited.
 func TestServerEndsBeforeParams(t *testing.T) {
+	t.Parallel()
 	asked := make(chan error, 10)
 	f := launchWith(t, spec("exit"), Options{InitializeParams: func(ctx context.Context) ([]byte, error) {
 		<-ctx.Done()
@@ -80,8 +82,9 @@ func TestServerEndsBeforeParams(t *testing.T) {
 }
 
 func TestCloseBeforeParams(t *testing.T) {
+	t.Parallel()
 	asked := make(chan struct{})
-	f := launchWith(t, spec("ok"), Options{InitializeParams: func(ctx context.Context) ([]byte, error) {
+	f := launchWith(t, here("ok"), Options{InitializeParams: func(ctx context.Context) ([]byte, error) {
 		close(asked)
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
@@ -98,7 +101,8 @@ func TestCloseBeforeParams(t *testing.T) {
 }
 
 func TestInitializeParamsFail(t *testing.T) {
-	f := launchWith(t, spec("ok"), Options{InitializeParams: func(context.Context) ([]byte, error) {
+	t.Parallel()
+	f := launchWith(t, here("ok"), Options{InitializeParams: func(context.Context) ([]byte, error) {
 		return nil, errors.New("no client came")
 	}}, fastTimings)
 	_, err := f.Call(t.Context(), wire.Call{Method: "m"})
@@ -106,8 +110,9 @@ func TestInitializeParamsFail(t *testing.T) {
 }
 
 func TestRequestsOfTheServer(t *testing.T) {
+	t.Parallel()
 	asked := make(chan string, 1)
-	f := launchWith(t, spec("ok"), Options{OnRequest: func(_ context.Context, m wire.Inbound) wire.Reply {
+	f := launchWith(t, here("ok"), Options{OnRequest: func(_ context.Context, m wire.Inbound) wire.Reply {
 		for _, owner := range m.Owners() {
 			asked <- m.Method + string(m.Params) + owner.(string)
 		}
@@ -128,6 +133,7 @@ func TestRequestsOfTheServer(t *testing.T) {
 }
 
 func TestUnknownTransport(t *testing.T) {
+	t.Parallel()
 	s := spec("ok")
 	s.Transport = "pigeon"
 	f := launch(t, s)

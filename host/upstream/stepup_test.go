@@ -15,6 +15,7 @@ import (
 // scope fails alone: the upstream stays ready, and the call succeeds as soon as the user
 // has logged in again.
 func TestStepUpOfUpstream(t *testing.T) {
+	t.Parallel()
 	for eras, revision := range map[string]string{"": "2025-11-25", "modern": "2026-07-28"} {
 		t.Run(revision, func(t *testing.T) {
 			peer := mcptest.NewServer(mcptest.ServerOptions{Eras: eras})

@@ -15,6 +15,7 @@ import (
 )
 
 func TestLimitOf(t *testing.T) {
+	t.Parallel()
 	u := &Upstream{spec: Spec{Timeout: 10 * time.Second, MaxTimeout: 15 * time.Second}}
 	if got, want := u.limitOf("tools/call"), (rpc.Limit{Idle: 10 * time.Second, Max: 15 * time.Second}); got != want {
 		t.Errorf("tools/call: got %v, want %v", got, want)
@@ -25,6 +26,7 @@ func TestLimitOf(t *testing.T) {
 }
 
 func TestUpstreamSubmit(t *testing.T) {
+	t.Parallel()
 	f := launch(t, restartingSpec(t, "ok"))
 	done := make(linktest.Outcomes, 2)
 	if _, ok := f.Submit(toolCall("echo"), done.Complete); ok { // it may have started already
@@ -70,8 +72,9 @@ func (l endedLink) Submit(_ wire.Call, _ rpc.Limit, complete wire.CompletionFunc
 // TestSubmitOnAnEndedLink checks that a call that was surely not written is made
 // again over the next link, and no other one.
 func TestSubmitOnAnEndedLink(t *testing.T) {
+	t.Parallel()
 	for _, unsent := range []bool{true, false} {
-		f := launch(t, spec("ok"))
+		f := launch(t, here("ok"))
 		<-f.Started()
 		f.mu.Lock()
 		next := f.link

@@ -25,6 +25,7 @@ func lists(t *testing.T) (chan string, func(List)) {
 }
 
 func TestSurfaces(t *testing.T) {
+	t.Parallel()
 	const resources, templates = `resources [file:///a file:///b] {"k":2,"first":1e400,"second":[]}`, "resourceTemplates [file:///{x}] "
 	const prompts = `prompts [p0] { "n" : 9007199254740993 }`
 	for _, tt := range []struct {
@@ -40,7 +41,7 @@ func TestSurfaces(t *testing.T) {
 		{"no tools", []string{"tools [] ", "resources [] ", "resourceTemplates [] ", "prompts [] "}, ""},
 	} {
 		listed, onList := lists(t)
-		f := launchWith(t, spec(tt.mode), Options{OnList: onList}, fastTimings)
+		f := launchWith(t, here(tt.mode), Options{OnList: onList}, fastTimings)
 		<-f.Started()
 		if s := f.Status(); s.State != Ready {
 			t.Fatalf("%s: status %+v", tt.mode, s)
@@ -61,9 +62,10 @@ func TestSurfaces(t *testing.T) {
 }
 
 func TestListThatNeverComes(t *testing.T) {
+	t.Parallel()
 	listed, onList := lists(t)
 	known := make(chan *Upstream, 1)
-	f := launchWith(t, spec("resources hang"), Options{OnList: func(l List) {
+	f := launchWith(t, here("resources hang"), Options{OnList: func(l List) {
 		onList(l)
 		if l.Surface == wire.Tools { // the resources are next
 			(<-known).spec.Timeout = 2 * time.Second // not for the start, which it also limits
@@ -82,8 +84,9 @@ func TestListThatNeverComes(t *testing.T) {
 }
 
 func TestOnlyTheChangedListIsReadAgain(t *testing.T) {
+	t.Parallel()
 	listed, onList := lists(t)
-	f := launchWith(t, spec("surfaces"), Options{OnList: onList}, fastTimings)
+	f := launchWith(t, here("surfaces"), Options{OnList: onList}, fastTimings)
 	<-f.Started()
 	for range 4 {
 		<-listed
@@ -101,6 +104,7 @@ func TestOnlyTheChangedListIsReadAgain(t *testing.T) {
 }
 
 func TestMetaIsBounded(t *testing.T) {
+	t.Parallel()
 	var log mcptest.Buffer
 	c := listing{surface: wire.Tools, log: slog.New(slog.NewTextHandler(&log, nil)), keys: make(map[string]bool)}
 	big := `{"big":"` + strings.Repeat("x", maxMeta) + `"}`
@@ -122,6 +126,7 @@ func TestMetaIsBounded(t *testing.T) {
 }
 
 func TestMerge(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct{ meta, more, want string }{
 		{"", `{ "a" : 1 }`, `{ "a" : 1 }`},
 		{`{"a":1,"b":{"c":1}}`, `{"z":1,"b":{"d":1.0},"\u0061":2}`, `{"a":2,"b":{"d":1.0},"z":1}`},

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -24,13 +25,45 @@ import (
 type fixture struct {
 	*Upstream
 	log   mcptest.Buffer
-	tools chan []string // names of each listing of tools
-	notes chan string   // methods and params of notifications
+	tools chan []string  // names of each listing of tools
+	notes chan string    // methods and params of notifications
+	here  sync.WaitGroup // servers in the process of the tests
 }
 
 // spec returns the Spec of a server in some mode. It is not restarted.
 func spec(mode string, env ...string) Spec {
 	return Spec{Name: "x", Command: os.Args[0], Env: append(env, serverEnv+"="+mode, "GORACE=atexit_sleep_ms=0"), Restart: RestartNever}
+}
+
+// inProcess is the command of a server that runs in the process of the tests.
+const inProcess = "in the process of the tests"
+
+// here returns the Spec of such a server, for tests that are not about processes: starting one
+// takes longer than most of them.
+func here(mode string) Spec {
+	return Spec{Name: "x", Command: inProcess, Args: []string{mode}, Restart: RestartNever}
+}
+
+// streams is Options.Streams for such servers. They end with their input, and the test waits for
+// that.
+func (f *fixture) streams(t *testing.T) func(Spec) (io.ReadCloser, io.WriteCloser, bool) {
+	return func(s Spec) (io.ReadCloser, io.WriteCloser, bool) {
+		if s.Command != inProcess {
+			return nil, nil, false
+		}
+		in, toServer, err := os.Pipe()
+		fromServer, out, err2 := os.Pipe()
+		if err := errors.Join(err, err2); err != nil {
+			t.Error(err)
+			return nil, nil, false
+		}
+		f.here.Go(func() {
+			defer in.Close()
+			defer out.Close()
+			serve(s.Args[0], in, out, 0)
+		})
+		return fromServer, toServer, true
+	}
 }
 
 // fastTimings make no step of a shutdown depend on the clock, and restart at once.
@@ -58,6 +91,7 @@ func launchWith(t *testing.T, s Spec, opts Options, with timings) *fixture {
 	if opts.OnNotification == nil {
 		opts.OnNotification = func(m wire.Inbound) { f.notes <- m.Method + string(m.Params) }
 	}
+	opts.Streams = f.streams(t)
 	f.Upstream = start(s, opts, with)
 	t.Cleanup(func() { f.stop(t) })
 	return f
@@ -85,6 +119,7 @@ func (f *fixture) stop(t *testing.T) {
 	if err := f.Close(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		<-f.done // on a slow machine the kill takes longer than Close waits
 	}
+	f.here.Wait()
 }
 
 // call calls a tool and returns the result.
@@ -98,6 +133,7 @@ func (f *fixture) call(t *testing.T, tool string) string {
 }
 
 func TestUpstream(t *testing.T) {
+	t.Parallel()
 	f := launch(t, spec("ok"))
 	<-f.Started()
 	s := f.Status()
@@ -135,7 +171,8 @@ func TestUpstream(t *testing.T) {
 }
 
 func TestUpstreamProgress(t *testing.T) {
-	f := launch(t, spec("ok"))
+	t.Parallel()
+	f := launch(t, here("ok"))
 	next := 0
 	_, err := f.Call(t.Context(), wire.Call{Method: "tools/call", Params: []byte(`{"name":"flood","_meta":{"progressToken":"theirs"}}`), Progress: func(params []byte) {
 		if got, _ := wire.Get(params, "progress"); string(got) != fmt.Sprint(next) {
@@ -149,7 +186,8 @@ func TestUpstreamProgress(t *testing.T) {
 }
 
 func TestUpstreamConcurrentCalls(t *testing.T) {
-	f := launch(t, spec("ok"))
+	t.Parallel()
+	f := launch(t, here("ok"))
 	var wg sync.WaitGroup
 	for i := range 200 {
 		wg.Go(func() {
@@ -164,7 +202,8 @@ func TestUpstreamConcurrentCalls(t *testing.T) {
 }
 
 func TestUpstreamCancel(t *testing.T) {
-	f := launch(t, spec("ok"))
+	t.Parallel()
+	f := launch(t, here("ok"))
 	<-f.Started()
 	for _, tool := range []string{"hang", "late"} {
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -200,7 +239,8 @@ func TestUpstreamCancel(t *testing.T) {
 }
 
 func TestUpstreamTimeout(t *testing.T) {
-	s := spec("ok")
+	t.Parallel()
+	s := here("ok")
 	f := launch(t, s)
 	<-f.Started()
 	f.spec.Timeout = time.Millisecond // not before the handshake, which it also limits
@@ -216,6 +256,7 @@ func TestUpstreamTimeout(t *testing.T) {
 }
 
 func TestStartFailures(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	plain := filepath.Join(dir, "plain")
 	if err := os.WriteFile(plain, nil, 0o600); err != nil {
@@ -234,9 +275,9 @@ func TestStartFailures(t *testing.T) {
 		{"no such cwd", Spec{Name: "x", Command: os.Args[0], Dir: filepath.Join(dir, "nosuch")}, `is not a directory`},
 		{"exits at once", spec("exit"), "exit status 3"},
 		{"exits at once, stderr", spec("exit"), "cannot open the database"},
-		{"refuses", spec("refuses"), "server refused initialize: no licence (code -32000)"},
-		{"old", spec("old"), `protocol revision "1999-01-01"`},
-		{"list fails", spec("list fails"), "server refused tools/list: backend gone (code -32603)"},
+		{"refuses", here("refuses"), "server refused initialize: no licence (code -32000)"},
+		{"old", here("old"), `protocol revision "1999-01-01"`},
+		{"list fails", here("list fails"), "server refused tools/list: backend gone (code -32603)"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -262,6 +303,7 @@ func TestStartFailures(t *testing.T) {
 }
 
 func TestHangInInitialize(t *testing.T) {
+	t.Parallel()
 	b := newProcessMonitor(t)
 	running := make(chan *Upstream, 1)
 	f := launchWith(t, spec("hang", b.env()), Options{InitializeParams: func(context.Context) ([]byte, error) {
@@ -278,6 +320,7 @@ func TestHangInInitialize(t *testing.T) {
 }
 
 func TestCrash(t *testing.T) {
+	t.Parallel()
 	f := launch(t, spec("third call kills"))
 	hanging := make(chan error, 1)
 	go func() {
@@ -351,7 +394,7 @@ func TestFaultyServers(t *testing.T) {
 		wg.Wait()
 	})
 	t.Run("chatty", func(t *testing.T) {
-		f := launch(t, spec("chatty"))
+		f := launch(t, here("chatty"))
 		f.call(t, "echo")
 		if log := f.log.String(); !strings.Contains(log, `line="Server is starting on stdio..."`) {
 			t.Error(log)
@@ -360,6 +403,7 @@ func TestFaultyServers(t *testing.T) {
 }
 
 func TestListing(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		mode  string
 		names []string
@@ -370,7 +414,7 @@ func TestListing(t *testing.T) {
 		{"looping", []string{"t", "tA", "tB"}, "repeats a cursor"},
 		{"no tools", nil, ""},
 	} {
-		f := launch(t, spec(tt.mode))
+		f := launch(t, here(tt.mode))
 		if got := <-f.tools; !slices.Equal(got, tt.names) {
 			t.Errorf("%s: tools %v", tt.mode, got)
 		}
@@ -378,7 +422,7 @@ func TestListing(t *testing.T) {
 			t.Errorf("%s: log %s", tt.mode, log)
 		}
 	}
-	f := launch(t, spec("endless"))
+	f := launch(t, here("endless"))
 	if got := <-f.tools; len(got) != maxPages || !strings.Contains(f.log.String(), "does not end") {
 		t.Errorf("endless: %d tools", len(got))
 	}
@@ -387,12 +431,13 @@ func TestListing(t *testing.T) {
 // TestListsAreBounded checks that a list that is larger than it may be, or for which there is no
 // memory, is not used, and that the error says which list, and what was exceeded.
 func TestListsAreBounded(t *testing.T) {
-	endless := spec("endless")
+	t.Parallel()
+	endless := here("endless")
 	endless.MaxList, endless.Restart = 10_000, RestartNever
 	full := func(wire.Surface, int64) error {
 		return &budget.FullError{What: "lists of this server", Bytes: 30 << 20, Share: 20 << 20, Most: 25 << 20}
 	}
-	small := spec("ok")
+	small := here("ok")
 	small.Restart = RestartNever
 	for want, f := range map[string]*fixture{
 		`upstream "x": start failed: its list of tools is larger than 10000 bytes (raise max_list)`: launch(t, endless),
@@ -406,7 +451,8 @@ func TestListsAreBounded(t *testing.T) {
 }
 
 func TestFailedRelistKeepsTheUpstream(t *testing.T) {
-	f := launch(t, spec("second list fails"))
+	t.Parallel()
+	f := launch(t, here("second list fails"))
 	<-f.tools
 	f.call(t, "change once") // listing fails, and the server announces another change
 	<-f.tools
@@ -418,6 +464,7 @@ func TestFailedRelistKeepsTheUpstream(t *testing.T) {
 
 // TestStartWithoutCallbacks checks an upstream with the zero Options.
 func TestStartWithoutCallbacks(t *testing.T) {
+	t.Parallel()
 	u := Start(spec("ok"), Options{})
 	if _, err := u.Call(t.Context(), toolCall("change once")); err != nil {
 		t.Error(err)
@@ -431,7 +478,8 @@ func TestStartWithoutCallbacks(t *testing.T) {
 }
 
 func TestListChanged(t *testing.T) {
-	f := launch(t, spec("ok"))
+	t.Parallel()
+	f := launch(t, here("ok"))
 	<-f.tools
 	f.call(t, "change") // announced 50 times
 	listings := 0
