@@ -9,6 +9,7 @@ import (
 // TestChangesInOneNotification checks that several changes become one notification,
 // which has the params of an upstream only if all changes have the same.
 func TestChangesInOneNotification(t *testing.T) {
+	t.Parallel()
 	type change struct {
 		surface wire.Surface
 		notice  string

@@ -16,6 +16,7 @@ import (
 // with "< " must be received, byte for byte, and one with "! " is a command of this
 // test. No message may follow after the last line.
 func TestConversations(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatal("no conversations", err)

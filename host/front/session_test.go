@@ -93,6 +93,7 @@ func (k *talk) initialize(revision string) {
 }
 
 func TestEOFCancelsCallsAndFinishesListings(t *testing.T) {
+	t.Parallel()
 	k := newTalk(t)
 	k.initialize("2025-11-25")
 	k.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait"}}`)
@@ -104,6 +105,7 @@ func TestEOFCancelsCallsAndFinishesListings(t *testing.T) {
 }
 
 func TestEndOfContext(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	inR, inW := io.Pipe()
 	defer inW.Close()
@@ -117,6 +119,7 @@ func TestEndOfContext(t *testing.T) {
 }
 
 func TestClientThatStopsReading(t *testing.T) {
+	t.Parallel()
 	k := newTalk(t)
 	k.initialize("2025-11-25")
 	k.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait"}}`)
@@ -133,6 +136,7 @@ func TestClientThatStopsReading(t *testing.T) {
 // TestProgressOrder checks many calls at once that report progress: the progress of
 // each call arrives in order and before its result, and none is lost.
 func TestProgressOrder(t *testing.T) {
+	t.Parallel()
 	const calls, times = 50, 100
 	k := newTalk(t)
 	k.initialize("2025-11-25")
@@ -167,6 +171,7 @@ func TestProgressOrder(t *testing.T) {
 // TestCancelStorm checks that calls that are cancelled right after they were made are
 // not answered.
 func TestCancelStorm(t *testing.T) {
+	t.Parallel()
 	const calls = 500
 	k := newTalk(t)
 	k.initialize("2025-11-25")
@@ -194,6 +199,7 @@ func TestCancelStorm(t *testing.T) {
 // TestIDReusedAfterCancel checks that a cancelled request does not answer a later
 // request with the same id.
 func TestIDReusedAfterCancel(t *testing.T) {
+	t.Parallel()
 	k := newTalk(t)
 	k.initialize("2025-11-25")
 	for range 100 {
@@ -208,6 +214,7 @@ func TestIDReusedAfterCancel(t *testing.T) {
 }
 
 func TestTooManyInFlight(t *testing.T) {
+	t.Parallel()
 	k := newTalk(t)
 	k.initialize("2025-11-25")
 	var writer sync.WaitGroup

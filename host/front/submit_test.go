@@ -62,6 +62,7 @@ func tool(id int, name string) string {
 }
 
 func TestSubmit(t *testing.T) {
+	t.Parallel()
 	k, b := newSubmitTalk(t)
 	for i, tt := range []struct{ tool, want string }{
 		{"reply", `{"replied":true}`}, {"start", `{"started":true}`}, {"echo", `{"params":{"name":"echo"}}`},
@@ -92,6 +93,7 @@ func TestSubmit(t *testing.T) {
 
 // TestBatchSubmitted checks that requests of a batch are submitted too.
 func TestBatchSubmitted(t *testing.T) {
+	t.Parallel()
 	b := newSubmitter()
 	k := newTalkWith(t, b.Backend, options(b))
 	k.initialize("2025-03-26")
@@ -107,6 +109,7 @@ func TestBatchSubmitted(t *testing.T) {
 // TestSubmittedCancelled checks that the backend is told once of a cancellation, and
 // that its reply is then not sent.
 func TestSubmittedCancelled(t *testing.T) {
+	t.Parallel()
 	k, b := newSubmitTalk(t)
 	ends := []func(l *submittedCall){
 		func(l *submittedCall) { l.to.Reply(wire.Reply{Result: []byte(`{"never":"seen"}`)}) },
@@ -158,6 +161,7 @@ func TestSubmittedCancelled(t *testing.T) {
 // TestEndOfInputCancelsSubmitted checks that the end of input cancels submitted calls,
 // and that they are not answered.
 func TestEndOfInputCancelsSubmitted(t *testing.T) {
+	t.Parallel()
 	k, b := newSubmitTalk(t)
 	k.send(tool(1, "test"))
 	l := mcptest.Receive(t, "a call", b.submitted)
@@ -183,6 +187,7 @@ func writeTo(w io.Writer) (stream *rpc.Writer, written func()) {
 // TestEndOfSessionCancelsSubmitted checks that the end of the session cancels submitted
 // calls, and that they are still answered.
 func TestEndOfSessionCancelsSubmitted(t *testing.T) {
+	t.Parallel()
 	b := newSubmitter()
 	opts := options(b)
 	var out strings.Builder
@@ -218,6 +223,7 @@ func TestEndOfSessionCancelsSubmitted(t *testing.T) {
 // TestReplyDoesNotWait checks that Reply does not wait for a client that does not
 // read, and that the client gets all replies when it reads.
 func TestReplyDoesNotWait(t *testing.T) {
+	t.Parallel()
 	k, b := newSubmitTalk(t)
 	const n = 1000
 	for i := range n {
@@ -239,6 +245,7 @@ func TestReplyDoesNotWait(t *testing.T) {
 // TestAnswersBeforeTheEnd checks that all replies are written before ServeStdio
 // returns.
 func TestAnswersBeforeTheEnd(t *testing.T) {
+	t.Parallel()
 	b := newSubmitter()
 	opts := options(b)
 	var in strings.Builder

@@ -15,6 +15,7 @@ import (
 // read only until a bounded number of them waits, and that it gets them all when it
 // reads.
 func TestUnreadAnswersAreBounded(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		k := newTalk(t)
 		k.initialize("2025-11-25")
@@ -44,6 +45,7 @@ func TestUnreadAnswersAreBounded(t *testing.T) {
 // requests in flight, take a bounded number of bytes, that each of those beyond is refused
 // with an error that says so, and that small requests always get through.
 func TestUnreadBytesAreBounded(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := fronttest.New()
 		opts := options(b)

@@ -53,6 +53,7 @@ func second(kind string) map[string]mcptest.Fault {
 }
 
 func TestCheck(t *testing.T) {
+	t.Parallel()
 	secretive := start(t, "secretive", mcptest.ServerOptions{Faults: map[string]mcptest.Fault{"tools/list": {Kind: mcptest.CrashBefore, Skip: 1}}})
 	targets := []Target{
 		{Name: "good", Connection: start(t, "good", mcptest.ServerOptions{}), Probe: &config.Probe{Call: "echo", Params: []byte(`{"a":1}`), Timeout: time.Minute}},
@@ -96,6 +97,7 @@ func TestCheck(t *testing.T) {
 // TestHangDoesNotDelayOthers checks that an upstream that hangs does not delay the check of
 // another one.
 func TestHangDoesNotDelayOthers(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	good := after{Connection: start(t, "good", mcptest.ServerOptions{}), f: cancel}
@@ -119,6 +121,7 @@ func (c after) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
 
 // TestCheckIsBounded checks that the check of an upstream that hangs ends with its timeout.
 func TestCheckIsBounded(t *testing.T) {
+	t.Parallel()
 	const within = 50 * time.Millisecond
 	hang := start(t, "hang", mcptest.ServerOptions{Faults: second(mcptest.Hang)})
 	probed := start(t, "probed", mcptest.ServerOptions{})
@@ -154,6 +157,7 @@ func (s sleeper) Ready(ctx context.Context) error {
 }
 
 func TestAsleep(t *testing.T) {
+	t.Parallel()
 	woken := 0
 	c := Checker{Timeout: time.Minute, WakeTimeout: time.Millisecond}
 	r := c.Check(t.Context(), []Target{{Name: "lazy", Connection: sleeper{woken: &woken}}})[0]
@@ -167,6 +171,7 @@ func TestAsleep(t *testing.T) {
 }
 
 func TestReportText(t *testing.T) {
+	t.Parallel()
 	reports := []Report{
 		{Server: "good", State: upstream.Ready, Check: OK, Latency: 1.26, Probe: &ProbeReport{Check: OK, Latency: 12.6}},
 		{Server: "was-down", State: upstream.Ready, Check: OK, Latency: 2, LastError: "it exited\x1b[2J", Restarts: 2},
@@ -191,6 +196,7 @@ lazy      asleep  skipped  -        -       -
 }
 
 func TestLastErrorIsMasked(t *testing.T) {
+	t.Parallel()
 	st := upstream.Status{
 		Name: "x", State: upstream.Failed,
 		Err: "upstream \"x\": the process exited with status 3, hunter2-hunter2; its last lines on stderr:\ncannot reach hunter2-hunter2\nbye",
@@ -210,6 +216,7 @@ func TestLastErrorIsMasked(t *testing.T) {
 
 // TestSlowedIsShown checks that a report says if an upstream is read slowly.
 func TestSlowedIsShown(t *testing.T) {
+	t.Parallel()
 	var r Report
 	Checker{}.addStatus(&r, upstream.Status{Name: "x", State: upstream.Ready, SlowedSince: time.Unix(1, 0)})
 	if r.SlowedSince == nil || !strings.Contains(Table([]Report{r}), "is read slowly") {

@@ -10,6 +10,7 @@ import (
 )
 
 func TestVerdict(t *testing.T) {
+	t.Parallel()
 	text := func(s string) *config.Expectation { return &config.Expectation{Text: s} }
 	pattern := func(s string) *config.Expectation { return &config.Expectation{Pattern: s} }
 	value := func(s string) *config.Expectation { return &config.Expectation{Value: []byte(s)} }
@@ -44,6 +45,7 @@ func TestVerdict(t *testing.T) {
 
 // TestSecretIsMaskedBeforeCutting checks a secret at the position where the text is cut off.
 func TestSecretIsMaskedBeforeCutting(t *testing.T) {
+	t.Parallel()
 	c := Checker{Mask: func(s string) string { return strings.ReplaceAll(s, "hunter2-hunter2", "****") }}
 	result := `{"content":[{"type":"text","text":"` + strings.Repeat("x", maxExcerpt-8) + `hunter2-hunter2"}]}`
 	if got := c.verdict([]byte(result), &config.Expectation{Text: "hunter2-hunter2!"}); strings.Contains(got, "hunter") || !strings.Contains(got, "****") {
@@ -52,6 +54,7 @@ func TestSecretIsMaskedBeforeCutting(t *testing.T) {
 }
 
 func TestProbe(t *testing.T) {
+	t.Parallel()
 	up := start(t, "raw", mcptest.ServerOptions{})
 	for _, tt := range []struct {
 		call, params string
@@ -74,6 +77,7 @@ func TestProbe(t *testing.T) {
 }
 
 func TestContains(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		got, want string
 		ok        bool

@@ -15,6 +15,7 @@ import (
 // TestLastFailure checks that the last failure of an upstream is remembered, with secrets
 // masked, and not written again while it repeats.
 func TestLastFailure(t *testing.T) {
+	t.Parallel()
 	store := t.TempDir()
 	if _, ok := LastFailure(store, "x"); ok {
 		t.Error("there is a failure before the first")
@@ -60,6 +61,7 @@ func TestLastFailure(t *testing.T) {
 // TestInvalidUpstream checks that an upstream with a mistake in its entry is not started,
 // and says why.
 func TestInvalidUpstream(t *testing.T) {
+	t.Parallel()
 	r := start(t, configOf(t, config.Upstream{
 		Name: "x", Transport: config.Stdio, Command: os.Args[0], Timeout: time.Minute, Restart: config.RestartAlways,
 		Isolation: config.Shared, Start: config.Lazy,

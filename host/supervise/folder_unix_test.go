@@ -16,6 +16,7 @@ import (
 // TestFolderOfOthers checks that what is remembered of servers is neither read, written nor removed in a
 // folder that others may change, and that a link in place of a file is not followed.
 func TestFolderOfOthers(t *testing.T) {
+	t.Parallel()
 	store := t.TempDir()
 	dir := ServersDir(store)
 	s := newSnapshotStore(dir, slog.New(slog.DiscardHandler))

@@ -8,6 +8,7 @@ import (
 )
 
 func TestForgetFiles(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "servers")
 	if names, err := RememberedFiles(dir); names != nil || err != nil {
 		t.Errorf("without a directory: %q, %v", names, err)

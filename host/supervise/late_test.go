@@ -33,6 +33,7 @@ func lateFile(t testing.TB, cfg *config.Config, name string) string {
 // not ready in time when it last ran is shorter than for one about which nothing is
 // known.
 func TestLateUpstreamIsWaitedForBriefly(t *testing.T) {
+	t.Parallel()
 	late, _ := server(t, "late", hanging)
 	cfg := configOf(t, late)
 	cfg.StartupWait = time.Millisecond
@@ -80,6 +81,7 @@ func TestLateUpstreamIsWaitedForBriefly(t *testing.T) {
 // TestFailedUpstreamIsLate checks that an upstream that failed to start is late until
 // it has been ready, and that its snapshot is kept.
 func TestFailedUpstreamIsLate(t *testing.T) {
+	t.Parallel()
 	u, s := server(t, "u", mcptest.ServerOptions{Faults: map[string]mcptest.Fault{"initialize": {Kind: mcptest.CrashBefore, Skip: 1, Times: 1}}})
 	gate := make(chan struct{}, 1) // requests are answered while it holds a token
 	gate <- struct{}{}
@@ -129,6 +131,7 @@ func TestFailedUpstreamIsLate(t *testing.T) {
 // a handshake shortens the waits of the next run, but not the wait for the first list,
 // which comes right after it.
 func TestLateHandshakeShortensNoWaitOfThisRun(t *testing.T) {
+	t.Parallel()
 	u, _ := server(t, "u", hanging)
 	cfg := configOf(t, u)
 	run := func(want time.Duration) {
@@ -157,6 +160,7 @@ func TestLateHandshakeShortensNoWaitOfThisRun(t *testing.T) {
 // TestCommandsWaitForLateUpstreams checks that the wait of a command for the lists of an
 // upstream that was late is not shortened: its only call may be one of a tool in them.
 func TestCommandsWaitForLateUpstreams(t *testing.T) {
+	t.Parallel()
 	u, _ := server(t, "u", hanging)
 	cfg := configOf(t, u)
 	cfg.StartupWait = time.Millisecond

@@ -69,6 +69,7 @@ func await(t testing.TB, what string, f func()) {
 // TestSlowSnapshotDelaysNoOther checks that other upstreams are found at once while
 // the snapshot of an upstream is read.
 func TestSlowSnapshotDelaysNoOther(t *testing.T) {
+	t.Parallel()
 	shared, _ := server(t, "shared", mcptest.ServerOptions{})
 	own, _ := server(t, "own", mcptest.ServerOptions{})
 	own.Isolation, own.Start = config.PerSession, config.Lazy

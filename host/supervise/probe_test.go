@@ -12,6 +12,7 @@ import (
 // TestProtocols checks the explanation of each server's protocol, and that what a probe
 // finds is remembered.
 func TestProtocols(t *testing.T) {
+	t.Parallel()
 	old, _ := server(t, "old", mcptest.ServerOptions{})
 	both, _ := server(t, "both", mcptest.ServerOptions{Eras: "both"})
 	pinned, _ := server(t, "pinned", mcptest.ServerOptions{Eras: "both"})
@@ -44,6 +45,7 @@ func TestProtocols(t *testing.T) {
 // TestVerdictOfAnotherProcess checks that a process that runs does not take back what a
 // probe of another one has found out meanwhile, and that it can still forget it.
 func TestVerdictOfAnotherProcess(t *testing.T) {
+	t.Parallel()
 	conf, _ := server(t, "old", mcptest.ServerOptions{})
 	r := start(t, configOf(t, conf), ManyClients)
 	m := r.all()[0]

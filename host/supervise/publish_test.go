@@ -13,6 +13,7 @@ import (
 // TestApplyDoesNotWaitForCatalog checks that an upstream can be replaced, and that
 // other upstreams are found, while a list of the replaced one is set in the catalog.
 func TestApplyDoesNotWaitForCatalog(t *testing.T) {
+	t.Parallel()
 	replaced, _ := server(t, "replaced", mcptest.ServerOptions{})
 	other, _ := server(t, "other", mcptest.ServerOptions{})
 	r := start(t, configOf(t), ManyClients)
@@ -52,6 +53,7 @@ func TestApplyDoesNotWaitForCatalog(t *testing.T) {
 // TestRetiredUpstreamPublishesNothing checks that a list of a retired upstream cannot
 // overwrite one of its replacement.
 func TestRetiredUpstreamPublishesNothing(t *testing.T) {
+	t.Parallel()
 	u, _ := server(t, "u", mcptest.ServerOptions{})
 	r := start(t, configOf(t), ManyClients)
 	retired, replacement := newManaged(&r.env, &u, nil, r.client), newManaged(&r.env, &u, nil, r.client)

@@ -26,6 +26,7 @@ var odd = Snapshot{
 }
 
 func TestSnapshotKeepsBytes(t *testing.T) {
+	t.Parallel()
 	store := newSnapshotStore(filepath.Join(t.TempDir(), "servers"), slog.New(slog.DiscardHandler))
 	if _, ok := store.load("x", "id"); ok {
 		t.Error("it remembers what it never heard of")
@@ -47,6 +48,7 @@ func TestSnapshotKeepsBytes(t *testing.T) {
 
 // TestSnapshotCannotBeSaved checks that a failure to save a snapshot is only logged.
 func TestSnapshotCannotBeSaved(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "servers")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -60,6 +62,7 @@ func TestSnapshotCannotBeSaved(t *testing.T) {
 }
 
 func TestSnapshotKey(t *testing.T) {
+	t.Parallel()
 	secrets := (&config.Config{Secrets: []string{"secret-1", "secret-2"}}).NewMasker()
 	base := func() upstream.Spec {
 		return upstream.Spec{

@@ -81,6 +81,7 @@ func (c *crowd) arrived(t *testing.T, process, from int, text string) int {
 // TestSpareIsTold checks that a spare is told the log level and the subscriptions, also
 // those that come and go while it runs, and what clients notify the server of.
 func TestSpareIsTold(t *testing.T) {
+	t.Parallel()
 	c := newCrowd(t)
 	c.tell(t, protocol.MethodSetLevel, `{"level":"debug"}`)
 	c.tell(t, protocol.MethodResourcesSubscribe, `{"uri":"raw://text"}`)
@@ -124,6 +125,7 @@ func count(c *crowd, text string) int {
 // TestSpareAnnounces checks that what a spare announces because of a call reaches clients:
 // the update of a resource, and changes of lists.
 func TestSpareAnnounces(t *testing.T) {
+	t.Parallel()
 	c := newCrowd(t)
 	updates := make(chan string, 1)
 	c.rig.receiver.onNotification = func(n wire.Inbound) {
@@ -148,6 +150,7 @@ func TestSpareAnnounces(t *testing.T) {
 // TestAskingProcess checks that what is about a request of a server goes to the process that
 // has made it: another one may use the same progress token.
 func TestAskingProcess(t *testing.T) {
+	t.Parallel()
 	c := newCrowd(t)
 	c.rig.receiver.onRequest = func(ctx context.Context, m wire.Inbound) wire.Reply {
 		token, _ := wire.Get(m.Params, "_meta", "progressToken")

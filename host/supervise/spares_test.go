@@ -86,6 +86,7 @@ func placing(t *testing.T, conf config.Upstream) (m *managedUpstream, at func(ow
 // without a token, where another one has parked its call. The processes are used again,
 // and end when they are idle, or with the upstream.
 func TestSpares(t *testing.T) {
+	t.Parallel()
 	m, at := placing(t, subprocess(mcptest.ServerOptions{}))
 	nobody := &strangers{}
 	var parked []*strangerRequest
@@ -149,6 +150,7 @@ func TestSpares(t *testing.T) {
 // TestSpareFails checks that a call goes to the upstream's own process if no other one can
 // be started, and that this is not tried all the time.
 func TestSpareFails(t *testing.T) {
+	t.Parallel()
 	m, at := placing(t, subprocess(mcptest.ServerOptions{}))
 	nobody := &strangers{}
 	parked := &strangerRequest{strangers: nobody}
@@ -172,6 +174,7 @@ func TestSpareFails(t *testing.T) {
 // TestServersWithoutSpares checks that there are none where a question comes on the stream
 // of its call, or is the result of the call.
 func TestServersWithoutSpares(t *testing.T) {
+	t.Parallel()
 	web, _ := server(t, "u", mcptest.ServerOptions{})
 	modern := subprocess(mcptest.ServerOptions{Eras: mcptest.EraModern})
 	modern.Protocol = config.Auto
@@ -190,6 +193,7 @@ func TestServersWithoutSpares(t *testing.T) {
 
 // TestSpareSecrets checks that a spare gets the secrets of its server, and stays a spare.
 func TestSpareSecrets(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.toml")
 	for name, text := range map[string]string{
@@ -247,6 +251,7 @@ func (*watchedConnection) Ended()        {}
 
 // TestSpareIsTraced checks that telemetry sees the calls of further processes, too.
 func TestSpareIsTraced(t *testing.T) {
+	t.Parallel()
 	m, at := placing(t, subprocess(mcptest.ServerOptions{}))
 	seen := &watched{}
 	m.env.Observer = seen // before there is a spare
@@ -272,6 +277,7 @@ func TestSpareIsTraced(t *testing.T) {
 // noticing, that calls wait for the log level, and that one which does not answer gets no
 // more calls, and is closed when it has none.
 func TestSpareIsReplaced(t *testing.T) {
+	t.Parallel()
 	conf := subprocess(mcptest.ServerOptions{})
 	m, at := placing(t, conf)
 	nobody := &strangers{}

@@ -15,6 +15,7 @@ import (
 // the configuration names no transport, and not if it names the other one (revision
 // 2025-11-25, basic/transports, backwards compatibility).
 func TestSpecDetectsTransport(t *testing.T) {
+	t.Parallel()
 	old := httptest.NewServer(mcptest.NewServer(mcptest.ServerOptions{}).SSE())
 	defer old.Close()
 	for file, want := range map[string]string{

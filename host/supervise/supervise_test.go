@@ -18,6 +18,7 @@ import (
 // TestCloseAgain checks that Close may be called again, also concurrently, and that
 // each call returns when everything has ended.
 func TestCloseAgain(t *testing.T) {
+	t.Parallel()
 	shared, _ := server(t, "shared", mcptest.ServerOptions{})
 	own, _ := server(t, "own", mcptest.ServerOptions{})
 	own.Isolation = config.PerSession
@@ -62,6 +63,7 @@ func TestCloseAgain(t *testing.T) {
 // TestWatchDoesNotDelayReload checks that a task that is listened to is no call in flight:
 // its upstream can be replaced at once, and its replacement is listened to in its place.
 func TestWatchDoesNotDelayReload(t *testing.T) {
+	t.Parallel()
 	u, _ := server(t, "u", mcptest.ServerOptions{Eras: mcptest.EraModern})
 	u.Protocol = "2026-07-28"
 	r := start(t, configOf(t, u), ManyClients)
@@ -103,6 +105,7 @@ func TestWatchDoesNotDelayReload(t *testing.T) {
 
 // TestClientIdentity checks the params of initialize that upstreams get.
 func TestClientIdentity(t *testing.T) {
+	t.Parallel()
 	for clients, want := range map[Clients]string{
 		NoClient:    `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"n","version":"v"}}`,
 		ManyClients: fmt.Sprintf(`{"protocolVersion":"2025-11-25","capabilities":%s,"clientInfo":{"name":"n","version":"v"}}`, allCapabilities),

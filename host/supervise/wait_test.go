@@ -27,6 +27,7 @@ func (r *rig) change(t testing.TB, s route.Session, name string) {
 
 // TestRefreshed checks that Refreshed waits for a list that is being read again.
 func TestRefreshed(t *testing.T) {
+	t.Parallel()
 	u, _ := server(t, "slow", mcptest.ServerOptions{PageSize: 1000, Faults: map[string]mcptest.Fault{
 		"tools/list": {Kind: mcptest.Slow, Size: 100, Pause: 2, Skip: 1},
 	}})
@@ -49,6 +50,7 @@ func TestRefreshed(t *testing.T) {
 // the changed list does not delay the lists of others, and neither does an upstream
 // of another session, or a server that is down.
 func TestWaitForChangedListIsBounded(t *testing.T) {
+	t.Parallel()
 	hangs := mcptest.ServerOptions{PageSize: 1000, Faults: map[string]mcptest.Fault{"tools/list": {Kind: mcptest.Hang, Skip: 1}}}
 	shared, _ := server(t, "shared", hangs)
 	own, _ := server(t, "own", hangs)
@@ -98,6 +100,7 @@ func (c asked) Done() <-chan struct{} {
 // TestStartedWaitsForReplacement checks that who waits for the lists of a server gets those of
 // the one that a reload has put in its place meanwhile.
 func TestStartedWaitsForReplacement(t *testing.T) {
+	t.Parallel()
 	hangs, before := server(t, "u", mcptest.ServerOptions{Faults: map[string]mcptest.Fault{"tools/list": {Kind: mcptest.Hang}}})
 	works, _ := server(t, "u", mcptest.ServerOptions{})
 	r := start(t, configOf(t, hangs), NoClient)

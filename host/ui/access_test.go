@@ -11,6 +11,7 @@ import (
 // TestCodes checks that a code is good once, for a short time, and that its second use
 // takes back what the first one gave.
 func TestCodes(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := NewAccess()
 		if len(a.Token()) < 26 || !a.allows(a.Token()) || a.allows("") || a.allows(a.Token()[1:]) {
@@ -50,6 +51,7 @@ func TestCodes(t *testing.T) {
 
 // TestSession checks how the page gets a token for a code, and that other sites do not.
 func TestSession(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	body := `{"code":"` + b.access.Code() + `"}`
 	for _, headers := range [][]string{

@@ -16,6 +16,7 @@ import (
 // TestApprovals lists calls that wait, decides about them, and forgets what was remembered;
 // each only with the token of the page.
 func TestApprovals(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.proxy.cfg.Approval.Remember = time.Hour
 	approver := approval.New(approval.Options{

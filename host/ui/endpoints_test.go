@@ -22,6 +22,7 @@ import (
 )
 
 func TestState(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	var state struct {
 		Version string
@@ -53,6 +54,7 @@ func TestState(t *testing.T) {
 }
 
 func TestTools(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	var list struct{ Tools []tool }
 	b.get("tools", &list)
@@ -80,6 +82,7 @@ func TestTools(t *testing.T) {
 
 // TestLongTexts checks that a server cannot make the page work on megabytes.
 func TestLongTexts(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	for path, most := range map[string]int{"tools": 10_000, "tool?kind=proxied&server=files&name=files__long": maxShown + maxDescription + 2000, "state": 10_000} {
 		resp, body := b.ask(http.MethodGet, "/ui/api/"+path, "")
@@ -97,6 +100,7 @@ func TestLongTexts(t *testing.T) {
 }
 
 func TestCall(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	var called []string
 	answer := func(reply wire.Reply, err error) {
@@ -164,6 +168,7 @@ func TestCall(t *testing.T) {
 
 // TestCallIsCancelled checks that a call ends when the page closes its stream.
 func TestCallIsCancelled(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	over := make(chan struct{})
 	b.proxy.call = func(ctx context.Context, _ string, _ []byte, progress func([]byte)) (wire.Reply, error) {
@@ -192,6 +197,7 @@ func TestCallIsCancelled(t *testing.T) {
 }
 
 func TestSaved(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	schema := json.RawMessage(`{"type":"object"}`)
 	for _, code := range []string{"return 1", "return 2 # " + attack} {
@@ -252,6 +258,7 @@ func (b *bench) record(tool string, failure abi.ErrorType) string {
 }
 
 func TestRuns(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	ids := []string{b.record("a", ""), b.record("b", abi.ErrTool), b.record("a", abi.ErrTimeout)}
 	slices.Reverse(ids) // the newest first
@@ -324,6 +331,7 @@ func (b *bench) follow() (next func() (event string, got run)) {
 
 // TestLive checks that a page hears of a run while it goes on and when it ends.
 func TestLive(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.record("old", "")
 	next := b.follow()
@@ -346,6 +354,7 @@ func TestLive(t *testing.T) {
 // TestRunIsNotReadAgain checks that the journal is not read for each event of a run that a
 // page looks at, even if there are several pages.
 func TestRunIsNotReadAgain(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	one, two := b.follow(), b.follow()
 	for _, next := range []func() (string, run){one, two} {
@@ -389,6 +398,7 @@ func TestRunIsNotReadAgain(t *testing.T) {
 // TestFeedIsBounded checks that neither a page that does not read nor many runs fill the
 // memory.
 func TestFeedIsBounded(t *testing.T) {
+	t.Parallel()
 	f := newFeed(t.Context(), t.TempDir())
 	s, ready := f.subscribe()
 	defer f.close()

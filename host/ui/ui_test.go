@@ -157,6 +157,7 @@ func (b *bench) get(path string, into any) {
 
 // TestAccess checks who gets an answer.
 func TestAccess(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	own := b.URL
 	for _, tt := range []struct {
@@ -224,6 +225,7 @@ func TestAccess(t *testing.T) {
 // TestFiles checks that the page loads only its own files, and has no script or style in
 // its HTML, which the policy would refuse.
 func TestFiles(t *testing.T) {
+	t.Parallel()
 	entries, err := files.ReadDir("page")
 	if err != nil || len(entries) < 10 {
 		t.Fatal(entries, err)

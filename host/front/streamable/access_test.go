@@ -21,6 +21,7 @@ func (c *clock) set(d time.Duration) { c.ns.Store(int64(d)) }
 // ends, in both eras. Nobody tells the handler that the clock was set: it looks again when
 // the token would expire if the clock ran.
 func TestExpiry(t *testing.T) {
+	t.Parallel()
 	var now clock
 	now.set(time.Hour)
 	all := tokens("stays", "goes")
@@ -98,6 +99,7 @@ func TestExpiry(t *testing.T) {
 // TestExpiryWhileLooking checks that a session ends at once at whatever moment its token expires
 // while the handler looks which ones have.
 func TestExpiryWhileLooking(t *testing.T) {
+	t.Parallel()
 	for looks := range int64(8) {
 		var counting atomic.Bool
 		var count atomic.Int64
@@ -122,6 +124,7 @@ func TestExpiryWhileLooking(t *testing.T) {
 
 // TestNextExpiry checks when the handler looks again without a tick.
 func TestNextExpiry(t *testing.T) {
+	t.Parallel()
 	var now clock
 	now.set(time.Hour)
 	all := tokens("a", "b", "c")

@@ -86,6 +86,7 @@ const (
 // TestThousandInitializes checks that a client that begins more sessions than allowed
 // and uses none of them does not prevent others from beginning and using sessions.
 func TestThousandInitializes(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const most = 100
 		s := newCaller(t, Options{MaxSessions: most})
@@ -119,6 +120,7 @@ func TestThousandInitializes(t *testing.T) {
 
 // TestQuotas checks that no token and no address can have all sessions.
 func TestQuotas(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name        string
 		opts        Options
@@ -162,6 +164,7 @@ func TestQuotas(t *testing.T) {
 // TestQuotaMakesRoom checks that a client at its limit loses the oldest of its own
 // sessions that was never used.
 func TestQuotaMakesRoom(t *testing.T) {
+	t.Parallel()
 	s := newCaller(t, Options{MaxSessions: 10, MaxSessionsPerAddress: 3})
 	others := s.join(there, "")
 	used := s.join(here, "")
@@ -178,6 +181,7 @@ func TestQuotaMakesRoom(t *testing.T) {
 // TestInitializeRate checks that a client that begins sessions too fast has to wait,
 // and others do not.
 func TestInitializeRate(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newCaller(t, Options{Access: Access{Tokens: tokens("a", "b")}, MaxSessionsPerToken: 5, MaxSessionsPerAddress: 5, InitializeRate: 2})
 		for range minBurst {
@@ -210,6 +214,7 @@ func TestInitializeRate(t *testing.T) {
 // TestInitializeRateBehindAProxy checks that a client with a token that begins sessions too fast
 // does not keep one with another token from beginning any, if both come through a proxy.
 func TestInitializeRateBehindAProxy(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newCaller(t, Options{Access: Access{Tokens: tokens("a", "b")}, MaxSessionsPerToken: 5, InitializeRate: 2})
 		for range minBurst {
@@ -225,6 +230,7 @@ func TestInitializeRateBehindAProxy(t *testing.T) {
 // TestSessionIDs checks that the ids of sessions are long and differ, and that the log has none
 // of them whole.
 func TestSessionIDs(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		opts := options(fronttest.New())
@@ -255,6 +261,7 @@ func TestSessionIDs(t *testing.T) {
 // TestSessionsShareTheBudget checks that a principal gets no more sessions when they take too
 // much memory, and is told so, and that another one still gets some.
 func TestSessionsShareTheBudget(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		shared := budget.New(32 << 20) // 2 MiB for sessions
 		s := newCaller(t, Options{Access: Access{Tokens: tokens("a", "b")}, Session: front.Options{Budget: shared}})
@@ -284,6 +291,7 @@ func TestSessionsShareTheBudget(t *testing.T) {
 
 // TestUnusedSessions checks that unused sessions end soon, and others do not.
 func TestUnusedSessions(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newCaller(t, Options{})
 		used, unused, greeting := s.join(local, ""), s.join(home, ""), s.join(home, "")
@@ -319,6 +327,7 @@ func (b *reloadingBody) Read(p []byte) (int, error) {
 // read. The policy at the beginning of the request applies, except that a token that
 // was revoked in between begins no session.
 func TestOnePolicyPerRequest(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name   string
 		before Access

@@ -45,6 +45,7 @@ const stuck = time.Minute
 
 // TestRefusedBeforeBody checks requests that are refused before their body is sent.
 func TestRefusedBeforeBody(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{Access: Access{Tokens: tokens("secret")}})
 	g := w.client()
 	g.token = "secret"
@@ -86,6 +87,7 @@ func TestRefusedBeforeBody(t *testing.T) {
 // TestEarlyBody checks bodies without a session that are as large as allowed, and one
 // byte larger.
 func TestEarlyBody(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{})
 	initialize := func(size int) string {
 		const begin, end = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","x":"`, `"}}`
@@ -135,6 +137,7 @@ func (p *pipes) dial() net.Conn {
 
 // TestSlowBody checks bodies that arrive at several rates.
 func TestSlowBody(t *testing.T) {
+	t.Parallel()
 	const size = maxInitialize
 	for _, tt := range []struct {
 		name   string
@@ -197,6 +200,7 @@ func TestSlowBody(t *testing.T) {
 
 // TestBodiesShareTheBudget checks that a body waits for room in the budget.
 func TestBodiesShareTheBudget(t *testing.T) {
+	t.Parallel()
 	const size = 4 << 20
 	shared := budget.New(19 * size)
 	w := newServer(t, Options{Session: front.Options{Budget: shared}})
@@ -230,6 +234,7 @@ func TestBodiesShareTheBudget(t *testing.T) {
 
 // TestBodyWithoutRoom checks a body that waits for room in vain.
 func TestBodyWithoutRoom(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const size = 1 << 20
 		shared := budget.New(6 * size)
@@ -270,6 +275,7 @@ func (r inPieces) Read(b []byte) (int, error) {
 // TestManyBodiesAtOnce checks more bodies at once than there is room for. None waits
 // for the others until its timeout.
 func TestManyBodiesAtOnce(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const bodies, size = 40, 1 << 20
 		shared := budget.New(16 * 2 * size)
@@ -303,6 +309,7 @@ func TestManyBodiesAtOnce(t *testing.T) {
 
 // TestMemoryIsReturned checks that memory is returned once after each burst.
 func TestMemoryIsReturned(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		given := make(chan time.Time, 10)
 		g := newMemoryReturner(func() { given <- time.Now() })

@@ -13,6 +13,7 @@ import (
 // TestTooManyConnections checks that idle connections make room for new ones, and
 // connections in use do not.
 func TestTooManyConnections(t *testing.T) {
+	t.Parallel()
 	w := newServerWith(t, Options{}, ServerOptions{MaxConnections: 3})
 	// The session is begun without a connection, since the server would notice only
 	// later that the client has closed it.
@@ -67,6 +68,7 @@ func (a *addressed) RemoteAddr() net.Addr {
 // TestConnectionsOfAddresses opens, uses and closes connections from several addresses
 // in random order. No limit is ever exceeded, and no connection in use is closed.
 func TestConnectionsOfAddresses(t *testing.T) {
+	t.Parallel()
 	const most, mostPerAddress = 20, 8
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -128,6 +130,7 @@ func deleteClosed(c *connections, all []*addressed, busy map[*addressed]bool) (o
 // TestLargestAddressLosesConnection checks that the address with most connections loses one, even
 // if another connection has been idle for longer.
 func TestLargestAddressLosesConnection(t *testing.T) {
+	t.Parallel()
 	c := newConnections(4, 0, silent)
 	first := &addressed{from: "192.0.2.1:1"}
 	crowd := []*addressed{{from: "192.0.2.2:1"}, {from: "192.0.2.2:2"}}
@@ -144,6 +147,7 @@ func TestLargestAddressLosesConnection(t *testing.T) {
 }
 
 func TestClientAddress(t *testing.T) {
+	t.Parallel()
 	for in, want := range map[string]string{
 		"192.0.2.1:80": "192.0.2.1/32", "[::ffff:192.0.2.1]:80": "192.0.2.1/32", "127.0.0.1:1": "127.0.0.1/32", "[::1]:1": "::1/128",
 		"[2001:db8:1:2:3::4]:1": "2001:db8:1:2::/64", "[fe80::1%eth0]:1": "fe80::/64", "pipe": "invalid Prefix", "": "invalid Prefix",
@@ -155,6 +159,7 @@ func TestClientAddress(t *testing.T) {
 }
 
 func TestShareOfAddress(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		address    string
 		set, whole int

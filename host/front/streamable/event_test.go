@@ -14,6 +14,7 @@ import (
 )
 
 func TestParseEventID(t *testing.T) {
+	t.Parallel()
 	for s, want := range map[string]eventID{
 		"0.0": {term: 1}, "3.12": {stream: 3, seq: 12, term: 1}, "18446744073709551615.1": {stream: 1<<64 - 1, seq: 1, term: 1},
 		"2-0.7": {seq: 7, term: 2}, "12-3.4.ImEi": {stream: 3, seq: 4, term: 12, request: `"a"`}, "3.1.Nw": {stream: 3, seq: 1, term: 1, request: "7"},

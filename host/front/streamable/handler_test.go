@@ -17,6 +17,7 @@ import (
 )
 
 func TestHTTPSession(t *testing.T) {
+	t.Parallel()
 	for _, revision := range protocol.Handshake.Names() {
 		t.Run(revision, func(t *testing.T) {
 			w := newServer(t, Options{})
@@ -49,6 +50,7 @@ func TestHTTPSession(t *testing.T) {
 }
 
 func TestHTTPRefusals(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{Access: Access{AllowedHosts: []string{"mcp.example", "other.example:81"}, AllowedOrigins: []string{"https://app.example"}}})
 	id := w.join("2025-11-25").id
 	port := w.url[strings.LastIndex(w.url, ":")+1:]
@@ -126,6 +128,7 @@ func TestHTTPRefusals(t *testing.T) {
 }
 
 func TestTooLargeWithoutLength(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{})
 	r := w.join("2025-11-25").request(t.Context(), "POST", strings.Repeat("x", 33<<20))
 	r.Host = "localhost"
@@ -138,6 +141,7 @@ func TestTooLargeWithoutLength(t *testing.T) {
 }
 
 func TestHTTPTokens(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{Access: Access{Tokens: tokens("secret", "other")}})
 	for _, value := range []string{"", "Bearer", "Bearer wrong", "Basic secret", "secret"} {
 		g := w.client()
@@ -168,6 +172,7 @@ func TestHTTPTokens(t *testing.T) {
 
 // TestSetAccess checks that sessions follow a change of the tokens.
 func TestSetAccess(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{Access: Access{Tokens: tokens("stays", "goes")}})
 	stays, goes := w.client(), w.client()
 	stays.token, goes.token = "stays", "goes"
@@ -200,6 +205,7 @@ func TestSetAccess(t *testing.T) {
 }
 
 func TestCORS(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{Access: Access{AllowedOrigins: []string{"https://app.example"}, Tokens: tokens("secret")}})
 	res := w.client().do(t.Context(), "OPTIONS", "", "Origin", "https://app.example", "Access-Control-Request-Method", "POST")
 	if res.StatusCode != 204 || res.Header.Get("Access-Control-Allow-Origin") != "https://app.example" ||
@@ -215,6 +221,7 @@ func TestCORS(t *testing.T) {
 
 // TestAcceptOrder checks that clients that name event streams first get one.
 func TestAcceptOrder(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{})
 	g := w.join("2025-11-25")
 	for accept, want := range map[string]string{
@@ -230,6 +237,7 @@ func TestAcceptOrder(t *testing.T) {
 }
 
 func TestHTTPBatch(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{})
 	g := w.join("2025-03-26")
 	got := g.call(`[` + ping + `,{"jsonrpc":"2.0","method":"notifications/x"},7]`)
@@ -246,6 +254,7 @@ func TestHTTPBatch(t *testing.T) {
 }
 
 func TestFailedInitializeLeavesNoSession(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{MaxSessions: 1})
 	w.backend.Refuse <- wire.Errorf(-32099, "come back later")
 	for _, body := range []string{initialize, `{"jsonrpc":"2.0","id":1,"method":"initialize"}`} {
@@ -261,6 +270,7 @@ func TestFailedInitializeLeavesNoSession(t *testing.T) {
 }
 
 func TestMaxSessions(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{MaxSessions: 2})
 	g := w.join("2025-11-25")
 	for _, used := range []*client{g, w.join("2025-11-25")} {
@@ -278,6 +288,7 @@ func TestMaxSessions(t *testing.T) {
 }
 
 func TestIdleSessions(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{SessionTTL: hour})
 	calling, listening := w.join("2025-11-25"), w.join("2025-11-25")
 	answer := make(chan string, 1)
@@ -308,6 +319,7 @@ func TestIdleSessions(t *testing.T) {
 }
 
 func TestHTTPClose(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{})
 	g := w.join("2025-11-25")
 	e := g.stream("GET", "")
@@ -336,7 +348,7 @@ func TestHTTPClose(t *testing.T) {
 
 // TestSessionsLeaveNothing ends sessions in three ways. TestMain checks that no
 // goroutine is left.
-func TestSessionsLeaveNothing(t *testing.T) {
+func TestSessionsLeaveNothing(t *testing.T) { // not parallel: it counts goroutines
 	const each = 170
 	w := newServer(t, Options{SessionTTL: 300 * instant, ResumeWindow: instant})
 	revisions := protocol.Handshake.Names()

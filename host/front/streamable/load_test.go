@@ -10,6 +10,7 @@ import (
 // TestSessionsAreIsolated makes many calls in several sessions at once. Each stream has
 // exactly its own progress, in order, and then its answer.
 func TestSessionsAreIsolated(t *testing.T) {
+	t.Parallel()
 	const sessions, calls, times = 8, 25, 40
 	w := newServer(t, Options{})
 	var all sync.WaitGroup
@@ -44,6 +45,7 @@ func TestSessionsAreIsolated(t *testing.T) {
 
 // TestBurst writes many messages at once to the main stream.
 func TestBurst(t *testing.T) {
+	t.Parallel()
 	const burst = 5000
 	w := newServer(t, Options{})
 	e := w.join("2025-11-25").stream("GET", "")

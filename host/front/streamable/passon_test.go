@@ -29,6 +29,7 @@ func (m *mistaken) Forward(w http.ResponseWriter, r *http.Request, p peer.Passag
 // TestPassedOnOnce lets two replicas disagree about where a request belongs: each believes that it is the
 // other one. It is passed on once, and answered by the one that gets it then.
 func TestPassedOnOnce(t *testing.T) {
+	t.Parallel()
 	addresses := map[string]string{}
 	listeners, replicas := map[string]net.Listener{}, map[string]*mistaken{"a": {other: "b"}, "b": {other: "a"}}
 	for id := range replicas {

@@ -15,6 +15,7 @@ import (
 // TestResponseIsBounded checks that the messages of a response do not wait without a
 // bound for a client that does not read, but that one message always fits.
 func TestResponseIsBounded(t *testing.T) {
+	t.Parallel()
 	out := newResponse(httptest.NewRecorder(), envelope.Envelope{}, 100, nil)
 	push := func(size int) {
 		if err := out.Push(rpc.Frame{Data: bytes.Repeat([]byte("x"), size)}); err != nil {
@@ -37,6 +38,7 @@ func TestResponseIsBounded(t *testing.T) {
 // TestIdlePrincipals checks that a principal ends when it is idle, but not while a call
 // waits for an answer.
 func TestIdlePrincipals(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{SessionTTL: instant, Access: Access{Tokens: tokens("a", "b")}})
 	a, b := w.client(), w.client()
 	a.token, b.token = "a", "b"
@@ -56,6 +58,7 @@ func TestIdlePrincipals(t *testing.T) {
 // TestCORSOfArgumentHeaders checks that the script of an allowed page may send the headers
 // for arguments of tools.
 func TestCORSOfArgumentHeaders(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{Access: Access{AllowedOrigins: []string{"https://page"}}})
 	res := w.client().do(t.Context(), "OPTIONS", "", "Origin", "https://page",
 		"Access-Control-Request-Headers", "content-type, mcp-method, mcp-param-region, x-other, mcp-param-a b")
@@ -67,6 +70,7 @@ func TestCORSOfArgumentHeaders(t *testing.T) {
 
 // TestRequestsOfAddress checks that no address can take all requests of a principal.
 func TestRequestsOfAddress(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{})
 	far, local := clientAddress("192.0.2.1:1"), clientAddress("127.0.0.1:1")
 	enter := func(address netip.Prefix) error {

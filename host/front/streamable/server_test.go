@@ -59,6 +59,7 @@ func certificate(t *testing.T) (certFile, keyFile string, roots *x509.CertPool) 
 
 // TestTLS runs sessions over TLS and HTTP/2.
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	certFile, keyFile, roots := certificate(t)
 	pair, err := KeyPair(t.Context(), certFile, keyFile)
 	if err != nil {
@@ -105,6 +106,7 @@ func TestTLS(t *testing.T) {
 }
 
 func TestKeyPairOfMissingFiles(t *testing.T) {
+	t.Parallel()
 	certFile, keyFile, _ := certificate(t)
 	for missing, files := range map[string][2]string{
 		"no-cert.pem": {"no-cert.pem", keyFile}, "no-key.pem": {certFile, "no-key.pem"},

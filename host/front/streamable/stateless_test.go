@@ -58,6 +58,7 @@ const mismatched = "the header Mcp-Protocol-Version does not match the body"
 
 // TestEraOfPOST is the table of what headers and body can say about the era.
 func TestEraOfPOST(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{})
 	g := w.client()
 	old := w.join("2025-11-25")
@@ -118,6 +119,7 @@ func TestEraOfPOST(t *testing.T) {
 
 // TestStatusOfErrors is the table of errors and HTTP statuses.
 func TestStatusOfErrors(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{})
 	g := w.client()
 	echo := modern("1", "tools/call", `"name":"echo","arguments":{"region":"eu"}`)
@@ -164,6 +166,7 @@ func TestStatusOfErrors(t *testing.T) {
 // TestEqualIDs checks that requests of several clients with the same id have nothing to
 // do with each other, and that only the end of its connection cancels one.
 func TestEqualIDs(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{})
 	first, second := w.client(), w.client()
 	wait := modern("1", "tools/call", `"name":"wait"`)
@@ -195,6 +198,7 @@ func TestEqualIDs(t *testing.T) {
 // TestResponseStream checks an answer with notifications before it: an event stream
 // without ids.
 func TestResponseStream(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{})
 	g := w.client()
 	body := strings.Replace(modern("1", "tools/call", `"name":"count","arguments":{"times":2}`), `"_meta":{`, `"_meta":{"progressToken":1,`, 1)
@@ -235,6 +239,7 @@ const invalidState = "requestState is not valid for this request (begin again wi
 
 // TestStateOfPrincipal checks that only the client that was asked can answer.
 func TestStateOfPrincipal(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{Access: Access{Tokens: tokens("a", "b")}})
 	a, b := w.client(), w.client()
 	a.token, b.token = "a", "b"
@@ -254,6 +259,7 @@ func TestStateOfPrincipal(t *testing.T) {
 // TestDisconnectOfParkedCall checks that the end of a connection cancels a call only while
 // the call has a request.
 func TestDisconnectOfParkedCall(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{})
 	g := w.client()
 	state := g.ask("1")
@@ -268,6 +274,7 @@ func TestDisconnectOfParkedCall(t *testing.T) {
 
 // TestListen checks a subscription over HTTP, and that the server ends it with a result.
 func TestListen(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{})
 	g := w.client()
 	body := modern(`"s"`, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`)
@@ -286,6 +293,7 @@ func TestListen(t *testing.T) {
 // TestSeveralVersions checks that a request whose headers name two revisions belongs to
 // neither, and that in the handshake era a header may repeat its value.
 func TestSeveralVersions(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{})
 	old := w.join("2025-11-25")
 	plain := `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`

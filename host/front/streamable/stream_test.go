@@ -15,6 +15,7 @@ import (
 )
 
 func TestProgressOverHTTP(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{})
 	for _, tt := range []struct{ revision, first string }{
 		{"2025-06-18", "id: 2.1\nevent: message\ndata: " + progressOf(1, 1) + "\n\n"},
@@ -32,6 +33,7 @@ func TestProgressOverHTTP(t *testing.T) {
 }
 
 func TestAskOverPostStream(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{})
 	for _, session := range []string{"", `,"session":true`} { // without a GET stream, requests of the session go there too
 		g := w.join("2025-11-25")
@@ -44,6 +46,7 @@ func TestAskOverPostStream(t *testing.T) {
 }
 
 func TestAskOverGetStream(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{ListenWindow: hour})
 	g := w.join("2025-11-25")
 	s := w.session()
@@ -76,6 +79,7 @@ func TestAskOverGetStream(t *testing.T) {
 }
 
 func TestAskWithoutStream(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{ListenWindow: instant})
 	w.join("2025-11-25")
 	if _, err := w.session().Ask(t.Context(), wire.Call{Method: "roots/list"}); !errors.Is(err, front.ErrNotListening) {
@@ -86,6 +90,7 @@ func TestAskWithoutStream(t *testing.T) {
 // TestMainStream checks that messages are kept for a client that connects later, and
 // resumes the stream twice.
 func TestMainStream(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{})
 	g := w.join("2025-11-25")
 	s := w.session()
@@ -124,6 +129,7 @@ func TestMainStream(t *testing.T) {
 // TestListChangesAreMerged checks that a client that connects later gets one
 // notification for each list that has changed, whatever its params.
 func TestListChangesAreMerged(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{})
 	g := w.join("2025-11-25")
 	s := w.session()
@@ -148,6 +154,7 @@ func TestListChangesAreMerged(t *testing.T) {
 // TestListChangeAfterLostConnection checks that a change is announced again if the
 // client may have received the earlier notification, although its write has failed.
 func TestListChangeAfterLostConnection(t *testing.T) {
+	t.Parallel()
 	out := newStream(&session{handler: &Handler{opts: Options{Buffer: 1 << 20, Replay: 1 << 20}}}, 0)
 	add := func(times int) {
 		t.Helper()
@@ -173,6 +180,7 @@ func TestListChangeAfterLostConnection(t *testing.T) {
 }
 
 func TestBacklogIsBounded(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{Replay: 1000})
 	g := w.join("2025-11-25")
 	s := w.session()
@@ -195,6 +203,7 @@ func TestBacklogIsBounded(t *testing.T) {
 // TestResume checks that nothing is lost when the stream of a call breaks again and
 // again.
 func TestResume(t *testing.T) {
+	t.Parallel()
 	const times = 200
 	w := newServer(t, Options{ResumeWindow: hour})
 	g := w.join("2025-11-25")
@@ -218,6 +227,7 @@ func TestResume(t *testing.T) {
 // TestReleasedStreams checks that a stream holds no message when nobody can resume it,
 // even if something else still refers to it.
 func TestReleasedStreams(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{ResumeWindow: hour})
 	g := w.join("2025-11-25")
 	w.session()
@@ -271,6 +281,7 @@ func onlySession(t *testing.T, w *server) *session {
 
 // TestResumeInFlight checks that the stream of a call in flight can be resumed.
 func TestResumeInFlight(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{ResumeWindow: hour})
 	g := w.join("2025-11-25")
 	e := g.stream("POST", callOf(1, "ask", `{"method":"roots/list"}`))
@@ -283,6 +294,7 @@ func TestResumeInFlight(t *testing.T) {
 }
 
 func TestDisconnectCancels(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{ResumeWindow: instant})
 	g := w.join("2025-11-25")
 	gone := func() {
@@ -316,6 +328,7 @@ func TestDisconnectCancels(t *testing.T) {
 // TestWithoutResumption checks streams that cannot be resumed: their events have no
 // ids, and a disconnect cancels the call at once.
 func TestWithoutResumption(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{ResumeWindow: -1})
 	g := w.join("2025-11-25")
 	kind, got := g.body(callOf(7, "count", `{"times":1}`))
@@ -334,6 +347,7 @@ func TestWithoutResumption(t *testing.T) {
 
 // TestTaskProgress checks that progress of a task goes to the main stream.
 func TestTaskProgress(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{})
 	g := w.join("2025-11-25")
 	e := g.stream("GET", "")
@@ -347,6 +361,7 @@ func TestTaskProgress(t *testing.T) {
 }
 
 func TestCancelledCallHasNoAnswer(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{KeepAlive: 2 * instant})
 	g := w.join("2025-06-18")
 	e := g.stream("POST", callOf(1, "wait", "{}"))
@@ -358,6 +373,7 @@ func TestCancelledCallHasNoAnswer(t *testing.T) {
 }
 
 func TestKeepAlive(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{KeepAlive: 5 * instant})
 	g := w.join("2025-06-18")
 	e := g.stream("POST", callOf(1, "wait", "{}"))
@@ -378,6 +394,7 @@ func TestKeepAlive(t *testing.T) {
 // TestStalledClient checks that the session of a client that stops reading ends, and
 // that another client does not notice.
 func TestStalledClient(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{Buffer: 1 << 20})
 	stalled := w.join("2025-11-25")
 	s := w.session()
@@ -414,6 +431,7 @@ func TestStalledClient(t *testing.T) {
 
 // TestLargeMessages checks messages that are larger than any buffer.
 func TestLargeMessages(t *testing.T) {
+	t.Parallel()
 	const size = 16 << 20
 	w := newServer(t, Options{Buffer: 1000, Replay: 1000})
 	g := w.join("2025-11-25")

@@ -46,6 +46,7 @@ func taskRequest(id, method, members string) string {
 // TestTaskFilter checks subscriptions to tasks: which are acknowledged, that each stream
 // gets only its own, with its own id, and that the end of a stream ends watching them.
 func TestTaskFilter(t *testing.T) {
+	t.Parallel()
 	b := &tasked{stopped: make(chan string, 10)}
 	w := newServer(t, Options{Session: options(b)})
 	g := w.client()
@@ -92,6 +93,7 @@ func TestTaskFilter(t *testing.T) {
 
 // TestTaskName checks that the header Mcp-Name of a request about a task is its id.
 func TestTaskName(t *testing.T) {
+	t.Parallel()
 	w := newServer(t, Options{Session: options(&tasked{})})
 	g := w.client()
 	body := taskRequest("1", "tasks/get", `"taskId":"t1"`)
