@@ -2,11 +2,16 @@ package main
 
 import (
 	"encoding/json"
+	"log/slog"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/fleet"
 	"github.com/mcp-metatool/mcp-metatool/host/store/fleettest"
 )
 
@@ -19,6 +24,34 @@ func (m *machine) status() (s fleetStatus) {
 	return s
 }
 
+// awaitReplicas waits until the replicas of the fleet are as wanted.
+func (m *machine) awaitReplicas(what string, wanted func([]fleet.Replica) bool) {
+	m.t.Helper()
+	cfg, err := config.Load(config.LoadOptions{Flag: filepath.Join(m.dir, "config.toml")})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	f, err := host.ObserveFleet(cfg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer f.Close()
+	changed := make(chan struct{}, 1)
+	defer f.OnChange(func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	})()
+	for late := time.After(time.Minute); !wanted(f.Replicas()); {
+		select {
+		case <-changed:
+		case <-late:
+			m.t.Fatalf("%s: %+v", what, f.Replicas())
+		}
+	}
+}
+
 // TestFleet asks for the replicas of a fleet, and drains one from another machine.
 func TestFleet(t *testing.T) {
 	t.Parallel()
@@ -29,11 +62,10 @@ func TestFleet(t *testing.T) {
 	}
 	a.serve()
 	second := b.serve()
-	var s fleetStatus
-	for end := time.Now().Add(time.Minute); len(s.Replicas) != 2; s = c.status() {
-		if time.Now().After(end) {
-			t.Fatalf("%+v", s)
-		}
+	c.awaitReplicas("there are two", func(all []fleet.Replica) bool { return len(all) == 2 })
+	s := c.status()
+	if len(s.Replicas) != 2 {
+		t.Fatalf("%+v", s)
 	}
 	for _, r := range s.Replicas {
 		if r.State != "live" || r.Draining || len(r.Guest) != 64 || !slices.Equal(r.Keys, []string{"a"}) {
@@ -47,13 +79,11 @@ func TestFleet(t *testing.T) {
 	if out := c.run(0, "fleet", "drain", first[:8], "--wait", "0"); out != "replica "+first[:8]+" ("+s.Replicas[0].Name+") drains\n" {
 		t.Error(out)
 	}
-	for end := time.Now().Add(time.Minute); !s.Replicas[0].Draining; s = c.status() {
-		if time.Now().After(end) {
-			t.Fatalf("%+v", s)
-		}
-	}
-	if s.Replicas[1].Draining {
-		t.Error("the other one drains, too")
+	c.awaitReplicas("one drains", func(all []fleet.Replica) bool {
+		return slices.ContainsFunc(all, func(r fleet.Replica) bool { return r.ID == first && r.Draining })
+	})
+	if s = c.status(); !s.Replicas[0].Draining || s.Replicas[1].Draining {
+		t.Errorf("%+v", s)
 	}
 	if out := c.run(0, "fleet", "drain", other, "--wait", "0"); !strings.Contains(out, "it is the last replica") {
 		t.Error(out)

@@ -51,9 +51,10 @@ func TestQuickStart(t *testing.T) {
 func TestMain(m *testing.M) {
 	runtime.ReadMemStats(&atStart)
 	startup.Done()
+	host.OpenStore = fleettest.Open
 	commands := map[string]func(){
 		"mcp-metatool": func() { mockKeyring(os.Getenv("KEYRING")); main() },
-		folderProgram:  func() { host.OpenStore = fleettest.Open; main() },
+		folderProgram:  main,
 		"fetch":        func() { os.Exit(fetch(os.Args[1:])) },
 		"converse":     func() { os.Exit(converse(os.Args[1:])) },
 		"conversehttp": func() { os.Exit(converseHTTP(os.Args[1:])) },

@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/store/fleettest"
@@ -26,22 +25,19 @@ func replica(t *testing.T, url, count string) (dir string) {
 	return dir
 }
 
-// fleetPoints are the cases of TestKillFleet without -long.
-var fleetPoints = []string{"steps after 2", "steps answer 1", "steps after 3", "steps answer 2", "steps after 8", "nested answer 13", "fails answer 5"}
-
-// TestKillFleet is TestKill with the store of a fleet: replicas that share no other folder go on with the runs
+// TestKillFleet is TestKill with JetStream: replicas that share no other folder go on with the runs
 // of those that were killed.
 func TestKillFleet(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a process that was killed cannot be told from one that failed")
 	}
+	if !*long {
+		t.Skip("only with -long: TestCutOff does the same for one case")
+	}
 	t.Parallel()
-	url := fleettest.New(t, *long).URL()
+	url := fleettest.New(t, true).URL()
 	dir := replica(t, url, "")
 	cases := killCases()
-	if !*long {
-		cases = slices.DeleteFunc(cases, func(c killCase) bool { return !slices.Contains(fleetPoints, c.tool+" "+c.point) })
-	}
 	killAll(t, dir, cases)
 	count := filepath.Join(dir, "count")
 	first, second := replica(t, url, count), replica(t, url, count)
