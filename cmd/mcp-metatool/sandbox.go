@@ -15,7 +15,6 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/confine"
-	"github.com/mcp-metatool/mcp-metatool/host/confine/learn"
 	"github.com/mcp-metatool/mcp-metatool/host/confine/trace"
 	"github.com/mcp-metatool/mcp-metatool/host/health"
 	"github.com/mcp-metatool/mcp-metatool/host/smoke"
@@ -73,7 +72,7 @@ type tryReport struct {
 	Works   bool            `json:"works"`
 	Error   string          `json:"error,omitempty"`
 	Missing []string        `json:"missing,omitempty"` // what this machine cannot enforce (best_effort)
-	Refused []learn.Refusal `json:"refused"`
+	Refused []trace.Refusal `json:"refused"`
 }
 
 func (v *sandboxTry) run(ctx context.Context, w io.Writer, name string, files []string) error {
@@ -96,7 +95,7 @@ func (v *sandboxTry) run(ctx context.Context, w io.Writer, name string, files []
 	if err != nil {
 		return err
 	}
-	if report.Refused, err = learn.Refusals(events, &settings, place); err != nil {
+	if report.Refused, err = trace.Refusals(events, &settings, place); err != nil {
 		return err
 	}
 	if v.asJSON {

@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/config/edit"
 	"github.com/mcp-metatool/mcp-metatool/host/confine"
-	"github.com/mcp-metatool/mcp-metatool/host/confine/learn"
+	"github.com/mcp-metatool/mcp-metatool/host/confine/trace"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
 )
@@ -73,14 +73,14 @@ func (v *sandboxLearn) run(ctx context.Context, w io.Writer, name string, files 
 	if err != nil {
 		return err
 	}
-	proposal, err := learn.Propose(events, preset, place)
+	proposal, err := trace.Propose(events, preset, place)
 	if err != nil {
 		return err
 	}
 	for _, note := range proposal.Notes {
 		fmt.Fprintf(v.cmd.ErrOrStderr(), "note: %s\n", display.EscapeLine(note))
 	}
-	table := learn.Table(&proposal.Settings)
+	table := trace.Table(&proposal.Settings)
 	if v.add {
 		return v.write(ctx, name, table)
 	}
@@ -106,7 +106,7 @@ func sandboxSection(name string, table tomldoc.InlineTable) (string, error) {
 // presetFor returns the preset of --preset, or the one that fits the command.
 func (v *sandboxLearn) presetFor(command string) (confine.Preset, error) {
 	if v.preset == "" {
-		return learn.PresetOf(command), nil
+		return trace.PresetOf(command), nil
 	}
 	var names []string
 	for _, p := range []confine.Preset{confine.Node, confine.Python, confine.Go} {

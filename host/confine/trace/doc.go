@@ -1,11 +1,14 @@
 // Package trace watches the system calls of a server, to find out what it needs and what
-// it is refused. It is for `mcp-metatool sandbox` only: a traced server is several times
+// it is refused, and makes a proposal for its sandbox of that. It is for `mcp-metatool sandbox` only: a traced server is several times
 // slower.
 //
 //	doc.go           Event, Read: what was seen
 //	trace_linux.go   the tracer
 //	calls_linux.go   what the system calls mean
 //	memory_linux.go  arguments in the memory of the server
+//	learn.go         Propose: what a server needs
+//	collapse.go      files into folders
+//	refused.go       Refusals: what a server was refused
 //
 // The tracer is a process of its own, our own binary under the name Name, between the
 // supervisor (package subreaper) and the server. It starts the server, confined or not, and

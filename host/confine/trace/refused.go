@@ -1,4 +1,4 @@
-package learn
+package trace
 
 import (
 	"path/filepath"
@@ -7,16 +7,15 @@ import (
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/host/confine"
-	"github.com/mcp-metatool/mcp-metatool/host/confine/trace"
 )
 
 // Refusal is something that a server was refused.
 type Refusal struct {
-	Kind    trace.Kind `json:"kind"`
-	Object  string     `json:"object"`
-	Errno   string     `json:"errno"`
-	Call    string     `json:"call"`    // the system call
-	Program string     `json:"program"` // the process
+	Kind    Kind   `json:"kind"`
+	Object  string `json:"object"`
+	Errno   string `json:"errno"`
+	Call    string `json:"call"`    // the system call
+	Program string `json:"program"` // the process
 	// Setting is what would allow it, in TOML; "": no setting does, or it was not the sandbox.
 	Setting string `json:"setting,omitempty"`
 	// Reason says what refused it if that was not a missing setting.
@@ -24,14 +23,14 @@ type Refusal struct {
 }
 
 // Refusals returns what a confined server was refused, sorted.
-func Refusals(events []trace.Event, s *confine.Settings, at confine.Place) ([]Refusal, error) {
+func Refusals(events []Event, s *confine.Settings, at confine.Place) ([]Refusal, error) {
 	allows, err := s.Allows(at)
 	if err != nil {
 		return nil, err
 	}
 	list := []Refusal{}
 	for _, e := range events {
-		if e.Kind == trace.Omitted {
+		if e.Kind == Omitted {
 			list = append(list, Refusal{Kind: e.Kind, Reason: "it did more than was recorded"})
 		}
 		if e.Errno == "" {
@@ -39,7 +38,7 @@ func Refusals(events []trace.Event, s *confine.Settings, at confine.Place) ([]Re
 		}
 		r := Refusal{Kind: e.Kind, Object: e.Object, Errno: e.Errno, Call: e.Call, Program: e.Program}
 		r.explain(allows, s, at)
-		if e.Kind == trace.Call && r.Reason == notUs {
+		if e.Kind == Call && r.Reason == notUs {
 			continue // every program gets some of these errors
 		}
 		if !slices.Contains(list, r) {
@@ -56,9 +55,9 @@ const notUs = "not by the sandbox"
 // explain says what would allow it.
 func (r *Refusal) explain(allows func(string, bool, bool) bool, s *confine.Settings, at confine.Place) {
 	quoted := func(key, path string) { r.Setting = key + " = [" + strconv.Quote(path) + "]" }
-	writes, executes := r.Kind == trace.WriteFile, r.Kind == trace.ExecuteFile
+	writes, executes := r.Kind == WriteFile, r.Kind == ExecuteFile
 	switch r.Kind {
-	case trace.ReadFile, trace.WriteFile, trace.ExecuteFile:
+	case ReadFile, WriteFile, ExecuteFile:
 		switch {
 		case slices.ContainsFunc(at.Own, func(own string) bool { return r.Object == own || strings.HasPrefix(r.Object, own+"/") }):
 			r.Reason = "belongs to mcp-metatool"
@@ -81,11 +80,11 @@ func (r *Refusal) explain(allows func(string, bool, bool) bool, s *confine.Setti
 		default:
 			quoted("read", r.Object)
 		}
-	case trace.Connect, trace.Listen:
+	case Connect, Listen:
 		r.explainAddress()
-	case trace.Socket:
+	case Socket:
 		r.explainSocket()
-	case trace.Call:
+	case Call:
 		r.explainCall()
 	}
 }
@@ -98,9 +97,9 @@ func (r *Refusal) explainAddress() {
 		r.Setting = "unix = true"
 	case transport == "udp":
 		r.Setting = "udp = true"
-	case r.Kind == trace.Listen && port == "0":
+	case r.Kind == Listen && port == "0":
 		r.Setting = `network = "all"`
-	case r.Kind == trace.Listen:
+	case r.Kind == Listen:
 		r.Setting = "listen = [" + port + "]"
 	default:
 		r.Setting = "network = [" + port + "]"

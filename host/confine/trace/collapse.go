@@ -1,12 +1,10 @@
-package learn
+package trace
 
 import (
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/mcp-metatool/mcp-metatool/host/confine/trace"
 )
 
 // files collects the files that a server has used, beyond those that it has anyway.
@@ -20,7 +18,7 @@ type files struct {
 }
 
 // add adds the file of an event.
-func (f *files) add(e trace.Event) {
+func (f *files) add(e Event) {
 	path := e.Object
 	if !filepath.IsAbs(path) || strings.HasPrefix(path, "/proc/") || strings.HasPrefix(path, "/dev/pts/") || path == "/dev/tty" {
 		return
@@ -29,13 +27,13 @@ func (f *files) add(e trace.Event) {
 		f.seenOwn = insert(f.seenOwn, path)
 		return
 	}
-	if f.allows(path, e.Kind == trace.WriteFile, e.Kind == trace.ExecuteFile) {
+	if f.allows(path, e.Kind == WriteFile, e.Kind == ExecuteFile) {
 		return
 	}
 	switch e.Kind {
-	case trace.ReadFile:
+	case ReadFile:
 		f.read = insert(f.read, path)
-	case trace.WriteFile:
+	case WriteFile:
 		if !temporary(path) {
 			f.write = insert(f.write, f.writable(path, e.Folder))
 		}

@@ -1,10 +1,4 @@
-// Package learn makes of what a traced server has done (package trace) a proposal for its
-// sandbox, and of what it was refused a list for people.
-//
-//	learn.go     Propose: what a server needs
-//	collapse.go  files into folders
-//	refused.go   Refusals: what a server was refused
-package learn
+package trace
 
 import (
 	"cmp"
@@ -17,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/host/confine"
-	"github.com/mcp-metatool/mcp-metatool/host/confine/trace"
 	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
 )
 
@@ -42,7 +35,7 @@ func PresetOf(command string) confine.Preset {
 }
 
 // Propose makes a proposal for a server that is started at a place.
-func Propose(events []trace.Event, preset confine.Preset, at confine.Place) (Proposal, error) {
+func Propose(events []Event, preset confine.Preset, at confine.Place) (Proposal, error) {
 	p := Proposal{Settings: confine.Settings{Presets: []confine.Preset{preset}, Network: confine.NetworkNone}}
 	s := &p.Settings
 	allows, err := s.Allows(at)
@@ -57,9 +50,9 @@ func Propose(events []trace.Event, preset confine.Preset, at confine.Place) (Pro
 			continue
 		}
 		switch e.Kind {
-		case trace.ReadFile, trace.WriteFile, trace.ExecuteFile:
+		case ReadFile, WriteFile, ExecuteFile:
 			f.add(e)
-		case trace.Connect, trace.Listen:
+		case Connect, Listen:
 			transport, address, _ := strings.Cut(e.Object, " ")
 			switch port := portOf(address); {
 			case transport == "unix":
@@ -67,8 +60,8 @@ func Propose(events []trace.Event, preset confine.Preset, at confine.Place) (Pro
 				p.note("it uses the socket %s: unix = true allows the sockets of all programs", address)
 			case transport == "udp":
 				s.UDP, internet = true, true
-			case e.Kind == trace.Connect && port == 0: // it asks for the address to connect from
-			case e.Kind == trace.Connect:
+			case e.Kind == Connect && port == 0: // it asks for the address to connect from
+			case e.Kind == Connect:
 				ports[port], internet = true, true
 			case port == 0:
 				p.note(`it listens on any free port: only network = "all" allows that`)
@@ -76,9 +69,9 @@ func Propose(events []trace.Event, preset confine.Preset, at confine.Place) (Pro
 			default:
 				listens[port], internet = true, true
 			}
-		case trace.Call:
+		case Call:
 			calls[e.Object] = true
-		case trace.Omitted:
+		case Omitted:
 			p.note("it did more than was recorded: the proposal lacks the rest")
 		}
 	}
