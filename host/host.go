@@ -17,6 +17,8 @@
 //	shared.go   what a replica does with documents of its fleet in the background
 //	signing.go  the key that signs runs
 //	records.go  the journal in the store of a fleet
+//	recorder.go proxied calls in the journal, as configured
+//	reconfig.go how two configurations differ, and what of it can be applied without a restart
 //	saved.go    saved tools for commands
 //	fleet.go    the store in NATS, and that in files to copy from and to
 //	probes.go   /healthz and /readyz on the HTTP server
@@ -29,9 +31,9 @@
 // clients), route (requests in flight), catalog (the namespaced view), supervise
 // (which upstreams run, and what they listed), upstream (connections to servers),
 // wire (raw JSON-RPC). Composite tools: compose (composite calls), sandbox (wasm
-// instances), builtin (built-in tools), journal and record (the record of runs and
-// calls), ui (a page about all of it). For all of them: config and reconfig (settings and their changes), budget
-// (shared memory), health (checks of upstreams). mcptest has raw peers for tests.
+// instances), builtin (built-in tools), journal (the record of runs and calls), ui (a
+// page about all of it). For all of them: config (settings), budget (shared memory),
+// health (checks of upstreams). mcptest has raw peers for tests.
 package host
 
 import (
@@ -64,8 +66,6 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/pins"
 	"github.com/mcp-metatool/mcp-metatool/host/plan"
 	"github.com/mcp-metatool/mcp-metatool/host/policy/compile"
-	"github.com/mcp-metatool/mcp-metatool/host/reconfig"
-	"github.com/mcp-metatool/mcp-metatool/host/record"
 	"github.com/mcp-metatool/mcp-metatool/host/requeststate"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
@@ -139,7 +139,7 @@ type Host struct {
 	sandbox   *sandbox.Sandbox
 	shared    *savedTools                            // of all clients that do not have their own
 	own       atomic.Pointer[map[string]*savedTools] // by the name of the token; the map does not change
-	recorder  *record.Recorder
+	recorder  *recorder
 	catalog   *catalog.Catalog
 	pins      *pins.Keeper
 	upstreams *supervise.Upstreams
@@ -239,7 +239,7 @@ func New(cfg *config.Config, opts Options) (*Host, error) {
 func (h *Host) connect(cfg *config.Config) {
 	log := h.opts.Log
 	h.openRecords(cfg)
-	h.recorder = record.New(cfg, record.Options{
+	h.recorder = newRecorder(cfg, recorderOptions{
 		Fleet: h.journalFleet(), Signer: h.signer,
 		Announce: func(level, logger, text string) { h.router.Announce(level, logger, text) },
 		Logger:   Name + "/journal", Log: log,
@@ -389,16 +389,16 @@ func (h *Host) config() *config.Config { return h.now.Load().cfg }
 //
 // Settings that cannot change at run time keep their values. Reload does not wait for
 // upstreams. The error is wire.ErrClosed if the Host is closed.
-func (h *Host) Reload(cfg *config.Config) (reconfig.Changes, error) {
+func (h *Host) Reload(cfg *config.Config) (Changes, error) {
 	h.reloading.Lock()
 	defer h.reloading.Unlock()
-	if err := reconfig.Broken(h.config(), cfg); err != nil {
-		return reconfig.Changes{}, err // what works goes on
+	if err := brokenUpstreams(h.config(), cfg); err != nil {
+		return Changes{}, err // what works goes on
 	}
-	changes, cfg := reconfig.Compare(h.opts.Clients, h.config(), cfg)
+	changes, cfg := compareConfigs(h.opts.Clients, h.config(), cfg)
 	if h.ring != nil {
 		if err := h.ring.Set(cfg.Store.Keys...); err != nil {
-			return reconfig.Changes{}, fmt.Errorf("keys in [store]: %w", err)
+			return Changes{}, fmt.Errorf("keys in [store]: %w", err)
 		}
 		h.fleet.KeysChanged()
 	}
@@ -407,7 +407,7 @@ func (h *Host) Reload(cfg *config.Config) (reconfig.Changes, error) {
 	// once, and because names must no longer resolve to upstreams that are removed.
 	rights := h.rightsOf(cfg)
 	if err := h.openStores(cfg); err != nil {
-		return reconfig.Changes{}, err
+		return Changes{}, err
 	}
 	h.catalog.SetSources(sources(cfg))
 	h.catalog.Narrow(rights)
@@ -423,7 +423,7 @@ func (h *Host) Reload(cfg *config.Config) (reconfig.Changes, error) {
 	h.admit()
 	h.durable.forgetLeft()
 	if !h.upstreams.Apply(cfg) {
-		return reconfig.Changes{}, wire.ErrClosed
+		return Changes{}, wire.ErrClosed
 	}
 	h.catalog.Keep(rights)
 	h.closeStores(cfg)

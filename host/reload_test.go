@@ -15,12 +15,11 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/reconfig"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // reload applies a change of its configuration to h.
-func reload(t testing.TB, h *Host, change func(cfg *config.Config)) reconfig.Changes {
+func reload(t testing.TB, h *Host, change func(cfg *config.Config)) Changes {
 	t.Helper()
 	next := *h.config()
 	next.Upstreams = slices.Clone(next.Upstreams)

@@ -15,7 +15,6 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/reconfig"
 )
 
 // reloader reloads the configuration of a running server when the file changes, on
@@ -216,23 +215,23 @@ func (r *reloader) reload(why string) *reloadReport {
 }
 
 // reloadLocked is reload for a caller that holds r.mu.
-func (r *reloader) reloadLocked() (reconfig.Changes, []string, error) {
+func (r *reloader) reloadLocked() (host.Changes, []string, error) {
 	for _, name := range r.files() {
 		if err := readAgain(name); err != nil {
-			return reconfig.Changes{}, nil, err
+			return host.Changes{}, nil, err
 		}
 	}
 	cfg, err := r.load()
 	if err != nil {
-		return reconfig.Changes{}, nil, err
+		return host.Changes{}, nil, err
 	}
 	if cfg.Path == "" && r.path != "" {
-		return reconfig.Changes{}, nil, fmt.Errorf("%s no longer exists (restore it, or stop the server)", r.path)
+		return host.Changes{}, nil, fmt.Errorf("%s no longer exists (restore it, or stop the server)", r.path)
 	}
 	r.settings.masker.Add(cfg.Secrets...) // before any of them can be logged
 	changes, err := r.host.Reload(cfg)
 	if err != nil {
-		return reconfig.Changes{}, nil, err
+		return host.Changes{}, nil, err
 	}
 	r.path = cfg.Path
 	r.settings.setLevel(cfg)

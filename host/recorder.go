@@ -1,5 +1,4 @@
-// Package record writes proxied calls to the journal, as configured.
-package record
+package host
 
 import (
 	"bytes"
@@ -17,8 +16,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Options are the options of a Recorder.
-type Options struct {
+// recorderOptions are the options of a recorder.
+type recorderOptions struct {
 	// Announce sends clients a log message when calls are not recorded, and when they
 	// are recorded again; see route.Router.Announce.
 	Announce func(level, logger, text string)
@@ -32,10 +31,10 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// Recorder records proxied calls. It implements route.Observer and is safe for concurrent
+// recorder records proxied calls. It implements route.Observer and is safe for concurrent
 // use.
-type Recorder struct {
-	opts     Options
+type recorder struct {
+	opts     recorderOptions
 	journal  *journal.Log // nil if nothing is recorded
 	redactor *config.Redactor
 	masker   *config.Masker
@@ -44,10 +43,10 @@ type Recorder struct {
 	last     atomic.Pointer[sessionClient] // the client whose call was recorded last
 }
 
-// New opens the journal of a configuration, if it is enabled there. The caller
-// must Close the Recorder.
-func New(cfg *config.Config, opts Options) *Recorder {
-	r := &Recorder{opts: opts, masker: cfg.NewMasker(), start: time.Now()}
+// newRecorder opens the journal of a configuration, if it is enabled there. The caller
+// must Close the recorder.
+func newRecorder(cfg *config.Config, opts recorderOptions) *recorder {
+	r := &recorder{opts: opts, masker: cfg.NewMasker(), start: time.Now()}
 	r.redactor = config.NewRedactor(r.masker, cfg.Journal.Redact)
 	r.proxied.Store(cfg.Journal.Proxied)
 	if cfg.Journal.Enabled {
@@ -57,21 +56,21 @@ func New(cfg *config.Config, opts Options) *Recorder {
 }
 
 // Journal returns the journal, nil if nothing is recorded.
-func (r *Recorder) Journal() *journal.Log { return r.journal }
+func (r *recorder) Journal() *journal.Log { return r.journal }
 
 // RedactJSON returns a raw JSON value with secrets replaced as in the journal, also if nothing
 // is recorded.
-func (r *Recorder) RedactJSON(raw []byte) []byte {
+func (r *recorder) RedactJSON(raw []byte) []byte {
 	redacted, _ := r.redactor.JSON(raw)
 	return redacted
 }
 
-// Start returns when the Recorder was made.
-func (r *Recorder) Start() time.Time { return r.start }
+// Start returns when the recorder was made.
+func (r *recorder) Start() time.Time { return r.start }
 
 // Configure applies another configuration. The secrets of earlier ones are still
 // redacted.
-func (r *Recorder) Configure(cfg *config.Config) {
+func (r *recorder) Configure(cfg *config.Config) {
 	r.masker.Add(cfg.Secrets...)
 	r.redactor.SetPatterns(cfg.Journal.Redact)
 	r.proxied.Store(cfg.Journal.Proxied)
@@ -80,7 +79,7 @@ func (r *Recorder) Configure(cfg *config.Config) {
 	}
 }
 
-func (r *Recorder) options(cfg *config.Config) journal.LogOptions {
+func (r *recorder) options(cfg *config.Config) journal.LogOptions {
 	j := cfg.Journal
 	var signer seal.Signer
 	if r.opts.Signer != nil {
@@ -96,7 +95,7 @@ func (r *Recorder) options(cfg *config.Config) journal.LogOptions {
 }
 
 // announceTrouble tells clients that calls are not recorded, or are recorded again.
-func (r *Recorder) announceTrouble(err error, required bool) {
+func (r *recorder) announceTrouble(err error, required bool) {
 	switch {
 	case err == nil:
 		r.opts.Announce("notice", r.opts.Logger, "calls are recorded again")
@@ -108,21 +107,21 @@ func (r *Recorder) announceTrouble(err error, required bool) {
 }
 
 // Observes implements route.Observer.
-func (r *Recorder) Observes() bool {
+func (r *recorder) Observes() bool {
 	return r.journal != nil && r.proxied.Load() != config.ProxiedOff
 }
 
 // Observe implements route.Observer.
-func (r *Recorder) Observe(call route.ObservedCall) { r.journal.Proxied(r.entry(call)) }
+func (r *recorder) Observe(call route.ObservedCall) { r.journal.Proxied(r.entry(call)) }
 
 // ObserveAsync implements route.AsyncObserver. It refuses whole answers, which are too
 // much work for one goroutine.
-func (r *Recorder) ObserveAsync(call route.ObservedCall, then func()) bool {
+func (r *recorder) ObserveAsync(call route.ObservedCall, then func()) bool {
 	return r.proxied.Load() != config.ProxiedFull && r.journal.ProxiedAsync(r.entry(call), then)
 }
 
 // entry returns the journal entry for a call.
-func (r *Recorder) entry(call route.ObservedCall) journal.Proxied {
+func (r *recorder) entry(call route.ObservedCall) journal.Proxied {
 	p := journal.Proxied{
 		Start: call.Start, Duration: call.Duration, Server: call.Server, Tool: call.Tool,
 		Client:   r.client(call.Origin),
@@ -157,7 +156,7 @@ type sessionClient struct {
 
 // client returns the sender of a request. It caches the last one, so that the params are
 // not parsed for each call.
-func (r *Recorder) client(origin route.Origin) journal.Client {
+func (r *recorder) client(origin route.Origin) journal.Client {
 	params, id := origin.Client(), origin.Session().ID()
 	token := origin.Session().TokenName()
 	if c := r.last.Load(); c != nil && c.Session == id && c.Token == token && bytes.Equal(c.params, params) {
@@ -172,7 +171,7 @@ func (r *Recorder) client(origin route.Origin) journal.Client {
 }
 
 // Close closes the journal.
-func (r *Recorder) Close() {
+func (r *recorder) Close() {
 	if err := r.journal.Close(); err != nil && !errors.Is(err, journal.ErrClosed) {
 		r.opts.Log.Warn("the journal was not closed properly", "err", err)
 	}

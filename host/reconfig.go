@@ -1,6 +1,4 @@
-// Package reconfig compares two configurations, and determines which part of a new one
-// can be applied without a restart.
-package reconfig
+package host
 
 import (
 	"errors"
@@ -39,10 +37,10 @@ type ChangeKind string
 
 // The kinds.
 const (
-	Added    ChangeKind = "added"    // or no longer disabled
-	Removed  ChangeKind = "removed"  // or disabled
-	Replaced ChangeKind = "replaced" // restarted, for instance with another command
-	Adjusted ChangeKind = "adjusted" // still running, for instance with another prefix
+	UpstreamAdded    ChangeKind = "added"    // or no longer disabled
+	UpstreamRemoved  ChangeKind = "removed"  // or disabled
+	UpstreamReplaced ChangeKind = "replaced" // restarted, for instance with another command
+	UpstreamAdjusted ChangeKind = "adjusted" // still running, for instance with another prefix
 )
 
 // Lines returns the changes for people, one line each.
@@ -64,9 +62,9 @@ func (c Changes) Lines() []string {
 	return lines
 }
 
-// Compare returns how next differs from old, and the configuration to apply: next, but
+// compareConfigs returns how next differs from old, and the configuration to apply: next, but
 // with the settings of old that cannot change at run time.
-func Compare(clients supervise.Clients, old, next *config.Config) (Changes, *config.Config) {
+func compareConfigs(clients supervise.Clients, old, next *config.Config) (Changes, *config.Config) {
 	c := Changes{Upstreams: compareUpstreams(clients, old, next)}
 	adopted := *old // settings that are not listed here need a restart
 	adopted.Path, adopted.Searched, adopted.Secrets = next.Path, next.Searched, next.Secrets
@@ -99,9 +97,9 @@ func Compare(clients supervise.Clients, old, next *config.Config) (Changes, *con
 	return c, &adopted
 }
 
-// Broken returns what is wrong with the entries of upstreams that were right in old, nil if
+// brokenUpstreams returns what is wrong with the entries of upstreams that were right in old, nil if
 // there are none.
-func Broken(old, next *config.Config) error {
+func brokenUpstreams(old, next *config.Config) error {
 	right := map[string]bool{}
 	for _, u := range supervise.Enabled(old) {
 		right[u.Name] = u.Invalid == nil
@@ -126,7 +124,7 @@ func compareUpstreams(clients supervise.Clients, old, next *config.Config) []Ups
 		was := before[u.Name]
 		delete(before, u.Name)
 		if was == nil {
-			changes = append(changes, UpstreamChange{Name: u.Name, Kind: Added})
+			changes = append(changes, UpstreamChange{Name: u.Name, Kind: UpstreamAdded})
 			continue
 		}
 		settings := differences("", *was, *u)
@@ -139,15 +137,15 @@ func compareUpstreams(clients supervise.Clients, old, next *config.Config) []Ups
 		if len(settings) == 0 {
 			continue
 		}
-		kind := Adjusted
+		kind := UpstreamAdjusted
 		if supervise.Restarts(clients, old, was, u) {
-			kind = Replaced
+			kind = UpstreamReplaced
 		}
 		changes = append(changes, UpstreamChange{u.Name, kind, settings})
 	}
 	for _, u := range supervise.Enabled(old) {
 		if before[u.Name] != nil {
-			changes = append(changes, UpstreamChange{Name: u.Name, Kind: Removed})
+			changes = append(changes, UpstreamChange{Name: u.Name, Kind: UpstreamRemoved})
 		}
 	}
 	return changes

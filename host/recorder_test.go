@@ -1,4 +1,4 @@
-package record
+package host
 
 import (
 	"errors"
@@ -15,7 +15,6 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
-	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 
 // TestDenied checks that the arguments of a call that was denied are recorded as those of
@@ -29,7 +28,7 @@ func TestDenied(t *testing.T) {
 			Journal: config.Journal{Enabled: true, Proxied: proxied, Sync: config.SyncNever},
 			Secrets: []string{"ghp_0123456789"},
 		}
-		r := New(cfg, Options{Log: slog.New(slog.DiscardHandler)})
+		r := newRecorder(cfg, recorderOptions{Log: slog.New(slog.DiscardHandler)})
 		r.Observe(route.ObservedCall{
 			Origin: benchSession{}, Kind: policy.KindTool, Server: "s", Tool: "t", Start: time.Now(),
 			Params: []byte(`{"name":"t","arguments":{"key":"ghp_0123456789"}}`), Unsent: true,
@@ -59,7 +58,7 @@ func BenchmarkObserve(b *testing.B) {
 				Journal: config.Journal{Enabled: true, Proxied: proxied, Sync: config.SyncNever},
 				Secrets: []string{"ghp_0123456789"},
 			}
-			r := New(cfg, Options{Log: slog.New(slog.DiscardHandler)})
+			r := newRecorder(cfg, recorderOptions{Log: slog.New(slog.DiscardHandler)})
 			defer r.Close()
 			call := route.ObservedCall{
 				Origin: benchSession{}, Server: "s", Tool: "t", Params: []byte(`{"name":"s__t","arguments":{"text":"hello"}}`),

@@ -1,4 +1,4 @@
-package reconfig
+package host
 
 import (
 	"os"
@@ -9,7 +9,6 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/supervise"
-	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 
 // TestChangesOfAnUpstream checks which changes require a restart of the upstream.
@@ -41,11 +40,11 @@ func TestChangesOfAnUpstream(t *testing.T) {
 		now := base
 		tt.change(&now)
 		of := func(u config.Upstream) *config.Config { return &config.Config{Upstreams: []config.Upstream{u}} }
-		changes, _ := Compare(supervise.ManyClients, of(base), of(now))
+		changes, _ := compareConfigs(supervise.ManyClients, of(base), of(now))
 		if got, want := changes.Lines(), []string{`upstream "x": ` + tt.want}; !slices.Equal(got, want) {
 			t.Errorf("%q, want %q", got, want)
 		}
-		if changes, _ := Compare(supervise.ManyClients, of(now), of(now)); changes.Lines() != nil {
+		if changes, _ := compareConfigs(supervise.ManyClients, of(now), of(now)); changes.Lines() != nil {
 			t.Errorf("nothing has changed, but: %q", changes.Lines())
 		}
 	}
@@ -66,10 +65,10 @@ func TestBroken(t *testing.T) {
 		return c
 	}
 	old := of(map[string]string{"right": "", "wrong": "typo"})
-	if err := Broken(old, of(map[string]string{"right": "", "wrong": "another", "new": "typo"})); err != nil {
+	if err := brokenUpstreams(old, of(map[string]string{"right": "", "wrong": "another", "new": "typo"})); err != nil {
 		t.Error(err)
 	}
-	if err := Broken(old, of(map[string]string{"right": "typo", "wrong": ""})); err == nil || err.Error() != "typo" {
+	if err := brokenUpstreams(old, of(map[string]string{"right": "typo", "wrong": ""})); err == nil || err.Error() != "typo" {
 		t.Error(err)
 	}
 }
@@ -79,7 +78,7 @@ func TestBroken(t *testing.T) {
 func TestChangesOfBuiltins(t *testing.T) {
 	old := &config.Config{Builtins: config.Builtins{Off: []string{"runs"}}}
 	next := &config.Config{Builtins: config.Builtins{Off: []string{"test_tool"}}}
-	changes, adopted := Compare(supervise.OneClient, old, next)
+	changes, adopted := compareConfigs(supervise.OneClient, old, next)
 	if got, want := changes.Lines(), []string{"builtins.test_tool: changed", "builtins.runs: changed"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -111,15 +110,15 @@ func TestUnchangedPolicy(t *testing.T) {
 		return cfg
 	}
 	old, same, other := load("deny"), load("deny"), load("ask")
-	if _, adopted := Compare(supervise.OneClient, old, same); adopted.Policy.Compiled() != old.Policy.Compiled() {
+	if _, adopted := compareConfigs(supervise.OneClient, old, same); adopted.Policy.Compiled() != old.Policy.Compiled() {
 		t.Error("the same rules are another policy")
 	}
 	for _, next := range []*config.Config{other, {}} {
-		if _, adopted := Compare(supervise.OneClient, old, next); adopted.Policy.Compiled() != next.Policy.Compiled() {
+		if _, adopted := compareConfigs(supervise.OneClient, old, next); adopted.Policy.Compiled() != next.Policy.Compiled() {
 			t.Error("other rules are not used")
 		}
 	}
-	if _, adopted := Compare(supervise.OneClient, &config.Config{}, old); adopted.Policy.Compiled() != old.Policy.Compiled() {
+	if _, adopted := compareConfigs(supervise.OneClient, &config.Config{}, old); adopted.Policy.Compiled() != old.Policy.Compiled() {
 		t.Error("the first rules are not used")
 	}
 }
