@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/limits"
+	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 
 // enforcers are packages that enforce limits of the table. They must not name keys of the

@@ -34,8 +34,8 @@ type Arguments struct {
 	names  map[string]bool // of all members, at any depth
 }
 
-// parseArguments reads raw arguments, nil for none. The error is a Failure.
-func parseArguments(raw []byte) (*Arguments, error) {
+// ParseArguments reads raw arguments, nil for none. The error is a Failure.
+func ParseArguments(raw []byte) (*Arguments, error) {
 	a := &Arguments{names: map[string]bool{}}
 	if raw == nil {
 		a.Object = map[string]any{}

@@ -19,7 +19,7 @@ type Values struct {
 // Arguments returns the arguments of the request. The error is a Failure.
 func (v *Values) Arguments() (*Arguments, error) {
 	if v.arguments == nil && v.failed == nil {
-		v.arguments, v.failed = parseArguments(v.request.Arguments)
+		v.arguments, v.failed = ParseArguments(v.request.Arguments)
 	}
 	return v.arguments, v.failed
 }

@@ -1,4 +1,4 @@
-package limits_test
+package compose_test
 
 import (
 	"testing"
@@ -9,7 +9,6 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
-	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 
 // TestErrorsNameRows checks that the limits that errors of other packages name are in the

@@ -1,9 +1,11 @@
-package policy
+package compile
 
 import (
 	"encoding/json"
 	"math/big"
 	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/host/policy"
 )
 
 // FuzzArguments checks that numbers have the value with which they are written.
@@ -16,7 +18,7 @@ func FuzzArguments(f *testing.F) {
 		if json.Unmarshal([]byte(text), &number) != nil || number == "" || len(text) > 400 {
 			return
 		}
-		a, err := parseArguments([]byte(`{"n":` + number.String() + `}`))
+		a, err := policy.ParseArguments([]byte(`{"n":` + number.String() + `}`))
 		if err != nil {
 			return
 		}
