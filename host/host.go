@@ -191,7 +191,7 @@ func New(cfg *config.Config, opts Options) (*Host, error) {
 		newSandbox := opts.newSandbox
 		if opts.NoScripts {
 			newSandbox = sandbox.NewClosed
-		} else if opts.Idle {
+		} else if newSandbox == nil && opts.Idle {
 			newSandbox = sandbox.NewIdle
 		} else if newSandbox == nil {
 			newSandbox = sandbox.New
