@@ -124,7 +124,7 @@ func TestFlowProperty(t *testing.T) {
 }
 
 func testFlowProperty(t *testing.T, action flow.Action) {
-	seeds, sent, denied, public, unlabelled := 8, 0, 0, 0, 0
+	seeds, sent, denied, public, unlabelled := 12, 0, 0, 0, 0
 	if *long {
 		seeds = 1200
 	}
