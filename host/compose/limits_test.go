@@ -161,7 +161,9 @@ func TestCheckLimits(t *testing.T) {
 
 // TestLate checks that the error of a run that timed out says whether it waited for a
 // slot.
-func TestLate(t *testing.T) {
+func TestLate(t *testing.T) { synctest.Test(t, testLate) }
+
+func testLate(t *testing.T) {
 	for _, tt := range []struct {
 		limits, text, details string
 		queued                time.Duration
