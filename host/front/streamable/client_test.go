@@ -81,15 +81,21 @@ func (w *server) join(revision string) *client {
 
 func (g *client) initialize(revision string) {
 	g.t.Helper()
-	res := g.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":%q}}`, revision))
-	body := read(g.t, res)
+	if res, body := g.begin(revision); res.StatusCode != 202 || body != "" {
+		g.t.Fatalf("initialized: %s %s", res.Status, body)
+	}
+}
+
+// begin is initialize, and returns the answer to its notification.
+func (g *client) begin(revision string) (res *http.Response, body string) {
+	g.t.Helper()
+	res = g.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":%q}}`, revision))
+	body = read(g.t, res)
 	if g.id = res.Header.Get("Mcp-Session-Id"); res.StatusCode != 200 || g.id == "" {
 		g.t.Fatalf("initialize: %s %s", res.Status, body)
 	}
 	res = g.post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-	if body := read(g.t, res); res.StatusCode != 202 || body != "" {
-		g.t.Fatalf("initialized: %s %s", res.Status, body)
-	}
+	return res, read(g.t, res)
 }
 
 // session returns the server's side of the newest session.

