@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // stormServers are upstreams of both eras over both transports, by name.
@@ -122,7 +123,7 @@ func (c *stormClient) cancelled(ctx context.Context, id int, answer <-chan mcpte
 			return
 		}
 	}
-	time.Sleep(time.Duration(c.rnd.IntN(4000)) * time.Microsecond)
+	time.Sleep(testenv.Quiet(time.Duration(c.rnd.IntN(4000)) * time.Microsecond))
 	if c.modern {
 		c.Drop(fmt.Sprint(id))
 	} else if err := c.Notify("notifications/cancelled", fmt.Sprintf(`{"requestId":%d}`, id)); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // faultCase is a fault of a server, and what its client sees of it through us.
@@ -79,7 +80,7 @@ func testFault(t *testing.T, transport config.Transport, tt faultCase) {
 		up.config = inOwnProcess(up.config)
 	}
 	if tt.of(transport) == timedOut { // the timeout applies to the start too, which may take several attempts
-		up.config.Timeout = time.Second
+		up.config.Timeout = testenv.Deadline(time.Second)
 	}
 	w := serveProxy(t, combination{config.Stdio, transport}, up.received, testConfig(t, up.config))
 	p := pair(t, w.dial(t, mcptest.ClientOptions{}), up.received)

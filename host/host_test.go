@@ -22,6 +22,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 func upstreamOf(name, kind string) config.Upstream {
@@ -447,7 +448,7 @@ func TestLastExecutionsAreCounted(t *testing.T) {
 	select {
 	case err := <-closed:
 		t.Fatalf("closed without counting: %v", err)
-	case <-time.After(200 * time.Millisecond):
+	case <-time.After(testenv.Quiet(200 * time.Millisecond)):
 	}
 	if err := lock.Close(); err != nil {
 		t.Fatal(err)

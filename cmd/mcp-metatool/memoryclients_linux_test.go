@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // loadClient is a client with a token: without a session one of the stateless era.
@@ -164,7 +165,7 @@ func (l *load) unreadLists(token string) {
 // refusals. It makes each of them again after some seconds.
 func (l *load) hold(requests int, send func(ctx context.Context) (*http.Response, error)) {
 	l.until(requests, func() {
-		ctx, cancel := context.WithTimeout(l.ctx, 4*time.Second)
+		ctx, cancel := context.WithTimeout(l.ctx, testenv.Quiet(4*time.Second))
 		defer cancel()
 		r, err := send(ctx)
 		if err != nil {
@@ -241,7 +242,7 @@ func (l *load) brokenStreams(token string) {
 		return
 	}
 	l.until(4, func() {
-		ctx, cancel := context.WithTimeout(l.ctx, 10*time.Second)
+		ctx, cancel := context.WithTimeout(l.ctx, testenv.Quiet(10*time.Second))
 		defer cancel()
 		r, err := c.send(ctx, loadCall("heavy__progress", `{"bytes":500000}`))
 		if err != nil {
@@ -282,12 +283,12 @@ func (l *load) halfRequests(token string) {
 	address, _, _ = strings.Cut(address, "/")
 	head := "POST / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + token + "\r\nX: " + strings.Repeat("x", 50<<10)
 	for range 60 {
-		c, err := net.DialTimeout("tcp", address, 5*time.Second)
+		c, err := net.DialTimeout("tcp", address, testenv.Quiet(5*time.Second))
 		if err != nil {
 			return
 		}
 		open = append(open, c)
-		_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(testenv.Quiet(5 * time.Second)))
 		if _, err := io.WriteString(c, head); err != nil {
 			return
 		}

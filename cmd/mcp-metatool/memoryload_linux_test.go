@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // containerSize is the memory of the container in TestMemoryUnderLoad, in bytes.
@@ -103,7 +104,7 @@ func TestMemoryUnderLoad(t *testing.T) {
 	var hostile, modest sync.WaitGroup
 	hostile.Go(func() { // on a slow machine it takes longer until there is something to see
 		defer stop()
-		time.Sleep(took)
+		time.Sleep(testenv.Quiet(took))
 		for end := time.Now().Add(time.Minute); l.answered.Load() < enoughCalls && time.Now().Before(end); {
 			time.Sleep(10 * time.Millisecond)
 		}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 	"go.starlark.net/syntax"
+
+	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 
 func noExports(string) []string { return nil }

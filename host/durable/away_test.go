@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/store/fleettest"
 	"github.com/mcp-metatool/mcp-metatool/host/store/foldertest"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // begin starts a process that makes a run, and waits until its server has got some calls. The
@@ -75,7 +76,7 @@ func TestStoreAway(t *testing.T) {
 	if link, ok := foldertest.Find(place.URL()); ok {
 		link.AwaitRefused(t, "Append")
 	} else {
-		time.Sleep(ttl + ttl/10)
+		time.Sleep(testenv.Quiet(ttl + ttl/10))
 	}
 	if data, _ := os.ReadFile(filepath.Join(dir, "count")); bytes.Count(data, []byte("\n")) != 1 {
 		t.Errorf("the server got %q while the store was away", data)

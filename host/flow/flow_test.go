@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 
 func TestBlanks(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // A toolFile is a tool in testdata/servers.toml.
@@ -180,7 +181,7 @@ func (f *fakes) call(cancelled <-chan struct{}, tool string, params []byte) wire
 // await waits until a tool has got a call, with f locked.
 func (f *fakes) await(tool string) {
 	late := false
-	timer := time.AfterFunc(maxHold, func() {
+	timer := time.AfterFunc(testenv.Deadline(maxHold), func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		late = true

@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/requeststate"
 	"github.com/mcp-metatool/mcp-metatool/host/store"
 	"github.com/mcp-metatool/mcp-metatool/host/store/memorytest"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // replicaStore returns the plans of a replica.
@@ -103,7 +104,7 @@ func TestFleet(t *testing.T) {
 	}
 
 	fleet.Cut(true)
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Quiet(200*time.Millisecond))
 	defer cancel()
 	if _, err := a.Claim(ctx, fileOf(testPlan())); err == nil || !strings.Contains(err.Error(), "the store of the fleet") || errors.As(err, new(*AppliedError)) {
 		t.Errorf("without the store: %v", err)

@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // hanging is a server that does not answer initialize.
@@ -138,7 +139,7 @@ func TestLateHandshakeShortensNoWaitOfThisRun(t *testing.T) {
 		t.Helper()
 		r := start(t, cfg, OneClient)
 		m := r.all()[0]
-		ctx, cancel := context.WithTimeout(bounded(t), time.Millisecond)
+		ctx, cancel := context.WithTimeout(bounded(t), testenv.Quiet(time.Millisecond))
 		defer cancel()
 		if _, err := m.Handshake(ctx); err == nil {
 			t.Error("there was a handshake")

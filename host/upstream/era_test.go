@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // verdicts records what an upstream finds out.
@@ -101,7 +102,7 @@ func TestEraOverStdio(t *testing.T) {
 			t.Parallel()
 			s := Spec{Protocol: test.protocol, Restart: RestartNever}
 			if name == "silent now" {
-				s.Timeout = 12 * time.Second // half of it is spent on the question, also on the start of the process
+				s.Timeout = testenv.Deadline(12 * time.Second) // half of it is spent on the question, also on the start of the process
 			}
 			p := launchPeer(t, test.server, s, test.known, fastTimings)
 			<-p.Started()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // TestSilentServerIsReplaced checks that a server that has stopped reading is restarted.
@@ -71,7 +72,7 @@ func TestSlowServerIsKept(t *testing.T) {
 		runtime.Gosched()
 	}
 	var down *DownError
-	soon, cancel := context.WithTimeoutCause(t.Context(), 10*time.Millisecond, timeout)
+	soon, cancel := context.WithTimeoutCause(t.Context(), testenv.Quiet(10*time.Millisecond), timeout)
 	defer cancel()
 	if err := f.checkSilence(soon, l); !errors.As(err, &down) {
 		t.Errorf("it does not read: %v", err)

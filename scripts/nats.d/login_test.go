@@ -19,6 +19,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/store/jetstream"
 	"github.com/mcp-metatool/mcp-metatool/host/store/natstest"
 	"github.com/mcp-metatool/mcp-metatool/host/store/storetest"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // open opens a store, as often as it takes.
@@ -85,7 +86,7 @@ func TestPermissions(t *testing.T) {
 		other := options
 		change(&other)
 		other.Attempt = 100 * time.Millisecond
-		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), testenv.Quiet(500*time.Millisecond))
 		if s, err := jetstream.Open(ctx, other); err == nil {
 			s.Close()
 			t.Errorf("%s: the store is opened", name)
@@ -154,7 +155,7 @@ func tryLogins(t *testing.T, right jetstream.Options, wrong map[string]func(*jet
 		other := right
 		change(&other)
 		other.Attempt, other.Log = 100*time.Millisecond, slog.New(slog.DiscardHandler)
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), testenv.Quiet(300*time.Millisecond))
 		if s, err := jetstream.Open(ctx, other); err == nil {
 			s.Close()
 			t.Errorf("%s: the store is opened", name)

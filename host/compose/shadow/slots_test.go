@@ -1,6 +1,10 @@
 package shadow
 
-import "testing"
+import (
+	"testing"
+
+	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
+)
 
 // TestSlots checks that an owner cannot take all slots, however many it asks for, and that those
 // that are given back can be taken again.

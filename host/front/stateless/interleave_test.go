@@ -20,6 +20,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
+	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -124,7 +126,7 @@ func (sim *simulation) step() {
 	case 5:
 		sim.disconnect()
 	default:
-		time.Sleep(time.Duration(sim.intn(30)) * time.Millisecond)
+		time.Sleep(testenv.Quiet(time.Duration(sim.intn(30)) * time.Millisecond))
 		if sim.intn(20) == 0 {
 			time.Sleep(simulatedTimeout + time.Second)
 		}
@@ -265,7 +267,7 @@ func (sim *simulation) Handle(ctx context.Context, call route.Call) wire.Reply {
 func (sim *simulation) ask(ctx context.Context, o route.Origin, number string) {
 	if sim.intn(8) == 0 { // the question is withdrawn
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, time.Duration(sim.intn(200))*time.Millisecond)
+		ctx, cancel = context.WithTimeout(ctx, testenv.Quiet(time.Duration(sim.intn(200))*time.Millisecond))
 		defer cancel()
 	}
 	reply, err := o.Ask(ctx, wire.Call{Method: protocol.MethodRootsList})

@@ -19,6 +19,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // TestQuestionsOfServer plays random clients with a token and random clients without one
@@ -262,7 +263,7 @@ func (s *askingServer) pause(ctx context.Context) {
 		d = time.Duration(s.w.intn(20)) * time.Second
 	}
 	select {
-	case <-time.After(d):
+	case <-time.After(testenv.Quiet(d)):
 	case <-ctx.Done():
 	}
 }

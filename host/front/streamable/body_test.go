@@ -19,6 +19,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/front"
 	"github.com/mcp-metatool/mcp-metatool/host/front/fronttest"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // raw writes text on a new connection and reads the answer to it.
@@ -268,7 +269,7 @@ func TestBodyWithoutRoom(t *testing.T) {
 type inPieces struct{ io.Reader }
 
 func (r inPieces) Read(b []byte) (int, error) {
-	time.Sleep(time.Millisecond)
+	time.Sleep(testenv.Quiet(time.Millisecond))
 	return r.Reader.Read(b[:min(len(b), 64<<10)])
 }
 

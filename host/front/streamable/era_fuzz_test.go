@@ -11,6 +11,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/front/fronttest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // FuzzEra checks, for any header and any body, that a request is answered in the era that
@@ -35,7 +36,7 @@ func FuzzEra(f *testing.F) {
 		}
 	})
 	f.Fuzz(func(t *testing.T, version string, has bool, method string, body []byte) {
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // for calls that wait
+		ctx, cancel := context.WithTimeout(t.Context(), testenv.Quiet(50*time.Millisecond)) // for calls that wait
 		defer cancel()
 		r := httptest.NewRequestWithContext(ctx, "POST", "http://localhost/", bytes.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
+	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 
 // TestLimitsAreNotOvertaken checks that calls at the same time do not get past a counter, and

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/tetratelabs/wazero"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // goPeriods are how often the native stack is unwound: never, and at every so many
@@ -238,7 +240,7 @@ func TestReduceStops(t *testing.T) {
 	if g.reduce(100_000) != nil {
 		t.Error("reduced")
 	}
-	if took := time.Since(begin); took > 10*time.Second {
+	if took := time.Since(begin); took > testenv.Deadline(10*time.Second) {
 		t.Errorf("it took %v", took)
 	}
 }

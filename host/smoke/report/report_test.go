@@ -20,6 +20,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/timeline"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
+	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 
 var update = flag.Bool("update", false, "update the golden files")

@@ -19,6 +19,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/store"
 	"github.com/mcp-metatool/mcp-metatool/host/store/files"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // Link is a way to a folder, for any number of processes. It is a folder, too, so that they need
@@ -139,7 +140,7 @@ func (l *Link) healed(ctx context.Context) bool {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-time.After(every):
+		case <-time.After(testenv.Quiet(every)):
 		}
 	}
 	return true

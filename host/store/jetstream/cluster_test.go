@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/store"
 	"github.com/mcp-metatool/mcp-metatool/host/store/natstest"
 	"github.com/mcp-metatool/mcp-metatool/host/store/storetest"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // TestCluster runs the tests of all stores on a cluster of three, with three replicas and with one.
@@ -86,7 +87,7 @@ func waitForReplicas(t *testing.T, s *Store) {
 		for _, st := range []interface {
 			Info(context.Context, ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo, error)
 		}{s.logs, s.docs} {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), testenv.Quiet(time.Second))
 			info, err := st.Info(ctx)
 			cancel()
 			if err != nil || info.Cluster == nil {
@@ -111,7 +112,7 @@ func waitForReplicas(t *testing.T, s *Store) {
 func leader(t *testing.T, s *Store) string {
 	t.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), testenv.Quiet(time.Second))
 		info, err := s.logs.Info(ctx)
 		cancel()
 		if err == nil && info.Cluster != nil && info.Cluster.Leader != "" {

@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/store"
 	"github.com/mcp-metatool/mcp-metatool/host/store/natstest"
 	"github.com/mcp-metatool/mcp-metatool/host/store/storetest"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // load is what runs while a test disturbs the servers: writers of one log that take it from
@@ -88,7 +89,7 @@ func (l *load) write(ctx context.Context, t *testing.T, s store.Store, i int) {
 	var at store.Position
 	for n := 0; ctx.Err() == nil; n++ {
 		fence := l.fence.Load()
-		short, cancel := context.WithTimeout(ctx, time.Duration(50+rand.IntN(400))*time.Millisecond)
+		short, cancel := context.WithTimeout(ctx, testenv.Quiet(time.Duration(50+rand.IntN(400))*time.Millisecond))
 		if n%10 == 9 {
 			fence = l.fence.Add(1)
 			if _, err := s.Fence(short, l.log, fence); err != nil {
@@ -122,13 +123,13 @@ func (l *load) write(ctx context.Context, t *testing.T, s store.Store, i int) {
 func rest(ctx context.Context) {
 	select {
 	case <-ctx.Done():
-	case <-time.After(time.Duration(rand.IntN(20)) * time.Millisecond):
+	case <-time.After(testenv.Quiet(time.Duration(rand.IntN(20)) * time.Millisecond)):
 	}
 }
 
 func (l *load) count(ctx context.Context, t *testing.T, s store.Store, i int) {
 	for n := 0; ctx.Err() == nil; n++ {
-		short, cancel := context.WithTimeout(ctx, time.Duration(50+rand.IntN(400))*time.Millisecond)
+		short, cancel := context.WithTimeout(ctx, testenv.Quiet(time.Duration(50+rand.IntN(400))*time.Millisecond))
 		err := storetest.Increment(short, s, l.counter, fmt.Sprintf("%d.%d", i, n))
 		cancel()
 		l.mu.Lock()
@@ -223,13 +224,13 @@ func cutConnection(t *testing.T, ignore bool) {
 			proxy.Cut()
 		case 2: // answers are lost, and the connection is not
 			proxy.Deafen(true)
-			time.Sleep(time.Duration(rand.IntN(200)) * time.Millisecond)
+			time.Sleep(testenv.Quiet(time.Duration(rand.IntN(200)) * time.Millisecond))
 			proxy.Deafen(false)
 			proxy.Cut()
 		case 3:
 			proxy.Delay(time.Duration(rand.IntN(60)) * time.Millisecond)
 		}
-		time.Sleep(time.Duration(rand.IntN(30)) * time.Millisecond)
+		time.Sleep(testenv.Quiet(time.Duration(rand.IntN(30)) * time.Millisecond))
 		if n%4 == 3 {
 			proxy.Delay(0)
 			l.wait(t, 5)

@@ -9,6 +9,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/store"
 	"github.com/mcp-metatool/mcp-metatool/host/store/natstest"
 	"github.com/mcp-metatool/mcp-metatool/host/store/storetest"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // TestStorageLimit fills what JetStream may use on the disk. Nothing is half there, everything
@@ -83,7 +84,7 @@ func TestDiskFull(t *testing.T) {
 	var at store.Position
 	var attempts []storetest.Attempt
 	for failures := 0; failures < 3; {
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), testenv.Quiet(3*time.Second))
 		a := storetest.Attempt{ID: store.NewID(), Number: at.Number + 1}
 		next, err := st.Append(ctx, log, store.Entry{After: at, ID: a.ID, Data: make([]byte, 200<<10)})
 		cancel()

@@ -17,6 +17,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/store"
 	"github.com/mcp-metatool/mcp-metatool/host/store/natstest"
 	"github.com/mcp-metatool/mcp-metatool/host/store/storetest"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // What servers say that were the leader of a stream, or are short of something.
@@ -228,7 +229,7 @@ func TestTwoLeaders(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			f.mu.Lock()
 			f.about, f.when, f.seen = "", 0, nil
-			f.calm = func() { time.AfterFunc(100*time.Millisecond, cancel) } // it would go on for ever
+			f.calm = func() { time.AfterFunc(testenv.Quiet(100*time.Millisecond), cancel) } // it would go on for ever
 			clear(f.acks)
 			f.next, f.reads = []natstest.Fate{{Answer: []byte(says), Times: 1}}, nil
 			for range 100 {
@@ -294,7 +295,7 @@ func TestRemovedMeanwhile(t *testing.T) {
 
 // brief is the context of a faulty call: some end before it is settled.
 func brief(t *testing.T, r *rand.Rand) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(t.Context(), time.Duration(10+r.IntN(150))*time.Millisecond)
+	return context.WithTimeout(t.Context(), testenv.Quiet(time.Duration(10+r.IntN(150))*time.Millisecond))
 }
 
 func appendFaulty(t *testing.T, f *faulty, direct *Store, r *rand.Rand) error {

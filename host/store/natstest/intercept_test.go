@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // TestReleaseOfLateRequest holds a request that the interceptor reads while Release waits for the
@@ -51,7 +53,7 @@ func TestReleaseOfLateRequest(t *testing.T) {
 	select {
 	case <-released:
 		t.Error("released without an answer")
-	case <-time.After(100 * time.Millisecond): // until it waits, usually
+	case <-time.After(testenv.Quiet(100 * time.Millisecond)): // until it waits, usually
 	}
 	fmt.Fprint(client, "PUB late reply.late 0\r\n\r\n")
 	select {
