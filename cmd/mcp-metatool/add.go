@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/config/edit"
+	"github.com/mcp-metatool/mcp-metatool/host/policy/compile"
 	"github.com/mcp-metatool/mcp-metatool/host/serverjson"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
@@ -211,7 +212,8 @@ func (a *addition) put() error {
 // values. Those that have none are not errors.
 func (a *addition) loadOptions() config.LoadOptions {
 	return config.LoadOptions{
-		Context: a.cmd.Context(), Flag: a.config, Getenv: a.getenv, Unset: func(string, *config.Problem) {},
+		Policies: compile.Policy,
+		Context:  a.cmd.Context(), Flag: a.config, Getenv: a.getenv, Unset: func(string, *config.Problem) {},
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/clientconfig"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/config/edit"
+	"github.com/mcp-metatool/mcp-metatool/host/policy/compile"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
@@ -150,7 +151,7 @@ func (c *connection) open(ctx context.Context) error {
 		return fmt.Errorf("there is no configuration %s yet (write one, or copy the servers of a host: mcp-metatool import %s)", file.Path(), c.host.Name)
 	}
 	c.config = file.Path()
-	c.planned, _ = file.Parse(config.LoadOptions{Context: ctx, Getenv: placeholder}) // starting it says what is wrong
+	c.planned, _ = file.Parse(config.LoadOptions{Policies: compile.Policy, Context: ctx, Getenv: placeholder}) // starting it says what is wrong
 	return nil
 }
 

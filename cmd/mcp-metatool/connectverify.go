@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/clientconfig"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/health"
+	"github.com/mcp-metatool/mcp-metatool/host/policy/compile"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -62,7 +63,7 @@ func (c *connection) verify(ctx context.Context) error {
 
 // missing returns the variables that the configuration needs and the launch does not have.
 func (c *connection) missing(ctx context.Context, launch clientconfig.Launch) []string {
-	_, err := config.Load(config.LoadOptions{Context: ctx, Flag: c.config, Getenv: launch.Getenv})
+	_, err := config.Load(config.LoadOptions{Policies: compile.Policy, Context: ctx, Flag: c.config, Getenv: launch.Getenv})
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		return nil // any other problem is found by starting it

@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/clientconfig"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/config/edit"
+	"github.com/mcp-metatool/mcp-metatool/host/policy/compile"
 	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
@@ -267,7 +268,7 @@ func (m *hostImport) write(ctx context.Context) (bool, error) {
 	if err = m.disableUnset(ctx); err != nil {
 		return false, fmt.Errorf("import: %w (nothing was written)", err)
 	}
-	opts := config.LoadOptions{Context: ctx, Getenv: placeholder}
+	opts := config.LoadOptions{Policies: compile.Policy, Context: ctx, Getenv: placeholder}
 	if m.planned, err = m.file.Parse(opts); err != nil {
 		return false, &exitError{exitUsage, fmt.Errorf("import: the configuration would not be valid, so nothing was written:\n%w", err)}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/clientconfig"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/policy/compile"
 )
 
 // comparison is what is known while the servers of a host are compared with the
@@ -35,7 +36,7 @@ type comparison struct {
 func (m *hostImport) compare(ctx context.Context) error {
 	ours, err := clientconfig.ReadOurs(m.sys, m.file.Path(), m.file.Text())
 	if err != nil {
-		if _, problem := m.file.Parse(config.LoadOptions{Context: ctx, Getenv: placeholder}); problem != nil {
+		if _, problem := m.file.Parse(config.LoadOptions{Policies: compile.Policy, Context: ctx, Getenv: placeholder}); problem != nil {
 			return problem // it says more
 		}
 		return fmt.Errorf("%s: %w", m.file.Path(), err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/clientconfig"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/policy/compile"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
@@ -45,7 +46,7 @@ func (m *hostImport) disableUnset(ctx context.Context) error {
 	if err := m.enableWaiting(); err != nil {
 		return err
 	}
-	unset, err := unsetOf(config.LoadOptions{Context: ctx, Getenv: m.getenvThere}, m.file.Parse)
+	unset, err := unsetOf(config.LoadOptions{Policies: compile.Policy, Context: ctx, Getenv: m.getenvThere}, m.file.Parse)
 	if err != nil {
 		return nil // it is reported with the configuration
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/policy/compile"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
@@ -32,7 +33,7 @@ configuration; with --config, only those that were started with that file.`,
 }
 
 func reload(ctx context.Context, s *settings, w io.Writer) error {
-	opts := config.LoadOptions{Context: ctx, Flag: s.config}
+	opts := config.LoadOptions{Policies: compile.Policy, Context: ctx, Flag: s.config}
 	cfg, broken := s.load() // running servers report it too
 	store := config.StoreDir(opts)
 	if broken == nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/policy/compile"
 )
 
 // reloader reloads the configuration of a running server when the file changes, on
@@ -62,7 +63,7 @@ func (r *reloader) load() (*config.Config, error) {
 // another one than before.
 func (r *reloader) named(cfg *config.Config) (files configFiles) {
 	if cfg == nil {
-		cfg = config.Partial(config.LoadOptions{Context: r.settings.cmd.Context(), Flag: r.settings.config})
+		cfg = config.Partial(config.LoadOptions{Policies: compile.Policy, Context: r.settings.cmd.Context(), Flag: r.settings.config})
 		if cfg.Policy.File == "" && cfg.Store.KeysFile == "" {
 			return r.more
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/config/edit"
+	"github.com/mcp-metatool/mcp-metatool/host/policy/compile"
 )
 
 func removeCommand() *cobra.Command {
@@ -32,7 +33,7 @@ func disableCommand() *cobra.Command {
 
 // disable sets whether a server is disabled, if it is not as it should be.
 func disable(f *edit.File, name string, disabled bool) error {
-	cfg, err := f.Parse(config.LoadOptions{Unset: func(string, *config.Problem) {}})
+	cfg, err := f.Parse(config.LoadOptions{Policies: compile.Policy, Unset: func(string, *config.Problem) {}})
 	if err != nil {
 		return err
 	}
@@ -68,7 +69,7 @@ type serverEdit struct {
 
 func (e *serverEdit) run(names []string) error {
 	e.consent.begin(e.cmd)
-	opts := config.LoadOptions{Context: e.cmd.Context(), Flag: e.config}
+	opts := config.LoadOptions{Policies: compile.Policy, Context: e.cmd.Context(), Flag: e.config}
 	f, err := edit.Open(opts)
 	if err != nil {
 		return &exitError{exitUsage, err}

@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config/edit"
 	"github.com/mcp-metatool/mcp-metatool/host/confine"
 	"github.com/mcp-metatool/mcp-metatool/host/confine/trace"
+	"github.com/mcp-metatool/mcp-metatool/host/policy/compile"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
 )
@@ -120,7 +121,7 @@ func (v *sandboxLearn) presetFor(command string) (confine.Preset, error) {
 
 // write adds the table to the configuration.
 func (v *sandboxLearn) write(ctx context.Context, name string, table tomldoc.InlineTable) error {
-	opts := config.LoadOptions{Context: ctx, Flag: v.config, Unset: func(string, *config.Problem) {}}
+	opts := config.LoadOptions{Policies: compile.Policy, Context: ctx, Flag: v.config, Unset: func(string, *config.Problem) {}}
 	f, err := edit.Open(opts)
 	if err != nil {
 		return &exitError{exitUsage, err}

@@ -17,6 +17,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/config/edit"
+	"github.com/mcp-metatool/mcp-metatool/host/policy/compile"
 	"github.com/mcp-metatool/mcp-metatool/host/smoke"
 	"github.com/mcp-metatool/mcp-metatool/tools/change"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
@@ -93,7 +94,7 @@ func (v *smokeInit) run(ctx context.Context, args []string, dash int) error {
 		return err
 	}
 	text, summary := v.draft.Text()
-	options := smoke.LoadOptions{Load: config.LoadOptions{Context: ctx}}
+	options := smoke.LoadOptions{Load: config.LoadOptions{Policies: compile.Policy, Context: ctx}}
 	if _, err := smoke.Parse(v.output, text, options); err != nil {
 		return fmt.Errorf("nothing was written: the checks of these servers cannot be written as a file: %w", err)
 	}
@@ -118,7 +119,7 @@ func (v *smokeInit) existing() ([]byte, error) {
 	if !v.replace {
 		return nil, fmt.Errorf("%s exists already (choose another --output, or --replace it)", v.output)
 	}
-	return config.ReadFile(config.LoadOptions{Context: v.cmd.Context()}, v.output)
+	return config.ReadFile(config.LoadOptions{Policies: compile.Policy, Context: v.cmd.Context()}, v.output)
 }
 
 // source finds out which servers the file is for.
@@ -176,7 +177,7 @@ func (v *smokeInit) beside(path string) string {
 // configured makes the file one that uses the configuration.
 func (v *smokeInit) configured(only []string) error {
 	unset := map[string]error{}
-	options := config.LoadOptions{Context: v.cmd.Context(), Flag: v.config, Unset: func(server string, p *config.Problem) {
+	options := config.LoadOptions{Policies: compile.Policy, Context: v.cmd.Context(), Flag: v.config, Unset: func(server string, p *config.Problem) {
 		unset[server] = cmp.Or[error](unset[server], p)
 	}}
 	file, err := edit.Open(options)

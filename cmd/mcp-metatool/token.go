@@ -17,6 +17,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/config/edit"
+	"github.com/mcp-metatool/mcp-metatool/host/policy/compile"
 	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
@@ -100,7 +101,7 @@ func (e *tokenEdit) add(name string) error {
 	if token.Expires, err = parseExpiry(e.expires, time.Now()); err != nil {
 		return &exitError{exitUsage, err}
 	}
-	opts := config.LoadOptions{Context: e.cmd.Context(), Flag: e.config, Unset: func(string, *config.Problem) {}}
+	opts := config.LoadOptions{Policies: compile.Policy, Context: e.cmd.Context(), Flag: e.config, Unset: func(string, *config.Problem) {}}
 	f, err := edit.Open(opts)
 	if e.printing {
 		f, err = edit.New("config.toml", nil), nil
@@ -225,7 +226,7 @@ func hadOwnTools(cfg *config.Config, token string) bool {
 // remove removes a token.
 func (e *tokenEdit) remove(name string) error {
 	e.consent.begin(e.cmd)
-	opts := config.LoadOptions{Context: e.cmd.Context(), Flag: e.config, Unset: func(string, *config.Problem) {}}
+	opts := config.LoadOptions{Policies: compile.Policy, Context: e.cmd.Context(), Flag: e.config, Unset: func(string, *config.Problem) {}}
 	f, err := edit.Open(opts)
 	if err != nil {
 		return &exitError{exitUsage, err}
