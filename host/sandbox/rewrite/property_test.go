@@ -17,7 +17,7 @@ const plenty = 1 << 40
 // and compares results, memory and traps. It compares the fuel used with the cost
 // that the machine counts for the module before Meter.
 func TestGenerated(t *testing.T) {
-	n := 50
+	n := 25
 	if *long {
 		n = 150
 	}

@@ -64,7 +64,7 @@ func structured(t testing.TB, wasm []byte) (out []byte, added, replaced, same in
 // with several entries, and traps. Memory, globals and ends must be the same, and the
 // fuel must be what the machine counts.
 func TestStructure(t *testing.T) {
-	n := 60
+	n := 30
 	if *long {
 		n = 200
 	}
