@@ -147,7 +147,7 @@ func TestOwnUpstreamThatIsSlow(t *testing.T) {
 	u := upstreamOf("slow", "late")
 	u.Isolation, u.Args, u.Timeout = config.PerSession, []string{g.Addr().String()}, time.Hour
 	cfg := testConfig(t, u)
-	cfg.StartupWait = time.Hour
+	cfg.StartupWait, cfg.HTTP.UnusedTTL, cfg.HTTP.SessionTTL = time.Hour, time.Hour, time.Hour
 	w := serveProxy(t, overHTTP, nil, cfg)
 	w.host.router.HandshakeWait = time.Millisecond // it is not over when sessions begin
 	session := func(opened bool) *mcptest.Pair {

@@ -54,7 +54,7 @@ var mayRead = map[string]string{
 }
 
 // notProduct are folders with programs for development and tests.
-var notProduct = []string{"scripts", "host/mcptest", "host/sandbox/guestbuild", "host/sandbox/sandboxtest", "host/sandbox/guestcache", "abi/abitest", "guest", "tools/testenv"}
+var notProduct = []string{"scripts", "host/mcptest", "host/sandbox/guestbuild", "host/sandbox/sandboxtest", "host/sandbox/guestcache", "host/store/foldertest", "abi/abitest", "guest", "tools/testenv"}
 
 // TestFilesAreReadByPackageRegular checks that the product opens files only with package
 // regular: a named pipe would block forever, and a device would never end.

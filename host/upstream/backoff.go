@@ -8,6 +8,7 @@ import (
 // timings are the delays and waits of an upstream. Tests shorten them.
 type timings struct {
 	grace       time.Duration // between the steps of a shutdown
+	killWait    time.Duration // how long Close waits for its goroutines after it has killed the server
 	firstDelay  time.Duration // before the first restart
 	maxDelay    time.Duration // the longest delay before a restart
 	stableAfter time.Duration // after a server was ready this long, the next delay is firstDelay again
@@ -21,6 +22,7 @@ type timings struct {
 
 var defaultTimings = timings{
 	grace:       time.Second,
+	killWait:    500 * time.Millisecond,
 	firstDelay:  250 * time.Millisecond,
 	maxDelay:    30 * time.Second,
 	stableAfter: 10 * time.Second,

@@ -16,10 +16,6 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// killWait is how long Close waits for its goroutines after it has killed the
-// server.
-const killWait = 500 * time.Millisecond
-
 // Options are what an Upstream needs from its owner. The callbacks run on
 // goroutines of the upstream and must not call Close.
 type Options struct {
@@ -346,7 +342,7 @@ func (u *Upstream) Status() Status {
 //
 // Close returns when every goroutine has ended and no process of the group is left.
 // The error wraps the cause of ctx if ctx ended the shutdown early. It is also an error
-// if a goroutine still waits, after killWait, for a client that does not read (in a
+// if a goroutine still waits, half a second later, for a client that does not read (in a
 // progress callback). Close may be called more than once, and concurrently.
 func (u *Upstream) Close(ctx context.Context) error {
 	u.closing()
@@ -357,7 +353,7 @@ func (u *Upstream) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		u.killOnce.Do(func() { close(u.kill) })
 	}
-	timer := time.NewTimer(killWait)
+	timer := time.NewTimer(u.timings.killWait)
 	defer timer.Stop()
 	select {
 	case <-u.done:
