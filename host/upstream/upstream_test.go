@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -33,37 +32,6 @@ type fixture struct {
 // spec returns the Spec of a server in some mode. It is not restarted.
 func spec(mode string, env ...string) Spec {
 	return Spec{Name: "x", Command: os.Args[0], Env: append(env, serverEnv+"="+mode, "GORACE=atexit_sleep_ms=0"), Restart: RestartNever}
-}
-
-// inProcess is the command of a server that runs in the process of the tests.
-const inProcess = "in the process of the tests"
-
-// here returns the Spec of such a server, for tests that are not about processes: starting one
-// takes longer than most of them.
-func here(mode string) Spec {
-	return Spec{Name: "x", Command: inProcess, Args: []string{mode}, Restart: RestartNever}
-}
-
-// streams is Options.Streams for such servers. They end with their input, and the test waits for
-// that.
-func (f *fixture) streams(t *testing.T) func(Spec) (io.ReadCloser, io.WriteCloser, bool) {
-	return func(s Spec) (io.ReadCloser, io.WriteCloser, bool) {
-		if s.Command != inProcess {
-			return nil, nil, false
-		}
-		in, toServer, err := os.Pipe()
-		fromServer, out, err2 := os.Pipe()
-		if err := errors.Join(err, err2); err != nil {
-			t.Error(err)
-			return nil, nil, false
-		}
-		f.here.Go(func() {
-			defer in.Close()
-			defer out.Close()
-			serve(s.Args[0], in, out, 0)
-		})
-		return fromServer, toServer, true
-	}
 }
 
 // fastTimings make no step of a shutdown depend on the clock, and restart at once.
