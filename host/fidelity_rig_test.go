@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
-	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
@@ -33,7 +32,7 @@ var combinations = []combination{
 
 // bounded returns a context for waiting for peers.
 func bounded(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), maxWait)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -49,7 +48,7 @@ type rawUpstream struct {
 func startRaw(t testing.TB, transport config.Transport, sw mcptest.ServerOptions) rawUpstream {
 	t.Helper()
 	up := config.Upstream{
-		Name: "raw", Transport: transport, Timeout: time.Minute, MaxTimeout: time.Minute,
+		Name: "raw", Transport: transport, Timeout: maxWait, MaxTimeout: maxWait,
 		Restart: config.RestartAlways, Isolation: config.Shared, Start: config.Eager,
 	}
 	if transport == config.Stdio {

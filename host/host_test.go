@@ -27,14 +27,14 @@ import (
 
 func upstreamOf(name, kind string) config.Upstream {
 	return config.Upstream{
-		Name: name, Command: inProcess, Env: map[string]string{upstreamEnv: kind}, Prefix: name + "__", Timeout: time.Minute,
+		Name: name, Command: inProcess, Env: map[string]string{upstreamEnv: kind}, Prefix: name + "__", Timeout: maxWait,
 	}
 }
 
 func testConfig(t testing.TB, upstreams ...config.Upstream) *config.Config {
 	return &config.Config{
-		StartupWait: time.Minute, MaxMessage: limits.Message.Default,
-		Execution: config.Execution{Timeout: time.Minute, MaxMemory: uint64(limits.Memory.Default)},
+		StartupWait: maxWait, MaxMessage: limits.Message.Default,
+		Execution: config.Execution{Timeout: maxWait, MaxMemory: uint64(limits.Memory.Default)},
 		Store:     config.Store{Dir: t.TempDir()},
 		Journal:   config.Journal{Enabled: true, Proxied: config.ProxiedSummary},
 		Upstreams: upstreams,
@@ -71,7 +71,7 @@ func startHostOf(t testing.TB, cfg *config.Config, opts Options) (*Host, *mcptes
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.router.HandshakeWait, h.restTime = time.Minute, time.Minute // a busy machine may start servers slowly, and write slowly
+	h.router.HandshakeWait, h.restTime, h.shutdownTime = maxWait, maxWait, maxWait // a busy machine may start servers slowly, and write slowly
 	t.Cleanup(func() {
 		<-h.sandbox.Ready() // a compilation would outlive Close, and the test
 		if err := h.Close(); err != nil {

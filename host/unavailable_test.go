@@ -68,7 +68,7 @@ func TestUnavailableServers(t *testing.T) {
 	h := unavailableServers(t)
 	c := dial(t, h)
 	for server, why := range map[string]string{
-		"missing": `server \"missing\" is down: `, "never": `it is not restarted, because its configuration has restart = \"never\"`,
+		"missing": `server \"missing\" is down`, "never": `it is not restarted, because its configuration has restart = \"never\"`,
 		"off-duty": `server \"off-duty\" is disabled in the configuration`, "late": `server \"late\" is still starting`,
 		"gone": "its process ended: exit status 3",
 	} {
@@ -131,7 +131,7 @@ func TestUnavailableServersInInstructions(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.router.EndSession(nil)
-	for _, want := range []string{`Not there now: server "missing" is down: `, `Not there now: server "never" is down: `, `Not there now: server "gone" is down: `} {
+	for _, want := range []string{`Not there now: server "missing" is down`, `Not there now: server "never" is down: `, `Not there now: server "gone" is down: `} {
 		if !strings.Contains(w.Instructions, want) {
 			t.Errorf("instructions lack %q: %s", want, w.Instructions)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"github.com/mcp-metatool/mcp-metatool/host/store/fleettest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // upstreamEnv makes the test binary a raw MCP server of the named kind.
@@ -34,6 +35,7 @@ func TestMain(m *testing.M) {
 		serveKind(kind, upstreamOptions{args: os.Args[1:], flowFile: os.Getenv(flowEnv), in: os.Stdin, out: os.Stdout, process: true})
 		return
 	}
+	maxWait = testenv.Deadline(maxWait)
 	guestCache = guestcache.Dir()
 	OpenStore = fleettest.Open
 	_ = flag.Set("test.parallel", "4") // tests that are parallel wait most of the time
