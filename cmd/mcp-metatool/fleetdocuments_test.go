@@ -41,7 +41,7 @@ func newMachine(t *testing.T, url, rest string) *machine {
 	if _, ok := foldertest.Find(url); ok {
 		m.program = folderProgram
 	}
-	text := fmt.Sprintf("[store]\ndir = \"store\"\nnats = %q\nkeys = [%q]\n%s", url, fleetKey, rest)
+	text := fmt.Sprintf("startup_wait = \"1m\"\n[store]\ndir = \"store\"\nnats = %q\nkeys = [%q]\n%s", url, fleetKey, rest)
 	m.write("config.toml", text)
 	return m
 }
