@@ -76,7 +76,7 @@ func TestPlanRecordings(t *testing.T) {
 func recordPlan(t *testing.T, script, old string) string {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"config.toml": "[upstream.tracker]\ncommand = \"tracker\"\n",
+		"config.toml": "startup_wait = \"1m\"\n[upstream.tracker]\ncommand = \"tracker\"\n",
 		"issues.json": `{"issues":[{"number":1,"title":"Rewrite the parser","body":"It is slow."}]}`,
 		"split.star":  script,
 	} {
