@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/approval"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
+	"github.com/mcp-metatool/mcp-metatool/host/policy/compile"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -121,7 +122,7 @@ func newShop(t *testing.T, text []byte) *shop {
 		t.Fatal(err)
 	}
 	cfg, err := config.Load(config.LoadOptions{
-		Flag: file, Home: func() (string, error) { return dir, nil },
+		Flag: file, Policies: compile.Policy, Home: func() (string, error) { return dir, nil },
 		Getenv: func(name string) (string, bool) {
 			value, ok := map[string]string{"STORE": url, "MCP_METATOOL_DIR": dir}[name]
 			return value, ok

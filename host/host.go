@@ -118,8 +118,7 @@ type Options struct {
 	Idle bool
 	// Telemetry follows requests and runs; nil: nothing does. Close does not close it.
 	Telemetry *telemetry.Telemetry
-	// Runs sees the runs of scripts in place of Telemetry; nil: Telemetry sees them.
-	Runs compose.Observer
+	Runs      compose.Observer // sees the runs of scripts in place of Telemetry; nil: Telemetry does
 	// Person, when set, decides about calls for which policy says "ask", in place of
 	// clients and the queue of approvals.
 	Person approval.Person
