@@ -46,7 +46,7 @@ func TestReadme(t *testing.T) {
 	if !maps.Equal(r.kinds, want) {
 		t.Errorf("blocks by kind: %v, want %v", r.kinds, want)
 	}
-	if r.commands < 20 {
+	if r.commands < 19 {
 		t.Errorf("only %d commands were run", r.commands)
 	}
 }

@@ -135,7 +135,7 @@ func (t *Telemetry) start(ctx context.Context, about *resource.Resource) error {
 		)
 		t.tracer = t.traces.Tracer(scope)
 	}
-	readers, err := t.readers()
+	readers, err := t.readers(ctx)
 	if err != nil || len(readers) == 0 {
 		return err
 	}
@@ -149,9 +149,9 @@ func (t *Telemetry) start(ctx context.Context, about *resource.Resource) error {
 }
 
 // readers returns what reads the metrics: OTLP, Prometheus, both or none.
-func (t *Telemetry) readers() ([]metricsdk.Reader, error) {
+func (t *Telemetry) readers(ctx context.Context) ([]metricsdk.Reader, error) {
 	var readers []metricsdk.Reader
-	if exporter := t.metrics(); exporter != nil {
+	if exporter := t.metrics(ctx); exporter != nil {
 		readers = append(readers, metricsdk.NewPeriodicReader(exporter))
 	}
 	if t.cfg.Listen != "" {
@@ -183,11 +183,11 @@ func (t *Telemetry) spans(ctx context.Context) tracesdk.SpanExporter {
 }
 
 // metrics returns what takes the metrics; nil if none are sent.
-func (t *Telemetry) metrics() metricsdk.Exporter {
+func (t *Telemetry) metrics(ctx context.Context) metricsdk.Exporter {
 	if !t.cfg.OTLP || !t.cfg.Metrics || disabled("OTEL_METRICS_EXPORTER") {
 		return nil
 	}
-	exporter, err := otlp.NewMetrics(t.collector("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL"))
+	exporter, err := otlp.NewMetrics(ctx, t.collector("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL"))
 	if err != nil {
 		t.log.Warn(notSent, "signal", "metrics", "err", err)
 		return nil

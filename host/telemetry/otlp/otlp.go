@@ -32,7 +32,7 @@ type Options struct {
 
 // NewSpans makes an exporter of spans. It does not connect.
 func NewSpans(ctx context.Context, o Options) (tracesdk.SpanExporter, error) {
-	s, err := newSender(o, signal{
+	s, err := newSender(ctx, o, signal{
 		variable: "TRACES", path: "v1/traces", items: "spans",
 		method: "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
 	})
@@ -62,8 +62,8 @@ func (c spanClient) UploadTraces(ctx context.Context, spans []*traces.ResourceSp
 }
 
 // NewMetrics makes an exporter of metrics. It does not connect.
-func NewMetrics(o Options) (metricsdk.Exporter, error) {
-	s, err := newSender(o, signal{
+func NewMetrics(ctx context.Context, o Options) (metricsdk.Exporter, error) {
+	s, err := newSender(ctx, o, signal{
 		variable: "METRICS", path: "v1/metrics", items: "data points",
 		method: "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
 	})

@@ -86,7 +86,7 @@ func export(t *testing.T, o Options) {
 		t.Error(err)
 	}
 
-	points, err := NewMetrics(o)
+	points, err := NewMetrics(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,14 +148,14 @@ func TestSettings(t *testing.T) {
 	} {
 		t.Setenv(prefix+name, value)
 	}
-	c, err := signal{variable: "METRICS"}.read(Options{})
+	c, err := signal{variable: "METRICS"}.read(t.Context(), Options{})
 	if err != nil || len(c.headers) != 2 || c.headers["b"] != "x y" || c.headers["c"] != "" || c.timeout != 1500*time.Millisecond || !c.zip {
 		t.Errorf("%+v, %v", c, err)
 	}
-	if c, err := (signal{variable: "TRACES"}).read(Options{}); err != nil || c.headers["a"] != "1" {
+	if c, err := (signal{variable: "TRACES"}).read(t.Context(), Options{}); err != nil || c.headers["a"] != "1" {
 		t.Errorf("%+v, %v", c, err)
 	}
-	if c, err := (signal{variable: "TRACES"}).read(Options{Headers: map[string]string{}}); err != nil || len(c.headers) > 0 {
+	if c, err := (signal{variable: "TRACES"}).read(t.Context(), Options{Headers: map[string]string{}}); err != nil || len(c.headers) > 0 {
 		t.Errorf("%+v, %v", c, err)
 	}
 	collector := telemetrytest.New()
@@ -184,7 +184,7 @@ func TestCertificates(t *testing.T) {
 		defer s.Close()
 		o := Options{Endpoint: s.URL, GRPC: grpc}
 		of := signal{variable: "TRACES", path: "v1/traces", method: "/Traces/Export"}
-		strange, err := newSender(o, of)
+		strange, err := newSender(t.Context(), o, of)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -196,7 +196,7 @@ func TestCertificates(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Setenv(prefix+"CERTIFICATE", file)
-		known, err := newSender(o, of)
+		known, err := newSender(t.Context(), o, of)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -205,7 +205,7 @@ func TestCertificates(t *testing.T) {
 		}
 		known.close()
 		strange.close()
-		if _, err := newSender(Options{Endpoint: "http://127.0.0.1:1", GRPC: grpc}, of); !errors.Is(err, errCertificates) {
+		if _, err := newSender(t.Context(), Options{Endpoint: "http://127.0.0.1:1", GRPC: grpc}, of); !errors.Is(err, errCertificates) {
 			t.Errorf("grpc=%t, over plain HTTP: %v", grpc, err)
 		}
 		t.Setenv(prefix+"CERTIFICATE", "")
@@ -287,7 +287,7 @@ func TestRetry(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, err := newSender(Options{GRPC: tt.grpc}, signal{variable: "TRACES", items: "spans"})
+				s, err := newSender(t.Context(), Options{GRPC: tt.grpc}, signal{variable: "TRACES", items: "spans"})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -314,7 +314,7 @@ func TestRetry(t *testing.T) {
 // attempt has a limit.
 func TestRetryEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := newSender(Options{}, signal{variable: "TRACES"})
+		s, err := newSender(t.Context(), Options{}, signal{variable: "TRACES"})
 		if err != nil {
 			t.Fatal(err)
 		}

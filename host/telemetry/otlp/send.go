@@ -38,8 +38,8 @@ type sender struct {
 	client *http.Client
 }
 
-func newSender(o Options, of signal) (*sender, error) {
-	read, err := of.read(o)
+func newSender(ctx context.Context, o Options, of signal) (*sender, error) {
+	read, err := of.read(ctx, o)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package otlp
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -12,6 +13,8 @@ import (
 	"unicode"
 
 	metricsdk "go.opentelemetry.io/otel/sdk/metric"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // signal is what is sent: spans or metrics.
@@ -27,6 +30,9 @@ const prefix = "OTEL_EXPORTER_OTLP_"
 // defaultTimeout is for one attempt.
 const defaultTimeout = 10 * time.Second
 
+// maxPEM is the size of the largest file of certificates or of a key, in bytes.
+const maxPEM = 1 << 20
+
 // settings say how a signal is sent.
 type settings struct {
 	url     *url.URL
@@ -41,7 +47,7 @@ var errCertificates = errors.New("there are certificates, and the address of the
 
 // read returns the settings of a signal. Of the variables, what cannot be used is left out;
 // package telemetry reports that.
-func (s signal) read(o Options) (settings, error) {
+func (s signal) read(ctx context.Context, o Options) (settings, error) {
 	c := settings{url: s.address(o), headers: o.Headers, timeout: defaultTimeout}
 	if c.headers == nil {
 		s.each("HEADERS", func(value string) bool {
@@ -61,7 +67,7 @@ func (s signal) read(o Options) (settings, error) {
 		c.timeout = time.Duration(ms) * time.Millisecond
 		return true
 	})
-	if c.tls = s.certificates(); c.tls != nil && c.url.Scheme == "http" {
+	if c.tls = s.certificates(ctx); c.tls != nil && c.url.Scheme == "http" {
 		return settings{}, errCertificates
 	}
 	return c, nil
@@ -144,10 +150,10 @@ func headersOf(list string) map[string]string {
 }
 
 // certificates returns the configuration of TLS; nil if the variables name no certificates.
-func (s signal) certificates() *tls.Config {
+func (s signal) certificates(ctx context.Context) *tls.Config {
 	c := &tls.Config{}
 	s.each("CERTIFICATE", func(file string) bool {
-		pem, err := os.ReadFile(file)
+		pem, err := regular.Read(ctx, file, maxPEM)
 		pool := x509.NewCertPool()
 		if err != nil || !pool.AppendCertsFromPEM(pem) {
 			return false
@@ -156,8 +162,15 @@ func (s signal) certificates() *tls.Config {
 		return true
 	})
 	for _, of := range []string{prefix + s.variable + "_", prefix} {
-		own, err := tls.LoadX509KeyPair(strings.TrimSpace(os.Getenv(of+"CLIENT_CERTIFICATE")), strings.TrimSpace(os.Getenv(of+"CLIENT_KEY")))
-		if err == nil {
+		cert, err := regular.Read(ctx, strings.TrimSpace(os.Getenv(of+"CLIENT_CERTIFICATE")), maxPEM)
+		if err != nil {
+			continue
+		}
+		key, err := regular.Read(ctx, strings.TrimSpace(os.Getenv(of+"CLIENT_KEY")), maxPEM)
+		if err != nil {
+			continue
+		}
+		if own, err := tls.X509KeyPair(cert, key); err == nil {
 			c.Certificates = []tls.Certificate{own}
 			break
 		}
