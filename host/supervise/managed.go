@@ -253,6 +253,9 @@ func (m *managedUpstream) updateList(l upstream.List) {
 		list.Fresh.Hints = &envelope.Hints{TTL: hints.TTL, Scope: envelope.ScopePrivate}
 	}
 	m.publishList(list)
+	if m.own != nil && l.Surface == wire.Prompts && !m.isRetired() { // the last one; becomeReady is later than a session's answer
+		m.env.listed.Store(m.name, true)
+	}
 	if m.Status().State == upstream.Ready { // else becomeReady will save it
 		m.save()
 	}
