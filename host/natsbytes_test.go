@@ -84,7 +84,7 @@ func (p taskProcess) beginSession(token, client string) string {
 	return id
 }
 
-// nothingReadable checks that whoever operates the store reads nothing of what was called, answered and asked
+// nothingReadable checks that the operator of the store reads nothing of what was called, answered and asked
 // in a fleet, nor who has done so: only names of documents, ids, sizes and times.
 func nothingReadable(t *testing.T, place fleettest.Place, secrets ...string) {
 	t.Helper()

@@ -129,7 +129,7 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-// strangersOrder tells a replica to drain and end as somebody can who may write to the store and has no key of
+// strangersOrder tells a replica to drain and end as a stranger can who may write to the store and has no key of
 // the fleet: without any key, with another one, and with an order that the fleet has written under
 // another name. seen is called after each.
 func strangersOrder(t *testing.T, link *memorytest.Link, to string, seen func()) {

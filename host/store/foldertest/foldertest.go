@@ -84,7 +84,7 @@ func Find(url string) (l *Link, ok bool) {
 	return &Link{dir, string(to)}, err == nil
 }
 
-// Cut cuts the link, or heals it. While it is cut, calls fail at once, and whoever follows a log or
+// Cut cuts the link, or heals it. While it is cut, calls fail at once, and each reader that follows a log or
 // watches documents waits.
 func (l *Link) Cut(cut bool) {
 	path := filepath.Join(l.dir, cutFile)
@@ -127,7 +127,7 @@ func (l *Link) check() error {
 	return nil
 }
 
-// poll is how often changes are looked for, beside the notifications of the system: those of a
+// poll is how often changes are looked for, in addition to the notifications of the system: those of a
 // collection that has no folder yet are only found so.
 const poll = 50 * time.Millisecond
 

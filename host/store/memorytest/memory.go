@@ -27,7 +27,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// ended returns why nothing can be done any more.
+// ended returns why the store does nothing now.
 func (s *Store) ended(ctx context.Context) error {
 	select {
 	case <-s.closed:

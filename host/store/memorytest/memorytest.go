@@ -50,7 +50,7 @@ func (l *Link) Another(t testing.TB) *Link {
 	return &Link{at: l.at}
 }
 
-// Cut cuts the link, or heals it. While it is cut, calls fail at once, and whoever follows a log or
+// Cut cuts the link, or heals it. While it is cut, calls fail at once, and each reader that follows a log or
 // watches documents waits.
 func (l *Link) Cut(cut bool) {
 	l.at.mu.Lock()
