@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 	"maps"
 	"net/url"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -290,4 +290,4 @@ func serverName(full string) string {
 	return name[:min(len(name), 32)]
 }
 
-var notInName = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
+var notInName = lazyregexp.New(`[^A-Za-z0-9_-]+`)

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -68,7 +68,7 @@ func (a *addition) finishProgram() error {
 	return nil
 }
 
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var variableName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // setSetting sets a variable or header.
 func setSetting(list *[]edit.Setting, name, value string) {

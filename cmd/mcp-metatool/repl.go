@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 	"io"
 	"log/slog"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -181,7 +181,7 @@ func (r *repl) line(ctx context.Context, line string) error {
 	return r.run(ctx, code, l)
 }
 
-var blockWord = regexp.MustCompile(`^\w+`)
+var blockWord = lazyregexp.New(`^\w+`)
 
 // endsBlock reports whether a line cannot belong to the block before it.
 func endsBlock(line string) bool {

@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"regexp"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 	"slices"
 	"strings"
 	"time"
@@ -21,9 +21,9 @@ type completions struct {
 // These match, at the end of a line, a word and a name with the beginning of a member,
 // but not names that are members themselves.
 var (
-	wordAtEnd   = regexp.MustCompile(`(?:^|[^\w.\])"'])([A-Za-z_]\w*)$`)
-	memberAtEnd = regexp.MustCompile(`(?:^|[^\w.\])"'])([A-Za-z_]\w*)(\.\w*|\["?[^"\]]*)$`)
-	commandOnly = regexp.MustCompile(`^\.\w*$`)
+	wordAtEnd   = lazyregexp.New(`(?:^|[^\w.\])"'])([A-Za-z_]\w*)$`)
+	memberAtEnd = lazyregexp.New(`(?:^|[^\w.\])"'])([A-Za-z_]\w*)(\.\w*|\["?[^"\]]*)$`)
+	commandOnly = lazyregexp.New(`^\.\w*$`)
 )
 
 // complete returns the text that can be added to a line without ambiguity, and the

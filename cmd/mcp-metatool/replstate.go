@@ -4,7 +4,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"regexp"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -227,7 +227,7 @@ func showValue(k replKept) string {
 func (s *replState) forget() { s.names, s.values, s.functions = nil, nil, nil }
 
 // replPlaces are the forms in which errors name lines of a script.
-var replPlaces = regexp.MustCompile(`(^  at |^  |\()eval_starlark:(\d+):(\d+)|^line (\d+): `)
+var replPlaces = lazyregexp.New(`(^  at |^  |\()eval_starlark:(\d+):(\d+)|^line (\d+): `)
 
 // locate replaces the places in an error with those in inputs; <input> is this input.
 func (p *replProgram) locate(text string) string {

@@ -1,7 +1,7 @@
 package clientconfig
 
 import (
-	"regexp"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 	"slices"
 	"strings"
 
@@ -73,10 +73,10 @@ func maskSpans(text string, spans []config.Span) string {
 }
 
 // quotedValue is a name with a quoted value, as in JSON and TOML: in a comment too.
-var quotedValue = regexp.MustCompile(`([A-Za-z0-9_.-]+)["']?\s*[:=]\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)')`)
+var quotedValue = lazyregexp.New(`([A-Za-z0-9_.-]+)["']?\s*[:=]\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)')`)
 
 // quotedWord is a quoted text.
-var quotedWord = regexp.MustCompile(`"((?:[^"\\]|\\.)*)"|'([^']*)'`)
+var quotedWord = lazyregexp.New(`"((?:[^"\\]|\\.)*)"|'([^']*)'`)
 
 // MaskLines masks what looks like a secret in the lines of a file, judging by each line alone.
 // It finds those in comments, which no parser does.

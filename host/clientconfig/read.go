@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 	"io/fs"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
@@ -172,8 +172,8 @@ func readServer(s *System, f File, name, original string, v any) Server {
 }
 
 var (
-	allowedName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
-	badName     = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
+	allowedName = lazyregexp.New(`^[A-Za-z0-9_-]{1,32}$`)
+	badName     = lazyregexp.New(`[^A-Za-z0-9_-]+`)
 )
 
 // validNames returns different names that our configuration allows for the servers of one

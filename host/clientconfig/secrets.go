@@ -3,8 +3,8 @@ package clientconfig
 import (
 	"cmp"
 	"fmt"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 	"math"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -87,7 +87,7 @@ func (s *Server) variable(suggested, value string, taken map[string]string) stri
 }
 
 // reference begins a variable or a name in the keyring, in a text of our configuration.
-var reference = regexp.MustCompile(`\$\{(?:keyring:)?([A-Za-z0-9_./-]+)`)
+var reference = lazyregexp.New(`\$\{(?:keyring:)?([A-Za-z0-9_./-]+)`)
 
 // References returns the names of the variables, and of the secrets in the keyring, that a
 // text of our configuration refers to. Some can be in comments.
@@ -111,7 +111,7 @@ func (s *Server) texts() []string {
 }
 
 // needed is a variable without a default, in a text of our configuration.
-var needed = regexp.MustCompile(`(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
+var needed = lazyregexp.New(`(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
 
 // Needs returns the variables without a default that the server refers to.
 func (s *Server) Needs() []string {
@@ -125,7 +125,7 @@ func (s *Server) Needs() []string {
 }
 
 // fetch is what is fetched when a server is started, in a text of our configuration.
-var fetch = regexp.MustCompile(`(\$?)\$\{(cmd|file|keyring):([^}]*)\}`)
+var fetch = lazyregexp.New(`(\$?)\$\{(cmd|file|keyring):([^}]*)\}`)
 
 // Fetches returns what is fetched when the server is started: the output of commands, files
 // and secrets in the keyring. Only a file in the form of our configuration, or Windsurf's
@@ -159,7 +159,7 @@ func (s *Server) Replace(secrets []Secret, reference func(Secret) string) {
 }
 
 // knownForms are the forms of tokens of well-known services, and of other credentials.
-var knownForms = regexp.MustCompile(`(?:` + strings.Join([]string{
+var knownForms = lazyregexp.New(`(?:` + strings.Join([]string{
 	`gh[opsur]_[A-Za-z0-9]{20,}`, `github_pat_[A-Za-z0-9_]{20,}`, `glpat-[A-Za-z0-9_-]{16,}`,
 	`sk-[A-Za-z0-9_-]{20,}`, `[rs]k_(?:live|test)_[A-Za-z0-9]{16,}`, `xox[abeoprs]-[A-Za-z0-9-]{10,}`, `xapp-[A-Za-z0-9-]{10,}`,
 	`(?:AKIA|ASIA)[A-Z0-9]{16}`, `AIza[A-Za-z0-9_-]{30,}`, `ya29\.[A-Za-z0-9_-]{20,}`, `npm_[A-Za-z0-9]{30,}`, `pypi-[A-Za-z0-9_-]{30,}`,
@@ -169,11 +169,11 @@ var knownForms = regexp.MustCompile(`(?:` + strings.Join([]string{
 }, "|") + `)`)
 
 // randomWord is a stretch of text that could be random.
-var randomWord = regexp.MustCompile(`[A-Za-z0-9+/_=-]{20,}`)
+var randomWord = lazyregexp.New(`[A-Za-z0-9+/_=-]{20,}`)
 
 // inPath matches a text that ends within the path of a file, in a name with a dot or with
 // backslashes, which are in no randomWord: /home/first.last/x.
-var inPath = regexp.MustCompile(`(?:^|[\s=,;"'])(?:/|~/|\.{1,2}[/\\]|[A-Za-z]:[/\\])[^\s=,;:?&#"']*$`)
+var inPath = lazyregexp.New(`(?:^|[\s=,;"'])(?:/|~/|\.{1,2}[/\\]|[A-Za-z]:[/\\])[^\s=,;:?&#"']*$`)
 
 // secretForms returns the parts of a text that have the form of secrets.
 func secretForms(text string) []config.Span {
@@ -232,7 +232,7 @@ func looksRandom(word string) bool {
 	return entropy >= 3.2
 }
 
-var uuid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+var uuid = lazyregexp.New(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 
 // isUUID reports whether a word is a UUID, which usually is an identifier.
 func isUUID(word string) bool { return uuid.MatchString(word) }

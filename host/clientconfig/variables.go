@@ -2,8 +2,8 @@ package clientconfig
 
 import (
 	"fmt"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -20,9 +20,9 @@ const (
 )
 
 var (
-	envName    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	shellForm  = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*)(:-[^{}]*)?$`)
-	notAllowed = regexp.MustCompile(`[^A-Z0-9]+`)
+	envName    = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	shellForm  = lazyregexp.New(`^([A-Za-z_][A-Za-z0-9_]*)(:-[^{}]*)?$`)
+	notAllowed = lazyregexp.New(`[^A-Z0-9]+`)
 )
 
 // VariableName makes the name of an environment variable of a text such as api-key.

@@ -2,16 +2,16 @@ package config
 
 import (
 	"fmt"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
 var (
-	namePattern   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
-	prefixPattern = regexp.MustCompile(`^[A-Za-z0-9_-]*$`)
+	namePattern   = lazyregexp.New(`^[A-Za-z0-9_-]{1,32}$`)
+	prefixPattern = lazyregexp.New(`^[A-Za-z0-9_-]*$`)
 )
 
 // The names that other programs use for these settings, in lower case without separators.

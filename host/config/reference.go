@@ -3,10 +3,10 @@ package config
 import (
 	"errors"
 	"fmt"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 	"maps"
 	"net/url"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,7 +66,7 @@ var errUnquoted = errors.New("has a quote or a backslash at its end that is not 
 var shellOperators = map[string]bool{"|": true, "||": true, "&": true, "&&": true, ";": true, "<": true, ">": true, ">>": true, "2>&1": true}
 
 // SecretName is what names in the keyring look like.
-var SecretName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]{0,127}$`)
+var SecretName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._/-]{0,127}$`)
 
 // ErrSecretName says that a name does not match SecretName.
 var ErrSecretName = errors.New("a name in the keyring has 1 to 128 letters, digits and . _ / -, and begins with a letter or digit")
@@ -171,7 +171,7 @@ func (e expansion) outsideReferences(spans []span) []span {
 }
 
 // word is a word of a command, without regard to quotes.
-var word = regexp.MustCompile(`\S+`)
+var word = lazyregexp.New(`\S+`)
 
 // secrets returns the parts of a command that look secret, such as what follows --password.
 func (r refSpan) secrets() []span {

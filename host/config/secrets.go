@@ -2,7 +2,7 @@ package config
 
 import (
 	"cmp"
-	"regexp"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -102,13 +102,13 @@ func secretVars(e expansion, all bool) []span {
 
 var (
 	// scheme precedes a credential in an Authorization header.
-	scheme = regexp.MustCompile(`^(?i:bearer|basic|token)\s+`)
+	scheme = lazyregexp.New(`^(?i:bearer|basic|token)\s+`)
 	// assignment is NAME=value, --option=value or Header: value.
-	assignment = regexp.MustCompile(`(?s)^([A-Za-z0-9_.-]+)\s*[=:]\s*(.+)$`)
+	assignment = lazyregexp.New(`(?s)^([A-Za-z0-9_.-]+)\s*[=:]\s*(.+)$`)
 	// urlPassword is the password in scheme://user:password@host.
-	urlPassword = regexp.MustCompile(`://[^/?#@:\s]*:([^/?#@\s]+)@`)
+	urlPassword = lazyregexp.New(`://[^/?#@:\s]*:([^/?#@\s]+)@`)
 	// queryParam is name=value in the query of an address.
-	queryParam = regexp.MustCompile(`[?&]([A-Za-z0-9_.-]+)=([^&#\s]+)`)
+	queryParam = lazyregexp.New(`[?&]([A-Za-z0-9_.-]+)=([^&#\s]+)`)
 )
 
 // secretParts returns the parts of a value that are secret, judging by the value's name

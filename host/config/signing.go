@@ -1,7 +1,7 @@
 package config
 
 import (
-	"regexp"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 
 	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
 )
@@ -31,7 +31,7 @@ const (
 )
 
 // wholeReference matches a value that is one reference.
-var wholeReference = regexp.MustCompile(`^\$\{((?:cmd|file|keyring):.+)\}$`)
+var wholeReference = lazyregexp.New(`^\$\{((?:cmd|file|keyring):.+)\}$`)
 
 // signing reads the settings of signatures in [journal].
 func (t *table) signing(j *Journal) {

@@ -5,8 +5,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -49,7 +49,7 @@ func parseTOML(data []byte) (*node, *Problem) {
 }
 
 // quoted matches text in quotes in a parser's message.
-var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|'[^']*'`)
+var quoted = lazyregexp.New(`"(?:[^"\\]|\\.)*"|'[^']*'`)
 
 // withoutQuotes makes a parser's message safe to show. It begins in lower case, and text
 // quoted from the file is removed, because it can be a secret that somebody forgot to put

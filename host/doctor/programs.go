@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -144,7 +144,7 @@ func lookup(command, path string) string {
 // versionTime is how long a runtime may take to say its version.
 const versionTime = 5 * time.Second
 
-var number = regexp.MustCompile(`(\d+)\.(\d+)`)
+var number = lazyregexp.New(`(\d+)\.(\d+)`)
 
 // version asks a runtime for its version. name is the command that needs it.
 func (e *examination) version(name string, r runtimeOf, install, path string) {

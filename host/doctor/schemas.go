@@ -3,8 +3,8 @@ package doctor
 import (
 	"encoding/json"
 	"fmt"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -91,7 +91,7 @@ func (e *examination) schemas() {
 
 // parameter is what Claude's API accepts as the name of a parameter
 // (github.com/anthropics/claude-code/issues/79418).
-var parameter = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
+var parameter = lazyregexp.New(`^[a-zA-Z0-9_.-]{1,64}$`)
 
 // inspectSchema returns the kinds of what is wrong with the input schema of a tool, each
 // with the first place where it is.

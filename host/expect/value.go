@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 	"io"
 	"maps"
 	"math/big"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -171,7 +171,7 @@ func pathOf(steps []any) string {
 	return b.String()
 }
 
-var identifier = regexp.MustCompile(`^[\pL_$][\pL\pN_$-]*$`)
+var identifier = lazyregexp.New(`^[\pL_$][\pL\pN_$-]*$`)
 
 // step returns the step of a path that leads to a member.
 func step(name string) string {

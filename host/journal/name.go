@@ -2,8 +2,8 @@ package journal
 
 import (
 	"cmp"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 	"os"
-	"regexp"
 	"slices"
 	"strconv"
 	"time"
@@ -19,7 +19,7 @@ type fileName struct {
 	part   int    // 0, 1, ...
 }
 
-var fileNames = regexp.MustCompile(`^journal-(\d{4}-\d{2}-\d{2})(?:-([a-z0-9]+))?(?:\.(\d{1,9}))?\.jsonl$`)
+var fileNames = lazyregexp.New(`^journal-(\d{4}-\d{2}-\d{2})(?:-([a-z0-9]+))?(?:\.(\d{1,9}))?\.jsonl$`)
 
 func (n fileName) String() string {
 	s := "journal-" + n.day

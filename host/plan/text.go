@@ -5,7 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"regexp"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 	"strings"
 	"time"
 
@@ -161,7 +161,7 @@ const shownWidth = 100
 
 // reference finds references in JSON that has been checked (badRefs). It cannot match in a
 // string, where a quote has a backslash before it.
-var reference = regexp.MustCompile(`\{\s*"\$withheld":\s*([0-9]+)\s*\}`)
+var reference = lazyregexp.New(`\{\s*"\$withheld":\s*([0-9]+)\s*\}`)
 
 // shown returns JSON of a plan for readers. A reference has no quotes, so that no text
 // looks like one.

@@ -2,9 +2,9 @@ package serverjson
 
 import (
 	"fmt"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 	"maps"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,10 +20,10 @@ const (
 )
 
 var (
-	namePattern     = regexp.MustCompile(`^[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+$`)
-	variablePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	headerPattern   = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
-	optionPattern   = regexp.MustCompile(`^[A-Za-z0-9_.:@/+-]+$`)
+	namePattern     = lazyregexp.New(`^[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+$`)
+	variablePattern = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	headerPattern   = lazyregexp.New("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
+	optionPattern   = lazyregexp.New(`^[A-Za-z0-9_.:@/+-]+$`)
 )
 
 // quoted returns a text of the document for an error, shortened.

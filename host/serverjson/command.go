@@ -2,8 +2,8 @@ package serverjson
 
 import (
 	"fmt"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -16,7 +16,7 @@ type packaging struct {
 	command string
 	others  []string
 	// identifier is what a name looks like. It must not allow options, addresses and files.
-	identifier *regexp.Regexp
+	identifier *lazyregexp.Regexp
 	// registries are the values of registryBaseUrl that are the one the command uses.
 	registries []string
 	// versioned says that the version is not a part of the identifier.
@@ -25,27 +25,27 @@ type packaging struct {
 
 var packagings = map[string]packaging{
 	"npm": {
-		command: "npx", identifier: regexp.MustCompile(`^(@[A-Za-z0-9_~][A-Za-z0-9._~-]*/)?[A-Za-z0-9_~][A-Za-z0-9._~-]*$`),
+		command: "npx", identifier: lazyregexp.New(`^(@[A-Za-z0-9_~][A-Za-z0-9._~-]*/)?[A-Za-z0-9_~][A-Za-z0-9._~-]*$`),
 		registries: []string{"https://registry.npmjs.org"}, versioned: true,
 	},
 	"pypi": {
-		command: "uvx", identifier: regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`),
+		command: "uvx", identifier: lazyregexp.New(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`),
 		registries: []string{"https://pypi.org", "https://pypi.org/simple"}, versioned: true,
 	},
 	"oci": {
 		command: "docker", others: []string{"podman"},
-		identifier: regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(@sha256:[a-f0-9]{64})?$`),
+		identifier: lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(@sha256:[a-f0-9]{64})?$`),
 	},
 	"nuget": {
-		command: "dnx", identifier: regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`),
+		command: "dnx", identifier: lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`),
 		registries: []string{"https://api.nuget.org", "https://api.nuget.org/v3/index.json", "https://www.nuget.org"}, versioned: true,
 	},
 }
 
 // versionPattern is a version, not a range, a tag or an address.
 var (
-	versionPattern = regexp.MustCompile(`^v?[0-9][0-9A-Za-z.+!_-]*$`)
-	versionRange   = regexp.MustCompile(`(^|\.)[xX*]($|\.)`)
+	versionPattern = lazyregexp.New(`^v?[0-9][0-9A-Za-z.+!_-]*$`)
+	versionRange   = lazyregexp.New(`(^|\.)[xX*]($|\.)`)
 )
 
 // usable returns why a package cannot be used.

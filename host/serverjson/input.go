@@ -2,7 +2,7 @@ package serverjson
 
 import (
 	"fmt"
-	"regexp"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -172,7 +172,7 @@ func (s *slot) isFlag() bool {
 	return slices.Contains(flags, s.name) || !f.IsRequired && f.Description == ""
 }
 
-var braces = regexp.MustCompile(`\{[^{}]*\}`)
+var braces = lazyregexp.New(`\{[^{}]*\}`)
 
 // variables returns the names of the variables in a fixed value, each once, in order.
 func (s *slot) variables() []string {

@@ -1,7 +1,7 @@
 package serverjson
 
 import (
-	"regexp"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 	"slices"
 	"strings"
 )
@@ -14,20 +14,20 @@ type grammar struct {
 	// packages are those of valued whose value is a package.
 	packages []string
 	// spec is what such a value looks like: no address, no file.
-	spec *regexp.Regexp
+	spec *lazyregexp.Regexp
 	// assigned says that other options are allowed too, if they have a "=".
 	assigned bool
 }
 
 // plainValue is a value that is no option, address or file.
-var plainValue = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.@+:_-]*$`)
+var plainValue = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9.@+:_-]*$`)
 
 var grammars = map[string]grammar{
 	"npm": {
 		alone: []string{"-y", "--yes", "-q", "--quiet", "-s", "--silent", "-d", "--verbose", "--offline", "--prefer-offline",
 			"--prefer-online", "--ignore-scripts", "--legacy-peer-deps", "--no-fund", "--no-audit", "--no-update-notifier"},
 		valued: []string{"-p", "--package", "--loglevel"}, packages: []string{"-p", "--package"},
-		spec: regexp.MustCompile(`^(@[A-Za-z0-9_~][A-Za-z0-9._~-]*/)?[A-Za-z0-9_~][A-Za-z0-9._~-]*(@[A-Za-z0-9][A-Za-z0-9.+_-]*)?$`),
+		spec: lazyregexp.New(`^(@[A-Za-z0-9_~][A-Za-z0-9._~-]*/)?[A-Za-z0-9_~][A-Za-z0-9._~-]*(@[A-Za-z0-9][A-Za-z0-9.+_-]*)?$`),
 	},
 	"pypi": {
 		alone: []string{"-q", "--quiet", "-v", "--verbose", "-n", "--no-cache", "--offline", "--isolated", "--refresh", "--native-tls",
@@ -36,7 +36,7 @@ var grammars = map[string]grammar{
 		valued: []string{"--from", "-w", "--with", "-p", "--python", "--prerelease", "--resolution", "--exclude-newer",
 			"--python-platform", "--link-mode", "--color"},
 		packages: []string{"--from", "-w", "--with"},
-		spec:     regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(\[[A-Za-z0-9._,-]+\])?((==|>=|<=|~=|@)[0-9A-Za-z.+!_-]+)?$`),
+		spec:     lazyregexp.New(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(\[[A-Za-z0-9._,-]+\])?((==|>=|<=|~=|@)[0-9A-Za-z.+!_-]+)?$`),
 	},
 	"nuget": {
 		alone:  []string{"-y", "--yes", "--prerelease", "--interactive", "--allow-roll-forward", "--ignore-failed-sources"},

@@ -7,10 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -97,9 +97,9 @@ func readSnapshotIgnore(r *fileReader, s *config.Section, key string) (matcher, 
 const maxSnapshotName = 80
 
 var (
-	snapshotNames = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+	snapshotNames = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 	// deviceNames are names that Windows keeps for devices, with any ending.
-	deviceNames = regexp.MustCompile(`(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)`)
+	deviceNames = lazyregexp.New(`(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)`)
 )
 
 // badSnapshotName says why a name cannot be that of a file on every system; "" if it can.

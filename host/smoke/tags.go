@@ -3,14 +3,14 @@ package smoke
 import (
 	"errors"
 	"fmt"
-	"regexp"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 	"slices"
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 )
 
-var tagPattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:/-]*$`)
+var tagPattern = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9_.:/-]*$`)
 
 // readTags reads an array of tags.
 func readTags(s *config.Section, key string) []string {

@@ -3,15 +3,15 @@ package store
 import (
 	"errors"
 	"fmt"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 	"net/url"
-	"regexp"
 	"strings"
 )
 
 // DefaultPrefix begins all names in a store that fleets share, unless they say otherwise.
 const DefaultPrefix = "mcp-metatool"
 
-var prefixes = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
+var prefixes = lazyregexp.New(`^[A-Za-z0-9_-]{1,32}$`)
 
 // CheckPrefix returns an error if a prefix cannot be used. The error's text is meant to follow
 // the prefix.

@@ -1,8 +1,8 @@
 package wire
 
 import (
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,7 +62,7 @@ func decoded(text string) []string {
 }
 
 // escape is an escaped byte.
-var escape = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
+var escape = lazyregexp.New(`%[0-9A-Fa-f]{2}`)
 
 func unescape(text string) string {
 	return escape.ReplaceAllStringFunc(text, func(one string) string {

@@ -19,7 +19,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"regexp"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 	"strconv"
 	"strings"
 )
@@ -116,7 +116,7 @@ func (l Link) append(b []byte) []byte {
 	return l.Digest.Append(b)
 }
 
-var links = regexp.MustCompile(`^([0-9a-f]{16})/([1-9][0-9]{0,18})/([0-9a-f]{64})$`)
+var links = lazyregexp.New(`^([0-9a-f]{16})/([1-9][0-9]{0,18})/([0-9a-f]{64})$`)
 
 // ParseLink reads the text of a link.
 func ParseLink(text string) (Link, error) {
@@ -147,8 +147,8 @@ func AppendLink(b []byte, l Link) []byte {
 func AppendSeal(b []byte, s *Seal) []byte { return s.append(append(b, sealMember...)) }
 
 var (
-	linkEnd = regexp.MustCompile(`,"link":"([0-9a-f]{16}/[1-9][0-9]{0,18}/[0-9a-f]{64})"\}$`)
-	sealEnd = regexp.MustCompile(`,"seal":(\{"events":[^{}]*\})\}$`)
+	linkEnd = lazyregexp.New(`,"link":"([0-9a-f]{16}/[1-9][0-9]{0,18}/[0-9a-f]{64})"\}$`)
+	sealEnd = lazyregexp.New(`,"seal":(\{"events":[^{}]*\})\}$`)
 )
 
 // maxSeal is more than a seal has, in bytes.

@@ -8,7 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 	"strconv"
 	"time"
 )
@@ -33,7 +33,7 @@ const Checkpoint = "checkpoint"
 // StatementTitle is the first line of the text of a statement, and says which version it is.
 const StatementTitle = "mcp-metatool seal 1"
 
-var plain = regexp.MustCompile(`^[0-9A-Za-z_.:/-]{1,160}$`)
+var plain = lazyregexp.New(`^[0-9A-Za-z_.:/-]{1,160}$`)
 
 // Text returns the bytes that are signed: one line for each member. The error says that a member
 // has characters that none has.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 	"slices"
 	"strings"
 	"sync"
@@ -169,7 +169,7 @@ func explainIssue(text string, offset int, message string) string {
 	return line
 }
 
-var dotted = regexp.MustCompile(`^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*`)
+var dotted = lazyregexp.New(`^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*`)
 
 // offsetOf converts a line and column of the compiler to an offset in code points.
 func offsetOf(text string, line, column int) int {

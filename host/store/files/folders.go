@@ -1,8 +1,8 @@
 package files
 
 import (
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/host/store"
@@ -58,8 +58,8 @@ func folders(dir string) map[string]folder {
 }
 
 var (
-	forms = regexp.MustCompile(`^[0-9]{6,9}-[0-9A-Z.]{1,24}-[a-z]{1,12}$`)
-	ids   = regexp.MustCompile(`^[0-9a-z]{1,16}$`)
+	forms = lazyregexp.New(`^[0-9]{6,9}-[0-9A-Z.]{1,24}-[a-z]{1,12}$`)
+	ids   = lazyregexp.New(`^[0-9a-z]{1,16}$`)
 )
 
 // named returns a folder whose files are NAME.json.

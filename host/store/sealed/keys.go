@@ -5,8 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -21,7 +21,7 @@ type Key struct {
 	Secret [KeySize]byte
 }
 
-var keyIDs = regexp.MustCompile(`^[a-z0-9-]{1,16}$`)
+var keyIDs = lazyregexp.New(`^[a-z0-9-]{1,16}$`)
 
 // ParseKey reads a key in the form ID:SECRET, where the secret is 32 bytes in base64. The error
 // does not quote text.
