@@ -12,12 +12,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/mcp-metatool/mcp-metatool/host/store"
 	"github.com/mcp-metatool/mcp-metatool/host/store/files"
+	"github.com/mcp-metatool/mcp-metatool/host/store/memorytest"
 	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
@@ -194,25 +196,28 @@ func (a *away) Get(ctx context.Context, key store.Key) (store.Document, error) {
 // TestAway checks that copies stay while the store is away, and are looked at again afterwards.
 func TestAway(t *testing.T) {
 	t.Parallel()
-	from, to := &away{Store: folder(t, t.TempDir())}, folder(t, t.TempDir())
-	put(t, from, "x", "a", "1")
-	put(t, from, "x", "b", "1")
-	log := &lines{want: "b: the copy stays as it is: document: is damaged", found: make(chan struct{})}
-	m := Start(Options{From: from, To: to, Log: slog.New(slog.NewTextHandler(log, nil)), Collections: []Collection{{From: "x", To: "x", Restore: true}}})
-	defer m.Close()
-	<-m.Synced()
-	from.set(true, "")
-	put(t, to, "x", "a", "edited")
-	put(t, from.Store, "x", "b", "2")
-	from.set(false, "b")
-	await(t, to, "x", "a=1 b=1")
-	select {
-	case <-log.found:
-	case <-time.After(time.Minute):
-		t.Fatal(log.b.String())
-	}
-	from.set(false, "")
-	await(t, to, "x", "a=1 b=2")
+	synctest.Test(t, func(t *testing.T) {
+		from, to := &away{Store: memorytest.New(t).MustOpen(t)}, memorytest.New(t).MustOpen(t)
+		put(t, from, "x", "a", "1")
+		put(t, from, "x", "b", "1")
+		log := &lines{want: "b: the copy stays as it is: document: is damaged", found: make(chan struct{})}
+		m := Start(Options{From: from, To: to, Log: slog.New(slog.NewTextHandler(log, nil)), Collections: []Collection{{From: "x", To: "x", Restore: true}}})
+		defer m.Close()
+		<-m.Synced()
+		from.set(true, "")
+		put(t, to, "x", "a", "edited")
+		put(t, from.Store, "x", "b", "2")
+		synctest.Wait()
+		from.set(false, "b")
+		await(t, to, "x", "a=1 b=1")
+		select {
+		case <-log.found:
+		case <-time.After(time.Minute):
+			t.Fatal(log.b.String())
+		}
+		from.set(false, "")
+		await(t, to, "x", "a=1 b=2")
+	})
 }
 
 // lines is a log that waits for a text.
@@ -310,36 +315,38 @@ func (h *held) Get(ctx context.Context, key store.Key) (store.Document, error) {
 // as it was before, and sees no difference. The change is made when it is not refused any more.
 func TestRefusedMeanwhile(t *testing.T) {
 	t.Parallel()
-	from, to := &held{Store: folder(t, t.TempDir())}, folder(t, t.TempDir())
-	put(t, from, "x", "a", "1")
-	put(t, to, "y", "a", "1")
-	var refuse atomic.Bool
-	check := func(string, []byte, []byte) error {
-		if refuse.Load() {
-			return errors.New("not yet")
+	synctest.Test(t, func(t *testing.T) {
+		from, to := &held{Store: memorytest.New(t).MustOpen(t)}, memorytest.New(t).MustOpen(t)
+		put(t, from, "x", "a", "1")
+		put(t, to, "y", "a", "1")
+		var refuse atomic.Bool
+		check := func(string, []byte, []byte) error {
+			if refuse.Load() {
+				return errors.New("not yet")
+			}
+			return nil
 		}
-		return nil
-	}
-	log := &lines{want: "not yet", found: make(chan struct{})}
-	m := Start(Options{
-		From: from, To: to, Log: slog.New(slog.NewTextHandler(log, nil)),
-		Collections: []Collection{{From: "x", To: "y", Check: check, Restore: true}},
+		log := &lines{want: "not yet", found: make(chan struct{})}
+		m := Start(Options{
+			From: from, To: to, Log: slog.New(slog.NewTextHandler(log, nil)),
+			Collections: []Collection{{From: "x", To: "y", Check: check, Restore: true}},
+		})
+		defer m.Close()
+		<-m.Synced()
+		refuse.Store(true)
+		looks := from.hold()
+		put(t, to, "y", "a", "1") // by somebody else, so that the copy is compared
+		<-looks.read
+		put(t, from.Store, "x", "a", "2")
+		select {
+		case <-log.found: // and remembered
+		case <-time.After(time.Minute):
+			t.Fatal("the change was not refused")
+		}
+		close(looks.release)
+		refuse.Store(false)
+		await(t, to, "y", "a=2")
 	})
-	defer m.Close()
-	<-m.Synced()
-	refuse.Store(true)
-	looks := from.hold()
-	put(t, to, "y", "a", "1") // by somebody else, so that the copy is compared
-	<-looks.read
-	put(t, from.Store, "x", "a", "2")
-	select {
-	case <-log.found: // and remembered
-	case <-time.After(time.Minute):
-		t.Fatal("the change was not refused")
-	}
-	close(looks.release)
-	refuse.Store(false)
-	await(t, to, "y", "a=2")
 }
 
 // TestOlderWritten lets a mirror write a form of a document that is not there any more, after it
