@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
@@ -38,6 +39,21 @@ type peer struct {
 	*fixture
 	received *mcptest.Log
 	verdicts verdicts
+}
+
+// launchPeerHere starts an upstream of a raw server in this process, in a bubble of testing/synctest.
+func launchPeerHere(t *testing.T, sw mcptest.ServerOptions, s Spec, known Verdict, with timings) *peer {
+	t.Helper()
+	server := mcptest.NewServer(sw)
+	p := &peer{received: server.Received, verdicts: verdicts{got: make(chan protocol.Era, 100)}}
+	s.Name, s.Command = "x", inProcess
+	p.fixture = launchWith(t, s, Options{Verdict: known, OnVerdict: p.verdicts.add, Streams: func(Spec) (io.ReadCloser, io.WriteCloser, bool) {
+		in, toServer := io.Pipe()
+		fromServer, out := io.Pipe()
+		go server.ServeStdio(in, out) // until its input ends, for which the bubble waits
+		return fromServer, toServer, true
+	}}, with)
+	return p
 }
 
 // launchPeer starts an upstream of a raw server.
@@ -100,34 +116,37 @@ func TestEraOverStdio(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := Spec{Protocol: test.protocol, Restart: RestartNever}
-			if name == "silent now" {
-				s.Timeout = testenv.Deadline(12 * time.Second) // half of it is spent on the question, also on the start of the process
-			}
-			p := launchPeer(t, test.server, s, test.known, fastTimings)
-			<-p.Started()
-			if got := p.Status(); got.ProtocolVersion != test.revision || (got.State == Ready) != (test.revision != "") {
-				t.Errorf("%+v", got)
-			}
-			at := 0
-			for _, method := range strings.Fields(test.begins) { // which come over another connection
-				var err error
-				if _, at, err = p.received.Find(t.Context(), method, at, mcptest.Method(method)); err != nil {
-					t.Fatal(err)
+			begin := func(t *testing.T, launch func(*testing.T, mcptest.ServerOptions, Spec, Verdict, timings) *peer) {
+				p := launch(t, test.server, Spec{Protocol: test.protocol, Restart: RestartNever}, test.known, fastTimings)
+				<-p.Started()
+				if got := p.Status(); got.ProtocolVersion != test.revision || (got.State == Ready) != (test.revision != "") {
+					t.Errorf("%+v", got)
+				}
+				at := 0
+				for _, method := range strings.Fields(test.begins) { // which come over another connection
+					var err error
+					if _, at, err = p.received.Find(t.Context(), method, at, mcptest.Method(method)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if got := methods(p.received); !strings.HasPrefix(got, test.begins) {
+					t.Errorf("requests %s, want %s", got, test.begins)
+				}
+				if test.revision != "" {
+					if got := p.call(t, "echo"); !strings.Contains(got, `"received"`) {
+						t.Error(got)
+					}
+					server, _ := p.Server()
+					if v, _ := wire.GetString(server, "protocolVersion"); v != test.revision {
+						t.Errorf("server %s", server)
+					}
 				}
 			}
-			if got := methods(p.received); !strings.HasPrefix(got, test.begins) {
-				t.Errorf("requests %s, want %s", got, test.begins)
+			if name != "silent now" {
+				begin(t, launchPeer)
+				return
 			}
-			if test.revision != "" {
-				if got := p.call(t, "echo"); !strings.Contains(got, `"received"`) {
-					t.Error(got)
-				}
-				server, _ := p.Server()
-				if v, _ := wire.GetString(server, "protocolVersion"); v != test.revision {
-					t.Errorf("server %s", server)
-				}
-			}
+			synctest.Test(t, func(t *testing.T) { begin(t, launchPeerHere) }) // else it would take as long as the answer may
 		})
 	}
 }
@@ -251,11 +270,28 @@ func TestEraOverHTTP(t *testing.T) {
 				known.At = time.Now().Add(-test.age)
 			}
 			v := verdicts{got: make(chan protocol.Era, 100)}
-			with := fastTimings
+			with, opts := fastTimings, Options{Verdict: known, OnVerdict: v.add}
+			var u *Upstream
+			running := make(chan struct{})
 			if test.status == 1 {
-				with.discover = 2 * time.Second
+				with.discover = testenv.Quiet(50 * time.Millisecond)
 			}
-			f := launchWith(t, Spec{Name: "web", URL: p.url}, Options{Verdict: known, OnVerdict: v.add}, with)
+			if test.status == 1 && test.times == 1 {
+				starts := 0
+				opts.Resolve = func(_ context.Context, s Spec) (Spec, error) { // before each start
+					if starts++; starts == 2 {
+						<-running
+						u.timings.discover = time.Minute
+						mu.Lock()
+						left = 0 // the first request may have been given up before it came
+						mu.Unlock()
+					}
+					return s, nil
+				}
+			}
+			f := launchWith(t, Spec{Name: "web", URL: p.url}, opts, with)
+			u = f.Upstream
+			close(running)
 			for f.Status().State != Ready {
 				f.mu.Lock()
 				changed := f.stateChanged

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
@@ -63,24 +64,26 @@ func TestSurfaces(t *testing.T) {
 
 func TestListThatNeverComes(t *testing.T) {
 	t.Parallel()
-	listed, onList := lists(t)
-	known := make(chan *Upstream, 1)
-	f := launchWith(t, here("resources hang"), Options{OnList: func(l List) {
-		onList(l)
-		if l.Surface == wire.Tools { // the resources are next
-			(<-known).spec.Timeout = 2 * time.Second // not for the start, which it also limits
+	synctest.Test(t, func(t *testing.T) {
+		listed, onList := lists(t)
+		known := make(chan *Upstream, 1)
+		f := launchWith(t, here("resources hang"), Options{OnList: func(l List) {
+			onList(l)
+			if l.Surface == wire.Tools { // the resources are next
+				(<-known).spec.Timeout = 30 * time.Second // not for the start, which it also limits
+			}
+		}}, fastTimings)
+		known <- f.Upstream
+		<-f.Started()
+		st := f.Status()
+		if st.State != Ready || st.Tools != 2 || st.Prompts != 1 || !strings.Contains(st.Err, "no answer to resources/list") {
+			t.Errorf("status %+v", st)
 		}
-	}}, fastTimings)
-	known <- f.Upstream
-	<-f.Started()
-	st := f.Status()
-	if st.State != Ready || st.Tools != 2 || st.Prompts != 1 || !strings.Contains(st.Err, "no answer to resources/list") {
-		t.Errorf("status %+v", st)
-	}
-	f.call(t, "echo")
-	if got := <-listed; got != "tools [a b] " {
-		t.Error(got)
-	}
+		f.call(t, "echo")
+		if got := <-listed; got != "tools [a b] " {
+			t.Error(got)
+		}
+	})
 }
 
 func TestOnlyTheChangedListIsReadAgain(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
@@ -59,7 +60,9 @@ func launchWith(t *testing.T, s Spec, opts Options, with timings) *fixture {
 	if opts.OnNotification == nil {
 		opts.OnNotification = func(m wire.Inbound) { f.notes <- m.Method + string(m.Params) }
 	}
-	opts.Streams = f.streams(t)
+	if opts.Streams == nil {
+		opts.Streams = f.streams
+	}
 	f.Upstream = start(s, opts, with)
 	t.Cleanup(func() { f.stop(t) })
 	return f
@@ -208,19 +211,21 @@ func TestUpstreamCancel(t *testing.T) {
 
 func TestUpstreamTimeout(t *testing.T) {
 	t.Parallel()
-	s := here("ok")
-	f := launch(t, s)
-	<-f.Started()
-	f.spec.Timeout = time.Millisecond // not before the handshake, which it also limits
-	var timeout *TimeoutError
-	_, err := f.Call(t.Context(), toolCall("hang"))
-	if !errors.As(err, &timeout) || timeout.Method != "tools/call" || timeout.Upstream != "x" || errors.Is(err, context.DeadlineExceeded) {
-		t.Fatal(err)
-	}
-	f.spec.Timeout = time.Minute
-	if got := f.call(t, "cancelled"); !strings.Contains(got, `no answer to tools/call within 1ms`) {
-		t.Errorf("the server got %s", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := here("ok")
+		f := launch(t, s)
+		<-f.Started()
+		f.spec.Timeout = time.Millisecond // not before the handshake, which it also limits
+		var timeout *TimeoutError
+		_, err := f.Call(t.Context(), toolCall("hang"))
+		if !errors.As(err, &timeout) || timeout.Method != "tools/call" || timeout.Upstream != "x" || errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		f.spec.Timeout = time.Minute
+		if got := f.call(t, "cancelled"); !strings.Contains(got, `no answer to tools/call within 1ms`) {
+			t.Errorf("the server got %s", got)
+		}
+	})
 }
 
 func TestStartFailures(t *testing.T) {
