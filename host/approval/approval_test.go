@@ -3,6 +3,7 @@ package approval
 import (
 	"context"
 	"errors"
+	"flag"
 	"io/fs"
 	"log/slog"
 	"path/filepath"
@@ -20,7 +21,10 @@ import (
 	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "8") // parallel tests wait most of the time
+	goleak.VerifyTestMain(m)
+}
 
 // anySession is nil: tests call only the methods that client defines.
 type anySession = route.Session
@@ -181,6 +185,7 @@ func (d *desk) ends(done <-chan error) error {
 
 // TestAnswers checks what each answer of a client leads to: only a clear permission allows.
 func TestAnswers(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		answer  string
 		allowed bool
@@ -221,6 +226,7 @@ func TestAnswers(t *testing.T) {
 // TestBinding checks what a remembered approval is bound to: for everything else, the client
 // is asked again.
 func TestBinding(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		change func(a *route.Asking)
 		asked  int
@@ -261,6 +267,7 @@ func TestBinding(t *testing.T) {
 // TestRememberedForToken checks that a decision for the clients with one token does not count
 // for those with another, also if the tokens have no names.
 func TestRememberedForToken(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t, t.TempDir())
 	c := answering(`{"action":"accept","content":{"decision":"allow and remember"}}`)
 	for i, caller := range []policy.Caller{
@@ -279,6 +286,7 @@ func TestRememberedForToken(t *testing.T) {
 // TestRememberedEnds checks how a remembered decision ends: by time, by being forgotten, and
 // with its rule.
 func TestRememberedEnds(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(d *desk, r Remembered) error{
 		"clock": func(d *desk, r Remembered) error {
 			d.queue.now = func() time.Time { return r.Created.Add(-time.Hour) }
@@ -317,6 +325,7 @@ func TestRememberedEnds(t *testing.T) {
 // TestRememberedOfClients checks that what clients have decided does not count where only the
 // user of the queue may decide.
 func TestRememberedOfClients(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t, t.TempDir())
 	c := answering(`{"action":"accept","content":{"decision":"allow and remember"}}`)
 	if _, err := d.approve(asking(c, `{}`)); err != nil {
@@ -342,6 +351,7 @@ func TestRememberedOfClients(t *testing.T) {
 // TestShapesOfOurTools checks that the same shape is the same value for built-in tools: their
 // arguments are whole scripts and plans.
 func TestShapesOfOurTools(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t, t.TempDir())
 	d.settings.By, d.settings.Wait = ByQueue, Answer
 	eval := func(code string) (policy.Approval, error) {
@@ -361,6 +371,7 @@ func TestShapesOfOurTools(t *testing.T) {
 // TestTooLongToAsk checks that nobody is asked about what cannot be shown or kept, and that
 // nothing of it stays.
 func TestTooLongToAsk(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	d := newDesk(t, dir)
 	d.settings.By, d.settings.Wait = ByQueue, Answer
@@ -415,6 +426,7 @@ func filesIn(t *testing.T, dir string) (all []string) {
 
 // TestWhoIsAsked checks who decides with each setting, and with clients that cannot be asked.
 func TestWhoIsAsked(t *testing.T) {
+	t.Parallel()
 	refuses := &client{capabilities: `{"elicitation":{"form":{}}}`, says: func(context.Context, []byte) (wire.Reply, error) {
 		return wire.Reply{Error: []byte(`{"code":-32601,"message":"no ` + "`" + `such method"}`)}, nil
 	}}
@@ -459,6 +471,7 @@ func TestWhoIsAsked(t *testing.T) {
 
 // TestPerson checks that the user of a command is asked in place of all others.
 func TestPerson(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t, t.TempDir())
 	var asked Question
 	d.opts.Person = func(_ context.Context, q Question) (Verdict, error) {
@@ -482,6 +495,7 @@ func TestPerson(t *testing.T) {
 // TestDuplicateNames checks that nobody is asked about arguments that readers understand in
 // different ways.
 func TestDuplicateNames(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t, t.TempDir())
 	c := answering(`{"action":"accept","content":{"decision":"allow once"}}`)
 	for _, arguments := range []string{`{"a":1,"a":2}`, `{"x":{"a":1,"\u0061":2}}`, "{\"a\":\"\xff\"}"} {

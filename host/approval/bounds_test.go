@@ -8,12 +8,14 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/approval/documents"
+	"github.com/mcp-metatool/mcp-metatool/host/store/memorytest"
 )
 
 // TestWaitingOfAllIsBounded checks how many calls of all clients together may wait: in this
 // process, and in the queue. One more is denied with a clear error, and when one does not wait
 // any more, another one may.
 func TestWaitingOfAllIsBounded(t *testing.T) {
+	t.Parallel()
 	t.Run("process", func(t *testing.T) {
 		d := newDesk(t, t.TempDir())
 		d.settings.By, d.settings.Wait = ByQueue, Answer
@@ -44,8 +46,8 @@ func TestWaitingOfAllIsBounded(t *testing.T) {
 		}
 	})
 	t.Run("queue", func(t *testing.T) {
-		d := newDesk(t, t.TempDir())
-		d.settings.By, d.settings.Wait = ByQueue, Answer
+		d := replicaDesk(t, memorytest.New(t), nil) // hundreds of files take a second
+		d.settings.Wait = Answer
 		first := ""
 		err := d.queue.place.Change(t.Context(), func(docs documents.Documents) error {
 			for i := range maxOpen {

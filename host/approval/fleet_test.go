@@ -29,6 +29,7 @@ func replicaDesk(t *testing.T, link *memorytest.Link, change func(*documents.Opt
 // TestFleet shares a queue between replicas: one decision, used once; replicas that are gone;
 // what is remembered.
 func TestFleet(t *testing.T) {
+	t.Parallel()
 	link := memorytest.New(t)
 	t.Run("race", func(t *testing.T) {
 		for range 3 { // who wins is up to chance

@@ -46,6 +46,7 @@ func (noDocuments) Read(n documents.Name, _ any) error {
 // TestLateEntry checks that an entry is not taken for gone if it comes into view between the look at
 // it and the question whether the view is fresh.
 func TestLateEntry(t *testing.T) {
+	t.Parallel()
 	place := &latePlace{Place: documents.InFolder(t.TempDir())}
 	d := newDeskOf(t, NewQueue(place, slog.New(slog.DiscardHandler)))
 	d.settings.By = ByQueue
@@ -77,6 +78,7 @@ func TestLateEntry(t *testing.T) {
 // TestForgottenInBetween checks that a remembered approval does not count if it goes out of view
 // between the look at it and the question whether the view is fresh.
 func TestForgottenInBetween(t *testing.T) {
+	t.Parallel()
 	place := &latePlace{Place: documents.InFolder(t.TempDir())}
 	d := newDeskOf(t, NewQueue(place, slog.New(slog.DiscardHandler)))
 	d.settings.By = ByQueue
@@ -109,6 +111,7 @@ func TestForgottenInBetween(t *testing.T) {
 // TestDecidedWhileClockJumps checks that a decision stays until the call that waits for it has taken
 // it, whatever the clocks of others say.
 func TestDecidedWhileClockJumps(t *testing.T) {
+	t.Parallel()
 	for _, jump := range []time.Duration{-10 * time.Hour, 10 * time.Hour} {
 		d := newDesk(t, t.TempDir())
 		now := time.Now()

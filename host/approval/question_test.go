@@ -55,6 +55,7 @@ func clipped(text string) string { return text[:min(len(text), 60)] }
 
 // TestHostileTexts puts hostile texts everywhere in a call: they cannot forge a question.
 func TestHostileTexts(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t, t.TempDir())
 	for _, text := range hostile {
 		text := strings.ToValidUTF8(text, "\uFFFD")
@@ -89,6 +90,7 @@ func TestHostileTexts(t *testing.T) {
 
 // TestQuestion shows what people read.
 func TestQuestion(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t, t.TempDir())
 	c := answering(`{}`)
 	a := asking(c, `{"repo":"prod/x","sql":"SELECT *\nFROM t -- \u202e`+"`"+`","token":"hunter2secret","n":1.50,"deep":{"b":[1,"<b>"],"a":null}}`)
@@ -116,6 +118,7 @@ func TestQuestion(t *testing.T) {
 // TestLongArguments checks that a question says so if it does not show all, and shows the end
 // of a long text, too.
 func TestLongArguments(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t, t.TempDir())
 	many := make([]string, 100)
 	for i := range many {
@@ -151,6 +154,7 @@ func TestLongArguments(t *testing.T) {
 
 // TestForm checks the schema of the answer: flat, with a fixed choice.
 func TestForm(t *testing.T) {
+	t.Parallel()
 	q := Question{Kind: policy.KindTool, Server: "s", Name: "t", Digest: strings.Repeat("0", 64), RememberFor: 0}
 	for _, remember := range []bool{false, true} {
 		choices := `["allow once","deny"]`

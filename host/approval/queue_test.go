@@ -23,6 +23,7 @@ import (
 // TestHold holds calls until somebody decides, until nobody has, and until they are
 // cancelled.
 func TestHold(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t, t.TempDir())
 	d.settings.By = ByQueue
 	e, done := d.held(t.Context(), asking(nil, `{"password":"hunter2secret","n":1,"t":"<a&b>"}`))
@@ -63,6 +64,7 @@ func TestHold(t *testing.T) {
 // TestAnswered checks calls that are answered at once, and made again: a permission is for
 // one call, and a refusal for all of them.
 func TestAnswered(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t, t.TempDir())
 	d.settings.By, d.settings.Wait = ByQueue, Answer
 	waits := func(a policy.Caller, arguments string) string {
@@ -104,6 +106,7 @@ func TestAnswered(t *testing.T) {
 // TestRestart checks that what was asked survives the process, and that a decision counts for
 // the call that is made again, in another process.
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	before := newDesk(t, dir)
 	before.settings.By = ByQueue
@@ -152,6 +155,7 @@ func TestRestart(t *testing.T) {
 // TestParallel makes the same call several times at the same time, by two queues of one
 // folder. Each has an approval of its own.
 func TestParallel(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	desks := []*desk{newDesk(t, dir), newDesk(t, dir)}
 	for _, d := range desks {
@@ -179,6 +183,7 @@ func TestParallel(t *testing.T) {
 // TestRace lets several decide about one entry, and several calls use one permission, by two
 // queues of one folder: one of them does.
 func TestRace(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	race(t, []*desk{newDesk(t, dir), newDesk(t, dir)})
 }
@@ -235,6 +240,7 @@ func race(t *testing.T, desks []*desk) {
 // TestRememberInQueue remembers decisions about values and shapes. They settle other calls
 // that wait, too.
 func TestRememberInQueue(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t, t.TempDir())
 	d.settings.By = ByQueue
 	first, one := d.held(t.Context(), asking(nil, `{"repo":"a","how":"squash","n":[1,2],"force":false}`))
@@ -279,6 +285,7 @@ func TestRememberInQueue(t *testing.T) {
 
 // TestWaitingIsBounded checks how many calls may wait, in all ways of asking.
 func TestWaitingIsBounded(t *testing.T) {
+	t.Parallel()
 	for _, wait := range []Wait{Hold, Answer} {
 		d := newDesk(t, t.TempDir())
 		d.settings.By, d.settings.Wait = ByQueue, wait
@@ -334,6 +341,7 @@ func TestWaitingIsBounded(t *testing.T) {
 // TestForged checks that files count only if a process with the key has written them, under
 // the name that they have.
 func TestForged(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	d := newDesk(t, dir)
 	d.settings.By, d.settings.Wait = ByQueue, Answer
@@ -409,6 +417,7 @@ func TestForged(t *testing.T) {
 // TestProgress checks that the caller of a held call hears of it, and nothing more after the
 // decision.
 func TestProgress(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t, t.TempDir())
 	d.settings.By = ByQueue
 	heard := make(chan string, 100)
@@ -432,23 +441,26 @@ func fileOf(dir, kind, id string) string { return filepath.Join(dir, "approvals"
 func TestHeldWhileClockJumps(t *testing.T) {
 	t.Parallel()
 	for _, jump := range []time.Duration{-10 * time.Hour, -2 * time.Minute, 2 * time.Minute, 10 * time.Hour} {
-		var ahead atomic.Int64
-		queue := OpenQueue(t.TempDir(), slog.New(slog.DiscardHandler))
-		queue.now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
-		d := newDeskOf(t, queue)
-		d.settings.By = ByQueue
-		first, done := d.held(t.Context(), asking(nil, `{"n":1}`))
-		ahead.Store(int64(jump))
-		for n := range 3 { // each of them makes the first one look again
-			e, other := d.held(t.Context(), asking(nil, fmt.Sprintf(`{"other":%d}`, n)))
-			d.decide(e.ID, Verdict{Allow: true})
-			if err := d.ends(other); err != nil {
-				t.Errorf("a jump of %v: %v", jump, err)
+		t.Run(jump.String(), func(t *testing.T) {
+			t.Parallel()
+			var ahead atomic.Int64
+			queue := OpenQueue(t.TempDir(), slog.New(slog.DiscardHandler))
+			queue.now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+			d := newDeskOf(t, queue)
+			d.settings.By = ByQueue
+			first, done := d.held(t.Context(), asking(nil, `{"n":1}`))
+			ahead.Store(int64(jump))
+			for n := range 3 { // each of them makes the first one look again
+				e, other := d.held(t.Context(), asking(nil, fmt.Sprintf(`{"other":%d}`, n)))
+				d.decide(e.ID, Verdict{Allow: true})
+				if err := d.ends(other); err != nil {
+					t.Error(err)
+				}
 			}
-		}
-		d.decide(first.ID, Verdict{Allow: true})
-		if err := d.ends(done); err != nil || len(d.list()) != 0 {
-			t.Errorf("a jump of %v: %v, left %+v", jump, err, d.list())
-		}
+			d.decide(first.ID, Verdict{Allow: true})
+			if err := d.ends(done); err != nil || len(d.list()) != 0 {
+				t.Errorf("%v, left %+v", err, d.list())
+			}
+		})
 	}
 }
