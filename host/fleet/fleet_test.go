@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -167,28 +168,30 @@ func strangersOrder(t *testing.T, link *memorytest.Link, to string, seen func())
 // changes its mind about nobody until it is back.
 func TestCutOff(t *testing.T) {
 	t.Parallel()
-	link, keys := memorytest.New(t), ring(t, "1")
-	other := link.Another(t)
-	a := open(t, link, keys, nil)
-	b := open(t, other, keys, nil)
-	until(t, b, "a is live", func() bool { return b.Replica(a.ID()).State == fleet.Live && b.Replica(b.ID()).State == fleet.Live })
-	until(t, a, "b is live", func() bool { return a.Replica(b.ID()).State == fleet.Live })
-	other.Cut(true)
-	until(t, a, "b is silent", func() bool { return a.Replica(b.ID()).State == fleet.Silent })
-	if r := b.Replica(a.ID()); r.State != fleet.Live {
-		t.Errorf("b believes that a is %v", r.State)
-	}
-	quiet := true
-	defer b.OnChange(func() {
-		if b.Replica(a.ID()).State != fleet.Live {
-			quiet = false
+	synctest.Test(t, func(t *testing.T) {
+		link, keys := memorytest.New(t), ring(t, "1")
+		other := link.Another(t)
+		a := open(t, link, keys, nil)
+		b := open(t, other, keys, nil)
+		until(t, b, "a is live", func() bool { return b.Replica(a.ID()).State == fleet.Live && b.Replica(b.ID()).State == fleet.Live })
+		until(t, a, "b is live", func() bool { return a.Replica(b.ID()).State == fleet.Live })
+		other.Cut(true)
+		until(t, a, "b is silent", func() bool { return a.Replica(b.ID()).State == fleet.Silent })
+		if r := b.Replica(a.ID()); r.State != fleet.Live {
+			t.Errorf("b believes that a is %v", r.State)
 		}
-	})()
-	other.Cut(false)
-	until(t, a, "b is back", func() bool { return a.Replica(b.ID()).State == fleet.Live })
-	if !quiet {
-		t.Error("b took a for dead when it came back")
-	}
+		quiet := true
+		defer b.OnChange(func() {
+			if b.Replica(a.ID()).State != fleet.Live {
+				quiet = false
+			}
+		})()
+		other.Cut(false)
+		until(t, a, "b is back", func() bool { return a.Replica(b.ID()).State == fleet.Live })
+		if !quiet {
+			t.Error("b took a for dead when it came back")
+		}
+	})
 }
 
 // TestNone checks a nil Fleet, which is a process without one.
@@ -272,43 +275,45 @@ func TestRotation(t *testing.T) {
 // that is nowhere: only of the second one, and not at once, it is said that it has ended.
 func TestEnded(t *testing.T) {
 	t.Parallel()
-	link, keys := memorytest.New(t), ring(t, "1")
-	short := func(o *fleet.Options) { o.TTL = time.Second }
-	a := open(t, link, keys, short)
-	until(t, a, "it has read the store", func() bool { return a.Replica("nobody").State == fleet.Gone })
-	reached := make(chan struct{})
-	late := open(t, link, keys, func(o *fleet.Options) {
-		short(o)
-		inner := o.Open
-		o.Open = func(ctx context.Context) (store.Store, error) {
-			select {
-			case <-reached:
-				return inner(ctx)
-			case <-ctx.Done():
-				return nil, context.Cause(ctx)
+	synctest.Test(t, func(t *testing.T) {
+		link, keys := memorytest.New(t), ring(t, "1")
+		short := func(o *fleet.Options) { o.TTL = time.Second }
+		a := open(t, link, keys, short)
+		until(t, a, "it has read the store", func() bool { return a.Replica("nobody").State == fleet.Gone })
+		reached := make(chan struct{})
+		late := open(t, link, keys, func(o *fleet.Options) {
+			short(o)
+			inner := o.Open
+			o.Open = func(ctx context.Context) (store.Store, error) {
+				select {
+				case <-reached:
+					return inner(ctx)
+				case <-ctx.Done():
+					return nil, context.Cause(ctx)
+				}
+			}
+		})
+		if r := a.Replica(late.ID()); r.State != fleet.Gone || a.Ended(late.ID()) || a.Ended("nobody") {
+			t.Errorf("%v, ended: %t, %t", r.State, a.Ended(late.ID()), a.Ended("nobody"))
+		}
+		close(reached)
+		until(t, a, "it is live", func() bool { return a.Replica(late.ID()).State == fleet.Live })
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		for !a.Ended("nobody") {
+			if err := a.Refresh(ctx); err != nil {
+				t.Fatal(err)
 			}
 		}
-	})
-	if r := a.Replica(late.ID()); r.State != fleet.Gone || a.Ended(late.ID()) || a.Ended("nobody") {
-		t.Errorf("%v, ended: %t, %t", r.State, a.Ended(late.ID()), a.Ended("nobody"))
-	}
-	close(reached)
-	until(t, a, "it is live", func() bool { return a.Replica(late.ID()).State == fleet.Live })
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	for !a.Ended("nobody") {
-		if err := a.Refresh(ctx); err != nil {
+		if a.Ended(late.ID()) || a.Ended(a.ID()) {
+			t.Error("a live replica has ended")
+		}
+		if err := late.Close(); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if a.Ended(late.ID()) || a.Ended(a.ID()) {
-		t.Error("a live replica has ended")
-	}
-	if err := late.Close(); err != nil {
-		t.Fatal(err)
-	}
-	until(t, a, "it is gone", func() bool { return a.Replica(late.ID()).State == fleet.Gone })
-	if !a.Ended(late.ID()) {
-		t.Error("it has not ended")
-	}
+		until(t, a, "it is gone", func() bool { return a.Replica(late.ID()).State == fleet.Gone })
+		if !a.Ended(late.ID()) {
+			t.Error("it has not ended")
+		}
+	})
 }
