@@ -374,27 +374,32 @@ func TestReadOnly(t *testing.T) {
 // trusted because the file has disappeared.
 func TestFollow(t *testing.T) {
 	t.Parallel()
-	p := newProxy(t, lockPath(t))
-	p.offers("a", "x:1")
-	p.want(p.offers("a", "x:2"), "x changed!")
-	l, err := Read(t.Context(), regular.Place{Name: p.path})
-	if err != nil {
-		t.Fatal(err)
-	}
-	offer := Offer{Lists: map[wire.Surface][][]byte{wire.Tools: {[]byte(`{"name":"x","description":"2"}`)}}}
-	Accept(l, p.settings, Inspect(l, p.settings, "a", offer).Findings)
-	p.await(func() error { return l.Write(regular.Place{Name: p.path}) }, func() bool { return p.Permitted("a", "x") == nil })
-	p.await(func() error { return os.Remove(p.path) }, func() bool { return p.Permitted("a", "x") != nil })
-	p.want(p.offers("a", "x:3"), "x unreadable!")
-	p.want(p.offers("b", "new:1"), "new unreadable!")
-	p.Configure(p.settings)
-	p.want(p.offers("a", "x:3"), "x unreadable!")
-	if _, err := os.Stat(p.path); !os.IsNotExist(err) {
-		t.Errorf("the file was written: %v", err)
-	}
-	p.await(func() error { return l.Write(regular.Place{Name: p.path}) }, func() bool { return len(p.offers("a", "x:2")) == 0 })
-	p.want(p.offers("b", "new:1")) // was never pinned
-	p.await(func() error { return os.WriteFile(p.path, []byte("{"), 0o600) }, func() bool { return p.Permitted("a", "x") != nil })
+	synctest.Test(t, func(t *testing.T) {
+		p := newProxy(t, lockPath(t))
+		p.offers("a", "x:1")
+		p.want(p.offers("a", "x:2"), "x changed!")
+		l, err := Read(t.Context(), regular.Place{Name: p.path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		offer := Offer{Lists: map[wire.Surface][][]byte{wire.Tools: {[]byte(`{"name":"x","description":"2"}`)}}}
+		Accept(l, p.settings, Inspect(l, p.settings, "a", offer).Findings)
+		p.await(func() error { return l.Write(regular.Place{Name: p.path}) }, func() bool { return p.Permitted("a", "x") == nil })
+		p.await(func() error { return os.Remove(p.path) }, func() bool { return p.Permitted("a", "x") != nil })
+		p.want(p.offers("a", "x:3"), "x unreadable!")
+		p.want(p.offers("b", "new:1"), "new unreadable!")
+		p.Configure(p.settings)
+		p.want(p.offers("a", "x:3"), "x unreadable!")
+		if _, err := os.Stat(p.path); !os.IsNotExist(err) {
+			t.Errorf("the file was written: %v", err)
+		}
+		p.await(func() error { return l.Write(regular.Place{Name: p.path}) }, func() bool {
+			time.Sleep(pollInterval) // an offer counts as a change, too
+			return len(p.offers("a", "x:2")) == 0
+		})
+		p.want(p.offers("b", "new:1")) // was never pinned
+		p.await(func() error { return os.WriteFile(p.path, []byte("{"), 0o600) }, func() bool { return p.Permitted("a", "x") != nil })
+	})
 }
 
 // await makes a change of the file, and waits until something is so.
