@@ -113,7 +113,12 @@ func TestFolderRefuses(t *testing.T) {
 	}
 	many := t.TempDir()
 	for i := range MaxFiles + 1 {
-		write(t, many, fmt.Sprint(i), "")
+		first := i - i%1000 // some file systems have at most 1023 links of a file
+		if i == first {
+			write(t, many, fmt.Sprint(i), "")
+		} else if err := os.Link(filepath.Join(many, fmt.Sprint(first)), filepath.Join(many, fmt.Sprint(i))); err != nil { // takes a tenth of the time
+			t.Fatal(err)
+		}
 	}
 	if _, err := Read(t.Context(), many); err == nil || !strings.Contains(err.Error(), "more than 4096 files") {
 		t.Errorf("of many: %v", err)
