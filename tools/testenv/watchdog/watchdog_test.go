@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"flag"
 	"io"
 	"math"
 	"net"
@@ -23,6 +24,9 @@ import (
 const hangVariable = "METATOOL_TEST_HANG"
 
 func TestMain(m *testing.M) {
+	if os.Getenv(hangVariable) == "" {
+		_ = flag.Set("test.parallel", "8") // parallel tests wait for children that sleep
+	}
 	code := m.Run()
 	if os.Getenv(hangVariable) == "after the tests" {
 		forever()
@@ -117,6 +121,7 @@ func child(way string, args ...string) *exec.Cmd {
 
 // TestWatchdog checks that a test that hangs fails by its name, with all goroutines.
 func TestWatchdog(t *testing.T) {
+	t.Parallel()
 	seconds := regexp.MustCompile(` \([0-9.]+s\)$`)
 	for way, test := range hangs {
 		t.Run(way, func(t *testing.T) {
@@ -153,6 +158,7 @@ func TestWatchdog(t *testing.T) {
 // TestWatchdogTimeout checks that the test that runs when the package's time is over is named,
 // and that go test -json knows it.
 func TestWatchdogTimeout(t *testing.T) {
+	t.Parallel()
 	cmd := child("subtest", "-test.timeout=3s", "-test.v=test2json")
 	cmd.Env = append(cmd.Env, HangVariable+"=1h")
 	out, err := cmd.Output()
