@@ -28,6 +28,7 @@ const issueSchema = `{
 }`
 
 func TestCoerce(t *testing.T) {
+	t.Parallel()
 	s := mustCompile(t, issueSchema)
 	for _, c := range []struct{ name, in, want string }{
 		{"nothing to do", ` {"repo" : "a", "limit":5.0, "ratio": 1e2} `, ` {"repo" : "a", "limit":5.0, "ratio": 1e2} `},
@@ -59,6 +60,7 @@ func TestCoerce(t *testing.T) {
 }
 
 func TestCoerceRefuses(t *testing.T) {
+	t.Parallel()
 	s := mustCompile(t, issueSchema)
 	for in, want := range map[string]string{
 		`{"repo":"a","limit":"5.5"}`:           `/limit: got string "5.5", want integer`,
@@ -94,6 +96,7 @@ func TestCoerceRefuses(t *testing.T) {
 }
 
 func TestCoerceContradiction(t *testing.T) {
+	t.Parallel()
 	s := mustCompile(t, `{"allOf":[{"type":"integer"},{"type":"string"}]}`)
 	if got, err := s.Coerce([]byte(`"5"`), nil); err == nil {
 		t.Errorf("got %s", got)
@@ -103,6 +106,7 @@ func TestCoerceContradiction(t *testing.T) {
 // TestCoerceLeavesAttempts checks that errors below "contains" and "propertyNames" do not
 // change the value.
 func TestCoerceLeavesAttempts(t *testing.T) {
+	t.Parallel()
 	for schema, args := range map[string]string{
 		`{"contains":{"type":"integer"}}`:                      `["5"]`,
 		`{"type":"object","propertyNames":{"type":"integer"}}`: `{"5":1}`,
@@ -114,6 +118,7 @@ func TestCoerceLeavesAttempts(t *testing.T) {
 }
 
 func TestCoerceValidIsSameSlice(t *testing.T) {
+	t.Parallel()
 	args := []byte(`{"repo":"a"}`)
 	got, err := mustCompile(t, issueSchema).Coerce(args, nil)
 	if err != nil || &got[0] != &args[0] {

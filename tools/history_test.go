@@ -48,6 +48,7 @@ func mustRevert(t testing.TB, s *Store, name string, number int) Version {
 }
 
 func TestHistory(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := openStore(t, dir, StoreOptions{})
 	other := openStore(t, dir, StoreOptions{}) // like another process
@@ -110,6 +111,7 @@ func TestHistory(t *testing.T) {
 }
 
 func TestChanges(t *testing.T) {
+	t.Parallel()
 	a, b := tool("a"), tool("a")
 	b.Code, b.OutputSchema, b.Limits, b.Description = "", []byte(`{}`), Limits{Calls: 1}, "x"
 	if got := strings.Join(a.Changes(&b), " "); got != "description outputSchema limits code" {
@@ -124,6 +126,7 @@ func TestChanges(t *testing.T) {
 
 // TestRevertRestoresUnknownMembers checks that unknown members belong to a version.
 func TestRevertRestoresUnknownMembers(t *testing.T) {
+	t.Parallel()
 	s := openStore(t, t.TempDir(), StoreOptions{})
 	mustSave(t, s, coded("a", "A"))
 	next := coded("a", "B")
@@ -140,6 +143,7 @@ func TestRevertRestoresUnknownMembers(t *testing.T) {
 }
 
 func TestHistoryIsBounded(t *testing.T) {
+	t.Parallel()
 	s := openStore(t, t.TempDir(), StoreOptions{})
 	for i := range MaxVersions + 3 {
 		mustSave(t, s, coded("a", fmt.Sprint(i)))
@@ -154,6 +158,7 @@ func TestHistoryIsBounded(t *testing.T) {
 }
 
 func TestDeletedToolsAreBounded(t *testing.T) {
+	t.Parallel()
 	s := openStore(t, t.TempDir(), StoreOptions{})
 	mustSave(t, s, coded("stays", "A"))
 	mustSave(t, s, coded("stays", "B"))
@@ -181,6 +186,7 @@ func TestDeletedToolsAreBounded(t *testing.T) {
 // TestHistoryWithForeignFiles checks that files from a crash or from others in the history
 // do no harm.
 func TestHistoryWithForeignFiles(t *testing.T) {
+	t.Parallel()
 	s := openStore(t, t.TempDir(), StoreOptions{})
 	mustSave(t, s, coded("a", "A"))
 	mustSave(t, s, coded("a", "B"))
@@ -212,6 +218,7 @@ func TestHistoryWithForeignFiles(t *testing.T) {
 }
 
 func TestHistoryIsPrivate(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("no permission bits")
 	}
@@ -246,6 +253,7 @@ func TestHistoryIsPrivate(t *testing.T) {
 // TestNoChangeWithoutHistory checks that nothing is overwritten or deleted if the version cannot
 // be kept.
 func TestNoChangeWithoutHistory(t *testing.T) {
+	t.Parallel()
 	s := openStore(t, t.TempDir(), StoreOptions{})
 	mustSave(t, s, coded("a", "A"))
 	put(t, s, historyDir, "in the way")

@@ -93,6 +93,7 @@ func hostileCases() []hostileCase {
 // TestHostileSchemasAreStopped checks that validation stops when Spend refuses more work,
 // and that it asks often enough.
 func TestHostileSchemasAreStopped(t *testing.T) {
+	t.Parallel()
 	const enough = 2_000_000 // about a millisecond
 	for _, c := range hostileCases() {
 		t.Run(c.name, func(t *testing.T) {
@@ -130,6 +131,7 @@ func TestHostileSchemasAreStopped(t *testing.T) {
 
 // TestPatternLimits checks that patterns that are slow to parse or to compile are refused.
 func TestPatternLimits(t *testing.T) {
+	t.Parallel()
 	for name, pattern := range map[string]string{
 		"repetitions":          strings.Repeat("(a{1000}|)", 20),
 		"nested repetitions":   "((a{30}){30}){30}",
@@ -159,6 +161,7 @@ func TestPatternLimits(t *testing.T) {
 // TestViolationsAreBounded checks that an error message has a limited length, however many
 // violations a value has.
 func TestViolationsAreBounded(t *testing.T) {
+	t.Parallel()
 	name := strings.Repeat("n", 100_000)
 	for what, c := range map[string]hostileCase{
 		"items":         {"", `{"items":{"type":"null"}}`, list(100_000, always("1"))},

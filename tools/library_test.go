@@ -277,6 +277,7 @@ func (r *schemaMaker) document() []byte {
 // TestSameAsLibrary compares our evaluation with that of the library, for random schemas
 // and values.
 func TestSameAsLibrary(t *testing.T) {
+	t.Parallel()
 	rounds := 200
 	if *long {
 		rounds = 800

@@ -19,6 +19,7 @@ func mustCompile(t testing.TB, raw string) *Schema {
 }
 
 func TestCompileInputSchema(t *testing.T) {
+	t.Parallel()
 	const typ = `{"type":"object",`
 	for _, c := range []struct{ raw, want string }{
 		{`{"type":"object"}`, ""},
@@ -81,6 +82,7 @@ func chainSchema(n int) string {
 }
 
 func TestOutputSchemaNeedsNoObject(t *testing.T) {
+	t.Parallel()
 	s := mustCompile(t, `{"type":"array","items":{"type":"integer"}}`)
 	if err := s.Validate([]byte(`[1,2]`), nil); err != nil {
 		t.Error(err)
@@ -93,6 +95,7 @@ func TestOutputSchemaNeedsNoObject(t *testing.T) {
 // The drafts differ in the meaning of an array of schemas under "items", which shows which
 // draft is used.
 func TestDrafts(t *testing.T) {
+	t.Parallel()
 	for schema, valid := range map[string]bool{
 		`{"$schema":"http://json-schema.org/draft-07/schema#","items":[{"type":"string"}],"additionalItems":false}`: false,
 		`{"prefixItems":[{"type":"string"}],"items":false}`:                                                         false,
@@ -109,6 +112,7 @@ func TestDrafts(t *testing.T) {
 }
 
 func TestExactNumbers(t *testing.T) {
+	t.Parallel()
 	s := mustCompile(t, `{"type":"integer","maximum":9007199254740993}`)
 	for value, want := range map[string]string{
 		"9007199254740993":  "",
@@ -130,6 +134,7 @@ func TestExactNumbers(t *testing.T) {
 // Each of these would keep the validator busy for longer than the age of the universe:
 // 32^15 and 2^200 evaluations.
 func TestExponentialSchemas(t *testing.T) {
+	t.Parallel()
 	var defs strings.Builder
 	defs.WriteString(`{"type":"object","properties":{"a":{"$ref":"#/$defs/d0"}},"$defs":{`)
 	for i := range 15 {
@@ -158,6 +163,7 @@ func TestExponentialSchemas(t *testing.T) {
 
 // Ordinary recursive schemas are accepted.
 func TestRecursiveSchema(t *testing.T) {
+	t.Parallel()
 	s := mustCompile(t, `{"$ref":"#/$defs/json","$defs":{"json":{"anyOf":[
 		{"type":["string","number","boolean","null"]},
 		{"type":"array","items":{"$ref":"#/$defs/json"}},
@@ -208,6 +214,7 @@ func BenchmarkCompile(b *testing.B) {
 // The longest accepted chain, applied at every level of the deepest value, does not
 // overflow the library's stack.
 func TestDeepestValidation(t *testing.T) {
+	t.Parallel()
 	schema := strings.Replace(chainSchema(maxChain-2), `{"type":"string"}`, `{"type":"object","additionalProperties":{"$ref":"#/$defs/d0"}}`, 1)
 	s := mustCompile(t, schema)
 	value := strings.Repeat(`{"a":`, MaxValueDepth) + "{}" + strings.Repeat("}", MaxValueDepth)
@@ -223,6 +230,7 @@ func TestDeepestValidation(t *testing.T) {
 // TestUnknown checks values in which a part is not known: it matches whatever the schema
 // says about it, and nothing else does.
 func TestUnknown(t *testing.T) {
+	t.Parallel()
 	const schema = `{"type":"object","properties":{"n":{"type":"integer","minimum":3},"list":{"type":"array","uniqueItems":true,"items":{"enum":[1,2]}},
 		"one":{"oneOf":[{"type":"string"},{"type":"null"}]},"d":{"type":"string","default":"x"}},"required":["n"],"additionalProperties":false}`
 	s, err := CompileSchema([]byte(schema), "inputSchema")

@@ -64,6 +64,7 @@ func toolJSON(name, code string) string {
 }
 
 func TestSaveGetListDelete(t *testing.T) {
+	t.Parallel()
 	s := openStore(t, filepath.Join(t.TempDir(), "new", "home"), StoreOptions{})
 	if got := s.List(); got != nil {
 		t.Errorf("a new store has %v", got)
@@ -114,6 +115,7 @@ func TestSaveGetListDelete(t *testing.T) {
 }
 
 func TestSaveRefuses(t *testing.T) {
+	t.Parallel()
 	s := openStore(t, t.TempDir(), StoreOptions{})
 	mustSave(t, s, tool("Report"))
 	mustSave(t, s, tool("Report")) // the same name is not a clash
@@ -153,6 +155,7 @@ func TestSaveRefuses(t *testing.T) {
 }
 
 func TestSeesOtherWriters(t *testing.T) {
+	t.Parallel()
 	s := openStore(t, t.TempDir(), StoreOptions{})
 	// The second content has the same length and follows immediately, so that size and time
 	// may be the same.
@@ -184,6 +187,7 @@ func TestSeesOtherWriters(t *testing.T) {
 }
 
 func TestDirectoryIsCreatedAgain(t *testing.T) {
+	t.Parallel()
 	s := openStore(t, t.TempDir(), StoreOptions{})
 	mustSave(t, s, tool("a"))
 	if err := os.RemoveAll(s.Dir()); err != nil {
@@ -202,6 +206,7 @@ func TestDirectoryIsCreatedAgain(t *testing.T) {
 }
 
 func TestCorruptFiles(t *testing.T) {
+	t.Parallel()
 	var log bytes.Buffer
 	s := openStore(t, t.TempDir(), StoreOptions{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	mustSave(t, s, tool("good"))
@@ -253,6 +258,7 @@ func TestCorruptFiles(t *testing.T) {
 }
 
 func TestSymlinkIsNotFollowed(t *testing.T) {
+	t.Parallel()
 	s := openStore(t, t.TempDir(), StoreOptions{})
 	outside := filepath.Join(t.TempDir(), "a.json")
 	if err := os.WriteFile(outside, []byte(toolJSON("a", "1")), 0o600); err != nil {
@@ -277,6 +283,7 @@ func TestSymlinkIsNotFollowed(t *testing.T) {
 }
 
 func TestLeftoversAreCleanedUp(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := openStore(t, dir, StoreOptions{})
 	put(t, s, regular.TempPrefix+"1", "half a to")
@@ -293,6 +300,7 @@ func TestLeftoversAreCleanedUp(t *testing.T) {
 }
 
 func TestUnknownMembersSurvive(t *testing.T) {
+	t.Parallel()
 	s := openStore(t, t.TempDir(), StoreOptions{})
 	put(t, s, "summary.json", wholeFile)
 	d := tool("summary")
@@ -308,6 +316,7 @@ func TestUnknownMembersSurvive(t *testing.T) {
 }
 
 func TestPermissionBits(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows has no permission bits")
 	}
@@ -324,6 +333,7 @@ func TestPermissionBits(t *testing.T) {
 }
 
 func TestCounts(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	one, err := OpenStore(dir, StoreOptions{})
 	if err != nil {
@@ -368,6 +378,7 @@ func TestCounts(t *testing.T) {
 }
 
 func TestCountsOfDeletedTool(t *testing.T) {
+	t.Parallel()
 	s := openStore(t, t.TempDir(), StoreOptions{})
 	mustSave(t, s, tool("a"))
 	s.RecordExecution("a", mtime)
@@ -381,6 +392,7 @@ func TestCountsOfDeletedTool(t *testing.T) {
 
 // A count waits until a corrupt file is repaired, and saturates.
 func TestCountsOfCorruptTool(t *testing.T) {
+	t.Parallel()
 	s := openStore(t, t.TempDir(), StoreOptions{})
 	put(t, s, "a.json", "{")
 	s.RecordExecution("a", mtime)
@@ -398,6 +410,7 @@ func TestCountsOfCorruptTool(t *testing.T) {
 }
 
 func TestCompiledSchemas(t *testing.T) {
+	t.Parallel()
 	s := openStore(t, t.TempDir(), StoreOptions{})
 	mustSave(t, s, tool("a"))
 	first, err := s.Get("a")
@@ -427,6 +440,7 @@ func TestCompiledSchemas(t *testing.T) {
 }
 
 func TestStoreIsNotADirectory(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "tools"), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -460,6 +474,7 @@ func BenchmarkRecordExecution(b *testing.B) {
 
 // Opening and reading do not wait for another process that is writing.
 func TestLockedByAnotherProcess(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	holder := openStore(t, dir, StoreOptions{})
 	mustSave(t, holder, tool("a"))

@@ -9,6 +9,7 @@ import (
 
 // TestSeePermissions looks at the definitions of one server.
 func TestSeePermissions(t *testing.T) {
+	t.Parallel()
 	imported := &Permissions{
 		Calls:      []string{"files.*", "git-hub.get", "git-hub.put", "tools.other"},
 		Unresolved: []string{"git_hub.do_it"},
@@ -48,6 +49,7 @@ func TestSeePermissions(t *testing.T) {
 
 // TestSeeStored writes down what was seen first, whichever process it was.
 func TestSeeStored(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	first, second := openStore(t, dir, StoreOptions{}), openStore(t, dir, StoreOptions{})
 	def := tool("a")

@@ -9,6 +9,7 @@ import (
 )
 
 func TestViolations(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, schema, value string
 		want                []string
@@ -100,6 +101,7 @@ func TestViolations(t *testing.T) {
 }
 
 func TestValidationErrorIsShort(t *testing.T) {
+	t.Parallel()
 	s := mustCompile(t, `{"items":{"type":"null"}}`)
 	err := s.Validate([]byte("["+strings.Repeat("1,", 99)+"1]"), nil)
 	var ve *ValidationError
@@ -112,6 +114,7 @@ func TestValidationErrorIsShort(t *testing.T) {
 }
 
 func TestRootPointer(t *testing.T) {
+	t.Parallel()
 	err := mustCompile(t, `{"type":"object"}`).Validate([]byte("1"), nil)
 	var ve *ValidationError
 	if !errors.As(err, &ve) || fmt.Sprint(ve.Violations) != `[/: got number 1, want object]` || ve.Violations[0].Pointer != "" {

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -126,16 +127,18 @@ func mkdirAgain(t *testing.T, dir string) {
 // Without notifications from the system, changes are found by polling.
 func TestPolling(t *testing.T) {
 	t.Parallel()
-	c := make(chan struct{}, 100)
-	s := openStore(t, t.TempDir(), StoreOptions{})
-	s.onChange = func() { c <- struct{}{} }
-	w := &watcher{store: s, seen: s.visible()}
-	if w.interval() != pollBlind {
-		t.Errorf("interval %v", w.interval())
-	}
-	s.routines.Go(w.run)
-	put(t, s, "a.json", toolJSON("a", "1"))
-	await(t, c, "by polling")
+	synctest.Test(t, func(t *testing.T) {
+		c := make(chan struct{}, 100)
+		s := openStore(t, t.TempDir(), StoreOptions{})
+		s.onChange = func() { c <- struct{}{} }
+		w := &watcher{store: s, seen: s.visible()}
+		if w.interval() != pollBlind {
+			t.Errorf("interval %v", w.interval())
+		}
+		s.routines.Go(w.run)
+		put(t, s, "a.json", toolJSON("a", "1"))
+		await(t, c, "by polling")
+	})
 }
 
 // What exists when the store is opened is not a change.
