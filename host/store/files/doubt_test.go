@@ -14,6 +14,7 @@ import (
 // TestUnwritten checks what a writer is told when writing has failed: that nothing was written
 // only if reading says so.
 func TestUnwritten(t *testing.T) {
+	t.Parallel()
 	s := open(t, t.TempDir(), journal.LogOptions{})
 	failure := errors.New("input/output error")
 	for _, c := range []struct {
@@ -30,6 +31,7 @@ func TestUnwritten(t *testing.T) {
 // TestUnsynced checks that an event that may be lost with the machine is not called written when
 // it is appended again, with a journal that is synced.
 func TestUnsynced(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := open(t, dir, journal.LogOptions{Sync: journal.SyncAlways})
 	log, e := store.NewID().String(), store.Entry{ID: store.NewID(), Data: []byte("x")}

@@ -125,6 +125,7 @@ func runChild(t *testing.T, dir, log string, fence uint64, events int) told {
 // TestKilled kills processes that write to the same log and count in the same document. Some of
 // them are replaced by an owner with a larger fencing number while they write.
 func TestKilled(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	log := store.NewID().String()
 	rounds, together := storetest.Faults(4, 30), 3
@@ -171,6 +172,7 @@ func TestKilled(t *testing.T) {
 // TestHalfWritten cuts what a process has written last, at every byte of the line and of the
 // record in the index: the event is not there, and the next one takes its place.
 func TestHalfWritten(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	log := store.NewID().String()
 	s := open(t, dir, journal.LogOptions{})
@@ -224,6 +226,7 @@ func journalFile(t *testing.T, dir string) string {
 
 // TestDamaged changes what is on disk: it is noticed, and nothing else is read in its place.
 func TestDamaged(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	log, other := store.NewID().String(), store.NewID().String()
 	s := open(t, dir, journal.LogOptions{})
@@ -283,6 +286,7 @@ func TestDamaged(t *testing.T) {
 // TestJournalReads checks that a run whose events were appended here is one that readers of the
 // journal know, and that they do not mind events with other bytes.
 func TestJournalReads(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	run := journal.Open(journal.Begin{Params: []byte(`{"a":1}`)})
 	run.Close(journal.Outcome{Result: []byte(`"done"`)})
@@ -308,6 +312,7 @@ func TestJournalReads(t *testing.T) {
 
 // TestSavedTools checks that a collection is the folder that users know.
 func TestSavedTools(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := open(t, dir, journal.LogOptions{})
 	for key, path := range map[store.Key]string{

@@ -2,6 +2,7 @@ package files
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -23,6 +24,10 @@ func TestMain(m *testing.M) {
 	if child() {
 		return
 	}
+	flag.Parse()
+	if !*storetest.Long {
+		_ = flag.Set("test.parallel", "8") // parallel tests wait most of the time
+	}
 	goleak.VerifyTestMain(m)
 }
 
@@ -33,7 +38,7 @@ func open(t *testing.T, dir string, opts journal.LogOptions) *Store {
 	t.Helper()
 	opts.Log = quiet
 	log := journal.OpenLog(filepath.Join(dir, "journal"), opts)
-	s := Open(Options{Dir: dir, Journal: log, Log: quiet})
+	s := Open(Options{Dir: dir, Journal: log, Poll: 50 * time.Millisecond, Log: quiet})
 	t.Cleanup(func() {
 		s.Close()
 		log.Close()
@@ -43,6 +48,7 @@ func open(t *testing.T, dir string, opts journal.LogOptions) *Store {
 
 // TestStore runs the tests of all stores.
 func TestStore(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	storetest.Run(t, func(t *testing.T) store.Store { return open(t, dir, journal.LogOptions{}) })
 }
@@ -50,6 +56,7 @@ func TestStore(t *testing.T) {
 // TestRemovedBeforeItIsRead removes a document that a watch has found and not read yet: whoever
 // keeps a copy up to date must hear of it.
 func TestRemovedBeforeItIsRead(t *testing.T) {
+	t.Parallel()
 	s := open(t, t.TempDir(), journal.LogOptions{})
 	key := func(name string) store.Key { return store.Key{Collection: "x", Name: name} }
 	put := func(name string) store.Version {
@@ -90,6 +97,7 @@ func TestRemovedBeforeItIsRead(t *testing.T) {
 // TestReplacedTwice replaces a document by another one and back while a watch does something else:
 // whoever has read the other one must hear that it is not there any more.
 func TestReplacedTwice(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := open(t, dir, journal.LogOptions{})
 	key := func(name string) store.Key { return store.Key{Collection: Tools, Name: name} }
@@ -130,6 +138,7 @@ func TestReplacedTwice(t *testing.T) {
 // TestLinkToNothing watches a folder in which a name is a link to nothing: that is no document, and
 // none that is removed whenever somebody looks.
 func TestLinkToNothing(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := open(t, dir, journal.LogOptions{})
 	if err := os.Mkdir(filepath.Join(dir, "tools"), 0o700); err != nil {

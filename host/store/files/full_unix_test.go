@@ -24,6 +24,7 @@ const aloneEnv = "STORE_FILES_TEST_ALONE"
 
 // TestDiskFull lets the operating system say at every size of the files that there is no room.
 func TestDiskFull(t *testing.T) {
+	t.Parallel()
 	if os.Getenv(aloneEnv) != "" {
 		diskFull(t)
 		return

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"iter"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -22,7 +24,13 @@ import (
 	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if !*storetest.Long { // the largest values take hundreds of megabytes
+		_ = flag.Set("test.parallel", "8") // parallel tests wait most of the time
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func newKey(id string) Key {
 	k := Key{ID: id}
@@ -43,7 +51,7 @@ func openFiles(t *testing.T, dir string) store.Store {
 	t.Helper()
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
 	log := journal.OpenLog(filepath.Join(dir, "journal"), journal.LogOptions{Log: quiet})
-	s := files.Open(files.Options{Dir: dir, Journal: log, Log: quiet})
+	s := files.Open(files.Options{Dir: dir, Journal: log, Poll: 50 * time.Millisecond, Log: quiet})
 	t.Cleanup(func() {
 		s.Close()
 		log.Close()
@@ -53,6 +61,7 @@ func openFiles(t *testing.T, dir string) store.Store {
 
 // TestStore runs the tests of all stores.
 func TestStore(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	ring := newRing(t, newKey("a"))
 	storetest.RunLargest(t, func(t *testing.T) store.Store { return New(openFiles(t, dir), ring, "fleet") })
@@ -91,6 +100,7 @@ func corrupt(err error) bool { return errors.As(err, new(*store.CorruptError)) }
 
 // TestOperator lets the operator of the other store move and change what is sealed.
 func TestOperator(t *testing.T) {
+	t.Parallel()
 	inner := openFiles(t, t.TempDir())
 	ring := newRing(t, newKey("a"))
 	s := New(inner, ring, "fleet")
@@ -183,6 +193,7 @@ func TestOperator(t *testing.T) {
 
 // TestDamaged puts a document that nobody has sealed between others: it keeps nobody from them.
 func TestDamaged(t *testing.T) {
+	t.Parallel()
 	inner := openFiles(t, t.TempDir())
 	s := New(inner, newRing(t, newKey("a")), "fleet")
 	for _, name := range []string{"a", "b", "c"} {
@@ -230,6 +241,7 @@ func (k *keeper) Append(ctx context.Context, log string, e store.Entry) (store.P
 
 // TestRotation gives a fleet of two processes a new key, one after the other, while both write.
 func TestRotation(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	a, b := newKey("a"), newKey("b")
 	rings := []*Ring{newRing(t, a), newRing(t, a)}
@@ -293,6 +305,7 @@ func TestRotation(t *testing.T) {
 
 // TestBlobs checks that equal blobs are sealed equally, and others not.
 func TestBlobs(t *testing.T) {
+	t.Parallel()
 	ring := newRing(t, newKey("a"))
 	one, _ := ring.sealBlob("x", []byte("blob"))
 	two, _ := ring.sealBlob("x", []byte("blob"))
@@ -315,6 +328,7 @@ func TestBlobs(t *testing.T) {
 
 // TestParseKey checks the form of keys, and that an error does not tell them.
 func TestParseKey(t *testing.T) {
+	t.Parallel()
 	good := "2026-11:" + strings.Repeat("QUFB", 10) + "QUE="
 	if k, err := ParseKey(good + "\n"); err != nil || k.ID != "2026-11" || string(k.Secret[:]) != strings.Repeat("A", KeySize) {
 		t.Fatal(k, err)
@@ -335,6 +349,7 @@ func TestParseKey(t *testing.T) {
 // TestKeysOfPurposes checks that the keys for different purposes are different ones, that none is the
 // secret or one that seals what is in the store, and that each key of the fleet has its own.
 func TestKeysOfPurposes(t *testing.T) {
+	t.Parallel()
 	a, b := newKey("a"), newKey("b")
 	ring := newRing(t, a, b)
 	seen := map[string]string{string(a.Secret[:]): "the secret a", string(b.Secret[:]): "the secret b"}

@@ -94,7 +94,12 @@ func run(t *testing.T, open Open, much extent, cluster bool) {
 		{"RacingPuts", racingPuts}, {"PutOwn", testPutOwn}, {"Watch", testWatch}, {"WatchAll", scaled(testWatchAll)},
 		{"Leases", testLeases}, {"RacingLeases", scaled(testRacingLeases)}, {"Blobs", scaled(testBlobs)}, {"Closed", testClosed}, {"Cancelled", testCancelled},
 	} {
-		t.Run(c.name, func(t *testing.T) { c.test(t, open) })
+		t.Run(c.name, func(t *testing.T) {
+			if much == brief && !cluster {
+				t.Parallel() // each has logs, leases and collections of its own
+			}
+			c.test(t, open)
+		})
 	}
 }
 
