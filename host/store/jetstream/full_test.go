@@ -15,6 +15,7 @@ import (
 // TestStorageLimit fills what JetStream may use on the disk. Nothing is half there, everything
 // can be read, and when there is room again, everything can be written.
 func TestStorageLimit(t *testing.T) {
+	t.Parallel()
 	s := open(t, Options{URLs: []string{natstest.StartAs(t, func(s natstest.Settings) { s.Section("jetstream")["max_file_store"] = 4 << 20 }).URL()}})
 	ctx := t.Context()
 	log, key := store.NewID().String(), store.Key{Collection: "full", Name: "one"}

@@ -2,6 +2,7 @@ package jetstream
 
 import (
 	"context"
+	"flag"
 	"io"
 	"log/slog"
 	"testing"
@@ -14,7 +15,13 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/store/storetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if !*storetest.Long {
+		_ = flag.Set("test.parallel", "8") // parallel tests wait most of the time
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // opener opens Stores on servers.
 func opener(replicas int, urls ...string) storetest.Open {
@@ -43,5 +50,6 @@ func open(t *testing.T, opts Options) *Store {
 
 // TestStore runs the tests of all stores on one server.
 func TestStore(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, opener(1, natstest.Start(t).URL()))
 }

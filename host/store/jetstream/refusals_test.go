@@ -62,12 +62,13 @@ type faulty struct {
 	rival func() // called once, before a request
 	when  int    // before which
 	acks  map[uint64]bool
+	acked chan struct{} // gets one when a message was written; capacity 1
 	seen  []string
 }
 
 func openFaulty(t *testing.T, server *natstest.Server) *faulty {
 	t.Helper()
-	f := &faulty{acks: map[uint64]bool{}}
+	f := &faulty{acks: map[uint64]bool{}, acked: make(chan struct{}, 1)}
 	f.between = natstest.StartInterceptor(t, server.Address(), f.decide, f.heard)
 	f.Store = open(t, Options{URLs: []string{f.between.URL()}, Attempt: 30 * time.Millisecond})
 	if others := f.nc.DiscoveredServers(); len(others) > 0 {
@@ -120,6 +121,10 @@ func (f *faulty) heard(subject string, answer []byte) {
 		return
 	}
 	f.acks[a.Sequence] = true
+	select {
+	case f.acked <- struct{}{}:
+	default:
+	}
 	f.seen = append(f.seen, fmt.Sprintf("%s: written as %d", subject, a.Sequence))
 }
 
@@ -169,6 +174,7 @@ func (f *faulty) check(t *testing.T, err error) (kind string) {
 // its servers do not agree who leads: an event is written at most once, and its writer is told
 // that it is not written only if it is not, and never will be.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	server := natstest.Start(t)
 	refusals(t, server, 1, storetest.Faults(60, 400))
 }
@@ -238,6 +244,10 @@ func TestTwoLeaders(t *testing.T) {
 			f.mu.Unlock()
 			err := write(ctx)
 			cancel()
+			select {
+			case <-f.acked:
+			case <-time.After(time.Minute): // the check below says so
+			}
 			f.between.Release()
 			f.mu.Lock()
 			if !errors.Is(err, store.ErrUnknown) || len(f.acks) != 1 {
@@ -250,6 +260,7 @@ func TestTwoLeaders(t *testing.T) {
 
 // TestClusterStarts opens a Store while the servers of a cluster do not know each other yet.
 func TestClusterStarts(t *testing.T) {
+	t.Parallel()
 	var asked atomic.Int32
 	between := natstest.StartInterceptor(t, natstest.Start(t).Address(), func(subject string) natstest.Fate {
 		if strings.HasPrefix(subject, "$JS.API.STREAM.CREATE.") && asked.Add(1) < 3 {
@@ -267,6 +278,7 @@ func TestClusterStarts(t *testing.T) {
 // TestRemovedMeanwhile lets a log lose its oldest events while a writer does not know whether its
 // event is there: then the event that it finds says nothing about its own.
 func TestRemovedMeanwhile(t *testing.T) {
+	t.Parallel()
 	server := natstest.Start(t)
 	f, direct := openFaulty(t, server), open(t, Options{URLs: []string{server.URL()}})
 	log := store.NewID().String()
@@ -412,6 +424,7 @@ func createFaulty(t *testing.T, f *faulty, direct *Store, r *rand.Rand) error {
 // TestSingle checks that a server without a cluster is found to be one, whose refusals count, and one
 // with a cluster not.
 func TestSingle(t *testing.T) {
+	t.Parallel()
 	server := natstest.Start(t)
 	for range 2 { // the first one makes the streams
 		if s := open(t, Options{URLs: []string{server.URL()}}); !s.single() || s.replicated {
@@ -427,6 +440,7 @@ func TestSingle(t *testing.T) {
 
 // TestWrongStream checks that streams on which no writer could rely are refused.
 func TestWrongStream(t *testing.T) {
+	t.Parallel()
 	good := Options{}
 	good.fill()
 	for name, change := range map[string]func(*jetstream.StreamConfig){
