@@ -381,6 +381,7 @@ func (s *sim) check() error {
 
 // TestInterleavings explores interleavings of processes that make one durable run.
 func TestInterleavings(t *testing.T) {
+	t.Parallel()
 	aead, err := NewAEAD(make([]byte, 32))
 	if err != nil {
 		t.Fatal(err)
