@@ -132,6 +132,7 @@ func post(t *testing.T, url, body string, headers ...string) (int, http.Header, 
 
 // TestForward checks what of a request and its answer goes through.
 func TestForward(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t)
 	token := bearer.DigestOf("secret")
 	n.add("a", keys(1), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -164,6 +165,7 @@ func TestForward(t *testing.T) {
 // TestStream checks that events reach the client one by one, that the end of the client reaches
 // the other replica, and what the client gets when the other replica ends.
 func TestStream(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t)
 	send, gone := make(chan string), make(chan error, 1)
 	a := n.add("a", keys(1), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -251,6 +253,7 @@ func TestStream(t *testing.T) {
 
 // TestLost checks that a request that may have been carried out is not sent again.
 func TestLost(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t)
 	var count atomic.Int32
 	n.add("a", keys(1), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -272,6 +275,7 @@ func TestLost(t *testing.T) {
 // TestUnreached checks what can be said of replicas that are not there, and of another that has
 // the address of one that is gone.
 func TestUnreached(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t)
 	var reached atomic.Int32
 	counted := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) })
@@ -291,6 +295,7 @@ func TestUnreached(t *testing.T) {
 
 // TestStrangers checks that nobody reaches the listener who has no key of the fleet.
 func TestStrangers(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t)
 	var reached atomic.Int32
 	a := n.add("a", keys(1), http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
@@ -333,6 +338,7 @@ func TestStrangers(t *testing.T) {
 
 // TestReplay sends again what a replica has sent.
 func TestReplay(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t)
 	var reached atomic.Int32
 	a := n.add("a", keys(1), http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
@@ -392,6 +398,7 @@ func (l lockedWriter) Write(p []byte) (int, error) {
 
 // TestRotation changes the key of the fleet, one replica after the other.
 func TestRotation(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t)
 	var ofA, ofB atomic.Pointer[func() [][]byte]
 	set := func(p *atomic.Pointer[func() [][]byte], k ...byte) { f := keys(k...); p.Store(&f) }
