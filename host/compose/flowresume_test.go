@@ -46,6 +46,7 @@ var resumedScripts = map[string]struct {
 func TestFlowDurable(t *testing.T) {
 	for name, tt := range resumedScripts {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			def := durableTool(tt.code, "")
 			for events := int64(1); ; events++ {
 				r := newDurableRig(t, true)
