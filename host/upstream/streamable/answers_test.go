@@ -12,6 +12,7 @@ import (
 
 // TestAnswers checks the outcome of request 2 for many kinds of responses.
 func TestAnswers(t *testing.T) {
+	t.Parallel()
 	reply := func(status int, contentType, body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", contentType)

@@ -20,6 +20,7 @@ import (
 )
 
 func TestCall(t *testing.T) {
+	t.Parallel()
 	var got linktest.HTTPMessage
 	s := linktest.NewHTTPServer(t, func(w http.ResponseWriter, _ *http.Request, m linktest.HTTPMessage) {
 		got = m
@@ -51,6 +52,7 @@ func TestCall(t *testing.T) {
 }
 
 func TestProgressInOrder(t *testing.T) {
+	t.Parallel()
 	const n = 2000
 	s := linktest.NewHTTPServer(t, func(w http.ResponseWriter, _ *http.Request, m linktest.HTTPMessage) {
 		e := linktest.StreamTo(w)
@@ -74,6 +76,7 @@ func TestProgressInOrder(t *testing.T) {
 }
 
 func TestBurst(t *testing.T) {
+	t.Parallel()
 	const n = 5000
 	s := linktest.NewHTTPServer(t, func(w http.ResponseWriter, _ *http.Request, m linktest.HTTPMessage) {
 		e := linktest.StreamTo(w)
@@ -102,6 +105,7 @@ func TestBurst(t *testing.T) {
 }
 
 func TestBatch(t *testing.T) {
+	t.Parallel()
 	s := linktest.NewHTTPServer(t, func(w http.ResponseWriter, _ *http.Request, m linktest.HTTPMessage) {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `[{"jsonrpc":"2.0","method":"notifications/x"},{"jsonrpc":"2.0","id":%s,"result":{}}]`, m.ID)
@@ -115,6 +119,7 @@ func TestBatch(t *testing.T) {
 }
 
 func TestGzip(t *testing.T) {
+	t.Parallel()
 	s := linktest.NewHTTPServer(t, func(w http.ResponseWriter, _ *http.Request, m linktest.HTTPMessage) {
 		w.Header().Set("Content-Encoding", "gzip")
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -134,6 +139,7 @@ func TestGzip(t *testing.T) {
 }
 
 func TestSlowBytes(t *testing.T) {
+	t.Parallel()
 	s := linktest.NewHTTPServer(t, func(w http.ResponseWriter, _ *http.Request, m linktest.HTTPMessage) {
 		e := linktest.StreamTo(w)
 		for _, b := range []byte(fmt.Sprintf("data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"ü\":1}}\r\n\r\n", m.ID)) {
@@ -148,6 +154,7 @@ func TestSlowBytes(t *testing.T) {
 }
 
 func TestHTTP2(t *testing.T) {
+	t.Parallel()
 	s := linktest.NewHTTPServer(t, func(w http.ResponseWriter, r *http.Request, m linktest.HTTPMessage) {
 		linktest.Answer(w, m, strconv.Quote(r.Proto))
 	})
@@ -172,6 +179,7 @@ func TestHTTP2(t *testing.T) {
 }
 
 func TestServerIsNotReachable(t *testing.T) {
+	t.Parallel()
 	s := linktest.NewHTTPServer(t, nil)
 	s.Server.Close()
 	l := newLink(t, s.ClientConfig(), linktest.NewRecorder())
@@ -186,6 +194,7 @@ func TestServerIsNotReachable(t *testing.T) {
 }
 
 func TestCallsAtShutdown(t *testing.T) {
+	t.Parallel()
 	hold, reached := make(chan struct{}), make(chan struct{})
 	s := linktest.NewHTTPServer(t, func(w http.ResponseWriter, r *http.Request, m linktest.HTTPMessage) {
 		reached <- struct{}{}
@@ -232,6 +241,7 @@ func TestCallsAtShutdown(t *testing.T) {
 // TestCancellationDoesNotOvertake checks that a server gets the cancellation of a call only
 // after it has begun to respond to the call, if it does so soon.
 func TestCancellationDoesNotOvertake(t *testing.T) {
+	t.Parallel()
 	for _, soon := range []bool{true, false} {
 		begun, respond, cancelled := make(chan struct{}), make(chan struct{}), make(chan struct{})
 		l := serve(t, func(w http.ResponseWriter, r *http.Request, method string) {

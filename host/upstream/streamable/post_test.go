@@ -48,6 +48,7 @@ func result(w http.ResponseWriter) {
 // TestWithdraw checks that a request that was withdrawn before its POST is never
 // sent.
 func TestWithdraw(t *testing.T) {
+	t.Parallel()
 	seen := make(chan string, 10)
 	l := serve(t, func(w http.ResponseWriter, _ *http.Request, method string) {
 		seen <- method
@@ -81,6 +82,7 @@ func (p permit) Permitted() error { return p() }
 // TestCancelledBeforeItIsSent checks that a server that cannot have seen a request
 // gets no cancellation of it.
 func TestCancelledBeforeItIsSent(t *testing.T) {
+	t.Parallel()
 	seen := make(chan string, 10)
 	l := serve(t, func(w http.ResponseWriter, _ *http.Request, method string) {
 		seen <- method
@@ -112,6 +114,7 @@ func TestCancelledBeforeItIsSent(t *testing.T) {
 // TestFullLink checks that Submit refuses a call, and that Call waits, while a link has
 // the largest number of calls in flight.
 func TestFullLink(t *testing.T) {
+	t.Parallel()
 	l := serve(t, func(w http.ResponseWriter, _ *http.Request, _ string) { result(w) })
 	for range maxPosts {
 		l.slots <- struct{}{}
@@ -137,6 +140,7 @@ func TestFullLink(t *testing.T) {
 // TestPermitIsCheckedForEachAttempt checks that a request that the server redirects
 // is not repeated once it is forbidden.
 func TestPermitIsCheckedForEachAttempt(t *testing.T) {
+	t.Parallel()
 	permit := &linktest.Permit{}
 	calls := 0
 	l := serve(t, func(w http.ResponseWriter, r *http.Request, _ string) {

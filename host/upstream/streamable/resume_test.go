@@ -13,6 +13,7 @@ import (
 // TestResume checks that the stream of a call that ends before the answer is resumed if
 // it has event ids, as often as needed.
 func TestResume(t *testing.T) {
+	t.Parallel()
 	const note = `{"jsonrpc":"2.0","method":"note"}`
 	for _, tt := range []struct {
 		name  string
@@ -82,6 +83,7 @@ func TestResume(t *testing.T) {
 // TestGETStream checks that the GET stream is opened again after its last event, and that
 // a lost session is noticed on it.
 func TestGETStream(t *testing.T) {
+	t.Parallel()
 	s := linktest.NewHTTPServer(t, nil)
 	gets := make(chan string, 10)
 	step := 0
@@ -122,6 +124,7 @@ func TestGETStream(t *testing.T) {
 
 // TestNoGETStream checks that a server that refuses the GET stream is asked for it once.
 func TestNoGETStream(t *testing.T) {
+	t.Parallel()
 	for _, status := range []int{http.StatusMethodNotAllowed, http.StatusNotFound, http.StatusNotImplemented, http.StatusBadRequest} {
 		s := linktest.NewHTTPServer(t, func(w http.ResponseWriter, _ *http.Request, m linktest.HTTPMessage) { linktest.Answer(w, m, "{}") })
 		asked := make(chan struct{}, 10)
@@ -144,6 +147,7 @@ func TestNoGETStream(t *testing.T) {
 // TestAnswerOnGETStream checks that an answer is accepted on the GET stream if the server
 // answers the POST with 202, as some servers do.
 func TestAnswerOnGETStream(t *testing.T) {
+	t.Parallel()
 	own := make(chan linktest.EventWriter, 1)
 	s := linktest.NewHTTPServer(t, nil)
 	s.Get = func(w http.ResponseWriter, r *http.Request) {
@@ -176,6 +180,7 @@ func TestAnswerOnGETStream(t *testing.T) {
 // TestPostAfterAnswerOnGETStream checks that a POST ends soon after its answer came on
 // the GET stream, if the server does not respond to the POST.
 func TestPostAfterAnswerOnGETStream(t *testing.T) {
+	t.Parallel()
 	test := func(t *testing.T, responds bool) {
 		own, ended := make(chan linktest.EventWriter, 1), make(chan struct{})
 		s := linktest.NewHTTPServer(t, nil)

@@ -17,6 +17,7 @@ import (
 )
 
 func TestCancel(t *testing.T) {
+	t.Parallel()
 	reached, left := make(chan linktest.HTTPMessage), make(chan struct{})
 	s := linktest.NewHTTPServer(t, func(w http.ResponseWriter, r *http.Request, m linktest.HTTPMessage) {
 		linktest.StreamTo(w)
@@ -45,6 +46,7 @@ func TestCancel(t *testing.T) {
 }
 
 func TestCancelStorm(t *testing.T) {
+	t.Parallel()
 	const n = 200
 	var calls sync.WaitGroup
 	calls.Add(n)
@@ -84,6 +86,7 @@ func TestCancelStorm(t *testing.T) {
 // TestOwners checks that messages on the stream of a call belong to that call alone, and
 // messages on the GET stream to all calls in flight.
 func TestOwners(t *testing.T) {
+	t.Parallel()
 	own, written := make(chan linktest.EventWriter), make(chan struct{})
 	s := linktest.NewHTTPServer(t, nil)
 	s.Get = func(w http.ResponseWriter, r *http.Request) {
@@ -143,6 +146,7 @@ func TestOwners(t *testing.T) {
 }
 
 func TestServerRequests(t *testing.T) {
+	t.Parallel()
 	s := linktest.NewHTTPServer(t, nil)
 	s.Handle = func(w http.ResponseWriter, _ *http.Request, m linktest.HTTPMessage) {
 		e := linktest.StreamTo(w)
@@ -186,6 +190,7 @@ func TestServerRequests(t *testing.T) {
 // TestBlockedCallback checks that a callback that does not return blocks only its own
 // stream.
 func TestBlockedCallback(t *testing.T) {
+	t.Parallel()
 	s := linktest.NewHTTPServer(t, func(w http.ResponseWriter, _ *http.Request, m linktest.HTTPMessage) {
 		e := linktest.StreamTo(w)
 		if m.ProgressToken() != "" {
@@ -215,6 +220,7 @@ func TestBlockedCallback(t *testing.T) {
 }
 
 func TestSessionLost(t *testing.T) {
+	t.Parallel()
 	reached := make(chan struct{})
 	s := linktest.NewHTTPServer(t, func(w http.ResponseWriter, r *http.Request, m linktest.HTTPMessage) {
 		if strings.Contains(m.Body, "echo") {
@@ -248,6 +254,7 @@ func TestSessionLost(t *testing.T) {
 // TestSessionLost400 checks that a lost session is detected although the server answers
 // 400 and an error without an id, as many servers do.
 func TestSessionLost400(t *testing.T) {
+	t.Parallel()
 	known := true
 	s := linktest.NewHTTPServer(t, func(w http.ResponseWriter, _ *http.Request, m linktest.HTTPMessage) {
 		if m.Method == "ping" && known {
@@ -270,6 +277,7 @@ func TestSessionLost400(t *testing.T) {
 }
 
 func TestRedirectsWithinTheOrigin(t *testing.T) {
+	t.Parallel()
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("followed, with %v", r.Header)
 	}))
@@ -303,6 +311,7 @@ func TestRedirectsWithinTheOrigin(t *testing.T) {
 }
 
 func TestUnauthorized(t *testing.T) {
+	t.Parallel()
 	s := linktest.NewHTTPServer(t, func(w http.ResponseWriter, _ *http.Request, _ linktest.HTTPMessage) {
 		http.Error(w, "unauthorized", http.StatusUnauthorized)
 	})
