@@ -11,7 +11,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	_ = flag.Set("test.parallel", "4") // parallel tests wait most of the time
+	_ = flag.Set("test.parallel", "8") // parallel tests wait most of the time
 	goleak.VerifyTestMain(m)
 }
 
