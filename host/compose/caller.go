@@ -37,12 +37,22 @@ type target struct {
 	// not go on; nil if it may.
 	refused *abi.CallError
 	before  *journal.CallRecord // of the run that this one continues; nil if that did not make the call
+	// passed lets the clocks of the callers go on, which stand still until a saved tool that had
+	// begun has passed what it did; nil for another call.
+	passed func()
 }
 
 // CallTools makes a batch of calls, at most Options.Parallel at a time in the
 // whole tree of runs.
 func (r *run) CallTools(ctx context.Context, calls []abi.ToolCall) []abi.Answer {
 	targets := r.resolveAll(ctx, calls)
+	defer func() {
+		for i := range targets {
+			if passed := targets[i].passed; passed != nil { // whatever has become of the call
+				passed()
+			}
+		}
+	}()
 	opened := make([]journal.Opened, len(targets))
 	for i := range targets {
 		opened[i] = journal.Opened{Request: targets[i].ToolCall, Server: targets[i].server, Tool: targets[i].tool}

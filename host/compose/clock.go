@@ -52,6 +52,15 @@ func startHeld(ctx context.Context, after time.Duration) (_ context.Context, c *
 	return ctx, c, stop
 }
 
+// startSaved is startClock for the call of a saved tool. If the tool had begun before the process
+// of a durable run died, the clock stands still until it has passed what it did then.
+func (r *run) startSaved(ctx context.Context, t *target) (_ context.Context, c *callClock, stop func()) {
+	if t.Timeout == 0 || !r.began(t) {
+		return t.startClock(ctx)
+	}
+	return startHeld(ctx, t.timeout())
+}
+
 // goLive notes that the script has passed what the run before did.
 func (r *run) goLive() {
 	if r.resumed.live {
@@ -60,6 +69,9 @@ func (r *run) goLive() {
 	r.resumed.live = true
 	if r.continues() {
 		r.clock.goOn()
+		if r.passed != nil {
+			r.passed()
+		}
 	}
 }
 
@@ -90,13 +102,8 @@ func (c *callClock) goOn() {
 // deciding stops the clocks of a call, of the run that makes it, and of those that have called
 // that run, until goOn is called: a person decides about the call.
 func (r *run) deciding(call *callClock) (goOn func()) {
-	clocks := []*callClock{call}
-	for of := r; of != nil; of = of.outer {
-		clocks = append(clocks, of.clock, of.answers)
-	}
-	for _, c := range clocks {
-		c.pause()
-	}
+	call.pause()
+	run := r.hold()
 	for of := r; of != nil; of = of.outer {
 		of.waits.begin()
 	}
@@ -104,6 +111,21 @@ func (r *run) deciding(call *callClock) (goOn func()) {
 		for of := r; of != nil; of = of.outer {
 			of.waits.end()
 		}
+		run()
+		call.goOn()
+	}
+}
+
+// hold stops the clocks of the run, and of those that have called it, until goOn is called.
+func (r *run) hold() (goOn func()) {
+	var clocks []*callClock
+	for of := r; of != nil; of = of.outer {
+		clocks = append(clocks, of.clock, of.answers)
+	}
+	for _, c := range clocks {
+		c.pause()
+	}
+	return func() {
 		for _, c := range clocks {
 			c.goOn()
 		}

@@ -190,13 +190,19 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 		}
 	}
 	part := r.progress.begin(t.server+"."+t.tool, 0)
-	limited, clock, stop := t.startClock(ctx)
+	limited, clock, stop := r.startSaved(ctx, t)
 	defer stop()
 	child, f := r.child(chain, def, t, part)
 	if f != nil {
 		return journal.Answer{Err: t.fail(f.Type, f.Message)}
 	}
-	child.answers = clock
+	child.answers, child.passed = clock, func() {}
+	if t.passed != nil {
+		child.passed = sync.OnceFunc(func() {
+			t.passed()
+			clock.goOn()
+		})
+	}
 	if child.continues() {
 		child.narrow(now)
 	}
@@ -204,6 +210,7 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 		child.forbidden = errors.New(t.refused.Message)
 	}
 	out, f := child.saved(child.observe(limited), def, t.Arguments)
+	child.passed()
 	rec := child.end(ctx, out, f)
 	t.undo = child.undo.take()
 	if child.settled && answeredBefore(t.before) {

@@ -11,11 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/durable"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/store"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // cutStore is a Store to which nothing can be appended after some events, as if the process
@@ -61,6 +64,7 @@ func newDurableRig(t *testing.T, idempotent bool) *durableRig {
 	r.up.block("s.block")
 	r.saved.add("inner", "a = s.other(n=10)\nundo(s.remove, {\"n\": 11})\nreturn a + s.other(n=params.n)")
 	r.saved.add("slow", "undo(s.remove, {\"n\": 21})\ns.block(n=20)")
+	r.saved.add("begun", "undo(s.remove, {\"n\": 31})\ns.other(n=30)\ns.block(n=32)")
 	return r
 }
 
@@ -270,6 +274,78 @@ func TestDurableTime(t *testing.T) {
 		if n := r.counts()["remove 2"]; n != 1 {
 			t.Errorf("%d compensations", n)
 		}
+	}
+}
+
+// begunEvents end a process that calls inner and begun: that it begins, three calls and their answers,
+// and the answer of inner.
+const begunEvents = 8
+
+// TestDurableTimeBelow is TestDurableTime for compensations of saved tools, one of which had
+// answered its caller.
+func TestDurableTimeBelow(t *testing.T) {
+	r := newDurableRig(t, true)
+	r.saved["job"] = durableTool("tools.inner(n=1)\ntools.begun()", "")
+	_, _ = r.process(begunEvents)
+	r.round(asker0("2025-11-25"), r.saved["job"], "", "")
+	runs, _ := r.process(1 << 30)
+	for id := range runs.Free(t.Context()) {
+		log, state, err := runs.Take(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		state.Used = time.Hour
+		done := make(chan wire.Reply, 1)
+		runs.Go(t.Context(), func(ctx context.Context, cancel context.CancelCauseFunc) {
+			done <- r.composer.Continue(ctx, cancel, log, state, asker0("2025-11-25"))
+		})
+		reply := <-done
+		if counts := r.counts(); counts["remove 31"] != 1 || counts["remove 11"] != 1 {
+			t.Errorf("calls %v\n%s", counts, reply.Result)
+		}
+		if !strings.Contains(string(reply.Result), `"params":{"n":31},"undone":true`) { // by the run whose time was over
+			t.Errorf("ended with %s", reply.Result)
+		}
+	}
+}
+
+// lateSandbox begins each script after a time, or when there is no more time for it.
+type lateSandbox struct {
+	Sandbox
+	after time.Duration
+}
+
+func (s lateSandbox) Run(ctx context.Context, r sandbox.Run) (sandbox.Outcome, error) {
+	if r.Request.Op == abi.OpRun {
+		select {
+		case <-ctx.Done():
+		case <-time.After(s.after):
+		}
+	}
+	return s.Sandbox.Run(ctx, r)
+}
+
+// TestDurableSlow checks that a process which takes longer than the timeout of a call to come to
+// where the other one died knows all compensations.
+func TestDurableSlow(t *testing.T) {
+	timeout := testenv.Quiet(100 * time.Millisecond)
+	for ; ; timeout *= 2 { // until the calls below are made in that time
+		r := newDurableRig(t, true)
+		r.saved["job"] = durableTool(fmt.Sprintf("tools.inner({\"n\": 1}, timeout=%g)\ntools.begun({}, timeout=%[1]g)", timeout.Seconds()), "")
+		_, _ = r.process(begunEvents)
+		r.round(asker0("2025-11-25"), r.saved["job"], "", "")
+		if r.counts()["other 30"] == 0 {
+			continue
+		}
+		r.change = func(o *Options) { o.Sandbox = lateSandbox{o.Sandbox, timeout + testenv.Quiet(100*time.Millisecond)} }
+		reply := r.goOn()
+		if text := firstText(t, reply); !strings.HasPrefix(text, "timeout error: tools.begun: no answer within") {
+			t.Errorf("ended with %s", text)
+		}
+		if counts := r.counts(); counts["remove 31"] != 1 || counts["remove 11"] != 1 {
+			t.Errorf("calls %v\n%s", counts, reply.Result)
+		}
+		return
 	}
 }
 

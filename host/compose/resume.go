@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
@@ -150,6 +151,7 @@ type divergedError struct{ error }
 func (r *run) resolveResumed(resolve func(abi.ToolCall) target, calls []abi.ToolCall) []target {
 	targets := make([]target, len(calls))
 	var diverged error
+	live := false
 	for i, call := range calls {
 		before, err := r.resumed.take(call)
 		if diverged == nil {
@@ -172,8 +174,14 @@ func (r *run) resolveResumed(resolve func(abi.ToolCall) target, calls []abi.Tool
 				t.tool = before.Tool
 				t.refused, t.err = t.fail(abi.ErrPermission, r.removedSince(t, t.err)), nil
 			}
-			r.goLive()
+			if r.began(t) {
+				t.passed = sync.OnceFunc(r.hold())
+			}
+			live = true
 		}
+	}
+	if live {
+		r.goLive()
 	}
 	return targets
 }
