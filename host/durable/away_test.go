@@ -22,7 +22,7 @@ func begin(t *testing.T, dir, point string, calls int, ttl time.Duration) (wait 
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Deadline(time.Minute))
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, self, dir, "steps", `{"of":"0"}`, point)
 	cmd.Env = append(os.Environ(), roleEnv+"=proxy", ttlEnv+"="+ttl.String())
@@ -47,7 +47,7 @@ func answer(t *testing.T, dir string) {
 
 // awaitLines waits until the server has got that many calls.
 func awaitLines(t *testing.T, dir string, n int) {
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Deadline(time.Minute)); ; time.Sleep(5 * time.Millisecond) {
 		data, _ := os.ReadFile(filepath.Join(dir, "count"))
 		if bytes.Count(data, []byte("\n")) >= n {
 			return

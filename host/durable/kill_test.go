@@ -35,6 +35,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/store/sealed"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 var long = flag.Bool("long", false, "kill runs at every event of their logs")
@@ -105,7 +106,7 @@ func serveCounter() {
 
 // awaitFile waits until there is a file.
 func awaitFile(path string) {
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Deadline(time.Minute)); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if _, err := os.Stat(path); err == nil {
 			return
 		}
@@ -149,8 +150,8 @@ func configuration(dir string, env map[string]string) *config.Config {
 	}
 	env[roleEnv], env["COUNT"] = "server", filepath.Join(dir, "count")
 	cfg := &config.Config{
-		StartupWait: time.Minute, MaxMessage: limits.Message.Default,
-		Execution: config.Execution{Timeout: time.Minute, MaxMemory: uint64(limits.Memory.Default)},
+		StartupWait: testenv.Deadline(time.Minute), MaxMessage: limits.Message.Default,
+		Execution: config.Execution{Timeout: testenv.Deadline(time.Minute), MaxMemory: uint64(limits.Memory.Default)},
 		Store:     config.Store{Dir: filepath.Join(dir, "store")},
 		Journal:   config.Journal{Enabled: true, Signing: config.Signing{Sign: config.SignOn}},
 		Upstreams: []config.Upstream{{Name: "c", Command: self, Env: env}},
@@ -200,7 +201,7 @@ func proxy(args []string) int {
 		return 1
 	}
 	if tool == "" { // it goes on with the runs of others
-		time.Sleep(time.Minute)
+		time.Sleep(testenv.Deadline(time.Minute))
 	}
 	c, err := h.Connect(context.Background(), nil)
 	if err != nil {
@@ -355,7 +356,7 @@ func killAll(t *testing.T, dir string, cases []killCase) {
 		slots <- struct{}{}
 		group.Go(func() {
 			defer func() { <-slots }()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), testenv.Deadline(time.Minute))
 			defer cancel()
 			cmd := exec.CommandContext(ctx, self, dir, c.tool+string(c.inDoubt), fmt.Sprintf(`{"of":"%d"}`, i), c.point)
 			if c.tool == "" {
@@ -364,8 +365,8 @@ func killAll(t *testing.T, dir string, cases []killCase) {
 			cmd.Env = append(os.Environ(), roleEnv+"=proxy")
 			var stderr bytes.Buffer
 			cmd.Stderr = &stderr
-			if err := cmd.Run(); err == nil || !strings.Contains(err.Error(), "killed") {
-				t.Errorf("%s %s: the process was not killed: %v\n%s", c.tool, c.point, err, &stderr)
+			if err := cmd.Run(); err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "killed") {
+				t.Errorf("%s %s: the process was not killed there: %v\n%s", c.tool, c.point, err, &stderr)
 			}
 		})
 	}
@@ -379,7 +380,7 @@ func awaitEnd(t *testing.T, cfg *config.Config) {
 		t.Fatal(err)
 	}
 	defer runs.Close(t.Context())
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Deadline(time.Minute)); ; time.Sleep(20 * time.Millisecond) {
 		open, err := runs.List(t.Context())
 		if err != nil {
 			t.Fatal(err)

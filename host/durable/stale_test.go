@@ -17,6 +17,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/durable"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // TestStale stops a process with SIGSTOP in the middle of a call until its lease is over.
@@ -30,7 +31,7 @@ func TestStale(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Deadline(time.Minute))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, self, dir, "steps", `{"of":"0"}`, "hold 2")
 	cmd.Env = append(os.Environ(), roleEnv+"=proxy")
@@ -98,7 +99,7 @@ func TestOtherGuest(t *testing.T) {
 	if err := r.Leave(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(said.String(), "with guest another"); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Deadline(time.Minute)); !strings.Contains(said.String(), "with guest another"); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the proxy does not say that it leaves the run")
 		}
