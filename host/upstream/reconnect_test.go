@@ -6,7 +6,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/link/linktest"
 	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
@@ -39,6 +41,11 @@ func TestHTTPUpstreamRestart(t *testing.T) {
 		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(testenv.Port(t)))
 		start := func(h *httptest.Server) {
 			l, err := net.Listen("tcp", address)
+			// A process that another test is starting may have the one of before.
+			for end := time.Now().Add(testenv.Deadline(time.Minute)); errors.Is(err, syscall.EADDRINUSE) && time.Now().Before(end); {
+				time.Sleep(time.Millisecond)
+				l, err = net.Listen("tcp", address)
+			}
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"testing"
+	"time"
 )
 
 // systemPorts is the first port that systems choose for those who ask for any, where they do not
@@ -32,12 +33,13 @@ func Port(t testing.TB) int {
 		if err != nil {
 			continue
 		}
-		listener, err := net.Listen("tcp4", address)
-		if err != nil {
+		// A listener would not be closed at once if the test is starting a process meanwhile, which
+		// has it too until it executes its program.
+		if taken, err := net.DialTimeout("tcp4", address, Quiet(100*time.Millisecond)); err == nil {
+			taken.Close()
 			claim.Close()
 			continue
 		}
-		listener.Close()
 		t.Cleanup(func() { claim.Close() })
 		return port
 	}
