@@ -22,6 +22,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/requeststate"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/store"
 	"github.com/mcp-metatool/mcp-metatool/host/store/lease"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
@@ -36,7 +37,8 @@ type durableRuns struct {
 	mu    sync.Mutex     // a leaf
 	owner *durable.Owner // nil in a fleet, and until the first run
 	going int            // runs of others that go on here
-	// left are the runs with which this process cannot go on, with its present settings.
+	// left are the runs with which this process does not go on, as it has said: true if it cannot,
+	// with its present settings; false if the store was not available, so that it tries again.
 	left map[string]bool
 }
 
@@ -172,12 +174,17 @@ func (h *Host) takeRuns(ctx context.Context) {
 
 // leaveRun says once why a run does not go on in this process.
 func (h *Host) leaveRun(id string, why error) {
+	forGood := !errors.Is(why, store.ErrUnavailable) && !errors.Is(why, store.ErrUnknown)
 	h.durable.mu.Lock()
-	said := h.durable.left[id]
-	h.durable.left[id] = true
+	before, said := h.durable.left[id]
+	h.durable.left[id] = forGood
 	h.durable.mu.Unlock()
-	if !said {
+	switch {
+	case said && before == forGood:
+	case forGood:
 		h.opts.Log.Warn("a durable run does not go on in this process", "run", id, "err", why)
+	default:
+		h.opts.Log.Warn("a durable run cannot be taken now, which this process tries again", "run", id, "err", why)
 	}
 }
 

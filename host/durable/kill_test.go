@@ -325,12 +325,16 @@ func saveScripts(t *testing.T, dir string) {
 }
 
 // goOn starts a proxy that goes on with the runs of others.
-func goOn(t *testing.T, dir string, ttl time.Duration) (stop func(), said *mcptest.Buffer) {
+func goOn(t *testing.T, dir string, ttl time.Duration, over ...func(durable.Store) durable.Store) (stop func(), said *mcptest.Buffer) {
 	said = &mcptest.Buffer{}
-	h, err := host.New(configuration(dir, map[string]string{}), host.Options{
+	opts := host.Options{
 		Version: "1", Log: slog.New(slog.NewTextHandler(said, nil)), CacheDir: guestcache.Dir(),
 		Clients: host.OneClient, DurableTTL: ttl,
-	})
+	}
+	for _, f := range over {
+		opts.DurableRuns = f
+	}
+	h, err := host.New(configuration(dir, map[string]string{}), opts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,11 +5,14 @@ package durable_test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -17,6 +20,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/durable"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/store"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
@@ -41,9 +46,7 @@ func TestStale(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitLines(t, dir, 2)
-	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	stopUnlocked(t, cmd.Process, filepath.Join(dir, "store", "durable"))
 	stop, _ := goOn(t, dir, proxyTTL)
 	defer stop()
 	awaitEnd(t, configuration(dir, map[string]string{}))
@@ -59,6 +62,69 @@ func TestStale(t *testing.T) {
 	compareKilled(t, dir, []killCase{
 		{"steps", "stopped", true, "", "ok [1,2,3]", "add 1, put 2, put 2, add 3"},
 	}, configuration(dir, map[string]string{}))
+}
+
+// stopUnlocked stops a process while it has no lock in a folder: nothing could take that from it.
+func stopUnlocked(t *testing.T, p *os.Process, dir string) {
+	for {
+		if err := p.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		var status syscall.WaitStatus
+		if _, err := syscall.Wait4(p.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+			t.Fatalf("the process did not stop: %v, status %v", err, status)
+		}
+		locks, err := filepath.Glob(filepath.Join(dir, "*.lock"))
+		if err != nil || len(locks) == 0 {
+			t.Fatal("no locks", err)
+		}
+		held := false
+		for _, path := range locks {
+			lock := regular.NewLock(path)
+			free, err := lock.TryLock()
+			if err := errors.Join(err, lock.Close()); err != nil {
+				t.Fatal(err)
+			}
+			held = held || !free
+		}
+		if !held {
+			return
+		}
+		if err := p.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// onceAway is a Store that is not available when it is to be fenced for the first time.
+type onceAway struct {
+	durable.Store
+	was atomic.Bool
+}
+
+func (s *onceAway) Fence(ctx context.Context, log string, number uint64) (store.Position, error) {
+	if !s.was.Swap(true) {
+		return store.Position{}, fmt.Errorf("log %s: %w", log, store.ErrUnavailable)
+	}
+	return s.Store.Fence(ctx, log, number)
+}
+
+// TestTakenAgain checks that a process takes a run which it could not take when the store was away.
+func TestTakenAgain(t *testing.T) {
+	dir := t.TempDir()
+	saveScripts(t, dir)
+	cases := []killCase{{"steps", "after 3", true, "", "ok [1,2,3]", "add 1, put 2, add 3"}}
+	killAll(t, dir, cases)
+	away := &onceAway{}
+	stop, said := goOn(t, dir, proxyTTL, func(s durable.Store) durable.Store { away.Store = s; return away })
+	defer stop()
+	cfg := configuration(dir, map[string]string{})
+	awaitEnd(t, cfg)
+	compareKilled(t, dir, cases, cfg)
+	if !strings.Contains(said.String(), "cannot be taken now") {
+		t.Errorf("the store was not away; log:\n%s", said)
+	}
 }
 
 // TestSecondKill kills a process that goes on with a run, too.
