@@ -5,8 +5,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
-	"os"
 	"path"
 	"regexp"
 	"slices"
@@ -19,14 +17,11 @@ import (
 // fails on another day.
 func TestClocks(t *testing.T) {
 	t.Parallel()
-	complaints, files, err := checkClocks(os.DirFS(".."))
-	if err != nil {
-		t.Fatal(err)
+	s := sources(t)
+	if len(s.files) < 100 {
+		t.Fatalf("only %d Go files found", len(s.files))
 	}
-	if files < 100 {
-		t.Fatalf("only %d Go files found", files)
-	}
-	for _, c := range complaints {
+	for _, c := range checkClocks(s) {
 		t.Error(c)
 	}
 }
@@ -70,37 +65,16 @@ func TestCheckClocks(t *testing.T) {
 	}
 }
 
-// checkClocks returns the violations of the rules in a tree, and the number of Go
-// files.
-func checkClocks(root fs.FS) (complaints []string, files int, err error) {
+// checkClocks returns the violations of the rules.
+func checkClocks(s *goSources) (complaints []string) {
 	product, tests := map[string][]*ast.File{}, map[string][]*ast.File{}
-	set := token.NewFileSet()
-	err = fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() && (name != "." && strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "node_modules") {
-			return fs.SkipDir
-		}
-		if d.IsDir() || path.Ext(name) != ".go" {
-			return nil
-		}
-		source, err := fs.ReadFile(root, name)
-		if err != nil {
-			return err
-		}
-		f, err := parser.ParseFile(set, name, source, parser.SkipObjectResolution)
-		if err != nil {
-			return err
-		}
-		files++
+	for name, f := range s.files {
 		of := product
 		if strings.HasSuffix(name, "_test.go") {
 			of = tests
 		}
 		of[path.Dir(name)] = append(of[path.Dir(name)], f)
-		return nil
-	})
+	}
 	for dir, f := range tests {
 		for _, c := range mixedDates(f) {
 			complaints = append(complaints, dir+": "+c)
@@ -112,7 +86,7 @@ func checkClocks(root fs.FS) (complaints []string, files int, err error) {
 		}
 	}
 	slices.Sort(complaints)
-	return complaints, files, err
+	return complaints
 }
 
 // literalDate matches dates in text: 2026-11-21, 20261121T...

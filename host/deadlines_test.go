@@ -6,8 +6,6 @@ import (
 	"go/constant"
 	"go/parser"
 	"go/token"
-	"io/fs"
-	"os"
 	"path"
 	"regexp"
 	"slices"
@@ -23,10 +21,8 @@ const shortest = 30 * time.Second
 // half a minute, or comes from testenv.Deadline, and a time that is meant to run out is marked
 // with testenv.Quiet. Code that runs in bubbles of synctest is not concerned.
 func TestDeadlines(t *testing.T) {
-	complaints, files, err := checkDeadlines(os.DirFS(".."))
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.Parallel()
+	complaints, files := checkDeadlines(sources(t))
 	if files < 100 {
 		t.Fatalf("only %d files of tests found", files)
 	}
@@ -37,7 +33,8 @@ func TestDeadlines(t *testing.T) {
 
 // TestWatched checks that tools/testenv/watchdog is in every test binary.
 func TestWatched(t *testing.T) {
-	pkgs := listPackages(t, "..")
+	t.Parallel()
+	pkgs := listPackages(t)
 	byPath := map[string]*goPackage{}
 	for _, p := range pkgs {
 		byPath[p.ImportPath] = p
@@ -90,45 +87,24 @@ func TestCheckDeadlines(t *testing.T) {
 	}
 }
 
-// checkDeadlines returns the violations in a tree, and the number of files of tests.
-func checkDeadlines(root fs.FS) (complaints []string, files int, err error) {
+// checkDeadlines returns the violations, and the number of files of tests.
+func checkDeadlines(s *goSources) (complaints []string, files int) {
 	folders := map[string]map[string]*ast.File{}
-	set := token.NewFileSet()
-	err = fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() && (name != "." && strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "node_modules") {
-			return fs.SkipDir
-		}
-		if d.IsDir() || path.Ext(name) != ".go" {
-			return nil
-		}
-		source, err := fs.ReadFile(root, name)
-		if err != nil {
-			return err
-		}
-		f, err := parser.ParseFile(set, name, source, parser.SkipObjectResolution)
-		if err != nil {
-			return err
-		}
+	for name, f := range s.files {
 		folder := path.Dir(name)
 		if folders[folder] == nil {
 			folders[folder] = map[string]*ast.File{}
 		}
 		folders[folder][name] = f
-		return nil
-	})
-	for _, sources := range folders {
-		for name, f := range sources {
-			if isTest(name, f) {
-				files++
-			}
+		if isTest(name, f) {
+			files++
 		}
-		complaints = append(complaints, shortDeadlines(set, sources)...)
+	}
+	for _, sources := range folders {
+		complaints = append(complaints, shortDeadlines(s.set, sources)...)
 	}
 	slices.Sort(complaints)
-	return complaints, files, err
+	return complaints, files
 }
 
 // isTest reports whether a file belongs to tests: to one, or to a package for tests.

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -70,13 +71,9 @@ type goPackage struct {
 
 func TestPackages(t *testing.T) {
 	t.Parallel()
-	root, err := filepath.Abs("..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	pkgs := listPackages(t, root)
+	pkgs := listPackages(t)
 	if len(pkgs) < 3 {
-		t.Fatalf("go list found only %d packages in %s", len(pkgs), root)
+		t.Fatalf("go list found only %d packages", len(pkgs))
 	}
 	for _, complaint := range slices.Concat(checkImports(pkgs), checkNames(pkgs)) {
 		t.Error(complaint)
@@ -97,14 +94,34 @@ func TestFileLength(t *testing.T) {
 	}
 }
 
-// listPackages asks go list for all packages of the module. go list omits packages
-// without a file for the system it is asked for, so it is asked for the guest's system
+// listPackages returns all packages of this repository.
+func listPackages(t *testing.T) []*goPackage {
+	t.Helper()
+	pkgs, err := loadPackages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pkgs
+}
+
+// loadPackages asks go list for all packages of the module, once for all tests. go list omits
+// packages without a file for the system it is asked for, so it is asked for the guest's system
 // too. addIgnored reads files for other systems, and those of the module scripts, whose
 // libraries need not be on this machine.
-func listPackages(t *testing.T, root string) []*goPackage {
-	t.Helper()
-	pkgs := goList(t, root)
-	for _, p := range goList(t, root, "GOOS=wasip1", "GOARCH=wasm") {
+var loadPackages = sync.OnceValues(func() ([]*goPackage, error) {
+	root, err := filepath.Abs("..")
+	if err != nil {
+		return nil, err
+	}
+	pkgs, err := goList(root)
+	if err != nil {
+		return nil, err
+	}
+	ofGuest, err := goList(root, "GOOS=wasip1", "GOARCH=wasm")
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range ofGuest {
 		native := func(q *goPackage) bool { return q.ImportPath == p.ImportPath }
 		if !slices.ContainsFunc(pkgs, native) {
 			pkgs = append(pkgs, p)
@@ -112,16 +129,16 @@ func listPackages(t *testing.T, root string) []*goPackage {
 	}
 	scripts, err := scriptPackages(root)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	pkgs = append(pkgs, scripts...)
 	for _, p := range pkgs {
 		if err := p.addIgnored(); err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 	}
-	return pkgs
-}
+	return pkgs, nil
+})
 
 // scriptPackages returns the packages of the module scripts, with their files as ones to read.
 func scriptPackages(root string) (pkgs []*goPackage, err error) {
@@ -152,8 +169,7 @@ func scriptPackages(root string) (pkgs []*goPackage, err error) {
 }
 
 // goList runs go list once.
-func goList(t *testing.T, root string, env ...string) []*goPackage {
-	t.Helper()
+func goList(root string, env ...string) ([]*goPackage, error) {
 	cmd := exec.Command("go", "list", "-e",
 		"-json=ImportPath,Dir,Name,Doc,GoFiles,IgnoredGoFiles,CgoFiles,Imports,TestImports,XTestImports", "./...")
 	cmd.Dir = root
@@ -162,15 +178,15 @@ func goList(t *testing.T, root string, env ...string) []*goPackage {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("go list: %v\n%s", err, &stderr)
+		return nil, fmt.Errorf("go list: %w\n%s", err, &stderr)
 	}
 	var pkgs []*goPackage
 	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
 		p := new(goPackage)
 		if err := dec.Decode(p); errors.Is(err, io.EOF) {
-			return pkgs
+			return pkgs, nil
 		} else if err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 		pkgs = append(pkgs, p)
 	}

@@ -5,9 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"maps"
-	"os"
 	"path"
 	"slices"
 	"strconv"
@@ -62,7 +60,7 @@ func TestFilesAreReadByPackageRegular(t *testing.T) {
 	t.Parallel()
 	used := map[string]bool{}
 	files := 0
-	product := productFiles(t, os.DirFS(".."))
+	product := sources(t).product()
 	roots := map[string]map[string]bool{} // by package
 	for name, file := range product {
 		pkg := path.Dir(name)
@@ -93,34 +91,6 @@ func TestFilesAreReadByPackageRegular(t *testing.T) {
 			t.Errorf("%s: this call no longer exists", at)
 		}
 	}
-}
-
-// productFiles parses the Go files of the product, without their tests.
-func productFiles(t *testing.T, root fs.FS) map[string]*ast.File {
-	t.Helper()
-	parsed := map[string]*ast.File{}
-	err := fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir():
-			if slices.Contains(notProduct, name) || path.Base(name) == "testdata" || name != "." && strings.HasPrefix(path.Base(name), ".") {
-				return fs.SkipDir
-			}
-			return nil
-		case path.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go"):
-			return nil
-		}
-		text, err := fs.ReadFile(root, name)
-		if err == nil {
-			parsed[name], err = parser.ParseFile(token.NewFileSet(), name, text, 0)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return parsed
 }
 
 // addRoots adds the names of fields, parameters and variables in a file that are an
@@ -232,7 +202,7 @@ var decoders = []string{
 func TestTOMLIsGuarded(t *testing.T) {
 	t.Parallel()
 	calls := 0
-	for name, file := range productFiles(t, os.DirFS("..")) {
+	for name, file := range sources(t).product() {
 		for _, at := range usesIn(name, file, decoders, nil) {
 			if calls++; at != "tools/tomldoc/tomldoc.go Decode github.com/BurntSushi/toml.Decode" {
 				t.Errorf("%s: decode TOML with package tools/tomldoc", at)

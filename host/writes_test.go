@@ -3,7 +3,6 @@ package host_test
 import (
 	"go/parser"
 	"go/token"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -35,7 +34,7 @@ var mayWrite = map[string]string{
 // that does not lose content when the machine stops.
 func TestFilesAreReplacedByPackageRegular(t *testing.T) {
 	t.Parallel()
-	product := productFiles(t, os.DirFS(".."))
+	product := sources(t).product()
 	roots := map[string]map[string]bool{} // by package
 	for name, file := range product {
 		pkg := path.Dir(name)
