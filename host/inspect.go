@@ -28,6 +28,11 @@ func (h *Host) Settle(ctx context.Context) {
 // Prepared is [sandbox.Sandbox.Prepared].
 func (h *Host) Prepared() int { return h.sandbox.Prepared() }
 
+// AwaitOwner waits until the server to which a tool belongs by its prefix has started, for the
+// server's timeout at most, whatever startup_wait says. It is for commands with one call: when such
+// a command is tried again in a moment, its servers begin to start again.
+func (h *Host) AwaitOwner(ctx context.Context, tool string) { h.upstreams.AwaitOwner(ctx, tool) }
+
 // Upstreams waits until every upstream has started or failed, or ctx ends, and
 // returns their states in the order of the configuration.
 func (h *Host) Upstreams(ctx context.Context) []upstream.Status { return h.upstreams.Statuses(ctx) }

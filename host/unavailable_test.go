@@ -140,3 +140,27 @@ func TestUnavailableServersInInstructions(t *testing.T) {
 		t.Errorf("instructions: %s", w.Instructions)
 	}
 }
+
+// TestAwaitOwner checks that a command can wait for the server of a tool whatever startup_wait says.
+func TestAwaitOwner(t *testing.T) {
+	t.Parallel()
+	late, gate := upstreamOf("late", "late"), newGate(t)
+	late.Args = []string{gate.Addr().String()}
+	cfg := testConfig(t, late)
+	cfg.StartupWait = 0
+	h, _ := startHost(t, cfg)
+	h.router.HandshakeWait = time.Millisecond // late is late
+	for _, tool := range []string{"other__x", "x"} {
+		h.AwaitOwner(t.Context(), tool) // at once
+	}
+	c := dial(t, h)
+	if got := c.call("late__text", `{"text":"hi"}`); !strings.Contains(got, "is still starting") {
+		t.Errorf("before: %s", got)
+	}
+	gate.accept(t)
+	gate.open(t)
+	h.AwaitOwner(t.Context(), "late__text")
+	if got := c.call("late__text", `{"text":"hi"}`); !strings.Contains(got, `"text":"hi"`) {
+		t.Errorf("after: %s", got)
+	}
+}

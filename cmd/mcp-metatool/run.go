@@ -92,6 +92,7 @@ func run(cmd *cobra.Command, s *settings, name string, arguments []byte, raw boo
 	err = withHostOf(cmd.Context(), cfg, opts, func(ctx context.Context, h *host.Host) error {
 		defer view.end()
 		return withClient(ctx, h, func(c *host.Client) error {
+			h.AwaitOwner(ctx, name)
 			result, err = callTool(ctx, c, name, arguments, view.update)
 			return err
 		})

@@ -1,9 +1,8 @@
 package supervise
 
 import (
-	"cmp"
+	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -69,22 +68,9 @@ func (u *Upstreams) Unavailable(session route.Session, server string) (why strin
 // several servers, the longest prefix counts. A server without a prefix may have any
 // tool.
 func (u *Upstreams) OwnerUnavailable(session route.Session, name string) (why string, sure bool) {
-	cfg := u.cfg.Load()
-	var prefixed, others []*config.Upstream
-	for i := range cfg.Upstreams {
-		c := &cfg.Upstreams[i]
-		own, ok := strings.CutPrefix(name, c.Prefix)
-		switch {
-		case !ok || !c.Exposes(own) || c.Hides(own) || !route.RightsOf(session).Shows(c.Name, own):
-		case c.Prefix != "" && own != "":
-			prefixed = append(prefixed, c)
-		case c.Prefix == "" && !c.Disabled:
-			others = append(others, c)
-		}
-	}
-	slices.SortStableFunc(prefixed, func(a, b *config.Upstream) int { return cmp.Compare(len(b.Prefix), len(a.Prefix)) })
-	for _, c := range prefixed[:min(1, len(prefixed))] {
-		if _, why := u.unavailable(session, c); why != "" {
+	owner, others := u.owners(session, name)
+	if owner != nil {
+		if _, why := u.unavailable(session, owner); why != "" {
 			return why, true
 		}
 	}
@@ -94,6 +80,38 @@ func (u *Upstreams) OwnerUnavailable(session route.Session, name string) (why st
 		}
 	}
 	return "", false
+}
+
+// owners returns the server to which a public name belongs by its prefix, nil if there is none, and
+// those that could have it because they have no prefix.
+func (u *Upstreams) owners(session route.Session, name string) (owner *config.Upstream, others []*config.Upstream) {
+	cfg := u.cfg.Load()
+	for i := range cfg.Upstreams {
+		c := &cfg.Upstreams[i]
+		own, ok := strings.CutPrefix(name, c.Prefix)
+		switch {
+		case !ok || !c.Exposes(own) || c.Hides(own) || !route.RightsOf(session).Shows(c.Name, own):
+		case c.Prefix != "" && own != "" && (owner == nil || len(c.Prefix) > len(owner.Prefix)):
+			owner = c
+		case c.Prefix == "" && !c.Disabled:
+			others = append(others, c)
+		}
+	}
+	return owner, others
+}
+
+// AwaitOwner waits until the server to which a public name belongs by its prefix has started, for
+// its timeout at most.
+func (u *Upstreams) AwaitOwner(ctx context.Context, name string) {
+	owner, _ := u.owners(nil, name)
+	if owner == nil {
+		return
+	}
+	for _, m := range u.all() {
+		if m.name == owner.Name {
+			m.awaitStart(ctx, owner.Timeout)
+		}
+	}
 }
 
 // UnavailableServers implements builtin.Availability.
