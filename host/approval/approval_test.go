@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -365,47 +364,6 @@ func TestShapesOfOurTools(t *testing.T) {
 		if _, err := eval(code); (err == nil) != allowed {
 			t.Errorf("%s: %v", code, err)
 		}
-	}
-}
-
-// TestTooLongToAsk checks that nobody is asked about what cannot be shown or kept, and that
-// nothing of it stays.
-func TestTooLongToAsk(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	d := newDesk(t, dir)
-	d.settings.By, d.settings.Wait = ByQueue, Answer
-	if _, err := d.queue.keys(t.Context()); err != nil { // it is in a file
-		t.Fatal(err)
-	}
-	before := filesIn(t, dir)
-	for _, length := range []int{maxWhole + 1, 10 << 20} {
-		a := asking(nil, `{}`)
-		a.Request.Kind, a.Request.Name = policy.KindResource, "file:///"+strings.Repeat("x", length-8)
-		var denied *DeniedError
-		if _, err := d.approve(a); !errors.As(err, &denied) || !strings.Contains(err.Error(), "too long to show it") || len(err.Error()) > 1000 {
-			t.Errorf("%d: %.2000v", length, err)
-		}
-	}
-	if after := filesIn(t, dir); !slices.Equal(after, before) {
-		t.Errorf("there were %q, and there are %q", before, after)
-	}
-	a := asking(nil, `{}`)
-	a.Request.Name = strings.Repeat("\x01", maxWhole)
-	if text := (Question{Kind: policy.KindTool, Server: "github", Name: a.Request.Name, Digest: strings.Repeat("0", 64)}).Text(); strings.Contains(text, "not shown") {
-		t.Error("a name is not shown as a whole")
-	}
-	a.Request.Arguments = []byte(`{"x":"` + strings.Repeat("<", maxKept-20) + `"}`) // each is six bytes in a file
-	made, err := d.approve(a)
-	var waiting *WaitingError
-	if !errors.As(err, &waiting) {
-		t.Fatal(err)
-	}
-	if _, err := d.queue.Find(t.Context(), made.ID); err != nil {
-		t.Error(err)
-	}
-	if after := filesIn(t, dir); len(after) <= len(before) {
-		t.Errorf("a call waits, and there are only %q", after)
 	}
 }
 
