@@ -212,48 +212,51 @@ func refusals(t *testing.T, server *natstest.Server, replicas, rounds int) {
 // TestTwoLeaders is what TestRefusals found first: a server that was the leader says that somebody
 // else's message is on its way, the leader writes the message, and then nobody answers.
 func TestTwoLeaders(t *testing.T) {
-	f := openFaulty(t, natstest.Start(t))
+	t.Parallel()
+	server := natstest.Start(t)
 	for _, says := range []string{saysEarlier, saysOnTheWay, saysFull, saysTooLarge} {
-		for name, write := range map[string]func(context.Context) error{
-			"append": func(ctx context.Context) error {
+		for name, write := range map[string]func(context.Context, *faulty) error{
+			"append": func(ctx context.Context, f *faulty) error {
 				_, err := f.Append(ctx, store.NewID().String(), store.Entry{ID: store.NewID(), Data: []byte("x")})
 				return err
 			},
-			"fence": func(ctx context.Context) error {
+			"fence": func(ctx context.Context, f *faulty) error {
 				_, err := f.Fence(ctx, store.NewID().String(), 1)
 				return err
 			},
-			"put": func(ctx context.Context) error {
+			"put": func(ctx context.Context, f *faulty) error {
 				_, err := f.Put(ctx, store.Key{Collection: "leaders", Name: store.NewID().String()}, "", []byte("x"))
 				return err
 			},
-			"blob": func(ctx context.Context) error {
+			"blob": func(ctx context.Context, f *faulty) error {
 				_, err := f.PutBlob(ctx, []byte(store.NewID().String()))
 				return err
 			},
 		} {
-			ctx, cancel := context.WithCancel(t.Context())
-			f.mu.Lock()
-			f.about, f.when, f.seen = "", 0, nil
-			f.calm = func() { time.AfterFunc(testenv.Quiet(100*time.Millisecond), cancel) } // it would go on for ever
-			clear(f.acks)
-			f.next, f.reads = []natstest.Fate{{Answer: []byte(says), Times: 1}}, nil
-			for range 100 {
-				f.next, f.reads = append(f.next, natstest.Fate{}), append(f.reads, natstest.Fate{Answer: []byte(saysNoLeader)})
-			}
-			f.mu.Unlock()
-			err := write(ctx)
-			cancel()
-			select {
-			case <-f.acked:
-			case <-time.After(time.Minute): // the check below says so
-			}
-			f.between.Release()
-			f.mu.Lock()
-			if !errors.Is(err, store.ErrUnknown) || len(f.acks) != 1 {
-				t.Errorf("%s, and one server says %s: %v, written %v", name, says, err, f.acks)
-			}
-			f.mu.Unlock()
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				f := openFaulty(t, server) // another one's late requests would take what is for this one
+				ctx, cancel := context.WithCancel(t.Context())
+				f.mu.Lock()
+				f.calm = func() { time.AfterFunc(testenv.Quiet(100*time.Millisecond), cancel) } // it would go on for ever
+				f.next = []natstest.Fate{{Answer: []byte(says), Times: 1}}
+				for range 100 {
+					f.next, f.reads = append(f.next, natstest.Fate{}), append(f.reads, natstest.Fate{Answer: []byte(saysNoLeader)})
+				}
+				f.mu.Unlock()
+				err := write(ctx, f)
+				cancel()
+				select {
+				case <-f.acked:
+				case <-time.After(time.Minute): // the check below says so
+				}
+				f.between.Release()
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				if !errors.Is(err, store.ErrUnknown) || len(f.acks) != 1 {
+					t.Errorf("one server says %s: %v, written %v\n%s", says, err, f.acks, strings.Join(f.seen, "\n"))
+				}
+			})
 		}
 	}
 }
