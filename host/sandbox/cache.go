@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -18,8 +19,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// compileCache is the directory with one guest's native code (skeleton.go), below the
-// cache directory of the options. wazero keeps one file in it for each version of wazero,
+// compileCache is the directory with the native code (skeleton.go) that one version of wazero has
+// made of one guest, below the cache directory of the options. wazero keeps one file in it for each
 // system and set of CPU features, with a CRC of the code. The CRC does not cover the offsets
 // of functions, so the sandbox also stores a checksum of each whole file. It is there for
 // damage: who can change the file can change the checksum. A cryptographic digest would
@@ -45,7 +46,8 @@ func openCache(parent string, digest [sha256.Size]byte) (c *compileCache, damage
 	if err != nil {
 		return nil, 0, err
 	}
-	dir := filepath.Join(parent, guestPrefix+hex.EncodeToString(digest[:8]))
+	key := sha256.Sum256(append(digest[:], wazeroVersion()...)) // so that no other version's code is read to be verified
+	dir := filepath.Join(parent, guestPrefix+hex.EncodeToString(key[:8]))
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, 0, err
 	}
@@ -60,6 +62,23 @@ func openCache(parent string, digest [sha256.Size]byte) (c *compileCache, damage
 	}
 	prune(parent, dir)
 	return &compileCache{dir}, damaged, nil
+}
+
+// wazeroVersion returns the version of wazero in this binary; binaries of tests do not say it.
+func wazeroVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, m := range info.Deps {
+		if m.Path == "github.com/tetratelabs/wazero" {
+			if m.Replace != nil {
+				m = m.Replace
+			}
+			return m.Version
+		}
+	}
+	return ""
 }
 
 // unusedAfter is the time without use after which the cache of another guest, from an
