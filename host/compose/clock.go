@@ -61,6 +61,44 @@ func (r *run) startSaved(ctx context.Context, t *target) (_ context.Context, c *
 	return startHeld(ctx, t.timeout())
 }
 
+// behind counts the scripts of a tree that have not passed what the run before did.
+type behind struct {
+	mu   sync.Mutex // a leaf
+	n    int
+	then func() // when there are none; nil: nothing
+}
+
+// begin adds a script, which has passed it when over is called.
+func (b *behind) begin() (over func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.n++
+	return sync.OnceFunc(func() {
+		b.mu.Lock()
+		then := b.then
+		if b.n--; b.n > 0 {
+			then = nil
+		}
+		b.mu.Unlock()
+		if then != nil {
+			then()
+		}
+	})
+}
+
+// after calls f when there are no such scripts.
+func (b *behind) after(f func()) {
+	b.mu.Lock()
+	wait := b.n > 0
+	if wait {
+		b.then = f
+	}
+	b.mu.Unlock()
+	if !wait {
+		f()
+	}
+}
+
 // goLive notes that the script has passed what the run before did.
 func (r *run) goLive() {
 	if r.resumed.live {
@@ -69,9 +107,7 @@ func (r *run) goLive() {
 	r.resumed.live = true
 	if r.continues() {
 		r.clock.goOn()
-		if r.passed != nil {
-			r.passed()
-		}
+		r.passed()
 	}
 }
 

@@ -47,6 +47,7 @@ type tree struct {
 	// live reports that a call of an upstream was made, so that the run before cannot be
 	// continued another time.
 	live      atomic.Bool
+	behind    behind
 	called    policy.History
 	batches   atomic.Int64            // of calls, so far
 	log       *durable.Run            // of a durable run; nil for another one
@@ -210,8 +211,8 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 		child.forbidden = errors.New(t.refused.Message)
 	}
 	out, f := child.saved(child.observe(limited), def, t.Arguments)
-	child.passed()
 	rec := child.end(ctx, out, f)
+	child.passed() // now at the latest: if it was undoing what it did, it has gone on with that
 	t.undo = child.undo.take()
 	if child.settled && answeredBefore(t.before) {
 		a := t.before.Answer

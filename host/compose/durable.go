@@ -99,10 +99,21 @@ func (r *run) durable(ctx context.Context, cancel context.CancelCauseFunc, log *
 	r.tree.flow = r.followed(ctx)
 	defer r.tree.flow.Close()
 	r.logID, r.inDoubt = log.ID(), r.journal.Record().Definition.Durability
-	log.OnEnd(cancel, r.waits.total, r.budget.timeout)
+	r.passed = func() {}
+	if r.continues() {
+		r.passed = r.tree.behind.begin()
+	}
+	log.OnEnd(func(cause error) {
+		if errors.Is(cause, durable.ErrCancelRequested) { // all that it is to undo must be known
+			r.tree.behind.after(func() { cancel(cause) })
+			return
+		}
+		cancel(cause)
+	}, r.waits.total, r.budget.timeout)
 	ctx, end := r.tree.asking(r.observe(ctx), call.Origin, before)
 	defer end()
 	out, f := script(ctx)
+	r.passed()
 	return r.finish(ctx, out, f)
 }
 

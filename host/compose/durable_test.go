@@ -309,6 +309,33 @@ func TestDurableTimeBelow(t *testing.T) {
 	}
 }
 
+// TestDurableCancelledEarly checks that a run which is cancelled before it has come to where its process
+// died knows all compensations.
+func TestDurableCancelledEarly(t *testing.T) {
+	r := newDurableRig(t, true)
+	r.saved["job"] = durableTool("tools.inner(n=1)\ntools.begun()", "")
+	_, _ = r.process(begunEvents)
+	r.round(asker0("2025-11-25"), r.saved["job"], "", "")
+	runs, _ := r.process(1 << 30)
+	for id := range runs.Free(t.Context()) {
+		if err := runs.Cancel(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		log, state, err := runs.Take(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan wire.Reply, 1)
+		runs.Go(t.Context(), func(ctx context.Context, cancel context.CancelCauseFunc) {
+			done <- r.composer.Continue(ctx, cancel, log, state, asker0("2025-11-25"))
+		})
+		reply := <-done
+		if counts := r.counts(); counts["remove 31"] != 1 || counts["remove 11"] != 1 || !strings.Contains(string(reply.Result), durable.ErrCancelRequested.Error()) {
+			t.Errorf("calls %v\n%s", counts, reply.Result)
+		}
+	}
+}
+
 // lateSandbox begins each script after a time, or when there is no more time for it.
 type lateSandbox struct {
 	Sandbox

@@ -175,7 +175,11 @@ func (r *run) resolveResumed(resolve func(abi.ToolCall) target, calls []abi.Tool
 				t.refused, t.err = t.fail(abi.ErrPermission, r.removedSince(t, t.err)), nil
 			}
 			if r.began(t) {
-				t.passed = sync.OnceFunc(r.hold())
+				goOn, over := r.hold(), r.tree.behind.begin()
+				t.passed = sync.OnceFunc(func() {
+					goOn()
+					over()
+				})
 			}
 			live = true
 		}

@@ -43,7 +43,7 @@ type run struct {
 	outer *run   // has called this one; nil for the root of the tree
 	// clock is that of the script, and answers that of the call in outer; nil for none.
 	clock, answers *callClock
-	passed         func()    // of the call in outer, with its clock; nil for none
+	passed         func()    // is called when a durable run has passed what the one before did
 	waits          stopwatch // while people decide about calls of it, or of runs below it
 	chain          []string  // the saved tools that led to this run, itself the last
 	grants         []grant   // of these tools; none for code that is not saved
