@@ -143,6 +143,7 @@ func TestReach(t *testing.T) {
 		{"n = 'a'\nn += params.x\nreturn demo[n]()", "demo.*"},
 		{"n = 'a'\nfor n in params.tags: pass\nreturn demo[n]()", "demo.*"},
 		{"n = 'a'\ndef f(n):\n    return demo[n]()\nreturn f('b')", "demo.*"},
+		{"def f(n='a'):\n    return demo[n]()\nreturn f('b')", "demo.*"},
 		{"n = 'a'\ndef f():\n    global n\n    n = params.x\nf()\nreturn demo[n]()", "demo.*"},
 		{"n = 'a'\nwhile params.x:\n    n = n + 'a'\nreturn demo[n]()", "demo.*"},
 		{"def n(): pass\nreturn demo[n]", "demo.*"},
