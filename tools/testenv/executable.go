@@ -10,10 +10,10 @@ import (
 
 // Executable returns the path of the program in a package of this module, which tests start in many
 // processes: without data for debuggers, it starts faster than a test binary, and less of it is
-// read. It is built as the test is, for the race detector or with tags. go keeps it in its build
-// cache, so that it is linked once, and not for every run of the tests. env is the environment in
-// which go finds its caches. The error is an
-// exec.ErrNotFound where there is no go.
+// read. It is built with the tags of the test, but never for the race detector, which finds more in
+// tests of one process, in less time. go keeps it in its build cache, so that it is linked once, and
+// not for every run of the tests. env is the environment in which go finds its caches. The error is
+// an exec.ErrNotFound where there is no go.
 func Executable(pkg string, env []string) (string, error) {
 	program, err := exec.LookPath("go")
 	if err != nil {
@@ -24,7 +24,7 @@ func Executable(pkg string, env []string) (string, error) {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
 			switch s.Key {
-			case "-race", "-msan", "-asan", "-tags", "-gcflags", "-trimpath":
+			case "-tags", "-gcflags", "-trimpath":
 				args = append(args, s.Key+"="+s.Value)
 			}
 		}
