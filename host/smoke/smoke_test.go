@@ -54,6 +54,7 @@ func sharing(t *testing.T) func(sandbox.Options) *sandbox.Sandbox {
 // the file want, and files with those below after/. The comment has directives, one per
 // line, such as "flag NAME VALUE" and "env NAME=VALUE"; $EXE is a server of mcptest.
 func TestArchives(t *testing.T) {
+	t.Parallel()
 	names, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(names) == 0 {
 		t.Fatalf("no test data: %v", err)
