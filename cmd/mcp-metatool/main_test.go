@@ -322,7 +322,7 @@ func stubborn() {
 	if err := os.WriteFile(os.Args[1], fmt.Append(nil, os.Getpid()), 0o600); err != nil {
 		os.Exit(1)
 	}
-	select {}
+	time.Sleep(time.Hour)
 }
 
 // interrupt runs a command, sends it SIGINT when a file exists, and returns its exit

@@ -51,7 +51,7 @@ func command(mode string) int {
 		return 3
 	case "hang":
 		_, _ = os.Stderr.WriteString("asking")
-		select {}
+		time.Sleep(time.Hour)
 	case "input":
 		n, err := io.Copy(io.Discard, os.Stdin)
 		fmt.Println("input", n, err)
