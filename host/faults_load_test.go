@@ -206,6 +206,7 @@ func testSessionsLeaveNothing(t *testing.T, isolation config.Isolation, sessions
 	own.config.Name, own.config.Prefix, own.config.Isolation = "own", "own__", isolation
 	cfg := testConfig(t, shared.config, own.config)
 	cfg.HTTP.SessionTTL = 2 * time.Second // mostly more than clients take between requests
+	cfg.HTTP.InitializeRate = 1_000_000   // a fast machine comes near the usual 50 a second
 	w := serveProxy(t, combination{config.StreamableHTTP, config.Stdio}, shared.received, cfg)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
