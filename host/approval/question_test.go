@@ -176,8 +176,8 @@ func TestForm(t *testing.T) {
 	}
 }
 
-// TestTooLongToAsk checks that nobody is asked about what cannot be shown or kept, and that
-// nothing of it stays.
+// TestTooLongToAsk checks that a request which cannot be shown or kept is denied without a question,
+// and leaves nothing behind.
 func TestTooLongToAsk(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

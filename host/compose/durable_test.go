@@ -101,6 +101,12 @@ func (r *durableRig) process(events int64) (*durable.Runs, *cutStore) {
 // goOn makes another process, which goes on with the only open run, and returns its result.
 func (r *durableRig) goOn() wire.Reply {
 	r.t.Helper()
+	return r.goOnAfter(0)
+}
+
+// goOnAfter is goOn for a run that has taken some more time.
+func (r *durableRig) goOnAfter(used time.Duration) wire.Reply {
+	r.t.Helper()
 	runs, _ := r.process(1 << 30)
 	for id, err := range runs.Free(r.t.Context()) {
 		if err != nil {
@@ -110,6 +116,7 @@ func (r *durableRig) goOn() wire.Reply {
 		if err != nil {
 			r.t.Fatal(err)
 		}
+		state.Used += used
 		done := make(chan wire.Reply, 1)
 		r.state = state
 		runs.Go(r.t.Context(), func(ctx context.Context, cancel context.CancelCauseFunc) {
@@ -257,23 +264,11 @@ func TestDurableTime(t *testing.T) {
 	def := durableTool("s.other(n=1)\nundo(s.remove, {\"n\": 2})\ns.other(n=3)\ns.block(n=4)\n", "")
 	r.saved["job"] = def
 	r.round(asker0("2025-11-25"), def, "", "")
-	runs, _ := r.process(1 << 30)
-	for id := range runs.Free(t.Context()) {
-		log, state, err := runs.Take(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		state.Used = time.Hour
-		done := make(chan wire.Reply, 1)
-		runs.Go(t.Context(), func(ctx context.Context, cancel context.CancelCauseFunc) {
-			done <- r.composer.Continue(ctx, cancel, log, state, asker0("2025-11-25"))
-		})
-		if reply := <-done; !strings.Contains(string(reply.Result), `"undone":true`) || !strings.Contains(string(reply.Result), `"type":"timeout"`) {
-			t.Errorf("ended with %s", reply.Result)
-		}
-		if n := r.counts()["remove 2"]; n != 1 {
-			t.Errorf("%d compensations", n)
-		}
+	if reply := r.goOnAfter(time.Hour); !strings.Contains(string(reply.Result), `"undone":true`) || !strings.Contains(string(reply.Result), `"type":"timeout"`) {
+		t.Errorf("ended with %s", reply.Result)
+	}
+	if n := r.counts()["remove 2"]; n != 1 {
+		t.Errorf("%d compensations", n)
 	}
 }
 
@@ -288,24 +283,12 @@ func TestDurableTimeBelow(t *testing.T) {
 	r.saved["job"] = durableTool("tools.inner(n=1)\ntools.begun()", "")
 	_, _ = r.process(begunEvents)
 	r.round(asker0("2025-11-25"), r.saved["job"], "", "")
-	runs, _ := r.process(1 << 30)
-	for id := range runs.Free(t.Context()) {
-		log, state, err := runs.Take(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		state.Used = time.Hour
-		done := make(chan wire.Reply, 1)
-		runs.Go(t.Context(), func(ctx context.Context, cancel context.CancelCauseFunc) {
-			done <- r.composer.Continue(ctx, cancel, log, state, asker0("2025-11-25"))
-		})
-		reply := <-done
-		if counts := r.counts(); counts["remove 31"] != 1 || counts["remove 11"] != 1 {
-			t.Errorf("calls %v\n%s", counts, reply.Result)
-		}
-		if !strings.Contains(string(reply.Result), `"params":{"n":31},"undone":true`) { // by the run whose time was over
-			t.Errorf("ended with %s", reply.Result)
-		}
+	reply := r.goOnAfter(time.Hour)
+	if counts := r.counts(); counts["remove 31"] != 1 || counts["remove 11"] != 1 {
+		t.Errorf("calls %v\n%s", counts, reply.Result)
+	}
+	if !strings.Contains(string(reply.Result), `"params":{"n":31},"undone":true`) { // by the run whose time was over
+		t.Errorf("ended with %s", reply.Result)
 	}
 }
 
@@ -321,18 +304,10 @@ func TestDurableCancelledEarly(t *testing.T) {
 		if err := runs.Cancel(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
-		log, state, err := runs.Take(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		done := make(chan wire.Reply, 1)
-		runs.Go(t.Context(), func(ctx context.Context, cancel context.CancelCauseFunc) {
-			done <- r.composer.Continue(ctx, cancel, log, state, asker0("2025-11-25"))
-		})
-		reply := <-done
-		if counts := r.counts(); counts["remove 31"] != 1 || counts["remove 11"] != 1 || !strings.Contains(string(reply.Result), durable.ErrCancelRequested.Error()) {
-			t.Errorf("calls %v\n%s", counts, reply.Result)
-		}
+	}
+	reply := r.goOn()
+	if counts := r.counts(); counts["remove 31"] != 1 || counts["remove 11"] != 1 || !strings.Contains(string(reply.Result), durable.ErrCancelRequested.Error()) {
+		t.Errorf("calls %v\n%s", counts, reply.Result)
 	}
 }
 

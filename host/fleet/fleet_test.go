@@ -99,7 +99,7 @@ func TestReplicas(t *testing.T) {
 		t.Fatalf("%+v", all)
 	}
 	until(t, a, "nobody is gone", func() bool {
-		r := a.Replica("nobody")
+		r := a.Replica("unknown")
 		return r.State == fleet.Gone && r.Lost()
 	})
 	if err := observer.Refresh(t.Context()); err != nil {
@@ -165,7 +165,7 @@ func strangersOrder(t *testing.T, link *memorytest.Link, to string, seen func())
 }
 
 // TestCutOff cuts one of two processes off from the store: the other finds it silent, and it
-// changes its mind about nobody until it is back.
+// does not change its mind about any replica until it is back.
 func TestCutOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -279,7 +279,7 @@ func TestEnded(t *testing.T) {
 		link, keys := memorytest.New(t), ring(t, "1")
 		short := func(o *fleet.Options) { o.TTL = time.Second }
 		a := open(t, link, keys, short)
-		until(t, a, "it has read the store", func() bool { return a.Replica("nobody").State == fleet.Gone })
+		until(t, a, "it has read the store", func() bool { return a.Replica("unknown").State == fleet.Gone })
 		reached := make(chan struct{})
 		late := open(t, link, keys, func(o *fleet.Options) {
 			short(o)
@@ -293,14 +293,14 @@ func TestEnded(t *testing.T) {
 				}
 			}
 		})
-		if r := a.Replica(late.ID()); r.State != fleet.Gone || a.Ended(late.ID()) || a.Ended("nobody") {
-			t.Errorf("%v, ended: %t, %t", r.State, a.Ended(late.ID()), a.Ended("nobody"))
+		if r := a.Replica(late.ID()); r.State != fleet.Gone || a.Ended(late.ID()) || a.Ended("unknown") {
+			t.Errorf("%v, ended: %t, %t", r.State, a.Ended(late.ID()), a.Ended("unknown"))
 		}
 		close(reached)
 		until(t, a, "it is live", func() bool { return a.Replica(late.ID()).State == fleet.Live })
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		for !a.Ended("nobody") {
+		for !a.Ended("unknown") {
 			if err := a.Refresh(ctx); err != nil {
 				t.Fatal(err)
 			}

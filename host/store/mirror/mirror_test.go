@@ -335,7 +335,7 @@ func TestRefusedMeanwhile(t *testing.T) {
 		<-m.Synced()
 		refuse.Store(true)
 		looks := from.hold()
-		put(t, to, "y", "a", "1") // by somebody else, so that the copy is compared
+		put(t, to, "y", "a", "1") // by another process, so that the copy is compared
 		<-looks.read
 		put(t, from.Store, "x", "a", "2")
 		select {
