@@ -6,8 +6,12 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/envelope"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
@@ -43,12 +47,37 @@ func NewServer(handler http.Handler, opts ServerOptions) *http.Server {
 }
 
 // serveBounded sets a deadline for the body of a request, whether the handler reads
-// it or the server skips it. readBody moves the deadline.
+// it or the server skips it. readBody moves the deadline. It refuses a request that has two
+// values of a header that a handler acts on.
 func serveBounded(w http.ResponseWriter, r *http.Request, handler http.Handler) {
 	if r.ContentLength != 0 {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyGrace))
 	}
+	if name := repeatedHeader(r.Header); name != "" {
+		w.Header().Set("Connection", "close") // the body has not been read
+		http.Error(w, "the header "+name+" has several values (send it once)", http.StatusBadRequest)
+		return
+	}
 	handler.ServeHTTP(w, r)
+}
+
+// singleHeaders are the headers that handlers act on and that have one value (RFC 9110, section
+// 5.3). A proxy in front of this server could act on another one of several values. Host is not
+// among them: net/http refuses a second one.
+var singleHeaders = []string{
+	"Authorization", "Content-Encoding", "Content-Type", "Origin", "Sec-Fetch-Site",
+	resumeHeader, sessionHeader, envelope.HeaderVersion, envelope.HeaderMethod, envelope.HeaderName,
+}
+
+// repeatedHeader returns the name of a header of a request that may have one value and has
+// several; "" if there is none.
+func repeatedHeader(h http.Header) string {
+	for name, values := range h {
+		if len(values) > 1 && (slices.Contains(singleHeaders, name) || strings.HasPrefix(name, envelope.HeaderParam)) {
+			return display.Excerpt(name, maxQuoted)
+		}
+	}
+	return ""
 }
 
 // maxPEM is the size of the largest certificate chain or key, in bytes.

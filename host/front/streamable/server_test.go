@@ -15,10 +15,14 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/front/fronttest"
 )
 
@@ -115,5 +119,84 @@ func TestKeyPairOfMissingFiles(t *testing.T) {
 		if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), missing) {
 			t.Errorf("%s: %v", missing, err)
 		}
+	}
+}
+
+// TestRepeatedHeaders sends requests with two values of a header that handlers act on.
+func TestRepeatedHeaders(t *testing.T) {
+	t.Parallel()
+	w := newServer(t, Options{})
+	g := w.join("2025-11-25")
+	for _, name := range append(slices.Clone(singleHeaders), envelope.HeaderParam+"Region") {
+		for _, values := range [][]string{{"a", "b"}, {"a", "a"}, {"", "a"}} {
+			r, err := http.NewRequestWithContext(t.Context(), "POST", w.url, strings.NewReader(ping))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header = http.Header{"Content-Type": {"application/json"}, sessionHeader: {g.id}}
+			r.Header[name] = values
+			res, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := read(t, res); res.StatusCode != http.StatusBadRequest || !strings.Contains(got, name) {
+				t.Errorf("%s: %q: %s %s", name, values, res.Status, got)
+			}
+		}
+	}
+}
+
+// readsHeader matches where a header of a request is read, and headerConstant a constant with the
+// name of one.
+var (
+	readsHeader    = regexp.MustCompile(`(?:\br\.Header|\bh)(?:\.Get\(|\.Values\(|\[)(?:\w+\.)?("?[\w-]+"?)[\])]( = )?`)
+	headerConstant = regexp.MustCompile(`(\w+) += "([A-Z][\w-]+)"`)
+)
+
+// TestSingleHeaders checks that each header that handlers read is among those that may have one
+// value, or a list (RFC 9110, section 5.6.1).
+func TestSingleHeaders(t *testing.T) {
+	t.Parallel()
+	lists := []string{"Accept", "Access-Control-Request-Headers"}
+	names, read := map[string]string{}, map[string]string{}
+	for _, folder := range []string{".", "../origin", "../stateless", "../../bearer", "../../envelope", "../../telemetry", "../../ui"} {
+		files, err := filepath.Glob(filepath.Join(folder, "*.go"))
+		if err != nil || len(files) == 0 {
+			t.Fatal(folder, err)
+		}
+		for _, file := range files {
+			source, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			for _, m := range headerConstant.FindAllSubmatch(source, -1) {
+				names[string(m[1])] = string(m[2])
+			}
+			for _, m := range readsHeader.FindAllSubmatch(source, -1) {
+				if m[2] == nil { // otherwise it is set in an answer
+					read[string(m[1])] = file
+				}
+			}
+		}
+	}
+	found := 0
+	for name, file := range read {
+		header, ok := names[name]
+		if text, err := strconv.Unquote(name); err == nil {
+			header, ok = text, true
+		}
+		switch {
+		case ok && slices.Contains(singleHeaders, header):
+			found++
+		case name == "header" && file == "../../envelope/param.go": // those with the prefix HeaderParam
+		case !ok || !slices.Contains(lists, header):
+			t.Errorf("%s reads the header %s, which is not in singleHeaders", file, name)
+		}
+	}
+	if found < len(singleHeaders)-1 {
+		t.Errorf("found where %d of %d headers are read", found, len(singleHeaders))
 	}
 }
