@@ -104,7 +104,7 @@ func FuzzForms(f *testing.F) {
 		if len(uri) > 200 || len(pattern) > 20 {
 			return
 		}
-		if forms, bare := wire.URIForms(uri); forms[0] != uri || len(forms)+len(bare) > 60 {
+		if forms, bare := wire.URIForms(uri); forms[0] != uri || len(forms)+len(bare) > 120 {
 			t.Fatalf("%q, %q", forms, bare)
 		}
 		hide, expose := &Rights{Hide: []string{pattern}}, &Rights{Expose: []string{pattern}}

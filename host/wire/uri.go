@@ -10,9 +10,9 @@ import (
 
 // URIForms returns what servers are likely to take a URI for. forms begins with the URI
 // itself. The others have escapes decoded, up to twice, backslashes as slashes, "." and ".."
-// and empty segments resolved, scheme and host in lower case, no host in place of localhost
-// for files, and none of the characters that URL parsers drop. bare are the same without
-// query, fragment and the slash at the end.
+// and empty segments resolved, scheme and host in lower case, no host for files, the scheme "file"
+// for paths, neither user nor usual port, and none of the characters that URL parsers drop. bare
+// are the same without query, fragment and the slash at the end.
 //
 // Who permits a URI must permit all forms. Who forbids it must forbid it for any of forms and
 // bare.
@@ -71,30 +71,73 @@ func unescape(text string) string {
 	})
 }
 
-// resolved returns the forms of a URI in which nothing is escaped any more.
+// resolved returns the forms of a URI in which nothing is escaped.
 func resolved(uri string) []string {
 	uri = strings.ReplaceAll(uri, `\`, "/")
 	scheme, rest, ok := strings.Cut(uri, ":")
-	if !ok {
-		return []string{uri}
+	switch {
+	case !ok || !isScheme(scheme):
+		return append([]string{uri}, filePaths(uri)...) // servers of files may take a path, too
+	case len(scheme) == 1: // a drive of Windows
+		return append([]string{uri}, filePaths("/"+uri)...)
 	}
 	scheme = strings.ToLower(scheme)
+	forms := []string{scheme + ":" + rest}
+	if scheme == "file" {
+		return append(forms, filePaths(rest)...)
+	}
 	after, hasHost := strings.CutPrefix(rest, "//")
+	if port, special := defaultPorts[scheme]; special {
+		after, hasHost = strings.TrimLeft(rest, "/"), true
+		host, file, _ := strings.Cut(after, "/")
+		host = host[strings.LastIndexByte(host, '@')+1:]
+		host = strings.TrimSuffix(strings.TrimSuffix(host, ":"+port), ":")
+		forms = append(forms, withHost(scheme, strings.TrimSuffix(host, "."), file, strings.Contains(after, "/"))...)
+	}
 	if !hasHost {
-		forms := []string{scheme + ":" + rest}
 		if strings.HasPrefix(rest, "/") {
 			forms = append(forms, scheme+"://"+cleanPath(rest))
 		}
 		return forms
 	}
 	host, file, hasPath := strings.Cut(after, "/")
-	host = strings.ToLower(host)
-	if !hasPath {
-		return []string{scheme + "://" + host}
+	return append(forms, withHost(scheme, host, file, hasPath)...)
+}
+
+// defaultPorts are the schemes whose URIs have a host however many slashes stand before it, and
+// their ports (WHATWG URL, "special scheme").
+var defaultPorts = map[string]string{"ftp": "21", "http": "80", "https": "443", "ws": "80", "wss": "443"}
+
+// isScheme reports whether text is a scheme (RFC 3986, section 3.1).
+func isScheme(text string) bool {
+	for i, c := range []byte(strings.ToLower(text)) {
+		if (c < 'a' || c > 'z') && (i == 0 || !strings.ContainsRune("0123456789+-.", rune(c))) {
+			return false
+		}
 	}
-	forms := []string{scheme + "://" + host + "/" + file, scheme + "://" + host + cleanPath("/"+file)}
-	if scheme == "file" && host == "localhost" {
-		forms = append(forms, scheme+"://"+cleanPath("/"+file))
+	return text != ""
+}
+
+// withHost returns a URI with a host as it is, and with its path resolved.
+func withHost(scheme, host, file string, hasPath bool) []string {
+	start := scheme + "://" + strings.ToLower(host)
+	if !hasPath {
+		return []string{start}
+	}
+	return []string{start + "/" + file, start + cleanPath("/"+file)}
+}
+
+// filePaths returns the URIs of the files that servers may read for what follows "file:", or for
+// a path. Many ignore the host, some take it for the first segment of the path.
+func filePaths(rest string) []string {
+	after, hasHost := strings.CutPrefix(rest, "//")
+	if !hasHost {
+		return []string{"file://" + cleanPath("/"+rest)}
+	}
+	host, file, hasPath := strings.Cut(after, "/")
+	forms := withHost("file", host, file, hasPath)
+	if host != "" {
+		forms = append(forms, "file://"+cleanPath("/"+file), "file://"+cleanPath("/"+after))
 	}
 	return forms
 }

@@ -104,8 +104,8 @@ func TestDecide(t *testing.T) {
 // TestFormsOfURIs checks that a rule which allows a URI does not allow another one that looks
 // like it, and that one which denies it cannot be avoided by writing it in another way.
 func TestFormsOfURIs(t *testing.T) {
-	allow := compile(t, policy.Deny, policy.Rule{Name: "public", Resources: []string{"file:///public/*", "store://item"}, Action: policy.Allow})
-	deny := compile(t, policy.Allow, policy.Rule{Name: "secret", Resources: []string{"file:///secret/*", "store://item"}, Action: policy.Deny})
+	allow := compile(t, policy.Deny, policy.Rule{Name: "public", Resources: []string{"file:///public/*", "store://item", "https://api.example/*"}, Action: policy.Allow})
+	deny := compile(t, policy.Allow, policy.Rule{Name: "secret", Resources: []string{"file:///secret/*", "file:///c:/private/*", "store://item", "https://api.example/*"}, Action: policy.Deny})
 	for _, test := range []struct {
 		uri             string
 		allowed, denied bool
@@ -126,7 +126,29 @@ func TestFormsOfURIs(t *testing.T) {
 		{"file:/secret/a", false, true},
 		{"file://localhost/secret/a", false, true},
 		{"file:////secret//a", false, true},
+		{"file://anything/secret/a", false, true},
+		{"file://anything/../secret/a", false, true},
+		{"file://secret/a", false, true},
+		{"file:secret/a", false, true},
+		{"/secret/a", false, true},
+		{"//anything/secret/a", false, true},
+		{"/public/a", false, false},
+		{"/secret/a:b", false, true},
+		{`\secret\a`, false, true},
+		{"%2Fsecret%2Fa", false, true},
 		{"file:///secrets", false, false},
+		{"file:///c:/private/a", false, true},
+		{"c:/private/a", false, true},
+		{`c:\private\a`, false, true},
+		{"https://api.example/a", true, true},
+		{"https://user:password@api.example/a", false, true},
+		{"https://api.example:443/a", false, true},
+		{"https://api.example:/a", false, true},
+		{"https://API.example./a", false, true},
+		{"https:/api.example/a", false, true},
+		{"https:api.example/a", false, true},
+		{"https:///api.example/a", false, true},
+		{"https://api.example:444/a", false, false},
 	} {
 		r := policy.Request{Kind: policy.KindResource, Server: "files", Name: test.uri}
 		if d, _ := allow.Explain(r); d.Allowed() != test.allowed {
