@@ -89,6 +89,11 @@ func (r *run) checkUndo(ctx context.Context, t *target) *abi.CallError {
 
 // Commit drops the calls registered with Undo.
 func (r *run) Commit() {
+	if r.replay != nil {
+		if of, ok := r.replay.Recording.(interface{ Commit() }); ok {
+			of.Commit()
+		}
+	}
 	if r.tree.stage == nil || r.tree.stage.Commit() {
 		r.undo.take()
 	}

@@ -130,6 +130,23 @@ func callLine(c abi.ToolCall) string {
 	return fmt.Sprintf("%s(%s)", callName(c), display.ClipSize(string(c.Arguments), maxShort))
 }
 
+// callWithOptions formats a call on one line, whole, with what has an effect on the server or on the
+// answer.
+func callWithOptions(c abi.ToolCall) string {
+	line := callName(c)
+	if c.Raw {
+		line += ".raw"
+	}
+	line += "(" + string(c.Arguments) + ")"
+	if c.Timeout != 0 {
+		line += fmt.Sprintf(", timeout %v s", c.Timeout)
+	}
+	if len(c.Meta) > 0 {
+		line += ", meta " + string(c.Meta)
+	}
+	return line
+}
+
 // differCall returns the difference between two calls.
 func differCall(what string, recorded, replayed abi.ToolCall) Difference {
 	d := Difference{What: what, Diff: unified(callText(recorded), callText(replayed))}

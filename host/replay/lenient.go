@@ -23,6 +23,7 @@ type lenient struct {
 	rec                  *journal.Record
 	calls, compensations []*candidate
 	missing              *abi.ToolCall // the first call without an answer
+	undoable             bool          // a compensation is registered and not committed
 }
 
 // candidate is a recorded call.
@@ -146,6 +147,8 @@ func (t *lenient) answer(c *candidate, call abi.ToolCall, same bool) compose.Rep
 // Undo implements compose.Recording.
 func (t *lenient) Undo(request abi.ToolCall) (server, tool string, failed *abi.CallError) {
 	t.undos++
+	t.undoable = true
+	t.step(callWithOptions(request))
 	var known *journal.UndoRecord
 	for i := range t.rec.Undos {
 		if u := &t.rec.Undos[i]; sameTool(u.Request, u.Tool, request) {
@@ -164,6 +167,22 @@ func (t *lenient) Undo(request abi.ToolCall) (server, tool string, failed *abi.C
 	}
 	t.note(t.in, "undo of "+callLine(request)+": the record does not know this tool; the undo is accepted as valid")
 	return request.Server, request.Tool, nil
+}
+
+// step adds a step that concerns compensations.
+func (t *lenient) step(text string) {
+	if t.in != "" {
+		text = t.in + ": " + text
+	}
+	t.undoing = append(t.undoing, text)
+}
+
+// Commit implements what package compose looks for in a compose.Recording.
+func (t *lenient) Commit() {
+	if t.undoable {
+		t.undoable = false
+		t.step("commit()")
+	}
 }
 
 // Compensation implements compose.Recording.
@@ -187,8 +206,9 @@ func (t *lenient) End(replayed journal.Record) {
 	}
 }
 
-// complete fills in the report for changed code.
-func (r *Report) complete(t *lenient, rec, replayed *journal.Record) {
+// complete fills in the report for changed code. before is the recording with which the recorded
+// code was run.
+func (r *Report) complete(t, before *lenient, rec, replayed *journal.Record) {
 	r.Missing = t.missing
 	r.Verdict = Failed
 	if r.Missing == nil && replayed.Outcome.Error == "" {
@@ -199,6 +219,7 @@ func (r *Report) complete(t *lenient, rec, replayed *journal.Record) {
 	}
 	for _, d := range []Difference{
 		{What: "calls", Diff: unified(lines(r.Recorded.Calls), lines(r.Replayed.Calls))},
+		{What: "undo", Diff: unified(lines(before.undoing), lines(t.undoing))},
 		{What: "logs", Diff: unified(lines(r.Recorded.Logs), lines(r.Replayed.Logs))},
 		{What: "outcome", Diff: unified(outcomeText(rec), outcomeText(replayed))},
 	} {

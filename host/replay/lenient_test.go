@@ -71,6 +71,60 @@ return a.totel`
 	}
 }
 
+// TestChangedSteps checks that a report names each step of changed code that is another one than
+// before, whatever part of the step it is.
+func TestChangedSteps(t *testing.T) {
+	saved := savedTools{"inner": definition("inner", "undo(other.remove, n=params.n)\nif params.n > 2: commit()\nreturn params.n")}
+	const code = `
+a = demo.echo({"n": 1}, timeout=5, meta={"x/y": 1})
+undo(other.remove, n=1)
+undo(other.remove, n=2)
+commit()
+undo(other.remove, {"n": 3}, timeout=3)
+tools.inner(n=2)
+return a`
+	rec := record(t, job{name: "steps", def: definition("steps", code), saved: saved})
+	if rec.Outcome.Error != "" {
+		t.Fatalf("the recorded run: %+v", rec.Outcome)
+	}
+	for _, tt := range []struct {
+		name     string
+		old, new string
+		says     []string // nothing if the report has no differences
+	}{
+		{"nothing", "", "", nil},
+		{"more white space", "n=1)\nundo", "n=1)\n\n\nundo", nil},
+		{"another timeout", "timeout=5", "timeout=6", []string{"calls, against", `-demo.echo({"n":1}), timeout 5 s, meta {"x/y":1}`, "+demo.echo({\"n\":1}), timeout 6 s, meta"}},
+		{"no timeout", "timeout=5, ", "", []string{"calls, against", "-demo.echo", `+demo.echo({"n":1}), meta`}},
+		{"another meta", `"x/y": 1`, `"x/y": 2`, []string{"calls, against", `+demo.echo({"n":1}), timeout 5 s, meta {"x/y":2}`}},
+		{"no meta", `, meta={"x/y": 1}`, "", []string{"calls, against", "+demo.echo({\"n\":1}), timeout 5 s\n"}},
+		{"no undo", "undo(other.remove, n=2)\n", "", []string{"undo, against", `-other.remove({"n":2})`}},
+		{"no last undo", `undo(other.remove, {"n": 3}, timeout=3)`, "pass", []string{"undo, against", `-other.remove({"n":3})`}},
+		{"another undo", "undo(other.remove, n=2)", "undo(other.remove, n=4)", []string{`-other.remove({"n":2})`, `+other.remove({"n":4})`}},
+		{"an undo more", "commit()", "undo(other.remove, n=9)\ncommit()", []string{`+other.remove({"n":9})`}},
+		{"another timeout of an undo", "timeout=3", "timeout=4", []string{`-other.remove({"n":3}), timeout 3 s`, `+other.remove({"n":3}), timeout 4 s`}},
+		{"undo in another order", "undo(other.remove, n=1)\nundo(other.remove, n=2)", "undo(other.remove, n=2)\nundo(other.remove, n=1)", []string{"undo, against"}},
+		{"no commit", "commit()\n", "", []string{"undo, against", "-commit()"}},
+		{"a later commit", "commit()\nundo(other.remove, {\"n\": 3}, timeout=3)\n", "undo(other.remove, {\"n\": 3}, timeout=3)\ncommit()\n", []string{"-commit()", "+commit()"}},
+		{"a commit more", "return a", "commit()\nreturn a", []string{"+commit()"}},
+		{"a commit of a saved tool", "inner(n=2)", "inner(n=3)", []string{`+call of tools.inner: other.remove({"n":3})`, "+call of tools.inner: commit()"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			changed := strings.Replace(code, tt.old, tt.new, 1)
+			r := replayed(t, rec, Options{Code: &changed})
+			text := r.Text()
+			if r.Verdict != Succeeded || tt.says == nil && len(r.Differences) > 0 {
+				t.Error(text)
+			}
+			for _, says := range tt.says {
+				if !strings.Contains(text, says) {
+					t.Errorf("%s\ndoes not say %q", text, says)
+				}
+			}
+		})
+	}
+}
+
 // TestChangedCodeOfUnfinished checks that recorded calls without an answer are not used as
 // answers.
 func TestChangedCodeOfUnfinished(t *testing.T) {

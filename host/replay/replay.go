@@ -83,7 +83,19 @@ func Run(ctx context.Context, box compose.Sandbox, rec journal.Record, opts Opti
 	report := s.report(&rec, &replayed)
 	report.Elapsed = time.Since(start)
 	if changed != nil {
-		report.complete(changed, &rec, &replayed)
+		before := newLenient(&session{guest: s.guest, most: s.most}, &rec, "")
+		if registers(&rec) {
+			// The record has no commit, so the recorded code is run, too.
+			if _, err := c.Replay(ctx, *before.replayRun(&rec, before)); err != nil {
+				return Report{}, fmt.Errorf("replay of run %s: %w", rec.ID, err)
+			}
+		}
+		report.complete(changed, before, &rec, &replayed)
 	}
 	return report, nil
+}
+
+// registers reports whether a run has registered compensations.
+func registers(rec *journal.Record) bool {
+	return rec.Any(func(r *journal.Record) bool { return len(r.Undos) > 0 })
 }

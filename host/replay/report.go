@@ -79,7 +79,7 @@ type Side struct {
 	Result  json.RawMessage `json:"result,omitempty"`
 	Failure json.RawMessage `json:"failure,omitempty"`
 	Logs    []string        `json:"logs"`
-	Calls   []string        `json:"calls"` // as server.tool(arguments)
+	Calls   []string        `json:"calls"` // as server.tool(arguments), with options behind
 	Fuel    uint64          `json:"fuel"`
 	Memory  uint64          `json:"memory"` // peak, in bytes
 	Guest   string          `json:"guest"`
@@ -99,6 +99,7 @@ type session struct {
 	more        int
 
 	runs, calls, logs, undos, undone int
+	undoing                          []string // what changed code registers and commits, in order
 }
 
 // addFirstNotes adds the notes that are known before the replay.
@@ -184,7 +185,7 @@ func sideOf(rec *journal.Record) Side {
 		s.Logs = append(s.Logs, logLine(e.Level, e.Text))
 	}
 	for _, c := range rec.Calls {
-		line := callName(c.Request) + "(" + string(c.Request.Arguments) + ")"
+		line := callWithOptions(c.Request)
 		if c.Undo {
 			line = "undo " + line
 		}
