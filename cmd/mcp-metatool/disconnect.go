@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,6 +23,7 @@ func disconnectCommand() *cobra.Command {
 The change of each file is shown first, and you are asked. Comments and order are kept,
 and so is a backup. The servers of mcp-metatool's configuration are not put back.`,
 		Example: `  mcp-metatool disconnect cursor
+  mcp-metatool disconnect cursor --config work.toml
   mcp-metatool disconnect claude-code --scope project --dry-run`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeHosts,
@@ -30,6 +33,7 @@ and so is a backup. The servers of mcp-metatool's configuration are not put back
 		},
 	}
 	f := cmd.Flags()
+	f.StringVar(&d.config, "config", "", "only entries that start mcp-metatool with this configuration `FILE` (default: with any)")
 	f.StringVar(&d.scope, "scope", "", "only in this `SCOPE`: user, project, local (default: in all)")
 	f.StringVar(&d.name, "name", "", "only the entry with this `NAME` (default: all entries that start mcp-metatool)")
 	f.BoolVar(&d.useHost, "use-host-command", false, "run the host's own command instead of editing its file")
@@ -40,8 +44,8 @@ and so is a backup. The servers of mcp-metatool's configuration are not put back
 // disconnection is one run of disconnect.
 type disconnection struct {
 	consent
-	scope, name string
-	useHost     bool
+	config, scope, name string
+	useHost             bool
 
 	cmd  *cobra.Command
 	sys  *clientconfig.System
@@ -55,6 +59,11 @@ func (d *disconnection) run(ctx context.Context, name string) (err error) {
 	}
 	if d.sys, err = clientconfig.NewSystem(""); err != nil {
 		return err
+	}
+	if d.config != "" {
+		if d.config, err = filepath.Abs(d.config); err != nil {
+			return fmt.Errorf("disconnect: %w", err)
+		}
 	}
 	known, found := d.scope == "", false
 	for _, f := range d.host.Files(d.sys) {
@@ -76,7 +85,11 @@ func (d *disconnection) run(ctx context.Context, name string) (err error) {
 	if !known {
 		return &exitError{exitUsage, noScope(d.host, d.sys, d.scope)}
 	}
-	if !found {
+	switch {
+	case found:
+	case d.config != "":
+		fmt.Fprintf(d.cmd.OutOrStdout(), "%s does not start mcp-metatool with %s\n", d.host.Title, display.EscapeLine(d.sys.Short(d.config)))
+	default:
 		fmt.Fprintf(d.cmd.OutOrStdout(), "mcp-metatool is not in %s\n", d.host.Title)
 	}
 	return nil
@@ -86,11 +99,27 @@ func (d *disconnection) run(ctx context.Context, name string) (err error) {
 func (d *disconnection) entries(l *clientconfig.Listing) []string {
 	var names []string
 	for i := range l.Servers {
-		if s := &l.Servers[i]; s.Self && (d.name == "" || s.Original == d.name) {
+		if s := &l.Servers[i]; s.Self && (d.name == "" || s.Original == d.name) && (d.config == "" || configOf(s) == d.config) {
 			names = append(names, s.Original)
 		}
 	}
 	return names
+}
+
+// configOf returns the path of the configuration that an entry of ours names, "" if it names none.
+func configOf(s *clientconfig.Server) string {
+	for i, arg := range s.Args {
+		file, ok := strings.CutPrefix(arg, "--config=")
+		if arg == "--config" && i+1 < len(s.Args) {
+			file, ok = s.Args[i+1], true
+		}
+		if ok && (filepath.IsAbs(file) || s.Dir == "") {
+			return filepath.Clean(file)
+		} else if ok {
+			return filepath.Join(s.Dir, file)
+		}
+	}
+	return ""
 }
 
 // remove removes our entries from one file.
@@ -120,7 +149,12 @@ func (d *disconnection) remove(ctx context.Context, l *clientconfig.Listing, nam
 	question := fmt.Sprintf("Take mcp-metatool out of %s?", d.sys.Short(l.File.Path))
 	written, err := d.consent.apply(ctx, d.cmd, question, hostFileChange(l, after))
 	if written {
-		fmt.Fprintf(d.cmd.OutOrStdout(), "%s does not start mcp-metatool any more (%s)\n", d.host.Title, display.EscapeLine(d.sys.Short(l.File.Path)))
+		place := display.EscapeLine(d.sys.Short(l.File.Path))
+		if slices.ContainsFunc(l.Servers, func(s clientconfig.Server) bool { return s.Self && !slices.Contains(names, s.Original) }) {
+			fmt.Fprintf(d.cmd.OutOrStdout(), "%s no longer starts mcp-metatool as %s (%s)\n", d.host.Title, display.EscapeLine(strings.Join(names, ", ")), place)
+		} else {
+			fmt.Fprintf(d.cmd.OutOrStdout(), "%s no longer starts mcp-metatool (%s)\n", d.host.Title, place)
+		}
 		if len(l.Servers) == len(names) {
 			d.explainEmpty(ctx, l)
 		}

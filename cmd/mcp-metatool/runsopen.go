@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -129,7 +130,7 @@ func (v *runsView) listOpen(cmd *cobra.Command) error {
 	return t.flush()
 }
 
-// findOpen returns the id of the open run with that prefix.
+// findOpen returns the id of the open run with that prefix; "last" is for the newest one.
 func findOpen(ctx context.Context, runs *durable.Runs, prefix string) (string, error) {
 	list, err := runs.List(ctx)
 	if err != nil {
@@ -141,9 +142,12 @@ func findOpen(ctx context.Context, runs *durable.Runs, prefix string) (string, e
 		if o.State != nil {
 			record = o.State.LastRecord
 		}
-		if prefix != "" && (strings.HasPrefix(o.ID, strings.ToLower(prefix)) || record == prefix) {
+		if prefix == "last" || prefix != "" && (strings.HasPrefix(o.ID, strings.ToLower(prefix)) || record == prefix) {
 			found = append(found, o.ID)
 		}
+	}
+	if prefix == "last" && len(found) > 0 {
+		return slices.Max(found), nil // ids begin with the time
 	}
 	switch len(found) {
 	case 0:
@@ -161,7 +165,7 @@ func runsResumeCommand() *cobra.Command {
 		Use:   "resume RUN",
 		Short: "Go on with a run of a durable tool whose process has died",
 		Long: `Go on with an open run of a durable tool that no process is at, and print its result.
-RUN is an id, or its beginning, from runs list --open.
+RUN is an id, or its beginning, from runs list --open, or "last" for the newest open run.
 
 A running serve does that by itself; the command is for when there is none. After
 Ctrl-C the run is open again. docs/durable.md says what becomes of calls that may have
@@ -233,8 +237,8 @@ func runsCancelCommand() *cobra.Command {
 		Use:   "cancel RUN",
 		Short: "End an open run of a durable tool",
 		Long: `Ask for the end of an open run of a durable tool. RUN is an id, or its beginning, from
-runs list --open. The process that is at the run, or the next one that would go on with
-it, cancels it and undoes what it did, as its script says (undo). A run that needs another
+runs list --open, or "last" for the newest open run. The process that is at the run, or the next one
+that would go on with it, cancels it and undoes what it did, as its script says (undo). A run that needs another
 version of this program is closed, and nothing is undone. One that is unreadable is removed.`,
 		Example: `  mcp-metatool runs cancel 01a20a95-20d6-7d17`,
 		Args:    cobra.ExactArgs(1),

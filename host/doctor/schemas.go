@@ -144,7 +144,7 @@ func inspectSchema(tool []byte) map[string]string {
 		}
 		// github.com/sbroenne/mcp-server-excel/pull/674
 		if types, ok := s["type"].([]any); ok {
-			note(idSchemaTypeList, "%s", excerpt(fmt.Sprint(types...)))
+			note(idSchemaTypeList, "%s", excerpt(strings.TrimSpace(fmt.Sprintln(types...))))
 		}
 	})
 	return found

@@ -298,9 +298,9 @@ func (s *state) admit(r *Request, most int) *wire.RPCError {
 	case s.closed:
 		return wire.Errorf(wire.CodeInternal, "request %s refused: the session has ended", excerpt(string(r.ID)))
 	case s.requests[r.key] != nil:
-		// With the id, the answer would seem to be that of the other request.
-		r.ID = nil
-		return wire.Errorf(wire.CodeInvalidRequest, "invalid request: id %s is in use by a request in flight", excerpt(r.key))
+		bad := wire.Errorf(wire.CodeInvalidRequest, "invalid request: id %s is in use by a request in flight", excerpt(string(r.ID)))
+		r.ID = nil // with the id, the answer would seem to be that of the other request
+		return bad
 	case s.open >= most:
 		return wire.Errorf(wire.CodeInternal, "too many requests in flight (at most %d): wait for answers or cancel some, then send it again", most)
 	}
