@@ -104,8 +104,8 @@ type cacheEntry struct {
 // maxCacheFiles is how many files of an entry are counted.
 const maxCacheFiles = 100_000
 
-// entries returns what is in a cache.
-func (c cache) entries() ([]cacheEntry, error) {
+// entries returns what is in a cache. A file that the counter has counted has no size.
+func (c cache) entries(counter *regular.Counter) ([]cacheEntry, error) {
 	names, err := c.names(c.folder)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.what, err)
@@ -113,7 +113,7 @@ func (c cache) entries() ([]cacheEntry, error) {
 	var entries []cacheEntry
 	for _, name := range names {
 		path := filepath.Join(c.folder, name)
-		files, bytes := regular.Usage(path, maxCacheFiles)
+		files, bytes := counter.Usage(path, maxCacheFiles)
 		entries = append(entries, cacheEntry{c.what, path, cacheUsage{files, bytes}})
 	}
 	return entries, nil
@@ -131,8 +131,9 @@ func (v *cacheView) show(w io.Writer) error {
 		Places []cachePlace `json:"places"`
 		cacheUsage
 	}{Places: []cachePlace{}}
+	var counter regular.Counter
 	for _, c := range v.caches() {
-		entries, err := c.entries()
+		entries, err := c.entries(&counter)
 		if err != nil {
 			return err
 		}
@@ -163,8 +164,9 @@ type cleaned struct {
 
 func (v *cacheView) clean(ctx context.Context, w io.Writer) error {
 	report, caches := cleaned{Entries: []cacheEntry{}}, v.caches()
+	var counter regular.Counter
 	for _, c := range caches {
-		entries, err := c.entries()
+		entries, err := c.entries(&counter)
 		if err != nil {
 			return err
 		}

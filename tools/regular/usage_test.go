@@ -35,6 +35,15 @@ func TestUsage(t *testing.T) {
 	if files, bytes := Usage(filepath.Join(dir, "b", "two"), 10); files != 1 || bytes != 2 {
 		t.Errorf("a file: %d files, %d bytes", files, bytes)
 	}
+	if err := os.Link(filepath.Join(dir, "one"), filepath.Join(dir, "linked")); err == nil {
+		var c Counter
+		if files, bytes := c.Usage(dir, 10); files != 2 || bytes != 3 {
+			t.Errorf("with a second name: %d files, %d bytes", files, bytes)
+		}
+		if files, bytes := c.Usage(dir, 10); files != 0 || bytes != 0 {
+			t.Errorf("counted again: %d files, %d bytes", files, bytes)
+		}
+	}
 	if files, bytes := Usage(filepath.Join(dir, "none"), 10); files != 0 || bytes != 0 {
 		t.Errorf("nothing: %d files, %d bytes", files, bytes)
 	}
