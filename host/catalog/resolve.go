@@ -256,6 +256,24 @@ func (s *Scope) Resolve(server, tool string, exact bool) (realServer, realTool s
 	return of.server, realTool, err
 }
 
+// InScripts returns how scripts call a tool that clients do not see, by the name that clients would
+// use; "" if scripts may not call it either.
+func (s *Scope) InScripts(public string) string {
+	v := s.view.Load()
+	for ident, of := range v.tools.scripts {
+		own, ok := strings.CutPrefix(public, v.prefixes[of.server])
+		hidden, listed := of.hidden[own]
+		switch {
+		case !ok || !listed || hidden || v.barred[ident] != "":
+		case len(of.idents[abi.Ident(own)]) > 1:
+			return fmt.Sprintf("%s[%q]", ident, own)
+		default:
+			return ident + "." + abi.Ident(own)
+		}
+	}
+	return ""
+}
+
 // callable returns the sorted script names of the tools that may be called.
 func (s *scriptServer) callable() []string {
 	var names []string

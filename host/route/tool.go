@@ -106,11 +106,19 @@ func forRevision(call Call, reply wire.Reply) wire.Reply {
 // error, not a tool's (revision 2025-11-25, server/tools and server/prompts, "Error
 // Handling"). why is an explanation, "" for none.
 func (r *Router) unknown(call Call, noun, name string, surface wire.Surface, why string) *wire.RPCError {
-	hint := ""
-	if why != "" {
+	scope, hint := r.scope(call.Origin.Session()), ""
+	if surface == wire.Tools {
+		hint = scope.InScripts(name)
+	}
+	switch {
+	case why != "":
 		hint = "; " + why
-	} else if near := nearest.Names(name, r.scope(call.Origin.Session()).Visible(surface)); len(near) > 0 {
-		hint = fmt.Sprintf(" (did you mean %s?)", strings.Join(near, ", "))
+	case hint != "":
+		hint = "; it is for scripts only, which call " + hint + " (expose in the configuration hides it from clients)"
+	default:
+		if near := nearest.Names(name, scope.Visible(surface)); len(near) > 0 {
+			hint = fmt.Sprintf(" (did you mean %s?)", strings.Join(near, ", "))
+		}
 	}
 	return wire.Errorf(wire.CodeInvalidParams, "unknown %s: %s%s", noun, name, hint)
 }
