@@ -62,6 +62,15 @@ func TestHealthCheck(t *testing.T) {
 		t.Errorf("%s", result)
 	}
 
+	h.RefusedReload("config.toml: it is no TOML")
+	if result = c.call("health_check", `{}`); strings.Count(result, "config.toml: it is no TOML") != 2 {
+		t.Errorf("after a refused reload: %s", result)
+	}
+	h.RefusedReload("")
+	if result = c.call("health_check", `{}`); strings.Contains(result, "configuration") {
+		t.Errorf("after another reload: %s", result)
+	}
+
 	report := h.Checkup(t.Context())[2]
 	if len(report.Details) != 1 || !strings.Contains(report.Details[0], "told to exit") || report.Check != health.Failed {
 		t.Errorf("%+v", report)

@@ -44,7 +44,6 @@ import (
 	"log/slog"
 	"path/filepath"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -168,7 +167,7 @@ type Host struct {
 	shutdownTime, restTime time.Duration
 
 	built     chan struct{} // closed when New returns
-	reloading sync.Mutex    // makes one Reload at a time
+	reloading reloading
 }
 
 // turnTime is how long a turn of such work lasts at most.
@@ -330,7 +329,7 @@ func (h *Host) part(cfg *config.Config, of audience) *part {
 	})
 	about := builtin.Options{
 		Store: saved, Catalog: of, Composer: composer, Log: h.opts.Log, OnChange: func() { h.refresh(of.saved) },
-		Health: h.upstreams, Directory: of, Settled: h.settled, Availability: h.upstreams, SavedInScripts: true,
+		Health: checks{h.upstreams, h, of.rights}, Directory: of, Settled: h.settled, Availability: h.upstreams, SavedInScripts: true,
 		Searching: h.searching, Reading: h.reading,
 		Switches: cfg.Builtins, Planner: toolPlanner{planner}, Gate: h.router, Hides: of.hides, Labels: clientLabels{h},
 		DryRunner: func(mocks *cassette.Cassette, open func(journal.Begin) (*journal.Run, error)) builtin.Runner {

@@ -6,11 +6,43 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"unicode"
 
+	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/supervise"
 )
+
+// reloading makes one Reload at a time.
+type reloading struct {
+	sync.Mutex
+	refused atomic.Pointer[string]
+}
+
+// RefusedReload keeps why the configuration could not be reloaded, for clients and people; "" if it
+// could. The text has no secrets.
+func (h *Host) RefusedReload(why string) { h.reloading.refused.Store(&why) }
+
+// checks implements builtin.Health.
+type checks struct {
+	*supervise.Upstreams
+	host *Host
+	of   *bearer.Rights
+}
+
+// Refused implements builtin.Health. The reason can name servers that a token hides.
+func (c checks) Refused() string {
+	why := c.host.reloading.refused.Load()
+	switch {
+	case why == nil || *why == "":
+		return ""
+	case c.of.View() != "":
+		return "the log of mcp-metatool says why"
+	}
+	return *why
+}
 
 // Changes describes how a configuration differs from the previous one. It contains names
 // of upstreams and settings, but no values.

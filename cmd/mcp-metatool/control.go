@@ -32,6 +32,8 @@ type controlRequest struct {
 	Page bool `json:"page,omitempty"`
 	// Open asks for a link of the page that is valid once, for a browser.
 	Open bool `json:"open,omitempty"`
+	// Refused asks why the last reload was refused instead.
+	Refused bool `json:"refused,omitempty"`
 	// Drain asks the server to drain instead, and End to end when it has.
 	Drain bool `json:"drain,omitempty"`
 	End   bool `json:"end,omitempty"`

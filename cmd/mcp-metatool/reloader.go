@@ -27,13 +27,14 @@ type reloader struct {
 	terminal bool          // standard input was one at the start
 	hangups  chan struct{} // holds a token after SIGHUP
 
-	mu   sync.Mutex // makes one reload at a time; guards what follows
-	host *host.Host
-	log  *slog.Logger
-	path string            // of the current configuration
-	page *pageLinks        // nil: there is no page
-	read [sha256.Size]byte // a hash of the files as they were last read
-	more configFiles       // those that the configuration names: of the policy, and of the keys of the fleet
+	mu      sync.Mutex // makes one reload at a time; guards what follows
+	host    *host.Host
+	log     *slog.Logger
+	path    string            // of the current configuration
+	page    *pageLinks        // nil: there is no page
+	refused []string          // why the last reload was refused; nil if it was not
+	read    [sha256.Size]byte // a hash of the files as they were last read
+	more    configFiles       // those that the configuration names: of the policy, and of the keys of the fleet
 }
 
 func newReloader(s *settings, f *frontFlags) *reloader {
@@ -179,6 +180,12 @@ func (r *reloader) asked(a controlRequest) controlResponse {
 		}
 		return answer
 	}
+	if a.Refused {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		answer.Reload = &reloadReport{Problems: r.refused}
+		return answer
+	}
 	if a.Drain {
 		answer.Drain = r.drain(a.End)
 		return answer
@@ -204,8 +211,12 @@ func (r *reloader) reload(why string) *reloadReport {
 	if err != nil {
 		text := r.settings.masker.Mask(err.Error())
 		r.log.Error("configuration not reloaded: the one in force stays", "why", why, "err", text)
-		return &reloadReport{Problems: strings.Split(text, "\n")}
+		r.refused = strings.Split(text, "\n")
+		r.host.RefusedReload(text)
+		return &reloadReport{Problems: r.refused}
 	}
+	r.refused = nil
+	r.host.RefusedReload("")
 	lines := changes.Lines()
 	told := strings.Join(lines, "; ")
 	if told == "" {

@@ -129,6 +129,7 @@ func (v *serversView) run(ctx context.Context, w io.Writer) error {
 	case v.check:
 		report, failed = checks, !checks.Healthy
 	}
+	v.warnOfRefused(ctx, cfg)
 	if v.asJSON {
 		err = writeJSON(w, report)
 	} else {
@@ -141,6 +142,22 @@ func (v *serversView) run(ctx context.Context, w io.Writer) error {
 		}
 	}
 	return err
+}
+
+// warnOfRefused names the running servers that could not reload this configuration.
+func (v *serversView) warnOfRefused(ctx context.Context, cfg *config.Config) {
+	run, err := openRunDir(cfg.Store.Dir, false)
+	if err != nil {
+		return // none has run
+	}
+	defer run.close()
+	for _, name := range run.sockets() {
+		answer, err := run.ask(ctx, name, controlRequest{Config: absolute(cfg.Path), Refused: true})
+		if err == nil && answer.Reload != nil && len(answer.Reload.Problems) > 0 {
+			fmt.Fprintf(v.cmd.ErrOrStderr(), "warning: server %d has refused a reload and keeps its old configuration: %s\n",
+				answer.PID, display.Text(strings.Join(answer.Reload.Problems, "; ")))
+		}
+	}
 }
 
 // startingServers says that the command starts the servers of cfg, until done is called.

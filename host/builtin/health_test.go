@@ -18,6 +18,8 @@ import (
 // fakeHealth has reports of upstreams.
 type fakeHealth []health.Report
 
+func (w fakeHealth) Refused() string { return "" }
+
 func (w fakeHealth) CheckHealth(_ context.Context, _ route.Origin, server string) ([]health.Report, error) {
 	var known []string
 	for _, r := range w {
