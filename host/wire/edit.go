@@ -122,36 +122,32 @@ func unquote(raw []byte) string {
 // find locates the last member called name, which is the one that most JSON parsers
 // use.
 func find(obj []byte, name string) (m member, ok bool, err error) {
+	m, n, err := count(obj, name)
+	return m, n > 0, err
+}
+
+// count is find, and says how many members have that name.
+func count(obj []byte, name string) (last member, n int, err error) {
 	o := walk(obj)
 	for o.next() {
 		if o.is(name) {
-			m, ok = o.member, true
+			last = o.member
+			n++
 		}
 	}
-	return m, ok, o.err
+	return last, n, o.err
 }
 
 // findOnly removes all but the last member called name and locates that one. only is
 // obj itself if there is nothing to remove, otherwise a copy.
 func findOnly(obj []byte, name string) (only []byte, m member, ok bool, err error) {
-	for {
-		var first member
-		count := 0
-		o := walk(obj)
-		for o.next() {
-			if o.is(name) {
-				if count == 0 {
-					first = o.member
-				}
-				m = o.member
-				count++
-			}
-		}
-		if o.err != nil || count < 2 {
-			return obj, m, count == 1, o.err
-		}
-		obj = cut(obj, first)
+	m, count, err := count(obj, name)
+	if err != nil || count < 2 {
+		return obj, m, count == 1, err
 	}
+	only = remove(obj, name, count-1)
+	shift := len(obj) - len(only)
+	return only, member{m.at - shift, m.colon - shift, m.start - shift, m.end - shift}, true, nil
 }
 
 // Get returns the raw value at path in the object obj. ok is false if there is none, or
@@ -268,38 +264,59 @@ func add(raw []byte, start, end int, value []byte, path []string) []byte {
 }
 
 // Delete returns obj without the member at path, or obj itself if there is no such
-// member. It fails if obj or a value on the path is not an object.
+// member. Of several members with the same name on the path it keeps only the last, like
+// Set. It fails if obj or a value on the path is not an object.
 func Delete(obj []byte, path ...string) ([]byte, error) {
-	for {
-		m, ok, err := find(obj, path[0])
+	if len(path) > 1 {
+		only, m, ok, err := findOnly(obj, path[0])
 		if err != nil {
 			return nil, fmt.Errorf("delete %q: %w", path[0], err)
 		}
 		if !ok {
 			return obj, nil
 		}
-		if len(path) > 1 {
-			inner, err := Delete(obj[m.start:m.end], path[1:]...)
-			if err != nil {
-				return nil, err
-			}
-			return splice(obj, m.start, m.end, inner), nil
+		inner, err := Delete(only[m.start:m.end], path[1:]...)
+		switch {
+		case err != nil:
+			return nil, err
+		case len(inner) == m.end-m.start:
+			return only, nil
 		}
-		obj = cut(obj, m)
+		return splice(only, m.start, m.end, inner), nil
 	}
+	_, n, err := count(obj, path[0])
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("delete %q: %w", path[0], err)
+	case n == 0:
+		return obj, nil
+	}
+	return remove(obj, path[0], n), nil
 }
 
-// cut removes a member and one adjacent comma.
-func cut(obj []byte, m member) []byte {
-	before := bytes.TrimRight(obj[:m.at], " \t\r\n")
-	if before[len(before)-1] == ',' {
-		return splice(obj, len(before)-1, m.end, nil)
+// remove returns obj without the first n members called name, of which it has at least so
+// many. Each takes one adjacent comma along. All other bytes stay.
+func remove(obj []byte, name string, n int) []byte {
+	out := make([]byte, 0, len(obj))
+	copied := 0      // of obj; what is removed counts
+	leading := false // all members so far are removed
+	for first, o := true, walk(obj); (n > 0 || leading) && o.next(); first = false {
+		separator := len(bytes.TrimRight(obj[:o.at], " \t\r\n")) - 1 // a comma, or the opening brace
+		gone := n > 0 && o.is(name)
+		switch {
+		case gone && first:
+			out, leading = append(out, obj[:o.at]...), true
+		case gone && !leading:
+			out = append(out, obj[copied:separator]...)
+		case leading && !gone:
+			copied, leading = separator+1, false
+		}
+		if gone {
+			copied = o.end
+			n--
+		}
 	}
-	after := bytes.TrimLeft(obj[m.end:], " \t\r\n")
-	if after[0] == ',' {
-		return splice(obj, m.at, len(obj)-len(after)+1, nil)
-	}
-	return splice(obj, m.at, m.end, nil)
+	return append(out, obj[copied:]...)
 }
 
 func splice(b []byte, start, end int, with []byte) []byte {

@@ -1,0 +1,66 @@
+// Package linear checks, in tests, that work grows no faster than the input that it is done for:
+// not with the square of its size, which lets a message of a megabyte cost minutes.
+//
+// It measures no time. Work that is done again and again allocates again and again, in nearly all
+// code that reads bytes of others, so that what a function allocates shows it.
+package linear
+
+import (
+	"runtime"
+	"testing"
+)
+
+// Size is the size in bytes of the smallest of the inputs that are compared. It is large enough
+// for the square of a number of members to be more than the rest.
+const Size = 4 << 10
+
+// work is what a function has done.
+type work struct{ bytes, objects uint64 }
+
+// slack is how much work may be done once, whatever the size of the input.
+var slack = work{bytes: 256 << 10, objects: 400}
+
+// most is how much more work an input may need that is four times as large. A buffer that doubles
+// may have done so just before the end of the larger one, and sorting takes a little more.
+const most = 8
+
+// Check fails the test if do needs disproportionate work for larger inputs. input returns an input
+// of about size bytes. What do needs must not depend on what it was called with before.
+func Check(t testing.TB, input func(size int) []byte, do func(input []byte)) {
+	t.Helper()
+	var done [3]work
+	for i := range done {
+		data := input(Size << i)
+		if i == 0 {
+			do(data) // what is done once
+		}
+		before := now()
+		do(data)
+		done[i] = now().minus(before)
+	}
+	for _, larger := range []int{1, 2} {
+		times := uint64(most >> (2 - larger))
+		for _, c := range []struct {
+			what                string
+			small, large, slack uint64
+		}{
+			{"bytes allocated", done[0].bytes, done[larger].bytes, slack.bytes},
+			{"objects allocated", done[0].objects, done[larger].objects, slack.objects},
+		} {
+			if c.large > times*c.small+c.slack {
+				t.Errorf("%s: %d for %d bytes of input, %d for %d", c.what, c.small, Size, c.large, Size<<larger)
+			}
+		}
+	}
+}
+
+func (w work) minus(before work) work {
+	return work{w.bytes - before.bytes, w.objects - before.objects}
+}
+
+// now returns the work of the process so far.
+func now() work {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return work{m.TotalAlloc, m.Mallocs}
+}
