@@ -50,6 +50,7 @@ type EventReader struct {
 
 	window     []byte // read from r
 	start, end int    // the part of window that has not been used yet
+	newline    int    // the first \n in it, or end; before start if it has not been searched for
 	begun      bool   // the start of the stream, where a byte order mark may be, has been read
 	afterCR    bool   // the last line ended in \r; a \n that follows belongs to it
 
@@ -281,7 +282,7 @@ func (e *EventReader) readLine() (eventLine, error) {
 				continue
 			}
 		}
-		i := lineEnd(w)
+		i := e.lineEnd() - e.start
 		if i < 0 {
 			e.keep(w)
 			e.start = e.end
@@ -300,17 +301,22 @@ func (e *EventReader) readLine() (eventLine, error) {
 	}
 }
 
-// lineEnd returns the index of the end of the first line in w, or -1. It looks for \r
-// only before the first \n, so that a window of many lines is not searched repeatedly.
-func lineEnd(w []byte) int {
-	i := bytes.IndexByte(w, '\n')
-	if i < 0 {
-		return bytes.IndexByte(w, '\r')
+// lineEnd returns the index in the window of the end of the current line, or -1. It searches
+// each byte once, however many lines there are.
+func (e *EventReader) lineEnd() int {
+	if e.newline < e.start {
+		e.newline = e.end
+		if i := bytes.IndexByte(e.window[e.start:e.end], '\n'); i >= 0 {
+			e.newline = e.start + i
+		}
 	}
-	if cr := bytes.IndexByte(w[:i], '\r'); cr >= 0 {
-		return cr
+	switch i := bytes.IndexByte(e.window[e.start:e.newline], '\r'); {
+	case i >= 0:
+		return e.start + i
+	case e.newline < e.end:
+		return e.newline
 	}
-	return i
+	return -1
 }
 
 // keep adds a part to the current line. Of a comment it keeps only the head.
@@ -341,7 +347,7 @@ func (e *EventReader) keep(part []byte) {
 
 // fill reads into the empty window.
 func (e *EventReader) fill() error {
-	e.start, e.end = 0, 0
+	e.start, e.end, e.newline = 0, 0, -1
 	for e.end == 0 || !e.begun && e.end < len(bom) {
 		n, err := e.r.Read(e.window[e.end:])
 		e.end += n

@@ -199,3 +199,17 @@ func TestIgnoredFieldsAreCounted(t *testing.T) {
 		}
 	}
 }
+
+// TestEventWindowIsSearchedOnce checks that the end of each line is not searched for in all that
+// has been read: what appears there after the first search is not found.
+func TestEventWindowIsSearchedOnce(t *testing.T) {
+	const line = ":abcdef\r"
+	r := NewEventReader(bytes.NewReader(bytes.Repeat([]byte(line), windowSize/len(line))), 0)
+	defer r.Release()
+	for i := range windowSize / len(line) {
+		if l, err := r.readLine(); err != nil || len(l.text) != len(line)-1 {
+			t.Fatalf("line %d: %q, %v", i, l.text, err)
+		}
+		r.window[windowSize-3] = '\n'
+	}
+}
