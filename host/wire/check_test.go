@@ -61,6 +61,13 @@ func TestAmbiguousMessages(t *testing.T) {
 		{`{"__proto__":{"name":"b"}}`, `"__proto__" of params is not allowed`},
 		{`{"\u005f_proto__":{"name":"b"}}`, `is not allowed`},
 		{`{"_meta":{"__proto__":{"progressToken":1}}}`, `is not allowed`},
+		{`{"_meta":{"io.modelcontextprotocol/clientCapabilities":{"tasks":{},"tasks":{}}}}`, `"tasks" appears twice in params._meta.clientCapabilities`},
+		{`{"_meta":{"io.modelcontextprotocol/clientCapabilities":{"x":{},"x":{}}}}`, `"x" appears twice`},
+		{`{"_meta":{"io.modelcontextprotocol/clientCapabilities":{"roots":{"listChanged":true,"listChanged":false}}}}`, `appears twice in params._meta.clientCapabilities.roots`},
+		{`{"_meta":{"io.modelcontextprotocol/clientCapabilities":{"extensions":{"a/b":{},"a/b":{}}}}}`, `appears twice in params._meta.clientCapabilities.extensions`},
+		{`{"_meta":{"io.modelcontextprotocol/clientInfo":{"name":"a","name":"b"}}}`, `"name" appears twice in params._meta.clientInfo`},
+		{`{"_meta":{"io.modelcontextprotocol/clientInfo":{"name":"a","Name":"b"}}}`, `is taken for "name"`},
+		{`{"capabilities":{"extensions":{"a/b":{},"a/b":{}}}}`, `appears twice in params.capabilities.extensions`},
 	}
 	for _, tt := range params {
 		for _, raw := range []string{
@@ -138,6 +145,7 @@ func TestCheck(t *testing.T) {
 		{MetaShape, ` {"traceparent":"x","k":{"progressToken":1,"ProgressToken":2}} `, ""},
 		{MetaShape, `{"PROGRESSTOKEN":1}`, `"progressToken"`},
 		{MetaShape, `{"k":1,"k":2}`, "twice"},
+		{MetaShape, `{"io.modelcontextprotocol/clientCapabilities":{"tasks":{},"tasks":{}}}`, "twice"},
 		{MetaShape, `[]`, "not a JSON object"},
 		{MetaShape, ``, "not a JSON object"},
 		{MetaShape, `{"k":1`, "unexpected EOF"},

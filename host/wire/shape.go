@@ -68,19 +68,28 @@ func addByLength(index [][]*knownMember, n int, m *knownMember) [][]*knownMember
 }
 
 // metaKeys are the known keys of _meta: those of revisions up to 2026-07-28, and our
-// own.
+// own. Those with a Shape are in metaShape.
 var metaKeys = []string{
-	"io.modelcontextprotocol/protocolVersion", "io.modelcontextprotocol/clientInfo",
-	"io.modelcontextprotocol/clientCapabilities", "io.modelcontextprotocol/serverInfo",
+	"io.modelcontextprotocol/protocolVersion", "io.modelcontextprotocol/serverInfo",
 	"io.modelcontextprotocol/logLevel", "io.modelcontextprotocol/subscriptionId",
 	"io.modelcontextprotocol/model-immediate-response",
 	"io.github.mcp-metatool/upstreams", "io.github.mcp-metatool/receipt",
 	"io.github.mcp-metatool/configuration", "io.github.mcp-metatool/idempotencyKey",
 }
 
-func metaShape(path string, joined bool) *Shape {
-	const related = "io.modelcontextprotocol/related-task"
+// requestMetaShape returns the Shape of the _meta of a request. What a client says about
+// itself there is checked like the params of initialize.
+func requestMetaShape(path string) *Shape {
+	return metaShape(path, true, capabilitiesShape(path+".clientCapabilities", true), implementationShape(path+".clientInfo", true))
+}
+
+// metaShape returns the Shape of a _meta. client and info are those of what a client says
+// about itself; nil where only requests have it.
+func metaShape(path string, joined bool, client, info *Shape) *Shape {
+	const prefix = "io.modelcontextprotocol/"
+	const related = prefix + "related-task"
 	return newShape(path, joined).has("progressToken").has(metaKeys...).
+		holds(prefix+"clientCapabilities", client).holds(prefix+"clientInfo", info).
 		holds(related, newShape(path+"."+related, joined).looksUp("taskId"))
 }
 
@@ -98,7 +107,8 @@ func capabilitiesShape(path string, joined bool) *Shape {
 	within := func(name string, members ...string) *Shape {
 		return newShape(path+"."+name, joined).has(members...)
 	}
-	return newShape(path, joined).has("logging", "completions", "experimental", "extensions").
+	return newShape(path, joined).has("logging", "completions", "experimental").
+		holds("extensions", within("extensions")).
 		holds("sampling", within("sampling", "tools", "context")).
 		holds("elicitation", within("elicitation", "form", "url")).
 		holds("roots", within("roots", "listChanged")).
@@ -119,7 +129,7 @@ func paramsShape() *Shape {
 			"notifications", "statusMessage", "createdAt", "lastUpdatedAt", "ttl", "pollInterval",
 			"messages", "maxTokens", "systemPrompt", "tools", "toolChoice", "requestedSchema", "url").
 		holds("inputResponses", within("inputResponses")).
-		holds("_meta", metaShape("params._meta", true)).
+		holds("_meta", requestMetaShape("params._meta")).
 		holds("task", taskShape("params.task", true)).
 		holds("ref", within("ref").looksUp("type", "name", "uri")).
 		holds("argument", within("argument").has("name", "value")).
@@ -136,7 +146,7 @@ func resultShape() *Shape {
 		has("tools", "resources", "resourceTemplates", "prompts", "tasks", "content", "structuredContent", "isError",
 			"ttlMs", "cacheScope", "supportedVersions").
 		holds("inputRequests", newShape("result.inputRequests", false)).
-		holds("_meta", metaShape("result._meta", false)).
+		holds("_meta", metaShape("result._meta", false, nil, nil)).
 		holds("task", taskShape("result.task", false)).
 		holds("capabilities", capabilitiesShape("result.capabilities", false)).
 		holds("serverInfo", implementationShape("result.serverInfo", false))
@@ -151,11 +161,11 @@ var messageShape = newShape("", false).has("jsonrpc", "id", "method").
 // Shapes of objects that are checked separately from their message.
 var (
 	// MetaShape is the Shape of the _meta of a request.
-	MetaShape = metaShape("_meta", true)
+	MetaShape = requestMetaShape("_meta")
 	// ItemShape is the Shape of an item of a list; see Surface.
 	ItemShape = newShape("item", false).looksUp("name", "uri", "uriTemplate").
 			has("title", "description", "inputSchema", "outputSchema", "annotations", "execution", "arguments", "mimeType", "icons").
-			holds("_meta", metaShape("item._meta", false))
+			holds("_meta", metaShape("item._meta", false, nil, nil))
 	// TaskShape is the Shape of a task in a list of tasks.
 	TaskShape = taskShape("task", false)
 	// ExtensionTaskShape is the Shape of a task of the extension, in a result or a
