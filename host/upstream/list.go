@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
@@ -191,12 +189,19 @@ func merge(meta, more []byte) []byte {
 	if meta == nil {
 		return more
 	}
-	var members map[string]json.RawMessage
-	_ = json.Unmarshal(more, &members) // the caller has checked that it is an object
-	for _, name := range slices.Sorted(maps.Keys(members)) {
-		if out, err := wire.Set(meta, members[name], name); err == nil {
-			meta = out
+	before, _ := wire.Members(meta)
+	after, _ := wire.Members(more) // the caller has checked that both are objects
+	var names []string
+	values := map[string][]byte{}
+	for _, m := range slices.Concat(before, after) {
+		if _, again := values[m.Name]; !again {
+			names = append(names, m.Name)
 		}
+		values[m.Name] = m.Value
 	}
-	return meta
+	merged := wire.NewObject(len(meta) + len(more))
+	for _, name := range names {
+		merged.Raw(name, values[name])
+	}
+	return merged.Bytes()
 }

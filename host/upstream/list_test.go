@@ -1,12 +1,15 @@
 package upstream
 
 import (
+	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv/linear"
 )
 
 // TestItemsAreCounted checks that no list has more than maxItems, however the server divides it
@@ -72,6 +75,24 @@ func TestTooLargeListKeepsTheOneBefore(t *testing.T) {
 		if s := f.Status(); s.State != Ready || s.Tools != 2 || s.Restarts > 0 || !strings.Contains(s.Err, want) {
 			t.Errorf("status %+v, want %s", s, want)
 		}
+	}
+}
+
+// TestLinearLists checks that no page of a list makes us work out of proportion to its size.
+func TestLinearLists(t *testing.T) {
+	for _, shape := range linear.Shapes {
+		t.Run(shape.Name, func(t *testing.T) {
+			linear.Check(t, func(size int) []byte { return shape.Make(size, "name") }, func(raw []byte) {
+				for _, s := range wire.Surfaces {
+					c := &listing{surface: s, log: slog.New(slog.DiscardHandler), keys: map[string]bool{}}
+					for range 2 {
+						_, _ = c.add(fmt.Appendf(nil, `{%q:[],"_meta":%s}`, s, raw))
+						_, _ = c.add(fmt.Appendf(nil, `{%q:[%s],"_meta":{"x":{}}}`, s, raw))
+						_, _ = c.add(fmt.Appendf(nil, `{%q:%s}`, s, raw))
+					}
+				}
+			})
+		})
 	}
 }
 
