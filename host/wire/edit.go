@@ -380,6 +380,19 @@ func Members(raw []byte) (all []Member, ok bool) {
 	return all, true
 }
 
+// Each calls f for the members of the object raw, in order, until it returns false. Unlike
+// Members, it keeps nothing, however many there are. ok is false if raw is not an object, as
+// far as it was read.
+func Each(raw []byte, f func(name, value []byte) (more bool)) (ok bool) {
+	o := walk(raw)
+	for o.next() {
+		if !f(o.name(), o.value()) {
+			return true
+		}
+	}
+	return o.err == nil
+}
+
 // maxElements bounds what Elements allocates for a hostile array.
 const maxElements = 1 << 20
 

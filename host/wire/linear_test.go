@@ -31,6 +31,7 @@ var entryPoints = map[string]struct {
 	"Without":       {"a", func(raw []byte) { _, _ = Without(raw, "x", "a") }},
 	"IsObject":      {"a", func(raw []byte) { IsObject(raw) }},
 	"Members":       {"a", func(raw []byte) { Members(raw) }},
+	"Each":          {"a", func(raw []byte) { Each(raw, func(_, _ []byte) bool { return true }) }},
 	"Elements":      {"a", func(raw []byte) { _, _ = Elements(raw) }},
 	"FirstElements": {"a", func(raw []byte) { _, _, _ = FirstElements(raw, 1000) }},
 	"Extend": {"a", func(raw []byte) {
