@@ -24,6 +24,8 @@ type scriptServer struct {
 	sent     map[string]*pins.Definition // also of withheld tools
 	withheld map[string]*pins.Finding    // by own name
 
+	callable func() []string // sorted script names of the tools that may be called
+
 	remembered bool // listing.remembered
 	listed     bool // the upstream has sent a list, perhaps earlier
 }
@@ -274,8 +276,8 @@ func (s *Scope) InScripts(public string) string {
 	return ""
 }
 
-// callable returns the sorted script names of the tools that may be called.
-func (s *scriptServer) callable() []string {
+// sortCallable returns what scriptServer.callable does.
+func (s *scriptServer) sortCallable() []string {
 	var names []string
 	for _, id := range s.order {
 		if slices.ContainsFunc(s.idents[id], func(own string) bool { return !s.hidden[own] }) {

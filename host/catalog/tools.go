@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/pins"
@@ -106,6 +107,7 @@ func (b *builder) script(t *tools, s *source) []sourceItem {
 		hidden: map[string]bool{}, tools: map[string][]byte{}, idents: map[string][]string{},
 		sent: map[string]*pins.Definition{}, withheld: map[string]*pins.Finding{},
 	}
+	script.callable = sync.OnceValue(script.sortCallable)
 	if b.enforced(s.Server) {
 		t.enforced[s.Server] = script
 	}

@@ -22,9 +22,9 @@ const maxNames = 3
 // MaxLength is the length in bytes of the longest name that is compared.
 const MaxLength = 256
 
-// maxWork is how many pairs of characters are compared for a hint, which takes some tens of
+// maxWork is how many pairs of characters are compared for a hint, which takes some
 // milliseconds.
-const maxWork = 20_000_000
+const maxWork = 2_000_000
 
 // comparison compares names with one name.
 type comparison struct {
