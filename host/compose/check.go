@@ -27,20 +27,16 @@ func (e *SourceError) Error() string {
 // untrusted source is never parsed by the host. The error is a *SourceError if the
 // script is wrong, otherwise a *Failure.
 func (c *Composer) Check(ctx context.Context, name, code string) error {
-	out, err := c.inspect(ctx, abi.OpCheck, name, code)
+	out, err := c.inspectWith(ctx, abi.OpCheck, name, code, c.names(code), c.budget(tools.Limits{}), nil)
 	if err == nil && out.Err != nil {
 		return &SourceError{Message: out.Err.Message, Position: out.Err.Position}
 	}
 	return err
 }
 
-// inspect runs OpCheck or OpLint in the sandbox. The error is a *Failure.
-func (c *Composer) inspect(ctx context.Context, op abi.Op, name, code string) (sandbox.Outcome, error) {
-	return c.inspectWith(ctx, op, name, code, c.names(code), c.budget(tools.Limits{}))
-}
-
-// inspectWith is inspect with these script names of servers, and these limits.
-func (c *Composer) inspectWith(ctx context.Context, op abi.Op, name, code string, servers []string, b budget) (sandbox.Outcome, error) {
+// inspectWith runs OpCheck or OpLint in the sandbox with these script names of servers, these
+// limits, and the fuel of an account, nil for none. The error is a *Failure.
+func (c *Composer) inspectWith(ctx context.Context, op abi.Op, name, code string, servers []string, b budget, account *sandbox.Account) (sandbox.Outcome, error) {
 	if f := c.ready(ctx); f != nil {
 		return sandbox.Outcome{}, f
 	}
@@ -49,6 +45,7 @@ func (c *Composer) inspectWith(ctx context.Context, op abi.Op, name, code string
 	out, err := c.cfg.Sandbox.Run(limited, sandbox.Run{
 		Request: abi.Request{Op: op, Name: name, Code: code, Servers: servers, AgentTools: c.agentTools(code)},
 		Limits:  b.Limits,
+		Account: account,
 		Caller:  noCalls{},
 	})
 	var limit *sandbox.LimitError

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/route"
-	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
@@ -110,20 +109,5 @@ func TestCheckingIsPartOfTheRun(t *testing.T) {
 	})
 	if n := len(u.calls()); n > 0 {
 		t.Errorf("%d calls have left", n)
-	}
-}
-
-// TestLintIsBounded checks that literal arguments are checked against a hostile schema
-// within the limits of a run, or not at all.
-func TestLintIsBounded(t *testing.T) {
-	var u upstreams
-	u.result("s.hostile", `{"content":[]}`)
-	c := composer(sandboxtest.Guest(t), &u, func(o *Options) {
-		o.Catalog = observedCatalog{o.Catalog, nil}
-		o.Limits = sandbox.Limits{Fuel: 100_000_000}
-	})
-	code := "s.hostile(x='" + strings.Repeat("x", 100_000) + "')"
-	if warnings, err := c.Lint(t.Context(), "job", code); err != nil || len(warnings) > 0 {
-		t.Errorf("%v, %v", warnings, err)
 	}
 }

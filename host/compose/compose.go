@@ -22,7 +22,8 @@
 //	shorten.go   the calls and the log in a result, shortened
 //	failure.go   Failure: an error as clients see it
 //	check.go     checking a script in the sandbox before it is saved
-//	lint.go      probable mistakes in a script
+//	lint.go      probable mistakes in a script; lintargs.go: literal arguments,
+//	             lintsaved.go: calls of saved tools
 //	define.go    the tool definition that agents see
 //	build.go     building JSON out of raw pieces
 //	moment.go    the time of a run and its seed

@@ -4,19 +4,14 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
-	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
 // Warning is about a script that runs, but probably not as intended.
@@ -26,15 +21,22 @@ type Warning struct {
 	Message string `json:"message"`
 	// Source is that line of the script.
 	Source string `json:"-"`
-	// Unchecked reports that this is about a server that is down, not about the script.
+	// Unchecked reports that this is about what was not checked, as calls of a server that is
+	// down, and not about the script.
 	Unchecked bool `json:"-"`
 }
 
 const (
 	// maxWarnings limits the warnings about one script.
 	maxWarnings = 100
-	// maxFollowed limits how many saved tools Lint searches for a cycle of calls.
+	// maxFollowed limits how many saved tools Lint analyses to find a cycle of calls.
 	maxFollowed = 64
+	// lintWork is the fuel for finding warnings, about a second, if a run may use more.
+	lintWork = 2_000_000_000
+	// resolveWork is the fuel for resolving the name of a tool, of which there may be many.
+	resolveWork = 100_000
+	// scanWork is the fuel for finding something in a schema, for each of its bytes.
+	scanWork = 4
 	// lintWait is how long Lint waits, in total, for servers that have not listed
 	// their tools yet.
 	lintWait = 3 * time.Second
@@ -43,8 +45,13 @@ const (
 // Inspect analyses a script in the sandbox without running it; see abi.Lint. The error is
 // a *Failure.
 func (c *Composer) Inspect(ctx context.Context, name, code string) (abi.Lint, error) {
+	return c.inspectFor(ctx, nil, name, code)
+}
+
+// inspectFor is Inspect with the fuel of an account; nil: with that of a run.
+func (c *Composer) inspectFor(ctx context.Context, account *sandbox.Account, name, code string) (abi.Lint, error) {
 	var l abi.Lint
-	out, err := c.inspect(ctx, abi.OpLint, name, code)
+	out, err := c.inspectWith(ctx, abi.OpLint, name, code, c.names(code), c.budget(tools.Limits{}), account)
 	if err != nil {
 		return l, err
 	}
@@ -76,22 +83,27 @@ func (c *Composer) LintTool(ctx context.Context, def tools.Definition) ([]Warnin
 	if err != nil {
 		return nil, err
 	}
-	l := linter{Composer: c, name: name, durability: def.Durability, account: sandbox.NewAccount(c.cfg.Limits, nil)}
-	l.params(found.Params, def.InputSchema)
+	b := c.budget(tools.Limits{})
+	limits := b.Limits.WithDefaults()
+	limits.Fuel = min(limits.Fuel, lintWork)
+	l := linter{Composer: c, name: name, durability: def.Durability, account: sandbox.NewAccount(limits, nil)}
+	limited, cancel := context.WithTimeout(ctx, b.timeout)
+	defer cancel()
+	l.room = maxWarnings
+	if err := l.params(limited, found.Params, def.InputSchema); err != nil {
+		l.stopped(found.Params[0].Position, "names of arguments", err)
+	}
+	l.room = len(l.found) + maxWarnings
 	for _, w := range found.Warnings {
 		l.warn(w.Position, w.Message)
 	}
-	waiting, cancel := context.WithTimeout(ctx, lintWait)
+	l.room = len(l.found) + maxWarnings
+	waiting, cancel := context.WithTimeout(limited, lintWait)
 	defer cancel()
 	for _, n := range found.Calls {
-		switch {
-		case n.Undefined: // there is a warning
-		case n.Server == abi.Composites:
-			if err := l.saved(ctx, n); err != nil {
-				return nil, err
-			}
-		default:
-			l.upstream(ctx, waiting, n)
+		if err := l.call(limited, waiting, n); err != nil {
+			l.stopped(n.Position, "calls from here on", err)
+			break
 		}
 	}
 	if ctx.Err() != nil {
@@ -103,51 +115,59 @@ func (c *Composer) LintTool(ctx context.Context, def tools.Definition) ([]Warnin
 	return l.found[:min(len(l.found), maxWarnings)], nil
 }
 
-// linter is the state of one call of Lint.
+// linter is the state of one call of Lint. Its methods return an error if they were stopped.
 type linter struct {
 	*Composer
 	name  string
 	found []Warning
-	// account limits the fuel for checking literal arguments.
+	room  int // how many warnings found may have
+	// account limits the fuel for everything that is done for the warnings.
 	account *sandbox.Account
 
 	durability tools.Durability
 	doubted    bool // there is a warning about calls in doubt
 
-	down  map[string]bool            // servers that are not available
-	calls map[string][]abi.NamedTool // of saved tools that were analysed
+	down    map[string]bool      // servers that are not available
+	schemas map[string]toolInput // of the upstreams' tools that are called
+	saves   map[string]savedCall // of the saved tools that are called
+	follows map[string]following // what saved tools call that were analysed
+	names   map[string][]string  // of saved tools, by their script names; nil if they are not known yet
 }
+
+// full reports whether there is no room for another warning.
+func (l *linter) full() bool { return len(l.found) >= l.room }
 
 func (l *linter) warn(at abi.Position, message string) {
 	w := Warning{Line: at.Line, Column: at.Column, Message: display.ClipSize(message, maxCallMessage), Source: at.Source}
-	if !slices.Contains(l.found, w) {
+	if !l.full() && !slices.Contains(l.found, w) {
 		l.found = append(l.found, w)
 	}
 }
 
-// params warns of arguments that the schema does not have.
-func (l *linter) params(named []abi.NamedParam, inputSchema []byte) {
-	raw, ok := wire.Get(inputSchema, "properties")
-	var properties map[string]json.RawMessage
-	if !ok || json.Unmarshal(raw, &properties) != nil {
-		return
+// stopped warns that something is not checked, because that was stopped.
+func (l *linter) stopped(at abi.Position, what string, err error) {
+	l.found = append(l.found, Warning{
+		Line: at.Line, Column: at.Column, Source: at.Source, Unchecked: true,
+		Message: display.ClipSize(fmt.Sprintf("%s are not checked: %v", what, err), maxCallMessage),
+	})
+}
+
+// work does a part of the work, which costs fuel and takes a turn like that of a run.
+func (l *linter) work(ctx context.Context, f func(spend tools.Spend) error) error {
+	work := l.cfg.Sandbox.Compute(ctx, l.name, l.account)
+	defer work.Close()
+	return f(work.Spend)
+}
+
+// call checks a call.
+func (l *linter) call(ctx, waiting context.Context, n abi.NamedTool) error {
+	switch {
+	case n.Undefined || l.full(): // there is a warning
+		return nil
+	case n.Server == abi.Composites:
+		return l.saved(ctx, n)
 	}
-	for _, key := range []string{"additionalProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf", "if"} {
-		if more, ok := wire.Get(inputSchema, key); ok && string(more) != "false" {
-			return // there may be others
-		}
-	}
-	names := slices.Sorted(maps.Keys(properties))
-	for _, p := range named {
-		if _, known := properties[p.Name]; known {
-			continue
-		}
-		hint := ""
-		if n := nearest.Name(p.Name, names, nearest.Limit(len(p.Name))); n != "" {
-			hint = fmt.Sprintf(" (did you mean %s?)", n)
-		}
-		l.warn(p.Position, fmt.Sprintf("inputSchema has no property %q%s", p.Name, hint))
-	}
+	return l.upstream(ctx, waiting, n)
 }
 
 // unchecked warns that calls of a server are not checked.
@@ -161,9 +181,12 @@ func (l *linter) unchecked(n abi.NamedTool, err error) {
 
 // upstream checks a call of a server's tool. It waits for the server until waiting
 // ends.
-func (l *linter) upstream(ctx, waiting context.Context, n abi.NamedTool) {
+func (l *linter) upstream(ctx, waiting context.Context, n abi.NamedTool) error {
 	if l.down[n.Server] {
-		return
+		return nil
+	}
+	if err := l.work(ctx, func(spend tools.Spend) error { return spend(resolveWork) }); err != nil {
+		return err
 	}
 	server, tool, err := l.cfg.Catalog.Resolve(n.Server, n.Tool, n.Exact)
 	if needsStart(l.cfg.Catalog, server, err) {
@@ -173,19 +196,45 @@ func (l *linter) upstream(ctx, waiting context.Context, n abi.NamedTool) {
 			}
 			l.down[n.Server] = true // its tools are not known
 			l.unchecked(n, err)
-			return
+			return nil
 		}
 		server, tool, err = l.cfg.Catalog.Resolve(n.Server, n.Tool, n.Exact)
 	}
 	if err != nil {
 		l.warn(n.Position, err.Error())
-		return
+		return nil
 	}
 	l.doubt(n, server, tool)
-	raw := l.cfg.Catalog.InputSchema(server, tool)
-	if schema := l.schemas.of(server, tool, raw, l.cfg.Log, nil); schema != nil {
-		l.arguments(ctx, n, server+"."+tool, raw, schema.ValidateArguments)
+	in, err := l.input(ctx, server, tool)
+	if err != nil || in.schema == nil {
+		return err
 	}
+	return l.arguments(ctx, n, server+"."+tool, in.raw, in.schema.ValidateArguments)
+}
+
+// toolInput is the inputSchema of an upstream's tool.
+type toolInput struct {
+	raw    []byte
+	schema *tools.Schema // nil if it does not compile
+}
+
+// input returns the inputSchema of an upstream's tool. It looks for each once.
+func (l *linter) input(ctx context.Context, server, tool string) (toolInput, error) {
+	key := server + "." + tool
+	if in, ok := l.schemas[key]; ok {
+		return in, nil
+	}
+	in := toolInput{raw: l.cfg.Catalog.InputSchema(server, tool)}
+	err := l.work(ctx, func(spend tools.Spend) error { return spend(uint64(len(in.raw)) * scanWork) })
+	if err != nil {
+		return in, err
+	}
+	in.schema = l.Composer.schemas.of(server, tool, in.raw, l.cfg.Log, l.turn(ctx, l.name))
+	if l.schemas == nil {
+		l.schemas = map[string]toolInput{}
+	}
+	l.schemas[key] = in
+	return in, nil
 }
 
 // doubt warns once that a durable run can fail because it is not known whether a call was made.
@@ -196,185 +245,4 @@ func (l *linter) doubt(n abi.NamedTool, server, tool string) {
 	}
 	l.doubted = true
 	l.warn(n.Position, fmt.Sprintf("%s.%s is not known to be idempotent: if the process dies during the call, the run fails, and nothing is undone (set inDoubt to \"undo\" or \"ask\", or to \"fail\" if that is wanted)", server, tool))
-}
-
-// saved checks a call of a saved tool.
-func (l *linter) saved(ctx context.Context, n abi.NamedTool) error {
-	if n.Tool == l.name || !n.Exact && n.Tool == abi.Ident(l.name) {
-		l.warn(n.Position, fmt.Sprintf("%s calls itself, which saved tools cannot", l.name))
-		return nil
-	}
-	if l.cfg.Saved == nil {
-		return nil // saved tools are not known
-	}
-	name, err := l.resolve(n)
-	if err != nil {
-		l.warn(n.Position, err.Error())
-		return nil
-	}
-	def, err := l.cfg.Saved.Get(name)
-	if err != nil {
-		l.warn(n.Position, err.Error())
-		return nil
-	}
-	if schema, err := def.Input(); err == nil && schema != nil {
-		l.arguments(ctx, n, abi.Composites+"."+name, def.InputSchema, func(args []byte, spend tools.Spend) error {
-			_, err := schema.Coerce(args, spend)
-			return err
-		})
-	}
-	back, err := l.callsBack(ctx, def)
-	if err != nil {
-		return err
-	}
-	if back != nil {
-		chain := append([]string{l.name}, back...)
-		l.warn(n.Position, "saved tools call each other in a cycle, which is refused: "+strings.Join(chain, " -> "))
-	}
-	return nil
-}
-
-// resolve finds the saved tool for a call.
-func (l *linter) resolve(n abi.NamedTool) (string, error) {
-	return (&run{Composer: l.Composer}).resolveSaved(abi.ToolCall{Server: n.Server, Tool: n.Tool, Exact: n.Exact})
-}
-
-// callsBack returns the shortest chain of calls from def to the script, including both;
-// nil if there is none.
-func (l *linter) callsBack(ctx context.Context, def tools.Definition) ([]string, error) {
-	seen := map[string]bool{def.Name: true}
-	for queue := [][]string{{def.Name}}; len(queue) > 0 && len(seen) <= maxFollowed; queue = queue[1:] {
-		chain := queue[0]
-		def, err := l.cfg.Saved.Get(chain[len(chain)-1])
-		if err != nil {
-			continue // it cannot be called
-		}
-		calls, err := l.callsOf(ctx, def)
-		if err != nil {
-			return nil, err
-		}
-		for _, n := range calls {
-			if n.Server != abi.Composites {
-				continue
-			}
-			if n.Tool == l.name || !n.Exact && n.Tool == abi.Ident(l.name) {
-				return append(slices.Clone(chain), l.name), nil
-			}
-			if name, err := l.resolve(n); err == nil && !seen[name] {
-				seen[name] = true
-				queue = append(queue, append(slices.Clone(chain), name))
-			}
-		}
-	}
-	return nil, nil
-}
-
-// callsOf returns the tools that a saved tool names.
-func (l *linter) callsOf(ctx context.Context, def tools.Definition) ([]abi.NamedTool, error) {
-	if calls, ok := l.calls[def.Name]; ok {
-		return calls, nil
-	}
-	found, err := l.Inspect(ctx, def.Name, def.Code)
-	if err != nil {
-		return nil, err
-	}
-	if l.calls == nil {
-		l.calls = map[string][]abi.NamedTool{}
-	}
-	l.calls[def.Name] = found.Calls
-	return found.Calls, nil
-}
-
-// arguments checks literal arguments against the tool's inputSchema.
-func (l *linter) arguments(ctx context.Context, n abi.NamedTool, tool string, schema []byte, validate func([]byte, tools.Spend) error) {
-	if n.Arguments == nil {
-		return
-	}
-	l.options(n, tool, schema)
-	whole := !n.More && len(n.Unknown) == 0
-	work := l.cfg.Sandbox.Compute(ctx, l.name, l.account)
-	defer work.Close()
-	var wrong *tools.ValidationError
-	if err := validate(n.Arguments, work.Spend); errors.As(err, &wrong) {
-		for _, v := range wrong.Violations {
-			if whole || decided(v.Pointer, n) {
-				l.warn(n.Position, fmt.Sprintf("%s: the arguments do not match the tool's inputSchema: %s", tool, v))
-			}
-		}
-	}
-	if whole {
-		return
-	}
-	for _, message := range nameProblems(n, schema) {
-		l.warn(n.Position, fmt.Sprintf("%s: the arguments do not match the tool's inputSchema: /: %s", tool, message))
-	}
-}
-
-// options warns about arguments that are probably meant as options of the call: they
-// would be, next to a dict of arguments, and the tool has no argument of that name.
-func (l *linter) options(n abi.NamedTool, tool string, schema []byte) {
-	var s struct {
-		Properties map[string]json.RawMessage `json:"properties"`
-	}
-	var given map[string]json.RawMessage
-	if json.Unmarshal(schema, &s) != nil || s.Properties == nil || json.Unmarshal(n.Arguments, &given) != nil {
-		return
-	}
-	for _, name := range []string{"meta", "timeout"} {
-		if _, ok := given[name]; ok && s.Properties[name] == nil {
-			l.warn(n.Position, fmt.Sprintf("%s: %s is sent as an argument, but the tool has no argument of that name: if it is an option of the call, pass the arguments as a dict: ({...}, %s=...)", tool, name, name))
-		}
-	}
-}
-
-// decided reports whether the literals determine a violation at a pointer.
-func decided(pointer string, n abi.NamedTool) bool {
-	if pointer == "" {
-		return false
-	}
-	return !slices.ContainsFunc(n.Unknown, func(u string) bool {
-		return pointer == u || strings.HasPrefix(pointer, u+"/") || strings.HasPrefix(u, pointer+"/")
-	})
-}
-
-// property has the part of a property's schema that we need.
-type property struct {
-	Default json.RawMessage
-}
-
-// UnmarshalJSON reads the default of a schema that is an object.
-func (p *property) UnmarshalJSON(raw []byte) error {
-	p.Default, _ = wire.Get(raw, "default")
-	return nil
-}
-
-// nameProblems returns what is wrong with the names of arguments, according to the
-// simple parts of a schema.
-func nameProblems(n abi.NamedTool, schema []byte) []string {
-	var s struct {
-		Properties           map[string]property `json:"properties"`
-		PatternProperties    json.RawMessage     `json:"patternProperties"`
-		AdditionalProperties json.RawMessage     `json:"additionalProperties"`
-		Required             []string            `json:"required"`
-	}
-	var given map[string]json.RawMessage
-	if json.Unmarshal(schema, &s) != nil || json.Unmarshal(n.Arguments, &given) != nil {
-		return nil
-	}
-	var out []string
-	for _, name := range s.Required {
-		if _, ok := given[name]; !ok && !n.More && s.Properties[name].Default == nil {
-			out = append(out, fmt.Sprintf("missing property %s", wire.Quote(name)))
-		}
-	}
-	if string(s.AdditionalProperties) != "false" || s.PatternProperties != nil {
-		return out
-	}
-	for name := range given {
-		if _, ok := s.Properties[name]; !ok {
-			out = append(out, fmt.Sprintf("unknown property %s", wire.Quote(name)))
-		}
-	}
-	slices.Sort(out)
-	return out
 }

@@ -76,7 +76,7 @@ func (c *Composer) reach(ctx context.Context, name, code string, servers []strin
 	b := c.budget(tools.Limits{})
 	b.Limits = sandbox.Limits{}.WithDefaults()
 	b.timeout = max(b.timeout, DefaultTimeout)
-	out, err := c.inspectWith(ctx, abi.OpLint, name, code, servers, b)
+	out, err := c.inspectWith(ctx, abi.OpLint, name, code, servers, b, nil)
 	if err != nil {
 		return reach{}, err
 	}

@@ -74,9 +74,9 @@ func (s *schemas) of(server, tool string, raw []byte, log *slog.Logger, turn fun
 // turn returns a function that waits for a slot to compute, if the work is long, and returns
 // one that releases it. The work costs no fuel, because it is done once for many runs. After
 // ctx it does not wait.
-func (r *run) turn(ctx context.Context) func(units uint64) (end func()) {
+func (c *Composer) turn(ctx context.Context, tool string) func(units uint64) (end func()) {
 	return func(units uint64) (end func()) {
-		work := r.cfg.Sandbox.Compute(ctx, r.tool, nil)
+		work := c.cfg.Sandbox.Compute(ctx, tool, nil)
 		_ = work.Spend(units)
 		return work.Close
 	}
@@ -102,7 +102,7 @@ func (r *run) checkCall(ctx, limited context.Context, t *target) *abi.CallError 
 	if failed := t.checkMeta(); failed != nil {
 		return failed
 	}
-	schema := r.schemas.of(t.server, t.tool, r.cfg.Catalog.InputSchema(t.server, t.tool), r.cfg.Log, r.turn(limited))
+	schema := r.schemas.of(t.server, t.tool, r.cfg.Catalog.InputSchema(t.server, t.tool), r.cfg.Log, r.turn(limited, r.tool))
 	if schema == nil {
 		return nil
 	}

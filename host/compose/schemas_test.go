@@ -31,7 +31,7 @@ func TestCompilingTakesATurn(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	r := &run{Composer: &Composer{cfg: Options{Sandbox: new(sandbox.Sandbox)}}}
-	if s.of("a", "c", []byte(`{}`), slog.New(slog.DiscardHandler), r.turn(ended)) == nil {
+	if s.of("a", "c", []byte(`{}`), slog.New(slog.DiscardHandler), r.turn(ended, r.tool)) == nil {
 		t.Error("no schema after the end of the run that compiled it")
 	}
 }
