@@ -100,6 +100,9 @@ func Parse(params []byte) (Envelope, *wire.RPCError) {
 		return Envelope{}, Unsupported(name)
 	}
 	e := Envelope{Revision: revision, Capabilities: capabilities, ClientInfo: client}
+	if bad := CheckClient(capabilities, client); bad != nil {
+		return Envelope{Revision: revision}, bad
+	}
 	switch {
 	case capabilities == nil:
 		return e, missing(KeyCapabilities)
@@ -115,6 +118,23 @@ func Parse(params []byte) (Envelope, *wire.RPCError) {
 		}
 	}
 	return e, nil
+}
+
+// MaxClient is the largest size in bytes of what a client says about itself, which is kept for
+// as long as something goes on for it.
+const MaxClient = 64 << 10
+
+// CheckClient refuses a client that says too much about itself: in both eras its capabilities
+// and clientInfo, and with the handshake whatever else the params of initialize have.
+func CheckClient(said ...[]byte) *wire.RPCError {
+	size := 0
+	for _, part := range said {
+		size += len(part)
+	}
+	if size <= MaxClient {
+		return nil
+	}
+	return wire.Errorf(wire.CodeInvalidParams, "what the client says about itself is too large: its capabilities and clientInfo have %d bytes (at most %d)", size, MaxClient)
 }
 
 func missing(key string) *wire.RPCError {

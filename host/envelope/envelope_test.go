@@ -36,6 +36,9 @@ func TestParse(t *testing.T) {
 		{string(meta(version + "," + capabilities + `,"io.modelcontextprotocol/logLevel":"loud"`)), wire.CodeInvalidParams, "log level"},
 		{string(meta(version + "," + capabilities + `,"io.modelcontextprotocol/logLevel":3`)), wire.CodeInvalidParams, "log level"},
 		{string(meta(`"io.modelcontextprotocol/protocolVersion":"1900-01-01",` + capabilities)), protocol.CodeUnsupportedVersion, "unsupported"},
+		{string(meta(version + `,"io.modelcontextprotocol/clientCapabilities":{"x":"` + strings.Repeat("x", MaxClient) + `"}`)), wire.CodeInvalidParams, "too large"},
+		{string(meta(version + "," + capabilities + `,"io.modelcontextprotocol/clientInfo":{"name":"` + strings.Repeat("x", MaxClient) + `"}`)), wire.CodeInvalidParams, "too large"},
+		{string(meta(version + "," + capabilities + `,"x":"` + strings.Repeat("x", MaxClient) + `"`)), 0, ""},
 		// The handshake era's revisions are not for envelopes.
 		{string(meta(`"io.modelcontextprotocol/protocolVersion":"2025-11-25",` + capabilities)), protocol.CodeUnsupportedVersion, "unsupported"},
 	} {

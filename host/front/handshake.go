@@ -1,9 +1,11 @@
 package front
 
 import (
+	"bytes"
 	"context"
 	"errors"
 
+	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -33,12 +35,15 @@ func (s *Session) negotiate(params []byte) *wire.RPCError {
 	if !ok {
 		return wire.Errorf(wire.CodeInvalidParams, "initialize: params.protocolVersion must be a string")
 	}
+	if bad := envelope.CheckClient(params); bad != nil {
+		return bad
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.handshake != handshakeNone {
 		return wire.Errorf(wire.CodeInvalidRequest, "invalid request: the session is initialized already")
 	}
-	s.handshake, s.params, s.begun = handshakeInitialized, params, true
+	s.handshake, s.params, s.begun = handshakeInitialized, bytes.Clone(params), true // the message may have more
 	s.revision = protocol.Handshake.Negotiate(version)
 	s.conn.SetBatches(s.revision.Has(protocol.Batches))
 	return nil

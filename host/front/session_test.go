@@ -291,3 +291,26 @@ func BenchmarkCall(b *testing.B) {
 	inW.Close()
 	mcptest.Receive(b, "the end of the session", served)
 }
+
+// TestLargeClientIsRefused checks that a client cannot say more about itself than is kept of
+// it, in both eras, and that it can try again.
+func TestLargeClientIsRefused(t *testing.T) {
+	t.Parallel()
+	b := fronttest.New()
+	opts := options(b)
+	opts.MaxMessage = 1 << 20
+	k := newTalkWith(t, b, opts)
+	large := `{"x":"` + strings.Repeat("x", 64<<10) + `"}`
+	for _, request := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` + large + `}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":` + large + `}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":` + mcptest.Envelope{Capabilities: large}.Params("{}") + `}`,
+	} {
+		k.send(request)
+		if got := k.receive(); !strings.Contains(got, `"code":-32602`) || !strings.Contains(got, "what the client says about itself is too large") {
+			t.Errorf("got %.300s", got)
+		}
+	}
+	k.initialize("2025-11-25")
+	k.closeInput()
+}
