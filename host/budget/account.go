@@ -8,7 +8,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
-// chunk is by how many bytes an Account grows and shrinks.
+// chunk is by how many bytes most Accounts grow and shrink.
 const chunk = 64 << 10
 
 // Account is the bytes that something has in a Budget whose number changes often, such as
@@ -17,9 +17,10 @@ const chunk = 64 << 10
 //
 // Its methods are safe for concurrent use. A nil Account counts nothing.
 type Account struct {
-	hold *Hold
-	what string // what it counts, for errors: "messages that this client has not read"
-	free int64  // that its owner has counted elsewhere
+	hold  *Hold
+	what  string // what it counts, for errors: "messages that this client has not read"
+	free  int64  // that its owner has counted elsewhere
+	chunk int64  // by how many bytes it grows and shrinks
 
 	used, room atomic.Int64 // room is free and what was taken from the budget
 
@@ -45,11 +46,22 @@ func (b *Budget) OpenList(key any) *Account {
 	return b.openAccount(key, list, "lists of this server", 0)
 }
 
+// OpenKept returns an Account of one thing that is kept for an owner beyond the request that it
+// came with, such as a call that waits for its client. There may be many, so each takes
+// exactly what it needs. what names all of them, for errors.
+func (b *Budget) OpenKept(key any, what string) *Account {
+	a := b.openAccount(key, session, what, 0)
+	if a != nil {
+		a.chunk = 1
+	}
+	return a
+}
+
 func (b *Budget) openAccount(key any, k kind, what string, free int64) *Account {
 	if b == nil {
 		return nil
 	}
-	a := &Account{hold: &Hold{kind: k}, what: what, free: free}
+	a := &Account{hold: &Hold{kind: k}, what: what, free: free, chunk: chunk}
 	a.room.Store(free)
 	b.open(a.hold, key)
 	return a
@@ -100,7 +112,7 @@ func (a *Account) extend(n int64) error {
 	if short <= 0 { // what another goroutine has taken is enough
 		return nil
 	}
-	for _, bytes := range []int64{(short + chunk - 1) / chunk * chunk, short} {
+	for _, bytes := range []int64{(short + a.chunk - 1) / a.chunk * a.chunk, short} {
 		if a.hold.TryAcquire(bytes) {
 			a.room.Add(bytes)
 			return nil
@@ -138,7 +150,7 @@ func (a *Account) Sub(n int) {
 	if a == nil || n == 0 {
 		return
 	}
-	if used := a.used.Add(int64(-n)); a.room.Load()-used > 2*chunk || a.beyond.Load() > 0 {
+	if used := a.used.Add(int64(-n)); a.room.Load()-used > 2*a.chunk || a.beyond.Load() > 0 {
 		a.shrink()
 	}
 }
@@ -152,7 +164,7 @@ func (a *Account) shrink() {
 		a.hold.budget.within(a, beyond)
 		room -= beyond
 	}
-	keep := max(a.free, (a.used.Load()+2*chunk-1)/chunk*chunk)
+	keep := max(a.free, (a.used.Load()+2*a.chunk-1)/a.chunk*a.chunk)
 	if surplus := room - a.beyond.Load() - keep; surplus > 0 {
 		a.room.Add(-surplus)
 		a.hold.Release(surplus)

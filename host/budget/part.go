@@ -8,7 +8,8 @@ import (
 // part is a part of a Budget. Runs have three quarters of it; what is left is the memory
 // of messages. Of that,
 //
-//   - lists of servers can have a half, and sessions a quarter: they stay for long;
+//   - lists of servers can have a half, and sessions with what is kept for them beyond a request
+//     a quarter: they stay for long;
 //   - messages that clients have not read can have a half of what those two leave;
 //   - messages that are being read and handled can have what those two leave. Those of
 //     clients leave a quarter of that for answers of servers, without which calls in

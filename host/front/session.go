@@ -101,7 +101,7 @@ type Stateless struct {
 func (o *Options) PrincipalOptions() stateless.Options {
 	opts := stateless.Options{
 		Backend: o.Backend, Name: o.Name, Version: o.Version, Principal: o.Principal, Rights: o.Rights, TokenName: o.TokenName,
-		Sealer: o.Sealer, Parking: o.Parking, Lost: o.Lost, InputTimeout: o.InputTimeout, Log: o.Log,
+		Sealer: o.Sealer, Parking: o.Parking, Budget: o.Budget, Lost: o.Lost, InputTimeout: o.InputTimeout, Log: o.Log,
 	}
 	if o.Tracer != nil {
 		opts.Tracer = o.Tracer

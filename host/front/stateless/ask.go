@@ -56,6 +56,7 @@ func (x *Exchange) Ask(ctx context.Context, call wire.Call) (wire.Reply, error) 
 	case <-ctx.Done():
 		x.mu.Lock()
 		x.questions = slices.DeleteFunc(x.questions, func(other *question) bool { return other == q })
+		x.count()
 		x.mu.Unlock()
 		return wire.Reply{}, context.Cause(ctx)
 	}
@@ -90,11 +91,13 @@ func (x *Exchange) question(ctx context.Context, call wire.Call) (*question, err
 	case len(x.questions) >= maxQuestions:
 		return nil, errQuestions
 	case x.id == "":
-		id := rand.Text()
-		if err := x.principal.register(x, id); err != nil {
+		if err := x.principal.register(x, rand.Text(), len(request)); err != nil {
 			return nil, err
 		}
-		x.id = id
+	default:
+		if err := x.kept.Add(len(request)); err != nil {
+			return nil, noMemory(err)
+		}
 	}
 	x.asked++
 	q := &question{

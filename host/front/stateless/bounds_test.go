@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/envelope"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -200,3 +203,69 @@ func (b *counting) Handle(_ context.Context, call route.Call) wire.Reply {
 	b.methods = append(b.methods, call.Method)
 	return wire.Reply{Result: []byte(`{}`)}
 }
+
+// heap returns how many bytes are in use.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC() // what was freed by cleanups
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// TestParkedCallsAreCounted checks that what parked calls keep is counted for their
+// principal, and no more than that is kept, wherever in the requests the bytes are. Those that
+// would be too much are refused with an error that says so, and nothing is left at the end.
+func TestParkedCallsAreCounted(t *testing.T) {
+	const size, calls = 1 << 20, 24
+	x := strings.Repeat("x", size)
+	for name, request := range map[string]string{
+		"arguments":    `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"t","arguments":{"x":"` + x + `"},"_meta":{"progressToken":1}}}`,
+		"_meta":        `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"t","_meta":{"x":"` + x + `"}}}`,
+		"the envelope": `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"t","_meta":{}},"x":"` + x + `"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			shared := budget.New(256 << 20) // 16 MiB for what is kept
+			p := New(t.Context(), Options{Backend: asking{}, Budget: shared, Principal: "p", Log: slog.New(slog.DiscardHandler)})
+			c := rpc.New(t.Context(), rpc.Options{Peer: rpc.Client, Main: &simulatedRequest{}, Handler: &enveloped{p}, SharedIDs: true, MaxRequests: 4096})
+			before := heap()
+			parked, refused := 0, 0
+			for i := range calls {
+				s := &answerStream{answer: make(chan []byte, 1)}
+				c.Receive(fmt.Appendf(nil, request, i), s)
+				switch answer := string(<-s.answer); {
+				case strings.Contains(answer, "requestState"):
+					parked++
+				case strings.Contains(answer, "no memory: the calls that wait for this client would be") && strings.Contains(answer, "max_total_memory"):
+					refused++
+				default:
+					t.Fatalf("%.300s", answer)
+				}
+			}
+			grown, counted := heap()-before, shared.Figures().Used
+			t.Logf("%d parked, %d refused, %d bytes counted, %d more in use", parked, refused, counted, grown)
+			if parked == 0 || grown > counted+size || counted > 16<<20 {
+				t.Errorf("%d parked, %d refused, %d bytes counted, %d more in use", parked, refused, counted, grown)
+			}
+			c.Close(wire.ErrClosed)
+			if !p.Close(time.Hour) {
+				t.Error("the principal has not ended")
+			}
+			if f := shared.Figures(); f.Used != 0 {
+				t.Errorf("at the end: %+v", f)
+			}
+		})
+	}
+}
+
+// enveloped passes requests to a principal as front ends do.
+type enveloped struct{ principal *Principal }
+
+func (h *enveloped) Request(r *rpc.Request) {
+	meta, _ := wire.Get(r.Params, "_meta")
+	e := envelope.Envelope{Revision: protocol.Stateless.Newest(), Capabilities: meta, LogLevel: "info"}
+	r.Params = append([]byte(nil), r.Params...)
+	h.principal.Serve(r, e)
+}
+
+func (h *enveloped) Notification(wire.Inbound) {}

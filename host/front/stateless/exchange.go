@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
@@ -25,17 +26,19 @@ import (
 //  3. round counts the answers that ask something. Only the state of the last round can be
 //     used, and only once: while a request is open, or after the end, none can.
 //  4. The reply comes once (over). If no request is open then, it is kept for the next.
+//  5. It refers to no part of the body of a request that is answered. What it keeps beyond
+//     that, from its first question to its end, is in kept.
 type Exchange struct {
 	principal *Principal
 	method    string
-	params    []byte // of the first request, without its envelope
-	progress  bool   // the first request wants progress
+	progress  bool // the first request wants progress
 
-	mu        sync.Mutex // guards what follows; only Principal.mu is locked below it
+	mu        sync.Mutex // guards what follows; only Principal.mu and the budget are locked below it
+	params    []byte     // of the first request, without its envelope; nil after the end
+	kept      *budget.Account
 	at        *rpc.Request
 	span      rpc.Span          // of at, or of the last request; nil for none
-	envelope  envelope.Envelope // of at, or of the last request
-	client    []byte            // from envelope; nil until it is needed
+	said      said              // by at, or by the last request
 	cancel    func(cause error) // cancels the call; nil while there is nothing to cancel
 	cause     error             // why the call was cancelled
 	over      bool              // the reply has come
@@ -48,9 +51,18 @@ type Exchange struct {
 	expiry    *time.Timer // while parked
 }
 
+// said is what an envelope says, without referring to its request.
+type said struct {
+	revision protocol.Revision
+	client   []byte // see route.Origin.Client
+	logLevel string
+}
+
+func saidBy(e envelope.Envelope) said { return said{e.Revision, e.Client(), e.LogLevel} }
+
 // exchange makes the call that a request is for.
 func (p *Principal) exchange(r *rpc.Request, e envelope.Envelope) {
-	x := &Exchange{principal: p, method: r.Method, params: r.Params, progress: r.WantsProgress(), at: r, span: r.Span(), envelope: e}
+	x := &Exchange{principal: p, method: r.Method, params: r.Params, progress: r.WantsProgress(), at: r, span: r.Span(), said: saidBy(e)}
 	p.open.Add(1)
 	call := route.Call{Method: r.Method, Origin: x, Params: r.Params}
 	if x.progress {
@@ -141,9 +153,9 @@ func (x *Exchange) Reply(reply wire.Reply) {
 	x.stop(&x.gathering)
 	keep := r == nil && x.cause == nil
 	if keep {
-		x.reply = reply
+		x.keep(reply)
 	} else {
-		x.at = nil
+		x.at, x.params = nil, nil
 		x.stop(&x.expiry)
 	}
 	x.mu.Unlock()
@@ -184,24 +196,21 @@ func (x *Exchange) Session() route.Session { return x.principal }
 func (x *Exchange) Revision() protocol.Revision {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.envelope.Revision
+	return x.said.revision
 }
 
 // Client implements route.Origin.
 func (x *Exchange) Client() []byte {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.client == nil {
-		x.client = x.envelope.Client()
-	}
-	return x.client
+	return x.said.client
 }
 
 // LogLevel implements route.Origin.
 func (x *Exchange) LogLevel() string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.envelope.LogLevel
+	return x.said.logLevel
 }
 
 // Span returns the span of the request that is open, or of the last one; nil for none.
@@ -227,9 +236,9 @@ func (x *Exchange) Standing() route.Standing {
 // Notify implements route.Origin. While the call is parked, the notification is lost.
 func (x *Exchange) Notify(method string, params []byte) {
 	x.mu.Lock()
-	r, e := x.at, x.envelope
+	r, level := x.at, x.said.logLevel
 	x.mu.Unlock()
-	if r == nil || !belongsToRequest(e, method, params) {
+	if r == nil || !belongsToRequest(level, method, params) {
 		return
 	}
 	if err := r.Notify(x.principal.ctx, method, params); err != nil {
@@ -240,11 +249,11 @@ func (x *Exchange) Notify(method string, params []byte) {
 // belongsToRequest reports whether a notification may be sent for a request: the revision
 // has it, it is about no subscription, and a log message has a level that the request asks
 // for.
-func belongsToRequest(e envelope.Envelope, method string, params []byte) bool {
+func belongsToRequest(wanted, method string, params []byte) bool {
 	switch method {
 	case protocol.NotificationMessage:
 		level, _ := wire.GetString(params, "level")
-		least := slices.Index(envelope.LogLevels, e.LogLevel)
+		least := slices.Index(envelope.LogLevels, wanted)
 		return least >= 0 && slices.Index(envelope.LogLevels, level) >= least
 	case protocol.NotificationProgress:
 		return true

@@ -34,6 +34,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/bearer"
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
@@ -97,8 +98,10 @@ type Options struct {
 	Sealer *requeststate.Sealer
 	// Lost is that of route.Replicas; nil without a fleet.
 	Lost func(replica string) (description string, ended bool)
-	// Parking bounds the parked calls of all principals; nil: those of this one only.
+	// Parking bounds the parked calls of all principals; nil: those of this one only. Budget
+	// has the memory of what they keep; nil: it is not counted.
 	Parking *Parking
+	Budget  *budget.Budget
 	// InputTimeout returns how long a parked call waits for its client; nil or 0: the
 	// default of limits.InputTime.
 	InputTimeout func() time.Duration

@@ -15,7 +15,7 @@ func (x *Exchange) complete(r *rpc.Request, reply wire.Reply) wire.Reply {
 		x.noteLacked(r, reply)
 		return reply
 	}
-	hints := x.principal.opts.Backend.Hints(route.Call{Method: x.method, Origin: x, Params: x.params})
+	hints := x.principal.opts.Backend.Hints(route.Call{Method: x.method, Origin: x})
 	if hints != nil {
 		if kind, _ := envelope.ResultType(reply.Result); kind != envelope.TypeComplete {
 			hints = nil
@@ -45,7 +45,7 @@ func (x *Exchange) noteLacked(r *rpc.Request, reply wire.Reply) {
 		return
 	}
 	x.mu.Lock()
-	_, known := x.envelope.Revision.Method(protocol.Client, x.method)
+	_, known := x.said.revision.Method(protocol.Client, x.method)
 	x.mu.Unlock()
 	if out, ok := r.Stream().(MethodStream); ok && (reply.Own || !known) {
 		out.LacksMethod()

@@ -121,12 +121,18 @@ func (x *Exchange) attach(r *rpc.Request, e envelope.Envelope, round uint64, ans
 		}
 		replies[q] = wire.Reply{Result: raw}
 	}
+	now := saidBy(e)
+	if err := x.kept.Add(max(0, len(now.client)-len(x.said.client))); err != nil {
+		x.mu.Unlock()
+		return wire.Errorf(wire.CodeInternal, "%s: %v", x.method, noMemory(err))
+	}
 	x.stop(&x.expiry)
-	x.envelope, x.client, x.questions = e, nil, open
+	x.said, x.questions = now, open
 	over, reply := x.over, x.reply
 	if over {
-		x.cause = wire.ErrClosed // so that no other request is attached
+		x.cause, x.reply = wire.ErrClosed, wire.Reply{} // so that no other request is attached
 	} else {
+		x.count()
 		x.at, x.span = r, r.Span()
 		if len(open) > 0 {
 			x.gather()
