@@ -98,8 +98,7 @@ func (r *run) admit(ctx context.Context, targets []target, undo bool) *abi.CallE
 	for i := range targets {
 		c := &targets[i]
 		b.Calls[i] = shadow.Request{
-			Call:   flow.Call{Server: c.server, Tool: c.tool, Arguments: c.Arguments, Meta: joinMeta(r.meta, c.Meta), Timeout: c.Timeout},
-			Raw:    c.Raw,
+			Call:   flow.Call{Server: c.server, Tool: c.tool, Arguments: c.Arguments, Meta: joinMeta(r.meta, c.Meta), Timeout: c.Timeout, Raw: c.Raw},
 			Failed: c.err != nil, Repeated: r.repeats(c) || answeredBefore(c.before) && c.runBefore() == nil,
 			Ask: r.asks(c),
 		}
@@ -120,7 +119,7 @@ func (r *run) admit(ctx context.Context, targets []target, undo bool) *abi.CallE
 		c.made, c.withheld = permit.Made[i], permit.Withheld[i]
 		if of := permit.Calls[i]; of != nil {
 			c.server, c.tool = of.Server, of.Tool
-			c.Arguments, c.Meta, c.Timeout = of.Arguments, of.Meta, of.Timeout
+			c.Arguments, c.Meta, c.Timeout, c.Raw = of.Arguments, of.Meta, of.Timeout, of.Raw
 		}
 	}
 	return nil
@@ -256,9 +255,9 @@ func (r *run) shadowChild(def tools.Definition, params, meta []byte) journal.Beg
 }
 
 // makeForShadow makes a call of a shadow when the run has ended.
-func (r *run) makeForShadow(ctx context.Context, of flow.Call, raw bool) journal.Answer {
+func (r *run) makeForShadow(ctx context.Context, of flow.Call) journal.Answer {
 	t := target{
-		ToolCall: abi.ToolCall{Server: of.Server, Tool: of.Tool, Arguments: of.Arguments, Meta: of.Meta, Timeout: of.Timeout, Raw: raw},
+		ToolCall: abi.ToolCall{Server: of.Server, Tool: of.Tool, Arguments: of.Arguments, Meta: of.Meta, Timeout: of.Timeout, Raw: of.Raw},
 		server:   of.Server, tool: of.Tool,
 	}
 	if failed := r.permit(&t); failed != nil {

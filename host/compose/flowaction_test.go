@@ -59,6 +59,8 @@ func TestFlowShadowCalls(t *testing.T) {
 	}{
 		{"another value", "m = mail.list()\nchat.post({'text': m[0].body})\nreturn 1", []string{`{"text":"0"}`}},
 		{"the same", "m = mail.list()\nchat.post({'text': 'x'})\nreturn 1", []string{`{"text":"x"}`}},
+		{"another order of members", "m = mail.list()\nd = {'a': 1, 'b': 1}\nif m[0].id == 7:\n  d = {'b': 1, 'a': 1}\nchat.post(d)\nreturn 1", []string{`{"a":1,"b":1}`}},
+		{"another order of members of a read", "m = mail.list()\nd = {'a': 1, 'b': 1}\nif m[0].id == 7:\n  d = {'b': 1, 'a': 1}\nchat.post({'text': str(desk.lookup(d))})\nreturn 1", nil},
 		{"only the run", "m = mail.list()\nif m[0].id == 7:\n  try:\n    chat.post({'text': 'yes'})\n  except Exception as e:\n    print(e)\nchat.post({'text': 'end'})\nreturn 1", []string{`{"text":"end"}`}},
 		{"only the shadow", "m = mail.list()\nchat.post({'text': 'a'})\nif m[0].id != 7:\n  chat.post({'text': 'b'})\nreturn 1", []string{`{"text":"a"}`, `{"text":"b"}`}},
 		{"only the shadow, and the run comes to no sink", "m = mail.list()\nif m[0].id != 7:\n  chat.post({'text': 'b'})\nreturn 1", []string{`{"text":"b"}`}},

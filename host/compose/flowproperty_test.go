@@ -34,6 +34,19 @@ func (g *randomScript) value() string {
 	return []string{"'x'", "1", "7", "'hello'", "str(2)"}[g.IntN(5)]
 }
 
+// object writes an object. In which order its members are, and how a number in it is written, can
+// depend on a value.
+func (g *randomScript) object(member string) string {
+	a := fmt.Sprintf("'%s': %s", member, g.value())
+	switch g.IntN(4) {
+	case 0:
+		return fmt.Sprintf("{%s, 'k': 1} if str(%s) > 'p' else {'k': 1, %s}", a, g.value(), a)
+	case 1:
+		return fmt.Sprintf("{%s, 'k': 1 if str(%s) > 'p' else 1.0}", a, g.value())
+	}
+	return "{" + a + "}"
+}
+
 func (g *randomScript) set(depth int, format string, args ...any) {
 	g.line(depth, "v%d = %s", g.IntN(3), fmt.Sprintf(format, args...))
 }
@@ -55,19 +68,19 @@ func (g *randomScript) statement(depth int) {
 	case n == 4:
 		g.set(depth, "mail.list()[0].id")
 	case n < 8:
-		g.line(depth, "chat.post({'text': %s})", g.value())
+		g.line(depth, "chat.post(%s)", g.object("text"))
 	case n == 8:
-		g.set(depth, "str(chat.post({'text': %s}))", g.value())
+		g.set(depth, "str((chat.post.raw if str(%s) > 'p' else chat.post)(%s))", g.value(), g.object("text"))
 	case n == 9:
 		g.line(depth, "notes.set({'v': %s})", g.value())
 	case n == 10:
 		g.set(depth, "notes.get({}).note")
 	case n == 11:
-		g.set(depth, "str(desk.lookup({'id': %s}))", g.value())
+		g.set(depth, "str(desk.lookup(%s))", g.object("id"))
 	case n == 12:
-		g.line(depth, "chat.draft({'v': %s})", g.value())
+		g.line(depth, "chat.draft(%s)", g.object("v"))
 	case n == 13:
-		g.line(depth, "undo(chat.post, {'text': %s})", g.value())
+		g.line(depth, "undo(chat.post, %s)", g.object("text"))
 	case n == 14 && g.calls < 4:
 		g.calls++
 		g.set(depth, "str(tools.%s({'x': %s}))", []string{"one", "two"}[g.IntN(2)], g.value())

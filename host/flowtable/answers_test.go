@@ -22,6 +22,7 @@ import (
 //	"$rpc" = "..."      a JSON-RPC error
 //	"$hang" = true      no answer until the call is cancelled
 //	"$until" = "s.t"    the answer comes once this tool has got a call, or has not for a while
+//	"$asked" = "text"   the arguments as they came, in this member
 //	"$meta" = {...}     this is _meta; other keys are the object
 type answer struct {
 	value       any

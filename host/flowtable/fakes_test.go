@@ -143,7 +143,6 @@ const maxHold = 2 * time.Second
 func (f *fakes) call(cancelled <-chan struct{}, tool string, params []byte) wire.Reply {
 	var p struct {
 		Arguments map[string]any
-		Meta      map[string]any `json:"_meta"`
 	}
 	if err := json.Unmarshal(params, &p); err != nil {
 		return wire.Reply{Error: wire.Errorf(wire.CodeInvalidParams, "%v", err).Raw()}
@@ -154,7 +153,8 @@ func (f *fakes) call(cancelled <-chan struct{}, tool string, params []byte) wire
 		return wire.Reply{Error: wire.Errorf(wire.CodeInternal, "no run").Raw()}
 	}
 	f.counts[tool]++
-	f.events = append(f.events, event{tool: tool, sinks: sinksOf(tool), call: shown(tool, p.Arguments, p.Meta), texts: textsIn(p.Arguments)})
+	f.notes.asked, _ = wire.Get(params, "arguments")
+	f.events = append(f.events, event{tool: tool, sinks: sinksOf(tool), call: shown(tool, params), texts: textsIn(p.Arguments)})
 	f.called.Broadcast()
 	a := f.world.answer(tool, p.Arguments, f.counts[tool], f.notes)
 	f.notes.tell(tool, p.Arguments)
@@ -193,14 +193,17 @@ func (f *fakes) await(tool string) {
 	}
 }
 
-// shown is a call as its server sees it: what is in _meta counts as well, except what we add.
-func shown(tool string, args, meta map[string]any) string {
-	text := tool + " " + string(compact(args))
-	maps.DeleteFunc(meta, func(k string, _ any) bool {
-		return k == "progressToken" || k == "traceparent" || strings.HasPrefix(k, "io.")
-	})
-	if len(meta) > 0 {
-		text += " with _meta " + string(compact(meta))
+// shown is a call as its server sees it, byte for byte: what is in _meta counts as well, except
+// what we add.
+func shown(tool string, params []byte) string {
+	args, _ := wire.Get(params, "arguments")
+	text := tool + " " + string(args)
+	meta, _ := wire.Get(params, "_meta")
+	members, _ := wire.Members(meta)
+	for _, m := range members {
+		if m.Name != "progressToken" && m.Name != "traceparent" && !strings.HasPrefix(m.Name, "io.") {
+			text += fmt.Sprintf(" with _meta %q: %s", m.Name, m.Value)
+		}
 	}
 	return text
 }
@@ -231,6 +234,7 @@ func textsIn(v any) (all []string) {
 type notes struct {
 	values map[string]any
 	next   int
+	asked  []byte // the arguments of the call, as they came
 	told   map[string]uint64
 	last   map[string]map[string]any // the arguments of the last one
 }
@@ -242,7 +246,7 @@ func (s *notes) tell(tool string, args map[string]any) {
 		return
 	}
 	h := fnv.New64a()
-	fmt.Fprint(h, s.told[server], tool, string(compact(args)))
+	fmt.Fprint(h, s.told[server], tool, string(s.asked))
 	s.told[server], s.last[server] = h.Sum64(), args
 }
 

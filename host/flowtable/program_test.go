@@ -3,6 +3,7 @@ package flowtable
 import (
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -139,6 +140,23 @@ func (g *generator) condition() string {
 		fmt.Sprintf("at(%s, 'plan') == %q", v, words[g.IntN(len(words))]))
 }
 
+var oneMember = regexp.MustCompile(`^([a-z_]+\.[a-z_]+)\(([a-z]+)=(.*)\)$`)
+
+// written is an expression that calls a tool. In which order the members are, how a number is
+// written, and whether the whole result is wanted, can depend on a value.
+func (g *generator) written(call string) string {
+	m := oneMember.FindStringSubmatch(call)
+	if m == nil || g.IntN(4) > 0 {
+		return call
+	}
+	member := fmt.Sprintf("%q: %s", m[2], m[3])
+	return g.pick(
+		fmt.Sprintf("%s({%s, 'z': 1} if %s else {'z': 1, %s})", m[1], member, g.condition(), member),
+		fmt.Sprintf("%s({%s, 'z': 1 if %s else 1.0})", m[1], member, g.condition()),
+		fmt.Sprintf("(%s.raw if %s else %s)({%s})", m[1], g.condition(), m[1], member),
+	)
+}
+
 // call is an expression that calls a tool.
 func (g *generator) call() string {
 	switch g.IntN(6) {
@@ -151,13 +169,15 @@ func (g *generator) call() string {
 		return g.pick(g.source(), g.sink())
 	}
 	value, key := g.value(), g.pick(`"k"`, `"k"`, `"m1"`, "txt("+g.value()+")")
-	return g.pick(
+	if g.IntN(9) == 0 {
+		return g.pick("backup.put(name="+key+", data="+value+")", "notes.put(key="+key+", value="+value+")", "files.write(path="+key+", text="+value+")")
+	}
+	return g.written(g.pick(
 		"bank.balance(account="+key+")", "db.query(sql="+key+")", "bank.balance(account="+key+")", "deploy.history()", "deploy.status()",
 		"chat.members(channel="+key+")", "files.list(dir="+key+")", "jobs.wait(id="+key+")", "github.list_issues()",
-		"jobs.start(name="+value+")", "backup.put(name="+key+", data="+value+")", "db.insert(row="+value+")",
-		"notes.put(key="+key+", value="+value+")", "notes.put(key="+key+", value="+value+")", "notes.get(key="+key+")",
-		"notes.get(key="+key+")", "notes.keys()", "notes.next()", "files.write(path="+key+", text="+value+")",
-	)
+		"jobs.start(name="+value+")", "db.insert(row="+value+")",
+		"notes.get(key="+key+")", "notes.get(key="+key+")", "notes.keys()", "notes.next()",
+	))
 }
 
 // source is an expression that calls a source, most often of the label.
@@ -194,10 +214,10 @@ func (g *generator) sink() string {
 			"bank.transfer({'to': "+value+"}, timeout=30 + num("+g.variable()+"))")
 	}
 	if (g.label == private) != (!g.closed && g.IntN(4) == 0) {
-		return g.pick("chat.post(text="+value+")", "chat.post(text="+value+")", "github.comment(body="+value+")",
-			"web.fetch(url="+value+")", "mail.send(to="+value+")")
+		return g.written(g.pick("chat.post(text="+value+")", "chat.post(text="+value+")", "github.comment(body="+value+")",
+			"web.fetch(url="+value+")", "mail.send(to="+value+")"))
 	}
-	return g.pick("bank.transfer(to="+value+")", "bank.transfer(to="+value+")", "db.delete_rows(id="+value+")", "deploy.release(version="+value+")")
+	return g.written(g.pick("bank.transfer(to="+value+")", "bank.transfer(to="+value+")", "db.delete_rows(id="+value+")", "deploy.release(version="+value+")"))
 }
 
 // undoing is a tool that compensates something.

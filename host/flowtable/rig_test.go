@@ -170,11 +170,7 @@ func (r *rig) run(t testing.TB, w world, before, code string, params map[string]
 	o.reply = r.call(t, "eval_starlark", map[string]any{"code": code, "params": params})
 	o.events = r.fakes.end()
 	if raw, ok := wire.Get([]byte(o.reply), "structuredContent", "result"); ok {
-		var v any
-		if err := json.Unmarshal(raw, &v); err != nil {
-			t.Fatal(err)
-		}
-		o.result = string(compact(v))
+		o.result = string(raw)
 	}
 	o.failed, _ = wire.GetString([]byte(o.reply), "structuredContent", "error", "type")
 	reason, _ := wire.GetString([]byte(o.reply), "structuredContent", "error", "details", "reason")

@@ -35,6 +35,11 @@ func (w caseWorld) answer(tool string, args map[string]any, n int, s *notes) ans
 			return a
 		}
 	}
+	if m, ok := spec.(map[string]any); ok {
+		if member, ok := m["$asked"].(string); ok {
+			spec = map[string]any{member: string(s.asked)}
+		}
+	}
 	return read(spec)
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // A randomWorld answers at random. Answers with its label depend on secret as well; all others
-// depend on the seed, the tool and the arguments only, and on what the server was told before.
+// depend on the seed, the tool and the bytes of the arguments only, and on what the server was told before.
 type randomWorld struct {
 	seed   uint64
 	label  int
@@ -31,7 +31,7 @@ func (w randomWorld) answer(tool string, args map[string]any, n int, s *notes) (
 	labelled := labelsOf(tool, map[string]any{"$meta": a.meta})&(1<<w.label) != 0
 	h := fnv.New64a()
 	server, name, _ := strings.Cut(tool, ".")
-	fmt.Fprint(h, w.seed, tool, string(compact(args)), s.told[server])
+	fmt.Fprint(h, w.seed, tool, string(s.asked), s.told[server])
 	if labelled {
 		fmt.Fprint(h, w.secret)
 		if w.seed%3 == 0 {

@@ -101,7 +101,7 @@ func (p *Tape) find(t *target) *Made {
 		return nil
 	}
 	for _, m := range n.calls {
-		if !p.used[m] && m.raw == t.raw && m.after[p.s.label] == p.s.sent[t.Server] && m.Difference(&t.Call) == "" {
+		if !p.used[m] && m.after[p.s.label] == p.s.sent[t.Server] && m.Difference(&t.Call) == "" {
 			return m
 		}
 	}
@@ -142,7 +142,7 @@ func (p *Tape) source(t *target) journal.Answer {
 	if b.Blank != flow.Fail {
 		return p.value(t, b)
 	}
-	if t.raw {
+	if t.Raw {
 		return journal.Answer{Value: b.Result([]byte(`"no answer"`), false, true)}
 	}
 	return journal.Answer{Err: &abi.CallError{Type: abi.ErrTool, Server: t.Server, Tool: t.Tool, Message: "no answer"}}
@@ -160,7 +160,7 @@ func (p *Tape) blank(t *target, wrote bool) journal.Answer {
 func (p *Tape) value(t *target, b flow.Blanks) journal.Answer {
 	shape := p.s.tree.o.Rules.Shape(t.Server, t.Tool)
 	value := b.Value(shape)
-	if t.raw {
+	if t.Raw {
 		value = b.Result(value, shape != nil, false)
 	}
 	return journal.Answer{Value: value}

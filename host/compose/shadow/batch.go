@@ -22,7 +22,6 @@ type Batch struct {
 // Request is a call of a batch.
 type Request struct {
 	flow.Call // with the real names; see Failed
-	Raw       bool
 	// Failed says that the call will not be made, since its tool is not known.
 	Failed bool
 	// Repeated says that the call was made and answered before, by the run that this one
@@ -48,7 +47,7 @@ type Denial struct {
 // Permit is what becomes of the calls of a batch, by their index.
 type Permit struct {
 	Made []*Made
-	// Calls are made in place of those of the run; nil for the same call.
+	// Calls of a shadow are made in place of those of the run; nil for that of the run.
 	Calls []*flow.Call
 	// Withheld are errors for calls that are not made.
 	Withheld []string
@@ -62,7 +61,7 @@ func (t *Tree) Admit(ctx context.Context, b Batch) (Permit, *Denial) {
 	p := Permit{Made: make([]*Made, len(b.Calls)), Calls: make([]*flow.Call, len(b.Calls)), Withheld: make([]string, len(b.Calls))}
 	for i := range b.Calls {
 		c := &b.Calls[i]
-		m := &Made{Call: c.Call, raw: c.Raw}
+		m := &Made{Call: c.Call}
 		if !c.Failed && c.Server != abi.Composites {
 			m.sinks = t.o.Rules.Sinks(c.Server, c.Tool)
 		}

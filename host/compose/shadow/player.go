@@ -38,7 +38,6 @@ type shadow struct {
 type arrival struct {
 	at     place
 	calls  []flow.Call   // to sinks that care about its label
-	raw    []bool        // of calls
 	failed abi.ErrorType // for a compensation: the class of error that its script has ended with
 	ended  bool          // it is over
 	record journal.Record

@@ -42,12 +42,11 @@ func (t *Tree) replace(ctx context.Context, b *Batch, p *Permit, l flow.Label, a
 			p.Withheld[i] = notMade
 			continue
 		}
-		if m.Difference(&calls[n]) != "" {
-			call := calls[n]
-			p.Calls[i] = &call
+		call := calls[n]
+		if m.Difference(&call) != "" {
 			t.event(journal.FlowRecord{What: journal.FlowReplace, Label: l.String(), Server: call.Server, Tool: call.Tool, Arguments: call.Arguments})
-			m.Call = call
 		}
+		p.Calls[i], m.Call = &call, call
 		n++
 	}
 	if n == 0 { // the run is alone here: the place is still to come
@@ -73,9 +72,9 @@ func (t *Tree) complete(ctx context.Context, l flow.Label) {
 		}
 		made := make([]*Made, len(s.now.calls))
 		for i, c := range s.now.calls {
-			a := t.o.Make(ctx, c, s.now.raw[i])
+			a := t.o.Make(ctx, c)
 			t.event(journal.FlowRecord{What: journal.FlowReplace, Label: l.String(), Server: c.Server, Tool: c.Tool, Arguments: c.Arguments, Allowed: a.Err == nil})
-			made[i] = &Made{Call: c, raw: s.now.raw[i], sinks: flow.Of(l), done: true, answer: a}
+			made[i] = &Made{Call: c, sinks: flow.Of(l), done: true, answer: a}
 		}
 		t.mu.Lock()
 		n := t.node(s.now.at.path)

@@ -86,7 +86,7 @@ type Options struct {
 	// Seed returns a seed for random numbers that depends on the bits alone.
 	Seed func(bits uint64) uint64
 	// Make makes a call of a shadow, for the action flow.Shadow.
-	Make func(ctx context.Context, call flow.Call, raw bool) journal.Answer
+	Make func(ctx context.Context, call flow.Call) journal.Answer
 	// Keep notes for later runs that a server was given what depends on labelled answers. It
 	// returns once that is kept.
 	Keep func(ctx context.Context, server string, set flow.Labels) error
@@ -143,7 +143,6 @@ type batch struct {
 // Made is a call of the run.
 type Made struct {
 	flow.Call
-	raw      bool
 	sinks    flow.Labels         // that care about it
 	stale    flow.Labels         // for which its server may have been told before what depends on them
 	after    [flow.NumLabels]int // calls of sinks of each label at its server before it

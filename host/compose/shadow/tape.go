@@ -43,7 +43,7 @@ func (p *Tape) Calls(asked []abi.ToolCall) []Played {
 		targets[i] = p.target(c, clean)
 		played[i].Server, played[i].Tool = targets[i].Server, targets[i].Tool
 		if targets[i].sink {
-			at.calls, at.raw = append(at.calls, targets[i].Call), append(at.raw, c.Raw)
+			at.calls = append(at.calls, targets[i].Call)
 		}
 	}
 	var made []*Made
@@ -83,7 +83,6 @@ func (p *Tape) Calls(asked []abi.ToolCall) []Played {
 // target is a call of a shadow with its resolved tool.
 type target struct {
 	flow.Call
-	raw    bool
 	sink   bool           // it is one that cares about the label
 	failed *abi.CallError // it cannot be made
 	made   *Made          // the same call of the run; nil if it is not known, or there is none
@@ -93,7 +92,7 @@ type target struct {
 // order.
 func (p *Tape) target(c abi.ToolCall, clean bool) target {
 	p.calls++
-	t := target{raw: c.Raw}
+	var t target
 	if clean {
 		t.made = p.s.tree.call(p.path, p.calls)
 	}
@@ -102,7 +101,7 @@ func (p *Tape) target(c abi.ToolCall, clean bool) target {
 	} else {
 		t.Server, t.Tool, t.failed = p.s.tree.o.Resolve(c)
 	}
-	t.Arguments, t.Meta, t.Timeout = c.Arguments, p.s.tree.o.Join(p.meta, c.Meta), c.Timeout
+	t.Arguments, t.Meta, t.Timeout, t.Raw = c.Arguments, p.s.tree.o.Join(p.meta, c.Meta), c.Timeout, c.Raw
 	t.sink = t.failed == nil && t.Server != abi.Composites && p.s.tree.o.Rules.Sinks(t.Server, t.Tool).Has(p.s.label)
 	return t
 }
@@ -196,7 +195,7 @@ func (p *Tape) Undoing(class abi.ErrorType) {
 // Compensation answers a compensation, by real names.
 func (p *Tape) Compensation(c abi.ToolCall, server, tool string) journal.Answer {
 	s := p.s
-	t := target{Call: flow.Call{Server: server, Tool: tool, Arguments: c.Arguments, Meta: s.tree.o.Join(p.meta, c.Meta), Timeout: c.Timeout}}
+	t := target{Call: flow.Call{Server: server, Tool: tool, Arguments: c.Arguments, Meta: s.tree.o.Join(p.meta, c.Meta), Timeout: c.Timeout, Raw: c.Raw}}
 	t.sink = s.tree.o.Rules.Sinks(server, tool).Has(s.label)
 	if s.why != "" {
 		return p.end(&t, s.why)
@@ -204,7 +203,7 @@ func (p *Tape) Compensation(c abi.ToolCall, server, tool string) journal.Answer 
 	if !t.sink {
 		return p.blank(&t, true)
 	}
-	at := arrival{at: place{p.path, p.sinks, true}, calls: []flow.Call{t.Call}, raw: []bool{false}, failed: s.failed}
+	at := arrival{at: place{p.path, p.sinks, true}, calls: []flow.Call{t.Call}, failed: s.failed}
 	p.sinks++
 	made := s.wait(at)
 	if made == nil {
