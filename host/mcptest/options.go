@@ -40,6 +40,10 @@ type ServerOptions struct {
 	HeaderTools bool
 	// OneSubscription ends the subscription that goes on when another one begins.
 	OneSubscription bool
+	// SharedSubscription is how the Go SDK 1.8 has subscriptions: whatever the subscriptions of
+	// a connection have asked for is sent for the newest one, and the end of any of them ends it.
+	// One that was cancelled is answered. Only over stdio.
+	SharedSubscription bool
 	// RefusesSubscription, if set, says for which resources subscriptions are refused.
 	RefusesSubscription func(uri string) bool `json:"-"`
 	// PageSize is the number of items on a page of a list; 0 is 3.

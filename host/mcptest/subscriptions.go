@@ -78,7 +78,15 @@ func (c *call) listen() wire.Reply {
 	}()
 	select {
 	case <-c.cancelled:
-		return wire.Reply{}
+		if !s.sw.SharedSubscription {
+			return wire.Reply{}
+		}
+		s.mu.Lock()
+		for _, other := range s.listeners {
+			other.kinds, other.uris = nil, nil
+		}
+		s.mu.Unlock()
+		return result(`{"resultType":"complete",%s}`, l.tag())
 	case <-l.over:
 		return result(`{"resultType":"complete",%s}`, l.tag())
 	}

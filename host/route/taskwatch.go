@@ -144,9 +144,10 @@ func (r *Router) watch(ctx context.Context, key watchKey, to serverConn, w *task
 	delay := firstWatchDelay
 	for first := true; ; first = false {
 		acknowledged := false
-		call.Progress = func([]byte) { // the acknowledgement; before the end of Call
+		call.Progress = func([]byte) { // an acknowledgement; before the end of Call
+			again := acknowledged
 			acknowledged = true
-			if first {
+			if first && !again {
 				w.agreed = true
 				close(w.decided)
 			} else {

@@ -65,7 +65,9 @@ func (l *Link) endHandOver(full bool) {
 	case old == nil:
 	case !old.hasEnded():
 		if full {
-			s.replaced = 0
+			s.mu.Lock()
+			s.replaced, old.lasted = 0, true
+			s.mu.Unlock()
 		}
 	case s.replaced < maxReplaced:
 		s.replaced++
@@ -76,12 +78,60 @@ func (l *Link) endHandOver(full bool) {
 	l.dropOld()
 }
 
+// endedLate notes that the server has answered a subscription which we had ended. A server
+// may have one state for all subscriptions of a connection, such as one of the Go SDK 1.8. Then
+// the end of a subscription, whenever it gets to it, ends what a newer one has asked for, too. A
+// server that answers what was cancelled says when it has got there. One that ends a subscription
+// itself when another one begins does so before the time of handing over is up.
+func (s *subscriptions) endedLate(was *subscription) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-was.gone:
+		return
+	default:
+	}
+	close(was.gone)
+	s.alone = s.alone || was.lasted
+	if s.alone && s.current != nil && s.current != was {
+		s.renew = true
+		s.signal()
+	}
+}
+
+// endFirst ends the current subscription, and waits until the server has ended it too. What is
+// missed until the next one is acknowledged is reported then.
+func (l *Link) endFirst(was *subscription) {
+	s := &l.subscriptions
+	l.dropOld()
+	s.mu.Lock()
+	s.current = nil
+	s.missLocked(was)
+	s.mu.Unlock()
+	l.stop(was)
+	late := time.NewTimer(l.opts.Timings.Ended)
+	defer late.Stop()
+	select {
+	case <-was.gone:
+	case <-late.C:
+	case <-l.Done():
+	case <-l.ctx.Done():
+	}
+}
+
 // miss notes that messages may have been missed after the end of a subscription: it ends
 // the watching of tasks that relied on it, and notes its lists and resources for
 // reportUnwatched.
 func (s *subscriptions) miss(was *subscription) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.missLocked(was)
+	s.missed = max(s.missed, was.version)
+	s.breakLocked()
+}
+
+// missLocked is miss without the tasks, for a caller that holds s.mu.
+func (s *subscriptions) missLocked(was *subscription) {
 	for _, surface := range was.honoured.surfaces {
 		if !slices.Contains(s.unlistened, surface) {
 			s.unlistened = append(s.unlistened, surface)
@@ -92,17 +142,20 @@ func (s *subscriptions) miss(was *subscription) {
 			s.unwatched = append(s.unwatched, uri)
 		}
 	}
-	s.missed = max(s.missed, was.version)
+}
+
+// breakLocked tells who waits for it that missed or renewed has changed. The caller holds s.mu.
+func (s *subscriptions) breakLocked() {
 	close(s.broken)
 	s.broken = make(chan struct{})
 }
 
 // missing reports whether messages may have been missed by who has watched a task since a
-// version. If not, the channel is closed when that may have changed.
-func (s *subscriptions) missing(since uint64) (bool, <-chan struct{}) {
+// version, and returns renewed. The channel is closed when one of them may have changed.
+func (s *subscriptions) missing(since uint64) (missed bool, renewed int, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.missed >= since, s.broken
+	return s.missed >= since, s.renewed, s.broken
 }
 
 // reportUnwatched reports the lists and resources that were not watched for a while, once

@@ -107,3 +107,51 @@ func testOneSubscription(t *testing.T, r *rig) {
 		mcptest.Receive(t, "the end of a watcher", w.ended)
 	}
 }
+
+// TestSharedSubscription checks a server with which the end of a subscription ends what the
+// next one has asked for, too: it goes on to announce changes, and what it may not have
+// announced meanwhile is reported once. Tasks are watched on.
+func TestSharedSubscription(t *testing.T) {
+	r := newRig(t, "stdio", mcptest.ServerOptions{SharedSubscription: true})
+	r.Listen(t.Context(), []byte(everything))
+	id := r.makeTask(t)
+	w := r.watch(t, id)
+	mcptest.Receive(t, "the acknowledgement", w.acknowledged)
+	all := []wire.Surface{wire.Tools, wire.Prompts, wire.Resources}
+	// The server is found to be like that when the first subscription has been handed over.
+	mcptest.Receive(t, "lists that may have changed", r.changed)
+	mcptest.Receive(t, "word that the task may have changed", w.acknowledged)
+	for i, uri := range []string{"f:1", "f:2", "f:3"} {
+		if got := r.ask(t, "resources/subscribe", fmt.Sprintf(`{"uri":%q}`, uri)); got != "{}" {
+			t.Fatal(got)
+		}
+		if got := mcptest.Receive(t, "lists that may have changed", r.changed); !slices.Equal(got, all) {
+			t.Errorf("%s: %v", uri, got)
+		}
+		for range i {
+			mcptest.Receive(t, "a resource that may have changed", r.updated)
+		}
+		mcptest.Receive(t, "word that the task may have changed", w.acknowledged)
+		r.awaitOne(t)
+		from := r.server.Received.Len()
+		r.server.Publish("notifications/tools/list_changed", fmt.Sprintf(`{"n":%d}`, i))
+		if got := r.next(t); got != fmt.Sprintf(`notifications/tools/list_changed{"n":%d}`, i) {
+			t.Errorf("%s: %s", uri, got)
+		}
+		r.server.Publish("notifications/resources/updated", fmt.Sprintf(`{"uri":%q}`, uri))
+		if got := r.next(t); got != fmt.Sprintf(`notifications/resources/updated{"uri":%q}`, uri) {
+			t.Errorf("%s: %s", uri, got)
+		}
+		if n := r.listens(from); n != 0 {
+			t.Errorf("%s: %d more subscriptions", uri, n)
+		}
+	}
+	select {
+	case err := <-w.ended:
+		t.Errorf("the task is not watched any more: %v", err)
+	default:
+	}
+	if n := len(r.changed) + len(r.updated); n != 0 {
+		t.Errorf("%d more lists and resources may have changed", n)
+	}
+}

@@ -19,6 +19,7 @@ import (
 // Timings are the delays of listening.
 type Timings struct {
 	Handover     time.Duration // how long a subscription goes on after another one has taken its place
+	Ended        time.Duration // how long the server may take to end a subscription before the next one begins
 	Acknowledged time.Duration // how long the server may take to acknowledge a subscription
 	FirstDelay   time.Duration // before the first attempt to listen again
 	MaxDelay     time.Duration // the longest one; each is twice the last
@@ -30,7 +31,7 @@ func (t *Timings) setDefaults() {
 		field *time.Duration
 		value time.Duration
 	}{
-		{&t.Handover, time.Second}, {&t.Acknowledged, 15 * time.Second}, {&t.FirstDelay, 250 * time.Millisecond},
+		{&t.Handover, time.Second}, {&t.Ended, time.Second}, {&t.Acknowledged, 15 * time.Second}, {&t.FirstDelay, 250 * time.Millisecond},
 		{&t.MaxDelay, 30 * time.Second}, {&t.StableAfter, time.Minute},
 	} {
 		if *d.field == 0 {
@@ -57,10 +58,16 @@ type subscriptions struct {
 	// refused are resources for which the server refuses a subscription. They stay in
 	// wanted until they are dropped, or are wanted anew.
 	refused map[string]*wire.RPCError
-	// broken is closed and replaced when missed changes: subscriptions up to that version
-	// have ended by themselves, and messages may have been missed.
-	broken chan struct{}
-	missed uint64
+	// alone says that the server has answered a subscription which we had ended, and that each
+	// one must end before the next one begins; see endFirst. renew says that the current one
+	// has to be replaced for that, although its filter is right.
+	alone, renew bool
+	// broken is closed and replaced when missed or renewed changes: subscriptions up to the
+	// version missed have ended by themselves, and messages may have been missed. renewed
+	// counts those that had to end before the next one.
+	broken  chan struct{}
+	missed  uint64
+	renewed int
 	// unlistened are the surfaces, and unwatched the resources, whose changes may have been
 	// missed since a subscription has ended.
 	unlistened []wire.Surface
@@ -87,7 +94,9 @@ type subscription struct {
 	acked    chan struct{} // closed by the acknowledgement
 	ended    chan struct{} // closed when it has ended
 	err      error         // why; set before ended is closed; nil for the regular end
+	gone     chan struct{} // closed when the server has answered it after we have ended it; guarded by subscriptions.mu
 	over     *time.Timer   // of the old one: when to end it
+	lasted   bool          // it went on as long as it was handed over; guarded by subscriptions.mu
 	since    time.Time     // when it was opened
 }
 
@@ -243,7 +252,7 @@ func (l *Link) stop(s *subscription) { s.pending.Cancel(wire.ErrClosed) }
 
 // start sends subscriptions/listen and waits for its acknowledgement.
 func (l *Link) start(next *subscription) error {
-	call := wire.Call{Method: protocol.MethodListen, Params: next.asked.params()}
+	call := wire.Call{Method: protocol.MethodListen, Params: next.asked.params(), Late: func(string) { l.subscriptions.endedLate(next) }}
 	if len(next.asked.tasks) > 0 {
 		call.Client = declareTasks(l.opts.Client)
 	}

@@ -95,7 +95,7 @@ func (l *Link) openWithout(held []string) (asked filter, err error) {
 		s.mu.Unlock()
 		return asked, errEnded
 	}
-	if before != nil && before.asked.equal(asked) {
+	if before != nil && before.asked.equal(asked) && !s.renew {
 		before.version = s.version
 		s.mu.Unlock()
 		if held == nil {
@@ -106,9 +106,15 @@ func (l *Link) openWithout(held []string) (asked filter, err error) {
 	}
 	next := &subscription{
 		asked: asked, version: s.version,
-		acked: make(chan struct{}), ended: make(chan struct{}), since: time.Now(),
+		acked: make(chan struct{}), ended: make(chan struct{}), gone: make(chan struct{}), since: time.Now(),
 	}
+	first := before != nil && s.alone
+	s.renew = false
 	s.mu.Unlock()
+	if first {
+		l.endFirst(before)
+		before = nil
+	}
 	if !asked.isEmpty() {
 		if err := l.start(next); err != nil {
 			return asked, err
@@ -118,6 +124,10 @@ func (l *Link) openWithout(held []string) (asked filter, err error) {
 	s.opening, s.current, s.leaving = nil, next, before
 	if asked.isEmpty() {
 		s.current = nil
+	}
+	if first {
+		s.renewed++
+		s.breakLocked()
 	}
 	s.mu.Unlock()
 	l.handOver(before)

@@ -15,8 +15,8 @@ var errMissed = errors.New("the subscription to the server has ended")
 
 // watch answers the router's subscriptions/listen for a task of the extension: the task is
 // listened to until ctx ends, with everything else that is. When the server has
-// acknowledged that, call.Progress gets the filter, once. The error is errMissed if the
-// subscription has to begin anew.
+// acknowledged that, call.Progress gets the filter, and again whenever messages may have been
+// missed before. The error is errMissed if the subscription has to begin anew.
 func (l *Link) watch(ctx context.Context, call wire.Call) (wire.Reply, error) {
 	raw, _ := wire.Get(call.Params, "notifications", "taskIds")
 	items, _ := wire.Elements(raw)
@@ -25,6 +25,7 @@ func (l *Link) watch(ctx context.Context, call wire.Call) (wire.Reply, error) {
 	}
 	id, _ := wire.Text(items[0])
 	s := &l.subscriptions
+	_, seen, _ := s.missing(0)
 	version := s.want(func(f *filter) { s.count(f, id, 1) })
 	defer s.want(func(f *filter) { s.count(f, id, -1) })
 	honoured, err := l.awaitVersion(ctx, version)
@@ -38,11 +39,16 @@ func (l *Link) watch(ctx context.Context, call wire.Call) (wire.Reply, error) {
 	case !slices.Contains(honoured.tasks, id):
 		return wire.Reply{Error: wire.Errorf(wire.CodeInternal, "%s: the server does not announce this task", call.Method).Raw()}, nil
 	}
-	call.Progress(filter{tasks: []string{id}}.params())
+	told := filter{tasks: []string{id}}.params()
+	call.Progress(told)
 	for {
-		missed, broken := s.missing(version)
-		if missed {
+		missed, renewed, broken := s.missing(version)
+		switch {
+		case missed:
 			return wire.Reply{}, errMissed
+		case renewed != seen:
+			seen = renewed
+			call.Progress(told)
 		}
 		select {
 		case <-broken:
