@@ -64,6 +64,7 @@ func (s *Schema) coerce(m *meter, args []byte) ([]byte, error) {
 		for at := range d.edits {
 			changed[at] = true
 		}
+		m.free(0) // the next round parses what the edits make of it
 		args = splice(m, args, d.edits)
 	}
 }
@@ -108,6 +109,7 @@ func (d demands) propose(at []string, wanted func(v any, typ string) bool) {
 			text = []byte(`"` + old.String() + `"`)
 		}
 	case string:
+		defer d.meter.free(len(d.meter.trees))
 		v, ok := d.fromText(old)
 		if !ok {
 			return

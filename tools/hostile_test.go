@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -83,7 +84,7 @@ func hostileCases() []hostileCase {
 		{"recursion", `{"properties":{"a":{"allOf":[{"$ref":"#"},{"$ref":"#"}]}}}`, strings.Repeat(`{"a":`, 200) + "{}" + strings.Repeat("}", 200)},
 		{"numbers", `{"items":{"multipleOf":3e-4000,"maximum":1e4001}}`, list(100_000, always("1e4000"))},
 		{"lengths", `{"allOf":` + list(1000, always(`{"minLength":1}`)) + `}`, `"` + text + `"`},
-		{"reading", `{}`, list(1_000_000, always("[]"))},
+		{"reading", `{}`, list(999_999, always("[]"))},
 		{"messages about names", `{"items":{"enum":` + list(3000, func(i int) string { return fmt.Sprintf(`"%060d"`, i) }) + `}}`, list(1000, always(`"`+strings.Repeat("0", 59)+`x"`))},
 		{"messages about properties", `{"properties":` + dict(1000, func(i int) (string, string) { return fmt.Sprintf("%060d", i), "{}" }) + `,"additionalProperties":false}`,
 			dict(20_000, func(i int) (string, string) { return fmt.Sprintf("%059dx", i), "1" })},
@@ -97,7 +98,8 @@ func TestHostileSchemasAreStopped(t *testing.T) {
 	const enough = 2_000_000 // about a millisecond
 	for _, c := range hostileCases() {
 		t.Run(c.name, func(t *testing.T) {
-			s := mustCompile(t, c.schema)
+			memory := &valueRoom{most: 1 << 30}
+			s := mustCompile(t, c.schema).WithRoom(memory)
 			for name, check := range map[string]func(Spend) error{
 				"Validate": func(spend Spend) error { return s.Validate([]byte(c.value), spend) },
 				"Coerce":   func(spend Spend) error { _, err := s.Coerce([]byte(c.value), spend); return err },
@@ -120,6 +122,9 @@ func TestHostileSchemasAreStopped(t *testing.T) {
 				}
 				if late > 0 {
 					t.Errorf("%s went on %d times after its context had ended", name, late)
+				}
+				if memory.taken == 0 || memory.used != 0 {
+					t.Errorf("%s took %d bytes, of which %d remain", name, memory.taken, memory.used)
 				}
 				if most > 4_000_000 {
 					t.Errorf("%s did %d units at a time", name, most)
@@ -164,11 +169,11 @@ func TestViolationsAreBounded(t *testing.T) {
 	t.Parallel()
 	name := strings.Repeat("n", 100_000)
 	for what, c := range map[string]hostileCase{
-		"items":         {"", `{"items":{"type":"null"}}`, list(100_000, always("1"))},
-		"names":         {"", `{"additionalProperties":false}`, dict(100_000, func(i int) (string, string) { return fmt.Sprint(i), "1" })},
+		"items":         {"", `{"items":{"type":"null"}}`, list(99_999, always("1"))},
+		"names":         {"", `{"additionalProperties":false}`, dict(99_999, func(i int) (string, string) { return fmt.Sprint(i), "1" })},
 		"missing":       {"", `{"items":{"required":` + list(5000, func(i int) string { return fmt.Sprintf(`"%d"`, i) }) + `}}`, list(1000, always("{}"))},
 		"long pointers": {"", `{"additionalProperties":{"items":{"type":"null"}}}`, `{"` + name + `":` + list(10_000, always("1")) + `}`},
-		"alternatives":  {"", `{"items":{"anyOf":[{"items":{"type":"null"}},{"items":{"type":"string"}}]}}`, list(1000, always(list(100, always("1"))))},
+		"alternatives":  {"", `{"items":{"anyOf":[{"items":{"type":"null"}},{"items":{"type":"string"}}]}}`, list(990, always(list(100, always("1"))))},
 	} {
 		var wrong *ValidationError
 		if err := mustCompile(t, c.schema).Validate([]byte(c.value), AtMost(5_000_000_000)); !errors.As(err, &wrong) {
@@ -181,6 +186,70 @@ func TestViolationsAreBounded(t *testing.T) {
 		}
 		if n := len(wrong.Violations); n > MaxViolations || n == 0 || size > 4<<20 {
 			t.Errorf("%s: %d violations of %d bytes", what, n, size)
+		}
+	}
+}
+
+// valueRoom is a jsonvalue.Room of most bytes.
+type valueRoom struct{ most, used, taken int64 }
+
+var errNoRoom = errors.New("no room")
+
+func (r *valueRoom) Take(bytes int64) error {
+	if r.used+bytes > r.most {
+		return errNoRoom
+	}
+	r.used += bytes
+	r.taken += bytes
+	return nil
+}
+
+func (r *valueRoom) Give(bytes int64) { r.used -= bytes }
+
+// TestCheckedValuesAreCounted checks that no value is built that the room has no memory for, that
+// without a room only small ones are, and that everything is given back, however the check ends.
+func TestCheckedValuesAreCounted(t *testing.T) {
+	schema := mustCompile(t, `{"properties":{"n":{"type":"integer"},"m":{"default":7},"list":{"type":"array"}}}`)
+	small := `{"n":"1","list":"[` + strings.Repeat("1,", 1000) + `1]"}` // rounds of Coerce, and texts that it decodes
+	large := func(objects int) []byte { return []byte(`{"list":` + list(objects, always(`{"":1}`)) + `}`) }
+	var tooMany *ValidationError
+	for what, c := range map[string]struct {
+		value []byte
+		most  int64
+		want  func(error) bool
+	}{
+		"a value that fits":           {[]byte(small), 1 << 20, func(err error) bool { return err == nil }},
+		"a large one that fits":       {large(60_000), 60_000 * 1400, func(err error) bool { return err == nil }},
+		"one that is not JSON":        {[]byte(`{"n":[1,2,]}`), 1 << 20, func(err error) bool { return errors.As(err, &tooMany) }},
+		"one that does not match":     {[]byte(`{"n":[]}`), 1 << 20, func(err error) bool { return errors.As(err, &tooMany) }},
+		"one for which is no room":    {large(400_000), 64 << 20, func(err error) bool { return errors.Is(err, errNoRoom) }},
+		"a small one without room":    {[]byte(small), 100, func(err error) bool { return errors.Is(err, errNoRoom) }},
+		"one with too many values":    {large(2_100_000), 1 << 40, func(err error) bool { return errors.As(err, &tooMany) }},
+		"a large one, without a room": {large(60_000), 0, func(err error) bool { return errors.As(err, &tooMany) }},
+	} {
+		memory := &valueRoom{most: c.most}
+		s := schema.WithRoom(memory)
+		if c.most == 0 {
+			s = schema
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		coerced, err := s.Coerce(c.value, AtMost(1<<62))
+		if err == nil {
+			coerced, err = s.Fill(coerced, AtMost(1<<62))
+		}
+		runtime.ReadMemStats(&after)
+		if !c.want(err) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if memory.used != 0 {
+			t.Errorf("%s: %d bytes were not given back", what, memory.used)
+		}
+		if got := after.TotalAlloc - before.TotalAlloc; err != nil && got > 8<<20 {
+			t.Errorf("%s: it was refused after %d bytes were allocated", what, got)
+		}
+		if err == nil && c.most == 1<<20 && !strings.Contains(string(coerced), `"n":1,"list":[1,1,`) {
+			t.Errorf("%s: %.100s", what, coerced)
 		}
 	}
 }

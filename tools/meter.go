@@ -3,6 +3,8 @@ package tools
 import (
 	"context"
 	"fmt"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
 // Spend is called with the work that has been done since the last call. A unit is about
@@ -66,6 +68,9 @@ type meter struct {
 	spend Spend
 	due   int64
 	polls int
+	// room has the memory of the trees; nil: they must be small.
+	room  jsonvalue.Room
+	trees []*jsonvalue.Tree // that are not freed
 	// unknown begins the strings of the checked value that stand for values that are not
 	// known; "" for none.
 	unknown string
@@ -77,7 +82,7 @@ type interrupted struct{ err error }
 // meter returns a meter for checking values against the schema.
 func (s *Schema) meter(spend Spend) *meter {
 	m := newMeter(spend)
-	m.unknown = s.unknown
+	m.unknown, m.room = s.unknown, s.room
 	return m
 }
 
@@ -121,8 +126,29 @@ func (m *meter) callSpend() {
 	}
 }
 
-// run does some work. The error is that of Spend if it refused more.
+// Take implements jsonvalue.Room. If the room has no more memory, it stops the work.
+func (m *meter) Take(bytes int64) error {
+	if err := m.room.Take(bytes); err != nil {
+		panic(interrupted{err})
+	}
+	return nil
+}
+
+// Give implements jsonvalue.Room.
+func (m *meter) Give(bytes int64) { m.room.Give(bytes) }
+
+// free frees what was parsed, except for the first trees.
+func (m *meter) free(except int) {
+	for _, t := range m.trees[except:] {
+		t.Free()
+	}
+	m.trees = m.trees[:except]
+}
+
+// run does some work, and then frees what was parsed for it. The error is that of Spend or of the
+// room if it refused more.
 func (m *meter) run(work func()) (err error) {
+	defer m.free(0)
 	defer func() {
 		switch r := recover().(type) {
 		case nil:

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
 // Limits of schemas. They are far above what tools need and keep the compilation of a
@@ -17,7 +19,7 @@ const (
 	// quadratic in it.
 	MaxSchemaObjects = 5000
 	// MaxSchemaValues is the number of JSON values of all kinds in a schema.
-	MaxSchemaValues = 100_000
+	MaxSchemaValues = jsonvalue.MaxUncounted
 	// MaxPatternBytes is the longest regular expression in a schema. Patterns are Go's
 	// (RE2). Matching is linear in the text, but also in the pattern.
 	MaxPatternBytes = 8192
@@ -33,6 +35,7 @@ type Schema struct {
 	parts map[*jsonschema.Schema]*parts
 	// unknown begins the strings that stand for values that are not known; "" for none.
 	unknown string
+	room    jsonvalue.Room // of checked values; nil: these must be small
 }
 
 // WithUnknown returns the schema for values in which strings that begin with a prefix
@@ -41,6 +44,15 @@ type Schema struct {
 func (s *Schema) WithUnknown(prefix string) *Schema {
 	other := *s
 	other.unknown = prefix
+	return &other
+}
+
+// WithRoom returns the schema for values whose memory is taken from a room while they are checked.
+// Without one, values have at most jsonvalue.MaxUncounted parts. If the room refuses, that is
+// the error of the check.
+func (s *Schema) WithRoom(room jsonvalue.Room) *Schema {
+	other := *s
+	other.room = room
 	return &other
 }
 
@@ -98,40 +110,32 @@ func parseSchema(raw []byte, what string) (map[string]any, error) {
 		err = spent
 	}
 	if err != nil {
-		return nil, &SchemaError{what, err.Error()}
+		return nil, &SchemaError{what, unreadable(err).Error()}
 	}
 	obj, ok := doc.(map[string]any)
 	if !ok {
 		return nil, &SchemaError{what, "must be a JSON object, is " + describe(doc)}
 	}
-	objects, values := count(doc)
-	if objects > MaxSchemaObjects {
+	if objects := countObjects(doc); objects > MaxSchemaObjects {
 		return nil, &SchemaError{what, fmt.Sprintf("has %d objects (at most %d)", objects, MaxSchemaObjects)}
-	}
-	if values > MaxSchemaValues {
-		return nil, &SchemaError{what, fmt.Sprintf("has %d values (at most %d)", values, MaxSchemaValues)}
 	}
 	return obj, nil
 }
 
-// count returns the number of objects in a value, and that of values of all kinds.
-func count(v any) (objects, values int) {
-	add := func(sub any) {
-		o, n := count(sub)
-		objects, values = objects+o, values+n
-	}
+// countObjects returns the number of objects in a value.
+func countObjects(v any) (objects int) {
 	switch c := v.(type) {
 	case map[string]any:
 		objects = 1
 		for _, sub := range c {
-			add(sub)
+			objects += countObjects(sub)
 		}
 	case []any:
 		for _, sub := range c {
-			add(sub)
+			objects += countObjects(sub)
 		}
 	}
-	return objects, values + 1
+	return objects
 }
 
 func compile(doc map[string]any, what string) (s *Schema, err error) {

@@ -1,17 +1,13 @@
 package tools
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/mcp-metatool/mcp-metatool/tools/display"
+	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
 // Limits of JSON values that are checked against a schema.
@@ -19,145 +15,39 @@ const (
 	// MaxValueDepth is the nesting depth of objects and arrays.
 	MaxValueDepth = 1000
 	// MaxNumberDigits is the length of the longest number literal, and the largest power of
-	// ten, that is accepted. Checking is exact, so that 1e999999999 would otherwise become
-	// an integer of a gigabit.
-	MaxNumberDigits = 4096
+	// ten, that is accepted: checking is exact.
+	MaxNumberDigits = jsonvalue.MaxNumberDigits
 )
-
-// valueError says why bytes are not an acceptable JSON value.
-type valueError struct{ Violation }
-
-func (e *valueError) Error() string { return e.String() }
 
 // parseValue parses exactly one JSON value into the types that the schema library uses:
 // nil, bool, json.Number, string, []any, map[string]any. Invalid UTF-8 and duplicate names
-// are refused, because another parser could get a different value from the same bytes.
+// are refused, because another parser could get a different value from the same bytes. The
+// meter keeps the memory of the value until it is freed.
 func parseValue(m *meter, raw []byte, maxDepth int) (any, error) {
-	p := valueParser{meter: m, dec: jsontext.NewDecoder(bytes.NewBuffer(raw)), depth: maxDepth}
-	v, err := p.value()
-	if err != nil {
-		return nil, p.wrap(err)
+	options := jsonvalue.Options{Depth: maxDepth, Exact: true, Step: m.token}
+	if m.room != nil {
+		options.Room = m
 	}
-	if _, err := p.dec.ReadToken(); !errors.Is(err, io.EOF) {
-		return nil, &valueError{Violation{"", "not valid JSON: more than one value"}}
+	if m.unknown != "" {
+		options.Text = m.known
 	}
-	return v, nil
-}
-
-type valueParser struct {
-	meter *meter
-	dec   *jsontext.Decoder
-	depth int
-}
-
-func (p *valueParser) wrap(err error) error {
-	var ve *valueError
-	var se *jsontext.SyntacticError
-	switch {
-	case errors.As(err, &ve):
-		return ve
-	case errors.As(err, &se):
-		msg := fmt.Sprintf("not valid JSON: %v (at byte %d)", se.Err, se.ByteOffset)
-		return &valueError{Violation{string(se.JSONPointer), display.Clip(msg, 300)}}
-	case errors.Is(err, io.EOF):
-		return &valueError{Violation{"", "not valid JSON: it is empty"}}
-	}
-	return &valueError{Violation{"", "not valid JSON: " + err.Error()}}
-}
-
-func (p *valueParser) value() (any, error) {
-	tok, err := p.read()
+	tree, err := options.Decode(raw)
 	if err != nil {
 		return nil, err
 	}
-	switch tok.Kind() {
-	case 'n':
-		return nil, nil
-	case 't', 'f':
-		return tok.Bool(), nil
-	case '"':
-		text := tok.String()
-		if from := p.meter.unknown; from != "" && strings.HasPrefix(text, from) {
-			return unknown{}, nil
-		}
-		return text, nil
-	case '0':
-		lit := tok.String()
-		if !exactNumber(lit) {
-			return nil, p.refuse(fmt.Sprintf("the number %s is too long (at most %d digits, and exponents up to ±%[2]d)", display.Clip(lit, 40), MaxNumberDigits))
-		}
-		return json.Number(lit), nil
-	case '{':
-		return p.object()
-	default: // '[': the decoder has refused everything else
-		return p.array()
-	}
+	m.trees = append(m.trees, tree)
+	return tree.Value, nil
 }
 
-func (p *valueParser) read() (jsontext.Token, error) {
-	from := p.dec.InputOffset()
-	tok, err := p.dec.ReadToken()
-	p.meter.take(tokenCost + byteCost*(p.dec.InputOffset()-from))
-	return tok, err
-}
+// token counts a token of JSON.
+func (m *meter) token(bytes int64) { m.take(tokenCost + byteCost*bytes) }
 
-func (p *valueParser) refuse(msg string) error {
-	return &valueError{Violation{string(p.dec.StackPointer()), msg}}
-}
-
-func (p *valueParser) enter() error {
-	if p.dec.StackDepth() > p.depth {
-		return p.refuse(fmt.Sprintf("nested deeper than %d levels", p.depth))
+// known returns a text, unless it stands for a value that is not known.
+func (m *meter) known(text string) any {
+	if strings.HasPrefix(text, m.unknown) {
+		return unknown{}
 	}
-	return nil
-}
-
-func (p *valueParser) object() (any, error) {
-	if err := p.enter(); err != nil {
-		return nil, err
-	}
-	obj := map[string]any{}
-	for p.dec.PeekKind() != '}' {
-		name, err := p.read()
-		if err != nil {
-			return nil, err
-		}
-		key := name.String() // before the next read, which may overwrite the token's bytes
-		if obj[key], err = p.value(); err != nil {
-			return nil, err
-		}
-	}
-	_, err := p.dec.ReadToken()
-	return obj, err
-}
-
-func (p *valueParser) array() (any, error) {
-	if err := p.enter(); err != nil {
-		return nil, err
-	}
-	arr := []any{}
-	for p.dec.PeekKind() != ']' {
-		v, err := p.value()
-		if err != nil {
-			return nil, err
-		}
-		arr = append(arr, v)
-	}
-	_, err := p.dec.ReadToken()
-	return arr, err
-}
-
-// exactNumber reports whether a JSON number literal is small enough for exact arithmetic.
-func exactNumber(lit string) bool {
-	if len(lit) > MaxNumberDigits {
-		return false
-	}
-	i := strings.IndexAny(lit, "eE")
-	if i < 0 {
-		return true
-	}
-	exp, err := strconv.Atoi(lit[i+1:])
-	return err == nil && exp >= -MaxNumberDigits && exp <= MaxNumberDigits
+	return text
 }
 
 // lookup follows the tokens of a JSON pointer.

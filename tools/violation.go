@@ -12,6 +12,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
+	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
 // Violation is a way in which a value does not satisfy a schema.
@@ -66,9 +67,9 @@ func (e *ValidationError) Error() string {
 
 // unreadable converts an error of parseValue into a ValidationError.
 func unreadable(err error) *ValidationError {
-	var ve *valueError
-	if errors.As(err, &ve) {
-		return &ValidationError{[]Violation{ve.Violation}}
+	var at *jsonvalue.Error
+	if errors.As(err, &at) {
+		return &ValidationError{[]Violation{{at.Pointer, at.Message}}}
 	}
 	return &ValidationError{[]Violation{{"", err.Error()}}}
 }

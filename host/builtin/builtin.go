@@ -43,7 +43,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
@@ -68,6 +70,8 @@ type Composer interface {
 	// configuration.
 	CheckLimits(l tools.Limits) []tools.Violation
 	Eval(ctx context.Context, code string, params []byte, call route.Call) wire.Reply
+	// Compute begins work for a client, whose memory is that of the client's runs.
+	Compute(ctx context.Context, name string, call route.Call) *sandbox.Compute
 }
 
 // Catalog knows all tool names and their owners; see catalog.Catalog.
@@ -175,8 +179,9 @@ func New(cfg Options) *Handler {
 func (h *Handler) Entries() []catalog.Entry { return h.entries }
 
 // maxArgumentsWork limits the work of checking arguments. Checking against the
-// schemas of built-in tools takes linear time, so no message reaches the limit.
-const maxArgumentsWork = 10_000_000_000
+// schemas of built-in tools takes linear time, and jsonvalue.MaxValues limits what is
+// checked, so no message reaches the limit.
+const maxArgumentsWork = 4_000_000_000
 
 // CallTool answers a call of a built-in tool.
 func (h *Handler) CallTool(ctx context.Context, name string, call route.Call) wire.Reply {
@@ -191,9 +196,9 @@ func (h *Handler) CallTool(ctx context.Context, name string, call route.Call) wi
 	if !ok || string(args) == "null" {
 		args = []byte("{}")
 	}
-	args, err := b.schema.Coerce(args, tools.Until(ctx, maxArgumentsWork))
+	args, err := h.checked(ctx, b, args, call)
 	if err != nil {
-		return h.failed(name, invalid(fmt.Sprintf("arguments of %q do not match its inputSchema", name), err))
+		return h.failed(name, err)
 	}
 	if b.turns != nil {
 		turn, done, err := b.turns(&h.cfg).Take(ctx, budgetKey(call))
@@ -212,6 +217,21 @@ func (h *Handler) CallTool(ctx context.Context, name string, call route.Call) wi
 		return h.failed(name, err)
 	}
 	return reply
+}
+
+// checked returns the arguments of a call as the tool's schema wants them.
+func (h *Handler) checked(ctx context.Context, b builtin, args []byte, call route.Call) ([]byte, error) {
+	work := h.cfg.Composer.Compute(ctx, b.name, call)
+	defer work.Close()
+	args, err := b.schema.WithRoom(work).Coerce(args, tools.Until(ctx, maxArgumentsWork))
+	var limit *sandbox.LimitError
+	switch {
+	case errors.As(err, &limit):
+		return nil, &compose.Failure{Type: abi.ErrResource, Message: limits.Explain(limit), Limit: string(limit.Limit), Value: float64(limit.Value), Used: float64(limit.Used)}
+	case err != nil:
+		return nil, invalid(fmt.Sprintf("arguments of %q do not match its inputSchema", b.name), err)
+	}
+	return args, nil
 }
 
 // budgetKey returns the owner of the memory and the turns of a call.

@@ -421,6 +421,22 @@ func TestEval(t *testing.T) {
 }
 
 // TestDefinitions checks what agents see of the built-in tools.
+// TestLargeParams checks that arguments with too many values are refused, and that those with many
+// are not.
+func TestLargeParams(t *testing.T) {
+	h := newFixture(t)
+	params := func(objects int) string {
+		return `{"code":"return len(params.a)","params":{"a":[` + strings.Repeat(`{"":1},`, objects-1) + `{"":1}]}}`
+	}
+	if got := h.ok("eval_starlark", params(60_000)); !strings.Contains(got, `"result":60000`) {
+		t.Errorf("60000 objects: %.300s", got)
+	}
+	text, e := h.fails("eval_starlark", params(500_000))
+	if class, _ := wire.GetString(e, "type"); class != "validation" || !strings.Contains(text, "has 1000004 JSON values, more than the limit of 1000000") {
+		t.Errorf("500000 objects: %.300s", text)
+	}
+}
+
 func TestDefinitions(t *testing.T) {
 	h := newFixture(t)
 	var names []string

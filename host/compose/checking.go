@@ -6,17 +6,32 @@ import (
 	"fmt"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
 // check checks values with the fuel and the time of the run, and with a slot if needed.
-// It returns the fuel used.
-func (r *run) check(ctx context.Context, check func(tools.Spend) error) (fuel uint64, err error) {
+// It returns the fuel used. The memory of the values is the run's.
+func (r *run) check(ctx context.Context, schema *tools.Schema, check func(*tools.Schema, tools.Spend) error) (fuel uint64, err error) {
 	work := r.cfg.Sandbox.Compute(ctx, r.tool, r.tree.account)
 	defer work.Close()
-	err = check(work.Spend)
+	err = check(r.matching(schema).WithRoom(work), work.Spend)
 	return work.Spent(), err
+}
+
+// Compute begins work for a client that is not part of a run, such as checking the arguments of a
+// built-in tool. The memory that it takes is that of the client's runs.
+func (c *Composer) Compute(ctx context.Context, name string, call route.Call) *sandbox.Compute {
+	return c.cfg.Sandbox.Compute(ctx, name, sandbox.NewAccount(c.cfg.Limits, ownerOf(call)))
+}
+
+// ownerOf returns the owner of the memory of a call.
+func ownerOf(call route.Call) any {
+	if call.Origin == nil {
+		return nil
+	}
+	return route.BudgetKey(call.Origin.Session())
 }
 
 // checkFailure returns the failure for a value that could not be checked or does not
@@ -28,7 +43,7 @@ func (r *run) checkFailure(ctx, limited context.Context, what string, err error)
 		return contextFailure(ctx)
 	case limited.Err() != nil:
 		return r.budget.timeoutFailure("the script, with the checking of values, ran", sandbox.Outcome{})
-	case errors.As(err, &limit):
+	case errors.As(err, &limit): // of fuel, or of the memory of all runs
 		return r.budget.failure(limit, sandbox.Outcome{Fuel: limit.Value})
 	}
 	return violation(what, err)
@@ -45,8 +60,7 @@ func (r *run) arguments(ctx, limited context.Context, def tools.Definition, args
 		return nil, tooDeep(fmt.Sprintf("arguments of %q", def.Name))
 	}
 	var params []byte
-	schema = r.matching(schema)
-	_, err = r.check(limited, func(spend tools.Spend) (err error) {
+	_, err = r.check(limited, schema, func(schema *tools.Schema, spend tools.Spend) (err error) {
 		if params, err = schema.Coerce(args, spend); err == nil {
 			params, err = schema.Fill(params, spend)
 		}
@@ -69,7 +83,7 @@ func (r *run) checkResult(ctx, limited context.Context, def tools.Definition, re
 	if schema == nil {
 		return nil
 	}
-	if _, err = r.check(limited, func(spend tools.Spend) error { return r.matching(schema).Validate(result, spend) }); err != nil {
+	if _, err = r.check(limited, schema, func(schema *tools.Schema, spend tools.Spend) error { return schema.Validate(result, spend) }); err != nil {
 		return r.checkFailure(ctx, limited, fmt.Sprintf("result of %q does not match its outputSchema", def.Name), err)
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	memory "github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -109,5 +110,68 @@ func TestCheckingIsPartOfTheRun(t *testing.T) {
 	})
 	if n := len(u.calls()); n > 0 {
 		t.Errorf("%d calls have left", n)
+	}
+}
+
+// largeRuns are runs that check n tiny objects, in each place where values are checked. Scripts make
+// them with a few bytes.
+func largeRuns(n int) map[string]tools.Definition {
+	text := fmt.Sprintf("{'a': [{'': 1}] * %d}", n)
+	arguments, result := saved("return 1"), saved("return "+text)
+	arguments.InputSchema = json.RawMessage(`{"type":"object","properties":{"a":{"type":"array"}}}`)
+	result.OutputSchema = json.RawMessage(`{"type":"object"}`)
+	return map[string]tools.Definition{
+		"arguments of a call":     saved("s.checked(" + text + ")"),
+		"arguments to undo with":  saved("undo(s.checked, " + text + ")"),
+		"arguments of the tool":   arguments,
+		"the result":              result,
+		"of a tool that it calls": saved("tools.inner(" + text + ")"),
+	}
+}
+
+// checkedCatalog has a schema for every tool.
+type checkedCatalog struct{ Catalog }
+
+func (checkedCatalog) InputSchema(_, _ string) []byte { return []byte(`{"type":"object"}`) }
+
+// TestCheckedValuesAreCounted checks that the memory of what values become when they are checked is
+// the run's, that none of it remains, and that it is refused if there is none. Seven bytes of a
+// value are 350 of memory.
+func TestCheckedValuesAreCounted(t *testing.T) {
+	var u upstreams
+	u.result("s.checked", `{"content":[]}`)
+	inner := saved("return 1")
+	inner.Name, inner.InputSchema = "inner", json.RawMessage(`{"type":"object"}`)
+	const objects = 60_000
+	for _, c := range []struct {
+		memory int64
+		class  string // of the error
+	}{
+		{1 << 30, ""},
+		{44 << 20, `"resource"`},
+	} {
+		for name, def := range largeRuns(objects) {
+			b := memory.New(c.memory)
+			run := composer(sandboxtest.GuestWithin(t, b), &u, func(o *Options) {
+				o.Catalog, o.Saved = checkedCatalog{o.Catalog}, savedTools{"inner": inner}
+			})
+			args := "{}"
+			if name == "arguments of the tool" {
+				args = `{"a":[` + strings.Repeat(`{"":1},`, objects-1) + `{"":1}]}`
+			}
+			reply := run.CallSaved(t.Context(), def, route.Call{Params: params(args)})
+			failure, failed := wire.Get(reply.Result, "structuredContent", "error")
+			class, _ := wire.Get(failure, "type")
+			if failed != (c.class != "") || string(class) != c.class {
+				t.Errorf("%d bytes, %s: %.300s", c.memory, name, failure)
+			}
+			f := b.Figures()
+			if tree := int64(objects) * 400; c.class == "" && f.Peak < tree {
+				t.Errorf("%d bytes, %s: they have %d bytes, and at most %d were counted", c.memory, name, tree, f.Peak)
+			}
+			if f.Used != 0 {
+				t.Errorf("%d bytes, %s: %d bytes were not given back", c.memory, name, f.Used)
+			}
+		}
 	}
 }

@@ -59,15 +59,11 @@ type tree struct {
 
 // newTree makes the tree of which the run is the root.
 func (r *run) newTree(call route.Call) *tree {
-	var owner any
-	if call.Origin != nil {
-		owner = route.BudgetKey(call.Origin.Session())
-	}
 	extra := int64(r.cfg.Parallel - 1)
 	if r.marker != "" {
 		extra = 0 // one call after the other
 	}
-	t := &tree{account: sandbox.NewAccount(r.budget.Limits, owner), extraCalls: semaphore.NewWeighted(extra)}
+	t := &tree{account: sandbox.NewAccount(r.budget.Limits, ownerOf(call)), extraCalls: semaphore.NewWeighted(extra)}
 	t.account.AddMessage(len(call.Params))
 	if r.resumed != nil {
 		checked := r.resumed.rec.Outcome.Checked // the arguments of calls that are not made again are not checked again

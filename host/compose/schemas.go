@@ -106,7 +106,9 @@ func (r *run) checkCall(ctx, limited context.Context, t *target) *abi.CallError 
 	if schema == nil {
 		return nil
 	}
-	fuel, err := r.check(limited, func(spend tools.Spend) error { return r.matching(schema).ValidateArguments(t.Arguments, spend) })
+	fuel, err := r.check(limited, schema, func(schema *tools.Schema, spend tools.Spend) error {
+		return schema.ValidateArguments(t.Arguments, spend)
+	})
 	r.tree.checked.Add(fuel)
 	var limit *sandbox.LimitError
 	switch {

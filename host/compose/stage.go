@@ -134,7 +134,7 @@ func (r *run) refuseRaw(t *target, result []byte) *abi.CallError {
 
 // matching returns a schema for values of the run, in which answers may be withheld.
 func (r *run) matching(s *tools.Schema) *tools.Schema {
-	if s == nil || r.marker == "" {
+	if r.marker == "" {
 		return s
 	}
 	return s.WithUnknown(r.marker)

@@ -3,6 +3,9 @@ package sandbox
 import (
 	"context"
 	"fmt"
+
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
+	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
 // freeCompute is how many units of work are done without a slot: about a
@@ -18,12 +21,16 @@ type Compute struct {
 	account *Account
 	name    string
 	spent   uint64
+	memory  *budget.Budget
+	end     func() // of its part of the account; nil before memory was taken
 }
+
+var _ jsonvalue.Room = (*Compute)(nil)
 
 // Compute begins work for the script of that name. A nil account has no limit.
 // The Compute of a zero Sandbox needs no slot.
 func (s *Sandbox) Compute(ctx context.Context, name string, account *Account) *Compute {
-	return &Compute{slot: computeSlot{slots: s.slots, ctx: ctx}, account: account, name: name}
+	return &Compute{slot: computeSlot{slots: s.slots, ctx: ctx}, account: account, name: name, memory: s.total}
 }
 
 // Spend must be called before each piece of the work. It charges the units of that
@@ -59,5 +66,38 @@ func (c *Compute) Spend(units uint64) error {
 // Spent returns how many units have been charged so far.
 func (c *Compute) Spent() uint64 { return c.spent }
 
-// Close releases the slot if it is held.
-func (c *Compute) Close() { c.slot.release() }
+// Take takes memory for the work, from that of the account's runs. If it must wait, it holds no
+// slot meanwhile. The errors are those of Spend, or a [*LimitError] of [LimitTotalMemory].
+func (c *Compute) Take(bytes int64) error {
+	if c.account == nil {
+		return nil
+	}
+	if c.end == nil {
+		c.slot.ctx, c.end = c.account.begin(c.slot.ctx, c.memory)
+	}
+	run := c.account.budgetRun()
+	if run.TryAcquire(bytes) {
+		return nil
+	}
+	c.slot.release() // Spend takes it again
+	if c.slot.queue(func() error { return run.Acquire(c.slot.ctx, bytes) }) != nil {
+		return stopped(c.slot.ctx, c.name)
+	}
+	return nil
+}
+
+// Give gives memory back.
+func (c *Compute) Give(bytes int64) {
+	if run := c.account.budgetRun(); run != nil {
+		run.Release(bytes)
+	}
+}
+
+// Close releases the slot if it is held, and the memory.
+func (c *Compute) Close() {
+	c.slot.release()
+	if c.end != nil {
+		c.end()
+		c.end = nil
+	}
+}

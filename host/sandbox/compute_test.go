@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 )
 
 // TestComputeTakesASlot checks that work of the host waits for a slot, unless it is
@@ -52,4 +54,48 @@ func TestComputeIsCharged(t *testing.T) {
 	if left := account.takeFuel(1); left != 0 || work.Spent() != 20_000_000 {
 		t.Errorf("%d left of the account, %d spent", left, work.Spent())
 	}
+}
+
+// TestComputeTakesMemory checks that memory for work of the host is that of the run, that nothing
+// remains of it, and that more than there is ends the run.
+func TestComputeTakesMemory(t *testing.T) {
+	b := budget.New(256 << 20)
+	s := withBudget(t, b)
+	account := NewAccount(Limits{}, "owner")
+	for _, bytes := range []int64{100 << 20, 300 << 20} {
+		work := s.Compute(t.Context(), "job", account)
+		if f := b.Figures(); f.Used != 0 {
+			t.Errorf("before anything was taken: %+v", f)
+		}
+		if err := work.Take(10 << 20); err != nil {
+			t.Fatal(err)
+		}
+		err := work.Take(bytes)
+		var limit *LimitError
+		switch runs := b.Figures().Runs; {
+		case bytes < 150<<20 && (err != nil || runs != bytes+10<<20):
+			t.Errorf("%d bytes: %v, runs have %d", bytes, err, runs)
+		case bytes > 150<<20 && (!errors.As(err, &limit) || limit.Limit != LimitTotalMemory):
+			t.Errorf("%d bytes: %v", bytes, err)
+		}
+		if err == nil {
+			work.Give(bytes)
+		}
+		work.Give(10 << 20)
+		if f := b.Figures(); f.Used != 0 {
+			t.Errorf("after it was given back: %+v", f)
+		}
+		_ = work.Take(1 << 20) // forgotten
+		work.Close()
+		work.Close()
+		if f := b.Figures(); f.Used != 0 {
+			t.Errorf("after the work: %+v", f)
+		}
+	}
+	free := new(Sandbox).Compute(t.Context(), "lint", nil)
+	defer free.Close()
+	if err := free.Take(1 << 50); err != nil {
+		t.Error(err)
+	}
+	free.Give(1 << 50)
 }
