@@ -1,7 +1,9 @@
 package envelope
 
 import (
+	"fmt"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -85,7 +87,15 @@ func TestParseParams(t *testing.T) {
 		`{"$defs":{"d":{"type":"string","x-mcp-header":"a"}}}`:                                                                      "error: only properties",
 		`{"$defs":{"d":{"properties":{"e":{"type":"string","x-mcp-header":"a"}}}}}`:                                                 "error: only properties",
 		`{"properties":{"r":{"type":"string","x-mcp-header":"a"},"r":{"type":"string"}}}`:                                           "error: duplicate",
-		strings.Repeat(`{"not":`, 200) + `{"x-mcp-header":1}` + strings.Repeat(`}`, 200):                                            "error: levels",
+		`{"properties":{"r":{"type":"string","x-mcp-header":"a","default":{"b":1,"b":2}}}}`:                                         "Mcp-Param-A=r",
+		`{"properties":{"r":{"properties":{"s":{"type":"string","x-mcp-header":"b"}},"type":"string","x-mcp-header":"a"}}}`:         "Mcp-Param-A=r Mcp-Param-B=r.s",
+		`{"properties":{"r":{"type":"string","x-mcp-header":"a","x-mcp-header":"b"}}}`:                                              "error: duplicate",
+		`{"x-mcp-header":"a"`:    "error: EOF",
+		`{} "x-mcp-header"`:      "error: more than one",
+		`"x-mcp-header"`:         "",
+		annotated(maxParams + 1): "error: more than 64 arguments",
+		`{"x-mcp-header":1,"x":{` + strings.Repeat(`"":{},`, 2) + `"":1}}`:               "error: duplicate",
+		strings.Repeat(`{"not":`, 200) + `{"x-mcp-header":1}` + strings.Repeat(`}`, 200): "error: levels",
 	} {
 		p, err := ParseParams([]byte(schema))
 		var got []string
@@ -95,6 +105,81 @@ func TestParseParams(t *testing.T) {
 		says, wantErr := strings.CutPrefix(want, "error: ")
 		if (err != nil) != wantErr || err != nil && !strings.Contains(err.Error(), says) || err == nil && strings.Join(got, " ") != want {
 			t.Errorf("%.200s: %v, %v", schema, got, err)
+		}
+	}
+}
+
+// annotated returns a schema with n arguments that are repeated in headers.
+func annotated(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `,"a%d":{"type":"string","x-mcp-header":"H%[1]d"}`, i)
+	}
+	return `{"properties":{` + b.String()[1:] + `}}`
+}
+
+// TestLargeSchemas checks that schemas are read without values for their parts. Seven bytes of
+// a schema would become 350.
+func TestLargeSchemas(t *testing.T) {
+	const objects = 300_000
+	tiny := "[" + strings.Repeat(`{"":1},`, objects) + "1]"
+	for schema, want := range map[string]string{
+		`{"properties":{"a":{"type":"string","x-mcp-header":"H","examples":` + tiny + `}}}`: "",
+		`{"properties":{"a":{"type":"string","x-mcp-header":"H","default":` + tiny + `}}}`:  "",
+		`{"properties":{"a":{"type":"string","x-mcp-header":"H","anyOf":` + tiny + `}}}`:    "more than 100000 members",
+		`{"x-mcp-header":` + tiny + `}`:            "must be a string",
+		`{"a":"x-mcp-header","type":` + tiny + `}`: "",
+	} {
+		var p Params
+		var err error
+		if allocated := allocations(func() { p, err = ParseParams([]byte(schema)) }); allocated > 3*int64(len(schema))+16<<20 {
+			t.Errorf("%.100s: %d bytes were allocated for %d", schema, allocated, len(schema))
+		}
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) || err == nil && p.IsEmpty() != !strings.Contains(schema, "properties") {
+			t.Errorf("%.100s: %v, %v", schema, p.all, err)
+		}
+	}
+}
+
+func allocations(f func()) int64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return int64(after.TotalAlloc - before.TotalAlloc)
+}
+
+// TestArgumentsAreReadOnce checks that the work for a call does not grow with the number of
+// arguments in headers times that of all arguments.
+func TestArgumentsAreReadOnce(t *testing.T) {
+	const others = 2000
+	var b strings.Builder
+	for i := range others {
+		fmt.Fprintf(&b, `"o%d":%[1]d,`, i)
+	}
+	arguments := []byte(`{` + b.String() + `"a0":"x","a63":"y"}`)
+	for _, n := range []int{1, maxParams} {
+		p, err := ParseParams([]byte(annotated(n)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := http.Header{}
+		if allocs := testing.AllocsPerRun(3, func() {
+			if err := p.SetHeaders(h, arguments); err != nil {
+				t.Error(err)
+			}
+		}); allocs > 2*others {
+			t.Errorf("%d arguments in headers: %v allocations", n, allocs)
+		}
+		if allocs := testing.AllocsPerRun(3, func() {
+			if bad := p.CheckHeaders(h, arguments); bad != nil {
+				t.Error(bad)
+			}
+		}); allocs > 2*others {
+			t.Errorf("%d arguments in headers: %v allocations to check them", n, allocs)
+		}
+		if h.Get("Mcp-Param-H0") != "x" || (n > 1) != (h.Get("Mcp-Param-H63") == "y") {
+			t.Errorf("%d: %v", n, h)
 		}
 	}
 }
@@ -149,8 +234,14 @@ func TestParams(t *testing.T) {
 			t.Errorf("%+v: %v", test, bad)
 		}
 	}
-	if err := p.SetHeaders(http.Header{}, []byte(`{"s":"a","s":"b"}`)); err == nil {
-		t.Error("a repeated argument has got a header")
+	for _, arguments := range []string{`{"s":"a","s":"b"}`, `{"o":{"b":true},"o":{"b":true}}`, `{"o":1,"o":{"b":true}}`, `{"o":{"b":true,"b":false}}`, `{"s":"a"`, `{"s":"\ud800"}`} {
+		h := http.Header{}
+		if err := p.SetHeaders(h, []byte(arguments)); err == nil || len(h) > 0 {
+			t.Errorf("%s: %v, %v", arguments, h, err)
+		}
+	}
+	if err := p.SetHeaders(http.Header{}, []byte(`{"x":1,"x":2,"s":"a"}`)); err != nil {
+		t.Errorf("an argument that is in no header is repeated: %v", err)
 	}
 }
 

@@ -2,6 +2,8 @@ package route
 
 import (
 	"sync"
+	"unsafe"
+	"weak"
 
 	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
@@ -31,12 +33,13 @@ func (r *Router) HeaderParams(s Session, tool string) envelope.Params {
 
 // headerCache keeps what ParseParams has found in definitions of tools.
 type headerCache struct {
-	mu     sync.Mutex
-	byTool map[string]headerEntry
+	mu     sync.Mutex // a leaf: no definition is read while it is held
+	byTool map[string]*headerEntry
 }
 
 type headerEntry struct {
-	definition []byte
+	definition weak.Pointer[byte] // the list of its server keeps it, and counts it
+	once       sync.Once          // reads it
 	params     envelope.Params
 }
 
@@ -45,17 +48,26 @@ const maxHeaderEntries = 4096
 
 // of returns the Params of a tool. A definition never changes; another one replaces it.
 func (c *headerCache) of(tool string, definition []byte) envelope.Params {
+	entry := c.entry(tool, definition)
+	entry.once.Do(func() {
+		schema, _ := wire.Get(definition, "inputSchema")
+		// A tool whose annotations are wrong has none that a client could follow.
+		entry.params, _ = envelope.ParseParams(schema)
+	})
+	return entry.params
+}
+
+func (c *headerCache) entry(tool string, definition []byte) *headerEntry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if known, ok := c.byTool[tool]; ok && len(definition) > 0 && len(known.definition) == len(definition) && &known.definition[0] == &definition[0] {
-		return known.params
+	at := weak.Make(unsafe.SliceData(definition))
+	if known := c.byTool[tool]; known != nil && known.definition == at {
+		return known
 	}
-	schema, _ := wire.Get(definition, "inputSchema")
-	// A tool whose annotations are wrong has none that a client could follow.
-	params, _ := envelope.ParseParams(schema)
 	if c.byTool == nil || len(c.byTool) >= maxHeaderEntries {
-		c.byTool = map[string]headerEntry{}
+		c.byTool = map[string]*headerEntry{}
 	}
-	c.byTool[tool] = headerEntry{definition, params}
-	return params
+	entry := &headerEntry{definition: at}
+	c.byTool[tool] = entry
+	return entry
 }
