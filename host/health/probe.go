@@ -2,6 +2,7 @@ package health
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
@@ -84,8 +85,8 @@ func valueOf(result []byte, text string) []byte {
 	if v, ok := wire.Get(result, "structuredContent"); ok && string(v) != "null" {
 		return v
 	}
-	if _, err := parse([]byte(text)); err == nil {
-		return []byte(text)
+	if raw := []byte(text); json.Valid(raw) {
+		return raw
 	}
 	return wire.Quote(text)
 }
