@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,4 +69,50 @@ func TestProgressBeforeRequest(t *testing.T) {
 			t.Error("Call has not returned")
 		}
 	})
+}
+
+// TestOddAnswers answers a request with its id in other forms, and with what is no JSON.
+func TestOddAnswers(t *testing.T) {
+	const result, failed, none = "result", "failed", "none"
+	for _, tt := range []struct{ raw, want string }{
+		{`{"jsonrpc":"2.0","id":1,"result":{}}`, result},
+		{`{"jsonrpc":"2.0","id":"1","result":{}}`, result},
+		{`{"jsonrpc":"2.0","id":1.0,"result":{}}`, result},
+		{`{"jsonrpc":"2.0","id":1e0,"result":{}}`, result},
+		{`{"jsonrpc":"2.0","id":10E-1,"result":{}}`, result},
+		{`{"jsonrpc":"2.0","id":"1.0","result":{}}`, none},
+		{`{"jsonrpc":"2.0","id":"01","result":{}}`, none},
+		{`{"jsonrpc":"2.0","id":" 1","result":{}}`, none},
+		{`{"jsonrpc":"2.0","id":"+1","result":{}}`, none},
+		{`{"jsonrpc":"2.0","id":-1,"result":{}}`, none},
+		{`{"jsonrpc":"2.0","id":1.5,"result":{}}`, none},
+		{`{"jsonrpc":"2.0","id":1e400,"result":{}}`, none},
+		{`{"jsonrpc":"2.0","id":1.` + strings.Repeat("0", 100) + `,"result":{}}`, none},
+		{`{"jsonrpc":"2.0","id":"","result":{}}`, none},
+		{`{"jsonrpc":"2.0","id":1,"result":{"n":NaN}}`, failed},
+		{`{"jsonrpc":"2.0","id":"1","result":{"n":NaN}}`, failed},
+		{`{"jsonrpc":"2.0","result":{"n":Infinity},"id":1}`, failed},
+		{`{"jsonrpc":"2.0","result":{"n":Infinity},"id":1.0}`, failed},
+		{"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"text\":\"a\tb\"}}", failed},
+		{`{"jsonrpc":"2.0","id":1,"result":{"text":"` + strings.Repeat("x", 1000) + `\x"}}`, failed},
+		{`{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":'no'}}`, failed},
+		{`{"jsonrpc":"2.0","id":1,"result":{"cut`, failed},
+		{`{"jsonrpc":"2.0","id":2,"result":{"n":NaN}}`, none},
+		{`{"jsonrpc":"2.0","method":"m","id":1,"params":{"n":NaN}}`, none},
+		{`{"jsonrpc":"2.0","id":1,"params":{"n":NaN},"method":"m"}`, none},
+	} {
+		c, main, _ := connectTest(t, Options{Peer: Server})
+		got := none
+		if _, err := c.Submit(Call{Call: wire.Call{Method: "m"}}, func(r wire.Reply, _ wire.Continuation) {
+			if got = failed; r.Result != nil {
+				got = result
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		c.Receive([]byte(tt.raw), main)
+		if got != tt.want {
+			t.Errorf("%.80s: %s, want %s", tt.raw, got, tt.want)
+		}
+	}
 }

@@ -126,7 +126,7 @@ func (l *lineSampler) pop() Excerpt {
 // the last before jsonrpc. In valid JSON nothing inside a string or a nested value
 // can match: the closing brace is that of the message, and a quote inside a string
 // has a backslash before it.
-var lastID = lazyregexp.New(`,\s*"id"\s*:\s*([0-9]+)\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
+var lastID = lazyregexp.New(`,\s*"id"\s*:\s*("?[0-9][0-9.eE+]*"?)\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
 
 // ResponseID returns the id of our request that the message answers.
 func (x Excerpt) ResponseID() (id int64, ok bool) { return ownID(x.responseID()) }

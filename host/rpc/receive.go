@@ -2,7 +2,9 @@ package rpc
 
 import (
 	"errors"
+	"math"
 	"strconv"
+	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
@@ -86,7 +88,14 @@ func (c *Conn) wantsAnswer(m wire.Message, err error) bool {
 // malformed handles what is not a message: it answers if an answer is needed, and
 // fails the call that a malformed response is for, if that is clear.
 func (c *Conn) malformed(m wire.Message, err error, raw []byte, on Stream, b *batch) (waits bool) {
+	bad := &wire.RPCError{Code: wire.CodeInternal, Message: err.Error()}
+	errors.As(err, &bad) // it always is
 	id, own := ownID(m.ID)
+	answers := m.Method == "" && (m.Result != nil || m.Error != nil)
+	if bad.Code == wire.CodeParse { // its id can be readable nevertheless
+		id, own = Excerpt{raw[:min(len(raw), MaxExcerpt)], raw[max(0, len(raw)-MaxExcerpt):]}.ResponseID()
+		answers = own
+	}
 	if call, ok := on.(CallStream); ok {
 		its, _ := call.Call()
 		if m.Error != nil && !m.IsRequest() && IsErrorFor(raw, its) && !errors.Is(err, wire.ErrAmbiguous) { // only the id is missing
@@ -95,14 +104,12 @@ func (c *Conn) malformed(m wire.Message, err error, raw []byte, on Stream, b *ba
 		}
 		own = own && id == its
 	}
-	bad := &wire.RPCError{Code: wire.CodeInternal, Message: err.Error()}
-	errors.As(err, &bad) // it always is
 	if c.opts.Peer == Server {
 		c.reportGarbage(err.Error(), raw)
 	} else if !c.wantsAnswer(m, err) {
 		c.log.Warn("malformed message of the client dropped", "method", excerpt(m.Method), "err", err)
 	}
-	if own && m.Method == "" && (m.Result != nil || m.Error != nil) {
+	if own && answers {
 		c.failUnusable(id, err, on)
 	}
 	if !c.wantsAnswer(m, err) {
@@ -263,14 +270,28 @@ func (c *Conn) reportGarbage(reason string, raw []byte) {
 	}
 }
 
-// ownID parses an id of ours, which must have exactly the digits that we wrote.
+// ownID parses an id of ours. Some peers give it back as a string of its digits, or as the same
+// number in another form, such as 123.0: they keep ids as strings or as floating-point numbers.
 func ownID(raw []byte) (int64, bool) {
-	id, err := strconv.ParseInt(string(raw), 10, 64)
-	if err != nil || id <= 0 || raw[0] == '+' || raw[0] == '0' {
+	text, quoted := strings.CutPrefix(string(raw), `"`)
+	if quoted {
+		text = strings.TrimSuffix(text, `"`)
+	}
+	id, err := strconv.ParseInt(text, 10, 64)
+	if err != nil && !quoted && len(text) <= maxNumber {
+		const exact = 1 << 53 // beyond it, floating-point numbers leave integers out
+		if f, bad := strconv.ParseFloat(text, 64); bad == nil && f == math.Trunc(f) && math.Abs(f) <= exact {
+			id, err = int64(f), nil
+		}
+	}
+	if err != nil || id <= 0 || text[0] == '+' || text[0] == '0' {
 		return 0, false
 	}
 	return id, true
 }
+
+// maxNumber is the length of the longest number that is read as an id, in bytes.
+const maxNumber = 64
 
 // IsErrorFor reports whether raw is a JSON-RPC error for the request with that id,
 // or one of a peer that could not read the id; then the id is null or absent.
