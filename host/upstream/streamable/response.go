@@ -1,6 +1,7 @@
 package streamable
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +34,7 @@ func (s *stream) close() {
 // receive reads a response until the call has its outcome. rest is not nil if more
 // may follow in the stream.
 func (p *post) receive(resp *http.Response) (rest *stream) {
-	if p.method == protocol.MethodInitialize && resp.StatusCode == http.StatusOK {
+	if p.method == protocol.MethodInitialize && succeeded(resp.StatusCode) {
 		if err := p.link.client.SetSession(resp.Header); err != nil {
 			resp.Body.Close()
 			p.failUnusable(err)
@@ -45,7 +46,7 @@ func (p *post) receive(resp *http.Response) (rest *stream) {
 		httpclient.Discard(resp.Body)
 		p.awaitOtherStream(resp.StatusCode)
 		return nil
-	case resp.StatusCode != http.StatusOK:
+	case !succeeded(resp.StatusCode):
 		p.refused(resp)
 		return nil
 	}
@@ -61,6 +62,10 @@ func (p *post) receive(resp *http.Response) (rest *stream) {
 		return nil
 	}
 }
+
+// succeeded reports whether a status is that of an answer. Some servers answer with another one than
+// 200, such as 201.
+func succeeded(status int) bool { return status/100 == 2 }
 
 // awaitOtherStream waits for an answer on the GET stream. Some servers answer
 // there, although the specification does not allow it.
@@ -86,11 +91,21 @@ func (p *post) single(resp *http.Response) {
 	case err != nil:
 		p.fail(err)
 	default:
-		p.link.rpc.Receive(body, p)
+		p.link.rpc.Receive(document(body), p)
 		if !p.over() {
 			p.failUnusable(errors.New("there is none in its response"))
 		}
 	}
+}
+
+// document returns the message in a body. Some servers write a byte order mark before it, or an
+// array around it, in revisions that do not have batches, too.
+func document(body []byte) []byte {
+	body = bytes.TrimPrefix(body, []byte("\uFEFF"))
+	if items, ok, err := wire.Split(body); ok && err == nil && len(items) == 1 {
+		return items[0]
+	}
+	return body
 }
 
 // readAll reads a body that is a message, and closes it. With a
@@ -118,6 +133,7 @@ func (p *post) refused(resp *http.Response) {
 		p.fail(err)
 		return
 	}
+	body = document(body)
 	m, err := wire.ParseRepaired(body)
 	answers := rpc.IsErrorFor(body, p.frame.ID) || len(m.ID) > 0 && m.ID[0] == '"' && m.Error != nil // the Python SDK uses the id "server-error"
 	if errors.Is(err, wire.ErrAmbiguous) {
