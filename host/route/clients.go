@@ -33,11 +33,12 @@ type client struct {
 	// elicitations are those of mode "url", which end outside of the protocol: whether
 	// they have ended.
 	elicitations recent[elicitation, bool]
-	visited      chan struct{}           // closed when one of them ends; nil while nobody waits
-	topics       map[topic]bool          // subscribed to
-	renewed      map[string]bool         // servers whose connection for this session was lost with another replica
-	outgoing     map[string]*serialQueue // notifications that are being sent, by server
-	early        recent[string, []byte]  // status of own tasks that are not known yet, by id
+	visited      chan struct{}             // closed when one of them ends; nil while nobody waits
+	topics       map[topic]bool            // subscribed to
+	renewed      map[string]bool           // servers whose connection for this session was lost with another replica
+	outgoing     map[string]*serialQueue   // notifications that are being sent, by server
+	early        recent[string, []byte]    // status of own tasks that are not known yet, by id
+	handed       recent[uriDigest, string] // servers by the URIs that they gave the session
 }
 
 // taskKey is a task of an upstream.
@@ -63,6 +64,7 @@ func newClient(s Session) *client {
 		renewed:      map[string]bool{},
 		outgoing:     map[string]*serialQueue{},
 		early:        recent[string, []byte]{limit: maxEarly},
+		handed:       recent[uriDigest, string]{limit: maxHanded},
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 // given notes what a client is about to be given. An error counts, too.
 func (c *toolCall) given(reply wire.Reply) {
+	c.router.noteURIs(sessionOf(c.origin), c.server, reply)
 	if c.agent {
 		c.router.given(c.origin, c.server, c.tool, reply)
 	}

@@ -127,6 +127,39 @@ func TestResourceThatNobodyLists(t *testing.T) {
 	want(t, "asked", g.ups["c"].sent())
 }
 
+// TestResourceFromResult checks that a URI which a server gave a session is read there alone, if no
+// server lists it.
+func TestResourceFromResult(t *testing.T) {
+	g := newRig(t, "a", "b")
+	g.lists("b", wire.Tools, "tool")
+	s, other := g.session("s", `{}`), g.session("other", `{}`)
+	for i, result := range []string{
+		`{"content":[{"type":"text","text":"x"},{"type":"resource_link","name":"x","uri":"file:///URI"}]}`,
+		`{"content":[{"type":"resource","resource":{"uri":"file:///URI","text":"x"}}]}`,
+	} {
+		uri := fmt.Sprintf("file:///x%d", i)
+		g.ups["b"].on("tools/call", strings.ReplaceAll(result, "file:///URI", uri))
+		read := fmt.Sprintf(`{"uri":%q}`, uri)
+		g.ask(s, "tools/call", `{"name":"b__tool"}`)
+		g.ups["a"].sent()
+		if got := g.ask(s, "resources/read", read); got != `{"server":"b","method":"resources/read","params":`+read+`}` {
+			t.Errorf("%s: got %s", result, got)
+		}
+		if sent := g.ups["a"].sent(); len(sent) > 0 {
+			t.Errorf("%s: another server was asked: %s", result, sent)
+		}
+		if got := g.ask(other, "resources/read", read); !strings.HasPrefix(got, `{"server":"a"`) {
+			t.Errorf("%s: another session got %s", result, got)
+		}
+		g.ups["b"].on("resources/read", `{"code":-2,"message":"no"}`)
+		g.ups["a"].sent()
+		if got := g.ask(s, "resources/read", read); got != `{"code":-2,"message":"no"}` || len(g.ups["a"].sent()) > 0 {
+			t.Errorf("%s: refused: %s", result, got)
+		}
+		delete(g.ups["b"].answer, "resources/read")
+	}
+}
+
 // TestListens checks that a session can set a log level whatever upstreams offer, since
 // scripts log too.
 func TestListens(t *testing.T) {

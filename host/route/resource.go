@@ -27,7 +27,8 @@ func (r *Router) resource(call Call, at serverConn, uri string) *gated {
 }
 
 // askForURI tries the upstreams that may have the resource with the URI: the one that
-// lists it, else those with a template for it, else all that have the capability. If
+// lists it, else the one that gave the session the URI in a result, else those with a template for
+// it, else all that have the capability. If
 // none answers without an error, the reply is the error of the only or best one, or
 // says that there is no such resource.
 func (r *Router) askForURI(ctx context.Context, call Call, uri string, try func(serverConn) wire.Reply, capability ...string) wire.Reply {
@@ -39,6 +40,9 @@ func (r *Router) askForURI(ctx context.Context, call Call, uri string, try func(
 	}
 	guess := len(candidates) == 0
 	if guess {
+		if _, handed := r.handedBy(s, uri); handed { // by a server that is gone
+			return noResource(uri)
+		}
 		if !r.offered(s, capability...) {
 			return notFound(call.Method)
 		}
@@ -55,13 +59,15 @@ func (r *Router) askForURI(ctx context.Context, call Call, uri string, try func(
 	return reply
 }
 
-// holders returns the upstream that lists a resource with the URI, or those with a
-// template for it.
+// holders returns the upstream that lists a resource with the URI, or the one that gave the session
+// the URI, or those with a template for it.
 func (r *Router) holders(s Session, uri string) []serverConn {
 	scope := r.scope(s)
 	servers := scope.Matching(uri)
 	if owner, ok := scope.Resource(uri); ok {
 		servers = []string{owner}
+	} else if giver, ok := r.handedBy(s, uri); ok {
+		servers = []string{giver}
 	}
 	var all []serverConn
 	for _, server := range servers {

@@ -48,6 +48,7 @@
 //	era.go          requests and replies between peers of different eras
 //	visit.go        pages that users visit outside of the protocol
 //	bridge.go       asking the client what an upstream of the stateless era asks
+//	handed.go       which server gave a session the URI of a resource
 //	recent.go       a bounded map that forgets the oldest entry
 //	keyedmutex.go   a mutex for each key
 //	serialqueue.go  functions that run one after another
@@ -333,6 +334,7 @@ func (r *Router) forward(ctx context.Context, call Call, to serverConn, params [
 		server, name := g.request.Server, g.request.Name
 		g.mu.Unlock()
 		r.given(call.Origin, server, name, reply)
+		r.noteURIs(sessionOf(call.Origin), server, reply)
 	}
 	g.observe(ctx, call, start, reply)
 	return reply
