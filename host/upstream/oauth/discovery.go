@@ -129,7 +129,7 @@ func (t *Tokens) protectedResource(ctx context.Context, challenge *http.Response
 			return nil, err
 		case status != http.StatusOK:
 			return nil, fmt.Errorf("the metadata of the server cannot be read from %s: %w", shown(address), &httpclient.StatusError{Status: status})
-		case !sameResource(m.Resource, base):
+		case !coversResource(m.Resource, base):
 			return nil, fmt.Errorf("the metadata of the server at %s describes %q, not %s", shown(address), shown(m.Resource), base)
 		}
 		return m, nil

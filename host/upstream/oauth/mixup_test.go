@@ -129,7 +129,8 @@ func TestFalseMetadata(t *testing.T) {
 	}{
 		{"another resource", func(a *oauthtest.Server) { a.Resource = "https://victim.example/mcp" }, `describes "https://victim.example/mcp", not `},
 		{"another resource of the server", func(a *oauthtest.Server) { a.Resource = a.URL + "/mcp2" }, `/mcp2", not `},
-		{"the whole origin, at an address that the challenge names", func(a *oauthtest.Server) { a.Resource = a.URL }, `", not http`},
+		{"a resource below that of the server", func(a *oauthtest.Server) { a.Resource = a.URL + "/mcp/x" }, `/mcp/x", not `},
+		{"a beginning of the path of the server", func(a *oauthtest.Server) { a.Resource = a.URL + "/mc" }, `/mc", not `},
 		{"no resource", func(a *oauthtest.Server) { a.Resource = " " }, `describes "", not `},
 		{"another issuer", func(a *oauthtest.Server) { a.Metadata = map[string]any{"issuer": attacker.URL} }, "describes the issuer"},
 		{"no issuer", func(a *oauthtest.Server) { a.Metadata = map[string]any{"issuer": ""} }, "describes the issuer"},
@@ -199,6 +200,18 @@ func TestRedirectsOfIssuersAreNotFollowed(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	attacker.MustHaveNoRequests(t)
+}
+
+// TestOriginAsResource checks that metadata which a challenge names can describe the whole origin, like
+// metadata that is found without a challenge: many servers protect all that they have.
+func TestOriginAsResource(t *testing.T) {
+	for _, path := range []string{"", "/"} {
+		a := newServer(t)
+		a.Resource = a.URL + path
+		if err := specOf(a, filepath.Join(t.TempDir(), "tokens.json")).authorize(t.Context(), browse(t)); err != nil {
+			t.Errorf("%q: %v", path, err)
+		}
+	}
 }
 
 // TestResources checks sameResource and coversResource.
