@@ -174,30 +174,29 @@ func mocksOf(args []byte) (*cassette.Cassette, error) {
 // mockOf reads one mock. The error is a *cassette.FieldError.
 func mockOf(raw []byte) (cassette.Interaction, error) {
 	var i cassette.Interaction
-	name, _ := wire.GetString(raw, "tool")
-	i.Server, i.Tool, _ = strings.Cut(name, ".")
-	i.Params, _ = wire.Get(raw, "params")
-	i.Match = cassette.Subset
-	if match, ok := wire.GetString(raw, "match"); ok {
-		i.Match = cassette.Match(match)
+	var values [11][]byte
+	wire.Pick(raw, mockMembers, values[:]) // its schema has been checked
+	text := func(n int) string { text, _ := wire.Text(values[n]); return text }
+	i.Server, i.Tool, _ = strings.Cut(text(0), ".")
+	i.Params, i.Match = values[1], cassette.Subset
+	if values[2] != nil {
+		i.Match = cassette.Match(text(2))
 	}
-	i.Returns, _ = wire.Get(raw, "returns")
-	i.Result, _ = wire.Get(raw, "result")
-	i.RPCError, _ = wire.Get(raw, "error")
-	if text, ok := wire.GetString(raw, "text"); ok {
+	i.Returns, i.Result, i.RPCError = values[3], values[4], values[5]
+	if values[6] != nil {
 		if i.Result != nil {
 			return i, &cassette.FieldError{Key: "text", Text: "and result are both there"}
 		}
-		i.Result = cassette.TextResult(text)
+		i.Result = cassette.TextResult(text(6))
 	}
-	if message, ok := wire.GetString(raw, "raises"); ok {
-		i.Raises = &cassette.Raise{Message: message}
+	if values[7] != nil {
+		i.Raises = &cassette.Raise{Message: text(7)}
 	}
-	i.Denied, _ = wire.GetString(raw, "denied")
-	if times, ok := wire.Get(raw, "times"); ok {
-		i.Times = wholeNumber(times)
+	i.Denied = text(8)
+	if values[9] != nil {
+		i.Times = wholeNumber(values[9])
 	}
-	if delay, ok := wire.Get(raw, "delay"); ok {
+	if delay := values[10]; delay != nil {
 		text, isText := wire.Text(delay)
 		if !isText {
 			text = string(delay) + "ms"
@@ -210,6 +209,9 @@ func mockOf(raw []byte) (cassette.Interaction, error) {
 	}
 	return i, i.Check()
 }
+
+// mockMembers are the members of a mock, in the order in which mockOf reads them.
+var mockMembers = []string{"tool", "params", "match", "returns", "result", "error", "text", "raises", "denied", "times", "delay"}
 
 // maxDelay is longer than any run.
 const maxDelay = 48 * time.Hour

@@ -10,6 +10,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
 var (
@@ -21,23 +22,41 @@ var (
 func (c *Cassette) Ready(context.Context, route.Origin, string) error { return nil }
 
 // CallUpstream implements compose.Upstreams. If no interaction matches, the answer is a
-// JSON-RPC error with the text of an *UnmatchedError. If ctx ends during the delay, the
-// answer has no meaning.
+// JSON-RPC error with the text of an *UnmatchedError. If ctx ends before the answer, or if
+// call.Compute refuses the work of finding it, the answer has no meaning.
 func (c *Cassette) CallUpstream(ctx context.Context, _ route.Origin, call route.ScriptCall) wire.Reply {
-	i, unmatched := c.match(call.Server, call.Tool, argumentsOf(call.Params))
-	if unmatched != nil {
+	var n int
+	var unmatched *UnmatchedError
+	match := func(spend tools.Spend) (err error) {
+		n, unmatched, err = c.match(ctx, call.Server, call.Tool, argumentsOf(call.Params), spend)
+		return err
+	}
+	var err error
+	if call.Compute != nil {
+		err = call.Compute(match)
+	} else {
+		err = match(nil)
+	}
+	switch {
+	case err != nil:
+		return ended(err)
+	case unmatched != nil:
 		return unmatched.reply()
 	}
-	if i.Delay > 0 {
-		timer := time.NewTimer(i.Delay)
+	if delay := c.interactions[n].Delay; delay > 0 {
+		timer := time.NewTimer(delay)
 		defer timer.Stop()
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
-			return wire.Reply{Result: route.ErrorResult("the call ended before its answer: " + context.Cause(ctx).Error())}
+			return ended(context.Cause(ctx))
 		}
 	}
-	return i.reply()
+	return c.replies[n]()
+}
+
+func ended(err error) wire.Reply {
+	return wire.Reply{Result: route.ErrorResult("the call ended before its answer: " + err.Error())}
 }
 
 // argumentsOf returns the arguments in the params of a tools/call, {} if there are none.
@@ -49,46 +68,75 @@ func argumentsOf(params []byte) []byte {
 	return args
 }
 
-// match finds the interaction for a call and counts its use.
-func (c *Cassette) match(server, tool string, args []byte) (*Interaction, *UnmatchedError) {
-	miss := &UnmatchedError{Server: server, Tool: tool, Params: args}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	candidates := c.candidates(server, tool)
-	for _, n := range candidates {
-		if c.usedUp(n) {
-			continue
-		}
-		i := &c.interactions[n]
-		differ := i.differences(args)
-		if differ == nil {
-			c.used[n]++
-			return i, nil
-		}
-		miss.consider(c.label(n), differ)
+// match finds the interaction for a call, by its index, and counts its use. The error says why
+// it was not looked for to the end.
+func (c *Cassette) match(ctx context.Context, server, tool string, args []byte, spend tools.Spend) (int, *UnmatchedError, error) {
+	w := &comparing{ctx: ctx, spend: spend}
+	var err error
+	if w.args, err = w.decode(args); err != nil {
+		return 0, nil, err
 	}
-	for _, n := range candidates {
-		if i := &c.interactions[n]; c.usedUp(n) {
-			differ := i.differences(args)
-			if differ == nil {
-				miss.Nearest, miss.Differences, miss.UsedUp = c.label(n), nil, i.Times
+	nearest, fewest := -1, 0
+	candidates := c.candidates(server, tool)
+	for _, usedUp := range []bool{false, true} {
+		for _, n := range candidates {
+			if c.usedUp(n) != usedUp {
+				continue
+			}
+			i := &c.interactions[n]
+			differing, err := w.differing(i)
+			if err != nil {
+				return 0, nil, err
+			}
+			if differing == 0 && c.use(n) {
+				return n, nil, nil
+			}
+			if nearest < 0 || differing < fewest {
+				nearest, fewest = n, differing
+			}
+			if usedUp && fewest == 0 {
 				break
 			}
-			miss.consider(c.label(n), differ)
 		}
 	}
-	if candidates == nil {
-		miss.Mocked = c.tools()
+	miss := &UnmatchedError{Server: server, Tool: tool}
+	if len(args) <= maxParams {
+		miss.Params = args
 	}
+	switch {
+	case nearest < 0:
+		miss.Mocked = c.names
+	case fewest == 0:
+		miss.Nearest, miss.UsedUp = c.label(nearest), c.interactions[nearest].Times
+	default:
+		miss.Nearest = c.label(nearest)
+		if miss.Differences, err = w.describe(&c.interactions[nearest]); err != nil {
+			return 0, nil, err
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.unmatched = append(c.unmatched, miss)
-	return nil, miss
+	return 0, miss, nil
 }
 
-// usedUp reports whether interaction n has been used as often as it may be. The caller
-// holds c.mu.
+// usedUp reports whether interaction n has been used as often as it may be.
 func (c *Cassette) usedUp(n int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	most := c.interactions[n].Times
 	return most > 0 && c.used[n] >= most
+}
+
+// use counts a use of interaction n. It returns false if it is used up.
+func (c *Cassette) use(n int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if most := c.interactions[n].Times; most > 0 && c.used[n] >= most {
+		return false
+	}
+	c.used[n]++
+	return true
 }
 
 // candidates returns the interactions that have the real names of a tool. If there are

@@ -6,6 +6,7 @@
 //	cassette.go  Interaction, Cassette
 //	catalog.go   compose.Catalog: which tools scripts find
 //	answer.go    compose.Upstreams: finding the answer to a call
+//	compare.go   comparing the arguments of a call, for fuel
 //	unmatched.go UnmatchedError: why a call has no answer
 //	mock.go      making an Interaction from decoded TOML values
 //	read.go      reading files
@@ -157,6 +158,9 @@ type Cassette struct {
 	// The indexes of the interactions for a tool, by its real names and by its
 	// script names.
 	byName, byIdent map[toolName][]int
+	tools           map[string][]toolName // by the script names of their servers, each once
+	servers, names  []string              // the script names of servers, and the names of tools, in order
+	replies         []func() wire.Reply   // of the interactions, each made once
 
 	mu        sync.Mutex // guards the fields below
 	used      []int      // by index of interactions
@@ -169,7 +173,8 @@ type Cassette struct {
 func New(interactions ...Interaction) (*Cassette, error) {
 	c := &Cassette{
 		interactions: slices.Clone(interactions), used: make([]int, len(interactions)),
-		byName: map[toolName][]int{}, byIdent: map[toolName][]int{},
+		byName: map[toolName][]int{}, byIdent: map[toolName][]int{}, tools: map[string][]toolName{},
+		replies: make([]func() wire.Reply, len(interactions)),
 	}
 	var errs []error
 	for n := range c.interactions {
@@ -177,7 +182,16 @@ func New(interactions ...Interaction) (*Cassette, error) {
 		if err := i.Check(); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", c.label(n), err))
 		}
+		c.replies[n] = sync.OnceValue(i.reply)
 		name := toolName{i.Server, i.Tool}
+		if c.byName[name] == nil {
+			server := abi.Ident(i.Server)
+			if c.tools[server] == nil {
+				c.servers = append(c.servers, server)
+			}
+			c.tools[server] = append(c.tools[server], name)
+			c.names = append(c.names, i.name())
+		}
 		c.byName[name] = append(c.byName[name], n)
 		c.byIdent[name.ident()] = append(c.byIdent[name.ident()], n)
 	}
@@ -224,17 +238,6 @@ func (c *Cassette) Unmatched() []*UnmatchedError {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.unmatched)
-}
-
-// tools returns the names of the tools that have interactions, in order.
-func (c *Cassette) tools() []string {
-	var names []string
-	for n := range c.interactions {
-		if name := c.interactions[n].name(); !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return names
 }
 
 // list formats names for a message, at most a dozen of them.

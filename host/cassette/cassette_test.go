@@ -129,7 +129,17 @@ func TestMatch(t *testing.T) {
 		if tt.params != "" {
 			i.Params = []byte(tt.params)
 		}
-		differ := i.differences([]byte(tt.args))
+		w := comparing{ctx: t.Context()}
+		var err error
+		if w.args, err = w.decode([]byte(tt.args)); err != nil {
+			t.Fatal(err)
+		}
+		var differ []string
+		if n, err := w.differing(&i); err != nil {
+			t.Fatal(err)
+		} else if n > 0 {
+			differ, _ = w.describe(&i)
+		}
 		if got := strings.Join(differ, "; "); !strings.HasPrefix(got, tt.differences) || (got == "") != (tt.differences == "") {
 			t.Errorf("%s %s %s: %q, want %q", tt.params, tt.match, tt.args, got, tt.differences)
 		}

@@ -30,15 +30,7 @@ func (e *UnknownToolError) Error() string {
 
 // Servers implements compose.Catalog. It returns the script names of all servers that
 // have interactions, in order.
-func (c *Cassette) Servers() []string {
-	var names []string
-	for n := range c.interactions {
-		if id := abi.Ident(c.interactions[n].Server); !slices.Contains(names, id) {
-			names = append(names, id)
-		}
-	}
-	return names
-}
+func (c *Cassette) Servers() []string { return slices.Clone(c.servers) }
 
 // InputSchema implements compose.Catalog. Mocks have no schemas.
 func (c *Cassette) InputSchema(string, string) []byte { return nil }
@@ -55,20 +47,17 @@ func (c *Cassette) Remembered(string) bool { return false }
 func (c *Cassette) Resolve(server, tool string, exact bool) (realServer, realTool string, err error) {
 	var found []string
 	id := abi.Ident(tool)
-	for n := range c.interactions {
-		i := &c.interactions[n]
+	for _, t := range c.tools[server] {
 		switch {
-		case abi.Ident(i.Server) != server:
-			continue
-		case exact && i.Tool == tool:
-			return i.Server, tool, nil
-		case abi.Ident(i.Tool) == id && !slices.Contains(found, i.Tool):
-			realServer, found = i.Server, append(found, i.Tool)
+		case exact && t.tool == tool:
+			return t.server, tool, nil
+		case abi.Ident(t.tool) == id && !slices.Contains(found, t.tool):
+			realServer, found = t.server, append(found, t.tool)
 		}
 	}
 	switch len(found) {
 	case 0:
-		return server, tool, &UnknownToolError{Server: server, Tool: tool, Mocked: c.tools()}
+		return server, tool, &UnknownToolError{Server: server, Tool: tool, Mocked: c.names}
 	case 1:
 		return realServer, found[0], nil
 	}

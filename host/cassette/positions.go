@@ -214,8 +214,8 @@ func (s *scanner) value() {
 // string skips a string of any of the four kinds.
 func (s *scanner) string() {
 	quote := s.text[s.at : s.at+1]
-	if s.skip(strings.Repeat(quote, 3)) {
-		for !s.end() && !s.has(strings.Repeat(quote, 3)) {
+	if three := strings.Repeat(quote, 3); s.skip(three) {
+		for !s.end() && !s.has(three) {
 			s.char(quote)
 		}
 		for s.skip(quote) { // up to two more quotes belong to the text

@@ -7,14 +7,13 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/mcp-metatool/mcp-metatool/host/expect"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // UnmatchedError says that no interaction matches a call, and which one is nearest.
 type UnmatchedError struct {
 	Server, Tool string // real names
-	Params       []byte // raw JSON object
+	Params       []byte // raw JSON object; nil if it is large
 	// Nearest is the interaction with the fewest differences, "" if the tool has no
 	// interactions. In that case Mocked has the tools that do.
 	Nearest string
@@ -42,71 +41,19 @@ func (e *UnmatchedError) Error() string {
 	return fmt.Sprintf("no mock answers this call of %s; the nearest is %s: %s", name, e.Nearest, strings.Join(e.Differences, "; "))
 }
 
-// consider sets Nearest if an interaction has fewer differences.
-func (e *UnmatchedError) consider(label string, differences []string) {
-	if e.Nearest == "" || len(differences) < len(e.Differences) {
-		e.Nearest, e.Differences = label, differences
-	}
-}
-
 // reply returns a JSON-RPC error. Unlike an isError result, it is an error even for
 // scripts that request raw results.
 func (e *UnmatchedError) reply() wire.Reply {
 	return wire.Reply{Error: (&wire.RPCError{Code: wire.CodeInvalidParams, Message: e.Error()}).Raw()}
 }
 
+// maxParams is the size of the largest params that an UnmatchedError keeps, in bytes.
+const maxParams = 64 << 10
+
 // maxDifferences is how many differences a message lists.
 const maxDifferences = 8
 
-// differences returns how args differ from what the interaction wants; nil if they
-// match.
-func (i *Interaction) differences(args []byte) []string {
-	if i.Params == nil {
-		return nil
-	}
-	compare := expect.Equal
-	if i.Match == Subset {
-		compare = expect.Subset
-	}
-	whole := compare(i.Params, args)
-	if whole == nil {
-		return nil
-	}
-	want, got := members(i.Params), members(args)
-	var differ []string
-	for _, name := range want.names {
-		g, ok := got.values[name]
-		if !ok {
-			differ = append(differ, fmt.Sprintf("params.%s is missing (want %s)", name, excerpt(want.values[name])))
-		} else if m := compare(want.values[name], g); m != nil {
-			differ = append(differ, fmt.Sprintf("params.%s%s: want %s, got %s", name, strings.TrimPrefix(m.Path, "$"),
-				side(want.values[name], m.Want), side(g, m.Got)))
-		}
-	}
-	for _, name := range got.names {
-		if _, ok := want.values[name]; !ok && i.Match != Subset {
-			differ = append(differ, fmt.Sprintf("params.%s is not expected (got %s)", name, excerpt(got.values[name])))
-		}
-	}
-	if differ == nil {
-		differ = []string{"params: " + whole.Error()}
-	}
-	if len(differ) > maxDifferences {
-		differ = append(differ[:maxDifferences], fmt.Sprintf("and %d more", len(differ)-maxDifferences))
-	}
-	return differ
-}
-
-// side returns one side of a difference: the differing part, or the whole value if part
-// is "".
-func side(whole []byte, part string) string {
-	if part == "" {
-		return excerpt(whole)
-	}
-	return part
-}
-
-// object is a decoded JSON object. Of several members with the same name it has the
+// object has the raw values of a JSON object. Of several members with the same name it has the
 // last.
 type object struct {
 	names  []string
@@ -140,9 +87,12 @@ func members(raw []byte) object {
 // excerpt returns the beginning of a JSON value.
 func excerpt(raw []byte) string {
 	const most = 80
-	text := []rune(string(compact(raw)))
-	if len(text) <= most {
-		return string(text)
+	text := string(compact(raw))
+	at := 0
+	for i := range text {
+		if at++; at > most {
+			return text[:i] + "…"
+		}
 	}
-	return string(text[:most]) + "…"
+	return text
 }

@@ -17,7 +17,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/pins"
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
 // target is a call of a script with its resolved tool.
@@ -258,8 +260,18 @@ func (r *run) forward(ctx context.Context, t *target) journal.Answer {
 	}
 	part := r.progress.begin(t.server+"."+t.tool, r.tree.flow.Expected(t.server, t.tool))
 	r.tree.live.Store(true)
-	reply := r.cfg.Upstreams.CallUpstream(limited, origin, r.scriptCall(t, clock, part.reporter(t.record)))
+	call := r.scriptCall(t, clock, part.reporter(t.record))
+	var computing *sandbox.LimitError
+	call.Compute = func(work func(tools.Spend) error) error {
+		fuel, err := r.check(limited, work)
+		r.tree.checked.Add(fuel)
+		errors.As(err, &computing)
+		return err
+	}
+	reply := r.cfg.Upstreams.CallUpstream(limited, origin, call)
 	switch {
+	case computing != nil:
+		return journal.Answer{Err: t.limitReached(computing)}
 	case ctx.Err() != nil:
 		return journal.Answer{Err: t.fail(contextFailure(ctx).Type, NoAnswer)}
 	case limited.Err() != nil:

@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
@@ -221,5 +222,26 @@ func TestCheckIsLimited(t *testing.T) {
 	if err := c.Check(t.Context(), "x", "y"); !errors.As(err, &f) || f.Limit != "fuel" || f.Used != 4 ||
 		f.Error() != "resource error: checking the script: too much (raise execution.max_fuel)" {
 		t.Errorf("%+v", f)
+	}
+}
+
+// computing needs more fuel for an answer than a run has.
+type computing struct{ upstreams }
+
+func (c *computing) CallUpstream(_ context.Context, _ route.Origin, call route.ScriptCall) wire.Reply {
+	_ = call.Compute(func(spend tools.Spend) error { return spend(1 << 60) })
+	return wire.Reply{Result: []byte(`{"content":[]}`)}
+}
+
+// TestAnswersCostFuel checks that work for an answer that no server gives is limited by the fuel of
+// the run, and that a script cannot go on after that.
+func TestAnswersCostFuel(t *testing.T) {
+	var u computing
+	u.result("s.x", `{"content":[]}`)
+	c := composer(sandboxtest.Guest(t), &u.upstreams, func(o *Options) { o.Upstreams = &u })
+	reply := c.CallSaved(t.Context(), saved("try:\n  s.x()\nexcept:\n  pass\nreturn 1"), route.Call{Params: params(`{}`)})
+	failed := get(t, reply, "structuredContent", "error")
+	if class, _ := wire.GetString([]byte(failed), "type"); class != "resource" || !strings.Contains(failed, "units of fuel (raise execution.max_fuel)") {
+		t.Error(failed)
 	}
 }

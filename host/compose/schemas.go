@@ -96,6 +96,13 @@ func (t *target) checkMeta() *abi.CallError {
 	return nil
 }
 
+// limitReached returns the error for a call whose work has reached a limit of the run.
+func (t *target) limitReached(limit *sandbox.LimitError) *abi.CallError {
+	failed := t.fail(abi.ErrResource, limits.Explain(limit))
+	failed.Limit = string(limit.Limit)
+	return failed
+}
+
 // checkCall checks the arguments of a call against the tool's inputSchema, and its _meta.
 // The error is for the script. limited ends after the call's own timeout.
 func (r *run) checkCall(ctx, limited context.Context, t *target) *abi.CallError {
@@ -119,9 +126,7 @@ func (r *run) checkCall(ctx, limited context.Context, t *target) *abi.CallError 
 	case limited.Err() != nil:
 		return t.fail(abi.ErrTimeout, t.timeoutMessage())
 	case errors.As(err, &limit):
-		failed := t.fail(abi.ErrResource, limits.Explain(limit))
-		failed.Limit = string(limit.Limit)
-		return failed
+		return t.limitReached(limit)
 	}
 	failed := t.fail(abi.ErrValidation, display.ClipSize("the arguments do not match the tool's inputSchema: "+err.Error(), maxCallMessage))
 	var v *tools.ValidationError

@@ -10,6 +10,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools"
 	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
@@ -172,6 +173,9 @@ type ScriptCall struct {
 	// repetition. It does not block. After an error, which is that of the call, the request is
 	// not written.
 	Permit func() error
+	// Compute, if set, does work that is not done for a server: finding the answer of a mock.
+	// It costs the fuel of the run; see tools.Spend. The error is that of work.
+	Compute func(work func(tools.Spend) error) error
 }
 
 // caller returns who makes the call, without its origin.
