@@ -24,7 +24,7 @@ const (
 	maxDiffDepth  = 100     // levels of JSON in a diff
 )
 
-// Show returns a value of [Parse] as compact JSON, clipped.
+// Show returns a value of [jsonvalue.Decode] as compact JSON, clipped.
 func Show(v any) string { return display.ClipSize(string(encode(v, "")), maxShown) }
 
 // encode returns a value as JSON, with members sorted by name.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
+	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
 // Equal compares two JSON values. Objects must have the same members in any order, and
@@ -17,13 +18,13 @@ func Equal(want, got []byte) *Mismatch { return compareJSON(want, got, false) }
 func Subset(want, got []byte) *Mismatch { return compareJSON(want, got, true) }
 
 func compareJSON(want, got []byte, subset bool) *Mismatch {
-	w, err := Parse(want)
+	w, err := jsonvalue.Decode(want)
 	if err != nil {
-		return &Mismatch{Message: "what is expected is not JSON: " + err.Error(), Want: display.ClipSize(string(want), maxShown)}
+		return &Mismatch{Message: "what is expected cannot be compared: " + err.Error(), Want: display.ClipSize(string(want), maxShown)}
 	}
-	g, err := Parse(got)
+	g, err := jsonvalue.Decode(got)
 	if err != nil {
-		return &Mismatch{Message: "the answer is not JSON: " + err.Error(), Got: display.ClipSize(string(got), maxShown)}
+		return &Mismatch{Message: "the answer cannot be compared: " + err.Error(), Got: display.ClipSize(string(got), maxShown)}
 	}
 	return compareValues(w, g, subset)
 }

@@ -3,9 +3,12 @@ package expect
 import (
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
 func TestJSON(t *testing.T) {
@@ -39,9 +42,9 @@ func TestJSON(t *testing.T) {
 		{`{"x y":{"é":true}}`, `{"x y":{}}`, `at $["x y"].é: member is missing`, `at $["x y"].é: member is missing`},
 		{`{"a":null}`, `{}`, "at $.a: member is missing", "at $.a: member is missing"},
 		{`[]`, `{}`, "want an array, got an object", "want an array, got an object"},
-		{`1`, ``, "the answer is not JSON: there is no value", "the answer is not JSON: there is no value"},
-		{`1`, `1 2`, "the answer is not JSON: more than one value", "the answer is not JSON: more than one value"},
-		{``, `1`, "what is expected is not JSON: there is no value", "what is expected is not JSON: there is no value"},
+		{`1`, ``, "the answer cannot be compared: not valid JSON: it is empty", "the answer cannot be compared: not valid JSON: it is empty"},
+		{`1`, `1 2`, "the answer cannot be compared: not valid JSON: more than one value", "the answer cannot be compared: not valid JSON: more than one value"},
+		{``, `1`, "what is expected cannot be compared: not valid JSON: it is empty", "what is expected cannot be compared: not valid JSON: it is empty"},
 	}
 	for _, tt := range tests {
 		if got := said(Equal([]byte(tt.want), []byte(tt.got))); got != tt.equalErr {
@@ -187,7 +190,7 @@ func FuzzJSON(f *testing.F) {
 			t.Error("equal, but no subset")
 		}
 		for _, x := range [][]byte{a, b} {
-			if v, err := Parse(x); err == nil {
+			if v, err := jsonvalue.Decode(x); err == nil {
 				again, err := json.Marshal(v)
 				if err != nil {
 					continue // nested too deep to be encoded
@@ -206,4 +209,26 @@ func FuzzJSON(f *testing.F) {
 		Progress(0, [][]byte{a, b})
 		Meta(a, b)
 	})
+}
+
+// TestLargeValues checks that values with too many parts are not compared, unless they are decoded
+// within bounds.
+func TestLargeValues(t *testing.T) {
+	tiny := []byte("[" + strings.Repeat(`{"":1},`, 300_000) + "1]")
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for _, m := range []*Mismatch{Equal([]byte(`[]`), tiny), Subset([]byte(`[]`), tiny), Equal(tiny, []byte(`[]`))} {
+		if m == nil || !strings.Contains(m.Message, "cannot be compared: has 600002 JSON values, more than the limit of 100000") {
+			t.Errorf("%+v", m)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if got := after.TotalAlloc - before.TotalAlloc; got > 4*uint64(len(tiny)) {
+		t.Errorf("%d bytes were allocated for %d", got, len(tiny))
+	}
+	// An exponent of that length would be read for minutes.
+	long := "1e" + strings.Repeat("9", 5_000_000)
+	if Equal([]byte(long), []byte(long)) != nil || Equal([]byte(long), []byte("1")) == nil {
+		t.Error("a long exponent")
+	}
 }

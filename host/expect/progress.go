@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
+	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
 // Progress requires at least atLeast progress notifications of one call, given as raw
@@ -40,7 +41,7 @@ type advance struct {
 }
 
 func readAdvance(raw []byte) (advance, *Mismatch) {
-	v, err := Parse(raw)
+	v, err := jsonvalue.Decode(raw)
 	params, ok := v.(map[string]any)
 	if err != nil || !ok {
 		return advance{}, &Mismatch{Message: "the params of a progress notification are not a JSON object", Got: display.ClipSize(string(raw), maxShown)}

@@ -1,12 +1,8 @@
 package expect
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
-	"io"
 	"maps"
 	"math/big"
 	"slices"
@@ -14,24 +10,9 @@ import (
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
+	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 )
-
-// Parse parses one JSON value into nil, bool, string, json.Number, []any and
-// map[string]any.
-func Parse(raw []byte) (v any, err error) {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	if err := d.Decode(&v); err != nil {
-		if errors.Is(err, io.EOF) {
-			return nil, errors.New("there is no value")
-		}
-		return nil, err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("more than one value")
-	}
-	return v, nil
-}
 
 // Kind is a kind of difference.
 type Kind string
@@ -56,7 +37,7 @@ type Difference struct {
 // maxDifferences is the number of differences after which the comparison stops.
 const maxDifferences = 1000
 
-// Differences returns the places where two values of [Parse] differ (see [Equal], and
+// Differences returns the places where two values of [jsonvalue.Decode] differ (see [Equal], and
 // [Subset] if subset is true), sorted by path: members by name, items by index. It returns
 // at most 1000.
 func Differences(want, got any, subset bool) []Difference {
@@ -227,10 +208,14 @@ func readDecimal(s string) decimal {
 }
 
 // compareNumbers returns -1, 0 or 1 if a is less than, equal to or greater than b, exactly.
-// Both are JSON numbers.
+// Both are JSON numbers. If an exponent is very long, they are compared as texts, because reading
+// it takes time that is quadratic in its length.
 func compareNumbers(a, b string) int {
 	if a == b {
 		return 0
+	}
+	if longExponent(a) || longExponent(b) {
+		return strings.Compare(a, b)
 	}
 	x, y := readDecimal(a), readDecimal(b)
 	if x.sign != y.sign {
@@ -240,6 +225,11 @@ func compareNumbers(a, b string) int {
 		return c * x.sign
 	}
 	return strings.Compare(x.digits, y.digits) * x.sign
+}
+
+func longExponent(number string) bool {
+	i := strings.IndexAny(number, "eE")
+	return i >= 0 && len(number)-i > jsonvalue.MaxNumberDigits
 }
 
 func sign(n int) int { return max(-1, min(n, 1)) }

@@ -1,11 +1,13 @@
 package pins
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 
 	"github.com/mcp-metatool/mcp-metatool/host/expect"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
 // Change is one difference between a lock and what a server offers.
@@ -90,8 +92,8 @@ func compareDefinitions(server string, surface wire.Surface, was, now definition
 // compare returns the changes of the definition that c names, from one canonical form to
 // another. If exact is set, the order of sets matters.
 func (c Change) compare(before, after []byte, exact bool) []Change {
-	was, _ := expect.Parse(before) // they are JSON
-	is, _ := expect.Parse(after)
+	was, _ := jsonvalue.Decode(before) // they can be decoded, see Ambiguous
+	is, _ := jsonvalue.Decode(after)
 	if !exact {
 		was, is = ordered("", was), ordered("", is)
 	}
@@ -171,7 +173,7 @@ func setKey(item any) string {
 	if !ok {
 		return string(compact(item))
 	}
-	if _, err := expect.Parse([]byte(s)); err == nil {
+	if json.Valid([]byte(s)) {
 		return string(compact(s))
 	}
 	return s

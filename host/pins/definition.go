@@ -3,6 +3,8 @@ package pins
 import (
 	"errors"
 	"sync"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
 // Bounds of what is pinned: how deeply a definition may be nested, and the size of all
@@ -31,6 +33,11 @@ func (d *Definition) compute() {
 		d.digest = Digest(d.raw)
 		if d.form, d.err = Canonical(d.raw); d.err == nil && depth(d.form) > maxDepth {
 			d.form, d.err = nil, errTooDeep
+		}
+		if d.err == nil {
+			if d.err = jsonvalue.Valid(d.form); d.err != nil { // it could not be compared
+				d.form = nil
+			}
 		}
 	})
 }

@@ -13,8 +13,8 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/mcp-metatool/mcp-metatool/host/expect"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
@@ -143,7 +143,7 @@ func (e *documentEntry) decode(version int) (entry, error) {
 	}
 	digest := d.Digest()
 	if version == 1 {
-		def, err := expect.Parse(e.Definition)
+		def, err := jsonvalue.Decode(e.Definition)
 		if err != nil {
 			return entry{}, fmt.Errorf("has a definition that cannot be used: %w", err)
 		}

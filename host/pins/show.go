@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/text/unicode/norm"
 
-	"github.com/mcp-metatool/mcp-metatool/host/expect"
 	"github.com/mcp-metatool/mcp-metatool/tools/change"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
+	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
 // Diff returns a unified diff of what was pinned and what the server has now, for people:
@@ -25,7 +25,7 @@ func (f *Finding) Diff() string {
 
 // lines returns a canonical definition with one member on each line; nil for none.
 func lines(canonical []byte) []byte {
-	v, err := expect.Parse(canonical)
+	v, err := jsonvalue.Decode(canonical)
 	if err != nil {
 		return nil
 	}

@@ -55,7 +55,7 @@ func (p pointer) find(raw json.RawMessage) (found json.RawMessage, at int, ok bo
 	return raw, len(p), true
 }
 
-// replace replaces the values that the pointer leads to in a value of expect.Parse, which it
+// replace replaces the values that the pointer leads to in a value of jsonvalue.Decode, which it
 // changes. It returns the value.
 func (p pointer) replace(v, with any) any {
 	if len(p) == 0 {

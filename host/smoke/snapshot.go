@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -19,6 +18,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/expect"
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/report"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
@@ -203,7 +204,7 @@ func (s *snapshot) document(a *answer) []byte {
 // hide returns JSON in canonical form: members sorted by name, encoded data replaced by its
 // hash, and values that do not matter by a placeholder.
 func (s *snapshot) hide(raw []byte) []byte {
-	v, err := expect.Parse(raw)
+	v, err := jsonvalue.Decode(raw)
 	if err != nil {
 		return raw // expect.Equal says what is wrong with it
 	}

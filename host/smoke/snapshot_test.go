@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/expect"
+	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
@@ -58,11 +59,11 @@ func TestPointers(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		v, err := expect.Parse([]byte(value))
+		v, err := jsonvalue.Decode([]byte(value))
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, err := expect.Parse([]byte(want))
+		w, err := jsonvalue.Decode([]byte(want))
 		if err != nil {
 			t.Fatal(err)
 		}
