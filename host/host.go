@@ -256,7 +256,7 @@ func (h *Host) connect(cfg *config.Config) {
 		Catalog: h.catalog, Upstreams: h.upstreams, Availability: h.upstreams, Observer: h.recorder, Log: log,
 		Instructions: h.instructions,
 		Settled:      h.upstreams.Settled, Started: h.upstreams.Started, Refreshed: h.upstreams.Refreshed,
-		Refresh: h.refreshSaved, RefreshCalled: h.refreshCalled, Sealer: h.sealer, Gate: h.gate, Listing: h.searching,
+		Refresh: h.refreshSaved, RefreshCalled: h.refreshCalled, Sealer: h.sealer, Gate: h.gate, Listing: h.searching, Budget: h.sandbox.Budget(),
 		Version: h.versionOf, Labels: h.answerLabels,
 		Runs: runs{h}, Replicas: h.replicas(),
 	})

@@ -122,10 +122,10 @@ func TestBridgedTasksAreBounded(t *testing.T) {
 	id := g.bridge(s)
 	a := &g.router.bridged
 	a.drop(a.order[0])
-	for i := range maxBridged {
-		one, ok := a.get(g.router, watchKey{id: fmt.Sprint(i)}, s)
-		if !ok {
-			t.Fatal(i)
+	for i := range maxBridgedFor {
+		one, err := a.get(g.router, watchKey{id: fmt.Sprint(i)}, s)
+		if err != nil {
+			t.Fatal(i, err)
 		}
 		one.questions = []*taskQuestion{{}}
 	}
@@ -157,8 +157,8 @@ func TestRunningTasksAreBounded(t *testing.T) {
 				if of == "" {
 					principal = fmt.Sprint(i)
 				}
-				if !all.add(&runTask{router: f.rig.router, root: fmt.Sprint("other", i), principal: principal, cancel: func(error) {}}) {
-					t.Fatal(i)
+				if err := all.add(&runTask{router: f.rig.router, root: fmt.Sprint("other", i), principal: principal, cancel: func(error) {}}); err != nil {
+					t.Fatal(i, err)
 				}
 			}
 			if got := f.update(s, asks, `{"1.a":{"roots":[]}}`); got != `{"code":-32603,"message":"tasks/update: too many tasks run (try again later)"}` {

@@ -1,6 +1,7 @@
 package route
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -8,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
+	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -32,11 +35,25 @@ var errAnswerWait = fmt.Errorf("the client did not answer within %v", answerWait
 type bridge struct {
 	origin Origin // nil if no client has asked for the call
 	server string
+	budget *budget.Budget // with the memory of answers; nil: it is not counted
 	// again makes the call again, with the answers.
 	again func(ctx context.Context, in wire.Inputs) (wire.Reply, error)
 
-	pages pages         // that the user visits
-	pause time.Duration // before the next question whether they have been visited
+	kept  *budget.Account // answers; nil before the first question
+	pages pages           // that the user visits
+	pause time.Duration   // before the next question whether they have been visited
+}
+
+// end gives back what the bridge has kept.
+func (b *bridge) end() { b.kept.Close() }
+
+// keep returns an answer as it is kept until the upstream has all. It is counted for the client,
+// since the memory of its message is given back.
+func (b *bridge) keep(answer []byte) ([]byte, error) {
+	if err := b.kept.Add(len(answer)); err != nil {
+		return nil, &inputError{"the client's answer is lost: " + limits.Explain(err)}
+	}
+	return bytes.Clone(answer), nil
 }
 
 // inputError says why the client cannot be asked.
@@ -47,6 +64,7 @@ func (e *inputError) Error() string { return e.text }
 // finish returns the first reply that asks nothing, beginning with reply itself. The
 // error is an *inputError, one of again, or the cause of ctx.
 func (b *bridge) finish(ctx context.Context, reply wire.Reply) (wire.Reply, error) {
+	defer b.end()
 	for rounds := 0; reply.Error == nil && asks(reply); {
 		in, visiting, err := b.round(ctx, reply.Result, rounds)
 		if err == nil {
@@ -62,6 +80,7 @@ func (b *bridge) finish(ctx context.Context, reply wire.Reply) (wire.Reply, erro
 			return wire.Reply{}, err
 		}
 		b.tellVisited(reply)
+		_ = b.kept.Set(b.pages.size())
 	}
 	return reply, nil
 }
@@ -167,6 +186,9 @@ func (b *bridge) check(request []byte) error {
 func (b *bridge) ask(ctx context.Context, requests []wire.Member) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerWait, errAnswerWait)
 	defer cancel()
+	if b.kept == nil {
+		b.kept = b.budget.OpenKept(BudgetKey(b.origin.Session()), "answers of this client")
+	}
 	answers := make([][]byte, len(requests))
 	visits := make([]page, len(requests))
 	errs := make([]error, len(requests))
@@ -217,9 +239,12 @@ func (b *bridge) askOne(ctx context.Context, request []byte) (answer []byte, vis
 	case reply.Error != nil:
 		return nil, page{}, &inputError{fmt.Sprintf("the client refused what upstream %q asks (%s): %s", b.server, method, wire.ParseError(reply.Error).Message)}
 	}
-	// A client of the stateless era asks for itself whether the visit is over.
-	if action, _ := wire.GetString(reply.Result, "action"); isVisit && action == "accept" && !isStateless(b.origin) {
-		visit = page{id, string(params), reply.Result, time.Now()}
+	if answer, err = b.keep(reply.Result); err != nil {
+		return nil, page{}, err
 	}
-	return reply.Result, visit, nil
+	// A client of the stateless era asks for itself whether the visit is over.
+	if action, _ := wire.GetString(answer, "action"); isVisit && action == "accept" && !isStateless(b.origin) {
+		visit = page{id, string(params), answer, time.Now()}
+	}
+	return answer, visit, nil
 }

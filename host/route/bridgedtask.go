@@ -2,20 +2,27 @@ package route
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"sync"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/envelope"
+	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// maxBridged bounds the tasks of the handshake era that are remembered. Those that have
-// ended are not, so that this is about tasks that run.
-const maxBridged = 1024
+// Bounds of the tasks of the handshake era that are remembered. Those that have ended are not, so
+// that this is about tasks that run.
+const (
+	maxBridged    = 1024    // of all principals
+	maxBridgedFor = 256     // of one
+	bridgedMemory = 4 << 10 // that each takes besides what it keeps, about, in bytes
+)
 
 // bridgedTask is a task of an upstream of the handshake era that a client of the stateless
 // era has as a task of the extension. What the upstream asks for the task waits here until
@@ -26,8 +33,9 @@ type bridgedTask struct {
 	session Session // of the request that it was found for
 	key     watchKey
 
-	mu        sync.Mutex // guards what follows; a leaf
-	client    []byte     // what the client has said about itself last
+	mu        sync.Mutex // guards what follows; a leaf, but for the budget
+	kept      *budget.Account
+	client    []byte // what the client has said about itself last
 	revision  protocol.Revision
 	asked     int // how many questions there have been
 	questions []*taskQuestion
@@ -50,33 +58,65 @@ type bridgedTasks struct {
 	order []*bridgedTask // oldest first
 }
 
+// Reasons why a task cannot be reached.
+var (
+	errManyBridged = errors.New("too many tasks wait for answers (try again later)")
+	errNotOwn      = errors.New("it is somebody else's")
+)
+
 // get returns a task that a principal has. If it is not remembered yet, it is from now on.
-// ok is false if too many tasks wait for answers, or another principal has that task.
-func (a *bridgedTasks) get(r *Router, key watchKey, o Origin) (t *bridgedTask, ok bool) {
+// The error is one of those above, or says that there is no memory for one more.
+func (a *bridgedTasks) get(r *Router, key watchKey, o Origin) (*bridgedTask, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if t = a.byKey[key]; t != nil {
-		if t.session.Principal() != o.Session().Principal() {
-			return nil, false
+	principal := o.Session().Principal()
+	if t := a.byKey[key]; t != nil {
+		if t.session.Principal() != principal {
+			return nil, errNotOwn
 		}
 		t.asks(o)
-		return t, true
+		return t, nil
 	}
-	if len(a.order) >= maxBridged {
-		idle := slices.IndexFunc(a.order, func(other *bridgedTask) bool { return !other.waits() })
-		if idle < 0 {
-			return nil, false
-		}
-		a.drop(a.order[idle])
+	own := func(other *bridgedTask) bool { return other.session.Principal() == principal }
+	if !a.makeRoom(maxBridgedFor, own) || !a.makeRoom(maxBridged, func(*bridgedTask) bool { return true }) {
+		return nil, errManyBridged
 	}
-	t = &bridgedTask{router: r, session: o.Session(), key: key, fresh: make(chan struct{})}
+	t := &bridgedTask{router: r, session: o.Session(), key: key, fresh: make(chan struct{})}
+	t.kept = r.Budget.OpenKept(BudgetKey(t.session), "tasks of this client")
+	if err := t.kept.Add(bridgedMemory); err != nil {
+		t.kept.Close()
+		return nil, errors.New(limits.Explain(err))
+	}
 	t.asks(o)
 	if a.byKey == nil {
 		a.byKey = map[watchKey]*bridgedTask{}
 	}
 	a.byKey[key] = t
 	a.order = append(a.order, t)
-	return t, true
+	return t, nil
+}
+
+// makeRoom forgets the oldest of the tasks for which those is true that does not wait for its
+// client, if there are as many as most. It returns false if all of them wait. The caller holds
+// a.mu.
+func (a *bridgedTasks) makeRoom(most int, those func(*bridgedTask) bool) bool {
+	n := 0
+	var idle *bridgedTask
+	for _, t := range a.order {
+		if those(t) {
+			n++
+			if idle == nil && !t.waits() {
+				idle = t
+			}
+		}
+	}
+	if n < most {
+		return true
+	}
+	if idle != nil {
+		a.drop(idle)
+	}
+	return idle != nil
 }
 
 // find returns a task that is remembered, nil for none.
@@ -104,6 +144,7 @@ func (a *bridgedTasks) drop(t *bridgedTask) {
 	if stop != nil {
 		stop()
 	}
+	t.kept.Close()
 	delete(a.byKey, t.key)
 	a.order = slices.DeleteFunc(a.order, func(other *bridgedTask) bool { return other == t })
 }
@@ -125,6 +166,18 @@ func (t *bridgedTask) asks(o Origin) {
 		return // a session says nothing about its clients
 	}
 	t.client, t.revision = o.Client(), o.Revision()
+	if t.count() != nil {
+		t.client = nil // so it cannot be asked anything
+	}
+}
+
+// count counts what the task keeps. The caller holds t.mu.
+func (t *bridgedTask) count() error {
+	n := bridgedMemory + len(t.client)
+	for _, q := range t.questions {
+		n += len(q.request)
+	}
+	return t.kept.Set(int64(n))
 }
 
 // waits reports whether the task waits for the client.
@@ -202,6 +255,9 @@ func (t *bridgedTask) question(call wire.Call) (*taskQuestion, error) {
 	if len(t.questions) >= maxQuestions {
 		return nil, wire.Errorf(wire.CodeInternal, "%s: the task has more than %d questions open", call.Method, maxQuestions)
 	}
+	if err := t.kept.Add(len(request)); err != nil {
+		return nil, wire.Errorf(wire.CodeInternal, "%s: the task cannot wait: %s", call.Method, limits.Explain(err))
+	}
 	t.asked++
 	q := &taskQuestion{name: "q" + strconv.Itoa(t.asked), method: call.Method, request: request, answer: make(chan wire.Reply, 1)}
 	t.questions = append(t.questions, q)
@@ -214,6 +270,7 @@ func (t *bridgedTask) withdraw(q *taskQuestion) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.questions = slices.DeleteFunc(t.questions, func(other *taskQuestion) bool { return other == q })
+	_ = t.count()
 }
 
 // answer passes answers on to the questions that have their names. Others are ignored
@@ -241,6 +298,7 @@ func (t *bridgedTask) answer(answers []wire.Member) (taken int, bad *wire.RPCErr
 		}
 		return ok
 	})
+	_ = t.count()
 	if taken > 0 {
 		t.changedLocked()
 	}

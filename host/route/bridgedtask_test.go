@@ -2,6 +2,7 @@ package route
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -313,26 +314,42 @@ func TestUnbridgedTask(t *testing.T) {
 	}
 }
 
-// TestBridgedTasksBound checks that as many tasks are remembered as allowed, and that
-// those that wait for a client are not forgotten.
+// TestBridgedTasksBound checks that as many tasks are remembered as allowed, of one principal
+// and of all, and that those that wait for a client are not forgotten, nor are those of others
+// for tasks of a principal that has its share.
 func TestBridgedTasksBound(t *testing.T) {
 	g, _, s := bridgedRig(t, optional, takesAll)
 	a := &g.router.bridged
-	for i := range maxBridged + 1 {
-		if _, ok := a.get(g.router, watchKey{id: fmt.Sprint(i)}, s); !ok {
-			t.Fatal(i)
+	remember := func(s Session, from, n int) (err error) {
+		for i := range n {
+			if _, err = a.get(g.router, watchKey{id: fmt.Sprint(from + i)}, s); err != nil {
+				return err
+			}
 		}
+		return nil
 	}
-	if len(a.order) != maxBridged || a.find(watchKey{id: "0"}) != nil {
+	others := g.session("other", "{}")
+	if err := errors.Join(remember(others, 0, 1), remember(s, 1, maxBridgedFor+1)); err != nil {
+		t.Fatal(err)
+	}
+	if len(a.order) != 1+maxBridgedFor || a.find(watchKey{id: "0"}) == nil || a.find(watchKey{id: "1"}) != nil {
 		t.Errorf("%d tasks, with the oldest", len(a.order))
 	}
 	for _, t := range a.order {
 		t.questions = []*taskQuestion{{}}
 	}
-	if _, ok := a.get(g.router, watchKey{id: "more"}, s); ok {
-		t.Error("a task that waits for its client was forgotten")
+	if err := remember(s, 10_000, 1); !errors.Is(err, errManyBridged) {
+		t.Errorf("a task that waits for its client was forgotten: %v", err)
 	}
-	if _, ok := a.get(g.router, watchKey{id: "1"}, g.session("other", "{}")); ok {
-		t.Error("another principal has the task")
+	if err := remember(others, 2, 1); !errors.Is(err, errNotOwn) {
+		t.Errorf("another principal has the task: %v", err)
+	}
+	for i := range maxBridged/maxBridgedFor - 1 {
+		if err := remember(g.session(fmt.Sprint("more", i), "{}"), 20_000+1000*i, maxBridgedFor-1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(remember(g.session("last", "{}"), 30_000, maxBridgedFor)); err != nil || len(a.order) != maxBridged {
+		t.Errorf("%d tasks of all: %v", len(a.order), err)
 	}
 }

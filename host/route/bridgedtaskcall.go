@@ -3,6 +3,7 @@ package route
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -112,13 +113,12 @@ func (c *toolCall) createdTask(reply wire.Reply) (task wire.Reply, made bool) {
 		return fail(wire.CodeInternal, "tools/call: upstream %q answered with a task whose id is missing or too long", c.server), true
 	}
 	r := c.router
-	to, there := r.to(c.origin.Session(), c.server)
-	if there {
-		_, there = r.bridged.get(r, watchKey{to.key(), own}, c.origin)
+	err := errors.New("the upstream is not configured any more")
+	if to, there := r.to(c.origin.Session(), c.server); there {
+		_, err = r.bridged.get(r, watchKey{to.key(), own}, c.origin)
 	}
-	if !there {
-		return fail(wire.CodeInternal, "tools/call: upstream %q has made a task that cannot be reached, because too many tasks wait for answers, "+
-			"or because it is somebody else's", c.server), true
+	if err != nil {
+		return fail(wire.CodeInternal, "tools/call: upstream %q has made a task that cannot be reached, because %v", c.server, err), true
 	}
 	id, err := r.sealTaskID(c.origin.Session(), taskKey{c.server, own}, false) // what it asks waits here
 	var result []byte
@@ -206,9 +206,9 @@ func (r *Router) bridgedRequest(ctx context.Context, call Call, to serverConn, o
 	if err != nil {
 		return fail(wire.CodeInvalidParams, "%s: params: %v", call.Method, err)
 	}
-	t, ok := r.bridged.get(r, watchKey{to.key(), own}, call.Origin)
-	if !ok {
-		return fail(wire.CodeInternal, "%s: too many tasks wait for answers (try again later)", call.Method)
+	t, err := r.bridged.get(r, watchKey{to.key(), own}, call.Origin)
+	if err != nil {
+		return fail(wire.CodeInternal, "%s: %v", call.Method, err)
 	}
 	switch call.Method {
 	case protocol.MethodTasksUpdate:

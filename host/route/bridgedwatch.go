@@ -18,8 +18,8 @@ const minWatchPoll = 250 * time.Millisecond
 // upstream announces one.
 func (r *Router) watchBridged(ctx context.Context, s Session, to serverConn, own, id string) (stop func(), ok bool) {
 	key, who := watchKey{to.key(), own}, watcher{s, id}
-	t, ok := r.bridged.get(r, key, s)
-	if !ok {
+	t, err := r.bridged.get(r, key, s)
+	if err != nil {
 		return nil, false
 	}
 	var about wire.Object
@@ -60,7 +60,7 @@ func (r *Router) poll(ctx context.Context, t *bridgedTask, to serverConn, params
 		if ctx.Err() != nil {
 			return
 		}
-		if again, ok := r.bridged.get(r, t.key, t.session); ok {
+		if again, err := r.bridged.get(r, t.key, t.session); err == nil {
 			t = again
 		}
 		now, ended := t.describe(ctx, to, params, t.key.id, "")

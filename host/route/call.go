@@ -160,7 +160,7 @@ func (c *toolCall) conclude(ctx context.Context, reply wire.Reply, err error) wi
 		reply, err = c.try(ctx, c.call.inputs)
 	}
 	if err == nil && c.asksAside(reply) {
-		b := bridge{origin: c.origin, server: c.server, again: c.try}
+		b := bridge{origin: c.origin, server: c.server, budget: c.router.Budget, again: c.try}
 		reply, err = b.finish(ctx, reply)
 	}
 	if err == nil && isTask(reply) && !c.takesTasks() {

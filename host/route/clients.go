@@ -1,13 +1,16 @@
 package route
 
 import (
+	"bytes"
+
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Bounds of what is kept for a session. Beyond them the oldest entry is forgotten,
-// except that further subscriptions are refused.
+// Bounds of what is kept for a session. Beyond them, and if there is no memory for more, the
+// oldest entry is forgotten, except that further subscriptions are refused.
 const (
 	maxTasks         = 4096
 	maxElicitations  = 1024
@@ -17,12 +20,14 @@ const (
 	maxID          = 1 << 10  // of an id that is kept, in bytes
 	maxSubscribed  = 16 << 10 // of a URI that can be subscribed to, in bytes
 	maxEarlyStatus = 16 << 10 // of a status that is kept, in bytes
+	entryMemory    = 256      // that an entry takes besides, about, in bytes
 )
 
 // client is the state of a session. It is guarded by Router.mu unless a field says
 // otherwise.
 type client struct {
-	session Session // constant
+	session Session         // constant
+	kept    *budget.Account // of the fields with bounds, and of outgoing
 	called  policy.History
 	level   string // lowest level of log messages; "" if never set
 	offered []byte // the capabilities in its initialize result, a raw object
@@ -46,25 +51,34 @@ type taskKey struct{ server, id string }
 
 type elicitation struct{ server, id string }
 
-// keep stores a value, unless the id in the key or the value is too large.
+// keep stores a value, unless the id in the key is too large.
 func keep[K comparable, V any](in *recent[K, V], k K, id string, v V) {
-	raw, _ := any(v).([]byte)
-	if len(id) <= maxID && len(raw) <= maxEarlyStatus {
-		in.put(k, v)
+	if len(id) <= maxID {
+		in.put(k, v, len(id)+entryMemory)
 	}
 }
 
-func newClient(s Session) *client {
+// keepStatus stores the status of a task, unless it or the id is too large. The message that it
+// came in may be larger.
+func keepStatus[K comparable](in *recent[K, []byte], k K, id string, status []byte) {
+	if len(id) <= maxID && len(status) <= maxEarlyStatus {
+		in.put(k, bytes.Clone(status), len(id)+len(status)+entryMemory)
+	}
+}
+
+func (r *Router) newClient(s Session) *client {
+	kept := r.Budget.OpenKept(BudgetKey(s), "subscriptions and tasks of this client")
 	return &client{
 		session:      s,
-		tasks:        recent[string, string]{limit: maxTasks},
-		ownTasks:     recent[string, string]{limit: maxTasks},
-		elicitations: recent[elicitation, bool]{limit: maxElicitations},
+		kept:         kept,
+		tasks:        recent[string, string]{limit: maxTasks, kept: kept},
+		ownTasks:     recent[string, string]{limit: maxTasks, kept: kept},
+		elicitations: recent[elicitation, bool]{limit: maxElicitations, kept: kept},
 		topics:       map[topic]bool{},
 		renewed:      map[string]bool{},
 		outgoing:     map[string]*serialQueue{},
-		early:        recent[string, []byte]{limit: maxEarly},
-		handed:       recent[uriDigest, string]{limit: maxHanded},
+		early:        recent[string, []byte]{limit: maxEarly, kept: kept},
+		handed:       recent[uriDigest, string]{limit: maxHanded, kept: kept},
 	}
 }
 

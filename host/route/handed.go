@@ -42,7 +42,7 @@ func (r *Router) noteURIs(s Session, server string, reply wire.Reply) {
 	}
 	r.with(s, func(c *client) {
 		for _, uri := range found {
-			c.handed.put(uri, server)
+			c.handed.put(uri, server, entryMemory)
 		}
 	})
 }

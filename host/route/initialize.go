@@ -28,7 +28,7 @@ const (
 // the session has not started.
 func (r *Router) BeginSession(ctx context.Context, s Session) (InitializeResult, error) {
 	r.mu.Lock()
-	r.clients[s] = newClient(s)
+	r.clients[s] = r.newClient(s)
 	r.mu.Unlock()
 	all := r.connections(s)
 	r.awaitHandshakes(ctx, all)
@@ -65,7 +65,7 @@ func (unknown) Server() (result []byte, ok bool) { return nil, false }
 
 // Begin begins the session s without waiting. What it is told is what Discover returns.
 func (r *Router) Begin(s Session) {
-	c := newClient(s)
+	c := r.newClient(s)
 	c.offered = r.Discover(s).Capabilities
 	r.mu.Lock()
 	r.clients[s] = c
@@ -183,6 +183,7 @@ func (r *Router) EndSession(s Session) {
 		for t := range c.topics { // nobody else uses it any more
 			r.unsubscribeFrom(r.ctx, t, s, nil)
 		}
+		c.kept.Close()
 		r.updateLevels()
 		r.mu.Lock()
 		defer r.mu.Unlock()

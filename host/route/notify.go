@@ -1,9 +1,11 @@
 package route
 
 import (
+	"bytes"
 	"context"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -15,7 +17,8 @@ const notifyTime = 10 * time.Second
 
 // Notified delivers a notification of a client that is not about a single request.
 // Each upstream gets the notifications of a session in order. Notified waits only if
-// an upstream does not read and many notifications for it are queued.
+// an upstream does not read and many notifications for it are queued, or the client has no
+// memory for more of them.
 func (r *Router) Notified(s Session, method string, params []byte) {
 	if method == protocol.NotificationTaskStatus {
 		r.clientTaskStatus(s, params)
@@ -38,7 +41,7 @@ func (r *Router) clientTaskStatus(s Session, params []byte) {
 	server, known := "", false
 	r.with(s, func(c *client) {
 		if server, known = c.ownTasks.get(id); !known {
-			keep(&c.early, id, id, params)
+			keepStatus(&c.early, id, id, params)
 		}
 	})
 	if known {
@@ -47,20 +50,31 @@ func (r *Router) clientTaskStatus(s Session, params []byte) {
 }
 
 // notifyUpstream queues a notification of a session for an upstream. It is not sent unless g
-// permits it; nobody can be asked about it.
+// permits it; nobody can be asked about it. What is queued is counted for the session, since
+// the memory of the message is given back meanwhile. If it has no room, it is waited for.
 func (r *Router) notifyUpstream(s Session, server, method string, params []byte, g *gated) {
 	var queue *serialQueue
+	var kept *budget.Account
 	r.with(s, func(c *client) {
 		if c.outgoing[server] == nil {
 			c.outgoing[server] = newSerialQueue()
 		}
-		queue = c.outgoing[server]
+		queue, kept = c.outgoing[server], c.kept
 	})
 	if queue == nil {
 		return // the session has ended
 	}
-	deadline := time.Now().Add(notifyTime)
-	queue.add(r.ctx, func() {
+	size := len(params)
+	counted := kept.Add(size) == nil
+	if counted {
+		params = bytes.Clone(params)
+	}
+	deadline, sent := time.Now().Add(notifyTime), make(chan struct{})
+	added := queue.add(r.ctx, func() {
+		defer close(sent)
+		if counted {
+			defer kept.Sub(size)
+		}
 		ctx, cancel := context.WithDeadline(r.ctx, deadline)
 		defer cancel()
 		c, ok := r.to(s, server)
@@ -78,6 +92,12 @@ func (r *Router) notifyUpstream(s Session, server, method string, params []byte,
 			r.warn(r.ctx, err, "notification of a client not sent", "upstream", server, "method", method)
 		}
 	})
+	switch {
+	case added && !counted:
+		<-sent // it has a deadline
+	case !added && counted:
+		kept.Sub(size)
+	}
 }
 
 // drainNotifications waits until the queued notifications of a client are sent.

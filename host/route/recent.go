@@ -1,11 +1,18 @@
 package route
 
-import "slices"
+import (
+	"slices"
 
-// recent is a map of at most limit entries. A further one replaces the oldest.
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
+)
+
+// recent is a map of at most limit entries, for which kept has room. A further one replaces the
+// oldest.
 type recent[K comparable, V any] struct {
 	limit  int
+	kept   *budget.Account
 	values map[K]V
+	sizes  map[K]int
 	order  []K // oldest first
 }
 
@@ -14,25 +21,34 @@ func (r *recent[K, V]) get(k K) (V, bool) {
 	return v, ok
 }
 
-func (r *recent[K, V]) put(k K, v V) {
+// put sets an entry of that size in bytes, unless there is no room even without all others.
+func (r *recent[K, V]) put(k K, v V, size int) {
 	if r.values == nil {
-		r.values = map[K]V{}
+		r.values, r.sizes = map[K]V{}, map[K]int{}
 	}
-	if _, ok := r.values[k]; !ok {
-		if len(r.order) == r.limit {
-			delete(r.values, r.order[0])
-			r.order = slices.Delete(r.order, 0, 1)
+	if _, known := r.values[k]; known && r.kept.Add(size) == nil {
+		r.kept.Sub(r.sizes[k])
+		r.values[k], r.sizes[k] = v, size
+		return
+	}
+	r.take(k)
+	for len(r.order) == r.limit || r.kept.Add(size) != nil {
+		if len(r.order) == 0 {
+			return
 		}
-		r.order = append(r.order, k)
+		r.take(r.order[0])
 	}
-	r.values[k] = v
+	r.values[k], r.sizes[k] = v, size
+	r.order = append(r.order, k)
 }
 
 // take removes an entry and returns its value.
 func (r *recent[K, V]) take(k K) (V, bool) {
 	v, ok := r.values[k]
 	if ok {
+		r.kept.Sub(r.sizes[k])
 		delete(r.values, k)
+		delete(r.sizes, k)
 		at := slices.Index(r.order, k)
 		r.order = slices.Delete(r.order, at, at+1)
 	}

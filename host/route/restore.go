@@ -79,7 +79,7 @@ func (r *Router) Keep(s Session) (k Kept, called policy.Counts, ok bool) {
 // subscriptions in the background, and the client that all of its lists and resources may have
 // changed, since nobody knows what it has missed.
 func (r *Router) Restore(s Session, k Kept, called policy.Counts) {
-	c := newClient(s)
+	c := r.newClient(s)
 	c.level, c.offered = k.Level, k.Offered
 	c.called.Restore(called)
 	for _, server := range k.Own {
@@ -157,7 +157,7 @@ func (r *Router) restoreSubscriber(s Session, to serverConn, t topic, asked stri
 	if !decided.lasts() {
 		return false
 	}
-	if before, room := r.addSubscriber(t, s); before || !room {
+	if before, err := r.addSubscriber(t, s); before || err != nil {
 		return false
 	}
 	r.keepSubscriber(t, s, decided)

@@ -81,7 +81,7 @@ type Handler interface {
 }
 
 // Options of a Router. All but Instructions, HandshakeWait, Started,
-// Refreshed, Availability, Refresh, Version, Gate, Observer, Sealer and Runs must be set.
+// Refreshed, Availability, Refresh, Version, Budget, Gate, Observer, Sealer and Runs must be set.
 type Options struct {
 	Catalog   *catalog.Catalog
 	Upstreams Upstreams
@@ -94,6 +94,8 @@ type Options struct {
 	// Listing are the turns of making the answers to requests for lists; nil: there is no
 	// limit.
 	Listing *budget.Turns
+	// Budget has the memory of what is kept for sessions; nil: it is not counted.
+	Budget *budget.Budget
 	// Settled waits until the lists of every upstream are known, as long as a client
 	// may have to wait for that, or until ctx ends. Remembered lists of an earlier run
 	// count as known.
@@ -163,7 +165,7 @@ type Router struct {
 	bridged     bridgedTasks
 	runTasks    runTasks
 
-	mu      sync.Mutex // guards what follows; a leaf
+	mu      sync.Mutex // guards what follows; a leaf, but for the budget
 	closed  bool
 	clients map[Session]*client
 	topics  map[topic]map[Session]*gated // subscribers, and what was decided about them; nil until the upstream has answered
@@ -358,7 +360,7 @@ func (r *Router) forwardGated(ctx context.Context, call Call, to serverConn, par
 		reply, err = try(ctx, call.inputs)
 	}
 	if err == nil && asks(reply) && !isStateless(call.Origin) {
-		b := bridge{origin: call.Origin, server: to.server, again: try}
+		b := bridge{origin: call.Origin, server: to.server, budget: r.Budget, again: try}
 		reply, err = b.finish(ctx, reply)
 	}
 	if err == nil {

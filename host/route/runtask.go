@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
@@ -80,8 +81,9 @@ type runTask struct {
 	kind      catalog.Kind
 	name      string
 	params    []byte // of tools/call
+	owner     any    // in the budget
 
-	mu        sync.Mutex // guards what follows; a leaf
+	mu        sync.Mutex // guards what follows; a leaf, but for the budget
 	recorded  bool       // this is what the journal says; no run of it has begun here
 	read      time.Time  // when the journal was read last
 	status    protocol.TaskStatus
@@ -92,6 +94,8 @@ type runTask struct {
 	reply     wire.Reply // of the last run that has ended
 	questions []wire.Member
 	answers   map[string][]byte // to some of questions, by name
+	given     int               // bytes of the answers that the run has got
+	kept      *budget.Account   // while it is in Router.runTasks
 	cancel    context.CancelCauseFunc
 	cancelled bool // by the client
 	refused   bool // the last run has not begun
@@ -104,7 +108,7 @@ func (r *Router) runTool(ctx context.Context, kind catalog.Kind, name string, ca
 	}
 	t := &runTask{
 		router: r, principal: call.Origin.Session().Principal(), kind: kind, name: name, params: call.Params,
-		status: protocol.TaskWorking, runs: 1,
+		owner: BudgetKey(call.Origin.Session()), status: protocol.TaskWorking, runs: 1,
 	}
 	began := make(chan struct{})
 	call.Began = func(run string, start time.Time) {
@@ -126,7 +130,7 @@ func (r *Router) runTool(ctx context.Context, kind catalog.Kind, name string, ca
 	}
 	t.changed, t.cancel = t.created, cancel
 	id, err := t.seal(call.Origin.Session())
-	if err != nil || !r.runTasks.add(t) || !attached() { // too many; or the client has cancelled the call
+	if err != nil || r.runTasks.add(t) != nil || !attached() { // too many; or the client has cancelled the call
 		r.runTasks.remove(t)
 		return <-done
 	}
@@ -181,7 +185,12 @@ func (t *runTask) ended(reply wire.Reply) {
 	default:
 		t.status, t.reply = protocol.TaskCompleted, reply
 	}
+	t.given = 0
+	full := t.kept.Set(t.size()) != nil
 	t.mu.Unlock()
+	if full {
+		t.router.runTasks.remove(t) // the journal has it
+	}
 	if abandoned {
 		t.abandon()
 		return

@@ -211,7 +211,7 @@ func TestNoRunTask(t *testing.T) {
 func (f *taskRuns) crowd(s *fakeSession) *fakeSession {
 	for i := range maxRunTasksOf {
 		t := &runTask{router: f.rig.router, root: string(rune('A' + i)), principal: s.Principal(), cancel: func(error) {}}
-		if !f.rig.router.runTasks.add(t) {
+		if f.rig.router.runTasks.add(t) != nil {
 			f.t.Fatal(i)
 		}
 	}

@@ -1,11 +1,13 @@
 package route
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/envelope"
+	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -53,7 +55,10 @@ func (t *runTask) update(call Call) *wire.RPCError {
 			return wire.Errorf(wire.CodeInvalidParams, "%s: the answer %q must be an object", call.Method, m.Name)
 		}
 	}
-	responses, complete := t.collect(all)
+	responses, complete, err := t.collect(all)
+	if err != nil {
+		return wire.Errorf(wire.CodeInternal, "%s: %s", call.Method, limits.Explain(err))
+	}
 	if !complete {
 		t.tell()
 		return nil
@@ -62,12 +67,13 @@ func (t *runTask) update(call Call) *wire.RPCError {
 }
 
 // collect adds answers to open questions. If it completes them, the task is working from
-// now on, and responses are all answers by the names that the run gave its questions.
-func (t *runTask) collect(answers []wire.Member) (responses []byte, complete bool) {
+// now on, and responses are all answers by the names that the run gave its questions. The error
+// says that there is no memory for them.
+func (t *runTask) collect(answers []wire.Member) (responses []byte, complete bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.status != protocol.TaskInputRequired {
-		return nil, false
+		return nil, false, nil
 	}
 	given := map[string][]byte{}
 	for _, m := range answers {
@@ -77,7 +83,10 @@ func (t *runTask) collect(answers []wire.Member) (responses []byte, complete boo
 	complete = true
 	for _, q := range t.questions {
 		if value, ok := given[q.Name]; ok && t.answers[q.Name] == nil {
-			t.answers[q.Name] = value
+			if err := t.kept.Add(len(value)); err != nil {
+				return nil, false, err
+			}
+			t.answers[q.Name] = bytes.Clone(value)
 		}
 		if t.answers[q.Name] == nil {
 			complete = false
@@ -85,14 +94,14 @@ func (t *runTask) collect(answers []wire.Member) (responses []byte, complete boo
 		}
 		all.Raw(q.Name[len(t.prefix()):], t.answers[q.Name])
 	}
-	return all.Bytes(), complete
+	return all.Bytes(), complete, nil
 }
 
 // resume starts the run that continues the last one.
 func (t *runTask) resume(call Call, responses []byte) *wire.RPCError {
 	r := t.router
-	if !r.runTasks.add(t) {
-		return wire.Errorf(wire.CodeInternal, "%s: too many tasks run (try again later)", call.Method)
+	if err := r.runTasks.add(t); err != nil {
+		return wire.Errorf(wire.CodeInternal, "%s: %v", call.Method, err)
 	}
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.ctx))
 	t.mu.Lock()
@@ -102,7 +111,8 @@ func (t *runTask) resume(call Call, responses []byte) *wire.RPCError {
 		t.recorded, t.status, t.changed, t.cancel = false, protocol.TaskWorking, time.Now(), cancel
 		t.refused = true
 		t.runs++
-		t.questions, t.answers = nil, nil
+		t.questions, t.answers, t.given = nil, nil, len(responses)
+		_ = t.kept.Set(t.size())
 	}
 	t.mu.Unlock()
 	if !open { // another request was faster

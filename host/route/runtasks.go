@@ -2,10 +2,12 @@ package route
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 )
 
@@ -16,6 +18,7 @@ const (
 	maxRunTasksOf   = 128 // that run, of one principal
 	maxKeptTasks    = 256 // that do not run
 	maxKeptTaskSize = 64 << 20
+	runTaskMemory   = 4 << 10 // that each takes besides what it keeps, about, in bytes
 )
 
 // recordedLife is how long what the journal says of a task is taken as true, if the task
@@ -31,8 +34,11 @@ type runTasks struct {
 	order []*runTask // oldest first
 }
 
-// add adds a task that runs. It returns false if there are too many.
-func (a *runTasks) add(t *runTask) bool {
+// errManyTasks says that too many tasks run.
+var errManyTasks = errors.New("too many tasks run (try again later)")
+
+// add adds a task that runs. The error is errManyTasks, or says that there is no memory for it.
+func (a *runTasks) add(t *runTask) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	running, of := 0, 0
@@ -45,25 +51,37 @@ func (a *runTasks) add(t *runTask) bool {
 		}
 	}
 	if running >= maxRunTasks || of >= maxRunTasksOf {
-		return false
+		return errManyTasks
 	}
-	a.put(t)
-	return true
+	return a.put(t)
 }
 
-// put adds a task, or replaces it. The caller holds a.mu.
-func (a *runTasks) put(t *runTask) {
-	if old := a.byRun[t.root]; old != t {
-		a.drop(old)
-		a.byRun[t.root] = t
-		a.order = append(a.order, t)
+// put adds a task, or replaces it. The error says that there is no memory for it. The caller
+// holds a.mu.
+func (a *runTasks) put(t *runTask) error {
+	old := a.byRun[t.root]
+	if old == t {
+		return nil
 	}
+	kept := t.router.Budget.OpenKept(t.owner, "tasks of this client")
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := kept.Set(t.size()); err != nil {
+		kept.Close()
+		return errors.New(limits.Explain(err))
+	}
+	t.kept = kept
+	a.drop(old)
+	a.byRun[t.root] = t
+	a.order = append(a.order, t)
+	return nil
 }
 
 // drop removes a task, if it is not nil. The caller holds a.mu.
 func (a *runTasks) drop(t *runTask) {
 	if t != nil && a.byRun[t.root] == t {
 		delete(a.byRun, t.root)
+		t.kept.Close()
 		a.order = slices.DeleteFunc(a.order, func(other *runTask) bool { return other == t })
 	}
 }
@@ -90,7 +108,10 @@ func (a *runTasks) shrink() {
 			continue
 		}
 		count++
-		if size += t.size(); count > maxKeptTasks || size > maxKeptTaskSize {
+		t.mu.Lock()
+		size += int(t.size())
+		t.mu.Unlock()
+		if count > maxKeptTasks || size > maxKeptTaskSize {
 			a.drop(t)
 		}
 	}
@@ -103,15 +124,13 @@ func (t *runTask) isRunning() bool {
 	return t.cancel != nil
 }
 
-// size returns about how many bytes the task holds.
-func (t *runTask) size() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	n := len(t.params) + len(t.reply.Result) + len(t.reply.Error)
+// size returns about how many bytes the task holds. The caller holds t.mu.
+func (t *runTask) size() int64 {
+	n := runTaskMemory + len(t.params) + t.given + len(t.reply.Result) + len(t.reply.Error)
 	for _, q := range t.questions {
 		n += len(q.Value) + len(t.answers[q.Name])
 	}
-	return n
+	return int64(n)
 }
 
 // isCurrent reports whether the task in memory is as it is everywhere.
@@ -152,9 +171,9 @@ func (r *Router) findRunTask(ctx context.Context, s Session, run string) (*runTa
 	if err != nil {
 		return nil, err
 	}
-	t = r.recordedTask(run, s.Principal(), found)
+	t = r.recordedTask(run, s, found)
 	r.runTasks.mu.Lock()
-	r.runTasks.put(t)
+	_ = r.runTasks.put(t) // else it is read again
 	r.runTasks.mu.Unlock()
 	r.runTasks.shrink()
 	return t, nil
@@ -175,9 +194,9 @@ func (t *runTask) supersedes(found RecordedRun, err error) bool {
 }
 
 // recordedTask returns the task that the journal has.
-func (r *Router) recordedTask(run, principal string, found RecordedRun) *runTask {
+func (r *Router) recordedTask(run string, s Session, found RecordedRun) *runTask {
 	t := &runTask{
-		router: r, root: run, principal: principal, created: found.Start, changed: found.Changed, read: time.Now(),
+		router: r, root: run, principal: s.Principal(), owner: BudgetKey(s), created: found.Start, changed: found.Changed, read: time.Now(),
 		kind: found.Kind, name: found.Name, params: found.Params, recorded: true,
 		status: found.Status, runs: found.Runs, message: found.Note,
 	}

@@ -20,19 +20,19 @@ type serialQueue struct {
 
 func newSerialQueue() *serialQueue { return &serialQueue{slots: make(chan struct{}, maxQueued)} }
 
-// add queues f. It waits while the queue is full, and drops f if the queue is
+// add queues f. It waits while the queue is full. It drops f and returns false if the queue is
 // closed or ctx ends first.
-func (q *serialQueue) add(ctx context.Context, f func()) {
+func (q *serialQueue) add(ctx context.Context, f func()) bool {
 	select {
 	case q.slots <- struct{}{}:
 	case <-ctx.Done():
-		return
+		return false
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
 		<-q.slots
-		return
+		return false
 	}
 	before, done := q.last, make(chan struct{})
 	q.last = done
@@ -44,6 +44,7 @@ func (q *serialQueue) add(ctx context.Context, f func()) {
 		f()
 		<-q.slots
 	}()
+	return true
 }
 
 // close waits until everything that was added is done. Nothing can be added after

@@ -2,9 +2,12 @@ package route
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
+	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -38,9 +41,9 @@ func (r *Router) subscribeAt(ctx context.Context, call Call, c serverConn, uri s
 		return fail(wire.CodeInternal, "%s: %v", call.Method, err)
 	}
 	defer release()
-	before, room := r.addSubscriber(t, s)
-	if !room {
-		return fail(wire.CodeInternal, "resources/subscribe: this session has %d subscriptions, which is the maximum (unsubscribe from some)", maxSubscriptions)
+	before, err := r.addSubscriber(t, s)
+	if err != nil {
+		return fail(wire.CodeInternal, "resources/subscribe: %v (unsubscribe from some)", err)
 	}
 	decided := r.resource(call, c, uri)
 	reply := r.forward(ctx, call, c, call.Params, decided)
@@ -67,35 +70,42 @@ func (r *Router) keepSubscriber(t topic, s Session, decided *gated) {
 	}
 }
 
-// addSubscriber makes a session a subscriber. before says that it was one already,
-// room that it may have one more.
-func (r *Router) addSubscriber(t topic, s Session) (before, room bool) {
+// memory is what a subscription takes, in bytes.
+func (t topic) memory() int { return 2*len(t.uri) + 2*entryMemory }
+
+// addSubscriber makes a session a subscriber. before says that it was one already. The error
+// says why it may not have one more.
+func (r *Router) addSubscriber(t topic, s Session) (before bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c, ok := r.clients[s]
 	if !ok {
-		return false, true // the session has ended, and the answer is ignored
+		return false, nil // the session has ended, and the answer is ignored
 	}
 	if c.topics[t] {
-		return true, true
+		return true, nil
 	}
 	if len(c.topics) >= maxSubscriptions {
-		return false, false
+		return false, fmt.Errorf("this session has %d subscriptions, which is the maximum", maxSubscriptions)
+	}
+	if err := c.kept.Add(t.memory()); err != nil {
+		return false, errors.New(limits.Explain(err))
 	}
 	c.topics[t] = true
 	if r.topics[t] == nil {
 		r.topics[t] = map[Session]*gated{}
 	}
 	r.topics[t][s] = nil
-	return false, true
+	return false, nil
 }
 
 // removeSubscriber undoes addSubscriber. It reports whether s was the last subscriber.
 func (r *Router) removeSubscriber(t topic, s Session) (last bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c, ok := r.clients[s]; ok {
+	if c, ok := r.clients[s]; ok && c.topics[t] {
 		delete(c.topics, t)
+		c.kept.Sub(t.memory())
 	}
 	if _, ok := r.topics[t][s]; !ok {
 		return false

@@ -82,7 +82,7 @@ func (r *Router) taskReader(t taskKey, status []byte) Session {
 			return s
 		}
 	}
-	keep(&r.early, t, t.id, status)
+	keepStatus(&r.early, t, t.id, status)
 	return nil
 }
 

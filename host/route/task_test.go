@@ -215,9 +215,9 @@ func TestMemoryIsBounded(t *testing.T) {
 	var r recent[string, int]
 	r.limit = 3
 	for i := range 10 {
-		r.put(fmt.Sprint(i), i)
+		r.put(fmt.Sprint(i), i, 1)
 	}
-	r.put("8", 80)
+	r.put("8", 80, 1)
 	if v, ok := r.take("8"); v != 80 || !ok || len(r.order) != 2 || len(r.values) != 2 {
 		t.Errorf("%v, %v", r.order, r.values)
 	}
@@ -226,8 +226,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 	var statuses recent[string, []byte]
 	statuses.limit = 1
-	keep(&statuses, "a", "a", make([]byte, maxEarlyStatus+1))
-	keep(&statuses, "b", string(make([]byte, maxID+1)), nil)
+	keepStatus(&statuses, "a", "a", make([]byte, maxEarlyStatus+1))
+	keepStatus(&statuses, "b", string(make([]byte, maxID+1)), nil)
 	if len(statuses.order) != 0 {
 		t.Error("something large was kept")
 	}

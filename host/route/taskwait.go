@@ -41,7 +41,8 @@ func (c *toolCall) await(ctx context.Context, task []byte) (wire.Reply, error) {
 		return wire.Reply{}, fmt.Errorf("upstream %q answered with a task that has no id", c.server)
 	}
 	c.waits = true
-	w := &taskWaiter{call: c, id: id, answered: map[string]bool{}, bridge: bridge{origin: c.origin, server: c.server}}
+	w := &taskWaiter{call: c, id: id, answered: map[string]bool{}, bridge: bridge{origin: c.origin, server: c.server, budget: c.router.Budget}}
+	defer w.bridge.end()
 	ctx, cancel := context.WithTimeoutCause(ctx, taskWait, errTaskWait)
 	defer cancel()
 	for {

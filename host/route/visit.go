@@ -62,7 +62,7 @@ func (p Peer) elicited(m wire.Inbound) {
 	to := p.router.sessions(func(c *client) bool {
 		_, ok := c.elicitations.get(e)
 		if ok {
-			c.elicitations.put(e, true)
+			c.elicitations.values[e] = true
 			c.tellVisited()
 		}
 		return ok
@@ -202,6 +202,14 @@ type page struct {
 
 // pages are those that the user of one call has agreed to visit.
 type pages []page
+
+// size returns how many bytes their answers have.
+func (all pages) size() (n int64) {
+	for _, p := range all {
+		n += int64(len(p.answer))
+	}
+	return n
+}
 
 // find returns the page that a request wants to be visited.
 func (all pages) find(request []byte) (page, bool) {

@@ -336,6 +336,11 @@ func (c *Conn) conclude(p *call, o outcome) {
 func (c *Conn) deliver(p *call, o outcome) {
 	p.endSpan(o.reply, o.err)
 	complete := p.complete
+	if p.task != "" {
+		c.mu.Lock()
+		c.state.strip(p)
+		c.mu.Unlock()
+	}
 	if complete == nil {
 		p.result <- o
 		return

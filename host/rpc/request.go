@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,12 +12,15 @@ import (
 
 // Request is a request of the peer. Its handler answers it once, with Reply or
 // Start. Its methods are safe for concurrent use.
+//
+// Others may keep a Request after its answer, such as a task that reports progress. It then
+// refers to no part of its message, whose memory is given back with the answer.
 type Request struct {
 	// ID is raw. It is nil if the request was refused because another request has
-	// the same id.
+	// the same id, and after the answer.
 	ID     []byte
 	Method string
-	Params []byte // raw; nil if absent
+	Params []byte // raw; nil if absent, and after the answer
 
 	conn  *Conn
 	on    Stream
@@ -157,6 +161,7 @@ func (r *Request) Reply(reply wire.Reply) bool {
 		reply, bytes := c.countAnswer(reply)
 		c.finish(r.on, response(r.ID, reply), bytes, alone)
 	}
+	r.ID, r.Params = nil, nil
 	c.inbound.Done()
 	return !drop
 }
@@ -189,7 +194,9 @@ func (r *Request) onCancel(cancel func(cause error), replace bool) {
 // run does the work of a request and answers it.
 func (r *Request) run() {
 	defer r.end(nil)
-	reply := r.work(r.ctx, r)
+	work := r.work
+	r.work = nil // it may refer to the params
+	reply := work(r.ctx, r)
 	if reply.Result == nil && reply.Error == nil {
 		reply.Error = wire.Errorf(wire.CodeInternal, "%s ended without an answer: %v", r.Method, context.Cause(r.ctx)).Raw()
 	}
@@ -327,16 +334,19 @@ func (c *Conn) Abandon(on Stream, cause error) {
 	c.failStream(on, cause)
 }
 
-// progressToken returns the raw progress token of a request, nil if it has none or
-// the token is neither a string nor a number.
+// maxToken is the size of the largest progress token that is used, in bytes.
+const maxToken = 1 << 10
+
+// progressToken returns a copy of the raw progress token of a request, nil if it has none, it is
+// too large, or it is neither a string nor a number.
 func progressToken(params []byte) []byte {
 	token, ok := wire.Get(params, "_meta", "progressToken")
-	if !ok || !json.Valid(token) {
+	if !ok || len(token) > maxToken || !json.Valid(token) {
 		return nil
 	}
 	switch token[0] {
 	case '{', '[', 'n', 't', 'f':
 		return nil
 	}
-	return token
+	return bytes.Clone(token)
 }

@@ -275,6 +275,11 @@ func (s *state) keepTask(p *call, task string) {
 	s.ongoing[p.id] = p
 }
 
+// strip removes from a call that was answered with a task what is not needed for its progress.
+func (s *state) strip(p *call) {
+	p.complete, p.late, p.owner, p.group, p.outcome = nil, nil, nil, nil, outcome{}
+}
+
 // endTask forgets the calls that were answered with that task.
 func (s *state) endTask(task string) {
 	s.tasks = slices.DeleteFunc(s.tasks, func(p *call) bool {
@@ -319,10 +324,11 @@ func (s *state) answer(r *Request, after phase) (drop, ok bool) {
 	r.replied = true
 	s.open--
 	if r.phase == dropped {
+		r.cancel = nil
 		return true, true
 	}
 	delete(s.requests, r.key)
-	r.phase = after
+	r.phase, r.cancel = after, nil
 	return false, true
 }
 
@@ -346,7 +352,7 @@ func (s *state) drop(cause error, which func(r *Request) bool) (cancels []func(e
 // before, it is replaced only if replace is set. If cause is not nil, the function
 // has to be called at once.
 func (s *state) onCancel(r *Request, cancel func(error), replace bool) (cause error) {
-	if replace || r.cancel == nil {
+	if !r.replied && (replace || r.cancel == nil) {
 		r.cancel = cancel
 	}
 	if r.cause != nil {
