@@ -22,7 +22,7 @@ type Store struct {
 
 // NewStore returns the store in a folder, which need not exist yet.
 func NewStore(dir string, sealer *requeststate.Sealer, now func() time.Time) *Store {
-	return NewStoreIn(folder{dir, now}, sealer, now)
+	return NewStoreIn(&folder{dir: dir, now: now, most: usual}, sealer, now)
 }
 
 // NewStoreIn returns the store in a Place.
@@ -55,13 +55,17 @@ func (e *AppliedError) error() error {
 	return e
 }
 
-// Keep seals a plan and writes it down.
+// Keep seals a plan and writes it down. The error matches *FullError if its owner has too many.
 func (s *Store) Keep(ctx context.Context, f *File) error {
 	if err := s.Seal(f); err != nil {
 		return fmt.Errorf("plan %s cannot be sealed: %w", f.Plan.ID, err)
 	}
 	s.clean(ctx)
-	if err := s.place.Write(ctx, f.Plan.ID, f.JSON()); err != nil {
+	w := Written{Owner: f.owner, ID: f.Plan.ID, Data: f.JSON(), Done: f.Plan.Expires}
+	if len(w.Data) > MaxFile {
+		return fmt.Errorf("plan %s cannot be kept: it has %d bytes (at most %d)", f.Plan.ID, len(w.Data), MaxFile)
+	}
+	if err := s.place.Write(ctx, w); err != nil {
 		return fmt.Errorf("plan %s cannot be kept: %w", f.Plan.ID, err)
 	}
 	return nil
@@ -130,7 +134,7 @@ type Claim struct {
 // it, the others get an *AppliedError. After another error it may be taken, for nobody.
 func (s *Store) Claim(ctx context.Context, f *File) (*Claim, error) {
 	s.clean(ctx)
-	replace, err := s.place.Claim(ctx, f.Digest, s.claim(f, ""))
+	replace, err := s.place.Claim(ctx, f.Plan.ID, f.Digest, s.claim(f, ""))
 	if errors.Is(err, fs.ErrExist) {
 		used, err := s.Applied(ctx, f.Digest)
 		return nil, errors.Join(err, used.error())
@@ -170,11 +174,9 @@ func readClaim(digest string, text []byte) *AppliedError {
 	return used
 }
 
-// keptAfter is how long plans and claims are kept after the plans have expired.
+// keptAfter is how long plans and claims are kept after the plans have expired, and plans after
+// they were applied, if there is room.
 const keptAfter = 30 * 24 * time.Hour
-
-// maxKept is how many plans are kept.
-const maxKept = 1000
 
 // clean removes what is too old.
 func (s *Store) clean(ctx context.Context) {

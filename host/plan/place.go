@@ -3,9 +3,12 @@ package plan
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
@@ -14,73 +17,145 @@ import (
 // Place is where plans lie, and the claims of those who have applied them. It is safe for
 // concurrent use, also by several processes.
 type Place interface {
-	// Write replaces the plan with an id.
-	Write(ctx context.Context, id string, data []byte) error
+	// Write adds a plan, and makes room for it among those of its owner; see quota. The error is
+	// a *FullError if there is none.
+	Write(ctx context.Context, p Written) error
 	// Read returns it. The error is fs.ErrNotExist if there is none.
 	Read(ctx context.Context, id string) ([]byte, error)
 	// IDs returns the ids of all plans, the oldest first.
 	IDs(ctx context.Context) ([]string, error)
 	// Claim writes the claim for the plan with a digest. Of all that do, in all processes, one
 	// succeeds at most, and claims it for ever. The error is fs.ErrExist if there is one. It
-	// returns a function that replaces the claim.
-	Claim(ctx context.Context, digest string, data []byte) (replace func(ctx context.Context, data []byte) error, err error)
+	// returns a function that replaces the claim. From then on the plan with that id is done.
+	Claim(ctx context.Context, id, digest string, data []byte) (replace func(ctx context.Context, data []byte) error, err error)
 	// Claimed returns the claim. The error is fs.ErrNotExist if there is none.
 	Claimed(ctx context.Context, digest string) ([]byte, error)
-	// Clean removes plans that are older than keptAfter or more than maxKept, and those claims
-	// as old of which over says that they can go.
+	// Clean removes plans that have been done for keptAfter, and those claims as old of which
+	// over says that they can go.
 	Clean(ctx context.Context, over func(claim []byte) bool)
 	// Trusted says that only processes with the key of the Place can write there.
 	Trusted() bool
 }
 
-// folder keeps plans in a folder that processes share, one file for each.
+// folder keeps plans in a folder that processes share, one file for each. The time of a file is
+// when its plan is done, so that nothing must be read to find those that can go.
 //
-//	ID.json         a plan
-//	applied/DIGEST  that somebody has begun to apply the plan with that digest
+//	ID.json           a plan of the operator
+//	of-OWNER/ID.json  a plan of another owner
+//	applied/DIGEST    that somebody has begun to apply the plan with that digest
 type folder struct {
-	dir string
-	now func() time.Time
+	dir  string
+	now  func() time.Time
+	most quota
+
+	mu sync.Mutex // serializes Write, so that this process keeps to the quota exactly
 }
 
-var _ Place = folder{}
+var _ Place = (*folder)(nil)
 
-// appliedDir is the folder of the claims.
-const appliedDir = "applied"
+// appliedDir is the folder of the claims, and ownerPrefix begins the names of those of owners.
+const (
+	appliedDir  = "applied"
+	ownerPrefix = "of-"
+)
 
-func (p folder) path(id string) string { return filepath.Join(p.dir, id+".json") }
+func (p *folder) claimPath(digest string) string { return filepath.Join(p.dir, appliedDir, digest) }
 
-func (p folder) claimPath(digest string) string { return filepath.Join(p.dir, appliedDir, digest) }
+// of returns the folder of an owner.
+func (p *folder) of(owner string) string {
+	if owner == "" {
+		return p.dir
+	}
+	return filepath.Join(p.dir, ownerPrefix+tagOf(owner))
+}
+
+// folders returns those of all owners.
+func (p *folder) folders() []string {
+	all := []string{p.dir}
+	entries, _ := os.ReadDir(p.dir)
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ownerPrefix) && e.IsDir() {
+			all = append(all, filepath.Join(p.dir, e.Name()))
+		}
+	}
+	return all
+}
+
+// find returns the file of a plan. If there is none, it is where one of the operator would be.
+func (p *folder) find(id string) string {
+	for _, dir := range p.folders() {
+		if path := filepath.Join(dir, id+".json"); isThere(path) {
+			return path
+		}
+	}
+	return filepath.Join(p.dir, id+".json")
+}
+
+func isThere(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// plansIn returns the plans in the folder of an owner, the oldest first.
+func plansIn(dir string) (all []entry) {
+	files, _ := os.ReadDir(dir) // sorted, and ids begin with the time
+	for _, f := range files {
+		id, ok := strings.CutSuffix(f.Name(), ".json")
+		if !ok || !isID(id) {
+			continue
+		}
+		if info, err := f.Info(); err == nil { // else it was removed meanwhile
+			all = append(all, entry{ID: id, Size: info.Size(), Done: info.ModTime()})
+		}
+	}
+	return all
+}
 
 // Trusted implements [Place].
-func (folder) Trusted() bool { return false }
+func (*folder) Trusted() bool { return false }
 
 // Write implements [Place].
-func (p folder) Write(_ context.Context, id string, data []byte) error {
-	if err := os.MkdirAll(p.dir, 0o700); err != nil {
+func (p *folder) Write(_ context.Context, w Written) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	dir := p.of(w.Owner)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	return regular.Write(p.path(id), data, 0o600)
+	gone, _, err := p.most.room(plansIn(dir), w.entry(), p.now())
+	if err != nil {
+		return err
+	}
+	for _, e := range gone {
+		if err := os.Remove(filepath.Join(dir, e.ID+".json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	path := filepath.Join(dir, w.ID+".json")
+	if err := regular.Write(path, w.Data, 0o600); err != nil {
+		return err
+	}
+	return os.Chtimes(path, w.Done, w.Done)
 }
 
 // Read implements [Place].
-func (p folder) Read(ctx context.Context, id string) ([]byte, error) {
-	return regular.Read(ctx, p.path(id), MaxFile)
+func (p *folder) Read(ctx context.Context, id string) ([]byte, error) {
+	return regular.Read(ctx, p.find(id), MaxFile)
 }
 
 // IDs implements [Place].
-func (p folder) IDs(context.Context) ([]string, error) {
-	entries, _ := os.ReadDir(p.dir) // sorted, and ids begin with the time
-	var ids []string
-	for _, e := range entries {
-		if id, ok := strings.CutSuffix(e.Name(), ".json"); ok && isID(id) {
-			ids = append(ids, id)
+func (p *folder) IDs(context.Context) (ids []string, err error) {
+	for _, dir := range p.folders() {
+		for _, e := range plansIn(dir) {
+			ids = append(ids, e.ID)
 		}
 	}
+	slices.Sort(ids)
 	return ids, nil
 }
 
 // Claim implements [Place].
-func (p folder) Claim(_ context.Context, digest string, data []byte) (func(context.Context, []byte) error, error) {
+func (p *folder) Claim(_ context.Context, id, digest string, data []byte) (func(context.Context, []byte) error, error) {
 	dir := filepath.Join(p.dir, appliedDir)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -90,6 +165,9 @@ func (p folder) Claim(_ context.Context, digest string, data []byte) (func(conte
 		return nil, err
 	}
 	_, err = file.Write(data)
+	if path, now := p.find(id), p.now(); err == nil && isThere(path) {
+		_ = os.Chtimes(path, now, now) // else it stays as long as one that is open
+	}
 	return func(_ context.Context, data []byte) error { return regular.Write(p.claimPath(digest), data, 0o600) },
 		errors.Join(err, file.Sync(), file.Close(), syncFolder(dir))
 }
@@ -108,17 +186,17 @@ func syncFolder(dir string) error {
 const maxClaim = 1 << 16
 
 // Claimed implements [Place].
-func (p folder) Claimed(ctx context.Context, digest string) ([]byte, error) {
+func (p *folder) Claimed(ctx context.Context, digest string) ([]byte, error) {
 	return regular.Read(ctx, p.claimPath(digest), maxClaim)
 }
 
 // Clean implements [Place]. What cannot be removed now is removed later.
-func (p folder) Clean(ctx context.Context, over func(claim []byte) bool) {
-	ids, _ := p.IDs(ctx)
-	for i, id := range ids {
-		info, err := os.Lstat(p.path(id))
-		if err == nil && (len(ids)-i > maxKept || p.now().Sub(info.ModTime()) > keptAfter) {
-			os.Remove(p.path(id))
+func (p *folder) Clean(ctx context.Context, over func(claim []byte) bool) {
+	for _, dir := range p.folders() {
+		for _, e := range plansIn(dir) {
+			if p.now().Sub(e.Done) > keptAfter {
+				os.Remove(filepath.Join(dir, e.ID+".json"))
+			}
 		}
 	}
 	entries, _ := os.ReadDir(filepath.Join(p.dir, appliedDir))

@@ -16,6 +16,7 @@
 //	apply.go     applying them
 //	outcome.go   which writes of a plan were made
 //	kept.go      Store: the plans that were made, and which were applied
+//	quota.go     how many plans of one owner are kept
 //	place.go     Place: where they lie; the folder of a machine
 //	shared.go    the store of a fleet
 //	text.go      a plan for readers

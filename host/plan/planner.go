@@ -135,7 +135,10 @@ func (p *Planner) Make(ctx context.Context, of Subject, call route.Call) (*File,
 		return nil, rec, f
 	}
 	file, err := p.finish(ctx, s, of, &rec)
-	if err != nil {
+	switch {
+	case errors.As(err, new(*FullError)):
+		return nil, rec, &compose.Failure{Type: abi.ErrResource, Message: err.Error()}
+	case err != nil:
 		return nil, rec, &compose.Failure{Type: abi.ErrInternal, Message: err.Error()}
 	}
 	return file, rec, nil
@@ -161,7 +164,7 @@ func (p *Planner) finish(ctx context.Context, s *stage, of Subject, rec *journal
 			plan.Result = result
 		}
 	}
-	file := &File{Plan: plan, Digest: plan.Digest(), Principal: principalOf(s.origin)}
+	file := &File{Plan: plan, Digest: plan.Digest(), Principal: principalOf(s.origin), owner: ownerOf(s.origin)}
 	file.Answers = append(append(file.Answers, s.answers...), s.nextAnswers...)
 	p.withoutSecrets(file)
 	if err := p.cfg.Store.Keep(context.WithoutCancel(ctx), file); err != nil {

@@ -30,6 +30,8 @@ type File struct {
 	Principal string `json:"principal,omitempty"`
 	// Seal says that the plan was made with the store whose key it was sealed with.
 	Seal string `json:"seal,omitempty"`
+
+	owner string // for whom it is kept; see quota
 }
 
 // MaxFile is the largest plan that is read, in bytes.
