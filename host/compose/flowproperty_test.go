@@ -75,6 +75,9 @@ func (g *randomScript) statement(depth int) {
 		g.line(depth, "notes.set({'v': %s})", g.value())
 	case n == 10:
 		g.set(depth, "notes.get({}).note")
+	case n == 11 && g.IntN(2) == 0:
+		g.set(depth, "[desk.quota({}), chat.peek({})][%d]", g.IntN(2))
+		g.set(depth, "desk.quota({}).used")
 	case n == 11:
 		g.set(depth, "str(desk.lookup(%s))", g.object("id"))
 	case n == 12:

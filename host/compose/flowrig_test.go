@@ -41,7 +41,15 @@ var flowTools = map[string]struct {
 	"bank.transfer": {`{}`, func(*flowRig, []byte) string { return `{"done":true}` }},
 	"notes.set":     {`{}`, func(r *flowRig, args []byte) string { r.note = string(args); return `{}` }},
 	"notes.get":     {`{"annotations":{"readOnlyHint":true}}`, func(r *flowRig, _ []byte) string { return fmt.Sprintf(`{"note":%q}`, r.note) }},
-	"desk.lookup":   {`{"annotations":{"readOnlyHint":true}}`, func(_ *flowRig, args []byte) string { return fmt.Sprintf(`{"found":%s}`, args) }},
+	"desk.lookup": {`{"annotations":{"readOnlyHint":true}}`, func(r *flowRig, args []byte) string {
+		r.lookups++
+		return fmt.Sprintf(`{"found":%s}`, args)
+	}},
+	"desk.quota": {`{"annotations":{"readOnlyHint":true}}`, func(r *flowRig, _ []byte) string { return fmt.Sprintf(`{"used":%d}`, r.lookups) }},
+	"chat.peek": {`{"annotations":{"readOnlyHint":true}}`, func(r *flowRig, _ []byte) string {
+		r.draft += "." // a post says how often it was called
+		return `{}`
+	}},
 }
 
 // flowRig makes runs whose labels are followed, with a real sandbox.
@@ -53,7 +61,7 @@ type flowRig struct {
 	meta     map[string]string // _meta of the answers of tools
 
 	mails, page, note, draft string
-	posts                    int
+	posts, lookups           int
 
 	mu        sync.Mutex
 	calls     []string // "server.tool arguments"
@@ -188,7 +196,7 @@ func (r *flowRig) save(name, code string) {
 // run runs a script, and returns what became of it.
 func (r *flowRig) run(t testing.TB, code string) flowRun {
 	t.Helper()
-	r.calls, r.records, r.told.told, r.progress, r.posts = nil, nil, nil, nil, 0
+	r.calls, r.records, r.told.told, r.progress, r.posts, r.lookups = nil, nil, nil, nil, 0, 0
 	before := r.composer
 	reply := before.Eval(t.Context(), code, nil, r.call)
 	if n := r.slots.Taken(); n != 0 {

@@ -23,6 +23,7 @@ import (
 //	"$hang" = true      no answer until the call is cancelled
 //	"$until" = "s.t"    the answer comes once this tool has got a call, or has not for a while
 //	"$asked" = "text"   the arguments as they came, in this member
+//	"$calls" = "used"   how many calls its server has got, in this member
 //	"$meta" = {...}     this is _meta; other keys are the object
 type answer struct {
 	value       any

@@ -127,7 +127,7 @@ func newFakes() *fakes {
 func (f *fakes) start(w world) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.world, f.notes, f.counts, f.events = w, &notes{values: map[string]any{}, told: map[string]uint64{}, last: map[string]map[string]any{}}, map[string]int{}, nil
+	f.world, f.notes, f.counts, f.events = w, &notes{values: map[string]any{}, told: map[string]uint64{}, asks: map[string]int{}, last: map[string]map[string]any{}}, map[string]int{}, nil
 }
 
 func (f *fakes) end() []event {
@@ -154,6 +154,8 @@ func (f *fakes) call(cancelled <-chan struct{}, tool string, params []byte) wire
 	}
 	f.counts[tool]++
 	f.notes.asked, _ = wire.Get(params, "arguments")
+	own, _, _ := strings.Cut(tool, ".")
+	f.notes.asks[own]++
 	f.events = append(f.events, event{tool: tool, sinks: sinksOf(tool), call: shown(tool, params), texts: textsIn(p.Arguments)})
 	f.called.Broadcast()
 	a := f.world.answer(tool, p.Arguments, f.counts[tool], f.notes)
@@ -234,7 +236,8 @@ func textsIn(v any) (all []string) {
 type notes struct {
 	values map[string]any
 	next   int
-	asked  []byte // the arguments of the call, as they came
+	asked  []byte         // the arguments of the call, as they came
+	asks   map[string]int // calls so far, by server
 	told   map[string]uint64
 	last   map[string]map[string]any // the arguments of the last one
 }

@@ -39,6 +39,9 @@ func (w caseWorld) answer(tool string, args map[string]any, n int, s *notes) ans
 		if member, ok := m["$asked"].(string); ok {
 			spec = map[string]any{member: string(s.asked)}
 		}
+		if member, ok := m["$calls"].(string); ok {
+			spec = map[string]any{member: s.asks[server]}
+		}
 	}
 	return read(spec)
 }

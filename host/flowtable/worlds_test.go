@@ -10,7 +10,8 @@ import (
 )
 
 // A randomWorld answers at random. Answers with its label depend on secret as well; all others
-// depend on the seed, the tool and the bytes of the arguments only, and on what the server was told before.
+// depend on the seed, the tool and the bytes of the arguments only, and on what the server was told
+// and asked before.
 type randomWorld struct {
 	seed   uint64
 	label  int
@@ -32,6 +33,9 @@ func (w randomWorld) answer(tool string, args map[string]any, n int, s *notes) (
 	h := fnv.New64a()
 	server, name, _ := strings.Cut(tool, ".")
 	fmt.Fprint(h, w.seed, tool, string(s.asked), s.told[server])
+	if w.seed%4 == 1 { // it counts what it is asked
+		fmt.Fprint(h, s.asks[server])
+	}
 	if labelled {
 		fmt.Fprint(h, w.secret)
 		if w.seed%3 == 0 {

@@ -45,6 +45,8 @@ func (p *Tape) answer(t *target, clean bool) (a journal.Answer, blanked bool) {
 		return p.blank(t, false), true
 	case t.sink && found.stale.Has(s.label):
 		return p.stale(t), false
+	case t.sink && found.after != s.told[t.Server]:
+		return p.end(t, fmt.Sprintf("%s was asked something else before, so that what %s.%s answers may depend on that", t.Server, t.Server, t.Tool)), false
 	case t.sink: // it was found equal
 		if !s.tree.isDone(found) {
 			return p.end(t, "the run has no answer to its call"), false
@@ -91,8 +93,8 @@ func (p *Tape) use(m *Made) {
 }
 
 // find returns the first call of the run of the same saved tool that is the same, and whose
-// answer the shadow has not had; nil if there is none. What the server answers can depend on the
-// calls of sinks that it has had, so that as many of them must be before it.
+// answer the shadow has not had; nil if there is none. Its server must have been told and asked
+// the same before.
 func (p *Tape) find(t *target) *Made {
 	p.s.tree.mu.Lock()
 	defer p.s.tree.mu.Unlock()
@@ -101,7 +103,7 @@ func (p *Tape) find(t *target) *Made {
 		return nil
 	}
 	for _, m := range n.calls {
-		if !p.used[m] && m.after[p.s.label] == p.s.sent[t.Server] && m.Difference(&t.Call) == "" {
+		if !p.used[m] && m.after == p.s.told[t.Server] && m.Difference(&t.Call) == "" {
 			return m
 		}
 	}

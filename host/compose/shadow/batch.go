@@ -297,16 +297,14 @@ func (t *Tree) register(b *Batch, all []*Made, active flow.Labels) {
 			}
 		}
 	}
-	for _, l := range flow.AllLabels {
-		for _, m := range sinksOf(all, l) {
-			if !m.withheld {
-				t.sent[l][m.Server]++
-			}
+	for i, m := range all {
+		if !b.Calls[i].Failed && !m.withheld && m.Server != abi.Composites {
+			t.told[m.Server] = t.told[m.Server].with(&m.Call)
 		}
 	}
 	for _, m := range all {
+		m.after = t.told[m.Server]
 		for _, l := range flow.AllLabels {
-			m.after[l] = t.sent[l][m.Server]
 			if t.written[l][m.Server] {
 				m.stale |= flow.Of(l)
 			}

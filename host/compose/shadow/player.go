@@ -28,7 +28,7 @@ type shadow struct {
 	workers func(n int)       // see Tape.WhileWaiting; nil: nothing
 	tainted bool              // it was given a blank
 	wrote   map[string]bool   // servers that it has written to since then
-	sent    map[string]int    // calls of sinks so far, by server
+	told    map[string]told   // by server
 	given   map[[2]string]int // blanks so far, by server and tool
 	why     string            // it cannot go on; "" if it can
 	failed  abi.ErrorType     // class of error of its script, once that undoes what it did
@@ -45,7 +45,7 @@ type arrival struct {
 
 // start starts a shadow.
 func (t *Tree) start(l flow.Label, blanks flow.Blanks) *shadow {
-	s := &shadow{tree: t, label: l, blanks: blanks, at: make(chan arrival), resume: make(chan struct{}), wrote: map[string]bool{}, sent: map[string]int{}, given: map[[2]string]int{}}
+	s := &shadow{tree: t, label: l, blanks: blanks, at: make(chan arrival), resume: make(chan struct{}), wrote: map[string]bool{}, told: map[string]told{}, given: map[[2]string]int{}}
 	s.ctx, s.cancel = context.WithCancel(t.ctx)
 	t.count.Add(1)
 	t.plays.Go(func() {

@@ -77,6 +77,12 @@ func (t *Tree) complete(ctx context.Context, l flow.Label) {
 			made[i] = &Made{Call: c, sinks: flow.Of(l), done: true, answer: a}
 		}
 		t.mu.Lock()
+		for _, m := range made {
+			t.told[m.Server] = t.told[m.Server].with(&m.Call)
+		}
+		for _, m := range made {
+			m.after = t.told[m.Server]
+		}
 		n := t.node(s.now.at.path)
 		n.sinks[l] = append(n.sinks[l], batch{s.now.at.undo, made})
 		t.mu.Unlock()

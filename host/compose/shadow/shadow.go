@@ -11,6 +11,7 @@
 //	player.go  one shadow: parked, and let go on
 //	tape.go    the world of a shadow: its calls
 //	answer.go  what a shadow is answered
+//	told.go    what servers were told and asked
 //	replace.go the shadow's calls in place of those of the run
 //	finish.go  the labels of the result
 //	definitions.go  the definitions of tools from before the first label
@@ -18,8 +19,9 @@
 //	text.go    why a call was not made
 //
 // A shadow is given nothing that depends on a labelled answer: blanks from schemas that were
-// known before, the answers to calls that were found equal, and answers of tools that only read,
-// as long as neither it nor the run has written to their server. docs/flow.md has the argument.
+// known before, and the answers to calls that were found equal, or of tools that only read. The
+// latter only as long as it has told and asked their server the same as the run, and neither has
+// written to it. docs/flow.md has the argument.
 package shadow
 
 import (
@@ -122,7 +124,7 @@ type Tree struct {
 	first   [flow.NumLabels]string          // the source that was first
 	written [flow.NumLabels]map[string]bool // servers that were given what depends on the label
 	kept    map[string]flow.Labels          // what Keep has been told
-	sent    [flow.NumLabels]map[string]int  // calls of sinks, by server
+	told    map[string]told                 // by server
 }
 
 // node is what one run of the tree has done, in the order of its script.
@@ -143,11 +145,11 @@ type batch struct {
 // Made is a call of the run.
 type Made struct {
 	flow.Call
-	sinks    flow.Labels         // that care about it
-	stale    flow.Labels         // for which its server may have been told before what depends on them
-	after    [flow.NumLabels]int // calls of sinks of each label at its server before it
-	child    string              // path of the run that answers
-	withheld bool                // it is not made
+	sinks    flow.Labels // that care about it
+	stale    flow.Labels // for which its server may have been told before what depends on them
+	after    told        // what its server was told up to the end of its batch
+	child    string      // path of the run that answers
+	withheld bool        // it is not made
 	done     bool
 	labels   flow.Labels // of the answer
 	answer   journal.Answer
@@ -167,13 +169,12 @@ func (m *Made) Path() string {
 
 // New makes a Tree. Its shadows end with Close, not with ctx.
 func New(ctx context.Context, o Options) *Tree {
-	t := &Tree{o: o, nodes: map[string]*node{}, kept: map[string]flow.Labels{}}
+	t := &Tree{o: o, nodes: map[string]*node{}, kept: map[string]flow.Labels{}, told: map[string]told{}}
 	t.defs = definitions{now: o.Definitions, before: o.Definitions(), later: map[[2]string][]byte{}, given: map[string]bool{}}
 	t.o.Rules.Definition = t.defs.of
 	t.ctx, t.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	for i := range t.written {
 		t.written[i] = map[string]bool{}
-		t.sent[i] = map[string]int{}
 	}
 	if o.Planned != nil {
 		for i := range t.lost {

@@ -62,7 +62,9 @@ func (p *Tape) Calls(asked []abi.ToolCall) []Played {
 		t := &targets[i]
 		if t.sink {
 			t.made, made = made[0], made[1:]
-			s.sent[t.Server]++ // before the reads of the batch are answered, as in register
+		}
+		if t.failed == nil && t.Server != abi.Composites { // before any of them is answered, as in register
+			s.told[t.Server] = s.told[t.Server].with(&t.Call)
 		}
 	}
 	for i := range targets {
@@ -200,6 +202,7 @@ func (p *Tape) Compensation(c abi.ToolCall, server, tool string) journal.Answer 
 	if s.why != "" {
 		return p.end(&t, s.why)
 	}
+	s.told[server] = s.told[server].with(&t.Call)
 	if !t.sink {
 		return p.blank(&t, true)
 	}
@@ -210,7 +213,6 @@ func (p *Tape) Compensation(c abi.ToolCall, server, tool string) journal.Answer 
 		return p.end(&t, "it was not let go on")
 	}
 	t.made = made[0]
-	s.sent[t.Server]++
 	answer, _ := p.answer(&t, false)
 	return answer
 }
