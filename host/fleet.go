@@ -47,8 +47,14 @@ func (h *Host) openFleet(cfg *config.Config) error {
 		return err
 	}
 	h.ring = ring
+	which := jetstream.MakeNew
+	if h.opts.Clients == NoClient { // a command is no replica
+		which = jetstream.MakeNone
+	}
 	h.fleet = fleet.Open(fleet.Options{
-		Open: func(ctx context.Context) (store.Store, error) { return sealedStore(ctx, cfg, ring, h.opts.Log) },
+		Open: func(ctx context.Context) (store.Store, error) {
+			return sealedStore(ctx, cfg, ring, which, h.opts.Log)
+		},
 		Ring: ring, Name: cfg.Store.Prefix, Log: h.opts.Log,
 		About: fleet.Info{Name: machineName(), Version: h.opts.Version, Guest: sandbox.GuestDigest()}, Observer: h.opts.Clients == NoClient,
 		Observe: h.opts.Telemetry.StoreCall,
@@ -71,8 +77,9 @@ func machineName() string {
 const maxMachineName = 255
 
 // OpenFleet opens the store in NATS that a configuration names, for a command. What it keeps
-// there is encrypted. It tries to connect until ctx ends. The caller must Close the store. The
-// error is ErrNoFleet if there is none.
+// there is encrypted. It tries to connect until ctx ends, and makes no streams: the error is
+// store.ErrMissing if they are not there. The caller must Close the store. The error is ErrNoFleet if
+// the configuration names none.
 func OpenFleet(ctx context.Context, cfg *config.Config, log *slog.Logger) (*sealed.Store, error) {
 	if len(cfg.Store.NATS) == 0 {
 		return nil, ErrNoFleet
@@ -81,7 +88,7 @@ func OpenFleet(ctx context.Context, cfg *config.Config, log *slog.Logger) (*seal
 	if err != nil {
 		return nil, err
 	}
-	return openSealed(ctx, cfg, ring, log)
+	return openSealed(ctx, cfg, ring, jetstream.MakeNone, log)
 }
 
 // reseal seals the documents of the fleet with its present key, if there are several.
@@ -104,14 +111,16 @@ func ObserveFleet(cfg *config.Config, log *slog.Logger) (*fleet.Fleet, error) {
 		return nil, err
 	}
 	return fleet.Open(fleet.Options{
-		Open: func(ctx context.Context) (store.Store, error) { return sealedStore(ctx, cfg, ring, log) },
+		Open: func(ctx context.Context) (store.Store, error) {
+			return sealedStore(ctx, cfg, ring, jetstream.MakeNone, log)
+		},
 		Ring: ring, Name: cfg.Store.Prefix, Log: log, Observer: true,
 	}), nil
 }
 
 // sealedStore is openSealed, with no *sealed.Store in the interface after an error.
-func sealedStore(ctx context.Context, cfg *config.Config, ring *sealed.Ring, log *slog.Logger) (store.Store, error) {
-	s, err := openSealed(ctx, cfg, ring, log)
+func sealedStore(ctx context.Context, cfg *config.Config, ring *sealed.Ring, which jetstream.Make, log *slog.Logger) (store.Store, error) {
+	s, err := openSealed(ctx, cfg, ring, which, log)
 	if err != nil {
 		return nil, err
 	}
@@ -127,20 +136,12 @@ func fleetRing(cfg *config.Config) (*sealed.Ring, error) {
 	return ring, nil
 }
 
-func openSealed(ctx context.Context, cfg *config.Config, ring *sealed.Ring, log *slog.Logger) (*sealed.Store, error) {
-	c := &cfg.Store
-	secure, err := fleetTLS(ctx, c)
+func openSealed(ctx context.Context, cfg *config.Config, ring *sealed.Ring, which jetstream.Make, log *slog.Logger) (*sealed.Store, error) {
+	inner, err := openStreams(ctx, cfg, jetstream.Options{Make: which, Log: log})
 	if err != nil {
 		return nil, err
 	}
-	inner, err := OpenStore(ctx, jetstream.Options{
-		URLs: c.NATS, Credentials: c.Credentials, NKey: c.NKey, User: c.User, Password: c.Password, Token: c.Token,
-		TLS: secure, Prefix: c.Prefix, Replicas: c.Replicas, MaxAge: cfg.Journal.MaxAge, MaxBytes: int64(cfg.Journal.MaxTotal), Log: log,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return sealed.New(inner, ring, c.Prefix), nil
+	return sealed.New(inner, ring, cfg.Store.Prefix), nil
 }
 
 // fleetTLS returns what the files of a configuration say about TLS; nil if there are none.

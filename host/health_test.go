@@ -67,7 +67,7 @@ func TestHealthCheck(t *testing.T) {
 		t.Errorf("after a refused reload: %s", result)
 	}
 	h.RefusedReload("")
-	if result = c.call("health_check", `{}`); strings.Contains(result, "configuration") {
+	if result = c.call("health_check", `{}`); strings.Contains(result, "problems") {
 		t.Errorf("after another reload: %s", result)
 	}
 

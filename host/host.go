@@ -21,6 +21,7 @@
 //	reconfig.go how two configurations differ, and what of it can be applied without a restart
 //	saved.go    saved tools for commands
 //	fleet.go    the store in NATS, and that in files to copy from and to
+//	streams.go  which streams of the fleet may be made
 //	probes.go   /healthz and /readyz on the HTTP server
 //	drain.go    a replica that is to end
 //	approvals.go  how people are asked about calls
@@ -329,7 +330,7 @@ func (h *Host) part(cfg *config.Config, of audience) *part {
 	})
 	about := builtin.Options{
 		Store: saved, Catalog: of, Composer: composer, Log: h.opts.Log, OnChange: func() { h.refresh(of.saved) },
-		Health: checks{h.upstreams, h, of.rights}, Directory: of, Settled: h.settled, Availability: h.upstreams, SavedInScripts: true,
+		Health: h.upstreams, Problems: h.problems(of.rights), Directory: of, Settled: h.settled, Availability: h.upstreams, SavedInScripts: true,
 		Searching: h.searching, Reading: h.reading,
 		Switches: cfg.Builtins, Planner: toolPlanner{planner}, Gate: h.router, Hides: of.hides, Labels: clientLabels{h},
 		DryRunner: func(mocks *cassette.Cassette, open func(journal.Begin) (*journal.Run, error)) builtin.Runner {

@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/mcp-metatool/mcp-metatool/host/bearer"
+	"github.com/mcp-metatool/mcp-metatool/host/store"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 )
 
@@ -14,14 +16,35 @@ const (
 	readyPath = "/readyz"
 )
 
+// lostStreams says what is the matter if the fleet has lost its store. The error itself may have
+// addresses, and everybody may read /readyz.
+var lostStreams = store.ErrMissing.Error()
+
+// problems returns a function that says what does not work here apart from servers, for
+// health_check of clients with these rights.
+func (h *Host) problems(of *bearer.Rights) func() []string {
+	return func() (found []string) {
+		if h.fleet.Lost() != nil {
+			found = append(found, lostStreams)
+		}
+		if refused := h.reloading.refusedFor(of); refused != "" {
+			found = append(found, refused)
+		}
+		return found
+	}
+}
+
 // ready reports whether this process should get requests, or else what it waits for: scripts
 // can run, no upstream is starting for the first time, it does not drain, and the store of the
-// fleet, if there is one, has answered once. A store that is away later does not matter, since
-// forwarding goes on, and it is away for all replicas. Nor does an upstream that cannot be
-// started: the others work.
+// fleet, if there is one, has answered once, and has not lost what it had. A store that is away later
+// does not matter, since forwarding goes on, and it is away for all replicas. Nor does an upstream
+// that cannot be started: the others work.
 func (h *Host) ready() (waitsFor string, ok bool) {
 	if h.drain.begun.Err() != nil {
 		return "this replica drains", false
+	}
+	if h.fleet.Lost() != nil {
+		return lostStreams, false
 	}
 	if h.fleet != nil && !h.fleet.Answered() {
 		return "the store of the fleet has not answered yet", false

@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/supervise"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // reloading makes one Reload at a time.
@@ -25,23 +26,18 @@ type reloading struct {
 // could. The text has no secrets.
 func (h *Host) RefusedReload(why string) { h.reloading.refused.Store(&why) }
 
-// checks implements builtin.Health.
-type checks struct {
-	*supervise.Upstreams
-	host *Host
-	of   *bearer.Rights
-}
-
-// Refused implements builtin.Health. The reason can name servers that a token hides.
-func (c checks) Refused() string {
-	why := c.host.reloading.refused.Load()
-	switch {
-	case why == nil || *why == "":
+// refusedFor says that the configuration could not be reloaded; "" if it could. The reason can name
+// what a token hides.
+func (r *reloading) refusedFor(of *bearer.Rights) string {
+	why := r.refused.Load()
+	if why == nil || *why == "" {
 		return ""
-	case c.of.View() != "":
-		return "the log of mcp-metatool says why"
 	}
-	return *why
+	reason := display.ClipSize(*why, 1000)
+	if of.View() != "" {
+		reason = "the log says why"
+	}
+	return "the configuration has changed, but is not in use: " + reason
 }
 
 // Changes describes how a configuration differs from the previous one. It contains names

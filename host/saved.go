@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/fleet"
 	"github.com/mcp-metatool/mcp-metatool/host/saved"
 	"github.com/mcp-metatool/mcp-metatool/host/store"
+	"github.com/mcp-metatool/mcp-metatool/host/store/jetstream"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
@@ -59,7 +60,7 @@ func OpenTools(ctx context.Context, cfg *config.Config, token string, log *slog.
 	ctx, cancel := context.WithTimeout(ctx, commandTime)
 	defer cancel()
 	var away error
-	shared, err := openSealed(ctx, cfg, ring, log)
+	shared, err := openSealed(ctx, cfg, ring, jetstream.MakeNone, log)
 	var inner store.Store = shared
 	if err != nil {
 		away, inner = err, fleet.Closed(err)

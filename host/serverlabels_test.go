@@ -43,7 +43,7 @@ func TestServerLabels(t *testing.T) {
 		"fleet": func(t *testing.T) func() store.Store {
 			url := fleettest.New(t, *long).URL()
 			return func() store.Store {
-				s, err := fleettest.Open(t.Context(), jetstream.Options{URLs: []string{url}, Log: slog.New(slog.DiscardHandler)})
+				s, err := fleettest.Open(t.Context(), jetstream.Options{URLs: []string{url}, Make: jetstream.MakeNew, Log: slog.New(slog.DiscardHandler)})
 				if err != nil {
 					t.Fatal(err)
 				}

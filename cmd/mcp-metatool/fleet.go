@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/fleet"
+	"github.com/mcp-metatool/mcp-metatool/host/store"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
@@ -22,13 +23,13 @@ import (
 func fleetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fleet",
-		Short: "Show the replicas that share a store in NATS, and drain them",
+		Short: "Show the replicas that share a store in NATS, drain them, and make its streams",
 		Args:  onlyVerbs,
 		RunE: func(*cobra.Command, []string) error {
-			return &exitError{exitUsage, errors.New("fleet: choose one of: fleet status, fleet drain [REPLICA], fleet keys")}
+			return &exitError{exitUsage, errors.New("fleet: choose one of: fleet status, fleet drain [REPLICA], fleet keys, fleet init")}
 		},
 	}
-	cmd.AddCommand(fleetStatusCommand(), fleetDrainCommand(), fleetKeysCommand())
+	cmd.AddCommand(fleetStatusCommand(), fleetDrainCommand(), fleetKeysCommand(), fleetInitCommand())
 	return cmd
 }
 
@@ -70,6 +71,8 @@ func (v *fleetView) open(cmd *cobra.Command) (end func(), err error) {
 	defer cancel()
 	err = v.fleet.Reached(connect)
 	switch {
+	case errors.Is(err, store.ErrMissing):
+		return end, &exitError{exitFailed, err}
 	case cmd.Context().Err() != nil:
 		return end, context.Cause(cmd.Context())
 	case connect.Err() != nil:

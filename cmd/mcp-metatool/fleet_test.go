@@ -57,6 +57,12 @@ func TestFleet(t *testing.T) {
 	t.Parallel()
 	place := fleettest.New(t, *long)
 	a, b, c := newMachine(t, place.URL(), ""), newMachine(t, place.URL(), ""), newMachine(t, place.URL(), "")
+	if *long {
+		if out := a.run(1, "fleet", "status"); !strings.Contains(out, "mcp-metatool fleet init") {
+			t.Error(out)
+		}
+		a.run(0, "fleet", "init", "--yes")
+	}
 	if s := a.status(); len(s.Replicas) != 0 || !slices.Equal(s.Problems, []string{"no replica takes requests"}) {
 		t.Fatalf("%+v", s)
 	}
@@ -109,4 +115,39 @@ func TestFleet(t *testing.T) {
 	if out := c.run(2, "fleet", "status"); !strings.Contains(out, "no NATS server is configured") {
 		t.Error(out)
 	}
+}
+
+// TestFleetLost loses what a fleet has in its store. Commands that look say so, and make nothing. When
+// fleet init has made it again, the replicas go on without a restart.
+func TestFleetLost(t *testing.T) {
+	t.Parallel()
+	place := fleettest.New(t, *long)
+	a, c := newMachine(t, place.URL(), ""), newMachine(t, place.URL(), "")
+	if out := c.run(2, "fleet", "init"); !strings.Contains(out, "no terminal") {
+		t.Error(out)
+	}
+	made := c.run(0, "fleet", "init", "--yes")
+	if *long && strings.Count(made, "made mcp-metatool_") != 4 {
+		t.Error(made)
+	}
+	a.serve()
+	c.awaitReplicas("there is one", func(all []fleet.Replica) bool { return len(all) == 1 })
+	replica := c.status().Replicas[0].ID
+	place.Lose(t)
+	for range 2 { // the first one would have made it
+		for _, args := range [][]string{{"fleet", "status"}, {"fleet", "keys"}, {"runs", "list", "--open"}, {"approvals", "list"}} {
+			if out := c.run(1, args...); !strings.Contains(out, "mcp-metatool fleet init") {
+				t.Errorf("%q: %s", args, out)
+			}
+		}
+	}
+	if out := c.run(0, "fleet", "init", "--yes"); strings.Count(out, "made mcp-metatool_") != 4 {
+		t.Error(out)
+	}
+	if out := c.run(0, "fleet", "init", "--yes"); out != "all streams are there\n" {
+		t.Error(out)
+	}
+	c.awaitReplicas("it is there again", func(all []fleet.Replica) bool {
+		return slices.ContainsFunc(all, func(r fleet.Replica) bool { return r.ID == replica && r.State == fleet.Live })
+	})
 }

@@ -94,6 +94,8 @@ type Options struct {
 	SavedInScripts bool
 	// Health checks servers for health_check; if it is nil, that is not offered.
 	Health Health
+	// Problems returns what does not work apart from servers, as sentences; nil: nothing is known.
+	Problems func() []string
 	// DryRunner makes a Runner that runs scripts as Composer does, but answers their
 	// calls with mocks, over the catalog of real tools (cassette.Cassette.Over), and
 	// opens records with open; if it is nil, test_tool is not offered.

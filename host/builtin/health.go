@@ -13,7 +13,6 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/health"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
-	"github.com/mcp-metatool/mcp-metatool/tools/display"
 	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
@@ -24,17 +23,14 @@ type Health interface {
 	// secrets. It takes as long as the slowest check, which has a time limit. The
 	// error is a *health.UnknownError.
 	CheckHealth(ctx context.Context, origin route.Origin, server string) ([]health.Report, error)
-	// Refused says why a changed configuration is not in use; "" if there is none. It
-	// contains no secrets.
-	Refused() string
 }
 
 // healthReport is the answer of health_check.
 type healthReport struct {
 	Healthy bool            `json:"healthy"`
 	Servers []health.Report `json:"servers"`
-	// Configuration says why a changed configuration is not in use.
-	Configuration string `json:"configuration,omitempty"`
+	// Problems are what does not work apart from servers.
+	Problems []string `json:"problems,omitempty"`
 }
 
 func healthTool(name string, _ []byte) mcp.Tool {
@@ -48,7 +44,8 @@ func healthTool(name string, _ []byte) mcp.Tool {
 		`{
 			"type": "object",
 			"properties": {
-				"healthy": {"type": "boolean", "description": "No check failed."},
+				"healthy": {"type": "boolean", "description": "No check failed, and there are no problems."},
+				"problems": {"type": "array", "items": {"type": "string"}, "description": "What does not work apart from servers."},
 				"servers": {"type": "array", "items": {
 					"type": "object",
 					"properties": {
@@ -76,8 +73,7 @@ func healthTool(name string, _ []byte) mcp.Tool {
 						"restartAt": {"type": "string", "description": "When it is started again."}
 					},
 					"required": ["server", "state", "check", "restarts"]
-				}},
-				"configuration": {"type": "string", "description": "Why a changed configuration is not in use."}
+				}}
 			},
 			"required": ["healthy", "servers"]
 		}`,
@@ -98,15 +94,16 @@ func (h *Handler) health(ctx context.Context, args []byte, call route.Call) (wir
 	if len(reports) == 0 {
 		text = "No servers are configured."
 	}
-	c := healthReport{Healthy: health.Healthy(reports), Servers: append([]health.Report{}, reports...), Configuration: display.ClipSize(h.cfg.Health.Refused(), maxRefused)}
-	if c.Configuration != "" {
-		text += "\nThe configuration has changed, but is not in use: " + c.Configuration
+	c := healthReport{Healthy: health.Healthy(reports), Servers: append([]health.Report{}, reports...)}
+	if h.cfg.Problems != nil {
+		c.Problems = h.cfg.Problems()
+	}
+	for _, p := range c.Problems {
+		c.Healthy = false
+		text += "\n! " + p
 	}
 	return wire.Reply{Result: compose.TextResult(text, wire.Marshal(c))}, nil
 }
-
-// maxRefused bounds what is said of a configuration, in bytes.
-const maxRefused = 1000
 
 func unknownServer(unknown *health.UnknownError) error {
 	f := &compose.Failure{Type: abi.ErrValidation, Message: unknown.Error()}

@@ -18,8 +18,6 @@ import (
 // fakeHealth has reports of upstreams.
 type fakeHealth []health.Report
 
-func (w fakeHealth) Refused() string { return "" }
-
 func (w fakeHealth) CheckHealth(_ context.Context, _ route.Origin, server string) ([]health.Report, error) {
 	var known []string
 	for _, r := range w {
@@ -86,5 +84,15 @@ func TestNoHealthCheck(t *testing.T) {
 		if e.Name == "health_check" {
 			t.Error("there is nothing to check, and a tool for it")
 		}
+	}
+}
+
+// TestHealthProblems checks that health_check says what does not work apart from servers.
+func TestHealthProblems(t *testing.T) {
+	problems := func() []string { return []string{"the store is lost"} }
+	h := New(Options{Catalog: catalog.New(nil, quiet(), func(*catalog.Scope, wire.Surface, []byte) {}), Health: fakeHealth{}, Problems: problems, Log: quiet()})
+	reply := h.CallTool(t.Context(), "health_check", route.Call{Params: []byte(`{"arguments":{}}`)})
+	if got, want := string(reply.Result), `{"healthy":false,"servers":[],"problems":["the store is lost"]}`; !strings.Contains(got, want) || !strings.Contains(got, `! the store is lost`) {
+		t.Errorf("%s, want %s", got, want)
 	}
 }

@@ -16,8 +16,9 @@ var _ Store = shared{}
 // has accepted survives, so that Options.AEAD is nil, and Flush does nothing.
 func Shared(s store.Store) Store { return shared{s} }
 
-// logName returns the name of the log of a run. The journal may have a log with the id.
-func logName(run string) string { return "durable-" + run }
+// logName returns the name of the log of a run: one that the store does not remove by itself. The
+// journal may have a log with the id.
+func logName(run string) string { return store.LastingPrefix + run }
 
 // Create implements Store. Behind the fence, an event is appended only while that is there.
 func (s shared) Create(ctx context.Context, run string) (store.Position, error) {

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"sync"
@@ -71,6 +72,8 @@ func (b *background) get(ctx context.Context) (store.Store, error) {
 	switch {
 	case b.closed:
 		return nil, store.ErrClosed
+	case errors.Is(b.err, store.ErrUnavailable):
+		return nil, b.err
 	case b.err != nil:
 		return nil, fmt.Errorf("%w: %w", store.ErrUnavailable, b.err)
 	}
@@ -142,6 +145,10 @@ func (b *background) Logs(ctx context.Context) iter.Seq2[store.LastEvent, error]
 
 func (b *background) Last(ctx context.Context, log string) (store.Event, error) {
 	return get(ctx, b, func(s store.Store) (store.Event, error) { return s.Last(ctx, log) })
+}
+
+func (b *background) Whole(ctx context.Context, log string) error {
+	return b.do(ctx, func(s store.Store) error { return s.Whole(ctx, log) })
 }
 
 func (b *background) Drop(ctx context.Context, log string) error {

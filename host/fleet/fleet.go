@@ -26,7 +26,8 @@ import (
 
 // Options of a Fleet.
 type Options struct {
-	// Open opens the store. It tries until ctx ends; another error than that of ctx is for good.
+	// Open opens the store. It tries until ctx ends; another error than that of ctx is for good,
+	// except store.ErrMissing for a replica: it is called again until that is over.
 	Open func(ctx context.Context) (store.Store, error)
 	// Ring has the keys of the fleet. They can be changed at any time.
 	Ring *sealed.Ring
@@ -87,6 +88,11 @@ func Open(opts Options) *Fleet {
 // open opens the store and then looks whether it answers, until ctx ends.
 func (f *Fleet) open(ctx context.Context) {
 	inner, err := f.opts.Open(ctx)
+	for errors.Is(err, store.ErrMissing) && !f.opts.Observer {
+		f.answered(err)
+		sleep(ctx, probeEvery)
+		inner, err = f.opts.Open(ctx)
+	}
 	if err == nil {
 		f.sealer, _ = inner.(sealer)
 		inner = measure(inner, f.opts.Observe)
@@ -117,12 +123,12 @@ var probeKey = store.Key{Collection: collection, Name: "probe"}
 func (f *Fleet) probe(ctx context.Context) {
 	ticker := time.NewTicker(probeEvery)
 	defer ticker.Stop()
-	for {
+	for turn := 0; ; {
 		attempt, cancel := context.WithTimeout(ctx, probeTime)
-		_, err := f.store.Get(attempt, probeKey)
+		err := f.look(attempt, turn)
 		cancel()
-		if errors.Is(err, store.ErrNotFound) {
-			err = nil
+		if err == nil { // otherwise the same is asked again, until it is there
+			turn++
 		}
 		if ctx.Err() != nil {
 			return
@@ -139,6 +145,26 @@ func (f *Fleet) probe(ctx context.Context) {
 	}
 }
 
+// look asks for something in the store that is not there: for a document, and in turn for one of the
+// other kinds of things, which can be lost on their own.
+func (f *Fleet) look(ctx context.Context, turn int) (err error) {
+	if err = f.Reached(ctx); err != nil {
+		return err
+	}
+	switch turn % 3 {
+	case 0:
+		_, err = f.store.Last(ctx, probeKey.Name)
+	case 1:
+		_, err = f.store.Last(ctx, store.LastingPrefix+probeKey.Name)
+	case 2:
+		_, err = f.store.Blob(ctx, store.DigestOf([]byte(probeKey.Name)))
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
 // answered notes whether the store has answered.
 func (f *Fleet) answered(err error) {
 	before := f.away.Load()
@@ -146,6 +172,10 @@ func (f *Fleet) answered(err error) {
 		f.once.Store(true)
 	}
 	switch {
+	case errors.Is(err, store.ErrMissing) && !before.isLost():
+		f.away.Store(&Away{Since: time.Now(), Err: err})
+		f.opts.Log.Error("the store of the fleet is lost: this replica is not ready", "err", err)
+	case before.isLost() && err != nil: // it is still lost, as far as is known
 	case err == nil && before != nil:
 		f.away.Store(nil)
 		f.opts.Log.Info("the store of the fleet answers", "after", time.Since(before.Since).Round(time.Millisecond))
@@ -172,6 +202,21 @@ func (f *Fleet) Reached(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// isLost reports whether the store was lost.
+func (a *Away) isLost() bool { return a != nil && errors.Is(a.Err, store.ErrMissing) }
+
+// Lost returns why everything that needs the store waits for people: it has lost what it had, or a
+// part of that. Nil: it has not, as far as is known, or there is no fleet.
+func (f *Fleet) Lost() error {
+	if f == nil {
+		return nil
+	}
+	if a := f.away.Load(); a.isLost() {
+		return a.Err
+	}
+	return nil
 }
 
 // Answered reports whether the store has answered at least once.

@@ -17,8 +17,12 @@ var (
 	ErrFull = errors.New("the store is full")
 	// ErrNotFound says that there is no such document or blob.
 	ErrNotFound = errors.New("it is not there")
-	// ErrGone says that events have been removed, because they were too old or too many.
+	// ErrGone says that events have been removed, because they were too old or too many, or with
+	// all that the store had.
 	ErrGone = errors.New("events have been removed")
+	// ErrMissing comes with ErrUnavailable: NATS is there, and not the streams of the fleet. If they
+	// were lost, only people make them again.
+	ErrMissing = errors.New("NATS does not have the streams of the fleet (bring them back from a backup, or make them, empty: mcp-metatool fleet init)")
 	// ErrClosed says that the Store was closed. Nothing was written.
 	ErrClosed = errors.New("the store is closed")
 )

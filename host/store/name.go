@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -11,6 +12,13 @@ const (
 	MaxCollection = 32
 	MaxName       = 128 // of a document
 )
+
+// LastingPrefix begins the names of logs that are never removed to make room for others: Append
+// returns ErrFull instead. Events of all other logs are removed when they are too old or too many.
+const LastingPrefix = "durable-"
+
+// IsLasting reports whether a log is one of these.
+func IsLasting(log string) bool { return strings.HasPrefix(log, LastingPrefix) }
 
 // CheckLog returns a [*NameError] if a log cannot have that name: 1 to 64 of a-z, 0-9 and "-",
 // like the ids of runs.

@@ -57,7 +57,8 @@ type Store interface {
 	// own event and one of somebody else with the same bytes. A [*ConflictError] or a
 	// [*FencedError] without ErrUnknown settles it, too: no call with the Entry has written it,
 	// nor will. ErrUnavailable and ErrFull are about the last call only. A [*ConflictError] with
-	// ErrUnknown says that it cannot be found out any more, since events have been removed.
+	// ErrUnknown says that it cannot be found out any more, since events have been removed. ErrGone
+	// says that the log does not have the event any more behind which this one was to be.
 	Append(ctx context.Context, log string, e Entry) (Position, error)
 	// Fence makes sure that only events with that fencing number, or a larger one, are
 	// appended from now on, and returns the position of the last event. It does nothing if
@@ -76,6 +77,8 @@ type Store interface {
 	Logs(ctx context.Context) iter.Seq2[LastEvent, error]
 	// Last returns the last event of a log. The error is ErrNotFound if it has none.
 	Last(ctx context.Context, log string) (Event, error)
+	// Whole returns ErrGone unless the beginning of a log is there.
+	Whole(ctx context.Context, log string) error
 	// Drop removes a log. Nobody may write to it any more, and no other log may get its name.
 	Drop(ctx context.Context, log string) error
 

@@ -60,7 +60,7 @@ func (t *trial) members(ctx context.Context, n int) (line string, err error) {
 	for i := range all {
 		all[i] = fleet.Open(fleet.Options{
 			Open: func(ctx context.Context) (store.Store, error) {
-				inner, err := jetstream.Open(ctx, jetstream.Options{URLs: t.fleet.nats.URLs(), Prefix: prefix, Replicas: size, Log: slog.New(slog.DiscardHandler)})
+				inner, err := jetstream.Open(ctx, jetstream.Options{URLs: t.fleet.nats.URLs(), Prefix: prefix, Replicas: size, Make: jetstream.MakeNew, Log: slog.New(slog.DiscardHandler)})
 				if err != nil {
 					return nil, err
 				}

@@ -25,7 +25,7 @@ import (
 // open opens a store, as often as it takes.
 func open(t *testing.T, opts jetstream.Options) store.Store {
 	t.Helper()
-	opts.Log = slog.New(slog.DiscardHandler)
+	opts.Log, opts.Make = slog.New(slog.DiscardHandler), jetstream.MakeNew
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	s, err := jetstream.Open(ctx, opts)
@@ -39,7 +39,7 @@ func open(t *testing.T, opts jetstream.Options) store.Store {
 // permissions are those that a fleet with a prefix needs; the documentation has them, too.
 func permissions(prefix string) (publish, subscribe []string) {
 	publish = []string{prefix + ".>"}
-	for _, stream := range []string{prefix + "_logs", prefix + "_docs", prefix + "_blobs"} {
+	for _, stream := range jetstream.Streams(prefix) {
 		for _, request := range []string{"STREAM.INFO", "STREAM.CREATE", "STREAM.PURGE", "STREAM.MSG.GET"} {
 			publish = append(publish, "$JS.API."+request+"."+stream)
 		}

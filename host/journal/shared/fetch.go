@@ -128,8 +128,9 @@ func (j *Journal) part(ctx context.Context, day, folder string, cursors cursors)
 			j.opts.Log.Debug("the beginning of a day was removed from the store of the fleet, so that the rest of it is left out", "day", day, "folder", folder)
 			return false, nil
 		}
-		if errors.Is(err, store.ErrGone) {
-			return false, nil // what is behind it was removed, too
+		if errors.Is(err, store.ErrGone) { // so is what is behind it, unless the log began again in a new stream
+			delete(cursors, folder)
+			return true, nil
 		}
 		if err != nil {
 			return false, err

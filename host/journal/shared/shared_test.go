@@ -395,7 +395,7 @@ func TestForgedRecords(t *testing.T) {
 // inNATS opens the store of a fleet in NATS.
 func inNATS(b *testing.B, urls []string, prefix string, replicas int) store.Store {
 	b.Helper()
-	inner, err := jetstream.Open(b.Context(), jetstream.Options{URLs: urls, Prefix: prefix, Replicas: replicas, Log: quiet()})
+	inner, err := jetstream.Open(b.Context(), jetstream.Options{URLs: urls, Prefix: prefix, Replicas: replicas, Make: jetstream.MakeNew, Log: quiet()})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -287,20 +287,26 @@ func (s *shipper) chain(ctx context.Context, e *journal.Ended) error {
 	})
 }
 
+// announce writes the document that says that there is a log of a day.
+func (s *shipper) announce(day string) error {
+	if s.days[day] {
+		return nil
+	}
+	err := s.again(s.ctx, func(ctx context.Context) error {
+		_, err := s.opts.Store.Put(ctx, dayKey(day, s.state.Folder), "", []byte("{}"))
+		if conflict := (*store.ConflictError)(nil); errors.As(err, &conflict) {
+			return nil
+		}
+		return err
+	})
+	s.days[day] = err == nil
+	return err
+}
+
 // day adds lines to the log of a day.
 func (s *shipper) day(day string, lines []byte) error {
-	if !s.days[day] {
-		err := s.again(s.ctx, func(ctx context.Context) error {
-			_, err := s.opts.Store.Put(ctx, dayKey(day, s.state.Folder), "", []byte("{}"))
-			if conflict := (*store.ConflictError)(nil); errors.As(err, &conflict) {
-				return nil
-			}
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		s.days[day] = true
+	if err := s.announce(day); err != nil {
+		return err
 	}
 	log, id := dayLog(day, s.state.Folder), store.NewID()
 	return s.again(s.ctx, func(ctx context.Context) error {
@@ -317,6 +323,12 @@ func (s *shipper) day(day string, lines []byte) error {
 			at = last.Position
 		}
 		at, err := s.opts.Store.Append(ctx, log, store.Entry{After: at, ID: id, Data: lines})
+		if errors.Is(err, store.ErrGone) { // the store was lost, and is empty
+			delete(s.days, day)
+			if err := s.announce(day); err != nil {
+				return err
+			}
+		}
 		if delete(s.ends, day); err == nil {
 			s.ends[day] = at
 		}

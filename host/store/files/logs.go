@@ -74,6 +74,8 @@ func (s *Store) Append(ctx context.Context, log string, e store.Entry) (at store
 		switch {
 		case x.end.fence > e.Fence:
 			return &store.FencedError{Log: log, Number: x.end.fence}
+		case x.end.number < e.After.Number:
+			return fmt.Errorf("log %s: %w", log, store.ErrGone)
 		case x.end.number != e.After.Number:
 			return &store.ConflictError{What: "log " + log, Last: x.end.position()}
 		}

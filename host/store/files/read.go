@@ -179,3 +179,34 @@ func (s *Store) Last(ctx context.Context, log string) (store.Event, error) {
 	}
 	return s.event(ctx, log, &r)
 }
+
+// Whole implements [store.Store].
+func (s *Store) Whole(ctx context.Context, log string) error {
+	what := "log " + log
+	if err := store.CheckLog(log); err != nil {
+		return err
+	}
+	if err := s.ended(ctx, what); err != nil {
+		return err
+	}
+	x, err := s.openIndex(log, false)
+	if err != nil {
+		return s.failed(ctx, what, err)
+	}
+	if x == nil {
+		return fmt.Errorf("%s: %w", what, store.ErrGone)
+	}
+	defer x.file.Close()
+	if x.end.number == 0 { // it is only fenced
+		return nil
+	}
+	r, ok, err := x.event(1)
+	switch {
+	case err != nil:
+		return s.failed(ctx, what, err)
+	case !ok:
+		return fmt.Errorf("%s: %w", what, store.ErrGone)
+	}
+	_, err = s.event(ctx, log, &r)
+	return err
+}

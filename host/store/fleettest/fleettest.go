@@ -6,6 +6,9 @@ import (
 	"context"
 	"testing"
 
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
 	"github.com/mcp-metatool/mcp-metatool/host/store"
 	"github.com/mcp-metatool/mcp-metatool/host/store/foldertest"
 	"github.com/mcp-metatool/mcp-metatool/host/store/jetstream"
@@ -18,6 +21,9 @@ type Place interface {
 	URL() string
 	// Cut cuts the way, or heals it.
 	Cut(bool)
+	// Lose loses everything that the place has, as NATS can. The command fleet init makes it again,
+	// empty, or what is kept in a folder as it was.
+	Lose(t testing.TB)
 	// Another returns another way to the same.
 	Another(t testing.TB) Place
 }
@@ -34,6 +40,11 @@ func New(t testing.TB, inNATS bool) Place {
 // Open opens the store at an address, which may be that of a Place. It is for host.OpenStore.
 func Open(ctx context.Context, opts jetstream.Options) (store.Store, error) {
 	if link, ok := foldertest.Find(opts.URLs[0]); ok {
+		if opts.Make == jetstream.MakeAll && link.MakeAgain() {
+			for _, name := range jetstream.Streams(opts.Prefix) {
+				opts.Made(name)
+			}
+		}
 		return link.Open(ctx)
 	}
 	return jetstream.Open(ctx, opts)
@@ -58,6 +69,28 @@ func through(t testing.TB, at *natstest.Server) Place {
 }
 
 func (s server) Cut(cut bool) { s.Refuse(cut) }
+
+func (s server) Lose(t testing.TB) {
+	t.Helper()
+	nc, err := nats.Connect(s.at.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := natsjs.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := js.StreamNames(t.Context())
+	for name := range names.Name() {
+		if err := js.DeleteStream(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := names.Err(); err != nil {
+		t.Fatal(err)
+	}
+}
 
 func (s server) Another(t testing.TB) Place {
 	t.Helper()

@@ -32,6 +32,7 @@ const (
 	toFile      = "to"
 	cutFile     = "cut"
 	refusedFile = "refused"
+	lostFile    = "lost" // in the folder
 )
 
 // begin begins the names of links, and domain ends the hosts of their URLs.
@@ -119,13 +120,31 @@ const patience = time.Minute
 // errCut is why a store is not available.
 var errCut = fmt.Errorf("%w: the link to its folder is cut", store.ErrUnavailable)
 
-// check returns errCut if the link is cut.
+// errLost is why a store is not available that was lost.
+var errLost = fmt.Errorf("%w: %w", store.ErrUnavailable, store.ErrMissing)
+
+// check returns errCut if the link is cut, and errLost if the folder was lost.
 func (l *Link) check() error {
 	if _, err := os.Stat(filepath.Join(l.dir, cutFile)); err == nil {
 		return errCut
 	}
+	if _, err := os.Stat(filepath.Join(l.to, lostFile)); err == nil {
+		return errLost
+	}
 	return nil
 }
+
+// Lose makes every call fail as if NATS had lost its streams, until MakeAgain. What is in the folder
+// stays.
+func (l *Link) Lose(t testing.TB) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(l.to, lostFile), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// MakeAgain makes what was lost again, and reports whether something was.
+func (l *Link) MakeAgain() bool { return os.Remove(filepath.Join(l.to, lostFile)) == nil }
 
 // poll is how often changes are looked for, in addition to the notifications of the system: those of a
 // collection that has no folder yet are only found so.
@@ -136,7 +155,7 @@ const every = 2 * time.Millisecond
 
 // healed waits until the link is not cut, or ctx ends, and reports which.
 func (l *Link) healed(ctx context.Context) bool {
-	for l.check() != nil {
+	for errors.Is(l.check(), errCut) {
 		select {
 		case <-ctx.Done():
 			return false
@@ -151,6 +170,9 @@ func (l *Link) healed(ctx context.Context) bool {
 func (l *Link) Open(ctx context.Context) (*Store, error) {
 	if !l.healed(ctx) {
 		return nil, fmt.Errorf("%w: %w", errCut, context.Cause(ctx))
+	}
+	if err := l.check(); errors.Is(err, store.ErrMissing) {
+		return nil, err
 	}
 	quiet := slog.New(slog.DiscardHandler)
 	s := &Store{link: l, journal: journal.OpenLog(filepath.Join(l.to, "journal"), journal.LogOptions{Log: quiet})}
@@ -219,6 +241,11 @@ func (s *Store) Fence(ctx context.Context, log string, number uint64) (store.Pos
 
 func (s *Store) Last(ctx context.Context, log string) (store.Event, error) {
 	return reach(s, "Last", func() (store.Event, error) { return s.files.Last(ctx, log) })
+}
+
+func (s *Store) Whole(ctx context.Context, log string) error {
+	_, err := reach(s, "Whole", func() (none struct{}, err error) { return none, s.files.Whole(ctx, log) })
+	return err
 }
 
 func (s *Store) Drop(ctx context.Context, log string) error {

@@ -130,6 +130,12 @@ func temporary(err error) bool {
 	return true
 }
 
+// isMissing reports whether an answer says that there is no such stream.
+func isMissing(err error) bool {
+	var api *jetstream.APIError
+	return errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamNotFound
+}
+
 // failed returns the error of a call that did not come to an end. maybe says that it may have
 // written something.
 func failed(ctx context.Context, what string, maybe bool, last error) error {
@@ -140,6 +146,8 @@ func failed(ctx context.Context, what string, maybe bool, last error) error {
 	switch {
 	case maybe:
 		return fmt.Errorf("%s: %w: %w", what, store.ErrUnknown, cause)
+	case isMissing(cause):
+		return missing(what)
 	case errors.Is(cause, nats.ErrConnectionClosed), errors.Is(cause, store.ErrClosed):
 		return fmt.Errorf("%s: %w", what, store.ErrClosed)
 	}

@@ -1,11 +1,13 @@
 // Package jetstream is a [store.Store] in NATS JetStream.
 //
-//	jetstream.go  Open: the connection, and the three streams
+//	jetstream.go  Open: the connection
 //	options.go    Options
+//	streams.go    the four streams: which are made, and whether they are still the same
 //	request.go    requests to a stream: publishing with a condition, reading one message
 //	server.go     servers that refuse, and leaving one that is cut off from the others
 //	errors.go     what an answer, or none, says about the outcome
-//	logs.go       Append, Fence, Drop
+//	logs.go       Append, Fence, Whole, Drop
+//	lasting.go    where the log of an open run is
 //	read.go       Read, Follow, Logs
 //	tail.go       the messages of a subject, each once, across connections and servers
 //	parts.go      values that do not fit into one message
@@ -15,8 +17,8 @@
 //
 // # Streams and subjects
 //
-// With the prefix P, the stream P_logs has the subjects P.log.LOG, P_docs has P.doc.COLLECTION.NAME,
-// and P_blobs has P.blob.DIGEST. Each of them also has subjects for the parts of values that do
+// With the prefix P, the stream P_logs has the subjects P.log.LOG, P_runs has P.run.LOG for the
+// logs that last, P_docs has P.doc.COLLECTION.NAME, and P_blobs has P.blob.DIGEST. Each of them also has subjects for the parts of values that do
 // not fit into one message. A credential that may publish to P.> and to the API of these
 // streams can do everything that this package does, and nothing to another fleet.
 //
@@ -60,6 +62,7 @@ type Store struct {
 	js     jetstream.JetStream
 	log    *slog.Logger
 	logs   jetstream.Stream
+	runs   jetstream.Stream // logs that last
 	docs   jetstream.Stream
 	blobs  jetstream.Stream
 	ctx    context.Context // ends with Close
@@ -72,7 +75,8 @@ type Store struct {
 
 	refused atomic.Pointer[noAnswer] // why a connection could not be made
 
-	mu        sync.Mutex // a leaf
+	mu        sync.Mutex           // a leaf
+	made      map[string]time.Time // when the streams were made, by their names
 	reconnect map[*context.CancelCauseFunc]struct{}
 	silent    time.Time // since when no stream answers; zero: the last one did
 }
@@ -82,14 +86,15 @@ var _ store.Store = (*Store)(nil)
 // errReconnected is the cause of the end of a wait for messages.
 var errReconnected = errors.New("the connection was made again")
 
-// Open connects, and makes the streams that are not there. It tries until ctx ends. The
-// caller must Close the Store, which goes on connecting again for as long as it is open.
+// Open connects, and makes the streams that are not there, as opts.Make says. It tries until ctx
+// ends, except that it returns store.ErrMissing at once. The caller must Close the Store, which goes
+// on connecting again for as long as it is open.
 func Open(ctx context.Context, opts Options) (*Store, error) {
 	opts.fill()
 	if err := opts.check(); err != nil {
 		return nil, err
 	}
-	s := &Store{opts: opts, log: opts.Log, reconnect: map[*context.CancelCauseFunc]struct{}{}}
+	s := &Store{opts: opts, log: opts.Log, made: map[string]time.Time{}, reconnect: map[*context.CancelCauseFunc]struct{}{}}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	options, err := opts.connect()
 	if err != nil {
@@ -127,27 +132,12 @@ func (s *Store) prepare(ctx context.Context) (err error) {
 	if s.js, err = jetstream.New(s.nc, jetstream.WithDefaultTimeout(s.opts.Attempt)); err != nil {
 		return err
 	}
-	for _, st := range []struct {
-		at     *jetstream.Stream
-		config jetstream.StreamConfig
-	}{{&s.logs, s.opts.logs()}, {&s.docs, s.opts.docs()}, {&s.blobs, s.opts.blobs()}} {
-		began := time.Now()
-		err := s.retry(ctx, func(ctx context.Context) error {
-			var err error
-			*st.at, err = s.stream(ctx, st.config)
-			var api *jetstream.APIError
-			if errors.As(err, &api) && api.ErrorCode == codeNoPeers && time.Since(began) > s.opts.silence() {
-				return configError(api.Description) // there are no more servers
-			}
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("stream %s: %w", st.config.Name, err)
-		}
+	if err := s.openStreams(ctx); err != nil {
+		return err
 	}
 	s.replicated = s.docs.CachedInfo().Config.Replicas > 1
 	s.standalone = true
-	for _, st := range []jetstream.Stream{s.logs, s.docs, s.blobs} {
+	for _, st := range s.streams() {
 		if c := st.CachedInfo().Cluster; c != nil && c.Name != "" {
 			s.standalone = false
 		}
@@ -163,21 +153,6 @@ const (
 	maxMessage = 1 << 20
 	headerRoom = 4 << 10
 )
-
-// stream returns a stream, which is made if it is not there.
-func (s *Store) stream(ctx context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
-	st, err := s.js.Stream(ctx, config.Name)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		st, err = s.js.CreateStream(ctx, config)
-		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // somebody else was faster
-			st, err = s.js.Stream(ctx, config.Name)
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	return st, checkStream(st.CachedInfo().Config, config)
-}
 
 // configError says that a stream is not what this package needs.
 type configError string

@@ -35,6 +35,9 @@ func open(t *testing.T, opts Options) *Store {
 	t.Helper()
 	opts.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	opts.reconnectWait = 20 * time.Millisecond
+	if opts.Make == MakeNone {
+		opts.Make = MakeNew
+	}
 	if opts.Idle == 0 {
 		opts.Idle = 500 * time.Millisecond
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -14,11 +15,11 @@ import (
 
 // record is a message of a log: an event, or what fences the log.
 type record struct {
-	seq    uint64 // in the stream
+	seq    uint64 // in the stream, with what home.mark says
 	number uint64 // of the event, or of the one before
 	fence  uint64
 	marker bool
-	event  uint64 // seq of the event, or of the one before; 0 for none
+	event  uint64 // in the stream: of the event, or of the one before; 0 for none
 	id     store.ID
 }
 
@@ -27,9 +28,9 @@ func (r *record) position() store.Position {
 	return store.Position{Number: r.number, Fence: r.fence, Mark: r.seq}
 }
 
-// readRecord reads the headers of a message of a log.
-func readRecord(what string, seq uint64, h nats.Header) (record, error) {
-	r := record{seq: seq, marker: h.Get(headerMarker) != ""}
+// readRecord reads the headers of a message of a log that is there.
+func (at home) readRecord(what string, seq uint64, h nats.Header) (record, error) {
+	r := record{seq: seq | at.mark, marker: h.Get(headerMarker) != ""}
 	var err, err2, err3 error
 	r.number, err = strconv.ParseUint(h.Get(headerNumber), 10, 64)
 	r.fence, err2 = strconv.ParseUint(h.Get(headerFence), 10, 64)
@@ -45,24 +46,22 @@ func readRecord(what string, seq uint64, h nats.Header) (record, error) {
 	return r, nil
 }
 
-func (s *Store) logSubject(log string) string { return s.opts.subject("log", log) }
-
 // logEnd returns the last record of a log; the zero value if there is none.
-func (s *Store) logEnd(ctx context.Context, log string) (record, error) {
-	m, err := s.last(ctx, s.logs, s.logSubject(log))
+func (s *Store) logEnd(ctx context.Context, h home, log string) (record, error) {
+	m, err := s.last(ctx, h.stream, h.subject)
 	if err != nil || m == nil {
 		return record{}, err
 	}
-	return readRecord("log "+log, m.Sequence, m.Header)
+	return h.readRecord("log "+log, m.Sequence, m.Header)
 }
 
 // logNext returns the record behind a place in a log; false if there is none.
-func (s *Store) logNext(ctx context.Context, log string, after store.Position) (record, bool, error) {
-	m, err := s.next(ctx, s.logs, s.logSubject(log), after.Mark+1)
+func (s *Store) logNext(ctx context.Context, h home, log string, after store.Position) (record, bool, error) {
+	m, err := s.next(ctx, h.stream, h.subject, after.Mark&^inRuns+1)
 	if err != nil || m == nil {
 		return record{}, false, err
 	}
-	r, err := readRecord("log "+log, m.Sequence, m.Header)
+	r, err := h.readRecord("log "+log, m.Sequence, m.Header)
 	return r, err == nil, err
 }
 
@@ -77,28 +76,32 @@ func (s *Store) Append(ctx context.Context, log string, e store.Entry) (store.Po
 	ctx, cancel := s.open(ctx)
 	defer cancel()
 	what := "log " + log
-	body, parts, err := s.split(ctx, s.opts.subject("logpart", log), e.Data)
+	h, err := s.homeOf(ctx, log, e.After)
+	if err != nil {
+		return store.Position{}, failed(ctx, what, false, err)
+	}
+	body, parts, err := s.split(ctx, h.parts, e.Data)
 	if err != nil {
 		return store.Position{}, failedParts(ctx, what, err)
 	}
 	after, number := e.After, strconv.FormatUint(e.After.Number+1, 10)
 	maybe := false // an attempt may have written the event
-	for wait := newBackoff(); ; {
-		msg := newMessage(s.logSubject(log), body, headerID, e.ID.String(), headerNumber, number,
+	for wait, began := newBackoff(), time.Now(); ; {
+		msg := newMessage(h.subject, body, headerID, e.ID.String(), headerNumber, number,
 			headerFence, strconv.FormatUint(e.Fence, 10))
 		if parts != "" {
 			msg.Header.Set(headerParts, parts)
 		}
-		seq, out, last := s.publish(ctx, msg, int64(after.Mark))
+		seq, out, last := s.publish(ctx, msg, int64(after.Mark&^inRuns))
 		if out == done {
-			return store.Position{Number: after.Number + 1, Fence: e.Fence, Mark: seq}, nil
+			return store.Position{Number: after.Number + 1, Fence: e.Fence, Mark: seq | h.mark}, nil
 		}
 		maybe = maybe || s.inDoubt(out)
 		if out == refused || out == notSent {
 			return store.Position{}, refusal(ctx, what, maybe, last)
 		}
 		if out.answered() {
-			next, found, err := s.logNext(ctx, log, after)
+			next, found, err := s.logNext(ctx, h, log, after)
 			switch {
 			case err != nil:
 				last = err
@@ -112,19 +115,40 @@ func (s *Store) Append(ctx context.Context, log string, e store.Entry) (store.Po
 				return store.Position{}, conflict(false, what, next.position())
 			case found:
 				// It was fenced for this writer, or one before: no attempt so far can succeed.
-				if after, err = s.lastMarker(ctx, log, next, e.Fence); err != nil {
+				if after, err = s.lastMarker(ctx, h, log, next, e.Fence); err != nil {
 					return store.Position{}, err
 				}
 				maybe = false
 				continue
 			case out == full || out == notStored:
 				return store.Position{}, fullError(what, maybe, last)
+			case out == unmet && (s.single() || time.Since(began) > s.opts.silence()):
+				gone, err := s.isGone(ctx, h, log, after)
+				if err == nil && gone {
+					return store.Position{}, goneError(what, maybe)
+				}
 			}
 		}
 		if !wait.sleep(ctx) {
 			return store.Position{}, failed(ctx, what, maybe, last)
 		}
 	}
+}
+
+// isGone reports whether the record at a place in a log, behind which there is none, is not there
+// any more.
+func (s *Store) isGone(ctx context.Context, h home, log string, at store.Position) (bool, error) {
+	end, err := s.logEnd(ctx, h, log)
+	return err == nil && end.seq < at.Mark, err
+}
+
+// goneError says that what an event was to be behind has been removed. maybe says that the event may
+// have been there before that.
+func goneError(what string, maybe bool) error {
+	if maybe {
+		return fmt.Errorf("%s: %w: %w", what, store.ErrUnknown, store.ErrGone)
+	}
+	return fmt.Errorf("%s: %w", what, store.ErrGone)
 }
 
 // follows reports whether nothing can have been between a place in a log and the record that is
@@ -139,8 +163,8 @@ func (r *record) follows(at store.Position) bool {
 // lastMarker returns the place behind the last of the markers that follow one another, of which
 // next is the first: a log may be fenced many times without an event. The error is a
 // [*store.FencedError] if that one is for a later owner than fence.
-func (s *Store) lastMarker(ctx context.Context, log string, next record, fence uint64) (store.Position, error) {
-	end, err := s.logEnd(ctx, log)
+func (s *Store) lastMarker(ctx context.Context, h home, log string, next record, fence uint64) (store.Position, error) {
+	end, err := s.logEnd(ctx, h, log)
 	if err != nil || end.number != next.number || end.seq <= next.seq {
 		return next.position(), nil // there are events, or the answer is from before
 	}
@@ -186,9 +210,13 @@ func (s *Store) Fence(ctx context.Context, log string, number uint64) (store.Pos
 	ctx, cancel := s.open(ctx)
 	defer cancel()
 	what := "log " + log
+	h, err := s.homeOf(ctx, log, store.Position{})
+	if err != nil {
+		return store.Position{}, failed(ctx, what, false, err)
+	}
 	maybe := false
 	for wait := newBackoff(); ; {
-		end, last := s.logEnd(ctx, log)
+		end, last := s.logEnd(ctx, h, log)
 		if last == nil {
 			switch {
 			case end.fence > number:
@@ -196,15 +224,15 @@ func (s *Store) Fence(ctx context.Context, log string, number uint64) (store.Pos
 			case end.fence == number:
 				return end.position(), nil
 			}
-			msg := newMessage(s.logSubject(log), nil, headerMarker, strconv.FormatUint(end.event, 10),
+			msg := newMessage(h.subject, nil, headerMarker, strconv.FormatUint(end.event, 10),
 				headerNumber, strconv.FormatUint(end.number, 10), headerFence, strconv.FormatUint(number, 10))
 			var out outcome
 			var seq uint64
-			seq, out, last = s.publish(ctx, msg, int64(end.seq))
+			seq, out, last = s.publish(ctx, msg, int64(end.seq&^inRuns))
 			maybe = maybe || s.inDoubt(out)
 			switch out {
 			case done:
-				return store.Position{Number: end.number, Fence: number, Mark: seq}, nil
+				return store.Position{Number: end.number, Fence: number, Mark: seq | h.mark}, nil
 			case full, notStored:
 				return store.Position{}, fullError(what, maybe, last)
 			case refused, notSent:
@@ -231,7 +259,12 @@ func (s *Store) Drop(ctx context.Context, log string) error {
 	}
 	ctx, cancel := s.open(ctx)
 	defer cancel()
-	return s.purge(ctx, "log "+log, s.logs, 0, s.logSubject(log), s.opts.subject("logpart", log, "*", "*"))
+	for _, h := range s.homes(log) {
+		if err := s.purge(ctx, "log "+log, h.stream, 0, h.subject, h.parts+".*.*"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // purge removes the messages of subjects; before is the sequence number before which it

@@ -14,6 +14,22 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/store"
 )
 
+// Streams returns the names of the streams of a fleet.
+func Streams(prefix string) (names []string) {
+	o := Options{Prefix: prefix}
+	o.fill()
+	for _, c := range o.streams() {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// streams returns the streams, in the order in which they are made: versions before made the first
+// three.
+func (o *Options) streams() [4]jetstream.StreamConfig {
+	return [...]jetstream.StreamConfig{o.logs(), o.docs(), o.blobs(), o.runs()}
+}
+
 // Options say where the servers are, and how the streams are made.
 type Options struct {
 	// URLs are the addresses of servers, such as "nats://10.0.0.1:4222"; with tls://, or a
@@ -31,9 +47,17 @@ type Options struct {
 	// Replicas is on how many servers each stream is when it is made: 1, 3 or 5; 0 is 1.
 	Replicas int
 	// MaxAge is how long the events of logs are kept at least; 0 is for ever. MaxBytes bounds the
-	// stream of logs, whose oldest events are then removed; 0 is no bound.
+	// stream of logs, whose oldest events are then removed; 0 is no bound. Neither is for logs that
+	// last, see store.IsLasting.
 	MaxAge   time.Duration
 	MaxBytes int64
+	// Make says which streams Open makes that are not there.
+	Make Make
+	// Had are the streams that a process with the same folder has used before: with MakeNew, they
+	// are not made again.
+	Had []string
+	// Made, if set, is called with the name of each stream that Open has made.
+	Made func(stream string)
 	// Attempt is how long to wait for one answer of a server; 0 is DefaultAttempt.
 	Attempt time.Duration
 	// Idle is how often Follow and Watch ask whether they have missed something; 0 is
@@ -46,6 +70,17 @@ type Options struct {
 	reconnectWait    time.Duration // of tests
 	ignoreReconnects bool          // of tests: nobody is told that messages may have been missed
 }
+
+// Make says which streams are made when a Store is opened. If others are not there, the error is
+// store.ErrMissing.
+type Make int
+
+const (
+	MakeNone Make = iota // for who only looks
+	// MakeNew makes streams that, as far as is known, have never been there: for a replica.
+	MakeNew
+	MakeAll // for people who know that what they had is lost
+)
 
 // The defaults of Options.
 const (
@@ -142,10 +177,20 @@ const removedFor = 24 * time.Hour
 
 func (o *Options) logs() jetstream.StreamConfig {
 	return jetstream.StreamConfig{
-		Name: o.Prefix + "_logs", Description: "mcp-metatool: runs",
+		Name: o.Prefix + "_logs", Description: "mcp-metatool: records of runs",
 		Subjects: []string{o.subject("log", "*"), o.subject("logpart", "*", "*", "*")},
 		Replicas: o.Replicas, Discard: jetstream.DiscardOld, MaxAge: o.MaxAge, MaxBytes: unlimited(o.MaxBytes),
 		MaxMsgsPerSubject: -1,
+	}
+}
+
+// runs is the stream of logs that last. It has no bound of its own, so that what open runs have to
+// write is not refused for the sake of a bound: package durable admits no more than fits.
+func (o *Options) runs() jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: o.Prefix + "_runs", Description: "mcp-metatool: open runs",
+		Subjects: []string{o.subject("run", "*"), o.subject("runpart", "*", "*", "*")},
+		Replicas: o.Replicas, Discard: jetstream.DiscardNew, MaxMsgsPerSubject: -1,
 	}
 }
 

@@ -80,7 +80,7 @@ func openFaulty(t *testing.T, server *natstest.Server) *faulty {
 
 func isWrite(subject string) bool {
 	kind, _, _ := strings.Cut(strings.TrimPrefix(subject, store.DefaultPrefix+"."), ".")
-	return kind == "log" || kind == "doc" || kind == "blob"
+	return kind == "log" || kind == "run" || kind == "doc" || kind == "blob"
 }
 
 func (f *faulty) decide(subject string) natstest.Fate {
@@ -294,7 +294,7 @@ func TestRemovedMeanwhile(t *testing.T) {
 			mine, err = direct.Append(t.Context(), log, store.Entry{After: mine, ID: store.NewID(), Data: []byte("rival")})
 		}
 		if err == nil {
-			err = direct.purge(t.Context(), "log", direct.logs, mine.Mark, direct.logSubject(log))
+			err = direct.purge(t.Context(), "log", direct.logs, mine.Mark, direct.inLogs(log).subject)
 		}
 		if err != nil {
 			t.Error(err)

@@ -3,6 +3,7 @@ package jetstream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"time"
 
@@ -30,10 +31,11 @@ type message struct {
 // whether there is more.
 func (s *Store) tail(ctx context.Context, st jetstream.Stream, subject string, from uint64) iter.Seq2[message, error] {
 	return func(yield func(message, error) bool) {
+		made := s.whenMade(st)
 		for wait := newBackoff(); ctx.Err() == nil; {
 			next, err := s.fetch(ctx, st, subject, from, yield)
 			if err == nil {
-				next, err = s.consume(ctx, st, subject, next, yield)
+				next, err = s.consume(ctx, st, subject, next, made, yield)
 			}
 			if errors.Is(err, errStopped) {
 				return
@@ -53,6 +55,11 @@ func (s *Store) tail(ctx context.Context, st jetstream.Stream, subject string, f
 				s.log.Debug("reading from NATS begins again", "subject", subject, "err", err)
 			}
 			if !wait.sleep(ctx) {
+				return
+			}
+			// Sequence numbers begin anew in a stream that was lost and made again.
+			if again, err := s.madeAgain(ctx, st, made); err == nil && again {
+				yield(message{}, fmt.Errorf("%s: %w: its stream was lost and made again", subject, store.ErrGone))
 				return
 			}
 		}
@@ -91,7 +98,7 @@ func (s *Store) fetch(ctx context.Context, st jetstream.Stream, subject string, 
 
 // consume yields what one consumer delivers. It returns the sequence number to go on with, and
 // why the consumer does not do any more.
-func (s *Store) consume(ctx context.Context, st jetstream.Stream, subject string, from uint64, yield func(message, error) bool) (uint64, error) {
+func (s *Store) consume(ctx context.Context, st jetstream.Stream, subject string, from uint64, made time.Time, yield func(message, error) bool) (uint64, error) {
 	make, cancel := context.WithTimeout(ctx, s.opts.Attempt)
 	consumer, err := st.CreateConsumer(make, jetstream.ConsumerConfig{
 		FilterSubject: subject, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(from, 1),
@@ -124,6 +131,10 @@ func (s *Store) consume(ctx context.Context, st jetstream.Stream, subject string
 		case cause != nil: // nothing has come
 			missed, err := s.next(ctx, st, subject, from)
 			if err != nil || missed != nil {
+				return from, errors.Join(errAgain, err)
+			}
+			// The consumer may have gone with its stream, and nobody has said so.
+			if again, err := s.madeAgain(ctx, st, made); err != nil || again {
 				return from, errors.Join(errAgain, err)
 			}
 			if !yield(message{idle: true}, nil) {

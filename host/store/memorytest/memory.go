@@ -45,8 +45,12 @@ func use[V any](ctx context.Context, s *Store, what string, do func(*memory) (V,
 	m := s.link.at
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err = s.ended(ctx); err == nil && s.link.cut {
+	switch err = s.ended(ctx); {
+	case err != nil:
+	case s.link.cut:
 		err = errCut
+	case m.lost:
+		err = errLost
 	}
 	if err == nil {
 		v, err = do(m)
@@ -79,18 +83,46 @@ func (m *memory) log(name string) *log {
 }
 
 func (l *log) end() store.Position {
-	return store.Position{Number: uint64(len(l.events)), Fence: l.fence}
+	return store.Position{Number: uint64(l.removed + len(l.events)), Fence: l.fence}
 }
 
-// behind returns the events behind a position.
-func (m *memory) behind(name string, after store.Position) (events []store.Event) {
-	if l := m.logs[name]; l != nil && after.Number < uint64(len(l.events)) {
-		events = slices.Clone(l.events[after.Number:])
+// drop removes the first events.
+func (l *log) drop(n int) {
+	l.removed, l.events = l.removed+n, l.events[n:]
+}
+
+// behind returns the events behind a position. The error is store.ErrGone if they were removed.
+func (m *memory) behind(name string, after store.Position) (events []store.Event, err error) {
+	l := m.logs[name]
+	switch {
+	case l == nil && after.Number > 0, l != nil && l.end().Number < after.Number:
+		return nil, store.ErrGone
+	case l == nil || l.end().Number == after.Number:
+		return nil, nil
+	case after.Number < uint64(l.removed):
+		return nil, store.ErrGone
 	}
+	events = slices.Clone(l.events[after.Number-uint64(l.removed):])
 	for i := range events {
 		events[i].Data = bytes.Clone(events[i].Data)
 	}
-	return events
+	return events, nil
+}
+
+// bounded removes the oldest events of logs that do not last if there are too many, after one was
+// appended to a log.
+func (m *memory) bounded(name string, size int) {
+	if store.IsLasting(name) {
+		return
+	}
+	m.written, m.size = append(m.written, name), m.size+size
+	for m.bound > 0 && m.size > m.bound && len(m.written) > 1 {
+		if l := m.logs[m.written[0]]; l != nil && len(l.events) > 0 {
+			m.size -= len(l.events[0].Data)
+			l.drop(1)
+		}
+		m.written = m.written[1:]
+	}
 }
 
 // first returns the first error.
@@ -106,21 +138,31 @@ func first(all ...error) error {
 // Append implements [store.Store], and so do the methods below.
 func (s *Store) Append(ctx context.Context, name string, e store.Entry) (store.Position, error) {
 	return change(ctx, s, "log "+name, first(store.CheckLog(name), e.Check()), func(m *memory) (none store.Position, err error) {
-		l, n := m.log(name), e.After.Number
-		switch {
-		case e.Fence < e.After.Fence:
+		if e.Fence < e.After.Fence {
 			return none, &store.FencedError{Log: name, Number: e.After.Fence}
-		case n < uint64(len(l.events)) && l.events[n].ID == e.ID:
-			return l.events[n].Position, nil
+		}
+		if e.After.Number > 0 && m.logs[name] == nil {
+			return none, store.ErrGone
+		}
+		l, n := m.log(name), e.After.Number
+		at := n - uint64(l.removed)
+		switch {
+		case n < uint64(l.removed):
+			return none, &store.ConflictError{What: name, Last: l.end()}
+		case at < uint64(len(l.events)) && l.events[at].ID == e.ID:
+			return l.events[at].Position, nil
 		case l.fence > e.Fence:
 			return none, &store.FencedError{Log: name, Number: l.fence}
-		case n != uint64(len(l.events)):
+		case at > uint64(len(l.events)):
+			return none, store.ErrGone
+		case at < uint64(len(l.events)):
 			return none, &store.ConflictError{What: name, Last: l.end()}
 		}
 		l.fence = e.Fence
-		at := store.Position{Number: n + 1, Fence: e.Fence}
-		l.events = append(l.events, store.Event{Position: at, ID: e.ID, Data: bytes.Clone(e.Data)})
-		return at, nil
+		behind := store.Position{Number: n + 1, Fence: e.Fence}
+		l.events = append(l.events, store.Event{Position: behind, ID: e.ID, Data: bytes.Clone(e.Data)})
+		m.bounded(name, len(e.Data))
+		return behind, nil
 	})
 }
 
@@ -138,9 +180,25 @@ func (s *Store) Fence(ctx context.Context, name string, number uint64) (store.Po
 func (s *Store) Read(ctx context.Context, name string, after store.Position) iter.Seq2[store.Event, error] {
 	return list(func() ([]store.Event, error) {
 		return use(ctx, s, "log "+name, func(m *memory) ([]store.Event, error) {
-			return m.behind(name, after), store.CheckLog(name)
+			if err := store.CheckLog(name); err != nil {
+				return nil, err
+			}
+			return m.behind(name, after)
 		})
 	})
+}
+
+func (s *Store) Whole(ctx context.Context, name string) error {
+	_, err := use(ctx, s, "log "+name, func(m *memory) (none struct{}, err error) {
+		switch l := m.logs[name]; {
+		case store.CheckLog(name) != nil:
+			return none, store.CheckLog(name)
+		case l == nil || l.removed > 0:
+			return none, store.ErrGone
+		}
+		return none, nil
+	})
+	return err
 }
 
 // list yields what a function returns.
@@ -161,17 +219,17 @@ func list[V any](read func() ([]V, error)) iter.Seq2[V, error] {
 }
 
 func (s *Store) Follow(ctx context.Context, name string, after store.Position) iter.Seq2[store.Event, error] {
-	return follow(ctx, s, store.CheckLog(name), func(m *memory) []store.Event {
-		events := m.behind(name, after)
+	return follow(ctx, s, store.CheckLog(name), func(m *memory) ([]store.Event, error) {
+		events, err := m.behind(name, after)
 		if len(events) > 0 {
 			after = events[len(events)-1].Position
 		}
-		return events
+		return events, err
 	})
 }
 
 // follow yields what news returns, now and after each change, but not while the link is cut.
-func follow[V any](ctx context.Context, s *Store, bad error, news func(*memory) []V) iter.Seq2[V, error] {
+func follow[V any](ctx context.Context, s *Store, bad error, news func(*memory) ([]V, error)) iter.Seq2[V, error] {
 	return func(yield func(V, error) bool) {
 		var none V
 		if bad != nil {
@@ -181,12 +239,21 @@ func follow[V any](ctx context.Context, s *Store, bad error, news func(*memory) 
 		m := s.link.at
 		for {
 			var all []V
+			var err error
 			m.mu.Lock()
 			changed := m.changed
-			if !s.link.cut && s.ended(ctx) == nil {
-				all = news(m)
+			switch {
+			case s.link.cut || s.ended(ctx) != nil:
+			case m.lost:
+				err = errLost
+			default:
+				all, err = news(m)
 			}
 			m.mu.Unlock()
+			if err != nil {
+				yield(none, err)
+				return
+			}
 			for _, v := range all {
 				if !yield(v, nil) {
 					return
@@ -224,11 +291,13 @@ func (s *Store) Last(ctx context.Context, name string) (store.Event, error) {
 		if err := store.CheckLog(name); err != nil {
 			return last, err
 		}
-		all := m.behind(name, store.Position{})
-		if len(all) == 0 {
+		l := m.logs[name]
+		if l == nil || len(l.events) == 0 {
 			return last, store.ErrNotFound
 		}
-		return all[len(all)-1], nil
+		last = l.events[len(l.events)-1]
+		last.Data = bytes.Clone(last.Data)
+		return last, nil
 	})
 }
 
@@ -309,7 +378,7 @@ func (s *Store) Documents(ctx context.Context, collection string) iter.Seq2[stor
 
 func (s *Store) Watch(ctx context.Context, collection string) iter.Seq2[store.Change, error] {
 	seen, ready := map[store.Key]store.Version{}, false
-	return follow(ctx, s, store.CheckCollection(collection), func(m *memory) (news []store.Change) {
+	return follow(ctx, s, store.CheckCollection(collection), func(m *memory) (news []store.Change, err error) {
 		there := map[store.Key]store.Version{}
 		for _, d := range m.collection(collection) {
 			there[d.Key] = d.Version
@@ -326,7 +395,7 @@ func (s *Store) Watch(ctx context.Context, collection string) iter.Seq2[store.Ch
 		if !ready {
 			news, ready = append(news, store.Change{Ready: true}), true
 		}
-		return news
+		return news, nil
 	})
 }
 

@@ -29,11 +29,16 @@ type memory struct {
 	docs    map[store.Key]store.Document
 	blobs   map[store.Digest][]byte
 	forms   int // how many there were of all documents
+	lost    bool
+	bound   int      // of the logs that do not last, in bytes; 0: none
+	written []string // the logs of their events, oldest first
+	size    int      // of these events
 }
 
 type log struct {
-	events []store.Event
-	fence  uint64
+	removed int // events that are not there any more
+	events  []store.Event
+	fence   uint64
 }
 
 // New returns a link to a new memory.
@@ -59,6 +64,44 @@ func (l *Link) Cut(cut bool) {
 	l.at.tell()
 }
 
+// Bound bounds the logs that do not last together, in bytes: for more, their oldest events are
+// removed, as NATS does.
+func (l *Link) Bound(bytes int) {
+	l.at.mu.Lock()
+	defer l.at.mu.Unlock()
+	l.at.bound = bytes
+}
+
+// Remove removes the first n events of a log, or with all of them the log, as an operator of NATS can.
+func (l *Link) Remove(name string, n int) {
+	l.at.mu.Lock()
+	defer l.at.mu.Unlock()
+	defer l.at.tell()
+	if at := l.at.logs[name]; at != nil && n < len(at.events) {
+		at.drop(n)
+	} else {
+		delete(l.at.logs, name)
+	}
+}
+
+// Lose loses everything, and what it was kept in, as NATS can. Every call fails until that is made
+// again.
+func (l *Link) Lose() {
+	l.at.mu.Lock()
+	defer l.at.mu.Unlock()
+	m := l.at
+	m.lost, m.logs, m.docs, m.blobs, m.written, m.size = true, map[string]*log{}, map[store.Key]store.Document{}, map[store.Digest][]byte{}, nil, 0
+	m.tell()
+}
+
+// MakeAgain makes what things are kept in again.
+func (l *Link) MakeAgain() {
+	l.at.mu.Lock()
+	defer l.at.mu.Unlock()
+	l.at.lost = false
+	l.at.tell()
+}
+
 // tell tells everybody that something has changed. mu is held.
 func (m *memory) tell() {
 	close(m.changed)
@@ -68,13 +111,19 @@ func (m *memory) tell() {
 // errCut is why a store is not available.
 var errCut = fmt.Errorf("%w: the link to it is cut", store.ErrUnavailable)
 
-// Open opens a store of a process. It waits until the link is not cut, or ctx ends. The caller must
-// Close it.
+// errLost is why a store is not available that was lost.
+var errLost = fmt.Errorf("%w: %w", store.ErrUnavailable, store.ErrMissing)
+
+// Open opens a store of a process. It waits until the link is not cut, or ctx ends, and fails at once
+// if everything was lost. The caller must Close it.
 func (l *Link) Open(ctx context.Context) (*Store, error) {
 	for {
 		l.at.mu.Lock()
-		cut, changed := l.cut, l.at.changed
+		cut, lost, changed := l.cut, l.at.lost, l.at.changed
 		l.at.mu.Unlock()
+		if lost {
+			return nil, errLost
+		}
 		if !cut {
 			return &Store{link: l, closed: make(chan struct{})}, nil
 		}

@@ -27,7 +27,7 @@ func BenchmarkStore(b *testing.B) {
 		return s
 	}
 	inNATS := func(prefix string, replicas int, urls ...string) store.Store {
-		s, err := jetstream.Open(b.Context(), jetstream.Options{URLs: urls, Replicas: replicas, Prefix: prefix, Log: quiet})
+		s, err := jetstream.Open(b.Context(), jetstream.Options{URLs: urls, Replicas: replicas, Prefix: prefix, Make: jetstream.MakeNew, Log: quiet})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -61,7 +61,7 @@ func TestStoreInJetStream(t *testing.T) {
 	}
 	url, ring := natstest.Start(t).URL(), newRing(t, newKey("a"))
 	storetest.RunLargest(t, func(t *testing.T) store.Store {
-		s, err := jetstream.Open(t.Context(), jetstream.Options{URLs: []string{url}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+		s, err := jetstream.Open(t.Context(), jetstream.Options{URLs: []string{url}, Make: jetstream.MakeNew, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -123,6 +123,8 @@ func (m *memory) Append(_ context.Context, name string, e store.Entry) (store.Po
 			return l.events[n].Position, nil
 		case l.fence > e.Fence:
 			return store.Position{}, &store.FencedError{Log: name, Number: l.fence}
+		case n > uint64(len(l.events)):
+			return store.Position{}, store.ErrGone
 		case n != uint64(len(l.events)):
 			return store.Position{}, &store.ConflictError{What: name, Last: l.end()}
 		}
@@ -192,6 +194,17 @@ func (m *memory) Last(_ context.Context, name string) (store.Event, error) {
 		return store.Event{}, store.ErrNotFound
 	}
 	return l.events[len(l.events)-1], nil
+}
+
+// Whole implements [store.Store].
+func (m *memory) Whole(_ context.Context, name string) error {
+	if err := m.read(); err != nil {
+		return err
+	}
+	if m.world.data.logs[name] == nil {
+		return store.ErrGone
+	}
+	return nil
 }
 
 // Drop implements [store.Store].

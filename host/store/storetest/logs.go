@@ -291,3 +291,63 @@ func testEventSizes(t *testing.T, open Open, much extent) {
 		}
 	}
 }
+
+// testLasting uses logs that are never removed to make room for others, and others, in the same way:
+// where they are makes no difference to who uses them.
+func testLasting(t *testing.T, open Open) {
+	s, other := open(t), open(t)
+	for _, log := range []string{newLog(), store.LastingPrefix + newLog()} {
+		if err := s.Whole(within(t), log); !errors.Is(err, store.ErrGone) {
+			t.Errorf("%s: a log that is not there: %v", log, err)
+		}
+		at, err := s.Fence(within(t), log, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := other.Whole(within(t), log); err != nil {
+			t.Errorf("%s: a log with a fence only: %v", log, err)
+		}
+		first := Write(t, s, log, at, 1, "a")
+		fenced, err := other.Fence(within(t), log, 2)
+		if err != nil || fenced.Number != 1 {
+			t.Fatal(fenced, err)
+		}
+		if _, err := s.Append(within(t), log, store.Entry{After: first, Fence: 1, ID: store.NewID(), Data: []byte("x")}); !errors.As(err, new(*store.FencedError)) {
+			t.Errorf("%s: a former owner: %v", log, err)
+		}
+		second := Write(t, other, log, fenced, 2, "b")
+		if got := texts(Events(t, s, log, store.Position{})); got != "a b " {
+			t.Errorf("%s: %q", log, got)
+		}
+		if got := texts(Events(t, s, log, first)); got != "b " {
+			t.Errorf("%s: %q", log, got)
+		}
+		if last, err := s.Last(within(t), log); err != nil || string(last.Data) != "b" || last.Position != second {
+			t.Errorf("%s: %+v %v", log, last, err)
+		}
+		if err := s.Whole(within(t), log); err != nil {
+			t.Errorf("%s: %v", log, err)
+		}
+		listed := 0
+		for l, err := range s.Logs(within(t)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if l.Log == log {
+				listed++
+			}
+		}
+		if listed != 1 {
+			t.Errorf("%s: listed %d times", log, listed)
+		}
+		if err := s.Drop(within(t), log); err != nil {
+			t.Fatal(err)
+		}
+		if err := other.Whole(within(t), log); !errors.Is(err, store.ErrGone) {
+			t.Errorf("%s: it was removed: %v", log, err)
+		}
+		if _, err := other.Append(within(t), log, store.Entry{After: second, Fence: 2, ID: store.NewID(), Data: []byte("c")}); !errors.Is(err, store.ErrGone) {
+			t.Errorf("%s: what it was to be behind was removed: %v", log, err)
+		}
+	}
+}

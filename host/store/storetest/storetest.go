@@ -88,7 +88,7 @@ func run(t *testing.T, open Open, much extent, cluster bool) {
 		test func(*testing.T, Open)
 	}{
 		{"Append", testAppend}, {"AppendAgain", testAppendAgain}, {"Fence", testFence}, {"Read", testRead},
-		{"Follow", scaled(testFollow)}, {"Logs", testLogs}, {"LogNames", testLogNames}, {"EventSizes", scaled(testEventSizes)},
+		{"Follow", scaled(testFollow)}, {"Logs", testLogs}, {"Lasting", testLasting}, {"LogNames", testLogNames}, {"EventSizes", scaled(testEventSizes)},
 		{"RacingWriters", scaled(testRacingWriters)}, {"RacingOwners", scaled(testRacingOwners)},
 		{"Documents", testDocuments}, {"DocumentNames", testDocumentNames}, {"DocumentSizes", testDocumentSizes},
 		{"RacingPuts", racingPuts}, {"PutOwn", testPutOwn}, {"Watch", testWatch}, {"WatchAll", scaled(testWatchAll)},
