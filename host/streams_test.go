@@ -54,7 +54,7 @@ func TestLostStreams(t *testing.T) {
 	if says := a.readiness(http.StatusServiceUnavailable); !strings.Contains(says, "mcp-metatool fleet init") || strings.Contains(says, "nats://") {
 		t.Error(says)
 	}
-	if p := a.host.problems(); len(p) != 1 || !strings.Contains(p[0], "mcp-metatool fleet init") {
+	if p := a.host.problems(nil)(); len(p) != 1 || !strings.Contains(p[0], "mcp-metatool fleet init") {
 		t.Errorf("health_check says %q", p)
 	}
 	quiet := slog.New(slog.DiscardHandler)
@@ -67,7 +67,7 @@ func TestLostStreams(t *testing.T) {
 		t.Fatalf("made %v: %v", made, err)
 	}
 	a.readiness(http.StatusOK)
-	if p := a.host.problems(); p != nil {
+	if p := a.host.problems(nil)(); p != nil {
 		t.Errorf("health_check says %q", p)
 	}
 	a.beginSession("one-token", "client")

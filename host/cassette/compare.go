@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/expect"
 	"github.com/mcp-metatool/mcp-metatool/tools"
+	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
 // Calls and mocks come from others, and both can be as large as a message. So what is compared
@@ -31,7 +32,7 @@ type comparing struct {
 // decoded is a JSON object.
 type decoded struct {
 	raw     []byte
-	members map[string]any // as expect.Parse returns them; nil if they are not decoded
+	members map[string]any // as jsonvalue.Decode returns them; nil if they are not decoded
 	compact []byte         // raw without white space; nil if it was not needed yet
 }
 
@@ -60,7 +61,7 @@ func (c *comparing) decode(raw []byte) (*decoded, error) {
 	if err := c.work(len(raw) * decodeWork); err != nil {
 		return d, err
 	}
-	if value, err := expect.Parse(raw); err == nil {
+	if value, err := jsonvalue.Decode(raw); err == nil {
 		d.members, _ = value.(map[string]any)
 	}
 	return d, nil

@@ -263,7 +263,7 @@ func (r *run) forward(ctx context.Context, t *target) journal.Answer {
 	call := r.scriptCall(t, clock, part.reporter(t.record))
 	var computing *sandbox.LimitError
 	call.Compute = func(work func(tools.Spend) error) error {
-		fuel, err := r.check(limited, work)
+		fuel, err := r.compute(limited, func(c *sandbox.Compute) error { return work(c.Spend) })
 		r.tree.checked.Add(fuel)
 		errors.As(err, &computing)
 		return err

@@ -14,10 +14,15 @@ import (
 // check checks values with the fuel and the time of the run, and with a slot if needed.
 // It returns the fuel used. The memory of the values is the run's.
 func (r *run) check(ctx context.Context, schema *tools.Schema, check func(*tools.Schema, tools.Spend) error) (fuel uint64, err error) {
-	work := r.cfg.Sandbox.Compute(ctx, r.tool, r.tree.account)
-	defer work.Close()
-	err = check(r.matching(schema).WithRoom(work), work.Spend)
-	return work.Spent(), err
+	return r.compute(ctx, func(c *sandbox.Compute) error { return check(r.matching(schema).WithRoom(c), c.Spend) })
+}
+
+// compute does work with the fuel, the time and the memory of the run.
+func (r *run) compute(ctx context.Context, work func(*sandbox.Compute) error) (fuel uint64, err error) {
+	c := r.cfg.Sandbox.Compute(ctx, r.tool, r.tree.account)
+	defer c.Close()
+	err = work(c)
+	return c.Spent(), err
 }
 
 // Compute begins work for a client that is not part of a run, such as checking the arguments of a
