@@ -24,7 +24,9 @@ const maxRounds = 16
 //   - a string with the text of a JSON object or array becomes it: models
 //     often encode nested arguments twice;
 //   - a number becomes a string of the same characters: 5 -> "5". Booleans
-//     and null do not, because they are more likely to be wrong values.
+//     and null do not, because they are more likely to be wrong values;
+//   - a property of the arguments themselves that is null, need not be there and must not be null
+//     is left out.
 //
 // The required type may come through references, anyOf, enum and const. Valid arguments are
 // returned as the same slice. Otherwise all bytes except those of the changed values stay
@@ -54,6 +56,10 @@ func (s *Schema) coerce(m *meter, args []byte) ([]byte, error) {
 		lib := s.check(m, v, true)
 		if lib == nil {
 			return args, nil
+		}
+		if names := s.leftOut(m, v); round == 0 && len(names) > 0 {
+			args = without(m, args, names)
+			continue
 		}
 		d := demands{meter: m, value: v, edits: map[string][]byte{}}
 		d.collect(lib)
