@@ -109,6 +109,8 @@ func serveKind(kind string, o upstreamOptions) {
 			_, _ = io.WriteString(o.out, "this is not JSON-RPC\n")
 		}
 		_, _ = o.in.Read(make([]byte, 1<<20))
+	case "busy":
+		serveBusy(o.in, lines)
 	case "hang":
 		select {}
 	}

@@ -328,7 +328,7 @@ func (s *state) answer(r *Request, after phase) (drop, ok bool) {
 		return true, true
 	}
 	delete(s.requests, r.key)
-	r.phase, r.cancel = after, nil
+	r.phase, r.cancel, r.key = after, nil, ""
 	return false, true
 }
 
@@ -340,7 +340,7 @@ func (s *state) drop(cause error, which func(r *Request) bool) (cancels []func(e
 			continue
 		}
 		delete(s.requests, key)
-		r.phase, r.cause = dropped, cause
+		r.phase, r.cause, r.key = dropped, cause, ""
 		if r.cancel != nil {
 			cancels = append(cancels, r.cancel)
 		}
