@@ -202,6 +202,31 @@ func (l *load) parkedCalls(token string) {
 	l.until(4, func() { l.note(c.post(l.ctx, loadCall("heavy__ask", "{}"))) })
 }
 
+// largeParkedCalls makes such calls whose requests are large, and goes away when it is refused.
+func (l *load) largeParkedCalls(token string) {
+	text := strings.Repeat("x", 5<<20)
+	c := l.client(token)
+	l.until(2, func() {
+		for _, params := range []string{
+			`{"name":"heavy__ask","arguments":{"x":"` + text + `"}}`,
+			`{"name":"heavy__ask","arguments":{},"_meta":{"x":"` + text + `"}}`,
+			`{"name":"heavy__ask","arguments":{},"_meta":{"io.modelcontextprotocol/clientInfo":{"name":"` + text + `"}}}`,
+		} {
+			ctx, cancel := context.WithTimeout(l.ctx, testenv.Quiet(5*time.Second))
+			l.note(c.post(ctx, `"method":"tools/call","params":`+params))
+			cancel()
+		}
+	})
+}
+
+// plans makes plans with large writes.
+func (l *load) plans(token string) {
+	c := l.client(token)
+	l.until(1, func() {
+		l.note(c.post(l.ctx, loadCall("plan_tool", `{"code":"small.progress(x=\"x\" * 2000000)"}`)))
+	})
+}
+
 // scripts runs scripts with large answers in parallel, some of which keep them.
 func (l *load) scripts(token string) {
 	c := l.client(token)
