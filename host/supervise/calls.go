@@ -79,6 +79,11 @@ func (m *managedUpstream) lazyReply(method string) (result string, ok bool) {
 // Call implements route.Upstream. It starts the upstream if it is needed. A call
 // that arrives just after the upstream was retired is passed to its successor.
 func (m *managedUpstream) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
+	return m.callIn(ctx, 0, call)
+}
+
+// callIn is Call for a client of an era; 0 for none.
+func (m *managedUpstream) callIn(ctx context.Context, era protocol.Era, call wire.Call) (wire.Reply, error) {
 	if result, ok := m.lazyReply(call.Method); ok {
 		return wire.Reply{Result: []byte(result)}, nil
 	}
@@ -96,13 +101,13 @@ func (m *managedUpstream) Call(ctx context.Context, call wire.Call) (wire.Reply,
 		if err != nil {
 			return wire.Reply{}, err
 		}
-		return next.Call(ctx, call)
+		return next.callIn(ctx, era, call)
 	}
 	defer end()
 	if err := m.awaitChanges(ctx, up, call.Method); err != nil {
 		return wire.Reply{}, err
 	}
-	reply, err := m.callPlaced(ctx, up, call)
+	reply, err := m.callPlaced(ctx, up, era, call)
 	return reply, m.masked(err)
 }
 
@@ -110,6 +115,14 @@ var _ route.Submitter = (*managedUpstream)(nil)
 
 // Submit implements route.Submitter.
 func (m *managedUpstream) Submit(call wire.Call, complete wire.CompletionFunc) (cancel func(cause error), ok bool) {
+	return m.submitIn(0, call, complete)
+}
+
+// submitIn is Submit for a client of an era; 0 for none.
+func (m *managedUpstream) submitIn(era protocol.Era, call wire.Call, complete wire.CompletionFunc) (cancel func(cause error), ok bool) {
+	if _, known := m.otherEra(era, call.Method); !known {
+		return nil, false
+	}
 	up := m.beginCall()
 	if up == nil {
 		return nil, false
@@ -118,7 +131,7 @@ func (m *managedUpstream) Submit(call wire.Call, complete wire.CompletionFunc) (
 		m.endCall()
 		return nil, false
 	}
-	spare, leave := m.place(call, true)
+	spare, leave := m.place(era, call, true)
 	end := func() {
 		leave()
 		m.endCall()

@@ -39,8 +39,9 @@ type clientIdentity struct {
 	once    sync.Once
 	adopted chan struct{} // closed when params is set
 	// params are those of the one client's initialize request, with the negotiated
-	// revision.
+	// revision, and era is that of the client.
 	params []byte
+	era    protocol.Era
 }
 
 func newClientIdentity(clients Clients, name, version string) *clientIdentity {
@@ -52,6 +53,7 @@ func newClientIdentity(clients Clients, name, version string) *clientIdentity {
 func (c *clientIdentity) adopt(params []byte, revision protocol.Revision) {
 	c.once.Do(func() {
 		defer close(c.adopted)
+		c.era = revision.Era()
 		if revision.Era() == protocol.Stateless {
 			// What the client can do differs between its requests. Each request of an
 			// upstream is checked when it arrives.
@@ -62,6 +64,14 @@ func (c *clientIdentity) adopt(params []byte, revision protocol.Revision) {
 		// params is an object: the revision was read from it.
 		c.params, _ = wire.Set(params, wire.Quote(revision.String()), "protocolVersion")
 	})
+}
+
+// clientEra is upstream.Options.Era.
+func (c *clientIdentity) clientEra() protocol.Era {
+	if c.clients == OneClient && c.known() {
+		return c.era
+	}
+	return protocol.Handshake
 }
 
 // known reports whether upstreams can get the identity already.

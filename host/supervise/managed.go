@@ -42,6 +42,7 @@ type managedUpstream struct {
 	// same name share it, so that a retired one cannot overwrite a list of its
 	// replacement. It may be held for long, so nobody waits for it with another lock.
 	publishing *sync.Mutex
+	asking     sync.Mutex // held while the server is asked which eras it speaks; see findEras
 	saving     sync.Mutex // held while the snapshot is saved, so that the newest one is kept
 	saved      [32]byte   // SHA-256 of the last known content of the snapshot's file; guarded by saving
 	failure    Failure    // the last one that was saved; guarded by saving
@@ -54,6 +55,7 @@ type managedUpstream struct {
 	// replacement finds the upstream that takes the calls of a session (nil: of no
 	// session) after this one has been retired.
 	replacement func(s route.Session, server string) (*managedUpstream, bool)
+	spoken      protocol.Era  // of the last handshake in this run; 0 for none
 	known       Snapshot      // what is known; parts that are not known in this run yet are of an earlier run
 	wasReady    bool          // the upstream has been ready in this run
 	wasLate     bool          // the upstream was late when it last ran, before this run
@@ -162,7 +164,7 @@ func (m *managedUpstream) startLocked() *upstream.Upstream {
 	m.begun = time.Now()
 	m.up = upstream.Start(m.spec, upstream.Options{
 		Log: m.env.Log, Budget: m.env.Budget, Observer: m.env.Observer, InitializeParams: m.client.initializeParams, Streams: m.env.Streams,
-		ClientName: m.client.name, ClientVersion: m.client.version, Resolve: m.resolve, Accept: m.accept, Verdict: m.known.Verdict, OnVerdict: m.updateVerdict,
+		ClientName: m.client.name, ClientVersion: m.client.version, Resolve: m.resolve, Accept: m.accept, Verdict: m.known.Verdict, OnVerdict: m.updateVerdict, Era: m.client.clientEra,
 		OnHandshake: m.updateHandshake, OnList: m.updateList, KeepList: m.lists.keep,
 		OnNotification: receiver.OnNotification, OnRequest: receiver.OnRequest, OnFailed: func() { m.saveLate(); m.noteFailure() },
 		OnReady: func() {
@@ -213,6 +215,11 @@ func (m *managedUpstream) withSecrets(ctx context.Context, spec upstream.Spec) (
 // updateHandshake gets the result of each initialize.
 func (m *managedUpstream) updateHandshake(result []byte) {
 	before := m.snapshot().Handshake
+	name, _ := wire.GetString(result, "protocolVersion")
+	revision, _ := protocol.Lookup(name)
+	m.mu.Lock()
+	m.spoken = revision.Era()
+	m.mu.Unlock()
 	m.update(func(s *Snapshot) { s.Handshake = result })
 	m.publishHandshake(result)
 	if m.isRemembered() && !sameForClients(before, result) {
@@ -230,13 +237,8 @@ func (m *managedUpstream) updateVerdict(v upstream.Verdict) {
 	}
 	m.update(func(s *Snapshot) { s.Verdict = v })
 	stored, ok := m.env.snapshots.load(m.name, m.key)
-	switch {
-	case !ok && v.Era == 0:
+	if !ok && v.Era == 0 {
 		return // there is nothing to forget
-	case v.Era == protocol.Handshake && stored.Verdict.Era == protocol.Stateless:
-		// Since we have read it, another process has found out more, with a connection
-		// of its own: some servers speak only one era on each.
-		return
 	}
 	stored.Verdict = v
 	m.replaceFile(stored)

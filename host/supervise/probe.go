@@ -54,8 +54,14 @@ func (m *managedUpstream) explain(ctx context.Context, r *ProtocolReport) {
 	if auto := m.spec.Protocol == "" || m.spec.Protocol == upstream.ProtocolAuto; !auto || found.Era == 0 {
 		return
 	}
-	m.updateVerdict(upstream.Verdict{Era: found.Era, At: time.Now()})
-	if spoken, ok := protocol.Lookup(st.ProtocolVersion); ok && spoken.Era() != found.Era {
+	v := upstream.Verdict{Era: found.Era, At: time.Now()}
+	v.Only = v.Era == protocol.Stateless && m.snapshot().Verdict.Only
+	m.updateVerdict(v)
+	switch spoken, ok := protocol.Lookup(st.ProtocolVersion); {
+	case !ok || spoken.Era() == found.Era:
+	case found.Era == protocol.Stateless:
+		r.Next = "it is used for clients of that revision"
+	default:
 		r.Next = "another revision is used from the next start on"
 	}
 }

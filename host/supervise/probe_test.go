@@ -69,7 +69,6 @@ func TestVerdictOfAnotherProcess(t *testing.T) {
 			m.update(func(s *Snapshot) { s.Handshake = []byte(`{"protocolVersion":"2025-11-25"}`) })
 			m.save()
 		}, protocol.Stateless},
-		{"asked on its own connection", func() { m.updateVerdict(upstream.Verdict{Era: protocol.Handshake, At: time.Now()}) }, protocol.Stateless},
 		{"found to be wrong", func() { m.updateVerdict(upstream.Verdict{}) }, 0},
 		{"asked again", func() { m.updateVerdict(upstream.Verdict{Era: protocol.Handshake, At: time.Now()}) }, protocol.Handshake},
 	} {

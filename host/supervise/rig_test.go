@@ -106,11 +106,28 @@ type rig struct {
 	log      *mcptest.Buffer
 	slow     slowReads
 	receiver receiver
+	conf     *config.Config
+}
+
+// apply starts the upstreams of the configuration.
+func (r *rig) apply(t testing.TB) {
+	t.Helper()
+	if !r.Apply(r.conf) {
+		t.Fatal("closed from the start")
+	}
 }
 
 // start starts the upstreams of a configuration, and closes them at the end of
 // the test.
 func start(t testing.TB, cfg *config.Config, clients Clients) *rig {
+	t.Helper()
+	r := newRig(t, cfg, clients)
+	r.apply(t)
+	return r
+}
+
+// newRig is start without starting anything.
+func newRig(t testing.TB, cfg *config.Config, clients Clients) *rig {
 	t.Helper()
 	r := &rig{lists: &lists{items: map[string]map[wire.Surface]int{}, notices: map[string]string{}}, log: &mcptest.Buffer{}}
 	r.Upstreams = New(cfg, Options{
@@ -123,9 +140,7 @@ func start(t testing.TB, cfg *config.Config, clients Clients) *rig {
 		r.slow.wait(path)
 		return read(ctx, path, limit)
 	}
-	if !r.Apply(cfg) {
-		t.Fatal("closed from the start")
-	}
+	r.conf = cfg
 	t.Cleanup(func() {
 		if err := r.Close(bounded(t)); err != nil {
 			t.Errorf("close: %v", err)

@@ -158,7 +158,8 @@ func decodeVerdict(data []byte) upstream.Verdict {
 	date, _ := wire.GetString(data, "era_found")
 	at, err := time.Parse(time.DateOnly, date)
 	if era := eras[name]; era != 0 && err == nil {
-		return upstream.Verdict{Era: era, At: at}
+		only, _ := wire.Get(data, "era_only")
+		return upstream.Verdict{Era: era, Only: string(only) == "true", At: at}
 	}
 	return upstream.Verdict{}
 }
@@ -168,6 +169,9 @@ func encodeVerdict(file *wire.Object, v upstream.Verdict) {
 		if era == v.Era {
 			file.Text("era", name)
 			file.Text("era_found", v.At.UTC().Format(time.DateOnly))
+			if v.Only {
+				file.Bool("era_only", true)
+			}
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
@@ -19,8 +20,11 @@ import (
 // spare is one more process of a server. spares.mu guards users, idle, worked and retired.
 type spare struct {
 	up      *upstream.Upstream
+	era     protocol.Era // that it was begun for; 0: that of the handshake, for calls that must not be mixed up
+	unlike  atomic.Bool  // it offers something that is not as it was pinned, and is not used; only of another era
+	begun   time.Time
 	users   users
-	idle    *time.Timer // closes it; nil while it has calls
+	idle    *time.Timer // closes it; nil while it has calls, and for one of another era
 	worked  bool        // it has started
 	retired bool        // it gets no more calls, and is closed when it has none
 
@@ -66,6 +70,14 @@ func (one *spare) tell(ctx context.Context, s *spares) {
 			one.subscribe(ctx, protocol.MethodResourcesUnsubscribe, uri)
 		}
 	}
+}
+
+// tellAll tells a spare that has been started again everything.
+func (one *spare) tellAll(s *spares) {
+	one.telling <- struct{}{}
+	one.told = told{uris: map[string]struct{}{}}
+	<-one.telling
+	one.tell(context.Background(), s) // for tellTime at most
 }
 
 // subscribe begins or ends a subscription.

@@ -38,7 +38,7 @@ func newCrowd(t *testing.T) *crowd {
 	}
 	c := &crowd{managedUpstream: m, rig: r, nobody: &strangers{}, observer: o}
 	parked := &strangerRequest{strangers: c.nobody}
-	_, leave := m.place(wire.Call{Method: protocol.MethodToolsCall, Params: []byte(`{"name":"echo"}`), Owner: parked}, true)
+	_, leave := m.place(0, wire.Call{Method: protocol.MethodToolsCall, Params: []byte(`{"name":"echo"}`), Owner: parked}, true)
 	t.Cleanup(leave)
 	parked.parked = true
 	return c

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/pins"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
@@ -58,10 +60,15 @@ func (u users) freeFor(request route.Origin) bool {
 // maxPlaced is how many spares a call tries that end before it reaches them.
 const maxPlaced = 2
 
-// callPlaced makes a call, over up or over a spare.
-func (m *managedUpstream) callPlaced(ctx context.Context, up *upstream.Upstream, call wire.Call) (wire.Reply, error) {
+// callPlaced makes a call for a client of an era, over up or over a spare.
+func (m *managedUpstream) callPlaced(ctx context.Context, up *upstream.Upstream, era protocol.Era, call wire.Call) (wire.Reply, error) {
+	if _, known := m.otherEra(era, call.Method); !known {
+		if err := m.findEras(ctx, up, era, call.Method); err != nil {
+			return wire.Reply{}, err
+		}
+	}
 	for tries := 0; ; tries++ {
-		one, leave := m.place(call, tries < maxPlaced)
+		one, leave := m.place(era, call, tries < maxPlaced)
 		if one == nil {
 			defer leave()
 			reply, err := up.Call(ctx, call)
@@ -80,9 +87,15 @@ func (m *managedUpstream) callPlaced(ctx context.Context, up *upstream.Upstream,
 // on it. A spare that does not start, has ended or does not answer gets no more calls.
 func (m *managedUpstream) callSpare(ctx context.Context, one *spare, call wire.Call) (reply wire.Reply, unsent bool, err error) {
 	s := &m.spares
-	if err := one.up.Ready(ctx); err != nil {
-		if ctx.Err() == nil {
+	if err, late := m.awaitSpare(ctx, one); err != nil {
+		if !late {
 			m.env.Log.Warn("another process of the server does not start", "upstream", m.name, "err", err)
+			s.retire(one)
+		}
+		return wire.Reply{}, true, err
+	}
+	if err := m.awaitChanges(ctx, one.up, call.Method); err != nil || one.unlike.Load() {
+		if ctx.Err() == nil {
 			s.retire(one)
 		}
 		return wire.Reply{}, true, err
@@ -91,21 +104,31 @@ func (m *managedUpstream) callSpare(ctx context.Context, one *spare, call wire.C
 	one.tell(ctx, s)
 	reply, err = one.up.Call(ctx, call)
 	var timeout *upstream.TimeoutError
-	if unsent = upstream.IsUnsent(err); unsent || errors.As(err, &timeout) && !timeout.Max {
+	if unsent = upstream.IsUnsent(err); one.era == 0 && (unsent || errors.As(err, &timeout) && !timeout.Max) {
 		s.retire(one)
 	}
 	return reply, unsent, err
 }
 
-// place finds the connection for a call: a spare if it may be one, or the upstream's own
-// (nil). leave must be called when the call has ended.
-func (m *managedUpstream) place(call wire.Call, spares bool) (to *spare, leave func()) {
+// place finds the connection for a call of a client of an era: a spare if it may be one, or the
+// upstream's own (nil). leave must be called when the call has ended.
+func (m *managedUpstream) place(era protocol.Era, call wire.Call, spares bool) (to *spare, leave func()) {
+	s := &m.spares
+	if other, _ := m.otherEra(era, call.Method); other && spares {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if to = s.findInEra(m, era); to != nil {
+			request, _ := call.Owner.(route.Origin)
+			to.users[request]++
+			return to, func() { s.leave(m, to, to.users, request) }
+		}
+		return nil, func() {}
+	}
 	request, avoids := route.Anonymous(call)
 	if request == nil {
 		return nil, func() {}
 	}
 	avoids = avoids && m.mixesQuestions()
-	s := &m.spares
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.own == nil {
@@ -139,6 +162,7 @@ func (s *spares) leave(m *managedUpstream, from *spare, in users, request route.
 	case from == nil || len(in) > 0 || s.closed:
 	case from.retired:
 		s.end(from)
+	case from.era != 0: // it may have something that lasts, such as a task
 	default:
 		from.idle = time.AfterFunc(spareIdle, func() { s.expire(from) })
 	}
@@ -152,7 +176,7 @@ func (s *spares) find(m *managedUpstream, request route.Origin) *spare {
 	for _, one := range slices.Clone(s.all) {
 		if one.hasEnded() {
 			s.retireLocked(one)
-		} else if one.users.freeFor(request) {
+		} else if one.era == 0 && one.users.freeFor(request) {
 			if one.idle != nil {
 				one.idle.Stop()
 				one.idle = nil
@@ -165,35 +189,76 @@ func (s *spares) find(m *managedUpstream, request route.Origin) *spare {
 	}
 	m.env.Log.Info("another process of the server is started: a call of a client without a token waits for answers in the others",
 		"upstream", m.name, "processes", len(s.all)+2)
-	one := &spare{up: m.startSpare(), users: users{}, telling: make(chan struct{}, 1), told: told{uris: map[string]struct{}{}}}
+	return s.add(m, 0)
+}
+
+// add starts a spare for an era, 0 for calls that must not be mixed up. The caller holds s.mu.
+func (s *spares) add(m *managedUpstream, era protocol.Era) *spare {
+	one := &spare{era: era, begun: time.Now(), users: users{}, telling: make(chan struct{}, 1), told: told{uris: map[string]struct{}{}}}
+	one.up = m.startSpare(one)
 	s.all = append(s.all, one)
 	return one
 }
 
-// spareSpec returns how to start a spare of a server.
-func spareSpec(spec upstream.Spec) upstream.Spec {
-	spec.Restart, spec.Protocol = upstream.RestartNever, upstream.ProtocolLegacy
+// spareSpec returns how to start a spare of a server. One for an era is started again when it
+// has ended, like the upstream's own connection.
+func spareSpec(spec upstream.Spec, era protocol.Era) upstream.Spec {
+	spec.Protocol = upstream.ProtocolLegacy
+	switch era {
+	case 0:
+		spec.Restart = upstream.RestartNever
+	case protocol.Stateless:
+		spec.Protocol = era.Newest().String()
+	}
 	return spec
 }
 
 // startSpare starts a spare. Its lists are of no interest, since clients see those of the
 // upstream's own process. Those are read again when the spare says that its own have
-// changed: what has changed may be the same for both. A spare has no tasks.
-func (m *managedUpstream) startSpare() *upstream.Upstream {
+// changed: what has changed may be the same for both. What the server behind a URL announces has
+// come over the own connection. One for calls that must not be mixed up has no tasks.
+func (m *managedUpstream) startSpare(one *spare) *upstream.Upstream {
 	receiver := m.env.Receiver(m.name, m.own)
-	return upstream.Start(spareSpec(m.spec), upstream.Options{
+	handshake, list := m.compareHandshake, m.compareList
+	if one.era != 0 {
+		handshake = func(result []byte) { m.compareEra(one, pins.About, [][]byte{result}) }
+		list = func(l upstream.List) { m.compareEra(one, l.Surface, l.Items) }
+	}
+	var worked atomic.Bool
+	return upstream.Start(spareSpec(m.spec, one.era), upstream.Options{
 		Log: m.env.Log, Budget: m.env.Budget, InitializeParams: m.client.initializeParams, Observer: m.env.Observer, Streams: m.env.Streams,
 		ClientName: m.client.name, ClientVersion: m.client.version, Resolve: m.resolve, Accept: m.accept,
-		OnHandshake: m.compareHandshake, OnList: m.compareList, OnRequest: receiver.OnRequest,
+		NeedsSession: one.era != 0, OnHandshake: handshake, OnList: list, OnRequest: receiver.OnRequest,
 		OnNotification: func(n wire.Inbound) {
 			switch n.Method {
 			case protocol.NotificationToolsChanged, protocol.NotificationPromptsChanged, protocol.NotificationResourcesChanged:
-				if up := m.running(); up != nil {
+				if up := m.running(); up != nil && m.spec.URL == "" {
 					up.ListChanged(n)
 				}
+			case protocol.NotificationResourceUpdated:
+				if m.spec.URL == "" {
+					receiver.OnNotification(n)
+				}
 			case protocol.NotificationTaskStatus:
+				if one.era != 0 {
+					receiver.OnNotification(n)
+				}
 			default:
 				receiver.OnNotification(n)
+			}
+		},
+		OnReady: func() {
+			if again := worked.Swap(true); one.era != 0 {
+				m.noteEra(one.era, !one.unlike.Load())
+				if again {
+					one.tellAll(&m.spares)
+				}
+			}
+		},
+		OnFailed: func() {
+			if one.era != 0 && !worked.Load() {
+				m.noteEra(one.era, false)
+				m.spares.retire(one)
 			}
 		},
 	})

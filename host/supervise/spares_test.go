@@ -69,7 +69,7 @@ func placing(t *testing.T, conf config.Upstream) (m *managedUpstream, at func(ow
 	}
 	return m, func(owner route.Origin) (int, func()) {
 		t.Helper()
-		one, leave := m.place(wire.Call{Method: protocol.MethodToolsCall, Params: []byte(`{"name":"echo"}`), Owner: owner}, true)
+		one, leave := m.place(0, wire.Call{Method: protocol.MethodToolsCall, Params: []byte(`{"name":"echo"}`), Owner: owner}, true)
 		if one == nil {
 			return 0, leave
 		}
@@ -117,7 +117,7 @@ func TestSpares(t *testing.T) {
 		{Method: protocol.MethodToolsCall, Params: []byte(`{"name":"echo","task":{}}`)}, {Method: protocol.MethodToolsList}, {Method: protocol.MethodComplete},
 	} {
 		call.Owner = &strangerRequest{strangers: nobody}
-		one, leave := m.place(call, true)
+		one, leave := m.place(0, call, true)
 		if one != nil {
 			t.Errorf("%s %s goes to a spare", call.Method, call.Params)
 		}
@@ -213,7 +213,7 @@ func TestSpareSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := m.resolve(t.Context(), spareSpec(m.spec))
+	got, err := m.resolve(t.Context(), spareSpec(m.spec, 0))
 	if err != nil || got.Restart != upstream.RestartNever || got.Protocol != upstream.ProtocolLegacy || !slices.Contains(got.Env, "TOKEN=hunter2-hunter2") {
 		t.Errorf("%v, %v, %v, %v", got.Env, got.Restart, got.Protocol, err)
 	}

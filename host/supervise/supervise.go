@@ -7,6 +7,7 @@
 //	calls.go        calls of one upstream
 //	spares.go       further processes of one upstream, for calls that must not be mixed up
 //	spare.go        one of them, and what it is told
+//	era.go          a connection for each era of the protocol
 //	wait.go         waiting until upstreams have started
 //	client.go       the client identity that we present in the upstream handshake
 //	snapshot.go     what upstreams announced when they last ran
@@ -129,6 +130,7 @@ type environment struct {
 	fetcher    *secret.Fetcher
 	config     func() *config.Config
 	changeWait time.Duration // see Refreshed
+	eraWait    time.Duration // see the constant
 	// listed has the names of the servers with isolation = "session" that have
 	// listed for some session.
 	listed     sync.Map
@@ -148,7 +150,7 @@ func New(cfg *config.Config, opts Options) *Upstreams {
 	}
 	u.env = environment{
 		Options: opts, snapshots: newSnapshotStore(opts.Dir, opts.Log), fetcher: secret.NewFetcher(opts.Log),
-		config: u.cfg.Load, changeWait: changeWait,
+		config: u.cfg.Load, changeWait: changeWait, eraWait: eraWait,
 	}
 	u.cfg.Store(cfg)
 	return u
@@ -259,7 +261,10 @@ func (u *Upstreams) For(s route.Session, server string) (route.Connection, bool)
 	if !ok {
 		return route.Connection{}, false
 	}
-	return route.Connection{Upstream: m, Own: m.own}, true
+	if s == nil {
+		return route.Connection{Upstream: m, Own: m.own}, true
+	}
+	return route.Connection{Upstream: inEra{m, s.Revision().Era()}, Own: m.own}, true
 }
 
 // managed is For without the interface.

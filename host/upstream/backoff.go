@@ -17,7 +17,6 @@ type timings struct {
 	checkEvery  time.Duration // how often a server is asked at most whether it still speaks the same era
 	discover    time.Duration // the longest wait for the answer to server/discover of a server that may not know it
 	reread      time.Duration // the shortest time between two readings of a list that only its age causes
-	askLater    time.Duration // after a start, before a server is asked whether it speaks the other era
 }
 
 var defaultTimings = timings{
@@ -31,7 +30,6 @@ var defaultTimings = timings{
 	checkEvery:  5 * time.Second,
 	discover:    15 * time.Second,
 	reread:      time.Second,
-	askLater:    10 * time.Second,
 }
 
 // backoff computes the delay before each restart.

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
@@ -25,7 +26,9 @@ const (
 // nothing is known.
 type Verdict struct {
 	Era protocol.Era
-	At  time.Time
+	// Only says of a server of the stateless era that it was found not to speak the other one.
+	Only bool
+	At   time.Time
 }
 
 // How long a verdict is believed. A server that is updated may speak another era. What it
@@ -35,6 +38,49 @@ const (
 	maxAgeHTTP  = 7 * 24 * time.Hour
 	maxAgeStdio = 30 * 24 * time.Hour
 )
+
+// MaySpeak reports whether a server that is used in one era may speak the other one, judging by
+// its configuration and by what was found out about it. ask says that AlsoStateless has to find
+// out.
+func (s Spec) MaySpeak(other protocol.Era, v Verdict) (may, ask bool) {
+	transport := s.transport()
+	switch {
+	case s.Protocol != "" && s.Protocol != ProtocolAuto, transport == TransportSSE:
+		return false, false
+	case other == protocol.Handshake: // which is found out with initialize
+		maxAge := maxAgeStdio
+		if transport == TransportHTTP {
+			maxAge = maxAgeHTTP
+		}
+		return !v.Only || !v.fresh(maxAge), false
+	case transport == TransportHTTP: // where server/discover comes first
+		return false, false
+	case v.Era == protocol.Stateless:
+		return true, false
+	}
+	return false, !v.fresh(maxAgeStdio)
+}
+
+// AlsoStateless asks a server over the connection of the handshake era whether it speaks the
+// stateless era too: for a list, with an envelope, which other servers ignore. On server/discover
+// one of the Go SDK 1.8 would take the connection for one of the stateless era from then on, and
+// others would exit or be silent.
+func (u *Upstream) AlsoStateless(ctx context.Context) (bool, error) {
+	server, _ := u.Server()
+	for _, s := range wire.Surfaces {
+		if _, has := wire.Get(server, "capabilities", s.Capability()); !has {
+			continue
+		}
+		params, err := envelope.Of(protocol.Stateless.Newest(), u.ownClient(), "").Put([]byte("{}"))
+		if err != nil {
+			return false, err
+		}
+		reply, err := u.Call(ctx, wire.Call{Method: s.ListMethod(), Params: params})
+		kind, _ := wire.GetString(reply.Result, "resultType")
+		return kind == envelope.TypeComplete, err
+	}
+	return false, nil // nothing that it offers is used in a call
+}
 
 func (v Verdict) fresh(maxAge time.Duration) bool {
 	age := time.Since(v.At)
@@ -119,7 +165,7 @@ func (u *Upstream) agreeHTTP(ctx context.Context, l link.Link, in *inbox) (agree
 	wasStateless := u.getVerdict().Era == protocol.Stateless
 	a, err := u.discover(ctx, l, in, protocol.Stateless.Newest(), u.discoverWait(), "")
 	if err == nil {
-		u.setVerdict(Verdict{protocol.Stateless, time.Now()})
+		u.setVerdict(Verdict{Era: protocol.Stateless, Only: u.getVerdict().Only, At: time.Now()})
 		return a, nil
 	}
 	u.setVerdict(Verdict{})
@@ -130,7 +176,7 @@ func (u *Upstream) agreeHTTP(ctx context.Context, l link.Link, in *inbox) (agree
 	case errors.As(err, &other):
 		a, err2 := u.initialize(ctx, l, "initialize, because "+other.Reason)
 		if err2 == nil {
-			u.setVerdict(Verdict{protocol.Handshake, time.Now()})
+			u.setVerdict(Verdict{Era: protocol.Handshake, At: time.Now()})
 		}
 		return a, err2
 	case errors.As(err, &status) && status.Status/100 == 5:
@@ -140,7 +186,7 @@ func (u *Upstream) agreeHTTP(ctx context.Context, l link.Link, in *inbox) (agree
 			return agreement{}, context.Cause(ctx)
 		}
 		if a, err2 := u.discover(ctx, l, in, protocol.Stateless.Newest(), u.discoverWait(), ""); err2 == nil {
-			u.setVerdict(Verdict{protocol.Stateless, time.Now()})
+			u.setVerdict(Verdict{Era: protocol.Stateless, At: time.Now()})
 			return a, nil
 		}
 		u.log.Warn(unknownEra, "err", status)
@@ -183,14 +229,19 @@ func (u *Upstream) askAgain(ctx context.Context) bool {
 
 // agreeStdio begins with initialize, because some servers exit when they get any other
 // request first, and some never answer it. A server that was found to speak the stateless
-// era is asked for it first. If that has become wrong, the server is started again.
+// era is asked for it first if it speaks no other, or if the connection is for a client of that
+// era. If that has become wrong, the server is started again.
 func (u *Upstream) agreeStdio(ctx context.Context, l link.Link, in *inbox) (agreement, error) {
 	newest := protocol.Stateless.Newest()
-	if v := u.getVerdict(); v.Era == protocol.Stateless {
+	stateless, err := u.prefersStateless(ctx, l)
+	if err != nil {
+		return agreement{}, err
+	}
+	if v := u.getVerdict(); stateless {
 		a, err := u.discover(ctx, l, in, newest, u.discoverWait(), "server/discover was answered")
 		if err == nil {
 			if !v.fresh(maxAgeStdio / 2) {
-				u.setVerdict(Verdict{protocol.Stateless, time.Now()})
+				u.setVerdict(Verdict{Era: protocol.Stateless, Only: v.Only, At: time.Now()})
 			}
 			return a, nil
 		}
@@ -213,9 +264,28 @@ func (u *Upstream) agreeStdio(ctx context.Context, l link.Link, in *inbox) (agre
 	if err2 != nil {
 		return a, err
 	}
-	u.setVerdict(Verdict{protocol.Stateless, time.Now()})
+	u.setVerdict(Verdict{Era: protocol.Stateless, Only: true, At: time.Now()})
 	return b, nil
 }
+
+// prefersStateless reports whether a server over stdio is asked for the stateless era first.
+// It waits for the client if that decides. The error is that of initializeParams.
+func (u *Upstream) prefersStateless(ctx context.Context, l link.Link) (bool, error) {
+	v := u.getVerdict()
+	if v.Era != protocol.Stateless || v.Only || u.opts.Era == nil {
+		return v.Era == protocol.Stateless && v.Only, nil
+	}
+	if _, err := u.initializeParams(ctx, l); err != nil {
+		return false, err
+	}
+	return u.opts.Era() == protocol.Stateless, nil
+}
+
+// withSession is a link over streamable HTTP.
+type withSession interface{ HasSession() bool }
+
+// errNoSession says that a server cannot ask a client of the handshake era anything.
+var errNoSession = errors.New("it has no sessions")
 
 // initialize does the handshake.
 func (u *Upstream) initialize(ctx context.Context, l link.Link, how string) (agreement, error) {
@@ -228,6 +298,9 @@ func (u *Upstream) initialize(ctx context.Context, l link.Link, how string) (agr
 	res, err := Initialize(ctx, l, params)
 	if err != nil {
 		return agreement{}, err
+	}
+	if of, ok := l.(withSession); ok && u.opts.NeedsSession && !of.HasSession() {
+		return agreement{}, errNoSession
 	}
 	return agreement{l, res.Raw, res.ServerName, res.ServerVersion, res.ProtocolVersion, res.Capabilities, how}, nil
 }
@@ -341,35 +414,4 @@ func (u *Upstream) setVerdict(v Verdict) {
 	if was != v && u.opts.OnVerdict != nil {
 		u.opts.OnVerdict(v)
 	}
-}
-
-// askLater asks a server over stdio, a while after its start, whether it also speaks the
-// stateless era, which is then used from the next start on. A server that ends because of
-// that is not asked again for a long time.
-func (u *Upstream) askLater(ctx context.Context, l link.Link) {
-	if u.opts.OnVerdict == nil || u.spec.transport() != TransportStdio || u.spec.Protocol != "" && u.spec.Protocol != ProtocolAuto {
-		return
-	}
-	if _, ok := l.(*stateless.Link); ok || u.getVerdict().fresh(maxAgeStdio) {
-		return
-	}
-	u.wg.Go(func() {
-		t := time.NewTimer(u.timings.askLater)
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-l.Done():
-			return
-		case <-ctx.Done():
-			return
-		}
-		u.setVerdict(Verdict{protocol.Handshake, time.Now()}) // in case that the server does not survive it
-		ctx, cancel := u.deadline(ctx, protocol.MethodDiscover)
-		defer cancel()
-		s := stateless.New(l, protocol.Stateless.Newest(), stateless.Options{Upstream: u.spec.Name, Client: u.ownClient(), Errors: CallErrors(u.spec.Name), Log: u.log})
-		if server, err := s.Discover(ctx); err == nil {
-			u.log.Info("the server also speaks the stateless era, which is used from its next start on", "protocol", server.Revision.String())
-			u.setVerdict(Verdict{protocol.Stateless, time.Now()})
-		}
-	})
 }

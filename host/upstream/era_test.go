@@ -42,12 +42,12 @@ type peer struct {
 }
 
 // launchPeerHere starts an upstream of a raw server in this process, in a bubble of testing/synctest.
-func launchPeerHere(t *testing.T, sw mcptest.ServerOptions, s Spec, known Verdict, with timings) *peer {
+func launchPeerHere(t *testing.T, sw mcptest.ServerOptions, s Spec, known Verdict, client protocol.Era, with timings) *peer {
 	t.Helper()
 	server := mcptest.NewServer(sw)
 	p := &peer{received: server.Received, verdicts: verdicts{got: make(chan protocol.Era, 100)}}
 	s.Name, s.Command = "x", inProcess
-	p.fixture = launchWith(t, s, Options{Verdict: known, OnVerdict: p.verdicts.add, Streams: func(Spec) (io.ReadCloser, io.WriteCloser, bool) {
+	p.fixture = launchWith(t, s, Options{Verdict: known, OnVerdict: p.verdicts.add, Era: func() protocol.Era { return client }, Streams: func(Spec) (io.ReadCloser, io.WriteCloser, bool) {
 		in, toServer := io.Pipe()
 		fromServer, out := io.Pipe()
 		go server.ServeStdio(in, out) // until its input ends, for which the bubble waits
@@ -57,7 +57,7 @@ func launchPeerHere(t *testing.T, sw mcptest.ServerOptions, s Spec, known Verdic
 }
 
 // launchPeer starts an upstream of a raw server.
-func launchPeer(t *testing.T, sw mcptest.ServerOptions, s Spec, known Verdict, with timings) *peer {
+func launchPeer(t *testing.T, sw mcptest.ServerOptions, s Spec, known Verdict, client protocol.Era, with timings) *peer {
 	t.Helper()
 	o, err := mcptest.NewObserver()
 	if err != nil {
@@ -70,7 +70,7 @@ func launchPeer(t *testing.T, sw mcptest.ServerOptions, s Spec, known Verdict, w
 	for k, v := range sw.Environ() {
 		s.Env = append(s.Env, k+"="+v)
 	}
-	p.fixture = launchWith(t, s, Options{Verdict: known, OnVerdict: p.verdicts.add}, with)
+	p.fixture = launchWith(t, s, Options{Verdict: known, OnVerdict: p.verdicts.add, Era: func() protocol.Era { return client }}, with)
 	return p
 }
 
@@ -89,7 +89,8 @@ func methods(log *mcptest.Log) string {
 // servers that exit, stay silent or answer nonsense.
 func TestEraOverStdio(t *testing.T) {
 	t.Parallel()
-	modern := Verdict{protocol.Stateless, time.Now().Add(-time.Hour)}
+	both := Verdict{Era: protocol.Stateless, At: time.Now().Add(-time.Hour)}
+	modern := Verdict{Era: protocol.Stateless, Only: true, At: both.At}
 	exits := map[string]mcptest.Fault{"server/discover": {Kind: mcptest.CrashBefore}}
 	silent := map[string]mcptest.Fault{"server/discover": {Kind: mcptest.Hang}}
 	for name, test := range map[string]struct {
@@ -98,26 +99,30 @@ func TestEraOverStdio(t *testing.T) {
 		known    Verdict
 		revision string // "": it fails
 		begins   string // the first requests
+		client   protocol.Era
 	}{
-		"legacy":                          {mcptest.ServerOptions{}, "", Verdict{}, "2025-11-25", "initialize tools/list"},
-		"both eras":                       {mcptest.ServerOptions{Eras: "both"}, "auto", Verdict{}, "2025-11-25", "initialize tools/list"},
-		"both eras, known":                {mcptest.ServerOptions{Eras: "both"}, "auto", modern, "2026-07-28", "server/discover subscriptions/listen tools/list"},
-		"both eras, configured":           {mcptest.ServerOptions{Eras: "both"}, "2026-07-28", Verdict{}, "2026-07-28", "server/discover subscriptions/listen tools/list"},
-		"both eras, configured as legacy": {mcptest.ServerOptions{Eras: "both"}, "legacy", modern, "2025-11-25", "initialize tools/list"},
-		"modern":                          {mcptest.ServerOptions{Eras: "modern"}, "", Verdict{}, "2026-07-28", "initialize server/discover subscriptions/listen tools/list"},
-		"modern, configured as legacy":    {mcptest.ServerOptions{Eras: "modern"}, "legacy", Verdict{}, "", "initialize"},
-		"legacy, configured as modern":    {mcptest.ServerOptions{}, "2026-07-28", Verdict{}, "", "server/discover"},
-		"not modern any more":             {mcptest.ServerOptions{}, "", modern, "2025-11-25", "server/discover initialize tools/list"},
-		"exits now":                       {mcptest.ServerOptions{Faults: exits}, "", modern, "2025-11-25", "server/discover initialize tools/list"},
-		"silent now":                      {mcptest.ServerOptions{Faults: silent}, "", modern, "2025-11-25", "server/discover initialize tools/list"},
-		"answers nonsense":                {mcptest.ServerOptions{Eras: "both", Discover: `{}`}, "", modern, "2025-11-25", "server/discover initialize tools/list"},
-		"names other revisions":           {mcptest.ServerOptions{Eras: "both", Versions: []string{"2025-11-25"}}, "", modern, "2025-11-25", "server/discover initialize tools/list"},
-		"a later revision only":           {mcptest.ServerOptions{Eras: "modern", Versions: []string{"later"}}, "", Verdict{}, "", "initialize server/discover"},
+		"legacy":                          {mcptest.ServerOptions{}, "", Verdict{}, "2025-11-25", "initialize tools/list", 0},
+		"both eras":                       {mcptest.ServerOptions{Eras: "both"}, "auto", Verdict{}, "2025-11-25", "initialize tools/list", 0},
+		"both eras, known":                {mcptest.ServerOptions{Eras: "both"}, "auto", both, "2025-11-25", "initialize tools/list", protocol.Handshake},
+		"both eras, a stateless client":   {mcptest.ServerOptions{Eras: "both"}, "auto", both, "2026-07-28", "server/discover subscriptions/listen tools/list", protocol.Stateless},
+		"both eras, not known":            {mcptest.ServerOptions{Eras: "both"}, "auto", Verdict{}, "2025-11-25", "initialize tools/list", protocol.Stateless},
+		"modern, which was not noted":     {mcptest.ServerOptions{Eras: "modern"}, "auto", both, "2026-07-28", "initialize server/discover subscriptions/listen tools/list", protocol.Handshake},
+		"both eras, configured":           {mcptest.ServerOptions{Eras: "both"}, "2026-07-28", Verdict{}, "2026-07-28", "server/discover subscriptions/listen tools/list", 0},
+		"both eras, configured as legacy": {mcptest.ServerOptions{Eras: "both"}, "legacy", modern, "2025-11-25", "initialize tools/list", 0},
+		"modern":                          {mcptest.ServerOptions{Eras: "modern"}, "", Verdict{}, "2026-07-28", "initialize server/discover subscriptions/listen tools/list", 0},
+		"modern, configured as legacy":    {mcptest.ServerOptions{Eras: "modern"}, "legacy", Verdict{}, "", "initialize", 0},
+		"legacy, configured as modern":    {mcptest.ServerOptions{}, "2026-07-28", Verdict{}, "", "server/discover", 0},
+		"not modern any more":             {mcptest.ServerOptions{}, "", modern, "2025-11-25", "server/discover initialize tools/list", 0},
+		"exits now":                       {mcptest.ServerOptions{Faults: exits}, "", modern, "2025-11-25", "server/discover initialize tools/list", 0},
+		"silent now":                      {mcptest.ServerOptions{Faults: silent}, "", modern, "2025-11-25", "server/discover initialize tools/list", 0},
+		"answers nonsense":                {mcptest.ServerOptions{Eras: "both", Discover: `{}`}, "", modern, "2025-11-25", "server/discover initialize tools/list", 0},
+		"names other revisions":           {mcptest.ServerOptions{Eras: "both", Versions: []string{"2025-11-25"}}, "", modern, "2025-11-25", "server/discover initialize tools/list", 0},
+		"a later revision only":           {mcptest.ServerOptions{Eras: "modern", Versions: []string{"later"}}, "", Verdict{}, "", "initialize server/discover", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			begin := func(t *testing.T, launch func(*testing.T, mcptest.ServerOptions, Spec, Verdict, timings) *peer) {
-				p := launch(t, test.server, Spec{Protocol: test.protocol, Restart: RestartNever}, test.known, fastTimings)
+			begin := func(t *testing.T, launch func(*testing.T, mcptest.ServerOptions, Spec, Verdict, protocol.Era, timings) *peer) {
+				p := launch(t, test.server, Spec{Protocol: test.protocol, Restart: RestartNever}, test.known, test.client, fastTimings)
 				<-p.Started()
 				if got := p.Status(); got.ProtocolVersion != test.revision || (got.State == Ready) != (test.revision != "") {
 					t.Errorf("%+v", got)
@@ -148,36 +153,6 @@ func TestEraOverStdio(t *testing.T) {
 			}
 			synctest.Test(t, func(t *testing.T) { begin(t, launchPeerHere) }) // else it would take as long as the answer may
 		})
-	}
-}
-
-// TestAskedLater checks that a server of both eras over stdio is found to be one after its
-// start, and that a server that does not survive the question is asked once.
-func TestAskedLater(t *testing.T) {
-	t.Parallel()
-	with := fastTimings
-	with.askLater = time.Millisecond
-	p := launchPeer(t, mcptest.ServerOptions{Eras: "both"}, Spec{Restart: RestartNever}, Verdict{}, with)
-	if a, b := <-p.verdicts.got, <-p.verdicts.got; a != protocol.Handshake || b != protocol.Stateless {
-		t.Errorf("verdicts %v, %v", a, b)
-	}
-	p.call(t, "echo")
-
-	exits := map[string]mcptest.Fault{"server/discover": {Kind: mcptest.CrashBefore}}
-	p = launchPeer(t, mcptest.ServerOptions{Faults: exits}, Spec{}, Verdict{}, with)
-	if v := <-p.verdicts.got; v != protocol.Handshake {
-		t.Error(v)
-	}
-	for p.Status().Restarts == 0 {
-		p.mu.Lock()
-		changed := p.stateChanged
-		p.mu.Unlock()
-		<-changed
-	}
-	p.call(t, "echo")
-	p.call(t, "echo")
-	if got := methods(p.received); strings.Count(got, "server/discover") != 1 {
-		t.Error(got)
 	}
 }
 
@@ -377,7 +352,7 @@ func TestInvalidHeaderTools(t *testing.T) {
 	if reply, err := f.Call(t.Context(), region); err != nil || reply.Error != nil {
 		t.Errorf("after a change: %s, %v", reply.Error, err)
 	}
-	over := launchPeer(t, sw, Spec{Restart: RestartNever, Protocol: "2026-07-28"}, Verdict{}, fastTimings)
+	over := launchPeer(t, sw, Spec{Restart: RestartNever, Protocol: "2026-07-28"}, Verdict{}, 0, fastTimings)
 	if tools := <-over.tools; !slices.Contains(tools, "misnamed") {
 		t.Error(tools)
 	}

@@ -114,6 +114,12 @@ func (f *fallbackLink) Notify(ctx context.Context, method string, params []byte)
 	return f.current().Notify(ctx, method, params)
 }
 
+// HasSession reports whether the server has begun a session.
+func (f *fallbackLink) HasSession() bool {
+	of, ok := f.current().(withSession)
+	return !ok || of.HasSession()
+}
+
 func (f *fallbackLink) Negotiated(revision protocol.Revision) { f.current().Negotiated(revision) }
 func (f *fallbackLink) Done() <-chan struct{}                 { return f.done }
 func (f *fallbackLink) Err() error                            { return f.current().Err() }

@@ -158,7 +158,6 @@ func (u *Upstream) serveAgreed(ctx context.Context, l link.Link, capabilities []
 		}
 	}
 	u.ready(l)
-	u.askLater(ctx, l)
 	for {
 		select {
 		case <-ctx.Done():

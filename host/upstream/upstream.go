@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/envelope"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -44,9 +45,15 @@ type Options struct {
 	Streams func(spec Spec) (r io.ReadCloser, w io.WriteCloser, ok bool)
 	// Verdict is what is known about the era of the server from earlier runs.
 	Verdict Verdict
-	// OnVerdict gets each change of what is known about the era of the server. Nil: a
-	// server over stdio is not asked about it.
+	// NeedsSession says that a server over HTTP is only used in the handshake era if it begins
+	// a session: without one it could not ask the client anything.
+	NeedsSession bool
+	// OnVerdict gets each change of what is known about the era of the server.
 	OnVerdict func(v Verdict)
+	// Era returns the era of the client that the connection is for, once InitializeParams has
+	// returned. A server over stdio that speaks both is used in that one. Nil: the client is of
+	// the handshake era.
+	Era func() protocol.Era
 	// Accept returns an error if the server is not to be used, judging by what OnHandshake
 	// would get. Nil: every server is.
 	Accept func(result []byte) error

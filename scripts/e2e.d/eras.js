@@ -32,13 +32,13 @@ const overHTTP = [
 ];
 
 // eras has both hosts use the same store. A server over stdio with "auto" is spoken to in
-// the older era first, and after a probe in the newer one.
+// the older era, except by a host of the newer one after a probe.
 export async function eras({ setup, report }) {
   for (const era of ["legacy", "modern"]) {
     const { upstreams, processes } = await all(setup);
     const config = setup.configure("eras", upstreams);
     await report.check(`${Object.keys(upstreams).length} servers are spoken to as configured, ${era === "legacy" ? "at first" : "and after a probe"}`, () =>
-      compared(setup, config, (name) => expected(name, era === "modern")));
+      compared(setup, config, (name) => expected(name, false)));
     const handlers = { "elicitation/create": ({ mode }) => (mode === "url" ? { action: "accept" } : { action: "accept", content: { name: "Ann" } }) };
     const host = new Host(era, setup.binary, ["serve", "--config", config], { env: setup.env, cwd: setup.dir, capabilities: { elicitation: { form: {}, url: {} } }, handlers });
     host.client.viaBinary = true; // its output is checked at the end

@@ -89,6 +89,9 @@ func New(client *httpclient.Client, opts link.Options) *Link {
 	return l
 }
 
+// HasSession reports whether the server has begun a session.
+func (l *Link) HasSession() bool { return l.client.HasSession() }
+
 // Call implements link.Link.
 func (l *Link) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
 	return l.CallWithin(ctx, call, rpc.Limit{})
