@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/store/files"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // flowState is what information flow needs beside a configuration.
@@ -22,6 +23,7 @@ type flowState struct {
 
 	mu  sync.Mutex
 	box *sandbox.Sandbox // of shadows; nil until there is one
+	odd map[string]bool  // servers about whose labels a warning was logged
 }
 
 // openFlow opens what information flow needs. It makes nothing: most processes never need it.
@@ -69,7 +71,7 @@ func (h *Host) flowOf(cfg *config.Config, of audience) *compose.Flow {
 	h.flow.slots.SetMost(cfg.Flow.MaxShadows)
 	return &compose.Flow{
 		Settings: *cfg.Flow, Sandbox: h.shadowBox, Slots: h.flow.slots, Definitions: of.Definitions,
-		Inherited: h.flow.servers.Read, Keep: h.flow.servers.Add, Session: h.flowSession,
+		Inherited: h.flow.servers.Read, Keep: h.flow.servers.Add, Session: h.flowSession, Odd: h.oddLabels,
 	}
 }
 
@@ -104,8 +106,23 @@ func (h *Host) answerLabels(server, name string, result []byte) flow.Labels {
 		return 0
 	}
 	meta, _ := wire.Get(result, "_meta")
-	rules := flow.Rules{Settings: *cfg, Definition: h.catalog.Definition, Inherited: h.flow.servers.Last()}
+	rules := flow.Rules{Settings: *cfg, Definition: h.catalog.Definition, Odd: h.oddLabels, Inherited: h.flow.servers.Last()}
 	return rules.Source(server, name, meta)
+}
+
+// oddLabels logs, once for each server, that it says something about labels that is not understood.
+func (h *Host) oddLabels(server string, ifc []byte) {
+	h.flow.mu.Lock()
+	defer h.flow.mu.Unlock()
+	if h.flow.odd[server] {
+		return
+	}
+	if h.flow.odd == nil {
+		h.flow.odd = map[string]bool{}
+	}
+	h.flow.odd[server] = true
+	h.opts.Log.Warn("the server says something about labels of its answers that is not understood, so that they count as labelled",
+		"server", server, "ifc", display.ClipSize(string(ifc), 200))
 }
 
 // clientLabels implements builtin.Labels.

@@ -95,3 +95,22 @@ func TestFlowDryRuns(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 }
+
+// TestFlowOddLabels checks that what a server says about labels counts as a label if it is not
+// understood, and that this is logged once.
+func TestFlowOddLabels(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	c := dial(t, h.Host)
+	for range 2 {
+		if got := c.eval("chat.post({'text': notes.shared({})})"); !strings.Contains(got, `"reason":"flow"`) {
+			t.Errorf("got %s", got)
+		}
+	}
+	if sent := h.calls("chat.post"); len(sent) != 0 {
+		t.Errorf("sent %q", sent)
+	}
+	if n := strings.Count(h.log.String(), "is not understood"); n != 1 {
+		t.Errorf("%d warnings: %s", n, h.log)
+	}
+}

@@ -28,7 +28,7 @@ var flowServers = map[string]string{
 	"mail": `{"name":"list","inputSchema":{"type":"object"},"outputSchema":{"type":"object","properties":{"mails":{"type":"array","items":{"type":"object","properties":{"id":{"type":"integer"},"body":{"type":"string"}}}}}},"annotations":{"readOnlyHint":true}},` +
 		`{"name":"slow","inputSchema":{"type":"object"}}`,
 	"chat":  `{"name":"post","inputSchema":{"type":"object"}}`,
-	"notes": `{"name":"set","inputSchema":{"type":"object"}},{"name":"get","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}`,
+	"notes": `{"name":"set","inputSchema":{"type":"object"}},{"name":"get","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}},{"name":"shared","inputSchema":{"type":"object"}}`,
 }
 
 // flowServer is a server over stdio.
@@ -77,6 +77,8 @@ func (s *flowServer) answer(msg wire.Message) wire.Reply {
 	switch tool {
 	case "list":
 		return ok(`{"content":[],"structuredContent":{"mails":[{"id":7,"body":%q}]}}`, flowSecret)
+	case "shared":
+		return ok(`{"_meta":{"ifc":{"confidentiality":["alice","bob"]}},"content":[{"type":"text","text":%q}]}`, flowSecret)
 	case "set":
 		s.note = string(args)
 	case "get":

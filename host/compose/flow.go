@@ -15,8 +15,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// Flow says how information flow is followed; see package shadow. All but Keep, Inherited and
-// Session must be set.
+// Flow says how information flow is followed; see package shadow. All but Keep, Inherited,
+// Session and Odd must be set.
 type Flow struct {
 	flow.Settings
 	// Sandbox runs the shadows. It has slots and waiting of its own, so that shadows never take
@@ -28,6 +28,8 @@ type Flow struct {
 	// Inherited returns the labels that servers got in earlier runs, and Keep adds some.
 	Inherited func(ctx context.Context) (map[string]flow.Labels, error)
 	Keep      func(ctx context.Context, server string, set flow.Labels) error
+	// Odd is that of flow.Rules.
+	Odd func(server string, ifc []byte)
 	// Session returns what is remembered of the session of an origin; nil for none.
 	Session func(o route.Origin) shadow.Session
 }
@@ -39,7 +41,7 @@ func (r *run) followed(ctx context.Context) *shadow.Tree {
 		return nil
 	}
 	rec := r.journal.Record()
-	rules := &flow.Rules{Settings: f.Settings}
+	rules := &flow.Rules{Settings: f.Settings, Odd: f.Odd}
 	var unknown error
 	if f.Inherited != nil {
 		rules.Inherited, unknown = f.Inherited(ctx)

@@ -227,6 +227,12 @@ func TestFlowMeta(t *testing.T) {
 	r.run(t, "a = desk.lookup({'id': 1})\nchat.post({'text': a.found.id})\nreturn 1").denied()
 	r.run(t, "a = desk.lookup({'id': 1})\nbank.transfer({'text': a.found.id})\nreturn 1").denied()
 	r.run(t, "m = mail.list()\nchat.post({'text': m[0].body})\nreturn 1").denied()
+	for _, said := range []string{`["alice","bob"]`, `"PRIVATE"`, `"low"`, `null`, `{}`} {
+		r.meta["desk.lookup"] = `{"ifc":{"confidentiality":` + said + `}}`
+		r.run(t, "a = desk.lookup({'id': 1})\nchat.post({'text': a.found.id})\nreturn 1").denied()
+	}
+	r.meta["desk.lookup"] = `{"ifc":{"integrity":"high","confidentiality":["public"]}}`
+	r.run(t, "a = desk.lookup({'id': 1})\nchat.post({'text': a.found.id})\nreturn 1").passed()
 }
 
 // TestFlowErrors checks that an error of a source is a labelled answer.

@@ -206,7 +206,7 @@ func (r *flowRig) run(t testing.TB, code string) flowRun {
 	out.class, _ = wire.GetString(reply.Result, "structuredContent", "error", "type")
 	out.message, _ = wire.GetString(reply.Result, "structuredContent", "error", "message")
 	meta, _ := wire.Get(reply.Result, "_meta")
-	out.labels = flow.FromMeta(meta)
+	out.labels, _ = flow.FromMeta(meta)
 	return out
 }
 

@@ -81,14 +81,19 @@ func (s Labels) String() string {
 	return strings.Join(names, ", ")
 }
 
-// ParseLabels reads names of labels. It ignores others.
+// ParseLabels reads names of labels; "" is none. A name that is not known, as one of a later
+// version, counts as all labels.
 func ParseLabels(names []string) Labels {
 	var set Labels
 	for _, name := range names {
-		for _, l := range AllLabels {
-			if l.String() == name {
-				set |= Of(l)
-			}
+		switch name {
+		case "":
+		case Private.String():
+			set |= Of(Private)
+		case Untrusted.String():
+			set |= Of(Untrusted)
+		default:
+			set |= Of(AllLabels[:]...)
 		}
 	}
 	return set

@@ -170,7 +170,7 @@ func TestRules(t *testing.T) {
 		{"web", "fetch", ``, untrusted, private, false},
 		{"web", "fetch", `{"ifc":{"confidentiality":"private","integrity":"trusted"}}`, private | untrusted, private, false},
 		{"x", "delete_all", `{"ifc":{"integrity":"untrusted"}}`, untrusted, untrusted, false},
-		{"x", "y", `{"ifc":"private"}`, 0, 0, false},
+		{"x", "y", `{"ifc":"private"}`, private | untrusted, 0, false}, // not understood
 		{"a", "read", ``, 0, 0, true},
 		{"b", "read", ``, 0, 0, false}, // its annotations do not count
 		{"c", "get", ``, 0, 0, true},
@@ -191,9 +191,12 @@ func TestRules(t *testing.T) {
 		t.Error("shapes")
 	}
 	for _, set := range []Labels{0, private, untrusted, private | untrusted} {
-		if got := FromMeta([]byte(`{"ifc":` + string(set.Meta()) + `}`)); got != set || ParseLabels(set.Names()) != set {
+		if got, odd := FromMeta([]byte(`{"ifc":` + string(set.Meta()) + `}`)); got != set || odd != nil || ParseLabels(set.Names()) != set {
 			t.Errorf("%s: %s", set, got)
 		}
+	}
+	if ParseLabels([]string{""}) != 0 || ParseLabels([]string{"Private"}) != private|untrusted {
+		t.Error("names of labels")
 	}
 }
 

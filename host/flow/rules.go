@@ -18,6 +18,9 @@ type Rules struct {
 	// Definition returns the raw definition of a tool as it was when the run began; nil: there
 	// are no definitions.
 	Definition func(server, tool string) []byte
+	// Odd is told what a server says in _meta about labels if that is not understood, and counts as
+	// a label; nil: nothing.
+	Odd func(server string, ifc []byte)
 	// Inherited are labels that servers got in earlier runs.
 	Inherited map[string]Labels
 }
@@ -25,15 +28,19 @@ type Rules struct {
 // Source returns the labels of an answer. meta is the raw _meta of the answer, nil for none.
 func (r *Rules) Source(server, tool string, meta []byte) Labels {
 	name := server + "." + tool
-	set := FromMeta(meta) | r.Inherited[server]
+	said, _ := wire.Get(r.definition(server, tool), "_meta")
+	set := r.Inherited[server]
+	for _, from := range [][]byte{meta, said} {
+		more, odd := FromMeta(from)
+		if set |= more; odd != nil && r.Odd != nil {
+			r.Odd(server, odd)
+		}
+	}
 	if glob.Any(r.Private, name) {
 		set |= Of(Private)
 	}
 	if glob.Any(r.Untrusted, name) {
 		set |= Of(Untrusted)
-	}
-	if said, ok := wire.Get(r.definition(server, tool), "_meta"); ok {
-		set |= FromMeta(said)
 	}
 	return set
 }
