@@ -1,9 +1,8 @@
 package flow
 
 import (
-	"encoding/json"
-
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
 // Blank is a way in which labelled answers are blanked. A shadow has one for its whole run.
@@ -31,15 +30,15 @@ type Blanks struct {
 }
 
 // Value returns the raw value of a shape, a raw JSON Schema. Without one, or if it cannot be
-// read, it is a text, since that is what most tools without a schema answer. It has no part of
+// read or is very large, it is a text, since that is what most tools without a schema answer. It has no part of
 // any answer.
 func (b Blanks) Value(shape []byte) []byte {
-	var schema any
-	if len(shape) == 0 || json.Unmarshal(shape, &schema) != nil {
+	schema, err := jsonvalue.Options{Values: maxSchemaValues}.Decode(shape)
+	if err != nil {
 		return wire.Quote(b.text())
 	}
-	m := maker{blanks: b, root: schema, nodes: maxNodes, bytes: maxBytes}
-	return wire.Marshal(m.value(schema, 0))
+	m := maker{blanks: b, root: schema.Value, nodes: maxNodes, bytes: maxBytes}
+	return wire.Marshal(m.value(schema.Value, 0))
 }
 
 // Result returns a raw CallToolResult with a value: what a script gets that asks for the whole

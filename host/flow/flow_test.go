@@ -283,3 +283,16 @@ func TestAskRule(t *testing.T) {
 		t.Error("a rule of no settings")
 	}
 }
+
+// TestLargeShapes checks that a schema that is very large has the value of none. Its values would need
+// fifty times its bytes.
+func TestLargeShapes(t *testing.T) {
+	shape := []byte(`{"type":"object","examples":[` + strings.Repeat(`{"":1},`, 300_000) + `1]}`)
+	b := Blanks{Blank: One}
+	if got, none := string(b.Value(shape)), string(b.Value(nil)); got != none {
+		t.Errorf("%.100s, not %s", got, none)
+	}
+	if got := testing.AllocsPerRun(1, func() { b.Value(shape) }); got > 100 {
+		t.Errorf("%v allocations", got)
+	}
+}

@@ -8,9 +8,10 @@ import (
 
 // Bounds of a value that is made from a schema, which a server may have written to be large.
 const (
-	maxNodes = 10_000
-	maxBytes = 256 << 10
-	maxDepth = 32
+	maxNodes        = 10_000
+	maxSchemaValues = 20_000 // of the schema itself
+	maxBytes        = 256 << 10
+	maxDepth        = 32
 )
 
 // maker makes a value from a schema.

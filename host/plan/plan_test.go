@@ -3,8 +3,10 @@ package plan
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/requeststate"
+	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
 const testMarker = "withheld-00112233445566778899aabbccddeeff-"
@@ -42,10 +45,8 @@ func TestRefs(t *testing.T) {
 
 // TestCompare checks which arguments are those of a plan.
 func TestCompare(t *testing.T) {
-	answers := func(n int) (any, bool) {
-		v, err := tree([]byte(map[int]string{1: `"x"`, 2: `{"a":[1,2.50],"b":null}`, 3: `{"$withheld":1}`}[n]))
-		return v, err == nil && n <= 3
-	}
+	answers := map[int][]byte{1: []byte(`"x"`), 2: []byte(`{"a":[1,2.50],"b":null}`), 3: []byte(`{"$withheld":1}`)}
+	answer := func(n int) []byte { return answers[n] }
 	for _, c := range []struct{ planned, now, differs string }{
 		{`{"a":1,"b":[true,null,"x"]}`, `{"b":[true,null,"x"],"a":1}`, ""},
 		{`{"a":{"$withheld":1}}`, `{"a":"x"}`, ""},
@@ -69,9 +70,59 @@ func TestCompare(t *testing.T) {
 		{`{"a/b":1}`, `{"a/b":2}`, "/a/b"},
 		{`{"a":""}`, `{"a":null}`, "/a"},
 	} {
-		d, err := compare([]byte(c.planned), []byte(c.now), answers)
+		d, err := comparison{answer: answer}.compare([]byte(c.planned), []byte(c.now))
 		if err != nil || d == nil != (c.differs == "") || d != nil && d.Pointer != c.differs {
 			t.Errorf("%s and %s: %v, %v, want %q", c.planned, c.now, d, err, c.differs)
+		}
+	}
+}
+
+// TestLargeArguments checks that JSON of plans is read without values for its parts, which need
+// fifty times its bytes, or with values that are counted.
+func TestLargeArguments(t *testing.T) {
+	const objects = 200_000
+	tiny := `{"a":[` + strings.Repeat(`{"":1},`, objects) + `{"b":1}]}`
+	other := strings.Replace(tiny, `{"b":1}`, `{"b":2}`, 1)
+	memory := &countedRoom{}
+	var same, now *Difference
+	var errs [4]error
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	errs[0] = badRefs([]byte(tiny), 3)
+	same, errs[1] = comparison{}.compare([]byte(tiny), []byte(tiny))
+	_, errs[2] = comparison{}.compare([]byte(tiny), []byte(other))
+	runtime.ReadMemStats(&after)
+	now, errs[3] = comparison{room: memory}.compare([]byte(tiny), []byte(other))
+	if errs[0] != nil || errs[1] != nil || !errors.As(errs[2], new(*jsonvalue.TooManyError)) || errs[3] != nil || same != nil || now == nil || now.Pointer != fmt.Sprintf("/a/%d/b", objects) {
+		t.Errorf("%v, %v, %v", errs, same, now)
+	}
+	if got := after.TotalAlloc - before.TotalAlloc; got > 16*uint64(len(tiny)) {
+		t.Errorf("%d bytes were allocated for %d", got, len(tiny))
+	}
+	if memory.taken < 2*350*objects || memory.used != 0 {
+		t.Errorf("%d bytes were counted, %d remain", memory.taken, memory.used)
+	}
+}
+
+type countedRoom struct{ taken, used int64 }
+
+func (r *countedRoom) Take(bytes int64) error {
+	r.taken, r.used = r.taken+bytes, r.used+bytes
+	return nil
+}
+
+func (r *countedRoom) Give(bytes int64) { r.used -= bytes }
+
+// TestBadRefs checks which references a plan can have.
+func TestBadRefs(t *testing.T) {
+	for raw, bad := range map[string]bool{
+		``: false, `{}`: false, `{"a":[{"$withheld":3}]}`: false, `{"\u0024withheld":1}`: false, `"$withheld"`: false,
+		`{"a":{"$withheld":4}}`: true, `{"$withheld":0}`: true, `{"$withheld":1.0}`: true, `{"$withheld":"1"}`: true, `{"$withheld":1,"a":1}`: true,
+		`{"a":1,"$withheld":1}`: true, `{"$withheld":1,"$withheld":2}`: true, `{"a":{"$withheld":9},"a":1}`: true, `{"a":`: true, `{} {}`: true,
+		strings.Repeat("[", maxDepth) + strings.Repeat("]", maxDepth): false, strings.Repeat("[", maxDepth+1) + strings.Repeat("]", maxDepth+1): true,
+	} {
+		if err := badRefs([]byte(raw), 3); (err != nil) != bad {
+			t.Errorf("%.100s: %v", raw, err)
 		}
 	}
 }

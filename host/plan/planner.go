@@ -108,7 +108,7 @@ func (p *Planner) definition(tool, code string) (tools.Definition, error) {
 // newStage makes the stage of a run that makes a plan.
 func (p *Planner) newStage(origin route.Origin) *stage {
 	return &stage{
-		Planner: p, origin: origin, used: map[string]string{}, results: map[int]any{},
+		Planner: p, origin: origin, used: map[string]string{}, results: map[int][]byte{},
 		record: journal.Plan{Makes: journal.NewID(p.cfg.Now()), Marker: newMarker()},
 	}
 }

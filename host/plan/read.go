@@ -102,7 +102,7 @@ func (f *File) check() error {
 		return fmt.Errorf("more than %d steps, answers or permissions", maxSteps)
 	}
 	for _, raw := range [][]byte{p.Params, p.Meta} {
-		if _, err := tree(raw); err != nil {
+		if err := badJSON(raw); err != nil {
 			return fmt.Errorf("params or meta: %w", err)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
+	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
 // RefMember is the only member of a reference: {"$withheld": 2} is the answer of write 2.
@@ -85,77 +86,63 @@ func refOf(v any) int {
 	return n
 }
 
-// badRefs returns what is wrong with the references in JSON of a plan: they must be
-// complete, and to writes up to the last one.
+// badRefs returns what is wrong with JSON of a plan, in which references must be complete, and to
+// writes up to the last one. Of several members with the same name, none may be a reference.
 func badRefs(raw []byte, last int) error {
-	v, err := tree(raw)
-	if err != nil {
-		return err
-	}
-	var walk func(v any) error
-	walk = func(v any) error {
-		if n := refOf(v); n > last {
-			return fmt.Errorf("a reference to write %d, which is not before it", n)
-		} else if n > 0 {
+	return readTokens(raw, func(d *jsontext.Decoder, name string) error {
+		if name != RefMember {
 			return nil
 		}
-		switch v := v.(type) {
-		case map[string]any:
-			for name, member := range v {
-				if name == RefMember {
-					return fmt.Errorf("a member %s that is no reference", RefMember)
-				}
-				if err := walk(member); err != nil {
-					return err
-				}
-			}
-		case []any:
-			for _, item := range v {
-				if err := walk(item); err != nil {
-					return err
-				}
-			}
+		_, before := d.StackIndex(d.StackDepth())
+		number, err := d.ReadToken()
+		if err != nil {
+			return err
+		}
+		if before != 1 || number.Kind() != '0' || !isNumber(number.String()) || d.PeekKind() != '}' {
+			return fmt.Errorf("a member %s that is no reference", RefMember)
+		}
+		if n, _ := strconv.Atoi(number.String()); n > last {
+			return fmt.Errorf("a reference to write %d, which is not before it", n)
 		}
 		return nil
+	})
+}
+
+// badJSON returns why JSON cannot be that of a plan.
+func badJSON(raw []byte) error {
+	return readTokens(raw, func(*jsontext.Decoder, string) error { return nil })
+}
+
+// readTokens reads JSON of a plan, of others, without values for its parts. named is called after the
+// name of each member was read.
+func readTokens(raw []byte, named func(d *jsontext.Decoder, name string) error) error {
+	if len(raw) == 0 {
+		return nil
 	}
-	return walk(v)
+	if !json.Valid(raw) {
+		return errors.New("not JSON")
+	}
+	d := jsontext.NewDecoder(bytes.NewBuffer(raw), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	for {
+		kind, n := d.StackIndex(d.StackDepth())
+		tok, err := d.ReadToken()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("not JSON: %w", err)
+		case d.StackDepth() > maxDepth:
+			return fmt.Errorf("nested deeper than %d levels", maxDepth)
+		case kind == '{' && n%2 == 0 && tok.Kind() == '"':
+			if err := named(d, tok.String()); err != nil {
+				return err
+			}
+		}
+	}
 }
 
 // maxDepth is how deep the JSON of plans may be nested. What scripts pass on is less deep.
 const maxDepth = 1200
-
-// tree decodes JSON as a guest does: of equal names the last one counts, and what is no
-// Unicode is U+FFFD. Numbers keep their text.
-func tree(raw []byte) (any, error) {
-	if len(raw) == 0 {
-		return nil, nil
-	}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	var v any
-	if err := d.Decode(&v); err != nil {
-		return nil, fmt.Errorf("not JSON: %w", err)
-	}
-	if depth(v) > maxDepth {
-		return nil, fmt.Errorf("nested deeper than %d levels", maxDepth)
-	}
-	return v, nil
-}
-
-// depth returns how deep a value is nested. encoding/json has refused more than 10000.
-func depth(v any) (deepest int) {
-	switch v := v.(type) {
-	case map[string]any:
-		for _, member := range v {
-			deepest = max(deepest, depth(member)+1)
-		}
-	case []any:
-		for _, item := range v {
-			deepest = max(deepest, depth(item)+1)
-		}
-	}
-	return deepest
-}
 
 // Difference is where something is not as planned.
 type Difference struct {
@@ -185,93 +172,143 @@ func differ(pointer string, planned, now any) *Difference {
 	return &Difference{pointer, show(planned), show(now)}
 }
 
-// compare compares JSON of a plan with what the script has now. answer returns the answer
-// of a write to which the plan refers. The order of members does not matter, and nothing
-// else is left out.
-func compare(planned, now []byte, answer func(write int) (any, bool)) (*Difference, error) {
-	a, err := tree(planned)
-	if err != nil {
-		return nil, err
-	}
-	b, err := tree(now)
-	if err != nil {
-		return nil, err
-	}
-	return compareValues("", a, b, answer), nil
+// comparison compares JSON of a plan with what the script has now.
+type comparison struct {
+	room jsonvalue.Room // has the memory of the values; nil: they must be small
+	// answer returns the answer of a write to which the plan refers, nil if it is not known.
+	answer func(write int) []byte
+	trees  []*jsonvalue.Tree
+	known  map[int]any // answers
 }
 
-func compareValues(at string, planned, now any, answer func(int) (any, bool)) *Difference {
-	if n := refOf(planned); n > 0 && answer != nil {
-		known, ok := answer(n)
-		if !ok {
-			return &Difference{at, fmt.Sprintf("the answer of write %d, which is not known", n), display.Line(string(wire.Marshal(now)), maxShown)}
+// compare compares two texts. The order of members does not matter, and nothing else is left out.
+func (c comparison) compare(planned, now []byte) (*Difference, error) {
+	if bytes.Equal(planned, now) && !bytes.Contains(planned, []byte(RefMember)) && !bytes.ContainsRune(planned, '\\') {
+		return nil, badJSON(planned)
+	}
+	defer func() {
+		for _, t := range c.trees {
+			t.Free()
 		}
-		return compareValues(at, known, now, nil) // an answer cannot refer to others
+	}()
+	c.known = map[int]any{}
+	a, err := c.tree(planned)
+	if err != nil {
+		return nil, err
+	}
+	b, err := c.tree(now)
+	if err != nil {
+		return nil, err
+	}
+	return c.values("", a, b)
+}
+
+// tree decodes JSON as a guest does: of equal names the last one counts, and what is no
+// Unicode is U+FFFD. Numbers keep their text.
+func (c *comparison) tree(raw []byte) (any, error) {
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	t, err := jsonvalue.Options{Room: c.room, Depth: maxDepth}.Decode(raw)
+	if err != nil {
+		return nil, err
+	}
+	c.trees = append(c.trees, t)
+	return t.Value, nil
+}
+
+// answered returns the answer of a write.
+func (c *comparison) answered(write int) (v any, ok bool, err error) {
+	if v, ok = c.known[write]; ok {
+		return v, true, nil
+	}
+	raw := c.answer(write)
+	if raw == nil {
+		return nil, false, nil
+	}
+	if v, err = c.tree(raw); err != nil {
+		return nil, false, fmt.Errorf("the answer of write %d: %w", write, err)
+	}
+	c.known[write] = v
+	return v, true, nil
+}
+
+func (c *comparison) values(at string, planned, now any) (*Difference, error) {
+	if n := refOf(planned); n > 0 && c.answer != nil {
+		known, ok, err := c.answered(n)
+		switch {
+		case err != nil:
+			return nil, err
+		case !ok:
+			return &Difference{at, fmt.Sprintf("the answer of write %d, which is not known", n), display.Line(string(wire.Marshal(now)), maxShown)}, nil
+		}
+		plain := comparison{} // an answer cannot refer to others
+		return plain.values(at, known, now)
 	}
 	switch a := planned.(type) {
 	case json.Number:
 		if b, ok := now.(json.Number); ok && sameNumber(string(a), string(b)) {
-			return nil
+			return nil, nil
 		}
 	case map[string]any:
 		if b, ok := now.(map[string]any); ok {
-			return compareObjects(at, a, b, answer)
+			return c.objects(at, a, b)
 		}
 	case []any:
 		if b, ok := now.([]any); ok {
-			return compareArrays(at, a, b, answer)
+			return c.arrays(at, a, b)
 		}
 	default: // text, booleans, null
 		switch now.(type) {
 		case string, bool, nil:
 			if planned == now {
-				return nil
+				return nil, nil
 			}
 		}
 	}
-	return differ(at, planned, now)
+	return differ(at, planned, now), nil
 }
 
-func compareObjects(at string, a, b map[string]any, answer func(int) (any, bool)) *Difference {
+func (c *comparison) objects(at string, a, b map[string]any) (*Difference, error) {
 	for _, name := range slices.Sorted(maps.Keys(a)) {
 		here := at + "/" + jsontext.Pointer("").AppendToken(name).LastToken()
 		other, ok := b[name]
 		if !ok {
 			d := differ(here, a[name], nil)
 			d.Now = ""
-			return d
+			return d, nil
 		}
-		if d := compareValues(here, a[name], other, answer); d != nil {
-			return d
+		if d, err := c.values(here, a[name], other); d != nil || err != nil {
+			return d, err
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(b)) {
 		if _, ok := a[name]; !ok {
 			d := differ(at+"/"+name, nil, b[name])
 			d.Planned = ""
-			return d
+			return d, nil
 		}
 	}
-	return nil
+	return nil, nil
 }
 
-func compareArrays(at string, a, b []any, answer func(int) (any, bool)) *Difference {
+func (c *comparison) arrays(at string, a, b []any) (*Difference, error) {
 	for i := range min(len(a), len(b)) {
-		if d := compareValues(at+"/"+strconv.Itoa(i), a[i], b[i], answer); d != nil {
-			return d
+		if d, err := c.values(at+"/"+strconv.Itoa(i), a[i], b[i]); d != nil || err != nil {
+			return d, err
 		}
 	}
 	switch {
 	case len(a) > len(b):
 		d := differ(at+"/"+strconv.Itoa(len(b)), a[len(b)], nil)
 		d.Now = ""
-		return d
+		return d, nil
 	case len(b) > len(a):
 		d := differ(at+"/"+strconv.Itoa(len(a)), nil, b[len(a)])
 		d.Planned = ""
-		return d
+		return d, nil
 	}
-	return nil
+	return nil, nil
 }
 
 // sameNumber reports whether a script gets the same number from two literals: the same

@@ -33,8 +33,8 @@ type stage struct {
 	at      int  // index of the next step
 	fresh   bool // reads are made again
 	allowed bool // a person has allowed the writes
-	// results are the answers of writes that were made, by their number.
-	results map[int]any
+	// results are the raw answers of writes that were made, by their number.
+	results map[int][]byte
 
 	// What the plan that the run makes has.
 	next        []Step

@@ -71,11 +71,10 @@ func (s *stage) carryOut(ctx context.Context, do Do, c compose.StagedCall) journ
 		return journal.Answer{Err: failed}
 	}
 	if do == Write && answer.Err == nil {
-		value, err := tree(answer.Value)
-		if err != nil {
+		if err := badJSON(answer.Value); err != nil {
 			return journal.Answer{Err: s.stop(&c, abi.ErrPermission, fmt.Errorf("the answer of write %d: %w", step.Write, err))}
 		}
-		s.results[step.Write] = value
+		s.results[step.Write] = answer.Value
 	}
 	s.at++
 	return answer
@@ -109,7 +108,7 @@ func (s *stage) readAgain(i int, c compose.StagedCall) (journal.Answer, *abi.Cal
 	}
 	err := fmt.Errorf("%s: the answer of %s.%s has changed since the plan was made", s.place(i), c.Server, c.Tool)
 	if before := s.answers[i]; before.isKnown() {
-		if d, bad := compare(wire.Marshal(before), wire.Marshal(now), nil); bad == nil && d != nil {
+		if d, bad := (comparison{room: c.Room}).compare(wire.Marshal(before), wire.Marshal(now)); bad == nil && d != nil {
 			err = fmt.Errorf("%w: %w", err, d)
 		}
 	}
@@ -131,15 +130,15 @@ func (s *stage) matches(step *Step, do Do, c *compose.StagedCall) error {
 	case step.Raw != c.Raw:
 		return fmt.Errorf("%s, and now the script asks for another form of its answer (.raw)", was)
 	}
-	return s.sameArguments(step, was, c.Arguments, c.Meta)
+	return s.sameArguments(step, was, c)
 }
 
-func (s *stage) sameArguments(step *Step, was string, arguments, meta []byte) error {
+func (s *stage) sameArguments(step *Step, was string, c *compose.StagedCall) error {
 	for _, part := range []struct {
 		what         string
 		planned, now []byte
-	}{{"arguments", step.Arguments, arguments}, {"meta", step.Meta, meta}} {
-		d, err := compare(part.planned, part.now, s.result)
+	}{{"arguments", step.Arguments, c.Arguments}, {"meta", step.Meta, c.Meta}} {
+		d, err := comparison{room: c.Room, answer: s.result}.compare(part.planned, part.now)
 		if err != nil {
 			return fmt.Errorf("%s, and its %s cannot be compared: %w", was, part.what, err)
 		}
@@ -150,11 +149,8 @@ func (s *stage) sameArguments(step *Step, was string, arguments, meta []byte) er
 	return nil
 }
 
-// result returns the answer of a write that was made.
-func (s *stage) result(write int) (any, bool) {
-	v, ok := s.results[write]
-	return v, ok
-}
+// result returns the raw answer of a write that was made, nil for none.
+func (s *stage) result(write int) []byte { return s.results[write] }
 
 // isExpired returns an *ExpiredError if a plan is too old.
 func (p *Plan) isExpired(now time.Time) error {

@@ -35,7 +35,7 @@ func (s *stage) Undo(c compose.StagedCall) (registered bool, failed *abi.CallErr
 	if step.Do != Undo || step.Server != c.Server || step.Tool != c.Tool || step.Script != c.Made.Script {
 		return false, s.differ(&c, fmt.Errorf("%s, and the script registers the undo of %s.%s by %s", was, c.Server, c.Tool, c.Made.Script))
 	}
-	if err := s.sameArguments(step, was, c.Arguments, c.Meta); err != nil {
+	if err := s.sameArguments(step, was, &c); err != nil {
 		return false, s.differ(&c, err)
 	}
 	s.at++

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
 // matcher compares recorded values with those of a replay. In a redacted record, a masked
@@ -146,9 +147,12 @@ func matchMembers(recorded, replayed map[string]any) bool {
 	return true
 }
 
-// decoded returns a JSON value with its numbers as written.
+// decoded returns a JSON value with its numbers as written. It may be large: replays have the process
+// for themselves.
 func decoded(raw []byte) (v any, ok bool) {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	return v, d.Decode(&v) == nil && !d.More()
+	t, err := jsonvalue.Options{Room: jsonvalue.Alone}.Decode(raw)
+	if err != nil {
+		return nil, false
+	}
+	return t.Value, true
 }

@@ -2,11 +2,12 @@ package smoke
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -50,37 +51,48 @@ func ParseVar(text string) (name string, raw []byte, err error) {
 }
 
 // secretTexts returns the texts in a value that are secret, going by its name and those of
-// its members.
+// its members. Numbers are as they are written. It reads tokens, since the value may be what a
+// server has answered, of any size.
 func secretTexts(name string, raw []byte) []string {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber() // a number is masked as it is written
-	var v any
-	if d.Decode(&v) != nil {
-		return nil
-	}
-	return appendSecrets(nil, config.LooksSecret(name), v)
+	r := secretReader{text: jsontext.NewDecoder(bytes.NewBuffer(raw), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))}
+	r.value(config.LooksSecret(name))
+	return r.found
 }
 
-func appendSecrets(list []string, secret bool, v any) []string {
-	switch v := v.(type) {
-	case map[string]any:
-		for name, member := range v {
-			list = appendSecrets(list, secret || config.LooksSecret(name), member)
-		}
-	case []any:
-		for _, item := range v {
-			list = appendSecrets(list, secret, item)
-		}
-	case string:
-		if secret {
-			list = append(list, v)
-		}
-	case json.Number:
-		if secret {
-			list = append(list, v.String())
-		}
+type secretReader struct {
+	text  *jsontext.Decoder
+	found []string
+}
+
+// value reads a value, and reports whether it could.
+func (r *secretReader) value(secret bool) bool {
+	tok, err := r.text.ReadToken()
+	if err != nil {
+		return false
 	}
-	return list
+	switch tok.Kind() {
+	case '"', '0':
+		if secret {
+			r.found = append(r.found, tok.String())
+		}
+	case '{', '[':
+		end := tok.Kind() + 2 // in ASCII
+		for r.text.PeekKind() != end {
+			inner := secret
+			if end == '}' {
+				name, err := r.text.ReadToken()
+				if err != nil {
+					return false
+				}
+				inner = secret || config.LooksSecret(name.String())
+			}
+			if !r.value(inner) {
+				return false
+			}
+		}
+		_, err = r.text.ReadToken()
+	}
+	return err == nil
 }
 
 // filling returns how references in the table of a check are replaced. captured returns the

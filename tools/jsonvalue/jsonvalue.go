@@ -39,6 +39,15 @@ type Room interface {
 	Give(bytes int64)
 }
 
+// Alone is the Room of a verb of the command, which has its process for itself. Only MaxValues
+// limits it.
+var Alone Room = alone{}
+
+type alone struct{}
+
+func (alone) Take(int64) error { return nil }
+func (alone) Give(int64)       {}
+
 // Options say how a text is decoded.
 type Options struct {
 	// Room has the memory of the tree. If it is nil, at most MaxUncounted values are decoded.
