@@ -11,12 +11,14 @@ import (
 	"sync/atomic"
 
 	"github.com/mcp-metatool/mcp-metatool/host/bearer"
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/builtin"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/saved"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
@@ -34,6 +36,24 @@ type savedTools struct {
 	refreshing sync.Mutex // makes one refresh at a time
 	// listed is how the store was when the catalog got its tools.
 	listed atomic.Pointer[tools.Listing]
+}
+
+// savedRoom is the memory of saved tools, and of compiled schemas.
+type savedRoom struct {
+	budget  *budget.Budget
+	schemas *tools.Schemas
+}
+
+// schemaShare is the part of max_total_memory that compiled schemas can have, as a divisor.
+const schemaShare = 32
+
+// newSavedRoom makes the memory of a configuration, or that of a sandbox which is shared.
+func newSavedRoom(cfg *config.Config, shared *sandbox.Sandbox) savedRoom {
+	b := budget.New(int64(cfg.Execution.MaxTotalMemory))
+	if shared != nil {
+		b = shared.Budget()
+	}
+	return savedRoom{b, tools.NewSchemas(max(1<<20, min(b.Total()/schemaShare, 4*tools.DefaultSchemas)))}
 }
 
 // everybody returns the audience whose rights are not narrowed.
@@ -69,7 +89,7 @@ func (h *Host) openAll(cfg *config.Config) error {
 func (h *Host) openStore(at saved.Place) (*savedTools, error) {
 	s := &savedTools{}
 	opened := make(chan struct{})
-	options := saved.Options{Place: at, Log: h.opts.Log, OnChange: func() {
+	options := saved.Options{Place: at, Log: h.opts.Log, Budget: h.room.budget, Schemas: h.room.schemas, OnChange: func() {
 		select {
 		case <-h.built:
 			<-opened

@@ -1,6 +1,6 @@
 // Package host builds a running proxy from a configuration. It is the composition
 // root: it determines which part makes which others, in which order, and which part
-// closes them. The packages below it do all other work.
+// closes them.
 //
 //	host.go     Host: start, reload and shutdown
 //	gate.go     which requests policy permits
@@ -33,8 +33,7 @@
 // (which upstreams run, and what they listed), upstream (connections to servers),
 // wire (raw JSON-RPC). Composite tools: compose (composite calls), sandbox (wasm
 // instances), builtin (built-in tools), journal (the record of runs and calls), ui (a
-// page about all of it). For all of them: config (settings), budget (shared memory),
-// health (checks of upstreams). mcptest has raw peers for tests.
+// page about all of it). For all of them: config (settings), budget (shared memory).
 package host
 
 import (
@@ -129,13 +128,13 @@ type Options struct {
 
 // Host is a running proxy. Its methods are safe for concurrent use.
 type Host struct {
-	opts Options
-	// pageAccess is for the page that ServeHTTPOn serves; nil for none.
-	pageAccess *ui.Access
+	opts       Options
+	pageAccess *ui.Access // for the page that ServeHTTPOn serves; nil for none
 	now        atomic.Pointer[settings]
 	web        atomic.Pointer[streamable.Handler] // nil unless ServeHTTPOn runs
 
 	sandbox   *sandbox.Sandbox
+	room      savedRoom
 	shared    *savedTools                            // of all clients that do not have their own
 	own       atomic.Pointer[map[string]*savedTools] // by the name of the token; the map does not change
 	recorder  *recorder
@@ -180,6 +179,7 @@ func New(cfg *config.Config, opts Options) (*Host, error) {
 	h := &Host{opts: opts, built: make(chan struct{}), shutdownTime: shutdownTime, restTime: restTime, inFleet: newSharedWork(), drain: newDrain(),
 		searching: budget.NewTurns(2*max(2, runtime.GOMAXPROCS(0)), turnTime), reading: budget.NewTurns(2, turnTime)}
 	defer close(h.built)
+	h.room = newSavedRoom(cfg, opts.Sandbox)
 	if err := h.openFleet(cfg); err != nil {
 		return nil, err
 	}
@@ -196,7 +196,7 @@ func New(cfg *config.Config, opts Options) (*Host, error) {
 			newSandbox = sandbox.New
 		}
 		h.sandbox = newSandbox(sandbox.Options{
-			CacheDir: opts.CacheDir, Log: opts.Log, Budget: budget.New(int64(cfg.Execution.MaxTotalMemory)),
+			CacheDir: opts.CacheDir, Log: opts.Log, Budget: h.room.budget,
 			MaxConcurrent: cfg.Execution.MaxConcurrent, MaxQueued: cfg.Execution.MaxQueued,
 		})
 	}
@@ -314,7 +314,7 @@ func (h *Host) part(cfg *config.Config, of audience) *part {
 		Parallel: cfg.Execution.MaxParallel, UndoTimeout: cfg.Execution.UndoTimeout, Saved: saved, Listeners: h.router,
 		AgentTools: builtin.Mentioned,
 		Executed:   saved.RecordExecution, Journal: h.recorder.Journal().Open,
-		Calls: details[cfg.Execution.ToolCalls], Whole: h.opts.Whole, Asked: &h.asked,
+		Calls: details[cfg.Execution.ToolCalls], Whole: h.opts.Whole, Asked: &h.asked, Schemas: h.room.schemas,
 		Observer: h.opts.Runs, Gate: h.router, Definitions: of, Reaches: &h.reaches, See: h.see(of), Hides: of.hides,
 		Flow: h.flowOf(cfg, of), Durable: h.durable.Runs, Idempotent: h.isIdempotent(cfg.Durable), Confirm: h.router.Confirm, Denies: h.denies,
 	}

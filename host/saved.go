@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/fleet"
 	"github.com/mcp-metatool/mcp-metatool/host/saved"
@@ -46,7 +47,7 @@ func OpenTools(ctx context.Context, cfg *config.Config, token string, log *slog.
 	at := SavedTools(cfg, token)
 	c := &CommandTools{Dir: filepath.Join(at.Folder(), "tools")}
 	if at.Fleet == "" {
-		t, err := saved.Open(saved.Options{Place: at, Log: log})
+		t, err := saved.Open(saved.Options{Place: at, Budget: budgetOf(cfg), Log: log})
 		if err != nil {
 			return nil, err
 		}
@@ -65,7 +66,7 @@ func OpenTools(ctx context.Context, cfg *config.Config, token string, log *slog.
 	if err != nil {
 		away, inner = err, fleet.Closed(err)
 	}
-	t, stale, err := saved.OpenOnce(ctx, saved.Options{Place: at, Store: inner, Away: func() error { return away }, Log: log})
+	t, stale, err := saved.OpenOnce(ctx, saved.Options{Place: at, Store: inner, Away: func() error { return away }, Budget: budgetOf(cfg), Log: log})
 	if err != nil {
 		return nil, errors.Join(err, inner.Close())
 	}
@@ -77,15 +78,29 @@ func OpenTools(ctx context.Context, cfg *config.Config, token string, log *slog.
 // ReadTools returns the saved tools of a configuration as this machine knows them: it asks no
 // fleet. There are none if none was ever saved here.
 func ReadTools(cfg *config.Config, log *slog.Logger) ([]tools.Definition, error) {
-	dir := SavedTools(cfg, "").Folder()
-	if info, err := os.Stat(filepath.Join(dir, "tools")); err != nil || !info.IsDir() {
+	at := SavedTools(cfg, "")
+	if info, err := os.Stat(filepath.Join(at.Folder(), "tools")); err != nil || !info.IsDir() {
 		return nil, nil
 	}
-	t, err := tools.OpenStore(dir, tools.StoreOptions{Log: log})
+	t, err := OpenFolder(cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	return t.List(), t.Close()
+}
+
+// OpenFolder opens the saved tools of a configuration as this machine knows them.
+func OpenFolder(cfg *config.Config, log *slog.Logger) (*saved.Tools, error) {
+	t, err := saved.OpenFolder(saved.Options{Place: SavedTools(cfg, ""), Budget: budgetOf(cfg), Log: log})
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
-	return t.List(), t.Close()
+	return t, nil
+}
+
+// budgetOf returns the memory of a command: it can read and save what the server can.
+func budgetOf(cfg *config.Config) *budget.Budget {
+	return budget.New(int64(cfg.Execution.MaxTotalMemory))
 }
 
 // ListTools is ReadTools, but it asks the fleet, and logs if that does not answer.

@@ -1,13 +1,18 @@
 package tools
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
@@ -79,7 +84,9 @@ func (s *Store) Current(l Listing) bool {
 func (s *Store) refresh() error {
 	root, err := regular.OpenRoot(s.dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		clear(s.cache)
+		for name := range s.cache {
+			s.drop(name)
+		}
 		s.counts = countFile{}
 		return nil
 	}
@@ -113,13 +120,21 @@ func (s *Store) scan(root *os.Root) (leftovers []string, err error) {
 		if !ok || strings.HasPrefix(file, ".") {
 			continue
 		}
-		if s.load(root, name) {
-			present[name] = true
+		present[name] = true
+	}
+	for name := range s.cache { // first, so that there is room for others
+		if !present[name] {
+			s.drop(name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(present)) {
+		if !s.load(root, name) {
+			s.drop(name)
 		}
 	}
 	for name := range s.cache {
 		if !present[name] {
-			delete(s.cache, name)
+			s.drop(name)
 		}
 	}
 	return leftovers, nil
@@ -138,9 +153,15 @@ func (s *Store) refreshOne(name string) error {
 	}
 	defer root.Close()
 	if !s.load(root, name) {
-		delete(s.cache, name)
+		s.drop(name)
 	}
 	return nil
+}
+
+// drop forgets a tool. The caller holds files.
+func (s *Store) drop(name string) {
+	delete(s.cache, name)
+	s.room.free(name)
 }
 
 // load updates one entry from its file, and reports whether the file exists.
@@ -150,13 +171,19 @@ func (s *Store) load(root *os.Root, name string) bool {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return false
-	case err == nil && old != nil && old.current(info):
+	case err == nil && old != nil && old.current(info) && !old.leftOut():
 		return true
 	}
 	e := &entry{info: info, readAt: time.Now()}
 	var data []byte
 	if err == nil {
+		err = s.room.hold(name, info.Size())
+	}
+	if err == nil {
 		data, e.info, err = readTool(root, name+extension, info)
+	}
+	if err == nil { // it may have been replaced meanwhile
+		err = s.room.hold(name, int64(len(data)))
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return false
@@ -170,8 +197,11 @@ func (s *Store) load(root *os.Root, name string) bool {
 	if e.info == nil { // not even a stat was possible: try again next time
 		e.info = noInfo{}
 	}
+	if e.problem != nil {
+		s.room.free(name)
+	}
 	s.cache[name] = e
-	if e.problem != nil && (old == nil || old.problem == nil || old.problem.Error() != e.problem.Error()) {
+	if e.problem != nil && (old == nil || old.problem == nil || old.problem.Error() != e.problem.Error()) && !(old != nil && old.leftOut() && e.leftOut()) {
 		s.log.Warn("saved tool is skipped", "tool", name, "file", s.problem(name, e).Path, "error", e.problem)
 	}
 	return true
@@ -184,13 +214,46 @@ func (s *Store) parse(e, old *entry, name string, data []byte) {
 		return
 	}
 	e.def, e.problem = decodeFile(data, name, e.info.ModTime())
-	if e.problem != nil {
-		return
+	if e.problem == nil {
+		e.problem = checkRoots(&e.def)
 	}
-	if old != nil { // most writes change only counts
-		e.def.input, e.def.output = old.def.input, old.def.output
+	e.def.schemas = s.schemas
+}
+
+// checkRoots finds schemas that would make clients refuse the list of tools. Everything else that
+// can be wrong with a schema is found when it is needed, because compiling one takes long.
+func checkRoots(d *Definition) error {
+	if kind, err := rootType(d.InputSchema); err != nil || kind != `"object"` {
+		_, err := CompileInputSchema(d.InputSchema, "inputSchema") // which says what is wrong
+		return err
 	}
-	e.problem = e.def.compileSchemas()
+	if d.OutputSchema != nil && d.OutputSchema[0] != '{' {
+		_, err := CompileSchema(d.OutputSchema, "outputSchema")
+		return err
+	}
+	return nil
+}
+
+// rootType returns the member "type" of a schema, as it is written.
+func rootType(schema []byte) (string, error) {
+	d := jsontext.NewDecoder(bytes.NewReader(schema))
+	if begin, err := d.ReadToken(); err != nil || begin.Kind() != '{' {
+		return "", errors.Join(err, errors.New("it is no object"))
+	}
+	for d.PeekKind() == '"' {
+		name, err := d.ReadToken()
+		if err != nil {
+			return "", err
+		}
+		if name.String() == "type" {
+			value, err := d.ReadValue()
+			return string(value), err
+		}
+		if err := d.SkipValue(); err != nil {
+			return "", err
+		}
+	}
+	return "", errors.New("it has no type")
 }
 
 // noInfo stands for a file that could not be examined.

@@ -205,7 +205,7 @@ func (d *Definition) Check() error {
 	if !utf8.ValidString(d.Description) || !utf8.ValidString(d.Code) {
 		return fmt.Errorf("tool %q: description or code is not valid UTF-8", d.Name)
 	}
-	if err := d.compileSchemas(); err != nil {
+	if err := d.checkSchemas(); err != nil {
 		return fmt.Errorf("tool %q: %w", d.Name, err)
 	}
 	var err error

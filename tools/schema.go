@@ -36,6 +36,7 @@ type Schema struct {
 	// unknown begins the strings that stand for values that are not known; "" for none.
 	unknown string
 	room    jsonvalue.Room // of checked values; nil: these must be small
+	size    int64          // about how many bytes it takes
 }
 
 // WithUnknown returns the schema for values in which strings that begin with a prefix
@@ -119,6 +120,9 @@ func parseSchema(raw []byte, what string) (map[string]any, error) {
 	if objects := countObjects(doc); objects > MaxSchemaObjects {
 		return nil, &SchemaError{what, fmt.Sprintf("has %d objects (at most %d)", objects, MaxSchemaObjects)}
 	}
+	if _, locations := measure(doc); locations > maxLocations {
+		return nil, &SchemaError{what, fmt.Sprintf("has names that are too long for what is nested in them: the paths of its parts have %d bytes together (at most %d)", locations, maxLocations)}
+	}
 	return obj, nil
 }
 
@@ -150,7 +154,8 @@ func compileWithin(m *meter, doc map[string]any, what string) (*Schema, error) {
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
 	c.UseLoader(noLoader{})
-	c.UseRegexpEngine((&patterns{meter: m, byText: map[string]*pattern{}}).compile)
+	texts := &patterns{meter: m, byText: map[string]*pattern{}}
+	c.UseRegexpEngine(texts.compile)
 	if err := c.AddResource(baseURL, doc); err != nil {
 		return nil, schemaError(m, err, doc, what)
 	}
@@ -159,6 +164,8 @@ func compileWithin(m *meter, doc map[string]any, what string) (*Schema, error) {
 		return nil, schemaError(m, err, doc, what)
 	}
 	s := &Schema{root: root, byLocation: map[string]*jsonschema.Schema{}, parts: map[*jsonschema.Schema]*parts{}}
+	s.size, _ = measure(doc)
+	s.size += texts.size * instructionSize
 	s.index(m, root)
 	if reason := s.checkChains(); reason != "" {
 		return nil, &SchemaError{what, reason}

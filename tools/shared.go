@@ -96,7 +96,7 @@ func (s *Store) Accepts(name string, copied, now []byte) error {
 	}
 	shared, err := decodeFile(now, name, time.Time{})
 	if err == nil {
-		err = shared.compileSchemas()
+		err = shared.checkSchemas()
 	}
 	if err != nil {
 		return fmt.Errorf("tool %q: what is in the store of the fleet is no tool: %w", name, err)

@@ -35,6 +35,10 @@ type StoreOptions struct {
 	OnChange func()
 	// Shared, if set, has the tools; the directory is a copy.
 	Shared Shared
+	// Schemas keeps the compiled schemas; nil: the store keeps some.
+	Schemas *Schemas
+	// Room bounds the memory of the tools; nil: nothing does.
+	Room Room
 }
 
 // Problem is a file in the tools directory that cannot be used.
@@ -74,6 +78,7 @@ type Store struct {
 	log      *slog.Logger
 	onChange func()
 	shared   Shared // nil: the directory is all there is
+	schemas  *Schemas
 
 	// writing lets one writer of this process at a time use the lock file, which excludes
 	// only other processes.
@@ -82,6 +87,7 @@ type Store struct {
 	files  sync.Mutex
 	cache  map[string]*entry // by name, for every file NAME.json
 	counts countFile         // nothing unless tools are shared
+	room   rooms
 
 	// mu guards the state for fast operations: nothing slow is done while it is held.
 	mu      sync.Mutex
@@ -104,6 +110,8 @@ func OpenStore(dir string, opts StoreOptions) (*Store, error) {
 		log:      opts.Log,
 		onChange: opts.OnChange,
 		shared:   opts.Shared,
+		schemas:  opts.Schemas,
+		room:     rooms{opts.Room, map[string]int{}},
 		cache:    map[string]*entry{},
 		pending:  map[string]executions{},
 		counted:  make(chan struct{}, 1),
@@ -112,6 +120,9 @@ func OpenStore(dir string, opts StoreOptions) (*Store, error) {
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
+	}
+	if s.schemas == nil {
+		s.schemas = NewSchemas(DefaultSchemas)
 	}
 	if err := s.checkOwner(); err != nil {
 		return nil, err
@@ -213,6 +224,8 @@ func (s *Store) known(name string) (*entry, error) {
 	switch {
 	case e == nil:
 		return nil, notFound(name)
+	case e.leftOut():
+		return nil, e.problem
 	case e.problem != nil:
 		return nil, &CorruptError{s.problem(name, e)}
 	}
@@ -234,7 +247,7 @@ func (s *Store) find(name string) (*entry, error) {
 // time and counts, whatever def.Metadata says. It returns what is on disk now, and whether
 // the tool is new. If the forms differ in a way that matters to agents or runs, the old one
 // becomes a version, see [Store.History]. Errors: [*NameError], [*SchemaError],
-// [*ClashError], [*CorruptError], ErrClosed, or that writing or keeping the version failed.
+// [*ClashError], [*CorruptError], [*RoomError], ErrClosed, or that writing or keeping the version failed.
 // After an error the old form is unchanged.
 func (s *Store) Save(def Definition) (saved Definition, created bool, err error) {
 	return s.save(def, SavedOver)
@@ -252,8 +265,9 @@ func (s *Store) save(def Definition, ending Ending) (saved Definition, created b
 	if s.closed() {
 		return Definition{}, false, ErrClosed
 	}
+	undo := func() {}
 	err = s.exclusive(lockWait, func(root *os.Root) error {
-		old, err := s.find(def.Name)
+		old, err := s.form(root, def.Name)
 		created = errors.Is(err, ErrNotFound)
 		if err != nil && !created {
 			return err
@@ -273,13 +287,18 @@ func (s *Store) save(def Definition, ending Ending) (saved Definition, created b
 		} else {
 			now = sharing.modified(now, old.def.Metadata.Modified)
 			inherit(&def, &old.def)
+		}
+		def.Metadata.Modified = now
+		if undo, err = s.reserve(&def); err != nil { // before anything is written
+			return err
+		}
+		if !created {
 			if !def.sameToAgents(&old.def) {
 				if err := s.keepVersion(root, &old.def, ending, now, sharing); err != nil {
 					return err
 				}
 			}
 		}
-		def.Metadata.Modified = now
 		saved, err = s.writeTool(root, &def, executions{}, sharing)
 		if err == nil {
 			sharing.tidy(root)
@@ -288,6 +307,7 @@ func (s *Store) save(def Definition, ending Ending) (saved Definition, created b
 		return err
 	})
 	if err != nil {
+		undo()
 		return Definition{}, false, err
 	}
 	wake(s.changed)
@@ -325,7 +345,7 @@ func (s *Store) Delete(name string) error {
 		return ErrClosed
 	}
 	err := s.exclusive(lockWait, func(root *os.Root) error {
-		old, err := s.find(name)
+		old, err := s.form(root, name)
 		if err != nil {
 			return err
 		}
@@ -372,7 +392,7 @@ func (s *Store) remove(root *os.Root, name, file string) error {
 	if err := regular.Rename(root, name+extension, file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	delete(s.cache, name)
+	s.drop(name)
 	s.forget(name)
 	return nil
 }
@@ -409,6 +429,9 @@ func (s *Store) Close() error {
 		close(s.done)
 		s.routines.Wait()
 		s.closeErr = s.flush()
+		s.files.Lock()
+		defer s.files.Unlock()
+		s.room.close()
 	})
 	return s.closeErr
 }

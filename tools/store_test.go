@@ -425,16 +425,16 @@ func TestCompiledSchemas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in1, err1 := first.Input()
-	in2, err2 := second.Input()
+	in1, err1 := first.Input(nil)
+	in2, err2 := second.Input(nil)
 	if err1 != nil || err2 != nil || in1 == nil || in1 != in2 {
 		t.Errorf("compiled again: %p, %v; %p, %v", in1, err1, in2, err2)
 	}
-	if out, err := first.Output(); out != nil || err != nil {
+	if out, err := first.Output(nil); out != nil || err != nil {
 		t.Errorf("Output: %v, %v", out, err)
 	}
 	second.InputSchema = []byte(`{"type":"object","required":["x"]}`)
-	if in, err := second.Input(); err != nil || in.Validate([]byte(`{}`), nil) == nil {
+	if in, err := second.Input(nil); err != nil || in.Validate([]byte(`{}`), nil) == nil {
 		t.Errorf("a changed schema is not compiled anew (%v)", err)
 	}
 }

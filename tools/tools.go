@@ -11,12 +11,12 @@
 // object loses its key order.
 //
 // Files: name.go (names), value.go (strict JSON reading), schema.go, resolve.go and cost.go
-// (compiling), meter.go (limiting the work of checking), evaluate.go, evaluate_parts.go,
+// (compiling), schemas.go (compiled schemas), meter.go (limiting the work of checking), evaluate.go, evaluate_parts.go,
 // evaluate_types.go and evaluate_refs.go (applying a schema), pattern.go and equal.go (the
 // expensive parts of that), violation.go and describe.go (descriptions of violations),
 // coerce.go and defaults.go (arguments), limits.go (the limits of a tool), durable.go
 // (runs that outlive their process), permissions.go (what a tool may call), unseen.go (definitions at which nobody has looked), hash.go (the
-// identity of a definition), format.go (the file format), store.go, cache.go, count.go,
+// identity of a definition), format.go (the file format), store.go, cache.go, room.go, count.go,
 // dir.go and watch.go (the directory), history.go (versions), shared.go and countfile.go (tools
 // that several machines share).
 //
@@ -26,7 +26,6 @@
 package tools
 
 import (
-	"bytes"
 	"encoding/json"
 	"slices"
 	"time"
@@ -68,55 +67,38 @@ type Definition struct {
 	// [Store.Save], nil keeps those that the file has.
 	Extra []Member
 
-	// The schemas that a Store has compiled; see Input.
-	input, output compiled
+	// schemas has the compiled schemas of definitions from a [Store]; nil for others.
+	schemas *Schemas
 }
 
-// compiled is a schema and the bytes that it was compiled from.
-type compiled struct {
-	raw    json.RawMessage
-	schema *Schema
-}
-
-func (c *compiled) of(raw json.RawMessage) *Schema {
-	if c.schema != nil && bytes.Equal(c.raw, raw) {
-		return c.schema
+// Input returns the compiled InputSchema. For a definition from a [Store] it is compiled when it
+// is needed first, after a turn, if that is not nil; for others on each call. The error is a
+// [*SchemaError].
+func (d *Definition) Input(turn Turn) (*Schema, error) {
+	if d.schemas == nil {
+		return CompileInputSchema(d.InputSchema, "inputSchema")
 	}
-	return nil
-}
-
-// Input returns the compiled InputSchema. A definition from a [Store] has it already; for
-// others it is compiled on each call. The error is a [*SchemaError].
-func (d *Definition) Input() (*Schema, error) {
-	if s := d.input.of(d.InputSchema); s != nil {
-		return s, nil
-	}
-	return CompileInputSchema(d.InputSchema, "inputSchema")
+	return d.schemas.Input(d.InputSchema, "inputSchema", turn)
 }
 
 // Output is like Input for the OutputSchema; it returns nil, nil if there is none.
-func (d *Definition) Output() (*Schema, error) {
+func (d *Definition) Output(turn Turn) (*Schema, error) {
 	if d.OutputSchema == nil {
 		return nil, nil
 	}
-	if s := d.output.of(d.OutputSchema); s != nil {
-		return s, nil
+	if d.schemas == nil {
+		return CompileSchema(d.OutputSchema, "outputSchema")
 	}
-	return CompileSchema(d.OutputSchema, "outputSchema")
+	return d.schemas.Any(d.OutputSchema, "outputSchema", turn)
 }
 
-// compileSchemas compiles both schemas and keeps the results.
-func (d *Definition) compileSchemas() error {
-	in, err := d.Input()
-	if err != nil {
-		return err
+// checkSchemas compiles both schemas, and keeps neither.
+func (d *Definition) checkSchemas() error {
+	_, err := CompileInputSchema(d.InputSchema, "inputSchema")
+	if err == nil && d.OutputSchema != nil {
+		_, err = CompileSchema(d.OutputSchema, "outputSchema")
 	}
-	out, err := d.Output()
-	if err != nil {
-		return err
-	}
-	d.input, d.output = compiled{d.InputSchema, in}, compiled{d.OutputSchema, out}
-	return nil
+	return err
 }
 
 // Metadata says when a tool was created and how often it ran. All times are in UTC.

@@ -221,9 +221,9 @@ func offline(ctx context.Context, cfg *config.Config, log *slog.Logger, known co
 			return compose.New(options), nil
 		})
 	}
-	store, err := tools.OpenStore(host.SavedTools(cfg, "").Folder(), tools.StoreOptions{Log: log})
+	store, err := host.OpenFolder(cfg, log)
 	if err != nil {
-		return fmt.Errorf("store: %w", err)
+		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	n := nowhere{real: map[string]string{}}

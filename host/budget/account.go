@@ -57,6 +57,11 @@ func (b *Budget) OpenKept(key any, what string) *Account {
 	return a
 }
 
+// OpenSaved returns an Account of saved tools.
+func (b *Budget) OpenSaved(key any) *Account {
+	return b.openAccount(key, savedTool, "saved tools", 0)
+}
+
 func (b *Budget) openAccount(key any, k kind, what string, free int64) *Account {
 	if b == nil {
 		return nil

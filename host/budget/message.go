@@ -33,6 +33,7 @@ const (
 	unread              // by the client that it is for
 	session
 	list // of a server
+	savedTool
 	kinds
 )
 

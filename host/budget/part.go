@@ -8,10 +8,10 @@ import (
 // part is a part of a Budget. Runs have three quarters of it; what is left is the memory
 // of messages. Of that,
 //
-//   - lists of servers can have a half, and sessions with what is kept for them beyond a request
-//     a quarter: they stay for long;
-//   - messages that clients have not read can have a half of what those two leave;
-//   - messages that are being read and handled can have what those two leave. Those of
+//   - lists of servers can have a half, sessions with what is kept for them beyond a request a
+//     quarter, and saved tools an eighth: they stay for long;
+//   - messages that clients have not read can have a half of what those three leave;
+//   - messages that are being read and handled can have what those three leave. Those of
 //     clients leave a quarter of that for answers of servers, without which calls in
 //     flight could not finish.
 //
@@ -25,11 +25,12 @@ const (
 	ofUnread
 	ofSessions
 	ofLists
+	ofSaved
 	parts
 )
 
 // partOf is the part that each kind of Hold is of.
-var partOf = [kinds]part{body: ofMessages, request: ofMessages, answer: ofMessages, unread: ofUnread, session: ofSessions, list: ofLists}
+var partOf = [kinds]part{body: ofMessages, request: ofMessages, answer: ofMessages, unread: ofUnread, session: ofSessions, list: ofLists, savedTool: ofSaved}
 
 // part returns the part that h is of.
 func (h *Hold) part() part {
@@ -73,8 +74,10 @@ func (b *Budget) LargestMessage() int {
 	return int(min(b.mostOfMessages()/Copies, math.MaxInt))
 }
 
-// forMessages returns what lists and sessions leave for messages.
-func (b *Budget) forMessages() int64 { return b.mostOfMessages() - b.in[ofLists] - b.in[ofSessions] }
+// forMessages returns what lists, sessions and saved tools leave for messages.
+func (b *Budget) forMessages() int64 {
+	return b.mostOfMessages() - b.in[ofLists] - b.in[ofSessions] - b.in[ofSaved]
+}
 
 // ceiling returns how far h may fill its part of the budget.
 func (b *Budget) ceiling(h *Hold) int64 {
@@ -85,6 +88,8 @@ func (b *Budget) ceiling(h *Hold) int64 {
 		return b.mostOfMessages() / 2
 	case ofSessions:
 		return b.mostOfMessages() / 4
+	case ofSaved:
+		return b.mostOfMessages() / 8
 	case ofUnread:
 		return b.forMessages() / 2
 	}

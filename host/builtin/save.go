@@ -10,6 +10,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
+	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
@@ -188,6 +189,9 @@ func refusal(err error) error {
 	var schema *tools.SchemaError
 	if errors.As(err, &clash) || errors.As(err, &corrupt) || errors.As(err, &name) || errors.As(err, &schema) {
 		return &compose.Failure{Type: abi.ErrValidation, Message: err.Error()}
+	}
+	if full := new(tools.RoomError); errors.As(err, &full) {
+		return &compose.Failure{Type: abi.ErrResource, Limit: limits.TotalMemory.Name, Setting: limits.TotalMemory.Setting(), Message: err.Error()}
 	}
 	switch {
 	case errors.Is(err, tools.ErrChanged): // the agent has to look again

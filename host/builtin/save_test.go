@@ -1,11 +1,25 @@
 package builtin
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools"
 )
+
+// TestSaveBeyondTheBudget checks that a script can tell that there is no room for a tool from what
+// is wrong with it.
+func TestSaveBeyondTheBudget(t *testing.T) {
+	err := refusal(&tools.RoomError{Name: "job", Err: errors.New("no memory")})
+	var f *compose.Failure
+	if !errors.As(err, &f) || f.Type != abi.ErrResource || f.Limit != "total_memory" || f.Setting != "execution.max_total_memory" || f.Message != `tool "job": no memory` {
+		t.Errorf("%+v", err)
+	}
+}
 
 // TestSaveWarns checks the warnings about scripts that are valid but probably wrong.
 func TestSaveWarns(t *testing.T) {

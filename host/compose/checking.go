@@ -57,7 +57,7 @@ func (r *run) checkFailure(ctx, limited context.Context, what string, err error)
 // arguments validates the arguments of a call, converts them to the types of the schema
 // where that loses nothing, and fills in defaults.
 func (r *run) arguments(ctx, limited context.Context, def tools.Definition, args []byte) ([]byte, *Failure) {
-	schema, err := def.Input()
+	schema, err := def.Input(r.turn(limited, r.tool))
 	if err != nil {
 		return nil, &Failure{Type: abi.ErrValidation, Message: fmt.Sprintf("saved tool %q: %v (save the tool again)", def.Name, err)}
 	}
@@ -81,7 +81,7 @@ func (r *run) arguments(ctx, limited context.Context, def tools.Definition, args
 }
 
 func (r *run) checkResult(ctx, limited context.Context, def tools.Definition, result []byte) *Failure {
-	schema, err := def.Output()
+	schema, err := def.Output(r.turn(limited, r.tool))
 	if err != nil {
 		return &Failure{Type: abi.ErrValidation, Message: fmt.Sprintf("saved tool %q: %v (save the tool again)", def.Name, err)}
 	}

@@ -158,6 +158,8 @@ type Options struct {
 	Gate Gate
 	// Flow follows the labels of answers; nil: nothing does.
 	Flow *Flow
+	// Schemas keeps the compiled schemas of upstreams' tools; nil is a new one.
+	Schemas *tools.Schemas
 	// Reaches keeps what scripts can call; nil is a new one.
 	Reaches *Reaches
 	// Observer sees the runs; nil: nobody does.
@@ -216,7 +218,6 @@ const EvalName = "eval_starlark"
 type Composer struct {
 	cfg              Options
 	progressInterval time.Duration
-	schemas          schemas // of upstream tools
 	asked            *Asked
 	reaches          *Reaches
 }
@@ -243,6 +244,9 @@ func New(cfg Options) *Composer {
 	}
 	if cfg.Asked == nil {
 		cfg.Asked = &Asked{}
+	}
+	if cfg.Schemas == nil {
+		cfg.Schemas = tools.NewSchemas(tools.DefaultSchemas)
 	}
 	if cfg.Reaches == nil {
 		cfg.Reaches = &Reaches{}

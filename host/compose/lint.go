@@ -229,7 +229,7 @@ func (l *linter) input(ctx context.Context, server, tool string) (toolInput, err
 	if err != nil {
 		return in, err
 	}
-	in.schema = l.Composer.schemas.of(server, tool, in.raw, l.cfg.Log, l.turn(ctx, l.name))
+	in.schema = l.upstreamSchema(server, tool, in.raw, l.turn(ctx, l.name))
 	if l.schemas == nil {
 		l.schemas = map[string]toolInput{}
 	}

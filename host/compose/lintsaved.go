@@ -97,7 +97,7 @@ func (l *linter) savedCall(ctx context.Context, name string) (savedCall, error) 
 		of.problem = err.Error()
 	} else {
 		of.raw = def.InputSchema
-		of.schema, _ = def.Input()
+		of.schema, _ = def.Input(l.turn(ctx, l.name))
 		if of.cycle, err = l.callsBack(ctx, name); err != nil {
 			return of, err
 		}

@@ -2,12 +2,8 @@ package compose
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"log/slog"
-	"sync"
-	"sync/atomic"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/limits"
@@ -17,64 +13,29 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// maxSchemas is how many compiled schemas of upstream tools are kept. When there are
-// more, all are dropped and compiled again when needed.
-const maxSchemas = 512
-
-// schemas has the compiled inputSchemas of upstream tools, by their text. It is safe
-// for concurrent use.
-type schemas struct {
-	mu     sync.Mutex
-	byText map[[sha256.Size]byte]*inputSchema
-}
-
-// inputSchema is compiled once, when it is needed first.
-type inputSchema struct {
-	once   sync.Once
-	done   atomic.Bool
-	schema *tools.Schema // nil if it does not compile
-}
-
-// compileWork is the work of compiling one byte of a schema, in units of a [tools.Spend]. A
-// schema takes some tenths of a second at most.
-const compileWork = 1000
-
-// of returns the compiled schema of a tool's arguments. It returns nil if there is none
-// or if it does not compile; then only the server checks the arguments. Before it compiles
-// one, it calls turn, unless that is nil, with the work that this is. turn waits until the
-// run may compute, and returns what ends that.
-func (s *schemas) of(server, tool string, raw []byte, log *slog.Logger, turn func(units uint64) (end func())) *tools.Schema {
+// upstreamSchema returns the compiled schema of the arguments of an upstream's tool. It returns
+// nil if there is none or if it does not compile; then only the server checks the arguments.
+func (c *Composer) upstreamSchema(server, tool string, raw []byte, turn tools.Turn) *tools.Schema {
 	if len(raw) == 0 {
 		return nil
 	}
-	sum := sha256.Sum256(raw)
-	s.mu.Lock()
-	found := s.byText[sum]
-	if found == nil {
-		if s.byText == nil || len(s.byText) >= maxSchemas {
-			s.byText = make(map[[sha256.Size]byte]*inputSchema)
+	first := false
+	schema, err := c.cfg.Schemas.Any(raw, "inputSchema", func(units uint64) (end func()) {
+		if first = true; turn == nil {
+			return func() {}
 		}
-		found = &inputSchema{}
-		s.byText[sum] = found
-	}
-	s.mu.Unlock()
-	if turn != nil && !found.done.Load() { // others wait for a turn of their own, as long as their runs last
-		defer turn(uint64(len(raw)) * compileWork)()
-	}
-	found.once.Do(func() {
-		defer found.done.Store(true)
-		var err error
-		if found.schema, err = tools.CompileSchema(raw, "inputSchema"); err != nil {
-			log.Debug("arguments of a tool are not checked: its schema cannot be used", "upstream", server, "tool", tool, "err", err)
-		}
+		return turn(units)
 	})
-	return found.schema
+	if err != nil && first {
+		c.cfg.Log.Debug("arguments of a tool are not checked: its schema cannot be used", "upstream", server, "tool", tool, "err", err)
+	}
+	return schema
 }
 
 // turn returns a function that waits for a slot to compute, if the work is long, and returns
 // one that releases it. The work costs no fuel, because it is done once for many runs. After
 // ctx it does not wait.
-func (c *Composer) turn(ctx context.Context, tool string) func(units uint64) (end func()) {
+func (c *Composer) turn(ctx context.Context, tool string) tools.Turn {
 	return func(units uint64) (end func()) {
 		work := c.cfg.Sandbox.Compute(ctx, tool, nil)
 		_ = work.Spend(units)
@@ -109,7 +70,7 @@ func (r *run) checkCall(ctx, limited context.Context, t *target) *abi.CallError 
 	if failed := t.checkMeta(); failed != nil {
 		return failed
 	}
-	schema := r.schemas.of(t.server, t.tool, r.cfg.Catalog.InputSchema(t.server, t.tool), r.cfg.Log, r.turn(limited, r.tool))
+	schema := r.upstreamSchema(t.server, t.tool, r.cfg.Catalog.InputSchema(t.server, t.tool), r.turn(limited, r.tool))
 	if schema == nil {
 		return nil
 	}

@@ -13,7 +13,7 @@ import (
 // TestCompilingTakesATurn checks that a schema is compiled in a turn of the run that needs it
 // first, and then never again.
 func TestCompilingTakesATurn(t *testing.T) {
-	var s schemas
+	c := New(Options{Sandbox: new(sandbox.Sandbox), Log: slog.New(slog.DiscardHandler)})
 	var said []string
 	turn := func(units uint64) (end func()) {
 		said = append(said, fmt.Sprint("turn of ", units))
@@ -21,7 +21,7 @@ func TestCompilingTakesATurn(t *testing.T) {
 	}
 	raw := []byte(`{"type":"object"}`)
 	for range 3 {
-		if s.of("a", "b", raw, slog.New(slog.DiscardHandler), turn) == nil {
+		if c.upstreamSchema("a", "b", raw, turn) == nil {
 			t.Error("no schema")
 		}
 	}
@@ -30,8 +30,8 @@ func TestCompilingTakesATurn(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	r := &run{Composer: &Composer{cfg: Options{Sandbox: new(sandbox.Sandbox)}}}
-	if s.of("a", "c", []byte(`{}`), slog.New(slog.DiscardHandler), r.turn(ended, r.tool)) == nil {
+	r := &run{Composer: c}
+	if c.upstreamSchema("a", "c", []byte(`{}`), r.turn(ended, r.tool)) == nil {
 		t.Error("no schema after the end of the run that compiled it")
 	}
 }

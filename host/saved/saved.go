@@ -2,7 +2,7 @@
 // are documents of its store, and a folder has copies, which are read whether the store answers
 // or not. A change is made in the store first, on the condition that nobody else was faster.
 //
-//	saved.go   Open, OpenOnce
+//	saved.go   Open, OpenOnce, OpenFolder; the memory of the tools
 //	places.go  the folders and collections
 //	folders.go saved tools of tokens as collections, for copying
 //	shared.go  documents of the store, for package tools
@@ -20,6 +20,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
+	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/store"
 	"github.com/mcp-metatool/mcp-metatool/host/store/files"
 	"github.com/mcp-metatool/mcp-metatool/host/store/mirror"
@@ -35,7 +37,11 @@ type Options struct {
 	Away func() error
 	// OnChange is tools.StoreOptions.OnChange.
 	OnChange func()
-	Log      *slog.Logger
+	// Schemas keeps the compiled schemas; nil: the tools keep their own.
+	Schemas *tools.Schemas
+	// Budget has the memory of the tools; nil: they are not counted.
+	Budget *budget.Budget
+	Log    *slog.Logger
 }
 
 // Tools are open saved tools.
@@ -43,8 +49,9 @@ type Tools struct {
 	*tools.Store
 	mirror  *mirror.Mirror // nil without a fleet, and for commands
 	copies  *files.Store   // nil without a fleet
-	waiting time.Time      // until when the first tools/list waits for the fleet
-	done    chan struct{}  // closed by Close
+	room    room
+	waiting time.Time     // until when the first tools/list waits for the fleet
+	done    chan struct{} // closed by Close
 	closing sync.Once
 	closed  error
 	group   sync.WaitGroup
@@ -88,12 +95,13 @@ func OpenOnce(ctx context.Context, o Options) (t *Tools, stale, err error) {
 }
 
 func open(o *Options) (t *Tools, err error) {
-	t = &Tools{done: make(chan struct{})}
-	dir, options := o.Folder(), tools.StoreOptions{Log: o.Log, OnChange: o.OnChange}
+	t = &Tools{done: make(chan struct{}), room: room{o.Budget.OpenSaved(o.Place)}}
+	dir, options := o.Folder(), tools.StoreOptions{Log: o.Log, OnChange: o.OnChange, Schemas: o.Schemas, Room: t.room}
 	if o.Store != nil {
 		options.Shared = &shared{store: o.Store, away: o.Away, names: o.collections()}
 	}
 	if t.Store, err = tools.OpenStore(dir, options); err != nil {
+		t.room.Close()
 		return nil, err
 	}
 	if o.Store != nil {
@@ -184,6 +192,22 @@ func (t *Tools) Close() error {
 			t.closed = t.copies.Close()
 		}
 		t.closed = errors.Join(t.closed, t.Store.Close())
+		t.room.Close()
 	})
 	return t.closed
 }
+
+// room is the memory of saved tools. It implements tools.Room.
+type room struct{ *budget.Account }
+
+// Add implements tools.Room.
+func (r room) Add(n int) error {
+	if err := r.Account.Add(n); err != nil {
+		return fmt.Errorf("%w (delete saved tools that are not needed, make this one smaller, or raise %s)", err, limits.TotalMemory.Setting())
+	}
+	return nil
+}
+
+// OpenFolder opens the saved tools in a folder, or the copies there, for a command that asks no
+// fleet.
+func OpenFolder(o Options) (*Tools, error) { return open(&o) }

@@ -1,0 +1,164 @@
+package tools
+
+import (
+	linked "container/list"
+	"crypto/sha256"
+	"fmt"
+	"sync"
+	"sync/atomic"
+)
+
+// Schemas keeps compiled schemas by their texts, so that each is compiled when it is needed for
+// the first time. What was used longest ago goes when they take too much memory, and is
+// compiled again when it is needed again. It is safe for concurrent use.
+type Schemas struct {
+	most int64 // bytes
+
+	mu     sync.Mutex // a leaf
+	used   int64
+	byText map[[sha256.Size]byte]*linked.Element
+	order  linked.List // of *keptSchema; what was used last comes first
+}
+
+// DefaultSchemas is how many bytes of compiled schemas are kept if nothing else is said.
+const DefaultSchemas = 16 << 20
+
+// NewSchemas returns Schemas that take about as many bytes at most.
+func NewSchemas(most int64) *Schemas {
+	return &Schemas{most: most, byText: map[[sha256.Size]byte]*linked.Element{}}
+}
+
+// Turn is called before work on the host with its size, in units of a [Spend]. It may wait
+// until the caller may compute, and returns what ends that.
+type Turn func(units uint64) (end func())
+
+// compileWork is the work of compiling one byte of a schema.
+const compileWork = 1000
+
+// keptSchema is compiled once.
+type keptSchema struct {
+	key    [sha256.Size]byte
+	once   sync.Once
+	done   atomic.Bool
+	schema *Schema
+	err    error
+	size   int64 // guarded by Schemas.mu
+}
+
+// Input is CompileInputSchema. It calls turn, unless that is nil, before it compiles anything.
+func (s *Schemas) Input(raw []byte, what string, turn Turn) (*Schema, error) {
+	return s.get("input", raw, what, turn, CompileInputSchema)
+}
+
+// Any is CompileSchema in the same way.
+func (s *Schemas) Any(raw []byte, what string, turn Turn) (*Schema, error) {
+	return s.get("any", raw, what, turn, CompileSchema)
+}
+
+func (s *Schemas) get(kind string, raw []byte, what string, turn Turn, compile func([]byte, string) (*Schema, error)) (*Schema, error) {
+	k := s.kept(sha256.Sum256(fmt.Appendf(nil, "%s %s %s", kind, what, raw)))
+	if turn != nil && !k.done.Load() { // others wait for a turn of their own, as long as their runs last
+		defer turn(uint64(len(raw)) * compileWork)()
+	}
+	k.once.Do(func() {
+		defer k.done.Store(true)
+		k.schema, k.err = compile(raw, what)
+		size := int64(keptOverhead)
+		if k.schema != nil {
+			size += k.schema.size
+		} else if k.err != nil {
+			size += int64(len(k.err.Error()))
+		}
+		s.grown(k, size)
+	})
+	return k.schema, k.err
+}
+
+// keptOverhead is what a schema takes in Schemas besides itself, in bytes.
+const keptOverhead = 512
+
+// kept returns what is kept under a key, which may not be compiled yet.
+func (s *Schemas) kept(key [sha256.Size]byte) *keptSchema {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.byText[key]; e != nil {
+		s.order.MoveToFront(e)
+		return e.Value.(*keptSchema)
+	}
+	k := &keptSchema{key: key}
+	s.byText[key] = s.order.PushFront(k)
+	return k
+}
+
+// grown notes how much a schema takes, and drops others.
+func (s *Schemas) grown(k *keptSchema, size int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.byText[k.key]; e == nil || e.Value != k {
+		return // it was dropped while it was compiled
+	}
+	k.size = size
+	s.used += size
+	for e := s.order.Back(); e != nil && s.used > s.most; {
+		old, before := e.Value.(*keptSchema), e.Prev()
+		if old.size > 0 { // otherwise it is being compiled
+			s.used -= old.size
+			delete(s.byText, old.key)
+			s.order.Remove(e)
+		}
+		e = before
+	}
+}
+
+// maxLocations is how many bytes all the places in a schema may have together when each is
+// written as a path from its root. The compiler keeps a path for each.
+const maxLocations = 4 << 20
+
+// The sizes of what is compiled, in bytes, as measured.
+const (
+	schemaSize      = 1300 // a schema in the schema
+	valueSize       = 128  // a JSON value of another kind
+	instructionSize = 70   // an instruction of a regular expression
+)
+
+// measure returns about how many bytes a document takes when it is compiled, and how many of
+// them are for places of schemas.
+func measure(doc any) (size, locations int64) {
+	var walk func(v any, at int64)
+	walk = func(v any, at int64) {
+		size += valueSize
+		switch c := v.(type) {
+		case map[string]any:
+			size, locations = size+schemaSize, locations+at
+			for name, sub := range c {
+				size += int64(2 * len(name))
+				walk(sub, at+escapedLength(name))
+			}
+		case []any:
+			for _, sub := range c {
+				walk(sub, at+6)
+			}
+		case bool: // which may be a schema
+			size, locations = size+schemaSize/4, locations+at
+		case string:
+			size += int64(2 * len(c))
+		}
+	}
+	walk(doc, int64(len(baseURL)+1))
+	return size + 2*locations, locations
+}
+
+// escapedLength returns about how many bytes a name has in a path: that of a JSON pointer, as a
+// fragment of a URL.
+func escapedLength(name string) int64 {
+	n := 1
+	for i := range len(name) {
+		switch b := name[i]; {
+		case 'a' <= b && b <= 'z', 'A' <= b && b <= 'Z', '0' <= b && b <= '9', b == '_', b == '-', b == '.':
+			n++
+		default:
+			n += 4
+		}
+	}
+	return int64(n)
+}
