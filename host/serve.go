@@ -142,7 +142,8 @@ func (h *Host) ServeHTTPOn(ctx context.Context, ln net.Listener) error {
 		}
 		pages.ServeHTTP(w, r)
 	})), streamable.ServerOptions{
-		MaxConnections: settings.MaxConnections, MaxConnectionsPerAddress: settings.MaxConnectionsPerAddress, Log: h.opts.Log,
+		MaxConnections: settings.MaxConnections, MaxConnectionsPerAddress: settings.MaxConnectionsPerAddress,
+		Servers: len(h.config().Upstreams), Log: h.opts.Log,
 	})
 	return serveUntil(ctx, server, ln, func(late context.Context) {
 		err := sessions.Close(late)
@@ -156,7 +157,7 @@ func (h *Host) ServeHTTPOn(ctx context.Context, ln net.Listener) error {
 // serveUntil serves HTTP on ln until ctx ends, and closes ln. Then it calls end, whose
 // context ends after sessionsTime, and closes the connections that are left. The error is
 // the cause of ctx, or says why serving failed.
-func serveUntil(ctx context.Context, server *http.Server, ln net.Listener, end func(late context.Context)) error {
+func serveUntil(ctx context.Context, server *streamable.Server, ln net.Listener, end func(late context.Context)) error {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln) }()
 	var err error

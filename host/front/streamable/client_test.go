@@ -46,7 +46,7 @@ func newServerWith(t testing.TB, opts Options, limits ServerOptions) *server {
 	h := New(context.Background(), opts)
 	srv := httptest.NewUnstartedServer(nil)
 	limits.Log = silent
-	srv.Config = NewServer(h, limits)
+	srv.Config = NewServer(h, limits).Server
 	srv.Start()
 	w := &server{t: t, backend: b, http: h, url: srv.URL}
 	w.close = sync.OnceFunc(func() {

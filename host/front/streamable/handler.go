@@ -24,6 +24,7 @@
 //	sink.go         writing events to the client
 //	writer.go       the connection that takes a stream's messages to the client
 //	connections.go  limits on connections by address
+//	descriptors.go  connections and the descriptors of the process (descriptors_*.go: for each system)
 //	server.go       the http.Server around the handler
 //
 // A session has one stream for messages that belong to no request, which the client

@@ -5,12 +5,14 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/envelope"
+	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
@@ -23,14 +25,34 @@ type ServerOptions struct {
 	// network counts as one. The default is half of MaxConnections, but all of them
 	// for loopback addresses, which proxies connect from.
 	MaxConnectionsPerAddress int
-	Log                      *slog.Logger
+	// Servers is how many servers the process has, for which descriptors are left.
+	Servers int
+	Log     *slog.Logger
 }
 
-// NewServer makes an http.Server for long streams: it has a timeout for headers, but none
+// Server is an http.Server that leaves descriptors to the rest of the process.
+type Server struct {
+	*http.Server
+	connections *connections
+}
+
+// Serve serves the connections of a listener; see http.Server.Serve. When the process has no
+// descriptor for a new one, an idle connection is closed for it.
+func (s *Server) Serve(ln net.Listener) error {
+	return s.Server.Serve(&thriftyListener{ln, s.connections})
+}
+
+// NewServer makes a Server for long streams: it has a timeout for headers, but none
 // for answers. The Handler limits the time for bodies and stalled writes.
-func NewServer(handler http.Handler, opts ServerOptions) *http.Server {
-	conns := newConnections(cmp.Or(opts.MaxConnections, 4096), opts.MaxConnectionsPerAddress, opts.Log)
-	return &http.Server{
+func NewServer(handler http.Handler, opts ServerOptions) *Server {
+	most := cmp.Or(opts.MaxConnections, 4096)
+	if files := openFiles(); affordable(most, files, opts.Servers) < most {
+		most = affordable(most, files, opts.Servers)
+		opts.Log.Info("fewer connections than "+limits.Connections.Setting()+" says, because the process may open only so many files (raise its limit, as with ulimit -n)",
+			"connections", most, "files", files)
+	}
+	conns := newConnections(most, opts.MaxConnectionsPerAddress, opts.Log)
+	return &Server{connections: conns, Server: &http.Server{
 		Handler:           http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { serveBounded(w, r, handler) }),
 		ConnState:         conns.state,
 		ReadHeaderTimeout: 10 * time.Second,
@@ -43,7 +65,7 @@ func NewServer(handler http.Handler, opts ServerOptions) *http.Server {
 			SendPingTimeout:               time.Minute,
 		},
 		ErrorLog: slog.NewLogLogger(opts.Log.Handler(), slog.LevelDebug),
-	}
+	}}
 }
 
 // serveBounded sets a deadline for the body of a request, whether the handler reads
