@@ -68,6 +68,7 @@ func healthTool(name string, _ []byte) mcp.Tool {
 						},
 						"slowedSince": {"type": "string", "description": "Since when it is read slowly, because it sends more than it is asked for."},
 						"pins": {"type": "array", "items": {"type": "string"}, "description": "What is not as it was pinned."},
+						"items": {"type": "array", "items": {"type": "string"}, "description": "What it lists that strict clients refuse: left out, or shown in part."},
 						"lastError": {"type": "string", "description": "May be over."},
 						"restarts": {"type": "integer"},
 						"restartAt": {"type": "string", "description": "When it is started again."}

@@ -11,6 +11,7 @@
 //	resolve.go    resolving the names that scripts use to servers and tools
 //	template.go   matching URIs with resource templates
 //	pins.go       definitions that are not as they were pinned
+//	odd.go        items that strict clients refuse
 //	merge.go      merging the _meta or capabilities objects of upstreams
 //
 // Definitions stay raw; only the name member of tools and prompts is replaced. URIs are
@@ -27,6 +28,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/pins"
+	"github.com/mcp-metatool/mcp-metatool/host/strict"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -60,6 +62,7 @@ type Entry struct {
 	// Definition is the raw tool definition (MCP Tool object) under its public
 	// name.
 	Definition []byte
+	sound      bool // Definition is as all clients accept it
 	// Define makes Definition of the definitions of upstreams' tools, again whenever
 	// these change; nil if it does not depend on them. It must not block. It returns
 	// the same as before if Definition and Version are the same and so are the tools.
@@ -97,7 +100,8 @@ type Catalog struct {
 	// composites are the saved tools that clients share, by "", and those of clients that
 	// have their own, by bearer.Rights.Own.
 	composites map[string][]Entry
-	pins       Pins // nil for none
+	pins       Pins            // nil for none
+	odd        map[string]bool // the servers that were warned of because they list odd items
 }
 
 // ChangeFunc is called, without locks held, after each change that the clients of a scope
@@ -150,6 +154,8 @@ type sourceItem struct {
 	public     string // the public name, or the URI
 	definition []byte // raw, with the public name
 	handshake  []byte // the same for clients of the handshake era
+	refused    bool   // strict clients would refuse it, so none sees it
+	odd        string // what is odd about it; "" for nothing
 	sent       *pins.Definition
 }
 
@@ -187,7 +193,7 @@ func newSource(s Source, previous *source) *source {
 		if s.Prefix != previous.Prefix {
 			l.items = slices.Clone(l.items)
 			for i := range l.items {
-				created.name(surface, &l.items[i], l.stateless)
+				created.name(surface, &l.items[i])
 			}
 		}
 		created.lists[surface] = l
@@ -212,7 +218,9 @@ func (c *Catalog) rebuild(change func()) {
 	c.mu.Lock()
 	change()
 	steps := c.step(func(s *Scope, _ *view) *view { return newView(c, s) })
+	warnings := c.newlyOdd()
 	c.mu.Unlock()
+	c.warn(warnings)
 	for _, surface := range wire.Surfaces {
 		for _, s := range steps {
 			c.report(surface, false, nil, s)
@@ -243,6 +251,7 @@ func replaced(of, entries []Entry, k Kind) (now []Entry, changed bool) {
 	entries = slices.Clone(entries)
 	for i := range entries {
 		entries[i].Kind = k
+		entries[i].sound = k == Builtin || strict.Sound(wire.Tools, entries[i].Definition)
 	}
 	if slices.EqualFunc(of, entries, sameEntry) {
 		return of, false
@@ -269,6 +278,10 @@ func (c *Catalog) SetList(server string, list List) {
 	if list.Announced && list.Surface != wire.Templates { // which have no notification of their own
 		told = server
 	}
+	verdicts := make([]strict.Verdict, len(list.Items)) // a long list takes some time
+	for i, raw := range list.Items {
+		verdicts[i] = strict.Judge(list.Surface, raw, list.Stateless)
+	}
 	c.update(list.Surface, told, list.Notice, func() bool {
 		at := slices.IndexFunc(c.sources, func(s *source) bool { return s.Server == server })
 		if at < 0 {
@@ -278,39 +291,50 @@ func (c *Catalog) SetList(server string, list List) {
 		if _, listed := s.lists[list.Surface]; list.Remembered && listed {
 			return false
 		}
-		s.lists[list.Surface] = s.read(list)
+		s.lists[list.Surface] = s.read(list, verdicts)
 		return true
 	})
 }
 
-// read reads the names of items, and sets the public names of tools and prompts.
-func (s *source) read(list List) listing {
+// read reads the names of items, and sets the public names of tools and prompts. verdicts are
+// those of the items.
+func (s *source) read(list List, verdicts []strict.Verdict) listing {
 	l := listing{
 		items: make([]sourceItem, 0, len(list.Items)), meta: list.Meta,
 		stateless: list.Stateless, fresh: list.Fresh, remembered: list.Remembered,
 	}
-	for _, raw := range list.Items {
+	for i, raw := range list.Items {
 		own, ok := wire.GetString(raw, list.Surface.Key())
 		if !ok {
 			l.keyless++
 			continue
 		}
-		item := sourceItem{own: own, public: own, definition: raw, sent: pins.NewDefinition(raw)}
-		s.name(list.Surface, &item, list.Stateless)
+		item := sourceItem{own: own, public: own, definition: raw, handshake: raw, sent: pins.NewDefinition(raw)}
+		v := &verdicts[i]
+		if item.refused = v.Refused != ""; !item.refused {
+			item.definition, item.handshake = v.Stateless, v.Handshake
+		}
+		if v.Odd() {
+			item.odd = v.Summary()
+		}
+		s.name(list.Surface, &item)
 		l.items = append(l.items, item)
 	}
 	return l
 }
 
-// name sets the public name of a tool or prompt. stateless is List.Stateless.
-func (s *source) name(surface wire.Surface, item *sourceItem, stateless bool) {
-	if surface == wire.Tools || surface == wire.Prompts {
-		item.public = PublicName(s.Prefix, item.own)
-		item.definition, _ = wire.Set(item.definition, wire.Quote(item.public), "name") // it is an object, since GetString has read it
+// name sets the public name of a tool or prompt.
+func (s *source) name(surface wire.Surface, item *sourceItem) {
+	if surface != wire.Tools && surface != wire.Prompts {
+		return
 	}
-	item.handshake = item.definition
-	if surface == wire.Tools && stateless {
-		item.handshake = envelope.HandshakeTool(item.definition)
+	item.public = PublicName(s.Prefix, item.own)
+	same := &item.handshake[0] == &item.definition[0]
+	item.definition, _ = wire.Set(item.definition, wire.Quote(item.public), "name") // it is an object, since GetString has read it
+	if same {
+		item.handshake = item.definition
+	} else {
+		item.handshake, _ = wire.Set(item.handshake, wire.Quote(item.public), "name")
 	}
 }
 
@@ -322,7 +346,9 @@ func (c *Catalog) update(surface wire.Surface, announced string, notice []byte, 
 	if change() {
 		steps = c.step(func(s *Scope, before *view) *view { return before.with(c, s, surface) })
 	}
+	warnings := c.newlyOdd()
 	c.mu.Unlock()
+	c.warn(warnings)
 	for _, s := range steps {
 		c.report(surface, announced != "" && s.scope.HasServer(announced), notice, s)
 	}
@@ -350,7 +376,7 @@ func (s *Scope) Prefix(server string) string { return s.view.Load().prefixes[ser
 // Problems returns the collisions of names and URIs and similar problems.
 func (s *Scope) Problems() []Problem {
 	v := s.view.Load()
-	all := v.pinProblems()
+	all := append(v.pinProblems(), v.oddProblems()...)
 	for _, surface := range wire.Surfaces {
 		all = append(all, v.lists[surface].problems...)
 	}

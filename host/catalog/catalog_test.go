@@ -18,7 +18,7 @@ import (
 
 func definitions(names ...string) (raw [][]byte) {
 	for _, n := range names {
-		raw = append(raw, fmt.Appendf(nil, `{"x-unknown":9007199254740993,"name":%q,"inputSchema":{"$ref":"#/definitions/a"}}`, n))
+		raw = append(raw, fmt.Appendf(nil, `{"x-unknown":9007199254740993,"name":%q,"inputSchema":{"type":"object","$ref":"#/definitions/a"}}`, n))
 	}
 	return raw
 }
@@ -46,7 +46,7 @@ func testCatalog(t *testing.T) (*Catalog, *atomic.Int64) {
 			Exposes: func(string) bool { return true }, Hides: func(string) bool { return false }},
 	}, slog.New(slog.DiscardHandler), func(*Scope, wire.Surface, []byte) { changes.Add(1) })
 	c.SetBuiltins([]Entry{{Name: "save_tool", Definition: []byte(`{"name":"save_tool"}`)}})
-	c.SetComposites([]Entry{{Name: "mine", Definition: []byte(`{"name":"mine"}`)}})
+	c.SetComposites([]Entry{{Name: "mine", Definition: []byte(`{"name":"mine","inputSchema":{"type":"object"}}`)}})
 	c.SetUpstream("git-hub", wire.Tools, definitions("get_issue", "create_issue", "get_secret", "list-repos", "list_repos"), nil)
 	c.SetUpstream("files", wire.Tools, definitions("write", "save_tool", "read"), nil)
 	return c, &changes
@@ -62,7 +62,7 @@ func TestListOrderAndDefinitions(t *testing.T) {
 	if !ok || e.Kind != Proxied || e.Server != "git-hub" || e.Tool != "get_issue" {
 		t.Errorf("entry = %+v", e)
 	}
-	if got := string(e.Definition); got != `{"x-unknown":9007199254740993,"name":"git-hub__get_issue","inputSchema":{"$ref":"#/definitions/a"}}` {
+	if got := string(e.Definition); got != `{"x-unknown":9007199254740993,"name":"git-hub__get_issue","inputSchema":{"type":"object","$ref":"#/definitions/a"}}` {
 		t.Errorf("definition = %s", got)
 	}
 	for _, hidden := range []string{"git-hub__create_issue", "git-hub__get_secret", "nope"} {
@@ -321,7 +321,7 @@ func TestPagesAreBounded(t *testing.T) {
 	c := New([]Source{{Server: "x", Exposes: func(string) bool { return true }, Hides: func(string) bool { return false }}}, slog.New(slog.DiscardHandler), func(*Scope, wire.Surface, []byte) {})
 	var items [][]byte
 	for i, size := range []int{pageBytes / 2, pageBytes / 3, pageBytes / 3, 2 * pageBytes, 10, 10} {
-		items = append(items, fmt.Appendf(nil, `{"name":"t%d","description":"%s"}`, i, strings.Repeat("x", size)))
+		items = append(items, fmt.Appendf(nil, `{"name":"t%d","description":"%s","inputSchema":{"type":"object"}}`, i, strings.Repeat("x", size)))
 	}
 	c.SetUpstream("x", wire.Tools, items, nil)
 	var pages []int
@@ -344,7 +344,7 @@ func TestPagesAreBounded(t *testing.T) {
 // lists of clients with other rights are copies.
 func TestPagesAreShared(t *testing.T) {
 	c := New([]Source{{Server: "x", Prefix: "x__", Exposes: func(string) bool { return true }, Hides: func(string) bool { return false }}}, slog.New(slog.DiscardHandler), func(*Scope, wire.Surface, []byte) {})
-	c.SetUpstream("x", wire.Tools, [][]byte{[]byte(`{"name":"a"}`), []byte(`{"name":"b"}`)}, nil)
+	c.SetUpstream("x", wire.Tools, [][]byte{[]byte(`{"name":"a","inputSchema":{"type":"object"}}`), []byte(`{"name":"b","inputSchema":{"type":"object"}}`)}, nil)
 	few := (&bearer.Rights{Expose: []string{"x.b"}}).Prepared()
 	c.Narrow([]*bearer.Rights{few})
 	page := func(s *Scope) Page {

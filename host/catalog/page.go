@@ -30,6 +30,8 @@ type Problem struct {
 	// Drifted is the upstream whose definitions are not as they were pinned, if it is about
 	// that; else "".
 	Drifted string
+	// Odd is the upstream that lists something that strict clients refuse, if it is about that.
+	Odd string
 }
 
 // String returns both on one line.
@@ -41,6 +43,7 @@ type item struct {
 	rank       int    // position of the source; items of a source are ordered by key
 	definition []byte
 	handshake  []byte // the same for clients of the handshake era
+	refused    bool   // it is taken out at the end
 }
 
 func (l list) same(m list) bool {
@@ -56,18 +59,25 @@ type builder struct {
 	pins    Pins
 	// withheld are the items that were left out of the list because of their pins.
 	withheld []withheld
+	odd      map[string]oddities // by server
 	list
 }
 
 func (b *builder) add(rank int, key string, definition, handshake []byte) {
-	b.items = append(b.items, item{key, rank, definition, handshake})
+	b.items = append(b.items, item{key: key, rank: rank, definition: definition, handshake: handshake})
 }
 
 func (b *builder) problem(remedy, format string, args ...any) {
 	b.problems = append(b.problems, Problem{Text: fmt.Sprintf(format, args...), Remedy: remedy})
 }
 
+// item is add for an item of an upstream.
+func (b *builder) item(rank int, key string, of sourceItem) {
+	b.items = append(b.items, item{key, rank, of.definition, of.handshake, of.refused})
+}
+
 func (b *builder) finish() list {
+	b.items = slices.DeleteFunc(b.items, func(i item) bool { return i.refused })
 	slices.SortFunc(b.items, func(a, b item) int {
 		if a.rank != b.rank {
 			return a.rank - b.rank

@@ -56,7 +56,7 @@ func (r *pinnedRig) says(server, name, instructions string) {
 func (r *pinnedRig) lists(server string, surface wire.Surface, description string, keys ...string) {
 	var items [][]byte
 	for _, key := range keys {
-		items = append(items, wire.Marshal(map[string]string{surface.Key(): key, "name": key, "description": description}))
+		items = append(items, wire.Marshal(map[string]any{surface.Key(): key, "name": key, "description": description, "inputSchema": map[string]string{"type": "object"}}))
 	}
 	r.keeper.Offer(server, surface, items)
 	r.SetUpstream(server, surface, items, nil)

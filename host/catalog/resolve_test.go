@@ -28,7 +28,7 @@ func TestHiddenNamesInErrors(t *testing.T) {
 	c := New([]Source{{Server: "s", Exposes: hides, Hides: hides}}, slog.New(slog.DiscardHandler), func(*Scope, wire.Surface, []byte) {})
 	var items [][]byte
 	for _, name := range []string{"a-b", "a_b", "a.b", "xa", "x-b", "x_b"} {
-		items = append(items, []byte(`{"name":"`+name+`"}`))
+		items = append(items, []byte(`{"name":"`+name+`","inputSchema":{"type":"object"}}`))
 	}
 	c.SetUpstream("s", wire.Tools, items, nil)
 	for name, want := range map[string]string{

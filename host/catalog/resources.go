@@ -29,6 +29,9 @@ func (b *builder) itemsOf(s *source) []sourceItem {
 			continue
 		}
 		seen[e.own] = true
+		if e.odd != "" && (b.surface != wire.Tools || !s.Hides(e.own)) {
+			b.noteOdd(s.Server, e)
+		}
 		if b.pinned(s, e) {
 			items = append(items, e)
 		}
@@ -47,7 +50,7 @@ func (b *builder) prompts(sources []*source) map[string]ownName {
 			}
 			owners[e.public] = ownName{s.Server, e.own}
 			if b.shown(s.Server, e) {
-				b.add(i, e.public, e.definition, e.handshake)
+				b.item(i, e.public, e)
 			}
 		}
 	}
@@ -67,7 +70,7 @@ func (b *builder) resources(sources []*source) map[string]string {
 			}
 			owners[e.own] = s.Server
 			if b.shown(s.Server, e) {
-				b.add(i, e.own, e.definition, e.handshake)
+				b.item(i, e.own, e)
 			}
 		}
 	}
@@ -79,7 +82,7 @@ func (b *builder) templates(sources []*source) []template {
 	templates := make([]template, 0, len(b.items))
 	for _, e := range b.items { // in the order of the configuration
 		t, err := parseTemplate(e.key)
-		if err != nil {
+		if err != nil && !e.refused {
 			b.problem("report it to the authors of the server", "resource template %q of upstream %q: %v; it is listed, but matches no URI", e.key, owners[e.key], err)
 		}
 		t.server = owners[e.key]

@@ -11,6 +11,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
+// sound returns an item with a key that all clients accept.
+func sound(surface wire.Surface, key string) string {
+	if surface == wire.Tools || surface == wire.Prompts {
+		return `{"name":"` + key + `","inputSchema":{"type":"object"}}`
+	}
+	return `{"name":"n","` + surface.Key() + `":"` + key + `"}`
+}
+
 func raws(items ...string) (raw [][]byte) {
 	for _, i := range items {
 		raw = append(raw, []byte(i))
@@ -46,10 +54,10 @@ func page(t *testing.T, c *Catalog, s wire.Surface) string {
 
 func TestPrompts(t *testing.T) {
 	c, _ := twoUpstreams()
-	c.SetUpstream("a", wire.Prompts, raws(`{"title":1e400,"name":"x"}`, `{"name":"odd name"}`, `{"title":"no name"}`), nil)
+	c.SetUpstream("a", wire.Prompts, raws(`{"x":1e30,"name":"x"}`, `{"name":"odd name"}`, `{"title":"no name"}`), nil)
 	c.SetUpstream("b", wire.Prompts, raws(`{"name":"a__x"}`, `{"name":"y"}`, `{"name":"y"}`), nil)
 	odd := PublicName("a__", "odd name")
-	want := strings.Join([]string{`{"name":"` + odd + `"}`, `{"title":1e400,"name":"a__x"}`, `{"name":"y"}`}, "\n")
+	want := strings.Join([]string{`{"name":"` + odd + `"}`, `{"x":1e30,"name":"a__x"}`, `{"name":"y"}`}, "\n")
 	if got := page(t, c, wire.Prompts); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -72,7 +80,7 @@ func TestPrompts(t *testing.T) {
 func TestNames(t *testing.T) {
 	c, _ := twoUpstreams()
 	c.SetBuiltins([]Entry{{Name: "own", Definition: []byte(`{"name":"own"}`)}})
-	c.SetUpstream("a", wire.Tools, raws(`{"name":"x.y"}`, `{"name":"z"}`), nil)
+	c.SetUpstream("a", wire.Tools, raws(`{"name":"x.y","inputSchema":{"type":"object"}}`, `{"name":"z","inputSchema":{"type":"object"}}`), nil)
 	c.SetUpstream("b", wire.Prompts, raws(`{"name":"p"}`), nil)
 	want := []Name{
 		{wire.Tools, PublicName("a__", "x.y"), "a", "x.y", true},
@@ -89,12 +97,12 @@ func TestNames(t *testing.T) {
 
 func TestResources(t *testing.T) {
 	c, _ := twoUpstreams()
-	c.SetUpstream("b", wire.Resources, raws(`{"uri":"file:///1","name":"b's"}`, `{"uri":"file:///2"}`), nil)
+	c.SetUpstream("b", wire.Resources, raws(`{"uri":"file:///1","name":"b's"}`, `{"uri":"file:///2","name":"2"}`), nil)
 	if owner, _ := c.Resource("file:///1"); owner != "b" {
 		t.Errorf("the only owner is %q", owner)
 	}
 	c.SetUpstream("a", wire.Resources, raws(`{"uri":"file:///1", "name":"a's"}`), nil)
-	if got, want := page(t, c, wire.Resources), `{"uri":"file:///1", "name":"a's"}`+"\n"+`{"uri":"file:///2"}`; got != want {
+	if got, want := page(t, c, wire.Resources), `{"uri":"file:///1", "name":"a's"}`+"\n"+`{"uri":"file:///2","name":"2"}`; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	for uri, want := range map[string]string{"file:///1": "a", "file:///2": "b", "file:///3": ""} {
@@ -112,8 +120,8 @@ func TestResources(t *testing.T) {
 
 func TestTemplatesOfUpstreams(t *testing.T) {
 	c, _ := twoUpstreams()
-	c.SetUpstream("a", wire.Templates, raws(`{"uriTemplate":"{+any}"}`, `{"uriTemplate":"x://{"}`), nil)
-	c.SetUpstream("b", wire.Templates, raws(`{"uriTemplate":"file:///{name}"}`, `{"uriTemplate":"{+any}"}`), nil)
+	c.SetUpstream("a", wire.Templates, raws(`{"name":"n","uriTemplate":"{+any}"}`, `{"name":"n","uriTemplate":"x://{"}`), nil)
+	c.SetUpstream("b", wire.Templates, raws(`{"name":"n","uriTemplate":"file:///{name}"}`, `{"name":"n","uriTemplate":"{+any}"}`), nil)
 	for uri, want := range map[string][]string{"file:///f": {"b", "a"}, "file:///d/f": {"a"}, strings.Repeat("x", maxURI+1): nil} {
 		if got := c.Matching(uri); !slices.Equal(got, want) {
 			t.Errorf("%.20s: %q, want %q", uri, got, want)
@@ -124,7 +132,7 @@ func TestTemplatesOfUpstreams(t *testing.T) {
 			t.Errorf("template %s belongs to %q, %v", text, owner, ok)
 		}
 	}
-	if got := len(c.Problems()); got != 2 { // the same template twice; one that cannot be parsed
+	if got := len(c.Problems()); got != 2 { // the same template twice; one that is odd
 		t.Errorf("problems %q", c.Problems())
 	}
 }
@@ -132,11 +140,11 @@ func TestTemplatesOfUpstreams(t *testing.T) {
 func TestOnChangeTellsTheSurface(t *testing.T) {
 	c, told := twoUpstreams()
 	for _, surface := range wire.Surfaces {
-		c.SetUpstream("a", surface, raws(`{"`+surface.Key()+`":"x"}`), nil)
-		c.SetUpstream("a", surface, raws(`{"`+surface.Key()+`":"x"}`), nil)               // no change
-		c.SetUpstream("b", surface, nil, nil)                                             // no news
-		c.SetUpstream("nobody", surface, raws(`{"`+surface.Key()+`":"y"}`), nil)          // not configured
-		c.SetUpstream("a", surface, raws(`{"`+surface.Key()+`":"x"}`), []byte(`{"k":1}`)) // agents see this
+		c.SetUpstream("a", surface, raws(sound(surface, "x:")), nil)
+		c.SetUpstream("a", surface, raws(sound(surface, "x:")), nil)               // no change
+		c.SetUpstream("b", surface, nil, nil)                                      // no news
+		c.SetUpstream("nobody", surface, raws(sound(surface, "y:")), nil)          // not configured
+		c.SetUpstream("a", surface, raws(sound(surface, "x:")), []byte(`{"k":1}`)) // agents see this
 	}
 	var want []wire.Surface
 	for _, surface := range wire.Surfaces {
@@ -152,7 +160,7 @@ func TestOnChangeTellsTheSurface(t *testing.T) {
 func TestAnnouncedAgain(t *testing.T) {
 	c, told := twoUpstreams()
 	for _, surface := range wire.Surfaces {
-		items := raws(`{"` + surface.Key() + `":"x"}`)
+		items := raws(sound(surface, "x:"))
 		c.SetList("a", List{Surface: surface, Items: items, Announced: true})
 		c.SetList("a", List{Surface: surface, Items: items, Announced: true})
 		c.SetList("a", List{Surface: surface, Items: items}) // the server has started again
@@ -198,20 +206,21 @@ func TestHints(t *testing.T) {
 // tools that they can read, also under another prefix.
 func TestDefinitionsForTheHandshakeEra(t *testing.T) {
 	c, _ := twoUpstreams()
-	items := raws(`{"name":"x","outputSchema":{"type":"array"}}`, `{"name":"y","outputSchema":{"type":"object"}}`)
+	items := raws(`{"name":"x","inputSchema":{"type":"object"},"outputSchema":{"type":"array"}}`, `{"name":"y","inputSchema":{"type":"object"},"outputSchema":{"type":"object"}}`)
 	c.SetList("a", List{Surface: wire.Tools, Items: items, Stateless: true})
 	c.SetList("b", List{Surface: wire.Tools, Items: items})
 	check := func(prefix string) {
 		t.Helper()
 		p, _ := c.Page(wire.Tools, "", 10)
-		array, object := `","outputSchema":{"type":"array"}}`, `","outputSchema":{"type":"object"}}`
+		array, object := `","inputSchema":{"type":"object"},"outputSchema":{"type":"array"}}`, `","inputSchema":{"type":"object"},"outputSchema":{"type":"object"}}`
 		want := []string{`{"name":"` + prefix + `x` + array, `{"name":"` + prefix + `y` + object, `{"name":"x` + array, `{"name":"y` + object}
 		for i, item := range p.Items {
 			if string(item) != want[i] {
 				t.Errorf("%s, want %s", item, want[i])
 			}
 		}
-		want[0] = `{"name":"` + prefix + `x"}`
+		want[0] = `{"name":"` + prefix + `x","inputSchema":{"type":"object"}}`
+		want[2] = `{"name":"x","inputSchema":{"type":"object"}}`
 		for i, item := range p.Handshake {
 			if string(item) != want[i] {
 				t.Errorf("handshake era: %s, want %s", item, want[i])

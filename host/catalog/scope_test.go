@@ -45,13 +45,13 @@ func TestScopes(t *testing.T) {
 	items := func(server string, surface wire.Surface, list ...string) {
 		var raw [][]byte
 		for _, one := range list {
-			raw = append(raw, []byte(`{"`+surface.Key()+`":"`+one+`"}`))
+			raw = append(raw, []byte(sound(surface, one)))
 		}
 		c.SetUpstream(server, surface, raw, nil)
 	}
 	own := func(list ...string) (entries []Entry) {
 		for _, name := range list {
-			entries = append(entries, Entry{Name: name, Definition: []byte(`{"name":"` + name + `"}`)})
+			entries = append(entries, Entry{Name: name, Definition: []byte(`{"name":"` + name + `","inputSchema":{"type":"object"}}`)})
 		}
 		return entries
 	}
@@ -132,7 +132,7 @@ func TestScopes(t *testing.T) {
 	}
 
 	clear(told)
-	c.SetList("db", List{Surface: wire.Tools, Items: [][]byte{[]byte(`{"name":"new"}`)}, Announced: true})
+	c.SetList("db", List{Surface: wire.Tools, Items: [][]byte{[]byte(`{"name":"new","inputSchema":{"type":"object"}}`)}, Announced: true})
 	for name, want := range map[string]int{"all": 1, "own": 1, "no db": 0, "reader": 1} { // reader is told since it was announced
 		if got := told[name]; len(got) != want {
 			t.Errorf("%s is told of %v", name, got)

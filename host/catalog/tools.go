@@ -71,7 +71,8 @@ func (b *builder) tools(of *Scope, builtins, composites []Entry, sources []*sour
 				e.Definition = e.Define(lookup)
 			}
 			visible, hidden := of.own(e)
-			if b.tool(&t, e, e.Definition, rank, visible) && !hidden {
+			handshake, refused := b.forms(&e)
+			if b.tool(&t, e, handshake, rank, visible && !refused) && !hidden {
 				t.all = append(t.all, e)
 			}
 		}
@@ -136,7 +137,7 @@ func (b *builder) sourceTools(t *tools, s *source, items []sourceItem, rank int)
 	for _, l := range items {
 		hidden := s.Hides(l.own)
 		e := Entry{Name: l.public, Kind: Proxied, Server: s.Server, Tool: l.own, Definition: l.definition}
-		b.tool(t, e, l.handshake, rank, !hidden && s.Exposes(l.own))
+		b.tool(t, e, l.handshake, rank, !hidden && !l.refused && s.Exposes(l.own))
 		if !hidden {
 			t.all = append(t.all, e)
 		}

@@ -25,13 +25,14 @@ type view struct {
 	templates []template         // the most literal ones first
 	pins      Pins
 	withheld  map[wire.Surface][]withheld
+	odd       map[wire.Surface]map[string]oddities // by server
 }
 
 // ownName is an upstream's own name of a prompt or tool.
 type ownName struct{ server, name string }
 
 func newView(c *Catalog, of *Scope) *view {
-	v := &view{rights: of.rights, pins: c.pins, withheld: map[wire.Surface][]withheld{}, barred: map[string]string{}, prefixes: map[string]string{}, sources: map[string]Source{}, disabled: map[string]string{}, lists: map[wire.Surface]list{}, fresh: map[wire.Surface][]envelope.Freshness{}}
+	v := &view{rights: of.rights, pins: c.pins, withheld: map[wire.Surface][]withheld{}, odd: map[wire.Surface]map[string]oddities{}, barred: map[string]string{}, prefixes: map[string]string{}, sources: map[string]Source{}, disabled: map[string]string{}, lists: map[wire.Surface]list{}, fresh: map[wire.Surface][]envelope.Freshness{}}
 	for _, s := range c.narrowed(of) {
 		v.sources[s.Server] = s.Source
 		if s.barred {
@@ -53,13 +54,13 @@ func newView(c *Catalog, of *Scope) *view {
 // with returns a copy of v with one surface rebuilt from the catalog's sources.
 func (v *view) with(c *Catalog, of *Scope, surface wire.Surface) *view {
 	w := *v
-	w.lists, w.fresh, w.withheld = maps.Clone(v.lists), maps.Clone(v.fresh), maps.Clone(v.withheld)
+	w.lists, w.fresh, w.withheld, w.odd = maps.Clone(v.lists), maps.Clone(v.fresh), maps.Clone(v.withheld), maps.Clone(v.odd)
 	w.build(c, of, surface)
 	return &w
 }
 
 func (v *view) build(c *Catalog, of *Scope, surface wire.Surface) {
-	b, sources := builder{surface: surface, rights: of.rights, pins: c.pins}, c.narrowed(of)
+	b, sources := builder{surface: surface, rights: of.rights, pins: c.pins, odd: map[string]oddities{}}, c.narrowed(of)
 	switch surface {
 	case wire.Tools:
 		v.tools = b.tools(of, of.builtins, c.saved(of), sources)
@@ -80,7 +81,7 @@ func (v *view) build(c *Catalog, of *Scope, surface wire.Surface) {
 		metas = append(metas, Part{s.Server, l.meta})
 		fresh = append(fresh, l.fresh)
 	}
-	v.fresh[surface], v.withheld[surface] = fresh, b.withheld
+	v.fresh[surface], v.withheld[surface], v.odd[surface] = fresh, b.withheld, b.odd
 	b.meta = MergeMeta(metas)
 	v.lists[surface] = b.finish()
 }

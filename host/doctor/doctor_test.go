@@ -168,7 +168,7 @@ oauth = {}
 			{Server: "npx", Own: "a.b", Public: "npx__a_b_1234", Changed: true},
 			{Server: "npx", Own: long[:50], Public: "npx__" + long[:50]},
 		},
-		Collisions:   []catalog.Problem{{Text: "two tools are called x", Remedy: "rename one"}, {Text: "x has changed", Remedy: "accept it", Drifted: "big"}},
+		Collisions:   []catalog.Problem{{Text: "two tools are called x", Remedy: "rename one"}, {Text: "x has changed", Remedy: "accept it", Drifted: "big"}, {Text: "y is left out", Remedy: "report it", Odd: "big"}},
 		UnknownTools: []policy.UnknownName{{Rule: "ci", Name: "npx.unoin", Near: []string{"npx.union"}}}, Waiting: 2,
 		Instances: []Instance{{PID: 7, Config: "/other.toml"}, {Err: errors.New("no answer")}},
 	}
@@ -188,6 +188,7 @@ oauth = {}
 		idSchemaRef: "deep (#/$defs/x at r)", idRuntimeOld: "node has version 16.20; current servers need 18.0 or later", idClockWrong: "the clock of this machine is 2h behind login", idRuntimeBroken: "Cannot connect to the Docker daemon",
 		idServerCrashed: "it works now, but failed 1h ago: it said ****", idServerDown: "", idInstanceOther: "/other.toml", idNameLong: "74 characters",
 		idPolicyTool: `policy rule "ci": there is no npx.unoin (did you mean npx.union?)`, idApprovalsWaiting: "2 calls wait for your approval",
+		idItemOdd:      "y is left out",
 		idPolicyClient: `policy rule "ci": there is no ci among the tokens`,
 		idTextLong:     "text (1100 characters), its instructions (2100 characters, cut by Claude Code)",
 	} {

@@ -41,6 +41,7 @@ const (
 	idNameLong         = "name-long"
 	idNameCollision    = "name-collision"
 	idPinsDrift        = "pins-drift"
+	idItemOdd          = "item-odd"
 	idSchemaType       = "schema-type"
 	idSchemaUnion      = "schema-union"
 	idSchemaRef        = "schema-ref"
@@ -100,8 +101,9 @@ var Kinds = []Kind{
 	{idNameLong, Warning, "With the prefix that Claude Code adds (`mcp__mcp-metatool__`), the name of a tool has more than 64 characters.", []string{"claude-code"}},
 	{idNameCollision, Warning, "Two servers have the same name for something, and one hides the other.", nil},
 	{idPinsDrift, Warning, "What a server offers is not as it was pinned.", nil},
+	{idItemOdd, Warning, "A server lists something that clients with strict SDKs refuse, and the lists of all servers with it. It is left out, or shown without the members at fault; scripts can use it.", nil},
 
-	{idSchemaType, Error, "The input schema of a tool is not an object with `\"type\": \"object\"`. Clients with the SDK for TypeScript refuse the whole list.", []string{"typescript-sdk"}},
+	{idSchemaType, Error, "The input schema of a tool is not an object with `\"type\": \"object\"`. Clients with the SDK for TypeScript would refuse the whole list, so it is left out.", []string{"typescript-sdk"}},
 	{idSchemaUnion, Warning, "An input schema has `oneOf`, `anyOf`, `allOf`, `enum` or `not` at the top. The APIs of Claude and OpenAI refuse it, and with it every request.", []string{"claude-api", "openai-api"}},
 	{idSchemaRef, Warning, "An input schema has `$ref`. Gemini refuses it.", []string{"gemini"}},
 	{idSchemaFormat, Warning, "A string in an input schema has a `format` other than `enum` and `date-time`. Gemini refuses it.", []string{"gemini"}},

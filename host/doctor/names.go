@@ -40,9 +40,12 @@ func (e *examination) names() {
 		long.report(e, idNameLong, u.Name, shorten(u, long), fmt.Sprintf("names of more than %d characters in Claude Code", maxName))
 	}
 	for _, p := range e.Collisions {
-		if p.Drifted != "" {
+		switch {
+		case p.Drifted != "":
 			e.find(idPinsDrift, p.Drifted, p.Remedy, "%s", p.Text)
-		} else {
+		case p.Odd != "":
+			e.find(idItemOdd, upstreamObject(p.Odd), p.Remedy, "%s", p.Text)
+		default:
 			e.find(idNameCollision, "", p.Remedy, "%s", p.Text)
 		}
 	}

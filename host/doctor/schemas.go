@@ -58,7 +58,7 @@ func (a affected) hide(server string) string {
 
 // schemaKinds are what is wrong with schemas, in this order, with what findings say.
 var schemaKinds = []struct{ id, what string }{
-	{idSchemaType, `input schemas without "type": "object", with which TypeScript clients refuse the whole list`},
+	{idSchemaType, `input schemas without "type": "object", with which TypeScript clients would refuse the whole list, so they are left out`},
 	{idSchemaUnion, "input schemas that the APIs of Claude and OpenAI refuse, with every request"},
 	{idSchemaKey, "names of parameters that the API of Claude refuses, with every request"},
 	{idSchemaItems, "arrays without items, which VS Code and the API of OpenAI refuse"},

@@ -66,22 +66,3 @@ func TestCombine(t *testing.T) {
 		}
 	}
 }
-
-// TestHandshakeTool checks which output schemas clients of the handshake era get.
-func TestHandshakeTool(t *testing.T) {
-	const rest = `"name":"t","inputSchema":{"type":"object","outputSchema":1}`
-	for schema, kept := range map[string]bool{
-		`{"type":"object","x":1.0}`: true, `{"type":"array"}`: false, `{"type":["object","null"]}`: false, `{"anyOf":[{"type":"object"}]}`: false, `true`: false, `null`: false,
-	} {
-		definition, want := `{"outputSchema":`+schema+","+rest+"}", "{"+rest+"}"
-		if kept {
-			want = definition
-		}
-		if got := HandshakeTool([]byte(definition)); string(got) != want {
-			t.Errorf("%s: %s", schema, got)
-		}
-	}
-	if got := HandshakeTool([]byte("{" + rest + "}")); string(got) != "{"+rest+"}" {
-		t.Errorf("without one: %s", got)
-	}
-}

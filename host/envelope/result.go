@@ -131,21 +131,3 @@ func without(result []byte, names []string) ([]byte, error) {
 	}
 	return wire.Set(result, rest, "_meta")
 }
-
-// HandshakeTool returns the definition of a tool for clients of the handshake era. They
-// require an outputSchema to be one of an object, and some of them refuse the whole list
-// otherwise. The tool works without it.
-func HandshakeTool(definition []byte) []byte {
-	schema, ok := wire.Get(definition, "outputSchema")
-	if !ok {
-		return definition
-	}
-	if kind, _ := wire.GetString(schema, "type"); kind == "object" {
-		return definition
-	}
-	rest, err := wire.Delete(definition, "outputSchema")
-	if err != nil {
-		return definition
-	}
-	return rest
-}

@@ -57,6 +57,8 @@ type Target struct {
 	Probe *config.Probe
 	// Pins returns what is not as it was pinned, in short lines; nil: nothing.
 	Pins func() []string
+	// Odd returns what it lists that strict clients refuse, in short lines; nil: nothing.
+	Odd func() []string
 	// Permitted returns why the tool of Probe may not be called; nil: it may.
 	Permitted func(tool string) error
 	// Wake starts the upstream if it is asleep. Otherwise it is skipped.
@@ -118,6 +120,11 @@ func (c Checker) check(ctx context.Context, t Target) Report {
 	if t.Pins != nil {
 		for _, line := range t.Pins() {
 			r.Pins = append(r.Pins, c.excerpt(line))
+		}
+	}
+	if t.Odd != nil {
+		for _, line := range t.Odd() {
+			r.Items = append(r.Items, c.excerpt(line))
 		}
 	}
 	st := t.Connection.Status() // after the check

@@ -48,7 +48,10 @@ type Report struct {
 	// sends more than was requested.
 	SlowedSince *time.Time `json:"slowedSince,omitempty"`
 	// Pins says what is not as it was pinned, one line each, at most maxPins.
-	Pins      []string   `json:"pins,omitempty"`
+	Pins []string `json:"pins,omitempty"`
+	// Items says what the server lists that strict clients refuse, one line each. Clients get
+	// it without the members at fault, or not at all.
+	Items     []string   `json:"items,omitempty"`
 	Restarts  int        `json:"restarts"`
 	RestartAt *time.Time `json:"restartAt,omitempty"` // when it will be started again
 }
@@ -138,6 +141,9 @@ func (r *Report) Cells() []string {
 	}
 	if len(r.Pins) > 0 {
 		wrong = strings.TrimPrefix(fmt.Sprintf("%s; not as pinned: %d", wrong, len(r.Pins)), "; ")
+	}
+	if len(r.Items) > 0 {
+		wrong = strings.TrimPrefix(fmt.Sprintf("%s; odd items: %d", wrong, len(r.Items)), "; ")
 	}
 	if r.SlowedSince != nil {
 		wrong = strings.TrimPrefix(wrong+"; sends more than it is asked for, and is read slowly", "; ")

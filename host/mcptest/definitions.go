@@ -46,7 +46,7 @@ func definitions() map[wire.Surface][]string {
 	}
 	for i, uri := range Resources {
 		items[wire.Resources] = append(items[wire.Resources], fmt.Sprintf(
-			`{"uri":%s,"name":"r%d","size":9007199254740993,"annotations":{"audience":["user"],"priority":1.0,"lastModified":"2025-01-12T15:00:58Z"},"_meta":{"n":1e400},%s}`, wire.Quote(uri), i, oddities))
+			`{"uri":%s,"name":"r%d","size":9007199254740993,"annotations":{"audience":["user"],"priority":1.0,"lastModified":"2025-01-12T15:00:58Z"},"_meta":{"n":1e300},%s}`, wire.Quote(uri), i, oddities))
 	}
 	for i, uri := range Templates {
 		items[wire.Templates] = append(items[wire.Templates], fmt.Sprintf(

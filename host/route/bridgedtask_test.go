@@ -14,7 +14,7 @@ import (
 
 const (
 	toolTasksOffered = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"tasks":{"cancel":{},"requests":{"tools":{"call":{}}}}}}`
-	optional         = `{"name":"t","execution":{"taskSupport":"optional"}}`
+	optional         = `{"name":"t","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}}`
 	takesAll         = `{"extensions":{"io.modelcontextprotocol/tasks":{}},"elicitation":{},"roots":{}}`
 	related          = `"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"own"}}`
 	legacyTask       = `"taskId":"own","status":%q,"createdAt":"c","lastUpdatedAt":"l","ttl":9007199254740993,"pollInterval":5,"x":1.0`
@@ -281,7 +281,7 @@ func TestUnbridgedTask(t *testing.T) {
 	for name, test := range map[string]struct{ definition, capabilities, server string }{
 		"not declared":    {optional, `{}`, toolTasksOffered},
 		"not offered":     {optional, takesAll, `{"capabilities":{"tools":{},"tasks":{"list":{}}}}`},
-		"not of the tool": {`{"name":"t","execution":{"taskSupport":"forbidden"}}`, takesAll, toolTasksOffered},
+		"not of the tool": {`{"name":"t","inputSchema":{"type":"object"},"execution":{"taskSupport":"forbidden"}}`, takesAll, toolTasksOffered},
 	} {
 		g, up, s := bridgedRig(t, test.definition, test.capabilities)
 		up.server = test.server

@@ -223,11 +223,22 @@ func newRig(t testing.TB, servers ...string) *rig {
 	return g
 }
 
+// item returns an item with a key that all clients accept.
+func item(surface wire.Surface, key string) []byte {
+	switch surface {
+	case wire.Tools:
+		return fmt.Appendf(nil, `{"name":%q,"inputSchema":{"type":"object"}}`, key)
+	case wire.Prompts:
+		return fmt.Appendf(nil, `{"name":%q}`, key)
+	}
+	return fmt.Appendf(nil, `{%q:%q,"name":"n"}`, surface.Key(), key)
+}
+
 // lists sets a list of an upstream, given the keys of its items.
 func (g *rig) lists(server string, surface wire.Surface, keys ...string) {
 	var items [][]byte
 	for _, k := range keys {
-		items = append(items, fmt.Appendf(nil, `{%q:%q}`, surface.Key(), k))
+		items = append(items, item(surface, k))
 	}
 	g.router.Catalog.SetUpstream(server, surface, items, nil)
 }

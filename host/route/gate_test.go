@@ -52,7 +52,7 @@ func TestChangesWhileAsked(t *testing.T) {
 		"denied":                         {func(_ *rig, gate *fakeGate) { gate.decision = policy.Decision{Action: policy.Deny, Rule: "never"} }, `policy denies a.t (rule \"never\")`},
 		"other rule":                     {func(_ *rig, gate *fakeGate) { gate.decision.Rule = "asks, too" }, `policy asks for the approval of a.t (rule \"asks, too\")`},
 		"definition": {func(g *rig, _ *fakeGate) {
-			g.router.Catalog.SetUpstream("a", wire.Tools, [][]byte{[]byte(`{"name":"t","description":"now harmless"}`)}, nil)
+			g.router.Catalog.SetUpstream("a", wire.Tools, [][]byte{[]byte(`{"name":"t","inputSchema":{"type":"object"},"description":"now harmless"}`)}, nil)
 		}, `policy asks for the approval of a.t (rule \"asks\")`},
 	} {
 		g := newRig(t, "a")

@@ -30,7 +30,7 @@ func fullRig(t *testing.T) *rig {
 	g.lists("b", wire.Resources, "file:///2", "file:///both")
 	g.lists("down", wire.Resources, "down:///1")
 	g.lists("b", wire.Templates, "db://{table}/{id}")
-	g.router.Catalog.SetComposites([]catalog.Entry{{Name: "mine", Definition: []byte(`{"name":"mine"}`)}})
+	g.router.Catalog.SetComposites([]catalog.Entry{{Name: "mine", Definition: []byte(`{"name":"mine","inputSchema":{"type":"object"}}`)}})
 	g.router.Register(catalog.Composite, testHandler{g.router})
 	return g
 }
@@ -43,11 +43,11 @@ func TestHandle(t *testing.T) {
 		return `{"server":"` + server + `","method":"` + method + `","params":` + params + `}`
 	}
 	for _, tt := range []struct{ method, params, want string }{
-		{"tools/list", `{}`, `{"tools":[{"name":"mine"},{"name":"a__get-sum"},{"name":"down__x"}]}`},
+		{"tools/list", `{}`, `{"tools":[{"name":"mine","inputSchema":{"type":"object"}},{"name":"a__get-sum","inputSchema":{"type":"object"}},{"name":"down__x","inputSchema":{"type":"object"}}]}`},
 		{"tools/list", `{"cursor":1}`, `{"code":-32602,"message":"tools/list: params.cursor must be a string, got 1"}`},
 		{"tools/list", `{"cursor":"?"}`, `{"code":-32602,"message":"tools/list: invalid cursor (take nextCursor of an earlier page, or none)"}`},
-		{"resources/list", ``, `{"resources":[{"uri":"file:///1"},{"uri":"file:///both"},{"uri":"file:///2"},{"uri":"down:///1"}]}`},
-		{"resources/templates/list", `{}`, `{"resourceTemplates":[{"uriTemplate":"db://{table}/{id}"}]}`},
+		{"resources/list", ``, `{"resources":[{"uri":"file:///1","name":"n"},{"uri":"file:///both","name":"n"},{"uri":"file:///2","name":"n"},{"uri":"down:///1","name":"n"}]}`},
+		{"resources/templates/list", `{}`, `{"resourceTemplates":[{"uriTemplate":"db://{table}/{id}","name":"n"}]}`},
 		{"prompts/list", `{}`, `{"prompts":[{"name":"a__p"},{"name":"` + odd + `"},{"name":"b__p"},{"name":"down__p"}]}`},
 
 		{"tools/call", `{"arguments":{"n":9007199254740993}, "name":"a__get-sum","_meta":{"k":1}}`,
@@ -230,7 +230,7 @@ func TestSavedToolsOfOtherProcesses(t *testing.T) {
 	s := g.session("s", `{}`)
 	g.router.Register(catalog.Composite, testHandler{g.router})
 	g.router.Refresh = func(Session) {
-		g.router.Catalog.SetComposites([]catalog.Entry{{Name: "new", Definition: []byte(`{"name":"new"}`)}})
+		g.router.Catalog.SetComposites([]catalog.Entry{{Name: "new", Definition: []byte(`{"name":"new","inputSchema":{"type":"object"}}`)}})
 	}
 	if got := g.ask(s, "tools/call", `{"name":"new"}`); !strings.Contains(got, "new-inner") {
 		t.Errorf("got %s", got)

@@ -21,8 +21,8 @@ func TestResultsForOldRevisions(t *testing.T) {
 	const both = `{"content":[],"structuredContent":{"n":1},"isError":false}`
 	g := newRig(t, "a")
 	g.router.Register(catalog.Composite, fixed(both))
-	g.router.Catalog.SetComposites([]catalog.Entry{{Name: "mine", Definition: []byte(`{"name":"mine"}`)}})
-	g.router.Catalog.SetUpstream("a", wire.Tools, [][]byte{[]byte(`{"name":"t"}`)}, nil)
+	g.router.Catalog.SetComposites([]catalog.Entry{{Name: "mine", Definition: []byte(`{"name":"mine","inputSchema":{"type":"object"}}`)}})
+	g.router.Catalog.SetUpstream("a", wire.Tools, [][]byte{item(wire.Tools, "t")}, nil)
 	g.ups["a"].on("tools/call", both)
 	for _, tt := range []struct{ revision, tool, want string }{
 		{"2025-11-25", "mine", both},
@@ -43,7 +43,7 @@ func TestResultsForOldRevisions(t *testing.T) {
 // tool.
 func TestUnusableAnswer(t *testing.T) {
 	g := newRig(t, "a")
-	g.router.Catalog.SetUpstream("a", wire.Tools, [][]byte{[]byte(`{"name":"t"}`)}, nil)
+	g.router.Catalog.SetUpstream("a", wire.Tools, [][]byte{item(wire.Tools, "t")}, nil)
 	g.ups["a"].answer["tools/call"] = func(context.Context, wire.Call) (wire.Reply, error) {
 		return wire.Reply{}, errors.Join(wire.ErrUnusable, errors.New("it is too large"))
 	}

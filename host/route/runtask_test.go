@@ -83,7 +83,7 @@ func newTaskRuns(t *testing.T) (*taskRuns, *fakeSession) {
 	g := newRig(t)
 	f := &taskRuns{t: t, rig: g, after: 10 * time.Second, end: make(chan wire.Reply), recorded: map[string]RecordedRun{}}
 	g.router.Runs = f
-	g.router.Catalog.SetComposites([]catalog.Entry{{Name: "c", Kind: catalog.Composite, Definition: []byte(`{"name":"c"}`)}})
+	g.router.Catalog.SetComposites([]catalog.Entry{{Name: "c", Kind: catalog.Composite, Definition: []byte(`{"name":"c","inputSchema":{"type":"object"}}`)}})
 	g.router.Register(catalog.Composite, f)
 	return f, f.session("two", tasksDeclared)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-const required = `{"name":"t","execution":{"taskSupport":"required"}}`
+const required = `{"name":"t","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}`
 
 // TestRequiredTaskOfHandshakeEra checks that a client of the stateless era can call a tool
 // that can only be called as a task of the handshake era, and gets its result.
@@ -17,7 +17,7 @@ func TestRequiredTaskOfHandshakeEra(t *testing.T) {
 	for _, test := range []struct{ revision, definition, result, want, task string }{
 		{stateless, required, `{"content":[],"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"x"},"n":1.0}}`, `{"content":[],"_meta":{"n":1.0}}`, `,"task":{}`},
 		{stateless, required, `{"code":-32000,"message":"m"}`, `{"code":-32000,"message":"m"}`, `,"task":{}`},
-		{stateless, `{"name":"t","execution":{"taskSupport":"optional"}}`, "", `{"task":{"taskId":"x","status":"working"}}`, ""},
+		{stateless, `{"name":"t","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}}`, "", `{"task":{"taskId":"x","status":"working"}}`, ""},
 		{"2025-11-25", required, "", `{"task":{"taskId":"x","status":"working"}}`, ""},
 	} {
 		g, up, s := eras(t, test.revision, `{}`)

@@ -46,8 +46,12 @@ func (u *Upstreams) check(ctx context.Context, c health.Checker, session route.S
 		if t.Probe != nil && route.RightsOf(session).Hides(conf.Name, t.Probe.Call) {
 			t.Probe = nil // nor may the clients call it
 		}
+		knows := !route.RightsOf(session).Narrows() // others may not know all names
+		if knows {
+			t.Odd = func() []string { return u.env.Catalog.Odd(conf.Name) }
+		}
 		if p := u.env.Pins; p != nil {
-			if !route.RightsOf(session).Narrows() { // others may not know all names
+			if knows {
 				t.Pins = func() []string { return p.Drift(conf.Name) }
 			}
 			t.Permitted = func(tool string) error { return p.Permitted(conf.Name, tool) }

@@ -39,6 +39,8 @@ type lists struct {
 	notices map[string]string               // the last one, by server
 }
 
+func (l *lists) Odd(string) []string { return nil }
+
 func (l *lists) SetList(server string, list catalog.List) {
 	if l.setting != nil && !list.Remembered {
 		l.setting(server)

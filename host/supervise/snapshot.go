@@ -43,7 +43,7 @@ type List struct {
 func (l List) memory() int64 {
 	bytes := int64(0)
 	for _, item := range l.Items {
-		bytes += 2*int64(len(item)) + 1<<10
+		bytes += 3*int64(len(item)) + 1<<10
 	}
 	return bytes
 }

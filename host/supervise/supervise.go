@@ -48,6 +48,8 @@ import (
 type Catalog interface {
 	// SetList replaces a list.
 	SetList(server string, list catalog.List)
+	// Odd returns what a server lists that strict clients refuse, in short lines.
+	Odd(server string) []string
 }
 
 // Receiver gets what one upstream sends; see route.Peer.

@@ -166,10 +166,11 @@ func (c *listing) addMeta(page []byte, large bool) error {
 }
 
 // memory returns what the list takes in memory as long as it is used, in bytes: each
-// definition is kept as it was sent and under its public name, and there are names, an
-// index and what clients with narrowed rights see.
+// definition is kept as it was sent and under its public name, for clients of either era if
+// these get it differently, and there are names, an index and what clients with narrowed
+// rights see.
 func (c *listing) memory() int64 {
-	const copies, each = 2, 1 << 10
+	const copies, each = 3, 1 << 10
 	return copies*c.bytes + each*int64(len(c.items))
 }
 
