@@ -83,7 +83,7 @@ func (r *Router) introduction(s Session, all []serverConn) InitializeResult {
 			meta, _ := wire.Get(result, "_meta")
 			metas = append(metas, catalog.Part{Server: c.server, Raw: meta})
 		}
-		capabilities = catalog.Union(capabilities, withTaskExtension(theirs))
+		capabilities = catalog.Union(capabilities, withTaskExtension(advertised(theirs, len(all) == 1)))
 	}
 	if r.Runs != nil && r.Runs.TaskAfter() > 0 {
 		capabilities = catalog.Union(capabilities, []byte(`{"extensions":{"`+protocol.ExtensionTasks+`":{}}}`))

@@ -17,7 +17,7 @@ func TestInitializeResult(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := string(w.Capabilities), `{"tools":{"listChanged":true},"logging":{},"resources":{"subscribe":true,"listChanged":true},"x":{"y":1}}`; got != want {
+	if got, want := string(w.Capabilities), `{"tools":{"listChanged":true},"logging":{},"resources":{"subscribe":true,"listChanged":true}}`; got != want {
 		t.Errorf("capabilities %s", got)
 	}
 	if got, want := w.Instructions, "ours\n\nInstructions of server \"a\":\ndo \"a\""; got != want {
@@ -44,7 +44,7 @@ func TestInitializeWaitsForHandshakes(t *testing.T) {
 		if err != nil || time.Since(begin) != DefaultHandshakeWait {
 			t.Errorf("%v after %v", err, time.Since(begin))
 		}
-		want := `{"tools":{"listChanged":true},"logging":{},"x":{},"resources":{"subscribe":true,"listChanged":true},"prompts":{"listChanged":true},"completions":{}}`
+		want := `{"tools":{"listChanged":true},"logging":{},"resources":{"subscribe":true,"listChanged":true},"prompts":{"listChanged":true},"completions":{}}`
 		if got := string(w.Capabilities); got != want {
 			t.Errorf("capabilities %s", got)
 		}

@@ -43,10 +43,10 @@ func (r *Router) setLevel(ctx context.Context, call Call) wire.Reply {
 			return reply
 		}
 	}
-	if len(replies) > 0 {
+	if len(replies) > 0 && wire.ParseError(replies[0].Error).Code != wire.CodeMethodNotFound {
 		return replies[0]
 	}
-	return empty()
+	return empty() // scripts log, too, so we have promised it
 }
 
 // tellLevel sets the level of one upstream. It computes the level while it holds the

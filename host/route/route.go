@@ -7,6 +7,7 @@
 //	scope.go        what the rights of a client permit
 //	session.go      Session, Origin, Call: what the router needs of clients
 //	clients.go      the state of each session
+//	capabilities.go  what clients are told of the capabilities of upstreams
 //	initialize.go   the result of initialize, and the beginning and end of a session
 //	restore.go      sessions that another process had
 //	stateless.go    what the stateless era needs of lists and definitions
