@@ -1,8 +1,13 @@
 package route
 
 import (
+	"bytes"
+	"io"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
@@ -201,9 +206,9 @@ func legacyResult(call Call, reply wire.Reply) wire.Reply {
 	return reply
 }
 
-// withoutValue removes structuredContent from the result of a tool if it is not an object.
-// The text content should say the same (revision 2026-07-28, server/tools, "Structured
-// Content"). If there is no content, the value becomes that.
+// withoutValue removes structuredContent from the result of a tool if it is not an object, and
+// puts it into the text of the result, unless it stands there already (revision 2026-07-28,
+// server/tools, "Structured Content").
 func withoutValue(result []byte) ([]byte, error) {
 	value, ok := wire.Get(result, "structuredContent")
 	if !ok || wire.IsObject(value) {
@@ -214,10 +219,34 @@ func withoutValue(result []byte) ([]byte, error) {
 		return nil, err
 	}
 	content, _ := wire.Get(rest, "content")
-	if blocks, err := wire.Elements(content); content != nil && (err != nil || len(blocks) > 0) {
-		return rest, nil
+	blocks, _ := wire.Elements(content) // what is not a list has no block that a client could read
+	for _, block := range blocks {
+		if text, ok := wire.GetString(block, "text"); ok && says(text, value) {
+			return rest, nil
+		}
 	}
-	return wire.Set(rest, wire.Marshal([]textBlock{{"text", string(value)}}), "content")
+	blocks = append(blocks, wire.Marshal(textBlock{"text", string(value)}))
+	return wire.Set(rest, wire.Array(blocks), "content")
+}
+
+// says reports whether a text is a raw value: as JSON, or just the text if the value is one.
+func says(text string, value []byte) bool {
+	if own, ok := wire.Text(value); ok && own == text {
+		return true
+	}
+	options := []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
+	a, b := jsontext.NewDecoder(strings.NewReader(text), options...), jsontext.NewDecoder(bytes.NewReader(value), options...)
+	for {
+		x, err := a.ReadToken()
+		x = x.Clone()
+		y, err2 := b.ReadToken()
+		switch {
+		case err != nil || err2 != nil:
+			return err == io.EOF && err2 == io.EOF
+		case x.Kind() != y.Kind() || x.String() != y.String():
+			return false
+		}
+	}
 }
 
 // adaptError translates the codes of errors that the eras do not share. Errors about the

@@ -112,7 +112,15 @@ func TestResultsForLegacyClients(t *testing.T) {
 	const meta = `"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"x"}}`
 	for _, test := range []struct{ method, reply, want string }{
 		{"tools/call", `{"resultType":"complete","content":[],"structuredContent":{"a":1},` + meta + `}`, `{"content":[],"structuredContent":{"a":1}}`},
-		{"tools/call", `{"resultType":"complete","content":[{"type":"text","text":"1"}],"structuredContent":[1]}`, `{"content":[{"type":"text","text":"1"}]}`},
+		{"tools/call", `{"resultType":"complete","content":[{"type":"text","text":"1"}],"structuredContent":[1]}`, `{"content":[{"type":"text","text":"1"},{"type":"text","text":"[1]"}]}`},
+		{"tools/call", `{"resultType":"complete","content":[{"type":"text","text":" [ 1.0, \"\\u00e9\" ] "}],"structuredContent":[1.0,"é"]}`, `{"content":[{"type":"text","text":" [ 1.0, \"\\u00e9\" ] "}]}`},
+		{"tools/call", `{"resultType":"complete","content":[{"type":"text","text":"3 rows"},{"type":"x"}],"structuredContent":[1.0,2]}`, `{"content":[{"type":"text","text":"3 rows"},{"type":"x"},{"type":"text","text":"[1.0,2]"}]}`},
+		{"tools/call", `{"resultType":"complete","content":[{"type":"text","text":"[1]"}],"structuredContent":[1.0]}`, `{"content":[{"type":"text","text":"[1]"},{"type":"text","text":"[1.0]"}]}`},
+		{"tools/call", `{"resultType":"complete","content":[{"type":"text","text":"[1] [1]"}],"structuredContent":[1]}`, `{"content":[{"type":"text","text":"[1] [1]"},{"type":"text","text":"[1]"}]}`},
+		{"tools/call", `{"resultType":"complete","content":[{"type":"text","text":"[1"}],"structuredContent":[1]}`, `{"content":[{"type":"text","text":"[1"},{"type":"text","text":"[1]"}]}`},
+		{"tools/call", `{"resultType":"complete","content":[{"type":"text","text":"hi \"you\""}],"structuredContent":"hi \"you\""}`, `{"content":[{"type":"text","text":"hi \"you\""}]}`},
+		{"tools/call", `{"resultType":"complete","content":[{"type":"image","data":"","mimeType":"image/png"}],"structuredContent":false}`, `{"content":[{"type":"image","data":"","mimeType":"image/png"},{"type":"text","text":"false"}]}`},
+		{"tools/call", `{"resultType":"complete","content":null,"structuredContent":7}`, `{"content":[{"type":"text","text":"7"}]}`},
 		{"tools/call", `{"resultType":"complete","content":[],"structuredContent":[1.0,"<"]}`, `{"content":[{"type":"text","text":"[1.0,\"<\"]"}]}`},
 		{"tools/call", `{"resultType":"complete","structuredContent":null,"isError":true}`, `{"isError":true,"content":[{"type":"text","text":"null"}]}`},
 		{"resources/read", `{"resultType":"complete","ttlMs":1,"cacheScope":"public","contents":[]}`, `{"contents":[]}`},
