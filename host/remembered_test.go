@@ -125,7 +125,7 @@ func TestRequestsWhileStarting(t *testing.T) {
 // the server says now.
 func TestRememberedListsFollowTheConfiguration(t *testing.T) {
 	t.Parallel()
-	s := newSlow(t, `"name":"text"`, `"inputSchema":{"type":"object","required":["other"]},"name":"text"`)
+	s := newSlow(t, `"name":"text","inputSchema":{"type":"object"}`, `"name":"text","inputSchema":{"type":"object","required":["other"]}`)
 	s.cfg.Upstreams[0].Hide = []string{"pid"}
 	h, _ := startHostFor(t, s.cfg, OneClient)
 	c := dial(t, h)
