@@ -35,9 +35,8 @@ var entryPoints = map[string]func(raw []byte){
 	"parsing many": func(raw []byte) {
 		_, _ = Parse("x", []byte(strings.Repeat("[[interaction]]\ntool = \"s.t\"\nparams = {a = 1}\nnone = 1\n", len(raw)/64)))
 	},
-	"arguments":           func(raw []byte) { answers([]byte(`{"name":{"name":[1,2]}}`), raw) },
-	"arguments in others": func(raw []byte) { answers([]byte(`{"x":{"name":[1,2]},"y":1}`), fmt.Appendf(nil, `{"x":%s}`, raw)) },
-	"params":              func(raw []byte) { answers(raw, []byte(`{"name":{"name":[1,2]}}`)) },
+	"arguments": func(raw []byte) { answers([]byte(`{"name":{"name":[1,2]}}`), raw) },
+	"params":    func(raw []byte) { answers(raw, []byte(`{"name":{"name":[1,2]}}`)) },
 	"both": func(raw []byte) {
 		answers(raw, raw)
 		answers(fmt.Appendf(nil, `{"x":%s}`, raw), fmt.Appendf(nil, `{"y":1,"x":%s}`, raw))
@@ -89,7 +88,11 @@ func (r replying) CallUpstream(context.Context, route.Origin, route.ScriptCall) 
 // TestLinear checks that neither calls nor mocks make us work out of proportion to their size.
 func TestLinear(t *testing.T) {
 	for entry, do := range entryPoints {
-		for _, shape := range linear.Shapes {
+		shapes := linear.Shapes
+		if entry == "many tools" || entry == "parsing many" {
+			shapes = shapes[:1] // only the size matters
+		}
+		for _, shape := range shapes {
 			t.Run(entry+"/"+shape.Name, func(t *testing.T) {
 				linear.Check(t, func(size int) []byte { return shape.Make(size, "name") }, do)
 			})

@@ -28,15 +28,15 @@ const most = 8
 // of about size bytes. What do needs must not depend on what it was called with before.
 func Check(t testing.TB, input func(size int) []byte, do func(input []byte)) {
 	t.Helper()
+	inputs := [3][]byte{input(Size), input(2 * Size), input(4 * Size)}
+	do(inputs[0]) // what is done once
 	var done [3]work
-	for i := range done {
-		data := input(Size << i)
-		if i == 0 {
-			do(data) // what is done once
-		}
-		before := now()
+	before := now()
+	for i, data := range inputs {
 		do(data)
-		done[i] = now().minus(before)
+		after := now()
+		done[i] = work{after.bytes - before.bytes, after.objects - before.objects}
+		before = after
 	}
 	for _, larger := range []int{1, 2} {
 		times := uint64(most >> (2 - larger))
@@ -52,10 +52,6 @@ func Check(t testing.TB, input func(size int) []byte, do func(input []byte)) {
 			}
 		}
 	}
-}
-
-func (w work) minus(before work) work {
-	return work{w.bytes - before.bytes, w.objects - before.objects}
 }
 
 // now returns the work of the process so far.
