@@ -156,6 +156,7 @@ type sourceItem struct {
 	handshake  []byte // the same for clients of the handshake era
 	refused    bool   // strict clients would refuse it, so none sees it
 	odd        string // what is odd about it; "" for nothing
+	schema     []byte // its raw inputSchema, which is searched for once; nil for none
 	sent       *pins.Definition
 }
 
@@ -304,12 +305,14 @@ func (s *source) read(list List, verdicts []strict.Verdict) listing {
 		stateless: list.Stateless, fresh: list.Fresh, remembered: list.Remembered,
 	}
 	for i, raw := range list.Items {
-		own, ok := wire.GetString(raw, list.Surface.Key())
+		var found [2][]byte
+		wire.Pick(raw, []string{list.Surface.Key(), "inputSchema"}, found[:])
+		own, ok := wire.Text(found[0])
 		if !ok {
 			l.keyless++
 			continue
 		}
-		item := sourceItem{own: own, public: own, definition: raw, handshake: raw, sent: pins.NewDefinition(raw)}
+		item := sourceItem{own: own, public: own, definition: raw, handshake: raw, schema: found[1], sent: pins.NewDefinition(raw)}
 		v := &verdicts[i]
 		if item.refused = v.Refused != ""; !item.refused {
 			item.definition, item.handshake = v.Stateless, v.Handshake
@@ -357,9 +360,15 @@ func (c *Catalog) update(surface wire.Surface, announced string, notice []byte, 
 // report logs new problems, and calls onChange if clients see a change or are told anyway.
 func (c *Catalog) report(surface wire.Surface, told bool, notice []byte, s step) {
 	before, after := s.before.lists[surface], s.after.lists[surface]
-	for _, p := range after.problems {
-		if s.scope == c.Scope && !slices.Contains(before.problems, p) {
-			c.log.Warn(p.String())
+	if s.scope == c.Scope && len(after.problems) > 0 {
+		known := make(map[Problem]bool, len(before.problems)) // there may be one for each of thousands of items
+		for _, p := range before.problems {
+			known[p] = true
+		}
+		for _, p := range after.problems {
+			if !known[p] {
+				c.log.Warn(p.String())
+			}
 		}
 	}
 	if told || !before.same(after) {

@@ -18,6 +18,7 @@ type scriptServer struct {
 	server string
 	hidden map[string]bool     // by the upstream's own tool names; true: the tool is hidden
 	tools  map[string][]byte   // their raw definitions
+	inputs map[string][]byte   // their raw inputSchemas
 	idents map[string][]string // script name -> own names
 	order  []string            // script names as first seen
 
@@ -33,7 +34,7 @@ type scriptServer struct {
 func (s *scriptServer) add(item sourceItem, hidden bool) {
 	tool := item.own
 	s.hidden[tool] = hidden
-	s.tools[tool] = item.definition
+	s.tools[tool], s.inputs[tool] = item.definition, item.schema
 	s.sent[tool] = item.sent
 	id := abi.Ident(tool)
 	if len(s.idents[id]) == 0 {
@@ -183,10 +184,13 @@ func (s *Scope) Remembered(server string) bool {
 }
 
 // InputSchema returns the raw inputSchema of a tool, by the real names of server and
-// tool; nil if there is none. It aliases the definition.
+// tool; nil if there is none. It is the same slice as long as the upstream's list is.
 func (s *Scope) InputSchema(server, tool string) []byte {
-	schema, _ := wire.Get(s.Definition(server, tool), "inputSchema")
-	return schema
+	of, ok := s.view.Load().tools.scripts[abi.Ident(server)]
+	if !ok || of.server != server {
+		return nil
+	}
+	return of.inputs[tool]
 }
 
 // Definition returns the raw definition of a tool that scripts can call, by the real names

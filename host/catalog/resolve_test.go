@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"bytes"
 	"log/slog"
 	"strings"
 	"testing"
@@ -42,5 +43,19 @@ func TestHiddenNamesInErrors(t *testing.T) {
 		if hides(name) != c.Hides("s", name) || c.Hides("other", name) {
 			t.Errorf("%s is hidden: %t", name, c.Hides("s", name))
 		}
+	}
+}
+
+// TestInputSchemaIsFoundOnce checks that a definition, which may have megabytes, is not searched
+// for its inputSchema at each call.
+func TestInputSchemaIsFoundOnce(t *testing.T) {
+	c := listed(wire.Tools, [][]byte{[]byte(`{"name":"a","inputSchema":{"type":"object"}}`)}, nil)
+	definition := c.Definition("s", "a")
+	copy(definition, bytes.ReplaceAll(definition, []byte("inputSchema"), []byte("nothingelse")))
+	if got := string(c.InputSchema("s", "a")); got != `{"type":"object"}` {
+		t.Errorf("%q", got)
+	}
+	if c.InputSchema("s", "b") != nil || c.InputSchema("other", "a") != nil {
+		t.Error("a schema of a tool that there is not")
 	}
 }

@@ -105,7 +105,7 @@ func (b *builder) script(t *tools, s *source) []sourceItem {
 	list, listed := s.lists[wire.Tools]
 	script := &scriptServer{
 		server: s.Server, remembered: list.remembered, listed: listed,
-		hidden: map[string]bool{}, tools: map[string][]byte{}, idents: map[string][]string{},
+		hidden: map[string]bool{}, tools: map[string][]byte{}, inputs: map[string][]byte{}, idents: map[string][]string{},
 		sent: map[string]*pins.Definition{}, withheld: map[string]*pins.Finding{},
 	}
 	script.callable = sync.OnceValue(script.sortCallable)
