@@ -50,7 +50,7 @@ func (b *Budget) OpenList(key any) *Account {
 // came with, such as a call that waits for its client. There may be many, so each takes
 // exactly what it needs. what names all of them, for errors.
 func (b *Budget) OpenKept(key any, what string) *Account {
-	a := b.openAccount(key, session, what, 0)
+	a := b.openAccount(key, kept, what, 0)
 	if a != nil {
 		a.chunk = 1
 	}

@@ -210,3 +210,34 @@ func TestMostModestAnswer(t *testing.T) {
 		checkEmpty(t, b)
 	})
 }
+
+// TestKeptLeavesSessions checks that what is kept for clients takes exactly what it needs, that
+// one of them cannot have all of it, and that all together leave room for sessions.
+func TestKeptLeavesSessions(t *testing.T) {
+	b := New(64 << 20) // 4 MiB for sessions, 3 MiB of it for what is kept
+	var open []*Account
+	for client := range 20 {
+		for n := 0; ; n++ {
+			a := b.OpenKept(client, "calls that wait for this client")
+			open = append(open, a)
+			var full *FullError
+			if err := a.Add(10_001); errors.As(err, &full) {
+				if client == 0 && (n < 200 || n*10_001 > 3<<20) || full.Most != 3<<20 || !strings.Contains(full.Error(), "the calls that wait for this client would be") {
+					t.Errorf("client %d has %d: %v", client, n, err)
+				}
+				break
+			}
+		}
+	}
+	if used := b.Figures().Used; used > 3<<20 || used%10_001 != 0 {
+		t.Errorf("%d bytes", used)
+	}
+	place := b.OpenSession("another")
+	if err := place.Add(500 * kib); err != nil {
+		t.Error(err)
+	}
+	for _, a := range append(open, place) {
+		a.Close()
+	}
+	checkEmpty(t, b)
+}

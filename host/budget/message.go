@@ -32,6 +32,7 @@ const (
 	answer              // needed by others to finish
 	unread              // by the client that it is for
 	session
+	kept // for a client beyond its request
 	list // of a server
 	savedTool
 	kinds

@@ -9,7 +9,8 @@ import (
 // of messages. Of that,
 //
 //   - lists of servers can have a half, sessions with what is kept for them beyond a request a
-//     quarter, and saved tools an eighth: they stay for long;
+//     quarter, and saved tools an eighth: they stay for long. What is kept leaves a quarter of its
+//     part for sessions;
 //   - messages that clients have not read can have a half of what those three leave;
 //   - messages that are being read and handled can have what those three leave. Those of
 //     clients leave a quarter of that for answers of servers, without which calls in
@@ -30,7 +31,7 @@ const (
 )
 
 // partOf is the part that each kind of Hold is of.
-var partOf = [kinds]part{body: ofMessages, request: ofMessages, answer: ofMessages, unread: ofUnread, session: ofSessions, list: ofLists, savedTool: ofSaved}
+var partOf = [kinds]part{body: ofMessages, request: ofMessages, answer: ofMessages, unread: ofUnread, session: ofSessions, kept: ofSessions, list: ofLists, savedTool: ofSaved}
 
 // part returns the part that h is of.
 func (h *Hold) part() part {
@@ -87,6 +88,9 @@ func (b *Budget) ceiling(h *Hold) int64 {
 	case ofLists:
 		return b.mostOfMessages() / 2
 	case ofSessions:
+		if h.kind == kept {
+			return b.mostOfMessages() / 16 * 3
+		}
 		return b.mostOfMessages() / 4
 	case ofSaved:
 		return b.mostOfMessages() / 8
