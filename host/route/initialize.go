@@ -3,6 +3,7 @@ package route
 import (
 	"context"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 
@@ -45,16 +46,26 @@ func (r *Router) BeginSession(ctx context.Context, s Session) (InitializeResult,
 // Discover returns what BeginSession would, but without waiting for anything. The session
 // need not have begun, and does not begin.
 func (r *Router) Discover(s Session) InitializeResult {
+	return r.introduction(s, r.sharedConnections(s))
+}
+
+// AwaitServers waits until Discover knows the servers, as long as BeginSession would.
+func (r *Router) AwaitServers(ctx context.Context, s Session) {
+	r.awaitHandshakes(ctx, slices.DeleteFunc(r.sharedConnections(s), func(c serverConn) bool { return c.Upstream == unknown{} }))
+}
+
+// sharedConnections returns the connections that sessions share, and an unknown upstream for
+// each server of which a session has its own: that one starts when it is first used.
+func (r *Router) sharedConnections(s Session) []serverConn {
 	var all []serverConn
 	for _, server := range r.scope(s).Upstreams() {
-		// Not the connections of s: they start when they are first used.
 		if c, ok := r.to(nil, server); ok {
 			all = append(all, c)
 		} else {
 			all = append(all, serverConn{server, Connection{Upstream: unknown{}}})
 		}
 	}
-	return r.introduction(s, all)
+	return all
 }
 
 // unknown is an upstream of which nothing is known.

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -49,21 +50,28 @@ func newClientIdentity(clients Clients, name, version string) *clientIdentity {
 }
 
 // adopt sets the identity to that of the client, given the params of its initialize
-// request, or what route.Origin.Client returns for it. Only the first call counts.
-func (c *clientIdentity) adopt(params []byte, revision protocol.Revision) {
+// request, or what route.Origin.Client returns for it. many says that there are several, which
+// can do different things: each request of an upstream is checked when it arrives. Only the first
+// call counts.
+func (c *clientIdentity) adopt(params []byte, revision protocol.Revision, many bool) {
 	c.once.Do(func() {
 		defer close(c.adopted)
 		c.era = revision.Era()
+		if many {
+			params, _ = wire.Set(params, []byte(allCapabilities), "capabilities")
+		}
 		if revision.Era() == protocol.Stateless {
-			// What the client can do differs between its requests. Each request of an
-			// upstream is checked when it arrives.
-			c.params, _ = wire.Set(params, []byte(allCapabilities), "capabilities")
-			c.params, _ = wire.Set(c.params, wire.Quote(protocol.Handshake.Newest().String()), "protocolVersion")
-			return
+			revision = protocol.Handshake.Newest()
 		}
 		// params is an object: the revision was read from it.
 		c.params, _ = wire.Set(params, wire.Quote(revision.String()), "protocolVersion")
 	})
+}
+
+// adoptSession is adopt for the client of a session, or for those of a token.
+func (c *clientIdentity) adoptSession(s route.Session) {
+	several, ok := s.(interface{ ManyClients() bool })
+	c.adopt(s.Client(), s.Revision(), ok && several.ManyClients())
 }
 
 // clientEra is upstream.Options.Era.

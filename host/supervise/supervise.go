@@ -234,7 +234,7 @@ func (u *Upstreams) Introduced() bool { return u.client.known() }
 
 // BeginSession adds a session.
 func (u *Upstreams) BeginSession(s route.Session) {
-	u.client.adopt(s.Client(), s.Revision())
+	u.client.adoptSession(s)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.own[s] == nil {
@@ -299,7 +299,7 @@ func (u *Upstreams) lookup(s route.Session, server string) (*managedUpstream, bo
 // newOwn makes an upstream that belongs to a session.
 func (u *Upstreams) newOwn(c *config.Upstream, s route.Session) *managedUpstream {
 	client := newClientIdentity(OneClient, u.env.Name, u.env.Version)
-	client.adopt(s.Client(), s.Revision())
+	client.adoptSession(s)
 	return newManaged(&u.env, c, s, client)
 }
 

@@ -69,6 +69,9 @@ func (b *Backend) Discover(route.Session) route.InitializeResult {
 	return route.InitializeResult{Capabilities: []byte(Capabilities), Instructions: "Be nice."}
 }
 
+// AwaitServers implements stateless.Backend.
+func (b *Backend) AwaitServers(context.Context, route.Session) {}
+
 // Begin implements stateless.Backend.
 func (b *Backend) Begin(s route.Session) { b.Began <- s }
 

@@ -112,6 +112,8 @@ func TestParkedCallsAreBounded(t *testing.T) {
 // listening is a backend that lets clients subscribe to resources.
 type listening struct{ asking }
 
+func (listening) AwaitServers(context.Context, route.Session) {}
+
 func (listening) Discover(route.Session) route.InitializeResult {
 	return route.InitializeResult{Capabilities: []byte(`{"resources":{"subscribe":true}}`)}
 }

@@ -287,6 +287,8 @@ func (sim *simulation) pause(ctx context.Context, d time.Duration) {
 }
 
 // Discover, Begin, EndSession and Hints implement Backend.
+func (sim *simulation) AwaitServers(context.Context, route.Session) {}
+
 func (sim *simulation) Discover(route.Session) route.InitializeResult {
 	return route.InitializeResult{}
 }

@@ -31,6 +31,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/bearer"
@@ -49,6 +50,9 @@ type Backend interface {
 	// Discover returns what is known now about this server, and assumptions about what is
 	// not known yet. It does not wait, and starts nothing. The session may not have begun.
 	Discover(s route.Session) route.InitializeResult
+	// AwaitServers waits until Discover knows the servers, as long as a client may have to wait
+	// for its first answer, or until ctx ends.
+	AwaitServers(ctx context.Context, s route.Session)
 	// Begin begins the session of a principal. It does not wait.
 	Begin(s route.Session)
 	// Handle answers every other request that the revision has, or that we do not know.
@@ -127,10 +131,11 @@ type Principal struct {
 	timers sync.WaitGroup // functions of timers that have been set
 
 	beginning sync.Once
+	asked     atomic.Bool // for server/discover
 
 	mu        sync.Mutex // guards what follows; a leaf
 	begun     bool
-	client    []byte               // of the request that began it, without capabilities
+	client    []byte               // of the request that began it; with many clients without capabilities
 	parked    map[string]*Exchange // that have asked something, by id
 	held      int                  // by Hold
 	listeners map[*listener]bool
@@ -165,7 +170,17 @@ func New(ctx context.Context, opts Options) *Principal {
 func (p *Principal) Serve(r *rpc.Request, e envelope.Envelope) {
 	switch r.Method {
 	case protocol.MethodDiscover:
-		r.Reply(wire.Reply{Result: p.discover()})
+		if !p.opts.ManyClients { // servers get to know their client
+			p.begin(e)
+		}
+		if p.asked.Swap(true) {
+			r.Reply(wire.Reply{Result: p.discover()})
+			return
+		}
+		r.Start(func(ctx context.Context, _ *rpc.Request) wire.Reply {
+			p.opts.Backend.AwaitServers(ctx, p)
+			return wire.Reply{Result: p.discover()}
+		})
 		return
 	case protocol.MethodListen:
 		p.begin(e)
@@ -185,7 +200,9 @@ func (p *Principal) Serve(r *rpc.Request, e envelope.Envelope) {
 // begin begins the session with the first request that needs it. Others wait for that.
 func (p *Principal) begin(e envelope.Envelope) {
 	p.beginning.Do(func() {
-		e.Capabilities = []byte("{}") // they are those of each request
+		if p.opts.ManyClients {
+			e.Capabilities = []byte("{}") // they are those of each request
+		}
 		p.mu.Lock()
 		p.begun, p.client = true, e.Client()
 		p.mu.Unlock()
@@ -293,8 +310,8 @@ func (p *Principal) Session() route.Session { return p }
 // Revision implements route.Origin.
 func (p *Principal) Revision() protocol.Revision { return protocol.Stateless.Newest() }
 
-// Client implements route.Origin. Each request has its own capabilities; a Principal has
-// none.
+// Client implements route.Origin. Each request has its own capabilities. Those of a Principal
+// are those of the first request, and none if it has many clients.
 func (p *Principal) Client() []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
