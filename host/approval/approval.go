@@ -5,6 +5,7 @@
 //	config.go      Settings
 //	subject.go     Subject: what an approval is bound to
 //	shape.go       the shape of arguments
+//	schema.go      which values the inputSchema of a tool leaves free
 //	question.go    Question: what people see of a call
 //	escape.go      text of others in it
 //	elicit.go      asking by elicitation

@@ -101,7 +101,7 @@ func asking(o route.Origin, arguments string) route.Asking {
 		Origin: o,
 		Request: policy.Request{
 			Kind: policy.KindTool, Server: "github", Name: "merge", Arguments: []byte(arguments),
-			Definition: []byte(`{"name":"merge","inputSchema":{"type":"object","properties":{"how":{"enum":["squash","rebase"]}}}}`),
+			Definition: []byte(`{"name":"merge","inputSchema":{"type":"object","properties":{"repo":{"type":"string"},"n":{"type":"array","items":{"type":"integer"}},"how":{"enum":["squash","rebase"]}}}}`),
 			Caller:     policy.Caller{Client: "host", Session: "s1"},
 		},
 		Decision: policy.Decision{Action: policy.Ask, Rule: "production is asked for", Reason: "changes production"},
