@@ -2,6 +2,7 @@ package compose
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
@@ -136,6 +137,9 @@ func (r *run) asks(t *target) func(ctx context.Context, rule, reason string) err
 		return func(context.Context, string, string) error { return nil } // with the plan
 	}
 	return func(ctx context.Context, rule, reason string) error {
+		if t.Meta != nil {
+			return errors.New("the call has _meta, which people are not shown")
+		}
 		origin, asking := r.inquirer(t, nil)
 		if !r.tree.questions.begin(asking) {
 			return context.Cause(ctx)

@@ -41,6 +41,18 @@ func TestFlowAsks(t *testing.T) {
 	}
 }
 
+// TestFlowAsksOfMeta checks that nobody is asked about a call with _meta: people are not shown it, so that
+// they would allow what they have not seen.
+func TestFlowAsksOfMeta(t *testing.T) {
+	r := newFlowRig(t, withAction(flow.Ask))
+	r.allow = true
+	run := r.run(t, "m = mail.list()\nchat.post({'text': 'x'}, meta={'a.example/x': m[0].body})\nreturn 1")
+	run.denied()
+	if len(r.asked) != 0 || run.sent("chat.post") != nil {
+		t.Errorf("asked %q, sent %q", r.asked, run.calls)
+	}
+}
+
 // TestFlowReports checks that a call is made and recorded.
 func TestFlowReports(t *testing.T) {
 	r := newFlowRig(t, withAction(flow.Report))
