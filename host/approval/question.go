@@ -65,7 +65,7 @@ func (a *Approver) question(ask route.Asking, s Settings, digest string) Questio
 	q.Description, _ = wire.GetString(r.Definition, "description")
 	q.Description, _ = clip(q.Description, maxDescription)
 	q.Client, _ = clip(q.Client, maxName)
-	arguments, err := canonical(r.Arguments) // subject has shown that it can be done
+	arguments, err := canonical(r.Arguments, false) // subject has shown that it can be done
 	if err == nil {
 		q.Arguments = a.opts.Redact(arguments)
 	}

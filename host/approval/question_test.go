@@ -105,11 +105,11 @@ func TestQuestion(t *testing.T) {
 		"Tool: `merge_pull\\u0440equest` of the server `github`\n" +
 		"Called by: a script, `release`, for the client with the token `ci`\n" +
 		"Arguments:\n" +
-		"- `deep`: `{\"a\":null,\"b\":[1,\"<b>\"]}`\n" +
-		"- `n`: `1.50`\n" +
 		"- `repo`: `\"prod/x\"`\n" +
 		"- `sql`: `\"SELECT *\\nFROM t -- \\u202e\\u0060\"`\n" +
 		"- `token`: `\"****\"`\n" +
+		"- `n`: `1.50`\n" +
+		"- `deep`: `{\"b\":[1,\"<b>\"],\"a\":null}`\n" +
 		"Asked because of the rule `production is asked for`: `changes production`\n" +
 		"Digest of the call: " + digest
 	if got != want || len(digest) != digestShown {

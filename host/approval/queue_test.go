@@ -27,7 +27,7 @@ func TestHold(t *testing.T) {
 	d := newDesk(t, t.TempDir())
 	d.settings.By = ByQueue
 	e, done := d.held(t.Context(), asking(nil, `{"password":"hunter2secret","n":1,"t":"<a&b>"}`))
-	if l := d.list(); !l[0].Waits || e.State != Open || !isID(e.ID) || string(e.Question.Arguments) != `{"n":1,"password":"****","t":"<a&b>"}` {
+	if l := d.list(); !l[0].Waits || e.State != Open || !isID(e.ID) || string(e.Question.Arguments) != `{"password":"****","n":1,"t":"<a&b>"}` {
 		t.Errorf("held %+v", l)
 	}
 	d.decide(e.ID, Verdict{Allow: true})

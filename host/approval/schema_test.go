@@ -12,7 +12,7 @@ import (
 // shapeWith returns the shape of arguments of a tool with that inputSchema.
 func shapeWith(t testing.TB, schema, arguments string) string {
 	t.Helper()
-	raw, err := canonical([]byte(arguments))
+	raw, err := canonical([]byte(arguments), true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +245,7 @@ func FuzzShape(f *testing.F) {
 	f.Add(`{"anyOf":[{"$ref":"#/anyOf/1"},{"$ref":"#"}]}`, `{"a":"value"}`)
 	f.Add(`{"items":[],"prefixItems":[true],"type":["array"],"not":{}}`, `{"a":["value"]}`)
 	f.Fuzz(func(t *testing.T, schema, arguments string) {
-		raw, err := canonical([]byte(arguments))
+		raw, err := canonical([]byte(arguments), true)
 		if err != nil || len(raw) == 0 || raw[0] != '{' || !json.Valid([]byte(schema)) {
 			return
 		}

@@ -20,7 +20,7 @@ import (
 type Subject struct {
 	Kind       policy.Kind `json:"kind"`
 	Target     string      `json:"target"`            // policy.Request.Target
-	Arguments  string      `json:"arguments"`         // digest of the values, lower-case hex
+	Arguments  string      `json:"arguments"`         // digest of the bytes, lower-case hex
 	Shape      string      `json:"shape"`             // digest of the shape; see shape.go
 	Definition string      `json:"definition"`        // pins.Digest of the definition; "" for none
 	Version    string      `json:"version,omitempty"` // policy.Request.Version
@@ -43,7 +43,7 @@ func (q *Queue) subject(ctx context.Context, ask route.Asking) (s Subject, diges
 	if len(r.Name) > maxWhole {
 		return s, "", fmt.Errorf("its name is too long to show it to people (%d bytes)", len(r.Name))
 	}
-	arguments, err := canonical(r.Arguments)
+	arguments, err := canonical(r.Arguments, true)
 	if err != nil {
 		return s, "", fmt.Errorf("its arguments cannot be read in one way only: %w", err)
 	}
@@ -56,7 +56,7 @@ func (q *Queue) subject(ctx context.Context, ask route.Asking) (s Subject, diges
 	}
 	s = Subject{
 		Kind: r.Kind, Target: r.Target(), Version: r.Version, Rule: ask.Decision.Rule,
-		Arguments: keys.digest("values", arguments), Shape: keys.digest("shape", shape),
+		Arguments: keys.digest("values", r.Arguments), Shape: keys.digest("shape", shape),
 	}
 	if r.Definition != nil {
 		s.Definition = pins.Digest(r.Definition)
@@ -69,15 +69,15 @@ func (q *Queue) subject(ctx context.Context, ask route.Asking) (s Subject, diges
 	return s, keys.digest("subject", wire.Marshal(s)), nil
 }
 
-// canonical returns the same bytes for the same JSON object; nil counts as an empty one. A
-// number keeps its digits. It fails if a name appears twice, because readers differ about
-// which of the values counts.
-func canonical(raw []byte) ([]byte, error) {
+// canonical returns a JSON object without white space and needless escapes, and with its members
+// sorted if that is wanted; nil counts as an empty one. A number keeps its digits. It fails if a name
+// appears twice, because readers differ about which of the values counts.
+func canonical(raw []byte, sorted bool) ([]byte, error) {
 	if raw == nil {
 		return []byte("{}"), nil
 	}
 	value := jsontext.Value(append([]byte(nil), raw...))
-	err := value.Format(jsontext.ReorderRawObjects(true), jsontext.PreserveRawStrings(false),
+	err := value.Format(jsontext.ReorderRawObjects(sorted), jsontext.PreserveRawStrings(false),
 		jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false), jsontext.AllowInvalidUTF8(false))
 	return value, err
 }
