@@ -102,7 +102,7 @@ func (h *Host) openDurable(cfg *config.Config) {
 	if h.recorder.Journal() == nil {
 		return
 	}
-	opts := durable.Options{TTL: h.opts.DurableTTL, Log: h.opts.Log}
+	opts := durable.Options{TTL: h.opts.DurableTTL, Log: h.opts.Log, Room: int64(cfg.Journal.MaxTotal)}
 	if h.fleet != nil {
 		opts.Store, opts.Owner = durable.Shared(h.fleet.Store()), func() (string, error) { return h.fleet.ID(), nil }
 	} else {

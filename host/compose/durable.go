@@ -104,7 +104,7 @@ func (r *run) durable(ctx context.Context, cancel context.CancelCauseFunc, log *
 		r.passed = r.tree.behind.begin()
 	}
 	log.OnEnd(func(cause error) {
-		if errors.Is(cause, durable.ErrCancelRequested) { // all that it is to undo must be known
+		if !errors.Is(cause, durable.ErrLost) && !errors.Is(cause, durable.ErrSuspended) { // all that it is to undo must be known
 			r.tree.behind.after(func() { cancel(cause) })
 			return
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/store"
+	"github.com/mcp-metatool/mcp-metatool/host/store/memorytest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
@@ -55,6 +56,7 @@ type durableRig struct {
 	folder     *durable.Folder
 	idempotent bool
 	owners     int
+	link       *memorytest.Link // to the store of a fleet, in place of folder; nil for none
 	change     func(*Options) // of each process; nil: nothing
 	state      *durable.State // with which the last process went on
 }
@@ -76,6 +78,9 @@ func (r *durableRig) process(events int64) (*durable.Runs, *cutStore) {
 		r.t.Fatal(err)
 	}
 	kept := &cutStore{Store: r.folder}
+	if r.link != nil {
+		kept.Store, aead = durable.Shared(r.link.MustOpen(r.t)), nil
+	}
 	kept.left.Store(events)
 	r.owners++
 	owner := fmt.Sprint("process", r.owners)

@@ -31,6 +31,8 @@ func (c *Composer) FindRun(id string) (route.RecordedRun, error) {
 	chain, open, err := c.chain(id)
 	rec := &chain.Last
 	switch {
+	case errors.Is(err, durable.ErrLogGone):
+		return c.withoutLog(id, chain, err), nil
 	case errors.Is(err, journal.ErrNotFound), err == nil && rec.Parent != nil:
 		return route.RecordedRun{}, route.ErrNoRun
 	case err != nil:
@@ -65,6 +67,19 @@ func (c *Composer) FindRun(id string) (route.RecordedRun, error) {
 	return found, nil
 }
 
+// withoutLog returns a durable run that will have no end, since its log is gone, as why says. Of one
+// that another replica has begun there is no record here.
+func (c *Composer) withoutLog(id string, chain journal.Chain, why error) route.RecordedRun {
+	start, _ := journal.TimeOf(id)
+	found := route.RecordedRun{ID: id, Runs: 1, Start: start, Changed: start, Status: protocol.TaskFailed, Kind: catalog.Composite}
+	if rec := &chain.Last; rec.ID != "" {
+		found.ID, found.Runs, found.Start, found.Changed = rec.ID, chain.Runs, chain.Start, rec.Start
+		found.Name, found.Params = rec.Definition.Name, callParams(rec)
+	}
+	found.Reply.Error = wire.Errorf(wire.CodeInternal, "%v", why).Raw()
+	return found
+}
+
 // openTime bounds how long the store is asked whether a run is open.
 const openTime = 5 * time.Second
 
@@ -84,7 +99,7 @@ func (c *Composer) chain(id string) (chain journal.Chain, open bool, err error) 
 				chain = journal.Chain{Last: log.State.Record, Runs: log.State.Owners, Start: log.State.Record.Start}
 				return chain, true, nil
 			}
-			if failed = cmp.Or(failed, log.Err); !errors.Is(failed, durable.ErrNotFound) {
+			if failed = cmp.Or(failed, log.Fate(), log.Err); !errors.Is(failed, durable.ErrNotFound) {
 				return chain, false, failed
 			}
 		case err != nil || chain.Last.Done || !chain.Abandoned:

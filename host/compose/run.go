@@ -202,6 +202,7 @@ func contextFailure(ctx context.Context) *Failure {
 	var cancelled *wire.CancelledError
 	var otherwise *otherwiseError
 	var doubt *doubtError
+	var full *durable.FullError
 	switch limit := sandbox.Exhausted(cause, ""); {
 	case errors.Is(cause, errAsks):
 		return &Failure{Type: abi.ErrCancelled, Message: errAsks.Error()}
@@ -209,6 +210,8 @@ func contextFailure(ctx context.Context) *Failure {
 		return &Failure{Type: abi.ErrTool, Server: otherwise.server, Message: otherwise.Error()}
 	case errors.As(cause, &doubt):
 		return &Failure{Type: abi.ErrTool, Server: doubt.server, Message: doubt.Error()}
+	case errors.Is(cause, durable.ErrGap), errors.As(cause, &full):
+		return &Failure{Type: abi.ErrResource, Message: cause.Error()}
 	case errors.Is(cause, durable.ErrLost), errors.Is(cause, durable.ErrSuspended), errors.Is(cause, durable.ErrCancelRequested):
 		return &Failure{Type: abi.ErrCancelled, Message: cause.Error()}
 	case limit != nil:

@@ -8,6 +8,8 @@
 //	lease.go   which process may write a log, see package lease
 //	keeper.go  leases are renewed while runs go on
 //	seal.go    logs are encrypted
+//	gap.go     logs that were removed
+//	room.go    how much there may be in the logs of each client
 //	folder.go  Folder: logs and leases in a folder
 //	shared.go  Shared: logs and leases in the store of a fleet
 //	owner.go   who has leases in a folder
@@ -61,6 +63,8 @@ type Store interface {
 	// 0 if there is none, or if Read never yields a log as it was before.
 	LastEvent(fence store.Position) uint64
 	Read(ctx context.Context, log string, after store.Position) iter.Seq2[store.Event, error]
+	// Whole is that of store.Store, for logs that something else than a Runs can remove.
+	Whole(ctx context.Context, log string) error
 	Drop(ctx context.Context, log string) error
 	Get(ctx context.Context, key store.Key) (store.Document, error)
 	Put(ctx context.Context, key store.Key, old store.Version, data []byte) (store.Version, error)
@@ -88,6 +92,8 @@ type Options struct {
 	// Now and Wall are clocks; see lease.Options. Nil is that of this machine.
 	Now, Wall func() time.Time
 	Log       *slog.Logger // nil is slog.Default()
+	// Room is how many bytes the logs of all open runs may have; 0: any number. See room.go.
+	Room int64
 	// Manual says that the caller renews leases by Renew; otherwise goroutines do.
 	Manual bool
 
@@ -127,6 +133,9 @@ type Runs struct {
 	closed bool
 	ours   map[string]*Run
 	listed time.Time // when the leases were last read
+	// logs are the open runs of all processes, as their leases said when they were counted.
+	logs    map[string]held
+	counted time.Time
 }
 
 // New returns the open runs of a Store. The caller must Close them.
@@ -205,12 +214,22 @@ func (s *Runs) Close(ctx context.Context) error {
 func (s *Runs) Begin(ctx context.Context, id string, start time.Time, b *journal.Begin, about About) (*Run, error) {
 	ctx, cancel := context.WithTimeout(ctx, beginTime)
 	defer cancel()
-	is := held{Record: id, Guest: b.Guest, At: s.opts.Wall().UTC().Round(time.Second)}
+	if s.opts.Room > 0 {
+		if err := s.recount(ctx); err != nil {
+			return nil, err
+		}
+	}
+	size := runRoom + int64(len(b.Params)+len(b.Definition.Code))
+	if err := s.admit(about.Principal, size); err != nil {
+		return nil, err
+	}
+	is := held{Record: id, Guest: b.Guest, Account: about.Principal, Bytes: size, At: s.opts.Wall().UTC().Round(time.Second)}
 	l, err := s.leases.Create(ctx, id, is.bytes())
 	if err != nil {
 		return nil, heldError(id, err)
 	}
 	r := s.newRun(id, l, is)
+	r.bytes.Store(runRoom) // and what is appended
 	if r.at, err = s.opts.Store.Create(ctx, id); err == nil {
 		r.lines.Begin(id, start, b)
 		err = r.commit(ctx, event{Kind: kindAbout, Run: id, About: &about, Record: id})
@@ -270,8 +289,11 @@ func (s *Runs) Take(ctx context.Context, id string) (*Run, *State, error) {
 		return nil, nil, s.giveBack(ctx, l, err)
 	}
 	state.Used = max(state.Used, is.Used)
-	is = held{Record: state.LastRecord, Guest: state.Record.Guest, Used: state.Used, Events: last.Number}
+	is = held{Record: state.LastRecord, Guest: state.Record.Guest, Used: state.Used, Events: last.Number, Account: state.Principal, Bytes: state.bytes}
 	r := s.newRun(id, l, is)
+	for run := range state.undoing {
+		r.undoes(run)
+	}
 	r.at = at
 	r.flushed.Store(last.Number)
 	return r, state, nil

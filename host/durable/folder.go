@@ -306,6 +306,9 @@ func (d *Folder) Leases(ctx context.Context) iter.Seq2[store.Document, error] {
 	}
 }
 
+// Whole implements Store. Nothing is removed from a folder to make room.
+func (d *Folder) Whole(context.Context, string) error { return nil }
+
 // Drop implements Store.
 func (d *Folder) Drop(ctx context.Context, log string) error {
 	unlock, err := d.lock(ctx, log+lockSuffix)

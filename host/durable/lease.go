@@ -28,6 +28,9 @@ type held struct {
 	Used time.Duration `json:"used,omitempty"`
 	// Events is how many events the log had at least.
 	Events uint64 `json:"events,omitempty"`
+	// Account is the principal of the client, and Bytes is what the log had.
+	Account string `json:"account,omitempty"`
+	Bytes   int64  `json:"bytes,omitempty"`
 	// At is when the lease was renewed by the clock of the owner: for people only.
 	At time.Time `json:"at,omitzero"`
 }
@@ -134,13 +137,16 @@ func (r *Run) renew(ctx context.Context) error {
 	r.mu.Lock()
 	is := r.held
 	r.mu.Unlock()
-	is.Used, is.Events, is.At = r.Used(), r.flushed.Load(), s.opts.Wall().UTC().Round(time.Second)
+	is.Used, is.Events, is.Bytes, is.At = r.Used(), r.flushed.Load(), r.bytes.Load(), s.opts.Wall().UTC().Round(time.Second)
 	r.renewing.Lock()
 	if r.over {
 		r.renewing.Unlock()
 		return nil
 	}
 	err := r.lease.Update(ctx, is.bytes())
+	if err == nil {
+		r.look(ctx)
+	}
 	r.renewing.Unlock()
 	if errors.Is(err, lease.ErrLost) {
 		r.lose(nil)

@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -125,6 +126,7 @@ func (s *Runs) Free(ctx context.Context) iter.Seq2[string, error] {
 			}
 			docs[d.Name] = d
 		}
+		s.count(docs)
 		away := s.wasAway()
 		s.leases.Unsee(func(id string) bool { return !away && docs[id].Name != "" })
 		for _, id := range slices.Sorted(maps.Keys(docs)) { // they begin with the time
@@ -161,7 +163,8 @@ func (s *Runs) IsOpen(ctx context.Context, id string) (bool, error) {
 }
 
 // OpenAs returns the id of the open run whose first record in the journal has one of the ids,
-// or whose last one; false if there is none. A nil Runs has none.
+// or whose last one; false if there is none. The error is ErrLogGone if it will have no end. A nil Runs
+// has none.
 func (s *Runs) OpenAs(ctx context.Context, records ...string) (string, bool, error) {
 	if s == nil {
 		return "", false, nil
@@ -175,7 +178,15 @@ func (s *Runs) OpenAs(ctx context.Context, records ...string) (string, bool, err
 			continue // it can be no other
 		}
 		if slices.Contains(records, d.Name) || slices.Contains(records, readHeld(at.Data).Record) {
-			if open, err := s.IsOpen(ctx, d.Name); err != nil || open {
+			open, err := s.IsOpen(ctx, d.Name)
+			if errors.Is(err, store.ErrGone) || err == nil && !open {
+				var o Open
+				if o, err = s.Look(ctx, d.Name); errors.Is(err, ErrNotFound) {
+					continue
+				}
+				open, err = true, cmp.Or(err, o.Fate())
+			}
+			if err != nil || open {
 				return d.Name, open, err
 			}
 		}

@@ -25,6 +25,10 @@ type Run struct {
 	from  time.Time     // when it did
 	lease *lease.Lease
 
+	account string       // whose room the log takes
+	bytes   atomic.Int64 // of the log, as they are counted
+	gone    atomic.Bool  // the log is not whole any more
+
 	stopKeeping context.CancelFunc
 	renewing    sync.Mutex // held while the lease is renewed, and when it is given back; taken first
 	over        bool       // it is not renewed any more; guarded by renewing
@@ -46,10 +50,14 @@ type Run struct {
 	cancel context.CancelCauseFunc
 	waited func() time.Duration // of people, see journal.Outcome.Waited
 	limit  time.Duration        // how long the run may take
+	// undoing are the runs in the tree that undo what they did.
+	undoing map[string]bool
 }
 
 func (s *Runs) newRun(id string, l *lease.Lease, is held) *Run {
 	r := &Run{runs: s, id: id, lease: l, used: is.Used, held: is, from: s.opts.Now(), limit: beginTime}
+	r.account, r.undoing = is.Account, map[string]bool{}
+	r.bytes.Store(max(is.Bytes, runRoom))
 	r.left, r.leave = context.WithCancelCause(context.Background())
 	ctx, stop := context.WithCancel(s.ctx)
 	r.stopKeeping = stop
@@ -158,6 +166,9 @@ func (r *Run) Intend(ctx context.Context, run string, seq int, server, tool stri
 	if r == nil {
 		return nil
 	}
+	if err := r.admitted(run); err != nil {
+		return err
+	}
 	digest := sha256.Sum256(arguments)
 	err := r.commit(ctx, event{
 		Kind: kindIntent, Run: run, Call: seq, Tool: server + "." + tool,
@@ -177,9 +188,13 @@ func (r *Run) Answer(ctx context.Context, run string, c *journal.CallRecord) err
 		return nil
 	}
 	r.writing.Lock()
-	defer r.writing.Unlock()
 	r.lines.Answer(run, c)
-	return r.append(ctx)
+	err := r.append(ctx)
+	r.writing.Unlock()
+	if isGone(err) {
+		err = r.cut(ctx, err)
+	}
+	return err
 }
 
 // Undoing writes that a run in the tree has failed, and which compensations are to be made, in
@@ -188,6 +203,7 @@ func (r *Run) Undoing(ctx context.Context, run string, u Undoing) error {
 	if r == nil {
 		return nil
 	}
+	r.undoes(run)
 	return r.commit(ctx, event{Kind: kindUndoing, Run: run, Undoing: &u})
 }
 
@@ -214,7 +230,10 @@ func (r *Run) commit(ctx context.Context, e event) error {
 	err := r.append(ctx)
 	number := r.at.Number
 	r.writing.Unlock()
-	if err != nil {
+	switch {
+	case isGone(err):
+		return r.cut(ctx, err)
+	case err != nil:
 		return err
 	}
 	return r.flush(ctx, number)
@@ -225,7 +244,7 @@ func (r *Run) commit(ctx context.Context, e event) error {
 func (r *Run) flush(ctx context.Context, number uint64) error {
 	r.flushing.Lock()
 	defer r.flushing.Unlock()
-	if r.flushed.Load() >= number {
+	if r.flushed.Load() >= number || r.gone.Load() {
 		return nil
 	}
 	r.writing.Lock()
@@ -242,8 +261,8 @@ func (r *Run) flush(ctx context.Context, number uint64) error {
 // note adds an event of our own. The caller holds r.writing, or is the only one that knows r.
 func (r *Run) note(e event) { r.events = append(r.events, e) }
 
-// append appends what was added. The error is ErrLost if another process goes on with the run.
-// The caller holds r.writing.
+// append appends what was added. The error is ErrLost if another process goes on with the run, and
+// says so to isGone if what the log had is not there. The caller holds r.writing.
 func (r *Run) append(ctx context.Context) error {
 	if err := r.lost(); err != nil {
 		return err
@@ -258,16 +277,22 @@ func (r *Run) append(ctx context.Context) error {
 		data = append(append(data, text...), '\n')
 	}
 	r.events = r.events[:0]
+	if r.gone.Load() {
+		return nil
+	}
 	ctx, cancel := r.patience(ctx)
 	defer cancel()
 	at, err := r.insist(ctx, store.Entry{
 		After: r.at, Fence: r.lease.Fence(), ID: store.NewID(), Data: r.runs.seal(r.id, r.at.Number+1, data),
 	})
 	if err != nil {
-		r.lose(err) // what the log has is not known, so another process must read it
+		if !isGone(err) {
+			r.lose(err) // what the log has is not known, so another process must read it
+		}
 		return fmt.Errorf("run %s: its log cannot be written: %w", r.id, lostIfFenced(err))
 	}
 	r.at = at
+	r.bytes.Add(int64(len(data)) + eventRoom)
 	return nil
 }
 
@@ -346,7 +371,7 @@ func (r *Run) Close(ctx context.Context) error {
 	r.writing.Lock()
 	defer r.writing.Unlock()
 	r.note(event{Kind: kindOver, Run: r.id})
-	if err := r.append(ctx); err != nil { // it makes sure that the run is ours
+	if err := r.append(ctx); err != nil && !isGone(err) { // it makes sure that the run is ours
 		return err
 	}
 	// A lease without a log is that of a run whose log was removed by somebody else. So while

@@ -46,6 +46,10 @@ func (s shared) Read(ctx context.Context, run string, after store.Position) iter
 	return s.Store.Read(ctx, logName(run), after)
 }
 
+func (s shared) Whole(ctx context.Context, run string) error {
+	return s.Store.Whole(ctx, logName(run))
+}
+
 func (s shared) Drop(ctx context.Context, run string) error {
 	return s.Store.Drop(ctx, logName(run))
 }

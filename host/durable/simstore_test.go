@@ -105,6 +105,14 @@ func (s *simStore) Fence(ctx context.Context, log string, number uint64) (store.
 	return at, nil
 }
 
+func (s *simStore) Whole(ctx context.Context, log string) error {
+	reach(ctx)
+	if len(s.logs[log]) == 0 {
+		return store.ErrGone
+	}
+	return nil
+}
+
 func (s *simStore) LastEvent(store.Position) uint64 { return 0 } // nothing is ever read from before
 
 func (s *simStore) Read(ctx context.Context, log string, _ store.Position) iter.Seq2[store.Event, error] {

@@ -30,6 +30,7 @@ type State struct {
 
 	intents map[callPlace]bool
 	undoing map[string]*Undoing // by the id of the run in the tree
+	bytes   int64               // of the log, as they are counted
 }
 
 // About is what is needed to go on with a run, in addition to its input.
@@ -112,6 +113,7 @@ func (s *Runs) read(ctx context.Context, id string) (*State, store.Position, err
 	var last store.Position
 	var text bytes.Buffer
 	owners := map[uint64]bool{}
+	bytes := int64(runRoom)
 	for e, err := range s.opts.Store.Read(ctx, id, store.Position{}) {
 		if err != nil {
 			return nil, last, err
@@ -122,12 +124,13 @@ func (s *Runs) read(ctx context.Context, id string) (*State, store.Position, err
 		}
 		text.Write(data)
 		last = e.Position
+		bytes += int64(len(data)) + eventRoom
 		owners[e.Position.Fence] = true
 	}
 	if text.Len() == 0 {
 		return nil, last, fmt.Errorf("run %s: %w", id, ErrNotFound)
 	}
-	state := &State{LastRecord: id, Owners: len(owners), intents: map[callPlace]bool{}, undoing: map[string]*Undoing{}}
+	state := &State{LastRecord: id, Owners: len(owners), bytes: bytes, intents: map[callPlace]bool{}, undoing: map[string]*Undoing{}}
 	if err := state.decode(text.Bytes()); err != nil {
 		return nil, last, fmt.Errorf("run %s: its log cannot be read: %w", id, err)
 	}

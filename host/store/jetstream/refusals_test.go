@@ -273,8 +273,8 @@ func TestClusterStarts(t *testing.T) {
 	}, func(string, []byte) {})
 	s := open(t, Options{URLs: []string{between.URL()}})
 	storetest.Write(t, s, store.NewID().String(), store.Position{}, 0, "x")
-	if n := asked.Load(); n != 5 {
-		t.Errorf("%d requests for three streams, of which two were refused", n)
+	if n := asked.Load(); n != 6 {
+		t.Errorf("%d requests for four streams, of which two were refused", n)
 	}
 }
 

@@ -101,6 +101,15 @@ func (s *Leases) See(d store.Document) (Sight, error) {
 	return at, nil
 }
 
+// DataOf returns what the owner keeps in the lease with a document, at which it does not look.
+func DataOf(d store.Document) (json.RawMessage, error) {
+	if d.Version == "" {
+		return nil, store.ErrNotFound
+	}
+	is, err := read(d)
+	return is.Data, err
+}
+
 // Discard removes a lease that nobody has. The error is a [*HeldError] if somebody has it.
 func (s *Leases) Discard(ctx context.Context, name string) error {
 	d, err := s.docs.Get(ctx, s.key(name))
