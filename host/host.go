@@ -20,8 +20,7 @@
 //	recorder.go proxied calls in the journal, as configured
 //	reconfig.go how two configurations differ, and what of it can be applied without a restart
 //	saved.go    saved tools for commands
-//	fleet.go    the store in NATS, and that in files to copy from and to
-//	streams.go  which streams of the fleet may be made
+//	fleet.go    the store in NATS, and that in files to copy from and to (streams.go: what NATS may lose)
 //	probes.go   /healthz and /readyz on the HTTP server
 //	drain.go    a replica that is to end
 //	approvals.go  how people are asked about calls

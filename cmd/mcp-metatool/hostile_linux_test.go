@@ -61,7 +61,7 @@ var hostileCalls = []struct {
 	{"lint", []string{"bad.star --connect", "bad.star --color always"}},
 	{"repl", []string{"< repl.star"}},
 	{"runs list", []string{"--color always", "--json", "--proxied", "--open --color always", "--open --json"}},
-	{"fleet status", nil}, {"fleet drain", nil}, {"fleet keys", nil}, // need a NATS server: what status prints is escaped in fleetstatus.go
+	{"fleet status", nil}, {"fleet drain", nil}, {"fleet keys", nil}, {"fleet init", nil}, // need a NATS server: what status prints is escaped in fleetstatus.go
 	{"store copy", nil}, // needs a NATS server: what it prints is escaped in printCopy
 	{"runs show", []string{"last", "last --calls --color always", "last --json", "last --html -", "last --tree", "last --tree --json", "last --color always"}},
 	{"runs stats", []string{"", "--json", "--proxied"}},

@@ -57,8 +57,8 @@ type durableRig struct {
 	idempotent bool
 	owners     int
 	link       *memorytest.Link // to the store of a fleet, in place of folder; nil for none
-	change     func(*Options) // of each process; nil: nothing
-	state      *durable.State // with which the last process went on
+	change     func(*Options)   // of each process; nil: nothing
+	state      *durable.State   // with which the last process went on
 }
 
 func newDurableRig(t *testing.T, idempotent bool) *durableRig {

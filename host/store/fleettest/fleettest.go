@@ -4,10 +4,8 @@ package fleettest
 
 import (
 	"context"
+	"log/slog"
 	"testing"
-
-	"github.com/nats-io/nats.go"
-	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/mcp-metatool/mcp-metatool/host/store"
 	"github.com/mcp-metatool/mcp-metatool/host/store/foldertest"
@@ -28,13 +26,20 @@ type Place interface {
 	Another(t testing.TB) Place
 }
 
-// New returns a place that is new: a folder, or NATS.
+// New returns a place that is new: a folder, or NATS with the streams of a fleet that has the usual
+// prefix, since commands make none.
 func New(t testing.TB, inNATS bool) Place {
 	t.Helper()
 	if !inNATS {
 		return folder{foldertest.New(t)}
 	}
-	return through(t, natstest.Start(t))
+	at := natstest.Start(t)
+	s, err := jetstream.Open(t.Context(), jetstream.Options{URLs: []string{at.URL()}, Make: jetstream.MakeNew, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	return through(t, at)
 }
 
 // Open opens the store at an address, which may be that of a Place. It is for host.OpenStore.
@@ -72,24 +77,7 @@ func (s server) Cut(cut bool) { s.Refuse(cut) }
 
 func (s server) Lose(t testing.TB) {
 	t.Helper()
-	nc, err := nats.Connect(s.at.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := natsjs.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := js.StreamNames(t.Context())
-	for name := range names.Name() {
-		if err := js.DeleteStream(t.Context(), name); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := names.Err(); err != nil {
-		t.Fatal(err)
-	}
+	s.at.Lose(t)
 }
 
 func (s server) Another(t testing.TB) Place {

@@ -13,6 +13,7 @@ package natstest
 import (
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -119,6 +120,16 @@ func (s *Server) Kill() {
 		s.process.kill()
 		s.process = nil
 	}
+}
+
+// Lose starts a server again without the data that it had.
+func (s *Server) Lose(t T) {
+	t.Helper()
+	s.Stop()
+	if err := os.RemoveAll(s.Dir()); err != nil {
+		t.Fatal(err)
+	}
+	s.Start(t)
 }
 
 // Running reports whether a server has been started, and neither stopped nor killed since.
