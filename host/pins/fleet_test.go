@@ -1,6 +1,8 @@
 package pins
 
 import (
+	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -111,5 +113,43 @@ func TestFleet(t *testing.T) {
 	fresh.until([]string{"add changed!"}, "a", "add:evil")
 	if _, err := os.Stat(path("fresh")); err != nil {
 		t.Errorf("no copy: %v", err)
+	}
+}
+
+// overtaken is a Store whose first Put comes after something else.
+type overtaken struct {
+	store.Store
+	before func()
+}
+
+func (s *overtaken) Put(ctx context.Context, key store.Key, old store.Version, data []byte) (store.Version, error) {
+	if before := s.before; before != nil {
+		s.before = nil
+		before()
+	}
+	return s.Store.Put(ctx, key, old, data)
+}
+
+// TestChangeOvertaken lets another replica change the pins between the moment when one has read them and
+// the moment when it writes: neither change is lost.
+func TestChangeOvertaken(t *testing.T) {
+	t.Parallel()
+	fleet := memorytest.New(t)
+	log := slog.New(slog.DiscardHandler)
+	add := func(docs store.Store, text string) {
+		err := InFleet(docs, log).Change(t.Context(), func(before []byte) ([]byte, error) {
+			return append(slices.Clone(before), text...), nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	b := fleet.MustOpen(t)
+	for _, size := range []int{1, 2 * maxInline} { // in the document, and in a blob
+		add(&overtaken{fleet.MustOpen(t), func() { add(b, strings.Repeat("b", size)) }}, strings.Repeat("a", size))
+	}
+	got, err := InFleet(b, log).Read(t.Context())
+	if err != nil || strings.Count(string(got), "a") != 2*maxInline+1 || strings.Count(string(got), "b") != 2*maxInline+1 {
+		t.Errorf("%d bytes, %d of a and %d of b, %v", len(got), strings.Count(string(got), "a"), strings.Count(string(got), "b"), err)
 	}
 }

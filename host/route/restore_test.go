@@ -140,3 +140,27 @@ func TestRestoreOwn(t *testing.T) {
 	}
 	to.router.EndSession(y)
 }
+
+// TestRestoredTotal hands over a history that has more calls than it remembers: their number counts in the
+// other process, too, and goes on.
+func TestRestoredTotal(t *testing.T) {
+	was := policy.Counts{
+		Total: 1007, Full: true,
+		Calls: []policy.Call{{Kind: policy.KindTool, Server: "a", Name: "t", Times: 5}, {Kind: policy.KindTool, Server: "b", Name: "u", Times: 2}},
+	}
+	raw, err := json.Marshal(was)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read policy.Counts
+	if err := json.Unmarshal(raw, &read); err != nil {
+		t.Fatal(err)
+	}
+	var h policy.History
+	h.Restore(read)
+	h.Add("a", "t")
+	got := h.Counts()
+	if got.Total != 1008 || !got.Full || len(got.Calls) != 2 || got.Calls[0].Times != 6 || got.Calls[1].Times != 2 {
+		t.Errorf("%+v", got)
+	}
+}

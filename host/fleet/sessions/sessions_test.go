@@ -215,3 +215,47 @@ func TestSweep(t *testing.T) {
 	})
 	empty(t, docs)
 }
+
+// TestFormerTerm lets a replica take a session again that it had lost, while what it had before still
+// saves: that has another term, and changes nothing.
+func TestFormerTerm(t *testing.T) {
+	t.Parallel()
+	docs := open(t)
+	a, b := join(t, docs, "a", time.Hour, live), join(t, docs, "b", time.Hour, live)
+	var first, between, second cell
+	first.set(`{"n":1}`, "")
+	former := a.Create("ID", bearer.DigestOf("t"), first.current)
+	if err := former.Save(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	take := func(s *Sessions, is *cell) *Held {
+		t.Helper()
+		f, err := s.Find(t.Context(), "ID")
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, _, err := s.Take(t.Context(), f, is.current)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	between.set(`{"n":2}`, "")
+	if err := take(b, &between).Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	second.set(`{"n":3}`, "")
+	again := take(a, &second)
+	if err := again.Save(t.Context()); err != nil || again.Term() != 3 {
+		t.Fatal(err, again.Term())
+	}
+	former.saving.Lock() // as if it were still writing
+	err := former.put(t.Context(), document{Owner: "a", Term: former.term, State: []byte(`{"n":9}`)})
+	former.saving.Unlock()
+	if !isConflict(err) { // it is not this replica's to lose, which has it
+		t.Errorf("a former term: %v", err)
+	}
+	if f, err := b.Find(t.Context(), "ID"); err != nil || f.Term != 3 || string(f.State) != `{"n":3}` {
+		t.Errorf("%+v %v", f, err)
+	}
+}
