@@ -65,6 +65,9 @@ func (c *call) legacy() wire.Reply {
 const Instructions = "Handle with care."
 
 func (c *call) initialize() wire.Reply {
+	if _, samples := wire.Get(c.msg.Params, "capabilities", "sampling"); samples && c.srv.sw.SamplingTool {
+		c.srv.change(wire.Tools)
+	}
 	revision := c.srv.sw.Revision
 	if revision == "" {
 		revision, _ = wire.GetString(c.msg.Params, "protocolVersion")

@@ -40,6 +40,8 @@ type ServerOptions struct {
 	HeaderTools bool
 	// OneSubscription ends the subscription that goes on when another one begins.
 	OneSubscription bool
+	// SamplingTool adds a tool for a client that says at its initialize that it supports sampling.
+	SamplingTool bool
 	// SharedSubscription is how the Go SDK 1.8 has subscriptions: whatever the subscriptions of
 	// a connection have asked for is sent for the newest one, and the end of any of them ends it.
 	// One that was cancelled is answered. Only over stdio.

@@ -2,6 +2,8 @@ package supervise
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"sync"
 
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
@@ -39,8 +41,9 @@ type clientIdentity struct {
 
 	once    sync.Once
 	adopted chan struct{} // closed when params is set
+	mu      sync.Mutex
 	// params are those of the one client's initialize request, with the negotiated
-	// revision, and era is that of the client.
+	// revision, and era is that of the client. mu guards them until adopted is closed.
 	params []byte
 	era    protocol.Era
 }
@@ -51,11 +54,16 @@ func newClientIdentity(clients Clients, name, version string) *clientIdentity {
 
 // adopt sets the identity to that of the client, given the params of its initialize
 // request, or what route.Origin.Client returns for it. many says that there are several, which
-// can do different things: each request of an upstream is checked when it arrives. Only the first
-// call counts.
-func (c *clientIdentity) adopt(params []byte, revision protocol.Revision, many bool) {
+// can do different things: each request of an upstream is checked when it arrives. ready is called
+// before upstreams get to know the identity; nil: nothing is. Only the first call counts.
+func (c *clientIdentity) adopt(params []byte, revision protocol.Revision, many bool, ready func()) {
 	c.once.Do(func() {
 		defer close(c.adopted)
+		if ready != nil {
+			defer ready()
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		c.era = revision.Era()
 		if many {
 			params, _ = wire.Set(params, []byte(allCapabilities), "capabilities")
@@ -68,10 +76,25 @@ func (c *clientIdentity) adopt(params []byte, revision protocol.Revision, many b
 	})
 }
 
+// mark stands for the capabilities of clients that upstreams are told; "" before they are known.
+func (c *clientIdentity) mark() string {
+	capabilities := []byte(map[Clients]string{NoClient: "{}", ManyClients: allCapabilities}[c.clients])
+	if c.clients == OneClient {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.params == nil {
+			return ""
+		}
+		capabilities, _ = wire.Get(c.params, "capabilities")
+	}
+	sum := sha256.Sum256(capabilities)
+	return hex.EncodeToString(sum[:8])
+}
+
 // adoptSession is adopt for the client of a session, or for those of a token.
-func (c *clientIdentity) adoptSession(s route.Session) {
+func (c *clientIdentity) adoptSession(s route.Session, ready func()) {
 	several, ok := s.(interface{ ManyClients() bool })
-	c.adopt(s.Client(), s.Revision(), ok && several.ManyClients())
+	c.adopt(s.Client(), s.Revision(), ok && several.ManyClients(), ready)
 }
 
 // clientEra is upstream.Options.Era.

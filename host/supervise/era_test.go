@@ -124,7 +124,7 @@ func TestEraOfClient(t *testing.T) {
 				if err := r.Close(bounded(t)); err != nil {
 					t.Error(err)
 				}
-				if s, _ := m.env.snapshots.load("u", m.key); s.Verdict.Era != test.era || s.Verdict.Only != test.only {
+				if s, _ := m.env.snapshots.load("u", m.key, ""); s.Verdict.Era != test.era || s.Verdict.Only != test.only {
 					t.Errorf("%s start: remembered %+v", start, s.Verdict)
 				}
 			}

@@ -33,7 +33,7 @@ func TestFolderOfOthers(t *testing.T) {
 		return names
 	}
 	read := func() (snapshot, definitions, failure bool) {
-		_, snapshot = s.load("x", key)
+		_, snapshot = s.load("x", key, "")
 		_, failure = LastFailure(store, "x")
 		return snapshot, len(RememberedDefinitions(t.Context(), dir, "x")) > 0, failure
 	}

@@ -3,7 +3,6 @@ package supervise
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"slices"
 	"sync"
@@ -14,7 +13,6 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/health"
-	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/secret"
@@ -36,6 +34,7 @@ type managedUpstream struct {
 	key    string                        // of the snapshot
 	lists  *keptLists
 	opened sync.Once // see open
+	waits  bool      // the snapshot is read when the client is known; only for open and introduce
 	spares spares
 
 	// publishing is held while a list is set in the catalog. All upstreams of the
@@ -80,43 +79,15 @@ func newManaged(env *environment, conf *config.Upstream, own route.Session, clie
 // first call does so; others wait for it.
 func (m *managedUpstream) open() {
 	m.opened.Do(func() {
-		if restored := m.restore(); !restored || !lazy(m.conf.Load()) {
+		m.waits = !m.client.known()
+		restored := m.restore()
+		if restored {
+			m.waits = false
+		}
+		if !lazy(m.conf.Load()) || !restored && !m.waits {
 			m.start()
 		}
 	})
-}
-
-// restore publishes the snapshot of an earlier run. It returns false if there is
-// none. With NoClient it publishes the snapshot only if the upstream is not started,
-// because a check is about the current state of a server.
-func (m *managedUpstream) restore() bool {
-	known, ok := m.env.snapshots.load(m.name, m.key)
-	if !ok {
-		return false
-	}
-	m.saving.Lock()
-	m.saved = sha256.Sum256(known.encode(m.key))
-	m.saving.Unlock()
-	m.mu.Lock()
-	m.wasLate, m.known.Verdict = known.Late, known.Verdict
-	m.mu.Unlock()
-	if known.Handshake == nil || m.env.Clients == NoClient && !lazy(m.conf.Load()) {
-		m.update(func(s *Snapshot) { s.Late = known.Late })
-		return false
-	}
-	m.mu.Lock()
-	m.known, m.remembered = known, true
-	m.mu.Unlock()
-	m.env.Receiver(m.name, m.own).OnAsleep()
-	m.publishHandshake(known.Handshake)
-	for surface, l := range known.Lists {
-		if err := m.lists.keep(surface, l.memory()); err != nil {
-			m.env.Log.Warn("a remembered list is not used", "upstream", m.name, "list", string(surface), "err", limits.Explain(err))
-			continue
-		}
-		m.publishList(catalog.List{Surface: surface, Items: l.Items, Meta: l.Meta, Stateless: known.stateless(), Remembered: true})
-	}
-	return true
 }
 
 // publish calls set, which sets a list in the catalog, unless the upstream has been
@@ -227,23 +198,6 @@ func (m *managedUpstream) updateHandshake(result []byte) {
 	}
 }
 
-// updateVerdict gets what is found out about the era of the upstream's protocol. It is
-// saved at once, because it may be that the server does not survive a question about that.
-func (m *managedUpstream) updateVerdict(v upstream.Verdict) {
-	m.saving.Lock()
-	defer m.saving.Unlock()
-	if m.isRetired() {
-		return
-	}
-	m.update(func(s *Snapshot) { s.Verdict = v })
-	stored, ok := m.env.snapshots.load(m.name, m.key)
-	if !ok && v.Era == 0 {
-		return // there is nothing to forget
-	}
-	stored.Verdict = v
-	m.replaceFile(stored)
-}
-
 // updateList gets each list of the upstream.
 func (m *managedUpstream) updateList(l upstream.List) {
 	m.update(func(s *Snapshot) { s.Lists[l.Surface] = List{l.Items, l.Meta} })
@@ -278,65 +232,6 @@ func (m *managedUpstream) becomeReady() bool {
 		m.env.listed.Store(m.name, true)
 	}
 	return true
-}
-
-// save saves the snapshot for the next run. With NoClient, an existing snapshot is
-// kept, because an upstream may offer less to a client without capabilities. Its verdict
-// is always kept: updateVerdict saves ours, and another process may have found a newer one.
-func (m *managedUpstream) save() {
-	m.saving.Lock()
-	defer m.saving.Unlock()
-	if m.isRetired() {
-		return
-	}
-	now := m.snapshot()
-	if stored, ok := m.env.snapshots.load(m.name, m.key); ok {
-		now.Verdict = stored.Verdict
-		if m.env.Clients == NoClient && stored.Handshake != nil {
-			now = stored
-			now.Late = false
-		}
-	}
-	m.replaceFile(now)
-}
-
-// replaceFile saves a snapshot if it differs from the one in the file. The caller
-// holds m.saving.
-func (m *managedUpstream) replaceFile(s Snapshot) {
-	file := s.encode(m.key)
-	if sum := sha256.Sum256(file); sum != m.saved {
-		m.saved = sum
-		m.env.snapshots.save(m.name, file)
-	}
-}
-
-// noteLate is saveLate for a wait that is over. It says nothing about an upstream that
-// was closed meanwhile.
-func (m *managedUpstream) noteLate() {
-	m.mu.Lock()
-	closed := m.closed
-	m.mu.Unlock()
-	if !closed {
-		m.saveLate()
-	}
-}
-
-// saveLate saves that the upstream was not ready in time, unless it has become ready
-// since. The rest of its snapshot is kept. The upstream may be closed already: callers
-// see a failure, and can close it, before the failure gets here.
-func (m *managedUpstream) saveLate() {
-	m.saving.Lock()
-	defer m.saving.Unlock()
-	m.mu.Lock()
-	note := !m.wasReady && !m.known.Late && !m.retired
-	m.mu.Unlock()
-	if !note {
-		return
-	}
-	m.update(func(s *Snapshot) { s.Late = true })
-	stored, _ := m.env.snapshots.load(m.name, m.key)
-	stored.Late = true
-	m.replaceFile(stored)
 }
 
 // startWait returns how long to wait for the upstream; wait is the time for one about

@@ -35,7 +35,7 @@ func TestProtocols(t *testing.T) {
 	}
 	for _, m := range r.all() {
 		want := map[string]protocol.Era{"old": protocol.Handshake, "both": protocol.Stateless}[m.name]
-		s, ok := m.env.snapshots.load(m.name, m.key)
+		s, ok := m.env.snapshots.load(m.name, m.key, "")
 		if got := s.Verdict; !ok || got.Era != want || (want != 0) == got.At.IsZero() {
 			t.Errorf("%s: %+v", m.name, got)
 		}
@@ -53,7 +53,7 @@ func TestVerdictOfAnotherProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.saving.Lock() // the start may not have been saved yet
-	stored, ok := m.env.snapshots.load(m.name, m.key)
+	stored, ok := m.env.snapshots.load(m.name, m.key, "")
 	stored.Verdict = upstream.Verdict{Era: protocol.Stateless, At: time.Now()}
 	m.env.snapshots.save(m.name, stored.encode(m.key))
 	m.saving.Unlock()
@@ -73,7 +73,7 @@ func TestVerdictOfAnotherProcess(t *testing.T) {
 		{"asked again", func() { m.updateVerdict(upstream.Verdict{Era: protocol.Handshake, At: time.Now()}) }, protocol.Handshake},
 	} {
 		step.do()
-		if s, ok := m.env.snapshots.load(m.name, m.key); !ok || s.Verdict.Era != step.want {
+		if s, ok := m.env.snapshots.load(m.name, m.key, ""); !ok || s.Verdict.Era != step.want {
 			t.Errorf("%s: era %v, want %v", step.name, s.Verdict.Era, step.want)
 		}
 	}

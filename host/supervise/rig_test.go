@@ -37,6 +37,7 @@ type lists struct {
 	mu      sync.Mutex
 	items   map[string]map[wire.Surface]int // by server
 	notices map[string]string               // the last one, by server
+	tools   map[bool]int                    // the number of tools of the last list that was remembered, or was not
 }
 
 func (l *lists) Odd(string) []string { return nil }
@@ -51,6 +52,9 @@ func (l *lists) SetList(server string, list catalog.List) {
 		l.items[server] = map[wire.Surface]int{}
 	}
 	l.items[server][list.Surface] = len(list.Items)
+	if list.Surface == wire.Tools {
+		l.tools[list.Remembered] = len(list.Items)
+	}
 	if list.Notice != nil {
 		l.notices[server] = string(list.Notice)
 	}
@@ -131,7 +135,7 @@ func start(t testing.TB, cfg *config.Config, clients Clients) *rig {
 // newRig is start without starting anything.
 func newRig(t testing.TB, cfg *config.Config, clients Clients) *rig {
 	t.Helper()
-	r := &rig{lists: &lists{items: map[string]map[wire.Surface]int{}, notices: map[string]string{}}, log: &mcptest.Buffer{}}
+	r := &rig{lists: &lists{items: map[string]map[wire.Surface]int{}, notices: map[string]string{}, tools: map[bool]int{}}, log: &mcptest.Buffer{}}
 	r.Upstreams = New(cfg, Options{
 		Clients: clients, Name: "test", Version: "0", Dir: cfg.Store.Dir, Catalog: r.lists,
 		Receiver: func(string, route.Session) Receiver { return &r.receiver },

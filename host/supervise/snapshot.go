@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
@@ -31,7 +32,15 @@ type Snapshot struct {
 	Late bool
 	// Verdict is what was found out about the era of its protocol, to the day.
 	Verdict upstream.Verdict
+	// client stands for what the upstream was told about the capabilities of clients, "" if it
+	// was told nothing. others are handshakes and lists for other clients, as in the file, with
+	// the newest first.
+	client string
+	others [][]byte
 }
+
+// maxOthers bounds Snapshot.others.
+const maxOthers = 3
 
 // List is one list of an upstream.
 type List struct {
@@ -97,7 +106,8 @@ func (s *snapshotStore) path(name string) string { return filepath.Join(s.dir, n
 
 // load returns the snapshot of the upstream called name, if it has that key. A file
 // that cannot be read is ignored.
-func (s *snapshotStore) load(name, key string) (Snapshot, bool) {
+// client is that of Snapshot; "" takes what was saved last.
+func (s *snapshotStore) load(name, key, client string) (Snapshot, bool) {
 	_, err := owner.Check(s.dir)
 	var data []byte
 	if err == nil {
@@ -109,7 +119,7 @@ func (s *snapshotStore) load(name, key string) (Snapshot, bool) {
 	var snapshot Snapshot
 	same := false
 	if err == nil {
-		snapshot, same, err = decodeSnapshot(data, key)
+		snapshot, same, err = decodeSnapshot(data, key, client)
 	}
 	if err != nil {
 		s.log.Warn("the snapshot of an upstream cannot be used", "upstream", name, "err", err)
@@ -117,8 +127,9 @@ func (s *snapshotStore) load(name, key string) (Snapshot, bool) {
 	return snapshot, same && err == nil
 }
 
-// decodeSnapshot decodes the content of a file; same says whether it has that key.
-func decodeSnapshot(data []byte, key string) (s Snapshot, same bool, err error) {
+// decodeSnapshot decodes the content of a file; same says whether it has that key. For client see
+// load.
+func decodeSnapshot(data []byte, key, client string) (s Snapshot, same bool, err error) {
 	if !wire.IsObject(data) {
 		return s, false, errors.New("the file is damaged")
 	}
@@ -128,10 +139,12 @@ func decodeSnapshot(data []byte, key string) (s Snapshot, same bool, err error) 
 	s.Verdict = decodeVerdict(data)
 	late, _ := wire.Get(data, "late")
 	s.Late, s.Lists = string(late) == "true", map[wire.Surface]List{}
+	data, s.others = choose(data, client)
 	var known bool
-	if s.Handshake, known = wire.Get(data, "handshake"); !known && (s.Late || s.Verdict.Era != 0) {
-		return s, true, nil // it was never ready
+	if s.Handshake, known = wire.Get(data, "handshake"); !known && (s.Late || s.Verdict.Era != 0 || s.others != nil) {
+		return s, true, nil // it was never ready, for such a client
 	}
+	s.client, _ = wire.GetString(data, "client")
 	if !wire.IsObject(s.Handshake) {
 		return s, true, errors.New("the file is damaged: it has no handshake")
 	}
@@ -147,6 +160,45 @@ func decodeSnapshot(data []byte, key string) (s Snapshot, same bool, err error) 
 		s.Lists[surface] = l
 	}
 	return s, true, nil
+}
+
+// choose returns what a file has for a client, nil if there is nothing, and what it has for
+// others.
+func choose(data []byte, client string) (chosen []byte, others [][]byte) {
+	var all [][]byte
+	if handshake, ok := wire.Get(data, "handshake"); ok {
+		of, _ := wire.GetString(data, "client")
+		lists, _ := wire.Get(data, "lists")
+		all = append(all, encodeFor(of, handshake, lists))
+	}
+	raw, _ := wire.Get(data, "others")
+	more, _ := wire.Elements(raw)
+	all = append(all, more[:min(len(more), maxOthers)]...)
+	at := slices.IndexFunc(all, func(one []byte) bool {
+		of, _ := wire.GetString(one, "client")
+		return client == "" || of == client
+	})
+	if at < 0 { // what depends on no client will do
+		at = slices.IndexFunc(all, func(one []byte) bool { of, _ := wire.GetString(one, "client"); return of == "" })
+	}
+	for i, one := range all {
+		if i != at && wire.IsObject(one) {
+			others = append(others, one)
+		}
+	}
+	if at < 0 {
+		return nil, others
+	}
+	return all[at], others
+}
+
+// encodeFor returns handshake and lists for a client as in Snapshot.others.
+func encodeFor(client string, handshake, lists []byte) []byte {
+	var one wire.Object
+	one.NonEmpty("client", client)
+	one.Raw("handshake", handshake)
+	one.Raw("lists", lists)
+	return one.Bytes()
 }
 
 // eras are the names of the eras in a file.
@@ -198,21 +250,43 @@ func decodeList(surface wire.Surface, raw []byte) (List, error) {
 	return l, nil
 }
 
+// without returns all handshakes and lists but those for a client.
+func (s Snapshot) without(client string) (others [][]byte) {
+	if s.Handshake != nil && s.client != client {
+		others = append(others, encodeFor(s.client, s.Handshake, s.encodeLists()))
+	}
+	for _, one := range s.others {
+		if of, _ := wire.GetString(one, "client"); of != client {
+			others = append(others, one)
+		}
+	}
+	return others
+}
+
+func (s Snapshot) encodeLists() []byte {
+	var lists wire.Object
+	for _, surface := range wire.Surfaces {
+		if l, ok := s.Lists[surface]; ok {
+			var list wire.Object
+			list.Raw("items", wire.Array(l.Items))
+			list.Raw("_meta", l.Meta)
+			lists.Raw(string(surface), list.Bytes())
+		}
+	}
+	return lists.Bytes()
+}
+
 // encode returns the content of the file.
 func (s Snapshot) encode(key string) []byte {
-	var file, lists wire.Object
+	var file wire.Object
 	file.Text("of", key)
 	if s.Handshake != nil {
-		for _, surface := range wire.Surfaces {
-			if l, ok := s.Lists[surface]; ok {
-				var list wire.Object
-				list.Raw("items", wire.Array(l.Items))
-				list.Raw("_meta", l.Meta)
-				lists.Raw(string(surface), list.Bytes())
-			}
-		}
+		file.NonEmpty("client", s.client)
 		file.Raw("handshake", s.Handshake)
-		file.Raw("lists", lists.Bytes())
+		file.Raw("lists", s.encodeLists())
+	}
+	if s.others != nil {
+		file.Raw("others", wire.Array(s.others[:min(len(s.others), maxOthers)]))
 	}
 	encodeVerdict(&file, s.Verdict)
 	if s.Late {

@@ -28,15 +28,15 @@ var odd = Snapshot{
 func TestSnapshotKeepsBytes(t *testing.T) {
 	t.Parallel()
 	store := newSnapshotStore(filepath.Join(t.TempDir(), "servers"), slog.New(slog.DiscardHandler))
-	if _, ok := store.load("x", "id"); ok {
+	if _, ok := store.load("x", "id", ""); ok {
 		t.Error("it remembers what it never heard of")
 	}
 	store.save("x", odd.encode("id"))
-	got, ok := store.load("x", "id")
+	got, ok := store.load("x", "id", "")
 	if !ok || len(got.Lists) != len(odd.Lists) || !bytes.Equal(got.encode("id"), odd.encode("id")) {
 		t.Errorf("got  %s\nwant %s", got.encode("id"), odd.encode("id"))
 	}
-	if _, ok := store.load("x", "other"); ok {
+	if _, ok := store.load("x", "other", ""); ok {
 		t.Error("it remembers another one")
 	}
 	names, err := filepath.Glob(filepath.Join(store.dir, "*"))
@@ -103,12 +103,14 @@ func FuzzDecodeSnapshot(f *testing.F) {
 	f.Add([]byte(`{"of":"id","handshake":1,"lists":[]} `))
 	f.Add([]byte(`{"of":"id","late":true}`))
 	f.Add([]byte(`{"of":"id","handshake":{},"lists":{},"late":true}`))
+	f.Add([]byte(`{"of":"id","client":"a","handshake":{},"lists":{},"others":[{"handshake":{},"lists":{}},7,{"client":"b"}]}`))
+	f.Add([]byte(`{"of":"id","others":[{"client":"b","handshake":{},"lists":{}}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r, same, err := decodeSnapshot(data, "id")
+		r, same, err := decodeSnapshot(data, "id", "a")
 		if !same || err != nil {
 			return
 		}
-		again, same, err := decodeSnapshot(r.encode("id"), "id")
+		again, same, err := decodeSnapshot(r.encode("id"), "id", "a")
 		if !same || err != nil || !reflect.DeepEqual(again, r) {
 			t.Errorf("%s becomes %s (%v)", data, r.encode("id"), err)
 		}

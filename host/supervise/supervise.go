@@ -11,6 +11,7 @@
 //	wait.go         waiting until upstreams have started
 //	client.go       the client identity that we present in the upstream handshake
 //	snapshot.go     what upstreams announced when they last ran
+//	remember.go     reading and saving that
 //	lists.go        what their lists take in memory
 //	forget.go       removing what they announced
 //	failure.go      the last failure of an upstream
@@ -234,11 +235,20 @@ func (u *Upstreams) Introduced() bool { return u.client.known() }
 
 // BeginSession adds a session.
 func (u *Upstreams) BeginSession(s route.Session) {
-	u.client.adoptSession(s)
+	u.client.adoptSession(s, u.introduce)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.own[s] == nil {
 		u.own[s] = map[string]*managedUpstream{}
+	}
+}
+
+// introduce has the upstreams that sessions share read what is remembered for the only client.
+func (u *Upstreams) introduce() {
+	for _, m := range u.listAll() {
+		if m.client == u.client {
+			m.introduce()
+		}
 	}
 }
 
@@ -299,7 +309,7 @@ func (u *Upstreams) lookup(s route.Session, server string) (*managedUpstream, bo
 // newOwn makes an upstream that belongs to a session.
 func (u *Upstreams) newOwn(c *config.Upstream, s route.Session) *managedUpstream {
 	client := newClientIdentity(OneClient, u.env.Name, u.env.Version)
-	client.adoptSession(s)
+	client.adoptSession(s, nil)
 	return newManaged(&u.env, c, s, client)
 }
 

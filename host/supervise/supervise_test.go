@@ -117,8 +117,8 @@ func TestClientIdentity(t *testing.T) {
 			if !ok {
 				t.Fatal("no such revision")
 			}
-			c.adopt([]byte(`{"protocolVersion":"2099-01-01","x":1.0}`), older, false)
-			c.adopt([]byte(`{"protocolVersion":"2099-01-01","x":2.0}`), protocol.Handshake.Newest(), false)
+			c.adopt([]byte(`{"protocolVersion":"2099-01-01","x":1.0}`), older, false, nil)
+			c.adopt([]byte(`{"protocolVersion":"2099-01-01","x":2.0}`), protocol.Handshake.Newest(), false, nil)
 		}
 		if got, err := c.initializeParams(t.Context()); err != nil || string(got) != want {
 			t.Errorf("%d: %s %v\nwant %s", clients, got, err, want)
@@ -132,7 +132,7 @@ func TestIdentityOfStatelessClient(t *testing.T) {
 	t.Parallel()
 	for many, want := range map[bool]string{false: `{"roots":{}}`, true: allCapabilities} {
 		c := newClientIdentity(OneClient, "n", "v")
-		c.adopt([]byte(`{"protocolVersion":"2026-07-28","capabilities":{"roots":{}},"clientInfo":{"name":"c"}}`), protocol.Stateless.Newest(), many)
+		c.adopt([]byte(`{"protocolVersion":"2026-07-28","capabilities":{"roots":{}},"clientInfo":{"name":"c"}}`), protocol.Stateless.Newest(), many, nil)
 		want = `{"protocolVersion":"2025-11-25","capabilities":` + want + `,"clientInfo":{"name":"c"}}`
 		if got, err := c.initializeParams(t.Context()); err != nil || string(got) != want {
 			t.Errorf("many: %v: %s %v\nwant %s", many, got, err, want)
