@@ -61,6 +61,9 @@ func (s demoServer) BeginSession(context.Context, route.Session) (route.Initiali
 	return route.InitializeResult{Capabilities: []byte(`{"tools":{}}`)}, nil
 }
 
+// AwaitServers implements front.Backend.
+func (demoServer) AwaitServers(context.Context, route.Session) {}
+
 // Discover implements front.Backend.
 func (s demoServer) Discover(route.Session) route.InitializeResult {
 	return route.InitializeResult{Capabilities: []byte(`{"tools":{}}`)}
