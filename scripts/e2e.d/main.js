@@ -12,6 +12,7 @@
 //	sdkclient.js  the TypeScript client (sdksurfaces.js: other than tools), and the commands
 //	sdk2client.js the TypeScript client of SDK 2 in both eras
 //	eras.js       servers of three SDKs in both eras (servers/, which has others for conformance.js)
+//	odd.js        clients of the TypeScript SDKs, next to a server with items that they refuse (listjudge/)
 //	tasks.js      tasks of both eras
 //	hosts.js      hosts that need no login (hosts/)
 //	http.js       the HTTP front end: sessions, refusals, broken connections
@@ -45,6 +46,7 @@ import { http } from "./http.js";
 import { HttpClient } from "./httpclient.js";
 import { journal } from "./journal.js";
 import { lists } from "./lists.js";
+import { odd } from "./odd.js";
 import { Report, equal } from "./report.js";
 import { sdk2Client } from "./sdk2client.js";
 import { commands, sdkClient } from "./sdkclient.js";
@@ -111,6 +113,7 @@ async function independent(context) {
   }
   await alone("The TypeScript client of SDK 2", () => sdk2Client(context));
   await alone("Servers of both eras", () => eras(context));
+  await alone("Odd items", () => odd(context));
   await alone("Tasks of both eras", () => tasks(context));
   await alone("Hosts", () => hosts(context));
   await alone("The HTTP front", () => http(context));
