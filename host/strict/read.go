@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -38,18 +39,60 @@ func newDecoder(raw []byte) *jsontext.Decoder {
 // readable returns why an item cannot be read by all readers, whatever it is; "" if it can.
 // Some refuse a whole message with half a surrogate pair or invalid UTF-8.
 func readable(item []byte) string {
-	d := newDecoder(item)
-	for {
-		_, err := d.ReadToken()
-		switch depth := d.StackDepth(); {
-		case err != nil:
-			return "it has text that is not valid Unicode"
-		case depth > maxDepth:
-			return "it is nested more than " + strconv.Itoa(maxDepth) + " deep"
-		case depth == 0:
-			return ""
+	if !utf8.Valid(item) {
+		return notUnicode
+	}
+	depth := 0
+	for i := 0; i < len(item); i++ {
+		switch item[i] {
+		case '"':
+			end, ok := stringEnd(item, i)
+			if !ok {
+				return notUnicode
+			}
+			i = end
+		case '{', '[':
+			if depth++; depth > maxDepth {
+				return "it is nested more than " + strconv.Itoa(maxDepth) + " deep"
+			}
+		case '}', ']':
+			depth--
 		}
 	}
+	return ""
+}
+
+const notUnicode = "it has text that is not valid Unicode"
+
+// stringEnd returns where the string ends that begins at i; ok is false if it has half a
+// surrogate pair.
+func stringEnd(item []byte, i int) (end int, ok bool) {
+	for {
+		n := bytes.IndexAny(item[i+1:], `"\\`)
+		i += 1 + n
+		if item[i] == '"' {
+			return i, true
+		}
+		if i++; item[i] != 'u' { // it is the character behind the backslash
+			continue
+		}
+		switch unit := hexUnit(item[i+1:]); {
+		case unit < 0xD800 || unit > 0xDFFF:
+		case unit > 0xDBFF || !bytes.HasPrefix(item[i+5:], []byte(`\u`)):
+			return 0, false
+		default:
+			if low := hexUnit(item[i+7:]); low < 0xDC00 || low > 0xDFFF {
+				return 0, false
+			}
+			i += 6
+		}
+	}
+}
+
+// hexUnit returns the number that four digits are.
+func hexUnit(digits []byte) uint64 {
+	n, _ := strconv.ParseUint(string(digits[:4]), 16, 32)
+	return n
 }
 
 // read reads an item that is readable.
@@ -215,17 +258,41 @@ func (o object) find(name string) (index int, exact bool) {
 			return i, true
 		}
 	}
-	folded := ""
-	if len(name) <= 2*maxName {
-		folded = fold(name)
-	}
 	for i, m := range o {
-		if m.name == "" || m.need != required && fold(m.name) == folded {
+		if m.name == "" || m.need != required && alike(m.name, name) {
 			return i, false
 		}
 	}
 	return -1, false
 }
 
-// fold returns a name as readers compare it that ignore case and underscores.
-func fold(name string) string { return strings.ToLower(strings.ReplaceAll(name, "_", "")) }
+// alike reports whether readers that ignore case and underscores take a name for one of ours.
+func alike(ours, name string) bool {
+	i := 0
+	for _, r := range name {
+		if r == '_' {
+			continue
+		}
+		for i < len(ours) && ours[i] == '_' {
+			i++
+		}
+		if i == len(ours) || lower(r) != lower(rune(ours[i])) {
+			return false
+		}
+		i++
+	}
+	return i == len(ours)
+}
+
+// lower returns a letter without its case, as encoding/json of Go does.
+func lower(r rune) rune {
+	switch {
+	case 'A' <= r && r <= 'Z':
+		return r + 'a' - 'A'
+	case r == 'ſ':
+		return 's'
+	case r == '\u212a': // the sign for kelvin
+		return 'k'
+	}
+	return r
+}
