@@ -18,7 +18,7 @@ const Size = 4 << 10
 type work struct{ bytes, objects uint64 }
 
 // slack is how much work may be done once, whatever the size of the input.
-var slack = work{bytes: 256 << 10, objects: 400}
+var slack = work{bytes: 1 << 20, objects: 400}
 
 // most is how much more work an input may need that is four times as large. A buffer that doubles
 // may have done so just before the end of the larger one, and sorting takes a little more.
