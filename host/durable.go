@@ -172,11 +172,17 @@ func (h *Host) takeRuns(ctx context.Context) {
 	}
 }
 
+// maxLeft is of how many runs it is known that it was said.
+const maxLeft = 10_000
+
 // leaveRun says once why a run does not go on in this process.
 func (h *Host) leaveRun(id string, why error) {
 	forGood := !errors.Is(why, store.ErrUnavailable) && !errors.Is(why, store.ErrUnknown)
 	h.durable.mu.Lock()
 	before, said := h.durable.left[id]
+	if len(h.durable.left) >= maxLeft { // then some are said again
+		clear(h.durable.left)
+	}
 	h.durable.left[id] = forGood
 	h.durable.mu.Unlock()
 	switch {

@@ -52,7 +52,7 @@ func TestIdleConnections(t *testing.T) {
 	at := mcptest.Receive(t, "the address", url)
 	host, _, _ := strings.Cut(strings.TrimPrefix(at, "http://"), "/")
 	patience, _ := mcptest.Bounded(t).Deadline()
-	for i := range 300 {
+	for i := range 250 {
 		c, err := net.Dial("tcp", host)
 		if err != nil {
 			t.Fatalf("connection %d: %v", i, err)
