@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,6 +22,9 @@ const (
 	// MaxDeleted is the number of deleted tools whose forms are kept: an agent that creates
 	// and deletes tools all day must not fill the disk.
 	MaxDeleted = 200
+	// MaxHistoryBytes is about how large all versions of all tools are together. Beyond that,
+	// the oldest ones go of the tools whose versions are largest.
+	MaxHistoryBytes = 256 << 20
 )
 
 // ErrNoVersion is matched by errors.Is if a tool has no version of that number.
@@ -337,6 +341,50 @@ func (s *Store) prune(root *os.Root, name string) {
 	if err != nil {
 		s.log.Warn("old versions are not removed", "tool", name, "error", err)
 	}
+}
+
+// pruneBytes removes versions if all of them are too large together. To look at all of them
+// takes long, so it is done first, and then whenever a part of what they may have was written. The
+// caller holds writing.
+func (s *Store) pruneBytes(root *os.Root, written int64) {
+	if s.unlooked += written; s.unlooked < s.mostHistory/16 {
+		return
+	}
+	s.unlooked = 0
+	names, err := histories(root)
+	sizes, total := make(map[string]int64, len(names)), int64(0)
+	for _, name := range names {
+		versions, readErr := versionFiles(root, name)
+		err = errors.Join(err, readErr)
+		for _, k := range versions {
+			size := k.size(root, name)
+			sizes[name], total = sizes[name]+size, total+size
+		}
+	}
+	for total > s.mostHistory && err == nil {
+		largest := slices.MaxFunc(names, func(a, b string) int { return cmp.Compare(sizes[a], sizes[b]) })
+		versions, readErr := versionFiles(root, largest)
+		if err = readErr; err != nil || len(versions) == 0 {
+			break
+		}
+		size := versions[0].size(root, largest)
+		if err = s.unshare(versions[0].document(largest)); err == nil {
+			err = root.Remove(path.Join(historyDir, largest, versions[0].file))
+		}
+		sizes[largest], total = sizes[largest]-size, total-size
+	}
+	if err != nil {
+		s.log.Warn("old versions are not removed", "error", err)
+	}
+}
+
+// size returns how large a version is; 0 if it is not there any more.
+func (k versionFile) size(root *os.Root, name string) int64 {
+	info, err := root.Lstat(path.Join(historyDir, name, k.file))
+	if err != nil {
+		return 0
+	}
+	return info.Size()
 }
 
 // pruneDeleted removes the versions of the tools that were deleted longest ago. saved

@@ -293,3 +293,40 @@ func TestNoChangeWithoutHistory(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// TestHistoryBytesAreBounded saves large forms of one tool and many small ones of others. The
+// oldest versions of the large one go, and the small ones stay.
+func TestHistoryBytesAreBounded(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, t.TempDir(), StoreOptions{})
+	s.mostHistory = 1 << 20
+	for i := range 3 {
+		mustSave(t, s, large("small", i+1))
+	}
+	for i := range 20 {
+		mustSave(t, s, large("large", 100_000+i))
+	}
+	total := int64(0)
+	for name, want := range map[string]int{"small": 2, "large": 10} {
+		kept, err := s.History(name)
+		if err != nil || len(kept) < want || name == "large" && len(kept) > want+1 {
+			t.Errorf("%s: %d versions, %v", name, len(kept), err)
+		}
+		for _, v := range kept {
+			total += v.Size
+		}
+		if newest := kept[0].Number; newest != map[string]int{"small": 2, "large": 19}[name] {
+			t.Errorf("%s: the newest version is %d", name, newest)
+		}
+	}
+	if total > s.mostHistory+s.mostHistory/8 {
+		t.Errorf("%d bytes of versions", total)
+	}
+	if err := s.Delete("large"); err != nil {
+		t.Fatal(err)
+	}
+	mustSave(t, s, large("small", 10))
+	if kept, err := s.History("small"); err != nil || len(kept) != 3 {
+		t.Errorf("small: %v, %v", kept, err)
+	}
+}

@@ -83,6 +83,9 @@ type Store struct {
 	// writing lets one writer of this process at a time use the lock file, which excludes
 	// only other processes.
 	writing sync.Mutex
+	// mostHistory is MaxHistoryBytes, and unlooked is how much was written since all versions
+	// were looked at; both are guarded by writing.
+	mostHistory, unlooked int64
 	// files guards cache and keeps it consistent with the directory.
 	files  sync.Mutex
 	cache  map[string]*entry // by name, for every file NAME.json
@@ -106,17 +109,18 @@ type Store struct {
 // Close the store.
 func OpenStore(dir string, opts StoreOptions) (*Store, error) {
 	s := &Store{
-		dir:      filepath.Join(dir, "tools"),
-		log:      opts.Log,
-		onChange: opts.OnChange,
-		shared:   opts.Shared,
-		schemas:  opts.Schemas,
-		room:     rooms{opts.Room, map[string]int{}},
-		cache:    map[string]*entry{},
-		pending:  map[string]executions{},
-		counted:  make(chan struct{}, 1),
-		changed:  make(chan struct{}, 1),
-		done:     make(chan struct{}),
+		dir:         filepath.Join(dir, "tools"),
+		log:         opts.Log,
+		onChange:    opts.OnChange,
+		shared:      opts.Shared,
+		schemas:     opts.Schemas,
+		mostHistory: MaxHistoryBytes, unlooked: MaxHistoryBytes,
+		room:    rooms{opts.Room, map[string]int{}},
+		cache:   map[string]*entry{},
+		pending: map[string]executions{},
+		counted: make(chan struct{}, 1),
+		changed: make(chan struct{}, 1),
+		done:    make(chan struct{}),
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -303,6 +307,9 @@ func (s *Store) save(def Definition, ending Ending) (saved Definition, created b
 		if err == nil {
 			sharing.tidy(root)
 			s.prune(root, def.Name)
+			if !created {
+				s.pruneBytes(root, old.info.Size())
+			}
 		}
 		return err
 	})
@@ -376,6 +383,7 @@ func (s *Store) Delete(name string) error {
 		sharing.tidy(root)
 		s.prune(root, name)
 		s.pruneDeleted(root, s.exists)
+		s.pruneBytes(root, old.info.Size())
 		return syncHistory(root, name)
 	})
 	if err != nil {
