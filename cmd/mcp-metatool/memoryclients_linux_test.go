@@ -235,6 +235,23 @@ func (l *load) scripts(token string) {
 	})
 }
 
+// savedTools saves tools with large schemas, calls them, and lists them.
+func (l *load) savedTools(token string) {
+	c, large := l.client(token), strings.Repeat("d", 1_000_000)
+	l.until(1, func() {
+		name := fmt.Sprintf("t%s%d", token[:5], l.id.Add(1))
+		many := new(strings.Builder)
+		for i := range 2000 {
+			fmt.Fprintf(many, `"p%d":{},`, i)
+		}
+		for _, schema := range []string{`{"type":"object","description":"` + large + `"}`, `{"type":"object","properties":{` + many.String() + `"last":{}}}`} {
+			l.note(c.post(l.ctx, loadCall("save_tool", fmt.Sprintf(`{"name":%q,"description":"d","inputSchema":%s,"code":"return 1"}`, name, schema))))
+			l.note(c.post(l.ctx, loadCall(name, "{}")))
+		}
+		l.note(c.post(l.ctx, loadCall("list_saved_tools", "{}")))
+	})
+}
+
 // record makes runs with large answers, which the attack journal reads.
 func (l *load) record(t *testing.T, token string, runs int) {
 	t.Helper()

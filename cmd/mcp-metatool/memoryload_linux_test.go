@@ -110,7 +110,7 @@ func TestMemoryUnderLoad(t *testing.T) {
 		}
 	})
 	for _, attack := range []func(token string){
-		l.largeRequests, l.unreadAnswers, l.unreadLists, l.manySessions, l.parkedCalls, l.largeParkedCalls, l.plans, l.scripts, l.journal, l.brokenStreams, l.halfRequests, l.largeFromPipe,
+		l.largeRequests, l.unreadAnswers, l.unreadLists, l.manySessions, l.parkedCalls, l.largeParkedCalls, l.plans, l.scripts, l.journal, l.brokenStreams, l.halfRequests, l.largeFromPipe, l.savedTools,
 	} {
 		for _, token := range hostileTokens {
 			hostile.Go(func() { attack(token) })
@@ -284,7 +284,7 @@ type load struct {
 
 // kinds are the settings and bounds that refusals name.
 var kinds = regexp.MustCompile(`max_total_memory|max_list|max_message|max_sessions\w*|initialize_rate|max_connections|max_queued|max_answer|max_memory|` +
-	`execution\.timeout|session not found|too many calls wait|too many requests in flight|too many bytes of other messages|requests in progress|there is no room for another plan|what the client says about itself|without a session, a message may have at most`)
+	`execution\.timeout|session not found|too many calls wait|too many requests in flight|too many bytes of other messages|requests in progress|there is no room for another plan|unknown tool|what the client says about itself|without a session, a message may have at most`)
 
 // about matches what an error is about for which there is no memory.
 var about = regexp.MustCompile(`no memory: the ([a-z ]+) would be`)
