@@ -58,7 +58,7 @@ func (c *Composer) inspectFor(ctx context.Context, account *sandbox.Account, nam
 	if out.Err != nil {
 		return l, &Failure{Type: abi.ErrInternal, Message: "checking the script: " + out.Err.Message}
 	}
-	if err := json.Unmarshal(out.Result, &l); err != nil {
+	if err := jsonvalue.Unmarshal(out.Result, &l); err != nil {
 		return l, &Failure{Type: abi.ErrInternal, Message: "checking the script: " + err.Error()}
 	}
 	return l, nil
