@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
+	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
 const (
@@ -347,7 +348,7 @@ func (r *fileReader) labels() (list []string) {
 	if v == nil {
 		return nil
 	}
-	if err := json.Unmarshal(v, &list); err != nil {
+	if err := jsonvalue.Unmarshal(v, &list); err != nil {
 		r.fail(`"labels" is not a list of texts`)
 	}
 	return list

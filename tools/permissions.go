@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 	"github.com/mcp-metatool/mcp-metatool/tools/glob"
+	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
 // SavedServer stands for the server in the target of a saved tool: tools.NAME.
@@ -211,7 +212,7 @@ func (p *Permissions) JSON() []byte {
 // dropped: they say nothing about what it enforces.
 func ParsePermissions(raw []byte) (*Permissions, error) {
 	var f permissionsFile
-	if err := json.Unmarshal(raw, &f); err != nil {
+	if err := jsonvalue.Unmarshal(raw, &f); err != nil {
 		return nil, errors.New(`"permissions" has the wrong form (remove it, and it is derived again)`)
 	}
 	p := &Permissions{Calls: f.Calls, Unresolved: f.Unresolved, Definitions: f.Definitions, Unseen: f.Unseen, Code: f.Code}

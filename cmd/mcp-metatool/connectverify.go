@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,6 +19,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
+	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
@@ -88,7 +88,7 @@ func unhealthy(ctx context.Context, u *upstream.Upstream) []string {
 			Servers []health.Report `json:"servers"`
 		} `json:"structuredContent"`
 	}
-	if json.Unmarshal(reply.Result, &result) != nil {
+	if jsonvalue.Unmarshal(reply.Result, &result) != nil {
 		return nil
 	}
 	var problems []string

@@ -3,13 +3,14 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 )
 
 // completions holds what names and members can be completed to.
@@ -98,7 +99,7 @@ func membersOf(v replValue) []string {
 		return nil
 	}
 	var object map[string]json.RawMessage
-	if json.Unmarshal([]byte(v.JSON), &object) != nil {
+	if jsonvalue.Unmarshal([]byte(v.JSON), &object) != nil {
 		return nil
 	}
 	var keys []string
@@ -125,7 +126,7 @@ func (r *repl) moduleMembers() map[string][]string {
 		return nil
 	}
 	var names map[string][]string
-	if json.Unmarshal(readResult(raw).value, &names) != nil {
+	if jsonvalue.Unmarshal(readResult(raw).value, &names) != nil {
 		return nil
 	}
 	r.modules = map[string][]string{}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
 // toolResult is a CallToolResult decoded for people.
@@ -74,7 +75,7 @@ func (r *toolResult) readRun(meta, structured []byte) {
 	number(structured, "executionTime", &r.receipt.Time)
 	r.value, _ = wire.Get(structured, "result")
 	if raw, ok := wire.Get(structured, "logs"); ok {
-		_ = json.Unmarshal(raw, &r.logs)
+		_ = jsonvalue.Unmarshal(raw, &r.logs)
 	}
 	raw, _ := wire.Get(structured, "toolCalls")
 	calls, _ := wire.Elements(raw)
@@ -90,7 +91,7 @@ func (r *toolResult) readRun(meta, structured []byte) {
 
 func number[T any](obj []byte, name string, dst *T) {
 	if raw, ok := wire.Get(obj, name); ok {
-		_ = json.Unmarshal(raw, dst)
+		_ = jsonvalue.Unmarshal(raw, dst)
 	}
 }
 

@@ -2,7 +2,6 @@ package builtin
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
+	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
 func (h *Handler) save(ctx context.Context, args []byte, call route.Call) (wire.Reply, error) {
@@ -36,7 +36,7 @@ func (h *Handler) save(ctx context.Context, args []byte, call route.Call) (wire.
 	bounds, given := wire.Get(args, "permissions")
 	if given {
 		def.Permissions = &tools.Permissions{Bounds: []string{}}
-		if err := json.Unmarshal(bounds, &def.Permissions.Bounds); err != nil {
+		if err := jsonvalue.Unmarshal(bounds, &def.Permissions.Bounds); err != nil {
 			return wire.Reply{}, err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/expect"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
@@ -129,7 +130,7 @@ func (i *Interaction) writeAnswer(b *bytes.Buffer) {
 // plainText returns the text of a CallToolResult that contains nothing but that text.
 func plainText(result []byte, isError bool) (string, bool) {
 	var r callResult
-	if json.Unmarshal(result, &r) != nil || len(r.Content) != 1 || r.IsError != isError {
+	if jsonvalue.Unmarshal(result, &r) != nil || len(r.Content) != 1 || r.IsError != isError {
 		return "", false
 	}
 	text := r.Content[0].Text

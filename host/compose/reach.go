@@ -3,7 +3,6 @@ package compose
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"io"
 	"sync"
@@ -11,6 +10,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/tools"
+	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
 // Reaches keeps what scripts can reach, so that each is analysed once. It is safe for
@@ -84,7 +84,7 @@ func (c *Composer) reach(ctx context.Context, name, code string, servers []strin
 	if out.Err != nil {
 		return reach{}, &Failure{Type: abi.ErrInternal, Message: "checking the script: " + out.Err.Message}
 	}
-	if err := json.Unmarshal(out.Result, &l); err != nil {
+	if err := jsonvalue.Unmarshal(out.Result, &l); err != nil {
 		return reach{}, &Failure{Type: abi.ErrInternal, Message: fmt.Sprintf("checking the script: %v", err)}
 	}
 	found := reach{compiles: l.Derived, tools: l.Reach}

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
 // mask stands for a secret, whatever its length.
@@ -82,7 +84,7 @@ func writtenForms(s string) []string {
 // service account, because its members can be written without the rest.
 func secretMembers(s string) []string {
 	members := map[string]any{}
-	if !strings.HasPrefix(strings.TrimSpace(s), "{") || json.Unmarshal([]byte(s), &members) != nil {
+	if !strings.HasPrefix(strings.TrimSpace(s), "{") || jsonvalue.Unmarshal([]byte(s), &members) != nil {
 		return nil
 	}
 	var forms []string

@@ -1,15 +1,15 @@
 package doctor
 
 import (
-	"encoding/json"
 	"fmt"
-	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 )
 
 const (
@@ -102,7 +102,7 @@ func inspectSchema(tool []byte) map[string]string {
 	if len(raw) > maxSchema {
 		return found // its tokens are counted
 	}
-	if json.Unmarshal(raw, &schema) != nil || schema["type"] != "object" {
+	if jsonvalue.Unmarshal(raw, &schema) != nil || schema["type"] != "object" {
 		// The schema of the protocol requires it, and so do clients:
 		// github.com/opentokenz/mcpx/issues/28.
 		found[idSchemaType] = "at the top"

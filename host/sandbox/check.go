@@ -73,6 +73,9 @@ func decode(b []byte, v any, extra int) error {
 // decodeCalls reads one batch.
 func decodeCalls(b []byte) ([]abi.ToolCall, error) {
 	var calls []abi.ToolCall
+	if items := itemsOf(b, abi.MaxBatch+1); items > abi.MaxBatch { // before there are so many
+		return nil, fmt.Errorf("a batch of more than %d calls", abi.MaxBatch)
+	}
 	if err := decode(b, &calls, 2); err != nil {
 		return nil, err
 	}
@@ -85,6 +88,18 @@ func decodeCalls(b []byte) ([]abi.ToolCall, error) {
 		}
 	}
 	return calls, nil
+}
+
+// itemsOf returns how many items the array b has, most at most.
+func itemsOf(b []byte, most int) (items int) {
+	d := jsontext.NewDecoder(bytes.NewBuffer(b), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	if tok, err := d.ReadToken(); err != nil || tok.Kind() != '[' {
+		return 0
+	}
+	for items < most && d.PeekKind() != ']' && d.SkipValue() == nil {
+		items++
+	}
+	return items
 }
 
 // decodeCall reads one call.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -72,5 +73,17 @@ func slowNesting(t *testing.T, b []byte) (deepest int) {
 			return deepest
 		}
 		deepest = max(deepest, dec.StackDepth())
+	}
+}
+
+// TestLargeBatch checks that no call is made of a batch with too many: three bytes would be 200.
+func TestLargeBatch(t *testing.T) {
+	batch := []byte("[" + strings.Repeat("{},", 1_000_000) + "{}]")
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := decodeCalls(batch)
+	runtime.ReadMemStats(&after)
+	if got := after.TotalAlloc - before.TotalAlloc; err == nil || got > uint64(len(batch)) {
+		t.Errorf("%v, after %d bytes were allocated for %d", err, got, len(batch))
 	}
 }

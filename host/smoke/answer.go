@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/report"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
 // answer is the outcome of a check.
@@ -115,7 +116,7 @@ func (a *answer) text() string { return strings.Join(a.texts(), "\n") }
 func (a *answer) logs() []string {
 	raw, _ := wire.Get(a.result, "structuredContent", "logs")
 	var logs []string
-	if json.Unmarshal(raw, &logs) != nil {
+	if jsonvalue.Unmarshal(raw, &logs) != nil {
 		return nil
 	}
 	return logs

@@ -1,12 +1,12 @@
 package smoke
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
+	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
 // draftedParams are arguments for a tool that nobody has called yet.
@@ -59,7 +59,7 @@ func draftParams(schema []byte) draftedParams {
 func requiredOf(schema []byte) []string {
 	raw, _ := wire.Get(schema, "required")
 	var names []string
-	_ = json.Unmarshal(raw, &names) // none, unless it is an array of strings
+	_ = jsonvalue.Unmarshal(raw, &names) // none, unless it is an array of strings
 	return names
 }
 

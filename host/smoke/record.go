@@ -11,6 +11,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/cassette"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
@@ -90,7 +91,7 @@ func merge(a, b []cassette.Interaction) []cassette.Interaction {
 // callKey returns a key for the call that an interaction answers.
 func callKey(i cassette.Interaction) string {
 	var params any
-	if json.Unmarshal(i.Params, &params) == nil { // otherwise it is for any params
+	if jsonvalue.Unmarshal(i.Params, &params) == nil { // otherwise it is for any params
 		if sorted, err := json.Marshal(params); err == nil {
 			return i.Server + "." + i.Tool + string(sorted)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/expect"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
 // readProgress reads true, or the minimum number of notifications.
@@ -87,7 +88,7 @@ func (a *answer) requireScript() *expect.Mismatch {
 // names.
 func project(want, got []byte) []byte {
 	var w, g map[string]json.RawMessage
-	if json.Unmarshal(want, &w) != nil || w == nil || json.Unmarshal(got, &g) != nil || g == nil {
+	if jsonvalue.Unmarshal(want, &w) != nil || w == nil || jsonvalue.Unmarshal(got, &g) != nil || g == nil {
 		return got
 	}
 	out := []byte("{}")

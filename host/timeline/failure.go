@@ -1,13 +1,13 @@
 package timeline
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
+	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
 // failure is the error that a run ended with, in the form in which it is shown.
@@ -31,7 +31,7 @@ func failureOf(rec *journal.Record) *failure {
 		return nil
 	}
 	f := &failure{}
-	if json.Unmarshal(rec.Outcome.Failure, f) != nil || f.Type == "" { // an old record, or a broken one
+	if jsonvalue.Unmarshal(rec.Outcome.Failure, f) != nil || f.Type == "" { // an old record, or a broken one
 		*f = failure{Type: string(rec.Outcome.Error), Message: rec.Outcome.Message}
 	}
 	f.Type, f.Message, f.Stack = display.Text(f.Type), display.Text(f.Message), display.Text(f.Stack)

@@ -162,10 +162,27 @@ func Decode(raw []byte) (any, error) {
 	return t.Value, nil
 }
 
-// Valid reports why Decode would refuse a text, without building anything.
-func Valid(raw []byte) error {
+// Unmarshal is json.Unmarshal for a text of others and a type that is not as small as the text, such as
+// a slice. There may be MaxUncounted values.
+func Unmarshal(raw []byte, into any) error {
+	if err := Few(raw); err != nil {
+		return err
+	}
+	return json.Unmarshal(raw, into)
+}
+
+// Few returns a *TooManyError if a text has more than MaxUncounted values.
+func Few(raw []byte) error {
 	if values, _ := measure(raw); values > MaxUncounted {
 		return &TooManyError{values, MaxUncounted}
+	}
+	return nil
+}
+
+// Valid reports why Decode would refuse a text, without building anything.
+func Valid(raw []byte) error {
+	if err := Few(raw); err != nil {
+		return err
 	}
 	if !json.Valid(raw) {
 		return &Error{"", "not valid JSON"}
