@@ -69,9 +69,6 @@ func (s demoServer) Discover(route.Session) route.InitializeResult {
 	return route.InitializeResult{Capabilities: []byte(`{"tools":{}}`)}
 }
 
-// AwaitServers implements front.Backend. There are none.
-func (s demoServer) AwaitServers(context.Context, route.Session) {}
-
 // Begin implements front.Backend.
 func (s demoServer) Begin(route.Session) {}
 
