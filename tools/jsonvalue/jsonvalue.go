@@ -27,8 +27,7 @@ const (
 	// MaxDepth is the nesting depth of objects and arrays.
 	MaxDepth = 10_000
 	// MaxNumberDigits is the length of the longest number, and the largest power of ten, that is
-	// Exact. Whoever computes with them exactly would otherwise make an integer of a gigabit
-	// from 1e999999999.
+	// Exact. An exact computation with 1e999999999 would make an integer of a gigabit.
 	MaxNumberDigits = 4096
 )
 
