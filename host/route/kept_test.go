@@ -139,3 +139,12 @@ func TestForgottenForMemory(t *testing.T) {
 		t.Errorf("at the end: %+v", f)
 	}
 }
+
+// TestHostBeginsASession checks that what is kept can be that of the host, which is no session.
+func TestHostBeginsASession(t *testing.T) {
+	g, _, _, _ := keptRig(t)
+	if _, err := g.router.BeginSession(t.Context(), nil); err != nil || BudgetKey(nil) != nil {
+		t.Error(err)
+	}
+	g.router.Close()
+}

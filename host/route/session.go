@@ -64,8 +64,11 @@ type Session interface {
 }
 
 // BudgetKey returns the owner in a budget.Budget of what a session has: its bytes are bounded,
-// and those of all sessions of its principal.
+// and those of all sessions of its principal. No session is the host itself.
 func BudgetKey(s Session) any {
+	if s == nil {
+		return nil
+	}
 	if p := s.Principal(); p != "" {
 		return budget.Member{Group: p, Of: s}
 	}
