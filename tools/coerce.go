@@ -58,6 +58,7 @@ func (s *Schema) coerce(m *meter, args []byte) ([]byte, error) {
 			return args, nil
 		}
 		if names := s.leftOut(m, v); round == 0 && len(names) > 0 {
+			m.free(0) // the next round parses what is left
 			args = without(m, args, names)
 			continue
 		}

@@ -56,7 +56,6 @@ var entryPoints = map[string]struct {
 	}},
 	"Legacy":        {"resultType", func(raw []byte) { _, _ = Legacy(raw); _, _ = Legacy(within("_meta", raw)) }},
 	"FromHandshake": {KeyServerInfo, func(raw []byte) { _, _ = FromHandshake(raw); _, _ = FromHandshake(within("_meta", raw)) }},
-	"HandshakeTool": {"outputSchema", func(raw []byte) { HandshakeTool(raw); HandshakeTool(within("outputSchema", raw)) }},
 	"ParseParams": {"properties", func(raw []byte) {
 		_, _ = ParseParams(raw)
 		_, _ = ParseParams(fmt.Appendf(nil, `{"properties":{"a":{"type":"string","x-mcp-header":"A"},"b":%s}}`, raw))
