@@ -14,7 +14,7 @@
 // (compiling), schemas.go (compiled schemas), meter.go (limiting the work of checking), evaluate.go, evaluate_parts.go,
 // evaluate_types.go and evaluate_refs.go (applying a schema), pattern.go and equal.go (the
 // expensive parts of that), violation.go and describe.go (descriptions of violations),
-// coerce.go and defaults.go (arguments), limits.go (the limits of a tool), durable.go
+// coerce.go, nulls.go and defaults.go (arguments), limits.go (the limits of a tool), durable.go
 // (runs that outlive their process), permissions.go (what a tool may call), unseen.go (definitions at which nobody has looked), hash.go (the
 // identity of a definition), format.go (the file format), store.go, cache.go, room.go, count.go,
 // dir.go and watch.go (the directory), history.go (versions), shared.go and countfile.go (tools

@@ -39,7 +39,7 @@
 //	token.go     token new and remove, tokenlist.go: token list
 //	store.go     store copy
 //	fleet.go     fleet; fleetstatus.go: status, fleetdrain.go: drain,
-//	             fleetkeys.go: keys
+//	             fleetkeys.go: keys, fleetinit.go: init
 //	tools.go     tools list, show and delete; toolshistory.go: history and revert,
 //	             toolsexport.go: export, toolsimport.go: import,
 //	             toolspermissions.go: what imported tools may call

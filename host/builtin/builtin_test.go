@@ -17,6 +17,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/permissions"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
@@ -26,6 +27,11 @@ import (
 func TestMain(m *testing.M) { sandboxtest.Main(m) }
 
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+
+// idle returns a Composer that runs nothing.
+func idle() *compose.Composer {
+	return compose.New(compose.Options{Sandbox: new(sandbox.Sandbox), Log: quiet()})
+}
 
 // echo is the upstream: each call answers with its params object.
 type echo struct{}
@@ -420,7 +426,6 @@ func TestEval(t *testing.T) {
 	}
 }
 
-// TestDefinitions checks what agents see of the built-in tools.
 // TestLargeParams checks that arguments with too many values are refused, and that those with many
 // are not.
 func TestLargeParams(t *testing.T) {
@@ -437,6 +442,7 @@ func TestLargeParams(t *testing.T) {
 	}
 }
 
+// TestDefinitions checks what agents see of the built-in tools.
 func TestDefinitions(t *testing.T) {
 	h := newFixture(t)
 	var names []string

@@ -55,7 +55,7 @@ func TestHealthCheck(t *testing.T) {
 		{"wrong argument", all, `{"sever":"x"}`, "sever", `"violations"`, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			h := New(Options{Catalog: catalog.New(nil, quiet(), func(*catalog.Scope, wire.Surface, []byte) {}), Health: tt.fakeHealth, Log: quiet()})
+			h := New(Options{Composer: idle(), Catalog: catalog.New(nil, quiet(), func(*catalog.Scope, wire.Surface, []byte) {}), Health: tt.fakeHealth, Log: quiet()})
 			reply := h.CallTool(t.Context(), "health_check", route.Call{Params: fmt.Appendf(nil, `{"arguments":%s}`, tt.arguments)})
 			structured, _ := wire.Get(reply.Result, "structuredContent")
 			if text := textOf(t, reply); !strings.Contains(text, tt.text) || !strings.Contains(string(structured), tt.structured) {
@@ -79,7 +79,7 @@ func TestHealthCheck(t *testing.T) {
 }
 
 func TestNoHealthCheck(t *testing.T) {
-	h := New(Options{Catalog: catalog.New(nil, quiet(), func(*catalog.Scope, wire.Surface, []byte) {}), Log: quiet()})
+	h := New(Options{Composer: idle(), Catalog: catalog.New(nil, quiet(), func(*catalog.Scope, wire.Surface, []byte) {}), Log: quiet()})
 	for _, e := range h.Entries() {
 		if e.Name == "health_check" {
 			t.Error("there is nothing to check, and a tool for it")
@@ -90,7 +90,7 @@ func TestNoHealthCheck(t *testing.T) {
 // TestHealthProblems checks that health_check says what does not work apart from servers.
 func TestHealthProblems(t *testing.T) {
 	problems := func() []string { return []string{"the store is lost"} }
-	h := New(Options{Catalog: catalog.New(nil, quiet(), func(*catalog.Scope, wire.Surface, []byte) {}), Health: fakeHealth{}, Problems: problems, Log: quiet()})
+	h := New(Options{Composer: idle(), Catalog: catalog.New(nil, quiet(), func(*catalog.Scope, wire.Surface, []byte) {}), Health: fakeHealth{}, Problems: problems, Log: quiet()})
 	reply := h.CallTool(t.Context(), "health_check", route.Call{Params: []byte(`{"arguments":{}}`)})
 	if got, want := string(reply.Result), `{"healthy":false,"servers":[],"problems":["the store is lost"]}`; !strings.Contains(got, want) || !strings.Contains(got, `! the store is lost`) {
 		t.Errorf("%s, want %s", got, want)

@@ -114,7 +114,7 @@ func (hangingRuns) Each(ctx context.Context, _ any, _ journal.Filter, _ func(*jo
 // TestTurnsOfReadsEnd checks that a read that hangs ends with its turn, and says so.
 func TestTurnsOfReadsEnd(t *testing.T) {
 	h := newFixture(t)
-	h.handler = New(Options{Store: h.store, Catalog: h.catalog, Log: quiet(), Runs: hangingRuns{}, Reading: budget.NewTurns(1, time.Millisecond)})
+	h.handler = New(Options{Composer: idle(), Store: h.store, Catalog: h.catalog, Log: quiet(), Runs: hangingRuns{}, Reading: budget.NewTurns(1, time.Millisecond)})
 	for range 2 { // the turn is there again
 		reply := h.handler.CallTool(t.Context(), "list_runs", route.Call{Origin: client{id: "a"}, Params: []byte(`{"name":"list_runs"}`)})
 		const want = "list_runs: stopped after 1ms, because others wait for their turn"

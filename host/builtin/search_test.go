@@ -83,7 +83,7 @@ func newSearchFixture(t *testing.T, savedInScripts bool) *Handler {
 		}
 		s.SetUpstream(server, wire.Tools, items, nil)
 	}
-	h := New(Options{Catalog: s, Directory: s, SavedInScripts: savedInScripts, Log: quiet()})
+	h := New(Options{Composer: idle(), Catalog: s, Directory: s, SavedInScripts: savedInScripts, Log: quiet()})
 	s.own = h.Entries()
 	s.SetBuiltins(s.own)
 	s.SetComposites([]catalog.Entry{{Name: "issue-report", Definition: compose.ToolDefinition(s.saved[0], permissions.Worst)}})
@@ -330,7 +330,7 @@ func BenchmarkSearchTools(b *testing.B) {
 		s.listed["s"] = append(s.listed["s"], string(items[i]))
 	}
 	s.SetUpstream("s", wire.Tools, items, nil)
-	h := New(Options{Catalog: s, Directory: s, Log: quiet()})
+	h := New(Options{Composer: idle(), Catalog: s, Directory: s, Log: quiet()})
 	s.own = s.All()
 	s.sources = nil // All returns a slice that exists, like a catalog's
 	call := route.Call{Params: []byte(`{"arguments":{"query":"close customer 7"}}`)}
