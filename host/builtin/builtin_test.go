@@ -17,7 +17,6 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/permissions"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
-	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
@@ -27,11 +26,6 @@ import (
 func TestMain(m *testing.M) { sandboxtest.Main(m) }
 
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
-
-// idle returns a Composer that runs nothing.
-func idle() *compose.Composer {
-	return compose.New(compose.Options{Sandbox: new(sandbox.Sandbox), Log: quiet()})
-}
 
 // echo is the upstream: each call answers with its params object.
 type echo struct{}

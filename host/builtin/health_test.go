@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/health"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
@@ -30,6 +32,11 @@ func (w fakeHealth) CheckHealth(_ context.Context, _ route.Origin, server string
 		return nil, &health.UnknownError{Server: server, Known: known}
 	}
 	return w, nil
+}
+
+// idle returns a Composer that runs nothing.
+func idle() *compose.Composer {
+	return compose.New(compose.Options{Sandbox: new(sandbox.Sandbox), Log: quiet()})
 }
 
 func TestHealthCheck(t *testing.T) {

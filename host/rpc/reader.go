@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 
@@ -26,7 +27,9 @@ func (c *Conn) ReadLines(r io.Reader, max int, budget *wire.ReadBudget) error {
 	for {
 		raw, err := in.Read()
 		c.heard.Add(1)
-		if err == nil {
+		if err == nil && in.Ended() && c.opts.Peer == Server && !json.Valid(raw) {
+			c.reportGarbage("a message that was cut off", raw) // how the process ended says more about its call
+		} else if err == nil {
 			c.Receive(raw, c.opts.Main)
 		} else if !c.skipped(err, lines) {
 			return err

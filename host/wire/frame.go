@@ -43,7 +43,11 @@ type Reader struct {
 	budget *ReadBudget
 	// ofBudget reports that max follows from budget.
 	ofBudget bool
+	ended    bool // the last message had no newline
 }
+
+// Ended reports whether the stream has ended behind the last message, without a newline.
+func (r *Reader) Ended() bool { return r.ended }
 
 // smallMessage is the size in bytes up to which a message does not wait for memory. It
 // is also the size of the read buffer.
@@ -71,6 +75,7 @@ func (r *Reader) WithBudget(b *ReadBudget) *Reader {
 func (r *Reader) Read() ([]byte, error) {
 	for {
 		line, err := r.line()
+		r.ended = err != nil
 		if trimmed := bytes.TrimSpace(line); len(trimmed) > 0 {
 			return trimmed, nil
 		}
