@@ -16,6 +16,7 @@ type timings struct {
 	askAgain    time.Duration // before a server that does not work is asked again which era it speaks
 	checkEvery  time.Duration // how often a server is asked at most whether it still speaks the same era
 	discover    time.Duration // the longest wait for the answer to server/discover of a server that may not know it
+	patience    time.Duration // how long a start waits for other lists once there are the tools
 	reread      time.Duration // the shortest time between two readings of a list that only its age causes
 }
 
@@ -29,6 +30,7 @@ var defaultTimings = timings{
 	askAgain:    500 * time.Millisecond,
 	checkEvery:  5 * time.Second,
 	discover:    15 * time.Second,
+	patience:    5 * time.Second,
 	reread:      time.Second,
 }
 

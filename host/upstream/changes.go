@@ -18,6 +18,7 @@ type listState struct {
 	// since is when the first announcement came that no finished listing covers,
 	// and sinceBegun the first one that came after the last listing began.
 	since, sinceBegun time.Time
+	reading           bool               // from listings.begin to endListing
 	heard             bool               // the server has announced a change since the last listing began
 	notice            []byte             // params of the last announcement; nil for none
 	fresh             envelope.Freshness // of the last list, except that Read is when reading was last tried
@@ -62,17 +63,25 @@ func (u *Upstream) announce(surfaces []wire.Surface, heard bool, notice []byte) 
 // changed. n is its notification.
 func (u *Upstream) ListChanged(n wire.Inbound) { u.announce(announced[n.Method], true, n.Params) }
 
-// changedLists returns the surfaces with changes for which no listing has begun.
+// changedLists returns the surfaces with changes for which no listing has begun, without those
+// that are being read.
 func (u *Upstream) changedLists() []wire.Surface {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	var surfaces []wire.Surface
 	for _, s := range wire.Surfaces {
-		if l := u.lists[s]; l.announced > l.begun {
+		if l := u.lists[s]; l.announced > l.begun && !l.reading {
 			surfaces = append(surfaces, s)
 		}
 	}
 	return surfaces
+}
+
+// noteReading notes that a surface is going to be listed.
+func (u *Upstream) noteReading(s wire.Surface) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.lists[s].reading = true
 }
 
 // beginListing is called before a surface is listed. covers is passed to endListing.
@@ -94,7 +103,7 @@ func (u *Upstream) endListing(s wire.Surface, covers uint64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	l := u.lists[s]
-	l.listed = covers
+	l.listed, l.reading = covers, false
 	l.since = l.sinceBegun // meaningless if there was no announcement since
 	close(u.listingEnded)
 	u.listingEnded = make(chan struct{})

@@ -12,11 +12,12 @@
 //	life.go       the state machine of an Upstream
 //	backoff.go    the delays before restarts
 //	silent.go     checking whether a server still responds
-//	start.go      handshake, lists, and the server's requests and notifications
+//	start.go      handshake, and the server's requests and notifications
 //	handshake.go  initialize
 //	era.go        which era the server speaks
 //	probe.go      asking a server about that over a connection of its own
 //	list.go       reading one list
+//	listings.go   reading all lists side by side
 //	changes.go    changes of lists that the server announces
 //	flood.go      limits on what the server sends unsolicited
 //	link.go       making a link for a Spec

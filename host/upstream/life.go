@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/stateless"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/stdio"
@@ -145,17 +144,12 @@ func (u *Upstream) serveAgreed(ctx context.Context, l link.Link, capabilities []
 	if s, ok := l.(*stateless.Link); ok {
 		s.Listen(ctx, capabilities) // before the lists are read, so that no change is missed
 	}
-	for _, s := range wire.Surfaces {
-		if _, has := wire.Get(capabilities, s.Capability()); !has {
-			u.listed(List{Surface: s, Items: [][]byte{}, Fresh: envelope.Freshness{Nothing: true}})
-			continue
-		}
-		if err := u.list(ctx, l, s); err != nil {
-			if s == wire.Tools || over(ctx, l, err) {
-				return err
-			}
-			u.unlisted(s, err)
-		}
+	lists := u.newListings(l)
+	reading, stop := context.WithCancel(ctx)
+	defer lists.wait()
+	defer stop()
+	if err := u.listFirst(reading, lists, capabilities); err != nil {
+		return err
 	}
 	u.ready(l)
 	for {
@@ -173,12 +167,13 @@ func (u *Upstream) serveAgreed(ctx context.Context, l link.Link, capabilities []
 				return err
 			}
 		case <-u.relist:
-			for _, s := range u.changedLists() {
-				u.allowance.spend(relistCost, ctx.Done(), l.Done())
-				if err := u.list(ctx, l, s); err != nil && !over(ctx, l, err) {
-					u.unlisted(s, err)
-				}
+			lists.begin(reading, relistCost, u.changedLists()...)
+		case one := <-lists.outcomes:
+			if err := u.use(l, one); err != nil && !over(ctx, l, err) {
+				u.unlisted(one.surface, err)
 			}
+			u.endListing(one.surface, one.covers)
+			lists.begin(reading, relistCost, u.changedLists()...) // what has changed meanwhile
 		}
 	}
 }

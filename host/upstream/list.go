@@ -42,14 +42,14 @@ type listing struct {
 // differently are left out with a warning. If a cursor is repeated, or there are too
 // many pages or items, the listing ends with a warning, and the items up to there are
 // returned. Items that are left out count as well. The error is a *ListError if the items and
-// the _meta have more than most bytes.
-func listAll(ctx context.Context, l link.Link, surface wire.Surface, most int, log *slog.Logger) (*listing, error) {
+// the _meta have more than most bytes. written is the Permit of each request.
+func listAll(ctx context.Context, l link.Link, surface wire.Surface, most int, written wire.Permit, log *slog.Logger) (*listing, error) {
 	method := surface.ListMethod()
 	c := &listing{surface: surface, most: most, log: log, items: [][]byte{}, keys: make(map[string]bool)}
 	params := []byte("{}")                      // some servers reject a request without params
 	cursors := make(map[[sha256.Size]byte]bool) // digests, since a cursor can be as long as a message
 	for page := 1; ; page++ {
-		reply, err := l.Call(ctx, wire.Call{Method: method, Params: params})
+		reply, err := l.Call(ctx, wire.Call{Method: method, Params: params, Permit: written})
 		if err != nil {
 			return nil, err
 		}

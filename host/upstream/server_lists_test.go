@@ -59,12 +59,26 @@ func (s *rawServer) listLong(mode string, m rawMessage) bool {
 	return true
 }
 
+// listTogether holds requests for lists until there is one for each surface, if that is the mode.
+func (s *rawServer) listTogether(mode string, m rawMessage) bool {
+	if mode != "lists together" || len(s.held) == len(wire.Surfaces) {
+		return false
+	}
+	if s.held = append(s.held, m); len(s.held) == len(wire.Surfaces) {
+		for _, held := range s.held {
+			s.handle("surfaces", held)
+		}
+	}
+	return true
+}
+
 // listMore lists the surfaces other than tools.
 func (s *rawServer) listMore(mode string, m rawMessage) {
 	var p struct{ Cursor string }
 	_ = json.Unmarshal(m.Params, &p)
 	switch {
 	case m.Method == "resources/list" && mode == "resources hang":
+		s.waiting[m.Method] = m.ID
 	case m.Method == "resources/list" && mode == "resources fail":
 		s.write(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"no disk"}}`, m.ID)
 	case m.Method == "resources/list" && p.Cursor == "":

@@ -53,6 +53,7 @@ type rawServer struct {
 	start     int             // the number of this start, from 1; 0 if starts are not counted
 	calls     int
 	lists     int
+	held      []rawMessage // the first requests for lists, if they are answered together
 	cancelled []json.RawMessage
 	waiting   map[string]json.RawMessage // id by tool name, of calls left unanswered
 	replies   chan json.RawMessage       // answers to our own requests
@@ -188,7 +189,7 @@ func (s *rawServer) result(id json.RawMessage, result string) {
 }
 
 func (s *rawServer) handle(mode string, m rawMessage) {
-	if strings.HasSuffix(m.Method, "/list") && s.listLong(mode, m) {
+	if strings.HasSuffix(m.Method, "/list") && (s.listLong(mode, m) || s.listTogether(mode, m)) {
 		return
 	}
 	switch m.Method {
@@ -236,7 +237,7 @@ func (s *rawServer) initialize(mode string, id json.RawMessage) {
 		version = "1999-01-01"
 	case "no tools":
 		capabilities = `{"x":{}}`
-	case "surfaces", "refuses templates", "resources fail", "resources hang", "long page", "long last page":
+	case "surfaces", "refuses templates", "resources fail", "resources hang", "lists together", "long page", "long last page":
 		capabilities = `{"tools":{},"resources":{},"prompts":{}}`
 	case "chatty":
 		s.write("Server is starting on stdio...")
@@ -309,6 +310,15 @@ func (s *rawServer) call(m rawMessage, name string, token json.RawMessage) {
 			s.write(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		}
 		s.result(m.ID, `{}`)
+	case "answer resources":
+		s.result(s.waiting["resources/list"], `{"resources":[{"uri":"file:///late"}]}`)
+		s.result(m.ID, `{}`)
+	case "first lists":
+		var methods []string
+		for _, held := range s.held {
+			methods = append(methods, held.Method)
+		}
+		s.result(m.ID, fmt.Sprintf("%q", strings.Join(methods, " ")))
 	case "who":
 		s.result(m.ID, fmt.Sprintf(`{"start":%d,"params":%s}`, s.start, s.params))
 	case "crash":

@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -64,40 +63,6 @@ func (u *Upstream) initializeParams(ctx context.Context, l link.Link) ([]byte, e
 	u.startBegan = u.startBegan.Add(time.Since(asked))
 	u.mu.Unlock()
 	return params, err
-}
-
-// list lists a surface and passes the items on. If that fails, the old list is kept.
-func (u *Upstream) list(ctx context.Context, l link.Link, s wire.Surface) error {
-	covers, notice, heard := u.beginListing(s)
-	fresh := u.freshness(l, s)
-	defer u.endListing(s, covers)
-	ctx, cancel := u.deadline(ctx, s.ListMethod())
-	defer cancel()
-	c, err := listAll(ctx, l, s, u.spec.MaxList, u.log)
-	var refused *wire.RPCError
-	if s == wire.Templates && errors.As(err, &refused) && refused.Code == wire.CodeMethodNotFound {
-		c, err = &listing{items: [][]byte{}}, nil // templates have no capability of their own
-		fresh.Nothing = true
-	}
-	if err == nil && u.opts.KeepList != nil {
-		if full := u.opts.KeepList(s, c.memory()); full != nil {
-			err = &ListError{Surface: s, Err: full}
-		}
-	}
-	if large := (*ListError)(nil); errors.As(err, &large) {
-		large.Upstream = u.spec.Name
-	}
-	if err != nil {
-		return err
-	}
-	if stateless, ok := l.(*stateless.Link); ok {
-		fresh.Hints = c.hints
-		if s == wire.Tools {
-			c.items = stateless.SetTools(c.items)
-		}
-	}
-	u.listed(List{s, c.items, c.meta, heard, notice, fresh})
-	return nil
 }
 
 // freshness returns how long a list is current that is read now, except for what the

@@ -62,28 +62,61 @@ func TestSurfaces(t *testing.T) {
 	}
 }
 
+// TestListThatNeverComes checks that a server that does not answer the request for a list is used
+// without it, that its other lists are read again meanwhile, and that the list is used once it
+// comes, or its request fails.
 func TestListThatNeverComes(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		listed, onList := lists(t)
-		known := make(chan *Upstream, 1)
-		f := launchWith(t, here("resources hang"), Options{OnList: func(l List) {
-			onList(l)
-			if l.Surface == wire.Tools { // the resources are next
-				(<-known).spec.Timeout = 30 * time.Second // not for the start, which it also limits
+	for _, comes := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			listed, onList := lists(t)
+			quick := fastTimings
+			quick.patience = 3 * time.Second
+			begun := time.Now()
+			f := launchWith(t, here("resources hang"), Options{OnList: onList}, quick)
+			<-f.Started()
+			if st, took := f.Status(), time.Since(begun); st.State != Ready || st.Tools != 2 || st.Prompts != 1 || took != quick.patience {
+				t.Errorf("after %v: %+v", took, st)
 			}
-		}}, fastTimings)
-		known <- f.Upstream
+			f.call(t, "change once")
+			f.call(t, "more prompts")
+			for _, want := range []string{"tools [a b] ", "resourceTemplates ", "prompts [p0] ", "tools [a b] ", "prompts [p0 p1] "} {
+				if got := <-listed; !strings.HasPrefix(got, want) {
+					t.Errorf("%s, want %s", got, want)
+				}
+			}
+			if comes {
+				f.call(t, "answer resources")
+				if got := <-listed; got != "resources [file:///late] " {
+					t.Error(got)
+				}
+				return
+			}
+			time.Sleep(f.spec.Timeout)
+			synctest.Wait()
+			if st := f.Status(); st.State != Ready || !strings.Contains(st.Err, "no answer to resources/list") {
+				t.Errorf("status %+v", st)
+			}
+			f.call(t, "echo")
+		})
+	}
+}
+
+// TestListsAreReadSideBySide checks that a server that answers no request for a list before it has
+// got all of them can be used, and that it gets them in the same order each time.
+func TestListsAreReadSideBySide(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		f := launch(t, here("lists together"))
 		<-f.Started()
-		st := f.Status()
-		if st.State != Ready || st.Tools != 2 || st.Prompts != 1 || !strings.Contains(st.Err, "no answer to resources/list") {
-			t.Errorf("status %+v", st)
+		if s := f.Status(); s.State != Ready || s.Tools != 2 || s.Resources != 2 || s.Templates != 1 || s.Prompts != 1 {
+			t.Fatalf("status %+v", s)
 		}
-		f.call(t, "echo")
-		if got := <-listed; got != "tools [a b] " {
+		if got := f.call(t, "first lists"); got != `"tools/list resources/list resources/templates/list prompts/list"` {
 			t.Error(got)
 		}
-	})
+		f.stop(t)
+	}
 }
 
 func TestOnlyTheChangedListIsReadAgain(t *testing.T) {

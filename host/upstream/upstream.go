@@ -62,7 +62,8 @@ type Options struct {
 	OnHandshake func(result []byte)
 	// OnList gets the list of a surface: at each start, before the upstream is ready
 	// (and the first time before Started is closed), and after each change that
-	// the server announces. For a surface that the server lacks it gets an empty
+	// the server announces. A list other than that of the tools that the server is slow to
+	// answer with comes after the upstream is ready. For a surface that the server lacks it gets an empty
 	// list at each start. It is not called when a listing fails or the server goes
 	// down. Calls do not overlap; the callee may keep the slices.
 	OnList func(l List)
@@ -80,8 +81,8 @@ type Options struct {
 	Observer Observer
 	// OnFailed is called each time the upstream has entered the state Failed.
 	OnFailed func()
-	// OnReady runs after each start, once the lists are complete and calls are
-	// forwarded. It runs on its own goroutine and may make calls.
+	// OnReady runs after each start, once calls are forwarded and the lists
+	// are complete, or at least that of the tools. It runs on its own goroutine and may make calls.
 	OnReady func()
 }
 
@@ -189,7 +190,7 @@ func logger(log *slog.Logger, name string) *slog.Logger {
 func (u *Upstream) Name() string { return u.spec.Name }
 
 // Started returns a channel that is closed when the first start is over: the
-// first lists are complete, or it has failed, or the upstream was closed.
+// first lists are complete (or at least that of the tools), or it has failed, or the upstream was closed.
 func (u *Upstream) Started() <-chan struct{} { return u.started }
 
 // Handshake waits for the first handshake and returns the raw result of the

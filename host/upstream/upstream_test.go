@@ -36,7 +36,7 @@ func spec(mode string, env ...string) Spec {
 }
 
 // fastTimings make no step of a shutdown depend on the clock, and restart at once.
-var fastTimings = timings{grace: time.Minute, killWait: time.Minute, firstDelay: time.Millisecond, maxDelay: time.Millisecond, stableAfter: time.Hour, callWait: time.Minute, askAgain: time.Millisecond, discover: time.Minute}
+var fastTimings = timings{grace: time.Minute, killWait: time.Minute, firstDelay: time.Millisecond, maxDelay: time.Millisecond, stableAfter: time.Hour, callWait: time.Minute, askAgain: time.Millisecond, discover: time.Minute, patience: time.Minute}
 
 func launch(t *testing.T, s Spec) *fixture {
 	t.Helper()
