@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -196,8 +197,44 @@ func (u *Upstream) agreeHTTP(ctx context.Context, l link.Link, in *inbox) (agree
 		// this one before is only slow, and is not used in another way because of that.
 		u.log.Warn(unknownEra, "err", err)
 		return u.initialize(ctx, l, "initialize, this time: "+silent.reason())
+	case refusesUnknown(err) && ctx.Err() == nil && l.Err() == nil && !wasStateless:
+		u.log.Warn(unknownEra, "err", err)
+		a, err2 := u.initialize(ctx, l, "initialize, this time: "+reason(err))
+		var auth *httpclient.AuthError
+		if err2 == nil || ctx.Err() != nil || errors.As(err2, &auth) {
+			return a, err2
+		}
+		return agreement{}, u.neitherEra(err)
 	}
 	return agreement{}, err
+}
+
+// refusesUnknown reports whether what came of server/discover may be how a server, or something in
+// front of it, treats requests that it does not know: it refuses them with 403 or 429, or closes the
+// connection.
+func refusesUnknown(err error) bool {
+	var status *httpclient.StatusError
+	var auth *httpclient.AuthError
+	var elsewhere *httpclient.RedirectError
+	var down *DownError
+	switch {
+	case errors.As(err, &auth), errors.As(err, &elsewhere):
+		return false
+	case errors.As(err, &status):
+		return status.Status == http.StatusForbidden || status.Status == http.StatusTooManyRequests
+	}
+	return errors.As(err, &down) && !down.unsent
+}
+
+// neitherEra returns the error of a server that has refused the first requests of both eras. err is
+// that of the first one.
+func (u *Upstream) neitherEra(err error) error {
+	text := reason(err)
+	if down := (*DownError)(nil); errors.As(err, &down) {
+		text = down.Reason
+	}
+	return &DownError{Upstream: u.spec.Name, Err: err, Reason: fmt.Sprintf(
+		"%s; initialize failed too (if the server speaks only one era of MCP, set its protocol to %q or %q)", text, ProtocolLegacy, protocol.Stateless.Newest())}
 }
 
 const unknownEra = "it is not known which era of the protocol the server speaks: initialize is used this time (set protocol to skip the question)"

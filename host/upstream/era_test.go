@@ -193,24 +193,28 @@ func TestEraOverHTTP(t *testing.T) {
 		verdict  protocol.Era // the last one
 		begins   string
 	}{
-		"legacy":                   {"", 0, 0, 0, 0, "2025-11-25", protocol.Handshake, "server/discover initialize tools/list"},
-		"legacy, known":            {"", protocol.Handshake, time.Hour, 0, 0, "2025-11-25", 0, "initialize tools/list"},
-		"legacy, known long ago":   {"", protocol.Handshake, 30 * 24 * time.Hour, 0, 0, "2025-11-25", protocol.Handshake, "server/discover initialize tools/list"},
-		"legacy, known too late":   {"", protocol.Handshake, -time.Hour, 0, 0, "2025-11-25", protocol.Handshake, "server/discover initialize tools/list"},
+		"legacy":                   {"", 0, 0, 0, 0, "2025-11-25", protocol.Handshake, "server/discover initialize"},
+		"legacy, known":            {"", protocol.Handshake, time.Hour, 0, 0, "2025-11-25", 0, "initialize"},
+		"legacy, known long ago":   {"", protocol.Handshake, 30 * 24 * time.Hour, 0, 0, "2025-11-25", protocol.Handshake, "server/discover initialize"},
+		"legacy, known too late":   {"", protocol.Handshake, -time.Hour, 0, 0, "2025-11-25", protocol.Handshake, "server/discover initialize"},
 		"both":                     {"both", 0, 0, 0, 0, "2026-07-28", protocol.Stateless, "server/discover"},
 		"modern":                   {"modern", 0, 0, 0, 0, "2026-07-28", protocol.Stateless, "server/discover"},
 		"modern, known as legacy":  {"modern", protocol.Handshake, time.Hour, 0, 0, "2026-07-28", protocol.Stateless, "initialize server/discover"},
 		"once 503":                 {"both", 0, 0, 503, 1, "2026-07-28", protocol.Stateless, "server/discover"},
 		"always 500":               {"", 0, 0, 500, 1000, "2025-11-25", 0, "initialize"},
 		"once 401":                 {"both", 0, 0, 401, 1, "2026-07-28", protocol.Stateless, "server/discover"},
-		"once 403":                 {"both", 0, 0, 403, 1, "2026-07-28", protocol.Stateless, "server/discover"},
-		"once 429":                 {"both", 0, 0, 429, 1, "2026-07-28", protocol.Stateless, "server/discover"},
+		"always 403":               {"", 0, 0, 403, 1000, "2025-11-25", 0, "initialize"},
+		"always 429":               {"", 0, 0, 429, 1000, "2025-11-25", 0, "initialize"},
+		"once 403":                 {"both", 0, 0, 403, 1, "2025-11-25", 0, "initialize"},
+		"once 403, once modern":    {"both", protocol.Stateless, time.Hour, 403, 1, "2026-07-28", protocol.Stateless, "server/discover"},
+		"once 429, once modern":    {"both", protocol.Stateless, time.Hour, 429, 1, "2026-07-28", protocol.Stateless, "server/discover"},
 		"404 with HTML":            {"", 0, 0, 404, 1000, "2025-11-25", protocol.Handshake, "initialize"},
 		"405":                      {"", 0, 0, 405, 1000, "2025-11-25", protocol.Handshake, "initialize"},
 		"200 with HTML":            {"", 0, 0, 200, 1000, "2025-11-25", protocol.Handshake, "initialize"},
 		"always silent":            {"", 0, 0, 1, 1000, "2025-11-25", 0, "initialize"},
 		"silent, once modern":      {"both", protocol.Stateless, time.Hour, 1, 1, "2026-07-28", protocol.Stateless, "server/discover"},
-		"a connection that breaks": {"both", 0, 0, -1, 1, "2026-07-28", protocol.Stateless, "server/discover"},
+		"a connection that breaks": {"both", protocol.Stateless, time.Hour, -1, 1, "2026-07-28", protocol.Stateless, "server/discover"},
+		"all connections break":    {"", 0, 0, -1, 1000, "2025-11-25", 0, "initialize"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -285,6 +289,46 @@ func TestEraOverHTTP(t *testing.T) {
 			defer v.mu.Unlock()
 			if n := len(v.all); (n == 0) != (test.verdict == 0 && test.known == test.verdict || test.known == protocol.Handshake && test.verdict == 0) && test.verdict != 0 || n > 0 && v.all[n-1] != test.verdict {
 				t.Errorf("verdicts %v", v.all)
+			}
+		})
+	}
+}
+
+// TestNeitherEra checks that the error of a server over HTTP that refuses the first requests of both
+// eras is that of the first one and names the setting, unless it is about the authorization.
+func TestNeitherEra(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		discover, initialize int    // the status; 0: the connection breaks
+		want                 string // the beginning of the error
+		advice               bool
+	}{
+		"403":                       {403, 403, `upstream "web": start failed: answer to server/discover: HTTP status 403 (Forbidden): first; `, true},
+		"429, then a broken server": {429, 500, `upstream "web": start failed: answer to server/discover: HTTP status 429 (Too Many Requests): first; `, true},
+		"no answer":                 {0, 0, `upstream "web": its connection failed before the answer came: `, true},
+		"403, then 401":             {403, 401, `upstream "web": not authorized: it answered HTTP status 401`, false},
+		"401":                       {401, 401, `upstream "web": not authorized: it answered HTTP status 401`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newWebPeer(t, mcptest.ServerOptions{})
+			p.before = func(w http.ResponseWriter, r *http.Request) bool {
+				status, body := test.initialize, "second"
+				if r.Header.Get("Mcp-Method") == "server/discover" {
+					status, body = test.discover, "first"
+				}
+				if status == 0 {
+					panic(http.ErrAbortHandler)
+				}
+				http.Error(w, body, status)
+				return true
+			}
+			f := launch(t, Spec{Name: "web", URL: p.url, Restart: RestartNever})
+			<-f.Started()
+			err := f.Ready(t.Context())
+			const advice = `; initialize failed too (if the server speaks only one era of MCP, set its protocol to "legacy" or "2026-07-28")`
+			if err == nil || !strings.HasPrefix(err.Error(), test.want) || strings.HasSuffix(err.Error(), advice) != test.advice {
+				t.Errorf("%v", err)
 			}
 		})
 	}
