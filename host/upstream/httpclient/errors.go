@@ -60,7 +60,9 @@ type AuthError struct {
 	OAuth bool
 	// Final means that another login would not help.
 	Final bool
-	Err   error // cause, or nil
+	// Unasked means that the server has answered 401 without saying how to authenticate.
+	Unasked bool
+	Err     error // cause, or nil
 }
 
 func (e *AuthError) Error() string {
@@ -77,7 +79,7 @@ func (e *AuthError) Unwrap() error { return e.Err }
 
 func (c *Client) unauthorized(resp *http.Response) error {
 	err := NewStatusError(resp)
-	return &AuthError{Upstream: c.config.Name, Reason: "it answered " + err.Error(), OAuth: c.auth != nil, Err: err}
+	return &AuthError{Upstream: c.config.Name, Reason: "it answered " + err.Error(), OAuth: c.auth != nil, Unasked: len(Challenges(resp.Header)) == 0, Err: err}
 }
 
 // maxStepUps is how many other tokens are tried for one request after the server has

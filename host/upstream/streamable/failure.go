@@ -3,7 +3,6 @@ package streamable
 import (
 	"errors"
 	"net"
-	"net/http"
 
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
@@ -44,19 +43,4 @@ func (l *Link) failure(err error) failure {
 		return failure{err: e.Down("it cannot be reached: "+link.Excerpt(err.Error()), err), unsent: true, ends: !late}
 	}
 	return failure{err: e.Down("its connection failed before the answer came: "+link.Excerpt(err.Error()), err)}
-}
-
-// lostSession reports whether a status means that the server has forgotten our
-// session.
-func (l *Link) lostSession(status int) bool {
-	return status == http.StatusNotFound && l.client.HasSession()
-}
-
-// loseSession ends the link because the server has forgotten the session. It
-// returns the error for the request whose response said so; the server has not
-// acted on that request.
-func (l *Link) loseSession() error {
-	down := l.opts.Errors.Down("it has forgotten our session", nil)
-	l.end(down, l.hasAnswered.Load()) // if nothing was ever answered, the next link may fail in the same way
-	return down
 }

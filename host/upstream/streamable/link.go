@@ -10,6 +10,7 @@
 //	listen.go    the GET stream
 //	main.go      the stream of messages that belong to no call
 //	failure.go   what an error of a request means
+//	lost.go      sessions that the server has forgotten
 package streamable
 
 import (
@@ -62,6 +63,7 @@ type Link struct {
 	hasAnswered  atomic.Bool // the server has answered a call after the handshake
 	hasGetStream atomic.Bool // the server accepts GET, so that an answer may come on that stream
 	listening    sync.Once
+	suspicions   atomic.Int32 // answers in a row that a forgotten session would explain; see suspect
 
 	mu      sync.Mutex
 	calls   int           // without an outcome

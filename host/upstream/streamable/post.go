@@ -9,7 +9,6 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
-	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 )
 
 // post is one call: a POST and what the server sends in the response. It
@@ -205,6 +204,9 @@ func (p *post) fail(err error) {
 	if p.ctx.Err() != nil { // the call has ended and has its error
 		return
 	}
+	if unasked(err) && p.suspect(err.Error()) {
+		return
+	}
 	p.link.rpc.Fail(p.frame.ID, f.err, f.unsent)
 	if f.ends { // after Fail, because this call's error differs from that of the others
 		p.link.end(f.err, false)
@@ -350,8 +352,3 @@ func (p *post) Finish(f rpc.Frame) { p.link.main.Finish(f) }
 
 // failUnusable ends the call because its answer cannot be used.
 func (p *post) failUnusable(err error) { p.link.rpc.FailUnusable(p.frame.ID, err) }
-
-// failStatus is failUnusable for a response without a JSON-RPC answer.
-func (p *post) failStatus(status int, body string) {
-	p.failUnusable(&httpclient.StatusError{Status: status, Body: body})
-}

@@ -71,7 +71,7 @@ func succeeded(status int) bool { return status/100 == 2 }
 // there, although the specification does not allow it.
 func (p *post) awaitOtherStream(status int) {
 	if !p.anyStream {
-		p.failStatus(status, "")
+		p.failUnusable(statusError(status, nil))
 		return
 	}
 	select {
@@ -90,6 +90,7 @@ func (p *post) single(resp *http.Response) {
 		p.failUnusable(err)
 	case err != nil:
 		p.fail(err)
+	case p.suspectError(body):
 	default:
 		p.link.rpc.Receive(document(body), p)
 		if !p.over() {
@@ -142,7 +143,8 @@ func (p *post) refused(resp *http.Response) {
 	own := answers && string(m.ID) == fmt.Sprint(p.frame.ID)
 	switch {
 	case p.method == protocol.MethodDiscover && saysNothing(resp.StatusCode): // whatever the body is
-		p.failStatus(resp.StatusCode, link.Excerpt(string(body[:min(len(body), httpclient.MaxErrorBody)])))
+		p.failUnusable(statusError(resp.StatusCode, body))
+	case mayBeLost(resp.StatusCode) && (own || resp.StatusCode != http.StatusBadRequest) && p.suspect(statusError(resp.StatusCode, body).Error()):
 	case own && (resp.StatusCode != http.StatusNotFound || wire.ParseError(m.Error).Code == wire.CodeMethodNotFound):
 		l.rpc.Answer(p.frame.ID, wire.Reply{Error: m.Error}, p)
 	case l.lostSession(resp.StatusCode), resp.StatusCode == http.StatusBadRequest && !p.sessionKnown():
@@ -150,8 +152,12 @@ func (p *post) refused(resp *http.Response) {
 	case answers:
 		l.rpc.Answer(p.frame.ID, wire.Reply{Error: m.Error}, p)
 	default:
-		p.failStatus(resp.StatusCode, link.Excerpt(string(body[:min(len(body), httpclient.MaxErrorBody)])))
+		p.failUnusable(statusError(resp.StatusCode, body))
 	}
+}
+
+func statusError(status int, body []byte) *httpclient.StatusError {
+	return &httpclient.StatusError{Status: status, Body: link.Excerpt(string(body[:min(len(body), httpclient.MaxErrorBody)]))}
 }
 
 // saysNothing reports whether a status comes from something in front of the server, or
@@ -165,29 +171,6 @@ func saysNothing(status int) bool {
 	return status/100 == 5
 }
 
-// loseSession ends the call and the link. The server has not acted on the call.
-func (p *post) loseSession() {
-	p.link.rpc.Fail(p.frame.ID, p.link.opts.Errors.Down("it has forgotten our session", nil), true)
-	p.link.loseSession()
-}
-
-// sessionKnown asks the server whether it knows our session. Many servers answer
-// 400 to an unknown session, where the specification requires 404.
-func (p *post) sessionKnown() bool {
-	l := p.link
-	if !l.client.HasSession() {
-		return true
-	}
-	ctx, cancel := context.WithTimeout(p.ctx, backgroundTimeout)
-	defer cancel()
-	resp, err := l.client.Do(ctx, http.MethodPost, wire.Request(l.rpc.ReserveID(), protocol.MethodPing, nil), "", nil)
-	if err != nil {
-		return true
-	}
-	httpclient.Discard(resp.Body)
-	return resp.StatusCode != http.StatusBadRequest && resp.StatusCode != http.StatusNotFound
-}
-
 // follow reads the answer from a stream of events. It resumes a broken stream if
 // possible (revision 2025-11-25, basic/transports; SEP-1699).
 func (p *post) follow(resp *http.Response) (rest *stream) {
@@ -197,6 +180,7 @@ func (p *post) follow(resp *http.Response) (rest *stream) {
 		s := l.open(p.ctx, resp, at.id)
 		err := p.await(s)
 		if err == nil {
+			l.suspicions.Store(0)
 			return s
 		}
 		at.update(s.events, false, err)

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -274,6 +275,85 @@ func TestSessionLost400(t *testing.T) {
 		t.Errorf("in a lost session: %v", err)
 	}
 	<-l.Done()
+}
+
+// TestSessionLostInOtherWays checks that a new session is begun after two calls, and a ping, that were
+// answered as servers answer which have forgotten a session, and that no call is made again. A
+// server that answers a ping, or a call in between, has not.
+func TestSessionLostInOtherWays(t *testing.T) {
+	t.Parallel()
+	const refused = `{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"no such session"}}`
+	for name, answer := range map[string]struct {
+		status int
+		body   string
+		want   string // of the message
+	}{
+		"401 with text":     {401, "no session", "it answered HTTP status 401 (Unauthorized): no session"},
+		"410":               {410, "", "HTTP status 410 (Gone)"},
+		"500":               {500, "oops", "HTTP status 500 (Internal Server Error): oops"},
+		"503 with an error": {503, refused, "HTTP status 503"},
+		"400 with the id":   {400, refused, "no such session"},
+		"200 with an error": {200, refused, "it answered with error -32000: no such session"},
+	} {
+		for _, test := range []string{"lost", "known to ping", "answers in between"} {
+			t.Run(name+", "+test, func(t *testing.T) {
+				t.Parallel()
+				var lost atomic.Bool
+				var calls atomic.Int32
+				s := linktest.NewHTTPServer(t, func(w http.ResponseWriter, _ *http.Request, m linktest.HTTPMessage) {
+					if m.Method == "tools/call" {
+						calls.Add(1)
+					}
+					if !lost.Load() || m.Method == "ping" && test != "lost" {
+						linktest.Answer(w, m, "{}")
+						return
+					}
+					body := answer.body
+					if body == refused {
+						w.Header().Set("Content-Type", "application/json")
+						body = fmt.Sprintf(refused, m.ID)
+					}
+					w.WriteHeader(answer.status)
+					fmt.Fprint(w, body)
+				})
+				l := dial(t, s.ClientConfig(), linktest.NewRecorder())
+				call := func() (string, error) {
+					reply, err := l.Call(t.Context(), linktest.ToolCall("a"))
+					return linktest.FormatOutcome(reply, err), err
+				}
+				if got, _ := call(); got != "{}" {
+					t.Fatal(got)
+				}
+				lost.Store(true)
+				if got, err := call(); got == "{}" || linktest.Unsent(err) || strings.Contains(got, "forgotten") || l.Err() != nil {
+					t.Errorf("the first call: %s, link %v", got, l.Err())
+				}
+				if test == "answers in between" {
+					lost.Store(false)
+					_, _ = call()
+					lost.Store(true)
+				}
+				before := calls.Load()
+				got, err := call()
+				if calls.Load() != before+1 {
+					t.Error("the call was made again")
+				}
+				if test != "lost" {
+					if linktest.Unsent(err) || strings.Contains(got, "forgotten") || l.Err() != nil {
+						t.Errorf("the second call: %s, link %v", got, l.Err())
+					}
+					return
+				}
+				if linktest.Unsent(err) || !strings.Contains(got, answer.want) || !strings.Contains(got, "seems to have forgotten our session: a new one is begun") {
+					t.Fatalf("the second call: %s", got)
+				}
+				<-l.Done()
+				if !linktest.Unsent(l.Err()) { // a new link is made at once
+					t.Errorf("the link: %v", l.Err())
+				}
+			})
+		}
+	}
 }
 
 func TestRedirectsWithinTheOrigin(t *testing.T) {
