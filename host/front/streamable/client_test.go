@@ -2,6 +2,7 @@ package streamable
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,6 +44,7 @@ func newServerWith(t testing.TB, opts Options, limits ServerOptions) *server {
 		more.Backend, opts.Session.Backend = b, more
 	}
 	opts.Session.MaxMessage, opts.Session.Budget = 32<<20, shared
+	opts.PrimeAfter = cmp.Or(opts.PrimeAfter, hour) // so that answers are not event streams on a slow machine
 	h := New(context.Background(), opts)
 	srv := httptest.NewUnstartedServer(nil)
 	limits.Log = silent

@@ -59,6 +59,9 @@ type Options struct {
 	// is not answered within half of it is answered with an event stream.
 	// Default 30 seconds.
 	KeepAlive time.Duration
+	// PrimeAfter is how long a request may take before its event stream begins, if the client
+	// expects a first event with an id that it can resume the stream with. Default 1 second.
+	PrimeAfter time.Duration
 	// ResumeWindow is how long a client has to resume a broken stream before its
 	// requests are cancelled. Default 5 seconds. If it is negative, the stream
 	// of a request cannot be resumed, and its events have no ids.
@@ -88,6 +91,7 @@ func (o Options) withDefaults() Options {
 	o.Buffer = cmp.Or(o.Buffer, 16<<20)
 	o.Replay = cmp.Or(o.Replay, 1<<20)
 	o.KeepAlive = cmp.Or(o.KeepAlive, 30*time.Second)
+	o.PrimeAfter = cmp.Or(o.PrimeAfter, time.Second)
 	o.ResumeWindow = cmp.Or(o.ResumeWindow, 5*time.Second)
 	o.ListenWindow = cmp.Or(o.ListenWindow, 2*time.Second)
 	if o.WallClock == nil {

@@ -258,16 +258,24 @@ func (s *session) post(w http.ResponseWriter, r *http.Request, raw []byte) {
 }
 
 // answer writes the messages of a stream to the client: as a JSON body if there is only
-// the response, else as an event stream. It returns false if the client has disconnected
-// before anything was sent.
+// the response, else as an event stream, which begins early if that gives the client an id to resume
+// it with. It returns false if the client has disconnected before anything was sent.
 func (s *session) answer(w http.ResponseWriter, r *http.Request, out *stream) bool {
 	timer := s.handler.timers.Get().(*time.Timer)
-	timer.Reset(s.handler.opts.KeepAlive / 2)
+	wait, prime := s.handler.opts.KeepAlive/2, s.primes(r)
+	if prime && out.resumable() {
+		wait = min(wait, s.handler.opts.PrimeAfter)
+	}
+	timer.Reset(wait)
 	select {
 	case <-out.wake:
 	case <-timer.C:
 	case <-r.Context().Done():
-		s.abandon(out)
+		if len(r.Header[sessionHeader]) == 0 { // it does not know the session
+			s.abandon(out)
+		} else {
+			s.outlast(out, out.cutOff(), true)
+		}
 		return false
 	}
 	timer.Stop()
@@ -288,7 +296,7 @@ func (s *session) answer(w http.ResponseWriter, r *http.Request, out *stream) bo
 		s.abandon(out)
 		return false
 	}
-	s.serve(r.Context(), e, s.primes(r))
+	s.serve(r.Context(), e, prime)
 	return true
 }
 
@@ -321,7 +329,13 @@ func (s *session) serve(ctx context.Context, e *eventWriter, prime bool) {
 	if out.id == 0 {
 		return
 	}
-	if err != nil && !s.awaitResume(out, resumed) {
+	s.outlast(out, resumed, err != nil)
+}
+
+// outlast ends the use of the stream of a request. If the client has disconnected, it has some time
+// to resume a stream that is not finished, see stream.detach for resumed.
+func (s *session) outlast(out *stream, resumed <-chan struct{}, disconnected bool) {
+	if disconnected && !s.awaitResume(out, resumed) {
 		s.abandon(out)
 		return
 	}

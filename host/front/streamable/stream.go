@@ -328,6 +328,15 @@ func (s *stream) detach(e *eventWriter) (resumed <-chan struct{}) {
 	return e.replaced
 }
 
+// cutOff notes that the client has disconnected before there was an eventWriter. resumed is closed
+// when there is one.
+func (s *stream) cutOff() (resumed <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.connected = make(chan struct{})
+	return s.connected
+}
+
 // abortWrite fails what is being written to the client.
 func (s *stream) abortWrite() {
 	s.mu.Lock()
