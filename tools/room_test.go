@@ -40,6 +40,13 @@ func (r *fixedRoom) left() int {
 	return r.most - r.used
 }
 
+// fill leaves no room.
+func (r *fixedRoom) fill() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.most = r.used
+}
+
 // large returns a tool whose schema has a description of n bytes.
 func large(name string, n int) Definition {
 	d := tool(name)
@@ -86,7 +93,7 @@ func TestRoom(t *testing.T) {
 	}
 	mustSave(t, s, large("again", size-1000))
 	for range 10 { // executions are counted though there is no room
-		r.most = r.used
+		r.fill()
 		s.RecordExecution("t2", mtime)
 		if err := s.flush(); err != nil {
 			t.Fatal(err)
