@@ -9,7 +9,6 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/tools"
-	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
 // Stage decides what becomes of the calls of a run that is planned, or that carries out a
@@ -55,8 +54,6 @@ type StagedCall struct {
 	Made route.ScriptCall
 	// Make makes the call. It is nil for a compensation.
 	Make func() journal.Answer
-	// Room has the memory for values of the call, which is the run's. It is nil for a saved tool.
-	Room jsonvalue.Room
 	// Fail returns the error that the script gets for the call.
 	Fail func(class abi.ErrorType, message string) *abi.CallError
 }
@@ -98,9 +95,6 @@ func (r *run) staged(ctx context.Context, t *target) journal.Answer {
 		return journal.Answer{Err: failed}
 	}
 	c := r.stagedCall(t)
-	work := r.cfg.Sandbox.Compute(ctx, r.tool, r.tree.account)
-	defer work.Close()
-	c.Room = work
 	c.Make = func() journal.Answer {
 		one := []target{*t}
 		if failed := r.admit(ctx, one, false); failed != nil {
@@ -119,15 +113,6 @@ func (r *run) stagedCall(t *target) StagedCall {
 		ToolCall: t.ToolCall, Server: t.server, Tool: t.tool, Batch: t.batch, Caught: t.Caught || r.caught,
 		Made: r.scriptCall(t, nil, nil), Fail: t.fail,
 	}
-}
-
-// stagedUndo is Undo for a stage.
-func (r *run) stagedUndo(ctx context.Context, t *target) (registered bool, failed *abi.CallError) {
-	c := r.stagedCall(t)
-	work := r.cfg.Sandbox.Compute(ctx, r.tool, r.tree.account)
-	defer work.Close()
-	c.Room = work
-	return r.tree.stage.Undo(c)
 }
 
 // approved reports whether a person has allowed the calls of the tree that are made now.

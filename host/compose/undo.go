@@ -62,7 +62,7 @@ func (r *run) Undo(ctx context.Context, call abi.ToolCall) *abi.CallError {
 	}
 	registered := true
 	if failed == nil && r.tree.stage != nil {
-		registered, failed = r.stagedUndo(ctx, &t)
+		registered, failed = r.tree.stage.Undo(r.stagedCall(&t))
 		t.approved = r.tree.approved()
 	}
 	u := journal.UndoRecord{Request: call, Server: t.server, Tool: t.tool, Err: failed}

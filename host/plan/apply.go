@@ -219,7 +219,7 @@ func (p *Planner) answers(ctx context.Context, file *File) []Answer {
 		kept = own.Answers
 	}
 	for i := range min(len(kept), len(all)) {
-		if kept[i].isKnown() && kept[i].digest() == all[i].Answer {
+		if kept[i].isKnown() && digestAs(file.Plan.Version, kept[i]) == all[i].Answer {
 			answers[i] = kept[i]
 		}
 	}

@@ -8,7 +8,8 @@
 //
 //	plan.go      Plan: what it says, its digest
 //	read.go      plans as files, which are hostile
-//	refs.go      references to the answers of writes; comparing arguments
+//	refs.go      references to the answers of writes
+//	compare.go   comparing arguments and answers
 //	step.go      recognizing the steps of a plan
 //	stage.go     Stage: the calls of a run that is planned or carries out a plan
 //	undo.go      compensations and saved tools in such a run
@@ -27,6 +28,8 @@
 package plan
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"time"
 
@@ -37,8 +40,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Version is the version of the format of plans.
-const Version = 1
+// Version is the version of the format of plans. Those of version 1 are applied, too; their digests
+// are of canonical JSON.
+const Version = 2
 
 // Plan says what a composite tool will do.
 type Plan struct {
@@ -156,9 +160,19 @@ type Open struct {
 	Source string `json:"source,omitempty"`
 }
 
-// Digest identifies what the plan says: the SHA-256 of its canonical JSON, in lower-case
-// hexadecimal.
-func (p *Plan) Digest() string { return pins.Digest(wire.Marshal(p)) }
+// Digest identifies what the plan says: the SHA-256 of its JSON without white space between values,
+// in lower-case hexadecimal.
+func (p *Plan) Digest() string { return digestAs(p.Version, p) }
+
+// digestAs returns the digest of a part of a plan of that version.
+func digestAs(version int, part any) string {
+	text := wire.Marshal(part)
+	if version == 1 {
+		return pins.Digest(text)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
 
 // writes returns how many writes the steps have.
 func writes(steps []Step) (n int) {

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,8 +15,9 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/pins"
 	"github.com/mcp-metatool/mcp-metatool/host/requeststate"
-	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 const testMarker = "withheld-00112233445566778899aabbccddeeff-"
@@ -43,75 +45,112 @@ func TestRefs(t *testing.T) {
 	}
 }
 
-// TestCompare checks which arguments are those of a plan.
+// TestCompare checks which arguments are those of a plan: those with the same bytes.
 func TestCompare(t *testing.T) {
-	answers := map[int][]byte{1: []byte(`"x"`), 2: []byte(`{"a":[1,2.50],"b":null}`), 3: []byte(`{"$withheld":1}`)}
+	answers := map[int][]byte{
+		1: []byte(`"x"`), 2: []byte(`{"a":[1,2.50],"b":null}`), 3: []byte(`{"$withheld":1}`), 4: []byte(`{"\u0061" : "\ud800"}`), 5: []byte(`[-0,-0.0]`),
+	}
 	answer := func(n int) []byte { return answers[n] }
+	const other = "the plan has a member \"a\", and now there is a member \"b\""
 	for _, c := range []struct{ planned, now, differs string }{
-		{`{"a":1,"b":[true,null,"x"]}`, `{"b":[true,null,"x"],"a":1}`, ""},
+		{`{"a":1,"b":[true,null,"x"]}`, `{"b":[true,null,"x"],"a":1}`, other},
+		{`{"x":[{"a":1,"b":2}]}`, `{"x":[{"b":2,"a":1}]}`, "at /x/0 " + other},
 		{`{"a":{"$withheld":1}}`, `{"a":"x"}`, ""},
-		{`{"a":[{"$withheld":2}]}`, `{"a":[{"b":null,"a":[1,2.5]}]}`, ""},
-		{`{"a":{"$withheld":1}}`, `{"a":{"$withheld":1}}`, "/a"},
+		{`{"a":{"\u0024withheld":1}}`, `{"a":"x"}`, ""},
+		{`{"a":[{"$withheld":2},{"$withheld":1}],"z":1}`, `{"a":[{"a":[1,2.5],"b":null},"x"],"z":1}`, ""},
+		{`{"a":[{"$withheld":2},{"$withheld":1}],"z":1}`, `{"a":[{"a":[1,2.5],"b":null},"x"],"z":1.0}`, "at /z the plan has 1, and now there is 1.0"},
+		{`{"a":[{"$withheld":2}]}`, `{"a":[{"b":null,"a":[1,2.5]}]}`, "at /a/0 " + other},
+		{`{"a":[{"$withheld":2}]}`, `{"a":[{"a":[1,2.51],"b":null}]}`, "at /a/0/a/1 the plan has 2.50, and now there is 2.51"},
+		{`{"a":[{"$withheld":2}]}`, `{"a":[{"a":[1,2.5]}]}`, "at /a/0/b the plan has null, and now there is nothing"},
+		{`{"a":[{"$withheld":1}]}`, `{"a":[]}`, "at /a/0 the plan has the answer of write 1, and now there is nothing"},
+		{`{"a":{"$withheld":4}}`, "{\"a\":{\"a\":\"\ufffd\"}}", ""},
+		{`{"a":{"$withheld":5}}`, `{"a":[0,-0.0]}`, ""},
+		{`{"a":{"$withheld":5}}`, `{"a":[0,0.0]}`, "at /a/1 the plan has -0.0, and now there is 0.0"},
+		{`{"a":{"$withheld":1}}`, `{"a":{"$withheld":1}}`, `at /a the plan has "x", and now there is {"$withheld":1}`},
 		{`{"a":{"$withheld":3}}`, `{"a":{"$withheld":1}}`, ""},
-		{`{"a":{"$withheld":3}}`, `{"a":"x"}`, "/a"}, // an answer refers to nothing
-		{`{"a":{"$withheld":1}}`, `{"a":"y"}`, "/a"},
-		{`{"a":{"$withheld":9}}`, `{"a":"x"}`, "/a"},
-		{`{"a":1}`, `{"a":1.0}`, "/a"},
-		{`{"a":1}`, `{"a":"1"}`, "/a"},
-		{`{"a":1}`, `{"a":true}`, "/a"},
-		{`{"a":0}`, `{"a":-0}`, ""},
-		{`{"a":1e2}`, `{"a":100.0}`, ""},
-		{`{"a":9007199254740993}`, `{"a":9007199254740992}`, "/a"},
-		{`{"a":null}`, `{}`, "/a"},
-		{`{}`, `{"a":null}`, "/a"},
-		{`{"a":[1]}`, `{"a":[1,2]}`, "/a/1"},
-		{`{"a":[1,2]}`, `{"a":[1]}`, "/a/1"},
-		{`{"a":[]}`, `{"a":{}}`, "/a"},
-		{`{"a/b":1}`, `{"a/b":2}`, "/a/b"},
-		{`{"a":""}`, `{"a":null}`, "/a"},
+		{`{"a":{"$withheld":3}}`, `{"a":"x"}`, `at /a the plan has {"$withheld":1}, and now there is "x"`}, // an answer refers to nothing
+		{`{"a":{"$withheld":1}}`, `{"a":"y"}`, `at /a the plan has "x", and now there is "y"`},
+		{`{"a":{"$withheld":9}}`, `{"a":"x"}`, `at /a the plan has the answer of write 9, which is not known, and now there is "x"`},
+		{`{"a":1}`, `{"a":1.0}`, "at /a the plan has 1, and now there is 1.0"},
+		{`{"a":1}`, `{"a":"1"}`, `at /a the plan has 1, and now there is "1"`},
+		{`{"a":1}`, `{"a":true}`, "at /a the plan has 1, and now there is true"},
+		{`{"a":0}`, `{"a":-0}`, "at /a the plan has 0, and now there is -0"},
+		{`{"a":1e2}`, `{"a":100.0}`, "at /a the plan has 1e2, and now there is 100.0"},
+		{`{"a":1.0}`, `{"a":1e0}`, "at /a the plan has 1.0, and now there is 1e0"},
+		{`{"a":9007199254740993}`, `{"a":9007199254740992}`, "at /a the plan has 9007199254740993, and now there is 9007199254740992"},
+		{`{"a":"\u0062"}`, `{"a":"b"}`, `at /a the plan has "\u0062", and now there is "b"`},
+		{`{"a":null}`, `{}`, "at /a the plan has null, and now there is nothing"},
+		{`{}`, `{"a":[null]}`, "at /a the plan has nothing, and now there is [null]"},
+		{`{}`, `{"a":1,"a":1}`, "at /a the plan has nothing, and now there is 1"},
+		{`{"a":1}`, `{"a":1,"a":1}`, "at /a the plan has nothing, and now there is 1"},
+		{`{"a":[1]}`, `{"a":[1,2]}`, "at /a/1 the plan has nothing, and now there is 2"},
+		{`{"a":[1,2]}`, `{"a":[1]}`, "at /a/1 the plan has 2, and now there is nothing"},
+		{`{"a":[]}`, `{"a":{}}`, "at /a the plan has [], and now there is {}"},
+		{`{"a":[{"b":1}]}`, `{"a":[2]}`, `at /a/0 the plan has {"b":1}, and now there is 2`},
+		{`{"a":[{ "b" : 1}]}`, `{"a":[]}`, `at /a/0 the plan has { "b" : 1}, and now there is nothing`},
+		{`{"a/b":1}`, `{"a/b":2}`, "at /a~1b the plan has 1, and now there is 2"},
+		{`{"a":""}`, `{"a":null}`, `at /a the plan has "", and now there is null`},
+		{``, ``, ""}, {``, `{}`, "the plan has nothing, and now there is {}"}, {`{}`, ``, "the plan has {}, and now there is nothing"},
+		{`{ "a" : 1 }`, `{"a":1}`, ""},
 	} {
 		d, err := comparison{answer: answer}.compare([]byte(c.planned), []byte(c.now))
-		if err != nil || d == nil != (c.differs == "") || d != nil && d.Pointer != c.differs {
+		if err != nil || d == nil != (c.differs == "") || d != nil && d.Error() != c.differs {
 			t.Errorf("%s and %s: %v, %v, want %q", c.planned, c.now, d, err, c.differs)
+		}
+	}
+	for _, c := range []struct{ planned, now string }{
+		{`{"a":1}`, `{"a": 1}`}, {`{"a":1}`, "{\"a\":1}\n"}, {`{"a":[]}`, `{"a":[ ]}`}, {`{"a":{"$withheld":2}}`, `{"a":{"a":[1, 2.5],"b":null}}`},
+		{`{"a":1}`, `{"a":1`}, {`{"a":1}`, `{"a":1}}`}, {`{"a":1}`, `{"a":1} 2`}, {`{"a":`, `{"a":1}`}, {`{"a":{"$withheld":1,"b":2}}`, `{"a":"x"}`},
+	} {
+		if d, err := (comparison{answer: answer}).compare([]byte(c.planned), []byte(c.now)); err == nil && d == nil {
+			t.Errorf("%s and %s are the same", c.planned, c.now)
 		}
 	}
 }
 
+// FuzzCompare checks that nothing is the same as JSON without references but its bytes.
+func FuzzCompare(f *testing.F) {
+	f.Add([]byte(`{"a":1,"b":[2.50]}`), []byte(`{"b":[2.5],"a":1}`))
+	f.Add([]byte(`{"a":"\u0061","a":[{}]}`), []byte(`{"a":"a","a":[{}]}`))
+	f.Add([]byte(" 0"), []byte(" 0"))
+	f.Add([]byte("0 0"), []byte("00"))
+	f.Fuzz(func(t *testing.T, planned, now []byte) {
+		for _, c := range []comparison{{}, {answer: func(int) []byte { return []byte("1") }}} {
+			d, err := c.compare(planned, now)
+			if err != nil || d != nil || bytes.Equal(planned, now) || c.answer != nil && bytes.Contains(planned, []byte("withheld")) {
+				continue
+			}
+			var compact bytes.Buffer
+			if err := json.Compact(&compact, planned); err != nil || !bytes.Equal(compact.Bytes(), now) {
+				t.Errorf("%q and %q are the same (%v)", planned, now, err)
+			}
+		}
+	})
+}
+
 // TestLargeArguments checks that JSON of plans is read without values for its parts, which need
-// fifty times its bytes, or with values that are counted.
+// fifty times its bytes.
 func TestLargeArguments(t *testing.T) {
 	const objects = 200_000
 	tiny := `{"a":[` + strings.Repeat(`{"":1},`, objects) + `{"b":1}]}`
 	other := strings.Replace(tiny, `{"b":1}`, `{"b":2}`, 1)
-	memory := &countedRoom{}
-	var same, now *Difference
+	refers := strings.Replace(tiny, `{"b":1}`, `{"$withheld":1}`, 1)
+	var same, now, answered *Difference
 	var errs [4]error
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	errs[0] = badRefs([]byte(tiny), 3)
 	same, errs[1] = comparison{}.compare([]byte(tiny), []byte(tiny))
-	_, errs[2] = comparison{}.compare([]byte(tiny), []byte(other))
+	now, errs[2] = comparison{}.compare([]byte(tiny), []byte(other))
+	answered, errs[3] = comparison{answer: func(int) []byte { return []byte(`{"b":2}`) }}.compare([]byte(refers), []byte(other))
 	runtime.ReadMemStats(&after)
-	now, errs[3] = comparison{room: memory}.compare([]byte(tiny), []byte(other))
-	if errs[0] != nil || errs[1] != nil || !errors.As(errs[2], new(*jsonvalue.TooManyError)) || errs[3] != nil || same != nil || now == nil || now.Pointer != fmt.Sprintf("/a/%d/b", objects) {
-		t.Errorf("%v, %v, %v", errs, same, now)
+	if errors.Join(errs[:]...) != nil || same != nil || now == nil || now.Pointer != fmt.Sprintf("/a/%d/b", objects) || answered != nil {
+		t.Errorf("%v, %v, %v, %v", errs, same, now, answered)
 	}
 	if got := after.TotalAlloc - before.TotalAlloc; got > 16*uint64(len(tiny)) {
 		t.Errorf("%d bytes were allocated for %d", got, len(tiny))
 	}
-	if memory.taken < 2*350*objects || memory.used != 0 {
-		t.Errorf("%d bytes were counted, %d remain", memory.taken, memory.used)
-	}
 }
-
-type countedRoom struct{ taken, used int64 }
-
-func (r *countedRoom) Take(bytes int64) error {
-	r.taken, r.used = r.taken+bytes, r.used+bytes
-	return nil
-}
-
-func (r *countedRoom) Give(bytes int64) { r.used -= bytes }
 
 // TestBadRefs checks which references a plan can have.
 func TestBadRefs(t *testing.T) {
@@ -158,12 +197,27 @@ func TestParse(t *testing.T) {
 	for _, edit := range [][2]string{
 		{`"code": "return 1"`, `"code": "return 2"`}, {`"n": 1`, `"n": 2`}, {`"a.read"`, `"a.reap"`}, {`"x": [`, `"x": [2,`},
 		{`"do": "read"`, `"do": "write"`}, {`"seed": 2`, `"seed": 1`}, {`"calls": 3`, `"calls": 4`}, {`"expires": "2026`, `"expires": "2027`},
-		{`"version": 1`, `"version": 2`}, {`"steps": [`, `"step": [`}, {`"now": 1`, `"now": 1, "now": 1`}, {`"digest": "`, `"digest": "00`},
+		{`"version": 2`, `"version": 1`}, {`"version": 2`, `"version": 3`}, {`"version": 2`, `"version": 0`}, {`"steps": [`, `"step": [`}, {`"now": 1`, `"now": 1, "now": 1`}, {`"digest": "`, `"digest": "00`},
 	} {
 		edited := strings.Replace(string(text), edit[0], edit[1], 1)
 		if _, err := Parse([]byte(edited)); edited == string(text) || !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: %v", edit[1], err)
 		}
+	}
+}
+
+// TestParseVersion1 checks that a plan of the version before is read, whose digest is of canonical
+// JSON, and that it counts for no other version.
+func TestParseVersion1(t *testing.T) {
+	p := testPlan()
+	p.Params = []byte(`{"n":1,"b":2}`)
+	p.Version = 1
+	text := string(fileOf(p).JSON())
+	if f, err := Parse([]byte(text)); err != nil || f.Digest != pins.Digest(wire.Marshal(p)) || string(f.Plan.Params) != `{"n":1,"b":2}` {
+		t.Errorf("%v", err)
+	}
+	if _, err := Parse([]byte(strings.Replace(text, `"version": 1`, `"version": 2`, 1))); !errors.Is(err, ErrInvalid) {
+		t.Error(err)
 	}
 }
 

@@ -147,6 +147,11 @@ func (p *Planner) Make(ctx context.Context, of Subject, call route.Call) (*File,
 // finish makes the plan of a stage whose run has ended, and keeps it, also if ctx has ended.
 func (p *Planner) finish(ctx context.Context, s *stage, of Subject, rec *journal.Record) (*File, error) {
 	now := p.cfg.Now().UTC().Truncate(time.Second)
+	for i, a := range s.answers {
+		if a.isKnown() { // those of the plan before can have digests of another version
+			s.steps[i].Answer = digestAs(Version, a)
+		}
+	}
 	plan := Plan{
 		Version: Version, ID: s.record.Makes, Created: now, Expires: now.Add(p.cfg.Expires),
 		Tool: of.Tool, Code: of.Code, ToolDigest: rec.Definition.Hash(), Params: of.Params, Meta: rec.Meta,

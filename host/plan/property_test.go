@@ -42,6 +42,8 @@ type world struct {
 	hung   func()     // called when a call hangs; nil for nothing
 	made   []string   // tool and arguments of each call
 	record bool       // reads, too
+	read   string     // the answer of "get"; "" for its argument n
+	meta   []string   // the _meta of each call that is in made
 }
 
 func newWorld(t *testing.T, box compose.Sandbox, saved plan.Saved) *world {
@@ -80,10 +82,14 @@ func (w *world) CallUpstream(ctx context.Context, _ route.Origin, call route.Scr
 		if w.record {
 			w.made = append(w.made, "get "+string(arguments))
 		}
+		if w.read != "" {
+			return wire.Reply{Result: fmt.Appendf(nil, `{"content":[],"structuredContent":%s}`, w.read)}
+		}
 		n, _ := wire.Get(arguments, "n")
 		return wire.Reply{Result: fmt.Appendf(nil, `{"content":[],"structuredContent":{"n":%s}}`, n)}
 	}
-	w.made = append(w.made, call.Tool+" "+string(arguments))
+	meta, _ := wire.Get(call.Params, "_meta")
+	w.made, w.meta = append(w.made, call.Tool+" "+string(arguments)), append(w.meta, string(meta))
 	if len(w.made) == w.fails {
 		return wire.Reply{Error: []byte(`{"code":-1,"message":"it fails"}`)}
 	}

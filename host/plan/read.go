@@ -61,7 +61,11 @@ func ReadFile(ctx context.Context, path string) (*File, error) {
 // ErrInvalid.
 func Parse(text []byte) (*File, error) {
 	f := new(File)
-	if err := json.Unmarshal(text, f, json.RejectUnknownMembers(true)); err != nil {
+	var compact bytes.Buffer // what is sent, and has a digest, has no white space
+	if err := stdjson.Compact(&compact, text); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if err := json.Unmarshal(compact.Bytes(), f, json.RejectUnknownMembers(true)); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	if err := f.check(); err != nil {
@@ -84,8 +88,8 @@ func clipDigest(s string) string {
 func (f *File) check() error {
 	p := &f.Plan
 	switch {
-	case p.Version != Version:
-		return fmt.Errorf("version %d; this program reads version %d", p.Version, Version)
+	case p.Version < 1 || p.Version > Version:
+		return fmt.Errorf("version %d; this program reads version 1 to %d", p.Version, Version)
 	case !isID(p.ID) || p.After != "" && !isID(p.After):
 		return errors.New("id is not that of a plan")
 	case !isDigest(p.ToolDigest) || !isDigest(p.Guest):

@@ -139,7 +139,7 @@ func (s *stage) read(c compose.StagedCall) journal.Answer {
 		return answer // the run ends
 	}
 	a := answerOf(answer)
-	step.Answer = a.digest()
+	step.Answer = digestAs(Version, a)
 	s.add(step, a)
 	return answer
 }

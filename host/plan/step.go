@@ -10,7 +10,6 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
-	"github.com/mcp-metatool/mcp-metatool/host/pins"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -24,8 +23,6 @@ func answerOf(a journal.Answer) Answer { return Answer{Value: a.Value, Error: a.
 
 // isKnown reports whether it is an answer.
 func (a Answer) isKnown() bool { return a.Value != nil || a.Error != nil }
-
-func (a Answer) digest() string { return pins.Digest(wire.Marshal(a)) }
 
 func (a Answer) journal() journal.Answer { return journal.Answer{Value: a.Value, Err: a.Error} }
 
@@ -87,7 +84,6 @@ func (s *stage) write(ctx context.Context, i int, c compose.StagedCall) (journal
 	}
 	answer := c.Make()
 	s.answers[i] = answerOf(answer)
-	s.steps[i].Answer = s.answers[i].digest()
 	if answer.Err != nil && !c.Caught {
 		// Nothing that follows is what was planned.
 		s.stopped = fmt.Errorf("write %d, %s.%s, has failed: %s", s.steps[i].Write, c.Server, c.Tool, answer.Err.Message)
@@ -102,13 +98,13 @@ func (s *stage) readAgain(i int, c compose.StagedCall) (journal.Answer, *abi.Cal
 		return answer, nil // the run ends
 	}
 	now := answerOf(answer)
-	if now.digest() == s.steps[i].Answer {
+	if digestAs(s.applies.Version, now) == s.steps[i].Answer {
 		s.answers[i] = now
 		return answer, nil
 	}
 	err := fmt.Errorf("%s: the answer of %s.%s has changed since the plan was made", s.place(i), c.Server, c.Tool)
 	if before := s.answers[i]; before.isKnown() {
-		if d, bad := (comparison{room: c.Room}).compare(wire.Marshal(before), wire.Marshal(now)); bad == nil && d != nil {
+		if d, bad := (comparison{}).compare(wire.Marshal(before), wire.Marshal(now)); bad == nil && d != nil {
 			err = fmt.Errorf("%w: %w", err, d)
 		}
 	}
@@ -138,7 +134,7 @@ func (s *stage) sameArguments(step *Step, was string, c *compose.StagedCall) err
 		what         string
 		planned, now []byte
 	}{{"arguments", step.Arguments, c.Arguments}, {"meta", step.Meta, c.Meta}} {
-		d, err := comparison{room: c.Room, answer: s.result}.compare(part.planned, part.now)
+		d, err := comparison{answer: s.result}.compare(part.planned, part.now)
 		if err != nil {
 			return fmt.Errorf("%s, and its %s cannot be compared: %w", was, part.what, err)
 		}
