@@ -34,6 +34,8 @@ package durable
 import (
 	"context"
 	"crypto/cipher"
+	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"iter"
@@ -229,10 +231,12 @@ func (s *Runs) Begin(ctx context.Context, id string, start time.Time, b *journal
 		return nil, heldError(id, err)
 	}
 	r := s.newRun(id, l, is)
-	r.bytes.Store(runRoom) // and what is appended
+	r.secret = make([]byte, sha256.Size)
+	_, _ = rand.Read(r.secret) // never fails
+	r.bytes.Store(runRoom)     // and what is appended
 	if r.at, err = s.opts.Store.Create(ctx, id); err == nil {
 		r.lines.Begin(id, start, b)
-		err = r.commit(ctx, event{Kind: kindAbout, Run: id, About: &about, Record: id})
+		err = r.commit(ctx, event{Kind: kindAbout, Run: id, About: &about, Secret: r.secret, Record: id})
 	}
 	if err == nil {
 		err = r.await(ctx) // without its lease, nobody would find it
@@ -294,7 +298,7 @@ func (s *Runs) Take(ctx context.Context, id string) (*Run, *State, error) {
 	for run := range state.undoing {
 		r.undoes(run)
 	}
-	r.at = at
+	r.secret, r.at = state.secret, at
 	r.flushed.Store(last.Number)
 	return r, state, nil
 }

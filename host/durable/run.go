@@ -2,6 +2,7 @@ package durable
 
 import (
 	"context"
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -19,11 +20,12 @@ import (
 // Run is a run, with the runs of saved tools that it calls, that this process makes. It is safe
 // for concurrent use. The methods of a nil Run do nothing.
 type Run struct {
-	runs  *Runs
-	id    string
-	used  time.Duration // before this process took it
-	from  time.Time     // when it did
-	lease *lease.Lease
+	runs   *Runs
+	id     string
+	secret []byte        // of the log, for keys; nil if the log has none
+	used   time.Duration // before this process took it
+	from   time.Time     // when it did
+	lease  *lease.Lease
 
 	account string       // whose room the log takes
 	bytes   atomic.Int64 // of the log, as they are counted
@@ -154,9 +156,17 @@ func (r *Run) Keep(add func(*journal.Lines)) {
 }
 
 // Key returns the idempotency key of a call. It is the same whichever process makes the call,
-// and however often.
+// and however often. A server cannot find out from it how many calls came before.
 func (r *Run) Key(run string, seq int) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "mcp-metatool call 1\n%s\n%s\n%d\n", r.id, run, seq))
+	call := fmt.Appendf(nil, "mcp-metatool call 1\n%s\n%s\n%d\n", r.id, run, seq)
+	var sum [sha256.Size]byte
+	if r.secret == nil { // the keys of a run that a version before began must not change
+		sum = sha256.Sum256(call)
+	} else {
+		mac := hmac.New(sha256.New, r.secret)
+		mac.Write(call)
+		mac.Sum(sum[:0])
+	}
 	return hex.EncodeToString(sum[:16])
 }
 

@@ -28,6 +28,7 @@ type State struct {
 	// Over says that the run has ended, so that its log only has to be removed.
 	Over bool
 
+	secret  []byte // see Run.Key
 	intents map[callPlace]bool
 	undoing map[string]*Undoing // by the id of the run in the tree
 	bytes   int64               // of the log, as they are counted
@@ -95,6 +96,7 @@ type event struct {
 	Record  string        `json:"record,omitempty"`
 	Used    time.Duration `json:"used,omitempty"`
 	About   *About        `json:"about,omitempty"`
+	Secret  []byte        `json:"secret,omitempty"` // with About; see Run.Key
 	Undoing *Undoing      `json:"undoing,omitempty"`
 }
 
@@ -163,7 +165,7 @@ func (s *State) decode(text []byte) (err error) {
 func (s *State) apply(e event) {
 	switch e.Kind {
 	case kindAbout:
-		s.About = *e.About
+		s.About, s.secret = *e.About, e.Secret
 	case kindIntent:
 		s.intents[callPlace{e.Run, e.Call}] = true
 	case kindUndoing:
