@@ -25,8 +25,8 @@ func TestScopes(t *testing.T) {
 		told[names[s]] = append(told[names[s]], string(surface))
 	})
 	rights := map[string]*bearer.Rights{
-		"reader": {Expose: []string{"git-hub.get", "git-hub.greet", "tools.job", "builtin.search", "git-hub.x://open/*"}},
-		"no db":  {Hide: []string{"db.*", "builtin.save", "tools.hidden", "git-hub.x://closed"}},
+		"reader": {Expose: []string{"git-hub.get", "git-hub.greet", "tools.job", "builtin.search", "git-hub.res://open/*"}},
+		"no db":  {Hide: []string{"db.*", "builtin.save", "tools.hidden", "git-hub.res://closed"}},
 		"own":    {Own: "me"},
 		"odd":    {Hide: []string{"git-hub.get"}},
 	}
@@ -65,9 +65,9 @@ func TestScopes(t *testing.T) {
 	items("db", wire.Tools, "get")
 	items("same", wire.Tools, "get", "other")
 	items("git-hub", wire.Prompts, "greet", "betray")
-	items("git-hub", wire.Resources, "x://open/1", "x://closed")
-	items("git-hub", wire.Templates, "x://open/{id}", "x://{id}")
-	items("db", wire.Resources, "x://open/db")
+	items("git-hub", wire.Resources, "res://open/1", "res://closed")
+	items("git-hub", wire.Templates, "res://open/{id}", "res://{id}")
+	items("db", wire.Resources, "res://open/db")
 
 	want := map[string]string{
 		"all":    "save search hidden job g__get g__merge db__get g__other",
@@ -89,13 +89,13 @@ func TestScopes(t *testing.T) {
 		}
 	}
 	reader, noDB := c.For(rights["reader"]), c.For(rights["no db"])
-	if got := strings.Join(reader.Visible(wire.Prompts), " ") + "; " + strings.Join(reader.Visible(wire.Resources), " ") + "; " + strings.Join(reader.Visible(wire.Templates), " "); got != "g__greet; x://open/1; x://open/{id}" {
+	if got := strings.Join(reader.Visible(wire.Prompts), " ") + "; " + strings.Join(reader.Visible(wire.Resources), " ") + "; " + strings.Join(reader.Visible(wire.Templates), " "); got != "g__greet; res://open/1; res://open/{id}" {
 		t.Errorf("reader sees %s", got)
 	}
 	if _, _, ok := reader.Prompt("g__betray"); ok {
 		t.Error("a prompt that is not exposed is found")
 	}
-	if got := reader.Matching("x://open/2"); !slices.Equal(got, []string{"git-hub"}) {
+	if got := reader.Matching("res://open/2"); !slices.Equal(got, []string{"git-hub"}) {
 		t.Errorf("templates: %v", got)
 	}
 	// Scripts can call what is not exposed, but not what is hidden.
@@ -127,7 +127,7 @@ func TestScopes(t *testing.T) {
 	if got := noDB.Servers(); !slices.Equal(got, []string{"git_hub", "same"}) || noDB.HasServer("db") || !noDB.HasServer("same") {
 		t.Errorf("servers: %v", got)
 	}
-	if noDB.PermittedResource("db", "x://open/db") == nil || noDB.PermittedResource("git-hub", "x://CLOSED") == nil || noDB.PermittedResource("git-hub", "x://open") != nil || noDB.PermittedPrompt("db", "x") == nil || c.PermittedPrompt("db", "x") != nil {
+	if noDB.PermittedResource("db", "res://open/db") == nil || noDB.PermittedResource("git-hub", "res://CLOSED") == nil || noDB.PermittedResource("git-hub", "res://open") != nil || noDB.PermittedPrompt("db", "x") == nil || c.PermittedPrompt("db", "x") != nil {
 		t.Error("resources and prompts")
 	}
 

@@ -37,7 +37,7 @@ func newDecoder(raw []byte) *jsontext.Decoder {
 }
 
 // readable returns why an item cannot be read by all readers, whatever it is; "" if it can.
-// Some refuse a whole message with half a surrogate pair or invalid UTF-8.
+// Some refuse a whole message with half a surrogate pair or invalid UTF-8. What is readable is JSON.
 func readable(item []byte) string {
 	if !utf8.Valid(item) {
 		return notUnicode
@@ -58,6 +58,9 @@ func readable(item []byte) string {
 		case '}', ']':
 			depth--
 		}
+	}
+	if !jsontext.Value(item).IsValid(jsontext.AllowDuplicateNames(true)) {
+		return "it is not JSON"
 	}
 	return ""
 }

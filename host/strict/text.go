@@ -224,12 +224,9 @@ func validHost(host string, needed bool) bool {
 
 // uriTemplate is a URI template (RFC 6570). mcp-go refuses the list for any other.
 var uriTemplate = lazyregexp.New(`^(?:[!#$&-;=?-\[\]_a-z~\x{A0}-\x{D7FF}\x{E000}-\x{FDCF}\x{FDF0}-\x{FFEF}\x{10000}-\x{1FFFD}\x{20000}-\x{2FFFD}\x{30000}-\x{3FFFD}\x{40000}-\x{4FFFD}\x{50000}-\x{5FFFD}\x{60000}-\x{6FFFD}\x{70000}-\x{7FFFD}\x{80000}-\x{8FFFD}\x{90000}-\x{9FFFD}\x{A0000}-\x{AFFFD}\x{B0000}-\x{BFFFD}\x{C0000}-\x{CFFFD}\x{D0000}-\x{DFFFD}\x{E1000}-\x{EFFFD}\x{F0000}-\x{FFFFD}\x{100000}-\x{10FFFD}]` +
-	`|%[0-9A-Fa-f]{2}|\{[+#./;?&]?` + variable + `(?:,` + variable + `)*\})*$`)
-
-const (
-	nameChar = `(?:[0-9A-Za-z_]|%[0-9A-Fa-f]{2})`
-	variable = nameChar + `(?:\.?` + nameChar + `)*(?:\*|:[1-9][0-9]{0,3})?`
-)
+	`|%[0-9A-Fa-f]{2}|\{[+#./;?&]?` +
+	`(?:[0-9A-Za-z_]|%[0-9A-Fa-f]{2})(?:\.?(?:[0-9A-Za-z_]|%[0-9A-Fa-f]{2}))*(?:\*|:[1-9][0-9]{0,3})?` +
+	`(?:,(?:[0-9A-Za-z_]|%[0-9A-Fa-f]{2})(?:\.?(?:[0-9A-Za-z_]|%[0-9A-Fa-f]{2}))*(?:\*|:[1-9][0-9]{0,3})?)*\})*$`)
 
 func addressTemplate(r *reader) string {
 	text, ok := r.string()
