@@ -43,7 +43,7 @@ func (p taskProcess) readiness(status int) string {
 }
 
 // TestLostStreams loses what a fleet has in its store. A replica that had it is not ready, says why,
-// and makes nothing again, nor does one that is started in its folder. When somebody has made it again,
+// and makes nothing again, nor does one that is started in its folder. When a process has made it again,
 // they go on.
 func TestLostStreams(t *testing.T) {
 	t.Parallel()

@@ -378,7 +378,7 @@ func (s *Store) pruneBytes(root *os.Root, written int64) {
 	}
 }
 
-// size returns how large a version is; 0 if it is not there any more.
+// size returns how large a version is; 0 if it is no longer there.
 func (k versionFile) size(root *os.Root, name string) int64 {
 	info, err := root.Lstat(path.Join(historyDir, name, k.file))
 	if err != nil {

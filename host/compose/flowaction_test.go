@@ -41,7 +41,7 @@ func TestFlowAsks(t *testing.T) {
 	}
 }
 
-// TestFlowAsksOfMeta checks that nobody is asked about a call with _meta: people are not shown it, so that
+// TestFlowAsksOfMeta checks that no person is asked about a call with _meta: people are not shown it, so that
 // they would allow what they have not seen.
 func TestFlowAsksOfMeta(t *testing.T) {
 	r := newFlowRig(t, withAction(flow.Ask))

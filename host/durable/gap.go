@@ -8,24 +8,24 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/store"
 )
 
-// A log can lose its beginning, or all of it, although nobody may remove it: whoever operates the
+// A log can lose its beginning, or all of it, although no process may remove it: the operator of the
 // store can, and the stream in which versions before kept it does. Then no other process can go on with
 // the run. So its owner, as long as the run is his, ends it and undoes what it did, without a log.
 
 var (
-	// ErrGap is the cause of the end of a run whose log is not whole any more.
+	// ErrGap is the cause of the end of a run whose log is no longer whole.
 	ErrGap = errors.New("its log was removed from the store, so that no other process could go on with it: the run ends, and what it did is undone")
-	// ErrLogGone says that the log of an open run that no process is at is not whole any more.
+	// ErrLogGone says that the log of an open run that no process is at is no longer whole.
 	ErrLogGone = errors.New("its log was removed, so that no process can go on with it (what it called was called, and nothing was undone: look at the servers)")
 )
 
-// isGone reports whether an error says that a log is not there any more, or not as it was.
+// isGone reports whether an error says that a log is no longer there, or not as it was.
 func isGone(err error) bool {
 	return errors.Is(err, store.ErrGone) || errors.Is(err, store.ErrMissing)
 }
 
 // cut ends a run whose log could not be written, as why says, since what was there is gone. The error
-// is ErrLost if the run may not be that of this process any more: who has ended it has removed its lease
+// is ErrLost if the run may not be that of this process: who has ended it has removed its lease
 // before its log.
 func (r *Run) cut(ctx context.Context, why error) error {
 	ctx, cancel := r.patience(ctx)
@@ -38,7 +38,7 @@ func (r *Run) cut(ctx context.Context, why error) error {
 	return nil
 }
 
-// gap ends the run. Nothing is written to its log any more.
+// gap ends the run. Nothing more is written to its log.
 func (r *Run) gap() {
 	if !r.gone.Swap(true) {
 		r.runs.opts.Log.Error("the log of a durable run is gone: the run ends, and what it did is undone", "run", r.id)

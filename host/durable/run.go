@@ -29,7 +29,7 @@ type Run struct {
 
 	account string       // whose room the log takes
 	bytes   atomic.Int64 // of the log, as they are counted
-	gone    atomic.Bool  // the log is not whole any more
+	gone    atomic.Bool  // the log is no longer whole
 
 	stopKeeping context.CancelFunc
 	renewing    sync.Mutex // held while the lease is renewed, and when it is given back; taken first

@@ -42,7 +42,7 @@ type Place interface {
 //
 //	ID.json           a plan of the operator
 //	of-OWNER/ID.json  a plan of another owner
-//	applied/DIGEST    that somebody has begun to apply the plan with that digest
+//	applied/DIGEST    that a process has begun to apply the plan with that digest
 type folder struct {
 	dir  string
 	now  func() time.Time

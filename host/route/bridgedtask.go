@@ -61,7 +61,7 @@ type bridgedTasks struct {
 // Reasons why a task cannot be reached.
 var (
 	errManyBridged = errors.New("too many tasks wait for answers (try again later)")
-	errNotOwn      = errors.New("it is somebody else's")
+	errNotOwn      = errors.New("it belongs to another user")
 )
 
 // get returns a task that a principal has. If it is not remembered yet, it is from now on.

@@ -113,7 +113,7 @@ func (c *toolCall) createdTask(reply wire.Reply) (task wire.Reply, made bool) {
 		return fail(wire.CodeInternal, "tools/call: upstream %q answered with a task whose id is missing or too long", c.server), true
 	}
 	r := c.router
-	err := errors.New("the upstream is not configured any more")
+	err := errors.New("the upstream is no longer configured")
 	if to, there := r.to(c.origin.Session(), c.server); there {
 		_, err = r.bridged.get(r, watchKey{to.key(), own}, c.origin)
 	}

@@ -38,7 +38,7 @@ type client struct {
 	// elicitations are those of mode "url", which end outside of the protocol: whether
 	// they have ended.
 	elicitations recent[elicitation, bool]
-	visited      chan struct{}             // closed when one of them ends; nil while nobody waits
+	visited      chan struct{}             // closed when one of them ends; nil while no call waits
 	topics       map[topic]bool            // subscribed to
 	renewed      map[string]bool           // servers whose connection for this session was lost with another replica
 	outgoing     map[string]*serialQueue   // notifications that are being sent, by server

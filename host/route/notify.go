@@ -50,7 +50,7 @@ func (r *Router) clientTaskStatus(s Session, params []byte) {
 }
 
 // notifyUpstream queues a notification of a session for an upstream. It is not sent unless g
-// permits it; nobody can be asked about it. What is queued is counted for the session, since
+// permits it; no person can be asked about it. What is queued is counted for the session, since
 // the memory of the message is given back meanwhile. If it has no room, it is waited for.
 func (r *Router) notifyUpstream(s Session, server, method string, params []byte, g *gated) {
 	var queue *serialQueue

@@ -57,8 +57,8 @@ type Store interface {
 	// own event and one of somebody else with the same bytes. A [*ConflictError] or a
 	// [*FencedError] without ErrUnknown settles it, too: no call with the Entry has written it,
 	// nor will. ErrUnavailable and ErrFull are about the last call only. A [*ConflictError] with
-	// ErrUnknown says that it cannot be found out any more, since events have been removed. ErrGone
-	// says that the log does not have the event any more behind which this one was to be.
+	// ErrUnknown says that it can no longer be found out, since events have been removed. ErrGone
+	// says that the log no longer has the event behind which this one was to be.
 	Append(ctx context.Context, log string, e Entry) (Position, error)
 	// Fence makes sure that only events with that fencing number, or a larger one, are
 	// appended from now on, and returns the position of the last event. It does nothing if

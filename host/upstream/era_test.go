@@ -112,7 +112,7 @@ func TestEraOverStdio(t *testing.T) {
 		"modern":                          {mcptest.ServerOptions{Eras: "modern"}, "", Verdict{}, "2026-07-28", "initialize server/discover subscriptions/listen tools/list", 0},
 		"modern, configured as legacy":    {mcptest.ServerOptions{Eras: "modern"}, "legacy", Verdict{}, "", "initialize", 0},
 		"legacy, configured as modern":    {mcptest.ServerOptions{}, "2026-07-28", Verdict{}, "", "server/discover", 0},
-		"not modern any more":             {mcptest.ServerOptions{}, "", modern, "2025-11-25", "server/discover initialize tools/list", 0},
+		"no longer modern":                {mcptest.ServerOptions{}, "", modern, "2025-11-25", "server/discover initialize tools/list", 0},
 		"exits now":                       {mcptest.ServerOptions{Faults: exits}, "", modern, "2025-11-25", "server/discover initialize tools/list", 0},
 		"silent now":                      {mcptest.ServerOptions{Faults: silent}, "", modern, "2025-11-25", "server/discover initialize tools/list", 0},
 		"answers nonsense":                {mcptest.ServerOptions{Eras: "both", Discover: `{}`}, "", modern, "2025-11-25", "server/discover initialize tools/list", 0},

@@ -135,8 +135,7 @@ func (s *Store) Append(ctx context.Context, log string, e store.Entry) (store.Po
 	}
 }
 
-// isGone reports whether the record at a place in a log, behind which there is none, is not there
-// any more.
+// isGone reports whether the record at a place in a log, behind which there is none, is gone.
 func (s *Store) isGone(ctx context.Context, h home, log string, at store.Position) (bool, error) {
 	end, err := s.logEnd(ctx, h, log)
 	return err == nil && end.seq < at.Mark, err

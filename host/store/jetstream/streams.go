@@ -94,7 +94,7 @@ func (s *Store) findStream(ctx context.Context, config jetstream.StreamConfig, a
 	return nil
 }
 
-// makeStream makes a stream. Somebody else may be faster.
+// makeStream makes a stream. Another process may be faster.
 func (s *Store) makeStream(ctx context.Context, config jetstream.StreamConfig, at *jetstream.Stream) error {
 	began := time.Now()
 	err := s.retry(ctx, func(ctx context.Context) error {
@@ -128,7 +128,7 @@ func (s *Store) whenMade(st jetstream.Stream) time.Time {
 }
 
 // madeAgain reports whether a stream is another one than that which was made at a time: it was lost,
-// and somebody has made it again.
+// and a process has made it again.
 func (s *Store) madeAgain(ctx context.Context, st jetstream.Stream, since time.Time) (bool, error) {
 	var is *jetstream.StreamInfo
 	err := s.retry(ctx, func(ctx context.Context) (err error) {
@@ -143,7 +143,7 @@ func (s *Store) madeAgain(ctx context.Context, st jetstream.Stream, since time.T
 	s.made[is.Config.Name] = is.Created
 	s.mu.Unlock()
 	if news {
-		s.log.Warn("a stream was lost and made again: what was in it is not there any more", "stream", is.Config.Name)
+		s.log.Warn("a stream was lost and made again: what was in it is no longer there", "stream", is.Config.Name)
 	}
 	return true, nil
 }

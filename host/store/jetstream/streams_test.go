@@ -27,8 +27,8 @@ func tryOpen(t *testing.T, opts Options) (made []string, err error) {
 	return made, err
 }
 
-// TestLostStreams takes streams away from a store that is open. It says so, whoever only looks makes
-// none again, nor does a replica that had them. When somebody has made them again, the store goes on.
+// TestLostStreams takes streams away from a store that is open. It says so, a process that only looks makes
+// none again, nor does a replica that had them. When a process has made them again, the store goes on.
 func TestLostStreams(t *testing.T) {
 	t.Parallel()
 	opts := Options{URLs: []string{natstest.Start(t).URL()}}

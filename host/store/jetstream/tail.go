@@ -133,7 +133,7 @@ func (s *Store) consume(ctx context.Context, st jetstream.Stream, subject string
 			if err != nil || missed != nil {
 				return from, errors.Join(errAgain, err)
 			}
-			// The consumer may have gone with its stream, and nobody has said so.
+			// The consumer may have gone with its stream, and no message has said so.
 			if again, err := s.madeAgain(ctx, st, made); err != nil || again {
 				return from, errors.Join(errAgain, err)
 			}

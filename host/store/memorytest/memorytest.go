@@ -36,7 +36,7 @@ type memory struct {
 }
 
 type log struct {
-	removed int // events that are not there any more
+	removed int // events that are gone
 	events  []store.Event
 	fence   uint64
 }

@@ -148,7 +148,7 @@ func TestSharedSubscription(t *testing.T) {
 	}
 	select {
 	case err := <-w.ended:
-		t.Errorf("the task is not watched any more: %v", err)
+		t.Errorf("the task is no longer watched: %v", err)
 	default:
 	}
 	if n := len(r.changed) + len(r.updated); n != 0 {
