@@ -56,7 +56,6 @@ type keeper struct {
 	t       *testing.T
 	url     string
 	session string
-	stop    []func()
 	n       int
 }
 

@@ -38,7 +38,6 @@ type place struct {
 	wanted bool              // a $ref leads here
 	found  bool
 	next   *place // where the $ref of the schema here leads to
-	passed bool   // while cycles are looked for
 }
 
 // compiler looks for what Ajv cannot compile. It reads a schema twice: first its references,
