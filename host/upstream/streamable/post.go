@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 )
@@ -149,7 +150,13 @@ func (p *post) run() {
 		p.releaseSlot()
 		return
 	}
-	resp, err := p.link.client.Post(p.ctx, p.frame.Data, p.header, p)
+	header := p.header
+	if p.method == protocol.MethodInitialize {
+		// A server of the stateless era, which may be asked whether it knows sessions, too, wants it in
+		// every request; others ignore it.
+		header = http.Header{envelope.HeaderMethod: {p.method}}
+	}
+	resp, err := p.link.client.Post(p.ctx, p.frame.Data, header, p)
 	var rest *stream
 	if err != nil {
 		p.fail(err)
