@@ -143,7 +143,7 @@ func TestOnChangeTellsTheSurface(t *testing.T) {
 		c.SetUpstream("a", surface, raws(sound(surface, "x:")), nil)
 		c.SetUpstream("a", surface, raws(sound(surface, "x:")), nil)               // no change
 		c.SetUpstream("b", surface, nil, nil)                                      // no news
-		c.SetUpstream("nobody", surface, raws(sound(surface, "y:")), nil)          // not configured
+		c.SetUpstream("missing", surface, raws(sound(surface, "y:")), nil)         // not configured
 		c.SetUpstream("a", surface, raws(sound(surface, "x:")), []byte(`{"k":1}`)) // agents see this
 	}
 	var want []wire.Surface
