@@ -165,12 +165,16 @@ func (p *Policy) decode(t *table) {
 	choice(t, "default", &p.Default, PolicyAllow, PolicyAsk, PolicyDeny)
 	t.know("file")
 	var tables []*table
+	extended := len(p.Rules) // rules of the configuration that this policy extends
 	if n := t.get("rule", "tables [[policy.rule]]", kindArray); n != nil {
 		if len(n.items) > maxRules {
 			t.problem("rule", "has more than %d rules", maxRules)
 			return
 		}
 		names := map[string]bool{}
+		for _, rule := range p.Rules {
+			names[rule.Name] = true
+		}
 		for i, item := range n.items {
 			at := fmt.Sprintf("rule[%d]", i)
 			if !t.check(at, item, t.tableType(), kindTable) {
@@ -191,7 +195,10 @@ func (p *Policy) decode(t *table) {
 	}
 	compiled, mistakes := t.r.policies(p)
 	for _, m := range mistakes {
-		sub := tables[m.Rule]
+		if m.Rule < extended {
+			continue // the file with that rule has reported it
+		}
+		sub := tables[m.Rule-extended]
 		problem := sub.problem("when", "%s", m.Text)
 		if n := sub.node.fields["when"]; n != nil && n.inside != nil && m.Offset >= 0 {
 			problem.Line, problem.Column = n.inside(m.Offset)

@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -195,5 +196,41 @@ func TestExtend(t *testing.T) {
 	}
 	if got := c.NewMasker().Mask(fuzzSecret); got != mask {
 		t.Errorf("the secret of the base is shown: %s", got)
+	}
+}
+
+// TestExtendPolicy checks that each file reports the mistakes in its own rules: those of both files
+// are one policy.
+func TestExtendPolicy(t *testing.T) {
+	dir := t.TempDir()
+	rule := func(name, when string) string {
+		return fmt.Sprintf("[[policy.rule]]\nname = %q\nwhen = %q\naction = \"deny\"\n", name, when)
+	}
+	opts := LoadOptions{Getenv: fuzzEnv, Home: func() (string, error) { return dir, nil }, Policies: func(p *Policy) (_ CompiledPolicy, mistakes []RuleMistake) {
+		for i, rule := range p.Rules {
+			if rule.When == "wrong" {
+				mistakes = append(mistakes, RuleMistake{Rule: i, Offset: -1, Text: "is wrong"})
+			}
+		}
+		return nil, mistakes
+	}}
+	for _, tt := range []struct{ base, own, want string }{
+		{rule("a", "wrong") + rule("b", "true"), rule("c", "wrong"), `base.toml:3:1: policy rule "a": when: is wrong` + "\n" + `x.toml:3:1: policy rule "c": when: is wrong`},
+		{rule("a", "true"), rule("b", "true") + rule("c", "wrong"), `x.toml:7:1: policy rule "c": when: is wrong`},
+		{rule("a", "true"), rule("a", "true"), `x.toml:2:1: policy rule "a": name: is that of an earlier rule (errors and records name a rule by it)`},
+		{rule("a", "true"), "", ""},
+		{"", rule("a", "true"), ""},
+	} {
+		base := write(t, filepath.Join(dir, "base.toml"), tt.base)
+		c, err := LoadWithin(opts, filepath.Join(dir, "x.toml"), []byte(tt.own), func(top *Section) { top.Extend(opts, base) })
+		got := ""
+		if err != nil {
+			got = strings.ReplaceAll(err.Error(), dir+string(filepath.Separator), "")
+		} else if len(c.Policy.Rules) != 1 {
+			t.Errorf("%q", c.Policy.Rules)
+		}
+		if got != tt.want {
+			t.Errorf("%s\n%s\n= %s\nwant %s", tt.base, tt.own, got, tt.want)
+		}
 	}
 }
