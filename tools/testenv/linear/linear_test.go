@@ -23,6 +23,7 @@ var kept []byte
 // TestCheck checks that work in proportion passes, and that the square of it does not.
 func TestCheck(t *testing.T) {
 	input := func(size int) []byte { return bytes.Repeat([]byte("a"), size) }
+	calls := 0
 	for _, tt := range []struct {
 		name string
 		do   func(input []byte)
@@ -34,6 +35,11 @@ func TestCheck(t *testing.T) {
 			kept = nil
 			for i := range b {
 				kept = append(kept, b[i]^1)
+			}
+		}, true},
+		{"a pool that loses its buffer once", func([]byte) {
+			if calls++; calls == 4 {
+				kept = make([]byte, 8<<20)
 			}
 		}, true},
 		{"a copy for every 16 bytes", func(b []byte) {
