@@ -86,19 +86,35 @@ func (s *Store) History(name string) ([]Version, error) {
 		return nil, fmt.Errorf("tool store: %w", err)
 	}
 	defer root.Close()
+	for range historyAttempts - 1 {
+		if versions, complete, err := s.readHistory(root, name); complete || err != nil {
+			return versions, err
+		}
+	}
+	versions, _, err := s.readHistory(root, name)
+	return versions, err
+}
+
+// historyAttempts is how often a history is read while versions of it are replaced by others.
+const historyAttempts = 10
+
+// readHistory reads the history of a tool once. It is not complete if a version was removed
+// meanwhile: another one, which it does not have, may stand for the same form.
+func (s *Store) readHistory(root *os.Root, name string) (versions []Version, complete bool, err error) {
 	kept, err := versionFiles(root, name)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	present, err := s.Get(name)
-	there := err == nil
-	versions := make([]Version, 0, len(kept))
+	present, missing := s.Get(name)
+	complete = true
+	versions = make([]Version, 0, len(kept))
 	for i, k := range slices.Backward(kept) {
 		v, err := k.read(root, name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			continue // a newer version has just replaced it
-		case err == nil && there && i == len(kept)-1 && sameForm(&v.Definition, &present):
+			complete = false
+			continue
+		case err == nil && missing == nil && i == len(kept)-1 && sameForm(&v.Definition, &present):
 			continue // it was kept, but then saving failed
 		}
 		v.Problem = err
@@ -107,10 +123,10 @@ func (s *Store) History(name string) ([]Version, error) {
 		}
 		versions = append(versions, v)
 	}
-	if len(versions) == 0 && errors.Is(err, ErrNotFound) {
-		return nil, notFound(name)
+	if len(versions) == 0 && errors.Is(missing, ErrNotFound) {
+		return nil, complete, notFound(name)
 	}
-	return versions, nil
+	return versions, complete, nil
 }
 
 // sameForm reports whether two definitions differ at most in the executions counted.
