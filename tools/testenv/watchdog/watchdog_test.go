@@ -148,7 +148,8 @@ func TestWatchdog(t *testing.T) {
 					t.Errorf("no %q in\n%s", want, out)
 				}
 			}
-			if way == "many" && (!bytes.Contains(out, []byte("4999 more goroutines in the same place")) || len(out) > 50_000) {
+			// Some may not have been started yet on a busy machine.
+			if way == "many" && (!regexp.MustCompile(`[0-9]{3,4} more goroutines in the same place`).Match(out) || len(out) > 50_000) {
 				t.Errorf("%d bytes about many goroutines", len(out))
 			}
 		})
