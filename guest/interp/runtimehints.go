@@ -3,11 +3,14 @@ package interp
 import (
 	"fmt"
 	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/guest/parse"
 )
 
 // explain adds a hint to the library's message about a failure, if there is one for
 // that message.
 func explain(message string) string {
+	message = withoutHidden(message)
 	const meant = " field or method (did you mean ."
 	if before, _, ok := strings.Cut(message, meant); ok {
 		// A hint for a name is better than the nearest name.
@@ -17,6 +20,16 @@ func explain(message string) string {
 	}
 	if hint := runtimeHint(message); hint != "" {
 		return fmt.Sprintf("%s (%s)", message, hint)
+	}
+	return message
+}
+
+// withoutHidden names the member of a class in the library's message as the script does.
+func withoutHidden(message string) string {
+	for _, named := range []string{"function ", "local variable "} {
+		if rest, ok := strings.CutPrefix(message, named+parse.MemberPrefix); ok {
+			return named + rest
+		}
 	}
 	return message
 }
