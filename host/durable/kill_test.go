@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -339,7 +340,8 @@ func goOn(t *testing.T, dir string, ttl time.Duration, over ...func(durable.Stor
 		t.Fatal(err)
 	}
 	return func() {
-		if err := h.Close(); err != nil {
+		// A slow machine may not have ended its upstreams in time.
+		if err := h.Close(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 		if t.Failed() {
