@@ -86,12 +86,13 @@ func (s *Store) History(name string) ([]Version, error) {
 		return nil, fmt.Errorf("tool store: %w", err)
 	}
 	defer root.Close()
-	for range historyAttempts - 1 {
-		if versions, complete, err := s.readHistory(root, name); complete || err != nil {
-			return versions, err
+	var versions []Version
+	for range historyAttempts {
+		var complete bool
+		if versions, complete, err = s.readHistory(root, name); complete || err != nil {
+			break
 		}
 	}
-	versions, _, err := s.readHistory(root, name)
 	return versions, err
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -139,6 +140,41 @@ func TestRevertRestoresUnknownMembers(t *testing.T) {
 	mustRevert(t, s, "a", 2)
 	if d, _ := s.Get("a"); len(d.Extra) != 1 {
 		t.Errorf("extra %v", d.Extra)
+	}
+}
+
+// TestHistoryWhileReplaced reads a history while one of its files gets another name, as when a later
+// change keeps the same form again: no version is missing.
+func TestHistoryWhileReplaced(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, t.TempDir(), StoreOptions{})
+	for _, code := range []string{"1", "2", "3", "4"} {
+		mustSave(t, s, coded("a", code))
+	}
+	want := past(t, s, "a")
+	root, err := regular.OpenRoot(s.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	kept, err := versionFiles(root, "a")
+	if err != nil || len(kept) != 3 {
+		t.Fatalf("%v, %v", kept, err)
+	}
+	file := func(k versionFile) string { return path.Join(historyDir, "a", k.name()) }
+	now := kept[1]
+	for i := range 1000 {
+		next := now
+		next.ended = now.ended.Add(time.Millisecond)
+		renamed := make(chan error)
+		go func() { renamed <- regular.Rename(root, file(now), file(next)) }()
+		got := past(t, s, "a")
+		if err := <-renamed; err != nil {
+			t.Fatal(err)
+		}
+		if now = next; got != want {
+			t.Fatalf("read %d is %q, want %q", i, got, want)
+		}
 	}
 }
 
