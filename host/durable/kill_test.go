@@ -340,8 +340,8 @@ func goOn(t *testing.T, dir string, ttl time.Duration, over ...func(durable.Stor
 		t.Fatal(err)
 	}
 	return func() {
-		// A slow machine may not have ended its upstreams in time.
-		if err := h.Close(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		slow := testenv.Deadline(time.Minute) > 2*time.Minute // upstreams may not end in time there
+		if err := h.Close(); err != nil && !(slow && errors.Is(err, context.DeadlineExceeded)) {
 			t.Error(err)
 		}
 		if t.Failed() {
