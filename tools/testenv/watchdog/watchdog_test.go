@@ -165,7 +165,9 @@ func TestFold(t *testing.T) {
 	for range 5000 {
 		ended.Go(func() { <-block })
 	}
-	waiting := func(g goroutine) bool { return strings.Contains(g.text, "[chan receive") && strings.Contains(g.text, "TestFold.func1") }
+	waiting := func(g goroutine) bool {
+		return strings.Contains(g.text, "[chan receive") && strings.Contains(g.text, "TestFold.func1")
+	}
 	var all []goroutine
 	for len(all) < 5000 { // until all wait
 		runtime.Gosched()
