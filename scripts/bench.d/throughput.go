@@ -50,20 +50,23 @@ func measureRates(pairs []pair) ([]rate, error) {
 }
 
 // measureRate makes calls from as many goroutines as concurrency says, and returns
-// how many calls there were per second.
+// how many calls there were per second. Each goroutine makes at least one call, so
+// that a slow machine does not measure nothing.
 func measureRate(k *kind, during time.Duration) (float64, error) {
 	var done atomic.Int64
 	var group errgroup.Group
 	began := time.Now()
 	for range concurrency {
 		group.Go(func() error {
-			for time.Since(began) < during {
+			for {
 				if err := call(k.client, k.params, k.want); err != nil {
 					return err
 				}
 				done.Add(1)
+				if time.Since(began) >= during {
+					return nil
+				}
 			}
-			return nil
 		})
 	}
 	err := group.Wait()
