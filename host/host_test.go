@@ -59,7 +59,9 @@ func startHostOf(t testing.TB, cfg *config.Config, opts Options) (*Host, *mcptes
 	var log mcptest.Buffer
 	opts.Version, opts.CacheDir, opts.Log = "test", guestCache, slog.New(slog.NewTextHandler(&log, nil))
 	guest := sandboxtest.Guest(t)
-	opts.streams = serversHere(t)
+	if opts.streams == nil {
+		opts.streams = serversHere(t)
+	}
 	opts.newSandbox = func(opts sandbox.Options) *sandbox.Sandbox {
 		shared, err := guest.Share(opts)
 		if err != nil {

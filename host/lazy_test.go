@@ -2,10 +2,12 @@ package host
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
@@ -206,6 +208,17 @@ func TestLazyWithoutClient(t *testing.T) {
 	}
 }
 
+// heldOutput is the output of a server that is read when until is closed.
+type heldOutput struct {
+	io.ReadCloser
+	until <-chan struct{}
+}
+
+func (h heldOutput) Read(p []byte) (int, error) {
+	<-h.until
+	return h.ReadCloser.Read(p)
+}
+
 // TestEagerReplacesRememberedLists checks that a client gets the remembered lists of a server that
 // is started with us, and the next client gets the actual ones.
 func TestEagerReplacesRememberedLists(t *testing.T) {
@@ -225,11 +238,24 @@ func TestEagerReplacesRememberedLists(t *testing.T) {
 	}
 	l.cfg.Upstreams[0].Start = config.Eager
 	for _, prompts := range []bool{false, true} {
-		l.with(fmt.Sprint("prompts ", prompts), func(t *testing.T, h *Host, p *mcptest.Pair) {
+		l.Run(fmt.Sprint("prompts ", prompts), func(t *testing.T) {
+			// The server answers after the client is initialized: it is not always the slower one.
+			initialized := make(chan struct{})
+			release := sync.OnceFunc(func() { close(initialized) })
+			defer release()
+			start := serversHere(t)
+			w := serveProxyOf(t, combination{config.Stdio, config.Stdio}, l.received, l.cfg, Options{
+				streams: func(spec upstream.Spec) (io.ReadCloser, io.WriteCloser, bool) {
+					out, in, ok := start(spec)
+					return heldOutput{out, initialized}, in, ok
+				},
+			})
+			p := pair(t, w.dial(t, mcptest.ClientOptions{OnRequest: mcptest.AnswerRequest}), l.received)
+			release()
 			if _, ok := wire.Get(p.InitializeResponse.Msg.Result, "capabilities", "prompts"); ok != prompts {
 				t.Errorf("%s", p.InitializeResponse.Raw)
 			}
-			wantState(t, h, upstream.Ready)
+			wantState(t, w.host, upstream.Ready)
 			if got := lists(t, p); !strings.Contains(got, `"`+mcptest.Prompts[0]+`"`) { // the list can be requested without the capability
 				t.Errorf("%s", got)
 			}
