@@ -13,9 +13,9 @@ import (
 // budget and one message.
 func TestMessagesInFlightAreBounded(t *testing.T) {
 	t.Parallel()
-	// The scripts, with what is checked of their arguments, have room at the same time: otherwise one
-	// of them has to end for the others.
-	const calls, size, total = 12, 500_000, 48 << 20
+	// The two scripts, with the checked trees of their arguments, have room at the same time even in
+	// the half that messages leave to scripts. Otherwise one of them has to end for the others.
+	const calls, size, total = 24, 500_000, 48 << 20
 	cfg := testConfig(t, upstreamOf("raw", "raw"))
 	cfg.Execution.MaxTotalMemory = total
 	cfg.Execution.ToolCalls = config.ToolCallsNone
@@ -28,7 +28,7 @@ func TestMessagesInFlightAreBounded(t *testing.T) {
 		defer close(said)
 		for n := range calls {
 			params := fmt.Sprintf(`{"name":"raw__text","arguments":{"text":"%s"}}`, text)
-			if n%3 == 1 {
+			if n%12 == 1 {
 				params = fmt.Sprintf(`{"name":"eval_starlark","arguments":{"code":"return raw.text(text=params.text)","params":{"text":"%s"}}}`, text)
 			}
 			c.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%s}`, 100+n, params))
