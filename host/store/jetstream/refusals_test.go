@@ -316,8 +316,9 @@ func brief(t *testing.T, r *rand.Rand) (context.Context, context.CancelFunc) {
 func appendFaulty(t *testing.T, f *faulty, direct *Store, r *rand.Rand) error {
 	log := store.NewID().String()
 	at := storetest.Write(t, direct, log, store.Position{}, 0, "first")
+	rival := r.IntN(3) // r is not for the goroutine that calls the function
 	f.begin(r, log, func() {
-		switch r.IntN(3) {
+		switch rival {
 		case 0: // fenced for the writer
 			_, _ = direct.Fence(t.Context(), log, 3)
 		case 1: // or for another one
@@ -387,8 +388,9 @@ func replaceFaulty(t *testing.T, f *faulty, direct *Store, r *rand.Rand, call fu
 	if err != nil {
 		t.Fatal(err)
 	}
+	puts := 1 + r.IntN(2)
 	f.begin(r, direct.docSubject("doc", key), func() {
-		for range 1 + r.IntN(2) { // also one form that nobody can see afterwards
+		for range puts { // also one form that nobody can see afterwards
 			d, _ := direct.Get(t.Context(), key)
 			_, _ = direct.Put(t.Context(), key, d.Version, []byte(store.NewID().String()))
 		}
@@ -401,10 +403,11 @@ func replaceFaulty(t *testing.T, f *faulty, direct *Store, r *rand.Rand, call fu
 // createFaulty makes a document that was there once, or never.
 func createFaulty(t *testing.T, f *faulty, direct *Store, r *rand.Rand) error {
 	key := store.Key{Collection: "refusals", Name: store.NewID().String()}
+	removes := r.IntN(3) > 0
 	again := func() {
 		d, _ := direct.Get(t.Context(), key)
 		version, err := direct.Put(t.Context(), key, d.Version, []byte(store.NewID().String()))
-		if err == nil && r.IntN(3) > 0 {
+		if err == nil && removes {
 			_ = direct.Remove(t.Context(), key, version)
 		}
 	}
