@@ -17,6 +17,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // TestInterleavedCalls makes 200 calls at the same time in one session over stdio. Half
@@ -208,7 +209,7 @@ func testSessionsLeaveNothing(t *testing.T, isolation config.Isolation, sessions
 	cfg.HTTP.SessionTTL = 2 * time.Second // mostly more than clients take between requests
 	cfg.HTTP.InitializeRate = 1_000_000   // a fast machine comes near the usual 50 a second
 	w := serveProxy(t, combination{config.StreamableHTTP, config.Stdio}, shared.received, cfg)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Deadline(5*time.Minute))
 	defer cancel()
 	w.host.Upstreams(ctx)
 	var all sync.WaitGroup

@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/mcp-metatool/mcp-metatool/host/store/fleettest"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // natsBytes returns everything that a NATS server keeps, as its operator sees it: subjects, also as what
@@ -31,7 +32,7 @@ func natsBytes(t *testing.T, url string) (all []byte, messages int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Deadline(time.Minute))
 	defer cancel()
 	var text bytes.Buffer
 	streams := js.ListStreams(ctx)

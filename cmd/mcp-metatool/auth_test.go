@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // accessToken is the token that loginServer issues.
@@ -111,7 +112,7 @@ func TestAuth(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "config.toml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Deadline(time.Minute))
 	defer cancel()
 	command := func(args ...string) *exec.Cmd {
 		cmd := exec.CommandContext(ctx, "mcp-metatool", args...)

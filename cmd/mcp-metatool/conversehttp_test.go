@@ -17,6 +17,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // converseHTTP runs a command that serves MCP over HTTP. When that has printed its
@@ -40,7 +42,7 @@ func converseHTTP(args []string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Deadline(time.Minute))
 	defer cancel()
 	c := &httpConversation{ctx: ctx, cmd: exec.CommandContext(ctx, args[1], args[2:]...), header: http.Header{}}
 	c.client.Transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // its certificate is of our making

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/ui"
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // visitPage is visit for a main function.
@@ -95,7 +96,7 @@ func exchange(ctx context.Context, link string) error {
 // visit runs a command that serves a page, asks the page for the state of the servers,
 // with the token and without, and interrupts the command. It prints what it got.
 func visit(args []string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Deadline(2*time.Minute))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	out, err := cmd.StdoutPipe()
