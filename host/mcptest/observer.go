@@ -58,7 +58,10 @@ func (o *Observer) accept() {
 		name := fmt.Sprintf("process %d", n)
 		o.Log.add(name, []byte("started"), nil)
 		o.work.Go(func() {
-			lines(bufio.NewReader(conn), func(line []byte) { o.Log.add(name, line, nil) })
+			lines(bufio.NewReader(conn), func(line []byte) {
+				o.Log.add(name, line, nil)
+				_, _ = conn.Write([]byte{0}) // see show
+			})
 			o.Log.add(name, []byte("ended"), nil)
 			_ = conn.Close()
 		})

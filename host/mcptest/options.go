@@ -161,12 +161,20 @@ func serve(env string, in io.Reader, out io.Writer, process bool) int {
 			return 2
 		}
 		defer conn.Close()
-		s.Received.Each = func(e Entry) { _, _ = conn.Write(append(e.Raw[:len(e.Raw):len(e.Raw)], '\n')) }
+		s.Received.Each = func(e Entry) { show(conn, e.Raw) }
 		s.Received.Forget = true
 	}
 	s.process = process
 	s.ServeStdio(in, out)
 	return 0
+}
+
+// show sends an Observer a message, and waits until its Log has it: so that it has all that a server
+// had received when it answered.
+func show(observer net.Conn, raw []byte) {
+	if _, err := observer.Write(append(raw[:len(raw):len(raw)], '\n')); err == nil {
+		_, _ = observer.Read(make([]byte, 1))
+	}
 }
 
 // exitAtStart counts a start, and reports whether the process has to exit.
