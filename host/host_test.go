@@ -164,25 +164,15 @@ func (c *client) request(id, method, params string) string {
 	return c.hear()
 }
 
-// call calls a tool and returns its result. Notifications before it are left out: a server can
-// announce changes at any time.
+// call calls a tool and returns its result.
 func (c *client) call(tool, arguments string) string {
 	c.t.Helper()
 	got := c.request("1", "tools/call", fmt.Sprintf(`{"name":%q,"arguments":%s}`, tool, arguments))
-	for isNotification(got) {
-		got = c.hear()
-	}
 	result, ok := wire.Get([]byte(got), "result")
 	if !ok {
 		c.t.Fatalf("%s: %s", tool, got)
 	}
 	return string(result)
-}
-
-func isNotification(message string) bool {
-	_, method := wire.Get([]byte(message), "method")
-	_, id := wire.Get([]byte(message), "id")
-	return method && !id
 }
 
 func TestProxiedCallsLoseNothing(t *testing.T) {

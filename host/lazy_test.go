@@ -208,7 +208,7 @@ func TestLazyWithoutClient(t *testing.T) {
 	}
 }
 
-// heldOutput is the output of a server that is read when until is closed.
+// heldOutput is the output of a server. Nothing is read from it before until is closed.
 type heldOutput struct {
 	io.ReadCloser
 	until <-chan struct{}
@@ -239,7 +239,7 @@ func TestEagerReplacesRememberedLists(t *testing.T) {
 	l.cfg.Upstreams[0].Start = config.Eager
 	for _, prompts := range []bool{false, true} {
 		l.Run(fmt.Sprint("prompts ", prompts), func(t *testing.T) {
-			// The server answers after the client is initialized: it is not always the slower one.
+			// Otherwise the server could answer before the client is initialized.
 			initialized := make(chan struct{})
 			release := sync.OnceFunc(func() { close(initialized) })
 			defer release()

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -14,6 +15,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
 // scatter is an upstream server that starts processes in its group, outside of it, and
@@ -73,7 +77,10 @@ func TestNoProcessIsLeft(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, "config.toml"), []byte(config), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			cmd := exec.CommandContext(t.Context(), "mcp-metatool", "serve")
+			ctx, cancel := context.WithTimeout(t.Context(), testenv.Deadline(time.Minute))
+			defer cancel()
+			context.AfterFunc(ctx, func() { l.Close() }) // or the test would wait for servers that never come
+			cmd := exec.CommandContext(ctx, "mcp-metatool", "serve")
 			cmd.Env = append(os.Environ(), "MCP_METATOOL_DIR="+dir)
 			var said bytes.Buffer
 			cmd.Stderr = &said

@@ -60,7 +60,7 @@ func (o *Observer) accept() {
 		o.work.Go(func() {
 			lines(bufio.NewReader(conn), func(line []byte) {
 				o.Log.add(name, line, nil)
-				_, _ = conn.Write([]byte{0}) // see show
+				_, _ = conn.Write([]byte{0}) // the server waits for this byte
 			})
 			o.Log.add(name, []byte("ended"), nil)
 			_ = conn.Close()

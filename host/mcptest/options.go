@@ -169,8 +169,8 @@ func serve(env string, in io.Reader, out io.Writer, process bool) int {
 	return 0
 }
 
-// show sends an Observer a message, and waits until its Log has it: so that it has all that a server
-// had received when it answered.
+// show sends a message to an Observer, and waits until the Observer's Log has it. So when the server
+// has answered a request, the Log has all messages that the server received before.
 func show(observer net.Conn, raw []byte) {
 	if _, err := observer.Write(append(raw[:len(raw):len(raw)], '\n')); err == nil {
 		_, _ = observer.Read(make([]byte, 1))

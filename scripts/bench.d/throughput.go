@@ -51,7 +51,7 @@ func measureRates(pairs []pair) ([]rate, error) {
 
 // measureRate makes calls from as many goroutines as concurrency says, and returns
 // how many calls there were per second. Each goroutine makes at least one call, so
-// that a slow machine does not measure nothing.
+// that there is a rate on a slow machine too.
 func measureRate(k *kind, during time.Duration) (float64, error) {
 	var done atomic.Int64
 	var group errgroup.Group

@@ -316,7 +316,7 @@ func brief(t *testing.T, r *rand.Rand) (context.Context, context.CancelFunc) {
 func appendFaulty(t *testing.T, f *faulty, direct *Store, r *rand.Rand) error {
 	log := store.NewID().String()
 	at := storetest.Write(t, direct, log, store.Position{}, 0, "first")
-	rival := r.IntN(3) // r is not for the goroutine that calls the function
+	rival := r.IntN(3) // here, because the function runs in another goroutine
 	f.begin(r, log, func() {
 		switch rival {
 		case 0: // fenced for the writer
@@ -390,7 +390,7 @@ func replaceFaulty(t *testing.T, f *faulty, direct *Store, r *rand.Rand, call fu
 	}
 	puts := 1 + r.IntN(2)
 	f.begin(r, direct.docSubject("doc", key), func() {
-		for range puts { // also one form that nobody can see afterwards
+		for range puts { // with two, the first form cannot be read afterwards
 			d, _ := direct.Get(t.Context(), key)
 			_, _ = direct.Put(t.Context(), key, d.Version, []byte(store.NewID().String()))
 		}
