@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/stack"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
@@ -22,27 +23,27 @@ const maxCallMessage = 16 << 10
 
 // answer turns an upstream's reply into the answer for the script. A script that asked
 // for the raw result also gets one with isError.
-func (t *target) answer(reply wire.Reply) journal.Answer {
+func answerOf(t *stack.Request, reply wire.Reply) journal.Answer {
 	if reply.Denied != nil {
-		return journal.Answer{Err: t.fail(abi.ErrPermission, reply.Denied.Error())}
+		return journal.Answer{Err: t.Fail(abi.ErrPermission, reply.Denied.Error())}
 	}
 	if reply.Error != nil {
-		return t.rpcError(reply.Error)
+		return rpcErrorOf(t, reply.Error)
 	}
 	result, ok := clean(reply.Result)
 	a := journal.Answer{Result: result}
 	if !ok {
-		a.Err = t.fail(abi.ErrTool, fmt.Sprintf("the server's answer is nested deeper than %d levels, a fixed limit", abi.MaxDepth))
+		a.Err = t.Fail(abi.ErrTool, fmt.Sprintf("the server's answer is nested deeper than %d levels, a fixed limit", abi.MaxDepth))
 		a.Err.Limit = abi.LimitDepth
 		return a
 	}
 	if !wire.IsObject(result) {
-		a.Err = t.fail(abi.ErrTool, "the server's answer is not a JSON object")
+		a.Err = t.Fail(abi.ErrTool, "the server's answer is not a JSON object")
 		return a
 	}
 	a.Meta, _ = wire.Get(result, "_meta")
 	if flag, _ := wire.Get(result, "isError"); string(flag) == "true" && !t.Raw {
-		a.Err = t.fail(abi.ErrTool, resultMessage(result))
+		a.Err = t.Fail(abi.ErrTool, resultMessage(result))
 		a.Err.Details = validOrNil(errorDetails(result))
 		return a
 	}
@@ -52,9 +53,9 @@ func (t *target) answer(reply wire.Reply) journal.Answer {
 	return a
 }
 
-func (t *target) rpcError(raw []byte) journal.Answer {
+func rpcErrorOf(t *stack.Request, raw []byte) journal.Answer {
 	raw, ok := clean(raw)
-	a := journal.Answer{RPCError: raw, Err: t.fail(abi.ErrTool, "the server answered with an error that cannot be read")}
+	a := journal.Answer{RPCError: raw, Err: t.Fail(abi.ErrTool, "the server answered with an error that cannot be read")}
 	if !ok || !wire.IsObject(raw) {
 		return a
 	}

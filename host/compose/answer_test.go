@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/stack"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -54,7 +55,7 @@ func TestAnswerValue(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got := (&target{}).answer(wire.Reply{Result: []byte(tt.result)})
+			got := answerOf(&stack.Request{}, wire.Reply{Result: []byte(tt.result)})
 			if got.Err != nil || string(got.Value) != tt.want {
 				t.Errorf("value = %s (%+v), want %s", got.Value, got.Err, tt.want)
 			}
@@ -67,7 +68,7 @@ func TestAnswerRaw(t *testing.T) {
 		`{"content":[{"type":"text","text":"5"}],"_meta":{"k":1},"future":[1.0]}`,
 		`{"isError":true,"content":[]}`,
 	} {
-		got := (&target{ToolCall: abi.ToolCall{Raw: true}}).answer(wire.Reply{Result: []byte(result)})
+		got := answerOf(&stack.Request{ToolCall: abi.ToolCall{Raw: true}}, wire.Reply{Result: []byte(result)})
 		if got.Err != nil || string(got.Value) != result {
 			t.Errorf("raw value = %s (%+v), want %s", got.Value, got.Err, result)
 		}
@@ -98,7 +99,7 @@ func TestAnswerError(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got := (&target{server: "s", tool: "t"}).answer(tt.reply)
+			got := answerOf(&stack.Request{Server: "s", Tool: "t"}, tt.reply)
 			if got.Value != nil || got.Err == nil {
 				t.Fatalf("answer = %+v", got)
 			}
@@ -110,7 +111,7 @@ func TestAnswerError(t *testing.T) {
 			}
 		})
 	}
-	long := (&target{}).answer(wire.Reply{Error: []byte(`{"message":"` + strings.Repeat("é", 1<<20) + `"}`)}).Err.Message
+	long := answerOf(&stack.Request{}, wire.Reply{Error: []byte(`{"message":"` + strings.Repeat("é", 1<<20) + `"}`)}).Err.Message
 	if len(long) > maxCallMessage+100 || !utf8.ValidString(long) || !strings.HasSuffix(long, "… (2097152 bytes)") {
 		t.Errorf("long message has %d bytes, ends %q", len(long), long[len(long)-40:])
 	}
@@ -130,7 +131,7 @@ func FuzzAnswer(f *testing.F) {
 		if rpcError {
 			reply = wire.Reply{Error: raw}
 		}
-		a := (&target{server: "s", tool: "t"}).answer(reply)
+		a := answerOf(&stack.Request{Server: "s", Tool: "t"}, reply)
 		if (a.Err == nil) == (a.Value == nil) {
 			t.Fatalf("neither or both of value and error: %+v", a)
 		}

@@ -3,159 +3,66 @@ package compose
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
-	"github.com/mcp-metatool/mcp-metatool/host/compose/shadow"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/pins"
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/stack"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// target is a call of a script with its resolved tool.
-type target struct {
-	abi.ToolCall
-	server, tool string // real names
-	err          error  // from resolving it
-	record       *journal.Call
-	decision     *policy.Decision // of the Gate; nil for a plain one
-	approved     bool             // a person has allowed it, if it is a compensation
-	batch        int64            // see StagedCall.Batch
-	undo         []target         // compensations that the saved tool registered
-	replayed     *ReplayedCall    // nil except in a replay
-	made         *shadow.Made     // what follows labels knows of it; nil: nothing does
-	withheld     string           // why it is not made although the run goes on; "" if it is
-	// refused says why a compensation may not be made any more, or a saved tool that had begun may
-	// not go on; nil if it may.
-	refused *abi.CallError
-	before  *journal.CallRecord // of the run that this one continues; nil if that did not make the call
-	// passed lets the clocks of the callers go on, which stand still until a saved tool that had
-	// begun has passed what it did; nil for another call.
-	passed func()
-}
-
 // CallTools makes a batch of calls, at most Options.Parallel at a time in the
 // whole tree of runs.
 func (r *run) CallTools(ctx context.Context, calls []abi.ToolCall) []abi.Answer {
-	targets := r.resolveAll(ctx, calls)
-	defer func() {
-		for i := range targets {
-			if passed := targets[i].passed; passed != nil { // whatever has become of the call
-				passed()
-			}
-		}
-	}()
-	opened := make([]journal.Opened, len(targets))
-	for i := range targets {
-		opened[i] = journal.Opened{Request: targets[i].ToolCall, Server: targets[i].server, Tool: targets[i].tool}
+	if len(calls) == 0 {
+		return nil
 	}
+	all := make([]stack.Request, len(calls))
 	batch := r.tree.batches.Add(1)
-	for i, record := range r.journal.OpenCalls(opened) {
-		targets[i].record, targets[i].batch = record, batch
+	for i := range calls {
+		all[i].ToolCall, all[i].Batch = calls[i], batch
 	}
-	r.keepCalls(targets)
-	if failed := r.admitBatch(ctx, targets); failed != nil {
-		return r.refuse(targets, failed)
+	_ = r.top.Batch(ctx, all) // the answers say so, too
+	answers := make([]abi.Answer, len(all))
+	for i := range all {
+		answers[i] = abi.Answer{Value: all[i].Answer.Value, Err: all[i].Answer.Err}
 	}
-	answers := make([]abi.Answer, len(calls))
-	for _, part := range r.inOrder(targets) {
-		r.makeCalls(ctx, targets, part, answers)
-	}
-	for i := range targets {
-		r.undo.add(targets[i].undo)
-	}
-	r.stopAfter(targets)
 	return answers
-}
-
-// inOrder returns which calls of a batch are made together, by their indexes, and in which order.
-// If labels are followed, saved tools run one after the other, and after the other calls: what
-// they are told must not depend on what another one does at the same time.
-func (r *run) inOrder(targets []target) (parts [][]int) {
-	var together []int
-	for i := range targets {
-		if r.tree.flow != nil && targets[i].server == abi.Composites {
-			parts = append(parts, []int{i})
-		} else {
-			together = append(together, i)
-		}
-	}
-	if together != nil {
-		parts = append([][]int{together}, parts...)
-	}
-	return parts
-}
-
-// makeCalls makes some calls of a batch together.
-func (r *run) makeCalls(ctx context.Context, targets []target, which []int, answers []abi.Answer) {
-	extra := int64(0)
-	for int(extra) < len(which)-1 && r.tree.extraCalls.TryAcquire(1) {
-		extra++
-	}
-	defer r.tree.extraCalls.Release(extra)
-	var next atomic.Int64
-	work := func() {
-		for n := next.Add(1) - 1; int(n) < len(which); n = next.Add(1) - 1 {
-			i := which[n]
-			answers[i] = r.call(ctx, &targets[i]) // returns at once when ctx has ended
-		}
-	}
-	var workers sync.WaitGroup
-	r.tree.account.AddWorkers(int(extra))
-	r.tree.questions.work(int(extra))
-	var working atomic.Int64
-	working.Store(extra + 1)
-	share := func() {
-		work()
-		r.tree.questions.work(-1)
-		if working.Add(-1) > 0 { // the run's own goroutine stays counted
-			r.tree.account.AddWorkers(-1)
-		}
-	}
-	for range extra {
-		workers.Go(share)
-	}
-	share()
-	workers.Wait()
-	r.tree.questions.work(1)
 }
 
 // resolve finds the tool for a call. If the tool is missing because the server has not
 // started or is down, the error says so. It does not use remembered lists of a server
 // that is starting, because the tool may have changed.
-func (r *run) resolve(ctx context.Context, call abi.ToolCall) target {
-	t := target{ToolCall: call}
+func (r *run) resolve(ctx context.Context, t *stack.Request) {
+	call := t.ToolCall
+	t.Server, t.Tool, t.Err = "", "", nil
 	if call.Server == abi.Composites {
-		t.server = abi.Composites
-		t.tool, t.err = r.resolveSaved(call)
-		return t
+		t.Server = abi.Composites
+		t.Tool, t.Err = r.resolveSaved(call)
+		return
 	}
-	find := func() { t.server, t.tool, t.err = r.cfg.Catalog.Resolve(call.Server, call.Tool, call.Exact) }
+	find := func() { t.Server, t.Tool, t.Err = r.cfg.Catalog.Resolve(call.Server, call.Tool, call.Exact) }
 	find()
-	if needsStart(r.cfg.Catalog, t.server, t.err) {
-		if err := r.cfg.Upstreams.Ready(ctx, r.origin, t.server); err != nil {
-			t.err = &downError{err}
+	if needsStart(r.cfg.Catalog, t.Server, t.Err) {
+		if err := r.cfg.Upstreams.Ready(ctx, r.origin, t.Server); err != nil {
+			t.Err = &downError{err}
 		} else {
 			find()
 		}
 	}
-	if t.server == "" {
-		t.server = call.Server
+	if t.Server == "" {
+		t.Server = call.Server
 	}
-	if t.tool == "" {
-		t.tool = call.Tool
+	if t.Tool == "" {
+		t.Tool = call.Tool
 	}
-	return t
 }
 
 // names returns the script names of the servers that code can use, and of the others that
@@ -187,80 +94,20 @@ func needsStart(c Catalog, server string, err error) bool {
 // downError is the error for a call of a server that is not available.
 type downError struct{ error }
 
-// call makes one call and records it.
-func (r *run) call(ctx context.Context, t *target) abi.Answer {
-	t.record.Begin()
-	var answer journal.Answer
-	switch {
-	case t.replayed != nil:
-		answer = r.replayCall(ctx, t)
-	case answeredBefore(t.before) && t.runBefore() == nil:
-		answer = r.repeat(t)
-		t.decision = answer.Decision
-		r.tree.called.Add(t.server, t.tool)
-	case r.settled && t.runBefore() == nil: // it had no answer either when its caller got one
-		answer.Err = t.fail(abi.ErrCancelled, NoAnswer)
-	case t.err != nil:
-		answer.Err = t.fail(unresolvedType(t.err), t.err.Error())
-	case ctx.Err() != nil:
-		answer.Err = t.fail(contextFailure(ctx).Type, NotMade)
-	case t.withheld != "":
-		answer.Err = shadow.ErrNotMade(t.server, t.tool, t.withheld)
-	default:
-		if t.refused == nil {
-			t.refused = r.mayCall(t)
-		}
-		if t.refused != nil && !r.began(t) {
-			answer.Err = t.refused
-			break
-		}
-		if r.doubtful(t) && t.server != abi.Composites {
-			if answer.Err = r.settleDoubt(ctx, t); answer.Err != nil {
-				break
-			}
-		}
-		switch {
-		case t.server == abi.Composites:
-			answer = r.composite(ctx, t)
-		case r.tree.stage != nil:
-			answer = r.staged(ctx, t)
-		default:
-			answer = r.forward(ctx, t)
-		}
-	}
-	answer.Decision = t.decided()
-	t.record.Close(answer)
-	if f := r.tree.flow; f != nil {
-		f.Answered(t.made, answer)
-	}
-	r.keepAnswer(ctx, t)
-	return abi.Answer{Value: answer.Value, Err: answer.Err}
-}
-
-// decided returns what policy has decided about the call. A person may have approved it in the
-// run before.
-func (t *target) decided() *policy.Decision {
-	d := t.decision
-	if d == nil || d.Approval != nil || t.before == nil || t.before.Answer.Decision == nil || t.before.Answer.Decision.Rule != d.Rule {
-		return d
-	}
-	return t.before.Answer.Decision
-}
-
-func (r *run) forward(ctx context.Context, t *target) journal.Answer {
-	limited, clock, stop := t.startClock(ctx)
+func (r *run) forward(ctx context.Context, t *stack.Request) journal.Answer {
+	limited, clock, stop := startCallClock(t, ctx)
 	defer stop()
 	origin, asking := r.inquirer(t, clock)
 	if !r.tree.questions.begin(asking) {
-		return journal.Answer{Err: t.fail(abi.ErrCancelled, NotMade)}
+		return journal.Answer{Err: t.Fail(abi.ErrCancelled, NotMade)}
 	}
 	defer r.tree.questions.end(asking)
 	if failed := r.checkCall(ctx, limited, t); failed != nil {
 		return journal.Answer{Err: failed}
 	}
-	part := r.progress.begin(t.server+"."+t.tool, r.tree.flow.Expected(t.server, t.tool))
+	part := r.progress.begin(t.Server+"."+t.Tool, r.tree.flow.Expected(t.Server, t.Tool))
 	r.tree.live.Store(true)
-	call := r.scriptCall(t, clock, part.reporter(t.record))
+	call := r.scriptCall(t, clock, part.reporter(t.Record))
 	var computing *sandbox.LimitError
 	call.Compute = func(work func(tools.Spend) error) error {
 		fuel, err := r.compute(limited, func(c *sandbox.Compute) error { return work(c.Spend) })
@@ -271,24 +118,24 @@ func (r *run) forward(ctx context.Context, t *target) journal.Answer {
 	reply := r.cfg.Upstreams.CallUpstream(limited, origin, call)
 	switch {
 	case computing != nil:
-		return journal.Answer{Err: t.limitReached(computing)}
+		return journal.Answer{Err: limitReached(t, computing)}
 	case ctx.Err() != nil:
-		return journal.Answer{Err: t.fail(contextFailure(ctx).Type, NoAnswer)}
+		return journal.Answer{Err: t.Fail(contextFailure(ctx).Type, NoAnswer)}
 	case limited.Err() != nil:
 		part.finish()
-		return journal.Answer{Err: t.fail(abi.ErrTimeout, t.timeoutMessage())}
+		return journal.Answer{Err: t.Fail(abi.ErrTimeout, t.LimitMessage())}
 	}
 	part.finish()
 	r.tree.account.AddMessage(len(reply.Result) + len(reply.Error))
-	return t.answer(reply)
+	return answerOf(t, reply)
 }
 
 // scriptCall returns a call for the router. clock is that of the call; nil for none.
-func (r *run) scriptCall(t *target, clock *callClock, progress func([]byte)) route.ScriptCall {
+func (r *run) scriptCall(t *stack.Request, clock *callClock, progress func([]byte)) route.ScriptCall {
 	call := route.ScriptCall{
-		Server: t.server, Tool: t.tool, Params: t.params(r.callMeta(t)), Progress: progress,
+		Server: t.Server, Tool: t.Tool, Params: paramsOf(t, r.callMeta(t)), Progress: progress,
 		Script: r.tool, Run: r.journal.ID(), Called: &r.tree.called, Approved: r.tree.approved(),
-		Decided: func(d policy.Decision) { t.decision = d.Recorded() },
+		Decided: func(d policy.Decision) { t.Decision = d.Recorded() },
 		Pause:   func() (goOn func()) { return r.deciding(clock) },
 	}
 	if r.tree.log != nil {
@@ -299,9 +146,9 @@ func (r *run) scriptCall(t *target, clock *callClock, progress func([]byte)) rou
 }
 
 // params returns the params of the call's request with that _meta, nil for none.
-func (t *target) params(meta []byte) []byte {
+func paramsOf(t *stack.Request, meta []byte) []byte {
 	var params wire.Object
-	params.Text("name", t.tool)
+	params.Text("name", t.Tool)
 	params.Raw("arguments", t.Arguments)
 	if meta != nil {
 		params.Raw("_meta", meta)
@@ -309,28 +156,12 @@ func (t *target) params(meta []byte) []byte {
 	return params.Bytes()
 }
 
-// limited returns the context of the call, which ends after the call's own timeout.
-func (t *target) limited(ctx context.Context) (context.Context, context.CancelFunc) {
-	if t.Timeout == 0 || t.replayed != nil {
+// limitedBy returns the context of the call, which ends after the call's own timeout.
+func limitedBy(t *stack.Request, ctx context.Context) (context.Context, context.CancelFunc) {
+	if t.Timeout == 0 {
 		return ctx, func() {}
 	}
-	return context.WithTimeout(ctx, t.timeout())
-}
-
-// timeoutMessage returns the message for a call that took longer than its own timeout.
-func (t *target) timeoutMessage() string {
-	return fmt.Sprintf("no answer within %v, the timeout of the call", t.timeout())
-}
-
-// timeout returns the call's own timeout, at most a day.
-func (t *target) timeout() time.Duration {
-	const most = 24 * time.Hour
-	return min(time.Duration(min(t.Timeout, most.Seconds())*float64(time.Second)), most)
-}
-
-// fail returns the error that the script gets for the call.
-func (t *target) fail(class abi.ErrorType, message string) *abi.CallError {
-	return &abi.CallError{Type: class, Server: t.server, Tool: t.tool, Message: message}
+	return context.WithTimeout(ctx, t.Limit())
 }
 
 func unresolvedType(err error) abi.ErrorType {

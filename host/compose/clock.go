@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/stack"
 )
 
 // callClock ends a call after the call's own timeout, or a script after its time limit. It
@@ -21,11 +23,11 @@ type callClock struct {
 
 // startClock returns a context that ends with the timeout of the call. The caller calls
 // stop after the call.
-func (t *target) startClock(ctx context.Context) (_ context.Context, c *callClock, stop func()) {
-	if t.Timeout == 0 || t.replayed != nil {
+func startCallClock(t *stack.Request, ctx context.Context) (_ context.Context, c *callClock, stop func()) {
+	if t.Timeout == 0 {
 		return ctx, nil, func() {}
 	}
-	return startClock(ctx, t.timeout())
+	return startClock(ctx, t.Limit())
 }
 
 // startClock returns a context that ends after a time. The caller calls stop when the clock
@@ -54,11 +56,11 @@ func startHeld(ctx context.Context, after time.Duration) (_ context.Context, c *
 
 // startSaved is startClock for the call of a saved tool. If the tool had begun before the process
 // of a durable run died, the clock stands still until it has passed what it did then.
-func (r *run) startSaved(ctx context.Context, t *target) (_ context.Context, c *callClock, stop func()) {
+func (r *run) startSaved(ctx context.Context, t *stack.Request) (_ context.Context, c *callClock, stop func()) {
 	if t.Timeout == 0 || !r.began(t) {
-		return t.startClock(ctx)
+		return startCallClock(t, ctx)
 	}
-	return startHeld(ctx, t.timeout())
+	return startHeld(ctx, t.Limit())
 }
 
 // behind counts the scripts of a tree that have not passed what the run before did.

@@ -4,6 +4,7 @@
 // the run.
 //
 //	compose.go   Composer: calls of saved tools, and of code that is not saved
+//	stack.go     the rows that stand between a script and the servers
 //	run.go       one run, and how it ended
 //	limits.go    the limits of a run, and the failures when it reaches them
 //	caller.go    the script's calls: resolve, route, record
@@ -316,6 +317,7 @@ func (r *run) answer(ctx context.Context, def tools.Definition, saved bool, args
 	defer r.tree.flow.Close()
 	ctx, end := r.tree.asking(r.observe(ctx), call.Origin, before)
 	defer end()
+	r.build()
 	out, f := r.script(ctx, def, saved, args)
 	return r.finish(ctx, out, f)
 }
@@ -383,6 +385,7 @@ func (c *Composer) newRun(def tools.Definition, saved bool, args, meta []byte, c
 	r := &run{
 		Composer: c, tool: def.Name, origin: call.Origin, meta: meta,
 		budget: c.budget(def.Limits), servers: c.names(def.Code), agentTools: c.agentTools(def.Code),
+		permitted: &permitted{Composer: c, tool: def.Name},
 	}
 	if call.Progress != nil {
 		r.progress = &progress{send: call.Progress, interval: c.progressInterval}

@@ -21,6 +21,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/stack"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
@@ -133,95 +134,133 @@ func (e *savedError) Error() string {
 // configuration, so that scripts behave the same with any configuration.
 var toScript = audience{structured: true, script: true}
 
-// composite runs a saved tool for a script.
-func (r *run) composite(ctx context.Context, t *target) journal.Answer {
-	chain := append(slices.Clone(r.chain), t.tool)
+// chainTo returns the saved tools that lead to a call of one, itself the last. The error is for
+// the script.
+func (r *run) chainTo(t *stack.Request) ([]string, *abi.CallError) {
+	chain := append(slices.Clone(r.chain), t.Tool)
 	switch {
-	case slices.Contains(r.chain, t.tool):
-		return journal.Answer{Err: t.fail(abi.ErrValidation, "saved tools call each other in a cycle: "+strings.Join(chain, " -> "))}
+	case slices.Contains(r.chain, t.Tool):
+		return nil, t.Fail(abi.ErrValidation, "saved tools call each other in a cycle: "+strings.Join(chain, " -> "))
 	case len(chain) > abi.MaxChain:
-		failed := t.fail(abi.ErrResource, fmt.Sprintf("more than %d saved tools call one another, a fixed limit: %s", abi.MaxChain, strings.Join(chain, " -> ")))
+		failed := t.Fail(abi.ErrResource, fmt.Sprintf("more than %d saved tools call one another, a fixed limit: %s", abi.MaxChain, strings.Join(chain, " -> ")))
 		failed.Limit = abi.LimitChain
+		return nil, failed
+	}
+	return chain, nil
+}
+
+// compositeAgain replays the run of a saved tool.
+func (r *run) compositeAgain(ctx context.Context, t *stack.Request, of *ReplayRun) journal.Answer {
+	chain, failed := r.chainTo(t)
+	if failed != nil {
 		return journal.Answer{Err: failed}
 	}
-	if failed := t.checkMeta(); failed != nil && t.replayed == nil {
+	child := r.replayed(of)
+	child.chain, child.tree, child.inner, child.outer = chain, r.tree, true, r
+	return r.below(ctx, ctx, child, of.Definition, t)
+}
+
+// composite runs a saved tool for a script.
+func (r *run) composite(ctx context.Context, t *stack.Request) journal.Answer {
+	chain, failed := r.chainTo(t)
+	if failed == nil {
+		failed = checkMetaOf(t)
+	}
+	if failed != nil {
 		return journal.Answer{Err: failed}
 	}
-	var version string
-	if !r.repeats(t) && t.refused == nil {
-		version, t.refused = r.pass(ctx, t)
-		if failed := t.refused; failed != nil && (failed.Type != abi.ErrPermission || !r.began(t)) {
-			return journal.Answer{Err: failed}
-		}
+	def, now, failed := r.version(ctx, t)
+	if failed != nil {
+		return journal.Answer{Err: failed}
 	}
-	def, err := r.definition(t)
-	switch {
-	case err == nil:
-	case r.began(t):
-		def, version = t.runBefore().Definition, ""
-		if t.refused == nil && !r.repeats(t) {
-			t.refused = t.fail(abi.ErrPermission, r.removedSince(t, err))
-		}
-	case t.runBefore() != nil:
-		return journal.Answer{Err: t.fail(abi.ErrPermission, r.removedSince(t, err))}
-	default:
-		return journal.Answer{Err: t.fail(abi.ErrValidation, err.Error())}
-	}
-	if t.refused == nil && version != "" && version != def.Hash() {
-		return journal.Answer{Err: t.fail(abi.ErrPermission, changedSince(t.tool))}
-	}
-	now := def
-	if below := t.runBefore(); below != nil && below.Definition.Hash() != def.Hash() {
-		if r.resumed.state == nil {
-			return journal.Answer{Err: t.fail(abi.ErrPermission, fmt.Sprintf("saved tool %q was changed since the client was asked", t.tool))}
-		}
-		def = below.Definition // a durable run goes on with what it began
-	}
-	if t.replayed == nil {
-		def = r.permitted(ctx, def)
-	}
+	def = r.Composer.permitted(ctx, def)
 	r.tree.flow.Saved(flow.ParseLabels(def.Labels))
 	if r.tree.stage != nil {
 		if failed := r.tree.stage.Saved(r.stagedCall(t), def); failed != nil {
 			return journal.Answer{Err: failed}
 		}
 	}
-	part := r.progress.begin(t.server+"."+t.tool, 0)
+	part := r.progress.begin(t.Server+"."+t.Tool, 0)
 	limited, clock, stop := r.startSaved(ctx, t)
 	defer stop()
 	child, f := r.child(chain, def, t, part)
 	if f != nil {
-		return journal.Answer{Err: t.fail(f.Type, f.Message)}
+		return journal.Answer{Err: t.Fail(f.Type, f.Message)}
 	}
 	child.answers, child.passed = clock, func() {}
-	if t.passed != nil {
+	if passed := passedOf(t); passed != nil {
 		child.passed = sync.OnceFunc(func() {
-			t.passed()
+			passed()
 			clock.goOn()
 		})
 	}
 	if child.continues() {
-		child.narrow(now)
+		child.permitted.narrow(now)
 	}
-	if t.refused != nil {
-		child.forbidden = errors.New(t.refused.Message)
+	if t.Refused != nil {
+		child.permitted.forbidden = errors.New(t.Refused.Message)
 	}
+	answer := r.below(ctx, limited, child, def, t)
+	child.passed() // at the latest: a child that was undoing its calls has gone on with that
+	if ctx.Err() == nil && !(child.settled && stack.AnsweredBefore(t.Before)) {
+		part.finish()
+	}
+	return answer
+}
+
+// version decides which version of a saved tool answers a call: that with which a durable run
+// has begun, or the one that there is now. The error is for the script.
+func (r *run) version(ctx context.Context, t *stack.Request) (def, now tools.Definition, failed *abi.CallError) {
+	var version string
+	if !t.Repeats && t.Refused == nil {
+		version, t.Refused = r.pass(ctx, t)
+		if failed := t.Refused; failed != nil && (failed.Type != abi.ErrPermission || !t.Began) {
+			return def, def, failed
+		}
+	}
+	def, err := r.cfg.Saved.Get(t.Tool)
+	switch {
+	case err == nil:
+	case t.Began:
+		def, version = t.RunBefore().Definition, ""
+		if t.Refused == nil && !t.Repeats {
+			t.Refused = t.Fail(abi.ErrPermission, r.removedSince(t, err))
+		}
+	case t.RunBefore() != nil:
+		return def, def, t.Fail(abi.ErrPermission, r.removedSince(t, err))
+	default:
+		return def, def, t.Fail(abi.ErrValidation, err.Error())
+	}
+	if t.Refused == nil && version != "" && version != def.Hash() {
+		return def, def, t.Fail(abi.ErrPermission, changedSince(t.Tool))
+	}
+	now = def
+	if before := t.RunBefore(); before != nil && before.Definition.Hash() != def.Hash() {
+		if r.resumed.state == nil {
+			return def, def, t.Fail(abi.ErrPermission, fmt.Sprintf("saved tool %q was changed since the client was asked", t.Tool))
+		}
+		def = before.Definition // a durable run goes on with what it began
+	}
+	return def, now, nil
+}
+
+// below makes the run of a saved tool, and returns its answer to the call.
+func (r *run) below(ctx, limited context.Context, child *run, def tools.Definition, t *stack.Request) journal.Answer {
+	child.build()
 	out, f := child.saved(child.observe(limited), def, t.Arguments)
 	rec := child.end(ctx, out, f)
-	child.passed() // now at the latest: if it was undoing what it did, it has gone on with that
-	t.undo = child.undo.take()
-	if child.settled && answeredBefore(t.before) {
-		a := t.before.Answer
+	t.Undos = child.undoing.take()
+	if child.settled && stack.AnsweredBefore(t.Before) {
+		a := t.Before.Answer
 		a.Run = &rec
 		return a
 	}
 	switch {
 	case ctx.Err() != nil:
-		return journal.Answer{Err: t.fail(contextFailure(ctx).Type, NoAnswer), Run: &rec}
+		return journal.Answer{Err: t.Fail(contextFailure(ctx).Type, NoAnswer), Run: &rec}
 	case limited.Err() != nil:
-		f = &Failure{Type: abi.ErrTimeout, Message: t.timeoutMessage()}
+		f = &Failure{Type: abi.ErrTimeout, Message: t.LimitMessage()}
 	}
-	part.finish()
 	a := journal.Answer{Run: &rec}
 	if f == nil {
 		if a.Value = rec.Outcome.Result; t.Raw {
@@ -236,12 +275,12 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 		a.Value = runResult(rec, f, toScript)
 		return a
 	}
-	r.failures.add(t.tool, f)
+	r.failures.add(t.Tool, f)
 	message := f.Message
 	if f.Violations != nil {
 		message += ": " + (&tools.ValidationError{Violations: f.Violations}).Error()
 	}
-	a.Err = t.fail(f.Type, display.ClipSize(message, maxCallMessage))
+	a.Err = t.Fail(f.Type, display.ClipSize(message, maxCallMessage))
 	if f.Type == abi.ErrRuntime {
 		a.Err.Type = abi.ErrTool // for its caller it is a failed tool
 	}
@@ -251,22 +290,22 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 
 // pass returns why the saved tool may not be called, nil if it may, and which version of it
 // may be; "" if that does not matter.
-func (r *run) pass(ctx context.Context, t *target) (version string, failed *abi.CallError) {
-	if r.cfg.Gate == nil || t.replayed != nil {
+func (r *run) pass(ctx context.Context, t *stack.Request) (version string, failed *abi.CallError) {
+	if r.cfg.Gate == nil {
 		return "", nil
 	}
-	limited, clock, stop := t.startClock(ctx)
+	limited, clock, stop := startCallClock(t, ctx)
 	defer stop()
 	origin, asking := r.inquirer(t, clock)
 	if !r.tree.questions.begin(asking) {
-		return "", t.fail(abi.ErrCancelled, NotMade)
+		return "", t.Fail(abi.ErrCancelled, NotMade)
 	}
 	defer r.tree.questions.end(asking)
 	call := r.scriptCall(t, clock, nil)
-	call.Approved = t.runBefore() != nil || // else it would not have begun
+	call.Approved = t.RunBefore() != nil || // else it would not have begun
 		r.tree.approved()
 	call.Version = func() string {
-		version = VersionOf(r.cfg.Saved, t.tool)
+		version = VersionOf(r.cfg.Saved, t.Tool)
 		return version
 	}
 	err := r.cfg.Gate.Pass(limited, origin, call)
@@ -274,32 +313,19 @@ func (r *run) pass(ctx context.Context, t *target) (version string, failed *abi.
 	case err == nil:
 		return version, nil
 	case ctx.Err() != nil:
-		return "", t.fail(contextFailure(ctx).Type, NotMade)
+		return "", t.Fail(contextFailure(ctx).Type, NotMade)
 	case limited.Err() != nil:
-		return "", t.fail(abi.ErrTimeout, t.timeoutMessage())
+		return "", t.Fail(abi.ErrTimeout, t.LimitMessage())
 	}
-	return "", t.fail(abi.ErrPermission, err.Error())
-}
-
-// definition returns the definition of the saved tool for a call.
-func (r *run) definition(t *target) (tools.Definition, error) {
-	if t.replayed != nil {
-		return t.replayed.Run.Definition, nil
-	}
-	return r.cfg.Saved.Get(t.tool)
+	return "", t.Fail(abi.ErrPermission, err.Error())
 }
 
 // child opens the run of a saved tool that this run calls.
-func (r *run) child(chain []string, def tools.Definition, t *target, part *part) (*run, *Failure) {
-	if t.replayed != nil {
-		child := r.replayed(t.replayed.Run)
-		child.chain, child.tree, child.inner, child.outer = chain, r.tree, true, r
-		return child, nil
-	}
-	call := route.Call{Origin: r.origin, Progress: part.reporter(t.record)}
-	parent := &journal.Parent{Run: r.journal.ID(), Call: t.record.Seq()}
+func (r *run) child(chain []string, def tools.Definition, t *stack.Request, part *part) (*run, *Failure) {
+	call := route.Call{Origin: r.origin, Progress: part.reporter(t.Record)}
+	parent := &journal.Parent{Run: r.journal.ID(), Call: t.Seq()}
 	var before *resumed
-	if below := t.runBefore(); below != nil {
+	if below := t.RunBefore(); below != nil {
 		before = newResumed(below, r.resumed.answers)
 		before.state = r.resumed.state
 	}
@@ -307,13 +333,13 @@ func (r *run) child(chain []string, def tools.Definition, t *target, part *part)
 	if f != nil {
 		return nil, f
 	}
-	child.chain, child.tree, child.inner, child.outer, child.grants = chain, r.tree, true, r, r.grants
-	child.path = t.childPath()
+	child.chain, child.tree, child.inner, child.outer, child.permitted.grants = chain, r.tree, true, r, r.permitted.grants
+	child.path = madeOf(t).Path()
 	if f := r.tree.flow; f != nil {
 		f.Began(child.path, child.journal.Record().Begin)
 	}
 	child.caught = r.caught || t.Caught || t.Raw // a raw result has the failure in it
-	child.settled = r.repeats(t)
+	child.settled = t.Repeats
 	child.keepChild(before)
 	if child.progress != nil {
 		child.progress.interval = 0 // only that of the root counts
@@ -329,8 +355,10 @@ func (r *run) saved(ctx context.Context, def tools.Definition, args []byte) (san
 	if f != nil {
 		return sandbox.Outcome{}, f
 	}
-	if f := r.grant(ctx, def, r.grants); f != nil {
-		return sandbox.Outcome{}, f
+	if r.permitted != nil {
+		if f := r.permitted.grant(ctx, def, r.servers, r.continues()); f != nil {
+			return sandbox.Outcome{}, f
+		}
 	}
 	r.schema = def.OutputSchema != nil
 	out, f := r.execute(ctx, limited, def.Code, params, func(result []byte) *Failure {

@@ -58,11 +58,11 @@ func (c *Composer) Continue(ctx context.Context, cancel context.CancelCauseFunc,
 		return wire.Reply{Result: c.giveUp(ctx, log, log.Leave, f.Message)}
 	}
 	if removed != nil {
-		r.forbidden = fmt.Errorf("the saved tool %q was removed since the run began, or its client may not call it any more: %w", def.Name, removed)
+		r.permitted.forbidden = fmt.Errorf("the saved tool %q was removed since the run began, or its client may not call it any more: %w", def.Name, removed)
 	} else {
-		r.narrow(now)
+		r.permitted.narrow(now)
 		if c.cfg.Denies != nil {
-			r.forbidden = c.cfg.Denies(origin, def.Name, rec.Params)
+			r.permitted.forbidden = c.cfg.Denies(origin, def.Name, rec.Params)
 		}
 	}
 	if err := log.Resumed(ctx, r.journal.ID()); err != nil {

@@ -21,35 +21,35 @@ type drift struct {
 
 // comparesDefinitions reports whether definitions are compared with those that the tool of a
 // grant was saved for.
-func (r *run) comparesDefinitions(g grant) bool {
-	return g.listed && r.cfg.Definitions != nil && !r.cfg.Mocked
+func (p *permitted) comparesDefinitions(g grant) bool {
+	return g.listed && p.cfg.Definitions != nil && !p.cfg.Mocked
 }
 
 // seen returns the permissions of a grant after looking at the definitions of a server's
 // tools at which nobody has looked since the tool was imported. They are trusted as they are
 // now, and written down. The permissions are the old ones if the server has not started yet.
-func (r *run) seen(g grant, server string) *tools.Permissions {
-	if r.cfg.See == nil || r.cfg.Catalog.Remembered(server) {
+func (p *permitted) seen(g grant, server string) *tools.Permissions {
+	if p.cfg.See == nil || p.cfg.Catalog.Remembered(server) {
 		return g.Permissions
 	}
-	p, err := r.cfg.See(g.tool, g.Permissions, server)
+	seen, err := p.cfg.See(g.tool, g.Permissions, server)
 	if err != nil {
-		if r.reaches.first(g.tool + " " + server + " unwritten") {
-			r.cfg.Log.Warn("the definitions that an imported tool may call cannot be written down, so that nobody will notice when they change", "tool", g.tool, "server", server, "error", err)
+		if p.reaches.first(g.tool + " " + server + " unwritten") {
+			p.cfg.Log.Warn("the definitions that an imported tool may call cannot be written down, so that nobody will notice when they change", "tool", g.tool, "server", server, "error", err)
 		}
 		return g.Permissions
 	}
-	return p
+	return seen
 }
 
 // seenAll returns the grant after seen for all servers that have started.
-func (r *run) seenAll(g grant) grant {
-	if !r.comparesDefinitions(g) {
+func (p *permitted) seenAll(g grant) grant {
+	if !p.comparesDefinitions(g) {
 		return g
 	}
 	for _, server := range g.UnseenServers() {
-		if r.pinMode(g, server) != pins.Off {
-			g.Permissions = r.seen(g, server)
+		if p.pinMode(g, server) != pins.Off {
+			g.Permissions = p.seen(g, server)
 		}
 	}
 	return g
@@ -57,28 +57,28 @@ func (r *run) seenAll(g grant) grant {
 
 // drifted returns how a tool differs from what it was when the tool of the grant was saved;
 // nil if it does not, or nobody wants to know.
-func (r *run) drifted(g grant, server, tool string) *drift {
-	if !r.comparesDefinitions(g) {
+func (p *permitted) drifted(g grant, server, tool string) *drift {
+	if !p.comparesDefinitions(g) {
 		return nil
 	}
-	mode := r.pinMode(g, server)
+	mode := p.pinMode(g, server)
 	if mode == pins.Off {
 		return nil
 	}
 	if g.IsUnseen(server, tool) {
-		if g.Permissions = r.seen(g, server); g.IsUnseen(server, tool) {
+		if g.Permissions = p.seen(g, server); g.IsUnseen(server, tool) {
 			return nil
 		}
 	}
 	d := &drift{target: tools.Target(server, tool), mode: mode}
 	if server == tools.SavedServer {
-		def, err := r.cfg.Saved.Get(tool)
+		def, err := p.cfg.Saved.Get(tool)
 		if err != nil {
 			return nil // the call fails
 		}
 		d.now = def.Hash()
 	} else {
-		now, ok := r.cfg.Definitions.Digest(server, tool)
+		now, ok := p.cfg.Definitions.Digest(server, tool)
 		if !ok {
 			return nil // the call fails, or waits for the server
 		}
@@ -92,14 +92,14 @@ func (r *run) drifted(g grant, server, tool string) *drift {
 
 // pinMode returns what is done about changes of a server's tools. For saved tools it is the
 // strictest of what is done for the servers that the tool of the grant may call.
-func (r *run) pinMode(g grant, server string) pins.Mode {
+func (p *permitted) pinMode(g grant, server string) pins.Mode {
 	if server != tools.SavedServer {
-		return r.cfg.Definitions.PinMode(server)
+		return p.cfg.Definitions.PinMode(server)
 	}
 	mode := pins.Off
 	for _, t := range g.Calls {
 		of, _, _ := strings.Cut(t, ".")
-		switch r.cfg.Definitions.PinMode(of) {
+		switch p.cfg.Definitions.PinMode(of) {
 		case pins.Enforce:
 			return pins.Enforce
 		case pins.Warn:
@@ -120,31 +120,31 @@ func (d *drift) text(g grant) string {
 
 // checkDrift returns why the run may not begin, because of definitions that have changed.
 // Servers that have not started yet are looked at when they are called.
-func (r *run) checkDrift(g grant) *Failure {
-	if !r.comparesDefinitions(g) {
+func (p *permitted) checkDrift(g grant) *Failure {
+	if !p.comparesDefinitions(g) {
 		return nil
 	}
 	for _, target := range slices.Sorted(maps.Keys(g.Definitions)) {
-		if r.cfg.Hides != nil && r.cfg.Hides(target) {
+		if p.cfg.Hides != nil && p.cfg.Hides(target) {
 			continue // it cannot be called
 		}
 		server, tool, _ := strings.Cut(target, ".")
-		d := r.drifted(g, server, tools.Literal(tool))
+		d := p.drifted(g, server, tools.Literal(tool))
 		switch {
 		case d == nil:
 		case d.mode == pins.Enforce:
 			return &Failure{Type: abi.ErrPermission, Message: d.text(g)}
 		default:
-			r.warnOfDrift(d, g)
+			p.warnOfDrift(d, g)
 		}
 	}
 	return nil
 }
 
 // warnOfDrift logs a change once.
-func (r *run) warnOfDrift(d *drift, g grant) {
-	if r.reaches.first(g.tool + " " + d.target + " " + d.now) {
-		r.cfg.Log.Warn("a saved tool was saved for another definition of a tool that it calls", "tool", g.tool, "call", d.target, "what", d.text(g))
+func (p *permitted) warnOfDrift(d *drift, g grant) {
+	if p.reaches.first(g.tool + " " + d.target + " " + d.now) {
+		p.cfg.Log.Warn("a saved tool was saved for another definition of a tool that it calls", "tool", g.tool, "call", d.target, "what", d.text(g))
 	}
 }
 

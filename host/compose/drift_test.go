@@ -86,7 +86,7 @@ func TestDrift(t *testing.T) {
 		}
 	}
 	var none *tools.Permissions
-	if (&run{Composer: composer(sandboxtest.Guest(t), saga())}).drifted(grant{"x", false, none}, "s", "make") != nil {
+	if (&permitted{Composer: composer(sandboxtest.Guest(t), saga())}).drifted(grant{"x", false, none}, "s", "make") != nil {
 		t.Error("a tool without permissions has drifted")
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/stack"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
@@ -112,6 +113,7 @@ func (r *run) durable(ctx context.Context, cancel context.CancelCauseFunc, log *
 	}, r.waits.total, r.budget.timeout)
 	ctx, end := r.tree.asking(r.observe(ctx), call.Origin, before)
 	defer end()
+	r.build()
 	out, f := script(ctx)
 	r.passed()
 	return r.finish(ctx, out, f)
@@ -166,56 +168,92 @@ func (r *run) keepChild(before *resumed) {
 	r.tree.log.Keep(func(l *journal.Lines) { l.Begin(rec.ID, rec.Start, &rec.Begin) })
 }
 
-// keepCalls notes the calls of a batch that the run before did not make.
-func (r *run) keepCalls(targets []target) {
+// book is the log of a durable run. It is a second record of the calls, with which another process
+// can go on.
+type book struct{ *run }
+
+// books returns what is written along with the record of the run.
+func (r *run) books() []stack.Book {
 	if r.tree.log == nil {
-		return
+		return nil
 	}
+	return []stack.Book{book{r}}
+}
+
+// Opened notes the calls of a batch that the run before did not make.
+func (r book) Opened(all []stack.Request) {
 	r.tree.log.Keep(func(l *journal.Lines) {
-		for i := range targets {
-			if targets[i].before == nil || !r.continues() {
-				rec := targets[i].record.Record()
+		for i := range all {
+			if all[i].Before == nil || !r.continues() {
+				rec := all[i].Record.Record()
 				l.Call(r.logID, &rec)
 			}
 		}
 	})
 }
 
-// keepAnswer writes the answer to a call, unless the log has it.
-func (r *run) keepAnswer(ctx context.Context, t *target) {
-	if r.tree.log == nil || r.settled || r.continues() && answeredBefore(t.before) {
+// Answered writes the answer to a call, unless the log has it.
+func (r book) Answered(ctx context.Context, t *stack.Request) {
+	if r.settled || r.continues() && stack.AnsweredBefore(t.Before) {
 		return
 	}
-	if r.tree.flow.Denied() && !t.record.Record().Undo { // who goes on with the run decides about it again
+	if r.tree.flow.Denied() && !t.Undoes { // who goes on with the run decides about it again
 		return
 	}
-	rec := t.record.Record()
-	if !answeredBefore(&rec) { // the run ends, and the answer with it
+	rec := t.Record.Record()
+	if !stack.AnsweredBefore(&rec) { // the run ends, and the answer with it
 		return
 	}
 	_ = r.tree.log.Answer(ctx, r.logID, &rec) // the run ends if it fails
 }
 
-// keepUndo notes a compensation that the script has registered.
-func (r *run) keepUndo(u journal.UndoRecord, before *journal.UndoRecord) {
-	if r.tree.log != nil && (before == nil || !r.continues()) {
+// Registered notes a compensation that the script has registered.
+func (r book) Registered(u journal.UndoRecord, t *stack.Request) {
+	if undoOf(t) == nil || !r.continues() {
 		r.tree.log.Keep(func(l *journal.Lines) { l.Undo(r.logID, &u) })
 	}
 }
 
+// Undoing writes which compensations are made now. Nothing is undone if that fails.
+func (r book) Undoing(ctx context.Context, e *stack.Ending, all []stack.Request) error {
+	if r.settled || r.resumed.undoing(r.logID) != nil {
+		return nil
+	}
+	u := durable.Undoing{Failure: e.Err.(*Failure).body(), Fuel: e.Outcome.Fuel}
+	for i := range all {
+		t := &all[i]
+		u.Calls = append(u.Calls, durable.UndoCall{Request: t.ToolCall, Server: t.Server, Tool: t.Tool})
+	}
+	return r.tree.log.Undoing(ctx, r.logID, u)
+}
+
+// leftRow leaves the compensations of a durable run to the process that goes on with it.
+type leftRow struct {
+	stack.Pass
+	r *run
+}
+
+func (l *leftRow) Call(ctx context.Context, t *stack.Request) stack.Answer {
+	answer := l.Pass.Call(ctx, t)
+	if t.Undoes && l.r.tree.left() != nil && !stack.AnsweredBefore(t.Before) {
+		answer.Err = t.Fail(abi.ErrCancelled, NoAnswer)
+	}
+	return answer
+}
+
 // intend writes that a call is about to be sent. The error is for the call, which is not made.
-func (r *run) intend(ctx context.Context, t *target) error {
-	return r.tree.log.Intend(ctx, r.logID, t.record.Seq(), t.server, t.tool, t.Arguments)
+func (r *run) intend(ctx context.Context, t *stack.Request) error {
+	return r.tree.log.Intend(ctx, r.logID, t.Seq(), t.Server, t.Tool, t.Arguments)
 }
 
 // callMeta returns the _meta of a call, with its idempotency key in a durable run.
-func (r *run) callMeta(t *target) []byte {
+func (r *run) callMeta(t *stack.Request) []byte {
 	meta := joinMeta(r.meta, t.Meta)
-	if r.tree.log == nil || t.record == nil {
+	if r.tree.log == nil || t.Record == nil {
 		return meta
 	}
 	var key wire.Object
-	key.Text(IdempotencyKey, r.tree.log.Key(r.logID, t.record.Seq()))
+	key.Text(IdempotencyKey, r.tree.log.Key(r.logID, t.Seq()))
 	return joinMeta(meta, key.Bytes())
 }
 
@@ -232,18 +270,18 @@ func (e *doubtError) Error() string {
 }
 
 // doubtful reports whether it is not known if a call was made.
-func (r *run) doubtful(t *target) bool {
-	return t.before != nil && !answeredBefore(t.before) && r.continues() && r.resumed.state.InDoubt(r.logID, t.record.Seq())
+func (r *run) doubtful(t *stack.Request) bool {
+	return t.Before != nil && !stack.AnsweredBefore(t.Before) && r.continues() && r.resumed.state.InDoubt(r.logID, t.Seq())
 }
 
 // settleDoubt decides what becomes of a call that may have been made. If the tool is idempotent,
 // it is made again. The error is for the call, which is not made, and ends the run.
-func (r *run) settleDoubt(ctx context.Context, t *target) *abi.CallError {
+func (r *run) settleDoubt(ctx context.Context, t *stack.Request) *abi.CallError {
 	if r.isIdempotent(t) {
 		return nil
 	}
 	root := r.root()
-	bad := &doubtError{server: t.server, tool: t.tool}
+	bad := &doubtError{server: t.Server, tool: t.Tool}
 	switch root.inDoubt.Doubt() {
 	case tools.UndoInDoubt:
 		bad.undo, bad.why = true, "the run ends, and what it did is undone"
@@ -253,37 +291,26 @@ func (r *run) settleDoubt(ctx context.Context, t *target) *abi.CallError {
 			return nil
 		}
 		if ctx.Err() != nil {
-			return t.fail(contextFailure(ctx).Type, NotMade)
+			return t.Fail(contextFailure(ctx).Type, NotMade)
 		}
 		bad.why = "it is not made again: " + err.Error()
 	default:
 		bad.why = "the run ends, and nothing is undone (look at the server, and call the tool again if needed)"
 	}
 	r.tree.stop(bad)
-	return t.fail(abi.ErrCancelled, NotMade)
+	return t.Fail(abi.ErrCancelled, NotMade)
 }
 
 // repeats reports whether a call got its answer before the process of a durable run died. A
 // saved tool is run again then, but only to find its compensations.
-func (r *run) repeats(t *target) bool {
-	return r.settled || r.continues() && answeredBefore(t.before)
-}
-
-// mayCall returns the error for a call that the run may not make, nil if it may.
-func (r *run) mayCall(t *target) *abi.CallError {
-	if r.repeats(t) {
-		return nil
-	}
-	if r.forbidden != nil {
-		return t.fail(abi.ErrPermission, "the run may not go on: "+r.forbidden.Error())
-	}
-	return r.permit(t)
+func (r *run) repeats(t *stack.Request) bool {
+	return r.settled || r.continues() && stack.AnsweredBefore(t.Before)
 }
 
 // began reports whether the process of a durable run died while a saved tool ran for it. The tool
 // is run again, even if it may not be called any more, since its compensations must be known.
-func (r *run) began(t *target) bool {
-	return r.continues() && t.server == abi.Composites && t.runBefore() != nil
+func (r *run) began(t *stack.Request) bool {
+	return r.continues() && t.Server == abi.Composites && t.RunBefore() != nil
 }
 
 // root returns the root of the run's tree.
@@ -295,32 +322,19 @@ func (r *run) root() *run {
 }
 
 // isIdempotent reports whether a call can be made again without harm.
-func (r *run) isIdempotent(t *target) bool {
-	return r.cfg.Idempotent != nil && r.cfg.Idempotent(t.server, t.tool)
+func (r *run) isIdempotent(t *stack.Request) bool {
+	return r.cfg.Idempotent != nil && r.cfg.Idempotent(t.Server, t.Tool)
 }
 
 // askInDoubt asks a person whether a call is made again. The error says why it is not.
-func (r *run) askInDoubt(ctx context.Context, t *target) error {
+func (r *run) askInDoubt(ctx context.Context, t *stack.Request) error {
 	if r.cfg.Confirm == nil {
 		return errors.New("nobody can be asked")
 	}
 	// The name of the rule is that of this one call, so that a remembered answer is for no other.
-	rule := "in doubt " + r.tree.log.Key(r.logID, t.record.Seq())
+	rule := "in doubt " + r.tree.log.Key(r.logID, t.Seq())
 	return r.cfg.Confirm(ctx, r.origin, r.scriptCall(t, nil, nil), rule,
 		"the process that made the run died, and it is not known whether the call was made; allow makes it again")
-}
-
-// keepUndoing writes which compensations are made now. Nothing is undone if that fails.
-func (r *run) keepUndoing(ctx context.Context, calls []target, f *Failure, fuel uint64) error {
-	if r.tree.log == nil || r.settled || r.resumed.undoing(r.logID) != nil {
-		return nil
-	}
-	u := durable.Undoing{Failure: f.body(), Fuel: fuel}
-	for i := len(calls) - 1; i >= 0; i-- {
-		t := &calls[i]
-		u.Calls = append(u.Calls, durable.UndoCall{Request: t.ToolCall, Server: t.server, Tool: t.tool})
-	}
-	return r.tree.log.Undoing(ctx, r.logID, u)
 }
 
 // undoing returns the compensations that the process before had begun to make for a run; nil
@@ -353,16 +367,16 @@ func (r *run) failedBefore() (sandbox.Outcome, *Failure) {
 	for _, undo := range r.resumed.rec.Undos {
 		r.journal.Undo(undo)
 	}
-	calls := make([]target, len(u.Calls))
+	calls := make([]stack.Request, len(u.Calls))
 	for i, c := range u.Calls {
-		t := target{ToolCall: c.Request, server: c.Server, tool: c.Tool}
-		if t.refused = r.granted(&t); t.refused == nil {
-			t.refused = r.narrowedBelow(&t)
+		t := stack.Request{ToolCall: c.Request, Server: c.Server, Tool: c.Tool}
+		if t.Refused = r.permitted.granted(&t); t.Refused == nil {
+			t.Refused = r.narrowedBelow(&t)
 		}
 		calls[len(calls)-1-i] = t
 	}
-	r.undo.take()
-	r.undo.add(calls)
+	r.undoing.take()
+	r.undoing.add(calls)
 	f := recordedFailure(u.Failure)
 	f.recorded = nil // what becomes of the compensations is added
 	return sandbox.Outcome{Fuel: u.Fuel}, f
@@ -372,7 +386,7 @@ func (r *run) failedBefore() (sandbox.Outcome, *Failure) {
 // them itself. Otherwise its caller takes them over, as before.
 func (r *run) dropUndone() {
 	if r.resumed.undoing(r.logID) != nil {
-		r.undo.take()
+		r.undoing.take()
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/stack"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
@@ -77,14 +78,14 @@ func (r *run) followed(ctx context.Context) *shadow.Tree {
 
 // admitBatch is admit for the calls of a script. The calls of a stage are decided about when they
 // are made.
-func (r *run) admitBatch(ctx context.Context, targets []target) *abi.CallError {
+func (r *run) admitBatch(ctx context.Context, targets []stack.Request) *abi.CallError {
 	if r.tree.stage == nil {
 		return r.admit(ctx, targets, false)
 	}
 	if t := r.tree.flow; t != nil {
 		for i := range targets {
 			c := &targets[i]
-			c.made = shadow.Unmade(flow.Call{Server: c.server, Tool: c.tool})
+			c.Set(flowKey, shadow.Unmade(flow.Call{Server: c.Server, Tool: c.Tool}))
 		}
 	}
 	return nil
@@ -92,7 +93,7 @@ func (r *run) admitBatch(ctx context.Context, targets []target) *abi.CallError {
 
 // admit lets information flow decide about a batch, and returns whether its calls may be made.
 // The error is for all of them.
-func (r *run) admit(ctx context.Context, targets []target, undo bool) *abi.CallError {
+func (r *run) admit(ctx context.Context, targets []stack.Request, undo bool) *abi.CallError {
 	t := r.tree.flow
 	if t == nil || r.replay != nil {
 		return nil
@@ -101,8 +102,8 @@ func (r *run) admit(ctx context.Context, targets []target, undo bool) *abi.CallE
 	for i := range targets {
 		c := &targets[i]
 		b.Calls[i] = shadow.Request{
-			Call:   flow.Call{Server: c.server, Tool: c.tool, Arguments: c.Arguments, Meta: joinMeta(r.meta, c.Meta), Timeout: c.Timeout, Raw: c.Raw},
-			Failed: c.err != nil, Repeated: r.repeats(c) || answeredBefore(c.before) && c.runBefore() == nil,
+			Call:   flow.Call{Server: c.Server, Tool: c.Tool, Arguments: c.Arguments, Meta: joinMeta(r.meta, c.Meta), Timeout: c.Timeout, Raw: c.Raw},
+			Failed: c.Err != nil, Repeated: r.repeats(c) || stack.AnsweredBefore(c.Before) && c.RunBefore() == nil,
 			Ask: r.asks(c),
 		}
 	}
@@ -119,9 +120,12 @@ func (r *run) admit(ctx context.Context, targets []target, undo bool) *abi.CallE
 	}
 	for i := range targets {
 		c := &targets[i]
-		c.made, c.withheld = permit.Made[i], permit.Withheld[i]
+		c.Set(flowKey, permit.Made[i])
+		if permit.Withheld[i] != "" {
+			c.Set(withheldKey, permit.Withheld[i])
+		}
 		if of := permit.Calls[i]; of != nil {
-			c.server, c.tool = of.Server, of.Tool
+			c.Server, c.Tool = of.Server, of.Tool
 			c.Arguments, c.Meta, c.Timeout, c.Raw = of.Arguments, of.Meta, of.Timeout, of.Raw
 		}
 	}
@@ -129,7 +133,7 @@ func (r *run) admit(ctx context.Context, targets []target, undo bool) *abi.CallE
 }
 
 // asks returns the function that asks a person about a call; nil if nobody can be asked.
-func (r *run) asks(t *target) func(ctx context.Context, rule, reason string) error {
+func (r *run) asks(t *stack.Request) func(ctx context.Context, rule, reason string) error {
 	if r.cfg.Confirm == nil {
 		return nil
 	}
@@ -149,20 +153,6 @@ func (r *run) asks(t *target) func(ctx context.Context, rule, reason string) err
 		call.Pause, call.Before, call.Permit = nil, nil, nil
 		return r.cfg.Confirm(ctx, origin, call, rule, reason)
 	}
-}
-
-// refuse closes the calls of a batch that may not be made, and returns their answers.
-func (r *run) refuse(targets []target, why *abi.CallError) []abi.Answer {
-	answers := make([]abi.Answer, len(targets))
-	for i := range targets {
-		t := &targets[i]
-		failed := *why
-		failed.Server, failed.Tool = t.server, t.tool
-		t.record.Begin()
-		t.record.Close(journal.Answer{Err: &failed}) // the log of a durable run does not get it: it is decided about again
-		answers[i] = abi.Answer{Err: &failed}
-	}
-	return answers
 }
 
 // principal returns who shares shadows with others: the principal of the client, or its session if
@@ -203,16 +193,16 @@ func (r *run) playShadow(ctx context.Context, begin journal.Begin, tape *shadow.
 
 // resolveForShadow finds the tool for a call of a shadow, without waiting for its server.
 func (r *run) resolveForShadow(call abi.ToolCall) (server, tool string, failed *abi.CallError) {
-	t := target{ToolCall: call, server: call.Server, tool: call.Tool}
+	t := stack.Request{ToolCall: call, Server: call.Server, Tool: call.Tool}
 	if call.Server == abi.Composites {
-		t.tool, t.err = r.resolveSaved(call)
+		t.Tool, t.Err = r.resolveSaved(call)
 	} else if server, tool, err := r.cfg.Catalog.Resolve(call.Server, call.Tool, call.Exact); err != nil || server != "" {
-		t.server, t.tool, t.err = server, tool, err
+		t.Server, t.Tool, t.Err = server, tool, err
 	}
-	if t.err != nil {
-		failed = t.fail(unresolvedType(t.err), t.err.Error())
+	if t.Err != nil {
+		failed = t.Fail(unresolvedType(t.Err), t.Err.Error())
 	}
-	return t.server, t.tool, failed
+	return t.Server, t.Tool, failed
 }
 
 // maxSources limits the saved tools whose literals count.
@@ -262,19 +252,19 @@ func (r *run) shadowChild(def tools.Definition, params, meta []byte) journal.Beg
 
 // makeForShadow makes a call of a shadow when the run has ended.
 func (r *run) makeForShadow(ctx context.Context, of flow.Call) journal.Answer {
-	t := target{
+	t := stack.Request{
 		ToolCall: abi.ToolCall{Server: of.Server, Tool: of.Tool, Arguments: of.Arguments, Meta: of.Meta, Timeout: of.Timeout, Raw: of.Raw},
-		server:   of.Server, tool: of.Tool,
+		Server:   of.Server, Tool: of.Tool,
 	}
-	if failed := r.permit(&t); failed != nil {
+	if failed := r.permitted.permit(&t); failed != nil {
 		return journal.Answer{Err: failed}
 	}
-	limited, _, stop := t.startClock(ctx)
+	limited, _, stop := startCallClock(&t, ctx)
 	defer stop()
 	call := r.scriptCall(&t, nil, nil)
 	call.Before, call.Permit = nil, nil
 	call.Decided = func(policy.Decision) {}
-	return t.answer(r.cfg.Upstreams.CallUpstream(limited, r.origin, call))
+	return answerOf(&t, r.cfg.Upstreams.CallUpstream(limited, r.origin, call))
 }
 
 // shadowRecording is the Recording of a shadow.
@@ -343,16 +333,13 @@ func (r *run) labelSession(set flow.Labels) {
 	}
 }
 
-// childPath returns the path of the run of a saved tool that answers a call.
-func (t *target) childPath() string { return t.made.Path() }
-
 // childMoment returns the time and the seed for the run of a saved tool if they must not depend on
 // when it is called; nil otherwise.
-func (r *run) childMoment(t *target) *Moment {
+func (r *run) childMoment(t *stack.Request) *Moment {
 	f := r.tree.flow
 	if f.Active() == 0 || r.tree.stage != nil {
 		return nil
 	}
-	now, seed := f.Moment(t.childPath())
+	now, seed := f.Moment(madeOf(t).Path())
 	return &Moment{Now: now, Seed: seed}
 }

@@ -25,10 +25,7 @@ const maxForwarded = 256
 // journal. send sends it to the client, if the client has asked for entries of
 // that level.
 func (r *run) Log(level abi.LogLevel, text string) (send func()) {
-	r.journal.Log(level, text)
-	if r.replay != nil {
-		r.replay.Recording.Log(level, text)
-	}
+	r.top.Log(level, text)
 	if r.cfg.Listeners == nil || r.origin == nil || r.resumed.silent() || r.forwarded >= maxForwarded || !r.cfg.Listeners.Listens(r.origin.Session(), logNames[level]) {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/stack"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -40,11 +41,11 @@ type inquirer struct {
 
 // inquirer returns the origin for a call: that of the run, unless the client can only be
 // asked later.
-func (r *run) inquirer(t *target, clock *callClock) (route.Origin, *inquirer) {
+func (r *run) inquirer(t *stack.Request, clock *callClock) (route.Origin, *inquirer) {
 	if r.tree.questions == nil {
 		return r.origin, nil
 	}
-	i := &inquirer{Origin: r.origin, run: r, call: t.record.Seq(), server: t.server, clock: clock}
+	i := &inquirer{Origin: r.origin, run: r, call: t.Record.Seq(), server: t.Server, clock: clock}
 	return i, i
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/stack"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
@@ -316,8 +317,8 @@ func TestQuestionsAreBounded(t *testing.T) {
 // TestCallClock checks that the timeout of a call does not count the time of questions.
 func TestCallClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		call := &target{ToolCall: abi.ToolCall{Timeout: 2}}
-		ctx, c, stop := call.startClock(t.Context())
+		call := &stack.Request{ToolCall: abi.ToolCall{Timeout: 2}}
+		ctx, c, stop := startCallClock(call, t.Context())
 		defer stop()
 		time.Sleep(time.Second)
 		c.pause()

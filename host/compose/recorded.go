@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/stack"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
@@ -137,7 +138,7 @@ func openQuestions(rec *journal.Record) (all []*question) {
 		if in.Answer != nil || in.Name == "" || in.Call < 1 || in.Call > len(rec.Calls) {
 			continue
 		}
-		if !in.Unsure && answeredBefore(&rec.Calls[in.Call-1]) {
+		if !in.Unsure && stack.AnsweredBefore(&rec.Calls[in.Call-1]) {
 			continue // the server did not need the answer
 		}
 		params, err := questionParams(wire.Call{Method: in.Method, Params: in.Params})

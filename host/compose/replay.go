@@ -9,6 +9,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/stack"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -77,8 +78,8 @@ type Stop struct {
 
 // The recorded reasons why a call has no answer.
 const (
-	NoAnswer = "no answer before the run ended"
-	NotMade  = "not made: the run had ended"
+	NoAnswer = stack.NoAnswer
+	NotMade  = stack.NotMade
 )
 
 // Replay runs a recorded run again, with the limits it had but without a clock:
@@ -98,6 +99,7 @@ func (c *Composer) replay(ctx context.Context, replay ReplayRun, owner any, usin
 	r := c.replayed(&replay)
 	r.tree = &tree{account: sandbox.NewAccount(r.budget.Limits, owner), extraCalls: semaphore.NewWeighted(0)}
 	using(r.tree.account)
+	r.build()
 	r.tree.account.Charge(replay.Checked)
 	var out sandbox.Outcome
 	var f *Failure
@@ -212,12 +214,93 @@ func readFailure(raw []byte) *Failure {
 	}
 }
 
-// replayCall is call for a replay.
-func (r *run) replayCall(ctx context.Context, t *target) journal.Answer {
-	p := t.replayed
-	switch {
+// recorded has the rows of a replay: it finds names and answers in a Recording, in the order of
+// the script.
+type recorded struct {
+	stack.Pass
+	run *run
+}
+
+// names is the row above the record.
+func (d *recorded) names(next stack.Handler) stack.Handler {
+	return &recordedNames{stack.Pass{Handler: next}, d.run}
+}
+
+// answers is the row at the bottom.
+func (d *recorded) answers(stack.Handler) stack.Handler { return d }
+
+type recordedNames struct {
+	stack.Pass
+	run *run
+}
+
+// replayKey is for the *ReplayedCall of a call.
+var replayKey = &stack.Key{Name: "recorded"}
+
+// Batch ends the replay if the recorded run got no answers to the batch.
+func (n *recordedNames) Batch(ctx context.Context, all []stack.Request) *abi.CallError {
+	if all[0].Undoes {
+		return n.Pass.Batch(ctx, all)
+	}
+	requests := make([]abi.ToolCall, len(all))
+	for i := range all {
+		requests[i] = all[i].ToolCall
+	}
+	replayed := n.run.replay.Recording.Calls(requests)
+	for i := range all {
+		all[i].Server, all[i].Tool = replayed[i].Server, replayed[i].Tool
+		all[i].Set(replayKey, &replayed[i])
+	}
+	failed := n.Pass.Batch(ctx, all)
+	for i := range replayed {
+		if replayed[i].Unanswered {
+			n.run.stop()
+			break
+		}
+	}
+	return failed
+}
+
+// Undo keeps with the request why it is not registered.
+func (n *recordedNames) Undo(ctx context.Context, t *stack.Request) *abi.CallError {
+	var failed *abi.CallError
+	t.Server, t.Tool, failed = n.run.replay.Recording.Undo(t.ToolCall)
+	t.Refused = failed
+	return n.Pass.Undo(ctx, t)
+}
+
+func (d *recorded) Undo(_ context.Context, t *stack.Request) *abi.CallError { return t.Refused }
+
+// Commit implements stack.Handler.
+func (d *recorded) Commit() bool {
+	if of, ok := d.run.replay.Recording.(interface{ Commit() }); ok {
+		of.Commit()
+	}
+	return true
+}
+
+func (d *recorded) Log(level abi.LogLevel, text string) { d.run.replay.Recording.Log(level, text) }
+
+func (d *recorded) Undoing(_ context.Context, e *stack.Ending, _ []stack.Request) error {
+	if of, ok := d.run.replay.Recording.(interface{ Undoing(*Failure) }); ok {
+		of.Undoing(e.Err.(*Failure))
+	}
+	return nil
+}
+
+func (d *recorded) End(_ context.Context, e *stack.Ending) { d.run.replay.Recording.End(e.Record) }
+
+// Batch implements stack.Handler. The row above makes the calls.
+func (d *recorded) Batch(context.Context, []stack.Request) *abi.CallError { return nil }
+
+// Call implements stack.Handler.
+func (d *recorded) Call(ctx context.Context, t *stack.Request) stack.Answer {
+	if t.Undoes {
+		return d.run.replay.Recording.Compensation(t.ToolCall, t.Server, t.Tool)
+	}
+	switch p := t.Note(replayKey).(*ReplayedCall); {
 	case p.Run != nil:
-		answer := r.composite(ctx, t)
+		answer := d.run.compositeAgain(ctx, t, p.Run)
 		if !p.Recompute {
 			below := answer.Run
 			answer = p.Answer
@@ -225,39 +308,12 @@ func (r *run) replayCall(ctx context.Context, t *target) journal.Answer {
 		}
 		return answer
 	case p.Recompute && (p.Answer.Result != nil || p.Answer.RPCError != nil):
-		return t.answer(wire.Reply{Result: p.Answer.Result, Error: p.Answer.RPCError})
+		return answerOf(t, wire.Reply{Result: p.Answer.Result, Error: p.Answer.RPCError})
 	case p.Unanswered:
-		return journal.Answer{Err: t.fail(abi.ErrCancelled, NoAnswer)}
+		return stack.Answer{Err: t.Fail(abi.ErrCancelled, NoAnswer)}
 	case p.Answer.Value == nil && p.Answer.Err == nil:
-		return journal.Answer{Err: t.fail(abi.ErrInternal, fmt.Sprintf("call %d: the record has neither a value nor an error", t.record.Seq()))}
-	}
-	return p.Answer
-}
-
-// resolveAll resolves a batch of calls.
-func (r *run) resolveAll(ctx context.Context, calls []abi.ToolCall) []target {
-	targets := make([]target, len(calls))
-	if r.replay != nil {
-		for i, p := range r.replay.Recording.Calls(calls) {
-			targets[i] = target{ToolCall: calls[i], server: p.Server, tool: p.Tool, replayed: &p}
-		}
-		return targets
-	}
-	if r.resumed != nil {
-		return r.resolveResumed(func(call abi.ToolCall) target { return r.resolve(ctx, call) }, calls)
-	}
-	for i, call := range calls {
-		targets[i] = r.resolve(ctx, call)
-	}
-	return targets
-}
-
-// stopAfter ends a replay if the recorded run got no answers to a batch.
-func (r *run) stopAfter(batch []target) {
-	for i := range batch {
-		if p := batch[i].replayed; p != nil && p.Unanswered {
-			r.stop()
-			return
-		}
+		return stack.Answer{Err: t.Fail(abi.ErrInternal, fmt.Sprintf("call %d: the record has neither a value nor an error", t.Seq()))}
+	default:
+		return p.Answer
 	}
 }

@@ -2,6 +2,7 @@ package compose
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/stack"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
@@ -61,7 +63,7 @@ func (s *resumed) knownAnswers() []*knownAnswer {
 			continue
 		}
 		for _, in := range s.inputs[c.Seq] {
-			if in.Unsure || !answeredBefore(c) {
+			if in.Unsure || !stack.AnsweredBefore(c) {
 				all = append(all, &knownAnswer{InputRecord: in, run: s.rec.ID, server: c.Server, key: questionKey(in.Own, in.Method, in.Params)})
 			}
 		}
@@ -113,86 +115,77 @@ func sameCall(a, b abi.ToolCall) bool {
 		string(a.Meta) == string(b.Meta) && string(a.Arguments) == string(b.Arguments)
 }
 
-// answeredBefore reports whether the script got an answer to a call before its run ended.
-func answeredBefore(c *journal.CallRecord) bool {
-	if c == nil || !c.Done {
-		return false
-	}
-	e := c.Answer.Err
-	return e == nil || e.Type != abi.ErrCancelled || e.Message != NoAnswer && e.Message != NotMade
-}
-
 // repeat returns the answer to a call of the run before. The record has all of the call
 // again, so that it can be read, and continued, without that of the run before.
-func (r *run) repeat(t *target) journal.Answer {
-	for _, in := range r.resumed.inputs[t.record.Seq()] {
+func (r *run) repeat(t *stack.Request) journal.Answer {
+	for _, in := range r.resumed.inputs[t.Seq()] {
 		if !in.Unsure { // otherwise it is in the record of the call that gets the answer
 			r.journal.Input(in)
 		}
 	}
-	return t.before.Answer
-}
-
-// runBefore returns the run that answered the call of a saved tool in the run before; nil
-// if there is none.
-func (t *target) runBefore() *journal.Record {
-	if t.before == nil {
-		return nil
-	}
-	return t.before.Answer.Run
+	return t.Before.Answer
 }
 
 // divergedError is the reason that a script gets for a call that differs from the one it
 // made before. It cannot catch that error.
 type divergedError struct{ error }
 
-// resolveResumed is resolveAll for a run that continues another one. If a call differs
+// resolveResumed finds the names of a batch for a run that continues another one. If a call differs
 // from the one before, none of the batch is made.
-func (r *run) resolveResumed(resolve func(abi.ToolCall) target, calls []abi.ToolCall) []target {
-	targets := make([]target, len(calls))
+func (r *run) resolveResumed(ctx context.Context, all []stack.Request) {
 	var diverged error
 	live := false
-	for i, call := range calls {
-		before, err := r.resumed.take(call)
+	for i := range all {
+		t := &all[i]
+		before, err := r.resumed.take(t.ToolCall)
 		if diverged == nil {
 			diverged = err
 		}
-		targets[i] = target{ToolCall: call, server: call.Server, tool: call.Tool, before: before}
+		t.Server, t.Tool, t.Before = t.ToolCall.Server, t.ToolCall.Tool, before
 	}
-	for i := range targets {
-		t := &targets[i]
+	for i := range all {
+		t := &all[i]
 		switch {
 		case diverged != nil:
-			t.before, t.err = nil, &divergedError{diverged}
-		case answeredBefore(t.before):
-			t.server, t.tool = t.before.Server, t.before.Tool
+			t.Before, t.Err = nil, &divergedError{diverged}
+		case stack.AnsweredBefore(t.Before):
+			t.Server, t.Tool = t.Before.Server, t.Before.Tool
 		default:
-			before := t.before
-			*t = resolve(t.ToolCall)
-			t.before = before
-			if t.err != nil && r.began(t) {
-				t.tool = before.Tool
-				t.refused, t.err = t.fail(abi.ErrPermission, r.removedSince(t, t.err)), nil
+			r.resolve(ctx, t)
+			t.Began = r.began(t)
+			if t.Err != nil && t.Began {
+				t.Tool = t.Before.Tool
+				t.Refused, t.Err = t.Fail(abi.ErrPermission, r.removedSince(t, t.Err)), nil
 			}
 			if r.began(t) {
 				goOn, over := r.hold(), r.tree.behind.begin()
-				t.passed = sync.OnceFunc(func() {
+				t.Set(passedKey, sync.OnceFunc(func() {
 					goOn()
 					over()
-				})
+				}))
 			}
 			live = true
 		}
+		t.Began, t.Repeats = r.began(t), r.repeats(t)
 	}
 	if live {
 		r.goLive()
 	}
-	return targets
+}
+
+// passedKey is the note that lets the clocks of the callers go on. They stand still until a saved
+// tool that had begun has passed its earlier calls.
+var passedKey = &stack.Key{Name: "passed"}
+
+// passedOf returns the function of passedKey; nil for another call.
+func passedOf(t *stack.Request) func() {
+	passed, _ := t.Note(passedKey).(func())
+	return passed
 }
 
 // removedSince says that a saved tool which had been called is not there any more.
-func (r *run) removedSince(t *target, err error) string {
-	return fmt.Sprintf("since %s, saved tool %q was removed: %v", r.resumed.point(), t.tool, err)
+func (r *run) removedSince(t *stack.Request, err error) string {
+	return fmt.Sprintf("since %s, saved tool %q was removed: %v", r.resumed.point(), t.Tool, err)
 }
 
 // undoBefore returns the record of the next compensation that the script registers; nil

@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/stack"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
@@ -46,20 +47,18 @@ type run struct {
 	passed         func()    // is called when a durable run has passed what the one before did
 	waits          stopwatch // while people decide about calls of it, or of runs below it
 	chain          []string  // the saved tools that led to this run, itself the last
-	grants         []grant   // of these tools; none for code that is not saved
-	reached        *reach    // what the script of a saved tool can call; nil: it is not limited
 	failures       failures  // of saved tools that it has called
-	undo           compensations
+
+	top       stack.Handler // of its stack; see build
+	permitted *permitted    // nil for a replay
+	undoing   *undoing
 
 	resumed *resumed // nil unless the run continues another one
 	logID   string   // of the run in the log of a durable run
 	inDoubt tools.Durability
 	// settled says that the caller of a saved tool has got its answer before: this run only
 	// finds its compensations again.
-	settled bool
-	// forbidden says why a durable run, or one of a saved tool in it, may not go on; nil if it may.
-	forbidden error
-
+	settled   bool
 	concluded *shadow.Conclusion // of information flow; nil until the end, or if nothing follows it
 
 	forwarded int // number of log entries sent to the client
@@ -264,42 +263,48 @@ func (r *run) finish(ctx context.Context, out sandbox.Outcome, f *Failure) wire.
 // run. ctx is that of the run.
 func (r *run) end(ctx context.Context, out sandbox.Outcome, f *Failure) journal.Record {
 	r.progress.close()
-	if r.tree.left() != nil { // another process ends the record
-		return r.journal.Record()
+	e := &stack.Ending{
+		Outcome: journal.Outcome{Memory: out.Memory, Fuel: out.Fuel, Result: out.Result},
+		Left:    func() bool { return r.tree.left() != nil },
 	}
-	if r.settled {
+	if f != nil {
+		e.Err = f
+	}
+	switch {
+	case e.Left(): // another process ends the record
+	case r.settled:
 		r.dropUndone()
-	} else if f != nil && f.Type != abi.ErrWithheld && (ctx.Err() == nil || !r.inner) && !r.orphaned() && undoes(context.Cause(ctx)) {
-		f.Compensation = r.compensate(ctx, f, out.Fuel) // otherwise its caller, which also ends, does it
+	default: // its caller, which also ends, does it otherwise
+		e.Undoes = f != nil && f.Type != abi.ErrWithheld && (ctx.Err() == nil || !r.inner) && !r.orphaned() && undoes(context.Cause(ctx))
 	}
-	if r.tree.left() != nil { // it was lost while it undid what it did
-		return r.journal.Record()
+	e.Settle = func(e *stack.Ending) { r.settle(ctx, e, f) }
+	r.top.End(ctx, e)
+	if e.Left() && !e.Record.Done {
+		return e.Record
 	}
-	end := journal.Outcome{Memory: out.Memory, Fuel: out.Fuel, Result: out.Result, Waited: r.waits.total()}
+	r.log(&e.Record, out, e.Outcome.Fuel)
+	if r.observed != nil {
+		r.observed(e.Record)
+	}
+	return e.Record
+}
+
+// settle completes the outcome of a run that makes no more calls.
+func (r *run) settle(ctx context.Context, e *stack.Ending, f *Failure) {
+	end := &e.Outcome
+	end.Waited = r.waits.total()
 	end.Asks = f != nil && (errors.Is(context.Cause(ctx), errAsks) || r.replay != nil && r.replay.Asks)
 	if r.inner {
-		r.tree.fuel.Add(out.Fuel)
+		r.tree.fuel.Add(end.Fuel)
 	} else {
 		end.Fuel += r.tree.fuel.Load()
 		end.Checked = r.tree.checked.Load()
-	}
-	if !r.inner {
-		r.concluded = r.conclude(ctx, end, f)
+		r.concluded = r.conclude(ctx, *end, f)
 	}
 	if f != nil {
 		f.Fuel = end.Fuel
 		end.Error, end.Message, end.Result, end.Failure = f.Type, f.Message, nil, f.body()
 	}
-	r.journal.Close(end)
-	rec := r.journal.Record()
-	if r.replay != nil {
-		r.replay.Recording.End(rec)
-	}
-	r.log(&rec, out, end.Fuel)
-	if r.observed != nil {
-		r.observed(rec)
-	}
-	return rec
 }
 
 // undoes reports whether a run with that cause of its end undoes what it did.

@@ -8,6 +8,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/stack"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
@@ -44,33 +45,33 @@ func (c *Composer) turn(ctx context.Context, tool string) tools.Turn {
 }
 
 // checkMeta returns what is wrong with the _meta that the script gives.
-func (t *target) checkMeta() *abi.CallError {
+func checkMetaOf(t *stack.Request) *abi.CallError {
 	if t.Meta == nil {
 		return nil
 	}
 	if len(t.Meta) > maxMeta {
-		return t.fail(abi.ErrValidation, fmt.Sprintf("meta of %d bytes, more than %d", len(t.Meta), maxMeta))
+		return t.Fail(abi.ErrValidation, fmt.Sprintf("meta of %d bytes, more than %d", len(t.Meta), maxMeta))
 	}
 	if err := wire.MetaShape.Check(t.Meta); err != nil {
-		return t.fail(abi.ErrValidation, display.ClipSize("meta: "+err.Error(), maxCallMessage))
+		return t.Fail(abi.ErrValidation, display.ClipSize("meta: "+err.Error(), maxCallMessage))
 	}
 	return nil
 }
 
 // limitReached returns the error for a call whose work has reached a limit of the run.
-func (t *target) limitReached(limit *sandbox.LimitError) *abi.CallError {
-	failed := t.fail(abi.ErrResource, limits.Explain(limit))
+func limitReached(t *stack.Request, limit *sandbox.LimitError) *abi.CallError {
+	failed := t.Fail(abi.ErrResource, limits.Explain(limit))
 	failed.Limit = string(limit.Limit)
 	return failed
 }
 
 // checkCall checks the arguments of a call against the tool's inputSchema, and its _meta.
 // The error is for the script. limited ends after the call's own timeout.
-func (r *run) checkCall(ctx, limited context.Context, t *target) *abi.CallError {
-	if failed := t.checkMeta(); failed != nil {
+func (r *run) checkCall(ctx, limited context.Context, t *stack.Request) *abi.CallError {
+	if failed := checkMetaOf(t); failed != nil {
 		return failed
 	}
-	schema := r.upstreamSchema(t.server, t.tool, r.cfg.Catalog.InputSchema(t.server, t.tool), r.turn(limited, r.tool))
+	schema := r.upstreamSchema(t.Server, t.Tool, r.cfg.Catalog.InputSchema(t.Server, t.Tool), r.turn(limited, r.tool))
 	if schema == nil {
 		return nil
 	}
@@ -83,13 +84,13 @@ func (r *run) checkCall(ctx, limited context.Context, t *target) *abi.CallError 
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return t.fail(contextFailure(ctx).Type, NotMade)
+		return t.Fail(contextFailure(ctx).Type, NotMade)
 	case limited.Err() != nil:
-		return t.fail(abi.ErrTimeout, t.timeoutMessage())
+		return t.Fail(abi.ErrTimeout, t.LimitMessage())
 	case errors.As(err, &limit):
-		return t.limitReached(limit)
+		return limitReached(t, limit)
 	}
-	failed := t.fail(abi.ErrValidation, display.ClipSize("the arguments do not match the tool's inputSchema: "+err.Error(), maxCallMessage))
+	failed := t.Fail(abi.ErrValidation, display.ClipSize("the arguments do not match the tool's inputSchema: "+err.Error(), maxCallMessage))
 	var v *tools.ValidationError
 	if errors.As(err, &v) {
 		var details wire.Object

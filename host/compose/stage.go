@@ -8,6 +8,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/stack"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
@@ -80,6 +81,7 @@ func (c *Composer) RunStaged(ctx context.Context, def tools.Definition, saved bo
 	r.tree.flow = r.followed(ctx)
 	defer r.tree.flow.Close()
 	ctx = r.observe(ctx)
+	r.build()
 	out, f := r.script(ctx, def, saved, params)
 	rec := r.end(ctx, out, f)
 	r.labelSession(r.tree.flow.Active()) // what becomes of the plan shows its answers
@@ -87,31 +89,23 @@ func (c *Composer) RunStaged(ctx context.Context, def tools.Definition, saved bo
 }
 
 // staged lets the stage answer a call of an upstream's tool.
-func (r *run) staged(ctx context.Context, t *target) journal.Answer {
-	limited, _, stop := t.startClock(ctx)
+func (r *run) staged(ctx context.Context, t *stack.Request, next stack.Handler) journal.Answer {
+	limited, _, stop := startCallClock(t, ctx)
 	failed := r.checkCall(ctx, limited, t)
 	stop()
 	if failed != nil {
 		return journal.Answer{Err: failed}
 	}
 	c := r.stagedCall(t)
-	c.Make = func() journal.Answer {
-		one := []target{*t}
-		if failed := r.admit(ctx, one, false); failed != nil {
-			failed.Server, failed.Tool = t.server, t.tool
-			return journal.Answer{Err: failed}
-		}
-		t.made = one[0].made
-		return r.forward(ctx, t)
-	}
+	c.Make = func() journal.Answer { return next.Call(ctx, t) }
 	return r.tree.stage.Call(ctx, c)
 }
 
 // stagedCall returns what the stage needs to know of a call.
-func (r *run) stagedCall(t *target) StagedCall {
+func (r *run) stagedCall(t *stack.Request) StagedCall {
 	return StagedCall{
-		ToolCall: t.ToolCall, Server: t.server, Tool: t.tool, Batch: t.batch, Caught: t.Caught || r.caught,
-		Made: r.scriptCall(t, nil, nil), Fail: t.fail,
+		ToolCall: t.ToolCall, Server: t.Server, Tool: t.Tool, Batch: t.Batch, Caught: t.Caught || r.caught,
+		Made: r.scriptCall(t, nil, nil), Fail: t.Fail,
 	}
 }
 
@@ -120,11 +114,11 @@ func (t *tree) approved() bool { return t.stage != nil && t.stage.Approved() }
 
 // refuseRaw returns why the whole result of a saved tool cannot be passed on: its text has
 // what stands for withheld answers, of which the script would learn.
-func (r *run) refuseRaw(t *target, result []byte) *abi.CallError {
+func (r *run) refuseRaw(t *stack.Request, result []byte) *abi.CallError {
 	if !t.Raw || r.marker == "" || !bytes.Contains(result, []byte(r.marker)) {
 		return nil
 	}
-	return t.fail(abi.ErrWithheld, fmt.Sprintf("the whole result of %s.%s has an answer that is not known yet", t.server, t.tool))
+	return t.Fail(abi.ErrWithheld, fmt.Sprintf("the whole result of %s.%s has an answer that is not known yet", t.Server, t.Tool))
 }
 
 // matching returns a schema for values of the run, in which answers may be withheld.

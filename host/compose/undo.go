@@ -4,32 +4,41 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
-	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/limits"
+	"github.com/mcp-metatool/mcp-metatool/host/stack"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// compensations holds the calls that undo what a run did if it fails, in the order in
-// which the script registered them. When a saved tool succeeds, its caller takes them
-// over.
-type compensations struct {
+// undoing is the row that holds the calls that undo what a run did if it fails, in the order in
+// which the script registered them. When a saved tool succeeds, its caller takes them over.
+type undoing struct {
+	stack.Pass
+	run *run
+
 	mu    sync.Mutex
-	calls []target
+	calls []stack.Request
 }
 
-func (u *compensations) add(calls []target) {
+// row is a stack.Middleware.
+func (u *undoing) row(next stack.Handler) stack.Handler {
+	u.Pass = stack.Pass{Handler: next}
+	return u
+}
+
+func (u *undoing) add(calls []stack.Request) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.calls = append(u.calls, calls...)
 }
 
 // take removes all calls and returns them.
-func (u *compensations) take() []target {
+func (u *undoing) take() []stack.Request {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	calls := u.calls
@@ -37,67 +46,51 @@ func (u *compensations) take() []target {
 	return calls
 }
 
-// Undo registers a call that is made if the run fails. It returns all errors that can be
-// found now, because later the script could not handle them.
-func (r *run) Undo(ctx context.Context, call abi.ToolCall) *abi.CallError {
-	var t target
-	var failed *abi.CallError
-	before := r.resumed.undoBefore(call)
-	switch {
-	case r.replay != nil:
-		t.ToolCall = call
-		t.server, t.tool, failed = r.replay.Recording.Undo(call)
-	case before != nil:
-		t = target{ToolCall: call, server: before.Server, tool: before.Tool}
-		failed = before.Err
-	default:
-		t = r.resolve(ctx, call)
-		failed = r.checkUndo(ctx, &t)
-	}
-	if failed == nil {
-		failed = r.permit(&t)
-	}
-	if r.settled && before != nil && before.Err == nil { // its caller goes on, and hears of it when it fails
-		t.refused, failed = failed, nil
-	}
-	registered := true
-	if failed == nil && r.tree.stage != nil {
-		registered, failed = r.tree.stage.Undo(r.stagedCall(&t))
-		t.approved = r.tree.approved()
-	}
-	u := journal.UndoRecord{Request: call, Server: t.server, Tool: t.tool, Err: failed}
-	r.journal.Undo(u)
-	if f := r.tree.flow; f != nil && r.replay == nil {
-		f.Undo(r.path, u)
-	}
-	r.keepUndo(u, before)
-	if failed == nil && registered {
-		r.undo.add([]target{t})
+// Batch implements stack.Handler.
+func (u *undoing) Batch(ctx context.Context, all []stack.Request) *abi.CallError {
+	failed := u.Pass.Batch(ctx, all)
+	for i := range all {
+		if len(all[i].Undos) > 0 {
+			u.add(all[i].Undos)
+		}
 	}
 	return failed
 }
 
-func (r *run) checkUndo(ctx context.Context, t *target) *abi.CallError {
-	switch {
-	case t.server == abi.Composites:
-		return t.fail(abi.ErrValidation, "a saved tool cannot undo anything (name tools of servers)")
-	case t.err != nil:
-		return t.fail(unresolvedType(t.err), t.err.Error())
+// Undo implements stack.Handler.
+func (u *undoing) Undo(ctx context.Context, t *stack.Request) *abi.CallError {
+	failed := u.Pass.Undo(ctx, t)
+	if failed == nil && !t.Unregistered {
+		u.add([]stack.Request{*t})
 	}
-	return r.checkCall(ctx, ctx, t)
+	return failed
+}
+
+// Commit implements stack.Handler.
+func (u *undoing) Commit() bool {
+	drop := u.Pass.Commit()
+	if drop {
+		u.take()
+	}
+	return drop
+}
+
+// End implements stack.Handler.
+func (u *undoing) End(ctx context.Context, e *stack.Ending) {
+	if e.Undoes {
+		e.Err.(*Failure).Compensation = u.compensate(ctx, e)
+	}
+	u.Pass.End(ctx, e)
+}
+
+// Undo registers a call that is made if the run fails. It returns all errors that can be
+// found now, because later the script could not handle them.
+func (r *run) Undo(ctx context.Context, call abi.ToolCall) *abi.CallError {
+	return r.top.Undo(ctx, &stack.Request{ToolCall: call})
 }
 
 // Commit drops the calls registered with Undo.
-func (r *run) Commit() {
-	if r.replay != nil {
-		if of, ok := r.replay.Recording.(interface{ Commit() }); ok {
-			of.Commit()
-		}
-	}
-	if r.tree.stage == nil || r.tree.stage.Commit() {
-		r.undo.take()
-	}
-}
+func (r *run) Commit() { r.top.Commit() }
 
 // closingTime is the time limit for undoing after the end of the session: package front
 // waits half a second, and then the process may end.
@@ -124,49 +117,53 @@ func (u *undoOutcome) call() string {
 // Each has a share of it; when that is over, the next call starts. A late call continues
 // while there is time, but at most Options.Parallel calls are active; beyond that the
 // oldest is cancelled.
-func (r *run) compensate(ctx context.Context, f *Failure, fuel uint64) []undoOutcome {
-	calls := r.undo.take()
+func (u *undoing) compensate(ctx context.Context, e *stack.Ending) []undoOutcome {
+	calls, cfg := u.take(), &u.run.cfg
 	if len(calls) == 0 {
 		return nil
 	}
-	if r.replay != nil {
-		if of, ok := r.replay.Recording.(interface{ Undoing(*Failure) }); ok {
-			of.Undoing(f)
-		}
+	slices.Reverse(calls)
+	for i := range calls {
+		calls[i].Undoes = true
 	}
-	if err := r.keepUndoing(ctx, calls, f, fuel); err != nil {
+	if err := u.Pass.Undoing(ctx, e, calls); err != nil {
 		return nil // the run is lost
 	}
-	timeout := r.cfg.UndoTimeout
+	timeout := cfg.UndoTimeout
 	if errors.Is(context.Cause(ctx), wire.ErrClosed) {
 		timeout = min(timeout, closingTime)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	late := &lateError{timeout}
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), timeout, late)
 	defer cancel()
-	if log := r.tree.log; log != nil {
+	if log := u.run.tree.log; log != nil {
 		defer context.AfterFunc(log.Left(), cancel)()
 	}
 	end, _ := ctx.Deadline()
 	outcomes := make([]undoOutcome, len(calls))
-	var late []activeCompensation // oldest first
+	var active []activeCompensation // that are late, oldest first
 	for done := range calls {
-		if len(late) >= r.cfg.Parallel {
-			late[0].abort()
-			late = late[1:]
+		if len(active) >= cfg.Parallel {
+			active[0].abort()
+			active = active[1:]
 		}
-		t, outcome := &calls[len(calls)-1-done], &outcomes[done]
-		t.record = r.journal.OpenUndo(t.ToolCall, t.server, t.tool)
-		t.before = r.resumed.undoneBefore()
-		r.keepCalls(calls[len(calls)-1-done : len(calls)-done])
-		c := r.beginUndo(ctx, t, timeout, outcome)
+		_ = u.Pass.Batch(ctx, calls[done:done+1])
+		c := u.begin(ctx, late, &calls[done], &outcomes[done])
 		if !c.wait(time.Until(end) / time.Duration(len(calls)-done)) {
-			late = append(late, c)
+			active = append(active, c)
 		}
 	}
-	for _, c := range late {
+	for _, c := range active {
 		<-c.done // it ends with ctx at the latest
 	}
 	return outcomes
+}
+
+// lateError says that a call that undoes something took too long.
+type lateError struct{ timeout time.Duration }
+
+func (e *lateError) Error() string {
+	return fmt.Sprintf("not done within %v (%s)", e.timeout, limits.UndoTime.Setting())
 }
 
 // activeCompensation is an active call that undoes something.
@@ -175,26 +172,20 @@ type activeCompensation struct {
 	done   chan struct{} // closed when there is an outcome
 }
 
-// beginUndo makes one of the calls; outcome is set when it is done.
-func (r *run) beginUndo(ctx context.Context, t *target, timeout time.Duration, outcome *undoOutcome) activeCompensation {
-	ctx, cancel := context.WithCancel(ctx)
-	c := activeCompensation{cancel, make(chan struct{})}
+// begin makes one of the calls; outcome is set when it is done.
+func (u *undoing) begin(ctx context.Context, late error, t *stack.Request, outcome *undoOutcome) activeCompensation {
+	ctx, cancel := context.WithCancelCause(ctx)
+	c := activeCompensation{func() { cancel(late) }, make(chan struct{})}
 	work := func() {
 		defer close(c.done)
-		defer cancel()
-		answer := r.compensation(ctx, t, timeout)
-		answer.Decision = t.decision
-		if r.tree.left() != nil && !answeredBefore(t.before) {
-			answer.Err = t.fail(abi.ErrCancelled, NoAnswer) // the process that goes on with the run settles it
-		}
-		t.record.Close(answer)
-		r.keepAnswer(ctx, t)
+		defer c.cancel()
+		answer := u.Pass.Call(ctx, t)
 		if answer.Err != nil {
-			r.cfg.Log.Warn("not undone", "run", r.journal.ID(), "tool", r.tool, "call", t.server+"."+t.tool, "err", answer.Err.Message)
+			u.run.cfg.Log.Warn("not undone", "run", u.run.journal.ID(), "tool", u.run.tool, "call", t.Server+"."+t.Tool, "err", answer.Err.Message)
 		}
-		*outcome = undoOutcome{t.server, t.tool, t.Arguments, answer.Err}
+		*outcome = undoOutcome{t.Server, t.Tool, t.Arguments, answer.Err}
 	}
-	if r.replay != nil { // the recording has the answers in this order
+	if u.run.replay != nil { // the recording has the answers in this order
 		work()
 	} else {
 		go work()
@@ -220,52 +211,32 @@ func (c activeCompensation) abort() {
 	<-c.done
 }
 
-// compensation makes one of the calls.
-func (r *run) compensation(ctx context.Context, t *target, timeout time.Duration) journal.Answer {
-	if r.replay != nil {
-		return r.replay.Recording.Compensation(t.ToolCall, t.server, t.tool)
-	}
-	late := func() journal.Answer {
-		return journal.Answer{Err: t.fail(abi.ErrTimeout, fmt.Sprintf("not done within %v (%s)", timeout, limits.UndoTime.Setting()))}
-	}
-	if answeredBefore(t.before) {
-		return t.before.Answer
-	}
-	if t.refused != nil {
-		return journal.Answer{Err: t.refused}
-	}
-	if r.settled {
-		return journal.Answer{Err: t.fail(abi.ErrCancelled, NoAnswer)}
-	}
-	if r.doubtful(t) && !r.isIdempotent(t) {
-		return journal.Answer{Err: t.fail(abi.ErrTool, "it is not known whether it was undone: the process died, and the tool is not idempotent")}
+// forwardUndo makes a call that undoes something.
+func (r *run) forwardUndo(ctx context.Context, t *stack.Request) stack.Answer {
+	late := func() stack.Answer {
+		var late *lateError
+		if !errors.As(context.Cause(ctx), &late) {
+			late = &lateError{r.cfg.UndoTimeout}
+		}
+		return stack.Answer{Err: t.Fail(abi.ErrTimeout, late.Error())}
 	}
 	if ctx.Err() != nil {
 		return late()
 	}
-	one := []target{*t}
-	if failed := r.admit(ctx, one, true); failed != nil {
-		failed.Server, failed.Tool = t.server, t.tool
-		return journal.Answer{Err: failed}
-	}
-	limited, cancel := t.limited(ctx)
+	limited, cancel := limitedBy(t, ctx)
 	defer cancel()
 	r.tree.live.Store(true)
 	call := r.scriptCall(t, nil, nil)
-	call.Approved = call.Approved || t.approved
+	call.Approved = call.Approved || t.Approved
 	reply := r.cfg.Upstreams.CallUpstream(limited, r.origin, call)
 	switch {
 	case ctx.Err() != nil:
 		return late()
 	case limited.Err() != nil:
-		return journal.Answer{Err: t.fail(abi.ErrTimeout, t.timeoutMessage())}
+		return stack.Answer{Err: t.Fail(abi.ErrTimeout, t.LimitMessage())}
 	}
 	t.Raw = false // a result with isError is a failure here
-	answer := t.answer(reply)
-	if f := r.tree.flow; f != nil {
-		f.Answered(one[0].made, answer)
-	}
-	return answer
+	return answerOf(t, reply)
 }
 
 // compensationList returns the outcomes of the calls as JSON.
