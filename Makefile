@@ -20,7 +20,7 @@ e2e: ## run the demo, and the binary with real servers and clients
 bench: ## measure what the proxy adds to a call
 	scripts/bench
 
-guest: ## rebuild host/sandbox/guest.wasm.gz
+guest: ## rebuild host/script/sandbox/guest.wasm.gz
 	scripts/build-guest
 
 check: ## what to run before pushing

@@ -112,7 +112,7 @@ var (
 )
 
 // TestNamesInPages checks that the files, packages and tests that pages name in
-// backquotes exist. A name may be a pattern: host/front/http*.go.
+// backquotes exist. A name may be a pattern: host/clients/http*.go.
 func TestNamesInPages(t *testing.T) {
 	tests := testNames(t)
 	files := 0

@@ -58,7 +58,7 @@ func TestReleaseSystems(t *testing.T) {
 		built[m[1]+"/"+m[2]] = true
 	}
 	checked := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^\t\{"(\w+)", "(\w+)", is`).FindAllStringSubmatch(read(t, "scripts/release.d/verify/archive.go"), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^\t\{"(\w+)", "(\w+)", is`).FindAllStringSubmatch(read(t, "scripts/releasebuild/verify/archive.go"), -1) {
 		checked[m[1]+"/"+m[2]] = true
 	}
 	if len(released) != 5 || !maps.Equal(released, built) || !maps.Equal(released, checked) {
@@ -70,7 +70,7 @@ func TestReleaseSystems(t *testing.T) {
 // TestFormula checks that the Homebrew formula has each archive that is for macOS or Linux, in
 // the block for its system.
 func TestFormula(t *testing.T) {
-	formula := read(t, "scripts/release.d/homebrew/template.rb")
+	formula := read(t, "scripts/releasebuild/homebrew/template.rb")
 	for block, archive := range map[string]string{
 		"macos arm": "darwin_arm64", "macos intel": "darwin_amd64", "linux arm": "linux_arm64", "linux intel": "linux_amd64",
 	} {
@@ -117,7 +117,7 @@ func TestImageIsTheProgram(t *testing.T) {
 // TestReleaseTools checks that each tool of a release has an exact version.
 func TestReleaseTools(t *testing.T) {
 	tools := 0
-	for line := range strings.Lines(read(t, "scripts/release.d/pins")) {
+	for line := range strings.Lines(read(t, "scripts/releasebuild/pins")) {
 		if strings.HasPrefix(line, "#") {
 			continue
 		}
@@ -127,7 +127,7 @@ func TestReleaseTools(t *testing.T) {
 		}
 	}
 	m := regexp.MustCompile(`actionlint=(\S+)/cmd/actionlint@(\S+)`).FindStringSubmatch(read(t, ".ci/run"))
-	if m == nil || !strings.Contains(read(t, "scripts/release.d/pins"), m[1]+"@"+m[2]+" ") {
+	if m == nil || !strings.Contains(read(t, "scripts/releasebuild/pins"), m[1]+"@"+m[2]+" ") {
 		t.Errorf(".ci/run has another actionlint: %q", m)
 	}
 	if tools < 6 {

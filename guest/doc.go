@@ -7,5 +7,5 @@
 //
 // The language is in package interp, which does not depend on wasm and is tested
 // natively. scripts/build-guest compiles this command into
-// host/sandbox/guest.wasm.
+// host/script/sandbox/guest.wasm.
 package main

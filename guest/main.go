@@ -17,7 +17,7 @@ import (
 )
 
 // The imports, named by abi.HostModule and abi.Func... Directives cannot use
-// constants, so a test of host/sandbox compares the names.
+// constants, so a test of host/script/sandbox compares the names.
 
 //go:wasmimport metatool request_read
 func requestRead(ptr unsafe.Pointer, capacity uint32) uint64

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // TestListAfterAnnouncedChange checks that a list that is requested after a change was

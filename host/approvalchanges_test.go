@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/host/approval"
+	"github.com/mcp-metatool/mcp-metatool/host/clients/clienttest"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/front/fronttest"
-	"github.com/mcp-metatool/mcp-metatool/host/policy/compile"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/approval"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/policy/compile"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
@@ -148,7 +148,7 @@ func (w *waitingCall) call(id int, params string) {
 	w.t.Helper()
 	more := w.more
 	if w.by == byResult {
-		more += `,"_meta":` + fronttest.Envelope
+		more += `,"_meta":` + clienttest.Envelope
 	}
 	w.agent.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%s%s}}`, id, strings.TrimSuffix(params, "}"), more))
 }

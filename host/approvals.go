@@ -7,11 +7,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/host/approval"
-	"github.com/mcp-metatool/mcp-metatool/host/approval/documents"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/fleet"
-	"github.com/mcp-metatool/mcp-metatool/host/policy"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/approval"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/approval/documents"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/policy"
 )
 
 // newApprover makes the part that asks people. The recorder must have been made.

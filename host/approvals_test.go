@@ -13,9 +13,9 @@ import (
 	"github.com/fsnotify/fsnotify"
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/mcp-metatool/mcp-metatool/host/approval"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/policy/compile"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/approval"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/policy/compile"
 )
 
 // askAlways returns a policy that asks for every call of the upstream "up".

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcp-metatool/mcp-metatool/host/front/fronttest"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/clients/clienttest"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
 // canAsk are the requests in the middle of which a client can be asked: their params, a
@@ -50,7 +50,7 @@ func TestCells(t *testing.T) {
 		for i, request := range canAsk {
 			for j, ask := range asks {
 				for _, client := range []string{"legacy", "2026-07-28"} {
-					k.names = map[string]string{"$env": fronttest.Envelope, "$name": ask.method, "$number": fmt.Sprint(1000 + 10*i + j)}
+					k.names = map[string]string{"$env": clienttest.Envelope, "$name": ask.method, "$number": fmt.Sprint(1000 + 10*i + j)}
 					lines := conversationOf(client, protocol, ask.params, ask.id, ask.answer)
 					t.Run(fmt.Sprintf("%s client, %s server/%s/%s", client, protocol, request.method, ask.name), func(t *testing.T) {
 						k.t = t

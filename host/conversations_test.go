@@ -14,9 +14,9 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/mcp-metatool/mcp-metatool/host/clients/clienttest"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/front/fronttest"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
 // relay is a server that the test plays: it forwards its input and output over a connection.
@@ -105,7 +105,7 @@ func newTalk(t *testing.T, prefix, revision string, change ...func(*config.Confi
 	}
 	h, _ := startHostFor(t, cfg, OneClient)
 	// $env is the envelope of a request of the stateless era, $more its beginning.
-	k := &talk{t: t, names: map[string]string{"$env": fronttest.Envelope, "$more": strings.TrimSuffix(fronttest.Envelope, "}")}}
+	k := &talk{t: t, names: map[string]string{"$env": clienttest.Envelope, "$more": strings.TrimSuffix(clienttest.Envelope, "}")}}
 	if k.upstream.conn, err = ln.Accept(); err != nil {
 		t.Fatal(err)
 	}

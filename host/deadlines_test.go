@@ -109,7 +109,7 @@ func checkDeadlines(s *goSources) (complaints []string, files int) {
 
 // isTest reports whether a file belongs to tests: to one, or to a package for tests.
 func isTest(name string, f *ast.File) bool {
-	return strings.HasSuffix(name, "_test.go") || strings.HasSuffix(path.Dir(name), "test") && path.Dir(name) != "host/backtest" ||
+	return strings.HasSuffix(name, "_test.go") || strings.HasSuffix(path.Dir(name), "test") && path.Dir(name) != "host/journal/backtest" ||
 		slices.ContainsFunc(f.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"testing"` })
 }
 

@@ -9,14 +9,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/clients"
+	"github.com/mcp-metatool/mcp-metatool/host/clients/stateless"
 	"github.com/mcp-metatool/mcp-metatool/host/durable"
 	"github.com/mcp-metatool/mcp-metatool/host/fleet"
-	"github.com/mcp-metatool/mcp-metatool/host/front"
-	"github.com/mcp-metatool/mcp-metatool/host/front/stateless"
-	"github.com/mcp-metatool/mcp-metatool/host/route"
-	"github.com/mcp-metatool/mcp-metatool/host/rpc"
-	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/rpc"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
+	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox"
 )
 
 // settleTime is how long a replica that drains still takes new sessions: load balancers do not
@@ -192,10 +192,10 @@ func (d *drain) handler(inner http.Handler) http.Handler {
 	})
 }
 
-// counted is a front.Tracer that counts the requests in flight, before another one.
+// counted is a clients.Tracer that counts the requests in flight, before another one.
 type counted struct {
-	front.Tracer // nil for none
-	drain        *drain
+	clients.Tracer // nil for none
+	drain          *drain
 }
 
 // BeginRequest implements stateless.Tracer.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/store/fleettest"
+	"github.com/mcp-metatool/mcp-metatool/host/fleet/fleettest"
 	"github.com/mcp-metatool/mcp-metatool/host/store/sealed"
 )
 

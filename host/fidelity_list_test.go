@@ -8,8 +8,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // TestFidelity does everything in mcptest.Items directly and through us, and compares

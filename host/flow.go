@@ -4,15 +4,15 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/mcp-metatool/mcp-metatool/host/compose"
-	"github.com/mcp-metatool/mcp-metatool/host/compose/shadow"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/flow"
-	"github.com/mcp-metatool/mcp-metatool/host/policy"
-	"github.com/mcp-metatool/mcp-metatool/host/route"
-	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/flow"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/policy"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
+	"github.com/mcp-metatool/mcp-metatool/host/script/compose"
+	"github.com/mcp-metatool/mcp-metatool/host/script/compose/shadow"
+	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/store/files"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 

@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/clients/clienttest"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/flow"
-	"github.com/mcp-metatool/mcp-metatool/host/front/fronttest"
-	"github.com/mcp-metatool/mcp-metatool/host/policy"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/flow"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/policy"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
 // TestFlowPlans checks that a plan which shows a secret labels the session, and that its calls to
@@ -43,7 +43,7 @@ func TestFlowStateless(t *testing.T) {
 	})
 	c := dialBare(t, h.Host)
 	call := func(more string) string {
-		c.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"eval_starlark","arguments":{"code":%s}%s,"_meta":%s}}`, wire.Quote(flowLeak), more, fronttest.Envelope))
+		c.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"eval_starlark","arguments":{"code":%s}%s,"_meta":%s}}`, wire.Quote(flowLeak), more, clienttest.Envelope))
 		return c.hear()
 	}
 	for decision, sent := range map[string]bool{"deny": false, "allow once": true} {

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/flow"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/flow"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // flowEnv says where the test binary writes what it was sent, as a server of tests of information

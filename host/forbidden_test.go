@@ -13,11 +13,11 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/mcp-metatool/mcp-metatool/host/approval"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/approval"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/policy/compile"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
-	"github.com/mcp-metatool/mcp-metatool/host/policy/compile"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // TestForbidden plays testdata/forbidden/*.txtar: attempts to do what is not permitted. The

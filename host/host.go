@@ -46,33 +46,33 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/host/approval"
-	"github.com/mcp-metatool/mcp-metatool/host/budget"
-	"github.com/mcp-metatool/mcp-metatool/host/builtin"
-	"github.com/mcp-metatool/mcp-metatool/host/cassette"
-	"github.com/mcp-metatool/mcp-metatool/host/catalog"
-	"github.com/mcp-metatool/mcp-metatool/host/compose"
+	"github.com/mcp-metatool/mcp-metatool/host/clients/stateless"
+	"github.com/mcp-metatool/mcp-metatool/host/clients/streamable"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/durable"
 	"github.com/mcp-metatool/mcp-metatool/host/fleet"
 	"github.com/mcp-metatool/mcp-metatool/host/fleet/home"
 	"github.com/mcp-metatool/mcp-metatool/host/fleet/peer"
-	"github.com/mcp-metatool/mcp-metatool/host/front/stateless"
-	"github.com/mcp-metatool/mcp-metatool/host/front/streamable"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/approval"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/pins"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/plan"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/policy/compile"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/journal/cassette"
 	"github.com/mcp-metatool/mcp-metatool/host/journal/shared"
-	"github.com/mcp-metatool/mcp-metatool/host/pins"
-	"github.com/mcp-metatool/mcp-metatool/host/plan"
-	"github.com/mcp-metatool/mcp-metatool/host/policy/compile"
-	"github.com/mcp-metatool/mcp-metatool/host/requeststate"
-	"github.com/mcp-metatool/mcp-metatool/host/route"
-	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/budget"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/requeststate"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/builtin"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
+	"github.com/mcp-metatool/mcp-metatool/host/script/compose"
+	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/servers"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/supervise"
 	"github.com/mcp-metatool/mcp-metatool/host/store/sealed"
-	"github.com/mcp-metatool/mcp-metatool/host/supervise"
 	"github.com/mcp-metatool/mcp-metatool/host/telemetry"
 	"github.com/mcp-metatool/mcp-metatool/host/ui"
-	"github.com/mcp-metatool/mcp-metatool/host/upstream"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // Name is the name of the product that clients and upstreams see.
@@ -121,8 +121,8 @@ type Options struct {
 	// clients and the queue of approvals.
 	Person approval.Person
 
-	newSandbox func(sandbox.Options) *sandbox.Sandbox                    // for tests; nil: sandbox.New
-	streams    func(upstream.Spec) (io.ReadCloser, io.WriteCloser, bool) // for tests; see upstream.Options
+	newSandbox func(sandbox.Options) *sandbox.Sandbox                   // for tests; nil: sandbox.New
+	streams    func(servers.Spec) (io.ReadCloser, io.WriteCloser, bool) // for tests; see servers.Options
 }
 
 // Host is a running proxy. Its methods are safe for concurrent use.

@@ -15,12 +15,12 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/limits"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/limits"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
-	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
-	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
-	"github.com/mcp-metatool/mcp-metatool/host/upstream"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox/sandboxtest"
+	"github.com/mcp-metatool/mcp-metatool/host/servers"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
@@ -288,7 +288,7 @@ func TestBrokenUpstreams(t *testing.T) {
 	}
 	for i, status := range h.Upstreams(t.Context()) {
 		wantUp := cfg.Upstreams[i].Name == "good"
-		if up := status.State == upstream.Ready; up != wantUp || (status.Err == "") != wantUp {
+		if up := status.State == servers.Ready; up != wantUp || (status.Err == "") != wantUp {
 			t.Errorf("%+v", status)
 		}
 		if status.Name == "garbage" && !strings.Contains(status.Err, "this is not JSON-RPC") {
@@ -480,7 +480,7 @@ func TestCloseAgain(t *testing.T) {
 				if err := h.Close(); err != nil {
 					t.Error(err)
 				}
-				if st := h.Upstreams(t.Context())[0]; st.State != upstream.Closed || st.Pid != 0 {
+				if st := h.Upstreams(t.Context())[0]; st.State != servers.Closed || st.Pid != 0 {
 					t.Errorf("the upstream is %s, process %d", st.State, st.Pid)
 				}
 			})

@@ -35,29 +35,29 @@ func TestCheckImports(t *testing.T) {
 	}{
 		"all well": {pkgs: []*goPackage{
 			made("abi", "strings", "encoding/json"),
-			made("host/sandbox", "github.com/tetratelabs/wazero", "github.com/tetratelabs/wazero/api"),
+			made("host/script/sandbox", "github.com/tetratelabs/wazero", "github.com/tetratelabs/wazero/api"),
 			made("guest/interp", "go.starlark.net/starlark"),
-			made("host/upstream/oauth", "github.com/mark3labs/mcp-go/mcp"),
-			made("host", module+"/host/sandbox", module+"/abi"),
+			made("host/servers/oauth", "github.com/mark3labs/mcp-go/mcp"),
+			made("host", module+"/host/script/sandbox", module+"/abi"),
 			made("cmd/mcp-metatool", module+"/host"),
 		}},
 		"a library where it is not wanted": {
-			pkgs: []*goPackage{made("host/compose", "github.com/tetratelabs/wazero/api")},
-			want: []string{"host/compose imports github.com/tetratelabs/wazero/api, which is only for host/sandbox"},
+			pkgs: []*goPackage{made("host/script/compose", "github.com/tetratelabs/wazero/api")},
+			want: []string{"host/script/compose imports github.com/tetratelabs/wazero/api, which is only for host/script/sandbox"},
 		},
 		"below the package that may": {
-			pkgs: []*goPackage{made("host/sandbox/rewrite", "github.com/tetratelabs/wazero")},
-			want: []string{"host/sandbox/rewrite imports github.com/tetratelabs/wazero, which is only for host/sandbox"},
+			pkgs: []*goPackage{made("guest/rewrite", "github.com/tetratelabs/wazero")},
+			want: []string{"guest/rewrite imports github.com/tetratelabs/wazero, which is only for host/script/sandbox"},
 		},
 		"only for another system": {
 			pkgs: []*goPackage{elsewhere(made("guest"), "go.starlark.net/syntax")},
 			want: []string{"guest imports go.starlark.net/syntax, which is only for guest/interp, guest/parse, guest/stdlib/..."},
 		},
 		"a library in a test": {
-			pkgs: []*goPackage{testOf(made("host/route"), "github.com/mark3labs/mcp-go/client")},
+			pkgs: []*goPackage{testOf(made("host/proxy/route"), "github.com/mark3labs/mcp-go/client")},
 		},
 		"another library of a similar name": {
-			pkgs: []*goPackage{made("host/compose", "github.com/tetratelabs/wazero-extras")},
+			pkgs: []*goPackage{made("host/script/compose", "github.com/tetratelabs/wazero-extras")},
 		},
 		"more than the standard library": {
 			pkgs: []*goPackage{made("abi", "golang.org/x/sync/errgroup")},
@@ -69,10 +69,10 @@ func TestCheckImports(t *testing.T) {
 		},
 		"indirectly": {
 			pkgs: []*goPackage{
-				made("abi/abitest", module+"/guest/x"), made("guest/x", module+"/host/wire"), made("host/wire"),
+				made("abi/abitest", module+"/guest/x"), made("guest/x", module+"/host/mcp/wire"), made("host/mcp/wire"),
 			},
 			want: []string{"abi/abitest must not import host: " +
-				module + "/abi/abitest -> " + module + "/guest/x -> " + module + "/host/wire"},
+				module + "/abi/abitest -> " + module + "/guest/x -> " + module + "/host/mcp/wire"},
 		},
 		"from a test": {
 			pkgs: []*goPackage{testOf(made("tools"), module+"/host"), made("host")},
@@ -94,9 +94,9 @@ func TestCheckImports(t *testing.T) {
 
 func TestCheckNames(t *testing.T) {
 	t.Parallel()
-	undocumented := made("host/wire")
+	undocumented := made("host/mcp/wire")
 	undocumented.Doc = "\n"
-	cgo := made("host/front")
+	cgo := made("host/clients")
 	cgo.CgoFiles = []string{"c.go"}
 	hidden := made("host/helpers")
 	hidden.Name = "fine"
@@ -104,11 +104,11 @@ func TestCheckNames(t *testing.T) {
 		pkg  *goPackage
 		want []string
 	}{
-		"well":        {pkg: made("host/wire")},
+		"well":        {pkg: made("host/mcp/wire")},
 		"banned":      {pkg: made("host/util"), want: []string{"host/util: a package named util says nothing about what is in it"}},
 		"banned path": {pkg: hidden, want: []string{"host/helpers: a package named helpers says nothing about what is in it"}},
-		"no comment":  {pkg: undocumented, want: []string{"host/wire: package wire has no doc comment"}},
-		"cgo":         {pkg: cgo, want: []string{"host/front: cgo in c.go"}},
+		"no comment":  {pkg: undocumented, want: []string{"host/mcp/wire: package wire has no doc comment"}},
+		"cgo":         {pkg: cgo, want: []string{"host/clients: cgo in c.go"}},
 		"only tests":  {pkg: &goPackage{ImportPath: module + "/e2e", Name: "e2e"}},
 	}
 	for name, test := range tests {

@@ -32,16 +32,16 @@ var librariesOf = []struct {
 	library string
 	allowed []string
 }{
-	{"github.com/tetratelabs/wazero", []string{"host/sandbox"}},
-	{"cel.dev/cel-go", []string{"host/policy/compile"}},
-	{"github.com/nats-io/nats.go", []string{"host/store/jetstream"}},
-	{"github.com/nats-io/nats-server/v2", []string{"scripts/nats.d"}},
+	{"github.com/tetratelabs/wazero", []string{"host/script/sandbox"}},
+	{"cel.dev/cel-go", []string{"host/guard/policy/compile"}},
+	{"github.com/nats-io/nats.go", []string{"host/fleet/jetstream"}},
+	{"github.com/nats-io/nats-server/v2", []string{"scripts/natsserver"}},
 	{"go.starlark.net", []string{"guest/interp", "guest/parse", "guest/stdlib/..."}},
 	// They call methods by name, so that the linker keeps every method of the program.
 	{"text/template", nil},
 	{"html/template", nil},
 	{"github.com/mark3labs/mcp-go", []string{
-		"host/upstream/httpclient", "host/upstream/oauth", "host/builtin",
+		"host/servers/httpclient", "host/servers/oauth", "host/proxy/builtin",
 	}},
 }
 
@@ -52,7 +52,7 @@ var neverImport = []struct {
 }{
 	{"abi", "host"},
 	{"tools", "host"},
-	{"host/config", "host/policy"},
+	{"host/config", "host/guard/policy"},
 	{"", "cmd"},
 }
 
@@ -147,7 +147,7 @@ func scriptPackages(root string) (pkgs []*goPackage, err error) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && (d.Name() == "node_modules" || d.Name() == "testdata" || d.Name() == "e2e.d"): // e2e.d has a module of its own
+		case d.IsDir() && (d.Name() == "node_modules" || d.Name() == "testdata" || d.Name() == "endtoend"): // endtoend has a module of its own
 			return fs.SkipDir
 		case d.IsDir() || path.Ext(name) != ".go":
 			return nil

@@ -12,7 +12,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
-	"github.com/mcp-metatool/mcp-metatool/host/upstream"
+	"github.com/mcp-metatool/mcp-metatool/host/servers"
 )
 
 // inProcess is the command of servers that run in the process of the tests, over pipes like
@@ -25,12 +25,12 @@ func inOwnProcess(u config.Upstream) config.Upstream {
 	return u
 }
 
-// serversHere returns upstream.Options.Streams for servers with the command inProcess. When the
+// serversHere returns servers.Options.Streams for servers with the command inProcess. When the
 // test ends, it waits for them.
-func serversHere(t testing.TB) func(upstream.Spec) (io.ReadCloser, io.WriteCloser, bool) {
+func serversHere(t testing.TB) func(servers.Spec) (io.ReadCloser, io.WriteCloser, bool) {
 	var all sync.WaitGroup
 	t.Cleanup(all.Wait)
-	return func(spec upstream.Spec) (io.ReadCloser, io.WriteCloser, bool) {
+	return func(spec servers.Spec) (io.ReadCloser, io.WriteCloser, bool) {
 		if spec.Command != inProcess {
 			return nil, nil, false
 		}
@@ -70,8 +70,8 @@ type upstreamOptions struct {
 	process  bool     // the server has a process of its own
 }
 
-// servers counts the servers of kind raw in this process.
-var servers atomic.Int64
+// started counts the servers of kind raw in this process.
+var started atomic.Int64
 
 // serveKind is a raw MCP server of the named kind, until its input ends.
 func serveKind(kind string, o upstreamOptions) {
@@ -91,7 +91,7 @@ func serveKind(kind string, o upstreamOptions) {
 		_, _ = io.Copy(io.Discard, conn)
 		fallthrough
 	case "raw":
-		raw := &rawServer{out: lines, id: int(servers.Add(1))}
+		raw := &rawServer{out: lines, id: int(started.Add(1))}
 		if o.process {
 			raw.id = os.Getpid()
 			raw.serve(o.in)

@@ -5,13 +5,13 @@ import (
 	"fmt"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
-	"github.com/mcp-metatool/mcp-metatool/host/builtin/discover"
-	"github.com/mcp-metatool/mcp-metatool/host/catalog"
-	"github.com/mcp-metatool/mcp-metatool/host/compose"
-	"github.com/mcp-metatool/mcp-metatool/host/health"
-	"github.com/mcp-metatool/mcp-metatool/host/supervise"
-	"github.com/mcp-metatool/mcp-metatool/host/upstream"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/builtin/discover"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/script/compose"
+	"github.com/mcp-metatool/mcp-metatool/host/servers"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/health"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/supervise"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
@@ -35,11 +35,11 @@ func (h *Host) AwaitOwner(ctx context.Context, tool string) { h.upstreams.AwaitO
 
 // Upstreams waits until every upstream has started or failed, or ctx ends, and
 // returns their states in the order of the configuration.
-func (h *Host) Upstreams(ctx context.Context) []upstream.Status { return h.upstreams.Statuses(ctx) }
+func (h *Host) Upstreams(ctx context.Context) []servers.Status { return h.upstreams.Statuses(ctx) }
 
 // Status returns the state of a shared upstream; false if there is none of that
 // name.
-func (h *Host) Status(server string) (upstream.Status, bool) { return h.upstreams.Status(server) }
+func (h *Host) Status(server string) (servers.Status, bool) { return h.upstreams.Status(server) }
 
 // Snapshot waits until a shared upstream has started, and returns its handshake and
 // lists; see supervise.Upstreams.Snapshot.

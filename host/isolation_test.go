@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/health"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
-	"github.com/mcp-metatool/mcp-metatool/host/upstream"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/servers"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/health"
 )
 
 // overHTTP is a combination in which a Host has several sessions.
@@ -129,12 +129,12 @@ func TestOwnLazyUpstream(t *testing.T) {
 	if got := callRaw(t, two, "instead", `{"text":"good morning"}`); !strings.Contains(got, "good morning") {
 		t.Errorf("%s", got)
 	}
-	var states []upstream.State
+	var states []servers.State
 	for _, st := range w.host.Upstreams(bounded(t)) {
 		states = append(states, st.State)
 	}
 	slices.Sort(states)
-	if !slices.Equal(states, []upstream.State{health.Asleep, upstream.Ready}) {
+	if !slices.Equal(states, []servers.State{health.Asleep, servers.Ready}) {
 		t.Errorf("states %v", states)
 	}
 }

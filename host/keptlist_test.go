@@ -106,8 +106,8 @@ func (x *a) f(other b) {
 var keptFolders = []string{"host", "tools", "abi"}
 
 // commandsOnly are packages below them that only commands use.
-var commandsOnly = []string{"host/smoke", "host/doctor", "host/timeline", "host/verify", "host/replay", "host/store/migrate", "host/confine/trace",
-	"host/serverjson", "host/subreaper", "host/confine/restrict", "tools/bundle", "tools/change", "tools/tomldoc", "tools/display", "host/sandbox/rewrite", "host/sandbox/guestbuild"}
+var commandsOnly = []string{"host/smoke", "host/setup/doctor", "host/journal/timeline", "host/journal/verify", "host/journal/replay", "host/store/migrate", "host/confine/trace",
+	"host/setup/serverjson", "host/confine/subreaper", "host/confine/restrict", "tools/bundle", "tools/change", "tools/tomldoc", "tools/display", "guest/rewrite", "guest/guestbuild"}
 
 // growing returns the fields and variables that code adds to, as package.Type.field and
 // package.variable, each with a place where it does.

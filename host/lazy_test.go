@@ -11,10 +11,10 @@ import (
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/health"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
-	"github.com/mcp-metatool/mcp-metatool/host/upstream"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/servers"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/health"
 )
 
 // lazy is a server with start = "lazy", with the configuration of Hosts that run one
@@ -48,7 +48,7 @@ func (l *lazy) with(name string, f func(t *testing.T, h *Host, p *mcptest.Pair))
 func (l *lazy) first() (seen string) {
 	l.with("first", func(t *testing.T, h *Host, p *mcptest.Pair) {
 		seen = lists(t, p)
-		wantState(t, h, upstream.Ready)
+		wantState(t, h, servers.Ready)
 	})
 	return seen
 }
@@ -67,7 +67,7 @@ func lists(t *testing.T, p *mcptest.Pair) string {
 	return all
 }
 
-func wantState(t *testing.T, h *Host, want upstream.State) upstream.Status {
+func wantState(t *testing.T, h *Host, want servers.State) servers.Status {
 	t.Helper()
 	st := h.Upstreams(t.Context())[0]
 	if st.State != want {
@@ -114,7 +114,7 @@ func TestLazy(t *testing.T) {
 		if got := callRaw(t, p, "instead", `{"text":"good morning"}`); !strings.Contains(got, "good morning") {
 			t.Errorf("first call: %s", got)
 		}
-		wantState(t, h, upstream.Ready)
+		wantState(t, h, servers.Ready)
 		if e, _, err := l.received.Find(bounded(t), "the level", before, mcptest.Method("logging/setLevel")); err != nil || !strings.Contains(string(e.Raw), "warning") {
 			t.Errorf("%s %v", e.Raw, err)
 		}
@@ -137,7 +137,7 @@ func TestLazy(t *testing.T) {
 		if got := callRaw(t, p, "eval_starlark", `{"code":"raw.instead(text='from a script')"}`); !strings.Contains(got, "from a script") {
 			t.Errorf("%s", got)
 		}
-		wantState(t, h, upstream.Ready)
+		wantState(t, h, servers.Ready)
 		if seen := lists(t, p); seen != first {
 			t.Errorf("awake, it has\n%s\nwant\n%s", seen, first)
 		}
@@ -160,7 +160,7 @@ func TestLazyForgets(t *testing.T) {
 	if info, err := os.Stat(l.file()); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
 		t.Errorf("%v %v", info.Mode(), err)
 	}
-	want := func(name string, state upstream.State) {
+	want := func(name string, state servers.State) {
 		t.Helper()
 		l.with(name, func(t *testing.T, h *Host, _ *mcptest.Pair) { wantState(t, h, state) })
 	}
@@ -168,17 +168,17 @@ func TestLazyForgets(t *testing.T) {
 	env["API_TOKEN"], l.cfg.Secrets = "another-token", []string{"another-token"}
 	want("another secret", health.Asleep)
 	env["MODE"] = "full"
-	want("another environment", upstream.Ready)
+	want("another environment", servers.Ready)
 	want("the same environment", health.Asleep)
 	for _, damage := range []string{"", "{", `{"of":1}`, strings.Replace(string(data), `"tools":{"items":[`, `"tools":{"items":[7,`, 1)} {
 		if err := os.WriteFile(l.file(), []byte(damage), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		want("damaged", upstream.Ready)
+		want("damaged", servers.Ready)
 		want("mended", health.Asleep)
 	}
 	l.cfg.Upstreams[0].Start = config.Eager
-	want("eager", upstream.Ready)
+	want("eager", servers.Ready)
 }
 
 // TestLazyWithoutClient checks that lists that a server offers without a client do not
@@ -194,7 +194,7 @@ func TestLazyWithoutClient(t *testing.T) {
 	l.cfg.Upstreams[0].Start = config.Eager
 	t.Run("nobody", func(t *testing.T) {
 		h, _ := startHostFor(t, l.cfg, NoClient)
-		wantState(t, h, upstream.Ready)
+		wantState(t, h, servers.Ready)
 		conn, ok := h.upstreams.For(nil, "raw")
 		if !ok {
 			t.Fatal("no connection")
@@ -245,7 +245,7 @@ func TestEagerReplacesRememberedLists(t *testing.T) {
 			defer release()
 			start := serversHere(t)
 			w := serveProxyOf(t, combination{config.Stdio, config.Stdio}, l.received, l.cfg, Options{
-				streams: func(spec upstream.Spec) (io.ReadCloser, io.WriteCloser, bool) {
+				streams: func(spec servers.Spec) (io.ReadCloser, io.WriteCloser, bool) {
 					out, in, ok := start(spec)
 					return heldOutput{out, initialized}, in, ok
 				},
@@ -255,7 +255,7 @@ func TestEagerReplacesRememberedLists(t *testing.T) {
 			if _, ok := wire.Get(p.InitializeResponse.Msg.Result, "capabilities", "prompts"); ok != prompts {
 				t.Errorf("%s", p.InitializeResponse.Raw)
 			}
-			wantState(t, w.host, upstream.Ready)
+			wantState(t, w.host, servers.Ready)
 			if got := lists(t, p); !strings.Contains(got, `"`+mcptest.Prompts[0]+`"`) { // the list can be requested without the capability
 				t.Errorf("%s", got)
 			}

@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/mcp-metatool/mcp-metatool/host/store/fleettest"
+	"github.com/mcp-metatool/mcp-metatool/host/fleet/fleettest"
 	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/supervise"
-	"github.com/mcp-metatool/mcp-metatool/host/upstream"
+	"github.com/mcp-metatool/mcp-metatool/host/servers"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/supervise"
 )
 
 // TestSelf checks that a proxy whose upstream is itself, at its own address, does not use it,
@@ -33,7 +33,7 @@ func TestSelf(t *testing.T) {
 		go func() { served <- h.ServeHTTPOn(ctx, ln) }()
 		t.Cleanup(func() { cancel(); <-served })
 		want := fmt.Sprintf("upstream \"me\": %v: the server is an mcp-metatool with this configuration (remove it, or give it another configuration)", supervise.ErrNested)
-		if st := h.Upstreams(bounded(t))[0]; st.State != upstream.Failed || st.Err != want {
+		if st := h.Upstreams(bounded(t))[0]; st.State != servers.Failed || st.Err != want {
 			t.Errorf("%s: %s, %s", protocol, st.State, st.Err)
 		}
 	}

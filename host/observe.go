@@ -7,9 +7,9 @@ import (
 	"net"
 	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/host/front/streamable"
+	"github.com/mcp-metatool/mcp-metatool/host/clients/streamable"
+	"github.com/mcp-metatool/mcp-metatool/host/servers"
 	"github.com/mcp-metatool/mcp-metatool/host/telemetry"
-	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 )
 
 // isTool reports whether agents can call a tool by that name.
@@ -22,7 +22,7 @@ func (h *Host) isTool(name string) bool {
 func (h *Host) state() telemetry.State {
 	s := telemetry.State{Runs: h.sandbox.Active()}
 	for _, u := range h.upstreams.States() {
-		s.Upstreams = append(s.Upstreams, telemetry.UpstreamState{Name: u.Name, Ready: u.State == upstream.Ready})
+		s.Upstreams = append(s.Upstreams, telemetry.UpstreamState{Name: u.Name, Ready: u.State == servers.Ready})
 	}
 	if h.fleet != nil {
 		s.Fleet = &telemetry.FleetState{Available: h.fleet.Away() == nil, Draining: h.fleet.IsDraining(), Replicas: map[string]int{}, Work: h.fleet.Counts()}

@@ -7,13 +7,13 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/mcp-metatool/mcp-metatool/host/clients/origin"
+	"github.com/mcp-metatool/mcp-metatool/host/clients/streamable"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/front/origin"
-	"github.com/mcp-metatool/mcp-metatool/host/front/streamable"
-	"github.com/mcp-metatool/mcp-metatool/host/health"
-	"github.com/mcp-metatool/mcp-metatool/host/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/health"
 	"github.com/mcp-metatool/mcp-metatool/host/ui"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // page implements ui.Proxy.

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
 // hideText changes the configuration so that it hides the tool text.

@@ -5,9 +5,9 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/mcp-metatool/mcp-metatool/host/bearer"
+	"github.com/mcp-metatool/mcp-metatool/host/clients/bearer"
+	"github.com/mcp-metatool/mcp-metatool/host/servers"
 	"github.com/mcp-metatool/mcp-metatool/host/store"
-	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 )
 
 // The paths of probes on the HTTP server.
@@ -56,7 +56,7 @@ func (h *Host) ready() (waitsFor string, ok bool) {
 	}
 	starting := 0
 	for _, u := range h.upstreams.States() {
-		if u.State == upstream.Starting && u.Restarts == 0 {
+		if u.State == servers.Starting && u.Restarts == 0 {
 			starting++
 		}
 	}

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/clients/clienttest"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/front/fronttest"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
 // crossing is a process of a server of the handshake era on stdio, which the test plays,
@@ -117,7 +117,7 @@ func (c *crossing) called(number int) (id string) {
 }
 
 func (c *crossing) post(ctx context.Context, number int, members string) <-chan string {
-	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"up__t","arguments":{"n":%d}%s,"_meta":%s}}`, number, members, fronttest.Envelope)
+	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"up__t","arguments":{"n":%d}%s,"_meta":%s}}`, number, members, clienttest.Envelope)
 	answer := make(chan string, 1)
 	go func() {
 		_, text := postCall(ctx, c.url, "", "up__t", body)

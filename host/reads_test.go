@@ -32,18 +32,18 @@ var mayRead = map[string]string{
 	"tools/regular/regular.go OpenFile os.OpenFile": "the reader of all others; looks before and after",
 	"tools/regular/regular.go OpenIn .OpenFile":     "likewise",
 
-	"host/subreaper":                                                  "the kernel's files in /proc and /sys/fs/cgroup, and /dev/null",
-	"host/confine/restrict":                                           "the kernel's files in /proc",
-	"host/confine/trace/trace_linux.go":                               "files in a folder that only we can enter, pipes of ours, and the kernel's files in /proc",
-	"host/budget/machine.go":                                          "what the kernel says of memory, in /proc and /sys",
-	"host/budget/machine_linux.go":                                    "likewise",
-	"host/sandbox/image_linux.go newCOWImage os.Open":                 "/proc/self/pagemap",
-	"host/sandbox/code_linux.go codeRegions os.ReadFile":              "/proc/self/maps",
-	"host/upstream/process/group_linux.go startSupervised os.NewFile": "our end of a pair of sockets",
-	"tools/regular/write.go WriteTemp .OpenFile":                      "writes a new file (O_EXCL)",
-	"cmd/mcp-metatool/controldir.go open .Open":                       "the folder itself",
-	"cmd/mcp-metatool/controldir.go sockets .FS":                      "for the names in a folder",
-	"host/sandbox/cacheclean.go CachedGuests .FS":                     "for the names and times in a folder",
+	"host/confine/subreaper":                                         "the kernel's files in /proc and /sys/fs/cgroup, and /dev/null",
+	"host/confine/restrict":                                          "the kernel's files in /proc",
+	"host/confine/trace/trace_linux.go":                              "files in a folder that only we can enter, pipes of ours, and the kernel's files in /proc",
+	"host/mcp/budget/machine.go":                                     "what the kernel says of memory, in /proc and /sys",
+	"host/mcp/budget/machine_linux.go":                               "likewise",
+	"host/script/sandbox/image_linux.go newCOWImage os.Open":         "/proc/self/pagemap",
+	"host/script/sandbox/code_linux.go codeRegions os.ReadFile":      "/proc/self/maps",
+	"host/servers/process/group_linux.go startSupervised os.NewFile": "our end of a pair of sockets",
+	"tools/regular/write.go WriteTemp .OpenFile":                     "writes a new file (O_EXCL)",
+	"cmd/mcp-metatool/controldir.go open .Open":                      "the folder itself",
+	"cmd/mcp-metatool/controldir.go sockets .FS":                     "for the names in a folder",
+	"host/script/sandbox/cacheclean.go CachedGuests .FS":             "for the names and times in a folder",
 
 	"tools/dir.go readNames .Open":                             "the folder itself, for its names",
 	"tools/regular/write_other.go SyncFolder .Open":            "the folder itself, to make it durable",
@@ -52,7 +52,7 @@ var mayRead = map[string]string{
 }
 
 // notProduct are folders with programs for development and tests.
-var notProduct = []string{"scripts", "host/mcptest", "host/sandbox/guestbuild", "host/sandbox/sandboxtest", "host/sandbox/guestcache", "host/store/foldertest", "abi/abitest", "guest", "tools/testenv"}
+var notProduct = []string{"scripts", "host/mcptest", "guest/guestbuild", "host/script/sandbox/sandboxtest", "host/script/sandbox/guestcache", "host/store/foldertest", "abi/abitest", "guest", "tools/testenv"}
 
 // TestFilesAreReadByPackageRegular checks that the product opens files only with package
 // regular: a named pipe would block forever, and a device would never end.

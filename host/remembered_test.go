@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
 // slow is a server that has run before and that starts when its gate is opened.

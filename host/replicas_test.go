@@ -10,9 +10,9 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/fleet"
-	"github.com/mcp-metatool/mcp-metatool/host/store/fleettest"
+	"github.com/mcp-metatool/mcp-metatool/host/fleet/fleettest"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 	"github.com/mcp-metatool/mcp-metatool/host/store/sealed"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // replicaWithServer starts a replica of the fleet with a store at url, with a server on stdio that the test

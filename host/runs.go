@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/durable"
-	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
 	"github.com/mcp-metatool/mcp-metatool/host/store"
 )
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
-	"github.com/mcp-metatool/mcp-metatool/host/limits"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/limits"
 )
 
 func readDocument(t *testing.T, name string) string {

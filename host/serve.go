@@ -10,25 +10,25 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/clients"
+	"github.com/mcp-metatool/mcp-metatool/host/clients/streamable"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/front"
-	"github.com/mcp-metatool/mcp-metatool/host/front/streamable"
-	"github.com/mcp-metatool/mcp-metatool/host/route"
-	"github.com/mcp-metatool/mcp-metatool/host/supervise"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
+	"github.com/mcp-metatool/mcp-metatool/host/servers"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/link"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/stdio"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/supervise"
 	"github.com/mcp-metatool/mcp-metatool/host/telemetry"
-	"github.com/mcp-metatool/mcp-metatool/host/upstream"
-	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
-	"github.com/mcp-metatool/mcp-metatool/host/upstream/stdio"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // session returns the options of sessions, over HTTP or over a pair of streams.
-func (h *Host) session(http bool) front.Options {
+func (h *Host) session(http bool) clients.Options {
 	follower := h.opts.Telemetry.Front(http, h.isTool)
-	opts := front.Options{
+	opts := clients.Options{
 		Backend: backend{h.router, h.upstreams, follower, h.config}, Name: Name, Version: h.opts.Version,
 		MaxMessage: int(h.config().MaxMessage), Budget: h.sandbox.Budget(), Log: h.opts.Log,
-		Stateless: front.Stateless{
+		Stateless: clients.Stateless{
 			Sealer: h.sealer, Parking: &h.parking,
 			InputTimeout: func() time.Duration { return h.config().InputTimeout },
 		},
@@ -46,7 +46,7 @@ func (h *Host) session(http bool) front.Options {
 }
 
 // backend is the router together with the upstreams that belong to its sessions. It
-// implements front.Backend and front.Submitter.
+// implements clients.Backend and clients.Submitter.
 type backend struct {
 	*route.Router
 	upstreams *supervise.Upstreams
@@ -54,9 +54,9 @@ type backend struct {
 	config    func() *config.Config
 }
 
-var _ front.Submitter = backend{}
+var _ clients.Submitter = backend{}
 
-// BeginSession implements front.Backend.
+// BeginSession implements clients.Backend.
 func (b backend) BeginSession(ctx context.Context, s route.Session) (route.InitializeResult, error) {
 	b.upstreams.BeginSession(s)
 	w, err := b.Router.BeginSession(ctx, s)
@@ -82,7 +82,7 @@ func (b backend) Begin(s route.Session) {
 	b.Router.Begin(s)
 }
 
-// EndSession implements front.Backend.
+// EndSession implements clients.Backend.
 func (b backend) EndSession(s route.Session) {
 	b.follower.EndSession(s)
 	b.Router.EndSession(s)
@@ -90,9 +90,9 @@ func (b backend) EndSession(s route.Session) {
 }
 
 // Serve runs one session with a client until in ends, the client stops reading, or
-// ctx ends. The error is nil if in ended. See front.ServeStdio about in.
+// ctx ends. The error is nil if in ended. See clients.ServeStdio about in.
 func (h *Host) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
-	return front.ServeStdio(ctx, in, out, h.session(false))
+	return clients.ServeStdio(ctx, in, out, h.session(false))
 }
 
 // ServeHTTPOn serves streamable HTTP on ln until ctx ends, and closes ln. The error is
@@ -203,11 +203,11 @@ func (h *Host) Connect(ctx context.Context, onNotification func(m wire.Inbound))
 	c.Conn = stdio.NewConn(fromHost, toHost, link.Options{
 		MaxMessage: int(h.config().MaxMessage),
 		Handler:    link.Callbacks{OnNotification: onNotification},
-		Errors:     upstream.CallErrors(Name),
+		Errors:     servers.CallErrors(Name),
 		Log:        h.opts.Log.With("upstream", Name),
 	})
-	params := upstream.ClientParams{Name: Name, Version: h.opts.Version}.Params()
-	if _, err := upstream.Initialize(ctx, c.Conn, params); err != nil {
+	params := servers.ClientParams{Name: Name, Version: h.opts.Version}.Params()
+	if _, err := servers.Initialize(ctx, c.Conn, params); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil

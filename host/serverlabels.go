@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/flow"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/flow"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 	"github.com/mcp-metatool/mcp-metatool/host/store"
 	"github.com/mcp-metatool/mcp-metatool/host/store/files"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // ServerLabels are the labels that servers got since runs gave them what depends on labelled

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"testing"
 
-	"github.com/mcp-metatool/mcp-metatool/host/flow"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/flow"
 	"github.com/mcp-metatool/mcp-metatool/host/store"
 	"github.com/mcp-metatool/mcp-metatool/host/store/memorytest"
 )

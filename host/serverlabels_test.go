@@ -8,11 +8,11 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/mcp-metatool/mcp-metatool/host/flow"
+	"github.com/mcp-metatool/mcp-metatool/host/fleet/fleettest"
+	"github.com/mcp-metatool/mcp-metatool/host/fleet/jetstream"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/flow"
 	"github.com/mcp-metatool/mcp-metatool/host/store"
 	"github.com/mcp-metatool/mcp-metatool/host/store/files"
-	"github.com/mcp-metatool/mcp-metatool/host/store/fleettest"
-	"github.com/mcp-metatool/mcp-metatool/host/store/jetstream"
 )
 
 // lostPuts is a Store that does not say what has become of each second Put, which it has made.

@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/clients"
+	"github.com/mcp-metatool/mcp-metatool/host/clients/streamable"
 	"github.com/mcp-metatool/mcp-metatool/host/fleet/sessions"
-	"github.com/mcp-metatool/mcp-metatool/host/front"
-	"github.com/mcp-metatool/mcp-metatool/host/front/streamable"
-	"github.com/mcp-metatool/mcp-metatool/host/policy"
-	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/policy"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
 )
 
 // sharedSessions returns what lets HTTP sessions go on in another replica; nil without a fleet.
@@ -36,15 +36,15 @@ func (h *Host) sharedSessions(ttl time.Duration) *streamable.Fleet {
 }
 
 var (
-	_ front.Restorer = backend{}
+	_ clients.Restorer = backend{}
 )
 
-// Keep implements front.Restorer.
+// Keep implements clients.Restorer.
 func (b backend) Keep(s route.Session) (k route.Kept, called policy.Counts, ok bool) {
 	return b.Router.Keep(s)
 }
 
-// Restore implements front.Restorer.
+// Restore implements clients.Restorer.
 func (b backend) Restore(s route.Session, k route.Kept, called policy.Counts) {
 	b.upstreams.BeginSession(s)
 	b.Router.Restore(s, k, called)

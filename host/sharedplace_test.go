@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/mcp-metatool/mcp-metatool/host/fleet/fleettest"
 	"github.com/mcp-metatool/mcp-metatool/host/fleet/sessions"
-	"github.com/mcp-metatool/mcp-metatool/host/store/fleettest"
 	"github.com/mcp-metatool/mcp-metatool/host/store/foldertest"
 )
 

@@ -10,8 +10,8 @@ import (
 	"sync"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/config/secret"
 	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
-	"github.com/mcp-metatool/mcp-metatool/host/secret"
 	"github.com/mcp-metatool/mcp-metatool/host/store/sealed"
 )
 

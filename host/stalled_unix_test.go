@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/mcp-metatool/mcp-metatool/host/front"
+	"github.com/mcp-metatool/mcp-metatool/host/clients"
 )
 
 // TestStalledClient checks a client that does not read while an upstream sends it a
@@ -39,7 +39,7 @@ func TestStalledClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	inW.Close()
-	if err := <-served; !errors.Is(err, front.ErrStalled) {
+	if err := <-served; !errors.Is(err, clients.ErrStalled) {
 		t.Errorf("Serve: %v", err)
 	}
 	if err := h.Close(); err != nil { // nothing from the upstream waits for the client

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/fleet/fleettest"
+	"github.com/mcp-metatool/mcp-metatool/host/fleet/jetstream"
 	"github.com/mcp-metatool/mcp-metatool/host/store"
-	"github.com/mcp-metatool/mcp-metatool/host/store/fleettest"
-	"github.com/mcp-metatool/mcp-metatool/host/store/jetstream"
 	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 

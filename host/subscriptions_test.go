@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
-	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 )
 
 // TestPolicyEndsSubscriptions checks that subscriptions in both eras end when a reload denies

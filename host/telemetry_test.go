@@ -10,10 +10,10 @@ import (
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/telemetry"
 	"github.com/mcp-metatool/mcp-metatool/host/telemetry/telemetrytest"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // traced is a proxy between a raw client and a raw server, and a collector.

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/upstream"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/servers"
 )
 
 // unavailableServers returns a Host whose servers are all down, each for another
@@ -46,8 +46,8 @@ func unavailableServers(t *testing.T) *Host {
 	dial(t, h).call("gone__exit", `{}`)
 	for ctx := bounded(t); ; time.Sleep(time.Millisecond) { // Snapshot says nothing about its end
 		all := h.upstreams.States()
-		st := all[slices.IndexFunc(all, func(st upstream.Status) bool { return st.Name == "gone" })]
-		if st.State == upstream.Failed && strings.Contains(st.Err, stderrOfGone) {
+		st := all[slices.IndexFunc(all, func(st servers.Status) bool { return st.Name == "gone" })]
+		if st.State == servers.Failed && strings.Contains(st.Err, stderrOfGone) {
 			break
 		}
 		if ctx.Err() != nil {

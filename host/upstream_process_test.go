@@ -12,11 +12,11 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/mcp-metatool/mcp-metatool/host/fleet/fleettest"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
-	"github.com/mcp-metatool/mcp-metatool/host/sandbox/guestcache"
-	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
-	"github.com/mcp-metatool/mcp-metatool/host/store/fleettest"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox/guestcache"
+	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox/sandboxtest"
 	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 

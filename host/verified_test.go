@@ -8,11 +8,11 @@ import (
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/journal/replay"
 	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
-	"github.com/mcp-metatool/mcp-metatool/host/replay"
-	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
-	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
-	"github.com/mcp-metatool/mcp-metatool/host/verify"
+	"github.com/mcp-metatool/mcp-metatool/host/journal/verify"
+	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox/sandboxtest"
 )
 
 // verifyRuns verifies all runs that have ended in the journal of a store that signs. It returns how many

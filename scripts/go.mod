@@ -6,11 +6,11 @@ toolchain go1.26.8
 
 tool (
 	github.com/mcp-metatool/mcp-metatool/scripts/guest
-	github.com/mcp-metatool/mcp-metatool/scripts/later.d
-	github.com/mcp-metatool/mcp-metatool/scripts/nats.d
-	github.com/mcp-metatool/mcp-metatool/scripts/notices.d
-	github.com/mcp-metatool/mcp-metatool/scripts/release.d/packages
-	github.com/mcp-metatool/mcp-metatool/scripts/release.d/verify
+	github.com/mcp-metatool/mcp-metatool/scripts/clockahead
+	github.com/mcp-metatool/mcp-metatool/scripts/natsserver
+	github.com/mcp-metatool/mcp-metatool/scripts/thirdparty
+	github.com/mcp-metatool/mcp-metatool/scripts/releasebuild/packages
+	github.com/mcp-metatool/mcp-metatool/scripts/releasebuild/verify
 )
 
 require (

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mcp-metatool/mcp-metatool/host/clientconfig"
-	"github.com/mcp-metatool/mcp-metatool/host/secret"
+	"github.com/mcp-metatool/mcp-metatool/host/config/secret"
+	"github.com/mcp-metatool/mcp-metatool/host/setup/clientconfig"
 )
 
 // chooseKeyring makes secrets that are known in this run, but not in the environment, ones of

@@ -10,9 +10,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/mcp-metatool/mcp-metatool/host/clientconfig"
 	"github.com/mcp-metatool/mcp-metatool/host/config/edit"
-	"github.com/mcp-metatool/mcp-metatool/host/serverjson"
+	"github.com/mcp-metatool/mcp-metatool/host/setup/clientconfig"
+	"github.com/mcp-metatool/mcp-metatool/host/setup/serverjson"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )

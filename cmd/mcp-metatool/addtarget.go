@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mcp-metatool/mcp-metatool/host/clientconfig"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/config/edit"
+	"github.com/mcp-metatool/mcp-metatool/host/setup/clientconfig"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 

@@ -11,8 +11,8 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/upstream"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/servers"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
@@ -89,7 +89,7 @@ func (a *addition) start(ctx context.Context) (string, error) {
 	failed := ""
 	err = withServers(ctx, cfg, a.logger(cfg), func(ctx context.Context, h *host.Host) error {
 		st := h.Upstreams(ctx)[0] // the only one
-		if st.State != upstream.Ready {
+		if st.State != servers.Ready {
 			failed = a.masker.Mask(firstOf(strings.TrimPrefix(st.Err, fmt.Sprintf("upstream %q: ", st.Name)), "it has not become ready"))
 			return context.Cause(ctx)
 		}
@@ -107,7 +107,7 @@ func (a *addition) start(ctx context.Context) (string, error) {
 const maxShownTools = 100
 
 // showTools lists the tools of the server.
-func (a *addition) showTools(w io.Writer, st upstream.Status, tools [][]byte) error {
+func (a *addition) showTools(w io.Writer, st servers.Status, tools [][]byte) error {
 	mask := func(text string) string { return display.EscapeLine(a.masker.Mask(text)) }
 	fmt.Fprintf(w, "%s works: %s, protocol %s, started in %s, tools: %d\n\n", a.name,
 		strings.TrimSpace(mask(st.ServerName+" "+st.ServerVersion)), mask(st.ProtocolVersion), st.StartTime.Round(time.Millisecond), len(tools))

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mcp-metatool/mcp-metatool/host/approval"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/approval"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 

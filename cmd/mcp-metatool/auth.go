@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/secret"
-	"github.com/mcp-metatool/mcp-metatool/host/supervise"
-	"github.com/mcp-metatool/mcp-metatool/host/upstream/oauth"
+	"github.com/mcp-metatool/mcp-metatool/host/config/secret"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/oauth"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/supervise"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 

@@ -5,7 +5,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/mcp-metatool/mcp-metatool/host/health"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/health"
 )
 
 // checksReport is the output of servers --check: whether the upstreams work.

@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/mcp-metatool/mcp-metatool/host/clientconfig"
+	"github.com/mcp-metatool/mcp-metatool/host/setup/clientconfig"
 )
 
 // hostReport is one place of a host's servers in the output of connect --list --json.

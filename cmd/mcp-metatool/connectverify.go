@@ -11,13 +11,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/host/clientconfig"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/health"
-	"github.com/mcp-metatool/mcp-metatool/host/policy/compile"
-	"github.com/mcp-metatool/mcp-metatool/host/protocol"
-	"github.com/mcp-metatool/mcp-metatool/host/upstream"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/policy/compile"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/servers"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/health"
+	"github.com/mcp-metatool/mcp-metatool/host/setup/clientconfig"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
@@ -38,10 +38,10 @@ func (c *connection) verify(ctx context.Context) error {
 		return fmt.Errorf("connect: the configuration needs %s, which %s does not have: %s (--env NAME gives mcp-metatool the value that it has here; --no-verify writes the entry as it is)",
 			strings.Join(missing, ", "), c.host.Title, c.unwritten())
 	}
-	u := upstream.Start(upstream.Spec{
+	u := servers.Start(servers.Spec{
 		Name: c.entry.Name, Command: c.entry.Command, Args: c.entry.Args, Env: launch.Env, Dir: launch.Dir,
-		Timeout: verifyTimeout, Restart: upstream.RestartNever, Protocol: upstream.ProtocolLegacy,
-	}, upstream.Options{ClientName: "mcp-metatool connect", ClientVersion: currentVersion(), Log: slog.New(slog.DiscardHandler)})
+		Timeout: verifyTimeout, Restart: servers.RestartNever, Protocol: servers.ProtocolLegacy,
+	}, servers.Options{ClientName: "mcp-metatool connect", ClientVersion: currentVersion(), Log: slog.New(slog.DiscardHandler)})
 	defer u.Close(context.WithoutCancel(ctx))
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
@@ -78,7 +78,7 @@ func (c *connection) missing(ctx context.Context, launch clientconfig.Launch) []
 }
 
 // unhealthy returns what does not work of the servers behind a running mcp-metatool.
-func unhealthy(ctx context.Context, u *upstream.Upstream) []string {
+func unhealthy(ctx context.Context, u *servers.Upstream) []string {
 	reply, err := u.Call(ctx, wire.Call{Method: protocol.MethodToolsCall, Params: []byte(`{"name":"health_check","arguments":{}}`)})
 	if err != nil || reply.Error != nil {
 		return nil // it has started, which is what was to be shown

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/mcp-metatool/mcp-metatool/host/clientconfig"
+	"github.com/mcp-metatool/mcp-metatool/host/setup/clientconfig"
 	"github.com/mcp-metatool/mcp-metatool/tools/change"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )

@@ -15,8 +15,8 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/upstream"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/servers"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
@@ -99,7 +99,7 @@ func (d *demonstration) printf(format string, args ...any) {
 func (d *demonstration) servers(h *host.Host) {
 	d.printf("1. Two MCP servers, each a process of its own on stdio\n\n")
 	for _, st := range h.Upstreams(d.ctx) {
-		if d.err == nil && st.State != upstream.Ready {
+		if d.err == nil && st.State != servers.Ready {
 			d.err = errors.Join(context.Cause(d.ctx), fmt.Errorf("upstream %q did not start: %s", st.Name, st.Err))
 		}
 		d.printf("   %-8s ready after %v, %d tool\n", st.Name, st.StartTime.Round(time.Millisecond), st.Tools)

@@ -13,11 +13,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mcp-metatool/mcp-metatool/host/envelope"
-	"github.com/mcp-metatool/mcp-metatool/host/front"
-	"github.com/mcp-metatool/mcp-metatool/host/protocol"
-	"github.com/mcp-metatool/mcp-metatool/host/route"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/clients"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/envelope"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
 )
 
 // demoServer is a small MCP server whose tools are functions. Package front implements
@@ -48,7 +48,7 @@ func demoServerCommand() *cobra.Command {
 		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
 		ValidArgs: names,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return front.ServeStdio(cmd.Context(), struct{ io.Reader }{os.Stdin}, os.Stdout, front.Options{
+			return clients.ServeStdio(cmd.Context(), struct{ io.Reader }{os.Stdin}, os.Stdout, clients.Options{
 				Backend: demoServers[args[0]], Name: args[0], Version: "1.0.0",
 				Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 			})
@@ -56,23 +56,23 @@ func demoServerCommand() *cobra.Command {
 	}
 }
 
-// BeginSession implements front.Backend.
+// BeginSession implements clients.Backend.
 func (s demoServer) BeginSession(context.Context, route.Session) (route.InitializeResult, error) {
 	return route.InitializeResult{Capabilities: []byte(`{"tools":{}}`)}, nil
 }
 
-// AwaitServers implements front.Backend.
+// AwaitServers implements clients.Backend.
 func (demoServer) AwaitServers(context.Context, route.Session) {}
 
-// Discover implements front.Backend.
+// Discover implements clients.Backend.
 func (s demoServer) Discover(route.Session) route.InitializeResult {
 	return route.InitializeResult{Capabilities: []byte(`{"tools":{}}`)}
 }
 
-// Begin implements front.Backend.
+// Begin implements clients.Backend.
 func (s demoServer) Begin(route.Session) {}
 
-// Hints implements front.Backend. The tools never change.
+// Hints implements clients.Backend. The tools never change.
 func (s demoServer) Hints(call route.Call) *envelope.Hints {
 	if call.Method == wire.Tools.ListMethod() {
 		return &envelope.Hints{TTL: time.Hour.Milliseconds(), Scope: envelope.ScopePublic}
@@ -80,16 +80,16 @@ func (s demoServer) Hints(call route.Call) *envelope.Hints {
 	return nil
 }
 
-// HeaderParams implements front.Backend.
+// HeaderParams implements clients.Backend.
 func (s demoServer) HeaderParams(route.Session, string) envelope.Params { return envelope.Params{} }
 
-// Notified implements front.Backend.
+// Notified implements clients.Backend.
 func (s demoServer) Notified(route.Session, string, []byte) {}
 
-// EndSession implements front.Backend.
+// EndSession implements clients.Backend.
 func (s demoServer) EndSession(route.Session) {}
 
-// Handle implements front.Backend.
+// Handle implements clients.Backend.
 func (s demoServer) Handle(ctx context.Context, call route.Call) wire.Reply {
 	switch call.Method {
 	case wire.Tools.ListMethod():

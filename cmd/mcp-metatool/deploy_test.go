@@ -188,7 +188,7 @@ func deployedCommand(t *testing.T, args []any) time.Duration {
 	return 0
 }
 
-// checkNATS checks a configuration of NATS for what a fleet needs. scripts/nats.d has the test that
+// checkNATS checks a configuration of NATS for what a fleet needs. scripts/natsserver has the test that
 // gives it to the real server.
 func checkNATS(t *testing.T, text string) {
 	t.Helper()

@@ -18,13 +18,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcp-metatool/mcp-metatool/host"
-	"github.com/mcp-metatool/mcp-metatool/host/approval"
-	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/doctor"
-	"github.com/mcp-metatool/mcp-metatool/host/policy/compile"
-	"github.com/mcp-metatool/mcp-metatool/host/upstream"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/approval"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/policy/compile"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/servers"
+	"github.com/mcp-metatool/mcp-metatool/host/setup/doctor"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
@@ -216,9 +216,9 @@ func (v *doctorView) observe(ctx context.Context, h *host.Host, p *doctor.Patien
 }
 
 // observe collects what one server says, and lists its tools once more if it is ready.
-func observe(ctx context.Context, h *host.Host, u *config.Upstream, st upstream.Status) doctor.Observation {
+func observe(ctx context.Context, h *host.Host, u *config.Upstream, st servers.Status) doctor.Observation {
 	o := doctor.Observation{Status: st}
-	if st.State != upstream.Ready {
+	if st.State != servers.Ready {
 		return o
 	}
 	ctx, cancel := context.WithTimeout(ctx, listTime)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
 // serveDrifting is an upstream that offers what a file says at the moment: an object with

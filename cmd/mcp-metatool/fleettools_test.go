@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/fleet/fleettest"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
-	"github.com/mcp-metatool/mcp-metatool/host/store/fleettest"
 )
 
 // toldOfTools waits until a client was told that the tools have changed, behind an entry of its

@@ -6,7 +6,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
 // nasty is a text that does harm if it is shown unchanged: a link with a false address,

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcp-metatool/mcp-metatool/host/clientconfig"
+	"github.com/mcp-metatool/mcp-metatool/host/setup/clientconfig"
 )
 
 // TestHostsDocs writes the host's file of docs/hosts.md and runs its commands, in a home

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/mcp-metatool/mcp-metatool/host/clientconfig"
+	"github.com/mcp-metatool/mcp-metatool/host/setup/clientconfig"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 

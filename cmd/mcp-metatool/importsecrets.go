@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/mcp-metatool/mcp-metatool/host/clientconfig"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/secret"
+	"github.com/mcp-metatool/mcp-metatool/host/config/secret"
+	"github.com/mcp-metatool/mcp-metatool/host/setup/clientconfig"
 )
 
 // variableReference and keyringReference are what the configuration has in place of a

@@ -25,14 +25,14 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/mcp-metatool/mcp-metatool/host"
+	"github.com/mcp-metatool/mcp-metatool/host/clients"
 	"github.com/mcp-metatool/mcp-metatool/host/confine"
-	"github.com/mcp-metatool/mcp-metatool/host/front"
-	"github.com/mcp-metatool/mcp-metatool/host/route"
-	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
-	"github.com/mcp-metatool/mcp-metatool/host/sandbox/guestcache"
+	"github.com/mcp-metatool/mcp-metatool/host/fleet/fleettest"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
+	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox/guestcache"
 	"github.com/mcp-metatool/mcp-metatool/host/startup"
-	"github.com/mcp-metatool/mcp-metatool/host/store/fleettest"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
@@ -275,8 +275,8 @@ func serveEcho() int {
 			return nil, os.WriteFile("cancelled", []byte(context.Cause(ctx).Error()), 0o600)
 		},
 	}}
-	options := front.Options{Backend: echoServer{server}, Name: "echo", Version: "0", Log: slog.New(slog.DiscardHandler)}
-	if front.ServeStdio(context.Background(), os.Stdin, os.Stdout, options) != nil {
+	options := clients.Options{Backend: echoServer{server}, Name: "echo", Version: "0", Log: slog.New(slog.DiscardHandler)}
+	if clients.ServeStdio(context.Background(), os.Stdin, os.Stdout, options) != nil {
 		return 1
 	}
 	return 0
@@ -285,18 +285,18 @@ func serveEcho() int {
 // echoServer has the tools of a demoServer, and a few resources and prompts.
 type echoServer struct{ demoServer }
 
-// BeginSession implements front.Backend.
+// BeginSession implements clients.Backend.
 func (s echoServer) BeginSession(context.Context, route.Session) (route.InitializeResult, error) {
 	return route.InitializeResult{Capabilities: []byte(`{"tools":{},"resources":{},"prompts":{}}`)}, nil
 }
 
-// Discover implements front.Backend.
+// Discover implements clients.Backend.
 func (s echoServer) Discover(session route.Session) route.InitializeResult {
 	w, _ := s.BeginSession(context.Background(), session)
 	return w
 }
 
-// Handle implements front.Backend.
+// Handle implements clients.Backend.
 func (s echoServer) Handle(ctx context.Context, call route.Call) wire.Reply {
 	switch call.Method {
 	case wire.Resources.ListMethod():

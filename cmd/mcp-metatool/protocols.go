@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/mcp-metatool/mcp-metatool/host/supervise"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/supervise"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 

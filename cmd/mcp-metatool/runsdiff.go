@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mcp-metatool/mcp-metatool/host/replay"
-	"github.com/mcp-metatool/mcp-metatool/host/timeline"
+	"github.com/mcp-metatool/mcp-metatool/host/journal/replay"
+	"github.com/mcp-metatool/mcp-metatool/host/journal/timeline"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 

@@ -16,11 +16,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/confine"
 	"github.com/mcp-metatool/mcp-metatool/host/confine/trace"
-	"github.com/mcp-metatool/mcp-metatool/host/health"
+	"github.com/mcp-metatool/mcp-metatool/host/servers"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/health"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/process"
 	"github.com/mcp-metatool/mcp-metatool/host/smoke"
 	reports "github.com/mcp-metatool/mcp-metatool/host/smoke/report"
-	"github.com/mcp-metatool/mcp-metatool/host/upstream"
-	"github.com/mcp-metatool/mcp-metatool/host/upstream/process"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
@@ -42,8 +42,8 @@ func sandboxTryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "try NAME [FILE.toml...]",
 		Short: "Start a server in its sandbox, and say what it is refused; exit code 1 if it does not work",
-		Long: `Start the server NAME in its sandbox ([upstream.NAME.sandbox]), ask for its lists, and
-make the call of its [upstream.NAME.probe] if it has one. With FILEs, run their checks
+		Long: `Start the server NAME in its sandbox ([servers.NAME.sandbox]), ask for its lists, and
+make the call of its [servers.NAME.probe] if it has one. With FILEs, run their checks
 (see docs/smoke.md) with the servers of the configuration, too. Then say what the server
 was refused, and which setting would allow it.
 
@@ -190,7 +190,7 @@ func (v *traced) use(ctx context.Context, cfg *config.Config) (failed string, er
 	log := v.logger(cfg)
 	err = withServers(ctx, cfg, log, func(ctx context.Context, h *host.Host) error {
 		st := h.Upstreams(ctx)[0]
-		if st.State != upstream.Ready {
+		if st.State != servers.Ready {
 			failed = firstOf(strings.TrimPrefix(st.Err, fmt.Sprintf("upstream %q: ", st.Name)), "it has not become ready")
 			return context.Cause(ctx)
 		}

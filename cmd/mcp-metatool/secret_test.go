@@ -12,7 +12,7 @@ import (
 	"github.com/zalando/go-keyring"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/secret"
+	"github.com/mcp-metatool/mcp-metatool/host/config/secret"
 )
 
 // mockKeyring replaces the keyring by one in memory with the given entries, NAME=VALUE

@@ -14,8 +14,8 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/health"
-	"github.com/mcp-metatool/mcp-metatool/host/upstream"
+	"github.com/mcp-metatool/mcp-metatool/host/servers"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/health"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
@@ -30,7 +30,7 @@ starts on first use (start = "lazy") is not started unless it is NAME or has nev
 The exit code is 1 if a server fails.
 
 With --check, each server is then asked for its tools, and the call of its
-[upstream.NAME.probe] is made if it has one.
+[servers.NAME.probe] is made if it has one.
 
 With --protocol, each server is asked over a second connection whether it speaks a
 revision of MCP that has no initialize. A stdio server is started once more for this.
@@ -201,9 +201,9 @@ func unknownServer(name string, names []string) error {
 }
 
 // newServersReport makes the report, in the order of the configuration.
-func newServersReport(cfg *config.Config, states []upstream.Status, problems []string) serversReport {
+func newServersReport(cfg *config.Config, states []servers.Status, problems []string) serversReport {
 	masker := cfg.NewMasker()
-	byName := map[string]upstream.Status{}
+	byName := map[string]servers.Status{}
 	for _, st := range states {
 		byName[st.Name] = st
 	}
@@ -244,7 +244,7 @@ func maskAll(masker *config.Masker, lines []string) []string {
 
 func (r serversReport) failed() bool {
 	for _, s := range r.Servers {
-		if s.State != string(upstream.Ready) && s.State != string(health.Asleep) && s.State != "disabled" {
+		if s.State != string(servers.Ready) && s.State != string(health.Asleep) && s.State != "disabled" {
 			return true
 		}
 	}
@@ -264,13 +264,13 @@ func (r serversReport) write(w io.Writer) error {
 	for _, s := range r.Servers {
 		server := strings.TrimSpace(display.Line(s.ServerName+" "+s.ServerVersion, 40))
 		tools, resources, prompts, start := "", "", "", ""
-		if s.State == string(upstream.Ready) || s.State == string(health.Asleep) {
+		if s.State == string(servers.Ready) || s.State == string(health.Asleep) {
 			tools, resources, prompts = fmt.Sprint(s.Tools), fmt.Sprint(s.Resources), fmt.Sprint(s.Prompts)
 			if s.Templates > 0 {
 				resources += fmt.Sprintf("+%d", s.Templates) // those that templates stand for cannot be counted
 			}
 		}
-		if s.State == string(upstream.Ready) {
+		if s.State == string(servers.Ready) {
 			start = time.Duration(s.StartTime * float64(time.Millisecond)).Round(time.Millisecond).String()
 		}
 		first, _, _ := strings.Cut(s.Error, "\n")

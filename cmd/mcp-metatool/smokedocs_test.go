@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/host/front"
-	"github.com/mcp-metatool/mcp-metatool/host/route"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/clients"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
 )
 
 // TestSmokeDocs writes the files of docs/smoke.md, runs its commands, and runs the
@@ -131,12 +131,12 @@ const tinyImage = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgY
 // serveEverything is a server with a few of the tools of
 // @modelcontextprotocol/server-everything.
 func serveEverything() int {
-	options := front.Options{Backend: everything{demoServer{
+	options := clients.Options{Backend: everything{demoServer{
 		{definition: everythingTool("echo")}, {definition: everythingTool("get-sum")},
 		{definition: everythingTool("get-tiny-image")}, {definition: everythingTool("get-structured-content")},
 		{definition: everythingTool("trigger-long-running-operation")},
 	}}, Name: "everything", Version: "0", Log: slog.New(slog.DiscardHandler)}
-	if front.ServeStdio(context.Background(), struct{ io.Reader }{os.Stdin}, os.Stdout, options) != nil {
+	if clients.ServeStdio(context.Background(), struct{ io.Reader }{os.Stdin}, os.Stdout, options) != nil {
 		return 1
 	}
 	return 0
@@ -148,7 +148,7 @@ func everythingTool(name string) string {
 
 type everything struct{ demoServer }
 
-// Handle implements front.Backend.
+// Handle implements clients.Backend.
 func (s everything) Handle(ctx context.Context, call route.Call) wire.Reply {
 	if call.Method != "tools/call" {
 		return s.demoServer.Handle(ctx, call)

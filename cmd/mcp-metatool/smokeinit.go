@@ -17,7 +17,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/config/edit"
-	"github.com/mcp-metatool/mcp-metatool/host/policy/compile"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/policy/compile"
 	"github.com/mcp-metatool/mcp-metatool/host/smoke"
 	"github.com/mcp-metatool/mcp-metatool/tools/change"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"

@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"os"
 
-	"github.com/mcp-metatool/mcp-metatool/host/front"
+	"github.com/mcp-metatool/mcp-metatool/host/clients"
 )
 
 // serveReader is a server whose tools say that they only read. One of them fails, and one
@@ -26,8 +26,8 @@ func serveReader() int {
 				return nil, os.WriteFile("asked", []byte("1"), 0o600)
 			}},
 	}
-	options := front.Options{Backend: server, Name: "reader", Version: "0", Log: slog.New(slog.DiscardHandler)}
-	if front.ServeStdio(context.Background(), os.Stdin, os.Stdout, options) != nil {
+	options := clients.Options{Backend: server, Name: "reader", Version: "0", Log: slog.New(slog.DiscardHandler)}
+	if clients.ServeStdio(context.Background(), os.Stdin, os.Stdout, options) != nil {
 		return 1
 	}
 	return 0

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/servers"
 	"github.com/mcp-metatool/mcp-metatool/host/smoke"
-	"github.com/mcp-metatool/mcp-metatool/host/upstream"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
@@ -44,7 +44,7 @@ func (v *smokeInit) ask(ctx context.Context) error {
 }
 
 // offered adds a server to the draft.
-func (v *smokeInit) offered(ctx context.Context, h *host.Host, st upstream.Status) error {
+func (v *smokeInit) offered(ctx context.Context, h *host.Host, st servers.Status) error {
 	snapshot, err := h.Snapshot(ctx, st.Name)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/host/front"
+	"github.com/mcp-metatool/mcp-metatool/host/clients"
 )
 
 // serveTracker is an issue tracker whose issues are in the file issues.json. Each write is
@@ -73,8 +73,8 @@ func serveTracker() int {
 		}),
 		tool("kill", write, func(t *tracker, args trackerArgs) (any, error) { return nil, killNamed("pid") }),
 	}
-	options := front.Options{Backend: server, Name: "tracker", Version: "1", Log: slog.New(slog.DiscardHandler)}
-	if front.ServeStdio(context.Background(), os.Stdin, os.Stdout, options) != nil {
+	options := clients.Options{Backend: server, Name: "tracker", Version: "1", Log: slog.New(slog.DiscardHandler)}
+	if clients.ServeStdio(context.Background(), os.Stdin, os.Stdout, options) != nil {
 		return 1
 	}
 	return 0

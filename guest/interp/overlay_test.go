@@ -133,7 +133,7 @@ func overlayCorpus(t *testing.T) (programs []string) {
 			}
 		}
 	}
-	files, err := filepath.Glob("../../host/sandbox/testdata/cpu/*.star")
+	files, err := filepath.Glob("../../host/script/sandbox/testdata/cpu/*.star")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}

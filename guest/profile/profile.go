@@ -1,5 +1,5 @@
 // Package profile names the functions of the guest in which scripts spend their time. The
-// build gives only these the faster form (pass Structure of host/sandbox/rewrite), which
+// build gives only these the faster form (pass Structure of guest/rewrite), which
 // doubles the size of a function. Without the list, the guest would be half as large again,
 // and so would the time to compile it and the native code that each start loads.
 //

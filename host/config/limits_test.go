@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcp-metatool/mcp-metatool/host/limits"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/limits"
 )
 
 // limitsOf returns all limits of a configuration with an upstream that has a probe.

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
 // jsonRedaction is the state of jsonRedaction one valid JSON text.

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/mcp-metatool/mcp-metatool/host/limits"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/limits"
 	"github.com/mcp-metatool/mcp-metatool/tools/glob"
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )

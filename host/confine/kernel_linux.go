@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/mcp-metatool/mcp-metatool/host/subreaper"
+	"github.com/mcp-metatool/mcp-metatool/host/confine/subreaper"
 )
 
 // kernel is what this machine can enforce.

@@ -6,7 +6,7 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/mcp-metatool/mcp-metatool/host/store/fleettest"
+	"github.com/mcp-metatool/mcp-metatool/host/fleet/fleettest"
 )
 
 // replica makes the folder of another replica of a fleet with a store at url. All of them have the

@@ -9,10 +9,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
-	"github.com/mcp-metatool/mcp-metatool/host/replay"
-	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
-	"github.com/mcp-metatool/mcp-metatool/host/sandbox/guestcache"
-	"github.com/mcp-metatool/mcp-metatool/host/verify"
+	"github.com/mcp-metatool/mcp-metatool/host/journal/replay"
+	"github.com/mcp-metatool/mcp-metatool/host/journal/verify"
+	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox/guestcache"
 )
 
 // verifyAll verifies all runs that have ended in the journals of processes with one key: also those that

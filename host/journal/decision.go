@@ -1,7 +1,7 @@
 package journal
 
 import (
-	"github.com/mcp-metatool/mcp-metatool/host/policy"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/policy"
 )
 
 // decision adds what policy has decided about a call, and who has approved it; nothing for

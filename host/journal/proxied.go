@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
-	"github.com/mcp-metatool/mcp-metatool/host/policy"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
 // Proxied is the record of a call of an upstream's tool that a client made itself,

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/host/budget"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/budget"
 )
 
 // Others brings what other replicas of a fleet have recorded into the journal in a directory

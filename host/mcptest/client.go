@@ -8,7 +8,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
 // ClientOptions configure a Client.

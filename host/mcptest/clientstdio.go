@@ -8,7 +8,7 @@ import (
 	"io"
 	"sync"
 
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
 // NewStdio returns a client that reads lines from in and writes lines to out. It

@@ -3,7 +3,7 @@
 // 2025-11-25, basic/transports) and the older HTTP+SSE (revision 2024-11-05). Both
 // also speak the stateless era (revision 2026-07-28).
 // Neither decodes more of a message than it must, so both show how a proxy
-// between them changes it. They share only host/wire's parsing of one message
+// between them changes it. They share only host/mcp/wire's parsing of one message
 // with the product. Only tests and scripts/soak import this package.
 //
 // The server. Its behaviour depends on a [ServerOptions] value and on the arguments of

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
 // fault returns the fault to inject into a call.

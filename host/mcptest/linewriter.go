@@ -4,7 +4,7 @@ import (
 	"io"
 	"sync"
 
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
 // LineWriter writes newline-delimited messages, each whole. It is safe for concurrent

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
 // Entry is one message as received.

@@ -7,7 +7,7 @@ import (
 	"net"
 	"os"
 
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
 // ServerOptions configure how a Server behaves. The zero value is a server that declares

@@ -3,7 +3,7 @@ package mcptest
 import (
 	"fmt"
 
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
 // task is a call of the tool "task" that runs as a task (revision 2025-11-25,

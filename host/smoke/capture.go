@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/report"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // capture is a value that later checks can refer to.

@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/expect"
-	"github.com/mcp-metatool/mcp-metatool/host/policy"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/policy"
+	"github.com/mcp-metatool/mcp-metatool/host/smoke/expect"
 )
 
 // readDecision reads what policy has to decide about the call: an action, or a table with

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/policy/compile"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/policy/compile"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 

@@ -15,12 +15,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/limits"
-	"github.com/mcp-metatool/mcp-metatool/host/policy"
-	"github.com/mcp-metatool/mcp-metatool/host/protocol"
-	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
-	"github.com/mcp-metatool/mcp-metatool/host/upstream"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/policy"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/limits"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/servers"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
@@ -303,7 +303,7 @@ func (l *live) startError(server string, err error) error {
 		return nil
 	}
 	text := err.Error()
-	var failed *upstream.DownError
+	var failed *servers.DownError
 	if errors.As(err, &failed) {
 		if st, ok := l.host.Status(server); ok && st.Err != "" {
 			text = st.Err

@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host"
-	"github.com/mcp-metatool/mcp-metatool/host/builtin"
-	"github.com/mcp-metatool/mcp-metatool/host/cassette"
-	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/protocol"
-	"github.com/mcp-metatool/mcp-metatool/host/route"
-	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/journal/cassette"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/builtin"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
+	"github.com/mcp-metatool/mcp-metatool/host/script/compose"
+	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox"
 )
 
 // mocked runs scripts of checks with mocked answers. It starts no upstream.

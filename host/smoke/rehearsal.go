@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"github.com/mcp-metatool/mcp-metatool/host/approval"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/approval"
 )
 
 // The values of "approve" in a check.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/upstream"
+	"github.com/mcp-metatool/mcp-metatool/host/servers"
 )
 
 // retry says how often a check is tried again.
@@ -44,7 +44,7 @@ func (c *Check) readRetry(s *config.Section) {
 // failed, may do better in another attempt.
 func repeatable(err error) bool {
 	var failed *failedError
-	var down *upstream.DownError
+	var down *servers.DownError
 	return err == nil || errors.As(err, &failed) || errors.As(err, &down) || errors.Is(err, context.DeadlineExceeded)
 }
 

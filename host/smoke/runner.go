@@ -12,10 +12,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/host/budget"
-	"github.com/mcp-metatool/mcp-metatool/host/cassette"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/journal/cassette"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/budget"
+	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/report"
 	"github.com/mcp-metatool/mcp-metatool/tools/glob"
 )

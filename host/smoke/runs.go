@@ -6,8 +6,8 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
-	"github.com/mcp-metatool/mcp-metatool/host/route"
-	"github.com/mcp-metatool/mcp-metatool/host/timeline"
+	"github.com/mcp-metatool/mcp-metatool/host/journal/timeline"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
 )
 
 // runs is a compose.Observer that passes the records of runs to the checks that have asked for

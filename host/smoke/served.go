@@ -7,9 +7,9 @@ import (
 	"encoding/hex"
 
 	"github.com/mcp-metatool/mcp-metatool/host"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/servers"
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/report"
-	"github.com/mcp-metatool/mcp-metatool/host/upstream"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // servers returns what is known of the upstreams at the end of the checks: without all,
@@ -50,7 +50,7 @@ func (l *live) server(ctx context.Context, name string, wait bool) report.Server
 			s.Tools = append(s.Tools, report.Tool{Name: n.Own, Called: l.runs.wasCalled(name, n.Own)})
 		}
 	}
-	if st.State != upstream.Ready && len(s.Tools) == 0 {
+	if st.State != servers.Ready && len(s.Tools) == 0 {
 		s.Err = cmp.Or(st.Err, "it has not started")
 	}
 	return s

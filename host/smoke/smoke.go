@@ -42,7 +42,7 @@
 //	tomlvalue.go values as TOML
 //	draft.go     Draft: a first file for servers; draftparams.go: the arguments in it
 //
-// Package report, below, has the output formats, host/expect the matchers, and host/pins the
+// Package report, below, has the output formats, host/smoke/expect the matchers, and host/guard/pins the
 // definitions of servers in a file. Nothing here writes to the user's store: live checks run
 // in a host with its own store.
 package smoke

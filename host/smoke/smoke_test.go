@@ -16,9 +16,9 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
-	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
-	"github.com/mcp-metatool/mcp-metatool/host/sandbox/guestcache"
-	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
+	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox/guestcache"
+	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox/sandboxtest"
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/report"
 )
 

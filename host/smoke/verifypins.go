@@ -8,9 +8,9 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/pins"
-	"github.com/mcp-metatool/mcp-metatool/host/supervise"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/pins"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/supervise"
 )
 
 // verifyPins is the value of pins in [smoke] that requires servers to be as they were

@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
-	"github.com/mcp-metatool/mcp-metatool/host/policy"
 )
 
 // Book is a second record of a run, written at the same events. The record of a call is set by then.

@@ -9,15 +9,15 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/mcp-metatool/mcp-metatool/host/front"
-	"github.com/mcp-metatool/mcp-metatool/host/protocol"
-	"github.com/mcp-metatool/mcp-metatool/host/route"
-	"github.com/mcp-metatool/mcp-metatool/host/rpc"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/clients"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/rpc"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
 )
 
 // Front follows what the clients of one front end request, and what is requested of them.
-// It implements front.Tracer. It is safe for concurrent use.
+// It implements clients.Tracer. It is safe for concurrent use.
 type Front struct {
 	t       *Telemetry
 	network network
@@ -27,7 +27,7 @@ type Front struct {
 	sessions map[route.Session]time.Time
 }
 
-var _ front.Tracer = (*Front)(nil)
+var _ clients.Tracer = (*Front)(nil)
 
 // Front follows a front end: one over HTTP, or one over standard input and output. known
 // reports whether there is a tool with that name; what clients invent gets no name of its
@@ -88,7 +88,7 @@ type served struct {
 	span   trace.Span      // nil: there are none
 }
 
-// BeginRequest implements front.Tracer.
+// BeginRequest implements clients.Tracer.
 func (f *Front) BeginRequest(o route.Origin, method string, id, params []byte) rpc.Span {
 	r := &served{front: f, origin: o, target: targetOf(method, params), start: time.Now(), ctx: context.Background()}
 	r.method = r.target.common(protocol.Client)
@@ -153,7 +153,7 @@ func (r *served) End(reply wire.Reply, err error) {
 	t.serverDuration.Record(r.ctx, now.Sub(r.start).Seconds(), metric.WithAttributes(attributes...))
 }
 
-// BeginCall implements front.Tracer, for requests to a client. They continue the trace that
+// BeginCall implements clients.Tracer, for requests to a client. They continue the trace that
 // the upstream names, or else that of the client's request in the middle of which it asks.
 func (f *Front) BeginCall(ctx context.Context, id int64, c wire.Call) ([]byte, rpc.Span) {
 	return f.t.call(extract(ctx, c.Params), id, c, protocol.Server, f.network)

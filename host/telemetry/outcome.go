@@ -9,9 +9,9 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/mcp-metatool/mcp-metatool/host/protocol"
-	"github.com/mcp-metatool/mcp-metatool/host/upstream"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/servers"
 )
 
 // The values of error.type that are not codes of JSON-RPC. The conventions have the first
@@ -53,8 +53,8 @@ func failureOf(err error) outcome {
 	var byClient *wire.CancelledError
 	var denied *wire.DeniedError
 	var refused *wire.RPCError
-	var late *upstream.TimeoutError
-	var down *upstream.DownError
+	var late *servers.TimeoutError
+	var down *servers.DownError
 	switch {
 	case errors.As(err, &byClient), errors.Is(err, context.Canceled):
 		return outcome{errorType: cancelled}

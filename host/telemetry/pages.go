@@ -6,8 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/mcp-metatool/mcp-metatool/host/bearer"
-	"github.com/mcp-metatool/mcp-metatool/host/front/origin"
+	"github.com/mcp-metatool/mcp-metatool/host/clients/bearer"
+	"github.com/mcp-metatool/mcp-metatool/host/clients/origin"
 )
 
 // maxScrapes is how many readers of metrics are answered at the same time.

@@ -16,14 +16,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/host/bearer"
+	"github.com/mcp-metatool/mcp-metatool/host/clients/bearer"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
-	"github.com/mcp-metatool/mcp-metatool/host/protocol"
-	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
+	"github.com/mcp-metatool/mcp-metatool/host/servers"
 	"github.com/mcp-metatool/mcp-metatool/host/telemetry/telemetrytest"
-	"github.com/mcp-metatool/mcp-metatool/host/upstream"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // started starts telemetry, which logs to the buffer.
@@ -39,7 +39,7 @@ func started(t *testing.T, cfg config.Telemetry) (*Telemetry, *mcptest.Buffer) {
 
 // call follows one call of a tool, and returns the params that are sent.
 func call(tel *Telemetry, params string) []byte {
-	c := tel.Upstreams().Connect(upstream.Spec{Name: "s"}, false)
+	c := tel.Upstreams().Connect(servers.Spec{Name: "s"}, false)
 	sent, span := c.BeginCall(context.Background(), 1, wire.Call{Method: "tools/call", Params: []byte(params)})
 	span.End(wire.Reply{Result: []byte(`{}`)}, nil)
 	c.Ended()
@@ -322,7 +322,7 @@ func TestMask(t *testing.T) {
 	} {
 		front.BeginRequest(nobody{}, method, wire.Quote("id-"+secret), []byte(params)).End(wire.Reply{}, nil)
 	}
-	c := tel.Upstreams().Connect(upstream.Spec{Name: "s", URL: "https://" + secret + ".example.com/" + secret}, false)
+	c := tel.Upstreams().Connect(servers.Spec{Name: "s", URL: "https://" + secret + ".example.com/" + secret}, false)
 	_, span := c.BeginCall(t.Context(), 1, wire.Call{Method: "resources/read", Params: []byte(`{"uri":"file:///` + secret + `"}`)})
 	span.End(wire.Reply{}, nil)
 	c.Ended()

@@ -11,24 +11,24 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/mcp-metatool/mcp-metatool/host/protocol"
-	"github.com/mcp-metatool/mcp-metatool/host/rpc"
-	"github.com/mcp-metatool/mcp-metatool/host/upstream"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/rpc"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/servers"
 )
 
-// upstreams implements upstream.Observer.
+// upstreams implements servers.Observer.
 type upstreams struct{ t *Telemetry }
 
 // Upstreams returns what follows the connections with upstreams; nil if t is.
-func (t *Telemetry) Upstreams() upstream.Observer {
+func (t *Telemetry) Upstreams() servers.Observer {
 	if t == nil {
 		return nil
 	}
 	return upstreams{t}
 }
 
-// connection is a connection with an upstream. It implements upstream.Connection.
+// connection is a connection with an upstream. It implements servers.Connection.
 type connection struct {
 	t        *Telemetry
 	about    []attribute.KeyValue // the upstream and how it is reached
@@ -37,8 +37,8 @@ type connection struct {
 	revision atomic.Pointer[string] // nil before the handshake
 }
 
-// Connect implements upstream.Observer.
-func (u upstreams) Connect(spec upstream.Spec, again bool) upstream.Connection {
+// Connect implements servers.Observer.
+func (u upstreams) Connect(spec servers.Spec, again bool) servers.Connection {
 	c := &connection{t: u.t, id: rand.Text()[:16], start: time.Now(), about: []attribute.KeyValue{keyUpstream.String(spec.Name)}}
 	if spec.URL == "" {
 		c.about = append(c.about, overPipe...)
@@ -51,10 +51,10 @@ func (u upstreams) Connect(spec upstream.Spec, again bool) upstream.Connection {
 	return c
 }
 
-// Agreed implements upstream.Connection.
+// Agreed implements servers.Connection.
 func (c *connection) Agreed(revision string) { c.revision.Store(&revision) }
 
-// Ended implements upstream.Connection. A connection without a handshake was no session.
+// Ended implements servers.Connection. A connection without a handshake was no session.
 func (c *connection) Ended() {
 	revision := c.revision.Load()
 	if revision == nil || c.t.meters == nil {

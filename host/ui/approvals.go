@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/host/approval"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/approval"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 

@@ -7,11 +7,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/health"
-	"github.com/mcp-metatool/mcp-metatool/host/upstream"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/servers"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/health"
 )
 
 // check is a health check that was made for the page.
@@ -22,12 +22,12 @@ type check struct {
 
 // server is the state of one server. Durations are in milliseconds.
 type server struct {
-	Name      string         `json:"name"`
-	State     upstream.State `json:"state"`
-	Isolated  bool           `json:"isolated,omitempty"` // each session has its own, so there is no state
-	Transport string         `json:"transport"`
-	Address   string         `json:"address"` // the command without its folder and arguments, or the host
-	Since     *time.Time     `json:"since,omitempty"`
+	Name      string        `json:"name"`
+	State     servers.State `json:"state"`
+	Isolated  bool          `json:"isolated,omitempty"` // each session has its own, so there is no state
+	Transport string        `json:"transport"`
+	Address   string        `json:"address"` // the command without its folder and arguments, or the host
+	Since     *time.Time    `json:"since,omitempty"`
 
 	ServerName    string `json:"serverName,omitempty"`
 	ServerVersion string `json:"serverVersion,omitempty"`

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/mcp-metatool/mcp-metatool/host/catalog"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/catalog"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 

@@ -33,13 +33,13 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
-	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/clients/origin"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/front/origin"
-	"github.com/mcp-metatool/mcp-metatool/host/health"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
-	"github.com/mcp-metatool/mcp-metatool/host/upstream"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/servers"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/health"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
@@ -52,7 +52,7 @@ type Proxy interface {
 	Config() *config.Config
 	// Status returns the state of a server that sessions share, without waiting; false
 	// if there is none of that name.
-	Status(server string) (upstream.Status, bool)
+	Status(server string) (servers.Status, bool)
 	// CheckServer checks a server, or all of them if server is "". It starts those that
 	// are asleep.
 	CheckServer(ctx context.Context, server string) ([]health.Report, error)

@@ -12,14 +12,14 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
-	"github.com/mcp-metatool/mcp-metatool/host/approval"
-	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/clients/origin"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/front/origin"
-	"github.com/mcp-metatool/mcp-metatool/host/health"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/approval"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
-	"github.com/mcp-metatool/mcp-metatool/host/upstream"
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/servers"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/health"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
@@ -38,8 +38,8 @@ type proxy struct {
 
 func (p *proxy) Config() *config.Config { return p.cfg }
 
-func (p *proxy) Status(server string) (upstream.Status, bool) {
-	return upstream.Status{Name: server, State: upstream.Failed, ServerName: attack, Restarts: 3, Tools: 2,
+func (p *proxy) Status(server string) (servers.Status, bool) {
+	return servers.Status{Name: server, State: servers.Failed, ServerName: attack, Restarts: 3, Tools: 2,
 		Err: `upstream "` + server + `": it said ` + secret + "\nlast line"}, server != "own"
 }
 
@@ -48,7 +48,7 @@ func (p *proxy) CheckServer(_ context.Context, server string) ([]health.Report, 
 	if server == "missing" {
 		return nil, &health.UnknownError{Server: server}
 	}
-	return []health.Report{{Server: "files", State: upstream.Ready, Check: health.OK, Latency: 1.5}}, nil
+	return []health.Report{{Server: "files", State: servers.Ready, Check: health.OK, Latency: 1.5}}, nil
 }
 
 func (p *proxy) Inspect(context.Context, string, string) (abi.Lint, error) {

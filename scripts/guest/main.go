@@ -9,7 +9,7 @@ import (
 	"os"
 	"os/signal"
 
-	"github.com/mcp-metatool/mcp-metatool/host/sandbox/guestbuild"
+	"github.com/mcp-metatool/mcp-metatool/guest/guestbuild"
 )
 
 func main() {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcp-metatool/mcp-metatool/host/budget"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/budget"
 	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"
 )
 

@@ -10,7 +10,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/host/bearer"
+	"github.com/mcp-metatool/mcp-metatool/host/clients/bearer"
 )
 
 // Client says for which client of another replica a request is. That replica has found out who

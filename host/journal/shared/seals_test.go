@@ -10,8 +10,8 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
+	"github.com/mcp-metatool/mcp-metatool/host/journal/verify"
 	"github.com/mcp-metatool/mcp-metatool/host/store/memorytest"
-	"github.com/mcp-metatool/mcp-metatool/host/verify"
 )
 
 // TestSealsTravel checks that what was recorded can be verified on another replica, and after a copy

@@ -18,11 +18,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/fleet/jetstream"
+	"github.com/mcp-metatool/mcp-metatool/host/fleet/natstest"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/store"
-	"github.com/mcp-metatool/mcp-metatool/host/store/jetstream"
 	"github.com/mcp-metatool/mcp-metatool/host/store/memorytest"
-	"github.com/mcp-metatool/mcp-metatool/host/store/natstest"
 	"github.com/mcp-metatool/mcp-metatool/host/store/sealed"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 	_ "github.com/mcp-metatool/mcp-metatool/tools/testenv/watchdog"

@@ -10,7 +10,7 @@ import (
 
 	_ "embed"
 
-	"github.com/mcp-metatool/mcp-metatool/host/timeline"
+	"github.com/mcp-metatool/mcp-metatool/host/journal/timeline"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 

@@ -3,7 +3,7 @@ package report
 import (
 	"fmt"
 
-	"github.com/mcp-metatool/mcp-metatool/host/timeline"
+	"github.com/mcp-metatool/mcp-metatool/host/journal/timeline"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 

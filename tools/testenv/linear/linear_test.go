@@ -89,7 +89,7 @@ func TestExported(t *testing.T) {
 	if r.errors != 1 { // Check takes no bytes itself
 		t.Errorf("%d errors", r.errors)
 	}
-	if got := exported(t, "../../../host/requeststate"); len(got) == 0 {
+	if got := exported(t, "../../../host/mcp/requeststate"); len(got) == 0 {
 		t.Error("nothing is found in a package that takes bytes")
 	}
 }

@@ -1,0 +1,272 @@
+// Package clients implements MCP sessions with clients, independently of the transport,
+// and the stdio transport. Package streamable is the HTTP transport.
+//
+//	session.go    Session: options, life cycle, messages in both directions
+//	handshake.go  initialize and what comes before it
+//	request.go    requests of the client
+//	call.go       requests to the client
+//	restore.go    sessions that go on in another process
+//	changes.go    notifications that a list has changed
+//	stdio.go      the stdio transport
+//
+// Package rpc has the JSON-RPC connection, with the requests in flight in both
+// directions. A Session adds what is specific to MCP: the handshake, the revision,
+// and which lists the client has read.
+package clients
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/clients/bearer"
+	"github.com/mcp-metatool/mcp-metatool/host/clients/stateless"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/budget"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/envelope"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/requeststate"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/rpc"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
+)
+
+// Backend answers the requests of sessions.
+type Backend interface {
+	// BeginSession begins the session s, and returns the result of its initialize
+	// request. The error is a *wire.RPCError, or the cause of ctx.
+	BeginSession(ctx context.Context, s route.Session) (route.InitializeResult, error)
+	// Discover, Begin and Hints are for the stateless era.
+	stateless.Backend
+	// HeaderParams returns the arguments of a tool that requests over HTTP repeat in
+	// headers.
+	HeaderParams(s route.Session, tool string) envelope.Params
+	// Handle answers every request but initialize and ping.
+	Handle(ctx context.Context, call route.Call) wire.Reply
+	// Notified takes all notifications except those about a single request. It is
+	// called in the order of the stream, and the next message waits for it.
+	Notified(s route.Session, method string, params []byte)
+	// EndSession is called when a session has ended for which BeginSession was
+	// called, even if that failed. None of its requests is in flight any more,
+	// unless Session.Close has stopped waiting for one.
+	EndSession(s route.Session)
+}
+
+// Submitter is a Backend that can answer some requests without a waiting goroutine; see
+// route.Router.Submit.
+type Submitter interface {
+	Submit(call route.Call, to route.Responder) (cancel func(cause error), ok bool)
+}
+
+// Options of a session.
+type Options struct {
+	Backend       Backend
+	Name, Version string         // of this server
+	MaxMessage    int            // bytes; 0: wire.DefaultMaxMessage
+	Budget        *budget.Budget // for messages in flight; nil: none
+	KeepWorkers   int            // idle goroutines that are kept for the next requests
+	Principal     string         // see route.Session; "" for none
+	// Stateless are the options of the stateless era that both eras do not share.
+	Stateless
+	// Rights and TokenName return those of route.Session; nil: none.
+	Rights    func() *bearer.Rights
+	TokenName func() string
+	memory    rpc.Memory // see rpc.Options; nil if the streams count what they keep
+	// Persist, when set, keeps what Session.Keep returns, before the client gets the answer to a
+	// request that has changed it. It may wait a little, and returns when ctx ends.
+	Persist func(ctx context.Context)
+	// Tracer follows the requests of the client, and those to it; nil: nobody does.
+	Tracer Tracer
+	Log    *slog.Logger
+}
+
+// Tracer follows requests, for telemetry. It is safe for concurrent use and must not
+// block.
+type Tracer interface {
+	stateless.Tracer
+	rpc.Tracer // for requests to the client
+}
+
+// Stateless are options of the stateless era; see stateless.Options.
+type Stateless struct {
+	Sealer       *requeststate.Sealer
+	Parking      *stateless.Parking
+	Lost         func(replica string) (description string, ended bool)
+	InputTimeout func() time.Duration
+}
+
+// PrincipalOptions returns the options of a principal with those of a session.
+func (o *Options) PrincipalOptions() stateless.Options {
+	opts := stateless.Options{
+		Backend: o.Backend, Name: o.Name, Version: o.Version, Principal: o.Principal, Rights: o.Rights, TokenName: o.TokenName,
+		Sealer: o.Sealer, Parking: o.Parking, Budget: o.Budget, Lost: o.Lost, InputTimeout: o.InputTimeout, Log: o.Log,
+	}
+	if o.Tracer != nil {
+		opts.Tracer = o.Tracer
+	}
+	return opts
+}
+
+// maxRequests bounds the requests of one session in flight.
+const maxRequests = 4096
+
+// closeTimeout is how long Close waits for cancelled requests.
+const closeTimeout = 500 * time.Millisecond
+
+// Reasons why requests end without an answer.
+var (
+	// ErrStalled says that a session was abandoned because its client did not read.
+	ErrStalled = errors.New("the client does not read its messages; they are lost")
+	// ErrNotListening says that the client has no stream open on which a request
+	// could reach it.
+	ErrNotListening = route.ErrNotListening
+)
+
+// Session is a session with one client. It implements route.Session.
+type Session struct {
+	id        string // for records
+	opts      Options
+	submitter Submitter // the Backend, if that is a Submitter; else nil
+	conn      *rpc.Conn
+	// principal answers requests of the stateless era, which can come on the same
+	// stream; nil if they cannot.
+	principal *stateless.Principal
+
+	notifier   sync.WaitGroup // notifyChanges
+	hasChanges chan struct{}  // holds a token while changes is not empty
+
+	mu        sync.Mutex // guards what follows; a leaf
+	handshake handshake
+	begun     bool   // BeginSession is or was called, so EndSession must follow
+	params    []byte // of initialize
+	revision  protocol.Revision
+	listed    map[wire.Surface]bool   // lists that the client has read
+	changes   map[wire.Surface][]byte // lists whose change must be announced to the client, with the notices
+}
+
+// NewSession makes a session with a client. main is the stream for messages to the
+// client that belong to none of its requests. The session ends with ctx. The caller
+// passes it the messages of the client (Receive), and must Close it.
+func NewSession(ctx context.Context, main rpc.Stream, opts Options) *Session {
+	s := &Session{
+		id: rand.Text()[:16], opts: opts, hasChanges: make(chan struct{}, 1),
+		listed: map[wire.Surface]bool{}, changes: map[wire.Surface][]byte{},
+	}
+	s.submitter, _ = opts.Backend.(Submitter)
+	conn := rpc.Options{
+		Peer: rpc.Client, Main: main, Handler: (*handler)(s), Errors: callErrors{}, SerialIDs: true,
+		MaxRequests: maxRequests, KeepWorkers: opts.KeepWorkers, Memory: opts.memory, Log: opts.Log,
+		HandlesPing: envelope.IsPresent,
+	}
+	if opts.Tracer != nil {
+		conn.Tracer = opts.Tracer
+	}
+	s.conn = rpc.New(ctx, conn)
+	s.notifier.Go(s.notifyChanges)
+	return s
+}
+
+// Receive takes one message of the client, or a batch of them, that arrived on a
+// stream. It returns when the requests in it are registered; see rpc.Conn.Receive.
+// The session keeps parts of raw.
+func (s *Session) Receive(raw []byte, on rpc.Stream) (waits bool) { return s.conn.Receive(raw, on) }
+
+// ReceiveMessage is Receive for a message that the transport has parsed: msg and
+// err are the results of wire.Parse. on may be nil if the message wants no answer.
+func (s *Session) ReceiveMessage(msg wire.Message, err error, raw []byte, on rpc.Stream) (waits bool) {
+	return s.conn.ReceiveMessage(msg, err, raw, on)
+}
+
+// IsBatch reports whether raw is a JSON-RPC batch and the session's revision has
+// batches.
+func (s *Session) IsBatch(raw []byte) bool { return s.conn.IsBatch(raw) }
+
+// Abandon is called when the client has disconnected from a stream. It cancels the
+// requests that arrived on the stream, and fails those that were sent on it.
+func (s *Session) Abandon(on rpc.Stream) { s.conn.Abandon(on, ErrClientGone) }
+
+// End ends the session: the contexts of its requests in flight end with cause. If
+// there are still answers to them, they are written. End does not block.
+func (s *Session) End(cause error) { s.conn.End(cause) }
+
+// Done returns a channel that is closed when the session has ended. Close then waits
+// for its goroutines.
+func (s *Session) Done() <-chan struct{} { return s.conn.Done() }
+
+// Err returns why the session has ended, nil while it has not.
+func (s *Session) Err() error { return s.conn.Err() }
+
+// Close ends the session and waits for its goroutines. The error is ErrStalled if some
+// of them did not end in time.
+func (s *Session) Close() error {
+	done := s.conn.CloseWithin(closeTimeout, wire.ErrClosed)
+	if s.principal != nil && !s.principal.Close(closeTimeout) {
+		done = false
+	}
+	s.notifier.Wait()
+	s.mu.Lock()
+	begun := s.begun
+	s.mu.Unlock()
+	if begun {
+		s.opts.Backend.EndSession(s)
+	}
+	if !done {
+		return ErrStalled
+	}
+	return nil
+}
+
+// ID implements route.Session.
+func (s *Session) ID() string { return s.id }
+
+// Session implements route.Origin.
+func (s *Session) Session() route.Session { return s }
+
+// Client implements route.Origin.
+func (s *Session) Client() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.params
+}
+
+// Revision implements route.Origin; none before initialize.
+func (s *Session) Revision() protocol.Revision {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.revision
+}
+
+// LogLevel implements route.Origin.
+func (s *Session) LogLevel() string { return "" }
+
+// Principal implements route.Session.
+func (s *Session) Principal() string { return s.opts.Principal }
+
+// Rights implements route.Session.
+func (s *Session) Rights() *bearer.Rights {
+	if s.opts.Rights == nil {
+		return nil
+	}
+	return s.opts.Rights()
+}
+
+// TokenName implements route.Session.
+func (s *Session) TokenName() string {
+	if s.opts.TokenName == nil {
+		return ""
+	}
+	return s.opts.TokenName()
+}
+
+// Notify implements route.Origin.
+func (s *Session) Notify(method string, params []byte) {
+	s.logLost(s.conn.Notify(s.conn.Context(), nil, method, params))
+}
+
+func (s *Session) logLost(err error) {
+	if err != nil {
+		s.opts.Log.Debug("notification to the client lost", "err", err)
+	}
+}

@@ -1,0 +1,332 @@
+// Package stateless answers requests of the stateless era, each of which says by itself
+// who asks and with which revision (revision 2026-07-28, basic/index). It is the same over
+// stdio and over HTTP: packages front and streamable pass it the requests.
+//
+//	principal.go  Principal: what requests with the same credentials share
+//	admit.go      which messages are of this era, and which of them are refused
+//	exchange.go   Exchange: a request, or several that belong together
+//	ask.go        questions to the client in the middle of a call
+//	retry.go      the requests with which a client answers them
+//	parking.go    how many calls wait for answers
+//	result.go     what results have in this era
+//	discover.go   server/discover
+//	listen.go     subscriptions/listen
+//	filter.go     what a subscription is about
+//
+// Requests need no session, but the router does: lists, subscriptions and isolated
+// upstreams belong to one. Here it is the Principal, so they depend only on the
+// credentials of a request.
+//
+// A client is asked by answering its request with a question. The call goes on meanwhile,
+// without a request: it is parked. The client then repeats the request with its answers,
+// and the call continues for that request. So a call outlives the request that began it,
+// and has a context of its own.
+package stateless
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/clients/bearer"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/budget"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/envelope"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/limits"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/requeststate"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/rpc"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
+)
+
+// Backend answers the requests of principals.
+type Backend interface {
+	// Discover returns what is known now about this server, and assumptions about what is
+	// not known yet. It does not wait, and starts nothing. The session may not have begun.
+	Discover(s route.Session) route.InitializeResult
+	// AwaitServers waits until Discover knows the servers, as long as a client may have to wait
+	// for its first answer, or until ctx ends.
+	AwaitServers(ctx context.Context, s route.Session)
+	// Begin begins the session of a principal. It does not wait.
+	Begin(s route.Session)
+	// Handle answers every other request that the revision has, or that we do not know.
+	Handle(ctx context.Context, call route.Call) wire.Reply
+	// EndSession is called when a session has ended that Begin was called for.
+	EndSession(s route.Session)
+	// Hints says how long a client may keep the result of a request; nil if results of
+	// its method have no such hints. A result that has hints keeps its own.
+	Hints(call route.Call) *envelope.Hints
+}
+
+// Submitter is a Backend that can answer some requests without a waiting goroutine; see
+// route.Router.Submit.
+type Submitter interface {
+	Submit(call route.Call, to route.Responder) (cancel func(cause error), ok bool)
+}
+
+// TaskWatcher is a Backend that announces changes of tasks of the extension; see
+// route.Router.WatchTask.
+type TaskWatcher interface {
+	WatchTask(ctx context.Context, s route.Session, id string) (stop func(), ok bool)
+}
+
+// Tracer follows requests, for telemetry. It is safe for concurrent use and must not
+// block.
+type Tracer interface {
+	// BeginRequest is called with each request of a client that is not refused at once,
+	// except ping and those that listen. o may be that of the session. id and params are
+	// raw. A nil Span is not told the end.
+	BeginRequest(o route.Origin, method string, id, params []byte) rpc.Span
+}
+
+// Options of a Principal. Backend and Log must be set.
+type Options struct {
+	Backend       Backend
+	Name, Version string // of this server
+	// Principal is that of route.Session: who has the credentials; "" for anybody.
+	Principal string
+	// ManyClients says that the requests may come from several programs.
+	ManyClients bool
+	// Rights and TokenName return those of route.Session; nil: none.
+	Rights    func() *bearer.Rights
+	TokenName func() string
+	// Tracer follows requests; nil: nobody does.
+	Tracer Tracer
+	// Sealer seals the states of parked calls; nil: one with a key of its own.
+	Sealer *requeststate.Sealer
+	// Lost is that of route.Replicas; nil without a fleet.
+	Lost func(replica string) (description string, ended bool)
+	// Parking bounds the parked calls of all principals; nil: those of this one only. Budget
+	// has the memory of what they keep; nil: it is not counted.
+	Parking *Parking
+	Budget  *budget.Budget
+	// InputTimeout returns how long a parked call waits for its client; nil or 0: the
+	// default of limits.InputTime.
+	InputTimeout func() time.Duration
+	Log          *slog.Logger
+}
+
+// ErrNoRequest says that a client cannot be asked, because nothing it has requested is in
+// progress that may ask.
+var ErrNoRequest = errors.New("a client of this revision can only be asked in the middle of tools/call, prompts/get or resources/read")
+
+// Principal is what requests with the same credentials share. It implements
+// route.Session.
+type Principal struct {
+	id         string // for records
+	opts       Options
+	submitter  Submitter // the Backend, if that is a Submitter; else nil
+	serverInfo []byte
+	stamp      envelope.Stamp  // with serverInfo
+	ctx        context.Context // of the calls
+	cancel     context.CancelCauseFunc
+
+	open   sync.WaitGroup // exchanges and listeners whose work goes on
+	timers sync.WaitGroup // functions of timers that have been set
+
+	beginning sync.Once
+	asked     atomic.Bool // for server/discover
+
+	mu        sync.Mutex // guards what follows; a leaf
+	begun     bool
+	client    []byte               // of the request that began it; with many clients without capabilities
+	parked    map[string]*Exchange // that have asked something, by id
+	held      int                  // by Hold
+	listeners map[*listener]bool
+	uris      map[string]*subscription // of all listeners
+}
+
+// New makes a Principal. The caller passes it requests (Serve), and must Close it. ctx
+// ends its calls.
+func New(ctx context.Context, opts Options) *Principal {
+	p := &Principal{
+		id: rand.Text()[:16], opts: opts,
+		parked: map[string]*Exchange{}, listeners: map[*listener]bool{}, uris: map[string]*subscription{},
+	}
+	if p.opts.Parking == nil {
+		p.opts.Parking = new(Parking)
+	}
+	if p.opts.Sealer == nil {
+		p.opts.Sealer = requeststate.New(requeststate.NewKey, time.Now)
+	}
+	p.submitter, _ = opts.Backend.(Submitter)
+	var info wire.Object
+	info.Text("name", opts.Name)
+	info.Text("version", opts.Version)
+	p.serverInfo = info.Bytes()
+	p.stamp = envelope.NewStamp(p.serverInfo)
+	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	return p
+}
+
+// Serve answers a request, given its envelope, which Check has found to be right. The
+// params of the request have no envelope any more. Serve does not block.
+func (p *Principal) Serve(r *rpc.Request, e envelope.Envelope) {
+	switch r.Method {
+	case protocol.MethodDiscover:
+		if !p.opts.ManyClients { // servers get to know their client
+			p.begin(e)
+		}
+		if p.asked.Swap(true) {
+			r.Reply(wire.Reply{Result: p.discover()})
+			return
+		}
+		r.Start(func(ctx context.Context, _ *rpc.Request) wire.Reply {
+			p.opts.Backend.AwaitServers(ctx, p)
+			return wire.Reply{Result: p.discover()}
+		})
+		return
+	case protocol.MethodListen:
+		p.begin(e)
+		p.listen(r, e)
+		return
+	}
+	p.begin(e)
+	if p.opts.Tracer != nil {
+		r.Observe(p.opts.Tracer.BeginRequest(p, r.Method, r.ID, r.Params))
+	}
+	if MayAsk(r.Method) && p.retry(r, e) {
+		return
+	}
+	p.exchange(r, e)
+}
+
+// begin begins the session with the first request that needs it. Others wait for that.
+func (p *Principal) begin(e envelope.Envelope) {
+	p.beginning.Do(func() {
+		if p.opts.ManyClients {
+			e.Capabilities = []byte("{}") // they are those of each request
+		}
+		p.mu.Lock()
+		p.begun, p.client = true, e.Client()
+		p.mu.Unlock()
+		p.opts.Backend.Begin(p)
+	})
+}
+
+// inputTimeout returns how long a parked call waits for its client.
+func (p *Principal) inputTimeout() (d time.Duration) {
+	if p.opts.InputTimeout != nil {
+		d = p.opts.InputTimeout()
+	}
+	return cmp.Or(d, time.Duration(limits.InputTime.Default))
+}
+
+// Busy reports whether there is a call that waits for its client, or the result of one, or
+// something that goes on without a request.
+func (p *Principal) Busy() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.parked) > 0 || p.held > 0
+}
+
+// Hold implements route.Holder.
+func (p *Principal) Hold() (release func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held++
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.held--
+	}
+}
+
+// End cancels all calls. It does not block.
+func (p *Principal) End(cause error) {
+	p.cancel(cause)
+	p.mu.Lock()
+	parked := make([]*Exchange, 0, len(p.parked))
+	for _, x := range p.parked {
+		parked = append(parked, x)
+	}
+	p.mu.Unlock()
+	for _, x := range parked {
+		x.abandon(cause)
+	}
+}
+
+// Close ends all calls and waits for them, for most at a time. It returns false if some
+// go on nevertheless. The connections with the requests must have ended.
+func (p *Principal) Close(most time.Duration) (ended bool) {
+	p.End(wire.ErrClosed)
+	done := make(chan struct{})
+	go func() {
+		p.open.Wait()
+		p.timers.Wait()
+		close(done)
+	}()
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-done:
+		ended = true
+	case <-timer.C:
+	}
+	p.mu.Lock()
+	begun := p.begun
+	p.mu.Unlock()
+	if begun {
+		p.opts.Backend.EndSession(p)
+	}
+	return ended
+}
+
+// ID implements route.Session.
+func (p *Principal) ID() string { return p.id }
+
+// Principal implements route.Session.
+func (p *Principal) Principal() string { return p.opts.Principal }
+
+// Rights implements route.Session.
+func (p *Principal) Rights() *bearer.Rights {
+	if p.opts.Rights == nil {
+		return nil
+	}
+	return p.opts.Rights()
+}
+
+// TokenName implements route.Session.
+func (p *Principal) TokenName() string {
+	if p.opts.TokenName == nil {
+		return ""
+	}
+	return p.opts.TokenName()
+}
+
+// ManyClients reports whether the requests may come from several clients, so that what
+// belongs to one of them must not reach another; see route.Peer.
+func (p *Principal) ManyClients() bool { return p.opts.ManyClients }
+
+// Session implements route.Origin.
+func (p *Principal) Session() route.Session { return p }
+
+// Revision implements route.Origin.
+func (p *Principal) Revision() protocol.Revision { return protocol.Stateless.Newest() }
+
+// Client implements route.Origin. Each request has its own capabilities. Those of a Principal
+// are those of the first request, and none if it has many clients.
+func (p *Principal) Client() []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.client
+}
+
+// LogLevel implements route.Origin.
+func (p *Principal) LogLevel() string { return "" }
+
+// Ask implements route.Origin.
+func (p *Principal) Ask(_ context.Context, call wire.Call) (wire.Reply, error) {
+	return wire.Reply{}, fmt.Errorf("%s: %w", call.Method, ErrNoRequest)
+}
+
+var (
+	_ route.Session = (*Principal)(nil)
+	_ route.Holder  = (*Principal)(nil)
+)

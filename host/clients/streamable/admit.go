@@ -1,0 +1,260 @@
+package streamable
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/clients/bearer"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/budget"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/limits"
+)
+
+// Errors for clients that cannot begin a session.
+var (
+	errFull    = fmt.Errorf("too many sessions are open (%s)", limits.Sessions.Remedy())
+	errClosing = errors.New("the server is shutting down")
+)
+
+// quotaError says that a token or an address has as many sessions as it may have, or
+// begins them too fast.
+type quotaError struct{ text string }
+
+func (e *quotaError) Error() string { return e.text }
+
+// errUnused is the cause with which a session ends that was never used.
+var errUnused = errors.New("the session was not used")
+
+// usage is what one token or one address uses. It is a token bucket for the rate
+// of new sessions.
+type usage struct {
+	sessions  int       // including those that are ending
+	allowance float64   // how many sessions it may begin at once, as of filled
+	filled    time.Time // zero: the allowance is full
+}
+
+// quota bounds a usage.
+type quota struct {
+	most        int    // sessions at a time
+	burst, rate int    // sessions to begin at once, and per second after that
+	holder      string // for messages: "token" or "address"
+	limit       *limits.Limit
+}
+
+// minBurst is the lowest burst, even if the maximum number of sessions is lower, since
+// clients reconnect.
+const minBurst = 100
+
+// quotaOfToken returns the quota of each token. If all clients have the same token, or
+// none, the quota is MaxSessions.
+func (h *Handler) quotaOfToken(p *policy) quota {
+	most := h.opts.MaxSessionsPerToken
+	switch {
+	case most > 0:
+		most = min(most, h.opts.MaxSessions)
+	case len(p.tokens) > 1:
+		most = (h.opts.MaxSessions + 1) / 2
+	default:
+		most = h.opts.MaxSessions
+	}
+	return quota{most, max(most, minBurst), h.opts.InitializeRate, "token", limits.SessionsPerToken}
+}
+
+func (h *Handler) quotaOfAddress(address netip.Prefix) quota {
+	most := shareOfAddress(address, h.opts.MaxSessionsPerAddress, h.opts.MaxSessions)
+	return quota{most, max(most, minBurst), h.opts.InitializeRate, "address", limits.SessionsPerAddress}
+}
+
+// admit begins a session for a client with a token and an address, under the policy
+// that its request was accepted with. If there are too many sessions, the oldest one
+// that was never used ends first. The caller must call serving.Done and leave.
+func (h *Handler) admit(ctx context.Context, p *policy, token bearer.Digest, address netip.Prefix) (*session, error) {
+	if h.opts.Refuses != nil {
+		if err := h.opts.Refuses(); err != nil {
+			return nil, err
+		}
+	}
+	if err := h.checkRate(p, token, address); err != nil {
+		return nil, err
+	}
+	for {
+		s, victim, err := h.begin(p, token, address, "")
+		if victim == nil {
+			return s, err
+		}
+		victim.log().Debug("session ended to make room for another")
+		victim.mcp.End(errUnused)
+		select {
+		case <-victim.ended: // so that there are never too many
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// checkRate counts a session that is about to begin. The error says that its token or
+// address begins sessions too fast.
+func (h *Handler) checkRate(p *policy, token bearer.Digest, address netip.Prefix) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	all := h.accounts(p, token, address)
+	counted := all[:]
+	if token.Principal() != "" && address.Addr().IsLoopback() {
+		// Proxies connect from there, so that the address is that of clients with any token,
+		// and one of them must not use up the rate of the others.
+		counted = all[:1]
+	}
+	for _, by := range counted {
+		if by.refill(by.quota, now); by.allowance < 1 {
+			return &quotaError{fmt.Sprintf("this %s begins sessions too fast (at most %d a second; %s)", by.holder, by.rate, limits.InitializeRate.Remedy())}
+		}
+	}
+	for _, by := range counted {
+		by.allowance--
+	}
+	return nil
+}
+
+// refill adds to the allowance what has accrued since the last time.
+func (u *usage) refill(q quota, now time.Time) {
+	if u.filled.IsZero() {
+		u.allowance = float64(q.burst)
+	}
+	u.allowance = min(u.allowance+now.Sub(u.filled).Seconds()*float64(q.rate), float64(q.burst))
+	u.filled = now
+}
+
+// account is a usage with its quota.
+type account struct {
+	*usage
+	quota
+	owns func(s *session) bool
+}
+
+// accounts returns the account of the token and that of the address of a client. The
+// caller holds h.mu.
+func (h *Handler) accounts(p *policy, token bearer.Digest, address netip.Prefix) [2]account {
+	if h.tokens[token] == nil {
+		h.tokens[token] = &usage{}
+	}
+	if h.addresses[address] == nil {
+		h.addresses[address] = &usage{}
+	}
+	return [2]account{
+		{h.tokens[token], h.quotaOfToken(p), func(s *session) bool { return s.token == token }},
+		{h.addresses[address], h.quotaOfAddress(address), func(s *session) bool { return s.address == address }},
+	}
+}
+
+// begin makes a session, or returns the session that has to end first, the victim. The
+// victim can no longer be found. id is that of a session of another replica, which cannot be
+// found before it has begun here; "" for a new one.
+func (h *Handler) begin(p *policy, token bearer.Digest, address netip.Prefix, id string) (s, victim *session, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed || h.ctx.Err() != nil {
+		return nil, nil, errClosing
+	}
+	// A reload after p was loaded could not end this session, so check again.
+	if !h.policy.Load().accepts(token) {
+		return nil, nil, errRevoked
+	}
+	accounts := h.accounts(p, token, address)
+	for _, by := range accounts {
+		if by.sessions >= by.most && by.most < h.opts.MaxSessions {
+			err = &quotaError{fmt.Sprintf("this %s has %d sessions open (%s)", by.holder, by.sessions, by.limit.Remedy())}
+			return nil, h.evict(by.owns), err
+		}
+	}
+	if h.count >= h.opts.MaxSessions {
+		return nil, h.evict(func(*session) bool { return true }), errFull
+	}
+	name := cmp.Or(id, newSessionID(h.opts.Fleet))
+	place, err := h.place(name, token, address)
+	if err != nil {
+		return nil, h.evict(accounts[0].owns), err
+	}
+	s = newSession(h, name, token, address)
+	s.place = place
+	if id != "" {
+		s.begun = make(chan struct{})
+	} else {
+		h.sessions[s.id] = s
+		if f := h.opts.Fleet; f != nil {
+			s.held = f.Sessions.Create(s.id, token, s.mcp.Keep)
+		}
+	}
+	h.count++
+	for _, by := range accounts {
+		by.sessions++
+	}
+	s.requests++
+	s.serving.Add(1)
+	h.workers.Go(s.run)
+	return s, nil, nil
+}
+
+// place counts a session that begins in the budget: for its principal, or else for its
+// address.
+func (h *Handler) place(id string, token bearer.Digest, address netip.Prefix) (*budget.Account, error) {
+	owner := budget.Member{Group: address, Of: address.String() + " " + id}
+	if p := token.Principal(); p != "" {
+		owner.Group = p
+	}
+	place := h.opts.Session.Budget.OpenSession(owner)
+	if err := place.Add(sessionMemory); err != nil {
+		place.Close()
+		return nil, fmt.Errorf("no session begins: %s", limits.Explain(err))
+	}
+	return place, nil
+}
+
+// evict removes and returns the session that has been idle for longest among those that
+// were never used; nil if there is none. The caller holds h.mu.
+func (h *Handler) evict(among func(*session) bool) (oldest *session) {
+	for _, s := range h.sessions {
+		if s.requests == 0 && !s.used.Load() && among(s) && (oldest == nil || s.idleSince.Before(oldest.idleSince)) {
+			oldest = s
+		}
+	}
+	if oldest != nil {
+		delete(h.sessions, oldest.id)
+	}
+	return oldest
+}
+
+// release stops counting a session that has ended.
+func (h *Handler) release(s *session) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.count--
+	h.tokens[s.token].sessions--
+	h.addresses[s.address].sessions--
+}
+
+// removeUsages removes the usages that do not differ from new ones. The caller holds
+// h.mu.
+func (h *Handler) removeUsages() {
+	now := time.Now()
+	ofToken := h.quotaOfToken(h.policy.Load())
+	for token, u := range h.tokens {
+		if u.isNew(ofToken, now) {
+			delete(h.tokens, token)
+		}
+	}
+	for address, u := range h.addresses {
+		if u.isNew(h.quotaOfAddress(address), now) {
+			delete(h.addresses, address)
+		}
+	}
+}
+
+// isNew reports whether there are no sessions and the allowance is full.
+func (u *usage) isNew(q quota, now time.Time) bool {
+	u.refill(q, now)
+	return u.sessions == 0 && u.allowance >= float64(q.burst)
+}

@@ -1,0 +1,168 @@
+package streamable
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/budget"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/limits"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+)
+
+// Bounds of bodies.
+const (
+	// maxInitialize is the size of the largest body without a session, in bytes.
+	// Only initialize comes without one, and needs no more.
+	maxInitialize = 64 << 10
+	// bodyGrace is the time that every body may take. After that, at least bodyRate
+	// bytes a second must arrive on average.
+	bodyGrace = 10 * time.Second
+	bodyRate  = 16 << 10
+	// budgetWait is how long a body waits for room in the budget.
+	budgetWait = 10 * time.Second
+	// firstBuffer is the size of the buffer for a body before any of it has
+	// arrived, in bytes. The buffer doubles as the body arrives.
+	firstBuffer = 4 << 10
+	// smallBody is the size up to which a body does not wait for room, in bytes. It
+	// may be the answer or the cancellation that makes room.
+	smallBody = 16 << 10
+)
+
+// errNoRoom says that the budget was used up for too long.
+var errNoRoom = errors.New("too many bytes of other messages are being worked on (try again later)")
+
+// body is what has been read of the body of a request. Its memory is taken from the
+// budget for all messages.
+type body struct {
+	raw    []byte
+	hold   *budget.Hold
+	memory *memoryReturner
+
+	control  *http.ResponseController
+	start    time.Time // plus the time for which the body waited for the budget
+	deadline time.Time // the current deadline of reads
+}
+
+// readBody reads the body of r, of at most limit bytes, and charges it to an owner in the
+// budget. It reads nothing before there is room for it. The caller must release the body
+// when it is no longer used, also if there is a refusal.
+func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, owner any, limit int) (*body, *refusal) {
+	b := &body{
+		hold: h.opts.Session.Budget.Open(owner), memory: h.memory,
+		control: http.NewResponseController(w), start: time.Now(),
+	}
+	if r.ContentLength > int64(limit) {
+		return b, h.tooLarge(limit)
+	}
+	most := limit
+	if r.ContentLength >= 0 {
+		most = int(r.ContentLength)
+	}
+	if err := b.fill(r.Context(), http.MaxBytesReader(w, r.Body, int64(limit)), most); err != nil {
+		return b, h.unreadable(err, limit)
+	}
+	_ = b.control.SetReadDeadline(time.Time{})
+	return b, nil
+}
+
+// fill reads src, which has at most that many bytes, to its end.
+func (b *body) fill(ctx context.Context, src io.Reader, most int) error {
+	for {
+		if len(b.raw) == cap(b.raw) {
+			// To find the end, a read needs room for one more byte.
+			if err := b.grow(ctx, min(max(2*cap(b.raw), firstBuffer), most+1)); err != nil {
+				return err
+			}
+		}
+		b.extend()
+		n, err := src.Read(b.raw[len(b.raw):cap(b.raw)])
+		b.raw = b.raw[:len(b.raw)+n]
+		if err == io.EOF {
+			b.raw = bytes.TrimSpace(b.raw)
+			if cap(b.raw) <= budget.Small {
+				return nil
+			}
+			return b.reserve(ctx, (budget.Copies-1)*cap(b.raw)) // for the form in which it is passed on
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// grow moves the body to a larger buffer.
+func (b *body) grow(ctx context.Context, size int) error {
+	if err := b.reserve(ctx, size); err != nil {
+		return err
+	}
+	before := cap(b.raw)
+	b.raw = append(make([]byte, 0, size), b.raw...)
+	b.hold.Release(int64(before))
+	b.memory.add(int64(size - before))
+	return nil
+}
+
+// reserve waits for room in the budget.
+func (b *body) reserve(ctx context.Context, size int) error {
+	if b.hold.TryAcquire(int64(size)) || size <= smallBody {
+		return nil
+	}
+	// The client may block meanwhile, since what it sends is not read.
+	_ = b.control.SetReadDeadline(time.Time{})
+	began := time.Now()
+	ctx, cancel := context.WithTimeoutCause(ctx, budgetWait, errNoRoom)
+	defer cancel()
+	err := b.hold.Acquire(ctx, int64(size))
+	b.start, b.deadline = b.start.Add(time.Since(began)), time.Time{}
+	return err
+}
+
+// extend moves the read deadline as far as the bytes that have arrived allow. If
+// the http.ResponseWriter has no deadlines, those of the server apply.
+func (b *body) extend() {
+	deadline := b.start.Add(bodyGrace + time.Duration(len(b.raw))*time.Second/bodyRate)
+	if deadline.Sub(b.deadline) >= time.Second {
+		b.deadline = deadline
+		_ = b.control.SetReadDeadline(deadline)
+	}
+}
+
+// release gives the memory of the body back to the budget.
+func (b *body) release() {
+	b.hold.Close()
+	b.memory.add(-int64(cap(b.raw)))
+	b.raw = nil
+}
+
+func (h *Handler) tooLarge(limit int) *refusal {
+	text := limits.Explain(&wire.TooLargeError{Limit: limit})
+	if limit < h.opts.Session.MaxMessage {
+		text = fmt.Sprintf("without a session, a message may have at most %d bytes (begin with initialize, then send Mcp-Session-Id)", limit)
+	}
+	return &refusal{http.StatusRequestEntityTooLarge, wire.CodeInvalidRequest, "invalid request: " + text}
+}
+
+// unreadable returns the refusal of a body that could not be read.
+func (h *Handler) unreadable(err error, limit int) *refusal {
+	var over *http.MaxBytesError
+	var beyond *budget.TooLargeError
+	switch {
+	case errors.As(err, &over):
+		return h.tooLarge(limit)
+	case errors.As(err, &beyond):
+		return &refusal{http.StatusRequestEntityTooLarge, wire.CodeInvalidRequest, "invalid request: " + limits.Explain(err)}
+	case errors.Is(err, errNoRoom):
+		return &refusal{http.StatusServiceUnavailable, protocol.CodeHTTPRefused, err.Error()}
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return &refusal{http.StatusRequestTimeout, protocol.CodeHTTPRefused,
+			fmt.Sprintf("the body arrived too slowly (after the first %s, send at least %d bytes a second)", bodyGrace, bodyRate)}
+	}
+	return &refusal{http.StatusBadRequest, wire.CodeParse, "the request's body could not be read: " + err.Error()}
+}

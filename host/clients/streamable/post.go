@@ -1,0 +1,369 @@
+package streamable
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/clients"
+	"github.com/mcp-metatool/mcp-metatool/host/clients/bearer"
+	"github.com/mcp-metatool/mcp-metatool/host/clients/stateless"
+	"github.com/mcp-metatool/mcp-metatool/host/fleet/peer"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/rpc"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
+)
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p := h.policy.Load() // once: a reload must not mix two policies
+	token, ok := h.admits(w, r, p)
+	if !ok {
+		return
+	}
+	if stateless.EraOfHeader(r.Header) == stateless.StatelessHeader && r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		h.refuseUnread(w, r, refusal{http.StatusMethodNotAllowed, protocol.CodeHTTPRefused, "method not allowed in this revision"})
+		return
+	}
+	if r.ContentLength != 0 && (r.Method == http.MethodGet || r.Method == http.MethodDelete) {
+		h.refuseUnread(w, r, refusal{http.StatusBadRequest, protocol.CodeHTTPRefused, "a " + r.Method + " has no body"})
+		return
+	}
+	switch r.Method {
+	case http.MethodPost:
+		h.post(w, r, p, token)
+	case http.MethodGet:
+		h.get(w, r, p, token)
+	case http.MethodDelete:
+		h.delete(w, r, p, token)
+	default:
+		w.Header().Set("Allow", "GET, POST, DELETE")
+		h.refuseUnread(w, r, refusal{http.StatusMethodNotAllowed, protocol.CodeHTTPRefused, "method not allowed"})
+	}
+}
+
+// admits returns the token of the client of a request, or else refuses the request.
+func (h *Handler) admits(w http.ResponseWriter, r *http.Request, p *policy) (token bearer.Digest, ok bool) {
+	if c, passed := peer.From(r.Context()); passed { // the other replica has checked the rest
+		if !p.accepts(c.Token) {
+			h.refuseUnread(w, r, noToken)
+			return token, false
+		}
+		return c.Token, true
+	}
+	if !p.AllowsHost(r) {
+		h.log().Warn("request refused: unknown Host", "host", display.Excerpt(r.Host, maxQuoted))
+		h.refuseUnread(w, r, refusal{http.StatusForbidden, protocol.CodeHTTPRefused, "host " + strconv.Quote(display.Clip(r.Host, maxQuoted)) + " is not allowed (add it to allowed_hosts)"})
+		return token, false
+	}
+	ok, configured := p.AllowsOrigin(r)
+	if !ok {
+		h.log().Warn("request refused: unknown Origin", "origin", display.Excerpt(r.Header.Get("Origin"), maxQuoted))
+		h.refuseUnread(w, r, refusal{http.StatusForbidden, protocol.CodeHTTPRefused, "this origin is not allowed (add it to allowed_origins)"})
+		return token, false
+	}
+	if configured {
+		allowCORS(w.Header(), r)
+		if r.Method == http.MethodOptions {
+			w.WriteHeader(http.StatusNoContent)
+			return token, false
+		}
+	}
+	if token, ok = p.authenticate(r); !ok {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="mcp"`)
+		h.refuseUnread(w, r, noToken)
+	}
+	return token, ok
+}
+
+// post answers a POST, with messages of the client. Requests that can be refused without
+// the body are refused before it is read.
+func (h *Handler) post(w http.ResponseWriter, r *http.Request, p *policy, token bearer.Digest) {
+	switch {
+	case !isJSON(r):
+		h.refuseUnread(w, r, refusal{http.StatusUnsupportedMediaType, protocol.CodeHTTPRefused, "Content-Type must be application/json"})
+		return
+	case isCompressed(r):
+		w.Header().Set("Accept-Encoding", "identity")
+		h.refuseUnread(w, r, refusal{http.StatusUnsupportedMediaType, protocol.CodeHTTPRefused, "the body must not be compressed (Content-Encoding)"})
+		return
+	case !accepts(r, "application", "json") || !accepts(r, "text", "event-stream"):
+		h.refuseUnread(w, r, refusal{http.StatusNotAcceptable, protocol.CodeHTTPRefused, "Accept must have application/json and text/event-stream"})
+		return
+	case isStateless(r):
+		h.postStateless(w, r, p, token)
+		return
+	case len(r.Header[sessionHeader]) == 0:
+		h.postWithoutSession(w, r, p, token)
+		return
+	}
+	s, bad := h.sessionOf(r, token)
+	var v *visit
+	if bad == &noSession {
+		v, bad = h.elsewhere(w, r, p, token)
+	}
+	if bad != nil {
+		h.refuseUnread(w, r, *bad)
+		return
+	}
+	var owner any = token
+	if s != nil {
+		defer h.leave(s)
+		owner = route.BudgetKey(s.mcp)
+	}
+	b, bad := h.readBody(w, r, owner, h.opts.Session.MaxMessage)
+	defer b.release()
+	if bad != nil {
+		h.refuseUnread(w, r, *bad)
+		return
+	}
+	if s == nil || !h.enter(s) {
+		if s, ok := h.enterElsewhere(w, r, p, token, v, b.raw); ok {
+			defer h.leave(s)
+			defer s.serving.Done()
+			s.post(w, r, b.raw)
+		}
+		return
+	}
+	defer s.serving.Done()
+	s.post(w, r, b.raw)
+}
+
+// postWithoutSession answers a POST without a session, which must be an initialize
+// request.
+func (h *Handler) postWithoutSession(w http.ResponseWriter, r *http.Request, p *policy, token bearer.Digest) {
+	b, bad := h.readBody(w, r, token, min(maxInitialize, h.opts.Session.MaxMessage))
+	defer b.release()
+	if bad != nil {
+		h.refuseUnread(w, r, *bad)
+		return
+	}
+	msg, err := wire.Parse(b.raw)
+	switch {
+	case err != nil:
+		h.refuse(w, msg.ID, *malformed(err))
+	case h.refusesEra(w, r, msg):
+	case msg.Method != protocol.MethodInitialize || !msg.IsRequest():
+		h.refuse(w, msg.ID, missingSession)
+	default:
+		h.initialize(w, r, p, token, msg, b.raw)
+	}
+}
+
+// initialize begins a session. If initialize fails, it ends the session again.
+func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, p *policy, token bearer.Digest, msg wire.Message, raw []byte) {
+	s, err := h.admit(r.Context(), p, token, clientAddress(r.RemoteAddr))
+	var over *quotaError
+	switch {
+	case errors.As(err, &over):
+		h.refuse(w, msg.ID, refusal{http.StatusTooManyRequests, protocol.CodeHTTPRefused, err.Error()})
+		return
+	case err != nil:
+		w.Header().Set("Retry-After", "1")
+		h.refuse(w, msg.ID, refusal{http.StatusServiceUnavailable, protocol.CodeHTTPRefused, err.Error()})
+		return
+	}
+	out := s.openStream(msg.ID)
+	s.mcp.ReceiveMessage(msg, nil, raw, out)
+	sent := s.answer(w, r, out)
+	s.serving.Done()
+	h.leave(s)
+	switch {
+	case !sent:
+		s.mcp.End(clients.ErrClientGone) // the client does not know the id of the session
+	case s.mcp.Revision().IsZero():
+		s.mcp.End(errors.New("initialize failed"))
+		<-s.ended
+	}
+}
+
+// sessionOf finds the session that r names. The caller must call leave.
+func (h *Handler) sessionOf(r *http.Request, token bearer.Digest) (*session, *refusal) {
+	id := r.Header.Get(sessionHeader)
+	if id == "" {
+		return nil, &missingSession
+	}
+	if stateless.EraOfHeader(r.Header) == stateless.UnknownHeader {
+		return nil, unknownVersion(r)
+	}
+	_, passedOn := peer.From(r.Context())
+	s, ok := h.find(id, token)
+	if !ok && passedOn {
+		h.awaitTaken(r.Context(), id)
+		s, ok = h.find(id, token)
+	}
+	switch {
+	case !ok:
+		return nil, &noSession
+	case passedOn && h.handOver(s):
+		h.leave(s)
+		return nil, &movedOn
+	}
+	return s, nil
+}
+
+// unknownVersion is the refusal of a request of the handshake era whose header names no
+// revision that we know, or several.
+func unknownVersion(r *http.Request) *refusal {
+	version := strings.Join(r.Header[versionHeader], ", ")
+	return &refusal{http.StatusBadRequest, protocol.CodeHTTPRefused, "unsupported MCP-Protocol-Version " +
+		strconv.Quote(display.Clip(version, maxQuoted)) + " (supported: " + strings.Join(protocol.Handshake.Names(), ", ") + ")"}
+}
+
+// isHandshake reports whether a message does not count as use of the session.
+func isHandshake(method string) bool {
+	return method == protocol.MethodInitialize || method == protocol.NotificationInitialized || method == protocol.MethodPing
+}
+
+// post passes a message, or a batch of them, to the session and waits for the answer.
+func (s *session) post(w http.ResponseWriter, r *http.Request, raw []byte) {
+	var out *stream
+	msg, err := wire.Parse(raw)
+	if !isHandshake(msg.Method) {
+		s.used.Store(true)
+	}
+	switch {
+	case s.mcp.IsBatch(raw):
+		out = s.openStream(nil)
+		if !s.mcp.Receive(raw, out) {
+			s.drop(out)
+			out = nil
+		}
+	case err != nil:
+		if !rpc.WantsAnswer(msg, err) { // it may be a response: its call fails
+			s.mcp.ReceiveMessage(msg, err, raw, nil)
+		}
+		s.handler.refuse(w, msg.ID, *malformed(err))
+		return
+	case s.handler.refusesEra(w, r, msg):
+		return
+	case msg.IsRequest():
+		out = s.openStream(msg.ID)
+		s.mcp.ReceiveMessage(msg, nil, raw, out)
+	default:
+		s.mcp.ReceiveMessage(msg, nil, raw, nil)
+	}
+	if out == nil {
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	s.answer(w, r, out)
+	s.touch()
+}
+
+// answer writes the messages of a stream to the client: as a JSON body if there is only
+// the response, else as an event stream, which begins early if that gives the client an id to resume
+// it with. It returns false if the client has disconnected before anything was sent.
+func (s *session) answer(w http.ResponseWriter, r *http.Request, out *stream) bool {
+	timer := s.handler.timers.Get().(*time.Timer)
+	wait, prime := s.handler.opts.KeepAlive/2, s.primes(r)
+	if prime && out.resumable() {
+		wait = min(wait, s.handler.opts.PrimeAfter)
+	}
+	timer.Reset(wait)
+	select {
+	case <-out.wake:
+	case <-timer.C:
+	case <-r.Context().Done():
+		if len(r.Header[sessionHeader]) == 0 { // it does not know the session
+			s.abandon(out)
+		} else {
+			s.outlast(out, out.cutOff(), true)
+		}
+		return false
+	}
+	timer.Stop()
+	s.handler.timers.Put(timer)
+	if len(r.Header[sessionHeader]) == 0 && !s.mcp.Revision().IsZero() {
+		w.Header().Set(sessionHeader, s.id)
+	}
+	if msg, ok := out.onlyResponse(); ok && !prefersEvents(r) {
+		defer s.drop(out)
+		if len(msg) > maxWrite { // a small one fits in the kernel's buffers
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
+		}
+		writeJSON(w, http.StatusOK, msg)
+		return true
+	}
+	e := newEventWriter(w)
+	if !out.attach(e, 0, true) { // cannot happen: the client does not know the stream yet
+		s.abandon(out)
+		return false
+	}
+	s.serve(r.Context(), e, prime)
+	return true
+}
+
+// primes reports whether the client of r expects a priming event: by the revision
+// in the header of r, or else by that of the session.
+func (s *session) primes(r *http.Request) bool {
+	revision, ok := protocol.Handshake.Lookup(r.Header.Get(versionHeader))
+	if !ok {
+		revision = s.mcp.Revision()
+	}
+	return revision.Has(protocol.PrimingEvents)
+}
+
+// abandon cancels the requests that a stream belongs to, because the client has
+// disconnected.
+func (s *session) abandon(out *stream) {
+	s.mcp.Abandon(out)
+	s.drop(out)
+}
+
+// serve writes events until the stream is finished or the client disconnects. A
+// client that disconnects has some time to resume a stream that is not finished.
+func (s *session) serve(ctx context.Context, e *eventWriter, prime bool) {
+	out := e.stream
+	err := e.begin(prime)
+	if err == nil {
+		err = e.run(ctx)
+	}
+	resumed := out.detach(e)
+	if out.id == 0 {
+		return
+	}
+	s.outlast(out, resumed, err != nil)
+}
+
+// outlast ends the use of the stream of a request. If the client has disconnected, it has some time
+// to resume a stream that is not finished, see stream.detach for resumed.
+func (s *session) outlast(out *stream, resumed <-chan struct{}, disconnected bool) {
+	if disconnected && !s.awaitResume(out, resumed) {
+		s.abandon(out)
+		return
+	}
+	switch {
+	case !out.finished():
+	case out.resumable():
+		s.keep(out)
+	default:
+		s.drop(out)
+	}
+}
+
+// awaitResume waits until a broken stream is resumed or finished. It returns false if the
+// client does not resume it in time, or if the session ends.
+func (s *session) awaitResume(out *stream, resumed <-chan struct{}) bool {
+	timer := time.NewTimer(s.handler.opts.ResumeWindow)
+	defer timer.Stop()
+	defer out.signal() // the token may have been for the next connection
+	for !out.finished() {
+		select {
+		case <-resumed:
+			return true
+		case <-out.wake:
+		case <-timer.C:
+			return false
+		case <-s.mcp.Done():
+			return false
+		}
+	}
+	return true
+}

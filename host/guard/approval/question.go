@@ -1,0 +1,198 @@
+package approval
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/guard/policy"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
+	"github.com/mcp-metatool/mcp-metatool/tools/units"
+)
+
+// Question is what people see of a call that needs an approval. All its texts may be hostile
+// except Rule and Reason. Arguments are redacted.
+type Question struct {
+	Kind   policy.Kind `json:"kind"`
+	Server string      `json:"server"` // policy.Request.Server
+	Name   string      `json:"name"`   // policy.Request.Name
+	// Description is what the server says about the tool.
+	Description string    `json:"description,omitempty"`
+	Arguments   Arguments `json:"arguments"`
+	Rule        string    `json:"rule"`
+	Reason      string    `json:"reason,omitempty"`
+	Client      string    `json:"client,omitempty"` // policy.Caller.Client
+	Token       bool      `json:"token,omitempty"`  // Client is the name of a token
+	Script      string    `json:"script,omitempty"` // policy.Caller.Script
+	Run         string    `json:"run,omitempty"`    // id
+	Session     string    `json:"session,omitempty"`
+	// Digest is that of the Subject, so that of the arguments as they are sent.
+	Digest string `json:"digest"`
+	// RememberFor is how long the decision can be remembered; 0: it cannot.
+	RememberFor time.Duration `json:"-"`
+}
+
+// Arguments is a raw JSON object.
+type Arguments []byte
+
+// MarshalJSON returns the object, or null.
+func (a Arguments) MarshalJSON() ([]byte, error) {
+	if a == nil {
+		return []byte("null"), nil
+	}
+	return a, nil
+}
+
+// UnmarshalJSON copies the object.
+func (a *Arguments) UnmarshalJSON(raw []byte) error {
+	*a = append(Arguments(nil), raw...)
+	return nil
+}
+
+// maxKept bounds the arguments that are kept for people, in bytes. What is longer cannot be
+// decided about by reading it, and a queue full of it would fill the disk.
+const maxKept = 256 << 10
+
+// question returns what people see of a call.
+func (a *Approver) question(ask route.Asking, s Settings, digest string) Question {
+	r, c := ask.Request, ask.Request.Caller
+	q := Question{
+		Kind: r.Kind, Server: r.Server, Name: r.Name, Rule: ask.Decision.Rule, Reason: ask.Decision.Reason,
+		Client: c.Client, Token: c.Token, Script: c.Script, Run: c.Run, Session: c.Session,
+		Digest: digest, RememberFor: s.Remember,
+	}
+	q.Description, _ = wire.GetString(r.Definition, "description")
+	q.Description, _ = clip(q.Description, maxDescription)
+	q.Client, _ = clip(q.Client, maxName)
+	arguments, err := canonical(r.Arguments, false) // subject has shown that it can be done
+	if err == nil {
+		q.Arguments = a.opts.Redact(arguments)
+	}
+	if len(q.Arguments) > maxKept {
+		q.Arguments = wire.Marshal(map[string]string{"(too large to show)": fmt.Sprintf("%d bytes", len(arguments))})
+	}
+	return q
+}
+
+// maxDescription bounds what is kept of the description of a tool, in characters.
+const maxDescription = 500
+
+// Target returns what the call is of, as rules name it.
+func (q Question) Target() string { return policy.Request{Server: q.Server, Name: q.Name}.Target() }
+
+// Caller says who makes the call, with names of others in code spans.
+func (q Question) Caller() string {
+	client := "a client without a token"
+	switch {
+	case q.Token:
+		client = "the client with the token " + asName(q.Client)
+	case q.Client != "":
+		client = "a client that calls itself " + asName(q.Client)
+	}
+	if q.Script == "" {
+		return client
+	}
+	return "a script, " + asName(q.Script) + ", for " + client
+}
+
+// maxWhole is the length of the longest name that is asked about, in bytes. Questions have all
+// of it, and an escape has up to six characters for a byte.
+const maxWhole = 2000
+
+// what names what is asked for.
+func (q Question) what() string {
+	name := quote(ascii(q.Name), 6*maxWhole)
+	switch {
+	case q.Kind == policy.KindResource:
+		return fmt.Sprintf("Resource: %s of the server %s", quote(q.Name, 6*maxWhole), asName(q.Server))
+	case q.Kind == policy.KindPrompt:
+		return fmt.Sprintf("Prompt: %s of the server %s", name, asName(q.Server))
+	case q.Kind == policy.KindCompletion, q.Kind == policy.KindMethod:
+		return fmt.Sprintf("Request: %s %s of the server %s", q.Kind, quote(q.Name, 6*maxWhole), asName(q.Server))
+	case q.Server == policy.SavedTools:
+		return "Saved tool: " + name
+	case q.Server == policy.BuiltinTools:
+		return "Built-in tool: " + name
+	}
+	return fmt.Sprintf("Tool: %s of the server %s", name, asName(q.Server))
+}
+
+// Text returns the question as people read it, in lines. Each text of others is one code
+// span.
+func (q Question) Text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "May this call be made?\n\n%s\n", q.what())
+	fmt.Fprintf(&b, "Called by: %s\n", q.Caller())
+	q.arguments(&b)
+	fmt.Fprintf(&b, "Asked because of the rule %s", quote(q.Rule, maxName))
+	if q.Reason != "" {
+		fmt.Fprintf(&b, ": %s", quote(q.Reason, maxReason))
+	}
+	// With the digest, a question is never the same as one about another call, although both
+	// may be shown alike.
+	fmt.Fprintf(&b, "\nDigest of the call: %s", q.Digest[:digestShown])
+	return b.String()
+}
+
+// digestShown is how much of a digest is shown, in hex digits.
+const digestShown = 16
+
+// Bounds of the arguments in a question.
+const (
+	maxMembers    = 24
+	maxMember     = 600  // characters of one value
+	maxCharacters = 3000 // of all values
+)
+
+// arguments adds the arguments, each on a line of its own.
+func (q Question) arguments(b *strings.Builder) {
+	members := lines(q.Arguments)
+	if len(members) == 0 {
+		b.WriteString("Arguments: none\n")
+		return
+	}
+	b.WriteString("Arguments:\n")
+	left, whole := maxCharacters, true
+	for i, m := range members {
+		if i == maxMembers || left <= 0 {
+			fmt.Fprintf(b, "- and %d more\n", len(members)-i)
+			whole = false
+			break
+		}
+		value, all := span(string(m.Value), min(maxMember, left))
+		name, full := span(m.Name, maxName)
+		fmt.Fprintf(b, "- %s%s: %s\n", name, m.item, value)
+		left -= len(value)
+		whole = whole && all && full
+	}
+	if !whole {
+		fmt.Fprintf(b, "NOT ALL OF THE ARGUMENTS ARE SHOWN: they have %d bytes.\n", len(q.Arguments))
+	}
+}
+
+// line is what a line shows of the arguments: a member, or an item of it.
+type line struct {
+	wire.Member
+	item string // which item; "" for the whole value
+}
+
+// lines returns the lines for an object. A long list has one for each item, so that people
+// see more of it.
+func lines(arguments []byte) (all []line) {
+	members, _ := wire.Members(arguments)
+	for _, m := range members {
+		items, err := wire.Elements(m.Value)
+		if err != nil || len(m.Value) <= maxMember {
+			all = append(all, line{m, ""})
+			continue
+		}
+		for i, item := range items {
+			all = append(all, line{wire.Member{Name: m.Name, Value: item}, fmt.Sprintf(" (%d of %d)", i+1, len(items))})
+		}
+	}
+	return all
+}
+
+// remembering says how long a decision is remembered.
+func (q Question) remembering() string { return units.FormatDuration(q.RememberFor) }

@@ -1,0 +1,160 @@
+package flow
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/glob"
+)
+
+// Rules say which tools are sources and sinks, for one run. They do not change, so that any
+// number of goroutines may use them, and a server cannot change them during a run.
+type Rules struct {
+	Settings
+	// Definition returns the raw definition of a tool as it was when the run began; nil: there
+	// are no definitions.
+	Definition func(server, tool string) []byte
+	// Odd is told what a server says in _meta about labels if that is not understood, and counts as
+	// a label; nil: nothing.
+	Odd func(server string, ifc []byte)
+	// Inherited are labels that servers got in earlier runs.
+	Inherited map[string]Labels
+}
+
+// Source returns the labels of an answer. meta is the raw _meta of the answer, nil for none.
+func (r *Rules) Source(server, tool string, meta []byte) Labels {
+	name := server + "." + tool
+	said, _ := wire.Get(r.definition(server, tool), "_meta")
+	set := r.Inherited[server]
+	for _, from := range [][]byte{meta, said} {
+		more, odd := FromMeta(from)
+		if set |= more; odd != nil && r.Odd != nil {
+			r.Odd(server, odd)
+		}
+	}
+	if glob.Any(r.Private, name) {
+		set |= Of(Private)
+	}
+	if glob.Any(r.Untrusted, name) {
+		set |= Of(Untrusted)
+	}
+	return set
+}
+
+// Sinks returns the labels about which a call of a tool cares.
+func (r *Rules) Sinks(server, tool string) Labels {
+	name := server + "." + tool
+	var set Labels
+	if glob.Any(r.Public, name) {
+		set |= Of(Private)
+	}
+	if glob.Any(r.Critical, name) {
+		set |= Of(Untrusted)
+	}
+	return set
+}
+
+// ReadsOnly reports whether a tool changes nothing at its server: the configuration says so, or
+// a server whose annotations count.
+func (r *Rules) ReadsOnly(server, tool string) bool {
+	if glob.Any(r.Reads, server+"."+tool) {
+		return true
+	}
+	if !glob.Any(r.Trusted, server) {
+		return false
+	}
+	hint, _ := wire.Get(r.definition(server, tool), "annotations", "readOnlyHint")
+	return string(hint) == "true"
+}
+
+// Shape returns the raw JSON Schema of the values in the answers of a tool; nil if none is
+// known. It never depends on an answer.
+func (r *Rules) Shape(server, tool string) []byte {
+	if shape := r.Shapes[server+"."+tool]; shape != nil {
+		return shape
+	}
+	schema, _ := wire.Get(r.definition(server, tool), "outputSchema")
+	return schema
+}
+
+func (r *Rules) definition(server, tool string) []byte {
+	if r.Definition == nil {
+		return nil
+	}
+	return r.Definition(server, tool)
+}
+
+// HasSinks reports whether there are any sinks that care about a label.
+func (s *Settings) HasSinks(l Label) bool { return len(s.sinks(l)) > 0 }
+
+func (s *Settings) sinks(l Label) []string {
+	if l == Untrusted {
+		return s.Critical
+	}
+	return s.Public
+}
+
+// MayCall reports whether one of the targets may be a sink that cares about a label. A target is
+// SERVER.TOOL, or a pattern for the tools of a server; "*" is anything. If that cannot be told from
+// the patterns alone, it reports true.
+func (r *Rules) MayCall(l Label, targets []string) bool {
+	for _, target := range targets {
+		server, tool, ok := strings.Cut(target, ".")
+		switch {
+		case !ok:
+			return true
+		case !strings.ContainsAny(tool, `*?[\`):
+			if r.Sinks(server, tool).Has(l) {
+				return true
+			}
+			continue
+		}
+		for _, pattern := range r.sinks(l) {
+			of, _, ok := strings.Cut(pattern, ".")
+			if !ok || strings.ContainsAny(of, `*?[\`) || of == server {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// AskRule returns the name under which people are asked about calls, and under which what they
+// decide may be remembered: again says that one is asked about because of what was tried before. It has a
+// digest of all settings, so that a decision counts for these alone.
+func (s *Settings) AskRule(l Label, again bool) string {
+	raw, err := json.Marshal(s)
+	if err != nil { // it has nothing that cannot be written
+		panic(err)
+	}
+	sum := sha256.Sum256(raw)
+	name := "flow." + l.String()
+	if again {
+		name += ".again"
+	}
+	return name + "@" + hex.EncodeToString(sum[:6])
+}
+
+// IsAskRule reports whether a name is one that AskRule returns. s may be nil.
+func (s *Settings) IsAskRule(name string) bool {
+	for _, l := range AllLabels {
+		if s != nil && (name == s.AskRule(l, false) || name == s.AskRule(l, true)) {
+			return true
+		}
+	}
+	return false
+}
+
+// WithInherited returns a copy of labels of servers with those of one more.
+func WithInherited(all map[string]Labels, server string, set Labels) map[string]Labels {
+	more := maps.Clone(all)
+	if more == nil {
+		more = map[string]Labels{}
+	}
+	more[server] |= set
+	return more
+}

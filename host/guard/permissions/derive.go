@@ -1,0 +1,215 @@
+package permissions
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/catalog"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+)
+
+// Source is where permissions come from.
+type Source struct {
+	// Reach returns what a script can call; see abi.Lint.Reach.
+	Reach func(ctx context.Context, name, code string) ([]abi.Reached, error)
+	// Resolve finds the real names of what a script calls server and tool; see
+	// catalog.Catalog.
+	Resolve func(server, tool string, exact bool) (realServer, realTool string, err error)
+	// Await waits until the tools of a server are known, by its real name, or gives up.
+	Await func(server string)
+	// Servers has the definitions of tools; nil: none is known.
+	Servers Pinned
+	Saved   Saved // nil: none are known
+	// Hides reports whether violations must not name a target; nil: they may name all.
+	Hides func(target string) bool
+}
+
+// Derive returns what a saved tool may call: what its script can reach, and what the saved
+// tools that it calls may call, within the bounds of def.Permissions. violations say which
+// bounds are wrong; their pointers are those of the items, such as /permissions/0. An error
+// is one of Source.Reach.
+func (s Source) Derive(ctx context.Context, def tools.Definition) (p *tools.Permissions, violations []tools.Violation, err error) {
+	reached, err := s.Reach(ctx, def.Name, def.Code)
+	if err != nil {
+		return nil, nil, err
+	}
+	d := deriver{Source: s, out: &tools.Permissions{Code: tools.CodeDigest(def.Code)}, seen: map[string]bool{def.Name: true}}
+	if def.Permissions != nil {
+		d.bounds = def.Permissions.Bounds
+	}
+	for _, r := range reached {
+		if err := d.reached(ctx, r, 1); err != nil {
+			return nil, nil, err
+		}
+	}
+	d.sort()
+	if def.Permissions != nil && def.Permissions.Bounds != nil {
+		violations = d.narrow(def.Permissions.Bounds)
+	}
+	d.digests()
+	return d.out, violations, nil
+}
+
+// A deriver collects the permissions of one tool.
+type deriver struct {
+	Source
+	out  *tools.Permissions
+	seen map[string]bool // saved tools
+	// bounds keep saved tools that may not be called from being followed; nil: none.
+	bounds []string
+}
+
+func (d *deriver) add(target string) { d.out.Calls = append(d.out.Calls, target) }
+
+func (d *deriver) sort() {
+	slices.Sort(d.out.Calls)
+	slices.Sort(d.out.Unresolved)
+	d.out.Calls, d.out.Unresolved = slices.Compact(d.out.Calls), slices.Compact(d.out.Unresolved)
+	// A whole server has all its tools.
+	redundant := func(t string) bool {
+		server, whole := cut(t)
+		all := tools.WholeServer(server)
+		return whole != "*" && (slices.Contains(d.out.Calls, all) || slices.Contains(d.out.Unresolved, all))
+	}
+	d.out.Calls = slices.DeleteFunc(d.out.Calls, redundant)
+	d.out.Unresolved = slices.DeleteFunc(d.out.Unresolved, redundant)
+}
+
+// reached adds what a script can reach. depth is how many saved tools call one another.
+func (d *deriver) reached(ctx context.Context, r abi.Reached, depth int) error {
+	if r.Server == abi.Composites {
+		return d.saved(ctx, r, depth)
+	}
+	tool := r.Tool
+	if tool == "" {
+		tool = "\x00" // no tool has this name, but the server is resolved
+	}
+	server, found, err := d.Resolve(r.Server, tool, r.Exact)
+	var missing *catalog.NotFoundError
+	if server != "" && errors.As(err, &missing) && d.Await != nil {
+		d.Await(server)
+		server, found, err = d.Resolve(r.Server, tool, r.Exact)
+	}
+	var disabled *catalog.DisabledError
+	if errors.As(err, &disabled) {
+		server = disabled.Server
+	}
+	var hidden *catalog.HiddenError
+	switch {
+	case server == "":
+		d.out.Unresolved = append(d.out.Unresolved, target(r.Server, r.Tool))
+	case r.Tool == "":
+		d.add(tools.WholeServer(server))
+	case err != nil && !errors.As(err, &hidden):
+		d.out.Unresolved = append(d.out.Unresolved, target(r.Server, r.Tool))
+	default:
+		d.add(tools.Target(server, found))
+	}
+	return nil
+}
+
+func target(server, tool string) string {
+	if tool == "" {
+		return tools.WholeServer(server)
+	}
+	return tools.Target(server, tool)
+}
+
+// saved adds a saved tool, or all of them, and what these may call.
+func (d *deriver) saved(ctx context.Context, r abi.Reached, depth int) error {
+	var list []tools.Definition
+	if d.Saved != nil {
+		list = d.Saved.List()
+	}
+	if r.Tool == "" {
+		d.add(tools.WholeServer(tools.SavedServer))
+	} else {
+		// As compose does: the name itself, or else the only one with this script name.
+		found := slices.DeleteFunc(slices.Clone(list), func(def tools.Definition) bool { return def.Name != r.Tool })
+		if len(found) == 0 && !r.Exact {
+			found = slices.DeleteFunc(slices.Clone(list), func(def tools.Definition) bool { return abi.Ident(def.Name) != r.Tool })
+		}
+		if list = found; len(found) != 1 {
+			d.out.Unresolved = append(d.out.Unresolved, tools.Target(tools.SavedServer, r.Tool))
+			return nil
+		}
+		d.add(tools.Target(tools.SavedServer, list[0].Name))
+	}
+	for _, def := range list {
+		if err := d.below(ctx, def, depth); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// below adds what a saved tool that is called may call.
+func (d *deriver) below(ctx context.Context, def tools.Definition, depth int) error {
+	if d.seen[def.Name] || d.bounds != nil && !tools.AnyMatches(d.bounds, tools.SavedServer, def.Name) {
+		return nil
+	}
+	d.seen[def.Name] = true
+	if def.Permissions.Of(def.Code) {
+		d.out.Calls = append(d.out.Calls, def.Permissions.Calls...)
+		d.out.Unresolved = append(d.out.Unresolved, def.Permissions.Unresolved...)
+		return nil
+	}
+	if depth >= abi.MaxChain {
+		return nil // it is refused to call it
+	}
+	below := deriver{Source: d.Source, out: &tools.Permissions{}, seen: d.seen}
+	reached, err := d.Reach(ctx, def.Name, def.Code)
+	if err != nil {
+		return err
+	}
+	for _, r := range reached {
+		if err := below.reached(ctx, r, depth+1); err != nil {
+			return err
+		}
+	}
+	if below.sort(); def.Permissions != nil && def.Permissions.Bounds != nil {
+		below.narrow(def.Permissions.Bounds)
+	}
+	d.out.Calls = append(d.out.Calls, below.out.Calls...)
+	d.out.Unresolved = append(d.out.Unresolved, below.out.Unresolved...)
+	return nil
+}
+
+// digests records the definitions of all tools that may be called, as far as they are known.
+func (d *deriver) digests() {
+	all := map[string]string{}
+	servers := map[string]bool{}
+	for _, t := range d.out.Calls {
+		if server, _ := cut(t); server != tools.SavedServer {
+			servers[server] = true
+		}
+	}
+	for server := range servers {
+		if d.Servers == nil {
+			break
+		}
+		names, _ := d.Servers.ServerTools(server)
+		for _, name := range names {
+			target := tools.Target(server, name)
+			if tools.CheckTarget(target) != nil { // it has no name, so nothing can call it
+				continue
+			}
+			if digest, ok := d.Servers.Digest(server, name); ok && d.out.Allows(server, name) {
+				all[target] = digest
+			}
+		}
+	}
+	if d.Saved != nil {
+		for _, def := range d.Saved.List() {
+			if d.out.Allows(tools.SavedServer, def.Name) {
+				all[tools.Target(tools.SavedServer, def.Name)] = def.Hash()
+			}
+		}
+	}
+	// None at all is written down, too: whatever there is later was not known now.
+	if len(all) > 0 || d.Servers != nil && len(d.out.Calls)+len(d.out.Unresolved) > 0 {
+		d.out.Definitions = all
+	}
+}

@@ -1,0 +1,289 @@
+package compile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
+	"slices"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/checker"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/ext"
+	"cel.dev/cel-go/interpreter"
+
+	"github.com/mcp-metatool/mcp-metatool/host/guard/policy"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
+)
+
+// Bounds of conditions. A unit of cost is about ten nanoseconds.
+const (
+	maxCost      = 1_000_000 // of an evaluation; more is a failure
+	maxItems     = 2_000     // that exists(), all() and the like look at in an evaluation; more is a failure
+	maxLiteral   = 100       // length of what replace() and join() insert, in code points
+	maxCondition = 10_000    // length of a condition in code points
+	maxRegexp    = 1_000     // instructions of the program of a regular expression
+	maxNested    = 50        // depth of a condition
+
+	// What the cost of a condition is estimated with, before it has ever been evaluated.
+	assumedText  = 1_000 // length of a text in the arguments
+	assumedItems = 100   // members of an object, items of an array
+)
+
+// variables are the variables of conditions. Names with dots are variables of their own,
+// so that a misspelled one is found when a condition is compiled.
+var variables = []struct {
+	name     string
+	kind     *cel.Type
+	stateful bool
+}{
+	{"args", cel.MapType(cel.StringType, cel.DynType), false},
+	{"kind", cel.StringType, false},
+	{"target", cel.StringType, false},
+	{"server", cel.StringType, false},
+	{"name", cel.StringType, false},
+	{"tool.name", cel.StringType, false},
+	{"tool.server", cel.StringType, false},
+	{"tool.digest", cel.StringType, false},
+	{"tool.annotations.title", cel.StringType, false},
+	{"tool.annotations.readOnlyHint", cel.BoolType, false},
+	{"tool.annotations.destructiveHint", cel.BoolType, false},
+	{"tool.annotations.idempotentHint", cel.BoolType, false},
+	{"tool.annotations.openWorldHint", cel.BoolType, false},
+	{"client", cel.StringType, false},
+	{"client.token", cel.BoolType, false},
+	{"script", cel.StringType, false},
+	{"session.called", cel.ListType(cel.StringType), true},
+	{"session.servers", cel.ListType(cel.StringType), true},
+	{"session.private", cel.BoolType, true},
+	{"session.untrusted", cel.BoolType, true},
+	{"run.called", cel.ListType(cel.StringType), true},
+	{"run.servers", cel.ListType(cel.StringType), true},
+	{"calls.session", cel.IntType, true},
+	{"calls.run", cel.IntType, true},
+	{"calls.minute", cel.IntType, true},
+	{"calls.tool.session", cel.IntType, true},
+	{"calls.tool.run", cel.IntType, true},
+	{"calls.tool.minute", cel.IntType, true},
+}
+
+// environment returns what conditions are compiled in.
+var environment = sync.OnceValues(func() (*cel.Env, error) {
+	opts := []cel.EnvOption{
+		ext.Strings(ext.StringsVersion(5)), // the first with costs
+		cel.CrossTypeNumericComparisons(true),
+		cel.ParserExpressionSizeLimit(maxCondition),
+		cel.ParserRecursionLimit(maxNested),
+		cel.ASTValidators(cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals()),
+	}
+	opts = append(opts, searching()...)
+	for _, v := range variables {
+		opts = append(opts, cel.Variable(v.name, v.kind))
+	}
+	return cel.NewEnv(opts...)
+})
+
+// condition is a compiled condition. It is safe for concurrent use.
+type condition struct {
+	program cel.Program
+	reads   policy.Reads
+	// names are the names of members that it mentions, by the form in which parsers that
+	// ignore case and separators compare them.
+	names map[string][]string
+}
+
+// newCondition compiles the text of a condition. The errors lack the index of the
+// rule.
+func newCondition(text string) (policy.Condition, []*policy.RuleError) {
+	fail := func(offset int, format string, args ...any) []*policy.RuleError {
+		return []*policy.RuleError{{Offset: offset, Text: fmt.Sprintf(format, args...)}}
+	}
+	env, err := environment()
+	if err != nil {
+		return nil, fail(-1, "cannot be compiled: %v", err)
+	}
+	checked, issues := env.Compile(text)
+	if issues != nil && issues.Err() != nil {
+		var errs []*policy.RuleError
+		for _, e := range issues.Errors() {
+			offset := offsetOf(text, e.Location.Line(), e.Location.Column())
+			errs = append(errs, &policy.RuleError{Offset: offset, Text: explainIssue(text, offset, e.Message)})
+		}
+		return nil, errs
+	}
+	if checked.OutputType() != cel.BoolType {
+		return nil, fail(-1, "is %s, not a boolean (compare it with something, such as == true)", cel.FormatCELType(checked.OutputType()))
+	}
+	c := &condition{names: map[string][]string{}}
+	costs := costs{patterns: map[string]uint64{}}
+	if at, mistake := c.analyse(checked.NativeRep(), costs); mistake != "" {
+		return nil, fail(int(at), "%s", mistake)
+	}
+	estimate, err := env.EstimateCost(checked, sizes{})
+	if err != nil {
+		return nil, fail(-1, "cannot be compiled: %v", err)
+	}
+	if estimate.Max > maxCost {
+		return nil, fail(-1, "may cost %s, more than %d (use fewer nested exists() and all(), or patterns in place of matches())", costText(estimate.Max), maxCost)
+	}
+	c.program, err = env.Program(checked, cel.EvalOptions(cel.OptOptimize), costs.matching(),
+		cel.CostTracking(costs), cel.CostLimit(maxCost), cel.InterruptCheckFrequency(maxItems))
+	if err != nil {
+		return nil, fail(-1, "cannot be compiled: %v", err)
+	}
+	return c, nil
+}
+
+func costText(n uint64) string {
+	if n > 1_000_000_000 {
+		return "over 1000000000"
+	}
+	return fmt.Sprint(n)
+}
+
+// explainIssue makes a message of the compiler clearer. It is about what begins at an offset
+// of the text of a condition.
+func explainIssue(text string, offset int, message string) string {
+	if name, ok := strings.CutPrefix(message, "undeclared reference to '"); ok {
+		name, _, _ = strings.Cut(name, "'")
+		// Of a name with dots, the compiler reports the first part only.
+		if whole := dotted.FindString(string([]rune(text)[min(offset, utf8.RuneCountInString(text)):])); strings.HasPrefix(whole, name+".") {
+			name = whole
+		}
+		var known []string
+		for _, v := range variables {
+			known = append(known, v.name)
+		}
+		hint := ""
+		if near := nearest.Name(name, known, nearest.Limit(len(name))); near != "" {
+			hint = fmt.Sprintf(" (did you mean %s?)", near)
+		}
+		return fmt.Sprintf("there is no variable or function %q%s", name, hint)
+	}
+	line, _, _ := strings.Cut(message, "\n")
+	return line
+}
+
+var dotted = lazyregexp.New(`^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*`)
+
+// offsetOf converts a line and column of the compiler to an offset in code points.
+func offsetOf(text string, line, column int) int {
+	offset := 0
+	for rest := text; line > 1; line-- {
+		before, after, ok := strings.Cut(rest, "\n")
+		if !ok {
+			break
+		}
+		offset += len([]rune(before)) + 1
+		rest = after
+	}
+	return offset + max(column, 0)
+}
+
+// sizes are the sizes that costs are estimated with.
+type sizes struct{}
+
+// EstimateSize implements checker.CostEstimator.
+func (sizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
+	most := uint64(assumedText)
+	switch node.Type().Kind() {
+	case types.ListKind, types.MapKind:
+		most = assumedItems
+	}
+	return &checker.SizeEstimate{Min: 0, Max: most}
+}
+
+// EstimateCallCost implements checker.CostEstimator.
+func (sizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNode) *checker.CallEstimate {
+	return nil
+}
+
+var errCostly = policy.Failure(fmt.Sprintf("it costs more than %d", maxCost))
+
+// cancelled has ended. An evaluation looks at it once it has looked at maxItems items. The
+// library's cost does not bound loops well: what it keeps for each item makes the next slower.
+var cancelled = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// Reads implements policy.Condition.
+func (c *condition) Reads() policy.Reads { return c.reads }
+
+// Holds implements policy.Condition. The error is a policy.Failure.
+func (c *condition) Holds(v *policy.Values) (bool, error) {
+	a := activation{values: v}
+	if c.reads.Arguments {
+		arguments, err := v.Arguments()
+		if err != nil {
+			return false, err
+		}
+		if err := arguments.CheckNames(c.names); err != nil {
+			return false, err
+		}
+		a.arguments = arguments.Object
+	}
+	out, _, err := c.program.ContextEval(cancelled, a)
+	if err != nil {
+		return false, c.failed(err)
+	}
+	held, ok := out.(types.Bool)
+	if !ok {
+		return false, policy.Failure("it is not a boolean")
+	}
+	return bool(held), nil
+}
+
+// activation gives a program the values of variables.
+type activation struct {
+	values    *policy.Values
+	arguments map[string]any
+}
+
+// Parent implements interpreter.Activation.
+func (a activation) Parent() interpreter.Activation { return nil }
+
+// ResolveName implements interpreter.Activation.
+func (a activation) ResolveName(name string) (any, bool) {
+	if name == "args" {
+		return a.arguments, true
+	}
+	value, known, err := a.values.Variable(name)
+	if err != nil {
+		value = types.WrapErr(err)
+	}
+	return value, known
+}
+
+// knownErrors are the beginnings of messages that contain no values of arguments.
+var knownErrors = []string{"no such overload", "division by zero", "modulus by zero", "integer overflow", "index out of bounds"}
+
+// failed returns the Failure for an error of an evaluation.
+func (c *condition) failed(err error) error {
+	var costly interpreter.EvalCancelledError
+	if errors.As(err, &costly) {
+		return errCostly
+	}
+	if errors.Is(err, interpreter.InterruptError{}) {
+		return policy.Failure(fmt.Sprintf("it looks at more than %d items", maxItems))
+	}
+	var own policy.Failure
+	if errors.As(err, &own) {
+		return own
+	}
+	text := err.Error()
+	if name, ok := strings.CutPrefix(text, "no such key: "); ok && slices.Contains(c.names[wire.Fold(name)], name) {
+		return policy.Failure(fmt.Sprintf("there is no member %q (ask for it with has())", name))
+	}
+	if i := slices.IndexFunc(knownErrors, func(known string) bool { return strings.HasPrefix(text, known) }); i >= 0 {
+		line, _, _ := strings.Cut(text, "\n")
+		return policy.Failure(line)
+	}
+	return policy.Failure("a value has another type or form than it expects")
+}

@@ -1,0 +1,252 @@
+package policy
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+)
+
+// Rule is one rule of a policy, as it is written. A nil list of patterns is not there.
+type Rule struct {
+	Name string
+	// Clients are patterns of [path.Match] for Caller.Client. Like in the other lists,
+	// slashes are not special.
+	Clients []string
+	// Tools, Prompts and Completions are patterns for Request.Target, and Resources for
+	// URIs, of which all forms count (wire.URIForms). A rule with none of them is for every kind of request, a rule with some only
+	// for these kinds.
+	Tools, Resources, Prompts, Completions []string
+	When                                   string // a condition; "" for none
+	Action                                 Action
+	Reason                                 string
+}
+
+// Condition is a compiled condition of a rule. It is safe for concurrent use.
+type Condition interface {
+	Reads() Reads
+	// Holds evaluates the condition. The text of the error has no values of arguments.
+	Holds(v *Values) (bool, error)
+}
+
+// Reads says what a condition reads.
+type Reads struct {
+	Calls      bool // what was called before
+	Arguments  bool
+	Definition bool // of the tool
+	Given      bool // what the session was given
+}
+
+// Failure says why a condition could not be evaluated. It has no values of arguments.
+type Failure string
+
+func (f Failure) Error() string { return string(f) }
+
+// RuleError is a mistake in the condition of a Rule.
+type RuleError struct {
+	Rule int // its index
+	// Offset is where the mistake is in the condition, in code points; -1 if it is not in
+	// one place.
+	Offset int
+	Text   string
+}
+
+func (e *RuleError) Error() string { return fmt.Sprintf("rule %d: when: %s", e.Rule+1, e.Text) }
+
+// Policy is a compiled policy. It does not change, so any number of goroutines may use
+// it.
+type Policy struct {
+	rules    []*rule
+	fallback Action
+	stateful bool // a rule reads what was called before
+}
+
+// rule is a compiled Rule.
+type rule struct {
+	Rule
+	clients   patterns
+	condition Condition // nil: none
+
+	everything                             bool // it has no patterns for any kind
+	tools, resources, prompts, completions patterns
+}
+
+// Compile compiles rules, and their conditions by a function whose errors lack the index of
+// the rule; see package compile. fallback is the action for requests that no rule matches.
+// The errors are in the order of the rules.
+func Compile(fallback Action, rules []Rule, condition func(text string) (Condition, []*RuleError)) (*Policy, []*RuleError) {
+	p := &Policy{fallback: fallback}
+	var errs []*RuleError
+	for i, written := range rules {
+		r := &rule{
+			Rule: written, clients: newPatterns(written.Clients),
+			everything: written.Tools == nil && written.Resources == nil && written.Prompts == nil && written.Completions == nil,
+			tools:      newPatterns(written.Tools), resources: newPatterns(written.Resources),
+			prompts: newPatterns(written.Prompts), completions: newPatterns(written.Completions),
+		}
+		if written.When != "" {
+			compiled, bad := condition(written.When)
+			for _, e := range bad {
+				e.Rule = i
+			}
+			if errs = append(errs, bad...); len(bad) == 0 {
+				r.condition, p.stateful = compiled, p.stateful || compiled.Reads().Calls
+			}
+		}
+		p.rules = append(p.rules, r)
+	}
+	if len(errs) > 0 {
+		return nil, errs
+	}
+	return p, nil
+}
+
+// Rules returns the number of rules.
+func (p *Policy) Rules() int { return len(p.rules) }
+
+// patterns are compiled patterns.
+type patterns []pattern
+
+// pattern is a pattern in the cheapest form.
+type pattern struct {
+	// server is the server that a pattern for targets names, "" if it has a wildcard there
+	// or is not for targets. Names of servers have no dots.
+	server string
+	// text is the rest of the pattern, without its wildcard if it is a prefix.
+	text string
+	form form
+}
+
+type form int
+
+const (
+	exact  form = iota
+	prefix      // text*
+	glob        // anything else, for path.Match
+)
+
+const wildcards = `*?[\`
+
+// slash stands for a slash in patterns of path.Match and in what is matched.
+const slash = "\x01"
+
+func newPatterns(list []string) patterns {
+	var all patterns
+	for _, text := range list {
+		p := pattern{text: text, form: glob}
+		if server, rest, ok := strings.Cut(text, "."); ok && server != "" && !strings.ContainsAny(server, wildcards) {
+			p.server, p.text = server, rest
+		}
+		switch at := strings.IndexAny(p.text, wildcards); {
+		case at < 0:
+			p.form = exact
+		case at == len(p.text)-1 && p.text[at] == '*':
+			p.form, p.text = prefix, p.text[:at]
+		default:
+			p.text = strings.ReplaceAll(p.text, "/", slash)
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// matchTarget reports whether a pattern matches the target of a request.
+func (all patterns) matchTarget(r *Request) bool {
+	return slices.ContainsFunc(all, func(p pattern) bool {
+		switch {
+		case p.server != "":
+			return p.server == r.Server && p.match(r.Name)
+		case p.form == prefix && p.text == "":
+			return true
+		}
+		return p.match(r.Target())
+	})
+}
+
+// matchName reports whether a pattern matches a text that is not a target.
+func (all patterns) matchName(name string) bool {
+	return slices.ContainsFunc(all, func(p pattern) bool {
+		if p.server == "" {
+			return p.match(name)
+		}
+		rest, ok := strings.CutPrefix(name, p.server)
+		if ok {
+			rest, ok = strings.CutPrefix(rest, ".")
+		}
+		return ok && p.match(rest)
+	})
+}
+
+func (p pattern) match(text string) bool {
+	switch p.form {
+	case exact:
+		return text == p.text
+	case prefix:
+		return strings.HasPrefix(text, p.text)
+	}
+	ok, _ := path.Match(p.text, strings.ReplaceAll(text, "/", slash))
+	return ok
+}
+
+// reach says why a rule is not for a request, whatever its condition says; "" if it is.
+type reach string
+
+const (
+	reached      reach = ""
+	otherTarget  reach = "none of its patterns matches"
+	otherClients reach = "it is for other clients"
+)
+
+func (r *rule) reaches(q *Request, uri *resource) reach {
+	if !r.everything {
+		matched := false
+		switch q.Kind {
+		case KindTool:
+			matched = r.tools.matchTarget(q)
+		case KindResource:
+			matched = r.reachesURI(uri, r.resources.matchName)
+		case KindPrompt:
+			matched = r.prompts.matchTarget(q)
+		case KindCompletion:
+			if uri == nil {
+				matched = r.completions.matchTarget(q)
+				break
+			}
+			server := q.Server
+			matched = r.reachesURI(uri, func(form string) bool {
+				return r.completions.matchTarget(&Request{Server: server, Name: form})
+			})
+		}
+		if !matched {
+			return otherTarget
+		}
+	}
+	if r.Clients != nil && !r.clients.matchName(q.Caller.Client) {
+		return otherClients
+	}
+	return reached
+}
+
+// resource is the URI of a request, with its forms.
+type resource struct{ forms, bare []string }
+
+// resourceOf returns the URI that a request is about, nil if it is about something else.
+func resourceOf(q *Request) *resource {
+	if q.Kind != KindResource && (q.Kind != KindCompletion || !strings.Contains(q.Name, ":")) {
+		return nil
+	}
+	forms, bare := wire.URIForms(q.Name)
+	return &resource{forms, bare}
+}
+
+// reachesURI reports whether the rule is for a URI. What servers make of one
+// that is written in an unusual way is not known. So a rule that allows is only for what it
+// matches in all forms, and another one for what it matches in any.
+func (r *rule) reachesURI(uri *resource, match func(form string) bool) bool {
+	if r.Action == Allow {
+		return !slices.ContainsFunc(uri.forms, func(form string) bool { return !match(form) })
+	}
+	return slices.ContainsFunc(uri.forms, match) || slices.ContainsFunc(uri.bare, match)
+}

@@ -1,0 +1,38 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/journal/replay"
+	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox"
+)
+
+// differsError says that a run, executed again, does something else, or cannot be executed here.
+type differsError struct{ text string }
+
+func (e *differsError) Error() string { return e.text }
+
+// execute executes a run again and compares.
+func (o *Options) execute(ctx context.Context, rec *journal.Record, report *Report) error {
+	report.Guest, report.Here = rec.Guest, sandbox.GuestDigest()
+	if rec.Any(func(r *journal.Record) bool { return r.Guest != report.Here }) {
+		return &differsError{fmt.Sprintf("it was not executed again: it ran in the guest %s, and this program has %s (use the version of mcp-metatool whose mcp-metatool version --guest prints that)", rec.Guest, report.Here)}
+	}
+	again, err := replay.Run(ctx, o.Sandbox, *rec, replay.Options{Limits: o.Limits, Log: o.Log})
+	if err != nil {
+		return err
+	}
+	report.Notes, report.Compared, report.Fuel = again.Notes, again.Compared, again.Recorded.Fuel
+	report.Redacted = again.Verdict == replay.IdenticalRedacted
+	switch {
+	case again.Verdict != replay.Identical && again.Verdict != replay.IdenticalRedacted:
+		return &differsError{"executed again, it does something else:\n" + strings.TrimRight(again.Text(), "\n")}
+	case again.Cut || again.Short:
+		return &differsError{"executed again, it ends before the record does"}
+	}
+	report.executed(&again)
+	return nil
+}

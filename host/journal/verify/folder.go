@@ -1,0 +1,279 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+)
+
+// FolderOptions say what of a folder is checked.
+type FolderOptions struct {
+	Keys []seal.PublicKey // signatures of all others are refused
+	Day  string           // in UTC, as in the names of files; "" for all
+}
+
+// FolderReport says what has ended in a folder, and whether something is missing.
+type FolderReport struct {
+	Verified bool   `json:"verified"`
+	Day      string `json:"day,omitempty"`
+	Files    int    `json:"files"`
+	Runs     int    `json:"runs"`
+	Calls    int    `json:"calls"` // without a script
+	// Orders are those of the writers: processes with the same folder, and other replicas.
+	Orders   []OrderReport `json:"orders"`
+	Problems []string      `json:"problems,omitempty"`
+	Notes    []string      `json:"notes,omitempty"`
+
+	more int // problems that are not listed
+}
+
+// OrderReport is the order of what one writer has written.
+type OrderReport struct {
+	Chain  string `json:"chain"` // id
+	First  uint64 `json:"first"` // places
+	Last   uint64 `json:"last"`
+	Signed uint64 `json:"signed"` // signatures cover everything up to there
+	Copied bool   `json:"copied,omitempty"`
+}
+
+func (r *FolderReport) problem(format string, args ...any) {
+	if len(r.Problems) < maxProblems {
+		r.Problems = append(r.Problems, fmt.Sprintf(format, args...))
+	} else {
+		r.more++
+	}
+}
+
+func (r *FolderReport) note(format string, args ...any) {
+	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
+}
+
+// folder is what was read of a folder.
+type folder struct {
+	opts   FolderOptions
+	report *FolderReport
+	orders map[string]*order
+	// tails are the last links of files that were not read.
+	tails map[seal.Link]bool
+	// removed has, for each chain, up to which place files were removed because of their age or
+	// size, as signed checkpoints say. removedCopies says that copies of others were.
+	removed       map[string]uint64
+	removedCopies bool
+
+	// later are files of days after those that are asked for. They are read because they say what
+	// was removed, and sign what came before.
+	later    map[string]bool
+	nested   map[string]bool // runs that others called
+	unsigned int             // runs
+	older    int             // runs and calls from before there were digests
+}
+
+// around is how far from a day a file can be that has something of it: runs take two days at most.
+const around = 48 * time.Hour
+
+// Folder checks the order of all that has ended in the journal in a directory. The error is a failure
+// to read, or the cause of ctx.
+func Folder(ctx context.Context, dir string, opts FolderOptions) (*FolderReport, error) {
+	f := &folder{
+		opts: opts, report: &FolderReport{Day: opts.Day}, orders: map[string]*order{}, tails: map[seal.Link]bool{},
+		removed: map[string]uint64{}, nested: map[string]bool{}, later: map[string]bool{},
+	}
+	files, err := journal.Files(dir)
+	if err != nil {
+		return nil, err
+	}
+	from, to := "", "9999-99-99"
+	if opts.Day != "" {
+		day, err := time.Parse(time.DateOnly, opts.Day)
+		if err != nil {
+			return nil, fmt.Errorf("%q is no day (write it as 2026-11-24)", opts.Day)
+		}
+		from, to = day.Add(-around).Format(time.DateOnly), day.Add(around).Format(time.DateOnly)
+	}
+	found := false
+	for _, file := range files {
+		if file.Day < from {
+			if at := file.LastLink(dir); at.Number > 0 {
+				f.tails[at] = true
+			}
+			continue
+		}
+		found = found || opts.Day == "" || file.Day == opts.Day
+		if f.later[file.Name] = file.Day > to; !f.later[file.Name] {
+			f.report.Files++
+		}
+		if err := f.read(ctx, dir, file); err != nil {
+			return nil, err
+		}
+	}
+	if !found {
+		f.report.problem("the journal has no file of that time: nothing was recorded, or it was removed (--all shows which, if something else is there)")
+	}
+	f.check()
+	return f.report, nil
+}
+
+// problem adds a problem, unless it is in a file of a later day than those that are asked for.
+func (f *folder) problem(file, format string, args ...any) {
+	if !f.later[file] {
+		f.report.problem(format, args...)
+	}
+}
+
+// read reads a file.
+func (f *folder) read(ctx context.Context, dir string, file journal.File) error {
+	linked, n := false, 0
+	for line, err := range file.Each(ctx, dir) {
+		n++
+		var bad *journal.LineError
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, fs.ErrNotExist): // removed since it was listed
+			return nil
+		case errors.As(err, &bad):
+			f.report.note("%s, line %d, has no end: a process died, or writes it now", file.Name, n)
+			continue
+		case err != nil:
+			return err
+		}
+		linked = f.line(line, file, n, linked) || linked
+	}
+	return nil
+}
+
+// line takes a line. linked says that an earlier line of the file had a link. It returns whether this
+// one has.
+func (f *folder) line(line []byte, file journal.File, n int, linked bool) bool {
+	kind, run, err := readHead(line)
+	if err != nil {
+		f.report.note("%s, line %d, is no event: it was cut off when a process died, or damaged", file.Name, n)
+		return false
+	}
+	switch kind {
+	case kindBegin:
+		if strings.HasPrefix(string(line[:min(len(line), 256)]), fmt.Sprintf(`{"t":"begin","run":"%s","parent":`, run)) {
+			f.nested[run] = true
+		}
+		return false
+	case kindEnd, kindProxied, kindCheckpoint:
+	default:
+		return false
+	}
+	e, err := parse(line)
+	if err != nil {
+		f.problem(file.Name, "%s, line %d: %v", file.Name, n, err)
+		return false
+	}
+	if e.parts.Link.Number == 0 {
+		f.unlinked(e, file, n, linked)
+		return false
+	}
+	f.add(e, file, n)
+	return true
+}
+
+// unlinked takes an end without a link.
+func (f *folder) unlinked(e *event, file journal.File, n int, linked bool) {
+	switch {
+	case f.nested[e.run]:
+	case e.kind == kindCheckpoint, e.members["prev"] != nil, linked && !file.Copied:
+		f.problem(file.Name, "%s, line %d: %s has ended, and has no place in the order: the line was added or changed", file.Name, n, e.what())
+	default:
+		f.older++
+	}
+}
+
+// what names what has ended, for people.
+func (e *event) what() string {
+	switch e.kind {
+	case kindEnd:
+		return "run " + e.run
+	case kindProxied:
+		return "call " + e.run
+	}
+	return "checkpoint " + e.run
+}
+
+// add adds what has ended to its order.
+func (f *folder) add(e *event, file journal.File, n int) {
+	o := f.orders[e.parts.Link.Chain]
+	if o == nil {
+		o = &order{id: e.parts.Link.Chain, copied: true}
+		f.orders[o.id] = o
+	}
+	o.copied = o.copied && file.Copied
+	p := place{number: e.parts.Link.Number, link: e.parts.Link.Digest, head: e.digest, kind: e.kind, run: e.run, seal: e.parts.Seal, line: n, file: file.Name}
+	if e.kind == kindCheckpoint {
+		if last, err := seal.ParseLink(e.text("last")); err == nil {
+			p.last = last
+		}
+		p.others, p.removed = checkpointLists(e)
+	}
+	o.places = append(o.places, p)
+}
+
+// checkpointLists returns the links in a checkpoint: the last ones of other writers, and those of
+// removed files; one that is zero had none.
+func checkpointLists(e *event) (others, removed []seal.Link) {
+	list, _ := wire.Elements(e.members["others"])
+	for _, raw := range list {
+		text, _ := wire.Text(raw)
+		if at, err := seal.ParseLink(text); err == nil {
+			others = append(others, at)
+		}
+	}
+	list, _ = wire.Elements(e.members["removed"])
+	for _, raw := range list {
+		text, _ := wire.GetString(raw, "last")
+		at, _ := seal.ParseLink(text)
+		removed = append(removed, at)
+	}
+	return others, removed
+}
+
+// check checks the orders.
+func (f *folder) check() {
+	ids := make([]string, 0, len(f.orders))
+	for id := range f.orders {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	for _, id := range ids {
+		f.orders[id].sort(f)
+	}
+	for _, id := range ids {
+		f.orders[id].seals(f)
+	}
+	for _, id := range ids {
+		f.orders[id].takeRemoved(f)
+	}
+	for _, id := range ids {
+		f.orders[id].follow(f)
+	}
+	for _, id := range ids {
+		f.orders[id].others(f)
+	}
+	for _, id := range ids {
+		o := f.orders[id]
+		f.report.Orders = append(f.report.Orders, o.report())
+	}
+	if f.unsigned > 0 {
+		f.report.note("%s not signed", count(f.unsigned, "run"))
+	}
+	if f.older > 0 {
+		f.report.note("%s, from before there were digests, and not checked", count(f.older, "run or call"))
+	}
+	if len(ids) == 0 && len(f.report.Problems) == 0 {
+		f.report.problem("nothing in it has a place in an order: it was recorded by an earlier version")
+	}
+	f.report.Verified = len(f.report.Problems) == 0
+}

@@ -1,0 +1,231 @@
+// Package verify checks what a journal says, with nothing but its lines and a public key: that the
+// events of a run are a whole chain, that its end is signed, and that the run, executed again, does the
+// same. It also checks the order of all that has ended in a folder, so that a missing run shows.
+//
+//	verify.go   File: all runs in a file; Run: one of them
+//	parse.go    reading lines that can come from anybody
+//	chain.go    the events of a run, and of those that it called
+//	execute.go  executing a run again
+//	report.go   the report, and its text
+//	receipt.go  what a client has kept of a run, alone and against the record
+//	folder.go   Folder: what has ended in a folder
+//	order.go    one chain of that
+//
+// Lines are hostile: everything is bounded, and what is not understood is not verified. Who holds the
+// private key can sign anything; who does not cannot change, drop, add or move anything unseen.
+package verify
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+
+	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
+	"github.com/mcp-metatool/mcp-metatool/host/script/compose"
+	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox"
+)
+
+// Options say how runs are verified.
+type Options struct {
+	Keys []seal.PublicKey // signatures of all others are refused
+	// Sandbox executes runs again; it is not closed. Limits bound that, see replay.AtMost.
+	Sandbox compose.Sandbox
+	Limits  sandbox.Limits
+	// Head returns the digest of the last event of a run that another one continues; "" if it is not
+	// known. Nil: none is.
+	Head func(ctx context.Context, run string) string
+	// Receipt is what a client has kept of a run; nil for nothing. Then only that run is verified, and
+	// its record must be the one that the receipt is about.
+	Receipt *Receipt
+	Log     *slog.Logger // of the sandbox; nil discards it
+}
+
+// maxFile bounds a file, in bytes. No run has more; see package journal.
+const maxFile = 1 << 30
+
+// ErrTooLarge says that a file has more bytes than a run can have.
+var ErrTooLarge = fmt.Errorf("it has more than %d bytes, which no run has", maxFile)
+
+// Lines splits a file into lines, without their newlines. Empty ones are left out.
+func Lines(r io.Reader) ([][]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(r, maxFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxFile {
+		return nil, ErrTooLarge
+	}
+	lines := bytes.Split(text, []byte{'\n'})
+	return slices.DeleteFunc(lines, func(l []byte) bool { return len(l) == 0 }), nil
+}
+
+// Result is what was found in a file.
+type Result struct {
+	Runs []Report `json:"runs"`
+	// Problems are lines that are no events, or none of a run that is there.
+	Problems []string `json:"problems,omitempty"`
+	// Others counts calls without a script, and checkpoints, which only Folder checks.
+	Others int `json:"others,omitempty"`
+}
+
+// Verified reports whether there is a run, and everything is verified.
+func (r *Result) Verified() bool {
+	return len(r.Runs) > 0 && len(r.Problems) == 0 && !slices.ContainsFunc(r.Runs, func(r Report) bool { return !r.Verified })
+}
+
+// maxProblems bounds the problems that are listed.
+const maxProblems = 20
+
+func (r *Result) problem(format string, args ...any) {
+	if len(r.Problems) < maxProblems {
+		r.Problems = append(r.Problems, fmt.Sprintf(format, args...))
+	}
+}
+
+// File verifies the runs in lines, those that other runs called with these. With only, it verifies the
+// run with that id. The error is the cause of ctx, or says why the sandbox cannot run anything.
+func File(ctx context.Context, lines [][]byte, only string, opts Options) (*Result, error) {
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	result := &Result{}
+	all := newRuns()
+	for i, line := range lines {
+		e, err := parse(line)
+		switch {
+		case err != nil:
+			result.problem("line %d: %v", i+1, err)
+		case !e.isOfRun():
+			result.Others++
+		default:
+			all.add(e)
+		}
+	}
+	for _, id := range all.order {
+		r := all.byID[id]
+		parent := r.parent()
+		switch {
+		case parent != "" && all.byID[parent] != nil:
+			continue // its parent is verified with it
+		case opts.Receipt != nil && id != opts.Receipt.Run:
+			continue
+		case only != "" && id != only:
+			result.problem("run %s is not the one that was asked for", id)
+			continue
+		}
+		report, err := opts.run(ctx, all, r)
+		if err != nil {
+			return nil, err
+		}
+		result.Runs = append(result.Runs, *report)
+	}
+	switch r := opts.Receipt; {
+	case r == nil:
+	case only != "" && only != r.Run:
+		result.problem("the receipt is about run %s, and not about run %s", r.Run, only)
+	case len(result.Runs) == 0:
+		result.problem("run %s, which the receipt is about, is not in it, or another run called it", r.Run)
+	}
+	if opts.Receipt == nil && len(all.order) > 0 && len(result.Runs) == 0 {
+		result.problem("the runs in it call each other in a circle")
+	}
+	if len(all.order) == 0 && len(result.Problems) == 0 {
+		result.problem("there is no run in it")
+	}
+	return result, nil
+}
+
+// run verifies a run that no other one called, or whose caller is not there.
+func (o *Options) run(ctx context.Context, all *runs, r *events) (*Report, error) {
+	report := newReport(r)
+	tree, err := all.tree(r)
+	if err != nil {
+		return report.fail(Chain, err), nil
+	}
+	report.chained(tree)
+	if err := o.receipt(r, report); err != nil {
+		return report.fail(Kept, err), nil
+	}
+	if err := o.signature(r, report); err != nil {
+		return report.fail(Signature, err), nil
+	}
+	if err := o.before(ctx, r, report); err != nil {
+		return report.fail(Continued, err), nil
+	}
+	rec, err := tree.record()
+	if err == nil {
+		err = tree.agrees(rec)
+	}
+	if err != nil {
+		return report.fail(Execution, err), nil
+	}
+	if err := o.result(rec, report); err != nil {
+		return report.fail(Kept, err), nil
+	}
+	if err := o.execute(ctx, rec, report); err != nil {
+		var differs *differsError
+		if errors.As(err, &differs) {
+			return report.fail(Execution, err), nil
+		}
+		return nil, err
+	}
+	report.Verified = true
+	return report, nil
+}
+
+// signature checks who has signed the end of a run.
+func (o *Options) signature(r *events, report *Report) error {
+	last := r.list[len(r.list)-1]
+	s := last.parts.Seal
+	switch {
+	case s == nil:
+		return errors.New("there is none: the run was not signed")
+	case s.Events != len(r.list):
+		return fmt.Errorf("it is about %d events, and there are %d", s.Events, len(r.list))
+	}
+	if err := trusted(s, r.id, last.digest, o.Keys); err != nil {
+		return err
+	}
+	report.signed(s)
+	return nil
+}
+
+// trusted checks that a seal is the signature of one of the keys about that run, or checkpoint.
+func trusted(s *seal.Seal, run string, head seal.Digest, keys []seal.PublicKey) error {
+	if len(keys) == 0 {
+		return errors.New("there is no key to check it with (give the public key with --key)")
+	}
+	for _, key := range keys {
+		if key.ID() == s.Key {
+			return s.Check(run, head, key)
+		}
+	}
+	return fmt.Errorf("it is made with the key %s, which is none of those that are trusted (%s)", s.Key, ids(keys))
+}
+
+// before checks the link to the run that this one continues.
+func (o *Options) before(ctx context.Context, r *events, report *Report) error {
+	continues, head := r.list[0].text("continues"), r.list[0].text("continuesHead")
+	if continues == "" {
+		return nil
+	}
+	there := ""
+	if o.Head != nil {
+		there = o.Head(ctx, continues)
+	}
+	switch {
+	case head == "":
+		report.NotProven = append(report.NotProven, fmt.Sprintf("what run %s did, which this one continues: that had no end", continues))
+	case there == "":
+		report.NotProven = append(report.NotProven, fmt.Sprintf("run %s, which this one continues, with the head %s: verify it, too", continues, head))
+	case there != head:
+		return fmt.Errorf("it continues run %s with the head %s, and the journal has one with the head %s", continues, head, there)
+	default:
+		report.check(Continued, fmt.Sprintf("run %s has the head that this one names (verify it, too)", continues))
+	}
+	return nil
+}

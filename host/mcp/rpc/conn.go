@@ -1,0 +1,325 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+)
+
+// Peer is what is at the other end of a connection. It determines what happens to
+// malformed messages.
+type Peer int
+
+const (
+	// Client is a peer whose malformed messages are refused with an error
+	// response, as JSON-RPC 2.0 section 5 requires.
+	Client Peer = iota
+	// Server is a peer whose malformed messages are reported as garbage and
+	// skipped, because many servers write log lines to stdout. Invalid UTF-8 is
+	// repaired. Only messages with the id of a request are answered.
+	Server
+)
+
+// DefaultMaxRequests is the default of Options.MaxRequests.
+const DefaultMaxRequests = 128
+
+// Options are the options of a Conn. Main and Handler must be set.
+type Options struct {
+	// Peer is what is at the other end.
+	Peer Peer
+	// Main is the stream for messages that belong to no request in flight.
+	Main Stream
+	// Handler handles the peer's requests and notifications.
+	Handler Handler
+	// Errors makes the errors of calls; nil: those of this package.
+	Errors Errors
+	// SerialIDs makes the ids of our requests 1, 2, 3 and their progress tokens
+	// the same numbers. Otherwise neither can be guessed, which matters where
+	// several sessions share one connection.
+	SerialIDs bool
+	// SharedIDs says that the peer is several programs that choose the ids of their
+	// requests independently, each frame on a stream of its own, as clients without a
+	// session over HTTP do. Then two requests in flight can have the same id, and only
+	// Abandon and Drop cancel a request, not notifications/cancelled.
+	SharedIDs bool
+	// HandlesPing reports whether the Handler gets a ping with these params, instead of
+	// the connection answering it; nil: it gets none.
+	HandlesPing func(params []byte) bool
+	// MaxRequests limits the number of the peer's requests in flight, including
+	// cancelled ones that are still being worked on. More are refused. 0:
+	// DefaultMaxRequests.
+	MaxRequests int
+	// MaxAnswers limits the number of the peer's requests, and batches of requests,
+	// whose answers have not been written. Receive waits while there are that many. It
+	// should be larger than MaxRequests, because requests in flight count too. 0: 128
+	// more than MaxRequests.
+	MaxAnswers int
+	// KeepWorkers is how many idle goroutines are kept for further requests.
+	KeepWorkers int
+	// Unsolicited is called with the number of bytes from the peer that belong to no call
+	// in flight, on the goroutine that reads them. It may block, so that the peer is
+	// read slowly. Nil: such bytes cost nothing.
+	Unsolicited func(bytes int)
+	// Garbage is called with what is not a usable message: the reason, for people,
+	// and its first bytes (at most MaxExcerpt). Nil: it is only logged.
+	Garbage func(reason string, raw []byte)
+	// Memory counts the peer's requests in flight, as far as their messages are not
+	// counted where they are read, and answers until they have been written. Small ones
+	// are not counted. Nil: none are.
+	Memory Memory
+	// Tracer follows our calls; nil: nobody does.
+	Tracer Tracer
+	// Log gets garbage at level warn, at most 10 records in 10 seconds, and late
+	// messages at level debug. Nil: they are not logged.
+	Log *slog.Logger
+}
+
+// Handler handles the peer's requests and notifications. Its methods run on the
+// goroutine that called Receive, in the order of the stream. Nothing more is read
+// from the stream until they return.
+type Handler interface {
+	// Request handles a request other than ping (but see Options.HandlesPing). It must answer the request once:
+	// with Reply, or with Start if the work blocks.
+	Request(r *Request)
+	// Notification handles every notification except those about a single request,
+	// notifications/progress and notifications/cancelled.
+	Notification(m wire.Inbound)
+}
+
+// Errors makes the errors that calls end with. The owner of the connection
+// implements it. Its methods are safe for concurrent use and must not block.
+type Errors interface {
+	// Down returns the error for a connection that has ended or does not work any
+	// more.
+	Down(reason string, cause error) error
+	// Unsent marks an error of Down, or one that wraps it, as that of a request that
+	// the peer has certainly not seen. It returns other errors unchanged.
+	Unsent(err error) error
+	// Unusable returns the error for an answer that cannot be used; cause is a
+	// *wire.RPCError or a *wire.TooLargeError.
+	Unusable(method string, cause error) error
+	// Timeout returns the error for a request that was not answered within a limit:
+	// Limit.Max if max is set, else Limit.Idle.
+	Timeout(method string, after time.Duration, max bool) error
+}
+
+// Conn is a JSON-RPC connection. It is safe for concurrent use, except that the
+// frames of one stream must be received one after another.
+type Conn struct {
+	opts   Options
+	log    *slog.Logger
+	errors Errors
+
+	ctx            context.Context // of work for the peer; ends with the connection
+	cancel         context.CancelCauseFunc
+	done           chan struct{} // closed when every call has its outcome
+	inbound        sync.WaitGroup
+	timers         sync.WaitGroup
+	workers        workers
+	answers        chan struct{} // a token for each answer that is to be written
+	batches        atomic.Bool   // the negotiated revision has batches
+	heard          atomic.Int64  // see Heard
+	mainOwnersFunc func() []any  // mainOwners, made once
+	garbage        limiter       // guarded by garbageMu
+	garbageMu      sync.Mutex    // guards garbage
+	callPool       sync.Pool     // of *call
+
+	mu               sync.Mutex // guards state; a leaf
+	progressReturned *sync.Cond // a progress callback has returned; uses mu
+	state            state
+	limitTimer       *time.Timer // see limit.go; nil before the first limit
+}
+
+// New makes a connection. It ends with ctx, or at End. Its owner passes frames to it
+// (Receive) and must Close it.
+func New(ctx context.Context, opts Options) *Conn {
+	if opts.MaxRequests <= 0 {
+		opts.MaxRequests = DefaultMaxRequests
+	}
+	if opts.MaxAnswers <= 0 {
+		opts.MaxAnswers = opts.MaxRequests + 128
+	}
+	if opts.Errors == nil {
+		opts.Errors = plainErrors{}
+	}
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	c := &Conn{
+		opts: opts, log: opts.Log, errors: opts.Errors,
+		done: make(chan struct{}), answers: make(chan struct{}, opts.MaxAnswers),
+		state: newState(opts.SerialIDs),
+	}
+	c.progressReturned = sync.NewCond(&c.mu)
+	c.mainOwnersFunc = c.mainOwners
+	// Only End ends c.ctx. So calls have ended before work for the peer is cancelled,
+	// which would otherwise cancel the calls that it has made.
+	c.ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	c.workers = workers{keep: opts.KeepWorkers, ctx: c.ctx, next: make(chan *Request)}
+	if ctx.Done() != nil {
+		c.endWith(ctx)
+	}
+	return c
+}
+
+// endWith ends the connection when ctx ends.
+func (c *Conn) endWith(ctx context.Context) {
+	c.timers.Add(1)
+	stop := context.AfterFunc(ctx, func() {
+		defer c.timers.Done()
+		c.End(context.Cause(ctx))
+	})
+	c.state.stop = func() {
+		if stop() {
+			c.timers.Done()
+		}
+	}
+}
+
+// Context returns a context that ends with the connection. Its cause is the error
+// that was passed to End.
+func (c *Conn) Context() context.Context { return c.ctx }
+
+// Done returns a channel that is closed when the connection has ended and every call
+// has its outcome.
+func (c *Conn) Done() <-chan struct{} { return c.done }
+
+// Err returns the error that the connection ended with, nil before its end.
+func (c *Conn) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state.end
+}
+
+// SetBatches says whether the negotiated revision has JSON-RPC batches. Before that,
+// and in revisions without batches, an array is not a message, because it could make
+// us use many times as much memory as it has bytes.
+func (c *Conn) SetBatches(has bool) { c.batches.Store(has) }
+
+// Calls returns the number of our calls in flight.
+func (c *Conn) Calls() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.state.calls)
+}
+
+// End ends the connection: all calls fail with err, which must not be nil, and the
+// contexts of the peer's requests in flight end with err. Their answers are still
+// passed to their streams. Only the first End counts. It does not block.
+func (c *Conn) End(err error) {
+	c.mu.Lock()
+	calls, cancels, first := c.state.finish(err)
+	if first {
+		c.stopTimer()
+	}
+	c.mu.Unlock()
+	if !first {
+		return
+	}
+	for _, p := range calls {
+		c.conclude(p, outcome{err: err, unsent: p.stream.Withdraw(p.id)})
+	}
+	c.cancel(err)
+	for _, cancel := range cancels {
+		cancel(err)
+	}
+	close(c.done)
+}
+
+// Close ends the connection with err, if it has not ended, refuses further
+// requests of the peer, and waits for those in flight, for its goroutines and
+// for its timer. It may be called more than once.
+func (c *Conn) Close(err error) {
+	c.refuse(err)
+	c.wait()
+}
+
+// CloseWithin is Close with a limit on the wait. It returns false if it stopped
+// waiting.
+func (c *Conn) CloseWithin(most time.Duration, err error) bool {
+	c.refuse(err)
+	return within(most, c.wait)
+}
+
+// Drain waits until the peer's requests in flight are answered, but not longer than
+// most. It reports whether they are.
+func (c *Conn) Drain(most time.Duration) bool { return within(most, c.inbound.Wait) }
+
+func (c *Conn) refuse(err error) {
+	c.End(err)
+	c.mu.Lock()
+	stop := c.state.close()
+	c.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+}
+
+func (c *Conn) wait() {
+	c.inbound.Wait()
+	c.workers.all.Wait()
+	c.timers.Wait()
+}
+
+// within reports whether wait returned within a time.
+func within(most time.Duration, wait func()) bool {
+	done := make(chan struct{})
+	go func() {
+		wait()
+		close(done)
+	}()
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// plainErrors is used if Options.Errors is nil.
+type plainErrors struct{}
+
+func (plainErrors) Down(reason string, cause error) error {
+	if cause == nil {
+		cause = wire.ErrClosed
+	}
+	return fmt.Errorf("connection: %s: %w", reason, cause)
+}
+
+func (plainErrors) Unsent(err error) error {
+	if errors.Is(err, wire.ErrClosed) {
+		return &UnsentError{err}
+	}
+	return err
+}
+
+func (plainErrors) Unusable(method string, cause error) error {
+	return fmt.Errorf("answer to %s: %w", method, errors.Join(wire.ErrUnusable, cause))
+}
+
+func (plainErrors) Timeout(method string, after time.Duration, _ bool) error {
+	return fmt.Errorf("no answer to %s within %v: %w", method, after, context.DeadlineExceeded)
+}
+
+// UnsentError means that the peer has certainly not seen the request.
+type UnsentError struct{ Err error }
+
+func (e *UnsentError) Error() string { return e.Err.Error() }
+
+func (e *UnsentError) Unwrap() error { return e.Err }
+
+// String returns "client" or "server".
+func (p Peer) String() string {
+	if p == Server {
+		return "server"
+	}
+	return "client"
+}

@@ -1,0 +1,98 @@
+package rpc
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+)
+
+// progress handles a progress notification of the peer.
+func (c *Conn) progress(params []byte) {
+	token, _ := wire.Get(params, "progressToken")
+	id, _ := c.state.ids.ofToken(token)
+	c.mu.Lock()
+	p, late := c.state.beginProgress(id, c.progressReturned)
+	task := p != nil && p.task != ""
+	c.mu.Unlock()
+	if p == nil || task || len(params) > smallSize {
+		// That of a task is charged too, because a task may go on forever, and large ones,
+		// because the client may read slowly.
+		c.charge(len(params))
+	}
+	if p == nil {
+		if late != nil {
+			late("progress")
+		}
+		c.log.Debug("progress for no request in flight dropped", "token", excerpt(string(token)))
+		return
+	}
+	p.progress(params)
+	c.mu.Lock()
+	deliver := c.state.endProgress(p, time.Now())
+	o := p.outcome
+	c.progressReturned.Broadcast()
+	c.mu.Unlock()
+	if deliver {
+		c.deliver(p, o)
+	}
+}
+
+// asksForTask reports whether params ask for a task.
+func asksForTask(params []byte) bool {
+	if !bytes.Contains(params, []byte(`"task"`)) {
+		return false
+	}
+	_, ok := wire.Get(params, "task")
+	return ok
+}
+
+func isTaskMethod(method string) bool {
+	return method == protocol.MethodTasksResult || method == protocol.MethodTasksGet || method == protocol.MethodTasksCancel
+}
+
+// ongoingTask returns the id of the task that a result describes, "" if the result
+// is not a task or the task has ended.
+func ongoingTask(result []byte) string {
+	if !bytes.Contains(result, []byte(`"taskId"`)) { // most results are not tasks, and they may be large
+		return ""
+	}
+	created, ok := wire.Get(result, "task")
+	if !ok {
+		return ""
+	}
+	if status, _ := wire.GetString(created, "status"); terminal(status) {
+		return ""
+	}
+	id, _ := wire.GetString(created, "taskId")
+	return id
+}
+
+func terminal(status string) bool {
+	return status == "completed" || status == "failed" || status == "cancelled"
+}
+
+// taskAnswered handles the answer to a request about a task.
+func (c *Conn) taskAnswered(method string, params []byte, reply wire.Reply) {
+	if method == protocol.MethodTasksResult { // it is answered when the task has ended, or is unknown
+		id, _ := wire.GetString(params, "taskId")
+		c.endTask(id)
+	} else if reply.Error == nil {
+		c.taskStatus(reply.Result)
+	}
+}
+
+// taskStatus handles a task object of the peer.
+func (c *Conn) taskStatus(object []byte) {
+	if status, _ := wire.GetString(object, "status"); terminal(status) {
+		id, _ := wire.GetString(object, "taskId")
+		c.endTask(id)
+	}
+}
+
+func (c *Conn) endTask(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.state.endTask(id)
+}

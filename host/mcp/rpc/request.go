@@ -1,0 +1,352 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+)
+
+// Request is a request of the peer. Its handler answers it once, with Reply or
+// Start. Its methods are safe for concurrent use.
+//
+// Others may keep a Request after its answer, such as a task that reports progress. It then
+// refers to no part of its message, whose memory is given back with the answer.
+type Request struct {
+	// ID is raw. It is nil if the request was refused because another request has
+	// the same id, and after the answer.
+	ID     []byte
+	Method string
+	Params []byte // raw; nil if absent, and after the answer
+
+	conn  *Conn
+	on    Stream
+	batch *batch // that it came in; nil for none
+	key   string // in state.requests
+	token []byte // of its progress; nil for none
+	span  Span   // nil for none
+	bytes int    // that are counted for it; see Conn.admitBytes
+
+	work func(ctx context.Context, r *Request) wire.Reply
+	ctx  context.Context // of work
+	end  context.CancelCauseFunc
+
+	// Guarded by Conn.mu:
+	phase   phase
+	replied bool
+	cause   error             // why it was dropped
+	cancel  func(cause error) // what cancels its work; nil for none yet
+}
+
+// phase is the state of a request of the peer.
+type phase int
+
+const (
+	working  phase = iota // its messages are sent on the stream that it came on
+	answered              // its messages are sent on the main stream
+	ongoing               // like answered, but the answer was a task, which may still report progress
+	dropped               // cancelled; nothing is sent for it any more
+)
+
+// request handles a request of the peer.
+func (c *Conn) request(m wire.Message, on Stream, b *batch) {
+	c.charge(len(m.Params))
+	if b == nil && !c.acquire() {
+		return
+	}
+	if m.Method == protocol.MethodPing && (c.opts.HandlesPing == nil || !c.opts.HandlesPing(m.Params)) {
+		c.respond(on, b, m.ID, wire.Reply{Result: []byte("{}")})
+		return
+	}
+	r := &Request{ID: m.ID, Method: m.Method, Params: m.Params, conn: c, on: on, batch: b}
+	if !c.opts.SharedIDs {
+		r.key = wire.IDKey(m.ID)
+	}
+	r.token = progressToken(m.Params)
+	bad := c.admitBytes(r)
+	c.mu.Lock()
+	if c.opts.SharedIDs {
+		r.key = c.state.uniqueKey()
+	}
+	if bad == nil {
+		bad = c.state.admit(r, c.opts.MaxRequests)
+	}
+	if bad == nil {
+		c.inbound.Add(1) // under the lock: none is added once Close waits
+	}
+	c.mu.Unlock()
+	if bad != nil {
+		c.settleBytes(r)
+		c.respond(on, b, r.ID, wire.Reply{Error: bad.Raw()})
+		return
+	}
+	c.opts.Handler.Request(r)
+}
+
+// acquire waits until fewer than MaxAnswers answers are unwritten. It returns false
+// if the connection ends first.
+func (c *Conn) acquire() bool {
+	select {
+	case c.answers <- struct{}{}:
+		return true
+	default:
+	}
+	select {
+	case c.answers <- struct{}{}:
+		return true
+	case <-c.ctx.Done():
+		return false
+	}
+}
+
+// respond answers the request with a raw id, for which acquire was called. The zero
+// Reply means that there is no answer.
+func (c *Conn) respond(on Stream, b *batch, id []byte, reply wire.Reply) {
+	if b != nil {
+		b.respond(id, reply)
+		return
+	}
+	reply, bytes := c.countAnswer(reply)
+	c.finish(on, response(id, reply), bytes, false)
+}
+
+// response returns the message that answers a request, nil if there is no answer.
+func response(id []byte, reply wire.Reply) []byte {
+	if reply.Result == nil && reply.Error == nil {
+		return nil
+	}
+	return wire.Response(id, reply)
+}
+
+// finish sends the last message for one frame of the peer; nil if there is none. bytes are
+// counted for it. alone says that no other request of the peer is in flight.
+func (c *Conn) finish(on Stream, data []byte, bytes int, alone bool) {
+	if data == nil {
+		<-c.answers
+		on.Finish(Frame{})
+		return
+	}
+	on.Finish(Frame{Data: data, conn: c, answer: true, bytes: bytes, alone: alone})
+}
+
+// Reply answers the request. It does not block. It returns false if the request must
+// not be answered because it was cancelled (revision 2025-11-25,
+// basic/utilities/cancellation), or if it has been answered before.
+func (r *Request) Reply(reply wire.Reply) bool {
+	after := answered
+	if r.token != nil && ongoingTask(reply.Result) != "" {
+		after = ongoing
+	}
+	c := r.conn
+	c.mu.Lock()
+	drop, ok := c.state.answer(r, after)
+	alone := c.state.open == 0
+	c.mu.Unlock()
+	if !ok {
+		return false
+	}
+	if r.span != nil { // r.cause does not change any more
+		r.span.End(reply, r.cause)
+	}
+	if drop {
+		reply = wire.Reply{}
+	}
+	c.settleBytes(r)
+	if r.batch != nil {
+		r.batch.respond(r.ID, reply)
+	} else {
+		reply, bytes := c.countAnswer(reply)
+		c.finish(r.on, response(r.ID, reply), bytes, alone)
+	}
+	r.ID, r.Params = nil, nil
+	c.inbound.Done()
+	return !drop
+}
+
+// Start runs work on a goroutine and answers the request with its reply. The context
+// of work ends with the connection (cause: the error of its end), when the peer
+// cancels the request (cause: a *wire.CancelledError), or when work has returned.
+// Start does not block. It may be called after OnCancel.
+func (r *Request) Start(work func(ctx context.Context, r *Request) wire.Reply) {
+	r.work = work
+	r.ctx, r.end = context.WithCancelCause(r.conn.ctx)
+	r.onCancel(r.end, true)
+	r.conn.workers.start(r)
+}
+
+// OnCancel sets the function that cancels the work for a request, unless Start was
+// called before. The function is called at once if the request has already been
+// cancelled, or if the connection has ended.
+func (r *Request) OnCancel(cancel func(cause error)) { r.onCancel(cancel, false) }
+
+func (r *Request) onCancel(cancel func(cause error), replace bool) {
+	r.conn.mu.Lock()
+	cause := r.conn.state.onCancel(r, cancel, replace)
+	r.conn.mu.Unlock()
+	if cause != nil {
+		cancel(cause)
+	}
+}
+
+// run does the work of a request and answers it.
+func (r *Request) run() {
+	defer r.end(nil)
+	work := r.work
+	r.work = nil // it may refer to the params
+	reply := work(r.ctx, r)
+	if reply.Result == nil && reply.Error == nil {
+		reply.Error = wire.Errorf(wire.CodeInternal, "%s ended without an answer: %v", r.Method, context.Cause(r.ctx)).Raw()
+	}
+	r.Reply(reply)
+}
+
+// Handler returns the handler of the connection that the request came on.
+func (r *Request) Handler() Handler { return r.conn.opts.Handler }
+
+// InBatch reports whether the request came in a JSON-RPC batch.
+func (r *Request) InBatch() bool { return r.batch != nil }
+
+// Cancelled reports whether the peer has cancelled the request, so that its reply
+// will not be sent.
+func (r *Request) Cancelled() bool { return r.currentPhase() == dropped }
+
+// Stream returns the stream for messages that belong to the request: the one that it
+// came on, or the main stream after it was answered.
+func (r *Request) Stream() Stream {
+	if r.currentPhase() == working {
+		return r.on
+	}
+	return r.conn.opts.Main
+}
+
+func (r *Request) currentPhase() phase {
+	r.conn.mu.Lock()
+	defer r.conn.mu.Unlock()
+	return r.phase
+}
+
+// Notify sends a notification that belongs to the request.
+func (r *Request) Notify(ctx context.Context, method string, params []byte) error {
+	return r.conn.Notify(ctx, r.Stream(), method, params)
+}
+
+// Call makes a call that belongs to the request.
+func (r *Request) Call(ctx context.Context, call Call) (wire.Reply, error) {
+	call.Stream = r.Stream()
+	return r.conn.Call(ctx, call)
+}
+
+// WantsProgress reports whether the request has a progress token.
+func (r *Request) WantsProgress() bool { return r.token != nil }
+
+// Progress sends a progress notification with the raw params, in which our token is
+// replaced by the peer's. It waits for room on the stream. After a cancellation or
+// an answer the token is invalid, and nothing is sent. After an answer that is a
+// task it remains valid.
+func (r *Request) Progress(params []byte) {
+	params, err := wire.Set(params, r.token, "progressToken")
+	if err != nil {
+		r.conn.log.Warn("malformed progress notification dropped", "err", err)
+		return
+	}
+	f := Frame{Data: wire.Notification(protocol.NotificationProgress, params), conn: r.conn}
+	if r.currentPhase() == working {
+		err := r.conn.send(r.on, f)
+		if !errors.Is(err, ErrFinished) {
+			r.conn.dropped(err)
+			return
+		}
+	}
+	if r.currentPhase() == ongoing {
+		r.conn.dropped(r.conn.send(r.conn.opts.Main, f))
+	}
+}
+
+func (c *Conn) send(on Stream, f Frame) error {
+	if on.TrySend(f) {
+		return nil
+	}
+	return on.Send(c.ctx, f)
+}
+
+func (c *Conn) dropped(err error) {
+	if err != nil {
+		c.log.Debug("message to a broken stream dropped", "err", err)
+	}
+}
+
+// cancelled cancels the request that a notifications/cancelled names. initialize
+// cannot be cancelled (revision 2025-11-25, basic/lifecycle).
+func (c *Conn) cancelled(params []byte) {
+	id, ok := wire.Get(params, "requestId")
+	if !ok || c.opts.SharedIDs {
+		return
+	}
+	key := wire.IDKey(id)
+	found := c.Drop(&wire.CancelledError{Params: params}, func(r *Request) bool {
+		return r.key == key && r.Method != protocol.MethodInitialize
+	})
+	if found == 0 && !c.endListening(id) {
+		c.log.Debug("cancellation of no request in flight dropped", "id", excerpt(string(id)))
+	}
+}
+
+// endListening ends a call of ours that listens, because the server has cancelled it. That
+// is one of two ways in which a server ends a subscription over stdio (revision
+// 2026-07-28, basic/patterns/cancellation); the other is an answer.
+func (c *Conn) endListening(raw []byte) bool {
+	id, ok := ownID(raw)
+	if !ok {
+		return false
+	}
+	c.mu.Lock()
+	p := c.state.calls[id]
+	listens := p != nil && p.method == protocol.MethodListen
+	c.mu.Unlock()
+	if listens {
+		c.Fail(id, c.errors.Down("it has ended the subscription", nil), false)
+	}
+	return listens
+}
+
+// Drop cancels the peer's requests in flight for which the function which returns
+// true, so that they are not answered. It returns their number. which must not
+// block.
+func (c *Conn) Drop(cause error, which func(r *Request) bool) int {
+	c.mu.Lock()
+	before := len(c.state.requests)
+	cancels := c.state.drop(cause, which)
+	n := before - len(c.state.requests)
+	c.mu.Unlock()
+	for _, cancel := range cancels {
+		cancel(cause)
+	}
+	return n
+}
+
+// Abandon says that the peer has closed a stream: the requests that came on it are
+// dropped, and the calls that were made on it fail with cause.
+func (c *Conn) Abandon(on Stream, cause error) {
+	c.Drop(cause, func(r *Request) bool { return r.on == on })
+	c.failStream(on, cause)
+}
+
+// maxToken is the size of the largest progress token that is used, in bytes.
+const maxToken = 1 << 10
+
+// progressToken returns a copy of the raw progress token of a request, nil if it has none, it is
+// too large, or it is neither a string nor a number.
+func progressToken(params []byte) []byte {
+	token, ok := wire.Get(params, "_meta", "progressToken")
+	if !ok || len(token) > maxToken || !json.Valid(token) {
+		return nil
+	}
+	switch token[0] {
+	case '{', '[', 'n', 't', 'f':
+		return nil
+	}
+	return bytes.Clone(token)
+}

@@ -1,0 +1,129 @@
+package catalog
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+)
+
+// noun returns the word for an item of a surface, for messages.
+func noun(s wire.Surface) string {
+	return map[wire.Surface]string{
+		wire.Tools: "tool", wire.Prompts: "prompt", wire.Resources: "resource", wire.Templates: "resource template",
+	}[s]
+}
+
+// itemsOf returns the items of a source without duplicates.
+func (b *builder) itemsOf(s *source) []sourceItem {
+	l := s.lists[b.surface]
+	if l.keyless > 0 {
+		b.problem("report it to the authors of the server", "upstream %q lists %d %ss that have no %s; they are left out", s.Server, l.keyless, noun(b.surface), b.surface.Key())
+	}
+	items := make([]sourceItem, 0, len(l.items))
+	seen := make(map[string]bool, len(l.items))
+	for _, e := range l.items {
+		if seen[e.own] {
+			b.problem("report it to the authors of the server", "upstream %q lists %s %q twice; the first is used", s.Server, noun(b.surface), e.own)
+			continue
+		}
+		seen[e.own] = true
+		if e.odd != "" && (b.surface != wire.Tools || !s.Hides(e.own)) {
+			b.noteOdd(s.Server, e)
+		}
+		if b.pinned(s, e) {
+			items = append(items, e)
+		}
+	}
+	return items
+}
+
+func (b *builder) prompts(sources []*source) map[string]ownName {
+	owners := map[string]ownName{}
+	for i, s := range sources {
+		for _, e := range b.itemsOf(s) {
+			if first, taken := owners[e.public]; taken {
+				b.problem("give one of the upstreams another prefix", "prompt name %q: prompt %q of upstream %q hides prompt %q of upstream %q",
+					e.public, first.name, first.server, e.own, s.Server)
+				continue
+			}
+			owners[e.public] = ownName{s.Server, e.own}
+			if b.shown(s.Server, e) {
+				b.item(i, e.public, e)
+			}
+		}
+	}
+	maps.DeleteFunc(owners, func(_ string, o ownName) bool { return !b.rights.Shows(o.server, o.name) })
+	return owners
+}
+
+// resources determines the owner of each URI: the upstream that is configured first.
+func (b *builder) resources(sources []*source) map[string]string {
+	owners := map[string]string{}
+	for i, s := range sources {
+		for _, e := range b.itemsOf(s) {
+			if first, taken := owners[e.own]; taken {
+				b.problem("disable one of the two servers if the other one is needed: URIs have no prefix", "%s %q: that of upstream %q hides that of upstream %q, which is configured later",
+					noun(b.surface), e.own, first, s.Server)
+				continue
+			}
+			owners[e.own] = s.Server
+			if b.shown(s.Server, e) {
+				b.item(i, e.own, e)
+			}
+		}
+	}
+	return owners
+}
+
+func (b *builder) templates(sources []*source) []template {
+	owners := b.resources(sources)
+	templates := make([]template, 0, len(b.items))
+	for _, e := range b.items { // in the order of the configuration
+		t, err := parseTemplate(e.key)
+		if err != nil && !e.refused {
+			b.problem("report it to the authors of the server", "resource template %q of upstream %q: %v; it is listed, but matches no URI", e.key, owners[e.key], err)
+		}
+		t.server = owners[e.key]
+		templates = append(templates, t)
+	}
+	slices.SortStableFunc(templates, func(x, y template) int { return cmp.Compare(y.literal, x.literal) })
+	return templates
+}
+
+// Prompt finds the upstream that has a prompt, and its own name for it.
+func (s *Scope) Prompt(name string) (server, own string, ok bool) {
+	o, ok := s.view.Load().prompts[name]
+	return o.server, o.name, ok
+}
+
+// Resource returns the upstream that lists the resource with the URI.
+func (s *Scope) Resource(uri string) (server string, ok bool) {
+	server, ok = s.view.Load().resources[uri]
+	return server, ok
+}
+
+// Template returns the upstream that lists exactly this URI template.
+func (s *Scope) Template(text string) (server string, ok bool) {
+	for _, t := range s.view.Load().templates {
+		if t.text == text {
+			return t.server, true
+		}
+	}
+	return "", false
+}
+
+// Matching returns the upstreams that have a resource template for the URI. The one with
+// the most literal template comes first; ties are in the order of the configuration. The work
+// for each upstream is bounded.
+func (s *Scope) Matching(uri string) (servers []string) {
+	m := newMatching(uri)
+	templates := s.view.Load().templates
+	for i := range templates {
+		if t := &templates[i]; !slices.Contains(servers, t.server) && m.matches(t) {
+			servers = append(servers, t.server)
+		}
+	}
+	return servers
+}

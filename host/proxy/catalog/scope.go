@@ -1,0 +1,197 @@
+package catalog
+
+import (
+	"maps"
+	"slices"
+	"sync/atomic"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/clients/bearer"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+)
+
+// The names of servers in targets (bearer.Rights) for tools that are not of an upstream.
+const (
+	builtinTools = "builtin"
+	savedTools   = "tools"
+)
+
+// Scope is what clients with the same rights see of a Catalog, and what their scripts can
+// use. It is safe for concurrent use.
+type Scope struct {
+	rights *bearer.Rights // nil: they see everything
+	view   atomic.Pointer[view]
+
+	builtins []Entry // guarded by Catalog.mu
+}
+
+// For returns the Scope of clients with these rights. If there is none, because Narrow was
+// not called, the Scope has nothing.
+func (c *Catalog) For(r *bearer.Rights) *Scope {
+	key := r.View()
+	if key == "" {
+		return c.Scope
+	}
+	if s, ok := (*c.scopes.Load())[key]; ok {
+		return s
+	}
+	return c.nothing
+}
+
+// Narrow makes the Scopes of clients with certain rights. Those that Keep leaves out end.
+// New ones have no built-in tools; see SetBuiltinsOf.
+func (c *Catalog) Narrow(all []*bearer.Rights) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	scopes := map[string]*Scope{}
+	for key, s := range *c.scopes.Load() {
+		scopes[key] = s
+	}
+	for _, r := range all {
+		if key := r.View(); key != "" && scopes[key] == nil {
+			s := &Scope{rights: r}
+			s.view.Store(newView(c, s))
+			scopes[key] = s
+		}
+	}
+	c.scopes.Store(&scopes)
+}
+
+// Keep ends the Scopes of all rights but these.
+func (c *Catalog) Keep(all []*bearer.Rights) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	scopes, owners := map[string]*Scope{}, map[string]bool{"": true}
+	for _, r := range all {
+		if s, ok := (*c.scopes.Load())[r.View()]; ok {
+			scopes[r.View()], owners[r.Own] = s, true
+		}
+	}
+	c.scopes.Store(&scopes)
+	maps.DeleteFunc(c.composites, func(own string, _ []Entry) bool { return !owners[own] })
+}
+
+// all returns all scopes. The caller holds c.mu.
+func (c *Catalog) all() []*Scope {
+	all := []*Scope{c.Scope}
+	for _, s := range *c.scopes.Load() {
+		all = append(all, s)
+	}
+	return all
+}
+
+// SetBuiltins replaces the built-in tools of clients whose rights are not narrowed.
+func (c *Catalog) SetBuiltins(entries []Entry) { c.SetBuiltinsOf(c.Scope, entries) }
+
+// SetBuiltinsOf replaces the built-in tools of a scope.
+func (c *Catalog) SetBuiltinsOf(s *Scope, entries []Entry) {
+	c.update(wire.Tools, "", nil, func() (changed bool) {
+		s.builtins, changed = replaced(s.builtins, entries, Builtin)
+		return changed
+	})
+}
+
+// SetComposites replaces the saved tools that clients share.
+func (c *Catalog) SetComposites(entries []Entry) { c.SetCompositesOf("", entries) }
+
+// SetCompositesOf replaces the saved tools of clients that have their own. own is
+// bearer.Rights.Own.
+func (c *Catalog) SetCompositesOf(own string, entries []Entry) {
+	c.update(wire.Tools, "", nil, func() (changed bool) {
+		c.composites[own], changed = replaced(c.composites[own], entries, Composite)
+		return changed
+	})
+}
+
+// saved returns the saved tools of a scope. The caller holds c.mu.
+func (c *Catalog) saved(s *Scope) []Entry {
+	if s.rights == nil {
+		return c.composites[""]
+	}
+	return c.composites[s.rights.Own]
+}
+
+// narrowed returns the sources as the clients of a scope see them. The caller holds c.mu.
+func (c *Catalog) narrowed(s *Scope) []*source {
+	if s.rights == nil {
+		return c.sources
+	}
+	all := make([]*source, len(c.sources))
+	for i, of := range c.sources {
+		narrow := *of
+		narrow.barred = s.rights.HidesServer(of.Server)
+		narrow.Exposes = func(tool string) bool { return of.Exposes(tool) && s.rights.Exposes(of.Server, tool) }
+		narrow.Hides = func(tool string) bool { return of.Hides(tool) || s.rights.Hides(of.Server, tool) }
+		all[i] = &narrow
+	}
+	return all
+}
+
+// own says how the clients of a scope see a built-in or saved tool. Only scripts can call
+// saved tools, so that a built-in tool that clients do not see is hidden.
+func (s *Scope) own(e Entry) (visible, hidden bool) {
+	server := builtinTools
+	if e.Kind == Composite {
+		server = savedTools
+	}
+	visible = s.rights.Shows(server, e.Name)
+	return visible, s.rights.Hides(server, e.Name) || e.Kind == Builtin && !visible
+}
+
+// Hides reports whether neither clients nor their scripts may use a tool, by real names or
+// script names. There need not be such a tool.
+func (s *Scope) Hides(server, tool string) bool {
+	v := s.view.Load()
+	names := []string{tool}
+	if script := v.tools.scripts[abi.Ident(server)]; script != nil {
+		server = script.server
+		if _, own := script.tools[tool]; !own {
+			names = append(names, script.idents[tool]...)
+		}
+	}
+	of, ok := v.sources[server]
+	return slices.ContainsFunc(names, func(name string) bool { return v.rights.Hides(server, name) || ok && of.Hides(name) })
+}
+
+// HasServer reports whether clients or their scripts may use something of an upstream.
+func (s *Scope) HasServer(server string) bool {
+	v := s.view.Load()
+	_, ok := v.sources[server]
+	return ok && v.barred[abi.Ident(server)] == ""
+}
+
+// PermittedPrompt returns an error if clients may not use a prompt, by the real names of
+// server and prompt. The error is a *RemovedError or *HiddenError.
+func (s *Scope) PermittedPrompt(server, prompt string) error {
+	return s.permitted(wire.Prompts, server, prompt, s.rights.Shows(server, prompt))
+}
+
+// PermittedResource returns an error if clients may not use a resource of a server, by its
+// real name. The error is a *RemovedError or *HiddenError.
+func (s *Scope) PermittedResource(server, uri string) error {
+	return s.permitted(wire.Resources, server, uri, s.rights.ShowsResource(server, uri))
+}
+
+func (s *Scope) permitted(surface wire.Surface, server, name string, may bool) error {
+	if !may {
+		return &HiddenError{Server: server, Tool: name, Surface: surface, Token: true}
+	}
+	if _, ok := s.view.Load().sources[server]; !ok {
+		return &RemovedError{server}
+	}
+	return nil
+}
+
+// hiddenError returns the error for a hidden tool.
+func (v *view) hiddenError(server, tool string) error {
+	return &HiddenError{Server: server, Tool: tool, Token: v.rights.Hides(server, tool)}
+}
+
+// shown reports whether clients see an item of a server.
+func (b *builder) shown(server string, item sourceItem) bool {
+	switch b.surface {
+	case wire.Resources, wire.Templates:
+		return b.rights.ShowsResource(server, item.own)
+	}
+	return b.rights.Shows(server, item.own)
+}

@@ -1,0 +1,334 @@
+package route
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/budget"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/envelope"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/limits"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+)
+
+// Bounds of the tasks of the handshake era that are remembered. Those that have ended are not, so
+// that this is about tasks that run.
+const (
+	maxBridged    = 1024    // of all principals
+	maxBridgedFor = 256     // of one
+	bridgedMemory = 4 << 10 // that each takes besides what it keeps, about, in bytes
+)
+
+// bridgedTask is a task of an upstream of the handshake era that a client of the stateless
+// era has as a task of the extension. What the upstream asks for the task waits here until
+// the client asks for the task, and answers. So a bridgedTask is the Origin of these
+// questions.
+type bridgedTask struct {
+	router  *Router
+	session Session // of the request that it was found for
+	key     watchKey
+
+	mu        sync.Mutex // guards what follows; a leaf, but for the budget
+	kept      *budget.Account
+	client    []byte // what the client has said about itself last
+	revision  protocol.Revision
+	asked     int // how many questions there have been
+	questions []*taskQuestion
+	fresh     chan struct{}      // closed when there is another question, or the task has changed
+	stop      context.CancelFunc // of the request for the result that is open; nil for none
+}
+
+// taskQuestion is a request of an upstream to the client for a task.
+type taskQuestion struct {
+	name    string
+	method  string
+	request []byte // as the client gets it
+	answer  chan wire.Reply
+}
+
+// bridgedTasks are the tasks that are remembered. The zero value is empty.
+type bridgedTasks struct {
+	mu    sync.Mutex // guards what follows; bridgedTask.mu is locked below it
+	byKey map[watchKey]*bridgedTask
+	order []*bridgedTask // oldest first
+}
+
+// Reasons why a task cannot be reached.
+var (
+	errManyBridged = errors.New("too many tasks wait for answers (try again later)")
+	errNotOwn      = errors.New("it belongs to another user")
+)
+
+// get returns a task that a principal has. If it is not remembered yet, it is from now on.
+// The error is one of those above, or says that there is no memory for one more.
+func (a *bridgedTasks) get(r *Router, key watchKey, o Origin) (*bridgedTask, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	principal := o.Session().Principal()
+	if t := a.byKey[key]; t != nil {
+		if t.session.Principal() != principal {
+			return nil, errNotOwn
+		}
+		t.asks(o)
+		return t, nil
+	}
+	own := func(other *bridgedTask) bool { return other.session.Principal() == principal }
+	if !a.makeRoom(maxBridgedFor, own) || !a.makeRoom(maxBridged, func(*bridgedTask) bool { return true }) {
+		return nil, errManyBridged
+	}
+	t := &bridgedTask{router: r, session: o.Session(), key: key, fresh: make(chan struct{})}
+	t.kept = r.Budget.OpenKept(BudgetKey(t.session), "tasks of this client")
+	if err := t.kept.Add(bridgedMemory); err != nil {
+		t.kept.Close()
+		return nil, errors.New(limits.Explain(err))
+	}
+	t.asks(o)
+	if a.byKey == nil {
+		a.byKey = map[watchKey]*bridgedTask{}
+	}
+	a.byKey[key] = t
+	a.order = append(a.order, t)
+	return t, nil
+}
+
+// makeRoom forgets the oldest of the tasks for which those is true that does not wait for its
+// client, if there are as many as most. It returns false if all of them wait. The caller holds
+// a.mu.
+func (a *bridgedTasks) makeRoom(most int, those func(*bridgedTask) bool) bool {
+	n := 0
+	var idle *bridgedTask
+	for _, t := range a.order {
+		if those(t) {
+			n++
+			if idle == nil && !t.waits() {
+				idle = t
+			}
+		}
+	}
+	if n < most {
+		return true
+	}
+	if idle != nil {
+		a.drop(idle)
+	}
+	return idle != nil
+}
+
+// find returns a task that is remembered, nil for none.
+func (a *bridgedTasks) find(key watchKey) *bridgedTask {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.byKey[key]
+}
+
+// forget forgets a task that has ended.
+func (a *bridgedTasks) forget(t *bridgedTask) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.byKey[t.key] == t {
+		a.drop(t)
+	}
+}
+
+// drop is forget for a caller that holds a.mu. Nobody will see what the task asks from now
+// on.
+func (a *bridgedTasks) drop(t *bridgedTask) {
+	t.mu.Lock()
+	stop := t.stop
+	t.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+	t.kept.Close()
+	delete(a.byKey, t.key)
+	a.order = slices.DeleteFunc(a.order, func(other *bridgedTask) bool { return other == t })
+}
+
+// bridgedTask returns the task that a message of the upstream names, nil for none.
+func (p Peer) bridgedTask(m wire.Inbound) *bridgedTask {
+	id, ok := wire.GetString(m.Params, "_meta", relatedTask, "taskId")
+	if !ok {
+		return nil
+	}
+	return p.router.bridged.find(watchKey{p.conn, id})
+}
+
+// asks notes which client asks for the task: what it declares now is what it can be asked.
+func (t *bridgedTask) asks(o Origin) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if o == Origin(o.Session()) && t.client != nil {
+		return // a session says nothing about its clients
+	}
+	t.client, t.revision = o.Client(), o.Revision()
+	if t.count() != nil {
+		t.client = nil // so it cannot be asked anything
+	}
+}
+
+// count counts what the task keeps. The caller holds t.mu.
+func (t *bridgedTask) count() error {
+	n := bridgedMemory + len(t.client)
+	for _, q := range t.questions {
+		n += len(q.request)
+	}
+	return t.kept.Set(int64(n))
+}
+
+// waits reports whether the task waits for the client.
+func (t *bridgedTask) waits() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.questions) > 0
+}
+
+// Session implements Origin.
+func (t *bridgedTask) Session() Session { return t.session }
+
+// Revision implements Origin.
+func (t *bridgedTask) Revision() protocol.Revision {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.revision
+}
+
+// Client implements Origin.
+func (t *bridgedTask) Client() []byte {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.client
+}
+
+// LogLevel implements Origin.
+func (t *bridgedTask) LogLevel() string { return "" }
+
+// Notify implements Origin. Tasks of the extension have no progress and no log messages.
+func (t *bridgedTask) Notify(string, []byte) {}
+
+// Standing says that what an upstream asks is rather for any other request: what is for a
+// task names it.
+func (t *bridgedTask) Standing() Standing { return Parked }
+
+// Ask implements Origin. The client gets the question when it asks for the task.
+func (t *bridgedTask) Ask(ctx context.Context, call wire.Call) (wire.Reply, error) {
+	q, err := t.question(call)
+	if err != nil {
+		return wire.Reply{}, err
+	}
+	late := time.NewTimer(taskWait)
+	defer late.Stop()
+	defer t.withdraw(q)
+	select {
+	case reply := <-q.answer:
+		return reply, nil
+	case <-ctx.Done():
+		return wire.Reply{}, context.Cause(ctx)
+	case <-late.C:
+		return wire.Reply{}, fmt.Errorf("the client did not answer within %v", taskWait)
+	}
+}
+
+// question adds a question.
+func (t *bridgedTask) question(call wire.Call) (*taskQuestion, error) {
+	if !askable[call.Method] {
+		return nil, wire.Errorf(wire.CodeMethodNotFound, "method not found: a task cannot ask for %.64q", call.Method)
+	}
+	params := call.Params
+	var err error
+	if params != nil {
+		params, err = withoutRelated(params)
+	}
+	var request []byte
+	if err == nil {
+		request, err = envelope.Question(call.Method, params)
+	}
+	if err != nil {
+		return nil, wire.Errorf(wire.CodeInvalidParams, "%s: params: %v", call.Method, err)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.questions) >= maxQuestions {
+		return nil, wire.Errorf(wire.CodeInternal, "%s: the task has more than %d questions open", call.Method, maxQuestions)
+	}
+	if err := t.kept.Add(len(request)); err != nil {
+		return nil, wire.Errorf(wire.CodeInternal, "%s: the task cannot wait: %s", call.Method, limits.Explain(err))
+	}
+	t.asked++
+	q := &taskQuestion{name: "q" + strconv.Itoa(t.asked), method: call.Method, request: request, answer: make(chan wire.Reply, 1)}
+	t.questions = append(t.questions, q)
+	t.changedLocked()
+	return q, nil
+}
+
+// withdraw removes a question, if it is still open.
+func (t *bridgedTask) withdraw(q *taskQuestion) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.questions = slices.DeleteFunc(t.questions, func(other *taskQuestion) bool { return other == q })
+	_ = t.count()
+}
+
+// answer passes answers on to the questions that have their names. Others are ignored
+// (specification/draft/tasks.md, "Task Update Requests"). If one is malformed, none is
+// passed on.
+func (t *bridgedTask) answer(answers []wire.Member) (taken int, bad *wire.RPCError) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	given := map[string][]byte{}
+	for _, m := range answers {
+		given[m.Name] = m.Value
+	}
+	for _, q := range t.questions {
+		if value, ok := given[q.name]; ok {
+			if why := envelope.CheckAnswer(q.method, value); why != "" {
+				return 0, wire.Errorf(wire.CodeInvalidParams, "%s: params.inputResponses.%s %s", protocol.MethodTasksUpdate, q.name, why)
+			}
+		}
+	}
+	t.questions = slices.DeleteFunc(t.questions, func(q *taskQuestion) bool {
+		value, ok := given[q.name]
+		if ok {
+			q.answer <- wire.Reply{Result: value} // it has room for one
+			taken++
+		}
+		return ok
+	})
+	_ = t.count()
+	if taken > 0 {
+		t.changedLocked()
+	}
+	return taken, nil
+}
+
+// open returns the questions without an answer, a raw object; nil for none. fresh is
+// closed when that may have changed.
+func (t *bridgedTask) open() (requests []byte, fresh <-chan struct{}) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.questions) == 0 {
+		return nil, t.fresh
+	}
+	var all wire.Object
+	for _, q := range t.questions {
+		all.Raw(q.name, q.request)
+	}
+	return all.Bytes(), t.fresh
+}
+
+// changed says that the upstream has announced a change of the task.
+func (t *bridgedTask) changed() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.changedLocked()
+}
+
+// changedLocked is changed for a caller that holds t.mu.
+func (t *bridgedTask) changedLocked() {
+	close(t.fresh)
+	t.fresh = make(chan struct{})
+}

@@ -1,0 +1,203 @@
+package route
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/catalog"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
+)
+
+// assumed are the capabilities that an upstream is assumed to have while they are not
+// known. A client that is not told of a capability would never use it.
+const assumed = `{"tools":{},"resources":{"subscribe":true},"prompts":{},"logging":{},"completions":{}}`
+
+// Bounds of the instructions of one upstream, and of all upstreams, in bytes.
+const (
+	maxInstructions    = 4 << 10
+	maxAllInstructions = 32 << 10
+)
+
+// BeginSession begins the session s. The answer to its initialize request has our own
+// capabilities and instructions and those of the upstreams whose handshakes are over
+// within Options.HandshakeWait. The error is the cause of ctx if that ends first; then
+// the session has not started.
+func (r *Router) BeginSession(ctx context.Context, s Session) (InitializeResult, error) {
+	r.mu.Lock()
+	r.clients[s] = r.newClient(s)
+	r.mu.Unlock()
+	all := r.connections(s)
+	r.awaitHandshakes(ctx, all)
+	if err := context.Cause(ctx); err != nil {
+		r.EndSession(s)
+		return InitializeResult{}, err
+	}
+	result := r.introduction(s, all)
+	result.Capabilities = withoutTaskExtension(result.Capabilities)
+	r.with(s, func(c *client) { c.offered = result.Capabilities })
+	return result, nil
+}
+
+// Discover returns what BeginSession would, but without waiting for anything. The session
+// need not have begun, and does not begin.
+func (r *Router) Discover(s Session) InitializeResult {
+	return r.introduction(s, r.sharedConnections(s))
+}
+
+// AwaitServers waits until Discover knows the servers, as long as BeginSession would.
+func (r *Router) AwaitServers(ctx context.Context, s Session) {
+	r.awaitHandshakes(ctx, slices.DeleteFunc(r.sharedConnections(s), func(c serverConn) bool { return c.Upstream == unknown{} }))
+}
+
+// sharedConnections returns the connections that sessions share, and an unknown upstream for
+// each server of which a session has its own: that one starts when it is first used.
+func (r *Router) sharedConnections(s Session) []serverConn {
+	var all []serverConn
+	for _, server := range r.scope(s).Upstreams() {
+		if c, ok := r.to(nil, server); ok {
+			all = append(all, c)
+		} else {
+			all = append(all, serverConn{server, Connection{Upstream: unknown{}}})
+		}
+	}
+	return all
+}
+
+// unknown is an upstream of which nothing is known.
+type unknown struct{ Upstream }
+
+// Server implements Upstream.
+func (unknown) Server() (result []byte, ok bool) { return nil, false }
+
+// Begin begins the session s without waiting. What it is told is what Discover returns.
+func (r *Router) Begin(s Session) {
+	c := r.newClient(s)
+	c.offered = r.Discover(s).Capabilities
+	r.mu.Lock()
+	r.clients[s] = c
+	r.mu.Unlock()
+}
+
+// introduction returns our own capabilities and instructions and those of upstreams.
+func (r *Router) introduction(s Session, all []serverConn) InitializeResult {
+	var metas []catalog.Part
+	capabilities := []byte(`{"tools":{"listChanged":true},"logging":{}}`) // scripts log, too
+	for _, c := range all {
+		theirs := []byte(assumed)
+		if result, ok := c.Server(); ok {
+			theirs, _ = wire.Get(result, "capabilities")
+			meta, _ := wire.Get(result, "_meta")
+			metas = append(metas, catalog.Part{Server: c.server, Raw: meta})
+		}
+		capabilities = catalog.Union(capabilities, withTaskExtension(advertised(theirs, len(all) == 1)))
+	}
+	if r.Runs != nil && r.Runs.TaskAfter() > 0 {
+		capabilities = catalog.Union(capabilities, []byte(`{"extensions":{"`+protocol.ExtensionTasks+`":{}}}`))
+	}
+	for _, surface := range []wire.Surface{wire.Resources, wire.Prompts} {
+		if _, ok := wire.Get(capabilities, surface.Capability()); ok {
+			changes := wire.Marshal(map[string]any{surface.Capability(): map[string]bool{"listChanged": true}})
+			capabilities = catalog.Union(capabilities, changes)
+		}
+	}
+	return InitializeResult{Capabilities: capabilities, Instructions: r.instructions(s, all), Meta: catalog.MergeMeta(metas)}
+}
+
+// awaitHandshakes waits for the handshakes of upstreams, up to HandshakeWait.
+func (r *Router) awaitHandshakes(ctx context.Context, all []serverConn) {
+	ctx, cancel := context.WithTimeout(ctx, r.HandshakeWait)
+	defer cancel()
+	var waiting sync.WaitGroup
+	for _, c := range all {
+		if _, ok := c.Server(); !ok {
+			waiting.Go(func() { _, _ = c.Handshake(ctx) }) // Server tells whether there was one
+		}
+	}
+	waiting.Wait()
+}
+
+// maxUnavailable bounds what instructions say of an unavailable upstream, in bytes.
+const maxUnavailable = 512
+
+// unavailable returns why an upstream is unavailable; "" if it is available or still starting.
+func (r *Router) unavailable(s Session, server string) string {
+	if r.Availability == nil {
+		return ""
+	}
+	why, starting := r.Availability.Unavailable(s, server)
+	if starting {
+		return ""
+	}
+	return cut(why, maxUnavailable)
+}
+
+// instructions returns our own instructions, then those of each upstream under its name,
+// and why some upstreams are unavailable.
+func (r *Router) instructions(s Session, all []serverConn) string {
+	var b strings.Builder
+	if r.Instructions != nil {
+		b.WriteString(r.Instructions(s))
+	}
+	rest := maxAllInstructions
+	for _, c := range all {
+		result, _ := c.Server()
+		theirs, withheld := r.Catalog.Instructions(c.server, result)
+		if theirs = strings.TrimSpace(theirs); theirs != "" {
+			theirs = "Instructions of server \"" + c.server + "\":\n" + cut(theirs, min(maxInstructions, rest))
+		} else if withheld != "" {
+			theirs = "Instructions of server \"" + c.server + "\" are withheld: " + withheld + "."
+		}
+		if why := r.unavailable(s, c.server); why != "" {
+			theirs = strings.TrimPrefix(theirs+"\n\nNot there now: "+why, "\n\n")
+		}
+		if theirs == "" {
+			continue
+		}
+		rest -= len(theirs)
+		if b.Len() > 0 {
+			b.WriteString("\n\n")
+		}
+		b.WriteString(theirs)
+		if rest <= 0 {
+			break
+		}
+	}
+	return b.String()
+}
+
+// cut shortens s to at most most bytes, in whole characters. The result says so.
+func cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return display.Head(s, most) + " [cut]"
+}
+
+// EndSession forgets a session that has ended. Upstreams are told in the background.
+func (r *Router) EndSession(s Session) {
+	r.mu.Lock()
+	c, ok := r.clients[s]
+	delete(r.clients, s)
+	maps.DeleteFunc(r.ready, func(at connKey, _ bool) bool { return at.own == s })
+	maps.DeleteFunc(r.asleep, func(at connKey, _ bool) bool { return at.own == s })
+	r.mu.Unlock()
+	if !ok {
+		return
+	}
+	r.inBackground(func() {
+		r.drainNotifications(c)
+		for t := range c.topics { // nobody else uses it any more
+			r.unsubscribeFrom(r.ctx, t, s, nil)
+		}
+		c.kept.Close()
+		r.updateLevels()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		maps.DeleteFunc(r.levels, func(at connKey, _ string) bool { return at.own == s })
+	})
+}

@@ -1,0 +1,470 @@
+// Package compose runs composite tools: it takes a saved tool or code and returns an
+// MCP CallToolResult. It validates the arguments, runs the script in the sandbox with a
+// time limit, makes the calls of the script, and builds the result from the record of
+// the run.
+//
+//	compose.go   Composer: calls of saved tools, and of code that is not saved
+//	stack.go     the rows that stand between a script and the servers
+//	run.go       one run, and how it ended
+//	limits.go    the limits of a run, and the failures when it reaches them
+//	caller.go    the script's calls: resolve, route, record
+//	permit.go    what a saved tool may call; reach.go: what its script can call,
+//	             drift.go: definitions that have changed since it was saved
+//	composite.go saved tools that scripts call
+//	undo.go      calls that undo what a failed run did
+//	schemas.go   checking the arguments of calls
+//	checking.go  checking values with the fuel and time of a run
+//	meta.go      the _meta of calls
+//	forward.go   the script's log, which clients can get, too
+//	content.go   content blocks that a script returns
+//	answer.go    from an upstream's reply to the value a script sees
+//	progress.go  one increasing progress sequence from those of many calls
+//	result.go    the CallToolResult of a run
+//	shorten.go   the calls and the log in a result, shortened
+//	failure.go   Failure: an error as clients see it
+//	check.go     checking a script in the sandbox before it is saved
+//	lint.go      probable mistakes in a script; lintargs.go: literal arguments,
+//	             lintsaved.go: calls of saved tools
+//	define.go    the tool definition that agents see
+//	build.go     building JSON out of raw pieces
+//	moment.go    the time of a run and its seed
+//	replay.go    Replay: running a recorded run again
+//	inquire.go   what servers ask the client, if only the result of the run can ask it
+//	questions.go when a run that asks ends
+//	clock.go     the timeout of a call, which does not count the time of its questions
+//	stage.go     runs that are planned, and that carry out plans
+//	resume.go    continuing a run when the client has answered
+//	durable.go   runs that go on if their process dies
+//	continue.go  going on with them
+//	asked.go     the records of runs that can be continued
+//	keep.go      waiting for the record of a run in the store of a fleet
+//	recorded.go  what has become of a run, from its record
+//	observe.go   Observer: telemetry of runs
+//	flow.go      information flow: shadows of runs (package shadow), flowend.go: what results say
+//
+// JSON of upstreams and scripts stays raw bytes: numbers are never converted to float64
+// and back.
+package compose
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/durable"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/permissions"
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
+	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+)
+
+// Sandbox runs scripts; see sandbox.Sandbox.
+type Sandbox interface {
+	// Ready returns a channel that is closed once the guest is compiled.
+	Ready() <-chan struct{}
+	Run(ctx context.Context, r sandbox.Run) (sandbox.Outcome, error)
+	// Compute is for work that the host does for a run.
+	Compute(ctx context.Context, name string, account *sandbox.Account) *sandbox.Compute
+}
+
+// Upstreams makes calls of upstream tools; see route.Router.
+type Upstreams interface {
+	// Ready waits until the server has started and its tools are known; the
+	// error says why it is down.
+	Ready(ctx context.Context, origin route.Origin, server string) error
+	CallUpstream(ctx context.Context, origin route.Origin, call route.ScriptCall) wire.Reply
+}
+
+// Gate decides which saved tools scripts may call; see route.Router.
+type Gate interface {
+	// Pass returns why a script may not call a saved tool, nil if it may, or the cause of
+	// ctx. It may wait for a person.
+	Pass(ctx context.Context, origin route.Origin, call route.ScriptCall) error
+}
+
+// Catalog knows what scripts can call; see catalog.Catalog.
+type Catalog interface {
+	// Resolve finds the real names of what a script calls server and tool.
+	Resolve(server, tool string, exact bool) (realServer, realTool string, err error)
+	// Servers are the script names of all servers.
+	Servers() []string
+	// Disabled returns the script names of disabled servers. A call of one fails with
+	// an error that says so.
+	Disabled() []string
+	// InputSchema returns the raw inputSchema of a tool, by real names; nil if there is
+	// none.
+	InputSchema(server, tool string) []byte
+	// Remembered reports whether the known tools of a server, by its real name, are
+	// those from before it was started.
+	Remembered(server string) bool
+}
+
+// Options configure a Composer.
+type Options struct {
+	Sandbox   Sandbox
+	Catalog   Catalog
+	Upstreams Upstreams
+	// Definitions has the definitions of the tools in Catalog, from which permissions are
+	// derived; nil: they are not known.
+	Definitions permissions.Pinned
+	// See returns the permissions of a saved tool after looking at the definitions of a
+	// server's tools at which nobody has looked since the tool was imported; see
+	// tools.Store.See. Nil: nobody looks.
+	See func(tool string, p *tools.Permissions, server string) (*tools.Permissions, error)
+	// Hides reports whether clients may not know of what a target of permissions is for.
+	// Errors do not name it. Nil: they may know of everything.
+	Hides func(target string) bool
+	// Mocked says that mocks answer all calls. They may call tools by their script names.
+	Mocked bool
+	// Saved has the tools that scripts can call as tools.NAME; nil is none.
+	Saved Saved
+	// AgentTools returns the names of tools that code mentions and that only agents can
+	// call. The error for a script that uses one says so. Nil is no such tools.
+	AgentTools func(code string) []string
+	// Journal opens the record of each run. If it returns an error, the script is not
+	// run. Nil keeps records in memory while they are needed.
+	Journal func(journal.Begin) (*journal.Run, error)
+	// Moment returns the time and the seed of each run. Nil is the present time and a
+	// seed by chance.
+	Moment func() Moment
+	// Recorded returns the record of a run that a client continues, perhaps in another
+	// process. Nil is no such records.
+	Recorded func(id string) (journal.Record, error)
+	// Claims decides which process continues a run. Nil: only this one does.
+	Claims Claims
+	// Chain returns the records of a run and of those that continue it; nil if there are
+	// none on disk.
+	Chain func(id string) (journal.Chain, error)
+	// Asked keeps the records of runs that clients can continue; nil is a new one.
+	Asked *Asked
+	// Durable keeps the logs of durable runs; nil: there are none. It needs Journal to write
+	// to disk, where results are kept.
+	Durable *durable.Runs
+	// Idempotent reports whether a call of a tool, by real names, can be made again without
+	// harm; nil: none can.
+	Idempotent func(server, tool string) bool
+	// Confirm asks a person whether a call is made again that may have been made before; see
+	// route.Router.Confirm. Nil: nobody can be asked.
+	Confirm func(ctx context.Context, origin route.Origin, call route.ScriptCall, rule, reason string) error
+	// Denies returns why a client may not call a saved tool any more whose durable run goes
+	// on, with the raw arguments of that call; nil if it may. A nil function: it always may.
+	Denies func(origin route.Origin, tool string, args []byte) error
+	// Gate decides which saved tools scripts may call; nil: all of them. Calls of
+	// upstreams' tools are decided about by Upstreams.
+	Gate Gate
+	// Flow follows the labels of answers; nil: nothing does.
+	Flow *Flow
+	// Schemas keeps the compiled schemas of upstreams' tools; nil is a new one.
+	Schemas *tools.Schemas
+	// Reaches keeps what scripts can call; nil is a new one.
+	Reaches *Reaches
+	// Observer sees the runs; nil: nobody does.
+	Observer Observer
+	// Listeners knows which clients get the logs of scripts; nil is none.
+	Listeners Listeners
+	// Log gets one line per run, without params or results: of level info if the
+	// run failed, otherwise debug. Nil is slog.Default().
+	Log *slog.Logger
+	// Timeout is the time limit of one run, including the time that it waits for a
+	// slot; 0 is DefaultTimeout.
+	Timeout time.Duration
+	// Limits are those of one run; 0 is the sandbox's default. Saved tools can have
+	// lower ones.
+	Limits sandbox.Limits
+	// Parallel is how many calls of one run may wait for answers at the same time; 0 is
+	// DefaultParallel.
+	Parallel int
+	// UndoTimeout is the time limit of all calls together that undo what a failed run
+	// did; 0 is DefaultUndoTimeout.
+	UndoTimeout time.Duration
+	// Debug puts script backtraces into errors.
+	Debug bool
+	// Calls says how much of the calls of a run is in its result.
+	Calls Detail
+	// Structured makes all results have structuredContent.
+	Structured bool
+	// Whole makes results for people and programs, not for models: structuredContent
+	// always has the result, all calls, and the whole log.
+	Whole bool
+	// Executed, if set, is called after each run of a saved tool. It must not block.
+	Executed func(tool string, at time.Time)
+}
+
+// Claims are the rights to continue runs; see journal.Log.
+type Claims interface {
+	// Claim takes the right to continue a run. The error is journal.ErrClaimed if somebody has
+	// it, and ErrUndecided if that is not known now.
+	Claim(id string) error
+	// Release gives it back.
+	Release(id string) error
+}
+
+// The defaults of Options.
+const (
+	DefaultTimeout  = 30 * time.Second
+	DefaultParallel = 16
+
+	DefaultUndoTimeout = 10 * time.Second
+)
+
+// EvalName is the name of code that is not saved: that of the built-in tool.
+const EvalName = "eval_starlark"
+
+// Composer runs composite calls. It is safe for concurrent use.
+type Composer struct {
+	cfg              Options
+	progressInterval time.Duration
+	asked            *Asked
+	reaches          *Reaches
+}
+
+// New makes a Composer.
+func New(cfg Options) *Composer {
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = DefaultTimeout
+	}
+	if cfg.Parallel <= 0 {
+		cfg.Parallel = DefaultParallel
+	}
+	if cfg.UndoTimeout <= 0 {
+		cfg.UndoTimeout = DefaultUndoTimeout
+	}
+	if cfg.Journal == nil {
+		cfg.Journal = func(b journal.Begin) (*journal.Run, error) { return journal.Open(b), nil }
+	}
+	if cfg.Moment == nil {
+		cfg.Moment = PresentMoment
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	if cfg.Asked == nil {
+		cfg.Asked = &Asked{}
+	}
+	if cfg.Schemas == nil {
+		cfg.Schemas = tools.NewSchemas(tools.DefaultSchemas)
+	}
+	if cfg.Reaches == nil {
+		cfg.Reaches = &Reaches{}
+	}
+	cfg.Limits = cfg.Limits.WithDefaults()
+	return &Composer{cfg: cfg, progressInterval: progressInterval, asked: cfg.Asked, reaches: cfg.Reaches}
+}
+
+// CallTool answers a tools/call of the saved tool called name; see CallSaved. It
+// implements route.Handler.
+func (c *Composer) CallTool(ctx context.Context, name string, call route.Call) wire.Reply {
+	def, err := c.cfg.Saved.Get(name)
+	switch {
+	case errors.Is(err, tools.ErrNotFound):
+		return wire.Reply{Error: wire.Errorf(wire.CodeInvalidParams, "unknown tool: %s (it was deleted)", name).Raw()}
+	case err != nil:
+		return wire.Reply{Result: (&Failure{Type: abi.ErrValidation, Message: err.Error()}).Result()}
+	case call.Version != "" && def.Hash() != call.Version:
+		return wire.Reply{Result: (&Failure{Type: abi.ErrPermission, Message: changedSince(name)}).Result()}
+	}
+	return c.CallSaved(ctx, def, call)
+}
+
+// changedSince says why a saved tool that was permitted is not run.
+func changedSince(name string) string {
+	return fmt.Sprintf("saved tool %q was changed after its call was permitted (call it again)", name)
+}
+
+// VersionOf returns the policy.Request.Version of a saved tool.
+func VersionOf(saved Saved, name string) string {
+	def, err := saved.Get(name)
+	if err != nil {
+		return "none" // another one than that of any tool
+	}
+	return def.Hash()
+}
+
+// CallSaved answers a tools/call of the saved tool def. The reply is always a
+// CallToolResult; for a failure, one with isError. It stops as soon as ctx ends.
+func (c *Composer) CallSaved(ctx context.Context, def tools.Definition, call route.Call) wire.Reply {
+	args, ok := wire.Get(call.Params, "arguments")
+	if !ok || string(args) == "null" {
+		args = []byte("{}")
+	}
+	if f := c.ready(ctx); f != nil {
+		return wire.Reply{Result: f.Result()}
+	}
+	before, f := c.resume(def, call.Resume)
+	if f != nil {
+		return wire.Reply{Result: f.Result()}
+	}
+	def = c.permitted(ctx, def)
+	r, f := c.newRun(def, true, args, forwardMeta(call.Params), call, nil, before, nil, nil)
+	if f != nil {
+		return wire.Reply{Result: f.Result()}
+	}
+	if c.isDurable(def) {
+		return r.answerDurable(ctx, args, def, call, before)
+	}
+	return r.answer(ctx, def, true, args, call, before)
+}
+
+// answer makes a run, and returns the reply for its client.
+func (r *run) answer(ctx context.Context, def tools.Definition, saved bool, args []byte, call route.Call, before *resumed) wire.Reply {
+	r.tree = r.newTree(call)
+	r.tree.flow = r.followed(ctx)
+	defer r.tree.flow.Close()
+	ctx, end := r.tree.asking(r.observe(ctx), call.Origin, before)
+	defer end()
+	r.build()
+	out, f := r.script(ctx, def, saved, args)
+	return r.finish(ctx, out, f)
+}
+
+// script runs the script of the root of a tree.
+func (r *run) script(ctx context.Context, def tools.Definition, saved bool, args []byte) (sandbox.Outcome, *Failure) {
+	if saved {
+		r.chain = []string{def.Name}
+		return r.saved(ctx, def, args)
+	}
+	return r.unsaved(ctx, def.Code, args)
+}
+
+// Eval runs code that is not saved. params is a raw JSON object, nil counts as
+// an empty one. The reply is like that of CallSaved.
+func (c *Composer) Eval(ctx context.Context, code string, params []byte, call route.Call) wire.Reply {
+	if params == nil {
+		params = []byte("{}")
+	}
+	if f := c.ready(ctx); f != nil {
+		return wire.Reply{Result: f.Result()}
+	}
+	def := tools.Definition{Name: EvalName, Code: code}
+	before, f := c.resume(def, call.Resume)
+	if f != nil {
+		return wire.Reply{Result: f.Result()}
+	}
+	r, f := c.newRun(def, false, params, forwardMeta(call.Params), call, nil, before, nil, nil)
+	if f != nil {
+		return wire.Reply{Result: f.Result()}
+	}
+	return r.answer(ctx, def, false, params, call, before)
+}
+
+// unsaved runs code with params of a client.
+func (r *run) unsaved(ctx context.Context, code string, params []byte) (sandbox.Outcome, *Failure) {
+	params, ok := clean(params)
+	if !ok {
+		return sandbox.Outcome{}, tooDeep("params")
+	}
+	if !wire.IsObject(params) {
+		return sandbox.Outcome{}, &Failure{Type: abi.ErrValidation, Message: "params must be a JSON object"}
+	}
+	limited, cancel := r.scriptContext(ctx)
+	defer cancel()
+	return r.execute(ctx, limited, code, params, nil)
+}
+
+// ready waits for the guest, so that its compilation does not count against the time
+// limit of the first run.
+func (c *Composer) ready(ctx context.Context) *Failure {
+	select {
+	case <-c.cfg.Sandbox.Ready():
+		return nil
+	case <-ctx.Done():
+		return contextFailure(ctx)
+	}
+}
+
+// newRun opens the run of a tool with raw arguments. meta is for the calls that it
+// makes; parent is the call of a script that it answers, nil if there is none; before is
+// the run that it continues, nil if there is none; stage is nil unless the run is planned
+// or carries out a plan; at is its time and seed, nil for those of the stage or of the present.
+func (c *Composer) newRun(def tools.Definition, saved bool, args, meta []byte, call route.Call, parent *journal.Parent, before *resumed, stage Stage, at *Moment) (*run, *Failure) {
+	r := &run{
+		Composer: c, tool: def.Name, origin: call.Origin, meta: meta,
+		budget: c.budget(def.Limits), servers: c.names(def.Code), agentTools: c.agentTools(def.Code),
+		permitted: &permitted{Composer: c, tool: def.Name},
+	}
+	if call.Progress != nil {
+		r.progress = &progress{send: call.Progress, interval: c.progressInterval}
+	}
+	switch {
+	case at != nil:
+		r.moment = *at
+	case stage == nil:
+		r.moment = c.cfg.Moment()
+	default:
+		r.moment = stage.Moment()
+	}
+	begin := journal.Begin{
+		Definition: def, Saved: saved, Params: args, Meta: r.meta, Limits: r.budget.record(),
+		Guest: sandbox.GuestDigest(), Client: clientOf(call.Origin), Parent: parent,
+	}
+	if before != nil {
+		begin.Continues, begin.ContinuesHead, begin.Elapsed = before.rec.ID, before.rec.Head, before.elapsed()
+		begin.First = firstOf(before.rec)
+		r.continueFrom(before)
+		if before.state != nil {
+			r.budget = (&ReplayRun{Begin: before.rec.Begin}).budget()
+			begin.Limits = r.budget.record()
+		}
+		if before.state != nil && parent == nil {
+			begin.Continues, begin.ContinuesHead = before.state.LastRecord, "" // its process died
+		}
+	}
+	if stage != nil {
+		plan := stage.Plan()
+		begin.Plan, r.marker = &plan, plan.Marker
+	}
+	begin.Now, begin.Seed, begin.Servers, begin.AgentTools = r.moment.Now, r.moment.Seed, r.servers, r.agentTools
+	var err error
+	r.journal, err = c.cfg.Journal(begin)
+	if err != nil {
+		if parent == nil {
+			c.release(before)
+		}
+		return nil, &Failure{Type: abi.ErrResource, Message: fmt.Sprintf("%s was not run: %v", def.Name, err)}
+	}
+	if parent == nil && call.Began != nil && r.journal.OnDisk() {
+		call.Began(r.journal.ID(), r.journal.Start())
+	}
+	return r, nil
+}
+
+// agentTools returns the tools that code mentions and that only agents can call.
+func (c *Composer) agentTools(code string) []string {
+	if c.cfg.AgentTools == nil {
+		return nil
+	}
+	return c.cfg.AgentTools(code)
+}
+
+// clientOf returns the sender of a request, for the journal.
+func clientOf(origin route.Origin) journal.Client {
+	if origin == nil {
+		return journal.Client{}
+	}
+	info, _ := wire.Get(origin.Client(), "clientInfo")
+	name, _ := wire.GetString(info, "name")
+	version, _ := wire.GetString(info, "version")
+	return journal.Client{Session: origin.Session().ID(), Name: name, Version: version, Token: origin.Session().TokenName()}
+}
+
+// tooDeep returns the failure for JSON of a client that is nested too deep.
+func tooDeep(what string) *Failure {
+	return &Failure{
+		Type: abi.ErrValidation, Message: fmt.Sprintf("%s: nested deeper than %d levels, a fixed limit", what, abi.MaxDepth),
+		Limit: abi.LimitDepth, Value: abi.MaxDepth,
+	}
+}
+
+// violation returns the failure for a value that does not match its schema.
+func violation(what string, err error) *Failure {
+	var v *tools.ValidationError
+	if errors.As(err, &v) {
+		return &Failure{Type: abi.ErrValidation, Message: what, Violations: v.Violations}
+	}
+	return &Failure{Type: abi.ErrValidation, Message: what + ": " + err.Error()}
+}

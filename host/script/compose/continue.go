@@ -1,0 +1,99 @@
+package compose
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/durable"
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
+	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox"
+)
+
+// GuestError says that a run needs another version of the sandbox's program than this process
+// has.
+type GuestError struct {
+	Run, Guest string // ids of the run and of the guest that it needs
+}
+
+func (e *GuestError) Error() string {
+	return fmt.Sprintf("run %s was begun by another version of this program, with guest %.12s (it goes on in a process that has that guest, or cancel it: mcp-metatool runs cancel %s)", e.Run, e.Guest, e.Run)
+}
+
+// CanContinue returns a *GuestError if this program cannot go on with a durable run.
+func CanContinue(state *durable.State) error {
+	if own := sandbox.GuestDigest(); state.Record.Guest != own {
+		return &GuestError{state.Record.ID, state.Record.Guest}
+	}
+	return nil
+}
+
+// Continue goes on with a durable run that this process has taken, on the goroutine of the
+// caller, in the context of durable.Runs.Go. origin stands for the client that had called the
+// tool. The reply is that of CallSaved. If ctx has ended before the run did, others can take
+// it.
+//
+// The script, its arguments, its limits and its time are those with which the run began.
+// Whatever can forbid a call counts as it is now, and the permissions that the tool has now
+// count together with those that it had.
+func (c *Composer) Continue(ctx context.Context, cancel context.CancelCauseFunc, log *durable.Run, state *durable.State, origin route.Origin) wire.Reply {
+	if state.Over { // only its log was left
+		return wire.Reply{Result: c.giveUp(ctx, log, log.Close, "it has ended")}
+	}
+	if f := c.ready(ctx); f != nil {
+		return wire.Reply{Result: c.giveUp(ctx, log, log.Leave, f.Message)}
+	}
+	rec := &state.Record
+	before := newResumed(rec, nil)
+	before.state = state
+	def := rec.Definition
+	now, removed := c.cfg.Saved.Get(def.Name)
+	def = c.permitted(ctx, def)
+	call := route.Call{Origin: origin}
+	r, f := c.newRun(def, true, rec.Params, rec.Meta, call, nil, before, nil, nil)
+	if f != nil {
+		return wire.Reply{Result: c.giveUp(ctx, log, log.Leave, f.Message)}
+	}
+	if removed != nil {
+		r.permitted.forbidden = fmt.Errorf("the saved tool %q was removed since the run began, or its client may not call it any more: %w", def.Name, removed)
+	} else {
+		r.permitted.narrow(now)
+		if c.cfg.Denies != nil {
+			r.permitted.forbidden = c.cfg.Denies(origin, def.Name, rec.Params)
+		}
+	}
+	if err := log.Resumed(ctx, r.journal.ID()); err != nil {
+		return wire.Reply{Result: c.giveUp(ctx, log, log.Leave, err.Error())}
+	}
+	return r.durable(ctx, cancel, log, func(ctx context.Context) (sandbox.Outcome, *Failure) {
+		return r.script(ctx, def, true, rec.Params)
+	}, call, before)
+}
+
+// giveUp settles the log of a run with which this process does not go on.
+func (c *Composer) giveUp(ctx context.Context, log *durable.Run, settle func(context.Context) error, why string) []byte {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
+	defer cancel()
+	if err := settle(ctx); err != nil && !errors.Is(err, durable.ErrLost) {
+		c.cfg.Log.Warn("a durable run was taken in vain, and not given back", "run", log.ID(), "err", err)
+	}
+	return (&Failure{Type: abi.ErrCancelled, Message: fmt.Sprintf("run %s does not go on in this process: %s", log.ID(), why)}).Result()
+}
+
+// CancelOpen ends a durable run that this process has taken without going on with it: nothing
+// is undone. It is for runs with which this program cannot go on. The reply says so.
+func (c *Composer) CancelOpen(ctx context.Context, log *durable.Run, state *durable.State) (wire.Reply, error) {
+	begin := state.Record.Begin
+	begin.Continues, begin.ContinuesHead = state.LastRecord, ""
+	begin.Elapsed, begin.First = state.Used, firstOf(&state.Record)
+	run, err := c.cfg.Journal(begin)
+	if err != nil {
+		return wire.Reply{}, errors.Join(err, log.Leave(ctx))
+	}
+	f := &Failure{Type: abi.ErrCancelled, Message: "cancelled by its id; this program cannot go on with it, so that nothing was undone"}
+	run.Close(journal.Outcome{Error: f.Type, Message: f.Message, Failure: f.body()})
+	return wire.Reply{Result: f.Result()}, log.Close(ctx)
+}

@@ -1,0 +1,101 @@
+package compose
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/limits"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/stack"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
+)
+
+// upstreamSchema returns the compiled schema of the arguments of an upstream's tool. It returns
+// nil if there is none or if it does not compile; then only the server checks the arguments.
+func (c *Composer) upstreamSchema(server, tool string, raw []byte, turn tools.Turn) *tools.Schema {
+	if len(raw) == 0 {
+		return nil
+	}
+	first := false
+	schema, err := c.cfg.Schemas.Any(raw, "inputSchema", func(units uint64) (end func()) {
+		if first = true; turn == nil {
+			return func() {}
+		}
+		return turn(units)
+	})
+	if err != nil && first {
+		c.cfg.Log.Debug("arguments of a tool are not checked: its schema cannot be used", "upstream", server, "tool", tool, "err", err)
+	}
+	return schema
+}
+
+// turn returns a function that waits for a slot to compute, if the work is long, and returns
+// one that releases it. The work costs no fuel, because it is done once for many runs. After
+// ctx it does not wait.
+func (c *Composer) turn(ctx context.Context, tool string) tools.Turn {
+	return func(units uint64) (end func()) {
+		work := c.cfg.Sandbox.Compute(ctx, tool, nil)
+		_ = work.Spend(units)
+		return work.Close
+	}
+}
+
+// checkMeta returns what is wrong with the _meta that the script gives.
+func checkMetaOf(t *stack.Request) *abi.CallError {
+	if t.Meta == nil {
+		return nil
+	}
+	if len(t.Meta) > maxMeta {
+		return t.Fail(abi.ErrValidation, fmt.Sprintf("meta of %d bytes, more than %d", len(t.Meta), maxMeta))
+	}
+	if err := wire.MetaShape.Check(t.Meta); err != nil {
+		return t.Fail(abi.ErrValidation, display.ClipSize("meta: "+err.Error(), maxCallMessage))
+	}
+	return nil
+}
+
+// limitReached returns the error for a call whose work has reached a limit of the run.
+func limitReached(t *stack.Request, limit *sandbox.LimitError) *abi.CallError {
+	failed := t.Fail(abi.ErrResource, limits.Explain(limit))
+	failed.Limit = string(limit.Limit)
+	return failed
+}
+
+// checkCall checks the arguments of a call against the tool's inputSchema, and its _meta.
+// The error is for the script. limited ends after the call's own timeout.
+func (r *run) checkCall(ctx, limited context.Context, t *stack.Request) *abi.CallError {
+	if failed := checkMetaOf(t); failed != nil {
+		return failed
+	}
+	schema := r.upstreamSchema(t.Server, t.Tool, r.cfg.Catalog.InputSchema(t.Server, t.Tool), r.turn(limited, r.tool))
+	if schema == nil {
+		return nil
+	}
+	fuel, err := r.check(limited, schema, func(schema *tools.Schema, spend tools.Spend) error {
+		return schema.ValidateArguments(t.Arguments, spend)
+	})
+	r.tree.checked.Add(fuel)
+	var limit *sandbox.LimitError
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return t.Fail(contextFailure(ctx).Type, NotMade)
+	case limited.Err() != nil:
+		return t.Fail(abi.ErrTimeout, t.LimitMessage())
+	case errors.As(err, &limit):
+		return limitReached(t, limit)
+	}
+	failed := t.Fail(abi.ErrValidation, display.ClipSize("the arguments do not match the tool's inputSchema: "+err.Error(), maxCallMessage))
+	var v *tools.ValidationError
+	if errors.As(err, &v) {
+		var details wire.Object
+		details.Raw("violations", wire.Marshal(v.Violations[:min(len(v.Violations), maxShownViolations)]))
+		failed.Details = validOrNil(details.Bytes())
+	}
+	return failed
+}

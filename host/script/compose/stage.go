@@ -1,0 +1,130 @@
+package compose
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
+	"github.com/mcp-metatool/mcp-metatool/host/stack"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+)
+
+// Stage decides what becomes of the calls of a run that is planned, or that carries out a
+// plan, and of the runs that it calls. In such a tree of runs all calls are made one after
+// the other, those of a batch in the script's order. So the methods are never called at
+// the same time.
+type Stage interface {
+	// Plan is what the records of the runs say about the plan. Its Marker is
+	// abi.Request.Withheld.
+	Plan() journal.Plan
+	// Moment is the time and the seed of all runs.
+	Moment() Moment
+	// Call answers a call of an upstream's tool, by c.Make or otherwise.
+	Call(ctx context.Context, c StagedCall) journal.Answer
+	// Undo is called for each compensation that a script registers. It reports whether
+	// it is registered, so that it is made if the run fails. The error is for the script.
+	Undo(c StagedCall) (registered bool, failed *abi.CallError)
+	// Commit is called when a script drops its compensations. It returns whether they
+	// are dropped.
+	Commit() bool
+	// Saved is called before a saved tool is run for a script. The error is for the script.
+	Saved(c StagedCall, def tools.Definition) *abi.CallError
+	// Left is called when a run ends because its script needs an answer that is not
+	// known: first for the run whose script it is.
+	Left(f *Failure)
+	// Finished is called when the script of the root of the tree has succeeded. The error
+	// makes the run fail.
+	Finished() error
+	// Approved reports whether a person has allowed the calls that this is asked for.
+	Approved() bool
+}
+
+// StagedCall is a call about which a Stage decides.
+type StagedCall struct {
+	abi.ToolCall        // as the script made it
+	Server, Tool string // real names
+	// Batch is the number of the batch in which the script makes the call, in the tree of
+	// runs. It is 0 for a compensation.
+	Batch int64
+	// Caught says that the script, or one that called it, could go on if the call failed.
+	Caught bool
+	// Made is the call as the router gets it; it has no progress.
+	Made route.ScriptCall
+	// Make makes the call. It is nil for a compensation.
+	Make func() journal.Answer
+	// Fail returns the error that the script gets for the call.
+	Fail func(class abi.ErrorType, message string) *abi.CallError
+}
+
+// RunStaged runs a tool for a Stage. saved says that it is a saved tool, otherwise it is
+// code; params are its raw arguments. The failure is nil if the run succeeded. Its type is
+// abi.ErrWithheld if the script could not go on without an answer that is not known. Then
+// nothing is undone. If the run could not begin, the record is empty.
+func (c *Composer) RunStaged(ctx context.Context, def tools.Definition, saved bool, params []byte, call route.Call, stage Stage) (journal.Record, *Failure) {
+	if f := c.ready(ctx); f != nil {
+		return journal.Record{}, f
+	}
+	if saved {
+		def = c.permitted(ctx, def)
+	} else {
+		def.Name = EvalName
+	}
+	r, f := c.newRun(def, saved, params, forwardMeta(call.Params), call, nil, nil, stage, nil)
+	if f != nil {
+		return journal.Record{}, f
+	}
+	r.tree = r.newTree(call)
+	r.tree.stage = stage
+	r.tree.flow = r.followed(ctx)
+	defer r.tree.flow.Close()
+	ctx = r.observe(ctx)
+	r.build()
+	out, f := r.script(ctx, def, saved, params)
+	rec := r.end(ctx, out, f)
+	r.labelSession(r.tree.flow.Active()) // what becomes of the plan shows its answers
+	return rec, f
+}
+
+// staged lets the stage answer a call of an upstream's tool.
+func (r *run) staged(ctx context.Context, t *stack.Request, next stack.Handler) journal.Answer {
+	limited, _, stop := startCallClock(t, ctx)
+	failed := r.checkCall(ctx, limited, t)
+	stop()
+	if failed != nil {
+		return journal.Answer{Err: failed}
+	}
+	c := r.stagedCall(t)
+	c.Make = func() journal.Answer { return next.Call(ctx, t) }
+	return r.tree.stage.Call(ctx, c)
+}
+
+// stagedCall returns what the stage needs to know of a call.
+func (r *run) stagedCall(t *stack.Request) StagedCall {
+	return StagedCall{
+		ToolCall: t.ToolCall, Server: t.Server, Tool: t.Tool, Batch: t.Batch, Caught: t.Caught || r.caught,
+		Made: r.scriptCall(t, nil, nil), Fail: t.Fail,
+	}
+}
+
+// approved reports whether a person has allowed the calls of the tree that are made now.
+func (t *tree) approved() bool { return t.stage != nil && t.stage.Approved() }
+
+// refuseRaw returns why the whole result of a saved tool cannot be passed on: its text has
+// what stands for withheld answers, of which the script would learn.
+func (r *run) refuseRaw(t *stack.Request, result []byte) *abi.CallError {
+	if !t.Raw || r.marker == "" || !bytes.Contains(result, []byte(r.marker)) {
+		return nil
+	}
+	return t.Fail(abi.ErrWithheld, fmt.Sprintf("the whole result of %s.%s has an answer that is not known yet", t.Server, t.Tool))
+}
+
+// matching returns a schema for values of the run, in which answers may be withheld.
+func (r *run) matching(s *tools.Schema) *tools.Schema {
+	if r.marker == "" {
+		return s
+	}
+	return s.WithUnknown(r.marker)
+}

@@ -1,0 +1,283 @@
+package sandbox
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/experimental"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/guest/rewrite"
+)
+
+// compileWorkers is how many functions are compiled at a time. More than one
+// also lets a cancelled compile stop.
+const compileWorkers = 2
+
+// program is a compiled guest that is linked with the host. It can be instantiated any
+// number of times, concurrently.
+type program struct {
+	runtime wazero.Runtime
+	engine  wazero.CompilationCache // what runtime uses; nil if that is its own
+	module  wazero.CompiledModule
+	guest   []byte        // or its skeleton; nil after the start
+	cache   *compileCache // where the native code is from; nil if it was compiled
+	// initial is the size of the memory of a new instance, in bytes.
+	initial uint64
+	state   []string // the names of the globals that are state
+	// reusable says that an instance is as new when its memory and the state are
+	// restored.
+	reusable bool
+}
+
+// compile compiles a guest, with a cache if possible. The function guest returns the guest,
+// whose digest is known; it is called only if the cache has no native code.
+func compile(ctx context.Context, guest func() ([]byte, error), digest [sha256.Size]byte, opts Options, log *slog.Logger) (*program, error) {
+	if opts.CacheDir == "" {
+		return compileAnew(ctx, guest)
+	}
+	cache, damaged, err := openCache(opts.CacheDir, digest)
+	if damaged > 0 {
+		log.Warn("sandbox: the compilation cache was damaged: compiling again", "files", damaged)
+	}
+	if err != nil {
+		log.Warn("sandbox: going without a compilation cache", "error", err)
+		return compileAnew(ctx, guest)
+	}
+	p, err := cache.load(ctx)
+	if errors.Is(err, errNotCached) {
+		if err = cache.fillElsewhere(ctx, opts); err != nil && ctx.Err() == nil {
+			if !errors.Is(err, errors.ErrUnsupported) {
+				log.Info("sandbox: more memory is used", "error", err)
+			}
+			var wasm []byte
+			if wasm, err = guest(); err != nil {
+				return nil, err
+			}
+			err = cache.fill(ctx, wasm)
+			debug.FreeOSMemory()
+		}
+		if err == nil {
+			p, err = cache.load(ctx)
+		}
+	}
+	switch {
+	case err == nil:
+		return p, nil
+	case ctx.Err() != nil:
+		return nil, err
+	}
+	// A cache that cannot be read or written fails here, and so does a guest that
+	// does not compile. Compiling without the cache shows which it is.
+	log.Warn("sandbox: compiling again without the cache", "error", errors.Join(err, cache.discard()))
+	return compileAnew(ctx, guest)
+}
+
+// compileAnew compiles a guest without a cache.
+func compileAnew(ctx context.Context, guest func() ([]byte, error)) (*program, error) {
+	wasm, err := guest()
+	if err != nil {
+		return nil, err
+	}
+	return compileWith(ctx, wasm, nil)
+}
+
+func compileWith(ctx context.Context, guest []byte, cache wazero.CompilationCache) (*program, error) {
+	// WithCloseOnContextDone is not used, because it checks at every loop and call. The
+	// host checks the context whenever a slice of fuel is used up.
+	config := wazero.NewRuntimeConfigCompiler().WithDebugInfoEnabled(false)
+	if cache != nil {
+		config = config.WithCompilationCache(cache)
+	}
+	p := &program{runtime: wazero.NewRuntimeWithConfig(ctx, config), engine: cache}
+	if err := p.link(ctx, guest); err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	return p, nil
+}
+
+func (p *program) link(ctx context.Context, guest []byte) error {
+	provided, err := p.provide(ctx)
+	if err != nil {
+		return err
+	}
+	p.module, err = p.runtime.CompileModule(experimental.WithCompilationWorkers(ctx, compileWorkers), guest)
+	if err != nil {
+		return err
+	}
+	if err := checkImports(p.module, provided); err != nil {
+		return err
+	}
+	if p.initial, err = checkExports(p.module); err != nil {
+		return err
+	}
+	p.guest = guest
+	if p.state, err = stateOf(guest); err != nil {
+		return err
+	}
+	p.reusable, err = rewrite.Restorable(guest)
+	return err
+}
+
+// provide defines everything that a guest can import.
+func (p *program) provide(ctx context.Context) (map[string]api.FunctionDefinition, error) {
+	provided := map[string]api.FunctionDefinition{}
+	for _, host := range []struct {
+		name      string
+		functions []hostFunction
+	}{{abi.HostModule, abiFunctions}, {wasiModule, wasiFunctions}} {
+		b := p.runtime.NewHostModuleBuilder(host.name)
+		for _, f := range host.functions {
+			b.NewFunctionBuilder().WithGoModuleFunction(f.guarded(), f.params, f.results).Export(f.name)
+		}
+		m, err := b.Instantiate(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for name, def := range m.ExportedFunctionDefinitions() {
+			provided[host.name+"."+name] = def
+		}
+	}
+	return provided, nil
+}
+
+// fill puts the guest's data into a new instance's memory.
+func (p *program) fill(m api.Module) error {
+	segments, err := rewrite.Segments(p.guest)
+	if err != nil {
+		return err
+	}
+	for _, s := range segments {
+		if !m.Memory().Write(s.Offset, s.Bytes) {
+			return fmt.Errorf("its data of %d bytes at %#x is outside its memory", len(s.Bytes), s.Offset)
+		}
+	}
+	return nil
+}
+
+// instantiate makes an anonymous instance with mem. No code of the guest has run in
+// it, except a start function if the module has one.
+func (p *program) instantiate(ctx context.Context, mem memory) (api.Module, error) {
+	ctx = experimental.WithMemoryAllocator(ctx, experimental.MemoryAllocatorFunc(
+		func(_, _ uint64) experimental.LinearMemory { return mem }))
+	return p.runtime.InstantiateModule(ctx, p.module, moduleConfig)
+}
+
+// moduleConfig has a source of random numbers that is never read, because the host has
+// its own WASI. Without one, wazero makes and seeds a new one for each instance.
+var moduleConfig = wazero.NewModuleConfig().WithName("").WithStartFunctions().WithRandSource(eof{})
+
+// eof is a reader without content.
+type eof struct{}
+
+func (eof) Read([]byte) (int, error) { return 0, io.EOF }
+
+// close frees the runtime. It takes no context, because it must succeed after the
+// context has ended.
+func (p *program) close() error {
+	err := p.runtime.Close(context.Background())
+	if p.engine != nil {
+		err = errors.Join(err, p.engine.Close(context.Background()))
+	}
+	return err
+}
+
+// checkImports checks that a guest imports only what the host provides.
+func checkImports(m wazero.CompiledModule, provided map[string]api.FunctionDefinition) error {
+	if len(m.ImportedMemories()) > 0 {
+		return errors.New("it imports a memory (a guest owns its memory)")
+	}
+	for _, def := range m.ImportedFunctions() {
+		module, name, _ := def.Import()
+		have, ok := provided[module+"."+name]
+		if !ok {
+			return fmt.Errorf("it imports %s.%s, which the host does not have", module, name)
+		}
+		if got, want := signature(def), signature(have); got != want {
+			return fmt.Errorf("it imports %s.%s as %s, the host has %s", module, name, got, want)
+		}
+	}
+	return nil
+}
+
+// exports has exactly the functions that a guest must export.
+var exports = map[string]string{
+	abi.ExportInitialize: "() -> ()",
+	abi.ExportVersion:    "() -> (i32)",
+	abi.ExportRun:        "() -> ()",
+}
+
+// checkExports checks that a guest has exactly the exports of package abi, and returns
+// the size of its initial memory in bytes.
+func checkExports(m wazero.CompiledModule) (initial uint64, err error) {
+	functions := m.ExportedFunctions()
+	for name, want := range exports {
+		def, ok := functions[name]
+		if !ok {
+			return 0, fmt.Errorf("it does not export %s", name)
+		}
+		if got := signature(def); got != want {
+			return 0, fmt.Errorf("it exports %s as %s, not %s", name, got, want)
+		}
+	}
+	for name := range functions {
+		if exports[name] == "" {
+			return 0, fmt.Errorf("it exports %s, which is not in the contract", name)
+		}
+	}
+	memories := m.ExportedMemories()
+	mem, ok := memories[abi.ExportMemory]
+	if !ok || len(memories) != 1 {
+		return 0, fmt.Errorf("it does not export its memory as %q only", abi.ExportMemory)
+	}
+	return uint64(mem.Min()) * pageSize, nil
+}
+
+// stateOf returns the globals that are an instance's state, and checks that there are
+// no exports but those of package abi.
+func stateOf(guest []byte) (state []string, err error) {
+	lines, err := rewrite.Interface(guest)
+	if err != nil {
+		return nil, err
+	}
+	fuel := false
+	for _, line := range lines {
+		next := fmt.Sprint(abi.ExportStatePrefix, len(state))
+		switch {
+		case !strings.HasPrefix(line, "export ") || !strings.Contains(line, `" global `):
+		case line == fmt.Sprintf("export %q global mut i64", abi.ExportFuel):
+			fuel = true
+		case strings.HasPrefix(line, fmt.Sprintf("export %q global mut ", next)):
+			state = append(state, next)
+		default:
+			return nil, fmt.Errorf("its %s is not in the contract", line)
+		}
+	}
+	if !fuel {
+		return nil, fmt.Errorf("it does not export its fuel counter %q: it is not metered", abi.ExportFuel)
+	}
+	return state, nil
+}
+
+func signature(def api.FunctionDefinition) string {
+	return fmt.Sprintf("%s -> %s", typeList(def.ParamTypes()), typeList(def.ResultTypes()))
+}
+
+func typeList(types []api.ValueType) string {
+	s := "("
+	for i, t := range types {
+		if i > 0 {
+			s += ", "
+		}
+		s += api.ValueTypeName(t)
+	}
+	return s + ")"
+}

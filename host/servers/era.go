@@ -1,0 +1,454 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/envelope"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/httpclient"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/link"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/stateless"
+)
+
+// Values of Spec.Protocol. It can also be the name of a revision of the stateless era,
+// which is then the only one.
+const (
+	ProtocolAuto   = "auto"
+	ProtocolLegacy = "legacy" // only initialize
+)
+
+// Verdict says which era a server was found to speak, and when. The zero value says that
+// nothing is known.
+type Verdict struct {
+	Era protocol.Era
+	// Only says of a server of the stateless era that it was found not to speak the other one.
+	Only bool
+	At   time.Time
+}
+
+// How long a verdict is believed. A server that is updated may speak another era. What it
+// costs to find out differs: over HTTP one request, over stdio a server that may be of a
+// kind that no unknown request should be sent to often.
+const (
+	maxAgeHTTP  = 7 * 24 * time.Hour
+	maxAgeStdio = 30 * 24 * time.Hour
+)
+
+// MaySpeak reports whether a server that is used in one era may speak the other one, judging by
+// its configuration and by what was found out about it. ask says that AlsoStateless has to find
+// out.
+func (s Spec) MaySpeak(other protocol.Era, v Verdict) (may, ask bool) {
+	transport := s.transport()
+	switch {
+	case s.Protocol != "" && s.Protocol != ProtocolAuto, transport == TransportSSE:
+		return false, false
+	case other == protocol.Handshake: // which is found out with initialize
+		maxAge := maxAgeStdio
+		if transport == TransportHTTP {
+			maxAge = maxAgeHTTP
+		}
+		return !v.Only || !v.fresh(maxAge), false
+	case transport == TransportHTTP: // where server/discover comes first
+		return false, false
+	case v.Era == protocol.Stateless:
+		return true, false
+	}
+	return false, !v.fresh(maxAgeStdio)
+}
+
+// AlsoStateless asks a server over the connection of the handshake era whether it speaks the
+// stateless era too: for a list, with an envelope, which other servers ignore. On server/discover
+// one of the Go SDK 1.8 would take the connection for one of the stateless era from then on, and
+// others would exit or be silent.
+func (u *Upstream) AlsoStateless(ctx context.Context) (bool, error) {
+	server, _ := u.Server()
+	for _, s := range wire.Surfaces {
+		if _, has := wire.Get(server, "capabilities", s.Capability()); !has {
+			continue
+		}
+		params, err := envelope.Of(protocol.Stateless.Newest(), u.ownClient(), "").Put([]byte("{}"))
+		if err != nil {
+			return false, err
+		}
+		reply, err := u.Call(ctx, wire.Call{Method: s.ListMethod(), Params: params})
+		kind, _ := wire.GetString(reply.Result, "resultType")
+		return kind == envelope.TypeComplete, err
+	}
+	return false, nil // nothing that it offers is used in a call
+}
+
+func (v Verdict) fresh(maxAge time.Duration) bool {
+	age := time.Since(v.At)
+	return v.Era != 0 && age >= 0 && age < maxAge
+}
+
+// agreement is what an upstream and its server have agreed on.
+type agreement struct {
+	link         link.Link // to use: of the stateless era, or the one that was dialed
+	result       []byte    // in the form of an initialize result
+	name         string
+	version      string
+	revision     string
+	capabilities []byte
+	how          string // for people
+}
+
+// inbox gets the server's messages of one link.
+type inbox struct {
+	upstream  *Upstream
+	stateless atomic.Pointer[stateless.Link] // nil: the link is of the handshake era
+	// connection is told what happens; nil: nobody is.
+	connection Connection
+}
+
+// notification handles a notification. It runs on the link's read loop.
+func (in *inbox) notification(m wire.Inbound) {
+	if l := in.stateless.Load(); l != nil {
+		var ok bool
+		if m.Params, ok = l.Inbound(m); !ok {
+			return
+		}
+	}
+	in.upstream.notification(m)
+}
+
+// request answers a request. A server of the stateless era must not send any, and a client
+// must not answer (revision 2026-07-28, basic/transports/stdio).
+func (in *inbox) request(ctx context.Context, m wire.Inbound) wire.Reply {
+	if in.stateless.Load() != nil {
+		in.upstream.log.Warn("a request of the server was dropped: its era has none", "method", link.Excerpt(m.Method))
+		return wire.Reply{}
+	}
+	return in.upstream.request(ctx, m)
+}
+
+// staleError says that a server ended when it was asked what was remembered about it.
+type staleError struct{ err error }
+
+func (e *staleError) Error() string { return e.err.Error() }
+
+func (e *staleError) Unwrap() error { return e.err }
+
+// agree finds out what the server speaks, and agrees with it on a revision.
+func (u *Upstream) agree(ctx context.Context, l link.Link, in *inbox) (agreement, error) {
+	transport := u.spec.transport()
+	switch {
+	case u.spec.Protocol == ProtocolLegacy || transport == TransportSSE:
+		return u.initialize(ctx, l, "configured")
+	case u.spec.Protocol != "" && u.spec.Protocol != ProtocolAuto:
+		revision, ok := protocol.Stateless.Lookup(u.spec.Protocol)
+		if !ok {
+			return agreement{}, fmt.Errorf("unknown protocol %q (use %s, %s or one of %v)", u.spec.Protocol, ProtocolAuto, ProtocolLegacy, protocol.Stateless.Names())
+		}
+		return u.discover(ctx, l, in, revision, u.spec.Timeout, "configured")
+	case transport == TransportHTTP:
+		return u.agreeHTTP(ctx, l, in)
+	}
+	return u.agreeStdio(ctx, l, in)
+}
+
+// agreeHTTP asks a server for the stateless era first, unless it was found to be of the
+// other one. Whatever goes wrong, the next start asks again.
+func (u *Upstream) agreeHTTP(ctx context.Context, l link.Link, in *inbox) (agreement, error) {
+	if v := u.getVerdict(); v.Era == protocol.Handshake && v.fresh(maxAgeHTTP) {
+		a, err := u.initialize(ctx, l, "initialize, as on "+v.At.Format(time.DateOnly))
+		if isAnswer(err) {
+			u.setVerdict(Verdict{})
+		}
+		return a, err
+	}
+	wasStateless := u.getVerdict().Era == protocol.Stateless
+	a, err := u.discover(ctx, l, in, protocol.Stateless.Newest(), u.discoverWait(), "")
+	if err == nil {
+		u.setVerdict(Verdict{Era: protocol.Stateless, Only: u.getVerdict().Only, At: time.Now()})
+		return a, nil
+	}
+	u.setVerdict(Verdict{})
+	var other *stateless.OtherEraError
+	var status *httpclient.StatusError
+	var silent *TimeoutError
+	switch {
+	case errors.As(err, &other):
+		a, err2 := u.initialize(ctx, l, "initialize, because "+other.Reason)
+		if err2 == nil {
+			u.setVerdict(Verdict{Era: protocol.Handshake, At: time.Now()})
+		}
+		return a, err2
+	case errors.As(err, &status) && status.Status/100 == 5:
+		// The server may answer all unknown requests like this. Only the next start of a
+		// server that is not like this can use the stateless era, so it is asked twice.
+		if !u.askAgain(ctx) {
+			return agreement{}, context.Cause(ctx)
+		}
+		if a, err2 := u.discover(ctx, l, in, protocol.Stateless.Newest(), u.discoverWait(), ""); err2 == nil {
+			u.setVerdict(Verdict{Era: protocol.Stateless, At: time.Now()})
+			return a, nil
+		}
+		u.log.Warn(unknownEra, "err", status)
+		return u.initialize(ctx, l, fmt.Sprintf("initialize, this time: %v", status))
+	case errors.As(err, &silent) && ctx.Err() == nil && !wasStateless:
+		// The server may not answer requests that it does not know. One that has answered
+		// this one before is only slow, and is not used in another way because of that.
+		u.log.Warn(unknownEra, "err", err)
+		return u.initialize(ctx, l, "initialize, this time: "+silent.reason())
+	case refusesUnknown(err) && ctx.Err() == nil && l.Err() == nil && !wasStateless:
+		u.log.Warn(unknownEra, "err", err)
+		a, err2 := u.initialize(ctx, l, "initialize, this time: "+reason(err))
+		var auth *httpclient.AuthError
+		if err2 == nil || ctx.Err() != nil || errors.As(err2, &auth) {
+			return a, err2
+		}
+		return agreement{}, u.neitherEra(err)
+	}
+	return agreement{}, err
+}
+
+// refusesUnknown reports whether what came of server/discover may be how a server, or something in
+// front of it, treats requests that it does not know: it refuses them with 403 or 429, or closes the
+// connection.
+func refusesUnknown(err error) bool {
+	var status *httpclient.StatusError
+	var auth *httpclient.AuthError
+	var elsewhere *httpclient.RedirectError
+	var down *DownError
+	switch {
+	case errors.As(err, &auth), errors.As(err, &elsewhere):
+		return false
+	case errors.As(err, &status):
+		return status.Status == http.StatusForbidden || status.Status == http.StatusTooManyRequests
+	}
+	return errors.As(err, &down) && !down.unsent
+}
+
+// neitherEra returns the error of a server that has refused the first requests of both eras. err is
+// that of the first one.
+func (u *Upstream) neitherEra(err error) error {
+	text := reason(err)
+	if down := (*DownError)(nil); errors.As(err, &down) {
+		text = down.Reason
+	}
+	return &DownError{Upstream: u.spec.Name, Err: err, Reason: fmt.Sprintf(
+		"%s; initialize failed too (if the server speaks only one era of MCP, set its protocol to %q or %q)", text, ProtocolLegacy, protocol.Stateless.Newest())}
+}
+
+const unknownEra = "it is not known which era of the protocol the server speaks: initialize is used this time (set protocol to skip the question)"
+
+// discoverWait is how long a server may take to answer server/discover if it may not know
+// that request.
+func (u *Upstream) discoverWait() time.Duration { return min(u.spec.Timeout/2, u.timings.discover) }
+
+// isAnswer reports whether err shows what a server answered. A connection that fails says
+// nothing about what the server speaks.
+func isAnswer(err error) bool {
+	var refused *wire.RPCError
+	var status *httpclient.StatusError
+	var version *VersionError
+	return errors.As(err, &refused) || errors.As(err, &status) || errors.As(err, &version) || errors.Is(err, wire.ErrUnusable)
+}
+
+// askAgain waits before a server is asked a second time. It returns false if ctx ends.
+func (u *Upstream) askAgain(ctx context.Context) bool {
+	t := time.NewTimer(u.timings.askAgain)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// agreeStdio begins with initialize, because some servers exit when they get any other
+// request first, and some never answer it. A server that was found to speak the stateless
+// era is asked for it first if it speaks no other, or if the connection is for a client of that
+// era. If that has become wrong, the server is started again.
+func (u *Upstream) agreeStdio(ctx context.Context, l link.Link, in *inbox) (agreement, error) {
+	newest := protocol.Stateless.Newest()
+	stateless, err := u.prefersStateless(ctx, l)
+	if err != nil {
+		return agreement{}, err
+	}
+	if v := u.getVerdict(); stateless {
+		a, err := u.discover(ctx, l, in, newest, u.discoverWait(), "server/discover was answered")
+		if err == nil {
+			if !v.fresh(maxAgeStdio / 2) {
+				u.setVerdict(Verdict{Era: protocol.Stateless, Only: v.Only, At: time.Now()})
+			}
+			return a, nil
+		}
+		if ctx.Err() != nil {
+			return agreement{}, err
+		}
+		u.log.Warn("the server does not speak the stateless era any more", "found", v.At.Format(time.DateOnly), "err", err)
+		u.setVerdict(Verdict{})
+		if l.Err() != nil {
+			return agreement{}, &staleError{err}
+		}
+	}
+	a, err := u.initialize(ctx, l, protocol.MethodInitialize)
+	var refused *wire.RPCError
+	if err == nil || !errors.As(err, &refused) || l.Err() != nil {
+		return a, err
+	}
+	// A server that speaks only the stateless era answers initialize with an error.
+	b, err2 := u.discover(ctx, l, in, newest, u.spec.Timeout, "server/discover, because initialize was refused")
+	if err2 != nil {
+		return a, err
+	}
+	u.setVerdict(Verdict{Era: protocol.Stateless, Only: true, At: time.Now()})
+	return b, nil
+}
+
+// prefersStateless reports whether a server over stdio is asked for the stateless era first.
+// It waits for the client if that decides. The error is that of initializeParams.
+func (u *Upstream) prefersStateless(ctx context.Context, l link.Link) (bool, error) {
+	v := u.getVerdict()
+	if v.Era != protocol.Stateless || v.Only || u.opts.Era == nil {
+		return v.Era == protocol.Stateless && v.Only, nil
+	}
+	if _, err := u.initializeParams(ctx, l); err != nil {
+		return false, err
+	}
+	return u.opts.Era() == protocol.Stateless, nil
+}
+
+// withSession is a link over streamable HTTP.
+type withSession interface{ HasSession() bool }
+
+// errNoSession says that a server cannot ask a client of the handshake era anything.
+var errNoSession = errors.New("it has no sessions")
+
+// initialize does the handshake.
+func (u *Upstream) initialize(ctx context.Context, l link.Link, how string) (agreement, error) {
+	params, err := u.initializeParams(ctx, l)
+	if err != nil {
+		return agreement{}, err
+	}
+	ctx, cancel := u.deadline(ctx, protocol.MethodInitialize)
+	defer cancel()
+	res, err := Initialize(ctx, l, params)
+	if err != nil {
+		return agreement{}, err
+	}
+	if of, ok := l.(withSession); ok && u.opts.NeedsSession && !of.HasSession() {
+		return agreement{}, errNoSession
+	}
+	return agreement{l, res.Raw, res.ServerName, res.ServerVersion, res.ProtocolVersion, res.Capabilities, how}, nil
+}
+
+// discover makes a link of the stateless era over l, and asks the server what it is.
+func (u *Upstream) discover(ctx context.Context, l link.Link, in *inbox, revision protocol.Revision, wait time.Duration, how string) (agreement, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, wait, &TimeoutError{Upstream: u.spec.Name, Method: protocol.MethodDiscover, After: wait})
+	defer cancel()
+	s := stateless.New(l, revision, stateless.Options{
+		Upstream: u.spec.Name, Client: u.ownClient(), HTTP: u.spec.transport() == TransportHTTP, Errors: CallErrors(u.spec.Name),
+		Relist: u.relistTools, Changed: u.announceMissed, Updated: u.updateMissed, Doubt: u.doubt, Log: u.log,
+	})
+	server, err := s.Discover(ctx)
+	if err != nil {
+		return agreement{}, err
+	}
+	if how == "" {
+		how = protocol.MethodDiscover + " was answered"
+	}
+	in.stateless.Store(s)
+	return agreement{s, server.Initialize, server.Name, server.Version, server.Revision.String(), server.Capabilities, how}, nil
+}
+
+// ownClient is what requests say about us that are made for no client: we can answer
+// nothing.
+func (u *Upstream) ownClient() []byte {
+	return ClientParams{Name: u.opts.ClientName, Version: u.opts.ClientVersion}.Params()
+}
+
+// announceMissed has lists read again whose changes may not have been announced.
+func (u *Upstream) announceMissed(surfaces []wire.Surface) {
+	for _, s := range surfaces {
+		u.announce(announced[s.ChangedMethod()], false, nil)
+	}
+}
+
+// updateMissed reports the update of a resource in place of one that may not have been
+// announced.
+func (u *Upstream) updateMissed(uri string) {
+	if u.opts.OnNotification != nil {
+		u.opts.OnNotification(wire.Inbound{Method: protocol.NotificationResourceUpdated, Params: wire.Marshal(map[string]string{"uri": uri})})
+	}
+}
+
+// relistTools has the tools read again and waits until that is done.
+func (u *Upstream) relistTools(ctx context.Context) {
+	u.announce([]wire.Surface{wire.Tools}, false, nil)
+	u.AwaitLists(ctx, u.spec.Timeout, wire.Tools)
+}
+
+// doubt makes serve ask the server whether it still speaks the era.
+func (u *Upstream) doubt() {
+	select {
+	case u.doubted <- struct{}{}:
+	default: // it will ask
+	}
+}
+
+// noteError has serve check the server if an error over a link of the handshake era is one
+// that a server of the other era answers with.
+func (u *Upstream) noteError(l link.Link, reply wire.Reply) {
+	if _, ok := l.(*stateless.Link); ok || reply.Error == nil || u.spec.transport() != TransportHTTP || u.spec.Protocol == ProtocolLegacy {
+		return
+	}
+	switch wire.ParseError(reply.Error).Code {
+	case wire.CodeInvalidParams, protocol.CodeHeaderMismatch, protocol.CodeUnsupportedVersion:
+		u.doubt()
+	}
+}
+
+// checkEra asks a server whether it still speaks the era of the link. It returns an error
+// if it does not. Other failures have errors of their own.
+func (u *Upstream) checkEra(ctx context.Context, l link.Link) error {
+	if time.Since(u.eraChecked) < u.timings.checkEvery {
+		return nil
+	}
+	u.eraChecked = time.Now()
+	ctx, cancel := u.deadline(ctx, protocol.MethodDiscover)
+	defer cancel()
+	var err error
+	changed := false
+	if s, ok := l.(*stateless.Link); ok {
+		var other *stateless.OtherEraError
+		var revision *stateless.RevisionError
+		_, err = s.Discover(ctx)
+		changed = errors.As(err, &other) || errors.As(err, &revision)
+	} else if reply, _ := l.Call(ctx, wire.Call{Method: protocol.MethodPing}); reply.Error != nil {
+		bad := parseError(reply.Error)
+		err = bad
+		changed = bad.Code != wire.CodeMethodNotFound // of a server without ping
+	}
+	if !changed {
+		return nil
+	}
+	u.setVerdict(Verdict{})
+	return markUnsent(&DownError{Upstream: u.spec.Name, Reason: "it speaks another revision of the protocol than before", Err: err})
+}
+
+func (u *Upstream) getVerdict() Verdict {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.verdict
+}
+
+// setVerdict sets what is known about the server, and tells the owner of the upstream.
+func (u *Upstream) setVerdict(v Verdict) {
+	u.mu.Lock()
+	was := u.verdict
+	u.verdict = v
+	u.mu.Unlock()
+	if was != v && u.opts.OnVerdict != nil {
+		u.opts.OnVerdict(v)
+	}
+}

@@ -1,0 +1,301 @@
+// Package httpclient sends HTTP requests to the endpoint of one MCP server. It
+// adds the headers that every request needs (credentials, session id, protocol
+// revision), renews access tokens that the server refuses, and follows
+// redirects within the server's origin.
+//
+//	client.go     Client: the requests
+//	redirect.go   which redirects are followed
+//	transport.go  connections and their limits
+//	challenge.go  reading WWW-Authenticate
+//	errors.go     the errors
+package httpclient
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+
+	"github.com/mark3labs/mcp-go/client/transport"
+
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
+)
+
+// Media types of MCP over HTTP.
+const (
+	ContentJSON   = "application/json"
+	ContentEvents = "text/event-stream"
+
+	contentBoth = ContentJSON + ", " + ContentEvents
+	lastEventID = "Last-Event-Id"
+)
+
+// Config says where a server is and what every request to it carries.
+type Config struct {
+	// Name of the upstream in the configuration, for errors.
+	Name string
+	// URL of the server's endpoint. A user and password in it become Basic
+	// credentials, unless Headers has an Authorization.
+	URL string
+	// Headers are sent with every request. They may be secrets and never appear in
+	// errors.
+	Headers map[string]string
+}
+
+// Authorizer provides access tokens for the server; see package oauth.
+type Authorizer interface {
+	// Header returns the value of the header Authorization. Errors: *AuthError; the
+	// cause of ctx; or why no token is available now.
+	Header(ctx context.Context) (string, error)
+	// Renew gets another token after the server has refused the one in the header
+	// value used. Errors as for Header.
+	Renew(ctx context.Context, used string) error
+	// StepUp is called when the server has refused the token in the header value used
+	// because it lacks scopes. It returns nil if there is another token now. Errors as
+	// for Header.
+	StepUp(ctx context.Context, used string, scopes []string) error
+	// Close ends what is in progress and waits for it.
+	Close()
+}
+
+// Client sends requests to the endpoint of one server. It is safe for concurrent use,
+// except that SetAuthorizer must be called first.
+type Client struct {
+	config    Config
+	fixed     http.Header // the configured headers but Host
+	host      string      // the configured Host; "" for none
+	auth      Authorizer  // nil: none
+	transport *http.Transport
+	// url is the server's address. endpoint is where messages are posted, nil if that
+	// is url. They change when the server redirects within its origin.
+	url, endpoint atomic.Pointer[url.URL]
+
+	session atomic.Pointer[string] // Mcp-Session-Id; nil for none
+	version atomic.Pointer[string] // MCP-Protocol-Version; nil before it is known
+	cached  atomic.Pointer[cachedHeaders]
+}
+
+// cachedHeaders are the headers of requests. They are made once and shared;
+// transports only read them.
+type cachedHeaders struct {
+	authorization    string
+	session, version *string
+	post, get        http.Header
+}
+
+// New returns a client for the server of config. The caller must Close it.
+func New(config Config) (*Client, error) {
+	u, err := url.Parse(config.URL)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, errors.New("url must be an absolute http or https URL")
+	}
+	c := &Client{config: config, fixed: make(http.Header), transport: NewTransport(u.Scheme)}
+	for name, value := range config.Headers {
+		c.fixed.Set(name, value)
+	}
+	c.host = c.fixed.Get("Host")
+	c.fixed.Del("Host")
+	if u.User != nil && c.fixed.Get("Authorization") == "" {
+		password, _ := u.User.Password()
+		basic := base64.StdEncoding.EncodeToString([]byte(u.User.Username() + ":" + password))
+		c.fixed.Set("Authorization", "Basic "+basic)
+	}
+	c.url.Store(address(u))
+	return c, nil
+}
+
+// SetAuthorizer adds the tokens of a to all requests. Close closes a. It must be called
+// before the first request.
+func (c *Client) SetAuthorizer(a Authorizer) { c.auth = a }
+
+// Config returns the Config that was passed to New.
+func (c *Client) Config() Config { return c.config }
+
+// URL returns the server's current address, without user and fragment.
+func (c *Client) URL() *url.URL { return c.url.Load() }
+
+// Transport returns the transport that makes the connections to the server.
+func (c *Client) Transport() *http.Transport { return c.transport }
+
+// SetEndpoint sets where messages are posted from now on.
+func (c *Client) SetEndpoint(u *url.URL) { c.endpoint.Store(address(u)) }
+
+// SetRevision sets the protocol revision that requests name from now on.
+func (c *Client) SetRevision(revision protocol.Revision) {
+	name := revision.String()
+	c.version.Store(&name)
+}
+
+// HasSession reports whether the server has assigned a session id.
+func (c *Client) HasSession() bool { return c.session.Load() != nil }
+
+// SetSession stores the session id from h, the headers of an answer to initialize. An
+// id consists of visible ASCII characters (revision 2025-11-25, basic/transports).
+func (c *Client) SetSession(h http.Header) error {
+	id := h.Get(transport.HeaderKeySessionID)
+	if id == "" {
+		c.session.Store(nil)
+		return nil
+	}
+	for _, b := range []byte(id) {
+		if b < 0x21 || b > 0x7E {
+			return fmt.Errorf("its session id %q is not of visible ASCII characters", display.Line(id, maxShown))
+		}
+	}
+	c.session.Store(&id)
+	return nil
+}
+
+// Close closes idle connections and the Authorizer.
+func (c *Client) Close() {
+	if c.auth != nil {
+		c.auth.Close()
+	}
+	c.transport.CloseIdleConnections()
+}
+
+// address returns u without user and fragment.
+func address(u *url.URL) *url.URL {
+	a := *u
+	a.User, a.Fragment, a.RawFragment = nil, "", ""
+	return &a
+}
+
+// target returns the address of requests with that method.
+func (c *Client) target(method string) *atomic.Pointer[url.URL] {
+	if method == http.MethodPost && c.endpoint.Load() != nil {
+		return &c.endpoint
+	}
+	return &c.url
+}
+
+// Do sends a request and returns the response with any status, except that a refused
+// authorization and an unusable redirect are errors. The caller closes the body. eventID
+// is the event to resume after, "" for none. permit is asked before each attempt.
+// Errors: *AuthError, *RedirectError, *wire.DeniedError, the cause of ctx, and network
+// errors; see NotDialed.
+func (c *Client) Do(ctx context.Context, method string, body []byte, eventID string, permit wire.Permit) (*http.Response, error) {
+	var more http.Header
+	if eventID != "" {
+		more = http.Header{lastEventID: {eventID}}
+	}
+	return c.do(ctx, method, body, more, permit)
+}
+
+// Post is Do for a POST with more headers.
+func (c *Client) Post(ctx context.Context, body []byte, more http.Header, permit wire.Permit) (*http.Response, error) {
+	return c.do(ctx, http.MethodPost, body, more, permit)
+}
+
+// do is Do with more headers, which replace others of the same names.
+func (c *Client) do(ctx context.Context, method string, body []byte, more http.Header, permit wire.Permit) (*http.Response, error) {
+	renewed, stepUps := false, 0
+	for hops := 0; ; {
+		var authorization string
+		if c.auth != nil {
+			var err error
+			if authorization, err = c.auth.Header(ctx); err != nil {
+				return nil, err
+			}
+		}
+		if err := wire.CheckPermit(permit); err != nil {
+			return nil, err
+		}
+		resp, err := c.transport.RoundTrip(c.newRequest(ctx, method, body, more, authorization))
+		switch {
+		case err != nil:
+			return nil, err
+		case resp.StatusCode == http.StatusUnauthorized && c.auth != nil && !renewed:
+			renewed = true
+			Discard(resp.Body)
+			if err := c.auth.Renew(ctx, authorization); err != nil {
+				return nil, err
+			}
+		case resp.StatusCode == http.StatusUnauthorized:
+			return nil, c.unauthorized(resp)
+		case c.auth != nil && lacksScopes(resp):
+			if err := c.stepUp(ctx, resp, authorization, stepUps); err != nil {
+				return nil, err
+			}
+			stepUps++
+		case IsRedirect(resp.StatusCode):
+			if err := c.redirected(resp, method, hops); err != nil {
+				return nil, err
+			}
+			hops++
+		default:
+			return resp, nil
+		}
+	}
+}
+
+// NewRequest returns a POST of body without an access token, to which the server
+// responds with its challenge.
+func (c *Client) NewRequest(ctx context.Context, body []byte) *http.Request {
+	return c.newRequest(ctx, http.MethodPost, body, nil, "")
+}
+
+func (c *Client) newRequest(ctx context.Context, method string, body []byte, more http.Header, authorization string) *http.Request {
+	headers := c.headers(authorization)
+	u := c.target(method).Load()
+	req := &http.Request{
+		Method: method, URL: u, Host: u.Host,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: headers.get,
+	}
+	if c.host != "" {
+		req.Host = c.host
+	}
+	if body != nil {
+		req.Header = headers.post
+		req.ContentLength = int64(len(body))
+		// net/http recognizes this type, and sends headers and body with one write.
+		req.Body = io.NopCloser(bytes.NewReader(body))
+		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	}
+	if more != nil {
+		req.Header = req.Header.Clone()
+		maps.Copy(req.Header, more)
+	}
+	return req.WithContext(ctx)
+}
+
+// headers returns the headers of a request that is made now.
+func (c *Client) headers(authorization string) *cachedHeaders {
+	session, version := c.session.Load(), c.version.Load()
+	if m := c.cached.Load(); m != nil && m.authorization == authorization && m.session == session && m.version == version {
+		return m
+	}
+	h := c.fixed.Clone()
+	if authorization != "" {
+		h.Set("Authorization", authorization)
+	}
+	if session != nil {
+		h.Set(transport.HeaderKeySessionID, *session)
+	}
+	if version != nil {
+		h.Set(transport.HeaderKeyProtocolVersion, *version)
+	}
+	h.Set("Accept", ContentEvents)
+	m := &cachedHeaders{authorization: authorization, session: session, version: version, get: h, post: h.Clone()}
+	m.post.Set("Accept", contentBoth)
+	m.post.Set("Content-Type", ContentJSON)
+	c.cached.Store(m)
+	return m
+}
+
+// ContentType returns the media type of a response in lower case, without
+// parameters.
+func ContentType(h http.Header) string {
+	t, _, _ := strings.Cut(h.Get("Content-Type"), ";")
+	return strings.ToLower(strings.TrimSpace(t))
+}

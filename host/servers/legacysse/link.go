@@ -1,0 +1,169 @@
+// Package legacysse is a connection with an MCP server over HTTP with SSE
+// (revision 2024-11-05, basic/transports): one stream of events with all that the
+// server sends, and a POST for each message of ours.
+//
+//	link.go    Link: start, reading, end
+//	stream.go  opening the stream, and where messages are posted
+//	post.go    posting messages
+package legacysse
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/rpc"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/httpclient"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/link"
+)
+
+var _ link.Link = (*Link)(nil)
+
+// Link is a connection with one server; see link.Link.
+type Link struct {
+	opts   link.Options
+	client *httpclient.Client
+	rpc    *rpc.Conn
+	out    *rpc.Writer
+	stream stream
+	heard  atomic.Int64 // see Heard
+
+	// ctx ends with the stream. All requests use it.
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	wg     sync.WaitGroup // of the goroutines that read and write
+	posts  sync.WaitGroup
+
+	mu    sync.Mutex          // guards calls; a leaf
+	calls map[string]*posting // requests whose POST has no response yet, by raw id
+}
+
+// Dial opens the stream of the server of client. Shutdown closes client; after an
+// error, it has been closed. ctx is for dialing only.
+func Dial(ctx context.Context, client *httpclient.Client, opts link.Options) (*Link, error) {
+	l := &Link{opts: opts, client: client, calls: map[string]*posting{}}
+	l.ctx, l.cancel = context.WithCancelCause(context.Background())
+	stop := context.AfterFunc(ctx, func() { l.cancel(context.Cause(ctx)) })
+	err := l.open()
+	if !stop() && err == nil {
+		l.stream.close()
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		l.cancel(err)
+		client.Close()
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return nil, err
+	}
+	l.out = rpc.NewWriter(poster{l})
+	l.rpc = l.opts.Conn(l.out, l.ctx.Done())
+	l.stream.events.Wasted = l.charge
+	l.wg.Go(l.out.Run)
+	l.wg.Go(l.read)
+	return l, nil
+}
+
+// Call implements link.Link.
+func (l *Link) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
+	return l.rpc.Call(ctx, rpc.Call{Call: call})
+}
+
+// CallWithin implements link.Link.
+func (l *Link) CallWithin(ctx context.Context, call wire.Call, limit rpc.Limit) (wire.Reply, error) {
+	return l.rpc.Call(ctx, rpc.Call{Call: call, Limit: limit})
+}
+
+// Submit implements link.Link.
+func (l *Link) Submit(call wire.Call, limit rpc.Limit, complete wire.CompletionFunc) (rpc.Pending, error) {
+	return l.rpc.Submit(rpc.Call{Call: call, Limit: limit}, complete)
+}
+
+// Notify implements link.Link.
+func (l *Link) Notify(ctx context.Context, method string, params []byte) error {
+	if err := l.rpc.Err(); err != nil {
+		return l.opts.Errors.Unsent(err)
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return l.rpc.Notify(ctx, nil, method, params)
+}
+
+// Negotiated implements link.Link.
+func (l *Link) Negotiated(revision protocol.Revision) {
+	l.client.SetRevision(revision)
+	l.rpc.SetBatches(revision.Has(protocol.Batches))
+}
+
+// Done implements link.Link.
+func (l *Link) Done() <-chan struct{} { return l.rpc.Done() }
+
+// Err implements link.Link.
+func (l *Link) Err() error { return l.rpc.Err() }
+
+// Heard returns a number that changes with each event. It is odd while an event is
+// being processed.
+func (l *Link) Heard() int64 { return l.heard.Load() }
+
+// Shutdown implements link.Link. It ends the stream and thereby the session.
+func (l *Link) Shutdown(time.Duration, <-chan struct{}) {
+	closed := l.opts.Errors.Down("connection closed", wire.ErrClosed)
+	l.rpc.End(closed)
+	l.out.Close()
+	l.cancel(wire.ErrClosed)
+	l.wg.Wait()
+	l.rpc.Close(closed)
+	l.posts.Wait()
+	l.client.Close()
+}
+
+// read is the read loop.
+func (l *Link) read() {
+	err := l.receiveAll()
+	l.stream.close()
+	reason := "it ended its event stream"
+	if !errors.Is(err, io.EOF) {
+		reason = "its event stream broke off: " + link.Excerpt(err.Error())
+	}
+	l.rpc.End(l.opts.Errors.Down(reason, err))
+	l.cancel(io.EOF)
+	l.out.Close()
+}
+
+// receiveAll reads events until the stream ends, and returns why.
+func (l *Link) receiveAll() error {
+	for l.ctx.Err() == nil {
+		ev, err := l.stream.events.Next()
+		var large *wire.TooLargeError
+		l.heard.Add(1)
+		switch {
+		case errors.As(err, &large):
+			l.rpc.Oversized(rpc.Excerpt{Head: ev.Head, Tail: ev.Tail}, large, l.out)
+		case err != nil && l.ctx.Err() != nil:
+			return context.Cause(l.ctx)
+		case err != nil:
+			return err
+		case len(bytes.TrimSpace(ev.Data)) == 0 || ev.Name != "" && ev.Name != "message":
+			l.charge(len(ev.Data))
+		default:
+			l.rpc.Receive(ev.Data, l.out)
+		}
+		l.heard.Add(1)
+	}
+	return context.Cause(l.ctx)
+}
+
+// charge charges the server for bytes that belong to no call in flight.
+func (l *Link) charge(bytes int) {
+	if l.opts.Unsolicited != nil {
+		l.opts.Unsolicited(bytes, l.ctx.Done())
+	}
+}

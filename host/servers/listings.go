@@ -1,0 +1,169 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/envelope"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/link"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/stateless"
+)
+
+// listings reads the lists of a server side by side, so that one that never comes does not
+// hold back the others. serveAgreed owns it, and uses what was read.
+type listings struct {
+	upstream *Upstream
+	link     link.Link
+	outcomes chan outcome // has room for one of each surface
+	wg       sync.WaitGroup
+}
+
+// outcome is what reading one list has led to.
+type outcome struct {
+	surface wire.Surface
+	listing *listing
+	err     error
+	covers  uint64 // for endListing
+	notice  []byte
+	heard   bool
+	fresh   envelope.Freshness
+}
+
+func (u *Upstream) newListings(l link.Link) *listings {
+	return &listings{upstream: u, link: l, outcomes: make(chan outcome, len(wire.Surfaces))}
+}
+
+// begin begins to read lists none of which is being read. The first requests are written in
+// the order of surfaces. cost is charged to the server for each; 0: nothing is.
+func (r *listings) begin(ctx context.Context, cost int, surfaces ...wire.Surface) {
+	turn := make(chan struct{})
+	close(turn)
+	for _, s := range surfaces {
+		r.upstream.noteReading(s)
+		mine, next := turn, make(chan struct{})
+		turn = next
+		r.wg.Go(func() {
+			<-mine
+			written := onWrite(sync.OnceFunc(func() { close(next) }))
+			if cost > 0 {
+				r.upstream.allowance.spend(cost, ctx.Done(), r.link.Done())
+			}
+			one := r.upstream.read(ctx, r.link, s, written)
+			written()
+			r.outcomes <- one
+		})
+	}
+}
+
+// wait waits for what is being read, whose context must have ended.
+func (r *listings) wait() {
+	r.wg.Wait()
+	close(r.outcomes)
+	for one := range r.outcomes {
+		r.upstream.endListing(one.surface, one.covers)
+	}
+}
+
+// onWrite is a wire.Permit that is called before a request is written, and allows it.
+type onWrite func()
+
+func (f onWrite) Permitted() error {
+	f()
+	return nil
+}
+
+// listFirst reads all lists that the server offers, and passes each on when those before it in
+// wire.Surfaces are there. Once there are the tools, it waits for the others for timings.patience
+// at most: what comes later is passed on by serveAgreed.
+func (u *Upstream) listFirst(ctx context.Context, lists *listings, capabilities []byte) error {
+	var offered []wire.Surface
+	for _, s := range wire.Surfaces {
+		if _, has := wire.Get(capabilities, s.Capability()); has {
+			offered = append(offered, s)
+		}
+	}
+	lists.begin(ctx, 0, offered...)
+	read := make(map[wire.Surface]outcome)
+	defer func() {
+		for _, one := range read {
+			u.endListing(one.surface, one.covers)
+		}
+	}()
+	var late <-chan time.Time // nil before there are the tools
+	impatient := false
+	for _, s := range wire.Surfaces {
+		if !slices.Contains(offered, s) {
+			u.listed(List{Surface: s, Items: [][]byte{}, Fresh: envelope.Freshness{Nothing: true}})
+			continue
+		}
+		for _, ok := read[s]; !ok && !impatient; _, ok = read[s] {
+			if s != wire.Tools && late == nil {
+				timer := time.NewTimer(u.timings.patience)
+				defer timer.Stop()
+				late = timer.C
+			}
+			select {
+			case one := <-lists.outcomes:
+				read[one.surface] = one
+			case <-late:
+				impatient = true
+			}
+		}
+		one, ok := read[s]
+		if !ok {
+			u.log.Warn("the server does not answer the request for a list: it is used without that list for now", "list", string(s), "waited", u.timings.patience)
+			continue
+		}
+		if err := u.use(lists.link, one); err != nil {
+			if s == wire.Tools || over(ctx, lists.link, err) {
+				return err
+			}
+			u.unlisted(s, err)
+		}
+	}
+	return nil
+}
+
+// read reads a list. written is asked before each request is written.
+func (u *Upstream) read(ctx context.Context, l link.Link, s wire.Surface, written wire.Permit) outcome {
+	one := outcome{surface: s}
+	one.covers, one.notice, one.heard = u.beginListing(s)
+	one.fresh = u.freshness(l, s)
+	ctx, cancel := u.deadline(ctx, s.ListMethod())
+	defer cancel()
+	one.listing, one.err = listAll(ctx, l, s, u.spec.MaxList, written, u.log)
+	var refused *wire.RPCError
+	if s == wire.Templates && errors.As(one.err, &refused) && refused.Code == wire.CodeMethodNotFound {
+		one.listing, one.err = &listing{items: [][]byte{}}, nil // templates have no capability of their own
+		one.fresh.Nothing = true
+	}
+	return one
+}
+
+// use passes on a list that was read. If that fails, the old list is kept.
+func (u *Upstream) use(l link.Link, one outcome) error {
+	c, err := one.listing, one.err
+	if err == nil && u.opts.KeepList != nil {
+		if full := u.opts.KeepList(one.surface, c.memory()); full != nil {
+			err = &ListError{Surface: one.surface, Err: full}
+		}
+	}
+	if large := (*ListError)(nil); errors.As(err, &large) {
+		large.Upstream = u.spec.Name
+	}
+	if err != nil {
+		return err
+	}
+	if stateless, ok := l.(*stateless.Link); ok {
+		one.fresh.Hints = c.hints
+		if one.surface == wire.Tools {
+			c.items = stateless.SetTools(c.items)
+		}
+	}
+	u.listed(List{one.surface, c.items, c.meta, one.heard, one.notice, one.fresh})
+	return nil
+}

@@ -1,0 +1,215 @@
+package oauth
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/servers/httpclient"
+)
+
+// guard is an http.RoundTripper for authorization servers. An MCP server chooses the
+// authorization servers that it names, and it must not be able to make us send requests
+// to other hosts of our network (server-side request forgery). So only https is allowed,
+// and no address that is more private than the server's own. For every connection, the
+// address is checked after the name has been resolved. It is safe for concurrent use.
+type guard struct {
+	upstream *url.URL
+	// pinned is the host of the configured issuer, "" for none. It may be anywhere,
+	// because the operator has named it.
+	pinned string
+	net    *network
+	// seen is the most public reach of the server's addresses so far, plus one; 0
+	// if there was no connection yet, or only through proxies.
+	seen atomic.Int32
+
+	// direct checks every address, and uses no proxy. open checks none: it is for
+	// the pinned host, for the server's own origin, and for proxies, which resolve
+	// names themselves.
+	direct, open *http.Transport
+}
+
+// network is what a guard needs from the system.
+type network struct {
+	resolver *net.Resolver
+	roots    *x509.CertPool
+	reach    func(netip.AddrPort) reach
+	proxy    func(*http.Request) (*url.URL, error)
+}
+
+// systemNetwork is the network of the system. Tests use others.
+var systemNetwork = network{
+	reach: func(a netip.AddrPort) reach { return reachOf(a.Addr()) },
+	proxy: http.ProxyFromEnvironment,
+}
+
+func newGuard(upstream *url.URL, conf Config) *guard {
+	g := &guard{upstream: upstream, net: conf.network}
+	if g.net == nil {
+		g.net = &systemNetwork
+	}
+	if u, err := url.Parse(conf.Issuer); err == nil {
+		g.pinned = u.Hostname()
+	}
+	g.direct, g.open = g.transport(g.control), g.transport(nil)
+	g.direct.Proxy, g.open.Proxy = nil, g.net.proxy
+	return g
+}
+
+type controlFunc func(ctx context.Context, network, address string, c syscall.RawConn) error
+
+// transport returns a transport with a timeout for everything that a server could delay.
+func (g *guard) transport(control controlFunc) *http.Transport {
+	t := httpclient.NewTransport("https")
+	dialer := &net.Dialer{Timeout: 10 * time.Second, Resolver: g.net.resolver, ControlContext: control}
+	t.DialContext = dialer.DialContext
+	t.DisableKeepAlives = true // there are too few requests: three for a login, one for a renewal
+	t.MaxResponseHeaderBytes = 64 << 10
+	t.ResponseHeaderTimeout = requestTimeout
+	g.trust(t)
+	return t
+}
+
+// trust sets the root certificates of the network, if it has its own.
+func (g *guard) trust(t *http.Transport) {
+	if g.net.roots != nil {
+		t.TLSClientConfig.RootCAs = g.net.roots
+	}
+}
+
+// watch makes a transport of the MCP server report how public the server's addresses
+// are.
+func (g *guard) watch(t *http.Transport) {
+	dial := t.DialContext
+	if g.net.resolver != nil {
+		dial = (&net.Dialer{Resolver: g.net.resolver}).DialContext
+	}
+	t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		host, _, _ := net.SplitHostPort(address)
+		if a, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil && strings.EqualFold(host, g.upstream.Hostname()) {
+			g.saw(g.net.reach(a))
+		}
+		return conn, nil
+	}
+	g.trust(t)
+}
+
+// saw records the reach of an address of the server. The most public one is kept,
+// because the owner of the name could make it resolve to a local address for a moment.
+func (g *guard) saw(r reach) {
+	for {
+		old := g.seen.Load()
+		if old != 0 && old <= int32(r)+1 || g.seen.CompareAndSwap(old, int32(r)+1) {
+			return
+		}
+	}
+}
+
+// own returns the reach of the server. It is that of this machine only if the URL says
+// so, because the owner of a name can make it resolve to any address.
+func (g *guard) own() reach {
+	if r, ok := literalReach(g.upstream.Host, g.net); ok {
+		return r
+	}
+	seen := g.seen.Load()
+	if seen == 0 {
+		return reachPublic
+	}
+	if r := reach(seen - 1); r < reachLoopback {
+		return r
+	}
+	return reachPrivate
+}
+
+func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
+	if err := g.check(req.URL); err != nil {
+		return nil, err
+	}
+	if strings.EqualFold(req.URL.Hostname(), g.pinned) || httpclient.SameOrigin(req.URL, g.upstream) {
+		return g.open.RoundTrip(req)
+	}
+	proxy, err := g.net.proxy(req)
+	if err != nil {
+		return nil, err
+	}
+	if proxy != nil {
+		return g.open.RoundTrip(req)
+	}
+	return g.direct.RoundTrip(req)
+}
+
+func (g *guard) close() {
+	g.direct.CloseIdleConnections()
+	g.open.CloseIdleConnections()
+}
+
+// check returns an error for a URL that no authorization server of the upstream may
+// have, whatever its name resolves to.
+func (g *guard) check(u *url.URL) error {
+	literal, isLiteral := literalReach(u.Host, g.net)
+	switch {
+	case u.Host == "" || u.Hostname() == "" || u.User != nil || u.Fragment != "":
+		return &addressError{url: u, why: "that is not the address of an authorization server"}
+	case strings.EqualFold(u.Hostname(), g.pinned) && u.Scheme == "https":
+		return nil
+	case u.Scheme != "https" && (u.Scheme != "http" || !isLiteral || literal != reachLoopback || g.own() != reachLoopback):
+		return &addressError{url: u, why: "authorization servers are used over https only (http is allowed on this machine, for servers whose own url is on this machine)"}
+	case isLiteral && !g.own().mayName(literal):
+		return g.refused(u.Host, literal)
+	case !isLiteral && looksNumeric(u.Hostname()):
+		return &addressError{url: u, why: "that is neither a host name nor a complete address"}
+	}
+	return nil
+}
+
+// control is called with every address before a connection is made to it.
+func (g *guard) control(_ context.Context, _, address string, _ syscall.RawConn) error {
+	a, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("%s is not an address: %w", shown(address), err)
+	}
+	if r := g.net.reach(a); !g.own().mayName(r) {
+		return g.refused(address, r)
+	}
+	return nil
+}
+
+func (g *guard) refused(host string, r reach) error {
+	return &addressError{
+		url: &url.URL{Host: host},
+		why: fmt.Sprintf("it is a %s address, and the server that names it has a %s one (if that is right, set issuer in oauth)", r, g.own()),
+	}
+}
+
+// addressError means that no request is sent to an authorization server because of its
+// address.
+type addressError struct {
+	url *url.URL
+	why string
+}
+
+func (e *addressError) Error() string {
+	u := url.URL{Scheme: e.url.Scheme, Host: e.url.Host, Path: e.url.Path}
+	return fmt.Sprintf("no request is sent to %s: %s", shown(strings.TrimPrefix(u.String(), "//")), e.why)
+}
+
+// sameOriginOnly is an http.Client.CheckRedirect that follows redirects only within the
+// origin, and only of GET requests, which carry no secret.
+func sameOriginOnly(req *http.Request, via []*http.Request) error {
+	if via[0].Method != http.MethodGet || len(via) > httpclient.MaxRedirects || !httpclient.SameOrigin(via[0].URL, req.URL) {
+		return http.ErrUseLastResponse
+	}
+	return nil
+}

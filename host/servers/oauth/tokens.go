@@ -1,0 +1,370 @@
+// Package oauth gets and renews the access tokens of an MCP server (OAuth 2.1;
+// revision 2026-07-28, basic/authorization). Tokens provides the HTTP client of a
+// server with a token for each request, and with a new one when the server refuses the
+// last. Authorize is the flow in which the user logs in.
+//
+// Tokens, codes and secrets that belong to an authorization server are sent only to
+// its token endpoint; an access token is also sent to its MCP server. A server cannot
+// make us send requests to addresses that are more private than its own.
+//
+//	tokens.go        Config, Tokens: the token for the next request, and renewal
+//	store.go         the file with the tokens of all servers
+//	login.go         the authorization code flow
+//	browser.go       the listener that the browser is redirected to
+//	discovery.go     finding the authorization server and its endpoints
+//	registration.go  becoming a client of the authorization server
+//	scopes.go        which scopes are asked for
+//	exchange.go      requests to the token endpoint
+//	guard.go         which addresses are allowed
+//	reach.go         how public an address is
+//	errors.go        errors without secrets
+package oauth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mark3labs/mcp-go/client/transport"
+
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/envelope"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/httpclient"
+)
+
+const (
+	// requestTimeout limits one request to an authorization server.
+	requestTimeout = 30 * time.Second
+	// renewTimeout limits a renewal, including discovery.
+	renewTimeout = time.Minute
+	// maxMargin is the longest time before its expiry at which a token is renewed.
+	maxMargin = 30 * time.Second
+)
+
+// Config says how to get access tokens for a server. Fields that are not set are
+// discovered.
+type Config struct {
+	// Issuer is the issuer of the tokens: an https URL (RFC 8414, 2), or an http URL
+	// if both the server and the issuer are on this machine. "": the one that the
+	// server names at login. It is required with a ClientSecret.
+	Issuer string
+	// ClientID and ClientSecret are those of a client that is already registered.
+	// Both are "" to register one (RFC 7591). A public client has no secret. The
+	// secret is sent only to the issuer's token endpoint.
+	ClientID, ClientSecret string
+	// ClientMetadata is an https URL with the document that the function ClientMetadata
+	// returns for it. It is our client id at authorization servers that read such
+	// documents, if there is no ClientID.
+	ClientMetadata string
+	// AssumePKCE uses an authorization server that does not say whether it supports
+	// PKCE, as if it did.
+	AssumePKCE bool
+	// Scopes are the scopes to ask for; nil: those that the server names in its
+	// challenges, else in its metadata.
+	Scopes []string
+	// RedirectPort is the port on 127.0.0.1 that the browser is redirected to, at
+	// the path /callback; 0: any.
+	RedirectPort int
+	// TokenFile holds the tokens of any number of upstreams, by name and URL.
+	// It is created with mode 0600, and so is a lock file beside it.
+	TokenFile string
+
+	network *network // nil: the system's
+}
+
+// Tokens provides the access tokens of one server. It is an httpclient.Authorizer,
+// and safe for concurrent use.
+type Tokens struct {
+	name string // of the upstream
+	conf Config
+	file tokenFile
+	key  string // of the upstream's entry in file
+	// server makes the request without a token that the server answers with its
+	// challenge. The request has the configured headers.
+	server *httpclient.Client
+	// resource sends requests to the server itself, and issuer to
+	// authorization servers.
+	resource, issuer *http.Client
+	guard            *guard
+
+	ctx context.Context // of renewals, which may outlive the caller that started them
+	end context.CancelFunc
+	wg  sync.WaitGroup
+
+	mu       sync.Mutex
+	token    *transport.Token // last seen; nil for none
+	rejected string           // an access token that the server has refused
+	renewal  *renewal         // in progress; nil for none
+}
+
+var _ httpclient.Authorizer = (*Tokens)(nil)
+
+// renewal is shared by all callers that need a new token, because a refresh token may
+// be valid only once.
+type renewal struct {
+	done  chan struct{}
+	token *transport.Token // set before done is closed, or err is
+	err   error
+}
+
+// New returns the tokens of server. It watches the connections to the server to learn
+// how public the server's address is. The caller passes the Tokens to
+// server.SetAuthorizer, so that server.Close closes them, or closes them itself.
+func New(server *httpclient.Client, conf Config) (*Tokens, error) {
+	if conf.ClientSecret != "" && conf.Issuer == "" {
+		return nil, errors.New("oauth has a client_secret, but no issuer that it may be sent to (set issuer)")
+	}
+	g := newGuard(server.URL(), conf)
+	g.watch(server.Transport())
+	t := &Tokens{
+		name:     server.Config().Name,
+		conf:     conf,
+		file:     tokenFile{conf.TokenFile},
+		key:      entryKey(server.Config().Name, server.Config().URL),
+		server:   server,
+		resource: &http.Client{Timeout: requestTimeout, Transport: server.Transport(), CheckRedirect: sameOriginOnly},
+		issuer:   &http.Client{Timeout: requestTimeout, Transport: g, CheckRedirect: sameOriginOnly},
+		guard:    g,
+	}
+	t.ctx, t.end = context.WithCancel(context.Background())
+	return t, nil
+}
+
+// Close ends renewals and waits for them.
+func (t *Tokens) Close() {
+	t.end()
+	t.wg.Wait()
+	t.guard.close()
+}
+
+// Header returns the value of the header Authorization. It renews the token if that is
+// about to expire. Errors: *httpclient.AuthError; the cause of ctx; or why the token
+// could not be renewed now.
+func (t *Tokens) Header(ctx context.Context) (string, error) {
+	if h, ok := t.current(); ok {
+		return h, nil
+	}
+	token, err := t.renewed(ctx)
+	if err != nil {
+		return "", err
+	}
+	return authorization(token), nil
+}
+
+// Renew gets another token after the server has refused the one in the header value
+// used. Errors as for Header.
+func (t *Tokens) Renew(ctx context.Context, used string) error {
+	t.mu.Lock()
+	if t.token != nil && authorization(t.token) == used {
+		t.rejected = t.token.AccessToken
+	}
+	t.mu.Unlock()
+	_, err := t.Header(ctx)
+	return err
+}
+
+func (t *Tokens) current() (string, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.usable(t.token) {
+		return "", false
+	}
+	return authorization(t.token), true
+}
+
+// usable reports whether a token can be used. The caller holds t.mu.
+func (t *Tokens) usable(token *transport.Token) bool {
+	return token != nil && token.AccessToken != "" && token.AccessToken != t.rejected && !expiresSoon(token)
+}
+
+// expiresSoon reports whether a token is in the last tenth of its lifetime, or in the
+// last maxMargin if that is shorter.
+func expiresSoon(token *transport.Token) bool {
+	if token.ExpiresAt.IsZero() {
+		return false
+	}
+	margin := min(maxMargin, time.Duration(token.ExpiresIn)*time.Second/10)
+	return !time.Now().Before(token.ExpiresAt.Add(-margin))
+}
+
+func authorization(token *transport.Token) string {
+	if token.TokenType == "" || strings.EqualFold(token.TokenType, "bearer") {
+		return "Bearer " + token.AccessToken
+	}
+	return token.TokenType + " " + token.AccessToken
+}
+
+// renewed waits for a renewal, and starts one if none is in progress. The token is used
+// even if the server has refused it to another caller in the meantime.
+func (t *Tokens) renewed(ctx context.Context) (*transport.Token, error) {
+	t.mu.Lock()
+	r := t.renewal
+	if r == nil {
+		r = &renewal{done: make(chan struct{})}
+		t.renewal = r
+		t.wg.Go(func() { t.run(r) })
+	}
+	t.mu.Unlock()
+	select {
+	case <-r.done:
+		return r.token, r.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (t *Tokens) run(r *renewal) {
+	ctx, cancel := context.WithTimeout(t.ctx, renewTimeout)
+	defer cancel()
+	token, err := t.next(ctx)
+	t.mu.Lock()
+	if err == nil && !t.usable(token) { // perhaps because clocks differ
+		err = t.refused("the new token is refused or has already expired", nil)
+	}
+	if err == nil {
+		t.token = token
+	}
+	t.renewal = nil
+	t.mu.Unlock()
+	r.token, r.err = token, err
+	close(r.done)
+}
+
+// next returns the token in the file if that is usable, else a new one. It holds the
+// lock of the file, because other processes use the same refresh token.
+func (t *Tokens) next(ctx context.Context) (*transport.Token, error) {
+	unlock, err := t.file.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	entry, err := t.file.entry(t.key)
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	usable := t.usable(entry.Token)
+	t.mu.Unlock()
+	switch {
+	case entry.Token == nil:
+		return nil, t.refused("there is no token yet", nil)
+	case t.conf.Issuer != "" && !sameIssuer(entry.Issuer, t.conf.Issuer):
+		return nil, t.refused(fmt.Sprintf("its tokens are from %s, but the configured issuer is %s", orUnknown(entry.Issuer), shown(t.conf.Issuer)), nil)
+	case usable:
+		return entry.Token, nil
+	case entry.Token.RefreshToken == "":
+		return nil, t.refused("the token has expired or is refused, and there is no refresh token", nil)
+	case entry.Issuer == "" || entry.TokenEndpoint == "": // written by an earlier version
+		return nil, t.refused("the token has expired or is refused, and it is not known which authorization server can renew it", nil)
+	}
+	if err := t.checkIssuer(ctx, entry); err != nil {
+		return nil, err
+	}
+	return t.refresh(ctx, entry)
+}
+
+func orUnknown(issuer string) string {
+	if issuer == "" {
+		return "an unknown authorization server"
+	}
+	return shown(issuer)
+}
+
+// checkIssuer returns an error if the server no longer names the issuer of the tokens.
+// Such a server would not accept renewed tokens, or it is trying to steal them.
+func (t *Tokens) checkIssuer(ctx context.Context, entry credentials) error {
+	challenge, err := t.challenge(ctx)
+	if err != nil {
+		return err
+	}
+	named, err := t.protectedResource(ctx, challenge)
+	if err != nil {
+		return withoutSecrets(err)
+	}
+	if named == nil {
+		return nil
+	}
+	if err := (&issuerError{named.AuthorizationServers, entry.Issuer, "its tokens are from"}).check(); err != nil {
+		return t.refused(err.Error()+" and are sent to no other; if the change is right, log in again", err)
+	}
+	return nil
+}
+
+// refresh gets another token from the endpoint that issued the last one (RFC
+// 6749, 6), and stores it. The caller holds the lock of the file.
+func (t *Tokens) refresh(ctx context.Context, entry credentials) (*transport.Token, error) {
+	client, old := t.client(entry), entry.Token
+	token, err := t.exchange(ctx, entry, client, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {old.RefreshToken}})
+	if err == nil {
+		if token.RefreshToken == "" {
+			token.RefreshToken = old.RefreshToken
+		}
+		entry.Token = token
+		return token, t.file.put(t.key, entry)
+	}
+	gone := endpointGone(err)
+	var answer transport.OAuthError
+	err = withoutSecrets(err, client.Secret, old.RefreshToken, old.AccessToken)
+	if gone || errors.As(err, &answer) {
+		return nil, t.refused("the token could not be renewed: "+err.Error(), err)
+	}
+	return nil, err
+}
+
+// client returns the configured client, or the one that was registered for us at the
+// issuer of the entry.
+func (t *Tokens) client(entry credentials) client {
+	if t.conf.ClientID != "" || entry.Client == nil {
+		return client{ID: t.conf.ClientID, Secret: t.conf.ClientSecret, AuthMethod: entry.AuthMethod}
+	}
+	return *entry.Client
+}
+
+// refused returns the error of requests that cannot be authorized.
+func (t *Tokens) refused(reason string, err error) error {
+	return &httpclient.AuthError{Upstream: t.name, Reason: reason, OAuth: true, Err: err}
+}
+
+// challenge sends the server a request without a token. The server's refusal says
+// where its metadata is (RFC 9728, 5.1) and which scopes it requires. The body of the
+// response has been closed. The response is nil if the server does not refuse.
+func (t *Tokens) challenge(ctx context.Context) (*http.Response, error) {
+	ping := t.server.NewRequest(ctx, []byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+	list, err := t.statelessList(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// Servers of either era may refuse a malformed request before one without a token, or
+	// let everybody ping them.
+	for _, req := range []*http.Request{ping, list} {
+		resp, err := t.resource.Do(req)
+		if err != nil {
+			return nil, withoutSecrets(err)
+		}
+		httpclient.Discard(resp.Body)
+		if resp.StatusCode == http.StatusUnauthorized {
+			return resp, nil
+		}
+	}
+	return nil, nil
+}
+
+// statelessList returns a request for the tools in the form of the stateless era.
+func (t *Tokens) statelessList(ctx context.Context) (*http.Request, error) {
+	const method = protocol.MethodToolsList
+	newest := protocol.Stateless.Newest()
+	params, err := envelope.Of(newest, nil, "").Put([]byte("{}"))
+	if err != nil {
+		return nil, err
+	}
+	req := t.server.NewRequest(ctx, wire.Request(1, method, params))
+	req.Header = req.Header.Clone() // it is shared with other requests
+	envelope.SetHeaders(req.Header, newest, method, params)
+	return req, nil
+}

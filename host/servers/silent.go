@@ -1,0 +1,53 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/link"
+)
+
+// singleStreamLink is a link with a single stream from the server. Links over
+// streamable HTTP are not: there each request has a stream of its own.
+type singleStreamLink interface {
+	// Heard returns a number that changes with each message. It is odd while a
+	// message is being processed, by us or by a slow client.
+	Heard() int64
+}
+
+// noteTimeout makes serve check whether the server still responds, if err is the
+// timeout of a call.
+func (u *Upstream) noteTimeout(err error) {
+	var timeout *TimeoutError
+	if !errors.As(err, &timeout) || timeout.Max || u.spec.Restart == RestartNever {
+		return
+	}
+	select {
+	case u.timedOut <- struct{}{}:
+	default: // a check is pending
+	}
+}
+
+// checkSilence sends the server a ping. It returns an error if neither the answer nor
+// any other message arrives in time, because every call to such a server would time
+// out. It does not check a server that is waiting for an answer of ours, because such a
+// server may do nothing else.
+func (u *Upstream) checkSilence(ctx context.Context, l link.Link) error {
+	from, ok := below(l).(singleStreamLink)
+	if !ok || u.answering.Load() > 0 {
+		return nil
+	}
+	before := from.Heard()
+	ctx, cancel := u.deadline(ctx, protocol.MethodPing)
+	defer cancel()
+	_, err := l.Call(ctx, wire.Call{Method: protocol.MethodPing})
+	var timeout *TimeoutError
+	if !errors.As(err, &timeout) || before%2 == 1 || from.Heard() != before || u.answering.Load() > 0 {
+		return nil // the end of the link has its own error
+	}
+	return &DownError{Upstream: u.spec.Name, Reason: fmt.Sprintf(
+		"it does not answer any more: a call had timed out, and no message came for %v after that, not even the answer to ping", timeout.After)}
+}

@@ -1,0 +1,114 @@
+package stateless
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/rpc"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/link"
+)
+
+var errUnwatched = errors.New("the server does not watch this resource")
+
+// subscribe translates resources/subscribe: the resource is added to what is listened to.
+func (l *Link) subscribe(ctx context.Context, call wire.Call, limit rpc.Limit) (wire.Reply, error) {
+	uri, ok := wire.GetString(call.Params, "uri")
+	if !ok {
+		return wire.Reply{Error: wire.Errorf(wire.CodeInvalidParams, "%s: params.uri must be a string", call.Method).Raw()}, nil
+	}
+	if err := wire.CheckPermit(call.Permit); err != nil {
+		return wire.Reply{}, err
+	}
+	if limit.Idle > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, limit.Idle, l.opts.Errors.Timeout(call.Method, limit.Idle, false))
+		defer cancel()
+	}
+	if l.subscriptions.has(uri) {
+		return wire.Reply{Result: []byte("{}")}, nil
+	}
+	version := l.subscriptions.want(func(f *filter) {
+		if i, found := slices.BinarySearch(f.uris, uri); !found {
+			f.uris = slices.Insert(f.uris, i, uri)
+		}
+		delete(l.subscriptions.refused, uri)
+	})
+	honoured, err := l.awaitVersion(ctx, version)
+	switch {
+	case err == nil && slices.Contains(honoured.uris, uri):
+		return wire.Reply{Result: []byte("{}")}, nil
+	case err == nil:
+		err = errUnwatched
+		if refused := l.subscriptions.refusal(uri); refused != nil {
+			err = refused
+		}
+	}
+	l.drop(uri)
+	var bad *wire.RPCError
+	switch {
+	case ctx.Err() != nil:
+		return wire.Reply{}, context.Cause(ctx)
+	case l.Err() != nil:
+		return wire.Reply{}, l.Err()
+	case errors.As(err, &bad):
+		return wire.Reply{Error: bad.Raw()}, nil
+	}
+	return wire.Reply{Error: wire.Errorf(wire.CodeInternal, "%s: %s", call.Method, link.Excerpt(err.Error())).Raw()}, nil
+}
+
+// has reports whether the current subscription includes a resource.
+func (s *subscriptions) has(uri string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, wanted := slices.BinarySearch(s.wanted.uris, uri)
+	return wanted && s.current != nil && slices.Contains(s.current.honoured.uris, uri)
+}
+
+// awaitVersion waits for the outcome of a version, or of a later one, and returns what the
+// server has agreed to send.
+func (l *Link) awaitVersion(ctx context.Context, version uint64) (filter, error) {
+	s := &l.subscriptions
+	for {
+		s.mu.Lock()
+		settled, moved := s.settled, s.moved
+		s.mu.Unlock()
+		if settled.version >= version {
+			return settled.honoured, settled.err
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return filter{}, context.Cause(ctx)
+		case <-l.Done():
+			return filter{}, l.Err()
+		case <-l.ctx.Done():
+			return filter{}, context.Cause(l.ctx)
+		}
+	}
+}
+
+// unsubscribe translates resources/unsubscribe.
+func (l *Link) unsubscribe(call wire.Call) wire.Reply {
+	uri, ok := wire.GetString(call.Params, "uri")
+	if !ok {
+		return wire.Reply{Error: wire.Errorf(wire.CodeInvalidParams, "%s: params.uri must be a string", call.Method).Raw()}
+	}
+	l.drop(uri)
+	return wire.Reply{Result: []byte("{}")}
+}
+
+// drop removes a resource from what is listened to.
+func (l *Link) drop(uri string) {
+	s := &l.subscriptions
+	s.mu.Lock()
+	_, found := slices.BinarySearch(s.wanted.uris, uri)
+	s.mu.Unlock()
+	if found {
+		s.want(func(f *filter) {
+			f.uris = slices.DeleteFunc(f.uris, func(u string) bool { return u == uri })
+			delete(s.refused, uri)
+		})
+	}
+}

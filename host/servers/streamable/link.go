@@ -1,0 +1,305 @@
+// Package streamable is a connection with an MCP server over streamable HTTP
+// (revision 2025-11-25, basic/transports): one POST for each message, whose
+// response is a JSON answer or a stream of events with the answer among them,
+// and one GET for the messages that belong to no request.
+//
+//	link.go      Link: calls, notifications, start and end
+//	post.go      one call: an rpc.CallStream over a POST
+//	response.go  the response to the POST of a call
+//	resume.go    resuming streams that break off before the answer
+//	listen.go    the GET stream
+//	main.go      the stream of messages that belong to no call
+//	failure.go   what an error of a request means
+//	lost.go      sessions that the server has forgotten
+package streamable
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/rpc"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/httpclient"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/link"
+)
+
+const (
+	// maxPosts is the largest number of calls in flight on one link, including
+	// cancelled ones whose notification has not been sent yet. More calls wait.
+	maxPosts = 4096
+	// backgroundTimeout is the timeout of a request that nobody waits for: a
+	// cancellation, or an answer to the server.
+	backgroundTimeout = 10 * time.Second
+	// maxIdle is how many idle goroutines are kept for further calls, so that their
+	// stacks need not grow again.
+	maxIdle = 64
+)
+
+var _ link.Link = (*Link)(nil)
+
+// Link is a connection with one server; see link.Link.
+type Link struct {
+	opts   link.Options
+	log    *slog.Logger
+	client *httpclient.Client
+	rpc    *rpc.Conn
+	main   mainStream
+
+	acceptTime time.Duration // see defaultAcceptTime
+
+	// ctx ends with the link. All requests use it.
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	wg     sync.WaitGroup
+	slots  chan struct{} // a token for each POST of a call
+	queue  chan *post    // received by idle goroutines
+	idle   atomic.Int32  // the number of idle goroutines
+
+	hasAnswered  atomic.Bool // the server has answered a call after the handshake
+	hasGetStream atomic.Bool // the server accepts GET, so that an answer may come on that stream
+	listening    sync.Once
+	suspicions   atomic.Int32 // answers in a row that a forgotten session would explain; see suspect
+
+	mu      sync.Mutex
+	calls   int           // without an outcome
+	closing bool          // Shutdown was called
+	drained chan struct{} // made by Shutdown; closed when calls is 0
+	err     error         // why the link ended; see Err
+}
+
+// New makes a link to the server of client. Shutdown closes client. Nothing is
+// sent before the first call.
+func New(client *httpclient.Client, opts link.Options) *Link {
+	if opts.MaxMessage <= 0 {
+		opts.MaxMessage = wire.DefaultMaxMessage
+	}
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	l := &Link{
+		opts: opts, log: opts.Log, client: client, acceptTime: defaultAcceptTime,
+		slots: make(chan struct{}, maxPosts), queue: make(chan *post),
+	}
+	l.main.link = l
+	l.ctx, l.cancel = context.WithCancelCause(context.Background())
+	l.rpc = l.opts.Conn(&l.main, l.ctx.Done())
+	return l
+}
+
+// HasSession reports whether the server has begun a session.
+func (l *Link) HasSession() bool { return l.client.HasSession() }
+
+// Call implements link.Link.
+func (l *Link) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
+	return l.CallWithin(ctx, call, rpc.Limit{})
+}
+
+// CallWithin implements link.Link.
+func (l *Link) CallWithin(ctx context.Context, call wire.Call, limit rpc.Limit) (wire.Reply, error) {
+	return l.rpc.Call(ctx, l.call(call, limit))
+}
+
+// Submit implements link.Link.
+func (l *Link) Submit(call wire.Call, limit rpc.Limit, complete wire.CompletionFunc) (rpc.Pending, error) {
+	return l.rpc.Submit(l.call(call, limit), complete)
+}
+
+func (l *Link) call(call wire.Call, limit rpc.Limit) rpc.Call {
+	p := &post{link: l, owner: call.Owner, method: call.Method, header: call.Header}
+	p.anyStream = !p.stateless() && l.hasGetStream.Load()
+	return rpc.Call{Call: call, Stream: p, AnyStream: p.anyStream, Limit: limit}
+}
+
+// Notify implements link.Link. It waits until the server has accepted the
+// notification. After notifications/initialized, it opens the GET stream.
+func (l *Link) Notify(ctx context.Context, method string, params []byte) error {
+	if err := l.refusal(); err != nil {
+		return l.opts.Errors.Unsent(err)
+	}
+	posting, cancel := context.WithCancel(l.ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
+	status, err := l.postMessage(posting, wire.Notification(method, params))
+	switch {
+	case ctx.Err() != nil && (err != nil || status != nil):
+		return context.Cause(ctx)
+	case err != nil:
+		f := l.failure(err)
+		if f.ends {
+			l.end(f.err, false)
+		}
+		return f.marked(l.opts.Errors)
+	case status != nil && l.lostSession(status.Status):
+		return l.opts.Errors.Unsent(l.loseSession())
+	case status != nil:
+		return l.opts.Errors.Unusable(method, status)
+	}
+	if method == protocol.NotificationInitialized {
+		l.listening.Do(func() { l.start(l.listen) })
+	}
+	return nil
+}
+
+// Negotiated implements link.Link.
+func (l *Link) Negotiated(revision protocol.Revision) {
+	l.client.SetRevision(revision)
+	l.rpc.SetBatches(revision.Has(protocol.Batches))
+}
+
+// Done implements link.Link.
+func (l *Link) Done() <-chan struct{} { return l.rpc.Done() }
+
+// Err implements link.Link.
+func (l *Link) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+// postMessage posts a message that has no answer. status is not nil if the
+// response is not a success.
+func (l *Link) postMessage(ctx context.Context, msg []byte) (status *httpclient.StatusError, err error) {
+	resp, err := l.client.Do(ctx, http.MethodPost, msg, "", nil)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode/100 == 2 {
+		httpclient.Discard(resp.Body)
+		return nil, nil
+	}
+	return httpclient.NewStatusError(resp), nil
+}
+
+// postInBackground posts a message that nobody waits for, on a goroutine of the
+// link, and then calls done. A failure is logged at the given level. If the link has
+// ended, it returns false and does not call done.
+func (l *Link) postInBackground(msg []byte, what string, level slog.Level, done func()) bool {
+	return l.start(func() {
+		defer done()
+		ctx, cancel := context.WithTimeout(l.ctx, backgroundTimeout)
+		defer cancel()
+		status, err := l.postMessage(ctx, msg)
+		if status != nil {
+			err = status
+			if l.lostSession(status.Status) {
+				l.loseSession()
+			}
+		}
+		if err != nil && l.ctx.Err() == nil {
+			l.log.Log(ctx, level, what+" was not accepted by the server", "err", err)
+		}
+	})
+}
+
+// start runs f on a goroutine of the link. It returns false if the link has ended.
+func (l *Link) start(f func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.refused() != nil {
+		return false
+	}
+	l.wg.Go(f)
+	return true
+}
+
+// refusal returns why no further request may be made, or nil.
+func (l *Link) refusal() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.refused()
+}
+
+// refused is refusal for a caller that holds l.mu.
+func (l *Link) refused() error {
+	if l.err == nil && l.closing {
+		return l.closed()
+	}
+	return l.err
+}
+
+// closed returns the error of calls after Shutdown.
+func (l *Link) closed() error { return l.opts.Errors.Down("connection closed", wire.ErrClosed) }
+
+// charge charges the server for bytes that belong to no call in flight.
+func (l *Link) charge(bytes int) {
+	if l.opts.Unsolicited != nil {
+		l.opts.Unsolicited(bytes, l.ctx.Done())
+	}
+}
+
+// end ends the link. Only the first call counts. down is the error of calls in
+// flight. With atOnce, a new link is made without delay.
+func (l *Link) end(down error, atOnce bool) {
+	l.mu.Lock()
+	if l.err != nil {
+		l.mu.Unlock()
+		return
+	}
+	l.err = down
+	if atOnce {
+		l.err = l.opts.Errors.Unsent(down)
+	}
+	l.mu.Unlock()
+	l.rpc.End(down) // before the requests are aborted, so that calls end with this error
+	l.cancel(down)
+}
+
+// Shutdown implements link.Link. It waits for calls in flight, and deletes the
+// server's session.
+func (l *Link) Shutdown(grace time.Duration, kill <-chan struct{}) {
+	l.mu.Lock()
+	l.closing = true
+	alive := l.err == nil
+	var drained chan struct{}
+	if l.calls > 0 && alive {
+		drained = make(chan struct{})
+		l.drained = drained
+	}
+	l.mu.Unlock()
+	if drained != nil {
+		t := time.NewTimer(grace)
+		defer t.Stop()
+		select {
+		case <-drained:
+		case <-l.Done():
+		case <-t.C:
+		case <-kill:
+		}
+	}
+	closed := l.closed()
+	l.end(closed, false)
+	if alive {
+		l.deleteSession(grace, kill)
+	}
+	l.wg.Wait()
+	l.rpc.Close(closed)
+	l.client.Close()
+}
+
+// deleteSession asks the server to end the session. Not every server supports
+// that.
+func (l *Link) deleteSession(grace time.Duration, kill <-chan struct{}) {
+	if !l.client.HasSession() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	l.wg.Go(func() {
+		select {
+		case <-kill:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	resp, err := l.client.Do(ctx, http.MethodDelete, nil, "", nil)
+	if err != nil {
+		l.log.Debug("session not deleted", "err", err)
+		return
+	}
+	httpclient.Discard(resp.Body)
+}

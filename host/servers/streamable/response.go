@@ -1,0 +1,245 @@
+package streamable
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/rpc"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/httpclient"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/link"
+)
+
+// lingerTime is how long a stream is read after the answer, so that the server can
+// end it and its connection can be reused.
+const lingerTime = 2 * time.Second
+
+// stream is the body of a response that is a stream of events.
+type stream struct {
+	body   io.ReadCloser
+	events *wire.EventReader
+}
+
+func (s *stream) close() {
+	s.body.Close()
+	s.events.Release()
+}
+
+// receive reads a response until the call has its outcome. rest is not nil if more
+// may follow in the stream.
+func (p *post) receive(resp *http.Response) (rest *stream) {
+	if p.method == protocol.MethodInitialize && succeeded(resp.StatusCode) {
+		if err := p.link.client.SetSession(resp.Header); err != nil {
+			resp.Body.Close()
+			p.failUnusable(err)
+			return nil
+		}
+	}
+	switch {
+	case resp.StatusCode == http.StatusAccepted || resp.StatusCode == http.StatusNoContent:
+		httpclient.Discard(resp.Body)
+		p.awaitOtherStream(resp.StatusCode)
+		return nil
+	case !succeeded(resp.StatusCode):
+		p.refused(resp)
+		return nil
+	}
+	switch t := httpclient.ContentType(resp.Header); t {
+	case httpclient.ContentJSON, "":
+		p.single(resp)
+		return nil
+	case httpclient.ContentEvents:
+		return p.follow(resp)
+	default:
+		resp.Body.Close()
+		p.failUnusable(fmt.Errorf("its content type is %q, neither %s nor %s", link.Excerpt(t), httpclient.ContentJSON, httpclient.ContentEvents))
+		return nil
+	}
+}
+
+// succeeded reports whether a status is that of an answer. Some servers answer with another one than
+// 200, such as 201.
+func succeeded(status int) bool { return status/100 == 2 }
+
+// awaitOtherStream waits for an answer on the GET stream. Some servers answer
+// there, although the specification does not allow it.
+func (p *post) awaitOtherStream(status int) {
+	if !p.anyStream {
+		p.failUnusable(statusError(status, nil))
+		return
+	}
+	select {
+	case <-p.outcome():
+	case <-p.ctx.Done():
+	}
+}
+
+// single reads an answer that is one JSON document.
+func (p *post) single(resp *http.Response) {
+	body, err := p.link.readAll(resp)
+	var large *wire.TooLargeError
+	switch {
+	case errors.As(err, &large):
+		p.link.rpc.Oversized(rpc.Excerpt{Head: body}, large, p)
+		p.failUnusable(err)
+	case err != nil:
+		p.fail(err)
+	case p.suspectError(body):
+	default:
+		p.link.rpc.Receive(document(body), p)
+		if !p.over() {
+			p.failUnusable(errors.New("there is none in its response"))
+		}
+	}
+}
+
+// document returns the message in a body. Some servers write a byte order mark before it, or an
+// array around it, in revisions that do not have batches, too.
+func document(body []byte) []byte {
+	body = bytes.TrimPrefix(body, []byte("\uFEFF"))
+	if items, ok, err := wire.Split(body); ok && err == nil && len(items) == 1 {
+		return items[0]
+	}
+	return body
+}
+
+// readAll reads a body that is a message, and closes it. With a
+// *wire.TooLargeError it returns the beginning of the body.
+func (l *Link) readAll(resp *http.Response) ([]byte, error) {
+	defer resp.Body.Close()
+	if n := resp.ContentLength; n > int64(l.opts.MaxMessage) {
+		head := make([]byte, rpc.MaxExcerpt)
+		n, err := io.ReadFull(resp.Body, head)
+		if err != nil {
+			return nil, err
+		}
+		return head[:n], &wire.TooLargeError{Limit: l.opts.MaxMessage}
+	}
+	return l.opts.ReadBudget(resp.Request.Context()).ReadAll(resp.Body, resp.ContentLength, l.opts.MaxMessage, rpc.MaxExcerpt)
+}
+
+// refused reads a response that is not a success. If it contains a JSON-RPC error,
+// that is the answer.
+func (p *post) refused(resp *http.Response) {
+	l := p.link
+	body, err := l.readAll(resp)
+	var large *wire.TooLargeError
+	if err != nil && !errors.As(err, &large) {
+		p.fail(err)
+		return
+	}
+	body = document(body)
+	m, err := wire.ParseRepaired(body)
+	answers := rpc.IsErrorFor(body, p.frame.ID) || len(m.ID) > 0 && m.ID[0] == '"' && m.Error != nil // the Python SDK uses the id "server-error"
+	if errors.Is(err, wire.ErrAmbiguous) {
+		answers = false
+	}
+	own := answers && string(m.ID) == fmt.Sprint(p.frame.ID)
+	switch {
+	case p.method == protocol.MethodDiscover && saysNothing(resp.StatusCode): // whatever the body is
+		p.failUnusable(statusError(resp.StatusCode, body))
+	case mayBeLost(resp.StatusCode) && (own || resp.StatusCode != http.StatusBadRequest) && p.suspect(statusError(resp.StatusCode, body).Error()):
+	case own && (resp.StatusCode != http.StatusNotFound || wire.ParseError(m.Error).Code == wire.CodeMethodNotFound):
+		l.rpc.Answer(p.frame.ID, wire.Reply{Error: m.Error}, p)
+	case l.lostSession(resp.StatusCode), resp.StatusCode == http.StatusBadRequest && !p.sessionKnown():
+		p.loseSession()
+	case answers:
+		l.rpc.Answer(p.frame.ID, wire.Reply{Error: m.Error}, p)
+	default:
+		p.failUnusable(statusError(resp.StatusCode, body))
+	}
+}
+
+func statusError(status int, body []byte) *httpclient.StatusError {
+	return &httpclient.StatusError{Status: status, Body: link.Excerpt(string(body[:min(len(body), httpclient.MaxErrorBody)]))}
+}
+
+// saysNothing reports whether a status comes from something in front of the server, or
+// from a server that does not work, so that the response says nothing about what the
+// server supports.
+func saysNothing(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired, http.StatusRequestTimeout, http.StatusTooManyRequests:
+		return true
+	}
+	return status/100 == 5
+}
+
+// follow reads the answer from a stream of events. It resumes a broken stream if
+// possible (revision 2025-11-25, basic/transports; SEP-1699).
+func (p *post) follow(resp *http.Response) (rest *stream) {
+	l := p.link
+	at := cursor{retry: -1}
+	for {
+		s := l.open(p.ctx, resp, at.id)
+		err := p.await(s)
+		if err == nil {
+			l.suspicions.Store(0)
+			return s
+		}
+		at.update(s.events, false, err)
+		s.close()
+		switch {
+		case p.ctx.Err() != nil:
+			return nil
+		case (at.id == "" || p.stateless()) && errors.Is(err, io.EOF): // the server has ended it in the regular way
+			p.failUnusable(errors.New("the stream of the request ended before the answer"))
+			return nil
+		case at.id == "" || p.stateless():
+			l.rpc.Fail(p.frame.ID, l.opts.Errors.Down("the stream of the request ended before the answer", err), false)
+			return nil
+		}
+		if resp = p.resume(&at); resp == nil {
+			return nil
+		}
+	}
+}
+
+// open makes a stream of a response. after is the id of the last event before it.
+func (l *Link) open(ctx context.Context, resp *http.Response, after string) *stream {
+	s := &stream{body: resp.Body, events: wire.NewEventReader(resp.Body, l.opts.MaxMessage).After(after).WithBudget(l.opts.ReadBudget(ctx))}
+	s.events.Wasted = l.charge
+	return s
+}
+
+// await reads events until the call has its outcome. Without one, err says how
+// the stream ended.
+func (p *post) await(s *stream) error {
+	for !p.over() {
+		if err := p.link.next(s, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// next reads one event of s and passes it to the connection, as from the stream on.
+func (l *Link) next(s *stream, on rpc.Stream) error {
+	ev, err := s.events.Next()
+	var large *wire.TooLargeError
+	switch {
+	case errors.As(err, &large):
+		l.rpc.Oversized(rpc.Excerpt{Head: ev.Head, Tail: ev.Tail}, large, on)
+	case err != nil:
+		return err
+	case len(ev.Data) == 0 || ev.Name != "" && ev.Name != "message":
+		l.charge(len(ev.Data))
+	default:
+		l.rpc.Receive(ev.Data, on)
+	}
+	return nil
+}
+
+// drain reads what the server sends after the answer, for lingerTime at most.
+func (s *stream) drain(p *post) {
+	defer s.close()
+	defer time.AfterFunc(lingerTime, p.cancel).Stop()
+	for p.link.next(s, p) == nil {
+	}
+}

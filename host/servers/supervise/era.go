@@ -1,0 +1,163 @@
+package supervise
+
+import (
+	"context"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
+	"github.com/mcp-metatool/mcp-metatool/host/servers"
+)
+
+// A server that speaks both eras of the protocol is spoken to in the era of the client that a
+// request is made for: what its tools ask, and how, depends on it. Each era has a connection of
+// its own, and over stdio a process of its own, because few servers can change the era of one:
+// those of the Go SDK 1.8 take every request of a connection for one of the era that it has
+// begun with, and server/discover changes that for good. The other connection is begun when a
+// client needs it. Clients see the lists of the upstream's own connection.
+
+// eraWait is how long the first calls of clients wait for a connection of their era. It starts
+// with the connection. Later, they go over the upstream's own connection until there is one.
+const eraWait = 5 * time.Second
+
+// inEra is an upstream as clients of one era have it.
+type inEra struct {
+	*managedUpstream
+	era protocol.Era
+}
+
+var _ route.Submitter = inEra{}
+
+// Server implements route.Upstream.
+func (m inEra) Server() (result []byte, ok bool) {
+	if one := m.spares.inEra(m.era); one != nil {
+		if result, ok := one.up.Server(); ok {
+			return result, true
+		}
+	}
+	return m.managedUpstream.Server()
+}
+
+// Call implements route.Upstream.
+func (m inEra) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
+	return m.callIn(ctx, m.era, call)
+}
+
+// Submit implements route.Submitter.
+func (m inEra) Submit(call wire.Call, complete wire.CompletionFunc) (cancel func(cause error), ok bool) {
+	return m.submitIn(m.era, call, complete)
+}
+
+// ofConnection are the requests that are about a connection, and not made for one client.
+var ofConnection = map[string]bool{
+	protocol.MethodSetLevel: true, protocol.MethodResourcesSubscribe: true, protocol.MethodResourcesUnsubscribe: true,
+}
+
+// otherEra reports whether a request belongs to a connection of an era that is not the own
+// one's. known is false if findEras has to find that out.
+func (m *managedUpstream) otherEra(era protocol.Era, method string) (other, known bool) {
+	if era == 0 || ofConnection[method] {
+		return false, true
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	may, ask := m.spec.MaySpeak(era, m.known.Verdict)
+	switch {
+	case !may && !ask, m.spoken == era:
+		return false, true
+	case m.spoken == 0, ask:
+		return false, false
+	}
+	return true, true
+}
+
+// findEras waits until the own connection has an era, and finds out whether a server that is used
+// in the handshake era speaks the other one too. The error says why the upstream is down, or is
+// the cause of ctx.
+func (m *managedUpstream) findEras(ctx context.Context, up *servers.Upstream, era protocol.Era, method string) error {
+	if _, err := up.Handshake(ctx); err != nil {
+		return err
+	}
+	m.asking.Lock()
+	defer m.asking.Unlock()
+	if _, known := m.otherEra(era, method); known {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, m.env.eraWait)
+	defer cancel()
+	if also, err := up.AlsoStateless(ctx); err == nil {
+		m.noteEra(protocol.Stateless, also)
+	}
+	return nil // without an answer, the next call asks again
+}
+
+// noteEra notes whether the server speaks an era, which a connection was begun for. It speaks
+// the one of the own connection.
+func (m *managedUpstream) noteEra(era protocol.Era, speaks bool) {
+	v := servers.Verdict{Era: protocol.Stateless, At: time.Now()}
+	switch {
+	case speaks:
+	case era == protocol.Stateless:
+		v.Era = protocol.Handshake
+	default:
+		v.Only = true
+	}
+	if now := m.snapshot().Verdict; now.Era != v.Era || now.Only != v.Only {
+		m.updateVerdict(v)
+	}
+}
+
+// compareEra gets what a spare of another era offers. If some of it is not as it was pinned, the
+// spare is not used: definitions may differ between the eras, and clients see those of the own
+// connection.
+func (m *managedUpstream) compareEra(one *spare, surface wire.Surface, items [][]byte) {
+	if p := m.env.Pins; p != nil && !p.Accepts(m.name, surface, items) {
+		m.env.Log.Warn("the server offers something else in another era than what was pinned: clients of that era use the connection of this one",
+			"upstream", m.name, "list", string(surface))
+		one.unlike.Store(true)
+		m.noteEra(one.era, false)
+	}
+}
+
+// inEra returns the spare that was begun for an era, nil if there is none.
+func (s *spares) inEra(era protocol.Era) *spare {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, one := range s.all {
+		if one.era == era && !one.unlike.Load() {
+			return one
+		}
+	}
+	return nil
+}
+
+// findInEra returns the spare for an era, nil if there can be none. The caller holds s.mu.
+func (s *spares) findInEra(m *managedUpstream, era protocol.Era) *spare {
+	for _, one := range s.all {
+		if one.era == era {
+			return one
+		}
+	}
+	if s.closed || time.Since(s.failed) < spareRetry {
+		return nil
+	}
+	m.env.Log.Info("a connection of another era is begun, for clients of that era", "upstream", m.name)
+	return s.add(m, era)
+}
+
+// awaitSpare waits until a spare has started. For one of another era it does not wait long:
+// then the error is that of a context that has ended, and the spare is not to be retired.
+func (m *managedUpstream) awaitSpare(ctx context.Context, one *spare) (err error, late bool) {
+	select {
+	case <-one.up.Started():
+	default:
+		if one.era != 0 {
+			until, cancel := context.WithDeadline(ctx, one.begun.Add(m.env.eraWait))
+			defer cancel()
+			err = one.up.Ready(until)
+			return err, until.Err() != nil
+		}
+	}
+	return one.up.Ready(ctx), ctx.Err() != nil
+}

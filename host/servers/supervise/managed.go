@@ -1,0 +1,390 @@
+package supervise
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/config/secret"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/envelope"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
+	"github.com/mcp-metatool/mcp-metatool/host/servers"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/health"
+)
+
+// managedUpstream is one upstream. It may not have been started yet, if its
+// configuration says start = "lazy". Until its lists have been read, the snapshot of
+// an earlier run is used. It implements route.Upstream and health.Connection.
+type managedUpstream struct {
+	env    *environment
+	name   string
+	spec   servers.Spec                    // how it is started
+	conf   atomic.Pointer[config.Upstream] // the current configuration; only what is not in spec may change
+	own    route.Session                   // the session that has it for itself; nil: shared
+	client *clientIdentity
+	round  atomic.Pointer[secret.Source] // for the first start; nil: of its own
+	key    string                        // of the snapshot
+	lists  *keptLists
+	opened sync.Once // see open
+	waits  bool      // the snapshot is read when the client is known; only for open and introduce
+	spares spares
+
+	// publishing is held while a list is set in the catalog. All upstreams of the
+	// same name share it, so that a retired one cannot overwrite a list of its
+	// replacement. It may be held for long, so nobody waits for it with another lock.
+	publishing *sync.Mutex
+	asking     sync.Mutex // held while the server is asked which eras it speaks; see findEras
+	saving     sync.Mutex // held while the snapshot is saved, so that the newest one is kept
+	saved      [32]byte   // SHA-256 of the last known content of the snapshot's file; guarded by saving
+	failure    Failure    // the last one that was saved; guarded by saving
+
+	mu      sync.Mutex // guards what follows
+	up      *servers.Upstream
+	begun   time.Time // when up was started
+	closed  bool
+	retired bool // takes no more calls
+	// replacement finds the upstream that takes the calls of a session (nil: of no
+	// session) after this one has been retired.
+	replacement func(s route.Session, server string) (*managedUpstream, bool)
+	spoken      protocol.Era  // of the last handshake in this run; 0 for none
+	known       Snapshot      // what is known; parts that are not known in this run yet are of an earlier run
+	wasReady    bool          // the upstream has been ready in this run
+	wasLate     bool          // the upstream was late when it last ran, before this run
+	remembered  bool          // known is of an earlier run, and the upstream has not been ready in this one
+	busy        int           // calls in flight
+	idle        chan struct{} // made by retire; closed when no call is in flight
+}
+
+// newManaged makes a managed upstream. The caller opens it without holding a lock.
+func newManaged(env *environment, conf *config.Upstream, own route.Session, client *clientIdentity) *managedUpstream {
+	cfg := env.config()
+	m := &managedUpstream{env: env, name: conf.Name, spec: Spec(cfg, conf), own: own, client: client}
+	publishing, _ := env.publishing.LoadOrStore(conf.Name, &sync.Mutex{})
+	m.publishing = publishing.(*sync.Mutex)
+	m.key = snapshotKey(m.spec, cfg.NewMasker())
+	m.lists = newKeptLists(env.Budget, m)
+	m.conf.Store(conf)
+	return m
+}
+
+// open reads the snapshot, and starts the upstream unless that can wait. Only the
+// first call does so; others wait for it.
+func (m *managedUpstream) open() {
+	m.opened.Do(func() {
+		m.waits = !m.client.known()
+		restored := m.restore()
+		if restored {
+			m.waits = false
+		}
+		if !lazy(m.conf.Load()) || !restored && !m.waits {
+			m.start()
+		}
+	})
+}
+
+// publish calls set, which sets a list in the catalog, unless the upstream has been
+// retired.
+func (m *managedUpstream) publish(set func()) {
+	m.publishing.Lock()
+	defer m.publishing.Unlock()
+	if !m.isRetired() {
+		set()
+	}
+}
+
+// publishList sets a list in the catalog. The pins get it first, so that none of it can be
+// used before it was compared with them.
+func (m *managedUpstream) publishList(l catalog.List) {
+	m.publish(func() {
+		if m.env.Pins != nil {
+			m.env.Pins.Offer(m.name, l.Surface, l.Items)
+		}
+		m.env.Catalog.SetList(m.name, l)
+	})
+}
+
+// publishHandshake gives the pins a handshake.
+func (m *managedUpstream) publishHandshake(result []byte) {
+	if m.env.Pins != nil {
+		m.publish(func() { m.env.Pins.OfferHandshake(m.name, result) })
+	}
+}
+
+// start starts the upstream if it has not been started. It returns nil if the
+// upstream was closed or retired before it was started.
+func (m *managedUpstream) start() *servers.Upstream {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.startLocked()
+}
+
+// startLocked is start for a caller that holds m.mu.
+func (m *managedUpstream) startLocked() *servers.Upstream {
+	if m.up != nil || m.closed || m.retired {
+		return m.up
+	}
+	receiver := m.env.Receiver(m.name, m.own)
+	m.begun = time.Now()
+	m.up = servers.Start(m.spec, servers.Options{
+		Log: m.env.Log, Budget: m.env.Budget, Observer: m.env.Observer, InitializeParams: m.client.initializeParams, Streams: m.env.Streams,
+		ClientName: m.client.name, ClientVersion: m.client.version, Resolve: m.resolve, Accept: m.accept, Verdict: m.known.Verdict, OnVerdict: m.updateVerdict, Era: m.client.clientEra,
+		OnHandshake: m.updateHandshake, OnList: m.updateList, KeepList: m.lists.keep,
+		OnNotification: receiver.OnNotification, OnRequest: receiver.OnRequest, OnFailed: func() { m.saveLate(); m.noteFailure() },
+		OnReady: func() {
+			if m.becomeReady() {
+				receiver.OnReady()
+			}
+		},
+	})
+	return m.up
+}
+
+// accept implements servers.Options.Accept: we must not be our own upstream.
+func (m *managedUpstream) accept(result []byte) error {
+	return CheckNestedResult(result, m.env.config())
+}
+
+// resolve implements servers.Options.Resolve: it adds secrets and the mark of package nested.
+func (m *managedUpstream) resolve(ctx context.Context, spec servers.Spec) (servers.Spec, error) {
+	if invalid := m.conf.Load().Invalid; invalid != nil {
+		return servers.Spec{}, invalid
+	}
+	spec, err := m.withSecrets(ctx, spec)
+	if err == nil && spec.Command != "" {
+		spec.Env = append(slices.Clone(spec.Env), NestedEnv(m.env.config()))
+	}
+	return spec, err
+}
+
+func (m *managedUpstream) withSecrets(ctx context.Context, spec servers.Spec) (servers.Spec, error) {
+	var source secret.Source = m.env.fetcher
+	if round := m.round.Swap(nil); round != nil {
+		source = *round
+	}
+	conf := m.conf.Load()
+	if len(conf.References) == 0 {
+		return spec, nil
+	}
+	cfg := m.env.config()
+	filled, err := secret.Fill(ctx, source, cfg, conf)
+	if err != nil {
+		return servers.Spec{}, err
+	}
+	out := Spec(cfg, filled)
+	out.Restart, out.Protocol = spec.Restart, spec.Protocol // a spare has its own
+	return out, nil
+}
+
+// updateHandshake gets the result of each initialize.
+func (m *managedUpstream) updateHandshake(result []byte) {
+	before := m.snapshot().Handshake
+	name, _ := wire.GetString(result, "protocolVersion")
+	revision, _ := protocol.Lookup(name)
+	m.mu.Lock()
+	m.spoken = revision.Era()
+	m.mu.Unlock()
+	m.update(func(s *Snapshot) { s.Handshake = result })
+	m.publishHandshake(result)
+	if m.isRemembered() && !sameForClients(before, result) {
+		m.env.Log.Info("the upstream announces other capabilities or instructions than when it last ran: sessions that exist already got the old ones", "upstream", m.name)
+	}
+}
+
+// updateList gets each list of the upstream.
+func (m *managedUpstream) updateList(l servers.List) {
+	m.update(func(s *Snapshot) { s.Lists[l.Surface] = List{l.Items, l.Meta} })
+	list := catalog.List{
+		Surface: l.Surface, Items: l.Items, Meta: l.Meta, Announced: l.Announced, Notice: l.Notice,
+		Stateless: m.snapshot().stateless(), Fresh: l.Fresh,
+	}
+	if hints := list.Fresh.Hints; m.own != nil && hints != nil { // others have instances of their own
+		list.Fresh.Hints = &envelope.Hints{TTL: hints.TTL, Scope: envelope.ScopePrivate}
+	}
+	m.publishList(list)
+	if m.own != nil && l.Surface == wire.Prompts && !m.isRetired() { // the last one; becomeReady is later than a session's answer
+		m.env.listed.Store(m.name, true)
+	}
+	if m.Status().State == servers.Ready { // else becomeReady will save it
+		m.save()
+	}
+}
+
+// becomeReady is called after each start. It returns false if the upstream has been
+// retired and only finishes its calls.
+func (m *managedUpstream) becomeReady() bool {
+	if m.isRetired() {
+		return false
+	}
+	m.mu.Lock()
+	m.remembered, m.wasReady, m.wasLate = false, true, false
+	m.mu.Unlock()
+	m.update(func(s *Snapshot) { s.Late = false })
+	m.save()
+	if m.own != nil {
+		m.env.listed.Store(m.name, true)
+	}
+	return true
+}
+
+// startWait returns how long to wait for the upstream; wait is the time for one about
+// which nothing is known. An upstream that was late when it last ran will probably be
+// late again. Nothing is concluded from this run: a client that has given up waiting for
+// the handshake asks for the lists next, and may still get them in time.
+func (m *managedUpstream) startWait(wait time.Duration) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.wasLate {
+		return wait / 5
+	}
+	return wait
+}
+
+// listWait is startWait for the first lists. With NoClient, which commands have, it is
+// the whole wait: the only call of a command may be one of a tool in these lists, and a
+// command cannot be notified of them later.
+func (m *managedUpstream) listWait(wait time.Duration) time.Duration {
+	if m.env.Clients == NoClient {
+		return wait
+	}
+	return m.startWait(wait)
+}
+
+// sameForClients reports whether two handshakes lead to the same initialize result
+// for clients.
+func sameForClients(a, b []byte) bool {
+	for _, member := range []string{"capabilities", "instructions", "_meta"} {
+		before, _ := wire.Get(a, member)
+		now, _ := wire.Get(b, member)
+		if !bytes.Equal(before, now) {
+			return false
+		}
+	}
+	return true
+}
+
+func (m *managedUpstream) isRemembered() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.remembered
+}
+
+// update changes what is known. Maps are replaced, not modified, because others may
+// be reading them.
+func (m *managedUpstream) update(change func(s *Snapshot)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.known = m.known.clone()
+	change(&m.known)
+}
+
+// snapshot returns what is known now.
+func (m *managedUpstream) snapshot() Snapshot {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.known
+}
+
+// running returns the upstream, nil while it has not been started.
+func (m *managedUpstream) running() *servers.Upstream {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.up
+}
+
+// Status implements health.Connection.
+func (m *managedUpstream) Status() servers.Status {
+	if up := m.running(); up != nil {
+		return up.Status()
+	}
+	st := servers.Status{Name: m.name, State: health.Asleep}
+	known := m.snapshot()
+	st.ServerName, _ = wire.GetString(known.Handshake, "serverInfo", "name")
+	st.ServerVersion, _ = wire.GetString(known.Handshake, "serverInfo", "version")
+	st.ProtocolVersion, _ = wire.GetString(known.Handshake, "protocolVersion")
+	st.Tools, st.Resources = len(known.Lists[wire.Tools].Items), len(known.Lists[wire.Resources].Items)
+	st.Templates, st.Prompts = len(known.Lists[wire.Templates].Items), len(known.Lists[wire.Prompts].Items)
+	return st
+}
+
+// reconfigure makes c the configuration of the upstream, but does not start it. It
+// returns false, and changes nothing, if the upstream would have to be restarted.
+func (m *managedUpstream) reconfigure(cfg *config.Config, c *config.Upstream) bool {
+	if !sameSpec(m.spec, Spec(cfg, c)) || !sameRest(m.conf.Load(), c) {
+		return false
+	}
+	m.conf.Store(c)
+	return true
+}
+
+func (m *managedUpstream) isRetired() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.retired
+}
+
+// retire makes the upstream take no more calls; the upstream that replacement finds
+// gets them. The channel is closed when the calls in flight have ended.
+func (m *managedUpstream) retire(replacement func(s route.Session, server string) (*managedUpstream, bool)) (idle <-chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.retired, m.replacement = true, replacement
+	over := make(chan struct{})
+	if m.busy == 0 {
+		close(over)
+	} else {
+		m.idle = over
+	}
+	return over
+}
+
+// successor returns the upstream that takes the calls of a session (nil: of no
+// session) after this one has been retired. The error says that there is none.
+func (m *managedUpstream) successor(session route.Session) (*managedUpstream, error) {
+	m.mu.Lock()
+	find := m.replacement
+	m.mu.Unlock()
+	if session == nil {
+		session = m.own
+	}
+	if find != nil {
+		if next, ok := find(session, m.name); ok {
+			return next, nil
+		}
+	}
+	return nil, m.closedError()
+}
+
+// closedError says that the upstream has been closed.
+func (m *managedUpstream) closedError() error {
+	reason := "closed"
+	if m.isRetired() {
+		reason = "it was removed from the configuration"
+	}
+	return &servers.DownError{Upstream: m.name, Reason: reason, Err: wire.ErrClosed}
+}
+
+// close shuts the upstream down.
+func (m *managedUpstream) close(ctx context.Context) error {
+	m.mu.Lock()
+	m.closed = true
+	up := m.up
+	m.mu.Unlock()
+	defer m.lists.close()
+	if up == nil {
+		return nil
+	}
+	var spares error
+	var closing sync.WaitGroup
+	closing.Go(func() { spares = m.spares.close(ctx) })
+	err := up.Close(ctx)
+	closing.Wait()
+	return errors.Join(err, spares)
+}

@@ -1,0 +1,357 @@
+package supervise
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/servers"
+	"github.com/mcp-metatool/mcp-metatool/tools/owner"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
+)
+
+// Snapshot is what an upstream announced: its handshake and its lists, as raw bytes.
+type Snapshot struct {
+	Handshake []byte // raw result of initialize; nil before the first
+	// Lists are complete, with all pages. A surface that was not listed is missing.
+	Lists map[wire.Surface]List
+	// Late says that the upstream was not ready in time when it last ran: a client
+	// gave up waiting for it, or it failed to start.
+	Late bool
+	// Verdict is what was found out about the era of its protocol, to the day.
+	Verdict servers.Verdict
+	// client stands for what the upstream was told about the capabilities of clients, "" if it
+	// was told nothing. others are handshakes and lists for other clients, as in the file, with
+	// the newest first.
+	client string
+	others [][]byte
+}
+
+// maxOthers bounds Snapshot.others.
+const maxOthers = 3
+
+// List is one list of an upstream.
+type List struct {
+	Items [][]byte // raw definitions
+	Meta  []byte   // raw _meta of the list; nil for none
+}
+
+// memory is what the list takes in memory, in bytes; see servers.Options.KeepList.
+func (l List) memory() int64 {
+	bytes := int64(0)
+	for _, item := range l.Items {
+		bytes += 3*int64(len(item)) + 1<<10
+	}
+	return bytes
+}
+
+func (s Snapshot) clone() Snapshot {
+	s.Lists = maps.Clone(s.Lists)
+	if s.Lists == nil {
+		s.Lists = map[wire.Surface]List{}
+	}
+	return s
+}
+
+// stateless reports whether the upstream was last of the stateless era.
+func (s Snapshot) stateless() bool {
+	name, _ := wire.GetString(s.Handshake, "protocolVersion")
+	_, ok := protocol.Stateless.Lookup(name)
+	return ok
+}
+
+// snapshotKey identifies the upstream of a snapshot. It is a hash of how the upstream
+// is reached, without secrets, so that a token can be renewed.
+func snapshotKey(spec servers.Spec, secrets *config.Masker) string {
+	client, scopes := "", []string(nil)
+	if spec.OAuth != nil {
+		client, scopes = spec.OAuth.ClientID+spec.OAuth.ClientMetadata, spec.OAuth.Scopes // never both
+		if spec.OAuth.Issuer != "" {
+			client += " at " + spec.OAuth.Issuer
+		}
+	}
+	how := wire.Marshal([]any{
+		spec.Transport, spec.Command, spec.Args, spec.Env, spec.Dir, spec.URL, spec.Headers, client, scopes,
+	})
+	sum := sha256.Sum256([]byte(secrets.Mask(string(how))))
+	return hex.EncodeToString(sum[:])
+}
+
+// snapshotStore keeps the snapshots of upstreams between runs, in one file each.
+// Anyone who can write to the directory may have written a file. So a file is checked
+// like a message of the server, and the configuration determines what clients see.
+type snapshotStore struct {
+	dir  string
+	log  *slog.Logger
+	read func(ctx context.Context, path string, limit int64) ([]byte, error)
+}
+
+func newSnapshotStore(dir string, log *slog.Logger) *snapshotStore {
+	return &snapshotStore{dir: dir, log: log, read: regular.Read}
+}
+
+func (s *snapshotStore) path(name string) string { return filepath.Join(s.dir, name+snapshotFile) }
+
+// load returns the snapshot of the upstream called name, if it has that key. A file
+// that cannot be read is ignored.
+// client is that of Snapshot; "" takes what was saved last.
+func (s *snapshotStore) load(name, key, client string) (Snapshot, bool) {
+	_, err := owner.Check(s.dir)
+	var data []byte
+	if err == nil {
+		data, err = s.read(context.Background(), s.path(name), maxSnapshot)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return Snapshot{}, false
+	}
+	var snapshot Snapshot
+	same := false
+	if err == nil {
+		snapshot, same, err = decodeSnapshot(data, key, client)
+	}
+	if err != nil {
+		s.log.Warn("the snapshot of an upstream cannot be used", "upstream", name, "err", err)
+	}
+	return snapshot, same && err == nil
+}
+
+// decodeSnapshot decodes the content of a file; same says whether it has that key. For client see
+// load.
+func decodeSnapshot(data []byte, key, client string) (s Snapshot, same bool, err error) {
+	if !wire.IsObject(data) {
+		return s, false, errors.New("the file is damaged")
+	}
+	if of, _ := wire.GetString(data, "of"); of != key {
+		return s, false, nil
+	}
+	s.Verdict = decodeVerdict(data)
+	late, _ := wire.Get(data, "late")
+	s.Late, s.Lists = string(late) == "true", map[wire.Surface]List{}
+	data, s.others = choose(data, client)
+	var known bool
+	if s.Handshake, known = wire.Get(data, "handshake"); !known && (s.Late || s.Verdict.Era != 0 || s.others != nil) {
+		return s, true, nil // it was never ready, for such a client
+	}
+	s.client, _ = wire.GetString(data, "client")
+	if !wire.IsObject(s.Handshake) {
+		return s, true, errors.New("the file is damaged: it has no handshake")
+	}
+	for _, surface := range wire.Surfaces {
+		raw, ok := wire.Get(data, "lists", string(surface))
+		if !ok {
+			continue
+		}
+		l, err := decodeList(surface, raw)
+		if err != nil {
+			return s, true, fmt.Errorf("the file is damaged: %s: %w", surface, err)
+		}
+		s.Lists[surface] = l
+	}
+	return s, true, nil
+}
+
+// choose returns what a file has for a client, nil if there is nothing, and what it has for
+// others.
+func choose(data []byte, client string) (chosen []byte, others [][]byte) {
+	var all [][]byte
+	if handshake, ok := wire.Get(data, "handshake"); ok {
+		of, _ := wire.GetString(data, "client")
+		lists, _ := wire.Get(data, "lists")
+		all = append(all, encodeFor(of, handshake, lists))
+	}
+	raw, _ := wire.Get(data, "others")
+	more, _ := wire.Elements(raw)
+	all = append(all, more[:min(len(more), maxOthers)]...)
+	at := slices.IndexFunc(all, func(one []byte) bool {
+		of, _ := wire.GetString(one, "client")
+		return client == "" || of == client
+	})
+	if at < 0 { // what depends on no client will do
+		at = slices.IndexFunc(all, func(one []byte) bool { of, _ := wire.GetString(one, "client"); return of == "" })
+	}
+	for i, one := range all {
+		if i != at && wire.IsObject(one) {
+			others = append(others, one)
+		}
+	}
+	if at < 0 {
+		return nil, others
+	}
+	return all[at], others
+}
+
+// encodeFor returns handshake and lists for a client as in Snapshot.others.
+func encodeFor(client string, handshake, lists []byte) []byte {
+	var one wire.Object
+	one.NonEmpty("client", client)
+	one.Raw("handshake", handshake)
+	one.Raw("lists", lists)
+	return one.Bytes()
+}
+
+// eras are the names of the eras in a file.
+var eras = map[string]protocol.Era{"handshake": protocol.Handshake, "stateless": protocol.Stateless}
+
+// decodeVerdict returns the zero Verdict if the file has none that can be used.
+func decodeVerdict(data []byte) servers.Verdict {
+	name, _ := wire.GetString(data, "era")
+	date, _ := wire.GetString(data, "era_found")
+	at, err := time.Parse(time.DateOnly, date)
+	if era := eras[name]; era != 0 && err == nil {
+		only, _ := wire.Get(data, "era_only")
+		return servers.Verdict{Era: era, Only: string(only) == "true", At: at}
+	}
+	return servers.Verdict{}
+}
+
+func encodeVerdict(file *wire.Object, v servers.Verdict) {
+	for name, era := range eras {
+		if era == v.Era {
+			file.Text("era", name)
+			file.Text("era_found", v.At.UTC().Format(time.DateOnly))
+			if v.Only {
+				file.Bool("era_only", true)
+			}
+		}
+	}
+}
+
+func decodeList(surface wire.Surface, raw []byte) (List, error) {
+	var l List
+	items, _ := wire.Get(raw, "items")
+	var err error
+	if l.Items, err = wire.Elements(items); err != nil {
+		return l, err
+	}
+	seen := make(map[string]bool, len(l.Items))
+	for _, item := range l.Items {
+		key, ok := wire.GetString(item, surface.Key())
+		if !ok || key == "" || seen[key] {
+			return l, fmt.Errorf("an item has no %s, or the same as another item", surface.Key())
+		}
+		seen[key] = true
+	}
+	l.Meta, _ = wire.Get(raw, "_meta")
+	if l.Meta != nil && !wire.IsObject(l.Meta) {
+		return l, errors.New("_meta is not an object")
+	}
+	return l, nil
+}
+
+// without returns all handshakes and lists but those for a client.
+func (s Snapshot) without(client string) (others [][]byte) {
+	if s.Handshake != nil && s.client != client {
+		others = append(others, encodeFor(s.client, s.Handshake, s.encodeLists()))
+	}
+	for _, one := range s.others {
+		if of, _ := wire.GetString(one, "client"); of != client {
+			others = append(others, one)
+		}
+	}
+	return others
+}
+
+func (s Snapshot) encodeLists() []byte {
+	var lists wire.Object
+	for _, surface := range wire.Surfaces {
+		if l, ok := s.Lists[surface]; ok {
+			var list wire.Object
+			list.Raw("items", wire.Array(l.Items))
+			list.Raw("_meta", l.Meta)
+			lists.Raw(string(surface), list.Bytes())
+		}
+	}
+	return lists.Bytes()
+}
+
+// encode returns the content of the file.
+func (s Snapshot) encode(key string) []byte {
+	var file wire.Object
+	file.Text("of", key)
+	if s.Handshake != nil {
+		file.NonEmpty("client", s.client)
+		file.Raw("handshake", s.Handshake)
+		file.Raw("lists", s.encodeLists())
+	}
+	if s.others != nil {
+		file.Raw("others", wire.Array(s.others[:min(len(s.others), maxOthers)]))
+	}
+	encodeVerdict(&file, s.Verdict)
+	if s.Late {
+		file.Raw("late", []byte("true"))
+	}
+	return append(file.Bytes(), '\n')
+}
+
+// save replaces the file of an upstream. A failure is only logged, because nothing
+// depends on the file.
+func (s *snapshotStore) save(name string, file []byte) { s.saveAs(name+snapshotFile, name, file) }
+
+// saveAs is save for another file of an upstream.
+func (s *snapshotStore) saveAs(file, name string, data []byte) {
+	if err := s.write(filepath.Join(s.dir, file), data); err != nil {
+		s.log.Warn("the snapshot of an upstream cannot be saved", "upstream", name, "err", err)
+	}
+}
+
+// maxSnapshot is the size limit of a file, in bytes.
+const maxSnapshot = 256 << 20
+
+// write replaces the file atomically, because others may read it at any time.
+func (s *snapshotStore) write(path string, data []byte) error {
+	if len(data) > maxSnapshot {
+		return &regular.SizeError{Limit: maxSnapshot}
+	}
+	if _, err := owner.Check(s.dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return err
+	}
+	return regular.Write(path, data, 0o600)
+}
+
+// maxGlance is the largest snapshot that RememberedTools reads, in bytes.
+const maxGlance = 8 << 20
+
+// RememberedTools returns the names of the tools that an upstream had when it was last
+// started, from the directory of Options.Dir. It is for hints only: the snapshot may be of
+// another server with that name. If it cannot be read, there are none.
+func RememberedTools(ctx context.Context, dir, upstream string) []string {
+	var names []string
+	for _, item := range RememberedDefinitions(ctx, dir, upstream) {
+		name, _ := wire.GetString(item, wire.Tools.Key())
+		names = append(names, name)
+	}
+	return names
+}
+
+// RememberedDefinitions is RememberedTools for the raw definitions.
+func RememberedDefinitions(ctx context.Context, dir, upstream string) [][]byte {
+	if _, err := owner.Check(dir); err != nil {
+		return nil
+	}
+	s := newSnapshotStore(dir, slog.New(slog.DiscardHandler))
+	data, err := s.read(ctx, s.path(upstream), maxGlance)
+	if err != nil || !wire.IsObject(data) {
+		return nil
+	}
+	raw, _ := wire.Get(data, "lists", string(wire.Tools))
+	list, err := decodeList(wire.Tools, raw)
+	if err != nil {
+		return nil
+	}
+	return list.Items
+}

@@ -1,0 +1,334 @@
+package supervise
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/guard/pins"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
+	"github.com/mcp-metatool/mcp-metatool/host/servers"
+)
+
+// A server of the handshake era on stdio does not say for which call it asks something.
+// While a call of a client without a token waits for its client's answers, the next
+// question may be for that call too, so it can reach no other client. Calls of other
+// clients without a token then go to a spare: another process of the server.
+
+const (
+	// maxSpares bounds the spares of an upstream. With more parked calls, others share
+	// the upstream's own connection with them, and the server's questions are refused.
+	maxSpares = 8
+	// spareIdle is how long a spare without calls is kept.
+	spareIdle = time.Minute
+	// spareRetry is how long no spare is started after one has failed to start.
+	spareRetry = time.Minute
+)
+
+// spares are those of one upstream. The zero value has none.
+type spares struct {
+	mu       sync.Mutex // guards what follows; only locks of requests are taken below it
+	own      users      // of the upstream's own connection
+	all      []*spare
+	retiring []*spare  // those that still have calls
+	told     told      // what the upstream's own process has been told
+	failed   time.Time // when one has failed to start
+	closed   bool
+	// background are the spares that are closed or told something without a caller.
+	background sync.WaitGroup
+}
+
+// users are the requests of clients without a token that have calls on a connection, with
+// the number of their calls.
+type users map[route.Origin]int
+
+// freeFor reports whether no other request is parked.
+func (u users) freeFor(request route.Origin) bool {
+	for other := range u {
+		if other != request && route.IsParked(other) {
+			return false
+		}
+	}
+	return true
+}
+
+// maxPlaced is how many spares a call tries that end before it reaches them.
+const maxPlaced = 2
+
+// callPlaced makes a call for a client of an era, over up or over a spare.
+func (m *managedUpstream) callPlaced(ctx context.Context, up *servers.Upstream, era protocol.Era, call wire.Call) (wire.Reply, error) {
+	if _, known := m.otherEra(era, call.Method); !known {
+		if err := m.findEras(ctx, up, era, call.Method); err != nil {
+			return wire.Reply{}, err
+		}
+	}
+	for tries := 0; ; tries++ {
+		one, leave := m.place(era, call, tries < maxPlaced)
+		if one == nil {
+			defer leave()
+			reply, err := up.Call(ctx, call)
+			m.spares.note(call, err == nil && reply.Error == nil)
+			return reply, err
+		}
+		reply, unsent, err := m.callSpare(ctx, one, call)
+		leave()
+		if !unsent || ctx.Err() != nil {
+			return reply, err
+		}
+	}
+}
+
+// callSpare makes a call over a spare. unsent says that the server has certainly not acted
+// on it. A spare that does not start, has ended or does not answer gets no more calls.
+func (m *managedUpstream) callSpare(ctx context.Context, one *spare, call wire.Call) (reply wire.Reply, unsent bool, err error) {
+	s := &m.spares
+	if err, late := m.awaitSpare(ctx, one); err != nil {
+		if !late {
+			m.env.Log.Warn("another process of the server does not start", "upstream", m.name, "err", err)
+			s.retire(one)
+		}
+		return wire.Reply{}, true, err
+	}
+	if err := m.awaitChanges(ctx, one.up, call.Method); err != nil || one.unlike.Load() {
+		if ctx.Err() == nil {
+			s.retire(one)
+		}
+		return wire.Reply{}, true, err
+	}
+	s.started(one)
+	one.tell(ctx, s)
+	reply, err = one.up.Call(ctx, call)
+	var timeout *servers.TimeoutError
+	if unsent = servers.IsUnsent(err); one.era == 0 && (unsent || errors.As(err, &timeout) && !timeout.Max) {
+		s.retire(one)
+	}
+	return reply, unsent, err
+}
+
+// place finds the connection for a call of a client of an era: a spare if it may be one, or the
+// upstream's own (nil). leave must be called when the call has ended.
+func (m *managedUpstream) place(era protocol.Era, call wire.Call, spares bool) (to *spare, leave func()) {
+	s := &m.spares
+	if other, _ := m.otherEra(era, call.Method); other && spares {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if to = s.findInEra(m, era); to != nil {
+			request, _ := call.Owner.(route.Origin)
+			to.users[request]++
+			return to, func() { s.leave(m, to, to.users, request) }
+		}
+		return nil, func() {}
+	}
+	request, avoids := route.Anonymous(call)
+	if request == nil {
+		return nil, func() {}
+	}
+	avoids = avoids && m.mixesQuestions()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.own == nil {
+		s.own = users{}
+	}
+	if spares && avoids && !s.own.freeFor(request) {
+		to = s.find(m, request)
+	}
+	in := s.own
+	if to != nil {
+		in = to.users
+	}
+	in[request]++
+	return to, func() { s.leave(m, to, in, request) }
+}
+
+// mixesQuestions reports whether a request of the server does not say to which call it
+// belongs.
+func (m *managedUpstream) mixesQuestions() bool {
+	return m.spec.URL == "" && !m.snapshot().stateless()
+}
+
+// leave ends a call.
+func (s *spares) leave(m *managedUpstream, from *spare, in users, request route.Origin) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if in[request]--; in[request] == 0 {
+		delete(in, request)
+	}
+	switch {
+	case from == nil || len(in) > 0 || s.closed:
+	case from.retired:
+		s.end(from)
+	case from.era != 0: // it may have something that lasts, such as a task
+	default:
+		from.idle = time.AfterFunc(spareIdle, func() { s.expire(from) })
+	}
+}
+
+// find returns a spare for a request, nil if there can be none. The caller holds s.mu.
+func (s *spares) find(m *managedUpstream, request route.Origin) *spare {
+	if s.closed {
+		return nil
+	}
+	for _, one := range slices.Clone(s.all) {
+		if one.hasEnded() {
+			s.retireLocked(one)
+		} else if one.era == 0 && one.users.freeFor(request) {
+			if one.idle != nil {
+				one.idle.Stop()
+				one.idle = nil
+			}
+			return one
+		}
+	}
+	if len(s.all) >= maxSpares || time.Since(s.failed) < spareRetry {
+		return nil
+	}
+	m.env.Log.Info("another process of the server is started: a call of a client without a token waits for answers in the others",
+		"upstream", m.name, "processes", len(s.all)+2)
+	return s.add(m, 0)
+}
+
+// add starts a spare for an era, 0 for calls that must not be mixed up. The caller holds s.mu.
+func (s *spares) add(m *managedUpstream, era protocol.Era) *spare {
+	one := &spare{era: era, begun: time.Now(), users: users{}, telling: make(chan struct{}, 1), told: told{uris: map[string]struct{}{}}}
+	one.up = m.startSpare(one)
+	s.all = append(s.all, one)
+	return one
+}
+
+// spareSpec returns how to start a spare of a server. One for an era is started again when it
+// has ended, like the upstream's own connection.
+func spareSpec(spec servers.Spec, era protocol.Era) servers.Spec {
+	spec.Protocol = servers.ProtocolLegacy
+	switch era {
+	case 0:
+		spec.Restart = servers.RestartNever
+	case protocol.Stateless:
+		spec.Protocol = era.Newest().String()
+	}
+	return spec
+}
+
+// startSpare starts a spare. Its lists are of no interest, since clients see those of the
+// upstream's own process. Those are read again when the spare says that its own have
+// changed: what has changed may be the same for both. What the server behind a URL announces has
+// come over the own connection. One for calls that must not be mixed up has no tasks.
+func (m *managedUpstream) startSpare(one *spare) *servers.Upstream {
+	receiver := m.env.Receiver(m.name, m.own)
+	handshake, list := m.compareHandshake, m.compareList
+	if one.era != 0 {
+		handshake = func(result []byte) { m.compareEra(one, pins.About, [][]byte{result}) }
+		list = func(l servers.List) { m.compareEra(one, l.Surface, l.Items) }
+	}
+	var worked atomic.Bool
+	return servers.Start(spareSpec(m.spec, one.era), servers.Options{
+		Log: m.env.Log, Budget: m.env.Budget, InitializeParams: m.client.initializeParams, Observer: m.env.Observer, Streams: m.env.Streams,
+		ClientName: m.client.name, ClientVersion: m.client.version, Resolve: m.resolve, Accept: m.accept,
+		NeedsSession: one.era != 0, OnHandshake: handshake, OnList: list, OnRequest: receiver.OnRequest,
+		OnNotification: func(n wire.Inbound) {
+			switch n.Method {
+			case protocol.NotificationToolsChanged, protocol.NotificationPromptsChanged, protocol.NotificationResourcesChanged:
+				if up := m.running(); up != nil && m.spec.URL == "" {
+					up.ListChanged(n)
+				}
+			case protocol.NotificationResourceUpdated:
+				if m.spec.URL == "" {
+					receiver.OnNotification(n)
+				}
+			case protocol.NotificationTaskStatus:
+				if one.era != 0 {
+					receiver.OnNotification(n)
+				}
+			default:
+				receiver.OnNotification(n)
+			}
+		},
+		OnReady: func() {
+			if again := worked.Swap(true); one.era != 0 {
+				m.noteEra(one.era, !one.unlike.Load())
+				if again {
+					one.tellAll(&m.spares)
+				}
+			}
+		},
+		OnFailed: func() {
+			if one.era != 0 && !worked.Load() {
+				m.noteEra(one.era, false)
+				m.spares.retire(one)
+			}
+		},
+	})
+}
+
+// expire closes a spare that has no calls.
+func (s *spares) expire(one *spare) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(one.users) == 0 && one.idle != nil && !s.closed && !one.retired {
+		s.end(one)
+	}
+}
+
+// retire gives a spare no more calls, and closes it when it has none. If it has never
+// started, no other is started for a while.
+func (s *spares) retire(one *spare) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.retireLocked(one)
+}
+
+// retireLocked is retire for a caller that holds s.mu.
+func (s *spares) retireLocked(one *spare) {
+	if one.retired || s.closed {
+		return
+	}
+	if !one.worked {
+		s.failed = time.Now()
+	}
+	one.retired = true
+	if len(one.users) == 0 {
+		s.end(one)
+		return
+	}
+	s.all = slices.DeleteFunc(s.all, func(other *spare) bool { return other == one })
+	s.retiring = append(s.retiring, one) // leave ends it
+}
+
+// end closes a spare without calls. The caller holds s.mu.
+func (s *spares) end(one *spare) {
+	if one.idle != nil {
+		one.idle.Stop()
+	}
+	s.all = slices.DeleteFunc(s.all, func(other *spare) bool { return other == one })
+	s.retiring = slices.DeleteFunc(s.retiring, func(other *spare) bool { return other == one })
+	s.background.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+		defer cancel()
+		_ = one.up.Close(ctx) // it is killed if need be
+	})
+}
+
+// close closes all spares.
+func (s *spares) close(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	all := slices.Concat(s.all, s.retiring)
+	for _, one := range all {
+		if one.idle != nil {
+			one.idle.Stop()
+		}
+	}
+	s.mu.Unlock()
+	errs := make([]error, len(all))
+	var closing sync.WaitGroup
+	for i, one := range all {
+		closing.Go(func() { errs[i] = one.up.Close(ctx) })
+	}
+	closing.Wait()
+	s.background.Wait()
+	return errors.Join(errs...)
+}

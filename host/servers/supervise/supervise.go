@@ -1,0 +1,449 @@
+// Package supervise keeps the upstreams of a proxy running as configured. It starts
+// them, replaces and ends them when the configuration changes, and remembers their
+// lists, so that clients need not wait for them at the next start.
+//
+//	supervise.go    Upstreams: the upstreams of all sessions
+//	managed.go      one upstream: started when needed, replaced, closed
+//	calls.go        calls of one upstream
+//	spares.go       further processes of one upstream, for calls that must not be mixed up
+//	spare.go        one of them, and what it is told
+//	era.go          a connection for each era of the protocol
+//	wait.go         waiting until upstreams have started
+//	client.go       the client identity that we present in the upstream handshake
+//	snapshot.go     what upstreams announced when they last ran
+//	remember.go     reading and saving that
+//	lists.go        what their lists take in memory
+//	forget.go       removing what they announced
+//	failure.go      the last failure of an upstream
+//	unavailable.go  why an upstream is not available
+//	health.go       health checks
+//	probe.go        explaining which revision an upstream speaks
+//	spec.go         making an servers.Spec of the configuration
+//	nested.go       recognizing a proxy that is an upstream server of itself
+package supervise
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/config/secret"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/pins"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/budget"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/limits"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
+	"github.com/mcp-metatool/mcp-metatool/host/servers"
+)
+
+// Catalog gets the lists of upstreams; see catalog.Catalog.
+type Catalog interface {
+	// SetList replaces a list.
+	SetList(server string, list catalog.List)
+	// Odd returns what a server lists that strict clients refuse, in short lines.
+	Odd(server string) []string
+}
+
+// Receiver gets what one upstream sends; see route.Peer.
+type Receiver interface {
+	OnNotification(m wire.Inbound)
+	OnRequest(ctx context.Context, m wire.Inbound) wire.Reply
+	// OnReady is called after each start.
+	OnReady()
+	// OnAsleep is called if there is a snapshot of the upstream from an earlier run
+	// and the upstream has not started yet.
+	OnAsleep()
+}
+
+// Pins trust the first offers of servers, and compare later ones; see pins.Keeper.
+type Pins interface {
+	// Offer gets a list, before it is set in the Catalog.
+	Offer(server string, surface wire.Surface, items [][]byte)
+	// OfferHandshake gets a raw handshake, before its server's lists.
+	OfferHandshake(server string, handshake []byte)
+	// Drift returns what is not as it was pinned, in short lines without text of the server
+	// but names.
+	Drift(server string) []string
+	// Mode returns what pins of a server do.
+	Mode(server string) pins.Mode
+	// Accepts reports whether another process of a server may be used, judging by a list, or
+	// by its handshake as the only item of pins.About.
+	Accepts(server string, surface wire.Surface, items [][]byte) bool
+	// Permitted returns why a tool may not be called; nil if it may.
+	Permitted(server, tool string) error
+}
+
+// Options of Upstreams. All but Budget, Observer, Pins and Streams must be set.
+type Options struct {
+	// Clients says who is behind the sessions.
+	Clients Clients
+	// Name and Version are our clientInfo, unless Clients is OneClient.
+	Name, Version string
+	// Dir is the directory in which the lists of upstreams are remembered.
+	Dir string
+	// Catalog gets the lists of upstreams.
+	Catalog Catalog
+	// Pins get what upstreams offer before anybody else does; nil: nothing is pinned.
+	Pins Pins
+	// Receiver returns the receiver of the messages of an upstream that sessions share
+	// (own is nil), or that belongs to the session own.
+	Receiver func(server string, own route.Session) Receiver
+	Budget   *budget.Budget // see servers.Options
+	// Observer sees the connections with upstreams; nil: nobody does.
+	Observer servers.Observer
+	Log      *slog.Logger
+	Streams  func(servers.Spec) (io.ReadCloser, io.WriteCloser, bool) // see servers.Options
+}
+
+// closeTime bounds the end of an upstream that is closed in the background.
+const closeTime = 2300 * time.Millisecond
+
+// Upstreams are the upstreams of a proxy: one for each server that sessions share,
+// and one for each session and server with isolation = "session". They implement
+// route.Upstreams, route.Availability and what built-in tools need of upstreams. They are
+// safe for concurrent use.
+type Upstreams struct {
+	env    environment
+	cfg    atomic.Pointer[config.Config] // the current configuration
+	client *clientIdentity               // of upstreams that sessions share
+
+	mu     sync.Mutex // guards what follows
+	closed bool
+	order  []*config.Upstream // the enabled ones, in the order of the configuration
+	shared map[string]*managedUpstream
+	own    map[route.Session]map[string]*managedUpstream // by session
+
+	stop    chan struct{}  // closed by Close
+	closing sync.WaitGroup // upstreams that are closed in the background
+}
+
+// environment is what all managed upstreams share.
+type environment struct {
+	Options
+	snapshots  *snapshotStore
+	fetcher    *secret.Fetcher
+	config     func() *config.Config
+	changeWait time.Duration // see Refreshed
+	eraWait    time.Duration // see the constant
+	// listed has the names of the servers with isolation = "session" that have
+	// listed for some session.
+	listed     sync.Map
+	publishing sync.Map // *sync.Mutex by name; see managedUpstream.publishing
+}
+
+// mask replaces the secrets of the configuration in text.
+func (e *environment) mask(text string) string { return e.config().NewMasker().Mask(text) }
+
+// New makes the upstreams of a configuration. None is started before Apply. The
+// caller must Close them.
+func New(cfg *config.Config, opts Options) *Upstreams {
+	u := &Upstreams{
+		client: newClientIdentity(opts.Clients, opts.Name, opts.Version),
+		shared: map[string]*managedUpstream{}, own: map[route.Session]map[string]*managedUpstream{},
+		stop: make(chan struct{}),
+	}
+	u.env = environment{
+		Options: opts, snapshots: newSnapshotStore(opts.Dir, opts.Log), fetcher: secret.NewFetcher(opts.Log),
+		config: u.cfg.Load, changeWait: changeWait, eraWait: eraWait,
+	}
+	u.cfg.Store(cfg)
+	return u
+}
+
+// find returns the configuration of an upstream, nil if there is none of that
+// name. The caller holds u.mu.
+func (u *Upstreams) find(name string) *config.Upstream {
+	at := slices.IndexFunc(u.order, func(c *config.Upstream) bool { return c.Name == name })
+	if at < 0 {
+		return nil
+	}
+	return u.order[at]
+}
+
+// isolated reports whether each session has its own instance of an upstream.
+func (u *Upstreams) isolated(c *config.Upstream) bool { return isolated(u.env.Clients, c) }
+
+// Apply changes the upstreams to those of cfg. An upstream that would be started in
+// the same way as before is not interrupted. Others finish the calls in flight, while
+// their replacements take new calls. Apply returns false if the upstreams are
+// closed.
+func (u *Upstreams) Apply(cfg *config.Config) bool {
+	if !u.apply(cfg) {
+		return false
+	}
+	for _, m := range u.all() {
+		if !lazy(m.conf.Load()) {
+			m.start()
+		}
+	}
+	return true
+}
+
+// apply is Apply without starting upstreams.
+func (u *Upstreams) apply(cfg *config.Config) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.closed {
+		return false
+	}
+	u.cfg.Store(cfg)
+	u.order = Enabled(cfg)
+	for name, m := range u.shared {
+		if c := u.find(name); c == nil || u.isolated(c) || !m.reconfigure(cfg, c) {
+			u.retire(m)
+			delete(u.shared, name)
+		}
+	}
+	round := u.env.fetcher.NewRound()
+	for _, c := range u.order {
+		if !u.isolated(c) && u.shared[c.Name] == nil {
+			m := newManaged(&u.env, c, nil, u.client)
+			if !lazy(c) { // else its values might be old when it is started
+				m.round.Store(&round)
+			}
+			u.shared[c.Name] = m
+		}
+	}
+	for session, own := range u.own {
+		for name, m := range own {
+			c := u.find(name)
+			switch {
+			case c == nil || !u.isolated(c):
+				u.retire(m)
+				delete(own, name)
+			case !m.reconfigure(cfg, c):
+				u.retire(m)
+				own[name] = u.newOwn(c, session)
+			}
+		}
+	}
+	return true
+}
+
+// Introduced reports whether it is known what to tell upstreams about the client. With
+// OneClient, the first session determines that.
+func (u *Upstreams) Introduced() bool { return u.client.known() }
+
+// BeginSession adds a session.
+func (u *Upstreams) BeginSession(s route.Session) {
+	u.client.adoptSession(s, u.introduce)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.own[s] == nil {
+		u.own[s] = map[string]*managedUpstream{}
+	}
+}
+
+// introduce has the upstreams that sessions share read what is remembered for the only client.
+func (u *Upstreams) introduce() {
+	for _, m := range u.listAll() {
+		if m.client == u.client {
+			m.introduce()
+		}
+	}
+}
+
+// EndSession ends the upstreams that belong to a session.
+func (u *Upstreams) EndSession(s route.Session) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.closed {
+		return // Close ends them all
+	}
+	for _, own := range u.own[s] {
+		u.closing.Go(func() { u.end(own) })
+	}
+	delete(u.own, s)
+}
+
+// For implements route.Upstreams. A session's own upstream is created when it is
+// first needed, but not for a session that has left, although some of its work may
+// still be in progress.
+func (u *Upstreams) For(s route.Session, server string) (route.Connection, bool) {
+	m, ok := u.managed(s, server)
+	if !ok {
+		return route.Connection{}, false
+	}
+	if s == nil {
+		return route.Connection{Upstream: m, Own: m.own}, true
+	}
+	return route.Connection{Upstream: inEra{m, s.Revision().Era()}, Own: m.own}, true
+}
+
+// managed is For without the interface.
+func (u *Upstreams) managed(s route.Session, server string) (*managedUpstream, bool) {
+	m, ok := u.lookup(s, server)
+	if ok {
+		m.open() // without u.mu, which every request takes
+	}
+	return m, ok
+}
+
+// lookup is managed without opening the upstream.
+func (u *Upstreams) lookup(s route.Session, server string) (*managedUpstream, bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if shared, ok := u.shared[server]; ok {
+		return shared, true
+	}
+	mine, here := u.own[s]
+	c := u.find(server)
+	if !here || c == nil || !u.isolated(c) || u.closed {
+		return nil, false
+	}
+	if mine[server] == nil {
+		mine[server] = u.newOwn(c, s)
+	}
+	return mine[server], true
+}
+
+// newOwn makes an upstream that belongs to a session.
+func (u *Upstreams) newOwn(c *config.Upstream, s route.Session) *managedUpstream {
+	client := newClientIdentity(OneClient, u.env.Name, u.env.Version)
+	client.adoptSession(s, nil)
+	return newManaged(&u.env, c, s, client)
+}
+
+// retire ends an upstream when its calls in flight have ended. None of them takes
+// longer than the upstream's max_timeout, unless its client does not read. The caller
+// holds u.mu.
+func (u *Upstreams) retire(m *managedUpstream) {
+	idle := m.retire(u.managed)
+	u.env.listed.Delete(m.name)
+	u.closing.Go(func() {
+		late := time.NewTimer(cmp.Or(m.spec.MaxTimeout, time.Duration(limits.RequestTotalTime.Default)) + time.Minute)
+		defer late.Stop()
+		select {
+		case <-idle:
+		case <-late.C:
+			u.env.Log.Warn("calls of an upstream that was removed or replaced do not end, and are abandoned", "upstream", m.name)
+		case <-u.stop:
+		}
+		u.end(m)
+	})
+}
+
+// end closes an upstream within closeTime.
+func (u *Upstreams) end(m *managedUpstream) {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	defer cancel()
+	if err := m.close(ctx); err != nil {
+		u.env.Log.Warn("end of an upstream", "err", err)
+	}
+}
+
+// all returns the current upstreams in the order of the configuration, first the
+// shared ones, then those of sessions. It opens them.
+func (u *Upstreams) all() []*managedUpstream {
+	all := u.listAll()
+	for _, m := range all {
+		m.open()
+	}
+	return all
+}
+
+// listAll is all without opening the upstreams.
+func (u *Upstreams) listAll() []*managedUpstream {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var all []*managedUpstream
+	for _, c := range u.order {
+		if m, ok := u.shared[c.Name]; ok {
+			all = append(all, m)
+		}
+	}
+	for _, own := range u.own {
+		for _, c := range u.order {
+			if m, ok := own[c.Name]; ok {
+				all = append(all, m)
+			}
+		}
+	}
+	return all
+}
+
+// Running returns the current number of upstreams, including those of sessions.
+func (u *Upstreams) Running() int { return len(u.listAll()) }
+
+// States returns the current states of the upstreams that sessions share, in the order of
+// the configuration. It does not wait.
+func (u *Upstreams) States() []servers.Status {
+	var all []servers.Status
+	for _, m := range u.listAll() {
+		if m.own == nil {
+			all = append(all, m.Status())
+		}
+	}
+	return all
+}
+
+// sharedUpstream returns the upstream of a server that sessions share.
+func (u *Upstreams) sharedUpstream(server string) (*managedUpstream, error) {
+	m, ok := u.managed(nil, server)
+	if !ok {
+		return nil, fmt.Errorf("upstream %q is not configured, or is one for each session", server)
+	}
+	return m, nil
+}
+
+// Request sends a request to a shared upstream that no session has made.
+func (u *Upstreams) Request(ctx context.Context, server string, call wire.Call) (wire.Reply, error) {
+	m, err := u.sharedUpstream(server)
+	if err != nil {
+		return wire.Reply{}, err
+	}
+	return m.Call(ctx, call)
+}
+
+// Snapshot waits until a shared upstream has started, and returns its snapshot. The
+// error says why it is down, or is the cause of ctx.
+func (u *Upstreams) Snapshot(ctx context.Context, server string) (Snapshot, error) {
+	m, err := u.sharedUpstream(server)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	if err := m.Ready(ctx); err != nil {
+		return Snapshot{}, err
+	}
+	return m.snapshot(), nil
+}
+
+// Status returns the state of a shared upstream; false if there is none of that
+// name.
+func (u *Upstreams) Status(server string) (servers.Status, bool) {
+	m, err := u.sharedUpstream(server)
+	if err != nil {
+		return servers.Status{}, false
+	}
+	return m.Status(), true
+}
+
+// Close ends all upstreams. When ctx ends, it kills them. The error joins one for
+// each upstream that did not end in time. Close may be called again, also
+// concurrently; it then waits for what is left.
+func (u *Upstreams) Close(ctx context.Context) error {
+	u.mu.Lock()
+	if !u.closed {
+		u.closed = true
+		close(u.stop)
+	}
+	u.mu.Unlock()
+	all := u.listAll()
+	errs := make([]error, len(all))
+	var closing sync.WaitGroup
+	for i, m := range all {
+		closing.Go(func() { errs[i] = m.close(ctx) })
+	}
+	closing.Wait()
+	u.closing.Wait()
+	return errors.Join(errs...)
+}

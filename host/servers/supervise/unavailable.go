@@ -1,0 +1,132 @@
+package supervise
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
+	"github.com/mcp-metatool/mcp-metatool/host/servers"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/health"
+)
+
+// unavailable returns why a server is not available to a session (nil: to no session in
+// particular), as a sentence without secrets. why is "" if the server is available
+// or will be started when it is needed.
+func (u *Upstreams) unavailable(session route.Session, c *config.Upstream) (state servers.State, why string) {
+	if c.Disabled {
+		return health.Disabled, fmt.Sprintf("server %q is disabled in the configuration (the user who runs mcp-metatool can enable it)", c.Name)
+	}
+	m, ok := u.managed(session, c.Name)
+	if !ok {
+		return "", ""
+	}
+	st := m.Status()
+	switch st.State {
+	case servers.Starting:
+		if st.Err == "" && m.isRemembered() {
+			return "", "" // its lists are known, and calls wait for it
+		}
+		if st.Err == "" {
+			return st.State, fmt.Sprintf("server %q is still starting (try again in a moment)", c.Name)
+		}
+		why = fmt.Sprintf("server %q is down and being restarted; its last error: %s", c.Name, health.LastError(st))
+	case servers.Failed:
+		why = fmt.Sprintf("server %q is down: %s", c.Name, health.LastError(st))
+		switch {
+		case c.Invalid != nil:
+			// The error says what to do.
+		case st.RestartAt.IsZero():
+			why += `; it is not restarted, because its configuration has restart = "never"`
+		default:
+			why += fmt.Sprintf("; the next start is in %v", max(0, time.Until(st.RestartAt)).Round(100*time.Millisecond))
+		}
+	case servers.Closed:
+		return st.State, fmt.Sprintf("server %q has been shut down", c.Name)
+	default:
+		return st.State, ""
+	}
+	return st.State, u.env.mask(why) + " (health_check shows its state)"
+}
+
+// Unavailable implements route.Availability.
+func (u *Upstreams) Unavailable(session route.Session, server string) (why string, starting bool) {
+	cfg := u.cfg.Load()
+	for i := range cfg.Upstreams {
+		if c := &cfg.Upstreams[i]; c.Name == server && route.MayUse(session, server) {
+			state, why := u.unavailable(session, c)
+			return why, state == servers.Starting
+		}
+	}
+	return "", false
+}
+
+// OwnerUnavailable implements route.Availability. If the name begins with the prefixes of
+// several servers, the longest prefix counts. A server without a prefix may have any
+// tool.
+func (u *Upstreams) OwnerUnavailable(session route.Session, name string) (why string, sure bool) {
+	owner, others := u.owners(session, name)
+	if owner != nil {
+		if _, why := u.unavailable(session, owner); why != "" {
+			return why, true
+		}
+	}
+	for _, c := range others {
+		if _, why := u.unavailable(session, c); why != "" {
+			return why, false
+		}
+	}
+	return "", false
+}
+
+// owners returns the server to which a public name belongs by its prefix, nil if there is none, and
+// those that could have it because they have no prefix.
+func (u *Upstreams) owners(session route.Session, name string) (owner *config.Upstream, others []*config.Upstream) {
+	cfg := u.cfg.Load()
+	for i := range cfg.Upstreams {
+		c := &cfg.Upstreams[i]
+		own, ok := strings.CutPrefix(name, c.Prefix)
+		switch {
+		case !ok || !c.Exposes(own) || c.Hides(own) || !route.RightsOf(session).Shows(c.Name, own):
+		case c.Prefix != "" && own != "" && (owner == nil || len(c.Prefix) > len(owner.Prefix)):
+			owner = c
+		case c.Prefix == "" && !c.Disabled:
+			others = append(others, c)
+		}
+	}
+	return owner, others
+}
+
+// AwaitOwner waits until the server to which a public name belongs by its prefix has started, for
+// its timeout at most.
+func (u *Upstreams) AwaitOwner(ctx context.Context, name string) {
+	owner, _ := u.owners(nil, name)
+	if owner == nil {
+		return
+	}
+	for _, m := range u.all() {
+		if m.name == owner.Name {
+			m.awaitStart(ctx, owner.Timeout)
+		}
+	}
+}
+
+// UnavailableServers implements builtin.Availability.
+func (u *Upstreams) UnavailableServers(origin route.Origin) []health.Unavailable {
+	var session route.Session
+	if origin != nil {
+		session = origin.Session()
+	}
+	cfg := u.cfg.Load()
+	var all []health.Unavailable
+	for i := range cfg.Upstreams {
+		c := &cfg.Upstreams[i]
+		if state, why := u.unavailable(session, c); why != "" && route.MayUse(session, c.Name) {
+			all = append(all, health.Unavailable{Server: abi.Ident(c.Name), State: string(state), Why: why})
+		}
+	}
+	return all
+}

@@ -1,0 +1,372 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/budget"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/envelope"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/link"
+)
+
+// Options are what an Upstream needs from its owner. The callbacks run on
+// goroutines of the upstream and must not call Close.
+type Options struct {
+	// Budget limits the memory of large messages. While it is used up, nothing is read
+	// from the server. Nil: no limit.
+	Budget *budget.Budget
+	// Log gets what happens to the upstream, and what it writes to stderr. Every record
+	// has the attribute "upstream". Nil: nothing is logged.
+	Log *slog.Logger
+	// ClientName and ClientVersion are our clientInfo in requests that are made for no
+	// client, and in the handshake unless InitializeParams is set.
+	ClientName, ClientVersion string
+	// InitializeParams returns the raw params of initialize. It is called once
+	// per handshake, after the process or connection has been set up, and may
+	// block until the params are known; that time does not count towards
+	// Spec.Timeout. ctx ends with the upstream or the connection. Nil: the params have
+	// ClientName and ClientVersion, and no capabilities.
+	InitializeParams func(ctx context.Context) (params []byte, err error)
+	// Resolve returns spec with the secrets that it needs to be started. It is called
+	// before each start, and may wait for a person; that time does not count towards
+	// Spec.Timeout. The error does not name the upstream. Nil: spec is complete.
+	Resolve func(ctx context.Context, spec Spec) (Spec, error)
+	// Streams returns what a server over stdio writes and what it reads, if it runs in this
+	// process, as servers of tests do; ok is false for any other. Nil: every server is a process
+	// of its own.
+	Streams func(spec Spec) (r io.ReadCloser, w io.WriteCloser, ok bool)
+	// Verdict is what is known about the era of the server from earlier runs.
+	Verdict Verdict
+	// NeedsSession says that a server over HTTP is only used in the handshake era if it begins
+	// a session: without one it could not ask the client anything.
+	NeedsSession bool
+	// OnVerdict gets each change of what is known about the era of the server.
+	OnVerdict func(v Verdict)
+	// Era returns the era of the client that the connection is for, once InitializeParams has
+	// returned. A server over stdio that speaks both is used in that one. Nil: the client is of
+	// the handshake era.
+	Era func() protocol.Era
+	// Accept returns an error if the server is not to be used, judging by what OnHandshake
+	// would get. Nil: every server is.
+	Accept func(result []byte) error
+	// OnHandshake gets the raw result of each initialize, or in that form what a server
+	// without a handshake says about itself. Handshake returns only after it has returned.
+	OnHandshake func(result []byte)
+	// OnList gets the list of a surface: at each start, before the upstream is ready
+	// (and the first time before Started is closed), and after each change that
+	// the server announces. A list other than that of the tools that the server is slow to
+	// answer with comes after the upstream is ready. For a surface that the server lacks it gets an empty
+	// list at each start. It is not called when a listing fails or the server goes
+	// down. Calls do not overlap; the callee may keep the slices.
+	OnList func(l List)
+	// KeepList is called before OnList with what the list takes in memory, in bytes. With an
+	// error, the list is not used. Nil: every list is kept.
+	KeepList func(s wire.Surface, bytes int64) error
+	// OnNotification gets the server's notifications, as
+	// link.Callbacks.OnNotification does. After a list_changed, the upstream reads
+	// the list again by itself.
+	OnNotification func(m wire.Inbound)
+	// OnRequest answers the server's requests, as link.Callbacks.OnRequest does.
+	// While it runs, calls in flight do not count as idle.
+	OnRequest func(ctx context.Context, m wire.Inbound) wire.Reply
+	// Observer sees the connections with the server; nil: nobody does.
+	Observer Observer
+	// OnFailed is called each time the upstream has entered the state Failed.
+	OnFailed func()
+	// OnReady runs after each start, once calls are forwarded and the lists
+	// are complete, or at least that of the tools. It runs on its own goroutine and may make calls.
+	OnReady func()
+}
+
+// List is what a server lists of one surface.
+type List struct {
+	Surface wire.Surface
+	Items   [][]byte // raw definitions in the server's order; not nil
+	Meta    []byte   // the _meta of all pages, merged into one object; nil for none
+	// Announced says that the server has announced a change of the list since it was read
+	// before. Notice is the raw params of the notification, nil for none.
+	Announced bool
+	Notice    []byte
+	// Fresh says how long the list is current.
+	Fresh envelope.Freshness
+}
+
+// Upstream is one configured server with its connection. A connection that ends
+// is replaced by a new one. It is safe for concurrent use.
+type Upstream struct {
+	spec    Spec
+	opts    Options
+	log     *slog.Logger
+	timings timings
+
+	cancel   context.CancelCauseFunc // ends the upstream
+	kill     chan struct{}           // closed when the shutdown must stop waiting
+	killOnce sync.Once
+	wg       sync.WaitGroup // runs of OnReady
+
+	started       chan struct{} // see Started
+	handshakeDone chan struct{} // closed after the first handshake or the first failure
+	done          chan struct{} // closed when every goroutine has ended
+	relist        chan struct{} // holds a token after a change of a list
+	timedOut      chan struct{} // holds a token after a call has timed out
+	doubted       chan struct{} // holds a token after an answer of a server that may be of another era
+
+	allowance, stderr *allowance // for unsolicited messages, and for stderr
+
+	eraChecked time.Time // when checkEra last did so; only for serve
+
+	answering atomic.Int32 // the server's requests that are being answered
+
+	mu               sync.Mutex
+	lists            map[wire.Surface]*listState
+	listingEnded     chan struct{} // closed and replaced after each listing
+	status           Status
+	startBegan       time.Time     // when the current attempt to start began
+	initializeResult []byte        // the result of the last initialize
+	link             link.Link     // set in state Ready
+	down             *DownError    // why there is no link, after a failed start
+	restartPending   bool          // the first restart after a failure is imminent or in progress
+	stateChanged     chan struct{} // closed and replaced at each change of state
+	firstGarbage     string        // the server's first line that was not a message
+	verdict          Verdict       // what is known about the era of the server
+}
+
+// Start creates an upstream and returns at once. The upstream is started, initialized
+// and listed in the background. The caller must Close it.
+func Start(spec Spec, opts Options) *Upstream {
+	return start(spec, opts, defaultTimings)
+}
+
+func start(spec Spec, opts Options, timings timings) *Upstream {
+	if spec.Timeout <= 0 {
+		spec.Timeout = DefaultTimeout
+	}
+	u := &Upstream{
+		spec:          spec,
+		opts:          opts,
+		log:           logger(opts.Log, spec.Name),
+		timings:       timings,
+		kill:          make(chan struct{}),
+		started:       make(chan struct{}),
+		handshakeDone: make(chan struct{}),
+		done:          make(chan struct{}),
+		relist:        make(chan struct{}, 1),
+		timedOut:      make(chan struct{}, 1),
+		doubted:       make(chan struct{}, 1),
+		verdict:       opts.Verdict,
+		lists:         make(map[wire.Surface]*listState),
+		listingEnded:  make(chan struct{}),
+		startBegan:    time.Now(),
+		stateChanged:  make(chan struct{}),
+	}
+	for _, s := range wire.Surfaces {
+		u.lists[s] = &listState{}
+	}
+	u.allowance, u.stderr = newAllowance(u.log, "messages"), newAllowance(u.log, "lines on stderr")
+	u.status = Status{Name: spec.Name, State: Starting, Since: u.startBegan}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	u.cancel = cancel
+	go u.run(ctx)
+	return u
+}
+
+// logger returns the log of the upstream with that name.
+func logger(log *slog.Logger, name string) *slog.Logger {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return log.With("upstream", name)
+}
+
+// Name returns the name in the Spec.
+func (u *Upstream) Name() string { return u.spec.Name }
+
+// Started returns a channel that is closed when the first start is over: the
+// first lists are complete (or at least that of the tools), or it has failed, or the upstream was closed.
+func (u *Upstream) Started() <-chan struct{} { return u.started }
+
+// Handshake waits for the first handshake and returns the raw result of the
+// latest one. The error is a *DownError if the first start failed before its
+// handshake and no later one got that far, or the cause of ctx if that ends
+// first.
+func (u *Upstream) Handshake(ctx context.Context) (result []byte, err error) {
+	select {
+	case <-u.handshakeDone:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.initializeResult != nil {
+		return u.initializeResult, nil
+	}
+	return nil, u.downError(nil)
+}
+
+// Server returns the raw result of the last initialize, also while the server
+// is down; ok is false before the first handshake. For a server without a handshake it is
+// made of the result of server/discover.
+func (u *Upstream) Server() (result []byte, ok bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.initializeResult, u.initializeResult != nil
+}
+
+// Call sends a request and returns the server's raw answer, a result or a
+// JSON-RPC error; see stdio.Conn.Call for params and progress. It waits at most
+// Spec.Timeout for the upstream to start. If the upstream has just gone down, it
+// waits about two seconds at most for the first restart. The answer may take as
+// long as Spec.Timeout and Spec.MaxTimeout say.
+//
+// Errors: *DownError as soon as the upstream is down; *TimeoutError;
+// *AnswerError; *wire.RPCError for params that cannot be sent; the cause of ctx
+// if that ends first. After a timeout or the end of ctx, the request has been
+// cancelled at the server.
+func (u *Upstream) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
+	if err := u.awaitStart(ctx); err != nil {
+		return wire.Reply{}, err
+	}
+	for last := link.Link(nil); ; {
+		l, err := u.connection(ctx, last)
+		if err != nil {
+			return wire.Reply{}, err
+		}
+		reply, err := u.callOn(ctx, l, call)
+		if err == nil || last != nil || !IsUnsent(err) {
+			return reply, err
+		}
+		last = l // it had ended without being noticed: try the next one
+	}
+}
+
+func (u *Upstream) callOn(ctx context.Context, l link.Link, call wire.Call) (wire.Reply, error) {
+	reply, err := l.CallWithin(ctx, call, u.limitOf(call.Method))
+	if err != nil {
+		u.noteTimeout(err)
+	}
+	u.noteError(l, reply)
+	return reply, err
+}
+
+// Notify sends a notification; params may be nil. It waits for the upstream as
+// Call does. Errors: *DownError, or the cause of ctx.
+func (u *Upstream) Notify(ctx context.Context, method string, params []byte) error {
+	l, err := u.connection(ctx, nil)
+	if err != nil {
+		return err
+	}
+	return l.Notify(ctx, method, params)
+}
+
+// Ready waits until the upstream has started. The error is a *DownError if it is
+// down, or the cause of ctx if that ends first.
+func (u *Upstream) Ready(ctx context.Context) error {
+	_, err := u.connection(ctx, nil)
+	return err
+}
+
+// awaitStart waits until the first start is over, for Spec.Timeout at most.
+func (u *Upstream) awaitStart(ctx context.Context) error {
+	select {
+	case <-u.started:
+		return nil
+	default:
+	}
+	late := time.NewTimer(u.spec.Timeout)
+	defer late.Stop()
+	select {
+	case <-u.started:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-late.C:
+		return &DownError{Upstream: u.spec.Name, Reason: fmt.Sprintf("it is still starting after %v (call again later, or raise its timeout)", u.spec.Timeout)}
+	}
+}
+
+// connection waits for a link other than stale, which has ended; nil: for any link.
+func (u *Upstream) connection(ctx context.Context, stale link.Link) (link.Link, error) {
+	var ended *DownError
+	if stale != nil {
+		errors.As(stale.Err(), &ended)
+	}
+	select {
+	case <-u.started:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	var late *time.Timer
+	for {
+		u.mu.Lock()
+		l, stateChanged, restartPending, down := u.link, u.stateChanged, u.restartPending, error(nil)
+		if l == nil || l == stale {
+			down = u.downError(ended)
+		}
+		u.mu.Unlock()
+		if down == nil {
+			return l, nil
+		}
+		if !restartPending && l == nil {
+			return nil, down
+		}
+		if late == nil {
+			late = time.NewTimer(u.timings.callWait)
+			defer late.Stop()
+		}
+		select {
+		case <-stateChanged:
+		case <-late.C:
+			return nil, down
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// Status returns a snapshot of the upstream's state.
+func (u *Upstream) Status() Status {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	st := u.status
+	if st.SlowedSince = u.allowance.slowed(); st.SlowedSince.IsZero() {
+		st.SlowedSince = u.stderr.slowed()
+	}
+	return st
+}
+
+// Close shuts the upstream down as specified (revision 2025-11-25, basic/lifecycle,
+// shutdown, stdio): it closes the server's stdin, waits up to a second, sends SIGTERM
+// to the process group, waits up to a second, and sends SIGKILL. Until the process
+// ends, pending calls can still be answered; new calls fail. When ctx ends, Close kills
+// the server at once.
+//
+// Close returns when every goroutine has ended and no process of the group is left.
+// The error wraps the cause of ctx if ctx ended the shutdown early. It is also an error
+// if a goroutine still waits, half a second later, for a client that does not read (in a
+// progress callback). Close may be called more than once, and concurrently.
+func (u *Upstream) Close(ctx context.Context) error {
+	u.closing()
+	u.cancel(wire.ErrClosed)
+	select {
+	case <-u.done:
+		return nil
+	case <-ctx.Done():
+		u.killOnce.Do(func() { close(u.kill) })
+	}
+	timer := time.NewTimer(u.timings.killWait)
+	defer timer.Stop()
+	select {
+	case <-u.done:
+		return fmt.Errorf("upstream %q was killed: it did not end in time (%w)", u.spec.Name, context.Cause(ctx))
+	case <-timer.C:
+		return fmt.Errorf("upstream %q: its processes were killed, but one of its messages is still waiting for a client that does not read", u.spec.Name)
+	}
+}

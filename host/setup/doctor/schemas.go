@@ -1,0 +1,197 @@
+package doctor
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
+)
+
+const (
+	// maxShown is how many tools a finding names.
+	maxShown = 3
+	// maxSchema is the size limit of a schema that is examined, in bytes, and maxDepth how
+	// deep it is.
+	maxSchema = 1 << 20
+	maxDepth  = 64
+)
+
+// affected are the tools that a finding is about.
+type affected struct {
+	tools []string // their own names
+	texts []string // with what is wrong with each
+}
+
+func (a *affected) add(tool, format string, args ...any) {
+	a.tools = append(a.tools, tool)
+	a.texts = append(a.texts, fmt.Sprintf("%s (%s)", tool, fmt.Sprintf(format, args...)))
+}
+
+// report adds one finding for all tools of a server.
+func (a affected) report(e *examination, id, server, remedy, what string) {
+	if len(a.texts) == 0 {
+		return
+	}
+	shown := strings.Join(a.texts[:min(len(a.texts), maxShown)], ", ")
+	if len(a.texts) > maxShown {
+		shown += fmt.Sprintf(", and %d more", len(a.texts)-maxShown)
+	}
+	e.find(id, upstreamObject(server), remedy, "%s: %s", what, shown)
+}
+
+// hide returns the setting that hides the tools.
+func (a affected) hide(server string) string {
+	quoted := make([]string, min(len(a.tools), maxShown))
+	for i := range quoted {
+		quoted[i] = strconv.Quote(a.tools[i])
+	}
+	if len(a.tools) > maxShown {
+		quoted = append(quoted, "...")
+	}
+	return fmt.Sprintf("hide = [%s] in [upstream.%s]", strings.Join(quoted, ", "), server)
+}
+
+// schemaKinds are what is wrong with schemas, in this order, with what findings say.
+var schemaKinds = []struct{ id, what string }{
+	{idSchemaType, `input schemas without "type": "object", with which TypeScript clients would refuse the whole list, so they are left out`},
+	{idSchemaUnion, "input schemas that the APIs of Claude and OpenAI refuse, with every request"},
+	{idSchemaKey, "names of parameters that the API of Claude refuses, with every request"},
+	{idSchemaItems, "arrays without items, which VS Code and the API of OpenAI refuse"},
+	{idSchemaEmpty, "input schemas without properties, which the API of OpenAI refuses"},
+	{idSchemaRef, "input schemas with $ref, which Gemini refuses"},
+	{idSchemaFormat, "formats of strings that Gemini refuses"},
+	{idSchemaTypeList, "lists of types, which Gemini refuses"},
+}
+
+// schemas looks for definitions that hosts refuse.
+func (e *examination) schemas() {
+	for _, u := range e.enabled() {
+		byKind := map[string]*affected{}
+		for _, tool := range e.Observed[u.Name].Tools {
+			name, _ := wire.GetString(tool, "name")
+			for id, where := range inspectSchema(tool) {
+				if byKind[id] == nil {
+					byKind[id] = &affected{}
+				}
+				byKind[id].add(name, "%s", where)
+			}
+		}
+		for _, kind := range schemaKinds {
+			if a := byKind[kind.id]; a != nil {
+				a.report(e, kind.id, u.Name, "update the server, or set "+a.hide(u.Name), kind.what)
+			}
+		}
+	}
+}
+
+// parameter is what Claude's API accepts as the name of a parameter
+// (github.com/anthropics/claude-code/issues/79418).
+var parameter = lazyregexp.New(`^[a-zA-Z0-9_.-]{1,64}$`)
+
+// inspectSchema returns the kinds of what is wrong with the input schema of a tool, each
+// with the first place where it is.
+func inspectSchema(tool []byte) map[string]string {
+	found := map[string]string{}
+	raw, _ := wire.Get(tool, "inputSchema")
+	var schema map[string]any
+	if len(raw) > maxSchema {
+		return found // its tokens are counted
+	}
+	if jsonvalue.Unmarshal(raw, &schema) != nil || schema["type"] != "object" {
+		// The schema of the protocol requires it, and so do clients:
+		// github.com/opentokenz/mcpx/issues/28.
+		found[idSchemaType] = "at the top"
+	}
+	// OpenAI: github.com/langchain-ai/langchainjs/issues/9804, for all of these; Claude:
+	// github.com/anthropics/claude-code/issues/40075, for the first three.
+	for _, keyword := range []string{"oneOf", "anyOf", "allOf", "enum", "not"} {
+		if _, ok := schema[keyword]; ok {
+			found[idSchemaUnion] = keyword + " at the top"
+			break
+		}
+	}
+	properties, ok := schema["properties"].(map[string]any)
+	if !ok && schema["type"] == "object" { // github.com/openai/openai-agents-python/issues/449
+		found[idSchemaEmpty] = "at the top"
+	}
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		if !parameter.MatchString(name) { // only at the top: github.com/decocms/studio/pull/6874
+			found[idSchemaKey] = fmt.Sprintf("%q", excerpt(name))
+			break
+		}
+	}
+	walk(schema, "", 0, func(at string, s map[string]any) {
+		note := func(id, format string, args ...any) {
+			if found[id] == "" {
+				found[id] = fmt.Sprintf(format, args...) + " at " + place(at)
+			}
+		}
+		if ref, ok := s["$ref"].(string); ok { // github.com/google-gemini/gemini-cli/issues/13326
+			note(idSchemaRef, "%s", excerpt(ref))
+		}
+		// github.com/google-gemini/gemini-cli/issues/2237
+		if format, ok := s["format"].(string); ok && s["type"] == "string" && format != "enum" && format != "date-time" {
+			note(idSchemaFormat, "%s", excerpt(format))
+		}
+		// github.com/microsoft/vscode/issues/248810
+		if _, ok := s["items"]; !ok && s["type"] == "array" && s["prefixItems"] == nil {
+			note(idSchemaItems, "none")
+		}
+		// github.com/sbroenne/mcp-server-excel/pull/674
+		if types, ok := s["type"].([]any); ok {
+			note(idSchemaTypeList, "%s", excerpt(strings.TrimSpace(fmt.Sprintln(types...))))
+		}
+	})
+	return found
+}
+
+// excerpt shortens a text of a server.
+func excerpt(s string) string {
+	const most = 40
+	if r := []rune(s); len(r) > most {
+		return string(r[:most]) + "..."
+	}
+	return s
+}
+
+func place(at string) string {
+	if at == "" {
+		return "the top"
+	}
+	return excerpt(strings.TrimPrefix(at, "."))
+}
+
+// walk calls visit for a schema and all schemas in it.
+func walk(schema map[string]any, at string, depth int, visit func(at string, s map[string]any)) {
+	if schema == nil || depth > maxDepth {
+		return
+	}
+	visit(at, schema)
+	one := func(v any, at string) {
+		if s, ok := v.(map[string]any); ok {
+			walk(s, at, depth+1, visit)
+		}
+	}
+	for _, keyword := range []string{"items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"} {
+		one(schema[keyword], at+"."+keyword)
+	}
+	for _, keyword := range []string{"properties", "patternProperties", "$defs", "definitions"} {
+		if m, ok := schema[keyword].(map[string]any); ok {
+			for _, name := range slices.Sorted(maps.Keys(m)) {
+				one(m[name], at+"."+name)
+			}
+		}
+	}
+	for _, keyword := range []string{"oneOf", "anyOf", "allOf", "prefixItems"} {
+		if list, ok := schema[keyword].([]any); ok {
+			for i, v := range list {
+				one(v, fmt.Sprintf("%s.%s[%d]", at, keyword, i))
+			}
+		}
+	}
+}

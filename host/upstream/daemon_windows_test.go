@@ -1,8 +1,0 @@
-package upstream
-
-// startDaemon does nothing: a process cannot leave a job object that does not allow it.
-func startDaemon() {}
-
-func startDetached(string) {}
-
-func terminateGroup(int) {}

@@ -1,0 +1,147 @@
+// Command benchproxy compares MCP calls made directly to a server with the same calls
+// made through mcp-metatool: the time of a call, the calls per second, the
+// allocations of a call, and the time from start to the first answer. scripts/bench
+// builds and runs it.
+//
+//	main.go         the command and its tables
+//	goals.go        what we want to reach, and whether we do
+//	measure.go      times of calls and starts
+//	throughput.go   calls per second
+//	allocations.go  allocations of a proxied call
+//	peers.go        the processes and sessions
+//	client.go, httpclient.go  clients with little overhead;
+//	                body.go reads HTTP responses for them
+//	server.go       a server with little overhead
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"text/tabwriter"
+	"time"
+)
+
+// Verbs that make this program the server.
+const (
+	serverVerb     = "echo-server"      // over standard input and output
+	httpServerVerb = "echo-http-server" // over streamable HTTP
+)
+
+func main() {
+	if len(os.Args) == 2 {
+		var err error
+		switch os.Args[1] {
+		case serverVerb:
+			err = serveEcho(os.Stdin, os.Stdout)
+		case httpServerVerb:
+			err = serveEchoHTTP(os.Stderr)
+		}
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v\n", os.Args[1], err)
+			os.Exit(1)
+		}
+		if os.Args[1] == serverVerb || os.Args[1] == httpServerVerb {
+			return
+		}
+	}
+	var b bench
+	flag.StringVar(&b.binary, "binary", "mcp-metatool", "the `FILE` to measure")
+	flag.StringVar(&b.everything, "everything", "", "main `FILE` of the npm package server-everything; without it only the echo server of this program is used")
+	flag.IntVar(&b.calls, "calls", 3000, "calls of each kind")
+	flag.IntVar(&b.rounds, "rounds", 3, "how often calls are measured, by new processes each time")
+	flag.IntVar(&b.starts, "starts", 15, "starts of each kind")
+	flag.Parse()
+	if flag.NArg() > 0 || b.calls < 1 || b.starts < 1 || b.rounds < 1 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := b.run(ctx, os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func (b *bench) run(ctx context.Context, out io.Writer) (err error) {
+	b.dir, err = os.MkdirTemp("", "mcp-metatool-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(b.dir)
+	if b.self, err = os.Executable(); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%d CPUs, %s/%s, %d rounds of %d calls of each kind, %d starts, kinds taking turns\n\n",
+		runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, b.rounds, b.calls, b.starts)
+	var calls []row
+	var rates []rate
+	var goals goals
+	for range b.rounds {
+		oneRound, oneRates, err := b.measureCalls(ctx)
+		if err != nil {
+			return err
+		}
+		goals.add(oneRound, oneRates)
+		calls, rates = joinRows(calls, oneRound), joinRates(rates, oneRates)
+	}
+	sizes, err := b.measureAllocations(ctx)
+	if err != nil {
+		return err
+	}
+	starts, err := b.measureStarts(ctx)
+	if err != nil {
+		return err
+	}
+	goals.print(out)
+	table(out, "call", calls)
+	rateTable(out, rates)
+	sizeTable(out, sizes)
+	table(out, "start of the process to the answer to initialize", starts)
+	return nil
+}
+
+// row is one line of a table: a measurement and, if there is one, the measurement
+// that it is compared with.
+type row struct {
+	name        string
+	times, base times
+}
+
+// joinRows adds the times of more to those of all. Both have the same rows, unless all has
+// none.
+func joinRows(all, more []row) []row {
+	if all == nil {
+		return more
+	}
+	for i := range all {
+		all[i].times, all[i].base = append(all[i].times, more[i].times...), append(all[i].base, more[i].base...)
+	}
+	return all
+}
+
+func table(out io.Writer, title string, rows []row) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "%s\tp50 ms\tp90 ms\tdirect p50\tp90\tratio p50\tp90\tadded p50\t\n", title)
+	for _, r := range rows {
+		p50, p90 := r.times.percentile(50), r.times.percentile(90)
+		fmt.Fprintf(w, "%s\t%s\t%s\t", r.name, ms(p50), ms(p90))
+		if len(r.base) == 0 {
+			fmt.Fprint(w, "\t\t\t\t\t\n")
+			continue
+		}
+		b50, b90 := r.base.percentile(50), r.base.percentile(90)
+		fmt.Fprintf(w, "%s\t%s\t%.2f\t%.2f\t%s\t\n", ms(b50), ms(b90),
+			float64(p50)/float64(b50), float64(p90)/float64(b90), ms(p50-b50))
+	}
+	w.Flush()
+	fmt.Fprintln(out)
+}
+
+func ms(d time.Duration) string { return fmt.Sprintf("%.3f", float64(d)/float64(time.Millisecond)) }

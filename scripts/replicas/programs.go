@@ -1,0 +1,111 @@
+//go:build unix
+
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"github.com/mcp-metatool/mcp-metatool/guest/guestbuild"
+	"github.com/mcp-metatool/mcp-metatool/scripts/overlay"
+)
+
+// shiftVar is the environment variable with the name of a file whose first eight bytes, an integer
+// in the order of bytes of the machine, say by how many seconds the clock of a process is ahead.
+const shiftVar = "FLEET_CLOCK_SHIFT"
+
+// clockEdits make the wall clock of a program follow that file while it runs. Its monotonic clock
+// goes on, as when somebody sets the clock of a machine. Times of files are not changed.
+var clockEdits = []overlay.Edit{
+	{File: "time/time.go", Old: "	sec, nsec, mono := runtimeNow()\n	if mono == 0 {\n", New: "	sec, nsec, mono := runtimeNow()\n	sec += atomic.LoadInt64(wallShift)\n	if mono == 0 {\n"},
+	{File: "time/time.go", Old: "func Now() Time {\n", New: shiftSource + "\nfunc Now() Time {\n"},
+	{File: "time/time.go", Old: "import (\n", New: "import (\n	\"sync/atomic\"\n	\"syscall\"\n	\"unsafe\"\n"},
+}
+
+const shiftSource = `
+var wallShift = mapWallShift()
+
+func mapWallShift() *int64 {
+	path, _ := syscall.Getenv("` + shiftVar + `")
+	if path == "" {
+		return new(int64)
+	}
+	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		panic("` + shiftVar + `: " + err.Error())
+	}
+	defer syscall.Close(fd)
+	data, err := syscall.Mmap(fd, 0, 8, syscall.PROT_READ, syscall.MAP_SHARED)
+	if err != nil {
+		panic("` + shiftVar + `: " + err.Error())
+	}
+	return (*int64)(unsafe.Pointer(&data[0]))
+}
+`
+
+// writeOverlays writes clock.json and guest.json into dir. A program that is built with the first
+// one has a clock that can be set. With the second one it has another guest, too, which does the
+// same and has another digest. It is to be called in the root of the repository.
+func writeOverlays(dir string) error {
+	if _, err := overlay.Write(dir, "clock", clockEdits, nil); err != nil {
+		return err
+	}
+	folder, err := filepath.Abs("host/script/sandbox")
+	if err != nil {
+		return err
+	}
+	guestFile, sumFile := filepath.Join(folder, guestbuild.GuestFile), filepath.Join(folder, guestbuild.SumFile)
+	packed, err := os.ReadFile(guestFile)
+	if err != nil {
+		return err
+	}
+	wasm, err := guestbuild.Unpack(packed)
+	if err != nil {
+		return err
+	}
+	sum, err := os.ReadFile(sumFile)
+	if err != nil {
+		return err
+	}
+	wasm, sum, err = otherGuest(wasm, sum)
+	if err != nil {
+		return err
+	}
+	_, err = overlay.Write(dir, "guest", clockEdits, map[string][]byte{guestFile: guestbuild.Pack(wasm), sumFile: sum})
+	return err
+}
+
+var sumLine = regexp.MustCompile(`(?m)^wasm sha256:[0-9a-f]{64}$`)
+
+// otherGuest adds a custom section to a guest, which changes its digest and nothing else
+// (WebAssembly 2.0, 5.5.3), and writes the digest into its sum file.
+func otherGuest(wasm, sum []byte) (_, _ []byte, err error) {
+	const name, content = "fleet", "another guest"
+	section := append([]byte{0, byte(1 + len(name) + len(content)), byte(len(name))}, name+content...)
+	wasm = append(wasm[:len(wasm):len(wasm)], section...)
+	if len(sumLine.FindAll(sum, -1)) != 1 {
+		return nil, nil, fmt.Errorf("guest.sum has no line with the digest, or more than one")
+	}
+	digest := sha256.Sum256(wasm)
+	return wasm, sumLine.ReplaceAll(sum, []byte("wasm sha256:"+hex.EncodeToString(digest[:]))), nil
+}
+
+// writeShift says by how many seconds the clock of the processes that use a file is ahead.
+func writeShift(file string, seconds int64) error {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	var b [8]byte
+	binary.NativeEndian.PutUint64(b[:], uint64(seconds))
+	if _, err = f.WriteAt(b[:], 0); err != nil {
+		f.Close()
+		return err
+	}
+	return f.Close()
+}
