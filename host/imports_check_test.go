@@ -124,13 +124,13 @@ func TestCheckLength(t *testing.T) {
 	t.Parallel()
 	lines := func(n int) *fstest.MapFile { return &fstest.MapFile{Data: []byte(strings.Repeat("//\n", n))} }
 	got, files, err := checkLength(fstest.MapFS{
-		"a/exact.go": lines(500), "a/long.go": lines(501), "b_test.go": lines(600),
+		"a/exact.go": lines(maxLines), "a/long.go": lines(maxLines + 1), "b_test.go": lines(900),
 		"a/testdata/x.go": lines(900), ".hidden/x.go": lines(900), "node_modules/x.go": lines(900), "a/x.txt": lines(900),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"a/long.go has 501 lines, more than 500", "b_test.go has 600 lines, more than 500"}
+	want := []string{"a/long.go has 801 lines, more than 800", "b_test.go has 900 lines, more than 800"}
 	if !slices.Equal(got, want) || files != 3 {
 		t.Errorf("got %q of %d files, want %q of 3", got, files, want)
 	}

@@ -22,7 +22,7 @@ import (
 
 const (
 	module   = "github.com/mcp-metatool/mcp-metatool"
-	maxLines = 500
+	maxLines = 800
 )
 
 // librariesOf says which packages of ours may import a library. The rules are about the
