@@ -94,38 +94,35 @@ func needsStart(c Catalog, server string, err error) bool {
 // downError is the error for a call of a server that is not available.
 type downError struct{ error }
 
-func (r *run) forward(ctx context.Context, t *stack.Request) journal.Answer {
-	limited, clock, stop := startCallClock(t, ctx)
-	defer stop()
-	origin, asking := r.inquirer(t, clock)
-	if !r.tree.questions.begin(asking) {
-		return journal.Answer{Err: t.Fail(abi.ErrCancelled, NotMade)}
+// upstream is the row that makes calls of servers.
+type upstream struct {
+	stack.Pass
+	r *run
+}
+
+// Call implements stack.Handler.
+func (u *upstream) Call(ctx context.Context, t *stack.Request) stack.Answer {
+	r := u.r
+	if t.Undoes {
+		return r.forwardUndo(ctx, t)
 	}
-	defer r.tree.questions.end(asking)
-	if failed := r.checkCall(ctx, limited, t); failed != nil {
-		return journal.Answer{Err: failed}
-	}
-	part := r.progress.begin(t.Server+"."+t.Tool, r.tree.flow.Expected(t.Server, t.Tool))
 	r.tree.live.Store(true)
-	call := r.scriptCall(t, clock, part.reporter(t.Record))
+	report, _ := t.Note(progressKey).(func([]byte))
+	call := r.scriptCall(t, clockOf(t), report)
 	var computing *sandbox.LimitError
 	call.Compute = func(work func(tools.Spend) error) error {
-		fuel, err := r.compute(limited, func(c *sandbox.Compute) error { return work(c.Spend) })
+		fuel, err := r.compute(ctx, func(c *sandbox.Compute) error { return work(c.Spend) })
 		r.tree.checked.Add(fuel)
 		errors.As(err, &computing)
 		return err
 	}
-	reply := r.cfg.Upstreams.CallUpstream(limited, origin, call)
-	switch {
-	case computing != nil:
+	reply := r.cfg.Upstreams.CallUpstream(ctx, r.originOf(t), call)
+	if computing != nil {
 		return journal.Answer{Err: limitReached(t, computing)}
-	case ctx.Err() != nil:
-		return journal.Answer{Err: t.Fail(contextFailure(ctx).Type, NoAnswer)}
-	case limited.Err() != nil:
-		part.finish()
-		return journal.Answer{Err: t.Fail(abi.ErrTimeout, t.LimitMessage())}
 	}
-	part.finish()
+	if failed := ended(ctx, t, NoAnswer); failed != nil {
+		return journal.Answer{Err: failed}
+	}
 	r.tree.account.AddMessage(len(reply.Result) + len(reply.Error))
 	return answerOf(t, reply)
 }
@@ -154,14 +151,6 @@ func paramsOf(t *stack.Request, meta []byte) []byte {
 		params.Raw("_meta", meta)
 	}
 	return params.Bytes()
-}
-
-// limitedBy returns the context of the call, which ends after the call's own timeout.
-func limitedBy(t *stack.Request, ctx context.Context) (context.Context, context.CancelFunc) {
-	if t.Timeout == 0 {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, t.Limit())
 }
 
 func unresolvedType(err error) abi.ErrorType {

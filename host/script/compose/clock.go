@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/stack"
 )
 
@@ -13,7 +14,8 @@ import (
 // has not been asked yet, and while a person decides whether the call may be made. A nil
 // callClock is for a call without a timeout.
 type callClock struct {
-	timer *time.Timer
+	parent context.Context
+	timer  *time.Timer
 
 	mu     sync.Mutex
 	left   time.Duration // when it was last started
@@ -21,24 +23,68 @@ type callClock struct {
 	paused int
 }
 
-// startClock returns a context that ends with the timeout of the call. The caller calls
-// stop after the call.
-func startCallClock(t *stack.Request, ctx context.Context) (_ context.Context, c *callClock, stop func()) {
+// timeoutRow limits a call to its own timeout. The clock counts once for a saved tool: the time for
+// its approval and the time of its run together.
+type timeoutRow struct {
+	stack.Pass
+	r *run
+}
+
+// Call implements stack.Handler.
+func (w *timeoutRow) Call(ctx context.Context, t *stack.Request) stack.Answer {
 	if t.Timeout == 0 {
-		return ctx, nil, func() {}
+		return w.Pass.Call(ctx, t)
 	}
-	return startClock(ctx, t.Limit())
+	start := startClock
+	if !t.Undoes && w.r.began(t) {
+		start = startHeld
+	}
+	limited, clock, stop := start(ctx, t.Limit())
+	defer stop()
+	t.Set(clockKey, clock)
+	return w.Pass.Call(limited, t)
+}
+
+// clockKey is the note with the *callClock of a call.
+var clockKey = &stack.Key{Name: "clock"}
+
+// clockOf returns the clock of a call; nil for a call without a timeout.
+func clockOf(t *stack.Request) *callClock {
+	c, _ := t.Note(clockKey).(*callClock)
+	return c
+}
+
+// ofRun returns the context of the run that makes a call, which does not end with the call's own
+// timeout.
+func ofRun(ctx context.Context, t *stack.Request) context.Context {
+	if c := clockOf(t); c != nil {
+		return c.parent
+	}
+	return ctx
+}
+
+// ended returns the error for a call whose context has ended, nil if ctx has not ended. why is the
+// message if the run has ended.
+func ended(ctx context.Context, t *stack.Request, why string) *abi.CallError {
+	switch run := ofRun(ctx, t); {
+	case run.Err() != nil:
+		return t.Fail(contextFailure(run).Type, why)
+	case ctx.Err() != nil:
+		return t.Fail(abi.ErrTimeout, t.LimitMessage())
+	}
+	return nil
 }
 
 // startClock returns a context that ends after a time. The caller calls stop when the clock
 // is of no use any more.
 func startClock(ctx context.Context, after time.Duration) (_ context.Context, c *callClock, stop func()) {
+	c = &callClock{parent: ctx, left: after, from: time.Now()}
 	ctx, cancel := context.WithCancelCause(ctx)
-	c = &callClock{left: after, from: time.Now()}
+	over := func() { cancel(context.DeadlineExceeded) }
 	if after <= 0 {
-		cancel(context.DeadlineExceeded)
+		over()
 	}
-	c.timer = time.AfterFunc(c.left, func() { cancel(context.DeadlineExceeded) })
+	c.timer = time.AfterFunc(c.left, over)
 	return ctx, c, func() {
 		c.timer.Stop()
 		cancel(context.Canceled)
@@ -52,15 +98,6 @@ func startHeld(ctx context.Context, after time.Duration) (_ context.Context, c *
 	c.pause()
 	c.left = after
 	return ctx, c, stop
-}
-
-// startSaved is startClock for the call of a saved tool. If the tool had begun before the process
-// of a durable run died, the clock stands still until it has passed what it did then.
-func (r *run) startSaved(ctx context.Context, t *stack.Request) (_ context.Context, c *callClock, stop func()) {
-	if t.Timeout == 0 || !r.began(t) {
-		return startCallClock(t, ctx)
-	}
-	return startHeld(ctx, t.Limit())
 }
 
 // behind counts the scripts of a tree that have not passed what the run before did.

@@ -157,7 +157,7 @@ func (r *run) compositeAgain(ctx context.Context, t *stack.Request, of *ReplayRu
 	}
 	child := r.replayed(of)
 	child.chain, child.tree, child.inner, child.outer = chain, r.tree, true, r
-	return r.below(ctx, ctx, child, of.Definition, t)
+	return r.below(ctx, child, of.Definition, t)
 }
 
 // composite runs a saved tool for a script.
@@ -181,12 +181,11 @@ func (r *run) composite(ctx context.Context, t *stack.Request) journal.Answer {
 		}
 	}
 	part := r.progress.begin(t.Server+"."+t.Tool, 0)
-	limited, clock, stop := r.startSaved(ctx, t)
-	defer stop()
 	child, f := r.child(chain, def, t, part)
 	if f != nil {
 		return journal.Answer{Err: t.Fail(f.Type, f.Message)}
 	}
+	clock := clockOf(t)
 	child.answers, child.passed = clock, func() {}
 	if passed := passedOf(t); passed != nil {
 		child.passed = sync.OnceFunc(func() {
@@ -200,9 +199,9 @@ func (r *run) composite(ctx context.Context, t *stack.Request) journal.Answer {
 	if t.Refused != nil {
 		child.permitted.forbidden = errors.New(t.Refused.Message)
 	}
-	answer := r.below(ctx, limited, child, def, t)
+	answer := r.below(ctx, child, def, t)
 	child.passed() // at the latest: a child that was undoing its calls has gone on with that
-	if ctx.Err() == nil && !(child.settled && stack.AnsweredBefore(t.Before)) {
+	if ofRun(ctx, t).Err() == nil && !(child.settled && stack.AnsweredBefore(t.Before)) {
 		part.finish()
 	}
 	return answer
@@ -245,10 +244,11 @@ func (r *run) version(ctx context.Context, t *stack.Request) (def, now tools.Def
 }
 
 // below makes the run of a saved tool, and returns its answer to the call.
-func (r *run) below(ctx, limited context.Context, child *run, def tools.Definition, t *stack.Request) journal.Answer {
+func (r *run) below(ctx context.Context, child *run, def tools.Definition, t *stack.Request) journal.Answer {
 	child.build()
-	out, f := child.saved(child.observe(limited), def, t.Arguments)
-	rec := child.end(ctx, out, f)
+	out, f := child.saved(child.observe(ctx), def, t.Arguments)
+	run := ofRun(ctx, t)
+	rec := child.end(run, out, f)
 	t.Undos = child.undoing.take()
 	if child.settled && stack.AnsweredBefore(t.Before) {
 		a := t.Before.Answer
@@ -256,9 +256,9 @@ func (r *run) below(ctx, limited context.Context, child *run, def tools.Definiti
 		return a
 	}
 	switch {
+	case run.Err() != nil:
+		return journal.Answer{Err: ended(ctx, t, NoAnswer), Run: &rec}
 	case ctx.Err() != nil:
-		return journal.Answer{Err: t.Fail(contextFailure(ctx).Type, NoAnswer), Run: &rec}
-	case limited.Err() != nil:
 		f = &Failure{Type: abi.ErrTimeout, Message: t.LimitMessage()}
 	}
 	a := journal.Answer{Run: &rec}
@@ -294,8 +294,7 @@ func (r *run) pass(ctx context.Context, t *stack.Request) (version string, faile
 	if r.cfg.Gate == nil {
 		return "", nil
 	}
-	limited, clock, stop := startCallClock(t, ctx)
-	defer stop()
+	clock := clockOf(t)
 	origin, asking := r.inquirer(t, clock)
 	if !r.tree.questions.begin(asking) {
 		return "", t.Fail(abi.ErrCancelled, NotMade)
@@ -308,14 +307,12 @@ func (r *run) pass(ctx context.Context, t *stack.Request) (version string, faile
 		version = VersionOf(r.cfg.Saved, t.Tool)
 		return version
 	}
-	err := r.cfg.Gate.Pass(limited, origin, call)
+	err := r.cfg.Gate.Pass(ctx, origin, call)
 	switch {
 	case err == nil:
 		return version, nil
 	case ctx.Err() != nil:
-		return "", t.Fail(contextFailure(ctx).Type, NotMade)
-	case limited.Err() != nil:
-		return "", t.Fail(abi.ErrTimeout, t.LimitMessage())
+		return "", ended(ctx, t, NotMade)
 	}
 	return "", t.Fail(abi.ErrPermission, err.Error())
 }

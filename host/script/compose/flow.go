@@ -259,12 +259,15 @@ func (r *run) makeForShadow(ctx context.Context, of flow.Call) journal.Answer {
 	if failed := r.permitted.permit(&t); failed != nil {
 		return journal.Answer{Err: failed}
 	}
-	limited, _, stop := startCallClock(&t, ctx)
-	defer stop()
+	if t.Timeout > 0 {
+		limited, _, stop := startClock(ctx, t.Limit())
+		defer stop()
+		ctx = limited
+	}
 	call := r.scriptCall(&t, nil, nil)
 	call.Before, call.Permit = nil, nil
 	call.Decided = func(policy.Decision) {}
-	return answerOf(&t, r.cfg.Upstreams.CallUpstream(limited, r.origin, call))
+	return answerOf(&t, r.cfg.Upstreams.CallUpstream(ctx, r.origin, call))
 }
 
 // shadowRecording is the Recording of a shadow.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
@@ -47,6 +48,38 @@ func (r *run) inquirer(t *stack.Request, clock *callClock) (route.Origin, *inqui
 	}
 	i := &inquirer{Origin: r.origin, run: r, call: t.Record.Seq(), server: t.Server, clock: clock}
 	return i, i
+}
+
+// questionsRow lets the client be asked during a call, if it can only be asked by the result of its
+// request.
+type questionsRow struct {
+	stack.Pass
+	r *run
+}
+
+// Call implements stack.Handler.
+func (w *questionsRow) Call(ctx context.Context, t *stack.Request) stack.Answer {
+	if t.Undoes {
+		return w.Pass.Call(ctx, t)
+	}
+	_, asking := w.r.inquirer(t, clockOf(t))
+	if !w.r.tree.questions.begin(asking) {
+		return stack.Answer{Err: t.Fail(abi.ErrCancelled, NotMade)}
+	}
+	defer w.r.tree.questions.end(asking)
+	t.Set(askingKey, asking)
+	return w.Pass.Call(ctx, t)
+}
+
+// askingKey is the note with the *inquirer of a call.
+var askingKey = &stack.Key{Name: "asking"}
+
+// originOf returns the origin of a call.
+func (r *run) originOf(t *stack.Request) route.Origin {
+	if asking, ok := t.Note(askingKey).(*inquirer); ok {
+		return asking
+	}
+	return r.origin
 }
 
 // Unwrap returns the request of the client that the run answers; see package route.

@@ -1,6 +1,7 @@
 package compose
 
 import (
+	"context"
 	"math"
 	"strconv"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/guard/flow"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/stack"
 )
 
 // progress turns the progress of all calls of a run into the one sequence that the
@@ -63,6 +65,30 @@ type part struct {
 
 // maxFraction is the most that an active call can count.
 const maxFraction = 1 - 1.0/(1<<20)
+
+// progressRow reports the progress of calls.
+type progressRow struct {
+	stack.Pass
+	r *run
+}
+
+// Call implements stack.Handler. The part of a call that ends with the run stays open, so that no
+// progress follows the end.
+func (w *progressRow) Call(ctx context.Context, t *stack.Request) stack.Answer {
+	if t.Undoes {
+		return w.Pass.Call(ctx, t)
+	}
+	part := w.r.progress.begin(t.Server+"."+t.Tool, w.r.tree.flow.Expected(t.Server, t.Tool))
+	t.Set(progressKey, part.reporter(t.Record))
+	answer := w.Pass.Call(ctx, t)
+	if ofRun(ctx, t).Err() == nil {
+		part.finish()
+	}
+	return answer
+}
+
+// progressKey is the note with the function that gets the progress of a call.
+var progressKey = &stack.Key{Name: "progress"}
 
 // begin adds a call.
 // labels are those that its answer will have, as far as that is known.

@@ -318,7 +318,7 @@ func TestQuestionsAreBounded(t *testing.T) {
 func TestCallClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call := &stack.Request{ToolCall: abi.ToolCall{Timeout: 2}}
-		ctx, c, stop := startCallClock(call, t.Context())
+		ctx, c, stop := startClock(t.Context(), call.Limit())
 		defer stop()
 		time.Sleep(time.Second)
 		c.pause()

@@ -65,17 +65,44 @@ func limitReached(t *stack.Request, limit *sandbox.LimitError) *abi.CallError {
 	return failed
 }
 
+// schemaRow refuses calls whose arguments do not match the tool's inputSchema. The row stands above
+// the plan, which lists only calls that can be made.
+type schemaRow struct {
+	stack.Pass
+	r *run
+}
+
+// Call implements stack.Handler. A compensation was checked when it was registered.
+func (s *schemaRow) Call(ctx context.Context, t *stack.Request) stack.Answer {
+	if !t.Undoes {
+		if failed := s.r.checkCall(ctx, t); failed != nil {
+			return stack.Answer{Err: failed}
+		}
+	}
+	return s.Pass.Call(ctx, t)
+}
+
+// Undo implements stack.Handler. The script of a continued run gets the same answer as before.
+func (s *schemaRow) Undo(ctx context.Context, t *stack.Request) *abi.CallError {
+	if undoOf(t) == nil {
+		if failed := s.r.checkCall(ctx, t); failed != nil {
+			return failed
+		}
+	}
+	return s.Pass.Undo(ctx, t)
+}
+
 // checkCall checks the arguments of a call against the tool's inputSchema, and its _meta.
-// The error is for the script. limited ends after the call's own timeout.
-func (r *run) checkCall(ctx, limited context.Context, t *stack.Request) *abi.CallError {
+// The error is for the script.
+func (r *run) checkCall(ctx context.Context, t *stack.Request) *abi.CallError {
 	if failed := checkMetaOf(t); failed != nil {
 		return failed
 	}
-	schema := r.upstreamSchema(t.Server, t.Tool, r.cfg.Catalog.InputSchema(t.Server, t.Tool), r.turn(limited, r.tool))
+	schema := r.upstreamSchema(t.Server, t.Tool, r.cfg.Catalog.InputSchema(t.Server, t.Tool), r.turn(ctx, r.tool))
 	if schema == nil {
 		return nil
 	}
-	fuel, err := r.check(limited, schema, func(schema *tools.Schema, spend tools.Spend) error {
+	fuel, err := r.check(ctx, schema, func(schema *tools.Schema, spend tools.Spend) error {
 		return schema.ValidateArguments(t.Arguments, spend)
 	})
 	r.tree.checked.Add(fuel)
@@ -84,9 +111,7 @@ func (r *run) checkCall(ctx, limited context.Context, t *stack.Request) *abi.Cal
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return t.Fail(contextFailure(ctx).Type, NotMade)
-	case limited.Err() != nil:
-		return t.Fail(abi.ErrTimeout, t.LimitMessage())
+		return ended(ctx, t, NotMade)
 	case errors.As(err, &limit):
 		return limitReached(t, limit)
 	}

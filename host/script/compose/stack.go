@@ -11,53 +11,63 @@ import (
 
 // build makes the stack of a run, whose tree is known. All stacks are built here.
 //
-//	undo         calls that undo what a failed run did
-//	names        the real names of what a script calls
-//	record       the record of the run, and the log of a durable one
-//	flow         information flow: may a batch be made
-//	fan          the calls of a batch at the same time
-//	resumed      answers from the run that this one continues
+//	undo         compensations
+//	names        the real names of the tools
+//	record       the record of the run, and the log of a durable run
+//	flow         information flow decides about a batch
+//	fan          the calls of a batch, concurrently
+//	left         compensations of a run that another process continues
+//	resumed      answers of the run that this run continues
 //	sound        calls that cannot be made
-//	permissions  what a saved tool may call
+//	permissions  the calls that a saved tool may make
 //	doubt        calls that may have been made before the process died
+//	timeout      the call's own timeout
 //	saved        saved tools
-//	plan         what becomes of calls in a plan
-//	lateFlow     information flow for calls that were not decided about in a batch
+//	questions    questions of servers, for clients that are asked by a result
+//	schema       the arguments of calls
+//	plan         calls of a plan
+//	late flow    information flow decides about calls that are made after their batch
+//	progress     the progress of calls
 //	upstream     the servers
 //
 // A replay, and so a shadow, has undo, names, record, fan, and recorded answers.
-func (r *run) build() {
+func (r *run) build() { r.top = stack.Of(r.rows()...) }
+
+func (r *run) rows() []stack.Middleware {
 	r.undoing = &undoing{run: r}
+	fan := stack.Fan(&r.top, r.tree.extraCalls, crew{r})
 	if r.replay != nil {
 		of := &recorded{run: r}
-		r.top = stack.Of(r.undoing.row, of.names, stack.Record(r.journal), stack.Fan(&r.top, r.tree.extraCalls, crew{r}), of.answers)
-		return
+		return []stack.Middleware{r.undoing.row, of.names, stack.Record(r.journal), fan, of.answers}
 	}
-	rows := make([]stack.Middleware, 0, 13)
-	rows = append(rows, r.undoing.row, r.namesRow, stack.Record(r.journal, r.books()...))
-	if r.tree.flow != nil {
-		rows = append(rows, func(next stack.Handler) stack.Handler { return &flowRow{stack.Pass{Handler: next}, r} })
+	flow, log, stage := r.tree.flow != nil, r.tree.log != nil, r.tree.stage != nil
+	next := func(h stack.Handler) stack.Pass { return stack.Pass{Handler: h} }
+	when := func(used bool, row stack.Middleware) stack.Middleware {
+		if !used {
+			return nil
+		}
+		return row
 	}
-	rows = append(rows, stack.Fan(&r.top, r.tree.extraCalls, crew{r}))
-	if r.tree.log != nil {
-		rows = append(rows, func(next stack.Handler) stack.Handler { return &leftRow{stack.Pass{Handler: next}, r} })
+	return []stack.Middleware{
+		r.undoing.row,
+		func(h stack.Handler) stack.Handler { return &names{next(h), r} },
+		stack.Record(r.journal, r.books()...),
+		when(flow, func(h stack.Handler) stack.Handler { return &flowRow{next(h), r} }),
+		fan,
+		when(log, func(h stack.Handler) stack.Handler { return &leftRow{next(h), r} }),
+		when(r.resumed != nil, func(h stack.Handler) stack.Handler { return &resumedRow{next(h), r} }),
+		func(h stack.Handler) stack.Handler { return &soundRow{next(h)} },
+		r.permitted.row,
+		when(r.continues(), func(h stack.Handler) stack.Handler { return &doubtRow{next(h), r} }),
+		func(h stack.Handler) stack.Handler { return &timeoutRow{next(h), r} },
+		func(h stack.Handler) stack.Handler { return &savedRow{next(h), r} },
+		when(r.tree.questions != nil, func(h stack.Handler) stack.Handler { return &questionsRow{next(h), r} }),
+		func(h stack.Handler) stack.Handler { return &schemaRow{next(h), r} },
+		when(stage, func(h stack.Handler) stack.Handler { return &planRow{next(h), r} }),
+		when(flow, func(h stack.Handler) stack.Handler { return &lateFlow{next(h), r} }),
+		when(r.progress != nil, func(h stack.Handler) stack.Handler { return &progressRow{next(h), r} }),
+		func(h stack.Handler) stack.Handler { return &upstream{next(h), r} },
 	}
-	if r.resumed != nil {
-		rows = append(rows, func(next stack.Handler) stack.Handler { return &resumedRow{stack.Pass{Handler: next}, r} })
-	}
-	rows = append(rows, sound, r.permitted.row)
-	if r.continues() {
-		rows = append(rows, func(next stack.Handler) stack.Handler { return &doubtRow{stack.Pass{Handler: next}, r} })
-	}
-	rows = append(rows, func(next stack.Handler) stack.Handler { return &savedRow{stack.Pass{Handler: next}, r} })
-	if r.tree.stage != nil {
-		rows = append(rows, func(next stack.Handler) stack.Handler { return &planRow{stack.Pass{Handler: next}, r} })
-	}
-	if r.tree.flow != nil {
-		rows = append(rows, func(next stack.Handler) stack.Handler { return &lateFlow{stack.Pass{Handler: next}, r} })
-	}
-	rows = append(rows, func(next stack.Handler) stack.Handler { return &upstream{stack.Pass{Handler: next}, r} })
-	r.top = stack.Of(rows...)
 }
 
 // crew implements stack.Crew.
@@ -77,9 +87,8 @@ func (c crew) Idle(last bool) {
 
 func (c crew) Over() { c.r.tree.questions.work(1) }
 
-// namesRow is the row that finds real names. A run that continues another one finds what that called.
-func (r *run) namesRow(next stack.Handler) stack.Handler { return &names{stack.Pass{Handler: next}, r} }
-
+// names is the row that finds real names. A run that continues another run keeps the names of the
+// calls that it repeats.
 type names struct {
 	stack.Pass
 	r *run
@@ -236,9 +245,7 @@ func (w *resumedRow) Undo(ctx context.Context, t *stack.Request) *abi.CallError 
 	return failed
 }
 
-// sound is the row that answers calls that cannot be made.
-func sound(next stack.Handler) stack.Handler { return &soundRow{stack.Pass{Handler: next}} }
-
+// soundRow answers calls that cannot be made.
 type soundRow struct{ stack.Pass }
 
 func (s *soundRow) Call(ctx context.Context, t *stack.Request) stack.Answer {
@@ -322,23 +329,3 @@ func (p *planRow) Undo(ctx context.Context, t *stack.Request) *abi.CallError {
 }
 
 func (p *planRow) Commit() bool { return p.r.tree.stage.Commit() }
-
-// upstream is the row that makes calls of servers.
-type upstream struct {
-	stack.Pass
-	r *run
-}
-
-func (u *upstream) Call(ctx context.Context, t *stack.Request) stack.Answer {
-	if t.Undoes {
-		return u.r.forwardUndo(ctx, t)
-	}
-	return u.r.forward(ctx, t)
-}
-
-func (u *upstream) Undo(ctx context.Context, t *stack.Request) *abi.CallError {
-	if undoOf(t) != nil { // the script must get the same answer
-		return nil
-	}
-	return u.r.checkCall(ctx, ctx, t)
-}

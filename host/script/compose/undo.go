@@ -220,19 +220,18 @@ func (r *run) forwardUndo(ctx context.Context, t *stack.Request) stack.Answer {
 		}
 		return stack.Answer{Err: t.Fail(abi.ErrTimeout, late.Error())}
 	}
-	if ctx.Err() != nil {
+	run := ofRun(ctx, t)
+	if run.Err() != nil {
 		return late()
 	}
-	limited, cancel := limitedBy(t, ctx)
-	defer cancel()
 	r.tree.live.Store(true)
 	call := r.scriptCall(t, nil, nil)
 	call.Approved = call.Approved || t.Approved
-	reply := r.cfg.Upstreams.CallUpstream(limited, r.origin, call)
+	reply := r.cfg.Upstreams.CallUpstream(ctx, r.origin, call)
 	switch {
-	case ctx.Err() != nil:
+	case run.Err() != nil:
 		return late()
-	case limited.Err() != nil:
+	case ctx.Err() != nil:
 		return stack.Answer{Err: t.Fail(abi.ErrTimeout, t.LimitMessage())}
 	}
 	t.Raw = false // a result with isError is a failure here
