@@ -229,10 +229,16 @@ func (h *Host) refreshSaved(s route.Session) {
 	}
 }
 
-// refresh updates saved tools in the catalog from the store.
+// refresh updates saved tools in the catalog from the store, if the store has changed.
 func (h *Host) refresh(saved *savedTools) {
 	saved.refreshing.Lock() // a slow refresh must not overwrite the result of a later one
 	defer saved.refreshing.Unlock()
+	if last := saved.listed.Load(); last != nil {
+		if now := saved.Look(); now.Same(*last) {
+			saved.listed.Store(&now)
+			return
+		}
+	}
 	definitions, listing := saved.Listed()
 	entries := make([]catalog.Entry, len(definitions))
 	for i, d := range definitions {

@@ -62,9 +62,13 @@ func (e *entry) current(info fs.FileInfo) bool {
 // Listing is the state of the directory when the tools were listed. The zero value is that
 // of no directory.
 type Listing struct {
-	info fs.FileInfo
-	at   time.Time
+	info    fs.FileInfo
+	at      time.Time
+	changes uint64 // 0 if the directory could not be read
 }
+
+// Same reports whether both Listings of one Store have the same tools.
+func (l Listing) Same(other Listing) bool { return l.changes != 0 && l.changes == other.changes }
 
 // Current reports whether certainly no tool was added, deleted or replaced since then. A
 // file that was changed in place goes unnoticed; Get does notice that. It costs one stat.
@@ -160,6 +164,9 @@ func (s *Store) refreshOne(name string) error {
 
 // drop forgets a tool. The caller holds files.
 func (s *Store) drop(name string) {
+	if s.cache[name] != nil {
+		s.changes++
+	}
 	delete(s.cache, name)
 	s.room.free(name)
 }
@@ -199,6 +206,9 @@ func (s *Store) load(root *os.Root, name string) bool {
 	}
 	if e.problem != nil {
 		s.room.free(name)
+	}
+	if old == nil || old.sum != e.sum || (old.problem == nil) != (e.problem == nil) {
+		s.changes++
 	}
 	s.cache[name] = e
 	if e.problem != nil && (old == nil || old.problem == nil || old.problem.Error() != e.problem.Error()) && !(old != nil && old.leftOut() && e.leftOut()) {

@@ -115,3 +115,49 @@ func TestSettled(t *testing.T) {
 		}
 	}
 }
+
+// TestSameListing checks which changes of the directory make its list another one.
+func TestSameListing(t *testing.T) {
+	dir := t.TempDir()
+	s, err := OpenStore(dir, StoreOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	file := func(name string) string { return filepath.Join(dir, "tools", name+".json") }
+	save := func(name, code string) {
+		t.Helper()
+		if _, _, err := s.Save(Definition{Name: name, Code: code, InputSchema: []byte(`{"type":"object"}`)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	save("a", "return 1")
+	data, err := os.ReadFile(file("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		name   string
+		change func() error
+		same   bool
+	}{
+		{"nothing", func() error { return nil }, true},
+		{"a file is written again", func() error { return os.WriteFile(file("a"), data, 0o600) }, true},
+		{"a tool is changed in place", func() error { return os.WriteFile(file("a"), append([]byte(" "), data...), 0o600) }, false},
+		{"a tool is added", func() error { save("b", "return 2"); return nil }, false},
+		{"a file is broken", func() error { return os.WriteFile(file("b"), []byte("{"), 0o600) }, false},
+		{"a tool is deleted", func() error { return os.Remove(file("a")) }, false},
+		{"the directory is gone", func() error { return os.RemoveAll(filepath.Join(dir, "tools")) }, false},
+	} {
+		before := s.Look()
+		if err := step.change(); err != nil {
+			t.Fatal(err)
+		}
+		if now := s.Look(); now.Same(before) != step.same {
+			t.Errorf("%s: the list is the same: %t", step.name, !step.same)
+		}
+	}
+	if (Listing{}).Same(Listing{}) {
+		t.Error("a directory that cannot be read has the same list as before")
+	}
+}

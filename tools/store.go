@@ -87,10 +87,12 @@ type Store struct {
 	// were looked at; both are guarded by writing.
 	mostHistory, unlooked int64
 	// files guards cache and keeps it consistent with the directory.
-	files  sync.Mutex
-	cache  map[string]*entry // by name, for every file NAME.json
-	counts countFile         // nothing unless tools are shared
-	room   rooms
+	files sync.Mutex
+	cache map[string]*entry // by name, for every file NAME.json
+	// changes counts the changes of cache that a list of tools shows, from 1.
+	changes uint64
+	counts  countFile // nothing unless tools are shared
+	room    rooms
 
 	// mu guards the state for fast operations: nothing slow is done while it is held.
 	mu      sync.Mutex
@@ -117,6 +119,7 @@ func OpenStore(dir string, opts StoreOptions) (*Store, error) {
 		mostHistory: MaxHistoryBytes, unlooked: MaxHistoryBytes,
 		room:    rooms{opts.Room, map[string]int{}},
 		cache:   map[string]*entry{},
+		changes: 1,
 		pending: map[string]executions{},
 		counted: make(chan struct{}, 1),
 		changed: make(chan struct{}, 1),
@@ -192,12 +195,7 @@ func (s *Store) List() []Definition {
 func (s *Store) Listed() ([]Definition, Listing) {
 	s.files.Lock()
 	defer s.files.Unlock()
-	l := Listing{at: time.Now()}
-	l.info, _ = os.Stat(s.dir) // none: the next Listing is another one
-	if err := s.refresh(); err != nil {
-		l = Listing{}
-		s.log.Warn("tools are shown as last known", "error", err)
-	}
+	l := s.look()
 	var out []Definition
 	for _, name := range slices.Sorted(maps.Keys(s.cache)) {
 		if e := s.cache[name]; e.problem == nil {
@@ -205,6 +203,25 @@ func (s *Store) Listed() ([]Definition, Listing) {
 		}
 	}
 	return out, l
+}
+
+// Look returns the Listing that Listed would return now, without the tools.
+func (s *Store) Look() Listing {
+	s.files.Lock()
+	defer s.files.Unlock()
+	return s.look()
+}
+
+// look updates the cache. The caller holds files.
+func (s *Store) look() Listing {
+	l := Listing{at: time.Now()}
+	l.info, _ = os.Stat(s.dir) // after an error, the next Listing differs
+	if err := s.refresh(); err != nil {
+		s.log.Warn("tools are shown as last known", "error", err)
+		return Listing{}
+	}
+	l.changes = s.changes
+	return l
 }
 
 // Get returns the tool called name. The error matches ErrNotFound if there is none, and is
