@@ -286,70 +286,70 @@ func VersionOf(saved Saved, name string) string {
 }
 
 // CallSaved answers a tools/call of the saved tool def. The reply is always a
-// CallToolResult; for a failure, one with isError. It stops as soon as ctx ends.
+// CallToolResult; for a failure, with isError. CallSaved returns soon after ctx ends.
 func (c *Composer) CallSaved(ctx context.Context, def tools.Definition, call route.Call) wire.Reply {
 	args, ok := wire.Get(call.Params, "arguments")
 	if !ok || string(args) == "null" {
 		args = []byte("{}")
 	}
-	if f := c.ready(ctx); f != nil {
-		return wire.Reply{Result: f.Result()}
-	}
-	before, f := c.resume(def, call.Resume)
-	if f != nil {
-		return wire.Reply{Result: f.Result()}
-	}
-	def = c.permitted(ctx, def)
-	r, f := c.newRun(def, true, args, forwardMeta(call.Params), call, nil, before, nil, nil)
-	if f != nil {
-		return wire.Reply{Result: f.Result()}
-	}
-	if c.isDurable(def) {
-		return r.answerDurable(ctx, args, def, call, before)
-	}
-	return r.answer(ctx, def, true, args, call, before)
-}
-
-// answer makes a run, and returns the reply for its client.
-func (r *run) answer(ctx context.Context, def tools.Definition, saved bool, args []byte, call route.Call, before *resumed) wire.Reply {
-	r.tree = r.newTree(call)
-	r.tree.flow = r.followed(ctx)
-	defer r.tree.flow.Close()
-	ctx, end := r.tree.asking(r.observe(ctx), call.Origin, before)
-	defer end()
-	r.build()
-	out, f := r.script(ctx, def, saved, args)
-	return r.finish(ctx, out, f)
-}
-
-// script runs the script of the root of a tree.
-func (r *run) script(ctx context.Context, def tools.Definition, saved bool, args []byte) (sandbox.Outcome, *Failure) {
-	if saved {
-		r.chain = []string{def.Name}
-		return r.saved(ctx, def, args)
-	}
-	return r.unsaved(ctx, def.Code, args)
+	return c.answer(ctx, beginning{def: def, saved: true, args: args, call: call})
 }
 
 // Eval runs code that is not saved. params is a raw JSON object, nil counts as
-// an empty one. The reply is like that of CallSaved.
+// an empty object. The reply is like the reply of CallSaved.
 func (c *Composer) Eval(ctx context.Context, code string, params []byte, call route.Call) wire.Reply {
 	if params == nil {
 		params = []byte("{}")
 	}
+	return c.answer(ctx, beginning{def: tools.Definition{Name: EvalName, Code: code}, args: params, call: call})
+}
+
+// answer makes a run, and returns the reply for its client.
+func (c *Composer) answer(ctx context.Context, b beginning) wire.Reply {
 	if f := c.ready(ctx); f != nil {
 		return wire.Reply{Result: f.Result()}
 	}
-	def := tools.Definition{Name: EvalName, Code: code}
-	before, f := c.resume(def, call.Resume)
+	var f *Failure
+	if b.before, f = c.resume(b.def, b.call.Resume); f != nil {
+		return wire.Reply{Result: f.Result()}
+	}
+	if b.saved {
+		b.def = c.permitted(ctx, b.def)
+	}
+	b.meta = forwardMeta(b.call.Params)
+	r, f := c.newRun(b)
 	if f != nil {
 		return wire.Reply{Result: f.Result()}
 	}
-	r, f := c.newRun(def, false, params, forwardMeta(call.Params), call, nil, before, nil, nil)
-	if f != nil {
-		return wire.Reply{Result: f.Result()}
+	if b.saved && c.isDurable(b.def) {
+		return r.answerDurable(ctx, b)
 	}
-	return r.answer(ctx, def, false, params, call, before)
+	ctx, end := r.plant(ctx, b, &tree{})
+	defer end()
+	out, f := r.script(ctx, b)
+	return r.finish(ctx, out, f)
+}
+
+// plant makes the run the root of a tree, which may have a log or a stage already. The context is
+// for the script; the caller calls end after the run.
+func (r *run) plant(ctx context.Context, b beginning, t *tree) (_ context.Context, end func()) {
+	r.tree = r.newTree(b.call, t)
+	r.tree.flow = r.followed(ctx)
+	ctx, asked := r.tree.asking(r.observe(ctx), b)
+	r.build()
+	return ctx, func() {
+		asked()
+		r.tree.flow.Close()
+	}
+}
+
+// script runs the script of the root of a tree.
+func (r *run) script(ctx context.Context, b beginning) (sandbox.Outcome, *Failure) {
+	if b.saved {
+		r.chain = []string{b.def.Name}
+		return r.saved(ctx, b.def, b.args)
+	}
+	return r.unsaved(ctx, b.def.Code, b.args)
 }
 
 // unsaved runs code with params of a client.
@@ -377,13 +377,23 @@ func (c *Composer) ready(ctx context.Context) *Failure {
 	}
 }
 
-// newRun opens the run of a tool with raw arguments. meta is for the calls that it
-// makes; parent is the call of a script that it answers, nil if there is none; before is
-// the run that it continues, nil if there is none; stage is nil unless the run is planned
-// or carries out a plan; at is its time and seed, nil for those of the stage or of the present.
-func (c *Composer) newRun(def tools.Definition, saved bool, args, meta []byte, call route.Call, parent *journal.Parent, before *resumed, stage Stage, at *Moment) (*run, *Failure) {
+// beginning describes a run that is about to begin.
+type beginning struct {
+	def        tools.Definition
+	saved      bool   // def is a saved tool; otherwise its code is not saved
+	args, meta []byte // raw; meta is for the calls that the run makes
+	call       route.Call
+	parent     *journal.Parent // the call of a script that the run answers; nil for the root of a tree
+	before     *resumed        // the run that this run continues; nil for none
+	stage      Stage           // nil unless the run is planned or carries out a plan
+	at         *Moment         // nil: the moment of the stage, or the present
+}
+
+// newRun opens a run, and its record.
+func (c *Composer) newRun(b beginning) (*run, *Failure) {
+	def, call, parent, before, stage := b.def, b.call, b.parent, b.before, b.stage
 	r := &run{
-		Composer: c, tool: def.Name, origin: call.Origin, meta: meta,
+		Composer: c, tool: def.Name, origin: call.Origin, meta: b.meta,
 		budget: c.budget(def.Limits), servers: c.names(def.Code), agentTools: c.agentTools(def.Code),
 		permitted: &permitted{Composer: c, tool: def.Name},
 	}
@@ -391,15 +401,15 @@ func (c *Composer) newRun(def tools.Definition, saved bool, args, meta []byte, c
 		r.progress = &progress{send: call.Progress, interval: c.progressInterval}
 	}
 	switch {
-	case at != nil:
-		r.moment = *at
+	case b.at != nil:
+		r.moment = *b.at
 	case stage == nil:
 		r.moment = c.cfg.Moment()
 	default:
 		r.moment = stage.Moment()
 	}
 	begin := journal.Begin{
-		Definition: def, Saved: saved, Params: args, Meta: r.meta, Limits: r.budget.record(),
+		Definition: def, Saved: b.saved, Params: b.args, Meta: r.meta, Limits: r.budget.record(),
 		Guest: sandbox.GuestDigest(), Client: clientOf(call.Origin), Parent: parent,
 	}
 	if before != nil {

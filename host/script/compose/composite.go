@@ -58,13 +58,13 @@ type tree struct {
 	stage     Stage                   // nil unless the runs are planned or carry out a plan
 }
 
-// newTree makes the tree of which the run is the root.
-func (r *run) newTree(call route.Call) *tree {
+// newTree completes the tree of which the run is the root.
+func (r *run) newTree(call route.Call, t *tree) *tree {
 	extra := int64(r.cfg.Parallel - 1)
 	if r.marker != "" {
 		extra = 0 // one call after the other
 	}
-	t := &tree{account: sandbox.NewAccount(r.budget.Limits, ownerOf(call)), extraCalls: semaphore.NewWeighted(extra)}
+	t.account, t.extraCalls = sandbox.NewAccount(r.budget.Limits, ownerOf(call)), semaphore.NewWeighted(extra)
 	t.account.AddMessage(len(call.Params))
 	if r.resumed != nil {
 		checked := r.resumed.rec.Outcome.Checked // the arguments of calls that are not made again are not checked again
@@ -326,7 +326,10 @@ func (r *run) child(chain []string, def tools.Definition, t *stack.Request, part
 		before = newResumed(below, r.resumed.answers)
 		before.state = r.resumed.state
 	}
-	child, f := r.newRun(def, true, t.Arguments, joinMeta(r.meta, t.Meta), call, parent, before, r.tree.stage, r.childMoment(t))
+	child, f := r.newRun(beginning{
+		def: def, saved: true, args: t.Arguments, meta: joinMeta(r.meta, t.Meta), call: call, parent: parent, before: before,
+		stage: r.tree.stage, at: r.childMoment(t),
+	})
 	if f != nil {
 		return nil, f
 	}

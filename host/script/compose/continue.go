@@ -52,8 +52,8 @@ func (c *Composer) Continue(ctx context.Context, cancel context.CancelCauseFunc,
 	def := rec.Definition
 	now, removed := c.cfg.Saved.Get(def.Name)
 	def = c.permitted(ctx, def)
-	call := route.Call{Origin: origin}
-	r, f := c.newRun(def, true, rec.Params, rec.Meta, call, nil, before, nil, nil)
+	b := beginning{def: def, saved: true, args: rec.Params, meta: rec.Meta, call: route.Call{Origin: origin}, before: before}
+	r, f := c.newRun(b)
 	if f != nil {
 		return wire.Reply{Result: c.giveUp(ctx, log, log.Leave, f.Message)}
 	}
@@ -68,9 +68,7 @@ func (c *Composer) Continue(ctx context.Context, cancel context.CancelCauseFunc,
 	if err := log.Resumed(ctx, r.journal.ID()); err != nil {
 		return wire.Reply{Result: c.giveUp(ctx, log, log.Leave, err.Error())}
 	}
-	return r.durable(ctx, cancel, log, func(ctx context.Context) (sandbox.Outcome, *Failure) {
-		return r.script(ctx, def, true, rec.Params)
-	}, call, before)
+	return r.durable(ctx, cancel, log, b)
 }
 
 // giveUp settles the log of a run with which this process does not go on.

@@ -11,7 +11,6 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/durable"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
-	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
 	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/stack"
 	"github.com/mcp-metatool/mcp-metatool/tools"
@@ -35,21 +34,21 @@ func (c *Composer) isDurable(def tools.Definition) bool { return def.Durable && 
 
 // answerDurable is answer for a durable run. If the client goes away, the run goes on. Only
 // if the client cancels it, it ends.
-func (r *run) answerDurable(ctx context.Context, args []byte, def tools.Definition, call route.Call, before *resumed) wire.Reply {
+func (r *run) answerDurable(ctx context.Context, b beginning) wire.Reply {
 	about := durable.About{}
-	if call.Origin != nil {
-		s := call.Origin.Session()
+	if b.call.Origin != nil {
+		s := b.call.Origin.Session()
 		about = durable.About{Principal: s.Principal(), Token: s.TokenName()}
 	}
 	rec := r.journal.Record()
 	log, err := r.cfg.Durable.Begin(ctx, rec.ID, rec.Start, &rec.Begin, about)
 	if errors.Is(err, durable.ErrLost) {
-		r.release(before)
+		r.release(b.before)
 		return elsewhere(err)
 	}
 	if err != nil {
-		r.release(before)
-		f := &Failure{Type: abi.ErrResource, Message: fmt.Sprintf("%s was not run: it is durable, and its log cannot be written: %v", def.Name, err)}
+		r.release(b.before)
+		f := &Failure{Type: abi.ErrResource, Message: fmt.Sprintf("%s was not run: it is durable, and its log cannot be written: %v", b.def.Name, err)}
 		r.journal.Close(journal.Outcome{Error: f.Type, Message: f.Message, Failure: f.body()})
 		return wire.Reply{Result: f.Result()}
 	}
@@ -61,9 +60,7 @@ func (r *run) answerDurable(ctx context.Context, args []byte, def tools.Definiti
 			}
 		})
 		defer stop()
-		done <- r.durable(own, cancel, log, func(ctx context.Context) (sandbox.Outcome, *Failure) {
-			return r.script(ctx, def, true, args)
-		}, call, before)
+		done <- r.durable(own, cancel, log, b)
 	})
 	if !began {
 		_ = log.Leave(context.WithoutCancel(ctx)) // otherwise the lease ends by itself
@@ -94,27 +91,23 @@ func endsRun(cause error) bool {
 }
 
 // durable makes a run whose log this process has.
-func (r *run) durable(ctx context.Context, cancel context.CancelCauseFunc, log *durable.Run, script func(context.Context) (sandbox.Outcome, *Failure), call route.Call, before *resumed) wire.Reply {
-	r.tree = r.newTree(call)
-	r.tree.log, r.tree.stop = log, cancel
-	r.tree.flow = r.followed(ctx)
-	defer r.tree.flow.Close()
+func (r *run) durable(ctx context.Context, cancel context.CancelCauseFunc, log *durable.Run, b beginning) wire.Reply {
+	t := &tree{log: log, stop: cancel}
 	r.logID, r.inDoubt = log.ID(), r.journal.Record().Definition.Durability
 	r.passed = func() {}
 	if r.continues() {
-		r.passed = r.tree.behind.begin()
+		r.passed = t.behind.begin()
 	}
 	log.OnEnd(func(cause error) {
-		if !errors.Is(cause, durable.ErrLost) && !errors.Is(cause, durable.ErrSuspended) { // all that it is to undo must be known
-			r.tree.behind.after(func() { cancel(cause) })
+		if !errors.Is(cause, durable.ErrLost) && !errors.Is(cause, durable.ErrSuspended) { // all compensations must be known
+			t.behind.after(func() { cancel(cause) })
 			return
 		}
 		cancel(cause)
 	}, r.waits.total, r.budget.timeout)
-	ctx, end := r.tree.asking(r.observe(ctx), call.Origin, before)
+	ctx, end := r.plant(ctx, b, t)
 	defer end()
-	r.build()
-	out, f := script(ctx)
+	out, f := r.script(ctx, b)
 	r.passed()
 	return r.finish(ctx, out, f)
 }

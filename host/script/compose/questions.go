@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
-	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
 )
 
 // gatherTime is how long a run waits for further questions, once nothing in it can go on
@@ -56,12 +55,12 @@ type question struct {
 
 // asking returns the context of a tree of runs for a client. It ends when the client has
 // to be asked. The caller calls end after the tree.
-func (t *tree) asking(ctx context.Context, o route.Origin, before *resumed) (_ context.Context, end func()) {
-	if !asksInResult(o) {
+func (t *tree) asking(ctx context.Context, b beginning) (_ context.Context, end func()) {
+	if t.stage != nil || !asksInResult(b.call.Origin) {
 		return ctx, func() {}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	t.questions = &questions{ctx: ctx, stop: cancel, busy: 1, calls: map[*inquirer]int{}, known: before.knownAnswers()}
+	t.questions = &questions{ctx: ctx, stop: cancel, busy: 1, calls: map[*inquirer]int{}, known: b.before.knownAnswers()}
 	return ctx, func() { cancel(context.Canceled) }
 }
 

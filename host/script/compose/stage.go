@@ -72,17 +72,14 @@ func (c *Composer) RunStaged(ctx context.Context, def tools.Definition, saved bo
 	} else {
 		def.Name = EvalName
 	}
-	r, f := c.newRun(def, saved, params, forwardMeta(call.Params), call, nil, nil, stage, nil)
+	b := beginning{def: def, saved: saved, args: params, meta: forwardMeta(call.Params), call: call, stage: stage}
+	r, f := c.newRun(b)
 	if f != nil {
 		return journal.Record{}, f
 	}
-	r.tree = r.newTree(call)
-	r.tree.stage = stage
-	r.tree.flow = r.followed(ctx)
-	defer r.tree.flow.Close()
-	ctx = r.observe(ctx)
-	r.build()
-	out, f := r.script(ctx, def, saved, params)
+	ctx, end := r.plant(ctx, b, &tree{stage: stage})
+	defer end()
+	out, f := r.script(ctx, b)
 	rec := r.end(ctx, out, f)
 	r.labelSession(r.tree.flow.Active()) // what becomes of the plan shows its answers
 	return rec, f
