@@ -31,7 +31,7 @@ func (s *Session) callClient(ctx context.Context, call rpc.Call) (wire.Reply, er
 	return wire.Reply{}, err
 }
 
-// malformedError says that the answer to a request cannot be used.
+// malformedError is the error for an unusable answer to a request.
 type malformedError struct{ err error }
 
 func (e *malformedError) Error() string {
@@ -58,8 +58,8 @@ func (callErrors) Unsent(err error) error { return err }
 // Unusable implements rpc.Errors.
 func (callErrors) Unusable(_ string, cause error) error { return &malformedError{cause} }
 
-// Timeout implements rpc.Errors. It is not used, since calls of the client have no time
-// limit.
+// Timeout implements rpc.Errors. Calls of the client have no time limit, so rpc never calls
+// Timeout.
 func (callErrors) Timeout(method string, after time.Duration, _ bool) error {
 	return fmt.Errorf("client: no answer to %s within %v: %w", method, after, context.DeadlineExceeded)
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// Changed implements route.Session. A client that has neither finished the handshake
-// nor read the list does not know any list that could have changed.
+// Changed implements route.Session. A client before the end of the handshake, and a client without
+// a read list, cannot know a changed list.
 func (s *Session) Changed(surface wire.Surface, notice []byte) {
 	s.mu.Lock()
 	announce := s.handshake == handshakeDone || s.listed[surface]
@@ -26,12 +26,12 @@ func (s *Session) Changed(surface wire.Surface, notice []byte) {
 	}
 	select {
 	case s.hasChanges <- struct{}{}:
-	default: // it holds a token already
+	default: // changed already holds a token
 	}
 }
 
-// noteListed records that the client reads a list, if method is that of a list. It is
-// called before the list is made, so that no change in between is missed.
+// noteListed records that the client reads a list, if method lists something. The caller calls
+// noteListed before making the list, so that no change in between is missed.
 func (s *Session) noteListed(method string) {
 	for _, surface := range wire.Surfaces {
 		if method == surface.ListMethod() {
@@ -42,8 +42,8 @@ func (s *Session) noteListed(method string) {
 	}
 }
 
-// notifyChanges sends notifications of changed lists until the session ends. Changes
-// that are made while one is being sent become one notification.
+// notifyChanges sends notifications of changed lists until the session ends. Changes during the
+// sending of a notification become a single notification.
 func (s *Session) notifyChanges() {
 	for {
 		select {

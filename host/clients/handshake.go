@@ -73,7 +73,7 @@ func (s *Session) isInitialized() bool {
 	return s.handshake != handshakeNone
 }
 
-// beginSession answers initialize when the backend knows its capabilities.
+// beginSession answers initialize when the backend knows the capabilities.
 func beginSession(ctx context.Context, r *rpc.Request) wire.Reply {
 	s := sessionOf(r)
 	w, err := s.opts.Backend.BeginSession(ctx, s)

@@ -16,7 +16,7 @@ import (
 // disconnected.
 var ErrClientGone = fmt.Errorf("the client has gone away: %w", wire.ErrClosed)
 
-// handler is the Session in its role as rpc.Handler of its connection.
+// handler is the Session in the role of rpc.Handler for the connection.
 type handler Session
 
 // Request implements rpc.Handler.
@@ -63,7 +63,7 @@ func (s *Session) stateless(r *rpc.Request) {
 func (h *handler) Notification(m wire.Inbound) {
 	s := (*Session)(h)
 	if envelope.IsPresent(m.Params) {
-		return // the stateless era has none that a client sends, except about a single request
+		return // in the stateless era clients send only notifications about a single request
 	}
 	if m.Method == protocol.NotificationInitialized {
 		s.initialized()
@@ -79,8 +79,8 @@ func (s *Session) trace(r *rpc.Request) {
 	}
 }
 
-// submit passes a request to the backend if the backend can answer it without a waiting
-// goroutine. It returns false if not.
+// submit passes a request to the backend if the backend can answer without a waiting goroutine, and
+// returns false otherwise.
 func (s *Session) submit(r *request) bool {
 	if s.submitter == nil {
 		return false
@@ -112,7 +112,7 @@ func (r *request) rpc() *rpc.Request { return (*rpc.Request)(r) }
 
 func (r *request) session() *Session { return sessionOf(r.rpc()) }
 
-// call returns the request in the form that the backend takes.
+// call returns the request in the form for the backend.
 func (r *request) call() route.Call {
 	call := route.Call{Method: r.Method, Origin: r, Params: r.Params}
 	if r.rpc().WantsProgress() {
@@ -133,7 +133,7 @@ func (r *request) Client() []byte { return r.session().Client() }
 // LogLevel implements route.Origin.
 func (r *request) LogLevel() string { return "" }
 
-// Span returns the span of the request, nil if it has none.
+// Span returns the span of the request, or nil.
 func (r *request) Span() rpc.Span { return r.rpc().Span() }
 
 // Notify implements route.Origin.
@@ -144,7 +144,7 @@ func (r *request) Notify(method string, params []byte) {
 
 // Ask implements route.Origin.
 func (r *request) Ask(ctx context.Context, call wire.Call) (wire.Reply, error) {
-	call.Owner = r // telemetry finds its span
+	call.Owner = r // telemetry finds the span
 	return r.session().callClient(ctx, rpc.Call{Call: call, Stream: r.rpc().Stream()})
 }
 

@@ -11,26 +11,26 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
 )
 
-// kept is what another process needs to go on with a session.
+// kept is the state of a session for the process that continues the session.
 type kept struct {
-	// ID is that of route.Session.
+	// ID is the ID of the route.Session.
 	ID string `json:"id"`
-	// Params are those of initialize, and Revision is what was negotiated.
+	// Params are the params of initialize, and Revision is the negotiated revision.
 	Params   json.RawMessage `json:"params"`
 	Revision string          `json:"revision"`
 	route.Kept
 }
 
-// Restorer is a Backend whose sessions can go on in another process.
+// Restorer is a Backend with sessions that can continue in another process.
 type Restorer interface {
-	// Keep and Restore are those of route.Router. Restore takes the place of BeginSession.
+	// Keep and Restore are the methods of route.Router. Restore takes the place of BeginSession.
 	Keep(s route.Session) (k route.Kept, called policy.Counts, ok bool)
 	Restore(s route.Session, k route.Kept, called policy.Counts)
 }
 
-// Keep returns as JSON what another process needs to go on with the session, and what it has
-// called, nil for nothing. ok is false if it has not begun, or has ended, or the backend is no
-// Restorer.
+// Keep returns the session's state as JSON for the process that continues the session, and the
+// counts of the session's calls, nil without calls. ok is false if the session has not begun or has
+// ended, or if the backend is no Restorer.
 func (s *Session) Keep() (state, calls []byte, ok bool) {
 	backend, can := s.opts.Backend.(Restorer)
 	if !can {
@@ -58,9 +58,9 @@ func (s *Session) Keep() (state, calls []byte, ok bool) {
 	return state, calls, err == nil
 }
 
-// Restore makes a new Session go on with one of another process, in place of initialize: with
-// what Keep has returned there. The client is told that its lists may have changed. Restore must
-// be called before anything else.
+// Restore makes a new Session continue a session of another process, in place of initialize; state
+// and calls are the results of Keep in the other process. Restore tells the client that lists may
+// have changed. No other method may be called before Restore.
 func (s *Session) Restore(state, calls []byte) error {
 	backend, can := s.opts.Backend.(Restorer)
 	if !can {
@@ -89,8 +89,8 @@ func (s *Session) Restore(state, calls []byte) error {
 	return nil
 }
 
-// persist saves the session, if that is wanted, after a request that has changed what another
-// process would need.
+// persist saves the session, if Options.Persist is set, after a request that has changed the result
+// of Keep.
 func (s *Session) persist(ctx context.Context, method string) {
 	if s.opts.Persist == nil {
 		return

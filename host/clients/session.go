@@ -1,17 +1,9 @@
-// Package clients implements MCP sessions with clients, independently of the transport,
-// and the stdio transport. Package streamable is the HTTP transport.
+// Package clients implements MCP sessions with clients, independently of the transport, and the
+// stdio transport. Begin with Session. Package streamable is the HTTP transport.
 //
-//	session.go    Session: options, life cycle, messages in both directions
-//	handshake.go  initialize and what comes before it
-//	request.go    requests of the client
-//	call.go       requests to the client
-//	restore.go    sessions that go on in another process
-//	changes.go    notifications that a list has changed
-//	stdio.go      the stdio transport
-//
-// Package rpc has the JSON-RPC connection, with the requests in flight in both
-// directions. A Session adds what is specific to MCP: the handshake, the revision,
-// and which lists the client has read.
+// Package rpc has the JSON-RPC connection, with the requests in flight in both directions. A
+// Session adds the MCP part: the handshake, the revision, and the set of lists that the client has
+// read.
 package clients
 
 import (
@@ -35,22 +27,21 @@ import (
 
 // Backend answers the requests of sessions.
 type Backend interface {
-	// BeginSession begins the session s, and returns the result of its initialize
-	// request. The error is a *wire.RPCError, or the cause of ctx.
+	// BeginSession begins the session s, and returns the result of the initialize request. The
+	// error is a *wire.RPCError, or the cause of ctx.
 	BeginSession(ctx context.Context, s route.Session) (route.InitializeResult, error)
 	// Discover, Begin and Hints are for the stateless era.
 	stateless.Backend
-	// HeaderParams returns the arguments of a tool that requests over HTTP repeat in
-	// headers.
+	// HeaderParams returns the arguments of a tool that HTTP requests repeat in headers.
 	HeaderParams(s route.Session, tool string) envelope.Params
 	// Handle answers every request but initialize and ping.
 	Handle(ctx context.Context, call route.Call) wire.Reply
-	// Notified takes all notifications except those about a single request. It is
-	// called in the order of the stream, and the next message waits for it.
+	// Notified takes all notifications except those about a single request. The session calls
+	// Notified in the order of the stream, and the next message waits for the return.
 	Notified(s route.Session, method string, params []byte)
-	// EndSession is called when a session has ended for which BeginSession was
-	// called, even if that failed. None of its requests is in flight any more,
-	// unless Session.Close has stopped waiting for one.
+	// EndSession is called after the end of a session if BeginSession was called, even if
+	// BeginSession failed. By then the session has no requests in flight, unless Session.Close has
+	// stopped waiting for a request.
 	EndSession(s route.Session)
 }
 
@@ -68,16 +59,17 @@ type Options struct {
 	Budget        *budget.Budget // for messages in flight; nil: none
 	KeepWorkers   int            // idle goroutines that are kept for the next requests
 	Principal     string         // see route.Session; "" for none
-	// Stateless are the options of the stateless era that both eras do not share.
+	// Stateless are the options that only the stateless era has.
 	Stateless
-	// Rights and TokenName return those of route.Session; nil: none.
+	// Rights and TokenName return the values for route.Session; nil: none.
 	Rights    func() *bearer.Rights
 	TokenName func() string
-	memory    rpc.Memory // see rpc.Options; nil if the streams count what they keep
-	// Persist, when set, keeps what Session.Keep returns, before the client gets the answer to a
-	// request that has changed it. It may wait a little, and returns when ctx ends.
+	memory    rpc.Memory // see rpc.Options; nil if the streams count their own memory
+	// Persist, if set, saves the result of Session.Keep. The session calls Persist before the
+	// answer to a request that has changed this result. Persist may wait briefly, and returns when
+	// ctx ends.
 	Persist func(ctx context.Context)
-	// Tracer follows the requests of the client, and those to it; nil: nobody does.
+	// Tracer follows the requests of the client, and the requests to the client; may be nil.
 	Tracer Tracer
 	Log    *slog.Logger
 }
@@ -117,10 +109,9 @@ const closeTimeout = 500 * time.Millisecond
 
 // Reasons why requests end without an answer.
 var (
-	// ErrStalled says that a session was abandoned because its client did not read.
+	// ErrStalled is the error of a session abandoned because the client did not read.
 	ErrStalled = errors.New("the client does not read its messages; they are lost")
-	// ErrNotListening says that the client has no stream open on which a request
-	// could reach it.
+	// ErrNotListening means: the client has no open stream for a request to the client.
 	ErrNotListening = route.ErrNotListening
 )
 
@@ -128,7 +119,7 @@ var (
 type Session struct {
 	id        string // for records
 	opts      Options
-	submitter Submitter // the Backend, if that is a Submitter; else nil
+	submitter Submitter // the Backend, if the Backend is a Submitter; else nil
 	conn      *rpc.Conn
 	// principal answers requests of the stateless era, which can come on the same
 	// stream; nil if they cannot.
@@ -137,7 +128,7 @@ type Session struct {
 	notifier   sync.WaitGroup // notifyChanges
 	hasChanges chan struct{}  // holds a token while changes is not empty
 
-	mu        sync.Mutex // guards what follows; a leaf
+	mu        sync.Mutex // guards the fields below; a leaf
 	handshake handshake
 	begun     bool   // BeginSession is or was called, so EndSession must follow
 	params    []byte // of initialize
@@ -146,9 +137,9 @@ type Session struct {
 	changes   map[wire.Surface][]byte // lists whose change must be announced to the client, with the notices
 }
 
-// NewSession makes a session with a client. main is the stream for messages to the
-// client that belong to none of its requests. The session ends with ctx. The caller
-// passes it the messages of the client (Receive), and must Close it.
+// NewSession makes a session with a client. main is the stream for messages to the client that
+// belong to none of the client's requests. The session ends with ctx. The caller passes the
+// client's messages to Receive, and must call Close.
 func NewSession(ctx context.Context, main rpc.Stream, opts Options) *Session {
 	s := &Session{
 		id: rand.Text()[:16], opts: opts, hasChanges: make(chan struct{}, 1),
@@ -168,13 +159,12 @@ func NewSession(ctx context.Context, main rpc.Stream, opts Options) *Session {
 	return s
 }
 
-// Receive takes one message of the client, or a batch of them, that arrived on a
-// stream. It returns when the requests in it are registered; see rpc.Conn.Receive.
-// The session keeps parts of raw.
+// Receive takes a message or a batch of messages of the client from a stream. Receive returns when
+// the requests in raw are registered; see rpc.Conn.Receive. The session keeps parts of raw.
 func (s *Session) Receive(raw []byte, on rpc.Stream) (waits bool) { return s.conn.Receive(raw, on) }
 
-// ReceiveMessage is Receive for a message that the transport has parsed: msg and
-// err are the results of wire.Parse. on may be nil if the message wants no answer.
+// ReceiveMessage is Receive for a message already parsed by the transport: msg and err are the
+// results of wire.Parse. on may be nil if the message wants no answer.
 func (s *Session) ReceiveMessage(msg wire.Message, err error, raw []byte, on rpc.Stream) (waits bool) {
 	return s.conn.ReceiveMessage(msg, err, raw, on)
 }
@@ -183,23 +173,23 @@ func (s *Session) ReceiveMessage(msg wire.Message, err error, raw []byte, on rpc
 // batches.
 func (s *Session) IsBatch(raw []byte) bool { return s.conn.IsBatch(raw) }
 
-// Abandon is called when the client has disconnected from a stream. It cancels the
-// requests that arrived on the stream, and fails those that were sent on it.
+// Abandon tells the session that the client has disconnected from a stream. Abandon cancels the
+// requests that arrived on the stream, and fails the requests sent on the stream.
 func (s *Session) Abandon(on rpc.Stream) { s.conn.Abandon(on, ErrClientGone) }
 
-// End ends the session: the contexts of its requests in flight end with cause. If
-// there are still answers to them, they are written. End does not block.
+// End ends the session: the contexts of requests in flight end with cause. Remaining answers to
+// these requests are still written. End does not block.
 func (s *Session) End(cause error) { s.conn.End(cause) }
 
-// Done returns a channel that is closed when the session has ended. Close then waits
-// for its goroutines.
+// Done returns a channel that is closed at the end of the session. Close then waits for the
+// session's goroutines.
 func (s *Session) Done() <-chan struct{} { return s.conn.Done() }
 
-// Err returns why the session has ended, nil while it has not.
+// Err returns the reason for the end of the session, or nil while the session lasts.
 func (s *Session) Err() error { return s.conn.Err() }
 
-// Close ends the session and waits for its goroutines. The error is ErrStalled if some
-// of them did not end in time.
+// Close ends the session and waits for the session's goroutines. The error is ErrStalled if some
+// goroutines did not end in time.
 func (s *Session) Close() error {
 	done := s.conn.CloseWithin(closeTimeout, wire.ErrClosed)
 	if s.principal != nil && !s.principal.Close(closeTimeout) {

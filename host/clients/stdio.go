@@ -15,23 +15,22 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
 )
 
-// keepWorkers is the default of Options.KeepWorkers for stdio, where there is only
-// one session.
+// keepWorkers is the default of Options.KeepWorkers for stdio, which has a single session.
 const keepWorkers = 64
 
-// drainTime is how long requests may still take after the end of input, if that does not
+// drainTime is the time that requests get after the end of input, if the end of input does not
 // cancel them. Then they are cancelled.
 const drainTime = time.Second
 
-// ServeStdio runs a session over byte streams of newline-delimited messages (MCP
-// stdio transport) until r ends, the client stops reading, or ctx ends. It returns
-// when all goroutines of the session have ended; nil means that the client closed its
-// end. If the client neither reads nor closes its end, the goroutines that wait for it
-// are left behind, and the error wraps ErrStalled.
+// ServeStdio runs a session over byte streams of newline-delimited messages (MCP stdio transport)
+// until r ends, the client stops reading, or ctx ends. ServeStdio returns when all goroutines of
+// the session have ended; nil means that the client closed the connection. If the client neither
+// reads nor closes the connection, the goroutines waiting for the client are left behind, and the
+// error wraps ErrStalled.
 //
-// A Read of r cannot be interrupted, unless r is an io.Closer whose Close does so. In
-// that case ServeStdio closes r and waits for the goroutine that reads it. Otherwise
-// that goroutine ends with the process.
+// A Read of r cannot be interrupted, unless r is an io.Closer with a Close that interrupts Read. In
+// this case ServeStdio closes r and waits for the reading goroutine. Otherwise the reading
+// goroutine ends with the process.
 func ServeStdio(ctx context.Context, r io.Reader, w io.Writer, opts Options) error {
 	if opts.KeepWorkers == 0 {
 		opts.KeepWorkers = keepWorkers
@@ -80,8 +79,8 @@ func ServeStdio(ctx context.Context, r io.Reader, w io.Writer, opts Options) err
 	return err
 }
 
-// endOfInput cancels calls of tools and subscriptions, which are then not answered.
-// Requests that take little time, such as those for lists, are still answered.
+// endOfInput cancels calls of tools and subscriptions without answers. Short requests, for example
+// requests for lists, are still answered.
 func (s *Session) endOfInput() {
 	s.conn.Drop(ErrClientGone, func(r *rpc.Request) bool {
 		return r.Method == protocol.MethodToolsCall || r.Method == protocol.MethodListen
@@ -98,8 +97,8 @@ func (s *Session) readBudget() *wire.ReadBudget {
 	return &wire.ReadBudget{Context: s.conn.Context(), Most: all.LargestMessage(), Open: func() *budget.Hold { return all.OpenRequest(route.BudgetKey(s)) }}
 }
 
-// output is the io.Writer of a session. When it fails, the session ends. It is not
-// closed, since its owner may use it again.
+// output is the io.Writer of a session. A failed write ends the session. The owner of w may use w
+// again, so output does not close w.
 type output struct {
 	w       io.Writer
 	session *Session
@@ -108,13 +107,12 @@ type output struct {
 func (o *output) Write(p []byte) (int, error) {
 	n, err := o.w.Write(p)
 	if err != nil {
-		o.session.End(errors.Join(wire.ErrClosed, err)) // nobody reads any more
+		o.session.End(errors.Join(wire.ErrClosed, err)) // the client no longer reads
 	}
 	return n, err
 }
 
-// SyscallConn implements syscall.Conn, so that small answers are written without a
-// goroutine; see rpc.Writer.
+// SyscallConn implements syscall.Conn, so that small answers need no goroutine; see rpc.Writer.
 func (o *output) SyscallConn() (syscall.RawConn, error) {
 	if file, ok := o.w.(syscall.Conn); ok {
 		return file.SyscallConn()

@@ -1,9 +1,5 @@
-// Package bearer has the bearer tokens of our endpoints (RFC 6750): by their digests, with
-// what their clients may do.
-//
-//	bearer.go  tokens and their digests
-//	name.go    the names of tokens
-//	rights.go  what the clients with a token may do
+// Package bearer has the bearer tokens of our endpoints (RFC 6750): their digests, their names, and
+// the rights of the clients with a token. Begin with Token.
 package bearer
 
 import (
@@ -42,8 +38,8 @@ func ParseDigest(text string) (Digest, error) {
 // String returns the digest in hexadecimal digits, as in the configuration.
 func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
-// Principal returns a name for the clients that have the token; see route.Session. It is a
-// digest of the digest, so that it gives no access, and "" for the zero Digest.
+// Principal returns a name for the clients with the token; see route.Session. The name is a digest
+// of the digest, and so gives no access. The zero Digest has the name "".
 func (d Digest) Principal() string {
 	if d == (Digest{}) {
 		return ""
@@ -52,7 +48,7 @@ func (d Digest) Principal() string {
 	return hex.EncodeToString(again[:16])
 }
 
-// Token is a token that is accepted, and what its clients may do. The token itself is not
+// Token is an accepted token with the rights of the token's clients. Only the token's digest is
 // kept.
 type Token struct {
 	Digest Digest
@@ -60,15 +56,15 @@ type Token struct {
 	Name string
 	// Expires is when the token is no longer accepted; the zero Time: never.
 	Expires time.Time
-	// Rights are what its clients may do.
+	// Rights are the rights of the token's clients.
 	Rights Rights
 }
 
 // Expired reports whether the token is no longer accepted at a time.
 func (t *Token) Expired(now time.Time) bool { return !t.Expires.IsZero() && !now.Before(t.Expires) }
 
-// Find returns the token in tokens that a request was sent with; nil if it was sent with
-// none of them. The comparison takes the same time whichever it is.
+// Find returns the token of a request, or nil if tokens does not have the request's token. The
+// duration of the comparison does not depend on the token.
 func Find(tokens []Token, r *http.Request) *Token {
 	scheme, value, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	given := DigestOf(strings.TrimSpace(value))

@@ -7,9 +7,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// CheckName returns an error if a name cannot name a token. The rules are those for the
-// names of saved tools, because folders are named after tokens too. The error's text is
-// meant to follow the quoted name.
+// CheckName returns an error if a token cannot have the name. The rules are the rules for names of
+// saved tools, because folders are named after tokens too. The error's text continues a sentence
+// that begins with the quoted name.
 func CheckName(name string) error {
 	bad := new(tools.NameError)
 	if errors.As(tools.CheckName(name), &bad) {

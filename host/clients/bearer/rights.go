@@ -8,24 +8,24 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/glob"
 )
 
-// Rights are what the clients with a token may do. They only narrow what the
-// configuration gives to all clients. Nil Rights do not narrow it. Rights must not be
-// changed once they are in use.
+// Rights are the rights of the clients with a token. Rights only narrow the rights that the
+// configuration gives to all clients; nil Rights do not narrow them. Rights in use must not be
+// changed.
 type Rights struct {
-	// NoSave says that they may not save and delete tools.
+	// NoSave forbids saving and deleting tools.
 	NoSave bool
-	// Expose and Hide are patterns (package glob) of targets: SERVER.NAME with the real
-	// name of a server and its own name of a tool or prompt, or the URI of a resource, or
-	// tools.NAME for a saved tool, builtin.NAME for a built-in one. Clients see what Expose
-	// matches, everything if it is empty; scripts may call the other tools, too. What Hide
-	// matches, neither can use.
+	// Expose and Hide are patterns (package glob) of targets: SERVER.NAME with the real name of a
+	// server and the server's name of a tool or prompt, or the URI of a resource, or tools.NAME for
+	// a saved tool, or builtin.NAME for a built-in tool. Clients see the targets that Expose
+	// matches, or all targets if Expose is empty; scripts may also call the other tools. Targets
+	// that Hide matches are closed to clients and scripts.
 	Expose, Hide []string
-	// Own is the name of the token if its clients have saved tools of their own; "" if they
-	// share those of all.
+	// Own is the name of the token if the token's clients have saved tools of their own, and "" if
+	// they share the saved tools of all clients.
 	Own string
 
 	nothing  bool
-	view     string // see View, if it is prepared
+	view     string // see View, if prepared
 	prepared bool
 }
 
@@ -35,14 +35,14 @@ func (r Rights) Prepared() *Rights {
 	return &r
 }
 
-// Nothing are the rights of a client whose token is no longer accepted.
+// Nothing are the rights of a client with a token that is no longer accepted.
 var Nothing = &Rights{NoSave: true, nothing: true}
 
 // MaySave reports whether clients may save and delete tools.
 func (r *Rights) MaySave() bool { return r == nil || !r.NoSave }
 
-// View identifies what clients see: with the same View they see the same. It is "" if they
-// see all that the configuration gives to all clients.
+// View identifies the view of the clients: clients with equal Views see the same targets. View is
+// "" if the clients see everything that the configuration gives to all clients.
 func (r *Rights) View() string {
 	switch {
 	case r == nil:
@@ -57,8 +57,8 @@ func (r *Rights) View() string {
 	return strings.Join(slices.Concat([]string{r.Own}, r.Expose, []string{""}, r.Hide), "\x00")
 }
 
-// Narrows reports whether clients see less than all that the configuration gives to all
-// clients, or other saved tools.
+// Narrows reports whether clients see less than the configuration gives to all clients, or other
+// saved tools.
 func (r *Rights) Narrows() bool { return r.View() != "" }
 
 // Hides reports whether neither clients nor their scripts may use the name of a server.
@@ -66,7 +66,7 @@ func (r *Rights) Hides(server, name string) bool {
 	return r != nil && (r.nothing || len(r.Hide) > 0 && glob.Any(r.Hide, server+"."+name))
 }
 
-// Exposes reports whether clients see the name of a server, unless it is hidden.
+// Exposes reports whether clients see a server's name, unless Hide matches the name.
 func (r *Rights) Exposes(server, name string) bool {
 	return r == nil || !r.nothing && (len(r.Expose) == 0 || glob.Any(r.Expose, server+"."+name))
 }
@@ -76,14 +76,14 @@ func (r *Rights) Shows(server, name string) bool {
 	return r.Exposes(server, name) && !r.Hides(server, name)
 }
 
-// HidesServer reports whether nothing of a server may be used, whatever its name.
+// HidesServer reports whether all targets of a server are closed.
 func (r *Rights) HidesServer(server string) bool {
 	return r != nil && (r.nothing || glob.CoversAll(r.Hide, server+"."))
 }
 
-// ShowsResource reports whether clients may use a resource of a server. A URI can be
-// written in several ways, and servers differ in what they make of it (wire.URIForms). So it
-// is hidden if one of its forms is, and exposed only if all are.
+// ShowsResource reports whether clients may use a resource of a server. A URI has several
+// spellings, and servers differ in reading them (wire.URIForms). So the resource is hidden if Hide
+// matches any spelling, and exposed only if Expose matches all spellings.
 func (r *Rights) ShowsResource(server, uri string) bool {
 	if r == nil {
 		return true

@@ -1,7 +1,5 @@
-// Package clienttest has what tests of the front ends share.
-//
-//	backend.go  Backend: its tools do something to the client
-//	lines.go    Lines: messages of conversations
+// Package clienttest has the shared parts of the front ends' tests: Backend, with tools that do
+// something to the client, and Lines, the messages of conversations.
 package clienttest
 
 import (
@@ -25,20 +23,20 @@ import (
 //	ask    sends the request in its arguments, and returns the answer
 //	log    sends as many notifications as its argument says (1 by default)
 //
-// The test receives from the channels, and sends on Release and Refuse. All but
-// those two are so large that the backend never blocks.
+// The test receives from the channels, and sends on Release and Refuse. The other channels are so
+// large that the backend never blocks.
 type Backend struct {
-	Release       chan struct{}       // lets one call of wait go on
-	Waiting       chan struct{}       // one value for each call of wait
-	Cancelled     chan error          // causes of calls of wait and ask that were cancelled
+	Release       chan struct{}       // lets a call of wait return
+	Waiting       chan struct{}       // a value for each call of wait
+	Cancelled     chan error          // causes of cancelled calls of wait and ask
 	Notifications chan string         // method and params of notifications
-	Ended         chan route.Session  // sessions that have ended
+	Ended         chan route.Session  // ended sessions
 	Refuse        chan *wire.RPCError // errors for the next initialize requests
-	Began         chan route.Session  // sessions that have begun
-	After         chan func()         // what task and late do after their answer; run by the test
+	Began         chan route.Session  // begun sessions
+	After         chan func()         // the actions of task and late after their answer; run by the test
 }
 
-// Capabilities are those that Discover returns.
+// Capabilities are the capabilities in the result of Discover.
 const Capabilities = `{"tools":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"logging":{}}`
 
 // New makes a Backend.

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Envelope is $E in a conversation. It may be followed by an object with more members.
+// Envelope is $E in a conversation. An object with more members may follow.
 const Envelope = `{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
 	`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{}},` +
 	`"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"}}`
@@ -14,11 +14,11 @@ const Envelope = `{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
 // ResultMeta is $S in a conversation: the _meta of results of the stateless era.
 const ResultMeta = `{"io.modelcontextprotocol/serverInfo":{"name":"test","version":"1.2.3"}}`
 
-// Lines are the messages of a conversation. $STATE in a line that must be received is any
-// requestState; in lines that are sent after that, it is the same one.
+// Lines are the messages of a conversation. $STATE in a line to be received is any requestState; in
+// later sent lines $STATE is the received requestState.
 type Lines struct{ state string }
 
-// Sent returns a line as it is to be sent.
+// Sent returns a line in the form for sending.
 func (l *Lines) Sent(line string) string {
 	open := strings.TrimSuffix(Envelope, "}") + ","
 	line = strings.ReplaceAll(line, "$E{", open)
@@ -26,7 +26,7 @@ func (l *Lines) Sent(line string) string {
 	return strings.ReplaceAll(line, "$STATE", l.state)
 }
 
-// Check returns what is wrong with a line that was received, "" if nothing is.
+// Check returns a description of the error in a received line, or "".
 func (l *Lines) Check(got, want string) string {
 	want = strings.ReplaceAll(want, "$S,", ResultMeta+",")
 	want = strings.ReplaceAll(want, "$S}", ResultMeta+"}")

@@ -1,6 +1,6 @@
-// Package origin decides from the headers Host and Origin whether an HTTP server answers a
-// request. It keeps out web pages: those of other sites, and those whose own name was made
-// to resolve to our address (DNS rebinding).
+// Package origin decides from the headers Host and Origin whether an HTTP server answers a request.
+// The package keeps out web pages: pages of other sites, and pages with a name that was made to
+// resolve to our address (DNS rebinding). Begin with Rules.
 package origin
 
 import (
@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// Rules say which hosts and origins are allowed in addition to those of the address that a
-// request was sent to. The zero value allows no others.
+// Rules are the allowed hosts and origins besides the hosts and origins of the address that a
+// request was sent to. The zero value adds none.
 type Rules struct{ origins, hosts []string }
 
 // NewRules makes Rules of origins ("https://host:port") and of host names with or without
@@ -29,8 +29,8 @@ func NewRules(origins, hosts []string) Rules {
 	return u
 }
 
-// AllowsHost reports whether r was sent to one of our names. Otherwise a web page may
-// have made its own name resolve to our address (DNS rebinding).
+// AllowsHost reports whether r was sent to a name of ours. Otherwise a web page may have made the
+// page's own name resolve to our address (DNS rebinding).
 func (u Rules) AllowsHost(r *http.Request) bool {
 	name := hostname(r.Host)
 	if isLoopback(name) || slices.Contains(u.hosts, "*") {
@@ -48,9 +48,9 @@ func (u Rules) AllowsHost(r *http.Request) bool {
 	return ok && local.Addr() == addr.Unmap()
 }
 
-// AllowsOrigin reports whether the web page that r comes from, if any, may use the
-// endpoint: a page of a configured origin, or of the address that r was sent to.
-// configured is true for the former. Only such pages may read the answers (CORS).
+// AllowsOrigin reports whether the web page that r comes from, if any, may use the endpoint: a page
+// of a configured origin, or of the address that r was sent to. configured is true for the former.
+// Only pages of configured origins may read the answers (CORS).
 func (u Rules) AllowsOrigin(r *http.Request) (ok, configured bool) {
 	values := r.Header["Origin"]
 	if len(values) == 0 {
@@ -65,9 +65,9 @@ func (u Rules) AllowsOrigin(r *http.Request) (ok, configured bool) {
 	return slices.Contains(ownOrigins(r), strings.ToLower(values[0])), false
 }
 
-// ownOrigins returns the origins of web pages at the address that r was sent to, in the
-// form that browsers send (RFC 6454, section 6.2). They do not depend on the Host header,
-// which a client can set to anything.
+// ownOrigins returns the origins of web pages at the address that r was sent to, in the form that
+// browsers send (RFC 6454, section 6.2). The origins do not depend on the Host header, which a
+// client can set to any value.
 func ownOrigins(r *http.Request) []string {
 	addr, ok := localAddr(r)
 	if !ok {
@@ -107,7 +107,7 @@ func localAddr(r *http.Request) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port()), true
 }
 
-// hostname returns a Host header without its port.
+// hostname returns a Host header without the port.
 func hostname(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		return name
