@@ -8,11 +8,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
 )
 
-// errRevoked is the cause with which sessions end whose token is no longer accepted.
+// errRevoked is the cause of the end of sessions with a token that is no longer accepted.
 var errRevoked = errors.New("the token is no longer valid")
 
-// SetAccess replaces the access policy. It ends sessions whose token is no longer
-// accepted. Clients whose rights have changed are notified that their lists have changed.
+// SetAccess replaces the access policy. SetAccess ends sessions with a token that is no longer
+// accepted. Clients with changed rights are notified of changed lists.
 func (h *Handler) SetAccess(a Access) {
 	p := newPolicy(a, h.opts.WallClock)
 	h.mu.Lock()
@@ -34,7 +34,7 @@ func (h *Handler) SetAccess(a Access) {
 	}
 	select {
 	case h.admitted <- struct{}{}:
-	default: // it is noticed with the one before
+	default: // the pending signal covers this change
 	}
 }
 
@@ -49,7 +49,7 @@ func changedLists(before, now *bearer.Rights) []wire.Surface {
 	return nil
 }
 
-// endExpired ends the sessions whose tokens have expired.
+// endExpired ends the sessions with expired tokens.
 func (h *Handler) endExpired() {
 	h.mu.Lock()
 	ended := h.removeRefused(h.policy.Load())
@@ -57,8 +57,8 @@ func (h *Handler) endExpired() {
 	ended()
 }
 
-// removeRefused makes sure that sessions are not found whose tokens are not accepted.
-// end ends them. The caller holds h.mu, but not when it calls end.
+// removeRefused hides sessions with tokens that are not accepted from find. end ends these
+// sessions. The caller holds h.mu, but not when calling end.
 func (h *Handler) removeRefused(p *policy) (end func()) {
 	var sessions []*session
 	var principals []*principal
@@ -79,7 +79,7 @@ func (h *Handler) removeRefused(p *policy) (end func()) {
 	}
 	return func() {
 		for name := range names {
-			if name != "" { // others were removed
+			if name != "" { // other tokens were removed
 				h.log().Info("a token has expired: its sessions end", "token", name)
 			}
 		}

@@ -19,27 +19,27 @@ var (
 	errClosing = errors.New("the server is shutting down")
 )
 
-// quotaError says that a token or an address has as many sessions as it may have, or
-// begins them too fast.
+// quotaError is the error for a token or an address that has reached the limit on sessions, or
+// begins sessions too fast.
 type quotaError struct{ text string }
 
 func (e *quotaError) Error() string { return e.text }
 
-// errUnused is the cause with which a session ends that was never used.
+// errUnused is the cause of the end of a session that was never used.
 var errUnused = errors.New("the session was not used")
 
-// usage is what one token or one address uses. It is a token bucket for the rate
+// usage counts the sessions of a token or an address. A usage is also a token bucket for the rate
 // of new sessions.
 type usage struct {
-	sessions  int       // including those that are ending
-	allowance float64   // how many sessions it may begin at once, as of filled
+	sessions  int       // including ending sessions
+	allowance float64   // sessions that may begin at once, as of filled
 	filled    time.Time // zero: the allowance is full
 }
 
 // quota bounds a usage.
 type quota struct {
 	most        int    // sessions at a time
-	burst, rate int    // sessions to begin at once, and per second after that
+	burst, rate int    // sessions to begin at once, and per second afterwards
 	holder      string // for messages: "token" or "address"
 	limit       *limits.Limit
 }
@@ -68,9 +68,9 @@ func (h *Handler) quotaOfAddress(address netip.Prefix) quota {
 	return quota{most, max(most, minBurst), h.opts.InitializeRate, "address", limits.SessionsPerAddress}
 }
 
-// admit begins a session for a client with a token and an address, under the policy
-// that its request was accepted with. If there are too many sessions, the oldest one
-// that was never used ends first. The caller must call serving.Done and leave.
+// admit begins a session for a client with a token and an address, under the policy that accepted
+// the client's request. If the limit on sessions is reached, the oldest never used session ends
+// first. The caller must call serving.Done and leave.
 func (h *Handler) admit(ctx context.Context, p *policy, token bearer.Digest, address netip.Prefix) (*session, error) {
 	if h.opts.Refuses != nil {
 		if err := h.opts.Refuses(); err != nil {
@@ -88,15 +88,15 @@ func (h *Handler) admit(ctx context.Context, p *policy, token bearer.Digest, add
 		victim.log().Debug("session ended to make room for another")
 		victim.mcp.End(errUnused)
 		select {
-		case <-victim.ended: // so that there are never too many
+		case <-victim.ended: // keeps the number of sessions within the limit
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
 	}
 }
 
-// checkRate counts a session that is about to begin. The error says that its token or
-// address begins sessions too fast.
+// checkRate counts a session about to begin. The error names the token or address that begins
+// sessions too fast.
 func (h *Handler) checkRate(p *policy, token bearer.Digest, address netip.Prefix) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -104,8 +104,8 @@ func (h *Handler) checkRate(p *policy, token bearer.Digest, address netip.Prefix
 	all := h.accounts(p, token, address)
 	counted := all[:]
 	if token.Principal() != "" && address.Addr().IsLoopback() {
-		// Proxies connect from there, so that the address is that of clients with any token,
-		// and one of them must not use up the rate of the others.
+		// Proxies connect from loopback addresses, so all tokens share the address, and a single
+		// client must not use up the rate of the other clients.
 		counted = all[:1]
 	}
 	for _, by := range counted {
@@ -119,7 +119,7 @@ func (h *Handler) checkRate(p *policy, token bearer.Digest, address netip.Prefix
 	return nil
 }
 
-// refill adds to the allowance what has accrued since the last time.
+// refill adds the allowance accrued since the last call.
 func (u *usage) refill(q quota, now time.Time) {
 	if u.filled.IsZero() {
 		u.allowance = float64(q.burst)
@@ -135,7 +135,7 @@ type account struct {
 	owns func(s *session) bool
 }
 
-// accounts returns the account of the token and that of the address of a client. The
+// accounts returns the account of a client's token and the account of the client's address. The
 // caller holds h.mu.
 func (h *Handler) accounts(p *policy, token bearer.Digest, address netip.Prefix) [2]account {
 	if h.tokens[token] == nil {
@@ -150,9 +150,9 @@ func (h *Handler) accounts(p *policy, token bearer.Digest, address netip.Prefix)
 	}
 }
 
-// begin makes a session, or returns the session that has to end first, the victim. The
-// victim can no longer be found. id is that of a session of another replica, which cannot be
-// found before it has begun here; "" for a new one.
+// begin makes a session, or returns the session that has to end first, the victim. The victim can
+// no longer be found. id is the id of a session of another replica, which cannot be found until the
+// session has begun here; "" for a new session.
 func (h *Handler) begin(p *policy, token bearer.Digest, address netip.Prefix, id string) (s, victim *session, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -198,7 +198,7 @@ func (h *Handler) begin(p *policy, token bearer.Digest, address netip.Prefix, id
 	return s, nil, nil
 }
 
-// place counts a session that begins in the budget: for its principal, or else for its
+// place counts a beginning session in the budget: for the session's principal, or else for the
 // address.
 func (h *Handler) place(id string, token bearer.Digest, address netip.Prefix) (*budget.Account, error) {
 	owner := budget.Member{Group: address, Of: address.String() + " " + id}
@@ -213,8 +213,8 @@ func (h *Handler) place(id string, token bearer.Digest, address netip.Prefix) (*
 	return place, nil
 }
 
-// evict removes and returns the session that has been idle for longest among those that
-// were never used; nil if there is none. The caller holds h.mu.
+// evict removes and returns the never used session that has been idle for longest, or nil. The
+// caller holds h.mu.
 func (h *Handler) evict(among func(*session) bool) (oldest *session) {
 	for _, s := range h.sessions {
 		if s.requests == 0 && !s.used.Load() && among(s) && (oldest == nil || s.idleSince.Before(oldest.idleSince)) {
@@ -227,7 +227,7 @@ func (h *Handler) evict(among func(*session) bool) (oldest *session) {
 	return oldest
 }
 
-// release stops counting a session that has ended.
+// release stops counting an ended session.
 func (h *Handler) release(s *session) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -236,8 +236,7 @@ func (h *Handler) release(s *session) {
 	h.addresses[s.address].sessions--
 }
 
-// removeUsages removes the usages that do not differ from new ones. The caller holds
-// h.mu.
+// removeUsages removes the usages that do not differ from new usages. The caller holds h.mu.
 func (h *Handler) removeUsages() {
 	now := time.Now()
 	ofToken := h.quotaOfToken(h.policy.Load())
@@ -253,7 +252,7 @@ func (h *Handler) removeUsages() {
 	}
 }
 
-// isNew reports whether there are no sessions and the allowance is full.
+// isNew reports whether u has no sessions and the full allowance.
 func (u *usage) isNew(q quota, now time.Time) bool {
 	u.refill(q, now)
 	return u.sessions == 0 && u.allowance >= float64(q.burst)

@@ -18,28 +18,27 @@ import (
 
 // Bounds of bodies.
 const (
-	// maxInitialize is the size of the largest body without a session, in bytes.
-	// Only initialize comes without one, and needs no more.
+	// maxInitialize is the size of the largest body without a session, in bytes. Only initialize
+	// comes without a session, and initialize needs no more.
 	maxInitialize = 64 << 10
-	// bodyGrace is the time that every body may take. After that, at least bodyRate
-	// bytes a second must arrive on average.
+	// bodyGrace is the time that every body may take. Afterwards at least bodyRate bytes a second
+	// must arrive on average.
 	bodyGrace = 10 * time.Second
 	bodyRate  = 16 << 10
 	// budgetWait is how long a body waits for room in the budget.
 	budgetWait = 10 * time.Second
-	// firstBuffer is the size of the buffer for a body before any of it has
-	// arrived, in bytes. The buffer doubles as the body arrives.
+	// firstBuffer is the size of the first buffer for a body, in bytes. The buffer doubles as the
+	// body arrives.
 	firstBuffer = 4 << 10
-	// smallBody is the size up to which a body does not wait for room, in bytes. It
-	// may be the answer or the cancellation that makes room.
+	// smallBody is the size up to which a body does not wait for room, in bytes. A small body may
+	// be the answer or the cancellation that makes room.
 	smallBody = 16 << 10
 )
 
-// errNoRoom says that the budget was used up for too long.
+// errNoRoom is the error for a body that waited too long for the used-up budget.
 var errNoRoom = errors.New("too many bytes of other messages are being worked on (try again later)")
 
-// body is what has been read of the body of a request. Its memory is taken from the
-// budget for all messages.
+// body is the read part of a request's body. The memory is taken from the budget for all messages.
 type body struct {
 	raw    []byte
 	hold   *budget.Hold
@@ -50,9 +49,9 @@ type body struct {
 	deadline time.Time // the current deadline of reads
 }
 
-// readBody reads the body of r, of at most limit bytes, and charges it to an owner in the
-// budget. It reads nothing before there is room for it. The caller must release the body
-// when it is no longer used, also if there is a refusal.
+// readBody reads the body of r, of at most limit bytes, and charges the body to an owner in the
+// budget. readBody waits for room before reading. The caller must release the body after use, also
+// after a refusal.
 func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, owner any, limit int) (*body, *refusal) {
 	b := &body{
 		hold: h.opts.Session.Budget.Open(owner), memory: h.memory,
@@ -72,11 +71,11 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, owner any, li
 	return b, nil
 }
 
-// fill reads src, which has at most that many bytes, to its end.
+// fill reads src, which has at most most bytes, to the end.
 func (b *body) fill(ctx context.Context, src io.Reader, most int) error {
 	for {
 		if len(b.raw) == cap(b.raw) {
-			// To find the end, a read needs room for one more byte.
+			// A read needs room for another byte to find the end.
 			if err := b.grow(ctx, min(max(2*cap(b.raw), firstBuffer), most+1)); err != nil {
 				return err
 			}
@@ -89,7 +88,7 @@ func (b *body) fill(ctx context.Context, src io.Reader, most int) error {
 			if cap(b.raw) <= budget.Small {
 				return nil
 			}
-			return b.reserve(ctx, (budget.Copies-1)*cap(b.raw)) // for the form in which it is passed on
+			return b.reserve(ctx, (budget.Copies-1)*cap(b.raw)) // for the forwarded form
 		}
 		if err != nil {
 			return err
@@ -114,7 +113,7 @@ func (b *body) reserve(ctx context.Context, size int) error {
 	if b.hold.TryAcquire(int64(size)) || size <= smallBody {
 		return nil
 	}
-	// The client may block meanwhile, since what it sends is not read.
+	// The client may block meanwhile, since the body is not read.
 	_ = b.control.SetReadDeadline(time.Time{})
 	began := time.Now()
 	ctx, cancel := context.WithTimeoutCause(ctx, budgetWait, errNoRoom)
@@ -124,8 +123,8 @@ func (b *body) reserve(ctx context.Context, size int) error {
 	return err
 }
 
-// extend moves the read deadline as far as the bytes that have arrived allow. If
-// the http.ResponseWriter has no deadlines, those of the server apply.
+// extend moves the read deadline as far as the arrived bytes allow. If the http.ResponseWriter has
+// no deadlines, the server's deadlines apply.
 func (b *body) extend() {
 	deadline := b.start.Add(bodyGrace + time.Duration(len(b.raw))*time.Second/bodyRate)
 	if deadline.Sub(b.deadline) >= time.Second {
@@ -149,7 +148,7 @@ func (h *Handler) tooLarge(limit int) *refusal {
 	return &refusal{http.StatusRequestEntityTooLarge, wire.CodeInvalidRequest, "invalid request: " + text}
 }
 
-// unreadable returns the refusal of a body that could not be read.
+// unreadable returns the refusal of an unreadable body.
 func (h *Handler) unreadable(err error, limit int) *refusal {
 	var over *http.MaxBytesError
 	var beyond *budget.TooLargeError

@@ -12,9 +12,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/limits"
 )
 
-// connections bounds the connections of a server. When there are too many, a new one
-// replaces an idle one, of the address that has most. If none is idle, the new one is
-// closed.
+// connections bounds the connections of a server. At the limit, a new connection replaces an idle
+// connection of the address with the most connections. Without idle connections, the new connection
+// is closed.
 type connections struct {
 	most           int
 	mostPerAddress int // 0: see shareOfAddress
@@ -59,8 +59,7 @@ func (c *connections) state(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// add adds a new connection. The victim, if there is one, must be closed; it may be
-// conn.
+// add adds a new connection. The victim, unless nil, must be closed; the victim may be conn.
 func (c *connections) add(conn net.Conn) (victim net.Conn) {
 	from := clientAddress(conn.RemoteAddr().String())
 	c.mu.Lock()
@@ -83,8 +82,8 @@ func (c *connections) add(conn net.Conn) (victim net.Conn) {
 	return victim
 }
 
-// idlest returns the connection that has been idle for longest, of the address that has
-// most connections among those with idle ones; nil if there is none.
+// idlest returns the connection that has been idle for longest, of the address with the most
+// connections among the addresses with idle connections; nil if no connection is idle.
 func (c *connections) idlest(among func(*connection) bool) (idlest net.Conn) {
 	var best *connection
 	for conn, one := range c.open {
@@ -109,8 +108,8 @@ func (c *connections) remove(conn net.Conn) {
 	}
 }
 
-// closeSilently closes a connection without TLS's closing alert: the client may not
-// read it.
+// closeSilently closes a connection without TLS's closing alert, because the client may not read
+// the alert.
 func closeSilently(conn net.Conn) {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()
@@ -135,9 +134,9 @@ func clientAddress(addrPort string) netip.Prefix {
 	return prefix
 }
 
-// shareOfAddress returns how many of total one address may have: what is configured, or
-// else half. A loopback address may have all, since proxies connect from there and hide
-// the addresses of their clients.
+// shareOfAddress returns the part of total for an address: the configured number, or else half. A
+// loopback address may have all, since proxies connect from loopback addresses and hide the
+// addresses of their clients.
 func shareOfAddress(address netip.Prefix, configured, total int) int {
 	switch {
 	case configured > 0:

@@ -6,16 +6,16 @@ import (
 	"syscall"
 )
 
-// Descriptors that are left to everything but the connections of clients: files, servers, their
-// connections, and those of pages and metrics.
+// Descriptors reserved for everything but the connections of clients: files, servers, and the
+// connections of servers, pages and metrics.
 const (
 	leastReserve     = 64
 	reserveForServer = 8
 )
 
-// affordable returns how many of most connections a process can have that may open so many files;
-// all of them if files is 0. A quarter of the files is left for the rest, or more for many
-// servers, but not more than three quarters.
+// affordable returns how many of most connections a process with a limit of files open files can
+// have; all of them if files is 0. A quarter of the files is left for the rest, or more for many
+// servers, but at most three quarters.
 func affordable(most, files, servers int) int {
 	if files <= 0 {
 		return most
@@ -25,7 +25,7 @@ func affordable(most, files, servers int) int {
 }
 
 // thriftyListener is a listener that closes idle connections when the process has no descriptor
-// for a new one.
+// left for a new connection.
 type thriftyListener struct {
 	net.Listener
 	connections *connections
@@ -46,7 +46,7 @@ func (l *thriftyListener) Accept() (net.Conn, error) {
 	}
 }
 
-// giveUp removes an idle connection, which the caller must close; nil if there is none.
+// giveUp removes and returns an idle connection, or nil. The caller must close the connection.
 func (c *connections) giveUp() (victim net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

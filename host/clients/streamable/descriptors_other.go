@@ -2,5 +2,5 @@
 
 package streamable
 
-// openFiles returns 0: there is no such limit.
+// openFiles returns 0: the system has no limit on open files.
 func openFiles() int { return 0 }

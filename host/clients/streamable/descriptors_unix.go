@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// openFiles returns how many files this process may open; 0 if that is not known. At its start
-// Go has raised the limit as far as it may.
+// openFiles returns the limit on open files of this process; 0 if unknown. At the start of the
+// process Go has raised the limit as far as permitted.
 func openFiles() int {
 	var l syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {

@@ -8,21 +8,20 @@ import (
 	"strings"
 )
 
-// eventID identifies an event of a session: the stream it was written to (0: the
-// session's own) and its sequence number there, from 1. On the wire it is
-// "stream.seq".
+// eventID identifies an event of a session: the event's stream (0: the session's own) and the
+// sequence number in the stream, from 1. The form on the wire is "stream.seq".
 //
-// In a fleet, another replica may be asked for what follows an event. Then it is
+// In a fleet, a client may ask another replica for the events after an event. Then the form is
 // "term-stream.seq" from the second replica of the session on, and ".request" with the id of the
-// stream's request in base64url follows, so that a replica that does not have the stream can
-// answer the request.
+// stream's request in base64url follows, so that a replica without the stream can answer the
+// request.
 type eventID struct {
 	stream, seq uint64
 	term        uint64 // how many replicas had had the session; 0 and 1 are the same
 	request     string // raw; "" for none
 }
 
-// maxNamed is the largest id of a request that events name, in bytes.
+// maxNamed is the largest id of a request in an event ID, in bytes.
 const maxNamed = 64
 
 func (id eventID) append(b []byte) []byte {
@@ -37,7 +36,7 @@ func (id eventID) append(b []byte) []byte {
 	return b
 }
 
-// parseEventID parses an id. It accepts only the form that append writes.
+// parseEventID parses an id. Only the form that append writes is accepted.
 func parseEventID(s string) (id eventID, ok bool) {
 	rest := s
 	id.term = 1
@@ -60,8 +59,8 @@ func parseEventID(s string) (id eventID, ok bool) {
 	return id, errors.Join(err1, err2, err3, err4) == nil && len(id.request) <= maxNamed && string(id.append(nil)) == s
 }
 
-// appendHead appends the beginning of the event of a message, with its id if the stream
-// can be resumed. The message (oneLine) and eventEnd follow.
+// appendHead appends the beginning of a message's event, with the event's id if the stream can be
+// resumed. The message (oneLine) and eventEnd follow.
 func appendHead(b []byte, id eventID, resumable bool) []byte {
 	if resumable {
 		b = append(id.append(append(b, "id: "...)), '\n')
@@ -74,10 +73,10 @@ const eventEnd = "\n\n"
 // keepAlive is a comment, which clients ignore.
 const keepAlive = ": keep-alive\n\n"
 
-// appendPrime appends an event without data. It gives the client an id to resume
-// the stream with, and the time to wait before it does, in milliseconds
-// (2025-11-25, basic/transports, "Sending Messages to the Server"). If the stream
-// cannot be resumed, it only gives the time.
+// appendPrime appends an event without data. The event gives the client an id for resuming the
+// stream, and the time to wait before resuming, in milliseconds (2025-11-25, basic/transports,
+// "Sending Messages to the Server"). If the stream cannot be resumed, the event gives only the
+// time.
 func appendPrime(b []byte, id eventID, resumable bool) []byte {
 	if !resumable {
 		return append(b, "retry: 1000\n\n"...)
@@ -86,8 +85,8 @@ func appendPrime(b []byte, id eventID, resumable bool) []byte {
 	return append(b, "\nretry: 1000\ndata: \n\n"...)
 }
 
-// oneLine returns msg, or a copy of it, with the line breaks between tokens replaced by
-// spaces. That changes no JSON value.
+// oneLine returns msg, or a copy with the line breaks between tokens replaced by spaces. The
+// replacement changes no JSON value.
 func oneLine(msg []byte) []byte {
 	if bytes.IndexByte(msg, '\n') < 0 && bytes.IndexByte(msg, '\r') < 0 {
 		return msg

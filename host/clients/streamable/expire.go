@@ -7,19 +7,19 @@ import (
 
 var errIdle = errors.New("the session was idle for too long")
 
-// expireSessions ends sessions that have been idle for too long, and those whose tokens
-// have expired.
+// expireSessions ends sessions that have been idle for too long, and sessions with expired tokens.
 func (h *Handler) expireSessions() {
 	ticker := time.NewTicker(min(max(min(h.opts.SessionTTL, h.opts.UnusedTTL)/10, time.Millisecond), time.Minute))
 	defer ticker.Stop()
 	expiry := time.NewTimer(time.Hour)
 	defer expiry.Stop()
 	for {
-		// Before it is looked what has expired, so that nothing does so in between.
+		// Calculated before the expiry below, so that no token expires unnoticed in between.
 		next := h.untilExpiry()
 		h.endExpired()
 		h.expire(time.Now())
-		// The ticker notices it too if the clock was set, or the machine was asleep.
+		// The ticker also notices expired tokens after a change of the clock or a sleep of the
+		// machine.
 		expiry.Reset(next)
 		select {
 		case <-ticker.C:
@@ -40,7 +40,7 @@ func (h *Handler) untilExpiry() time.Duration {
 	return time.Hour
 }
 
-// expire ends what has been idle for too long at a time.
+// expire ends the sessions and principals idle for too long at a time.
 func (h *Handler) expire(now time.Time) {
 	h.mu.Lock()
 	gone := h.removeIdlePrincipals(now)
@@ -60,8 +60,7 @@ func (h *Handler) expire(now time.Time) {
 	}
 }
 
-// removeIdle removes the sessions that are idle or unused at a time, and returns the rest
-// too.
+// removeIdle removes the idle and the unused sessions at a time, and also returns the rest.
 func (h *Handler) removeIdle(now time.Time) (idle, unused, rest []*session) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -17,12 +17,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// Fleet is what a Handler needs of the fleet that it belongs to.
+// Fleet is the part of the Handler's fleet that the Handler needs.
 type Fleet struct {
 	Sessions *sessions.Sessions
 	// Self is the id of this replica.
 	Self string
-	// Replica returns what is known of a replica, and Replicas all that are known.
+	// Replica returns the known facts about a replica, and Replicas about all known replicas.
 	Replica  func(id string) fleet.Replica
 	Replicas func() []fleet.Replica
 	// Draining reports whether this replica drains.
@@ -31,8 +31,8 @@ type Fleet struct {
 	Forward func(w http.ResponseWriter, r *http.Request, p peer.Passage) error
 }
 
-// Close saves the sessions, so that other replicas can go on with them, at most until ctx ends. The
-// Handler must have been closed.
+// Close saves the sessions for the other replicas, at most until ctx ends. The Handler must have
+// been closed.
 func (f *Fleet) Close(ctx context.Context) {
 	if f != nil {
 		f.Sessions.Close(ctx)
@@ -42,19 +42,19 @@ func (f *Fleet) Close(ctx context.Context) {
 // Bounds of waiting for the store of the fleet.
 const (
 	findTime = 2 * time.Second // to find or take over a session
-	saveTime = time.Second     // to save or remove one
-	// findAttempts is how often a session is looked for that is just being handed over.
+	saveTime = time.Second     // to save or remove a session
+	// findAttempts is the number of attempts to find a session during a handover.
 	findAttempts = 5
 )
 
-// Refusals of requests whose session is not here.
+// Refusals of requests of sessions that are not here.
 var (
 	storeAway   = refusal{http.StatusServiceUnavailable, protocol.CodeHTTPRefused, "the session is not in this replica, and the store of the fleet does not answer (try again)"}
 	unreachable = refusal{http.StatusServiceUnavailable, protocol.CodeHTTPRefused, "the session is in another replica, which cannot be reached from here (try again; if this lasts, see whether the replicas reach each other)"}
 	movedOn     = refusal{http.StatusMisdirectedRequest, protocol.CodeHTTPRefused, "the session is not in this replica any more"}
 )
 
-// visit is an HTTP request whose session is not in this replica.
+// visit is an HTTP request of a session that is not in this replica.
 type visit struct {
 	handler *Handler
 	w       http.ResponseWriter
@@ -62,13 +62,13 @@ type visit struct {
 	policy  *policy
 	token   bearer.Digest
 	id      string
-	found   *sessions.Found // nil before it is looked up in the store
+	found   *sessions.Found // nil before the look-up in the store
 
-	unreached string // the replica that was not reached before
+	unreached string // the replica that was not reached in the last attempt
 }
 
-// elsewhere looks for the session of a request in the fleet; nil if it is in none that the
-// client may use. The refusal says why it is not known, if it is not.
+// elsewhere looks for a request's session in the fleet; nil if the client may use no session with
+// the id in the fleet. The refusal says why the search failed.
 func (h *Handler) elsewhere(w http.ResponseWriter, r *http.Request, p *policy, token bearer.Digest) (*visit, *refusal) {
 	v := &visit{handler: h, w: w, r: r, policy: p, token: token, id: r.Header.Get(sessionHeader)}
 	if h.opts.Fleet == nil || !isSessionID(v.id) {
@@ -85,8 +85,8 @@ func (h *Handler) elsewhere(w http.ResponseWriter, r *http.Request, p *policy, t
 	return v, nil
 }
 
-// owner returns the id of the replica that has the session as far as is known without the store,
-// so that requests go through while it is away; "" if that replica is not known or not there.
+// owner returns the id of the session's replica as far as known without the store, so that requests
+// go through while the store is away; "" if the replica is unknown or absent.
 func (v *visit) owner() string {
 	f := v.handler.opts.Fleet
 	if id := f.Sessions.Owner(v.id); id != "" {
@@ -98,8 +98,8 @@ func (v *visit) owner() string {
 	return f.beganBy(v.id)
 }
 
-// The id of a session is random, and ends with a tag of the replica that began it: the session
-// may not be in the store, or other replicas may not have been told.
+// The id of a session is random, and ends with a tag of the replica that began the session: the
+// session may not be in the store, or other replicas may not know of the session.
 const (
 	randomSize    = 26 // of rand.Text
 	tagSize       = 8
@@ -120,7 +120,8 @@ func replicaTag(id string) string {
 	return base32.StdEncoding.EncodeToString(sum[:])[:tagSize]
 }
 
-// beganBy returns the id of the replica that began a session, "" if it is this one, or not there.
+// beganBy returns the id of the replica that began a session, "" for this replica or an absent
+// replica.
 func (f *Fleet) beganBy(id string) string {
 	for _, r := range f.Replicas() {
 		if r.ID != f.Self && !r.Lost() && replicaTag(r.ID) == id[randomSize:] {
@@ -135,7 +136,7 @@ func (f *Fleet) lost(replica string) bool {
 	return r.Lost()
 }
 
-// isSessionID reports whether id can be that of a session. Nothing else is looked for.
+// isSessionID reports whether id has the form of a session's id. Other ids are not looked up.
 func isSessionID(id string) bool {
 	for _, c := range []byte(id) {
 		if (c < 'A' || c > 'Z') && (c < '2' || c > '7') {
@@ -145,8 +146,8 @@ func isSessionID(id string) bool {
 	return len(id) == sessionIDSize
 }
 
-// session finds the session of a request, wherever it is. If ok is false, the request has been
-// answered. Else the caller must call serving.Done and leave.
+// session finds the session of a request in the fleet. If ok is false, the request has been
+// answered. Otherwise the caller must call serving.Done and leave.
 func (h *Handler) session(w http.ResponseWriter, r *http.Request, p *policy, token bearer.Digest, body []byte) (s *session, ok bool) {
 	s, bad := h.sessionOf(r, token)
 	if bad != nil && bad != &noSession {
@@ -162,8 +163,8 @@ func (h *Handler) session(w http.ResponseWriter, r *http.Request, p *policy, tok
 	return h.enterElsewhere(w, r, p, token, nil, body)
 }
 
-// enterElsewhere is session for a request whose session was not found here. v is what is known
-// of it; nil: nothing.
+// enterElsewhere is session for a request of a session not found here. v describes the visit; nil
+// if no replica is known to have the session.
 func (h *Handler) enterElsewhere(w http.ResponseWriter, r *http.Request, p *policy, token bearer.Digest, v *visit, body []byte) (s *session, ok bool) {
 	if v == nil {
 		var bad *refusal
@@ -180,12 +181,12 @@ func (h *Handler) enterElsewhere(w http.ResponseWriter, r *http.Request, p *poli
 		return s, true
 	}
 	h.leave(s)
-	h.refuse(w, nil, unreachable) // it has moved on again, or has ended just now
+	h.refuse(w, nil, unreachable) // the session has moved on again, or has just ended
 	return nil, false
 }
 
-// find looks the session up in the store. Whoever has another token than the one that began it
-// does not learn that there is such a session.
+// find looks up the session in the store. A client with another token than the session's token does
+// not learn of the session.
 func (v *visit) find() *refusal {
 	ctx, cancel := context.WithTimeout(v.r.Context(), findTime)
 	defer cancel()
@@ -201,9 +202,9 @@ func (v *visit) find() *refusal {
 	return nil
 }
 
-// settle passes the request on to the replica that has the session, or makes the session one of
-// this replica and returns it; then the caller must call leave. answered says that there is
-// nothing left to do. body is that of the request, nil for none.
+// settle passes the request on to the session's replica, or moves the session to this replica and
+// returns the session; then the caller must call leave. answered means: the request is complete.
+// body is the body of the request, or nil.
 func (v *visit) settle(body []byte) (s *session, answered bool) {
 	h := v.handler
 	if v.found == nil {
@@ -242,8 +243,8 @@ func (v *visit) settle(body []byte) (s *session, answered bool) {
 	return nil, true
 }
 
-// passOn passes the request on to the replica that has the session according to the store, if
-// it is there. It returns false if the session can be taken over, or must be found again.
+// passOn passes the request on to the session's replica according to the store, if the replica is
+// there. passOn returns false if the session can be taken over, or must be found again.
 func (v *visit) passOn(body []byte) (answered bool) {
 	f := v.handler.opts.Fleet
 	if v.found.Owner == "" || v.found.Owner == f.Self || v.found.Owner == v.unreached || f.lost(v.found.Owner) {
@@ -253,7 +254,7 @@ func (v *visit) passOn(body []byte) (answered bool) {
 	case answeredThere:
 		return true
 	case notThere:
-		// It has handed the session over since then, or it is just ending.
+		// The replica has handed over the session since then, or the session is just ending.
 		before := v.found
 		if v.find() != nil || v.found.Term != before.Term || v.found.Owner != before.Owner {
 			v.found = nil
@@ -262,7 +263,7 @@ func (v *visit) passOn(body []byte) (answered bool) {
 	return false
 }
 
-// failed returns the refusal for a session that could not be taken over.
+// failed returns the refusal after a failed takeover.
 func (v *visit) failed(err error) *refusal {
 	var over *quotaError
 	switch {
@@ -275,7 +276,7 @@ func (v *visit) failed(err error) *refusal {
 	return &storeAway
 }
 
-// outcome is what has become of a request that was passed on.
+// outcome is the outcome of passing on a request.
 type outcome int
 
 const (
@@ -304,18 +305,18 @@ func (v *visit) forward(to string, body []byte) outcome {
 	return answeredThere
 }
 
-// errLostText tells a client what is known of a request.
+// errLostText tells a client the known facts about a request.
 const errLostText = "the replica that worked on this request was lost before it has answered: it is not known whether the request was carried out (the session goes on in another replica)"
 
-// answerLost answers the request of a client whose replica was lost in the middle. started says
-// that the client has got the beginning of an event stream.
+// answerLost answers the client after the loss of the working replica. started means: the client
+// has received the beginning of an event stream.
 func (v *visit) answerLost(body []byte, started bool) {
 	msg, err := wire.Parse(body)
 	if err != nil || !msg.IsRequest() {
 		if !started {
 			v.handler.refuse(v.w, nil, unreachable)
 		}
-		return // the client's stream ends, and it opens another one
+		return // the client's stream ends, and the client opens another stream
 	}
 	answer := wire.Response(msg.ID, wire.Reply{Error: wire.Errorf(wire.CodeInternal, "%s: %s", msg.Method, errLostText).Raw()})
 	if !started {
@@ -324,12 +325,12 @@ func (v *visit) answerLost(body []byte, started bool) {
 	}
 	sink := newEventSink(v.w)
 	if sink.writeEvent(eventID{}, answer, false) == nil {
-		_ = sink.flush() // it fails only if the client has disconnected
+		_ = sink.flush() // fails only if the client has disconnected
 	}
 }
 
-// movedWriter is the http.ResponseWriter for an answer of another replica. It keeps the client
-// from one that says that the session has moved on.
+// movedWriter is the http.ResponseWriter for an answer of another replica. movedWriter withholds an
+// answer from the client if the answer says that the session has moved on.
 type movedWriter struct {
 	http.ResponseWriter
 	header http.Header

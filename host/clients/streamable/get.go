@@ -32,7 +32,7 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, p *policy, token b
 	case known && id.term != s.term && id.stream != 0:
 		s.answerUnresumed(e, id)
 		return
-	case last != "" && !(known && id.term != s.term): // else there is nothing to replay
+	case last != "" && !(known && id.term != s.term): // else nothing can be replayed
 		bad = s.resume(e, last)
 	case !s.main.attach(e, 0, true):
 		bad = &refusal{http.StatusConflict, protocol.CodeHTTPRefused, "the session has an open GET stream already"}
@@ -44,8 +44,8 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, p *policy, token b
 	s.serve(r.Context(), e, s.primes(r))
 }
 
-// answerUnresumed answers a client that resumes the stream of a request that another replica
-// has worked on: nothing of it is here.
+// answerUnresumed answers a client that resumes the stream of a request of another replica: this
+// replica has no part of the stream.
 func (s *session) answerUnresumed(e *eventWriter, id eventID) {
 	request := []byte(id.request)
 	if msg, err := wire.Parse([]byte(`{"jsonrpc":"2.0","method":"x","id":` + id.request + `}`)); err != nil || !msg.IsRequest() {
@@ -55,11 +55,11 @@ func (s *session) answerUnresumed(e *eventWriter, id eventID) {
 	answer := wire.Response(request, wire.Reply{Error: wire.Errorf(wire.CodeInternal, "%s", errLostText).Raw()})
 	e.writeHeader()
 	if e.writeEvent(eventID{}, answer, false) == nil {
-		_ = e.flush() // it fails only if the client has disconnected
+		_ = e.flush() // fails only if the client has disconnected
 	}
 }
 
-// resume attaches e to the stream of the last event that the client has received.
+// resume attaches e to the stream of the last event received by the client.
 func (s *session) resume(e *eventWriter, last string) *refusal {
 	id, ok := parseEventID(last)
 	if !ok {

@@ -1,36 +1,10 @@
-// Package streamable is the front end for MCP's streamable HTTP transport
-// (revisions 2025-03-26 to 2025-11-25, basic/transports).
+// Package streamable is the front end for MCP's streamable HTTP transport (revisions 2025-03-26 to
+// 2025-11-25, basic/transports), and for requests of the stateless era over HTTP. Begin with
+// Handler.
 //
-//	handler.go      the http.Handler: its sessions by their ids
-//	options.go      options and limits
-//	headers.go      headers of requests and answers, refusals
-//	policy.go       who has access: Host, Origin, tokens
-//	access.go       changes of that: reload, tokens that expire
-//	expire.go       the end of sessions that are idle
-//	post.go         POST: messages of clients and the answers to them
-//	get.go          GET and DELETE: streams that clients open or resume, the end of a session
-//	body.go         reading the body of a request
-//	memory.go       returning memory to the system after many large bodies
-//	admit.go        limits on sessions by token and address
-//	fleet.go        requests whose session is in another replica
-//	takeover.go     sessions that go on in another replica
-//	session.go      one session: its streams and its end
-//	stream.go       the messages of one stream, sent or not
-//	stateless.go    POST of the stateless era
-//	principal.go    what requests of that era with one token share
-//	response.go     the answer to one of them
-//	passon.go       requests about what another replica of a fleet has
-//	event.go        server-sent events on the wire
-//	sink.go         writing events to the client
-//	writer.go       the connection that takes a stream's messages to the client
-//	connections.go  limits on connections by address
-//	descriptors.go  connections and the descriptors of the process (descriptors_*.go: for each system)
-//	server.go       the http.Server around the handler
-//
-// A session has one stream for messages that belong to no request, which the client
-// reads with GET, and one for each POST that needs an answer. Writing to a stream never
-// blocks. The goroutine of an HTTP request (eventWriter) writes the messages of the
-// stream to the client.
+// A session has a stream for messages that belong to no request, which the client reads with GET,
+// and a stream for each POST with an answer. Writing to a stream never blocks. The goroutine of an
+// HTTP request (eventWriter) writes the messages of the stream to the client.
 package streamable
 
 import (
@@ -47,8 +21,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// Handler is the http.Handler for the one endpoint of the transport. It must be
-// closed.
+// Handler is the http.Handler for the transport's endpoint. A Handler must be closed.
 type Handler struct {
 	opts   Options
 	policy atomic.Pointer[policy]
@@ -58,20 +31,20 @@ type Handler struct {
 	end    context.CancelCauseFunc
 
 	admitted chan struct{}  // signals that the policy has changed; capacity 1
-	workers  sync.WaitGroup // expireSessions, memory.run, and one session.run per session
+	workers  sync.WaitGroup // expireSessions, memory.run, and session.run of each session
 
-	mu       sync.Mutex // guards what follows, and session.requests and session.idleSince
+	mu       sync.Mutex // guards the fields below, and session.requests and session.idleSince
 	sessions map[string]*session
 	// principals have the requests of the stateless era, by token.
 	principals map[bearer.Digest]*principal
-	count      int // sessions, including those that are ending
+	count      int // sessions, including ending sessions
 	tokens     map[bearer.Digest]*usage
 	addresses  map[netip.Prefix]*usage
 	closed     bool
-	taking     map[string]chan struct{} // sessions that are being taken over, by id; closed when that is done
+	taking     map[string]chan struct{} // takeovers of sessions in progress, by id; closed at the end of the takeover
 }
 
-// New makes a Handler whose sessions end with ctx.
+// New makes a Handler. The Handler's sessions end with ctx.
 func New(ctx context.Context, opts Options) *Handler {
 	h := &Handler{
 		opts: opts.withDefaults(), memory: newMemoryReturner(debug.FreeOSMemory),
@@ -87,10 +60,9 @@ func New(ctx context.Context, opts Options) *Handler {
 	return h
 }
 
-// Close ends all sessions and waits for them, at most until ctx ends. Their
-// requests in flight are answered if the backend still has an answer and the
-// client still reads. Call it before http.Server.Shutdown, which waits for open
-// streams.
+// Close ends all sessions and waits for them, at most until ctx ends. Requests in flight are
+// answered if the backend still has an answer and the client still reads. Call Close before
+// http.Server.Shutdown, which waits for open streams.
 func (h *Handler) Close(ctx context.Context) error {
 	h.mu.Lock()
 	h.closed = true
@@ -109,15 +81,15 @@ func (h *Handler) Close(ctx context.Context) error {
 	}
 }
 
-// Sessions returns the number of sessions, including those that are ending.
+// Sessions returns the number of sessions, including ending sessions.
 func (h *Handler) Sessions() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.count
 }
 
-// find finds the session of an HTTP request. The session is not idle until leave
-// is called. A session can only be found with the token that began it.
+// find finds the session of an HTTP request. The session is not idle until the call of leave. A
+// session can only be found with the token that began the session.
 func (h *Handler) find(id string, token bearer.Digest) (*session, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -129,9 +101,9 @@ func (h *Handler) find(id string, token bearer.Digest) (*session, bool) {
 	return s, true
 }
 
-// enter makes the end of a session wait for an HTTP request until serving.Done. It
-// returns false if the session has ended since it was found, which may be long ago,
-// since a body may have been read in between.
+// enter makes the end of a session wait for an HTTP request until serving.Done. enter returns false
+// if the session has ended since find, which may be long ago, since a body may have been read in
+// between.
 func (h *Handler) enter(s *session) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -149,7 +121,7 @@ func (h *Handler) leave(s *session) {
 	s.idleSince = time.Now()
 }
 
-// remove makes sure that a session that has ended is not found.
+// remove hides an ended session from find.
 func (h *Handler) remove(s *session) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

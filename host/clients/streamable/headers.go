@@ -25,7 +25,7 @@ var (
 	eventStreamType = []string{"text/event-stream"}
 )
 
-// refusal is an HTTP error status with a JSON-RPC error as its body.
+// refusal is an HTTP error status with a JSON-RPC error as the body.
 type refusal struct {
 	status int
 	code   int // JSON-RPC
@@ -38,10 +38,10 @@ var (
 	noSession      = refusal{http.StatusNotFound, protocol.CodeSessionNotFound, "session not found (it has ended; begin a new one with initialize)"}
 )
 
-// noToken is the refusal of a request without a token that is accepted.
+// noToken is the refusal of a request without an accepted token.
 var noToken = refusal{http.StatusUnauthorized, protocol.CodeHTTPRefused, "a valid bearer token is required"}
 
-// malformed is the refusal of a message that wire.Parse has refused.
+// malformed is the refusal of a message refused by wire.Parse.
 func malformed(err error) *refusal {
 	r := refusal{http.StatusBadRequest, wire.CodeInvalidRequest, err.Error()}
 	var bad *wire.RPCError
@@ -59,11 +59,10 @@ func (h *Handler) refuse(w http.ResponseWriter, id []byte, r refusal) {
 	writeJSON(w, r.status, wire.Response(id, wire.Reply{Error: wire.Errorf(r.code, "%s", r.text).Raw()}))
 }
 
-// refuseUnread refuses a request whose body has not been read to the end. It closes the
-// connection.
+// refuseUnread refuses a request with a partly read body, and closes the connection.
 func (h *Handler) refuseUnread(w http.ResponseWriter, r *http.Request, bad refusal) {
 	if r.ContentLength != 0 {
-		// The server skips the rest that the client sends, but not for long.
+		// The server skips the rest of the body, but not for long.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyGrace))
 		if r.ProtoMajor == 1 { // in HTTP/2 this would end other requests
 			w.Header()["Connection"] = []string{"close"}
@@ -77,7 +76,7 @@ func writeJSON(w http.ResponseWriter, status int, body []byte) {
 	header["Content-Type"] = jsonType
 	header["Content-Length"] = []string{strconv.Itoa(len(body))}
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // it fails only if the client has disconnected
+	_, _ = w.Write(body) // fails only if the client has disconnected
 }
 
 // allowCORS lets the scripts of a web page use the endpoint.
@@ -95,8 +94,8 @@ func allowCORS(header http.Header, r *http.Request) {
 // maxArgumentHeaders bounds the result of argumentHeaders.
 const maxArgumentHeaders = 64
 
-// argumentHeaders returns the headers for arguments of tools that the script of a web
-// page asks for: which there are depends on the tool.
+// argumentHeaders returns the headers for arguments of tools that the script of a web page asks
+// for; the tool decides which headers exist.
 func argumentHeaders(r *http.Request) []string {
 	var all []string
 	for name := range strings.SplitSeq(r.Header.Get("Access-Control-Request-Headers"), ",") {
@@ -124,8 +123,8 @@ func accepts(r *http.Request, kind, subtype string) bool {
 	return len(values) == 0
 }
 
-// prefersEvents reports whether the client names event streams before JSON. Clients that
-// do so expect an event stream in any case.
+// prefersEvents reports whether the client names event streams before JSON. Clients with this order
+// expect an event stream in any case.
 func prefersEvents(r *http.Request) bool {
 	accept := strings.ToLower(strings.Join(r.Header["Accept"], ","))
 	events := strings.Index(accept, "text/event-stream")
@@ -139,8 +138,8 @@ func isJSON(r *http.Request) bool {
 	return strings.EqualFold(strings.TrimSpace(kind), "application/json")
 }
 
-// isCompressed reports whether the body of r is declared as compressed. Such a body
-// is refused: a few bytes could expand to any number.
+// isCompressed reports whether the body of r is declared as compressed. Compressed bodies are
+// refused: a few bytes could expand to any number.
 func isCompressed(r *http.Request) bool {
 	encoding := r.Header.Get("Content-Encoding")
 	return encoding != "" && !strings.EqualFold(encoding, "identity")

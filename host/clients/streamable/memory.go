@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// The runtime keeps the memory of large bodies for minutes after they have been
-// released, and longer if it has not collected them as garbage. A memoryReturner
-// therefore returns memory to the system after each burst of large bodies.
+// The runtime keeps the memory of large bodies for minutes after their release, and longer before a
+// garbage collection. A memoryReturner therefore returns memory to the system after each burst of
+// large bodies.
 const (
 	// burst is how many bytes of bodies at a time count as a burst.
 	burst = 64 << 20
@@ -30,7 +30,7 @@ func newMemoryReturner(free func()) *memoryReturner {
 	return &memoryReturner{free: free, ended: make(chan struct{}, 1)}
 }
 
-// add counts n bytes of bodies that were allocated, or released if n is negative.
+// add counts n allocated bytes of bodies, or released bytes if n is negative.
 func (m *memoryReturner) add(n int64) {
 	m.mu.Lock()
 	m.held += n
@@ -67,7 +67,7 @@ func (m *memoryReturner) run(ctx context.Context) {
 			}
 		}
 		m.mu.Lock()
-		over := m.held <= m.peak/8 // otherwise there is another burst, which will end too
+		over := m.held <= m.peak/8 // otherwise another burst is in progress, which will end too
 		if over {
 			m.peak = m.held
 		}

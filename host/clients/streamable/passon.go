@@ -12,16 +12,16 @@ import (
 
 // Replicas are the other replicas of a fleet.
 type Replicas interface {
-	// Home returns the replica that has what a request of the stateless era is about; "" if
-	// this one answers it. It does not wait.
+	// Home returns the replica that has the object of a request of the stateless era; "" if this
+	// replica answers the request. Home does not wait.
 	Home(principal, method string, params []byte) string
 	// Forward passes a request on; see peer.Link.Forward.
 	Forward(w http.ResponseWriter, r *http.Request, p peer.Passage) error
 }
 
-// passOn passes a request on to the replica that has what it is about. It returns false if there
-// is none, or if that has got nothing of it: then this one answers it as well as it can. What
-// was passed on is not passed on again.
+// passOn passes a request on to the replica that has the request's object. passOn returns false
+// without such a replica, or if the request never reached the replica: then this replica answers as
+// well as possible. A request is passed on only once.
 func (h *Handler) passOn(w http.ResponseWriter, r *http.Request, p *principal, msg wire.Message, body []byte) bool {
 	if h.opts.Replicas == nil {
 		return false

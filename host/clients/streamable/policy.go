@@ -8,8 +8,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/clients/origin"
 )
 
-// policy is Access in a form for checking requests. A request loads it once and passes it
-// on, so that a reload cannot mix two policies. Tokens expire on their own.
+// policy is Access in a form for checking requests. A request loads the policy once and passes the
+// policy on, so that a reload cannot mix two policies. Tokens expire on their own.
 type policy struct {
 	tokens   []bearer.Token
 	byDigest map[bearer.Digest]*grant
@@ -17,13 +17,13 @@ type policy struct {
 	origin.Rules
 }
 
-// grant is what the clients with a token get.
+// grant is the access of the clients with a token.
 type grant struct {
 	*bearer.Token
 	rights *bearer.Rights
 }
 
-// everyone is what clients without a token get.
+// everyone is the access of clients without a token.
 var everyone = &grant{Token: &bearer.Token{}}
 
 func newPolicy(a Access, now func() time.Time) *policy {
@@ -35,8 +35,8 @@ func newPolicy(a Access, now func() time.Time) *policy {
 	return p
 }
 
-// grant returns what the clients with a token get; nil if it is not accepted. The zero
-// digest is that of clients without a token.
+// grant returns the access of the clients with a token; nil if the token is not accepted. The zero
+// digest stands for clients without a token.
 func (p *policy) grant(d bearer.Digest) *grant {
 	if len(p.tokens) == 0 && d == (bearer.Digest{}) {
 		return everyone
@@ -47,10 +47,10 @@ func (p *policy) grant(d bearer.Digest) *grant {
 	return nil
 }
 
-// accepts reports whether a session that was begun with the token may continue.
+// accepts reports whether a session begun with the token may continue.
 func (p *policy) accepts(d bearer.Digest) bool { return p.grant(d) != nil }
 
-// rights returns what clients with the token may do.
+// rights returns the rights of clients with the token.
 func (p *policy) rights(d bearer.Digest) *bearer.Rights {
 	if g := p.grant(d); g != nil {
 		return g.rights
@@ -66,8 +66,7 @@ func (p *policy) name(d bearer.Digest) string {
 	return ""
 }
 
-// authenticate returns the token that r was sent with; ok is false if it is not
-// accepted.
+// authenticate returns the token of r; ok is false if the token is not accepted.
 func (p *policy) authenticate(r *http.Request) (token bearer.Digest, ok bool) {
 	if len(p.tokens) == 0 {
 		return bearer.Digest{}, true

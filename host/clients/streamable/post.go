@@ -82,8 +82,8 @@ func (h *Handler) admits(w http.ResponseWriter, r *http.Request, p *policy) (tok
 	return token, ok
 }
 
-// post answers a POST, with messages of the client. Requests that can be refused without
-// the body are refused before it is read.
+// post answers a POST, with messages of the client. Requests with refusable headers are refused
+// before the body is read.
 func (h *Handler) post(w http.ResponseWriter, r *http.Request, p *policy, token bearer.Digest) {
 	switch {
 	case !isJSON(r):
@@ -156,7 +156,7 @@ func (h *Handler) postWithoutSession(w http.ResponseWriter, r *http.Request, p *
 	}
 }
 
-// initialize begins a session. If initialize fails, it ends the session again.
+// initialize begins a session, and ends the session again if the request fails.
 func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, p *policy, token bearer.Digest, msg wire.Message, raw []byte) {
 	s, err := h.admit(r.Context(), p, token, clientAddress(r.RemoteAddr))
 	var over *quotaError
@@ -183,7 +183,7 @@ func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, p *policy, 
 	}
 }
 
-// sessionOf finds the session that r names. The caller must call leave.
+// sessionOf finds the session named in r. The caller must call leave.
 func (h *Handler) sessionOf(r *http.Request, token bearer.Digest) (*session, *refusal) {
 	id := r.Header.Get(sessionHeader)
 	if id == "" {
@@ -208,8 +208,8 @@ func (h *Handler) sessionOf(r *http.Request, token bearer.Digest) (*session, *re
 	return s, nil
 }
 
-// unknownVersion is the refusal of a request of the handshake era whose header names no
-// revision that we know, or several.
+// unknownVersion is the refusal of a request of the handshake era with a header that names no known
+// revision, or several revisions.
 func unknownVersion(r *http.Request) *refusal {
 	version := strings.Join(r.Header[versionHeader], ", ")
 	return &refusal{http.StatusBadRequest, protocol.CodeHTTPRefused, "unsupported MCP-Protocol-Version " +
@@ -236,7 +236,7 @@ func (s *session) post(w http.ResponseWriter, r *http.Request, raw []byte) {
 			out = nil
 		}
 	case err != nil:
-		if !rpc.WantsAnswer(msg, err) { // it may be a response: its call fails
+		if !rpc.WantsAnswer(msg, err) { // raw may be a response: the call of the response fails
 			s.mcp.ReceiveMessage(msg, err, raw, nil)
 		}
 		s.handler.refuse(w, msg.ID, *malformed(err))
@@ -257,9 +257,9 @@ func (s *session) post(w http.ResponseWriter, r *http.Request, raw []byte) {
 	s.touch()
 }
 
-// answer writes the messages of a stream to the client: as a JSON body if there is only
-// the response, else as an event stream, which begins early if that gives the client an id to resume
-// it with. It returns false if the client has disconnected before anything was sent.
+// answer writes the messages of a stream to the client: as a JSON body if the response is the only
+// message, else as an event stream, which begins early if the client gets an id for resuming the
+// stream. answer returns false if the client has disconnected before the first byte.
 func (s *session) answer(w http.ResponseWriter, r *http.Request, out *stream) bool {
 	timer := s.handler.timers.Get().(*time.Timer)
 	wait, prime := s.handler.opts.KeepAlive/2, s.primes(r)
@@ -271,7 +271,7 @@ func (s *session) answer(w http.ResponseWriter, r *http.Request, out *stream) bo
 	case <-out.wake:
 	case <-timer.C:
 	case <-r.Context().Done():
-		if len(r.Header[sessionHeader]) == 0 { // it does not know the session
+		if len(r.Header[sessionHeader]) == 0 { // the client does not know the session
 			s.abandon(out)
 		} else {
 			s.outlast(out, out.cutOff(), true)
@@ -285,7 +285,7 @@ func (s *session) answer(w http.ResponseWriter, r *http.Request, out *stream) bo
 	}
 	if msg, ok := out.onlyResponse(); ok && !prefersEvents(r) {
 		defer s.drop(out)
-		if len(msg) > maxWrite { // a small one fits in the kernel's buffers
+		if len(msg) > maxWrite { // a small message fits in the kernel's buffers
 			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 		}
 		writeJSON(w, http.StatusOK, msg)
@@ -300,8 +300,8 @@ func (s *session) answer(w http.ResponseWriter, r *http.Request, out *stream) bo
 	return true
 }
 
-// primes reports whether the client of r expects a priming event: by the revision
-// in the header of r, or else by that of the session.
+// primes reports whether the client of r expects a priming event: by the revision in the header of
+// r, or else by the session's revision.
 func (s *session) primes(r *http.Request) bool {
 	revision, ok := protocol.Handshake.Lookup(r.Header.Get(versionHeader))
 	if !ok {
@@ -310,15 +310,14 @@ func (s *session) primes(r *http.Request) bool {
 	return revision.Has(protocol.PrimingEvents)
 }
 
-// abandon cancels the requests that a stream belongs to, because the client has
-// disconnected.
+// abandon cancels the requests of a stream, because the client has disconnected.
 func (s *session) abandon(out *stream) {
 	s.mcp.Abandon(out)
 	s.drop(out)
 }
 
-// serve writes events until the stream is finished or the client disconnects. A
-// client that disconnects has some time to resume a stream that is not finished.
+// serve writes events until the stream is finished or the client disconnects. A client that
+// disconnects has some time to resume an unfinished stream.
 func (s *session) serve(ctx context.Context, e *eventWriter, prime bool) {
 	out := e.stream
 	err := e.begin(prime)
@@ -332,8 +331,8 @@ func (s *session) serve(ctx context.Context, e *eventWriter, prime bool) {
 	s.outlast(out, resumed, err != nil)
 }
 
-// outlast ends the use of the stream of a request. If the client has disconnected, it has some time
-// to resume a stream that is not finished, see stream.detach for resumed.
+// outlast ends the use of the stream of a request. A disconnected client has some time to resume an
+// unfinished stream, see stream.detach for resumed.
 func (s *session) outlast(out *stream, resumed <-chan struct{}, disconnected bool) {
 	if disconnected && !s.awaitResume(out, resumed) {
 		s.abandon(out)
@@ -348,8 +347,8 @@ func (s *session) outlast(out *stream, resumed <-chan struct{}, disconnected boo
 	}
 }
 
-// awaitResume waits until a broken stream is resumed or finished. It returns false if the
-// client does not resume it in time, or if the session ends.
+// awaitResume waits until a broken stream is resumed or finished. awaitResume returns false if the
+// client does not resume the stream in time, or if the session ends.
 func (s *session) awaitResume(out *stream, resumed <-chan struct{}) bool {
 	timer := time.NewTimer(s.handler.opts.ResumeWindow)
 	defer timer.Stop()

@@ -19,32 +19,31 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
 )
 
-// principal has the requests of the stateless era of all clients with one token. It takes
-// the place of their sessions. There is at most one for each token, so they need no limit
-// on their number.
+// principal has the requests of the stateless era of all clients with the same token, in place of
+// sessions. Each token has at most one principal, so the number of principals needs no limit.
 type principal struct {
 	handler *Handler
 	token   bearer.Digest
 	mcp     *stateless.Principal
-	conn    *rpc.Conn       // each HTTP request is a stream of its own
-	memory  *budget.Account // messages that its clients have not read
-	ended   chan struct{}   // closed when nothing is left of it
+	conn    *rpc.Conn       // each HTTP request is a separate stream
+	memory  *budget.Account // messages that the clients have not read
+	ended   chan struct{}   // closed when nothing is left of the principal
 
 	requests  int                  // HTTP requests being served; guarded by Handler.mu
 	from      map[netip.Prefix]int // the same, by address; guarded by Handler.mu
 	idleSince time.Time            // when the last of them ended; guarded by Handler.mu
-	serving   sync.WaitGroup       // HTTP requests that its end waits for
+	serving   sync.WaitGroup       // HTTP requests that the end waits for
 
 	mu   sync.Mutex // a leaf
 	open map[*response]bool
 }
 
-// maxRequests bounds the requests of one principal in flight, including subscriptions.
+// maxRequests bounds the requests of a principal in flight, including subscriptions.
 const maxRequests = 4096
 
-// principalOf returns the principal of a token, and begins it if there is none. It is not
-// idle until the caller calls leavePrincipal. No address can take all requests that a
-// principal may have, since clients without a token are one.
+// principalOf returns the principal of a token, and begins the principal if necessary. The
+// principal is not idle until the caller calls leavePrincipal. A single address cannot take all
+// requests of a principal, since all clients without a token share a principal.
 func (h *Handler) principalOf(token bearer.Digest, address netip.Prefix) (*principal, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -110,7 +109,7 @@ func (p *principal) Request(r *rpc.Request) {
 // Notification implements rpc.Handler. Over HTTP this era has no notifications of clients.
 func (p *principal) Notification(wire.Inbound) {}
 
-// serve passes a request on and returns the stream of its answer.
+// serve passes a request on and returns the stream of the answer.
 func (p *principal) serve(msg wire.Message, out *response) {
 	p.mu.Lock()
 	p.open[out] = true
@@ -130,7 +129,7 @@ func (p *principal) served(out *response, err error) {
 	delete(p.open, out)
 }
 
-// run waits for the end of the principal and releases what it owns.
+// run waits for the end of the principal and releases the principal's resources.
 func (p *principal) run() {
 	h := p.handler
 	<-p.conn.Done()
@@ -168,15 +167,15 @@ func (p *principal) awaitRequests() bool {
 	return closedWithin(served, closeTimeout)
 }
 
-// responses returns those that are being written.
+// responses returns the responses being written.
 func (p *principal) responses() []*response {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Collect(maps.Keys(p.open))
 }
 
-// removeIdlePrincipals removes and returns the principals that have been idle for too
-// long. The caller holds h.mu.
+// removeIdlePrincipals removes and returns the principals that have been idle for too long. The
+// caller holds h.mu.
 func (h *Handler) removeIdlePrincipals(now time.Time) (idle []*principal) {
 	for token, p := range h.principals {
 		if p.requests == 0 && !p.mcp.Busy() && now.Sub(p.idleSince) > h.opts.SessionTTL {

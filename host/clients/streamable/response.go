@@ -14,26 +14,26 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// response is the rpc.Stream of one request of the stateless era: what is sent to the
-// client for it, which cannot be resumed. It takes every message at once, and keeps it
-// until the goroutine of the HTTP request has written it.
+// response is the rpc.Stream of a request of the stateless era: the messages to the client for the
+// request, which cannot be resumed. A response takes every message at once, and keeps the message
+// until the goroutine of the HTTP request has written the message.
 type response struct {
 	envelope envelope.Envelope // of the request
 	buffer   int               // see Options.Buffer
 	sink     *eventSink
 	memory   *budget.Account // of the principal
-	wake     chan struct{}   // holds a token while there is something new
+	wake     chan struct{}   // holds a token while something new waits
 
-	mu       sync.Mutex // guards what follows; a leaf
+	mu       sync.Mutex // guards the fields below; a leaf
 	messages [][]byte
 	inline   [1][]byte
 	waiting  int   // bytes of messages
 	largest  int   // bytes of the largest message since none was waiting
 	taken    int   // how many messages have been passed on
 	closed   bool  // no message follows
-	counted  int   // bytes of messages that are counted in memory
+	counted  int   // bytes of messages counted in memory
 	over     bool  // too much was waiting
-	full     error // there was no memory for a message; nil: there was
+	full     error // the error of a message without memory, or nil
 	lacked   bool  // see LacksMethod
 }
 
@@ -70,7 +70,7 @@ func (s *response) LacksMethod() {
 	s.lacked = true
 }
 
-// add adds a message, nil for none. last says that none follows. It returns false if the
+// add adds a message, or none if msg is nil. last marks the last message. add returns false if the
 // response is finished.
 func (s *response) add(f rpc.Frame, last bool) bool {
 	s.mu.Lock()
@@ -81,7 +81,7 @@ func (s *response) add(f rpc.Frame, last bool) bool {
 		}
 		return false
 	}
-	// One message always fits into the buffer, whatever its size.
+	// A single message of any size fits into the buffer.
 	if s.waiting-s.largest > s.buffer {
 		s.over = true
 	}
@@ -114,12 +114,12 @@ func (s *response) add(f rpc.Frame, last bool) bool {
 func (s *response) signal() {
 	select {
 	case s.wake <- struct{}{}:
-	default: // it holds a token already
+	default: // wake holds a token already
 	}
 }
 
-// only returns the only message of a finished response, and the HTTP status for it; ok is
-// false if there are several, or none yet.
+// only returns the only message of a finished response, and the HTTP status for the message; ok is
+// false for several messages, or none yet.
 func (s *response) only() (msg []byte, status int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +129,7 @@ func (s *response) only() (msg []byte, status int, ok bool) {
 	return s.messages[0], statusOf(s.messages[0], s.lacked), true
 }
 
-// next takes the messages that wait. ended says that none follow.
+// next takes the waiting messages. ended means: no further messages follow.
 func (s *response) next() (messages [][]byte, ended bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,7 +147,7 @@ func (s *response) lost() error {
 	return s.full
 }
 
-// written says that messages have been written.
+// written records written messages.
 func (s *response) written(messages [][]byte) {
 	n := 0
 	for _, msg := range messages {
@@ -159,7 +159,7 @@ func (s *response) written(messages [][]byte) {
 	s.memory.Sub(n)
 }
 
-// release ends the counting of what was not written. Nothing is added any more.
+// release ends the counting of unwritten messages. No message is added afterwards.
 func (s *response) release() {
 	s.mu.Lock()
 	n := s.counted
@@ -168,9 +168,8 @@ func (s *response) release() {
 	s.memory.Sub(n)
 }
 
-// write writes the response to the client: as a JSON body if there is only the answer,
-// else as an event stream. The error says that the client has disconnected or does not
-// read.
+// write writes the response to the client: as a JSON body if the answer is the only message, else
+// as an event stream. The error says that the client has disconnected or does not read.
 func (s *response) write(w http.ResponseWriter, r *http.Request, timers *sync.Pool, keepAlive time.Duration) error {
 	timer := timers.Get().(*time.Timer)
 	timer.Reset(keepAlive / 2)
@@ -184,7 +183,7 @@ func (s *response) write(w http.ResponseWriter, r *http.Request, timers *sync.Po
 	timers.Put(timer)
 	if msg, status, ok := s.only(); ok {
 		if status != http.StatusOK || !prefersEvents(r) {
-			if len(msg) > maxWrite { // a small one fits in the kernel's buffers
+			if len(msg) > maxWrite { // a small message fits in the kernel's buffers
 				s.sink.extendDeadline()
 			}
 			writeJSON(w, status, msg)
@@ -228,12 +227,12 @@ func (s *response) stream(ctx context.Context, every time.Duration) error {
 	}
 }
 
-// statusOf returns the HTTP status for an answer. lacked is that of stateless.Status.
+// statusOf returns the HTTP status for an answer. lacked is the result of stateless.Status.
 func statusOf(msg []byte, lacked bool) int {
 	raw, ok := wire.Get(msg, "error", "code")
 	if !ok {
 		return http.StatusOK
 	}
-	code, _ := strconv.Atoi(string(raw)) // 0 for what is not a number
+	code, _ := strconv.Atoi(string(raw)) // 0 if raw is not a number
 	return stateless.Status(code, lacked)
 }

@@ -21,9 +21,9 @@ import (
 type ServerOptions struct {
 	// MaxConnections is the most connections at a time. Default 4096.
 	MaxConnections int
-	// MaxConnectionsPerAddress is the most connections from one address; an IPv6 /64
-	// network counts as one. The default is half of MaxConnections, but all of them
-	// for loopback addresses, which proxies connect from.
+	// MaxConnectionsPerAddress is the most connections from an address; an IPv6 /64 network counts
+	// as an address. The default is half of MaxConnections, but MaxConnections for loopback
+	// addresses, which proxies connect from.
 	MaxConnectionsPerAddress int
 	// Servers is how many servers the process has, for which descriptors are left.
 	Servers int
@@ -37,13 +37,13 @@ type Server struct {
 }
 
 // Serve serves the connections of a listener; see http.Server.Serve. When the process has no
-// descriptor for a new one, an idle connection is closed for it.
+// descriptor left for a new connection, Serve closes an idle connection.
 func (s *Server) Serve(ln net.Listener) error {
 	return s.Server.Serve(&thriftyListener{ln, s.connections})
 }
 
-// NewServer makes a Server for long streams: it has a timeout for headers, but none
-// for answers. The Handler limits the time for bodies and stalled writes.
+// NewServer makes a Server for long streams: with a timeout for headers, but no timeout for
+// answers. The Handler limits the time for bodies and stalled writes.
 func NewServer(handler http.Handler, opts ServerOptions) *Server {
 	most := cmp.Or(opts.MaxConnections, 4096)
 	if files := openFiles(); affordable(most, files, opts.Servers) < most {
@@ -68,8 +68,8 @@ func NewServer(handler http.Handler, opts ServerOptions) *Server {
 	}}
 }
 
-// serveBounded sets a deadline for the body of a request, whether the handler reads
-// it or the server skips it. readBody moves the deadline. It refuses a request that has two
+// serveBounded sets a deadline for the body of a request, whether the handler reads the body or the
+// server skips the body. readBody moves the deadline. serveBounded refuses a request with two
 // values of a header that a handler acts on.
 func serveBounded(w http.ResponseWriter, r *http.Request, handler http.Handler) {
 	if r.ContentLength != 0 {
@@ -83,16 +83,16 @@ func serveBounded(w http.ResponseWriter, r *http.Request, handler http.Handler) 
 	handler.ServeHTTP(w, r)
 }
 
-// singleHeaders are the headers that handlers act on and that have one value (RFC 9110, section
-// 5.3). A proxy in front of this server could act on another one of several values. Host is not
-// among them: net/http refuses a second one.
+// singleHeaders are the headers that handlers act on and that have a single value (RFC 9110,
+// section 5.3). A proxy in front of this server could act on another of several values. Host is
+// missing here because net/http refuses a second Host.
 var singleHeaders = []string{
 	"Authorization", "Content-Encoding", "Content-Type", "Origin", "Sec-Fetch-Site",
 	resumeHeader, sessionHeader, envelope.HeaderVersion, envelope.HeaderMethod, envelope.HeaderName,
 }
 
-// repeatedHeader returns the name of a header of a request that may have one value and has
-// several; "" if there is none.
+// repeatedHeader returns the name of a header of a request that may have a single value and has
+// several, or "".
 func repeatedHeader(h http.Header) string {
 	for name, values := range h {
 		if len(values) > 1 && (slices.Contains(singleHeaders, name) || strings.HasPrefix(name, envelope.HeaderParam)) {
@@ -105,7 +105,7 @@ func repeatedHeader(h http.Header) string {
 // maxPEM is the size of the largest certificate chain or key, in bytes.
 const maxPEM = 1 << 20
 
-// KeyPair reads a certificate chain and its key from PEM files.
+// KeyPair reads a certificate chain and the chain's key from PEM files.
 func KeyPair(ctx context.Context, certFile, keyFile string) (tls.Certificate, error) {
 	cert, err := regular.Read(ctx, certFile, maxPEM)
 	if err != nil {

@@ -22,15 +22,15 @@ import (
 type session struct {
 	handler *Handler
 	id      string
-	token   bearer.Digest // of the client that began it
+	token   bearer.Digest // of the client that began the session
 	address netip.Prefix  // of the same client
 	mcp     *clients.Session
-	held    *sessions.Held  // what the fleet knows of it; nil without one
-	term    uint64          // how many replicas have had it, this one included
-	begun   chan struct{}   // closed when a session of another replica can go on here, or not; nil for others
+	held    *sessions.Held  // the fleet's knowledge of the session; nil without a fleet
+	term    uint64          // how many replicas have had the session, including this replica
+	begun   chan struct{}   // closed when the takeover from another replica has succeeded or failed; nil for new sessions
 	main    *stream         // for messages that belong to no request of the client
 	memory  *budget.Account // the messages of all streams
-	place   *budget.Account // what the session itself takes
+	place   *budget.Account // the memory of the session itself
 	ended   chan struct{}   // closed when nothing is left of the session
 
 	requests  int            // HTTP requests being served; guarded by Handler.mu
@@ -39,7 +39,7 @@ type session struct {
 	serving   sync.WaitGroup // HTTP requests that the end of the session waits for
 
 	mu       sync.Mutex
-	streams  map[uint64]*stream // of POSTs: open ones, and those in finished
+	streams  map[uint64]*stream // of POSTs: open streams, and the streams in finished
 	lastID   uint64
 	finished []finishedStream // kept for replay, oldest first
 }
@@ -50,14 +50,14 @@ type finishedStream struct {
 }
 
 const (
-	// sessionMemory is what a session is counted for in the budget, in bytes: about what it
-	// takes when nothing happens in it, and sessionMessages.
+	// sessionMemory is the memory of a session in the budget, in bytes: about the memory of a
+	// session at rest, and sessionMessages.
 	sessionMemory = 48 << 10
-	// sessionMessages is the part of that which is for messages.
+	// sessionMessages is the part of sessionMemory for messages.
 	sessionMessages = 16 << 10
 )
 
-// maxFinished bounds the finished streams that one session keeps.
+// maxFinished bounds the finished streams kept by a session.
 const maxFinished = 100
 
 func newSession(h *Handler, id string, token bearer.Digest, address netip.Prefix) *session {
@@ -82,12 +82,12 @@ func newSession(h *Handler, id string, token bearer.Digest, address netip.Prefix
 	return s
 }
 
-// log returns a logger that names the session, but only by the beginning of its id:
-// anyone who knows the whole id can use the session.
+// log returns a logger with only the beginning of the session's id: the whole id gives access to
+// the session.
 func (s *session) log() *slog.Logger { return s.handler.log().With("session", s.id[:6]) }
 
-// openStream makes the stream for the answer to a POST. request is the id of its request, nil for
-// a batch.
+// openStream makes the stream for the answer to a POST. request is the id of the POST's request,
+// nil for a batch.
 func (s *session) openStream(request []byte) *stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +100,7 @@ func (s *session) openStream(request []byte) *stream {
 	return out
 }
 
-// stream finds a stream by its id.
+// stream finds a stream by ID.
 func (s *session) stream(id uint64) (*stream, bool) {
 	if id == 0 {
 		return s.main, true
@@ -119,8 +119,8 @@ func (s *session) drop(out *stream) {
 	out.release()
 }
 
-// keep keeps a finished stream for a while, since the client may not have received the
-// end of it.
+// keep keeps a finished stream for a while, since the client may not have received the stream's
+// end.
 func (s *session) keep(out *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,7 +133,7 @@ func (s *session) keep(out *stream) {
 	for i := len(s.finished) - 1; i >= 0; i-- {
 		n, unsent := s.finished[i].stream.size()
 		total += n
-		newest := unsent && i == len(s.finished)-1 // kept at any size, since the client may be waiting for it
+		newest := unsent && i == len(s.finished)-1 // kept at any size, since the client may be waiting for the stream
 		if !newest && (total > s.handler.opts.Replay || len(s.finished)-i > maxFinished) {
 			s.dropFinished(i + 1)
 			return
@@ -141,7 +141,7 @@ func (s *session) keep(out *stream) {
 	}
 }
 
-// expireStreams removes streams that were finished before a time.
+// expireStreams removes streams finished before a time.
 func (s *session) expireStreams(before time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,8 +161,8 @@ func (s *session) dropFinished(n int) {
 	s.finished = slices.Delete(s.finished, 0, n)
 }
 
-// trySend sends a request to the client on the main stream. If the client is not
-// connected to that, it uses the newest stream of a POST. If there is none, it returns a
+// trySend sends a request to the client on the main stream. If the client is not connected to the
+// main stream, trySend uses the newest stream of a POST. Without such a stream, trySend returns a
 // channel that is closed when the client connects.
 func (s *session) trySend(f rpc.Frame) (connected <-chan struct{}, sent bool) {
 	connected = s.main.awaitClient()
@@ -173,7 +173,7 @@ func (s *session) trySend(f rpc.Frame) (connected <-chan struct{}, sent bool) {
 	return connected, out != nil && out.take(f)
 }
 
-// send does what trySend does, but waits up to ListenWindow for the client to connect.
+// send is trySend with a wait of at most ListenWindow for the client to connect.
 func (s *session) send(ctx context.Context, f rpc.Frame) error {
 	timer := time.NewTimer(s.handler.opts.ListenWindow)
 	defer timer.Stop()
@@ -197,8 +197,7 @@ func (s *session) send(ctx context.Context, f rpc.Frame) error {
 	}
 }
 
-// newestReachable returns the newest stream of a POST whose messages reach the client;
-// nil if there is none.
+// newestReachable returns the newest stream of a POST that reaches the client, or nil.
 func (s *session) newestReachable() *stream {
 	var newest *stream
 	for _, out := range s.allStreams() {
@@ -209,7 +208,7 @@ func (s *session) newestReachable() *stream {
 	return newest
 }
 
-// allStreams returns all streams, including the main one.
+// allStreams returns all streams, including the main stream.
 func (s *session) allStreams() []*stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,14 +228,14 @@ func (s *session) overflow(cause error) {
 	s.abortWrites() // do not wait for the client
 }
 
-// abortWrites fails what is being written to the client, on any stream.
+// abortWrites fails the writes to the client in progress, on all streams.
 func (s *session) abortWrites() {
 	for _, out := range s.allStreams() {
 		out.abortWrite()
 	}
 }
 
-// run waits for the end of the session and releases what it owns.
+// run waits for the end of the session and releases the session's resources.
 func (s *session) run() {
 	if s.begun != nil {
 		<-s.begun
@@ -264,8 +263,8 @@ func (s *session) run() {
 	close(s.ended)
 }
 
-// awaitRequests waits for the HTTP requests of the session. It cuts off the connections
-// of those that take too long, and returns false if even that does not end them.
+// awaitRequests waits for the HTTP requests of the session. awaitRequests cuts off the connections
+// of requests that take too long, and returns false if even then some requests do not end.
 func (s *session) awaitRequests() bool {
 	served := make(chan struct{})
 	go func() {

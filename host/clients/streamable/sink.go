@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// maxWrite is the maximum number of bytes that are written under one deadline.
+// maxWrite is the maximum number of bytes written under the same deadline.
 const maxWrite = 256 << 10
 
 // eventSink writes server-sent events to a client. All but abort are for the goroutine of
@@ -18,7 +18,7 @@ type eventSink struct {
 
 	mu       sync.Mutex
 	aborted  bool
-	finished bool // the HTTP request has been served: its connection may serve another
+	finished bool // the HTTP request has been served: the connection may serve another request
 }
 
 func newEventSink(w http.ResponseWriter) *eventSink {
@@ -46,8 +46,8 @@ func (e *eventSink) writeKeepAlive() error {
 	return e.flush()
 }
 
-// writeEvent writes the event of a message, with its id if the stream can be resumed.
-// Small ones are written in one piece.
+// writeEvent writes the event of a message, with the event's id if the stream can be resumed. Small
+// events are written in a single piece.
 func (e *eventSink) writeEvent(id eventID, msg []byte, resumable bool) error {
 	e.buf = appendHead(e.buf[:0], id, resumable)
 	msg = oneLine(msg)
@@ -80,8 +80,8 @@ func (e *eventSink) flush() error {
 	return e.control.Flush()
 }
 
-// extendDeadline gives the client time to take what is written next. If the
-// http.ResponseWriter has no deadlines, those of the server apply.
+// extendDeadline gives the client time for the next write. If the http.ResponseWriter has no
+// deadlines, the server's deadlines apply.
 func (e *eventSink) extendDeadline() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

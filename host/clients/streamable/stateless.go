@@ -14,16 +14,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
 )
 
-// isStateless reports whether a POST is of the stateless era as far as its headers tell:
-// what its body says has to agree. If they name an unknown revision, the body decides
-// which error it gets.
+// isStateless reports whether a POST is of the stateless era according to the headers: the body has
+// to agree. If the headers name an unknown revision, the body decides the error.
 func isStateless(r *http.Request) bool {
 	era := stateless.EraOfHeader(r.Header)
 	return era == stateless.StatelessHeader || era == stateless.UnknownHeader
 }
 
-// postStateless answers a POST whose headers are of the stateless era, or of an unknown
-// revision.
+// postStateless answers a POST with headers of the stateless era, or of an unknown revision.
 func (h *Handler) postStateless(w http.ResponseWriter, r *http.Request, access *policy, token bearer.Digest) {
 	address := clientAddress(r.RemoteAddr)
 	p, err := h.principalOf(token, address)
@@ -107,7 +105,7 @@ func (h *Handler) checkParams(p *principal, header http.Header, params []byte) *
 	return wanted.CheckHeaders(header, arguments)
 }
 
-// refuseStateless answers a request of the stateless era that says something wrong about
+// refuseStateless answers a request of the stateless era with a wrong description of the request
 // itself.
 func (h *Handler) refuseStateless(w http.ResponseWriter, id []byte, bad *wire.RPCError) {
 	status := http.StatusBadRequest
@@ -117,13 +115,13 @@ func (h *Handler) refuseStateless(w http.ResponseWriter, id []byte, bad *wire.RP
 	writeJSON(w, status, wire.Response(id, wire.Reply{Error: bad.Raw()}))
 }
 
-// refusesEra refuses a message of the stateless era, judged by its body, whose headers
-// are of another one. It returns false if the message is not of that era.
+// refusesEra refuses a message of the stateless era, judged by the body, with headers of another
+// era. refusesEra returns false if the message is not of the stateless era.
 func (h *Handler) refusesEra(w http.ResponseWriter, r *http.Request, msg wire.Message) bool {
 	if !stateless.IsStateless(msg) {
 		return false
 	}
-	if msg.IsNotification() { // no header is required for it
+	if msg.IsNotification() { // a notification needs no header
 		w.WriteHeader(http.StatusAccepted)
 		return true
 	}

@@ -12,35 +12,35 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// errOverflow is the error with which a session ends because its client does not read.
+// errOverflow is the error of a session that ends because the client does not read.
 var errOverflow = errors.New("the client does not read its messages (too many bytes are waiting)")
 
-// stream is an rpc.Stream to an HTTP client: the answer to one POST, or the main stream
-// of the session. It takes every message at once, and keeps it until the eventWriter has
-// written it to the client. It also keeps the last messages that were written, for a
-// client that resumes the stream.
+// stream is an rpc.Stream to an HTTP client: the answer to a POST, or the main stream of the
+// session. A stream takes every message at once, and keeps the message until the eventWriter has
+// written the message to the client. A stream also keeps the last written messages, for a client
+// that resumes the stream.
 type stream struct {
 	session *session
 	id      uint64        // 0: the main stream
-	request string        // the raw id of its request, if the events name it; else ""
-	wake    chan struct{} // holds a token while there is something new for the eventWriter
+	request string        // the raw id of the stream's request, if events name the request; else ""
+	wake    chan struct{} // holds a token while something new waits for the eventWriter
 
 	mu       sync.Mutex
-	messages [][]byte // the messages that are kept, in order and without gaps
+	messages [][]byte // the kept messages, in order and without gaps
 	inline   [1][]byte
 	first    uint64 // sequence number of messages[0]
-	sent     uint64 // sequence number of the last message that was written
-	offered  uint64 // sequence number of the last message that an eventWriter has got
-	waiting  int    // bytes of messages that have not been written
+	sent     uint64 // sequence number of the last written message
+	offered  uint64 // sequence number of the last message given to an eventWriter
+	waiting  int    // bytes of unwritten messages
 	largest  int    // bytes of the largest message since none was waiting
-	kept     int    // bytes of kept messages that have been written
+	kept     int    // bytes of kept written messages
 	closed   bool   // no message follows
 	single   bool   // the only message was added by Finish
-	released bool   // nobody can resume the stream: messages are not kept
+	released bool   // no client can resume the stream: messages are not kept
 	dropped  int    // messages since the client stopped listening
 
 	writer    *eventWriter  // nil while the client is not connected
-	connected chan struct{} // closed when a client connects again; nil while one is connected, or if none ever was
+	connected chan struct{} // closed when a client connects again; nil while a client is connected, and before the first client
 }
 
 func newStream(s *session, id uint64) *stream {
@@ -62,8 +62,8 @@ func (s *stream) TrySend(f rpc.Frame) bool {
 	return s.take(f)
 }
 
-// Send implements rpc.Stream. A request on the main stream waits a little for a client
-// that is not connected; then the error is front.ErrNotListening.
+// Send implements rpc.Stream. A request on the main stream waits a little for a disconnected
+// client; then the error is front.ErrNotListening.
 func (s *stream) Send(ctx context.Context, f rpc.Frame) error {
 	if f.ID != 0 && s.id == 0 {
 		return s.session.send(ctx, f)
@@ -85,8 +85,8 @@ func (s *stream) Withdraw(int64) bool { return false }
 // Finish implements rpc.Stream.
 func (s *stream) Finish(f rpc.Frame) { s.done(f, s.add(f.Data, true)) }
 
-// afford counts a message that is added. For an answer for which there is no memory it
-// returns an error in its place. The client gets that in any case; it is small.
+// afford counts an added message. An answer without memory is replaced by an error, which is small
+// and reaches the client in any case.
 func afford(memory *budget.Account, msg []byte, answer bool) ([]byte, error) {
 	err := memory.Add(len(msg))
 	if err == nil || !answer {
@@ -98,7 +98,7 @@ func afford(memory *budget.Account, msg []byte, answer bool) ([]byte, error) {
 	return msg, nil
 }
 
-// take takes a message. It returns false if the stream is finished.
+// take takes a message, and returns false if the stream is finished.
 func (s *stream) take(f rpc.Frame) bool {
 	if denied := wire.CheckPermit(f.Permit); denied != nil {
 		f.Done(rpc.Unsent, denied)
@@ -120,15 +120,15 @@ func (s *stream) done(f rpc.Frame, err error) {
 	f.Done(rpc.Written, nil)
 }
 
-// add adds a message, nil for none. last says that none follows. The session ends if too
-// much is waiting.
+// add adds a message, or none if msg is nil. last marks the last message. The session ends if too
+// many bytes wait.
 func (s *stream) add(msg []byte, last bool) error {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
 		return rpc.ErrFinished
 	}
-	// One message always fits into the buffer, whatever its size.
+	// A single message of any size fits into the buffer.
 	var full error
 	over := s.waiting-s.largest > s.session.handler.opts.Buffer
 	if msg != nil && !over && !s.released {
@@ -172,7 +172,7 @@ func (s *stream) append(msg []byte) {
 	}
 }
 
-// listChanges are the notifications that a list has changed, without params.
+// listChanges are the notifications of a changed list without params.
 var listChanges = func() [][]byte {
 	var all [][]byte
 	for _, surface := range wire.Surfaces {
@@ -181,10 +181,9 @@ var listChanges = func() [][]byte {
 	return all
 }()
 
-// mergeListChange merges msg with a notification that the same list has changed, if
-// the client cannot have received that one. As in front.Session.Changed, params are
-// kept only if both have the same. It returns false if there is nothing to merge. The
-// caller holds s.mu.
+// mergeListChange merges msg with a notification of the same list, if the client cannot have
+// received the earlier notification. As in front.Session.Changed, params are kept only if both have
+// the same. mergeListChange returns false if no such notification waits. The caller holds s.mu.
 func (s *stream) mergeListChange(msg []byte) bool {
 	at := slices.IndexFunc(listChanges, func(plain []byte) bool { return sameMethod(msg, plain) })
 	if at < 0 {
@@ -212,8 +211,8 @@ func (s *stream) mergeListChange(msg []byte) bool {
 // notification with params. Both were made by wire.Notification.
 func sameMethod(msg, plain []byte) bool { return bytes.HasPrefix(msg, plain[:len(plain)-1]) }
 
-// appendForLater adds a message for a client that is not connected. It may never
-// connect, so the oldest messages are dropped. The caller holds s.mu.
+// appendForLater adds a message for a disconnected client. The client may never connect, so the
+// oldest messages are dropped. The caller holds s.mu.
 func (s *stream) appendForLater(msg []byte) {
 	if s.mergeListChange(msg) {
 		return
@@ -246,10 +245,10 @@ func (s *stream) dropFirst() {
 	s.first++
 }
 
-// release drops all messages, as soon as no eventWriter writes them. It is called when
-// nobody can resume the stream any more. The session does not always hold the last
-// reference to it: an upstream connection keeps a cancelled call for a while, and with
-// it the stream of its request.
+// release drops all messages, as soon as no eventWriter writes them. The caller calls release when
+// no client can resume the stream. The session does not always hold the last reference to the
+// stream: an upstream connection keeps a cancelled call for a while, and with the call the stream
+// of the call's request.
 func (s *stream) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -272,23 +271,23 @@ func (s *stream) dropReleased() {
 func (s *stream) signal() {
 	select {
 	case s.wake <- struct{}{}:
-	default: // it holds a token already
+	default: // wake holds a token already
 	}
 }
 
-// awaitClient returns nil if the client is connected to the main stream.
-// Otherwise it returns a channel that is closed when the client connects.
+// awaitClient returns nil if the client is connected to the main stream, and otherwise a channel
+// that is closed when the client connects.
 func (s *stream) awaitClient() (connected <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.connected
 }
 
-// attach makes e the eventWriter of the stream. If fresh is set, e writes the messages that
-// have not been written, and there must be no other eventWriter. Otherwise e writes the
-// messages after the sequence number seq, for a client that resumes the stream, and
-// replaces an eventWriter that there may be. attach returns false if that is not
-// possible, or if the stream has no message with that number.
+// attach makes e the eventWriter of the stream. If fresh is set, e writes the unwritten messages,
+// and the stream must not have another eventWriter. Otherwise e writes the messages after the
+// sequence number seq, for a client that resumes the stream, and replaces the current eventWriter.
+// attach returns false if resuming is impossible, or if the stream has no message with the number
+// seq.
 func (s *stream) attach(e *eventWriter, seq uint64, fresh bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -304,7 +303,7 @@ func (s *stream) attach(e *eventWriter, seq uint64, fresh bool) bool {
 	}
 	e.stream, e.resumable, e.seq = s, s.resumable(), max(seq, s.first-1)
 	if s.writer != nil {
-		s.writer.abort() // its client has disconnected, even if that has not been noticed
+		s.writer.abort() // the previous client has disconnected, even if unnoticed
 		close(s.writer.replaced)
 	} else if s.connected != nil {
 		close(s.connected)
@@ -314,8 +313,7 @@ func (s *stream) attach(e *eventWriter, seq uint64, fresh bool) bool {
 	return true
 }
 
-// detach removes e from the stream. resumed is closed when another eventWriter
-// replaces it.
+// detach removes e from the stream. resumed is closed when another eventWriter replaces e.
 func (s *stream) detach(e *eventWriter) (resumed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -328,8 +326,8 @@ func (s *stream) detach(e *eventWriter) (resumed <-chan struct{}) {
 	return e.replaced
 }
 
-// cutOff notes that the client has disconnected before there was an eventWriter. resumed is closed
-// when there is one.
+// cutOff notes that the client has disconnected before the first eventWriter. resumed is closed
+// when the stream gets an eventWriter.
 func (s *stream) cutOff() (resumed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -337,17 +335,17 @@ func (s *stream) cutOff() (resumed <-chan struct{}) {
 	return s.connected
 }
 
-// abortWrite fails what is being written to the client.
+// abortWrite fails the write to the client in progress.
 func (s *stream) abortWrite() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.writer != nil { // it cannot detach while the lock is held
+	if s.writer != nil { // the eventWriter cannot detach while the lock is held
 		s.writer.abort()
 	}
 }
 
-// next copies messages that e has not written into batch. over says that e has nothing
-// more to write.
+// next copies messages that e has not written into batch. over means: e has no more messages to
+// write.
 func (s *stream) next(e *eventWriter, batch [][]byte) (n int, over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -359,7 +357,7 @@ func (s *stream) next(e *eventWriter, batch [][]byte) (n int, over bool) {
 	return n, n == 0 && s.closed
 }
 
-// written records that e has written everything up to its sequence number.
+// written records that e has written all messages up to e's sequence number.
 func (s *stream) written(e *eventWriter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -377,8 +375,8 @@ func (s *stream) written(e *eventWriter) {
 	}
 }
 
-// onlyResponse returns the message of a finished stream that has no other; ok is false if
-// there are several, or none yet.
+// onlyResponse returns the only message of a finished stream; ok is false for several messages, or
+// none yet.
 func (s *stream) onlyResponse() (msg []byte, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -398,15 +396,14 @@ func (s *stream) finished() bool {
 	return s.closed
 }
 
-// reachesClient reports whether a message that is written now would reach the client.
+// reachesClient reports whether a message written now would reach the client.
 func (s *stream) reachesClient() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.closed && (s.writer != nil || s.connected == nil)
 }
 
-// size returns the number of bytes that the stream holds, and whether some of them have
-// not been written.
+// size returns the number of bytes in the stream, and whether some of the bytes are unwritten.
 func (s *stream) size() (bytes int, unsent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/store"
 )
 
-// Causes with which sessions end that go on elsewhere, or were not begun.
+// Causes of the end of sessions that continue elsewhere, or were not begun.
 var (
 	errMoved = errors.New("the session goes on in another replica")
 	errTaken = errors.New("another request or replica has taken the session over")
@@ -30,15 +30,15 @@ func (s *session) persist(ctx context.Context) {
 	}
 }
 
-// touch has the session saved in the background if a request has changed it.
+// touch has the session saved in the background if a request has changed the session.
 func (s *session) touch() {
 	if s.held != nil {
 		s.held.Touch()
 	}
 }
 
-// takeOver makes a session of another replica one of this replica. The caller must call leave.
-// The error is errTaken if somebody else was faster.
+// takeOver moves a session of another replica to this replica. The caller must call leave. The
+// error is errTaken if another replica was faster.
 func (h *Handler) takeOver(v *visit) (*session, error) {
 	release, err := h.lockTaking(v.r.Context(), v.id)
 	if err != nil {
@@ -76,7 +76,7 @@ func (h *Handler) takeOver(v *visit) (*session, error) {
 	return s, nil
 }
 
-// giveBack lets others take a session that this replica has taken, but cannot go on with.
+// giveBack lets other replicas take a session that this replica has taken, but cannot continue.
 func (s *session) giveBack() {
 	held := s.held
 	if s.held = nil; held == nil {
@@ -89,7 +89,7 @@ func (s *session) giveBack() {
 	}
 }
 
-// lockTaking makes one request at a time take over a session.
+// lockTaking lets only one request at a time take over a session.
 func (h *Handler) lockTaking(ctx context.Context, id string) (release func(), err error) {
 	for {
 		h.mu.Lock()
@@ -114,7 +114,7 @@ func (h *Handler) lockTaking(ctx context.Context, id string) (release func(), er
 	}
 }
 
-// awaitTaken waits until nobody takes over a session.
+// awaitTaken waits until no request takes over a session.
 func (h *Handler) awaitTaken(ctx context.Context, id string) {
 	h.mu.Lock()
 	taking := h.taking[id]
@@ -127,7 +127,7 @@ func (h *Handler) awaitTaken(ctx context.Context, id string) {
 	}
 }
 
-// restore takes the session in the store, and goes on with it.
+// restore takes the session in the store, and continues the session.
 func (s *session) restore(v *visit) error {
 	ctx, cancel := context.WithTimeout(v.r.Context(), findTime)
 	defer cancel()
@@ -145,8 +145,8 @@ func (s *session) restore(v *visit) error {
 	return s.mcp.Restore(v.found.State, calls)
 }
 
-// reserve makes a session that cannot be found yet, within the limits on the number of sessions.
-// The rate of new ones does not count: all those of a lost replica may come at once.
+// reserve makes a session that find does not find yet, within the limits on the number of sessions.
+// The rate of new sessions does not count: all sessions of a lost replica may come at once.
 func (h *Handler) reserve(p *policy, id string, token bearer.Digest, address netip.Prefix) (*session, error) {
 	for {
 		s, victim, err := h.begin(p, token, address, id)
@@ -154,12 +154,12 @@ func (h *Handler) reserve(p *policy, id string, token bearer.Digest, address net
 			return s, err
 		}
 		victim.mcp.End(errUnused)
-		<-victim.ended // it takes a second at most
+		<-victim.ended // takes at most a second
 	}
 }
 
-// awaitEnd waits until the session has ended, or has moved to another replica and nothing of it
-// is in progress here any more.
+// awaitEnd waits until the session has ended, or has moved to another replica and no part of the
+// session is in progress here.
 func (s *session) awaitEnd() {
 	if s.held == nil {
 		<-s.mcp.Done()
@@ -171,7 +171,7 @@ func (s *session) awaitEnd() {
 	case <-s.held.Lost():
 	}
 	s.handler.remove(s)
-	s.main.Finish(rpc.Frame{}) // the client opens it again, at the other replica
+	s.main.Finish(rpc.Frame{}) // the client opens the stream again, at the other replica
 	served := make(chan struct{})
 	go func() {
 		s.serving.Wait()
@@ -184,13 +184,13 @@ func (s *session) awaitEnd() {
 	}
 }
 
-// settle tells the fleet that the session has ended, or that it can go on elsewhere.
+// settle tells the fleet that the session has ended, or can continue elsewhere.
 func (s *session) settle() {
 	if s.held == nil {
 		return
 	}
 	if s.handler.ctx.Err() != nil && !errors.Is(s.mcp.Err(), errDeleted) {
-		s.held.Leave() // it is saved by Sessions.Close
+		s.held.Leave() // Sessions.Close saves the session
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), saveTime)
@@ -198,8 +198,8 @@ func (s *session) settle() {
 	s.held.Remove(ctx)
 }
 
-// handOver gives a session to the other replicas, if this one drains and has nothing in progress
-// for it. It returns false if not.
+// handOver gives a session to the other replicas, if this replica drains and has no request of the
+// session in progress. Otherwise handOver returns false.
 func (h *Handler) handOver(s *session) bool {
 	if s.held == nil || !h.opts.Fleet.Draining() {
 		return false
@@ -228,8 +228,8 @@ func (h *Handler) handOver(s *session) bool {
 	return true
 }
 
-// busy reports whether a request of the client is in progress, or its answer has not been
-// received. The caller holds Handler.mu.
+// busy reports whether a request of the client is in progress, or the client has not received the
+// answer. The caller holds Handler.mu.
 func (s *session) busy() bool {
 	for _, out := range s.allStreams() {
 		if out.id == 0 {

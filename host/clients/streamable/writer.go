@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// eventWriter writes the messages of a stream to the client as server-sent events. The
-// goroutine of its HTTP request runs it.
+// eventWriter writes the messages of a stream to the client as server-sent events, in the goroutine
+// of the client's HTTP request.
 type eventWriter struct {
 	*eventSink
 	stream    *stream
 	resumable bool          // events have ids
-	seq       uint64        // of the last event that was written
+	seq       uint64        // of the last written event
 	replaced  chan struct{} // closed when the client has resumed the stream elsewhere
 }
 
@@ -20,8 +20,8 @@ func newEventWriter(w http.ResponseWriter) *eventWriter {
 	return &eventWriter{eventSink: newEventSink(w), replaced: make(chan struct{})}
 }
 
-// begin writes the header of the response and flushes it, so that the client knows
-// that the stream is open.
+// begin writes the header of the response and flushes the header, so that the client knows of the
+// open stream.
 func (e *eventWriter) begin(prime bool) error {
 	e.writeHeader()
 	if prime {
@@ -32,8 +32,8 @@ func (e *eventWriter) begin(prime bool) error {
 	return e.flush()
 }
 
-// run writes messages until the stream is finished, another eventWriter has replaced this
-// one (the error is nil in both cases), or the client has disconnected.
+// run writes messages until the stream is finished, another eventWriter has replaced e (the error
+// is nil in both cases), or the client has disconnected.
 func (e *eventWriter) run(ctx context.Context) error {
 	alive := time.NewTicker(e.stream.session.handler.opts.KeepAlive)
 	defer alive.Stop()
