@@ -9,9 +9,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// Check reads the envelope of a request, and checks that the revision it names has the
-// request. h are its headers if it came over HTTP, else nil. The error is the one with
-// which the request is refused.
+// Check reads the envelope of a request, and checks that the named revision has the request. h are
+// the headers of an HTTP request, or nil. The request is refused with the returned error.
 func Check(h http.Header, m wire.Message) (envelope.Envelope, *wire.RPCError) {
 	if bad := sameVersion(h, m.Params); bad != nil {
 		return envelope.Envelope{}, bad
@@ -26,9 +25,9 @@ func Check(h http.Header, m wire.Message) (envelope.Envelope, *wire.RPCError) {
 	return e, bad
 }
 
-// sameVersion checks that the header with the revision, if there is one, names the same
-// as the envelope, if there is one. It comes before all other checks: a request that says
-// two things is not interpreted at all.
+// sameVersion checks that the header with the revision, if present, agrees with the envelope, if
+// present. This check comes before all other checks: a request with two different revisions is not
+// interpreted at all.
 func sameVersion(h http.Header, params []byte) *wire.RPCError {
 	named := h[envelope.HeaderVersion]
 	body := envelope.Version(params)
@@ -38,8 +37,8 @@ func sameVersion(h http.Header, params []byte) *wire.RPCError {
 	return envelope.Mismatch("the header %s does not match the body", envelope.HeaderVersion)
 }
 
-// hasMethod reports whether a revision has a request. It may also have one that no
-// revision we know has, of an extension.
+// hasMethod reports whether a revision has a request. A revision may also have a request of an
+// extension, which no known revision has.
 func hasMethod(r protocol.Revision, method string) bool {
 	if m, ok := r.Method(protocol.Client, method); ok {
 		return m.Kind == protocol.Request
@@ -52,28 +51,27 @@ func hasMethod(r protocol.Revision, method string) bool {
 	return !removed && !other
 }
 
-// IsStateless reports whether a message is of this era, judged by its body alone. A
-// request for server/discover is, even if its envelope is missing: no other revision has
-// it.
+// IsStateless reports whether a message is of this era, judged by the body alone. A request for
+// server/discover is of this era even without an envelope: no other revision has server/discover.
 func IsStateless(m wire.Message) bool {
 	return m.Method == protocol.MethodDiscover && m.IsRequest() || m.Method != "" && envelope.IsPresent(m.Params)
 }
 
-// HeaderEra is what the header with the revision says about the era of a request.
+// HeaderEra is the era of a request according to the header with the revision.
 type HeaderEra int
 
 const (
-	// NoHeader: there is none. Clients send it in no initialize request, and some old
-	// ones in no request.
+	// NoHeader: the request has no header. Clients send no header with initialize, and some old
+	// clients with no request.
 	NoHeader HeaderEra = iota
-	// HandshakeHeader and StatelessHeader: it names a revision of that era.
+	// HandshakeHeader and StatelessHeader: the header names a revision of this era.
 	HandshakeHeader
 	StatelessHeader
-	// UnknownHeader: it names none that we know, or several.
+	// UnknownHeader: the header names no known revision, or several revisions.
 	UnknownHeader
 )
 
-// EraOfHeader returns what the headers of a request say.
+// EraOfHeader returns the era according to the headers of a request.
 func EraOfHeader(h http.Header) HeaderEra {
 	named := h[envelope.HeaderVersion]
 	if len(named) == 0 {
@@ -96,9 +94,9 @@ func EraOfHeader(h http.Header) HeaderEra {
 	return HandshakeHeader
 }
 
-// Contradicts returns the error for a request of this era, judged by its body, whose
-// header says something else; nil if they agree. A request is never interpreted in an era
-// that it does not name twice.
+// Contradicts returns the error for a request of this era, judged by the body, with a header of
+// another revision; nil if header and body agree. A request is never interpreted in an era that
+// only the header or only the body names.
 func Contradicts(h http.Header, m wire.Message) *wire.RPCError {
 	switch EraOfHeader(h) {
 	case StatelessHeader, UnknownHeader: // which Check compares with the body
@@ -107,15 +105,14 @@ func Contradicts(h http.Header, m wire.Message) *wire.RPCError {
 		return envelope.Mismatch("the header %s does not match the body", envelope.HeaderVersion)
 	}
 	if !envelope.IsPresent(m.Params) {
-		return nil // Check says what is missing
+		return nil // Check reports the missing header
 	}
 	return envelope.Mismatch("the header %s is missing", envelope.HeaderVersion)
 }
 
-// Status returns the HTTP status of an answer with a JSON-RPC error of that code. lacked
-// says that this server does not have the method of the request. Whatever is wrong with a
-// single call does not count (revision 2026-07-28, basic/transports/streamable-http,
-// "Response Codes").
+// Status returns the HTTP status of an answer with a JSON-RPC error code. lacked means: this server
+// does not have the method of the request. An error of a single call does not count (revision
+// 2026-07-28, basic/transports/streamable-http, "Response Codes").
 func Status(code int, lacked bool) int {
 	switch code {
 	case wire.CodeMethodNotFound:
@@ -128,9 +125,8 @@ func Status(code int, lacked bool) int {
 	return http.StatusOK
 }
 
-// mayAsk are the requests that can be answered with a question (revision 2026-07-28,
-// basic/patterns/mrtr).
+// mayAsk are the requests that a question can answer (revision 2026-07-28, basic/patterns/mrtr).
 var mayAsk = []string{protocol.MethodToolsCall, protocol.MethodPromptsGet, protocol.MethodResourcesRead}
 
-// MayAsk reports whether a request of that method can be answered with a question.
+// MayAsk reports whether a question can answer a request with a method.
 func MayAsk(method string) bool { return slices.Contains(mayAsk, method) }

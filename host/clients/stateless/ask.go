@@ -16,14 +16,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
 )
 
-// gatherTime is how long a question waits for others, so that the client gets those that
-// belong together in one answer.
+// gatherTime is how long a question waits for more questions, so that the client gets related
+// questions in the same answer.
 const gatherTime = 10 * time.Millisecond
 
-// maxQuestions bounds the questions of one call that are open at a time.
+// maxQuestions bounds the open questions of a call.
 const maxQuestions = 64
 
-// Errors with which calls end whose clients do not answer.
+// Errors of calls that end because the client does not answer.
 var (
 	errAbandoned = errors.New("the client has not answered in time")
 	errQuestions = fmt.Errorf("one call has more than %d questions open", maxQuestions)
@@ -33,15 +33,15 @@ var (
 type question struct {
 	key     string
 	method  string
-	request []byte // as the client gets it
-	// withdrawn returns an error once the upstream does not want the answer any more.
+	request []byte // in the form for the client
+	// withdrawn returns an error once the upstream no longer wants the answer.
 	withdrawn func() error
-	// answer holds the answer. It is closed without one when the call ends.
+	// answer holds the answer, and is closed without an answer when the call ends.
 	answer chan wire.Reply
 }
 
-// Ask implements route.Origin. The client gets the question as the answer to the request
-// that is open, or to its next one.
+// Ask implements route.Origin. The client gets the question as the answer to the open request, or
+// to the next request.
 func (x *Exchange) Ask(ctx context.Context, call wire.Call) (wire.Reply, error) {
 	q, err := x.question(ctx, call)
 	if err != nil {
@@ -62,7 +62,7 @@ func (x *Exchange) Ask(ctx context.Context, call wire.Call) (wire.Reply, error) 
 	}
 }
 
-// whyClosed returns the error of a question whose call has ended without an answer to it.
+// whyClosed returns the error of a question that got no answer before the end of the call.
 func (x *Exchange) whyClosed() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -72,7 +72,7 @@ func (x *Exchange) whyClosed() error {
 	return wire.ErrClosed
 }
 
-// question adds a question to those that are open.
+// question adds an open question.
 func (x *Exchange) question(ctx context.Context, call wire.Call) (*question, error) {
 	if !MayAsk(x.method) {
 		return nil, fmt.Errorf("%s: %w", call.Method, ErrNoRequest)
@@ -143,15 +143,14 @@ func (x *Exchange) park() {
 	x.expiry = x.after(x.principal.inputTimeout(), func() { x.expire(round) })
 	x.mu.Unlock()
 	if !r.Reply(wire.Reply{Result: inputRequired(requests.Bytes(), state, x.principal.serverInfo)}) {
-		x.abandon(errGone) // it has cancelled the request meanwhile, so it will not send another
+		x.abandon(errGone) // the client has cancelled the request meanwhile, so no other request will follow
 	}
 }
 
-// errGone is the cause of the cancellation of calls whose client does not get the
-// question.
+// errGone is the cause of the cancellation of a call if the client does not get the question.
 var errGone = fmt.Errorf("the client has gone away: %w", wire.ErrClosed)
 
-// refuse answers a request whose call cannot be continued, and cancels the call.
+// refuse answers a request for a call that cannot be continued, and cancels the call.
 func (x *Exchange) refuse(r *rpc.Request, err error) {
 	x.mu.Lock()
 	open := x.at == r
@@ -165,7 +164,7 @@ func (x *Exchange) refuse(r *rpc.Request, err error) {
 	x.abandon(err)
 }
 
-// expire ends a call whose client has not come back since that round.
+// expire ends a call if the client has not come back since the round.
 func (x *Exchange) expire(round uint64) {
 	x.abandonIf(errAbandoned, func() bool { return x.at == nil && x.round == round })
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
 )
 
-// discover returns the result of server/discover. What it says can change when servers
-// start, and depends on who asks.
+// discover returns the result of server/discover. The result can change when servers start, and
+// depends on the asking client.
 func (p *Principal) discover() []byte {
 	known := p.opts.Backend.Discover(p)
 	var versions [][]byte
@@ -18,7 +18,7 @@ func (p *Principal) discover() []byte {
 		versions = append(versions, wire.Quote(name))
 	}
 	meta, err := wire.Set(known.Meta, p.serverInfo, envelope.KeyServerInfo)
-	if err != nil { // what servers say about themselves is not an object
+	if err != nil { // the servers' description of themselves is not an object
 		meta, _ = wire.Set(nil, p.serverInfo, envelope.KeyServerInfo)
 	}
 	var result wire.Object
@@ -32,10 +32,10 @@ func (p *Principal) discover() []byte {
 	return result.Bytes()
 }
 
-// capabilities returns the capabilities that this server has in this era.
+// capabilities returns this server's capabilities in this era.
 func capabilities(known route.InitializeResult) []byte {
 	all := known.Capabilities
-	// Those tasks are of the handshake era.
+	// The tasks in capabilities are of the handshake era.
 	if some, err := wire.Delete(all, "tasks"); err == nil {
 		all = some
 	}

@@ -14,44 +14,44 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
 )
 
-// Exchange is a request and those that repeat it with answers of the client. It implements
-// route.Origin for the call, and route.Responder: its reply answers the request that is
-// open then.
+// Exchange is a request and the requests that repeat the first one with answers of the client. It
+// implements route.Origin for the call, and route.Responder: the reply answers the request that is
+// open at the time of the reply.
 //
 // Invariants:
 //
-//  1. At most one request is open (at). While none is, the call is parked: it has an id,
-//     it is in Principal.parked, and a timer ends it.
-//  2. Each question is in questions until it is answered or withdrawn, or the call ends.
-//  3. round counts the answers that ask something. Only the state of the last round can be
-//     used, and only once: while a request is open, or after the end, none can.
-//  4. The reply comes once (over). If no request is open then, it is kept for the next.
-//  5. It refers to no part of the body of a request that is answered. What it keeps beyond
-//     that, from its first question to its end, is in kept.
+//  1. At most one request is open (at). Without an open request the call is parked: the exchange
+//     has an id and a place in Principal.parked, and a timer ends the call.
+//  2. Each question is in questions until the question is answered or withdrawn, or the call ends.
+//  3. round counts the answers with questions. Only the state of the last round can be used, and
+//     only once: while a request is open, and after the end, no state can be used.
+//  4. The reply comes once (over). Without an open request, the reply is kept for the next request.
+//  5. An exchange refers to no part of the body of an answered request. The memory of an exchange
+//     from the first question to the end is in kept.
 type Exchange struct {
 	principal *Principal
 	method    string
 	progress  bool // the first request wants progress
 
-	mu        sync.Mutex // guards what follows; only Principal.mu and the budget are locked below it
-	params    []byte     // of the first request, without its envelope; nil after the end
+	mu        sync.Mutex // guards the fields below; only Principal.mu and the budget are locked below mu
+	params    []byte     // of the first request, without the envelope; nil after the end
 	kept      *budget.Account
 	at        *rpc.Request
 	span      rpc.Span          // of at, or of the last request; nil for none
 	said      said              // by at, or by the last request
-	cancel    func(cause error) // cancels the call; nil while there is nothing to cancel
+	cancel    func(cause error) // cancels the call; nil while no call can be cancelled
 	cause     error             // why the call was cancelled
 	over      bool              // the reply has come
 	reply     wire.Reply        // if over while no request was open
-	id        string            // "" until it asks
+	id        string            // "" before the first question
 	round     uint64
-	asked     int // how many questions there have been
+	asked     int // number of questions so far
 	questions []*question
-	gathering *time.Timer // until the questions are sent; nil if none waits for that
+	gathering *time.Timer // until the questions are sent; nil if no question waits for more questions
 	expiry    *time.Timer // while parked
 }
 
-// said is what an envelope says, without referring to its request.
+// said is the content of an envelope, without references to the request.
 type said struct {
 	revision protocol.Revision
 	client   []byte // see route.Origin.Client
@@ -60,7 +60,7 @@ type said struct {
 
 func saidBy(e envelope.Envelope) said { return said{e.Revision, e.Client(), e.LogLevel} }
 
-// exchange makes the call that a request is for.
+// exchange makes the call of a request.
 func (p *Principal) exchange(r *rpc.Request, e envelope.Envelope) {
 	x := &Exchange{principal: p, method: r.Method, params: r.Params, progress: r.WantsProgress(), at: r, span: r.Span(), said: saidBy(e)}
 	p.open.Add(1)
@@ -78,7 +78,8 @@ func (p *Principal) exchange(r *rpc.Request, e envelope.Envelope) {
 	x.Start(func(ctx context.Context) wire.Reply { return p.opts.Backend.Handle(ctx, call) })
 }
 
-// onCancel sets what cancels the call. If it has been cancelled already, cancel is called.
+// onCancel sets the function that cancels the call. If the call has been cancelled already, cancel
+// is called.
 func (x *Exchange) onCancel(cancel func(error)) {
 	x.mu.Lock()
 	x.cancel = cancel
@@ -89,13 +90,13 @@ func (x *Exchange) onCancel(cancel func(error)) {
 	}
 }
 
-// dropped is called when the client has cancelled a request. If it was open, that cancels
-// the call.
+// dropped is called after the client has cancelled a request. The cancellation of the open request
+// cancels the call.
 func (x *Exchange) dropped(r *rpc.Request, cause error) {
 	x.abandonIf(cause, func() bool { return x.at == r })
 }
 
-// abandon cancels the call. Nobody will get its reply.
+// abandon cancels the call. No client gets the reply.
 func (x *Exchange) abandon(cause error) { x.abandonIf(cause, func() bool { return true }) }
 
 // abandonIf is abandon under a condition, which is checked while x.mu is held.
@@ -171,7 +172,7 @@ func (x *Exchange) Reply(reply wire.Reply) {
 	x.principal.open.Done()
 }
 
-// stop stops a timer and forgets it. The caller holds x.mu.
+// stop stops and clears a timer. The caller holds x.mu.
 func (x *Exchange) stop(timer **time.Timer) {
 	if *timer != nil && (*timer).Stop() {
 		x.principal.timers.Done()
@@ -179,8 +180,8 @@ func (x *Exchange) stop(timer **time.Timer) {
 	*timer = nil
 }
 
-// after returns a timer that calls f, which checks by itself whether that still makes
-// sense. The caller holds x.mu.
+// after returns a timer that calls f. f itself checks whether the call of f still makes sense. The
+// caller holds x.mu.
 func (x *Exchange) after(d time.Duration, f func()) *time.Timer {
 	x.principal.timers.Add(1)
 	return time.AfterFunc(d, func() {
@@ -213,7 +214,7 @@ func (x *Exchange) LogLevel() string {
 	return x.said.logLevel
 }
 
-// Span returns the span of the request that is open, or of the last one; nil for none.
+// Span returns the span of the open request, or of the last request; may be nil.
 func (x *Exchange) Span() rpc.Span {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -230,7 +231,7 @@ func (x *Exchange) Standing() route.Standing {
 	case x.at == nil && slices.ContainsFunc(x.questions, func(q *question) bool { return q.withdrawn() == nil }):
 		return route.Parked
 	}
-	return route.Open // also if the server has withdrawn its questions, and goes on
+	return route.Open // also if the server has withdrawn the questions, and continues
 }
 
 // Notify implements route.Origin. While the call is parked, the notification is lost.
@@ -246,9 +247,9 @@ func (x *Exchange) Notify(method string, params []byte) {
 	}
 }
 
-// belongsToRequest reports whether a notification may be sent for a request: the revision
-// has it, it is about no subscription, and a log message has a level that the request asks
-// for.
+// belongsToRequest reports whether a notification may be sent for a request: the revision has the
+// notification, the notification is about no subscription, and a log message has a level that the
+// request asks for.
 func belongsToRequest(wanted, method string, params []byte) bool {
 	switch method {
 	case protocol.NotificationMessage:
@@ -262,7 +263,7 @@ func belongsToRequest(wanted, method string, params []byte) bool {
 	return !known // of an extension
 }
 
-// report sends progress, if the request that is open wants it.
+// report sends progress, if the open request wants progress.
 func (x *Exchange) report(params []byte) {
 	x.mu.Lock()
 	r := x.at

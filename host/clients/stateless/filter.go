@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// maxURIs bounds the resources of one subscription, and maxTasks the tasks.
+// maxURIs bounds the resources of a subscription, and maxTasks the tasks.
 const (
 	maxURIs  = 1024
 	maxTasks = 256
@@ -23,8 +23,8 @@ type filter struct {
 	tasks []string // ids of tasks of the extension
 }
 
-// parseFilter reads the params of subscriptions/listen. Types that we do not know are
-// left out, since the acknowledgement says what is supported.
+// parseFilter reads the params of subscriptions/listen. Unknown types are left out, since the
+// acknowledgement lists the supported types.
 func parseFilter(params []byte) (filter, *wire.RPCError) {
 	f := filter{lists: map[wire.Surface]bool{}}
 	raw, ok := wire.Get(params, "notifications")
@@ -48,7 +48,7 @@ func parseFilter(params []byte) (filter, *wire.RPCError) {
 	return f, bad
 }
 
-// texts returns the strings in an array that is a member of a filter, each once.
+// texts returns the distinct strings in an array that is a member of a filter.
 func texts(raw []byte, name string, most int) (all []string, bad *wire.RPCError) {
 	array, ok := wire.Get(raw, name)
 	if !ok {
@@ -74,7 +74,7 @@ func wrongFilter(format string, args ...any) *wire.RPCError {
 	return wire.Errorf(wire.CodeInvalidParams, protocol.MethodListen+": params."+format, args...)
 }
 
-// supported leaves out what the server does not have, given its capabilities.
+// supported leaves out the types that the server does not have, according to capabilities.
 func (f *filter) supported(capabilities []byte) {
 	for surface := range f.lists {
 		if !has(capabilities, surface.Capability(), "listChanged") {
@@ -94,7 +94,7 @@ func has(capabilities []byte, path ...string) bool {
 	return ok && string(value) != "null" && string(value) != "false"
 }
 
-// bytes returns the filter as the acknowledgement has it.
+// bytes returns the filter in the form of the acknowledgement.
 func (f filter) bytes() []byte {
 	var o wire.Object
 	for _, m := range envelope.ListMembers {
@@ -107,7 +107,7 @@ func (f filter) bytes() []byte {
 	return o.Bytes()
 }
 
-// wants reports whether the filter has a resource or one above it, as route has it for
+// wants reports whether the filter has a resource or a resource above, with the rules of route for
 // subscriptions of the handshake era.
 func (f filter) wants(uri string) bool {
 	return slices.ContainsFunc(f.uris, func(above string) bool {

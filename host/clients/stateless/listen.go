@@ -15,11 +15,11 @@ import (
 
 // Bounds of subscriptions.
 const (
-	// maxUpdates bounds the updates of resources that wait for a client that does not
-	// read. With more, its subscription ends.
+	// maxUpdates bounds the updates of resources that wait for a client that does not read. Beyond
+	// maxUpdates the client's subscription ends.
 	maxUpdates = 4096
-	// subscribeTime is how long the acknowledgement waits for the servers that have the
-	// resources. Those that are not subscribed to by then are left out.
+	// subscribeTime is how long the acknowledgement waits for the servers of the resources.
+	// Resources without a subscription by then are left out.
 	subscribeTime = 5 * time.Second
 	// atOnce is how many servers are asked at a time.
 	atOnce = 16
@@ -30,18 +30,18 @@ const (
 type listener struct {
 	principal *Principal
 	request   *rpc.Request
-	filter    filter        // what is pending may have more than is honoured
-	honoured  filter        // what the client gets; of run
+	filter    filter        // pending may hold more than the honoured filter
+	honoured  filter        // the filter in effect; of run
 	stops     []func()      // end watching the tasks of honoured; of run
 	wake      chan struct{} // holds a token while something is pending
 
-	mu      sync.Mutex              // guards what follows; a leaf
+	mu      sync.Mutex              // guards the fields below; a leaf
 	changes map[wire.Surface][]byte // with the params of the notifications
 	updates []update
 	over    bool // too many updates
 }
 
-// update is the update of a resource or task, with the params of its notification.
+// update is the update of a resource or task, with the params of the notification.
 type update struct {
 	method string
 	id     string // URI of the resource, or id of the task
@@ -67,8 +67,8 @@ func (p *Principal) listen(r *rpc.Request, e envelope.Envelope) {
 	r.Start(l.run)
 }
 
-// run sends notifications until the client or the server ends the subscription. The
-// answer says that it has ended.
+// run sends notifications until the client or the server ends the subscription. The answer reports
+// the end.
 func (l *listener) run(ctx context.Context, _ *rpc.Request) wire.Reply {
 	defer l.principal.open.Done()
 	defer l.leave()
@@ -104,7 +104,8 @@ func (l *listener) meta() []byte {
 	return meta.Bytes()
 }
 
-// sendPending sends what is pending. It returns false if the subscription must end.
+// sendPending sends the pending notifications. sendPending returns false if the subscription must
+// end.
 func (l *listener) sendPending(ctx context.Context) bool {
 	l.mu.Lock()
 	changes, updates, over := l.changes, l.updates, l.over
@@ -147,12 +148,12 @@ func (l *listener) send(ctx context.Context, method string, params []byte) {
 func (l *listener) signal() {
 	select {
 	case l.wake <- struct{}{}:
-	default: // it holds a token already
+	default: // wake holds a token already
 	}
 }
 
-// changed adds a changed list. Several changes become one, without a notice if they have
-// different ones.
+// changed adds a changed list. Several changes of a list are merged, and the notice is dropped if
+// the notices differ.
 func (l *listener) changed(surface wire.Surface, notice []byte) {
 	l.mu.Lock()
 	if before, due := l.changes[surface]; due && string(before) != string(notice) {
@@ -163,7 +164,8 @@ func (l *listener) changed(surface wire.Surface, notice []byte) {
 	l.signal()
 }
 
-// updated adds the update of a resource or task. Several updates of one become one.
+// updated adds the update of a resource or task. Several updates of the same resource or task are
+// merged.
 func (l *listener) updated(method, id string, params []byte) {
 	l.mu.Lock()
 	at := slices.IndexFunc(l.updates, func(u update) bool { return u.method == method && u.id == id })
@@ -184,12 +186,12 @@ func (p *Principal) Changed(surface wire.Surface, notice []byte) {
 	if surface == wire.Templates { // templates have no notification of their own
 		surface = wire.Resources
 	}
-	for _, l := range p.those(func(l *listener) bool { return l.filter.lists[surface] }) {
+	for _, l := range p.matching(func(l *listener) bool { return l.filter.lists[surface] }) {
 		l.changed(surface, notice)
 	}
 }
 
-// Notify implements route.Origin. What belongs to no request reaches only subscribers.
+// Notify implements route.Origin. Notifications that belong to no request reach only subscribers.
 func (p *Principal) Notify(method string, params []byte) {
 	member, wants := "uri", filter.wants
 	switch method {
@@ -203,13 +205,13 @@ func (p *Principal) Notify(method string, params []byte) {
 	if !ok {
 		return
 	}
-	for _, l := range p.those(func(l *listener) bool { return wants(l.filter, id) }) {
+	for _, l := range p.matching(func(l *listener) bool { return wants(l.filter, id) }) {
 		l.updated(method, id, params)
 	}
 }
 
-// those returns the listeners for which f is true.
-func (p *Principal) those(f func(l *listener) bool) []*listener {
+// matching returns the listeners for which f is true.
+func (p *Principal) matching(f func(l *listener) bool) []*listener {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var some []*listener
@@ -221,14 +223,14 @@ func (p *Principal) those(f func(l *listener) bool) []*listener {
 	return some
 }
 
-// subscription is a resource that listeners are subscribed to. The server is told only of
-// the first and the last of them.
+// subscription is a resource with subscribed listeners. The server is told only of the first and
+// the last listener.
 type subscription struct {
 	count   int
 	settled chan struct{} // closed when the server has been told
 }
 
-// subscribe subscribes to resources and returns those for which that has succeeded.
+// subscribe subscribes to resources and returns the resources with a successful subscription.
 func (l *listener) subscribe(ctx context.Context, uris []string) []string {
 	ctx, cancel := context.WithTimeout(ctx, subscribeTime)
 	defer cancel()
@@ -266,7 +268,7 @@ func (l *listener) leave() {
 	}
 }
 
-// watch begins to watch tasks, and returns those for which that has succeeded.
+// watch begins to watch tasks, and returns the successfully watched tasks.
 func (l *listener) watch(ctx context.Context, ids []string) []string {
 	watcher, ok := l.principal.opts.Backend.(TaskWatcher)
 	if !ok {
@@ -297,8 +299,8 @@ func (l *listener) watch(ctx context.Context, ids []string) []string {
 	return all
 }
 
-// subscribe adds a subscriber of a resource. It returns false if that is not possible, or
-// if ctx ends first.
+// subscribe adds a subscriber of a resource. subscribe returns false if the subscription is
+// impossible, or if ctx ends first.
 func (p *Principal) subscribe(ctx context.Context, uri string) bool {
 	for {
 		p.mu.Lock()
@@ -316,14 +318,14 @@ func (p *Principal) subscribe(ctx context.Context, uri string) bool {
 		}
 		p.mu.Unlock()
 		select {
-		case <-s.settled: // then it is decided whether this is the first subscriber
+		case <-s.settled: // now the role of the first subscriber is decided
 		case <-ctx.Done():
 			return false
 		}
 	}
 }
 
-// settle records that the server has been told, and with which outcome.
+// settle records the outcome of telling the server.
 func (p *Principal) settle(uri string, s *subscription, subscribed bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -355,7 +357,7 @@ func (p *Principal) unsubscribe(uri string) {
 	p.settle(uri, s, false)
 }
 
-// tell subscribes or unsubscribes at the server that has a resource.
+// tell subscribes or unsubscribes at the server of a resource.
 func (p *Principal) tell(ctx context.Context, method, uri string) bool {
 	var params wire.Object
 	params.Text("uri", uri)

@@ -13,15 +13,16 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
 )
 
-// Bounds of parked calls. Each keeps a call of an upstream open, and what belongs to it.
+// Bounds of parked calls. Each parked call keeps a call of an upstream open, with the upstream
+// call's resources.
 const (
 	maxParked    = 1024 // of all principals
-	maxParkedFor = 256  // of one
-	// parkedMemory is about what a call takes that waits, without what was sent, in bytes.
+	maxParkedFor = 256  // of a principal
+	// parkedMemory is the approximate memory of a waiting call without the sent messages, in bytes.
 	parkedMemory = 8 << 10
 )
 
-// errParking says that there are too many parked calls.
+// errParking is the error at the limit on parked calls.
 var errParking = errors.New("too many calls wait for answers of their clients (answer some of them, or wait until they expire)")
 
 // Parking counts the parked calls of several principals. The zero value is empty.
@@ -30,7 +31,7 @@ type Parking struct {
 	n  int
 }
 
-// take takes a place, unless there is none.
+// take takes a place, and returns false without a free place.
 func (k *Parking) take() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -47,9 +48,8 @@ func (k *Parking) leave() {
 	k.n--
 }
 
-// register gives an exchange an id and a place among the parked calls, which it keeps
-// until its end, with the memory for what it keeps, and for a question of that size. The caller
-// holds x.mu.
+// register gives an exchange an id and a place among the parked calls until the exchange's end,
+// with the memory for the exchange, and for a question of size question. The caller holds x.mu.
 func (p *Principal) register(x *Exchange, id string, question int) error {
 	kept := p.opts.Budget.OpenKept(route.BudgetKey(p), "calls that wait for this client")
 	if err := kept.Set(x.size() + int64(question)); err != nil {
@@ -79,11 +79,11 @@ func (x *Exchange) size() int64 {
 	return int64(n)
 }
 
-// count counts again what the exchange keeps, after it has become less. The caller holds x.mu.
+// count counts the memory of the exchange again after a decrease. The caller holds x.mu.
 func (x *Exchange) count() { _ = x.kept.Set(x.size()) }
 
-// keep keeps a reply for the next request. The message that it came in counts for its server for
-// as long as it is referred to, so it is copied. The caller holds x.mu.
+// keep keeps a reply for the next request. keep copies the reply, because the server is charged for
+// the reply's message as long as any reference remains. The caller holds x.mu.
 func (x *Exchange) keep(reply wire.Reply) {
 	x.params, x.questions = nil, nil
 	x.count()
@@ -94,7 +94,7 @@ func (x *Exchange) keep(reply wire.Reply) {
 	x.reply = reply
 }
 
-// noMemory says that a call cannot wait for its client.
+// noMemory returns the error for a call without memory to wait for the client.
 func noMemory(err error) error { return fmt.Errorf("the call cannot wait: %s", limits.Explain(err)) }
 
 // forget gives the place of an exchange back.

@@ -1,26 +1,13 @@
-// Package stateless answers requests of the stateless era, each of which says by itself
-// who asks and with which revision (revision 2026-07-28, basic/index). It is the same over
-// stdio and over HTTP: packages front and streamable pass it the requests.
+// Package stateless answers requests of the stateless era, each of which names the asking client
+// and the revision (revision 2026-07-28, basic/index). Begin with Principal, then Exchange.
+// Packages front and streamable pass the requests of stdio and of HTTP.
 //
-//	principal.go  Principal: what requests with the same credentials share
-//	admit.go      which messages are of this era, and which of them are refused
-//	exchange.go   Exchange: a request, or several that belong together
-//	ask.go        questions to the client in the middle of a call
-//	retry.go      the requests with which a client answers them
-//	parking.go    how many calls wait for answers
-//	result.go     what results have in this era
-//	discover.go   server/discover
-//	listen.go     subscriptions/listen
-//	filter.go     what a subscription is about
-//
-// Requests need no session, but the router does: lists, subscriptions and isolated
-// upstreams belong to one. Here it is the Principal, so they depend only on the
+// Requests need no session, but the router does: lists, subscriptions and isolated upstreams belong
+// to a session. Here the Principal is the session, so lists and subscriptions depend only on the
 // credentials of a request.
 //
-// A client is asked by answering its request with a question. The call goes on meanwhile,
-// without a request: it is parked. The client then repeats the request with its answers,
-// and the call continues for that request. So a call outlives the request that began it,
-// and has a context of its own.
+// A question to the client is the answer to the client's request. The call is then parked, until
+// the client repeats the request with answers. So a call outlives the first request.
 package stateless
 
 import (
@@ -47,20 +34,20 @@ import (
 
 // Backend answers the requests of principals.
 type Backend interface {
-	// Discover returns what is known now about this server, and assumptions about what is
-	// not known yet. It does not wait, and starts nothing. The session may not have begun.
+	// Discover returns the current knowledge about this server, and assumptions about the unknown
+	// rest. Discover does not wait, and starts no server. The session may not have begun.
 	Discover(s route.Session) route.InitializeResult
-	// AwaitServers waits until Discover knows the servers, as long as a client may have to wait
-	// for its first answer, or until ctx ends.
+	// AwaitServers waits until Discover knows the servers, as long as a client may have to wait for
+	// the first answer, or until ctx ends.
 	AwaitServers(ctx context.Context, s route.Session)
-	// Begin begins the session of a principal. It does not wait.
+	// Begin begins the session of a principal, without waiting.
 	Begin(s route.Session)
-	// Handle answers every other request that the revision has, or that we do not know.
+	// Handle answers every other request of the revision, and unknown requests.
 	Handle(ctx context.Context, call route.Call) wire.Reply
-	// EndSession is called when a session has ended that Begin was called for.
+	// EndSession is called after the end of a session begun by Begin.
 	EndSession(s route.Session)
-	// Hints says how long a client may keep the result of a request; nil if results of
-	// its method have no such hints. A result that has hints keeps its own.
+	// Hints returns how long a client may keep the result of a request; nil if results of the
+	// method have no hints. A result with hints keeps the hints.
 	Hints(call route.Call) *envelope.Hints
 }
 
@@ -76,12 +63,11 @@ type TaskWatcher interface {
 	WatchTask(ctx context.Context, s route.Session, id string) (stop func(), ok bool)
 }
 
-// Tracer follows requests, for telemetry. It is safe for concurrent use and must not
-// block.
+// Tracer follows requests, for telemetry. A Tracer is safe for concurrent use and must not block.
 type Tracer interface {
-	// BeginRequest is called with each request of a client that is not refused at once,
-	// except ping and those that listen. o may be that of the session. id and params are
-	// raw. A nil Span is not told the end.
+	// BeginRequest is called with each request of a client that is not refused at once, except ping
+	// and subscriptions/listen. o may be the origin of the session. id and params are raw. A nil
+	// Span is not told the end.
 	BeginRequest(o route.Origin, method string, id, params []byte) rpc.Span
 }
 
@@ -89,61 +75,61 @@ type Tracer interface {
 type Options struct {
 	Backend       Backend
 	Name, Version string // of this server
-	// Principal is that of route.Session: who has the credentials; "" for anybody.
+	// Principal is the principal of route.Session: the holder of the credentials; "" for all
+	// clients without credentials.
 	Principal string
-	// ManyClients says that the requests may come from several programs.
+	// ManyClients is set if the requests may come from several programs.
 	ManyClients bool
-	// Rights and TokenName return those of route.Session; nil: none.
+	// Rights and TokenName return the values for route.Session; nil: none.
 	Rights    func() *bearer.Rights
 	TokenName func() string
-	// Tracer follows requests; nil: nobody does.
+	// Tracer follows requests; may be nil.
 	Tracer Tracer
-	// Sealer seals the states of parked calls; nil: one with a key of its own.
+	// Sealer seals the states of parked calls; nil: a Sealer with a random key.
 	Sealer *requeststate.Sealer
-	// Lost is that of route.Replicas; nil without a fleet.
+	// Lost is the method of route.Replicas; nil without a fleet.
 	Lost func(replica string) (description string, ended bool)
-	// Parking bounds the parked calls of all principals; nil: those of this one only. Budget
-	// has the memory of what they keep; nil: it is not counted.
+	// Parking bounds the parked calls of all principals; nil: of this principal only. Budget has
+	// the memory of the parked calls; nil: the memory is not counted.
 	Parking *Parking
 	Budget  *budget.Budget
-	// InputTimeout returns how long a parked call waits for its client; nil or 0: the
-	// default of limits.InputTime.
+	// InputTimeout returns how long a parked call waits for the client; nil or 0: the default of
+	// limits.InputTime.
 	InputTimeout func() time.Duration
 	Log          *slog.Logger
 }
 
-// ErrNoRequest says that a client cannot be asked, because nothing it has requested is in
-// progress that may ask.
+// ErrNoRequest is the error of a question to a client without a request in progress that allows
+// questions.
 var ErrNoRequest = errors.New("a client of this revision can only be asked in the middle of tools/call, prompts/get or resources/read")
 
-// Principal is what requests with the same credentials share. It implements
-// route.Session.
+// Principal is the shared state of requests with the same credentials. It implements route.Session.
 type Principal struct {
 	id         string // for records
 	opts       Options
-	submitter  Submitter // the Backend, if that is a Submitter; else nil
+	submitter  Submitter // the Backend, if the Backend is a Submitter; else nil
 	serverInfo []byte
 	stamp      envelope.Stamp  // with serverInfo
 	ctx        context.Context // of the calls
 	cancel     context.CancelCauseFunc
 
-	open   sync.WaitGroup // exchanges and listeners whose work goes on
-	timers sync.WaitGroup // functions of timers that have been set
+	open   sync.WaitGroup // exchanges and listeners still at work
+	timers sync.WaitGroup // functions of timers
 
 	beginning sync.Once
 	asked     atomic.Bool // for server/discover
 
-	mu        sync.Mutex // guards what follows; a leaf
+	mu        sync.Mutex // guards the fields below; a leaf
 	begun     bool
-	client    []byte               // of the request that began it; with many clients without capabilities
-	parked    map[string]*Exchange // that have asked something, by id
+	client    []byte               // of the request that began the session; with many clients without capabilities
+	parked    map[string]*Exchange // exchanges with questions, by id
 	held      int                  // by Hold
 	listeners map[*listener]bool
 	uris      map[string]*subscription // of all listeners
 }
 
-// New makes a Principal. The caller passes it requests (Serve), and must Close it. ctx
-// ends its calls.
+// New makes a Principal. The caller passes the requests to Serve, and must call Close. ctx ends the
+// calls.
 func New(ctx context.Context, opts Options) *Principal {
 	p := &Principal{
 		id: rand.Text()[:16], opts: opts,
@@ -165,8 +151,8 @@ func New(ctx context.Context, opts Options) *Principal {
 	return p
 }
 
-// Serve answers a request, given its envelope, which Check has found to be right. The
-// params of the request have no envelope any more. Serve does not block.
+// Serve answers a request with an envelope that Check has accepted. The params of the request no
+// longer have the envelope. Serve does not block.
 func (p *Principal) Serve(r *rpc.Request, e envelope.Envelope) {
 	switch r.Method {
 	case protocol.MethodDiscover:
@@ -197,11 +183,12 @@ func (p *Principal) Serve(r *rpc.Request, e envelope.Envelope) {
 	p.exchange(r, e)
 }
 
-// begin begins the session with the first request that needs it. Others wait for that.
+// begin begins the session with the first request that needs the session. Other requests wait for
+// the beginning.
 func (p *Principal) begin(e envelope.Envelope) {
 	p.beginning.Do(func() {
 		if p.opts.ManyClients {
-			e.Capabilities = []byte("{}") // they are those of each request
+			e.Capabilities = []byte("{}") // each request has capabilities of its own
 		}
 		p.mu.Lock()
 		p.begun, p.client = true, e.Client()
@@ -210,7 +197,7 @@ func (p *Principal) begin(e envelope.Envelope) {
 	})
 }
 
-// inputTimeout returns how long a parked call waits for its client.
+// inputTimeout returns how long a parked call waits for the client.
 func (p *Principal) inputTimeout() (d time.Duration) {
 	if p.opts.InputTimeout != nil {
 		d = p.opts.InputTimeout()
@@ -218,8 +205,8 @@ func (p *Principal) inputTimeout() (d time.Duration) {
 	return cmp.Or(d, time.Duration(limits.InputTime.Default))
 }
 
-// Busy reports whether there is a call that waits for its client, or the result of one, or
-// something that goes on without a request.
+// Busy reports whether the principal has a call or a result that waits for the client, or work
+// without a request.
 func (p *Principal) Busy() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -238,7 +225,7 @@ func (p *Principal) Hold() (release func()) {
 	}
 }
 
-// End cancels all calls. It does not block.
+// End cancels all calls, without blocking.
 func (p *Principal) End(cause error) {
 	p.cancel(cause)
 	p.mu.Lock()
@@ -252,8 +239,8 @@ func (p *Principal) End(cause error) {
 	}
 }
 
-// Close ends all calls and waits for them, for most at a time. It returns false if some
-// go on nevertheless. The connections with the requests must have ended.
+// Close ends all calls and waits for them, for most at a time. Close returns false if some calls
+// continue nevertheless. The connections with the requests must have ended.
 func (p *Principal) Close(most time.Duration) (ended bool) {
 	p.End(wire.ErrClosed)
 	done := make(chan struct{})
@@ -300,8 +287,8 @@ func (p *Principal) TokenName() string {
 	return p.opts.TokenName()
 }
 
-// ManyClients reports whether the requests may come from several clients, so that what
-// belongs to one of them must not reach another; see route.Peer.
+// ManyClients reports whether the requests may come from several clients, so that messages for a
+// client must not reach another client; see route.Peer.
 func (p *Principal) ManyClients() bool { return p.opts.ManyClients }
 
 // Session implements route.Origin.
@@ -310,8 +297,8 @@ func (p *Principal) Session() route.Session { return p }
 // Revision implements route.Origin.
 func (p *Principal) Revision() protocol.Revision { return protocol.Stateless.Newest() }
 
-// Client implements route.Origin. Each request has its own capabilities. Those of a Principal
-// are those of the first request, and none if it has many clients.
+// Client implements route.Origin. Each request has capabilities of its own. A Principal has the
+// capabilities of the first request, and none with many clients.
 func (p *Principal) Client() []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
 )
 
-// complete returns the reply to a request with what this era adds to it. What it has of
-// that already stays as it is.
+// complete returns the reply to a request with the additions of this era. Additions that the reply
+// has already stay unchanged.
 func (x *Exchange) complete(r *rpc.Request, reply wire.Reply) wire.Reply {
 	if reply.Error != nil {
 		x.noteLacked(r, reply)
@@ -29,17 +29,17 @@ func (x *Exchange) complete(r *rpc.Request, reply wire.Reply) wire.Reply {
 	return reply
 }
 
-// MethodStream is an rpc.Stream over which the client gets to know whether this server has
-// the method of its request (over HTTP, by the status).
+// MethodStream is an rpc.Stream that tells the client whether this server has the method of the
+// request (over HTTP, by the status).
 type MethodStream interface {
-	// LacksMethod says that this server does not have the method. It is called before
-	// the answer is sent.
+	// LacksMethod tells the stream that this server does not have the method. LacksMethod is called
+	// before the answer is sent.
 	LacksMethod()
 }
 
-// noteLacked tells the stream of a request if this server does not have its method. An
-// error of a server behind us with the same code is about that server only, unless the
-// method is unknown to us.
+// noteLacked tells the stream of a request if this server does not have the method. An error with
+// the same code of a server behind us is about the other server only, unless the method is unknown
+// to us.
 func (x *Exchange) noteLacked(r *rpc.Request, reply wire.Reply) {
 	if wire.ParseError(reply.Error).Code != wire.CodeMethodNotFound {
 		return
@@ -52,7 +52,7 @@ func (x *Exchange) noteLacked(r *rpc.Request, reply wire.Reply) {
 	}
 }
 
-// inputRequired returns a result that asks the client something.
+// inputRequired returns a result with questions to the client.
 func inputRequired(requests []byte, state string, serverInfo []byte) []byte {
 	var meta wire.Object
 	meta.Raw(envelope.KeyServerInfo, serverInfo)

@@ -9,13 +9,13 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// ticket is the payload of the state of a parked call: its id and its round.
+// ticket is the payload of the state of a parked call: the id and the round.
 func ticket(id string, round uint64) []byte {
 	return append(binary.BigEndian.AppendUint64(nil, round), id...)
 }
 
-// retry answers a request with a state. It returns false if the request has none, or one
-// that is for the backend. All states that cannot be used are refused with the same error.
+// retry answers a request with a state. retry returns false for a request without a state, or with
+// a state for the backend. All unusable states are refused with the same error.
 func (p *Principal) retry(r *rpc.Request, e envelope.Envelope) (done bool) {
 	raw, ok := wire.Get(r.Params, "requestState")
 	if !ok {
@@ -31,7 +31,7 @@ func (p *Principal) retry(r *rpc.Request, e envelope.Envelope) (done bool) {
 	case err != nil:
 	case opened.Kind != requeststate.Parked:
 		return false
-	case opened.Home != "": // and it could not be passed on
+	case opened.Home != "": // and the request could not be passed on
 		r.Reply(p.lost(r.Method, opened.Home))
 		return true
 	default:
@@ -54,13 +54,13 @@ func (p *Principal) retry(r *rpc.Request, e envelope.Envelope) (done bool) {
 	return true
 }
 
-// ending returns the error for a call that waited until this process was told to end.
+// ending returns the error for a call that waited until the end of this process.
 func (p *Principal) ending(method string) *wire.RPCError {
 	return wire.Errorf(wire.CodeInternal, "%s: the call waited for answers in a process that is ending: it is lost, and its server may have done a part of it "+
 		"(begin again without requestState)", method)
 }
 
-// lost returns the error for a call that another replica holds that cannot be asked.
+// lost returns the error for a call of another replica that cannot be reached.
 func (p *Principal) lost(method, replica string) wire.Reply {
 	if p.opts.Lost == nil {
 		return wire.Reply{Error: invalidState().Raw()}
@@ -94,9 +94,9 @@ func answersOf(r *rpc.Request) ([]byte, *wire.RPCError) {
 	return answers, nil
 }
 
-// attach makes a request the open one of a parked call, and passes its answers on. Keys
-// that no question has are ignored. Questions without an answer are asked again. After an
-// error nothing has changed, and the client can repeat the request.
+// attach makes a request the open request of a parked call, and passes the answers on. Keys of
+// unknown questions are ignored. Questions without an answer are asked again. An error changes no
+// state, and the client can repeat the request.
 func (x *Exchange) attach(r *rpc.Request, e envelope.Envelope, round uint64, answers []byte) *wire.RPCError {
 	x.mu.Lock()
 	if x.at != nil || x.round != round || x.cause != nil {
@@ -146,7 +146,7 @@ func (x *Exchange) attach(r *rpc.Request, e envelope.Envelope, round uint64, ans
 	}
 	r.OnCancel(func(cause error) { x.dropped(r, cause) })
 	for q, reply := range replies {
-		q.answer <- reply // it has room for one
+		q.answer <- reply // has room for the answer
 	}
 	return nil
 }
