@@ -1,20 +1,9 @@
-// Package confine says what a confined stdio server may do, and makes of it a profile that
-// the kernel enforces. It works on Linux only, without root and without any helper
-// program:
+// Package confine makes from the settings of a confined stdio server a profile that the kernel
+// enforces. The package works on Linux only, without root and without a helper program. Begin with
+// Settings and Prepare.
 //
-//	confine.go            Settings: what the configuration says
-//	presets.go            presets, and the files that every program needs
-//	prepare_linux.go      Prepare: Settings -> Plan, for one start
-//	files_linux.go        which files: symbolic links, and files of ours
-//	landlock_linux.go     rights of Landlock
-//	filter_linux.go       the filter for system calls
-//	filterfiles_linux.go  what it says about files
-//	syscalls_*.go         which system calls are refused
-//	kernel_linux.go       Kernel: what this machine can enforce
-//	other.go              other systems, which can enforce nothing
-//
-// Package restrict (below this one) applies a profile, in a process of its own that then
-// becomes the server.
+// Package restrict (below this package) applies a profile, in a separate process that then becomes
+// the server.
 package confine
 
 import (
@@ -29,14 +18,14 @@ import (
 type Settings struct {
 	// Presets are names of presets, which add up.
 	Presets []Preset
-	// Read, Write and Exec are absolute paths of files and folders that the server may read,
-	// write (and read), or execute (and read). A folder includes everything below it.
+	// Read, Write and Exec are absolute paths of files and folders that the server may read, write
+	// (and read), or execute (and read). A folder includes everything below the folder.
 	Read, Write, Exec []string
 
 	Network Network
 	// Ports are the TCP ports that the server may connect to; for NetworkPorts.
 	Ports []uint16
-	// Listen are the TCP ports on which it may listen; for NetworkPorts.
+	// Listen are the TCP ports that the server may listen on; for NetworkPorts.
 	Listen []uint16
 	// UDP allows datagrams, to any address and port; for NetworkPorts.
 	UDP bool
@@ -44,23 +33,22 @@ type Settings struct {
 	// which.
 	Unix bool
 
-	// Memory is in bytes; 0: no limit. Where we have no control group, it is the limit of
-	// each process's private memory.
+	// Memory is in bytes; 0: no limit. Without a control group, Memory limits the private memory of
+	// each process.
 	Memory uint64
-	// CPUTime is what each process may compute; 0: no limit. Whole seconds.
+	// CPUTime is the computing time of each process; 0: no limit. Whole seconds.
 	CPUTime time.Duration
 	// Processes is how many processes and threads the server may have; 0: no limit.
 	Processes int
 	// OpenFiles is how many files each process may have open; 0: no limit of ours.
 	OpenFiles int
 
-	// AllowSyscalls are names of system calls that are allowed although they are refused by
-	// default, DenySyscalls further ones that are refused.
+	// AllowSyscalls are names of system calls that are allowed although refused by default,
+	// DenySyscalls names of additional refused system calls.
 	AllowSyscalls, DenySyscalls []string
 
-	// Trace is a folder in which package trace writes what the server does; "": it is not
-	// traced. Learn leaves the server unconfined meanwhile. Both are no settings of the
-	// configuration.
+	// Trace is a folder in which package trace records the server's actions; "": no tracing. Learn
+	// leaves the server unconfined meanwhile. Trace and Learn are no settings of the configuration.
 	Trace string
 	Learn bool
 
@@ -78,14 +66,14 @@ const (
 	NetworkPorts Network = "ports" // TCP to certain ports
 )
 
-// TraceProfile is the file in Settings.Trace that has the profile of a traced server.
+// TraceProfile is the file in Settings.Trace with the profile of a traced server.
 const TraceProfile = "profile"
 
-// Place is what a start needs to know beyond the settings.
+// Place is the information for a start in addition to the settings.
 type Place struct {
-	// Path is the program, an absolute path or one that is relative to our directory.
+	// Path is the program: an absolute path, or a path relative to our directory.
 	Path string
-	// Dir is the server's working directory, "" for ours; Env its environment.
+	// Dir is the server's working directory, "" for our directory; Env is the environment.
 	Dir string
 	Env []string
 	// Own are files and folders of ours that the server must not get by accident: the
@@ -93,33 +81,33 @@ type Place struct {
 	Own []string
 }
 
-// Home returns the home directory of the server, "" if it has none.
+// Home returns the home directory of the server, or "".
 func (p Place) Home() string { return variable(p.Env, "HOME") }
 
-// Plan is how to start one confined server.
+// Plan is the plan for starting a confined server.
 type Plan struct {
 	// Profile is restrict.Profile.Strings.
 	Profile []string
 	// Env is the server's environment.
 	Env []string
-	// Temp is a new folder for its temporary files; "" for none. Whoever starts the server
-	// removes it.
+	// Temp is a new folder for the server's temporary files; "" for none. The process that starts
+	// the server removes Temp.
 	Temp string
 	// Trace is Settings.Trace.
 	Trace string
-	// Lacks says what is not enforced, for [Settings.BestEffort]; nil: everything is.
+	// Lacks lists the rules that are not enforced, for [Settings.BestEffort]; nil: everything is
+	// enforced.
 	Lacks []string
 }
 
-// ErrUnsupported means that the machine cannot enforce the settings. The error is an
-// *UnsupportedError.
+// ErrUnsupported means: the machine cannot enforce the settings. The error is an *UnsupportedError.
 var ErrUnsupported = errors.New("this machine cannot confine the server as configured")
 
-// UnsupportedError says what a machine cannot enforce.
+// UnsupportedError lists the settings that a machine cannot enforce.
 type UnsupportedError struct {
-	// Lacks are the things that cannot be enforced, each with what it would need.
+	// Lacks are the unenforceable settings, each with the missing requirement.
 	Lacks []string
-	// Level is what there is, such as "Linux 6.1 with Landlock ABI 2".
+	// Level is the level of the machine, for example "Linux 6.1 with Landlock ABI 2".
 	Level string
 }
 
@@ -143,8 +131,8 @@ func (s *Settings) NetworkOrNone() Network {
 	return s.Network
 }
 
-// Contradiction returns what is contradictory about the settings, and under which key; ""
-// for nothing.
+// Contradiction returns a description of a contradiction in the settings, and the key of the
+// contradiction; "" for none.
 func (s *Settings) Contradiction() (key, text string) {
 	open := s.NetworkOrNone()
 	switch {
@@ -162,7 +150,7 @@ func (s *Settings) Contradiction() (key, text string) {
 	return "", ""
 }
 
-// NetworkText describes the network access for people, such as "to ports 443".
+// NetworkText describes the network access for people, for example "to ports 443".
 func (s *Settings) NetworkText() string {
 	switch s.NetworkOrNone() {
 	case NetworkNone:
@@ -183,7 +171,7 @@ func (s *Settings) NetworkText() string {
 	return text
 }
 
-// Summary describes the settings in a few words, such as "node, network all"; "" for nil.
+// Summary describes the settings in a few words, for example "node, network all"; "" for nil.
 func (s *Settings) Summary() string {
 	if s == nil {
 		return ""

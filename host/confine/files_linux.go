@@ -28,7 +28,7 @@ func (s *Settings) files(at Place) ([]grant, error) {
 	for _, g := range s.grants(at.Env, follow) {
 		path, err := follow(g.path)
 		if err != nil {
-			continue // it does not exist, or the server may have changed where it leads
+			continue // the path does not exist, or the server may have changed the path's target
 		}
 		add(hide(grant{path: path, right: g.right}, all))
 	}
@@ -60,7 +60,7 @@ func (s *Settings) files(at Place) ([]grant, error) {
 	return list, nil
 }
 
-// program returns the grants that are needed to start the server's program.
+// program returns the grants for starting the server's program.
 func (s *Settings) program(at Place) ([]grant, error) {
 	path, err := filepath.Abs(at.Path)
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *Settings) program(at Place) ([]grant, error) {
 	return list, nil
 }
 
-// named returns the grants that the settings name.
+// named returns the grants named in the settings.
 func (s *Settings) named(follow func(string) (string, error)) ([]grant, error) {
 	list := []grant{}
 	add := func(paths []string, key string, r right) error {
@@ -105,9 +105,9 @@ func pathError(key, path string, err error) error {
 // maxLinks is how many symbolic links a path may have, as in the kernel.
 const maxLinks = 40
 
-// follower returns a function that returns a path without symbolic links. It follows none in
-// a folder that the server may write: the server may have put it there, at its last start,
-// and would choose what it is granted at the next one.
+// follower returns a function that returns a path without symbolic links. The function follows no
+// link in a folder that the server may write: the server may have made the link after the last
+// start, and would choose the grants of the next start.
 func (s *Settings) follower() (func(path string) (string, error), error) {
 	writable, err := s.writable()
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *Settings) follower() (func(path string) (string, error), error) {
 		for rest != "" {
 			name, tail, _ := strings.Cut(rest, "/")
 			rest = tail
-			next := filepath.Join(real, name) // real has no links, so .. is its parent
+			next := filepath.Join(real, name) // real has no links, so .. is real's parent
 			info, err := os.Lstat(next)
 			if err != nil {
 				return "", err
@@ -162,14 +162,14 @@ func (s *Settings) writable() ([]string, error) {
 	return list, nil
 }
 
-// plantedError says that a path has a symbolic link that the server may have made.
+// plantedError is the error for a path with a symbolic link that the server may have made.
 type plantedError struct{ path, link, target string }
 
 func (e *plantedError) Error() string {
 	return fmt.Sprintf("%s leads to %s by a symbolic link in a folder that the server may write, %s (name the target)", e.path, e.target, e.link)
 }
 
-// ownProc stays as it is, because it is another folder for the server.
+// ownProc stays unchanged, because the server has another /proc/self.
 const ownProc = "/proc/self"
 
 // canonical returns a path without symbolic links.
@@ -180,8 +180,8 @@ func canonical(path string) (string, error) {
 	return filepath.EvalSymlinks(path)
 }
 
-// resolved returns paths without symbolic links. What does not exist may be created later,
-// so as much of it is resolved as there is.
+// resolved returns paths without symbolic links. A missing path may be created later, so the
+// existing part of the path is resolved.
 func resolved(paths []string) []string {
 	list := make([]string, len(paths))
 	for i, path := range paths {
@@ -199,8 +199,8 @@ func resolved(paths []string) []string {
 	return list
 }
 
-// unnamed returns the files of ours that the settings do not name themselves. Naming something
-// in one of them allows that, and nothing else in it.
+// unnamed returns the files of ours that the settings do not name themselves. Naming a file in a
+// folder of ours allows only the named file.
 func unnamed(own []string, named []grant) []string {
 	return slices.DeleteFunc(slices.Clone(own), func(path string) bool {
 		return slices.ContainsFunc(named, func(g grant) bool { return g.path == path })
@@ -212,7 +212,7 @@ func within(path, dir string) bool {
 	return strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/") && path != dir
 }
 
-// below returns one of the paths that is dir or below it; "" for none.
+// below returns a path that is dir or below dir; "" for none.
 func below(paths []string, dir string) string {
 	for _, path := range paths {
 		if path == dir || within(path, dir) {
@@ -222,9 +222,8 @@ func below(paths []string, dir string) string {
 	return ""
 }
 
-// hide returns grants that add up to g without files of ours. A folder with one of them in
-// it becomes the list of what is in it now; a right to such a folder would include
-// them.
+// hide returns grants that add up to g without files of ours. A folder with a file of ours becomes
+// the list of the folder's current entries; a right to the folder would include our file.
 func hide(g grant, own []string) []grant {
 	if below(own, g.path) == "" {
 		return []grant{g}
@@ -239,15 +238,15 @@ func hide(g grant, own []string) []grant {
 	var list []grant
 	for _, e := range entries {
 		if e.Type()&fs.ModeSymlink != 0 {
-			continue // its target has to be granted itself
+			continue // the target needs a grant of its own
 		}
 		list = append(list, hide(grant{path: filepath.Join(g.path, e.Name()), right: g.right, key: g.key}, own)...)
 	}
 	return list
 }
 
-// Allows returns a function that reports whether the files of the settings include a
-// path, for reading, writing or executing it.
+// Allows returns a function that reports whether the files of the settings include a path, for
+// reading, writing or executing.
 func (s *Settings) Allows(at Place) (func(path string, writes, executes bool) bool, error) {
 	grants, err := s.files(at)
 	if err != nil {

@@ -13,24 +13,24 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
-// What the filter does with a system call.
+// Results of the filter for a system call.
 const (
 	allow   = uint32(unix.SECCOMP_RET_ALLOW)
 	refuse  = uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.EPERM)
-	noRight = uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.EACCES) // what Landlock answers, for sockets
+	noRight = uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.EACCES) // Landlock's answer, for sockets
 	missing = uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.ENOSYS)
 	kill    = uint32(unix.SECCOMP_RET_KILL_PROCESS)
 )
 
-// Offsets in struct seccomp_data. Arguments have 64 bits; most system calls use only the
-// lower half, so only that is compared: the upper half could be anything.
+// Offsets in struct seccomp_data. Arguments have 64 bits; most system calls use only the lower
+// half, so the filter compares only the lower half: the upper half could have any value.
 const (
 	offsetNumber = 0
 	offsetArch   = 4
 	offsetArgs   = 16
 )
 
-// filter returns the program for seccomp; nil for a processor that is not supported.
+// filter returns the program for seccomp; nil for an unsupported processor.
 func (s *Settings) filter() ([]byte, error) {
 	refused, err := s.refused()
 	if err != nil {
@@ -44,8 +44,8 @@ func (s *Settings) filter() ([]byte, error) {
 	f.load(offsetArch)
 	f.unless(unix.BPF_JEQ, arch, kill) // a program for another processor has other numbers
 	f.load(offsetNumber)
-	// What newer kernels have, nobody has judged here. Libraries do without. The numbers of the
-	// x32 ABI on amd64 are among these, too.
+	// The system calls of newer kernels have not been judged here. Libraries do without them. The
+	// numbers of the x32 ABI on amd64 are in this range, too.
 	f.when(unix.BPF_JGT, uint32(slices.Max(slices.Collect(maps.Values(known)))), missing)
 	for _, number := range slices.Sorted(maps.Values(refused)) {
 		f.when(unix.BPF_JEQ, uint32(number), refuse)
@@ -60,7 +60,7 @@ func (s *Settings) filter() ([]byte, error) {
 	return f.bytes(), nil
 }
 
-// refused returns the system calls that are refused whatever their arguments are.
+// refused returns the system calls that are refused with any arguments.
 func (s *Settings) refused() (map[string]int, error) {
 	known := knownSyscalls()
 	refused := map[string]int{}
@@ -93,8 +93,7 @@ func unknownSyscall(key, name string) error {
 	return fmt.Errorf("%s in the sandbox: there is no system call %q here%s", key, name, hint)
 }
 
-// condition is a system call that is allowed with some arguments only. code ends with a
-// result.
+// condition is a system call that is allowed with some arguments only. code ends with a result.
 type condition struct {
 	name string
 	code func(*assembler)
@@ -106,7 +105,7 @@ const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS |
 
 const tiocLinux = 0x541C // sends input to a console, among other things
 
-// conditions returns the system calls that are allowed with some arguments only.
+// conditions returns the system calls allowed with some arguments only.
 func (s *Settings) conditions() []condition {
 	list := []condition{
 		{"clone", func(f *assembler) {
@@ -114,8 +113,8 @@ func (s *Settings) conditions() []condition {
 			f.when(unix.BPF_JSET, namespaces, refuse)
 			f.result(allow)
 		}},
-		// The flags of clone3 are in memory, where no filter sees them. Libraries use clone
-		// when there is no clone3.
+		// The flags of clone3 are in memory, where no filter sees them. Libraries fall back to
+		// clone.
 		{"clone3", func(f *assembler) { f.result(missing) }},
 		{"ioctl", func(f *assembler) {
 			f.argument(1)
@@ -123,7 +122,7 @@ func (s *Settings) conditions() []condition {
 			f.when(unix.BPF_JEQ, tiocLinux, refuse)
 			f.result(allow)
 		}},
-		{"prlimit64", func(f *assembler) { // it could limit us to no time at all
+		{"prlimit64", func(f *assembler) { // prlimit64 could limit our process to no time at all
 			f.argument(0)
 			f.unless(unix.BPF_JEQ, 0, refuse)
 			f.result(allow)
@@ -151,8 +150,8 @@ func (s *Settings) conditions() []condition {
 	return list
 }
 
-// portConditions returns the conditions for a server that may use certain ports only: ways
-// to connect and to listen that Landlock does not see.
+// portConditions returns the conditions for a server that may use certain ports only: ways to
+// connect and to listen that Landlock does not see.
 func (s *Settings) portConditions() []condition {
 	fastOpen := func(arg int) func(*assembler) {
 		return func(f *assembler) {
@@ -179,7 +178,7 @@ func (s *Settings) portConditions() []condition {
 	return list
 }
 
-// socketType is the mask of a socket's type, beside which there are flags.
+// socketType is the mask of a socket's type; the other bits are flags.
 const socketType = 0xF
 
 // socket says which sockets may be made. Landlock knows nothing but TCP.
@@ -192,7 +191,7 @@ func (s *Settings) socket(f *assembler) {
 		f.result(noRight)
 		return
 	}
-	netlink := &assembler{} // what interfaces there are; anything else needs privileges
+	netlink := &assembler{} // the list of interfaces; other uses need privileges
 	netlink.argument(2)
 	netlink.unless(unix.BPF_JEQ, unix.NETLINK_ROUTE, noRight)
 	netlink.result(allow)
@@ -207,7 +206,7 @@ func (s *Settings) socket(f *assembler) {
 	f.unless(unix.BPF_JEQ, unix.AF_INET6, noRight)
 	f.argument(1)
 	f.mask(socketType)
-	protocol := func(number uint32) *assembler { // MPTCP, for one, is a stream that Landlock does not restrict
+	protocol := func(number uint32) *assembler { // MPTCP, for example, is a stream that Landlock does not restrict
 		p := &assembler{}
 		p.argument(2)
 		p.when(unix.BPF_JEQ, 0, allow)
@@ -222,8 +221,8 @@ func (s *Settings) socket(f *assembler) {
 	f.result(noRight)
 }
 
-// socketPair says which pairs of sockets may be made. A datagram socket could be
-// connected to another one in the file system later.
+// socketPair restricts the pairs of sockets that may be made. A datagram socket could be connected
+// to another socket in the file system later.
 func (s *Settings) socketPair(f *assembler) {
 	f.argument(0)
 	f.unless(unix.BPF_JEQ, unix.AF_UNIX, noRight)
@@ -248,8 +247,7 @@ func (f *assembler) add(code uint16, jt, jf uint8, k uint32) {
 // load loads 4 bytes of struct seccomp_data.
 func (f *assembler) load(offset uint32) { f.add(unix.BPF_LD|unix.BPF_W|unix.BPF_ABS, 0, 0, offset) }
 
-// argument loads the lower half of an argument, which comes first on the processors that
-// are supported.
+// argument loads the lower half of an argument, which comes first on the supported processors.
 func (f *assembler) argument(i int) { f.load(offsetArgs + 8*uint32(i)) }
 
 func (f *assembler) mask(k uint32) { f.add(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, 0, 0, k) }
@@ -281,7 +279,7 @@ func (f *assembler) skipUnless(test uint16, k uint32, code *assembler) {
 	f.code = append(f.code, code.code...)
 }
 
-// block runs code for one system call.
+// block runs code for a system call.
 func (f *assembler) block(number uint32, code func(*assembler)) {
 	inner := &assembler{}
 	code(inner)

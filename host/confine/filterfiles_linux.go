@@ -2,19 +2,18 @@ package confine
 
 import "golang.org/x/sys/unix"
 
-// setID are the mode bits that let other users execute a file with the rights of its owner.
+// setID are the mode bits that let other users execute a file with the rights of the file's owner.
 const setID = unix.S_ISUID | unix.S_ISGID
 
-// creates are the flags with which open uses its mode. O_TMPFILE includes O_DIRECTORY.
+// creates are the flags of open that make open use the mode. O_TMPFILE includes O_DIRECTORY.
 const creates = unix.O_CREAT | unix.O_TMPFILE&^unix.O_DIRECTORY
 
-// fileConditions returns the conditions for system calls on files: what Landlock does not
-// restrict.
+// fileConditions returns the conditions for system calls on files that Landlock does not restrict.
 func fileConditions() []condition {
 	return []condition{
 		{"open", opening(1, 2)},
 		{"openat", opening(2, 3)},
-		{"openat2", func(f *assembler) { f.result(missing) }}, // its flags are in memory; libraries then use openat
+		{"openat2", func(f *assembler) { f.result(missing) }}, // the flags are in memory; libraries fall back to openat
 		{"creat", withoutSetID(1)},
 		{"mknod", withoutSetID(1)},
 		{"mknodat", withoutSetID(2)},
@@ -29,9 +28,9 @@ func fileConditions() []condition {
 	}
 }
 
-// opening refuses the access mode 3. It opens a file neither for reading nor for writing,
-// which Landlock takes for no access at all, and grants for every file. But ioctl and fchmod
-// work with the descriptor.
+// opening refuses the access mode 3, which opens a file neither for reading nor for writing.
+// Landlock takes mode 3 for no access at all, and grants the mode for every file. But ioctl and
+// fchmod work with the descriptor.
 func opening(flags, mode int) func(*assembler) {
 	return func(f *assembler) {
 		f.argument(flags)
@@ -43,8 +42,8 @@ func opening(flags, mode int) func(*assembler) {
 	}
 }
 
-// withoutSetID refuses modes with which other users get the rights of ours: as they run the
-// program, it is not confined.
+// withoutSetID refuses modes that give other users the rights of our user: a program run by another
+// user is not confined.
 func withoutSetID(mode int) func(*assembler) {
 	return func(f *assembler) {
 		f.argument(mode)

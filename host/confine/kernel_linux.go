@@ -11,18 +11,18 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/confine/subreaper"
 )
 
-// kernel is what this machine can enforce.
+// kernel is the set of features of this machine for confining servers.
 type kernel struct {
-	abi     int    // of Landlock; 0: there is none
-	why     string // why there is no Landlock
+	abi     int    // of Landlock; 0: no Landlock
+	why     string // the reason for the lack of Landlock
 	filters bool   // filters for system calls
 	release string
 	root    bool // we are root, to whom RLIMIT_NPROC does not apply
 	groups  bool // a control group can limit processes
 }
 
-// What versions of Landlock restrict (landlock(7), and Documentation/userspace-api/landlock.rst
-// in the kernel).
+// Restrictions by version of Landlock (landlock(7), and Documentation/userspace-api/landlock.rst in
+// the kernel).
 const (
 	abiFiles    = 1 // Linux 5.13
 	abiRefer    = 2 // Linux 5.19: moving files between folders
@@ -32,7 +32,7 @@ const (
 	abiScopes   = 6 // Linux 6.12: signals, abstract sockets
 )
 
-// thisKernel finds out what this machine can enforce.
+// thisKernel determines the features of this machine.
 var thisKernel = sync.OnceValue(func() kernel {
 	k := kernel{root: os.Geteuid() == 0}
 	_, k.groups = subreaper.Controls()
@@ -72,7 +72,7 @@ func (k kernel) level() string {
 	return text
 }
 
-// lacks returns what cannot be enforced of the settings.
+// lacks returns the unenforceable settings.
 func (k kernel) lacks(s *Settings) []string {
 	var lacks []string
 	needs := func(abi int, what, version string) {
@@ -98,8 +98,8 @@ func (k kernel) lacks(s *Settings) []string {
 	return lacks
 }
 
-// Level describes what this machine can enforce, such as "Linux 6.12 with Landlock ABI 6".
+// Level describes the features of this machine, for example "Linux 6.12 with Landlock ABI 6".
 func Level() string { return thisKernel().level() }
 
-// Lacks returns what this machine cannot enforce of the settings; nil: it can enforce them.
+// Lacks returns the settings that this machine cannot enforce, or nil.
 func Lacks(s *Settings) []string { return thisKernel().lacks(s) }

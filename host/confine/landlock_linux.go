@@ -19,7 +19,7 @@ const (
 	accessABI1 = 1<<13 - 1 // up to MAKE_SYM
 )
 
-// handledFiles returns the rights to files that a version of Landlock knows.
+// handledFiles returns the rights to files known to a version of Landlock.
 func handledFiles(abi int) uint64 {
 	if abi < abiFiles {
 		return 0
@@ -37,7 +37,7 @@ func handledFiles(abi int) uint64 {
 	return handled
 }
 
-// access returns the rights to a path that stand for r.
+// access returns Landlock's rights to a path for r.
 func (r right) access(s *Settings) uint64 {
 	access := uint64(0)
 	if r&(read|write) != 0 {
@@ -55,7 +55,7 @@ func (r right) access(s *Settings) uint64 {
 	return access
 }
 
-// rules sets what Landlock enforces.
+// rules sets the part of the profile for Landlock.
 func (s *Settings) rules(p *restrict.Profile, k kernel, grants []grant) {
 	p.HandledFiles = handledFiles(k.abi)
 	if p.HandledFiles != 0 {

@@ -4,10 +4,10 @@ package confine
 
 import "runtime"
 
-// Level describes what this machine can enforce.
+// Level returns the name of the system.
 func Level() string { return runtime.GOOS }
 
-// Lacks returns what this machine cannot enforce of the settings: all of it.
+// Lacks returns the settings that this machine cannot enforce: all of them.
 func Lacks(*Settings) []string {
 	return []string{"confining servers needs Linux"}
 }
@@ -26,9 +26,9 @@ func (s *Settings) Allows(Place) (func(path string, writes, executes bool) bool,
 	return nil, &UnsupportedError{Lacks(s), Level()}
 }
 
-// IsOptional reports whether a system call that is refused by default can be
-// allowed without giving up the rest of the sandbox.
+// IsOptional reports whether a system call refused by default can be allowed without giving up the
+// rest of the sandbox.
 func IsOptional(string) bool { return false }
 
-// IsRefused reports whether a system call is refused by default, whatever its arguments.
+// IsRefused reports whether a system call is refused by default with any arguments.
 func IsRefused(string) bool { return false }

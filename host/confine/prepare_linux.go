@@ -14,8 +14,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// Prepare makes the plan for one start of a server. The caller removes Plan.Temp when the
-// server has ended. An error is an [ErrUnsupported] if the machine is the reason.
+// Prepare makes the plan for a start of a server. The caller removes Plan.Temp after the end of the
+// server. The error is an [ErrUnsupported] if the machine is the reason.
 func Prepare(s *Settings, at Place) (*Plan, error) {
 	if s.Learn {
 		return &Plan{Env: at.Env, Trace: s.Trace}, nil
@@ -56,7 +56,7 @@ func Prepare(s *Settings, at Place) (*Plan, error) {
 	s.rules(profile, k, grants)
 	profile.Limits = s.limits()
 	plan.Profile = profile.Strings()
-	if s.Trace != "" { // the tracer starts what confines the server
+	if s.Trace != "" { // the tracer starts package restrict's process
 		plan.Profile = nil
 		if err := regular.Write(filepath.Join(s.Trace, TraceProfile), []byte(profile.Text()), 0o600); err != nil {
 			if plan.Temp != "" {
@@ -68,7 +68,7 @@ func Prepare(s *Settings, at Place) (*Plan, error) {
 	return plan, nil
 }
 
-// limits returns the resource limits, besides those of memory and processes.
+// limits returns the resource limits other than the limits on memory and processes.
 func (s *Settings) limits() []restrict.Limit {
 	limits := []restrict.Limit{{Resource: unix.RLIMIT_CORE, Value: 0}}
 	if s.CPUTime > 0 {

@@ -8,11 +8,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// Preset is a name for settings that go together.
+// Preset is a name for a group of settings.
 type Preset string
 
-// The presets. The first three add the files that servers of a kind need, the others
-// take something away.
+// The presets. The first three add the files for servers of a kind, the other presets remove
+// rights.
 const (
 	Node     Preset = "node"
 	Python   Preset = "python"
@@ -24,7 +24,7 @@ const (
 // Presets are all presets.
 func Presets() []Preset { return []Preset{Node, Python, Go, ReadOnly, Offline} }
 
-// right is what may be done with a file, or with everything in a folder.
+// right is a right to a file, or to everything in a folder.
 type right uint8
 
 const (
@@ -40,9 +40,9 @@ type grant struct {
 	key   string // of the settings; "" for a preset
 }
 
-// everywhere is what every program needs: its libraries, how to find users, hosts and
-// certificates, a few devices, and what the kernel says about the machine. What is in
-// /etc is listed one by one, because there are secrets, too.
+// everywhere are the grants that every program needs: libraries, the lookup of users, hosts and
+// certificates, a few devices, and the kernel's description of the machine. The entries of /etc are
+// listed individually, because /etc also has secrets.
 var everywhere = []grant{
 	{path: "/usr", right: read}, {path: "/bin", right: read}, {path: "/sbin", right: read},
 	{path: "/lib", right: read}, {path: "/lib32", right: read}, {path: "/lib64", right: read}, {path: "/libx32", right: read},
@@ -68,16 +68,16 @@ var everywhere = []grant{
 	{path: "/sys/devices/system", right: read}, {path: "/sys/kernel/mm", right: read}, {path: "/sys/fs/cgroup", right: read},
 }
 
-// programs are the folders of programs that servers for an interpreter start: sh, env, and
-// the interpreter itself.
+// programs are the folders of programs that servers for an interpreter start: sh, env, and the
+// interpreter itself.
 var programs = []grant{
 	{path: "/usr/bin", right: read | execute}, {path: "/bin", right: read | execute},
 	{path: "/usr/local/bin", right: read | execute}, {path: "/usr/lib/node_modules", right: read | execute},
 	{path: "/usr/local/lib/node_modules", right: read | execute}, {path: "/usr/share/nodejs", right: read | execute},
 }
 
-// loaders are patterns for the programs that start every other program. To execute a
-// program is to execute its loader, too.
+// loaders are patterns for the programs that start every other program. Executing a program
+// includes executing the program's loader.
 var loaders = []string{"/lib/ld-*.so*", "/lib64/ld-*.so*", "/lib32/ld-*.so*", "/lib/*/ld-*.so*", "/usr/lib/ld-*.so*"}
 
 // grants returns the grants of the presets, for an environment. follow returns a path
@@ -104,7 +104,7 @@ func (s *Settings) grants(env []string, follow func(string) (string, error)) []g
 	}
 	if s.has(Node) {
 		list = append(list, programs...)
-		// What npx has installed. Nothing of it can be written: other servers run it, too.
+		// Packages installed by npx. They are not writable, because other servers run them, too.
 		add(read|execute, "~/.npm/_npx")
 		add(read|execute, installation(env, "node", follow)...)
 	}
@@ -118,10 +118,10 @@ func (s *Settings) grants(env []string, follow func(string) (string, error)) []g
 	return list
 }
 
-// installation returns the folders of an interpreter that is in the PATH of an
-// environment but not in one of the system's folders: those of its links, and of the file
-// itself. A binary in DIR/bin belongs to DIR, unless DIR is the home directory or another
-// folder in which there is more than an installation.
+// installation returns the folders of an interpreter that is in the PATH of an environment but not
+// in a folder of the system: the folders of the interpreter's links, and the folder of the file
+// itself. A binary in DIR/bin belongs to DIR, unless DIR is the home directory or another folder
+// with more than an installation.
 func installation(env []string, program string, follow func(string) (string, error)) []string {
 	home := variable(env, "HOME")
 	shared := func(dir string) bool {
@@ -162,7 +162,7 @@ func variable(env []string, name string) string {
 	return ""
 }
 
-// interpreter returns the program that the first line of a script names, and what env
+// interpreter returns the program named in the first line of a script, and the program that env
 // starts; nil if path is no script.
 func interpreter(path string, env []string) []string {
 	f, err := regular.Open(path)

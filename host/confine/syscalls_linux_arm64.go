@@ -2,7 +2,7 @@ package confine
 
 import "golang.org/x/sys/unix"
 
-// arch is how the kernel calls the processor; 0 if there are no filters for it.
+// arch is the kernel's number of the processor; 0 without filters for the processor.
 const arch = uint32(unix.AUDIT_ARCH_AARCH64)
 
 // ownSyscalls returns the numbers of the system calls that only this processor has, by name.

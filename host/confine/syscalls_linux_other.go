@@ -2,7 +2,7 @@
 
 package confine
 
-// arch is how the kernel calls the processor; 0: there are no filters for it.
+// arch is the kernel's number of the processor; 0: this processor has no filters.
 const arch = uint32(0)
 
 // knownSyscalls returns the numbers of all system calls by name: none.

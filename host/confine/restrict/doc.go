@@ -1,22 +1,11 @@
-// Package restrict is the last step before a confined server on Linux: a process that
-// takes away its own rights and then becomes the server by execve. What it has given up,
-// neither the server nor a descendant can get back.
+// Package restrict is the last step before a confined server on Linux: a process that gives up
+// rights and then becomes the server by execve. Neither the server nor a descendant can get the
+// rights back. Package confine makes the profiles. Begin with Profile.
 //
-//	doc.go             Profile: what is taken away
-//	restrict_linux.go  the process
-//	landlock_linux.go  files, ports, signals: Landlock
-//	limits_linux.go    resource limits and capabilities
-//
-// The process is our own binary under the name Name. The supervisor (package subreaper)
-// starts it with the path and the arguments of the server as its own arguments, with the
-// server's environment, directory, and file descriptors 0, 1 and 2, and with two more:
-// 3 is a pipe with the profile, 4 a pipe for a message about what failed. If nothing
-// fails, execve closes it, and no message was written.
-//
-// The init function of this package takes over before main, so it works in every
-// program that imports the package. It runs for each confined server, and is imported
-// by the supervisor of every server, so it imports as little as possible. Package
-// confine makes profiles; nothing is decided here.
+// The process is our own binary under the name Name, started by the supervisor (package subreaper).
+// The init function of this package takes over before main, so the package works in every importing
+// program. The process runs for each confined server, and the supervisor of every server imports
+// the package, so the package imports little.
 package restrict
 
 import (
@@ -30,12 +19,17 @@ const Name = "mcp-metatool-restrict"
 
 // File descriptors of the process.
 const (
-	ProfileFD = 3 // the profile is read from it
-	FailureFD = 4 // a message about what failed is written to it
+	ProfileFD = 3 // for reading the profile
+	FailureFD = 4 // for writing a message about a failure
 )
 
-// Profile is what a server may do. Masks have the values of the kernel's headers
+// Profile is the set of a server's rights and limits. Masks have the values of the kernel's headers
 // (linux/landlock.h); a right that is not handled is not restricted.
+//
+// The supervisor starts the process with the path and the arguments of the server as arguments,
+// with the server's environment, directory, and file descriptors 0, 1 and 2, and with two more: 3
+// is a pipe with the profile, 4 a pipe for a message about a failure. Without a failure, execve
+// closes pipe 4 without a message.
 type Profile struct {
 	HandledFiles, HandledPorts, Scoped uint64
 
@@ -46,14 +40,14 @@ type Profile struct {
 	Filter []byte
 	Limits []Limit
 
-	// Memory is how many bytes the server and its descendants may use together, Processes
-	// how many of them there may be, threads included; 0: no limit. The supervisor
-	// enforces them by a control group. What it cannot enforce is left to the process:
+	// Memory is how many bytes the server and the server's descendants may use together, Processes
+	// the limit on their number, threads included; 0: no limit. The supervisor enforces these
+	// limits by a control group. Limits that the supervisor cannot enforce are left to the process:
 	// as RLIMIT_DATA of each process, and as RLIMIT_NPROC.
 	Memory, Processes uint64
 }
 
-// File grants rights to a file, or to a folder and everything below it.
+// File grants rights to a file, or to a folder and everything below the folder.
 type File struct {
 	Path   string // absolute, without symbolic links
 	Access uint64
@@ -71,8 +65,8 @@ type Limit struct {
 	Value    uint64
 }
 
-// Strings returns the profile as it is sent. None of the strings contains a zero byte if
-// no path does.
+// Strings returns the profile in the form for sending. If no path contains a zero byte, no string
+// contains a zero byte.
 func (p *Profile) Strings() []string {
 	s := []string{
 		number(p.HandledFiles), number(p.HandledPorts), number(p.Scoped), number(p.Memory), number(p.Processes),
@@ -111,7 +105,7 @@ func Parse(s []string) (*Profile, bool) {
 	return p, err == nil && !r.bad
 }
 
-// fields reads strings one after the other.
+// fields reads strings in order.
 type fields struct {
 	rest []string
 	bad  bool
@@ -133,5 +127,5 @@ func (r *fields) number() uint64 {
 	return n
 }
 
-// Text is the profile as the process reads it.
+// Text returns the profile in the form that the process reads.
 func (p *Profile) Text() string { return strings.Join(p.Strings(), "\x00") }

@@ -19,8 +19,8 @@ const (
 	atFDCWD           = -0x64
 	resolveNoSymlinks = 0x04
 
-	// OfFiles are the rights that apply to a file that is not a folder: execute, write, read,
-	// truncate, ioctl of a device.
+	// OfFiles are the rights to a file other than a folder: execute, write, read, truncate, ioctl
+	// of a device.
 	OfFiles = 1<<0 | 1<<1 | 1<<2 | 1<<14 | 1<<15
 )
 
@@ -79,8 +79,7 @@ func (f File) grant(rules uintptr) error {
 	return nil
 }
 
-// open opens a path that must have no symbolic link in it. Every kernel with Landlock has
-// openat2.
+// open opens a path that must not contain a symbolic link. Every kernel with Landlock has openat2.
 func open(path string) (int, error) {
 	name, err := syscall.BytePtrFromString(path)
 	if err != nil {

@@ -42,7 +42,7 @@ func limit(limits []Limit) *failure {
 	return nil
 }
 
-// setLimit sets a soft and a hard limit. A lower limit that is there already stays.
+// setLimit sets a soft and a hard limit. A lower current limit stays.
 func setLimit(l Limit) error {
 	var current syscall.Rlimit
 	if err := syscall.Getrlimit(l.Resource, &current); err != nil {
@@ -52,7 +52,7 @@ func setLimit(l Limit) error {
 	return syscall.Setrlimit(l.Resource, &syscall.Rlimit{Cur: value, Max: value})
 }
 
-// threadsOfUser returns how many threads of our user there are.
+// threadsOfUser returns the number of our user's threads.
 func threadsOfUser() int {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -73,8 +73,8 @@ func threadsOfUser() int {
 	return n
 }
 
-// dropCapabilities gives up all capabilities. That makes a difference for root: no file
-// can give them back, because the bounding set is emptied, too.
+// dropCapabilities gives up all capabilities. This matters for root: no file can give the
+// capabilities back, because the bounding set is emptied, too.
 func dropCapabilities() *failure {
 	if has, known := capabilities(); known && !has {
 		return nil
@@ -82,7 +82,7 @@ func dropCapabilities() *failure {
 	for c := uintptr(0); c < 64; c++ {
 		_, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, prCapbsetDrop, c, 0)
 		if errno == syscall.EINVAL {
-			break // there is no such capability
+			break // the capability does not exist
 		}
 		if errno != 0 && errno != syscall.EPERM { // EPERM: without CAP_SETPCAP; execve then gives none to other users than root
 			return &failure{"drop capabilities (prctl)", errno}

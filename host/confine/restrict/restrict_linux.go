@@ -31,21 +31,21 @@ func isPipe(fd int) bool {
 	return syscall.Fstat(fd, &st) == nil && st.Mode&syscall.S_IFMT == syscall.S_IFIFO
 }
 
-// failure is what the kernel has refused.
+// failure is a refusal of the kernel.
 type failure struct {
 	what string
 	err  error
 }
 
-// run becomes the server, or returns why it could not. It runs on the main thread, as
-// init functions do. Landlock, the filter and capabilities belong to a thread, and execve
-// ends all threads but the one that calls it.
+// run becomes the server, or returns the reason of the failure. run uses the main thread, as init
+// functions do. Landlock, the filter and capabilities belong to a thread, and execve ends all other
+// threads.
 func run(path string, args []string) *failure {
 	profile, ok := Parse(strings.Split(read(ProfileFD), "\x00"))
 	if !ok {
 		return &failure{"read its profile", syscall.EINVAL}
 	}
-	// Whatever was left open by those who started us, the server does not get.
+	// The server does not get file descriptors left open by the starting process.
 	if _, _, errno := syscall.RawSyscall(sysCloseRange, 3, ^uintptr(0), closeRangeCloexec); errno != 0 {
 		for fd := 3; fd < 1024; fd++ { // before Linux 5.11
 			syscall.CloseOnExec(fd)
@@ -57,9 +57,9 @@ func run(path string, args []string) *failure {
 	return &failure{"execute " + path, syscall.Exec(path, args, syscall.Environ())}
 }
 
-// apply takes the rights away. The filter is the last, because it may refuse what the
-// other steps need, and limits of memory and files come late, because this process needs
-// some itself.
+// apply gives the rights up. The filter comes last, because the filter may refuse calls of the
+// other steps, and limits of memory and files come late, because this process needs some memory and
+// files.
 func (p *Profile) apply() *failure {
 	limits := p.limits() // while /proc can be read
 	if f := dropCapabilities(); f != nil {
@@ -98,7 +98,7 @@ func fail(f *failure) {
 	_, _ = syscall.Write(FailureFD, []byte("could not "+f.what+": "+f.err.Error()))
 }
 
-// read reads fd to its end and closes it.
+// read reads fd to the end and closes fd.
 func read(fd int) string {
 	var text []byte
 	b := make([]byte, 64<<10)

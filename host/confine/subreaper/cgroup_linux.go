@@ -8,17 +8,16 @@ import (
 	"syscall"
 )
 
-// cgroup is a control group (version 2) for the server alone, below ours. The
-// kernel kills all processes in it at once, including those that start others
-// faster than they can be found, and those that have become another user's. A nil
-// cgroup has no processes.
+// cgroup is a control group (version 2) for the server alone, below our own group. The kernel kills
+// all processes of the group at once, including processes that start others faster than they can be
+// found, and processes of another user. A nil cgroup has no processes.
 type cgroup struct {
 	dir string
 	fd  int // of dir, for the start of the server
 }
 
-// newCgroup makes a group if our own group was delegated to us. That is unusual;
-// otherwise it returns nil.
+// newCgroup makes a group if our own group was delegated to us, which is unusual, and otherwise
+// returns nil.
 func newCgroup() *cgroup {
 	own := ownCgroup()
 	if own == "" {
@@ -37,9 +36,9 @@ func newCgroup() *cgroup {
 	return c
 }
 
-// ownCgroup returns the directory of our own group if it was delegated to us, or "": it
-// belongs to the user, systemd has marked it as delegated, or it is the top of a
-// container. Groups that another program manages are left alone.
+// ownCgroup returns the directory of our own group if the group was delegated to us, or "": the
+// group belongs to the user, systemd has marked the group as delegated, or the group is the top of
+// a container. Groups managed by another program are left alone.
 func ownCgroup() string {
 	path, ok := cgroupPath(content("/proc/self/cgroup"))
 	if !ok {
@@ -56,8 +55,7 @@ func ownCgroup() string {
 	return ""
 }
 
-// Controls reports whether the group of a server could limit its memory and its
-// processes.
+// Controls reports whether the group of a server could limit the server's memory and processes.
 func Controls() (memory, processes bool) {
 	own := ownCgroup()
 	if own == "" {
@@ -101,7 +99,7 @@ func cgroupMount(text string) string {
 	return ""
 }
 
-// content returns the first 64 KiB of a kernel file, "" if it cannot be read.
+// content returns the first 64 KiB of a kernel file, "" for an unreadable file.
 func content(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
@@ -119,8 +117,8 @@ func content(path string) string {
 	return string(b[:n])
 }
 
-// kill kills all processes in the group and reports whether there are any. They end
-// a little later.
+// kill kills all processes in the group and reports whether the group has any. The processes end a
+// little later.
 func (c *cgroup) kill() (populated bool) {
 	if c == nil {
 		return false
@@ -132,8 +130,8 @@ func (c *cgroup) kill() (populated bool) {
 	return strings.Contains(content(c.dir+"/cgroup.events"), "populated 1")
 }
 
-// remove removes the group and the groups that its processes have made, unless they
-// still have processes.
+// remove removes the group and the groups made by the group's processes, except groups with
+// processes.
 func (c *cgroup) remove() {
 	if c != nil {
 		removeGroups(c.dir, 8)

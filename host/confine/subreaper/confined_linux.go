@@ -15,7 +15,7 @@ type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
-// startConfined starts a process that becomes the server when it has given up its rights.
+// startConfined starts a process that gives up rights and then becomes the server.
 func startConfined(command Command, group *cgroup, sys *syscall.SysProcAttr) (pid int, err error) {
 	profile, ok := restrict.Parse(command.Profile)
 	if !ok {
@@ -25,7 +25,7 @@ func startConfined(command Command, group *cgroup, sys *syscall.SysProcAttr) (pi
 	if profile.Processes > 0 && os.Geteuid() == 0 { // RLIMIT_NPROC does not apply to root
 		return 0, refusal("its processes cannot be limited: no control group with the controller pids could be made for it")
 	}
-	var order, outcome [2]int // pipes: the profile to the process, its failure back
+	var order, outcome [2]int // pipes: the profile to the process, a failure back
 	if err := syscall.Pipe2(order[:], syscall.O_CLOEXEC); err != nil {
 		return 0, err
 	}
@@ -53,7 +53,7 @@ func startConfined(command Command, group *cgroup, sys *syscall.SysProcAttr) (pi
 	return 0, refusal(failure)
 }
 
-// text reads fd to its end.
+// text reads fd to the end.
 func text(fd int) string {
 	var b [1024]byte
 	n := 0
@@ -84,13 +84,13 @@ func write(fd int, b []byte) {
 	}
 }
 
-// limit lets the group enforce limits of a profile, and removes those from the profile.
+// limit lets the group enforce limits of a profile, and removes these limits from the profile.
 func (c *cgroup) limit(p *restrict.Profile) {
 	if c == nil {
 		return
 	}
 	if p.Memory > 0 && c.set("memory.max", p.Memory) {
-		_ = c.set("memory.swap.max", 0) // there may be no swap
+		_ = c.set("memory.swap.max", 0) // the machine may have no swap
 		p.Memory = 0
 	}
 	if p.Processes > 0 && c.set("pids.max", p.Processes) {
@@ -98,7 +98,7 @@ func (c *cgroup) limit(p *restrict.Profile) {
 	}
 }
 
-// set writes a number to a file of the group, and reports whether that worked.
+// set writes a number to a file of the group, and reports success.
 func (c *cgroup) set(name string, value uint64) bool {
 	fd, err := syscall.Open(c.dir+"/"+name, syscall.O_WRONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
@@ -109,8 +109,8 @@ func (c *cgroup) set(name string, value uint64) bool {
 	return err == nil
 }
 
-// removeTemp removes the folder for temporary files of the server. Nobody is left who could
-// change it meanwhile, and neither os.RemoveAll nor the walk follows links.
+// removeTemp removes the folder for temporary files of the server. No process is left to change the
+// folder meanwhile, and neither os.RemoveAll nor the walk follows links.
 func removeTemp(dir string) {
 	if dir == "" || os.RemoveAll(dir) == nil {
 		return

@@ -1,33 +1,12 @@
-// Package subreaper is the process that runs between us and a stdio server on Linux,
-// called the supervisor of that server in messages. It ends all descendants of the
-// server when we end, even by SIGKILL, when we ask for it, and when the server itself
-// ends. That includes descendants that left the server's process group (setsid), and
-// those whose parents have ended. (Package supervise is something else: it restarts
-// upstreams.)
+// Package subreaper is the process that runs between us and a stdio server on Linux, called the
+// supervisor of the server in messages. The process ends all descendants of the server when we end,
+// even by SIGKILL, when we ask, and when the server itself ends. This includes descendants outside
+// the server's process group (setsid), and descendants with ended parents. (Package supervise is
+// unrelated: supervise restarts upstreams.) Begin with run.
 //
-//	doc.go              the protocol between us and the process
-//	subreaper_linux.go  the process
-//	tree_linux.go       finding and killing its descendants
-//	cgroup_linux.go     a control group for them, if we can make one
-//	confined_linux.go   starting a server that is confined
-//
-// The process is our own binary, started again under the name Name with a
-// socket as file descriptor 3. It never gets to main: the init function of this package
-// takes over. So it works in every program that imports the package, tests included,
-// and does not spend time and memory on packages that are initialized later. For the
-// same reason the package imports as little as possible.
-//
-// The server gets file descriptors 0, 1 and 2 of the process, which closes its own: no
-// byte passes through it. The process adopts orphans (PR_SET_CHILD_SUBREAPER) and reaps
-// them, so that it loses no descendant of the server.
-//
-// A confined server is started through one more process, package restrict, which gives up
-// its own rights and becomes the server. So the server has lost them before its first
-// instruction, and this process keeps its own, which it needs to end the server.
-//
-// Over the socket the process first gets a Command. It answers with frames. After
-// Started, every byte that it gets is one of the requests below; the end of the
-// socket has the effect of Kill. When no descendant is left, it exits.
+// The process is our own binary, started again under the name Name with a socket as file descriptor
+// 3. The init function of this package takes over before main, so the package works in every
+// importing program, tests included. The package imports little, to save time and memory.
 package subreaper
 
 import (
@@ -39,7 +18,19 @@ import (
 // Name is argv[0] of the process.
 const Name = "mcp-metatool-supervisor"
 
-// Requests to the process, of one byte each.
+// Requests to the process, of a byte each.
+//
+// Over the socket the process first gets a Command. The process answers with frames. After Started,
+// every received byte is a request; the end of the socket has the effect of Kill. When no
+// descendant is left, the process exits.
+//
+// The server gets file descriptors 0, 1 and 2 of the process, which closes its own: no byte passes
+// through the process. The process adopts orphans (PR_SET_CHILD_SUBREAPER) and reaps them, and so
+// loses no descendant of the server.
+//
+// A confined server is started through another process, package restrict, which gives up rights and
+// becomes the server. So the server has lost the rights before the first instruction, and this
+// process keeps the rights for ending the server.
 const (
 	Terminate = 'T' // SIGTERM for the server's process group
 	Kill      = 'K' // SIGKILL for all descendants
@@ -49,8 +40,8 @@ const (
 const (
 	Started = 'S' // Value is the server's process id
 	Failed  = 'E' // the server did not start: Value is the errno
-	Refused = 'R' // the server could not be confined: Value bytes of text follow that say why
-	Exited  = 'X' // the server has ended: Value is its wait status
+	Refused = 'R' // the server could not be confined: Value bytes of text with the reason follow
+	Exited  = 'X' // the server has ended: Value is the wait status
 )
 
 // FrameSize is the size of a frame in bytes.
@@ -62,7 +53,7 @@ type Frame struct {
 	Value uint32
 }
 
-// Bytes returns the frame as it is sent.
+// Bytes returns the frame in the form for sending.
 func (f Frame) Bytes() []byte {
 	return binary.BigEndian.AppendUint32([]byte{f.Kind}, f.Value)
 }
@@ -72,18 +63,18 @@ func ParseFrame(b [FrameSize]byte) Frame {
 	return Frame{Kind: b[0], Value: binary.BigEndian.Uint32(b[1:])}
 }
 
-// Command says what to start; the fields are arguments of syscall.ForkExec. As for
-// execve, no string contains a zero byte.
+// Command is the program to start; the fields are arguments of syscall.ForkExec. As for execve, no
+// string contains a zero byte.
 type Command struct {
 	Path, Dir string
 	Args, Env []string
-	// Profile confines the server: restrict.Profile.Strings; nil: it is not confined.
+	// Profile confines the server: restrict.Profile.Strings; nil: not confined.
 	Profile []string
-	// Temp is a folder that is removed when no descendant is left; "": none.
+	// Temp is a folder to remove when no descendant is left; "": none.
 	Temp string
 }
 
-// Bytes returns the command as it is sent: its length, then the strings.
+// Bytes returns the command in the form for sending: the length, then the strings.
 func (o Command) Bytes() []byte {
 	fields := append([]string{o.Path, o.Dir, o.Temp, strconv.Itoa(len(o.Args)), strconv.Itoa(len(o.Profile))}, o.Args...)
 	fields = append(append(fields, o.Profile...), o.Env...)

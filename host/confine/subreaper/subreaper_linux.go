@@ -18,7 +18,7 @@ const (
 	wNoWait             = 0x01000000
 )
 
-// maxCommand limits a command, in bytes. No kernel accepts more for one execve.
+// maxCommand limits a command, in bytes. No kernel accepts more for an execve.
 const maxCommand = 64 << 20
 
 func init() {
@@ -32,9 +32,9 @@ func isSocket(fd int) bool {
 	return syscall.Fstat(fd, &st) == nil && st.Mode&syscall.S_IFMT == syscall.S_IFSOCK
 }
 
-// run is the whole program of the process, and returns its exit status. It runs on the
-// main thread, as init functions do: the kernel sends the server's parent-death signal
-// when the thread that started the server ends.
+// run is the whole program of the process, and returns the exit status. run uses the main thread,
+// as init functions do: the kernel sends the server's parent-death signal when the thread that
+// started the server ends.
 func run() int {
 	syscall.CloseOnExec(socket)
 	name := [16]byte{}
@@ -80,7 +80,7 @@ func report(err error) {
 	send(Frame{Failed, uint32(errno)})
 }
 
-// start starts the server, in a control group if there is one.
+// start starts the server, in a control group if possible.
 func start(command Command, group *cgroup) (pid int, err error) {
 	sys := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if group != nil {
@@ -94,7 +94,7 @@ func start(command Command, group *cgroup) (pid int, err error) {
 	})
 }
 
-// release closes the server's pipes and leaves its working directory.
+// release closes the server's pipes and leaves the working directory.
 func release() {
 	if null, err := syscall.Open("/dev/null", syscall.O_RDWR|syscall.O_CLOEXEC, 0); err == nil {
 		for fd := range 3 {
@@ -104,7 +104,7 @@ func release() {
 	_ = syscall.Chdir("/")
 }
 
-// send writes a frame. If nobody reads it any more, serve sees the end of the socket.
+// send writes a frame. If the socket has no reader left, serve sees the end of the socket.
 func send(f Frame) {
 	_, _ = syscall.Write(socket, f.Bytes())
 }
@@ -141,13 +141,13 @@ func fill(b []byte) bool {
 	return true
 }
 
-// processTree is the server and all of its descendants.
+// processTree is the server with all descendants.
 type processTree struct {
 	server int // process id
 	group  *cgroup
 
 	mu      sync.Mutex
-	reaped  bool // the server was reaped; its id may now be that of another process
+	reaped  bool // the server was reaped; another process may have the id now
 	killing bool // all processes are to be killed
 }
 
@@ -168,14 +168,14 @@ func (f *processTree) serve() {
 		}
 		f.mu.Unlock()
 		if b[0] == Kill {
-			return // no request has an effect any more
+			return // requests no longer have an effect
 		}
 	}
 }
 
-// wait reaps processes until none is left. When the server has ended, it kills the
-// others. A process that is started meanwhile is found, at the latest, when its parent
-// is reaped, because then it has become our child.
+// wait reaps processes until none is left. After the end of the server, wait kills the other
+// processes. A process started meanwhile is found, at the latest, when the process's parent is
+// reaped, because then the process has become our child.
 func (f *processTree) wait() {
 	for {
 		_, _, errno := syscall.Syscall6(syscall.SYS_WAITID, pAll, 0, 0, wExited|wNoWait, 0, 0)
@@ -194,8 +194,7 @@ func (f *processTree) wait() {
 	}
 }
 
-// reap reaps all processes that have ended. The caller holds f.mu, so that nothing
-// signals them meanwhile.
+// reap reaps all ended processes. The caller holds f.mu, so that no process is signalled meanwhile.
 func (f *processTree) reap() {
 	for {
 		var status syscall.WaitStatus
@@ -213,9 +212,8 @@ func (f *processTree) reap() {
 	}
 }
 
-// kill kills all processes. If it may not signal those that are left, because they
-// have become another user's, this process exits: it can do nothing more. The caller
-// holds f.mu.
+// kill kills all processes. If the remaining processes belong to another user and may not be
+// signalled, this process exits, because no further action is possible. The caller holds f.mu.
 func (f *processTree) kill() {
 	if !f.reaped {
 		_ = syscall.Kill(-f.server, syscall.SIGKILL) // works without /proc

@@ -12,21 +12,20 @@ func prctlName(name *[16]byte) {
 	_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, prSetName, uintptr(unsafe.Pointer(name)), 0)
 }
 
-// System calls that are newer than package syscall; their numbers are the same
-// on all systems that Go knows.
+// System calls newer than package syscall; the numbers are the same on all systems of Go.
 const (
 	sysPidfdSendSignal = 424
 	sysPidfdOpen       = 434
 )
 
-// process is what /proc says about a process.
+// process is a process according to /proc.
 type process struct {
 	parent int
-	zombie bool // it has ended, or at least its first thread has
+	zombie bool // the process has ended, or at least the first thread has
 }
 
-// killDescendants sends SIGKILL to all descendants of this process. It returns how many
-// of them had not ended, and how many of those it may not signal.
+// killDescendants sends SIGKILL to all descendants of this process. killDescendants returns how
+// many of them had not ended, and how many of these may not be signalled.
 func killDescendants() (alive, denied int) {
 	all := processes()
 	self := os.Getpid()
@@ -101,9 +100,9 @@ func parseStat(stat string) (process, bool) {
 	return process{parent: parent, zombie: fields[0] == "Z"}, err == nil
 }
 
-// killIf kills a process if ours returns true for its parent: its id may belong to
-// another process by now. Without pidfds (before Linux 5.3, or under an old seccomp
-// filter) the id could still be reused between the check and the signal.
+// killIf kills a process if ours returns true for the process's parent: the id may belong to
+// another process by now. Without pidfds (before Linux 5.3, or under an old seccomp filter) the id
+// could still be reused between the check and the signal.
 func killIf(pid int, ours func(parent int) bool) syscall.Errno {
 	fd, _, failed := syscall.Syscall(sysPidfdOpen, uintptr(pid), 0, 0)
 	if failed == 0 {

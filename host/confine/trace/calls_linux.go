@@ -12,7 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/confine"
 )
 
-// call is a system call that a thread makes.
+// call is a system call of a thread.
 type call struct {
 	tid    int
 	number int
@@ -20,21 +20,21 @@ type call struct {
 
 	name    string
 	program string
-	paths   []string // that its arguments name
+	paths   []string // named in the arguments
 	address string   // of a socket
 	family  int
 	flags   uint64            // how a file is opened
 	sockets map[string]string // see tracer
 }
 
-// shape says where a system call has its paths: each is the argument of a folder's
-// descriptor, or -1, and that of the name.
+// shape locates the paths of a system call: each is the argument of a folder's descriptor, or -1,
+// and the argument of the name.
 type shape struct {
 	kind  Kind
 	paths [][2]int
 }
 
-// shapes are the system calls with paths in them, except for those that open files.
+// shapes are the system calls with paths in the arguments, except the system calls that open files.
 var shapes = map[string]shape{
 	"execve": {ExecuteFile, [][2]int{{-1, 0}}}, "execveat": {ExecuteFile, [][2]int{{0, 1}}},
 	"unlink": {WriteFile, [][2]int{{-1, 0}}}, "unlinkat": {WriteFile, [][2]int{{0, 1}}},
@@ -46,11 +46,11 @@ var shapes = map[string]shape{
 	"truncate": {WriteFile, [][2]int{{-1, 0}}}, "mknod": {WriteFile, [][2]int{{-1, 0}}}, "mknodat": {WriteFile, [][2]int{{0, 1}}},
 }
 
-// opens are the system calls that open files, with the arguments of the folder, the name,
-// and the flags.
+// opens are the system calls that open files, with the arguments of the folder, the name, and the
+// flags.
 var opens = map[string][3]int{"open": {-1, 0, 1}, "openat": {0, 1, 2}, "openat2": {0, 1, -1}, "creat": {-1, 0, -2}}
 
-// entry reads what the arguments point to. After the call, it may have changed.
+// entry reads the memory that the arguments point to. The memory may have changed after the call.
 func (c *call) entry() {
 	c.name = confine.SyscallName(c.number)
 	if at, ok := opens[c.name]; ok {
@@ -78,7 +78,7 @@ func (c *call) entry() {
 		}
 	}
 	if c.name == "execve" || c.name == "execveat" {
-		c.program = programOf(c.tid) // afterwards it has another name
+		c.program = programOf(c.tid) // after the call the program has another name
 	}
 }
 
@@ -92,8 +92,7 @@ func (c *call) path(dir, name int) {
 	}
 }
 
-// exit returns what the call was: something that was done, something that was refused, or
-// nothing worth mentioning.
+// exit returns the events of the call: an action, a refusal, or none worth recording.
 func (c *call) exit(value int64, errno syscall.Errno) []Event {
 	refused := errno == unix.EACCES || errno == unix.EPERM
 	event := Event{Call: c.name, Program: c.program}
@@ -146,7 +145,7 @@ func (c *call) exit(value int64, errno syscall.Errno) []Event {
 	return events
 }
 
-// transport returns what kind of socket the first argument is: tcp, udp, or unix.
+// transport returns the kind of the socket in the first argument: tcp, udp, or unix.
 func (c *call) transport() string {
 	name := c.sockets[descriptor(c.tid, int64(int32(c.args[0])))]
 	switch {
@@ -160,7 +159,7 @@ func (c *call) transport() string {
 	return name
 }
 
-// opened adds the event of a file that was opened, or refused.
+// opened adds the event of an opened or refused file.
 func (c *call) opened(value int64, refused bool, add func(Kind, string)) {
 	if c.flags&unix.O_PATH != 0 {
 		return // Landlock does not mind

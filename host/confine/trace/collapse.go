@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// files collects the files that a server has used, beyond those that it has anyway.
+// files collects the files used by a server, beyond the files granted to every server.
 type files struct {
 	own    []string // of mcp-metatool
 	home   string
@@ -42,15 +42,15 @@ func (f *files) add(e Event) {
 	}
 }
 
-// temporary reports whether a path is in the folder for temporary files, which will be a
-// private one.
+// temporary reports whether a path is in the folder for temporary files, which the sandbox replaces
+// by a private folder.
 func temporary(path string) bool {
 	dir, err := filepath.EvalSymlinks(os.TempDir())
 	return err == nil && strings.HasPrefix(path, dir+"/") && filepath.Dir(path) == dir
 }
 
-// writable returns what has to be writable for a file to be written: its folder, since many
-// programs write another file first and rename it, unless that is too much to give away.
+// writable returns the path that must be writable for writing a file: the file's folder, since many
+// programs write another file first and rename the file, unless the folder gives away too much.
 func (f *files) writable(path string, folder bool) string {
 	dir := filepath.Dir(path)
 	if folder || broad(dir, f.home) {
@@ -59,7 +59,7 @@ func (f *files) writable(path string, folder bool) string {
 	return dir
 }
 
-// broad reports whether a folder has much more in it than one server should get.
+// broad reports whether a folder has much more content than a single server should get.
 func broad(dir, home string) bool {
 	if strings.Count(dir, "/") < 2 || slices.Contains([]string{"/var/lib", "/var/log"}, dir) {
 		return true
@@ -74,7 +74,7 @@ func broad(dir, home string) bool {
 	return slices.Contains(shared, dir) || strings.HasPrefix(home, dir+"/")
 }
 
-// folders returns what to name in read, write and exec.
+// folders returns the paths for read, write and exec.
 func (f *files) folders() (read, write, exec []string) {
 	write = cover(f.write)
 	var rest []string
@@ -88,7 +88,7 @@ func (f *files) folders() (read, write, exec []string) {
 	return read, write, cover(f.exec)
 }
 
-// module returns the folder of modules that a file belongs to, or the file itself.
+// module returns the folder of modules of a file, or the file itself.
 func module(path string) string {
 	for _, name := range []string{"/node_modules", "/site-packages", "/dist-packages"} {
 		if before, _, ok := strings.Cut(path, name+"/"); ok {
@@ -101,7 +101,7 @@ func module(path string) string {
 // many is from how many files on a folder is named in their place.
 const many = 3
 
-// gather replaces files by their folder if there are many of them in it.
+// gather replaces many files in a folder by the folder.
 func (f *files) gather(paths []string) []string {
 	count := map[string]int{}
 	for _, path := range paths {
@@ -117,10 +117,10 @@ func (f *files) gather(paths []string) []string {
 	return list
 }
 
-// cover returns sorted paths without those that are below another one.
+// cover returns sorted paths without the paths below another path.
 func cover(paths []string) []string {
 	var list []string
-	for _, path := range paths { // sorted, so that a folder precedes what is in it
+	for _, path := range paths { // sorted, so that a folder precedes the folder's entries
 		if !covered(path, list) {
 			list = append(list, path)
 		}
@@ -128,7 +128,7 @@ func cover(paths []string) []string {
 	return list
 }
 
-// covered reports whether a path is one of the folders, or below one.
+// covered reports whether a path is a folder in folders, or below a folder in folders.
 func covered(path string, folders []string) bool {
 	return slices.ContainsFunc(folders, func(dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") })
 }

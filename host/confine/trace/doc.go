@@ -1,24 +1,12 @@
-// Package trace watches the system calls of a server, to find out what it needs and what
-// it is refused, and makes a proposal for its sandbox of that. It is for `mcp-metatool sandbox` only: a traced server is several times
-// slower.
+// Package trace watches the system calls of a server, and makes a proposal for the server's sandbox
+// from the calls and the refusals. Only `mcp-metatool sandbox` uses the package: a traced server is
+// several times slower. Begin with Propose and Refusals.
 //
-//	doc.go           Event, Read: what was seen
-//	trace_linux.go   the tracer
-//	calls_linux.go   what the system calls mean
-//	memory_linux.go  arguments in the memory of the server
-//	learn.go         Propose: what a server needs
-//	collapse.go      files into folders
-//	refused.go       Refusals: what a server was refused
-//
-// The tracer is a process of its own, our own binary under the name Name, between the
-// supervisor (package subreaper) and the server. It starts the server, confined or not, and
-// traces it and all of its descendants (ptrace(2)). It uses no privilege: a process may trace
-// its children. What the kernel answers is what counts, so it is seen for every layer of the
-// sandbox alike: Landlock, seccomp, limits.
-//
-// The tracer gets a folder that only we can enter. In it, the file
-// confine.TraceProfile has the profile of a server that is to be confined, and the file
-// EventsFile gets the events, as JSON, one a line.
+// The tracer is a separate process, our own binary under the name Name, between the supervisor
+// (package subreaper) and the server. The tracer starts the server, confined or not, and traces the
+// server and all descendants (ptrace(2)), without privileges: a process may trace children. Only
+// the kernel's answers count, so every layer of the sandbox is seen alike: Landlock, seccomp,
+// limits.
 package trace
 
 import (
@@ -39,40 +27,43 @@ const Name = "mcp-metatool-trace"
 // EventsFile is the file with the events, in the folder of a tracer.
 const EventsFile = "events"
 
-// maxEvents is the largest file of events that is read, in bytes.
+// maxEvents is the size of the largest readable file of events, in bytes.
 const maxEvents = 64 << 20
 
-// Kind says what a server wanted to do.
+// Kind is the kind of a server's action.
 type Kind string
 
 // The kinds.
 const (
 	ReadFile    Kind = "read"    // Object is a file or folder
-	WriteFile   Kind = "write"   // Object is a file or folder that is changed, created or removed
+	WriteFile   Kind = "write"   // Object is a changed, created or removed file or folder
 	ExecuteFile Kind = "execute" // Object is a program
 	Connect     Kind = "connect" // Object is "tcp 127.0.0.1:443", "udp 127.0.0.1:53", "unix /run/x" or "unix @x"
 	Listen      Kind = "listen"  // Object is likewise
 	Socket      Kind = "socket"  // Object describes the socket: "inet stream"
 	Call        Kind = "call"    // Object is the name of another system call that was refused, or would be by default
-	Omitted     Kind = "omitted" // there were more events than are recorded; it has nothing else
+	Omitted     Kind = "omitted" // further events were not recorded; all other fields are empty
 )
 
-// Event is one thing that a server has done or was refused. The same event is written once.
+// Event is an action or a refusal of a server. The same event is written once.
+//
+// The tracer gets a folder that only we can enter. In the folder, the file confine.TraceProfile has
+// the profile of a server to be confined, and the file EventsFile gets the events, as JSON lines.
 type Event struct {
 	Kind   Kind   `json:"kind"`
 	Object string `json:"object"`
-	// Errno is the name of the error, such as "EACCES"; "": it was allowed.
+	// Errno is the name of the error, for example "EACCES"; "": the action was allowed.
 	Errno string `json:"errno,omitempty"`
 	// Call is the name of the system call.
 	Call string `json:"call"`
 	// Program is the name of the process.
 	Program string `json:"program"`
-	// Folder says that the object is a folder.
+	// Folder is set if the object is a folder.
 	Folder bool `json:"folder,omitempty"`
 }
 
-// Read reads the events in the folder of a tracer; none if it did not start. Lines that are not events are
-// left out.
+// Read reads the events in the folder of a tracer; none if the tracer did not start. Other lines
+// are left out.
 func Read(ctx context.Context, dir string) ([]Event, error) {
 	data, err := regular.Read(ctx, filepath.Join(dir, EventsFile), maxEvents)
 	if errors.Is(err, fs.ErrNotExist) {

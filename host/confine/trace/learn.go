@@ -14,11 +14,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
 )
 
-// Proposal is a sandbox for a server, made from one run. A server that does something else
-// another time needs more.
+// Proposal is a sandbox for a server, made from a single run. A server with other actions in
+// another run needs more.
 type Proposal struct {
 	Settings confine.Settings
-	// Notes say what was seen and is not in the settings.
+	// Notes describe the events that are not in the settings.
 	Notes []string
 }
 
@@ -34,7 +34,7 @@ func PresetOf(command string) confine.Preset {
 	return confine.Go
 }
 
-// Propose makes a proposal for a server that is started at a place.
+// Propose makes a proposal for a server started at a place.
 func Propose(events []Event, preset confine.Preset, at confine.Place) (Proposal, error) {
 	p := Proposal{Settings: confine.Settings{Presets: []confine.Preset{preset}, Network: confine.NetworkNone}}
 	s := &p.Settings
@@ -60,7 +60,7 @@ func Propose(events []Event, preset confine.Preset, at confine.Place) (Proposal,
 				p.note("it uses the socket %s: unix = true allows the sockets of all programs", address)
 			case transport == "udp":
 				s.UDP, internet = true, true
-			case e.Kind == Connect && port == 0: // it asks for the address to connect from
+			case e.Kind == Connect && port == 0: // the server asks for the address to connect from
 			case e.Kind == Connect:
 				ports[port], internet = true, true
 			case port == 0:
@@ -109,7 +109,7 @@ func (p *Proposal) note(format string, args ...any) {
 	}
 }
 
-// portOf returns the port of an address, 0 if it has none.
+// portOf returns the port of an address, or 0.
 func portOf(address string) uint16 {
 	_, text, err := net.SplitHostPort(address)
 	if err != nil {
@@ -119,7 +119,7 @@ func portOf(address string) uint16 {
 	return uint16(port)
 }
 
-// Table returns the table of the configuration for settings, without what is the default.
+// Table returns the table of the configuration for settings, without defaults.
 func Table(s *confine.Settings) tomldoc.InlineTable {
 	var t tomldoc.InlineTable
 	add := func(key string, value any) { t = append(t, tomldoc.Entry{Key: key, Value: value}) }
@@ -162,7 +162,7 @@ func Table(s *confine.Settings) tomldoc.InlineTable {
 	return t
 }
 
-// escaped makes ${ in paths be taken as it is.
+// escaped escapes ${ in paths, so that the configuration takes ${ literally.
 func escaped(paths []string) []string {
 	list := make([]string, len(paths))
 	for i, path := range paths {

@@ -25,8 +25,8 @@ func syscallInfoOf(tid int) (info syscallInfo, ok bool) {
 
 func procPath(tid int, name string) string { return "/proc/" + strconv.Itoa(tid) + "/" + name }
 
-// memory reads up to n bytes of a thread's memory. It stops at the end of a page that
-// cannot be followed by another.
+// memory reads up to n bytes of a thread's memory. memory stops at the end of a page without a
+// readable next page.
 func memory(tid int, address uint64, n int) []byte {
 	const page = 4096
 	var all []byte
@@ -54,7 +54,7 @@ func text(tid int, address uint64) string {
 	return s
 }
 
-// absolute returns the path that a thread means with a folder's descriptor and a name.
+// absolute returns the path for a thread's descriptor of a folder and a name.
 func absolute(tid int, dir uint64, name string) string {
 	if filepath.IsAbs(name) {
 		return filepath.Clean(name)
@@ -70,13 +70,13 @@ func absolute(tid int, dir uint64, name string) string {
 	return filepath.Join(folder, name)
 }
 
-// descriptor returns what a thread has open: a path, or a name such as socket:[12].
+// descriptor returns a thread's open file: a path, or a name in the form socket:[12].
 func descriptor(tid int, fd int64) string {
 	name, _ := os.Readlink(procPath(tid, "fd/"+strconv.FormatInt(fd, 10)))
 	return name
 }
 
-// opened returns the path of a file that a thread has open.
+// opened returns the path of a thread's open file.
 func opened(tid int, fd int64) string {
 	path := descriptor(tid, fd)
 	if !filepath.IsAbs(path) {
@@ -85,7 +85,7 @@ func opened(tid int, fd int64) string {
 	return strings.TrimSuffix(path, " (deleted)")
 }
 
-// address reads a socket address; port is 0 if it has none.
+// address reads a socket address; a family without ports has port 0.
 func address(tid int, at, size uint64) (family int, text string) {
 	b := memory(tid, at, int(min(size, 128)))
 	if len(b) < 2 {
@@ -120,7 +120,7 @@ func familyName(family int) string {
 	return fmt.Sprintf("family %d", family)
 }
 
-// socketName describes a socket that is made: "inet stream".
+// socketName describes a new socket: "inet stream".
 func socketName(family, kind int) string {
 	switch kind & 0xF {
 	case unix.SOCK_STREAM:

@@ -9,20 +9,21 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/confine"
 )
 
-// Refusal is something that a server was refused.
+// Refusal is a refused action of a server.
 type Refusal struct {
 	Kind    Kind   `json:"kind"`
 	Object  string `json:"object"`
 	Errno   string `json:"errno"`
 	Call    string `json:"call"`    // the system call
 	Program string `json:"program"` // the process
-	// Setting is what would allow it, in TOML; "": no setting does, or it was not the sandbox.
+	// Setting is the setting that would allow the action, in TOML; "": no setting allows the
+	// action, or the sandbox did not refuse the action.
 	Setting string `json:"setting,omitempty"`
-	// Reason says what refused it if that was not a missing setting.
+	// Reason is the reason of the refusal if no setting is missing.
 	Reason string `json:"reason,omitempty"`
 }
 
-// Refusals returns what a confined server was refused, sorted.
+// Refusals returns the refused actions of a confined server, sorted.
 func Refusals(events []Event, s *confine.Settings, at confine.Place) ([]Refusal, error) {
 	allows, err := s.Allows(at)
 	if err != nil {
@@ -49,10 +50,10 @@ func Refusals(events []Event, s *confine.Settings, at confine.Place) ([]Refusal,
 	return list, nil
 }
 
-// notUs is the reason of errors that the sandbox does not make.
+// notUs is the reason of errors that do not come from the sandbox.
 const notUs = "not by the sandbox"
 
-// explain says what would allow it.
+// explain sets the setting that would allow the action, or the reason.
 func (r *Refusal) explain(allows func(string, bool, bool) bool, s *confine.Settings, at confine.Place) {
 	quoted := func(key, path string) { r.Setting = key + " = [" + strconv.Quote(path) + "]" }
 	writes, executes := r.Kind == WriteFile, r.Kind == ExecuteFile

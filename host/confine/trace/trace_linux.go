@@ -23,16 +23,16 @@ func init() {
 	}
 }
 
-// tracer traces a server and its descendants.
+// tracer traces a server and the server's descendants.
 type tracer struct {
 	out    *os.File
 	room   int // how many bytes may still be written to out; below 0: none
 	seen   map[Event]bool
 	server int
 	tasks  map[int]*task // by thread id
-	// begun says that the server itself runs, and not what confines it.
+	// begun is set once the server itself runs, after the confining process.
 	begun   bool
-	sockets map[string]string  // how a socket is made, by its name in /proc/PID/fd
+	sockets map[string]string  // how a socket is made, by the socket's name in /proc/PID/fd
 	status  syscall.WaitStatus // how the server has ended
 }
 
@@ -40,11 +40,11 @@ type tracer struct {
 type task struct {
 	inside  bool // in a system call
 	call    call
-	started bool // its first stop, which is a SIGSTOP, is over
+	started bool // the first stop, which is a SIGSTOP, is over
 }
 
-// run starts the server and traces it until all of its processes have ended. It returns
-// the exit status of the server.
+// run starts the server, traces the server until all processes have ended, and returns the exit
+// status of the server.
 func run(dir, path string, args []string) int {
 	// The server gets these signals, too, and decides itself.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
@@ -74,14 +74,14 @@ func fail(text string) int {
 	return 1
 }
 
-// start starts the server, confined if there is a profile, and stopped.
+// start starts the server stopped, and confined if profileFile exists.
 func (t *tracer) start(wg *sync.WaitGroup, profileFile, path string, args []string) (pid int, err error) {
 	attr := &syscall.ProcAttr{
 		Env: os.Environ(), Files: []uintptr{0, 1, 2},
 		Sys: &syscall.SysProcAttr{Ptrace: true, Pdeathsig: syscall.SIGKILL},
 	}
 	profile, err := os.ReadFile(profileFile)
-	if err != nil { // it is not to be confined
+	if err != nil { // the server is not to be confined
 		t.begun = true
 		pid, err = syscall.ForkExec(path, args, attr)
 		t.release()
@@ -98,7 +98,7 @@ func (t *tracer) start(wg *sync.WaitGroup, profileFile, path string, args []stri
 	pid, err = syscall.ForkExec("/proc/self/exe", append([]string{restrict.Name, path}, args...), attr)
 	unix.Close(order[0])
 	unix.Close(outcome[1])
-	wg.Go(func() { // the process reads it while it is traced
+	wg.Go(func() { // the process reads the profile while traced
 		w := os.NewFile(uintptr(order[1]), "profile")
 		_, _ = w.Write(profile)
 		w.Close()
@@ -158,7 +158,7 @@ func (t *tracer) loop() {
 	}
 }
 
-// stopped handles a stop, and returns the signal that the thread is to get.
+// stopped handles a stop, and returns the signal for the thread.
 func (t *tracer) stopped(tid int, status syscall.WaitStatus) (signal int) {
 	k := t.tasks[tid]
 	if k == nil {
@@ -170,7 +170,7 @@ func (t *tracer) stopped(tid int, status syscall.WaitStatus) (signal int) {
 		t.syscall(tid, k)
 		return 0
 	case stop == syscall.SIGTRAP && status.TrapCause() == unix.PTRACE_EVENT_EXEC:
-		// The thread that called execve continues with the id of the first one.
+		// The thread that called execve continues with the id of the first thread.
 		if former, err := unix.PtraceGetEventMsg(tid); err == nil && int(former) != tid && t.tasks[int(former)] != nil {
 			*k = *t.tasks[int(former)]
 			delete(t.tasks, int(former))
@@ -193,8 +193,8 @@ type syscallInfo struct {
 	_      [3]uint8
 	Arch   uint32
 	IP, SP uint64
-	// At the entry: the number and the arguments. At the exit: the value, and whether it is an
-	// error.
+	// At the entry: the number and the arguments. At the exit: the value, and whether the value is
+	// an error.
 	Values [8]uint64
 }
 
@@ -235,8 +235,8 @@ func (t *tracer) syscall(tid int, k *task) {
 	}
 }
 
-// write writes an event, unless it was written before. A server can do any number of
-// different things: beyond a limit, one last event says that others are missing.
+// write writes each distinct event once. The number of events of a server has no limit: beyond a
+// maximum, a last event says that events are missing.
 func (t *tracer) write(e Event) {
 	if t.room < 0 || t.seen[e] {
 		return
