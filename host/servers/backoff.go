@@ -8,16 +8,16 @@ import (
 // timings are the delays and waits of an upstream. Tests shorten them.
 type timings struct {
 	grace       time.Duration // between the steps of a shutdown
-	killWait    time.Duration // how long Close waits for its goroutines after it has killed the server
+	killWait    time.Duration // how long Close waits for the goroutines after killing the server
 	firstDelay  time.Duration // before the first restart
 	maxDelay    time.Duration // the longest delay before a restart
 	stableAfter time.Duration // after a server was ready this long, the next delay is firstDelay again
 	callWait    time.Duration // how long calls wait for the first restart
-	askAgain    time.Duration // before a server that does not work is asked again which era it speaks
-	checkEvery  time.Duration // how often a server is asked at most whether it still speaks the same era
-	discover    time.Duration // the longest wait for the answer to server/discover of a server that may not know it
-	patience    time.Duration // how long a start waits for other lists once there are the tools
-	reread      time.Duration // the shortest time between two readings of a list that only its age causes
+	askAgain    time.Duration // before a server that does not work is asked again for the era
+	checkEvery  time.Duration // the shortest time between two checks of a server's era
+	discover    time.Duration // the longest wait for the answer to server/discover of a server that may not know the method
+	patience    time.Duration // how long a start waits for the other lists after the list of tools
+	reread      time.Duration // the shortest time between two readings of a list because of the list's age
 }
 
 var defaultTimings = timings{
@@ -38,14 +38,13 @@ var defaultTimings = timings{
 type backoff struct {
 	timings
 	failures int           // in a row
-	delay    time.Duration // the last one, without jitter
+	delay    time.Duration // the last delay, without jitter
 }
 
-// next returns the delay after a failure. It begins with about firstDelay and doubles
-// up to maxDelay. A random part of up to a quarter is subtracted, so that upstreams
-// that failed at the same time do not restart at the same time. up is how long the
-// server had been ready, 0 if it never was. With redial, only a connection has to be
-// made again, so the delay after a first failure is 0.
+// next returns the delay after a failure. The delay begins with about firstDelay and doubles up to
+// maxDelay. A random part of up to a quarter is subtracted, so that upstreams with simultaneous
+// failures do not restart at the same time. up is how long the server had been ready, or 0. With
+// redial, only a connection has to be made again, so the delay after a first failure is 0.
 func (b *backoff) next(up time.Duration, redial bool) time.Duration {
 	if up >= b.stableAfter {
 		b.failures = 0

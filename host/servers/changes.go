@@ -9,22 +9,21 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// listState tracks the changes that the server has announced for one surface.
-// announced >= begun >= listed.
+// listState tracks the announced changes of a surface. announced >= begun >= listed.
 type listState struct {
 	announced uint64 // number of announcements so far
 	begun     uint64 // announced when the last listing began
 	listed    uint64 // announced when the last finished listing began
-	// since is when the first announcement came that no finished listing covers,
-	// and sinceBegun the first one that came after the last listing began.
+	// since is the time of the first announcement not covered by a finished listing, and sinceBegun
+	// the time of the first announcement after the last listing began.
 	since, sinceBegun time.Time
 	reading           bool               // from listings.begin to endListing
 	heard             bool               // the server has announced a change since the last listing began
 	notice            []byte             // params of the last announcement; nil for none
-	fresh             envelope.Freshness // of the last list, except that Read is when reading was last tried
+	fresh             envelope.Freshness // of the last list, except for Read, the time of the last attempt to read the list
 }
 
-// announced maps each list_changed notification to the surfaces it is about.
+// announced maps each list_changed notification to the changed surfaces.
 var announced = func() map[string][]wire.Surface {
 	m := make(map[string][]wire.Surface)
 	for _, s := range wire.Surfaces {
@@ -33,9 +32,9 @@ var announced = func() map[string][]wire.Surface {
 	return m
 }()
 
-// announce records that lists have changed, and has serve read them again. Any
-// number of changes to a list while it is being read cause one more listing. heard says
-// that the server has announced the change, with params notice; nil for none.
+// announce records changed lists, and has serve read them again. Any number of changes to a list
+// during a reading cause a single further listing. heard means: the server has announced the
+// change, with params notice, or nil.
 func (u *Upstream) announce(surfaces []wire.Surface, heard bool, notice []byte) {
 	now := time.Now()
 	u.mu.Lock()
@@ -55,16 +54,16 @@ func (u *Upstream) announce(surfaces []wire.Surface, heard bool, notice []byte) 
 	u.mu.Unlock()
 	select {
 	case u.relist <- struct{}{}:
-	default: // there is a token already; its receiver sees this change too
+	default: // the pending token's receiver sees this change too
 	}
 }
 
-// ListChanged has a list read again because another process of the server says that it has
-// changed. n is its notification.
+// ListChanged has a list read again because another process of the server has announced a change. n
+// is the other process's notification.
 func (u *Upstream) ListChanged(n wire.Inbound) { u.announce(announced[n.Method], true, n.Params) }
 
-// changedLists returns the surfaces with changes for which no listing has begun, without those
-// that are being read.
+// changedLists returns the changed surfaces without a listing since the change, except surfaces
+// being read.
 func (u *Upstream) changedLists() []wire.Surface {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -84,9 +83,8 @@ func (u *Upstream) noteReading(s wire.Surface) {
 	u.lists[s].reading = true
 }
 
-// beginListing is called before a surface is listed. covers is passed to endListing.
-// heard says that the server has announced a change, and notice is the params of its
-// notification, nil for none.
+// beginListing is called before a surface is listed. covers is passed to endListing. heard means:
+// the server has announced a change; notice is the params of the notification, or nil.
 func (u *Upstream) beginListing(s wire.Surface) (covers uint64, notice []byte, heard bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -97,21 +95,20 @@ func (u *Upstream) beginListing(s wire.Surface) (covers uint64, notice []byte, h
 	return l.begun, notice, heard
 }
 
-// endListing is called after a surface was listed, or after listing it has failed;
-// then the old list stays.
+// endListing is called after a successful or failed listing of a surface; after a failure the old
+// list stays.
 func (u *Upstream) endListing(s wire.Surface, covers uint64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	l := u.lists[s]
 	l.listed, l.reading = covers, false
-	l.since = l.sinceBegun // meaningless if there was no announcement since
+	l.since = l.sinceBegun // meaningless without an announcement since
 	close(u.listingEnded)
 	u.listingEnded = make(chan struct{})
 }
 
-// rereadExpired has lists read again that the server has said may only be kept for a time
-// that is over, unless it announces changes. Without that, a client that asks for a list
-// again would never see a change.
+// rereadExpired has lists read again after the time that the server allows to keep them, unless the
+// server announces changes. Otherwise a client that asks for a list again would never see a change.
 func (u *Upstream) rereadExpired(surfaces []wire.Surface) {
 	now := time.Now()
 	var expired []wire.Surface
@@ -128,8 +125,8 @@ func (u *Upstream) rereadExpired(surfaces []wire.Surface) {
 	}
 }
 
-// Changing reports whether the server has announced a change of one of these surfaces that
-// has not been listed yet.
+// Changing reports whether the server has announced a change of any of these surfaces without a
+// listing since.
 func (u *Upstream) Changing(surfaces ...wire.Surface) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -138,11 +135,10 @@ func (u *Upstream) Changing(surfaces ...wire.Surface) bool {
 	})
 }
 
-// AwaitLists waits until the changes of these surfaces that the server has announced
-// so far are listed: OnList has returned, or reading the list has failed. It waits at
-// most for wait after the oldest of these changes was announced, or until ctx ends. It
-// does not wait while the upstream is down. Lists that may not be kept any longer are read
-// again, and count as changed.
+// AwaitLists waits until the announced changes of these surfaces are listed: OnList has returned,
+// or reading the list has failed. The wait ends at the latest wait after the announcement of the
+// oldest change, or when ctx ends. AwaitLists does not wait while the upstream is down. Expired
+// lists are read again, and count as changed.
 func (u *Upstream) AwaitLists(ctx context.Context, wait time.Duration, surfaces ...wire.Surface) {
 	u.rereadExpired(surfaces)
 	var targets []uint64

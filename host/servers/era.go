@@ -16,33 +16,32 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers/stateless"
 )
 
-// Values of Spec.Protocol. It can also be the name of a revision of the stateless era,
-// which is then the only one.
+// Values of Spec.Protocol. Another value is the name of a revision of the stateless era, which is
+// then the only allowed revision.
 const (
 	ProtocolAuto   = "auto"
 	ProtocolLegacy = "legacy" // only initialize
 )
 
-// Verdict says which era a server was found to speak, and when. The zero value says that
-// nothing is known.
+// Verdict is the era that a server was found to speak, and the time of the finding. The zero value
+// means: nothing is known.
 type Verdict struct {
 	Era protocol.Era
-	// Only says of a server of the stateless era that it was found not to speak the other one.
+	// Only is set for a server of the stateless era that was found not to speak the handshake era.
 	Only bool
 	At   time.Time
 }
 
-// How long a verdict is believed. A server that is updated may speak another era. What it
-// costs to find out differs: over HTTP one request, over stdio a server that may be of a
-// kind that no unknown request should be sent to often.
+// How long a verdict is believed. An updated server may speak another era. The cost of finding out
+// differs: over HTTP a request, over stdio a server of a kind that may not tolerate frequent
+// unknown requests.
 const (
 	maxAgeHTTP  = 7 * 24 * time.Hour
 	maxAgeStdio = 30 * 24 * time.Hour
 )
 
-// MaySpeak reports whether a server that is used in one era may speak the other one, judging by
-// its configuration and by what was found out about it. ask says that AlsoStateless has to find
-// out.
+// MaySpeak reports whether a server in use in an era may also speak the other era, according to the
+// configuration and the verdict. ask means: AlsoStateless has to find out.
 func (s Spec) MaySpeak(other protocol.Era, v Verdict) (may, ask bool) {
 	transport := s.transport()
 	switch {
@@ -62,10 +61,10 @@ func (s Spec) MaySpeak(other protocol.Era, v Verdict) (may, ask bool) {
 	return false, !v.fresh(maxAgeStdio)
 }
 
-// AlsoStateless asks a server over the connection of the handshake era whether it speaks the
-// stateless era too: for a list, with an envelope, which other servers ignore. On server/discover
-// one of the Go SDK 1.8 would take the connection for one of the stateless era from then on, and
-// others would exit or be silent.
+// AlsoStateless asks a server over the connection of the handshake era whether the server also
+// speaks the stateless era. The question is a request for a list with an envelope, which other
+// servers ignore. After server/discover a server of the Go SDK 1.8 would take the connection for a
+// connection of the stateless era, and other servers would exit or be silent.
 func (u *Upstream) AlsoStateless(ctx context.Context) (bool, error) {
 	server, _ := u.Server()
 	for _, s := range wire.Surfaces {
@@ -80,7 +79,7 @@ func (u *Upstream) AlsoStateless(ctx context.Context) (bool, error) {
 		kind, _ := wire.GetString(reply.Result, "resultType")
 		return kind == envelope.TypeComplete, err
 	}
-	return false, nil // nothing that it offers is used in a call
+	return false, nil // no capability of the server is used in a call
 }
 
 func (v Verdict) fresh(maxAge time.Duration) bool {
@@ -88,9 +87,9 @@ func (v Verdict) fresh(maxAge time.Duration) bool {
 	return v.Era != 0 && age >= 0 && age < maxAge
 }
 
-// agreement is what an upstream and its server have agreed on.
+// agreement is the agreement between an upstream and the server.
 type agreement struct {
-	link         link.Link // to use: of the stateless era, or the one that was dialed
+	link         link.Link // to use: a link of the stateless era, or the dialed link
 	result       []byte    // in the form of an initialize result
 	name         string
 	version      string
@@ -99,15 +98,15 @@ type agreement struct {
 	how          string // for people
 }
 
-// inbox gets the server's messages of one link.
+// inbox gets the server's messages of a link.
 type inbox struct {
 	upstream  *Upstream
 	stateless atomic.Pointer[stateless.Link] // nil: the link is of the handshake era
-	// connection is told what happens; nil: nobody is.
+	// connection observes the link; may be nil.
 	connection Connection
 }
 
-// notification handles a notification. It runs on the link's read loop.
+// notification handles a notification, on the link's read loop.
 func (in *inbox) notification(m wire.Inbound) {
 	if l := in.stateless.Load(); l != nil {
 		var ok bool
@@ -128,14 +127,14 @@ func (in *inbox) request(ctx context.Context, m wire.Inbound) wire.Reply {
 	return in.upstream.request(ctx, m)
 }
 
-// staleError says that a server ended when it was asked what was remembered about it.
+// staleError means: a server ended after a request based on a remembered verdict.
 type staleError struct{ err error }
 
 func (e *staleError) Error() string { return e.err.Error() }
 
 func (e *staleError) Unwrap() error { return e.err }
 
-// agree finds out what the server speaks, and agrees with it on a revision.
+// agree determines the server's era, and agrees with the server on a revision.
 func (u *Upstream) agree(ctx context.Context, l link.Link, in *inbox) (agreement, error) {
 	transport := u.spec.transport()
 	switch {
@@ -153,8 +152,8 @@ func (u *Upstream) agree(ctx context.Context, l link.Link, in *inbox) (agreement
 	return u.agreeStdio(ctx, l, in)
 }
 
-// agreeHTTP asks a server for the stateless era first, unless it was found to be of the
-// other one. Whatever goes wrong, the next start asks again.
+// agreeHTTP asks a server for the stateless era first, unless the verdict is the handshake era.
+// After any failure, the next start asks again.
 func (u *Upstream) agreeHTTP(ctx context.Context, l link.Link, in *inbox) (agreement, error) {
 	if v := u.getVerdict(); v.Era == protocol.Handshake && v.fresh(maxAgeHTTP) {
 		a, err := u.initialize(ctx, l, "initialize, as on "+v.At.Format(time.DateOnly))
@@ -181,8 +180,8 @@ func (u *Upstream) agreeHTTP(ctx context.Context, l link.Link, in *inbox) (agree
 		}
 		return a, err2
 	case errors.As(err, &status) && status.Status/100 == 5:
-		// The server may answer all unknown requests like this. Only the next start of a
-		// server that is not like this can use the stateless era, so it is asked twice.
+		// The server may give this answer to all unknown requests. Only the next start could use
+		// the stateless era of another server, so the server is asked twice.
 		if !u.askAgain(ctx) {
 			return agreement{}, context.Cause(ctx)
 		}
@@ -193,8 +192,8 @@ func (u *Upstream) agreeHTTP(ctx context.Context, l link.Link, in *inbox) (agree
 		u.log.Warn(unknownEra, "err", status)
 		return u.initialize(ctx, l, fmt.Sprintf("initialize, this time: %v", status))
 	case errors.As(err, &silent) && ctx.Err() == nil && !wasStateless:
-		// The server may not answer requests that it does not know. One that has answered
-		// this one before is only slow, and is not used in another way because of that.
+		// The server may not answer unknown requests. A server that has answered this request
+		// before is only slow, and stays in the stateless era.
 		u.log.Warn(unknownEra, "err", err)
 		return u.initialize(ctx, l, "initialize, this time: "+silent.reason())
 	case refusesUnknown(err) && ctx.Err() == nil && l.Err() == nil && !wasStateless:
@@ -209,8 +208,8 @@ func (u *Upstream) agreeHTTP(ctx context.Context, l link.Link, in *inbox) (agree
 	return agreement{}, err
 }
 
-// refusesUnknown reports whether what came of server/discover may be how a server, or something in
-// front of it, treats requests that it does not know: it refuses them with 403 or 429, or closes the
+// refusesUnknown reports whether the outcome of server/discover may be the way a server, or a
+// gateway in front of the server, treats unknown requests: a refusal with 403 or 429, or a closed
 // connection.
 func refusesUnknown(err error) bool {
 	var status *httpclient.StatusError
@@ -227,7 +226,7 @@ func refusesUnknown(err error) bool {
 }
 
 // neitherEra returns the error of a server that has refused the first requests of both eras. err is
-// that of the first one.
+// the error of the first refusal.
 func (u *Upstream) neitherEra(err error) error {
 	text := reason(err)
 	if down := (*DownError)(nil); errors.As(err, &down) {
@@ -239,12 +238,11 @@ func (u *Upstream) neitherEra(err error) error {
 
 const unknownEra = "it is not known which era of the protocol the server speaks: initialize is used this time (set protocol to skip the question)"
 
-// discoverWait is how long a server may take to answer server/discover if it may not know
-// that request.
+// discoverWait is how long a server that may not know server/discover may take to answer.
 func (u *Upstream) discoverWait() time.Duration { return min(u.spec.Timeout/2, u.timings.discover) }
 
-// isAnswer reports whether err shows what a server answered. A connection that fails says
-// nothing about what the server speaks.
+// isAnswer reports whether err shows an answer of the server. The failure of a connection says
+// nothing about the server's era.
 func isAnswer(err error) bool {
 	var refused *wire.RPCError
 	var status *httpclient.StatusError
@@ -252,7 +250,7 @@ func isAnswer(err error) bool {
 	return errors.As(err, &refused) || errors.As(err, &status) || errors.As(err, &version) || errors.Is(err, wire.ErrUnusable)
 }
 
-// askAgain waits before a server is asked a second time. It returns false if ctx ends.
+// askAgain waits before a server is asked a second time, and returns false if ctx ends.
 func (u *Upstream) askAgain(ctx context.Context) bool {
 	t := time.NewTimer(u.timings.askAgain)
 	defer t.Stop()
@@ -264,10 +262,10 @@ func (u *Upstream) askAgain(ctx context.Context) bool {
 	}
 }
 
-// agreeStdio begins with initialize, because some servers exit when they get any other
-// request first, and some never answer it. A server that was found to speak the stateless
-// era is asked for it first if it speaks no other, or if the connection is for a client of that
-// era. If that has become wrong, the server is started again.
+// agreeStdio begins with initialize, because some servers exit at any other first request, and some
+// never answer another first request. A server with the verdict of the stateless era is asked for
+// the stateless era first if the server speaks no other era, or if the connection is for a client
+// of the stateless era. If the verdict has become wrong, the server is started again.
 func (u *Upstream) agreeStdio(ctx context.Context, l link.Link, in *inbox) (agreement, error) {
 	newest := protocol.Stateless.Newest()
 	stateless, err := u.prefersStateless(ctx, l)
@@ -305,8 +303,8 @@ func (u *Upstream) agreeStdio(ctx context.Context, l link.Link, in *inbox) (agre
 	return b, nil
 }
 
-// prefersStateless reports whether a server over stdio is asked for the stateless era first.
-// It waits for the client if that decides. The error is that of initializeParams.
+// prefersStateless reports whether a server over stdio is asked for the stateless era first. If the
+// client decides, prefersStateless waits for the client. The error comes from initializeParams.
 func (u *Upstream) prefersStateless(ctx context.Context, l link.Link) (bool, error) {
 	v := u.getVerdict()
 	if v.Era != protocol.Stateless || v.Only || u.opts.Era == nil {
@@ -321,7 +319,7 @@ func (u *Upstream) prefersStateless(ctx context.Context, l link.Link) (bool, err
 // withSession is a link over streamable HTTP.
 type withSession interface{ HasSession() bool }
 
-// errNoSession says that a server cannot ask a client of the handshake era anything.
+// errNoSession means: the server cannot send requests to a client of the handshake era.
 var errNoSession = errors.New("it has no sessions")
 
 // initialize does the handshake.
@@ -342,7 +340,7 @@ func (u *Upstream) initialize(ctx context.Context, l link.Link, how string) (agr
 	return agreement{l, res.Raw, res.ServerName, res.ServerVersion, res.ProtocolVersion, res.Capabilities, how}, nil
 }
 
-// discover makes a link of the stateless era over l, and asks the server what it is.
+// discover makes a link of the stateless era over l, and sends server/discover.
 func (u *Upstream) discover(ctx context.Context, l link.Link, in *inbox, revision protocol.Revision, wait time.Duration, how string) (agreement, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, wait, &TimeoutError{Upstream: u.spec.Name, Method: protocol.MethodDiscover, After: wait})
 	defer cancel()
@@ -361,20 +359,20 @@ func (u *Upstream) discover(ctx context.Context, l link.Link, in *inbox, revisio
 	return agreement{s, server.Initialize, server.Name, server.Version, server.Revision.String(), server.Capabilities, how}, nil
 }
 
-// ownClient is what requests say about us that are made for no client: we can answer
-// nothing.
+// ownClient is the description of our client in requests for no client of ours: without
+// capabilities.
 func (u *Upstream) ownClient() []byte {
 	return ClientParams{Name: u.opts.ClientName, Version: u.opts.ClientVersion}.Params()
 }
 
-// announceMissed has lists read again whose changes may not have been announced.
+// announceMissed has lists read again after changes that may not have been announced.
 func (u *Upstream) announceMissed(surfaces []wire.Surface) {
 	for _, s := range surfaces {
 		u.announce(announced[s.ChangedMethod()], false, nil)
 	}
 }
 
-// updateMissed reports the update of a resource in place of one that may not have been
+// updateMissed reports the update of a resource in place of an update that may not have been
 // announced.
 func (u *Upstream) updateMissed(uri string) {
 	if u.opts.OnNotification != nil {
@@ -382,22 +380,22 @@ func (u *Upstream) updateMissed(uri string) {
 	}
 }
 
-// relistTools has the tools read again and waits until that is done.
+// relistTools has the tools read again and waits for the end of the reading.
 func (u *Upstream) relistTools(ctx context.Context) {
 	u.announce([]wire.Surface{wire.Tools}, false, nil)
 	u.AwaitLists(ctx, u.spec.Timeout, wire.Tools)
 }
 
-// doubt makes serve ask the server whether it still speaks the era.
+// doubt makes serve check the server's era.
 func (u *Upstream) doubt() {
 	select {
 	case u.doubted <- struct{}{}:
-	default: // it will ask
+	default: // serve will check
 	}
 }
 
-// noteError has serve check the server if an error over a link of the handshake era is one
-// that a server of the other era answers with.
+// noteError has serve check the server if an error over a link of the handshake era is an error of
+// servers of the other era.
 func (u *Upstream) noteError(l link.Link, reply wire.Reply) {
 	if _, ok := l.(*stateless.Link); ok || reply.Error == nil || u.spec.transport() != TransportHTTP || u.spec.Protocol == ProtocolLegacy {
 		return
@@ -408,8 +406,8 @@ func (u *Upstream) noteError(l link.Link, reply wire.Reply) {
 	}
 }
 
-// checkEra asks a server whether it still speaks the era of the link. It returns an error
-// if it does not. Other failures have errors of their own.
+// checkEra asks a server whether the server still speaks the era of the link, and returns an error
+// if not. Other failures have errors of their own.
 func (u *Upstream) checkEra(ctx context.Context, l link.Link) error {
 	if time.Since(u.eraChecked) < u.timings.checkEvery {
 		return nil
@@ -442,7 +440,7 @@ func (u *Upstream) getVerdict() Verdict {
 	return u.verdict
 }
 
-// setVerdict sets what is known about the server, and tells the owner of the upstream.
+// setVerdict sets the verdict about the server, and tells the owner of the upstream.
 func (u *Upstream) setVerdict(v Verdict) {
 	u.mu.Lock()
 	was := u.verdict

@@ -11,16 +11,15 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// DownError means that a request could not be answered because its upstream is down:
-// its stream has ended, it failed to start, or we closed it. It is not known whether
-// the upstream has acted on the request. Clients see the error, so it does not contain
-// what the upstream wrote to stderr. The log and Status do.
+// DownError means: a request got no answer because the upstream is down. The stream has ended, the
+// start failed, or we closed the upstream. The upstream may have acted on the request. Clients see
+// the error, so the error does not contain the upstream's stderr. The log and Status do.
 type DownError struct {
-	Upstream string // name of the upstream; "" if it has none
-	Reason   string // what happened and what to do, of bounded length
+	Upstream string // name of the upstream; "" without a name
+	Reason   string // the event and the advice, of bounded length
 	Err      error  // cause for errors.Is, or nil; wire.ErrClosed when we closed it
 
-	// unsent says that the upstream has certainly not acted on the request.
+	// unsent means: the upstream has certainly not acted on the request.
 	unsent bool
 }
 
@@ -33,8 +32,8 @@ func (e *DownError) Error() string {
 
 func (e *DownError) Unwrap() error { return e.Err }
 
-// markUnsent marks err, if it is a *DownError, as the error of a request on which the
-// upstream has certainly not acted. It returns other errors unchanged.
+// markUnsent marks err, if err is a *DownError, as the error of a request on which the upstream has
+// certainly not acted. markUnsent returns other errors unchanged.
 func markUnsent(err error) error {
 	var down *DownError
 	if !errors.As(err, &down) {
@@ -51,9 +50,9 @@ func IsUnsent(err error) bool {
 	return err != nil && errors.As(err, &down) && down.unsent
 }
 
-// TimeoutError means that an upstream neither answered a request nor made progress with
-// it within the configured time. The request has been cancelled at the upstream. The
-// error does not match context.DeadlineExceeded, which is for limits of the caller.
+// TimeoutError means: an upstream neither answered a request nor made progress with the request
+// within the configured time. The request has been cancelled at the upstream. The error does not
+// match context.DeadlineExceeded, which is for limits of the caller.
 type TimeoutError struct {
 	Upstream string
 	Method   string
@@ -70,11 +69,11 @@ func (e *TimeoutError) reason() string {
 	return fmt.Sprintf("no answer to %s within %v (raise its %s)", e.Method, e.After, limits.RequestTime.Key)
 }
 
-// ListError means that a list of an upstream is not used because of its size.
+// ListError means: a list of an upstream is not used because of the list's size.
 type ListError struct {
 	Upstream string
 	Surface  wire.Surface
-	Limit    int   // of the list, in bytes; 0 if Err says what was exceeded
+	Limit    int   // of the list, in bytes; 0 if Err names the exceeded limit
 	Err      error // a *budget.FullError, or nil
 }
 
@@ -92,9 +91,9 @@ func (e *ListError) reason() string {
 // Unwrap returns Err.
 func (e *ListError) Unwrap() error { return e.Err }
 
-// AnswerError means that an upstream's answer to a request cannot be used: it exceeds
-// the size limit (errors.As *wire.TooLargeError) or is not a JSON-RPC 2.0 response
-// (errors.As *wire.RPCError). The connection remains usable.
+// AnswerError means: an upstream's answer to a request is unusable. The answer exceeds the size
+// limit (errors.As *wire.TooLargeError) or is not a JSON-RPC 2.0 response (errors.As
+// *wire.RPCError). The connection remains usable.
 type AnswerError struct {
 	Upstream string
 	Method   string
@@ -113,18 +112,17 @@ func (e *AnswerError) Unwrap() error { return e.Err }
 // Is matches wire.ErrUnusable.
 func (e *AnswerError) Is(target error) bool { return target == wire.ErrUnusable }
 
-// VersionError means that a server chose, in its answer to initialize, a protocol
-// revision that we do not support.
+// VersionError means: a server's answer to initialize has an unsupported protocol revision.
 type VersionError struct {
-	Version string // as the server sent it, shortened
+	Version string // as sent by the server, shortened
 }
 
 func (e *VersionError) Error() string {
 	return fmt.Sprintf("server speaks protocol revision %q, which is none of %v (update the server)", e.Version, protocol.Handshake.Names())
 }
 
-// CallErrors makes the errors of calls to an upstream. Its value is the name of the
-// upstream, which may be "". It implements rpc.Errors.
+// CallErrors makes the errors of calls to an upstream, and implements rpc.Errors. The value is the
+// name of the upstream, which may be "".
 type CallErrors string
 
 var _ rpc.Errors = CallErrors("")

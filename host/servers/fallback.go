@@ -15,9 +15,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers/link"
 )
 
-// fallbackLink is a link over streamable HTTP. If the server refuses initialize like a
-// server that supports only HTTP with SSE, it becomes a link over that (revision
-// 2025-11-25, basic/transports, backwards compatibility).
+// fallbackLink is a link over streamable HTTP. If the server refuses initialize like a server with
+// only HTTP with SSE, the link becomes a link over HTTP with SSE (revision 2025-11-25,
+// basic/transports, backwards compatibility).
 type fallbackLink struct {
 	spec Spec
 	opts link.Options
@@ -35,7 +35,7 @@ func newFallbackLink(spec Spec, opts link.Options, first link.Link) *fallbackLin
 	return f
 }
 
-// watch waits for the end of the link, or of the one that replaces it.
+// watch waits for the end of the link, or of the link's replacement.
 func (f *fallbackLink) watch() {
 	defer close(f.done)
 	for {
@@ -61,7 +61,7 @@ func (f *fallbackLink) Submit(call wire.Call, limit rpc.Limit, complete wire.Com
 	return f.current().Submit(call, limit, complete)
 }
 
-// Call implements link.Link. It is where the link falls back to HTTP with SSE.
+// Call implements link.Link. Call falls back to HTTP with SSE if necessary.
 func (f *fallbackLink) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
 	l := f.current()
 	reply, err := l.Call(ctx, call)
@@ -95,8 +95,8 @@ func (f *fallbackLink) replace(by link.Link) bool {
 	return true
 }
 
-// refusedLikeSSE reports whether initialize failed in the way it does with a server
-// that does not accept a POST to its URL.
+// refusedLikeSSE reports whether initialize failed like at a server that does not accept a POST to
+// the server's URL.
 func refusedLikeSSE(err error) bool {
 	var status *httpclient.StatusError
 	if !errors.As(err, &status) || status.Status/100 != 4 {

@@ -6,22 +6,21 @@ import (
 	"time"
 )
 
-// Limits on unsolicited messages of a server, which belong to no call in flight: log
-// messages, list changes, requests, unexpected progress, garbage, lines on stderr. A
-// unit is one message, or floodUnit bytes of a larger one. A server may send floodBurst
-// units at once, and floodRate units per second in the long run. A server that sends
-// more is read at that rate, so that it has to wait; nothing is dropped. Answers and
-// progress of calls in flight cost nothing, but they can be delayed by unsolicited
-// messages in the same stream.
+// Limits on unsolicited messages of a server, which belong to no call in flight: log messages, list
+// changes, requests, unexpected progress, garbage, lines on stderr. A unit is a message, or
+// floodUnit bytes of a larger message. A server may send floodBurst units at once, and floodRate
+// units per second in the long run. A faster server is read at floodRate, and so has to wait;
+// nothing is dropped. Answers and progress of calls in flight cost nothing, but unsolicited
+// messages in the same stream can delay them.
 const (
 	floodUnit  = 4 << 10 // bytes
 	floodBurst = 20_000
 	floodRate  = 500 // units a second
 )
 
-// allowance is a leaky bucket for the unsolicited messages of one server. It lives as
-// long as the upstream, so that a restart does not reset it. It is safe for concurrent
-// use. A nil allowance is unlimited.
+// allowance is a leaky bucket for the unsolicited messages of a server. The allowance lives as long
+// as the upstream, so that a restart does not reset the bucket. It is safe for concurrent use. A
+// nil allowance is unlimited.
 type allowance struct {
 	log   *slog.Logger
 	what  string // for the log
@@ -30,18 +29,18 @@ type allowance struct {
 	mu    sync.Mutex
 	used  time.Duration // the time until the bucket is empty
 	at    time.Time     // when used was computed
-	since time.Time     // when reading was slowed; zero if it is not
+	since time.Time     // when reading was slowed; zero at full speed
 }
 
 func newAllowance(log *slog.Logger, what string) *allowance {
 	return &allowance{log: log, what: what, burst: floodBurst}
 }
 
-// unitTime is the cost of one unit.
+// unitTime is the cost of a unit.
 const unitTime = time.Second / floodRate
 
-// spend charges for a message of that many bytes, and waits until there is room for
-// more, or until one of the channels is closed.
+// spend charges for a message of some bytes, and waits for room for more, or until stop or stopToo
+// is closed.
 func (a *allowance) spend(bytes int, stop, stopToo <-chan struct{}) {
 	if a == nil {
 		return
@@ -62,8 +61,8 @@ func (a *allowance) spend(bytes int, stop, stopToo <-chan struct{}) {
 	}
 }
 
-// take charges for units. It returns how long to wait before reading on, and
-// whether this is the first wait.
+// take charges for units. take returns how long to wait before reading on, and whether this is the
+// first wait.
 func (a *allowance) take(units int) (wait time.Duration, first bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -76,7 +75,7 @@ func (a *allowance) take(units int) (wait time.Duration, first bool) {
 	return wait, first
 }
 
-// drain empties the bucket by the time that has passed. The caller holds a.mu.
+// drain empties the bucket by the elapsed time. The caller holds a.mu.
 func (a *allowance) drain() {
 	now := time.Now()
 	a.used = max(0, a.used-now.Sub(a.at))
@@ -89,7 +88,7 @@ func (a *allowance) drain() {
 // most is the size of the bucket.
 func (a *allowance) most() time.Duration { return time.Duration(a.burst) * unitTime }
 
-// slowed returns when reading became slow; zero if it is not.
+// slowed returns when reading became slow; zero at full speed.
 func (a *allowance) slowed() time.Time {
 	if a == nil {
 		return time.Time{}

@@ -15,8 +15,7 @@ type ClientParams struct {
 	Capabilities  []byte // raw object; nil: {}
 }
 
-// InitializeResult is a server's answer to initialize. A string that the server left
-// out is "".
+// InitializeResult is a server's answer to initialize. A missing string is "".
 type InitializeResult struct {
 	ProtocolVersion string
 	ServerName      string
@@ -26,19 +25,19 @@ type InitializeResult struct {
 	Raw             []byte // the whole result
 }
 
-// Conn is the part of a link that the handshake needs.
+// Conn is the part of a link for the handshake.
 type Conn interface {
 	Call(ctx context.Context, call wire.Call) (wire.Reply, error)
 	Notify(ctx context.Context, method string, params []byte) error
 	Negotiated(revision protocol.Revision)
 }
 
-// Initialize does the handshake (revision 2025-11-25, basic/lifecycle): it sends
-// initialize with these raw params (see ClientParams.Params), checks the answer,
-// and sends notifications/initialized. It is called once, before any other
-// request. After an error the connection cannot be used and should be closed. The
-// error wraps a *wire.RPCError if the server refused, is a *VersionError if it
-// chose a revision that we do not speak, or is one of the errors of Call.
+// Initialize does the handshake (revision 2025-11-25, basic/lifecycle): Initialize sends initialize
+// with raw params (see ClientParams.Params), checks the answer, and sends
+// notifications/initialized. Initialize must be called once, before any other request. After an
+// error the connection is unusable and should be closed. The error wraps a *wire.RPCError if the
+// server refused, is a *VersionError if the server chose an unsupported revision, or is an error of
+// Call.
 func Initialize(ctx context.Context, conn Conn, params []byte) (InitializeResult, error) {
 	reply, err := conn.Call(ctx, wire.Call{Method: protocol.MethodInitialize, Params: params})
 	if err != nil {
@@ -75,7 +74,7 @@ func (p ClientParams) Params() []byte {
 	return params.Bytes()
 }
 
-// parseError parses a server's error object and makes its message safe to show.
+// parseError parses a server's error object and makes the message safe to show.
 func parseError(raw []byte) *wire.RPCError {
 	e := wire.ParseError(raw)
 	e.Message = link.Excerpt(e.Message)

@@ -15,13 +15,13 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers/stdio"
 )
 
-// This file is the state machine of an upstream. It has one goroutine, run, and
-// enter is the only place where the state changes.
+// This file is the state machine of an upstream. The machine has a single goroutine, run, and only
+// enter changes the state.
 
 // maxStatusErr limits Status.Err, in bytes.
 const maxStatusErr = 2 << 10
 
-// run drives the upstream through one link after another until it is closed.
+// run drives the upstream through successive links until the upstream is closed.
 func (u *Upstream) run(ctx context.Context) {
 	defer close(u.done)
 	defer u.wg.Wait()
@@ -44,8 +44,8 @@ func (u *Upstream) run(ctx context.Context) {
 	}
 }
 
-// attempt dials one link and serves it until it ends. It returns when nothing of
-// the link is left; due is when to dial the next one, zero for never.
+// attempt dials a link and serves the link until the link ends. attempt returns when no part of the
+// link is left; due is the time for dialing the next link, zero for never.
 func (u *Upstream) attempt(ctx context.Context, pause *backoff) (due time.Time) {
 	in := &inbox{upstream: u}
 	if o := u.opts.Observer; o != nil {
@@ -66,7 +66,7 @@ func (u *Upstream) attempt(ctx context.Context, pause *backoff) (due time.Time) 
 	var stale *staleError
 	if errors.As(err, &stale) && ctx.Err() == nil {
 		l.Shutdown(u.timings.grace, u.kill)
-		return u.attempt(ctx, pause) // once: what was remembered is forgotten
+		return u.attempt(ctx, pause) // once: the verdict is forgotten
 	}
 	if ctx.Err() == nil {
 		due = u.failed(err, l, pause) // before the shutdown, which may take a while
@@ -93,7 +93,7 @@ func (u *Upstream) dial(ctx context.Context, in *inbox) (link.Link, error) {
 	return dial(ctx, spec, opts, u.stderr)
 }
 
-// resolve returns the spec with its secrets. Only the link keeps them.
+// resolve returns the spec with the secrets. Only the link keeps the secrets.
 func (u *Upstream) resolve(ctx context.Context) (Spec, error) {
 	if u.opts.Resolve == nil {
 		return u.spec, nil
@@ -127,8 +127,8 @@ func (u *Upstream) linkOptions(in *inbox) link.Options {
 	return opts
 }
 
-// serve agrees with the server on a revision and lists it, then serves the link until it
-// or ctx ends. It returns the link to shut down: l, or one over it.
+// serve agrees with the server on a revision and lists the server, then serves the link until the
+// link or ctx ends. serve returns the link to shut down: l, or a link over l.
 func (u *Upstream) serve(ctx context.Context, l link.Link, in *inbox) (link.Link, error) {
 	a, err := u.handshake(ctx, l, in)
 	if err != nil {
@@ -173,13 +173,13 @@ func (u *Upstream) serveAgreed(ctx context.Context, l link.Link, capabilities []
 				u.unlisted(one.surface, err)
 			}
 			u.endListing(one.surface, one.covers)
-			lists.begin(reading, relistCost, u.changedLists()...) // what has changed meanwhile
+			lists.begin(reading, relistCost, u.changedLists()...) // changes in the meantime
 		}
 	}
 }
 
-// relistCost is what a list_changed costs beyond its own size, in bytes: the list
-// is read again and clients are notified.
+// relistCost is the cost of a list_changed beyond the notification's size, in bytes: the list is
+// read again and clients are notified.
 const relistCost = 32 * floodUnit
 
 // over reports whether err is due to the end of the link or of ctx.
@@ -241,7 +241,7 @@ func (u *Upstream) failed(err error, l link.Link, pause *backoff) (due time.Time
 		due = time.Now().Add(wait)
 		attrs = append(attrs, "restart_in", wait.Round(time.Millisecond))
 	}
-	if u.Status().State != Closed { // log before callers see it
+	if u.Status().State != Closed { // log before callers see the state
 		level := slog.LevelError
 		if text == before { // the same failure may repeat for days
 			level = slog.LevelInfo
@@ -274,22 +274,22 @@ func (u *Upstream) closing() {
 	u.enter(Closed, transition{down: &DownError{Upstream: u.spec.Name, Reason: "closed", Err: wire.ErrClosed}})
 }
 
-// nextStates lists the states that may follow each state.
+// nextStates lists the possible next states of each state.
 var nextStates = map[State][]State{
 	Starting: {Ready, Failed, Closed},
 	Ready:    {Failed, Closed},
 	Failed:   {Starting, Closed},
 }
 
-// transition is the data that goes with a change of state.
+// transition is the data of a change of state.
 type transition struct {
-	link link.Link  // Ready: calls go there
+	link link.Link  // Ready: calls use the link
 	down *DownError // Failed and Closed: why calls fail
 	due  time.Time  // Failed: when the next start is due; zero for never
 }
 
-// enter changes the state. If s may not follow the current state, it changes nothing
-// and returns false.
+// enter changes the state. If s may not follow the current state, enter changes nothing and returns
+// false.
 func (u *Upstream) enter(s State, t transition) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -319,7 +319,7 @@ func (u *Upstream) enter(s State, t transition) bool {
 	return true
 }
 
-// closeIfOpen closes c if it is open. The caller holds the lock that guards it.
+// closeIfOpen closes c unless c is closed. The caller holds the lock that guards c.
 func closeIfOpen(c chan struct{}) {
 	select {
 	case <-c:
@@ -328,8 +328,8 @@ func closeIfOpen(c chan struct{}) {
 	}
 }
 
-// downError returns the error of a call while there is no link. ended is the error of the
-// link that the caller has tried; nil for none. The caller holds u.mu.
+// downError returns the error of a call without a link. ended is the error of the link that the
+// caller has tried, or nil. The caller holds u.mu.
 func (u *Upstream) downError(ended *DownError) *DownError {
 	if u.down == nil { // run has not noticed the end of the link yet
 		if ended != nil {
@@ -348,7 +348,7 @@ func (u *Upstream) downError(ended *DownError) *DownError {
 	return &down
 }
 
-// setErr sets Status.Err, truncated, and returns it.
+// setErr sets Status.Err to the truncated text, and returns Status.Err.
 func (u *Upstream) setErr(text string) string {
 	if len(text) > maxStatusErr {
 		text = strings.ToValidUTF8(text[:maxStatusErr-len("...")], "") + "..."

@@ -5,8 +5,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/rpc"
 )
 
-// limitOf returns how long a call of a method may take. tasks/result has no idle limit,
-// because it takes as long as the task does.
+// limitOf returns the time limit of a call. tasks/result has no idle limit, because the call takes
+// as long as the task.
 func (u *Upstream) limitOf(method string) rpc.Limit {
 	limit := rpc.Limit{Idle: u.spec.Timeout, Max: u.spec.MaxTimeout}
 	if method == protocol.MethodTasksResult {

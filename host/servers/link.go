@@ -12,19 +12,19 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers/streamable"
 )
 
-// subprocess is a link to a server that we run as a process.
+// subprocess is a link to a server process of ours.
 type subprocess interface {
 	Pid() int
-	// StderrTail returns the last lines that the server wrote to stderr.
+	// StderrTail returns the last lines of the server's stderr.
 	StderrTail() []string
 }
 
-// exitWait is process.Options.ExitWait. Tests set it.
+// exitWait is process.Options.ExitWait, for tests.
 var exitWait time.Duration
 
-// dial starts the server of spec, or connects to it, and returns a link that is
-// ready for initialize. stderr limits what a subprocess may write to stderr. ctx is
-// for dialing only. The error does not contain the name of the upstream.
+// dial starts the server of spec, or connects to the server, and returns a link ready for
+// initialize. stderr limits the stderr of a subprocess. ctx is for dialing only. The error does not
+// contain the name of the upstream.
 func dial(ctx context.Context, spec Spec, opts link.Options, stderr *allowance) (link.Link, error) {
 	switch spec.transport() {
 	case TransportStdio:

@@ -15,20 +15,20 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers/link"
 )
 
-// Limits of one listing. They are far above what real servers have, and end the listing
-// of a server that always returns another cursor.
+// Limits of a listing. They are far above the lists of real servers, and end the listing of a
+// server that always returns another cursor.
 const (
 	maxPages = 1000
 	maxItems = 20000
 	maxMeta  = 64 << 10 // bytes of _meta merged from several pages
 )
 
-// listing collects the items of one surface of a server, page by page.
+// listing collects the items of a surface of a server, page by page.
 type listing struct {
 	surface wire.Surface
 	most    int   // bytes of items and meta; 0: any number
 	bytes   int64 // of the items and meta
-	seen    int   // items of the server, with those that were left out
+	seen    int   // items of the server, including items left out
 	log     *slog.Logger
 	items   [][]byte
 	keys    map[string]bool
@@ -36,13 +36,13 @@ type listing struct {
 	hints   *envelope.Hints
 }
 
-// listAll lists a surface of the server behind l: the raw items in the server's order, the
-// _meta of all pages as one object, and what holds of the cache hints of all pages. Items without a name,
-// with the name of an earlier one, or that two JSON readers could interpret
-// differently are left out with a warning. If a cursor is repeated, or there are too
-// many pages or items, the listing ends with a warning, and the items up to there are
-// returned. Items that are left out count as well. The error is a *ListError if the items and
-// the _meta have more than most bytes. written is the Permit of each request.
+// listAll lists a surface of the server behind l: the raw items in the server's order, the _meta of
+// all pages as a single object, and the cache hints that hold for all pages. Items without a name,
+// with the name of an earlier item, or open to different readings by JSON parsers are left out with
+// a warning. At a repeated cursor, too many pages or too many items, the listing ends with a
+// warning, and listAll returns the items so far. Items left out count as well. The error is a
+// *ListError if the items and the _meta have more than most bytes. written is the Permit of each
+// request.
 func listAll(ctx context.Context, l link.Link, surface wire.Surface, most int, written wire.Permit, log *slog.Logger) (*listing, error) {
 	method := surface.ListMethod()
 	c := &listing{surface: surface, most: most, log: log, items: [][]byte{}, keys: make(map[string]bool)}
@@ -79,8 +79,8 @@ func listAll(ctx context.Context, l link.Link, surface wire.Surface, most int, w
 	}
 }
 
-// add adds the items and the _meta of one page. more says that the page has items beyond
-// maxItems, which were not read.
+// add adds the items and the _meta of a page. more means: the page has unread items beyond
+// maxItems.
 func (c *listing) add(page []byte) (more bool, err error) {
 	name := string(c.surface)
 	raw, ok := wire.Get(page, name)
@@ -106,8 +106,8 @@ func (c *listing) add(page []byte) (more bool, err error) {
 	return more, c.addMeta(page, large)
 }
 
-// addItem adds an item, unless it is to be left out. large says that it is part of a large
-// message, which counts in the budget until nothing refers to it.
+// addItem adds an item, unless the item is to be left out. large marks an item of a large message,
+// which counts in the budget until the last reference is gone.
 func (c *listing) addItem(item []byte, large bool) error {
 	name := string(c.surface)
 	key, ok := wire.GetString(item, c.surface.Key())
@@ -134,7 +134,7 @@ func (c *listing) addItem(item []byte, large bool) error {
 	return nil
 }
 
-// count counts bytes that are kept. The error is a *ListError.
+// count counts kept bytes. The error is a *ListError.
 func (c *listing) count(bytes int) error {
 	if c.bytes += int64(bytes); c.most > 0 && c.bytes > int64(c.most) {
 		return &ListError{Surface: c.surface, Limit: c.most}
@@ -142,7 +142,7 @@ func (c *listing) count(bytes int) error {
 	return nil
 }
 
-// addMeta adds the _meta of a page, unless it is too large. For large see addItem.
+// addMeta adds the _meta of a page, unless the _meta is too large. For large see addItem.
 func (c *listing) addMeta(page []byte, large bool) error {
 	meta, ok := wire.Get(page, "_meta")
 	if ok && wire.IsObject(meta) {
@@ -165,17 +165,16 @@ func (c *listing) addMeta(page []byte, large bool) error {
 	return nil
 }
 
-// memory returns what the list takes in memory as long as it is used, in bytes: each
-// definition is kept as it was sent and under its public name, for clients of either era if
-// these get it differently, and there are names, an index and what clients with narrowed
-// rights see.
+// memory returns the memory of the list in use, in bytes: each definition is kept as sent and under
+// the public name, for clients of either era if the eras differ, together with names, an index and
+// the view of clients with narrowed rights.
 func (c *listing) memory() int64 {
 	const copies, each = 3, 1 << 10
 	return copies*c.bytes + each*int64(len(c.items))
 }
 
-// withoutServerInfo returns the _meta of a page without what is about the server instead of
-// the list. ok is false if nothing is left.
+// withoutServerInfo returns the _meta of a page without the members about the server. ok is false
+// if nothing is left.
 func withoutServerInfo(meta []byte) (rest []byte, ok bool) {
 	if _, found := wire.Get(meta, envelope.KeyServerInfo); !found {
 		return meta, true
@@ -184,8 +183,8 @@ func withoutServerInfo(meta []byte) (rest []byte, ok bool) {
 	return rest, err == nil && string(rest) != "{}"
 }
 
-// merge adds the members of the object more to the object meta, which may be nil. If
-// both have a member, that of more is used.
+// merge adds the members of the object more to the object meta, which may be nil. Members of more
+// take precedence.
 func merge(meta, more []byte) []byte {
 	if meta == nil {
 		return more

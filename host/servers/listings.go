@@ -13,16 +13,16 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers/stateless"
 )
 
-// listings reads the lists of a server side by side, so that one that never comes does not
-// hold back the others. serveAgreed owns it, and uses what was read.
+// listings reads the lists of a server in parallel, so that a missing list does not hold back the
+// other lists. serveAgreed owns the listings, and uses the results.
 type listings struct {
 	upstream *Upstream
 	link     link.Link
-	outcomes chan outcome // has room for one of each surface
+	outcomes chan outcome // has room for an outcome of each surface
 	wg       sync.WaitGroup
 }
 
-// outcome is what reading one list has led to.
+// outcome is the outcome of reading a list.
 type outcome struct {
 	surface wire.Surface
 	listing *listing
@@ -59,7 +59,7 @@ func (r *listings) begin(ctx context.Context, cost int, surfaces ...wire.Surface
 	}
 }
 
-// wait waits for what is being read, whose context must have ended.
+// wait waits for the readings in progress, after the end of their context.
 func (r *listings) wait() {
 	r.wg.Wait()
 	close(r.outcomes)
@@ -68,7 +68,7 @@ func (r *listings) wait() {
 	}
 }
 
-// onWrite is a wire.Permit that is called before a request is written, and allows it.
+// onWrite is a wire.Permit that is called before a request is written, and allows the request.
 type onWrite func()
 
 func (f onWrite) Permitted() error {
@@ -76,9 +76,9 @@ func (f onWrite) Permitted() error {
 	return nil
 }
 
-// listFirst reads all lists that the server offers, and passes each on when those before it in
-// wire.Surfaces are there. Once there are the tools, it waits for the others for timings.patience
-// at most: what comes later is passed on by serveAgreed.
+// listFirst reads all lists that the server offers, and passes each list on in the order of
+// wire.Surfaces. After the list of tools, listFirst waits for the other lists for at most
+// timings.patience: serveAgreed passes later lists on.
 func (u *Upstream) listFirst(ctx context.Context, lists *listings, capabilities []byte) error {
 	var offered []wire.Surface
 	for _, s := range wire.Surfaces {
@@ -93,7 +93,7 @@ func (u *Upstream) listFirst(ctx context.Context, lists *listings, capabilities 
 			u.endListing(one.surface, one.covers)
 		}
 	}()
-	var late <-chan time.Time // nil before there are the tools
+	var late <-chan time.Time // nil before the list of tools
 	impatient := false
 	for _, s := range wire.Surfaces {
 		if !slices.Contains(offered, s) {
@@ -144,7 +144,7 @@ func (u *Upstream) read(ctx context.Context, l link.Link, s wire.Surface, writte
 	return one
 }
 
-// use passes on a list that was read. If that fails, the old list is kept.
+// use passes on a list. After a failure, the old list is kept.
 func (u *Upstream) use(l link.Link, one outcome) error {
 	c, err := one.listing, one.err
 	if err == nil && u.opts.KeepList != nil {

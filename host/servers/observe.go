@@ -2,16 +2,14 @@ package servers
 
 import "github.com/mcp-metatool/mcp-metatool/host/mcp/rpc"
 
-// Observer sees the connections with servers, for telemetry. It is safe for concurrent
-// use and must not block.
+// Observer sees the connections with servers, for telemetry. An Observer is safe for concurrent use
+// and must not block.
 type Observer interface {
-	// Connect is called before a connection is made. again says that there was one
-	// before.
+	// Connect is called before a connection is made. again is set for all but the first connection.
 	Connect(spec Spec, again bool) Connection
 }
 
-// Connection is told what happens on one connection. It is safe for concurrent use and
-// must not block.
+// Connection observes a connection. A Connection is safe for concurrent use and must not block.
 type Connection interface {
 	rpc.Tracer
 	// Agreed is called with the revision when the handshake is done.

@@ -12,11 +12,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers/stateless"
 )
 
-// Finding is what Probe has found out about a server.
+// Finding is the result of Probe.
 type Finding struct {
-	// Era is the one that the answer shows: protocol.Stateless if the server answers
-	// server/discover, protocol.Handshake if it answers like one that does not know that
-	// request, and 0 if nothing can be concluded.
+	// Era is the era shown by the answer: protocol.Stateless if the server answers server/discover,
+	// protocol.Handshake if the server answers as if server/discover were unknown, and 0 if the
+	// answer is inconclusive.
 	Era      protocol.Era
 	Revision string // of the stateless era; "" if the server has none
 	Text     string // for people
@@ -25,8 +25,8 @@ type Finding struct {
 // probeWait is how long a server may take to start and to answer a probe.
 const probeWait = 30 * time.Second
 
-// Probe asks a server which era it speaks, over a connection of its own. A server over
-// stdio is started once more for that, so that no connection in use can be harmed.
+// Probe asks a server for the server's era, over a separate connection. A server over stdio is
+// started once more for the question, so that no connection in use can be harmed.
 func Probe(ctx context.Context, spec Spec, name, version string) Finding {
 	if spec.transport() == TransportSSE {
 		return Finding{Era: protocol.Handshake, Text: "HTTP+SSE is only part of revisions that begin with initialize"}

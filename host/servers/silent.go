@@ -10,11 +10,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers/link"
 )
 
-// singleStreamLink is a link with a single stream from the server. Links over
-// streamable HTTP are not: there each request has a stream of its own.
+// singleStreamLink is a link with a single stream from the server. Links over streamable HTTP are
+// not: over streamable HTTP each request has a separate stream.
 type singleStreamLink interface {
-	// Heard returns a number that changes with each message. It is odd while a
-	// message is being processed, by us or by a slow client.
+	// Heard returns a number that changes with each message. The number is odd while a message is
+	// being processed, by us or by a slow client.
 	Heard() int64
 }
 
@@ -31,10 +31,9 @@ func (u *Upstream) noteTimeout(err error) {
 	}
 }
 
-// checkSilence sends the server a ping. It returns an error if neither the answer nor
-// any other message arrives in time, because every call to such a server would time
-// out. It does not check a server that is waiting for an answer of ours, because such a
-// server may do nothing else.
+// checkSilence sends the server a ping. checkSilence returns an error if neither the answer nor any
+// other message arrives in time, because every call to a silent server would time out. A server
+// that waits for an answer of ours is not checked, because the server may do nothing else.
 func (u *Upstream) checkSilence(ctx context.Context, l link.Link) error {
 	from, ok := below(l).(singleStreamLink)
 	if !ok || u.answering.Load() > 0 {
@@ -46,7 +45,7 @@ func (u *Upstream) checkSilence(ctx context.Context, l link.Link) error {
 	_, err := l.Call(ctx, wire.Call{Method: protocol.MethodPing})
 	var timeout *TimeoutError
 	if !errors.As(err, &timeout) || before%2 == 1 || from.Heard() != before || u.answering.Load() > 0 {
-		return nil // the end of the link has its own error
+		return nil // the end of the link has an error of its own
 	}
 	return &DownError{Upstream: u.spec.Name, Reason: fmt.Sprintf(
 		"it does not answer any more: a call had timed out, and no message came for %v after that, not even the answer to ping", timeout.After)}

@@ -24,13 +24,12 @@ const (
 	RestartNever  = "never"
 )
 
-// Spec says how to reach one server: a subprocess that speaks MCP on its
-// standard input and output, or an address.
+// Spec describes how to reach a server: a subprocess that speaks MCP on standard input and output,
+// or an address.
 type Spec struct {
 	// Name is the name of the upstream in the configuration, for logs and errors.
 	Name string
-	// Transport is one of the constants; "": TransportHTTP if there is a URL,
-	// else TransportStdio.
+	// Transport is one of the constants; "": TransportHTTP with a URL, else TransportStdio.
 	Transport string
 
 	// Protocol is ProtocolAuto, ProtocolLegacy, or the only revision of the stateless era
@@ -39,8 +38,8 @@ type Spec struct {
 
 	// For stdio.
 
-	// Command is a path (relative to Dir if it has a separator), or a name
-	// that is looked up in the PATH of the server's own environment.
+	// Command is a path (relative to Dir if the path has a separator), or a name to look up in the
+	// PATH of the server's own environment.
 	Command string
 	Args    []string
 	// Env holds KEY=VALUE for the configured variables. The server gets these and a
@@ -48,8 +47,8 @@ type Spec struct {
 	Env []string
 	// Dir is the working directory; "": ours.
 	Dir string
-	// Sandbox confines the process; nil: it has our rights. Own are files of ours that it
-	// does not get by accident; see confine.Place.
+	// Sandbox confines the process; nil: the process has our rights. Own are files of ours that the
+	// process does not get by accident; see confine.Place.
 	Sandbox *confine.Settings
 	Own     []string
 
@@ -65,21 +64,20 @@ type Spec struct {
 
 	// For all of them.
 
-	// Timeout is how long a request may take without activity. Activity is progress of
-	// the request, or a request of the server that is being answered, perhaps by a
-	// person. 0: DefaultTimeout. It also limits a whole handshake, and a whole listing.
-	// It does not apply to tasks/result, which waits for the end of a task by design.
+	// Timeout is how long a request may take without activity. Activity is progress of the request,
+	// or an answer in progress, perhaps by a person, to a request of the server. 0: DefaultTimeout.
+	// Timeout also limits a whole handshake, and a whole listing. Timeout does not apply to
+	// tasks/result, which waits for the end of a task by design.
 	Timeout time.Duration
 	// MaxTimeout is how long a request may take in any case; 0: no limit.
 	MaxTimeout time.Duration
 	// MaxMessage is the size limit for a message of the server in bytes; 0:
 	// wire.DefaultMaxMessage.
 	MaxMessage int
-	// MaxList is the size limit for a list of the server with all its pages, in bytes; 0: there
-	// is none.
+	// MaxList is the size limit for a list of the server with all pages, in bytes; 0: no limit.
 	MaxList int
-	// Restart says whether to start a server again that has exited, lost its
-	// connection or failed to start; "": RestartAlways.
+	// Restart says whether to start a server again after an exit, a lost connection or a failed
+	// start; "": RestartAlways.
 	Restart string
 }
 
@@ -98,8 +96,8 @@ func (s Spec) HTTP() httpclient.Config {
 	return httpclient.Config{Name: s.Name, URL: s.URL, Headers: s.Headers}
 }
 
-// client makes an HTTP client for the server, with its access tokens. The caller
-// closes it.
+// client makes an HTTP client for the server, with the server's access tokens. The caller closes
+// the client.
 func (s Spec) client() (*httpclient.Client, error) {
 	c, err := httpclient.New(s.HTTP())
 	if err != nil || s.OAuth == nil {

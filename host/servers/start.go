@@ -11,8 +11,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers/stateless"
 )
 
-// handshake agrees with the server on a revision, and passes on what the server says
-// about itself.
+// handshake agrees with the server on a revision, and passes on the server's description of itself.
 func (u *Upstream) handshake(ctx context.Context, l link.Link, in *inbox) (agreement, error) {
 	a, err := u.agree(ctx, l, in)
 	if err != nil {
@@ -37,8 +36,8 @@ func (u *Upstream) handshake(ctx context.Context, l link.Link, in *inbox) (agree
 	return a, nil
 }
 
-// initializeParams returns the params of initialize, which it gets from
-// Options.InitializeParams. It returns an error if the link ends meanwhile.
+// initializeParams returns the params of initialize from Options.InitializeParams, or an error if
+// the link ends meanwhile.
 func (u *Upstream) initializeParams(ctx context.Context, l link.Link) ([]byte, error) {
 	if u.opts.InitializeParams == nil {
 		return ClientParams{Name: u.opts.ClientName, Version: u.opts.ClientVersion}.Params(), nil
@@ -65,8 +64,7 @@ func (u *Upstream) initializeParams(ctx context.Context, l link.Link) ([]byte, e
 	return params, err
 }
 
-// freshness returns how long a list is current that is read now, except for what the
-// server says about that.
+// freshness returns how long a list read now is current, without the server's own hints.
 func (u *Upstream) freshness(l link.Link, s wire.Surface) envelope.Freshness {
 	f := envelope.Freshness{Read: time.Now()}
 	if stateless, ok := l.(*stateless.Link); ok {
@@ -78,13 +76,13 @@ func (u *Upstream) freshness(l link.Link, s wire.Surface) envelope.Freshness {
 	return f
 }
 
-// unlisted records that a listing has failed.
+// unlisted records a failed listing.
 func (u *Upstream) unlisted(s wire.Surface, err error) {
 	u.log.Warn("listing failed: the previous list is kept", "list", string(s), "err", err)
 	u.setErr(err.Error())
 }
 
-// listed records a list and passes it on.
+// listed records a list and passes the list on.
 func (u *Upstream) listed(l List) {
 	u.mu.Lock()
 	*u.status.count(l.Surface) = len(l.Items)
@@ -100,7 +98,7 @@ func (u *Upstream) deadline(ctx context.Context, method string) (context.Context
 		&TimeoutError{Upstream: u.spec.Name, Method: method, After: u.spec.Timeout})
 }
 
-// notification handles a notification of the server. It runs on the link's read loop.
+// notification handles a notification of the server, on the link's read loop.
 func (u *Upstream) notification(m wire.Inbound) {
 	if surfaces := announced[m.Method]; surfaces != nil {
 		u.announce(surfaces, true, m.Params)
@@ -119,8 +117,8 @@ func (u *Upstream) request(ctx context.Context, m wire.Inbound) wire.Reply {
 
 type askingKey struct{}
 
-// Asking returns the upstream whose request is being answered with ctx; nil if there is none.
-// The server may have several processes, or a newer one than that.
+// Asking returns the upstream of the request being answered with ctx, or nil. The server may have
+// several processes, or a newer process than the returned upstream.
 func Asking(ctx context.Context) *Upstream {
 	u, _ := ctx.Value(askingKey{}).(*Upstream)
 	return u

@@ -23,7 +23,7 @@ type Status struct {
 	Name            string
 	State           State
 	Since           time.Time // when State was entered
-	ServerName      string    // what the server calls itself; "" before the first handshake
+	ServerName      string    // the server's name for itself; "" before the first handshake
 	ServerVersion   string
 	ProtocolVersion string
 	Agreed          string // how ProtocolVersion was found, for people
@@ -34,15 +34,14 @@ type Status struct {
 	StartTime time.Duration
 	Restarts  int       // starts after the first
 	RestartAt time.Time // in state Failed: when the next start is due; zero for never
-	// SlowedSince is when we began to read the server slowly because it sends too many
-	// unsolicited messages; zero if we read at full speed.
+	// SlowedSince is when we began to read the server slowly because of too many unsolicited
+	// messages; zero if we read at full speed.
 	SlowedSince time.Time
-	Pid         int // of the process; 0 when there is none
-	// Err is the last error, at most 2 KiB; "" if there was none. If it took the
-	// upstream down, it includes the first line that was not a message, the last
-	// lines of stderr, and what the error's Detail method returns if it has one.
-	// Clients see only its first line, which has none of these. It stays after a
-	// successful restart.
+	Pid         int // of the process; 0 without a process
+	// Err is the last error, at most 2 KiB, or "". The error of a downed upstream includes the
+	// first line that was not a message, the last lines of stderr, and the result of the error's
+	// Detail method, if any. Clients see only the first line of Err, which has none of these. Err
+	// stays after a successful restart.
 	Err string
 }
 

@@ -7,17 +7,16 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers/link"
 )
 
-// Submit is Call for a caller that does not wait. When it returns, the request has been
-// passed to the link. complete is called once, perhaps before Submit returns. It gets
-// the reply, or a continuation, which must be called and returns what Call would have
-// returned. complete runs on a goroutine of the connection and must not block; the
-// continuation may.
+// Submit is Call for a caller that does not wait. When Submit returns, the request has been passed
+// to the link. complete is called once, perhaps before Submit returns. complete gets the reply, or
+// a continuation, which must be called and returns the result of Call. complete runs on a goroutine
+// of the connection and must not block; the continuation may.
 //
-// cancel ends the call with a cause, as the end of ctx with that cause ends Call. If the
-// call has ended, cancel does nothing. It does not block.
+// cancel ends the call with a cause, like the end of ctx with this cause ends Call. If the call has
+// ended, cancel does nothing. cancel does not block.
 //
-// ok is false, and nothing has been sent, if the call would have to wait for the
-// upstream to start, or for the server to read.
+// ok is false, and nothing has been sent, if the call would have to wait for the upstream to start,
+// or for the server to read.
 func (u *Upstream) Submit(call wire.Call, complete wire.CompletionFunc) (cancel func(cause error), ok bool) {
 	u.mu.Lock()
 	l := u.link
@@ -39,7 +38,7 @@ func (u *Upstream) Submit(call wire.Call, complete wire.CompletionFunc) (cancel 
 	return pending.Cancel, true
 }
 
-// conclude continues a call that got no reply over the link l.
+// conclude continues a call without a reply over the link l.
 func (u *Upstream) conclude(ctx context.Context, l link.Link, call wire.Call, next wire.Continuation) (wire.Reply, error) {
 	reply, err := next(ctx)
 	if err == nil {

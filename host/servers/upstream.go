@@ -17,90 +17,87 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers/link"
 )
 
-// Options are what an Upstream needs from its owner. The callbacks run on
-// goroutines of the upstream and must not call Close.
+// Options are the settings and callbacks of an Upstream. The callbacks run on goroutines of the
+// upstream and must not call Close.
 type Options struct {
-	// Budget limits the memory of large messages. While it is used up, nothing is read
-	// from the server. Nil: no limit.
+	// Budget limits the memory of large messages. While the Budget is used up, nothing is read from
+	// the server. Nil: no limit.
 	Budget *budget.Budget
-	// Log gets what happens to the upstream, and what it writes to stderr. Every record
-	// has the attribute "upstream". Nil: nothing is logged.
+	// Log gets the events of the upstream, and the server's stderr. Every record has the attribute
+	// "upstream". Nil: nothing is logged.
 	Log *slog.Logger
-	// ClientName and ClientVersion are our clientInfo in requests that are made for no
-	// client, and in the handshake unless InitializeParams is set.
+	// ClientName and ClientVersion are our clientInfo in requests for no client of ours, and in the
+	// handshake unless InitializeParams is set.
 	ClientName, ClientVersion string
-	// InitializeParams returns the raw params of initialize. It is called once
-	// per handshake, after the process or connection has been set up, and may
-	// block until the params are known; that time does not count towards
-	// Spec.Timeout. ctx ends with the upstream or the connection. Nil: the params have
-	// ClientName and ClientVersion, and no capabilities.
+	// InitializeParams returns the raw params of initialize. InitializeParams is called once per
+	// handshake, after the process or connection has been set up, and may block until the params
+	// are known; this time does not count towards Spec.Timeout. ctx ends with the upstream or the
+	// connection. Nil: the params have ClientName and ClientVersion, and no capabilities.
 	InitializeParams func(ctx context.Context) (params []byte, err error)
-	// Resolve returns spec with the secrets that it needs to be started. It is called
-	// before each start, and may wait for a person; that time does not count towards
-	// Spec.Timeout. The error does not name the upstream. Nil: spec is complete.
+	// Resolve returns spec with the secrets for a start. Resolve is called before each start, and
+	// may wait for a person; this time does not count towards Spec.Timeout. The error does not name
+	// the upstream. Nil: spec is complete.
 	Resolve func(ctx context.Context, spec Spec) (Spec, error)
-	// Streams returns what a server over stdio writes and what it reads, if it runs in this
-	// process, as servers of tests do; ok is false for any other. Nil: every server is a process
-	// of its own.
+	// Streams returns the output and the input of a server over stdio in this process, for example
+	// a server of a test; ok is false for any other server. Nil: every server is a process.
 	Streams func(spec Spec) (r io.ReadCloser, w io.WriteCloser, ok bool)
-	// Verdict is what is known about the era of the server from earlier runs.
+	// Verdict is the verdict of earlier runs about the server's era.
 	Verdict Verdict
-	// NeedsSession says that a server over HTTP is only used in the handshake era if it begins
-	// a session: without one it could not ask the client anything.
+	// NeedsSession restricts the handshake era of a server over HTTP to servers that begin a
+	// session: without a session the server could not send requests to the client.
 	NeedsSession bool
-	// OnVerdict gets each change of what is known about the era of the server.
+	// OnVerdict gets each change of the verdict about the server's era.
 	OnVerdict func(v Verdict)
 	// Era returns the era of the client that the connection is for, once InitializeParams has
-	// returned. A server over stdio that speaks both is used in that one. Nil: the client is of
-	// the handshake era.
+	// returned. A server over stdio with both eras is used in this era. Nil: the client is of the
+	// handshake era.
 	Era func() protocol.Era
-	// Accept returns an error if the server is not to be used, judging by what OnHandshake
-	// would get. Nil: every server is.
+	// Accept returns an error if the server is not to be used, judging by the argument of
+	// OnHandshake. Nil: every server is used.
 	Accept func(result []byte) error
-	// OnHandshake gets the raw result of each initialize, or in that form what a server
-	// without a handshake says about itself. Handshake returns only after it has returned.
+	// OnHandshake gets the raw result of each initialize, or in the same form the description of a
+	// server without a handshake. Handshake returns only after OnHandshake has returned.
 	OnHandshake func(result []byte)
-	// OnList gets the list of a surface: at each start, before the upstream is ready
-	// (and the first time before Started is closed), and after each change that
-	// the server announces. A list other than that of the tools that the server is slow to
-	// answer with comes after the upstream is ready. For a surface that the server lacks it gets an empty
-	// list at each start. It is not called when a listing fails or the server goes
-	// down. Calls do not overlap; the callee may keep the slices.
+	// OnList gets the list of a surface: at each start, before the upstream is ready (and the first
+	// time before Started is closed), and after each change announced by the server. A late list
+	// other than the list of tools comes after the upstream is ready. For a missing surface OnList
+	// gets an empty list at each start. OnList is not called after a failed listing or when the
+	// server goes down. Calls do not overlap; the callee may keep the slices.
 	OnList func(l List)
-	// KeepList is called before OnList with what the list takes in memory, in bytes. With an
-	// error, the list is not used. Nil: every list is kept.
+	// KeepList is called before OnList with the memory of the list, in bytes. After an error, the
+	// list is not used. Nil: every list is kept.
 	KeepList func(s wire.Surface, bytes int64) error
 	// OnNotification gets the server's notifications, as
 	// link.Callbacks.OnNotification does. After a list_changed, the upstream reads
 	// the list again by itself.
 	OnNotification func(m wire.Inbound)
-	// OnRequest answers the server's requests, as link.Callbacks.OnRequest does.
-	// While it runs, calls in flight do not count as idle.
+	// OnRequest answers the server's requests, as link.Callbacks.OnRequest does. While OnRequest
+	// runs, calls in flight do not count as idle.
 	OnRequest func(ctx context.Context, m wire.Inbound) wire.Reply
-	// Observer sees the connections with the server; nil: nobody does.
+	// Observer sees the connections with the server; may be nil.
 	Observer Observer
 	// OnFailed is called each time the upstream has entered the state Failed.
 	OnFailed func()
-	// OnReady runs after each start, once calls are forwarded and the lists
-	// are complete, or at least that of the tools. It runs on its own goroutine and may make calls.
+	// OnReady runs after each start, once calls are forwarded and the lists, or at least the list
+	// of tools, are complete. OnReady runs on a separate goroutine and may make calls.
 	OnReady func()
 }
 
-// List is what a server lists of one surface.
+// List is a server's list of a surface.
 type List struct {
 	Surface wire.Surface
 	Items   [][]byte // raw definitions in the server's order; not nil
-	Meta    []byte   // the _meta of all pages, merged into one object; nil for none
-	// Announced says that the server has announced a change of the list since it was read
-	// before. Notice is the raw params of the notification, nil for none.
+	Meta    []byte   // the _meta of all pages, merged into a single object; may be nil
+	// Announced is set if the server has announced a change since the last reading of the list.
+	// Notice is the raw params of the notification, or nil.
 	Announced bool
 	Notice    []byte
 	// Fresh says how long the list is current.
 	Fresh envelope.Freshness
 }
 
-// Upstream is one configured server with its connection. A connection that ends
-// is replaced by a new one. It is safe for concurrent use.
+// Upstream is a configured server with the connection. A new connection replaces an ended
+// connection. It is safe for concurrent use.
 type Upstream struct {
 	spec    Spec
 	opts    Options
@@ -123,7 +120,7 @@ type Upstream struct {
 
 	eraChecked time.Time // when checkEra last did so; only for serve
 
-	answering atomic.Int32 // the server's requests that are being answered
+	answering atomic.Int32 // the server's requests being answered
 
 	mu               sync.Mutex
 	lists            map[wire.Surface]*listState
@@ -132,15 +129,15 @@ type Upstream struct {
 	startBegan       time.Time     // when the current attempt to start began
 	initializeResult []byte        // the result of the last initialize
 	link             link.Link     // set in state Ready
-	down             *DownError    // why there is no link, after a failed start
+	down             *DownError    // the reason for the missing link after a failed start
 	restartPending   bool          // the first restart after a failure is imminent or in progress
 	stateChanged     chan struct{} // closed and replaced at each change of state
 	firstGarbage     string        // the server's first line that was not a message
-	verdict          Verdict       // what is known about the era of the server
+	verdict          Verdict       // about the server's era
 }
 
-// Start creates an upstream and returns at once. The upstream is started, initialized
-// and listed in the background. The caller must Close it.
+// Start creates an upstream and returns at once. The upstream is started, initialized and listed in
+// the background. The caller must call Close.
 func Start(spec Spec, opts Options) *Upstream {
 	return start(spec, opts, defaultTimings)
 }
@@ -178,7 +175,7 @@ func start(spec Spec, opts Options, timings timings) *Upstream {
 	return u
 }
 
-// logger returns the log of the upstream with that name.
+// logger returns the log of the upstream with a name.
 func logger(log *slog.Logger, name string) *slog.Logger {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -189,14 +186,13 @@ func logger(log *slog.Logger, name string) *slog.Logger {
 // Name returns the name in the Spec.
 func (u *Upstream) Name() string { return u.spec.Name }
 
-// Started returns a channel that is closed when the first start is over: the
-// first lists are complete (or at least that of the tools), or it has failed, or the upstream was closed.
+// Started returns a channel that is closed at the end of the first start: the first lists, or at
+// least the list of tools, are complete, the start has failed, or the upstream was closed.
 func (u *Upstream) Started() <-chan struct{} { return u.started }
 
-// Handshake waits for the first handshake and returns the raw result of the
-// latest one. The error is a *DownError if the first start failed before its
-// handshake and no later one got that far, or the cause of ctx if that ends
-// first.
+// Handshake waits for the first handshake and returns the raw result of the latest handshake. The
+// error is a *DownError if the first start failed before the handshake and no later start got as
+// far, or the cause of ctx if ctx ends first.
 func (u *Upstream) Handshake(ctx context.Context) (result []byte, err error) {
 	select {
 	case <-u.handshakeDone:
@@ -211,25 +207,23 @@ func (u *Upstream) Handshake(ctx context.Context) (result []byte, err error) {
 	return nil, u.downError(nil)
 }
 
-// Server returns the raw result of the last initialize, also while the server
-// is down; ok is false before the first handshake. For a server without a handshake it is
-// made of the result of server/discover.
+// Server returns the raw result of the last initialize, also while the server is down; ok is false
+// before the first handshake. For a server without a handshake Server returns a result made from
+// the result of server/discover.
 func (u *Upstream) Server() (result []byte, ok bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.initializeResult, u.initializeResult != nil
 }
 
-// Call sends a request and returns the server's raw answer, a result or a
-// JSON-RPC error; see stdio.Conn.Call for params and progress. It waits at most
-// Spec.Timeout for the upstream to start. If the upstream has just gone down, it
-// waits about two seconds at most for the first restart. The answer may take as
-// long as Spec.Timeout and Spec.MaxTimeout say.
+// Call sends a request and returns the server's raw answer, a result or a JSON-RPC error; see
+// stdio.Conn.Call for params and progress. Call waits at most Spec.Timeout for the upstream to
+// start. If the upstream has just gone down, Call waits about two seconds at most for the first
+// restart. Spec.Timeout and Spec.MaxTimeout limit the wait for the answer.
 //
-// Errors: *DownError as soon as the upstream is down; *TimeoutError;
-// *AnswerError; *wire.RPCError for params that cannot be sent; the cause of ctx
-// if that ends first. After a timeout or the end of ctx, the request has been
-// cancelled at the server.
+// Errors: *DownError as soon as the upstream is down; *TimeoutError; *AnswerError; *wire.RPCError
+// for params that cannot be sent; the cause of ctx if ctx ends first. After a timeout or the end of
+// ctx, the request has been cancelled at the server.
 func (u *Upstream) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
 	if err := u.awaitStart(ctx); err != nil {
 		return wire.Reply{}, err
@@ -243,7 +237,7 @@ func (u *Upstream) Call(ctx context.Context, call wire.Call) (wire.Reply, error)
 		if err == nil || last != nil || !IsUnsent(err) {
 			return reply, err
 		}
-		last = l // it had ended without being noticed: try the next one
+		last = l // l had ended unnoticed: try the next link
 	}
 }
 
@@ -256,8 +250,8 @@ func (u *Upstream) callOn(ctx context.Context, l link.Link, call wire.Call) (wir
 	return reply, err
 }
 
-// Notify sends a notification; params may be nil. It waits for the upstream as
-// Call does. Errors: *DownError, or the cause of ctx.
+// Notify sends a notification; params may be nil. Notify waits for the upstream like Call. Errors:
+// *DownError, or the cause of ctx.
 func (u *Upstream) Notify(ctx context.Context, method string, params []byte) error {
 	l, err := u.connection(ctx, nil)
 	if err != nil {
@@ -266,8 +260,8 @@ func (u *Upstream) Notify(ctx context.Context, method string, params []byte) err
 	return l.Notify(ctx, method, params)
 }
 
-// Ready waits until the upstream has started. The error is a *DownError if it is
-// down, or the cause of ctx if that ends first.
+// Ready waits until the upstream has started. The error is a *DownError if the upstream is down, or
+// the cause of ctx if ctx ends first.
 func (u *Upstream) Ready(ctx context.Context) error {
 	_, err := u.connection(ctx, nil)
 	return err
@@ -342,16 +336,15 @@ func (u *Upstream) Status() Status {
 	return st
 }
 
-// Close shuts the upstream down as specified (revision 2025-11-25, basic/lifecycle,
-// shutdown, stdio): it closes the server's stdin, waits up to a second, sends SIGTERM
-// to the process group, waits up to a second, and sends SIGKILL. Until the process
-// ends, pending calls can still be answered; new calls fail. When ctx ends, Close kills
-// the server at once.
+// Close shuts the upstream down as specified (revision 2025-11-25, basic/lifecycle, shutdown,
+// stdio): Close closes the server's stdin, waits up to a second, sends SIGTERM to the process
+// group, waits up to a second, and sends SIGKILL. Until the process ends, pending calls can still
+// be answered; new calls fail. When ctx ends, Close kills the server at once.
 //
-// Close returns when every goroutine has ended and no process of the group is left.
-// The error wraps the cause of ctx if ctx ended the shutdown early. It is also an error
-// if a goroutine still waits, half a second later, for a client that does not read (in a
-// progress callback). Close may be called more than once, and concurrently.
+// Close returns when every goroutine has ended and no process of the group is left. The error wraps
+// the cause of ctx if ctx ended the shutdown early. Close also returns an error if a goroutine
+// still waits, half a second later, for a client that does not read (in a progress callback). Close
+// may be called more than once, and concurrently.
 func (u *Upstream) Close(ctx context.Context) error {
 	u.closing()
 	u.cancel(wire.ErrClosed)
