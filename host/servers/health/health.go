@@ -1,12 +1,6 @@
-// Package health checks whether upstreams work. It asks each of them for its tools and
-// makes the probe call that is configured for it. The last known state of an upstream
-// says little: a server can hang, or have lost its own backend, while its process runs.
-//
-//	health.go       checking all upstreams, each with its own timeout
-//	probe.go        making a probe call and checking its result
-//	match.go        comparing JSON with expected JSON
-//	report.go       reports, as rows of a table and as JSON
-//	unavailable.go  a server that is not available
+// Package health checks whether upstreams work. The check asks each upstream for the tools and
+// makes the configured probe call. The last known state of an upstream says little: a server can
+// hang, or have lost a backend, while the server's process runs. Begin with Checker.
 package health
 
 import (
@@ -28,18 +22,18 @@ const (
 	DefaultWakeTimeout = 20 * time.Second
 )
 
-// Asleep is the state of an upstream with start = "lazy" that has not been started yet.
+// Asleep is the state of an upstream with start = "lazy" before the first start.
 const Asleep servers.State = "asleep"
 
-// Disabled is the state of an upstream that the configuration disables.
+// Disabled is the state of an upstream disabled in the configuration.
 const Disabled servers.State = "disabled"
 
-// Connection is the part of a connection to an upstream that a check needs. It is safe
-// for concurrent use.
+// Connection is the part of a connection to an upstream that a check uses. A Connection is safe for
+// concurrent use.
 type Connection interface {
 	Status() servers.Status
-	// Ready starts the upstream if it is asleep, and waits until it has started.
-	// The error says why it is down, or is the cause of ctx.
+	// Ready starts an asleep upstream, and waits until the upstream has started. The error is the
+	// reason for the upstream's failure, or the cause of ctx.
 	Ready(ctx context.Context) error
 	// Server returns the raw result of the last handshake; ok is false before the
 	// first.
@@ -51,31 +45,31 @@ type Connection interface {
 // Target is an upstream to check.
 type Target struct {
 	Name string
-	// Connection is the connection to it; nil if it is disabled.
+	// Connection is the connection to the upstream; nil for a disabled upstream.
 	Connection Connection
-	// Probe is a call that must succeed; nil means that listing its tools is enough.
+	// Probe is a call that must succeed; nil means: listing the tools is enough.
 	Probe *config.Probe
-	// Pins returns what is not as it was pinned, in short lines; nil: nothing.
+	// Pins returns the differences from the pinned state, in short lines, or nil.
 	Pins func() []string
-	// Odd returns what it lists that strict clients refuse, in short lines; nil: nothing.
+	// Odd returns the listed items that strict clients refuse, in short lines, or nil.
 	Odd func() []string
-	// Permitted returns why the tool of Probe may not be called; nil: it may.
+	// Permitted returns why the tool of Probe may not be called, or nil.
 	Permitted func(tool string) error
-	// Wake starts the upstream if it is asleep. Otherwise it is skipped.
+	// Wake starts an asleep upstream, which is otherwise skipped.
 	Wake bool
 }
 
 // Checker checks upstreams. The zero value has the default timeouts.
 type Checker struct {
-	// Timeout bounds the wait for an upstream that is starting, and then the wait
-	// for the response to tools/list. A probe has its own timeout after that.
+	// Timeout bounds the wait for a starting upstream, and then the wait for the response to
+	// tools/list. A probe has a separate timeout afterwards.
 	Timeout time.Duration
-	// WakeTimeout bounds the start of an upstream that was asleep.
+	// WakeTimeout bounds the start of an asleep upstream.
 	WakeTimeout time.Duration
-	// Owner is passed with the requests (wire.Call.Owner). It receives requests
-	// that the upstream makes during a check; nil: they are refused.
+	// Owner is passed with the requests (wire.Call.Owner). Owner receives requests of the upstream
+	// during a check; nil: the requests are refused.
 	Owner any
-	// Mask replaces secrets in texts that servers write; nil: there are none.
+	// Mask replaces secrets in texts of servers; nil: no secrets.
 	Mask func(string) string
 	// Details includes Report.Details.
 	Details bool
@@ -99,7 +93,7 @@ func (c Checker) Check(ctx context.Context, targets []Target) []Report {
 	return reports
 }
 
-// check checks one upstream.
+// check checks an upstream.
 func (c Checker) check(ctx context.Context, t Target) Report {
 	r := Report{Server: t.Name, State: Disabled, Check: Skipped}
 	if t.Connection == nil {
@@ -130,7 +124,7 @@ func (c Checker) check(ctx context.Context, t Target) Report {
 	st := t.Connection.Status() // after the check
 	var down *servers.DownError
 	if errors.As(err, &down) && st.State == servers.Ready && st.Since.Before(begun) {
-		st.State, st.Since = servers.Failed, time.Now() // it has just ended, and its status does not show it yet
+		st.State, st.Since = servers.Failed, time.Now() // the upstream has just ended, and the status does not show the end yet
 	}
 	c.addStatus(&r, st)
 	c.setOutcome(&r, err)
@@ -148,9 +142,9 @@ func (p permit) Permitted() error {
 	return p.Target.Permitted(p.Probe.Call)
 }
 
-// SlowError says that there was no response within the timeout of a check.
+// SlowError means: no response came within the timeout of a check.
 type SlowError struct {
-	What  string // the method that was not answered, or "start"
+	What  string // the method without an answer, or "start"
 	After time.Duration
 }
 
@@ -161,7 +155,7 @@ func (e *SlowError) Error() string {
 	return fmt.Sprintf("no answer to %s within %v", e.What, e.After)
 }
 
-// UnknownError says that there is no upstream with that name.
+// UnknownError means: no upstream has the name.
 type UnknownError struct {
 	Server string
 	Known  []string // the names of all upstreams
@@ -169,7 +163,7 @@ type UnknownError struct {
 
 func (e *UnknownError) Error() string { return fmt.Sprintf("no server is called %q", e.Server) }
 
-// list waits until an upstream has started and asks for its tools.
+// list waits until an upstream has started and asks for the tools.
 func (c Checker) list(ctx context.Context, up Connection, timeout time.Duration, r *Report) error {
 	starting, cancel := context.WithTimeoutCause(ctx, timeout, &SlowError{"start", timeout})
 	defer cancel()
@@ -197,8 +191,8 @@ func (c Checker) list(ctx context.Context, up Connection, timeout time.Duration,
 	return nil
 }
 
-// ask sends a request and returns the result and how long that took. A JSON-RPC error
-// is returned as an error.
+// ask sends a request and returns the result and the duration. A JSON-RPC error is returned as an
+// error.
 func (c Checker) ask(ctx context.Context, up Connection, call wire.Call, timeout time.Duration) ([]byte, time.Duration, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, &SlowError{call.Method, timeout})
 	defer cancel()

@@ -11,10 +11,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
-// contains reports whether got contains want. An object contains another if each member
-// of the other is there and contains the other's value. An array contains another if
-// each item of the other is contained in one of its items. Other values must be equal;
-// numbers are compared by value.
+// contains reports whether got contains want. An object contains another object with a subset of
+// the members, with contained values. An array contains another array if each item of the other
+// array is contained in an item of the array. Other values must be equal; numbers are compared by
+// value.
 //
 // Only want, which is the operator's, is decoded. A hostile server can make got very large.
 func contains(got, want []byte) bool {
@@ -22,7 +22,7 @@ func contains(got, want []byte) bool {
 	return err == nil && json.Valid(got) && within(got, w)
 }
 
-// within is contains for got that is valid, and want that is decoded.
+// within is contains for a valid got and a decoded want.
 func within(got []byte, want any) bool {
 	got = bytes.TrimLeft(got, " \t\r\n")
 	switch want := want.(type) {
@@ -44,7 +44,7 @@ func within(got []byte, want any) bool {
 }
 
 func membersWithin(got []byte, want map[string]any) bool {
-	var few struct { // without allocation: there may be millions of objects
+	var few struct { // without allocation: got may have millions of objects
 		names  [8]string
 		values [8][]byte
 	}
@@ -95,7 +95,7 @@ const numberBits = 512
 // sameNumber compares JSON numbers by value. Unlike a big.Rat, a big.Float needs little
 // memory for any exponent.
 func sameNumber(a, b string) bool {
-	if max(len(a), len(b)) > jsonvalue.MaxNumberDigits { // it takes time that is quadratic in it
+	if max(len(a), len(b)) > jsonvalue.MaxNumberDigits { // the comparison takes time quadratic in the number of digits
 		return a == b
 	}
 	x, _, errX := big.ParseFloat(a, 10, numberBits, big.ToNearestEven)

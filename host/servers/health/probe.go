@@ -12,7 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// probe makes the call of a probe and checks its result.
+// probe makes the call of a probe and checks the result.
 func (c Checker) probe(ctx context.Context, up Connection, p *config.Probe, permit wire.Permit) *ProbeReport {
 	r := &ProbeReport{Tool: c.text(p.Call), Check: Failed}
 	var params wire.Object
@@ -30,7 +30,7 @@ func (c Checker) probe(ctx context.Context, up Connection, p *config.Probe, perm
 	return r
 }
 
-// verdict returns why a tools/call result is not as expected, "" if it is.
+// verdict returns the difference of a tools/call result from the expectation, or "".
 func (c Checker) verdict(result []byte, want *config.Expectation) string {
 	if !wire.IsObject(result) {
 		return "answered with something that is not a result"
@@ -49,7 +49,7 @@ func (c Checker) verdict(result []byte, want *config.Expectation) string {
 		}
 	case want.Pattern != "":
 		pattern, err := regexp.Compile(want.Pattern)
-		if err != nil { // the configuration should have refused it
+		if err != nil { // the configuration should have refused the pattern
 			return c.text(err.Error())
 		}
 		if !pattern.MatchString(text) {
@@ -61,8 +61,8 @@ func (c Checker) verdict(result []byte, want *config.Expectation) string {
 	return ""
 }
 
-// textOf returns the text of a result: its text blocks, separated by newlines, or, if
-// it has none, the JSON of its structured content.
+// textOf returns the text of a result: the text blocks, separated by newlines, or, without text
+// blocks, the JSON of the structured content.
 func textOf(result []byte) string {
 	content, _ := wire.Get(result, "content")
 	blocks, _ := wire.Elements(content) // none if content is not an array
@@ -79,8 +79,8 @@ func textOf(result []byte) string {
 	return strings.Join(texts, "\n")
 }
 
-// valueOf returns the JSON value of a result: its structured content, or its text if
-// that is JSON, or its text as a JSON string.
+// valueOf returns the JSON value of a result: the structured content, or text if text is JSON, or
+// text as a JSON string.
 func valueOf(result []byte, text string) []byte {
 	if v, ok := wire.Get(result, "structuredContent"); ok && string(v) != "null" {
 		return v

@@ -17,7 +17,7 @@ type Outcome string
 const (
 	OK      Outcome = "ok"
 	Failed  Outcome = "failed"
-	Skipped Outcome = "skipped" // it is asleep or disabled, and was not checked
+	Skipped Outcome = "skipped" // asleep or disabled, and not checked
 )
 
 // Bounds of texts in reports, in characters: servers write them.
@@ -26,7 +26,7 @@ const (
 	maxExcerpt = 200
 )
 
-// Report is the result of checking one upstream. Latencies are in milliseconds.
+// Report is the result of checking an upstream. Latencies are in milliseconds.
 type Report struct {
 	Server string        `json:"server"`
 	State  servers.State `json:"state"` // a state of package upstream, Asleep or Disabled
@@ -39,21 +39,21 @@ type Report struct {
 	// Error says why the check failed.
 	Error string       `json:"error,omitempty"`
 	Probe *ProbeReport `json:"probe,omitempty"`
-	// LastError is the last error of the upstream. It may have recovered since.
+	// LastError is the last error of the upstream, which may have recovered since.
 	LastError string `json:"lastError,omitempty"`
-	// Details are further lines of LastError, such as the stderr tail of the
-	// server. They are for the operator.
+	// Details are further lines of LastError, for example the stderr tail of the server, for the
+	// operator.
 	Details []string `json:"details,omitempty"`
-	// SlowedSince is the time since which the upstream is read slowly, because it
-	// sends more than was requested.
+	// SlowedSince is the time since which the upstream is read slowly, because the upstream sends
+	// more than requested.
 	SlowedSince *time.Time `json:"slowedSince,omitempty"`
-	// Pins says what is not as it was pinned, one line each, at most maxPins.
+	// Pins lists the differences from the pinned state, a line each, at most maxPins.
 	Pins []string `json:"pins,omitempty"`
-	// Items says what the server lists that strict clients refuse, one line each. Clients get
-	// it without the members at fault, or not at all.
+	// Items lists the server's items that strict clients refuse, a line each. Clients get the items
+	// without the wrong members, or not at all.
 	Items     []string   `json:"items,omitempty"`
 	Restarts  int        `json:"restarts"`
-	RestartAt *time.Time `json:"restartAt,omitempty"` // when it will be started again
+	RestartAt *time.Time `json:"restartAt,omitempty"` // time of the next start
 }
 
 // ProbeReport is the result of a probe.
@@ -98,8 +98,8 @@ func (c Checker) addStatus(r *Report, st servers.Status) {
 	r.LastError = c.text(first)
 }
 
-// LastError returns the last error of an upstream on one line, without its name and
-// without the server's own output. It can contain secrets.
+// LastError returns the last error of an upstream on a single line, without the upstream's name and
+// without the server's own output. The line can contain secrets.
 func LastError(st servers.Status) string {
 	first, _ := lastError(st)
 	return display.OneLine(strings.TrimSuffix(first, "; its last lines on stderr:")) // they are left out
@@ -191,11 +191,11 @@ func duration(ms float64) string {
 	}
 }
 
-// text prepares text from a server for a report. It masks secrets before it shortens
-// the text, so that no part of a secret remains.
+// text prepares text from a server for a report. text masks secrets before shortening, so that no
+// part of a secret remains.
 func (c Checker) text(text string) string { return display.Clip(c.masked(text), maxText) }
 
-// excerpt returns the beginning of text from a server, masked and on one line.
+// excerpt returns the beginning of text from a server, masked and on a single line.
 func (c Checker) excerpt(text string) string { return display.Line(c.masked(text), maxExcerpt) }
 
 func (c Checker) masked(text string) string {

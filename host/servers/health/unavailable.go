@@ -1,10 +1,9 @@
 package health
 
-// Unavailable is a server that is not available.
+// Unavailable is an unavailable server.
 type Unavailable struct {
 	Server string `json:"server"` // script name
 	State  string `json:"state"`  // starting, failed, closed, disabled
-	// Why is a sentence for models that says what is wrong and what to do about it.
-	// It contains no secrets.
+	// Why is a sentence for models with the problem and the advice. Why contains no secrets.
 	Why string `json:"why"`
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Challenge is one challenge of a WWW-Authenticate header (RFC 9110, 11.6.1).
+// Challenge is a challenge of a WWW-Authenticate header (RFC 9110, 11.6.1).
 type Challenge struct {
 	Scheme string // in lower case
 	// Params holds the parameters by their names in lower case. If a parameter is
@@ -13,9 +13,9 @@ type Challenge struct {
 	Params map[string]string
 }
 
-// Challenges returns the challenges of a response, in order. It is lenient: the rest
-// of a header line is ignored from the first unexpected byte on, and parameters before
-// the first scheme are dropped.
+// Challenges returns the challenges of a response, in order. Challenges is lenient: the rest of a
+// header line is ignored from the first unexpected byte on, and parameters before the first scheme
+// are dropped.
 func Challenges(h http.Header) []Challenge {
 	var all []Challenge
 	for _, line := range h.Values("WWW-Authenticate") {
@@ -24,8 +24,8 @@ func Challenges(h http.Header) []Challenge {
 	return all
 }
 
-// ChallengeParam returns the value of a parameter in the first challenge that has it,
-// "" for none. name is in lower case.
+// ChallengeParam returns the value of a parameter in the first challenge with the parameter, or "".
+// name is in lower case.
 func ChallengeParam(h http.Header, name string) string {
 	for _, c := range Challenges(h) {
 		if value, ok := c.Params[name]; ok {
@@ -35,8 +35,8 @@ func ChallengeParam(h http.Header, name string) string {
 	return ""
 }
 
-// parseChallenges parses one line: challenges separated by commas, each a scheme with
-// one token68 or with parameters separated by commas.
+// parseChallenges parses a line: challenges separated by commas, each a scheme with a token68 or
+// with parameters separated by commas.
 func parseChallenges(line string) []Challenge {
 	var all []Challenge
 	p := challengeParser{rest: line}
@@ -75,14 +75,14 @@ func (c *Challenge) set(name, value string) {
 // challengeParser reads from the front of rest.
 type challengeParser struct{ rest string }
 
-// skip drops leading characters of set and reports whether there were any.
+// skip drops leading characters of set and reports whether any were dropped.
 func (p *challengeParser) skip(set string) bool {
 	before := len(p.rest)
 	p.rest = strings.TrimLeft(p.rest, set)
 	return len(p.rest) < before
 }
 
-// token reads a token (RFC 9110, 5.6.2), "" if there is none.
+// token reads a token (RFC 9110, 5.6.2), or returns "".
 func (p *challengeParser) token() string {
 	n := 0
 	for n < len(p.rest) && isTokenByte(p.rest[n]) {
@@ -93,8 +93,7 @@ func (p *challengeParser) token() string {
 	return word
 }
 
-// value reads "=" and a token or quoted string after it. ok is false if there
-// is none.
+// value reads "=" and the following token or quoted string. ok is false without a value.
 func (p *challengeParser) value() (value string, ok bool) {
 	p.rest = p.rest[1:]
 	p.skip(" \t")
@@ -110,7 +109,7 @@ func (p *challengeParser) value() (value string, ok bool) {
 	return value, value != ""
 }
 
-// quoted reads a quoted string (RFC 9110, 5.6.4). ok is false if it has no end.
+// quoted reads a quoted string (RFC 9110, 5.6.4). ok is false for a string without an end.
 func (p *challengeParser) quoted() (value string, ok bool) {
 	var b strings.Builder
 	for i := 1; i < len(p.rest); i++ {
@@ -128,8 +127,8 @@ func (p *challengeParser) quoted() (value string, ok bool) {
 	return "", false
 }
 
-// token68 drops the credentials that some schemes have instead of parameters. What
-// follows distinguishes them from a parameter: nothing or a comma.
+// token68 drops the credentials that some schemes have instead of parameters. Nothing or a comma
+// follows credentials, unlike a parameter.
 func (p *challengeParser) token68() {
 	n := 0
 	for n < len(p.rest) && (isTokenByte(p.rest[n]) || p.rest[n] == '/') {

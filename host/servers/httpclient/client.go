@@ -1,13 +1,6 @@
-// Package httpclient sends HTTP requests to the endpoint of one MCP server. It
-// adds the headers that every request needs (credentials, session id, protocol
-// revision), renews access tokens that the server refuses, and follows
-// redirects within the server's origin.
-//
-//	client.go     Client: the requests
-//	redirect.go   which redirects are followed
-//	transport.go  connections and their limits
-//	challenge.go  reading WWW-Authenticate
-//	errors.go     the errors
+// Package httpclient sends HTTP requests to the endpoint of an MCP server. The package adds the
+// headers of every request (credentials, session id, protocol revision), renews access tokens that
+// the server refuses, and follows redirects within the server's origin. Begin with Client.
 package httpclient
 
 import (
@@ -39,12 +32,12 @@ const (
 	lastEventID = "Last-Event-Id"
 )
 
-// Config says where a server is and what every request to it carries.
+// Config is the address of a server with the headers and credentials of every request.
 type Config struct {
 	// Name of the upstream in the configuration, for errors.
 	Name string
-	// URL of the server's endpoint. A user and password in it become Basic
-	// credentials, unless Headers has an Authorization.
+	// URL of the server's endpoint. A user and password in URL become Basic credentials, unless
+	// Headers has an Authorization.
 	URL string
 	// Headers are sent with every request. They may be secrets and never appear in
 	// errors.
@@ -56,31 +49,30 @@ type Authorizer interface {
 	// Header returns the value of the header Authorization. Errors: *AuthError; the
 	// cause of ctx; or why no token is available now.
 	Header(ctx context.Context) (string, error)
-	// Renew gets another token after the server has refused the one in the header
-	// value used. Errors as for Header.
+	// Renew gets another token after the server has refused the token in the header value used.
+	// Errors as for Header.
 	Renew(ctx context.Context, used string) error
-	// StepUp is called when the server has refused the token in the header value used
-	// because it lacks scopes. It returns nil if there is another token now. Errors as
-	// for Header.
+	// StepUp is called when the server has refused the token in the header value used for lack of
+	// scopes. StepUp returns nil if another token is available now. Errors as for Header.
 	StepUp(ctx context.Context, used string, scopes []string) error
-	// Close ends what is in progress and waits for it.
+	// Close ends the work in progress and waits for the end.
 	Close()
 }
 
-// Client sends requests to the endpoint of one server. It is safe for concurrent use,
-// except that SetAuthorizer must be called first.
+// Client sends requests to the endpoint of a server. It is safe for concurrent use, except for
+// SetAuthorizer, which must be called first.
 type Client struct {
 	config    Config
 	fixed     http.Header // the configured headers but Host
 	host      string      // the configured Host; "" for none
 	auth      Authorizer  // nil: none
 	transport *http.Transport
-	// url is the server's address. endpoint is where messages are posted, nil if that
-	// is url. They change when the server redirects within its origin.
+	// url is the server's address. endpoint is the address for posting messages, nil if equal to
+	// url. Both change when the server redirects within the origin.
 	url, endpoint atomic.Pointer[url.URL]
 
 	session atomic.Pointer[string] // Mcp-Session-Id; nil for none
-	version atomic.Pointer[string] // MCP-Protocol-Version; nil before it is known
+	version atomic.Pointer[string] // MCP-Protocol-Version; nil if unknown yet
 	cached  atomic.Pointer[cachedHeaders]
 }
 
@@ -92,7 +84,7 @@ type cachedHeaders struct {
 	post, get        http.Header
 }
 
-// New returns a client for the server of config. The caller must Close it.
+// New returns a client for the server of config. The caller must call Close.
 func New(config Config) (*Client, error) {
 	u, err := url.Parse(config.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -113,23 +105,23 @@ func New(config Config) (*Client, error) {
 	return c, nil
 }
 
-// SetAuthorizer adds the tokens of a to all requests. Close closes a. It must be called
+// SetAuthorizer adds the tokens of a to all requests. Close closes a. SetAuthorizer must be called
 // before the first request.
 func (c *Client) SetAuthorizer(a Authorizer) { c.auth = a }
 
-// Config returns the Config that was passed to New.
+// Config returns the Config passed to New.
 func (c *Client) Config() Config { return c.config }
 
 // URL returns the server's current address, without user and fragment.
 func (c *Client) URL() *url.URL { return c.url.Load() }
 
-// Transport returns the transport that makes the connections to the server.
+// Transport returns the transport of the connections to the server.
 func (c *Client) Transport() *http.Transport { return c.transport }
 
 // SetEndpoint sets where messages are posted from now on.
 func (c *Client) SetEndpoint(u *url.URL) { c.endpoint.Store(address(u)) }
 
-// SetRevision sets the protocol revision that requests name from now on.
+// SetRevision sets the protocol revision in requests from now on.
 func (c *Client) SetRevision(revision protocol.Revision) {
 	name := revision.String()
 	c.version.Store(&name)
@@ -170,7 +162,7 @@ func address(u *url.URL) *url.URL {
 	return &a
 }
 
-// target returns the address of requests with that method.
+// target returns the address of requests with a method.
 func (c *Client) target(method string) *atomic.Pointer[url.URL] {
 	if method == http.MethodPost && c.endpoint.Load() != nil {
 		return &c.endpoint
@@ -178,11 +170,10 @@ func (c *Client) target(method string) *atomic.Pointer[url.URL] {
 	return &c.url
 }
 
-// Do sends a request and returns the response with any status, except that a refused
-// authorization and an unusable redirect are errors. The caller closes the body. eventID
-// is the event to resume after, "" for none. permit is asked before each attempt.
-// Errors: *AuthError, *RedirectError, *wire.DeniedError, the cause of ctx, and network
-// errors; see NotDialed.
+// Do sends a request and returns the response with any status; a refused authorization and an
+// unusable redirect are errors. The caller closes the body. eventID is the event to resume after,
+// or "". permit is asked before each attempt. Errors: *AuthError, *RedirectError,
+// *wire.DeniedError, the cause of ctx, and network errors; see NotDialed.
 func (c *Client) Do(ctx context.Context, method string, body []byte, eventID string, permit wire.Permit) (*http.Response, error) {
 	var more http.Header
 	if eventID != "" {
@@ -196,7 +187,7 @@ func (c *Client) Post(ctx context.Context, body []byte, more http.Header, permit
 	return c.do(ctx, http.MethodPost, body, more, permit)
 }
 
-// do is Do with more headers, which replace others of the same names.
+// do is Do with more headers, which replace other headers of the same names.
 func (c *Client) do(ctx context.Context, method string, body []byte, more http.Header, permit wire.Permit) (*http.Response, error) {
 	renewed, stepUps := false, 0
 	for hops := 0; ; {
@@ -238,8 +229,7 @@ func (c *Client) do(ctx context.Context, method string, body []byte, more http.H
 	}
 }
 
-// NewRequest returns a POST of body without an access token, to which the server
-// responds with its challenge.
+// NewRequest returns a POST of body without an access token. The server responds with a challenge.
 func (c *Client) NewRequest(ctx context.Context, body []byte) *http.Request {
 	return c.newRequest(ctx, http.MethodPost, body, nil, "")
 }
@@ -258,7 +248,7 @@ func (c *Client) newRequest(ctx context.Context, method string, body []byte, mor
 	if body != nil {
 		req.Header = headers.post
 		req.ContentLength = int64(len(body))
-		// net/http recognizes this type, and sends headers and body with one write.
+		// net/http recognizes this type, and sends headers and body with a single write.
 		req.Body = io.NopCloser(bytes.NewReader(body))
 		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	}
@@ -269,7 +259,7 @@ func (c *Client) newRequest(ctx context.Context, method string, body []byte, mor
 	return req.WithContext(ctx)
 }
 
-// headers returns the headers of a request that is made now.
+// headers returns the headers of a request made now.
 func (c *Client) headers(authorization string) *cachedHeaders {
 	session, version := c.session.Load(), c.version.Load()
 	if m := c.cached.Load(); m != nil && m.authorization == authorization && m.session == session && m.version == version {

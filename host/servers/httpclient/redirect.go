@@ -8,7 +8,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// MaxRedirects is how many redirects of one request are followed.
+// MaxRedirects is the maximum number of followed redirects of a request.
 const MaxRedirects = 5
 
 // IsRedirect reports whether a status redirects to another address.
@@ -21,10 +21,9 @@ func IsRedirect(status int) bool {
 	return false
 }
 
-// redirected makes the client use the address that resp redirects to. It follows
-// redirects only within the origin, because credentials are sent with every request,
-// and only those that keep the method, because the server has not got the message of
-// a POST yet.
+// redirected makes the client use the redirect's target. redirected follows redirects only within
+// the origin, because credentials are sent with every request, and only redirects that keep the
+// method, because the server has not got the message of a POST yet.
 func (c *Client) redirected(resp *http.Response, method string, hops int) error {
 	Discard(resp.Body)
 	target := c.target(method)

@@ -10,18 +10,17 @@ import (
 // maxIdleConns is how many idle connections are kept for later requests.
 const maxIdleConns = 256
 
-// NewTransport returns a transport for a server with that URL scheme. It limits
-// neither the time of a response nor the number of connections: an answer may
-// take as long as its call, and a stream that is read slowly must not delay a
-// cancellation. It uses the proxies of the environment (http.ProxyFromEnvironment),
-// and none for loopback addresses.
+// NewTransport returns a transport for a server with a URL scheme. The transport limits neither the
+// time of a response nor the number of connections: an answer may take as long as the call, and a
+// stream that is read slowly must not delay a cancellation. The transport uses the proxies of the
+// environment (http.ProxyFromEnvironment), and none for loopback addresses.
 func NewTransport(scheme string) *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.DialContext = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext
 	t.MaxIdleConns, t.MaxIdleConnsPerHost = maxIdleConns, maxIdleConns
 	t.MaxResponseHeaderBytes = 1 << 20
-	// A request on a connection that the server is just closing fails, and it is not
-	// known whether the server acted on it. Node closes idle connections after 5 s.
+	// A request on a connection that the server is just closing fails, and the server may have
+	// acted on the request. Node closes idle connections after 5 s.
 	t.IdleConnTimeout = 4 * time.Second
 	if scheme == "https" { // TLS is costly to set up, and most servers are behind proxies that wait longer
 		t.IdleConnTimeout = time.Minute
@@ -30,8 +29,8 @@ func NewTransport(scheme string) *http.Transport {
 	return t
 }
 
-// NotDialed reports whether err means that no connection was made for a request, so
-// that the server cannot have seen it.
+// NotDialed reports whether err means: no connection was made for a request, so the server cannot
+// have seen the request.
 func NotDialed(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"

@@ -1,10 +1,6 @@
-// Package legacysse is a connection with an MCP server over HTTP with SSE
-// (revision 2024-11-05, basic/transports): one stream of events with all that the
-// server sends, and a POST for each message of ours.
-//
-//	link.go    Link: start, reading, end
-//	stream.go  opening the stream, and where messages are posted
-//	post.go    posting messages
+// Package legacysse is a connection with an MCP server over HTTP with SSE (revision 2024-11-05,
+// basic/transports): a stream of events with everything that the server sends, and a POST for each
+// message of ours. Begin with Link.
 package legacysse
 
 import (
@@ -25,7 +21,7 @@ import (
 
 var _ link.Link = (*Link)(nil)
 
-// Link is a connection with one server; see link.Link.
+// Link is a connection with a server; see link.Link.
 type Link struct {
 	opts   link.Options
 	client *httpclient.Client
@@ -37,15 +33,15 @@ type Link struct {
 	// ctx ends with the stream. All requests use it.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	wg     sync.WaitGroup // of the goroutines that read and write
+	wg     sync.WaitGroup // of the reading and writing goroutines
 	posts  sync.WaitGroup
 
 	mu    sync.Mutex          // guards calls; a leaf
-	calls map[string]*posting // requests whose POST has no response yet, by raw id
+	calls map[string]*posting // requests with a POST that has no response yet, by raw id
 }
 
-// Dial opens the stream of the server of client. Shutdown closes client; after an
-// error, it has been closed. ctx is for dialing only.
+// Dial opens the stream of client's server. Shutdown closes client; after an error, client has been
+// closed. ctx is for dialing only.
 func Dial(ctx context.Context, client *httpclient.Client, opts link.Options) (*Link, error) {
 	l := &Link{opts: opts, client: client, calls: map[string]*posting{}}
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
@@ -109,11 +105,11 @@ func (l *Link) Done() <-chan struct{} { return l.rpc.Done() }
 // Err implements link.Link.
 func (l *Link) Err() error { return l.rpc.Err() }
 
-// Heard returns a number that changes with each event. It is odd while an event is
-// being processed.
+// Heard returns a number that changes with each event. The number is odd while an event is being
+// processed.
 func (l *Link) Heard() int64 { return l.heard.Load() }
 
-// Shutdown implements link.Link. It ends the stream and thereby the session.
+// Shutdown implements link.Link. Shutdown ends the stream and thereby the session.
 func (l *Link) Shutdown(time.Duration, <-chan struct{}) {
 	closed := l.opts.Errors.Down("connection closed", wire.ErrClosed)
 	l.rpc.End(closed)

@@ -15,11 +15,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers/link"
 )
 
-// postWait is how long a message waits for the server's response to the message
-// before it, and a cancellation for that to the call.
+// postWait is how long a message waits for the server's response to the previous message, and a
+// cancellation for the response to the call.
 const postWait = 200 * time.Millisecond
 
-// poster posts the messages that are written to it, one per line.
+// poster posts the written messages, each on a line.
 type poster struct{ link *Link }
 
 // Write implements io.Writer.
@@ -41,10 +41,9 @@ func (p poster) Close() error {
 	return nil
 }
 
-// send posts one message. It waits until the server has accepted it, so that
-// messages arrive in order, but for postWait at most: some servers respond only
-// after they have done what the message says, and may need another message of ours
-// before that.
+// send posts a message. send waits until the server has accepted the message, so that messages
+// arrive in order, but for postWait at most: some servers respond only after carrying out the
+// message, and may need another message of ours before.
 func (l *Link) send(body []byte) error {
 	posted := make(chan error, 1)
 	call, cancelled := l.follow(body)
@@ -63,16 +62,16 @@ func (l *Link) send(body []byte) error {
 	}
 }
 
-// posting is a request that is being posted, or another message without an id.
+// posting is a request being posted, or another message without an id.
 type posting struct {
-	id     string // raw; "" for a message that is no request
+	id     string // raw; "" for a message other than a request
 	ctx    context.Context
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the server has responded, or the POST has failed
 }
 
-// follow returns the posting of a message. If the message cancels a call whose POST has no
-// response yet, it also returns the posting of that call; otherwise nil.
+// follow returns the posting of a message. If the message cancels a call with a POST that has no
+// response yet, follow also returns the posting of the call; otherwise nil.
 func (l *Link) follow(body []byte) (p, cancelled *posting) {
 	m, _ := wire.Parse(body)
 	p = &posting{ctx: l.ctx, cancel: func() {}}
@@ -92,7 +91,7 @@ func (l *Link) follow(body []byte) (p, cancelled *posting) {
 	return p, cancelled
 }
 
-// forget ends the following of a message that was posted, or not.
+// forget ends the following of a message, whether posted or not.
 func (l *Link) forget(p *posting) {
 	p.cancel()
 	if p.id == "" {
@@ -104,10 +103,10 @@ func (l *Link) forget(p *posting) {
 	close(p.done)
 }
 
-// settle waits until a call that was cancelled can no longer reach the server later than the
-// cancellation, which goes over another connection: until the server has responded to its POST,
-// or the POST was aborted after postWait. A server ignores the cancellation of a call that it
-// does not know, and would work on for nobody. A nil posting is no call.
+// settle waits until a cancelled call can no longer reach the server after the cancellation, which
+// takes another connection: until the server has responded to the call's POST, or the POST was
+// aborted after postWait. A server ignores the cancellation of an unknown call, and would work on
+// in vain. A nil posting is no call.
 func (p *posting) settle() {
 	if p == nil {
 		return
@@ -122,9 +121,8 @@ func (p *posting) settle() {
 	}
 }
 
-// post posts one message, until ctx ends. A failure ends the call that the message belongs to. If the
-// session has ended, or the server cannot be reached, it also ends the stream and is
-// returned.
+// post posts a message, until ctx ends. A failure ends the message's call. If the session has
+// ended, or the server is unreachable, the failure also ends the stream and is returned.
 func (l *Link) post(ctx context.Context, body []byte) error {
 	resp, err := l.client.Do(ctx, http.MethodPost, body, "", nil)
 	if err == nil && resp.StatusCode/100 == 2 {
@@ -150,13 +148,13 @@ func (l *Link) post(ctx context.Context, body []byte) error {
 	return err
 }
 
-// sessionLost reports whether a status means that the server has forgotten our session.
+// sessionLost reports whether a status means: the server has forgotten our session.
 func sessionLost(status *httpclient.StatusError) bool {
 	return status != nil && (status.Status == http.StatusNotFound || status.Status == http.StatusGone)
 }
 
-// fail ends the call of a message that could not be posted. status is that of the
-// response; nil if there was none.
+// fail ends the call of a message that could not be posted. status is the status of the response;
+// nil without a response.
 func (l *Link) fail(body []byte, status *httpclient.StatusError, err error) {
 	m, _ := wire.Parse(body)
 	id, bad := strconv.ParseInt(string(m.ID), 10, 64)

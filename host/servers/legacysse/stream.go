@@ -12,7 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers/link"
 )
 
-// stream is the server's stream of events. One goroutine uses it.
+// stream is the server's stream of events, for use by a single goroutine.
 type stream struct {
 	body   io.ReadCloser
 	events *wire.EventReader
@@ -44,7 +44,7 @@ func (l *Link) open() error {
 	return nil
 }
 
-// readEndpoint reads events up to the one that says where messages are posted.
+// readEndpoint reads events up to the event with the address for posting messages.
 func (l *Link) readEndpoint() error {
 	for {
 		ev, err := l.stream.events.Next()
@@ -57,7 +57,7 @@ func (l *Link) readEndpoint() error {
 	}
 }
 
-// setEndpoint sets where messages are posted. It must have the origin of the
+// setEndpoint sets the address for posting messages. The address must have the origin of the
 // stream, because credentials are sent with messages.
 func (l *Link) setEndpoint(ref string) error {
 	from := l.client.URL()

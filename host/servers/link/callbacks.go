@@ -10,16 +10,15 @@ import (
 // Callbacks is an rpc.Handler made of functions.
 type Callbacks struct {
 	// OnNotification gets every notification except notifications/progress and
-	// notifications/cancelled. It runs on the goroutine that reads the stream, in
-	// the order of the stream. Nil: they are ignored.
+	// notifications/cancelled, on the goroutine that reads the stream, in the order of the stream.
+	// Nil: they are ignored.
 	OnNotification func(m wire.Inbound)
-	// OnRequest answers the server's requests except ping. It may wait for people,
-	// so it runs on a goroutine of its own. The owners of m are those at the time
-	// the request arrived. ctx ends when the connection does (with the error of
-	// rpc.Errors.Down as its cause) or when the server cancels the request (cause:
-	// *wire.CancelledError), and then nothing is answered. At most
-	// rpc.DefaultMaxRequests run at a time; further requests are refused. Nil:
-	// every request is answered with -32601.
+	// OnRequest answers the server's requests except ping. OnRequest may wait for people, and so
+	// runs on a separate goroutine. The owners of m are the owners at the arrival of the request.
+	// ctx ends with the connection (with the error of rpc.Errors.Down as the cause) or when the
+	// server cancels the request (cause: *wire.CancelledError), and then nothing is answered. At
+	// most rpc.DefaultMaxRequests run at a time; further requests are refused. Nil: every request
+	// is answered with -32601.
 	OnRequest func(ctx context.Context, m wire.Inbound) wire.Reply
 }
 
@@ -31,7 +30,7 @@ func (c Callbacks) Request(r *rpc.Request) {
 		r.Reply(wire.Reply{Error: wire.Errorf(wire.CodeMethodNotFound, "method not found: %s", Excerpt(r.Method)).Raw()})
 		return
 	}
-	candidates := r.Candidates() // they may be others by the time OnRequest asks
+	candidates := r.Candidates() // the candidates may differ by the time OnRequest asks
 	r.Start(func(ctx context.Context, r *rpc.Request) wire.Reply {
 		return c.OnRequest(ctx, wire.Inbound{Method: r.Method, Params: r.Params, Owners: candidates.Owners, Await: candidates.Await})
 	})

@@ -1,9 +1,5 @@
-// Package link defines what an upstream needs of a connection with a server,
-// whatever its transport, and what the connection gets from the upstream.
-//
-//	link.go       Link, Options
-//	callbacks.go  Callbacks: an rpc.Handler made of functions
-//	excerpt.go    Excerpt: text of a server for errors and logs
+// Package link defines the connection of an upstream with a server, independently of the transport.
+// Begin with Link and Options. Callbacks is an rpc.Handler made of functions.
 package link
 
 import (
@@ -17,16 +13,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// Link is one connection with a server. It is never used again after its end or
-// Shutdown: a new one is made instead. It is safe for concurrent use, except that
-// Shutdown is called once.
+// Link is a connection with a server. A Link is never used again after the Link's end or Shutdown:
+// a new Link is made instead. It is safe for concurrent use, except for Shutdown, which is called
+// once.
 //
-// An rpc.Conn handles calls, progress, and the server's messages; see there for
-// what it guarantees.
+// An rpc.Conn handles calls, progress, and the server's messages; see rpc.Conn for the guarantees.
 type Link interface {
-	// Call makes a call and waits for its outcome; see rpc.Conn.Call. An error is
-	// marked with rpc.Errors.Unsent only if the server has certainly not acted on
-	// the request.
+	// Call makes a call and waits for the outcome; see rpc.Conn.Call. An error is marked with
+	// rpc.Errors.Unsent only if the server has certainly not acted on the request.
 	Call(ctx context.Context, call wire.Call) (wire.Reply, error)
 	// CallWithin is Call with a limit.
 	CallWithin(ctx context.Context, call wire.Call, limit rpc.Limit) (wire.Reply, error)
@@ -34,30 +28,29 @@ type Link interface {
 	Submit(call wire.Call, limit rpc.Limit, complete wire.CompletionFunc) (rpc.Pending, error)
 	// Notify sends a notification; params may be nil. Errors as for Call.
 	Notify(ctx context.Context, method string, params []byte) error
-	// Negotiated sets the revision that the server chose. It is called once, after
-	// the answer to initialize and before notifications/initialized is sent.
+	// Negotiated sets the revision chosen by the server. Negotiated is called once, after the
+	// answer to initialize and before notifications/initialized is sent.
 	Negotiated(revision protocol.Revision)
-	// Done is closed when the link cannot be used any more and every call has its
-	// outcome. It is also closed when the server has forgotten the session.
+	// Done is closed when the link is unusable and every call has an outcome, also after the server
+	// has forgotten the session.
 	Done() <-chan struct{}
 	// Err returns why the link ended, nil while Done is open. If the error is
 	// marked with rpc.Errors.Unsent, a new link is made without delay.
 	Err() error
-	// Shutdown ends the link and the server's session or process. Pending calls
-	// may still be answered for a moment. Between its steps it waits at most
-	// grace, and not at all once kill is closed. When it returns, nothing is left:
-	// no process, goroutine, socket, or running callback.
+	// Shutdown ends the link and the server's session or process. Pending calls may still be
+	// answered for a moment. Between the steps Shutdown waits at most grace, and not at all once
+	// kill is closed. When Shutdown returns, nothing is left: no process, goroutine, socket, or
+	// running callback.
 	Shutdown(grace time.Duration, kill <-chan struct{})
 }
 
-// Options are what a link gets from its upstream. Handler and Errors must be
-// set.
+// Options are the upstream's options for a link. Handler and Errors must be set.
 type Options struct {
-	// MaxMessage is the largest message that is accepted from the server, in
-	// bytes; 0: wire.DefaultMaxMessage.
+	// MaxMessage is the largest accepted message of the server, in bytes; 0:
+	// wire.DefaultMaxMessage.
 	MaxMessage int
-	// Budget counts large messages of the server: while it is used up, nothing is
-	// read. Nil: they are not counted.
+	// Budget counts large messages of the server: while the Budget is used up, nothing is read.
+	// Nil: they are not counted.
 	Budget *budget.Budget
 	// Owner is the owner of the messages in Budget.
 	Owner any
@@ -65,9 +58,9 @@ type Options struct {
 	Handler rpc.Handler
 	// Errors makes the errors of calls.
 	Errors rpc.Errors
-	// Unsolicited is called with the number of bytes from the server that belong to no
-	// call in flight. It may block until done is closed, so that the server is read
-	// slowly. Nil: such bytes cost nothing.
+	// Unsolicited is called with the number of bytes from the server that belong to no call in
+	// flight. Unsolicited may block until done is closed, so that the server is read slowly. Nil:
+	// these bytes cost nothing.
 	Unsolicited func(bytes int, done <-chan struct{})
 	// Garbage is rpc.Options.Garbage.
 	Garbage func(reason string, raw []byte)
@@ -75,12 +68,12 @@ type Options struct {
 	SerialIDs bool
 	// Tracer is rpc.Options.Tracer.
 	Tracer rpc.Tracer
-	// Log gets what happens to the link. Nil: nothing is logged.
+	// Log gets the events of the link. Nil: nothing is logged.
 	Log *slog.Logger
 }
 
-// Conn makes the connection of a link. done is closed when Unsolicited must not block
-// any more; nil: when the connection ends.
+// Conn makes the connection of a link. done is closed when Unsolicited must no longer block; nil:
+// when the connection ends.
 func (o *Options) Conn(main rpc.Stream, done <-chan struct{}) *rpc.Conn {
 	opts := rpc.Options{
 		Peer: rpc.Server, Main: main, Handler: o.Handler, Errors: o.Errors, SerialIDs: o.SerialIDs,

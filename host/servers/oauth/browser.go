@@ -21,7 +21,7 @@ type callback struct {
 	served   chan struct{}   // closed when the server has ended
 
 	mu    sync.Mutex
-	state string // the state that the callback must have; "": none is accepted
+	state string // the state of the expected callback; "": no callback is accepted
 }
 
 func newCallback(port int) (*callback, error) {
@@ -47,7 +47,7 @@ func (b *callback) redirect() string {
 	return "http://" + b.listener.Addr().String() + callbackPath
 }
 
-// expect sets the state that the callback must have.
+// expect sets the state of the expected callback.
 func (b *callback) expect(state string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -83,7 +83,8 @@ func (b *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	w.Header().Set("Connection", "close")
-	// A page whose name has been made to resolve to this machine sends its name as the host.
+	// A page with a name that was made to resolve to this machine sends the page's name as the
+	// host.
 	if r.URL.Path != callbackPath || r.Method != http.MethodGet || r.Host != b.listener.Addr().String() {
 		http.NotFound(w, r)
 		return
@@ -97,7 +98,7 @@ func (b *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, "mcp-metatool has received the answer. You can close this window. The terminal shows the result.")
 }
 
-// take reports whether state is the expected one, and returns true only once.
+// take reports whether state is the expected state, and returns true only once.
 func (b *callback) take(state string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

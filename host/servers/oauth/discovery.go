@@ -20,11 +20,11 @@ import (
 // maxDocument limits metadata, and answers of authorization servers, in bytes.
 const maxDocument = 256 << 10
 
-// issuerError means that a server names another authorization server than the one that
-// its tokens belong to. Nothing is sent to the named one.
+// issuerError means: a server names another authorization server than the issuer of the tokens.
+// Nothing is sent to the named authorization server.
 type issuerError struct {
-	named []string // what the server names
-	ours  string   // the issuer of the tokens, or the configured one
+	named []string // the authorization servers named by the server
+	ours  string   // the issuer of the tokens, or the configured issuer
 	how   string   // introduces ours in the text of the error
 }
 
@@ -33,8 +33,8 @@ func (e *issuerError) Error() string {
 	return fmt.Sprintf("the server names the authorization server %s, but %s %s", shown(strings.Join(named, ", ")), e.how, shown(e.ours))
 }
 
-// check returns nil if ours is among the servers named, or none is named; otherwise it
-// returns e.
+// check returns nil if the server names ours, or no authorization server; otherwise check returns
+// e.
 func (e *issuerError) check() error {
 	if len(e.named) == 0 || slices.ContainsFunc(e.named, func(n string) bool { return sameIssuer(n, e.ours) }) {
 		return nil
@@ -57,19 +57,19 @@ type resourceMetadata struct {
 // serverMetadata is the metadata of an authorization server (RFC 8414, 2).
 type serverMetadata struct {
 	transport.AuthServerMetadata
-	// SendsIssuer means that every callback has the parameter iss (RFC 9207, 3).
+	// SendsIssuer means: every callback has the parameter iss (RFC 9207, 3).
 	SendsIssuer bool `json:"authorization_response_iss_parameter_supported"`
-	// ReadsClientMetadata means that a client id may be the address of a document about
-	// the client (draft-ietf-oauth-client-id-metadata-document-00, 5).
+	// ReadsClientMetadata means: a client id may be the address of a document about the client
+	// (draft-ietf-oauth-client-id-metadata-document-00, 5).
 	ReadsClientMetadata bool `json:"client_id_metadata_document_supported"`
-	// resource is what tokens are requested for (RFC 8707).
+	// resource is the resource of requested tokens (RFC 8707).
 	resource string
-	// resourceScopes are the scopes that the MCP server's metadata names.
+	// resourceScopes are the scopes named in the MCP server's metadata.
 	resourceScopes []string
 }
 
-// discover finds the authorization server: the configured one, else former if the MCP
-// server still names that, else the first that the MCP server names, else the MCP
+// discover finds the authorization server: the configured server, else former if the MCP server
+// still names former, else the first authorization server that the MCP server names, else the MCP
 // server's own origin (revision 2025-03-26).
 func (t *Tokens) discover(ctx context.Context, challenge *http.Response, former string) (*serverMetadata, error) {
 	named, err := t.protectedResource(ctx, challenge)
@@ -105,8 +105,8 @@ func (t *Tokens) discover(ctx context.Context, challenge *http.Response, former 
 	if err := t.checkEndpoints(m); err != nil {
 		return nil, err
 	}
-	// Revision 2025-03-26, which knows no metadata of MCP servers, does not require that
-	// an authorization server says how it supports PKCE.
+	// Revision 2025-03-26, which knows no metadata of MCP servers, does not require an
+	// authorization server to declare support for PKCE.
 	return m, t.checkPKCE(m, named != nil)
 }
 
@@ -117,8 +117,8 @@ func (t *Tokens) base() *url.URL {
 	return &u
 }
 
-// protectedResource returns the metadata of the MCP server (RFC 9728), nil if it has
-// none. It checks that the metadata is about the server.
+// protectedResource returns the metadata of the MCP server (RFC 9728), or nil. protectedResource
+// checks that the metadata is about the server.
 func (t *Tokens) protectedResource(ctx context.Context, challenge *http.Response) (*resourceMetadata, error) {
 	base := t.base()
 	if address := advertised(challenge, base); address != "" {
@@ -151,9 +151,8 @@ func (t *Tokens) protectedResource(ctx context.Context, challenge *http.Response
 	return nil, nil
 }
 
-// advertised returns the address of metadata that the challenge names, "" for none. A
-// server has its metadata at its own origin (RFC 9728, 3); other addresses are
-// ignored.
+// advertised returns the address of metadata in the challenge, or "". A server has the metadata at
+// the server's own origin (RFC 9728, 3); other addresses are ignored.
 func advertised(challenge *http.Response, base *url.URL) string {
 	if challenge == nil {
 		return ""
@@ -186,8 +185,8 @@ func coversResource(resource string, base *url.URL) bool {
 	return sameResource(resource, base) || strings.HasPrefix(base.EscapedPath(), strings.TrimSuffix(u.EscapedPath(), "/")+"/")
 }
 
-// wellKnown returns the addresses of a well-known document for base: first with its
-// path, then for the whole origin (RFC 9728, 3.1).
+// wellKnown returns the addresses of a well-known document for base: first with the path of base,
+// then for the whole origin (RFC 9728, 3.1).
 func wellKnown(base *url.URL, document string) []string {
 	root := base.Scheme + "://" + base.Host + "/.well-known/" + document
 	path := strings.Trim(base.EscapedPath(), "/")
@@ -228,9 +227,8 @@ func (t *Tokens) authorizationServer(ctx context.Context, issuer string) (*serve
 	return m, err
 }
 
-// metadata returns the first document found at the addresses, nil for none. It returns
-// an error if the document is not about one of the issuers, or if there is none and a
-// request failed.
+// metadata returns the first document found at the addresses, or nil. metadata returns an error if
+// the document is not about one of the issuers, or if no document was found and a request failed.
 func (t *Tokens) metadata(ctx context.Context, client *http.Client, addresses []string, issuers ...string) (*serverMetadata, error) {
 	var failed error
 	for _, address := range addresses {
@@ -255,9 +253,8 @@ func (t *Tokens) metadata(ctx context.Context, client *http.Client, addresses []
 	return nil, failed
 }
 
-// ownAuthorizationServer returns the MCP server itself as an authorization server, by
-// its metadata or with the endpoints of revision 2025-03-26. Only its metadata
-// can name another origin.
+// ownAuthorizationServer returns the MCP server itself as an authorization server, according to the
+// metadata or with the endpoints of revision 2025-03-26. Only the metadata can name another origin.
 func (t *Tokens) ownAuthorizationServer(ctx context.Context) (*serverMetadata, error) {
 	base := t.base()
 	origin := &url.URL{Scheme: base.Scheme, Host: base.Host}
@@ -295,9 +292,9 @@ func (t *Tokens) checkEndpoints(m *serverMetadata) error {
 	return nil
 }
 
-// checkPKCE returns an error if the authorization server does not support PKCE with S256,
-// or if required is set and it does not say so: without PKCE, whoever gets hold of a code
-// can redeem it.
+// checkPKCE returns an error if the authorization server does not support PKCE with S256, or if
+// required is set and the server does not declare support: without PKCE, a thief of a code can
+// redeem the code.
 func (t *Tokens) checkPKCE(m *serverMetadata, required bool) error {
 	methods := m.CodeChallengeMethodsSupported
 	switch {
@@ -311,8 +308,8 @@ func (t *Tokens) checkPKCE(m *serverMetadata, required bool) error {
 	return nil
 }
 
-// document gets a JSON document and decodes it into v. With a status other than 200, v
-// is not changed.
+// document gets a JSON document and decodes the document into v. A status other than 200 leaves v
+// unchanged.
 func (t *Tokens) document(ctx context.Context, client *http.Client, address string, v any) (status int, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -338,7 +335,7 @@ func (t *Tokens) document(ctx context.Context, client *http.Client, address stri
 	return resp.StatusCode, nil
 }
 
-// readAnswer reads a body of at most maxDocument bytes and closes it.
+// readAnswer reads and closes a body of at most maxDocument bytes.
 func readAnswer(resp *http.Response) ([]byte, error) {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxDocument+1))

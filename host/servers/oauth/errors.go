@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// maxError limits the text of an error, and maxShown one piece of text from a
-	// server in it, in characters.
+	// maxError limits the text of an error, and maxShown each text of a server in the error, in
+	// characters.
 	maxError = 800
 	maxShown = 200
 )
 
-// errTooLong means that an answer is larger than maxDocument.
+// errTooLong means: an answer is larger than maxDocument.
 var errTooLong = errors.New("the answer is too long")
 
-// shown returns text from a server as it is shown in an error.
+// shown returns text of a server in a form for errors.
 func shown(text string) string { return display.Line(text, maxShown) }
 
 // withoutSecrets returns the error err of an authorization server without secrets and
@@ -41,7 +41,7 @@ func withoutSecrets(err error, secrets ...string) error {
 	return &hiddenError{text: text}
 }
 
-// hiddenError is an error whose text is safe to show.
+// hiddenError is an error with a text that is safe to show.
 type hiddenError struct {
 	text string
 	err  error
@@ -50,7 +50,7 @@ type hiddenError struct {
 func (e *hiddenError) Error() string { return e.text }
 func (e *hiddenError) Unwrap() error { return e.err }
 
-// redact replaces secrets in text, and makes it safe to show.
+// redact replaces secrets in text, and makes the text safe to show.
 func redact(text string, secrets []string) string {
 	for _, s := range secrets {
 		if s != "" {

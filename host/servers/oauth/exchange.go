@@ -24,8 +24,8 @@ const (
 	authNone  = "none"
 )
 
-// authMethod returns how a client authenticates with its secret: as it was registered,
-// else in the body, unless the server supports only the header.
+// authMethod returns how a client authenticates with a secret: as registered, else in the body,
+// unless the server supports only the header.
 func authMethod(client client, supported []string) string {
 	switch {
 	case client.Secret == "":
@@ -38,8 +38,8 @@ func authMethod(client client, supported []string) string {
 	return authPost
 }
 
-// exchange requests tokens from the token endpoint of e. It is the only function that
-// sends secrets, codes and refresh tokens. Its errors may contain them.
+// exchange requests tokens from the token endpoint of e. Only exchange sends secrets, codes and
+// refresh tokens. The errors may contain them.
 func (t *Tokens) exchange(ctx context.Context, e credentials, client client, form url.Values) (*transport.Token, error) {
 	if e.Resource != "" {
 		form.Set("resource", e.Resource) // RFC 8707
@@ -72,8 +72,8 @@ func (t *Tokens) exchange(ctx context.Context, e credentials, client client, for
 	return token, nil
 }
 
-// checkToken returns an error if we cannot use the token: a type that we do not know must
-// not be used (RFC 6749, 7.1), and the token must fit into a header field (RFC 6749, A.12).
+// checkToken returns an error for an unusable token: an unknown type must not be used (RFC 6749,
+// 7.1), and the token must fit into a header field (RFC 6749, A.12).
 func checkToken(token *transport.Token) error {
 	switch {
 	case token.AccessToken == "":
@@ -86,13 +86,12 @@ func checkToken(token *transport.Token) error {
 	return nil
 }
 
-// maxLifetime limits a token's lifetime, in seconds, so that the time of its expiry can
-// be represented.
+// maxLifetime limits a token's lifetime, in seconds, so that the time of expiry can be represented.
 const maxLifetime = 100 * 365 * 24 * 3600
 
-// answer sends a request to an authorization server and decodes the answer into v.
-// Errors: transport.OAuthError for an OAuth error, which some servers send with status
-// 200; *httpclient.StatusError for other statuses that are not a success.
+// answer sends a request to an authorization server and decodes the answer into v. Errors:
+// transport.OAuthError for an OAuth error, which some servers send with status 200;
+// *httpclient.StatusError for other statuses than success.
 func (t *Tokens) answer(req *http.Request, v any) error {
 	resp, err := t.issuer.Do(req)
 	if err != nil {
@@ -115,8 +114,7 @@ func (t *Tokens) answer(req *http.Request, v any) error {
 	return nil
 }
 
-// endpointGone reports whether err means that the token endpoint does not exist any
-// more.
+// endpointGone reports whether err means: the token endpoint no longer exists.
 func endpointGone(err error) bool {
 	var status *httpclient.StatusError
 	if !errors.As(err, &status) {

@@ -16,28 +16,27 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers/httpclient"
 )
 
-// guard is an http.RoundTripper for authorization servers. An MCP server chooses the
-// authorization servers that it names, and it must not be able to make us send requests
-// to other hosts of our network (server-side request forgery). So only https is allowed,
-// and no address that is more private than the server's own. For every connection, the
-// address is checked after the name has been resolved. It is safe for concurrent use.
+// guard is an http.RoundTripper for authorization servers. An MCP server names authorization
+// servers, and must not be able to make us send requests to other hosts of our network (server-side
+// request forgery). So only https is allowed, and no address more private than the server's own.
+// The address of every connection is checked after the name has been resolved. It is safe for
+// concurrent use.
 type guard struct {
 	upstream *url.URL
-	// pinned is the host of the configured issuer, "" for none. It may be anywhere,
-	// because the operator has named it.
+	// pinned is the host of the configured issuer, or "". pinned may be anywhere, because the
+	// operator has named the host.
 	pinned string
 	net    *network
-	// seen is the most public reach of the server's addresses so far, plus one; 0
-	// if there was no connection yet, or only through proxies.
+	// seen is the most public reach of the server's addresses so far, plus one; 0 without a
+	// connection yet, or with connections only through proxies.
 	seen atomic.Int32
 
-	// direct checks every address, and uses no proxy. open checks none: it is for
-	// the pinned host, for the server's own origin, and for proxies, which resolve
-	// names themselves.
+	// direct checks every address, and uses no proxy. open checks none: open is for the pinned
+	// host, for the server's own origin, and for proxies, which resolve names themselves.
 	direct, open *http.Transport
 }
 
-// network is what a guard needs from the system.
+// network is the part of the system that a guard uses.
 type network struct {
 	resolver *net.Resolver
 	roots    *x509.CertPool
@@ -45,7 +44,7 @@ type network struct {
 	proxy    func(*http.Request) (*url.URL, error)
 }
 
-// systemNetwork is the network of the system. Tests use others.
+// systemNetwork is the network of the system. Tests use other networks.
 var systemNetwork = network{
 	reach: func(a netip.AddrPort) reach { return reachOf(a.Addr()) },
 	proxy: http.ProxyFromEnvironment,
@@ -66,19 +65,19 @@ func newGuard(upstream *url.URL, conf Config) *guard {
 
 type controlFunc func(ctx context.Context, network, address string, c syscall.RawConn) error
 
-// transport returns a transport with a timeout for everything that a server could delay.
+// transport returns a transport with a timeout for every possible delay by a server.
 func (g *guard) transport(control controlFunc) *http.Transport {
 	t := httpclient.NewTransport("https")
 	dialer := &net.Dialer{Timeout: 10 * time.Second, Resolver: g.net.resolver, ControlContext: control}
 	t.DialContext = dialer.DialContext
-	t.DisableKeepAlives = true // there are too few requests: three for a login, one for a renewal
+	t.DisableKeepAlives = true // keep-alives are not worth it for three requests of a login, or the single request of a renewal
 	t.MaxResponseHeaderBytes = 64 << 10
 	t.ResponseHeaderTimeout = requestTimeout
 	g.trust(t)
 	return t
 }
 
-// trust sets the root certificates of the network, if it has its own.
+// trust sets the root certificates of the network, if the network has any.
 func (g *guard) trust(t *http.Transport) {
 	if g.net.roots != nil {
 		t.TLSClientConfig.RootCAs = g.net.roots
@@ -106,8 +105,8 @@ func (g *guard) watch(t *http.Transport) {
 	g.trust(t)
 }
 
-// saw records the reach of an address of the server. The most public one is kept,
-// because the owner of the name could make it resolve to a local address for a moment.
+// saw records the reach of an address of the server. guard keeps the most public reach, because the
+// owner of the name could make the name resolve to a local address for a moment.
 func (g *guard) saw(r reach) {
 	for {
 		old := g.seen.Load()
@@ -117,8 +116,8 @@ func (g *guard) saw(r reach) {
 	}
 }
 
-// own returns the reach of the server. It is that of this machine only if the URL says
-// so, because the owner of a name can make it resolve to any address.
+// own returns the reach of the server. The reach is this machine only if the URL names this
+// machine, because the owner of a name can make the name resolve to any address.
 func (g *guard) own() reach {
 	if r, ok := literalReach(g.upstream.Host, g.net); ok {
 		return r
@@ -155,8 +154,8 @@ func (g *guard) close() {
 	g.open.CloseIdleConnections()
 }
 
-// check returns an error for a URL that no authorization server of the upstream may
-// have, whatever its name resolves to.
+// check returns an error for a URL that no authorization server of the upstream may have, whatever
+// address the name resolves to.
 func (g *guard) check(u *url.URL) error {
 	literal, isLiteral := literalReach(u.Host, g.net)
 	switch {
@@ -174,7 +173,7 @@ func (g *guard) check(u *url.URL) error {
 	return nil
 }
 
-// control is called with every address before a connection is made to it.
+// control is called with every address before a connection to the address.
 func (g *guard) control(_ context.Context, _, address string, _ syscall.RawConn) error {
 	a, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -193,7 +192,7 @@ func (g *guard) refused(host string, r reach) error {
 	}
 }
 
-// addressError means that no request is sent to an authorization server because of its
+// addressError means: no request is sent to an authorization server because of the server's
 // address.
 type addressError struct {
 	url *url.URL
@@ -205,8 +204,8 @@ func (e *addressError) Error() string {
 	return fmt.Sprintf("no request is sent to %s: %s", shown(strings.TrimPrefix(u.String(), "//")), e.why)
 }
 
-// sameOriginOnly is an http.Client.CheckRedirect that follows redirects only within the
-// origin, and only of GET requests, which carry no secret.
+// sameOriginOnly is an http.Client.CheckRedirect that follows redirects only within the origin, and
+// only of GET requests, which carry no secret.
 func sameOriginOnly(req *http.Request, via []*http.Request) error {
 	if via[0].Method != http.MethodGet || len(via) > httpclient.MaxRedirects || !httpclient.SameOrigin(via[0].URL, req.URL) {
 		return http.ErrUseLastResponse

@@ -16,22 +16,22 @@ import (
 type Login struct {
 	// URL is the address to open in the user's browser.
 	URL string
-	// Issuer is the authorization server. Former is the one that issued the stored
-	// tokens, if it is a different one; otherwise "".
+	// Issuer is the authorization server. Former is the issuer of the stored tokens if different
+	// from Issuer; otherwise "".
 	Issuer, Former string
-	// Scopes are those that are asked for. The server may have named them.
+	// Scopes are the requested scopes. The server may have named the scopes.
 	Scopes []string
-	// Elsewhere means that URL is at another host than Issuer, which was not configured.
-	// An authorization server of an attacker can name the login page of an honest one, to
-	// get a code that was meant for that (RFC 9207, 1), and not all honest ones send the
-	// parameter that gives it away.
+	// Elsewhere means: URL is at another host than Issuer, which was not configured. An
+	// authorization server of an attacker can name the login page of an honest authorization
+	// server, to get a code for the honest server (RFC 9207, 1), and not all honest servers send
+	// the parameter that reveals the attack.
 	Elsewhere bool
 }
 
-// Authorize gets tokens for a server by the authorization code flow with PKCE and writes
-// them to conf.TokenFile, where running upstreams find them. It calls open with the
-// address where the user consents, and waits until the user's browser is redirected to a
-// listener on 127.0.0.1, or ctx ends. Errors contain no code and no token.
+// Authorize gets tokens for a server by the authorization code flow with PKCE and writes the tokens
+// to conf.TokenFile, for running upstreams. Authorize calls open with the address for the user's
+// consent, and waits until the user's browser is redirected to a listener on 127.0.0.1, or ctx
+// ends. Errors contain no code and no token.
 func Authorize(ctx context.Context, server httpclient.Config, conf Config, open func(Login) error) error {
 	if err := authorize(ctx, server, conf, open); err != nil {
 		return fmt.Errorf("upstream %q: not authorized: %w", server.Name, err)
@@ -78,21 +78,21 @@ func authorize(ctx context.Context, config httpclient.Config, conf Config, open 
 	return f.redeem(ctx, back)
 }
 
-// flow is one authorization: its authorization server and its client. It has its own
-// verifier and state, and the issuer that server describes, from before the browser is
-// opened to the end.
+// flow is an authorization with the authorization server and the client. A flow has a separate
+// verifier and state, and the issuer described by server, from before the browser is opened to the
+// end.
 type flow struct {
 	*Tokens
 	server *serverMetadata
 	client client
-	// scopes is the basis of later logins. requested is what this one asks for: it may
-	// also have offlineAccess.
+	// scopes is the basis of later logins. requested are the scopes of this request, which may also
+	// have offlineAccess.
 	scopes, requested []string
 	redirect          string
 	verifier, state   string
 }
 
-// begin finds the authorization server, and the client that we are there.
+// begin finds the authorization server, and our client at the authorization server.
 func (t *Tokens) begin(ctx context.Context, redirect string) (*flow, error) {
 	challenge, err := t.challenge(ctx)
 	if err != nil {
@@ -145,9 +145,8 @@ func (f *flow) login() (Login, error) {
 	return login, err
 }
 
-// code returns the authorization code in the callback. It checks first that the callback
-// is from the authorization server (RFC 9207, 2.4), because otherwise not even its error
-// may be shown.
+// code returns the authorization code in the callback. First code checks that the callback is from
+// the authorization server (RFC 9207, 2.4), because otherwise not even the error may be shown.
 func (f *flow) code(back url.Values) (string, error) {
 	issuer := f.server.Issuer
 	switch iss, has := back["iss"]; {

@@ -28,9 +28,9 @@ type clientMetadata struct {
 	AuthMethod    string   `json:"token_endpoint_auth_method"`
 	GrantTypes    []string `json:"grant_types"`
 	ResponseTypes []string `json:"response_types"`
-	// ApplicationType tells OpenID providers to accept a redirect to this machine. Its
-	// default there is "web", which excludes that (OpenID Connect Dynamic Client
-	// Registration 1.0, 2).
+	// ApplicationType tells OpenID providers to accept a redirect to this machine. The provider's
+	// default is "web", which excludes this machine (OpenID Connect Dynamic Client Registration
+	// 1.0, 2).
 	ApplicationType string `json:"application_type"`
 	Scope           string `json:"scope,omitempty"`
 	Resource        string `json:"resource,omitempty"`
@@ -43,14 +43,14 @@ func newClientMetadata(redirects ...string) clientMetadata {
 	}
 }
 
-// ClientMetadata returns the document that has to be at address, if that is the
-// Config.ClientMetadata of upstreams with these redirect ports. Authorization servers read
-// it there (draft-ietf-oauth-client-id-metadata-document-00, 4).
+// ClientMetadata returns the document for address, if address is the Config.ClientMetadata of
+// upstreams with these redirect ports. Authorization servers read the document at address
+// (draft-ietf-oauth-client-id-metadata-document-00, 4).
 func ClientMetadata(address string, redirectPorts []int) ([]byte, error) {
 	var redirects []string
 	for _, port := range redirectPorts {
 		host := "127.0.0.1"
-		if port != 0 { // without one, servers should accept any port (RFC 8252, 7.3)
+		if port != 0 { // without a port, servers should accept any port (RFC 8252, 7.3)
 			host = net.JoinHostPort(host, strconv.Itoa(port))
 		}
 		redirects = append(redirects, "http://"+host+callbackPath)
@@ -60,8 +60,7 @@ func ClientMetadata(address string, redirectPorts []int) ([]byte, error) {
 	return json.MarshalIndent(m, "", "  ")
 }
 
-// errNoClient means that there is no way to become a client of an authorization server
-// without the operator.
+// errNoClient means: only the operator can make us a client of an authorization server.
 type errNoClient struct {
 	issuer, redirect string
 	fixedPort        bool // redirect has a configured port
@@ -79,9 +78,9 @@ func (e *errNoClient) Error() string {
 	return fmt.Sprintf("the authorization server %s does not register clients (%s)", shown(e.issuer), advice)
 }
 
-// identify finds out as which client we log in, in the order of revision 2026-07-28
-// (basic/authorization/client-registration): the configured client, a document about us
-// that the authorization server reads, a client that it registers for us.
+// identify determines our client for the login, in the order of revision 2026-07-28
+// (basic/authorization/client-registration): the configured client, a document about us that the
+// authorization server reads, a client that the authorization server registers for us.
 func (f *flow) identify(ctx context.Context, before credentials) error {
 	m := f.server
 	switch {
@@ -104,8 +103,8 @@ func (f *flow) identify(ctx context.Context, before credentials) error {
 	return nil
 }
 
-// checkClient returns an error if the configured client belongs to another issuer than
-// the one that the server names now. A client with a secret has a configured issuer.
+// checkClient returns an error if the configured client belongs to another issuer than the issuer
+// that the server names now. A client with a secret has a configured issuer.
 func (f *flow) checkClient(before credentials) error {
 	if f.conf.Issuer != "" || before.Issuer == "" || sameIssuer(before.Issuer, f.server.Issuer) {
 		return nil

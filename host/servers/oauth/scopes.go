@@ -10,14 +10,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers/httpclient"
 )
 
-// maxScopes limits the scopes of one login, in bytes with spaces between them: servers
-// choose them, and they are stored and sent in an address.
+// maxScopes limits the scopes of a login, in bytes including spaces: servers choose the scopes, and
+// the scopes are stored and sent in an address.
 const maxScopes = 4 << 10
 
 // offlineAccess is the scope for refresh tokens (OpenID Connect Core 1.0, 11).
 const offlineAccess = "offline_access"
 
-// union returns the scopes that are in any of the sets, each once, in their order.
+// union returns the distinct scopes of all sets, in order.
 func union(sets ...[]string) []string {
 	var all []string
 	for _, set := range sets {
@@ -30,12 +30,12 @@ func union(sets ...[]string) []string {
 	return all
 }
 
-// without returns the scopes that are not in others.
-func without(scopes, others []string) []string {
-	return slices.DeleteFunc(slices.Clone(scopes), func(s string) bool { return slices.Contains(others, s) })
+// without returns the scopes missing in excluded.
+func without(scopes, excluded []string) []string {
+	return slices.DeleteFunc(slices.Clone(scopes), func(s string) bool { return slices.Contains(excluded, s) })
 }
 
-// checkScopes returns an error if there are too many scopes.
+// checkScopes returns an error for too many scopes.
 func checkScopes(scopes []string) error {
 	if len(strings.Join(scopes, " ")) > maxScopes {
 		return fmt.Errorf("the server requires scopes of more than %d characters (set scopes in oauth)", maxScopes)
@@ -43,10 +43,10 @@ func checkScopes(scopes []string) error {
 	return nil
 }
 
-// selectScopes decides which scopes to ask for: the configured ones; else those of the
-// server's challenge, or of its metadata if the challenge names none, together with those
-// of the login before at the same issuer, and those that the server has required since
-// (revision 2026-07-28, basic/authorization, Scope Selection Strategy and Step-Up
+// selectScopes decides which scopes to ask for: the configured scopes; else the scopes of the
+// server's challenge, or of the server's metadata if the challenge names none, together with the
+// scopes of the previous login at the same issuer, and the scopes that the server has required
+// since (revision 2026-07-28, basic/authorization, Scope Selection Strategy and Step-Up
 // Authorization Flow).
 func (f *flow) selectScopes(challenge *http.Response, before credentials) error {
 	if f.conf.Scopes != nil {
@@ -73,8 +73,8 @@ func (f *flow) selectScopes(challenge *http.Response, before credentials) error 
 	return checkScopes(f.scopes)
 }
 
-// requested returns the scopes that the token was requested with, or those that were
-// granted if only they are known (files of earlier versions).
+// requested returns the scopes that the token was requested with, or the granted scopes if only the
+// granted scopes are known (files of earlier versions).
 func (c credentials) requested() []string {
 	if c.Scopes != nil || c.Token == nil {
 		return c.Scopes
@@ -82,10 +82,10 @@ func (c credentials) requested() []string {
 	return without(strings.Fields(c.Token.Scope), []string{offlineAccess})
 }
 
-// StepUp is called when the server has refused the token in the header value used because
-// of its scopes, and requires the given ones. It returns nil if there is another token
-// now, because somebody has logged in again or the token was renewed. Otherwise it stores
-// the scopes for the next login. Errors as for Header.
+// StepUp is called when the server has refused the token in the header value used because of the
+// token's scopes, and requires the given scopes. StepUp returns nil if another token is available
+// now, because a user has logged in again or the token was renewed. Otherwise StepUp stores the
+// scopes for the next login. Errors as for Header.
 func (t *Tokens) StepUp(ctx context.Context, used string, scopes []string) error {
 	unlock, err := t.file.lock(ctx)
 	if err != nil {
@@ -121,8 +121,8 @@ func (t *Tokens) StepUp(ctx context.Context, used string, scopes []string) error
 	return t.refused(fmt.Sprintf("the token lacks the scope %q, which the next login asks for", list), nil)
 }
 
-// adopt makes the token of entry the current one, if it is another one than that in the
-// header value used.
+// adopt makes the token of entry the current token, unless the header value used has the same
+// token.
 func (t *Tokens) adopt(entry credentials, used string) bool {
 	if t.conf.Issuer != "" && !sameIssuer(entry.Issuer, t.conf.Issuer) {
 		return false

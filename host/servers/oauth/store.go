@@ -18,16 +18,15 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// tokenLockRetry is the interval between attempts to take a lock that another process
-// holds.
+// tokenLockRetry is the interval between attempts to take a lock held by another process.
 const tokenLockRetry = 50 * time.Millisecond
 
 // maxTokenFile limits the size of a token file, in bytes.
 const maxTokenFile = 16 << 20
 
-// tokenFile is a file of tokens that the upstreams of several processes share.
-// It is replaced atomically, and only its owner may read it. Whoever changes it holds
-// the lock from reading it to replacing it.
+// tokenFile is a file of tokens shared by the upstreams of several processes. The file is replaced
+// atomically, and only the file's owner may read the file. A process that changes the file holds
+// the lock from reading to replacing.
 type tokenFile struct{ path string }
 
 // entries is the content of the file, by upstream.
@@ -35,8 +34,8 @@ type entries struct {
 	Upstreams map[string]credentials `json:"upstreams"`
 }
 
-// credentials are the authorization of one upstream. They belong to the issuer and are
-// sent only to its token endpoint; the access token is sent to the upstream.
+// credentials are the authorization of an upstream. They belong to the issuer and are sent only to
+// the issuer's token endpoint; the access token is sent to the upstream.
 type credentials struct {
 	// Issuer and TokenEndpoint are where the token comes from; "" in files of earlier
 	// versions.
@@ -44,16 +43,15 @@ type credentials struct {
 	TokenEndpoint string `json:"token_endpoint,omitempty"`
 	// AuthMethod is how a configured client authenticates at TokenEndpoint.
 	AuthMethod string `json:"auth_method,omitempty"`
-	// Resource is what the token is for (RFC 8707); "" if it was not specified.
+	// Resource is the resource of the token (RFC 8707); "" if unspecified.
 	Resource string `json:"resource,omitempty"`
-	// Client is the client that was registered for us at Issuer; nil if one is
-	// configured.
+	// Client is the client that was registered for us at Issuer; nil if a client is configured.
 	Client *client `json:"client,omitempty"`
-	// ClientID is the configured client that Issuer knows; "" if Client is set, and in
-	// files of earlier versions.
+	// ClientID is the configured client known to Issuer; "" if Client is set, and in files of
+	// earlier versions.
 	ClientID string `json:"client_id,omitempty"`
-	// Scopes are those that the token was requested with. Wanted are further ones, which
-	// the server has required since. The next login asks for both.
+	// Scopes are the scopes that the token was requested with. Wanted are further scopes that the
+	// server has required since. The next login asks for both.
 	Scopes []string         `json:"scopes,omitempty"`
 	Wanted []string         `json:"wanted_scopes,omitempty"`
 	Token  *transport.Token `json:"token,omitempty"`
@@ -70,7 +68,7 @@ type client struct {
 // locks do not exclude them on every system.
 var tokenLocks sync.Map // path -> chan struct{} of capacity 1
 
-// lock takes the lock of the file. If ctx ends first, it returns its cause.
+// lock takes the lock of the file. If ctx ends first, lock returns the cause of ctx.
 func (f tokenFile) lock(ctx context.Context) (unlock func(), err error) {
 	value, _ := tokenLocks.LoadOrStore(f.path, make(chan struct{}, 1))
 	local := value.(chan struct{})
@@ -94,7 +92,7 @@ func (f tokenFile) lock(ctx context.Context) (unlock func(), err error) {
 		return nil, fmt.Errorf("token file %s cannot be locked: %w", f.path, err)
 	}
 	return func() {
-		l.Close() // if that fails, the lock ends with the process
+		l.Close() // after a failed Close, the lock ends with the process
 		<-local
 	}, nil
 }
@@ -105,14 +103,14 @@ func (f tokenFile) checkOwner() error {
 	return err
 }
 
-// State is what is known about a login without asking anyone.
+// State is the locally known state of a login.
 type State struct {
-	Exists    bool      // there is an access token
-	Expires   time.Time // of the access token; zero if that is not known
-	Renewable bool      // there is a refresh token
+	Exists    bool      // the state has an access token
+	Expires   time.Time // of the access token; zero if unknown
+	Renewable bool      // the state has a refresh token
 }
 
-// Stored returns the login to the server of that name and URL that is in a token file.
+// Stored returns the login to the server with a name and URL in a token file.
 func Stored(path, name, url string) (State, error) {
 	entry, err := tokenFile{path}.entry(entryKey(name, url))
 	if err != nil || entry.Token == nil {
@@ -125,7 +123,7 @@ func Stored(path, name, url string) (State, error) {
 // entryKey returns the key of a server.
 func entryKey(name, url string) string { return name + " " + url }
 
-// entry returns the entry of key, or the zero entry if it or the file does not exist.
+// entry returns the entry of key, or the zero entry if the entry or the file does not exist.
 func (f tokenFile) entry(key string) (credentials, error) {
 	all, err := f.read()
 	return all.Upstreams[key], err

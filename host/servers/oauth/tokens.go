@@ -1,23 +1,11 @@
-// Package oauth gets and renews the access tokens of an MCP server (OAuth 2.1;
-// revision 2026-07-28, basic/authorization). Tokens provides the HTTP client of a
-// server with a token for each request, and with a new one when the server refuses the
-// last. Authorize is the flow in which the user logs in.
+// Package oauth gets and renews the access tokens of an MCP server (OAuth 2.1; revision 2026-07-28,
+// basic/authorization). Begin with Tokens, which provides the HTTP client of a server with a token
+// for each request, and with a new token when the server refuses the last token. Authorize is the
+// login flow of the user.
 //
-// Tokens, codes and secrets that belong to an authorization server are sent only to
-// its token endpoint; an access token is also sent to its MCP server. A server cannot
-// make us send requests to addresses that are more private than its own.
-//
-//	tokens.go        Config, Tokens: the token for the next request, and renewal
-//	store.go         the file with the tokens of all servers
-//	login.go         the authorization code flow
-//	browser.go       the listener that the browser is redirected to
-//	discovery.go     finding the authorization server and its endpoints
-//	registration.go  becoming a client of the authorization server
-//	scopes.go        which scopes are asked for
-//	exchange.go      requests to the token endpoint
-//	guard.go         which addresses are allowed
-//	reach.go         how public an address is
-//	errors.go        errors without secrets
+// Tokens, codes and secrets of an authorization server are sent only to the authorization server's
+// token endpoint; an access token is also sent to the MCP server. A server cannot make us send
+// requests to addresses more private than the server's own.
 package oauth
 
 import (
@@ -39,54 +27,53 @@ import (
 )
 
 const (
-	// requestTimeout limits one request to an authorization server.
+	// requestTimeout limits a request to an authorization server.
 	requestTimeout = 30 * time.Second
 	// renewTimeout limits a renewal, including discovery.
 	renewTimeout = time.Minute
-	// maxMargin is the longest time before its expiry at which a token is renewed.
+	// maxMargin is the longest time before the expiry at which a token is renewed.
 	maxMargin = 30 * time.Second
 )
 
-// Config says how to get access tokens for a server. Fields that are not set are
-// discovered.
+// Config is the configuration for getting access tokens for a server. Unset fields are discovered.
 type Config struct {
-	// Issuer is the issuer of the tokens: an https URL (RFC 8414, 2), or an http URL
-	// if both the server and the issuer are on this machine. "": the one that the
-	// server names at login. It is required with a ClientSecret.
+	// Issuer is the issuer of the tokens: an https URL (RFC 8414, 2), or an http URL if both the
+	// server and the issuer are on this machine. "": the issuer that the server names at login.
+	// Issuer is required with a ClientSecret.
 	Issuer string
-	// ClientID and ClientSecret are those of a client that is already registered.
-	// Both are "" to register one (RFC 7591). A public client has no secret. The
-	// secret is sent only to the issuer's token endpoint.
+	// ClientID and ClientSecret identify an already registered client. Both are "" to register a
+	// client (RFC 7591). A public client has no secret. The secret is sent only to the issuer's
+	// token endpoint.
 	ClientID, ClientSecret string
-	// ClientMetadata is an https URL with the document that the function ClientMetadata
-	// returns for it. It is our client id at authorization servers that read such
-	// documents, if there is no ClientID.
+	// ClientMetadata is an https URL with the document returned by the function ClientMetadata for
+	// the URL. Without a ClientID, ClientMetadata is our client id at authorization servers that
+	// read the documents of clients.
 	ClientMetadata string
-	// AssumePKCE uses an authorization server that does not say whether it supports
-	// PKCE, as if it did.
+	// AssumePKCE assumes PKCE at an authorization server that does not declare whether PKCE is
+	// supported.
 	AssumePKCE bool
-	// Scopes are the scopes to ask for; nil: those that the server names in its
-	// challenges, else in its metadata.
+	// Scopes are the scopes to ask for; nil: the scopes in the server's challenges, else in the
+	// server's metadata.
 	Scopes []string
-	// RedirectPort is the port on 127.0.0.1 that the browser is redirected to, at
-	// the path /callback; 0: any.
+	// RedirectPort is the port on 127.0.0.1 that the browser is redirected to, at the path
+	// /callback; 0: any.
 	RedirectPort int
-	// TokenFile holds the tokens of any number of upstreams, by name and URL.
-	// It is created with mode 0600, and so is a lock file beside it.
+	// TokenFile holds the tokens of any number of upstreams, by name and URL. TokenFile is created
+	// with mode 0600, like the adjacent lock file.
 	TokenFile string
 
 	network *network // nil: the system's
 }
 
-// Tokens provides the access tokens of one server. It is an httpclient.Authorizer,
-// and safe for concurrent use.
+// Tokens provides the access tokens of a server. It is an httpclient.Authorizer, and safe for
+// concurrent use.
 type Tokens struct {
 	name string // of the upstream
 	conf Config
 	file tokenFile
 	key  string // of the upstream's entry in file
-	// server makes the request without a token that the server answers with its
-	// challenge. The request has the configured headers.
+	// server makes the request without a token that the server answers with a challenge. The
+	// request has the configured headers.
 	server *httpclient.Client
 	// resource sends requests to the server itself, and issuer to
 	// authorization servers.
@@ -99,23 +86,23 @@ type Tokens struct {
 
 	mu       sync.Mutex
 	token    *transport.Token // last seen; nil for none
-	rejected string           // an access token that the server has refused
+	rejected string           // an access token refused by the server
 	renewal  *renewal         // in progress; nil for none
 }
 
 var _ httpclient.Authorizer = (*Tokens)(nil)
 
-// renewal is shared by all callers that need a new token, because a refresh token may
-// be valid only once.
+// renewal is shared by all callers in need of a new token, because a refresh token may be valid
+// only once.
 type renewal struct {
 	done  chan struct{}
 	token *transport.Token // set before done is closed, or err is
 	err   error
 }
 
-// New returns the tokens of server. It watches the connections to the server to learn
-// how public the server's address is. The caller passes the Tokens to
-// server.SetAuthorizer, so that server.Close closes them, or closes them itself.
+// New returns the tokens of server. New watches the connections to the server to learn how public
+// the server's address is. The caller passes the Tokens to server.SetAuthorizer, so that
+// server.Close closes them, or closes them directly.
 func New(server *httpclient.Client, conf Config) (*Tokens, error) {
 	if conf.ClientSecret != "" && conf.Issuer == "" {
 		return nil, errors.New("oauth has a client_secret, but no issuer that it may be sent to (set issuer)")
@@ -143,9 +130,9 @@ func (t *Tokens) Close() {
 	t.guard.close()
 }
 
-// Header returns the value of the header Authorization. It renews the token if that is
-// about to expire. Errors: *httpclient.AuthError; the cause of ctx; or why the token
-// could not be renewed now.
+// Header returns the value of the header Authorization, and renews a token that is about to expire.
+// Errors: *httpclient.AuthError; the cause of ctx; or the reason why the token could not be renewed
+// now.
 func (t *Tokens) Header(ctx context.Context) (string, error) {
 	if h, ok := t.current(); ok {
 		return h, nil
@@ -157,8 +144,8 @@ func (t *Tokens) Header(ctx context.Context) (string, error) {
 	return authorization(token), nil
 }
 
-// Renew gets another token after the server has refused the one in the header value
-// used. Errors as for Header.
+// Renew gets another token after the server has refused the token in the header value used. Errors
+// as for Header.
 func (t *Tokens) Renew(ctx context.Context, used string) error {
 	t.mu.Lock()
 	if t.token != nil && authorization(t.token) == used {
@@ -183,8 +170,8 @@ func (t *Tokens) usable(token *transport.Token) bool {
 	return token != nil && token.AccessToken != "" && token.AccessToken != t.rejected && !expiresSoon(token)
 }
 
-// expiresSoon reports whether a token is in the last tenth of its lifetime, or in the
-// last maxMargin if that is shorter.
+// expiresSoon reports whether a token is in the last tenth of the token's lifetime, or in the last
+// maxMargin if maxMargin is shorter.
 func expiresSoon(token *transport.Token) bool {
 	if token.ExpiresAt.IsZero() {
 		return false
@@ -200,8 +187,8 @@ func authorization(token *transport.Token) string {
 	return token.TokenType + " " + token.AccessToken
 }
 
-// renewed waits for a renewal, and starts one if none is in progress. The token is used
-// even if the server has refused it to another caller in the meantime.
+// renewed waits for a renewal, and starts a renewal if none is in progress. The token is used even
+// if the server has refused the token to another caller in the meantime.
 func (t *Tokens) renewed(ctx context.Context) (*transport.Token, error) {
 	t.mu.Lock()
 	r := t.renewal
@@ -236,8 +223,8 @@ func (t *Tokens) run(r *renewal) {
 	close(r.done)
 }
 
-// next returns the token in the file if that is usable, else a new one. It holds the
-// lock of the file, because other processes use the same refresh token.
+// next returns the token in the file if usable, else a new token. next holds the lock of the file,
+// because other processes use the same refresh token.
 func (t *Tokens) next(ctx context.Context) (*transport.Token, error) {
 	unlock, err := t.file.lock(ctx)
 	if err != nil {
@@ -276,8 +263,8 @@ func orUnknown(issuer string) string {
 	return shown(issuer)
 }
 
-// checkIssuer returns an error if the server no longer names the issuer of the tokens.
-// Such a server would not accept renewed tokens, or it is trying to steal them.
+// checkIssuer returns an error if the server no longer names the issuer of the tokens. The server
+// would not accept renewed tokens, or is trying to steal the tokens.
 func (t *Tokens) checkIssuer(ctx context.Context, entry credentials) error {
 	challenge, err := t.challenge(ctx)
 	if err != nil {
@@ -296,8 +283,8 @@ func (t *Tokens) checkIssuer(ctx context.Context, entry credentials) error {
 	return nil
 }
 
-// refresh gets another token from the endpoint that issued the last one (RFC
-// 6749, 6), and stores it. The caller holds the lock of the file.
+// refresh gets another token from the endpoint that issued the last token (RFC 6749, 6), and stores
+// the new token. The caller holds the lock of the file.
 func (t *Tokens) refresh(ctx context.Context, entry credentials) (*transport.Token, error) {
 	client, old := t.client(entry), entry.Token
 	token, err := t.exchange(ctx, entry, client, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {old.RefreshToken}})
@@ -317,8 +304,7 @@ func (t *Tokens) refresh(ctx context.Context, entry credentials) (*transport.Tok
 	return nil, err
 }
 
-// client returns the configured client, or the one that was registered for us at the
-// issuer of the entry.
+// client returns the configured client, or the client registered for us at the issuer of the entry.
 func (t *Tokens) client(entry credentials) client {
 	if t.conf.ClientID != "" || entry.Client == nil {
 		return client{ID: t.conf.ClientID, Secret: t.conf.ClientSecret, AuthMethod: entry.AuthMethod}
@@ -331,17 +317,17 @@ func (t *Tokens) refused(reason string, err error) error {
 	return &httpclient.AuthError{Upstream: t.name, Reason: reason, OAuth: true, Err: err}
 }
 
-// challenge sends the server a request without a token. The server's refusal says
-// where its metadata is (RFC 9728, 5.1) and which scopes it requires. The body of the
-// response has been closed. The response is nil if the server does not refuse.
+// challenge sends the server a request without a token. The server's refusal has the address of the
+// server's metadata (RFC 9728, 5.1) and the required scopes. The body of the response has been
+// closed. The response is nil if the server does not refuse.
 func (t *Tokens) challenge(ctx context.Context) (*http.Response, error) {
 	ping := t.server.NewRequest(ctx, []byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
 	list, err := t.statelessList(ctx)
 	if err != nil {
 		return nil, err
 	}
-	// Servers of either era may refuse a malformed request before one without a token, or
-	// let everybody ping them.
+	// Servers of either era may refuse a malformed request before a request without a token, or let
+	// every client ping them.
 	for _, req := range []*http.Request{ping, list} {
 		resp, err := t.resource.Do(req)
 		if err != nil {
@@ -364,7 +350,7 @@ func (t *Tokens) statelessList(ctx context.Context) (*http.Request, error) {
 		return nil, err
 	}
 	req := t.server.NewRequest(ctx, wire.Request(1, method, params))
-	req.Header = req.Header.Clone() // it is shared with other requests
+	req.Header = req.Header.Clone() // the header is shared with other requests
 	envelope.SetHeaders(req.Header, newest, method, params)
 	return req, nil
 }

@@ -1,8 +1,6 @@
-// Package stdio is a connection with an MCP server over its standard input and
-// output (revision 2025-11-25, basic/transports, stdio).
-//
-//	conn.go  Conn: a connection over any pair of byte streams
-//	link.go  Link: a Conn to a server that it runs as a process; Streams: to any other
+// Package stdio is a connection with an MCP server over standard input and output (revision
+// 2025-11-25, basic/transports, stdio). Begin with Conn, a connection over any pair of byte
+// streams; Link is a Conn to a server process, Streams a Conn to any other server.
 package stdio
 
 import (
@@ -18,9 +16,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers/link"
 )
 
-// Conn is a connection that exchanges newline-delimited JSON-RPC messages over
-// byte streams. It consists of an rpc.Conn, a goroutine that reads, and one that
-// writes. It is safe for concurrent use.
+// Conn is a connection that exchanges newline-delimited JSON-RPC messages over byte streams. A Conn
+// consists of an rpc.Conn, a goroutine that reads, and a goroutine that writes. It is safe for
+// concurrent use.
 type Conn struct {
 	opts      link.Options
 	rpc       *rpc.Conn
@@ -30,21 +28,20 @@ type Conn struct {
 	wg        sync.WaitGroup
 }
 
-// NewConn makes a connection that reads from r and writes to w, and starts its
-// goroutines. It owns both; Close on them must unblock a Read or Write in
-// progress, as it does for os.Pipe, io.Pipe and net.Conn. The connection ends when
-// r does, or at Close.
+// NewConn makes a connection that reads from r and writes to w, and starts the goroutines. The Conn
+// owns r and w; their Close must unblock a Read or Write in progress, as os.Pipe, io.Pipe and
+// net.Conn do. The connection ends with r, or at Close.
 //
-// The callbacks run on the connection's own goroutines, so they must not call
-// Close. Nothing is read while a callback for a notification, for progress or for
-// garbage runs, so that messages stay in order and none is queued. Such a callback
-// must not wait for an answer on the same connection either.
+// The callbacks run on the connection's own goroutines, so they must not call Close. Nothing is
+// read while a callback for a notification, for progress or for garbage runs, so that messages stay
+// in order and none is queued. These callbacks must not wait for an answer on the same connection
+// either.
 func NewConn(r io.ReadCloser, w io.WriteCloser, opts link.Options) *Conn {
 	return newConn(r, w, opts, nil, endReason)
 }
 
-// newConn is NewConn with the argument done of link.Options.Conn, and with a function
-// that describes why the stream ended.
+// newConn is NewConn with the argument done of link.Options.Conn, and with a function that returns
+// the reason for the end of the stream.
 func newConn(r io.ReadCloser, w io.WriteCloser, opts link.Options, done <-chan struct{}, endReason func(err error) string) *Conn {
 	c := &Conn{opts: opts, r: r, out: rpc.NewWriter(w), endReason: endReason}
 	c.rpc = c.opts.Conn(c.out, done)
@@ -61,16 +58,14 @@ func endReason(err error) string {
 	return fmt.Sprintf("reading from it failed: %v", err)
 }
 
-// Call implements link.Link. It waits for the answer, a result or a JSON-RPC
-// error, which it returns as raw bytes that the caller owns. Everything in
-// call.Params but the progress token is sent byte for byte, except that line
-// breaks between tokens become spaces.
+// Call implements link.Link. Call waits for the answer, a result or a JSON-RPC error, and returns
+// the answer as raw bytes owned by the caller. Everything in call.Params but the progress token is
+// sent byte for byte, except that line breaks between tokens become spaces.
 //
-// Errors: the cause of ctx if that ends first; Errors.Down when the stream has
-// ended or ends; Errors.Unusable; *wire.RPCError if params._meta cannot hold a
-// token, and then nothing is sent. An answer larger than MaxMessage fails its call
-// at once if the id is near the beginning or the end of the message, as it is with
-// every known server; otherwise the call waits until ctx ends.
+// Errors: the cause of ctx if ctx ends first; Errors.Down when the stream has ended or ends;
+// Errors.Unusable; *wire.RPCError if params._meta cannot hold a token, and then nothing is sent. An
+// answer larger than MaxMessage fails the call at once if the id is near the beginning or the end
+// of the message, as with every known server; otherwise the call waits until ctx ends.
 func (c *Conn) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
 	return c.rpc.Call(ctx, rpc.Call{Call: call})
 }
@@ -85,8 +80,8 @@ func (c *Conn) Submit(call wire.Call, limit rpc.Limit, complete wire.CompletionF
 	return c.rpc.Submit(rpc.Call{Call: call, Limit: limit}, complete)
 }
 
-// Notify implements link.Link. When it returns, the message will be written
-// unless the stream breaks.
+// Notify implements link.Link. When Notify returns, the message will be written unless the stream
+// breaks.
 func (c *Conn) Notify(ctx context.Context, method string, params []byte) error {
 	if err := c.rpc.Err(); err != nil {
 		return c.opts.Errors.Unsent(err)
@@ -97,7 +92,7 @@ func (c *Conn) Notify(ctx context.Context, method string, params []byte) error {
 	return c.rpc.Notify(ctx, nil, method, params)
 }
 
-// Negotiated implements link.Link. It turns batches on if the revision has them.
+// Negotiated implements link.Link. Negotiated turns batches on if the revision has batches.
 func (c *Conn) Negotiated(revision protocol.Revision) {
 	c.rpc.SetBatches(revision.Has(protocol.Batches))
 }
@@ -106,16 +101,16 @@ func (c *Conn) Negotiated(revision protocol.Revision) {
 // error.
 func (c *Conn) Done() <-chan struct{} { return c.rpc.Done() }
 
-// Err returns why the connection ended, as an error of Errors.Down, or nil if it
-// has not.
+// Err returns the reason for the end of the connection, as an error of Errors.Down, or nil before
+// the end.
 func (c *Conn) Err() error { return c.rpc.Err() }
 
-// Heard returns a number that changes with each message of the peer, garbage
-// included. It is odd while a message is being processed.
+// Heard returns a number that changes with each message of the peer, garbage included. The number
+// is odd while a message is being processed.
 func (c *Conn) Heard() int64 { return c.rpc.Heard() }
 
-// Close ends the connection, fails pending calls, and waits for all of its
-// goroutines, callbacks included. It returns nil, also when called again.
+// Close ends the connection, fails pending calls, and waits for all goroutines, callbacks included.
+// Close returns nil, also when called again.
 func (c *Conn) Close() error {
 	closed := c.opts.Errors.Down("connection closed", wire.ErrClosed)
 	c.rpc.End(closed)

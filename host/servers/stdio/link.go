@@ -11,7 +11,7 @@ import (
 
 var _ link.Link = (*Link)(nil)
 
-// Link is a connection with a server that is a subprocess; see link.Link.
+// Link is a connection with a server in a subprocess; see link.Link.
 type Link struct {
 	*Conn
 	process *process.Process
@@ -28,14 +28,14 @@ func Start(command process.Command, processOpts process.Options, opts link.Optio
 		return nil, err
 	}
 	l := &Link{process: p, done: make(chan struct{})}
-	// Once the process has exited, what it left in the pipe is read without delay.
+	// After the exit of the process, the rest in the pipe is read without delay.
 	l.Conn = newConn(p.Stdout(), p.Stdin(), opts, p.Exited(), p.EndReason)
 	l.wg.Go(l.watch)
 	return l, nil
 }
 
-// watch waits for the end of the stream in either direction. A server that does
-// not read any more is of no use, even if it still writes.
+// watch waits for the end of the stream in either direction. A server that no longer reads is of no
+// use, even if the server still writes.
 func (l *Link) watch() {
 	defer close(l.done)
 	select {
@@ -62,11 +62,11 @@ func (l *Link) Err() error {
 // Pid returns the process id of the server.
 func (l *Link) Pid() int { return l.process.Pid() }
 
-// StderrTail returns the last lines that the server wrote to stderr.
+// StderrTail returns the last lines of the server's stderr.
 func (l *Link) StderrTail() []string { return l.process.StderrTail() }
 
-// Shutdown implements link.Link. It writes what is queued, closes the server's
-// standard input, and ends the process; see process.Process.Stop.
+// Shutdown implements link.Link. Shutdown writes the queued messages, closes the server's standard
+// input, and ends the process; see process.Process.Stop.
 func (l *Link) Shutdown(grace time.Duration, kill <-chan struct{}) {
 	l.out.Drain()
 	l.process.Stop(grace, kill)
@@ -76,18 +76,18 @@ func (l *Link) Shutdown(grace time.Duration, kill <-chan struct{}) {
 	l.wg.Wait()
 }
 
-// Streams is a connection with a server that is no process of ours; see link.Link.
+// Streams is a connection with a server other than a process of ours; see link.Link.
 type Streams struct{ *Conn }
 
 var _ link.Link = Streams{}
 
-// Connect returns a link to a server that writes to r and reads from w, which end with it;
+// Connect returns a link to a server that writes to r and reads from w. r and w end with the link;
 // see NewConn.
 func Connect(r io.ReadCloser, w io.WriteCloser, opts link.Options) Streams {
 	return Streams{NewConn(r, w, opts)}
 }
 
-// Shutdown implements link.Link. It writes what is queued, closes w, and waits until the
+// Shutdown implements link.Link. Shutdown writes the queued messages, closes w, and waits until the
 // server has closed r.
 func (s Streams) Shutdown(grace time.Duration, kill <-chan struct{}) {
 	s.out.Drain()

@@ -13,7 +13,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers/httpclient"
 )
 
-// HTTPMessage is a JSON-RPC message that a server got in a POST.
+// HTTPMessage is a JSON-RPC message in a POST to a server.
 type HTTPMessage struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
@@ -21,7 +21,7 @@ type HTTPMessage struct {
 	Result json.RawMessage `json:"result"`
 	Error  json.RawMessage `json:"error"`
 
-	Body   string      `json:"-"` // the message as it was sent
+	Body   string      `json:"-"` // the message as sent
 	Header http.Header `json:"-"`
 }
 
@@ -36,8 +36,8 @@ func (m HTTPMessage) ProgressToken() string {
 	return string(p.Meta.Token)
 }
 
-// HTTPServer is an MCP server over streamable HTTP that uses no code of the packages
-// under test. The fields are set before it is used.
+// HTTPServer is an MCP server over streamable HTTP without code of the packages under test. The
+// fields are set before use.
 type HTTPServer struct {
 	*httptest.Server
 	// Handle answers requests other than initialize.
@@ -59,8 +59,7 @@ type HTTPServer struct {
 	first    HTTPMessage
 }
 
-// NewHTTPServer starts a server whose sessions have the ids session-1, session-2 and so
-// on.
+// NewHTTPServer starts a server with sessions with the ids session-1, session-2 and so on.
 func NewHTTPServer(t testing.TB, handle func(w http.ResponseWriter, r *http.Request, m HTTPMessage)) *HTTPServer {
 	s := &HTTPServer{Handle: handle, Revision: "2025-11-25",
 		Notified: make(chan HTTPMessage, 1000), Answered: make(chan HTTPMessage, 100), Deleted: make(chan http.Header, 10)}
@@ -69,7 +68,7 @@ func NewHTTPServer(t testing.TB, handle func(w http.ResponseWriter, r *http.Requ
 	return s
 }
 
-// Restart closes the server and starts it again, usually at another address.
+// Restart closes the server and starts the server again, usually at another address.
 func (s *HTTPServer) Restart(start func(*httptest.Server)) {
 	if s.Server != nil {
 		s.Close()
@@ -162,7 +161,7 @@ func readMessage(r *http.Request) (HTTPMessage, error) {
 	return m, err
 }
 
-// Answer answers a request with one JSON document.
+// Answer answers a request with a single JSON document.
 func Answer(w http.ResponseWriter, m HTTPMessage, result string) {
 	w.Header().Set("Content-Type", "application/json")
 	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
@@ -171,7 +170,7 @@ func Answer(w http.ResponseWriter, m HTTPMessage, result string) {
 // EventWriter writes a stream of server-sent events.
 type EventWriter struct{ Writer http.ResponseWriter }
 
-// StreamTo starts a response that is a stream of events.
+// StreamTo starts a response with a stream of events.
 func StreamTo(w http.ResponseWriter) EventWriter {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)
@@ -180,10 +179,10 @@ func StreamTo(w http.ResponseWriter) EventWriter {
 	return e
 }
 
-// Flush sends what has been written.
+// Flush sends the written text.
 func (e EventWriter) Flush() { _ = http.NewResponseController(e.Writer).Flush() }
 
-// Raw writes text as it is.
+// Raw writes text unchanged.
 func (e EventWriter) Raw(format string, args ...any) {
 	fmt.Fprintf(e.Writer, format, args...)
 	e.Flush()

@@ -1,9 +1,6 @@
-// Package linktest has what tests of several transports need.
-//
-//	linktest.go    errors of calls, permits that can be withdrawn, outcomes of Submit
-//	recorder.go    Recorder: what a link passes to its upstream; handshake, calls
-//	httpserver.go  HTTPServer: a server over streamable HTTP
-//	sseserver.go   SSEServer: a server over HTTP with SSE
+// Package linktest has shared parts of the tests of several transports: errors of calls, permits
+// that can be withdrawn, outcomes of Submit, the Recorder of messages from a link to the upstream,
+// and the servers HTTPServer and SSEServer.
 package linktest
 
 import (
@@ -26,7 +23,7 @@ const (
 	Timeout  Kind = "timeout"
 )
 
-// Error is an error that Errors made. The fields are the arguments of the method.
+// Error is an error made by Errors. The fields are the arguments of the method.
 type Error struct {
 	Kind   Kind
 	Reason string
@@ -52,7 +49,7 @@ func As(err error, kind Kind) *Error {
 	return nil
 }
 
-// Unsent reports whether err wraps an Error that is marked as unsent.
+// Unsent reports whether err wraps an Error marked as unsent.
 func Unsent(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Unsent
@@ -119,8 +116,8 @@ type Outcome struct {
 	Next  wire.Continuation
 }
 
-// Outcomes receives the outcomes of submitted calls. Its capacity must be larger
-// than the number of calls, so that a second outcome of a call is seen.
+// Outcomes receives the outcomes of submitted calls. The capacity must be larger than the number of
+// calls, so that a second outcome of a call is seen.
 type Outcomes chan Outcome
 
 // Complete is a wire.CompletionFunc.

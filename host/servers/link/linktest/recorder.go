@@ -13,15 +13,15 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers/link"
 )
 
-// Recorder records what a link passes to its upstream. The fields are set before the
+// Recorder records everything that a link passes to the upstream. The fields are set before the
 // link is made.
 type Recorder struct {
 	// Notes gets the method and the owners of each notification, and Garbage the
 	// reason of each report of garbage.
 	Notes, Garbage chan string
-	// OnNotification gets notifications instead of Notes. It may be nil.
+	// OnNotification, if set, gets notifications instead of Notes.
 	OnNotification func(m wire.Inbound)
-	// OnRequest answers requests of the server. It must be set if there are any.
+	// OnRequest answers requests of the server, and must be set if the server sends any.
 	OnRequest func(ctx context.Context, m wire.Inbound) wire.Reply
 	// MaxMessage is link.Options.MaxMessage.
 	MaxMessage int
@@ -51,8 +51,8 @@ func (r *Recorder) Logged() string {
 	return r.log.String()
 }
 
-// Options returns the options of a link that the Recorder observes. Its requests have
-// the ids 1, 2, 3 and so on.
+// Options returns the options of a link observed by the Recorder. The link's requests have the ids
+// 1, 2, 3 and so on.
 func (r *Recorder) Options() link.Options {
 	opts := link.Options{
 		MaxMessage: r.MaxMessage,

@@ -8,26 +8,25 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers/httpclient"
 )
 
-// SSEServer is an MCP server over HTTP with SSE (revision 2024-11-05) that uses no code
-// of the packages under test. It has one session. The fields are set before it is used.
+// SSEServer is an MCP server over HTTP with SSE (revision 2024-11-05) without code of the packages
+// under test. The server has a single session. The fields are set before use.
 type SSEServer struct {
 	*httptest.Server
-	// Endpoint is the address that the event endpoint names.
+	// Endpoint is the address in the event endpoint.
 	Endpoint string
 	// Handle answers requests other than initialize.
 	Handle func(e EventWriter, m HTTPMessage)
 	// Posted gets notifications other than notifications/initialized, and answers.
 	Posted chan HTTPMessage
-	// Refuse returns the status with which a POST is refused; 0 accepts it. It may be
-	// nil.
+	// Refuse, if set, returns the status of a refused POST; 0 accepts the POST.
 	Refuse func(m HTTPMessage) int
-	// HangUp ends the stream when it is closed.
+	// HangUp, when closed, ends the stream.
 	HangUp chan struct{}
-	// Held, if not nil, makes each request, and the response to its POST, wait until
-	// two values have been received.
+	// Held, if not nil, makes each request, and the response to the request's POST, wait until two
+	// values have been received.
 	Held chan struct{}
 
-	stream chan EventWriter // holds the stream while nobody writes to it
+	stream chan EventWriter // holds the stream while no goroutine writes to the stream
 }
 
 // NewSSEServer starts a server.

@@ -13,7 +13,7 @@ import (
 // Attacker is an authorization server that grants every request and records it.
 type Attacker struct {
 	*httptest.Server
-	LoginPage string // its authorization endpoint; "": its own
+	LoginPage string // the named authorization endpoint; "": an endpoint of the attacker
 
 	mu   sync.Mutex
 	seen []string // requests, with their bodies
@@ -44,7 +44,7 @@ func (s *Attacker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		"response_types_supported":["code"],"code_challenge_methods_supported":["S256"]}`, s.URL, page)
 }
 
-// MustHaveNoSecrets fails the test if the server got a request other than for its metadata.
+// MustHaveNoSecrets fails the test if the server got a request for anything but metadata.
 func (s *Attacker) MustHaveNoSecrets(t testing.TB) {
 	t.Helper()
 	s.mu.Lock()

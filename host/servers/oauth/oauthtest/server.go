@@ -21,9 +21,9 @@ import (
 	"time"
 )
 
-// Server is an MCP server that accepts only requests with a valid access token, with
-// its authorization server: metadata, registration, codes with PKCE, and refresh tokens
-// that are valid once. The fields are set before the server is used, or under Lock.
+// Server is an MCP server that accepts only requests with a valid access token, with an
+// authorization server: metadata, registration, codes with PKCE, and refresh tokens that are valid
+// once. The fields are set before the server is used, or under Lock.
 type Server struct {
 	*httptest.Server                  // the MCP server, at /mcp
 	Issuer           *httptest.Server // the authorization server
@@ -35,19 +35,19 @@ type Server struct {
 	Methods     string            // of PKCE, as JSON
 	Scope       string            // more parameters of the challenge
 	Callback    url.Values        // the query of the redirect to the client; nil: with a code
-	Resource    string            // the resource in the MCP server's metadata; "": its address
-	Issuers     []string          // the authorization servers in it; nil: its own
+	Resource    string            // the resource in the MCP server's metadata; "": the server's address
+	Issuers     []string          // the authorization servers in the metadata; nil: this server
 	Metadata    map[string]any    // more members of the authorization server's metadata
 	TokenStatus int               // HTTP status of the token endpoint; 0: as specified
-	Secrets     []string          // all that must not be shown
+	Secrets     []string          // everything that must not be shown
 
 	Require   []string                                      // scopes without which the MCP server answers 403
 	Supported []string                                      // scopes in the MCP server's metadata; nil: none
 	OnlyCalls bool                                          // only calls of tools need the scopes in Require
 	Withheld  []string                                      // scopes that are not granted
 	AnyToken  bool                                          // the MCP server accepts any token
-	Trusted   *Server                                       // another one, whose tokens the MCP server accepts instead
-	Document  func(address string) []byte                   // what is at the address of a client's metadata; nil: not read
+	Trusted   *Server                                       // another server; the MCP server accepts the other server's tokens instead
+	Document  func(address string) []byte                   // the document at the address of a client's metadata; nil: not read
 	Intercept func(http.ResponseWriter, *http.Request) bool // handles requests to the authorization server; false: does not
 	Iss       func(issuer string) []string                  // the parameter iss of redirects to the client; nil: the issuer, or as in Callback
 
@@ -128,7 +128,7 @@ func (a *Server) resourceMetadata(w http.ResponseWriter) {
 	_ = json.NewEncoder(w).Encode(m)
 }
 
-// isCall reports whether a request calls a tool. It leaves the body to be read again.
+// isCall reports whether a request calls a tool, and leaves the body to be read again.
 func isCall(r *http.Request) bool {
 	body, _ := io.ReadAll(r.Body)
 	r.Body = io.NopCloser(bytes.NewReader(body))
@@ -138,8 +138,8 @@ func isCall(r *http.Request) bool {
 	return json.Unmarshal(body, &m) == nil && m.Method == "tools/call"
 }
 
-// verify reports whether a header value has the valid access token, and which of the
-// required scopes that token does not have.
+// verify reports whether a header value has the valid access token, and which of the required
+// scopes the token lacks.
 func (a *Server) verify(authorization string, required []string) (ok bool, missing []string) {
 	a.Lock()
 	defer a.Unlock()
@@ -282,20 +282,20 @@ func (a *Server) token(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, "}")
 }
 
-// grant grants the scopes of an authorization request, but those that are withheld.
+// grant grants the scopes of an authorization request, except withheld scopes.
 func (a *Server) grant(asked url.Values) {
 	scopes := slices.DeleteFunc(strings.Fields(asked.Get("scope")), func(s string) bool { return slices.Contains(a.Withheld, s) })
 	a.granted = url.Values{"scope": {strings.Join(scopes, " ")}, "resource": asked["resource"]}
 }
 
-// sameTarget reports whether a request for tokens is for the resource that was asked for
-// (RFC 8707, 2.2), which has to be the MCP server.
+// sameTarget reports whether a request for tokens is for the originally requested resource (RFC
+// 8707, 2.2), which has to be the MCP server.
 func (a *Server) sameTarget(asked, form url.Values) bool {
 	return form.Get("resource") == asked.Get("resource") && form.Get("resource") != ""
 }
 
-// describedRedirect returns the redirect URI of a request, if the document at the address
-// in client_id is about that client and has the URI.
+// describedRedirect returns the redirect URI of a request, if the document at the address in
+// client_id describes the client and has the URI.
 func (a *Server) describedRedirect(q url.Values) (redirect string, ok bool) {
 	var described struct {
 		ID        string   `json:"client_id"`
@@ -309,7 +309,7 @@ func (a *Server) describedRedirect(q url.Values) (redirect string, ok bool) {
 	return redirect, ok
 }
 
-// refuse refuses a code or token, and quotes it, as some servers do.
+// refuse refuses and quotes a code or token, as some servers do.
 func (a *Server) refuse(w http.ResponseWriter, grant string) {
 	w.WriteHeader(http.StatusBadRequest)
 	fmt.Fprintf(w, `{"error":"invalid_grant","error_description":"%s is not valid"}`, grant)
@@ -344,7 +344,7 @@ func (a *Server) MustNotLeak(text string) {
 	}
 }
 
-// Consent does what a browser does whose user consents at address.
+// Consent acts as the browser of a user who consents at address.
 func Consent(t testing.TB, address string) error {
 	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get(address)
