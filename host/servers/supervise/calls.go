@@ -12,7 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers"
 )
 
-// Ready implements route.Upstream. It starts the upstream if needed.
+// Ready implements route.Upstream, and starts the upstream if needed.
 func (m *managedUpstream) Ready(ctx context.Context) error {
 	err := m.closedError()
 	if up := m.start(); up != nil {
@@ -28,9 +28,8 @@ func (m *managedUpstream) Ready(ctx context.Context) error {
 	return next.Ready(ctx)
 }
 
-// Handshake implements route.Upstream. A handshake of an earlier run is sufficient.
-// For an upstream that was late when it last ran, the wait is shorter than ctx
-// allows.
+// Handshake implements route.Upstream. A handshake of an earlier run is sufficient. For an upstream
+// that was late in the last run, the wait is shorter than ctx allows.
 func (m *managedUpstream) Handshake(ctx context.Context) ([]byte, error) {
 	if result, ok := m.Server(); ok {
 		return result, nil
@@ -57,14 +56,14 @@ func (m *managedUpstream) Server() (result []byte, ok bool) {
 	return known.Handshake, known.Handshake != nil
 }
 
-// lazyReplies are the results of requests that do not start an upstream. It gets the
-// log level when it starts, and before that it has no tasks and no subscriptions.
+// lazyReplies are the results of requests that do not start an upstream. An upstream gets the log
+// level at the start, and before the start has no tasks and no subscriptions.
 var lazyReplies = map[string]string{
 	protocol.MethodSetLevel: `{}`, protocol.MethodTasksList: `{"tasks":[]}`, protocol.MethodResourcesUnsubscribe: `{}`,
 }
 
-// lazyReply returns the result of a request for which the upstream is not needed. ok
-// is false if it is needed.
+// lazyReply returns the result of a request that does not need the upstream. ok is false if the
+// request needs the upstream.
 func (m *managedUpstream) lazyReply(method string) (result string, ok bool) {
 	result, ok = lazyReplies[method]
 	m.mu.Lock()
@@ -76,8 +75,8 @@ func (m *managedUpstream) lazyReply(method string) (result string, ok bool) {
 	return result, up == nil || remembered && method == protocol.MethodSetLevel && up.Status().State != servers.Ready
 }
 
-// Call implements route.Upstream. It starts the upstream if it is needed. A call
-// that arrives just after the upstream was retired is passed to its successor.
+// Call implements route.Upstream, and starts the upstream if needed. A call just after the
+// retirement of the upstream is passed to the successor.
 func (m *managedUpstream) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
 	return m.callIn(ctx, 0, call)
 }
@@ -88,7 +87,7 @@ func (m *managedUpstream) callIn(ctx context.Context, era protocol.Era, call wir
 		return wire.Reply{Result: []byte(result)}, nil
 	}
 	begin, end := m.beginCall, m.endCall
-	if call.Method == protocol.MethodListen { // it lasts until its caller is told to begin anew
+	if call.Method == protocol.MethodListen { // the subscription lasts until the caller is told to begin anew
 		begin, end = m.taking, func() {}
 	}
 	up := begin()
@@ -136,7 +135,7 @@ func (m *managedUpstream) submitIn(era protocol.Era, call wire.Call, complete wi
 		leave()
 		m.endCall()
 	}
-	if spare != nil { // it may still be starting
+	if spare != nil { // the spare may still be starting
 		end()
 		return nil, false
 	}
@@ -158,7 +157,7 @@ func (m *managedUpstream) submitIn(era protocol.Era, call wire.Call, complete wi
 	return cancel, ok
 }
 
-// usedBy are the surfaces whose definitions decide about a request.
+// usedBy are the surfaces with definitions that decide about a request.
 var usedBy = map[string][]wire.Surface{
 	protocol.MethodToolsCall:          {wire.Tools},
 	protocol.MethodPromptsGet:         {wire.Prompts},
@@ -167,15 +166,15 @@ var usedBy = map[string][]wire.Surface{
 	protocol.MethodResourcesSubscribe: {wire.Templates},
 }
 
-// changing reports whether pins of the server are enforced, and a definition that decides
-// about a request may have changed since it was compared with them.
+// changing reports whether pins of the server are enforced, and a definition that decides about a
+// request may have changed since the comparison with the pins.
 func (m *managedUpstream) changing(up *servers.Upstream, method string) bool {
 	surfaces := usedBy[method]
 	return surfaces != nil && m.env.Pins != nil && m.env.Pins.Mode(m.name) == pins.Enforce && up.Changing(surfaces...)
 }
 
-// awaitChanges waits until what changing is about has been read, as long as Refreshed does.
-// The error is a *wire.DeniedError if it could not be read in that time.
+// awaitChanges waits until the changed definitions have been read, as long as Refreshed does. The
+// error is a *wire.DeniedError if the definitions could not be read in time.
 func (m *managedUpstream) awaitChanges(ctx context.Context, up *servers.Upstream, method string) error {
 	if !m.changing(up, method) {
 		return nil
@@ -204,8 +203,8 @@ func (m *managedUpstream) beginCall() *servers.Upstream {
 	return m.startLocked()
 }
 
-// taking is beginCall for what does not count as a call in flight. Nothing waits for its
-// end when the upstream is replaced.
+// taking is beginCall for requests that do not count as calls in flight. The replacement of the
+// upstream does not wait for them.
 func (m *managedUpstream) taking() *servers.Upstream {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -215,7 +214,7 @@ func (m *managedUpstream) taking() *servers.Upstream {
 	return m.startLocked()
 }
 
-// endCall ends what beginCall began.
+// endCall is the counterpart of beginCall.
 func (m *managedUpstream) endCall() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -226,9 +225,9 @@ func (m *managedUpstream) endCall() {
 	}
 }
 
-// Notify implements route.Upstream. An upstream that has not been started needs no
-// notification: it asks for everything when it starts. What is about a request of the
-// server goes to the process that has made it, the rest to all processes.
+// Notify implements route.Upstream. An upstream before the start needs no notification: the
+// upstream asks for everything when started. A notification about a request of the server goes to
+// the process that has made the request, other notifications to all processes.
 func (m *managedUpstream) Notify(ctx context.Context, method string, params []byte) error {
 	if from := servers.Asking(ctx); from != nil {
 		return from.Notify(ctx, method, params)
@@ -240,8 +239,7 @@ func (m *managedUpstream) Notify(ctx context.Context, method string, params []by
 	return m.spares.notifyAll(ctx, up, method, params)
 }
 
-// masked removes secrets from the error of an upstream that is down, because
-// clients see it.
+// masked removes secrets from the error of a downed upstream, because clients see the error.
 func (m *managedUpstream) masked(err error) error {
 	var down *servers.DownError
 	if !errors.As(err, &down) {

@@ -12,20 +12,19 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers"
 )
 
-// Clients says what clients there are. It determines the client identity that we
-// present in the upstream handshake.
+// Clients is the number of clients. The number determines our client identity in the upstream
+// handshake.
 type Clients int
 
 const (
-	// NoClient: there is nobody who could answer requests of upstreams. We offer
-	// upstreams no client capabilities.
+	// NoClient: no client could answer requests of upstreams. We offer upstreams no client
+	// capabilities.
 	NoClient Clients = iota
-	// OneClient: there is one session (stdio). Handshakes wait for its initialize,
-	// and upstreams get its params: capabilities, clientInfo, _meta.
+	// OneClient: a single session (stdio). Handshakes wait for the session's initialize, and
+	// upstreams get the params: capabilities, clientInfo, _meta.
 	OneClient
-	// ManyClients: sessions share the upstreams (HTTP). We offer upstreams every
-	// client capability. If the client of a session does not support a request, the
-	// request is refused when it arrives.
+	// ManyClients: sessions share the upstreams (HTTP). We offer upstreams every client capability.
+	// If the client of a session does not support a request, the request is refused on arrival.
 	ManyClients
 )
 
@@ -34,7 +33,7 @@ const allCapabilities = `{"roots":{"listChanged":true},"sampling":{"context":{},
 	`"elicitation":{"form":{},"url":{}},` +
 	`"tasks":{"list":{},"cancel":{},"requests":{"sampling":{"createMessage":{}},"elicitation":{"create":{}}}}}`
 
-// clientIdentity is the client identity that we present in the upstream handshake.
+// clientIdentity is our client identity in the upstream handshake.
 type clientIdentity struct {
 	clients       Clients
 	name, version string // our own
@@ -42,8 +41,8 @@ type clientIdentity struct {
 	once    sync.Once
 	adopted chan struct{} // closed when params is set
 	mu      sync.Mutex
-	// params are those of the one client's initialize request, with the negotiated
-	// revision, and era is that of the client. mu guards them until adopted is closed.
+	// params are the params of the client's initialize request, with the negotiated revision, and
+	// era is the era of the client. mu guards them until adopted is closed.
 	params []byte
 	era    protocol.Era
 }
@@ -52,10 +51,10 @@ func newClientIdentity(clients Clients, name, version string) *clientIdentity {
 	return &clientIdentity{clients: clients, name: name, version: version, adopted: make(chan struct{})}
 }
 
-// adopt sets the identity to that of the client, given the params of its initialize
-// request, or what route.Origin.Client returns for it. many says that there are several, which
-// can do different things: each request of an upstream is checked when it arrives. ready is called
-// before upstreams get to know the identity; nil: nothing is. Only the first call counts.
+// adopt sets the identity to the identity of the client, given the params of the client's
+// initialize request, or the result of route.Origin.Client for the client. many means several
+// clients with different capabilities: each request of an upstream is checked on arrival. ready,
+// unless nil, is called before upstreams get the identity. Only the first call of adopt counts.
 func (c *clientIdentity) adopt(params []byte, revision protocol.Revision, many bool, ready func()) {
 	c.once.Do(func() {
 		defer close(c.adopted)
@@ -71,12 +70,12 @@ func (c *clientIdentity) adopt(params []byte, revision protocol.Revision, many b
 		if revision.Era() == protocol.Stateless {
 			revision = protocol.Handshake.Newest()
 		}
-		// params is an object: the revision was read from it.
+		// params is an object: the revision was read from params.
 		c.params, _ = wire.Set(params, wire.Quote(revision.String()), "protocolVersion")
 	})
 }
 
-// mark stands for the capabilities of clients that upstreams are told; "" before they are known.
+// mark stands for the client capabilities that upstreams are told; "" while unknown.
 func (c *clientIdentity) mark() string {
 	capabilities := []byte(map[Clients]string{NoClient: "{}", ManyClients: allCapabilities}[c.clients])
 	if c.clients == OneClient {
@@ -91,7 +90,7 @@ func (c *clientIdentity) mark() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// adoptSession is adopt for the client of a session, or for those of a token.
+// adoptSession is adopt for the client of a session, or for the clients with a token.
 func (c *clientIdentity) adoptSession(s route.Session, ready func()) {
 	several, ok := s.(interface{ ManyClients() bool })
 	c.adopt(s.Client(), s.Revision(), ok && several.ManyClients(), ready)

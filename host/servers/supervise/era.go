@@ -10,18 +10,19 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers"
 )
 
-// A server that speaks both eras of the protocol is spoken to in the era of the client that a
-// request is made for: what its tools ask, and how, depends on it. Each era has a connection of
-// its own, and over stdio a process of its own, because few servers can change the era of one:
-// those of the Go SDK 1.8 take every request of a connection for one of the era that it has
-// begun with, and server/discover changes that for good. The other connection is begun when a
-// client needs it. Clients see the lists of the upstream's own connection.
+// A server with both eras of the protocol is used in the era of the client that a request is made
+// for: the questions of the server's tools, and their form, depend on the era. Each era has a
+// separate connection, and over stdio a separate process, because few servers can change the era of
+// a connection: servers of the Go SDK 1.8 take every request of a connection for a request of the
+// first request's era, and server/discover changes the era for good. The other connection is begun
+// when a client needs the other era. Clients see the lists of the upstream's own connection.
 
-// eraWait is how long the first calls of clients wait for a connection of their era. It starts
-// with the connection. Later, they go over the upstream's own connection until there is one.
+// eraWait is how long the first calls of clients wait for a connection of their era, from the start
+// of the connection. Later calls go over the upstream's own connection until the other connection
+// is ready.
 const eraWait = 5 * time.Second
 
-// inEra is an upstream as clients of one era have it.
+// inEra is an upstream as seen by clients of an era.
 type inEra struct {
 	*managedUpstream
 	era protocol.Era
@@ -49,13 +50,13 @@ func (m inEra) Submit(call wire.Call, complete wire.CompletionFunc) (cancel func
 	return m.submitIn(m.era, call, complete)
 }
 
-// ofConnection are the requests that are about a connection, and not made for one client.
+// ofConnection are the requests about a connection, made for no particular client.
 var ofConnection = map[string]bool{
 	protocol.MethodSetLevel: true, protocol.MethodResourcesSubscribe: true, protocol.MethodResourcesUnsubscribe: true,
 }
 
-// otherEra reports whether a request belongs to a connection of an era that is not the own
-// one's. known is false if findEras has to find that out.
+// otherEra reports whether a request belongs to a connection of another era than the own
+// connection. known is false if findEras has to find the eras of the server.
 func (m *managedUpstream) otherEra(era protocol.Era, method string) (other, known bool) {
 	if era == 0 || ofConnection[method] {
 		return false, true
@@ -72,8 +73,8 @@ func (m *managedUpstream) otherEra(era protocol.Era, method string) (other, know
 	return true, true
 }
 
-// findEras waits until the own connection has an era, and finds out whether a server that is used
-// in the handshake era speaks the other one too. The error says why the upstream is down, or is
+// findEras waits until the own connection has an era, and finds out whether a server in use in the
+// handshake era speaks the other era too. The error is the reason for the upstream's failure, or
 // the cause of ctx.
 func (m *managedUpstream) findEras(ctx context.Context, up *servers.Upstream, era protocol.Era, method string) error {
 	if _, err := up.Handshake(ctx); err != nil {
@@ -92,8 +93,8 @@ func (m *managedUpstream) findEras(ctx context.Context, up *servers.Upstream, er
 	return nil // without an answer, the next call asks again
 }
 
-// noteEra notes whether the server speaks an era, which a connection was begun for. It speaks
-// the one of the own connection.
+// noteEra notes whether the server speaks an era that a connection was begun for. The server speaks
+// the era of the own connection.
 func (m *managedUpstream) noteEra(era protocol.Era, speaks bool) {
 	v := servers.Verdict{Era: protocol.Stateless, At: time.Now()}
 	switch {
@@ -108,9 +109,9 @@ func (m *managedUpstream) noteEra(era protocol.Era, speaks bool) {
 	}
 }
 
-// compareEra gets what a spare of another era offers. If some of it is not as it was pinned, the
-// spare is not used: definitions may differ between the eras, and clients see those of the own
-// connection.
+// compareEra gets the list of a spare of another era. If an item differs from the pinned item, the
+// spare is not used: definitions may differ between the eras, and clients see the definitions of
+// the own connection.
 func (m *managedUpstream) compareEra(one *spare, surface wire.Surface, items [][]byte) {
 	if p := m.env.Pins; p != nil && !p.Accepts(m.name, surface, items) {
 		m.env.Log.Warn("the server offers something else in another era than what was pinned: clients of that era use the connection of this one",
@@ -120,7 +121,7 @@ func (m *managedUpstream) compareEra(one *spare, surface wire.Surface, items [][
 	}
 }
 
-// inEra returns the spare that was begun for an era, nil if there is none.
+// inEra returns the spare begun for an era, or nil.
 func (s *spares) inEra(era protocol.Era) *spare {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,7 +133,7 @@ func (s *spares) inEra(era protocol.Era) *spare {
 	return nil
 }
 
-// findInEra returns the spare for an era, nil if there can be none. The caller holds s.mu.
+// findInEra returns the spare for an era, or nil if a spare is impossible. The caller holds s.mu.
 func (s *spares) findInEra(m *managedUpstream, era protocol.Era) *spare {
 	for _, one := range s.all {
 		if one.era == era {
@@ -146,8 +147,8 @@ func (s *spares) findInEra(m *managedUpstream, era protocol.Era) *spare {
 	return s.add(m, era)
 }
 
-// awaitSpare waits until a spare has started. For one of another era it does not wait long:
-// then the error is that of a context that has ended, and the spare is not to be retired.
+// awaitSpare waits until a spare has started. The wait for a spare of another era is short: then
+// the error is the error of an ended context, and the spare is not to be retired.
 func (m *managedUpstream) awaitSpare(ctx context.Context, one *spare) (err error, late bool) {
 	select {
 	case <-one.up.Started():

@@ -27,8 +27,8 @@ const (
 // ServersDir returns the folder in which upstreams are remembered.
 func ServersDir(store string) string { return filepath.Join(store, "servers") }
 
-// LastFailure returns the last failure of an upstream that is remembered in the directory
-// of a store; false if there is none.
+// LastFailure returns the remembered last failure of an upstream from the directory of a store;
+// false if none is remembered.
 func LastFailure(store, name string) (Failure, bool) {
 	dir := ServersDir(store)
 	if _, err := owner.Check(dir); err != nil {
@@ -42,8 +42,8 @@ func LastFailure(store, name string) (Failure, bool) {
 	return f, true
 }
 
-// noteFailure remembers that the upstream has failed, for commands that explain it later.
-// They see mistakes in the configuration themselves.
+// noteFailure remembers the failure of the upstream, for commands that explain the failure later.
+// The commands see mistakes in the configuration themselves.
 func (m *managedUpstream) noteFailure() {
 	if m.conf.Load().Invalid != nil {
 		return

@@ -18,7 +18,7 @@ const snapshotFile = ".json"
 const maxRemembered = 10000
 
 // RememberedFiles returns the names of the files with remembered lists in the directory of
-// Options.Dir. Those about failures are not among them.
+// Options.Dir, without the files about failures.
 func RememberedFiles(dir string) ([]string, error) {
 	root, err := regular.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -37,14 +37,14 @@ func RememberedFiles(dir string) ([]string, error) {
 	return names, err
 }
 
-// remembers reports whether a file with remembered lists has that name.
+// remembers reports whether a name is the name of a file with remembered lists.
 func remembers(name string) bool {
 	return strings.HasSuffix(name, snapshotFile) && !strings.HasSuffix(name, failureFile) && !strings.HasPrefix(name, ".")
 }
 
-// ForgetFiles removes files that [RememberedFiles] has returned. A process that runs keeps
-// the lists it has, and writes the file again when one of them changes. Without the file,
-// clients wait for the upstream at the next start.
+// ForgetFiles removes files from the result of [RememberedFiles]. A running process keeps the lists
+// in memory, and writes the file again when a list changes. Without the file, clients wait for the
+// upstream at the next start.
 func ForgetFiles(_ context.Context, dir string, names []string) error {
 	if _, err := owner.Check(dir); err != nil {
 		return fmt.Errorf("%w (remove the files yourself)", err)

@@ -8,8 +8,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers/health"
 )
 
-// CheckHealth implements builtin.Health. The reports are for agents, so they contain
-// nothing that servers wrote to stderr.
+// CheckHealth implements builtin.Health. The reports are for agents, and so contain no stderr of
+// servers.
 func (u *Upstreams) CheckHealth(ctx context.Context, origin route.Origin, server string) ([]health.Report, error) {
 	c := health.Checker{}
 	var session route.Session
@@ -21,13 +21,12 @@ func (u *Upstreams) CheckHealth(ctx context.Context, origin route.Origin, server
 
 // Checkup checks every upstream. The reports are for the user and have all details.
 func (u *Upstreams) Checkup(ctx context.Context) []health.Report {
-	reports, _ := u.check(ctx, health.Checker{Details: true}, nil, "") // it fails only for an unknown server
+	reports, _ := u.check(ctx, health.Checker{Details: true}, nil, "") // check fails only for an unknown server
 	return reports
 }
 
-// check checks the upstream called server, which may be its script name, or all
-// upstreams if server is "". It checks the instances that the session (nil: none)
-// uses.
+// check checks the upstream called server, which may be the upstream's script name, or all
+// upstreams if server is "". check uses the session's instances (nil: no session).
 func (u *Upstreams) check(ctx context.Context, c health.Checker, session route.Session, server string) ([]health.Report, error) {
 	cfg := u.cfg.Load()
 	c.Mask = cfg.NewMasker().Mask
@@ -36,7 +35,7 @@ func (u *Upstreams) check(ctx context.Context, c health.Checker, session route.S
 	for i := range cfg.Upstreams {
 		conf := &cfg.Upstreams[i]
 		if !route.MayUse(session, conf.Name) {
-			continue // as if there were no such server
+			continue // as if the server did not exist
 		}
 		unknown.Known = append(unknown.Known, conf.Name)
 		if server != "" && abi.Ident(conf.Name) != abi.Ident(server) {
@@ -44,9 +43,9 @@ func (u *Upstreams) check(ctx context.Context, c health.Checker, session route.S
 		}
 		t := health.Target{Name: conf.Name, Probe: conf.Probe, Wake: server != ""}
 		if t.Probe != nil && route.RightsOf(session).Hides(conf.Name, t.Probe.Call) {
-			t.Probe = nil // nor may the clients call it
+			t.Probe = nil // nor may the clients call the tool
 		}
-		knows := !route.RightsOf(session).Narrows() // others may not know all names
+		knows := !route.RightsOf(session).Narrows() // clients with narrowed rights may not know all names
 		if knows {
 			t.Odd = func() []string { return u.env.Catalog.Odd(conf.Name) }
 		}
@@ -59,7 +58,7 @@ func (u *Upstreams) check(ctx context.Context, c health.Checker, session route.S
 		if !conf.Disabled {
 			m, ok := u.managed(session, conf.Name)
 			if !ok {
-				continue // each session has its own, or it is being removed
+				continue // each session has a separate instance, or the upstream is being removed
 			}
 			t.Connection = m
 		}

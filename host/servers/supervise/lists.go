@@ -7,8 +7,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// keptLists counts the lists of one upstream in the budget, where the lists of all upstreams
-// together are bounded, and no server can take what others need.
+// keptLists counts the lists of an upstream in the budget, which bounds the lists of all upstreams
+// together, so that no server takes the memory of other servers.
 type keptLists struct {
 	account *budget.Account
 
@@ -16,14 +16,14 @@ type keptLists struct {
 	of map[wire.Surface]int64
 }
 
-// newKeptLists returns the lists of an upstream. Those of one server for several sessions are
-// a group.
+// newKeptLists returns the lists of an upstream. The lists of a server for several sessions are a
+// group.
 func newKeptLists(b *budget.Budget, m *managedUpstream) *keptLists {
 	return &keptLists{account: b.OpenList(budget.Member{Group: m.name, Of: m}), of: map[wire.Surface]int64{}}
 }
 
-// keep counts a list that replaces the one before. The error is a *budget.FullError; then the
-// one before still counts.
+// keep counts a list that replaces the previous list. After a *budget.FullError the previous list
+// still counts.
 func (k *keptLists) keep(surface wire.Surface, bytes int64) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -40,5 +40,5 @@ func (k *keptLists) keep(surface wire.Surface, bytes int64) error {
 	return nil
 }
 
-// close ends the counting. No list is kept any more.
+// close ends the counting. No list is kept afterwards.
 func (k *keptLists) close() { k.account.Close() }

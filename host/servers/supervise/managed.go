@@ -20,50 +20,50 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers/health"
 )
 
-// managedUpstream is one upstream. It may not have been started yet, if its
-// configuration says start = "lazy". Until its lists have been read, the snapshot of
-// an earlier run is used. It implements route.Upstream and health.Connection.
+// managedUpstream is an upstream, perhaps before the start, if the configuration has start =
+// "lazy". Before the first reading of the lists, the snapshot of an earlier run is used. It
+// implements route.Upstream and health.Connection.
 type managedUpstream struct {
 	env    *environment
 	name   string
-	spec   servers.Spec                    // how it is started
-	conf   atomic.Pointer[config.Upstream] // the current configuration; only what is not in spec may change
-	own    route.Session                   // the session that has it for itself; nil: shared
+	spec   servers.Spec                    // for the start
+	conf   atomic.Pointer[config.Upstream] // the current configuration; only parts missing in spec may change
+	own    route.Session                   // the only session of the upstream; nil: shared
 	client *clientIdentity
-	round  atomic.Pointer[secret.Source] // for the first start; nil: of its own
+	round  atomic.Pointer[secret.Source] // for the first start; nil: a separate source
 	key    string                        // of the snapshot
 	lists  *keptLists
 	opened sync.Once // see open
 	waits  bool      // the snapshot is read when the client is known; only for open and introduce
 	spares spares
 
-	// publishing is held while a list is set in the catalog. All upstreams of the
-	// same name share it, so that a retired one cannot overwrite a list of its
-	// replacement. It may be held for long, so nobody waits for it with another lock.
+	// publishing is held while a list is set in the catalog. All upstreams of the same name share
+	// publishing, so that a retired upstream cannot overwrite a list of the replacement. The lock
+	// may be held for long, so no goroutine waits for publishing with another lock.
 	publishing *sync.Mutex
-	asking     sync.Mutex // held while the server is asked which eras it speaks; see findEras
-	saving     sync.Mutex // held while the snapshot is saved, so that the newest one is kept
+	asking     sync.Mutex // held while the server is asked for the eras; see findEras
+	saving     sync.Mutex // held while the snapshot is saved, so that the newest snapshot is kept
 	saved      [32]byte   // SHA-256 of the last known content of the snapshot's file; guarded by saving
-	failure    Failure    // the last one that was saved; guarded by saving
+	failure    Failure    // the last saved failure; guarded by saving
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	up      *servers.Upstream
 	begun   time.Time // when up was started
 	closed  bool
 	retired bool // takes no more calls
-	// replacement finds the upstream that takes the calls of a session (nil: of no
-	// session) after this one has been retired.
+	// replacement finds the upstream that takes the calls of a session (nil: of no session) after
+	// the retirement of this upstream.
 	replacement func(s route.Session, server string) (*managedUpstream, bool)
 	spoken      protocol.Era  // of the last handshake in this run; 0 for none
-	known       Snapshot      // what is known; parts that are not known in this run yet are of an earlier run
+	known       Snapshot      // the known snapshot; parts still unknown in this run are of an earlier run
 	wasReady    bool          // the upstream has been ready in this run
-	wasLate     bool          // the upstream was late when it last ran, before this run
-	remembered  bool          // known is of an earlier run, and the upstream has not been ready in this one
+	wasLate     bool          // the upstream was late in the last run before this run
+	remembered  bool          // known is of an earlier run, and the upstream has not been ready in this run
 	busy        int           // calls in flight
 	idle        chan struct{} // made by retire; closed when no call is in flight
 }
 
-// newManaged makes a managed upstream. The caller opens it without holding a lock.
+// newManaged makes a managed upstream. The caller calls open without holding a lock.
 func newManaged(env *environment, conf *config.Upstream, own route.Session, client *clientIdentity) *managedUpstream {
 	cfg := env.config()
 	m := &managedUpstream{env: env, name: conf.Name, spec: Spec(cfg, conf), own: own, client: client}
@@ -75,8 +75,8 @@ func newManaged(env *environment, conf *config.Upstream, own route.Session, clie
 	return m
 }
 
-// open reads the snapshot, and starts the upstream unless that can wait. Only the
-// first call does so; others wait for it.
+// open reads the snapshot, and starts the upstream unless the start can wait. Only the first call
+// acts; other calls wait for the first call.
 func (m *managedUpstream) open() {
 	m.opened.Do(func() {
 		m.waits = !m.client.known()
@@ -100,8 +100,8 @@ func (m *managedUpstream) publish(set func()) {
 	}
 }
 
-// publishList sets a list in the catalog. The pins get it first, so that none of it can be
-// used before it was compared with them.
+// publishList sets a list in the catalog. The pins get the list first, so that no item can be used
+// before the comparison with the pins.
 func (m *managedUpstream) publishList(l catalog.List) {
 	m.publish(func() {
 		if m.env.Pins != nil {
@@ -118,8 +118,8 @@ func (m *managedUpstream) publishHandshake(result []byte) {
 	}
 }
 
-// start starts the upstream if it has not been started. It returns nil if the
-// upstream was closed or retired before it was started.
+// start starts the upstream if necessary. start returns nil if the upstream was closed or retired
+// before the start.
 func (m *managedUpstream) start() *servers.Upstream {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -152,7 +152,7 @@ func (m *managedUpstream) accept(result []byte) error {
 	return CheckNestedResult(result, m.env.config())
 }
 
-// resolve implements servers.Options.Resolve: it adds secrets and the mark of package nested.
+// resolve implements servers.Options.Resolve: resolve adds secrets and the mark of nested proxies.
 func (m *managedUpstream) resolve(ctx context.Context, spec servers.Spec) (servers.Spec, error) {
 	if invalid := m.conf.Load().Invalid; invalid != nil {
 		return servers.Spec{}, invalid
@@ -179,7 +179,7 @@ func (m *managedUpstream) withSecrets(ctx context.Context, spec servers.Spec) (s
 		return servers.Spec{}, err
 	}
 	out := Spec(cfg, filled)
-	out.Restart, out.Protocol = spec.Restart, spec.Protocol // a spare has its own
+	out.Restart, out.Protocol = spec.Restart, spec.Protocol // a spare has separate values
 	return out, nil
 }
 
@@ -205,20 +205,20 @@ func (m *managedUpstream) updateList(l servers.List) {
 		Surface: l.Surface, Items: l.Items, Meta: l.Meta, Announced: l.Announced, Notice: l.Notice,
 		Stateless: m.snapshot().stateless(), Fresh: l.Fresh,
 	}
-	if hints := list.Fresh.Hints; m.own != nil && hints != nil { // others have instances of their own
+	if hints := list.Fresh.Hints; m.own != nil && hints != nil { // other sessions have separate instances
 		list.Fresh.Hints = &envelope.Hints{TTL: hints.TTL, Scope: envelope.ScopePrivate}
 	}
 	m.publishList(list)
-	if m.own != nil && l.Surface == wire.Prompts && !m.isRetired() { // the last one; becomeReady is later than a session's answer
+	if m.own != nil && l.Surface == wire.Prompts && !m.isRetired() { // the last list; becomeReady is later than a session's answer
 		m.env.listed.Store(m.name, true)
 	}
-	if m.Status().State == servers.Ready { // else becomeReady will save it
+	if m.Status().State == servers.Ready { // else becomeReady will save the snapshot
 		m.save()
 	}
 }
 
-// becomeReady is called after each start. It returns false if the upstream has been
-// retired and only finishes its calls.
+// becomeReady is called after each start. becomeReady returns false if the upstream has been
+// retired and only finishes the calls in flight.
 func (m *managedUpstream) becomeReady() bool {
 	if m.isRetired() {
 		return false
@@ -234,10 +234,10 @@ func (m *managedUpstream) becomeReady() bool {
 	return true
 }
 
-// startWait returns how long to wait for the upstream; wait is the time for one about
-// which nothing is known. An upstream that was late when it last ran will probably be
-// late again. Nothing is concluded from this run: a client that has given up waiting for
-// the handshake asks for the lists next, and may still get them in time.
+// startWait returns how long to wait for the upstream; wait is the time for an upstream without a
+// history. An upstream that was late in the last run will probably be late again. This run does not
+// count: a client that has given up waiting for the handshake asks for the lists next, and may
+// still get them in time.
 func (m *managedUpstream) startWait(wait time.Duration) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -247,9 +247,9 @@ func (m *managedUpstream) startWait(wait time.Duration) time.Duration {
 	return wait
 }
 
-// listWait is startWait for the first lists. With NoClient, which commands have, it is
-// the whole wait: the only call of a command may be one of a tool in these lists, and a
-// command cannot be notified of them later.
+// listWait is startWait for the first lists. With NoClient, which commands have, listWait returns
+// the whole wait: the only call of a command may be the call of a tool in these lists, and a
+// command cannot be notified of the lists later.
 func (m *managedUpstream) listWait(wait time.Duration) time.Duration {
 	if m.env.Clients == NoClient {
 		return wait
@@ -276,7 +276,7 @@ func (m *managedUpstream) isRemembered() bool {
 	return m.remembered
 }
 
-// update changes what is known. Maps are replaced, not modified, because others may
+// update changes the known snapshot. Maps are replaced, not modified, because other goroutines may
 // be reading them.
 func (m *managedUpstream) update(change func(s *Snapshot)) {
 	m.mu.Lock()
@@ -285,14 +285,14 @@ func (m *managedUpstream) update(change func(s *Snapshot)) {
 	change(&m.known)
 }
 
-// snapshot returns what is known now.
+// snapshot returns the known snapshot.
 func (m *managedUpstream) snapshot() Snapshot {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.known
 }
 
-// running returns the upstream, nil while it has not been started.
+// running returns the upstream, nil before the start.
 func (m *managedUpstream) running() *servers.Upstream {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -314,8 +314,8 @@ func (m *managedUpstream) Status() servers.Status {
 	return st
 }
 
-// reconfigure makes c the configuration of the upstream, but does not start it. It
-// returns false, and changes nothing, if the upstream would have to be restarted.
+// reconfigure makes c the configuration of the upstream, without a start. reconfigure returns
+// false, and changes nothing, if the upstream would have to be restarted.
 func (m *managedUpstream) reconfigure(cfg *config.Config, c *config.Upstream) bool {
 	if !sameSpec(m.spec, Spec(cfg, c)) || !sameRest(m.conf.Load(), c) {
 		return false
@@ -330,8 +330,8 @@ func (m *managedUpstream) isRetired() bool {
 	return m.retired
 }
 
-// retire makes the upstream take no more calls; the upstream that replacement finds
-// gets them. The channel is closed when the calls in flight have ended.
+// retire makes the upstream take no more calls; the upstream found by replacement gets them. The
+// channel is closed when the calls in flight have ended.
 func (m *managedUpstream) retire(replacement func(s route.Session, server string) (*managedUpstream, bool)) (idle <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -345,8 +345,8 @@ func (m *managedUpstream) retire(replacement func(s route.Session, server string
 	return over
 }
 
-// successor returns the upstream that takes the calls of a session (nil: of no
-// session) after this one has been retired. The error says that there is none.
+// successor returns the upstream that takes the calls of a session (nil: of no session) after the
+// retirement of this upstream. The error means: no such upstream exists.
 func (m *managedUpstream) successor(session route.Session) (*managedUpstream, error) {
 	m.mu.Lock()
 	find := m.replacement
@@ -362,7 +362,7 @@ func (m *managedUpstream) successor(session route.Session) (*managedUpstream, er
 	return nil, m.closedError()
 }
 
-// closedError says that the upstream has been closed.
+// closedError returns the error of calls to a closed upstream.
 func (m *managedUpstream) closedError() error {
 	reason := "closed"
 	if m.isRetired() {

@@ -14,19 +14,20 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// An mcp-metatool may be an upstream server of itself: one that was started by another one
-// with the same configuration, or that answers it. It would start itself again, without end.
+// An mcp-metatool may be an upstream server of itself: a process started by another mcp-metatool
+// with the same configuration, or the answering process itself. The mcp-metatool would start itself
+// again, without end.
 //
-// A server is started with [NestedVariable] in its environment, through whatever other
-// program: npx, a shell, a renamed binary. It says the same of itself under [NestedKey] in
-// its answer to initialize and server/discover, for servers in containers and at addresses.
+// A server is started with [NestedVariable] in the environment, through any other program: npx, a
+// shell, a renamed binary. For servers in containers and at addresses, the answers to initialize
+// and server/discover have the same information under [NestedKey].
 
 // NestedVariable is the environment variable with the marks of the configuration files of all
-// mcp-metatools that have started a process, the outermost first, with colons between them.
+// mcp-metatools above a process, the outermost first, with colons between them.
 const NestedVariable = "MCP_METATOOL_WITHIN"
 
-// NestedKey is the key in _meta of our answer to initialize and server/discover that has the
-// digest of our configuration.
+// NestedKey is the key in _meta of our answer to initialize and server/discover with the digest of
+// our configuration.
 const NestedKey = "io.github.mcp-metatool/configuration"
 
 // maxNested is how many mcp-metatools may be started by each other.
@@ -60,7 +61,7 @@ func CheckNested(cfg *config.Config) error {
 	return nil
 }
 
-// files returns the file of a configuration, or those that were looked for.
+// files returns the file of a configuration, or the files that were looked for.
 func files(cfg *config.Config) []string {
 	if cfg.Path != "" {
 		return []string{cfg.Path}
@@ -68,7 +69,7 @@ func files(cfg *config.Config) []string {
 	return append(slices.Clone(cfg.Searched), "")
 }
 
-// fileMarks returns a short mark of each file, which does not tell its path.
+// fileMarks returns a short mark of each file, which does not reveal the path.
 func fileMarks(cfg *config.Config) []string {
 	var marks []string
 	for _, file := range files(cfg) {
@@ -84,13 +85,14 @@ func fileMarks(cfg *config.Config) []string {
 	return marks
 }
 
-// AddNestedMeta returns the raw object meta, or one if it is nil, with the digest of cfg.
+// AddNestedMeta returns the raw object meta, or a new object if meta is nil, with the digest of
+// cfg.
 func AddNestedMeta(meta []byte, cfg *config.Config) []byte {
 	if cfg.Digest() == "" {
 		return meta
 	}
 	with, err := wire.Set(meta, wire.Quote(cfg.Digest()), NestedKey)
-	if err != nil { // what servers say about themselves is not an object
+	if err != nil { // the servers' description of themselves is not an object
 		return meta
 	}
 	return with

@@ -14,14 +14,14 @@ type ProtocolReport struct {
 	Server     string `json:"server"`
 	Configured string `json:"configured"`     // the key protocol
 	Protocol   string `json:"protocol"`       // the revision in use; "" for none
-	How        string `json:"how"`            // how it was found
-	Found      string `json:"found"`          // the revision without a handshake that a probe finds; "" for none
-	Probe      string `json:"probe"`          // what the probe shows
-	Next       string `json:"next,omitempty"` // what changes because of that
+	How        string `json:"how"`            // how the revision was found
+	Found      string `json:"found"`          // the revision without a handshake found by a probe; "" for none
+	Probe      string `json:"probe"`          // the outcome of the probe
+	Next       string `json:"next,omitempty"` // the resulting change
 }
 
-// Protocols asks every upstream that is not disabled which revisions it speaks, each over a
-// connection of its own, and remembers what it finds.
+// Protocols asks every enabled upstream for the upstream's revisions, each over a separate
+// connection, and remembers the findings.
 func (u *Upstreams) Protocols(ctx context.Context) []ProtocolReport {
 	cfg := u.cfg.Load()
 	var reports []ProtocolReport

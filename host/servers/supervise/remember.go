@@ -8,8 +8,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers"
 )
 
-// introduce reads the snapshot for the client that is known now, if open could not. Only
-// clientIdentity.adopt calls it, before the upstream is told about the client.
+// introduce reads the snapshot for the now known client, if open could not. Only
+// clientIdentity.adopt calls introduce, before the upstream is told about the client.
 func (m *managedUpstream) introduce() {
 	m.open()
 	if m.waits {
@@ -20,10 +20,10 @@ func (m *managedUpstream) introduce() {
 	}
 }
 
-// restore publishes the snapshot of an earlier run. It returns false if there is
-// none. With NoClient it publishes the snapshot only if the upstream is not started,
-// because a check is about the current state of a server. Before the client is known it
-// publishes only what depends on no client.
+// restore publishes the snapshot of an earlier run, and returns false without a snapshot. With
+// NoClient restore publishes the snapshot only if the upstream is not started, because a check is
+// about the current state of a server. Before the client is known, restore publishes only the parts
+// that depend on no client.
 func (m *managedUpstream) restore() bool {
 	known, ok := m.env.snapshots.load(m.name, m.key, m.mark())
 	if !ok {
@@ -58,9 +58,9 @@ func (m *managedUpstream) restore() bool {
 	return true
 }
 
-// save saves the snapshot for the next run. With NoClient, an existing snapshot is
-// kept, because an upstream may offer less to a client without capabilities. Its verdict
-// is always kept: updateVerdict saves ours, and another process may have found a newer one.
+// save saves the snapshot for the next run. With NoClient, an existing snapshot is kept, because an
+// upstream may offer less to a client without capabilities. The verdict in the file is always kept:
+// updateVerdict saves ours, and another process may have a newer verdict.
 func (m *managedUpstream) save() {
 	m.saving.Lock()
 	defer m.saving.Unlock()
@@ -79,8 +79,8 @@ func (m *managedUpstream) save() {
 	m.replaceFile(now)
 }
 
-// mark returns Snapshot.client for what the upstream was told. A server of the stateless era was
-// told nothing when it listed. NoClient takes what there is.
+// mark returns Snapshot.client for the capabilities that the upstream was told. A server of the
+// stateless era was told nothing before the listing. NoClient takes any snapshot.
 func (m *managedUpstream) mark() string {
 	if m.env.Clients == NoClient || m.snapshot().stateless() {
 		return ""
@@ -88,8 +88,7 @@ func (m *managedUpstream) mark() string {
 	return m.client.mark()
 }
 
-// replaceFile saves a snapshot if it differs from the one in the file. The caller
-// holds m.saving.
+// replaceFile saves a snapshot if the snapshot differs from the file. The caller holds m.saving.
 func (m *managedUpstream) replaceFile(s Snapshot) {
 	file := s.encode(m.key)
 	if sum := sha256.Sum256(file); sum != m.saved {
@@ -98,8 +97,7 @@ func (m *managedUpstream) replaceFile(s Snapshot) {
 	}
 }
 
-// noteLate is saveLate for a wait that is over. It says nothing about an upstream that
-// was closed meanwhile.
+// noteLate is saveLate after a wait, but does nothing for an upstream that was closed meanwhile.
 func (m *managedUpstream) noteLate() {
 	m.mu.Lock()
 	closed := m.closed
@@ -109,9 +107,9 @@ func (m *managedUpstream) noteLate() {
 	}
 }
 
-// saveLate saves that the upstream was not ready in time, unless it has become ready
-// since. The rest of its snapshot is kept. The upstream may be closed already: callers
-// see a failure, and can close it, before the failure gets here.
+// saveLate saves that the upstream was not ready in time, unless the upstream has become ready
+// since. The rest of the snapshot is kept. The upstream may be closed already: callers see a
+// failure, and can close the upstream, before the failure gets here.
 func (m *managedUpstream) saveLate() {
 	m.saving.Lock()
 	defer m.saving.Unlock()
@@ -127,8 +125,8 @@ func (m *managedUpstream) saveLate() {
 	m.replaceFile(stored)
 }
 
-// updateVerdict gets what is found out about the era of the upstream's protocol. It is
-// saved at once, because it may be that the server does not survive a question about that.
+// updateVerdict gets each verdict about the era of the upstream's protocol. The verdict is saved at
+// once, because the server may not survive a question about the era.
 func (m *managedUpstream) updateVerdict(v servers.Verdict) {
 	m.saving.Lock()
 	defer m.saving.Unlock()
@@ -138,7 +136,7 @@ func (m *managedUpstream) updateVerdict(v servers.Verdict) {
 	m.update(func(s *Snapshot) { s.Verdict = v })
 	stored, ok := m.env.snapshots.load(m.name, m.key, m.mark())
 	if !ok && v.Era == 0 {
-		return // there is nothing to forget
+		return // nothing to forget
 	}
 	stored.Verdict = v
 	m.replaceFile(stored)

@@ -22,19 +22,19 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// Snapshot is what an upstream announced: its handshake and its lists, as raw bytes.
+// Snapshot is the handshake and the lists of an upstream, as raw bytes.
 type Snapshot struct {
 	Handshake []byte // raw result of initialize; nil before the first
-	// Lists are complete, with all pages. A surface that was not listed is missing.
+	// Lists are complete, with all pages. A surface without a listing is missing.
 	Lists map[wire.Surface]List
-	// Late says that the upstream was not ready in time when it last ran: a client
-	// gave up waiting for it, or it failed to start.
+	// Late is set if the upstream was not ready in time in the last run: a client gave up waiting
+	// for the upstream, or the start failed.
 	Late bool
-	// Verdict is what was found out about the era of its protocol, to the day.
+	// Verdict is the verdict about the era of the upstream's protocol, to the day.
 	Verdict servers.Verdict
-	// client stands for what the upstream was told about the capabilities of clients, "" if it
-	// was told nothing. others are handshakes and lists for other clients, as in the file, with
-	// the newest first.
+	// client stands for the client capabilities that the upstream was told, "" if the upstream was
+	// told nothing. others are handshakes and lists for other clients, as in the file, with the
+	// newest first.
 	client string
 	others [][]byte
 }
@@ -42,13 +42,13 @@ type Snapshot struct {
 // maxOthers bounds Snapshot.others.
 const maxOthers = 3
 
-// List is one list of an upstream.
+// List is a list of an upstream.
 type List struct {
 	Items [][]byte // raw definitions
 	Meta  []byte   // raw _meta of the list; nil for none
 }
 
-// memory is what the list takes in memory, in bytes; see servers.Options.KeepList.
+// memory is the memory of the list, in bytes; see servers.Options.KeepList.
 func (l List) memory() int64 {
 	bytes := int64(0)
 	for _, item := range l.Items {
@@ -72,8 +72,8 @@ func (s Snapshot) stateless() bool {
 	return ok
 }
 
-// snapshotKey identifies the upstream of a snapshot. It is a hash of how the upstream
-// is reached, without secrets, so that a token can be renewed.
+// snapshotKey identifies the upstream of a snapshot by a hash of the upstream's address or command,
+// without secrets, so that a token can be renewed.
 func snapshotKey(spec servers.Spec, secrets *config.Masker) string {
 	client, scopes := "", []string(nil)
 	if spec.OAuth != nil {
@@ -89,9 +89,9 @@ func snapshotKey(spec servers.Spec, secrets *config.Masker) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// snapshotStore keeps the snapshots of upstreams between runs, in one file each.
-// Anyone who can write to the directory may have written a file. So a file is checked
-// like a message of the server, and the configuration determines what clients see.
+// snapshotStore keeps the snapshots of upstreams between runs, in a file each. Anyone with write
+// access to the directory may have written a file. So a file is checked like a message of the
+// server, and the configuration determines which items clients see.
 type snapshotStore struct {
 	dir  string
 	log  *slog.Logger
@@ -104,9 +104,8 @@ func newSnapshotStore(dir string, log *slog.Logger) *snapshotStore {
 
 func (s *snapshotStore) path(name string) string { return filepath.Join(s.dir, name+snapshotFile) }
 
-// load returns the snapshot of the upstream called name, if it has that key. A file
-// that cannot be read is ignored.
-// client is that of Snapshot; "" takes what was saved last.
+// load returns the snapshot of the upstream called name, if the snapshot has the key. An unreadable
+// file is ignored. client is a Snapshot.client; "" takes the last saved snapshot.
 func (s *snapshotStore) load(name, key, client string) (Snapshot, bool) {
 	_, err := owner.Check(s.dir)
 	var data []byte
@@ -127,8 +126,8 @@ func (s *snapshotStore) load(name, key, client string) (Snapshot, bool) {
 	return snapshot, same && err == nil
 }
 
-// decodeSnapshot decodes the content of a file; same says whether it has that key. For client see
-// load.
+// decodeSnapshot decodes the content of a file; same reports whether the file has the key. For
+// client see load.
 func decodeSnapshot(data []byte, key, client string) (s Snapshot, same bool, err error) {
 	if !wire.IsObject(data) {
 		return s, false, errors.New("the file is damaged")
@@ -142,7 +141,7 @@ func decodeSnapshot(data []byte, key, client string) (s Snapshot, same bool, err
 	data, s.others = choose(data, client)
 	var known bool
 	if s.Handshake, known = wire.Get(data, "handshake"); !known && (s.Late || s.Verdict.Era != 0 || s.others != nil) {
-		return s, true, nil // it was never ready, for such a client
+		return s, true, nil // the upstream was never ready, for a client like this
 	}
 	s.client, _ = wire.GetString(data, "client")
 	if !wire.IsObject(s.Handshake) {
@@ -162,8 +161,7 @@ func decodeSnapshot(data []byte, key, client string) (s Snapshot, same bool, err
 	return s, true, nil
 }
 
-// choose returns what a file has for a client, nil if there is nothing, and what it has for
-// others.
+// choose returns the part of a file for a client, or nil, and the parts for other clients.
 func choose(data []byte, client string) (chosen []byte, others [][]byte) {
 	var all [][]byte
 	if handshake, ok := wire.Get(data, "handshake"); ok {
@@ -178,7 +176,7 @@ func choose(data []byte, client string) (chosen []byte, others [][]byte) {
 		of, _ := wire.GetString(one, "client")
 		return client == "" || of == client
 	})
-	if at < 0 { // what depends on no client will do
+	if at < 0 { // a part that depends on no client will do
 		at = slices.IndexFunc(all, func(one []byte) bool { of, _ := wire.GetString(one, "client"); return of == "" })
 	}
 	for i, one := range all {
@@ -204,7 +202,7 @@ func encodeFor(client string, handshake, lists []byte) []byte {
 // eras are the names of the eras in a file.
 var eras = map[string]protocol.Era{"handshake": protocol.Handshake, "stateless": protocol.Stateless}
 
-// decodeVerdict returns the zero Verdict if the file has none that can be used.
+// decodeVerdict returns the zero Verdict if the file has no usable verdict.
 func decodeVerdict(data []byte) servers.Verdict {
 	name, _ := wire.GetString(data, "era")
 	date, _ := wire.GetString(data, "era_found")
@@ -250,7 +248,7 @@ func decodeList(surface wire.Surface, raw []byte) (List, error) {
 	return l, nil
 }
 
-// without returns all handshakes and lists but those for a client.
+// without returns all handshakes and lists except for a client's.
 func (s Snapshot) without(client string) (others [][]byte) {
 	if s.Handshake != nil && s.client != client {
 		others = append(others, encodeFor(s.client, s.Handshake, s.encodeLists()))
@@ -309,7 +307,7 @@ func (s *snapshotStore) saveAs(file, name string, data []byte) {
 // maxSnapshot is the size limit of a file, in bytes.
 const maxSnapshot = 256 << 20
 
-// write replaces the file atomically, because others may read it at any time.
+// write replaces the file atomically, because other processes may read the file at any time.
 func (s *snapshotStore) write(path string, data []byte) error {
 	if len(data) > maxSnapshot {
 		return &regular.SizeError{Limit: maxSnapshot}
@@ -326,9 +324,9 @@ func (s *snapshotStore) write(path string, data []byte) error {
 // maxGlance is the largest snapshot that RememberedTools reads, in bytes.
 const maxGlance = 8 << 20
 
-// RememberedTools returns the names of the tools that an upstream had when it was last
-// started, from the directory of Options.Dir. It is for hints only: the snapshot may be of
-// another server with that name. If it cannot be read, there are none.
+// RememberedTools returns the names of an upstream's tools at the last start, from the directory of
+// Options.Dir. The names are for hints only: the snapshot may be of another server with the same
+// name. An unreadable snapshot has no names.
 func RememberedTools(ctx context.Context, dir, upstream string) []string {
 	var names []string
 	for _, item := range RememberedDefinitions(ctx, dir, upstream) {

@@ -17,33 +17,33 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers"
 )
 
-// spare is one more process of a server. spares.mu guards users, idle, worked and retired.
+// spare is an additional process of a server. spares.mu guards users, idle, worked and retired.
 type spare struct {
 	up      *servers.Upstream
-	era     protocol.Era // that it was begun for; 0: that of the handshake, for calls that must not be mixed up
-	unlike  atomic.Bool  // it offers something that is not as it was pinned, and is not used; only of another era
+	era     protocol.Era // the spare's era; 0: the handshake era, for calls that must not be mixed up
+	unlike  atomic.Bool  // an item differs from the pinned item, and the spare is not used; only for another era
 	begun   time.Time
 	users   users
-	idle    *time.Timer // closes it; nil while it has calls, and for one of another era
-	worked  bool        // it has started
-	retired bool        // it gets no more calls, and is closed when it has none
+	idle    *time.Timer // closes the spare; nil while the spare has calls, and for another era
+	worked  bool        // the spare has started
+	retired bool        // the spare gets no more calls, and is closed after the last call
 
-	telling chan struct{} // has room for one: held while told changes
-	told    told          // what it has been told
+	telling chan struct{} // has room for a token: held while told changes
+	told    told          // the messages that the spare has been told
 }
 
-// told is what clients have told a server that lasts longer than a request.
+// told are the messages of clients to a server with an effect beyond the request.
 type told struct {
 	level []byte              // params of the last logging/setLevel; nil for none
-	uris  map[string]struct{} // of the resources that are subscribed to
+	uris  map[string]struct{} // of the subscribed resources
 }
 
-// tellTime is how long a call waits until a spare has been told what the upstream's own
+// tellTime is how long a call waits until a spare has been told everything that the upstream's own
 // process has been told.
 const tellTime = 2 * time.Second
 
-// tell tells a spare that has started what the upstream's own process has been told since.
-// It is told everything once, whatever it answers.
+// tell tells a started spare everything that the upstream's own process has been told since. The
+// spare is told each message once, whatever the answer.
 func (one *spare) tell(ctx context.Context, s *spares) {
 	ctx, cancel := context.WithTimeout(ctx, tellTime)
 	defer cancel()
@@ -72,7 +72,7 @@ func (one *spare) tell(ctx context.Context, s *spares) {
 	}
 }
 
-// tellAll tells a spare that has been started again everything.
+// tellAll tells a restarted spare everything.
 func (one *spare) tellAll(s *spares) {
 	one.telling <- struct{}{}
 	one.told = told{uris: map[string]struct{}{}}
@@ -85,15 +85,16 @@ func (one *spare) subscribe(ctx context.Context, method, uri string) {
 	_, _ = one.up.Call(ctx, wire.Call{Method: method, Params: wire.Marshal(map[string]string{"uri": uri})})
 }
 
-// toldSoFar returns what the upstream's own process has been told. It is not modified.
+// toldSoFar returns the messages that the upstream's own process has been told. The result is not
+// modified.
 func (s *spares) toldSoFar() told {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.told
 }
 
-// note keeps what a call has told the upstream's own process, and tells the spares. One that
-// has calls may announce something because of them at any time.
+// note keeps the message of a call to the upstream's own process, and tells the spares. A spare
+// with calls may announce changes because of the message at any time.
 func (s *spares) note(call wire.Call, ok bool) {
 	switch call.Method {
 	case protocol.MethodSetLevel, protocol.MethodResourcesSubscribe, protocol.MethodResourcesUnsubscribe:
@@ -111,7 +112,7 @@ func (s *spares) note(call wire.Call, ok bool) {
 		uris := map[string]struct{}{uri: {}}
 		maps.Copy(uris, s.told.uris)
 		s.told.uris = uris
-	case call.Method == protocol.MethodResourcesUnsubscribe && subscribed: // nobody wants updates, whatever is answered
+	case call.Method == protocol.MethodResourcesUnsubscribe && subscribed: // no client wants updates, whatever the answer
 		s.told.uris = maps.Clone(s.told.uris)
 		delete(s.told.uris, uri)
 	default:
@@ -125,8 +126,7 @@ func (s *spares) note(call wire.Call, ok bool) {
 	}
 }
 
-// workedLocked returns the spares that have started and have not ended. The caller holds
-// s.mu.
+// workedLocked returns the spares that have started and have not ended. The caller holds s.mu.
 func (s *spares) workedLocked() []*spare {
 	return slices.DeleteFunc(slices.Concat(s.all, s.retiring), func(one *spare) bool { return !one.worked || one.hasEnded() })
 }
@@ -144,8 +144,8 @@ func (s *spares) started(one *spare) {
 	one.worked = true
 }
 
-// notifyAll sends a notification to the upstream's own process and to the spares that have
-// started. Each of them is the server for the clients whose calls it has.
+// notifyAll sends a notification to the upstream's own process and to the started spares. Each of
+// these processes is the server for the clients with calls at the process.
 func (s *spares) notifyAll(ctx context.Context, own *servers.Upstream, method string, params []byte) error {
 	s.mu.Lock()
 	to := []*servers.Upstream{own}
@@ -162,16 +162,17 @@ func (s *spares) notifyAll(ctx context.Context, own *servers.Upstream, method st
 	return errors.Join(errs...)
 }
 
-// compareHandshake gets the handshake of a spare. If it is not that of the server which was
-// pinned, it takes the place of the upstream's own, so that nothing more is called.
+// compareHandshake gets the handshake of a spare. A handshake of another server than the pinned
+// server takes the place of the upstream's own handshake, so that nothing more is called.
 func (m *managedUpstream) compareHandshake(result []byte) {
 	if p := m.env.Pins; p != nil && !p.Accepts(m.name, pins.About, [][]byte{result}) {
 		m.publishHandshake(result)
 	}
 }
 
-// compareList gets the lists of a spare, before it has calls. One with a definition that is
-// not as it was pinned takes the place of the upstream's own, so that it is withheld.
+// compareList gets the lists of a spare, before the spare has calls. A list with a definition that
+// differs from the pinned definition takes the place of the upstream's own list, so that the
+// definition is withheld.
 func (m *managedUpstream) compareList(l servers.List) {
 	if p := m.env.Pins; p != nil && !p.Accepts(m.name, l.Surface, l.Items) {
 		m.publishList(catalog.List{Surface: l.Surface, Items: l.Items, Meta: l.Meta, Stateless: m.snapshot().stateless(), Fresh: l.Fresh})

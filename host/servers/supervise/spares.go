@@ -15,36 +15,36 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers"
 )
 
-// A server of the handshake era on stdio does not say for which call it asks something.
-// While a call of a client without a token waits for its client's answers, the next
-// question may be for that call too, so it can reach no other client. Calls of other
-// clients without a token then go to a spare: another process of the server.
+// A server of the handshake era on stdio does not name the call of a question. While a call of a
+// client without a token waits for the client's answers, the next question may be for the same
+// call, so the question can reach no other client. Calls of other clients without a token then go
+// to a spare: another process of the server.
 
 const (
-	// maxSpares bounds the spares of an upstream. With more parked calls, others share
-	// the upstream's own connection with them, and the server's questions are refused.
+	// maxSpares bounds the spares of an upstream. Beyond maxSpares, other calls share the
+	// upstream's own connection with parked calls, and the server's questions are refused.
 	maxSpares = 8
 	// spareIdle is how long a spare without calls is kept.
 	spareIdle = time.Minute
-	// spareRetry is how long no spare is started after one has failed to start.
+	// spareRetry is how long no spare is started after the failed start of a spare.
 	spareRetry = time.Minute
 )
 
-// spares are those of one upstream. The zero value has none.
+// spares are the spares of an upstream. The zero value has none.
 type spares struct {
-	mu       sync.Mutex // guards what follows; only locks of requests are taken below it
+	mu       sync.Mutex // guards the fields below; only locks of requests are taken below mu
 	own      users      // of the upstream's own connection
 	all      []*spare
-	retiring []*spare  // those that still have calls
-	told     told      // what the upstream's own process has been told
-	failed   time.Time // when one has failed to start
+	retiring []*spare  // the retired spares that still have calls
+	told     told      // the messages that the upstream's own process has been told
+	failed   time.Time // when the start of a spare has failed
 	closed   bool
-	// background are the spares that are closed or told something without a caller.
+	// background are the spares being closed or told messages without a caller.
 	background sync.WaitGroup
 }
 
-// users are the requests of clients without a token that have calls on a connection, with
-// the number of their calls.
+// users are the requests of clients without a token with calls on a connection, with the number of
+// their calls.
 type users map[route.Origin]int
 
 // freeFor reports whether no other request is parked.
@@ -57,7 +57,7 @@ func (u users) freeFor(request route.Origin) bool {
 	return true
 }
 
-// maxPlaced is how many spares a call tries that end before it reaches them.
+// maxPlaced is how many spares a call tries if each spare ends before the call.
 const maxPlaced = 2
 
 // callPlaced makes a call for a client of an era, over up or over a spare.
@@ -83,8 +83,8 @@ func (m *managedUpstream) callPlaced(ctx context.Context, up *servers.Upstream, 
 	}
 }
 
-// callSpare makes a call over a spare. unsent says that the server has certainly not acted
-// on it. A spare that does not start, has ended or does not answer gets no more calls.
+// callSpare makes a call over a spare. unsent means: the server has certainly not acted on the
+// call. A spare that does not start, has ended or does not answer gets no more calls.
 func (m *managedUpstream) callSpare(ctx context.Context, one *spare, call wire.Call) (reply wire.Reply, unsent bool, err error) {
 	s := &m.spares
 	if err, late := m.awaitSpare(ctx, one); err != nil {
@@ -110,8 +110,8 @@ func (m *managedUpstream) callSpare(ctx context.Context, one *spare, call wire.C
 	return reply, unsent, err
 }
 
-// place finds the connection for a call of a client of an era: a spare if it may be one, or the
-// upstream's own (nil). leave must be called when the call has ended.
+// place finds the connection for a call of a client of an era: a spare if allowed, or the
+// upstream's own connection (nil). leave must be called at the end of the call.
 func (m *managedUpstream) place(era protocol.Era, call wire.Call, spares bool) (to *spare, leave func()) {
 	s := &m.spares
 	if other, _ := m.otherEra(era, call.Method); other && spares {
@@ -145,8 +145,7 @@ func (m *managedUpstream) place(era protocol.Era, call wire.Call, spares bool) (
 	return to, func() { s.leave(m, to, in, request) }
 }
 
-// mixesQuestions reports whether a request of the server does not say to which call it
-// belongs.
+// mixesQuestions reports whether a request of the server does not name the request's call.
 func (m *managedUpstream) mixesQuestions() bool {
 	return m.spec.URL == "" && !m.snapshot().stateless()
 }
@@ -162,13 +161,13 @@ func (s *spares) leave(m *managedUpstream, from *spare, in users, request route.
 	case from == nil || len(in) > 0 || s.closed:
 	case from.retired:
 		s.end(from)
-	case from.era != 0: // it may have something that lasts, such as a task
+	case from.era != 0: // the spare may have a lasting object, for example a task
 	default:
 		from.idle = time.AfterFunc(spareIdle, func() { s.expire(from) })
 	}
 }
 
-// find returns a spare for a request, nil if there can be none. The caller holds s.mu.
+// find returns a spare for a request, or nil if a spare is impossible. The caller holds s.mu.
 func (s *spares) find(m *managedUpstream, request route.Origin) *spare {
 	if s.closed {
 		return nil
@@ -200,8 +199,8 @@ func (s *spares) add(m *managedUpstream, era protocol.Era) *spare {
 	return one
 }
 
-// spareSpec returns how to start a spare of a server. One for an era is started again when it
-// has ended, like the upstream's own connection.
+// spareSpec returns the Spec for a spare of a server. A spare for an era is restarted after the
+// spare's end, like the upstream's own connection.
 func spareSpec(spec servers.Spec, era protocol.Era) servers.Spec {
 	spec.Protocol = servers.ProtocolLegacy
 	switch era {
@@ -213,10 +212,10 @@ func spareSpec(spec servers.Spec, era protocol.Era) servers.Spec {
 	return spec
 }
 
-// startSpare starts a spare. Its lists are of no interest, since clients see those of the
-// upstream's own process. Those are read again when the spare says that its own have
-// changed: what has changed may be the same for both. What the server behind a URL announces has
-// come over the own connection. One for calls that must not be mixed up has no tasks.
+// startSpare starts a spare. The spare's lists are of no interest, since clients see the lists of
+// the upstream's own process. The own lists are read again when the spare announces a change: the
+// same change may concern both. A server behind a URL has announced changes over the own connection
+// already. A spare for calls that must not be mixed up has no tasks.
 func (m *managedUpstream) startSpare(one *spare) *servers.Upstream {
 	receiver := m.env.Receiver(m.name, m.own)
 	handshake, list := m.compareHandshake, m.compareList
@@ -264,7 +263,7 @@ func (m *managedUpstream) startSpare(one *spare) *servers.Upstream {
 	})
 }
 
-// expire closes a spare that has no calls.
+// expire closes a spare without calls.
 func (s *spares) expire(one *spare) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -273,8 +272,8 @@ func (s *spares) expire(one *spare) {
 	}
 }
 
-// retire gives a spare no more calls, and closes it when it has none. If it has never
-// started, no other is started for a while.
+// retire gives a spare no more calls, and closes the spare after the last call. If the spare has
+// never started, no other spare is started for a while.
 func (s *spares) retire(one *spare) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -295,7 +294,7 @@ func (s *spares) retireLocked(one *spare) {
 		return
 	}
 	s.all = slices.DeleteFunc(s.all, func(other *spare) bool { return other == one })
-	s.retiring = append(s.retiring, one) // leave ends it
+	s.retiring = append(s.retiring, one) // leave ends the spare
 }
 
 // end closes a spare without calls. The caller holds s.mu.
@@ -308,7 +307,7 @@ func (s *spares) end(one *spare) {
 	s.background.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 		defer cancel()
-		_ = one.up.Close(ctx) // it is killed if need be
+		_ = one.up.Close(ctx) // Close kills the process if necessary
 	})
 }
 

@@ -25,7 +25,7 @@ func Spec(cfg *config.Config, u *config.Upstream) servers.Spec {
 	if u.Sandbox != nil {
 		spec.Sandbox, spec.Own = u.Sandbox, cfg.OwnFiles(u)
 	}
-	if u.Invalid != nil { // it would fail in the same way again
+	if u.Invalid != nil { // a restart would fail in the same way
 		spec.Restart = servers.RestartNever
 	}
 	if u.Detect {
@@ -41,8 +41,7 @@ func Spec(cfg *config.Config, u *config.Upstream) servers.Spec {
 	return spec
 }
 
-// Enabled returns the upstreams that are not disabled, in the order of the
-// configuration.
+// Enabled returns the enabled upstreams, in the order of the configuration.
 func Enabled(cfg *config.Config) []*config.Upstream {
 	var enabled []*config.Upstream
 	for i := range cfg.Upstreams {
@@ -53,25 +52,24 @@ func Enabled(cfg *config.Config) []*config.Upstream {
 	return enabled
 }
 
-// Restarts reports whether an upstream that runs with the configuration old must be
-// restarted for the configuration next. Everything outside of the upstream's own
-// table is taken from cfg.
+// Restarts reports whether an upstream running with the configuration old must be restarted for the
+// configuration next. Everything outside of the upstream's own table is taken from cfg.
 func Restarts(clients Clients, cfg *config.Config, old, next *config.Upstream) bool {
 	return isolated(clients, old) != isolated(clients, next) || !sameSpec(Spec(cfg, old), Spec(cfg, next)) || !sameRest(old, next)
 }
 
-// sameRest reports whether two upstreams are equal in what decides about a start and is not
-// in a Spec.
+// sameRest reports whether two upstreams are equal in the settings that decide about a start and
+// are not in a Spec.
 func sameRest(a, b *config.Upstream) bool {
 	return slices.Equal(a.References, b.References) && config.SameInvalid(a, b)
 }
 
-// lazy reports whether an upstream is started when it is first used. One with a mistake in
-// its entry fails at once.
+// lazy reports whether an upstream is started at the first use. An upstream with a mistake in the
+// configuration fails at once.
 func lazy(c *config.Upstream) bool { return c.Start == config.Lazy && c.Invalid == nil }
 
-// isolated reports whether each session has its own instance of an upstream. With
-// a single client there is no other session to be isolated from.
+// isolated reports whether each session has a separate instance of an upstream. A single client has
+// no other session to be isolated from.
 func isolated(clients Clients, c *config.Upstream) bool {
 	return c.Isolation == config.PerSession && clients == ManyClients
 }

@@ -1,25 +1,7 @@
-// Package supervise keeps the upstreams of a proxy running as configured. It starts
-// them, replaces and ends them when the configuration changes, and remembers their
-// lists, so that clients need not wait for them at the next start.
-//
-//	supervise.go    Upstreams: the upstreams of all sessions
-//	managed.go      one upstream: started when needed, replaced, closed
-//	calls.go        calls of one upstream
-//	spares.go       further processes of one upstream, for calls that must not be mixed up
-//	spare.go        one of them, and what it is told
-//	era.go          a connection for each era of the protocol
-//	wait.go         waiting until upstreams have started
-//	client.go       the client identity that we present in the upstream handshake
-//	snapshot.go     what upstreams announced when they last ran
-//	remember.go     reading and saving that
-//	lists.go        what their lists take in memory
-//	forget.go       removing what they announced
-//	failure.go      the last failure of an upstream
-//	unavailable.go  why an upstream is not available
-//	health.go       health checks
-//	probe.go        explaining which revision an upstream speaks
-//	spec.go         making an servers.Spec of the configuration
-//	nested.go       recognizing a proxy that is an upstream server of itself
+// Package supervise keeps the upstreams of a proxy running as configured. The package starts the
+// upstreams, replaces and ends them when the configuration changes, and remembers their lists, so
+// that clients need not wait for them at the next start. Begin with Upstreams, then
+// managedUpstream.
 package supervise
 
 import (
@@ -49,36 +31,36 @@ import (
 type Catalog interface {
 	// SetList replaces a list.
 	SetList(server string, list catalog.List)
-	// Odd returns what a server lists that strict clients refuse, in short lines.
+	// Odd returns a server's items that strict clients refuse, in short lines.
 	Odd(server string) []string
 }
 
-// Receiver gets what one upstream sends; see route.Peer.
+// Receiver gets the messages of an upstream; see route.Peer.
 type Receiver interface {
 	OnNotification(m wire.Inbound)
 	OnRequest(ctx context.Context, m wire.Inbound) wire.Reply
 	// OnReady is called after each start.
 	OnReady()
-	// OnAsleep is called if there is a snapshot of the upstream from an earlier run
-	// and the upstream has not started yet.
+	// OnAsleep is called if a snapshot of an earlier run of the upstream exists and the upstream
+	// has not started yet.
 	OnAsleep()
 }
 
 // Pins trust the first offers of servers, and compare later ones; see pins.Keeper.
 type Pins interface {
-	// Offer gets a list, before it is set in the Catalog.
+	// Offer gets a list, before the list is set in the Catalog.
 	Offer(server string, surface wire.Surface, items [][]byte)
-	// OfferHandshake gets a raw handshake, before its server's lists.
+	// OfferHandshake gets a raw handshake, before the server's lists.
 	OfferHandshake(server string, handshake []byte)
-	// Drift returns what is not as it was pinned, in short lines without text of the server
-	// but names.
+	// Drift returns the differences from the pinned state, in short lines without text of the
+	// server but names.
 	Drift(server string) []string
-	// Mode returns what pins of a server do.
+	// Mode returns the effect of a server's pins.
 	Mode(server string) pins.Mode
-	// Accepts reports whether another process of a server may be used, judging by a list, or
-	// by its handshake as the only item of pins.About.
+	// Accepts reports whether another process of a server may be used, judging by a list, or by the
+	// process's handshake as the only item of pins.About.
 	Accepts(server string, surface wire.Surface, items [][]byte) bool
-	// Permitted returns why a tool may not be called; nil if it may.
+	// Permitted returns why a tool may not be called, or nil.
 	Permitted(server, tool string) error
 }
 
@@ -92,41 +74,41 @@ type Options struct {
 	Dir string
 	// Catalog gets the lists of upstreams.
 	Catalog Catalog
-	// Pins get what upstreams offer before anybody else does; nil: nothing is pinned.
+	// Pins get the offers of upstreams first; nil: nothing is pinned.
 	Pins Pins
-	// Receiver returns the receiver of the messages of an upstream that sessions share
-	// (own is nil), or that belongs to the session own.
+	// Receiver returns the receiver of the messages of a shared upstream (own is nil), or of an
+	// upstream that belongs to the session own.
 	Receiver func(server string, own route.Session) Receiver
 	Budget   *budget.Budget // see servers.Options
-	// Observer sees the connections with upstreams; nil: nobody does.
+	// Observer sees the connections with upstreams; may be nil.
 	Observer servers.Observer
 	Log      *slog.Logger
 	Streams  func(servers.Spec) (io.ReadCloser, io.WriteCloser, bool) // see servers.Options
 }
 
-// closeTime bounds the end of an upstream that is closed in the background.
+// closeTime bounds the end of an upstream closed in the background.
 const closeTime = 2300 * time.Millisecond
 
-// Upstreams are the upstreams of a proxy: one for each server that sessions share,
-// and one for each session and server with isolation = "session". They implement
-// route.Upstreams, route.Availability and what built-in tools need of upstreams. They are
-// safe for concurrent use.
+// Upstreams are the upstreams of a proxy: an upstream for each shared server, and an upstream for
+// each session and server with isolation = "session". They implement route.Upstreams,
+// route.Availability and the interfaces of built-in tools for upstreams. They are safe for
+// concurrent use.
 type Upstreams struct {
 	env    environment
 	cfg    atomic.Pointer[config.Config] // the current configuration
-	client *clientIdentity               // of upstreams that sessions share
+	client *clientIdentity               // of shared upstreams
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	closed bool
 	order  []*config.Upstream // the enabled ones, in the order of the configuration
 	shared map[string]*managedUpstream
 	own    map[route.Session]map[string]*managedUpstream // by session
 
 	stop    chan struct{}  // closed by Close
-	closing sync.WaitGroup // upstreams that are closed in the background
+	closing sync.WaitGroup // upstreams being closed in the background
 }
 
-// environment is what all managed upstreams share.
+// environment is the shared environment of all managed upstreams.
 type environment struct {
 	Options
 	snapshots  *snapshotStore
@@ -134,8 +116,8 @@ type environment struct {
 	config     func() *config.Config
 	changeWait time.Duration // see Refreshed
 	eraWait    time.Duration // see the constant
-	// listed has the names of the servers with isolation = "session" that have
-	// listed for some session.
+	// listed has the names of the servers with isolation = "session" that have listed for some
+	// session.
 	listed     sync.Map
 	publishing sync.Map // *sync.Mutex by name; see managedUpstream.publishing
 }
@@ -159,8 +141,7 @@ func New(cfg *config.Config, opts Options) *Upstreams {
 	return u
 }
 
-// find returns the configuration of an upstream, nil if there is none of that
-// name. The caller holds u.mu.
+// find returns the configuration of an upstream, or nil for an unknown name. The caller holds u.mu.
 func (u *Upstreams) find(name string) *config.Upstream {
 	at := slices.IndexFunc(u.order, func(c *config.Upstream) bool { return c.Name == name })
 	if at < 0 {
@@ -169,13 +150,12 @@ func (u *Upstreams) find(name string) *config.Upstream {
 	return u.order[at]
 }
 
-// isolated reports whether each session has its own instance of an upstream.
+// isolated reports whether each session has a separate instance of an upstream.
 func (u *Upstreams) isolated(c *config.Upstream) bool { return isolated(u.env.Clients, c) }
 
-// Apply changes the upstreams to those of cfg. An upstream that would be started in
-// the same way as before is not interrupted. Others finish the calls in flight, while
-// their replacements take new calls. Apply returns false if the upstreams are
-// closed.
+// Apply changes the upstreams to the upstreams of cfg. An upstream without changes for a start is
+// not interrupted. Other upstreams finish the calls in flight, while their replacements take new
+// calls. Apply returns false if the upstreams are closed.
 func (u *Upstreams) Apply(cfg *config.Config) bool {
 	if !u.apply(cfg) {
 		return false
@@ -207,7 +187,7 @@ func (u *Upstreams) apply(cfg *config.Config) bool {
 	for _, c := range u.order {
 		if !u.isolated(c) && u.shared[c.Name] == nil {
 			m := newManaged(&u.env, c, nil, u.client)
-			if !lazy(c) { // else its values might be old when it is started
+			if !lazy(c) { // else the values might be old at the start
 				m.round.Store(&round)
 			}
 			u.shared[c.Name] = m
@@ -229,8 +209,8 @@ func (u *Upstreams) apply(cfg *config.Config) bool {
 	return true
 }
 
-// Introduced reports whether it is known what to tell upstreams about the client. With
-// OneClient, the first session determines that.
+// Introduced reports whether the client identity for upstreams is known. With OneClient, the first
+// session determines the identity.
 func (u *Upstreams) Introduced() bool { return u.client.known() }
 
 // BeginSession adds a session.
@@ -243,7 +223,7 @@ func (u *Upstreams) BeginSession(s route.Session) {
 	}
 }
 
-// introduce has the upstreams that sessions share read what is remembered for the only client.
+// introduce has the shared upstreams read their snapshots for the only client.
 func (u *Upstreams) introduce() {
 	for _, m := range u.listAll() {
 		if m.client == u.client {
@@ -252,7 +232,7 @@ func (u *Upstreams) introduce() {
 	}
 }
 
-// EndSession ends the upstreams that belong to a session.
+// EndSession ends the upstreams of a session.
 func (u *Upstreams) EndSession(s route.Session) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -265,9 +245,8 @@ func (u *Upstreams) EndSession(s route.Session) {
 	delete(u.own, s)
 }
 
-// For implements route.Upstreams. A session's own upstream is created when it is
-// first needed, but not for a session that has left, although some of its work may
-// still be in progress.
+// For implements route.Upstreams. A session's own upstream is created at the first use, but not for
+// a session that has left, although some of the session's work may still be in progress.
 func (u *Upstreams) For(s route.Session, server string) (route.Connection, bool) {
 	m, ok := u.managed(s, server)
 	if !ok {
@@ -306,16 +285,15 @@ func (u *Upstreams) lookup(s route.Session, server string) (*managedUpstream, bo
 	return mine[server], true
 }
 
-// newOwn makes an upstream that belongs to a session.
+// newOwn makes an upstream of a session.
 func (u *Upstreams) newOwn(c *config.Upstream, s route.Session) *managedUpstream {
 	client := newClientIdentity(OneClient, u.env.Name, u.env.Version)
 	client.adoptSession(s, nil)
 	return newManaged(&u.env, c, s, client)
 }
 
-// retire ends an upstream when its calls in flight have ended. None of them takes
-// longer than the upstream's max_timeout, unless its client does not read. The caller
-// holds u.mu.
+// retire ends an upstream when the calls in flight have ended. No call takes longer than the
+// upstream's max_timeout, unless the client does not read. The caller holds u.mu.
 func (u *Upstreams) retire(m *managedUpstream) {
 	idle := m.retire(u.managed)
 	u.env.listed.Delete(m.name)
@@ -341,8 +319,8 @@ func (u *Upstreams) end(m *managedUpstream) {
 	}
 }
 
-// all returns the current upstreams in the order of the configuration, first the
-// shared ones, then those of sessions. It opens them.
+// all opens and returns the current upstreams in the order of the configuration, first the shared
+// upstreams, then the upstreams of sessions.
 func (u *Upstreams) all() []*managedUpstream {
 	all := u.listAll()
 	for _, m := range all {
@@ -371,11 +349,11 @@ func (u *Upstreams) listAll() []*managedUpstream {
 	return all
 }
 
-// Running returns the current number of upstreams, including those of sessions.
+// Running returns the current number of upstreams, including the upstreams of sessions.
 func (u *Upstreams) Running() int { return len(u.listAll()) }
 
-// States returns the current states of the upstreams that sessions share, in the order of
-// the configuration. It does not wait.
+// States returns the current states of the shared upstreams, in the order of the configuration,
+// without waiting.
 func (u *Upstreams) States() []servers.Status {
 	var all []servers.Status
 	for _, m := range u.listAll() {
@@ -386,7 +364,7 @@ func (u *Upstreams) States() []servers.Status {
 	return all
 }
 
-// sharedUpstream returns the upstream of a server that sessions share.
+// sharedUpstream returns the shared upstream of a server.
 func (u *Upstreams) sharedUpstream(server string) (*managedUpstream, error) {
 	m, ok := u.managed(nil, server)
 	if !ok {
@@ -395,7 +373,7 @@ func (u *Upstreams) sharedUpstream(server string) (*managedUpstream, error) {
 	return m, nil
 }
 
-// Request sends a request to a shared upstream that no session has made.
+// Request sends a request of no session to a shared upstream.
 func (u *Upstreams) Request(ctx context.Context, server string, call wire.Call) (wire.Reply, error) {
 	m, err := u.sharedUpstream(server)
 	if err != nil {
@@ -404,8 +382,8 @@ func (u *Upstreams) Request(ctx context.Context, server string, call wire.Call) 
 	return m.Call(ctx, call)
 }
 
-// Snapshot waits until a shared upstream has started, and returns its snapshot. The
-// error says why it is down, or is the cause of ctx.
+// Snapshot waits until a shared upstream has started, and returns the upstream's snapshot. The
+// error is the reason for the upstream's failure, or the cause of ctx.
 func (u *Upstreams) Snapshot(ctx context.Context, server string) (Snapshot, error) {
 	m, err := u.sharedUpstream(server)
 	if err != nil {
@@ -417,8 +395,7 @@ func (u *Upstreams) Snapshot(ctx context.Context, server string) (Snapshot, erro
 	return m.snapshot(), nil
 }
 
-// Status returns the state of a shared upstream; false if there is none of that
-// name.
+// Status returns the state of a shared upstream; false for an unknown name.
 func (u *Upstreams) Status(server string) (servers.Status, bool) {
 	m, err := u.sharedUpstream(server)
 	if err != nil {
@@ -427,9 +404,9 @@ func (u *Upstreams) Status(server string) (servers.Status, bool) {
 	return m.Status(), true
 }
 
-// Close ends all upstreams. When ctx ends, it kills them. The error joins one for
-// each upstream that did not end in time. Close may be called again, also
-// concurrently; it then waits for what is left.
+// Close ends all upstreams. When ctx ends, Close kills them. The error joins the errors of the
+// upstreams that did not end in time. Close may be called again, also concurrently, and then waits
+// for the rest.
 func (u *Upstreams) Close(ctx context.Context) error {
 	u.mu.Lock()
 	if !u.closed {

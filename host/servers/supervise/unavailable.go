@@ -14,8 +14,8 @@ import (
 )
 
 // unavailable returns why a server is not available to a session (nil: to no session in
-// particular), as a sentence without secrets. why is "" if the server is available
-// or will be started when it is needed.
+// particular), as a sentence without secrets. why is "" if the server is available or will be
+// started when needed.
 func (u *Upstreams) unavailable(session route.Session, c *config.Upstream) (state servers.State, why string) {
 	if c.Disabled {
 		return health.Disabled, fmt.Sprintf("server %q is disabled in the configuration (the user who runs mcp-metatool can enable it)", c.Name)
@@ -28,7 +28,7 @@ func (u *Upstreams) unavailable(session route.Session, c *config.Upstream) (stat
 	switch st.State {
 	case servers.Starting:
 		if st.Err == "" && m.isRemembered() {
-			return "", "" // its lists are known, and calls wait for it
+			return "", "" // the lists are known, and calls wait for the server
 		}
 		if st.Err == "" {
 			return st.State, fmt.Sprintf("server %q is still starting (try again in a moment)", c.Name)
@@ -38,7 +38,7 @@ func (u *Upstreams) unavailable(session route.Session, c *config.Upstream) (stat
 		why = fmt.Sprintf("server %q is down: %s", c.Name, health.LastError(st))
 		switch {
 		case c.Invalid != nil:
-			// The error says what to do.
+			// The error includes the advice.
 		case st.RestartAt.IsZero():
 			why += `; it is not restarted, because its configuration has restart = "never"`
 		default:
@@ -82,8 +82,8 @@ func (u *Upstreams) OwnerUnavailable(session route.Session, name string) (why st
 	return "", false
 }
 
-// owners returns the server to which a public name belongs by its prefix, nil if there is none, and
-// those that could have it because they have no prefix.
+// owners returns the server of a public name according to the prefix, or nil, and the servers
+// without a prefix, which could have the name.
 func (u *Upstreams) owners(session route.Session, name string) (owner *config.Upstream, others []*config.Upstream) {
 	cfg := u.cfg.Load()
 	for i := range cfg.Upstreams {
@@ -100,8 +100,8 @@ func (u *Upstreams) owners(session route.Session, name string) (owner *config.Up
 	return owner, others
 }
 
-// AwaitOwner waits until the server to which a public name belongs by its prefix has started, for
-// its timeout at most.
+// AwaitOwner waits until the server of a public name, according to the prefix, has started, for the
+// server's timeout at most.
 func (u *Upstreams) AwaitOwner(ctx context.Context, name string) {
 	owner, _ := u.owners(nil, name)
 	if owner == nil {

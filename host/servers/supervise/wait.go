@@ -9,9 +9,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers"
 )
 
-// Settled waits until the lists of each upstream are known, from this run or an
-// earlier one. It waits at most startup_wait from the start of an upstream, and no
-// longer than ctx.
+// Settled waits until the lists of each upstream are known, from this run or an earlier run.
+// Settled waits at most startup_wait from the start of an upstream, and no longer than ctx.
 func (u *Upstreams) Settled(ctx context.Context) { u.awaitStarts(ctx, u.cfg.Load().StartupWait, true) }
 
 // Started is Settled for lists of this run only.
@@ -25,14 +24,13 @@ func (u *Upstreams) awaitStarts(ctx context.Context, wait time.Duration, remembe
 	}
 }
 
-// changeWait bounds the wait for a list after the upstream has announced a change. It
-// is short because a slow upstream must not delay the lists of all others.
+// changeWait bounds the wait for a list after the upstream has announced a change. The wait is
+// short because a slow upstream must not delay the lists of all other upstreams.
 const changeWait = 2 * time.Second
 
-// Refreshed waits until the changes of these surfaces that upstreams have announced
-// so far are in the catalog. It waits at most two seconds from such an
-// announcement, no longer than startup_wait, and no longer than ctx. Upstreams of
-// sessions other than s (nil: of all sessions) are ignored.
+// Refreshed waits until the announced changes of these surfaces are in the catalog. Refreshed waits
+// at most two seconds from an announcement, no longer than startup_wait, and no longer than ctx.
+// Upstreams of sessions other than s (nil: of all sessions) are ignored.
 func (u *Upstreams) Refreshed(ctx context.Context, s route.Session, surfaces ...wire.Surface) {
 	wait := min(u.env.changeWait, u.cfg.Load().StartupWait)
 	if wait <= 0 {
@@ -56,10 +54,10 @@ func (u *Upstreams) Statuses(ctx context.Context) []servers.Status {
 	return all
 }
 
-// await waits for the start of all upstreams, for each at most as long as wait (0:
-// without limit), or until ctx ends. It does not wait for an upstream of a session if
-// that of another session has listed. With remembered, it does not wait for one with
-// a snapshot of an earlier run.
+// await waits for the start of all upstreams, for each at most as long as wait (0: without limit),
+// or until ctx ends. await does not wait for an upstream of a session if the same server has listed
+// for another session. With remembered, await does not wait for an upstream with a snapshot of an
+// earlier run.
 func (u *Upstreams) await(ctx context.Context, wait time.Duration, remembered bool) {
 	for _, m := range u.all() {
 		if remembered && m.isRemembered() {
@@ -69,7 +67,7 @@ func (u *Upstreams) await(ctx context.Context, wait time.Duration, remembered bo
 			continue
 		}
 		m.awaitStart(ctx, wait)
-		// If a reload has replaced it, wait for its replacement.
+		// After a replacement by a reload, wait for the replacement.
 		for next := m; next.isRetired() && ctx.Err() == nil; {
 			var err error
 			if next, err = next.successor(nil); err != nil {
@@ -80,9 +78,9 @@ func (u *Upstreams) await(ctx context.Context, wait time.Duration, remembered bo
 	}
 }
 
-// awaitStart waits until the upstream's first start is over, or has taken as long
-// as wait (0: without limit; less if it was late when it last ran), or ctx ends. It
-// returns at once if the upstream has not been started.
+// awaitStart waits until the upstream's first start is over, or has taken as long as wait (0:
+// without limit; less if the upstream was late in the last run), or ctx ends. Before the start,
+// awaitStart returns at once.
 func (m *managedUpstream) awaitStart(ctx context.Context, wait time.Duration) {
 	m.mu.Lock()
 	up, begun := m.up, m.begun
