@@ -10,11 +10,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/confine/trace"
 )
 
-// ownBinary is the path of our own program, which works even if the file has been
-// replaced. It is for Linux. Tests set another one.
+// ownBinary is the path of our own program, which works even if the file has been replaced, for
+// Linux. Tests set another path.
 var ownBinary = "/proc/self/exe"
 
-// plan is how a server is started; without a profile it is not confined.
+// plan is the plan for starting a server; without a profile the server is not confined.
 type plan struct {
 	confine.Plan
 }
@@ -34,8 +34,8 @@ func (c *Command) confined(path string, env []string, log *slog.Logger) (plan, e
 	return plan{*made}, nil
 }
 
-// wrap returns the program and the arguments to start: those of the server, or the tracer
-// with them.
+// wrap returns the program and the arguments to start: the server's, or the tracer with the
+// server's.
 func (p plan) wrap(path string, args []string) (string, []string) {
 	if p.Trace == "" {
 		return path, args
@@ -43,7 +43,7 @@ func (p plan) wrap(path string, args []string) (string, []string) {
 	return ownBinary, append([]string{trace.Name, p.Trace, path}, args...)
 }
 
-// discard removes what was made for a start that has failed.
+// discard removes the files of a failed start.
 func (p plan) discard() {
 	if p.Temp != "" {
 		_ = os.RemoveAll(p.Temp)

@@ -10,12 +10,11 @@ import (
 	"strings"
 )
 
-// inherited lists the variables of our environment that every server gets: search
-// paths, directories, the user and the language, but nothing that commonly holds a
-// secret. Proxy variables are left out because they may contain a password. The list
-// follows that of the SDKs (TypeScript SDK, client/stdio.ts,
-// DEFAULT_INHERITED_ENV_VARS), and adds the locale, temporary and XDG directories, and
-// certificate files.
+// inherited lists the variables of our environment that every server gets: search paths,
+// directories, the user and the language, but nothing that commonly holds a secret. Proxy variables
+// are left out because they may contain a password. The list follows the list of the SDKs
+// (TypeScript SDK, client/stdio.ts, DEFAULT_INHERITED_ENV_VARS), and adds the locale, temporary and
+// XDG directories, and certificate files.
 var inherited = []string{
 	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TZ", "TMPDIR",
 	"LANG", "LANGUAGE", // and LC_*
@@ -23,8 +22,8 @@ var inherited = []string{
 	"SSL_CERT_FILE", "SSL_CERT_DIR",
 }
 
-// inheritedWindows replaces inherited on Windows, where many programs do not even
-// start without some of these. Case does not matter there.
+// inheritedWindows replaces inherited on Windows, where many programs do not even start without
+// some of these. On Windows, case does not matter.
 var inheritedWindows = []string{
 	"PATH", "PATHEXT", "COMSPEC", "SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "OS",
 	"TEMP", "TMP", "HOME", "HOMEDRIVE", "HOMEPATH", "USERPROFILE", "USERNAME",
@@ -68,10 +67,9 @@ func lookup(env []string, name string, windows bool) string {
 	return ""
 }
 
-// findCommand returns the path of the program for command: relative to dir if it has
-// a separator, else looked up in the PATH of env. Relative entries of PATH are
-// ignored, as in package os/exec: which program runs must not depend on our working
-// directory.
+// findCommand returns the path of the program for command: relative to dir if command has a
+// separator, else looked up in the PATH of env. Relative entries of PATH are ignored, as in package
+// os/exec: the choice of the program must not depend on our working directory.
 func findCommand(command, dir string, env []string) (string, error) {
 	if command == "" {
 		return "", fmt.Errorf("no command (set command)")
@@ -102,8 +100,8 @@ func findCommand(command, dir string, env []string) (string, error) {
 	return "", fmt.Errorf("command %q not found in PATH (install it or give the full path)", command)
 }
 
-// withoutPath removes the path from an error of package os or os/exec. The caller's
-// message contains it already.
+// withoutPath removes the path from an error of package os or os/exec, because the caller's message
+// contains the path already.
 func withoutPath(err error) error {
 	switch e := err.(type) {
 	case *exec.Error:

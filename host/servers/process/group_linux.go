@@ -16,16 +16,15 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// sysProcAttr puts a server without a supervisor into a process group of its own, so
-// that signals of our terminal do not reach it, and makes the kernel kill it when we
-// end. The parent-death signal is SIGKILL, because nobody would be left to enforce a
-// milder one.
+// sysProcAttr puts a server without a supervisor into a separate process group, so that signals of
+// our terminal do not reach the server, and makes the kernel kill the server when we end. The
+// parent-death signal is SIGKILL, because no process would be left to enforce a milder signal.
 func sysProcAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// group is a server with all its descendants, under a supervisor. If no supervisor
-// can be started, it is the process group that the server leads.
+// group is a server with all descendants, under a supervisor. If no supervisor can be started,
+// group is the process group of the server.
 type group struct {
 	leader
 	super *supervisor // nil: none
@@ -34,15 +33,15 @@ type group struct {
 // supervisor is a running supervisor process (package subreaper).
 type supervisor struct {
 	cmd  *exec.Cmd
-	conn *os.File // our end of its socket
+	conn *os.File // our end of the socket
 }
 
-// superviseWait is how long a supervisor may take to end all processes before it
-// is killed itself.
+// superviseWait is how long a supervisor may take to end all processes before the supervisor is
+// killed.
 const superviseWait = 5 * time.Second
 
-// errNoSupervisor means that no supervisor could be started, and that the server has
-// not been started either.
+// errNoSupervisor means: no supervisor could be started, and the server has not been started
+// either.
 var errNoSupervisor = errors.New("no supervisor could be started")
 
 // start starts the server, without a supervisor if none can be started and the server is
@@ -58,7 +57,7 @@ func (g *group) start(cmd *exec.Cmd, how plan, log *slog.Logger) (pid int, err e
 	return g.pid, err
 }
 
-// startSupervised starts a supervisor, and the server under it.
+// startSupervised starts a supervisor, and under the supervisor the server.
 func startSupervised(server *exec.Cmd, how plan) (s *supervisor, pid int, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -86,8 +85,8 @@ func startSupervised(server *exec.Cmd, how plan) (s *supervisor, pid int, err er
 	return s, pid, nil
 }
 
-// supervisorEnv is the environment of a supervisor. It keeps the process small,
-// because a supervisor has very little to do.
+// supervisorEnv is the environment of a supervisor. The variables keep the process small, because a
+// supervisor has very little to do.
 var supervisorEnv = []string{"GOMAXPROCS=1", "GOTRACEBACK=none"}
 
 // start makes the supervisor start the server, and returns the server's process id.
@@ -121,11 +120,11 @@ func (s *supervisor) next() (subreaper.Frame, error) {
 	return subreaper.ParseFrame(b), err
 }
 
-// close kills the supervisor, and waits for it.
+// close kills the supervisor, and waits for the end.
 func (s *supervisor) close() {
 	s.conn.Close()
 	_ = s.cmd.Process.Kill()
-	_ = s.cmd.Wait() // how it ended does not matter
+	_ = s.cmd.Wait() // the exit status does not matter
 }
 
 func (g *group) terminate() {
@@ -145,14 +144,14 @@ func (g *group) kill() {
 	_ = g.super.conn.SetReadDeadline(time.Now().Add(superviseWait))
 }
 
-// ask sends a request. If that fails, the supervisor has ended.
+// ask sends a request. After a failure, the supervisor has ended.
 func (s *supervisor) ask(request byte) {
 	_, _ = s.conn.Write([]byte{request})
-	_ = s.cmd.Process.Signal(syscall.SIGCONT) // somebody may have stopped it
+	_ = s.cmd.Process.Signal(syscall.SIGCONT) // a user may have stopped the supervisor
 }
 
-// wait waits until the server has exited and all its other processes have ended.
-// It calls exited once, as soon as it is known how the server exited.
+// wait waits until the server has exited and all other processes of the server have ended. wait
+// calls exited once, as soon as the server's exit status is known.
 func (g *group) wait(cmd *exec.Cmd, exited func(state string)) {
 	if g.super != nil {
 		g.super.wait(&g.leader, exited)
@@ -169,9 +168,9 @@ func (g *group) wait(cmd *exec.Cmd, exited func(state string)) {
 	exited(exitState(cmd, err))
 }
 
-// wait waits for the end of the supervisor, which ends after all processes that
-// it supervises. If somebody killed the supervisor, the system has killed the
-// server, and what is left of its group is killed here.
+// wait waits for the end of the supervisor, which ends after all supervised processes. If another
+// process killed the supervisor, the system has killed the server, and wait kills the rest of the
+// server's group.
 func (s *supervisor) wait(server *leader, exited func(state string)) {
 	told := false
 	for {
@@ -207,7 +206,7 @@ func waitState(w syscall.WaitStatus) string {
 	return state
 }
 
-// waitExit waits until our child pid has exited, without reaping it.
+// waitExit waits until our child pid has exited, without reaping the child.
 func waitExit(pid int) bool {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)

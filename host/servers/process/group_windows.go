@@ -12,22 +12,21 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// group is the job object that holds a server and its descendants. The system
-// ends them when the last handle of the job is closed, which is also the case when we
-// are killed. The server is assigned to the job right after its start; a child that
-// it starts before that is not in the job.
+// group is the job object with a server and the server's descendants. The system ends them when the
+// last handle of the job is closed, also when we are killed. The server is assigned to the job
+// right after the start; a child started before the assignment is not in the job.
 type group struct {
 	mu      sync.Mutex
 	job     windows.Handle // 0: none could be made, and only the server itself is killed
 	process windows.Handle
 }
 
-// sysProcAttr makes the server ignore our Ctrl-C, and hides its window.
+// sysProcAttr makes the server ignore our Ctrl-C, and hides the server's window.
 func sysProcAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_PROCESS_GROUP, HideWindow: true}
 }
 
-// start starts the process and puts it into a job.
+// start starts the process and puts the process into a job.
 func (g *group) start(cmd *exec.Cmd, _ plan, _ *slog.Logger) (pid int, err error) {
 	if err := cmd.Start(); err != nil {
 		return 0, err
@@ -64,8 +63,8 @@ func (g *group) assign(pid int, limits uint32) {
 	g.job = job
 }
 
-// terminate does nothing: Windows has no signal that asks any process to end. The
-// server has seen the end of its input.
+// terminate does nothing: Windows has no signal to ask any process to end. The server has seen the
+// end of the input.
 func (g *group) terminate() {}
 
 func (g *group) kill() {
@@ -79,8 +78,8 @@ func (g *group) kill() {
 	}
 }
 
-// wait waits for the process, ends what is left of the job, and calls exited with how
-// the process exited.
+// wait waits for the process, ends the rest of the job, and calls exited with the exit status of
+// the process.
 func (g *group) wait(cmd *exec.Cmd, exited func(state string)) {
 	err := cmd.Wait()
 	g.kill()

@@ -9,16 +9,16 @@ import (
 	"syscall"
 )
 
-// leader is the leader of a process group: a server. A process that left the group
-// (setsid) does not get its signals.
+// leader is the leader of a process group: a server. A process outside the group (setsid) does not
+// get the group's signals.
 type leader struct {
 	mu   sync.Mutex
 	pid  int
-	over bool // the leader may have been reaped and its id reused
+	over bool // the leader may have been reaped and the id reused
 }
 
-// signal signals every process of the group, unless the leader may have been reaped.
-// last says that the leader is about to be reaped, so that this is the last signal.
+// signal signals every process of the group, unless the leader may have been reaped. last means:
+// the leader is about to be reaped, so this is the last signal.
 func (g *leader) signal(sig syscall.Signal, last bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -28,15 +28,15 @@ func (g *leader) signal(sig syscall.Signal, last bool) {
 	g.over = g.over || last
 }
 
-// readNow reads what is in a pipe without waiting for more. It ignores the deadline
-// of f.
+// readNow reads the current content of a pipe without waiting for more, and ignores the deadline of
+// f.
 func readNow(f *os.File, b []byte) (n int, err error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return 0, err
 	}
-	// raw.Read would respect the deadline. The descriptor does not block, because only
-	// such files have deadlines.
+	// raw.Read would respect the deadline. The descriptor does not block, because only non-blocking
+	// files have deadlines.
 	bad := raw.Control(func(fd uintptr) {
 		for {
 			if n, err = syscall.Read(int(fd), b); !errors.Is(err, syscall.EINTR) {

@@ -1,17 +1,8 @@
-// Package process runs an MCP server as a subprocess. It starts the server with
-// a short list of environment variables, gives its pipes to the caller, logs what
-// it writes to stderr, and ends it together with all processes that it started.
-//
-//	process.go        Process: start, pipes, stop
-//	confined.go       what a confined server may do
-//	environ.go        the environment, and finding the command
-//	stderr.go         what the server writes to stderr
-//	group_*.go        the server's process tree: a subreaper on Linux (package
-//	                  subreaper), a process group on other Unix systems, a job
-//	                  object on Windows
-//	leader_unix.go    signals to a process group
-//	run.go            Run: a command whose output is all that matters
-//	run_*.go          its process group or job object
+// Package process runs an MCP server as a subprocess. The package starts the server with a short
+// list of environment variables, gives the pipes to the caller, logs the server's stderr, and ends
+// the server with all descendants: through a subreaper on Linux (package subreaper), a process
+// group on other Unix systems, a job object on Windows. Begin with Process. Run runs a command to
+// the end.
 package process
 
 import (
@@ -29,18 +20,18 @@ import (
 )
 
 const (
-	// drainTime is how long output is read after a process has exited, on systems
-	// where a pipe cannot be read without blocking. More output can come only from a
-	// process that left the group and holds the pipe open.
+	// drainTime is how long output is read after the exit of a process, on systems without
+	// non-blocking reads of a pipe. More output can come only from a process that left the group
+	// and holds the pipe open.
 	drainTime = time.Second
 	// defaultExitWait is the default of Options.ExitWait.
-	defaultExitWait = time.Second // far more than it takes, also on a busy machine
+	defaultExitWait = time.Second // far more than needed, also on a busy machine
 )
 
-// Command says what to start.
+// Command is the command to start.
 type Command struct {
-	// Name is a path (relative to Dir if it has a separator), or a name that is
-	// looked up in the PATH of the process's own environment.
+	// Name is a path (relative to Dir if the path has a separator), or a name to look up in the
+	// PATH of the process's own environment.
 	Name string
 	Args []string
 	// Env holds KEY=VALUE. The process sees these and a short list of our own
@@ -48,33 +39,28 @@ type Command struct {
 	Env []string
 	// Dir is the working directory; "": ours.
 	Dir string
-	// Sandbox confines the process; nil: it has our rights. Own are files of ours that it
-	// does not get by accident; see confine.Place.
+	// Sandbox confines the process; nil: the process has our rights. Own are files of ours that the
+	// process does not get by accident; see confine.Place.
 	Sandbox *confine.Settings
 	Own     []string
 }
 
 // Options are the options of Start. The zero value is valid.
 type Options struct {
-	// Log gets the lines that the process writes to stderr. Nil: they are only
-	// kept for StderrTail.
+	// Log gets the lines of the process's stderr. Nil: they are only kept for StderrTail.
 	Log *slog.Logger
-	// Charge is called with the number of bytes read from stderr before more are
-	// read. It may block until exited is closed, which slows the process down. Nil:
-	// stderr is not limited.
+	// Charge is called with the number of bytes read from stderr before more are read. Charge may
+	// block until exited is closed, which slows the process down. Nil: stderr is not limited.
 	Charge func(bytes int, exited <-chan struct{})
-	// ExitWait is how long EndReason waits for the exit status after the end of
-	// the output; 0: a second. Only a server that closes its output and goes on
-	// makes it wait that long.
+	// ExitWait is how long EndReason waits for the exit status after the end of the output; 0: a
+	// second. Only a server that closes the output and continues causes the whole wait.
 	ExitWait time.Duration
 }
 
-// Process is a running server with its process tree and pipes. It is safe for
-// concurrent use.
+// Process is a running server with the process tree and pipes. It is safe for concurrent use.
 //
-// The pipes are plain files, not those of exec.Cmd.StdoutPipe and the like, so
-// that waiting for the process is not delayed by a grandchild that holds a pipe
-// open.
+// The pipes are plain files, instead of exec.Cmd.StdoutPipe and the like, so that a grandchild that
+// holds a pipe open does not delay the wait for the process.
 type Process struct {
 	pid           int
 	group         group
@@ -84,11 +70,11 @@ type Process struct {
 	exitWait      time.Duration
 	wg            sync.WaitGroup
 
-	stderrRead chan struct{} // closed when stderr has been read to its end
-	stateKnown chan struct{} // closed when it is known how the process exited
-	state      string        // how it exited; set before stateKnown is closed
+	stderrRead chan struct{} // closed when stderr has been read to the end
+	stateKnown chan struct{} // closed when the exit status of the process is known
+	state      string        // the exit status; set before stateKnown is closed
 	exited     chan struct{} // see Exited
-	released   chan struct{} // closed when the pipes are not needed any more
+	released   chan struct{} // closed when the pipes are no longer needed
 }
 
 // Start starts a process. The caller closes Stdin and Stdout, and calls Stop and
@@ -155,8 +141,8 @@ func Start(command Command, opts Options) (*Process, error) {
 	return p, nil
 }
 
-// pipes makes the three pipes. It returns the ends that the process gets, which the
-// caller closes after the start.
+// pipes makes the three pipes, and returns the ends for the process, which the caller closes after
+// the start.
 func (p *Process) pipes(cmd *exec.Cmd) (theirs []*os.File, err error) {
 	pipe := func() (r, w *os.File) {
 		if err == nil {
@@ -172,10 +158,9 @@ func (p *Process) pipes(cmd *exec.Cmd) (theirs []*os.File, err error) {
 	return []*os.File{in, out, errs}, err
 }
 
-// run starts the process, waits for it and reaps it, all on one OS thread: on
-// Linux the parent-death signal is sent when the thread that forked ends, and a
-// thread that another goroutine has locked may end before we do. Waiting blocks
-// a thread anyway, so this costs none.
+// run starts, awaits and reaps the process, all on the same OS thread: on Linux the parent-death
+// signal is sent when the thread that forked ends, and a thread locked by another goroutine may end
+// before we do. Waiting blocks a thread anyway, so no thread is wasted.
 func (p *Process) run(cmd *exec.Cmd, how plan, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -213,9 +198,9 @@ func exitState(cmd *exec.Cmd, err error) string {
 	return cmd.ProcessState.String()
 }
 
-// output is our end of a pipe that a process writes to. It ends when the process
-// has exited and everything that it left in the pipe has been read, even if another
-// process still holds the pipe open. Otherwise readers could wait forever.
+// output is our end of a pipe that a process writes to. The output ends when the process has exited
+// and the rest in the pipe has been read, even if another process still holds the pipe open.
+// Otherwise readers could wait forever.
 type output struct {
 	file *os.File
 	rest int // bytes read since the process exited
@@ -223,8 +208,8 @@ type output struct {
 
 func (o *output) Close() error { return o.file.Close() }
 
-// maxRest limits what is read after a process has exited, in bytes, because another
-// process may go on writing. By default, pipes hold no more than that.
+// maxRest limits the output read after the exit of a process, in bytes, because another process may
+// continue to write. By default, pipes hold no more than maxRest.
 const maxRest = 1 << 20
 
 func (o *output) Read(b []byte) (n int, err error) {
@@ -248,16 +233,16 @@ func (p *Process) Pid() int { return p.pid }
 // Stdin returns our end of the process's standard input. The caller closes it.
 func (p *Process) Stdin() *os.File { return p.stdin }
 
-// Stdout returns our end of the process's standard output. It ends when the process
-// has exited. The caller closes it.
+// Stdout returns our end of the process's standard output, which ends after the exit of the
+// process. The caller closes Stdout.
 func (p *Process) Stdout() io.ReadCloser { return &output{file: p.stdout} }
 
-// Exited returns a channel that is closed when the process has been reaped and the
-// processes that it left behind have been killed.
+// Exited returns a channel that is closed when the process has been reaped and the remaining
+// processes have been killed.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// EndReason describes why the output ended; err is the error of reading it. It waits
-// up to Options.ExitWait for the exit status.
+// EndReason describes why the output ended; err is the error of the reader. EndReason waits up to
+// Options.ExitWait for the exit status.
 func (p *Process) EndReason(err error) string {
 	t := time.NewTimer(p.exitWait)
 	defer t.Stop()
@@ -272,9 +257,9 @@ func (p *Process) EndReason(err error) string {
 	return fmt.Sprintf("reading from it failed: %v", err)
 }
 
-// StderrTail returns the last lines that the process wrote to stderr, printable and
-// of bounded length. If the process has exited, it waits up to Options.ExitWait until
-// stderr has been read to its end.
+// StderrTail returns the last lines of the process's stderr, printable and of bounded length. After
+// the exit of the process, StderrTail waits up to Options.ExitWait until stderr has been read to
+// the end.
 func (p *Process) StderrTail() []string {
 	select {
 	case <-p.stateKnown:
@@ -285,16 +270,15 @@ func (p *Process) StderrTail() []string {
 	defer t.Stop()
 	select {
 	case <-p.stderrRead:
-	case <-t.C: // the processes that it left behind are still being killed
+	case <-t.C: // the remaining processes are still being killed
 	}
 	return p.lines.tail()
 }
 
-// Stop ends the process and all processes that it started, after the caller has
-// closed Stdin: it waits up to grace, sends SIGTERM to the process group, waits up to
-// grace, and sends SIGKILL (revision 2025-11-25, basic/lifecycle, shutdown). It
-// does not wait once kill is closed. When it returns, no process of the group is
-// left; on Linux, no descendant at all.
+// Stop ends the process and all processes started by the process, after the caller has closed
+// Stdin: Stop waits up to grace, sends SIGTERM to the process group, waits up to grace, and sends
+// SIGKILL (revision 2025-11-25, basic/lifecycle, shutdown). Stop does not wait once kill is closed.
+// When Stop returns, no process of the group is left; on Linux, no descendant at all.
 func (p *Process) Stop(grace time.Duration, kill <-chan struct{}) {
 	for _, step := range []func(){p.group.terminate, p.group.kill} {
 		if p.waitExit(grace, kill) {
@@ -305,8 +289,8 @@ func (p *Process) Stop(grace time.Duration, kill <-chan struct{}) {
 	<-p.exited
 }
 
-// Release closes the pipes after Stop, when Stdout has been read to its end. When it
-// returns, no goroutine and no open pipe is left.
+// Release closes the pipes after Stop, when Stdout has been read to the end. When Release returns,
+// no goroutine and no open pipe is left.
 func (p *Process) Release() {
 	close(p.released)
 	p.wg.Wait()

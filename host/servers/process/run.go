@@ -6,11 +6,11 @@ import (
 	"os/exec"
 )
 
-// Run runs cmd, which has not been started, to its end. It leads a process group of its
-// own (Windows: a job object), which is killed as a whole if ctx ends first; the error is
-// the cause of ctx then. So it cannot read from a terminal. What it leaves behind when it
-// ends by itself goes on, unlike with Start: programs that know secrets start agents that
-// keep them unlocked. Set cmd.WaitDelay for those that keep its output open.
+// Run starts cmd and runs cmd to the end. cmd leads a separate process group (Windows: a job
+// object), which is killed as a whole if ctx ends first; then the error is the cause of ctx. So cmd
+// cannot read from a terminal. Unlike with Start, processes left behind by a regular end continue:
+// programs that know secrets start agents that keep the secrets unlocked. Set cmd.WaitDelay for
+// agents that keep the output open.
 func Run(ctx context.Context, cmd *exec.Cmd) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -29,7 +29,7 @@ func Run(ctx context.Context, cmd *exec.Cmd) error {
 		return context.Cause(ctx)
 	}
 	if errors.Is(err, exec.ErrWaitDelay) {
-		return nil // it has succeeded; see WaitDelay
+		return nil // the command has succeeded; see WaitDelay
 	}
 	return err
 }

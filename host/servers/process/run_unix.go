@@ -16,7 +16,7 @@ func (g *runGroup) join(pid int) { g.pid = pid }
 
 func (g *runGroup) kill() { g.signal(syscall.SIGKILL, false) }
 
-// wait waits for the command. The group gets no signal after that: its id may have been
+// wait waits for the command. The group gets no signal afterwards, because the id may have been
 // reused.
 func (g *runGroup) wait(cmd *exec.Cmd) error {
 	const none = syscall.Signal(0)

@@ -12,13 +12,12 @@ import (
 )
 
 const (
-	maxStderrLine = 2048 // bytes of one line that are logged
-	tailLines     = 10   // the number of last lines that are kept
-	maxTailLine   = 180  // bytes that are kept of each of them
+	maxStderrLine = 2048 // logged bytes of a line
+	tailLines     = 10   // the number of kept last lines
+	maxTailLine   = 180  // kept bytes of each last line
 )
 
-// stderrLog logs what a process writes to stderr, line by line, and keeps the
-// last lines.
+// stderrLog logs the stderr of a process, line by line, and keeps the last lines.
 type stderrLog struct {
 	log    *slog.Logger
 	charge func(bytes int, exited <-chan struct{}) // nil: stderr is not limited
@@ -28,8 +27,8 @@ type stderrLog struct {
 	last []string
 }
 
-// copy reads r to its end. It cuts lines at maxStderrLine and makes them printable.
-// It reads no faster than charge allows.
+// copy reads r to the end. copy cuts lines at maxStderrLine and makes them printable. copy reads no
+// faster than charge allows.
 func (s *stderrLog) copy(r io.Reader) {
 	in := bufio.NewReaderSize(r, maxStderrLine)
 	for {

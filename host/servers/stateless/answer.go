@@ -10,9 +10,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers/link"
 )
 
-// conclude returns the outcome of a call as the caller gets it. Errors that are about the
-// hop between us and the server are not for the client, whose own requests may be of
-// another era or have other headers.
+// conclude returns the outcome of a call for the caller. Errors about the hop between us and the
+// server are not for the client, because the client's own requests may be of another era or have
+// other headers.
 func (l *Link) conclude(ctx context.Context, call wire.Call, limit rpc.Limit, reply wire.Reply, err error) (wire.Reply, error) {
 	if err != nil {
 		l.doubtStatus(err)
@@ -39,7 +39,7 @@ func (l *Link) conclude(ctx context.Context, call wire.Call, limit rpc.Limit, re
 	}
 }
 
-// hopAnswer returns an error of the server as the caller gets it. bad is the error.
+// hopAnswer returns an error of the server in the form for the caller. bad is the error.
 func (l *Link) hopAnswer(reply wire.Reply, bad *wire.RPCError) wire.Reply {
 	switch bad.Code {
 	case protocol.CodeHTTPRefused, protocol.CodeSessionNotFound, wire.CodeInvalidRequest, wire.CodeMethodNotFound:
@@ -63,9 +63,8 @@ func (l *Link) hopError(format string, bad *wire.RPCError) wire.Reply {
 	return wire.Reply{Error: wire.Errorf(wire.CodeInternal, "upstream %q: "+format, l.opts.Upstream, link.Excerpt(bad.Message)).Raw()}
 }
 
-// callAgain makes a call of a tool again after the server has refused its headers,
-// because the definition of the tool that we know may be old. ok is false if that is of
-// no use.
+// callAgain makes a call of a tool again after the server has refused the headers, because the
+// known definition of the tool may be old. ok is false if another call is of no use.
 func (l *Link) callAgain(ctx context.Context, call wire.Call, limit rpc.Limit) (reply wire.Reply, ok bool, err error) {
 	if call.Method != protocol.MethodToolsCall || !l.opts.HTTP || l.opts.Relist == nil {
 		return wire.Reply{}, false, nil

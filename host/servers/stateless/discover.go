@@ -12,19 +12,19 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers/link"
 )
 
-// Server is what a server says about itself.
+// Server is a server's description of itself.
 type Server struct {
-	Revision protocol.Revision // the one to use
-	// Initialize is the answer in the form of an initialize result, so that servers of
-	// both eras can be read alike.
+	Revision protocol.Revision // the revision to use
+	// Initialize is the answer in the form of an initialize result, so that servers of both eras
+	// can be read alike.
 	Initialize   []byte
 	Name         string
 	Version      string
 	Capabilities []byte // raw object
 }
 
-// OtherEraError says that a server does not speak the stateless era, as far as its answer
-// to server/discover shows.
+// OtherEraError means: a server does not speak the stateless era, according to the answer to
+// server/discover.
 type OtherEraError struct {
 	Reason string // of bounded length
 	Err    error  // cause, or nil
@@ -34,8 +34,7 @@ func (e *OtherEraError) Error() string { return "it does not speak the stateless
 
 func (e *OtherEraError) Unwrap() error { return e.Err }
 
-// RevisionError says that a server speaks only revisions of the stateless era that we do
-// not.
+// RevisionError means: a server speaks only unsupported revisions of the stateless era.
 type RevisionError struct{ Supported string }
 
 func (e *RevisionError) Error() string {
@@ -43,18 +42,17 @@ func (e *RevisionError) Error() string {
 		e.Supported, protocol.Stateless.Names(), protocol.Handshake.Names())
 }
 
-// Discover asks the server what it is (revision 2026-07-28, server/discover). The error is
-// an *OtherEraError if the server answers like one that has never heard of that request,
-// and a *RevisionError if it speaks none of our revisions. All other errors say nothing
-// about the era: the server may be down, or refuse us (revision 2026-07-28,
-// basic/versioning).
+// Discover asks the server for the server's description (revision 2026-07-28, server/discover). The
+// error is an *OtherEraError if the server answers as if server/discover were unknown, and a
+// *RevisionError if the server speaks none of our revisions. All other errors say nothing about the
+// era: the server may be down, or refuse us (revision 2026-07-28, basic/versioning).
 func (l *Link) Discover(ctx context.Context) (Server, error) {
 	reply, err := l.discover(ctx)
 	if err != nil {
 		return Server{}, err
 	}
 	if bad := errorOf(reply); bad != nil && bad.Code == protocol.CodeUnsupportedVersion {
-		// Some servers refuse the first request whatever it names.
+		// Some servers refuse the first request with any revision.
 		revision, err := choose(reply.Error, "data", "supported")
 		if err != nil {
 			return Server{}, err
@@ -79,7 +77,7 @@ func (l *Link) Discover(ctx context.Context) (Server, error) {
 	return s, err
 }
 
-// discover sends one server/discover.
+// discover sends a server/discover.
 func (l *Link) discover(ctx context.Context) (wire.Reply, error) {
 	out, err := l.request(wire.Call{Method: protocol.MethodDiscover})
 	if err != nil {
@@ -90,7 +88,7 @@ func (l *Link) discover(ctx context.Context) (wire.Reply, error) {
 	switch {
 	case err == nil:
 	case errors.As(err, &status):
-		if status.Status/100 == 4 && !saysNothing[status.Status] || status.Status/100 == 2 {
+		if status.Status/100 == 4 && !inconclusive[status.Status] || status.Status/100 == 2 {
 			return reply, &OtherEraError{Reason: fmt.Sprintf("%s was answered with %v", protocol.MethodDiscover, status), Err: err}
 		}
 	case errors.Is(err, wire.ErrUnusable):
@@ -99,9 +97,9 @@ func (l *Link) discover(ctx context.Context) (wire.Reply, error) {
 	return reply, err
 }
 
-// saysNothing are the statuses of a response that comes from something in front of the
-// server, or that another request may not get.
-var saysNothing = map[int]bool{401: true, 403: true, 407: true, 408: true, 429: true}
+// inconclusive are the statuses of a response from a gateway in front of the server, or of a
+// response that another request may not get.
+var inconclusive = map[int]bool{401: true, 403: true, 407: true, 408: true, 429: true}
 
 func errorOf(reply wire.Reply) *wire.RPCError {
 	if reply.Error == nil {
@@ -110,12 +108,11 @@ func errorOf(reply wire.Reply) *wire.RPCError {
 	return wire.ParseError(reply.Error)
 }
 
-// choose returns the newest of the server's revisions that we speak. raw has their names
-// at path.
+// choose returns the newest of the server's revisions that we support. raw has their names at path.
 func choose(raw []byte, path ...string) (protocol.Revision, error) {
 	list, _ := wire.Get(raw, path...)
 	items, _ := wire.Elements(list)
-	names := map[string]bool{} // those that we know
+	names := map[string]bool{} // the known names
 	for _, item := range items {
 		name, _ := wire.Text(item)
 		_, stateless := protocol.Stateless.Lookup(name)
@@ -138,8 +135,8 @@ func choose(raw []byte, path ...string) (protocol.Revision, error) {
 	return protocol.Revision{}, &RevisionError{Supported: link.Excerpt(string(list))}
 }
 
-// ReadServer reads the result of server/discover. Whatever is not such a result is one of
-// a server that answers unknown requests, too.
+// ReadServer reads the result of server/discover. Any other result comes from a server that answers
+// unknown requests, too.
 func ReadServer(result []byte) (Server, error) {
 	kind, ok := envelope.ResultType(result)
 	capabilities, _ := wire.Get(result, "capabilities")

@@ -7,7 +7,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// filter is what is listened to.
+// filter is the set of objects to listen to.
 type filter struct {
 	surfaces []wire.Surface
 	uris     []string // resources; sorted
@@ -34,8 +34,8 @@ func (f filter) params() []byte {
 	return params.Bytes()
 }
 
-// honoured reads what an acknowledgement says the server will send. What was not asked for
-// is ignored.
+// honoured reads from an acknowledgement which notifications the server will send. Objects that we
+// did not ask for are ignored.
 func (f filter) honoured(params []byte) filter {
 	var got filter
 	for _, l := range envelope.ListMembers {
@@ -48,8 +48,8 @@ func (f filter) honoured(params []byte) filter {
 	return got
 }
 
-// among returns the strings in an array of an acknowledgement that are in asked, sorted. asked
-// is sorted.
+// among returns the strings in an array of an acknowledgement that are in asked, sorted. asked is
+// sorted.
 func among(params []byte, name string, asked []string) (got []string) {
 	raw, _ := wire.Get(params, "notifications", name)
 	items, _ := wire.Elements(raw)
@@ -63,8 +63,8 @@ func among(params []byte, name string, asked []string) (got []string) {
 	return slices.Compact(got)
 }
 
-// announcedBy returns the filter of the lists whose changes a server can announce, as its
-// capabilities say.
+// announcedBy returns the surfaces with changes that a server announces, according to the server's
+// capabilities.
 func announcedBy(capabilities []byte) []wire.Surface {
 	var surfaces []wire.Surface
 	for _, l := range envelope.ListMembers {

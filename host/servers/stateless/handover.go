@@ -5,21 +5,22 @@ import (
 	"time"
 )
 
-// maxReplaced is how many subscriptions in a row may end by themselves while they are
-// handed over and count as missed. Beyond that, it is taken that the server keeps only
-// the newest subscription. Were each of them to count, watchers that begin anew, which
-// changes the filter, would have it end the next one, and so on without an end.
+// maxReplaced is how many subscriptions in a row may end by themselves during the handover and
+// count as missed. Beyond maxReplaced, the server is assumed to keep only the newest subscription.
+// If each end counted, watchers that begin anew, which changes the filter, would make the server
+// end the next subscription, and so on without an end.
 const maxReplaced = 2
 
-// handOver hands a subscription over to the one that has taken its place; nil: nothing.
-// It goes on for a while. If it ends by itself in that time, the server may have ended it
-// before it opened the other one, with messages in between that neither of them got.
+// handOver hands a subscription over to the replacing subscription; nil: nothing. The old
+// subscription continues for a while. If the old subscription ends by itself in this time, the
+// server may have ended the old subscription before opening the new one, and messages in between
+// may have reached neither.
 func (l *Link) handOver(before *subscription) {
 	s := &l.subscriptions
 	l.endHandOver(false)
 	switch current := s.now(); {
 	case before == nil:
-	case current == nil: // nothing is wanted any more
+	case current == nil: // nothing is wanted any longer
 		l.stop(before)
 	default:
 		before.over = time.NewTimer(l.opts.Timings.Handover)
@@ -27,8 +28,8 @@ func (l *Link) handOver(before *subscription) {
 	}
 }
 
-// endsOfOld returns channels that are ready when the old subscription has to be ended, and
-// when it has ended by itself; nil if there is none.
+// endsOfOld returns channels that are ready when the old subscription has to be ended, and when the
+// old subscription has ended by itself; nil without an old subscription.
 func (s *subscriptions) endsOfOld() (<-chan time.Time, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,7 +39,7 @@ func (s *subscriptions) endsOfOld() (<-chan time.Time, <-chan struct{}) {
 	return s.old.over.C, s.old.ended
 }
 
-// setOld sets the old subscription, and returns the one that was it until now.
+// setOld sets the old subscription, and returns the previous old subscription.
 func (s *subscriptions) setOld(to *subscription) (was *subscription) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,7 +47,7 @@ func (s *subscriptions) setOld(to *subscription) (was *subscription) {
 	return was
 }
 
-// dropOld ends the old subscription, if there is one. What it misses does not matter.
+// dropOld ends the old subscription, if any. Messages missed by the old subscription do not matter.
 func (l *Link) dropOld() {
 	if old := l.subscriptions.setOld(nil); old != nil {
 		old.over.Stop()
@@ -54,8 +55,8 @@ func (l *Link) dropOld() {
 	}
 }
 
-// endHandOver ends the old subscription, if there is one. If it has ended by itself,
-// messages may have been missed. full says that it has had all of its time.
+// endHandOver ends the old subscription, if any. If the old subscription has ended by itself,
+// messages may have been missed. full means: the handover has taken the whole time.
 func (l *Link) endHandOver(full bool) {
 	s := &l.subscriptions
 	s.mu.Lock()
@@ -78,11 +79,12 @@ func (l *Link) endHandOver(full bool) {
 	l.dropOld()
 }
 
-// endedLate notes that the server has answered a subscription which we had ended. A server
-// may have one state for all subscriptions of a connection, such as one of the Go SDK 1.8. Then
-// the end of a subscription, whenever it gets to it, ends what a newer one has asked for, too. A
-// server that answers what was cancelled says when it has got there. One that ends a subscription
-// itself when another one begins does so before the time of handing over is up.
+// endedLate notes that the server has answered a subscription after we had ended the subscription.
+// A server may have a single state for all subscriptions of a connection, for example a server of
+// the Go SDK 1.8. Then the end of a subscription, whenever noticed by the server, also ends the
+// requests of a newer subscription. A server that answers a cancelled subscription reveals when the
+// end was noticed. A server that ends a subscription when another subscription begins does so
+// before the time of handing over is up.
 func (s *subscriptions) endedLate(was *subscription) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,8 +101,8 @@ func (s *subscriptions) endedLate(was *subscription) {
 	}
 }
 
-// endFirst ends the current subscription, and waits until the server has ended it too. What is
-// missed until the next one is acknowledged is reported then.
+// endFirst ends the current subscription, and waits until the server has ended the subscription
+// too. Changes missed until the next acknowledgement are reported then.
 func (l *Link) endFirst(was *subscription) {
 	s := &l.subscriptions
 	l.dropOld()
@@ -119,9 +121,9 @@ func (l *Link) endFirst(was *subscription) {
 	}
 }
 
-// miss notes that messages may have been missed after the end of a subscription: it ends
-// the watching of tasks that relied on it, and notes its lists and resources for
-// reportUnwatched.
+// miss notes that messages may have been missed after the end of a subscription: miss ends the
+// watching of tasks that relied on the subscription, and notes the subscription's lists and
+// resources for reportUnwatched.
 func (s *subscriptions) miss(was *subscription) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,22 +146,22 @@ func (s *subscriptions) missLocked(was *subscription) {
 	}
 }
 
-// breakLocked tells who waits for it that missed or renewed has changed. The caller holds s.mu.
+// breakLocked tells waiting goroutines that missed or renewed has changed. The caller holds s.mu.
 func (s *subscriptions) breakLocked() {
 	close(s.broken)
 	s.broken = make(chan struct{})
 }
 
-// missing reports whether messages may have been missed by who has watched a task since a
-// version, and returns renewed. The channel is closed when one of them may have changed.
+// missing reports whether the watcher of a task since a version may have missed messages, and
+// returns renewed. The channel is closed when either may have changed.
 func (s *subscriptions) missing(since uint64) (missed bool, renewed int, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.missed >= since, s.renewed, s.broken
 }
 
-// reportUnwatched reports the lists and resources that were not watched for a while, once
-// they are watched again: whoever reads one then misses no later change.
+// reportUnwatched reports the lists and resources that were not watched for a while, once they are
+// watched again: a client that then reads a list or resource misses no later change.
 func (l *Link) reportUnwatched() {
 	s := &l.subscriptions
 	s.mu.Lock()

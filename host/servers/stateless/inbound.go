@@ -7,9 +7,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers/link"
 )
 
-// Inbound handles a notification of the server that belongs to a subscription. It returns
-// the params of the notification without what only the era has. ok is false if nobody
-// else must see it. It runs on the goroutine that reads the stream.
+// Inbound handles a notification of the server that belongs to a subscription. Inbound returns the
+// params of the notification without the members that only the era has. ok is false if no other
+// receiver must see the notification. Inbound runs on the goroutine that reads the stream.
 func (l *Link) Inbound(m wire.Inbound) (params []byte, ok bool) {
 	id, tagged := wire.Get(m.Params, "_meta", envelope.KeySubscription)
 	if m.Method == protocol.NotificationAcknowledged {
@@ -38,9 +38,9 @@ func (l *Link) Inbound(m wire.Inbound) (params []byte, ok bool) {
 	return params, true
 }
 
-// knows reports whether a notification is of one of our subscriptions. withOld includes the
-// one that is handed over: on a stream of its own, messages may be under way that the
-// current one does not get. On a common stream they have come before its acknowledgement.
+// knows reports whether a notification belongs to a subscription of ours. withOld includes the
+// subscription being handed over: on a separate stream, messages may be under way that the current
+// subscription does not get. On a common stream they have come before the acknowledgement.
 func (s *subscriptions) knows(id string, withOld bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,8 +50,8 @@ func (s *subscriptions) knows(id string, withOld bool) bool {
 	return withOld && (s.leaving != nil && s.leaving.id == id || s.old != nil && s.old.id == id)
 }
 
-// acknowledged handles an acknowledgement. One without an id can only be for the
-// subscription that is being opened.
+// acknowledged handles an acknowledgement. An acknowledgement without an id can only be for the
+// subscription being opened.
 func (l *Link) acknowledged(id string, tagged bool, params []byte) {
 	s := &l.subscriptions
 	s.mu.Lock()

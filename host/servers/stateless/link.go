@@ -1,19 +1,7 @@
-// Package stateless is a connection with an MCP server of the stateless era (revision
-// 2026-07-28), over a link of any transport. Each request carries an envelope, and over
-// HTTP headers that repeat what is in it. There is no handshake and no session.
-//
-//	link.go      Link: calls, start and end
-//	request.go   the envelope and the headers of a request
-//	answer.go    errors that are about the connection, not about the request
-//	discover.go  server/discover, and which era its answer shows
-//	tools.go     which arguments of tools are repeated in headers
-//	listen.go    subscriptions/listen: what the server sends by itself
-//	open.go      opening a subscription, without the resources that the server refuses
-//	handover.go  one subscription in place of another, and what may have been missed
-//	filter.go    what is listened to
-//	inbound.go   notifications that belong to a subscription
-//	subscribe.go resources/subscribe and unsubscribe, translated
-//	watch.go     listening to tasks of the extension
+// Package stateless is a connection with an MCP server of the stateless era (revision 2026-07-28),
+// over a link of any transport. Each request carries an envelope, and over HTTP headers that repeat
+// parts of the envelope, without a handshake and without a session. Begin with Link, then
+// Link.Listen for the subscriptions.
 package stateless
 
 import (
@@ -31,32 +19,32 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers/link"
 )
 
-// Options are what a Link gets from its upstream. Errors must be set.
+// Options are the upstream's options for a Link. Errors must be set.
 type Options struct {
 	// Upstream is the name of the upstream, for errors.
 	Upstream string
-	// Client is what requests that are made for no client say about us, in the form of
+	// Client is the description of us in requests for no client of ours, in the form of
 	// wire.Call.Client.
 	Client []byte
-	// HTTP says that the link below is one over HTTP.
+	// HTTP is set if the link below uses HTTP.
 	HTTP bool
 	// Errors makes the errors of calls.
 	Errors rpc.Errors
-	// Relist reads the list of tools again and returns when SetTools has been called, or
-	// when that has failed.
+	// Relist reads the list of tools again and returns after the call of SetTools, or after a
+	// failure.
 	Relist func(ctx context.Context)
-	// Changed is called when notifications may have been missed, with the surfaces
-	// that are listened to. It must not block.
+	// Changed is called when notifications may have been missed, with the surfaces of the filter.
+	// Changed must not block.
 	Changed func(surfaces []wire.Surface)
-	// Updated is called with each resource whose updates may have been missed, once it is
-	// watched again. It must not block.
+	// Updated is called with each resource with possibly missed updates, once the resource is
+	// watched again. Updated must not block.
 	Updated func(uri string)
-	// Doubt is called when an answer suggests that the server does not speak the era any
-	// more. It must not block.
+	// Doubt is called when an answer suggests that the server no longer speaks the era. Doubt must
+	// not block.
 	Doubt func()
-	// Timings shortens delays in tests; the zero value is for all others.
+	// Timings shortens delays in tests; otherwise zero.
 	Timings Timings
-	// Log gets what happens to the link. Nil: nothing is logged.
+	// Log gets the events of the link. Nil: nothing is logged.
 	Log *slog.Logger
 }
 
@@ -101,13 +89,13 @@ func (l *Link) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
 	return l.CallWithin(ctx, call, rpc.Limit{})
 }
 
-// CallWithin implements link.Link. Requests of the handshake era that the router makes
-// are translated.
+// CallWithin implements link.Link. CallWithin translates the router's requests of the handshake
+// era.
 func (l *Link) CallWithin(ctx context.Context, call wire.Call, limit rpc.Limit) (wire.Reply, error) {
 	switch call.Method {
 	case protocol.MethodPing:
 		return l.ping(ctx, call, limit)
-	case protocol.MethodSetLevel: // each request says its level
+	case protocol.MethodSetLevel: // each request has the level
 		return wire.Reply{Result: []byte("{}")}, nil
 	case protocol.MethodResourcesSubscribe:
 		return l.subscribe(ctx, call, limit)
@@ -124,13 +112,13 @@ func (l *Link) CallWithin(ctx context.Context, call wire.Call, limit rpc.Limit) 
 	return marked(l.conclude(ctx, call, limit, reply, err))
 }
 
-// marked marks a reply as one of the era, which may ask the client something.
+// marked marks a reply as a reply of the era, which may have questions to the client.
 func marked(reply wire.Reply, err error) (wire.Reply, error) {
 	reply.Stateless = err == nil
 	return reply, err
 }
 
-// Submit implements link.Link. Requests that are translated are left to CallWithin.
+// Submit implements link.Link. Requests that need a translation are left to CallWithin.
 func (l *Link) Submit(call wire.Call, limit rpc.Limit, complete wire.CompletionFunc) (rpc.Pending, error) {
 	switch call.Method {
 	case protocol.MethodPing, protocol.MethodSetLevel, protocol.MethodResourcesSubscribe, protocol.MethodResourcesUnsubscribe,
@@ -157,8 +145,7 @@ func (l *Link) Submit(call wire.Call, limit rpc.Limit, complete wire.CompletionF
 	})
 }
 
-// ping asks the server what it is, because the era has no ping. Whatever a server answers
-// to that shows that it works.
+// ping sends server/discover, because the era has no ping. Any answer shows that the server works.
 func (l *Link) ping(ctx context.Context, call wire.Call, limit rpc.Limit) (wire.Reply, error) {
 	out, err := l.request(wire.Call{Method: protocol.MethodDiscover, Permit: call.Permit})
 	if err != nil {
@@ -171,8 +158,8 @@ func (l *Link) ping(ctx context.Context, call wire.Call, limit rpc.Limit) (wire.
 	return reply, err
 }
 
-// Notify implements link.Link. Notifications that only the handshake era has are dropped:
-// the server knows from each request what they would say.
+// Notify implements link.Link. Notifications that only the handshake era has are dropped: each
+// request tells the server the same.
 func (l *Link) Notify(ctx context.Context, method string, params []byte) error {
 	_, now := l.Revision().Method(protocol.Client, method)
 	if _, before := protocol.Handshake.Newest().Method(protocol.Client, method); before && !now {
@@ -181,8 +168,7 @@ func (l *Link) Notify(ctx context.Context, method string, params []byte) error {
 	return l.Link.Notify(ctx, method, params)
 }
 
-// Negotiated implements link.Link. Each request names its revision, so there is nothing to
-// set.
+// Negotiated implements link.Link. Each request names the revision, so Negotiated sets nothing.
 func (l *Link) Negotiated(protocol.Revision) {}
 
 // Shutdown implements link.Link.
@@ -192,11 +178,10 @@ func (l *Link) Shutdown(grace time.Duration, kill <-chan struct{}) {
 	l.Link.Shutdown(grace, kill)
 }
 
-// doubtStatus calls doubt if err is a response of a server that may not speak the
-// era.
+// doubtStatus calls doubt if err is a response of a server that may not speak the era.
 func (l *Link) doubtStatus(err error) {
 	var status *httpclient.StatusError
-	if errors.As(err, &status) && status.Status/100 == 4 && !saysNothing[status.Status] {
+	if errors.As(err, &status) && status.Status/100 == 4 && !inconclusive[status.Status] {
 		l.doubt()
 	}
 }

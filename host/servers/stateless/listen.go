@@ -18,11 +18,11 @@ import (
 
 // Timings are the delays of listening.
 type Timings struct {
-	Handover     time.Duration // how long a subscription goes on after another one has taken its place
-	Ended        time.Duration // how long the server may take to end a subscription before the next one begins
+	Handover     time.Duration // how long a replaced subscription continues
+	Ended        time.Duration // how long the server may take to end a subscription before the next subscription begins
 	Acknowledged time.Duration // how long the server may take to acknowledge a subscription
 	FirstDelay   time.Duration // before the first attempt to listen again
-	MaxDelay     time.Duration // the longest one; each is twice the last
+	MaxDelay     time.Duration // the longest delay; each delay is twice the last
 	StableAfter  time.Duration // after a subscription of this length, the next delay is FirstDelay
 }
 
@@ -40,68 +40,69 @@ func (t *Timings) setDefaults() {
 	}
 }
 
-// subscriptions are what the server is asked to send by itself. There is one subscription
-// with everything that is wanted. When that changes, another one takes its place.
+// subscriptions are our subscriptions to the server's notifications. At any time, a single
+// subscription has everything wanted. When the wanted filter changes, another subscription takes
+// over.
 type subscriptions struct {
-	changed chan struct{} // holds a token when there is a version to open
+	changed chan struct{} // holds a token when a version is to be opened
 
 	mu      sync.Mutex
 	wanted  filter
 	version uint64 // counts changes of wanted
 	opening *subscription
-	current *subscription  // acknowledged; nil while there is none
-	leaving *subscription  // was current until now, and becomes old next; its messages count
-	old     *subscription  // the one before current, while it is handed over
-	settled outcome        // of the newest version that has one
+	current *subscription  // acknowledged; may be nil
+	leaving *subscription  // was current until now, and becomes old next; the messages count
+	old     *subscription  // the subscription before current, during the handover
+	settled outcome        // of the newest version with an outcome
 	moved   chan struct{}  // closed and replaced when settled changes
 	tasks   map[string]int // how many calls watch a task; their ids are in wanted
 	// refused are resources for which the server refuses a subscription. They stay in
 	// wanted until they are dropped, or are wanted anew.
 	refused map[string]*wire.RPCError
-	// alone says that the server has answered a subscription which we had ended, and that each
-	// one must end before the next one begins; see endFirst. renew says that the current one
-	// has to be replaced for that, although its filter is right.
+	// alone is set if the server has answered a subscription after we had ended the subscription,
+	// so that each subscription must end before the next begins; see endFirst. renew means: the
+	// current subscription has to be replaced for this reason, although the filter is right.
 	alone, renew bool
-	// broken is closed and replaced when missed or renewed changes: subscriptions up to the
-	// version missed have ended by themselves, and messages may have been missed. renewed
-	// counts those that had to end before the next one.
+	// broken is closed and replaced when missed or renewed changes: subscriptions up to the version
+	// missed have ended by themselves, and messages may have been missed. renewed counts the
+	// subscriptions that had to end before the next subscription.
 	broken  chan struct{}
 	missed  uint64
 	renewed int
-	// unlistened are the surfaces, and unwatched the resources, whose changes may have been
-	// missed since a subscription has ended.
+	// unlistened are the surfaces, and unwatched the resources, with possibly missed changes since
+	// the end of a subscription.
 	unlistened []wire.Surface
 	unwatched  []string
-	// replaced counts subscriptions in a row that have ended by themselves while they were
-	// handed over. Only listen uses it.
+	// replaced counts subscriptions in a row that have ended by themselves during the handover.
+	// Only listen uses replaced.
 	replaced int
 }
 
-// outcome is what has become of a version.
+// outcome is the outcome of a version.
 type outcome struct {
 	version  uint64
 	honoured filter
-	err      error // nil: there is a subscription, or nothing is wanted
+	err      error // nil: the subscription is open, or nothing is wanted
 }
 
-// subscription is one subscriptions/listen.
+// subscription is a subscriptions/listen.
 type subscription struct {
 	asked    filter
-	version  uint64 // the newest one that asks for that; guarded by subscriptions.mu
+	version  uint64 // the newest version with this filter; guarded by subscriptions.mu
 	id       string // raw JSON-RPC id
 	pending  rpc.Pending
 	honoured filter        // set before acked is closed
 	acked    chan struct{} // closed by the acknowledgement
-	ended    chan struct{} // closed when it has ended
+	ended    chan struct{} // closed at the end of the subscription
 	err      error         // why; set before ended is closed; nil for the regular end
-	gone     chan struct{} // closed when the server has answered it after we have ended it; guarded by subscriptions.mu
-	over     *time.Timer   // of the old one: when to end it
-	lasted   bool          // it went on as long as it was handed over; guarded by subscriptions.mu
-	since    time.Time     // when it was opened
+	gone     chan struct{} // closed when the server has answered the subscription after we have ended it; guarded by subscriptions.mu
+	over     *time.Timer   // of the old subscription: when to end the subscription
+	lasted   bool          // the subscription lasted for the whole handover; guarded by subscriptions.mu
+	since    time.Time     // when the subscription was opened
 }
 
-// hasEnded reports whether a subscription has ended. That was the server, or the stream,
-// unless we have stopped it.
+// hasEnded reports whether a subscription has ended: because of the server, or the stream, unless
+// we have stopped the subscription.
 func (s *subscription) hasEnded() bool {
 	select {
 	case <-s.ended:
@@ -119,18 +120,18 @@ func (s *subscriptions) init() {
 // listenWait is how long Listen waits for the acknowledgement.
 const listenWait = time.Second
 
-// Listen begins to listen to the changes that the server can announce, given its
-// capabilities. It waits a moment for the acknowledgement, so that no change is missed in
-// lists that are read after that. It is called once.
+// Listen begins to listen to the changes that the server can announce, according to capabilities.
+// Listen waits a moment for the acknowledgement, so that no change is missed in lists read
+// afterwards. Listen is called once.
 func (l *Link) Listen(ctx context.Context, capabilities []byte) {
 	version := l.subscriptions.want(func(f *filter) { f.surfaces = announcedBy(capabilities) })
 	l.wg.Go(l.listen)
 	ctx, cancel := context.WithTimeout(ctx, listenWait)
 	defer cancel()
-	_, _ = l.awaitVersion(ctx, version) // it goes on in the background
+	_, _ = l.awaitVersion(ctx, version) // the opening continues in the background
 }
 
-// Announces reports whether the server has said that it announces changes of a list, in a
+// Announces reports whether the server has promised to announce changes of a list, in a
 // subscription that has not ended.
 func (l *Link) Announces(surface wire.Surface) bool {
 	if surface == wire.Templates { // which have no notification of their own
@@ -140,8 +141,8 @@ func (l *Link) Announces(surface wire.Surface) bool {
 	return current != nil && slices.Contains(current.honoured.surfaces, surface)
 }
 
-// want changes what is wanted and returns the version of the change. Another subscription
-// is opened only if the filter is another one: see open.
+// want changes the wanted filter and returns the version of the change. Another subscription is
+// opened only for a different filter: see open.
 func (s *subscriptions) want(change func(f *filter)) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +153,7 @@ func (s *subscriptions) want(change func(f *filter)) uint64 {
 	return s.version
 }
 
-// signal makes listen compare what is wanted with what there is.
+// signal makes listen compare the wanted filter with the current subscription.
 func (s *subscriptions) signal() {
 	select {
 	case s.changed <- struct{}{}:
@@ -169,10 +170,10 @@ func (s *subscriptions) settle(o outcome) {
 	s.moved = make(chan struct{})
 }
 
-// listen keeps a subscription with what is wanted open until the link is shut down.
+// listen keeps a subscription with the wanted filter open until the link is shut down.
 func (l *Link) listen() {
 	s := &l.subscriptions
-	var delay time.Duration    // the last one before an attempt
+	var delay time.Duration    // the last delay before an attempt
 	var pause <-chan time.Time // ready when the next attempt may be made; nil: now
 	for {
 		changed := s.changed
@@ -199,7 +200,7 @@ func (l *Link) listen() {
 			l.reportUnwatched()
 		case <-changed:
 			switch err := l.open(); {
-			case errors.Is(err, errEnded): // select has chosen the other one
+			case errors.Is(err, errEnded): // select has chosen the other case
 				delay = l.lost(s.now(), delay)
 				pause = after(delay)
 				s.signal()
@@ -215,7 +216,7 @@ func (l *Link) listen() {
 	}
 }
 
-// after returns a channel that is ready after about that delay; nil for none.
+// after returns a channel that is ready after about delay; nil for no delay.
 func after(delay time.Duration) <-chan time.Time {
 	if delay == 0 {
 		return nil
@@ -223,8 +224,8 @@ func after(delay time.Duration) <-chan time.Time {
 	return time.After(delay - rand.N(delay/4+1))
 }
 
-// end returns the current subscription and a channel that is closed when it has ended;
-// nil if there is none.
+// end returns the current subscription and a channel that is closed at the subscription's end; nil
+// without a current subscription.
 func (s *subscriptions) end() (*subscription, <-chan struct{}) {
 	current := s.now()
 	if current == nil {
@@ -247,10 +248,10 @@ func (s *subscriptions) now() *subscription {
 	return s.current
 }
 
-// stop ends a subscription. Nobody waits for its outcome.
+// stop ends a subscription without waiting for the outcome.
 func (l *Link) stop(s *subscription) { s.pending.Cancel(wire.ErrClosed) }
 
-// start sends subscriptions/listen and waits for its acknowledgement.
+// start sends subscriptions/listen and waits for the acknowledgement.
 func (l *Link) start(next *subscription) error {
 	call := wire.Call{Method: protocol.MethodListen, Params: next.asked.params(), Late: func(string) { l.subscriptions.endedLate(next) }}
 	if len(next.asked.tasks) > 0 {
@@ -296,11 +297,11 @@ func (l *Link) start(next *subscription) error {
 	return err
 }
 
-// endOf returns why a subscription has ended: nil for its regular end.
+// endOf returns why a subscription has ended: nil for the regular end.
 func (l *Link) endOf(reply wire.Reply, more wire.Continuation) error {
 	switch {
 	case more != nil:
-		_, err := more(l.ended()) // does not wait: the outcome is there
+		_, err := more(l.ended()) // does not wait: the outcome is known
 		return err
 	case reply.Error != nil:
 		bad := wire.ParseError(reply.Error)
@@ -310,16 +311,16 @@ func (l *Link) endOf(reply wire.Reply, more wire.Continuation) error {
 	return nil
 }
 
-// ended returns a context that has ended, for a continuation that must not block.
+// ended returns an ended context, for a continuation that must not block.
 func (l *Link) ended() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }
 
-// failed handles a subscription that could not be opened. It returns the delay before the
-// next attempt, which also needs another change if the server has no subscriptions; -1
-// if the link is shut down.
+// failed handles a subscription that could not be opened. failed returns the delay before the next
+// attempt, which also needs another change if the server has no subscriptions; -1 if the link is
+// shut down.
 func (l *Link) failed(err error, delay time.Duration) time.Duration {
 	s := &l.subscriptions
 	if l.Link.Err() != nil {
@@ -336,8 +337,7 @@ func (l *Link) failed(err error, delay time.Duration) time.Duration {
 	return min(max(2*delay, l.opts.Timings.FirstDelay), l.opts.Timings.MaxDelay)
 }
 
-// lost handles the end of the current subscription. It returns the delay before the next
-// attempt.
+// lost handles the end of the current subscription, and returns the delay before the next attempt.
 func (l *Link) lost(was *subscription, delay time.Duration) time.Duration {
 	s := &l.subscriptions
 	s.mu.Lock()

@@ -9,16 +9,16 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// errEnded says that the current subscription has ended by itself, and that this has not
-// been handled yet.
+// errEnded means: the current subscription has ended by itself, and the end has not been handled
+// yet.
 var errEnded = errors.New("the current subscription has ended")
 
-// open opens a subscription with what is wanted now, and hands the one before over when it
-// is acknowledged. Without anything wanted it only ends that one. If the server refuses it,
-// open finds out for which resources, and does without them.
+// open opens a subscription with the wanted filter, and hands the previous subscription over after
+// the acknowledgement. Without anything wanted, open only ends the previous subscription. If the
+// server refuses the subscription, open determines the refused resources, and does without them.
 func (l *Link) open() error {
 	s := &l.subscriptions
-	var held []string // resources that are left out for the moment
+	var held []string // resources left out for the moment
 	for {
 		asked, err := l.openWithout(held)
 		var bad *wire.RPCError
@@ -26,7 +26,7 @@ func (l *Link) open() error {
 		case err == nil && held == nil:
 			return nil
 		case err == nil:
-			held = nil // those that were not left out are not suspected any more
+			held = nil // the other resources are no longer suspected
 			continue
 		case errors.Is(err, errEnded):
 			return err
@@ -44,8 +44,8 @@ func (l *Link) open() error {
 	}
 }
 
-// suspects returns the resources of a filter that the server has refused for which it may
-// have done that: those that it has not accepted before.
+// suspects returns the resources that may be the reason for the refusal of a filter: the resources
+// that the server has not accepted before.
 func (s *subscriptions) suspects(asked filter) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,15 +61,15 @@ func (s *subscriptions) refuse(uri string, bad *wire.RPCError) {
 	s.refused[uri] = bad
 }
 
-// refusal returns why the server refuses a resource; nil if it does not.
+// refusal returns the error of a refused resource; nil for other resources.
 func (s *subscriptions) refusal(uri string) *wire.RPCError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.refused[uri]
 }
 
-// fail records that there is no subscription. If the server refuses even one without
-// resources, they are not the reason.
+// fail records the lack of a subscription. If the server refuses even a subscription without
+// resources, the resources are not the reason.
 func (s *subscriptions) fail(asked filter, err error) {
 	s.mu.Lock()
 	version := s.version
@@ -80,9 +80,9 @@ func (s *subscriptions) fail(asked filter, err error) {
 	s.settle(outcome{version, filter{}, err})
 }
 
-// openWithout is open without some resources, and returns what it has asked for. If there
-// is a subscription with an equal filter, it stays: messages may be missed between one and
-// the next. The outcome is recorded only if nothing is held back.
+// openWithout is open without some resources, and returns the requested filter. A subscription with
+// an equal filter stays: messages may be missed between subscriptions. The outcome is recorded only
+// if nothing is held back.
 func (l *Link) openWithout(held []string) (asked filter, err error) {
 	s := &l.subscriptions
 	s.mu.Lock()

@@ -8,8 +8,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// request returns a call as it is sent: with the envelope of the client that it is made
-// for, and with the headers for this server. The error is a *wire.RPCError.
+// request returns a call in the form for sending: with the envelope of the call's client, and with
+// the headers for this server. The error is a *wire.RPCError.
 func (l *Link) request(call wire.Call) (wire.Call, error) {
 	client := call.Client
 	if client == nil {
@@ -38,7 +38,7 @@ func (l *Link) request(call wire.Call) (wire.Call, error) {
 	return call, nil
 }
 
-// putInputs adds the answers to what the server has asked, and its state.
+// putInputs adds the answers to the server's questions, and the server's state.
 func putInputs(params []byte, in wire.Inputs) ([]byte, error) {
 	var err error
 	if in.Responses != nil {
@@ -53,7 +53,7 @@ func putInputs(params []byte, in wire.Inputs) ([]byte, error) {
 // onlyHandshake are the capabilities of clients that only the handshake era has.
 var onlyHandshake = [][]string{{"tasks"}, {"roots", "listChanged"}}
 
-// onlyStateless returns the capabilities of a client without those that only the
+// onlyStateless returns the capabilities of a client without the capabilities that only the
 // handshake era has.
 func onlyStateless(capabilities []byte) []byte {
 	for _, path := range onlyHandshake {

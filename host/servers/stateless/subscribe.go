@@ -12,7 +12,7 @@ import (
 
 var errUnwatched = errors.New("the server does not watch this resource")
 
-// subscribe translates resources/subscribe: the resource is added to what is listened to.
+// subscribe translates resources/subscribe: the resource is added to the wanted filter.
 func (l *Link) subscribe(ctx context.Context, call wire.Call, limit rpc.Limit) (wire.Reply, error) {
 	uri, ok := wire.GetString(call.Params, "uri")
 	if !ok {
@@ -66,8 +66,8 @@ func (s *subscriptions) has(uri string) bool {
 	return wanted && s.current != nil && slices.Contains(s.current.honoured.uris, uri)
 }
 
-// awaitVersion waits for the outcome of a version, or of a later one, and returns what the
-// server has agreed to send.
+// awaitVersion waits for the outcome of a version, or of a later version, and returns the filter
+// that the server has accepted.
 func (l *Link) awaitVersion(ctx context.Context, version uint64) (filter, error) {
 	s := &l.subscriptions
 	for {
@@ -99,7 +99,7 @@ func (l *Link) unsubscribe(call wire.Call) wire.Reply {
 	return wire.Reply{Result: []byte("{}")}
 }
 
-// drop removes a resource from what is listened to.
+// drop removes a resource from the wanted filter.
 func (l *Link) drop(uri string) {
 	s := &l.subscriptions
 	s.mu.Lock()

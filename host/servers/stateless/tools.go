@@ -12,7 +12,7 @@ import (
 // tools knows which arguments of which tools are repeated in headers.
 type tools struct {
 	mu     sync.Mutex
-	params map[string]envelope.Params // of the tools that have any
+	params map[string]envelope.Params // of the tools with any
 }
 
 func (t *tools) of(name string) envelope.Params {
@@ -21,9 +21,9 @@ func (t *tools) of(name string) envelope.Params {
 	return t.params[name]
 }
 
-// SetTools sets the server's tools, and returns those that clients may see. Over HTTP,
-// tools whose headers for arguments are defined wrongly are left out with a warning
-// (revision 2026-07-28, basic/transports/streamable-http, "Schema Extension").
+// SetTools sets the server's tools, and returns the tools that clients may see. Over HTTP, tools
+// with wrong definitions of headers for arguments are left out with a warning (revision 2026-07-28,
+// basic/transports/streamable-http, "Schema Extension").
 func (l *Link) SetTools(items [][]byte) [][]byte {
 	if !l.opts.HTTP {
 		return items

@@ -10,13 +10,13 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers/link"
 )
 
-// errMissed says that notifications about a task may have been missed.
+// errMissed means: notifications about a task may have been missed.
 var errMissed = errors.New("the subscription to the server has ended")
 
-// watch answers the router's subscriptions/listen for a task of the extension: the task is
-// listened to until ctx ends, with everything else that is. When the server has
-// acknowledged that, call.Progress gets the filter, and again whenever messages may have been
-// missed before. The error is errMissed if the subscription has to begin anew.
+// watch answers the router's subscriptions/listen for a task of the extension: the task is listened
+// to until ctx ends, together with everything else. After the server's acknowledgement,
+// call.Progress gets the filter, and again whenever messages may have been missed before. The error
+// is errMissed if the subscription has to begin anew.
 func (l *Link) watch(ctx context.Context, call wire.Call) (wire.Reply, error) {
 	raw, _ := wire.Get(call.Params, "notifications", "taskIds")
 	items, _ := wire.Elements(raw)
@@ -76,7 +76,7 @@ func (s *subscriptions) count(f *filter, id string, n int) {
 	}
 }
 
-// declareTasks returns what a client says about itself, with the extension for tasks.
+// declareTasks returns a client's description of itself, with the extension for tasks.
 func declareTasks(client []byte) []byte {
 	if declared, err := wire.Set(client, []byte("{}"), "capabilities", "extensions", protocol.ExtensionTasks); err == nil {
 		return declared

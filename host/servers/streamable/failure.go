@@ -10,11 +10,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers/link"
 )
 
-// failure is what an error of a request means for its call and for the link.
+// failure is the effect of a request's error on the call and on the link.
 type failure struct {
 	err    error // for the caller of the request
 	unsent bool  // the server has certainly not seen the request
-	ends   bool  // the link cannot be used any more
+	ends   bool  // the link is no longer usable
 }
 
 // marked returns the error, marked with rpc.Errors.Unsent if unsent is set.

@@ -1,16 +1,7 @@
-// Package streamable is a connection with an MCP server over streamable HTTP
-// (revision 2025-11-25, basic/transports): one POST for each message, whose
-// response is a JSON answer or a stream of events with the answer among them,
-// and one GET for the messages that belong to no request.
-//
-//	link.go      Link: calls, notifications, start and end
-//	post.go      one call: an rpc.CallStream over a POST
-//	response.go  the response to the POST of a call
-//	resume.go    resuming streams that break off before the answer
-//	listen.go    the GET stream
-//	main.go      the stream of messages that belong to no call
-//	failure.go   what an error of a request means
-//	lost.go      sessions that the server has forgotten
+// Package streamable is a connection with an MCP server over streamable HTTP (revision 2025-11-25,
+// basic/transports): a POST for each message, with a JSON answer or a stream of events with the
+// answer as the response, and a GET for the messages that belong to no request. Begin with Link,
+// then post, the call.
 package streamable
 
 import (
@@ -29,20 +20,20 @@ import (
 )
 
 const (
-	// maxPosts is the largest number of calls in flight on one link, including
-	// cancelled ones whose notification has not been sent yet. More calls wait.
+	// maxPosts is the largest number of calls in flight on a link, including cancelled calls with
+	// an unsent notification. More calls wait.
 	maxPosts = 4096
-	// backgroundTimeout is the timeout of a request that nobody waits for: a
-	// cancellation, or an answer to the server.
+	// backgroundTimeout is the timeout of a request without a waiting caller: a cancellation, or an
+	// answer to the server.
 	backgroundTimeout = 10 * time.Second
-	// maxIdle is how many idle goroutines are kept for further calls, so that their
-	// stacks need not grow again.
+	// maxIdle is how many idle goroutines are kept for further calls, so that their stacks need not
+	// grow again.
 	maxIdle = 64
 )
 
 var _ link.Link = (*Link)(nil)
 
-// Link is a connection with one server; see link.Link.
+// Link is a connection with a server; see link.Link.
 type Link struct {
 	opts   link.Options
 	log    *slog.Logger
@@ -61,7 +52,7 @@ type Link struct {
 	idle   atomic.Int32  // the number of idle goroutines
 
 	hasAnswered  atomic.Bool // the server has answered a call after the handshake
-	hasGetStream atomic.Bool // the server accepts GET, so that an answer may come on that stream
+	hasGetStream atomic.Bool // the server accepts GET, so an answer may come on the GET stream
 	listening    sync.Once
 	suspicions   atomic.Int32 // answers in a row that a forgotten session would explain; see suspect
 
@@ -115,8 +106,8 @@ func (l *Link) call(call wire.Call, limit rpc.Limit) rpc.Call {
 	return rpc.Call{Call: call, Stream: p, AnyStream: p.anyStream, Limit: limit}
 }
 
-// Notify implements link.Link. It waits until the server has accepted the
-// notification. After notifications/initialized, it opens the GET stream.
+// Notify implements link.Link. Notify waits until the server has accepted the notification. After
+// notifications/initialized, Notify opens the GET stream.
 func (l *Link) Notify(ctx context.Context, method string, params []byte) error {
 	if err := l.refusal(); err != nil {
 		return l.opts.Errors.Unsent(err)
@@ -161,8 +152,8 @@ func (l *Link) Err() error {
 	return l.err
 }
 
-// postMessage posts a message that has no answer. status is not nil if the
-// response is not a success.
+// postMessage posts a message without an answer. status is not nil if the response is not a
+// success.
 func (l *Link) postMessage(ctx context.Context, msg []byte) (status *httpclient.StatusError, err error) {
 	resp, err := l.client.Do(ctx, http.MethodPost, msg, "", nil)
 	if err != nil {
@@ -175,9 +166,9 @@ func (l *Link) postMessage(ctx context.Context, msg []byte) (status *httpclient.
 	return httpclient.NewStatusError(resp), nil
 }
 
-// postInBackground posts a message that nobody waits for, on a goroutine of the
-// link, and then calls done. A failure is logged at the given level. If the link has
-// ended, it returns false and does not call done.
+// postInBackground posts a message without a waiting caller, on a goroutine of the link, and then
+// calls done. A failure is logged at level. If the link has ended, postInBackground returns false
+// and does not call done.
 func (l *Link) postInBackground(msg []byte, what string, level slog.Level, done func()) bool {
 	return l.start(func() {
 		defer done()
@@ -196,7 +187,7 @@ func (l *Link) postInBackground(msg []byte, what string, level slog.Level, done 
 	})
 }
 
-// start runs f on a goroutine of the link. It returns false if the link has ended.
+// start runs f on a goroutine of the link, and returns false if the link has ended.
 func (l *Link) start(f func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -249,8 +240,8 @@ func (l *Link) end(down error, atOnce bool) {
 	l.cancel(down)
 }
 
-// Shutdown implements link.Link. It waits for calls in flight, and deletes the
-// server's session.
+// Shutdown implements link.Link. Shutdown waits for calls in flight, and deletes the server's
+// session.
 func (l *Link) Shutdown(grace time.Duration, kill <-chan struct{}) {
 	l.mu.Lock()
 	l.closing = true
@@ -281,8 +272,7 @@ func (l *Link) Shutdown(grace time.Duration, kill <-chan struct{}) {
 	l.client.Close()
 }
 
-// deleteSession asks the server to end the session. Not every server supports
-// that.
+// deleteSession asks the server to end the session. Not every server supports the deletion.
 func (l *Link) deleteSession(grace time.Duration, kill <-chan struct{}) {
 	if !l.client.HasSession() {
 		return

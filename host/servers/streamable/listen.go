@@ -7,8 +7,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers/httpclient"
 )
 
-// listen reads the GET stream, and opens it again whenever it ends, until the link
-// ends. It stops if the server has no such stream.
+// listen reads the GET stream, and opens the stream again after each end, until the link ends.
+// listen stops if the server has no GET stream.
 func (l *Link) listen() {
 	at := cursor{retry: -1}
 	opened := false
@@ -44,7 +44,7 @@ func (l *Link) listen() {
 	}
 }
 
-// readStream reads one response of the GET stream to its end.
+// readStream reads a response of the GET stream to the end.
 func (l *Link) readStream(resp *http.Response, at *cursor) {
 	s := l.open(l.ctx, resp, at.id)
 	defer s.close()
@@ -56,9 +56,9 @@ func (l *Link) readStream(resp *http.Response, at *cursor) {
 	}
 }
 
-// retriable reports whether the stream is to be tried again after the server has
-// refused it with this status. Servers without the stream answer 405; some answer
-// 404, which otherwise means a lost session.
+// retriable reports whether the stream is to be tried again after the server has refused the stream
+// with this status. Servers without the stream answer 405; some answer 404, which otherwise means a
+// lost session.
 func (l *Link) retriable(status *httpclient.StatusError, opened bool) bool {
 	switch {
 	case status.Status == http.StatusNotFound && opened && l.lostSession(status.Status):

@@ -12,15 +12,13 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers/link"
 )
 
-// lostSession reports whether a status means that the server has forgotten our
-// session.
+// lostSession reports whether a status means: the server has forgotten our session.
 func (l *Link) lostSession(status int) bool {
 	return status == http.StatusNotFound && l.client.HasSession()
 }
 
-// loseSession ends the link because the server has forgotten the session. It
-// returns the error for the request whose response said so; the server has not
-// acted on that request.
+// loseSession ends the link because the server has forgotten the session. loseSession returns the
+// error for the request with the revealing response; the server has not acted on this request.
 func (l *Link) loseSession() error {
 	down := l.opts.Errors.Down("it has forgotten our session", nil)
 	l.end(down, l.hasAnswered.Load()) // if nothing was ever answered, the next link may fail in the same way
@@ -33,8 +31,8 @@ func (p *post) loseSession() {
 	p.link.loseSession()
 }
 
-// sessionKnown asks the server whether it knows our session. Many servers answer
-// 400 to an unknown session, where the specification requires 404.
+// sessionKnown asks the server whether our session is known. Many servers answer 400 to an unknown
+// session, where the specification requires 404.
 func (p *post) sessionKnown() bool {
 	l := p.link
 	if !l.client.HasSession() {
@@ -53,21 +51,21 @@ func (p *post) sessionKnown() bool {
 // maxSuspect is the size up to which an answer is looked at for an error, in bytes.
 const maxSuspect = 4 << 10
 
-// mayBeLost reports whether some servers answer with this status to a session that they have
-// forgotten, in place of 404.
+// mayBeLost reports whether some servers answer to a forgotten session with this status, in place
+// of 404.
 func mayBeLost(status int) bool {
 	return status == http.StatusBadRequest || status == http.StatusGone || status/100 == 5
 }
 
-// unasked reports whether err is that of a request which the server has answered with 401 without
-// asking for a token, as some servers do when they have forgotten a session.
+// unasked reports whether err is the error of a request answered with 401 without a request for a
+// token, as some servers do after forgetting a session.
 func unasked(err error) bool {
 	var auth *httpclient.AuthError
 	return errors.As(err, &auth) && auth.Unasked
 }
 
-// suspectError is suspect for an answer with the status of a success that is an error. It returns
-// false for other answers.
+// suspectError is suspect for an error with the status of a success. suspectError returns false for
+// other answers.
 func (p *post) suspectError(body []byte) bool {
 	if len(body) > maxSuspect {
 		p.link.suspicions.Store(0)
@@ -81,8 +79,8 @@ func (p *post) suspectError(body []byte) bool {
 	return p.suspect(fmt.Sprintf("it answered with error %d: %s", refused.Code, link.Excerpt(refused.Message)))
 }
 
-// errorIn returns the error in a body, except for one that says that there is no such method or
-// that the params are wrong: the server has looked at the request.
+// errorIn returns the error in a body, except for an unknown method or wrong params: then the
+// server has looked at the request.
 func errorIn(body []byte) (refused *wire.RPCError, ok bool) {
 	raw, ok := wire.Get(document(body), "error")
 	if !ok {
@@ -92,10 +90,10 @@ func errorIn(body []byte) (refused *wire.RPCError, ok bool) {
 	return refused, refused.Code != wire.CodeMethodNotFound && refused.Code != wire.CodeInvalidParams
 }
 
-// suspect counts an answer to the call that may be one to a session which the server has forgotten.
-// After two in a row it asks the server. If that is answered in such a way too, it ends the call and
-// the link, so that a new session is begun, and returns true. what says how the call was answered.
-// The server may have acted on it.
+// suspect counts an answer to the call that may be the answer to a forgotten session. After two in
+// a row suspect asks the server. If the server answers in the same way, suspect ends the call and
+// the link, so that a new session is begun, and returns true. outcome describes the answer to the
+// call. The server may have acted on the call.
 func (p *post) suspect(what string) bool {
 	l := p.link
 	if p.stateless() || !l.client.HasSession() || !l.hasAnswered.Load() || l.suspicions.Add(1) < 2 {
@@ -111,7 +109,7 @@ func (p *post) suspect(what string) bool {
 	return true
 }
 
-// sessionAnswers reports whether the server answers a ping, or does so in a way that says nothing
+// sessionAnswers reports whether the server answers a ping, or gives an answer that says nothing
 // about our session.
 func (p *post) sessionAnswers() bool {
 	l := p.link

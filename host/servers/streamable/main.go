@@ -7,8 +7,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/rpc"
 )
 
-// mainStream is the stream of messages that belong to no call: the server's come
-// on the GET stream, and each of ours is sent with a POST.
+// mainStream is the stream of messages that belong to no call: the server's messages come on the
+// GET stream, and each of ours is sent with a POST.
 type mainStream struct{ link *Link }
 
 // TrySend implements rpc.Stream. Calls have streams of their own.
@@ -32,7 +32,7 @@ func (m *mainStream) Push(f rpc.Frame) error {
 // Withdraw implements rpc.Stream.
 func (m *mainStream) Withdraw(int64) bool { return false }
 
-// Finish implements rpc.Stream: it posts the answer to a request of the server.
+// Finish implements rpc.Stream: Finish posts the answer to a request of the server.
 func (m *mainStream) Finish(f rpc.Frame) {
 	if f.Data != nil {
 		m.send(f, "the answer to a request of the server", slog.LevelWarn)

@@ -12,9 +12,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/rpc"
 )
 
-// post is one call: a POST and what the server sends in the response. It
-// implements rpc.CallStream. Its method run does the work on a goroutine of the
-// link, so that a slow callback delays no other call.
+// post is a call: a POST with the server's messages in the response. It implements rpc.CallStream.
+// The method run does the work on a goroutine of the link, so that a slow callback delays no other
+// call.
 type post struct {
 	link      *Link
 	owner     any
@@ -33,10 +33,10 @@ type post struct {
 	attempted    bool          // the request is being sent
 	accepted     bool          // the server has begun to respond
 	withdrawn    bool          // Withdraw was called
-	hasOutcome   bool          // the call has its outcome
+	hasOutcome   bool          // the call has an outcome
 	answered     bool          // the outcome is an answer
 	outcomeChan  chan struct{} // made by outcome; closed when hasOutcome is set
-	cancellation []byte        // the notification that cancels the call; nil for none
+	cancellation []byte        // the notification that cancels the call, or nil
 }
 
 // state is the progress of a post.
@@ -49,8 +49,8 @@ const (
 	finished               // run has returned or is about to return
 )
 
-// stateless reports whether the request is one of the stateless era. Closing its stream
-// cancels it, and the stream is not resumed (revision 2026-07-28,
+// stateless reports whether the request is of the stateless era. Closing the request's stream
+// cancels the request, and the stream is not resumed (revision 2026-07-28,
 // basic/transports/streamable-http).
 func (p *post) stateless() bool { return p.header != nil }
 
@@ -110,7 +110,7 @@ func (p *post) begin(f rpc.Frame) {
 	f.Done(rpc.Unsent, err)
 }
 
-// run passes a post to a goroutine. It returns an error if the link has ended.
+// run passes a post to a goroutine, and returns an error if the link has ended.
 func (l *Link) run(p *post) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -126,7 +126,7 @@ func (l *Link) run(p *post) error {
 	return nil
 }
 
-// runAll runs a post, and then others, until there are enough idle goroutines.
+// runAll runs a post, and then further posts, until enough goroutines are idle.
 func (l *Link) runAll(p *post) {
 	for {
 		p.run()
@@ -143,7 +143,7 @@ func (l *Link) runAll(p *post) {
 	}
 }
 
-// run sends the request and reads its response.
+// run sends the request and reads the response.
 func (p *post) run() {
 	defer p.cancel()
 	if !p.advance(waiting, running) {
@@ -152,8 +152,8 @@ func (p *post) run() {
 	}
 	header := p.header
 	if p.method == protocol.MethodInitialize {
-		// A server of the stateless era, which may be asked whether it knows sessions, too, wants it in
-		// every request; others ignore it.
+		// A server of the stateless era, which may also be asked about sessions, wants the header
+		// in every request; other servers ignore the header.
 		header = http.Header{envelope.HeaderMethod: {p.method}}
 	}
 	resp, err := p.link.client.Post(p.ctx, p.frame.Data, header, p)
@@ -170,7 +170,7 @@ func (p *post) run() {
 	}
 }
 
-// Permitted implements wire.Permit: it notes that the request is about to be sent.
+// Permitted implements wire.Permit: Permitted notes that the request is about to be sent.
 func (p *post) Permitted() error {
 	p.mu.Lock()
 	p.attempted = true
@@ -191,8 +191,8 @@ func (p *post) advance(from, to state) bool {
 	return true
 }
 
-// setAccepted notes that the server has begun to respond. If the call has been cancelled,
-// the POST is aborted now.
+// setAccepted notes that the server has begun to respond. If the call has been cancelled, the POST
+// is aborted now.
 func (p *post) setAccepted() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -202,26 +202,25 @@ func (p *post) setAccepted() {
 	}
 }
 
-// fail ends the call after an error of its POST.
+// fail ends the call after an error of the POST.
 func (p *post) fail(err error) {
 	f := p.link.failure(err)
 	p.mu.Lock()
 	p.sent = !f.unsent
 	p.mu.Unlock()
-	if p.ctx.Err() != nil { // the call has ended and has its error
+	if p.ctx.Err() != nil { // the call has ended with an error already
 		return
 	}
 	if unasked(err) && p.suspect(err.Error()) {
 		return
 	}
 	p.link.rpc.Fail(p.frame.ID, f.err, f.unsent)
-	if f.ends { // after Fail, because this call's error differs from that of the others
+	if f.ends { // after Fail, because this call's error differs from the error of the other calls
 		p.link.end(f.err, false)
 	}
 }
 
-// finish releases the slot. If a cancellation has to be sent, the slot is released
-// after that.
+// finish releases the slot, if necessary after sending a cancellation.
 func (p *post) finish() {
 	p.mu.Lock()
 	p.state = finished
@@ -232,8 +231,8 @@ func (p *post) finish() {
 	}
 }
 
-// sendCancellation cancels the call at the server, unless the server cannot know of
-// it or has answered. It returns false if nothing is sent.
+// sendCancellation cancels the call at the server, unless the server cannot know of the call or has
+// answered. sendCancellation returns false if nothing is sent.
 func (p *post) sendCancellation(msg []byte) bool {
 	p.mu.Lock()
 	useless := !p.sent || p.answered
@@ -243,8 +242,7 @@ func (p *post) sendCancellation(msg []byte) bool {
 
 func (p *post) releaseSlot() { <-p.link.slots }
 
-// Push implements rpc.Stream: it cancels the call at the server after the POST was
-// aborted.
+// Push implements rpc.Stream: Push cancels the call at the server after the POST was aborted.
 func (p *post) Push(f rpc.Frame) error {
 	if p.stateless() {
 		f.Done(rpc.Written, nil)
@@ -263,8 +261,8 @@ func (p *post) Push(f rpc.Frame) error {
 	return nil
 }
 
-// pushLate is Push after run has returned, when the server has announced that the
-// answer comes on another stream.
+// pushLate is Push after run has returned, when the server has announced the answer on another
+// stream.
 func (p *post) pushLate(msg []byte) {
 	select {
 	case p.link.slots <- struct{}{}:
@@ -276,12 +274,12 @@ func (p *post) pushLate(msg []byte) {
 	}
 }
 
-// defaultAcceptTime is how long a POST that the server has not begun to respond to goes on after
-// its call was cancelled. The notification about that is sent after the POST, on another
-// connection perhaps: a server that gets it before the call works on for nobody.
+// defaultAcceptTime is how long a POST without a response continues after the cancellation of the
+// call. The cancelling notification is sent after the POST, perhaps on another connection: a server
+// that gets the notification before the call would work on in vain.
 const defaultAcceptTime = 200 * time.Millisecond
 
-// Withdraw implements rpc.Stream. It always aborts the POST, if necessary after the link's
+// Withdraw implements rpc.Stream. Withdraw always aborts the POST, if necessary after the link's
 // acceptTime.
 func (p *post) Withdraw(int64) bool {
 	p.mu.Lock()
@@ -334,14 +332,14 @@ func (l *Link) settle() {
 	}
 }
 
-// over reports whether the call has its outcome.
+// over reports whether the call has an outcome.
 func (p *post) over() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.hasOutcome
 }
 
-// outcome returns a channel that is closed when the call has its outcome.
+// outcome returns a channel that is closed when the call has an outcome.
 func (p *post) outcome() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -354,8 +352,8 @@ func (p *post) outcome() <-chan struct{} {
 	return c
 }
 
-// Finish implements rpc.Stream: it posts the answer to a request of the server.
+// Finish implements rpc.Stream: Finish posts the answer to a request of the server.
 func (p *post) Finish(f rpc.Frame) { p.link.main.Finish(f) }
 
-// failUnusable ends the call because its answer cannot be used.
+// failUnusable ends the call because of an unusable answer.
 func (p *post) failUnusable(err error) { p.link.rpc.FailUnusable(p.frame.ID, err) }

@@ -16,11 +16,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers/link"
 )
 
-// lingerTime is how long a stream is read after the answer, so that the server can
-// end it and its connection can be reused.
+// lingerTime is how long a stream is read after the answer, so that the server can end the stream
+// and the connection can be reused.
 const lingerTime = 2 * time.Second
 
-// stream is the body of a response that is a stream of events.
+// stream is the body of a response with a stream of events.
 type stream struct {
 	body   io.ReadCloser
 	events *wire.EventReader
@@ -31,8 +31,8 @@ func (s *stream) close() {
 	s.events.Release()
 }
 
-// receive reads a response until the call has its outcome. rest is not nil if more
-// may follow in the stream.
+// receive reads a response until the call has an outcome. rest is not nil if more may follow in the
+// stream.
 func (p *post) receive(resp *http.Response) (rest *stream) {
 	if p.method == protocol.MethodInitialize && succeeded(resp.StatusCode) {
 		if err := p.link.client.SetSession(resp.Header); err != nil {
@@ -63,12 +63,12 @@ func (p *post) receive(resp *http.Response) (rest *stream) {
 	}
 }
 
-// succeeded reports whether a status is that of an answer. Some servers answer with another one than
-// 200, such as 201.
+// succeeded reports whether a status is the status of an answer. Some servers answer with another
+// status than 200, for example 201.
 func succeeded(status int) bool { return status/100 == 2 }
 
-// awaitOtherStream waits for an answer on the GET stream. Some servers answer
-// there, although the specification does not allow it.
+// awaitOtherStream waits for an answer on the GET stream. Some servers answer on the GET stream,
+// although the specification does not allow this.
 func (p *post) awaitOtherStream(status int) {
 	if !p.anyStream {
 		p.failUnusable(statusError(status, nil))
@@ -80,7 +80,7 @@ func (p *post) awaitOtherStream(status int) {
 	}
 }
 
-// single reads an answer that is one JSON document.
+// single reads an answer in a single JSON document.
 func (p *post) single(resp *http.Response) {
 	body, err := p.link.readAll(resp)
 	var large *wire.TooLargeError
@@ -99,8 +99,8 @@ func (p *post) single(resp *http.Response) {
 	}
 }
 
-// document returns the message in a body. Some servers write a byte order mark before it, or an
-// array around it, in revisions that do not have batches, too.
+// document returns the message in a body. Some servers write a byte order mark before the message,
+// or an array around the message, also in revisions without batches.
 func document(body []byte) []byte {
 	body = bytes.TrimPrefix(body, []byte("\uFEFF"))
 	if items, ok, err := wire.Split(body); ok && err == nil && len(items) == 1 {
@@ -109,8 +109,8 @@ func document(body []byte) []byte {
 	return body
 }
 
-// readAll reads a body that is a message, and closes it. With a
-// *wire.TooLargeError it returns the beginning of the body.
+// readAll reads and closes a body with a message. With a *wire.TooLargeError readAll returns the
+// beginning of the body.
 func (l *Link) readAll(resp *http.Response) ([]byte, error) {
 	defer resp.Body.Close()
 	if n := resp.ContentLength; n > int64(l.opts.MaxMessage) {
@@ -124,8 +124,8 @@ func (l *Link) readAll(resp *http.Response) ([]byte, error) {
 	return l.opts.ReadBudget(resp.Request.Context()).ReadAll(resp.Body, resp.ContentLength, l.opts.MaxMessage, rpc.MaxExcerpt)
 }
 
-// refused reads a response that is not a success. If it contains a JSON-RPC error,
-// that is the answer.
+// refused reads a response that is not a success. If the response contains a JSON-RPC error, the
+// error is the answer.
 func (p *post) refused(resp *http.Response) {
 	l := p.link
 	body, err := l.readAll(resp)
@@ -142,7 +142,7 @@ func (p *post) refused(resp *http.Response) {
 	}
 	own := answers && string(m.ID) == fmt.Sprint(p.frame.ID)
 	switch {
-	case p.method == protocol.MethodDiscover && saysNothing(resp.StatusCode): // whatever the body is
+	case p.method == protocol.MethodDiscover && inconclusive(resp.StatusCode): // whatever the body is
 		p.failUnusable(statusError(resp.StatusCode, body))
 	case mayBeLost(resp.StatusCode) && (own || resp.StatusCode != http.StatusBadRequest) && p.suspect(statusError(resp.StatusCode, body).Error()):
 	case own && (resp.StatusCode != http.StatusNotFound || wire.ParseError(m.Error).Code == wire.CodeMethodNotFound):
@@ -160,10 +160,9 @@ func statusError(status int, body []byte) *httpclient.StatusError {
 	return &httpclient.StatusError{Status: status, Body: link.Excerpt(string(body[:min(len(body), httpclient.MaxErrorBody)]))}
 }
 
-// saysNothing reports whether a status comes from something in front of the server, or
-// from a server that does not work, so that the response says nothing about what the
-// server supports.
-func saysNothing(status int) bool {
+// inconclusive reports whether a status comes from a gateway in front of the server, or from a
+// server that does not work, so that the response says nothing about the server's features.
+func inconclusive(status int) bool {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired, http.StatusRequestTimeout, http.StatusTooManyRequests:
 		return true
@@ -171,8 +170,8 @@ func saysNothing(status int) bool {
 	return status/100 == 5
 }
 
-// follow reads the answer from a stream of events. It resumes a broken stream if
-// possible (revision 2025-11-25, basic/transports; SEP-1699).
+// follow reads the answer from a stream of events, and resumes a broken stream if possible
+// (revision 2025-11-25, basic/transports; SEP-1699).
 func (p *post) follow(resp *http.Response) (rest *stream) {
 	l := p.link
 	at := cursor{retry: -1}
@@ -188,7 +187,7 @@ func (p *post) follow(resp *http.Response) (rest *stream) {
 		switch {
 		case p.ctx.Err() != nil:
 			return nil
-		case (at.id == "" || p.stateless()) && errors.Is(err, io.EOF): // the server has ended it in the regular way
+		case (at.id == "" || p.stateless()) && errors.Is(err, io.EOF): // the regular end of the stream
 			p.failUnusable(errors.New("the stream of the request ended before the answer"))
 			return nil
 		case at.id == "" || p.stateless():
@@ -201,15 +200,15 @@ func (p *post) follow(resp *http.Response) (rest *stream) {
 	}
 }
 
-// open makes a stream of a response. after is the id of the last event before it.
+// open makes a stream of a response. after is the id of the last event before the response.
 func (l *Link) open(ctx context.Context, resp *http.Response, after string) *stream {
 	s := &stream{body: resp.Body, events: wire.NewEventReader(resp.Body, l.opts.MaxMessage).After(after).WithBudget(l.opts.ReadBudget(ctx))}
 	s.events.Wasted = l.charge
 	return s
 }
 
-// await reads events until the call has its outcome. Without one, err says how
-// the stream ended.
+// await reads events until the call has an outcome. Without an outcome, err is the reason for the
+// end of the stream.
 func (p *post) await(s *stream) error {
 	for !p.over() {
 		if err := p.link.next(s, p); err != nil {
@@ -219,7 +218,7 @@ func (p *post) await(s *stream) error {
 	return nil
 }
 
-// next reads one event of s and passes it to the connection, as from the stream on.
+// next reads an event of s and passes the event to the connection, as from the stream on.
 func (l *Link) next(s *stream, on rpc.Stream) error {
 	ev, err := s.events.Next()
 	var large *wire.TooLargeError
@@ -236,7 +235,7 @@ func (l *Link) next(s *stream, on rpc.Stream) error {
 	return nil
 }
 
-// drain reads what the server sends after the answer, for lingerTime at most.
+// drain reads the server's messages after the answer, for lingerTime at most.
 func (s *stream) drain(p *post) {
 	defer s.close()
 	defer time.AfterFunc(lingerTime, p.cancel).Stop()

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// defaultRetry is the delay before a stream is resumed if the server has set
-	// none; minRetry is the shortest delay that it can set.
+	// defaultRetry is the delay before a stream is resumed if the server has set no delay; minRetry
+	// is the shortest delay that the server can set.
 	defaultRetry = 250 * time.Millisecond
 	minRetry     = 10 * time.Millisecond
-	// maxRetry bounds the delay when it grows with failures.
+	// maxRetry bounds the delay, which grows with failures.
 	maxRetry = 30 * time.Second
-	// maxResumes is how often in a row it may fail to resume the stream of a call.
+	// maxResumes is how many attempts in a row to resume the stream of a call may fail.
 	maxResumes = 5
 )
 
@@ -32,8 +32,8 @@ type cursor struct {
 	idle     int           // streams without any event, in a row
 }
 
-// update records the position of a reader whose stream has ended with err.
-// received says whether the stream had any event.
+// update records the position of a reader after the end of the stream with err. received reports
+// whether the stream had any event.
 func (c *cursor) update(e *wire.EventReader, received bool, err error) {
 	c.broken = !errors.Is(err, io.EOF)
 	if string(e.LastID) != c.id {
@@ -49,8 +49,8 @@ func (c *cursor) update(e *wire.EventReader, received bool, err error) {
 	}
 }
 
-// wait waits for the delay that the server has set, and longer after failures. It
-// returns false if ctx has ended.
+// wait waits for the delay set by the server, and longer after failures. wait returns false if ctx
+// has ended.
 func (c *cursor) wait(ctx context.Context) bool {
 	d, tries := defaultRetry, c.failures+c.idle
 	if c.retry >= 0 {
@@ -72,7 +72,7 @@ func (c *cursor) wait(ctx context.Context) bool {
 	}
 }
 
-// resume opens the stream of a call again. It returns nil if the call has ended.
+// resume opens the stream of a call again. resume returns nil if the call has ended.
 func (p *post) resume(at *cursor) *http.Response {
 	l := p.link
 	down := func(reason string) { l.rpc.Fail(p.frame.ID, l.opts.Errors.Down(reason, nil), false) }
