@@ -176,7 +176,7 @@ func TestLacks(t *testing.T) {
 		kernel kernel
 		want   []string
 	}{
-		"none":   {kernel{why: "the kernel has no Landlock"}, []string{"restricting files needs Landlock ABI 1 (Linux 5.13)", "TCP ports needs Landlock ABI 4", "signalling", "needs seccomp"}},
+		"none":   {kernel{reason: "the kernel has no Landlock"}, []string{"restricting files needs Landlock ABI 1 (Linux 5.13)", "TCP ports needs Landlock ABI 4", "signalling", "needs seccomp"}},
 		"old":    {kernel{abi: 2, filters: true}, []string{"emptying files that it may not write needs Landlock ABI 3 (Linux 6.2)", "TCP ports", "signalling"}},
 		"middle": {kernel{abi: 4, filters: true}, []string{"signalling other processes needs Landlock ABI 6 (Linux 6.12)"}},
 		"new":    {kernel{abi: 6, filters: true}, nil},

@@ -14,7 +14,7 @@ import (
 // kernel is the set of features of this machine for confining servers.
 type kernel struct {
 	abi     int    // of Landlock; 0: no Landlock
-	why     string // the reason for the lack of Landlock
+	reason  string // the reason for the lack of Landlock
 	filters bool   // filters for system calls
 	release string
 	root    bool // we are root, to whom RLIMIT_NPROC does not apply
@@ -46,9 +46,9 @@ var thisKernel = sync.OnceValue(func() kernel {
 	case 0:
 		k.abi = int(abi)
 	case unix.EOPNOTSUPP:
-		k.why = "Landlock is switched off (the kernel's parameter lsm= lacks it)"
+		k.reason = "Landlock is switched off (the kernel's parameter lsm= lacks it)"
 	default:
-		k.why = "the kernel has no Landlock"
+		k.reason = "the kernel has no Landlock"
 	}
 	if arch != 0 {
 		_, err := unix.PrctlRetInt(unix.PR_GET_SECCOMP, 0, 0, 0, 0)
@@ -62,7 +62,7 @@ func (k kernel) level() string {
 	text := "Linux " + k.release
 	switch {
 	case k.abi == 0:
-		text += ", where " + k.why
+		text += ", where " + k.reason
 	default:
 		text += fmt.Sprintf(" with Landlock ABI %d", k.abi)
 	}
@@ -75,9 +75,9 @@ func (k kernel) level() string {
 // lacks returns the unenforceable settings.
 func (k kernel) lacks(s *Settings) []string {
 	var lacks []string
-	needs := func(abi int, what, version string) {
+	needs := func(abi int, right, version string) {
 		if k.abi < abi {
-			lacks = append(lacks, fmt.Sprintf("%s needs Landlock ABI %d (Linux %s)", what, abi, version))
+			lacks = append(lacks, fmt.Sprintf("%s needs Landlock ABI %d (Linux %s)", right, abi, version))
 		}
 	}
 	if k.abi < abiFiles {

@@ -23,7 +23,7 @@ const (
 // nil allowance is unlimited.
 type allowance struct {
 	log   *slog.Logger
-	what  string // for the log
+	kind  string // for the log
 	burst int    // units
 
 	mu    sync.Mutex
@@ -32,8 +32,8 @@ type allowance struct {
 	since time.Time     // when reading was slowed; zero at full speed
 }
 
-func newAllowance(log *slog.Logger, what string) *allowance {
-	return &allowance{log: log, what: what, burst: floodBurst}
+func newAllowance(log *slog.Logger, kind string) *allowance {
+	return &allowance{log: log, kind: kind, burst: floodBurst}
 }
 
 // unitTime is the cost of a unit.
@@ -47,7 +47,7 @@ func (a *allowance) spend(bytes int, stop, stopToo <-chan struct{}) {
 	}
 	wait, first := a.take(max(1, bytes/floodUnit))
 	if first {
-		a.log.Warn("the server sends too much without being asked: it is read slowly from now on", "what", a.what, "units_per_second", floodRate)
+		a.log.Warn("the server sends too much without being asked: it is read slowly from now on", "kind", a.kind, "units_per_second", floodRate)
 	}
 	if wait <= 0 {
 		return

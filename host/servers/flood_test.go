@@ -24,7 +24,7 @@ import (
 
 // small returns a small allowance.
 func small(log io.Writer) *allowance {
-	return &allowance{log: slog.New(slog.NewTextHandler(log, nil)), what: "messages", burst: 100}
+	return &allowance{log: slog.New(slog.NewTextHandler(log, nil)), kind: "messages", burst: 100}
 }
 
 // charged returns the options of a connection that charges an allowance.

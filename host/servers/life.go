@@ -168,11 +168,11 @@ func (u *Upstream) serveAgreed(ctx context.Context, l link.Link, capabilities []
 			}
 		case <-u.relist:
 			lists.begin(reading, relistCost, u.changedLists()...)
-		case one := <-lists.outcomes:
-			if err := u.use(l, one); err != nil && !over(ctx, l, err) {
-				u.unlisted(one.surface, err)
+		case got := <-lists.outcomes:
+			if err := u.use(l, got); err != nil && !over(ctx, l, err) {
+				u.unlisted(got.surface, err)
 			}
-			u.endListing(one.surface, one.covers)
+			u.endListing(got.surface, got.covers)
 			lists.begin(reading, relistCost, u.changedLists()...) // changes in the meantime
 		}
 	}

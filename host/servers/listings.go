@@ -52,9 +52,9 @@ func (r *listings) begin(ctx context.Context, cost int, surfaces ...wire.Surface
 			if cost > 0 {
 				r.upstream.allowance.spend(cost, ctx.Done(), r.link.Done())
 			}
-			one := r.upstream.read(ctx, r.link, s, written)
+			got := r.upstream.read(ctx, r.link, s, written)
 			written()
-			r.outcomes <- one
+			r.outcomes <- got
 		})
 	}
 }
@@ -63,8 +63,8 @@ func (r *listings) begin(ctx context.Context, cost int, surfaces ...wire.Surface
 func (r *listings) wait() {
 	r.wg.Wait()
 	close(r.outcomes)
-	for one := range r.outcomes {
-		r.upstream.endListing(one.surface, one.covers)
+	for got := range r.outcomes {
+		r.upstream.endListing(got.surface, got.covers)
 	}
 }
 
@@ -89,8 +89,8 @@ func (u *Upstream) listFirst(ctx context.Context, lists *listings, capabilities 
 	lists.begin(ctx, 0, offered...)
 	read := make(map[wire.Surface]outcome)
 	defer func() {
-		for _, one := range read {
-			u.endListing(one.surface, one.covers)
+		for _, got := range read {
+			u.endListing(got.surface, got.covers)
 		}
 	}()
 	var late <-chan time.Time // nil before the list of tools
@@ -107,18 +107,18 @@ func (u *Upstream) listFirst(ctx context.Context, lists *listings, capabilities 
 				late = timer.C
 			}
 			select {
-			case one := <-lists.outcomes:
-				read[one.surface] = one
+			case got := <-lists.outcomes:
+				read[got.surface] = got
 			case <-late:
 				impatient = true
 			}
 		}
-		one, ok := read[s]
+		got, ok := read[s]
 		if !ok {
 			u.log.Warn("the server does not answer the request for a list: it is used without that list for now", "list", string(s), "waited", u.timings.patience)
 			continue
 		}
-		if err := u.use(lists.link, one); err != nil {
+		if err := u.use(lists.link, got); err != nil {
 			if s == wire.Tools || over(ctx, lists.link, err) {
 				return err
 			}
@@ -130,26 +130,26 @@ func (u *Upstream) listFirst(ctx context.Context, lists *listings, capabilities 
 
 // read reads a list. written is asked before each request is written.
 func (u *Upstream) read(ctx context.Context, l link.Link, s wire.Surface, written wire.Permit) outcome {
-	one := outcome{surface: s}
-	one.covers, one.notice, one.heard = u.beginListing(s)
-	one.fresh = u.freshness(l, s)
+	got := outcome{surface: s}
+	got.covers, got.notice, got.heard = u.beginListing(s)
+	got.fresh = u.freshness(l, s)
 	ctx, cancel := u.deadline(ctx, s.ListMethod())
 	defer cancel()
-	one.listing, one.err = listAll(ctx, l, s, u.spec.MaxList, written, u.log)
+	got.listing, got.err = listAll(ctx, l, s, u.spec.MaxList, written, u.log)
 	var refused *wire.RPCError
-	if s == wire.Templates && errors.As(one.err, &refused) && refused.Code == wire.CodeMethodNotFound {
-		one.listing, one.err = &listing{items: [][]byte{}}, nil // templates have no capability of their own
-		one.fresh.Nothing = true
+	if s == wire.Templates && errors.As(got.err, &refused) && refused.Code == wire.CodeMethodNotFound {
+		got.listing, got.err = &listing{items: [][]byte{}}, nil // templates have no capability of their own
+		got.fresh.Nothing = true
 	}
-	return one
+	return got
 }
 
 // use passes on a list. After a failure, the old list is kept.
-func (u *Upstream) use(l link.Link, one outcome) error {
-	c, err := one.listing, one.err
+func (u *Upstream) use(l link.Link, got outcome) error {
+	c, err := got.listing, got.err
 	if err == nil && u.opts.KeepList != nil {
-		if full := u.opts.KeepList(one.surface, c.memory()); full != nil {
-			err = &ListError{Surface: one.surface, Err: full}
+		if full := u.opts.KeepList(got.surface, c.memory()); full != nil {
+			err = &ListError{Surface: got.surface, Err: full}
 		}
 	}
 	if large := (*ListError)(nil); errors.As(err, &large) {
@@ -159,11 +159,11 @@ func (u *Upstream) use(l link.Link, one outcome) error {
 		return err
 	}
 	if stateless, ok := l.(*stateless.Link); ok {
-		one.fresh.Hints = c.hints
-		if one.surface == wire.Tools {
+		got.fresh.Hints = c.hints
+		if got.surface == wire.Tools {
 			c.items = stateless.SetTools(c.items)
 		}
 	}
-	u.listed(List{one.surface, c.items, c.meta, one.heard, one.notice, one.fresh})
+	u.listed(List{got.surface, c.items, c.meta, got.heard, got.notice, got.fresh})
 	return nil
 }

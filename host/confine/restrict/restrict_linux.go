@@ -33,8 +33,8 @@ func isPipe(fd int) bool {
 
 // failure is a refusal of the kernel.
 type failure struct {
-	what string
-	err  error
+	action string
+	err    error
 }
 
 // run becomes the server, or returns the reason of the failure. run uses the main thread, as init
@@ -95,7 +95,7 @@ func (p *Profile) filter() *failure {
 
 // fail sends the message.
 func fail(f *failure) {
-	_, _ = syscall.Write(FailureFD, []byte("could not "+f.what+": "+f.err.Error()))
+	_, _ = syscall.Write(FailureFD, []byte("could not "+f.action+": "+f.err.Error()))
 }
 
 // read reads fd to the end and closes fd.

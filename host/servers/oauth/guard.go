@@ -160,15 +160,15 @@ func (g *guard) check(u *url.URL) error {
 	literal, isLiteral := literalReach(u.Host, g.net)
 	switch {
 	case u.Host == "" || u.Hostname() == "" || u.User != nil || u.Fragment != "":
-		return &addressError{url: u, why: "that is not the address of an authorization server"}
+		return &addressError{url: u, reason: "that is not the address of an authorization server"}
 	case strings.EqualFold(u.Hostname(), g.pinned) && u.Scheme == "https":
 		return nil
 	case u.Scheme != "https" && (u.Scheme != "http" || !isLiteral || literal != reachLoopback || g.own() != reachLoopback):
-		return &addressError{url: u, why: "authorization servers are used over https only (http is allowed on this machine, for servers whose own url is on this machine)"}
+		return &addressError{url: u, reason: "authorization servers are used over https only (http is allowed on this machine, for servers whose own url is on this machine)"}
 	case isLiteral && !g.own().mayName(literal):
 		return g.refused(u.Host, literal)
 	case !isLiteral && looksNumeric(u.Hostname()):
-		return &addressError{url: u, why: "that is neither a host name nor a complete address"}
+		return &addressError{url: u, reason: "that is neither a host name nor a complete address"}
 	}
 	return nil
 }
@@ -187,21 +187,21 @@ func (g *guard) control(_ context.Context, _, address string, _ syscall.RawConn)
 
 func (g *guard) refused(host string, r reach) error {
 	return &addressError{
-		url: &url.URL{Host: host},
-		why: fmt.Sprintf("it is a %s address, and the server that names it has a %s one (if that is right, set issuer in oauth)", r, g.own()),
+		url:    &url.URL{Host: host},
+		reason: fmt.Sprintf("it is a %s address, and the server that names it has a %s one (if that is right, set issuer in oauth)", r, g.own()),
 	}
 }
 
 // addressError means: no request is sent to an authorization server because of the server's
 // address.
 type addressError struct {
-	url *url.URL
-	why string
+	url    *url.URL
+	reason string
 }
 
 func (e *addressError) Error() string {
 	u := url.URL{Scheme: e.url.Scheme, Host: e.url.Host, Path: e.url.Path}
-	return fmt.Sprintf("no request is sent to %s: %s", shown(strings.TrimPrefix(u.String(), "//")), e.why)
+	return fmt.Sprintf("no request is sent to %s: %s", shown(strings.TrimPrefix(u.String(), "//")), e.reason)
 }
 
 // sameOriginOnly is an http.Client.CheckRedirect that follows redirects only within the origin, and

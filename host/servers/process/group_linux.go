@@ -65,14 +65,14 @@ func startSupervised(server *exec.Cmd, how plan) (s *supervisor, pid int, err er
 	}
 	_ = unix.SetNonblock(pair[0], true) // so that reading has deadlines
 	s = &supervisor{conn: os.NewFile(uintptr(pair[0]), "supervisor")}
-	theirs := os.NewFile(uintptr(pair[1]), "supervisor")
+	remote := os.NewFile(uintptr(pair[1]), "supervisor")
 	s.cmd = &exec.Cmd{
 		Path: ownBinary, Args: []string{subreaper.Name}, Env: supervisorEnv,
-		Stdin: server.Stdin, Stdout: server.Stdout, Stderr: server.Stderr, ExtraFiles: []*os.File{theirs},
+		Stdin: server.Stdin, Stdout: server.Stdout, Stderr: server.Stderr, ExtraFiles: []*os.File{remote},
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
 	}
 	err = s.cmd.Start()
-	theirs.Close()
+	remote.Close()
 	if err != nil {
 		s.conn.Close()
 		return nil, 0, fmt.Errorf("%w: %w", errNoSupervisor, err)
@@ -104,9 +104,9 @@ func (s *supervisor) start(server *exec.Cmd, how plan) (int, error) {
 	case f.Kind == subreaper.Failed:
 		return 0, syscall.Errno(f.Value)
 	case f.Kind == subreaper.Refused:
-		why := make([]byte, min(f.Value, maxRefusal))
-		n, _ := io.ReadFull(s.conn, why)
-		return 0, fmt.Errorf("it could not be confined: %s", display.EscapeLine(string(why[:n])))
+		text := make([]byte, min(f.Value, maxRefusal))
+		n, _ := io.ReadFull(s.conn, text)
+		return 0, fmt.Errorf("it could not be confined: %s", display.EscapeLine(string(text[:n])))
 	}
 	return int(f.Value), nil
 }

@@ -116,13 +116,13 @@ func Start(command Command, opts Options) (*Process, error) {
 		Dir:         command.Dir,
 		SysProcAttr: sysProcAttr(),
 	}
-	theirs, err := p.pipes(cmd)
+	childEnds, err := p.pipes(cmd)
 	if err == nil {
 		started := make(chan error)
 		p.wg.Go(func() { p.run(cmd, how, started) })
 		err = <-started
 	}
-	for _, f := range theirs {
+	for _, f := range childEnds {
 		f.Close()
 	}
 	if err != nil {
@@ -143,7 +143,7 @@ func Start(command Command, opts Options) (*Process, error) {
 
 // pipes makes the three pipes, and returns the ends for the process, which the caller closes after
 // the start.
-func (p *Process) pipes(cmd *exec.Cmd) (theirs []*os.File, err error) {
+func (p *Process) pipes(cmd *exec.Cmd) (childEnds []*os.File, err error) {
 	pipe := func() (r, w *os.File) {
 		if err == nil {
 			r, w, err = os.Pipe()

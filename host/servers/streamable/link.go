@@ -169,7 +169,7 @@ func (l *Link) postMessage(ctx context.Context, msg []byte) (status *httpclient.
 // postInBackground posts a message without a waiting caller, on a goroutine of the link, and then
 // calls done. A failure is logged at level. If the link has ended, postInBackground returns false
 // and does not call done.
-func (l *Link) postInBackground(msg []byte, what string, level slog.Level, done func()) bool {
+func (l *Link) postInBackground(msg []byte, label string, level slog.Level, done func()) bool {
 	return l.start(func() {
 		defer done()
 		ctx, cancel := context.WithTimeout(l.ctx, backgroundTimeout)
@@ -182,7 +182,7 @@ func (l *Link) postInBackground(msg []byte, what string, level slog.Level, done 
 			}
 		}
 		if err != nil && l.ctx.Err() == nil {
-			l.log.Log(ctx, level, what+" was not accepted by the server", "err", err)
+			l.log.Log(ctx, level, label+" was not accepted by the server", "err", err)
 		}
 	})
 }

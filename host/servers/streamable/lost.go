@@ -94,7 +94,7 @@ func errorIn(body []byte) (refused *wire.RPCError, ok bool) {
 // a row suspect asks the server. If the server answers in the same way, suspect ends the call and
 // the link, so that a new session is begun, and returns true. outcome describes the answer to the
 // call. The server may have acted on the call.
-func (p *post) suspect(what string) bool {
+func (p *post) suspect(outcome string) bool {
 	l := p.link
 	if p.stateless() || !l.client.HasSession() || !l.hasAnswered.Load() || l.suspicions.Add(1) < 2 {
 		return false
@@ -103,7 +103,7 @@ func (p *post) suspect(what string) bool {
 	if p.sessionAnswers() {
 		return false
 	}
-	down := l.opts.Errors.Down(what+" (it answers every request like that and seems to have forgotten our session: a new one is begun, so call again)", nil)
+	down := l.opts.Errors.Down(outcome+" (it answers every request like that and seems to have forgotten our session: a new one is begun, so call again)", nil)
 	l.rpc.Fail(p.frame.ID, down, false)
 	l.end(down, true)
 	return true

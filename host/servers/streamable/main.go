@@ -39,8 +39,8 @@ func (m *mainStream) Finish(f rpc.Frame) {
 	}
 }
 
-func (m *mainStream) send(f rpc.Frame, what string, level slog.Level) {
-	if !m.link.postInBackground(f.Data, what, level, func() { f.Done(rpc.Written, nil) }) {
+func (m *mainStream) send(f rpc.Frame, label string, level slog.Level) {
+	if !m.link.postInBackground(f.Data, label, level, func() { f.Done(rpc.Written, nil) }) {
 		f.Done(rpc.Unsent, nil)
 	}
 }

@@ -32,8 +32,8 @@ var _ route.Submitter = inEra{}
 
 // Server implements route.Upstream.
 func (m inEra) Server() (result []byte, ok bool) {
-	if one := m.spares.inEra(m.era); one != nil {
-		if result, ok := one.up.Server(); ok {
+	if sp := m.spares.inEra(m.era); sp != nil {
+		if result, ok := sp.up.Server(); ok {
 			return result, true
 		}
 	}
@@ -112,12 +112,12 @@ func (m *managedUpstream) noteEra(era protocol.Era, speaks bool) {
 // compareEra gets the list of a spare of another era. If an item differs from the pinned item, the
 // spare is not used: definitions may differ between the eras, and clients see the definitions of
 // the own connection.
-func (m *managedUpstream) compareEra(one *spare, surface wire.Surface, items [][]byte) {
+func (m *managedUpstream) compareEra(sp *spare, surface wire.Surface, items [][]byte) {
 	if p := m.env.Pins; p != nil && !p.Accepts(m.name, surface, items) {
 		m.env.Log.Warn("the server offers something else in another era than what was pinned: clients of that era use the connection of this one",
 			"upstream", m.name, "list", string(surface))
-		one.unlike.Store(true)
-		m.noteEra(one.era, false)
+		sp.unlike.Store(true)
+		m.noteEra(sp.era, false)
 	}
 }
 
@@ -125,9 +125,9 @@ func (m *managedUpstream) compareEra(one *spare, surface wire.Surface, items [][
 func (s *spares) inEra(era protocol.Era) *spare {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, one := range s.all {
-		if one.era == era && !one.unlike.Load() {
-			return one
+	for _, sp := range s.all {
+		if sp.era == era && !sp.unlike.Load() {
+			return sp
 		}
 	}
 	return nil
@@ -135,9 +135,9 @@ func (s *spares) inEra(era protocol.Era) *spare {
 
 // findInEra returns the spare for an era, or nil if a spare is impossible. The caller holds s.mu.
 func (s *spares) findInEra(m *managedUpstream, era protocol.Era) *spare {
-	for _, one := range s.all {
-		if one.era == era {
-			return one
+	for _, sp := range s.all {
+		if sp.era == era {
+			return sp
 		}
 	}
 	if s.closed || time.Since(s.failed) < spareRetry {
@@ -149,16 +149,16 @@ func (s *spares) findInEra(m *managedUpstream, era protocol.Era) *spare {
 
 // awaitSpare waits until a spare has started. The wait for a spare of another era is short: then
 // the error is the error of an ended context, and the spare is not to be retired.
-func (m *managedUpstream) awaitSpare(ctx context.Context, one *spare) (err error, late bool) {
+func (m *managedUpstream) awaitSpare(ctx context.Context, sp *spare) (err error, late bool) {
 	select {
-	case <-one.up.Started():
+	case <-sp.up.Started():
 	default:
-		if one.era != 0 {
-			until, cancel := context.WithDeadline(ctx, one.begun.Add(m.env.eraWait))
+		if sp.era != 0 {
+			until, cancel := context.WithDeadline(ctx, sp.begun.Add(m.env.eraWait))
 			defer cancel()
-			err = one.up.Ready(until)
+			err = sp.up.Ready(until)
 			return err, until.Err() != nil
 		}
 	}
-	return one.up.Ready(ctx), ctx.Err() != nil
+	return sp.up.Ready(ctx), ctx.Err() != nil
 }

@@ -70,7 +70,7 @@ func (m *managedUpstream) save() {
 	now := m.snapshot()
 	now.client = m.mark()
 	if stored, ok := m.env.snapshots.load(m.name, m.key, now.client); ok {
-		now.Verdict, now.others = stored.Verdict, stored.without(now.client)
+		now.Verdict, now.rest = stored.Verdict, stored.without(now.client)
 		if m.env.Clients == NoClient && stored.Handshake != nil {
 			now = stored
 			now.Late = false

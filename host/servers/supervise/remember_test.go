@@ -74,8 +74,8 @@ func TestRememberedForClient(t *testing.T) {
 			t.Error(err)
 		}
 		s, _ := m.env.snapshots.load("u", m.key, m.mark())
-		if len(s.others) > maxOthers || len(s.Lists[wire.Tools].Items) != n {
-			t.Errorf("start %d: %d tools are saved, and lists for %d other clients", i, len(s.Lists[wire.Tools].Items), len(s.others))
+		if len(s.rest) > maxRest || len(s.Lists[wire.Tools].Items) != n {
+			t.Errorf("start %d: %d tools are saved, and lists for %d other clients", i, len(s.Lists[wire.Tools].Items), len(s.rest))
 		}
 	}
 	if few+1 != more {

@@ -33,14 +33,14 @@ type Snapshot struct {
 	// Verdict is the verdict about the era of the upstream's protocol, to the day.
 	Verdict servers.Verdict
 	// client stands for the client capabilities that the upstream was told, "" if the upstream was
-	// told nothing. others are handshakes and lists for other clients, as in the file, with the
+	// told nothing. rest are the handshakes and lists for other clients, as in the file, with the
 	// newest first.
 	client string
-	others [][]byte
+	rest   [][]byte
 }
 
-// maxOthers bounds Snapshot.others.
-const maxOthers = 3
+// maxRest bounds Snapshot.rest.
+const maxRest = 3
 
 // List is a list of an upstream.
 type List struct {
@@ -138,9 +138,9 @@ func decodeSnapshot(data []byte, key, client string) (s Snapshot, same bool, err
 	s.Verdict = decodeVerdict(data)
 	late, _ := wire.Get(data, "late")
 	s.Late, s.Lists = string(late) == "true", map[wire.Surface]List{}
-	data, s.others = choose(data, client)
+	data, s.rest = choose(data, client)
 	var known bool
-	if s.Handshake, known = wire.Get(data, "handshake"); !known && (s.Late || s.Verdict.Era != 0 || s.others != nil) {
+	if s.Handshake, known = wire.Get(data, "handshake"); !known && (s.Late || s.Verdict.Era != 0 || s.rest != nil) {
 		return s, true, nil // the upstream was never ready, for a client like this
 	}
 	s.client, _ = wire.GetString(data, "client")
@@ -162,7 +162,7 @@ func decodeSnapshot(data []byte, key, client string) (s Snapshot, same bool, err
 }
 
 // choose returns the part of a file for a client, or nil, and the parts for other clients.
-func choose(data []byte, client string) (chosen []byte, others [][]byte) {
+func choose(data []byte, client string) (chosen []byte, rest [][]byte) {
 	var all [][]byte
 	if handshake, ok := wire.Get(data, "handshake"); ok {
 		of, _ := wire.GetString(data, "client")
@@ -171,32 +171,32 @@ func choose(data []byte, client string) (chosen []byte, others [][]byte) {
 	}
 	raw, _ := wire.Get(data, "others")
 	more, _ := wire.Elements(raw)
-	all = append(all, more[:min(len(more), maxOthers)]...)
-	at := slices.IndexFunc(all, func(one []byte) bool {
-		of, _ := wire.GetString(one, "client")
+	all = append(all, more[:min(len(more), maxRest)]...)
+	at := slices.IndexFunc(all, func(entry []byte) bool {
+		of, _ := wire.GetString(entry, "client")
 		return client == "" || of == client
 	})
 	if at < 0 { // a part that depends on no client will do
-		at = slices.IndexFunc(all, func(one []byte) bool { of, _ := wire.GetString(one, "client"); return of == "" })
+		at = slices.IndexFunc(all, func(entry []byte) bool { of, _ := wire.GetString(entry, "client"); return of == "" })
 	}
-	for i, one := range all {
-		if i != at && wire.IsObject(one) {
-			others = append(others, one)
+	for i, entry := range all {
+		if i != at && wire.IsObject(entry) {
+			rest = append(rest, entry)
 		}
 	}
 	if at < 0 {
-		return nil, others
+		return nil, rest
 	}
-	return all[at], others
+	return all[at], rest
 }
 
-// encodeFor returns handshake and lists for a client as in Snapshot.others.
+// encodeFor returns handshake and lists for a client as in Snapshot.rest.
 func encodeFor(client string, handshake, lists []byte) []byte {
-	var one wire.Object
-	one.NonEmpty("client", client)
-	one.Raw("handshake", handshake)
-	one.Raw("lists", lists)
-	return one.Bytes()
+	var entry wire.Object
+	entry.NonEmpty("client", client)
+	entry.Raw("handshake", handshake)
+	entry.Raw("lists", lists)
+	return entry.Bytes()
 }
 
 // eras are the names of the eras in a file.
@@ -249,16 +249,16 @@ func decodeList(surface wire.Surface, raw []byte) (List, error) {
 }
 
 // without returns all handshakes and lists except for a client's.
-func (s Snapshot) without(client string) (others [][]byte) {
+func (s Snapshot) without(client string) (rest [][]byte) {
 	if s.Handshake != nil && s.client != client {
-		others = append(others, encodeFor(s.client, s.Handshake, s.encodeLists()))
+		rest = append(rest, encodeFor(s.client, s.Handshake, s.encodeLists()))
 	}
-	for _, one := range s.others {
-		if of, _ := wire.GetString(one, "client"); of != client {
-			others = append(others, one)
+	for _, entry := range s.rest {
+		if of, _ := wire.GetString(entry, "client"); of != client {
+			rest = append(rest, entry)
 		}
 	}
-	return others
+	return rest
 }
 
 func (s Snapshot) encodeLists() []byte {
@@ -283,8 +283,8 @@ func (s Snapshot) encode(key string) []byte {
 		file.Raw("handshake", s.Handshake)
 		file.Raw("lists", s.encodeLists())
 	}
-	if s.others != nil {
-		file.Raw("others", wire.Array(s.others[:min(len(s.others), maxOthers)]))
+	if s.rest != nil {
+		file.Raw("others", wire.Array(s.rest[:min(len(s.rest), maxRest)]))
 	}
 	encodeVerdict(&file, s.Verdict)
 	if s.Late {

@@ -44,45 +44,45 @@ const tellTime = 2 * time.Second
 
 // tell tells a started spare everything that the upstream's own process has been told since. The
 // spare is told each message once, whatever the answer.
-func (one *spare) tell(ctx context.Context, s *spares) {
+func (sp *spare) tell(ctx context.Context, s *spares) {
 	ctx, cancel := context.WithTimeout(ctx, tellTime)
 	defer cancel()
 	select {
-	case one.telling <- struct{}{}:
-		defer func() { <-one.telling }()
+	case sp.telling <- struct{}{}:
+		defer func() { <-sp.telling }()
 	case <-ctx.Done():
 		return
 	}
 	want := s.toldSoFar()
-	if want.level != nil && !bytes.Equal(one.told.level, want.level) {
-		one.told.level = want.level
-		_, _ = one.up.Call(ctx, wire.Call{Method: protocol.MethodSetLevel, Params: want.level})
+	if want.level != nil && !bytes.Equal(sp.told.level, want.level) {
+		sp.told.level = want.level
+		_, _ = sp.up.Call(ctx, wire.Call{Method: protocol.MethodSetLevel, Params: want.level})
 	}
 	for uri := range want.uris {
-		if _, ok := one.told.uris[uri]; !ok && ctx.Err() == nil {
-			one.told.uris[uri] = struct{}{}
-			one.subscribe(ctx, protocol.MethodResourcesSubscribe, uri)
+		if _, ok := sp.told.uris[uri]; !ok && ctx.Err() == nil {
+			sp.told.uris[uri] = struct{}{}
+			sp.subscribe(ctx, protocol.MethodResourcesSubscribe, uri)
 		}
 	}
-	for uri := range one.told.uris {
+	for uri := range sp.told.uris {
 		if _, ok := want.uris[uri]; !ok && ctx.Err() == nil {
-			delete(one.told.uris, uri)
-			one.subscribe(ctx, protocol.MethodResourcesUnsubscribe, uri)
+			delete(sp.told.uris, uri)
+			sp.subscribe(ctx, protocol.MethodResourcesUnsubscribe, uri)
 		}
 	}
 }
 
 // tellAll tells a restarted spare everything.
-func (one *spare) tellAll(s *spares) {
-	one.telling <- struct{}{}
-	one.told = told{uris: map[string]struct{}{}}
-	<-one.telling
-	one.tell(context.Background(), s) // for tellTime at most
+func (sp *spare) tellAll(s *spares) {
+	sp.telling <- struct{}{}
+	sp.told = told{uris: map[string]struct{}{}}
+	<-sp.telling
+	sp.tell(context.Background(), s) // for tellTime at most
 }
 
 // subscribe begins or ends a subscription.
-func (one *spare) subscribe(ctx context.Context, method, uri string) {
-	_, _ = one.up.Call(ctx, wire.Call{Method: method, Params: wire.Marshal(map[string]string{"uri": uri})})
+func (sp *spare) subscribe(ctx context.Context, method, uri string) {
+	_, _ = sp.up.Call(ctx, wire.Call{Method: method, Params: wire.Marshal(map[string]string{"uri": uri})})
 }
 
 // toldSoFar returns the messages that the upstream's own process has been told. The result is not
@@ -121,27 +121,27 @@ func (s *spares) note(call wire.Call, ok bool) {
 	if s.closed {
 		return
 	}
-	for _, one := range s.workedLocked() {
-		s.background.Go(func() { one.tell(context.Background(), s) }) // for tellTime at most
+	for _, sp := range s.workedLocked() {
+		s.background.Go(func() { sp.tell(context.Background(), s) }) // for tellTime at most
 	}
 }
 
 // workedLocked returns the spares that have started and have not ended. The caller holds s.mu.
 func (s *spares) workedLocked() []*spare {
-	return slices.DeleteFunc(slices.Concat(s.all, s.retiring), func(one *spare) bool { return !one.worked || one.hasEnded() })
+	return slices.DeleteFunc(slices.Concat(s.all, s.retiring), func(sp *spare) bool { return !sp.worked || sp.hasEnded() })
 }
 
 // hasEnded reports whether the process has ended, or has failed to start.
-func (one *spare) hasEnded() bool {
-	st := one.up.Status().State
+func (sp *spare) hasEnded() bool {
+	st := sp.up.Status().State
 	return st == servers.Failed || st == servers.Closed
 }
 
 // started notes that a spare has started.
-func (s *spares) started(one *spare) {
+func (s *spares) started(sp *spare) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	one.worked = true
+	sp.worked = true
 }
 
 // notifyAll sends a notification to the upstream's own process and to the started spares. Each of
@@ -149,8 +149,8 @@ func (s *spares) started(one *spare) {
 func (s *spares) notifyAll(ctx context.Context, own *servers.Upstream, method string, params []byte) error {
 	s.mu.Lock()
 	to := []*servers.Upstream{own}
-	for _, one := range s.workedLocked() {
-		to = append(to, one.up)
+	for _, sp := range s.workedLocked() {
+		to = append(to, sp.up)
 	}
 	s.mu.Unlock()
 	errs := make([]error, len(to))

@@ -68,14 +68,14 @@ func (m *managedUpstream) callPlaced(ctx context.Context, up *servers.Upstream, 
 		}
 	}
 	for tries := 0; ; tries++ {
-		one, leave := m.place(era, call, tries < maxPlaced)
-		if one == nil {
+		sp, leave := m.place(era, call, tries < maxPlaced)
+		if sp == nil {
 			defer leave()
 			reply, err := up.Call(ctx, call)
 			m.spares.note(call, err == nil && reply.Error == nil)
 			return reply, err
 		}
-		reply, unsent, err := m.callSpare(ctx, one, call)
+		reply, unsent, err := m.callSpare(ctx, sp, call)
 		leave()
 		if !unsent || ctx.Err() != nil {
 			return reply, err
@@ -85,27 +85,27 @@ func (m *managedUpstream) callPlaced(ctx context.Context, up *servers.Upstream, 
 
 // callSpare makes a call over a spare. unsent means: the server has certainly not acted on the
 // call. A spare that does not start, has ended or does not answer gets no more calls.
-func (m *managedUpstream) callSpare(ctx context.Context, one *spare, call wire.Call) (reply wire.Reply, unsent bool, err error) {
+func (m *managedUpstream) callSpare(ctx context.Context, sp *spare, call wire.Call) (reply wire.Reply, unsent bool, err error) {
 	s := &m.spares
-	if err, late := m.awaitSpare(ctx, one); err != nil {
+	if err, late := m.awaitSpare(ctx, sp); err != nil {
 		if !late {
 			m.env.Log.Warn("another process of the server does not start", "upstream", m.name, "err", err)
-			s.retire(one)
+			s.retire(sp)
 		}
 		return wire.Reply{}, true, err
 	}
-	if err := m.awaitChanges(ctx, one.up, call.Method); err != nil || one.unlike.Load() {
+	if err := m.awaitChanges(ctx, sp.up, call.Method); err != nil || sp.unlike.Load() {
 		if ctx.Err() == nil {
-			s.retire(one)
+			s.retire(sp)
 		}
 		return wire.Reply{}, true, err
 	}
-	s.started(one)
-	one.tell(ctx, s)
-	reply, err = one.up.Call(ctx, call)
+	s.started(sp)
+	sp.tell(ctx, s)
+	reply, err = sp.up.Call(ctx, call)
 	var timeout *servers.TimeoutError
-	if unsent = servers.IsUnsent(err); one.era == 0 && (unsent || errors.As(err, &timeout) && !timeout.Max) {
-		s.retire(one)
+	if unsent = servers.IsUnsent(err); sp.era == 0 && (unsent || errors.As(err, &timeout) && !timeout.Max) {
+		s.retire(sp)
 	}
 	return reply, unsent, err
 }
@@ -172,15 +172,15 @@ func (s *spares) find(m *managedUpstream, request route.Origin) *spare {
 	if s.closed {
 		return nil
 	}
-	for _, one := range slices.Clone(s.all) {
-		if one.hasEnded() {
-			s.retireLocked(one)
-		} else if one.era == 0 && one.users.freeFor(request) {
-			if one.idle != nil {
-				one.idle.Stop()
-				one.idle = nil
+	for _, sp := range slices.Clone(s.all) {
+		if sp.hasEnded() {
+			s.retireLocked(sp)
+		} else if sp.era == 0 && sp.users.freeFor(request) {
+			if sp.idle != nil {
+				sp.idle.Stop()
+				sp.idle = nil
 			}
-			return one
+			return sp
 		}
 	}
 	if len(s.all) >= maxSpares || time.Since(s.failed) < spareRetry {
@@ -193,10 +193,10 @@ func (s *spares) find(m *managedUpstream, request route.Origin) *spare {
 
 // add starts a spare for an era, 0 for calls that must not be mixed up. The caller holds s.mu.
 func (s *spares) add(m *managedUpstream, era protocol.Era) *spare {
-	one := &spare{era: era, begun: time.Now(), users: users{}, telling: make(chan struct{}, 1), told: told{uris: map[string]struct{}{}}}
-	one.up = m.startSpare(one)
-	s.all = append(s.all, one)
-	return one
+	sp := &spare{era: era, begun: time.Now(), users: users{}, telling: make(chan struct{}, 1), told: told{uris: map[string]struct{}{}}}
+	sp.up = m.startSpare(sp)
+	s.all = append(s.all, sp)
+	return sp
 }
 
 // spareSpec returns the Spec for a spare of a server. A spare for an era is restarted after the
@@ -216,18 +216,18 @@ func spareSpec(spec servers.Spec, era protocol.Era) servers.Spec {
 // the upstream's own process. The own lists are read again when the spare announces a change: the
 // same change may concern both. A server behind a URL has announced changes over the own connection
 // already. A spare for calls that must not be mixed up has no tasks.
-func (m *managedUpstream) startSpare(one *spare) *servers.Upstream {
+func (m *managedUpstream) startSpare(sp *spare) *servers.Upstream {
 	receiver := m.env.Receiver(m.name, m.own)
 	handshake, list := m.compareHandshake, m.compareList
-	if one.era != 0 {
-		handshake = func(result []byte) { m.compareEra(one, pins.About, [][]byte{result}) }
-		list = func(l servers.List) { m.compareEra(one, l.Surface, l.Items) }
+	if sp.era != 0 {
+		handshake = func(result []byte) { m.compareEra(sp, pins.About, [][]byte{result}) }
+		list = func(l servers.List) { m.compareEra(sp, l.Surface, l.Items) }
 	}
 	var worked atomic.Bool
-	return servers.Start(spareSpec(m.spec, one.era), servers.Options{
+	return servers.Start(spareSpec(m.spec, sp.era), servers.Options{
 		Log: m.env.Log, Budget: m.env.Budget, InitializeParams: m.client.initializeParams, Observer: m.env.Observer, Streams: m.env.Streams,
 		ClientName: m.client.name, ClientVersion: m.client.version, Resolve: m.resolve, Accept: m.accept,
-		NeedsSession: one.era != 0, OnHandshake: handshake, OnList: list, OnRequest: receiver.OnRequest,
+		NeedsSession: sp.era != 0, OnHandshake: handshake, OnList: list, OnRequest: receiver.OnRequest,
 		OnNotification: func(n wire.Inbound) {
 			switch n.Method {
 			case protocol.NotificationToolsChanged, protocol.NotificationPromptsChanged, protocol.NotificationResourcesChanged:
@@ -239,7 +239,7 @@ func (m *managedUpstream) startSpare(one *spare) *servers.Upstream {
 					receiver.OnNotification(n)
 				}
 			case protocol.NotificationTaskStatus:
-				if one.era != 0 {
+				if sp.era != 0 {
 					receiver.OnNotification(n)
 				}
 			default:
@@ -247,67 +247,67 @@ func (m *managedUpstream) startSpare(one *spare) *servers.Upstream {
 			}
 		},
 		OnReady: func() {
-			if again := worked.Swap(true); one.era != 0 {
-				m.noteEra(one.era, !one.unlike.Load())
+			if again := worked.Swap(true); sp.era != 0 {
+				m.noteEra(sp.era, !sp.unlike.Load())
 				if again {
-					one.tellAll(&m.spares)
+					sp.tellAll(&m.spares)
 				}
 			}
 		},
 		OnFailed: func() {
-			if one.era != 0 && !worked.Load() {
-				m.noteEra(one.era, false)
-				m.spares.retire(one)
+			if sp.era != 0 && !worked.Load() {
+				m.noteEra(sp.era, false)
+				m.spares.retire(sp)
 			}
 		},
 	})
 }
 
 // expire closes a spare without calls.
-func (s *spares) expire(one *spare) {
+func (s *spares) expire(sp *spare) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(one.users) == 0 && one.idle != nil && !s.closed && !one.retired {
-		s.end(one)
+	if len(sp.users) == 0 && sp.idle != nil && !s.closed && !sp.retired {
+		s.end(sp)
 	}
 }
 
 // retire gives a spare no more calls, and closes the spare after the last call. If the spare has
 // never started, no other spare is started for a while.
-func (s *spares) retire(one *spare) {
+func (s *spares) retire(sp *spare) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.retireLocked(one)
+	s.retireLocked(sp)
 }
 
 // retireLocked is retire for a caller that holds s.mu.
-func (s *spares) retireLocked(one *spare) {
-	if one.retired || s.closed {
+func (s *spares) retireLocked(sp *spare) {
+	if sp.retired || s.closed {
 		return
 	}
-	if !one.worked {
+	if !sp.worked {
 		s.failed = time.Now()
 	}
-	one.retired = true
-	if len(one.users) == 0 {
-		s.end(one)
+	sp.retired = true
+	if len(sp.users) == 0 {
+		s.end(sp)
 		return
 	}
-	s.all = slices.DeleteFunc(s.all, func(other *spare) bool { return other == one })
-	s.retiring = append(s.retiring, one) // leave ends the spare
+	s.all = slices.DeleteFunc(s.all, func(other *spare) bool { return other == sp })
+	s.retiring = append(s.retiring, sp) // leave ends the spare
 }
 
 // end closes a spare without calls. The caller holds s.mu.
-func (s *spares) end(one *spare) {
-	if one.idle != nil {
-		one.idle.Stop()
+func (s *spares) end(sp *spare) {
+	if sp.idle != nil {
+		sp.idle.Stop()
 	}
-	s.all = slices.DeleteFunc(s.all, func(other *spare) bool { return other == one })
-	s.retiring = slices.DeleteFunc(s.retiring, func(other *spare) bool { return other == one })
+	s.all = slices.DeleteFunc(s.all, func(other *spare) bool { return other == sp })
+	s.retiring = slices.DeleteFunc(s.retiring, func(other *spare) bool { return other == sp })
 	s.background.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 		defer cancel()
-		_ = one.up.Close(ctx) // Close kills the process if necessary
+		_ = sp.up.Close(ctx) // Close kills the process if necessary
 	})
 }
 
@@ -316,16 +316,16 @@ func (s *spares) close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
 	all := slices.Concat(s.all, s.retiring)
-	for _, one := range all {
-		if one.idle != nil {
-			one.idle.Stop()
+	for _, sp := range all {
+		if sp.idle != nil {
+			sp.idle.Stop()
 		}
 	}
 	s.mu.Unlock()
 	errs := make([]error, len(all))
 	var closing sync.WaitGroup
-	for i, one := range all {
-		closing.Go(func() { errs[i] = one.up.Close(ctx) })
+	for i, sp := range all {
+		closing.Go(func() { errs[i] = sp.up.Close(ctx) })
 	}
 	closing.Wait()
 	s.background.Wait()

@@ -274,15 +274,15 @@ func (u *Upstreams) lookup(s route.Session, server string) (*managedUpstream, bo
 	if shared, ok := u.shared[server]; ok {
 		return shared, true
 	}
-	mine, here := u.own[s]
+	own, found := u.own[s]
 	c := u.find(server)
-	if !here || c == nil || !u.isolated(c) || u.closed {
+	if !found || c == nil || !u.isolated(c) || u.closed {
 		return nil, false
 	}
-	if mine[server] == nil {
-		mine[server] = u.newOwn(c, s)
+	if own[server] == nil {
+		own[server] = u.newOwn(c, s)
 	}
-	return mine[server], true
+	return own[server], true
 }
 
 // newOwn makes an upstream of a session.

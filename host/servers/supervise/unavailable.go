@@ -14,9 +14,9 @@ import (
 )
 
 // unavailable returns why a server is not available to a session (nil: to no session in
-// particular), as a sentence without secrets. why is "" if the server is available or will be
+// particular), as a sentence without secrets. reason is "" if the server is available or will be
 // started when needed.
-func (u *Upstreams) unavailable(session route.Session, c *config.Upstream) (state servers.State, why string) {
+func (u *Upstreams) unavailable(session route.Session, c *config.Upstream) (state servers.State, reason string) {
 	if c.Disabled {
 		return health.Disabled, fmt.Sprintf("server %q is disabled in the configuration (the user who runs mcp-metatool can enable it)", c.Name)
 	}
@@ -33,32 +33,32 @@ func (u *Upstreams) unavailable(session route.Session, c *config.Upstream) (stat
 		if st.Err == "" {
 			return st.State, fmt.Sprintf("server %q is still starting (try again in a moment)", c.Name)
 		}
-		why = fmt.Sprintf("server %q is down and being restarted; its last error: %s", c.Name, health.LastError(st))
+		reason = fmt.Sprintf("server %q is down and being restarted; its last error: %s", c.Name, health.LastError(st))
 	case servers.Failed:
-		why = fmt.Sprintf("server %q is down: %s", c.Name, health.LastError(st))
+		reason = fmt.Sprintf("server %q is down: %s", c.Name, health.LastError(st))
 		switch {
 		case c.Invalid != nil:
 			// The error includes the advice.
 		case st.RestartAt.IsZero():
-			why += `; it is not restarted, because its configuration has restart = "never"`
+			reason += `; it is not restarted, because its configuration has restart = "never"`
 		default:
-			why += fmt.Sprintf("; the next start is in %v", max(0, time.Until(st.RestartAt)).Round(100*time.Millisecond))
+			reason += fmt.Sprintf("; the next start is in %v", max(0, time.Until(st.RestartAt)).Round(100*time.Millisecond))
 		}
 	case servers.Closed:
 		return st.State, fmt.Sprintf("server %q has been shut down", c.Name)
 	default:
 		return st.State, ""
 	}
-	return st.State, u.env.mask(why) + " (health_check shows its state)"
+	return st.State, u.env.mask(reason) + " (health_check shows its state)"
 }
 
 // Unavailable implements route.Availability.
-func (u *Upstreams) Unavailable(session route.Session, server string) (why string, starting bool) {
+func (u *Upstreams) Unavailable(session route.Session, server string) (reason string, starting bool) {
 	cfg := u.cfg.Load()
 	for i := range cfg.Upstreams {
 		if c := &cfg.Upstreams[i]; c.Name == server && route.MayUse(session, server) {
-			state, why := u.unavailable(session, c)
-			return why, state == servers.Starting
+			state, reason := u.unavailable(session, c)
+			return reason, state == servers.Starting
 		}
 	}
 	return "", false
@@ -67,16 +67,16 @@ func (u *Upstreams) Unavailable(session route.Session, server string) (why strin
 // OwnerUnavailable implements route.Availability. If the name begins with the prefixes of
 // several servers, the longest prefix counts. A server without a prefix may have any
 // tool.
-func (u *Upstreams) OwnerUnavailable(session route.Session, name string) (why string, sure bool) {
-	owner, others := u.owners(session, name)
+func (u *Upstreams) OwnerUnavailable(session route.Session, name string) (reason string, sure bool) {
+	owner, candidates := u.owners(session, name)
 	if owner != nil {
-		if _, why := u.unavailable(session, owner); why != "" {
-			return why, true
+		if _, reason := u.unavailable(session, owner); reason != "" {
+			return reason, true
 		}
 	}
-	for _, c := range others {
-		if _, why := u.unavailable(session, c); why != "" {
-			return why, false
+	for _, c := range candidates {
+		if _, reason := u.unavailable(session, c); reason != "" {
+			return reason, false
 		}
 	}
 	return "", false
@@ -84,7 +84,7 @@ func (u *Upstreams) OwnerUnavailable(session route.Session, name string) (why st
 
 // owners returns the server of a public name according to the prefix, or nil, and the servers
 // without a prefix, which could have the name.
-func (u *Upstreams) owners(session route.Session, name string) (owner *config.Upstream, others []*config.Upstream) {
+func (u *Upstreams) owners(session route.Session, name string) (owner *config.Upstream, candidates []*config.Upstream) {
 	cfg := u.cfg.Load()
 	for i := range cfg.Upstreams {
 		c := &cfg.Upstreams[i]
@@ -94,10 +94,10 @@ func (u *Upstreams) owners(session route.Session, name string) (owner *config.Up
 		case c.Prefix != "" && own != "" && (owner == nil || len(c.Prefix) > len(owner.Prefix)):
 			owner = c
 		case c.Prefix == "" && !c.Disabled:
-			others = append(others, c)
+			candidates = append(candidates, c)
 		}
 	}
-	return owner, others
+	return owner, candidates
 }
 
 // AwaitOwner waits until the server of a public name, according to the prefix, has started, for the
@@ -124,8 +124,8 @@ func (u *Upstreams) UnavailableServers(origin route.Origin) []health.Unavailable
 	var all []health.Unavailable
 	for i := range cfg.Upstreams {
 		c := &cfg.Upstreams[i]
-		if state, why := u.unavailable(session, c); why != "" && route.MayUse(session, c.Name) {
-			all = append(all, health.Unavailable{Server: abi.Ident(c.Name), State: string(state), Why: why})
+		if state, reason := u.unavailable(session, c); reason != "" && route.MayUse(session, c.Name) {
+			all = append(all, health.Unavailable{Server: abi.Ident(c.Name), State: string(state), Why: reason})
 		}
 	}
 	return all
