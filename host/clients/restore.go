@@ -73,7 +73,7 @@ func (s *Session) Restore(state, calls []byte) error {
 	var called policy.Counts
 	if len(calls) > 0 {
 		if err := json.Unmarshal(calls, &called); err != nil {
-			return fmt.Errorf("session %s: what it has called: %w", k.ID, err)
+			return fmt.Errorf("session %s: the counts of calls: %w", k.ID, err)
 		}
 	}
 	revision, known := protocol.Handshake.Lookup(k.Revision)

@@ -129,7 +129,7 @@ func TestNoToken(t *testing.T) {
 	}
 	defer l.Shutdown(time.Minute, nil)
 	_, err = Initialize(t.Context(), l, ClientParams{}.Params())
-	if want := "upstream \"web\": not authorized: there is no token yet (run `mcp-metatool auth web`)"; err == nil || err.Error() != want {
+	if want := "upstream \"web\": not authorized: no token is stored yet (run `mcp-metatool auth web`)"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

@@ -121,7 +121,7 @@ func (in *inbox) notification(m wire.Inbound) {
 // must not answer (revision 2026-07-28, basic/transports/stdio).
 func (in *inbox) request(ctx context.Context, m wire.Inbound) wire.Reply {
 	if in.stateless.Load() != nil {
-		in.upstream.log.Warn("a request of the server was dropped: its era has none", "method", link.Excerpt(m.Method))
+		in.upstream.log.Warn("a request of the server was dropped: the server's era has no requests", "method", link.Excerpt(m.Method))
 		return wire.Reply{}
 	}
 	return in.upstream.request(ctx, m)
@@ -236,7 +236,7 @@ func (u *Upstream) neitherEra(err error) error {
 		"%s; initialize failed too (if the server speaks only one era of MCP, set its protocol to %q or %q)", text, ProtocolLegacy, protocol.Stateless.Newest())}
 }
 
-const unknownEra = "it is not known which era of the protocol the server speaks: initialize is used this time (set protocol to skip the question)"
+const unknownEra = "the server's era of the protocol is unknown: initialize is used this time (set protocol to skip the question)"
 
 // discoverWait is how long a server that may not know server/discover may take to answer.
 func (u *Upstream) discoverWait() time.Duration { return min(u.spec.Timeout/2, u.timings.discover) }
@@ -283,7 +283,7 @@ func (u *Upstream) agreeStdio(ctx context.Context, l link.Link, in *inbox) (agre
 		if ctx.Err() != nil {
 			return agreement{}, err
 		}
-		u.log.Warn("the server does not speak the stateless era any more", "found", v.At.Format(time.DateOnly), "err", err)
+		u.log.Warn("the server no longer speaks the stateless era", "found", v.At.Format(time.DateOnly), "err", err)
 		u.setVerdict(Verdict{})
 		if l.Err() != nil {
 			return agreement{}, &staleError{err}

@@ -47,7 +47,7 @@ func (a *allowance) spend(bytes int, stop, stopToo <-chan struct{}) {
 	}
 	wait, first := a.take(max(1, bytes/floodUnit))
 	if first {
-		a.log.Warn("the server sends too much without being asked: it is read slowly from now on", "kind", a.kind, "units_per_second", floodRate)
+		a.log.Warn("the server sends too many unsolicited messages: it is read slowly from now on", "kind", a.kind, "units_per_second", floodRate)
 	}
 	if wait <= 0 {
 		return

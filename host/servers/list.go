@@ -70,7 +70,7 @@ func listAll(ctx context.Context, l link.Link, surface wire.Surface, most int, w
 		case !continues:
 			return c, nil
 		case cursors[digest]:
-			log.Warn(method+" repeats a cursor: the list ends there", "cursor", link.Excerpt(cursor), "items", len(c.items))
+			log.Warn(method+" repeats a cursor: the list ends with this page", "cursor", link.Excerpt(cursor), "items", len(c.items))
 			return c, nil
 		}
 		cursors[digest] = true

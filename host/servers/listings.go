@@ -115,7 +115,7 @@ func (u *Upstream) listFirst(ctx context.Context, lists *listings, capabilities 
 		}
 		got, ok := read[s]
 		if !ok {
-			u.log.Warn("the server does not answer the request for a list: it is used without that list for now", "list", string(s), "waited", u.timings.patience)
+			u.log.Warn("the server does not answer the request for a list: it is used without the list for now", "list", string(s), "waited", u.timings.patience)
 			continue
 		}
 		if err := u.use(lists.link, got); err != nil {

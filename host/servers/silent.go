@@ -48,5 +48,5 @@ func (u *Upstream) checkSilence(ctx context.Context, l link.Link) error {
 		return nil // the end of the link has an error of its own
 	}
 	return &DownError{Upstream: u.spec.Name, Reason: fmt.Sprintf(
-		"it does not answer any more: a call had timed out, and no message came for %v after that, not even the answer to ping", timeout.After)}
+		"it no longer answers: after a call had timed out, no message came for %v, not even the answer to ping", timeout.After)}
 }

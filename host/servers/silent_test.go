@@ -40,7 +40,7 @@ func TestSilentServerIsReplaced(t *testing.T) {
 	if got := f.call(t, "who"); !strings.HasPrefix(got, `{"start":2,`) {
 		t.Error(got)
 	}
-	if s := f.Status(); !strings.Contains(s.Err, "it does not answer any more") {
+	if s := f.Status(); !strings.Contains(s.Err, "it no longer answers") {
 		t.Errorf("status %+v", s)
 	}
 }

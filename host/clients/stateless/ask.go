@@ -26,7 +26,7 @@ const maxQuestions = 64
 // Errors of calls that end because the client does not answer.
 var (
 	errAbandoned = errors.New("the client has not answered in time")
-	errQuestions = fmt.Errorf("one call has more than %d questions open", maxQuestions)
+	errQuestions = fmt.Errorf("a call has more than %d open questions", maxQuestions)
 )
 
 // question is a request of an upstream to the client.

@@ -56,7 +56,7 @@ func (p *Principal) retry(r *rpc.Request, e envelope.Envelope) (done bool) {
 
 // ending returns the error for a call that waited until the end of this process.
 func (p *Principal) ending(method string) *wire.RPCError {
-	return wire.Errorf(wire.CodeInternal, "%s: the call waited for answers in a process that is ending: it is lost, and its server may have done a part of it "+
+	return wire.Errorf(wire.CodeInternal, "%s: the call waited for answers in a process that is ending: the call is lost, and the server may have carried out a part of the call "+
 		"(begin again without requestState)", method)
 }
 
@@ -67,7 +67,7 @@ func (p *Principal) lost(method, replica string) wire.Reply {
 	}
 	description, ended := p.opts.Lost(replica)
 	if ended {
-		return fail(wire.CodeInvalidParams, "%s: the call waited for answers in %s: it is lost, and its server may have done a part of it "+
+		return fail(wire.CodeInvalidParams, "%s: the call waited for answers in %s: the call is lost, and the server may have carried out a part of the call "+
 			"(begin again without requestState)", method, description)
 	}
 	return fail(wire.CodeInternal, "%s: the call waits for answers in %s (try again later; it is lost if that replica has ended)", method, description)

@@ -51,7 +51,7 @@ const (
 var (
 	storeAway   = refusal{http.StatusServiceUnavailable, protocol.CodeHTTPRefused, "the session is not in this replica, and the store of the fleet does not answer (try again)"}
 	unreachable = refusal{http.StatusServiceUnavailable, protocol.CodeHTTPRefused, "the session is in another replica, which cannot be reached from here (try again; if this lasts, see whether the replicas reach each other)"}
-	movedOn     = refusal{http.StatusMisdirectedRequest, protocol.CodeHTTPRefused, "the session is not in this replica any more"}
+	movedOn     = refusal{http.StatusMisdirectedRequest, protocol.CodeHTTPRefused, "the session is no longer in this replica"}
 )
 
 // visit is an HTTP request of a session that is not in this replica.
@@ -306,7 +306,7 @@ func (v *visit) forward(to string, body []byte) outcome {
 }
 
 // errLostText tells a client the known facts about a request.
-const errLostText = "the replica that worked on this request was lost before it has answered: it is not known whether the request was carried out (the session goes on in another replica)"
+const errLostText = "the replica that worked on this request was lost before its answer: the request may have been carried out (the session goes on in another replica)"
 
 // answerLost answers the client after the loss of the working replica. started means: the client
 // has received the beginning of an event stream.

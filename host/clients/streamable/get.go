@@ -49,7 +49,7 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, p *policy, token b
 func (s *session) answerUnresumed(e *eventWriter, id eventID) {
 	request := []byte(id.request)
 	if msg, err := wire.Parse([]byte(`{"jsonrpc":"2.0","method":"x","id":` + id.request + `}`)); err != nil || !msg.IsRequest() {
-		s.handler.refuse(e.w, nil, refusal{http.StatusBadRequest, protocol.CodeHTTPRefused, "Last-Event-ID: the stream was in a replica that does not have the session any more"})
+		s.handler.refuse(e.w, nil, refusal{http.StatusBadRequest, protocol.CodeHTTPRefused, "Last-Event-ID: the replica of the stream no longer has the session"})
 		return
 	}
 	answer := wire.Response(request, wire.Reply{Error: wire.Errorf(wire.CodeInternal, "%s", errLostText).Raw()})

@@ -48,7 +48,7 @@ func (h *Handler) passOn(w http.ResponseWriter, r *http.Request, p *principal, m
 	case errors.As(err, &bad):
 		h.log().Warn("a request that was passed on got no answer", "method", msg.Method, "err", err)
 		reply := wire.Response(msg.ID, wire.Reply{Error: wire.Errorf(wire.CodeInternal,
-			"%s: the connection to replica %s, which has what this is about, was lost: what was asked for may have been done", msg.Method, to).Raw()})
+			"%s: the connection to replica %s, which has the object of this request, was lost: the request may have been carried out", msg.Method, to).Raw()})
 		if bad.Started {
 			_ = newEventSink(w).writeEvent(eventID{}, reply, false)
 		} else {

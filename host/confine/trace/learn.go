@@ -72,7 +72,7 @@ func Propose(events []Event, preset confine.Preset, at confine.Place) (Proposal,
 		case Call:
 			calls[e.Object] = true
 		case Omitted:
-			p.note("it did more than was recorded: the proposal lacks the rest")
+			p.note("it did more than the record holds: the proposal lacks the rest")
 		}
 	}
 	if internet {

@@ -32,7 +32,7 @@ func Refusals(events []Event, s *confine.Settings, at confine.Place) ([]Refusal,
 	list := []Refusal{}
 	for _, e := range events {
 		if e.Kind == Omitted {
-			list = append(list, Refusal{Kind: e.Kind, Reason: "it did more than was recorded"})
+			list = append(list, Refusal{Kind: e.Kind, Reason: "it did more than the record holds"})
 		}
 		if e.Errno == "" {
 			continue
@@ -119,7 +119,7 @@ func (r *Refusal) explainSocket() {
 		r.Reason = "with its ports"
 	case "netlink raw", "netlink datagram":
 		r.Setting = "network = []"
-		r.Reason = "asks which interfaces there are"
+		r.Reason = "asks for the list of network interfaces"
 	}
 }
 

@@ -186,7 +186,7 @@ func (c Checker) list(ctx context.Context, up Connection, timeout time.Duration,
 	}
 	tools, _ := wire.Get(result, string(wire.Tools))
 	if _, err := wire.Elements(tools); err != nil {
-		return fmt.Errorf("answered %s with something that is not a list of tools", r.Method)
+		return fmt.Errorf("answered %s without a list of tools", r.Method)
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ func (c Checker) probe(ctx context.Context, up Connection, p *config.Probe, perm
 // verdict returns the difference of a tools/call result from the expectation, or "".
 func (c Checker) verdict(result []byte, want *config.Expectation) string {
 	if !wire.IsObject(result) {
-		return "answered with something that is not a result"
+		return "answered without a result"
 	}
 	text := textOf(result)
 	if flag, _ := wire.Get(result, "isError"); string(flag) == "true" {

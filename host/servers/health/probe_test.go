@@ -23,7 +23,7 @@ func TestVerdict(t *testing.T) {
 		want         string
 	}{
 		{"anything", `{"content":[]}`, nil, ""},
-		{"no result", `[]`, nil, "answered with something that is not a result"},
+		{"no result", `[]`, nil, "answered without a result"},
 		{"an error", `{"content":[{"type":"text","text":"no\nroute"}],"isError":true}`, text("route"), "failed: no route"},
 		{"no error", `{"content":[],"isError":false}`, nil, ""},
 		{"text", `{"content":[{"type":"text","text":"it is fine"}]}`, text("is"), ""},

@@ -91,7 +91,7 @@ func (b *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil || len(q["state"]) != 1 || !b.take(q.Get("state")) {
-		http.Error(w, "This is not the authorization that mcp-metatool is waiting for.", http.StatusBadRequest)
+		http.Error(w, "mcp-metatool is waiting for another authorization.", http.StatusBadRequest)
 		return
 	}
 	b.back <- q

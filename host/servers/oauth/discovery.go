@@ -303,7 +303,7 @@ func (t *Tokens) checkPKCE(m *serverMetadata, required bool) error {
 	case len(methods) > 0:
 		return fmt.Errorf("the authorization server %s does not support PKCE with S256", shown(m.Issuer))
 	case required && !t.conf.AssumePKCE:
-		return fmt.Errorf("the authorization server %s does not say that it supports PKCE (its metadata has no code_challenge_methods_supported; if you know that it supports S256, set assume_pkce in oauth)", shown(m.Issuer))
+		return fmt.Errorf("the authorization server %s does not declare support for PKCE (its metadata has no code_challenge_methods_supported; if it supports S256, set assume_pkce in oauth)", shown(m.Issuer))
 	}
 	return nil
 }

@@ -160,7 +160,7 @@ func (g *guard) check(u *url.URL) error {
 	literal, isLiteral := literalReach(u.Host, g.net)
 	switch {
 	case u.Host == "" || u.Hostname() == "" || u.User != nil || u.Fragment != "":
-		return &addressError{url: u, reason: "that is not the address of an authorization server"}
+		return &addressError{url: u, reason: "not the address of an authorization server"}
 	case strings.EqualFold(u.Hostname(), g.pinned) && u.Scheme == "https":
 		return nil
 	case u.Scheme != "https" && (u.Scheme != "http" || !isLiteral || literal != reachLoopback || g.own() != reachLoopback):
@@ -168,7 +168,7 @@ func (g *guard) check(u *url.URL) error {
 	case isLiteral && !g.own().mayName(literal):
 		return g.refused(u.Host, literal)
 	case !isLiteral && looksNumeric(u.Hostname()):
-		return &addressError{url: u, reason: "that is neither a host name nor a complete address"}
+		return &addressError{url: u, reason: "neither a host name nor a complete address"}
 	}
 	return nil
 }

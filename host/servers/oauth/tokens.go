@@ -240,7 +240,7 @@ func (t *Tokens) next(ctx context.Context) (*transport.Token, error) {
 	t.mu.Unlock()
 	switch {
 	case entry.Token == nil:
-		return nil, t.refused("there is no token yet", nil)
+		return nil, t.refused("no token is stored yet", nil)
 	case t.conf.Issuer != "" && !sameIssuer(entry.Issuer, t.conf.Issuer):
 		return nil, t.refused(fmt.Sprintf("its tokens are from %s, but the configured issuer is %s", orUnknown(entry.Issuer), shown(t.conf.Issuer)), nil)
 	case usable:
@@ -248,7 +248,7 @@ func (t *Tokens) next(ctx context.Context) (*transport.Token, error) {
 	case entry.Token.RefreshToken == "":
 		return nil, t.refused("the token has expired or is refused, and there is no refresh token", nil)
 	case entry.Issuer == "" || entry.TokenEndpoint == "": // written by an earlier version
-		return nil, t.refused("the token has expired or is refused, and it is not known which authorization server can renew it", nil)
+		return nil, t.refused("the token has expired or is refused, and the authorization server that can renew it is unknown", nil)
 	}
 	if err := t.checkIssuer(ctx, entry); err != nil {
 		return nil, err

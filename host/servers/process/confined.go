@@ -29,7 +29,7 @@ func (c *Command) confined(path string, env []string, log *slog.Logger) (plan, e
 		return plan{}, err
 	}
 	if len(made.Lacks) > 0 {
-		log.Warn("the server is confined as far as this machine can do it (best_effort)", "missing", strings.Join(made.Lacks, "; "), "machine", confine.Level())
+		log.Warn("the server is confined as far as this machine can (best_effort)", "missing", strings.Join(made.Lacks, "; "), "machine", confine.Level())
 	}
 	return plan{*made}, nil
 }

@@ -47,7 +47,7 @@ func (l *Link) hopAnswer(reply wire.Reply, bad *wire.RPCError) wire.Reply {
 		l.doubt()
 	case protocol.CodeUnsupportedVersion:
 		l.doubt()
-		return l.hopError("it does not support the revision "+l.Revision().String()+" any more (call again): %s", bad)
+		return l.hopError("it no longer supports the revision "+l.Revision().String()+" (call again): %s", bad)
 	case protocol.CodeMissingCapability:
 		required, ok := wire.Get(reply.Error, "data", "requiredCapabilities")
 		if !ok || !wire.IsObject(required) {

@@ -129,7 +129,7 @@ func choose(raw []byte, path ...string) (protocol.Revision, error) {
 	}
 	for _, name := range protocol.Handshake.Names() {
 		if names[name] {
-			return protocol.Revision{}, &OtherEraError{Reason: "it names only revisions of the other era, such as " + name}
+			return protocol.Revision{}, &OtherEraError{Reason: "it names only revisions of the other era, for example " + name}
 		}
 	}
 	return protocol.Revision{}, &RevisionError{Supported: link.Excerpt(string(list))}
@@ -142,7 +142,7 @@ func ReadServer(result []byte) (Server, error) {
 	capabilities, _ := wire.Get(result, "capabilities")
 	versions, _ := wire.Get(result, "supportedVersions")
 	if items, err := wire.Elements(versions); err != nil || len(items) == 0 || !ok || kind != envelope.TypeComplete || !wire.IsObject(capabilities) {
-		return Server{}, &OtherEraError{Reason: fmt.Sprintf("the answer to %s is no result of that request", protocol.MethodDiscover)}
+		return Server{}, &OtherEraError{Reason: fmt.Sprintf("the answer to %s is not a result of the request", protocol.MethodDiscover)}
 	}
 	revision, err := choose(result, "supportedVersions")
 	if err != nil {

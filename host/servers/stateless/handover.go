@@ -74,7 +74,7 @@ func (l *Link) endHandOver(full bool) {
 		s.replaced++
 		s.miss(old)
 	default:
-		l.opts.Log.Debug("the server ends each subscription in whose place there is another one", "err", old.err)
+		l.opts.Log.Debug("the server ends each replaced subscription", "err", old.err)
 	}
 	l.dropOld()
 }

@@ -94,7 +94,7 @@ func (p *post) single(resp *http.Response) {
 	default:
 		p.link.rpc.Receive(document(body), p)
 		if !p.over() {
-			p.failUnusable(errors.New("there is none in its response"))
+			p.failUnusable(errors.New("the response has no answer"))
 		}
 	}
 }

@@ -114,7 +114,7 @@ func (m *managedUpstream) noteEra(era protocol.Era, speaks bool) {
 // the own connection.
 func (m *managedUpstream) compareEra(sp *spare, surface wire.Surface, items [][]byte) {
 	if p := m.env.Pins; p != nil && !p.Accepts(m.name, surface, items) {
-		m.env.Log.Warn("the server offers something else in another era than what was pinned: clients of that era use the connection of this one",
+		m.env.Log.Warn("the server's offer in another era differs from the pins: clients of the other era use the connection of this era",
 			"upstream", m.name, "list", string(surface))
 		sp.unlike.Store(true)
 		m.noteEra(sp.era, false)
@@ -143,7 +143,7 @@ func (s *spares) findInEra(m *managedUpstream, era protocol.Era) *spare {
 	if s.closed || time.Since(s.failed) < spareRetry {
 		return nil
 	}
-	m.env.Log.Info("a connection of another era is begun, for clients of that era", "upstream", m.name)
+	m.env.Log.Info("a connection of another era is begun, for the clients of the other era", "upstream", m.name)
 	return s.add(m, era)
 }
 

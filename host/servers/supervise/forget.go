@@ -57,7 +57,7 @@ func ForgetFiles(_ context.Context, dir string, names []string) error {
 	var failed []error
 	for _, name := range names {
 		if !remembers(name) {
-			return fmt.Errorf("%s: no file with remembered lists has such a name", name)
+			return fmt.Errorf("%s: no file with remembered lists has this name", name)
 		}
 		if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			failed = append(failed, err)

@@ -194,7 +194,7 @@ func (m *managedUpstream) updateHandshake(result []byte) {
 	m.update(func(s *Snapshot) { s.Handshake = result })
 	m.publishHandshake(result)
 	if m.isRemembered() && !sameForClients(before, result) {
-		m.env.Log.Info("the upstream announces other capabilities or instructions than when it last ran: sessions that exist already got the old ones", "upstream", m.name)
+		m.env.Log.Info("the upstream announces other capabilities or instructions than in the last run: existing sessions got the old values", "upstream", m.name)
 	}
 }
 

@@ -51,7 +51,7 @@ func CheckNested(cfg *config.Config) error {
 	within := strings.Split(os.Getenv(NestedVariable), ":")
 	for _, m := range fileMarks(cfg) {
 		if slices.Contains(within, m) {
-			return fmt.Errorf("%w: it was started by one with the same configuration, %s (remove the server that starts mcp-metatool from it, or give that server another --config)",
+			return fmt.Errorf("%w: it was started by an mcp-metatool with the same configuration, %s (remove the server that starts mcp-metatool from it, or give that server another --config)",
 				ErrNested, files(cfg)[0])
 		}
 	}

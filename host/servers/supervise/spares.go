@@ -186,7 +186,7 @@ func (s *spares) find(m *managedUpstream, request route.Origin) *spare {
 	if len(s.all) >= maxSpares || time.Since(s.failed) < spareRetry {
 		return nil
 	}
-	m.env.Log.Info("another process of the server is started: a call of a client without a token waits for answers in the others",
+	m.env.Log.Info("another process of the server is started: a call of a client without a token waits for answers in each running process",
 		"upstream", m.name, "processes", len(s.all)+2)
 	return s.add(m, 0)
 }

@@ -368,7 +368,7 @@ func (u *Upstreams) States() []servers.Status {
 func (u *Upstreams) sharedUpstream(server string) (*managedUpstream, error) {
 	m, ok := u.managed(nil, server)
 	if !ok {
-		return nil, fmt.Errorf("upstream %q is not configured, or is one for each session", server)
+		return nil, fmt.Errorf("upstream %q is not configured, or has an instance for each session", server)
 	}
 	return m, nil
 }
