@@ -1,8 +1,11 @@
 package clients
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/clients/stateless"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/envelope"
@@ -160,3 +163,147 @@ func (r *request) Start(work func(ctx context.Context) wire.Reply) {
 }
 
 var _ route.Responder = (*request)(nil)
+
+// handshake is the state of the handshake of a session.
+type handshake int
+
+const (
+	handshakeNone        handshake = iota
+	handshakeInitialized           // initialize was received
+	handshakeDone                  // notifications/initialized was received
+)
+
+// initialize answers an initialize request.
+func (s *Session) initialize(r *rpc.Request) {
+	if bad := s.negotiate(r.Params); bad != nil {
+		r.Reply(wire.Reply{Error: bad.Raw()})
+		return
+	}
+	r.Start(beginSession)
+}
+
+// negotiate sets the revision of the session; see [protocol.Era.Negotiate].
+func (s *Session) negotiate(params []byte) *wire.RPCError {
+	version, ok := wire.GetString(params, "protocolVersion")
+	if !ok {
+		return wire.Errorf(wire.CodeInvalidParams, "initialize: params.protocolVersion must be a string")
+	}
+	if bad := envelope.CheckClient(params); bad != nil {
+		return bad
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.handshake != handshakeNone {
+		return wire.Errorf(wire.CodeInvalidRequest, "invalid request: the session is initialized already")
+	}
+	s.handshake, s.params, s.begun = handshakeInitialized, bytes.Clone(params), true // the message may have more
+	s.revision = protocol.Handshake.Negotiate(version)
+	s.conn.SetBatches(s.revision.Has(protocol.Batches))
+	return nil
+}
+
+// uninitialize lets the client try again after a failed initialize.
+func (s *Session) uninitialize() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.handshake, s.params, s.revision = handshakeNone, nil, protocol.Revision{}
+	s.conn.SetBatches(false)
+}
+
+// initialized takes notifications/initialized.
+func (s *Session) initialized() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.handshake == handshakeInitialized {
+		s.handshake = handshakeDone
+	}
+}
+
+// isInitialized reports whether initialize was received.
+func (s *Session) isInitialized() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.handshake != handshakeNone
+}
+
+// beginSession answers initialize when the backend knows the capabilities.
+func beginSession(ctx context.Context, r *rpc.Request) wire.Reply {
+	s := sessionOf(r)
+	w, err := s.opts.Backend.BeginSession(ctx, s)
+	if err != nil {
+		s.uninitialize()
+		var bad *wire.RPCError
+		if errors.As(err, &bad) {
+			return wire.Reply{Error: bad.Raw()}
+		}
+		return fail(wire.CodeInternal, "initialize: %v", err)
+	}
+	s.persist(ctx, r.Method)
+	var server, result wire.Object
+	server.Text("name", s.opts.Name)
+	server.Text("version", s.opts.Version)
+	result.Text("protocolVersion", s.Revision().String())
+	result.Raw("capabilities", w.Capabilities)
+	result.Raw("serverInfo", server.Bytes())
+	result.NonEmpty("instructions", w.Instructions)
+	result.Raw("_meta", w.Meta)
+	return wire.Reply{Result: result.Bytes()}
+}
+
+func fail(code int, format string, args ...any) wire.Reply {
+	return wire.Reply{Error: wire.Errorf(code, format, args...).Raw()}
+}
+
+// Ask implements route.Origin.
+func (s *Session) Ask(ctx context.Context, call wire.Call) (wire.Reply, error) {
+	return s.callClient(ctx, rpc.Call{Call: call})
+}
+
+// callClient sends a request to the client and waits for the answer. A malformed answer
+// becomes a JSON-RPC error.
+func (s *Session) callClient(ctx context.Context, call rpc.Call) (wire.Reply, error) {
+	reply, err := s.conn.Call(ctx, call)
+	var malformed *malformedError
+	switch {
+	case err == nil:
+		return reply, nil
+	case errors.As(err, &malformed):
+		return fail(wire.CodeInternal, "the client's answer is malformed: %v", malformed), nil
+	case ctx.Err() == nil && s.conn.Err() != nil:
+		return wire.Reply{}, wire.ErrClosed
+	}
+	return wire.Reply{}, err
+}
+
+// malformedError is the error for an unusable answer to a request.
+type malformedError struct{ err error }
+
+func (e *malformedError) Error() string {
+	var bad *wire.RPCError
+	if errors.As(e.err, &bad) {
+		return bad.Message
+	}
+	return e.err.Error()
+}
+
+func (e *malformedError) Unwrap() error { return e.err }
+
+// callErrors makes the errors of calls of the client.
+type callErrors struct{}
+
+// Down implements rpc.Errors.
+func (callErrors) Down(reason string, cause error) error {
+	return fmt.Errorf("client: %s: %w", reason, errors.Join(wire.ErrClosed, cause))
+}
+
+// Unsent implements rpc.Errors. A call of the client is never repeated.
+func (callErrors) Unsent(err error) error { return err }
+
+// Unusable implements rpc.Errors.
+func (callErrors) Unusable(_ string, cause error) error { return &malformedError{cause} }
+
+// Timeout implements rpc.Errors. Calls of the client have no time limit, so rpc never calls
+// Timeout.
+func (callErrors) Timeout(method string, after time.Duration, _ bool) error {
+	return fmt.Errorf("client: no answer to %s within %v: %w", method, after, context.DeadlineExceeded)
+}

@@ -5,18 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 	"github.com/mcp-metatool/mcp-metatool/host/servers/link"
 	"github.com/mcp-metatool/mcp-metatool/host/servers/stateless"
 	"github.com/mcp-metatool/mcp-metatool/host/servers/stdio"
 )
 
-// This file is the state machine of an upstream. The machine has a single goroutine, run, and only
-// enter changes the state.
+// The state machine of an upstream has a single goroutine, run, and only enter changes the state.
 
 // maxStatusErr limits Status.Err, in bytes.
 const maxStatusErr = 2 << 10
@@ -363,4 +365,195 @@ func (u *Upstream) setPid(pid int) {
 	u.mu.Lock()
 	u.status.Pid = pid
 	u.mu.Unlock()
+}
+
+// timings are the delays and waits of an upstream. Tests shorten them.
+type timings struct {
+	grace       time.Duration // between the steps of a shutdown
+	killWait    time.Duration // how long Close waits for the goroutines after killing the server
+	firstDelay  time.Duration // before the first restart
+	maxDelay    time.Duration // the longest delay before a restart
+	stableAfter time.Duration // after a server was ready this long, the next delay is firstDelay again
+	callWait    time.Duration // how long calls wait for the first restart
+	askAgain    time.Duration // before a server that does not work is asked again for the era
+	checkEvery  time.Duration // the shortest time between two checks of a server's era
+	discover    time.Duration // the longest wait for the answer to server/discover of a server that may not know the method
+	patience    time.Duration // how long a start waits for the other lists after the list of tools
+	reread      time.Duration // the shortest time between two readings of a list because of the list's age
+}
+
+var defaultTimings = timings{
+	grace:       time.Second,
+	killWait:    500 * time.Millisecond,
+	firstDelay:  250 * time.Millisecond,
+	maxDelay:    30 * time.Second,
+	stableAfter: 10 * time.Second,
+	callWait:    2 * time.Second,
+	askAgain:    500 * time.Millisecond,
+	checkEvery:  5 * time.Second,
+	discover:    15 * time.Second,
+	patience:    5 * time.Second,
+	reread:      time.Second,
+}
+
+// backoff computes the delay before each restart.
+type backoff struct {
+	timings
+	failures int           // in a row
+	delay    time.Duration // the last delay, without jitter
+}
+
+// next returns the delay after a failure. The delay begins with about firstDelay and doubles up to
+// maxDelay. A random part of up to a quarter is subtracted, so that upstreams with simultaneous
+// failures do not restart at the same time. up is how long the server had been ready, or 0. With
+// redial, only a connection has to be made again, so the delay after a first failure is 0.
+func (b *backoff) next(up time.Duration, redial bool) time.Duration {
+	if up >= b.stableAfter {
+		b.failures = 0
+	}
+	b.failures++
+	if b.failures == 1 {
+		b.delay = b.firstDelay
+		if redial {
+			return 0
+		}
+	} else {
+		b.delay *= 2
+	}
+	b.delay = min(b.delay, b.maxDelay)
+	return b.delay - rand.N(b.delay/4+1)
+}
+
+// singleStreamLink is a link with a single stream from the server. Links over streamable HTTP are
+// not: over streamable HTTP each request has a separate stream.
+type singleStreamLink interface {
+	// Heard returns a number that changes with each message. The number is odd while a message is
+	// being processed, by us or by a slow client.
+	Heard() int64
+}
+
+// noteTimeout makes serve check whether the server still responds, if err is the
+// timeout of a call.
+func (u *Upstream) noteTimeout(err error) {
+	var timeout *TimeoutError
+	if !errors.As(err, &timeout) || timeout.Max || u.spec.Restart == RestartNever {
+		return
+	}
+	select {
+	case u.timedOut <- struct{}{}:
+	default: // a check is pending
+	}
+}
+
+// checkSilence sends the server a ping. checkSilence returns an error if neither the answer nor any
+// other message arrives in time, because every call to a silent server would time out. A server
+// that waits for an answer of ours is not checked, because the server may do nothing else.
+func (u *Upstream) checkSilence(ctx context.Context, l link.Link) error {
+	from, ok := below(l).(singleStreamLink)
+	if !ok || u.answering.Load() > 0 {
+		return nil
+	}
+	before := from.Heard()
+	ctx, cancel := u.deadline(ctx, protocol.MethodPing)
+	defer cancel()
+	_, err := l.Call(ctx, wire.Call{Method: protocol.MethodPing})
+	var timeout *TimeoutError
+	if !errors.As(err, &timeout) || before%2 == 1 || from.Heard() != before || u.answering.Load() > 0 {
+		return nil // the end of the link has an error of its own
+	}
+	return &DownError{Upstream: u.spec.Name, Reason: fmt.Sprintf(
+		"it no longer answers: after a call had timed out, no message came for %v, not even the answer to ping", timeout.After)}
+}
+
+// Limits on unsolicited messages of a server, which belong to no call in flight: log messages, list
+// changes, requests, unexpected progress, garbage, lines on stderr. A unit is a message, or
+// floodUnit bytes of a larger message. A server may send floodBurst units at once, and floodRate
+// units per second in the long run. A faster server is read at floodRate, and so has to wait;
+// nothing is dropped. Answers and progress of calls in flight cost nothing, but unsolicited
+// messages in the same stream can delay them.
+const (
+	floodUnit  = 4 << 10 // bytes
+	floodBurst = 20_000
+	floodRate  = 500 // units a second
+)
+
+// allowance is a leaky bucket for the unsolicited messages of a server. The allowance lives as long
+// as the upstream, so that a restart does not reset the bucket. It is safe for concurrent use. A
+// nil allowance is unlimited.
+type allowance struct {
+	log   *slog.Logger
+	kind  string // for the log
+	burst int    // units
+
+	mu    sync.Mutex
+	used  time.Duration // the time until the bucket is empty
+	at    time.Time     // when used was computed
+	since time.Time     // when reading was slowed; zero at full speed
+}
+
+func newAllowance(log *slog.Logger, kind string) *allowance {
+	return &allowance{log: log, kind: kind, burst: floodBurst}
+}
+
+// unitTime is the cost of a unit.
+const unitTime = time.Second / floodRate
+
+// spend charges for a message of some bytes, and waits for room for more, or until stop or stopToo
+// is closed.
+func (a *allowance) spend(bytes int, stop, stopToo <-chan struct{}) {
+	if a == nil {
+		return
+	}
+	wait, first := a.take(max(1, bytes/floodUnit))
+	if first {
+		a.log.Warn("the server sends too many unsolicited messages: it is read slowly from now on", "kind", a.kind, "units_per_second", floodRate)
+	}
+	if wait <= 0 {
+		return
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-stop:
+	case <-stopToo:
+	}
+}
+
+// take charges for units. take returns how long to wait before reading on, and whether this is the
+// first wait.
+func (a *allowance) take(units int) (wait time.Duration, first bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.drain()
+	a.used += time.Duration(units) * unitTime
+	wait = a.used - a.most()
+	if first = wait > 0 && a.since.IsZero(); first {
+		a.since = a.at
+	}
+	return wait, first
+}
+
+// drain empties the bucket by the elapsed time. The caller holds a.mu.
+func (a *allowance) drain() {
+	now := time.Now()
+	a.used = max(0, a.used-now.Sub(a.at))
+	a.at = now
+	if a.used < a.most()/2 { // hysteresis
+		a.since = time.Time{}
+	}
+}
+
+// most is the size of the bucket.
+func (a *allowance) most() time.Duration { return time.Duration(a.burst) * unitTime }
+
+// slowed returns when reading became slow; zero at full speed.
+func (a *allowance) slowed() time.Time {
+	if a == nil {
+		return time.Time{}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.drain()
+	return a.since
 }

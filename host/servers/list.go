@@ -4,15 +4,19 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 	"github.com/mcp-metatool/mcp-metatool/host/servers/link"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/stateless"
 )
 
 // Limits of a listing. They are far above the lists of real servers, and end the listing of a
@@ -204,4 +208,326 @@ func merge(meta, more []byte) []byte {
 		merged.Raw(name, values[name])
 	}
 	return merged.Bytes()
+}
+
+// listings reads the lists of a server in parallel, so that a missing list does not hold back the
+// other lists. serveAgreed owns the listings, and uses the results.
+type listings struct {
+	upstream *Upstream
+	link     link.Link
+	outcomes chan outcome // has room for an outcome of each surface
+	wg       sync.WaitGroup
+}
+
+// outcome is the outcome of reading a list.
+type outcome struct {
+	surface wire.Surface
+	listing *listing
+	err     error
+	covers  uint64 // for endListing
+	notice  []byte
+	heard   bool
+	fresh   envelope.Freshness
+}
+
+func (u *Upstream) newListings(l link.Link) *listings {
+	return &listings{upstream: u, link: l, outcomes: make(chan outcome, len(wire.Surfaces))}
+}
+
+// begin begins to read lists none of which is being read. The first requests are written in
+// the order of surfaces. cost is charged to the server for each; 0: nothing is.
+func (r *listings) begin(ctx context.Context, cost int, surfaces ...wire.Surface) {
+	turn := make(chan struct{})
+	close(turn)
+	for _, s := range surfaces {
+		r.upstream.noteReading(s)
+		mine, next := turn, make(chan struct{})
+		turn = next
+		r.wg.Go(func() {
+			<-mine
+			written := onWrite(sync.OnceFunc(func() { close(next) }))
+			if cost > 0 {
+				r.upstream.allowance.spend(cost, ctx.Done(), r.link.Done())
+			}
+			got := r.upstream.read(ctx, r.link, s, written)
+			written()
+			r.outcomes <- got
+		})
+	}
+}
+
+// wait waits for the readings in progress, after the end of their context.
+func (r *listings) wait() {
+	r.wg.Wait()
+	close(r.outcomes)
+	for got := range r.outcomes {
+		r.upstream.endListing(got.surface, got.covers)
+	}
+}
+
+// onWrite is a wire.Permit that is called before a request is written, and allows the request.
+type onWrite func()
+
+func (f onWrite) Permitted() error {
+	f()
+	return nil
+}
+
+// listFirst reads all lists that the server offers, and passes each list on in the order of
+// wire.Surfaces. After the list of tools, listFirst waits for the other lists for at most
+// timings.patience: serveAgreed passes later lists on.
+func (u *Upstream) listFirst(ctx context.Context, lists *listings, capabilities []byte) error {
+	var offered []wire.Surface
+	for _, s := range wire.Surfaces {
+		if _, has := wire.Get(capabilities, s.Capability()); has {
+			offered = append(offered, s)
+		}
+	}
+	lists.begin(ctx, 0, offered...)
+	read := make(map[wire.Surface]outcome)
+	defer func() {
+		for _, got := range read {
+			u.endListing(got.surface, got.covers)
+		}
+	}()
+	var late <-chan time.Time // nil before the list of tools
+	impatient := false
+	for _, s := range wire.Surfaces {
+		if !slices.Contains(offered, s) {
+			u.listed(List{Surface: s, Items: [][]byte{}, Fresh: envelope.Freshness{Nothing: true}})
+			continue
+		}
+		for _, ok := read[s]; !ok && !impatient; _, ok = read[s] {
+			if s != wire.Tools && late == nil {
+				timer := time.NewTimer(u.timings.patience)
+				defer timer.Stop()
+				late = timer.C
+			}
+			select {
+			case got := <-lists.outcomes:
+				read[got.surface] = got
+			case <-late:
+				impatient = true
+			}
+		}
+		got, ok := read[s]
+		if !ok {
+			u.log.Warn("the server does not answer the request for a list: it is used without the list for now", "list", string(s), "waited", u.timings.patience)
+			continue
+		}
+		if err := u.use(lists.link, got); err != nil {
+			if s == wire.Tools || over(ctx, lists.link, err) {
+				return err
+			}
+			u.unlisted(s, err)
+		}
+	}
+	return nil
+}
+
+// read reads a list. written is asked before each request is written.
+func (u *Upstream) read(ctx context.Context, l link.Link, s wire.Surface, written wire.Permit) outcome {
+	got := outcome{surface: s}
+	got.covers, got.notice, got.heard = u.beginListing(s)
+	got.fresh = u.freshness(l, s)
+	ctx, cancel := u.deadline(ctx, s.ListMethod())
+	defer cancel()
+	got.listing, got.err = listAll(ctx, l, s, u.spec.MaxList, written, u.log)
+	var refused *wire.RPCError
+	if s == wire.Templates && errors.As(got.err, &refused) && refused.Code == wire.CodeMethodNotFound {
+		got.listing, got.err = &listing{items: [][]byte{}}, nil // templates have no capability of their own
+		got.fresh.Nothing = true
+	}
+	return got
+}
+
+// use passes on a list. After a failure, the old list is kept.
+func (u *Upstream) use(l link.Link, got outcome) error {
+	c, err := got.listing, got.err
+	if err == nil && u.opts.KeepList != nil {
+		if full := u.opts.KeepList(got.surface, c.memory()); full != nil {
+			err = &ListError{Surface: got.surface, Err: full}
+		}
+	}
+	if large := (*ListError)(nil); errors.As(err, &large) {
+		large.Upstream = u.spec.Name
+	}
+	if err != nil {
+		return err
+	}
+	if stateless, ok := l.(*stateless.Link); ok {
+		got.fresh.Hints = c.hints
+		if got.surface == wire.Tools {
+			c.items = stateless.SetTools(c.items)
+		}
+	}
+	u.listed(List{got.surface, c.items, c.meta, got.heard, got.notice, got.fresh})
+	return nil
+}
+
+// listState tracks the announced changes of a surface. announced >= begun >= listed.
+type listState struct {
+	announced uint64 // number of announcements so far
+	begun     uint64 // announced when the last listing began
+	listed    uint64 // announced when the last finished listing began
+	// since is the time of the first announcement not covered by a finished listing, and sinceBegun
+	// the time of the first announcement after the last listing began.
+	since, sinceBegun time.Time
+	reading           bool               // from listings.begin to endListing
+	heard             bool               // the server has announced a change since the last listing began
+	notice            []byte             // params of the last announcement; nil for none
+	fresh             envelope.Freshness // of the last list, except for Read, the time of the last attempt to read the list
+}
+
+// announced maps each list_changed notification to the changed surfaces.
+var announced = func() map[string][]wire.Surface {
+	m := make(map[string][]wire.Surface)
+	for _, s := range wire.Surfaces {
+		m[s.ChangedMethod()] = append(m[s.ChangedMethod()], s)
+	}
+	return m
+}()
+
+// announce records changed lists, and has serve read them again. Any number of changes to a list
+// during a reading cause a single further listing. heard means: the server has announced the
+// change, with params notice, or nil.
+func (u *Upstream) announce(surfaces []wire.Surface, heard bool, notice []byte) {
+	now := time.Now()
+	u.mu.Lock()
+	for _, s := range surfaces {
+		l := u.lists[s]
+		if l.announced == l.listed {
+			l.since = now
+		}
+		if l.announced == l.begun {
+			l.sinceBegun = now
+		}
+		l.announced++
+		if heard {
+			l.heard, l.notice = true, notice
+		}
+	}
+	u.mu.Unlock()
+	select {
+	case u.relist <- struct{}{}:
+	default: // the pending token's receiver sees this change too
+	}
+}
+
+// ListChanged has a list read again because another process of the server has announced a change. n
+// is the other process's notification.
+func (u *Upstream) ListChanged(n wire.Inbound) { u.announce(announced[n.Method], true, n.Params) }
+
+// changedLists returns the changed surfaces without a listing since the change, except surfaces
+// being read.
+func (u *Upstream) changedLists() []wire.Surface {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var surfaces []wire.Surface
+	for _, s := range wire.Surfaces {
+		if l := u.lists[s]; l.announced > l.begun && !l.reading {
+			surfaces = append(surfaces, s)
+		}
+	}
+	return surfaces
+}
+
+// noteReading notes that a surface is going to be listed.
+func (u *Upstream) noteReading(s wire.Surface) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.lists[s].reading = true
+}
+
+// beginListing is called before a surface is listed. covers is passed to endListing. heard means:
+// the server has announced a change; notice is the params of the notification, or nil.
+func (u *Upstream) beginListing(s wire.Surface) (covers uint64, notice []byte, heard bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	l := u.lists[s]
+	notice, l.notice = l.notice, nil
+	heard, l.heard = l.heard, false
+	l.begun = l.announced
+	return l.begun, notice, heard
+}
+
+// endListing is called after a successful or failed listing of a surface; after a failure the old
+// list stays.
+func (u *Upstream) endListing(s wire.Surface, covers uint64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	l := u.lists[s]
+	l.listed, l.reading = covers, false
+	l.since = l.sinceBegun // meaningless without an announcement since
+	close(u.listingEnded)
+	u.listingEnded = make(chan struct{})
+}
+
+// rereadExpired has lists read again after the time that the server allows to keep them, unless the
+// server announces changes. Otherwise a client that asks for a list again would never see a change.
+func (u *Upstream) rereadExpired(surfaces []wire.Surface) {
+	now := time.Now()
+	var expired []wire.Surface
+	u.mu.Lock()
+	for _, s := range surfaces {
+		if l := u.lists[s]; u.status.State == Ready && l.announced == l.listed && l.fresh.Expired(now) && now.Sub(l.fresh.Read) >= u.timings.reread {
+			l.fresh.Read = now // also if reading fails
+			expired = append(expired, s)
+		}
+	}
+	u.mu.Unlock()
+	if len(expired) > 0 {
+		u.announce(expired, false, nil)
+	}
+}
+
+// Changing reports whether the server has announced a change of any of these surfaces without a
+// listing since.
+func (u *Upstream) Changing(surfaces ...wire.Surface) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.status.State == Ready && slices.ContainsFunc(surfaces, func(s wire.Surface) bool {
+		return u.lists[s].announced > u.lists[s].listed
+	})
+}
+
+// AwaitLists waits until the announced changes of these surfaces are listed: OnList has returned,
+// or reading the list has failed. The wait ends at the latest wait after the announcement of the
+// oldest change, or when ctx ends. AwaitLists does not wait while the upstream is down. Expired
+// lists are read again, and count as changed.
+func (u *Upstream) AwaitLists(ctx context.Context, wait time.Duration, surfaces ...wire.Surface) {
+	u.rereadExpired(surfaces)
+	var targets []uint64
+	for {
+		u.mu.Lock()
+		if targets == nil {
+			targets = make([]uint64, len(surfaces))
+			for i, s := range surfaces {
+				targets[i] = u.lists[s].announced
+			}
+		}
+		var deadline time.Time
+		now := time.Now()
+		for i, s := range surfaces {
+			l := u.lists[s]
+			if late := l.since.Add(wait); l.listed < targets[i] && late.After(now) && late.After(deadline) {
+				deadline = late
+			}
+		}
+		ready, ended, stateChanged := u.status.State == Ready, u.listingEnded, u.stateChanged
+		u.mu.Unlock()
+		if !ready || deadline.IsZero() {
+			return
+		}
+		timer := time.NewTimer(deadline.Sub(now))
+		select {
+		case <-ended:
+		case <-stateChanged:
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+		timer.Stop()
+	}
 }

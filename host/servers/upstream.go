@@ -1,3 +1,13 @@
+// Package servers is the client side of a configured MCP server. An Upstream starts the server, or
+// connects to the server, does the handshake, reads the lists, makes calls, and restarts the server
+// after the server's end. Begin with Spec, Options and Upstream.
+//
+// Each connection is a link (package link) over one of three transports. Messages are passed on as
+// raw bytes (package wire); only the parts for the handshake and the lists are decoded.
+//
+// The packages below know nothing of an Upstream: stdio, streamable and legacysse are the links,
+// stateless is a link over another link for servers without a handshake, process runs a server as a
+// subprocess, httpclient sends requests over HTTP, and oauth gets access tokens.
 package servers
 
 import (
@@ -13,6 +23,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 	"github.com/mcp-metatool/mcp-metatool/host/servers/link"
 )
@@ -362,4 +373,130 @@ func (u *Upstream) Close(ctx context.Context) error {
 	case <-timer.C:
 		return fmt.Errorf("upstream %q: its processes were killed, but one of its messages is still waiting for a client that does not read", u.spec.Name)
 	}
+}
+
+// Submit is Call for a caller that does not wait. When Submit returns, the request has been passed
+// to the link. complete is called once, perhaps before Submit returns. complete gets the reply, or
+// a continuation, which must be called and returns the result of Call. complete runs on a goroutine
+// of the connection and must not block; the continuation may.
+//
+// cancel ends the call with a cause, like the end of ctx with this cause ends Call. If the call has
+// ended, cancel does nothing. cancel does not block.
+//
+// ok is false, and nothing has been sent, if the call would have to wait for the upstream to start,
+// or for the server to read.
+func (u *Upstream) Submit(call wire.Call, complete wire.CompletionFunc) (cancel func(cause error), ok bool) {
+	u.mu.Lock()
+	l := u.link
+	u.mu.Unlock()
+	if l == nil {
+		return nil, false
+	}
+	pending, err := l.Submit(call, u.limitOf(call.Method), func(reply wire.Reply, next wire.Continuation) {
+		if next == nil {
+			u.noteError(l, reply)
+			complete(reply, nil)
+			return
+		}
+		complete(wire.Reply{}, func(ctx context.Context) (wire.Reply, error) { return u.conclude(ctx, l, call, next) })
+	})
+	if err != nil {
+		return nil, false
+	}
+	return pending.Cancel, true
+}
+
+// conclude continues a call without a reply over the link l.
+func (u *Upstream) conclude(ctx context.Context, l link.Link, call wire.Call, next wire.Continuation) (wire.Reply, error) {
+	reply, err := next(ctx)
+	if err == nil {
+		return reply, nil
+	}
+	u.noteTimeout(err)
+	if !IsUnsent(err) {
+		return reply, err
+	}
+	other, err := u.connection(ctx, l) // l had ended without being noticed, as in Call
+	if err != nil {
+		return wire.Reply{}, err
+	}
+	return u.callOn(ctx, other, call)
+}
+
+// State is the state of an upstream.
+type State string
+
+// The states. Starting is followed by Ready or Failed, Ready by Failed, Failed by
+// Starting unless Spec.Restart is "never", and each of them by Closed.
+const (
+	Starting State = "starting" // starting the process, initializing or listing
+	Ready    State = "ready"    // calls are forwarded
+	Failed   State = "failed"   // could not be started, or has ended; Status.Err says why
+	Closed   State = "closed"   // Close was called
+)
+
+// Status is a snapshot of an upstream, for people to read.
+type Status struct {
+	Name            string
+	State           State
+	Since           time.Time // when State was entered
+	ServerName      string    // the server's name for itself; "" before the first handshake
+	ServerVersion   string
+	ProtocolVersion string
+	Agreed          string // how ProtocolVersion was found, for people
+	// The number of items in the last listing of each surface.
+	Tools, Resources, Templates, Prompts int
+	// StartTime is how long the last start took, up to Ready, without the wait
+	// for Options.InitializeParams; 0 before the first.
+	StartTime time.Duration
+	Restarts  int       // starts after the first
+	RestartAt time.Time // in state Failed: when the next start is due; zero for never
+	// SlowedSince is when we began to read the server slowly because of too many unsolicited
+	// messages; zero if we read at full speed.
+	SlowedSince time.Time
+	Pid         int // of the process; 0 without a process
+	// Err is the last error, at most 2 KiB, or "". The error of a downed upstream includes the
+	// first line that was not a message, the last lines of stderr, and the result of the error's
+	// Detail method, if any. Clients see only the first line of Err, which has none of these. Err
+	// stays after a successful restart.
+	Err string
+}
+
+// count returns a pointer to the number of items of a surface.
+func (s *Status) count(surface wire.Surface) *int {
+	switch surface {
+	case wire.Resources:
+		return &s.Resources
+	case wire.Templates:
+		return &s.Templates
+	case wire.Prompts:
+		return &s.Prompts
+	}
+	return &s.Tools
+}
+
+// limitOf returns the time limit of a call. tasks/result has no idle limit, because the call takes
+// as long as the task.
+func (u *Upstream) limitOf(method string) rpc.Limit {
+	limit := rpc.Limit{Idle: u.spec.Timeout, Max: u.spec.MaxTimeout}
+	if method == protocol.MethodTasksResult {
+		limit.Idle = 0
+	}
+	return limit
+}
+
+// Observer sees the connections with servers, for telemetry. An Observer is safe for concurrent use
+// and must not block.
+type Observer interface {
+	// Connect is called before a connection is made. again is set for all but the first connection.
+	Connect(spec Spec, again bool) Connection
+}
+
+// Connection observes a connection. A Connection is safe for concurrent use and must not block.
+type Connection interface {
+	rpc.Tracer
+	// Agreed is called with the revision when the handshake is done.
+	Agreed(revision string)
+	// Ended is called once, at the end, and also if no connection could be made.
+	Ended()
 }

@@ -1,13 +1,17 @@
 package stateless
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/envelope"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
@@ -281,3 +285,163 @@ var (
 	_ route.Responder = (*Exchange)(nil)
 	_ route.Origin    = (*Exchange)(nil)
 )
+
+// complete returns the reply to a request with the additions of this era. Additions that the reply
+// has already stay unchanged.
+func (x *Exchange) complete(r *rpc.Request, reply wire.Reply) wire.Reply {
+	if reply.Error != nil {
+		x.noteLacked(r, reply)
+		return reply
+	}
+	hints := x.principal.opts.Backend.Hints(route.Call{Method: x.method, Origin: x})
+	if hints != nil {
+		if kind, _ := envelope.ResultType(reply.Result); kind != envelope.TypeComplete {
+			hints = nil
+		}
+	}
+	result, err := x.principal.stamp.Complete(reply.Result, hints)
+	if err != nil {
+		return fail(wire.CodeInternal, "%s: the result is not an object: %v", x.method, err)
+	}
+	reply.Result = result
+	return reply
+}
+
+// MethodStream is an rpc.Stream that tells the client whether this server has the method of the
+// request (over HTTP, by the status).
+type MethodStream interface {
+	// LacksMethod tells the stream that this server does not have the method. LacksMethod is called
+	// before the answer is sent.
+	LacksMethod()
+}
+
+// noteLacked tells the stream of a request if this server does not have the method. An error with
+// the same code of a server behind us is about the other server only, unless the method is unknown
+// to us.
+func (x *Exchange) noteLacked(r *rpc.Request, reply wire.Reply) {
+	if wire.ParseError(reply.Error).Code != wire.CodeMethodNotFound {
+		return
+	}
+	x.mu.Lock()
+	_, known := x.said.revision.Method(protocol.Client, x.method)
+	x.mu.Unlock()
+	if out, ok := r.Stream().(MethodStream); ok && (reply.Own || !known) {
+		out.LacksMethod()
+	}
+}
+
+// inputRequired returns a result with questions to the client.
+func inputRequired(requests []byte, state string, serverInfo []byte) []byte {
+	var meta wire.Object
+	meta.Raw(envelope.KeyServerInfo, serverInfo)
+	result := wire.NewObject(len(requests) + len(state) + len(serverInfo) + 150)
+	result.Text("resultType", envelope.TypeInputRequired)
+	result.Raw("inputRequests", requests)
+	result.Text("requestState", state)
+	result.Raw("_meta", meta.Bytes())
+	return result.Bytes()
+}
+
+// Bounds of parked calls. Each parked call keeps a call of an upstream open, with the upstream
+// call's resources.
+const (
+	maxParked    = 1024 // of all principals
+	maxParkedFor = 256  // of a principal
+	// parkedMemory is the approximate memory of a waiting call without the sent messages, in bytes.
+	parkedMemory = 8 << 10
+)
+
+// errParking is the error at the limit on parked calls.
+var errParking = errors.New("too many calls wait for answers of their clients (answer some of them, or wait until they expire)")
+
+// Parking counts the parked calls of several principals. The zero value is empty.
+type Parking struct {
+	mu sync.Mutex
+	n  int
+}
+
+// take takes a place, and returns false without a free place.
+func (k *Parking) take() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.n >= maxParked {
+		return false
+	}
+	k.n++
+	return true
+}
+
+func (k *Parking) leave() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.n--
+}
+
+// register gives an exchange an id and a place among the parked calls until the exchange's end,
+// with the memory for the exchange, and for a question of size question. The caller holds x.mu.
+func (p *Principal) register(x *Exchange, id string, question int) error {
+	kept := p.opts.Budget.OpenKept(route.BudgetKey(p), "calls that wait for this client")
+	if err := kept.Set(x.size() + int64(question)); err != nil {
+		kept.Close()
+		return noMemory(err)
+	}
+	p.mu.Lock()
+	room := p.ctx.Err() == nil && len(p.parked) < maxParkedFor && p.opts.Parking.take()
+	if room {
+		p.parked[id] = x
+		x.id, x.kept = id, kept
+	}
+	p.mu.Unlock()
+	if !room {
+		kept.Close()
+		return errParking
+	}
+	return nil
+}
+
+// size returns how many bytes the exchange keeps. The caller holds x.mu.
+func (x *Exchange) size() int64 {
+	n := parkedMemory + budget.Copies*len(x.params) + len(x.said.client) + len(x.reply.Result) + len(x.reply.Error)
+	for _, q := range x.questions {
+		n += len(q.request)
+	}
+	return int64(n)
+}
+
+// count counts the memory of the exchange again after a decrease. The caller holds x.mu.
+func (x *Exchange) count() { _ = x.kept.Set(x.size()) }
+
+// keep keeps a reply for the next request. keep copies the reply, because the server is charged for
+// the reply's message as long as any reference remains. The caller holds x.mu.
+func (x *Exchange) keep(reply wire.Reply) {
+	x.params, x.questions = nil, nil
+	x.count()
+	if err := x.kept.Add(len(reply.Result) + len(reply.Error)); err != nil {
+		reply = wire.Reply{Error: rpc.LostAnswer(err)}
+	}
+	reply.Result, reply.Error = bytes.Clone(reply.Result), bytes.Clone(reply.Error)
+	x.reply = reply
+}
+
+// noMemory returns the error for a call without memory to wait for the client.
+func noMemory(err error) error { return fmt.Errorf("the call cannot wait: %s", limits.Explain(err)) }
+
+// forget gives the place of an exchange back.
+func (p *Principal) forget(x *Exchange) {
+	p.mu.Lock()
+	kept := x.kept
+	if x.id != "" && p.parked[x.id] == x {
+		delete(p.parked, x.id)
+		p.opts.Parking.leave()
+	}
+	p.mu.Unlock()
+	kept.Close()
+}
+
+// find returns the exchange with an id.
+func (p *Principal) find(id string) (*Exchange, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	x, ok := p.parked[id]
+	return x, ok
+}

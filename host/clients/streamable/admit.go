@@ -5,12 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/clients/bearer"
+	"github.com/mcp-metatool/mcp-metatool/host/clients/origin"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/limits"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
 )
 
 // Errors for clients that cannot begin a session.
@@ -256,4 +260,168 @@ func (h *Handler) removeUsages() {
 func (u *usage) isNew(q quota, now time.Time) bool {
 	u.refill(q, now)
 	return u.sessions == 0 && u.allowance >= float64(q.burst)
+}
+
+// policy is Access in a form for checking requests. A request loads the policy once and passes the
+// policy on, so that a reload cannot mix two policies. Tokens expire on their own.
+type policy struct {
+	tokens   []bearer.Token
+	byDigest map[bearer.Digest]*grant
+	now      func() time.Time
+	origin.Rules
+}
+
+// grant is the access of the clients with a token.
+type grant struct {
+	*bearer.Token
+	rights *bearer.Rights
+}
+
+// everyone is the access of clients without a token.
+var everyone = &grant{Token: &bearer.Token{}}
+
+func newPolicy(a Access, now func() time.Time) *policy {
+	p := &policy{tokens: a.Tokens, byDigest: map[bearer.Digest]*grant{}, now: now, Rules: origin.NewRules(a.AllowedOrigins, a.AllowedHosts)}
+	for i := range a.Tokens {
+		token := &a.Tokens[i]
+		p.byDigest[token.Digest] = &grant{token, token.Rights.Prepared()}
+	}
+	return p
+}
+
+// grant returns the access of the clients with a token; nil if the token is not accepted. The zero
+// digest stands for clients without a token.
+func (p *policy) grant(d bearer.Digest) *grant {
+	if len(p.tokens) == 0 && d == (bearer.Digest{}) {
+		return everyone
+	}
+	if g := p.byDigest[d]; g != nil && !g.Expired(p.now()) {
+		return g
+	}
+	return nil
+}
+
+// accepts reports whether a session begun with the token may continue.
+func (p *policy) accepts(d bearer.Digest) bool { return p.grant(d) != nil }
+
+// rights returns the rights of clients with the token.
+func (p *policy) rights(d bearer.Digest) *bearer.Rights {
+	if g := p.grant(d); g != nil {
+		return g.rights
+	}
+	return bearer.Nothing
+}
+
+// name returns the name of the token, "" for none.
+func (p *policy) name(d bearer.Digest) string {
+	if g := p.byDigest[d]; g != nil {
+		return g.Name
+	}
+	return ""
+}
+
+// authenticate returns the token of r; ok is false if the token is not accepted.
+func (p *policy) authenticate(r *http.Request) (token bearer.Digest, ok bool) {
+	if len(p.tokens) == 0 {
+		return bearer.Digest{}, true
+	}
+	if found := bearer.Find(p.tokens, r); found != nil && !found.Expired(p.now()) {
+		return found.Digest, true
+	}
+	return bearer.Digest{}, false
+}
+
+// nextExpiry returns when the next token expires; ok is false if none will.
+func (p *policy) nextExpiry() (next time.Time, ok bool) {
+	now := p.now()
+	for i := range p.tokens {
+		if at := p.tokens[i].Expires; !at.IsZero() && at.After(now) && (!ok || at.Before(next)) {
+			next, ok = at, true
+		}
+	}
+	return next, ok
+}
+
+// errRevoked is the cause of the end of sessions with a token that is no longer accepted.
+var errRevoked = errors.New("the token is no longer valid")
+
+// SetAccess replaces the access policy. SetAccess ends sessions with a token that is no longer
+// accepted. Clients with changed rights are notified of changed lists.
+func (h *Handler) SetAccess(a Access) {
+	p := newPolicy(a, h.opts.WallClock)
+	h.mu.Lock()
+	before := h.policy.Swap(p)
+	ended := h.removeRefused(p)
+	affected := map[route.Session][]wire.Surface{}
+	for _, s := range h.sessions {
+		affected[s.mcp] = changedLists(before.rights(s.token), p.rights(s.token))
+	}
+	for token, of := range h.principals {
+		affected[of.mcp] = changedLists(before.rights(token), p.rights(token))
+	}
+	h.mu.Unlock()
+	ended()
+	for client, lists := range affected {
+		for _, surface := range lists {
+			client.Changed(surface, nil)
+		}
+	}
+	select {
+	case h.admitted <- struct{}{}:
+	default: // the pending signal covers this change
+	}
+}
+
+// changedLists returns the lists that differ between clients with two sets of rights.
+func changedLists(before, now *bearer.Rights) []wire.Surface {
+	switch {
+	case before.View() != now.View():
+		return []wire.Surface{wire.Tools, wire.Resources, wire.Prompts}
+	case before.MaySave() != now.MaySave():
+		return []wire.Surface{wire.Tools}
+	}
+	return nil
+}
+
+// endExpired ends the sessions with expired tokens.
+func (h *Handler) endExpired() {
+	h.mu.Lock()
+	ended := h.removeRefused(h.policy.Load())
+	h.mu.Unlock()
+	ended()
+}
+
+// removeRefused hides sessions with tokens that are not accepted from find. end ends these
+// sessions. The caller holds h.mu, but not when calling end.
+func (h *Handler) removeRefused(p *policy) (end func()) {
+	var sessions []*session
+	var principals []*principal
+	names := map[string]bool{}
+	for id, s := range h.sessions {
+		if !p.accepts(s.token) {
+			delete(h.sessions, id)
+			sessions = append(sessions, s)
+			names[p.name(s.token)] = true
+		}
+	}
+	for token, of := range h.principals {
+		if !p.accepts(token) {
+			delete(h.principals, token)
+			principals = append(principals, of)
+			names[p.name(token)] = true
+		}
+	}
+	return func() {
+		for name := range names {
+			if name != "" { // other tokens were removed
+				h.log().Info("a token has expired: its sessions end", "token", name)
+			}
+		}
+		for _, of := range principals {
+			of.conn.End(errRevoked)
+		}
+		for _, s := range sessions {
+			s.mcp.End(errRevoked)
+		}
+	}
 }

@@ -3,9 +3,14 @@ package streamable
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
+	"net/http"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/rpc"
@@ -408,4 +413,275 @@ func (s *stream) size() (bytes int, unsent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.kept + s.waiting, s.waiting > 0
+}
+
+// eventID identifies an event of a session: the event's stream (0: the session's own) and the
+// sequence number in the stream, from 1. The form on the wire is "stream.seq".
+//
+// In a fleet, a client may ask another replica for the events after an event. Then the form is
+// "term-stream.seq" from the second replica of the session on, and ".request" with the id of the
+// stream's request in base64url follows, so that a replica without the stream can answer the
+// request.
+type eventID struct {
+	stream, seq uint64
+	term        uint64 // how many replicas had had the session; 0 and 1 are the same
+	request     string // raw; "" for none
+}
+
+// maxNamed is the largest id of a request in an event ID, in bytes.
+const maxNamed = 64
+
+func (id eventID) append(b []byte) []byte {
+	if id.term > 1 {
+		b = append(strconv.AppendUint(b, id.term, 10), '-')
+	}
+	b = strconv.AppendUint(b, id.stream, 10)
+	b = strconv.AppendUint(append(b, '.'), id.seq, 10)
+	if id.request != "" {
+		b = base64.RawURLEncoding.AppendEncode(append(b, '.'), []byte(id.request))
+	}
+	return b
+}
+
+// parseEventID parses an id. Only the form that append writes is accepted.
+func parseEventID(s string) (id eventID, ok bool) {
+	rest := s
+	id.term = 1
+	var err1, err2, err3, err4 error
+	if term, after, found := strings.Cut(s, "-"); found && !strings.Contains(term, ".") {
+		id.term, err1 = strconv.ParseUint(term, 10, 64)
+		rest = after
+	}
+	parts := strings.SplitN(rest, ".", 3)
+	if len(parts) < 2 {
+		return eventID{}, false
+	}
+	id.stream, err2 = strconv.ParseUint(parts[0], 10, 64)
+	id.seq, err3 = strconv.ParseUint(parts[1], 10, 64)
+	if len(parts) == 3 {
+		var request []byte
+		request, err4 = base64.RawURLEncoding.DecodeString(parts[2])
+		id.request = string(request)
+	}
+	return id, errors.Join(err1, err2, err3, err4) == nil && len(id.request) <= maxNamed && string(id.append(nil)) == s
+}
+
+// appendHead appends the beginning of a message's event, with the event's id if the stream can be
+// resumed. The message (oneLine) and eventEnd follow.
+func appendHead(b []byte, id eventID, resumable bool) []byte {
+	if resumable {
+		b = append(id.append(append(b, "id: "...)), '\n')
+	}
+	return append(b, "event: message\ndata: "...)
+}
+
+const eventEnd = "\n\n"
+
+// keepAlive is a comment, which clients ignore.
+const keepAlive = ": keep-alive\n\n"
+
+// appendPrime appends an event without data. The event gives the client an id for resuming the
+// stream, and the time to wait before resuming, in milliseconds (2025-11-25, basic/transports,
+// "Sending Messages to the Server"). If the stream cannot be resumed, the event gives only the
+// time.
+func appendPrime(b []byte, id eventID, resumable bool) []byte {
+	if !resumable {
+		return append(b, "retry: 1000\n\n"...)
+	}
+	b = id.append(append(b, "id: "...))
+	return append(b, "\nretry: 1000\ndata: \n\n"...)
+}
+
+// oneLine returns msg, or a copy with the line breaks between tokens replaced by spaces. The
+// replacement changes no JSON value.
+func oneLine(msg []byte) []byte {
+	if bytes.IndexByte(msg, '\n') < 0 && bytes.IndexByte(msg, '\r') < 0 {
+		return msg
+	}
+	line := bytes.Clone(msg)
+	for i, c := range line {
+		if c == '\n' || c == '\r' {
+			line[i] = ' '
+		}
+	}
+	return line
+}
+
+// maxWrite is the maximum number of bytes written under the same deadline.
+const maxWrite = 256 << 10
+
+// eventSink writes server-sent events to a client. All but abort are for the goroutine of
+// the HTTP request.
+type eventSink struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	buf     []byte
+
+	mu       sync.Mutex
+	aborted  bool
+	finished bool // the HTTP request has been served: the connection may serve another request
+}
+
+func newEventSink(w http.ResponseWriter) *eventSink {
+	return &eventSink{w: w, control: http.NewResponseController(w)}
+}
+
+// begin writes the header of the response and flushes it.
+func (e *eventSink) begin() error {
+	e.writeHeader()
+	return e.flush()
+}
+
+func (e *eventSink) writeHeader() {
+	h := e.w.Header()
+	h["Content-Type"] = eventStreamType
+	h["Cache-Control"] = []string{"no-cache, no-transform"}
+	h["X-Accel-Buffering"] = []string{"no"} // for nginx
+	e.w.WriteHeader(http.StatusOK)
+}
+
+func (e *eventSink) writeKeepAlive() error {
+	if err := e.write([]byte(keepAlive)); err != nil {
+		return err
+	}
+	return e.flush()
+}
+
+// writeEvent writes the event of a message, with the event's id if the stream can be resumed. Small
+// events are written in a single piece.
+func (e *eventSink) writeEvent(id eventID, msg []byte, resumable bool) error {
+	e.buf = appendHead(e.buf[:0], id, resumable)
+	msg = oneLine(msg)
+	if len(msg) <= maxWrite {
+		e.buf = append(e.buf, msg...)
+		e.buf = append(e.buf, eventEnd...)
+		return e.write(e.buf)
+	}
+	if err := e.write(e.buf); err != nil {
+		return err
+	}
+	for len(msg) > 0 {
+		part := msg[:min(len(msg), maxWrite)]
+		if err := e.write(part); err != nil {
+			return err
+		}
+		msg = msg[len(part):]
+	}
+	return e.write([]byte(eventEnd))
+}
+
+func (e *eventSink) write(b []byte) error {
+	e.extendDeadline()
+	_, err := e.w.Write(b)
+	return err
+}
+
+func (e *eventSink) flush() error {
+	e.extendDeadline()
+	return e.control.Flush()
+}
+
+// extendDeadline gives the client time for the next write. If the http.ResponseWriter has no
+// deadlines, the server's deadlines apply.
+func (e *eventSink) extendDeadline() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.aborted {
+		_ = e.control.SetWriteDeadline(time.Now().Add(writeTimeout))
+	}
+}
+
+// abort fails the current write and all later ones.
+func (e *eventSink) abort() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.finished {
+		return
+	}
+	e.aborted = true
+	_ = e.control.SetWriteDeadline(time.Now())
+}
+
+// finish is called when the HTTP request has been served.
+func (e *eventSink) finish() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.finished = true
+}
+
+// eventWriter writes the messages of a stream to the client as server-sent events, in the goroutine
+// of the client's HTTP request.
+type eventWriter struct {
+	*eventSink
+	stream    *stream
+	resumable bool          // events have ids
+	seq       uint64        // of the last written event
+	replaced  chan struct{} // closed when the client has resumed the stream elsewhere
+}
+
+func newEventWriter(w http.ResponseWriter) *eventWriter {
+	return &eventWriter{eventSink: newEventSink(w), replaced: make(chan struct{})}
+}
+
+// begin writes the header of the response and flushes the header, so that the client knows of the
+// open stream.
+func (e *eventWriter) begin(prime bool) error {
+	e.writeHeader()
+	if prime {
+		if err := e.write(appendPrime(nil, e.id(e.seq), e.resumable)); err != nil {
+			return err
+		}
+	}
+	return e.flush()
+}
+
+// run writes messages until the stream is finished, another eventWriter has replaced e (the error
+// is nil in both cases), or the client has disconnected.
+func (e *eventWriter) run(ctx context.Context) error {
+	alive := time.NewTicker(e.stream.session.handler.opts.KeepAlive)
+	defer alive.Stop()
+	batch := make([][]byte, 32)
+	for {
+		n, over := e.stream.next(e, batch)
+		if over {
+			return nil
+		}
+		if n > 0 {
+			if err := e.writeEvents(batch[:n]); err != nil {
+				return err
+			}
+			continue
+		}
+		select {
+		case <-e.stream.wake:
+		case <-alive.C:
+			if err := e.writeKeepAlive(); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-e.replaced:
+			return nil
+		}
+	}
+}
+
+func (e *eventWriter) writeEvents(batch [][]byte) error {
+	for i, msg := range batch {
+		batch[i] = nil
+		if err := e.writeEvent(e.id(e.seq+1), msg, e.resumable); err != nil {
+			return err
+		}
+		e.seq++
+	}
+	if err := e.flush(); err != nil {
+		return err
+	}
+	e.stream.written(e)
+	return nil
+}
+
+// id returns the id of the event with a sequence number.
+func (e *eventWriter) id(seq uint64) eventID {
+	return eventID{e.stream.id, seq, e.stream.session.term, e.stream.request}
 }

@@ -11,10 +11,12 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/mark3labs/mcp-go/client/transport"
 
@@ -288,4 +290,80 @@ func (c *Client) headers(authorization string) *cachedHeaders {
 func ContentType(h http.Header) string {
 	t, _, _ := strings.Cut(h.Get("Content-Type"), ";")
 	return strings.ToLower(strings.TrimSpace(t))
+}
+
+// MaxRedirects is the maximum number of followed redirects of a request.
+const MaxRedirects = 5
+
+// IsRedirect reports whether a status redirects to another address.
+func IsRedirect(status int) bool {
+	switch status {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
+		http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return true
+	}
+	return false
+}
+
+// redirected makes the client use the redirect's target. redirected follows redirects only within
+// the origin, because credentials are sent with every request, and only redirects that keep the
+// method, because the server has not got the message of a POST yet.
+func (c *Client) redirected(resp *http.Response, method string, hops int) error {
+	Discard(resp.Body)
+	target := c.target(method)
+	from := target.Load()
+	to, err := from.Parse(resp.Header.Get("Location"))
+	if err != nil || resp.Header.Get("Location") == "" {
+		return &StatusError{Status: resp.StatusCode, Body: "without a usable Location"}
+	}
+	if resp.StatusCode == http.StatusSeeOther || !SameOrigin(from, to) || hops == MaxRedirects {
+		shown := url.URL{Scheme: to.Scheme, Host: to.Host, Path: to.Path}
+		return &RedirectError{To: display.Line(shown.String(), maxShown)}
+	}
+	target.Store(address(to))
+	return nil
+}
+
+// SameOrigin reports whether two URLs have the same scheme, host and port.
+func SameOrigin(a, b *url.URL) bool {
+	return a.Scheme == b.Scheme && strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
+}
+
+func port(u *url.URL) string {
+	switch {
+	case u.Port() != "":
+		return u.Port()
+	case u.Scheme == "https":
+		return "443"
+	}
+	return "80"
+}
+
+// maxIdleConns is how many idle connections are kept for later requests.
+const maxIdleConns = 256
+
+// NewTransport returns a transport for a server with a URL scheme. The transport limits neither the
+// time of a response nor the number of connections: an answer may take as long as the call, and a
+// stream that is read slowly must not delay a cancellation. The transport uses the proxies of the
+// environment (http.ProxyFromEnvironment), and none for loopback addresses.
+func NewTransport(scheme string) *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.DialContext = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext
+	t.MaxIdleConns, t.MaxIdleConnsPerHost = maxIdleConns, maxIdleConns
+	t.MaxResponseHeaderBytes = 1 << 20
+	// A request on a connection that the server is just closing fails, and the server may have
+	// acted on the request. Node closes idle connections after 5 s.
+	t.IdleConnTimeout = 4 * time.Second
+	if scheme == "https" { // TLS is costly to set up, and most servers are behind proxies that wait longer
+		t.IdleConnTimeout = time.Minute
+	}
+	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second}
+	return t
+}
+
+// NotDialed reports whether err means: no connection was made for a request, so the server cannot
+// have seen the request.
+func NotDialed(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
 }

@@ -6,6 +6,8 @@
 package process
 
 import (
+	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,10 +15,13 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/confine"
+	"github.com/mcp-metatool/mcp-metatool/host/confine/trace"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 const (
@@ -306,4 +311,144 @@ func (p *Process) waitExit(grace time.Duration, kill <-chan struct{}) bool {
 	case <-kill:
 	}
 	return false
+}
+
+// ownBinary is the path of our own program, which works even if the file has been replaced, for
+// Linux. Tests set another path.
+var ownBinary = "/proc/self/exe"
+
+// plan is the plan for starting a server; without a profile the server is not confined.
+type plan struct {
+	confine.Plan
+}
+
+// confined makes the plan for a start.
+func (c *Command) confined(path string, env []string, log *slog.Logger) (plan, error) {
+	if c.Sandbox == nil {
+		return plan{confine.Plan{Env: env}}, nil
+	}
+	made, err := confine.Prepare(c.Sandbox, confine.Place{Path: path, Dir: c.Dir, Env: env, Own: c.Own})
+	if err != nil {
+		return plan{}, err
+	}
+	if len(made.Lacks) > 0 {
+		log.Warn("the server is confined as far as this machine can (best_effort)", "missing", strings.Join(made.Lacks, "; "), "machine", confine.Level())
+	}
+	return plan{*made}, nil
+}
+
+// wrap returns the program and the arguments to start: the server's, or the tracer with the
+// server's.
+func (p plan) wrap(path string, args []string) (string, []string) {
+	if p.Trace == "" {
+		return path, args
+	}
+	return ownBinary, append([]string{trace.Name, p.Trace, path}, args...)
+}
+
+// discard removes the files of a failed start.
+func (p plan) discard() {
+	if p.Temp != "" {
+		_ = os.RemoveAll(p.Temp)
+	}
+}
+
+// Place returns where a command is started, for package confine.
+func Place(c Command) (confine.Place, error) {
+	env := environ(os.Environ(), c.Env, runtime.GOOS == "windows")
+	path, err := findCommand(c.Name, c.Dir, env)
+	return confine.Place{Path: path, Dir: c.Dir, Env: env, Own: c.Own}, err
+}
+
+const (
+	maxStderrLine = 2048 // logged bytes of a line
+	tailLines     = 10   // the number of kept last lines
+	maxTailLine   = 180  // kept bytes of each last line
+)
+
+// stderrLog logs the stderr of a process, line by line, and keeps the last lines.
+type stderrLog struct {
+	log    *slog.Logger
+	charge func(bytes int, exited <-chan struct{}) // nil: stderr is not limited
+	exited <-chan struct{}
+
+	mu   sync.Mutex
+	last []string
+}
+
+// copy reads r to the end. copy cuts lines at maxStderrLine and makes them printable. copy reads no
+// faster than charge allows.
+func (s *stderrLog) copy(r io.Reader) {
+	in := bufio.NewReaderSize(r, maxStderrLine)
+	for {
+		part, err := in.ReadSlice('\n')
+		s.spend(len(part))
+		line := strings.TrimRight(strings.ToValidUTF8(string(part), "\uFFFD"), "\r\n")
+		for errors.Is(err, bufio.ErrBufferFull) {
+			part, err = in.ReadSlice('\n')
+			s.spend(len(part))
+			if err == nil || !errors.Is(err, bufio.ErrBufferFull) {
+				line += "..."
+			}
+		}
+		if line = display.Text(line); line != "" {
+			s.log.Info("stderr", "line", line)
+			s.keep(line)
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (s *stderrLog) spend(bytes int) {
+	if s.charge != nil {
+		s.charge(bytes, s.exited)
+	}
+}
+
+func (s *stderrLog) keep(line string) {
+	if len(line) > maxTailLine {
+		line = strings.ToValidUTF8(line[:maxTailLine], "") + "..."
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = append(s.last, line)
+	if len(s.last) > tailLines {
+		s.last = append(s.last[:0], s.last[1:]...)
+	}
+}
+
+func (s *stderrLog) tail() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string(nil), s.last...)
+}
+
+// Run starts cmd and runs cmd to the end. cmd leads a separate process group (Windows: a job
+// object), which is killed as a whole if ctx ends first; then the error is the cause of ctx. So cmd
+// cannot read from a terminal. Unlike with Start, processes left behind by a regular end continue:
+// programs that know secrets start agents that keep the secrets unlocked. Set cmd.WaitDelay for
+// agents that keep the output open.
+func Run(ctx context.Context, cmd *exec.Cmd) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	cmd.SysProcAttr = runAttr()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	var g runGroup
+	g.join(cmd.Process.Pid)
+	killed := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() { defer close(killed); g.kill() })
+	err := g.wait(cmd)
+	if !stop() {
+		<-killed
+		return context.Cause(ctx)
+	}
+	if errors.Is(err, exec.ErrWaitDelay) {
+		return nil // the command has succeeded; see WaitDelay
+	}
+	return err
 }

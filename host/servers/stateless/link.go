@@ -8,10 +8,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
@@ -190,4 +192,171 @@ func (l *Link) doubt() {
 	if l.opts.Doubt != nil {
 		l.opts.Doubt()
 	}
+}
+
+// conclude returns the outcome of a call for the caller. Errors about the hop between us and the
+// server are not for the client, because the client's own requests may be of another era or have
+// other headers.
+func (l *Link) conclude(ctx context.Context, call wire.Call, limit rpc.Limit, reply wire.Reply, err error) (wire.Reply, error) {
+	if err != nil {
+		l.doubtStatus(err)
+		return reply, err
+	}
+	if reply.Error == nil {
+		return reply, nil
+	}
+	switch bad := wire.ParseError(reply.Error); bad.Code {
+	case protocol.CodeHeaderMismatch:
+		again, ok, err := l.callAgain(ctx, call, limit)
+		if ok && err == nil && again.Error != nil {
+			bad = wire.ParseError(again.Error)
+		}
+		if !ok || err == nil && again.Error != nil && bad.Code == protocol.CodeHeaderMismatch {
+			return l.hopError("it refuses the headers of the request, which are made from its body (is there a proxy that changes them?): %s", bad), nil
+		}
+		if err == nil && again.Error != nil {
+			return l.hopAnswer(again, bad), nil
+		}
+		return again, err
+	default:
+		return l.hopAnswer(reply, bad), nil
+	}
+}
+
+// hopAnswer returns an error of the server in the form for the caller. bad is the error.
+func (l *Link) hopAnswer(reply wire.Reply, bad *wire.RPCError) wire.Reply {
+	switch bad.Code {
+	case protocol.CodeHTTPRefused, protocol.CodeSessionNotFound, wire.CodeInvalidRequest, wire.CodeMethodNotFound:
+		// Servers of the handshake era answer requests outside of a session like this.
+		l.doubt()
+	case protocol.CodeUnsupportedVersion:
+		l.doubt()
+		return l.hopError("it no longer supports the revision "+l.Revision().String()+" (call again): %s", bad)
+	case protocol.CodeMissingCapability:
+		required, ok := wire.Get(reply.Error, "data", "requiredCapabilities")
+		if !ok || !wire.IsObject(required) {
+			required = []byte("{}")
+		}
+		return wire.Reply{Error: envelope.MissingCapability(required,
+			"upstream %q needs a capability that the client has not declared: %s", l.opts.Upstream, link.Excerpt(bad.Message)).Raw()}
+	}
+	return reply
+}
+
+func (l *Link) hopError(format string, bad *wire.RPCError) wire.Reply {
+	return wire.Reply{Error: wire.Errorf(wire.CodeInternal, "upstream %q: "+format, l.opts.Upstream, link.Excerpt(bad.Message)).Raw()}
+}
+
+// callAgain makes a call of a tool again after the server has refused the headers, because the
+// known definition of the tool may be old. ok is false if another call is of no use.
+func (l *Link) callAgain(ctx context.Context, call wire.Call, limit rpc.Limit) (reply wire.Reply, ok bool, err error) {
+	if call.Method != protocol.MethodToolsCall || !l.opts.HTTP || l.opts.Relist == nil {
+		return wire.Reply{}, false, nil
+	}
+	l.opts.Relist(ctx)
+	out, err := l.request(call)
+	if err != nil {
+		return wire.Reply{}, true, err
+	}
+	reply, err = l.Link.CallWithin(ctx, out, limit)
+	return reply, true, err
+}
+
+// request returns a call in the form for sending: with the envelope of the call's client, and with
+// the headers for this server. The error is a *wire.RPCError.
+func (l *Link) request(call wire.Call) (wire.Call, error) {
+	client := call.Client
+	if client == nil {
+		client = l.opts.Client
+	}
+	revision := l.Revision()
+	e := envelope.Of(revision, client, call.LogLevel)
+	e.Capabilities = onlyStateless(e.Capabilities)
+	params, err := e.Put(call.Params)
+	if err == nil {
+		params, err = putInputs(params, call.Inputs)
+	}
+	if err != nil {
+		return call, wire.Errorf(wire.CodeInvalidParams, "%s: params: %v", call.Method, err)
+	}
+	header := http.Header{}
+	envelope.SetHeaders(header, revision, call.Method, params)
+	if call.Method == protocol.MethodToolsCall && l.opts.HTTP {
+		name, _ := wire.GetString(params, "name")
+		arguments, _ := wire.Get(params, "arguments")
+		if err := l.tools.of(name).SetHeaders(header, arguments); err != nil {
+			return call, wire.Errorf(wire.CodeInvalidParams, "%s: %v", call.Method, err)
+		}
+	}
+	call.Params, call.Header = params, header
+	return call, nil
+}
+
+// putInputs adds the answers to the server's questions, and the server's state.
+func putInputs(params []byte, in wire.Inputs) ([]byte, error) {
+	var err error
+	if in.Responses != nil {
+		params, err = wire.Set(params, in.Responses, "inputResponses")
+	}
+	if err == nil && in.State != nil {
+		params, err = wire.Set(params, in.State, "requestState")
+	}
+	return params, err
+}
+
+// onlyHandshake are the capabilities of clients that only the handshake era has.
+var onlyHandshake = [][]string{{"tasks"}, {"roots", "listChanged"}}
+
+// onlyStateless returns the capabilities of a client without the capabilities that only the
+// handshake era has.
+func onlyStateless(capabilities []byte) []byte {
+	for _, path := range onlyHandshake {
+		if _, ok := wire.Get(capabilities, path...); !ok {
+			continue
+		}
+		if rest, err := wire.Delete(capabilities, path...); err == nil {
+			capabilities = rest
+		}
+	}
+	return capabilities
+}
+
+// tools knows which arguments of which tools are repeated in headers.
+type tools struct {
+	mu     sync.Mutex
+	params map[string]envelope.Params // of the tools with any
+}
+
+func (t *tools) of(name string) envelope.Params {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.params[name]
+}
+
+// SetTools sets the server's tools, and returns the tools that clients may see. Over HTTP, tools
+// with wrong definitions of headers for arguments are left out with a warning (revision 2026-07-28,
+// basic/transports/streamable-http, "Schema Extension").
+func (l *Link) SetTools(items [][]byte) [][]byte {
+	if !l.opts.HTTP {
+		return items
+	}
+	params, valid := map[string]envelope.Params{}, make([][]byte, 0, len(items))
+	for _, item := range items {
+		name, _ := wire.GetString(item, "name")
+		schema, _ := wire.Get(item, "inputSchema")
+		p, err := envelope.ParseParams(schema)
+		if err != nil {
+			l.opts.Log.Warn("a tool was left out because the headers for its arguments are defined wrongly",
+				slog.String("tool", link.Excerpt(name)), slog.String("err", link.Excerpt(err.Error())))
+			continue
+		}
+		if !p.IsEmpty() {
+			params[name] = p
+		}
+		valid = append(valid, item)
+	}
+	l.tools.mu.Lock()
+	defer l.tools.mu.Unlock()
+	l.tools.params = params
+	return valid
 }

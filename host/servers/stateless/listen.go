@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
@@ -353,4 +354,269 @@ func (l *Link) lost(was *subscription, delay time.Duration) time.Duration {
 		delay = 0
 	}
 	return min(max(2*delay, l.opts.Timings.FirstDelay), l.opts.Timings.MaxDelay)
+}
+
+// errEnded means: the current subscription has ended by itself, and the end has not been handled
+// yet.
+var errEnded = errors.New("the current subscription has ended")
+
+// open opens a subscription with the wanted filter, and hands the previous subscription over after
+// the acknowledgement. Without anything wanted, open only ends the previous subscription. If the
+// server refuses the subscription, open determines the refused resources, and does without them.
+func (l *Link) open() error {
+	s := &l.subscriptions
+	var held []string // resources left out for the moment
+	for {
+		asked, err := l.openWithout(held)
+		var bad *wire.RPCError
+		switch {
+		case err == nil && held == nil:
+			return nil
+		case err == nil:
+			held = nil // the other resources are no longer suspected
+			continue
+		case errors.Is(err, errEnded):
+			return err
+		case errors.As(err, &bad) && (bad.Code == wire.CodeInvalidParams || bad.Code == protocol.CodeResourceNotFound):
+			if suspects := s.suspects(asked); len(suspects) > 1 {
+				held = append(held, suspects[len(suspects)/2:]...)
+				continue
+			} else if len(suspects) == 1 {
+				s.refuse(suspects[0], bad)
+				continue
+			}
+		}
+		s.fail(asked, err)
+		return err
+	}
+}
+
+// suspects returns the resources that may be the reason for the refusal of a filter: the resources
+// that the server has not accepted before.
+func (s *subscriptions) suspects(asked filter) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(asked.uris), func(uri string) bool {
+		return s.current != nil && slices.Contains(s.current.asked.uris, uri)
+	})
+}
+
+// refuse notes that the server refuses a resource.
+func (s *subscriptions) refuse(uri string, bad *wire.RPCError) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refused[uri] = bad
+}
+
+// refusal returns the error of a refused resource; nil for other resources.
+func (s *subscriptions) refusal(uri string) *wire.RPCError {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.refused[uri]
+}
+
+// fail records the lack of a subscription. If the server refuses even a subscription without
+// resources, the resources are not the reason.
+func (s *subscriptions) fail(asked filter, err error) {
+	s.mu.Lock()
+	version := s.version
+	if len(asked.uris) == 0 {
+		clear(s.refused)
+	}
+	s.mu.Unlock()
+	s.settle(outcome{version, filter{}, err})
+}
+
+// openWithout is open without some resources, and returns the requested filter. A subscription with
+// an equal filter stays: messages may be missed between subscriptions. The outcome is recorded only
+// if nothing is held back.
+func (l *Link) openWithout(held []string) (asked filter, err error) {
+	s := &l.subscriptions
+	s.mu.Lock()
+	asked = s.wanted
+	asked.uris = slices.DeleteFunc(slices.Clone(asked.uris), func(uri string) bool {
+		return s.refused[uri] != nil || slices.Contains(held, uri)
+	})
+	before := s.current
+	if before != nil && before.hasEnded() {
+		s.mu.Unlock()
+		return asked, errEnded
+	}
+	if before != nil && before.asked.equal(asked) && !s.renew {
+		before.version = s.version
+		s.mu.Unlock()
+		if held == nil {
+			s.settle(outcome{before.version, before.honoured, nil})
+			l.reportUnwatched()
+		}
+		return asked, nil
+	}
+	next := &subscription{
+		asked: asked, version: s.version,
+		acked: make(chan struct{}), ended: make(chan struct{}), gone: make(chan struct{}), since: time.Now(),
+	}
+	first := before != nil && s.alone
+	s.renew = false
+	s.mu.Unlock()
+	if first {
+		l.endFirst(before)
+		before = nil
+	}
+	if !asked.isEmpty() {
+		if err := l.start(next); err != nil {
+			return asked, err
+		}
+	}
+	s.mu.Lock()
+	s.opening, s.current, s.leaving = nil, next, before
+	if asked.isEmpty() {
+		s.current = nil
+	}
+	if first {
+		s.renewed++
+		s.breakLocked()
+	}
+	s.mu.Unlock()
+	l.handOver(before)
+	s.mu.Lock()
+	s.leaving = nil
+	s.mu.Unlock()
+	if held == nil {
+		s.settle(outcome{next.version, next.honoured, nil})
+		l.reportUnwatched()
+	}
+	return asked, nil
+}
+
+// filter is the set of objects to listen to.
+type filter struct {
+	surfaces []wire.Surface
+	uris     []string // resources; sorted
+	tasks    []string // ids of tasks of the extension; sorted
+}
+
+func (f filter) isEmpty() bool { return len(f.surfaces)+len(f.uris)+len(f.tasks) == 0 }
+
+func (f filter) equal(other filter) bool {
+	return slices.Equal(f.surfaces, other.surfaces) && slices.Equal(f.uris, other.uris) && slices.Equal(f.tasks, other.tasks)
+}
+
+// params returns the params of subscriptions/listen.
+func (f filter) params() []byte {
+	var members, params wire.Object
+	for _, l := range envelope.ListMembers {
+		if slices.Contains(f.surfaces, l.Surface) {
+			members.Bool(l.Name, true)
+		}
+	}
+	members.Texts("resourceSubscriptions", f.uris)
+	members.Texts("taskIds", f.tasks)
+	params.Raw("notifications", members.Bytes())
+	return params.Bytes()
+}
+
+// honoured reads from an acknowledgement which notifications the server will send. Objects that we
+// did not ask for are ignored.
+func (f filter) honoured(params []byte) filter {
+	var got filter
+	for _, l := range envelope.ListMembers {
+		if raw, _ := wire.Get(params, "notifications", l.Name); string(raw) == "true" && slices.Contains(f.surfaces, l.Surface) {
+			got.surfaces = append(got.surfaces, l.Surface)
+		}
+	}
+	got.uris = among(params, "resourceSubscriptions", f.uris)
+	got.tasks = among(params, "taskIds", f.tasks)
+	return got
+}
+
+// among returns the strings in an array of an acknowledgement that are in asked, sorted. asked is
+// sorted.
+func among(params []byte, name string, asked []string) (got []string) {
+	raw, _ := wire.Get(params, "notifications", name)
+	items, _ := wire.Elements(raw)
+	for _, item := range items {
+		text, _ := wire.Text(item)
+		if _, ok := slices.BinarySearch(asked, text); ok { // the array can be long
+			got = append(got, text)
+		}
+	}
+	slices.Sort(got)
+	return slices.Compact(got)
+}
+
+// announcedBy returns the surfaces with changes that a server announces, according to the server's
+// capabilities.
+func announcedBy(capabilities []byte) []wire.Surface {
+	var surfaces []wire.Surface
+	for _, l := range envelope.ListMembers {
+		if raw, _ := wire.Get(capabilities, l.Surface.Capability(), "listChanged"); string(raw) == "true" {
+			surfaces = append(surfaces, l.Surface)
+		}
+	}
+	return surfaces
+}
+
+// Inbound handles a notification of the server that belongs to a subscription. Inbound returns the
+// params of the notification without the members that only the era has. ok is false if no other
+// receiver must see the notification. Inbound runs on the goroutine that reads the stream.
+func (l *Link) Inbound(m wire.Inbound) (params []byte, ok bool) {
+	id, tagged := wire.Get(m.Params, "_meta", envelope.KeySubscription)
+	if m.Method == protocol.NotificationAcknowledged {
+		l.acknowledged(string(id), tagged, m.Params)
+		return nil, false
+	}
+	if !tagged {
+		return m.Params, true
+	}
+	if !l.subscriptions.knows(string(id), l.opts.HTTP) {
+		l.opts.Log.Debug("a notification of an unknown subscription was dropped", "method", link.Excerpt(m.Method))
+		return nil, false
+	}
+	params, err := wire.Delete(m.Params, "_meta", envelope.KeySubscription)
+	if err != nil {
+		return m.Params, true
+	}
+	if meta, _ := wire.Get(params, "_meta"); string(meta) == "{}" {
+		if rest, err := wire.Delete(params, "_meta"); err == nil {
+			params = rest
+		}
+	}
+	if string(params) == "{}" {
+		params = nil
+	}
+	return params, true
+}
+
+// knows reports whether a notification belongs to a subscription of ours. withOld includes the
+// subscription being handed over: on a separate stream, messages may be under way that the current
+// subscription does not get. On a common stream they have come before the acknowledgement.
+func (s *subscriptions) knows(id string, withOld bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.opening != nil && s.opening.id == id || s.current != nil && s.current.id == id {
+		return true
+	}
+	return withOld && (s.leaving != nil && s.leaving.id == id || s.old != nil && s.old.id == id)
+}
+
+// acknowledged handles an acknowledgement. An acknowledgement without an id can only be for the
+// subscription being opened.
+func (l *Link) acknowledged(id string, tagged bool, params []byte) {
+	s := &l.subscriptions
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := s.opening
+	if next == nil || tagged && next.id != id {
+		return
+	}
+	select {
+	case <-next.acked:
+		return
+	default:
+	}
+	next.honoured = next.asked.honoured(params)
+	if missing := len(next.asked.surfaces) - len(next.honoured.surfaces); missing > 0 {
+		l.opts.Log.Warn("the server does not announce all changes of lists that its capabilities promise", "missing", missing)
+	}
+	close(next.acked)
 }

@@ -7,10 +7,13 @@ package supervise
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -21,10 +24,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/guard/pins"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/limits"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 	"github.com/mcp-metatool/mcp-metatool/host/proxy/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
 	"github.com/mcp-metatool/mcp-metatool/host/servers"
+	"github.com/mcp-metatool/mcp-metatool/host/servers/oauth"
 )
 
 // Catalog gets the lists of upstreams; see catalog.Catalog.
@@ -424,3 +429,192 @@ func (u *Upstreams) Close(ctx context.Context) error {
 	u.closing.Wait()
 	return errors.Join(errs...)
 }
+
+// Clients is the number of clients. The number determines our client identity in the upstream
+// handshake.
+type Clients int
+
+const (
+	// NoClient: no client could answer requests of upstreams. We offer upstreams no client
+	// capabilities.
+	NoClient Clients = iota
+	// OneClient: a single session (stdio). Handshakes wait for the session's initialize, and
+	// upstreams get the params: capabilities, clientInfo, _meta.
+	OneClient
+	// ManyClients: sessions share the upstreams (HTTP). We offer upstreams every client capability.
+	// If the client of a session does not support a request, the request is refused on arrival.
+	ManyClients
+)
+
+// allCapabilities has all client capabilities of our newest revision.
+const allCapabilities = `{"roots":{"listChanged":true},"sampling":{"context":{},"tools":{}},` +
+	`"elicitation":{"form":{},"url":{}},` +
+	`"tasks":{"list":{},"cancel":{},"requests":{"sampling":{"createMessage":{}},"elicitation":{"create":{}}}}}`
+
+// clientIdentity is our client identity in the upstream handshake.
+type clientIdentity struct {
+	clients       Clients
+	name, version string // our own
+
+	once    sync.Once
+	adopted chan struct{} // closed when params is set
+	mu      sync.Mutex
+	// params are the params of the client's initialize request, with the negotiated revision, and
+	// era is the era of the client. mu guards them until adopted is closed.
+	params []byte
+	era    protocol.Era
+}
+
+func newClientIdentity(clients Clients, name, version string) *clientIdentity {
+	return &clientIdentity{clients: clients, name: name, version: version, adopted: make(chan struct{})}
+}
+
+// adopt sets the identity to the identity of the client, given the params of the client's
+// initialize request, or the result of route.Origin.Client for the client. many means several
+// clients with different capabilities: each request of an upstream is checked on arrival. ready,
+// unless nil, is called before upstreams get the identity. Only the first call of adopt counts.
+func (c *clientIdentity) adopt(params []byte, revision protocol.Revision, many bool, ready func()) {
+	c.once.Do(func() {
+		defer close(c.adopted)
+		if ready != nil {
+			defer ready()
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.era = revision.Era()
+		if many {
+			params, _ = wire.Set(params, []byte(allCapabilities), "capabilities")
+		}
+		if revision.Era() == protocol.Stateless {
+			revision = protocol.Handshake.Newest()
+		}
+		// params is an object: the revision was read from params.
+		c.params, _ = wire.Set(params, wire.Quote(revision.String()), "protocolVersion")
+	})
+}
+
+// mark stands for the client capabilities that upstreams are told; "" while unknown.
+func (c *clientIdentity) mark() string {
+	capabilities := []byte(map[Clients]string{NoClient: "{}", ManyClients: allCapabilities}[c.clients])
+	if c.clients == OneClient {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.params == nil {
+			return ""
+		}
+		capabilities, _ = wire.Get(c.params, "capabilities")
+	}
+	sum := sha256.Sum256(capabilities)
+	return hex.EncodeToString(sum[:8])
+}
+
+// adoptSession is adopt for the client of a session, or for the clients with a token.
+func (c *clientIdentity) adoptSession(s route.Session, ready func()) {
+	several, ok := s.(interface{ ManyClients() bool })
+	c.adopt(s.Client(), s.Revision(), ok && several.ManyClients(), ready)
+}
+
+// clientEra is servers.Options.Era.
+func (c *clientIdentity) clientEra() protocol.Era {
+	if c.clients == OneClient && c.known() {
+		return c.era
+	}
+	return protocol.Handshake
+}
+
+// known reports whether upstreams can get the identity already.
+func (c *clientIdentity) known() bool {
+	if c.clients != OneClient {
+		return true
+	}
+	select {
+	case <-c.adopted:
+		return true
+	default:
+		return false
+	}
+}
+
+// initializeParams is servers.Options.InitializeParams.
+func (c *clientIdentity) initializeParams(ctx context.Context) ([]byte, error) {
+	if c.clients == OneClient {
+		select {
+		case <-c.adopted:
+			return c.params, nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	capabilities := "{}"
+	if c.clients == ManyClients {
+		capabilities = allCapabilities
+	}
+	return servers.ClientParams{Name: c.name, Version: c.version, Capabilities: []byte(capabilities)}.Params(), nil
+}
+
+// Spec returns how to start or reach u. References in u stay as they are; see secret.Fill.
+func Spec(cfg *config.Config, u *config.Upstream) servers.Spec {
+	env := make([]string, 0, len(u.Env))
+	for k, v := range u.Env {
+		env = append(env, k+"="+v)
+	}
+	slices.Sort(env)
+	spec := servers.Spec{
+		Name: u.Name, Transport: string(u.Transport), Command: u.Command, Args: u.Args, Env: env, Dir: u.Dir,
+		URL: u.URL, Headers: u.Headers,
+		Timeout: u.Timeout, MaxTimeout: u.MaxTimeout, MaxMessage: int(cfg.MaxMessage), MaxList: int(cfg.MaxList), Restart: string(u.Restart),
+		Protocol: string(u.Protocol),
+	}
+	if u.Sandbox != nil {
+		spec.Sandbox, spec.Own = u.Sandbox, cfg.OwnFiles(u)
+	}
+	if u.Invalid != nil { // a restart would fail in the same way
+		spec.Restart = servers.RestartNever
+	}
+	if u.Detect {
+		spec.Transport = "" // package upstream finds out
+	}
+	if o := u.OAuth; o != nil {
+		spec.OAuth = &oauth.Config{
+			Issuer: o.Issuer, ClientID: o.ClientID, ClientSecret: o.ClientSecret, Scopes: o.Scopes,
+			ClientMetadata: o.ClientMetadata, AssumePKCE: o.AssumePKCE,
+			RedirectPort: o.RedirectPort, TokenFile: cfg.TokenFile(),
+		}
+	}
+	return spec
+}
+
+// Enabled returns the enabled upstreams, in the order of the configuration.
+func Enabled(cfg *config.Config) []*config.Upstream {
+	var enabled []*config.Upstream
+	for i := range cfg.Upstreams {
+		if c := &cfg.Upstreams[i]; !c.Disabled {
+			enabled = append(enabled, c)
+		}
+	}
+	return enabled
+}
+
+// Restarts reports whether an upstream running with the configuration old must be restarted for the
+// configuration next. Everything outside of the upstream's own table is taken from cfg.
+func Restarts(clients Clients, cfg *config.Config, old, next *config.Upstream) bool {
+	return isolated(clients, old) != isolated(clients, next) || !sameSpec(Spec(cfg, old), Spec(cfg, next)) || !sameRest(old, next)
+}
+
+// sameRest reports whether two upstreams are equal in the settings that decide about a start and
+// are not in a Spec.
+func sameRest(a, b *config.Upstream) bool {
+	return slices.Equal(a.References, b.References) && config.SameInvalid(a, b)
+}
+
+// lazy reports whether an upstream is started at the first use. An upstream with a mistake in the
+// configuration fails at once.
+func lazy(c *config.Upstream) bool { return c.Start == config.Lazy && c.Invalid == nil }
+
+// isolated reports whether each session has a separate instance of an upstream. A single client has
+// no other session to be isolated from.
+func isolated(clients Clients, c *config.Upstream) bool {
+	return c.Isolation == config.PerSession && clients == ManyClients
+}
+
+func sameSpec(a, b servers.Spec) bool { return reflect.DeepEqual(a, b) }
