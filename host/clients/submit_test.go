@@ -75,7 +75,7 @@ func TestSubmit(t *testing.T) {
 	k.send(tool(7, "test"))
 	l := mcptest.Receive(t, "a call", b.submitted)
 	if l.to.Cancelled() {
-		t.Error("cancelled, but nobody has cancelled it")
+		t.Error("cancelled, but no caller has cancelled the call")
 	}
 	k.send(tool(7, "reply"))
 	if got := k.receive(); !strings.Contains(got, "id 7 is in use") {

@@ -28,7 +28,7 @@ func TestMCPGoServers(t *testing.T) {
 		res, err := s.RequestElicitation(ctx, mcp.ElicitationRequest{Params: mcp.ElicitationParams{Message: "who?",
 			RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{}}}})
 		if err != nil { // its HTTP with SSE has no elicitation
-			return mcp.NewToolResultText("nobody"), nil
+			return mcp.NewToolResultText("no client"), nil
 		}
 		return mcp.NewToolResultText(string(res.Action)), nil
 	})
@@ -38,8 +38,8 @@ func TestMCPGoServers(t *testing.T) {
 	defer old.Close()
 	for _, tt := range []struct{ name, url, protocol, want string }{
 		{"streamable HTTP", streamable.URL + "/mcp", ProtocolLegacy, "decline"},
-		{"stateless", streamable.URL + "/mcp", ProtocolAuto, "nobody"}, // the call is made for no client that could be asked
-		{"HTTP with SSE", old.URL + "/sse", ProtocolAuto, "nobody"},
+		{"stateless", streamable.URL + "/mcp", ProtocolAuto, "no client"}, // the call is made for no client that could be asked
+		{"HTTP with SSE", old.URL + "/sse", ProtocolAuto, "no client"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			done := make(chan struct{}, 10)

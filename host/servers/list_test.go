@@ -46,7 +46,7 @@ func TestItemsAreCounted(t *testing.T) {
 }
 
 // TestTooLargeListKeepsTheOneBefore checks that a server whose list has become too large, or for
-// whose list there is no memory any more, can still be used with the list from before, and that
+// whose list no memory is left, can still be used with the list from before, and that
 // a later list is used again.
 func TestTooLargeListKeepsTheOneBefore(t *testing.T) {
 	t.Parallel()

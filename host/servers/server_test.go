@@ -159,7 +159,7 @@ func startChild(mode string) *exec.Cmd {
 func hang() {
 	r, w, err := os.Pipe()
 	if err == nil {
-		_, _ = r.Read(make([]byte, 1)) // nobody writes
+		_, _ = r.Read(make([]byte, 1)) // no peer writes
 	}
 	runtime.KeepAlive(w)
 }

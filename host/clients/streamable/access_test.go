@@ -132,7 +132,7 @@ func TestNextExpiry(t *testing.T) {
 	p := newPolicy(Access{Tokens: all}, now.now)
 	for _, step := range []struct {
 		at   time.Duration
-		left time.Duration // 0: none expires any more
+		left time.Duration // 0: no token is left to expire
 	}{{time.Hour, time.Minute}, {time.Hour + time.Minute, time.Minute}, {2 * time.Hour, 0}} {
 		now.set(step.at)
 		next, ok := p.nextExpiry()

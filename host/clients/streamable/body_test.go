@@ -152,7 +152,7 @@ func TestSlowBody(t *testing.T) {
 		{"a byte a second", nil, time.Second, 1, "408", bodyGrace + time.Second},
 		{"an eighth of the rate", nil, time.Second, bodyRate / 8, "408", bodyGrace * 8 / 7},
 		{"the rate", nil, time.Second, bodyRate, "400", time.Minute}, // not JSON, but read to its end
-		{"nobody reads", func(*Handler) http.Handler { return http.NotFoundHandler() }, time.Hour, 1, "404", bodyGrace},
+		{"no reader", func(*Handler) http.Handler { return http.NotFoundHandler() }, time.Hour, 1, "404", bodyGrace},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -310,7 +310,7 @@ func TestIdleSessions(t *testing.T) {
 	for ctx := mcptest.Bounded(t); len(w.backend.Ended) < 2; runtime.Gosched() { // the handler returns a moment later
 		w.http.expire(late)
 		if ctx.Err() != nil {
-			t.Fatal("sessions are not ended that are not busy any more")
+			t.Fatal("sessions that are no longer busy are not ended")
 		}
 	}
 	if res := calling.post(ping); res.StatusCode != 404 {

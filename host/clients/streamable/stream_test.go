@@ -224,8 +224,8 @@ func TestResume(t *testing.T) {
 	e.end()
 }
 
-// TestReleasedStreams checks that a stream holds no message when nobody can resume it,
-// even if something else still refers to it.
+// TestReleasedStreams checks that a stream holds no message when no client can resume the stream,
+// even if something else still refers to the stream.
 func TestReleasedStreams(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, Options{ResumeWindow: hour})
@@ -405,7 +405,7 @@ func TestStalledClient(t *testing.T) {
 	defer c.Close()
 	_ = stalled.request(t.Context(), "GET", "").Write(c)
 	var head [4]byte
-	if _, err := c.Read(head[:]); err != nil { // it is connected, and does not read any more
+	if _, err := c.Read(head[:]); err != nil { // the client is connected, and no longer reads
 		t.Fatal(err)
 	}
 	g := w.join("2025-11-25")

@@ -144,7 +144,7 @@ func (g *group) start(id string, opts Options) *groupReplica {
 	return r
 }
 
-// kill makes a replica one that has died: nobody hears of it any more.
+// kill makes a replica a dead replica: no other replica hears from the replica.
 func (g *group) kill(id string, r *groupReplica) {
 	r.stop()
 	g.set(id, func(s *fleet.Replica) { s.State, s.Peer = fleet.Silent, "" })

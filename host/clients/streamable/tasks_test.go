@@ -15,7 +15,7 @@ import (
 // ids begin with "t".
 type tasked struct {
 	*clienttest.Backend
-	stopped chan string // tasks that nobody watches any more
+	stopped chan string // tasks that are no longer watched
 }
 
 func (b *tasked) Discover(s route.Session) route.InitializeResult {

@@ -52,7 +52,7 @@ func TestKillIf(t *testing.T) {
 		t.Errorf("it ended with %v", child.ProcessState)
 	}
 	if errno := killIf(pid, func(int) bool { return true }); errno != syscall.ESRCH {
-		t.Errorf("of nobody: %v", errno)
+		t.Errorf("of no process of ours: %v", errno)
 	}
 }
 

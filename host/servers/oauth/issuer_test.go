@@ -44,7 +44,7 @@ func TestIssuerOfCallback(t *testing.T) {
 		{"with another port", advertised, func(i string) []string { return []string{i + "0"} }, false, "is from the issuer"},
 		{"refused by the right one", advertised, func(i string) []string { return []string{i} }, true, "access_denied - call Mallory"},
 		{"refused by another", silent, func(string) []string { return []string{"https://attacker.test"} }, true, "is from the issuer"},
-		{"refused by nobody", advertised, nil, true, "lacks the issuer"},
+		{"refused by no server", advertised, nil, true, "lacks the issuer"},
 		{"refused, silent and absent", silent, nil, true, "access_denied - call Mallory"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

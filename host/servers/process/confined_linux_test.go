@@ -228,7 +228,7 @@ func TestConfined(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	needs(t, s.settings())
-	leak, err := syscall.Open(s.Secret, syscall.O_RDONLY, 0) // without O_CLOEXEC: somebody may have started us with it
+	leak, err := syscall.Open(s.Secret, syscall.O_RDONLY, 0) // without O_CLOEXEC: a parent may have started us with this descriptor
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func TestNoSupervisor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		alive, err := os.Open(fifo) // reading it ends when no process has it open any more
+		alive, err := os.Open(fifo) // reading ends when no process has the file open
 		if err != nil {
 			t.Fatal(err)
 		}

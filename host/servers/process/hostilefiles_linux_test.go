@@ -43,7 +43,7 @@ func own(o *order, do func(fd int) error) error {
 	return do(int(f.Fd()))
 }
 
-// locksTemp makes a folder in that for temporary files, with a file in it, that nobody but
+// locksTemp makes a folder with a file, in the folder for temporary files, which only
 // root can remove.
 func locksTemp() error {
 	dir := os.TempDir() + "/locked"

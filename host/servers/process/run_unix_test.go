@@ -34,7 +34,7 @@ func TestRunEndsTheGroup(t *testing.T) {
 	go func() {
 		over <- Run(ctx, exec.Command("/bin/sh", "-c", `exec 3>"$0"; sleep 1000 & echo started >&3; wait`, path))
 	}()
-	alive, err := os.Open(path) // reading it ends when no process has it open any more
+	alive, err := os.Open(path) // reading ends when no process has the file open
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,9 +44,10 @@ func TestEqualFilter(t *testing.T) {
 	})
 }
 
-// TestOneSubscription checks a server that ends the old subscription whenever another one
-// takes its place. It may have ended it before, so what relied on it counts as missed. But
-// whoever then watches again has it end the next one, and that comes to an end.
+// TestOneSubscription checks a server that ends the old subscription whenever another subscription
+// begins. The server may have ended the old subscription first, so everything that relied on the old
+// subscription counts as missed. A watcher that then watches again makes the server end the next
+// subscription; this sequence comes to an end.
 func TestOneSubscription(t *testing.T) {
 	for _, transport := range []string{"stdio", "http"} {
 		t.Run(transport, func(t *testing.T) {

@@ -22,7 +22,7 @@ func TestForeignSubscriptions(t *testing.T) {
 		`"_meta":{"io.modelcontextprotocol/subscriptionId":2}`:    overHTTP,   // leaves
 		`"_meta":{"io.modelcontextprotocol/subscriptionId":1}`:    overHTTP,   // old
 		`"_meta":{"io.modelcontextprotocol/subscriptionId":0}`:    0,          // has ended
-		`"_meta":{"io.modelcontextprotocol/subscriptionId":9}`:    0,          // somebody else's
+		`"_meta":{"io.modelcontextprotocol/subscriptionId":9}`:    0,          // of another subscriber
 		`"_meta":{"io.modelcontextprotocol/subscriptionId":"3"}`:  0,
 		`"_meta":{"io.modelcontextprotocol/subscriptionId":3.0}`:  0,
 		`"_meta":{"io.modelcontextprotocol/subscriptionId":null}`: 0,

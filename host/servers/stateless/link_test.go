@@ -123,7 +123,7 @@ func (r *rig) next(t *testing.T) string {
 	}
 }
 
-// awaitOne waits until no subscription is handed over any more.
+// awaitOne waits until no subscription is being handed over.
 func (r *rig) awaitOne(t *testing.T) {
 	t.Helper()
 	if err := r.server.AwaitSubscriptions(mcptest.Bounded(t), 1); err != nil {

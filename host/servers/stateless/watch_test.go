@@ -97,7 +97,7 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// TestWatchNothing checks that nobody but the router can listen with a call.
+// TestWatchNothing checks that only the router can listen with a call.
 func TestWatchNothing(t *testing.T) {
 	over(t, mcptest.ServerOptions{}, func(t *testing.T, r *rig) {
 		for _, params := range []string{`{}`, `{"notifications":{"toolsListChanged":true}}`, `{"notifications":{"taskIds":["a"]}}`} {

@@ -41,8 +41,8 @@ func TestOwners(t *testing.T) {
 		}
 	}
 	want()
-	a := owned(t.Context(), c, p, "a")      // 1
-	nobody := owned(t.Context(), c, p, nil) // 2
+	a := owned(t.Context(), c, p, "a")       // 1
+	unowned := owned(t.Context(), c, p, nil) // 2
 	ctx, cancel := context.WithCancel(t.Context())
 	b := owned(ctx, c, p, "b")         // 3
 	d := owned(t.Context(), c, p, "d") // 4
@@ -68,7 +68,7 @@ func TestOwners(t *testing.T) {
 		t.Errorf("owners of the request: %v", got)
 	}
 	p.want(`{"jsonrpc":"2.0","id":"q","result":{}}`)
-	for i, done := range []<-chan outcome{nobody, d, e} {
+	for i, done := range []<-chan outcome{unowned, d, e} {
 		p.send(`{"jsonrpc":"2.0","id":%d,"result":{}}`, []int{2, 4, 5}[i])
 		<-done
 	}

@@ -152,10 +152,10 @@ func TestAnswerOnGETStream(t *testing.T) {
 	s := linktest.NewHTTPServer(t, nil)
 	s.Get = func(w http.ResponseWriter, r *http.Request) {
 		e := linktest.StreamTo(w)
-		e.Send(`{"jsonrpc":"2.0","id":99,"result":{}}`) // nobody's
+		e.Send(`{"jsonrpc":"2.0","id":99,"result":{}}`) // of no call
 		own <- e
 		<-r.Context().Done()
-		<-own // nobody writes to it any more
+		<-own // the test no longer writes to the stream
 	}
 	s.Handle = func(w http.ResponseWriter, _ *http.Request, m linktest.HTTPMessage) {
 		w.WriteHeader(http.StatusAccepted)
@@ -189,7 +189,7 @@ func TestPostAfterAnswerOnGETStream(t *testing.T) {
 			e.Send(`{"jsonrpc":"2.0","method":"note"}`)
 			own <- e
 			<-r.Context().Done()
-			<-own // nobody writes to it any more
+			<-own // the test no longer writes to the stream
 		}
 		s.Handle = func(w http.ResponseWriter, r *http.Request, m linktest.HTTPMessage) {
 			if responds { // with a stream that stays empty

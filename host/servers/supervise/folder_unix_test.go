@@ -70,7 +70,7 @@ func TestFolderOfOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// A link to a file of somebody else is replaced, and what it leads to stays.
+	// A link to a file of another user is replaced, and the target of the link stays.
 	elsewhere := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(elsewhere, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)

@@ -17,9 +17,9 @@ import (
 // spare, with an observer of its processes: the first is the upstream's own.
 type crowd struct {
 	*managedUpstream
-	rig      *rig
-	nobody   *strangers
-	observer *mcptest.Observer
+	rig       *rig
+	anonymous *strangers
+	observer  *mcptest.Observer
 }
 
 func newCrowd(t *testing.T) *crowd {
@@ -36,8 +36,8 @@ func newCrowd(t *testing.T) *crowd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &crowd{managedUpstream: m, rig: r, nobody: &strangers{}, observer: o}
-	parked := &strangerRequest{strangers: c.nobody}
+	c := &crowd{managedUpstream: m, rig: r, anonymous: &strangers{}, observer: o}
+	parked := &strangerRequest{strangers: c.anonymous}
 	_, leave := m.place(0, wire.Call{Method: protocol.MethodToolsCall, Params: []byte(`{"name":"echo"}`), Owner: parked}, true)
 	t.Cleanup(leave)
 	parked.parked = true
@@ -48,7 +48,7 @@ func newCrowd(t *testing.T) *crowd {
 func (c *crowd) callTool(t *testing.T, tool, arguments string) (result []byte) {
 	t.Helper()
 	reply, err := c.Call(bounded(t), wire.Call{
-		Method: protocol.MethodToolsCall, Params: []byte(mcptest.ToolParams(tool, arguments, "")), Owner: &strangerRequest{strangers: c.nobody},
+		Method: protocol.MethodToolsCall, Params: []byte(mcptest.ToolParams(tool, arguments, "")), Owner: &strangerRequest{strangers: c.anonymous},
 	})
 	if err != nil || reply.Result == nil || len(c.spares.all) != 1 {
 		t.Fatalf("%s: %s %v, %d spares", tool, reply.Error, err, len(c.spares.all))

@@ -88,7 +88,7 @@ func placing(t *testing.T, conf config.Upstream) (m *managedUpstream, at func(ow
 func TestSpares(t *testing.T) {
 	t.Parallel()
 	m, at := placing(t, subprocess(mcptest.ServerOptions{}))
-	nobody := &strangers{}
+	anonymous := &strangers{}
 	var parked []*strangerRequest
 	var leaves []func()
 	expect := func(name string, owner route.Origin, want int) (leave func()) {
@@ -101,22 +101,22 @@ func TestSpares(t *testing.T) {
 	}
 	park := func(want int) {
 		t.Helper()
-		r := &strangerRequest{strangers: nobody}
+		r := &strangerRequest{strangers: anonymous}
 		leaves = append(leaves, expect(fmt.Sprintf("call %d", len(parked)), r, want))
 		r.parked = true
 		parked = append(parked, r)
 	}
 	park(0)
-	expect("while one is parked", &strangerRequest{strangers: nobody}, 1)()
-	expect("the same again", &strangerRequest{strangers: nobody}, 1)()
-	expect("of a script", ofScript{&strangerRequest{strangers: nobody}}, 0)()
+	expect("while one is parked", &strangerRequest{strangers: anonymous}, 1)()
+	expect("the same again", &strangerRequest{strangers: anonymous}, 1)()
+	expect("of a script", ofScript{&strangerRequest{strangers: anonymous}}, 0)()
 	expect("with a token", &strangerRequest{strangers: &strangers{token: "token"}}, 0)()
 	expect("of the parked request", parked[0], 0)()
 	expect("where nothing can be parked", &strangerRequest{strangers: &strangers{calm: true}}, 0)()
 	for _, call := range []wire.Call{
 		{Method: protocol.MethodToolsCall, Params: []byte(`{"name":"echo","task":{}}`)}, {Method: protocol.MethodToolsList}, {Method: protocol.MethodComplete},
 	} {
-		call.Owner = &strangerRequest{strangers: nobody}
+		call.Owner = &strangerRequest{strangers: anonymous}
 		one, leave := m.place(0, call, true)
 		if one != nil {
 			t.Errorf("%s %s goes to a spare", call.Method, call.Params)
@@ -126,7 +126,7 @@ func TestSpares(t *testing.T) {
 	park(1)
 	park(2)
 	leaves[1]()
-	expect("when the first spare is free", &strangerRequest{strangers: nobody}, 1)()
+	expect("when the first spare is free", &strangerRequest{strangers: anonymous}, 1)()
 
 	first := m.spares.all[0]
 	m.spares.expire(first)
@@ -135,7 +135,7 @@ func TestSpares(t *testing.T) {
 		t.Errorf("the idle one is %s (%v), and there are %d spares", first.up.Status().State, err, len(m.spares.all))
 	}
 	leaves[0]()
-	expect("when nothing is parked there any more", &strangerRequest{strangers: nobody}, 0)()
+	expect("when nothing is parked there", &strangerRequest{strangers: anonymous}, 0)()
 	parked = parked[:0]
 	park(0)
 	for n := range maxSpares - 1 {
@@ -152,13 +152,13 @@ func TestSpares(t *testing.T) {
 func TestSpareFails(t *testing.T) {
 	t.Parallel()
 	m, at := placing(t, subprocess(mcptest.ServerOptions{}))
-	nobody := &strangers{}
-	parked := &strangerRequest{strangers: nobody}
+	anonymous := &strangers{}
+	parked := &strangerRequest{strangers: anonymous}
 	_, leave := at(parked)
 	defer leave()
 	parked.parked = true
 	m.spec.Command = "mcp-metatool-no-such-command"
-	call := wire.Call{Method: protocol.MethodToolsCall, Params: []byte(`{"name":"echo","arguments":{}}`), Owner: &strangerRequest{strangers: nobody}}
+	call := wire.Call{Method: protocol.MethodToolsCall, Params: []byte(`{"name":"echo","arguments":{}}`), Owner: &strangerRequest{strangers: anonymous}}
 	for range 2 {
 		if reply, err := m.Call(bounded(t), call); err != nil || reply.Result == nil {
 			t.Errorf("%s %v", reply.Error, err)
@@ -255,13 +255,13 @@ func TestSpareIsTraced(t *testing.T) {
 	m, at := placing(t, subprocess(mcptest.ServerOptions{}))
 	seen := &watched{}
 	m.env.Observer = seen // before there is a spare
-	nobody := &strangers{}
-	parked := &strangerRequest{strangers: nobody}
+	anonymous := &strangers{}
+	parked := &strangerRequest{strangers: anonymous}
 	_, leave := at(parked)
 	defer leave()
 	parked.parked = true
 	reply, err := m.Call(bounded(t), wire.Call{
-		Method: protocol.MethodToolsCall, Params: []byte(`{"name":"echo","arguments":{}}`), Owner: &strangerRequest{strangers: nobody},
+		Method: protocol.MethodToolsCall, Params: []byte(`{"name":"echo","arguments":{}}`), Owner: &strangerRequest{strangers: anonymous},
 	})
 	if err != nil || reply.Result == nil || len(m.spares.all) != 1 {
 		t.Fatalf("%s %v, %d spares", reply.Error, err, len(m.spares.all))
@@ -280,8 +280,8 @@ func TestSpareIsReplaced(t *testing.T) {
 	t.Parallel()
 	conf := subprocess(mcptest.ServerOptions{})
 	m, at := placing(t, conf)
-	nobody := &strangers{}
-	parked := &strangerRequest{strangers: nobody}
+	anonymous := &strangers{}
+	parked := &strangerRequest{strangers: anonymous}
 	_, leave := at(parked)
 	defer leave()
 	parked.parked = true
@@ -290,7 +290,7 @@ func TestSpareIsReplaced(t *testing.T) {
 	call := func() *spare {
 		t.Helper()
 		reply, err := m.Call(bounded(t), wire.Call{
-			Method: protocol.MethodToolsCall, Params: []byte(`{"name":"echo","arguments":{}}`), Owner: &strangerRequest{strangers: nobody},
+			Method: protocol.MethodToolsCall, Params: []byte(`{"name":"echo","arguments":{}}`), Owner: &strangerRequest{strangers: anonymous},
 		})
 		if err != nil || reply.Result == nil || len(m.spares.all) != 1 {
 			t.Fatalf("%s %v, %d spares", reply.Error, err, len(m.spares.all))
@@ -309,7 +309,7 @@ func TestSpareIsReplaced(t *testing.T) {
 		t.Errorf("the spare is not replaced, or has the level %s", second.told.level)
 	}
 
-	at1, leaveSecond := at(&strangerRequest{strangers: nobody})
+	at1, leaveSecond := at(&strangerRequest{strangers: anonymous})
 	m.spares.retire(second)
 	if third := call(); at1 != 1 || third == second || second.up.Status().State == servers.Closed {
 		t.Errorf("the retired one gets calls, or is closed (%s)", second.up.Status().State)

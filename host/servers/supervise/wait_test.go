@@ -82,7 +82,7 @@ func TestWaitForChangedListIsBounded(t *testing.T) {
 	r.Refreshed(bounded(t), nil, wire.Tools)
 }
 
-// asked is a context that tells when somebody is about to wait for its end.
+// asked is a context that tells when a goroutine is about to wait for the end of the context.
 type asked struct {
 	context.Context
 	done chan struct{}
