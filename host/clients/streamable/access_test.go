@@ -17,8 +17,8 @@ type clock struct{ ns atomic.Int64 }
 func (c *clock) now() time.Time      { return time.Unix(0, c.ns.Load()) }
 func (c *clock) set(d time.Duration) { c.ns.Store(int64(d)) }
 
-// TestExpiry checks that a token that expires is refused, and that what was begun with it
-// ends, in both eras. Nobody tells the handler that the clock was set: it looks again when
+// TestExpiry checks that an expired token is refused, and that sessions and requests with the token
+// end, in both eras. The handler gets no event when the clock is set: the handler looks again when
 // the token would expire if the clock ran.
 func TestExpiry(t *testing.T) {
 	t.Parallel()
