@@ -96,8 +96,8 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// TestExpiryWhileLooking checks that a session ends at once at whatever moment its token expires
-// while the handler looks which ones have.
+// TestExpiryWhileLooking checks that a session ends at once at any moment of the token's expiry,
+// also while the handler looks for expired tokens.
 func TestExpiryWhileLooking(t *testing.T) {
 	t.Parallel()
 	for looks := range int64(8) {

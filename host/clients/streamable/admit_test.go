@@ -59,7 +59,7 @@ func (s *caller) postFrom(from, token, id string, body io.Reader) *httptest.Resp
 	return out
 }
 
-// join begins a session, and fails the test if that is refused.
+// join begins a session, and fails the test after a refusal.
 func (s *caller) join(from, token string) (id string) {
 	s.t.Helper()
 	out := s.post(from, token, "", initialize)
@@ -83,8 +83,8 @@ const (
 	networkB = "[2001:db8:1:1:ffff::2]:1000" // in the same /64 network
 )
 
-// TestThousandInitializes checks that a client that begins more sessions than allowed
-// and uses none of them does not prevent others from beginning and using sessions.
+// TestThousandInitializes checks that a client that begins more sessions than allowed and uses none
+// of them does not prevent other clients from beginning and using sessions.
 func TestThousandInitializes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestQuotas(t *testing.T) {
 		also        string // another address that counts as the same
 		want        int    // sessions
 		setting     string // named in the refusal
-		other, key  string // of a client that is still admitted; "" for none
+		other, key  string // of a client that is still admitted, or ""
 	}{
 		{"an address", Options{MaxSessions: 10}, here, "", here, 5, "max_sessions_per_address", there, ""},
 		{"an address, as set", Options{MaxSessions: 10, MaxSessionsPerAddress: 2}, here, "", here, 2, "max_sessions_per_address", there, ""},
@@ -161,8 +161,8 @@ func TestQuotas(t *testing.T) {
 	}
 }
 
-// TestQuotaMakesRoom checks that a client at its limit loses the oldest of its own
-// sessions that was never used.
+// TestQuotaMakesRoom checks that a client at the limit loses the client's oldest never used
+// session.
 func TestQuotaMakesRoom(t *testing.T) {
 	t.Parallel()
 	s := newCaller(t, Options{MaxSessions: 10, MaxSessionsPerAddress: 3})
@@ -178,8 +178,8 @@ func TestQuotaMakesRoom(t *testing.T) {
 	}
 }
 
-// TestInitializeRate checks that a client that begins sessions too fast has to wait,
-// and others do not.
+// TestInitializeRate checks that a client that begins sessions too fast has to wait, and other
+// clients do not.
 func TestInitializeRate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -187,7 +187,7 @@ func TestInitializeRate(t *testing.T) {
 		for range minBurst {
 			s.join(here, "a")
 		}
-		for _, from := range []string{here, there} { // it is the token that counts
+		for _, from := range []string{here, there} { // the token counts
 			if out := s.post(from, "a", "", initialize); out.Code != 429 || !strings.Contains(out.Body.String(), "initialize_rate") {
 				t.Errorf("too fast, from %s: %d %s", from, out.Code, out.Body)
 			}
@@ -212,7 +212,7 @@ func TestInitializeRate(t *testing.T) {
 }
 
 // TestInitializeRateBehindAProxy checks that a client with a token that begins sessions too fast
-// does not keep one with another token from beginning any, if both come through a proxy.
+// does not keep a client with another token from beginning sessions, if both come through a proxy.
 func TestInitializeRateBehindAProxy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -227,8 +227,8 @@ func TestInitializeRateBehindAProxy(t *testing.T) {
 	})
 }
 
-// TestSessionIDs checks that the ids of sessions are long and differ, and that the log has none
-// of them whole.
+// TestSessionIDs checks that the ids of sessions are long and differ, and that the log has no whole
+// id.
 func TestSessionIDs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -237,7 +237,7 @@ func TestSessionIDs(t *testing.T) {
 		opts.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		s := &caller{t, New(context.Background(), Options{Session: opts, MaxSessions: 5})}
 		seen := map[string]bool{}
-		for range 50 { // each makes room for the next one, which is logged
+		for range 50 { // each makes room for the next session, which is logged
 			id := s.join(local, "")
 			if seen[id] || len(id) < 26 {
 				t.Errorf("id %q", id)
@@ -258,8 +258,8 @@ func TestSessionIDs(t *testing.T) {
 	})
 }
 
-// TestSessionsShareTheBudget checks that a principal gets no more sessions when they take too
-// much memory, and is told so, and that another one still gets some.
+// TestSessionsShareTheBudget checks that a principal with sessions that take too much memory gets
+// no more sessions, and is told so, and that another principal still gets sessions.
 func TestSessionsShareTheBudget(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -276,7 +276,7 @@ func TestSessionsShareTheBudget(t *testing.T) {
 			} else if out.Code != 200 {
 				t.Fatalf("session %d: %d %s", n, out.Code, out.Body)
 			}
-			s.use(here, "a", out.Header().Get(sessionHeader)) // else it would make room for the next one
+			s.use(here, "a", out.Header().Get(sessionHeader)) // else the session would make room for the next session
 		}
 		if n < 20 || n > 2<<20/sessionMemory {
 			t.Errorf("%d sessions", n)
@@ -289,7 +289,7 @@ func TestSessionsShareTheBudget(t *testing.T) {
 	})
 }
 
-// TestUnusedSessions checks that unused sessions end soon, and others do not.
+// TestUnusedSessions checks that unused sessions end soon, and used sessions do not.
 func TestUnusedSessions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -323,9 +323,9 @@ func (b *reloadingBody) Read(p []byte) (int, error) {
 	return b.Reader.Read(p)
 }
 
-// TestOnePolicyPerRequest reloads the policy while the body of an initialize request is
-// read. The policy at the beginning of the request applies, except that a token that
-// was revoked in between begins no session.
+// TestOnePolicyPerRequest reloads the policy while the body of an initialize request is read. The
+// policy at the beginning of the request applies, except that a token revoked in between begins no
+// session.
 func TestOnePolicyPerRequest(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -22,7 +22,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
-// raw writes text on a new connection and reads the answer to it.
+// raw writes text on a new connection and reads the answer.
 func (w *server) raw(text string) (*http.Response, string) {
 	w.t.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
@@ -151,7 +151,7 @@ func TestSlowBody(t *testing.T) {
 		{"nothing", nil, time.Hour, 1, "408", bodyGrace},
 		{"a byte a second", nil, time.Second, 1, "408", bodyGrace + time.Second},
 		{"an eighth of the rate", nil, time.Second, bodyRate / 8, "408", bodyGrace * 8 / 7},
-		{"the rate", nil, time.Second, bodyRate, "400", time.Minute}, // not JSON, but read to its end
+		{"the rate", nil, time.Second, bodyRate, "400", time.Minute}, // not JSON, but read to the end
 		{"no reader", func(*Handler) http.Handler { return http.NotFoundHandler() }, time.Hour, 1, "404", bodyGrace},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -214,7 +214,7 @@ func TestBodiesShareTheBudget(t *testing.T) {
 	go func() {
 		answer <- g.call(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","x":"` + strings.Repeat("x", size) + `"}}`)
 	}()
-	for shared.Figures().Waiting == 0 { // it does once it is larger than what is left
+	for shared.Figures().Waiting == 0 { // the body waits once the body is larger than the rest of the budget
 		runtime.Gosched()
 	}
 	if got := g.call(ping); got != pong { // small ones do not wait
@@ -273,8 +273,8 @@ func (r inPieces) Read(b []byte) (int, error) {
 	return r.Reader.Read(b[:min(len(b), 64<<10)])
 }
 
-// TestManyBodiesAtOnce checks more bodies at once than there is room for. None waits
-// for the others until its timeout.
+// TestManyBodiesAtOnce checks more bodies at once than the budget has room for. No body waits for
+// the other bodies until the timeout.
 func TestManyBodiesAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -299,7 +299,7 @@ func TestManyBodiesAtOnce(t *testing.T) {
 		for _, code := range codes {
 			count[code]++
 		}
-		if took := time.Since(began); count[400] != bodies || took > budgetWait { // 400: not JSON, but read to its end
+		if took := time.Since(began); count[400] != bodies || took > budgetWait { // 400: not JSON, but read to the end
 			t.Errorf("%v after %v", count, took)
 		}
 		if err := h.Close(context.Background()); err != nil || shared.Figures().Used != 0 {
@@ -326,7 +326,7 @@ func TestMemoryIsReturned(t *testing.T) {
 			g.add(burst)
 			g.add(-2 * burst)
 			time.Sleep(returnDelay / 2)
-			g.add(burst) // another one begins
+			g.add(burst) // another burst begins
 			g.add(-burst)
 			end := time.Now()
 			time.Sleep(time.Hour)

@@ -25,7 +25,7 @@ type server struct {
 	backend *clienttest.Backend
 	http    *Handler
 	url     string
-	close   func() // ends it and waits for all requests
+	close   func() // ends the client and waits for all requests
 }
 
 func newServer(t testing.TB, opts Options) *server {
@@ -88,7 +88,7 @@ func (g *client) initialize(revision string) {
 	}
 }
 
-// begin is initialize, and returns the answer to its notification.
+// begin is initialize, and returns the answer to the notification.
 func (g *client) begin(revision string) (res *http.Response, body string) {
 	g.t.Helper()
 	res = g.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":%q}}`, revision))
@@ -151,7 +151,7 @@ func (g *client) post(body string, header ...string) *http.Response {
 	return g.do(context.Background(), "POST", body, header...)
 }
 
-// call posts a request and returns its JSON answer.
+// call posts a request and returns the JSON answer.
 func (g *client) call(body string) string {
 	g.t.Helper()
 	res := g.post(body)
@@ -168,7 +168,7 @@ func (g *client) body(msg string, header ...string) (kind, text string) {
 	return res.Header.Get("Content-Type"), read(g.t, res)
 }
 
-// tell posts a message that needs no answer.
+// tell posts a message without an answer.
 func (g *client) tell(body string) {
 	g.t.Helper()
 	res := g.post(body)
@@ -187,7 +187,7 @@ func read(t testing.TB, res *http.Response) string {
 	return string(b)
 }
 
-// events is an event stream that a client reads.
+// events is an event stream read by a client.
 type events struct {
 	t      testing.TB
 	body   *bufio.Reader
@@ -232,7 +232,7 @@ func (e *events) any() (data, comment string, err error) {
 	}
 }
 
-// next returns the data of the next event that has some.
+// next returns the data of the next event with data.
 func (e *events) next() string {
 	e.t.Helper()
 	for {

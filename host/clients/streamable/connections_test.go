@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// TestTooManyConnections checks that idle connections make room for new ones, and
+// TestTooManyConnections checks that idle connections make room for new connections, and
 // connections in use do not.
 func TestTooManyConnections(t *testing.T) {
 	t.Parallel()
 	w := newServerWith(t, Options{}, ServerOptions{MaxConnections: 3})
-	// The session is begun without a connection, since the server would notice only
-	// later that the client has closed it.
+	// The session is begun without a connection, since the server would notice only later that the
+	// client has closed the connection.
 	g := w.client()
 	g.id = (&caller{t, w.http}).join(home, "")
 	dial := func() net.Conn {
@@ -34,7 +34,7 @@ func TestTooManyConnections(t *testing.T) {
 		return err != nil && !(ok && timeout.Timeout())
 	}
 	silent := []net.Conn{dial(), dial(), dial()}
-	for i := range 3 { // each replaces an idle one
+	for i := range 3 { // each replaces an idle connection
 		c := dial()
 		_ = g.request(t.Context(), "POST", callOf(i, "wait", "{}")).Write(c)
 		<-w.backend.Waiting
@@ -127,8 +127,8 @@ func deleteClosed(c *connections, all []*addressed, busy map[*addressed]bool) (o
 	return open
 }
 
-// TestLargestAddressLosesConnection checks that the address with most connections loses one, even
-// if another connection has been idle for longer.
+// TestLargestAddressLosesConnection checks that the address with most connections loses a
+// connection, even if another connection has been idle for longer.
 func TestLargestAddressLosesConnection(t *testing.T) {
 	t.Parallel()
 	c := newConnections(4, 0, silent)

@@ -9,8 +9,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/clients"
 )
 
-// TestCutOffBeforeTheFirstEvent checks that a call whose client is cut off before anything was sent
-// goes on, also if the client could not resume it.
+// TestCutOffBeforeTheFirstEvent checks that a call continues after the client is cut off before the
+// first byte of the answer, also if the client could not resume the call.
 func TestCutOffBeforeTheFirstEvent(t *testing.T) {
 	t.Parallel()
 	for _, revision := range []string{"2025-03-26", "2025-06-18", "2025-11-25"} {
@@ -26,7 +26,7 @@ func TestCutOffBeforeTheFirstEvent(t *testing.T) {
 		cancel()
 		<-done
 		var out *stream
-		for s := onlySession(t, w); out == nil || out.reachesClient(); { // it notices that the client has gone
+		for s := onlySession(t, w); out == nil || out.reachesClient(); { // the session notices that the client has gone
 			for _, one := range s.allStreams() {
 				if one.id != 0 && !one.finished() {
 					out = one
@@ -49,8 +49,8 @@ func TestCutOffBeforeTheFirstEvent(t *testing.T) {
 	}
 }
 
-// TestCutOffAfterTheFirstID checks that a call that takes longer has an id of an event before there
-// is anything to send, with which its client gets the answer after it was cut off.
+// TestCutOffAfterTheFirstID checks that the client of a longer call gets the id of an event before
+// the first message, and with the id, after a cut, the answer.
 func TestCutOffAfterTheFirstID(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, Options{ResumeWindow: hour, PrimeAfter: instant})
@@ -69,7 +69,7 @@ func TestCutOffAfterTheFirstID(t *testing.T) {
 	}
 	e.want(waited)
 	e.end()
-	// Without resumption, a call is cancelled at once, and there is no id to give early.
+	// Without resumption, a call is cancelled at once, and no id is given early.
 	w = newServer(t, Options{ResumeWindow: -1, PrimeAfter: instant})
 	g = w.join("2025-11-25")
 	ctx, cancel := context.WithCancel(t.Context())

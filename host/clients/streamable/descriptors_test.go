@@ -48,8 +48,8 @@ func (l *shortListener) Accept() (net.Conn, error) {
 	return &addressed{from: "9.9.9.9:1"}, nil
 }
 
-// TestNoDescriptors has no descriptor for a new connection: the one that has been idle for longest,
-// of the address with most, is closed for it, and one that is in use is not.
+// TestNoDescriptors has no descriptor for a new connection: the connection that has been idle for
+// longest, of the address with most connections, is closed, and a connection in use is not.
 func TestNoDescriptors(t *testing.T) {
 	t.Parallel()
 	c := newConnections(100, 0, silent)

@@ -14,10 +14,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
-// FuzzEra checks, for any header and any body, that a request is answered in the era that
-// both of them name, or not at all: it has a result of the stateless era only if header
-// and envelope name the same revision of that era, and begins a session only if neither
-// names one.
+// FuzzEra checks, for any header and any body, that a request is answered in the era that both of
+// them name, or not at all: the request has a result of the stateless era only if header and
+// envelope name the same revision of the era, and begins a session only if neither names a
+// revision.
 func FuzzEra(f *testing.F) {
 	list := modern("1", "tools/list", "")
 	for _, version := range []string{"", "2026-07-28", "2025-11-25", "1900-01-01", " 2026-07-28"} {

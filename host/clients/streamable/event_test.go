@@ -41,8 +41,8 @@ func FuzzEventID(f *testing.F) {
 	})
 }
 
-// FuzzEvent checks that any message becomes one event with one data line, from
-// which a client reads the message.
+// FuzzEvent checks that any message becomes a single event with a single data line, from which a
+// client reads the message.
 func FuzzEvent(f *testing.F) {
 	f.Add([]byte(`{"a":1}`), uint64(1))
 	f.Add([]byte("{\r\n\"a\":\n\n1}"), uint64(2))
@@ -99,7 +99,7 @@ func FuzzPost(f *testing.F) {
 			t.Fatal(w.Body)
 		}
 		gone, cancel := context.WithCancel(t.Context())
-		cancel() // otherwise a stream that is opened never ends
+		cancel() // otherwise an opened stream never ends
 		for _, w := range []*httptest.ResponseRecorder{send(gone, "POST", id, body), send(gone, "GET", id, nil)} {
 			if w.Header().Get("Content-Type") == "application/json" {
 				if _, err := wire.Parse(w.Body.Bytes()); err != nil && w.Body.Bytes()[0] != '[' {

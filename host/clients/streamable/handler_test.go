@@ -219,7 +219,7 @@ func TestCORS(t *testing.T) {
 	read(t, res)
 }
 
-// TestAcceptOrder checks that clients that name event streams first get one.
+// TestAcceptOrder checks that clients that name event streams first get an event stream.
 func TestAcceptOrder(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, Options{})
@@ -363,7 +363,7 @@ func TestSessionsLeaveNothing(t *testing.T) {
 			g = w.client()
 		}
 		switch i % 3 {
-		case 0: // the client ends it
+		case 0: // the client ends the session
 			g.do(t.Context(), "DELETE", "")
 		case 1: // the client disconnects with streams open and a call in flight
 			ctx, cancel := context.WithCancel(t.Context())
@@ -385,7 +385,7 @@ func TestSessionsLeaveNothing(t *testing.T) {
 	}
 }
 
-// tokens returns tokens that may do everything.
+// tokens returns tokens with all rights.
 func tokens(list ...string) (all []bearer.Token) {
 	for _, token := range list {
 		all = append(all, bearer.Token{Digest: bearer.DigestOf(token)})

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestSessionsAreIsolated makes many calls in several sessions at once. Each stream has
-// exactly its own progress, in order, and then its answer.
+// TestSessionsAreIsolated makes many calls in several sessions at once. Each stream has exactly the
+// stream's own progress, in order, and then the answer.
 func TestSessionsAreIsolated(t *testing.T) {
 	t.Parallel()
 	const sessions, calls, times = 8, 25, 40

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 
 var silent = slog.New(slog.DiscardHandler)
 
-// options are those of sessions with the backend b.
+// options are the options of sessions with the backend b.
 func options(b clients.Backend) clients.Options {
 	return clients.Options{Backend: b, Name: "test", Version: "1.2.3", MaxMessage: 64 << 10, Log: silent}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/fleet/peer"
 )
 
-// mistaken is a replica that always takes the other one for the home of a request.
+// mistaken is a replica that always takes the other replica for the home of a request.
 type mistaken struct {
 	other  string
 	link   *peer.Link
@@ -26,8 +26,8 @@ func (m *mistaken) Forward(w http.ResponseWriter, r *http.Request, p peer.Passag
 	return m.link.Forward(w, r, p)
 }
 
-// TestPassedOnOnce lets two replicas disagree about where a request belongs: each believes that it is the
-// other one. It is passed on once, and answered by the one that gets it then.
+// TestPassedOnOnce lets two replicas disagree about the home of a request: each takes the other
+// replica for the home. The request is passed on once, and answered by the receiving replica.
 func TestPassedOnOnce(t *testing.T) {
 	t.Parallel()
 	addresses := map[string]string{}

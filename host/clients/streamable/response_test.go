@@ -12,8 +12,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/rpc"
 )
 
-// TestResponseIsBounded checks that the messages of a response do not wait without a
-// bound for a client that does not read, but that one message always fits.
+// TestResponseIsBounded checks that the messages of a response do not wait without a bound for a
+// client that does not read, but that a single message always fits.
 func TestResponseIsBounded(t *testing.T) {
 	t.Parallel()
 	out := newResponse(httptest.NewRecorder(), envelope.Envelope{}, 100, nil)
@@ -35,8 +35,7 @@ func TestResponseIsBounded(t *testing.T) {
 	}
 }
 
-// TestIdlePrincipals checks that a principal ends when it is idle, but not while a call
-// waits for an answer.
+// TestIdlePrincipals checks that an idle principal ends, but not while a call waits for an answer.
 func TestIdlePrincipals(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, Options{SessionTTL: instant, Access: Access{Tokens: tokens("a", "b")}})

@@ -26,7 +26,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/envelope"
 )
 
-// certificate writes a certificate for 127.0.0.1 and its key to files.
+// certificate writes a certificate for 127.0.0.1 and the certificate's key to files.
 func certificate(t *testing.T) (certFile, keyFile string, roots *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -146,15 +146,15 @@ func TestRepeatedHeaders(t *testing.T) {
 	}
 }
 
-// readsHeader matches where a header of a request is read, and headerConstant a constant with the
-// name of one.
+// readsHeader matches the reading of a request's header, and headerConstant a constant with the
+// name of a header.
 var (
 	readsHeader    = regexp.MustCompile(`(?:\br\.Header|\bh)(?:\.Get\(|\.Values\(|\[)(?:\w+\.)?("?[\w-]+"?)[\])]( = )?`)
 	headerConstant = regexp.MustCompile(`(\w+) += "([A-Z][\w-]+)"`)
 )
 
-// TestSingleHeaders checks that each header that handlers read is among those that may have one
-// value, or a list (RFC 9110, section 5.6.1).
+// TestSingleHeaders checks that each header that handlers read may have a single value, or a list
+// (RFC 9110, section 5.6.1).
 func TestSingleHeaders(t *testing.T) {
 	t.Parallel()
 	lists := []string{"Accept", "Access-Control-Request-Headers"}
@@ -176,7 +176,7 @@ func TestSingleHeaders(t *testing.T) {
 				names[string(m[1])] = string(m[2])
 			}
 			for _, m := range readsHeader.FindAllSubmatch(source, -1) {
-				if m[2] == nil { // otherwise it is set in an answer
+				if m[2] == nil { // otherwise the header is set in an answer
 					read[string(m[1])] = file
 				}
 			}
@@ -191,7 +191,7 @@ func TestSingleHeaders(t *testing.T) {
 		switch {
 		case ok && slices.Contains(singleHeaders, header):
 			found++
-		case name == "header" && file == "../../mcp/envelope/param.go": // those with the prefix HeaderParam
+		case name == "header" && file == "../../mcp/envelope/param.go": // the headers with the prefix HeaderParam
 		case !ok || !slices.Contains(lists, header):
 			t.Errorf("%s reads the header %s, which is not in singleHeaders", file, name)
 		}

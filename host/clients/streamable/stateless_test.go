@@ -21,7 +21,7 @@ func modern(id, method, members string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{%s"_meta":%s}}`, id, method, members, clienttest.Envelope)
 }
 
-// headers returns those of a message of the stateless era, as pairs for client.post.
+// headers returns the headers of a message of the stateless era, as pairs for client.post.
 func headers(body string) []string {
 	all := []string{"Mcp-Protocol-Version", "2026-07-28"}
 	method, _ := wire.GetString([]byte(body), "method")
@@ -56,7 +56,7 @@ func errorText(id string, code int, message string) string {
 
 const mismatched = "the header Mcp-Protocol-Version does not match the body"
 
-// TestEraOfPOST is the table of what headers and body can say about the era.
+// TestEraOfPOST is the table of headers and bodies with the resulting era.
 func TestEraOfPOST(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, Options{})
@@ -163,8 +163,8 @@ func TestStatusOfErrors(t *testing.T) {
 	}
 }
 
-// TestEqualIDs checks that requests of several clients with the same id have nothing to
-// do with each other, and that only the end of its connection cancels one.
+// TestEqualIDs checks that requests of several clients with the same id are independent, and that
+// only the end of a request's connection cancels the request.
 func TestEqualIDs(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, Options{})
@@ -290,8 +290,8 @@ func TestListen(t *testing.T) {
 	<-w.backend.Ended
 }
 
-// TestSeveralVersions checks that a request with several headers that name a revision is refused in
-// both eras, also if they name the same one.
+// TestSeveralVersions checks that a request with several headers with a revision is refused in both
+// eras, also if the headers name the same revision.
 func TestSeveralVersions(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, Options{})

@@ -35,7 +35,7 @@ func TestProgressOverHTTP(t *testing.T) {
 func TestAskOverPostStream(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, Options{})
-	for _, session := range []string{"", `,"session":true`} { // without a GET stream, requests of the session go there too
+	for _, session := range []string{"", `,"session":true`} { // without a GET stream, requests of the session use the stream of the POST too
 		g := w.join("2025-11-25")
 		e := g.stream("POST", callOf(1, "ask", `{"method":"roots/list"`+session+`}`))
 		e.want(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`)
@@ -112,10 +112,10 @@ func TestMainStream(t *testing.T) {
 	}
 	seen := e.last
 	say(3)
-	e.want(said(3)) // but pretend that it was lost
+	e.want(said(3)) // but pretend the loss of the message
 	e2 := g.stream("GET", "", "Last-Event-ID", seen)
 	e2.want(said(3))
-	_ = e.silence() // the client has resumed it elsewhere, so this connection ends
+	_ = e.silence() // the client has resumed the stream elsewhere, so this connection ends
 	say(4)
 	e2.want(said(4))
 	e2.cancel()
@@ -126,8 +126,8 @@ func TestMainStream(t *testing.T) {
 	e3.want(changed(wire.Prompts))
 }
 
-// TestListChangesAreMerged checks that a client that connects later gets one
-// notification for each list that has changed, whatever its params.
+// TestListChangesAreMerged checks that a client that connects later gets a single notification for
+// each changed list, whatever the params.
 func TestListChangesAreMerged(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, Options{})
@@ -151,8 +151,8 @@ func TestListChangesAreMerged(t *testing.T) {
 		string(wire.Notification(wire.Prompts.ChangedMethod(), []byte(`{"n":1}`))), changed(wire.Resources))
 }
 
-// TestListChangeAfterLostConnection checks that a change is announced again if the
-// client may have received the earlier notification, although its write has failed.
+// TestListChangeAfterLostConnection checks that a change is announced again if the client may have
+// received the earlier notification, although the write has failed.
 func TestListChangeAfterLostConnection(t *testing.T) {
 	t.Parallel()
 	out := newStream(&session{handler: &Handler{opts: Options{Buffer: 1 << 20, Replay: 1 << 20}}}, 0)
@@ -225,7 +225,7 @@ func TestResume(t *testing.T) {
 }
 
 // TestReleasedStreams checks that a stream holds no message when no client can resume the stream,
-// even if something else still refers to the stream.
+// even if another object still refers to the stream.
 func TestReleasedStreams(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, Options{ResumeWindow: hour})

@@ -20,8 +20,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/store/memorytest"
 )
 
-// keptBackend is a Backend whose sessions can move. What is kept of each is a level that the
-// test sets.
+// keptBackend is a Backend with sessions that can move. The kept state of each session is a level
+// set by the test.
 type keptBackend struct {
 	*clienttest.Backend
 
@@ -45,7 +45,7 @@ func (b *keptBackend) Restore(s route.Session, k route.Kept, called rules.Counts
 	s.Notify("notifications/restored", nil)
 }
 
-// group is a fleet in one process.
+// group is a fleet in a single process.
 type group struct {
 	t     testing.TB
 	store store.Store
@@ -61,7 +61,7 @@ type groupReplica struct {
 	backend  *keptBackend
 	sessions *sessions.Sessions
 	link     *peer.Link
-	stop     func() // stops listening for others
+	stop     func() // stops listening for other replicas
 }
 
 func newGroup(t testing.TB) *group {
@@ -69,7 +69,7 @@ func newGroup(t testing.TB) *group {
 	return &group{t: t, store: memorytest.New(t).MustOpen(t), replicas: map[string]*groupReplica{}, states: map[string]fleet.Replica{}}
 }
 
-// set changes what the others know of a replica.
+// set changes the other replicas' knowledge of a replica.
 func (g *group) set(id string, change func(*fleet.Replica)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -175,7 +175,7 @@ const (
 	notFound = `{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"session not found (it has ended; begin a new one with initialize)"}}`
 )
 
-// setLevel changes what is kept of the session, and has it saved.
+// setLevel changes the kept state of the session, and has the session saved.
 func (r *groupReplica) setLevel(c *client, id, level string) {
 	r.backend.mu.Lock()
 	r.backend.levels[id] = level
@@ -194,7 +194,7 @@ func TestTakeOver(t *testing.T) {
 	id := a.session().ID()
 	a.setLevel(c, id, "error")
 
-	// The session is passed on while its replica lives.
+	// The session is passed on while the session's replica lives.
 	if got := c.at(b).call(echo); got != echoed {
 		t.Fatalf("passed on: %s", got)
 	}
@@ -222,7 +222,7 @@ func TestTakeOver(t *testing.T) {
 	if s.ID() != id || s.Revision().String() != "2025-11-25" || s.TokenName() != "one" {
 		t.Errorf("%s %v %s", s.ID(), s.Revision(), s.TokenName())
 	}
-	resumed.end() // the former owner learns of it
+	resumed.end() // the former owner learns of the takeover
 
 	events := c.at(b).stream("GET", "", "Last-Event-ID", "0.0")
 	events.want(`{"jsonrpc":"2.0","method":"notifications/restored"}`)
@@ -252,7 +252,7 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// TestDeletePassedOn checks that DELETE ends a session wherever it is.
+// TestDeletePassedOn checks that DELETE ends a session of any replica.
 func TestDeletePassedOn(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t)
@@ -271,7 +271,7 @@ func TestDeletePassedOn(t *testing.T) {
 	}
 }
 
-// TestLostWhileAnswering kills a replica in the middle of a request that it was passed.
+// TestLostWhileAnswering kills a replica in the middle of a passed-on request.
 func TestLostWhileAnswering(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t)
@@ -292,8 +292,8 @@ func TestLostWhileAnswering(t *testing.T) {
 	}
 }
 
-// TestHandOver checks that a replica that drains gives its sessions away when nothing of them is
-// in progress.
+// TestHandOver checks that a draining replica gives sessions away when no request of them is in
+// progress.
 func TestHandOver(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t)
@@ -316,20 +316,20 @@ func TestHandOver(t *testing.T) {
 	if got := c.at(b).call(echo); got != echoed || b.http.Sessions() != 1 {
 		t.Fatalf("the session did not move: %s", got)
 	}
-	await(t, a.server.backend.Ended) // not for its client
+	await(t, a.server.backend.Ended) // the session has ended in this replica, but not for the client
 	// A request that still comes to the old replica is passed on.
 	if got := c.call(echo); got != echoed {
 		t.Fatal(got)
 	}
 }
 
-// TestStoreAway checks what goes on while the store does not answer.
+// TestStoreAway checks the work of replicas while the store does not answer.
 func TestStoreAway(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t)
 	a, b := g.start("a", Options{}), g.start("b", Options{})
 	before := a.join("2025-06-18")
-	if got := before.at(b).call(echo); got != echoed { // now b knows of it
+	if got := before.at(b).call(echo); got != echoed { // now b knows of the session
 		t.Fatal(got)
 	}
 	away := func(is bool) {
@@ -357,7 +357,7 @@ func TestStoreAway(t *testing.T) {
 		t.Errorf("a session that may be elsewhere: %s", res.Status)
 	}
 	away(false)
-	during.call(levelSet) // saves it
+	during.call(levelSet) // saves the session
 	g.kill("a", a)
 	for _, c := range []*client{before, during} {
 		if got := c.at(b).call(echo); got != echoed {
@@ -366,7 +366,7 @@ func TestStoreAway(t *testing.T) {
 	}
 }
 
-// TestManyTakeOvers sends many requests of one session to several replicas at once.
+// TestManyTakeOvers sends many requests of a session to several replicas at once.
 func TestManyTakeOvers(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
 )
 
-// tasked is a Backend with tasks of the extension. It announces changes of those whose
-// ids begin with "t".
+// tasked is a Backend with tasks of the extension. It announces changes of the tasks with ids that
+// begin with "t".
 type tasked struct {
 	*clienttest.Backend
 	stopped chan string // tasks that are no longer watched
@@ -43,8 +43,9 @@ func taskRequest(id, method, members string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{%s,"_meta":%s}}`, id, method, members, withTasks)
 }
 
-// TestTaskFilter checks subscriptions to tasks: which are acknowledged, that each stream
-// gets only its own, with its own id, and that the end of a stream ends watching them.
+// TestTaskFilter checks subscriptions to tasks: the acknowledged tasks, that each stream gets only
+// the stream's own tasks, with the stream's own id, and that the end of a stream ends watching
+// them.
 func TestTaskFilter(t *testing.T) {
 	t.Parallel()
 	b := &tasked{stopped: make(chan string, 10)}
@@ -91,7 +92,7 @@ func TestTaskFilter(t *testing.T) {
 	}
 }
 
-// TestTaskName checks that the header Mcp-Name of a request about a task is its id.
+// TestTaskName checks that the header Mcp-Name of a request about a task is the task's id.
 func TestTaskName(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, Options{Session: options(&tasked{})})

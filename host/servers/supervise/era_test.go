@@ -20,7 +20,7 @@ type later struct{ session }
 
 func (*later) Revision() protocol.Revision { return protocol.Stateless.Newest() }
 
-// automatic is how to start a server as a process whose era is found out.
+// automatic starts a server as a process with the era to be found out.
 func automatic(sw mcptest.ServerOptions) config.Upstream {
 	conf := subprocess(sw)
 	conf.Protocol, conf.Timeout = config.Auto, time.Minute
@@ -45,9 +45,9 @@ func (r *rig) eraOf(t *testing.T, s route.Session, server string) protocol.Era {
 	return protocol.Handshake
 }
 
-// TestEraOfClient checks that a server which speaks both eras is spoken to in that of the client,
-// at the first start and at the second, with one connection for each era that is needed, and
-// that others are spoken to in theirs. What was found out is remembered.
+// TestEraOfClient checks that a server with both eras is used in the client's era, at the first
+// start and at the second, with a connection for each needed era, and that other servers are used
+// in their own era. The verdict is remembered.
 func TestEraOfClient(t *testing.T) {
 	t.Parallel()
 	const old, new = protocol.Handshake, protocol.Stateless
@@ -58,7 +58,7 @@ func TestEraOfClient(t *testing.T) {
 		http        bool
 		wait        time.Duration // eraWait; 0: long
 		older, then protocol.Era  // in which clients of either era are served
-		era         protocol.Era  // that is remembered
+		era         protocol.Era  // the remembered era
 		only        bool
 	}{
 		"both":              {server: mcptest.ServerOptions{Eras: mcptest.EraBoth}, older: old, then: new, era: new},
@@ -86,7 +86,7 @@ func TestEraOfClient(t *testing.T) {
 				if got := r.eraOf(t, &session{}, "u"); got != test.older {
 					t.Errorf("%s start: era %d for the first client", start, got)
 				}
-				if test.wait != 0 { // after it was asked whether it speaks the other era
+				if test.wait != 0 { // after the question for the other era
 					m, err := r.sharedUpstream("u")
 					if err == nil {
 						err = m.findEras(bounded(t), m.running(), new, protocol.MethodToolsCall)
@@ -132,9 +132,9 @@ func TestEraOfClient(t *testing.T) {
 	}
 }
 
-// TestEraOfTheOnlyClient checks that a server has one process if there is one client: at the
-// first start one of the older era until it is known that there is another, then one of the
-// client's.
+// TestEraOfTheOnlyClient checks that a server has a single process for a single client: at the
+// first start a process of the older era until the other era is known, then a process of the
+// client's era.
 func TestEraOfTheOnlyClient(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]route.Session{"older": &session{}, "newer": &later{}} {
@@ -178,8 +178,8 @@ func TestEraOfTheOnlyClient(t *testing.T) {
 	}
 }
 
-// TestEraEndsAndBeginsAgain checks that the process of another era is started again when it has
-// ended, as the own one is.
+// TestEraEndsAndBeginsAgain checks that the process of another era is started again after the end,
+// like the own process.
 func TestEraEndsAndBeginsAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, configOf(t, automatic(mcptest.ServerOptions{Eras: mcptest.EraBoth})), ManyClients)
@@ -216,7 +216,7 @@ func TestEraEndsAndBeginsAgain(t *testing.T) {
 	}
 }
 
-// choosy are Pins that accept no other process with one of these lists.
+// choosy are Pins that accept no other process with any of these lists.
 type choosy struct {
 	Pins
 	refused wire.Surface
@@ -227,8 +227,8 @@ func (p choosy) OfferHandshake(string, []byte)                     {}
 func (p choosy) Mode(string) pins.Mode                             { return pins.Enforce }
 func (p choosy) Accepts(_ string, s wire.Surface, _ [][]byte) bool { return s != p.refused }
 
-// TestPinsInAnotherEra checks that a connection of another era whose definitions are not as they
-// were pinned is not used, and changes no list.
+// TestPinsInAnotherEra checks that a connection of another era with definitions that differ from
+// the pins is not used, and changes no list.
 func TestPinsInAnotherEra(t *testing.T) {
 	t.Parallel()
 	for _, refused := range []wire.Surface{wire.Tools, wire.Templates, pins.About} {

@@ -58,8 +58,8 @@ func TestLastFailure(t *testing.T) {
 	}
 }
 
-// TestInvalidUpstream checks that an upstream with a mistake in its entry is not started,
-// and says why.
+// TestInvalidUpstream checks that an upstream with a mistake in the configuration is not started,
+// and reports the mistake.
 func TestInvalidUpstream(t *testing.T) {
 	t.Parallel()
 	r := start(t, configOf(t, config.Upstream{

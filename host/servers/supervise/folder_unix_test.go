@@ -13,8 +13,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers"
 )
 
-// TestFolderOfOthers checks that what is remembered of servers is neither read, written nor removed in a
-// folder that others may change, and that a link in place of a file is not followed.
+// TestFolderOfOthers checks that remembered lists of servers are neither read, written nor removed
+// in a folder that other users may change, and that a link in place of a file is not followed.
 func TestFolderOfOthers(t *testing.T) {
 	t.Parallel()
 	store := t.TempDir()
@@ -48,7 +48,7 @@ func TestFolderOfOthers(t *testing.T) {
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("%v, %v", info, err)
 	}
-	for _, open := range []string{dir, store} { // itself, and one above it
+	for _, open := range []string{dir, store} { // the folder itself, and the folder above
 		if err := os.Chmod(open, 0o777); err != nil {
 			t.Fatal(err)
 		}

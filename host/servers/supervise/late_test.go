@@ -20,7 +20,7 @@ import (
 // hanging is a server that does not answer initialize.
 var hanging = mcptest.ServerOptions{Faults: map[string]mcptest.Fault{"initialize": {Kind: mcptest.Hang}}}
 
-// lateFile is what is saved of an upstream that was late and never ready.
+// lateFile is the saved state of an upstream that was late and never ready.
 func lateFile(t testing.TB, cfg *config.Config, name string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(cfg.Store.Dir, name+".json"))
@@ -30,9 +30,8 @@ func lateFile(t testing.TB, cfg *config.Config, name string) string {
 	return string(data)
 }
 
-// TestLateUpstreamIsWaitedForBriefly checks that the wait for an upstream that was
-// not ready in time when it last ran is shorter than for one about which nothing is
-// known.
+// TestLateUpstreamIsWaitedForBriefly checks that the wait for an upstream that was not ready in
+// time in the last run is shorter than for an upstream without a history.
 func TestLateUpstreamIsWaitedForBriefly(t *testing.T) {
 	t.Parallel()
 	late, _ := server(t, "late", hanging)
@@ -79,12 +78,12 @@ func TestLateUpstreamIsWaitedForBriefly(t *testing.T) {
 	}
 }
 
-// TestFailedUpstreamIsLate checks that an upstream that failed to start is late until
-// it has been ready, and that its snapshot is kept.
+// TestFailedUpstreamIsLate checks that an upstream with a failed start is late until the upstream
+// has been ready, and that the snapshot is kept.
 func TestFailedUpstreamIsLate(t *testing.T) {
 	t.Parallel()
 	u, s := server(t, "u", mcptest.ServerOptions{Faults: map[string]mcptest.Fault{"initialize": {Kind: mcptest.CrashBefore, Skip: 1, Times: 1}}})
-	gate := make(chan struct{}, 1) // requests are answered while it holds a token
+	gate := make(chan struct{}, 1) // requests are answered while gate holds a token
 	gate <- struct{}{}
 	gated := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		gate <- <-gate
@@ -114,8 +113,8 @@ func TestFailedUpstreamIsLate(t *testing.T) {
 	if got, want := run(OneClient, false), strings.TrimSuffix(before, "}\n")+`,"late":true}`+"\n"; got != want {
 		t.Errorf("saved\n%s\nwant\n%s", got, want)
 	}
-	<-gate                       // it is not ready before it is looked at
-	r := start(t, cfg, NoClient) // for which it need not be remembered
+	<-gate                       // the upstream is not ready before the check
+	r := start(t, cfg, NoClient) // for which the upstream need not be remembered
 	if known := r.all()[0].snapshot(); !known.Late || len(known.Lists[wire.Tools].Items) != 0 {
 		t.Errorf("%d tools, late %v", len(known.Lists[wire.Tools].Items), known.Late)
 	}
@@ -128,9 +127,9 @@ func TestFailedUpstreamIsLate(t *testing.T) {
 	}
 }
 
-// TestLateHandshakeShortensNoWaitOfThisRun checks that a client that gives up waiting for
-// a handshake shortens the waits of the next run, but not the wait for the first list,
-// which comes right after it.
+// TestLateHandshakeShortensNoWaitOfThisRun checks that a client that gives up waiting for a
+// handshake shortens the waits of the next run, but not the wait for the first list, which follows
+// immediately.
 func TestLateHandshakeShortensNoWaitOfThisRun(t *testing.T) {
 	t.Parallel()
 	u, _ := server(t, "u", hanging)
@@ -158,14 +157,14 @@ func TestLateHandshakeShortensNoWaitOfThisRun(t *testing.T) {
 	run(2 * time.Second)
 }
 
-// TestCommandsWaitForLateUpstreams checks that the wait of a command for the lists of an
-// upstream that was late is not shortened: its only call may be one of a tool in them.
+// TestCommandsWaitForLateUpstreams checks that the wait of a command for the lists of a late
+// upstream is not shortened: the command's only call may be the call of a tool in the lists.
 func TestCommandsWaitForLateUpstreams(t *testing.T) {
 	t.Parallel()
 	u, _ := server(t, "u", hanging)
 	cfg := configOf(t, u)
 	cfg.StartupWait = time.Millisecond
-	start(t, cfg, OneClient).Settled(bounded(t)) // it is late from now on
+	start(t, cfg, OneClient).Settled(bounded(t)) // the upstream is late from now on
 	for clients, want := range map[Clients]time.Duration{NoClient: 10 * time.Second, OneClient: 2 * time.Second, ManyClients: 2 * time.Second} {
 		m := start(t, cfg, clients).all()[0]
 		if got := m.listWait(10 * time.Second); got != want {

@@ -11,14 +11,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 )
 
-// slowRead blocks reads of one upstream's snapshot.
+// slowRead blocks reads of an upstream's snapshot.
 type slowRead struct {
-	started  chan struct{} // has an element for each read that is blocked
+	started  chan struct{} // has an element for each blocked read
 	released chan struct{} // closed by release
 	release  func()
 }
 
-// slowReads are those of a rig, by the name of the upstream.
+// slowReads are the blocked reads of a rig, by the name of the upstream.
 type slowReads struct {
 	mu  sync.Mutex
 	all map[string]*slowRead
@@ -82,7 +82,7 @@ func TestSlowSnapshotDelaysNoOther(t *testing.T) {
 
 	reading := slowDown(t, r, "own")
 	var asking sync.WaitGroup
-	for range 2 { // the second one waits for the read of the first
+	for range 2 { // the second call waits for the read of the first
 		asking.Go(func() {
 			if c, ok := r.For(one, "own"); !ok || c.Own != one {
 				t.Errorf("own: %v %v", c.Own, ok)

@@ -9,8 +9,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers"
 )
 
-// TestProtocols checks the explanation of each server's protocol, and that what a probe
-// finds is remembered.
+// TestProtocols checks the explanation of each server's protocol, and that the findings of a probe
+// are remembered.
 func TestProtocols(t *testing.T) {
 	t.Parallel()
 	old, _ := server(t, "old", mcptest.ServerOptions{})
@@ -42,8 +42,8 @@ func TestProtocols(t *testing.T) {
 	}
 }
 
-// TestVerdictOfAnotherProcess checks that a process that runs does not take back what a
-// probe of another one has found out meanwhile, and that it can still forget it.
+// TestVerdictOfAnotherProcess checks that a running process does not take back the verdict of
+// another process's probe, and that the running process can still forget the verdict.
 func TestVerdictOfAnotherProcess(t *testing.T) {
 	t.Parallel()
 	conf, _ := server(t, "old", mcptest.ServerOptions{})

@@ -10,8 +10,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 )
 
-// TestApplyDoesNotWaitForCatalog checks that an upstream can be replaced, and that
-// other upstreams are found, while a list of the replaced one is set in the catalog.
+// TestApplyDoesNotWaitForCatalog checks that an upstream can be replaced, and that other upstreams
+// are found, while a list of the replaced upstream is set in the catalog.
 func TestApplyDoesNotWaitForCatalog(t *testing.T) {
 	t.Parallel()
 	replaced, _ := server(t, "replaced", mcptest.ServerOptions{})
@@ -50,14 +50,14 @@ func TestApplyDoesNotWaitForCatalog(t *testing.T) {
 	}
 }
 
-// TestRetiredUpstreamPublishesNothing checks that a list of a retired upstream cannot
-// overwrite one of its replacement.
+// TestRetiredUpstreamPublishesNothing checks that a list of a retired upstream cannot overwrite a
+// list of the replacement.
 func TestRetiredUpstreamPublishesNothing(t *testing.T) {
 	t.Parallel()
 	u, _ := server(t, "u", mcptest.ServerOptions{})
 	r := start(t, configOf(t), ManyClients)
 	retired, replacement := newManaged(&r.env, &u, nil, r.client), newManaged(&r.env, &u, nil, r.client)
-	var order []string // guarded by the lock that publish holds
+	var order []string // guarded by the lock held by publish
 	setting, released := make(chan struct{}), make(chan struct{})
 	release := sync.OnceFunc(func() { close(released) })
 	t.Cleanup(release)

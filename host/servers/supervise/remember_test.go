@@ -22,8 +22,9 @@ func (s *declaring) Client() []byte {
 
 func (s *declaring) Revision() protocol.Revision { return s.revision }
 
-// TestRememberedForClient checks that lists are remembered for what a client can do: the only
-// client is shown those of an earlier one with the same capabilities, of either era, and no other.
+// TestRememberedForClient checks that lists are remembered for a client's capabilities: the only
+// client sees the lists of an earlier client with the same capabilities, of either era, and no
+// other lists.
 func TestRememberedForClient(t *testing.T) {
 	t.Parallel()
 	old := protocol.Handshake.Newest()
@@ -70,7 +71,7 @@ func TestRememberedForClient(t *testing.T) {
 		if n != *step.now || n == 0 {
 			t.Errorf("start %d: %d tools, want %d", i, n, *step.now)
 		}
-		if err := r.Close(bounded(t)); err != nil { // which waits until it is saved
+		if err := r.Close(bounded(t)); err != nil { // which waits for the saving
 			t.Error(err)
 		}
 		s, _ := m.env.snapshots.load("u", m.key, m.mark())

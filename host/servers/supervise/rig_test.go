@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// bounded is a context for what waits for peers.
+// bounded is a context for waiting for peers.
 func bounded(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
@@ -36,8 +36,8 @@ type lists struct {
 	setting func(server string) // called before a list is set; nil: nothing
 	mu      sync.Mutex
 	items   map[string]map[wire.Surface]int // by server
-	notices map[string]string               // the last one, by server
-	tools   map[bool]int                    // the number of tools of the last list that was remembered, or was not
+	notices map[string]string               // the last notice, by server
+	tools   map[bool]int                    // the number of tools of the last remembered, and of the last new list
 }
 
 func (l *lists) Odd(string) []string { return nil }
@@ -72,8 +72,8 @@ func (l *lists) notice(server string) string {
 	return l.notices[server]
 }
 
-// receiver is a Receiver that ignores what has no function. The functions must be set before
-// the upstream sends anything for them.
+// receiver is a Receiver that ignores messages without a function. The functions must be set before
+// the upstream sends messages for them.
 type receiver struct {
 	onNotification func(wire.Inbound)
 	onRequest      func(context.Context, wire.Inbound) wire.Reply
@@ -105,7 +105,7 @@ func (*session) LogLevel() string            { return "" }
 func (*session) Principal() string           { return "" }
 func (*session) Revision() protocol.Revision { return protocol.Handshake.Newest() }
 
-// rig has Upstreams with what they need.
+// rig has Upstreams with everything that they need.
 type rig struct {
 	*Upstreams
 	lists    *lists
@@ -165,7 +165,7 @@ func configOf(t testing.TB, upstreams ...config.Upstream) *config.Config {
 	}
 }
 
-// server runs a server in the test, and returns how to reach it.
+// server runs a server in the test, and returns the server's configuration.
 func server(t testing.TB, name string, sw mcptest.ServerOptions) (config.Upstream, *mcptest.Server) {
 	t.Helper()
 	s := mcptest.NewServer(sw)

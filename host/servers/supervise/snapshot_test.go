@@ -15,7 +15,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers/oauth"
 )
 
-// odd is a snapshot whose bytes would change if it were decoded and encoded again.
+// odd is a snapshot with bytes that decoding and encoding would change.
 var odd = Snapshot{
 	Handshake: []byte(`{ "n":9007199254740993, "s":"<\u00e9>&` + "\u2028" + `"}`),
 	Lists: map[wire.Surface]List{

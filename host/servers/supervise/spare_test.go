@@ -13,8 +13,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 )
 
-// crowd is an upstream one of whose calls is parked, so that the calls of others go to a
-// spare, with an observer of its processes: the first is the upstream's own.
+// crowd is an upstream with a parked call, so that the calls of other clients go to a spare, with
+// an observer of the upstream's processes: the first is the upstream's own.
 type crowd struct {
 	*managedUpstream
 	rig       *rig
@@ -56,7 +56,7 @@ func (c *crowd) callTool(t *testing.T, tool, arguments string) (result []byte) {
 	return reply.Result
 }
 
-// tell makes a request that no client has made, which goes to the upstream's own process.
+// tell makes a request of no client, which goes to the upstream's own process.
 func (c *crowd) tell(t *testing.T, method, params string) {
 	t.Helper()
 	if reply, err := c.Call(bounded(t), wire.Call{Method: method, Params: []byte(params)}); err != nil || reply.Result == nil {
@@ -64,8 +64,8 @@ func (c *crowd) tell(t *testing.T, method, params string) {
 	}
 }
 
-// arrived waits until a process has received a message with that text, after the first from
-// ones of the log, and returns the length of the log up to there.
+// arrived waits until a process has received a message with text, after the first from messages of
+// the log, and returns the length of the log up to the message.
 func (c *crowd) arrived(t *testing.T, process, from int, text string) int {
 	t.Helper()
 	stream := fmt.Sprintf("process %d", process)
@@ -79,7 +79,7 @@ func (c *crowd) arrived(t *testing.T, process, from int, text string) int {
 }
 
 // TestSpareIsTold checks that a spare is told the log level and the subscriptions, also
-// those that come and go while it runs, and what clients notify the server of.
+// subscriptions that come and go while the spare runs, and the notifications of clients.
 func TestSpareIsTold(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
@@ -115,15 +115,15 @@ func TestSpareIsTold(t *testing.T) {
 	}
 }
 
-// count counts the messages with a text that the spare has received.
+// count counts the received messages of the spare with a text.
 func count(c *crowd, text string) int {
 	return len(slices.DeleteFunc(c.observer.Log.All(), func(e mcptest.Entry) bool {
 		return e.Stream != "process 2" || !bytes.Contains(e.Raw, []byte(text))
 	}))
 }
 
-// TestSpareAnnounces checks that what a spare announces because of a call reaches clients:
-// the update of a resource, and changes of lists.
+// TestSpareAnnounces checks that a spare's announcements because of a call reach clients: the
+// update of a resource, and changes of lists.
 func TestSpareAnnounces(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
@@ -147,8 +147,8 @@ func TestSpareAnnounces(t *testing.T) {
 	}
 }
 
-// TestAskingProcess checks that what is about a request of a server goes to the process that
-// has made it: another one may use the same progress token.
+// TestAskingProcess checks that a message about a request of a server goes to the process that has
+// made the request: another process may use the same progress token.
 func TestAskingProcess(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)

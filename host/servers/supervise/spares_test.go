@@ -19,7 +19,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers"
 )
 
-// strangers are the session of clients without a token, or with one.
+// strangers are the session of clients without a token, or with a token.
 type strangers struct {
 	session
 	token string
@@ -31,7 +31,7 @@ func (s *strangers) Principal() string      { return s.token }
 func (s *strangers) ManyClients() bool      { return true }
 func (s *strangers) Busy() bool             { return !s.calm }
 
-// strangerRequest is a request of one of them.
+// strangerRequest is a request of a stranger.
 type strangerRequest struct {
 	*strangers
 	parked bool
@@ -57,7 +57,7 @@ func subprocess(sw mcptest.ServerOptions) config.Upstream {
 	}
 }
 
-// placing makes calls of an upstream that has started, without sending them.
+// placing makes calls of a started upstream, without sending them.
 func placing(t *testing.T, conf config.Upstream) (m *managedUpstream, at func(owner route.Origin) (process int, leave func())) {
 	r := start(t, configOf(t, conf), ManyClients)
 	m, err := r.sharedUpstream("u")
@@ -82,9 +82,9 @@ func placing(t *testing.T, conf config.Upstream) (m *managedUpstream, at func(ow
 	}
 }
 
-// TestSpares checks which calls go to further processes of a server: those of clients
-// without a token, where another one has parked its call. The processes are used again,
-// and end when they are idle, or with the upstream.
+// TestSpares checks which calls go to further processes of a server: the calls of clients without a
+// token, where another client without a token has parked a call. The processes are used again, and
+// end when they are idle, or with the upstream.
 func TestSpares(t *testing.T) {
 	t.Parallel()
 	m, at := placing(t, subprocess(mcptest.ServerOptions{}))
@@ -147,8 +147,8 @@ func TestSpares(t *testing.T) {
 	}
 }
 
-// TestSpareFails checks that a call goes to the upstream's own process if no other one can
-// be started, and that this is not tried all the time.
+// TestSpareFails checks that a call goes to the upstream's own process if no other process can be
+// started, and that the start is not tried all the time.
 func TestSpareFails(t *testing.T) {
 	t.Parallel()
 	m, at := placing(t, subprocess(mcptest.ServerOptions{}))
@@ -171,8 +171,8 @@ func TestSpareFails(t *testing.T) {
 	}
 }
 
-// TestServersWithoutSpares checks that there are none where a question comes on the stream
-// of its call, or is the result of the call.
+// TestServersWithoutSpares checks that a server has no spares if a question comes on the stream of
+// the call, or is the result of the call.
 func TestServersWithoutSpares(t *testing.T) {
 	t.Parallel()
 	web, _ := server(t, "u", mcptest.ServerOptions{})
@@ -191,7 +191,7 @@ func TestServersWithoutSpares(t *testing.T) {
 	}
 }
 
-// TestSpareSecrets checks that a spare gets the secrets of its server, and stays a spare.
+// TestSpareSecrets checks that a spare gets the secrets of the server, and stays a spare.
 func TestSpareSecrets(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -254,7 +254,7 @@ func TestSpareIsTraced(t *testing.T) {
 	t.Parallel()
 	m, at := placing(t, subprocess(mcptest.ServerOptions{}))
 	seen := &watched{}
-	m.env.Observer = seen // before there is a spare
+	m.env.Observer = seen // before the first spare
 	anonymous := &strangers{}
 	parked := &strangerRequest{strangers: anonymous}
 	_, leave := at(parked)
@@ -273,9 +273,9 @@ func TestSpareIsTraced(t *testing.T) {
 	}
 }
 
-// TestSpareIsReplaced checks that a spare which has ended is replaced without the call
-// noticing, that calls wait for the log level, and that one which does not answer gets no
-// more calls, and is closed when it has none.
+// TestSpareIsReplaced checks that an ended spare is replaced unnoticed by the call, that calls wait
+// for the log level, and that a spare that does not answer gets no more calls, and is closed after
+// the last call.
 func TestSpareIsReplaced(t *testing.T) {
 	t.Parallel()
 	conf := subprocess(mcptest.ServerOptions{})

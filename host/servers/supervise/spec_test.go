@@ -11,9 +11,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers"
 )
 
-// TestSpecDetectsTransport checks that a server that speaks only HTTP with SSE is reached if
-// the configuration names no transport, and not if it names the other one (revision
-// 2025-11-25, basic/transports, backwards compatibility).
+// TestSpecDetectsTransport checks that a server with only HTTP with SSE is reached if the
+// configuration names no transport, and not if the configuration names the other transport
+// (revision 2025-11-25, basic/transports, backwards compatibility).
 func TestSpecDetectsTransport(t *testing.T) {
 	t.Parallel()
 	old := httptest.NewServer(mcptest.NewServer(mcptest.ServerOptions{}).SSE())

@@ -60,8 +60,8 @@ func TestCloseAgain(t *testing.T) {
 	}
 }
 
-// TestWatchDoesNotDelayReload checks that a task that is listened to is no call in flight:
-// its upstream can be replaced at once, and its replacement is listened to in its place.
+// TestWatchDoesNotDelayReload checks that a watched task is no call in flight: the task's upstream
+// can be replaced at once, and the replacement is watched instead.
 func TestWatchDoesNotDelayReload(t *testing.T) {
 	t.Parallel()
 	u, _ := server(t, "u", mcptest.ServerOptions{Eras: mcptest.EraModern})
@@ -126,8 +126,9 @@ func TestClientIdentity(t *testing.T) {
 	}
 }
 
-// TestIdentityOfStatelessClient checks what servers of the handshake era are told about clients of
-// the other one: what the only client says, and everything of several.
+// TestIdentityOfStatelessClient checks the description of clients of the stateless era for servers
+// of the handshake era: the description of the only client, and all capabilities for several
+// clients.
 func TestIdentityOfStatelessClient(t *testing.T) {
 	t.Parallel()
 	for many, want := range map[bool]string{false: `{"roots":{}}`, true: allCapabilities} {

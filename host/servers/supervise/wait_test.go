@@ -46,9 +46,9 @@ func TestRefreshed(t *testing.T) {
 	}
 }
 
-// TestWaitForChangedListIsBounded checks that a server that does not answer the request for
-// the changed list does not delay the lists of others, and neither does an upstream
-// of another session, or a server that is down.
+// TestWaitForChangedListIsBounded checks that a server that does not answer the request for the
+// changed list does not delay the lists of other servers, and neither does an upstream of another
+// session, or a server that is down.
 func TestWaitForChangedListIsBounded(t *testing.T) {
 	t.Parallel()
 	hangs := mcptest.ServerOptions{PageSize: 1000, Faults: map[string]mcptest.Fault{"tools/list": {Kind: mcptest.Hang, Skip: 1}}}
@@ -65,7 +65,7 @@ func TestWaitForChangedListIsBounded(t *testing.T) {
 	r.cfg.Load().StartupWait = 2 * time.Hour
 	r.change(t, one, "own")
 	r.Refreshed(bounded(t), two, wire.Tools)
-	r.Refreshed(bounded(t), one, wire.Prompts) // it is the tools that are read
+	r.Refreshed(bounded(t), one, wire.Prompts) // only the tools are read
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	r.Refreshed(ctx, one, wire.Tools)
@@ -97,8 +97,8 @@ func (c asked) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// TestStartedWaitsForReplacement checks that who waits for the lists of a server gets those of
-// the one that a reload has put in its place meanwhile.
+// TestStartedWaitsForReplacement checks that a caller that waits for the lists of a server gets the
+// lists of the replacement after a reload in the meantime.
 func TestStartedWaitsForReplacement(t *testing.T) {
 	t.Parallel()
 	hangs, before := server(t, "u", mcptest.ServerOptions{Faults: map[string]mcptest.Fault{"tools/list": {Kind: mcptest.Hang}}})
