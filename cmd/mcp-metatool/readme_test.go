@@ -49,7 +49,14 @@ func TestReadme(t *testing.T) {
 	if r.commands < 19 {
 		t.Errorf("only %d commands were run", r.commands)
 	}
+	text := strings.Join(strings.Fields(readText(t, filepath.Join("..", "..", "README.md"))), " ")
+	if m := demoSaves.FindStringSubmatch(r.demo); m == nil || !strings.Contains(text, m[2]+" of answers, and the agent gets "+m[1]+" of text") {
+		t.Errorf("README.md does not have the bytes that the demo saves: %q", m)
+	}
 }
+
+// demoSaves matches the line of the demo with the bytes for the agent and the bytes of all answers.
+var demoSaves = regexp.MustCompile(`What came back: (.+) of text, out of (.+) of answers`)
 
 // TestCommandsDocs runs the commands of docs/commands.md, with the servers and the tool of
 // README.md.
@@ -109,6 +116,7 @@ type readme struct {
 	commands int
 	url      string // where the HTTP front end was served
 	output   string // standard output of the last command
+	demo     string // standard output of the demo
 }
 
 func newReadme(t *testing.T) *readme {
@@ -194,6 +202,9 @@ func (r *readme) shell(line string) error {
 		return fmt.Errorf("no test knows how to run it")
 	}
 	err := r.command("sh", "-c", line)
+	if line == "mcp-metatool demo" {
+		r.demo = r.output
+	}
 	var failed *exec.ExitError
 	if strings.HasPrefix(line, "mcp-metatool doctor") && errors.As(err, &failed) && failed.ExitCode() == exitWarned {
 		return nil // about the folder of the test's programs, which hosts do not look in
