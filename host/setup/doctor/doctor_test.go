@@ -25,7 +25,7 @@ import (
 
 // TestKindsAreDocumented compares docs/doctor.md with the list of kinds.
 func TestKindsAreDocumented(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "doctor.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "doctor.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
