@@ -1,31 +1,11 @@
-// Package builtin implements the built-in tools. With them agents save, list, show,
-// delete and try composite tools, find the tools that scripts can call, check
-// servers, and look into runs.
+// Package builtin implements the built-in tools. With them agents save, list, show, delete and try
+// composite tools, find the tools for scripts, check servers, and look into runs. Start with table
+// in table.go: a new tool is a row there, with a definition and a handler in a file of the tool's
+// own. Tests name the documents with lists of the tools.
 //
-//	builtin.go      Handler: arguments, calls, answers
-//	table.go        the table of all built-in tools
-//	definitions.go  definitions of tools for saved tools, scripts and searches
-//	dialect.go      what agents are told about the script language
-//	save.go         save_tool and its checks; eval_starlark
-//	read.go         list_saved_tools, show_saved_tool, delete_saved_tool
-//	directory.go    the tools that can be searched, read once for each state of the catalog
-//	search.go       search_tools
-//	describe.go     describe_tool
-//	unavailable.go  servers that are not available, for both
-//	instructions.go our instructions for models
-//	health.go       health_check
-//	testtool.go     test_tool
-//	plans.go        plan_tool, apply_plan
-//	labels.go       labels of answers in what agents see
-//	runs.go         list_runs, show_run; runs_text.go: how runs are shown
-//
-// To add a built-in tool, add a row to the table, with a definition and a handler in
-// a file of its own. Tests name the documents that list the tools.
-//
-// Arguments are raw bytes, so that schemas that agents save keep the order of their
-// members and every digit of their numbers. Answers are a CallToolResult with
-// structuredContent and the same JSON as text. Failures have the form of failed
-// composite calls.
+// Arguments are raw bytes, so schemas from agents keep the order of their members and every digit
+// of their numbers. Answers are a CallToolResult with structuredContent and the same JSON as text.
+// Failures have the form of failed composite calls.
 package builtin
 
 import (
@@ -64,13 +44,12 @@ type Composer interface {
 	Check(ctx context.Context, name, code string) error
 	// Lint returns warnings about probable mistakes in a valid script.
 	LintTool(ctx context.Context, def tools.Definition) ([]compose.Warning, error)
-	// Permissions derives what a tool may call, and says which of its bounds are wrong.
+	// Permissions derives what a tool may call, and returns the bounds that are wrong.
 	Permissions(ctx context.Context, def tools.Definition) (*tools.Permissions, []tools.Violation, error)
-	// CheckLimits returns which of a tool's own limits are above those of the
-	// configuration.
+	// CheckLimits returns a tool's own limits above the configured ones.
 	CheckLimits(l tools.Limits) []tools.Violation
 	Eval(ctx context.Context, code string, params []byte, call route.Call) wire.Reply
-	// Compute begins work for a client, whose memory is that of the client's runs.
+	// Compute begins work for a client, within the memory of the client's runs.
 	Compute(ctx context.Context, name string, call route.Call) *sandbox.Compute
 }
 
@@ -87,49 +66,47 @@ type Options struct {
 	Catalog  Catalog
 	// Switches says which tools are switched off.
 	Switches config.Builtins
-	// Directory has the tools for search_tools and describe_tool; if it is nil,
-	// these two are not offered.
+	// Directory has the tools for search_tools and describe_tool. A nil Directory switches both
+	// off.
 	Directory Directory
-	// SavedInScripts says that scripts can call saved tools, as tools.name.
+	// SavedInScripts allows scripts to call saved tools, as tools.name.
 	SavedInScripts bool
-	// Health checks servers for health_check; if it is nil, that is not offered.
+	// Health checks servers for health_check. A nil Health switches the tool off.
 	Health Health
-	// Problems returns what does not work apart from servers, as sentences; nil: nothing is known.
+	// Problems returns sentences on faults of other parts than servers; nil: unknown.
 	Problems func() []string
-	// DryRunner makes a Runner that runs scripts as Composer does, but answers their
-	// calls with mocks, over the catalog of real tools (cassette.Cassette.Over), and
-	// opens records with open; if it is nil, test_tool is not offered.
+	// DryRunner makes a Runner of scripts like Composer, but answers the scripts' calls with mocks,
+	// over the catalog of real tools (cassette.Cassette.Over), and opens records with open. A nil
+	// DryRunner switches test_tool off.
 	DryRunner func(mocks *cassette.Cassette, open func(journal.Begin) (*journal.Run, error)) Runner
-	// Planner makes and applies plans for plan_tool and apply_plan; if it is nil, these two
-	// are not offered.
+	// Planner makes and applies plans for plan_tool and apply_plan. A nil Planner switches both
+	// off.
 	Planner Planner
 	// Gate decides whether plans may be applied; nil: all of them.
 	Gate Gate
-	// Runs are the runs for list_runs and show_run; if it is nil, these two are not
-	// offered.
+	// Runs are the runs for list_runs and show_run. A nil Runs switches both off.
 	Runs Runs
 	// Labels knows the labels of sessions; nil: nothing has labels.
 	Labels Labels
-	// Hides reports whether clients may not know of what a target of permissions is for;
-	// nil: they may know of everything.
+	// Hides reports whether the subject of a target of permissions is hidden from clients; nil:
+	// nothing is.
 	Hides func(target string) bool
-	// Settled, when set, waits until no upstream is starting any more, until an
-	// agent has waited long enough, or until ctx ends.
+	// Settled, when set, waits until every upstream has started, until an agent has waited long
+	// enough, or until ctx ends.
 	Settled func(ctx context.Context)
-	// Availability knows which servers are not available; if it is nil, that is not
-	// known.
+	// Availability knows the unavailable servers; nil: unknown.
 	Availability Availability
-	// OnChange is called after a tool was saved or deleted and before the call is
-	// answered. When it returns, the catalog must show the change.
+	// OnChange is called after a tool was saved or deleted and before the call is answered. On
+	// return, the catalog must show the change.
 	OnChange func()
-	// Searching and Reading are the turns of tools that search the catalog, and of those that
-	// read the journal; nil: there is no limit.
+	// Searching and Reading are the turns of tools that search the catalog, and of tools that read
+	// the journal; nil: no limit.
 	Searching, Reading *budget.Turns
 	// Log gets a line for each change; nil is slog.Default().
 	Log *slog.Logger
 }
 
-// Handler answers calls of the built-in tools. It is safe for concurrent use.
+// Handler answers calls of the built-in tools. A Handler is safe for concurrent use.
 type Handler struct {
 	cfg       Options
 	entries   []catalog.Entry
@@ -137,7 +114,7 @@ type Handler struct {
 	directory *directory         // nil for none
 }
 
-// builtin is a tool that is switched on.
+// builtin is an enabled tool.
 type builtin struct {
 	*builtinTool
 	schema *tools.Schema // of the arguments
@@ -177,12 +154,12 @@ func New(cfg Options) *Handler {
 	return h
 }
 
-// Entries returns the tools that are switched on, for the catalog.
+// Entries returns the enabled tools, for the catalog.
 func (h *Handler) Entries() []catalog.Entry { return h.entries }
 
-// maxArgumentsWork limits the work of checking arguments. Checking against the
-// schemas of built-in tools takes linear time, and jsonvalue.MaxValues limits what is
-// checked, so no message reaches the limit.
+// maxArgumentsWork limits the work of checking arguments. Checks against the schemas of built-in
+// tools take linear time, and jsonvalue.MaxValues limits the checked values, so no message reaches
+// the limit.
 const maxArgumentsWork = 4_000_000_000
 
 // CallTool answers a call of a built-in tool.
@@ -244,7 +221,7 @@ func budgetKey(call route.Call) any {
 	return route.BudgetKey(call.Origin.Session())
 }
 
-// noSave returns the failure for a client that may not change saved tools.
+// noSave returns the failure for a client without the right to change saved tools.
 func noSave(name string) *compose.Failure {
 	return &compose.Failure{Type: abi.ErrPermission, Message: name + ": the token of this client may not save or delete tools (save = false in the configuration of the server)"}
 }
@@ -261,9 +238,8 @@ func invalid(message string, err error) *compose.Failure {
 	return f
 }
 
-// failed returns the answer to a call that failed. An error that is not a Failure
-// comes from the store, such as that of a full disk or a folder that cannot be
-// written.
+// failed returns the answer to a failed call. An error other than a Failure comes from the store,
+// for example because a disk is full or a folder cannot be written.
 func (h *Handler) failed(tool string, err error) wire.Reply {
 	var f *compose.Failure
 	if !errors.As(err, &f) {

@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// MaxCode is the largest script that can be saved, in bytes.
+// MaxCode is the largest size of a saved script, in bytes.
 const MaxCode = 256 << 10
 
 const nameProperty = `"name": {"type": "string", "description": "Name of the saved tool."}`
@@ -216,9 +216,9 @@ func describeTool(name string, _ []byte) mcp.Tool {
 		hints{readOnly: true, idempotent: true})
 }
 
-// orError returns an outputSchema that also accepts the structuredContent of failures.
-// The official TypeScript client validates that too, and would show the model the
-// mismatch instead of the error.
+// orError returns an outputSchema that also accepts the structuredContent of failures. The official
+// TypeScript client validates failures too, and would show the model the mismatch instead of the
+// error.
 func orError(output []byte) json.RawMessage {
 	schema := output
 	set := func(value []byte, path ...string) {
@@ -257,8 +257,8 @@ func define(name, title, description, input, output string, h hints) mcp.Tool {
 	return t
 }
 
-// Definition returns the raw definition of a built-in tool, without the list of servers in
-// it; nil if there is no such tool.
+// Definition returns the raw definition of a built-in tool, without its list of servers; nil for an
+// unknown tool.
 func Definition(name string) []byte {
 	for _, t := range table() {
 		if t.name == name {

@@ -20,8 +20,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
-// Limits of describe_tool, in bytes: of a description, and of a schema that is shown
-// as it is.
+// Limits of describe_tool, in bytes: of a description, and of a schema that is shown unchanged.
 const (
 	maxDescription = 4000
 	maxRawSchema   = 64 << 10
@@ -29,7 +28,7 @@ const (
 
 // described answers describe_tool.
 type described struct {
-	Name         string          `json:"name,omitempty"` // only if agents can call it
+	Name         string          `json:"name,omitempty"` // only if agents can call the tool
 	Script       string          `json:"script,omitempty"`
 	Signature    string          `json:"signature"`
 	Description  string          `json:"description,omitempty"`
@@ -39,10 +38,10 @@ type described struct {
 	Hints        []string        `json:"hints,omitempty"`
 	InputSchema  json.RawMessage `json:"inputSchema,omitempty"`
 	OutputSchema json.RawMessage `json:"outputSchema,omitempty"`
-	Unavailable  string          `json:"unavailable,omitempty"` // why its server is not available now
+	Unavailable  string          `json:"unavailable,omitempty"` // why the tool's server is not available now
 
 	exact    bool // the example matches the schema
-	declared bool // what it returns
+	declared bool // the tool declares its result
 }
 
 func (h *Handler) describe(ctx context.Context, args []byte, call route.Call) (wire.Reply, error) {
@@ -60,7 +59,7 @@ func (h *Handler) describe(ctx context.Context, args []byte, call route.Call) (w
 	d := h.directory.describe(e)
 	if server := serverOf(e); server != "" {
 		for _, a := range unavailable.of(server) {
-			if a.State != string(servers.Starting) { // calls wait for one that is starting
+			if a.State != string(servers.Starting) { // calls wait for a starting server
 				d.Unavailable = a.Why
 			}
 		}
@@ -78,7 +77,7 @@ func (d *directory) describe(e catalog.Entry) described {
 	a.declared = declared
 	f := discover.Function{Call: d.label(e), Input: input, Output: output}
 	if e.Kind == catalog.Composite && a.Script != "" {
-		// The schema is that of {result, logs, ...}; a script gets the result.
+		// The schema describes {result, logs, ...}; a script gets the result.
 		f.Output, a.declared = wire.Get(output, "properties", "result")
 	}
 	about := discover.Describe(f)
@@ -142,8 +141,8 @@ func (a described) text() string {
 	return b.String()
 }
 
-// find finds the tool with a name: its public name, the name in scripts, or the
-// server's own name if that is unique. The error is a *compose.Failure.
+// find finds a tool by the public name, the name in scripts, or the server's own name if only one
+// tool has that name. The error is a *compose.Failure.
 func (d *directory) find(s *snapshot, name string, unavailable unavailableServers) (catalog.Entry, error) {
 	name = strings.TrimSpace(name)
 	if e, ok := d.Tool(name); ok {
@@ -173,8 +172,8 @@ func (d *directory) find(s *snapshot, name string, unavailable unavailableServer
 	return catalog.Entry{}, d.unknown(s, name, unavailable)
 }
 
-// splitScript splits the name in scripts: server.tool or server["tool"], with a call or
-// .raw after it.
+// splitScript splits a name in scripts: server.tool or server["tool"], with a call or .raw after
+// the name.
 func splitScript(text string) (server, tool string, ok bool) {
 	if server, rest, found := strings.Cut(text, "["); found && !strings.ContainsAny(server, ".(") {
 		rest = strings.TrimLeft(rest, ` "'`)
@@ -187,8 +186,8 @@ func splitScript(text string) (server, tool string, ok bool) {
 	return abi.Ident(server), tool, ok && server != "" && tool != ""
 }
 
-// findScript finds a tool by the script name of its server and a name of the
-// tool. The error is a *compose.Failure, or a *catalog.NotFoundError.
+// findScript finds a tool by the script name of the server and a name of the tool. The error is a
+// *compose.Failure, or a *catalog.NotFoundError.
 func (d *directory) findScript(s *snapshot, server, tool string) (catalog.Entry, error) {
 	if server == savedServer {
 		if i, ok := s.public[tool]; ok && s.entries[i].Kind == catalog.Composite {
@@ -209,7 +208,7 @@ func (d *directory) findScript(s *snapshot, server, tool string) (catalog.Entry,
 		return catalog.Entry{}, &compose.Failure{Type: abi.ErrValidation, Message: err.Error()}
 	}
 	places := s.own[ownName{realServer, realTool}]
-	if places == nil { // it was listed just after the snapshot was taken
+	if places == nil { // the tool was listed just after the snapshot was taken
 		return catalog.Entry{}, &catalog.NotFoundError{Kind: "tool", Server: realServer, Name: realTool}
 	}
 	return s.entries[places[0]], nil

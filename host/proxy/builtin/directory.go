@@ -12,39 +12,38 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/proxy/catalog"
 )
 
-// Directory knows the tools that agents can search; see catalog.Catalog.
+// Directory knows the searchable tools; see catalog.Catalog.
 type Directory interface {
-	// All returns the tools that agents or scripts may call, in a fixed order, without
-	// those that the configuration hides. The slice must not be changed.
+	// All returns the tools for agents or scripts, in a fixed order, without the tools that the
+	// configuration hides. The slice must not be changed.
 	All() []catalog.Entry
-	// Tool finds a tool that agents see.
+	// Tool finds a tool by its public name, if agents see it.
 	Tool(name string) (catalog.Entry, bool)
-	// Resolve returns the real names of a tool that a script calls server and tool.
+	// Resolve returns the real names of a tool, from the names of server and tool in a script.
 	Resolve(server, tool string, exact bool) (realServer, realTool string, err error)
 	// Servers returns the script names of all servers.
 	Servers() []string
 }
 
-// savedServer is the name under which scripts and searches find saved tools, in place of
-// a server. No upstream can have that name (abi.Reserved).
+// savedServer is the name under which scripts and searches find saved tools, in place of a server.
+// The name is reserved, so no upstream can have it (abi.Reserved).
 const savedServer = "tools"
 
-// maxIndexed is how many tools can be searched. Others can only be called and
+// maxIndexed is the number of searchable tools. Tools beyond this number can only be called and
 // described.
 const maxIndexed = 20_000
 
-// directory is a Directory that can be searched. It keeps its index for as long as the
-// tools stay the same.
+// directory is a searchable Directory. The index is kept for as long as the tools stay the same.
 type directory struct {
 	Directory
-	// saved says that scripts can call saved tools.
+	// saved: scripts can call saved tools.
 	saved bool
 
-	mu   sync.Mutex // makes one snapshot at a time
+	mu   sync.Mutex // held while a snapshot is made
 	last *snapshot
 }
 
-// snapshot is one state of a Directory. It is immutable.
+// snapshot is one immutable state of a Directory.
 type snapshot struct {
 	entries []catalog.Entry
 	index   *discover.Index // of the first maxIndexed entries
@@ -112,7 +111,7 @@ func (d *directory) direct(e catalog.Entry) bool {
 	return ok && seen.Kind == e.Kind && seen.Server == e.Server && seen.Tool == e.Tool
 }
 
-// script returns the name of e in scripts; "" if they cannot call it.
+// script returns the name of e in scripts; "" if scripts cannot call e.
 func (d *directory) script(e catalog.Entry) string {
 	server, tool := serverOf(e), e.Tool
 	switch e.Kind {
@@ -135,8 +134,8 @@ func (d *directory) script(e catalog.Entry) string {
 	return fmt.Sprintf("%s[%q]", server, tool)
 }
 
-// label returns the name of e for messages: the name in scripts, or its public name if
-// scripts cannot call it.
+// label returns the name of e for messages: the name in scripts, or the public name if scripts
+// cannot call e.
 func (d *directory) label(e catalog.Entry) string {
 	if s := d.script(e); s != "" {
 		return s
@@ -144,7 +143,7 @@ func (d *directory) label(e catalog.Entry) string {
 	return e.Name
 }
 
-// serverNames returns the names that a server filter can have, including savedServer.
+// serverNames returns the possible names in a server filter, including savedServer.
 func (d *directory) serverNames() []string { return append(slices.Clone(d.Servers()), savedServer) }
 
 // serverCount has the number of tools of a server.
@@ -153,8 +152,8 @@ type serverCount struct {
 	Tools  int    `json:"tools"`
 }
 
-// servers counts the tools of each server, including those without any, and saved
-// tools if there are some.
+// servers counts the tools of each server, including servers without tools, and saved tools if any
+// exist.
 func (d *directory) servers(s *snapshot) []serverCount {
 	counts := map[string]int{}
 	for _, e := range s.entries {

@@ -18,10 +18,9 @@ import (
 
 // Health checks upstreams.
 type Health interface {
-	// CheckHealth checks the upstreams of the session of origin: all of them, or the
-	// one called server, which is started if it is asleep. The reports contain no
-	// secrets. It takes as long as the slowest check, which has a time limit. The
-	// error is a *health.UnknownError.
+	// CheckHealth checks the upstreams of the session of origin: all, or the one called server,
+	// which is started if asleep. The reports contain no secrets. CheckHealth takes as long as the
+	// slowest check, which has a time limit. The error is a *health.UnknownError.
 	CheckHealth(ctx context.Context, origin route.Origin, server string) ([]health.Report, error)
 }
 
@@ -29,7 +28,7 @@ type Health interface {
 type healthReport struct {
 	Healthy bool            `json:"healthy"`
 	Servers []health.Report `json:"servers"`
-	// Problems are what does not work apart from servers.
+	// Problems are faults of other parts than servers.
 	Problems []string `json:"problems,omitempty"`
 }
 

@@ -1,15 +1,14 @@
 package builtin
 
-// howToSave is the part of the instructions about saving tools. Clients that may not save
+// howToSave is the part of the instructions about saving tools. Clients without the right to save
 // tools get notToSave instead.
 const (
 	howToSave = `4. save_tool keeps it as a tool, at once in your list. Give it a description and an inputSchema; what varies belongs in params.`
 	notToSave = `4. You may not save scripts as tools here.`
 )
 
-// Instructions returns our own instructions for models in the result of initialize. They
-// are enough to write a script that runs. maySave says whether the client may save
-// tools.
+// Instructions returns this program's own instructions for models in the result of initialize. They
+// are enough to write a working script. maySave says whether the client may save tools.
 func Instructions(maySave bool) string {
 	if maySave {
 		return instructionsBegin + howToSave + instructionsEnd
@@ -28,7 +27,7 @@ const instructionsEnd = `
 5. If a run fails, the error has a line and a hint; show_run (ids: list_runs) has every call and answer.
 
 Scripts are Python, with re, datetime, collections and more of its library. What differs:
-- Tools are functions: server__tool of your list is server.tool({"key": value}) or server.tool(key=value). Hyphens and the like become _ (my-files: my_files); my_files["read-file"]({...}) takes exact names. A call returns the structured content, else the text (parsed if JSON), else the content blocks; timeout=5 beside the dict limits its seconds. tools.name({...}) calls a saved tool.
+- Tools are functions: server__tool of your list is server.tool({"key": value}) or server.tool(key=value). Hyphens and the like become _ (my-files: my_files); my_files["read-file"]({...}) takes exact names. A call returns the structured content, else the text (parsed if JSON), else the content blocks; timeout=5 after the dict limits its seconds. tools.name({...}) calls a saved tool.
 - params has the arguments; return, anywhere, gives the result. d.key means d["key"], but methods come first: write d["items"].
 - A failed call raises ToolError (e.type, e.message, e.details). Limits cannot be caught.
 - parallel([lambda: a.x(), lambda: b.y()]) and parallel_map(fn, items, limit=8) overlap their calls, results in order; errors="collect" keeps errors in the list (is_error(x)). undo(server.tool, {...}) is called if the script fails later.

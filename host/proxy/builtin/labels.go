@@ -10,16 +10,16 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/script/compose"
 )
 
-// Labels remembers which labels (package flow) the answers have that sessions were given. Both
-// methods take and return names, such as "private".
+// Labels remembers the labels (package flow) of the answers that sessions were given. Both methods
+// take and return names, such as "private".
 type Labels interface {
-	// Of returns those of the session of an origin.
+	// Of returns the labels of the session of an origin.
 	Of(o route.Origin) []string
 	// Give notes that the client of a session is given something with labels.
 	Give(o route.Origin, names []string)
 }
 
-// labelled gives a result the labels of what is in it. Without labels it is the same.
+// labelled adds labels to a result. Without labels, reply is returned unchanged.
 func (h *Handler) labelled(reply wire.Reply, call route.Call, names []string) wire.Reply {
 	if len(names) == 0 {
 		return reply
@@ -31,7 +31,7 @@ func (h *Handler) labelled(reply wire.Reply, call route.Call, names []string) wi
 	return reply
 }
 
-// addLabels adds those of the answers of a run to labels.
+// addLabels adds the labels of the answers of a run to labels.
 func addLabels(labels []string, rec *journal.Record) []string {
 	for _, name := range rec.FlowLabels() {
 		if !slices.Contains(labels, name) {
@@ -41,10 +41,11 @@ func addLabels(labels []string, rec *journal.Record) []string {
 	return labels
 }
 
-// isWithheld reports whether a client may not see what a run did: information flow has ended it.
+// isWithheld reports whether the content of a run is hidden from clients, because information flow
+// ended the run.
 func isWithheld(r *journal.Record) bool { return r.Flows(journal.FlowDeny) }
 
-// withheldRun returns what clients see of such a run: what its reply had.
+// withheldRun returns the visible part of a withheld run, the same as in the run's reply.
 func withheldRun(r *journal.Record) shownRun {
 	f := compose.WithheldFailure(r)
 	return shownRun{

@@ -18,14 +18,14 @@ import (
 // Planner makes and applies plans; see plan.Planner.
 type Planner interface {
 	Make(ctx context.Context, of plan.Subject, call route.Call) (*plan.File, *compose.Failure)
-	// Find returns a plan that was made for the same principal.
+	// Find returns a plan made for the same principal.
 	Find(ctx context.Context, id string, origin route.Origin) (*plan.File, error)
-	// Check returns why a plan cannot be applied, and what policy says about its writes.
+	// Check returns why a plan cannot be applied, and the policy's decision about its writes.
 	Check(ctx context.Context, file *plan.File, origin route.Origin) (policy.Decision, error)
 	Apply(ctx context.Context, file *plan.File, opts plan.ApplyOptions, call route.Call) (*plan.Outcome, error)
 }
 
-// Gate decides about calls of built-in tools whose arguments stand for something else; see
+// Gate decides about calls of built-in tools whose arguments stand for other calls; see
 // route.Router.
 type Gate interface {
 	PassBuiltin(ctx context.Context, call route.Call, name string, definition, arguments []byte, about policy.Decision) (asked bool, err error)
@@ -114,7 +114,7 @@ func (h *Handler) apply(ctx context.Context, args []byte, call route.Call) (wire
 		}
 		return refuse("%v", err)
 	}
-	call.Began = nil // so the call does not become a task, which could not ask while it runs
+	call.Began = nil // so the call does not become a task, which could not ask while running
 	outcome, err := h.cfg.Planner.Apply(ctx, file, plan.ApplyOptions{Fresh: string(fresh) == "true", Approved: asked}, call)
 	if outcome == nil {
 		return refuse("plan %s cannot be applied: %v", id, err)
@@ -125,7 +125,7 @@ func (h *Handler) apply(ctx context.Context, args []byte, call route.Call) (wire
 	return wire.Reply{Result: outcome.Result(file)}, nil
 }
 
-// passApply asks whether a plan may be applied. The person who is asked sees its writes.
+// passApply asks whether a plan may be applied. The person who is asked sees the plan's writes.
 func (h *Handler) passApply(ctx context.Context, file *plan.File, call route.Call, about policy.Decision) (asked bool, err error) {
 	if h.cfg.Gate == nil {
 		return false, nil

@@ -78,8 +78,8 @@ func (h *Handler) delete(_ context.Context, args []byte, _ route.Call) (wire.Rep
 	}{"deleted", name}))
 }
 
-// notFound returns the failure for the store's error about the tool called name. If
-// there is no such tool, it suggests similar names.
+// notFound returns the failure for the store's error about the tool called name. For an unknown
+// tool, the failure suggests similar names.
 func (h *Handler) notFound(name string, err error) error {
 	if !errors.Is(err, tools.ErrNotFound) {
 		return refusal(err)

@@ -23,10 +23,7 @@ import (
 
 // Runs are the records of runs.
 type Runs interface {
-	// Each calls f for the runs that match the filter, newest first, until it returns false.
-	// A record may be used only until f returns, since it can be large. filter.Session is that
-	// of the client, which sees only its own runs. owner is the owner of the memory of the
-	// records in a budget.Budget.
+	// Each calls f for the runs that match the filter, newest first, until f returns false.
 	Each(ctx context.Context, owner any, filter journal.Filter, f func(*journal.Record) bool) error
 }
 
@@ -40,7 +37,7 @@ type JournalRuns struct {
 	Budget *budget.Budget
 }
 
-// Each implements Runs. It leaves out records that cannot be read, unless none can.
+// Each implements Runs. Unreadable records are left out, unless all are unreadable.
 func (j JournalRuns) Each(ctx context.Context, owner any, filter journal.Filter, f func(*journal.Record) bool) error {
 	var faults []error
 	if filter.Since.Before(j.Since) {
@@ -141,8 +138,8 @@ func (h *Handler) listRuns(ctx context.Context, args []byte, call route.Call) (w
 	return h.labelled(wire.Reply{Result: compose.TextResult(l.text(), wire.Marshal(l))}, call, labels), nil
 }
 
-// runFilter returns the filter in the arguments of list_runs, and whether they ask only
-// for runs that failed.
+// runFilter returns the filter in the arguments of list_runs, and whether only failed runs are
+// wanted.
 func runFilter(args []byte, call route.Call) (f journal.Filter, failed bool, err error) {
 	if f.Session, err = ownSession(call); err != nil {
 		return f, false, err
@@ -166,8 +163,8 @@ func runFilter(args []byte, call route.Call) (f journal.Filter, failed bool, err
 	return f, failed, nil
 }
 
-// findRuns returns the runs that match f; more says that the limit left some out. labels are
-// those of what is said about them.
+// findRuns returns the runs that match f; more says that the limit left some out. labels are the
+// labels of the returned descriptions.
 func (h *Handler) findRuns(ctx context.Context, owner any, f journal.Filter, failed bool) (_ []listedRun, more bool, labels []string, err error) {
 	limit := f.Limit
 	if f.Limit++; failed {
@@ -193,8 +190,8 @@ func (h *Handler) findRuns(ctx context.Context, owner any, f journal.Filter, fai
 	return list, more, labels, nil
 }
 
-// unreadable returns the failure for records for which there is no memory. Other errors
-// are returned as they are.
+// unreadable returns the failure for records too large for the memory. Other errors are returned
+// unchanged.
 func unreadable(err error) error {
 	var large *budget.TooLargeError
 	if errors.As(err, &large) || errors.Is(err, journal.ErrNoRoom) {
@@ -358,7 +355,7 @@ func (h *Handler) ownRun(ctx context.Context, session string, args []byte, call 
 	filter := journal.Filter{ID: strings.ToLower(id), Session: session, Limit: 1}
 	var ids []string
 	if given {
-		filter.Limit = 2 // to see whether it is the only one
+		filter.Limit = 2 // two, to see whether the first is the only one
 		err := h.cfg.Runs.Each(ctx, budgetKey(call), filter, func(r *journal.Record) bool {
 			if r.Client.Session == session {
 				ids = append(ids, r.ID)
@@ -394,7 +391,7 @@ func (h *Handler) ownRun(ctx context.Context, session string, args []byte, call 
 	return used
 }
 
-// oneCall returns only the call with that number.
+// oneCall returns only the call with the given number.
 func oneCall(rows []timeline.Row, number string) ([]timeline.Row, error) {
 	for _, r := range rows {
 		if r.Number == number {

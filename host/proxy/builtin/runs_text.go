@@ -15,12 +15,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
-// detail limits what is shown of a run: the bytes of a value, and the number of entries.
+// detail limits the shown part of a run: the bytes of a value, and the number of entries.
 type detail struct{ value, result, calls, logs int }
 
 var (
-	// many is for all calls. It fits into the context of an agent: about ten thousand
-	// bytes at most.
+	// many is for all calls. The text fits into the context of an agent: about ten thousand bytes
+	// at most.
 	many = detail{value: 160, result: 2000, calls: 30, logs: 30}
 	// oneWhole is for a single call, in full.
 	oneWhole = detail{value: 16 << 10, result: 240, calls: 1, logs: 0}
@@ -40,16 +40,16 @@ type shownRun struct {
 	Duration float64     `json:"duration,omitempty"` // ms
 	Params   string      `json:"params,omitempty"`
 	Calls    []shownCall `json:"calls"`
-	// CallsLeftOut is the number of calls that are left out, in the middle.
+	// CallsLeftOut is the number of calls left out in the middle.
 	CallsLeftOut int      `json:"callsLeftOut,omitempty"`
 	Logs         []string `json:"logs"`
 	LogsLeftOut  int      `json:"logsLeftOut,omitempty"` // at the beginning
-	LogsToCome   int      `json:"logsToCome,omitempty"`  // after those that are shown
+	LogsToCome   int      `json:"logsToCome,omitempty"`  // after the shown ones
 	Result       string   `json:"result,omitempty"`
 	Error        string   `json:"error,omitempty"`
 	Fuel         uint64   `json:"fuel,omitempty"`
 	Memory       uint64   `json:"memory,omitempty"`
-	Notes        []string `json:"notes,omitempty"` // what is not in the record
+	Notes        []string `json:"notes,omitempty"` // about missing parts of the record
 	Hint         string   `json:"hint,omitempty"`
 }
 
@@ -64,7 +64,7 @@ type shownCall struct {
 	Undo      bool    `json:"undo,omitempty"`
 }
 
-// show shortens a run to what is shown of it.
+// show shortens a run to the given detail.
 func show(rec *journal.Record, lines *timeline.Timeline, d detail) shownRun {
 	s := shownRun{
 		Run: rec.ID, Tool: rec.Definition.Name, Started: stamp(rec.Start), Outcome: rec.OutcomeName(),
@@ -134,7 +134,7 @@ func logLine(e timeline.Entry, most int) string {
 	return text
 }
 
-// failureText returns the error that a run ended with, and its position.
+// failureText returns the error of a failed run, and the error's position.
 func failureText(o journal.Outcome) string {
 	f := compose.Failure{Type: o.Error, Message: o.Message}
 	if line, ok := wire.Get(o.Failure, "details", "line"); ok {
@@ -147,7 +147,7 @@ func failureText(o journal.Outcome) string {
 	return f.Text()
 }
 
-// hint returns what to do about a run that failed.
+// hint returns advice about a failed run.
 func hint(rec *journal.Record, lines *timeline.Timeline) string {
 	o := rec.Outcome
 	server, _ := wire.GetString(o.Failure, "details", "server")
@@ -198,7 +198,7 @@ func (s shownRun) text() string {
 	return b.String()
 }
 
-// body writes what a run did and how it ended.
+// body writes the calls, logs and outcome of a run.
 func (s shownRun) body(b *strings.Builder) {
 	b.WriteString("calls:")
 	switch {
@@ -248,7 +248,7 @@ func (s shownRun) body(b *strings.Builder) {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// wholeNumber returns the value of a JSON number that a schema has checked to be whole.
+// wholeNumber returns the value of a JSON number; a schema has checked that the number is whole.
 func wholeNumber(raw []byte) int {
 	f, err := strconv.ParseFloat(string(raw), 64)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 func (h *Handler) save(ctx context.Context, args []byte, call route.Call) (wire.Reply, error) {
 	var def tools.Definition
 	if h.cfg.Labels != nil {
-		def.Labels = h.cfg.Labels.Of(call.Origin) // the code may depend on what the session was given
+		def.Labels = h.cfg.Labels.Of(call.Origin) // the code may depend on content that the session was given
 	}
 	def.Name, _ = wire.GetString(args, "name")
 	def.Description, _ = wire.GetString(args, "description")
@@ -30,7 +30,7 @@ func (h *Handler) save(ctx context.Context, args []byte, call route.Call) (wire.
 		def.Durable = true
 	}
 	doubt, _ := wire.GetString(args, "inDoubt")
-	def.InDoubt = tools.InDoubt(doubt) // the schema has checked it
+	def.InDoubt = tools.InDoubt(doubt) // checked by the schema
 	var limits []tools.Violation
 	def.Limits, limits = h.limits(args)
 	bounds, given := wire.Get(args, "permissions")
@@ -62,9 +62,9 @@ func (h *Handler) save(ctx context.Context, args []byte, call route.Call) (wire.
 		Name     string `json:"name"`
 		Created  string `json:"created"`
 		Modified string `json:"modified"`
-		// What the tool may call.
+		// Permissions are the targets that the tool may call.
 		Permissions []string `json:"permissions"`
-		// What the session was given that has saved it.
+		// Labels are the labels of the session that saved the tool.
 		Labels []string `json:"labels,omitempty"`
 		// Probable mistakes in the script, which was saved nevertheless.
 		Warnings []compose.Warning `json:"warnings,omitempty"`
@@ -82,7 +82,7 @@ func (h *Handler) warnings(ctx context.Context, def tools.Definition) ([]compose
 	return found, err
 }
 
-// limits returns the tool's own limits, and what is wrong with them.
+// limits returns the tool's own limits, and the violations in them.
 func (h *Handler) limits(args []byte) (tools.Limits, []tools.Violation) {
 	raw, ok := wire.Get(args, "limits")
 	if !ok {
@@ -96,7 +96,7 @@ func (h *Handler) limits(args []byte) (tools.Limits, []tools.Violation) {
 	return l, h.cfg.Composer.CheckLimits(l)
 }
 
-// shown returns what clients may know of permissions.
+// shown returns permissions without the targets that are hidden from clients.
 func (h *Handler) shown(p *tools.Permissions) *tools.Permissions {
 	if h.cfg.Hides == nil {
 		return p
@@ -111,9 +111,9 @@ func (h *Handler) hides(e catalog.Entry) bool {
 
 func nonNil(list []string) []string { return append([]string{}, list...) }
 
-// check returns an error with all reasons not to save def, so that an agent can fix them
-// at once. limits are the reasons about its limits. It derives the permissions, within the
-// bounds that def has.
+// check returns an error with all reasons not to save def, so that an agent can fix all of them at
+// once. limits are the reasons about the limits of def. check derives the permissions of def,
+// within the bounds in def.
 func (h *Handler) check(ctx context.Context, def *tools.Definition, limits []tools.Violation) error {
 	f := &compose.Failure{Type: abi.ErrValidation}
 	add := func(pointer, message string) {
@@ -202,7 +202,7 @@ func refusal(err error) error {
 	return err
 }
 
-// eval runs a script that is not saved.
+// eval runs an unsaved script.
 func (h *Handler) eval(ctx context.Context, args []byte, call route.Call) (wire.Reply, error) {
 	code, _ := wire.GetString(args, "code")
 	params, _ := wire.Get(args, "params")

@@ -30,8 +30,7 @@ type findings struct {
 	Total int     `json:"total"`
 	// Servers is set if nothing was found, or if no words were given.
 	Servers []serverCount `json:"servers,omitempty"`
-	// Unavailable are the servers that are not available. Their tools may be missing,
-	// or cannot be called now.
+	// Unavailable are the unavailable servers. Their tools may be missing, or cannot be called now.
 	Unavailable []health.Unavailable `json:"absent,omitempty"`
 }
 
@@ -77,14 +76,14 @@ func (h *Handler) search(ctx context.Context, args []byte, call route.Call) (wir
 	return wire.Reply{Result: compose.TextResult(text, wire.Marshal(f))}, nil
 }
 
-// settle waits for upstreams that are starting, as tools/list does.
+// settle waits for starting upstreams, as tools/list does.
 func (h *Handler) settle(ctx context.Context) {
 	if h.cfg.Settled != nil {
 		h.cfg.Settled(ctx)
 	}
 }
 
-// serverFilter returns the script name of the server that args ask for, "" for all.
+// serverFilter returns the script name of the server in args, "" for all.
 func (h *Handler) serverFilter(args []byte, unavailable unavailableServers) (string, error) {
 	name, ok := wire.GetString(args, "server")
 	if !ok || name == "" {
@@ -110,8 +109,8 @@ func (h *Handler) serverFilter(args []byte, unavailable unavailableServers) (str
 	return "", f
 }
 
-// search returns the indexes of matching tools, best first; without words those of all
-// tools, in order. It leaves out built-in tools, which agents always see.
+// search returns the indexes of matching tools, best first; without words, the indexes of all
+// tools, in order. Built-in tools are left out, since agents always see them.
 func (s *snapshot) search(query, server string) []int {
 	keep := func(i int) bool {
 		e := s.entries[i]
@@ -132,7 +131,7 @@ func (s *snapshot) search(query, server string) []int {
 	return places
 }
 
-// summary returns what a tool does, in one line.
+// summary returns the purpose of a tool, in one line.
 func summary(e catalog.Entry) string {
 	text, _ := wire.GetString(e.Definition, "description")
 	if strings.TrimSpace(text) == "" {
@@ -145,8 +144,7 @@ func summary(e catalog.Entry) string {
 	return display.Summary(paragraph, maxSummary)
 }
 
-// text returns a line for each tool: its name in scripts, what it does, and its name
-// for agents.
+// text returns a line for each tool: the name in scripts, the purpose, and the name for agents.
 func (f findings) text(query string) string {
 	var b strings.Builder
 	for _, t := range f.Tools {

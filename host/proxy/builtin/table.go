@@ -15,34 +15,32 @@ import (
 
 // builtinTool is a row of the table of built-in tools.
 type builtinTool struct {
-	// name is reserved, whether the tool is switched on or not: no other tool can
-	// have that name, or one that differs from it only in case. The error of
-	// scripts that use it says that only agents can call the tool.
+	// name is reserved, whether the tool is switched on or not: no other tool can have the same
+	// name, or a name that differs only in case. A script that uses the name gets an error saying
+	// that only agents can call the tool.
 	name string
-	// define returns the definition that agents see. code is the description of a
-	// parameter that takes a script, as JSON.
+	// define returns the definition for agents. code is the description of a parameter for a
+	// script, as JSON.
 	define func(name string, code []byte) mcp.Tool
-	// call gets arguments that match the inputSchema. The error is a
-	// *compose.Failure or a bug of ours.
+	// call gets arguments that match the inputSchema. The error is a *compose.Failure, or comes
+	// from a bug in this program.
 	call func(h *Handler, ctx context.Context, args []byte, call route.Call) (wire.Reply, error)
-	// saves says that the tool changes saved tools. It is not offered to clients
-	// with save = false in the configuration.
+	// saves: the tool changes saved tools. Clients with save = false in the configuration do not
+	// get the tool.
 	saves bool
-	// setting is the key in [builtins] that switches the tool off; "": it is always
-	// on.
+	// setting is the key in [builtins] that switches the tool off; "": always on.
 	setting string
-	// gated says that the tool itself asks whether it may be called.
+	// gated: the tool itself asks whether the call is allowed.
 	gated bool
-	// works reports whether the Options have what the tool needs; nil: they always
-	// have.
+	// works reports whether the Options have everything that the tool needs; nil: always.
 	works func(*Options) bool
 	// turns are the turns that a call takes; nil: none.
 	turns func(*Options) *budget.Turns
 }
 
-// table returns the table of all built-in tools, in the order in which agents see
-// them. README.md, docs/configuration.md, config.BuiltinSwitches and
-// scripts/endtoend/lists.js repeat parts of it; TestTable compares them.
+// table returns the table of all built-in tools, in the order for agents. README.md,
+// docs/configuration.md, config.BuiltinSwitches and scripts/endtoend/lists.js repeat parts of the
+// table; TestTable compares them.
 func table() []builtinTool {
 	searches := func(o *Options) bool { return o.Directory != nil }
 	plans := func(o *Options) bool { return o.Planner != nil }
@@ -80,9 +78,8 @@ func init() { // the handlers in the table use names
 	}
 }
 
-// Reserved returns the built-in tool, whether it is on or not, whose name equals name
-// under Unicode case folding; "" if there is none. People and models would confuse the
-// two.
+// Reserved returns the built-in tool, on or off, whose name equals name under Unicode case folding,
+// because people and models would confuse the two; "" if no tool matches.
 func Reserved(name string) string {
 	for _, n := range names {
 		if strings.EqualFold(n, name) {
@@ -95,8 +92,8 @@ func Reserved(name string) string {
 // Names returns the names of all built-in tools, whether they are on or not.
 func Names() []string { return slices.Clone(names) }
 
-// Mentioned returns the names of built-in tools that occur in the code of a script;
-// see compose.Options.AgentTools.
+// Mentioned returns the names of built-in tools in the code of a script; see
+// compose.Options.AgentTools.
 func Mentioned(code string) []string {
 	var found []string
 	for _, n := range names {

@@ -130,8 +130,8 @@ type rootRun struct {
 	run *journal.Run
 }
 
-// open is for compose.Options.Journal. It records the runs only in memory, because a dry
-// run has no effects.
+// open is for compose.Options.Journal. Runs are recorded only in memory, because a dry run has no
+// effects.
 func (r *rootRun) open(b journal.Begin) (*journal.Run, error) {
 	run := journal.Open(b)
 	r.mu.Lock()
@@ -175,7 +175,7 @@ func mocksOf(args []byte) (*cassette.Cassette, error) {
 func mockOf(raw []byte) (cassette.Interaction, error) {
 	var i cassette.Interaction
 	var values [11][]byte
-	wire.Pick(raw, mockMembers, values[:]) // its schema has been checked
+	wire.Pick(raw, mockMembers, values[:]) // checked by the schema
 	text := func(n int) string { text, _ := wire.Text(values[n]); return text }
 	i.Server, i.Tool, _ = strings.Cut(text(0), ".")
 	i.Params, i.Match = values[1], cassette.Subset
@@ -216,8 +216,8 @@ var mockMembers = []string{"tool", "params", "match", "returns", "result", "erro
 // maxDelay is longer than any run.
 const maxDelay = 48 * time.Hour
 
-// dryRunReply returns the answer of a dry run: that of the run, with the mocks that
-// were not used and the calls that no mock matched.
+// dryRunReply returns the answer of a dry run: the run's answer, with the unused mocks and the
+// calls without a matching mock.
 func dryRunReply(reply wire.Reply, run *journal.Run, mocks *cassette.Cassette) (wire.Reply, error) {
 	if run == nil { // no script was run
 		return reply, nil
@@ -229,7 +229,7 @@ func dryRunReply(reply wire.Reply, run *journal.Run, mocks *cassette.Cassette) (
 	for _, m := range mocks.Unmatched() {
 		unmatched = append(unmatched, m.Error())
 	}
-	result, err := wire.Delete(reply.Result, "_meta", compose.ReceiptKey, "run") // the journal has no such run
+	result, err := wire.Delete(reply.Result, "_meta", compose.ReceiptKey, "run") // the journal does not have the run
 	if err != nil {
 		return wire.Reply{}, fmt.Errorf("answer: %w", err)
 	}

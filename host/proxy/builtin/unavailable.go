@@ -9,8 +9,8 @@ import (
 
 // Availability knows which servers are not available.
 type Availability interface {
-	// UnavailableServers returns them for the session of origin, in the order of the
-	// configuration. It does not wait.
+	// UnavailableServers returns the unavailable servers for the session of origin, in the order of
+	// the configuration, without waiting.
 	UnavailableServers(origin route.Origin) []health.Unavailable
 }
 
@@ -23,7 +23,7 @@ func (h *Handler) unavailable(call route.Call) unavailableServers {
 	return h.cfg.Availability.UnavailableServers(call.Origin)
 }
 
-// of returns those of one server, by its script name; "" for all.
+// of returns the entries about one server, by the server's script name; "" for all.
 func (a unavailableServers) of(server string) []health.Unavailable {
 	if server == "" {
 		return a

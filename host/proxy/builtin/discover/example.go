@@ -16,11 +16,11 @@ const (
 	exampleLiteral = 600  // bytes of one argument
 	maxGiven       = 500  // bytes of an example or default from a schema
 	shownArguments = 3    // optional arguments are shown up to this number
-	shownItems     = 3    // items of a list, if its schema requires that many
+	shownItems     = 3    // items of a list, if the schema requires as many
 	maxExample     = 3000 // bytes of all arguments; longer examples are left out
 )
 
-// exampler creates values that match schemas, where that is easy.
+// exampler creates matching values for simple schemas.
 type exampler struct {
 	reader
 	open map[*node]bool // schemas for which a value is being created
@@ -65,7 +65,7 @@ func (e *exampler) call(s *shape) []byte {
 }
 
 // chooseArguments returns the arguments for an example: the required ones, and a few others for
-// which the schema has an example; at least one if there are any.
+// which the schema has an example; at least one argument, if the tool has any.
 func (e *exampler) chooseArguments(s *shape) []property {
 	var chosen, others []property
 	for _, p := range s.ordered() {
@@ -109,8 +109,8 @@ func (e *exampler) recurs(s *shape) bool {
 	return false
 }
 
-// chooseOptions takes the first possible option of each choice, if possible one that does
-// not recur.
+// chooseOptions takes the first possible option of each choice, preferably an option that does not
+// recur.
 func (e *exampler) chooseOptions(s *shape) *shape {
 	for len(s.choices) > 0 && e.steps > 0 {
 		c := s.choices[0]
@@ -184,8 +184,7 @@ func (e *exampler) value(all schemas, name string, level int) []byte {
 	return wire.Quote(s.string(name))
 }
 
-// schemaValue returns a value that the schema itself contains (const, enum, default,
-// example); nil if there is none.
+// schemaValue returns a value from the schema itself (const, enum, default, example), or nil.
 func (s *shape) schemaValue() []byte {
 	candidates := slices.Clone(s.examples)
 	if s.value != nil {
@@ -225,8 +224,8 @@ func (e *exampler) array(s *shape, name string, level int) []byte {
 	return wire.Array(items)
 }
 
-// number returns the least allowed number; without a minimum, 1 or the greatest number
-// below that is allowed.
+// number returns the least allowed number; without a minimum, 1 or the greatest smaller number that
+// is allowed.
 func (s *shape) number() []byte {
 	read := func(keyword string) (*big.Rat, string) {
 		n := s.rules[keyword]

@@ -11,14 +11,14 @@ import (
 
 // Tool is a tool in an Index.
 type Tool struct {
-	Server string // "" if it has none
-	Name   string // as its server calls it
-	// Definition is the raw MCP Tool object. The index uses its title, its description, and
-	// the names of its arguments.
+	Server string // "" for no server
+	Name   string // the server's own name of the tool
+	// Definition is the raw MCP Tool object. The index uses the title, the description, and the
+	// names of the arguments.
 	Definition []byte
 }
 
-// Index finds tools by words. It is immutable and safe for concurrent use.
+// Index finds tools by words. An Index is immutable and safe for concurrent use.
 type Index struct {
 	terms map[string][]posting // by stem, in the order of the tools
 	vocab []string             // the stems, sorted
@@ -43,9 +43,9 @@ const (
 	fields
 )
 
-// fieldRules are the parameters of the fields in BM25F: weight is the value of one word in
-// a field of average length, length reduces the value of words in longer fields (b in
-// BM25), and most is the number of words that are read.
+// fieldRules are the parameters of the fields in BM25F: weight is the value of one word in a field
+// of average length, length reduces the value of words in longer fields (b in BM25), and most is
+// the number of indexed words.
 var fieldRules = [fields]struct {
 	weight, length float64
 	most           int
@@ -57,8 +57,8 @@ var fieldRules = [fields]struct {
 	arguments:   {0.5, 0.6, 64},
 }
 
-// pairWeight is the weight of two neighbouring parts of a name, written as one word,
-// relative to that of one part.
+// pairWeight is the weight of two neighbouring parts of a name, written as one word, relative to
+// the weight of a single part.
 const pairWeight = 0.5
 
 // saturation is k1 in BM25: the smaller, the less repeated words add.
@@ -158,7 +158,7 @@ func (d *document) count(f field, word string, times float64) {
 	c[f] += times
 }
 
-// Hit is a result of a search. It refers to the tool by its index.
+// Hit is a result of a search. The tool is an index into the tools.
 type Hit struct {
 	Tool  int
 	Score float64 // only comparable within one search
@@ -167,16 +167,16 @@ type Hit struct {
 // exactScore is added to the score of a tool whose name is the query.
 const exactScore = 1000
 
-// singleWordFactor reduces the score of a tool that has one of many words, so that tools
-// that have more of the words come first.
+// singleWordFactor reduces the score of a tool with only one of many words, so that tools with more
+// of the words come first.
 const singleWordFactor = 0.4
 
 // minRelativeScore is the part of the best score below which a match is taken to be
 // accidental.
 const minRelativeScore = 0.12
 
-// Search returns the tools that match the query, best first; equal ones in the order of the
-// index. Only tools for which keep returns true are considered; a nil keep accepts all.
+// Search returns the tools that match the query, best first; equal ones in the order of the index.
+// Only tools for which keep returns true are considered; a nil keep accepts all.
 func (x *Index) Search(query string, keep func(tool int) bool) []Hit {
 	scores := map[int32]float64{}
 	asked := words(query, maxQuery)
@@ -190,8 +190,8 @@ func (x *Index) Search(query string, keep func(tool int) bool) []Hit {
 				best[p.tool] = max(best[p.tool], a.weight*w*(saturation+1)/(w+saturation))
 			}
 		}
-		// The rarity is that of the meaning, not of the word: a tool with "find" is not
-		// better than others with "search".
+		// The rarity belongs to the meaning, not to the word: a tool with "find" is not better than
+		// others with "search".
 		n := float64(len(best))
 		rarity := math.Log(1 + (float64(x.tools)-n+0.5)/(n+0.5))
 		for tool, score := range best {

@@ -2,8 +2,8 @@ package discover
 
 import "strings"
 
-// text is a part of a signature: head, parts and tail. A breakable one puts its parts on
-// separate lines if it is too long for one.
+// text is a part of a signature: head, parts and tail. A breakable text has its parts on separate
+// lines if they do not fit on a single line.
 type text struct {
 	head, tail string
 	separator  string
@@ -31,8 +31,8 @@ func (t text) writeFlat(b *strings.Builder) {
 	b.WriteString(t.tail)
 }
 
-// layout returns t in lines. The first starts at column, the others are indented by at
-// least indent. after is the length of the text that follows t on its last line.
+// layout returns t in lines. The first starts at column, the others are indented by at least
+// indent. after is the length of the text that follows t on its last line.
 func (t text) layout(indent, column, after int) string {
 	flat := t.flat()
 	if column+len(flat)+after <= width || len(t.parts) == 0 {

@@ -8,10 +8,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// maxLiteral is the length of the longest literal that is shown, in bytes.
+// maxLiteral is the largest length of a shown literal, in bytes.
 const maxLiteral = 200
 
-// literal returns a JSON value in the syntax of scripts; "..." if it is longer than most.
+// literal returns a JSON value in the syntax of scripts; "..." if the text is longer than most.
 func literal(n *node, most int) string {
 	if text, ok := appendLiteral("", n, most); ok {
 		return text
@@ -19,10 +19,9 @@ func literal(n *node, most int) string {
 	return "..."
 }
 
-// appendLiteral appends a literal to text; it returns false if the result is longer than
-// most.
+// appendLiteral appends a literal to text, and returns false if the result is longer than most.
 func appendLiteral(text string, n *node, most int) (string, bool) {
-	if len(text)+len(n.raw) > 6*most { // an escape is up to six times as long as its character
+	if len(text)+len(n.raw) > 6*most { // an escape is up to six times as long as the escaped character
 		return text, false
 	}
 	switch n.kind {
@@ -82,7 +81,7 @@ func Identifier(name string) bool {
 	return name != "" && !keywords[name]
 }
 
-// maxName is the length of the part of a name that is shown.
+// maxName is the length of the shown part of a name.
 const maxName = 80
 
 func quoted(name string) string {

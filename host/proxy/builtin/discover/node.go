@@ -9,7 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// maxDocument is the largest schema that is parsed, in bytes.
+// maxDocument is the size of the largest parsed schema, in bytes.
 const maxDocument = 256 << 10
 
 // maxNesting is the depth to which a document is parsed; deeper values are ignored.
@@ -21,7 +21,7 @@ var errDocument = errors.New("not a JSON document that can be read")
 type node struct {
 	kind    jsontext.Kind // as of tokens: { [ " 0 t f n
 	raw     []byte
-	members []member // of an object, the last one of each name
+	members []member // of an object, the last of each name
 	items   []*node  // of an array
 }
 
@@ -146,7 +146,7 @@ func (n *node) object() []member {
 	return n.members
 }
 
-// schemaDocument is a schema and the targets of references within it.
+// schemaDocument is a schema and the targets of references within the schema.
 type schemaDocument struct {
 	root  *node
 	named map[string]*node // by "#anchor" and by $id
@@ -181,7 +181,7 @@ func (d *schemaDocument) name(name string, n *node) {
 	}
 }
 
-// resolve returns the target of a reference; nil if it is not in the document.
+// resolve returns the target of a reference; nil if the document does not have the target.
 func (d *schemaDocument) resolve(ref string) *node {
 	if n := d.named[strings.TrimSuffix(ref, "#")]; n != nil && ref != "" {
 		return n
@@ -212,7 +212,7 @@ func (d *schemaDocument) resolve(ref string) *node {
 	return n
 }
 
-// child follows one step of a JSON pointer.
+// child follows a single step of a JSON pointer.
 func (n *node) child(step string) *node {
 	if n.kind != '[' {
 		return n.get(step)

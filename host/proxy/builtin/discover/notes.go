@@ -21,11 +21,11 @@ type noter struct {
 	lines []string
 	paths map[string]bool
 	room  int
-	open  map[*node]bool // schemas that are being visited
+	open  map[*node]bool // schemas on the path to the visited schema
 }
 
-// notes returns lines on the arguments of a schema, such as "limit (1 to 100): most results
-// to return". Nested arguments are written a.b, or a[].b in lists.
+// notes returns lines on the arguments of a schema, such as "limit (1 to 100): most results to
+// return". Nested arguments are written a.b, or a[].b in lists.
 func notes(d *schemaDocument) []string {
 	r := &noter{reader: reader{d, maxSteps}, paths: map[string]bool{}, room: notesRoom, open: map[*node]bool{}}
 	r.nested("", r.shape(schemas{d.root}), 0)
@@ -44,7 +44,7 @@ func (r *noter) argument(path string, all schemas, level int) {
 	r.nested(path, s, level)
 }
 
-// nested adds notes on what is below path.
+// nested adds notes on the members below path.
 func (r *noter) nested(path string, s *shape, level int) {
 	if r.steps <= 0 {
 		return

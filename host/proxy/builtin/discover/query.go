@@ -8,21 +8,20 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// maxQuery is the number of words in a query that are used.
+// maxQuery is the number of used words of a query.
 const maxQuery = 32
 
-// maxAlternatives limits the number of words in the index that one word of a query can
-// mean.
+// maxAlternatives limits the number of indexed words that a word of a query can mean.
 const maxAlternatives = 24
 
-// The weights of words in the index that are not in the query itself.
+// The weights of indexed words that differ from the words of the query.
 const (
 	synonymWeight = 0.5
-	prefixWeight  = 0.7 // times the fraction of the longer word that matches
+	prefixWeight  = 0.7 // times the matching fraction of the longer word
 	typoWeight    = 0.5
 )
 
-// alternative is a stem in the index that a word of a query can mean.
+// alternative is an indexed stem that a word of a query can mean.
 type alternative struct {
 	term   string
 	weight float64
@@ -71,8 +70,8 @@ func (x *Index) joinedWords(alternatives []alternative, a, b string) []alternati
 	return alternatives
 }
 
-// alternatives returns the stems that s can mean: itself, synonyms, longer and shorter
-// words. If there are none, it returns words that differ by a typo.
+// alternatives returns the stems that s can mean: s itself, synonyms, longer and shorter words.
+// Without any, alternatives returns words that differ by a typo.
 func (x *Index) alternatives(s string) []alternative {
 	found := map[string]float64{}
 	add := func(term string, weight float64) {
@@ -109,7 +108,7 @@ func (x *Index) alternatives(s string) []alternative {
 	return list[:min(len(list), maxAlternatives)]
 }
 
-// typos calls add for words that differ from s by one letter, or two if s is long.
+// typos calls add for words that differ from s by a single letter, or by two if s is long.
 func (x *Index) typos(s string, add func(term string, weight float64)) {
 	most := 0
 	switch {

@@ -14,7 +14,7 @@ type property struct {
 	of   schemas
 }
 
-// choice is a list of schemas of which at least one applies.
+// choice is a list of schemas; at least one of them applies.
 type choice struct {
 	keyword string // oneOf, anyOf, if (then, else), dependentSchemas
 	options []*node
@@ -30,8 +30,8 @@ type shape struct {
 
 	properties []property
 	required   []string
-	rest       schemas // of members that are not listed
-	closed     bool    // there can be no other members
+	rest       schemas // of unlisted members
+	closed     bool    // no other members are allowed
 	items      schemas
 	tuple      []schemas
 	choices    []choice
@@ -45,23 +45,21 @@ type shape struct {
 	references         []*node // targets of references
 }
 
-// ruleKeywords are the keywords that restrict values and do not change their type.
+// ruleKeywords are the keywords that restrict values without changing their type.
 var ruleKeywords = setOf("format", "pattern", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
 	"multipleOf", "minLength", "maxLength", "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties",
 	"contentEncoding", "contentMediaType", "deprecated")
 
-// reader creates the shapes of one document. steps limits its work.
+// reader creates the shapes of a document. steps limits the work.
 type reader struct {
 	*schemaDocument
 	steps int
 }
 
-// maxSteps is the number of schemas that are visited for one description, including
-// repeated visits.
+// maxSteps is the number of visited schemas for one description, including repeated visits.
 const maxSteps = 4000
 
-// maxMembers is the number of members of one object that are read. It is more than can be
-// shown.
+// maxMembers is the number of members read of one object, more than a description shows.
 const maxMembers = 500
 
 func (r *reader) shape(all schemas) *shape {
@@ -100,8 +98,8 @@ func (r *reader) withOption(s *shape, i int, option *node) *shape {
 	return &c
 }
 
-// add combines n into s. Where only one value is possible, the one nearer to the place of
-// use wins: a description beside a $ref over that of the target.
+// add combines n into s. Where only one value is possible, the value nearer to the place of use
+// wins: a description next to a $ref over the description in the target.
 func (r *reader) add(s *shape, n *node) {
 	if n == nil || s.seen[n] || r.steps <= 0 {
 		return
@@ -311,7 +309,7 @@ func (n *node) types() bool {
 	return n.kind == 'f' || slices.ContainsFunc(n.members, func(m member) bool { return typing[m.name] })
 }
 
-// kinds returns the types that a value of s can have; nil for any.
+// kinds returns the possible types of a value of s; nil for any.
 func (s *shape) kinds() []string {
 	switch {
 	case s.typed:

@@ -18,10 +18,10 @@ type Function struct {
 
 // Description describes how to call a tool.
 type Description struct {
-	// Signature is call(name: type, name: type = default) -> type, on several lines if it
-	// is long, followed by the definitions of named types. "= ..." is an optional argument
-	// without a default. A function with arguments that are not identifiers takes one dict:
-	// call({"name": type}).
+	// Signature is call(name: type, name: type = default) -> type, on several lines if long,
+	// followed by the definitions of named types. "= ..." is an optional argument without a
+	// default. A function with arguments that are not identifiers takes one dict: call({"name":
+	// type}).
 	Signature string
 	// Arguments are notes on arguments for which the type does not say everything.
 	Arguments []string
@@ -41,7 +41,7 @@ const (
 	outLevels  = 4
 )
 
-// Describe describes f. It accepts any schemas.
+// Describe describes f, with any schemas.
 func Describe(f Function) Description {
 	root, err := parse(f.Input)
 	if err != nil {
@@ -53,10 +53,10 @@ func Describe(f Function) Description {
 	document := newSchemaDocument(root)
 	var d Description
 	var arguments text
-	var where []string
+	var types []string
 	for levels := maxLevels; levels > 0; levels-- {
 		t := &typer{room: inputRoom, deep: levels, root: "Arguments", reader: reader{schemaDocument: document}}
-		if arguments, d.Conditions, where = t.function(f.Call); t.written {
+		if arguments, d.Conditions, types = t.function(f.Call); t.written {
 			break
 		}
 	}
@@ -64,16 +64,16 @@ func Describe(f Function) Description {
 		result, more := returns(f.Output)
 		arguments.tail += " -> "
 		arguments = text{parts: []text{arguments, result}}
-		where = append(where, more...)
+		types = append(types, more...)
 	}
-	d.Signature = strings.Join(append([]string{arguments.layout(0, 0, 0)}, where...), "\n")
+	d.Signature = strings.Join(append([]string{arguments.layout(0, 0, 0)}, types...), "\n")
 	d.Arguments = notes(document)
 	d.Example, d.ExampleArguments = example(f.Call, document)
 	return d
 }
 
 // returns describes the result of a function with the outputSchema raw.
-func returns(raw []byte) (result text, where []string) {
+func returns(raw []byte) (result text, types []string) {
 	root, err := parse(raw)
 	if err != nil {
 		return text{head: "any"}, nil
@@ -82,15 +82,15 @@ func returns(raw []byte) (result text, where []string) {
 	for levels := outLevels; levels > 0; levels-- {
 		t := &typer{room: outputRoom, deep: levels, root: "Result", reader: reader{schemaDocument: document}}
 		result = t.writeStable(func() text { return t.typeOf(schemas{root}, 0) })
-		if where = t.definitions(); t.written {
+		if types = t.definitions(); t.written {
 			break
 		}
 	}
-	return result, where
+	return result, types
 }
 
-// writeStable repeats write until it finds no further schema that contains itself, so that
-// each such schema is referred to by name everywhere.
+// writeStable repeats write until no further schema is found that contains itself, so that each
+// recursive schema is referred to by name everywhere.
 func (t *typer) writeStable(write func() text) text {
 	room := t.room
 	for {
@@ -108,7 +108,7 @@ const maxAliases = 8
 // definitions returns the definitions of named types.
 func (t *typer) definitions() []string {
 	var lines []string
-	for i := 0; i < len(t.aliases) && i < maxAliases; i++ { // defining one may find more
+	for i := 0; i < len(t.aliases) && i < maxAliases; i++ { // a definition may add aliases
 		a := t.aliases[i]
 		t.active = map[*node]int{}
 		definition := t.shapeType(t.shape(schemas{a.of}), 0)
@@ -118,8 +118,8 @@ func (t *typer) definitions() []string {
 	return lines
 }
 
-// function returns the call with its arguments.
-func (t *typer) function(call string) (f text, conditions, where []string) {
+// function returns the call with its arguments, the conditions, and the definitions of types.
+func (t *typer) function(call string) (f text, conditions, types []string) {
 	f = t.writeStable(func() text {
 		s := t.shape(schemas{t.schemaDocument.root})
 		conditions = t.addChoices(s, 0)
@@ -151,7 +151,7 @@ func (t *typer) arguments(call string, s *shape) text {
 		more := text{head: "**more: ", parts: []text{t.typeOf(s.rest[:1], 1)}}
 		list.parts = append(list.parts, more)
 	}
-	if t.full() { // there may be arguments that were not reached
+	if t.full() { // some arguments may not have been reached
 		list.parts = append(list.parts, text{head: "..."})
 	}
 	return list
@@ -191,8 +191,8 @@ const (
 	maxForms      = 8
 )
 
-// addOptional adds the properties of an option to s. A property that s describes itself
-// stays as it is.
+// addOptional adds the properties of an option to s. A property that s itself describes stays
+// unchanged.
 func (s *shape) addOptional(o *shape) {
 	for _, p := range o.properties {
 		i := slices.IndexFunc(s.properties, func(known property) bool { return known.name == p.name })
@@ -210,7 +210,7 @@ func (s *shape) addOptional(o *shape) {
 	}
 }
 
-// either returns a new schema with all as its only option so far. It has no raw text.
+// either returns a new schema with all as the only option so far, without raw text.
 func either(all schemas) *node {
 	return &node{kind: '{', members: []member{{"anyOf", &node{kind: '[', items: []*node{both(all)}}}}}
 }
@@ -228,7 +228,7 @@ func (s *shape) requireAll(options [][]string) {
 	}
 }
 
-// form describes what distinguishes an option.
+// form describes the distinguishing features of an option.
 func (t *typer) form(o *shape) string {
 	if len(o.properties) == 0 && len(o.required) > 0 {
 		return joinNames(o.required, " and ")
@@ -238,7 +238,7 @@ func (t *typer) form(o *shape) string {
 	defer func() { t.deep = deep }()
 	room := t.room
 	form := t.shapeType(o, 1).flat()
-	t.room = room // it is limited below
+	t.room = room // limited below
 	return display.Summary(form, maxForm)
 }
 

@@ -2,8 +2,8 @@ package discover
 
 import "slices"
 
-// synonymGroups are words with nearly the same meaning in tool names. A tool found by a
-// synonym ranks below one that has the word itself.
+// synonymGroups are words with nearly the same meaning in tool names. A tool found by a synonym
+// ranks below a tool with the word itself.
 var synonymGroups = [][]string{
 	{"create", "add", "new", "make"},
 	{"delete", "remove", "erase", "destroy"},
@@ -28,7 +28,7 @@ var synonymGroups = [][]string{
 	{"weather", "forecast"},
 }
 
-// synonyms maps a stem to the other stems in its group.
+// synonyms maps a stem to the other stems in the same group.
 var synonyms = func() map[string][]string {
 	all := map[string][]string{}
 	for _, group := range synonymGroups {

@@ -11,10 +11,10 @@ import (
 type typer struct {
 	reader
 	room   int // bytes left
-	deep   int // levels of nesting that are expanded
+	deep   int // levels of nesting to expand
 	active map[*node]int
-	// aliases are the names of schemas that contain themselves, in the order in which they
-	// were found; root is the name of the document itself.
+	// aliases are the names of schemas that contain themselves, in the order of discovery; root is
+	// the name of the document itself.
 	aliases []alias
 	root    string
 	written bool // nothing was left out for lack of room
@@ -25,11 +25,11 @@ type alias struct {
 	name string
 }
 
-// maxUnion is the number of options of a choice that are shown. Those of an enumeration are
-// limited only by the room.
+// maxUnion is the number of shown options of a choice. Only the room limits the options of an
+// enumeration.
 const maxUnion = 12
 
-// leaf returns a text that is never broken.
+// leaf returns an unbreakable text.
 func (t *typer) leaf(s string) text {
 	if t.room -= len(s); t.room < 0 {
 		t.written = false
@@ -46,8 +46,8 @@ func (t *typer) full() bool {
 	return true
 }
 
-// typeOf returns the type that the schemas describe together. level is the nesting level, 1
-// for an argument.
+// typeOf returns the type described by all the schemas together. level is the nesting level, 1 for
+// an argument.
 func (t *typer) typeOf(all schemas, level int) text {
 	if t.full() {
 		return text{head: "..."}
@@ -61,7 +61,7 @@ func (t *typer) typeOf(all schemas, level int) text {
 	return t.shapeType(s, level)
 }
 
-// reference returns the schema that all only refers to, or nil.
+// reference returns the schema if all is only a reference to it, else nil.
 func (s *shape) reference(all schemas) *node {
 	if len(all) != 1 || len(s.references) == 0 {
 		return nil
@@ -78,8 +78,8 @@ func (s *shape) reference(all schemas) *node {
 	return s.references[0]
 }
 
-// alias returns the name of a schema that contains itself, which is known once it is found
-// inside itself.
+// alias returns the name of a schema that contains itself. The name is known once the schema was
+// found inside itself.
 func (t *typer) alias(n *node) (string, bool) {
 	for _, a := range t.aliases {
 		if a.of == n {
@@ -101,7 +101,7 @@ func (t *typer) alias(n *node) (string, bool) {
 	return name, true
 }
 
-// nameOf returns a name for a schema: its title, or its key in the document.
+// nameOf returns a name for a schema: the title, or the key in the document.
 func (t *typer) nameOf(n *node) string {
 	if n == t.schemaDocument.root {
 		return t.root
@@ -170,7 +170,7 @@ func (t *typer) shapeType(s *shape, level int) text {
 	return u.text()
 }
 
-// choice returns s with each option of its choice i.
+// choice returns s with each option of choice i.
 func (t *typer) choice(s *shape, i, level int) text {
 	alone := s.onlyChoice(i)
 	var u union
@@ -191,7 +191,7 @@ func (t *typer) choice(s *shape, i, level int) text {
 	return u.text()
 }
 
-// onlyChoice reports whether choice i is all that s says about types.
+// onlyChoice reports whether s says nothing about types except by choice i.
 func (s *shape) onlyChoice(i int) bool {
 	for j, c := range s.choices {
 		if j != i && c.typesDiffer() {
@@ -201,7 +201,7 @@ func (s *shape) onlyChoice(i int) bool {
 	return !s.typed && s.properties == nil && s.required == nil && s.rest == nil && !s.closed && s.items == nil && s.tuple == nil
 }
 
-// kind returns s as a value of one JSON type.
+// kind returns s as a value of a single JSON type.
 func (t *typer) kind(s *shape, kind string, level int) text {
 	switch kind {
 	case "string":
@@ -283,8 +283,8 @@ func (t *typer) members(s *shape, properties []property, level int) text {
 	return o
 }
 
-// member returns a member of an object, or an argument. It is followed by = and its
-// default, or by = ... if it is optional and has no default.
+// member returns a member of an object, or an argument, followed by = and the default, or by = ...
+// if it is optional without a default.
 func (t *typer) member(s *shape, p property, name string, level int) text {
 	m := text{head: t.leaf(name + ": ").head, parts: []text{t.typeOf(p.of, level+1)}}
 	if !s.requires(p.name) {
@@ -293,7 +293,7 @@ func (t *typer) member(s *shape, p property, name string, level int) text {
 	return m
 }
 
-// maxDefault is the length of the longest default that is shown, in bytes.
+// maxDefault is the length of the longest shown default, in bytes.
 const maxDefault = 60
 
 func (t *typer) defaultOf(all schemas) string {

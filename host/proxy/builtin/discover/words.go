@@ -5,9 +5,9 @@ import (
 	"unicode"
 )
 
-// words splits text into lower-case words, at everything that is not a letter or digit, and
-// within camelCase ("listOpenPRs" is list, open, prs). In scripts without spaces between
-// words, each character is a word. It returns at most most words.
+// words splits text into at most most lower-case words, at everything except letters and digits,
+// and within camelCase ("listOpenPRs" is list, open, prs). In writing systems without spaces
+// between words, each character is a word.
 func words(text string, most int) []string {
 	var found []string
 	var word []rune
@@ -42,7 +42,7 @@ func words(text string, most int) []string {
 	return found
 }
 
-// maxWord is the number of letters in a word that are used.
+// maxWord is the number of used letters of a word.
 const maxWord = 40
 
 // startsHump reports whether a word starts at the upper-case letter runes[i], which follows
@@ -56,8 +56,8 @@ func startsHump(runes []rune, i int) bool {
 	return lower(i+1) && (runes[i+1] != 's' || lower(i+2))
 }
 
-// stem removes the endings of an English word, so that "searches" and "searching" become
-// "search". The result need not be a word.
+// stem removes the endings of an English word, so "searches" and "searching" become "search". The
+// result need not be a word.
 func stem(w string) string {
 	if strings.IndexFunc(w, func(r rune) bool { return r < 'a' || r > 'z' }) >= 0 {
 		return w
@@ -90,8 +90,8 @@ func singular(w string) string {
 	return w[:n-1]
 }
 
-// verb returns rest, which is w without its ending, if it can be a verb. A doubled
-// consonant becomes a single one ("running").
+// verb returns rest, which is w without the ending, if rest can be a verb. A doubled consonant
+// becomes a single one ("running").
 func verb(w, rest string) string {
 	n := len(rest)
 	switch {
@@ -103,7 +103,7 @@ func verb(w, rest string) string {
 	return rest
 }
 
-// stopWords say nothing about what a tool does.
+// stopWords say nothing about the purpose of a tool.
 var stopWords = setOf("a", "an", "and", "any", "are", "as", "at", "be", "by", "can", "do", "for", "from", "how", "i",
 	"in", "into", "is", "it", "its", "me", "my", "need", "of", "on", "or", "please", "that", "the", "their", "this",
 	"to", "tool", "tools", "use", "using", "want", "what", "which", "with", "you", "your")
