@@ -1,21 +1,9 @@
-// Package catalog keeps the one namespaced list of everything that upstreams, built-in
-// tools and saved tools offer.
+// Package catalog keeps the namespaced list of all tools, prompts and resources of upstreams, of
+// built-in tools and of saved tools. Start with Catalog, which takes the changes, and Scope, the
+// view for clients with the same rights; requests read an immutable view.
 //
-//	catalog.go    Catalog, and what changes it
-//	view.go       the immutable view that requests read
-//	scope.go      Scope: what clients with the same rights see
-//	tools.go      its tools: built-in, saved, and those of upstreams
-//	resources.go  its prompts, resources and resource templates
-//	page.go       ordered lists and their cursors
-//	name.go       public names: prefix, the 64-character rule
-//	resolve.go    resolving the names that scripts use to servers and tools
-//	template.go   matching URIs with resource templates
-//	pins.go       definitions that are not as they were pinned
-//	odd.go        items that strict clients refuse
-//	merge.go      merging the _meta or capabilities objects of upstreams
-//
-// Definitions stay raw; only the name member of tools and prompts is replaced. URIs are
-// never changed.
+// Definitions stay raw; only the name member of tools and prompts is replaced. URIs are never
+// changed.
 package catalog
 
 import (
@@ -46,49 +34,47 @@ func (k Kind) String() string {
 	return [...]string{"built-in tool", "saved tool", "upstream tool"}[k]
 }
 
-// Entry is one tool in the form in which clients see it.
+// Entry is a tool in the form for clients.
 type Entry struct {
 	Name   string // public name
 	Kind   Kind
 	Server string // Proxied only: the upstream's name
 	Tool   string // Proxied only: the upstream's own name for the tool
-	// Saves reports that the tool changes the saved tools, which not every session
-	// may do (route.Session.MaySave). Only built-in tools do that.
+	// Saves reports that the tool changes the saved tools, a right that not every session has
+	// (route.Session.MaySave). Only built-in tools set Saves.
 	Saves bool
-	// Gated reports that the tool itself asks whether it may be called
-	// (route.Router.PassBuiltin), because its arguments stand for something else. Only
-	// built-in tools do that.
+	// Gated reports that the tool itself asks for permission (route.Router.PassBuiltin), because
+	// its arguments stand for other calls. Only built-in tools set Gated.
 	Gated bool
-	// Definition is the raw tool definition (MCP Tool object) under its public
-	// name.
+	// Definition is the raw tool definition (MCP Tool object) under the public name.
 	Definition []byte
-	sound      bool // Definition is as all clients accept it
-	// Define makes Definition of the definitions of upstreams' tools, again whenever
-	// these change; nil if it does not depend on them. It must not block. It returns
-	// the same as before if Definition and Version are the same and so are the tools.
+	sound      bool // all clients accept Definition unchanged
+	// Define makes Definition from the definitions of upstreams' tools, again whenever these
+	// change; nil: Definition does not depend on upstreams. Define must not block. The result is
+	// the same as before if Definition, Version and the tools are the same.
 	Define  func(*Lookup) []byte
 	Version string
 }
 
-// Source describes one upstream to the catalog. Exposes and Hides receive the upstream's
-// own name of a tool. Any goroutine may call them, with locks held.
+// Source describes an upstream to the catalog. Exposes and Hides receive the upstream's own name of
+// a tool. Any goroutine may call both, with locks held.
 type Source struct {
 	Server string
-	// Prefix is the prefix of the names of its tools and prompts.
+	// Prefix is the prefix of the names of the upstream's tools and prompts.
 	Prefix string
-	// Exposes reports whether clients see a tool. Scripts may also call the others.
+	// Exposes reports whether clients see a tool. Scripts may also call the other tools.
 	Exposes func(tool string) bool
-	// Hides reports whether a tool is hidden, so that not even scripts may call it.
+	// Hides reports whether a tool is hidden even from scripts.
 	Hides func(tool string) bool
-	// Disabled reports that the configuration disables the upstream. Then only its
-	// name is known, for error messages.
+	// Disabled reports that the configuration disables the upstream. Then only the name is known,
+	// for error messages.
 	Disabled bool
 }
 
-// Catalog is the catalog of all tools, prompts, resources and resource templates. It is
-// safe for concurrent use.
+// Catalog is the catalog of all tools, prompts, resources and resource templates. A Catalog is safe
+// for concurrent use.
 type Catalog struct {
-	*Scope   // of clients whose rights are not narrowed
+	*Scope   // of clients without narrowed rights
 	log      *slog.Logger
 	onChange ChangeFunc
 	scopes   atomic.Pointer[map[string]*Scope] // by bearer.Rights.View; the map does not change
@@ -96,24 +82,24 @@ type Catalog struct {
 
 	mu       sync.Mutex // guards the fields below, and the making of new views and scopes
 	sources  []*source  // in the order of the configuration
-	disabled []string   // servers that the configuration disables
-	// composites are the saved tools that clients share, by "", and those of clients that
-	// have their own, by bearer.Rights.Own.
+	disabled []string   // servers disabled by the configuration
+	// composites are the saved tools that clients share, by "", and the saved tools of clients with
+	// tools of their own, by bearer.Rights.Own.
 	composites map[string][]Entry
 	pins       Pins            // nil for none
-	odd        map[string]bool // the servers that were warned of because they list odd items
+	odd        map[string]bool // servers whose odd items were warned about
 }
 
-// ChangeFunc is called, without locks held, after each change that the clients of a scope
-// can see in a surface, or that an upstream has announced. It must not block. notice is
+// ChangeFunc is called, without locks held, after each change that the clients of a scope can see
+// in a surface, or that an upstream has announced. A ChangeFunc must not block. notice is
 // List.Notice, nil if the change has another cause.
 type ChangeFunc func(s *Scope, surface wire.Surface, notice []byte)
 
-// source is an upstream with its latest lists.
+// source is an upstream with the latest lists.
 type source struct {
 	Source
 	lists  map[wire.Surface]listing
-	barred bool // for the clients of one Scope: they may use nothing of it
+	barred bool // in the view of a Scope whose clients may use nothing of the upstream
 }
 
 // List is a list of an upstream. The catalog keeps the slices.
@@ -121,47 +107,46 @@ type List struct {
 	Surface wire.Surface
 	Items   [][]byte // raw definitions
 	Meta    []byte   // raw _meta of the list; nil for none
-	// Announced says that the upstream has announced a change of the list. Notice is the raw
-	// params of the notification, nil for none.
+	// Announced says that the upstream has announced a change of the list. Notice is the raw params
+	// of the notification, nil for none.
 	Announced bool
 	Notice    []byte
-	// Stateless says that the upstream is of the stateless era. Clients of the handshake era
-	// may not be able to read its definitions as they are.
+	// Stateless says that the upstream belongs to the stateless era. Clients of the handshake era
+	// may be unable to read its definitions unchanged.
 	Stateless bool
 	// Fresh says how long the list is current.
 	Fresh envelope.Freshness
-	// Remembered says that the list is from an earlier start of the upstream. It is used
-	// like any other list until the upstream sends a new one. It does not replace a list
-	// that is already there.
+	// Remembered says that the list comes from an earlier start of the upstream. A remembered list
+	// is used like any other until the upstream sends a new list, and never replaces an existing
+	// list.
 	Remembered bool
 }
 
-// listing is one list of an upstream.
+// listing is a single list of an upstream.
 type listing struct {
 	items     []sourceItem
 	meta      []byte // raw _meta of the list result; nil for none
-	keyless   int    // number of items that were left out because they have no key
+	keyless   int    // number of items left out for want of a key
 	stateless bool
 	fresh     envelope.Freshness
-	// remembered reports that the list is from an earlier start of the upstream,
-	// which has not sent a new one yet.
+	// remembered reports that the list comes from an earlier start of the upstream, which has not
+	// sent a new list yet.
 	remembered bool
 }
 
-// sourceItem is one item of an upstream.
+// sourceItem is an item of an upstream.
 type sourceItem struct {
 	own        string // the upstream's own name, or the URI
 	public     string // the public name, or the URI
 	definition []byte // raw, with the public name
 	handshake  []byte // the same for clients of the handshake era
-	refused    bool   // strict clients would refuse it, so none sees it
-	odd        string // what is odd about it; "" for nothing
-	schema     []byte // its raw inputSchema, which is searched for once; nil for none
+	refused    bool   // strict clients would refuse the item, so no client sees it
+	odd        string // why strict clients refuse the item; "" for a sound item
+	schema     []byte // the raw inputSchema, searched for once; nil for none
 	sent       *pins.Definition
 }
 
-// New returns a catalog of upstreams that have not listed anything yet, in the order of
-// the configuration.
+// New returns a catalog of upstreams without lists, in the order of the configuration.
 func New(sources []Source, log *slog.Logger, onChange ChangeFunc) *Catalog {
 	c := &Catalog{Scope: &Scope{}, log: log, onChange: onChange, composites: map[string][]Entry{}, nothing: &Scope{rights: bearer.Nothing}}
 	c.scopes.Store(&map[string]*Scope{})
@@ -183,8 +168,8 @@ func (c *Catalog) setSources(sources []Source, previous map[string]*source) {
 	}
 }
 
-// newSource returns a source with the lists of the previous one of the same name, which
-// may be nil.
+// newSource returns a source with the lists of the previous source of the same name, which may be
+// nil.
 func newSource(s Source, previous *source) *source {
 	created := &source{Source: s, lists: map[wire.Surface]listing{}}
 	if previous == nil {
@@ -202,8 +187,8 @@ func newSource(s Source, previous *source) *source {
 	return created
 }
 
-// SetSources replaces the upstreams. Upstreams with the same name as before keep their
-// lists, with public names that follow the new prefix.
+// SetSources replaces the upstreams. Upstreams with the same name as before keep their lists, with
+// public names that follow the new prefix.
 func (c *Catalog) SetSources(sources []Source) {
 	c.rebuild(func() {
 		previous := make(map[string]*source, len(c.sources))
@@ -214,7 +199,7 @@ func (c *Catalog) SetSources(sources []Source) {
 	})
 }
 
-// rebuild makes a change that concerns all surfaces.
+// rebuild makes a change to all surfaces.
 func (c *Catalog) rebuild(change func()) {
 	c.mu.Lock()
 	change()
@@ -229,7 +214,7 @@ func (c *Catalog) rebuild(change func()) {
 	}
 }
 
-// step is the step of a scope from one view to the next.
+// step is the step of a scope from a view to the next.
 type step struct {
 	scope         *Scope
 	before, after *view
@@ -247,7 +232,8 @@ func (c *Catalog) step(next func(s *Scope, before *view) *view) []step {
 	return steps
 }
 
-// replaced returns tools of ours that replace others, and whether they differ from those.
+// replaced returns entries with the tools of a kind replaced by of, and whether the tools differ
+// from the replaced ones.
 func replaced(of, entries []Entry, k Kind) (now []Entry, changed bool) {
 	entries = slices.Clone(entries)
 	for i := range entries {
@@ -271,9 +257,9 @@ func (c *Catalog) SetUpstream(server string, surface wire.Surface, items [][]byt
 
 // SetList replaces a list of an upstream. An unknown server is ignored.
 //
-// Clients are also told of a change that an upstream has announced if the list is the same
-// as before: it may have changed and changed back, and clients that are connected to the
-// upstream itself are told, too.
+// After an announced change, clients are notified even if the list is the same as before: the list
+// may have changed and changed back, and clients with a direct connection to the upstream are
+// notified too.
 func (c *Catalog) SetList(server string, list List) {
 	told := ""
 	if list.Announced && list.Surface != wire.Templates { // which have no notification of their own
@@ -297,8 +283,8 @@ func (c *Catalog) SetList(server string, list List) {
 	})
 }
 
-// read reads the names of items, and sets the public names of tools and prompts. verdicts are
-// those of the items.
+// read reads the names of items, and sets the public names of tools and prompts. verdicts belong to
+// the items.
 func (s *source) read(list List, verdicts []strict.Verdict) listing {
 	l := listing{
 		items: make([]sourceItem, 0, len(list.Items)), meta: list.Meta,
@@ -333,7 +319,7 @@ func (s *source) name(surface wire.Surface, item *sourceItem) {
 	}
 	item.public = PublicName(s.Prefix, item.own)
 	same := &item.handshake[0] == &item.definition[0]
-	item.definition, _ = wire.Set(item.definition, wire.Quote(item.public), "name") // it is an object, since GetString has read it
+	item.definition, _ = wire.Set(item.definition, wire.Quote(item.public), "name") // GetString has read the definition, so it is an object
 	if same {
 		item.handshake = item.definition
 	} else {
@@ -341,8 +327,8 @@ func (s *source) name(surface wire.Surface, item *sourceItem) {
 	}
 }
 
-// update makes a change. The clients that may use something of the server announced, ""
-// for none, are told of the change even if they see none.
+// update makes a change. The clients that may use something of the server announced, "" for none,
+// are notified of the change even if they see none.
 func (c *Catalog) update(surface wire.Surface, announced string, notice []byte, change func() bool) {
 	c.mu.Lock()
 	var steps []step
@@ -361,7 +347,7 @@ func (c *Catalog) update(surface wire.Surface, announced string, notice []byte, 
 func (c *Catalog) report(surface wire.Surface, told bool, notice []byte, s step) {
 	before, after := s.before.lists[surface], s.after.lists[surface]
 	if s.scope == c.Scope && len(after.problems) > 0 {
-		known := make(map[Problem]bool, len(before.problems)) // there may be one for each of thousands of items
+		known := make(map[Problem]bool, len(before.problems)) // each of thousands of items may have a problem
 		for _, p := range before.problems {
 			known[p] = true
 		}
@@ -379,7 +365,7 @@ func (c *Catalog) report(surface wire.Surface, told bool, notice []byte, s step)
 // Upstreams returns the names of all upstreams, in the order of the configuration.
 func (s *Scope) Upstreams() []string { return s.view.Load().upstreams }
 
-// Prefix returns the prefix of an upstream's public names, "" if it is unknown.
+// Prefix returns the prefix of an upstream's public names, "" if the upstream is unknown.
 func (s *Scope) Prefix(server string) string { return s.view.Load().prefixes[server] }
 
 // Problems returns the collisions of names and URIs and similar problems.
@@ -392,8 +378,7 @@ func (s *Scope) Problems() []Problem {
 	return all
 }
 
-// Visible returns the keys (names or URIs) of everything that clients see of a surface,
-// in list order.
+// Visible returns the keys (names or URIs) of all items of a surface for clients, in list order.
 func (s *Scope) Visible(surface wire.Surface) []string {
 	items := s.view.Load().lists[surface].items
 	keys := make([]string, len(items))
@@ -409,11 +394,10 @@ type Name struct {
 	Public  string
 	Server  string
 	Own     string // the upstream's own name
-	// Hashed reports that Public is not simply prefix and name: it was shortened or
-	// contained bytes that names may not have, and ends in a hash.
+	// Hashed reports that Public ends in a hash instead of being prefix and name: the name was too
+	// long or contained invalid bytes.
 	Hashed bool
 }
 
-// Names returns the public names of all tools and prompts of upstreams that clients see,
-// in list order.
+// Names returns the public names of all visible tools and prompts of upstreams, in list order.
 func (s *Scope) Names() []Name { return s.view.Load().names() }

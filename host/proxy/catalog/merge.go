@@ -8,24 +8,24 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// UpstreamsKey is the member of a merged _meta that holds the members on which upstreams
-// differ: an object with an object for each upstream, by name.
+// UpstreamsKey is the member of a merged _meta that holds the members on which upstreams differ: an
+// object with an object for each upstream, by name.
 const UpstreamsKey = "io.github.mcp-metatool/upstreams"
 
-// Part is one upstream's contribution to a merged object.
+// Part is the contribution of an upstream to a merged object.
 type Part struct {
 	Server string
 	Raw    []byte // a raw object; nil for none
 }
 
-// member is a member of an object, with its raw value.
+// member is a member of an object, with the raw value.
 type member struct {
 	name  string
 	value []byte
 }
 
-// members returns the members of the object raw, in order; none if it is not an object.
-// Of several with the same name the last counts, as in most parsers.
+// members returns the members of the object raw, in order; none if raw is not an object. Of several
+// with the same name the last counts, as in most parsers.
 func members(raw []byte) []member {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	if tok, err := d.Token(); err != nil || tok != json.Delim('{') {
@@ -58,9 +58,9 @@ func object(all []member) []byte {
 	return o.Bytes()
 }
 
-// MergeMeta merges the _meta objects of upstreams. A single one is returned unchanged. Of
-// several, it keeps a member if all upstreams that have it give it the same value; other
-// members go under UpstreamsKey, by upstream. It returns nil if all are empty.
+// MergeMeta merges the _meta objects of upstreams. A single object is returned unchanged. Of
+// several, a member is kept if all upstreams with the member have the same value; other members go
+// under UpstreamsKey, by upstream. MergeMeta returns nil if all objects are empty.
 func MergeMeta(parts []Part) []byte {
 	var all [][]member
 	parts = slices.DeleteFunc(slices.Clone(parts), func(p Part) bool {
@@ -122,9 +122,9 @@ func sameJSON(a, b []byte) bool {
 // maxUnion bounds how deeply nested objects are united.
 const maxUnion = 32
 
-// Union returns a raw object with the members of both objects. If both have a member,
-// objects are united, true wins over false, and otherwise the value of a is kept. A value
-// that is not an object counts as an empty one.
+// Union returns a raw object with the members of both objects. If both have a member, objects are
+// united, true wins over false, and otherwise the value of a is kept. A value other than an object
+// counts as an empty object.
 func Union(a, b []byte) []byte { return union(a, b, maxUnion) }
 
 func union(a, b []byte, depth int) []byte {

@@ -6,14 +6,13 @@ import (
 	"strings"
 )
 
-// maxName is the maximum length of tool names that the common MCP hosts and model APIs
-// accept. They accept only the bytes [A-Za-z0-9_-].
+// maxName is the maximum length of tool names in the common MCP hosts and model APIs. They accept
+// only the bytes [A-Za-z0-9_-].
 const maxName = 64
 
-// PublicName returns the name under which clients see an upstream's tool: prefix and
-// name, if that is a valid name. Otherwise it replaces invalid bytes with underscores,
-// shortens the name, and adds a short hash of the original, so that the name is unique
-// and stable.
+// PublicName returns the name of an upstream's tool for clients: prefix and name, if the result is
+// a valid name. Otherwise PublicName replaces invalid bytes with underscores, shortens the name,
+// and adds a short hash of the original, so that the name is unique and stable.
 func PublicName(prefix, tool string) string {
 	name := prefix + tool
 	clean := strings.Map(func(r rune) rune {

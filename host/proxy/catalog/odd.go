@@ -16,10 +16,10 @@ const (
 	maxOddName = 64
 )
 
-// oddities are the odd items of a list of a server: those that strict clients would refuse, with
-// the whole list.
+// oddities are the odd items of a list of a server: strict clients would refuse the whole list
+// because of them.
 type oddities struct {
-	lines []string // what is odd, at most maxOdd
+	lines []string // a line about each odd item, at most maxOdd
 	more  int
 }
 
@@ -39,8 +39,8 @@ func (b *builder) noteOdd(server string, item sourceItem) {
 	b.odd[server] = o
 }
 
-// forms returns how clients of the handshake era get a tool of ours, or that none gets it. It
-// sets how others get it.
+// forms returns the definition of a built-in or saved tool for clients of the handshake era, and
+// whether the tool is withheld from all clients. Definition becomes the form for other clients.
 func (b *builder) forms(e *Entry) (handshake []byte, refused bool) {
 	if e.sound {
 		return e.Definition, false
@@ -56,8 +56,8 @@ func (b *builder) forms(e *Entry) (handshake []byte, refused bool) {
 	return v.Handshake, false
 }
 
-// oddOf returns what is odd about the lists of a server, one line each, and how many items more
-// are odd.
+// oddOf returns a line on each odd item in the lists of a server, and the number of odd items
+// without a line.
 func (v *view) oddOf(server string) (lines []string, more int) {
 	for _, surface := range wire.Surfaces {
 		o := v.odd[surface][server]
@@ -66,8 +66,8 @@ func (v *view) oddOf(server string) (lines []string, more int) {
 	return lines, more
 }
 
-// Odd returns what is odd about the lists of a server: items that strict clients would refuse,
-// with the whole list. Clients get them without the members at fault, or not at all.
+// Odd returns lines on the odd items in the lists of a server: strict clients would refuse the
+// whole list because of them. Clients get these items without the members at fault, or not at all.
 func (s *Scope) Odd(server string) []string {
 	lines, more := s.view.Load().oddOf(server)
 	if more > 0 {
@@ -95,8 +95,8 @@ func oddProblem(server string, lines []string, more int) Problem {
 	return Problem{Text: text, Remedy: "report it to the authors of the server; scripts can use what is left out", Odd: server}
 }
 
-// newlyOdd returns what to warn of: once for each server, as long as it has odd items. The
-// caller holds c.mu.
+// newlyOdd returns the warnings about servers with odd items: one for each server, until the server
+// has no odd items. The caller holds c.mu.
 func (c *Catalog) newlyOdd() []Problem {
 	var warnings []Problem
 	now := map[string]bool{}

@@ -15,35 +15,35 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// list is the part of one surface that clients see.
+// list is the visible part of a surface.
 type list struct {
 	items    []item // in order
 	meta     []byte // raw _meta of the list; nil for none
 	problems []Problem
 }
 
-// Problem is something in the lists of upstreams that keeps an item from being used, or
-// makes it ambiguous.
+// Problem is a fault in the lists of upstreams that makes an item unusable or ambiguous.
 type Problem struct {
-	Text   string // one readable line
-	Remedy string // what to do about it
-	// Drifted is the upstream whose definitions are not as they were pinned, if it is about
-	// that; else "".
+	Text   string // a readable line
+	Remedy string // how to solve the problem
+	// Drifted is the upstream whose definitions differ from the pinned ones, if the problem is
+	// about a drift; else "".
 	Drifted string
-	// Odd is the upstream that lists something that strict clients refuse, if it is about that.
+	// Odd is the upstream that lists items that strict clients refuse, if the problem is about
+	// them; else "".
 	Odd string
 }
 
-// String returns both on one line.
+// String returns text and remedy on a single line.
 func (p Problem) String() string { return p.Text + " (" + p.Remedy + ")" }
 
-// item is one item of a list.
+// item is an item of a list.
 type item struct {
 	key        string // public name or URI
 	rank       int    // position of the source; items of a source are ordered by key
 	definition []byte
 	handshake  []byte // the same for clients of the handshake era
-	refused    bool   // it is taken out at the end
+	refused    bool   // removed at the end
 }
 
 func (l list) same(m list) bool {
@@ -57,7 +57,7 @@ type builder struct {
 	surface wire.Surface
 	rights  *bearer.Rights
 	pins    Pins
-	// withheld are the items that were left out of the list because of their pins.
+	// withheld are the items that are not in the list because of their pins.
 	withheld []withheld
 	odd      map[string]oddities // by server
 	list
@@ -87,25 +87,25 @@ func (b *builder) finish() list {
 	return b.list
 }
 
-// ErrCursor says that a cursor is not one that this catalog has issued.
+// ErrCursor says that a cursor was not issued by this catalog.
 var ErrCursor = errors.New("invalid cursor (take nextCursor of an earlier page, or none)")
 
 // Page is a part of a list.
 type Page struct {
 	Items     [][]byte // raw definitions; not to be changed
 	Handshake [][]byte // the same for clients of the handshake era
-	Next      string   // cursor of the next page; "" if there is none
+	Next      string   // cursor of the next page; "" for the last page
 	Meta      []byte   // raw _meta of the whole list; nil for none
 }
 
-// pageBytes is how large the definitions on one page are together, in bytes, unless a single
-// one is larger.
+// pageBytes is the total size of the definitions on a page, in bytes, unless a single definition is
+// larger.
 const pageBytes = 4 << 20
 
-// Page returns at most limit items of a surface after cursor ("" for the first page). The
-// order is: built-in tools, saved tools, then upstreams in the order of the
-// configuration; by name or URI within each. A cursor is a position in that order, so it
-// stays valid when the catalog changes. The error is ErrCursor.
+// Page returns at most limit items of a surface after cursor ("" for the first page). The order is:
+// built-in tools, saved tools, then upstreams in the order of the configuration; by name or URI
+// within each. A cursor is a position in this order, so it stays valid when the catalog changes.
+// The error is ErrCursor.
 func (s *Scope) Page(surface wire.Surface, cursor string, limit int) (Page, error) {
 	l := s.view.Load().lists[surface]
 	start := 0
@@ -141,8 +141,8 @@ func (s *Scope) Page(surface wire.Surface, cursor string, limit int) (Page, erro
 	return p, nil
 }
 
-// Hints returns how long a client may keep a list, going by what the upstreams say. An
-// upstream that has not listed anything since it was started says nothing.
+// Hints returns how long a client may keep a list, according to the upstreams. An upstream that has
+// not listed anything since its start says nothing.
 func (s *Scope) Hints(surface wire.Surface) envelope.Hints {
 	return envelope.Combine(time.Now(), s.view.Load().fresh[surface])
 }

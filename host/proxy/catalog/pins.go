@@ -8,37 +8,36 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// Pins compare what upstreams offer with what they offered before; see pins.Keeper. The
-// methods are called with locks held, and must not block.
+// Pins compare the current definitions of upstreams with earlier ones; see pins.Keeper. The methods
+// are called with locks held, and must not block.
 type Pins interface {
-	// Check returns what is to be said about a definition, by the upstream's own name of it;
-	// nil for nothing.
+	// Check returns the finding about a definition, by the upstream's own name of the item; nil for
+	// none.
 	Check(server string, surface wire.Surface, own string, d *pins.Definition) *pins.Finding
 	// CheckInstructions does the same for the instructions in a raw handshake.
 	CheckInstructions(server string, handshake []byte) *pins.Finding
-	// Problems returns what is to be said about servers as such.
+	// Problems returns the findings about servers as a whole.
 	Problems() []*pins.Finding
-	// Mode returns what pins of a server do.
+	// Mode returns the mode of a server's pins.
 	Mode(server string) pins.Mode
 }
 
-// withheld is an item that is not as it was pinned.
+// withheld is an item that differs from its pin.
 type withheld struct {
 	sourceItem
 	server  string
 	finding *pins.Finding
 }
 
-// SetPins sets what compares definitions. It is called before anything is listed.
+// SetPins sets the pins. The call comes before any SetList.
 func (c *Catalog) SetPins(p Pins) {
 	c.rebuild(func() { c.pins = p })
 }
 
-// Recheck compares all definitions with their pins again. Clients are told what changes for
-// them.
+// Recheck compares all definitions with their pins again. Clients are notified of changes.
 func (c *Catalog) Recheck() { c.rebuild(func() {}) }
 
-// pinned reports whether an item may be used, as far as pins say. It notes what they say.
+// pinned reports whether pins allow the use of an item, and notes the finding of the pins.
 func (b *builder) pinned(s *source, item sourceItem) bool {
 	if b.pins == nil {
 		return true
@@ -47,7 +46,7 @@ func (b *builder) pinned(s *source, item sourceItem) bool {
 	if f == nil {
 		return true
 	}
-	if !f.General() { // else Catalog.Problems says it once
+	if !f.General() { // else Catalog.Problems has the finding once
 		b.problems = append(b.problems, problemOf(f))
 	}
 	if f.Withheld {
@@ -65,8 +64,7 @@ func (b *builder) enforced(server string) bool {
 	return b.pins != nil && b.pins.Mode(server) == pins.Enforce
 }
 
-// unpinned returns why a tool may not be called, although the server may have it; nil if it
-// may be.
+// unpinned returns why pins forbid calling a tool that the server may have; nil if they do not.
 func (s *scriptServer) unpinned(tool string) error {
 	if f := s.withheld[tool]; f != nil {
 		return f
@@ -79,8 +77,7 @@ func (s *scriptServer) unpinned(tool string) error {
 	return nil
 }
 
-// withheldAs returns what is to be said about the withheld tool that a script names; nil if
-// there is none.
+// withheldAs returns the finding about the withheld tool that a script names; nil for none.
 func (s *scriptServer) withheldAs(tool string, exact bool) *pins.Finding {
 	if f := s.withheld[tool]; exact && f != nil {
 		return f
@@ -97,8 +94,8 @@ func (s *scriptServer) withheldAs(tool string, exact bool) *pins.Finding {
 	return s.withheld[slices.Min(all)]
 }
 
-// Withheld returns why a tool or prompt is withheld, by its public name; nil if there is no
-// such thing that the clients would see.
+// Withheld returns why a tool or prompt is withheld, by its public name; nil if clients would not
+// see the item anyway.
 func (s *Scope) Withheld(surface wire.Surface, public string) *pins.Finding {
 	v := s.view.Load()
 	for _, w := range v.withheld[surface] {
@@ -113,7 +110,7 @@ func (s *Scope) Withheld(surface wire.Surface, public string) *pins.Finding {
 }
 
 // PinnedPrompt returns an error if a prompt may not be used, by the real names of server and
-// prompt, because it is not as it was pinned. The error is a *pins.Finding.
+// prompt, because the prompt differs from its pin. The error is a *pins.Finding.
 func (s *Scope) PinnedPrompt(server, own string) error {
 	v := s.view.Load()
 	for _, w := range v.withheld[wire.Prompts] {
@@ -124,8 +121,8 @@ func (s *Scope) PinnedPrompt(server, own string) error {
 	return v.pinnedServer(server)
 }
 
-// PinnedURI returns an error if a resource may not be used at a server, by its URI or by the
-// text of its template: the template that it matches is not as it was pinned. The error is a
+// PinnedURI returns an error if a resource may not be used at a server, by its URI or by the text
+// of its template, because the matching template differs from its pin. The error is a
 // *pins.Finding.
 func (s *Scope) PinnedURI(server, uri string) error {
 	v := s.view.Load()
@@ -138,7 +135,7 @@ func (s *Scope) PinnedURI(server, uri string) error {
 		if listed || w.server != server {
 			continue
 		}
-		// What is too much to be compared could be a match.
+		// A template that is too large to compare could match.
 		if t, err := parseTemplate(w.own); w.own == uri || err == nil && (m.matches(&t) || m.over) {
 			return w.finding
 		}
@@ -159,8 +156,8 @@ func (v *view) pinnedServer(server string) error {
 	return nil
 }
 
-// Instructions returns the instructions in the raw handshake of an upstream as clients may
-// get them. If they are withheld, why is what clients may know about that.
+// Instructions returns the instructions for clients from the raw handshake of an upstream. If they
+// are withheld, why is the reason for clients.
 func (c *Catalog) Instructions(server string, handshake []byte) (text, why string) {
 	text, _ = wire.GetString(handshake, "instructions")
 	if c.pins == nil || text == "" {
@@ -172,9 +169,9 @@ func (c *Catalog) Instructions(server string, handshake []byte) (text, why strin
 	return text, ""
 }
 
-// Digest returns the digest of a tool's definition as the upstream has it now, by the real
-// names of server and tool; see pins.Digest. ok is false if the upstream lists no such tool.
-// The digest is computed once for each definition.
+// Digest returns the digest of a tool's current definition at the upstream, by the real names of
+// server and tool; see pins.Digest. ok is false if the upstream does not list the tool. The digest
+// is computed once for each definition.
 func (s *Scope) Digest(server, tool string) (digest string, ok bool) {
 	of := s.view.Load().tools.scripts[abi.Ident(server)]
 	if of == nil || of.server != server || of.sent[tool] == nil {
@@ -183,7 +180,7 @@ func (s *Scope) Digest(server, tool string) (digest string, ok bool) {
 	return of.sent[tool].Digest(), true
 }
 
-// PinMode returns what is done about definitions of an upstream that have changed.
+// PinMode returns the handling of changed definitions of an upstream.
 func (s *Scope) PinMode(server string) pins.Mode {
 	if p := s.view.Load().pins; p != nil {
 		return p.Mode(server)
@@ -191,7 +188,7 @@ func (s *Scope) PinMode(server string) pins.Mode {
 	return pins.Off
 }
 
-// pinProblems returns what pins say about upstreams as such.
+// pinProblems returns the findings of pins about upstreams as a whole.
 func (v *view) pinProblems() []Problem {
 	if v.pins == nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
-// scriptServer is one upstream in the form in which scripts see it.
+// scriptServer is an upstream in the form for scripts.
 type scriptServer struct {
 	server string
 	hidden map[string]bool     // by the upstream's own tool names; true: the tool is hidden
@@ -25,7 +25,7 @@ type scriptServer struct {
 	sent     map[string]*pins.Definition // also of withheld tools
 	withheld map[string]*pins.Finding    // by own name
 
-	callable func() []string // sorted script names of the tools that may be called
+	callable func() []string // sorted script names of the callable tools
 
 	remembered bool // listing.remembered
 	listed     bool // the upstream has sent a list, perhaps earlier
@@ -54,13 +54,13 @@ func (s *scriptServer) collisions() []Problem {
 	return all
 }
 
-// NotFoundError says that a script used a server or tool that does not exist.
+// NotFoundError says that a script used an unknown server or tool.
 type NotFoundError struct {
 	Kind    string // "server" or "tool"
-	Server  string // for a tool: its server
+	Server  string // for a tool: the tool's server
 	Name    string
 	Nearest []string // similar names, the best first; may be empty
-	All     []string // for a tool: script names of all tools of its server; nil if there are many
+	All     []string // for a tool: script names of all tools of the server; nil if they are many
 }
 
 // fewTools is the maximum length of NotFoundError.All.
@@ -108,9 +108,9 @@ func (e *AmbiguousError) written() string {
 // HiddenError says that the configuration forbids a tool, prompt or resource.
 type HiddenError struct {
 	Server, Tool string
-	// Surface is another one than wire.Tools if Tool is the name of a prompt, or a URI.
+	// Surface is not wire.Tools if Tool is the name of a prompt, or a URI.
 	Surface wire.Surface
-	Token   bool // it forbids it for the clients with a token
+	Token   bool // forbidden for the clients with a token
 }
 
 func (e *HiddenError) Error() string {
@@ -132,18 +132,17 @@ func (e *DisabledError) Error() string {
 	return fmt.Sprintf("server %q is disabled in the configuration (the user who runs mcp-metatool can enable it)", e.Server)
 }
 
-// RemovedError says that the configuration does not have a server, or disables it.
+// RemovedError says that the configuration does not have a server, or disables the server.
 type RemovedError struct{ Server string }
 
 func (e *RemovedError) Error() string {
 	return fmt.Sprintf("tools of server %q may not be called (the configuration does not have it, or disables it)", e.Server)
 }
 
-// Permitted returns an error if the current configuration forbids calling a tool, given
-// by the real names of server and tool. With agent set the caller is a client, otherwise
-// a script, which may also call tools that are not exposed. The server need not have such
-// a tool, unless its pins are enforced. The error is a *RemovedError, a *HiddenError or a
-// *pins.Finding.
+// Permitted returns an error if the current configuration forbids calling a tool, given by the real
+// names of server and tool. With agent set the caller is a client, otherwise a script, which may
+// also call unexposed tools. The server need not have the tool, unless its pins are enforced. The
+// error is a *RemovedError, a *HiddenError or a *pins.Finding.
 func (s *Scope) Permitted(server, tool string, agent bool) error {
 	v := s.view.Load()
 	of, ok := v.sources[server]
@@ -165,9 +164,8 @@ func (s *Scope) Permitted(server, tool string, agent bool) error {
 // whether they are up or not.
 func (s *Scope) Servers() []string { return s.view.Load().tools.servers }
 
-// Disabled returns the script names of servers that the configuration disables, or hides
-// from clients with a token. Scripts can refer to them and receive a *DisabledError or
-// *HiddenError.
+// Disabled returns the script names of servers that the configuration disables, or hides from
+// clients with a token. Scripts that refer to them receive a *DisabledError or *HiddenError.
 func (s *Scope) Disabled() []string {
 	v := s.view.Load()
 	names := slices.DeleteFunc(slices.Collect(maps.Keys(v.disabled)), func(name string) bool { return v.tools.scripts[name] != nil })
@@ -183,8 +181,8 @@ func (s *Scope) Remembered(server string) bool {
 	return ok && of.remembered
 }
 
-// InputSchema returns the raw inputSchema of a tool, by the real names of server and
-// tool; nil if there is none. It is the same slice as long as the upstream's list is.
+// InputSchema returns the raw inputSchema of a tool, by the real names of server and tool; nil for
+// none. The slice is the same as long as the upstream's list is the same.
 func (s *Scope) InputSchema(server, tool string) []byte {
 	of, ok := s.view.Load().tools.scripts[abi.Ident(server)]
 	if !ok || of.server != server {
@@ -193,14 +191,14 @@ func (s *Scope) InputSchema(server, tool string) []byte {
 	return of.inputs[tool]
 }
 
-// Definition returns the raw definition of a tool that scripts can call, by the real names
-// of server and tool; nil if there is none.
+// Definition returns the raw definition of a callable tool, by the real names of server and tool;
+// nil for none.
 func (s *Scope) Definition(server, tool string) []byte {
 	return s.view.Load().tools.definition(server, tool)
 }
 
-// Definitions is Definition for the definitions as they are now: what it returns does not change
-// when servers change theirs.
+// Definitions returns Definition for the current definitions: later changes at servers do not
+// affect the returned function.
 func (s *Scope) Definitions() func(server, tool string) []byte {
 	return s.view.Load().tools.definition
 }
@@ -213,8 +211,8 @@ func (t *tools) definition(server, tool string) []byte {
 	return of.tools[tool]
 }
 
-// ServerTools returns the upstream's own names of the tools that scripts may call, in the
-// order of the list, by the real name of the server; false if they are not known.
+// ServerTools returns the upstream's own names of the tools that scripts may call, in the order of
+// the list, by the real name of the server; false if they are not known.
 func (s *Scope) ServerTools(server string) ([]string, bool) {
 	return s.view.Load().tools.serverTools(server)
 }
@@ -234,9 +232,9 @@ func (t *tools) serverTools(server string) (names []string, known bool) {
 	return names, of.listed
 }
 
-// Resolve finds a tool by its server's script name and a tool name. It looks for the
-// upstream's own name of the tool first if exact is set, then for the script name. The
-// error is a *NotFoundError, *DisabledError, *AmbiguousError, *HiddenError or *pins.Finding.
+// Resolve finds a tool by the server's script name and a tool name. If exact is set, the upstream's
+// own name comes first, then the script name. The error is a *NotFoundError, *DisabledError,
+// *AmbiguousError, *HiddenError or *pins.Finding.
 func (s *Scope) Resolve(server, tool string, exact bool) (realServer, realTool string, err error) {
 	all := s.view.Load()
 	v := all.tools
@@ -257,13 +255,13 @@ func (s *Scope) Resolve(server, tool string, exact bool) (realServer, realTool s
 	case errors.As(err, &hidden):
 		err = all.hiddenError(of.server, realTool)
 	case errors.As(err, &missing) && from.Hides(tool):
-		err = all.hiddenError(of.server, tool) // otherwise guessing would tell which of these tools there are
+		err = all.hiddenError(of.server, tool) // a guess would tell which of these tools exist
 	}
 	return of.server, realTool, err
 }
 
 // InScripts returns how scripts call a tool that clients do not see, by the name that clients would
-// use; "" if scripts may not call it either.
+// use; "" if scripts may not call the tool either.
 func (s *Scope) InScripts(public string) string {
 	v := s.view.Load()
 	for ident, of := range v.tools.scripts {
@@ -280,7 +278,7 @@ func (s *Scope) InScripts(public string) string {
 	return ""
 }
 
-// sortCallable returns what scriptServer.callable does.
+// sortCallable returns the sorted names for scriptServer.callable.
 func (s *scriptServer) sortCallable() []string {
 	var names []string
 	for _, id := range s.order {

@@ -58,7 +58,7 @@ func (b *builder) prompts(sources []*source) map[string]ownName {
 	return owners
 }
 
-// resources determines the owner of each URI: the upstream that is configured first.
+// resources determines the owner of each URI: the first upstream in the configuration.
 func (b *builder) resources(sources []*source) map[string]string {
 	owners := map[string]string{}
 	for i, s := range sources {
@@ -92,7 +92,7 @@ func (b *builder) templates(sources []*source) []template {
 	return templates
 }
 
-// Prompt finds the upstream that has a prompt, and its own name for it.
+// Prompt finds the upstream with a prompt, and the upstream's own name for the prompt.
 func (s *Scope) Prompt(name string) (server, own string, ok bool) {
 	o, ok := s.view.Load().prompts[name]
 	return o.server, o.name, ok
@@ -114,9 +114,9 @@ func (s *Scope) Template(text string) (server string, ok bool) {
 	return "", false
 }
 
-// Matching returns the upstreams that have a resource template for the URI. The one with
-// the most literal template comes first; ties are in the order of the configuration. The work
-// for each upstream is bounded.
+// Matching returns the upstreams with a resource template for the URI. The upstream with the most
+// literal template comes first; ties are in the order of the configuration. The work for each
+// upstream is bounded.
 func (s *Scope) Matching(uri string) (servers []string) {
 	m := newMatching(uri)
 	templates := s.view.Load().templates

@@ -10,14 +10,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// The names of servers in targets (bearer.Rights) for tools that are not of an upstream.
+// The names of servers in targets (bearer.Rights) for built-in and saved tools.
 const (
 	builtinTools = "builtin"
 	savedTools   = "tools"
 )
 
-// Scope is what clients with the same rights see of a Catalog, and what their scripts can
-// use. It is safe for concurrent use.
+// Scope is the part of a Catalog for clients with the same rights, and for their scripts. A Scope
+// is safe for concurrent use.
 type Scope struct {
 	rights *bearer.Rights // nil: they see everything
 	view   atomic.Pointer[view]
@@ -25,8 +25,8 @@ type Scope struct {
 	builtins []Entry // guarded by Catalog.mu
 }
 
-// For returns the Scope of clients with these rights. If there is none, because Narrow was
-// not called, the Scope has nothing.
+// For returns the Scope of clients with these rights. Without an earlier Narrow, the Scope is
+// empty.
 func (c *Catalog) For(r *bearer.Rights) *Scope {
 	key := r.View()
 	if key == "" {
@@ -38,8 +38,8 @@ func (c *Catalog) For(r *bearer.Rights) *Scope {
 	return c.nothing
 }
 
-// Narrow makes the Scopes of clients with certain rights. Those that Keep leaves out end.
-// New ones have no built-in tools; see SetBuiltinsOf.
+// Narrow makes the Scopes of clients with certain rights. Keep ends Scopes. New
+// Scopes have no built-in tools; see SetBuiltinsOf.
 func (c *Catalog) Narrow(all []*bearer.Rights) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,7 +80,7 @@ func (c *Catalog) all() []*Scope {
 	return all
 }
 
-// SetBuiltins replaces the built-in tools of clients whose rights are not narrowed.
+// SetBuiltins replaces the built-in tools of clients without narrowed rights.
 func (c *Catalog) SetBuiltins(entries []Entry) { c.SetBuiltinsOf(c.Scope, entries) }
 
 // SetBuiltinsOf replaces the built-in tools of a scope.
@@ -94,7 +94,7 @@ func (c *Catalog) SetBuiltinsOf(s *Scope, entries []Entry) {
 // SetComposites replaces the saved tools that clients share.
 func (c *Catalog) SetComposites(entries []Entry) { c.SetCompositesOf("", entries) }
 
-// SetCompositesOf replaces the saved tools of clients that have their own. own is
+// SetCompositesOf replaces the saved tools of clients with tools of their own. own is
 // bearer.Rights.Own.
 func (c *Catalog) SetCompositesOf(own string, entries []Entry) {
 	c.update(wire.Tools, "", nil, func() (changed bool) {
@@ -127,8 +127,8 @@ func (c *Catalog) narrowed(s *Scope) []*source {
 	return all
 }
 
-// own says how the clients of a scope see a built-in or saved tool. Only scripts can call
-// saved tools, so that a built-in tool that clients do not see is hidden.
+// own says how the clients of a scope see a built-in or saved tool. Only scripts can call saved
+// tools, so a built-in tool that clients do not see is hidden.
 func (s *Scope) own(e Entry) (visible, hidden bool) {
 	server := builtinTools
 	if e.Kind == Composite {
@@ -138,8 +138,8 @@ func (s *Scope) own(e Entry) (visible, hidden bool) {
 	return visible, s.rights.Hides(server, e.Name) || e.Kind == Builtin && !visible
 }
 
-// Hides reports whether neither clients nor their scripts may use a tool, by real names or
-// script names. There need not be such a tool.
+// Hides reports whether a tool, by real names or script names, is forbidden for clients and their
+// scripts. The tool need not exist.
 func (s *Scope) Hides(server, tool string) bool {
 	v := s.view.Load()
 	names := []string{tool}
@@ -166,7 +166,7 @@ func (s *Scope) PermittedPrompt(server, prompt string) error {
 	return s.permitted(wire.Prompts, server, prompt, s.rights.Shows(server, prompt))
 }
 
-// PermittedResource returns an error if clients may not use a resource of a server, by its
+// PermittedResource returns an error if clients may not use a resource of a server, by the server's
 // real name. The error is a *RemovedError or *HiddenError.
 func (s *Scope) PermittedResource(server, uri string) error {
 	return s.permitted(wire.Resources, server, uri, s.rights.ShowsResource(server, uri))

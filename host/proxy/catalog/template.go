@@ -8,31 +8,30 @@ import (
 	"sync"
 )
 
-// template is a URI template (RFC 6570) of an upstream. Matching is lenient, because it
-// only decides which upstream to ask for a URI; the values of variables do not matter
-// here. It takes time linear in the length of the URI for any template, since Go's
-// regular expressions do.
+// template is a URI template (RFC 6570) of an upstream. Matching is lenient, because the match only
+// decides which upstream to ask for a URI; the values of variables do not matter here. Matching any
+// template takes time linear in the length of the URI, as Go's regular expressions do.
 type template struct {
 	text    string
 	server  string
 	literal int    // number of bytes outside of expressions
-	prefix  string // what is before the first expression
+	prefix  string // the text before the first expression
 	size    int    // about how many instructions the pattern has
-	// pattern compiles the pattern when it is needed first, since a server can have 20,000. It is
-	// nil, or returns nil, if the template cannot be matched.
+	// pattern compiles the pattern at its first use, since a server can have 20,000 templates. A
+	// template that cannot be matched has a nil function, or a function that returns nil.
 	pattern func() *regexp.Regexp
 }
 
-// Bounds of what is compiled and matched, in bytes. The time for a match is proportional
-// to both.
+// Bounds of compiled patterns and matched URIs, in bytes. The time for a match is proportional to
+// both.
 const (
 	maxTemplate = 4096
 	maxURI      = 16 << 10
 )
 
 const (
-	// maxMatchWork bounds the work of matching a URI with the templates of one server: a step
-	// is a byte of the URI and an instruction of a pattern. It takes some tenths of a second.
+	// maxMatchWork bounds the work of matching a URI with the templates of a server, some tenths of
+	// a second: a step is a byte of the URI and an instruction of a pattern.
 	maxMatchWork = 20_000_000
 	// compileWork is for how many steps compiling an instruction counts.
 	compileWork = 50
@@ -40,9 +39,9 @@ const (
 	expressionSize = 6
 )
 
-// expressions maps the operator of an expression to a pattern of its expansions (RFC
-// 6570, section 3.2 and appendix A); 0 is simple expansion. The patterns accept more
-// unescaped characters than the standard.
+// expressions maps the operator of an expression to a pattern of its expansions (RFC 6570, section
+// 3.2 and appendix A); 0 is simple expansion. The patterns accept more unescaped characters than
+// the standard.
 var expressions = map[byte]string{
 	0:   `[^/?#]*`,
 	'+': `.*`,
@@ -94,8 +93,8 @@ func parseTemplate(text string) (template, error) {
 	return t, nil
 }
 
-// matching matches one URI with templates. Each server has its own bound, so that those of a
-// server with many or slow templates are left out, and not those of others.
+// matching matches a URI with templates. Each server has a separate bound, so the slow templates of
+// a server do not shut out the templates of other servers.
 type matching struct {
 	uri  string
 	left map[string]int // of maxMatchWork, by server

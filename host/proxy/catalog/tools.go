@@ -13,35 +13,34 @@ import (
 
 // tools holds the tools of a view by their various names.
 type tools struct {
-	visible map[string]Entry // the tools that clients see, by public name
-	all     []Entry          // the tools that clients or scripts may call
-	owners  map[string]Entry // the tools that have a public name, by that name
+	visible map[string]Entry // tools for clients, by public name
+	all     []Entry          // tools for clients or scripts
+	owners  map[string]Entry // tools with a public name, by public name
 	servers []string         // script names, in the order of the configuration
 	scripts map[string]*scriptServer
-	// enforced are those servers, by their real names, of which only pinned tools may be used.
+	// enforced are the servers whose tools need a pin, by real name.
 	enforced map[string]*scriptServer
 }
 
-// Tool returns the tool with a public name, if clients see it.
+// Tool returns the tool with a public name, if clients see the tool.
 func (s *Scope) Tool(name string) (Entry, bool) {
 	e, ok := s.view.Load().tools.visible[name]
 	return e, ok
 }
 
-// All returns the tools that clients or scripts may call: built-in tools, saved tools,
-// then the tools of upstreams in the order of the configuration; by name within each.
-// Hidden tools are left out. A tool that lost its public name to another one is
-// included, because scripts can call it by its script name. The slice must not be
-// changed.
+// All returns the tools that clients or scripts may call: built-in tools, saved tools, then the
+// tools of upstreams in the order of the configuration; by name within each. Hidden tools are left
+// out. A tool whose public name belongs to another tool is included, because scripts can call it by
+// its script name. The slice must not be changed.
 func (s *Scope) All() []Entry { return s.view.Load().tools.all }
 
-// Owner returns the tool that has the public name, whether clients see it or not.
+// Owner returns the tool with the public name, visible to clients or not.
 func (s *Scope) Owner(name string) (Entry, bool) {
 	e, ok := s.view.Load().tools.owners[name]
 	return e, ok
 }
 
-// Listed returns the tools that clients see, in the order of All.
+// Listed returns the visible tools, in the order of All.
 func (s *Scope) Listed() []Entry {
 	t := s.view.Load().tools
 	return slices.DeleteFunc(slices.Clone(t.all), func(e Entry) bool {
@@ -83,8 +82,8 @@ func (b *builder) tools(of *Scope, builtins, composites []Entry, sources []*sour
 	return t
 }
 
-// tool adds e under its public name, unless another tool has that name. handshake is its
-// definition for clients of the handshake era.
+// tool adds e under its public name, unless another tool has the name. handshake is the definition
+// for clients of the handshake era.
 func (b *builder) tool(t *tools, e Entry, handshake []byte, rank int, visible bool) bool {
 	if owner, taken := t.owners[e.Name]; taken {
 		b.problem("give one of them another name or prefix", "tool name %q: %s hides %s",
@@ -99,7 +98,7 @@ func (b *builder) tool(t *tools, e Entry, handshake []byte, rank int, visible bo
 	return true
 }
 
-// script adds the tools of a source as scripts see them, and returns those that are not
+// script adds the tools of a source in the form for scripts, and returns the tools that are not
 // withheld.
 func (b *builder) script(t *tools, s *source) []sourceItem {
 	list, listed := s.lists[wire.Tools]
@@ -123,7 +122,7 @@ func (b *builder) script(t *tools, s *source) []sourceItem {
 	}
 	for _, w := range b.withheld[withheldBefore:] {
 		if s.Hides(w.own) {
-			script.add(w.sourceItem, true) // that is what scripts get to know
+			script.add(w.sourceItem, true) // scripts learn that the tool is hidden
 		} else {
 			script.withheld[w.own], script.sent[w.own] = w.finding, w.sent
 		}
@@ -157,7 +156,7 @@ func (l *Lookup) Definition(server, tool string) []byte { return l.tools.definit
 // ServerTools is [Catalog.ServerTools].
 func (l *Lookup) ServerTools(server string) ([]string, bool) { return l.tools.serverTools(server) }
 
-// Once returns what f returns for a key, which it computes once for a view.
+// Once returns the result of f for a key. Each view calls f once for a key.
 func (l *Lookup) Once(key string, f func() any) any {
 	v, ok := l.memo[key]
 	if !ok {
@@ -167,9 +166,9 @@ func (l *Lookup) Once(key string, f func() any) any {
 	return v
 }
 
-// Tokens estimates how many tokens of a model's context the definition of a tool takes: one
-// for each four bytes of its name, description and input schema, which is what hosts send.
-// Models differ; it is usually right within a third.
+// Tokens estimates how many tokens of a model's context the definition of a tool takes: one for
+// each four bytes of the name, description and input schema, the parts that hosts send. Models
+// differ; the estimate is usually right within a third.
 func Tokens(definition []byte) int {
 	size := 0
 	for _, member := range []string{"name", "description", "inputSchema"} {

@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// view is one immutable state of the catalog.
+// view is an immutable state of the catalog.
 type view struct {
 	rights    *bearer.Rights
 	barred    map[string]string // servers of which nothing may be used, by their script names
@@ -51,7 +51,7 @@ func newView(c *Catalog, of *Scope) *view {
 	return v
 }
 
-// with returns a copy of v with one surface rebuilt from the catalog's sources.
+// with returns a copy of v with a surface rebuilt from the catalog's sources.
 func (v *view) with(c *Catalog, of *Scope, surface wire.Surface) *view {
 	w := *v
 	w.lists, w.fresh, w.withheld, w.odd = maps.Clone(v.lists), maps.Clone(v.fresh), maps.Clone(v.withheld), maps.Clone(v.odd)
