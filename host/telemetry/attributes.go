@@ -45,8 +45,8 @@ const (
 // executeTool is the value of keyOperation for calls of tools.
 const executeTool = "execute_tool"
 
-// otherMethod stands for all methods that no revision has, in metrics and names of spans.
-// Anybody can invent them.
+// otherMethod stands for all unknown methods in metrics and names of spans, since clients can
+// invent names.
 const otherMethod = "_OTHER"
 
 // network is how messages are transported.
@@ -57,15 +57,15 @@ var (
 	overHTTP = network{keyTransport.String("tcp"), keyNetworkProtocol.String("http")}
 )
 
-// target is what a request is about.
+// target is the subject of a request.
 type target struct {
 	method string        // as in the request
 	name   string        // of the tool or prompt; "" for none
 	key    attribute.Key // of name
-	uri    string        // of the resource, without what can be secret; "" for none
+	uri    string        // of the resource, without secret parts; "" for none
 }
 
-// targetOf returns what a request is about.
+// targetOf returns the subject of a request.
 func targetOf(method string, params []byte) target {
 	t := target{method: method}
 	switch method {
@@ -83,18 +83,18 @@ func targetOf(method string, params []byte) target {
 	return t
 }
 
-// withoutSecrets returns a URI without credentials, query and fragment; "" if it has no
-// path to show.
+// withoutSecrets returns a URI without credentials, query and fragment; "" for a URI without a
+// path.
 func withoutSecrets(uri string) string {
 	u, err := url.Parse(uri)
-	if err != nil || u.Opaque != "" { // such as data:, which is its own content
+	if err != nil || u.Opaque != "" { // such as data:, whose path is the content
 		return ""
 	}
 	u.User, u.RawQuery, u.Fragment, u.RawFragment, u.ForceQuery = nil, "", "", "", false
 	return u.String()
 }
 
-// common returns the method, or otherMethod for one that the sender of no revision has.
+// common returns the method, or otherMethod for a method that the sender has in no revision.
 func (t target) common(sender protocol.Party) string {
 	if _, known := protocol.FindMethod(sender, t.method); known {
 		return t.method
@@ -142,7 +142,7 @@ func requestID(raw []byte) []attribute.KeyValue {
 	return []attribute.KeyValue{keyRequestID.String(string(raw))}
 }
 
-// serverOf returns the attributes for the address of a server; none if it has no address.
+// serverOf returns the attributes for the address of a server; none without an address.
 func serverOf(address string) []attribute.KeyValue {
 	u, err := url.Parse(address)
 	if err != nil || u.Hostname() == "" {

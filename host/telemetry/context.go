@@ -10,21 +10,19 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// The members of params._meta that hold the trace context. They have no prefix (MCP
-// SEP-414; revision 2026-07-28, basic, _meta). baggage is the third; it is forwarded as it
-// is.
+// The members of params._meta that hold the trace context. They have no prefix (MCP SEP-414;
+// revision 2026-07-28, basic, _meta). baggage, the third member, is forwarded unchanged.
 const (
 	traceparent = "traceparent"
 	tracestate  = "tracestate"
 )
 
-// maxContext bounds what is parsed of a client's trace context, in bytes.
+// maxContext bounds the parsed size of a client's trace context, in bytes.
 const maxContext = 4096
 
 var w3c = propagation.TraceContext{}
 
-// metaCarrier is the trace context of one request. It implements
-// propagation.TextMapCarrier.
+// metaCarrier is the trace context of a request. metaCarrier implements propagation.TextMapCarrier.
 type metaCarrier struct{ parent, state string }
 
 // Get implements propagation.TextMapCarrier.
@@ -51,7 +49,7 @@ func (c *metaCarrier) Set(key, value string) {
 // Keys implements propagation.TextMapCarrier.
 func (c *metaCarrier) Keys() []string { return []string{traceparent, tracestate} }
 
-// extract returns ctx with the trace context of a request, if it has a valid one.
+// extract returns ctx with the trace context of a request, if valid.
 func extract(ctx context.Context, params []byte) context.Context {
 	meta, ok := wire.Get(params, "_meta")
 	if !ok {
@@ -68,8 +66,8 @@ func extract(ctx context.Context, params []byte) context.Context {
 	return w3c.Extract(ctx, &c)
 }
 
-// inject returns params with the trace context of ctx. Everything else in them stays as it
-// is. If they cannot hold one, it returns them unchanged.
+// inject returns params with the trace context of ctx. All other members stay unchanged. Params
+// that cannot hold a trace context are returned unchanged.
 func inject(ctx context.Context, params []byte) []byte {
 	var c metaCarrier
 	w3c.Inject(ctx, &c)
@@ -91,7 +89,7 @@ func inject(ctx context.Context, params []byte) []byte {
 	case c.state != "":
 		out, err = wire.Set(out, wire.Quote(c.state), "_meta", tracestate)
 	case has:
-		out, err = wire.Delete(out, "_meta", tracestate) // it belongs to another trace
+		out, err = wire.Delete(out, "_meta", tracestate) // of another trace
 	}
 	if err != nil {
 		return params
@@ -99,12 +97,11 @@ func inject(ctx context.Context, params []byte) []byte {
 	return out
 }
 
-// spanned is a request of a client that has a span; see front.request and
-// stateless.Exchange.
+// spanned is a request of a client with a span; see front.request and stateless.Exchange.
 type spanned interface{ Span() rpc.Span }
 
-// beneath returns ctx with the span that what is done on behalf of owner is part of: the
-// one in ctx, or that of owner, if it is a request with a span.
+// beneath returns ctx with the parent span of work on behalf of owner: the span in ctx, or the span
+// of owner, if owner is a request with a span.
 func beneath(ctx context.Context, owner any) context.Context {
 	if trace.SpanContextFromContext(ctx).IsValid() {
 		return ctx

@@ -15,8 +15,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 )
 
-// The standard variables whose mistakes are reported. The SDK takes its defaults instead,
-// except where batches says otherwise.
+// The standard variables whose mistakes are reported. The SDK takes its defaults instead, except
+// for the variables in batches.
 const (
 	protocolVariable  = "OTEL_EXPORTER_OTLP_PROTOCOL"
 	queueVariable     = "OTEL_BSP_MAX_QUEUE_SIZE"
@@ -28,8 +28,8 @@ const (
 	samplerOfVariable = "OTEL_TRACES_SAMPLER_ARG"
 )
 
-// variables are the standard variables with a function for each that returns what is wrong
-// with its value, "" for nothing. It must not quote the value, which can be secret.
+// variables are the standard variables, each with a function that returns the mistake in a value,
+// "" for none, without quoting the value, which can be secret.
 var variables = []struct {
 	names []string
 	check func(value string) (mistake string)
@@ -57,8 +57,8 @@ func ofOTLP(setting string) []string {
 	return []string{"OTEL_EXPORTER_OTLP_" + setting, "OTEL_EXPORTER_OTLP_TRACES_" + setting, "OTEL_EXPORTER_OTLP_METRICS_" + setting}
 }
 
-// checkVariables logs what is wrong with the standard variables. Nothing fails because of
-// them: hosts pass on those of their own telemetry.
+// checkVariables logs the mistakes in the standard variables. No mistake is fatal: hosts pass on
+// the variables of their own telemetry.
 func checkVariables(log *slog.Logger) {
 	for _, v := range variables {
 		for _, name := range v.names {
@@ -134,15 +134,15 @@ func oneOf(values ...string) func(string) string {
 	}
 }
 
-// batches returns the options of batches of spans that replace variables which the SDK takes
-// as they are: with a negative size it panics, and without a delay it never rests.
+// batches returns the options of batches of spans that replace mistaken variables: the SDK uses
+// them unchecked, and panics for a negative size, and never rests without a delay.
 func batches() []tracesdk.BatchSpanProcessorOption {
 	bad := func(name string) bool {
 		value := os.Getenv(name)
 		return value != "" && badSize(value) != ""
 	}
 	var options []tracesdk.BatchSpanProcessorOption
-	if bad(queueVariable) || bad(batchVariable) { // the SDK derives one from the other
+	if bad(queueVariable) || bad(batchVariable) { // the SDK derives either from the other
 		options = append(options, tracesdk.WithMaxQueueSize(tracesdk.DefaultMaxQueueSize), tracesdk.WithMaxExportBatchSize(tracesdk.DefaultMaxExportBatchSize))
 	}
 	if bad(delayVariable) {

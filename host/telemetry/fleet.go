@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/store"
 )
 
-// fleetInstruments are the metrics of a replica and the store of its fleet.
+// fleetInstruments are the metrics of a replica and of the store of the fleet.
 type fleetInstruments struct {
 	storeDuration  metric.Float64Histogram
 	storeAvailable metric.Int64ObservableGauge
@@ -20,11 +20,11 @@ type fleetInstruments struct {
 	work           metric.Int64ObservableGauge
 }
 
-// FleetState is the state of a replica, of those it knows, and of their store.
+// FleetState is the state of a replica, of its peers, and of their store.
 type FleetState struct {
-	// Available says that the store has answered when it was last asked.
+	// Available says that the store answered the last request.
 	Available, Draining bool
-	// Replicas are how many there are by state.
+	// Replicas are the numbers of replicas by state.
 	Replicas map[string]int
 	// Work are the figures of fleet.Fleet.Count by name.
 	Work map[string]int64
@@ -67,7 +67,7 @@ func flagged(is bool) int64 {
 	return 0
 }
 
-// StoreCall notes a call of the store of the fleet. It can be called on nil.
+// StoreCall notes a call of the store of the fleet. A nil Telemetry does nothing.
 func (t *Telemetry) StoreCall(operation string, took time.Duration, err error) {
 	if t == nil || t.meters == nil {
 		return
@@ -79,7 +79,7 @@ func (t *Telemetry) StoreCall(operation string, took time.Duration, err error) {
 	t.storeDuration.Record(context.Background(), took.Seconds(), metric.WithAttributes(attributes...))
 }
 
-// storeError returns the class of an error of a store. That there is no such document is none.
+// storeError returns the class of an error of a store. A missing document is no error.
 func storeError(err error) string {
 	switch {
 	case err == nil || errors.Is(err, store.ErrNotFound):

@@ -16,8 +16,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
 )
 
-// Front follows what the clients of one front end request, and what is requested of them.
-// It implements clients.Tracer. It is safe for concurrent use.
+// Front follows requests from and to the clients of a front end. Front implements clients.Tracer,
+// and is safe for concurrent use.
 type Front struct {
 	t       *Telemetry
 	network network
@@ -29,9 +29,8 @@ type Front struct {
 
 var _ clients.Tracer = (*Front)(nil)
 
-// Front follows a front end: one over HTTP, or one over standard input and output. known
-// reports whether there is a tool with that name; what clients invent gets no name of its
-// own in metrics. The result is nil if t is.
+// Front follows a front end over HTTP, or over standard input and output. known reports whether a
+// tool exists; invented names do not get into metrics. The result is nil if t is.
 func (t *Telemetry) Front(http bool, known func(tool string) bool) *Front {
 	if t == nil {
 		return nil
@@ -43,7 +42,7 @@ func (t *Telemetry) Front(http bool, known func(tool string) bool) *Front {
 	return f
 }
 
-// BeginSession notes that a session has begun. It can be called on nil.
+// BeginSession notes that a session has begun. A nil Front does nothing.
 func (f *Front) BeginSession(s route.Session) {
 	if f == nil || f.t.meters == nil {
 		return
@@ -53,7 +52,8 @@ func (f *Front) BeginSession(s route.Session) {
 	f.sessions[s] = time.Now()
 }
 
-// EndSession notes that a session has ended, if it had begun. It can be called on nil.
+// EndSession notes that a session has ended, if a BeginSession came before. A nil Front does
+// nothing.
 func (f *Front) EndSession(s route.Session) {
 	if f == nil || f.t.meters == nil {
 		return
@@ -68,7 +68,7 @@ func (f *Front) EndSession(s route.Session) {
 	}
 }
 
-// revisionOf returns the attribute for the revision of an origin, none before it is known.
+// revisionOf returns the attribute for the revision of an origin, none for an unknown revision.
 func revisionOf(o route.Origin) []attribute.KeyValue {
 	if name := o.Revision().String(); name != "" {
 		return []attribute.KeyValue{keyRevision.String(name)}
@@ -76,16 +76,16 @@ func revisionOf(o route.Origin) []attribute.KeyValue {
 	return nil
 }
 
-// served is a request of a client. It implements rpc.Span.
+// served is a request of a client. served implements rpc.Span.
 type served struct {
 	front  *Front
 	origin route.Origin
 	target target
 	method string // of metrics
-	known  bool   // the name of the target is one that exists
+	known  bool   // the target exists
 	start  time.Time
-	ctx    context.Context // with the span, if there are any
-	span   trace.Span      // nil: there are none
+	ctx    context.Context // with the span, if any
+	span   trace.Span      // nil: no spans
 }
 
 // BeginRequest implements clients.Tracer.
@@ -107,8 +107,7 @@ func (f *Front) BeginRequest(o route.Origin, method string, id, params []byte) r
 	return r
 }
 
-// isKnown reports whether the request is about a tool or prompt that exists, as far as is
-// known.
+// isKnown reports whether the request is about an existing tool or prompt, as far as is known.
 func (r *served) isKnown() bool {
 	return r.target.key == keyTool && r.target.name != "" && r.front.known(r.target.name)
 }
@@ -125,7 +124,7 @@ func (r *served) spanName() string {
 func (r *served) End(reply wire.Reply, err error) {
 	now := time.Now()
 	how := outcomeOf(reply, err)
-	revision := revisionOf(r.origin) // initialize sets it
+	revision := revisionOf(r.origin) // now also known for initialize
 	if !r.known {
 		// The first requests come before the lists of upstreams.
 		r.known = r.isKnown() || r.target.key == keyPrompt && r.target.name != "" && how.errorType == ""
@@ -153,8 +152,8 @@ func (r *served) End(reply wire.Reply, err error) {
 	t.serverDuration.Record(r.ctx, now.Sub(r.start).Seconds(), metric.WithAttributes(attributes...))
 }
 
-// BeginCall implements clients.Tracer, for requests to a client. They continue the trace that
-// the upstream names, or else that of the client's request in the middle of which it asks.
+// BeginCall implements clients.Tracer, for requests to a client. They continue the trace named by
+// the upstream, or else the trace of the client's request that the upstream is answering.
 func (f *Front) BeginCall(ctx context.Context, id int64, c wire.Call) ([]byte, rpc.Span) {
 	return f.t.call(extract(ctx, c.Params), id, c, protocol.Server, f.network)
 }

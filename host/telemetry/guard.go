@@ -11,18 +11,18 @@ import (
 	tracesdk "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// repeatLog is how often it is logged that the collector still cannot be reached.
+// repeatLog is the interval between log messages about an unreachable collector.
 const repeatLog = 10 * time.Minute
 
-// guard keeps a collector that cannot be reached from filling the log, and from holding up
-// the end of the process. All exporters share one.
+// guard keeps an unreachable collector from filling the log, and from holding up the end of the
+// process. All exporters share a guard.
 type guard struct {
 	log *slog.Logger
 	ctx context.Context // ends the exports in progress
 	end context.CancelFunc
 
-	mu     sync.Mutex           // guards what follows; a leaf
-	failed map[string]time.Time // when the failure of a signal was logged; absent while it works
+	mu     sync.Mutex           // guards failed; a leaf
+	failed map[string]time.Time // when the failure of a signal was logged; absent for a working signal
 }
 
 func newGuard(log *slog.Logger) *guard {
@@ -34,8 +34,8 @@ func newGuard(log *slog.Logger) *guard {
 // abandon ends the exports in progress and makes later ones fail at once.
 func (g *guard) abandon() { g.end() }
 
-// export runs an export and logs its failure. It returns no error, because the SDK would
-// log it too, each time.
+// export runs an export and logs a failure. The error is not returned, because the SDK would log
+// every failure too.
 func (g *guard) export(ctx context.Context, signal string, f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// instruments are the metrics. They are nil if there are none.
+// instruments are the metrics, nil without metrics.
 type instruments struct {
 	serverDuration, clientDuration metric.Float64Histogram
 	serverSession, clientSession   metric.Float64Histogram
@@ -25,7 +25,7 @@ type instruments struct {
 	fleetInstruments
 }
 
-// The bounds of histograms: those of the conventions, and ours.
+// The bounds of histograms: from the conventions, and from this program.
 var (
 	seconds  = []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300}
 	fuels    = []float64{1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11}
@@ -73,21 +73,21 @@ func newInstruments(m metric.Meter) (instruments, error) {
 	return all, errors.Join(append(errs, err)...)
 }
 
-// newRegistry makes what Prometheus reads, with metrics of the process.
+// newRegistry makes the registry for Prometheus, with metrics of the process.
 func newRegistry() (*prometheus.Registry, error) {
 	r := prometheus.NewRegistry()
 	return r, errors.Join(r.Register(collectors.NewGoCollector()), r.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})))
 }
 
-// State is the state of the proxy at one moment.
+// State is the state of the proxy at a moment.
 type State struct {
 	Upstreams []UpstreamState
 	Runs      int // in progress
-	// Fleet is nil for a process without one.
+	// Fleet is nil for a process without a fleet.
 	Fleet *FleetState
 }
 
-// UpstreamState is the state of an upstream that sessions share.
+// UpstreamState is the state of a shared upstream.
 type UpstreamState struct {
 	Name  string
 	Ready bool

@@ -8,17 +8,17 @@ import (
 	tracesdk "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// maskedSpans is a SpanExporter that masks secrets. Clients and servers choose names, ids
-// and URIs, and can put a secret there, such as one in the path of an address. Masking here
-// takes no time of a request.
+// maskedSpans is a SpanExporter that masks secrets. Clients and servers choose names, ids and URIs,
+// and can put a secret there, for example in the path of an address. Masking here takes no time of
+// a request.
 type maskedSpans struct {
 	tracesdk.SpanExporter
 	mask  func(text string) string
 	limit int // of the value of an attribute, in bytes
 }
 
-// maxMasked is how much longer values are until they are masked, in bytes, so that none ends
-// with a part of a secret.
+// maxMasked is the additional length of values before they are masked, in bytes, so that no value
+// ends with a part of a secret.
 const maxMasked = 4 << 10
 
 // ExportSpans implements tracesdk.SpanExporter.
@@ -49,7 +49,7 @@ type maskedSpan struct {
 func (s maskedSpan) Name() string                     { return s.name }
 func (s maskedSpan) Attributes() []attribute.KeyValue { return s.attributes }
 
-// maskAttributes returns the attributes with masked texts. It does not change all.
+// maskAttributes returns the attributes with masked texts, without changing all.
 func maskAttributes(all []attribute.KeyValue, mask func(text string) string) []attribute.KeyValue {
 	masked := make([]attribute.KeyValue, len(all))
 	for i, a := range all {

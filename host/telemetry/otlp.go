@@ -8,15 +8,15 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/telemetry/otlp"
 )
 
-// collector returns how a signal is sent. What the configuration does not say, the exporter
-// takes from the standard variables, of which the given one has the protocol of this signal.
+// collector returns how a signal is sent. The exporter takes missing settings from the standard
+// variables; protocol is the variable with the protocol of this signal.
 func (t *Telemetry) collector(protocol string) otlp.Options {
 	return otlp.Options{Endpoint: t.cfg.Endpoint, GRPC: t.protocol(protocol) == config.OTLPgRPC, Headers: t.cfg.Headers, UserAgent: t.agent}
 }
 
-// protocol returns the protocol of a signal: that of the configuration, or that of the
-// standard variables, of which the first is for this signal. OTLPHTTP is also used in place
-// of one that is not supported.
+// protocol returns the protocol of a signal: from the configuration, or from the standard
+// variables, first from variable, which is for this signal. OTLPHTTP replaces an unsupported
+// protocol.
 func (t *Telemetry) protocol(variable string) config.OTLPProtocol {
 	name := cmp.Or(t.cfg.Protocol, config.OTLPProtocol(cmp.Or(os.Getenv(variable), os.Getenv(protocolVariable))))
 	if name != config.OTLPgRPC {

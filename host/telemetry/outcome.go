@@ -14,25 +14,24 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers"
 )
 
-// The values of error.type that are not codes of JSON-RPC. The conventions have the first
-// and the last.
+// The values of error.type besides codes of JSON-RPC. The conventions have the first and the last.
 const (
 	toolError        = "tool_error"        // a result with isError
-	cancelled        = "cancelled"         // by whoever made the request
+	cancelled        = "cancelled"         // by the sender of the request
 	timeout          = "timeout"           // no answer in time
 	permissionDenied = "permission_denied" // the request was not sent
 	connectionClosed = "connection_closed" // before the answer
-	invalidResponse  = "invalid_response"  // an answer that cannot be used
+	invalidResponse  = "invalid_response"  // an unusable answer
 	otherError       = "_OTHER"
 )
 
 // outcome is how a request ended.
 type outcome struct {
-	errorType string // "" if it succeeded
+	errorType string // "" for success
 	status    string // the code of a JSON-RPC error; "" for none
 }
 
-// outcomeOf returns the outcome of a request with that reply, or with err.
+// outcomeOf returns the outcome of a request with the given reply, or with err.
 func outcomeOf(reply wire.Reply, err error) outcome {
 	switch {
 	case err != nil:
@@ -85,8 +84,8 @@ func (o outcome) attributes() []attribute.KeyValue {
 	return all
 }
 
-// bounded returns the outcome for metrics. Codes that JSON-RPC does not define count as one,
-// since a server could answer each call with another.
+// bounded returns the outcome for metrics. All codes that JSON-RPC does not define become a single
+// value, since a server could answer each call with another code.
 func (o outcome) bounded() outcome {
 	code, err := strconv.Atoi(o.status)
 	switch {

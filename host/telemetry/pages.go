@@ -13,11 +13,11 @@ import (
 // maxScrapes is how many readers of metrics are answered at the same time.
 const maxScrapes = 4
 
-// Pages returns what serves /metrics, /healthz and /readyz. ready reports whether the
-// proxy can do all its work, or what it waits for. Readers of /metrics need a token if the
-// configuration has any; the other pages say nothing that is worth one. No page is served
-// under a name that is not known to be ours, nor to pages of other origins in a browser. t
-// must have been configured with Listen.
+// Pages returns the handler of /metrics, /healthz and /readyz. ready reports whether the proxy can
+// do all its work, or else what the proxy waits for. Readers of /metrics need a token if the
+// configuration has any; the other pages show nothing secret. Requests with an unknown host name,
+// or from pages of other origins in a browser, are refused. t must have been configured with
+// Listen.
 func (t *Telemetry) Pages(ready func() (waitsFor string, ok bool)) http.Handler {
 	mux := http.NewServeMux()
 	metrics := promhttp.HandlerFor(t.registry, promhttp.HandlerOpts{
@@ -55,8 +55,8 @@ func (t *Telemetry) Pages(ready func() (waitsFor string, ok bool)) http.Handler 
 	})
 }
 
-// admits reports whether a request has one of the tokens, if there are any. It is compared
-// with every token, each time in constant time.
+// admits reports whether a request has one of the tokens, if the configuration has any. Every token
+// is compared, in constant time.
 func (t *Telemetry) admits(r *http.Request) bool {
 	if len(t.cfg.Tokens) == 0 {
 		return true
@@ -64,7 +64,7 @@ func (t *Telemetry) admits(r *http.Request) bool {
 	return bearer.Find(t.cfg.Tokens, r) != nil
 }
 
-// scrapeErrors logs errors of /metrics. It implements promhttp.Logger.
+// scrapeErrors logs errors of /metrics, as promhttp.Logger.
 type scrapeErrors struct{ t *Telemetry }
 
 // Println implements promhttp.Logger.

@@ -17,7 +17,7 @@ import (
 // runs implements compose.Observer.
 type runs struct{ t *Telemetry }
 
-// Runs returns what follows runs of composite tools; nil if t is.
+// Runs returns the observer of runs of composite tools; nil if t is.
 func (t *Telemetry) Runs() compose.Observer {
 	if t == nil {
 		return nil
@@ -37,7 +37,7 @@ func (o runs) BeginRun(ctx context.Context, tool, id string, origin route.Origin
 	}
 	return ctx, func(rec journal.Record) {
 		failure := ""
-		if !rec.Outcome.Asks { // such a run goes on in another one
+		if !rec.Outcome.Asks { // a run that asks goes on in another run
 			failure = string(rec.Outcome.Error)
 		}
 		attributes := []attribute.KeyValue{keyTool.String(tool)}

@@ -10,11 +10,11 @@ import (
 
 var silence sync.Once
 
-// quietSDK keeps the SDK from writing to standard error, which it does with the values of
-// variables that it does not understand. See checkVariables.
+// quietSDK keeps the SDK from writing the values of invalid variables to standard error. See
+// checkVariables.
 func quietSDK(log *slog.Logger) {
 	silence.Do(func() { otel.SetLogger(logr.Discard()) })
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) { // it can quote values, too
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) { // the error can quote values, too
 		log.Debug("the telemetry SDK reports an error")
 	}))
 }

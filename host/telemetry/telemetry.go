@@ -1,32 +1,12 @@
-// Package telemetry sends traces and metrics to a collector, and shows metrics to
-// Prometheus, by the OpenTelemetry SDK. It follows requests through interfaces of the
-// packages that make and answer them, and changes nothing for them but the trace context
-// in params._meta.
+// Package telemetry sends traces and metrics to a collector, and shows metrics to Prometheus, by
+// the OpenTelemetry SDK. The package observes requests through interfaces of the packages that
+// handle them, and changes only the trace context in params._meta. Start with Telemetry.
 //
-//	telemetry.go   Telemetry: what is switched on, start and end
-//	front.go       requests of clients: SERVER spans
-//	upstream.go    requests to upstreams and clients: CLIENT spans
-//	run.go         runs of composite tools: INTERNAL spans
-//	context.go     the trace context in _meta
-//	outcome.go     how a request ended
-//	attributes.go  the names of attributes and metrics
-//	instruments.go the metrics
-//	fleet.go       those of a replica and the store of its fleet
-//	otlp.go        how a collector is reached; otlp/ has the exporters
-//	environment.go mistakes in the standard variables
-//	mask.go        secrets in the names and attributes of spans
-//	guard.go       a collector that does not answer
-//	sdklog.go      what the SDK would write to standard error
-//	pages.go       /metrics, /healthz, /readyz
-//
-// Names of spans, attributes and metrics are those of the semantic conventions for MCP
-// (github.com/open-telemetry/semantic-conventions-genai, docs/gen-ai/mcp.md). What they
-// do not have begins with mcp_metatool. No arguments and no results are recorded, since
-// they can contain secrets. Messages of errors can quote both, so these are not recorded
-// either.
-//
-// A nil *Telemetry is switched off: the interfaces of the other packages stay nil, and
-// cost nothing.
+// Names of spans, attributes and metrics follow the semantic conventions for MCP
+// (github.com/open-telemetry/semantic-conventions-genai, docs/gen-ai/mcp.md); additional names
+// begin with mcp_metatool. Arguments, results and messages of errors, which quote both, can contain
+// secrets and are not recorded. A nil *Telemetry is switched off: the interfaces of the other
+// packages stay nil, and cost nothing.
 package telemetry
 
 import (
@@ -62,31 +42,31 @@ const maxAttribute = 1024
 // Options of a Telemetry.
 type Options struct {
 	Name, Version string // of the product
-	// Log gets what happens to the connection with the collector. It must mask the
-	// configuration's secrets itself.
+	// Log gets the events of the connection with the collector. The Logger must mask the secrets of
+	// the configuration.
 	Log *slog.Logger
-	// Mask replaces the secrets of the configuration in what is sent. It is called
-	// concurrently. Nil: there are none.
+	// Mask replaces the secrets of the configuration in exported texts. Mask is called
+	// concurrently. Nil: no secrets.
 	Mask func(text string) string
 }
 
-// Telemetry follows requests and runs. It is safe for concurrent use. Nil is one that is
-// switched off; every method can be called on it.
+// Telemetry follows requests and runs. A Telemetry is safe for concurrent use. Every method can be
+// called on nil, which is switched off.
 type Telemetry struct {
 	cfg    config.Telemetry
 	log    *slog.Logger
 	mask   func(text string) string
 	agent  string // the name and version of the product
 	guard  *guard
-	traces *tracesdk.TracerProvider // nil: there are no spans
-	tracer trace.Tracer             // of traces; nil without it
-	meters *metricsdk.MeterProvider // nil: there are no metrics
+	traces *tracesdk.TracerProvider // nil: no spans
+	tracer trace.Tracer             // of traces; nil without traces
+	meters *metricsdk.MeterProvider // nil: no metrics
 	instruments
 	registry *prometheus.Registry // nil: nothing is shown to Prometheus
 }
 
-// New starts telemetry. It returns nil if the configuration and the environment switch
-// everything off. Nothing waits for the collector. The caller must Close the Telemetry.
+// New starts telemetry, without waiting for the collector. The result is nil if the configuration
+// and the environment switch everything off. The caller must Close the Telemetry.
 func New(ctx context.Context, cfg config.Telemetry, opts Options) (*Telemetry, error) {
 	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
 		cfg.OTLP = false
@@ -106,9 +86,9 @@ func New(ctx context.Context, cfg config.Telemetry, opts Options) (*Telemetry, e
 	return t, nil
 }
 
-// describe returns the resource. It says nothing about the machine or the process: what
-// detectors find, such as command lines, can contain secrets. Of the variables, what can be
-// read is used; see checkVariables.
+// describe returns the resource, without details of the machine or the process: the findings of
+// detectors, such as command lines, can contain secrets. Invalid parts of variables are ignored;
+// see checkVariables.
 func describe(ctx context.Context, opts Options) *resource.Resource {
 	about, _ := resource.New(ctx,
 		resource.WithAttributes(
@@ -148,7 +128,7 @@ func (t *Telemetry) start(ctx context.Context, about *resource.Resource) error {
 	return err
 }
 
-// readers returns what reads the metrics: OTLP, Prometheus, both or none.
+// readers returns the readers of the metrics: OTLP, Prometheus, both or none.
 func (t *Telemetry) readers(ctx context.Context) ([]metricsdk.Reader, error) {
 	var readers []metricsdk.Reader
 	if exporter := t.metrics(ctx); exporter != nil {
@@ -169,7 +149,7 @@ func (t *Telemetry) readers(ctx context.Context) ([]metricsdk.Reader, error) {
 	return readers, nil
 }
 
-// spans returns what takes the spans; nil if no traces are sent.
+// spans returns the exporter of spans; nil if no traces are sent.
 func (t *Telemetry) spans(ctx context.Context) tracesdk.SpanExporter {
 	if !t.cfg.OTLP || !t.cfg.Traces || disabled("OTEL_TRACES_EXPORTER") {
 		return nil
@@ -182,7 +162,7 @@ func (t *Telemetry) spans(ctx context.Context) tracesdk.SpanExporter {
 	return exporter
 }
 
-// metrics returns what takes the metrics; nil if none are sent.
+// metrics returns the exporter of metrics; nil if none are sent.
 func (t *Telemetry) metrics(ctx context.Context) metricsdk.Exporter {
 	if !t.cfg.OTLP || !t.cfg.Metrics || disabled("OTEL_METRICS_EXPORTER") {
 		return nil
@@ -204,8 +184,8 @@ func disabled(variable string) bool {
 	return strings.EqualFold(strings.TrimSpace(os.Getenv(variable)), "none")
 }
 
-// Watch registers a function that is asked for the state of the proxy whenever metrics are
-// read. It must not block. The returned function ends that.
+// Watch registers state, which is called whenever metrics are read, and must not block. stop ends
+// the registration.
 func (t *Telemetry) Watch(state func() State) (stop func()) {
 	if t == nil || t.meters == nil {
 		return func() {}
@@ -221,14 +201,14 @@ func (t *Telemetry) Watch(state func() State) (stop func()) {
 	return func() { _ = registration.Unregister() }
 }
 
-// Close sends what has not been sent yet, until ctx ends. It returns when nothing is left.
-// What could not be sent is lost.
+// Close sends the remaining telemetry until ctx ends, then drops the rest. On return, no goroutine
+// is left.
 func (t *Telemetry) Close(ctx context.Context) error {
 	if t == nil {
 		return nil
 	}
-	// The providers do not stop when ctx ends, but when their exporters fail, so that no
-	// goroutine is left.
+	// The providers stop when their exporters fail, not when ctx ends; so let the exporters fail,
+	// to leave no goroutine.
 	defer context.AfterFunc(ctx, t.guard.abandon)()
 	var errs [2]error
 	var ends sync.WaitGroup

@@ -20,7 +20,7 @@ import (
 // upstreams implements servers.Observer.
 type upstreams struct{ t *Telemetry }
 
-// Upstreams returns what follows the connections with upstreams; nil if t is.
+// Upstreams returns the observer of connections with upstreams; nil if t is.
 func (t *Telemetry) Upstreams() servers.Observer {
 	if t == nil {
 		return nil
@@ -28,11 +28,11 @@ func (t *Telemetry) Upstreams() servers.Observer {
 	return upstreams{t}
 }
 
-// connection is a connection with an upstream. It implements servers.Connection.
+// connection is a connection with an upstream, as servers.Connection.
 type connection struct {
 	t        *Telemetry
-	about    []attribute.KeyValue // the upstream and how it is reached
-	id       string               // of its session, for records
+	about    []attribute.KeyValue // the upstream and the transport
+	id       string               // of the session, for records
 	start    time.Time
 	revision atomic.Pointer[string] // nil before the handshake
 }
@@ -77,21 +77,21 @@ func (c *connection) BeginCall(ctx context.Context, id int64, call wire.Call) ([
 	return params, span
 }
 
-// sent is a request of ours. It implements rpc.Span.
+// sent is a request to a peer, as rpc.Span.
 type sent struct {
 	t      *Telemetry
 	target target
 	method string // of metrics
 	about  []attribute.KeyValue
 	start  time.Time
-	ctx    context.Context // with the span, if there are any
-	span   trace.Span      // nil: there are none
+	ctx    context.Context // with the span, if any
+	span   trace.Span      // nil: no spans
 }
 
-// call follows a request of ours, in the role of sender. about are attributes of its
-// connection, which are not changed.
+// call follows a request to a peer, with sender in the role of the sender. about are attributes of
+// the connection; call does not change them.
 func (t *Telemetry) call(ctx context.Context, id int64, c wire.Call, sender protocol.Party, about []attribute.KeyValue) ([]byte, rpc.Span) {
-	if c.Method == protocol.MethodListen { // it lasts as long as the connection
+	if c.Method == protocol.MethodListen { // lasts as long as the connection
 		return c.Params, nil
 	}
 	s := &sent{t: t, target: targetOf(c.Method, c.Params), about: about, start: time.Now(), ctx: beneath(ctx, c.Owner)}

@@ -14,11 +14,11 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// A call by gRPC is a POST over HTTP/2 with one message, which gets one message and a status
-// in the trailer (https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md).
+// A call by gRPC is a POST over HTTP/2 with a message. The answer is a message and a status in the
+// trailer (https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md).
 
-// frameHead is the length of what stands before a message: whether it is compressed, and its
-// length.
+// frameHead is the length of the head of a message: whether the message is compressed, and the
+// message's length.
 const frameHead = 5
 
 // frame puts a message into a frame.
@@ -60,7 +60,7 @@ func (s *sender) outcomeOfGRPC(answer *http.Response, content []byte) *failure {
 	}
 	code, err := strconv.Atoi(status.Get("Grpc-Status"))
 	switch {
-	case err != nil: // it comes from something before the collector
+	case err != nil: // from a proxy in front of the collector
 		f := s.outcome(answer, nil)
 		if f == nil {
 			f = &failure{err: fmt.Errorf("what answers is no collector by gRPC: content of type %q", answer.Header.Get("Content-Type"))}
@@ -134,8 +134,7 @@ type field struct {
 	text   []byte
 }
 
-// fields returns the fields of a message of which nothing is known, up to the first that
-// cannot be read.
+// fields returns the fields of a message of unknown type, up to the first unreadable field.
 func fields(message []byte) iter.Seq[field] {
 	return func(yield func(field) bool) {
 		for len(message) > 0 {

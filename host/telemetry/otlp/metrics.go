@@ -11,7 +11,7 @@ import (
 	resource "go.opentelemetry.io/proto/otlp/resource/v1"
 )
 
-// convert returns the metrics as OTLP has them. Those of the SDK are private to its exporters.
+// convert returns the metrics in OTLP. The conversion of the SDK is private to its exporters.
 func convert(data *metricdata.ResourceMetrics) *metrics.ResourceMetrics {
 	all := &metrics.ResourceMetrics{
 		Resource:  &resource.Resource{Attributes: attributes(data.Resource.Attributes())},
@@ -134,7 +134,7 @@ func exemplars[N int64 | float64](list []metricdata.Exemplar[N]) []*metrics.Exem
 	return all
 }
 
-// attributes returns attributes of the kinds that package telemetry uses, and others as text.
+// attributes returns the attributes of the kinds in package telemetry, and other kinds as text.
 func attributes(list []attribute.KeyValue) []*common.KeyValue {
 	var all []*common.KeyValue
 	for _, kv := range list {

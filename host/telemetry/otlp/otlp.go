@@ -1,9 +1,9 @@
-// Package otlp sends spans and metrics to a collector by OTLP: over HTTP with protobuf, or
-// by gRPC. Both are requests of net/http with the same content, so one sender serves both,
-// and the packages of gRPC are not linked: they would be a tenth of the program.
+// Package otlp sends spans and metrics to a collector by OTLP: over HTTP with protobuf, or by gRPC.
+// Both are requests of net/http with the same content, so a single sender serves both, and the
+// packages of gRPC, which would be a tenth of the program, are not linked.
 //
-// The standard variables say what the options do not, as in the exporters of the
-// OpenTelemetry SDK (https://opentelemetry.io/docs/specs/otel/protocol/exporter/).
+// The standard variables replace missing options, as in the exporters of the OpenTelemetry SDK
+// (https://opentelemetry.io/docs/specs/otel/protocol/exporter/).
 package otlp
 
 import (
@@ -20,17 +20,17 @@ import (
 
 // Options of an exporter.
 type Options struct {
-	// Endpoint is the address of the collector, http or https, without the path of a
-	// signal; "" for that of the variables, or http://localhost:4318 (4317 for gRPC).
+	// Endpoint is the address of the collector, http or https, without the path of a signal; "" for
+	// the address in the variables, or http://localhost:4318 (4317 for gRPC).
 	Endpoint string
 	GRPC     bool
-	// Headers are sent with every request; nil: those of the variables.
+	// Headers are sent with every request; nil: the headers in the variables.
 	Headers map[string]string
 	// UserAgent names the program.
 	UserAgent string
 }
 
-// NewSpans makes an exporter of spans. It does not connect.
+// NewSpans makes an exporter of spans, without connecting.
 func NewSpans(ctx context.Context, o Options) (tracesdk.SpanExporter, error) {
 	s, err := newSender(ctx, o, signal{
 		variable: "TRACES", path: "v1/traces", items: "spans",
@@ -53,7 +53,7 @@ func (c spanClient) Stop(context.Context) error {
 }
 
 func (c spanClient) UploadTraces(ctx context.Context, spans []*traces.ResourceSpans) error {
-	// ExportTraceServiceRequest has the same fields. Its package links gRPC.
+	// ExportTraceServiceRequest has the same fields, but the package of that type links gRPC.
 	message, err := proto.Marshal(&traces.TracesData{ResourceSpans: spans})
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func (c spanClient) UploadTraces(ctx context.Context, spans []*traces.ResourceSp
 	return c.sender.send(ctx, message)
 }
 
-// NewMetrics makes an exporter of metrics. It does not connect.
+// NewMetrics makes an exporter of metrics, without connecting.
 func NewMetrics(ctx context.Context, o Options) (metricsdk.Exporter, error) {
 	s, err := newSender(ctx, o, signal{
 		variable: "METRICS", path: "v1/metrics", items: "data points",

@@ -15,21 +15,21 @@ import (
 	"time"
 )
 
-// How often and how long a request is repeated that the collector did not take. Spans that
-// end meanwhile wait in a queue of bounded length, and are dropped when it is full.
+// How often and how long a failed request is repeated. Spans that end meanwhile wait in a queue of
+// bounded length, and are dropped when the queue is full.
 const (
 	retryFirst = time.Second
 	retryMost  = 5 * time.Second
 	retryTotal = 20 * time.Second
 )
 
-// maxAnswer bounds what is read of an answer.
+// maxAnswer bounds the size of a read answer.
 const maxAnswer = 64 << 10
 
-// pingTimeout is how long a connection by HTTP/2 is believed in that does not answer.
+// pingTimeout is how long an HTTP/2 connection may be silent before a ping checks the peer.
 const pingTimeout = 15 * time.Second
 
-// sender sends the requests of one signal. It is safe for concurrent use.
+// sender sends the requests of a signal. A sender is safe for concurrent use.
 type sender struct {
 	settings
 	signal signal
@@ -50,24 +50,24 @@ func newSender(ctx context.Context, o Options, of signal) (*sender, error) {
 		transport.Protocols.SetHTTP2(true)
 		transport.Protocols.SetUnencryptedHTTP2(true)
 		transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingTimeout}
-		if read.url.Scheme == "http" { // proxies do not understand it
+		if read.url.Scheme == "http" { // proxies do not understand HTTP/2 without TLS
 			transport.Proxy = nil
 		}
 	}
 	return &sender{read, of, o.GRPC, o.UserAgent, &http.Client{Transport: transport}}, nil
 }
 
-// close closes connections that are not used.
+// close closes idle connections.
 func (s *sender) close() { s.client.CloseIdleConnections() }
 
-// failure is an attempt that failed.
+// failure is a failed attempt.
 type failure struct {
 	err   error
 	again bool          // another attempt can succeed
-	after time.Duration // what the collector asks to wait before
+	after time.Duration // how long the collector asks to wait
 }
 
-// send sends a message until the collector has taken or refused it, or retryTotal or ctx
+// send sends a message until the collector has taken or refused the message, or retryTotal or ctx
 // ends.
 func (s *sender) send(ctx context.Context, message []byte) error {
 	body, err := s.body(message)
@@ -111,7 +111,7 @@ func (s *sender) body(message []byte) ([]byte, error) {
 	return message, nil
 }
 
-// attempt makes one request. It returns nil if the collector has taken the message.
+// attempt makes a request, and returns nil if the collector has taken the message.
 func (s *sender) attempt(ctx context.Context, body []byte) *failure {
 	limited, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -179,7 +179,7 @@ func retryAfter(value string) time.Duration {
 	return 0
 }
 
-// partly reads the message of an answer: what the collector has refused of what it has taken.
+// partly reads the message of an answer, and returns the failure for refused parts of the request.
 func (s *sender) partly(message []byte) *failure {
 	var refused uint64
 	var reason string

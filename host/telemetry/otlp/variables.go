@@ -17,17 +17,17 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// signal is what is sent: spans or metrics.
+// signal is the kind of sent data: spans or metrics.
 type signal struct {
-	variable string // its part of the names of variables
+	variable string // the signal's part of the names of variables
 	path     string // over HTTP, below the address of the collector
 	method   string // by gRPC
-	items    string // what a collector can refuse some of
+	items    string // items of which a collector can refuse some
 }
 
 const prefix = "OTEL_EXPORTER_OTLP_"
 
-// defaultTimeout is for one attempt.
+// defaultTimeout is for a single attempt.
 const defaultTimeout = 10 * time.Second
 
 // maxPEM is the size of the largest file of certificates or of a key, in bytes.
@@ -45,8 +45,8 @@ type settings struct {
 // errCertificates says that certificates were configured and cannot be used.
 var errCertificates = errors.New("there are certificates, and the address of the collector begins with http:// (write https://)")
 
-// read returns the settings of a signal. Of the variables, what cannot be used is left out;
-// package telemetry reports that.
+// read returns the settings of a signal, without unusable variables; package telemetry reports
+// them.
 func (s signal) read(ctx context.Context, o Options) (settings, error) {
 	c := settings{url: s.address(o), headers: o.Headers, timeout: defaultTimeout}
 	if c.headers == nil {
@@ -73,7 +73,8 @@ func (s signal) read(ctx context.Context, o Options) (settings, error) {
 	return c, nil
 }
 
-// each calls use with the values of a setting, that for this signal first, until one is used.
+// each calls use with the values of a setting, first with the value for this signal, until use
+// returns true.
 func (s signal) each(setting string, use func(value string) bool) {
 	for _, name := range []string{prefix + s.variable + "_" + setting, prefix + setting} {
 		if value := strings.TrimSpace(os.Getenv(name)); value != "" && use(value) {
@@ -89,7 +90,7 @@ func (s signal) address(o Options) *url.URL {
 	}
 	var u *url.URL
 	if own := parseAddress(os.Getenv(prefix+s.variable+"_ENDPOINT"), o.GRPC); own != nil && !o.GRPC {
-		if u = own; u.Path == "" { // an address for one signal is complete
+		if u = own; u.Path == "" { // an address for a single signal is complete
 			u.Path = "/"
 		}
 	} else if own != nil {
@@ -118,8 +119,8 @@ func (s signal) below(u *url.URL, grpc bool) *url.URL {
 	return u.JoinPath(s.path)
 }
 
-// parseAddress returns the address in a text; nil if there is none. For gRPC, HOST:PORT is
-// one, too.
+// parseAddress returns the address in a text; nil without an address. For gRPC, HOST:PORT is also
+// an address.
 func parseAddress(text string, grpc bool) *url.URL {
 	text = strings.TrimSpace(text)
 	if grpc && text != "" && !strings.Contains(text, "://") {

@@ -1,5 +1,5 @@
-// Package telemetrytest is a collector for tests: it takes traces and metrics over OTLP,
-// by HTTP with protobuf, and by gRPC.
+// Package telemetrytest is a collector for tests: it takes traces and metrics over OTLP, by HTTP
+// with protobuf, and by gRPC.
 package telemetrytest
 
 import (
@@ -21,7 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Span is a span that was received.
+// Span is a received span.
 type Span struct {
 	Name              string
 	Kind              string // "server", "client", "internal"
@@ -31,15 +31,15 @@ type Span struct {
 	Attributes        map[string]string
 }
 
-// Point is a point of a metric that was received.
+// Point is a received point of a metric.
 type Point struct {
 	Metric     string
 	Attributes map[string]string
 	Count      uint64  // of a histogram
-	Value      float64 // of a histogram its sum
+	Value      float64 // of a histogram the sum
 }
 
-// Collector is a collector. Its methods are safe for concurrent use.
+// Collector is a collector. The methods are safe for concurrent use.
 type Collector struct {
 	server *httptest.Server
 
@@ -52,7 +52,7 @@ type Collector struct {
 	raw      []byte
 }
 
-// New starts a collector on a port of this machine. The caller must Close it.
+// New starts a collector on a port of this machine. The caller must Close the Collector.
 func New() *Collector {
 	c := &Collector{changed: make(chan struct{})}
 	takeSpans := func(w http.ResponseWriter, r *http.Request) {
@@ -106,7 +106,7 @@ func (c *Collector) receive(w http.ResponseWriter, r *http.Request, into proto.M
 	grpc := r.Header.Get("Content-Type") == "application/grpc"
 	zipped := r.Header.Get("Content-Encoding") == "gzip"
 	if grpc {
-		head := make([]byte, 5) // whether the message is compressed, and its length
+		head := make([]byte, 5) // whether the message is compressed, and the message's length
 		if _, err := io.ReadFull(body, head); err != nil || r.ProtoMajor != 2 || r.Header.Get("TE") != "trailers" {
 			http.Error(w, "this is no call by gRPC", http.StatusBadRequest)
 			return
@@ -146,14 +146,14 @@ func (c *Collector) receive(w http.ResponseWriter, r *http.Request, into proto.M
 	w.Header().Set("Content-Type", "application/x-protobuf")
 }
 
-// Spans returns the spans that have been received, in the order of their ends.
+// Spans returns the received spans, in the order of their ends.
 func (c *Collector) Spans() []Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.spans)
 }
 
-// Points returns the points of a metric in its last export.
+// Points returns the points of a metric in the last export.
 func (c *Collector) Points(metric string) []Point {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -173,7 +173,7 @@ func (c *Collector) Resource() map[string]string {
 	return c.resource
 }
 
-// Raw returns all that was received, and the headers of the last request.
+// Raw returns all received bytes, and the headers of the last request.
 func (c *Collector) Raw() ([]byte, http.Header) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
