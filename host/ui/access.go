@@ -10,22 +10,22 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// Access decides who may use the page: those who have its token, or a token that a code was
-// exchanged for. A code is for the arguments of a browser, which other users of the machine
-// can see: it is valid once and for a short time. It is safe for concurrent use.
+// Access admits users of the page by the page's token, or by a token exchanged for a code. A code
+// is for the arguments of a browser, which other users of the machine can see, so the code is valid
+// once and for a short time. An Access is safe for concurrent use.
 type Access struct {
 	token string
 	now   func() time.Time
 
 	mu     sync.Mutex
-	tokens map[[sha256.Size]byte]bool // by their hash, so that no comparison shows a part of one
+	tokens map[[sha256.Size]byte]bool // by their hash, so that no comparison shows a part of a token
 	codes  map[[sha256.Size]byte]*code
 }
 
-// code is one that was given out.
+// code is an issued code.
 type code struct {
 	expires time.Time
-	token   [sha256.Size]byte // the hash of what it was exchanged for
+	token   [sha256.Size]byte // the hash of the token that the code was exchanged for
 	used    bool
 }
 
@@ -79,8 +79,8 @@ func (a *Access) allows(token string) bool {
 	return a.tokens[hash]
 }
 
-// exchange returns a new token for a code. If a code comes twice, two have it, and nobody
-// knows who was meant: the token that the first one got becomes invalid.
+// exchange returns a new token for a code. If a code comes twice, the rightful owner of the token
+// is unknown: the token from the first exchange becomes invalid.
 func (a *Access) exchange(text string) (token string, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

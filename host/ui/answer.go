@@ -28,7 +28,7 @@ func badRequest(format string, a ...any) error {
 	return &requestError{status: http.StatusBadRequest, text: fmt.Sprintf(format, a...)}
 }
 
-// answer calls f and answers with its error, if it has one.
+// answer calls f, and answers with the error of f, if any.
 func (h *Handler) answer(w http.ResponseWriter, r *http.Request, f func(w http.ResponseWriter, r *http.Request) error) {
 	err := f(w, r)
 	if err == nil || r.Context().Err() != nil {
@@ -58,7 +58,7 @@ func refuse(w http.ResponseWriter, status int, text string) {
 
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	raw, err := json.Marshal(v)
-	if err != nil { // something that should be raw JSON is not
+	if err != nil { // a member that should be raw JSON is not JSON
 		status, raw = http.StatusInternalServerError, []byte(`{"error":"the answer is not JSON"}`)
 	}
 	writeRaw(w, status, raw)
@@ -69,7 +69,7 @@ func writeRaw(w http.ResponseWriter, status int, raw []byte) {
 	deadline(w)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(raw) // it fails only if the page is gone
+	_, _ = w.Write(raw) // fails only if the page is gone
 }
 
 // write answers with JSON.
@@ -101,8 +101,8 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body.Bytes(), nil
 }
 
-// indent formats raw JSON for people. Numbers keep their digits. What is not JSON stays as
-// it is.
+// indent formats raw JSON for people. Numbers keep their digits. Invalid JSON is returned
+// unchanged.
 func indent(raw []byte) string {
 	var b bytes.Buffer
 	if json.Indent(&b, raw, "", "  ") != nil {
@@ -111,7 +111,7 @@ func indent(raw []byte) string {
 	return b.String()
 }
 
-// untilEnd returns a context that ends with the request or with the Handler.
+// untilEnd returns a context until the end of the request or of the Handler.
 func (h *Handler) untilEnd(r *http.Request) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(r.Context())
 	stop := context.AfterFunc(h.ctx, cancel)

@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// Approvals is the queue of calls that wait for a decision; see approval.Queue.
+// Approvals is the queue of calls waiting for a decision; see approval.Queue.
 type Approvals interface {
 	List(ctx context.Context) ([]approval.Listed, error)
 	Remembered(ctx context.Context) ([]approval.Remembered, error)
@@ -22,8 +22,8 @@ type Approvals interface {
 // pageUser is who decides on the page, in the journal.
 const pageUser = "user of the page"
 
-// waitingCall is a call in the queue, as the page gets it. Its arguments are text, so that
-// their numbers keep their digits.
+// waitingCall is a queued call in the form for the page. The arguments are text, so that their
+// numbers keep their digits.
 type waitingCall struct {
 	approval.Listed
 	Target    string `json:"target"`
@@ -31,12 +31,12 @@ type waitingCall struct {
 	Arguments string `json:"arguments"`
 }
 
-// approvals answers with the queue, and with what is remembered.
+// approvals answers with the queue, and with the remembered decisions.
 func (h *Handler) approvals(w http.ResponseWriter, r *http.Request) error {
 	answer := struct {
 		Waiting    []waitingCall         `json:"waiting"`
 		Remembered []approval.Remembered `json:"remembered"`
-		// RememberFor is how long a decision can be remembered, in milliseconds; 0: it cannot.
+		// RememberFor is how long a decision can be remembered, in milliseconds; 0: not at all.
 		RememberFor int64 `json:"rememberFor"`
 	}{Waiting: []waitingCall{}, Remembered: []approval.Remembered{}, RememberFor: h.opts.Proxy.Config().Approval.Remember.Milliseconds()}
 	if h.opts.Approvals != nil {
@@ -102,7 +102,7 @@ func (h *Handler) decide(w http.ResponseWriter, r *http.Request) error {
 	return h.approvals(w, r)
 }
 
-// waiting returns how many calls wait for a decision, -1 if that cannot be read.
+// waiting returns the number of calls waiting for a decision, -1 if the queue is unreadable.
 func (h *Handler) waiting(ctx context.Context) int {
 	if h.opts.Approvals == nil {
 		return 0

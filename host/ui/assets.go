@@ -20,8 +20,8 @@ var types = map[string]string{
 	".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
 }
 
-// serveAsset answers with a file of the page. The files contain nothing secret, so that the
-// page can ask for a token.
+// serveAsset answers with a file of the page. The files contain nothing secret, so the page can ask
+// for a token.
 func serveAsset(w http.ResponseWriter, r *http.Request) {
 	name := strings.TrimPrefix(r.URL.Path, Path)
 	if name == "" {

@@ -18,12 +18,12 @@ const (
 	maxImage = 8 << 20
 )
 
-// call calls a tool. The answer is a stream of JSON objects, one a line: progress
-// notifications, then the result. When the page closes the stream, the call is cancelled.
+// call calls a tool. The answer is a stream of JSON objects, a line each: progress notifications,
+// then the result. When the page closes the stream, the call is cancelled.
 //
-// A tool that does not say that it only reads is called only if the person has confirmed
-// it: the page says the fingerprint of the tool that it has shown. Meanwhile the name may have
-// become that of another tool.
+// A tool without the read-only hint is called only after the person has confirmed the call: the
+// page sends the fingerprint of the shown tool, since the name may meanwhile belong to another
+// tool.
 func (h *Handler) call(w http.ResponseWriter, r *http.Request) error {
 	body, err := readBody(w, r)
 	if err != nil {
@@ -36,7 +36,7 @@ func (h *Handler) call(w http.ResponseWriter, r *http.Request) error {
 	}
 	e, ok := h.opts.Catalog.Tool(name)
 	if !ok {
-		return &requestError{status: http.StatusNotFound, text: "there is no such tool any more"}
+		return &requestError{status: http.StatusNotFound, text: "the tool no longer exists"}
 	}
 	if err := h.callable(e); err != nil {
 		return err
@@ -66,8 +66,8 @@ func (h *Handler) call(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// lines writes JSON objects, one a line. It is safe for concurrent use, since progress of
-// a task can arrive after the result.
+// lines writes JSON objects, a line each. lines is safe for concurrent use, since progress of a
+// task can arrive after the result.
 type lines struct {
 	mu    sync.Mutex
 	w     http.ResponseWriter
@@ -91,11 +91,11 @@ func (l *lines) write(v any) {
 		return
 	}
 	deadline(l.w)
-	_, _ = l.w.Write(append(raw, '\n')) // it fails only if the page is gone
+	_, _ = l.w.Write(append(raw, '\n')) // fails only if the page is gone
 	l.flush()
 }
 
-// end drops what is written later.
+// end drops all later objects.
 func (l *lines) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -120,14 +120,14 @@ type block struct {
 	Data string `json:"data,omitempty"` // base64
 }
 
-// images are the types of images that the page shows. SVG is not one of them.
+// images are the types of images that the page shows. SVG is left out.
 var images = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
 func (h *Handler) resultOf(raw []byte) result {
 	flag, _ := wire.Get(raw, "isError")
 	res := result{IsError: string(flag) == "true", Blocks: []block{}}
 	content, _ := wire.Get(raw, "content")
-	elements, _ := wire.Elements(content) // none if it is not an array
+	elements, _ := wire.Elements(content) // none if content is not an array
 	for _, element := range elements {
 		res.Blocks = append(res.Blocks, h.block(element, res.IsError))
 	}

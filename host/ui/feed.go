@@ -11,22 +11,21 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal/timeline"
 )
 
-// feed follows the journal once for all pages, while there are any and a little longer. It
-// keeps what is shown of the runs that pages look at, so that an event of such a run costs
-// no look into the journal.
+// feed follows the journal once for all pages, while pages are open and a little longer. The views
+// of runs on open pages are kept, so an event of a viewed run needs no look into the journal.
 type feed struct {
 	ctx context.Context // ends the feed
 	dir string
-	// done has what follows the journal now, and what did before.
+	// done counts the current reader of the journal, and earlier ones.
 	done sync.WaitGroup
 
 	mu    sync.Mutex
 	subs  map[*subscriber]bool
-	ready chan struct{} // closed when the journal was read up to now; nil: nothing follows it
+	ready chan struct{} // closed when the journal was read up to now; nil: not followed
 	stop  func()
 	idle  *time.Timer
-	// views has the JSON of runs that pages look at, nil before its next event, and order
-	// their ids, the one asked for last at the end.
+	// views has the JSON of the runs on open pages, nil before the next event of a run, and order
+	// their ids, the latest request last.
 	views map[string][]byte
 	order []string
 }
@@ -39,13 +38,13 @@ const (
 	maxIdle      = time.Minute
 )
 
-// subscriber is one stream. The state of a run replaces an earlier one that was not sent
-// yet, so nothing is lost if a page is slow.
+// subscriber is a stream. The state of a run replaces an unsent earlier state, so nothing is lost
+// if a page is slow.
 type subscriber struct {
-	wake    chan struct{} // has a token if there is something in pending
+	wake    chan struct{} // has a token while pending is not empty
 	pending map[string][]byte
 	order   []string // ids in pending
-	behind  bool     // it has missed something
+	behind  bool     // the subscriber has missed events
 }
 
 // maxPending is how many runs a stream can be behind.
@@ -55,7 +54,8 @@ func newFeed(ctx context.Context, dir string) *feed {
 	return &feed{ctx: ctx, dir: dir, subs: map[*subscriber]bool{}, views: map[string][]byte{}}
 }
 
-// subscribe returns a subscriber, and what is closed when it gets all later events.
+// subscribe returns a subscriber, and a channel that is closed when the subscriber gets all later
+// events.
 func (f *feed) subscribe() (*subscriber, <-chan struct{}) {
 	s := &subscriber{wake: make(chan struct{}, 1), pending: map[string][]byte{}}
 	f.mu.Lock()
@@ -108,7 +108,7 @@ func (f *feed) close() {
 func (f *feed) follow(ctx context.Context, ready chan struct{}) {
 	opts := journal.FollowOptions{Unfinished: true, Pause: pause, Started: func() { close(ready) }}
 	for rec, err := range journal.Follow(ctx, f.dir, opts) {
-		if err == nil { // the list of runs counts what is damaged
+		if err == nil { // the list of runs counts damaged lines
 			f.publish(ctx, &rec)
 		}
 	}
@@ -129,7 +129,7 @@ func (f *feed) publish(ctx context.Context, rec *journal.Record) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if ctx.Err() != nil { // f.views may be those of a later follow
+	if ctx.Err() != nil { // f.views may belong to a later follow
 		return
 	}
 	if _, watched = f.views[rec.ID]; watched {
@@ -157,7 +157,7 @@ func (s *subscriber) put(id string, raw []byte) {
 	}
 }
 
-// take returns what a stream has to send. behind says that it has missed something.
+// take returns the unsent events of a stream. behind says that the stream has missed events.
 func (f *feed) take(s *subscriber) (events [][]byte, behind bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -169,7 +169,7 @@ func (f *feed) take(s *subscriber) (events [][]byte, behind bool) {
 	return events, s.behind
 }
 
-// watch keeps the view of a run from its next event on, if the journal is followed.
+// watch keeps the view of a run from the next event on, if the journal is followed.
 func (f *feed) watch(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -183,7 +183,7 @@ func (f *feed) watch(id string) {
 	f.trim()
 }
 
-// view returns the JSON of a run that is watched.
+// view returns the JSON of a watched run.
 func (f *feed) view(id string) ([]byte, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -199,7 +199,7 @@ func (f *feed) touch(id string) {
 	f.order = append(slices.DeleteFunc(f.order, func(other string) bool { return other == id }), id)
 }
 
-// trim forgets the views that were asked for least recently.
+// trim removes the views with the oldest requests.
 func (f *feed) trim() {
 	size := 0
 	for _, raw := range f.views {
@@ -212,7 +212,7 @@ func (f *feed) trim() {
 	}
 }
 
-// viewOf returns the JSON of one run, with its calls over time.
+// viewOf returns the JSON of a run, with its calls over time.
 func viewOf(rec *journal.Record) []byte {
 	raw, err := json.Marshal(struct {
 		run

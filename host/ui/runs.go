@@ -11,12 +11,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal/timeline"
 )
 
-// run is one run in the list.
+// run is a run in the list.
 type run struct {
 	ID        string    `json:"id"`
 	Tool      string    `json:"tool"`
 	Start     time.Time `json:"start"`
-	Duration  float64   `json:"duration"` // milliseconds; 0 if it has not ended
+	Duration  float64   `json:"duration"` // milliseconds; 0 before the end
 	Outcome   string    `json:"outcome"`
 	Done      bool      `json:"done"`
 	Message   string    `json:"message,omitempty"`
@@ -61,7 +61,7 @@ func (h *Handler) runs(w http.ResponseWriter, r *http.Request) error {
 	answer := struct {
 		Runs     []run `json:"runs"`
 		More     bool  `json:"more"`
-		Damaged  int   `json:"damaged"` // lines of the journal that cannot be read
+		Damaged  int   `json:"damaged"` // unreadable lines of the journal
 		Recorded bool  `json:"recorded"`
 	}{Runs: []run{}, Recorded: h.opts.Journal.Dir != ""}
 	if !answer.Recorded {
@@ -98,7 +98,7 @@ func (h *Handler) runs(w http.ResponseWriter, r *http.Request) error {
 	return write(w, answer)
 }
 
-// run answers with one run, with its calls over time.
+// run answers with a run, with its calls over time.
 func (h *Handler) run(w http.ResponseWriter, r *http.Request) error {
 	if h.opts.Journal.Dir == "" {
 		return journal.ErrNotFound
@@ -124,12 +124,12 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request) error {
 // pause is the least time between two looks into the journal.
 const pause = 200 * time.Millisecond
 
-// alive is the time between events of a stream without news, by which the page sees that
-// the program still answers.
+// alive is the time between events of a stream without news, by which the page sees that the
+// program still answers.
 const alive = 10 * time.Second
 
-// live is a stream of server-sent events: each has a run that has begun, got events, or
-// ended. The state of a run in it is that of the moment.
+// live is a stream of server-sent events: each has the current state of a run that has begun, got
+// events, or ended.
 func (h *Handler) live(w http.ResponseWriter, r *http.Request) error {
 	if h.opts.Journal.Dir == "" {
 		return &requestError{status: http.StatusNotFound, text: "runs are not recorded"}

@@ -17,7 +17,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/bundle"
 )
 
-// savedEntry is one saved tool in the list.
+// savedEntry is a saved tool in the list.
 type savedEntry struct {
 	Name         string     `json:"name"`
 	Description  string     `json:"description"`
@@ -34,7 +34,7 @@ func newSavedEntry(d *tools.Definition) savedEntry {
 func (h *Handler) saved(w http.ResponseWriter, r *http.Request) error {
 	answer := struct {
 		Tools    []savedEntry `json:"tools"`
-		Problems []string     `json:"problems"` // files that are not used
+		Problems []string     `json:"problems"` // unused files
 	}{[]savedEntry{}, []string{}}
 	for _, d := range h.opts.Store.List() {
 		answer.Tools = append(answer.Tools, newSavedEntry(&d))
@@ -60,7 +60,7 @@ func (h *Handler) savedRevision() string {
 
 // version is a version of a saved tool.
 type version struct {
-	Number  int        `json:"number"` // 0 is the current one
+	Number  int        `json:"number"` // 0 is the current version
 	Saved   *time.Time `json:"saved,omitempty"`
 	Ended   *time.Time `json:"ended,omitempty"`
 	EndedBy string     `json:"endedBy,omitempty"`
@@ -68,7 +68,7 @@ type version struct {
 	Problem string     `json:"problem,omitempty"`
 }
 
-// savedTool answers with one saved tool.
+// savedTool answers with a saved tool.
 func (h *Handler) savedTool(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("name")
 	d, err := h.opts.Store.Get(name)
@@ -85,9 +85,9 @@ func (h *Handler) savedTool(w http.ResponseWriter, r *http.Request) error {
 		Code         string          `json:"code"`
 		InputSchema  string          `json:"inputSchema"`
 		OutputSchema string          `json:"outputSchema"`
-		Limits       json.RawMessage `json:"limits"` // null: those of the configuration
+		Limits       json.RawMessage `json:"limits"` // null: the limits of the configuration
 		Hash         string          `json:"hash"`
-		Versions     []version       `json:"versions"` // the newest first, with the current one
+		Versions     []version       `json:"versions"` // the newest first, including the current version
 	}{
 		savedEntry: newSavedEntry(&d), Created: d.Metadata.Created, Code: d.Code, InputSchema: indent(d.InputSchema),
 		OutputSchema: indent(d.OutputSchema), Limits: d.Limits.JSON(), Hash: d.Hash(), Versions: []version{},
@@ -159,19 +159,19 @@ func review(versions []tools.Version, number int) ([]byte, error) {
 	return nil, tools.ErrNoVersion
 }
 
-// savedCall is a tool that the code of a saved tool names.
+// savedCall is a tool named by the code of a saved tool.
 type savedCall struct {
 	Server string `json:"server"`
 	Tool   string `json:"tool"`
 	Line   int    `json:"line"` // of the first mention
 	Times  int    `json:"times"`
-	// Problem is why a call of it fails; "" if it may be called.
+	// Problem is why a call of the tool fails; "" if the call is allowed.
 	Problem string `json:"problem,omitempty"`
 	Hints   hints  `json:"hints"`
 }
 
-// savedCalls answers with what the code of a saved tool names, and whether it may call
-// that.
+// savedCalls answers with the tools named by the code of a saved tool, and whether the code may
+// call them.
 func (h *Handler) savedCalls(w http.ResponseWriter, r *http.Request) error {
 	d, err := h.opts.Store.Get(r.PathValue("name"))
 	if err != nil {

@@ -14,19 +14,19 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers/health"
 )
 
-// check is a health check that was made for the page.
+// check is a health check made for the page.
 type check struct {
 	At     time.Time     `json:"at"`
 	Report health.Report `json:"report"`
 }
 
-// server is the state of one server. Durations are in milliseconds.
+// server is the state of a server. Durations are in milliseconds.
 type server struct {
 	Name      string        `json:"name"`
 	State     servers.State `json:"state"`
-	Isolated  bool          `json:"isolated,omitempty"` // each session has its own, so there is no state
+	Isolated  bool          `json:"isolated,omitempty"` // each session has a process of its own, so the server has no shared state
 	Transport string        `json:"transport"`
-	Address   string        `json:"address"` // the command without its folder and arguments, or the host
+	Address   string        `json:"address"` // the command without folder and arguments, or the host
 	Since     *time.Time    `json:"since,omitempty"`
 
 	ServerName    string `json:"serverName,omitempty"`
@@ -39,8 +39,8 @@ type server struct {
 	Resources int `json:"resources"`
 	Templates int `json:"templates"`
 	Prompts   int `json:"prompts"`
-	// Listed is how many of its tools clients see, and Tokens how many tokens of a
-	// model's context these take.
+	// Listed is the number of the server's tools that clients see, and Tokens the number of tokens
+	// of a model's context that the tools take.
 	Listed int `json:"listed"`
 	Tokens int `json:"tokens"`
 
@@ -48,8 +48,8 @@ type server struct {
 	Restarts    int        `json:"restarts"`
 	RestartAt   *time.Time `json:"restartAt,omitempty"`
 	SlowedSince *time.Time `json:"slowedSince,omitempty"`
-	// Error is the last error, and Output further lines of it, such as the end of what
-	// the server wrote to standard error.
+	// Error is the last error, and Output the further lines of the error, such as the end of the
+	// server's standard error.
 	Error  string `json:"error,omitempty"`
 	Output string `json:"output,omitempty"`
 	Check  *check `json:"check,omitempty"`
@@ -61,7 +61,7 @@ func (h *Handler) state(w http.ResponseWriter, r *http.Request) error {
 	mask := cfg.NewMasker().Mask
 	answer := struct {
 		Version  string   `json:"version"`
-		Config   string   `json:"config"`  // its file; "" for none
+		Config   string   `json:"config"`  // the file; "" for none
 		Journal  bool     `json:"journal"` // runs are recorded
 		Servers  []server `json:"servers"`
 		Own      cost     `json:"own"`   // of built-in tools
@@ -70,7 +70,7 @@ func (h *Handler) state(w http.ResponseWriter, r *http.Request) error {
 		// Tools and SavedTools change when the lists of tools and of saved tools do.
 		Tools      string `json:"tools"`
 		SavedTools string `json:"savedTools"`
-		Approvals  int    `json:"approvals"` // calls that wait for a decision; -1: unknown
+		Approvals  int    `json:"approvals"` // calls waiting for a decision; -1: unknown
 	}{Version: h.opts.Version, Config: mask(cfg.Path), Journal: h.opts.Journal.Dir != "", Servers: []server{}, Problems: []string{}}
 	answer.Approvals = h.waiting(r.Context())
 	answer.Tools, answer.SavedTools = h.toolsRevision(), h.savedRevision()
@@ -114,7 +114,7 @@ func (h *Handler) server(u *config.Upstream, mask func(string) string) server {
 	return s
 }
 
-// address returns where a server is, without anything that could be private.
+// address returns the address of a server, without private parts.
 func address(u *config.Upstream) string {
 	if u.Transport == config.Stdio {
 		return filepath.Base(u.Command)
@@ -158,13 +158,13 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) error {
 	return h.state(w, r)
 }
 
-// cost is what tools cost a client that lists them.
+// cost is the cost of tools for a client that lists them.
 type cost struct {
 	Tools  int `json:"tools"`
 	Tokens int `json:"tokens"`
 }
 
-// costOf identifies the tools of a cost: built-in ones, saved ones, or those of a server.
+// costOf identifies the tools of a cost: built-in tools, saved tools, or the tools of a server.
 type costOf struct {
 	kind   catalog.Kind
 	server string

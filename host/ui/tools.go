@@ -14,27 +14,27 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// tool is one tool in the list.
+// tool is a tool in the list.
 type tool struct {
 	Name        string `json:"name"`           // public name
 	Kind        string `json:"kind"`           // proxied, saved, builtin
 	Server      string `json:"server"`         // "" unless proxied
-	Tool        string `json:"tool,omitempty"` // the server's own name, if it is another
+	Tool        string `json:"tool,omitempty"` // the server's own name, if different
 	Title       string `json:"title,omitempty"`
 	Description string `json:"description,omitempty"`
-	Listed      bool   `json:"listed"` // clients see it; otherwise only scripts can call it
+	Listed      bool   `json:"listed"` // clients see the tool; otherwise only scripts can call it
 	Tokens      int    `json:"tokens"`
 	Hints       hints  `json:"hints"`
 }
 
-// hints are what a server says about a tool (MCP 2025-11-25, schema, ToolAnnotations).
-// A server can say anything.
+// hints are a server's claims about a tool (MCP 2025-11-25, schema, ToolAnnotations). A server can
+// claim anything.
 type hints struct {
 	ReadOnly    bool `json:"readOnly"`
 	Destructive bool `json:"destructive"` // the default is true
 	Idempotent  bool `json:"idempotent"`
 	OpenWorld   bool `json:"openWorld"` // the default is true
-	Given       bool `json:"given"`     // it says something
+	Given       bool `json:"given"`     // the server gives hints
 }
 
 var kinds = map[catalog.Kind]string{catalog.Proxied: "proxied", catalog.Composite: "saved", catalog.Builtin: "builtin"}
@@ -71,14 +71,15 @@ func (h *Handler) view(e catalog.Entry) tool {
 	return t
 }
 
-// The bounds in bytes of what servers say about their tools: in the list, and of one tool.
+// The bounds in bytes of the servers' descriptions of their tools: in the list, and of a single
+// tool.
 const (
 	maxTitle       = 500
 	maxListed      = 1000
 	maxDescription = 64 << 10
 )
 
-// short returns the beginning of a text that is longer than most bytes.
+// short returns the beginning of a text longer than most bytes.
 func short(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -111,8 +112,8 @@ func (h *Handler) toolsRevision() string {
 	return strconv.FormatUint(sum.Sum64(), 36)
 }
 
-// tool answers with one tool and its schemas. The kind, the server and the name identify
-// it, because a tool that clients do not see can have the public name of another.
+// tool answers with a tool and its schemas. The kind, the server and the name identify the tool,
+// because a tool that clients do not see can have the public name of another.
 func (h *Handler) tool(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
 	for _, e := range h.opts.Catalog.All() {
@@ -128,16 +129,16 @@ func (h *Handler) tool(w http.ResponseWriter, r *http.Request) error {
 			tool
 			InputSchema json.RawMessage `json:"inputSchema"`
 			Definition  string          `json:"definition"` // for people
-			Left        string          `json:"left"`       // how much of it is not shown
+			Left        string          `json:"left"`       // about the part that is not shown
 			Callable    bool            `json:"callable"`
 			Fingerprint string          `json:"fingerprint"`
 		}{h.view(e), input, definition, left, h.callable(e) == nil, fingerprint(e)}
 		return write(w, answer)
 	}
-	return &requestError{status: http.StatusNotFound, text: "there is no such tool any more"}
+	return &requestError{status: http.StatusNotFound, text: "the tool no longer exists"}
 }
 
-// fingerprint identifies a tool as it is now: its server and its definition.
+// fingerprint identifies the current form of a tool: the server and the definition.
 func fingerprint(e catalog.Entry) string {
 	sum := sha256.Sum256(slices.Concat([]byte(kinds[e.Kind]+"\x00"+e.Server+"\x00"), e.Definition))
 	return hex.EncodeToString(sum[:])

@@ -1,26 +1,12 @@
-// Package ui serves a page about a running proxy: its servers, tools, saved tools and
-// runs. The page shows and tries tools, and decides about calls that wait for approval. It
-// changes no setting and no saved tool.
+// Package ui serves a page about a running proxy: servers, tools, saved tools and runs. The page
+// shows and tries tools, and decides about calls that wait for approval, but changes no setting and
+// no saved tool. Start with Handler.
 //
-//	ui.go       the http.Handler: its paths, what it refuses
-//	access.go   who may use it: tokens, and codes for them
-//	assets.go   the page itself: HTML, CSS and scripts in page/, without dependencies
-//	servers.go  the state of servers
-//	tools.go    tools with their schemas
-//	call.go     calls of tools
-//	saved.go    saved tools: code, versions, what they call
-//	runs.go     runs of the journal, and the stream of those that go on
-//	feed.go     following the journal for all streams
-//	approvals.go  calls that wait for approval, and deciding about them
-//	answer.go   answers as JSON
-//
-// The page proves with a token in the header Authorization that it may use the endpoints.
-// Browsers attach no such header by themselves, unlike a cookie, and the token belongs to
-// the origin with its port. So no other page, and no other program on the machine that the
-// browser visits, can make requests with it.
-//
-// Names, texts and results come from servers, scripts and models, which are not trusted.
-// They are sent as JSON, and the page inserts them as text only.
+// For the endpoints, the page sends a token in the header Authorization. Browsers do not attach
+// this header by themselves, unlike a cookie, and the token belongs to the origin with the port. So
+// other pages, and other programs that the browser visits on the machine, cannot use the token.
+// Names, texts and results come from servers, scripts and models, which are not trusted: they are
+// sent as JSON, and the page inserts them as text only.
 package ui
 
 import (
@@ -43,23 +29,21 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// Path is where the page is. All paths of the Handler begin with it.
+// Path is the path of the page. All paths of the Handler begin with Path.
 const Path = "/ui/"
 
-// Proxy is the proxy that the page is about. It is safe for concurrent use.
+// Proxy is the proxy shown by the page. A Proxy is safe for concurrent use.
 type Proxy interface {
 	// Config returns the current configuration.
 	Config() *config.Config
-	// Status returns the state of a server that sessions share, without waiting; false
-	// if there is none of that name.
+	// Status returns the state of a shared server, without waiting; false for an unknown server.
 	Status(server string) (servers.Status, bool)
-	// CheckServer checks a server, or all of them if server is "". It starts those that
-	// are asleep.
+	// CheckServer checks a server, or all of them if server is "". Sleeping servers are started.
 	CheckServer(ctx context.Context, server string) ([]health.Report, error)
-	// Inspect analyses a script without running it.
+	// Inspect analyses a script without a run.
 	Inspect(ctx context.Context, name, code string) (abi.Lint, error)
-	// CallTool calls a tool by its public name, as a client would. progress gets the raw
-	// params of progress notifications. When ctx ends, the call is cancelled.
+	// CallTool calls a tool by its public name, as a client would. progress gets the raw params of
+	// progress notifications. When ctx ends, the call is cancelled.
 	CallTool(ctx context.Context, name string, arguments []byte, progress func(params []byte)) (wire.Reply, error)
 }
 
@@ -73,20 +57,20 @@ type Options struct {
 	Proxy   Proxy
 	Catalog *catalog.Catalog
 	Store   *tools.Store
-	// Approvals is the queue of approvals; nil: there is none.
+	// Approvals is the queue of approvals; nil: no queue.
 	Approvals Approvals
 	// Journal reads the journal; the zero value if nothing is recorded.
 	Journal journal.Reader
 	Log     *slog.Logger
 }
 
-// Handler is the http.Handler of the page. Its streams end with the context of New, and
-// Close waits for what they have started.
+// Handler is the http.Handler of the page. Its streams end with the context of New, and Close waits
+// for all work that the Handler has started.
 type Handler struct {
 	opts    Options
 	ctx     context.Context
 	mux     http.ServeMux
-	streams chan struct{} // one token for each stream of runs
+	streams chan struct{} // a token for each stream of runs
 	feed    *feed
 	seed    maphash.Seed // of revisions
 
@@ -138,7 +122,7 @@ func New(ctx context.Context, opts Options) *Handler {
 	return h
 }
 
-// Close waits for everything that h has started. The context of New must have ended.
+// Close waits for all work that h has started. The context of New must have ended.
 func (h *Handler) Close() { h.feed.close() }
 
 // ServeHTTP implements http.Handler.
@@ -163,8 +147,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mux.ServeHTTP(w, r)
 }
 
-// secure sets the headers that confine the page: it loads nothing from elsewhere, runs only
-// our own files, makes no HTML of strings (Trusted Types), and is in no frame.
+// secure sets the headers that confine the page: no content from elsewhere, only scripts of this
+// program, no HTML from strings (Trusted Types), and no frame around the page.
 func secure(header http.Header) {
 	header.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "+
 		"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "+
@@ -178,7 +162,7 @@ func secure(header http.Header) {
 	header.Set("Cache-Control", "no-store")
 }
 
-// ownPage refuses a request that a browser says another site has caused.
+// ownPage refuses a request caused by another site, according to the browser.
 func (h *Handler) ownPage(w http.ResponseWriter, r *http.Request) bool {
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" {
 		refuse(w, http.StatusForbidden, "only the page itself may do this")
@@ -187,7 +171,7 @@ func (h *Handler) ownPage(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// authorize refuses a request without a token, or that another site has caused.
+// authorize refuses a request without a token, or caused by another site.
 func (h *Handler) authorize(w http.ResponseWriter, r *http.Request) bool {
 	if !h.ownPage(w, r) {
 		return false
@@ -203,7 +187,7 @@ func (h *Handler) authorize(w http.ResponseWriter, r *http.Request) bool {
 
 // deadline bounds a write to a page that does not read.
 func deadline(w http.ResponseWriter) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // not every writer has one
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // not every writer has a deadline
 }
 
 const writeTimeout = 30 * time.Second
