@@ -9,12 +9,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
-// patience returns how long a test waits for what must happen: a minute, longer on a slow machine,
-// which is much less than the time that go test has.
+// patience returns how long a test waits for a necessary event: a minute, longer on a slow machine,
+// much less than the time limit of go test.
 func patience() time.Duration { return testenv.Deadline(time.Minute) }
 
-// Bounded returns the context of a test for waiting. It ends after patience, so that a test
-// fails where it waits in vain.
+// Bounded returns a context for waiting. The context ends after patience, so that a test fails
+// where it waits in vain.
 func Bounded(t testing.TB) context.Context {
 	patience := patience()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, fmt.Errorf("the test has waited for %v", patience))
@@ -22,9 +22,9 @@ func Bounded(t testing.TB) context.Context {
 	return ctx
 }
 
-// Receive returns the next value from a channel. If there is none after patience, the test
-// fails, and says what it has waited for.
-func Receive[T any](t testing.TB, what string, from <-chan T) T {
+// Receive returns the next value from a channel. If none arrives within patience, the test fails
+// and names the expected value.
+func Receive[T any](t testing.TB, wanted string, from <-chan T) T {
 	t.Helper()
 	patience := patience()
 	late := time.NewTimer(patience)
@@ -33,7 +33,7 @@ func Receive[T any](t testing.TB, what string, from <-chan T) T {
 	case value := <-from:
 		return value
 	case <-late.C:
-		t.Fatalf("%s: nothing after %v", what, patience)
+		t.Fatalf("%s: nothing after %v", wanted, patience)
 		panic("unreachable")
 	}
 }

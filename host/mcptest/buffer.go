@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Buffer collects what is written to it, such as a log. It is safe for concurrent use.
+// Buffer collects written text, such as a log. A Buffer is safe for concurrent use.
 type Buffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -18,7 +18,7 @@ func (b *Buffer) Write(p []byte) (int, error) {
 	return b.buf.Write(p)
 }
 
-// String returns everything that was written so far.
+// String returns all text written so far.
 func (b *Buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -13,24 +13,23 @@ import (
 
 // ClientOptions configure a Client.
 type ClientOptions struct {
-	// OnRequest answers a request of the server; the zero Reply sends no answer.
-	// Each request has a goroutine of its own. If nil, the client answers ping
-	// and refuses all other methods.
+	// OnRequest answers a request of the server; the zero Reply sends no answer. Each request has a
+	// goroutine. If nil, the client answers ping and refuses all other methods.
 	OnRequest func(c *Client, m wire.Message) wire.Reply
 	// Each and Forget are set in the Log.
 	Each   func(Entry)
 	Forget bool
-	// Header is added to each HTTP request, in place of another one of that name. An
-	// empty value removes the header.
+	// Header is added to each HTTP request, in place of another header of the same name. An empty
+	// value removes the header.
 	Header map[string]string
-	// Transport makes the HTTP requests; nil is one of the Client's own.
+	// Transport makes the HTTP requests; nil is a transport of the Client's own.
 	Transport http.RoundTripper
 }
 
-// Client is a raw MCP client. Its methods are safe for concurrent use. It must
-// be closed with Close or Disconnect.
+// Client is a raw MCP client. The methods are safe for concurrent use. A Client must be closed with
+// Close or Disconnect.
 type Client struct {
-	// Log has everything it received, in order.
+	// Log has all received messages, in order.
 	Log *Log
 
 	opts ClientOptions
@@ -53,7 +52,7 @@ type Answer struct {
 // ErrEnded says that the server ended the connection.
 var ErrEnded = errors.New("the server ended the connection")
 
-// ErrUnanswered says that an HTTP request ended without the response in it.
+// ErrUnanswered says that an HTTP request ended without the response.
 var ErrUnanswered = errors.New("the stream ended without an answer")
 
 // ErrCancelled says that the client cancelled the request.
@@ -76,9 +75,8 @@ func newClient(opts ClientOptions) *Client {
 	}
 }
 
-// Send sends any bytes as one message. Over HTTP it returns before a request has
-// been answered or even accepted; if another message is refused, the error is a
-// *StatusError.
+// Send sends any bytes as a message. Over HTTP Send returns before a request has been answered or
+// even accepted; if another message is refused, the error is a *StatusError.
 func (c *Client) Send(raw []byte) error {
 	m, _ := wire.Parse(raw)
 	if m.Method == "notifications/cancelled" { // the answer is no longer expected
@@ -88,9 +86,8 @@ func (c *Client) Send(raw []byte) error {
 	return c.link.send(raw, m, func(error) {})
 }
 
-// Start sends a request with a raw id; params may be "". The channel receives one
-// Answer; over stdio and SSE it may never come. An answer that comes after a
-// cancellation is only in the Log.
+// Start sends a request with a raw id; params may be "". The channel receives one Answer; over
+// stdio and SSE the Answer may never come. An answer after a cancellation is only in the Log.
 func (c *Client) Start(id, method, params string) <-chan Answer {
 	done := make(chan Answer, 1)
 	key := wire.IDKey([]byte(id))
@@ -136,8 +133,8 @@ func member(params string) string {
 	return `,"params":` + params
 }
 
-// Initialize opens the session with the id "init" and listens on the GET stream,
-// where there is one.
+// Initialize opens the session with the id "init" and listens on the GET stream, if the transport
+// has one.
 func (c *Client) Initialize(ctx context.Context, params string) (Entry, error) {
 	e, err := c.Request(ctx, `"init"`, "initialize", params)
 	if err != nil {
@@ -158,8 +155,7 @@ func (c *Client) Initialize(ctx context.Context, params string) (Entry, error) {
 	return e, nil
 }
 
-// Pause stops reading until Resume, so that messages of the server fill the
-// connection's buffers.
+// Pause stops reading until Resume, so that messages of the server fill the connection's buffers.
 func (c *Client) Pause() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -178,9 +174,9 @@ func (c *Client) Resume() {
 	}
 }
 
-// Drop closes the connection of one HTTP request without cancelling it, and returns when
-// nothing of the response is read any more; over the other transports it does nothing. The
-// client must not be paused.
+// Drop closes the connection of an HTTP request without cancelling the request, and returns when
+// the client no longer reads the response; over the other transports Drop does nothing. The client
+// must not be paused.
 func (c *Client) Drop(id string) {
 	if h, ok := c.link.(*httpLink); ok {
 		h.dropPost(wire.IDKey([]byte(id)))
@@ -217,7 +213,7 @@ func (c *Client) waitWhilePaused() {
 	}
 }
 
-// received logs and dispatches a message; it keeps raw.
+// received logs and dispatches a message, and keeps raw.
 func (c *Client) received(stream string, raw []byte) Entry {
 	e := c.Log.add(stream, raw, nil)
 	switch m := e.Msg; {
@@ -243,7 +239,7 @@ func (c *Client) complete(key string, a Answer) {
 	}
 }
 
-// fail completes one request with an error if it is still pending.
+// fail completes a pending request with an error.
 func (c *Client) fail(key string, done chan Answer, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -22,8 +22,8 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return fmt.Sprintf("HTTP %d: %.200s", e.Code, e.Body) }
 
-// NewHTTP returns a client of the streamable HTTP transport at url. It connects
-// when it sends the first message.
+// NewHTTP returns a client of the streamable HTTP transport at url. The first message connects the
+// client.
 func NewHTTP(url string, opts ClientOptions) *Client {
 	c := newClient(opts)
 	c.link = newHTTPLink(c, url)
@@ -46,7 +46,7 @@ type httpLink struct {
 // post is a request whose response is being read.
 type post struct {
 	cancel context.CancelFunc
-	over   chan struct{} // closed when nothing of the response is read any more
+	over   chan struct{} // closed when the client no longer reads the response
 }
 
 func newHTTPLink(c *Client, url string) *httpLink {
@@ -80,8 +80,8 @@ func (l *httpLink) close(ctx context.Context) error {
 	return resp.Body.Close()
 }
 
-// do makes one HTTP request; the caller closes the body. A response with a status
-// other than 200, 202 and 204 is a *StatusError.
+// do makes an HTTP request; the caller closes the body. A response with a status other than 200,
+// 202 and 204 is a *StatusError.
 func (l *httpLink) do(ctx context.Context, method string, body []byte, lastEvent string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, l.url, bytes.NewReader(body))
 	if err != nil {
@@ -148,7 +148,7 @@ func (l *httpLink) dropPost(key string) {
 	}
 }
 
-// post sends a message and reads the response to it.
+// post sends a message and reads the response.
 func (l *httpLink) post(ctx context.Context, raw []byte, m wire.Message) error {
 	resp, err := l.do(ctx, http.MethodPost, raw, "")
 	if err != nil {
@@ -187,8 +187,8 @@ func (l *httpLink) post(ctx context.Context, raw []byte, m wire.Message) error {
 	return nil
 }
 
-// negotiated records the revision from an answer to initialize. It is sent with
-// every later request.
+// negotiated records the revision from an answer to initialize. Every later request sends the
+// revision.
 func (l *httpLink) negotiated(raw []byte) {
 	if revision, ok := wire.GetString(raw, "result", "protocolVersion"); ok {
 		l.mu.Lock()
@@ -197,8 +197,8 @@ func (l *httpLink) negotiated(raw []byte) {
 	}
 }
 
-// follow reads a stream of events and resumes it when it breaks, until over
-// returns true or the stream ends and cannot be resumed.
+// follow reads a stream of events and resumes a broken stream, until over returns true or the
+// stream ends and cannot be resumed.
 func (l *httpLink) follow(ctx context.Context, resp *http.Response, over func() bool, take func([]byte)) error {
 	var last event
 	for resumed := false; ; resumed = true {
@@ -229,7 +229,7 @@ func (l *httpLink) follow(ctx context.Context, resp *http.Response, over func() 
 	}
 }
 
-// listen opens the GET stream and returns when the server has accepted it.
+// listen opens the GET stream and returns when the server has accepted the stream.
 func (l *httpLink) listen() error {
 	resp, err := l.do(l.ctx, http.MethodGet, nil, "")
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// NewStdio returns a client that reads lines from in and writes lines to out. It
-// closes both.
+// NewStdio returns a client that reads lines from in and writes lines to out. The client closes
+// both.
 func NewStdio(in io.ReadCloser, out io.WriteCloser, opts ClientOptions) *Client {
 	c := newClient(opts)
 	c.link = &stdioLink{in: in, out: out}
@@ -37,7 +37,7 @@ func NewStdio(in io.ReadCloser, out io.WriteCloser, opts ClientOptions) *Client 
 type stdioLink struct {
 	in  io.ReadCloser
 	out io.WriteCloser
-	mu  sync.Mutex // one message at a time
+	mu  sync.Mutex // serializes messages
 }
 
 func (l *stdioLink) send(raw []byte, _ wire.Message, _ func(error)) error {

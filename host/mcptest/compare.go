@@ -9,10 +9,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Diff compares two JSON texts token by token. The order of members counts, and
-// so do all digits of numbers. Strings are equal if they have the same value, even
-// if they are escaped differently. White space between tokens is ignored. Diff
-// returns "" for equal texts; otherwise it describes the first difference with a
+// Diff compares two JSON texts token by token. The order of members counts, and so do all digits of
+// numbers. Strings are equal if they have the same value, even if escaped differently. White space
+// between tokens is ignored. Diff returns "" for equal texts, else the first difference, with a
 // JSON pointer (RFC 6901) and both values.
 func Diff(want, got []byte) string {
 	w, g := tokens(want), tokens(got)
@@ -65,7 +64,7 @@ func sameToken(a, b []byte) bool {
 	if len(a) == 0 || len(b) == 0 || a[0] != '"' || b[0] != '"' {
 		return false
 	}
-	// Text that is not valid Unicode has no value to compare.
+	// Invalid Unicode has no value to compare.
 	x, errX := jsontext.AppendUnquote(nil, a)
 	y, errY := jsontext.AppendUnquote(nil, b)
 	return errX == nil && errY == nil && bytes.Equal(x, y)

@@ -7,22 +7,22 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// Tools are the names of the server's tools at the start, in its order.
+// Tools are the names of the server's tools at the start, in the server's order.
 var Tools = []string{
 	"wait", "echo", "exotic", "count", "burst", "notify", "ask", "error", "change", "touch",
 	"idle", "task", "task-step", "fault", "instead",
 }
 
-// The URIs and names of its other items at the start.
+// The URIs and names of the server's other items at the start.
 var (
 	Resources = []string{"raw://text", "raw://blob", "file:///tmp/a%20b?x=%C3%A9#f", "raw://many"}
 	Templates = []string{"raw://{+path}", "raw://items/{id}{?q*}"}
 	Prompts   = []string{"greet", "report"}
 )
 
-// oddities are members that no MCP type has, with values that typed proxies
-// change: integers that doubles cannot hold, numbers out of range, digits without
-// significance, several spellings of what looks like one name.
+// oddities are members unknown to MCP, with values that typed proxies change: integers that doubles
+// cannot hold, numbers out of range, digits without significance, several spellings of seemingly
+// equal names.
 const oddities = `"x-unknown":{"n":9007199254740993,"large":1e400,"exact":1.10,"zero":-0,"huge":123456789012345678901234567890,` +
 	`"esc":"\u00e9\/\ud83d\ude00 <>&\u2028","none":null,"empty":{},"list":[],"\u00e9":1,"e\u0301":2,"\u00c9":3}`
 
@@ -59,8 +59,8 @@ func definitions() map[wire.Surface][]string {
 	return items
 }
 
-// list returns one page. Cursors are opaque to clients; these contain a number
-// that a double cannot hold.
+// list returns a page. Cursors are opaque to clients; these contain a number that a double cannot
+// hold.
 func (s *Server) list(surface wire.Surface, params []byte) wire.Reply {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +91,7 @@ func (s *Server) change(surface wire.Surface) {
 		`{%s"name":"added-%d","inputSchema":{"type":"object"},"_meta":{"n":1.0}}`, key, s.changes))
 }
 
-// Replace replaces the items of a list and announces that to all sessions.
+// Replace replaces the items of a list and announces the change to all sessions.
 func (s *Server) Replace(surface wire.Surface, items ...string) {
 	s.mu.Lock()
 	s.items[surface] = items
@@ -106,8 +106,8 @@ func (s *Server) Replace(surface wire.Surface, items ...string) {
 const allCapabilities = `{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"prompts":{"listChanged":true},"logging":{},"completions":{},` +
 	`"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}},"experimental":{"example.com/x":{"n":9007199254740993}}}`
 
-// exotic is a result with everything that results may contain, including content
-// that no MCP type has. %s is the raw params of the call.
+// exotic is a result with every allowed kind of content, and with content unknown to MCP. %s is the
+// raw params of the call.
 const exotic = `{"content":[{"type":"text","text":"\u00e9\ud83d\ude00 </script>","annotations":{"priority":1.0,"audience":["user"]},"_meta":{"example.com/k":null,"n":9007199254740993}},` +
 	`{"type":"hologram","data":1e400,"_meta":{"k":[]}},{"type":"image","data":"AAEC","mimeType":"image/png","x":-0},{"type":"audio","data":"","mimeType":"audio/wav"},` +
 	`{"type":"resource","resource":{"uri":"raw://text","text":"x","_meta":{"n":1.10},"x":1}},{"type":"resource_link","uri":"raw://blob","name":"b","size":9007199254740993},` +

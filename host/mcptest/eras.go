@@ -11,8 +11,8 @@ import (
 
 // This file lets a Pair do the same in both eras.
 
-// everything are the capabilities of a modern client that runs Items: those of ClientParams
-// that its era has.
+// everything are the capabilities of a modern client that runs Items: the capabilities of
+// ClientParams in the client's era.
 const everything = `{"sampling":{"tools":{},"context":{}},"elicitation":{"form":{},"url":{}},"roots":{},"experimental":{"example.com/c":{"n":9007199254740993}}}`
 
 // Everyone is the envelope of modern clients that run Items.
@@ -31,28 +31,28 @@ func (p *Pair) start(id, method, params string) <-chan Answer {
 	return p.Client.Start(id, method, p.params(params))
 }
 
-// await waits for an answer. It returns the result without what only modern results have,
-// and fails if the era of the client does not permit the answer.
-func (p *Pair) await(ctx context.Context, what string, answer <-chan Answer) (Entry, error) {
+// await waits for an answer. The result is returned without the members that only modern results
+// have. await fails if the era of the client does not permit the answer.
+func (p *Pair) await(ctx context.Context, wanted string, answer <-chan Answer) (Entry, error) {
 	select {
 	case a := <-answer:
 		var status *StatusError
 		if p.Modern && errors.As(a.Err, &status) {
 			m, err := wire.Parse(status.Body)
 			if err != nil {
-				return a.Entry, fmt.Errorf("%s: %w", what, status)
+				return a.Entry, fmt.Errorf("%s: %w", wanted, status)
 			}
 			a = Answer{Entry: Entry{Raw: status.Body, Msg: m}}
 		}
 		if a.Err != nil {
-			return a.Entry, fmt.Errorf("%s: %w", what, a.Err)
+			return a.Entry, fmt.Errorf("%s: %w", wanted, a.Err)
 		}
 		if !p.Modern {
 			return a.Entry, checkLegacy(a.Entry)
 		}
 		return bare(a.Entry)
 	case <-ctx.Done():
-		return Entry{}, fmt.Errorf("no answer to %s: %w", what, context.Cause(ctx))
+		return Entry{}, fmt.Errorf("no answer to %s: %w", wanted, context.Cause(ctx))
 	}
 }
 
@@ -66,8 +66,8 @@ func checkLegacy(e Entry) error {
 	return nil
 }
 
-// bare removes from a result what only results of the stateless era have. It is an error if
-// the result is not complete.
+// bare removes from a result the members that only results of the stateless era have. An incomplete
+// result is an error.
 func bare(e Entry) (Entry, error) {
 	if e.Msg.Result == nil {
 		return e, nil
@@ -83,8 +83,7 @@ func bare(e Entry) (Entry, error) {
 	return e, nil
 }
 
-// withoutMeta returns the object without some members of its _meta, and without _meta if
-// that leaves it empty.
+// withoutMeta returns the object without some members of _meta, and without an empty _meta.
 func withoutMeta(obj []byte, names ...string) []byte {
 	meta, ok := wire.Get(obj, "_meta")
 	if !ok {
@@ -109,14 +108,14 @@ func withoutEnvelope(params []byte) []byte {
 	return withoutMeta(params, metaVersion, metaCapabilities, metaClientInfo, metaLogLevel, "progressToken")
 }
 
-// question is what a server asked the client during a request, and when.
+// question is a question of a server to the client during a request.
 type question struct{ method, params string }
 
-// maxRounds bounds how often one request is repeated.
+// maxRounds bounds the repetitions of a request.
 const maxRounds = 10
 
-// rounds sends a request of the stateless era, and repeats it with answers until it is
-// complete. AnswerRequest gives the answers.
+// rounds sends a request of the stateless era, and repeats the request with the answers of
+// AnswerRequest until the result is complete.
 func (p *Pair) rounds(ctx context.Context, method, params string) (Entry, error) {
 	sent := params
 	for range maxRounds {
@@ -153,7 +152,7 @@ func (p *Pair) rounds(ctx context.Context, method, params string) (Entry, error)
 	return Entry{}, fmt.Errorf("%s: not answered in %d rounds", method, maxRounds)
 }
 
-// respond returns the inputResponses to a result that asks something.
+// respond returns the inputResponses to a result with questions.
 func (p *Pair) respond(e Entry) ([]byte, error) {
 	asked, _ := wire.Get(e.Msg.Result, "inputRequests")
 	responses := []byte(`{}`)
@@ -174,18 +173,18 @@ func (p *Pair) respond(e Entry) ([]byte, error) {
 	return responses, nil
 }
 
-// cancel cancels a request as the era and the transport of the client have it.
+// cancel cancels a request in the way of the client's era and transport.
 func (p *Pair) cancel(id, more string) error {
 	if p.Modern && p.HTTP {
 		p.Client.Drop(id)
-		p.Client.complete(wire.IDKey([]byte(id)), Answer{Err: ErrCancelled}) // else the id's next answer would be this one's
+		p.Client.complete(wire.IDKey([]byte(id)), Answer{Err: ErrCancelled}) // so the next answer for the id does not go to this request
 		return nil
 	}
 	return p.Client.Notify("notifications/cancelled", `{"requestId":`+id+more+`}`)
 }
 
-// subscribe asks for changes of lists or for updates of a resource, and returns how to end
-// that. In the handshake era changes of lists come unasked.
+// subscribe asks for changes of lists or for updates of a resource, and returns a function that
+// ends the subscription. In the handshake era changes of lists come unasked.
 func (p *Pair) subscribe(ctx context.Context, uri string) (end func() error, err error) {
 	if !p.Modern {
 		if uri == "" {

@@ -13,11 +13,10 @@ import (
 // TaskExtension is the name of the extension.
 const TaskExtension = "io.modelcontextprotocol/tasks"
 
-// extended is a call of the tool "task" that has become a task. The server's mutex guards
-// it.
+// extended is a call of the tool "task" that has become a task. The server's mutex guards extended.
 type extended struct {
 	id      string
-	members string // its status, and what belongs to that
+	members string // the status, and the members that the status requires
 }
 
 const firstStatus = `"status":"working"`
@@ -27,8 +26,8 @@ func (t *extended) object() string {
 	return fmt.Sprintf(`"taskId":%q,%s,"createdAt":"2026-08-01T10:30:00Z","lastUpdatedAt":"2026-08-01T10:40:00Z","ttlMs":null,"pollIntervalMs":1,"x":1.0`, t.id, t.members)
 }
 
-// callExtended answers the tool "task" of the stateless era: {required}. It makes a task
-// for clients that declare the extension. If required is set, it refuses others.
+// callExtended answers the tool "task" of the stateless era: {required}. The call becomes a task
+// for clients that declare the extension. If required is set, other clients are refused.
 func (c *call) callExtended() wire.Reply {
 	if _, ok := wire.Get(c.msg.Params, "_meta", metaCapabilities, "extensions", TaskExtension); !ok {
 		if c.argument("required") != nil {
@@ -48,8 +47,8 @@ func undeclared() wire.Reply {
 	return wire.Reply{Error: fmt.Appendf(nil, `{"code":-32021,"message":"tasks needed","data":{"requiredCapabilities":{"extensions":{%q:{}}}}}`, TaskExtension)}
 }
 
-// extendedMethod answers tasks/get, tasks/update and tasks/cancel. The answers to all
-// questions of a task complete it.
+// extendedMethod answers tasks/get, tasks/update and tasks/cancel. The answers to all questions of
+// a task complete the task.
 func (c *call) extendedMethod() wire.Reply {
 	if _, ok := wire.Get(c.msg.Params, "_meta", metaCapabilities, "extensions", TaskExtension); !ok {
 		return undeclared()
@@ -76,8 +75,8 @@ func (c *call) extendedMethod() wire.Reply {
 	return result(`{%s}`, object)
 }
 
-// SetTask changes a task and tells the subscriptions that asked for it. members are its
-// status and what belongs to it, such as `"status":"completed","result":{}`.
+// SetTask changes a task and notifies the task's subscriptions. members are the status and its
+// members, such as `"status":"completed","result":{}`.
 func (s *Server) SetTask(id, members string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

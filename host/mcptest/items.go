@@ -9,15 +9,15 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// Item is one line of the fidelity list: an exchange between a client and a server,
-// and what both observed.
+// Item is a line of the fidelity list: an exchange between a client and a server, and the
+// observations of both.
 type Item struct {
 	Name string
 	run  func(ctx context.Context, p *Pair) ([]byte, error)
 }
 
-// Items is the fidelity list. The items require a server without faults and with
-// unchanged tool names, and must run in this order on one pair.
+// Items is the fidelity list. The items require a server without faults and with unchanged tool
+// names, and must run in this order on a single pair.
 var Items = []Item{
 	{"initialize: capabilities, revision, _meta", runInitialize},
 	{"definitions, pages, _meta of lists", runDefinitions},
@@ -41,17 +41,16 @@ var Items = []Item{
 	{"large messages", runLarge},
 }
 
-// Pair is a client and the log of the server that it reaches, directly or through
-// a proxy.
+// Pair is a client and the log of the client's server, connected directly or through a proxy.
 type Pair struct {
 	Client *Client
 	// InitializeResponse is the response to the client's initialize request, which had
 	// ClientParams.
 	InitializeResponse Entry
-	// Server has what the server received.
+	// Server has the messages that the server received.
 	Server *Log
-	// Modern says that the client speaks the stateless era. HTTP says that it cancels a
-	// request of that era by closing its connection.
+	// Modern says that the client speaks the stateless era. HTTP says that the client cancels a
+	// request of that era by closing the connection.
 	Modern, HTTP bool
 	// Fewer makes the items about many messages send a tenth of them, or a hundred: still more
 	// than a proxy may hold.
@@ -68,9 +67,9 @@ const ClientParams = `{"protocolVersion":"2025-11-25","capabilities":{"sampling"
 	`"tasks":{"list":{},"cancel":{},"requests":{"sampling":{"createMessage":{}},"elicitation":{"create":{}}}},"experimental":{"example.com/c":{"n":9007199254740993}}},` +
 	`"clientInfo":{"name":"raw client","version":"0.1","x":1.0},"_meta":{"example.com/hello":{"n":1e400}}}`
 
-// Run performs the item and returns what client and server observed as a JSON
-// object. For a given client and server it is always the same, as Diff compares.
-// An error says that an expected message did not arrive.
+// Run performs the item and returns the observations of client and server as a JSON object. For a
+// given client and server the object is always the same, as Diff compares. An error says that an
+// expected message did not arrive.
 func (i Item) Run(ctx context.Context, p *Pair) ([]byte, error) {
 	mark := fmt.Sprintf(`"mark-%d"`, p.lastID.Add(1))
 	if _, err := p.call(ctx, "idle", `{"mark":`+mark+`}`); err != nil {
@@ -87,8 +86,8 @@ func (i Item) Run(ctx context.Context, p *Pair) ([]byte, error) {
 	return i.run(ctx, p)
 }
 
-// request sends a request with an id of its own and returns the response. Questions in
-// results are answered.
+// request sends a request with a new id and returns the response. Questions in results are
+// answered.
 func (p *Pair) request(ctx context.Context, method, params string) (Entry, error) {
 	if p.Modern {
 		return p.rounds(ctx, method, params)
@@ -100,7 +99,7 @@ func (p *Pair) request(ctx context.Context, method, params string) (Entry, error
 	return e, err
 }
 
-// many returns how many messages to send where there are n in full.
+// many returns the number of messages to send in place of n.
 func (p *Pair) many(n int) int {
 	if p.Fewer {
 		return max(100, n/10)
@@ -132,20 +131,19 @@ func ToolParams(tool, arguments, token string) string {
 }
 
 // arrived waits for a message that reached the server since the item began.
-func (p *Pair) arrived(ctx context.Context, what string, match func(Entry) bool) (Entry, error) {
-	e, _, err := p.Server.Find(ctx, what+" at the server", p.from, match)
+func (p *Pair) arrived(ctx context.Context, wanted string, match func(Entry) bool) (Entry, error) {
+	e, _, err := p.Server.Find(ctx, wanted+" at the server", p.from, match)
 	return e, err
 }
 
-// fence waits until everything that the server has sent is in the client's Log.
-// This holds for transports with one stream for all messages, and for the streams
-// of requests that have been answered.
+// fence waits until all messages sent by the server are in the client's Log. This holds for
+// transports with one stream for all messages, and for the streams of answered requests.
 func (p *Pair) fence(ctx context.Context) error {
 	_, err := p.call(ctx, "instead", `{"text":"fence"}`)
 	return err
 }
 
-// observation collects what client and server saw, as members of a JSON object.
+// observation collects the observations of client and server, as members of a JSON object.
 type observation struct{ b []byte }
 
 // add adds a raw value; nil is shown as absent.

@@ -8,7 +8,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// waiting starts a call of "wait" and returns once the server has received it.
+// waiting starts a call of "wait" and returns once the server has received the call.
 func (p *Pair) waiting(ctx context.Context, id, token string) (<-chan Answer, error) {
 	from := p.Client.Log.Len()
 	answer := p.start(id, "tools/call", ToolParams("wait", "{}", token))
@@ -25,8 +25,8 @@ func runCommonCancel(ctx context.Context, p *Pair) ([]byte, error) {
 	return cancelCalls(ctx, p, `,"reason":"enough"`, false)
 }
 
-// cancelCalls cancels calls, and uses their ids again. members are added to the
-// notification. exact observes what the server gets of it.
+// cancelCalls cancels calls, and uses their ids again. members are added to the notification. exact
+// observes the notification at the server.
 func cancelCalls(ctx context.Context, p *Pair, members string, exact bool) ([]byte, error) {
 	var s observation
 	for _, id := range []string{`"c\u00e9"`, `77`, `"77"`} {

@@ -11,8 +11,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// EraItems is the fidelity list for clients and servers of any era. The observations have
-// only what both eras have, so that they are the same in all combinations of eras.
+// EraItems is the fidelity list for clients and servers of any era. The observations have only the
+// members common to both eras, so they are the same in all combinations of eras.
 var EraItems = []Item{
 	{"capabilities, instructions, _meta", runWelcome},
 	{"definitions, pages, _meta of lists", runCommonDefinitions},
@@ -27,13 +27,13 @@ var EraItems = []Item{
 	{"updates of resources", runUpdates},
 	{"list_changed", runCommonChanges},
 	{"large messages", runLarge},
-	// These are last: a proxy may be unable to tell the messages of a server that belong to
-	// later calls from those that belong to cancelled ones.
+	// These items are last: a proxy may be unable to distinguish the messages of a server for later
+	// calls from the messages for cancelled calls.
 	{"cancel", runCommonCancel},
 	{"cancel storm", runCancelStorm},
 }
 
-// runWelcome looks at what a client learns of the server first.
+// runWelcome observes the first information that a client gets about the server.
 func runWelcome(ctx context.Context, p *Pair) ([]byte, error) {
 	e := p.InitializeResponse
 	if p.Modern {
@@ -195,7 +195,7 @@ func runQuestions(ctx context.Context, p *Pair) ([]byte, error) {
 	return s.json(), nil
 }
 
-// commonQuestion returns the params of a question without what only one era has; nil for
+// commonQuestion returns the params of a question without the members of a single era; nil for
 // none.
 func commonQuestion(params []byte) []byte {
 	if !wire.IsObject(params) {
@@ -204,7 +204,7 @@ func commonQuestion(params []byte) []byte {
 	return withoutMeta(without(params, "elicitationId"), "progressToken")
 }
 
-// runUpdates subscribes to resources and ends that.
+// runUpdates subscribes to resources and ends the subscriptions.
 func runUpdates(ctx context.Context, p *Pair) ([]byte, error) {
 	var s observation
 	for _, uri := range []string{"raw://text", "file:///tmp/a%20b?x=%C3%A9#f"} {
@@ -219,7 +219,7 @@ func runUpdates(ctx context.Context, p *Pair) ([]byte, error) {
 		}
 		e, _, err := p.Client.Log.Find(ctx, "update of "+uri, from, func(e Entry) bool {
 			of, _ := wire.GetString(e.Msg.Params, "uri")
-			// One of the resource before may come late, see below.
+			// An update of the previous resource may come late, see below.
 			return e.Msg.Method == "notifications/resources/updated" && (p.Modern || of == uri)
 		})
 		if err != nil {
@@ -229,7 +229,7 @@ func runUpdates(ctx context.Context, p *Pair) ([]byte, error) {
 		if err := end(); err != nil {
 			return nil, err
 		}
-		if err := p.fence(ctx); err != nil { // later ones were sent before it ended
+		if err := p.fence(ctx); err != nil { // all updates were sent before the subscription ended
 			return nil, err
 		}
 		from = p.Client.Log.Len()
@@ -251,7 +251,7 @@ func runUpdates(ctx context.Context, p *Pair) ([]byte, error) {
 	return s.json(), nil
 }
 
-// runCommonChanges changes each list and reads it again.
+// runCommonChanges changes each list and reads the list again.
 func runCommonChanges(ctx context.Context, p *Pair) ([]byte, error) {
 	end, err := p.subscribe(ctx, "")
 	if err != nil {

@@ -27,8 +27,8 @@ func runInitialize(_ context.Context, p *Pair) ([]byte, error) {
 	return s.json(), nil
 }
 
-// list fetches all pages of a list and returns the items by key. It omits the
-// tools of the proxy itself.
+// list fetches all pages of a list and returns the items by key, without the tools of the proxy
+// itself.
 func (p *Pair) list(ctx context.Context, surface wire.Surface) (items map[string][]byte, meta []byte, err error) {
 	items = map[string][]byte{}
 	for params := `{"_meta":{"n":1.0}}`; ; {

@@ -34,7 +34,7 @@ func runBurst(ctx context.Context, p *Pair) ([]byte, error) {
 	return s.json(), nil
 }
 
-// notified makes the server send a notification and records what the client gets.
+// notified makes the server send a notification and records the notification at the client.
 func (p *Pair) notified(ctx context.Context, s *observation, method, params string, general bool) error {
 	from := p.Client.Log.Len()
 	if _, err := p.call(ctx, "notify", fmt.Sprintf(`{"method":%q,"params":%s,"general":%v}`, method, params, general)); err != nil {
@@ -122,9 +122,9 @@ var serverRequests = []struct{ method, params string }{
 	{"roots/list", ``},
 }
 
-// AnswerRequest answers the server's requests for clients that run Items. Its results
-// contain the params of the request. It sends progress first if there is a token,
-// and answers with an error if params have "x-fail".
+// AnswerRequest answers the server's requests for clients that run Items. The results contain the
+// params of the request. Progress comes first if the request has a token. If params have "x-fail",
+// the answer is an error.
 func AnswerRequest(c *Client, m wire.Message) wire.Reply {
 	if m.Method == "ping" {
 		return result(`{}`)

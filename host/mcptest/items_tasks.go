@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// runTasks runs one task to completion, with progress, and cancels another.
+// runTasks runs a task to completion, with progress, and cancels another.
 func runTasks(ctx context.Context, p *Pair) ([]byte, error) {
 	var s observation
 	id, err := p.startTask(ctx, &s, `"task token"`)
@@ -68,7 +68,7 @@ func runTasks(ctx context.Context, p *Pair) ([]byte, error) {
 	return s.json(), nil
 }
 
-// startTask makes a call that becomes a task and returns its raw id.
+// startTask makes a call that becomes a task and returns the task's raw id.
 func (p *Pair) startTask(ctx context.Context, s *observation, token string) (string, error) {
 	params := `{"name":"task","arguments":{},"task":{"ttl":9007199254740993,"x":1.0},"_meta":{"progressToken":` + token + `,"n":1.0}}`
 	from := p.Client.Log.Len()

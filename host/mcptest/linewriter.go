@@ -7,7 +7,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// LineWriter writes newline-delimited messages, each whole. It is safe for concurrent
+// LineWriter writes newline-delimited messages, each whole. A LineWriter is safe for concurrent
 // use.
 type LineWriter struct {
 	mu  sync.Mutex
@@ -15,10 +15,10 @@ type LineWriter struct {
 	buf []byte
 }
 
-// NewLineWriter returns a LineWriter that writes to w.
+// NewLineWriter returns a LineWriter to w.
 func NewLineWriter(w io.Writer) *LineWriter { return &LineWriter{w: w} }
 
-// Write writes one message and a newline.
+// Write writes a message and a newline.
 func (w *LineWriter) Write(msg []byte) (err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

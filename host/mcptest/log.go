@@ -10,23 +10,23 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// Entry is one message as received.
+// Entry is a received message.
 type Entry struct {
-	// Stream names its source: "stdio", a session of a server, or one of the
-	// streams of an HTTP client ("get", "post 7", with the raw id).
+	// Stream names the source: "stdio", a session of a server, or one of the streams of an HTTP
+	// client ("get", "post 7", with the raw id).
 	Stream string
 	// Raw is the message without framing.
 	Raw []byte
 	// Msg is Raw parsed; zero if Raw is not a JSON-RPC message.
 	Msg wire.Message
-	// Header is from the HTTP request that carried it to a server; otherwise nil.
+	// Header is from the HTTP request that carried the message to a server; otherwise nil.
 	Header http.Header
 }
 
-// Log records what a peer received, in order. It is safe for concurrent use.
+// Log records the messages that a peer received, in order. A Log is safe for concurrent use.
 type Log struct {
-	// Each is called with every entry, in order, before Find returns it; it must
-	// not use the Log. Forget keeps no entries. Both are set before the first one.
+	// Each is called with every entry, in order, before Find returns the entry, and must not use
+	// the Log. Forget keeps no entries. Both are set before the first entry.
 	Each   func(Entry)
 	Forget bool
 
@@ -63,16 +63,16 @@ func (l *Log) All() []Entry {
 	return slices.Clone(l.entries)
 }
 
-// Len returns the number of entries so far: the index of the next one.
+// Len returns the number of entries so far, the index of the next entry.
 func (l *Log) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.entries)
 }
 
-// Find waits for the first matching entry at or after index from, and returns it
-// and the index after it. If ctx ends, the error wraps its cause and names what.
-func (l *Log) Find(ctx context.Context, what string, from int, match func(Entry) bool) (Entry, int, error) {
+// Find waits for the first matching entry at or after index from, and returns the entry and the
+// index after the entry. If ctx ends, the error wraps the cause and names wanted.
+func (l *Log) Find(ctx context.Context, wanted string, from int, match func(Entry) bool) (Entry, int, error) {
 	for {
 		l.mu.Lock()
 		for ; from < len(l.entries); from++ {
@@ -89,7 +89,7 @@ func (l *Log) Find(ctx context.Context, what string, from int, match func(Entry)
 		select {
 		case <-more:
 		case <-ctx.Done():
-			return Entry{}, from, fmt.Errorf("wait for %s: %w", what, context.Cause(ctx))
+			return Entry{}, from, fmt.Errorf("wait for %s: %w", wanted, context.Cause(ctx))
 		}
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"sync"
 )
 
-// Observer records what servers in other processes receive. Each process is a
-// stream of its Log, "process 1" and so on. The first entry of a stream is
-// "started"; "ended" is added once the process has ended.
+// Observer records the messages that servers in other processes receive. Each process is a stream
+// of the Log, "process 1" and so on. The first entry of a stream is "started"; "ended" is added
+// once the process has ended.
 type Observer struct {
 	Log Log
 
@@ -20,7 +20,7 @@ type Observer struct {
 	conns    []net.Conn
 }
 
-// NewObserver listens on a local port. It must be closed.
+// NewObserver listens on a local port. The caller must Close the Observer.
 func NewObserver() (*Observer, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -34,8 +34,7 @@ func NewObserver() (*Observer, error) {
 // Addr returns the address for ServerOptions.Observer.
 func (o *Observer) Addr() string { return o.listener.Addr().String() }
 
-// Close stops listening and waits for its goroutines. It does not wait for the
-// processes.
+// Close stops listening and waits for the Observer's goroutines, but not for the processes.
 func (o *Observer) Close() {
 	_ = o.listener.Close()
 	o.mu.Lock()
@@ -68,8 +67,7 @@ func (o *Observer) accept() {
 	}
 }
 
-// lines calls f with each line that is not blank, without surrounding space. f may
-// keep it.
+// lines calls f with each line that is not blank, without surrounding space. f may keep the line.
 func lines(r *bufio.Reader, f func([]byte)) {
 	for {
 		line, err := r.ReadBytes('\n')

@@ -10,69 +10,69 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// ServerOptions configure how a Server behaves. The zero value is a server that declares
-// all capabilities and makes no mistakes. It can be encoded as JSON; see Environ.
+// ServerOptions configure the behaviour of a Server. The zero value is a server that declares all
+// capabilities and makes no mistakes. ServerOptions can be encoded as JSON; see Environ.
 type ServerOptions struct {
-	// Name is the name in its serverInfo; "raw" if empty.
+	// Name is the name in serverInfo; "raw" if empty.
 	Name string
-	// Hints are the cache hints of its results in the stateless era, each with a comma; "":
-	// some of its own. Only for servers in the same process.
+	// Hints are the cache hints of results in the stateless era, each with a comma; "": the default
+	// hints. Only for servers in the same process.
 	Hints string
-	// Revision is the revision it answers with; "" is the client's.
+	// Revision is the revision in the answer to initialize; "" is the client's.
 	Revision string
-	// Capabilities is the raw object it declares; "" declares all.
+	// Capabilities is the raw object of declared capabilities; "" declares all.
 	Capabilities string
-	// Eras is what it speaks: EraLegacy, EraModern or EraBoth; "" is EraLegacy.
+	// Eras are the spoken eras: EraLegacy, EraModern or EraBoth; "" is EraLegacy.
 	Eras string
-	// Versions are the revisions that it supports in the stateless era; nil: Modern, and
-	// the newest of the other era with EraBoth.
+	// Versions are the supported revisions of the stateless era; nil: Modern, and the newest of the
+	// other era with EraBoth.
 	Versions []string
-	// Discover is the raw result of server/discover; "" is a correct one.
+	// Discover is the raw result of server/discover; "" is a correct result.
 	Discover string
-	// Items replaces the items of its lists: raw definitions. The tools answer like echo.
+	// Items replaces the items of lists: raw definitions. The tools answer like echo.
 	Items map[wire.Surface][]string
 	// CallTool, if set, answers calls of tools in place of everything else. The zero Reply is
 	// no answer. cancelled is closed when the call is cancelled. Only for servers in the same
 	// process.
 	CallTool func(cancelled <-chan struct{}, tool string, params []byte) wire.Reply `json:"-"`
-	// HeaderTools adds a tool whose argument is repeated in a header, and one whose
-	// annotation for that is invalid.
+	// HeaderTools adds a tool whose argument is repeated in a header, and a tool whose annotation
+	// for the header is invalid.
 	HeaderTools bool
-	// OneSubscription ends the subscription that goes on when another one begins.
+	// OneSubscription ends the current subscription when another one begins.
 	OneSubscription bool
-	// SamplingTool adds a tool for a client that says at its initialize that it supports sampling.
+	// SamplingTool adds a tool for clients that declare sampling at initialize.
 	SamplingTool bool
-	// SharedSubscription is how the Go SDK 1.8 has subscriptions: whatever the subscriptions of
-	// a connection have asked for is sent for the newest one, and the end of any of them ends it.
-	// One that was cancelled is answered. Only over stdio.
+	// SharedSubscription has subscriptions as in the Go SDK 1.8: all notifications that the
+	// subscriptions of a connection have asked for are sent for the newest subscription, and the
+	// end of any subscription ends the newest. A cancelled subscription is answered. Only over
+	// stdio.
 	SharedSubscription bool
 	// RefusesSubscription, if set, says for which resources subscriptions are refused.
 	RefusesSubscription func(uri string) bool `json:"-"`
 	// PageSize is the number of items on a page of a list; 0 is 3.
 	PageSize int
-	// StringIDs makes the ids of its own requests strings. Otherwise they are
-	// numbers from 1, like those of many clients.
+	// StringIDs makes the ids of the server's own requests strings. Otherwise they are numbers from
+	// 1, like the ids of many clients.
 	StringIDs bool
 	// Faults are the faults by method ("initialize") or tool name.
 	Faults map[string]Fault
-	// ExitOnStart is how many processes exit before they read anything. StartsFile
-	// is a file that counts the starts.
+	// ExitOnStart is the number of processes that exit before reading anything. StartsFile is a
+	// file that counts the starts.
 	ExitOnStart int
 	StartsFile  string
 	// Observer is the address of an Observer, for servers with their own process.
 	Observer string
 
-	// Answers is the form of HTTP answers: "" is an event stream; "json" is JSON,
-	// and messages before the answer go to the GET stream; "auto" is JSON if there
-	// are no messages before the answer.
+	// Answers is the form of HTTP answers: "" is an event stream; "json" is JSON, with earlier
+	// messages on the GET stream; "auto" is JSON if no messages come before the answer.
 	Answers string
-	// EarlyHeader begins the event stream of each answer at once, as most servers do,
-	// and not with its first message.
+	// EarlyHeader begins the event stream of each answer at once, as most servers do, instead of
+	// with the first message.
 	EarlyHeader bool
 	// CutAfter is after how many events the connection ends, but not the stream,
 	// which clients have to resume; 0 is never.
 	CutAfter int
-	// NoSessions sends HTTP clients no session id: all of them share one session.
+	// NoSessions sends HTTP clients no session id: all of them share a session.
 	NoSessions bool
 	// NoGETStream refuses the GET stream with 405.
 	NoGETStream bool
@@ -92,23 +92,23 @@ const (
 	Garbage        = "garbage"      // Count messages that are not JSON, then the answer
 	Flood          = "flood"        // Count notifications of Size bytes, then the answer
 	HugeLine       = "huge-line"    // a notification of Size bytes, then the answer
-	WrongID        = "wrong-id"     // an answer to a request that was not made, then the right one
+	WrongID        = "wrong-id"     // an answer to an unknown request, then the right one
 	OnlyWrongID    = "only-wrong-id"
 	Duplicate      = "duplicate"       // the answer Count times (2 if 0)
 	AfterCancel    = "after-cancel"    // an answer once the request has been cancelled
 	CloseStdout    = "close-stdout"    // no more output, but the process runs on; HTTP: streams break
-	IgnoreShutdown = "ignore-shutdown" // the answer; then it stops reading and ignores the end of input and SIGTERM (stdio)
+	IgnoreShutdown = "ignore-shutdown" // the answer; then the server stops reading and ignores the end of input and SIGTERM (stdio)
 )
 
-// Fault is a mistake that the server makes when it answers a request. The tool
-// "fault" takes one as its arguments.
+// Fault is a mistake of the server in the answer to a request. The arguments of the tool "fault"
+// are a Fault.
 type Fault struct {
 	Kind  string `json:"kind"`
 	Count int    `json:"count,omitempty"`
 	Size  int    `json:"size,omitempty"`  // bytes
 	Pause int    `json:"pause,omitempty"` // ms
-	// Times is how often a process makes the mistake, 0 for always; Skip is how
-	// many requests it answers correctly first.
+	// Times is the number of mistakes of a process, 0 for no limit; Skip is the number of correct
+	// answers before the first mistake.
 	Times int `json:"times,omitempty"`
 	Skip  int `json:"skip,omitempty"`
 }
@@ -121,21 +121,21 @@ const Env = "MCPTEST_SERVER"
 func (sw ServerOptions) Environ() map[string]string {
 	raw, err := json.Marshal(sw)
 	if err != nil {
-		panic(err) // all its fields can be encoded
+		panic(err) // all fields can be encoded
 	}
 	return map[string]string{Env: string(raw)}
 }
 
-// Main runs a server on standard input and output, and exits, if Env is set;
-// otherwise it does nothing. Call it first in TestMain, main or init.
+// Main runs a server on standard input and output, and exits, if Env is set; otherwise Main does
+// nothing. TestMain, main or init call Main first.
 func Main() {
 	if raw, ok := os.LookupEnv(Env); ok {
 		os.Exit(serve(raw, os.Stdin, os.Stdout, true))
 	}
 }
 
-// Serve does the same in this process, until in ends; env is the value of Env. A server that would
-// exit closes in and out.
+// Serve is Main in this process, until in ends; env is the value of Env. A server that would exit
+// closes in and out.
 func Serve(env string, in io.ReadCloser, out io.WriteCloser) {
 	defer in.Close()
 	defer out.Close()
@@ -169,8 +169,8 @@ func serve(env string, in io.Reader, out io.Writer, process bool) int {
 	return 0
 }
 
-// show sends a message to an Observer, and waits until the Observer's Log has it. So when the server
-// has answered a request, the Log has all messages that the server received before.
+// show sends a message to an Observer, and waits until the Observer's Log has the message. So when
+// the server has answered a request, the Log has all earlier messages to the server.
 func show(observer net.Conn, raw []byte) {
 	if _, err := observer.Write(append(raw[:len(raw):len(raw)], '\n')); err == nil {
 		_, _ = observer.Read(make([]byte, 1))

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// HTTP returns a handler that serves clients at one endpoint of the streamable HTTP
-// transport. Sessions outlive their connections, so the server must be closed.
+// HTTP returns a handler that serves clients at a single endpoint of the streamable HTTP transport.
+// Sessions outlive their connections, so the server must be closed.
 func (s *Server) HTTP() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost && s.sw.Eras == EraModern {
@@ -49,7 +49,7 @@ func (s *Server) newHTTPSession(id string) *session {
 	})
 }
 
-// known returns the session with an id, nil if there is none.
+// known returns the session with an id, nil for an unknown id.
 func (s *Server) known(id string) *session {
 	if s.sw.NoSessions {
 		id = sharedSession
@@ -59,8 +59,8 @@ func (s *Server) known(id string) *session {
 	return s.sessions[id]
 }
 
-// sessionOf returns the session that a request names. If there is none, it refuses
-// the request and returns nil.
+// sessionOf returns the session named by a request. A request without a known session is refused,
+// and the result is nil.
 func (s *Server) sessionOf(w http.ResponseWriter, r *http.Request) *session {
 	id := r.Header.Get("Mcp-Session-Id")
 	session := s.known(id)
@@ -106,7 +106,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	es := session.newStream()
-	leave := es.attach(w, -1, s.sw.EarlyHeader && !es.plainJSON) // before there is anything to write
+	leave := es.attach(w, -1, s.sw.EarlyHeader && !es.plainJSON) // before the first message
 	if s.sw.Answers == "json" {
 		session.received(e, answerOnly{es, session.general})
 	} else {
@@ -143,7 +143,7 @@ func (s *Server) newStream(id string) *eventStream {
 // maxStreams limits how many streams of answered requests can be resumed.
 const maxStreams = 1000
 
-// newStream returns the stream of one POST.
+// newStream returns the stream of a POST.
 func (s *session) newStream() *eventStream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +157,7 @@ func (s *session) newStream() *eventStream {
 	return es
 }
 
-// listen serves the GET stream, or resumes the stream that Last-Event-ID names.
+// listen serves the GET stream, or resumes the stream in Last-Event-ID.
 func (s *Server) listen(w http.ResponseWriter, r *http.Request) {
 	session := s.sessionOf(w, r)
 	if session == nil {

@@ -9,17 +9,16 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// Server is a raw MCP server for any number of clients, which share its lists and
-// tasks.
+// Server is a raw MCP server for any number of clients, which share the lists and tasks.
 type Server struct {
-	// Received has everything it received. The stream of an entry is "stdio", or
-	// for HTTP the id of the session ("" if there is none yet).
+	// Received has all received messages. The stream of an entry is "stdio", or for HTTP the id of
+	// the session ("" before the session exists).
 	Received *Log
 
 	sw      ServerOptions
 	process bool // the server has a process of its own, see Main
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	sessions map[string]*session
 	started  int // number of sessions so far
 	items    map[wire.Surface][]string
@@ -34,8 +33,8 @@ type Server struct {
 	regionHeader string        // see SetRegionHeader
 }
 
-// NewServer returns a server; it starts nothing. Servers that are used over HTTP
-// must be closed.
+// NewServer returns a server, without starting goroutines. The caller must close a server used over
+// HTTP.
 func NewServer(sw ServerOptions) *Server {
 	if sw.Name == "" {
 		sw.Name = "raw"
@@ -88,10 +87,10 @@ func (s *Server) all() []*session {
 	return all
 }
 
-// session is the session of one client.
+// session is the session of a client.
 type session struct {
 	srv    *Server
-	id     string // unique, even if the client does not see it
+	id     string // unique, even if the client does not see the id
 	ctx    context.Context
 	cancel context.CancelFunc
 	work   sync.WaitGroup
@@ -100,9 +99,9 @@ type session struct {
 	// broken ends the connection; see crash.
 	broken func()
 
-	mu             sync.Mutex // guards what follows
+	mu             sync.Mutex // guards the fields below
 	calls          map[string]*call
-	arriving       map[string]bool // requests that are only in the log yet; true: cancelled
+	arriving       map[string]bool // logged requests before received; true: cancelled
 	left           chan struct{}   // closed when a call ends; nil if nothing waits
 	pending        map[string]*pendingCall
 	lastID         int
@@ -127,12 +126,12 @@ type call struct {
 // pendingCall is a request of the server to the client.
 type pendingCall struct {
 	answer   chan wire.Message // buffered, holds one
-	token    string            // key of its progress token
+	token    string            // key of the call's progress token
 	progress [][]byte          // raw params, guarded by the session
 }
 
-// newSession returns a session. An empty id is replaced by a new one. connect sets
-// general and broken.
+// newSession returns a session. An empty id is replaced by a new one. connect sets general and
+// broken.
 func (s *Server) newSession(id string, connect func(*session)) *session {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.mu.Lock()
@@ -155,7 +154,7 @@ func (s *Server) newSession(id string, connect func(*session)) *session {
 	return session
 }
 
-// close ends the session; its calls are cancelled and its streams end.
+// close ends the session, cancels the calls and ends the streams.
 func (s *session) close() {
 	s.forget()
 	s.mu.Lock()
@@ -179,8 +178,8 @@ func (s *session) forget() {
 	delete(s.srv.sessions, s.id)
 }
 
-// add records a message of the client, as it came over HTTP. A test that sees a request in
-// the log may cancel it before received has seen it.
+// add records a message of the client, from HTTP. A test that sees a request in the log may cancel
+// the request before received has seen it.
 func (s *session) add(id string, raw []byte, header http.Header) Entry {
 	if m, err := wire.Parse(raw); err == nil && m.IsRequest() && !s.srv.isModern(m) {
 		s.mu.Lock()
@@ -273,8 +272,7 @@ func (c *call) serve(fault Fault) {
 	}
 }
 
-// waitForOthers waits until no other tool is running. It returns false if the call is
-// cancelled.
+// waitForOthers waits until no other tool is running, and returns false if the call is cancelled.
 func (c *call) waitForOthers() bool {
 	for {
 		others := 0
@@ -300,8 +298,8 @@ func (c *call) waitForOthers() bool {
 	}
 }
 
-// notify sends a notification on the call's stream. Log messages that the client of a
-// request of the stateless era has not asked for are left out.
+// notify sends a notification on the call's stream, without log messages that the client of a
+// request of the stateless era has not asked for.
 func (c *call) notify(method string, params []byte) {
 	if _, wanted := wire.GetString(c.msg.Params, "_meta", metaLogLevel); method == "notifications/message" && !wanted && c.srv.isModern(c.msg) {
 		return

@@ -6,10 +6,9 @@ import (
 	"net/http"
 )
 
-// SSE returns a handler for clients of the HTTP+SSE transport (revision
-// 2024-11-05). A GET opens a session and is the stream of all messages to its
-// client; it begins with the address for POSTs. The session ends with the
-// connection.
+// SSE returns a handler for clients of the HTTP+SSE transport (revision 2024-11-05). A GET opens a
+// session and is the stream of all messages to the client; the first event is the address for
+// POSTs. The session ends with the connection.
 func (s *Server) SSE() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.Method {
@@ -34,8 +33,7 @@ func (s *Server) serveSSE(w http.ResponseWriter, r *http.Request) {
 	es.serve(w, r, -1, true)
 }
 
-// sharedStream is the stream of a session as one call uses it. The stream does not
-// end when the call does.
+// sharedStream is the stream of a session as used by a call. The stream does not end with the call.
 type sharedStream struct{ stream }
 
 func (s sharedStream) send(msg []byte, _ bool) { s.stream.send(msg, false) }
@@ -55,6 +53,6 @@ func (s *Server) postSSE(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	e := session.add(id, raw, r.Header)
-	session.received(e, sharedStream{session.general}) // before the client may send the next one
+	session.received(e, sharedStream{session.general}) // before the client may send the next message
 	w.WriteHeader(http.StatusAccepted)
 }

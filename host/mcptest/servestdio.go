@@ -8,10 +8,9 @@ import (
 	"time"
 )
 
-// ServeStdio serves one client over newline-delimited messages until in ends or
-// the server crashes. Then it cancels the calls, waits for them, and closes in and
-// out if they are io.Closers. After the faults StopReading and IgnoreShutdown it returns
-// only after Close.
+// ServeStdio serves a client over newline-delimited messages until in ends or the server crashes.
+// Then ServeStdio cancels the calls, waits for them, and closes in and out if they are io.Closers.
+// After the faults StopReading and IgnoreShutdown, only Close lets ServeStdio return.
 func (s *Server) ServeStdio(in io.Reader, out io.Writer) {
 	finish := func() {
 		closeIt(out)

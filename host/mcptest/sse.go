@@ -12,13 +12,13 @@ import (
 type event struct {
 	name  string // "" is a message
 	data  []byte
-	id    string // the last one seen, even if the event has none
+	id    string // the latest id, even if the event has none
 	retry time.Duration
 }
 
-// readEvents calls f for each event until f returns false or the stream ends, which
-// is not an error. Lines may end in CR LF or LF. Events without data set id and
-// retry for the events that follow; f gets them too, with nil data.
+// readEvents calls f for each event until f returns false or the stream ends, which is not an
+// error. Lines may end in CR LF or LF. Events without data set id and retry for the following
+// events; f gets them too, with nil data.
 func readEvents(r io.Reader, f func(event) bool) error {
 	in := bufio.NewReaderSize(r, 64<<10)
 	var e event

@@ -12,10 +12,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// This file is the server of the stateless era (revision 2026-07-28). Its names of
-// methods and members are written out, so that a mistake in the product's tables shows.
+// This file is the server of the stateless era (revision 2026-07-28). The names of methods and
+// members are written out, so that a mistake in the product's tables shows.
 
-// The eras that a server can speak (ServerOptions.Eras). "" is EraLegacy.
+// The eras of a server (ServerOptions.Eras). "" is EraLegacy.
 const (
 	EraLegacy = "legacy" // initialize, and sessions
 	EraModern = "modern" // each request has an envelope
@@ -34,8 +34,8 @@ const (
 	metaSubscription = "io.modelcontextprotocol/subscriptionId"
 )
 
-// isModern reports whether a message has an envelope, or one would be needed because the
-// server speaks nothing else.
+// isModern reports whether a message has an envelope, or would need one because the server speaks
+// only the stateless era.
 func (s *Server) isModern(m wire.Message) bool {
 	switch s.sw.Eras {
 	case EraModern:
@@ -54,13 +54,13 @@ var modernMethods = []string{
 	"tasks/get", "tasks/update", "tasks/cancel",
 }
 
-// cachedMethods are those whose results have cache hints.
+// cachedMethods are the methods whose results have cache hints.
 var cachedMethods = []string{
 	"server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read",
 }
 
-// refusal returns why a request of the stateless era is refused before it is handled,
-// the zero Reply if it is not.
+// refusal returns the refusal of a request of the stateless era before it is handled, the zero
+// Reply for none.
 func (s *Server) refusal(m wire.Message, header http.Header) wire.Reply {
 	version, ok := wire.GetString(m.Params, "_meta", metaVersion)
 	capabilities, declared := wire.Get(m.Params, "_meta", metaCapabilities)
@@ -101,7 +101,7 @@ func unsupported(versions []string, m wire.Message) wire.Reply {
 	return wire.Reply{Error: fmt.Appendf(nil, `{"code":-32022,"message":"Unsupported protocol version","data":{"supported":%s,"requested":%q}}`, wire.Marshal(versions), asked)}
 }
 
-// checkHeaders compares the headers of a request with its body.
+// checkHeaders compares the headers of a request with the body.
 func (s *Server) checkHeaders(m wire.Message, header http.Header) wire.Reply {
 	want := map[string]string{"Mcp-Method": m.Method}
 	want["Mcp-Protocol-Version"], _ = wire.GetString(m.Params, "_meta", metaVersion)
@@ -154,7 +154,7 @@ func (c *call) modern() wire.Reply {
 	return c.completed(reply)
 }
 
-// completed adds what results of the stateless era have.
+// completed adds the members of results of the stateless era.
 func (c *call) completed(reply wire.Reply) wire.Reply {
 	text := string(reply.Result)
 	if !strings.Contains(text, `"resultType":`) {
@@ -184,9 +184,9 @@ func (c *call) discover() wire.Reply {
 		wire.Marshal(c.srv.versions()), capabilities, Instructions))
 }
 
-// askModern is the tool "ask" {method, params, times}: it asks the client by its result,
-// times times (1 if 0). Without a method it asks nothing: the client has only to repeat
-// the call with the requestState.
+// askModern is the tool "ask" {method, params, times}: the result asks the client, times times (1
+// if 0). Without a method the result asks nothing: the client has only to repeat the call with the
+// requestState.
 func (c *call) askModern() wire.Reply {
 	method, params := c.text("method"), c.argument("params")
 	if needs := capabilityFor(method, params); needs != nil {
@@ -227,14 +227,14 @@ func (c *call) askModern() wire.Reply {
 	return result(`{"resultType":"input_required",%s"requestState":"%s-%d"}`, questions, c.state(), round)
 }
 
-// state is the beginning of the requestState of a call: it says which call it is.
+// state is the beginning of the requestState of a call, which identifies the call.
 func (c *call) state() string {
 	arguments, _ := wire.Get(c.msg.Params, "arguments")
 	sum := sha256.Sum256(arguments)
 	return hex.EncodeToString(sum[:8])
 }
 
-// capabilityFor returns what the client must declare to be asked that; nil: nothing.
+// capabilityFor returns the capability that a client must declare before the question; nil: none.
 func capabilityFor(method string, params []byte) []string {
 	switch method {
 	case "elicitation/create":
@@ -274,8 +274,8 @@ func (s *Server) SetRegionHeader(name string) {
 	}
 }
 
-// headerTools are listed with ServerOptions.HeaderTools: one whose argument is repeated in
-// a header, and one whose annotation is invalid.
+// headerTools are listed with ServerOptions.HeaderTools: a tool whose argument is repeated in a
+// header, and a tool whose annotation is invalid.
 var headerTools = []string{
 	`{"name":"region","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}}`,
 	`{"name":"misnamed","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"not a token"}}}}`,

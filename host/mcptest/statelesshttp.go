@@ -9,8 +9,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// postModern answers a request of the stateless era. Each has a session of its own here,
-// which ends with its response.
+// postModern answers a request of the stateless era. Each request has a session here, which ends
+// with the response.
 func (s *Server) postModern(w http.ResponseWriter, r *http.Request, e Entry) {
 	if !e.Msg.IsRequest() {
 		w.WriteHeader(http.StatusAccepted)
@@ -36,7 +36,7 @@ func (s *Server) postModern(w http.ResponseWriter, r *http.Request, e Entry) {
 	es.hold(r, leave)
 }
 
-// refuse answers a request with an error and its HTTP status.
+// refuse answers a request with an error and the HTTP status of the error.
 func refuse(w http.ResponseWriter, m wire.Message, reply wire.Reply) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(statusOf(wire.ParseError(reply.Error).Code))
@@ -80,7 +80,7 @@ func encodeHeader(value string) string {
 	return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(value)) + "?="
 }
 
-// Envelope is what a client of the stateless era says with a request.
+// Envelope is the envelope of requests of a client of the stateless era.
 type Envelope struct {
 	Version      string // "": Modern
 	Capabilities string // raw object; "": {}

@@ -10,15 +10,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// stream carries messages to a client. It is safe for concurrent use.
+// stream carries messages to a client. A stream is safe for concurrent use.
 type stream interface {
-	// send writes a message. If final is set, it is the last one.
+	// send writes a message. If final is set, the message is the last.
 	send(msg []byte, final bool)
-	// frame returns a message as it is sent on the wire.
+	// frame returns a message as sent on the wire.
 	frame(msg []byte) []byte
-	// write sends bytes unchanged, size bytes at a time. After each portion it
-	// calls more and stops if that returns false. Nothing else is written
-	// meanwhile.
+	// write sends bytes unchanged, size bytes at a time. After each portion more is called, and
+	// write stops if more returns false. Nothing else is written meanwhile.
 	write(b []byte, size int, more func() bool)
 	// end says that no more messages will follow.
 	end()
@@ -43,8 +42,8 @@ func (s *lineStream) write(b []byte, size int, more func() bool) {
 	writePortions(s.w, b, size, more)
 }
 
-// writePortions writes b as stream.write specifies. Write errors are ignored: readers
-// notice that the client is gone.
+// writePortions writes b as stream.write specifies. Write errors are ignored: readers notice that
+// the client is gone.
 func writePortions(w io.Writer, b []byte, size int, more func() bool) {
 	for ; size > 0 && len(b) > size; b = b[size:] {
 		if _, err := w.Write(b[:size]); err != nil || !more() {
@@ -71,13 +70,13 @@ func (s answerOnly) send(msg []byte, final bool) {
 	s.others.send(msg, false)
 }
 
-// eventStream is a stream of server-sent events. It keeps events, so that clients
-// can connect later, or again.
+// eventStream is a stream of server-sent events. Events are kept, so that clients can connect
+// later, or again.
 type eventStream struct {
 	id        string // of the stream, in event ids; "" for none (legacy SSE)
 	cut       int    // end the connection after this many events; 0: never
-	plainJSON bool   // an answer that is the only message may be JSON
-	refusals  bool   // an error that is the only message is JSON, with its HTTP status
+	plainJSON bool   // an answer without earlier messages may be JSON
+	refusals  bool   // an error without earlier messages is JSON, with the HTTP status of the error
 	first     string // sent at the start of each connection
 
 	mu      sync.Mutex
@@ -91,7 +90,7 @@ type eventStream struct {
 	aborted bool
 }
 
-// maxReplay limits how many events that were written can be sent again.
+// maxReplay limits the number of written events that can be sent again.
 const maxReplay = 20_000
 
 func (s *eventStream) frame(msg []byte) []byte {
@@ -148,7 +147,7 @@ func (s *eventStream) abort() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended && s.next == s.base+len(s.events) {
-		return // it was over before
+		return // over before
 	}
 	s.ended, s.aborted = true, true
 	s.release()
@@ -160,9 +159,9 @@ func (s *eventStream) serve(w http.ResponseWriter, r *http.Request, from int, ea
 	s.hold(r, s.attach(w, from, early))
 }
 
-// attach makes the stream write to w until the returned channel is closed. It starts
-// with event number from, or with -1 where the last connection stopped. The headers
-// are sent at once if early is set, otherwise with the first event.
+// attach makes the stream write to w until the returned channel is closed, beginning with event
+// number from, or with -1 where the last connection stopped. The headers are sent at once if early
+// is set, otherwise with the first event.
 func (s *eventStream) attach(w http.ResponseWriter, from int, early bool) (leave chan struct{}) {
 	leave = make(chan struct{})
 	s.mu.Lock()
@@ -182,7 +181,7 @@ func (s *eventStream) attach(w http.ResponseWriter, from int, early bool) (leave
 	return leave
 }
 
-// hold keeps an attached connection open until the stream releases it or the client
+// hold keeps an attached connection open until the stream releases the connection or the client
 // disconnects.
 func (s *eventStream) hold(r *http.Request, leave chan struct{}) {
 	select {
@@ -199,7 +198,7 @@ func (s *eventStream) hold(r *http.Request, leave chan struct{}) {
 	}
 }
 
-// release lets the handler of the connection return, if there is a connection.
+// release lets the handler of the connection return, if the stream has a connection.
 func (s *eventStream) release() {
 	if s.leave != nil {
 		close(s.leave)
@@ -220,7 +219,7 @@ func (s *eventStream) start() {
 	_ = http.NewResponseController(s.w).Flush()
 }
 
-// flush writes the events that have not been written, if a client is connected.
+// flush writes the unwritten events, if a client is connected.
 func (s *eventStream) flush() {
 	if s.w == nil {
 		return

@@ -9,16 +9,16 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// listener is a subscriptions/listen that goes on.
+// listener is an open subscriptions/listen.
 type listener struct {
 	call  *call
-	kinds []string // the members of the filter that are true
+	kinds []string // the true members of the filter
 	uris  []string
 	tasks []string
 	over  chan struct{} // closed when the server ends the subscription
 }
 
-// kindOf maps notifications to the member of the filter that asks for them.
+// kindOf maps notifications to their member of the filter.
 var kindOf = map[string]string{
 	"notifications/tools/list_changed":     "toolsListChanged",
 	"notifications/prompts/list_changed":   "promptsListChanged",
@@ -92,13 +92,13 @@ func (c *call) listen() wire.Reply {
 	}
 }
 
-// tag returns the _meta of what belongs to the subscription.
+// tag returns the _meta of messages of the subscription.
 func (l *listener) tag() string {
 	return fmt.Sprintf(`"_meta":{%q:%s}`, metaSubscription, l.call.msg.ID)
 }
 
-// Publish sends a notification to the subscriptions that asked for it. params is a raw
-// object without _meta; "" for an empty one.
+// Publish sends a notification to the interested subscriptions. params is a raw object without
+// _meta; "" for an empty one.
 func (s *Server) Publish(method, params string) {
 	if params == "" {
 		params = "{}"
@@ -108,7 +108,7 @@ func (s *Server) Publish(method, params string) {
 	defer s.mu.Unlock()
 	for _, l := range s.listeners {
 		select {
-		case <-l.call.cancelled: // its goroutine has not removed it yet
+		case <-l.call.cancelled: // the listener's goroutine has not removed the listener yet
 			continue
 		default:
 		}
@@ -133,7 +133,8 @@ func (s *Server) EndSubscriptions() {
 	s.setListeners(nil)
 }
 
-// BreakSubscriptions breaks the streams of all subscriptions. Over stdio it cancels them.
+// BreakSubscriptions breaks the streams of all subscriptions. Over stdio the subscriptions are
+// cancelled.
 func (s *Server) BreakSubscriptions() {
 	s.mu.Lock()
 	all := s.listeners
@@ -149,15 +150,15 @@ func (s *Server) BreakSubscriptions() {
 	}
 }
 
-// setListeners sets the subscriptions that go on. The caller holds s.mu.
+// setListeners sets the open subscriptions. The caller holds s.mu.
 func (s *Server) setListeners(to []*listener) {
 	s.listeners = to
 	close(s.relistened)
 	s.relistened = make(chan struct{})
 }
 
-// AwaitSubscriptions waits until n subscriptions go on. If ctx ends, the error wraps its
-// cause and says how many there are.
+// AwaitSubscriptions waits until n subscriptions are open. If ctx ends, the error wraps the cause
+// and has the number of open subscriptions.
 func (s *Server) AwaitSubscriptions(ctx context.Context, n int) error {
 	for {
 		s.mu.Lock()

@@ -7,7 +7,7 @@ import (
 )
 
 // task is a call of the tool "task" that runs as a task (revision 2025-11-25,
-// basic/utilities/tasks). Only status changes; the server's mutex guards it.
+// basic/utilities/tasks). Only status changes; the server's mutex guards status.
 type task struct {
 	id       string
 	token    []byte // progress token of the request; nil if absent
@@ -16,12 +16,12 @@ type task struct {
 	finished chan struct{}
 }
 
-// related returns the _meta member that names the task a message belongs to.
+// related returns the _meta member that names the task of a message.
 func (t *task) related() string {
 	return fmt.Sprintf(`"io.modelcontextprotocol/related-task":{"taskId":%q,"x":1.0}`, t.id)
 }
 
-// object returns the task as it is in results and notifications.
+// object returns the task in the form for results and notifications.
 func (t *task) object() string {
 	return fmt.Sprintf(`"taskId":%q,"status":%q,"statusMessage":"\u00e9","createdAt":"2025-11-25T10:30:00Z","lastUpdatedAt":"2025-11-25T10:40:00Z","ttl":9007199254740993,"pollInterval":5,"x":1.0`, t.id, t.status)
 }
@@ -82,7 +82,7 @@ func (s *Server) task(id string) *task {
 	return nil
 }
 
-// finish ends a task. It returns false if the task had already ended.
+// finish ends a task, and returns false if the task had already ended.
 func (s *Server) finish(t *task, status string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

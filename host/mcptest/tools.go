@@ -10,19 +10,19 @@ import (
 // callTool runs a tool. Tools report progress only if the request has a token.
 //
 //	echo {…}                 the params of the call, as "received"
-//	exotic {}                a result that no MCP type describes
-//	error {code}             a JSON-RPC error with data; the code -32042 if there is none
+//	exotic {}                a result unknown to MCP
+//	error {code}             a JSON-RPC error with data; -32042 without a code
 //	count {times}            progress that many times, then an answer
 //	wait {}                  progress once, then no answer until cancelled
-//	burst {count, method}    that many numbered notifications (notifications/message)
+//	burst {count, method}    count numbered notifications (notifications/message)
 //	notify {method, params, general}  one notification; on the general stream if set
-//	ask {method, params}     a request to the client; its raw answer (see askModern, too)
+//	ask {method, params}     a request to the client; the raw answer (see askModern, too)
 //	change {list}            adds an item, and sends list_changed
 //	touch {uri}              resources/updated
 //	idle {}                  an answer once no other tool is running
 //	task, task-step          see tasks.go
 //	fault {kind, …}          see Fault
-//	instead {text, isError}  a text block with that text
+//	instead {text, isError}  a text block with the text
 func (c *call) callTool() wire.Reply {
 	if c.srv.sw.CallTool != nil {
 		return c.srv.sw.CallTool(c.cancelled, c.tool, c.msg.Params)
