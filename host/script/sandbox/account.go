@@ -8,14 +8,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/budget"
 )
 
-// Account is the fuel and the number of calls that a script and the scripts that it
-// calls may use together, beside the limits of each run. It is safe for concurrent
-// use. When runs use it at the same time, timing determines which of them
-// finds it empty, but not how much each has used by then.
+// Account is the fuel and the number of calls that a script and the scripts called by the script
+// may use together, in addition to the limits of each run. An Account is safe for concurrent use.
+// When concurrent runs share an Account, timing determines which of them finds the Account empty,
+// but not how much each has used by then.
 //
-// It also holds the part of Options.Budget that these runs have together.
+// An Account also holds the runs' part of Options.Budget.
 type Account struct {
-	fuel, calls       atomic.Int64 // what is left
+	fuel, calls       atomic.Int64 // the unused rest
 	allFuel, allCalls int64
 	owner             any
 
@@ -36,7 +36,7 @@ func NewAccount(l Limits, owner any) *Account {
 	return a
 }
 
-// takeFuel takes wanted units, or what is left. A nil account has no limit.
+// takeFuel takes wanted units, or the rest. A nil account has no limit.
 func (a *Account) takeFuel(wanted int64) int64 {
 	if a == nil {
 		return wanted
@@ -50,8 +50,8 @@ func (a *Account) takeFuel(wanted int64) int64 {
 	}
 }
 
-// Charge takes units of fuel for work that was done outside of a run, or what is
-// left. It returns how many it took, and whether they were enough.
+// Charge takes units of fuel for work outside of a run, or the rest. taken is the number of taken
+// units.
 func (a *Account) Charge(units uint64) (taken uint64, enough bool) {
 	got := a.takeFuel(int64(min(units, maxFuel)))
 	return uint64(got), uint64(got) == units
@@ -63,7 +63,7 @@ func (a *Account) returnFuel(units int64) {
 	}
 }
 
-// takeCalls takes n calls, or none if there are fewer, and reports which.
+// takeCalls takes n calls, or none if fewer are left, and reports which.
 func (a *Account) takeCalls(n int) bool {
 	if a == nil {
 		return true
@@ -79,9 +79,9 @@ func (a *Account) takeCalls(n int) bool {
 	}
 }
 
-// begin registers a run. The first one, which calls the others, gets a context that
-// ends when they fail for lack of memory; the contexts of the others are derived
-// from it. The caller must call end when the run has ended.
+// begin registers a run. The first run, which calls the others, gets a context that ends when they
+// fail for lack of memory; the contexts of the others are derived from that context. The caller
+// must call end when the run has ended.
 func (a *Account) begin(ctx context.Context, b *budget.Budget) (_ context.Context, end func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -104,18 +104,17 @@ func (a *Account) end() {
 	}
 }
 
-// AddWorkers adds n, which may be negative, to the number of goroutines that work for
-// the runs, such as those that make concurrent calls of one run. A goroutine that waits
-// for another one of them does not count; see budget.Run.AddWorkers. The goroutine that runs
-// the script is already counted.
+// AddWorkers adds n, which may be negative, to the number of goroutines that work for the runs,
+// such as goroutines for concurrent calls of a run. A goroutine that waits for another of them does
+// not count; see budget.Run.AddWorkers. The goroutine of the script is already counted.
 func (a *Account) AddWorkers(n int) {
 	if run := a.budgetRun(); run != nil {
 		run.AddWorkers(n)
 	}
 }
 
-// AddMessage registers a message of n bytes that belongs to the runs; see
-// budget.Run.AddMessage. Small messages do not count.
+// AddMessage registers a message of n bytes for the runs; see budget.Run.AddMessage. Small messages
+// do not count.
 func (a *Account) AddMessage(n int) {
 	if n <= budget.Small {
 		return
@@ -150,7 +149,7 @@ func (a *Account) addMemory(n int64) {
 	a.peak = max(a.peak, a.memory)
 }
 
-// Peak returns the most linear memory, in bytes, that the runs had at one time.
+// Peak returns the largest total of linear memory that the runs had at the same time, in bytes.
 func (a *Account) Peak() uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 // answers has the answers to the last batch of calls.
 type answers struct {
 	pending []pendingAnswer
-	// tape is that of answer number taped, if it was made and not fetched yet.
+	// tape is the tape of answer number taped, if made and not fetched yet.
 	tape  []byte
 	taped uint32
 }
@@ -23,8 +23,8 @@ type pendingAnswer struct {
 	fetched bool
 }
 
-// set stores the answers to a batch and returns how many there are. An answer that
-// is too large, alone or together with those before it, becomes an error.
+// set stores the answers to a batch and returns their number. An answer that is too large, alone or
+// together with earlier answers, becomes an error.
 func (a *answers) set(i *instance, calls []abi.ToolCall, made []abi.Answer) uint32 {
 	a.pending = make([]pendingAnswer, len(made))
 	var total uint64
@@ -51,7 +51,8 @@ func (a *answers) set(i *instance, calls []abi.ToolCall, made []abi.Answer) uint
 	return uint32(len(made))
 }
 
-// fetch writes one answer into the guest's buffer, if it fits, and drops it.
+// fetch writes an answer into the guest's buffer, if the buffer is large enough, and drops the
+// answer.
 func (a *answers) fetch(i *instance, index, ptr, capacity uint32) uint64 {
 	if uint64(index) >= uint64(len(a.pending)) || a.pending[index].fetched {
 		i.view(abi.FuncAnswerRead, ptr, capacity)
@@ -66,8 +67,7 @@ func (a *answers) fetch(i *instance, index, ptr, capacity uint32) uint64 {
 	return abi.Pack(p.code, n)
 }
 
-// fetchTape is fetch with a tape in place of JSON. It does nothing for an answer without
-// one.
+// fetchTape is fetch with a tape in place of JSON. An answer without a tape is not fetched.
 func (a *answers) fetchTape(i *instance, index, ptr, capacity uint32) uint64 {
 	if uint64(index) < uint64(len(a.pending)) && a.pending[index].code != abi.OK {
 		return a.fetch(i, index, ptr, capacity)
@@ -96,8 +96,8 @@ func (a *answers) fetchTape(i *instance, index, ptr, capacity uint32) uint64 {
 	return abi.Pack(p.code, n)
 }
 
-// withheldIn reports whether an answer has something that stands for a withheld one. A tape
-// would give the guest its text.
+// withheldIn reports whether an answer has a placeholder for a withheld answer. A tape would give
+// the guest the placeholder's text.
 func (i *instance) withheldIn(answer []byte) bool {
 	marker := i.script.Withheld
 	if marker == "" {

@@ -4,6 +4,6 @@ package sandbox
 
 import "io/fs"
 
-// checkOwner accepts every directory: there are no file modes, and directories in the
-// user's profile inherit its access rules.
+// checkOwner accepts every directory: the system has no file modes, and directories in the user's
+// profile inherit the profile's access rules.
 func checkOwner(string, fs.FileInfo) error { return nil }

@@ -14,9 +14,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// CachedGuests returns the names of the folders in a cache directory that [CleanCache] can
-// remove: native code of guests, of this version and of others, and what processes that were
-// killed have left. Without a directory there are none.
+// CachedGuests returns the names of the folders in a cache directory that [CleanCache] can remove:
+// native code of guests, of this version and of others, and folders of killed processes. A missing
+// directory has none.
 func CachedGuests(dir string) ([]string, error) {
 	root, err := regular.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -33,7 +33,7 @@ func CachedGuests(dir string) ([]string, error) {
 	for _, entry := range entries {
 		info, err := entry.Info()
 		if err != nil || !info.IsDir() {
-			continue // a process has just removed it
+			continue // a process has just removed the folder
 		}
 		// A younger temporary folder belongs to a process that is starting.
 		if isGuest(entry.Name()) || strings.HasPrefix(entry.Name(), tempPrefix) && time.Since(info.ModTime()) > staleAfter {
@@ -43,13 +43,13 @@ func CachedGuests(dir string) ([]string, error) {
 	return names, nil
 }
 
-// isGuest reports whether a folder of the cache has that name.
+// isGuest reports whether a folder of the cache has the native code of a guest.
 func isGuest(name string) bool { return strings.HasPrefix(name, guestPrefix) }
 
-// CleanCache removes folders that [CachedGuests] has returned. It waits for a process that
-// compiles a guest, until ctx ends. Processes that run keep the code they have. One that
-// starts at this moment finds a folder whole, or not at all, and then compiles the guest
-// again; so does the next one. The lock of the cache stays.
+// CleanCache removes folders that [CachedGuests] has returned. CleanCache waits for a process that
+// compiles a guest, until ctx ends. Running processes keep their code. A process that starts at
+// this moment finds a folder whole, or not at all, and then compiles the guest again; so does the
+// next process. The lock of the cache stays.
 func CleanCache(ctx context.Context, dir string, names []string) error {
 	if err := owner.CheckStrictly(dir); err != nil {
 		return fmt.Errorf("%w (remove the folder yourself)", err)
@@ -63,7 +63,7 @@ func CleanCache(ctx context.Context, dir string, names []string) error {
 	if _, err := lock.TryLockContext(ctx, lockRetry); err != nil {
 		return fmt.Errorf("waiting for another process that compiles: %w", err)
 	}
-	defer lock.Unlock() // nothing was written to it
+	defer lock.Unlock() // nothing was written to lock
 	var failed []error
 	for _, name := range names {
 		if !isGuest(name) && !strings.HasPrefix(name, tempPrefix) || filepath.Base(name) != name {
@@ -71,7 +71,7 @@ func CleanCache(ctx context.Context, dir string, names []string) error {
 		}
 		gone := name
 		if isGuest(name) {
-			gone = tempPrefix + rand.Text() // prune removes it if we do not come to it
+			gone = tempPrefix + rand.Text() // prune removes the folder if an error prevents the removal here
 			if err := root.Rename(name, gone); errors.Is(err, fs.ErrNotExist) {
 				continue // another process was faster
 			} else if err != nil {

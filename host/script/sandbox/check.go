@@ -24,9 +24,8 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// checkValue checks that text is one JSON value in valid UTF-8, at most depth deep,
-// without duplicate names in an object, because readers differ in which of them they
-// use.
+// checkValue checks that text is a JSON value in valid UTF-8, at most depth deep, without duplicate
+// names in an object: readers differ in their choice among duplicates.
 func checkValue(b []byte, depth int) error {
 	if !jsontext.Value(b).IsValid() {
 		return errors.New("not one valid JSON value")
@@ -61,8 +60,8 @@ func nesting(b []byte) (deepest int) {
 	return deepest
 }
 
-// decode reads a message of the guest. Names must match exactly, and unknown ones are
-// refused. extra is the depth that the message itself adds to abi.MaxDepth.
+// decode reads a message of the guest. Names must match exactly, and unknown names are refused.
+// extra is the depth that the message itself adds to abi.MaxDepth.
 func decode(b []byte, v any, extra int) error {
 	if err := checkValue(b, abi.MaxDepth+extra); err != nil {
 		return err
@@ -70,10 +69,10 @@ func decode(b []byte, v any, extra int) error {
 	return json.Unmarshal(b, v, json.RejectUnknownMembers(true))
 }
 
-// decodeCalls reads one batch.
+// decodeCalls reads a batch.
 func decodeCalls(b []byte) ([]abi.ToolCall, error) {
 	var calls []abi.ToolCall
-	if items := itemsOf(b, abi.MaxBatch+1); items > abi.MaxBatch { // before there are so many
+	if items := itemsOf(b, abi.MaxBatch+1); items > abi.MaxBatch { // before the memory for more calls is taken
 		return nil, fmt.Errorf("a batch of more than %d calls", abi.MaxBatch)
 	}
 	if err := decode(b, &calls, 2); err != nil {
@@ -102,7 +101,7 @@ func itemsOf(b []byte, most int) (items int) {
 	return items
 }
 
-// decodeCall reads one call.
+// decodeCall reads a call.
 func decodeCall(b []byte) (call abi.ToolCall, err error) {
 	if err = decode(b, &call, 1); err == nil {
 		err = checkCall(&call)
@@ -125,7 +124,7 @@ func checkCall(c *abi.ToolCall) error {
 	return nil
 }
 
-// decodeError reads a script's error. It refuses types that only the host may set.
+// decodeError reads a script's error, and refuses types that only the host may set.
 func decodeError(b []byte) (*abi.Error, error) {
 	e := new(abi.Error)
 	if err := decode(b, e, 2); err != nil {

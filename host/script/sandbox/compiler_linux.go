@@ -13,10 +13,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// Compiling the guest takes some hundred megabytes, which a process gives back late or
-// never. So another process does it: our own binary, started again under the name
-// compilerName with the directory of the options as its argument. Like that of package
-// subreaper, it never gets to main.
+// Compiling the guest takes some hundred megabytes, which a process gives back late or never. So
+// another process compiles the guest: this program's binary, started again under the name
+// compilerName with the directory of the options as the argument. Like the process of package
+// subreaper, the compiler never gets to main.
 const compilerName = "mcp-metatool-compiler"
 
 func init() {
@@ -25,7 +25,7 @@ func init() {
 	}
 }
 
-// compileForOther is the whole program of that process, and returns its exit status.
+// compileForOther is the whole program of the compiling process, and returns the exit status.
 func compileForOther(dir string) int {
 	guest, err := unpack()
 	if err == nil {
@@ -49,8 +49,7 @@ func (c *compileCache) fillElsewhere(ctx context.Context, opts Options) error {
 	if opts.Guest != nil {
 		return errors.ErrUnsupported
 	}
-	// The kernel sends the parent-death signal when the thread ends that has started
-	// the process.
+	// The kernel sends the parent-death signal when the thread ends that has started the process.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", opts.CacheDir)

@@ -9,14 +9,14 @@ import (
 // ErrClosed is returned by Run after Close.
 var ErrClosed = errors.New("sandbox: closed")
 
-// ErrGuest is wrapped by errors about a guest that was refused, because it does not
-// compile or does not follow package abi.
+// ErrGuest is wrapped by errors about a refused guest, which does not compile or does not follow
+// package abi.
 var ErrGuest = errors.New("sandbox: guest refused")
 
 // Limit names a limit of a run.
 type Limit string
 
-// The limits. The limit on time is not among them: it is the deadline of the context.
+// The limits. The limit on time is the deadline of the context.
 const (
 	LimitMemory    Limit = "memory"
 	LimitFuel      Limit = "fuel"
@@ -34,26 +34,25 @@ type LimitError struct {
 	// Value is the limit: bytes, units of fuel, or a number of calls; 0 for
 	// LimitRecursion, which has no figure.
 	Value uint64
-	// Used is set for LimitTotalMemory: the bytes that the run and the runs that it
-	// called used.
+	// Used is set for LimitTotalMemory: the bytes used by the run and by the runs that the run
+	// called.
 	Used uint64
-	// Message says what happened.
+	// Message says how the limit was reached.
 	Message string
 }
 
 func (e *LimitError) Error() string { return e.Message }
 
-// LimitName returns the name of the limit in errors. Package limits says what to do
-// about each limit.
+// LimitName returns the name of the limit in errors. Package limits has advice about each limit.
 func (e *LimitError) LimitName() string { return string(e.Limit) }
 
-// TrapError says that the guest failed: it trapped, ended without a response, or
-// passed the host something that package abi does not allow.
+// TrapError says that the guest failed: the guest trapped, ended without a response, or broke the
+// rules of package abi.
 type TrapError struct {
-	// Reason says what the guest did.
+	// Reason says how the guest failed.
 	Reason string
-	// Stderr is the first line that the guest's runtime wrote to standard error,
-	// if any, printable and of limited length.
+	// Stderr is the first line of the guest's runtime on standard error, if any, printable and of
+	// limited length.
 	Stderr string
 }
 
@@ -86,7 +85,7 @@ func stopped(ctx context.Context, name string) error {
 	return fmt.Errorf("script %q stopped: %w (%w)", name, cause, err)
 }
 
-// formatBytes formats a size in the largest unit that divides it.
+// formatBytes formats a size in the largest unit that divides n.
 func formatBytes(n uint64) string {
 	switch {
 	case n > 0 && n%(1<<20) == 0:

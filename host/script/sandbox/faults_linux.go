@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Asking the system which pages of a mapping are private takes as long as a short script.
-// It is only needed if there may be more of them than before. A page gets private when it
-// is written, by a page fault of the thread that writes. So if the thread that executes
-// the guest has no page fault meanwhile, the private pages are the same as before.
+// Asking the system for the private pages of a mapping takes as long as a short script. The
+// question is only needed if more pages may be private than before. A page gets private at the
+// first write, by a page fault of the writing thread. So if the thread that executes the guest has
+// no page fault meanwhile, the private pages are the same as before.
 
 // threadFaults returns how many page faults the calling thread has had.
 func threadFaults() (n int64, ok bool) {
@@ -20,8 +20,8 @@ func threadFaults() (n int64, ok bool) {
 	return int64(u.Minflt) + int64(u.Majflt), err == nil
 }
 
-// watch begins to count page faults if the private pages are known. Until unwatch, the
-// calling goroutine has its thread for itself, and they are not known.
+// watch begins to count page faults if the private pages are known. Until unwatch, the calling
+// goroutine keeps its thread, and the private pages are unknown.
 func (m *mapping) watch() {
 	if !m.known {
 		return
@@ -33,7 +33,7 @@ func (m *mapping) watch() {
 	}
 }
 
-// unwatch ends that. The private pages are known again if there was no page fault.
+// unwatch ends the counting. The private pages are known again if no page fault occurred.
 func (m *mapping) unwatch() {
 	if m.watched {
 		m.known = m.unchanged()
@@ -42,13 +42,13 @@ func (m *mapping) unwatch() {
 	}
 }
 
-// forget ends that, too, but the private pages are not known: somebody may write.
+// forget ends the counting too, but leaves the private pages unknown: other threads may write.
 func (m *mapping) forget() {
 	m.unwatch()
 	m.known = false
 }
 
-// unchanged reports whether there was no page fault since watch.
+// unchanged reports whether no page fault occurred since watch.
 func (m *mapping) unchanged() bool {
 	now, ok := threadFaults()
 	return m.watched && ok && now == m.faults
@@ -57,9 +57,8 @@ func (m *mapping) unchanged() bool {
 // errFaults says that the system does not count the page faults of a thread.
 var errFaults = errors.New("getrusage does not count page faults")
 
-// checkFaults checks that the first write to each page is counted as a page fault: of a
-// page that is read first, and of one that is not. Some systems that imitate Linux count
-// nothing.
+// checkFaults checks that the first write to each page is counted as a page fault, both for a page
+// that was read before and for an untouched page. Some systems that imitate Linux count nothing.
 func (i *cowImage) checkFaults() error {
 	page := uint64(os.Getpagesize())
 	m, err := i.newMapping(i.mapped + page)

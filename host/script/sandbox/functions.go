@@ -15,16 +15,15 @@ import (
 // instanceKey is the context key of the *instance that calls a host function.
 type instanceKey struct{}
 
-// errEnded is the value with which a host function panics to end the instance; the
-// reason is in instance.fault. wazero turns it into an error of the call into the
-// guest.
+// errEnded is the value with which a host function panics to end the instance; the reason is in
+// instance.fault. wazero returns errEnded as an error of the call into the guest.
 var errEnded = errors.New("ended by the host")
 
-// hostFunction is one function that guests can import.
+// hostFunction is a function that guests can import.
 type hostFunction struct {
 	name            string
 	params, results []api.ValueType
-	// call gets the parameters in stack and leaves its result in stack[0].
+	// call gets the parameters in stack and leaves the result in stack[0].
 	call func(ctx context.Context, i *instance, stack []uint64)
 }
 
@@ -35,8 +34,8 @@ const (
 
 func types(t ...api.ValueType) []api.ValueType { return t }
 
-// guarded returns the function for wazero. A panic in it or in the Caller ends the
-// run with an error, and its stack is logged.
+// guarded returns the function for wazero. A panic in the function or in the Caller ends the run
+// with an error, and the stack is logged.
 func (f hostFunction) guarded() api.GoModuleFunc {
 	return func(ctx context.Context, m api.Module, stack []uint64) {
 		i := ctx.Value(instanceKey{}).(*instance)
@@ -70,8 +69,8 @@ var abiFunctions = []hostFunction{
 	{abi.FuncFuelOut, nil, nil, fuelOut},
 }
 
-// executing wraps a function with effects. It may only be called while a script is
-// executed: the state of a guest that compiles one may be copied.
+// executing wraps a function with effects. The function may only be called while a script is
+// executed: the state of a guest that compiles a script may be copied.
 func executing(call func(context.Context, *instance, []uint64)) func(context.Context, *instance, []uint64) {
 	return serving(func(ctx context.Context, i *instance, stack []uint64) {
 		if i.preparing {
@@ -81,8 +80,8 @@ func executing(call func(context.Context, *instance, []uint64)) func(context.Con
 	})
 }
 
-// serving wraps a function that may only be called while a request is served. Every
-// copy of the snapshot would have the effects of an earlier call.
+// serving wraps a function that may only be called while a request is served. Every copy of the
+// snapshot would have the effects of an earlier call.
 func serving(call func(context.Context, *instance, []uint64)) func(context.Context, *instance, []uint64) {
 	return func(ctx context.Context, i *instance, stack []uint64) {
 		if !i.serving {
@@ -177,8 +176,7 @@ func (i *instance) undo(ctx context.Context, ptr, length uint32) uint64 {
 	return abi.Pack(abi.ToolError, 1)
 }
 
-// admitCalls reports whether n more calls are within the limits. If not, it records
-// the limit.
+// admitCalls reports whether n more calls are within the limits. If not, the limit is recorded.
 func (i *instance) admitCalls(n int) bool {
 	if n > i.limits.Calls-i.calls-i.undoCalls {
 		i.recordLimit(LimitCalls, i.limits.Calls, fmt.Sprintf("more than %d tool calls", i.limits.Calls))
@@ -225,8 +223,8 @@ func progress(_ context.Context, i *instance, stack []uint64) {
 	stack[0] = abi.Pack(abi.OK, 0)
 }
 
-// logEntryOverhead is what each log entry counts in addition to its text, in bytes, so
-// that empty entries are limited too.
+// logEntryOverhead is the size of each log entry in addition to the text, in bytes, so that empty
+// entries are limited too.
 const logEntryOverhead = 32
 
 func logWrite(_ context.Context, i *instance, stack []uint64) {
@@ -302,8 +300,8 @@ func (i *instance) respond(kind uint32, message []byte) abi.Code {
 	return abi.OK
 }
 
-// copyOut writes a message into the guest's buffer if it fits, and reports whether it
-// did.
+// copyOut writes a message into the guest's buffer if the buffer is large enough, and reports
+// whether.
 func (i *instance) copyOut(function string, message []byte, ptr, capacity uint32) bool {
 	buf := i.view(function, ptr, capacity)
 	return len(message) <= len(buf) && copy(buf, message) == len(message)
@@ -320,12 +318,12 @@ func (i *instance) view(function string, ptr, length uint32) []byte {
 	return b
 }
 
-// The cost, in fuel, of the host's work for the guest. Without it, a script could
-// keep the host busy at almost no cost.
+// The cost, in fuel, of the host's work for the guest. Without the cost, a script could keep the
+// host busy almost for free.
 const (
 	callCost  = 1000 // each call of a host function of package abi
-	copyCost  = 1    // each byte that is copied
-	checkCost = 16   // each byte that is checked to be JSON, and copied
+	copyCost  = 1    // each copied byte
+	checkCost = 16   // each byte checked to be JSON, and copied
 	tapeCost  = 4    // each byte of JSON that becomes a tape
 )
 
@@ -333,8 +331,8 @@ const (
 // at cost units each.
 func (i *instance) chargeCall(n, cost int) { i.fuel.charge(callCost + n*cost) }
 
-// recordLimit records the first limit that the run has reached. The guest can still
-// report the position in the script.
+// recordLimit records the first limit that the run has reached. The guest can still report the
+// position in the script.
 func (i *instance) recordLimit(limit Limit, value int, message string) {
 	if i.limit == nil {
 		i.limit = &LimitError{Limit: limit, Value: uint64(value),
@@ -342,7 +340,7 @@ func (i *instance) recordLimit(limit Limit, value int, message string) {
 	}
 }
 
-// end ends the instance from within a host function. It does not return.
+// end ends the instance from within a host function, and does not return.
 func (i *instance) end(why error) {
 	i.fault = why
 	panic(errEnded)

@@ -13,7 +13,7 @@ import (
 	"sync"
 )
 
-// packed is the guest of the product, compressed. guest.sum lists the inputs of its build;
+// packed is the guest of the product, compressed. guest.sum lists the inputs of the build;
 // scripts/build-guest writes both.
 //
 //go:embed guest.wasm.gz
@@ -30,7 +30,7 @@ var guestDigest = sync.OnceValue(func() string {
 	return hex.EncodeToString(digest[:])
 })
 
-// embeddedDigest returns the digest of the guest in guest.sum; zeros if it has none.
+// embeddedDigest returns the digest of the guest in guest.sum; zeros for a missing digest.
 func embeddedDigest() (digest [sha256.Size]byte) {
 	for line := range strings.Lines(embeddedSum) {
 		if text, ok := strings.CutPrefix(strings.TrimSpace(line), "wasm sha256:"); ok && len(text) == 2*len(digest) {
@@ -42,9 +42,8 @@ func embeddedDigest() (digest [sha256.Size]byte) {
 	return digest
 }
 
-// unpack returns the embedded guest, and checks that it is the one that guest.sum describes.
-// That takes a fifth of a second. A start that finds its native code under the digest in
-// guest.sum does without.
+// unpack returns the embedded guest, and checks the guest against guest.sum, which takes a fifth of
+// a second. A start that finds native code under the digest in guest.sum does not unpack the guest.
 func unpack() ([]byte, error) {
 	r, err := gzip.NewReader(strings.NewReader(packed))
 	if err != nil {

@@ -1,25 +1,25 @@
 package sandbox
 
-// image is the content of the memory that instances start with. Its methods are
-// safe for concurrent use.
+// image is the content of the memory that instances start with. The methods are safe for concurrent
+// use.
 type image interface {
-	// Size is its length in bytes, whole wasm pages.
+	// Size is the length of the image in bytes, whole wasm pages.
 	Size() uint64
-	// Base is how much of the machine's memory, in bytes, a typical run uses if its
+	// Base is the part of the machine's memory, in bytes, that a typical run uses if the run's
 	// memory does not grow: at most Size.
 	Base() uint64
-	// Open returns memory that gets the content of the image when wazero allocates
-	// it. It may grow to limit bytes; limit is at least Size.
+	// Open returns memory that gets the content of the image when wazero allocates the memory. The
+	// memory may grow to limit bytes; limit is at least Size.
 	Open(limit uint64) memory
-	// Learn receives the memory of a typical run that has ended, before it is released.
-	// The parts that differ from the image are those that most runs change.
+	// Learn receives the memory of an ended typical run, before its release. The parts that differ
+	// from the image are the parts that most runs change.
 	Learn(m memory)
-	// Close frees the image. All memory that was opened must have been released.
+	// Close frees the image. All opened memory must have been released.
 	Close()
 }
 
-// changes is how memory differs from its image: some whole pages, those of the system,
-// with their content. The zero value is no difference.
+// changes is the difference between memory and its image: some whole pages of the system, with
+// their content. The zero value is no difference.
 type changes struct {
 	pages   []uint32 // their numbers, in ascending order
 	content []byte
@@ -30,12 +30,11 @@ func (c changes) bytes() int { return len(c.content) + 4*len(c.pages) }
 // span is a range of bytes.
 type span struct{ from, to uint64 }
 
-// copyImage is an image that is copied into each memory, for systems without copy on
-// write.
+// copyImage is an image that is copied into each memory, for systems without copy on write.
 type copyImage struct {
 	size    uint64
 	content []byte // up to the last byte that is not zero
-	// filled has the parts of content that are not zero, which are copied.
+	// filled has the parts of content that are not zero; only these are copied.
 	filled []span
 }
 
@@ -60,7 +59,7 @@ func (i *copyImage) Open(limit uint64) memory {
 	return &copiedMemory{memory: newMemory(limit), image: i}
 }
 
-// copiedMemory is memory that starts with a copy of its image.
+// copiedMemory is memory that starts with a copy of an image.
 type copiedMemory struct {
 	memory
 	image  *copyImage
@@ -79,8 +78,8 @@ func (m *copiedMemory) Reallocate(size uint64) []byte {
 	return b
 }
 
-// spans divides length bytes into pieces of grain bytes and returns the wanted ones.
-// It joins neighbours, and also pieces with up to gap unwanted ones between them.
+// spans divides length bytes into pieces of grain bytes and returns the wanted ones. Neighbours are
+// joined, and also pieces with up to gap unwanted ones between them.
 func spans(length, grain, gap int, wanted func(from, to int) bool) []span {
 	var list []span
 	for from := 0; from < length; from += grain {

@@ -12,20 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cowImage is an image in a sealed memory file. Each memory is a private mapping of
-// the file, so an instance only holds the pages that it has written, and making one
-// costs the same whatever the size of the image.
+// cowImage is an image in a sealed memory file. Each memory is a private mapping of the file, so an
+// instance only holds written pages, and a new instance costs the same for any size of the image.
 //
-// Released mappings are reused, once their content is restored
-// (restore_linux.go). Pages that most runs write are restored by copying, which saves
-// page faults. Others are dropped if there are many, so that the next access finds the
-// file's page again (or zeros, behind the end of the file).
+// Released mappings are reused, once their content is restored (restore_linux.go). Pages that most
+// runs write are restored by copying, which saves page faults. Other pages are dropped if they are
+// many, so that the next access finds the file's page again (or zeros, behind the end of the file).
 type cowImage struct {
 	file   int // descriptor
 	size   uint64
 	mapped uint64 // the length of the file: up to the last page that is not zero
 	source []byte // the file, mapped for reading
-	// pages is /proc/self/pagemap; nil if it cannot be read.
+	// pages is /proc/self/pagemap; nil if unreadable.
 	pages *os.File
 	// precise says that pages tells which pages of a mapping were written.
 	precise bool
@@ -39,12 +37,12 @@ type cowImage struct {
 	idle   []*mapping
 }
 
-// maxGap is how many pages between two hot ones are copied with them: a system call
-// costs about as much as copying that many pages.
+// maxGap is the number of pages between two hot pages that are copied with them: a system call
+// costs about as much as a copy of these pages.
 const maxGap = 2
 
-// newImage makes an image with a copy of content. If the system does not allow a
-// sealed memory file, the image is one that is copied.
+// newImage makes an image with a copy of content. If the system does not allow a sealed memory
+// file, the image is a copyImage.
 func newImage(content []byte) (image, error) {
 	i, err := newCOWImage(content)
 	if err != nil {
@@ -86,8 +84,7 @@ func newCOWImage(content []byte) (_ *cowImage, err error) {
 	if _, err := unix.FcntlInt(uintptr(i.file), unix.F_ADD_SEALS, seals); err != nil {
 		return nil, err
 	}
-	// Private although it is only read: older kernels refuse shared mappings of
-	// a sealed file.
+	// Private although only read: older kernels refuse shared mappings of a sealed file.
 	i.source, err = unix.Mmap(i.file, 0, int(i.mapped), unix.PROT_READ, unix.MAP_PRIVATE)
 	if err != nil {
 		return nil, err
@@ -116,7 +113,7 @@ func (i *cowImage) Open(limit uint64) memory {
 	return &cowMemory{gauge: gauge{limit: limit}, image: i, mapping: i.reuse(limit)}
 }
 
-// reuse returns a kept mapping with room for limit bytes; nil if there is none.
+// reuse returns a kept mapping with room for limit bytes; nil for none.
 func (i *cowImage) reuse(limit uint64) *mapping {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -130,8 +127,8 @@ func (i *cowImage) reuse(limit uint64) *mapping {
 	return nil
 }
 
-// keep keeps a restored mapping for a later run. If there are too many, it frees the
-// least recently used one, which may be too small for the current limits.
+// keep keeps a restored mapping for a later run. If too many are kept, keep frees the least
+// recently used mapping, which may be too small for the current limits.
 func (i *cowImage) keep(m *mapping) {
 	var excess *mapping
 	i.mu.Lock()
@@ -174,8 +171,7 @@ func (i *cowImage) Close() {
 		m.unmap()
 	}
 	i.idle = nil
-	// These fail only for a descriptor that is not open or a range that is not a
-	// mapping.
+	// These fail only for a descriptor that is not open or a range that is not a mapping.
 	if i.source != nil {
 		_ = unix.Munmap(i.source)
 		i.source = nil
@@ -190,13 +186,13 @@ func (i *cowImage) Close() {
 // inaccessible addresses.
 type mapping struct {
 	reserved []byte
-	usable   uint64 // accessible bytes: the most that any run had
-	// private has the private pages of the image, if known. entries and spare are
-	// buffers: what pagemap says, and for another list.
+	usable   uint64 // accessible bytes: the largest size that any run had
+	// private has the private pages of the image, if known. entries and spare are buffers, for the
+	// content of pagemap and for another list.
 	known          bool
 	private, spare []uint32
 	entries        []byte
-	// watched says that a thread executes the guest that had so many page faults before
+	// watched says that a thread executes the guest, with faults page faults before
 	// (faults_linux.go).
 	watched bool
 	faults  int64
@@ -217,7 +213,7 @@ func (i *cowImage) newMapping(length uint64) (*mapping, error) {
 	return &mapping{reserved: reserved, usable: i.mapped}, nil
 }
 
-// drop discards what was written to a range of pages.
+// drop discards the written content of a range of pages.
 func (m *mapping) drop(from, to uint64) error {
 	if from >= to {
 		return nil
@@ -226,8 +222,8 @@ func (m *mapping) drop(from, to uint64) error {
 }
 
 func (m *mapping) unmap() {
-	// It can only fail for a range that is not a mapping. It also removes what was
-	// mapped over the start of the range.
+	// Munmap can only fail for a range that is not a mapping. Mappings over the start of the range
+	// are removed too.
 	_ = unix.Munmap(m.reserved)
 }
 
@@ -235,7 +231,7 @@ func (m *mapping) unmap() {
 type cowMemory struct {
 	gauge
 	image    *cowImage
-	*mapping      // nil before there is one, and after Release
+	*mapping      // nil before Allocate, and after Release
 	open     bool // wazero has asked for memory
 }
 
@@ -264,7 +260,7 @@ func (m *cowMemory) Reallocate(size uint64) []byte {
 	return m.reserved[:size:size]
 }
 
-// Held counts all memory after the image, and the pages of the image that were written.
+// Held counts all memory after the image, and the written pages of the image.
 func (m *cowMemory) Held() uint64 {
 	if m.mapping == nil || m.image.pages == nil {
 		return m.size
@@ -329,8 +325,8 @@ func (m *cowMemory) Reopen(limit uint64) bool {
 	return true
 }
 
-// Release restores the mapping and keeps it for a later run. If that fails, it frees
-// the mapping.
+// Release restores the mapping and keeps it for a later run. If restoring fails, the mapping is
+// freed.
 func (m *cowMemory) Release() {
 	if m.mapping == nil {
 		return

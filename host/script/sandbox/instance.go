@@ -12,8 +12,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
-// instance is one run: a module instance and the host's state for it. One goroutine
-// uses it.
+// instance is a run: a module instance and the host's state for the run. Only one goroutine uses an
+// instance.
 type instance struct {
 	name    string
 	limits  Limits
@@ -21,19 +21,19 @@ type instance struct {
 	caller  Caller
 	slot    *computeSlot // nil while the guest is warmed up, which needs no slot
 	log     *slog.Logger
-	script  abi.Request // what is to be served
-	request []byte      // what the guest reads as JSON: all or a half of it (serve.go)
+	script  abi.Request // the request to be served
+	request []byte      // request or half of a request as JSON, for the guest (serve.go)
 	repeats bool        // as in Run
 
 	halves    bool      // the script is compiled and executed by two requests
 	preparing bool      // the guest serves the first of them
-	compiled  bool      // it was served, maybe in an earlier instance
-	keep      bool      // the state after it should be kept
-	prepared  *prepared // that state, if it is kept
+	compiled  bool      // the script was compiled, maybe in an earlier instance
+	keep      bool      // the state after compiling should be kept
+	prepared  *prepared // the kept state after compiling, if any
 
-	memory  memory     // nil until it is started
+	memory  memory     // nil before the start
 	module  api.Module // as well
-	vm      *vm        // memory and module, if it was started from a snapshot
+	vm      *vm        // memory and module, if started from a snapshot
 	from    *snapshot  // the snapshot
 	room    uint64     // the most linear memory, in bytes: limits.Memory and extra
 	extra   uint64     // memory of the guest itself that limits.Memory does not cover
@@ -41,14 +41,14 @@ type instance struct {
 	serving bool       // the guest is initialised and serves the request
 
 	charged    uint64 // bytes taken from the budget of all runs
-	linear     uint64 // bytes of linear memory that were added to the account
+	linear     uint64 // bytes of linear memory added to the account
 	measuredAt uint64 // fuel used when the memory was last measured
 
 	fuel      fuel
 	answers   answers
 	calls     int
 	undoCalls int // calls registered for undo, including committed ones
-	undoBytes int // size of the ones that are not committed
+	undoBytes int // size of the uncommitted ones
 	logged    int // bytes charged against Limits.Logs
 	logFull   bool
 
@@ -59,7 +59,7 @@ type instance struct {
 	scriptErr *abi.Error
 
 	limit *LimitError // the first limit reached after which the guest could continue
-	fault error       // why the host ended the instance, if it did
+	fault error       // why the host ended the instance, if so
 
 	wasi wasiState
 }
@@ -88,7 +88,7 @@ func requestTooLarge(name string, size int) error {
 	return fmt.Errorf("sandbox: request for %q: %d bytes, more than %d", name, size, abi.MaxMessage)
 }
 
-// run starts the instance, lets it serve its request, and determines how that ended.
+// run starts the instance, lets the instance serve the request, and determines how the run ended.
 func (i *instance) run(ctx context.Context, s *snapshot) (out Outcome, err error) {
 	defer i.close()
 	i.makeRoom(s.image.Size())
@@ -122,8 +122,8 @@ func (i *instance) run(ctx context.Context, s *snapshot) (out Outcome, err error
 	return out, err
 }
 
-// start makes a module instance in the state of the snapshot, or in the one after the
-// script was compiled.
+// start makes a module instance in the state of the snapshot, or in the state after compiling the
+// script.
 func (i *instance) start(ctx context.Context, s *snapshot) error {
 	if s.image.Size() > i.room {
 		i.fault = i.memoryLimit()
@@ -167,8 +167,7 @@ func (i *instance) start(ctx context.Context, s *snapshot) error {
 	return nil
 }
 
-// call calls one of the guest's exports, which have no parameters and at most
-// one result.
+// call calls an export of the guest; exports have no parameters and at most one result.
 func (i *instance) call(ctx context.Context, export string) (uint64, error) {
 	var stack [1]uint64
 	function := (api.Function)(nil)
@@ -185,7 +184,7 @@ func (i *instance) call(ctx context.Context, export string) (uint64, error) {
 	return stack[0], err
 }
 
-// watch and unwatch enclose all that the guest does; see restorable.
+// watch and unwatch enclose all work of the guest; see restorable.
 func (i *instance) watch() {
 	if m, ok := i.memory.(restorable); ok {
 		m.Watch()
@@ -198,7 +197,7 @@ func (i *instance) unwatch() {
 	}
 }
 
-// close frees everything, whatever state the instance is in, or keeps it for a later run.
+// close frees an instance in any state, or keeps the vm for a later run.
 func (i *instance) close() {
 	if i.vm != nil && i.intact {
 		i.settleMemory()
@@ -217,8 +216,8 @@ func (i *instance) close() {
 	i.settleMemory()
 }
 
-// classify returns why a call into the guest ended; callErr is wazero's error. The
-// order is that of Sandbox.Run; nil means that the guest returned.
+// classify returns why a call into the guest ended; callErr is wazero's error. The order is the
+// order of Sandbox.Run; nil means that the guest returned.
 func (i *instance) classify(ctx context.Context, callErr error) error {
 	var own *hostError
 	switch {
@@ -247,17 +246,17 @@ func isLimit(err error) bool {
 	return errors.As(err, &limit)
 }
 
-// isOutOfMemory reports whether the guest ended for lack of memory: either its memory
-// could not grow, or its runtime found that there cannot be enough.
+// isOutOfMemory reports whether the guest ended for lack of memory: either the memory could not
+// grow, or the guest's runtime found the memory too small.
 func (i *instance) isOutOfMemory() bool {
 	return i.memory != nil && i.memory.Refused() || i.wasi.fatal() == "out of memory"
 }
 
-// isRecursion reports whether the guest ran out of call stack: its own, which the Go
-// runtime reports before it traps, or the native one.
+// isRecursion reports whether the guest ran out of call stack: the guest's own, which the Go
+// runtime reports before a trap, or the native one.
 func (i *instance) isRecursion(callErr error) bool {
-	// wazero returns a stack overflow as it is and wraps every other error with a
-	// stack trace. The error value is internal to wazero.
+	// wazero returns a stack overflow unchanged and wraps every other error with a stack trace. The
+	// error value is internal to wazero.
 	if errors.Unwrap(callErr) == nil && callErr.Error() == "stack overflow" {
 		return true
 	}

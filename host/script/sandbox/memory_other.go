@@ -2,5 +2,5 @@
 
 package sandbox
 
-// newMemory returns empty memory that may grow to limit bytes.
+// newMemory returns empty memory with room for limit bytes.
 func newMemory(limit uint64) memory { return newHeapMemory(limit) }

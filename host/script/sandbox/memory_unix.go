@@ -4,17 +4,16 @@ package sandbox
 
 import "golang.org/x/sys/unix"
 
-// mappedMemory is memory outside the host's heap. It reserves addresses up to its
-// limit, which costs nothing, and makes them usable as it grows. So it is never
-// copied, holds no more than the guest has touched, and is freed at once when it is
-// released, not when the garbage collector runs.
+// mappedMemory is memory outside the host's heap. Addresses up to the limit are reserved, for free,
+// and made usable as the memory grows. So the memory is never copied, holds no more than the guest
+// has touched, and is freed at the release, not when the garbage collector runs.
 type mappedMemory struct {
 	gauge
 	reserved []byte // the whole range; inaccessible beyond usable
 	usable   uint64
 }
 
-// newMemory returns empty memory that may grow to limit bytes.
+// newMemory returns empty memory with room for limit bytes.
 func newMemory(limit uint64) memory {
 	if limit == 0 {
 		return newHeapMemory(0)
@@ -43,7 +42,7 @@ func (m *mappedMemory) Reallocate(size uint64) []byte {
 
 func (m *mappedMemory) Release() {
 	if m.reserved != nil {
-		// It can only fail for a range that is not a mapping.
+		// Munmap can only fail for a range that is not a mapping.
 		_ = unix.Munmap(m.reserved)
 		m.reserved = nil
 	}

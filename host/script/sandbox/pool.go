@@ -13,15 +13,15 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
-// vm is a module instance of a snapshot with the handles that a run needs. Finding
-// these takes longer than a short script.
+// vm is a module instance of a snapshot with the handles for a run. Finding the handles takes
+// longer than a short script.
 type vm struct {
 	module api.Module
 	memory memory
 	state  []api.MutableGlobal // the globals of program.state
 	fuel   api.MutableGlobal
 	run    api.Function // with the native stack on which the guest runs
-	// holds is the state that it has while it is not used; nil: that of the snapshot.
+	// holds is the state of the unused vm; nil: the state of the snapshot.
 	holds *prepared
 }
 
@@ -48,8 +48,8 @@ func (v *vm) setState(globals []uint64) {
 	}
 }
 
-// restore brings v to a state of the snapshot: that of p; nil is the start state. If it
-// returns false, the state of v is unknown.
+// restore brings v to a state of the snapshot: p, or the start state if p is nil. After false, the
+// state of v is unknown.
 func (v *vm) restore(s *snapshot, p *prepared) bool {
 	globals := s.globals
 	var c changes
@@ -71,25 +71,23 @@ func (v *vm) close() error {
 	return err
 }
 
-// restorable is memory whose content can be restored while a module instance keeps it.
+// restorable is memory whose content can be restored while a module instance keeps the memory.
 type restorable interface {
 	memory
-	// Restore brings the content back to that of the image, with some changes. It
-	// returns false if it cannot: if the memory has grown, because module instances
-	// cannot shrink it.
+	// Restore brings the content back to the image, with some changes. Restore returns false if the
+	// memory has grown, because module instances cannot shrink memory.
 	Restore(c changes) bool
-	// Changes returns how the content differs from that of the image. It returns false
-	// if that is not known, is more than limit bytes, or if the memory has grown.
+	// Changes returns the difference between the content and the image. ok is false if the
+	// difference is unknown or more than limit bytes, or if the memory has grown.
 	Changes(limit int) (c changes, ok bool)
 	// Fits reports whether Reopen would succeed.
 	Fits(limit uint64) bool
-	// Reopen prepares restored memory for another run, in which it may grow to limit
-	// bytes. It returns false if there is no room for that many.
+	// Reopen prepares restored memory for another run, in which the memory may grow to limit bytes.
+	// Reopen returns false if limit bytes have no room.
 	Reopen(limit uint64) bool
-	// Watch must be called before a guest runs that Restore or Changes may follow.
-	// Otherwise these may miss what it writes. Unwatch is called on the same goroutine
-	// when the guest has stopped, or waits. Between the two the goroutine does not
-	// change its thread.
+	// Watch must be called before a guest runs, so that a later Restore or Changes does not miss
+	// the guest's writes. Unwatch is called on the same goroutine when the guest has stopped, or
+	// waits. Between the two the goroutine keeps its thread.
 	Watch()
 	Unwatch()
 	// Forget ends watching while the guest goes on. Then restoring takes longer.
@@ -99,35 +97,32 @@ type restorable interface {
 }
 
 const (
-	// idlePerCPU limits the instances that are kept for later runs, and the mappings
-	// that are.
+	// idlePerCPU limits the instances and the mappings that are kept for later runs.
 	idlePerCPU = 4
-	// maxStack is the size, in bytes, of the largest native stack that is kept. A
-	// deep recursion makes it grow to megabytes.
+	// maxStack is the size, in bytes, of the largest kept native stack. A deep recursion makes a
+	// stack grow to megabytes.
 	maxStack = 256 << 10
 )
 
-// pool keeps module instances of one snapshot for later runs. They are in the start
-// state, or in the one after compiling the script of their last run: what a run can
-// change is restored first, which is its memory and globals (program.reusable). Only
-// instances whose guest has returned are kept. After any
-// other end they are closed, so that nothing depends on what was left half done.
+// pool keeps module instances of a snapshot for later runs, in the start state or in the state
+// after compiling the script of their last run: their memory and globals, which a run can change,
+// are restored first (program.reusable). Only instances whose guest has returned are kept. After
+// any other end an instance is closed, so that nothing depends on unfinished work.
 //
-// The state is restored by another goroutine, so that the run need not wait, unless that
-// takes only some microseconds.
+// Another goroutine restores the state, so that the run need not wait, unless restoring takes only
+// some microseconds.
 type pool struct {
 	snapshot *snapshot
 	log      *slog.Logger
-	// restoring limits the goroutines that restore: the memory that they work on
-	// does not count as that of a run any more.
+	// restoring limits the goroutines that restore: their memory no longer counts as the memory of
+	// a run.
 	restoring chan struct{}
 
 	mu      sync.Mutex
 	rest    sync.Cond // pending is 0
-	pending int       // number of instances that are being restored elsewhere
+	pending int       // number of instances being restored by other goroutines
 	idle    []*vm     // the most recently used last
-	// taken and made count the runs that got an instance from here, and those
-	// that got a new one.
+	// taken counts the runs with an instance from the pool, made the runs with a new one.
 	taken, made int
 }
 
@@ -137,8 +132,8 @@ func newPool(s *snapshot, log *slog.Logger) *pool {
 	return p
 }
 
-// take returns an instance in the wanted state whose memory may grow to limit bytes; nil
-// if there is none. nil is the start state.
+// take returns an instance in the wanted state (nil: the start state) whose memory may grow to
+// limit bytes; nil for none.
 func (p *pool) take(limit uint64, wanted *prepared) *vm {
 	v := p.choose(limit, wanted)
 	if v == nil {
@@ -151,8 +146,8 @@ func (p *pool) take(limit uint64, wanted *prepared) *vm {
 	return nil
 }
 
-// choose removes an instance from those that are kept: one in the wanted state, or in the
-// start state, or the one that was not used for the longest time.
+// choose removes an instance from the kept ones: preferably in the wanted state, else in the start
+// state, else the least recently used one.
 func (p *pool) choose(limit uint64, wanted *prepared) *vm {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -179,8 +174,8 @@ func (p *pool) choose(limit uint64, wanted *prepared) *vm {
 	return v
 }
 
-// give takes an instance whose guest has returned, or has not run, to keep it in a state
-// for a later run. It closes the instance if it cannot be used again.
+// give takes an instance whose guest has returned, or has not run, and keeps the instance in a
+// state for a later run, or closes an instance that cannot be used again.
 func (p *pool) give(v *vm, state *prepared) {
 	m, ok := v.memory.(restorable)
 	if !ok || !p.snapshot.program.reusable {
@@ -210,8 +205,8 @@ func (p *pool) give(v *vm, state *prepared) {
 	}
 }
 
-// restore brings an instance to a state and keeps it. If there are enough, it closes the
-// least recently used one, which may be too small for the current limits.
+// restore brings an instance to a state and keeps the instance. If too many are kept, restore
+// closes the least recently used one, which may be too small for the current limits.
 func (p *pool) restore(v *vm, state *prepared) {
 	if !v.restore(p.snapshot, state) {
 		p.drop(v)
@@ -239,7 +234,7 @@ func (p *pool) drop(v *vm) {
 	}
 }
 
-// settle waits until all instances that were given back are restored.
+// settle waits until all returned instances are restored.
 func (p *pool) settle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -260,9 +255,8 @@ func (p *pool) close() {
 	}
 }
 
-// nativeStack returns the size in bytes of the stack on which f runs, which wazero has on
-// the heap of the host and does not tell. It is unknown if wazero keeps it in another
-// way than the version that we know.
+// nativeStack returns the size in bytes of the stack on which f runs, a private slice of wazero on
+// the host's heap. The size is unknown for a version of wazero with another layout.
 func nativeStack(f api.Function) (size int, ok bool) {
 	v := reflect.ValueOf(f)
 	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {

@@ -8,19 +8,19 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
-// prepared is the state of the guest after it has compiled a script, as a difference to
-// the snapshot. It is immutable. A run that starts from it continues exactly like one
-// that has compiled the script itself, and uses the same fuel: that of compiling is
-// charged in either case.
+// prepared is the state of the guest after compiling a script, as a difference to the snapshot.
+// prepared is immutable. A run that starts from a prepared state continues exactly like a run that
+// has compiled the script itself, and uses the same fuel: the fuel for compiling is charged in
+// either case.
 type prepared struct {
 	changes changes // of the memory
 	globals []uint64
 	wasi    wasiState
-	fuel    uint64 // that compiling has used
+	fuel    uint64 // used by compiling
 }
 
-// programKey is all that the guest's state after compiling a script depends on. Limits
-// other than that of memory only decide whether it gets there.
+// programKey determines the guest's state after compiling a script. Limits other than the limit of
+// memory only decide whether the guest gets there.
 type programKey struct {
 	name, code          string
 	servers, agentTools string // joined
@@ -37,16 +37,15 @@ func keyOf(req abi.Request) programKey {
 const (
 	// maxPrepared is how many bytes all prepared states of a snapshot may take.
 	maxPrepared = 16 << 20
-	// maxChanges is how many bytes one may take. Compiling a tool of 300 lines
+	// maxChanges is the largest size of a prepared state in bytes. Compiling a tool of 300 lines
 	// changes half a megabyte.
 	maxChanges = 4 << 20
-	// maxSeen is how many scripts are remembered that were run once and may never
-	// be run again.
+	// maxSeen is the number of remembered scripts that were run once and may never be run again.
 	maxSeen = 256
 )
 
-// preparedStates has prepared states of one snapshot, within a limit of bytes. The least
-// recently used ones are dropped.
+// preparedStates has prepared states of a snapshot, within a limit of bytes. The least recently
+// used states are dropped.
 type preparedStates struct {
 	seed maphash.Seed
 
@@ -76,8 +75,8 @@ func (s *preparedStates) size() int {
 	return s.bytes
 }
 
-// get returns the state after compiling a script; nil if there is none. In that case
-// keep reports whether it should be put here: if the script will probably run again.
+// get returns the state after compiling a script; nil for none. Then keep reports whether the state
+// should be put here, because the script will probably run again.
 func (s *preparedStates) get(key programKey, repeats bool) (state *prepared, keep bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,8 +122,8 @@ func (s *preparedStates) put(key programKey, state *prepared) {
 	s.bytes += size
 }
 
-// capture returns the state of an instance whose guest has just compiled a script; nil if
-// it cannot be kept.
+// capture returns the state of an instance whose guest has just compiled a script; nil if the state
+// cannot be kept.
 func (i *instance) capture() *prepared {
 	m, ok := i.memory.(restorable)
 	if i.vm == nil || !ok || !i.from.program.reusable || len(i.wasi.stderr) > 0 {
@@ -143,7 +142,7 @@ func (i *instance) capture() *prepared {
 	return p
 }
 
-// mentioned returns those of names that occur in code as a word, in their order.
+// mentioned returns the names that occur in code as a word, in the order of names.
 func mentioned(code string, names []string) []string {
 	if len(names) == 0 {
 		return nil

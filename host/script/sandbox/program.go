@@ -18,28 +18,27 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/guest/rewrite"
 )
 
-// compileWorkers is how many functions are compiled at a time. More than one
-// also lets a cancelled compile stop.
+// compileWorkers is the number of functions compiled at a time. More than one also lets a cancelled
+// compile stop.
 const compileWorkers = 2
 
-// program is a compiled guest that is linked with the host. It can be instantiated any
-// number of times, concurrently.
+// program is a compiled guest, linked with the host. A program can be instantiated any number of
+// times, concurrently.
 type program struct {
 	runtime wazero.Runtime
-	engine  wazero.CompilationCache // what runtime uses; nil if that is its own
+	engine  wazero.CompilationCache // engine of runtime; nil if private
 	module  wazero.CompiledModule
-	guest   []byte        // or its skeleton; nil after the start
-	cache   *compileCache // where the native code is from; nil if it was compiled
+	guest   []byte        // or the guest's skeleton; nil after the start
+	cache   *compileCache // source of the native code; nil if the code was compiled
 	// initial is the size of the memory of a new instance, in bytes.
 	initial uint64
 	state   []string // the names of the globals that are state
-	// reusable says that an instance is as new when its memory and the state are
-	// restored.
+	// reusable says that an instance with restored memory and state is as good as a new one.
 	reusable bool
 }
 
-// compile compiles a guest, with a cache if possible. The function guest returns the guest,
-// whose digest is known; it is called only if the cache has no native code.
+// compile compiles a guest, with a cache if possible. guest returns the guest with digest, and is
+// called only if the cache has no native code.
 func compile(ctx context.Context, guest func() ([]byte, error), digest [sha256.Size]byte, opts Options, log *slog.Logger) (*program, error) {
 	if opts.CacheDir == "" {
 		return compileAnew(ctx, guest)
@@ -75,8 +74,8 @@ func compile(ctx context.Context, guest func() ([]byte, error), digest [sha256.S
 	case ctx.Err() != nil:
 		return nil, err
 	}
-	// A cache that cannot be read or written fails here, and so does a guest that
-	// does not compile. Compiling without the cache shows which it is.
+	// An unusable cache fails here, and so does a guest that does not compile. Compiling without
+	// the cache tells them apart.
 	log.Warn("sandbox: compiling again without the cache", "error", errors.Join(err, cache.discard()))
 	return compileAnew(ctx, guest)
 }
@@ -91,8 +90,8 @@ func compileAnew(ctx context.Context, guest func() ([]byte, error)) (*program, e
 }
 
 func compileWith(ctx context.Context, guest []byte, cache wazero.CompilationCache) (*program, error) {
-	// WithCloseOnContextDone is not used, because it checks at every loop and call. The
-	// host checks the context whenever a slice of fuel is used up.
+	// WithCloseOnContextDone would check at every loop and call. Instead, the host checks the
+	// context whenever a slice of fuel is used up.
 	config := wazero.NewRuntimeConfigCompiler().WithDebugInfoEnabled(false)
 	if cache != nil {
 		config = config.WithCompilationCache(cache)
@@ -127,7 +126,7 @@ func (p *program) link(ctx context.Context, guest []byte) error {
 	return err
 }
 
-// provide defines everything that a guest can import.
+// provide defines all functions that a guest can import.
 func (p *program) provide(ctx context.Context) (map[string]api.FunctionDefinition, error) {
 	provided := map[string]api.FunctionDefinition{}
 	for _, host := range []struct {
@@ -163,16 +162,16 @@ func (p *program) fill(m api.Module) error {
 	return nil
 }
 
-// instantiate makes an anonymous instance with mem. No code of the guest has run in
-// it, except a start function if the module has one.
+// instantiate makes an anonymous instance with mem. No code of the guest has run in the instance,
+// except a start function if the module has one.
 func (p *program) instantiate(ctx context.Context, mem memory) (api.Module, error) {
 	ctx = experimental.WithMemoryAllocator(ctx, experimental.MemoryAllocatorFunc(
 		func(_, _ uint64) experimental.LinearMemory { return mem }))
 	return p.runtime.InstantiateModule(ctx, p.module, moduleConfig)
 }
 
-// moduleConfig has a source of random numbers that is never read, because the host has
-// its own WASI. Without one, wazero makes and seeds a new one for each instance.
+// moduleConfig has a source of random numbers that is never read, because the host has its own
+// WASI. Without a source, wazero makes and seeds a new one for each instance.
 var moduleConfig = wazero.NewModuleConfig().WithName("").WithStartFunctions().WithRandSource(eof{})
 
 // eof is a reader without content.
@@ -180,7 +179,7 @@ type eof struct{}
 
 func (eof) Read([]byte) (int, error) { return 0, io.EOF }
 
-// close frees the runtime. It takes no context, because it must succeed after the
+// close frees the runtime. close takes no context, because the runtime must also be freed after the
 // context has ended.
 func (p *program) close() error {
 	err := p.runtime.Close(context.Background())
@@ -190,7 +189,7 @@ func (p *program) close() error {
 	return err
 }
 
-// checkImports checks that a guest imports only what the host provides.
+// checkImports checks that a guest imports only functions of the host.
 func checkImports(m wazero.CompiledModule, provided map[string]api.FunctionDefinition) error {
 	if len(m.ImportedMemories()) > 0 {
 		return errors.New("it imports a memory (a guest owns its memory)")
@@ -215,8 +214,8 @@ var exports = map[string]string{
 	abi.ExportRun:        "() -> ()",
 }
 
-// checkExports checks that a guest has exactly the exports of package abi, and returns
-// the size of its initial memory in bytes.
+// checkExports checks that a guest has exactly the exports of package abi, and returns the size of
+// the initial memory in bytes.
 func checkExports(m wazero.CompiledModule) (initial uint64, err error) {
 	functions := m.ExportedFunctions()
 	for name, want := range exports {
@@ -241,8 +240,8 @@ func checkExports(m wazero.CompiledModule) (initial uint64, err error) {
 	return uint64(mem.Min()) * pageSize, nil
 }
 
-// stateOf returns the globals that are an instance's state, and checks that there are
-// no exports but those of package abi.
+// stateOf returns the globals of an instance's state, and checks that the guest has only the
+// exports of package abi.
 func stateOf(guest []byte) (state []string, err error) {
 	lines, err := rewrite.Interface(guest)
 	if err != nil {

@@ -19,8 +19,8 @@ const (
 	pagePresent = 1 << 63
 )
 
-// isPrivate reports whether a page of a mapping of the image, described by an entry of
-// pagemap, is a copy of its own: the guest has written to it.
+// isPrivate reports whether a page of a mapping of the image, described by an entry of pagemap, is
+// a private copy: the guest has written to the page.
 func isPrivate(entry uint64) bool {
 	return entry&(pagePresent|pageSwapped) != 0 && entry&pageOfFile == 0
 }
@@ -56,17 +56,17 @@ func ownPages(pagemap *os.File, b []byte) (uint64, error) {
 	return own, nil
 }
 
-// maxExtra is how many private pages a restored mapping may keep beside the hot ones.
-// Copying a page costs less than dropping it and taking a page fault in the next run,
-// but each kept mapping holds the page.
+// maxExtra is the number of private pages of a restored mapping in addition to the hot ones.
+// Copying a page costs less than dropping the page and taking a page fault in the next run, but
+// each kept mapping holds the page.
 const maxExtra = 64
 
-// maxQuick is how many pages a run restores at once, before its answer. That takes less
-// time than passing the work to another goroutine.
+// maxQuick is the number of pages that a run restores at once, before the answer. Restoring them
+// takes less time than passing the work to another goroutine.
 const maxQuick = 96
 
-// restore restores the content of the image in the mapping, with some changes: the pages
-// that the guest has written, if the system tells which, otherwise all.
+// restore restores the content of the image in the mapping, with some changes: the pages that the
+// guest has written, if the system tells them, otherwise all.
 func (i *cowImage) restore(m *mapping, c changes) error {
 	precise := i.precise && i.restorePrivate(m, c) == nil
 	if !precise {
@@ -106,8 +106,8 @@ func (i *cowImage) findPrivate(m *mapping) error {
 	return nil
 }
 
-// restorePrivate restores the private pages, but for those that c changes, and drops what
-// is behind the image. Afterwards the pages that c changes count as private.
+// restorePrivate restores the private pages, except for the pages in c, and drops the memory behind
+// the image. Afterwards the pages in c count as private.
 func (i *cowImage) restorePrivate(m *mapping, c changes) error {
 	if err := i.findPrivate(m); err != nil {
 		return err
@@ -159,8 +159,8 @@ func extraPages(private, changed []uint32, hot []bool) (extra int) {
 	return extra
 }
 
-// changes returns how the mapping differs from the image, in the part that the image
-// covers. It returns false if that is more than limit bytes.
+// changes returns the difference between the mapping and the image, in the part that the image
+// covers; ok is false for more than limit bytes.
 func (i *cowImage) changes(m *mapping, limit int) (c changes, ok bool) {
 	if !i.precise || i.findPrivate(m) != nil {
 		return c, false
@@ -218,9 +218,9 @@ var errPagemap = errors.New("/proc/self/pagemap does not tell which pages are pr
 // checkedPages is how many pages of the image checkPagemap looks at.
 const checkedPages = 32
 
-// checkPagemap checks, with a mapping of the image, that pagemap says exactly which
-// pages were written: a restored mapping is only as clean as this is true. Some
-// systems that imitate Linux have no such file, or one without content.
+// checkPagemap checks, with a mapping of the image, that pagemap says exactly which pages were
+// written: a restored mapping is only clean if pagemap is right. Some systems that imitate Linux
+// have no pagemap, or an empty one.
 func (i *cowImage) checkPagemap() error {
 	page := uint64(os.Getpagesize())
 	m, err := i.newMapping(i.mapped + page)

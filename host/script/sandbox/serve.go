@@ -6,11 +6,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
-// A request to run a script is served in two halves, if the guest can do that: it
-// compiles the script (abi.OpPrepare), and executes the program (abi.OpExecute). The
-// state between them can be kept for later runs of the same script (prepared.go).
+// A request to run a script is served in two halves, if the guest can: first the guest compiles the
+// script (abi.OpPrepare), then the guest executes the program (abi.OpExecute). The state between
+// them can be kept for later runs of the same script (prepared.go).
 
-// splitRequest decides how the request is served, and encodes what is needed in any case.
+// splitRequest decides how the request is served, and encodes the part that is needed in any case.
 func (i *instance) splitRequest(halves bool) (err error) {
 	req := i.script
 	i.halves = halves && req.Op == abi.OpRun
@@ -24,8 +24,8 @@ func (i *instance) splitRequest(halves bool) (err error) {
 	return err
 }
 
-// serve lets the guest serve the request. The instance has been started, from the state
-// after the first half if there is one.
+// serve lets the guest serve the request. The instance has been started, from the state after the
+// first half if that state was kept.
 func (i *instance) serve(ctx context.Context) error {
 	if i.halves && !i.compiled {
 		if err := i.compile(ctx); err != nil || i.responded {
@@ -36,11 +36,10 @@ func (i *instance) serve(ctx context.Context) error {
 	return err
 }
 
-// compile lets the guest compile the script. If that fails, the guest has responded with
-// the error.
+// compile lets the guest compile the script. On failure, the guest has responded with the error.
 //
-// The guest only gets the servers that the code mentions, so that others cost nothing. An
-// error may suggest any of them. So it gets all of them if there is one.
+// The guest only gets the servers that the code mentions, so that others cost nothing. An error may
+// suggest any server, so after an error the guest gets all of them.
 func (i *instance) compile(ctx context.Context) error {
 	execute := i.request
 	servers := mentioned(i.script.Code, i.script.Servers)
@@ -61,7 +60,7 @@ func (i *instance) compile(ctx context.Context) error {
 	return nil
 }
 
-// prepare makes one abi.OpPrepare and reports whether it succeeded.
+// prepare makes an abi.OpPrepare and reports whether the guest succeeded.
 func (i *instance) prepare(ctx context.Context, servers []string) (ok bool, err error) {
 	s := i.script
 	i.request, err = encodeRequest(abi.Request{

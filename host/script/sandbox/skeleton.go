@@ -16,31 +16,31 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// The cache has the native code of a guest under the name that wazero would give to that
-// of its skeleton (package rewrite). So a start with a cache only decodes and validates
-// the skeleton, and the code of the guest takes memory only once, as native code.
+// The cache has the native code of a guest under wazero's name for the guest's skeleton (package
+// rewrite). So a start with a cache only decodes and validates the skeleton, and the code of the
+// guest takes memory only once, as native code.
 //
-// Native code of a skeleton itself must never get there: it traps at once. Therefore
-// wazero never writes to the cache. It works in temporary folders, with links to what is
-// in the cache.
+// Native code of a skeleton itself must never get into the cache: the code traps at once. Therefore
+// wazero never writes to the cache. wazero works in temporary folders, with links to the files in
+// the cache.
 
 const (
 	skeletonName = "skeleton.wasm"
 	maxSkeleton  = 64 << 20
-	// tempPrefix begins the names of temporary folders beside the caches.
+	// tempPrefix begins the names of temporary folders next to the caches.
 	tempPrefix = "compiling-"
-	// lockName is the name of a file beside the caches. A process that compiles a guest
-	// for them holds its lock.
+	// lockName is the name of a file next to the caches. A process that compiles a guest for them
+	// holds the file's lock.
 	lockName = "compiling.lock"
-	// lockRetry is how often the lock is tried while another process holds it.
+	// lockRetry is the time between attempts to get the lock from another process.
 	lockRetry = 50 * time.Millisecond
 )
 
 // errNotCached says that the cache has no native code for this system.
 var errNotCached = errors.New("there is no native code for this system")
 
-// load returns the program with the native code in the cache. If there is none, the error
-// wraps errNotCached.
+// load returns the program with the native code in the cache. Without native code, the error wraps
+// errNotCached.
 func (c *compileCache) load(ctx context.Context) (p *program, err error) {
 	files, err := c.codeFiles()
 	if err != nil {
@@ -76,8 +76,8 @@ func (c *compileCache) load(ctx context.Context) (p *program, err error) {
 	return p, nil
 }
 
-// codeFiles returns the files with native code, relative to the cache. wazero has one for
-// each of its versions, system and set of CPU features.
+// codeFiles returns the files with native code, relative to the cache. wazero has a file for each
+// version of wazero, system and set of CPU features.
 func (c *compileCache) codeFiles() (names []string, err error) {
 	err = filepath.WalkDir(c.dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || filepath.Dir(path) == c.dir || unfinished(d.Name()) || strings.HasSuffix(path, sumSuffix) {
@@ -96,14 +96,14 @@ func link(from, to string) error {
 		return err
 	}
 	err := os.Link(from, to)
-	if err != nil { // some file systems have no such links
+	if err != nil { // some file systems have no hard links
 		err = os.Symlink(from, to)
 	}
 	return err
 }
 
-// compare checks that wazero has found its native code among the files: otherwise it has
-// compiled the skeleton, and written a file.
+// compare checks that wazero has found native code among the files: otherwise wazero has compiled
+// the skeleton, and written a file.
 func (c *compileCache) compare(tmp string, files []string) error {
 	written, err := (&compileCache{dir: tmp}).codeFiles()
 	if err != nil {
@@ -125,8 +125,8 @@ func (c *compileCache) compare(tmp string, files []string) error {
 	return nil
 }
 
-// fill compiles the guest and writes its native code to the cache, unless it is there once
-// no other process compiles any more.
+// fill compiles the guest and writes the native code to the cache, unless the code is in the cache
+// once no other process is compiling.
 func (c *compileCache) fill(ctx context.Context, guest []byte) error {
 	parent := filepath.Dir(c.dir)
 	lock := regular.NewLock(filepath.Join(parent, lockName))
@@ -157,8 +157,8 @@ func (c *compileCache) fill(ctx context.Context, guest []byte) error {
 	return c.publish(name, code, skeleton)
 }
 
-// compileFile compiles a module and returns the file that wazero writes: its name in dir,
-// and its path.
+// compileFile compiles a module and returns the file that wazero writes: the name in dir, and the
+// path.
 func compileFile(ctx context.Context, wasm []byte, dir string) (name, path string, err error) {
 	own, err := wazero.NewCompilationCacheWithDir(dir)
 	if err != nil {

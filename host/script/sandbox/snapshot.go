@@ -12,30 +12,29 @@ import (
 )
 
 const (
-	// bootTime and bootFuel limit the making of a snapshot. What is slow runs out of fuel
-	// first. The time is for code that uses none, and far longer than it takes on a busy
-	// machine: when it is over, the cache is thought to be broken, and all processes compile.
+	// bootTime and bootFuel limit the making of a snapshot. A slow guest runs out of fuel first.
+	// bootTime is for code that uses no fuel, and far longer than needed on a busy machine: after
+	// that time, the cache is thought to be broken, and all processes compile.
 	bootTime = 5 * time.Minute
 	bootFuel = 1 << 33
 )
 
-// snapshot is the whole state of an instance at one moment. Instances made from it
-// continue from there. A program can have any number of snapshots. Their state is
-// immutable.
+// snapshot is the whole state of an instance at a moment. Instances made from a snapshot continue
+// from there. A program can have any number of snapshots. Their state is immutable.
 type snapshot struct {
 	program *program
 	image   image    // the memory
 	globals []uint64 // the values of program.state
 	wasi    wasiState
 	pool    *pool // instances for later runs
-	// prepared has states after compiling scripts; nil if the guest cannot compile a
-	// script and execute it later. The embedded one can.
+	// prepared has states after compiling scripts; nil if the guest cannot compile a script and
+	// execute the program later. The embedded guest can.
 	prepared *preparedStates
 }
 
-// load compiles a guest and makes the snapshot from which runs start. If the cache
-// cannot be used, this only takes longer. The error for a refused guest does not wrap
-// its cause, because that is neither a fault of a run's instance nor of its context.
+// load compiles a guest and makes the snapshot from which runs start. Without a usable cache, load
+// only takes longer. The error for a refused guest does not wrap the cause, because the cause is
+// neither a fault of a run's instance nor of a run's context.
 func load(ctx context.Context, opts Options, log *slog.Logger) (*snapshot, error) {
 	guest, digest, scripts := unpack, embeddedDigest(), warmups
 	if opts.Guest != nil {
@@ -60,7 +59,7 @@ func load(ctx context.Context, opts Options, log *slog.Logger) (*snapshot, error
 	return nil, fmt.Errorf("%w: %v", ErrGuest, err)
 }
 
-// boot initialises an instance, serves the scripts in it, and takes the snapshot. The
+// boot initialises an instance, serves the scripts in the instance, and takes the snapshot. The
 // guest does the same in every process, so the snapshot is always the same.
 func (p *program) boot(ctx context.Context, scripts []warmup, log *slog.Logger) (*snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, bootTime)
@@ -119,7 +118,7 @@ func (i *instance) initialize(ctx context.Context, p *program) error {
 // warm serves a script in i, which can serve further requests afterwards.
 func (i *instance) warm(ctx context.Context, w warmup) error {
 	serving := newInstance(w.run(), i.log)
-	serving.makeRoom(i.memory.Peak()) // as runs have, so that these do not set another limit
+	serving.makeRoom(i.memory.Peak()) // as for runs, so that the scripts have the same limit
 	if err := serving.splitRequest(true); err != nil {
 		return err
 	}
@@ -173,7 +172,7 @@ func (s *snapshot) learn(ctx context.Context, w warmup, log *slog.Logger) error 
 	return w.check(i.result, i.scriptErr)
 }
 
-// free frees the snapshot, but not its program.
+// free frees the snapshot, but not the program.
 func (s *snapshot) free() {
 	s.pool.close()
 	s.image.Close()

@@ -11,17 +11,15 @@ import (
 // LimitTotalMemory is the limit on the memory of all runs together.
 const LimitTotalMemory Limit = "total_memory"
 
-// An instance is charged to the budget of all runs for the memory of the machine that it
-// uses: the part of the image that a typical run changes, and the growth of its memory.
-// Before a wait that may be long, the first figure is replaced by the part that it has
-// actually changed.
+// An instance is charged to the budget of all runs for the used memory of the machine: the part of
+// the image that a typical run changes, and the growth of the memory. Before a possibly long wait,
+// the first figure is replaced by the part that the instance has actually changed.
 
-// measureInterval is how much fuel an instance uses before we measure again how much of
-// the image it has changed. A measurement takes as long as some ten thousand units.
+// measureInterval is the fuel between two measurements of the changed part of the image. A
+// measurement takes as long as some ten thousand units.
 const measureInterval = 100_000
 
-// reserve takes the part of an image that a typical run changes, base bytes, from the
-// budget.
+// reserve takes the part of an image that a typical run changes, base bytes, from the budget.
 func (i *instance) reserve(base uint64) error {
 	if err := i.acquire(base); err != nil {
 		return err
@@ -30,7 +28,7 @@ func (i *instance) reserve(base uint64) error {
 	return nil
 }
 
-// grow is called by the memory before it grows, on the goroutine of the guest.
+// grow is called by the memory before growing, on the goroutine of the guest.
 func (i *instance) grow(bytes uint64) bool {
 	if i.acquire(bytes) != nil {
 		return false // the context has ended, which takes precedence
@@ -41,7 +39,7 @@ func (i *instance) grow(bytes uint64) bool {
 	return true
 }
 
-// chargeMemory charges the memory that the instance uses now, before it waits for others.
+// chargeMemory charges the current memory of the instance, before the instance waits for others.
 func (i *instance) chargeMemory(ctx context.Context) {
 	used := i.fuel.used()
 	if i.account.budgetRun() == nil || i.measuredAt > 0 && used-i.measuredAt < measureInterval {
@@ -67,13 +65,13 @@ func (i *instance) settleMemory() {
 	i.account.addMemory(-int64(i.linear))
 }
 
-// acquire takes bytes of the budget. While it waits for them it holds no slot.
+// acquire takes bytes of the budget. While waiting for them the instance holds no slot.
 func (i *instance) acquire(bytes uint64) error {
 	run := i.account.budgetRun()
 	if run == nil || run.TryAcquire(int64(bytes)) {
 		return nil
 	}
-	return i.slot.acquireMemory(run, int64(bytes)) // a run that has an account has a slot
+	return i.slot.acquireMemory(run, int64(bytes)) // a run with an account has a slot
 }
 
 // acquireMemory waits for memory, without a slot. On an error, the run's context has
@@ -87,9 +85,9 @@ func (s *computeSlot) acquireMemory(run *budget.Run, bytes int64) error {
 	return err
 }
 
-// Exhausted returns the error of the script called name whose context has ended with
-// cause, if that is because there was not enough memory for all runs together; nil for
-// any other cause. The contexts of scripts that a script calls end with this cause.
+// Exhausted returns the error of the script called name whose context has ended with cause, if the
+// memory was not enough for all runs together; nil for any other cause. The contexts of scripts
+// called by a script end with this cause.
 func Exhausted(cause error, name string) *LimitError {
 	var e *budget.ExhaustedError
 	if !errors.As(cause, &e) {

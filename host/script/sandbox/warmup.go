@@ -8,18 +8,18 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
-// warmup is a script that the embedded guest runs before its snapshot is taken. It does
-// the work that otherwise each run would do first: making tables at first use, filling
-// free lists, growing the stack.
+// warmup is a script that the embedded guest runs before the snapshot is taken. The script does the
+// work that otherwise each run would do first: making tables at first use, filling free lists,
+// growing the stack.
 type warmup struct {
 	code, params string
-	// want is the result as JSON or, for a script that fails, the type of its error.
+	// want is the result as JSON or, for a failing script, the type of the error.
 	want string
-	// typical reports that it writes to memory like most scripts.
+	// typical reports that the script writes to memory like most scripts.
 	typical bool
 }
 
-// warmups cover what most scripts do. They run in this order.
+// warmups do the work that most scripts do. They run in this order.
 var warmups = []warmup{
 	{code: warmupLibrary, params: "{}", want: `["xb",2,"2024-01-02",[[1,"a"]],"{\"a\": 1}"]`},
 	{code: warmupData, params: warmupParams, want: `[3,"ABC",{"k":[1,2.5,null,true,"é"]},["b","a"],720]`},
@@ -50,7 +50,7 @@ parts = [p.strip().upper() for p in "a, b".split(",")]
 return [params.n, params.s.upper(), json.decode(text), names, fact(6)]
 `
 
-// warmupLibrary makes the modules that scripts import most.
+// warmupLibrary imports the modules that scripts import most.
 const warmupLibrary = `
 import collections, datetime, functools, itertools, json, math, random, re, statistics, time
 c = collections.Counter([1, 1])
@@ -77,8 +77,7 @@ func (w warmup) check(result []byte, err *abi.Error) error {
 	return nil
 }
 
-// warmupCaller is the Caller of these scripts. Its tools answer with their arguments,
-// and one fails.
+// warmupCaller is the Caller of the warmups. The tools answer with their arguments, and one fails.
 type warmupCaller struct{}
 
 func (warmupCaller) CallTools(_ context.Context, calls []abi.ToolCall) []abi.Answer {

@@ -9,10 +9,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// The Go runtime imports 20 functions of WASI preview 1. They have no effect outside the
-// instance: there are no files, arguments or environment, time is a counter, random
-// numbers are a fixed sequence, and writes to any descriptor are kept for error messages. Errors
-// are errno values of preview 1.
+// The Go runtime imports 20 functions of WASI preview 1. They have no effect outside the instance:
+// files, arguments and environment do not exist, time is a counter, random numbers are a fixed
+// sequence, and writes to any descriptor are kept for error messages. Errors are errno values of
+// preview 1.
+//
 // https://github.com/WebAssembly/WASI/blob/main/legacy/preview1/docs.md
 const wasiModule = "wasi_snapshot_preview1"
 
@@ -24,14 +25,13 @@ const (
 )
 
 const (
-	// clockTick is what each reading of the clock adds to it, in nanoseconds. So the
-	// clock moves, as Go's scheduler and garbage collector expect, and is the same
-	// in each run.
+	// clockTick is the step of the clock at each reading, in nanoseconds. So the clock moves, as
+	// Go's scheduler and garbage collector expect, and is the same in each run.
 	clockTick = 1000
 	// maxStderr is how many bytes of the guest's stderr are kept.
 	maxStderr = 4096
-	// maxVectors limits the buffers of one write and the subscriptions of one poll;
-	// the Go runtime uses one or two.
+	// maxVectors limits the buffers of a write and the subscriptions of a poll; the Go runtime uses
+	// one or two.
 	maxVectors = 1024
 )
 
@@ -48,8 +48,8 @@ func (w *wasiState) firstLine() string {
 	return excerpt(line)
 }
 
-// fatal returns the Go runtime's fatal error, the text of the line that begins with
-// "fatal error: ".
+// fatal returns the Go runtime's fatal error, the text of the line that begins with "fatal error:
+// ".
 func (w *wasiState) fatal() string {
 	for line := range bytes.Lines(w.stderr) {
 		if text, ok := bytes.CutPrefix(line, []byte("fatal error: ")); ok {
@@ -59,7 +59,7 @@ func (w *wasiState) fatal() string {
 	return ""
 }
 
-// excerpt returns the start of what the guest wrote, for an error message.
+// excerpt returns the start of a text of the guest, for an error message.
 func excerpt(b []byte) string { return display.Excerpt(string(b), 200) }
 
 var wasiFunctions = []hostFunction{
@@ -92,7 +92,7 @@ func errnoOf(ok bool) uint64 {
 	return errnoFault
 }
 
-// zeroSizes (count, size *u32): there are none.
+// zeroSizes (count, size *u32): zero for both.
 func zeroSizes(_ context.Context, i *instance, stack []uint64) {
 	mem := i.module.Memory()
 	stack[0] = errnoOf(mem.WriteUint32Le(uint32(stack[0]), 0) && mem.WriteUint32Le(uint32(stack[1]), 0))
@@ -104,12 +104,12 @@ func clockTimeGet(_ context.Context, i *instance, stack []uint64) {
 	stack[0] = errnoOf(i.module.Memory().WriteUint64Le(uint32(stack[2]), i.wasi.clock))
 }
 
-// randomGet (buf, len): the same bytes in each run. Scripts have no random numbers;
-// the Go runtime seeds its hash maps with these.
+// randomGet (buf, len): the same bytes in each run. Scripts have no random numbers; the Go runtime
+// seeds hash maps with these.
 func randomGet(_ context.Context, i *instance, stack []uint64) {
 	buf, ok := i.module.Memory().Read(uint32(stack[0]), uint32(stack[1]))
 	for n := range buf {
-		// splitmix64, one step for each byte.
+		// splitmix64, a step for each byte.
 		i.wasi.random += 0x9e3779b97f4a7c15
 		z := i.wasi.random
 		z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
@@ -119,8 +119,7 @@ func randomGet(_ context.Context, i *instance, stack []uint64) {
 	stack[0] = errnoOf(ok)
 }
 
-// fdWrite (fd, iovs, iovs_len, nwritten *u32): it accepts everything and keeps the
-// first bytes.
+// fdWrite (fd, iovs, iovs_len, nwritten *u32): accepts everything and keeps the first bytes.
 func fdWrite(_ context.Context, i *instance, stack []uint64) {
 	mem := i.module.Memory()
 	vectors, count, written := uint32(stack[1]), uint32(stack[2]), uint32(stack[3])
@@ -147,10 +146,10 @@ func fdWrite(_ context.Context, i *instance, stack []uint64) {
 	stack[0] = errnoOf(mem.WriteUint32Le(written, total))
 }
 
-// pollOneoff (in, out, nsubscriptions, nevents *u32): all events have happened, and
-// the clock is advanced to the time of a clock event. Of a subscription
-// (48 bytes) it reads userdata at 0, type at 8, timeout at 24 and flags at 40;
-// of an event (32 bytes) it writes userdata at 0, errno at 8 and type at 10.
+// pollOneoff (in, out, nsubscriptions, nevents *u32): all events have happened, and the clock is
+// advanced to the time of a clock event. pollOneoff reads the members of a subscription (48 bytes):
+// userdata at 0, type at 8, timeout at 24 and flags at 40; and writes the members of an event (32
+// bytes): userdata at 0, errno at 8 and type at 10.
 func pollOneoff(_ context.Context, i *instance, stack []uint64) {
 	mem := i.module.Memory()
 	in, out, count, events := uint32(stack[0]), uint32(stack[1]), uint32(stack[2]), uint32(stack[3])
@@ -181,7 +180,7 @@ func pollOneoff(_ context.Context, i *instance, stack []uint64) {
 	stack[0] = errnoOf(mem.WriteUint32Le(events, count))
 }
 
-// procExit (code) ends the instance: a guest must return from its export instead.
+// procExit (code) ends the instance: a guest must return from an export instead.
 func procExit(_ context.Context, i *instance, stack []uint64) {
 	i.end(i.trap(fmt.Sprintf("it exited with code %d", uint32(stack[0]))))
 }

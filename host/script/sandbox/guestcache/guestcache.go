@@ -1,4 +1,4 @@
-// Package guestcache says where tests keep the compiled guest. Only tests import it.
+// Package guestcache says where tests keep the compiled guest. Only tests import guestcache.
 package guestcache
 
 import (
@@ -19,14 +19,13 @@ import (
 // removed.
 const unusedAfter = 7 * 24 * time.Hour
 
-// Dir returns the directory in which the tests of all packages keep the compiled
-// guest, because compiling it takes longer than most of them. It is in the user's cache
-// directory, or in that for temporary files. A test that changes HOME or the like must call
-// Dir before. It returns "" if there is no such directory; then each package compiles the
-// guest.
+// Dir returns the directory in which the tests of all packages keep the compiled guest, because
+// compiling takes longer than most tests. The directory is in the user's cache directory, or in the
+// directory for temporary files. A test that changes HOME or the like must call Dir before. Without
+// a usable directory, Dir returns "", and each package compiles the guest.
 //
-// The name contains a digest of go.sum, because test binaries do not tell wazero its own
-// version, which otherwise keeps native code of different versions apart.
+// The name contains a digest of go.sum, because test binaries do not tell wazero its own version,
+// which otherwise keeps native code of different versions apart.
 var Dir = sync.OnceValue(func() string {
 	user, err := os.UserCacheDir()
 	if err != nil || owner.CheckStrictly(user) != nil {

@@ -1,5 +1,5 @@
-// Package sandboxtest provides the real guest to tests of other packages. Only tests
-// import it.
+// Package sandboxtest provides the real guest to tests of other packages. Only tests import
+// sandboxtest.
 package sandboxtest
 
 import (
@@ -22,8 +22,8 @@ var (
 	guestOnce sync.Once
 )
 
-// Guest returns the real guest, compiled once for all tests of a package. The package
-// must use Main as its TestMain.
+// Guest returns the real guest, compiled once for all tests of a package. The package must use Main
+// as TestMain.
 func Guest(t testing.TB) *sandbox.Sandbox {
 	t.Helper()
 	guestOnce.Do(func() {
@@ -35,7 +35,7 @@ func Guest(t testing.TB) *sandbox.Sandbox {
 	return guest
 }
 
-// GuestWithin returns the same guest with a budget, for one test.
+// GuestWithin returns the same guest with a budget, for a single test.
 func GuestWithin(t testing.TB, b *budget.Budget) *sandbox.Sandbox {
 	t.Helper()
 	s, err := Guest(t).Share(sandbox.Options{Budget: b})
@@ -50,8 +50,7 @@ func GuestWithin(t testing.TB, b *budget.Budget) *sandbox.Sandbox {
 	return s
 }
 
-// Main is a TestMain: it runs the tests, closes their guest, and fails if
-// goroutines are left.
+// Main is a TestMain: Main runs the tests, closes their guest, and fails if goroutines are left.
 func Main(m *testing.M) { goleak.VerifyTestMain(suite{m}) }
 
 type suite struct{ m *testing.M }
