@@ -20,14 +20,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 )
 
-// size is how much one call allocates in the process of the proxy.
+// size is the allocations of a call in the process of the proxy.
 type size struct {
 	name         string
 	bytes, count float64
 }
 
-// measureAllocations measures proxies in this process, with servers in other
-// processes and with clients that do not allocate.
+// measureAllocations measures proxies in this process, with servers in other processes and with
+// clients without allocations.
 func (b *bench) measureAllocations(ctx context.Context) (sizes []size, err error) {
 	server, err := listen(ctx, nil, b.self, httpServerVerb)
 	if err != nil {
@@ -115,7 +115,7 @@ func (b *bench) sizesOverHTTP(ctx context.Context, h *host.Host, path string) (s
 	return sizes, nil
 }
 
-// size measures calls made one after the other.
+// size measures consecutive calls.
 func (b *bench) size(c *quietClient, name, tool string) (size, error) {
 	k := echoing(nil, tool)
 	if c.session == "" {
@@ -129,7 +129,7 @@ func (b *bench) size(c *quietClient, name, tool string) (size, error) {
 		return size{}, err
 	}
 	var before, after runtime.MemStats
-	for round := range 2 { // the first one warms up
+	for round := range 2 { // the first round warms up
 		if round == 1 {
 			runtime.ReadMemStats(&before)
 		}
@@ -144,11 +144,11 @@ func (b *bench) size(c *quietClient, name, tool string) (size, error) {
 	return size{name, float64(after.TotalAlloc-before.TotalAlloc) / n, float64(after.Mallocs-before.Mallocs) / n}, nil
 }
 
-// quietClient makes one call at a time, and does not allocate once its buffer has
-// grown. It is not safe for concurrent use.
+// quietClient makes one call at a time, and does not allocate once its buffer has grown. A
+// quietClient is not safe for concurrent use.
 type quietClient struct {
 	write   func([]byte) (int, error)
-	read    func() ([]byte, error) // one message, valid until the next call
+	read    func() ([]byte, error) // a message, valid until the next call
 	header  string                 // HTTP header up to Content-Length
 	session string                 // "" over lines
 	nextID  int

@@ -50,7 +50,7 @@ func (b *bodyReader) next() ([]byte, error) {
 	return b.body, nil
 }
 
-// header returns the status and the length of the body; -1 if it is chunked.
+// header returns the status and the length of the body; -1 for a chunked body.
 func (b *bodyReader) header() (status, length int, err error) {
 	length = -1
 	for {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// client makes requests in one session. Its methods are safe for concurrent use.
+// client makes requests in a session. The methods are safe for concurrent use.
 type client interface {
 	// request returns the raw answer. params are raw JSON.
 	request(method, params string) ([]byte, error)
@@ -33,7 +33,7 @@ func initialize(c client) error {
 	return err
 }
 
-// call calls a tool. It returns an error unless the answer contains want.
+// call calls a tool, and returns an error unless the answer contains want.
 func call(c client, params, want string) error {
 	answer, err := c.request("tools/call", params)
 	if err != nil {
@@ -62,10 +62,9 @@ func needTool(c client, name string) error {
 	return nil
 }
 
-// lineClient exchanges lines with a process, or in tests with any reader and
-// writer. It has no goroutine that reads: one of the callers that wait for an
-// answer does. So a single call does not pay for passing its answer to another
-// goroutine.
+// lineClient exchanges lines with a process, or in tests with any reader and writer. No goroutine
+// reads for the callers: one of the callers waiting for an answer does. So a single call does not
+// pay for passing the answer to another goroutine.
 type lineClient struct {
 	in      io.WriteCloser
 	cmd     *exec.Cmd // nil in tests
@@ -85,7 +84,7 @@ func newLineClient(in io.WriteCloser, out io.Reader) *lineClient {
 	return c
 }
 
-// start starts a server. It returns the time until the server answered initialize.
+// start starts a server, and returns the time until the server answered initialize.
 func start(ctx context.Context, env []string, command string, args ...string) (*lineClient, time.Duration, error) {
 	began := time.Now()
 	cmd := exec.CommandContext(ctx, command, args...)
@@ -128,8 +127,7 @@ func (c *lineClient) request(method, params string) ([]byte, error) {
 	}
 }
 
-// read delivers answers to their callers until own has one. It ignores all other
-// messages.
+// read delivers answers to their callers until own has an answer, and ignores all other messages.
 func (c *lineClient) read(own chan []byte) ([]byte, error) {
 	for {
 		select {
@@ -165,7 +163,7 @@ func (c *lineClient) write(format string, args ...any) error {
 	return err
 }
 
-// close closes the input of the server and waits for it to end. No request may be
+// close closes the input of the server and waits for the end of the process. No request may be
 // pending.
 func (c *lineClient) close() error {
 	err := c.in.Close()
@@ -181,8 +179,8 @@ func (c *lineClient) close() error {
 	return err
 }
 
-// idOf finds the id of a message without decoding it: the first member "id" that is
-// a number. The measured answers have no other such member.
+// idOf finds the id of a message without decoding: the first member "id" with a number. The
+// measured answers have no other such member.
 func idOf(line []byte) (int, bool) {
 	for found := true; found; {
 		if _, line, found = bytes.Cut(line, []byte(`"id":`)); !found {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// goal is one figure that we want to reach, with its value in each round.
+// goal is a figure to reach, with the value in each round.
 type goal struct {
 	what   string
 	reach  float64
@@ -29,7 +29,7 @@ func (g *goals) value(what, format string, value, reach float64, least bool) {
 	(*g)[i].values = append((*g)[i].values, value)
 }
 
-// add adds what was measured in one round.
+// add adds the measurements of a round.
 func (g *goals) add(rows []row, rates []rate) {
 	p50 := map[string]time.Duration{}
 	added := map[string]time.Duration{}

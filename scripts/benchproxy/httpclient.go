@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// httpClient is one session over streamable HTTP, without a GET stream.
+// httpClient is a session over streamable HTTP, without a GET stream.
 type httpClient struct {
 	url     string
 	first   sync.Once // the first response has the session id
@@ -43,8 +43,7 @@ func (c *httpClient) notify(method string) error {
 	return err
 }
 
-// post returns the body of the response: JSON, or a stream of events that ends with
-// the answer.
+// post returns the body of the response: JSON, or a stream of events that ends with the answer.
 func (c *httpClient) post(message string) ([]byte, error) {
 	req, err := http.NewRequest(http.MethodPost, c.url, strings.NewReader(message))
 	if err != nil {
@@ -89,12 +88,12 @@ func (c *httpClient) close() error {
 type listener struct {
 	cmd  *exec.Cmd
 	url  string
-	read chan struct{} // closed at the end of its stderr
+	read chan struct{} // closed at the end of stderr
 }
 
 var serving = regexp.MustCompile(`serving MCP on (http:\S+)`)
 
-// listen starts a process and waits until it writes its URL to stderr.
+// listen starts a process and waits until the process writes its URL to stderr.
 func listen(ctx context.Context, env []string, command string, args ...string) (*listener, error) {
 	cmd := exec.CommandContext(ctx, command, args...)
 	cmd.Env = append(os.Environ(), env...)

@@ -1,17 +1,7 @@
-// Command benchproxy compares MCP calls made directly to a server with the same calls
-// made through mcp-metatool: the time of a call, the calls per second, the
-// allocations of a call, and the time from start to the first answer. scripts/bench
-// builds and runs it.
-//
-//	main.go         the command and its tables
-//	goals.go        what we want to reach, and whether we do
-//	measure.go      times of calls and starts
-//	throughput.go   calls per second
-//	allocations.go  allocations of a proxied call
-//	peers.go        the processes and sessions
-//	client.go, httpclient.go  clients with little overhead;
-//	                body.go reads HTTP responses for them
-//	server.go       a server with little overhead
+// Command benchproxy compares MCP calls made directly to a server with the same calls made through
+// mcp-metatool: the time of a call, the calls per second, the allocations of a call, and the time
+// from start to the first answer. goals.go has the figures to reach. scripts/bench builds and runs
+// the command.
 package main
 
 import (
@@ -107,15 +97,13 @@ func (b *bench) run(ctx context.Context, out io.Writer) (err error) {
 	return nil
 }
 
-// row is one line of a table: a measurement and, if there is one, the measurement
-// that it is compared with.
+// row is a line of a table: a measurement and, if any, the measurement to compare with.
 type row struct {
 	name        string
 	times, base times
 }
 
-// joinRows adds the times of more to those of all. Both have the same rows, unless all has
-// none.
+// joinRows adds the times of more to all. Both have the same rows, unless all is empty.
 func joinRows(all, more []row) []row {
 	if all == nil {
 		return more

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// bench is one run.
+// bench is a run of the benchmark.
 type bench struct {
 	binary, everything string
 	calls, starts      int
@@ -24,8 +24,7 @@ type bench struct {
 // times are measurements in any order.
 type times []time.Duration
 
-// percentile returns the smallest value that is at or above p percent of the values
-// (nearest rank).
+// percentile returns the smallest value at or above p percent of the values (nearest rank).
 func (t times) percentile(p int) time.Duration {
 	if len(t) == 0 {
 		return 0
@@ -35,29 +34,29 @@ func (t times) percentile(p int) time.Duration {
 	return sorted[max(rank, 1)-1]
 }
 
-// kind is one kind of call.
+// kind is a kind of call.
 type kind struct {
 	client       client
 	params, want string
 	times        times
 }
 
-// pair is a call through the binary and the direct call that it is compared with.
+// pair is a call through the binary and the direct call to compare with.
 type pair struct {
 	name            string
 	through, direct *kind
 }
 
-// measureCalls returns a row for each kind of call through the binary, and a rate
-// for each one that can also be made directly.
+// measureCalls returns a row for each kind of call through the binary, and a rate for each kind
+// that can also be called directly.
 func (b *bench) measureCalls(ctx context.Context) (rows []row, rates []rate, err error) {
 	p, err := b.open(ctx)
 	defer func() { err = errors.Join(err, p.close()) }()
 	if err != nil {
 		return nil, nil, err
 	}
-	// A call is compared with one to the same server over the same transport of
-	// the client, without the binary between them.
+	// A call is compared with a call to the same server over the same transport of the client,
+	// without the binary between them.
 	overStdio, overHTTP := echoing(p.echo, "echo"), echoing(p.echoHTTP, "echo")
 	pairs := []pair{
 		{stdioToStdio, echoing(p.proxy, "echo__echo"), overStdio},
@@ -77,8 +76,8 @@ func (b *bench) measureCalls(ctx context.Context) (rows []row, rates []rate, err
 	if err != nil {
 		return nil, nil, err
 	}
-	// Composite calls load the machine, so they are measured separately, and compared
-	// with a proxied call that takes turns with them.
+	// Composite calls load the machine, so they are measured separately, and compared with a
+	// proxied call that takes turns with them.
 	proxied := echoing(p.proxy, "echo__echo")
 	for _, group := range [][]*kind{kinds, append(composites, proxied)} {
 		if err := b.takeTurns(group); err != nil {
@@ -102,7 +101,7 @@ func echoing(c client, tool string) *kind {
 	return &kind{client: c, params: `{"name":"` + tool + `","arguments":{"message":"` + hello + `"}}`, want: hello}
 }
 
-// Names of rows that have a goal.
+// Names of rows with a goal.
 const (
 	stdioToStdio  = "echo, Go server, stdio->stdio"
 	httpToStdio   = "echo, Go server, HTTP->stdio"
@@ -112,8 +111,8 @@ const (
 	compositeTen  = "composite, 10 calls of the Go server"
 )
 
-// scripts are the composite tools that are called. There are no such calls without the
-// binary, so they are compared with a call through it.
+// scripts are the called composite tools. Composite calls need the binary, so they are compared
+// with a proxied call.
 var scripts = []struct{ name, tool, code string }{
 	{compositeNone, "bench_none", `return params["message"]`},
 	{"composite, 1 call of the Go server", "bench_one", `return echo.echo(message = params["message"])`},
@@ -140,9 +139,9 @@ func (b *bench) composites(proxied client) ([]*kind, error) {
 	return kinds, nil
 }
 
-// takeTurns makes all calls of all kinds, one of each in every round, so that other
-// load on the machine affects all kinds alike. The order changes from round to
-// round, because a call affects the caches for the next one.
+// takeTurns makes all calls of all kinds, one of each in every round, so that other load on the
+// machine affects all kinds alike. The order changes from round to round, because a call affects
+// the caches for the next call.
 func (b *bench) takeTurns(kinds []*kind) error {
 	warmup := max(b.calls/10, 20)
 	order := slices.Clone(kinds)
@@ -170,7 +169,7 @@ func (b *bench) measureStarts(ctx context.Context) ([]row, error) {
 	}
 	serve := []string{b.binary, "serve", "--config", config}
 	commands := []struct {
-		row   string // "" if it is only for comparison
+		row   string // "" if only for comparison
 		cache string
 		argv  []string
 		times times

@@ -11,8 +11,8 @@ import (
 // peers has sessions with the servers and with the binary.
 type peers struct {
 	echo, echoHTTP   client // with the Go server
-	node             client // with server-everything; nil if it is not measured
-	proxy, proxyHTTP client // with the binary, which has the servers behind it
+	node             client // with server-everything; nil if not measured
+	proxy, proxyHTTP client // with the binary in front of the servers
 
 	closers []func() error
 }
@@ -87,8 +87,8 @@ func (b *bench) env(cache string) []string {
 	return []string{"XDG_CACHE_HOME=" + dir, "LocalAppData=" + dir, "HOME=" + dir}
 }
 
-// configure writes a configuration and returns its path. The configuration has the
-// Go server as "echo", and as "remote" if url is not empty, and server-everything.
+// configure writes a configuration and returns the path. The configuration has the Go server as
+// "echo", and as "remote" if url is not empty, and server-everything.
 func (b *bench) configure(url string) (string, error) {
 	text := fmt.Sprintf("[store]\ndir = %q\n[upstream.echo]\ncommand = %q\nargs = [%q]\n",
 		filepath.Join(b.dir, "store"), b.self, serverVerb)

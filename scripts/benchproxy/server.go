@@ -65,8 +65,8 @@ func echo(message []byte) ([]byte, error) {
 	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result), nil
 }
 
-// serveEchoHTTP runs the same server over streamable HTTP until SIGTERM. It answers
-// with JSON and has no sessions. It writes its URL to log.
+// serveEchoHTTP runs the same server over streamable HTTP until SIGTERM, with answers as JSON and
+// without sessions. The URL goes to log.
 func serveEchoHTTP(log io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()

@@ -24,8 +24,7 @@ type rate struct {
 	through, direct []float64
 }
 
-// measureRates measures in rounds, each kind right after the kind that it is
-// compared with.
+// measureRates measures in rounds, each kind right after the kind to compare with.
 func measureRates(pairs []pair) ([]rate, error) {
 	rates := make([]rate, len(pairs))
 	for round := range rateRounds + 1 {
@@ -49,9 +48,8 @@ func measureRates(pairs []pair) ([]rate, error) {
 	return rates, nil
 }
 
-// measureRate makes calls from as many goroutines as concurrency says, and returns
-// how many calls there were per second. Each goroutine makes at least one call, so
-// that there is a rate on a slow machine too.
+// measureRate makes calls from concurrency goroutines, and returns the number of calls per second.
+// Each goroutine makes at least one call, so that a slow machine has a rate too.
 func measureRate(k *kind, during time.Duration) (float64, error) {
 	var done atomic.Int64
 	var group errgroup.Group
@@ -73,8 +71,7 @@ func measureRate(k *kind, during time.Duration) (float64, error) {
 	return float64(done.Load()) / time.Since(began).Seconds(), err
 }
 
-// joinRates adds the rates of more to those of all. Both have the same kinds, unless all
-// has none.
+// joinRates adds the rates of more to all. Both have the same kinds, unless all is empty.
 func joinRates(all, more []rate) []rate {
 	if all == nil {
 		return more
@@ -85,7 +82,7 @@ func joinRates(all, more []rate) []rate {
 	return all
 }
 
-// ratio is that of the medians.
+// ratio is the ratio of the medians.
 func (r rate) ratio() float64 { return median(r.through) / median(r.direct) }
 
 func rateTable(out io.Writer, rates []rate) {

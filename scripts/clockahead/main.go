@@ -1,11 +1,10 @@
-// Command clockahead runs go test with a clock that is ahead; scripts/test-later runs
-// it. For the tests and the programs they build, the current time and the times of
-// files are later by the given number of days, or by several, one after the other. The
-// machine's clock does not change.
+// Command clockahead runs go test with a clock that is ahead; scripts/test-later runs clockahead.
+// For the tests and the programs that they build, the current time and the times of files are later
+// by the given number of days, or by several, one after the other. The machine's clock does not
+// change.
 //
-// It compiles the standard library with edited copies of three of its files (go
-// help build, -overlay). If a release of Go has changed the places to edit, it
-// fails.
+// The standard library is compiled with edited copies of three files (go help build, -overlay). If
+// a release of Go has changed the places to edit, clockahead fails.
 package main
 
 import (
@@ -20,8 +19,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/scripts/overlay"
 )
 
-// secondsVar is the environment variable that says how far the clock is ahead, for
-// the tests and the processes they start.
+// secondsVar is the environment variable with the number of seconds by which the clock is ahead,
+// for the tests and the processes that they start.
 const secondsVar = "CLOCK_AHEAD_SECONDS"
 
 var edits = []overlay.Edit{
@@ -84,17 +83,17 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	// Programs that tests build use this clock too.
+	// Programs built by tests use this clock too.
 	flags := strings.TrimSpace(os.Getenv("GOFLAGS") + " -overlay=" + file)
-	// go test must not use cached results: its cache ignores this clock.
+	// go test must not use cached results: the cache ignores this clock.
 	cmd := exec.Command("go", append([]string{"test", "-count", "1", "-exec", fmt.Sprintf("%q %s %s", self, atArgument, args[0])}, args[1:]...)...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), "GOFLAGS="+flags)
 	return cmd.Run()
 }
 
-// atArgument is the first argument of the process that go test starts in place of a test
-// binary; the list of days and the command follow.
+// atArgument is the first argument of the process that go test starts in place of a test binary;
+// the list of days and the command follow.
 const atArgument = "-at"
 
 // runAt runs the tests of a package, once for each number of days.
@@ -115,7 +114,7 @@ func runAt(list string, command []string) error {
 	return failed
 }
 
-// parseDays reads numbers of days that are separated by commas.
+// parseDays reads comma-separated numbers of days.
 func parseDays(list string) (all []uint64, err error) {
 	for text := range strings.SplitSeq(list, ",") {
 		days, err := strconv.ParseUint(text, 10, 16)

@@ -1,5 +1,5 @@
-// Command guest builds the sandbox's wasm guest, or checks the committed one.
-// scripts/build-guest and scripts/verify-guest run it.
+// Command guest builds the sandbox's wasm guest, or checks the committed guest. scripts/build-guest
+// and scripts/verify-guest run the command.
 package main
 
 import (

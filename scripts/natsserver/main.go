@@ -1,7 +1,8 @@
-// Command natsserver is the NATS server of tests, which host/fleet/natstest builds and starts. It reads
-// its configuration from the first line of its input, in the server's own format
-// (docs.nats.io/running-a-nats-service/configuration), of which JSON is a part; prints "ready" when
-// clients can connect; and ends in good order when its input does, as that of a test that was killed.
+// Command natsserver is the NATS server of tests, which host/fleet/natstest builds and starts. The
+// first line of the input is the configuration, in the server's own format
+// (docs.nats.io/running-a-nats-service/configuration), a superset of JSON. The command prints
+// "ready" when clients can connect, and ends in good order at the end of the input, also if the
+// test was killed.
 package main
 
 import (

@@ -11,16 +11,16 @@ import (
 	"strings"
 )
 
-// Edit replaces one place of a file of the standard library.
+// Edit replaces a place in a file of the standard library.
 type Edit struct {
 	File string // below GOROOT/src, with slashes
-	Old  string // is there once
+	Old  string // occurs once
 	New  string
 }
 
-// Write writes the overlay NAME.json into dir, with the files that it names, and returns its path.
-// replaced has the contents of other files by their absolute paths. It fails if a place to edit is
-// not there exactly once.
+// Write writes the overlay NAME.json into dir, with the files named in the overlay, and returns the
+// path. replaced has the contents of other files by their absolute paths. Write fails if a place to
+// edit does not occur exactly once.
 func Write(dir, name string, edits []Edit, replaced map[string][]byte) (string, error) {
 	root, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 )
 
-// Kinds of calls for which somebody is asked.
+// Kinds of calls that need a decision.
 const (
 	kindAsked  = "calls that ask the client"
 	kindQueued = "calls that wait in the queue"
@@ -42,11 +42,11 @@ timeout = "40s"
 max_waiting = 100
 `
 
-// canAsk is what clients say that can be asked.
+// canAsk is the envelope of clients that can be asked.
 var canAsk = mcptest.Envelope{Capabilities: `{"elicitation":{"form":{}}}`, ClientInfo: `{"name":"fleet","version":"1"}`}
 
-// asked makes a call about which the client is asked by one replica, and sends its answer to any
-// other one.
+// asked makes a call about which a replica asks the client, and sends the client's answer to any
+// other replica.
 func (c *crowd) asked(_ context.Context, no int, rnd *rand.Rand) {
 	t := c.t.tally
 	key := fmt.Sprintf("a%d", no)
@@ -58,7 +58,7 @@ func (c *crowd) asked(_ context.Context, no int, rnd *rand.Rand) {
 	state, parked := wire.GetString(got.result, "requestState")
 	if parked {
 		answer := answered(call, state, got.result)
-		if rnd.IntN(5) == 0 { // an impatient client sends it twice, to two replicas
+		if rnd.IntN(5) == 0 { // an impatient client sends the answer twice, to two replicas
 			other := c.modern()
 			twice := other.Start("1", "tools/call", canAsk.Params(answer))
 			got = c.send(client, answer)
@@ -69,7 +69,7 @@ func (c *crowd) asked(_ context.Context, no int, rnd *rand.Rand) {
 			}
 			t.note("answers of clients that were sent twice")
 			if got.ok() && second.ok() {
-				t.note("of these, both were answered") // the ledger says how often it was called
+				t.note("of these, both were answered") // the ledger knows the number of calls
 			}
 			if used := []byte("requestState is not valid"); bytes.Contains(got.raw, used) {
 				t.excused(kindAsked, "the answer was sent twice, and one of them was lost")
@@ -89,7 +89,7 @@ func (c *crowd) asked(_ context.Context, no int, rnd *rand.Rand) {
 // send sends the answer to a question, and again while the replica where the call waits cannot be
 // reached.
 func (c *crowd) send(client *mcptest.Client, answer string) (got reply) {
-	for n, began := 2, time.Now(); time.Since(began) < 2*patience; n++ { // a replica that nobody knows has ended after a while
+	for n, began := 2, time.Now(); time.Since(began) < 2*patience; n++ { // an unknown replica has ended after a while
 		got = await(client, client.Start(strconv.Itoa(n), "tools/call", canAsk.Params(answer)))
 		if n > 2 && bytes.Contains(got.raw, []byte("requestState is not valid")) {
 			return reply{err: errors.New(got.String()), excused: "the answer was used, and what came of it was lost"}
@@ -102,13 +102,14 @@ func (c *crowd) send(client *mcptest.Client, answer string) (got reply) {
 	return got
 }
 
-// silent reports whether the replica where a call waits is not heard of: if it was killed, that is
-// all that can be known of it for ten minutes.
+// silent reports whether the replica of a waiting call is silent: for ten minutes, nothing else can
+// be known about a killed replica.
 func (r reply) silent() bool {
 	return bytes.Contains(r.raw, []byte("the call waits for answers in replica")) && bytes.Contains(r.raw, []byte("which has not been heard of for"))
 }
 
-// answered returns the parameters with which a call is repeated when all that it asks is allowed.
+// answered returns the parameters with which a call is repeated when all its questions are answered
+// with yes.
 func answered(call, state string, result []byte) string {
 	requests, _ := wire.Get(result, "inputRequests")
 	all, _ := wire.Members(requests)
@@ -121,7 +122,7 @@ func answered(call, state string, result []byte) string {
 	return string(out)
 }
 
-// queued makes a call that waits until the approver has allowed it, on whichever machine.
+// queued makes a call that waits until the approver has allowed the call, on whichever machine.
 func (c *crowd) queued(_ context.Context, no int, rnd *rand.Rand) {
 	key := fmt.Sprintf("q%d", no)
 	client := c.modern()
@@ -135,7 +136,7 @@ func (c *crowd) queued(_ context.Context, no int, rnd *rand.Rand) {
 	c.judge(kindQueued, key, got)
 }
 
-// approver allows all calls that wait, with the command, on any of the machines.
+// approver allows all waiting calls, with the command, on any of the machines.
 func (c *crowd) approver(ctx context.Context, _ int, rnd *rand.Rand) {
 	r := c.t.fleet.replicas[rnd.IntN(size)]
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -171,7 +172,7 @@ func (c *crowd) approver(ctx context.Context, _ int, rnd *rand.Rand) {
 	pause(ctx, time.Second)
 }
 
-// command runs the binary on the machine of a replica, with its clock.
+// command runs the binary on the machine of a replica, with the machine's clock.
 func (t *trial) command(ctx context.Context, r *replica, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, r.program(), append(args, "--config", r.config)...)
 	cmd.Env = append(cmd.Environ(), r.env()...)

@@ -16,21 +16,21 @@ import (
 )
 
 // balancer sends each request to a replica at random, as a load balancer without sticky sessions
-// does. A request that was not sent, since nobody listens, goes to another one. It is an
-// [http.RoundTripper].
+// does. An unsent request, to a replica that does not listen, goes to another replica. A balancer
+// is an [http.RoundTripper].
 type balancer struct {
 	t    *trial
 	http http.RoundTripper
 	most atomic.Int32 // so many replicas are used, from the first
 }
 
-// stickyHeader names the replica for a request: its index. It is not sent.
+// stickyHeader names the replica for a request, by index. The header is not sent.
 const stickyHeader = "X-Replica"
 
 // lostError says that a request was sent to a replica, and was not answered.
 type lostError struct {
 	replica *replica
-	fault   string // that has ended the replica meanwhile; "" for none
+	fault   string // the fault that has ended the replica meanwhile; "" for none
 	err     error
 }
 
@@ -67,10 +67,10 @@ func (b *balancer) RoundTrip(req *http.Request) (*http.Response, error) {
 			resp, err := b.send(req, r)
 			var refused *net.OpError
 			if err != nil && errors.As(err, &refused) && refused.Op == "dial" {
-				continue // it was not sent
+				continue // the request was not sent
 			}
 			if resp != nil && resp.StatusCode == http.StatusServiceUnavailable && resp.Header.Get("Retry-After") != "" && only < 0 {
-				resp.Body.Close() // it was not taken
+				resp.Body.Close() // the request was not accepted
 				b.t.tally.note("a replica does not take requests (503)")
 				continue
 			}
@@ -93,7 +93,7 @@ func (b *balancer) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// send sends a request to one replica.
+// send sends a request to r.
 func (b *balancer) send(req *http.Request, r *replica) (*http.Response, error) {
 	life, pauses := r.now(), r.suspended()
 	out := req.Clone(req.Context())
@@ -112,7 +112,7 @@ func (b *balancer) send(req *http.Request, r *replica) (*http.Response, error) {
 		}
 		fault := r.fate(life)
 		if fault == "" && r.suspended() != pauses {
-			fault = "its replica was suspended" // its time limits are over when it goes on
+			fault = "its replica was suspended" // time limits are over when the replica goes on
 		}
 		return &lostError{r, fault, err}
 	}
@@ -128,7 +128,7 @@ func (b *balancer) send(req *http.Request, r *replica) (*http.Response, error) {
 	return resp, nil
 }
 
-// body says what became of a response that ends too early.
+// body is the body of a response, with an error for an early end.
 type body struct {
 	io.ReadCloser
 	lost   func(error) error

@@ -29,7 +29,8 @@ func charge(tool, key string, ms int) string {
 	return fmt.Sprintf(`{"name":%q,"arguments":{"key":%q,"ms":%d}}`, tool, key, ms)
 }
 
-// slow returns how long a call takes: mostly very short, sometimes so long that faults hit it.
+// slow returns how long a call takes: mostly very short, sometimes so long that faults hit the
+// call.
 func slow(rnd *rand.Rand) int {
 	if rnd.IntN(10) == 0 {
 		return rnd.IntN(1500)
@@ -59,7 +60,7 @@ func (c *crowd) modernCalls(ctx context.Context, no int, rnd *rand.Rand) {
 	}
 }
 
-// judge counts the answer to a call that charges a key. A call is made at most once, also if its
+// judge counts the answer to a call that charges a key. A call is made at most once, even if the
 // answer is lost.
 func (c *crowd) judge(kind, key string, got reply) {
 	t := c.t.tally
@@ -118,8 +119,8 @@ func (c *crowd) composites(_ context.Context, no int, rnd *rand.Rand) {
 	}
 }
 
-// legacySession is a session with some calls, each through another replica. It survives the deaths
-// of replicas.
+// legacySession is a session with some calls, each through another replica. The session survives
+// the deaths of replicas.
 func (c *crowd) legacySession(ctx context.Context, no int, rnd *rand.Rand) {
 	t := c.t.tally
 	client := c.modern()

@@ -4,5 +4,5 @@ package main
 
 import "syscall"
 
-// child leaves it to the end of main that no process stays.
+// child does nothing here: the end of main ends all processes.
 func child() *syscall.SysProcAttr { return nil }

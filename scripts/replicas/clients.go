@@ -16,8 +16,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 )
 
-// mistakes are those that can be planted, each once: a call that is sent twice, an answer that is
-// thrown away, a session that is ended, and a run that is forgotten.
+// mistakes are the plantable mistakes, each once: a call sent twice, a dropped answer, an ended
+// session, and a forgotten run.
 var mistakes = []string{"twice", "lose", "session", "run"}
 
 // crowd has all clients.
@@ -26,8 +26,8 @@ type crowd struct {
 	balancer *balancer
 	stop     context.CancelFunc
 	working  sync.WaitGroup // clients, until stop
-	settling sync.WaitGroup // those who wait for the ends of runs
-	waiting  chan struct{}  // one for each run that is waited for
+	settling sync.WaitGroup // goroutines waiting for the ends of runs
+	waiting  chan struct{}  // a token for each awaited run
 	settle   context.Context
 	over     context.CancelFunc
 }
@@ -36,7 +36,7 @@ func newCrowd(t *trial) *crowd {
 	return &crowd{t: t, balancer: newBalancer(t), waiting: make(chan struct{}, 30)}
 }
 
-// lives are the clients by kind: how many there are, and what each does again and again.
+// lives are the clients by kind: their number, and the repeated action of each.
 var lives = []struct {
 	clients int
 	live    func(c *crowd, ctx context.Context, no int, rnd *rand.Rand)
@@ -69,7 +69,7 @@ func (c *crowd) start(ctx context.Context) {
 // settleTime is how long runs may take to end after the load.
 const settleTime = 3 * time.Minute
 
-// end ends all clients, and waits for the runs that they have begun.
+// end ends all clients, and waits for the runs begun by them.
 func (c *crowd) end() {
 	c.stop()
 	c.working.Wait()
@@ -79,7 +79,7 @@ func (c *crowd) end() {
 	c.over()
 }
 
-// check compares what the ledger has with what it must have.
+// check compares the ledger with the expected counts.
 func (c *crowd) check() {
 	t := c.t.tally
 	for _, k := range t.keys {
@@ -99,14 +99,14 @@ func (c *crowd) modern() *mcptest.Client {
 	return mcptest.NewHTTP("http://fleet/mcp", mcptest.ClientOptions{Forget: true, Transport: c.balancer})
 }
 
-// sticky returns a client whose requests all go to one replica.
+// sticky returns a client whose requests all go to a single replica.
 func (c *crowd) sticky(replica int) *mcptest.Client {
 	return mcptest.NewHTTP("http://fleet/mcp", mcptest.ClientOptions{
 		Forget: true, Transport: c.balancer, Header: map[string]string{stickyHeader: strconv.Itoa(replica)},
 	})
 }
 
-// envelope is what modern clients say with each request.
+// envelope is the envelope of modern clients.
 var envelope = mcptest.Envelope{Capabilities: `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`, ClientInfo: `{"name":"fleet","version":"1"}`}
 
 // reply is how a request ended.
@@ -114,7 +114,7 @@ type reply struct {
 	result  []byte // nil: an error
 	failed  bool   // isError
 	raw     []byte
-	err     error  // there is no answer
+	err     error  // set without an answer
 	excused string // the fault that has ended the replica of a request without an answer
 }
 
@@ -151,13 +151,13 @@ func await(client *mcptest.Client, answer <-chan mcptest.Answer) reply {
 	}
 }
 
-// ended reports whether a replica that was told to end says so. A script says only that it was
-// cancelled, which nobody else does here.
+// ended reports whether the answer comes from a replica that was told to end. A script only reports
+// its cancellation, which has no other cause here.
 func (r reply) ended() bool {
 	return r.failed && (bytes.Contains(r.result, []byte("ended by signal")) || bytes.Contains(r.result, []byte("the request was cancelled")))
 }
 
-// String says what came instead of the answer that was expected.
+// String describes an unexpected answer.
 func (r reply) String() string {
 	if r.err != nil {
 		return r.err.Error()

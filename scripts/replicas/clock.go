@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// setClock sets the clock of a replica ahead or back while it runs, by minutes or hours, or puts it
-// right again. It stays so, also when the process is started again.
+// setClock sets the clock of a running replica ahead or back, by minutes or hours, or right again.
+// The clock stays set when the process is started again.
 func (t *trial) setClock(ctx context.Context, rnd *rand.Rand) {
 	r := t.fleet.replicas[rnd.IntN(size)]
 	seconds := 60 + rnd.Int64N(59*60)
@@ -38,7 +38,8 @@ func (t *trial) setClock(ctx context.Context, rnd *rand.Rand) {
 	pause(ctx, time.Duration(500+rnd.IntN(4000))*time.Millisecond)
 }
 
-// clockIs checks by what a replica answers that its clock is ahead of that of this process.
+// clockIs checks, by an answer of the replica, that the replica's clock is ahead of the clock of
+// this process.
 func clockIs(ctx context.Context, r *replica, ahead time.Duration) error {
 	for began := time.Now(); ; pause(ctx, 100*time.Millisecond) {
 		resp, err := probe(r, "/healthz")

@@ -66,8 +66,8 @@ func (c *crowd) durableReads(ctx context.Context, no int, rnd *rand.Rand) {
 	c.durableRun(ctx, kindReads, toolReads, fmt.Sprintf("r%d", no), rnd)
 }
 
-// durableRun calls a durable tool and waits some time for its end, from whichever replica. The
-// crowd waits on for runs that have not ended.
+// durableRun calls a durable tool and waits some time for the end, from whichever replica. The
+// crowd waits on for unfinished runs.
 func (c *crowd) durableRun(ctx context.Context, kind, tool, key string, rnd *rand.Rand) {
 	times, ms := 2+rnd.IntN(8), rnd.IntN(400)
 	t := c.t.tally
@@ -96,11 +96,12 @@ func (c *crowd) durableRun(ctx context.Context, kind, tool, key string, rnd *ran
 			t.excused(kind, "refused, "+c.t.disturbedSince(began))
 			most = 0
 		case strings.Contains(text, "which has ended: it is lost"), strings.Contains(text, "did not end: the process that ran it has ended"):
-			// Its log was not begun while the store was away: then nothing may be called, ever.
+			// The log of the run was not begun while the store was away: then no call may ever be
+			// made.
 			t.excused(kind, "it had not begun: the store was away, and its replica ended")
 			most = 0
 		case fault != "":
-			// The client does not know of a run, and cannot ask; the run goes on if it has begun.
+			// The client does not know of a run, and cannot ask; a run that has begun goes on.
 			t.excused(kind, "the answer, not the run: "+fault)
 			if kind != kindCharges {
 				c.allOrNothing(kind, key, times)
@@ -132,11 +133,11 @@ func end(s string) string {
 
 var ids = regexp.MustCompile(`[0-9a-f]{32}|"id":[0-9]+`)
 
-// said returns an answer without what differs from one to the next.
+// said returns an answer without the variable parts.
 func said(r reply) string { return clip(ids.ReplaceAllString(r.String(), "...")) }
 
-// outcome calls a tool and returns its result, whether the call answers with it or a task has it.
-// fault is set if the answer of the call was lost.
+// outcome calls a tool and returns the result from the call's answer or from a task. fault is set
+// if the answer of the call was lost.
 func (c *crowd) outcome(client *mcptest.Client, kind, tool, key string, times, ms int) (result []byte, task, fault string) {
 	got := ask(client, 1, "tools/call", runOf(tool, key, times, ms))
 	if got.ended() {
@@ -166,7 +167,7 @@ func (c *crowd) outcome(client *mcptest.Client, kind, tool, key string, times, m
 			return last.raw, task, ""
 		case last.excused != "":
 		case bytes.Contains(last.raw, []byte("there is no such task")), bytes.Contains(last.raw, []byte("which has ended: it is lost")):
-			return last.raw, task, "" // a client believes that
+			return last.raw, task, "" // a client believes this result
 		default:
 			c.t.tally.note("tasks/get: " + said(last))
 		}
@@ -174,11 +175,11 @@ func (c *crowd) outcome(client *mcptest.Client, kind, tool, key string, times, m
 	return []byte("no end: " + last.String()), task, ""
 }
 
-// takeover is how long it takes at most until a run goes on elsewhere, if the store is there.
+// takeover is the longest time until a run goes on elsewhere, if the store is available.
 const takeover = time.Minute
 
-// allOrNothing waits until a run that nobody waits for has done everything. It may also never have
-// begun.
+// allOrNothing waits until a run without a waiting client has made all calls. The run may also
+// never have begun.
 func (c *crowd) allOrNothing(kind, key string, times int) {
 	for began := time.Now(); ; {
 		n := 0
@@ -199,7 +200,7 @@ func (c *crowd) allOrNothing(kind, key string, times int) {
 		}
 		pause(c.settle, 300*time.Millisecond)
 		if n == 0 && time.Since(began) > takeover {
-			return // nobody has begun
+			return // the run has not begun
 		}
 	}
 }

@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// fault is something that is done to the fleet.
+// fault is a disturbance of the fleet.
 type fault struct {
 	name string
-	// of says what it is done to. Of each, one fault is made at a time.
+	// of names the disturbed part. Each part has at most one fault at a time.
 	of   string
 	make func(t *trial, ctx context.Context, rnd *rand.Rand)
 	// gentle faults lose nothing. They need a program with overlays.
@@ -49,7 +49,7 @@ var faults = []fault{
 	{"nats-all", ofServers, (*trial).killServers, false},
 }
 
-// faultsNamed returns the faults with these names, and for "" all that are possible.
+// faultsNamed returns the faults with these names, and for "" all possible faults.
 func (t *trial) faultsNamed(names string) ([]fault, error) {
 	var some []fault
 	if names == "" {
@@ -105,8 +105,8 @@ func (t *trial) disturb(ctx context.Context, kinds []fault) {
 	all.Wait()
 }
 
-// note writes a line into the file about faults, which lies beside the logs, for whoever looks for
-// the cause of a failure.
+// note writes a line into the file about faults, next to the logs, for readers in search of the
+// cause of a failure.
 func (t *trial) note(format string, args ...any) {
 	f, err := os.OpenFile(filepath.Join(t.dir, "faults.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -116,7 +116,7 @@ func (t *trial) note(format string, args ...any) {
 	fmt.Fprintln(f, time.Now().UTC().Format("time=2006-01-02T15:04:05.000Z"), fmt.Sprintf(format, args...))
 }
 
-// disturbed returns how many faults there were.
+// disturbed returns the number of faults by name.
 func (t *trial) disturbed() map[string]int {
 	t.tally.mu.Lock()
 	defer t.tally.mu.Unlock()
@@ -138,7 +138,7 @@ func (t *trial) disturbedSince(then map[string]int) string {
 	return "without a fault"
 }
 
-// endReplica ends a replica and starts it again.
+// endReplica ends a replica and starts the replica again.
 func (t *trial) endReplica(ctx context.Context, rnd *rand.Rand, fault string, signal syscall.Signal) {
 	r := t.fleet.replicas[rnd.IntN(size)]
 	t.note("%s of %s", fault, r.name)
@@ -151,7 +151,7 @@ func (t *trial) endReplica(ctx context.Context, rnd *rand.Rand, fault string, si
 	}
 }
 
-// pauseReplica stops a replica for some time, so that others take it for dead, or not yet.
+// pauseReplica stops a replica for some time, so that others take the replica for dead, or not yet.
 func (t *trial) pauseReplica(ctx context.Context, rnd *rand.Rand) {
 	r := t.fleet.replicas[rnd.IntN(size)]
 	t.note("%s is paused", r.name)
@@ -183,13 +183,13 @@ func (t *trial) cutReplica(ctx context.Context, rnd *rand.Rand) {
 	}
 }
 
-// killServer kills a NATS server and starts it again.
+// killServer kills a NATS server and starts the server again.
 func (t *trial) killServer(ctx context.Context, rnd *rand.Rand) {
 	s := t.fleet.nats[rnd.IntN(size)]
 	s.Kill()
 	pause(ctx, time.Duration(rnd.IntN(6000))*time.Millisecond)
 	s.Start(t.fleet.bench)
-	pause(ctx, 3*time.Second) // it gets what it lacks
+	pause(ctx, 3*time.Second) // the server catches up
 }
 
 // partition cuts a NATS server off from the others.

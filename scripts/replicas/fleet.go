@@ -61,8 +61,8 @@ func startFleet(ctx context.Context, t *trial, b *bench) (*site, error) {
 	return f, nil
 }
 
-// configure writes the configuration of a replica of the fleet. It reaches each NATS server through
-// a proxy.
+// configure writes the configuration of a replica of the fleet. The replica reaches each NATS
+// server through a proxy.
 func (f *site) configure(i int, key string) (*replica, error) {
 	var proxies []*natstest.Proxy
 	var urls []string

@@ -15,23 +15,21 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// ledger is an MCP server that counts how often it was called with each key. Its tools are
+// ledger is an MCP server that counts the calls by key. The tools are
 //
-//	charge  not idempotent: called twice with a key, it has charged twice
-//	danger  is charge, and policy asks about it
-//	read    only reads
-//	quick   only reads, and does not wait
-//	pay     does what charge does, but only once for each idempotency key
+// charge not idempotent: called twice with a key, charges twice danger is charge, and policy asks
+// about the call read only reads quick only reads, and does not wait pay is charge, but only once
+// for each idempotency key
 type ledger struct {
 	t    *trial
 	url  string
 	http *http.Server
 	over sync.WaitGroup
 
-	mu      sync.Mutex      // guards what follows
-	calls   map[string]int  // by key: how often charge and read were called, and what pay has paid
+	mu      sync.Mutex      // guards the fields below
+	calls   map[string]int  // by key: the calls of charge and read, and the payments of pay
 	paid    map[string]bool // idempotency keys
-	repeats int             // calls of pay with a key that had been paid
+	repeats int             // calls of pay with a key paid before
 }
 
 const ledgerTools = `{"tools":[
@@ -58,7 +56,7 @@ func (l *ledger) close() {
 	l.over.Wait()
 }
 
-// ServeHTTP answers one message. There are no sessions.
+// ServeHTTP answers a message, without sessions.
 func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.WriteHeader(http.StatusMethodNotAllowed)
@@ -86,7 +84,7 @@ func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(wire.Response(m.ID, answer))
 }
 
-// call counts a call before it answers, as a server whose answer can be lost.
+// call counts a call before answering, like a server whose answer can be lost.
 func (l *ledger) call(params []byte) []byte {
 	tool, _ := wire.GetString(params, "name")
 	key, _ := wire.GetString(params, "arguments", "key")
@@ -112,7 +110,7 @@ func (l *ledger) call(params []byte) []byte {
 	return fmt.Appendf(nil, `{"content":[{"type":"text","text":"{\"key\":%s,\"n\":%d}"}]}`, escaped(key), n)
 }
 
-// escaped returns a string for a JSON string that is within another one.
+// escaped returns a string for a JSON string within another string.
 func escaped(s string) string {
 	inner, _ := json.Marshal(s)
 	outer, _ := json.Marshal(string(inner))

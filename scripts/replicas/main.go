@@ -1,35 +1,15 @@
 //go:build unix
 
 // Command replicas runs three replicas of the binary and a NATS cluster of three as processes on
-// loopback, with clients of both eras, and disturbs them at random: it kills, stops and pauses
-// replicas, drains them and starts them again with another guest, sets their clocks, kills NATS
-// servers, and cuts them off from each other and from replicas. It counts answers that were lost,
-// calls that were made twice, and sessions and runs that were lost, and fails if there is one that
-// the table of failures in docs/fleet.md does not name. scripts/soak --fleet builds and runs it.
-// With --scale it measures instead, which scripts/bench --fleet does.
+// loopback, with clients of both eras, and disturbs them at random with the faults in faults.go:
+// ended and paused replicas, upgrades to another guest, moved clocks, and killed or partitioned
+// NATS servers. replicas counts lost answers, calls made twice, lost sessions and lost runs, and
+// fails for a loss that the table of failures in docs/fleet.md does not name. scripts/soak --fleet
+// builds and runs the command; with --scale, as in scripts/bench --fleet, the command measures
+// instead.
 //
-// An upgrade and a clock need programs that are built with the overlays which --overlays writes; see
-// programs.go. If there are no other faults, nothing is excused but what these two may cost.
-//
-//	main.go       the command
-//	fleet.go      the replicas and the NATS cluster
-//	replica.go    one replica
-//	child_linux.go, child_other.go  processes end with this one
-//	balancer.go   which replica gets a request, and what became of it
-//	ledger.go     the server that counts calls
-//	clients.go    clients of both eras
-//	calls.go      proxied calls and composite tools
-//	durable.go    durable tools
-//	approvals.go  calls about which somebody is asked
-//	faults.go     faults
-//	upgrade.go    upgrades of replicas to another guest
-//	clock.go      jumps of the clocks of replicas
-//	programs.go   a program with another guest, and with a clock that can be set
-//	tally.go      counts
-//	summary.go    the table at the end
-//	story.go      a run that survives two deaths
-//	scale.go      what one, two and three replicas do, and what a run costs
-//	members.go    what many members of a fleet cost
+// Upgrades and clocks need programs built with the overlays from --overlays; see programs.go.
+// Without other faults, only the possible losses of these two are excused.
 package main
 
 import (
@@ -46,7 +26,7 @@ import (
 	"time"
 )
 
-// trial is one run of this command.
+// trial is a run of this command.
 type trial struct {
 	binary       string
 	other        string // with another guest; "" for none
@@ -167,7 +147,7 @@ type bench struct {
 	last []func()
 }
 
-// fatal is what Fatal panics with.
+// fatal is the value with which Fatal panics.
 type fatal string
 
 func (b *bench) Helper()                   {}
@@ -183,7 +163,7 @@ func (b *bench) TempDir() string {
 	return dir
 }
 
-// end calls what Cleanup was given, the last first.
+// end calls the functions passed to Cleanup, the last first.
 func (b *bench) end() {
 	for len(b.last) > 0 {
 		f := b.last[len(b.last)-1]

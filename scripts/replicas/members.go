@@ -21,15 +21,16 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/store/sealed"
 )
 
-// idleTime is how long members do nothing but say that they live.
+// idleTime is how long members do nothing but report that they are alive.
 const idleTime = 10 * time.Second
 
 // membersPuts is how many changes of a document are watched by all members.
 const membersPuts = 30
 
-// measureMembers measures what members of a fleet cost that do nothing, how soon all of them see
-// a change of a document, and how many leases they renew in a second. They are in this process,
-// with connections of their own to the NATS servers of the fleet, whose replicas are ended before.
+// measureMembers measures the cost of idle members of a fleet, how soon all members see a change of
+// a document, and the number of leases that they renew in a second. The members are in this
+// process, with connections of their own to the NATS servers of the fleet, whose replicas are ended
+// before.
 func (t *trial) measureMembers(ctx context.Context, out io.Writer) error {
 	t.fleet.kill()
 	tw := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -80,7 +81,7 @@ func (t *trial) members(ctx context.Context, n int) (line string, err error) {
 		}
 	}
 	known := time.Since(began)
-	pause(ctx, 5*time.Second) // until it is quiet
+	pause(ctx, 5*time.Second) // until the machine is quiet
 	servers, own := t.serversCPU(), ownCPU()
 	pause(ctx, idleTime)
 	servers, own = (t.serversCPU()-servers)/idleTime.Seconds(), (ownCPU()-own)/idleTime.Seconds()/float64(n)
@@ -96,8 +97,8 @@ func (t *trial) members(ctx context.Context, n int) (line string, err error) {
 		ms(seen.percentile(50)), ms(seen.percentile(90)), renewals), nil
 }
 
-// watched changes a document that all members watch, and returns how long it took each time
-// until all had seen it.
+// watched changes a document that all members watch, and returns the times until all had seen each
+// change.
 func watched(ctx context.Context, all []*fleet.Fleet) (times measured, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
@@ -172,7 +173,7 @@ func renewed(ctx context.Context, all []*fleet.Fleet) (float64, error) {
 	return float64(count.Load()) / time.Since(began).Seconds(), failed
 }
 
-// serversCPU returns the CPU seconds that the NATS servers of the fleet have used.
+// serversCPU returns the CPU seconds used by the NATS servers of the fleet.
 func (t *trial) serversCPU() (seconds float64) {
 	for _, s := range t.fleet.nats {
 		seconds += cpuOf(strconv.Itoa(s.Pid()))
@@ -182,7 +183,7 @@ func (t *trial) serversCPU() (seconds float64) {
 
 func ownCPU() float64 { return cpuOf("self") }
 
-// cpuOf returns the CPU seconds that a process has used (proc_pid_stat(5)).
+// cpuOf returns the CPU seconds used by a process (proc_pid_stat(5)).
 func cpuOf(pid string) float64 {
 	text, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
@@ -195,5 +196,5 @@ func cpuOf(pid string) float64 {
 	}
 	user, _ := strconv.ParseFloat(fields[11], 64)
 	system, _ := strconv.ParseFloat(fields[12], 64)
-	return (user + system) / 100 // ticks, of which Linux says that there are 100 in a second
+	return (user + system) / 100 // ticks; Linux reports 100 in a second
 }

@@ -16,11 +16,11 @@ import (
 )
 
 // shiftVar is the environment variable with the name of a file whose first eight bytes, an integer
-// in the order of bytes of the machine, say by how many seconds the clock of a process is ahead.
+// in the machine's byte order, are the number of seconds by which the clock of a process is ahead.
 const shiftVar = "FLEET_CLOCK_SHIFT"
 
-// clockEdits make the wall clock of a program follow that file while it runs. Its monotonic clock
-// goes on, as when somebody sets the clock of a machine. Times of files are not changed.
+// clockEdits make the wall clock of a running program follow the file. The program's monotonic
+// clock goes on, as when a person sets the clock of a machine. Times of files are not changed.
 var clockEdits = []overlay.Edit{
 	{File: "time/time.go", Old: "	sec, nsec, mono := runtimeNow()\n	if mono == 0 {\n", New: "	sec, nsec, mono := runtimeNow()\n	sec += atomic.LoadInt64(wallShift)\n	if mono == 0 {\n"},
 	{File: "time/time.go", Old: "func Now() Time {\n", New: shiftSource + "\nfunc Now() Time {\n"},
@@ -48,9 +48,9 @@ func mapWallShift() *int64 {
 }
 `
 
-// writeOverlays writes clock.json and guest.json into dir. A program that is built with the first
-// one has a clock that can be set. With the second one it has another guest, too, which does the
-// same and has another digest. It is to be called in the root of the repository.
+// writeOverlays writes clock.json and guest.json into dir. A program built with clock.json has an
+// adjustable clock. A program built with guest.json also has another guest, with the same behaviour
+// and another digest. Call writeOverlays in the root of the repository.
 func writeOverlays(dir string) error {
 	if _, err := overlay.Write(dir, "clock", clockEdits, nil); err != nil {
 		return err
@@ -82,8 +82,8 @@ func writeOverlays(dir string) error {
 
 var sumLine = regexp.MustCompile(`(?m)^wasm sha256:[0-9a-f]{64}$`)
 
-// otherGuest adds a custom section to a guest, which changes its digest and nothing else
-// (WebAssembly 2.0, 5.5.3), and writes the digest into its sum file.
+// otherGuest adds a custom section to a guest, which changes nothing but the digest (WebAssembly
+// 2.0, 5.5.3), and writes the digest into the sum file.
 func otherGuest(wasm, sum []byte) (_, _ []byte, err error) {
 	const name, content = "fleet", "another guest"
 	section := append([]byte{0, byte(1 + len(name) + len(content)), byte(len(name))}, name+content...)
@@ -95,7 +95,8 @@ func otherGuest(wasm, sum []byte) (_, _ []byte, err error) {
 	return wasm, sumLine.ReplaceAll(sum, []byte("wasm sha256:"+hex.EncodeToString(digest[:]))), nil
 }
 
-// writeShift says by how many seconds the clock of the processes that use a file is ahead.
+// writeShift writes the number of seconds by which the clock of the processes that use a file is
+// ahead.
 func writeShift(file string, seconds int64) error {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {

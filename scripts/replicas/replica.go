@@ -25,19 +25,19 @@ type replica struct {
 	log     string // FILE
 	clock   string // FILE, see shiftVar
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	binary string
-	cmd    *exec.Cmd // nil: it does not run
+	cmd    *exec.Cmd // nil: not running
 	exited chan struct{}
 	life   int            // counts the processes
-	fates  map[int]string // by life: the fault that ended it
+	fates  map[int]string // by life: the fault that ended the process
 	paused bool
 	pauses int   // counts the beginnings and ends of pauses
-	ahead  int64 // seconds by which its clock is set
-	away   bool  // the load balancer knows that it drains
+	ahead  int64 // shift of the clock in seconds
+	away   bool  // the load balancer knows about the draining
 }
 
-// start starts the process, and waits until clients can use it.
+// start starts the process, and waits until clients can use the replica.
 func (r *replica) start(ctx context.Context) error {
 	log, err := os.OpenFile(r.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -59,19 +59,19 @@ func (r *replica) start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", r.name, err)
 	}
-	go func() { // until the process ends; down waits for it
+	go func() { // until the process ends; down waits for the end
 		_ = cmd.Wait()
 		close(exited)
 	}()
 	return r.ready(ctx)
 }
 
-// env returns what the processes on the machine of the replica have in their environments.
+// env returns the environment of processes on the machine of the replica.
 func (r *replica) env() []string {
 	return []string{"MCP_METATOOL_DIR=" + filepath.Dir(r.config), shiftVar + "=" + r.clock}
 }
 
-// program returns the file that it runs.
+// program returns the replica's program file.
 func (r *replica) program() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,7 +101,7 @@ func (r *replica) ready(ctx context.Context) error {
 	}
 }
 
-// now returns which process it is.
+// now returns the current life of the replica, the number of its process.
 func (r *replica) now() (life int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,22 +115,22 @@ func (r *replica) suspended() int {
 	return r.pauses
 }
 
-// fate returns the fault that has ended a process, or is ending it; "" for none.
+// fate returns the fault that has ended a process, or is ending the process; "" for none.
 func (r *replica) fate(life int) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.fates[life]
 }
 
-// up reports whether a request may be sent to it.
+// up reports whether the replica accepts requests.
 func (r *replica) up() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.cmd != nil && r.fates[r.life] == "" && !r.away
 }
 
-// down ends the process with a signal and waits for it. From the beginning, requests under way
-// may be lost because of that fault.
+// down ends the process with a signal and waits for the end. From the beginning, requests under way
+// may be lost because of fault.
 func (r *replica) down(fault string, signal syscall.Signal) error {
 	r.mu.Lock()
 	if r.cmd == nil || r.fates[r.life] != "" {
@@ -157,7 +157,7 @@ func (r *replica) down(fault string, signal syscall.Signal) error {
 	return err
 }
 
-// pause stops the process, or lets it go on.
+// pause stops the process, or lets the process go on.
 func (r *replica) pause(on bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

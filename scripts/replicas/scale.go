@@ -25,7 +25,7 @@ const (
 	scaleRuns    = 40 // of each kind and store, one at a time
 )
 
-// work is a kind of call that is measured.
+// work is a measured kind of call.
 type work struct {
 	name   string
 	params func(key string) string
@@ -48,7 +48,7 @@ func (m measured) percentile(p int) time.Duration {
 	return sorted[max((len(sorted)*p+99)/100, 1)-1]
 }
 
-// measure measures, and prints what it has measured.
+// measure measures, and prints the results.
 func (t *trial) measure(ctx context.Context, out io.Writer) error {
 	fmt.Fprintf(out, "%d CPUs for everything: replicas, NATS, server and clients\n\n", runtime.NumCPU())
 	c := newCrowd(t)
@@ -65,7 +65,7 @@ func (t *trial) measure(ctx context.Context, out io.Writer) error {
 	return t.measureMembers(ctx, out)
 }
 
-// measureReplicas compares one, two and three replicas, in turns: other load on the machine meets
+// measureReplicas compares one, two and three replicas, in turns: other load on the machine affects
 // all of them alike.
 func (t *trial) measureReplicas(ctx context.Context, out io.Writer, c *crowd) error {
 	times, rates := map[string]measured{}, map[string][]float64{}
@@ -78,7 +78,7 @@ func (t *trial) measureReplicas(ctx context.Context, out io.Writer, c *crowd) er
 					return fmt.Errorf("%s with %d replicas: %w", w.name, n, err)
 				}
 				if round == 0 {
-					continue // it warms up
+					continue // the first round warms up
 				}
 				name := fmt.Sprintf("%s %d", w.name, n)
 				times[name], rates[name] = append(times[name], took...), append(rates[name], rate)
@@ -104,8 +104,7 @@ func middle(of []float64) float64 { return slices.Sorted(slices.Values(of))[len(
 
 func ms(d time.Duration) string { return fmt.Sprintf("%.2f", float64(d)/float64(time.Millisecond)) }
 
-// load makes calls from many clients, and returns how long each took and how many there were in
-// a second.
+// load makes calls from many clients, and returns the time of each and the number in a second.
 func (c *crowd) load(ctx context.Context, w work) (all measured, rate float64, err error) {
 	var mu sync.Mutex
 	var working sync.WaitGroup

@@ -14,8 +14,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// tell lets a durable run survive the deaths of two replicas, and prints what happened: how
-// often the server was called, what the commands say meanwhile, and the record of the run.
+// tell lets a durable run survive the deaths of two replicas, and prints the events: the calls at
+// the server, the output of the commands meanwhile, and the record of the run.
 func (t *trial) tell(ctx context.Context, out io.Writer) error {
 	c := newCrowd(t)
 	c.settle, c.over = context.WithCancel(ctx)
@@ -109,7 +109,7 @@ func (t *trial) calledKeys(key string, times int) (n int) {
 	return n
 }
 
-// goingOn returns how often each replica says in its log that it goes on with a run.
+// goingOn returns how often each replica's log says that the replica goes on with a run.
 func (t *trial) goingOn() []int {
 	var all []int
 	for _, r := range t.fleet.replicas {

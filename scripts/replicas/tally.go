@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// tally counts what happened. It is safe for concurrent use.
+// tally counts events. A tally is safe for concurrent use.
 type tally struct {
 	began  time.Time
 	gentle bool // all faults are
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	kinds    map[string]*counts
 	order    []string // of kinds
 	faults   map[string]int
@@ -25,26 +25,26 @@ type tally struct {
 	failures []string
 	more     int // failures beyond maxFailures
 	planted  map[string]bool
-	troubles int       // faults of the store that go on
-	calm     time.Time // when the last one has ended
+	troubles int       // current faults of the store
+	calm     time.Time // end of the last fault of the store
 }
 
-// counts are those of one kind of request.
+// counts are the counts for a kind of request.
 type counts struct {
 	sent, answered int
-	// excused are those that were lost as the table of failures says, by the fault.
+	// excused are the losses that the table of failures allows, by fault.
 	excused map[string]int
 	// What must be zero.
 	lost     int // neither answered nor excused
-	twice    int // calls of the ledger that were made twice
+	twice    int // calls of the ledger made twice
 	sessions int // sessions that ended by themselves
 }
 
-// keyed is a key of the ledger, and what its count must be in the end.
+// keyed is a key of the ledger, with the expected count at the end.
 type keyed struct {
 	kind, key   string
 	least, most int
-	said        string // what the client was told, if that is why
+	said        string // the client's answer, if the expectation follows from the answer
 }
 
 // maxFailures is how many failures are printed in the summary.
@@ -70,7 +70,7 @@ func (t *tally) of(kind string, f func(c *counts)) {
 func (t *tally) sent(kind string)     { t.of(kind, func(c *counts) { c.sent++ }) }
 func (t *tally) answered(kind string) { t.of(kind, func(c *counts) { c.answered++ }) }
 
-// excused counts what was lost, and may be, by the fault.
+// excused counts an allowed loss, by the fault.
 func (t *tally) excused(kind, fault string) {
 	if strings.Contains(fault, drained) || t.gentle && !slices.ContainsFunc(gentleExcuses, func(e string) bool { return strings.Contains(fault, e) }) {
 		t.lost(kind, "no fault that there was may cost this: %s", fault)
@@ -79,10 +79,10 @@ func (t *tally) excused(kind, fault string) {
 	t.of(kind, func(c *counts) { c.excused[fault]++ })
 }
 
-// gentleExcuses are in the excuses that need no other faults than gentle ones.
+// gentleExcuses are in the excuses that need only gentle faults.
 var gentleExcuses = []string{notDrained, "nobody has decided in time"}
 
-// lost counts what may not be lost.
+// lost counts a loss that is not allowed.
 func (t *tally) lost(kind, format string, args ...any) {
 	t.of(kind, func(c *counts) { c.lost++ })
 	t.fail(kind+": "+format, args...)
@@ -91,7 +91,7 @@ func (t *tally) lost(kind, format string, args ...any) {
 // expect says how often a key of the ledger may have been used in the end.
 func (t *tally) expect(kind, key string, least, most int) { t.expectAs(kind, key, least, most, "") }
 
-// expectAs is expect with what the client was told, for whoever reads about a failure.
+// expectAs is expect with the answer to the client, for readers of a failure.
 func (t *tally) expectAs(kind, key string, least, most int, said string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -108,7 +108,7 @@ func (t *tally) fault(kind string) {
 // recovery is how long the store may take to answer everybody again after a fault.
 const recovery = 20 * time.Second
 
-// trouble says that a fault begins or ends, which the store may have.
+// trouble says that a fault begins or ends that may affect the store.
 func (t *tally) trouble(store, on bool) {
 	if !store {
 		return
@@ -123,21 +123,21 @@ func (t *tally) trouble(store, on bool) {
 	t.calm = time.Now()
 }
 
-// troubled reports whether the store may be away for somebody, or was a short while ago.
+// troubled reports whether the store may be away for a replica, or was a short while ago.
 func (t *tally) troubled() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.troubles > 0 || time.Since(t.calm) < recovery
 }
 
-// note counts something that is no failure.
+// note counts an event that is no failure.
 func (t *tally) note(what string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.notes[what]++
 }
 
-// plant reports, once for each mistake, whether it is to be made now.
+// plant reports, once for each mistake, whether to make the mistake now.
 func (t *tally) plant(mistake string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -148,7 +148,7 @@ func (t *tally) plant(mistake string) bool {
 	return true
 }
 
-// fail records that a check has failed.
+// fail records a failed check.
 func (t *tally) fail(format string, args ...any) {
 	text := fmt.Sprintf("%6.1f s  ", time.Since(t.began).Seconds()) + clip(fmt.Sprintf(format, args...))
 	t.mu.Lock()
@@ -161,7 +161,7 @@ func (t *tally) fail(format string, args ...any) {
 	fmt.Fprintln(os.Stderr, "FAILED:", text)
 }
 
-// say prints what happens.
+// say prints an event.
 func (t *tally) say(format string, args ...any) {
 	fmt.Printf("%6.1f s  %s\n", time.Since(t.began).Seconds(), fmt.Sprintf(format, args...))
 }

@@ -14,25 +14,28 @@ import (
 	"time"
 )
 
-// How an upgrade ends a process. Of what a process does that has drained, nothing may be lost.
+// How an upgrade ends a process. A drained process may lose nothing.
 const (
 	drained    = "SIGTERM after it had drained"
 	notDrained = "SIGTERM after --wait, which was too short"
 )
 
-// drainWait is how long a replica may take to drain. Sessions are taken for ten seconds of it.
+// drainWait is how long a replica may take to drain. For the first ten seconds, sessions are
+// accepted.
 const drainWait = "25s"
 
 // balancerDelay bounds how long load balancers send requests to a replica that says that it is not
-// ready. It is less than the ten seconds in which that still takes all of them.
+// ready. The delay is less than the ten seconds in which the replica still accepts all requests.
 const balancerDelay = 5 * time.Second
 
-// upgradeReplica drains a replica, ends it, and starts it again with the other guest.
+// upgradeReplica drains a replica, ends the replica, and starts the replica again with the other
+// guest.
 func (t *trial) upgradeReplica(ctx context.Context, rnd *rand.Rand) {
 	t.upgrade(ctx, t.fleet.replicas[rnd.IntN(size)], time.Duration(rnd.Int64N(int64(balancerDelay))))
 }
 
-// upgrade upgrades a replica. The load balancer hears of it so long after it is not ready any more.
+// upgrade upgrades a replica. The load balancer stops sending requests at delay after the replica
+// is no longer ready.
 func (t *trial) upgrade(ctx context.Context, r *replica, delay time.Duration) {
 	ctx = context.WithoutCancel(ctx)
 	t.note("%s drains", r.name)
@@ -74,8 +77,8 @@ func (t *trial) upgrade(ctx context.Context, r *replica, delay time.Duration) {
 	}
 }
 
-// drain runs the command, and again while the process has just been started and cannot be told
-// yet, which the command says with its exit code.
+// drain runs the command, repeatedly while the process has just been started and does not yet
+// accept the command, according to the exit code.
 func (t *trial) drain(ctx context.Context, r *replica) error {
 	for began := time.Now(); ; pause(ctx, 200*time.Millisecond) {
 		_, err := t.command(ctx, r, "fleet", "drain", "--wait", drainWait)
@@ -86,8 +89,8 @@ func (t *trial) drain(ctx context.Context, r *replica) error {
 	}
 }
 
-// unready waits until a replica says that it takes no more sessions. It reports false if it does
-// not say so.
+// unready waits until a replica says that it accepts no more sessions, and returns false if the
+// replica does not say so.
 func (t *trial) unready(ctx context.Context, r *replica) bool {
 	for began := time.Now(); time.Since(began) < patience/2; pause(ctx, 200*time.Millisecond) {
 		resp, err := probe(r, "/readyz")
@@ -109,7 +112,7 @@ func probe(r *replica, path string) (*http.Response, error) {
 	return resp, resp.Body.Close()
 }
 
-// bothGuests makes sure that each guest is on a replica, if there were upgrades, so that all runs can
+// bothGuests makes sure that each guest is on a replica, if upgrades happened, so that all runs can
 // end, and that the replicas say so.
 func (t *trial) bothGuests(ctx context.Context) {
 	if t.disturbed()["upgrade"] == 0 {

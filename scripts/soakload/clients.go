@@ -17,7 +17,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 )
 
-// crowd has all clients of one load.
+// crowd has all clients of a load.
 type crowd struct {
 	s    *soak
 	part uint64
@@ -50,7 +50,7 @@ func (c *crowd) run(ctx context.Context) {
 	c.all.Wait()
 }
 
-// client runs clients of one kind, one after the other.
+// client runs clients of a kind, one after the other.
 func (c *crowd) client(ctx context.Context, kind string, live life) {
 	c.no++
 	rnd := rand.New(rand.NewPCG(c.s.seed, c.part<<32|c.no))
@@ -72,8 +72,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// open opens a session over HTTP. It returns nil if the proxy had no room for
-// another session, which is not a failure.
+// open opens a session over HTTP. The result is nil if the proxy had no room for another session,
+// which is not a failure.
 func (s *soak) open(kind string, rnd *rand.Rand) *session {
 	c, err := s.dialHTTP(context.Background(), kind, rnd)
 	if err == nil {
@@ -89,8 +89,7 @@ func (s *soak) open(kind string, rnd *rand.Rand) *session {
 	return nil
 }
 
-// behave is the life of a client that makes no mistakes, except that it asks
-// servers for faults.
+// behave is the life of a client without mistakes that asks servers for faults.
 func (s *soak) behave(ctx context.Context, kind string, rnd *rand.Rand) {
 	c := s.open(kind, rnd)
 	if c == nil {
@@ -100,7 +99,7 @@ func (s *soak) behave(ctx context.Context, kind string, rnd *rand.Rand) {
 	c.close()
 }
 
-// The names of servers, by what clients may ask of them.
+// The names of servers, by the requests that clients may make.
 var (
 	all   = names(func(origin) bool { return true })
 	small = []string{"calm", "calmweb", "wild", "newweb"}
@@ -146,8 +145,8 @@ func (c *session) converse(ctx context.Context, servers []string, times int) {
 	turns.Wait()
 }
 
-// choose chooses a request. All random choices are made here, so that they do not
-// depend on the order of goroutines.
+// choose chooses a request. All random choices are made here, so that they do not depend on the
+// order of goroutines.
 func (c *session) choose(servers []string) func() {
 	server := servers[c.rnd.IntN(len(servers))]
 	o := find(server)
@@ -198,8 +197,8 @@ func (c *session) judge(o origin, r request, marked bool) outcome {
 	return got
 }
 
-// echo makes a server return its arguments. The question of a shared server for another
-// call of the client can come as the result, which the client then answers.
+// echo makes a server return the arguments. The question of a shared server for another call of the
+// client can come as the result, which the client then answers.
 func (c *session) echo(o origin, size int) outcome {
 	text := c.mark + strings.Repeat("x", size)
 	tool, arguments := o.name+"__echo", fmt.Sprintf(`{"x":%q}`, text)
@@ -250,8 +249,8 @@ func (c *session) composite(o origin) {
 	c.judge(o, c.call("eval_starlark", fmt.Sprintf(`{"code":%s}`, wire.Quote(code)), true), true)
 }
 
-// asks makes a server send a request to the client. If sessions share the server,
-// the proxy may refuse it.
+// asks makes a server send a request to the client. If sessions share the server, the proxy may
+// refuse the request.
 func (c *session) asks(o origin) {
 	got := c.judge(o, c.call(o.name+"__ask", fmt.Sprintf(`{"method":"roots/list","params":{"x":%q}}`, c.mark), false), false)
 	if (o.own || o.exact()) && got.ok() && !bytes.Contains(got.result, []byte(c.mark)) {

@@ -11,26 +11,24 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 )
 
-// steady is how long a server has to run so that the proxy resets its backoff,
-// and a little more.
+// steady is how long a server has to run so that the proxy resets the backoff, and a little more.
 const steady = 11 * time.Second
 
-// ends are the faults that end a server or its connection, by transport.
+// ends are the faults that end a server or a connection, by transport.
 var ends = map[string][]string{
 	"stdio": {mcptest.CrashBefore, mcptest.CrashDuring, mcptest.CrashAfter, mcptest.CloseStdout, mcptest.StopReading, mcptest.IgnoreShutdown, killed},
 	"http":  {mcptest.CrashBefore, mcptest.CrashDuring, mcptest.CrashAfter, forgotten},
 	"sse":   {mcptest.CrashBefore, mcptest.CrashDuring, mcptest.CrashAfter, forgotten},
 }
 
-// Ends that the server does not cause itself.
+// Ends with a cause outside of the server.
 const (
 	killed    = "SIGKILL"
-	forgotten = "restart" // of an HTTP server: it forgets all sessions
+	forgotten = "restart" // of an HTTP server: all sessions are forgotten
 )
 
-// crash is the life of a client that ends one server a few times in a row while
-// calls are pending. It measures how long these wait and how soon the server is
-// back.
+// crash is the life of a client that ends a server a few times in a row while calls are pending.
+// crash measures how long the calls wait and how soon the server is back.
 func (s *soak) crash(ctx context.Context, o origin, rnd *rand.Rand) {
 	c := s.open("crash of "+o.name, rnd)
 	if c == nil {
@@ -48,8 +46,8 @@ func (s *soak) crash(ctx context.Context, o origin, rnd *rand.Rand) {
 	pause(ctx, steady+time.Duration(rnd.IntN(2000))*time.Millisecond)
 }
 
-// ready waits until the server answers. It returns how many calls that took, and
-// the answer to the last one that failed.
+// ready waits until the server answers, and returns the number of calls until then, and the answer
+// to the last failed call.
 func (c *session) ready(ctx context.Context, o origin) (calls int, last string, ok bool) {
 	for end := time.Now().Add(maxWait); ctx.Err() == nil; pause(ctx, 20*time.Millisecond) {
 		calls++
@@ -72,12 +70,12 @@ func (c *session) crashOnce(o origin, kind string) {
 	for range 3 {
 		r := c.call(o.name+"__wait", fmt.Sprintf(`{"x":%q}`, c.mark), true)
 		waiting = append(waiting, r)
-		if !c.started(r) && o.switches.Answers != "json" { // with "json" there is no stream for progress
+		if !c.started(r) && o.switches.Answers != "json" { // with "json" no stream has progress
 			for _, r := range waiting {
 				c.cancel(r)
 				c.wait(r)
 			}
-			return // another client has ended it, so the measurement would be wrong
+			return // another client has ended the server, so the measurement would be wrong
 		}
 	}
 	pid := 0
@@ -92,7 +90,7 @@ func (c *session) crashOnce(o origin, kind string) {
 				pid = u.Pid
 			}
 		}
-		if pid == 0 { // it has just ended by itself
+		if pid == 0 { // the server has just ended by itself
 			kind = mcptest.CrashBefore
 		}
 	}

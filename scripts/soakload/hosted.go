@@ -25,12 +25,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers"
 )
 
-// hostVerb makes this program the process with the proxy: "host CONFIG LOG". The
-// first line of its output is its URL. It answers each line of its input with a
-// measurement. When its input ends, it measures once more and exits.
+// hostVerb makes this program the process with the proxy: "host CONFIG LOG". The first line of the
+// output is the URL. Each line of the input is answered with a measurement. At the end of the
+// input, the process measures once more and exits.
 const hostVerb = "host"
 
-// measurement is what a process with the proxy reports about itself.
+// measurement is the report of a process with the proxy about itself.
 type measurement struct {
 	Goroutines  int
 	Descriptors int
@@ -108,7 +108,7 @@ func beHost(args []string) error {
 	return errors.Join(err, out.Encode(m))
 }
 
-// measure measures this process. h is nil after its end.
+// measure measures this process. h is nil after the host's end.
 func measure(h *host.Host) measurement {
 	runtime.GC()
 	debug.FreeOSMemory()
@@ -135,7 +135,7 @@ func measure(h *host.Host) measurement {
 	return m
 }
 
-// hosted is a process with the proxy, as its parent sees it.
+// hosted is a process with the proxy, as seen by the parent.
 type hosted struct {
 	url string
 	log string // file
@@ -143,7 +143,7 @@ type hosted struct {
 	in  io.WriteCloser
 	out *bufio.Reader
 
-	mu   sync.Mutex // one question at a time
+	mu   sync.Mutex // serializes questions
 	over sync.Once
 }
 
@@ -199,7 +199,7 @@ func (h *hosted) dump() error {
 	return err
 }
 
-// end ends the process and gives its last measurement.
+// end ends the process and returns the last measurement.
 func (h *hosted) end() (m measurement, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -222,8 +222,8 @@ func (h *hosted) kill() {
 	})
 }
 
-// idleWorkers counts the goroutines that connections keep for further calls. Their number
-// depends on how many calls there were at once.
+// idleWorkers counts the goroutines that connections keep for further calls. Their number depends
+// on the number of earlier concurrent calls.
 func idleWorkers() (idle int) {
 	var profile strings.Builder
 	_ = pprof.Lookup("goroutine").WriteTo(&profile, 1)

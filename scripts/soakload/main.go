@@ -1,25 +1,12 @@
-// Command soakload runs the proxy between raw servers and raw clients of both eras
-// (host/mcptest) with random faults, chosen by a seed. It checks that each request
-// is answered exactly once or cancelled, that no message reaches another session,
-// that memory, goroutines and descriptors do not grow, that every upstream
-// recovers, and that no process is left. scripts/soak builds and runs it.
+// Command soakload runs the proxy between raw servers and raw clients of both eras (host/mcptest)
+// with random faults, chosen by a seed. The checks: each request is answered exactly once or
+// cancelled, no message reaches another session, memory, goroutines and descriptors do not grow,
+// every upstream recovers, and no process is left. scripts/soak builds and runs the command.
 //
-//	main.go       the command: warm-up, load, checks
-//	summary.go    the summary at the end
-//	tally.go      counts and failed checks
-//	hosted.go     the process with the proxy, over HTTP, and what it measures
-//	upstreams.go  the servers, and the configuration
-//	session.go    one session of a client, which checks every message it receives
-//	clients.go    well-behaved clients, and their requests
-//	rude.go       misbehaving clients
-//	modern.go     clients of the stateless era
-//	stdio.go      clients of the binary, over stdio
-//	crash.go      faults that end a server, and the time until it recovers
-//
-// The proxy for HTTP is not the binary but a process of this program with a
-// host.Host. So its goroutines can be counted, its garbage can be collected before
-// its memory is measured, and /proc shows only the proxy. Clients over stdio run
-// the binary itself, and end it in all the ways that clients can.
+// The proxy for HTTP is not the binary but a process of this program with a host.Host. So the
+// goroutines can be counted, garbage can be collected before memory is measured, and /proc shows
+// only the proxy. Clients over stdio run the binary itself, and end the binary in all the ways that
+// clients can.
 package main
 
 import (
@@ -72,7 +59,7 @@ func main() {
 	}
 }
 
-// soak is one run.
+// soak is a run of the test.
 type soak struct {
 	binary string
 	seed   uint64
@@ -163,7 +150,7 @@ func (s *soak) compare() {
 	t.check(b.RSS <= a.RSS+slackRSS, "RSS grew from %s to %s", megabytes(a.RSS), megabytes(b.RSS))
 }
 
-// finish ends the proxy and checks that it leaves no goroutines or processes.
+// finish ends the proxy and checks that no goroutines or processes are left.
 func (s *soak) finish() {
 	last, err := s.host.end()
 	s.tally.check(err == nil, "the proxy did not end cleanly: %v", err)

@@ -11,9 +11,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 )
 
-// This file has the clients of the stateless era. All of them have the same credentials,
-// so that the proxy sees one principal: what belongs to one of their requests must not
-// reach another.
+// This file has the clients of the stateless era. All of them have the same credentials, so that
+// the proxy sees a single principal: messages for a request of one client must not reach another.
 
 // modernKind begins the kind of each of them.
 const modernKind = "modern"
@@ -29,8 +28,8 @@ func (s *soak) modern() map[string]life {
 
 func isModern(kind string) bool { return strings.HasPrefix(kind, modernKind) }
 
-// asksModern is asks for a client of the stateless era: the question comes as a result, and
-// the client repeats the call with its answer, or abandons it.
+// asksModern is asks for a client of the stateless era: the question comes as a result, and the
+// client repeats the call with an answer, or abandons the call.
 func (c *session) asksModern(o origin, abandon bool) {
 	arguments := fmt.Sprintf(`{"method":"roots/list","params":{"x":%q}}`, c.mark)
 	params := mcptest.ToolParams(o.name+"__ask", arguments, "")
@@ -52,11 +51,11 @@ func (c *session) asksModern(o origin, abandon bool) {
 	c.s.tally.fail("%s: asked again and again through %s", c.name(), o.name)
 }
 
-// maxRounds is how often a client answers questions of one call.
+// maxRounds is how often a client answers questions of a call.
 const maxRounds = 10
 
-// again returns the params with which a client of the stateless era repeats a call: with
-// its answers to what the result asks. ok is false if the result asks nothing.
+// again returns the params with which a client of the stateless era repeats a call: with the
+// answers to the questions in the result. ok is false for a result without questions.
 func (c *session) again(tool, arguments string, got outcome) (params string, ok bool) {
 	state, parked := wire.GetString(got.result, "requestState")
 	if !parked || !c.modern {
@@ -75,7 +74,7 @@ func (c *session) again(tool, arguments string, got outcome) (params string, ok 
 	return fmt.Sprintf(`{"name":%q,"arguments":%s,"inputResponses":%s,"requestState":%q}`, tool, arguments, responses, state), true
 }
 
-// abandons is a client that leaves while calls of it are parked.
+// abandons is a client that leaves while its calls are parked.
 func (s *soak) abandons(ctx context.Context, kind string, rnd *rand.Rand) {
 	c := s.open(kind, rnd)
 	if c == nil {
@@ -88,8 +87,8 @@ func (s *soak) abandons(ctx context.Context, kind string, rnd *rand.Rand) {
 	pause(ctx, time.Second)
 }
 
-// listens is a client that subscribes to lists and a resource, a few times, and ends that
-// by closing the stream, or by vanishing.
+// listens is a client that subscribes to lists and a resource, a few times, and ends the
+// subscriptions by closing the stream, or by vanishing.
 func (s *soak) listens(ctx context.Context, kind string, rnd *rand.Rand) {
 	c := s.open(kind, rnd)
 	if c == nil {
@@ -119,7 +118,7 @@ func (s *soak) listens(ctx context.Context, kind string, rnd *rand.Rand) {
 	c.close()
 }
 
-// until waits until f returns true. It returns false if that takes too long.
+// until waits until f returns true, and returns false after too long a wait.
 func until(f func() bool) bool {
 	for end := time.Now().Add(maxWait); !f(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {

@@ -17,7 +17,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 )
 
-// life is what a client does until it leaves.
+// life is the behaviour of a client until the client leaves.
 type life func(ctx context.Context, kind string, rnd *rand.Rand)
 
 // rude returns the lives of misbehaving clients by kind.
@@ -112,8 +112,8 @@ func (s *soak) floods(ctx context.Context, kind string, rnd *rand.Rand) {
 	pause(ctx, time.Second)
 }
 
-// reuses is a client that sends several requests with one id. Each is answered,
-// with a result or an error.
+// reuses is a client that sends several requests with the same id. Each is answered, with a result
+// or an error.
 func (s *soak) reuses(ctx context.Context, kind string, rnd *rand.Rand) {
 	c := s.open(kind, rnd)
 	if c == nil {
@@ -131,8 +131,8 @@ func (s *soak) reuses(ctx context.Context, kind string, rnd *rand.Rand) {
 	c.close()
 }
 
-// settled waits until the given number of requests with one id are answered. An
-// error has no id while another request with that id is in flight.
+// settled waits until times requests with the same id are answered. An error has no id while
+// another request with the id is in flight.
 func (c *session) settled(id string, times int) {
 	key := wire.IDKey([]byte(id))
 	for end := time.Now().Add(maxWait); ; time.Sleep(2 * time.Millisecond) {
@@ -153,8 +153,7 @@ func (c *session) settled(id string, times int) {
 	}
 }
 
-// cancels is a client that cancels all its requests, and requests that do not
-// exist.
+// cancels is a client that cancels all its requests, and unknown requests.
 func (s *soak) cancels(ctx context.Context, kind string, rnd *rand.Rand) {
 	c := s.open(kind, rnd)
 	if c == nil {
@@ -178,8 +177,8 @@ func (s *soak) cancels(ctx context.Context, kind string, rnd *rand.Rand) {
 	c.close()
 }
 
-// comesAndGoes is a client that opens sessions and ends them at once, by DELETE or
-// by disconnecting.
+// comesAndGoes is a client that opens sessions and ends them at once, by DELETE or by
+// disconnecting.
 func (s *soak) comesAndGoes(ctx context.Context, kind string, rnd *rand.Rand) {
 	var all sync.WaitGroup
 	for range 10 {
@@ -202,8 +201,8 @@ func (s *soak) comesAndGoes(ctx context.Context, kind string, rnd *rand.Rand) {
 	pause(ctx, time.Second)
 }
 
-// halfOpens is a client that leaves connections open in all stages of a request,
-// and closes them later.
+// halfOpens is a client that leaves connections open in all stages of a request, and closes them
+// later.
 func (s *soak) halfOpens(ctx context.Context, kind string, rnd *rand.Rand) {
 	address, err := url.Parse(s.host.url)
 	if err != nil {
@@ -232,7 +231,7 @@ func (s *soak) halfOpens(ctx context.Context, kind string, rnd *rand.Rand) {
 	}
 }
 
-// deafListener opens a session and does not read its GET stream.
+// deafListener opens a session and does not read the GET stream.
 func (s *soak) deafListener(address *url.URL, initialize string) (conns []net.Conn) {
 	conn, err := net.Dial("tcp", address.Host)
 	if err != nil {

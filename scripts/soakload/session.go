@@ -19,9 +19,9 @@ import (
 // server.
 const maxWait = 45 * time.Second
 
-// session is one session of a client. Its messages carry its mark. It checks every
-// message it receives: no mark of another session, no answer without a request, no
-// second answer, no progress after the answer.
+// session is a session of a client. Its messages carry the session's mark. Every received message
+// is checked: no mark of another session, no answer without a request, no second answer, no
+// progress after the answer.
 type session struct {
 	s    *soak
 	no   int
@@ -31,18 +31,18 @@ type session struct {
 	*mcptest.Client
 
 	modern bool // of the stateless era
-	http   bool // a request of that era is cancelled by closing its connection
+	http   bool // a request of the stateless era is cancelled by closing the connection
 
 	acks, updates atomic.Int64 // of subscriptions
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	last  int
 	nulls int               // errors without an id
 	asked map[string]*asked // by key of the id
 	gone  bool              // the client has left, so missing answers are not failures
 }
 
-// asked are the requests with one id.
+// asked are the requests with an id.
 type asked struct {
 	what      string
 	sent      int // number of requests; only misbehaving clients reuse an id
@@ -72,8 +72,7 @@ func (s *soak) dialHTTP(ctx context.Context, kind string, rnd *rand.Rand) (*sess
 	return c, c.begin(ctx)
 }
 
-// begin initializes the session, or asks what the proxy is. If that fails, it closes the
-// client.
+// begin initializes the session, or calls server/discover. On failure, the client is closed.
 func (c *session) begin(ctx context.Context) error {
 	if c.modern {
 		got := c.answered(c.start("server/discover", "server/discover", "", ""))
@@ -111,8 +110,8 @@ func (c *session) expect(id, what, token string) {
 	a.sent++
 }
 
-// id returns an id or token. Every other one is a small number that all sessions
-// use; the others are strings with the mark.
+// id returns an id or token: alternately a small number that all sessions use, and a string with
+// the mark.
 func (c *session) id() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,7 +122,7 @@ func (c *session) id() string {
 	return fmt.Sprintf(`"%s%d"`, c.mark, c.last)
 }
 
-// request is one pending request.
+// request is a pending request.
 type request struct {
 	id, token, what string
 	done            <-chan mcptest.Answer
@@ -140,8 +139,7 @@ func (c *session) start(what, method, params, token string) request {
 	return r
 }
 
-// call starts a call of a tool, with a progress token of its own if progress is
-// set.
+// call starts a call of a tool, with a progress token of the call's own if progress is set.
 func (c *session) call(tool, arguments string, progress bool) request {
 	token := ""
 	if progress {
@@ -177,8 +175,8 @@ type outcome struct {
 
 func (o outcome) ok() bool { return o.err == nil && o.result != nil && !o.failed }
 
-// wait waits for the answer to a request, at most for maxWait. The outcome has an
-// error if there is none.
+// wait waits for the answer to a request, at most for maxWait. Without an answer, the outcome has
+// an error.
 func (c *session) wait(r request) outcome {
 	timer := time.NewTimer(maxWait)
 	defer timer.Stop()
@@ -210,8 +208,7 @@ func (c *session) answered(r request) outcome {
 	return o
 }
 
-// received checks a message of the proxy. It runs before requests that wait for the
-// message complete.
+// received checks a message of the proxy, before requests waiting for the message complete.
 func (c *session) received(e mcptest.Entry) {
 	for rest := e.Raw; ; {
 		at := bytes.IndexByte(rest, '~')
@@ -298,8 +295,8 @@ func (c *session) progress(m wire.Message, raw []byte) {
 	c.s.tally.cross("%s got progress for a request that it did not make: %s", c.name(), clip(string(raw)))
 }
 
-// started waits for the first progress of a request, at most half a second. It
-// reports whether progress came.
+// started waits for the first progress of a request, at most half a second, and reports whether
+// progress came.
 func (c *session) started(r request) bool {
 	c.mu.Lock()
 	begun := c.asked[wire.IDKey([]byte(r.id))].begun
@@ -346,7 +343,7 @@ func (c *session) vanish() {
 	c.account()
 }
 
-// account counts the requests that were not answered.
+// account counts the unanswered requests.
 func (c *session) account() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

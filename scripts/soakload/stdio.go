@@ -12,12 +12,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 )
 
-// overStdio is a client of the binary itself, which it ends in one of the ways in
-// which clients end servers. The binary then has little time to exit.
+// overStdio is a client of the binary itself, which ends the binary in one of the ways in which
+// clients end servers. The binary then has little time to exit.
 func (s *soak) overStdio(ctx context.Context, kind string, rnd *rand.Rand) {
 	cmd := exec.Command(s.binary, "serve", "--config", s.farm.small)
 	in, inErr := cmd.StdinPipe()
-	// A plain pipe, not cmd's: Wait would close that before all has been read.
+	// A plain pipe, not cmd's: Wait would close cmd's pipe before all has been read.
 	out, theirs, outErr := os.Pipe()
 	if err := firstError(inErr, outErr); err != nil {
 		s.tally.fail("%v", err)

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// tally counts what happened. It is safe for concurrent use.
+// tally counts events. A tally is safe for concurrent use.
 type tally struct {
 	began time.Time
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	sessions int
 	requests int
 	answered int // with a result, or a JSON-RPC error
@@ -33,14 +33,14 @@ type crash struct {
 	what   string
 	answer time.Duration // until all pending calls were answered
 	back   time.Duration // until another call succeeded
-	calls  int           // number of calls until one succeeded
-	last   string        // the answer to the last one that failed
+	calls  int           // number of calls up to the first success
+	last   string        // the answer to the last failed call
 }
 
 // maxFailures is how many failures are printed in the summary.
 const maxFailures = 25
 
-// fail records that a check has failed.
+// fail records a failed check.
 func (t *tally) fail(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -15,22 +15,22 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 )
 
-// origin is one server behind the proxy.
+// origin is a server behind the proxy.
 type origin struct {
 	name      string
 	transport string // "stdio", "http", "sse"
-	calm      bool   // no client asks it for faults
+	calm      bool   // no client asks for faults
 	own       bool   // each session has a process of its own
-	extra     string // lines of its configuration
+	extra     string // more lines of the configuration
 	switches  mcptest.ServerOptions
 }
 
-// origins are all of them. The tools of each begin with its name.
+// origins are all origins. The tools of each begin with the origin's name.
 var origins = []origin{
 	{name: "calm", transport: "stdio", calm: true},
 	{name: "calmweb", transport: "http", calm: true},
 	{name: "wild", transport: "stdio"},
-	{name: "slowstart", transport: "stdio", switches: mcptest.ServerOptions{ // its faults happen at each start
+	{name: "slowstart", transport: "stdio", switches: mcptest.ServerOptions{ // the faults happen at each start
 		StringIDs: true,
 		Faults: map[string]mcptest.Fault{
 			"initialize":     {Kind: mcptest.Slow, Size: 40, Pause: 1},
@@ -50,15 +50,14 @@ var origins = []origin{
 	{name: "newjson", transport: "http", calm: true, switches: mcptest.ServerOptions{Eras: mcptest.EraBoth, Answers: "auto"}},
 }
 
-// exact reports whether it is always known which call a question of the server belongs to,
-// also if several clients share it.
+// exact reports whether a question of the server always belongs to a known call, also if several
+// clients share the server.
 func (o origin) exact() bool { return o.name == "calmweb" || o.switches.Eras != "" }
 
-// farm has the servers. HTTP servers run in this process; the proxy starts the
-// others.
+// farm has the servers. HTTP servers run in this process; the proxy starts the others.
 type farm struct {
 	config string // of the proxy for HTTP
-	small  string // of the binary for one client over stdio
+	small  string // of the binary for a client over stdio
 	mark   string // in the environment of each server's process
 
 	servers map[string]*mcptest.Server

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// licence is one file of a module that has to be distributed with the binary.
+// licence is a file of a module that has to be distributed with the binary.
 type licence struct {
 	name string // path in the module
 	text string
@@ -22,8 +22,8 @@ var (
 	extra       = regexp.MustCompile(`(?i)^(notice|patents|copyright)`)
 )
 
-// kinds are licences that allow linking into a binary under Apache-2.0, each
-// recognised by a sentence of its text. The first match counts.
+// kinds are licences that allow linking into a binary under Apache-2.0, each recognised by a
+// sentence of the text. The first match counts.
 var kinds = []struct{ name, sentence string }{
 	{"Apache-2.0", "Apache License Version 2.0, January 2004"},
 	{"MIT", "Permission is hereby granted, free of charge, to any person obtaining a copy"},
@@ -33,8 +33,7 @@ var kinds = []struct{ name, sentence string }{
 	{"Unlicense", "This is free and unencumbered software released into the public domain"},
 }
 
-// kind returns the name of the licence that a text contains; "" if it is none of
-// kinds.
+// kind returns the name of the licence in a text; "" for an unknown licence.
 func kind(text string) string {
 	words := strings.Join(strings.Fields(text), " ")
 	for _, k := range kinds {
@@ -45,9 +44,8 @@ func kind(text string) string {
 	return ""
 }
 
-// licences reads the licence files of a module: the ones beside its linked packages
-// and in the directories above, up to the module's own. It is an error if there is
-// none, or if one is of an unknown kind.
+// licences reads the licence files of a module: in the directories of the linked packages and in
+// the directories above, up to the module's own. A missing licence or an unknown kind is an error.
 func licences(m *module) ([]licence, error) {
 	var names []string
 	for _, dir := range m.dirs {

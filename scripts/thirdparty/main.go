@@ -1,11 +1,5 @@
-// Command notices writes THIRD_PARTY_NOTICES, the licences of everything that is
-// linked into the binary or its embedded guest, or checks the committed file.
-// scripts/notices runs it.
-//
-//	main.go      the command
-//	modules.go   the modules that are linked, on any platform
-//	licences.go  their licence files and kinds of licences
-//	notices.go   the text
+// Command notices writes THIRD_PARTY_NOTICES, the licences of all modules in the binary or in the
+// embedded guest, or checks the committed file. scripts/notices runs the command.
 package main
 
 import (
@@ -60,8 +54,8 @@ func notices(ctx context.Context, root string) ([]byte, error) {
 	return render(modules)
 }
 
-// compare compares a committed file with the text that it should have. The error
-// names the modules that are missing or no longer linked.
+// compare compares a committed file with the wanted text. The error names the modules that are
+// missing or no longer linked.
 func compare(path string, want []byte) error {
 	got, err := os.ReadFile(path)
 	if err != nil {
@@ -75,7 +69,7 @@ func compare(path string, want []byte) error {
 		fileName, missing, extra)
 }
 
-// difference returns the elements that only a has and the ones that only b has.
+// difference returns the elements only in a and the elements only in b.
 func difference(a, b []string) (onlyA, onlyB []string) {
 	in := map[string]int{}
 	for _, s := range a {

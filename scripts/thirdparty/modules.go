@@ -15,8 +15,8 @@ import (
 	"strings"
 )
 
-// targets are the programs that are shipped: the binary for each system, and the
-// guest, which every binary embeds.
+// targets are the shipped programs: the binary for each system, and the guest, which every binary
+// embeds.
 var targets = []struct{ goos, goarch, pkg, part string }{
 	{"linux", "amd64", "./cmd/mcp-metatool", "binary"},
 	{"darwin", "arm64", "./cmd/mcp-metatool", "binary"},
@@ -27,7 +27,7 @@ var targets = []struct{ goos, goarch, pkg, part string }{
 // module is a module that is linked into a target.
 type module struct {
 	path, version, dir string
-	// dirs are the directories of its linked packages.
+	// dirs are the directories of the linked packages.
 	dirs []string
 	// parts has "binary", "guest" or both.
 	parts []string
@@ -36,7 +36,7 @@ type module struct {
 // standard is the heading of the Go standard library and runtime.
 const standard = "Go standard library"
 
-// listedPackage has the members of go list's output that we use.
+// listedPackage has the used members of go list's output.
 type listedPackage struct {
 	Dir      string
 	Standard bool
@@ -47,7 +47,7 @@ type listedPackage struct {
 	}
 }
 
-// moduleRoot returns the directory of the go.mod that counts in a folder.
+// moduleRoot returns the directory of the go.mod for a folder.
 func moduleRoot(ctx context.Context, dir string) (string, error) {
 	gomod, err := goCommand(ctx, dir, nil, "env", "GOMOD")
 	if err != nil {
@@ -120,7 +120,7 @@ func add(all map[string]*module, p listedPackage, part, goroot string) error {
 	return nil
 }
 
-// goCommand runs the go command in dir and returns its output.
+// goCommand runs the go command in dir and returns the output.
 func goCommand(ctx context.Context, dir string, env []string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir

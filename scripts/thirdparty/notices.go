@@ -46,7 +46,7 @@ func tidy(text string) string {
 	return strings.Trim(strings.Join(lines, "\n"), "\n")
 }
 
-// headings returns the modules that a text lists, as "path version".
+// headings returns the modules in a text, as "path version".
 func headings(text []byte) []string {
 	var list []string
 	lines := strings.Split(string(text), "\n")

@@ -1,19 +1,13 @@
-// Command packages makes packages of mcp-metatool from programs that are built already.
+// Command packages makes packages of mcp-metatool from existing programs.
 //
-//	packages DIST OUT VERSION
+// packages DIST OUT VERSION
 //
-// DIST has a folder for each platform whose name contains its system and architecture, such
-// as mcp-metatool_linux_amd64_v1, with the program in it. VERSION is one of Semantic
-// Versioning. Below OUT it writes a folder npm/NAME for each npm package, for npm pack; a
-// bundle for desktop hosts (.mcpb) for each platform; and server.json for the MCP registry,
-// which has the digests of the bundles. The same programs give the same bytes. It must be run
-// at the root of the repository; scripts/releasebuild/wrappers does that.
-//
-//	main.go       the command
-//	platform.go   platforms, and finding their programs
-//	npm.go        npm
-//	mcpb.go       bundles
-//	registry.go   server.json
+// DIST has a folder with the program for each platform, with the system and the architecture in its
+// name, such as mcp-metatool_linux_amd64_v1. VERSION follows Semantic Versioning. OUT gets a folder
+// npm/NAME for each npm package, for npm pack; a bundle for desktop hosts (.mcpb) for each
+// platform; and server.json for the MCP registry, with the digests of the bundles. The same
+// programs give the same bytes. Run packages in the root of the repository, as
+// scripts/releasebuild/wrappers does.
 package main
 
 import (
@@ -26,12 +20,12 @@ import (
 	"strings"
 )
 
-// What all packages say about the program.
+// Descriptions of the program in all packages.
 const (
 	packageName = "mcp-metatool"
 	serverName  = "io.github.mcp-metatool/mcp-metatool" // in the MCP registry
 	title       = "mcp-metatool"
-	// description has at most 100 characters, as the registry wants it.
+	// description has at most 100 characters, as the registry demands.
 	description = "Many MCP servers through one, with composite tools that run in a WebAssembly sandbox"
 	homepage    = "https://github.com/mcp-metatool/mcp-metatool"
 	license     = "Apache-2.0"
@@ -68,8 +62,8 @@ func run(args []string) error {
 
 var semantic = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$`)
 
-// checkVersion returns the version without the v of its tag. Build metadata is not allowed:
-// npm drops it.
+// checkVersion returns the version without the v of the tag. Build metadata is not allowed: npm
+// drops it.
 func checkVersion(version string) (string, error) {
 	version = strings.TrimPrefix(version, "v")
 	if !semantic.MatchString(version) {
@@ -96,7 +90,7 @@ func marshal(v any) ([]byte, error) {
 	return []byte(b.String()), err
 }
 
-// writeFile writes a file with exactly that mode, and makes its folder.
+// writeFile writes a file with exactly mode, and makes the file's folder.
 func writeFile(path string, data []byte, mode os.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

@@ -43,7 +43,7 @@ type bundledConfig struct {
 	Env     map[string]string `json:"env"`
 }
 
-// userOption is something that the host asks the person for.
+// userOption is a setting that the host asks the person for.
 type userOption struct {
 	Type        string `json:"type"`
 	Title       string `json:"title"`
@@ -56,16 +56,16 @@ type userOption struct {
 // secretVariable is the environment variable with the secret that the host keeps.
 const secretVariable = "MCP_METATOOL_SECRET"
 
-// userOptions are what a desktop host asks for.
+// userOptions are the settings that a desktop host asks for.
 //
-// The configuration is optional: without one, ~/.mcp-metatool is looked at, where the
-// command line keeps it. An option without a value is not replaced in the environment
-// ("${user_config.config}" stays), so each has an empty default; an empty
-// MCP_METATOOL_CONFIG is none.
+// The configuration is optional: the default is ~/.mcp-metatool, where the command line keeps the
+// configuration. An option without a value is not replaced in the environment
+// ("${user_config.config}" stays), so each has an empty default; an empty MCP_METATOOL_CONFIG is
+// like none.
 //
-// Desktop hosts have no environment of a shell, so a configuration that needs
-// ${GITHUB_TOKEN} does not find it. The host keeps one secret in its own safe place; for
-// more there is the keyring.
+// Desktop hosts have no environment of a shell, so a configuration that needs ${GITHUB_TOKEN} does
+// not find the variable. The host keeps one secret in a safe place; for more secrets, use the
+// keyring.
 var userOptions = map[string]userOption{
 	"config": {
 		Type: "file", Title: "Configuration file",
@@ -77,9 +77,9 @@ var userOptions = map[string]userOption{
 	},
 }
 
-// newManifest returns the manifest of the bundle for a platform. There is one bundle for
-// each: platform_overrides tell systems apart, not architectures, and all binaries together
-// would be five times as large.
+// newManifest returns the manifest of the bundle for a platform. Each platform has a bundle:
+// platform_overrides tell systems apart, not architectures, and all binaries together would be five
+// times as large.
 func newManifest(p platform, version string) manifest {
 	program := "bin/" + p.program()
 	return manifest{
@@ -95,7 +95,7 @@ func newManifest(p platform, version string) manifest {
 			Command: "${__dirname}/" + program, Args: []string{"serve"},
 			Env: map[string]string{"MCP_METATOOL_CONFIG": "${user_config.config}", secretVariable: "${user_config.secret}"},
 		}},
-		ToolsGenerated: true, // those of the configured servers
+		ToolsGenerated: true, // the tools of the configured servers
 		Keywords:       []string{"mcp", "proxy", "gateway", "composite tools"},
 		License:        license,
 		Compatibility:  map[string][]string{"platforms": {p.os}},
@@ -141,8 +141,8 @@ type bundledFile struct {
 	mode os.FileMode
 }
 
-// bundleTime is the time of all files in a bundle, the first that zip can have. mcpb pack
-// writes the present time, so no two bundles that it makes are equal.
+// bundleTime is the time of all files in a bundle, the first possible time in zip. mcpb pack writes
+// the present time, so no two of its bundles are equal.
 var bundleTime = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // bundle returns a zip archive, always the same for the same files.

@@ -15,13 +15,13 @@ type npmPackage struct {
 	License     string            `json:"license"`
 	Homepage    string            `json:"homepage"`
 	Repository  map[string]string `json:"repository"`
-	MCPName     string            `json:"mcpName,omitempty"` // the registry compares it with server.json
+	MCPName     string            `json:"mcpName,omitempty"` // the registry compares mcpName with server.json
 	Bin         map[string]string `json:"bin,omitempty"`
 	Files       []string          `json:"files"`
 	Engines     map[string]string `json:"engines,omitempty"`
 	OS          []string          `json:"os,omitempty"`
 	CPU         []string          `json:"cpu,omitempty"`
-	// PreferUnplugged makes Yarn unpack the package, so that its binary can be started.
+	// PreferUnplugged makes Yarn unpack the package, so that the binary can be started.
 	PreferUnplugged bool              `json:"preferUnplugged,omitempty"`
 	Optional        map[string]string `json:"optionalDependencies,omitempty"`
 	PublishConfig   map[string]any    `json:"publishConfig"`
@@ -30,7 +30,7 @@ type npmPackage struct {
 func newPackage(name, version, description string) npmPackage {
 	return npmPackage{
 		Name: name, Version: version, Description: description, License: license, Homepage: homepage,
-		// npm compares the address with the one in the provenance.
+		// npm compares the address with the address in the provenance.
 		Repository:    map[string]string{"type": "git", "url": "git+" + homepage + ".git"},
 		PublishConfig: map[string]any{"access": "public", "provenance": true},
 	}
@@ -63,8 +63,7 @@ func platformPackage(p platform, version string) npmPackage {
 	return n
 }
 
-// writePackages writes a folder for each npm package: out/mcp-metatool, and one for each
-// platform.
+// writePackages writes a folder for each npm package: out/mcp-metatool, and one for each platform.
 func writePackages(binaries map[platform]string, out, version string) error {
 	folder := filepath.Join(out, packageName)
 	if err := writeJSON(filepath.Join(folder, "package.json"), launcherPackage(version)); err != nil {
@@ -97,7 +96,7 @@ func writePackages(binaries map[platform]string, out, version string) error {
 	return nil
 }
 
-// copyFiles copies files into a folder. What is in its folder bin can be executed.
+// copyFiles copies files into a folder. Files in the folder bin are executable.
 func copyFiles(folder string, files map[string]string) error {
 	for from, to := range files {
 		data, err := os.ReadFile(from)

@@ -11,8 +11,8 @@ import (
 // platform is a system and an architecture, as Go and Node call them.
 type platform struct{ goos, goarch, os, cpu string }
 
-// platforms are those that there are packages for. The launcher of the npm package and
-// .ci/run name the same.
+// platforms are the platforms with packages. The launcher of the npm package and .ci/run name the
+// same.
 var platforms = []platform{
 	{"linux", "amd64", "linux", "x64"},
 	{"linux", "arm64", "linux", "arm64"},
@@ -21,7 +21,7 @@ var platforms = []platform{
 	{"windows", "amd64", "win32", "x64"},
 }
 
-// node returns the name that Node has for the platform, such as win32-x64.
+// node returns Node's name for the platform, such as win32-x64.
 func (p platform) node() string { return p.os + "-" + p.cpu }
 
 // program returns the name of the binary.
@@ -32,8 +32,8 @@ func (p platform) program() string {
 	return packageName
 }
 
-// findBinaries returns the path of each platform's binary below a folder. It is an error if
-// one is missing or there are several.
+// findBinaries returns the path of each platform's binary below a folder. A missing or second
+// binary is an error.
 func findBinaries(dist string) (map[platform]string, error) {
 	folders, err := os.ReadDir(dist)
 	if err != nil {
@@ -62,7 +62,7 @@ func findBinaries(dist string) (map[platform]string, error) {
 	return binaries, nil
 }
 
-// isIn reports whether the name of a folder says that it is of the platform.
+// isIn reports whether the name of a folder belongs to the platform.
 func (p platform) isIn(folder string) bool {
 	words := strings.FieldsFunc(folder, func(r rune) bool { return r == '_' || r == '-' })
 	return slices.Contains(words, p.goos) && slices.Contains(words, p.goarch)

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 )
 
-// serverSchema is the schema that server.json follows.
+// serverSchema is the schema of server.json.
 const serverSchema = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
 
 // serverDocument is a server.json.
@@ -48,7 +48,7 @@ func newServer(version string, digest func(platform) (string, error)) (serverDoc
 		Packages: []serverPackage{{
 			RegistryType: "npm", RegistryBaseURL: "https://registry.npmjs.org", Identifier: packageName, Version: version,
 			RuntimeHint: "npx", Transport: stdio,
-			// Secrets have the names that the person's configuration gives them.
+			// The person's configuration names the secrets.
 			Variables: []serverVariable{{
 				Name: "MCP_METATOOL_CONFIG", Format: "filepath",
 				Description: "The configuration file (default: config.toml or config.json in ~/.mcp-metatool)",
@@ -60,7 +60,7 @@ func newServer(version string, digest func(platform) (string, error)) (serverDoc
 		if err != nil {
 			return d, err
 		}
-		// A bundle asks for its settings itself.
+		// A bundle asks for the settings itself.
 		d.Packages = append(d.Packages, serverPackage{
 			RegistryType: "mcpb", Identifier: fmt.Sprintf("%s/releases/download/v%s/%s", homepage, version, p.bundleName()),
 			FileSHA256: sum, Transport: stdio,
@@ -69,7 +69,7 @@ func newServer(version string, digest func(platform) (string, error)) (serverDoc
 	return d, nil
 }
 
-// writeServer writes server.json beside the bundles.
+// writeServer writes server.json next to the bundles.
 func writeServer(out, version string) error {
 	d, err := newServer(version, func(p platform) (string, error) { return digest(filepath.Join(out, p.bundleName())) })
 	if err != nil {

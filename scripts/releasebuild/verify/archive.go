@@ -18,10 +18,10 @@ import (
 	"strings"
 )
 
-// system is one that releases are built for.
+// system is a system with releases.
 type system struct {
 	goos, goarch string
-	// machine reads a program, and fails if it is for another system.
+	// machine reads a program, and fails if the program is for another system.
 	machine func(program io.ReaderAt) error
 }
 
@@ -78,14 +78,14 @@ func isPE(r io.ReaderAt) error {
 // fewestPages is less than the number of commands, each of which has a manual page.
 const fewestPages = 40
 
-// beside are the files that every archive has beside the program and the manual pages.
-var beside = []string{
+// companions are the files of every archive in addition to the program and the manual pages.
+var companions = []string{
 	"LICENSE", "README.md", "THIRD_PARTY_NOTICES",
 	"completions/mcp-metatool.bash", "completions/mcp-metatool.fish", "completions/_mcp-metatool", "completions/mcp-metatool.ps1",
 	"man/mcp-metatool.1",
 }
 
-// verify checks the archive of a system, and the SBOM beside it.
+// verify checks the archive of a system, and the archive's SBOM.
 func (s system) verify(dist string) error {
 	found, err := filepath.Glob(filepath.Join(dist, "*_"+s.goos+"_"+s.goarch+".*"))
 	if err != nil {
@@ -125,7 +125,7 @@ func (s system) verify(dist string) error {
 // contents checks which files an archive has.
 func (s system) contents(files map[string][]byte) error {
 	var problems []error
-	for _, name := range beside {
+	for _, name := range companions {
 		if len(files[name]) == 0 {
 			problems = append(problems, fmt.Errorf("%s is missing or empty", name))
 		}
@@ -142,7 +142,7 @@ func (s system) contents(files map[string][]byte) error {
 	return errors.Join(problems...)
 }
 
-// program checks the program in an archive, and returns what it says of its build.
+// program checks the program in an archive, and returns the program's build information.
 func (s system) program(files map[string][]byte) (*debug.BuildInfo, error) {
 	name := "mcp-metatool"
 	if s.goos == "windows" {

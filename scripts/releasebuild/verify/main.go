@@ -1,15 +1,10 @@
-// Command verify checks what a release build has written to a folder: that checksums.txt
-// names every package with its digest, that there is an archive for each system with the
-// program in that system's format and everything that belongs beside it, and that each SBOM
-// names every module in the program. scripts/release runs it.
+// Command verify checks the folder with a release build: checksums.txt names every package with its
+// digest, each system has an archive with the program in the system's format and all companion
+// files, and each SBOM names every module in the program. scripts/release runs the command.
 //
-//	verify DIST
+// verify DIST
 //
-// The exit code is 1 if something is wrong; every fault is printed.
-//
-//	main.go     the command, checksums
-//	archive.go  archives and programs
-//	sbom.go     SBOMs
+// Every fault is printed. With any fault, the exit code is 1.
 package main
 
 import (
@@ -44,7 +39,7 @@ func verify(dist string) error {
 	return errors.Join(problems...)
 }
 
-// packagePatterns match the files that are published.
+// packagePatterns match the published files.
 var packagePatterns = []string{"*.tar.gz", "*.zip", "*.deb", "*.rpm", "*.cdx.json"}
 
 // checksums compares checksums.txt with the files of the folder.

@@ -6,7 +6,7 @@ import (
 	"runtime/debug"
 )
 
-// namesModules checks that a CycloneDX document names each module in a program, with its
+// namesModules checks that a CycloneDX document names each module in a program, with the module's
 // version.
 func namesModules(document []byte, info *debug.BuildInfo) error {
 	var sbom struct {

@@ -94,7 +94,7 @@ func TestContents(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range beside {
+	for _, name := range companions {
 		add(name, "text")
 	}
 	for i := range fewestPages {

@@ -1,7 +1,6 @@
-// Command gosdk is a server built with the Go SDK. Over stdio it speaks both eras of
-// the protocol. Over HTTP it has sessions of the older one, or with -stateless it
-// speaks the newer one. Its handlers are written for the newer one; the SDK asks
-// older clients what they return as questions.
+// Command gosdk is a server built with the Go SDK. Over stdio both eras of the protocol are served;
+// over HTTP sessions of the older era, or with -stateless the newer era. The handlers are written
+// for the newer era; the SDK asks older clients the questions that the handlers return.
 //
 // The programs next to this one offer the same.
 package main
@@ -20,7 +19,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// uri differs between the servers that are started at once.
+// uri differs between servers started at once.
 var uri = "e2e://" + os.Getenv("E2E_UPSTREAM") + "/note"
 
 func main() {

@@ -1,6 +1,6 @@
-// Command listjudge says which clients of Go refuse lists. It reads lines of JSON with the
-// members "list" and "item" (raw text), and prints for each a list of the clients that refuse a
-// list of that one item.
+// Command listjudge says which clients of Go refuse lists. The input is lines of JSON with the
+// members "list" and "item" (raw text). For each line, listjudge prints the clients refusing a
+// list with this item alone.
 package main
 
 import (
@@ -51,7 +51,7 @@ func main() {
 	}
 }
 
-// serve is a server that lists one item.
+// serve is a server that lists only item.
 func serve(in io.Reader, out io.Writer, list, item string) {
 	name := list
 	if list == "templates" {

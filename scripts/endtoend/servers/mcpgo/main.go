@@ -1,6 +1,6 @@
-// Command mcpgo is a server built with mcp-go. It speaks both eras of the protocol,
-// over stdio and over HTTP. Its handlers are written for the newer one; mcp-go asks
-// older clients what they return as questions.
+// Command mcpgo is a server built with mcp-go, for both eras of the protocol, over stdio and over
+// HTTP. The handlers are written for the newer era; mcp-go asks older clients the questions that
+// the handlers return.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 )
 
-// uri differs between the servers that are started at once.
+// uri differs between servers started at once.
 var uri = "e2e://" + os.Getenv("E2E_UPSTREAM") + "/note"
 
 func main() {
