@@ -56,9 +56,9 @@ func (g *guard) export(ctx context.Context, signal string, f func(ctx context.Co
 	g.mu.Unlock()
 	switch {
 	case err == nil && failing:
-		g.log.Info("the collector takes telemetry again", "signal", signal)
+		g.log.Info("the collector accepts telemetry again", "signal", signal)
 	case err != nil && (!failing || now.Sub(logged) >= repeatLog):
-		g.log.Warn("telemetry is lost: the collector does not take it (this is repeated every 10 minutes at most)", "signal", signal, "err", err)
+		g.log.Warn("telemetry is lost: the collector does not accept it (repeated at most every 10 minutes)", "signal", signal, "err", err)
 	}
 	return nil
 }

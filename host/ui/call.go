@@ -43,7 +43,7 @@ func (h *Handler) call(w http.ResponseWriter, r *http.Request) error {
 	}
 	if confirmed, _ := wire.GetString(body, "confirmed"); confirmed != fingerprint(e) && !hintsOf(e.Definition).ReadOnly {
 		return &requestError{status: http.StatusPreconditionRequired, code: "confirm",
-			text: "this tool may change something, and is not the one that was confirmed: it has changed since then (load the page again)"}
+			text: "this tool may change something, and has changed since it was confirmed (load the page again)"}
 	}
 	ctx, end := h.untilEnd(r)
 	defer end()

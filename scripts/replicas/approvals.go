@@ -92,7 +92,7 @@ func (c *crowd) send(client *mcptest.Client, answer string) (got reply) {
 	for n, began := 2, time.Now(); time.Since(began) < 2*patience; n++ { // an unknown replica has ended after a while
 		got = await(client, client.Start(strconv.Itoa(n), "tools/call", canAsk.Params(answer)))
 		if n > 2 && bytes.Contains(got.raw, []byte("requestState is not valid")) {
-			return reply{err: errors.New(got.String()), excused: "the answer was used, and what came of it was lost"}
+			return reply{err: errors.New(got.String()), excused: "the answer was used, and the result was lost"}
 		}
 		if !bytes.Contains(got.raw, []byte("try again later")) || got.silent() && time.Since(began) > patience/2 {
 			break

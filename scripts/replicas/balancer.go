@@ -79,11 +79,11 @@ func (b *balancer) RoundTrip(req *http.Request) (*http.Response, error) {
 		if only >= 0 {
 			r := b.t.fleet.replicas[only]
 			if fault := r.fate(r.now()); fault != "" {
-				return nil, &lostError{r, fault, errors.New("it does not run")}
+				return nil, &lostError{r, fault, errors.New("the replica does not run")}
 			}
 		}
 		if time.Now().After(deadline) {
-			return nil, errors.New("there is no replica for the request")
+			return nil, errors.New("no replica accepts the request")
 		}
 		select {
 		case <-req.Context().Done():

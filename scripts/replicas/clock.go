@@ -49,7 +49,7 @@ func clockIs(ctx context.Context, r *replica, ahead time.Duration) error {
 			if bad == nil && off.Abs() < 20*time.Second {
 				return nil
 			}
-			err = fmt.Errorf("it says %q", resp.Header.Get("Date"))
+			err = fmt.Errorf("the replica says %q", resp.Header.Get("Date"))
 		}
 		if time.Since(began) > patience/2 {
 			return fmt.Errorf("the clock of %s is not ahead by %v: %w", r.name, ahead, err)

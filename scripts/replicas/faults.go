@@ -64,9 +64,9 @@ func (t *trial) faultsNamed(names string) ([]fault, error) {
 		i := slices.IndexFunc(faults, func(f fault) bool { return f.name == name })
 		switch {
 		case i < 0:
-			return nil, fmt.Errorf("there is no fault %q", name)
+			return nil, fmt.Errorf("unknown fault %q", name)
 		case faults[i].gentle && t.other == "":
-			return nil, fmt.Errorf("the fault %s needs programs that are built for it (scripts/soak --fleet builds them; see --other)", name)
+			return nil, fmt.Errorf("the fault %s needs programs built with overlays (scripts/soak --fleet builds them; see --other)", name)
 		}
 		some = append(some, faults[i])
 	}

@@ -89,7 +89,7 @@ func otherGuest(wasm, sum []byte) (_, _ []byte, err error) {
 	section := append([]byte{0, byte(1 + len(name) + len(content)), byte(len(name))}, name+content...)
 	wasm = append(wasm[:len(wasm):len(wasm)], section...)
 	if len(sumLine.FindAll(sum, -1)) != 1 {
-		return nil, nil, fmt.Errorf("guest.sum has no line with the digest, or more than one")
+		return nil, nil, fmt.Errorf("guest.sum must have exactly one line with the digest")
 	}
 	digest := sha256.Sum256(wasm)
 	return wasm, sumLine.ReplaceAll(sum, []byte("wasm sha256:"+hex.EncodeToString(digest[:]))), nil

@@ -48,7 +48,7 @@ func (t *trial) tell(ctx context.Context, out io.Writer) error {
 		}
 		killed := owner
 		if owner = t.next(ctx, before); owner == nil {
-			return fmt.Errorf("nobody goes on with the run")
+			return fmt.Errorf("no replica goes on with the run")
 		}
 		say("%s goes on with the run", owner.name)
 		if text, err := t.command(ctx, owner, "runs", "list", "--open"); err == nil {

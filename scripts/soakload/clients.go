@@ -192,7 +192,7 @@ func (c *session) judge(o origin, r request, marked bool) outcome {
 	case o.calm && !got.ok():
 		c.s.tally.fail("%s: %s failed: %s", c.name(), r.what, clip(string(got.raw)))
 	case got.ok() && marked && !bytes.Contains(got.result, []byte(c.mark)):
-		c.s.tally.fail("%s: %s: the result is not its: %s", c.name(), r.what, clip(string(got.raw)))
+		c.s.tally.fail("%s: %s: the result belongs to another call: %s", c.name(), r.what, clip(string(got.raw)))
 	}
 	return got
 }

@@ -56,7 +56,7 @@ var expressions = map[byte]string{
 func parseTemplate(text string) (template, error) {
 	t := template{text: text}
 	if len(text) > maxTemplate {
-		return t, fmt.Errorf("it is longer than %d bytes", maxTemplate)
+		return t, fmt.Errorf("longer than %d bytes", maxTemplate)
 	}
 	var pattern strings.Builder
 	pattern.WriteString(`(?s)\A`)
@@ -74,7 +74,7 @@ func parseTemplate(text string) (template, error) {
 		}
 		expression, after, closed := strings.Cut(after, "}")
 		if !closed || expression == "" {
-			return t, errors.New("an expression that is empty or not closed")
+			return t, errors.New("an empty or unclosed expression")
 		}
 		form, known := expressions[expression[0]]
 		if !known {

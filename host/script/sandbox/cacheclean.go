@@ -67,7 +67,7 @@ func CleanCache(ctx context.Context, dir string, names []string) error {
 	var failed []error
 	for _, name := range names {
 		if !isGuest(name) && !strings.HasPrefix(name, tempPrefix) || filepath.Base(name) != name {
-			return fmt.Errorf("%s: the cache has no folders with such names", name)
+			return fmt.Errorf("%s: not the name of a folder of the cache", name)
 		}
 		gone := name
 		if isGuest(name) {

@@ -28,7 +28,7 @@ func encode(v any) ([]byte, error) {
 // names in an object: readers differ in their choice among duplicates.
 func checkValue(b []byte, depth int) error {
 	if !jsontext.Value(b).IsValid() {
-		return errors.New("not one valid JSON value")
+		return errors.New("not a single valid JSON value")
 	}
 	if d := nesting(b); d > depth {
 		return fmt.Errorf("nested %d deep, more than %d", d, depth)

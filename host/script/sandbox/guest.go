@@ -55,7 +55,7 @@ func unpack() ([]byte, error) {
 		return nil, fmt.Errorf("guest.wasm.gz: %w", err)
 	}
 	if sha256.Sum256(guest.Bytes()) != embeddedDigest() {
-		return nil, errors.New("it is not the one that guest.sum describes (build it with scripts/build-guest)")
+		return nil, errors.New("the embedded guest does not match guest.sum (run scripts/build-guest)")
 	}
 	return guest.Bytes(), nil
 }

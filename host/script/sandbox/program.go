@@ -156,7 +156,7 @@ func (p *program) fill(m api.Module) error {
 	}
 	for _, s := range segments {
 		if !m.Memory().Write(s.Offset, s.Bytes) {
-			return fmt.Errorf("its data of %d bytes at %#x is outside its memory", len(s.Bytes), s.Offset)
+			return fmt.Errorf("data of %d bytes at %#x is outside of the guest's memory", len(s.Bytes), s.Offset)
 		}
 	}
 	return nil
@@ -192,16 +192,16 @@ func (p *program) close() error {
 // checkImports checks that a guest imports only functions of the host.
 func checkImports(m wazero.CompiledModule, provided map[string]api.FunctionDefinition) error {
 	if len(m.ImportedMemories()) > 0 {
-		return errors.New("it imports a memory (a guest owns its memory)")
+		return errors.New("the guest imports a memory (a guest owns its memory)")
 	}
 	for _, def := range m.ImportedFunctions() {
 		module, name, _ := def.Import()
 		have, ok := provided[module+"."+name]
 		if !ok {
-			return fmt.Errorf("it imports %s.%s, which the host does not have", module, name)
+			return fmt.Errorf("the guest imports %s.%s, which the host does not have", module, name)
 		}
 		if got, want := signature(def), signature(have); got != want {
-			return fmt.Errorf("it imports %s.%s as %s, the host has %s", module, name, got, want)
+			return fmt.Errorf("the guest imports %s.%s as %s, the host has %s", module, name, got, want)
 		}
 	}
 	return nil
@@ -221,21 +221,21 @@ func checkExports(m wazero.CompiledModule) (initial uint64, err error) {
 	for name, want := range exports {
 		def, ok := functions[name]
 		if !ok {
-			return 0, fmt.Errorf("it does not export %s", name)
+			return 0, fmt.Errorf("the guest does not export %s", name)
 		}
 		if got := signature(def); got != want {
-			return 0, fmt.Errorf("it exports %s as %s, not %s", name, got, want)
+			return 0, fmt.Errorf("the guest exports %s as %s, not %s", name, got, want)
 		}
 	}
 	for name := range functions {
 		if exports[name] == "" {
-			return 0, fmt.Errorf("it exports %s, which is not in the contract", name)
+			return 0, fmt.Errorf("the guest exports %s, which is not in the contract", name)
 		}
 	}
 	memories := m.ExportedMemories()
 	mem, ok := memories[abi.ExportMemory]
 	if !ok || len(memories) != 1 {
-		return 0, fmt.Errorf("it does not export its memory as %q only", abi.ExportMemory)
+		return 0, fmt.Errorf("the guest does not export its memory as %q only", abi.ExportMemory)
 	}
 	return uint64(mem.Min()) * pageSize, nil
 }
@@ -257,11 +257,11 @@ func stateOf(guest []byte) (state []string, err error) {
 		case strings.HasPrefix(line, fmt.Sprintf("export %q global mut ", next)):
 			state = append(state, next)
 		default:
-			return nil, fmt.Errorf("its %s is not in the contract", line)
+			return nil, fmt.Errorf("%s of the guest is not in the contract", line)
 		}
 	}
 	if !fuel {
-		return nil, fmt.Errorf("it does not export its fuel counter %q: it is not metered", abi.ExportFuel)
+		return nil, fmt.Errorf("the guest is not metered: its fuel counter %q is not exported", abi.ExportFuel)
 	}
 	return state, nil
 }

@@ -37,7 +37,7 @@ const (
 )
 
 // errNotCached says that the cache has no native code for this system.
-var errNotCached = errors.New("there is no native code for this system")
+var errNotCached = errors.New("the cache has no native code for this system")
 
 // load returns the program with the native code in the cache. Without native code, the error wraps
 // errNotCached.
@@ -173,7 +173,7 @@ func compileFile(ctx context.Context, wasm []byte, dir string) (name, path strin
 	}
 	files, err := (&compileCache{dir: dir}).codeFiles()
 	if err == nil && len(files) != 1 {
-		err = fmt.Errorf("wazero has written %d files with native code, not one: %q", len(files), files)
+		err = fmt.Errorf("wazero has written %d files with native code instead of one: %q", len(files), files)
 	}
 	if err != nil {
 		return "", "", err

@@ -67,14 +67,14 @@ func (p *program) boot(ctx context.Context, scripts []warmup, log *slog.Logger) 
 	i := newInstance(Run{Limits: Limits{Fuel: bootFuel}}, log)
 	defer i.close()
 	if err := i.initialize(ctx, p); err != nil {
-		return nil, fmt.Errorf("it does not start: %w", i.classify(ctx, err))
+		return nil, fmt.Errorf("the guest does not start: %w", i.classify(ctx, err))
 	}
 	version, err := i.call(ctx, abi.ExportVersion)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", abi.ExportVersion, i.classify(ctx, err))
 	}
 	if version != abi.Version {
-		return nil, fmt.Errorf("it has version %d of the contract, the host has %d", version, abi.Version)
+		return nil, fmt.Errorf("the guest has version %d of the contract, the host has %d", version, abi.Version)
 	}
 	for n, w := range scripts {
 		if err := i.warm(ctx, w); err != nil {

@@ -72,7 +72,7 @@ func (w warmup) check(result []byte, err *abi.Error) error {
 		got = string(err.Type)
 	}
 	if got != w.want {
-		return fmt.Errorf("it ended with %.200q (%+v), not with %q", got, err, w.want)
+		return fmt.Errorf("the script ended with %.200q (%+v), not with %q", got, err, w.want)
 	}
 	return nil
 }

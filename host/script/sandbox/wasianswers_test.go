@@ -145,7 +145,7 @@ func TestOtherWASIFunctions(t *testing.T) {
 			Pages: 1, Memory: abi.ExportMemory,
 		}
 		_, err := newSandbox(t, Options{Guest: m.Encode()}).Run(context.Background(), Run{Caller: &fakeCaller{}})
-		if err == nil || !strings.Contains(err.Error(), "guest refused: it imports wasi_snapshot_preview1."+name) {
+		if err == nil || !strings.Contains(err.Error(), "guest refused: the guest imports wasi_snapshot_preview1."+name) {
 			t.Errorf("a guest with %s: %v", name, err)
 		}
 	}

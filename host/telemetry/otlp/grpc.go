@@ -63,7 +63,7 @@ func (s *sender) outcomeOfGRPC(answer *http.Response, content []byte) *failure {
 	case err != nil: // from a proxy in front of the collector
 		f := s.outcome(answer, nil)
 		if f == nil {
-			f = &failure{err: fmt.Errorf("what answers is no collector by gRPC: content of type %q", answer.Header.Get("Content-Type"))}
+			f = &failure{err: fmt.Errorf("the answer does not come from a gRPC collector: content of type %q", answer.Header.Get("Content-Type"))}
 		}
 		return f
 	case code == 0 && len(content) >= frameHead:

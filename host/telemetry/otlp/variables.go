@@ -43,7 +43,7 @@ type settings struct {
 }
 
 // errCertificates says that certificates were configured and cannot be used.
-var errCertificates = errors.New("there are certificates, and the address of the collector begins with http:// (write https://)")
+var errCertificates = errors.New("certificates are configured, but the address of the collector begins with http:// (write https://)")
 
 // read returns the settings of a signal, without unusable variables; package telemetry reports
 // them.
