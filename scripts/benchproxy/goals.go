@@ -10,7 +10,7 @@ import (
 
 // goal is a figure to reach, with the value in each round.
 type goal struct {
-	what   string
+	name   string
 	reach  float64
 	least  bool // the figure should be reach or more; otherwise, or less
 	format string
@@ -20,11 +20,11 @@ type goal struct {
 // goals are the figures in the order in which they are printed.
 type goals []*goal
 
-func (g *goals) value(what, format string, value, reach float64, least bool) {
-	i := slices.IndexFunc(*g, func(g *goal) bool { return g.what == what })
+func (g *goals) value(name, format string, value, reach float64, least bool) {
+	i := slices.IndexFunc(*g, func(g *goal) bool { return g.name == name })
 	if i < 0 {
 		i = len(*g)
-		*g = append(*g, &goal{what: what, reach: reach, least: least, format: format})
+		*g = append(*g, &goal{name: name, reach: reach, least: least, format: format})
 	}
 	(*g)[i].values = append((*g)[i].values, value)
 }
@@ -63,7 +63,7 @@ func (g goals) print(out io.Writer) {
 		if g.least && middle < g.reach || !g.least && middle > g.reach {
 			verdict = "MISSED"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s to %s\t%s\t%s\t\n", g.what, text(middle),
+		fmt.Fprintf(w, "%s\t%s\t%s to %s\t%s\t%s\t\n", g.name, text(middle),
 			text(slices.Min(g.values)), text(slices.Max(g.values)), bound+text(g.reach), verdict)
 	}
 	w.Flush()

@@ -131,10 +131,10 @@ func (t *tally) troubled() bool {
 }
 
 // note counts an event that is no failure.
-func (t *tally) note(what string) {
+func (t *tally) note(event string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.notes[what]++
+	t.notes[event]++
 }
 
 // plant reports, once for each mistake, whether to make the mistake now.

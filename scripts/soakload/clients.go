@@ -190,9 +190,9 @@ func (c *session) judge(o origin, r request, marked bool) outcome {
 	switch {
 	case got.err != nil:
 	case o.calm && !got.ok():
-		c.s.tally.fail("%s: %s failed: %s", c.name(), r.what, clip(string(got.raw)))
+		c.s.tally.fail("%s: %s failed: %s", c.name(), r.label, clip(string(got.raw)))
 	case got.ok() && marked && !bytes.Contains(got.result, []byte(c.mark)):
-		c.s.tally.fail("%s: %s: the result belongs to another call: %s", c.name(), r.what, clip(string(got.raw)))
+		c.s.tally.fail("%s: %s: the result belongs to another call: %s", c.name(), r.label, clip(string(got.raw)))
 	}
 	return got
 }
@@ -209,10 +209,10 @@ func (c *session) echo(o origin, size int) outcome {
 		if !asked {
 			break
 		}
-		got = c.judge(o, c.start(r.what, "tools/call", params, ""), true)
+		got = c.judge(o, c.start(r.label, "tools/call", params, ""), true)
 	}
 	if got.ok() && !bytes.Contains(got.result, []byte(text)) {
-		c.s.tally.fail("%s: %s: %d bytes came back changed: %s", c.name(), clip(r.what), size, clip(string(got.raw)))
+		c.s.tally.fail("%s: %s: %d bytes came back changed: %s", c.name(), clip(r.label), size, clip(string(got.raw)))
 	}
 	return got
 }
@@ -230,12 +230,12 @@ func (c *session) cancelled(o origin, ms int) {
 	select {
 	case <-timer.C:
 	case a := <-r.done: // the server ended in the meantime
-		c.s.tally.check(a.Err == nil, "%s: %s: %v", c.name(), r.what, a.Err)
+		c.s.tally.check(a.Err == nil, "%s: %s: %v", c.name(), r.label, a.Err)
 		return
 	}
 	c.cancel(r)
 	if got := c.wait(r); got.err != nil && !errors.Is(got.err, mcptest.ErrCancelled) && !c.modern {
-		c.s.tally.fail("%s: %s: %v", c.name(), r.what, got.err)
+		c.s.tally.fail("%s: %s: %v", c.name(), r.label, got.err)
 	}
 }
 

@@ -108,8 +108,8 @@ func (c *session) crashOnce(o origin, kind string) {
 	}
 	for _, r := range waiting {
 		got := c.answered(r)
-		if got.ok() && strings.Contains(r.what, "__wait") {
-			c.s.tally.fail("%s: %s was answered: %s", c.name(), r.what, clip(string(got.raw)))
+		if got.ok() && strings.Contains(r.label, "__wait") {
+			c.s.tally.fail("%s: %s was answered: %s", c.name(), r.label, clip(string(got.raw)))
 		}
 	}
 	answered := time.Since(began)

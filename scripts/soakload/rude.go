@@ -50,7 +50,7 @@ func (s *soak) stalls(ctx context.Context, kind string, rnd *rand.Rand) {
 	}
 	c.Resume()
 	for _, r := range requests {
-		c.judge(find("calm"), r, strings.HasPrefix(r.what, "calm__echo"))
+		c.judge(find("calm"), r, strings.HasPrefix(r.label, "calm__echo"))
 	}
 	c.close()
 }

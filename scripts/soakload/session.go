@@ -44,7 +44,7 @@ type session struct {
 
 // asked are the requests with an id.
 type asked struct {
-	what      string
+	label     string
 	sent      int // number of requests; only misbehaving clients reuse an id
 	answers   int
 	cancelled bool
@@ -97,14 +97,14 @@ func (c *session) begin(ctx context.Context) error {
 func (c *session) name() string { return fmt.Sprintf("%s session %d", c.kind, c.no) }
 
 // expect records that a request is about to be sent.
-func (c *session) expect(id, what, token string) {
+func (c *session) expect(id, label, token string) {
 	c.s.tally.count(func(t *tally) { t.requests++ })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	key := wire.IDKey([]byte(id))
 	a := c.asked[key]
 	if a == nil {
-		a = &asked{what: what, token: token, begun: make(chan struct{})}
+		a = &asked{label: label, token: token, begun: make(chan struct{})}
 		c.asked[key] = a
 	}
 	a.sent++
@@ -124,14 +124,14 @@ func (c *session) id() string {
 
 // request is a pending request.
 type request struct {
-	id, token, what string
-	done            <-chan mcptest.Answer
+	id, token, label string
+	done             <-chan mcptest.Answer
 }
 
 // start sends a request.
-func (c *session) start(what, method, params, token string) request {
-	r := request{id: c.id(), token: token, what: what}
-	c.expect(r.id, what, token)
+func (c *session) start(label, method, params, token string) request {
+	r := request{id: c.id(), token: token, label: label}
+	c.expect(r.id, label, token)
 	if c.modern {
 		params = mcptest.Everyone.Params(params)
 	}
@@ -203,7 +203,7 @@ func (c *session) wait(r request) outcome {
 func (c *session) answered(r request) outcome {
 	o := c.wait(r)
 	if o.err != nil {
-		c.s.tally.fail("%s: %s (id %s): %v", c.name(), r.what, r.id, o.err)
+		c.s.tally.fail("%s: %s (id %s): %v", c.name(), r.label, r.id, o.err)
 	}
 	return o
 }
@@ -262,7 +262,7 @@ func (c *session) response(m wire.Message, raw []byte) {
 	case a == nil:
 		c.s.tally.cross("%s got an answer to a request that it did not make: %s", c.name(), clip(string(raw)))
 	case a.answers > a.sent:
-		c.s.tally.fail("%s: %s was answered %d times: %s", c.name(), a.what, a.answers, clip(string(raw)))
+		c.s.tally.fail("%s: %s was answered %d times: %s", c.name(), a.label, a.answers, clip(string(raw)))
 	default:
 		failed, _ := wire.Get(m.Result, "isError")
 		c.s.tally.count(func(t *tally) {
@@ -287,7 +287,7 @@ func (c *session) progress(m wire.Message, raw []byte) {
 				close(a.begun)
 			}
 			if a.answers >= a.sent && !a.cancelled {
-				c.s.tally.fail("%s: progress of %s after its answer", c.name(), a.what)
+				c.s.tally.fail("%s: progress of %s after its answer", c.name(), a.label)
 			}
 			return
 		}
@@ -356,7 +356,7 @@ func (c *session) account() {
 		case c.gone:
 			c.s.tally.count(func(t *tally) { t.left += missing })
 		default:
-			c.s.tally.fail("%s: %s was not answered", c.name(), a.what)
+			c.s.tally.fail("%s: %s was not answered", c.name(), a.label)
 		}
 	}
 }

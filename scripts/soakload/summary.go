@@ -47,9 +47,9 @@ func (s *soak) summary(w io.Writer) {
 		back := func(c crash) time.Duration { return c.back }
 		fmt.Fprintf(w, "  %-12s%d crashes", kind, len(t.crashes[kind]))
 		usual, worst := spread(t.crashes[kind], answer)
-		fmt.Fprintf(w, "; answers: median %s, worst %s (%s)", ms(usual.answer), ms(worst.answer), worst.what)
+		fmt.Fprintf(w, "; answers: median %s, worst %s (%s)", ms(usual.answer), ms(worst.answer), worst.label)
 		usual, worst = spread(t.crashes[kind], back)
-		fmt.Fprintf(w, "; serving: median %s, worst %s (%s, after %d calls", ms(usual.back), ms(worst.back), worst.what, worst.calls)
+		fmt.Fprintf(w, "; serving: median %s, worst %s (%s, after %d calls", ms(usual.back), ms(worst.back), worst.label, worst.calls)
 		if worst.last != "" {
 			fmt.Fprintf(w, ", the last: %s", worst.last)
 		}

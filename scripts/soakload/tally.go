@@ -30,7 +30,7 @@ type tally struct {
 
 // crash is the end of a server while calls were pending.
 type crash struct {
-	what   string
+	label  string
 	answer time.Duration // until all pending calls were answered
 	back   time.Duration // until another call succeeded
 	calls  int           // number of calls up to the first success

@@ -123,16 +123,16 @@ func (h *Handler) check(ctx context.Context, def *tools.Definition, limits []too
 	if err := tools.CheckName(def.Name); errors.As(err, &name) {
 		add("/name", name.Reason)
 	} else if owner, taken := h.cfg.Catalog.Owner(def.Name); taken && owner.Kind != catalog.Composite {
-		what := owner.Describe()
+		holder := owner.Describe()
 		if h.hides(owner) {
-			what = "something else"
+			holder = "something else"
 		}
-		add("/name", fmt.Sprintf("%q is the name of %s (choose another)", def.Name, what))
+		add("/name", fmt.Sprintf("%q is the name of %s (choose another)", def.Name, holder))
 	} else if taken := Reserved(def.Name); taken != "" {
 		add("/name", fmt.Sprintf("%q could be mistaken for the built-in tool %s (choose another)", def.Name, taken))
 	}
 	if strings.TrimSpace(def.Description) == "" {
-		add("/description", "is empty (say what the tool does and returns)")
+		add("/description", "is empty (say holder the tool does and returns)")
 	}
 	if _, err := tools.CompileInputSchema(def.InputSchema, "inputSchema"); err != nil {
 		add("/inputSchema", schemaReason(err))

@@ -118,11 +118,11 @@ func (e *HiddenError) Error() string {
 	if e.Token {
 		why += " from clients with this token"
 	}
-	what, use := "tool", "called"
+	kind, use := "tool", "called"
 	if e.Surface != "" {
-		what, use = noun(e.Surface), "used"
+		kind, use = noun(e.Surface), "used"
 	}
-	return fmt.Sprintf("%s %q of server %q may not be %s (%s)", what, e.Tool, e.Server, use, why)
+	return fmt.Sprintf("%s %q of server %q may not be %s (%s)", kind, e.Tool, e.Server, use, why)
 }
 
 // DisabledError says that a script used a server that the configuration disables.
