@@ -5,6 +5,9 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"unicode"
+
+	"github.com/agnivade/levenshtein"
 
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
@@ -221,3 +224,277 @@ func (x *Index) Search(query string, keep func(tool int) bool) []Hit {
 	})
 	return hits
 }
+
+// maxQuery is the number of used words of a query.
+const maxQuery = 32
+
+// maxAlternatives limits the number of indexed words that a word of a query can mean.
+const maxAlternatives = 24
+
+// The weights of indexed words that differ from the words of the query.
+const (
+	synonymWeight = 0.5
+	prefixWeight  = 0.7 // times the matching fraction of the longer word
+	typoWeight    = 0.5
+)
+
+// alternative is an indexed stem that a word of a query can mean.
+type alternative struct {
+	term   string
+	weight float64
+}
+
+// expand returns the alternatives of each word of a query. A word without any has an empty
+// list. Words with the same meaning ("create a new") are combined.
+func (x *Index) expand(asked []string) [][]alternative {
+	telling := slices.DeleteFunc(slices.Clone(asked), func(w string) bool { return stopWords[w] })
+	if len(telling) == 0 {
+		telling = asked
+	}
+	var all [][]alternative
+	seen := map[string]bool{}
+	meaning := map[string]int{} // index in all, by the synonyms
+	for i, w := range telling {
+		s := stem(w)
+		if seen[s] {
+			continue
+		}
+		seen[s] = true
+		alternatives := x.alternatives(s)
+		if i+1 < len(telling) { // finds webhook for "web hook"
+			alternatives = x.joinedWords(alternatives, w, telling[i+1])
+		}
+		if i > 0 {
+			alternatives = x.joinedWords(alternatives, telling[i-1], w)
+		}
+		if same, ok := meaning[s]; ok {
+			all[same] = append(all[same], alternatives...)
+			continue
+		}
+		for _, other := range synonyms[s] {
+			meaning[other] = len(all)
+		}
+		all = append(all, alternatives)
+	}
+	return all
+}
+
+func (x *Index) joinedWords(alternatives []alternative, a, b string) []alternative {
+	pair := stem(a + b)
+	if _, ok := x.terms[pair]; ok {
+		return append(alternatives, alternative{pair, 1})
+	}
+	return alternatives
+}
+
+// alternatives returns the stems that s can mean: s itself, synonyms, longer and shorter words.
+// Without any, alternatives returns words that differ by a typo.
+func (x *Index) alternatives(s string) []alternative {
+	found := map[string]float64{}
+	add := func(term string, weight float64) {
+		if _, ok := x.terms[term]; ok {
+			found[term] = max(found[term], weight)
+		}
+	}
+	add(s, 1)
+	for _, other := range synonyms[s] {
+		add(other, synonymWeight)
+	}
+	if len(s) >= 3 {
+		from, _ := slices.BinarySearch(x.vocab, s)
+		for _, term := range x.vocab[from:] {
+			if !strings.HasPrefix(term, s) {
+				break
+			}
+			add(term, prefixWeight*float64(len(s))/float64(len(term)))
+		}
+	}
+	for n := len(s) - 1; n >= 4 && 2*n >= len(s); n-- {
+		add(s[:n], prefixWeight*float64(n)/float64(len(s)))
+	}
+	if _, known := x.terms[s]; len(found) == 0 || !known && len(s) >= 6 {
+		x.typos(s, add)
+	}
+	list := make([]alternative, 0, len(found))
+	for term, weight := range found {
+		list = append(list, alternative{term, weight})
+	}
+	slices.SortFunc(list, func(a, b alternative) int {
+		return cmp.Or(cmp.Compare(b.weight, a.weight), strings.Compare(a.term, b.term))
+	})
+	return list[:min(len(list), maxAlternatives)]
+}
+
+// typos calls add for words that differ from s by a single letter, or by two if s is long.
+func (x *Index) typos(s string, add func(term string, weight float64)) {
+	most := 0
+	switch {
+	case len(s) >= 6:
+		most = 2 // two swapped letters count as two
+	case len(s) >= 4:
+		most = 1
+	}
+	if most == 0 {
+		return
+	}
+	for _, term := range x.vocab {
+		if d := len(term) - len(s); d > most || -d > most || len(term) < 3 {
+			continue
+		}
+		if d := levenshtein.ComputeDistance(s, term); d <= most {
+			add(term, typoWeight/float64(d))
+		}
+	}
+}
+
+// words splits text into at most most lower-case words, at everything except letters and digits,
+// and within camelCase ("listOpenPRs" is list, open, prs). In writing systems without spaces
+// between words, each character is a word.
+func words(text string, most int) []string {
+	var found []string
+	var word []rune
+	end := func() {
+		if len(word) > 0 && len(found) < most {
+			found = append(found, strings.ToLower(string(word)))
+		}
+		word = word[:0]
+	}
+	runes := []rune(text)
+	for i, r := range runes {
+		if len(found) >= most {
+			break
+		}
+		switch {
+		case !unicode.IsLetter(r) && !unicode.IsDigit(r):
+			end()
+			continue
+		case unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai):
+			end()
+			word = append(word, r)
+			end()
+			continue
+		case unicode.IsUpper(r) && len(word) > 0 && startsHump(runes, i):
+			end()
+		}
+		if len(word) < maxWord {
+			word = append(word, r)
+		}
+	}
+	end()
+	return found
+}
+
+// maxWord is the number of used letters of a word.
+const maxWord = 40
+
+// startsHump reports whether a word starts at the upper-case letter runes[i], which follows
+// a letter or digit: after a lower-case letter, or as the last of several capitals if a
+// word follows, not just a plural s.
+func startsHump(runes []rune, i int) bool {
+	if !unicode.IsUpper(runes[i-1]) {
+		return true
+	}
+	lower := func(j int) bool { return j < len(runes) && unicode.IsLower(runes[j]) }
+	return lower(i+1) && (runes[i+1] != 's' || lower(i+2))
+}
+
+// stem removes the endings of an English word, so "searches" and "searching" become "search". The
+// result need not be a word.
+func stem(w string) string {
+	if strings.IndexFunc(w, func(r rune) bool { return r < 'a' || r > 'z' }) >= 0 {
+		return w
+	}
+	w = singular(w)
+	switch rest := ""; {
+	case strings.HasSuffix(w, "ing") && len(w) > 5:
+		rest = w[:len(w)-3]
+		w = verb(w, rest)
+	case strings.HasSuffix(w, "ed") && len(w) > 4 && w[len(w)-3] != 'e':
+		rest = w[:len(w)-2]
+		w = verb(w, rest)
+	}
+	if len(w) > 4 && w[len(w)-1] == 'e' {
+		w = w[:len(w)-1]
+	}
+	return w
+}
+
+func singular(w string) string {
+	n := len(w)
+	switch {
+	case n < 3 || w[n-1] != 's' || strings.HasSuffix(w, "ss") || strings.HasSuffix(w, "us") || strings.HasSuffix(w, "is"):
+		return w
+	case strings.HasSuffix(w, "ies") && n > 4:
+		return w[:n-3] + "y"
+	case n > 4 && (strings.HasSuffix(w, "sses") || strings.HasSuffix(w, "ches") || strings.HasSuffix(w, "shes") || strings.HasSuffix(w, "xes")):
+		return w[:n-2]
+	}
+	return w[:n-1]
+}
+
+// verb returns rest, which is w without the ending, if rest can be a verb. A doubled consonant
+// becomes a single one ("running").
+func verb(w, rest string) string {
+	n := len(rest)
+	switch {
+	case !strings.ContainsAny(rest, "aeiouy"):
+		return w
+	case n > 3 && rest[n-1] == rest[n-2] && !strings.ContainsRune("lsz", rune(rest[n-1])):
+		return rest[:n-1]
+	}
+	return rest
+}
+
+// stopWords say nothing about the purpose of a tool.
+var stopWords = setOf("a", "an", "and", "any", "are", "as", "at", "be", "by", "can", "do", "for", "from", "how", "i",
+	"in", "into", "is", "it", "its", "me", "my", "need", "of", "on", "or", "please", "that", "the", "their", "this",
+	"to", "tool", "tools", "use", "using", "want", "what", "which", "with", "you", "your")
+
+func setOf(words ...string) map[string]bool {
+	set := make(map[string]bool, len(words))
+	for _, w := range words {
+		set[w] = true
+	}
+	return set
+}
+
+// synonymGroups are words with nearly the same meaning in tool names. A tool found by a synonym
+// ranks below a tool with the word itself.
+var synonymGroups = [][]string{
+	{"create", "add", "new", "make"},
+	{"delete", "remove", "erase", "destroy"},
+	{"search", "find", "query", "lookup"},
+	{"get", "fetch", "read", "retrieve", "show", "view"},
+	{"list", "enumerate", "browse"},
+	{"update", "edit", "modify", "change"},
+	{"send", "post"},
+	{"execute", "run", "exec"},
+	{"rename", "move"},
+	{"directory", "folder", "dir"},
+	{"repository", "repo"},
+	{"pr", "pull"},
+	{"message", "msg"},
+	{"email", "mail"},
+	{"image", "picture", "photo"},
+	{"document", "doc"},
+	{"ticket", "issue", "bug"},
+	{"config", "configuration", "setting"},
+	{"user", "member", "person", "people"},
+	{"database", "db"},
+	{"weather", "forecast"},
+}
+
+// synonyms maps a stem to the other stems in the same group.
+var synonyms = func() map[string][]string {
+	all := map[string][]string{}
+	for _, group := range synonymGroups {
+		for _, word := range group {
+			for _, other := range group {
+				if s, o := stem(word), stem(other); s != o && !slices.Contains(all[s], o) {
+					all[s] = append(all[s], o)
+				}
+			}
+		}
+	}
+	return all
+}()
