@@ -43,7 +43,7 @@ var mayRead = map[string]string{
 	"tools/regular/write.go WriteTemp .OpenFile":                     "writes a new file (O_EXCL)",
 	"cmd/mcp-metatool/controldir.go open .Open":                      "the folder itself",
 	"cmd/mcp-metatool/controldir.go sockets .FS":                     "for the names in a folder",
-	"host/script/sandbox/cacheclean.go CachedGuests .FS":             "for the names and times in a folder",
+	"host/script/sandbox/skeleton.go CachedGuests .FS":               "for the names and times in a folder",
 
 	"tools/dir.go readNames .Open":                             "the folder itself, for its names",
 	"tools/regular/write_other.go SyncFolder .Open":            "the folder itself, to make it durable",

@@ -27,7 +27,7 @@ var mayWrite = map[string]string{
 	"host/script/sandbox/skeleton.go publish os.Rename":         "a large file that wazero has written and synced, in a cache with checksums",
 	"host/script/sandbox/code_linux.go writeCode os.CreateTemp": "a large file that is compared with memory before it is used",
 	"host/script/sandbox/code_linux.go writeCode os.Rename":     "likewise",
-	"host/script/sandbox/cacheclean.go CleanCache .Rename":      "a folder that is removed at once",
+	"host/script/sandbox/skeleton.go CleanCache .Rename":        "a folder that is removed at once",
 }
 
 // TestFilesAreReplacedByPackageRegular checks that the product replaces files only in a way

@@ -1,10 +1,14 @@
 package mcptest
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"sync"
 
@@ -281,3 +285,106 @@ func (c *Client) end(why error) {
 		delete(c.pending, key)
 	}
 }
+
+// NewStdio returns a client that reads lines from in and writes lines to out. The client closes
+// both.
+func NewStdio(in io.ReadCloser, out io.WriteCloser, opts ClientOptions) *Client {
+	c := newClient(opts)
+	c.link = &stdioLink{in: in, out: out}
+	c.work.Go(func() {
+		r := bufio.NewReaderSize(in, 64<<10)
+		for {
+			c.waitWhilePaused()
+			line, err := r.ReadBytes('\n')
+			whole := err == nil || errors.Is(err, io.EOF) // else we have stopped reading in the middle
+			if line = bytes.TrimSpace(line); len(line) > 0 && whole {
+				c.received("stdio", line)
+			}
+			if err != nil {
+				c.end(ErrEnded)
+				return
+			}
+		}
+	})
+	return c
+}
+
+type stdioLink struct {
+	in  io.ReadCloser
+	out io.WriteCloser
+	mu  sync.Mutex // serializes messages
+}
+
+func (l *stdioLink) send(raw []byte, _ wire.Message, _ func(error)) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, err := l.out.Write(append(raw[:len(raw):len(raw)], '\n'))
+	return err
+}
+
+func (l *stdioLink) close(context.Context) error { return l.out.Close() }
+
+func (l *stdioLink) drop() { _ = errors.Join(l.out.Close(), l.in.Close()) }
+
+// NewSSE connects a client of the HTTP+SSE transport (revision 2024-11-05) to
+// address.
+func NewSSE(address string, opts ClientOptions) (*Client, error) {
+	c := newClient(opts)
+	l := newHTTPLink(c, address)
+	c.link = &sseLink{l}
+	resp, err := l.do(l.ctx, http.MethodGet, nil, "")
+	if err != nil {
+		l.drop()
+		return nil, err
+	}
+	endpoint := make(chan string, 1)
+	c.work.Go(func() {
+		defer resp.Body.Close()
+		known := false
+		_ = readEvents(resp.Body, func(e event) bool {
+			switch e.name {
+			case "endpoint":
+				if !known {
+					endpoint <- string(e.data)
+				}
+				known = true
+			case "message":
+				c.waitWhilePaused()
+				c.received("sse", e.data)
+			}
+			return true
+		})
+		close(endpoint)
+		c.end(ErrEnded)
+	})
+	path, ok := <-endpoint
+	base, err := url.Parse(address)
+	if !ok || err != nil {
+		l.drop()
+		return nil, ErrEnded
+	}
+	target, err := base.Parse(path)
+	if err != nil {
+		l.drop()
+		return nil, err
+	}
+	l.url = target.String()
+	return c, nil
+}
+
+type sseLink struct{ l *httpLink }
+
+func (s *sseLink) send(raw []byte, _ wire.Message, _ func(error)) error {
+	resp, err := s.l.do(s.l.ctx, http.MethodPost, raw, "")
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
+}
+
+func (s *sseLink) close(context.Context) error {
+	s.l.drop()
+	return nil
+}
+
+func (s *sseLink) drop() { s.l.drop() }

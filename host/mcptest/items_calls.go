@@ -174,3 +174,237 @@ func runLarge(ctx context.Context, p *Pair) ([]byte, error) {
 	}
 	return s.json(), nil
 }
+
+// waiting starts a call of "wait" and returns once the server has received the call.
+func (p *Pair) waiting(ctx context.Context, id, token string) (<-chan Answer, error) {
+	from := p.Client.Log.Len()
+	answer := p.start(id, "tools/call", ToolParams("wait", "{}", token))
+	_, _, err := p.Client.Log.Find(ctx, "progress of wait", from, ProgressWith(token))
+	return answer, err
+}
+
+func runCancel(ctx context.Context, p *Pair) ([]byte, error) {
+	return cancelCalls(ctx, p, `,"reason":"en\u006fugh","_meta":{"n":9007199254740993},"x":1.0`, true)
+}
+
+// runCommonCancel is runCancel for pairs of different eras.
+func runCommonCancel(ctx context.Context, p *Pair) ([]byte, error) {
+	return cancelCalls(ctx, p, `,"reason":"enough"`, false)
+}
+
+// cancelCalls cancels calls, and uses their ids again. members are added to the notification. exact
+// observes the notification at the server.
+func cancelCalls(ctx context.Context, p *Pair, members string, exact bool) ([]byte, error) {
+	var s observation
+	for _, id := range []string{`"c\u00e9"`, `77`, `"77"`} {
+		from := p.Client.Log.Len()
+		if _, err := p.waiting(ctx, id, `"token of `+fmt.Sprint(len(id))+`"`); err != nil {
+			return nil, err
+		}
+		request, err := p.arrived(ctx, "the call", CallOf("wait"))
+		if err != nil {
+			return nil, err
+		}
+		if err := p.cancel(id, members); err != nil {
+			return nil, err
+		}
+		cancelled, err := p.arrived(ctx, "cancellation", CancelOf(request))
+		if err != nil {
+			return nil, err
+		}
+		if exact {
+			s.add("cancelled", without(cancelled.Msg.Params, "requestId"))
+		}
+		if err := p.fence(ctx); err != nil {
+			return nil, err
+		}
+		s.put("answered", p.answersSince(from, id))
+		// The id is free again.
+		e, err := p.await(ctx, "call "+id, p.start(id, "tools/call", ToolParams("instead", `{"text":"again"}`, "")))
+		if err != nil {
+			return nil, err
+		}
+		s.add("id", e.Msg.ID)
+		s.add("result", e.Msg.Result)
+		if p.from, err = p.after(ctx, cancelled); err != nil {
+			return nil, err
+		}
+	}
+	return s.json(), nil
+}
+
+// answersSince counts the responses to a request.
+func (p *Pair) answersSince(from int, id string) int {
+	n, matches := 0, ResponseTo(id)
+	for _, e := range p.Client.Log.All()[from:] {
+		if matches(e) {
+			n++
+		}
+	}
+	return n
+}
+
+// runCancelStorm has many calls in flight and cancels all of them.
+func runCancelStorm(ctx context.Context, p *Pair) ([]byte, error) {
+	calls := p.many(200)
+	start := p.Client.Log.Len()
+	for i := range calls {
+		id := fmt.Sprintf(`"storm-%d"`, i)
+		p.start(id, "tools/call", ToolParams("wait", "{}", id))
+	}
+	for n, from := 0, start; n < calls; n++ { // one per call that the server has received
+		e, next, err := p.Client.Log.Find(ctx, "progress of all calls", from, Method("notifications/progress"))
+		if err != nil {
+			return nil, err
+		}
+		from = next
+		id, _ := wire.Get(e.Msg.Params, "progressToken")
+		if err := p.cancel(string(id), ""); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := p.call(ctx, "idle", "{}"); err != nil { // all of them have ended
+		return nil, err
+	}
+	open := map[string]bool{}
+	for n, from := 0, p.from; n < 2*calls; n++ {
+		e, next, err := p.Server.Find(ctx, "calls and cancellations", from, func(e Entry) bool {
+			id, _ := wire.Get(e.Msg.Params, "requestId")
+			return CallOf("wait")(e) || open[wire.IDKey(id)] && !e.Msg.IsRequest()
+		})
+		if err != nil {
+			return nil, err
+		}
+		from = next
+		if e.Msg.IsRequest() {
+			open[wire.IDKey(e.Msg.ID)] = true
+			continue
+		}
+		id, _ := wire.Get(e.Msg.Params, "requestId")
+		delete(open, wire.IDKey(id))
+	}
+	answered := 0
+	for _, e := range p.Client.Log.All()[start:] {
+		if id, ok := wire.GetString(e.Raw, "id"); ok && e.Msg.IsResponse() && strings.HasPrefix(id, "storm-") {
+			answered++
+		}
+	}
+	var s observation
+	s.put("not cancelled", len(open))
+	s.put("answered", answered)
+	return s.json(), nil
+}
+
+// runTasks runs a task to completion, with progress, and cancels another.
+func runTasks(ctx context.Context, p *Pair) ([]byte, error) {
+	var s observation
+	id, err := p.startTask(ctx, &s, `"task token"`)
+	if err != nil {
+		return nil, err
+	}
+	about := `{"taskId":` + id + `,"_meta":{"n":9007199254740993},"x":1.0}`
+	for n := 2; n < 4; n++ { // after the result of the call
+		from := p.Client.Log.Len()
+		if _, err := p.call(ctx, "task-step", fmt.Sprintf(`{"taskId":%s,"step":"progress","n":%d}`, id, n)); err != nil {
+			return nil, err
+		}
+		e, _, err := p.Client.Log.Find(ctx, "progress of the task", from, ProgressWith(`"task token"`))
+		if err != nil {
+			return nil, err
+		}
+		s.add("progress", e.Msg.Params)
+	}
+	if err := p.statusAfter(ctx, &s, id, "status"); err != nil {
+		return nil, err
+	}
+	for _, method := range []string{"tasks/get", "tasks/list"} {
+		params := about
+		if method == "tasks/list" {
+			params = `{"_meta":{"n":9007199254740993}}`
+		}
+		if err := p.show(ctx, &s, method, params); err != nil {
+			return nil, err
+		}
+	}
+	result := p.Client.Start(p.id(), "tasks/result", about)
+	if _, err := p.arrived(ctx, "tasks/result", Method("tasks/result")); err != nil {
+		return nil, err
+	}
+	if err := p.statusAfter(ctx, &s, id, "completed"); err != nil {
+		return nil, err
+	}
+	select {
+	case a := <-result:
+		if a.Err != nil {
+			return nil, a.Err
+		}
+		s.add("tasks/result", without(a.Msg.Result, "received"))
+	case <-ctx.Done():
+		return nil, fmt.Errorf("no result of the task: %w", context.Cause(ctx))
+	}
+	if err := p.show(ctx, &s, "tasks/cancel", about); err != nil { // too late
+		return nil, err
+	}
+	if id, err = p.startTask(ctx, &s, `9`); err != nil {
+		return nil, err
+	}
+	if err := p.show(ctx, &s, "tasks/cancel", `{"taskId":`+id+`}`); err != nil {
+		return nil, err
+	}
+	return s.json(), nil
+}
+
+// startTask makes a call that becomes a task and returns the task's raw id.
+func (p *Pair) startTask(ctx context.Context, s *observation, token string) (string, error) {
+	params := `{"name":"task","arguments":{},"task":{"ttl":9007199254740993,"x":1.0},"_meta":{"progressToken":` + token + `,"n":1.0}}`
+	from := p.Client.Log.Len()
+	e, err := p.request(ctx, "tools/call", params)
+	if err != nil {
+		return "", err
+	}
+	s.add("created", e.Msg.Result)
+	id, ok := wire.Get(e.Msg.Result, "task", "taskId")
+	if !ok {
+		return "", fmt.Errorf("no task: %s%s", e.Msg.Result, e.Msg.Error)
+	}
+	progress, _, err := p.Client.Log.Find(ctx, "progress of the call", from, ProgressWith(token))
+	if err != nil {
+		return "", err
+	}
+	s.add("progress before", progress.Msg.Params)
+	if e, err = p.arrived(ctx, "the call", CallOf("task")); err != nil {
+		return "", err
+	}
+	s.add("at the server", withoutToken(e.Msg.Params))
+	return string(id), nil
+}
+
+// statusAfter makes the task take a step and records the status notification.
+func (p *Pair) statusAfter(ctx context.Context, s *observation, id, step string) error {
+	from := p.Client.Log.Len()
+	if _, err := p.call(ctx, "task-step", fmt.Sprintf(`{"taskId":%s,"step":%q}`, id, step)); err != nil {
+		return err
+	}
+	e, _, err := p.Client.Log.Find(ctx, "tasks/status", from, Method("notifications/tasks/status"))
+	if err == nil {
+		s.add("status", e.Msg.Params)
+	}
+	return err
+}
+
+// show sends a request and records the answer and the params at the server.
+func (p *Pair) show(ctx context.Context, s *observation, method, params string) error {
+	e, err := p.request(ctx, method, params)
+	if err != nil {
+		return err
+	}
+	s.add(method, bytes.Join([][]byte{e.Msg.Result, e.Msg.Error}, nil))
+	if e, err = p.arrived(ctx, method, Method(method)); err != nil {
+		return err
+	}
+	s.add("at the server", withoutToken(e.Msg.Params))
+	if strings.HasPrefix(method, "tasks/") {
+		p.from, err = p.after(ctx, e)
+	}
+	return err
+}

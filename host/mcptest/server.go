@@ -1,10 +1,23 @@
+// Package mcptest provides raw peers for tests: an MCP server and an MCP client that exchange
+// JSON-RPC as bytes, over stdio, streamable HTTP (revision 2025-11-25, basic/transports) and the
+// older HTTP+SSE (revision 2024-11-05), in the handshake era and in the stateless era (revision
+// 2026-07-28). Both decode as little as possible, and so show how a proxy between them changes a
+// message. Of the product they share only the parsing of a message in host/mcp/wire. Only tests and
+// scripts/soak import this package.
+//
+// Start with [Server], [Client] and [Items], the fidelity list of exchanges that must look the same
+// through a proxy as without one. Both peers record received messages in a [Log].
 package mcptest
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
+	"os"
 	"sync"
+	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
@@ -335,4 +348,50 @@ func (c *call) ask(method string, params []byte) (answer wire.Message, progress 
 	case <-c.cancelled:
 		return wire.Message{}, nil, false
 	}
+}
+
+// ServeStdio serves a client over newline-delimited messages until in ends or the server crashes.
+// Then ServeStdio cancels the calls, waits for them, and closes in and out if they are io.Closers.
+// After the faults StopReading and IgnoreShutdown, only Close lets ServeStdio return.
+func (s *Server) ServeStdio(in io.Reader, out io.Writer) {
+	finish := func() {
+		closeIt(out)
+		closeIt(in)
+	}
+	lines := &lineStream{w: out, broken: func() { closeIt(out) }}
+	session := s.newSession("", func(session *session) {
+		session.general = lines
+		session.broken = func() {
+			if s.process {
+				fmt.Fprintln(os.Stderr, "mcptest: told to crash")
+				os.Exit(3)
+			}
+			finish()
+		}
+	})
+	session.read(bufio.NewReaderSize(in, 64<<10), lines)
+	session.close()
+	session.work.Wait()
+	finish()
+}
+
+func closeIt(v any) {
+	if c, ok := v.(io.Closer); ok {
+		_ = c.Close()
+	}
+}
+
+// read handles lines until in ends.
+func (s *session) read(r *bufio.Reader, out stream) {
+	lines(r, func(line []byte) {
+		s.received(s.srv.Received.add("stdio", line, nil), out)
+		s.mu.Lock()
+		stopped := s.stoppedReading
+		s.mu.Unlock()
+		if stopped {
+			alive := time.AfterFunc(time.Hour, func() {}) // otherwise the runtime may report a deadlock
+			<-s.ctx.Done()
+			alive.Stop()
+		}
+	})
 }

@@ -2,7 +2,9 @@ package mcptest
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"net/http"
@@ -279,4 +281,294 @@ func (s *Server) SetRegionHeader(name string) {
 var headerTools = []string{
 	`{"name":"region","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}}`,
 	`{"name":"misnamed","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"not a token"}}}}`,
+}
+
+// postModern answers a request of the stateless era. Each request has a session here, which ends
+// with the response.
+func (s *Server) postModern(w http.ResponseWriter, r *http.Request, e Entry) {
+	if !e.Msg.IsRequest() {
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	if bad := s.refusal(e.Msg, r.Header); bad.Error != nil {
+		refuse(w, e.Msg, bad)
+		return
+	}
+	es := &eventStream{plainJSON: s.sw.Answers != "", refusals: true}
+	session := s.newSession("", func(session *session) {
+		session.general, session.broken = es, es.abort
+	})
+	leave := es.attach(w, -1, false)
+	session.received(e, es)
+	defer session.work.Wait()
+	defer session.close()
+	defer func() {
+		if r.Context().Err() != nil && !es.finished() {
+			s.Received.add("", wire.Notification(methodClosed, fmt.Appendf(nil, `{"requestId":%s}`, e.Msg.ID)), nil)
+		}
+	}()
+	es.hold(r, leave)
+}
+
+// refuse answers a request with an error and the HTTP status of the error.
+func refuse(w http.ResponseWriter, m wire.Message, reply wire.Reply) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(statusOf(wire.ParseError(reply.Error).Code))
+	_, _ = w.Write(wire.Response(m.ID, reply))
+}
+
+// statusOf returns the HTTP status of an answer with an error code, 0 for none.
+func statusOf(code int) int {
+	switch code {
+	case wire.CodeMethodNotFound:
+		return http.StatusNotFound
+	case -32020, -32021, -32022, wire.CodeInvalidRequest, wire.CodeInvalidParams:
+		return http.StatusBadRequest
+	}
+	return http.StatusOK
+}
+
+// decodeHeader decodes the value of Mcp-Name or Mcp-Param-*.
+func decodeHeader(value string) string {
+	encoded, ok := strings.CutPrefix(value, "=?base64?")
+	encoded, end := strings.CutSuffix(encoded, "?=")
+	if !ok || !end {
+		return value
+	}
+	text, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return "bad base64: " + value
+	}
+	return string(text)
+}
+
+// encodeHeader is the reverse of decodeHeader.
+func encodeHeader(value string) string {
+	plain := strings.TrimSpace(value) == value && decodeHeader(value) == value
+	for _, c := range []byte(value) {
+		plain = plain && (c >= ' ' && c <= '~' || c == '\t')
+	}
+	if plain {
+		return value
+	}
+	return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(value)) + "?="
+}
+
+// Envelope is the envelope of requests of a client of the stateless era.
+type Envelope struct {
+	Version      string // "": Modern
+	Capabilities string // raw object; "": {}
+	ClientInfo   string // raw object; "": none
+	LogLevel     string // "": none
+}
+
+// Params returns params, a raw object ("" is an empty one), with the envelope.
+func (e Envelope) Params(params string) string {
+	if params == "" {
+		params = "{}"
+	}
+	if e.Version == "" {
+		e.Version = Modern
+	}
+	if e.Capabilities == "" {
+		e.Capabilities = "{}"
+	}
+	out := []byte(params)
+	set := func(key string, value []byte) {
+		var err error
+		if out, err = wire.Set(out, value, "_meta", key); err != nil {
+			panic(err) // a mistake of the test
+		}
+	}
+	set(metaVersion, wire.Quote(e.Version))
+	set(metaCapabilities, []byte(e.Capabilities))
+	if e.ClientInfo != "" {
+		set(metaClientInfo, []byte(e.ClientInfo))
+	}
+	if e.LogLevel != "" {
+		set(metaLogLevel, wire.Quote(e.LogLevel))
+	}
+	return string(out)
+}
+
+// modernHeaders sets the headers of a request with an envelope.
+func modernHeaders(h http.Header, m wire.Message) {
+	version, ok := wire.GetString(m.Params, "_meta", metaVersion)
+	if !ok {
+		return
+	}
+	h.Del("Mcp-Session-Id")
+	h.Set("MCP-Protocol-Version", version)
+	h.Set("Mcp-Method", m.Method)
+	member := map[string]string{"tools/call": "name", "prompts/get": "name", "resources/read": "uri",
+		"tasks/get": "taskId", "tasks/update": "taskId", "tasks/cancel": "taskId"}[m.Method]
+	if name, ok := wire.GetString(m.Params, member); ok && member != "" {
+		h.Set("Mcp-Name", encodeHeader(name))
+	}
+}
+
+// listener is an open subscriptions/listen.
+type listener struct {
+	call  *call
+	kinds []string // the true members of the filter
+	uris  []string
+	tasks []string
+	over  chan struct{} // closed when the server ends the subscription
+}
+
+// kindOf maps notifications to their member of the filter.
+var kindOf = map[string]string{
+	"notifications/tools/list_changed":     "toolsListChanged",
+	"notifications/prompts/list_changed":   "promptsListChanged",
+	"notifications/resources/list_changed": "resourcesListChanged",
+}
+
+// listen answers subscriptions/listen, when the subscription ends.
+func (c *call) listen() wire.Reply {
+	l := &listener{call: c, over: make(chan struct{})}
+	var honoured []string
+	for _, kind := range []string{"toolsListChanged", "promptsListChanged", "resourcesListChanged"} {
+		if raw, _ := wire.Get(c.msg.Params, "notifications", kind); string(raw) == "true" {
+			l.kinds = append(l.kinds, kind)
+			honoured = append(honoured, fmt.Sprintf(`%q:true`, kind))
+		}
+	}
+	raw, _ := wire.Get(c.msg.Params, "notifications", "resourceSubscriptions")
+	uris, _ := wire.Elements(raw)
+	var quoted []string
+	for _, raw := range uris {
+		uri, ok := wire.Text(raw)
+		if refuses := c.srv.sw.RefusesSubscription; refuses != nil && refuses(uri) {
+			return wire.Reply{Error: wire.Errorf(wire.CodeInvalidParams, "no resource %s", uri).Raw()}
+		}
+		if ok && !strings.HasPrefix(uri, "unwatched:") {
+			l.uris, quoted = append(l.uris, uri), append(quoted, string(raw))
+		}
+	}
+	if quoted != nil {
+		honoured = append(honoured, `"resourceSubscriptions":[`+strings.Join(quoted, ",")+`]`)
+	}
+	raw, _ = wire.Get(c.msg.Params, "notifications", "taskIds")
+	ids, _ := wire.Elements(raw)
+	if len(ids) > 0 {
+		for _, raw := range ids {
+			id, _ := wire.Text(raw)
+			l.tasks = append(l.tasks, id)
+		}
+		honoured = append(honoured, `"taskIds":`+string(raw))
+	}
+	s := c.srv
+	s.mu.Lock()
+	before := s.listeners
+	s.setListeners(append(slices.Clone(before), l))
+	c.notify("notifications/subscriptions/acknowledged", []byte(`{"notifications":{`+strings.Join(honoured, ",")+`},`+l.tag()+`}`))
+	if s.sw.OneSubscription {
+		for _, other := range before {
+			close(other.over)
+		}
+		s.setListeners([]*listener{l})
+	}
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.setListeners(slices.DeleteFunc(slices.Clone(s.listeners), func(other *listener) bool { return other == l }))
+		s.mu.Unlock()
+	}()
+	select {
+	case <-c.cancelled:
+		if !s.sw.SharedSubscription {
+			return wire.Reply{}
+		}
+		s.mu.Lock()
+		for _, other := range s.listeners {
+			other.kinds, other.uris = nil, nil
+		}
+		s.mu.Unlock()
+		return result(`{"resultType":"complete",%s}`, l.tag())
+	case <-l.over:
+		return result(`{"resultType":"complete",%s}`, l.tag())
+	}
+}
+
+// tag returns the _meta of messages of the subscription.
+func (l *listener) tag() string {
+	return fmt.Sprintf(`"_meta":{%q:%s}`, metaSubscription, l.call.msg.ID)
+}
+
+// Publish sends a notification to the interested subscriptions. params is a raw object without
+// _meta; "" for an empty one.
+func (s *Server) Publish(method, params string) {
+	if params == "" {
+		params = "{}"
+	}
+	uri, _ := wire.GetString([]byte(params), "uri")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.listeners {
+		select {
+		case <-l.call.cancelled: // the listener's goroutine has not removed the listener yet
+			continue
+		default:
+		}
+		if !slices.Contains(l.kinds, kindOf[method]) && (method != "notifications/resources/updated" || !slices.Contains(l.uris, uri)) {
+			continue
+		}
+		separator := ","
+		if params == "{}" {
+			separator = ""
+		}
+		l.call.notify(method, []byte(strings.TrimSuffix(params, "}")+separator+l.tag()+"}"))
+	}
+}
+
+// EndSubscriptions ends all subscriptions with their result.
+func (s *Server) EndSubscriptions() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.listeners {
+		close(l.over)
+	}
+	s.setListeners(nil)
+}
+
+// BreakSubscriptions breaks the streams of all subscriptions. Over stdio the subscriptions are
+// cancelled.
+func (s *Server) BreakSubscriptions() {
+	s.mu.Lock()
+	all := s.listeners
+	s.setListeners(nil)
+	s.mu.Unlock()
+	for _, l := range all {
+		if _, ok := l.call.out.(*lineStream); ok {
+			l.call.notify("notifications/cancelled", fmt.Appendf(nil, `{"requestId":%s,"reason":"shutting down"}`, l.call.msg.ID))
+		} else {
+			l.call.out.abort()
+		}
+		l.call.cancel()
+	}
+}
+
+// setListeners sets the open subscriptions. The caller holds s.mu.
+func (s *Server) setListeners(to []*listener) {
+	s.listeners = to
+	close(s.relistened)
+	s.relistened = make(chan struct{})
+}
+
+// AwaitSubscriptions waits until n subscriptions are open. If ctx ends, the error wraps the cause
+// and has the number of open subscriptions.
+func (s *Server) AwaitSubscriptions(ctx context.Context, n int) error {
+	for {
+		s.mu.Lock()
+		now, changed := len(s.listeners), s.relistened
+		s.mu.Unlock()
+		if now == n {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %d subscriptions while there are %d: %w", n, now, context.Cause(ctx))
+		}
+	}
 }

@@ -1,14 +1,21 @@
 package telemetry
 
 import (
+	"context"
+	"errors"
 	"net"
 	"net/url"
 	"strconv"
 
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/servers"
 )
 
 // The attributes of the conventions.
@@ -161,3 +168,197 @@ func serverOf(address string) []attribute.KeyValue {
 
 // number returns an id of ours as an attribute.
 func number(id int64) attribute.KeyValue { return keyRequestID.String(strconv.FormatInt(id, 10)) }
+
+// The members of params._meta that hold the trace context. They have no prefix (MCP SEP-414;
+// revision 2026-07-28, basic, _meta). baggage, the third member, is forwarded unchanged.
+const (
+	traceparent = "traceparent"
+	tracestate  = "tracestate"
+)
+
+// maxContext bounds the parsed size of a client's trace context, in bytes.
+const maxContext = 4096
+
+var w3c = propagation.TraceContext{}
+
+// metaCarrier is the trace context of a request. metaCarrier implements propagation.TextMapCarrier.
+type metaCarrier struct{ parent, state string }
+
+// Get implements propagation.TextMapCarrier.
+func (c *metaCarrier) Get(key string) string {
+	switch key {
+	case traceparent:
+		return c.parent
+	case tracestate:
+		return c.state
+	}
+	return ""
+}
+
+// Set implements propagation.TextMapCarrier.
+func (c *metaCarrier) Set(key, value string) {
+	switch key {
+	case traceparent:
+		c.parent = value
+	case tracestate:
+		c.state = value
+	}
+}
+
+// Keys implements propagation.TextMapCarrier.
+func (c *metaCarrier) Keys() []string { return []string{traceparent, tracestate} }
+
+// extract returns ctx with the trace context of a request, if valid.
+func extract(ctx context.Context, params []byte) context.Context {
+	meta, ok := wire.Get(params, "_meta")
+	if !ok {
+		return ctx
+	}
+	var c metaCarrier
+	c.parent, _ = wire.GetString(meta, traceparent)
+	if c.parent == "" || len(c.parent) > maxContext {
+		return ctx
+	}
+	if c.state, _ = wire.GetString(meta, tracestate); len(c.state) > maxContext {
+		c.state = ""
+	}
+	return w3c.Extract(ctx, &c)
+}
+
+// inject returns params with the trace context of ctx. All other members stay unchanged. Params
+// that cannot hold a trace context are returned unchanged.
+func inject(ctx context.Context, params []byte) []byte {
+	var c metaCarrier
+	w3c.Inject(ctx, &c)
+	if c.parent == "" {
+		return params
+	}
+	out := params
+	if out == nil {
+		out = []byte("{}")
+	}
+	out, err := wire.Set(out, wire.Quote(c.parent), "_meta", traceparent)
+	if err != nil {
+		return params
+	}
+	before, has := wire.GetString(out, "_meta", tracestate)
+	switch {
+	case c.state == before:
+		return out
+	case c.state != "":
+		out, err = wire.Set(out, wire.Quote(c.state), "_meta", tracestate)
+	case has:
+		out, err = wire.Delete(out, "_meta", tracestate) // of another trace
+	}
+	if err != nil {
+		return params
+	}
+	return out
+}
+
+// spanned is a request of a client with a span; see front.request and stateless.Exchange.
+type spanned interface{ Span() rpc.Span }
+
+// beneath returns ctx with the parent span of work on behalf of owner: the span in ctx, or the span
+// of owner, if owner is a request with a span.
+func beneath(ctx context.Context, owner any) context.Context {
+	if trace.SpanContextFromContext(ctx).IsValid() {
+		return ctx
+	}
+	if o, ok := owner.(spanned); ok {
+		if r, ok := o.Span().(*served); ok {
+			return trace.ContextWithSpanContext(ctx, trace.SpanContextFromContext(r.ctx))
+		}
+	}
+	return ctx
+}
+
+// The values of error.type besides codes of JSON-RPC. The conventions have the first and the last.
+const (
+	toolError        = "tool_error"        // a result with isError
+	cancelled        = "cancelled"         // by the sender of the request
+	timeout          = "timeout"           // no answer in time
+	permissionDenied = "permission_denied" // the request was not sent
+	connectionClosed = "connection_closed" // before the answer
+	invalidResponse  = "invalid_response"  // an unusable answer
+	otherError       = "_OTHER"
+)
+
+// outcome is how a request ended.
+type outcome struct {
+	errorType string // "" for success
+	status    string // the code of a JSON-RPC error; "" for none
+}
+
+// outcomeOf returns the outcome of a request with the given reply, or with err.
+func outcomeOf(reply wire.Reply, err error) outcome {
+	switch {
+	case err != nil:
+		return failureOf(err)
+	case reply.Denied != nil:
+		return outcome{errorType: permissionDenied}
+	case reply.Error != nil:
+		code := strconv.Itoa(wire.ParseError(reply.Error).Code)
+		return outcome{code, code}
+	}
+	if failed, _ := wire.Get(reply.Result, "isError"); string(failed) == "true" {
+		return outcome{errorType: toolError}
+	}
+	return outcome{}
+}
+
+func failureOf(err error) outcome {
+	var byClient *wire.CancelledError
+	var denied *wire.DeniedError
+	var refused *wire.RPCError
+	var late *servers.TimeoutError
+	var down *servers.DownError
+	switch {
+	case errors.As(err, &byClient), errors.Is(err, context.Canceled):
+		return outcome{errorType: cancelled}
+	case errors.As(err, &denied):
+		return outcome{errorType: permissionDenied}
+	case errors.As(err, &late), errors.Is(err, context.DeadlineExceeded):
+		return outcome{errorType: timeout}
+	case errors.Is(err, wire.ErrUnusable):
+		return outcome{errorType: invalidResponse}
+	case errors.As(err, &down), errors.Is(err, wire.ErrClosed):
+		return outcome{errorType: connectionClosed}
+	case errors.As(err, &refused):
+		code := strconv.Itoa(refused.Code)
+		return outcome{code, code}
+	}
+	return outcome{errorType: otherError}
+}
+
+// attributes returns the attributes of the outcome, none if the request succeeded.
+func (o outcome) attributes() []attribute.KeyValue {
+	var all []attribute.KeyValue
+	if o.errorType != "" {
+		all = append(all, keyErrorType.String(o.errorType))
+	}
+	if o.status != "" {
+		all = append(all, keyStatusCode.String(o.status))
+	}
+	return all
+}
+
+// bounded returns the outcome for metrics. All codes that JSON-RPC does not define become a single
+// value, since a server could answer each call with another code.
+func (o outcome) bounded() outcome {
+	code, err := strconv.Atoi(o.status)
+	switch {
+	case err != nil || protocol.IsReservedCode(code):
+		return o
+	}
+	return outcome{otherError, otherError}
+}
+
+// set sets the outcome of a span. The status has no description: messages of errors can
+// quote arguments.
+func (o outcome) set(span trace.Span) {
+	if o.errorType != "" && span.IsRecording() {
+		span.SetStatus(codes.Error, "")
+		span.SetAttributes(o.attributes()...)
+	}
+}

@@ -1,15 +1,20 @@
 package sandbox
 
 import (
+	"bytes"
 	"context"
+	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"runtime/debug"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/tetratelabs/wazero/api"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/abi/tape"
 )
 
 // instanceKey is the context key of the *instance that calls a host function.
@@ -344,4 +349,237 @@ func (i *instance) recordLimit(limit Limit, value int, message string) {
 func (i *instance) end(why error) {
 	i.fault = why
 	panic(errEnded)
+}
+
+// answers has the answers to the last batch of calls.
+type answers struct {
+	pending []pendingAnswer
+	// tape is the tape of answer number taped, if made and not fetched yet.
+	tape  []byte
+	taped uint32
+}
+
+// pendingAnswer is an answer that the guest can fetch once.
+type pendingAnswer struct {
+	code    abi.Code
+	bytes   []byte // JSON
+	fetched bool
+}
+
+// set stores the answers to a batch and returns their number. An answer that is too large, alone or
+// together with earlier answers, becomes an error.
+func (a *answers) set(i *instance, calls []abi.ToolCall, made []abi.Answer) uint32 {
+	a.pending = make([]pendingAnswer, len(made))
+	var total uint64
+	for n, answer := range made {
+		p := pendingAnswer{code: abi.OK, bytes: answer.Value}
+		if answer.Err != nil {
+			p = i.errorAnswer(answer.Err)
+		} else if len(answer.Value) == 0 {
+			i.end(&hostError{abi.FuncCallTools, fmt.Sprintf("neither value nor error from %s.%s", calls[n].Server, calls[n].Tool)})
+		}
+		total += uint64(len(p.bytes))
+		if len(p.bytes) > i.limits.Answer || total > i.limits.Memory {
+			message := fmt.Sprintf("answer of %s.%s: %s, more than %s", calls[n].Server, calls[n].Tool,
+				formatBytes(uint64(len(p.bytes))), formatBytes(uint64(i.limits.Answer)))
+			if len(p.bytes) <= i.limits.Answer {
+				message = fmt.Sprintf("answers of one batch: more than the %s of memory of the run", formatBytes(i.limits.Memory))
+			}
+			i.recordLimit(LimitAnswer, i.limits.Answer, message)
+			total -= uint64(len(p.bytes))
+			p = i.errorAnswer(&abi.CallError{Type: abi.ErrResource, Server: calls[n].Server, Tool: calls[n].Tool, Message: message})
+		}
+		a.pending[n] = p
+	}
+	return uint32(len(made))
+}
+
+// fetch writes an answer into the guest's buffer, if the buffer is large enough, and drops the
+// answer.
+func (a *answers) fetch(i *instance, index, ptr, capacity uint32) uint64 {
+	if uint64(index) >= uint64(len(a.pending)) || a.pending[index].fetched {
+		i.view(abi.FuncAnswerRead, ptr, capacity)
+		return abi.Pack(abi.Invalid, 0)
+	}
+	p := &a.pending[index]
+	n := uint32(len(p.bytes))
+	if i.copyOut(abi.FuncAnswerRead, p.bytes, ptr, capacity) {
+		i.fuel.charge(len(p.bytes) * copyCost)
+		p.bytes, p.fetched = nil, true
+	}
+	return abi.Pack(p.code, n)
+}
+
+// fetchTape is fetch with a tape in place of JSON. An answer without a tape is not fetched.
+func (a *answers) fetchTape(i *instance, index, ptr, capacity uint32) uint64 {
+	if uint64(index) < uint64(len(a.pending)) && a.pending[index].code != abi.OK {
+		return a.fetch(i, index, ptr, capacity)
+	}
+	i.view(abi.FuncAnswerTape, ptr, capacity)
+	if uint64(index) >= uint64(len(a.pending)) || a.pending[index].fetched {
+		return abi.Pack(abi.Invalid, 0)
+	}
+	p := &a.pending[index]
+	if a.tape == nil || a.taped != index {
+		if len(p.bytes) > tape.MaxText || i.withheldIn(p.bytes) {
+			return abi.Pack(abi.Invalid, 0)
+		}
+		i.fuel.charge(len(p.bytes) * tapeCost)
+		made, ok := tape.Encode(p.bytes)
+		if !ok {
+			return abi.Pack(abi.Invalid, 0)
+		}
+		a.tape, a.taped = made, index
+	}
+	n := uint32(len(a.tape))
+	if i.copyOut(abi.FuncAnswerTape, a.tape, ptr, capacity) {
+		i.fuel.charge(len(a.tape) * copyCost)
+		a.tape, p.bytes, p.fetched = nil, nil, true
+	}
+	return abi.Pack(p.code, n)
+}
+
+// withheldIn reports whether an answer has a placeholder for a withheld answer. A tape would give
+// the guest the placeholder's text.
+func (i *instance) withheldIn(answer []byte) bool {
+	marker := i.script.Withheld
+	if marker == "" {
+		return false
+	}
+	i.fuel.charge(len(answer) * copyCost)
+	return bytes.Contains(answer, []byte(marker))
+}
+
+func (i *instance) errorAnswer(e *abi.CallError) pendingAnswer {
+	b, err := encode(e)
+	if err != nil {
+		i.end(&hostError{abi.FuncCallTools, fmt.Sprintf("error of %s.%s: %v", e.Server, e.Tool, err)})
+	}
+	return pendingAnswer{code: abi.ToolError, bytes: b}
+}
+
+// encode returns the JSON of a message to the guest. Raw parts stay as they are,
+// including HTML characters.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := stdjson.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// checkValue checks that text is a JSON value in valid UTF-8, at most depth deep, without duplicate
+// names in an object: readers differ in their choice among duplicates.
+func checkValue(b []byte, depth int) error {
+	if !jsontext.Value(b).IsValid() {
+		return errors.New("not a single valid JSON value")
+	}
+	if d := nesting(b); d > depth {
+		return fmt.Errorf("nested %d deep, more than %d", d, depth)
+	}
+	return nil
+}
+
+// nesting returns the depth of valid JSON.
+func nesting(b []byte) (deepest int) {
+	depth, inString := 0, false
+	for i := 0; i < len(b); i++ {
+		switch c := b[i]; {
+		case inString:
+			switch c {
+			case '\\':
+				i++
+			case '"':
+				inString = false
+			}
+		case c == '"':
+			inString = true
+		case c == '[' || c == '{':
+			depth++
+			deepest = max(deepest, depth)
+		case c == ']' || c == '}':
+			depth--
+		}
+	}
+	return deepest
+}
+
+// decode reads a message of the guest. Names must match exactly, and unknown names are refused.
+// extra is the depth that the message itself adds to abi.MaxDepth.
+func decode(b []byte, v any, extra int) error {
+	if err := checkValue(b, abi.MaxDepth+extra); err != nil {
+		return err
+	}
+	return json.Unmarshal(b, v, json.RejectUnknownMembers(true))
+}
+
+// decodeCalls reads a batch.
+func decodeCalls(b []byte) ([]abi.ToolCall, error) {
+	var calls []abi.ToolCall
+	if items := itemsOf(b, abi.MaxBatch+1); items > abi.MaxBatch { // before the memory for more calls is taken
+		return nil, fmt.Errorf("a batch of more than %d calls", abi.MaxBatch)
+	}
+	if err := decode(b, &calls, 2); err != nil {
+		return nil, err
+	}
+	if len(calls) == 0 || len(calls) > abi.MaxBatch {
+		return nil, fmt.Errorf("a batch of %d calls", len(calls))
+	}
+	for i := range calls {
+		if err := checkCall(&calls[i]); err != nil {
+			return nil, fmt.Errorf("call %d: %w", i, err)
+		}
+	}
+	return calls, nil
+}
+
+// itemsOf returns how many items the array b has, most at most.
+func itemsOf(b []byte, most int) (items int) {
+	d := jsontext.NewDecoder(bytes.NewBuffer(b), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	if tok, err := d.ReadToken(); err != nil || tok.Kind() != '[' {
+		return 0
+	}
+	for items < most && d.PeekKind() != ']' && d.SkipValue() == nil {
+		items++
+	}
+	return items
+}
+
+// decodeCall reads a call.
+func decodeCall(b []byte) (call abi.ToolCall, err error) {
+	if err = decode(b, &call, 1); err == nil {
+		err = checkCall(&call)
+	}
+	return call, err
+}
+
+func checkCall(c *abi.ToolCall) error {
+	c.Arguments, c.Meta = bytes.TrimSpace(c.Arguments), bytes.TrimSpace(c.Meta)
+	switch {
+	case c.Server == "" || c.Tool == "":
+		return errors.New("no server or tool")
+	case len(c.Arguments) == 0 || c.Arguments[0] != '{':
+		return errors.New("arguments are not an object")
+	case len(c.Meta) > 0 && c.Meta[0] != '{':
+		return errors.New("meta is not an object")
+	case c.Timeout < 0:
+		return errors.New("a negative timeout")
+	}
+	return nil
+}
+
+// decodeError reads a script's error, and refuses types that only the host may set.
+func decodeError(b []byte) (*abi.Error, error) {
+	e := new(abi.Error)
+	if err := decode(b, e, 2); err != nil {
+		return nil, err
+	}
+	switch e.Type {
+	case abi.ErrValidation, abi.ErrRuntime, abi.ErrTool, abi.ErrTimeout, abi.ErrResource, abi.ErrPermission, abi.ErrInternal, abi.ErrWithheld:
+		return e, nil
+	default:
+		return nil, fmt.Errorf("error of type %q", e.Type)
+	}
 }

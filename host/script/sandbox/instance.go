@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
+	"runtime"
 	"time"
 
 	"github.com/tetratelabs/wazero/api"
@@ -22,7 +24,7 @@ type instance struct {
 	slot    *computeSlot // nil while the guest is warmed up, which needs no slot
 	log     *slog.Logger
 	script  abi.Request // the request to be served
-	request []byte      // request or half of a request as JSON, for the guest (serve.go)
+	request []byte      // request or half of a request as JSON, for the guest
 	repeats bool        // as in Run
 
 	halves    bool      // the script is compiled and executed by two requests
@@ -301,5 +303,181 @@ func innermost(err error) error {
 			return err
 		}
 		err = next
+	}
+}
+
+// A request to run a script is served in two halves, if the guest can: first the guest compiles the
+// script (abi.OpPrepare), then the guest executes the program (abi.OpExecute). The state between
+// them can be kept for later runs of the same script (snapshot.go).
+
+// splitRequest decides how the request is served, and encodes the part that is needed in any case.
+func (i *instance) splitRequest(halves bool) (err error) {
+	req := i.script
+	i.halves = halves && req.Op == abi.OpRun
+	if i.halves {
+		req.Op, req.Code, req.Servers, req.AgentTools = abi.OpExecute, "", nil, nil
+		if len(i.script.Code) > abi.MaxMessage {
+			return requestTooLarge(i.name, len(i.script.Code))
+		}
+	}
+	i.request, err = encodeRequest(req)
+	return err
+}
+
+// serve lets the guest serve the request. The instance has been started, from the state after the
+// first half if that state was kept.
+func (i *instance) serve(ctx context.Context) error {
+	if i.halves && !i.compiled {
+		if err := i.compile(ctx); err != nil || i.responded {
+			return err
+		}
+	}
+	_, err := i.call(ctx, abi.ExportRun)
+	return err
+}
+
+// compile lets the guest compile the script. On failure, the guest has responded with the error.
+//
+// The guest only gets the servers that the code mentions, so that others cost nothing. An error may
+// suggest any server, so after an error the guest gets all of them.
+func (i *instance) compile(ctx context.Context) error {
+	execute := i.request
+	servers := mentioned(i.script.Code, i.script.Servers)
+	ok, err := i.prepare(ctx, servers)
+	if err == nil && !ok && len(servers) < len(i.script.Servers) {
+		i.responded, i.scriptErr = false, nil
+		ok, err = i.prepare(ctx, i.script.Servers)
+	}
+	if err != nil || !ok {
+		return err
+	}
+	if i.keep {
+		if i.prepared = i.capture(); i.prepared != nil {
+			i.from.prepared.put(keyOf(i.script), i.prepared)
+		}
+	}
+	i.request, i.responded, i.result = execute, false, nil
+	return nil
+}
+
+// prepare makes an abi.OpPrepare and reports whether the guest succeeded.
+func (i *instance) prepare(ctx context.Context, servers []string) (ok bool, err error) {
+	s := i.script
+	i.request, err = encodeRequest(abi.Request{
+		Op: abi.OpPrepare, Name: s.Name, Code: s.Code, Servers: servers, AgentTools: s.AgentTools, Memory: s.Memory,
+	})
+	if err != nil {
+		i.fault = &hostError{abi.FuncRequestRead, err.Error()}
+		return false, i.fault
+	}
+	i.preparing = true
+	_, err = i.call(ctx, abi.ExportRun)
+	i.preparing = false
+	if err == nil && !i.responded {
+		i.fault = i.trap("it returned without a response")
+		return false, i.fault
+	}
+	return err == nil && i.scriptErr == nil, err
+}
+
+const (
+	// fuelSlice is the number of units in a slice: about a third of a millisecond of work, after
+	// which the host checks the context. The host's garbage collector may have to wait for a guest
+	// for as long.
+	fuelSlice = 1 << 20
+	// maxFuel keeps sums of fuel far from overflow.
+	maxFuel = math.MaxInt64 / 4
+)
+
+// fuel is the remaining fuel of an instance. The guest counts down a global and calls the host
+// below zero.
+type fuel struct {
+	counter api.MutableGlobal // the rest of the slice; nil before the start
+	budget  int64
+	left    int64    // of the budget, not yet in the counter
+	account *Account // slices are also taken from account; nil: no account
+	shared  bool     // the account ran out, not the budget
+}
+
+// fuelCounter returns the counter of an instance. compile has checked that the counter exists.
+func fuelCounter(m api.Module) api.MutableGlobal {
+	return m.ExportedGlobal(abi.ExportFuel).(api.MutableGlobal)
+}
+
+// start gives the first slice of a budget to an instance with counter.
+func (f *fuel) start(counter api.MutableGlobal, budget int64, account *Account) {
+	counter.Set(0)
+	*f = fuel{counter: counter, budget: budget, left: budget, account: account}
+	f.refill()
+}
+
+// refill adds the next slice, less the overdraft of the last slice, and reports whether the fuel
+// was enough.
+func (f *fuel) refill() bool {
+	over := -int64(f.counter.Get()) // far from overflow: see charge
+	if over > f.left {
+		f.account.takeFuel(f.left)
+		f.left = 0
+		f.counter.Set(0)
+		return false
+	}
+	slice := min(fuelSlice, f.left-over)
+	taken := f.account.takeFuel(over + slice)
+	if taken < over || taken == over && slice > 0 {
+		f.left -= taken
+		f.counter.Set(0)
+		f.shared = true
+		return false
+	}
+	f.left -= taken
+	f.counter.Set(uint64(taken - over))
+	return true
+}
+
+// settle returns the rest of the last slice to the account, or takes the overdraft from the
+// account.
+func (f *fuel) settle() {
+	if f.counter == nil {
+		return
+	}
+	if rest := int64(f.counter.Get()); rest > 0 {
+		f.account.returnFuel(rest)
+	} else {
+		f.account.takeFuel(-rest)
+	}
+}
+
+// charge takes units for work of the host for the guest. If the counter is overdrawn, the guest
+// notices at the next check.
+func (f *fuel) charge(units int) {
+	if f.counter != nil {
+		f.counter.Set(uint64(max(int64(f.counter.Get())-int64(units), -maxFuel)))
+	}
+}
+
+// used returns the fuel used so far, at most the budget.
+func (f *fuel) used() uint64 {
+	if f.counter == nil {
+		return 0
+	}
+	return uint64(min(f.budget, f.budget-f.left-int64(f.counter.Get())))
+}
+
+// fuelOut is called by the guest when the slice is used up.
+func fuelOut(ctx context.Context, i *instance, _ []uint64) {
+	if m, ok := i.memory.(restorable); ok {
+		m.Forget() // a long run has a thread that others can use
+	}
+	// A guest in a tight loop holds a thread. Without Gosched, goroutines of other runs would wait
+	// about 10 ms for Go's own preemption.
+	runtime.Gosched()
+	i.yieldSlot() // may wait until the context ends, so comes before the check of the context
+	switch {
+	case i.fuel.counter == nil:
+		i.end(i.trap("it runs before it is started (it has a start function)"))
+	case ctx.Err() != nil:
+		i.end(stopped(ctx, i.name))
+	case !i.fuel.refill():
+		i.end(i.fuelLimit())
 	}
 }

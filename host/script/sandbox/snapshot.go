@@ -3,9 +3,13 @@ package sandbox
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
@@ -181,4 +185,262 @@ func (s *snapshot) free() {
 func (s *snapshot) close() error {
 	s.free()
 	return s.program.close()
+}
+
+// warmup is a script that the embedded guest runs before the snapshot is taken. The script does the
+// work that otherwise each run would do first: making tables at first use, filling free lists,
+// growing the stack.
+type warmup struct {
+	code, params string
+	// want is the result as JSON or, for a failing script, the type of the error.
+	want string
+	// typical reports that the script writes to memory like most scripts.
+	typical bool
+}
+
+// warmups do the work that most scripts do. They run in this order.
+var warmups = []warmup{
+	{code: warmupLibrary, params: "{}", want: `["xb",2,"2024-01-02",[[1,"a"]],"{\"a\": 1}"]`},
+	{code: warmupData, params: warmupParams, want: `[3,"ABC",{"k":[1,2.5,null,true,"é"]},["b","a"],720]`},
+	{code: "def f(n):\n    return f(n - 1) + 1 if n else 0\nreturn f(60)", params: "{}", want: "60"},
+	{code: "r = []\nfor i in range(5):\n    r.append(s.echo({'n': i, 'items': ['a', {'b': 1.5}]}).n)\nreturn r", params: "{}", want: "[0,1,2,3,4]", typical: true},
+	{code: "return s.fail({'x': 1})", params: "{}", want: string(abi.ErrTool)},
+	{code: "x = {'a': 1}\nreturn x['b']", params: "{}", want: string(abi.ErrRuntime)},
+	{code: "return nope", params: "{}", want: string(abi.ErrValidation)},
+	{code: "print('hello', 1)\nreturn params", params: `{"a":[1,2,3]}`, want: `{"a":[1,2,3]}`, typical: true},
+	{code: "return 1 + 1", params: "{}", want: "2", typical: true},
+}
+
+const warmupParams = `{"n":3,"s":"abc","o":{"k":[1,2.5,null,true,"é"]}}`
+
+const warmupData = `
+def fact(n):
+    r = 1
+    for i in range(1, n + 1):
+        r *= i
+    return r
+d = {"a": 2, "b": 1}
+names = sorted(d.keys(), key = lambda k: d[k])
+text = json.encode(params.o)
+if "x" in text or text.startswith("y"):
+    fail("no")
+s2 = "%s-%d" % ("a", 1)
+parts = [p.strip().upper() for p in "a, b".split(",")]
+return [params.n, params.s.upper(), json.decode(text), names, fact(6)]
+`
+
+// warmupLibrary imports the modules that scripts import most.
+const warmupLibrary = `
+import collections, datetime, functools, itertools, json, math, random, re, statistics, time
+c = collections.Counter([1, 1])
+d = datetime.date(2024, 1, 1) + datetime.timedelta(days=1)
+return [re.sub(r"a+", "b", "xaa"), c[1], d.isoformat(), list(zip(itertools.islice(itertools.count(1), 1), ["a"])), json.dumps({"a": 1})]
+`
+
+func (w warmup) run() Run {
+	return Run{
+		Request: abi.Request{Op: abi.OpRun, Name: "tool", Code: w.code, Params: json.RawMessage(w.params), Servers: []string{"s"}},
+		Limits:  Limits{Fuel: bootFuel},
+		Caller:  warmupCaller{},
+	}
+}
+
+func (w warmup) check(result []byte, err *abi.Error) error {
+	got := string(result)
+	if err != nil {
+		got = string(err.Type)
+	}
+	if got != w.want {
+		return fmt.Errorf("the script ended with %.200q (%+v), not with %q", got, err, w.want)
+	}
+	return nil
+}
+
+// warmupCaller is the Caller of the warmups. The tools answer with their arguments, and one fails.
+type warmupCaller struct{}
+
+func (warmupCaller) CallTools(_ context.Context, calls []abi.ToolCall) []abi.Answer {
+	answers := make([]abi.Answer, len(calls))
+	for n, c := range calls {
+		answers[n] = abi.Answer{Value: c.Arguments}
+		if c.Tool == "fail" {
+			answers[n] = abi.Answer{Err: &abi.CallError{Type: abi.ErrTool, Server: c.Server, Tool: c.Tool, Message: "it failed", Details: json.RawMessage(`{"code":1}`)}}
+		}
+	}
+	return answers
+}
+
+func (warmupCaller) Undo(context.Context, abi.ToolCall) *abi.CallError { return nil }
+func (warmupCaller) Commit()                                           {}
+func (warmupCaller) Log(abi.LogLevel, string) func()                   { return nil }
+func (warmupCaller) Progress(abi.Progress)                             {}
+
+// prepared is the state of the guest after compiling a script, as a difference to the snapshot.
+// prepared is immutable. A run that starts from a prepared state continues exactly like a run that
+// has compiled the script itself, and uses the same fuel: the fuel for compiling is charged in
+// either case.
+type prepared struct {
+	changes changes // of the memory
+	globals []uint64
+	wasi    wasiState
+	fuel    uint64 // used by compiling
+}
+
+// programKey determines the guest's state after compiling a script. Limits other than the limit of
+// memory only decide whether the guest gets there.
+type programKey struct {
+	name, code          string
+	servers, agentTools string // joined
+	memory              uint64
+}
+
+func keyOf(req abi.Request) programKey {
+	return programKey{
+		name: req.Name, code: req.Code, servers: strings.Join(req.Servers, "\x00"),
+		agentTools: strings.Join(req.AgentTools, "\x00"), memory: req.Memory,
+	}
+}
+
+const (
+	// maxPrepared is how many bytes all prepared states of a snapshot may take.
+	maxPrepared = 16 << 20
+	// maxChanges is the largest size of a prepared state in bytes. Compiling a tool of 300 lines
+	// changes half a megabyte.
+	maxChanges = 4 << 20
+	// maxSeen is the number of remembered scripts that were run once and may never be run again.
+	maxSeen = 256
+)
+
+// preparedStates has prepared states of a snapshot, within a limit of bytes. The least recently
+// used states are dropped.
+type preparedStates struct {
+	seed maphash.Seed
+
+	mu     sync.Mutex
+	states map[programKey]*preparedEntry
+	bytes  int
+	tick   uint64 // counts uses
+	// seen has the hashes of scripts that were run once, seen[next] the oldest.
+	seen [maxSeen]uint64
+	next int
+}
+
+type preparedEntry struct {
+	state *prepared
+	bytes int
+	used  uint64 // the tick of the last use
+}
+
+func newPreparedStates() *preparedStates {
+	return &preparedStates{seed: maphash.MakeSeed(), states: map[programKey]*preparedEntry{}}
+}
+
+// size returns how many bytes the states take.
+func (s *preparedStates) size() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bytes
+}
+
+// get returns the state after compiling a script; nil for none. Then keep reports whether the state
+// should be put here, because the script will probably run again.
+func (s *preparedStates) get(key programKey, repeats bool) (state *prepared, keep bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tick++
+	if e := s.states[key]; e != nil {
+		e.used = s.tick
+		return e.state, false
+	}
+	if repeats {
+		return nil, true
+	}
+	hash := maphash.Comparable(s.seed, key)
+	for _, h := range s.seen {
+		if h == hash {
+			return nil, true
+		}
+	}
+	s.seen[s.next] = hash
+	s.next = (s.next + 1) % maxSeen
+	return nil, false
+}
+
+// put keeps the state after compiling a script.
+func (s *preparedStates) put(key programKey, state *prepared) {
+	size := state.changes.bytes() + len(key.name) + len(key.code) + len(key.servers) + len(key.agentTools)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.states[key] != nil || size > maxPrepared {
+		return
+	}
+	for s.bytes+size > maxPrepared {
+		var oldest programKey
+		for k, e := range s.states {
+			if o := s.states[oldest]; o == nil || e.used < o.used {
+				oldest = k
+			}
+		}
+		s.bytes -= s.states[oldest].bytes
+		delete(s.states, oldest)
+	}
+	s.tick++
+	s.states[key] = &preparedEntry{state, size, s.tick}
+	s.bytes += size
+}
+
+// capture returns the state of an instance whose guest has just compiled a script; nil if the state
+// cannot be kept.
+func (i *instance) capture() *prepared {
+	m, ok := i.memory.(restorable)
+	if i.vm == nil || !ok || !i.from.program.reusable || len(i.wasi.stderr) > 0 {
+		return nil
+	}
+	p := &prepared{wasi: i.wasi, fuel: i.fuel.used()}
+	if p.fuel >= i.limits.Fuel { // overdrawn: more was used than is known
+		return nil
+	}
+	if p.changes, ok = m.Changes(maxChanges); !ok {
+		return nil
+	}
+	for _, g := range i.vm.state {
+		p.globals = append(p.globals, g.Get())
+	}
+	return p
+}
+
+// mentioned returns the names that occur in code as a word, in the order of names.
+func mentioned(code string, names []string) []string {
+	if len(names) == 0 {
+		return nil
+	}
+	words := make(map[string]bool, len(names))
+	for _, name := range names {
+		words[name] = false
+	}
+	for from := 0; from < len(code); from++ {
+		if !isWord(code[from]) {
+			continue
+		}
+		to := from + 1
+		for to < len(code) && isWord(code[to]) {
+			to++
+		}
+		if _, ok := words[code[from:to]]; ok {
+			words[code[from:to]] = true
+		}
+		from = to
+	}
+	var list []string
+	for _, name := range names {
+		if words[name] {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// isWord reports whether c can be part of the script name of a server.
+func isWord(c byte) bool {
+	return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 }
