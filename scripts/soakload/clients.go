@@ -8,9 +8,12 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
@@ -359,4 +362,199 @@ func notReady(m measurement) string {
 		}
 	}
 	return strings.Join(names, ", ")
+}
+
+// This file has the clients of the stateless era. All of them have the same credentials, so that
+// the proxy sees a single principal: messages for a request of one client must not reach another.
+
+// modernKind begins the kind of each of them.
+const modernKind = "modern"
+
+// modern returns their lives by kind.
+func (s *soak) modern() map[string]life {
+	return map[string]life{
+		modernKind: s.behave, modernKind + " too": s.behave, modernKind + " listening": s.listens, modernKind + " abandoning": s.abandons,
+		modernKind + " stalling": s.stalls, modernKind + " vanishing": s.vanishes, modernKind + " dropping": s.drops,
+		modernKind + " cancelling": s.cancels,
+	}
+}
+
+func isModern(kind string) bool { return strings.HasPrefix(kind, modernKind) }
+
+// asksModern is asks for a client of the stateless era: the question comes as a result, and the
+// client repeats the call with an answer, or abandons the call.
+func (c *session) asksModern(o origin, abandon bool) {
+	arguments := fmt.Sprintf(`{"method":"roots/list","params":{"x":%q}}`, c.mark)
+	params := mcptest.ToolParams(o.name+"__ask", arguments, "")
+	for range maxRounds {
+		got := c.judge(o, c.start("ask "+o.name, "tools/call", params, ""), false)
+		next, asked := c.again(o.name+"__ask", arguments, got)
+		switch {
+		case !asked && o.exact() && got.ok() && !strings.Contains(string(got.result), c.mark):
+			c.s.tally.fail("%s: asked through %s, and the answer was not its: %s", c.name(), o.name, clip(string(got.raw)))
+			return
+		case !asked:
+			return
+		case abandon:
+			c.s.tally.fault("client: abandons a question")
+			return
+		}
+		params = next
+	}
+	c.s.tally.fail("%s: asked again and again through %s", c.name(), o.name)
+}
+
+// maxRounds is how often a client answers questions of a call.
+const maxRounds = 10
+
+// again returns the params with which a client of the stateless era repeats a call: with the
+// answers to the questions in the result. ok is false for a result without questions.
+func (c *session) again(tool, arguments string, got outcome) (params string, ok bool) {
+	state, parked := wire.GetString(got.result, "requestState")
+	if !parked || !c.modern {
+		return "", false
+	}
+	asked, _ := wire.Get(got.result, "inputRequests")
+	requests, _ := wire.Members(asked)
+	responses := []byte(`{}`)
+	for _, r := range requests {
+		var err error
+		if responses, err = wire.Set(responses, fmt.Appendf(nil, `{"roots":[],"x":%q}`, c.mark), r.Name); err != nil {
+			c.s.tally.fail("%s: a question with a bad name: %s", c.name(), clip(string(got.raw)))
+			return "", false
+		}
+	}
+	return fmt.Sprintf(`{"name":%q,"arguments":%s,"inputResponses":%s,"requestState":%q}`, tool, arguments, responses, state), true
+}
+
+// abandons is a client that leaves while its calls are parked.
+func (s *soak) abandons(ctx context.Context, kind string, rnd *rand.Rand) {
+	c := s.open(kind, rnd)
+	if c == nil {
+		return
+	}
+	for range 1 + rnd.IntN(10) {
+		c.asksModern(find([]string{"calmweb", "newweb", "calm"}[rnd.IntN(3)]), true)
+	}
+	c.vanish()
+	pause(ctx, time.Second)
+}
+
+// listens is a client that subscribes to lists and a resource, a few times, and ends the
+// subscriptions by closing the stream, or by vanishing.
+func (s *soak) listens(ctx context.Context, kind string, rnd *rand.Rand) {
+	c := s.open(kind, rnd)
+	if c == nil {
+		return
+	}
+	for range 1 + rnd.IntN(4) {
+		s.tally.fault("client: ends a subscription")
+		acks := c.acks.Load()
+		r := c.start("subscriptions/listen", "subscriptions/listen",
+			`{"notifications":{"toolsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":["raw://text"]}}`, "")
+		c.forgets(r)
+		if !until(func() bool { return c.acks.Load() > acks }) {
+			s.tally.fail("%s: a subscription is not acknowledged", c.name())
+		}
+		updates := c.updates.Load()
+		touched := c.judge(find("calm"), c.call("calm__touch", `{"uri":"raw://text"}`, false), false)
+		if touched.ok() && !until(func() bool { return c.updates.Load() > updates }) {
+			s.tally.fail("%s: an update does not arrive", c.name())
+		}
+		pause(ctx, time.Duration(rnd.IntN(1000))*time.Millisecond)
+		if rnd.IntN(4) == 0 {
+			c.vanish()
+			return
+		}
+		c.Drop(r.id)
+	}
+	c.close()
+}
+
+// until waits until f returns true, and returns false after too long a wait.
+func until(f func() bool) bool {
+	for end := time.Now().Add(maxWait); !f(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			return false
+		}
+	}
+	return true
+}
+
+// overStdio is a client of the binary itself, which ends the binary in one of the ways in which
+// clients end servers. The binary then has little time to exit.
+func (s *soak) overStdio(ctx context.Context, kind string, rnd *rand.Rand) {
+	cmd := exec.Command(s.binary, "serve", "--config", s.farm.small)
+	in, inErr := cmd.StdinPipe()
+	// A plain pipe, not cmd's: Wait would close cmd's pipe before all has been read.
+	out, theirs, outErr := os.Pipe()
+	if err := firstError(inErr, outErr); err != nil {
+		s.tally.fail("%v", err)
+		return
+	}
+	cmd.Stdout = theirs
+	err := cmd.Start()
+	theirs.Close()
+	if err != nil {
+		out.Close()
+		s.tally.fail("%v", err)
+		return
+	}
+	c := s.newSession(kind, rnd)
+	c.Client = mcptest.NewStdio(out, in, c.options())
+	gone := make(chan error, 1)
+	go func() { gone <- cmd.Wait() }()
+	if err := c.begin(ctx); err != nil {
+		s.tally.check(ctx.Err() != nil, "%s could not begin: %v", c.name(), err)
+	} else {
+		c.converse(ctx, small, 10+rnd.IntN(40))
+		s.endStdio(c, cmd.Process)
+	}
+	select {
+	case <-gone: // how, depends on the end
+	case <-time.After(10 * time.Second):
+		s.tally.fail("%s: the process did not end", c.name())
+		_ = cmd.Process.Kill()
+		<-gone
+	}
+}
+
+// endStdio ends a session with the binary while calls are pending.
+func (s *soak) endStdio(c *session, p *os.Process) {
+	way := []string{"end of input", "both pipes closed", "SIGTERM", "SIGINT", "SIGKILL", "stops reading"}[c.rnd.IntN(6)]
+	s.tally.fault("client: stdio, " + way)
+	if way == "end of input" {
+		c.close()
+		return
+	}
+	if way == "stops reading" {
+		c.Pause()
+		for range 5 {
+			c.call("calm__burst", `{"count":2000}`, false)
+		}
+	}
+	for range 3 {
+		c.call("calm__wait", fmt.Sprintf(`{"x":%q}`, c.mark), true)
+	}
+	c.leave() // pending requests may be answered or not
+	switch way {
+	case "SIGTERM":
+		_ = p.Signal(syscall.SIGTERM)
+	case "SIGINT":
+		_ = p.Signal(os.Interrupt)
+	case "SIGKILL":
+		_ = p.Kill()
+	case "stops reading":
+		time.Sleep(time.Duration(c.rnd.IntN(500)) * time.Millisecond)
+		_ = p.Signal(syscall.SIGTERM)
+		time.Sleep(100 * time.Millisecond)
+	}
+	if way == "SIGTERM" || way == "SIGINT" {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		_ = c.Close(ctx)
+		cancel()
+		c.account()
+		return
+	}
+	c.vanish()
 }

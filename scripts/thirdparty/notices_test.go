@@ -65,7 +65,7 @@ func TestLicences(t *testing.T) {
 		{"at the top", map[string]string{"LICENSE": mit, "README": ""}, "LICENSE MIT"},
 		{"british, with notice", map[string]string{"LICENCE.txt": mit, "NOTICE": "by us"}, "LICENCE.txt MIT,NOTICE "},
 		{"below too", map[string]string{"LICENSE": mit, "pkg/COPYING": mit}, "LICENSE MIT,pkg/COPYING MIT"},
-		{"beside is not linked", map[string]string{"LICENSE": mit, "other/LICENSE": "GPL"}, "LICENSE MIT"},
+		{"a folder next to it is not linked", map[string]string{"LICENSE": mit, "other/LICENSE": "GPL"}, "LICENSE MIT"},
 		{"code is no licence", map[string]string{"LICENSE": mit, "license_test.go": "package x"}, "LICENSE MIT"},
 		{"none", map[string]string{"README": mit}, "no licence file"},
 		{"a notice is no licence", map[string]string{"NOTICE": "by us"}, "no licence file"},

@@ -173,7 +173,7 @@ func TestBundles(t *testing.T) {
 		for _, value := range m.Server.Config.Env {
 			option, ok := m.UserConfig[strings.TrimPrefix(variable.FindStringSubmatch(value)[1], "user_config.")]
 			if !ok || option.Required || option.Default != "" {
-				t.Errorf("%s: nobody is asked for it, or it is not optional: %+v", value, option)
+				t.Errorf("%s: the person is not asked for it, or it is not optional: %+v", value, option)
 			}
 		}
 		if m.Server.Config.Env[config.EnvConfig] == "" {
