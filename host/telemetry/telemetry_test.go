@@ -97,7 +97,7 @@ func TestDeadCollector(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	const gone = "http://127.0.0.1:1" // nobody listens there
+	const gone = "http://127.0.0.1:1" // no process listens there
 	for _, protocol := range []config.OTLPProtocol{config.OTLPHTTP, config.OTLPgRPC} {
 		for name, endpoint := range map[string]string{"silent": "http://" + silent.Addr().String(), "gone": gone} {
 			t.Run(string(protocol)+" "+name, func(t *testing.T) {
@@ -320,7 +320,7 @@ func TestMask(t *testing.T) {
 		"tools/call": `{"name":"` + secret + `"}`, "resources/read": `{"uri":"https://h/` + secret + `/x"}`, secret: `{}`,
 		"prompts/get": `{"name":"` + long + secret + `"}`,
 	} {
-		front.BeginRequest(nobody{}, method, wire.Quote("id-"+secret), []byte(params)).End(wire.Reply{}, nil)
+		front.BeginRequest(noOrigin{}, method, wire.Quote("id-"+secret), []byte(params)).End(wire.Reply{}, nil)
 	}
 	c := tel.Upstreams().Connect(servers.Spec{Name: "s", URL: "https://" + secret + ".example.com/" + secret}, false)
 	_, span := c.BeginCall(t.Context(), 1, wire.Call{Method: "resources/read", Params: []byte(`{"uri":"file:///` + secret + `"}`)})
@@ -349,7 +349,7 @@ func TestMask(t *testing.T) {
 	}
 }
 
-// nobody is the origin of a request, of which nothing but the revision is asked.
-type nobody struct{ route.Origin }
+// noOrigin is the origin of a request whose revision alone is asked for.
+type noOrigin struct{ route.Origin }
 
-func (nobody) Revision() protocol.Revision { return protocol.Revision{} }
+func (noOrigin) Revision() protocol.Revision { return protocol.Revision{} }

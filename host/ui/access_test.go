@@ -29,7 +29,7 @@ func TestCodes(t *testing.T) {
 			t.Errorf("a second time: %v", err)
 		}
 		if !a.allows(a.Token()) {
-			t.Error("the token of the command is not valid any more")
+			t.Error("the token of the command is no longer valid")
 		}
 		late := a.Code()
 		time.Sleep(codeLife)

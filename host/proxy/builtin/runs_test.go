@@ -239,7 +239,7 @@ result: ` + params + "\n"},
 	}
 	s.session = ""
 	if got := s.text("list_runs", `{}`); !strings.HasPrefix(got, "validation error: runs are only shown to the session that made them") {
-		s.t.Errorf("nobody's list: %s", got)
+		s.t.Errorf("the list without a session: %s", got)
 	}
 }
 

@@ -35,7 +35,7 @@ func TestScopes(t *testing.T) {
 		all = append(all, r)
 	}
 	if c.For(rights["own"]).Servers() != nil || c.For(bearer.Nothing).Permitted("db", "get", false) == nil {
-		t.Error("rights that nobody has told the catalog of see something")
+		t.Error("rights that are unknown to the catalog see something")
 	}
 	c.Narrow(all)
 	names[c.Scope] = "all"
@@ -83,7 +83,7 @@ func TestScopes(t *testing.T) {
 		for _, surface := range wire.Surfaces {
 			for _, key := range s.Visible(surface) {
 				if name != "own" && !slices.Contains(c.Visible(surface), key) {
-					t.Errorf("%s sees %s, which nobody else does", name, key)
+					t.Errorf("%s alone sees %s", name, key)
 				}
 			}
 		}

@@ -112,7 +112,7 @@ func TestWatchIsNeeded(t *testing.T) {
 	b[1]++
 	m.Unwatch()
 	if m.known || m.Quick() {
-		t.Error("the private pages are known, although nobody has looked")
+		t.Error("the private pages are known without a look at pagemap")
 	}
 	if !m.Restore(changes{}) || !m.known || !m.Quick() {
 		t.Error("the private pages are not known after restoring")
@@ -120,7 +120,7 @@ func TestWatchIsNeeded(t *testing.T) {
 	m.Release()
 	m = i.Open(uint64(len(content))).(*cowMemory)
 	if b = m.Reallocate(uint64(len(content))); m.known {
-		t.Error("the private pages of reopened memory are known, although nobody watches")
+		t.Error("the private pages of reopened memory are known without a watch")
 	}
 	b[pageSize]++
 	m.Release()

@@ -142,15 +142,15 @@ func TestOtherRunsDuringAttacks(t *testing.T) {
 			}
 		})
 	}
-	beside := make([][]time.Duration, neighbours)
+	crowded := make([][]time.Duration, neighbours)
 	for n := range neighbours {
-		group.Go(func() { beside[n] = neighbour(t, s, runs) })
+		group.Go(func() { crowded[n] = neighbour(t, s, runs) })
 	}
 	group.Wait()
 	cancel()
 	attackGroup.Wait()
-	t.Logf("latency of a script with three tool calls: alone %s; %d at a time beside %d attackers %s",
-		spread(alone), neighbours, attackers, spread(slices.Concat(beside...)))
+	t.Logf("latency of a script with three tool calls: alone %s; %d at a time with %d attackers %s",
+		spread(alone), neighbours, attackers, spread(slices.Concat(crowded...)))
 }
 
 // neighbour runs a harmless script several times and returns the time of each run.

@@ -60,7 +60,7 @@ func TestHostile(t *testing.T) {
 			}
 			checkWithin(t, a, out, err)
 			if deep && extra.known && extra.bytes > maxNative {
-				t.Errorf("%s MiB of the host's memory beside the guest's, more than %d", extra, maxNative>>20)
+				t.Errorf("%s MiB of the host's memory in addition to the guest's, more than %d", extra, maxNative>>20)
 			}
 		})
 	}
@@ -116,7 +116,7 @@ func checkWithin(t *testing.T, a attack, out Outcome, err error) {
 		t.Errorf("a result of %d bytes, more than %d", len(out.Result), a.limits.Result)
 	}
 	if (out.Result != nil) != (err == nil && out.Err == nil) {
-		t.Errorf("result %.80q beside %v, %+v", out.Result, err, out.Err)
+		t.Errorf("result %.80q with %v, %+v", out.Result, err, out.Err)
 	}
 	if out.Result != nil && !json.Valid(out.Result) {
 		t.Errorf("result %.80q", out.Result)

@@ -190,7 +190,7 @@ func runCached(t *testing.T, dir string) string {
 }
 
 func TestCache(t *testing.T) {
-	t.Run("of guests that are not used any more goes", func(t *testing.T) {
+	t.Run("of guests that are no longer used goes", func(t *testing.T) {
 		dir := t.TempDir()
 		if err := os.Chmod(dir, 0o700); err != nil {
 			t.Fatal(err)
