@@ -1,42 +1,10 @@
-// Package sandbox runs scripts. Each run gets a WebAssembly instance of its own, with
-// hard limits, whose only way to the outside is its [Caller]. It is the only package that
-// imports wazero.
+// Package sandbox runs scripts. Each run gets a WebAssembly instance of its own, with hard limits,
+// whose only way to the outside is its [Caller]. Only this package imports wazero. Start with
+// [Sandbox]: New compiles the guest in the background, and Run serves a request in an instance that
+// starts from a snapshot.
 //
-//	sandbox.go    Sandbox: compile in the background, run, close
-//	run.go        options, requests, limits and outcomes of runs
-//	compute.go    work that the host does for a run
-//	slots.go      which runs compute, and which wait for a slot
-//	account.go    shared limits of a run and the runs that it calls
-//	total.go      the memory of all runs
-//	errors.go     how a run can fail
-//	program.go    a compiled guest that is linked with the host
-//	snapshot.go   the state of an initialised and warmed-up instance
-//	warmup.go     the scripts to warm it up
-//	pool.go       instances that later runs use again
-//	instance.go   one run: its state, start, end and classification
-//	serve.go      compiling a script, and executing it
-//	prepared.go   the states between the two, which are kept for later runs
-//	fuel.go       the fuel of a run, provided in slices
-//	functions.go  the host's side of package abi
-//	answers.go    passing the answers of tools to the guest
-//	wasi.go       the WASI functions that the Go runtime needs, without effects
-//	memory.go     linear memory with a limit, and how much counts (memory_unix.go: outside
-//	              the heap, memory_other.go: within)
-//	image.go      memory with an initial content (image_linux.go: copy on
-//	              write, restore_linux.go: using it again, faults_linux.go:
-//	              whether pages were written for the first time;
-//	              image_other.go: a copy)
-//	check.go      JSON from the guest
-//	trim.go       freeing what only the start has needed (code_linux.go: native
-//	              code in a file; code_other.go: not elsewhere)
-//	cache.go      the directory of compiled guests (cache_*.go: checks of its owner),
-//	              cacheclean.go: removing them
-//	skeleton.go   what is in it, and how it gets there (compiler_linux.go: by a
-//	              process of its own; compiler_other.go: not elsewhere)
-//	guest.go      the embedded guest; guestbuild/ builds it, rewrite/ meters it
-//
-// Everything from a guest is treated as hostile: pointers and lengths are checked,
-// messages are limited and validated, and calls are counted.
+// Everything from a guest is treated as hostile: pointers and lengths are checked, messages are
+// limited and validated, and calls are counted.
 package sandbox
 
 import (
