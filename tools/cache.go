@@ -19,20 +19,20 @@ import (
 
 const extension = ".json"
 
-// settledAge is the age that a file must have had when it was read, so that its modification
-// time can prove later that it has not changed. File systems count time in steps of up to
-// two seconds (FAT), so a file that is written twice within one step can look the same.
+// settledAge is the least age, when it was read, of a file whose modification time can prove that
+// the file is unchanged. File systems count time in steps of up to two seconds (FAT), so two writes
+// within one step can look the same.
 const settledAge = 2 * time.Second
 
-// File systems whose times are not whole multiples of coarseStep count in smaller steps,
-// so that a file with such a time is settled sooner.
+// A file system that reports a time which is not a multiple of coarseStep counts in smaller steps,
+// so the file is settled sooner.
 const (
 	coarseStep     = 10 * time.Millisecond
 	settledAgeFine = 100 * time.Millisecond
 )
 
-// settled reports whether something with that modification time, looked at then, gets
-// another time if it is changed afterwards.
+// settled reports whether a file modified at one time and examined at another gets a new
+// modification time from a later change.
 func settled(modified, then time.Time) bool {
 	age := settledAge
 	if isFine(modified) {
@@ -41,7 +41,7 @@ func settled(modified, then time.Time) bool {
 	return then.Sub(modified) > age
 }
 
-// isFine reports whether a file system that gives that time counts in small steps.
+// isFine reports whether a file system with this time counts in small steps.
 func isFine(t time.Time) bool { return t.Nanosecond()%int(coarseStep) != 0 }
 
 // entry is the cached state of one file NAME.json.
@@ -53,14 +53,14 @@ type entry struct {
 	problem error
 }
 
-// current reports whether info certainly describes the file that was read.
+// current reports whether info certainly describes the file as it was read.
 func (e *entry) current(info fs.FileInfo) bool {
 	return os.SameFile(e.info, info) && e.info.ModTime().Equal(info.ModTime()) && e.info.Size() == info.Size() &&
 		e.info.Mode() == info.Mode() && settled(info.ModTime(), e.readAt)
 }
 
-// Listing is the state of the directory when the tools were listed. The zero value is that
-// of no directory.
+// Listing is the state of the directory when the tools were listed. The zero value stands for no
+// directory.
 type Listing struct {
 	info    fs.FileInfo
 	at      time.Time
@@ -70,21 +70,20 @@ type Listing struct {
 // Same reports whether both Listings of one Store have the same tools.
 func (l Listing) Same(other Listing) bool { return l.changes != 0 && l.changes == other.changes }
 
-// Current reports whether certainly no tool was added, deleted or replaced since then. A
-// file that was changed in place goes unnoticed; Get does notice that. It costs one stat.
-// File systems that count in large steps may not change the time of a directory with its
-// content (FAT), so there nothing is certain.
+// Current reports whether certainly no tool was added, deleted or replaced since the listing. It
+// does not detect a file changed in place; Get does. The cost is one stat. File systems that count
+// in large steps may not change the time of a directory with the directory's content (FAT), so
+// Current returns false there.
 func (s *Store) Current(l Listing) bool {
 	info, err := os.Stat(s.dir)
 	return err == nil && l.info != nil && os.SameFile(l.info, info) && l.info.ModTime().Equal(info.ModTime()) &&
 		l.info.Mode() == info.Mode() && isFine(info.ModTime()) && settled(info.ModTime(), l.at)
 }
 
-// refresh updates the cache from the directory: one listing, one stat for each file, and
-// one read for each that may have changed. The caller holds files.
+// refresh updates the cache from the directory: one listing, one stat for each file, and one read
+// for each file that may have changed. The caller holds files.
 //
-// The directory is opened each time, so that one that was deleted and created again is
-// noticed.
+// The directory is opened each time, so a directory that was deleted and created again is noticed.
 func (s *Store) refresh() error {
 	root, err := regular.OpenRoot(s.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -108,7 +107,7 @@ func (s *Store) refreshOrWarn() {
 	}
 }
 
-// scan updates the cache from an open directory. It returns leftover temporary files.
+// scan updates the cache from an open directory. The result lists leftover temporary files.
 func (s *Store) scan(root *os.Root) (leftovers []string, err error) {
 	names, err := readNames(root)
 	if err != nil {
@@ -126,7 +125,7 @@ func (s *Store) scan(root *os.Root) (leftovers []string, err error) {
 		}
 		present[name] = true
 	}
-	for name := range s.cache { // first, so that there is room for others
+	for name := range s.cache { // first, to make room for other tools
 		if !present[name] {
 			s.drop(name)
 		}
@@ -144,9 +143,8 @@ func (s *Store) scan(root *os.Root) (leftovers []string, err error) {
 	return leftovers, nil
 }
 
-// refreshOne updates the cache for one tool only. For a name that is not in the cache it
-// needs the listing: on a case-insensitive file system, a stat would find the file of
-// another tool.
+// refreshOne updates the cache for one tool only. A name outside the cache needs the listing: on a
+// case-insensitive file system, a stat would find the file of another tool.
 func (s *Store) refreshOne(name string) error {
 	if s.cache[name] == nil {
 		return s.refresh()
@@ -171,7 +169,7 @@ func (s *Store) drop(name string) {
 	s.room.free(name)
 }
 
-// load updates one entry from its file, and reports whether the file exists.
+// load updates one entry from the file, and reports whether the file exists.
 func (s *Store) load(root *os.Root, name string) bool {
 	old := s.cache[name]
 	info, err := root.Lstat(name + extension)
@@ -189,7 +187,7 @@ func (s *Store) load(root *os.Root, name string) bool {
 	if err == nil {
 		data, e.info, err = readTool(root, name+extension, info)
 	}
-	if err == nil { // it may have been replaced meanwhile
+	if err == nil { // the file may have been replaced meanwhile
 		err = s.room.hold(name, int64(len(data)))
 	}
 	if errors.Is(err, fs.ErrNotExist) {
@@ -217,7 +215,7 @@ func (s *Store) load(root *os.Root, name string) bool {
 	return true
 }
 
-// parse sets e from the content of its file, and reuses what old has.
+// parse sets e from the content of the file, and reuses parts of old.
 func (s *Store) parse(e, old *entry, name string, data []byte) {
 	if old != nil && old.sum == e.sum {
 		e.def, e.problem = old.def, old.problem
@@ -230,11 +228,11 @@ func (s *Store) parse(e, old *entry, name string, data []byte) {
 	e.def.schemas = s.schemas
 }
 
-// checkRoots finds schemas that would make clients refuse the list of tools. Everything else that
-// can be wrong with a schema is found when it is needed, because compiling one takes long.
+// checkRoots finds schemas that would make clients refuse the list of tools. Other errors in a
+// schema are found at its first use, because compiling takes long.
 func checkRoots(d *Definition) error {
 	if kind, err := rootType(d.InputSchema); err != nil || kind != `"object"` {
-		_, err := CompileInputSchema(d.InputSchema, "inputSchema") // which says what is wrong
+		_, err := CompileInputSchema(d.InputSchema, "inputSchema") // err describes the fault
 		return err
 	}
 	if d.OutputSchema != nil && d.OutputSchema[0] != '{' {
@@ -244,7 +242,7 @@ func checkRoots(d *Definition) error {
 	return nil
 }
 
-// rootType returns the member "type" of a schema, as it is written.
+// rootType returns the member "type" of a schema, as written.
 func rootType(schema []byte) (string, error) {
 	d := jsontext.NewDecoder(bytes.NewReader(schema))
 	if begin, err := d.ReadToken(); err != nil || begin.Kind() != '{' {
@@ -266,7 +264,7 @@ func rootType(schema []byte) (string, error) {
 	return "", errors.New("it has no type")
 }
 
-// noInfo stands for a file that could not be examined.
+// noInfo stands for a file with a failed stat.
 type noInfo struct{ fs.FileInfo }
 
 func (noInfo) ModTime() time.Time { return time.Time{} }

@@ -16,28 +16,28 @@ import (
 // encoded text.
 const maxRounds = 16
 
-// Coerce checks the arguments of a call. Where the schema requires another type than a
-// value has, it corrects common mistakes of models, if that loses nothing:
+// Coerce checks the arguments of a call. Where a value has a type other than the schema requires,
+// Coerce corrects common mistakes of models without loss:
 //
-//   - a string that is exactly one JSON number, true, false or null becomes
-//     that value: "5" -> 5, "5.5" -> 5.5 (not for an integer), "true" -> true;
-//   - a string with the text of a JSON object or array becomes it: models
+//   - a string with exactly one JSON number, true, false or null becomes
+//     the value: "5" -> 5, "5.5" -> 5.5 (not for an integer), "true" -> true;
+//   - a string with the text of a JSON object or array becomes the value: models
 //     often encode nested arguments twice;
 //   - a number becomes a string of the same characters: 5 -> "5". Booleans
 //     and null do not, because they are more likely to be wrong values;
-//   - a property of the arguments themselves that is null, need not be there and must not be null
+//   - a property of the arguments themselves that is null, is optional and must not be null
 //     is left out.
 //
 // The required type may come through references, anyOf, enum and const. Valid arguments are
-// returned as the same slice. Otherwise all bytes except those of the changed values stay
-// the same: key order, white space, number literals. A number such as 5.0 is an integer in
-// JSON Schema and stays too.
+// returned as the same slice. Otherwise all bytes except the changed values stay the same: key
+// order, white space, number literals. A number such as 5.0 is an integer in JSON Schema and stays
+// too.
 //
-// A required property that has a default may be left out, see [Schema.Fill].
+// A required property with a default may be left out, see [Schema.Fill].
 //
 // The result is valid. If the arguments are invalid even after the changes, the error is a
-// [*ValidationError] about their changed form. If spend refuses more work, its error is
-// returned, as by [Schema.Validate].
+// [*ValidationError] about their changed form. If spend refuses more work, Coerce returns its
+// error, like [Schema.Validate].
 func (s *Schema) Coerce(args []byte, spend Spend) (coerced []byte, err error) {
 	m := s.meter(spend)
 	if stopped := m.run(func() { coerced, err = s.coerce(m, args) }); stopped != nil {
@@ -58,7 +58,7 @@ func (s *Schema) coerce(m *meter, args []byte) ([]byte, error) {
 			return args, nil
 		}
 		if names := s.leftOut(m, v); round == 0 && len(names) > 0 {
-			m.free(0) // the next round parses what is left
+			m.free(0) // the next round parses the rest
 			args = without(m, args, names)
 			continue
 		}
@@ -71,7 +71,7 @@ func (s *Schema) coerce(m *meter, args []byte) ([]byte, error) {
 		for at := range d.edits {
 			changed[at] = true
 		}
-		m.free(0) // the next round parses what the edits make of it
+		m.free(0) // the next round parses the edited text
 		args = splice(m, args, d.edits)
 	}
 }
@@ -102,8 +102,8 @@ func (d demands) collect(e *jsonschema.ValidationError) {
 	}
 }
 
-// propose adds an edit at a place if the value has another form that wanted accepts, given
-// the value and its JSON Schema type.
+// propose adds an edit at a place if the value has another form, with a JSON Schema type, that
+// wanted accepts.
 func (d demands) propose(at []string, wanted func(v any, typ string) bool) {
 	old, ok := lookup(d.value, at)
 	if !ok {
@@ -130,8 +130,8 @@ func (d demands) propose(at []string, wanted func(v any, typ string) bool) {
 	}
 }
 
-// fromText decodes a string that is the text of another JSON value. White space is allowed
-// only around objects and arrays, where it is common and harmless.
+// fromText decodes a string with the text of another JSON value. White space is allowed only around
+// objects and arrays, where white space is common and harmless.
 func (d demands) fromText(s string) (any, bool) {
 	trimmed := strings.Trim(s, " \t\r\n")
 	if trimmed == "" || trimmed[0] == '"' {
@@ -149,7 +149,7 @@ func (d demands) isInteger(v any) bool {
 	return ok && d.meter.isInteger(n)
 }
 
-// sameScalar is equal for values that are not objects or arrays.
+// sameScalar is equal for values other than objects and arrays.
 func (d demands) sameScalar(a, b any) bool {
 	switch a.(type) {
 	case []any, map[string]any:

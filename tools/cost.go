@@ -9,16 +9,16 @@ import (
 	"golang.org/x/text/message"
 )
 
-// A schema of a few hundred bytes can keep a validator busy for years: n definitions that
-// each refer twice to the next are 2^n evaluations. The meter limits that. This file limits
-// the stack.
+// A schema of a few hundred bytes can keep a validator busy for years: n definitions, each
+// referring twice to the next, are 2^n evaluations. The meter limits the evaluations, this file the
+// stack.
 
-// maxChain is the number of schemas that may apply one another to the same value in a row.
-// Together with MaxValueDepth it limits the stack of an evaluation and the depth of its
-// tree of errors.
+// maxChain is the number of schemas that may apply one another to the same value in a row. Together
+// with MaxValueDepth maxChain limits the stack of an evaluation and the depth of the tree of
+// errors.
 const maxChain = 32
 
-// costKind is the error for a value whose validation would need too much stack.
+// costKind is the error for a validation that needs too much stack.
 type costKind struct{}
 
 func (*costKind) KeywordPath() []string { return nil }
@@ -30,7 +30,7 @@ func (*costKind) LocalizedString(*message.Printer) string {
 // chains counts how many schemas apply one another to the same value in a row.
 type chains struct {
 	length map[*jsonschema.Schema]int
-	cycle  *jsonschema.Schema // the first schema found that leads back to itself
+	cycle  *jsonschema.Schema // the first schema found to lead back to itself
 }
 
 // checkChains says why the longest chain is too long, or returns "". A cycle is an endless

@@ -11,23 +11,23 @@ import (
 	"time"
 )
 
-// Counts are written in batches, some time after the executions. If that fails, it is tried
-// again at growing intervals.
+// Counts are written in batches, some time after the executions. A failed write is repeated at
+// growing intervals.
 const (
 	countDelay    = time.Second
 	countDelayMax = time.Minute
 )
 
-// executions are the executions of one tool that are not on disk yet.
+// executions are a tool's executions that are not yet on disk.
 type executions struct {
 	n    int64
 	last time.Time
 }
 
-// RecordExecution counts one execution of a tool, which began or ended at the given time.
-// It only changes memory: the file is written within seconds, at the latest by Close. List
-// and Get include executions that are not on disk yet. Those of a tool that is deleted in
-// the meantime are dropped. After Close, RecordExecution does nothing.
+// RecordExecution counts one execution of a tool, which began or ended at the given time. The call
+// changes only memory: the file is written within seconds, at the latest by Close. List and Get
+// include executions not yet on disk. Executions of a tool deleted in the meantime are dropped.
+// After Close, RecordExecution does nothing.
 func (s *Store) RecordExecution(name string, at time.Time) {
 	if s.closed() {
 		s.log.Debug("execution is not counted: the tool store is closed", "tool", name)
@@ -44,8 +44,7 @@ func (s *Store) RecordExecution(name string, at time.Time) {
 	wake(s.counted)
 }
 
-// withPending adds the executions that are not in its file yet to a definition. The caller
-// holds files.
+// withPending adds the executions not yet on disk to a definition. The caller holds files.
 func (s *Store) withPending(d Definition) Definition {
 	s.counts.all[d.Name].addTo(&d.Metadata)
 	s.mu.Lock()
@@ -84,7 +83,7 @@ func (s *Store) deduct(name string, written executions) {
 	s.pending[name] = x
 }
 
-// writeCounts writes counts until Close. It is a goroutine of the store.
+// writeCounts writes counts until Close. The store runs it as a goroutine.
 func (s *Store) writeCounts() {
 	var due <-chan time.Time
 	delay := countDelay
@@ -118,7 +117,7 @@ func (s *Store) flush() error {
 		return nil
 	}
 	err := s.exclusive(lockWait, func(root *os.Root) error {
-		batch = s.recorded() // a tool that was deleted while we waited has none left
+		batch = s.recorded() // a tool deleted during the wait has none left
 		if s.shared != nil {
 			return s.flushBeside(root, batch)
 		}
@@ -140,8 +139,8 @@ func (s *Store) recorded() map[string]executions {
 	return maps.Clone(s.pending)
 }
 
-// flushOne writes the count of one tool. If the tool is gone, its executions are dropped;
-// if its file is corrupt, they stay pending until it is repaired.
+// flushOne writes the count of one tool. If the tool is gone, the executions are dropped; if its
+// file is corrupt, they stay pending until the file is repaired.
 func (s *Store) flushOne(root *os.Root, name string, x executions) error {
 	e, err := s.find(name)
 	if errors.Is(err, ErrNotFound) {

@@ -11,16 +11,16 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// Executions of shared tools are counted in a file of their own, for this machine: a tool would
-// change everywhere with each of its executions otherwise.
+// Executions of shared tools are counted in a separate file for this machine. Otherwise, each
+// execution would change the tool on every machine.
 const (
 	countsFile    = ".counts.json"
 	maxCountsFile = 16 << 20
 )
 
-// countFile is what that file says.
+// countFile is the content of the count file.
 type countFile struct {
-	info fs.FileInfo // when it was read
+	info fs.FileInfo // when the file was read
 	all  map[string]executions
 }
 
@@ -30,7 +30,7 @@ type countEntry struct {
 	Last       time.Time `json:"last"`
 }
 
-// readCounts reads the file if it has changed. The caller holds files.
+// readCounts reads the count file if the file has changed. The caller holds files.
 func (s *Store) readCounts(root *os.Root) {
 	if s.shared == nil {
 		return
@@ -60,7 +60,7 @@ func (s *Store) readCounts(root *os.Root) {
 	s.counts = counts
 }
 
-// flushBeside adds executions to the file. Those of deleted tools are dropped.
+// flushBeside adds executions to the count file. Executions of deleted tools are dropped.
 func (s *Store) flushBeside(root *os.Root, batch map[string]executions) error {
 	s.files.Lock()
 	defer s.files.Unlock()

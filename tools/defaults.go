@@ -12,8 +12,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// defaultOf returns the default of a property: its own, or that of the schema it refers to.
-// A default that does not match its own schema is ignored.
+// defaultOf returns the default of a property: its own, or the default of the referenced schema. A
+// default that violates its own schema is ignored.
 func (e *evaluation) defaultOf(s *jsonschema.Schema) (any, bool) {
 	for from := s; from != nil; from = from.Ref {
 		e.meter.take(nameCost)
@@ -29,15 +29,14 @@ func (e *evaluation) hasDefault(s *jsonschema.Schema) bool {
 	return ok
 }
 
-// Fill adds the defaults of missing properties to valid arguments, at the end of each
-// object. It uses "properties" at every level of the arguments, also through "$ref" and
-// "allOf", but not the branches of "anyOf", "if" and similar keywords, because they may not
-// apply. A default that does not match its property's schema is left out.
+// Fill adds the defaults of missing properties to valid arguments, at the end of each object. Fill
+// uses "properties" at every level of the arguments, also through "$ref" and "allOf", but not the
+// branches of "anyOf", "if" and similar keywords, because they may not apply. A default that
+// violates the property's schema is left out.
 //
-// The result is valid: if it would not be with all defaults, only those of required
-// properties are added. Arguments that lack nothing are returned as the same slice. The
-// error is that of spend, as for [Schema.Validate], or a [*ValidationError] for invalid
-// arguments.
+// The result is valid: if all defaults together would make it invalid, only the defaults of
+// required properties are added. Complete arguments are returned as the same slice. The error is
+// from spend, as for [Schema.Validate], or a [*ValidationError] for invalid arguments.
 func (s *Schema) Fill(args []byte, spend Spend) (filled []byte, err error) {
 	m := s.meter(spend)
 	if stopped := m.run(func() { filled, err = s.fill(m, args) }); stopped != nil {
@@ -76,7 +75,7 @@ const maxDefaults = 1 << 20
 func addMembers(m *meter, args []byte, members map[string]map[string]any) ([]byte, error) {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(args), jsontext.AllowDuplicateNames(true))
 	var out []byte
-	var open []string // pointers of the objects and arrays that are open
+	var open []string // pointers of the open objects and arrays
 	copied, added := 0, 0
 	for last := int64(0); ; last = dec.InputOffset() {
 		m.take(tokenCost + byteCost*(dec.InputOffset()-last))
@@ -107,14 +106,14 @@ func addMembers(m *meter, args []byte, members map[string]map[string]any) ([]byt
 	}
 }
 
-// memberText returns members in the syntax of an object, with a leading comma if there are
-// others before them.
+// memberText returns members in the syntax of an object, with a leading comma if the object has
+// other members.
 func memberText(members map[string]any, others bool) []byte {
 	var b bytes.Buffer
 	write := json.NewEncoder(&b)
 	write.SetEscapeHTML(false)
 	put := func(v any) {
-		_ = write.Encode(v) // it was read from JSON
+		_ = write.Encode(v) // cannot fail: v was read from JSON
 		b.Truncate(b.Len() - 1)
 	}
 	for _, name := range slices.Sorted(maps.Keys(members)) {
@@ -132,7 +131,7 @@ func memberText(members map[string]any, others bool) []byte {
 // filler finds the missing defaults of a value.
 type filler struct {
 	*evaluation
-	all     bool                      // include properties that are not required
+	all     bool                      // include optional properties
 	missing map[string]map[string]any // name and default, by pointer of the object
 }
 

@@ -22,7 +22,7 @@ import (
 // printer formats the rare kinds of violations for which we have no message.
 var printer = message.NewPrinter(language.English)
 
-// describe converts an error of the library that has no branches.
+// describe converts an error of the library without branches.
 func (x explainer) describe(e *jsonschema.ValidationError) []finding {
 	at := e.InstanceLocation
 	one := func(format string, args ...any) []finding {
@@ -102,7 +102,7 @@ func (x explainer) missing(at, names []string, because string) []finding {
 	return out
 }
 
-// fitting returns as many names as there is room for, at least one.
+// fitting returns the names that fit into the report, at least one.
 func (x explainer) fitting(names []string) []string {
 	names = names[:min(len(names), max(1, x.room.findings))]
 	x.room.findings -= len(names)
@@ -110,17 +110,16 @@ func (x explainer) fitting(names []string) []string {
 	return names
 }
 
-// maxGiven is the number of members that an object may have for guesses about misspelt
-// names.
+// maxGiven is the largest number of members of an object for which misspelt names are guessed.
 const maxGiven = 1000
 
-// misnamed lists members that the schema allows but does not name, if a property is
-// missing: one of them may be meant.
+// misnamed lists unnamed but allowed members if a property is missing: one of the members may be
+// meant.
 func (x explainer) misnamed(location string, value any, name string) string {
 	s := x.schema.byLocation[location]
 	given, ok := value.(map[string]any)
 	if !ok || s == nil || s.Properties[name] == nil || len(s.PatternProperties) > 0 || s.AdditionalProperties == false {
-		return "" // unknown members are reported separately, or it is unknown which they are
+		return "" // unknown members are reported separately, or cannot be determined
 	}
 	if len(given) > maxGiven || !x.hint(len(given)*4*nameCost) {
 		return ""
@@ -199,8 +198,8 @@ func (x explainer) knows(location, name string) bool {
 	return s != nil && s.Properties[name] != nil
 }
 
-// notAllowed describes a violation of the schema false. A property that no schema evaluated
-// is reported like an additional one, at its object.
+// notAllowed describes a violation of the schema false. An unevaluated property is reported like an
+// additional property, at the object.
 func (x explainer) notAllowed(e *jsonschema.ValidationError) []finding {
 	for _, keyword := range []string{"/unevaluatedProperties", "/additionalProperties"} {
 		parent, ok := strings.CutSuffix(e.SchemaURL, keyword)
@@ -224,7 +223,7 @@ func (x explainer) badName(at []string, k *nameKind) []finding {
 	return []finding{{at: at, message: fmt.Sprintf("property name %s is not allowed: %s", show(k.name), strings.Join(reasons, ", "))}}
 }
 
-// suggest suggests the known name that was probably meant.
+// suggest suggests the known name probably meant.
 func (x explainer) suggest(name string, known []string) string {
 	if best := x.nearest(name, known); best != "" {
 		return fmt.Sprintf(" (did you mean %s?)", show(best))
@@ -232,8 +231,8 @@ func (x explainer) suggest(name string, known []string) string {
 	return ""
 }
 
-// nearest returns the known name that name was probably meant to be, "" if there is none or
-// the search would take too long.
+// nearest returns the known name probably meant by name, or "" without a match or if the search
+// would take too long.
 func (x explainer) nearest(name string, known []string) string {
 	const longest = 100
 	if len(name) > longest {
@@ -248,7 +247,7 @@ func (x explainer) nearest(name string, known []string) string {
 	return nearest.Name(name, compared, nearest.Limit(len(name)))
 }
 
-// describe formats a value with its type: string "abc", number 5, object.
+// describe formats a value with the type: string "abc", number 5, object.
 func describe(v any) string {
 	switch v := v.(type) {
 	case string, json.Number:
@@ -308,7 +307,7 @@ func fits(v any, room *int) bool {
 	return *room >= 0
 }
 
-// exact formats a number of a schema without rounding it.
+// exact formats a number of a schema without rounding.
 func exact(r *big.Rat) string {
 	if r.IsInt() {
 		return display.Clip(r.Num().String(), 60)

@@ -21,13 +21,13 @@ const (
 	lockRetry = 5 * time.Millisecond
 )
 
-// lockWait is how long a writer waits for others, which hold the lock for the few
-// milliseconds of a write. Tests set it.
+// lockWait is the time a writer waits for other writers, which hold the lock for the few
+// milliseconds of a write. Tests set lockWait.
 var lockWait = 15 * time.Second
 
-// exclusive runs f as the only writer of the directory among all processes, with an updated
-// cache, and makes its changes durable. It waits at most wait for other processes. f runs
-// with the lock file but without files, so that no reader waits for the disk.
+// exclusive runs f as the only writer of the directory among all processes, with an updated cache,
+// and makes the changes durable. The wait for other processes is at most wait. f runs with the lock
+// file but without files, so that no reader waits for the disk.
 func (s *Store) exclusive(wait time.Duration, f func(*os.Root) error) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -47,7 +47,7 @@ func (s *Store) exclusive(wait time.Duration, f func(*os.Root) error) error {
 	if err != nil {
 		return err
 	}
-	// Since every writer holds the lock, these are from writers that crashed.
+	// Since every writer holds the lock, leftovers are from crashed writers.
 	for _, file := range leftovers {
 		if err := root.Remove(file); err != nil {
 			s.log.Debug("leftover file is not removed", "file", file, "error", err)
@@ -62,8 +62,8 @@ func (s *Store) exclusive(wait time.Duration, f func(*os.Root) error) error {
 	return nil
 }
 
-// lock locks the lock file. It opens the file each time, so that a directory that was
-// created again gets its own lock.
+// lock locks the lock file. The file is opened each time, so that a recreated directory gets its
+// own lock.
 func (s *Store) lock(wait time.Duration) (unlock func(), err error) {
 	path := filepath.Join(s.dir, lockFile)
 	l := regular.NewLock(path)
@@ -99,9 +99,9 @@ func acquire(l *flock.Flock, wait time.Duration) (bool, error) {
 	return ok, err
 }
 
-// writeTool writes the tool's file and updates its cache entry. It subtracts the executions
-// that are now on disk from the pending ones, and returns the same as Get. If tools are shared,
-// it makes the change there first.
+// writeTool writes the tool's file and updates the cache entry. It subtracts the executions now on
+// disk from the pending executions, and returns the same as Get. Shared tools are changed in Shared
+// first.
 func (s *Store) writeTool(root *os.Root, def *Definition, counted executions, c *sharing) (Definition, error) {
 	data, err := def.File()
 	if err != nil {
@@ -115,7 +115,7 @@ func (s *Store) writeTool(root *os.Root, def *Definition, counted executions, c 
 	if err := c.publish(data); err != nil {
 		return Definition{}, errors.Join(fmt.Errorf("tool %q: cannot be saved: %w", def.Name, err), temp.Remove())
 	}
-	// files is held, so that no reader sees the new count together with the pending one.
+	// files is held, so that no reader sees the new count together with the pending count.
 	s.files.Lock()
 	defer s.files.Unlock()
 	if err := temp.Rename(def.Name + extension); err != nil {
@@ -135,8 +135,8 @@ func writeError(name string, err error) error {
 	return fmt.Errorf("tool %q: cannot be written: %w (what was saved before is unchanged)", name, err)
 }
 
-// ReadFile reads a regular file of at most limit bytes. It does not follow symbolic links,
-// not even to a file in the same folder.
+// ReadFile reads a regular file of at most limit bytes. Symbolic links are not followed, not even
+// to a file in the same folder.
 func ReadFile(root *os.Root, file string, limit int64) ([]byte, error) {
 	info, err := root.Lstat(file)
 	if err != nil {
@@ -146,7 +146,7 @@ func ReadFile(root *os.Root, file string, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// readTool reads a tool file, given its stat.
+// readTool reads a tool file, given the file's stat.
 func readTool(root *os.Root, file string, info fs.FileInfo) ([]byte, fs.FileInfo, error) {
 	data, opened, err := readRegular(root, file, info, MaxFileBytes)
 	if err == nil {
@@ -155,7 +155,7 @@ func readTool(root *os.Root, file string, info fs.FileInfo) ([]byte, fs.FileInfo
 	return data, opened, err
 }
 
-// readRegular reads a regular file of at most limit bytes, given its stat.
+// readRegular reads a regular file of at most limit bytes, given the file's stat.
 func readRegular(root *os.Root, file string, info fs.FileInfo, limit int64) ([]byte, fs.FileInfo, error) {
 	if info.Mode()&fs.ModeSymlink != 0 {
 		return nil, info, errors.New("it is a symbolic link, which is not followed")
@@ -165,7 +165,7 @@ func readRegular(root *os.Root, file string, info fs.FileInfo, limit int64) ([]b
 		return nil, info, reason(err)
 	}
 	defer f.Close()
-	opened, err := f.Stat() // it may have been replaced since
+	opened, err := f.Stat() // the file may have been replaced since the stat
 	if err != nil {
 		return nil, info, err
 	}

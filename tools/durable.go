@@ -10,28 +10,28 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// InDoubt says what becomes of a durable run if it is not known whether a call was made:
-// the process died after the call could have been sent, and there is no answer. Calls of
-// idempotent tools are repeated in any case.
+// InDoubt says how a durable run continues if a call may or may not have been made: the process
+// died after the call could have been sent, and no answer came. Calls of idempotent tools are
+// repeated in any case.
 type InDoubt string
 
 // The values of InDoubt.
 const (
 	FailInDoubt InDoubt = "fail" // the run fails; nothing is undone
-	UndoInDoubt InDoubt = "undo" // the run fails, and its compensations are made
+	UndoInDoubt InDoubt = "undo" // the run fails, and the compensations are made
 	AskInDoubt  InDoubt = "ask"  // a person decides whether the call is repeated
 )
 
-// Durability says whether runs of a tool outlive the process that makes them. In JSON it is
-// the members "durable", a boolean, and "inDoubt", one of the values of InDoubt.
+// Durability says whether runs of a tool outlive their process. In JSON a Durability is the members
+// "durable", a boolean, and "inDoubt", one of the values of InDoubt.
 type Durability struct {
-	// Durable says that a run goes on in another process if its own one dies.
+	// Durable says that a run goes on in another process if its own process dies.
 	Durable bool
-	// InDoubt is "" for FailInDoubt. It is only for durable tools.
+	// InDoubt is "" for FailInDoubt. Only durable tools have an InDoubt.
 	InDoubt InDoubt
 }
 
-// Doubt returns InDoubt, or its default.
+// Doubt returns InDoubt, or the default.
 func (d Durability) Doubt() InDoubt {
 	if d.InDoubt == "" {
 		return FailInDoubt
@@ -39,7 +39,7 @@ func (d Durability) Doubt() InDoubt {
 	return d.InDoubt
 }
 
-// CheckInDoubt returns the value of the member "inDoubt" with that text; "" is none.
+// CheckInDoubt returns the value of the member "inDoubt" with this text; "" is no value.
 func CheckInDoubt(text string) (InDoubt, error) {
 	switch v := InDoubt(text); v {
 	case "", FailInDoubt, UndoInDoubt, AskInDoubt:

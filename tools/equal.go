@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// seed is the seed of all hashes of values. It is random, so that nobody can provoke
+// seed is the seed of all hashes of values. A random seed keeps attackers from provoking
 // collisions.
 var seed = maphash.MakeSeed()
 
@@ -16,12 +16,12 @@ func (m *meter) number(lit json.Number) *big.Rat {
 	m.take(numberCost(string(lit)))
 	r, ok := new(big.Rat).SetString(string(lit))
 	if !ok {
-		return new(big.Rat) // cannot happen: it has been parsed as JSON, with a bounded exponent
+		return new(big.Rat) // cannot happen: the literal has been parsed as JSON, with a bounded exponent
 	}
 	return r
 }
 
-// numberCost returns the work of parsing a literal and calculating with it.
+// numberCost returns the work of parsing a literal and calculating with the number.
 func numberCost(lit string) int64 {
 	digits := int64(len(lit))
 	if strings.ContainsAny(lit, "eE") {
@@ -30,11 +30,11 @@ func numberCost(lit string) int64 {
 	return 500 + 16*digits + digits*digits/256
 }
 
-// plainInteger reports whether a literal is an integer without fraction and exponent, the
-// shortest form of its value; -0 is not.
+// plainInteger reports whether a literal is an integer without fraction and exponent, the shortest
+// form of the value; -0 is not.
 func plainInteger(lit string) bool { return lit != "-0" && !strings.ContainsAny(lit, ".eE") }
 
-// isInteger reports whether a number is an integer, however it is written.
+// isInteger reports whether a number is an integer, in any notation.
 func (m *meter) isInteger(lit json.Number) bool {
 	return plainInteger(string(lit)) || m.number(lit).IsInt()
 }
@@ -46,10 +46,10 @@ func (m *meter) canonical(lit json.Number) string {
 	}
 	r := m.number(lit)
 	m.take(numberCost(string(lit)))
-	return r.RatString() // has no denominator if it is an integer
+	return r.RatString() // has no denominator for an integer
 }
 
-// hash returns the same hash for values that JSON Schema considers equal.
+// hash returns the same hash for values equal in JSON Schema.
 func (m *meter) hash(v any) uint64 {
 	m.take(valueCost)
 	text := func(tag byte, s string) uint64 {
@@ -168,8 +168,8 @@ func (s valueSet) contains(m *meter, v any) bool {
 	return false
 }
 
-// duplicates returns the first item that equals an earlier one, and that one; ok is false
-// if there is none.
+// duplicates returns the first item that equals an earlier item, and the earlier item; ok is false
+// without duplicates.
 func (m *meter) duplicates(items []any) (first, second int, ok bool) {
 	size := 4
 	for size < 2*len(items) {

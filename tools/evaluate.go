@@ -13,23 +13,23 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
-// The library compiles schemas, but we evaluate them here, because its own validation
-// cannot be stopped. This evaluation counts each step and stops when the meter says so. It
-// gives the same verdicts and errors as the library, see TestSameAsLibrary.
+// The library compiles schemas, but this package evaluates them, because the library's validation
+// cannot be stopped. This evaluation counts each step and stops when the meter says so. It gives
+// the same verdicts and errors as the library, see TestSameAsLibrary.
 
 const (
-	// maxErrors is the number of errors after which evaluation stops at the first error of
-	// each schema. It limits memory.
+	// maxErrors is the number of errors after which evaluation stops at the first error of each
+	// schema. The limit bounds memory.
 	maxErrors = 4000
-	// maxFrames is the number of nested schemas under evaluation. It limits the stack.
+	// maxFrames is the number of nested schemas under evaluation. The limit bounds the stack.
 	maxFrames = maxChain * (MaxValueDepth + 8)
 )
 
-// evaluation is the validation of one value.
+// evaluation is the validation of a value.
 type evaluation struct {
 	schema *Schema
 	meter  *meter
-	// lenient allows a required property to be absent if it has a default.
+	// lenient allows a required property to be absent with a default.
 	lenient bool
 	made    int // errors so far; deep ones count more
 }
@@ -37,15 +37,14 @@ type evaluation struct {
 // invalid is the error of all quiet frames.
 var invalid = &jsonschema.ValidationError{}
 
-// frame is the application of one schema to one value.
+// frame is the application of a schema to a value.
 type frame struct {
 	*evaluation
 	s      *jsonschema.Schema
 	v      any
 	parent *frame
 	depth  int // nesting level of frames
-	// The place of v in the parent's value: member name or item index; neither if it is the
-	// same value.
+	// The place of v in the parent's value: member name or item index; neither for the same value.
 	member bool
 	item   bool
 	name   string
@@ -56,8 +55,8 @@ type frame struct {
 	open   unevaluated
 }
 
-// check evaluates the whole schema. Since most values are valid, it creates errors only in
-// a second pass.
+// check evaluates the whole schema. Since most values are valid, errors are created only in a
+// second pass.
 func (e *evaluation) check(v any) *jsonschema.ValidationError {
 	return e.root(e.schema.root, v)
 }
@@ -79,7 +78,7 @@ func (e *evaluation) start(s *jsonschema.Schema, v any, quiet bool) *jsonschema.
 	return f.evaluate()
 }
 
-// causes returns the parts of an error that has no message of its own.
+// causes returns the parts of an error without a message of its own.
 func causes(err *jsonschema.ValidationError) []*jsonschema.ValidationError {
 	if _, ok := err.ErrorKind.(*kind.Group); ok {
 		return err.Causes
@@ -87,8 +86,8 @@ func causes(err *jsonschema.ValidationError) []*jsonschema.ValidationError {
 	return []*jsonschema.ValidationError{err}
 }
 
-// same applies another schema to the same value. If the value is valid, the parts that it
-// evaluates count as evaluated here.
+// same applies another schema to the same value. If the value is valid, the parts evaluated by that
+// schema count as evaluated here.
 func (f *frame) same(s *jsonschema.Schema, quiet bool) *jsonschema.ValidationError {
 	sub := frame{evaluation: f.evaluation, s: s, v: f.v, parent: f, depth: f.depth + 1, quiet: f.quiet || quiet}
 	sub.open = sub.unevaluated(!f.open.empty())
@@ -184,8 +183,8 @@ func (f *frame) cycle() bool {
 	return false
 }
 
-// canStop reports whether evaluation can stop: the value is known to be invalid, and either
-// no details are needed or there are enough errors.
+// canStop reports whether evaluation can stop: the value is known to be invalid, and either no
+// details are needed or errors are numerous enough.
 func (f *frame) canStop() bool {
 	return f.failed || f.made >= maxErrors && len(f.errs) > 0
 }
@@ -233,7 +232,7 @@ func (f *frame) addErr(err *jsonschema.ValidationError) {
 
 func (f *frame) add(k jsonschema.ErrorKind) { f.addErr(f.error(k)) }
 
-// addAll adds an error with its causes; if there are too many errors, only the first cause.
+// addAll adds an error with its causes; with too many errors, only the first cause.
 func (f *frame) addAll(causes []*jsonschema.ValidationError, k jsonschema.ErrorKind) {
 	if !f.quiet && f.made >= maxErrors && len(causes) > 0 {
 		f.addErr(causes[0])
@@ -246,7 +245,7 @@ func (f *frame) addAll(causes []*jsonschema.ValidationError, k jsonschema.ErrorK
 	f.addErr(err)
 }
 
-// members iterates over the members of an object, in order if that affects which errors are
+// members iterates over the members of an object, in order if the order affects which errors are
 // reported.
 func (f *frame) members(obj map[string]any) iter.Seq2[string, any] {
 	if f.quiet {

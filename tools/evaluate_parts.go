@@ -57,7 +57,7 @@ func (f *frame) object(obj map[string]any) {
 	}
 }
 
-// missing returns the names that an object lacks.
+// missing returns the names missing from an object.
 func (f *frame) missing(obj map[string]any, names []string) []string {
 	var missing []string
 	for _, name := range names {
@@ -162,8 +162,8 @@ func (f *frame) array(items []any) {
 	}
 }
 
-// itemSchemas returns the schemas of the first items of an array, and the schema of all
-// others, nil if there is none.
+// itemSchemas returns the schemas of the first items of an array, and the schema of all other
+// items, nil without a schema.
 func itemSchemas(s *jsonschema.Schema) (tuple []*jsonschema.Schema, rest *jsonschema.Schema) {
 	switch items := s.Items.(type) { // drafts before 2020-12
 	case *jsonschema.Schema:
@@ -254,7 +254,7 @@ func (f *frame) anyOf() {
 			continue
 		}
 		matched = true
-		if f.open.empty() { // otherwise all branches have to mark what they evaluate
+		if f.open.empty() { // otherwise every branch has to mark the parts it evaluates
 			break
 		}
 	}

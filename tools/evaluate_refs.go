@@ -35,8 +35,8 @@ func (f *frame) applyDynamic() {
 }
 
 // resourceOf returns the schema resource of a schema, and anchorsOf the targets of dynamic
-// references in a resource. The library does not export them; TestSameAsLibrary detects if
-// it changes.
+// references in a resource. The library does not export either; TestSameAsLibrary detects a change
+// in the library.
 func resourceOf(s *jsonschema.Schema) *jsonschema.Schema {
 	return (*jsonschema.Schema)(reflect.ValueOf(s).Elem().FieldByName("resource").UnsafePointer())
 }
@@ -49,9 +49,9 @@ func anchorsOf(s *jsonschema.Schema) map[string]*jsonschema.Schema {
 	return anchors
 }
 
-// unevaluated are the members or items of a value to which no schema has been applied yet.
-// It is only tracked where needed: for "unevaluatedProperties" and "unevaluatedItems" of a
-// schema or of one that applies it.
+// unevaluated are the members or items of a value to which no schema has been applied yet. They are
+// tracked only where needed: for "unevaluatedProperties" and "unevaluatedItems" of a schema or of a
+// schema that applies it.
 type unevaluated struct {
 	props map[string]struct{}
 	items map[int]struct{}
@@ -84,8 +84,8 @@ func (f *frame) unevaluated(callerNeeds bool) (u unevaluated) {
 	return u
 }
 
-// evaluatesItems returns the items of an array to which a schema always applies another
-// one: the first ones, or all.
+// evaluatesItems returns the items of an array to which a schema always applies another schema: the
+// first items, or all.
 func evaluatesItems(s *jsonschema.Schema) (first int, all bool) {
 	if s.DraftVersion >= 2020 {
 		return len(s.PrefixItems), s.Items2020 != nil
@@ -101,7 +101,7 @@ func evaluatesItems(s *jsonschema.Schema) (first int, all bool) {
 
 func (u *unevaluated) empty() bool { return len(u.props) == 0 && len(u.items) == 0 }
 
-// keep removes what another schema has evaluated.
+// keep removes the parts evaluated by another schema.
 func (u *unevaluated) keep(m *meter, other unevaluated) {
 	m.take(int64(len(u.props)+len(u.items)) * nameCost)
 	for name := range u.props {

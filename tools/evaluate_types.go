@@ -10,8 +10,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
-// mismatch returns the first of "type", "const", "enum" and "format" that the value does
-// not satisfy. Nothing else is reported about the value then.
+// mismatch returns the first of "type", "const", "enum" and "format" violated by the value. Nothing
+// else is then reported about the value.
 func (f *frame) mismatch() jsonschema.ErrorKind {
 	s := f.s
 	if s.Types != nil && !s.Types.IsEmpty() && !f.hasType(*s.Types) {
@@ -103,7 +103,7 @@ func calculation(r *big.Rat) int64 {
 	return 100 + words*words
 }
 
-// format checks a text with the library's format of that name, or with our own where the
+// format checks a text with the library's format of the same name, or with our own where the
 // library's could take long.
 func (m *meter) format(format *jsonschema.Format, text string) error {
 	m.text(len(text))
@@ -135,7 +135,7 @@ func (m *meter) format(format *jsonschema.Format, text string) error {
 	return format.Validate(text)
 }
 
-// maxFormatText is the longest text that is checked with the library's formats.
+// maxFormatText is the longest text checked with the library's formats.
 const maxFormatText = 1 << 16
 
 func (m *meter) pointer(text string) error {
@@ -151,8 +151,8 @@ func (m *meter) pointer(text string) error {
 	return nil
 }
 
-// longReference passes the beginning of a long URL, such as a data URL of an image, to the
-// library, and checks the characters of the rest itself.
+// longReference passes the beginning of a long URL, such as a data URL of an image, to the library,
+// and checks the characters of the rest directly.
 func (m *meter) longReference(format *jsonschema.Format, text string) error {
 	cut := maxFormatText
 	for cut > maxFormatText-8 && (text[cut-1] == '%' || text[cut-2] == '%' || !utf8.RuneStart(text[cut])) {

@@ -29,10 +29,10 @@ func compact(raw []byte) (json.RawMessage, error) {
 		jsontext.PreserveRawStrings(true), jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false))
 }
 
-// File returns the definition as a file, in the format of the specification ("Storage
-// Format"), indented by two spaces: version, name, description, inputSchema, outputSchema,
-// limits, durable, inDoubt, permissions and labels if there are any, code, metadata, then the unknown members. The error says
-// that the file would be larger than MaxFileBytes.
+// File returns the definition as a file, in the format of the specification ("Storage Format"),
+// indented by two spaces: version, name, description, inputSchema, outputSchema, limits, durable,
+// inDoubt, permissions and labels if present, code, metadata, then the unknown members. A file
+// larger than MaxFileBytes is an error.
 func (d *Definition) File() ([]byte, error) {
 	var b bytes.Buffer
 	w := fileWriter{enc: jsontext.NewEncoder(&b, jsontext.WithIndent("  "), jsontext.PreserveRawStrings(true))}
@@ -111,8 +111,8 @@ func (w *fileWriter) members(list []Member) {
 	}
 }
 
-// decodeFile decodes a tool file called name+".json" with the given modification time. It
-// checks everything except the schemas.
+// decodeFile decodes a tool file called name+".json" with the given modification time. Everything
+// except the schemas is checked.
 func decodeFile(data []byte, name string, modified time.Time) (Definition, error) {
 	return decodeTool(data, name, modified, true)
 }
@@ -158,8 +158,8 @@ func decodeTool(data []byte, name string, modified time.Time, versioned bool) (D
 	return d, nil
 }
 
-// ParseFile decodes a tool file of any name. A file without a version, such as the
-// arguments of save_tool, is read as FormatVersion. The error says what is wrong.
+// ParseFile decodes a tool file of any name. A file without a version, such as the arguments of
+// save_tool, is read as FormatVersion. The error describes the fault.
 func ParseFile(data []byte) (Definition, error) {
 	var named struct {
 		Name string `json:"name"`
@@ -173,8 +173,8 @@ func ParseFile(data []byte) (Definition, error) {
 	return d, err
 }
 
-// ParseExtra decodes an object of unknown members for Definition.Extra. Members that this
-// program knows are an error.
+// ParseExtra decodes an object of unknown members for Definition.Extra. Members known to this
+// program are an error.
 func ParseExtra(raw []byte) ([]Member, error) {
 	members, err := readObject(raw)
 	if err != nil {
@@ -188,7 +188,7 @@ func ParseExtra(raw []byte) ([]Member, error) {
 	return members, nil
 }
 
-// fileMembers are the members of a tool file that this program knows.
+// fileMembers are the members of a tool file known to this program.
 var fileMembers = []string{"version", "name", "description", "inputSchema", "outputSchema", "limits", "durable", "inDoubt", "permissions", "code", "metadata"}
 
 // Check checks a definition as [Store.Save] does, and converts the schemas to the form in
@@ -221,7 +221,7 @@ func (d *Definition) Check() error {
 	return nil
 }
 
-// readObject splits a JSON object into its members and compacts their values.
+// readObject splits a JSON object into members and compacts the values.
 func readObject(data []byte) ([]Member, error) {
 	flat, err := compact(data)
 	if err != nil {
@@ -261,7 +261,7 @@ type fileReader struct {
 	err     error
 }
 
-// raw removes a member; it returns nil if the member is absent or null.
+// raw removes a member; the result is nil if the member is absent or null.
 func (r *fileReader) raw(name string) json.RawMessage {
 	for i, m := range r.members {
 		if m.Name == name {
@@ -275,7 +275,7 @@ func (r *fileReader) raw(name string) json.RawMessage {
 	return nil
 }
 
-// rest returns the remaining members; nil if there are none.
+// rest returns the remaining members; nil without any.
 func (r *fileReader) rest() []Member {
 	if len(r.members) == 0 {
 		return nil
@@ -304,8 +304,8 @@ func (r *fileReader) text(name string, required bool) string {
 	return string(text)
 }
 
-// time removes an ISO 8601 time in the RFC 3339 profile; if it is absent, null or "", it
-// returns fallback.
+// time removes an ISO 8601 time in the RFC 3339 profile; if the time is absent, null or "", the
+// result is fallback.
 func (r *fileReader) time(name string, fallback time.Time) time.Time {
 	text := r.text(name, false)
 	if text == "" {
@@ -342,7 +342,7 @@ func (r *fileReader) permissions() *Permissions {
 	return p
 }
 
-// labels reads the labels. What is not a list of texts is an error: nothing must be lost.
+// labels reads the labels. Anything but a list of texts is an error: nothing must be lost.
 func (r *fileReader) labels() (list []string) {
 	v := r.raw("labels")
 	if v == nil {

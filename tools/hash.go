@@ -8,14 +8,13 @@ import (
 	"strings"
 )
 
-// hashFormat is the first line of the hashed text. A change of the text must change it.
+// hashFormat is the first line of the hashed text, and must change with the format of the text.
 const hashFormat = "mcp-metatool definition 1\n"
 
-// Hash identifies everything that affects a run of the tool: its name, code, schemas,
-// limits, durability and the bounds of its permissions, but not its description, times and counts, nor
-// what is derived from the code. It is the SHA-256, in lower-case
-// hexadecimal, of a line that names the format, followed for each part by a line "PART
-// LENGTH" and LENGTH bytes:
+// Hash identifies everything that affects a run of the tool: name, code, schemas, limits,
+// durability and the bounds of permissions, but not description, times, counts, or anything derived
+// from the code. The hash is the SHA-256, in lower-case hexadecimal, of a line naming the format,
+// followed for each part by a line "PART LENGTH" and LENGTH bytes:
 //
 //	name, code    unchanged
 //	inputSchema   without white space between tokens, otherwise unchanged

@@ -15,22 +15,22 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// Limits of what is kept.
+// Limits of the history.
 const (
-	// MaxVersions is the number of earlier forms of one tool that are kept.
+	// MaxVersions is the largest number of kept earlier forms of a tool.
 	MaxVersions = 50
-	// MaxDeleted is the number of deleted tools whose forms are kept: an agent that creates
-	// and deletes tools all day must not fill the disk.
+	// MaxDeleted is the largest number of deleted tools with kept forms: an agent creating and
+	// deleting tools all day must not fill the disk.
 	MaxDeleted = 200
-	// MaxHistoryBytes is about how large all versions of all tools are together. Beyond that,
-	// the oldest ones go of the tools whose versions are largest.
+	// MaxHistoryBytes is about the largest size of all versions of all tools together. Beyond it,
+	// the oldest versions of the tools with the largest histories are removed.
 	MaxHistoryBytes = 256 << 20
 )
 
-// ErrNoVersion is matched by errors.Is if a tool has no version of that number.
+// ErrNoVersion is matched by errors.Is for an unknown number of a version.
 var ErrNoVersion = errors.New("no such version")
 
-// Ending says how a form of a tool stopped being the current one.
+// Ending says how a form of a tool stopped being the current form.
 type Ending string
 
 // The endings.
@@ -41,21 +41,21 @@ const (
 	Imported  Ending = "imported" // another form was imported
 )
 
-// Version is an earlier form of a tool. It never changes, and its number is not used again
-// for a tool of that name.
+// Version is an earlier form of a tool. A version never changes, and no later version of a tool of
+// the same name gets its number.
 type Version struct {
 	Number int // from 1
-	// Ended is when the form stopped being the current one, and EndedBy is how.
+	// Ended is when the form stopped being the current form, and EndedBy is how.
 	Ended   time.Time
 	EndedBy Ending
-	// Definition is valid if Problem is nil. It has the metadata of that time.
+	// Definition is valid if Problem is nil. It has the metadata of the earlier form.
 	Definition Definition
 	Size       int64 // of the file, in bytes
 	Problem    error // why the file cannot be used
 }
 
-// Changes names the members of the file in which two forms of a tool differ in a way that
-// matters to agents and runs; nil if there are none.
+// Changes names the members of the file in which two forms of a tool differ in a way that matters
+// to agents and runs; nil without differences.
 func (d *Definition) Changes(o *Definition) []string {
 	var parts []string
 	for _, part := range []struct{ name, a, b string }{
@@ -75,10 +75,10 @@ func (d *Definition) Changes(o *Definition) []string {
 	return parts
 }
 
-// History returns the versions of a tool, saved or deleted, newest first, without its
-// current form. The error is ErrNotFound if there is no such tool and no version is kept.
+// History returns the versions of a tool, saved or deleted, newest first, without its current form.
+// The error is ErrNotFound for an unknown tool without kept versions.
 func (s *Store) History(name string) ([]Version, error) {
-	if CheckName(name) != nil { // it could be a path
+	if CheckName(name) != nil { // the name could be a path
 		return nil, notFound(name)
 	}
 	root, err := regular.OpenRoot(s.dir)
@@ -96,11 +96,11 @@ func (s *Store) History(name string) ([]Version, error) {
 	return versions, err
 }
 
-// historyAttempts is how often a history is read while versions of it are replaced by others.
+// historyAttempts is how often a history is read while other versions replace some of its versions.
 const historyAttempts = 10
 
-// readHistory reads the history of a tool once. It is not complete if a version was removed
-// meanwhile: another one, which it does not have, may stand for the same form.
+// readHistory reads the history of a tool once. The history is incomplete if a version was removed
+// meanwhile: another version, not read, may stand for the same form.
 func (s *Store) readHistory(root *os.Root, name string) (versions []Version, complete bool, err error) {
 	kept, err := versionFiles(root, name)
 	if err != nil {
@@ -116,11 +116,11 @@ func (s *Store) readHistory(root *os.Root, name string) (versions []Version, com
 			complete = false
 			continue
 		case err == nil && missing == nil && i == len(kept)-1 && sameForm(&v.Definition, &present):
-			continue // it was kept, but then saving failed
+			continue // the version was kept, but then saving failed
 		}
 		v.Problem = err
 		if n := len(versions); n > 0 && err == nil && versions[n-1].Problem == nil && sameForm(&v.Definition, &versions[n-1].Definition) {
-			continue // another machine kept it, but then it was too late to save
+			continue // another machine kept the version, but then it was too late to save
 		}
 		versions = append(versions, v)
 	}
@@ -135,8 +135,7 @@ func sameForm(a, b *Definition) bool {
 	return a.sameToAgents(b) && a.Metadata.Modified.Equal(b.Metadata.Modified)
 }
 
-// Histories returns the names of the tools that have versions, including deleted ones,
-// sorted.
+// Histories returns the names of the tools with versions, including deleted ones, sorted.
 func (s *Store) Histories() ([]string, error) {
 	root, err := regular.OpenRoot(s.dir)
 	if err != nil {
@@ -154,10 +153,10 @@ func histories(root *os.Root) ([]string, error) {
 	return slices.DeleteFunc(names, func(name string) bool { return CheckName(name) != nil }), nil
 }
 
-// Revert makes a version the current form of its tool again, and restores a deleted tool.
-// Number 0 means the newest version that differs from the current form, so that a second
-// Revert undoes the first. changed is false if the tool equals the version already. Errors:
-// those of [Store.Save], ErrNotFound, ErrNoVersion, or that the version cannot be read.
+// Revert makes a version the current form of its tool again, and restores a deleted tool. Number 0
+// means the newest version different from the current form, so a second Revert undoes the first.
+// changed is false if the tool equals the version already. Errors: as for [Store.Save],
+// ErrNotFound, ErrNoVersion, or a failure to read the version.
 func (s *Store) Revert(name string, number int) (to Version, changed bool, err error) {
 	versions, err := s.History(name)
 	if err != nil {
@@ -189,21 +188,21 @@ func (s *Store) Revert(name string, number int) (to Version, changed bool, err e
 	}
 	def := to.Definition
 	if def.Extra == nil {
-		def.Extra = []Member{} // not nil, which would keep those of the current form
+		def.Extra = []Member{} // not nil, which would keep the members of the current form
 	}
 	_, _, err = s.save(def, Reverted)
 	return to, err == nil, err
 }
 
-// historyDir has a folder for each tool and in it a file for each version, which is a copy
-// of the tool's file. Neither reading nor watching the tools directory looks into folders.
-// The temporary files of versions are created outside of them.
+// historyDir has a folder for each tool with a file for each version, a copy of the tool's file.
+// Reading and watching the tools directory ignores folders. The temporary files of versions are
+// created outside these folders.
 const historyDir = ".history"
 
-// endedFormat is the format of times in file names. It has no colons, for Windows.
+// endedFormat is the format of times in file names. Windows allows no colons in file names.
 const endedFormat = "20060102T150405.000Z"
 
-// versionFile is the file of a version, as described by its name.
+// versionFile is the file of a version, as described by the file's name.
 type versionFile struct {
 	file    string
 	number  int
@@ -211,7 +210,7 @@ type versionFile struct {
 	endedBy Ending
 }
 
-// name returns the name of the file, such as 000012-20260131T120000.000Z-saved.json.
+// name returns the name of the file, for example 000012-20260131T120000.000Z-saved.json.
 func (k versionFile) name() string {
 	return fmt.Sprintf("%06d-%s-%s%s", k.number, k.ended.UTC().Format(endedFormat), k.endedBy, extension)
 }
@@ -243,7 +242,7 @@ func versionFiles(root *os.Root, name string) ([]versionFile, error) {
 	return out, nil
 }
 
-// namesIn returns the names in a folder, none if it does not exist.
+// namesIn returns the names in a folder, none if the folder does not exist.
 func namesIn(root *os.Root, folder string) ([]string, error) {
 	sub, err := root.OpenRoot(folder)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -256,7 +255,7 @@ func namesIn(root *os.Root, folder string) ([]string, error) {
 	return readNames(sub)
 }
 
-// read reads the version in a file. The error says why there is no definition.
+// read reads the version in a file. The error says why the definition is missing.
 func (k versionFile) read(root *os.Root, name string) (Version, error) {
 	v := Version{Number: k.number, Ended: k.ended, EndedBy: k.endedBy}
 	file := path.Join(historyDir, name, k.file)
@@ -272,16 +271,16 @@ func (k versionFile) read(root *os.Root, name string) (Version, error) {
 	return v, err
 }
 
-// keepVersion copies the current form of a tool to its history before another one is
-// written. After an error the caller must not overwrite it.
+// keepVersion copies the current form of a tool to its history before a new form is written. After
+// an error the caller must not overwrite the current form.
 func (s *Store) keepVersion(root *os.Root, old *Definition, ending Ending, at time.Time, c *sharing) error {
 	versions, err := versionFiles(root, old.Name)
 	if err != nil {
 		return err
 	}
 	folder := path.Join(historyDir, old.Name)
-	if n := len(versions); n > 0 && c == nil { // else another machine may be about to save it
-		// This form was kept before, but writing the new one failed.
+	if n := len(versions); n > 0 && c == nil { // otherwise another machine may be about to save the version
+		// This form was kept before, but writing the new form failed.
 		last, err := versions[n-1].read(root, old.Name)
 		if err == nil && sameForm(&last.Definition, old) {
 			now := versionFile{number: last.Number, ended: at, endedBy: ending}
@@ -325,14 +324,14 @@ func (s *Store) newVersion(root *os.Root, name string, ending Ending, at time.Ti
 	return k, err
 }
 
-// versionPath returns the path of a version. It creates the folder if needed.
+// versionPath returns the path of a version. The folder is created if needed.
 func versionPath(root *os.Root, name string, k versionFile) (file string, err error) {
 	folder := path.Join(historyDir, name)
 	return path.Join(folder, k.name()), root.MkdirAll(folder, 0o700)
 }
 
-// writeVersion writes the file of a version. Its temporary file is in the tools directory,
-// where leftovers of a crash are removed.
+// writeVersion writes the file of a version. The temporary file is in the tools directory, where
+// leftovers of a crash are removed.
 func writeVersion(root *os.Root, file string, data []byte) error {
 	temp, err := regular.WriteTemp(root, ".", data, 0o600)
 	if err != nil {
@@ -346,7 +345,7 @@ func syncHistory(root *os.Root, name string) error {
 	return errors.Join(regular.SyncFolder(root, path.Join(historyDir, name)), regular.SyncFolder(root, historyDir))
 }
 
-// prune removes the oldest versions of a tool. If that fails, it is only logged.
+// prune removes the oldest versions of a tool. A failure is only logged.
 func (s *Store) prune(root *os.Root, name string) {
 	versions, err := versionFiles(root, name)
 	for len(versions) > MaxVersions && err == nil {
@@ -360,9 +359,9 @@ func (s *Store) prune(root *os.Root, name string) {
 	}
 }
 
-// pruneBytes removes versions if all of them are too large together. To look at all of them
-// takes long, so it is done first, and then whenever a part of what they may have was written. The
-// caller holds writing.
+// pruneBytes removes versions if their total size is too large. Measuring all versions takes long,
+// so the first call measures, and later calls only after enough new bytes were written. The caller
+// holds writing.
 func (s *Store) pruneBytes(root *os.Root, written int64) {
 	if s.unlooked += written; s.unlooked < s.mostHistory/16 {
 		return
@@ -395,7 +394,7 @@ func (s *Store) pruneBytes(root *os.Root, written int64) {
 	}
 }
 
-// size returns how large a version is; 0 if it is no longer there.
+// size returns the size of a version in bytes; 0 if the version is gone.
 func (k versionFile) size(root *os.Root, name string) int64 {
 	info, err := root.Lstat(path.Join(historyDir, name, k.file))
 	if err != nil {
@@ -404,8 +403,8 @@ func (k versionFile) size(root *os.Root, name string) int64 {
 	return info.Size()
 }
 
-// pruneDeleted removes the versions of the tools that were deleted longest ago. saved
-// reports whether a tool exists.
+// pruneDeleted removes the versions of the tools deleted longest ago. saved reports whether a tool
+// exists.
 func (s *Store) pruneDeleted(root *os.Root, saved func(name string) bool) {
 	names, err := histories(root)
 	names = slices.DeleteFunc(names, saved)

@@ -13,27 +13,27 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
-// Limits are the limits of runs of one tool, where its author wants less than the
-// configuration allows. A zero field means the limit of the configuration. In JSON it is an
-// object with the optional members
+// Limits are the limits of runs of one tool, where the author wants less than the configuration
+// allows. A zero field means the limit of the configuration. In JSON, limits are an object with the
+// optional members
 //
 //	"fuel"     units of fuel in the sandbox: an integer
 //	"memory"   an integer, in bytes, or "64MB"
 //	"timeout"  an integer, in milliseconds, or "5s"
 //	"calls"    tool calls: an integer
 //
-// Whether a limit exceeds that of the configuration is not checked here.
+// No limit is compared with the configuration here.
 type Limits struct {
 	Fuel    uint64
 	Memory  uint64 // bytes
 	Timeout time.Duration
 	Calls   int
 
-	// raw is the object as it was read, with unknown members.
+	// raw is the object as read, with unknown members.
 	raw json.RawMessage
 }
 
-// The minimum of each limit; a run needs that much to start.
+// The minimum of each limit, needed to start a run.
 const (
 	MinFuel   = 10_000_000
 	MinMemory = 16 << 20
@@ -67,7 +67,7 @@ func limitsViolation(message string) error {
 	return &ValidationError{[]Violation{{"/limits", message}}}
 }
 
-// set reads one member.
+// set reads a member.
 func (l *Limits) set(m Member) error {
 	if string(m.Value) == "null" {
 		return nil
@@ -91,9 +91,8 @@ func (l *Limits) set(m Member) error {
 	return err
 }
 
-// number reads a JSON number or, if parse is not nil, a JSON string; format formats the
-// minimum for messages. A number that is too large for its type becomes the maximum, which
-// no configuration allows.
+// number reads a JSON number or, if parse is not nil, a JSON string; format formats the minimum for
+// messages. A number too large for its type becomes the maximum, which no configuration allows.
 func number(raw []byte, want string, parse func(string) (uint64, error), least int, format func(int) string) (uint64, error) {
 	var n uint64
 	var err error
@@ -119,8 +118,8 @@ func milliseconds(text string) (uint64, error) {
 	return uint64(max(0, d.Milliseconds())), err
 }
 
-// JSON returns the limits as an object: unchanged if it was parsed, nil if there are none.
-// The caller must not change it.
+// JSON returns the limits as an object: unchanged if parsed, nil without limits. The caller must
+// not change the result.
 func (l Limits) JSON() json.RawMessage {
 	if l.raw != nil || l.Fuel == 0 && l.Memory == 0 && l.Timeout == 0 && l.Calls == 0 {
 		return l.raw

@@ -7,10 +7,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
-// Spend is called with the work that has been done since the last call. A unit is about
-// half a nanosecond, like a unit of a script's fuel. If it returns an error, the work stops
-// and the caller gets that error. Spend is called on the goroutine of the caller, about
-// every 50 microseconds; units can be 0.
+// Spend is called with the work done since the last call. A unit is about half a nanosecond, like a
+// unit of a script's fuel. An error from Spend stops the work and is returned to the caller. Spend
+// is called on the goroutine of the caller, about every 50 microseconds; units can be 0.
 //
 // The same value and schema always cost the same.
 type Spend func(units uint64) error
@@ -18,7 +17,7 @@ type Spend func(units uint64) error
 // FreeWork is the work allowed without a Spend, about a tenth of a second.
 const FreeWork = 200_000_000
 
-// WorkError says that something needs more work than was allowed.
+// WorkError reports a check that needs more work than allowed.
 type WorkError struct {
 	Units uint64 // the limit
 }
@@ -27,7 +26,7 @@ func (e *WorkError) Error() string {
 	return fmt.Sprintf("checking takes more than %d units of work (simplify the schema, or the value)", e.Units)
 }
 
-// AtMost returns a Spend that allows the given number of units. It is not safe for
+// AtMost returns a Spend that allows the given number of units. The result is not safe for
 // concurrent use.
 func AtMost(units uint64) Spend {
 	left := units
@@ -56,27 +55,26 @@ const (
 	// workSlice is the work between two calls of Spend.
 	workSlice = 1 << 16
 
-	schemaCost = 300 // one schema applied to one value
+	schemaCost = 300 // a schema applied to a value
 	nameCost   = 80  // looking up a name
 	tokenCost  = 150 // reading a token of JSON
 	byteCost   = 2   // each byte of a token
 	valueCost  = 100 // hashing or comparing a value
 )
 
-// meter counts work. It panics with interrupted if Spend refuses more; see run.
+// meter counts work. A refusal by Spend makes it panic with interrupted; see run.
 type meter struct {
 	spend Spend
 	due   int64
 	polls int
 	// room has the memory of the trees; nil: they must be small.
 	room  jsonvalue.Room
-	trees []*jsonvalue.Tree // that are not freed
-	// unknown begins the strings of the checked value that stand for values that are not
-	// known; "" for none.
+	trees []*jsonvalue.Tree // not freed yet
+	// unknown begins the strings of the checked value that stand for unknown values; "" for none.
 	unknown string
 }
 
-// interrupted is the panic that stops refused work. run recovers it.
+// interrupted is the panic after refused work. run recovers it.
 type interrupted struct{ err error }
 
 // meter returns a meter for checking values against the schema.
@@ -93,14 +91,14 @@ func newMeter(spend Spend) *meter {
 	return &meter{spend: spend}
 }
 
-// take counts work and calls Spend when a slice of it is used up.
+// take counts work and calls Spend when a slice of work is used up.
 func (m *meter) take(units int64) {
 	if m.due += units; m.due >= workSlice {
 		m.spendDue()
 	}
 }
 
-// poll calls Spend if it is due, for work that was counted in advance.
+// poll calls Spend if a call is due, for work counted in advance.
 func (m *meter) poll() {
 	if m.polls++; m.polls%1024 == 0 {
 		m.callSpend()
@@ -117,7 +115,7 @@ func (m *meter) spendDue() {
 	}
 }
 
-// callSpend calls Spend. If that refuses, it panics.
+// callSpend calls Spend. A refusal panics.
 func (m *meter) callSpend() {
 	due := m.due
 	m.due = 0
@@ -126,7 +124,7 @@ func (m *meter) callSpend() {
 	}
 }
 
-// Take implements jsonvalue.Room. If the room has no more memory, it stops the work.
+// Take implements jsonvalue.Room. A room without memory stops the work.
 func (m *meter) Take(bytes int64) error {
 	if err := m.room.Take(bytes); err != nil {
 		panic(interrupted{err})
@@ -137,7 +135,7 @@ func (m *meter) Take(bytes int64) error {
 // Give implements jsonvalue.Room.
 func (m *meter) Give(bytes int64) { m.room.Give(bytes) }
 
-// free frees what was parsed, except for the first trees.
+// free frees the parsed trees, except the first ones.
 func (m *meter) free(except int) {
 	for _, t := range m.trees[except:] {
 		t.Free()
@@ -145,8 +143,8 @@ func (m *meter) free(except int) {
 	m.trees = m.trees[:except]
 }
 
-// run does some work, and then frees what was parsed for it. The error is that of Spend or of the
-// room if it refused more.
+// run does some work, and then frees the trees parsed for the work. The error is from Spend or the
+// room, if either refused more.
 func (m *meter) run(work func()) (err error) {
 	defer m.free(0)
 	defer func() {

@@ -14,17 +14,16 @@ const MaxNameLength = 64
 // NameError says why a string cannot name a composite tool.
 type NameError struct {
 	Name   string
-	Reason string // starts in lower case and says what to do
+	Reason string // starts in lower case and names the remedy
 }
 
 func (e *NameError) Error() string {
 	return fmt.Sprintf("tool name %q: %s", display.Clip(e.Name, 80), e.Reason)
 }
 
-// CheckName returns an error if name cannot name a composite tool. A name has 1 to 64 of
-// the characters A-Z, a-z, 0-9, "_" and "-". Windows device names (CON, NUL, COM1, ...) are
-// refused on every system, so that a tools directory can be copied anywhere. The error is a
-// [*NameError].
+// CheckName returns an error if name is not a valid name of a composite tool. A name has 1 to 64 of
+// the characters A-Z, a-z, 0-9, "_" and "-". Windows device names (CON, NUL, COM1, ...) are refused
+// on every system, so that a tools directory can be copied anywhere. The error is a [*NameError].
 func CheckName(name string) error {
 	switch {
 	case name == "":
@@ -47,8 +46,8 @@ func isNameRune(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-'
 }
 
-// isDeviceName follows "Naming Files, Paths, and Namespaces" in the Windows documentation:
-// a device name remains one with an extension, so "nul.json" would not be a file.
+// isDeviceName follows "Naming Files, Paths, and Namespaces" in the Windows documentation: a device
+// name with an extension remains a device name, so "nul.json" would not be a file.
 func isDeviceName(name string) bool {
 	upper := strings.ToUpper(name)
 	switch upper {

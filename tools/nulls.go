@@ -8,8 +8,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// leftOut returns the members of the arguments that are null, may be left out, and must not be
-// null: some hosts and models give every parameter that they have no value for as null.
+// leftOut returns the members of the arguments that are null, optional, and must not be null: some
+// hosts and models pass null for every parameter without a value.
 func (s *Schema) leftOut(m *meter, v any) map[string]bool {
 	members, _ := v.(map[string]any)
 	e := &evaluation{schema: s, meter: m, lenient: true}
@@ -29,7 +29,7 @@ func (s *Schema) leftOut(m *meter, v any) map[string]bool {
 // maxNullDepth bounds how far null follows references, which may be in a circle.
 const maxNullDepth = 8
 
-// null returns whether a property must not be null, and whether it must be there.
+// null returns whether a property must not be null, and whether the property is required.
 func (e *evaluation) null(s *jsonschema.Schema, name string, depth int) (refused, required bool) {
 	e.meter.take(schemaCost)
 	if s == nil || s.Bool != nil || depth > maxNullDepth {
@@ -48,7 +48,7 @@ func (e *evaluation) null(s *jsonschema.Schema, name string, depth int) (refused
 	return refused, required
 }
 
-// without removes members of an object, which has been parsed before. The others keep their bytes.
+// without removes members of an object parsed before. The other members keep their bytes.
 func without(m *meter, object []byte, names map[string]bool) []byte {
 	m.take(byteCost * int64(len(object)))
 	dec := jsontext.NewDecoder(bytes.NewBuffer(object), jsontext.AllowDuplicateNames(true))

@@ -15,26 +15,26 @@ import (
 )
 
 const (
-	// maxPatternSize is the number of instructions that a regular expression may have when
-	// its repetitions are expanded.
+	// maxPatternSize is the largest number of instructions of a regular expression with expanded
+	// repetitions.
 	maxPatternSize = 20_000
 	// maxPatternsSize is the same for all regular expressions of a schema.
 	maxPatternsSize = 200_000
-	// maxUnicodeClasses is the number of classes in a regular expression that are slow to
+	// maxUnicodeClasses is the largest number of classes in a regular expression that are slow to
 	// parse.
 	maxUnicodeClasses = 32
 
-	runeCost        = 32 // matching one character of a text
+	runeCost        = 32 // matching a character of a text
 	instructionCost = 8  // additionally for each instruction of the pattern
 )
 
-// pattern is a compiled regular expression. Matching it can be stopped.
+// pattern is a compiled regular expression. A match can be stopped.
 type pattern struct {
 	*regexp.Regexp
 	size int64
 }
 
-// patternSchema is one entry of "patternProperties".
+// patternSchema is an entry of "patternProperties".
 type patternSchema struct {
 	*pattern
 	schema *jsonschema.Schema
@@ -59,7 +59,7 @@ type meteredText struct {
 }
 
 func (t *meteredText) ReadRune() (rune, int, error) {
-	t.meter.take(t.cost) // may panic; the regexp package has no state that this could damage
+	t.meter.take(t.cost) // may panic; the regexp package has no state that a panic could damage
 	if t.rest == "" {
 		return 0, 0, io.EOF
 	}
@@ -98,7 +98,7 @@ func (p *patterns) compile(text string) (jsonschema.Regexp, error) {
 	return p.byText[text], nil
 }
 
-// patternCost returns the work of parsing a pattern that parsePattern accepts.
+// patternCost returns the work of parsing a pattern accepted by parsePattern.
 func patternCost(text string) int64 {
 	if len(text) > MaxPatternBytes {
 		return 0
@@ -127,9 +127,8 @@ func parsePattern(text string) (*syntax.Regexp, error) {
 	return tree, nil
 }
 
-// unicodeClasses counts the parts of a possible pattern that are slow to parse: classes
-// with a Unicode name and, if case is ignored, ranges that may span alphabets, which count
-// as eight.
+// unicodeClasses counts the slow parts of a possible pattern: classes with a Unicode name and, if
+// case is ignored, ranges that may span alphabets, which count as eight.
 func unicodeClasses(text string) int {
 	n := strings.Count(text, `\p`) + strings.Count(text, `\P`)
 	if !ignoresCase(text) {
@@ -158,8 +157,8 @@ func ignoresCase(text string) bool {
 	}
 }
 
-// patternSize returns the maximum number of instructions of a pattern with its repetitions
-// expanded. A larger result than maxPatternSize is not exact.
+// patternSize returns the maximum number of instructions of a pattern with expanded repetitions. A
+// larger result than maxPatternSize is not exact.
 func patternSize(re *syntax.Regexp) int64 {
 	n := int64(1)
 	switch re.Op {

@@ -19,29 +19,29 @@ import (
 // SavedServer stands for the server in the target of a saved tool: tools.NAME.
 const SavedServer = abi.Composites
 
-// Permissions say what a saved tool may call, directly and through other saved tools. They
-// are derived from its script when it is saved, and are part of its definition.
+// Permissions name the tools that a saved tool may call, directly and through other saved tools.
+// Permissions are derived from the script when the tool is saved, and are part of the definition.
 //
-// A target is SERVER.TOOL, with the real name of the server and a pattern of package
-// glob for the server's own names of its tools, or tools.NAME.
-// Servers' names have no dot, so the first one ends the server.
+// A target is SERVER.TOOL, with the real name of the server and a pattern of package glob for the
+// server's own names of tools, or tools.NAME. Servers' names have no dot, so the first one ends the
+// server.
 //
 // A nil *Permissions is unknown, and no permission.
 type Permissions struct {
-	// Calls are the targets that the tool may call, sorted. SERVER.* is a whole server.
+	// Calls are the targets the tool may call, sorted. SERVER.* is a whole server.
 	Calls []string
-	// Unresolved are targets with the names that scripts use, because the tools were not
-	// known when the script was saved. They stand for a tool that scripts call so.
+	// Unresolved are targets with the names used by scripts, because the tools were unknown when
+	// the script was saved. Each stands for the tool that scripts call by this name.
 	Unresolved []string
-	// Bounds are the patterns to which the author has narrowed the tool; nil if it is not
-	// narrowed. The pattern for the server may have wildcards, too.
+	// Bounds are the patterns to which the author has narrowed the tool; nil without narrowing. The
+	// pattern for the server may also have wildcards.
 	Bounds []string
-	// Definitions are digests of the definitions of these tools as they were, by target:
-	// of a server's tool that of package pins, of a saved tool its Hash. Tools that were
-	// not known are missing. Nil: nobody has looked.
+	// Definitions are digests of the definitions of these tools at the time of saving, by target:
+	// for a server's tool the digest of package pins, for a saved tool its Hash. Tools unknown at
+	// that time are missing. Nil: no definition was looked at.
 	Definitions map[string]string
-	// Unseen are those of Calls and Unresolved of which nobody has looked at the
-	// definitions, because the tool was imported. See adds these to Definitions.
+	// Unseen are the members of Calls and Unresolved whose definitions were not looked at, because
+	// the tool was imported. See adds them to Definitions.
 	Unseen []string
 	// Code is the digest of the script from which all this was derived; see CodeDigest.
 	Code string
@@ -57,7 +57,7 @@ func CodeDigest(code string) string {
 // mean anything.
 func (p *Permissions) Of(code string) bool { return p != nil && p.Code == CodeDigest(code) }
 
-// Target returns the target of one tool.
+// Target returns the target of a tool.
 func Target(server, tool string) string {
 	return server + "." + strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `\`, `\\`).Replace(tool)
 }
@@ -78,7 +78,7 @@ func IsPattern(tool string) bool {
 	return false
 }
 
-// Literal returns the name that a target without wildcards is for.
+// Literal returns the name in a target without wildcards.
 func Literal(tool string) string {
 	var b strings.Builder
 	for i := 0; i < len(tool); i++ {
@@ -90,7 +90,7 @@ func Literal(tool string) string {
 	return b.String()
 }
 
-// CheckTarget returns why a text is no target, nil if it is one.
+// CheckTarget returns an error unless a text is a target.
 func CheckTarget(target string) error {
 	server, tool, ok := strings.Cut(target, ".")
 	if !ok || server == "" || tool == "" {
@@ -108,13 +108,13 @@ func Matches(target, server, tool string) bool {
 	return ok && glob.Match(first, server) && glob.Match(rest, tool)
 }
 
-// AnyMatches reports whether one of several targets is for a tool.
+// AnyMatches reports whether any of several targets matches a tool.
 func AnyMatches(targets []string, server, tool string) bool {
 	return slices.ContainsFunc(targets, func(t string) bool { return Matches(t, server, tool) })
 }
 
-// Covers reports whether all that a target is for is among others. It may miss that for
-// patterns.
+// Covers reports whether other targets include everything that a target matches. Patterns may give
+// a false negative.
 func Covers(others []string, target string) bool {
 	server, tool, _ := strings.Cut(target, ".")
 	return slices.ContainsFunc(others, func(o string) bool {
@@ -129,7 +129,7 @@ func Covers(others []string, target string) bool {
 	})
 }
 
-// Allows reports whether a tool, by its real names, may be called.
+// Allows reports whether the tool with these real names may be called.
 func (p *Permissions) Allows(server, tool string) bool {
 	if p == nil || !p.Bounded(server, tool) {
 		return false
@@ -154,7 +154,7 @@ func (p *Permissions) List() []string {
 	return slices.Compact(all)
 }
 
-// Added returns the targets of p that o does not have.
+// Added returns the targets of p missing from o.
 func (p *Permissions) Added(o *Permissions) []string {
 	had := o.List()
 	return slices.DeleteFunc(p.List(), func(t string) bool {
@@ -162,8 +162,8 @@ func (p *Permissions) Added(o *Permissions) []string {
 	})
 }
 
-// Without returns permissions without the targets that hidden reports: what somebody may know
-// of them who may not know of everything. Nothing is enforced with that. p is not changed.
+// Without returns permissions without the targets hidden reports: the part shown to a person who
+// may not see everything. The result enforces nothing. p is not changed.
 func (p *Permissions) Without(hidden func(target string) bool) *Permissions {
 	if p == nil {
 		return nil
@@ -202,14 +202,14 @@ func (p *Permissions) JSON() []byte {
 		f.Bounds = &p.Bounds
 	}
 	raw, err := json.Marshal(f)
-	if err != nil { // there is nothing but texts
+	if err != nil { // the member contains only texts
 		panic(err)
 	}
 	return raw
 }
 
-// ParsePermissions reads what JSON has written. Members that this program does not know are
-// dropped: they say nothing about what it enforces.
+// ParsePermissions reads the output of JSON. Members unknown to this program are dropped, because
+// the program enforces none of them.
 func ParsePermissions(raw []byte) (*Permissions, error) {
 	var f permissionsFile
 	if err := jsonvalue.Unmarshal(raw, &f); err != nil {
@@ -229,7 +229,7 @@ func ParsePermissions(raw []byte) (*Permissions, error) {
 	return p, nil
 }
 
-// bounds returns the bounds as text that identifies them, "" for none.
+// bounds returns the bounds as identifying text, "" for none.
 func (d *Definition) bounds() string {
 	if d.Permissions == nil || d.Permissions.Bounds == nil {
 		return ""

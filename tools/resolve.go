@@ -15,7 +15,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// baseURL is the invented address of the document being compiled. Without one, the library
+// baseURL is the invented address of the document being compiled. Without an address, the library
 // would derive a file name from the working directory.
 const baseURL = "tool:///schema"
 
@@ -27,7 +27,7 @@ type noLoader struct{}
 
 func (noLoader) Load(string) (any, error) { return nil, errNoLoad }
 
-// schemaError converts an error of the library into a message that says what to do.
+// schemaError converts an error of the library into a message with a remedy.
 func schemaError(m *meter, err error, doc map[string]any, what string) error {
 	var (
 		load    *jsonschema.LoadURLError
@@ -73,7 +73,7 @@ func invalidReason(m *meter, e *jsonschema.SchemaValidationError, doc map[string
 	if !errors.As(e.Err, &lib) {
 		return local(e.Error())
 	}
-	// The error refers to the part of the document that was being compiled.
+	// The error refers to the part of the document being compiled.
 	_, frag, _ := strings.Cut(e.URL, "#")
 	part := jsontext.Pointer(frag)
 	if plain, err := url.PathUnescape(frag); err == nil {
@@ -93,7 +93,7 @@ func local(text string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(text, baseURL, ""), "tool:///", "")
 }
 
-// parts is what evaluation needs of one schema in addition to the library's form of it.
+// parts is the information for evaluation of a schema that the library's form lacks.
 type parts struct {
 	enum     valueSet
 	patterns []patternSchema // "patternProperties", sorted by pattern
@@ -134,11 +134,11 @@ func (s *Schema) index(m *meter, sch *jsonschema.Schema) {
 	}
 }
 
-// subschemas are the subschemas of a schema, by what they are applied to.
+// subschemas are the subschemas of a schema, by the part of a value they apply to.
 type subschemas struct {
 	same     []*jsonschema.Schema // the same value
-	names    []*jsonschema.Schema // the names of its properties
-	children []*jsonschema.Schema // its properties or items
+	names    []*jsonschema.Schema // the names of the properties
+	children []*jsonschema.Schema // the properties or items
 }
 
 func subschemasOf(s *jsonschema.Schema) subschemas {

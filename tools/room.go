@@ -9,16 +9,16 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// Room bounds the memory that the tools of a [Store] take. Its methods never wait.
+// Room bounds the memory of the tools of a [Store]. No method waits.
 type Room interface {
-	// Add adds bytes. After an error it has added none. The error says what is exceeded and
-	// what to do.
+	// Add adds bytes. After an error, no byte is added. The error names the exceeded limit and the
+	// remedy.
 	Add(n int) error
 	Sub(n int)
 }
 
-// RoomError says that there is no memory for a tool. It is refused when it is saved, and left out
-// when it is there already.
+// RoomError reports the lack of memory for a tool. Saving a new tool fails; an existing tool is
+// left out.
 type RoomError struct {
 	Name string
 	Err  error // of Room
@@ -30,25 +30,25 @@ func (e *RoomError) Error() string {
 
 func (e *RoomError) Unwrap() error { return e.Err }
 
-// What a tool counts with. Its text is in this package, in the catalog as it is listed, and again
-// where its annotations differ for some clients; then there are the words by which it is
-// searched, and what every tool takes however small it is.
+// The memory counted for a tool: its text in this package, in the catalog, and again where
+// annotations differ for some clients; the words of its search index; and a constant for every tool
+// however small.
 const (
 	copiesOfTool = 4
 	roomOfTool   = 8 << 10
 )
 
-// rooms is the memory that the tools of a Store have. It is guarded by Store.files.
+// rooms is the memory held by the tools of a Store, guarded by Store.files.
 type rooms struct {
 	Room                // nil: unlimited
 	held map[string]int // by the name of the tool
 }
 
-// hold takes what a tool needs whose file has so many bytes, in place of what it had. The error
-// is a *RoomError; then it has what it had.
+// hold takes the memory for a tool with a file of size bytes, in place of the memory held before.
+// After an error, a *RoomError, the tool holds the same memory as before.
 func (r *rooms) hold(name string, size int64) error { return r.set(name, roomFor(size)) }
 
-// roomFor returns what a tool needs whose file has so many bytes.
+// roomFor returns the memory for a tool with a file of size bytes.
 func roomFor(size int64) int { return copiesOfTool*int(min(size, MaxFileBytes)) + roomOfTool }
 
 func (r *rooms) set(name string, need int) error {
@@ -71,7 +71,7 @@ func (r *rooms) set(name string, need int) error {
 	return nil
 }
 
-// free returns what a tool has.
+// free returns the memory of a tool.
 func (r *rooms) free(name string) { _ = r.set(name, 0) } // less never fails
 
 func (r *rooms) close() {
@@ -80,8 +80,8 @@ func (r *rooms) close() {
 	}
 }
 
-// reserve takes what a tool needs before it is written. If it is not written, undo gives that
-// back.
+// reserve takes the memory for a tool before the write. If the write fails, undo returns the
+// memory.
 func (s *Store) reserve(def *Definition) (undo func(), err error) {
 	undo = func() {}
 	data, err := def.File()
@@ -103,14 +103,14 @@ func (s *Store) reserve(def *Definition) (undo func(), err error) {
 	return undo, nil
 }
 
-// leftOut reports whether a tool is not in memory because there is no room for it.
+// leftOut reports whether a tool is not in memory for lack of room.
 func (e *entry) leftOut() bool {
 	var left *RoomError
 	return errors.As(e.problem, &left)
 }
 
-// form is find for writers: a tool that is left out is read, so that it can be replaced or
-// deleted.
+// form is find for writers: a tool that is left out is read, so the caller can replace or delete
+// it.
 func (s *Store) form(root *os.Root, name string) (*entry, error) {
 	e, err := s.find(name)
 	var left *RoomError

@@ -8,15 +8,15 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
-// Limits of schemas. They are far above what tools need and keep the compilation of a
-// hostile one below about a second.
+// Limits of schemas, far above the needs of tools. They keep the compilation of a hostile one below
+// about a second.
 const (
 	// MaxSchemaBytes is the largest schema in bytes.
 	MaxSchemaBytes = 1 << 20
 	// MaxSchemaDepth is the nesting depth of a schema's objects and arrays.
 	MaxSchemaDepth = 100
-	// MaxSchemaObjects is the number of objects in a schema. The library's compilation is
-	// quadratic in it.
+	// MaxSchemaObjects is the number of objects in a schema. The library's compilation is quadratic
+	// in this number.
 	MaxSchemaObjects = 5000
 	// MaxSchemaValues is the number of JSON values of all kinds in a schema.
 	MaxSchemaValues = jsonvalue.MaxUncounted
@@ -25,54 +25,53 @@ const (
 	MaxPatternBytes = 8192
 )
 
-// Schema is a compiled JSON Schema. It is immutable and safe for concurrent
-// use.
+// Schema is a compiled JSON Schema. A Schema is immutable and safe for concurrent use.
 type Schema struct {
 	root *jsonschema.Schema
 	// byLocation finds the schema of a violation.
 	byLocation map[string]*jsonschema.Schema
-	// parts is what evaluation needs in addition to the library's schemas.
+	// parts has the information for evaluation that the library's schemas lack.
 	parts map[*jsonschema.Schema]*parts
-	// unknown begins the strings that stand for values that are not known; "" for none.
+	// unknown begins the strings that stand for unknown values; "" for none.
 	unknown string
 	room    jsonvalue.Room // of checked values; nil: these must be small
-	size    int64          // about how many bytes it takes
+	size    int64          // approximate memory in bytes
 }
 
-// WithUnknown returns the schema for values in which strings that begin with a prefix
-// stand for values that are not known yet. Wherever they are, they match. The schema stays
-// as it is. A condition on what they are part of, such as "not", may still fail.
+// WithUnknown returns the schema for values in which strings with a prefix stand for values not
+// known yet. These values match everywhere. The schema itself is not changed. A condition on an
+// enclosing value, for example "not", may still fail.
 func (s *Schema) WithUnknown(prefix string) *Schema {
 	other := *s
 	other.unknown = prefix
 	return &other
 }
 
-// WithRoom returns the schema for values whose memory is taken from a room while they are checked.
-// Without one, values have at most jsonvalue.MaxUncounted parts. If the room refuses, that is
-// the error of the check.
+// WithRoom returns the schema for checks that take the memory of values from a room. Without a
+// room, values have at most jsonvalue.MaxUncounted parts. A refusal of the room is the error of the
+// check.
 func (s *Schema) WithRoom(room jsonvalue.Room) *Schema {
 	other := *s
 	other.room = room
 	return &other
 }
 
-// unknown is a value that is not known.
+// unknown is a value not known yet.
 type unknown struct{}
 
 // SchemaError says why a JSON document cannot be used as a schema.
 type SchemaError struct {
 	What   string // the role of the schema, as passed to CompileSchema
-	Reason string // one line, or one line per violation of the meta-schema
+	Reason string // a line, or a line per violation of the meta-schema
 }
 
 func (e *SchemaError) Error() string { return e.What + ": " + e.Reason }
 
-// CompileSchema compiles a JSON Schema, which must be an object. Without "$schema" it is
-// read as 2020-12; drafts 4, 6, 7 and 2019-09 are used when declared. "format" is asserted
-// where the draft says so (up to draft-07). References can only refer to the document
-// itself and to the drafts' meta-schemas: nothing is ever loaded from network or disk. what
-// names the document in errors ("inputSchema"), which are a [*SchemaError].
+// CompileSchema compiles a JSON Schema, which must be an object. Without "$schema" the schema is
+// read as 2020-12; drafts 4, 6, 7 and 2019-09 are used when declared. "format" is asserted where
+// the draft says so (up to draft-07). References can only refer to the document itself and to the
+// drafts' meta-schemas: nothing is ever loaded from network or disk. The parameter what names the
+// document in errors ("inputSchema"), which are a [*SchemaError].
 func CompileSchema(raw []byte, what string) (*Schema, error) {
 	doc, err := parseSchema(raw, what)
 	if err != nil {
@@ -173,16 +172,16 @@ func compileWithin(m *meter, doc map[string]any, what string) (*Schema, error) {
 	return s, nil
 }
 
-// Validate checks one JSON value. The error is a [*ValidationError], also for bytes that
-// are not JSON, or that of spend if it refuses more work. A nil spend allows [FreeWork];
-// the error is then a [*WorkError].
+// Validate checks a JSON value. The error is a [*ValidationError], also for malformed JSON, or the
+// error of spend if spend refuses more work. A nil spend allows [FreeWork]; the error is then a
+// [*WorkError].
 func (s *Schema) Validate(value []byte, spend Spend) error {
 	return s.validate(value, spend, false)
 }
 
-// ValidateArguments is Validate for the arguments of an upstream's tool. A required
-// property that has a default may be left out, because the server sets it. (Schema
-// generators list as required what a handler always finds set.)
+// ValidateArguments is Validate for the arguments of an upstream's tool. A required property with a
+// default may be left out, because the server sets the default. (Schema generators list properties
+// as required if the handler always finds them set.)
 func (s *Schema) ValidateArguments(value []byte, spend Spend) error {
 	return s.validate(value, spend, true)
 }

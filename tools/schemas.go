@@ -8,31 +8,31 @@ import (
 	"sync/atomic"
 )
 
-// Schemas keeps compiled schemas by their texts, so that each is compiled when it is needed for
-// the first time. What was used longest ago goes when they take too much memory, and is
-// compiled again when it is needed again. It is safe for concurrent use.
+// Schemas keeps compiled schemas by their texts, so each is compiled at its first use. When memory
+// runs out, the least recently used schemas are dropped, and compiled again at their next use.
+// Schemas is safe for concurrent use.
 type Schemas struct {
 	most int64 // bytes
 
 	mu     sync.Mutex // a leaf
 	used   int64
 	byText map[[sha256.Size]byte]*linked.Element
-	order  linked.List // of *keptSchema; what was used last comes first
+	order  linked.List // of *keptSchema, most recently used first
 }
 
 // DefaultSchemas is how many bytes of compiled schemas are kept if nothing else is said.
 const DefaultSchemas = 16 << 20
 
-// NewSchemas returns Schemas that take about as many bytes at most.
+// NewSchemas returns Schemas of about most bytes at most.
 func NewSchemas(most int64) *Schemas {
 	return &Schemas{most: most, byText: map[[sha256.Size]byte]*linked.Element{}}
 }
 
-// Turn is called before work on the host with its size, in units of a [Spend]. It may wait
-// until the caller may compute, and returns what ends that.
+// Turn is called before work on the host with its size, in units of a [Spend]. It may wait until
+// the caller may compute, and returns a function that ends the turn.
 type Turn func(units uint64) (end func())
 
-// compileWork is the work of compiling one byte of a schema.
+// compileWork is the work of compiling a byte of a schema.
 const compileWork = 1000
 
 // keptSchema is compiled once.
@@ -45,7 +45,7 @@ type keptSchema struct {
 	size   int64 // guarded by Schemas.mu
 }
 
-// Input is CompileInputSchema. It calls turn, unless that is nil, before it compiles anything.
+// Input is CompileInputSchema. A turn other than nil is called before any compilation.
 func (s *Schemas) Input(raw []byte, what string, turn Turn) (*Schema, error) {
 	return s.get("input", raw, what, turn, CompileInputSchema)
 }
@@ -57,7 +57,7 @@ func (s *Schemas) Any(raw []byte, what string, turn Turn) (*Schema, error) {
 
 func (s *Schemas) get(kind string, raw []byte, what string, turn Turn, compile func([]byte, string) (*Schema, error)) (*Schema, error) {
 	k := s.kept(sha256.Sum256(fmt.Appendf(nil, "%s %s %s", kind, what, raw)))
-	if turn != nil && !k.done.Load() { // others wait for a turn of their own, as long as their runs last
+	if turn != nil && !k.done.Load() { // other callers wait for their own turn, as long as their runs last
 		defer turn(uint64(len(raw)) * compileWork)()
 	}
 	k.once.Do(func() {
@@ -74,10 +74,10 @@ func (s *Schemas) get(kind string, raw []byte, what string, turn Turn, compile f
 	return k.schema, k.err
 }
 
-// keptOverhead is what a schema takes in Schemas besides itself, in bytes.
+// keptOverhead is the memory of an entry in Schemas besides the schema, in bytes.
 const keptOverhead = 512
 
-// kept returns what is kept under a key, which may not be compiled yet.
+// kept returns the entry of a key, which may not be compiled yet.
 func (s *Schemas) kept(key [sha256.Size]byte) *keptSchema {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,18 +90,18 @@ func (s *Schemas) kept(key [sha256.Size]byte) *keptSchema {
 	return k
 }
 
-// grown notes how much a schema takes, and drops others.
+// grown records the memory of a schema, and drops other schemas.
 func (s *Schemas) grown(k *keptSchema, size int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e := s.byText[k.key]; e == nil || e.Value != k {
-		return // it was dropped while it was compiled
+		return // the entry was dropped during its compilation
 	}
 	k.size = size
 	s.used += size
 	for e := s.order.Back(); e != nil && s.used > s.most; {
 		old, before := e.Value.(*keptSchema), e.Prev()
-		if old.size > 0 { // otherwise it is being compiled
+		if old.size > 0 { // otherwise the entry is being compiled
 			s.used -= old.size
 			delete(s.byText, old.key)
 			s.order.Remove(e)
@@ -110,19 +110,19 @@ func (s *Schemas) grown(k *keptSchema, size int64) {
 	}
 }
 
-// maxLocations is how many bytes all the places in a schema may have together when each is
-// written as a path from its root. The compiler keeps a path for each.
+// maxLocations is the largest total, in bytes, of the paths from the root to all places in a
+// schema. The compiler keeps a path for each.
 const maxLocations = 4 << 20
 
-// The sizes of what is compiled, in bytes, as measured.
+// The sizes of compiled schemas, in bytes, as measured.
 const (
 	schemaSize      = 1300 // a schema in the schema
 	valueSize       = 128  // a JSON value of another kind
 	instructionSize = 70   // an instruction of a regular expression
 )
 
-// measure returns about how many bytes a document takes when it is compiled, and how many of
-// them are for places of schemas.
+// measure returns about how many bytes a document takes when compiled, and the share of these bytes
+// for paths of schemas.
 func measure(doc any) (size, locations int64) {
 	var walk func(v any, at int64)
 	walk = func(v any, at int64) {
@@ -148,7 +148,7 @@ func measure(doc any) (size, locations int64) {
 	return size + 2*locations, locations
 }
 
-// escapedLength returns about how many bytes a name has in a path: that of a JSON pointer, as a
+// escapedLength returns about how many bytes a name has in the path of a JSON pointer, as a
 // fragment of a URL.
 func escapedLength(name string) int64 {
 	n := 1

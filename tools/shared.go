@@ -16,27 +16,27 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// Shared keeps the tools that several machines share. The folder of a Store is then a copy,
-// which somebody else keeps up to date: it is read, and written to only after the change has
-// been made in Shared. Errors match those of this package where they are named below.
+// Shared keeps the tools of several machines. The folder of a Store is then a copy that another
+// component keeps up to date: the Store reads the folder, and writes only after the change has been
+// made in Shared. Errors match the errors of this package where named below.
 type Shared interface {
-	// Get returns a document and its version; version "" if there is none.
+	// Get returns a document and its version; version "" for a missing document.
 	Get(d Document) (data []byte, version string, err error)
-	// Put replaces a document if it has that version, "" for one that is not there. The error
-	// matches ErrChanged if it has another one, and ErrUnsure if nobody knows whether it was
-	// written.
+	// Put replaces a document if its version is version, "" for a missing document. The error
+	// matches ErrChanged if the document has another version, and ErrUnsure if the outcome of the
+	// write is unknown.
 	Put(d Document, version string, data []byte) error
 	// Remove removes a document as Put replaces one.
 	Remove(d Document, version string) error
-	// Versions yields the documents of kind OfVersion of a tool, in no order. An error is the
-	// last that it yields.
+	// Versions yields the documents of kind OfVersion of a tool, in no order. An error ends the
+	// sequence.
 	Versions(tool string) iter.Seq2[[]byte, error]
 }
 
 // Document is the name of a document in Shared.
 type Document struct {
 	Kind DocumentKind
-	// Name is that of a tool, for OfVersion followed by "/" and the name of the version's file
+	// Name is the name of a tool, for OfVersion followed by "/" and the name of the version's file
 	// without its extension.
 	Name string
 }
@@ -48,20 +48,20 @@ type DocumentKind int
 const (
 	OfTool    DocumentKind = iota // the file of a tool
 	OfVersion                     // the file of a version
-	OfNumber                      // the last number that was given to a version of a tool
+	OfNumber                      // the last number given to a version of a tool
 )
 
 var (
-	// ErrChanged is matched by errors.Is if somebody on another machine has changed a tool in
-	// the meantime. Nothing was written.
+	// ErrChanged is matched by errors.Is if another machine has changed a tool in the meantime.
+	// Nothing was written.
 	ErrChanged = errors.New("it was changed on another machine in the meantime")
 	// ErrAway is matched by errors.Is if the tools cannot be changed now. Nothing was written.
 	ErrAway = errors.New("the store of the fleet does not answer, so that saved tools can be read and called, but not changed (try again later)")
-	// ErrUnsure is matched by errors.Is if it is not known whether something was written.
+	// ErrUnsure is matched by errors.Is if the outcome of a write is unknown.
 	ErrUnsure = errors.New("it is not known whether it was written")
 )
 
-// RolledBackError says that a shared tool is older than the copy of it.
+// RolledBackError reports a shared tool older than its copy.
 type RolledBackError struct {
 	Name        string
 	Shared, Own time.Time // when they were modified
@@ -72,17 +72,17 @@ func (e *RolledBackError) Error() string {
 		e.Name, e.Shared.Format(time.RFC3339), e.Own.Format(time.RFC3339))
 }
 
-// UnsharedError says that a tool is in the folder only.
+// UnsharedError reports a tool that is in the folder only.
 type UnsharedError struct{ Name string }
 
 func (e *UnsharedError) Error() string {
 	return fmt.Sprintf("tool %q: is in the folder of this machine, but not in the store of the fleet, and its history does not say that it was deleted (save it again, or delete it)", e.Name)
 }
 
-// Accepts returns an error if the copy of a tool must not become what the shared tool is now:
-// it is none, it is older, or it was removed without a trace. copied is nil if there is no
-// copy, and now is nil if there is no shared tool. A copy that was edited by hand is kept in
-// the folder ".edited" before it is lost.
+// Accepts returns an error if the copy of a tool must not be replaced by the shared tool: the
+// shared tool is invalid, is older, or was removed without a trace. copied is nil without a copy,
+// and now is nil without a shared tool. A copy edited by hand is kept in the folder ".edited"
+// before the copy is lost.
 func (s *Store) Accepts(name string, copied, now []byte) error {
 	if err := CheckName(name); err != nil {
 		return err
@@ -109,13 +109,13 @@ func (s *Store) Accepts(name string, copied, now []byte) error {
 	case shared.Metadata.Modified.Before(mine.Metadata.Modified):
 		return &RolledBackError{name, shared.Metadata.Modified, mine.Metadata.Modified}
 	}
-	// Whoever saves a tool again as it is keeps no version of it. And while the tool changes, its
-	// versions may be copied after it.
+	// Saving an unchanged tool keeps no version. And during a change, versions may be copied after
+	// the tool.
 	edited := !mine.sameToAgents(&shared) && !s.wasShared(&mine) && !s.isVersion(&mine)
 	return s.keepEdited(name, copied, edited)
 }
 
-// isVersion reports whether Shared has a version of a tool with that form, whenever it was saved.
+// isVersion reports whether Shared has a version of a tool with this form, saved at any time.
 func (s *Store) isVersion(d *Definition) bool {
 	if s.shared == nil {
 		return false
@@ -163,13 +163,13 @@ func (s *Store) wasShared(d *Definition) bool {
 	return false
 }
 
-// editedDir has copies of tools that were edited by hand, and maxEdited is how many are kept.
+// editedDir has copies of tools edited by hand, at most maxEdited.
 const (
 	editedDir = ".edited"
 	maxEdited = 100
 )
 
-// keepEdited keeps the copy of a tool if it was edited by hand.
+// keepEdited keeps the copy of a tool if the copy was edited by hand.
 func (s *Store) keepEdited(name string, copied []byte, edited bool) error {
 	if !edited || len(copied) == 0 {
 		return nil
@@ -199,18 +199,18 @@ func (s *Store) keepEdited(name string, copied []byte, edited bool) error {
 	return nil
 }
 
-// sharing is the change of one tool in Shared, while the folder is locked. A nil sharing is
-// that of a Store that shares nothing.
+// sharing is the change of one tool in Shared, while the folder is locked. A nil sharing belongs to
+// a Store that shares nothing.
 type sharing struct {
 	*Store
 	name    string
 	version string     // of the shared tool
-	kept    Document   // the version that this change has made, if its name is set
-	form    Definition // what is kept
+	kept    Document   // the version made by this change, if the name is set
+	form    Definition // the kept form
 }
 
-// share begins to change a tool. old is the copy, nil if there is none. The error matches
-// ErrChanged if the shared tool is another one.
+// share begins to change a tool. old is the copy, nil without a copy. The error matches ErrChanged
+// if the shared tool is a different one.
 func (s *Store) share(root *os.Root, name string, old *entry) (*sharing, error) {
 	if s.shared == nil {
 		return nil, nil
@@ -226,8 +226,8 @@ func (s *Store) share(root *os.Root, name string, old *entry) (*sharing, error) 
 	return &sharing{Store: s, name: name, version: version}, nil
 }
 
-// isOlder reports whether a shared tool is not used because the copy is newer, so that the
-// copy may replace it.
+// isOlder reports whether a shared tool is not used because the copy is newer, so the copy may
+// replace the shared tool.
 func (s *Store) isOlder(root *os.Root, name string, data []byte, version string) bool {
 	copied, err := ReadFile(root, name+extension, MaxFileBytes)
 	if err != nil {
@@ -240,8 +240,8 @@ func (s *Store) isOlder(root *os.Root, name string, data []byte, version string)
 	return errors.As(err, new(*RolledBackError)) || errors.As(err, new(*UnsharedError))
 }
 
-// modified returns the time of a change, which is later than that of the form before it on
-// whatever machine that was made: a shared tool with an earlier time is an old one.
+// modified returns the time of a change, which is later than the time of the previous form, even if
+// another machine made that form: a shared tool with an earlier time is outdated.
 func (c *sharing) modified(now, before time.Time) time.Time {
 	if c != nil && !now.After(before) {
 		return before.Add(time.Millisecond)
@@ -261,7 +261,7 @@ func (c *sharing) number(versions []versionFile) (int, error) {
 			return 0, err
 		}
 		last, err := strconv.Atoi(string(bytes.TrimSpace(data)))
-		if err != nil || last < 0 || last >= maxNumber { // none, or none that this program has written
+		if err != nil || last < 0 || last >= maxNumber { // none, or not written by this program
 			last = 0
 		}
 		n := max(last, known) + 1
@@ -297,11 +297,11 @@ func (c *sharing) keep(k versionFile, form *Definition) error {
 	return nil
 }
 
-// tidyAmong is how many of the newest versions can be of changes that were not made.
+// tidyAmong is how many of the newest versions can belong to changes never made.
 const tidyAmong = 5
 
-// tidy removes the versions of other changes of the form that this one has replaced: nobody
-// can make them any more.
+// tidy removes the versions kept for other changes of the replaced form: these changes can no
+// longer be made.
 func (c *sharing) tidy(root *os.Root) {
 	if c == nil || c.kept.Name == "" {
 		return
@@ -321,8 +321,8 @@ func (c *sharing) tidy(root *os.Root) {
 	}
 }
 
-// publish makes the change in Shared; data is the file of the tool, nil to remove it. If
-// somebody was faster, the version is removed again.
+// publish makes the change in Shared; data is the file of the tool, nil to remove it. If another
+// machine was faster, the version is removed again.
 func (c *sharing) publish(data []byte) error {
 	if c == nil {
 		return nil
@@ -346,8 +346,8 @@ func (c *sharing) publish(data []byte) error {
 	return err
 }
 
-// withdraw removes the version of a change that was not made. If that fails, History does not
-// show it.
+// withdraw removes the version of a change that was not made. After a failure, History hides the
+// version.
 func (c *sharing) withdraw() {
 	if c == nil || c.kept.Name == "" {
 		return

@@ -18,7 +18,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// ErrNotFound is matched by errors.Is if no tool of that name is saved.
+// ErrNotFound is matched by errors.Is if no tool with the name is saved.
 var ErrNotFound = errors.New("no such saved tool")
 
 // ErrClosed is matched by errors.Is after a write to a closed store.
@@ -28,10 +28,10 @@ var ErrClosed = errors.New("the tool store is closed")
 type StoreOptions struct {
 	// Log receives warnings about corrupt files and failed writes; nil discards them.
 	Log *slog.Logger
-	// OnChange, if set, is called after a change that agents can see, by any process: a
-	// tool was added or removed, or its description, schemas or code changed. Calls never
-	// overlap, come from a goroutine of the store and hold no lock; several changes may
-	// share one call. OnChange may call the store, except for Close.
+	// OnChange, if set, is called after a change visible to agents, by any process: a tool was
+	// added or removed, or its description, schemas or code changed. Calls never overlap, come from
+	// a goroutine of the store and hold no lock; several changes may share one call. OnChange may
+	// call the store, except for Close.
 	OnChange func()
 	// Shared, if set, has the tools; the directory is a copy.
 	Shared Shared
@@ -41,15 +41,15 @@ type StoreOptions struct {
 	Room Room
 }
 
-// Problem is a file in the tools directory that cannot be used.
+// Problem is an unusable file in the tools directory.
 type Problem struct {
 	Name string // the file's name without ".json"
 	Path string // the file
 	Err  error  // why
 }
 
-// CorruptError is returned instead of changing a file that cannot be read as a tool: it may
-// be somebody's work.
+// CorruptError refuses the change of a file that is unreadable as a tool, because the file may be a
+// person's work.
 type CorruptError struct{ Problem }
 
 func (e *CorruptError) Error() string {
@@ -58,30 +58,30 @@ func (e *CorruptError) Error() string {
 
 func (e *CorruptError) Unwrap() error { return e.Err }
 
-// ClashError refuses a name that differs from that of a saved tool only in case: on Windows
-// and macOS both would be the same file.
+// ClashError refuses a name that differs from the name of a saved tool only in case: on Windows and
+// macOS both would be the same file.
 type ClashError struct{ Name, Existing string }
 
 func (e *ClashError) Error() string {
 	return fmt.Sprintf("tool name %q: differs from the saved tool %q only in upper and lower case (choose another name, or delete %[2]q first)", e.Name, e.Existing)
 }
 
-// Store is a directory of saved tools, one file each in the format of the specification.
-// All methods are safe for concurrent use, also by several processes on one directory:
-// reads see what others wrote, writes are exclusive. Writes are atomic: if the process or
-// the machine stops, each tool has its old or its new form.
+// Store is a directory of saved tools, one file each in the format of the specification. All
+// methods are safe for concurrent use, also by several processes on one directory: reads see the
+// writes of other processes, writes are exclusive. Writes are atomic: if the process or the machine
+// stops, each tool has the old or the new form.
 //
-// Locks, in the order in which they are taken: writing, the lock file, files, mu. None is
-// held while OnChange or a caller's code runs.
+// Locks, in the order in which they are taken: writing, the lock file, files, mu. None is held
+// while OnChange or a caller's code runs.
 type Store struct {
 	dir      string
 	log      *slog.Logger
 	onChange func()
-	shared   Shared // nil: the directory is all there is
+	shared   Shared // nil: only the directory is used
 	schemas  *Schemas
 
-	// writing lets one writer of this process at a time use the lock file, which excludes
-	// only other processes.
+	// writing lets a single writer of this process at a time use the lock file, which excludes only
+	// other processes.
 	writing sync.Mutex
 	// mostHistory is MaxHistoryBytes, and unlooked is how much was written since all versions
 	// were looked at; both are guarded by writing.
@@ -94,21 +94,20 @@ type Store struct {
 	counts  countFile // nothing unless tools are shared
 	room    rooms
 
-	// mu guards the state for fast operations: nothing slow is done while it is held.
+	// mu guards the state for fast operations: nothing slow happens under the lock.
 	mu      sync.Mutex
-	pending map[string]executions // executions that are not on disk yet
+	pending map[string]executions // executions not yet on disk
 
 	counted  chan struct{} // signals pending executions; capacity 1, since the map has the details
-	changed  chan struct{} // signals that this process changed a file; capacity 1 likewise
+	changed  chan struct{} // signals a file changed by this process; capacity 1 likewise
 	done     chan struct{} // closed by Close
 	closing  sync.Once
 	closeErr error
 	routines sync.WaitGroup
 }
 
-// OpenStore opens the directory dir/tools and creates it if needed (directories 0700, files
-// 0600). A read-only directory can be opened; only writing to it fails. The caller must
-// Close the store.
+// OpenStore opens the directory dir/tools, which is created if needed (directories 0700, files
+// 0600). A read-only directory can be opened; only writes fail. The caller must Close the store.
 func OpenStore(dir string, opts StoreOptions) (*Store, error) {
 	s := &Store{
 		dir:         filepath.Join(dir, "tools"),
@@ -142,13 +141,13 @@ func OpenStore(dir string, opts StoreOptions) (*Store, error) {
 	}
 	s.routines.Go(s.writeCounts)
 	if s.onChange != nil {
-		w := s.newWatcher() // before OpenStore returns, so that later changes are noticed
+		w := s.newWatcher() // before OpenStore returns, so later changes are noticed
 		s.routines.Go(w.run)
 	}
 	return s, nil
 }
 
-// checkOwner returns an error if others may change the tools, or the files beside them.
+// checkOwner returns an error if other users may change the tools, or the files next to them.
 func (s *Store) checkOwner() error {
 	reported := map[string]bool{} // both have parent folders in common
 	for _, dir := range []string{s.dir, filepath.Join(s.dir, historyDir), filepath.Dir(s.dir)} {
@@ -169,9 +168,9 @@ func (s *Store) checkOwner() error {
 	return nil
 }
 
-// clean removes what crashed writers left, if possible, and reads the directory.
+// clean removes the leftovers of crashed writers, if possible, and reads the directory.
 func (s *Store) clean() error {
-	// Do not wait: a writer that is active now cleans up itself.
+	// Do not wait: an active writer cleans up by itself.
 	if err := s.exclusive(0, func(*os.Root) error { return nil }); err != nil {
 		s.log.Debug("tool store: leftover files of a crash are not cleaned up", "error", err)
 	}
@@ -183,8 +182,8 @@ func (s *Store) clean() error {
 // Dir returns the directory with the tool files.
 func (s *Store) Dir() string { return s.dir }
 
-// List returns all tools, sorted by name, as they are on disk now. If the directory cannot
-// be read, it logs that and returns the last known tools.
+// List returns all tools, sorted by name, as on disk now. If the directory cannot be read, List
+// logs the error and returns the last known tools.
 func (s *Store) List() []Definition {
 	list, _ := s.Listed()
 	return list
@@ -224,8 +223,8 @@ func (s *Store) look() Listing {
 	return l
 }
 
-// Get returns the tool called name. The error matches ErrNotFound if there is none, and is
-// a [*CorruptError] if its file cannot be used.
+// Get returns the tool called name. The error matches ErrNotFound for an unknown tool, and is a
+// [*CorruptError] for an unusable file.
 func (s *Store) Get(name string) (Definition, error) {
 	s.files.Lock()
 	defer s.files.Unlock()
@@ -257,24 +256,24 @@ func notFound(name string) error {
 	return fmt.Errorf("tool %q: %w (list_saved_tools shows the names)", display.Clip(name, 80), ErrNotFound)
 }
 
-// find is known for callers that do not hold files. Entries never change.
+// find is known for callers without the lock files. Entries never change.
 func (s *Store) find(name string) (*entry, error) {
 	s.files.Lock()
 	defer s.files.Unlock()
 	return s.known(name)
 }
 
-// Save writes a tool: a new one, or a new form of an existing one. That keeps its creation
-// time and counts, whatever def.Metadata says. It returns what is on disk now, and whether
-// the tool is new. If the forms differ in a way that matters to agents or runs, the old one
-// becomes a version, see [Store.History]. Errors: [*NameError], [*SchemaError],
-// [*ClashError], [*CorruptError], [*RoomError], ErrClosed, or that writing or keeping the version failed.
-// After an error the old form is unchanged.
+// Save writes a tool: a new tool, or a new form of an existing tool. An existing tool keeps its
+// creation time and counts, whatever def.Metadata says. Save returns the definition now on disk,
+// and whether the tool is new. If the forms differ in a way that matters to agents or runs, the old
+// form becomes a version, see [Store.History]. Errors: [*NameError], [*SchemaError], [*ClashError],
+// [*CorruptError], [*RoomError], ErrClosed, or a failure to write or to keep the version. After an
+// error the old form is unchanged.
 func (s *Store) Save(def Definition) (saved Definition, created bool, err error) {
 	return s.save(def, SavedOver)
 }
 
-// Import is Save for a definition from elsewhere. It differs only in what the history says.
+// Import is Save for a definition from elsewhere. Only the history's record differs.
 func (s *Store) Import(def Definition) (saved Definition, created bool, err error) {
 	return s.save(def, Imported)
 }
@@ -338,7 +337,7 @@ func (s *Store) save(def Definition, ending Ending) (saved Definition, created b
 	return saved, created, nil
 }
 
-// inherit gives a new form of a tool what it keeps from the old one.
+// inherit gives a new form of a tool the kept parts of the old form.
 func inherit(def, old *Definition) {
 	extra := def.Metadata.Extra
 	def.Metadata = old.Metadata
@@ -361,9 +360,9 @@ func (s *Store) checkClash(name string) error {
 	return nil
 }
 
-// Delete removes the tool called name, with the executions that are not on disk yet. Its
-// last form becomes a version. Errors: ErrNotFound, [*CorruptError], ErrClosed, or that
-// moving its file failed; the tool is unchanged then.
+// Delete removes the tool called name, with the executions not yet on disk. The last form becomes a
+// version. Errors: ErrNotFound, [*CorruptError], ErrClosed, or a failure to move the file, which
+// leaves the tool unchanged.
 func (s *Store) Delete(name string) error {
 	if s.closed() {
 		return ErrClosed
@@ -410,7 +409,7 @@ func (s *Store) Delete(name string) error {
 	return nil
 }
 
-// remove moves a tool's file to its history.
+// remove moves a tool's file to the history.
 func (s *Store) remove(root *os.Root, name, file string) error {
 	s.files.Lock()
 	defer s.files.Unlock()
@@ -422,12 +421,12 @@ func (s *Store) remove(root *os.Root, name, file string) error {
 	return nil
 }
 
-// exists reports whether there is a file with the name in any case, which is the same file
-// on some systems.
+// exists reports whether a file with the name in any case exists, which is the same file on some
+// systems.
 func (s *Store) exists(name string) bool { return s.checkClash(name) != nil }
 
-// Problems returns the files that cannot be used, sorted by name. Each is also logged once
-// whenever it changes.
+// Problems returns the unusable files, sorted by name. Each is also logged once after each of its
+// changes.
 func (s *Store) Problems() []Problem {
 	s.files.Lock()
 	defer s.files.Unlock()
@@ -447,8 +446,8 @@ func (s *Store) problem(name string, e *entry) Problem {
 
 func (s *Store) path(name string) string { return filepath.Join(s.dir, name+extension) }
 
-// Close stops the goroutines and writes the counts that are not on disk yet. The error says
-// which could not be written. Later calls return the same error.
+// Close stops the goroutines and writes the counts not yet on disk. The error names the counts that
+// could not be written. Later calls return the same error.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
 		close(s.done)

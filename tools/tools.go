@@ -1,28 +1,12 @@
-// Package tools implements saved composite tools: their definitions, names and JSON
-// Schemas, the checking of arguments against a schema, and the directory in which tools are
-// stored.
+// Package tools implements saved composite tools: their definitions, names and JSON Schemas, the
+// checking of arguments, and the directory in which tools are stored.
 //
-// A tool is a [Definition]. Its schemas are compiled with [CompileSchema] and
-// [CompileInputSchema] into a [Schema], which validates JSON and coerces the arguments of a
-// call where that loses nothing. [Store] keeps definitions as one JSON file each, shared
-// safely between processes.
+// Begin with [Definition], a tool, and [Store], which keeps definitions as one JSON file each,
+// shared safely between processes. [CompileSchema] makes a [Schema], which validates JSON and
+// coerces the arguments of a call without loss.
 //
-// Everything here reads and writes raw JSON: no number is converted to float64, and no
-// object loses its key order.
-//
-// Files: name.go (names), value.go (strict JSON reading), schema.go, resolve.go and cost.go
-// (compiling), schemas.go (compiled schemas), meter.go (limiting the work of checking), evaluate.go, evaluate_parts.go,
-// evaluate_types.go and evaluate_refs.go (applying a schema), pattern.go and equal.go (the
-// expensive parts of that), violation.go and describe.go (descriptions of violations),
-// coerce.go, nulls.go and defaults.go (arguments), limits.go (the limits of a tool), durable.go
-// (runs that outlive their process), permissions.go (what a tool may call), unseen.go (definitions at which nobody has looked), hash.go (the
-// identity of a definition), format.go (the file format), store.go, cache.go, room.go, count.go,
-// dir.go and watch.go (the directory), history.go (versions), shared.go and countfile.go (tools
-// that several machines share).
-//
-// Package tools/bundle exports and imports definitions.
-//
-// The package does not import any package in host.
+// The package reads and writes raw JSON: no number is converted to float64, and no object loses its
+// key order.
 package tools
 
 import (
@@ -31,49 +15,47 @@ import (
 	"time"
 )
 
-// Definition is one saved composite tool.
+// Definition is a saved composite tool.
 //
-// The byte slices of a definition from a [Store] are shared with other callers and must not
-// be changed.
+// The byte slices of a definition from a [Store] are shared with other callers and must not be
+// changed.
 type Definition struct {
-	// Name is the tool's name and, with ".json" added, that of its file; see [CheckName].
+	// Name is the tool's name and, with ".json" added, the file's name; see [CheckName].
 	Name string
-	// Description is the text by which agents choose the tool. It may be empty.
+	// Description is the text by which agents choose the tool. An empty text is allowed.
 	Description string
-	// InputSchema is the JSON Schema of the call's arguments, an object whose root "type"
-	// is "object". Key order and number literals are kept; white space between tokens is
-	// not.
+	// InputSchema is the JSON Schema of the call's arguments, an object with the root "type"
+	// "object". Key order and number literals are kept; white space between tokens is not.
 	InputSchema json.RawMessage
 	// OutputSchema is the JSON Schema of the script's result, kept like InputSchema; nil if
 	// the tool has none.
 	OutputSchema json.RawMessage
-	// Limits are the tool's own limits; the zero value means those of the configuration.
+	// Limits are the tool's own limits; the zero value means the limits of the configuration.
 	Limits Limits
-	// Durability says whether runs outlive the process that makes them.
+	// Durability says whether runs outlive their process.
 	Durability
-	// Permissions say what the tool may call; nil if that is not known. It is derived
-	// by the caller of [Store.Save].
+	// Permissions name the tools that the tool may call; nil if unknown. The caller of [Store.Save]
+	// derives them.
 	Permissions *Permissions
-	// Labels are those of the session that has saved the tool: names such as "private" of
-	// what it was given before. The code may depend on that. Nil for none.
+	// Labels are the labels of the session that saved the tool, for example "private": names of
+	// data the session was given before. The code may depend on this data. Nil for none.
 	Labels []string
-	// Code is the Starlark script. It is never parsed here: untrusted source is parsed only
+	// Code is the Starlark script. The script is never parsed here: untrusted source is parsed only
 	// in the sandbox.
 	Code string
 	// Metadata is maintained by the store, see [Store.Save].
 	Metadata Metadata
-	// Extra holds the members of the file that this program does not know, in file order,
-	// so that nothing is lost when a file from a later version is rewritten. In
-	// [Store.Save], nil keeps those that the file has.
+	// Extra holds the unknown members of the file, in file order, so that rewriting a file from a
+	// later version loses nothing. In [Store.Save], nil keeps the file's members.
 	Extra []Member
 
-	// schemas has the compiled schemas of definitions from a [Store]; nil for others.
+	// schemas has the compiled schemas of definitions from a [Store]; nil for other definitions.
 	schemas *Schemas
 }
 
-// Input returns the compiled InputSchema. For a definition from a [Store] it is compiled when it
-// is needed first, after a turn, if that is not nil; for others on each call. The error is a
-// [*SchemaError].
+// Input returns the compiled InputSchema. For a definition from a [Store] the schema is compiled at
+// its first use, after a turn if turn is not nil; for other definitions on each call. The error is
+// a [*SchemaError].
 func (d *Definition) Input(turn Turn) (*Schema, error) {
 	if d.schemas == nil {
 		return CompileInputSchema(d.InputSchema, "inputSchema")
@@ -81,7 +63,7 @@ func (d *Definition) Input(turn Turn) (*Schema, error) {
 	return d.schemas.Input(d.InputSchema, "inputSchema", turn)
 }
 
-// Output is like Input for the OutputSchema; it returns nil, nil if there is none.
+// Output is like Input for the OutputSchema; without an OutputSchema the result is nil, nil.
 func (d *Definition) Output(turn Turn) (*Schema, error) {
 	if d.OutputSchema == nil {
 		return nil, nil
@@ -101,13 +83,13 @@ func (d *Definition) checkSchemas() error {
 	return err
 }
 
-// Metadata says when a tool was created and how often it ran. All times are in UTC.
+// Metadata has the times of a tool and the number of its runs. All times are in UTC.
 type Metadata struct {
-	// Created and Modified are written in RFC 3339. If a file lacks them, they are set to
-	// its modification time.
+	// Created and Modified are written in RFC 3339. If a file lacks them, they are set to the
+	// file's modification time.
 	Created, Modified time.Time
-	// ExecutionCount is the number of executions recorded by all processes, including those
-	// of this process that are not on disk yet.
+	// ExecutionCount is the number of executions recorded by all processes, including this
+	// process's executions not yet on disk.
 	ExecutionCount int64
 	// LastExecuted is zero, and absent from the file, before the first execution.
 	LastExecuted time.Time

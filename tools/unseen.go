@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
-// unseen returns the targets of which nobody has looked at the definitions.
+// unseen returns the targets with unseen definitions.
 func (p *Permissions) unseen() []string {
 	if p.Definitions == nil {
 		return p.List()
@@ -18,8 +18,8 @@ func (p *Permissions) unseen() []string {
 	return p.Unseen
 }
 
-// IsUnseen reports whether nobody has looked at the definition of a tool that may be called.
-// The definition that it has when somebody does is trusted.
+// IsUnseen reports whether a callable tool's definition is unseen. The definition at the first look
+// is trusted.
 func (p *Permissions) IsUnseen(server, tool string) bool {
 	if p == nil || p.Definitions[Target(server, tool)] != "" {
 		return false
@@ -27,8 +27,8 @@ func (p *Permissions) IsUnseen(server, tool string) bool {
 	return slices.ContainsFunc(p.unseen(), func(t string) bool { return means(t, server, tool) })
 }
 
-// UnseenServers returns the servers of targets of which nobody has looked at the
-// definitions, sorted. One that was not known has its script name.
+// UnseenServers returns the servers of targets with unseen definitions, sorted. An unknown server
+// has its script name.
 func (p *Permissions) UnseenServers() []string {
 	if p == nil {
 		return nil
@@ -42,11 +42,10 @@ func (p *Permissions) UnseenServers() []string {
 	return slices.Compact(servers)
 }
 
-// See returns permissions with the digests of those tools of a server that were unseen.
-// names are the server's own names of all its tools, and digest returns the digest of a
-// definition, "" if there is none. A target without wildcards stays unseen as long as the
-// server has no such tool. One with wildcards does not: what the server has later is new.
-// p is not changed.
+// See returns permissions with the digests of a server's unseen tools. names are the server's own
+// names of all tools, and digest returns the digest of a definition, "" without a definition. A
+// target without wildcards stays unseen as long as the server lacks the tool. A target with
+// wildcards does not: later tools of the server are new. p is not changed.
 func (p *Permissions) See(server string, names []string, digest func(tool string) string) *Permissions {
 	out := *p
 	out.Definitions, out.Unseen = maps.Clone(p.Definitions), nil
@@ -85,15 +84,15 @@ func (p *Permissions) sameCalls(o *Permissions) bool {
 		slices.Equal(p.Unresolved, o.Unresolved) && (p.Bounds == nil) == (o.Bounds == nil) && slices.Equal(p.Bounds, o.Bounds)
 }
 
-// See writes down the digests of a server's tools that were unseen in the permissions of a
-// saved tool; see Permissions.See. It returns the permissions as they are stored then, with
-// what another process has written down first. If the stored tool has other permissions
-// than p, it writes nothing and returns p. Errors: ErrClosed, or that writing failed.
+// See records the digests of a server's unseen tools in the permissions of a saved tool; see
+// Permissions.See. It returns the stored permissions, including digests recorded first by another
+// process. If the stored tool has permissions other than p, See writes nothing and returns p.
+// Errors: ErrClosed, or a failed write.
 func (s *Store) See(name string, p *Permissions, server string, names []string, digest func(tool string) string) (*Permissions, error) {
 	if s.closed() {
 		return nil, ErrClosed
 	}
-	// Nothing is to be written if somebody has done it, or the server has no such tools.
+	// Nothing is written if another process has done so, or the server lacks these tools.
 	if stored, err := s.Get(name); err != nil || !stored.Permissions.sameCalls(p) {
 		return p, nil
 	} else if now := stored.Permissions; now.sees(now.See(server, names, digest)) {
@@ -121,7 +120,7 @@ func (s *Store) See(name string, p *Permissions, server string, names []string, 
 	return p, nil
 }
 
-// sees reports whether nothing is seen in o that is not seen in p.
+// sees reports whether everything seen in o is seen in p.
 func (p *Permissions) sees(o *Permissions) bool {
 	return p.Definitions != nil && maps.Equal(p.Definitions, o.Definitions) && slices.Equal(p.Unseen, o.Unseen)
 }

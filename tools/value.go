@@ -10,19 +10,19 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
-// Limits of JSON values that are checked against a schema.
+// Limits of JSON values checked against a schema.
 const (
 	// MaxValueDepth is the nesting depth of objects and arrays.
 	MaxValueDepth = 1000
-	// MaxNumberDigits is the length of the longest number literal, and the largest power of
-	// ten, that is accepted: checking is exact.
+	// MaxNumberDigits is the length of the longest number literal, and the largest accepted power
+	// of ten: checking is exact.
 	MaxNumberDigits = jsonvalue.MaxNumberDigits
 )
 
-// parseValue parses exactly one JSON value into the types that the schema library uses:
-// nil, bool, json.Number, string, []any, map[string]any. Invalid UTF-8 and duplicate names
-// are refused, because another parser could get a different value from the same bytes. The
-// meter keeps the memory of the value until it is freed.
+// parseValue parses exactly one JSON value into the types of the schema library: nil, bool,
+// json.Number, string, []any, map[string]any. Invalid UTF-8 and duplicate names are refused,
+// because another parser could get a different value from the same bytes. The meter keeps the
+// memory of the value until the value is freed.
 func parseValue(m *meter, raw []byte, maxDepth int) (any, error) {
 	options := jsonvalue.Options{Depth: maxDepth, Exact: true, Step: m.token}
 	if m.room != nil {
@@ -42,7 +42,7 @@ func parseValue(m *meter, raw []byte, maxDepth int) (any, error) {
 // token counts a token of JSON.
 func (m *meter) token(bytes int64) { m.take(tokenCost + byteCost*bytes) }
 
-// known returns a text, unless it stands for a value that is not known.
+// known returns a text, unless the text stands for an unknown value.
 func (m *meter) known(text string) any {
 	if strings.HasPrefix(text, m.unknown) {
 		return unknown{}
@@ -82,7 +82,7 @@ func pointer(tokens []string) string {
 	return string(p)
 }
 
-// kindOf returns the JSON type of a parsed value, as JSON Schema names it.
+// kindOf returns the JSON type of a parsed value, as named in JSON Schema.
 func kindOf(v any) string {
 	switch v.(type) {
 	case nil:

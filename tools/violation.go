@@ -33,14 +33,14 @@ func (v Violation) String() string {
 }
 
 // ValidationError lists violations, sorted by pointer (array items by number) and without
-// repetition. It is never empty. If there are very many, it has the first [MaxViolations],
-// or fewer if their pointers are very long.
+// repetition. The list is never empty. It has at most the first [MaxViolations], or fewer if the
+// pointers are very long.
 type ValidationError struct {
 	Violations []Violation
 }
 
 const (
-	// MaxViolations is the number of violations that are reported for one value.
+	// MaxViolations is the largest number of violations reported for a value.
 	MaxViolations = 1000
 	// maxPointers is the total length of their pointers, in bytes.
 	maxPointers = 1 << 20
@@ -90,16 +90,16 @@ type explainer struct {
 	room   *room
 }
 
-// room is what remains of the limits for one report.
+// room is the rest of the limits for a report.
 type room struct {
-	findings int // including alternatives that are merged into one
+	findings int // including merged alternatives
 	hints    int // units of work
 }
 
-// maxHints is the work for guessing what was meant.
+// maxHints is the work for guesses at the intended name.
 const maxHints = 20_000_000
 
-// hint reports whether there is enough work left for a guess, and subtracts it.
+// hint reports whether enough work is left for a guess, and subtracts the work.
 func (x explainer) hint(units int) bool {
 	if x.room.hints < units {
 		return false
@@ -174,9 +174,9 @@ func (x explainer) findings(e *jsonschema.ValidationError) []finding {
 	return x.describe(e)
 }
 
-// alternatives describes the failure of every branch of an anyOf or oneOf: as one list of
-// types if only the type is wrong, as the one branch that was meant if the others clearly
-// were not, or as a list of what is wrong in each branch.
+// alternatives describes the failure of every branch of an anyOf or oneOf: as a list of types if
+// only the type is wrong, as the intended branch if the other branches clearly were not meant, or
+// as a list of the faults in each branch.
 func (x explainer) alternatives(e *jsonschema.ValidationError) []finding {
 	branches := make([][]finding, 0, len(e.Causes))
 	for _, cause := range e.Causes {
@@ -207,7 +207,7 @@ func (x explainer) alternatives(e *jsonschema.ValidationError) []finding {
 	}}
 }
 
-// typesOnly merges branches that each only require another type of this value.
+// typesOnly merges branches that each require only another type of this value.
 func (x explainer) typesOnly(at []string, branches [][]finding) (finding, bool) {
 	var want []string
 	for _, b := range branches {

@@ -12,25 +12,25 @@ import (
 )
 
 const (
-	// gatherTime is how long the events of one change are collected.
+	// gatherTime is how long the events of a change are collected.
 	gatherTime = 25 * time.Millisecond
-	// pollBlind is the polling interval without notifications from the system, and pollSure
-	// that with them. Polling is still needed then, since some file systems (NFS) only
+	// pollBlind is the polling interval without notifications from the system, and pollSure the
+	// interval with notifications. Polling is needed even then, since some file systems (NFS) only
 	// report changes by the same machine.
 	pollBlind = 2 * time.Second
 	pollSure  = 30 * time.Second
 )
 
-// watcher calls OnChange. It is used by one goroutine.
+// watcher calls OnChange. Only one goroutine uses a watcher.
 type watcher struct {
 	store   *Store
-	notify  *fsnotify.Watcher // watches the directory; nil if there is no notification
-	watched fs.FileInfo       // the directory that notify watches
-	warned  bool              // a warning was logged that the directory cannot be watched
+	notify  *fsnotify.Watcher // watches the directory; nil without notifications
+	watched fs.FileInfo       // the directory watched by notify
+	warned  bool              // a warning about the unwatchable directory was logged
 	seen    map[string]Definition
 }
 
-// newWatcher starts watching and remembers the state that the caller of OpenStore can see.
+// newWatcher starts watching and remembers the state visible to the caller of OpenStore.
 func (s *Store) newWatcher() *watcher {
 	w := &watcher{store: s}
 	w.attach()
@@ -38,8 +38,8 @@ func (s *Store) newWatcher() *watcher {
 	return w
 }
 
-// attach makes the system's watch follow the name of the directory: if it was deleted and
-// created again, it is another directory.
+// attach makes the system's watch follow the name of the directory: a directory deleted and created
+// again is a new directory.
 func (w *watcher) attach() {
 	info, err := os.Stat(w.store.dir)
 	if err == nil && w.notify != nil && os.SameFile(info, w.watched) {
@@ -47,7 +47,7 @@ func (w *watcher) attach() {
 	}
 	w.detach()
 	if err != nil {
-		return // it does not exist: the next check tries again
+		return // the directory does not exist: the next check tries again
 	}
 	notify, err := watchDirectory(w.store.dir)
 	switch {
@@ -72,9 +72,9 @@ func watchDirectory(dir string) (*fsnotify.Watcher, error) {
 	return notify, nil
 }
 
-// detach ends the system's watch. On Windows the watch has the directory open, so its
-// name cannot be used again before that. fsnotify.Watcher.Remove would not do: there it
-// fails if the directory has been deleted, and can block while events are pending.
+// detach ends the system's watch. On Windows the watch has the directory open, so the name cannot
+// be reused before detach. fsnotify.Watcher.Remove would not do: on Windows the call fails if the
+// directory has been deleted, and can block while events are pending.
 func (w *watcher) detach() {
 	if w.notify == nil {
 		return
@@ -92,7 +92,7 @@ func (w *watcher) interval() time.Duration {
 	return pollSure
 }
 
-// channels returns what the system's watch reports; both are nil without one.
+// channels returns the reports of the system's watch; both are nil without a watch.
 func (w *watcher) channels() (events <-chan fsnotify.Event, errs <-chan error) {
 	if w.notify == nil {
 		return nil, nil
@@ -131,7 +131,7 @@ func (w *watcher) run() {
 	}
 }
 
-// isRelevant is false for the temporary files that every write creates.
+// isRelevant is false for the temporary files of writes.
 func (w *watcher) isRelevant(ev fsnotify.Event) bool {
 	return ev.Name == w.store.dir || !strings.HasPrefix(filepath.Base(ev.Name), ".")
 }

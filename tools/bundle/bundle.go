@@ -1,44 +1,12 @@
-// Package bundle reads and writes bundles: the format in which saved tools are exported,
-// imported and reviewed. A bundle is TOML that people can read:
+// Package bundle reads and writes bundles: the TOML format in which saved tools are exported,
+// imported and reviewed. Begin with [Read], [Text] and [WriteFolder].
 //
-//	format = "mcp-metatool tools 1"
+// A bundle is a file, or a folder with NAME.toml and NAME.star for each tool, and code_file =
+// "NAME.star" in place of code. The other files of a tool, see [Owns], are smoke tests and
+// recordings in smoke/, see [FileStore]. Texts are restored byte for byte.
 //
-//	[tool.greet]
-//	description = "Greets somebody."
-//	inputSchema = '''
-//	{
-//	  "type": "object"
-//	}
-//	'''
-//	limits = '{"calls":3}'
-//	permissions = [
-//	  "github.get_issue",
-//	]
-//	code = '''
-//	return "hello"
-//	'''
-//
-//	[tool.greet.files]
-//	"greet.toml" = '''
-//	[[check]]
-//	...
-//	'''
-//
-// Schemas and limits are JSON text, so that numbers and the order of keys are preserved;
-// all texts are restored byte for byte. The permissions are those that the tool had; bounds
-// are those of its author, if there are any. A bundle can also be a folder: NAME.toml as above
-// for each tool, but with code_file = "NAME.star" in place of code, that script, and the
-// tool's other files in smoke/.
-//
-// The other files of a tool, see [Owns], are its smoke tests and what they record. They are
-// in the folder "smoke" in the store's directory (beside the folder "tools"), see [FileStore].
-//
-// A bundle may be hostile: nothing outside of its folder is read, symbolic links are not
-// followed, sizes are limited, and errors are an [*Error] with a position. Scripts are not
-// parsed here.
-//
-// Files: write.go (writing), read.go and folder.go (reading), filestore.go (the
-// files beside a tool).
+// A bundle may be hostile: nothing outside of the bundle's folder is read, symbolic links are not
+// followed, sizes are limited, and errors are an [*Error] with a position. No script is parsed.
 package bundle
 
 import (
@@ -52,15 +20,15 @@ import (
 // Format is the value of a bundle's "format" key.
 const Format = "mcp-metatool tools 1"
 
-// Limits of what is read.
+// Limits of reading.
 const (
 	// MaxBytes is the size of a bundle, or of all files in a folder.
 	MaxBytes = 64 << 20
-	// MaxFiles is the number of files that a folder may have.
+	// MaxFiles is the largest number of files in a folder.
 	MaxFiles = 4096
 )
 
-// FilesDir is the name of the folder of the files beside tools.
+// FilesDir is the name of the folder of the files next to tools.
 const FilesDir = "smoke"
 
 const (
@@ -68,27 +36,27 @@ const (
 	scriptSuffix = ".star"
 )
 
-// recordings are the suffixes of files that smoke tests record: cassettes, and locks.
+// recordings are the suffixes of files recorded by smoke tests: cassettes, and locks.
 var recordings = []string{".cassette.toml", ".lock.toml"}
 
-// IsRecording reports whether a file beside a tool was recorded, not written.
+// IsRecording reports whether a file next to a tool was recorded, not written.
 func IsRecording(file string) bool {
 	return slices.ContainsFunc(recordings, func(suffix string) bool { return strings.HasSuffix(file, suffix) })
 }
 
-// Tool is a definition without metadata, and the files beside it.
+// Tool is a definition without metadata, and the files next to the tool.
 type Tool struct {
 	tools.Definition
 	Files []File // sorted by name
 }
 
-// File is a text file beside a tool. Its name is one that the tool Owns.
+// File is a text file next to a tool, with a name that the tool Owns.
 type File struct{ Name, Content string }
 
-// Owns reports whether a file beside tools belongs to the tool. Its smoke tests are in
-// NAME.toml and its cassettes in NAME.cassette.toml or NAME.ANYTHING.cassette.toml, where
-// ANYTHING consists of A-Z a-z 0-9 _ - and "."; its locks are likewise in *.lock.toml.
-// Names of tools have no ".", so each file belongs to at most one tool.
+// Owns reports whether a file next to tools belongs to the tool. Smoke tests are in NAME.toml and
+// cassettes in NAME.cassette.toml or NAME.ANYTHING.cassette.toml, where ANYTHING consists of A-Z
+// a-z 0-9 _ - and "."; locks are likewise in *.lock.toml. Names of tools have no ".", so each file
+// belongs to at most one tool.
 func Owns(tool, file string) bool {
 	rest, ok := strings.CutPrefix(file, tool)
 	if !ok || len(file) > 200 {
@@ -108,7 +76,7 @@ func Owns(tool, file string) bool {
 
 const allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
 
-// Error describes an error in a bundle, with its position.
+// Error describes an error in a bundle, with a position.
 type Error struct {
 	File         string
 	Line, Column int // from 1; 0 if unknown

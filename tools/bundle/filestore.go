@@ -13,16 +13,16 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// FileStore keeps the files beside tools, in a folder called FilesDir. Callers must not write
-// the same file concurrently.
+// FileStore keeps the files next to tools, in a folder called FilesDir. Callers must not write the
+// same file concurrently.
 type FileStore struct{ dir string }
 
 // NewFileStore returns a FileStore in dir, which is usually the directory of the tool store.
 // The folder need not exist.
 func NewFileStore(dir string) FileStore { return FileStore{dir} }
 
-// Files returns the files of a tool, sorted by name; none if the folder does not exist. A
-// file that is not regular or not valid UTF-8 is an error.
+// Files returns the files of a tool, sorted by name; none if the folder does not exist. An
+// irregular file and invalid UTF-8 are errors.
 func (s FileStore) Files(tool string) ([]File, error) {
 	root, err := regular.OpenRoot(s.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -56,7 +56,7 @@ func filesOf(root *os.Root, tool string, left *int64) ([]File, error) {
 	return out, nil
 }
 
-// namesIn returns the sorted names in a folder, none if it does not exist.
+// namesIn returns the sorted names in a folder, none if the folder does not exist.
 func namesIn(root *os.Root, folder string) ([]string, error) {
 	names, err := regular.Names(root, folder, MaxFiles)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -65,7 +65,7 @@ func namesIn(root *os.Root, folder string) ([]string, error) {
 	return names, err
 }
 
-// readText reads a text file and subtracts its size from left.
+// readText reads a text file and subtracts the size from left.
 func readText(root *os.Root, name string, left *int64) (string, error) {
 	data, err := tools.ReadFile(root, name, *left)
 	switch {
@@ -88,7 +88,7 @@ func (s FileStore) Put(files []File) error {
 	return s.write(FilesDir, files)
 }
 
-// write writes files to a folder in dir. Links cannot lead out of it.
+// write writes files to a folder in dir. Links cannot lead out of dir.
 func (s FileStore) write(folder string, files []File) error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return err

@@ -14,8 +14,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// folder is the folder of a bundle, with the number of bytes that may still be read from
-// it.
+// folder is the folder of a bundle, with the number of bytes that may still be read.
 type folder struct {
 	root *os.Root
 	left int64
@@ -29,9 +28,9 @@ func openFolder(dir string) (*folder, error) {
 	return &folder{root, MaxBytes}, nil
 }
 
-// Read reads a bundle: a file, or every *.toml in a folder. A file that ends in .json is a
-// tool in the format of the store. The path itself may be a symbolic link; links below it
-// are not followed. An [*Error] means that the bundle is wrong.
+// Read reads a bundle: a file, or every *.toml in a folder. A file with the extension .json is a
+// tool in the format of the store. The path itself may be a symbolic link; links below it are not
+// followed. An [*Error] means that the bundle is wrong.
 func Read(ctx context.Context, path string) ([]Tool, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -70,7 +69,7 @@ func readStored(data []byte, path string) ([]Tool, error) {
 	if err != nil {
 		return nil, &Error{File: path, Text: err.Error(), Err: err}
 	}
-	d.Metadata = tools.Metadata{} // it is from another machine
+	d.Metadata = tools.Metadata{} // the metadata is from another machine
 	return []Tool{{Definition: d}}, nil
 }
 
@@ -106,8 +105,7 @@ func readFolder(dir string) ([]Tool, error) {
 	return out, checkOrphans(dir, names, out)
 }
 
-// checkOrphans requires that each script belongs to a tool; otherwise it would be silently
-// left out.
+// checkOrphans requires a tool for each script; otherwise a script would be silently left out.
 func checkOrphans(dir string, names []string, list []Tool) error {
 	for _, name := range names {
 		tool, ok := strings.CutSuffix(name, scriptSuffix)

@@ -16,9 +16,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
 )
 
-// Parse reads a bundle in one file. The tools are sorted by name. Errors in the bundle are
-// an [*Error], in which the file is called file. Tools with their code in another file are
-// refused.
+// Parse reads a bundle in one file. The tools are sorted by name. Errors in the bundle are an
+// [*Error] with file as the file's name. Tools with code in a separate file are refused.
 func Parse(data []byte, file string) ([]Tool, error) {
 	return parse(data, file, nil)
 }
@@ -57,7 +56,7 @@ func parse(data []byte, file string, folder *folder) ([]Tool, error) {
 	return out, checkClashes(out, file)
 }
 
-// checkClashes requires names that are different files on every system.
+// checkClashes requires names of different files on every system.
 func checkClashes(list []Tool, file string) error {
 	seen := map[string]string{}
 	for _, t := range list {
@@ -122,7 +121,7 @@ func (r *reader) tool(name string, table toml.Primitive) (Tool, error) {
 	return t, nil
 }
 
-// key reads one key of a tool.
+// key reads a key of a tool.
 func (r *reader) key(t *Tool, key string, value toml.Primitive) error {
 	if key == "files" {
 		return r.files(t, value)
@@ -160,7 +159,7 @@ func (r *reader) key(t *Tool, key string, value toml.Primitive) error {
 	case "extra":
 		t.Extra, err = tools.ParseExtra([]byte(text))
 	case "code":
-		t.Code += text // code_file is read later and requires that it is empty
+		t.Code += text // code_file is read later and requires an empty Code
 	case "code_file":
 		err = r.codeFile(t, text)
 	}
@@ -170,8 +169,8 @@ func (r *reader) key(t *Tool, key string, value toml.Primitive) error {
 	return nil
 }
 
-// permissions reads what the tool may call, or to what its author has narrowed it. The
-// first is only what the export says: who imports it derives that from the script.
+// permissions reads the targets the tool may call, or the bounds set by the author. The targets are
+// only the exporter's claim: the import derives them from the script.
 func (r *reader) permissions(t *Tool, key string, value toml.Primitive) error {
 	var targets []string
 	if err := r.md.PrimitiveDecode(value, &targets); err != nil || targets == nil {
@@ -194,7 +193,7 @@ func (r *reader) permissions(t *Tool, key string, value toml.Primitive) error {
 	return nil
 }
 
-// codeFile reads the files beside a tool.
+// codeFile reads the script of a tool and the files next to it.
 func (r *reader) codeFile(t *Tool, name string) (err error) {
 	switch {
 	case t.Code != "":
@@ -212,7 +211,7 @@ func (r *reader) codeFile(t *Tool, name string) (err error) {
 	return err
 }
 
-// files reads the files that are contained in the bundle.
+// files reads the files contained in the bundle.
 func (r *reader) files(t *Tool, table toml.Primitive) error {
 	var keys map[string]toml.Primitive
 	if err := r.decode(table, &keys); err != nil {
@@ -256,7 +255,7 @@ func (r *reader) refuse(value toml.Primitive, err error) error {
 	return r.place(r.md.PrimitiveDecode(value, &refusal{err}))
 }
 
-// refusal makes the library return the position of a value, which it does only for errors.
+// refusal makes the library return the position of a value, which the library does only for errors.
 type refusal struct{ err error }
 
 // UnmarshalTOML implements toml.Unmarshaler.
@@ -277,7 +276,7 @@ func (r *reader) place(err error) error {
 	return &Error{File: r.file, Text: err.Error(), Err: err}
 }
 
-// positionedError is an error with its position.
+// positionedError is an error with a position.
 type positionedError struct {
 	message string
 	cause   error

@@ -18,7 +18,33 @@ const heading = "# Saved tools of mcp-metatool, for \"mcp-metatool tools import\
 
 var errTooLarge = fmt.Errorf("the export is longer than %d bytes (export to a directory, or fewer tools)", MaxBytes)
 
-// Text returns a bundle of tools as one file.
+// Text returns a bundle of tools as a single file:
+//
+//	format = "mcp-metatool tools 1"
+//
+//	[tool.greet]
+//	description = "Greets a person."
+//	inputSchema = '''
+//	{
+//	  "type": "object"
+//	}
+//	'''
+//	limits = '{"calls":3}'
+//	permissions = [
+//	  "github.get_issue",
+//	]
+//	code = '''
+//	return "hello"
+//	'''
+//
+//	[tool.greet.files]
+//	"greet.toml" = '''
+//	[[check]]
+//	...
+//	'''
+//
+// Schemas and limits are JSON text, so that numbers and the order of keys are preserved. The
+// permissions are the permissions of the exported tool; bounds are set by the author, if any.
 func Text(list []Tool) ([]byte, error) {
 	b := newWriter()
 	for _, t := range list {
@@ -34,8 +60,8 @@ func Text(list []Tool) ([]byte, error) {
 	return b.done()
 }
 
-// WriteFolder writes a bundle of tools as files in a folder, which it creates if needed.
-// Existing files of these tools are replaced; those of other tools stay.
+// WriteFolder writes a bundle of tools as files in a folder, which is created if needed. Existing
+// files of these tools are replaced; the files of other tools stay.
 func WriteFolder(dir string, list []Tool) error {
 	for _, t := range list {
 		b := newWriter()
@@ -55,7 +81,7 @@ func WriteFolder(dir string, list []Tool) error {
 	return nil
 }
 
-// Review returns the text of a tool without its files, for people and diffs.
+// Review returns the text of a tool without files, for people and diffs.
 func Review(d *tools.Definition) ([]byte, error) {
 	b := &writer{}
 	b.definition(d, "")
@@ -78,7 +104,7 @@ func newWriter() *writer {
 
 func (b *writer) done() ([]byte, error) { return b.Bytes(), b.err }
 
-// definition writes a tool. If codeFile is not empty, it is named in place of the code.
+// definition writes a tool. If codeFile is not empty, the file is named in place of the code.
 func (b *writer) definition(d *tools.Definition, codeFile string) {
 	if err := tools.CheckName(d.Name); err != nil {
 		b.fail(err)
@@ -159,7 +185,7 @@ func (b *writer) schema(key string, raw []byte) {
 		return
 	}
 	text := strings.TrimSuffix(string(wide), "\n")
-	if len(text) > 8*len(raw)+1024 { // nested so deep that indenting it makes it unreadable
+	if len(text) > 8*len(raw)+1024 { // nested too deep to be readable when indented
 		text = string(raw)
 	}
 	if strings.Contains(text, "\n") {
@@ -175,7 +201,7 @@ func membersText(members []tools.Member) string {
 	var b bytes.Buffer
 	for i, m := range members {
 		name, err := jsontext.AppendQuote(nil, m.Name)
-		if err != nil { // it was read from JSON
+		if err != nil { // cannot fail: the value was read from JSON
 			panic(err)
 		}
 		fmt.Fprintf(&b, "%c%s:%s", "{,"[min(i, 1)], name, m.Value)

@@ -1,11 +1,8 @@
-// Package change writes files of the user with consent: it shows the difference first and
-// asks, unless it is told not to.
+// Package change writes files of the user with consent: [Options.Apply] shows the difference, asks
+// unless told not to, and writes each file with a lock, a comparison, a backup and an atomic
+// replacement.
 //
-//	change.go  Options.Apply: show, ask, write
-//	diff.go    Diff
-//	write.go   writing one file: lock, comparison, backup, atomic replacement
-//
-// Every command that changes a configuration, ours or that of another program, uses it.
+// Every command that changes a configuration, ours or another program's, uses this package.
 package change
 
 import (
@@ -20,65 +17,62 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// File is a change of one file.
+// File is a change of a file.
 type File struct {
-	// Path is the file. A symbolic link is followed: it stays.
+	// Path is the file. A symbolic link is followed and stays.
 	Path string
-	// Before is what the change is based on; nil if there is no such file. It is an error if
-	// the file has other contents when it is written.
+	// Before is the content on which the change is based; nil for a new file. If the file has other
+	// contents at the time of the write, the write fails.
 	Before []byte
 	// After is the new content.
 	After []byte
-	// Perm is the mode of a new file; one that exists keeps its mode. 0 means 0600.
+	// Perm is the mode of a new file; an existing file keeps its mode. 0 means 0600.
 	Perm fs.FileMode
-	// Write writes After to where it belongs in place of the file, which is only for people
-	// then. The error is ErrChanged if it is not Before there any more. Nil: the file is
-	// written.
+	// Write writes After to its real place instead of the file, which is then only for people. The
+	// error is ErrChanged if the place no longer holds Before. Nil: the file is written.
 	Write func(ctx context.Context, after []byte) error
-	// Backup keeps the old content beside the file, as PATH.bak, or PATH.bak2 and so on if
-	// that exists already.
+	// Backup keeps the old content next to the file, as PATH.bak, or PATH.bak2 and so on if
+	// PATH.bak exists.
 	Backup bool
 }
 
-// changed reports whether there is something to write.
+// changed reports whether the change differs from the file.
 func (f *File) changed() bool { return f.Before == nil || !bytes.Equal(f.Before, f.After) }
 
 // Options says how to ask. The zero value refuses to write.
 type Options struct {
-	// Yes writes without asking. DryRun shows only what would be written.
+	// Yes writes without asking. DryRun only shows the change.
 	Yes, DryRun bool
 	// Out gets the difference.
 	Out io.Writer
-	// Ask asks a person a question that is answered with yes or no; nil: there is nobody to
-	// ask.
+	// Ask asks a person a question with the answers yes and no; nil: no person can be asked.
 	Ask func(ctx context.Context, question string) (bool, error)
-	// Mask replaces the secrets in a text that is shown; nil: there are none.
+	// Mask replaces the secrets in a displayed text; nil: no secrets.
 	Mask func(string) string
-	// Question is what is asked; "" for "Write this?".
+	// Question is the question for Ask; "" for "Write this?".
 	Question string
 }
 
-// Outcome says what Apply has done.
+// Outcome is the result of Apply.
 type Outcome int
 
-// The outcomes. After an error, it is the best of what is known.
+// The outcomes. After an error, the outcome is the best of the known ones.
 const (
-	Unchanged Outcome = iota // there was nothing to write
+	Unchanged Outcome = iota // nothing had to be written
 	Shown                    // a dry run
 	Declined                 // the person said no
 	Written
 )
 
-// ErrNobody is matched by errors.Is if there is nobody to ask and nothing said to write
-// without asking.
+// ErrNobody is matched by errors.Is if no person can be asked and Yes is not set.
 var ErrNobody = errors.New("nothing was written: there is no terminal to ask on (--yes writes without asking, --dry-run only shows the difference)")
 
-// ErrChanged is matched by errors.Is if a file has changed since it was read.
+// ErrChanged is matched by errors.Is if a file has changed since the read.
 var ErrChanged = errors.New("it has changed since it was read (run the command again)")
 
-// Apply shows the differences, asks once, and writes the files in order. Writing ends at the
-// first error, which names the file; those before it are written. Backups are the absolute
-// paths of those that were made.
+// Apply shows the differences, asks once, and writes the files in order. Writing ends at the first
+// error, which names the file; the files before it are written. Backups are the absolute paths of
+// the backups made.
 func (o Options) Apply(ctx context.Context, files ...File) (outcome Outcome, backups []string, err error) {
 	var todo []File
 	for _, f := range files {
@@ -121,7 +115,7 @@ func (o Options) Apply(ctx context.Context, files ...File) (outcome Outcome, bac
 	return Written, backups, nil
 }
 
-// show writes the difference of one file.
+// show writes the difference of a file.
 func (o Options) show(f File) error {
 	path, err := filepath.Abs(f.Path)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// Diff returns a unified diff of two texts for people, "" if they are equal. Characters that
-// a terminal does not show are escaped.
+// Diff returns a unified diff of two texts for people, "" if they are equal. Characters invisible
+// in a terminal are escaped.
 func Diff(beforeName string, before []byte, afterName string, after []byte) string {
 	text := diff.Diff(beforeName, before, afterName, after)
 	_, text, _ = bytes.Cut(text, []byte("\n")) // the command line of a diff

@@ -17,14 +17,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// lockRetry is how often a lock that another process holds is tried.
+// lockRetry is the interval between attempts to take a lock held by another process.
 const lockRetry = 20 * time.Millisecond
 
-// maxBackups is how many backups of one file there may be.
+// maxBackups is the largest number of backups of a file.
 const maxBackups = 99
 
-// write writes the file, if it still has the content that the change is based on, and
-// returns the path of the backup, if there is one.
+// write writes the file, if the content is still Before, and returns the path of the backup, if
+// any.
 func (f *File) write(ctx context.Context) (backup string, err error) {
 	if f.Write != nil {
 		return "", f.Write(ctx, f.After)
@@ -62,7 +62,7 @@ func (f *File) write(ctx context.Context) (backup string, err error) {
 	return backup, regular.Place{Name: path}.Replace(f.After, cmp.Or(f.Perm, 0o600))
 }
 
-// backUp writes the old content beside the file, with its mode.
+// backUp writes the old content next to the file, with the file's mode.
 func (f *File) backUp(path string) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -80,10 +80,10 @@ func (f *File) backUp(path string) (string, error) {
 	}
 }
 
-// Lock takes the lock of a file, which keeps other processes of ours from changing it. The
-// lock is a file in the user's cache, since a folder of another program is no place for it;
-// only without a cache it is beside the file. It does not matter through which links path
-// leads to the file. The error is that of ctx if it ends while another process has the lock.
+// Lock takes the lock of a file, which keeps our other processes from changing the file. The lock
+// is a file in the user's cache, since a folder of another program is no place for a lock; only
+// without a cache is the lock next to the file. Links in path make no difference. The error is from
+// ctx if ctx ends while another process has the lock.
 func Lock(ctx context.Context, path string) (unlock func(), err error) {
 	if path, err = resolve(path); err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func Lock(ctx context.Context, path string) (unlock func(), err error) {
 	if _, err := l.TryLockContext(ctx, lockRetry); err != nil {
 		return nil, fmt.Errorf("lock %s: %w", name, err)
 	}
-	return func() { _ = l.Unlock() }, nil // nothing was written to it
+	return func() { _ = l.Unlock() }, nil // nothing was written to the lock file
 }
 
 // resolve returns the absolute path of a file without links. The file need not exist.

@@ -6,9 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Line returns text as by [Text] on one line of at most n characters, with "…" as the last
-// one if text is longer. It reads at most 16 bytes per character, so that long texts are
-// cheap.
+// Line returns text as by [Text] on one line of at most n characters, with "…" as the last one if
+// text is longer. Line reads at most 16 bytes per character, so long texts are cheap.
 func Line(text string, n int) string {
 	cut := len(text) > 16*n
 	if cut {
@@ -24,8 +23,8 @@ func Line(text string, n int) string {
 	return text
 }
 
-// Excerpt returns at most the first n bytes of text on one line, safe as by [Text], with
-// "..." after them if text is longer. It is for logs and error messages.
+// Excerpt returns at most the first n bytes of text on one line, safe as by [Text], with "..."
+// after them if text is longer. Excerpt is for logs and error messages.
 func Excerpt(text string, n int) string {
 	if len(text) > n {
 		text = Head(text, n) + "..."
@@ -33,8 +32,8 @@ func Excerpt(text string, n int) string {
 	return strings.ReplaceAll(Text(text), "\n", " ")
 }
 
-// Clip shortens text to at most n bytes, in whole characters, and appends "…" if it was
-// longer. It does not make text safe.
+// Clip shortens text to at most n bytes, in whole characters, and appends "…" to a longer text.
+// Clip does not make text safe.
 func Clip(text string, n int) string {
 	if len(text) <= n {
 		return text
@@ -42,7 +41,7 @@ func Clip(text string, n int) string {
 	return Head(text, n) + "…"
 }
 
-// ClipSize is like [Clip], but also appends the size of a text that was longer.
+// ClipSize is like [Clip], but also appends the size of a longer text.
 func ClipSize(text string, n int) string {
 	if len(text) <= n {
 		return text
@@ -50,8 +49,8 @@ func ClipSize(text string, n int) string {
 	return fmt.Sprintf("%s (%d bytes)", Clip(text, n), len(text))
 }
 
-// Head returns at most the first n bytes of text, in whole characters. It does not make
-// text safe.
+// Head returns at most the first n bytes of text, in whole characters. Head does not make text
+// safe.
 func Head(text string, n int) string {
 	if len(text) <= n {
 		return text
@@ -62,11 +61,10 @@ func Head(text string, n int) string {
 	return text[:n]
 }
 
-// Summary returns the beginning of text, with single spaces as white space. If text has
-// more than n characters, it is cut at the end of a word and "..." is appended. Summary
-// does not make text safe.
+// Summary returns the beginning of text, with single spaces as white space. A text of more than n
+// characters is cut at the end of a word and "..." is appended. Summary does not make text safe.
 func Summary(text string, n int) string {
-	text = text[:min(len(text), 16*n)] // there is no need to read all of a long text
+	text = text[:min(len(text), 16*n)] // a long text need not be read to the end
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
 	if utf8.RuneCountInString(text) <= n {
 		return text

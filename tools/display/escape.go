@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// Escape makes text safe like [Text], but shows what it replaces: control characters,
-// bidirectional overrides and invalid UTF-8 become escapes such as \x1b.
-// Newlines and tabs stay; a carriage return before a newline is dropped.
+// Escape makes text safe like [Text], but shows the replaced characters: control characters,
+// bidirectional overrides and invalid UTF-8 become escapes such as \x1b. Newlines and tabs stay; a
+// carriage return before a newline is dropped.
 func Escape(s string) string {
 	s = strings.ReplaceAll(s, "\r\n", "\n")
 	if isPlain(s) {
@@ -37,7 +37,7 @@ func Escape(s string) string {
 	return b.String()
 }
 
-// EscapeLine is like [Escape], but returns one line: newlines become \n, and tabs spaces.
+// EscapeLine is like [Escape], but returns a single line: newlines become \n, and tabs spaces.
 func EscapeLine(s string) string {
 	return strings.NewReplacer("\n", `\n`, "\t", " ").Replace(Escape(s))
 }
@@ -53,7 +53,7 @@ func isPlain(s string) bool {
 }
 
 // Harmless reports whether Escape leaves a character unchanged. The zero-width joiner, which
-// combines several emoji into one, is among them.
+// combines several emoji, is harmless.
 func Harmless(r rune) bool {
 	const joiner = '\u200d'
 	return r == '\n' || r == '\t' || r == joiner || strconv.IsGraphic(r)

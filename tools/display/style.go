@@ -36,9 +36,9 @@ const (
 	ColorNever  = "never"
 )
 
-// UseColor reports whether to use colours on a file. mode is one of ColorAuto, ColorAlways
-// and ColorNever. With ColorAuto, the environment decides (https://no-color.org,
-// https://bixense.com/clicolors), and without it whether the file is a terminal.
+// UseColor reports whether to use colours on a file. mode is one of ColorAuto, ColorAlways and
+// ColorNever. With ColorAuto, the environment decides (https://no-color.org,
+// https://bixense.com/clicolors), or else whether the file is a terminal.
 func UseColor(mode string, terminal bool, getenv func(string) string) bool {
 	forced := getenv("CLICOLOR_FORCE")
 	switch {

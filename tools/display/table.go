@@ -11,29 +11,29 @@ import (
 type Column struct {
 	Head  string
 	Short string // of Head, see Cell
-	Right bool   // its cells are aligned at the right
-	Least int    // the least width, for rows that are written later
+	Right bool   // cells are aligned at the right
+	Least int    // the least width, for rows written later
 }
 
-// Cell is one cell of a table. Table makes its text safe.
+// Cell is a cell of a table. Table makes the text safe.
 type Cell struct {
 	Text string
-	// Short is shown instead in a table that would be too wide otherwise; "" is none.
+	// Short is shown instead in a table that would otherwise be too wide; "" is none.
 	Short string
 	Style Style
 }
 
-// Table aligns rows of cells. With a Width, it fits into it: it leaves out empty columns and
-// takes short forms first, then breaks the text of cells into lines, and at last writes each
-// row as lines of "NAME value". A last column that has little room goes below its row.
-// Empty cells are shown as "-", except in the last column.
+// Table aligns rows of cells. A Table with a Width fits into the width: it leaves out empty columns
+// and takes short forms first, then breaks the text of cells into lines, and finally writes each
+// row as lines of "NAME value". A last column with little room goes below the row. Empty cells are
+// shown as "-", except in the last column.
 type Table struct {
 	Columns []Column // without heads, the table has no line of heads
-	Width   int      // columns of the terminal; 0: as wide as it needs
+	Width   int      // columns of the terminal; 0: as wide as needed
 	Color   bool     // use styles
 
 	rows  [][]Cell
-	fixed *layout // of the rows that were written; nil if there are none
+	fixed *layout // of the written rows; nil without rows
 }
 
 // Row adds a row.
@@ -52,14 +52,14 @@ const gap = 2
 // layout is how the columns of a table fit.
 type layout struct {
 	columns []int // which are shown
-	widths  []int // of the columns that are shown
+	widths  []int // of the displayed columns
 	short   bool  // short forms are used
 	below   bool  // the last column of the table is shown below the row
 	records bool  // each row is several lines
 }
 
-// Write writes the rows that were added since the last Write, below a line of heads the
-// first time. The layout of the first rows is kept for later ones.
+// Write writes the rows added since the last Write, below a line of heads the first time. The
+// layout of the first rows is kept for later ones.
 func (t *Table) Write(w io.Writer) error {
 	first := t.fixed == nil
 	l := t.layout()
@@ -102,7 +102,7 @@ func (t *Table) count() int {
 	return n
 }
 
-// layout chooses the layout for the rows, or adapts that of earlier rows.
+// layout chooses the layout for the rows, or adapts the layout of earlier rows.
 func (t *Table) layout() layout {
 	if t.fixed != nil {
 		if t.Width <= 0 {
@@ -140,7 +140,7 @@ func (t *Table) fit() layout {
 	if fits() || last < 0 {
 		return l
 	}
-	// A text of two lines is read easily; in a narrow column, a longer one is not.
+	// A text of two lines is read easily; in a narrow column, a longer text is not.
 	const readable, comfortable = 24, 40 // columns
 	room := t.Width - (l.total() - l.widths[last])
 	if room >= comfortable || room >= min(readable, l.widths[last]) && l.widths[last] <= 2*room {
@@ -171,7 +171,7 @@ func (t *Table) head(i int, short bool) int {
 	return Width(t.Columns[i].Head)
 }
 
-// natural returns the widths that the columns need.
+// natural returns the widths needed by the columns.
 func (t *Table) natural(l layout) []int {
 	widths := make([]int, len(l.columns))
 	for k, i := range l.columns {
@@ -185,8 +185,8 @@ func (t *Table) natural(l layout) []int {
 	return widths
 }
 
-// shrink makes the widest columns narrower until the table fits. It returns false if that
-// would tear words apart.
+// shrink makes the widest columns narrower until the table fits. The result is false if narrower
+// columns would tear words apart.
 func (t *Table) shrink(l *layout) bool {
 	least := make([]int, len(l.columns))
 	for k, i := range l.columns {
@@ -259,7 +259,7 @@ func (t *Table) line(b *strings.Builder, l layout, row []Cell) {
 				if i < len(t.Columns) && t.Columns[i].Right {
 					from += max(0, l.widths[k]-Width(text))
 				}
-				b.WriteString(strings.Repeat(" ", max(0, from-written))) // a wide character can exceed its column
+				b.WriteString(strings.Repeat(" ", max(0, from-written))) // a wide character can exceed the column
 				style := Plain
 				if i < len(row) {
 					style = row[i].Style

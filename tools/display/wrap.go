@@ -7,14 +7,14 @@ import (
 	"github.com/rivo/uniseg"
 )
 
-// Width returns how many columns of a terminal text takes. Text must be one line.
+// Width returns how many columns of a terminal text takes. Text must be a single line.
 func Width(text string) int { return uniseg.StringWidth(text) }
 
 // Pad appends spaces to text, up to n columns.
 func Pad(text string, n int) string { return text + strings.Repeat(" ", max(0, n-Width(text))) }
 
-// Wrap breaks text into lines of at most n columns, at spaces if possible. Text must be one
-// line; white space becomes single spaces. There is at least one line.
+// Wrap breaks text into lines of at most n columns, at spaces if possible. Text must be a single
+// line; white space becomes single spaces. The result has at least one line.
 func Wrap(text string, n int) []string {
 	n = max(n, 1)
 	var lines []string
@@ -45,9 +45,8 @@ func Wrap(text string, n int) []string {
 	return lines
 }
 
-// splitWord splits a word that is longer than n columns, after punctuation if there is some
-// in the second half of the line. What is shown as one character is split only if it alone
-// takes more than n columns.
+// splitWord splits a word that is longer than n columns, after punctuation in the second half of
+// the line if possible. A displayed character is split only if it alone takes more than n columns.
 func splitWord(word string, n int) (first, rest string) {
 	used, at, good := 0, 0, 0
 	for g := uniseg.NewGraphemes(word); g.Next(); {
@@ -71,8 +70,8 @@ func splitWord(word string, n int) (first, rest string) {
 	return word[:at], word[at:]
 }
 
-// splitCharacter returns how many bytes of a character that takes more than n columns fit:
-// at least one code point. A text can add marks that take columns to a character without end.
+// splitCharacter returns how many bytes of a character wider than n columns fit: at least one code
+// point. A text can add any number of marks with columns to a character.
 func splitCharacter(character string, n int) (bytes int) {
 	used := 0
 	for i, r := range character {
@@ -84,8 +83,8 @@ func splitCharacter(character string, n int) (bytes int) {
 	return bytes
 }
 
-// Cut returns text if it takes at most n columns, else its beginning and "…". Text must be
-// one line of valid UTF-8. With n < 1 it returns "".
+// Cut returns text of at most n columns unchanged, and otherwise the beginning and "…". Text must
+// be a single line of valid UTF-8. With n < 1 it returns "".
 func Cut(text string, n int) string {
 	if n < 1 {
 		return ""
@@ -103,8 +102,8 @@ func Cut(text string, n int) string {
 	return text[:at] + "…"
 }
 
-// Paragraphs fits text to n columns: it joins the lines of each paragraph and breaks them
-// again. Lines that begin with white space stay as they are.
+// Paragraphs fits text to n columns: it joins the lines of each paragraph and breaks them again.
+// Lines with leading white space are unchanged.
 func Paragraphs(text string, n int) string {
 	var out, paragraph []string
 	end := func() {

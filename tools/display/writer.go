@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Writer writes text from others to a terminal, made safe as by [Text], however it is split
-// into writes. It is safe for concurrent use.
+// Writer writes foreign text to a terminal, made safe as by [Text], with any division into writes.
+// A Writer is safe for concurrent use.
 type Writer struct {
 	mu   sync.Mutex
 	to   io.Writer
@@ -18,8 +18,7 @@ type Writer struct {
 // NewWriter returns a Writer to a terminal. Call Flush at the end.
 func NewWriter(to io.Writer) *Writer { return &Writer{to: to} }
 
-// Unwrap returns the terminal, for text that is safe and contains escapes of ours, such as
-// colours.
+// Unwrap returns the terminal, for safe text with our own escapes, such as colours.
 func (w *Writer) Unwrap() io.Writer { return w.to }
 
 // Write implements io.Writer. The end of p may be held back until more is known.
@@ -35,7 +34,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Flush writes what was held back.
+// Flush writes the text held back.
 func (w *Writer) Flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -44,7 +43,7 @@ func (w *Writer) Flush() error {
 	return err
 }
 
-// whole returns the length of the part of text that does not depend on what follows it.
+// whole returns the length of the part of text independent of the following bytes.
 func whole(text []byte) int {
 	n := len(text)
 	if n > 0 && text[n-1] == '\r' { // possibly the first half of a line break

@@ -1,9 +1,9 @@
-// Package glob matches names with patterns: those of expose and hide, of policy rules and
-// of permissions.
+// Package glob matches names with patterns: the patterns of expose and hide, of policy rules and of
+// permissions.
 //
-// A pattern is one of [path.Match], except that slashes are characters like others: *
-// stands for any text, ? for one character, [a-z] for one out of a range, and \ before a
-// character for that character. It has to match the whole name.
+// Patterns are as in [path.Match], but slashes are ordinary characters: * stands for any text, ?
+// for a character, [a-z] for a character of a range, and \ before a character for the character. A
+// pattern has to match the whole name.
 package glob
 
 import (
@@ -27,8 +27,8 @@ func Match(pattern, name string) bool {
 	return ok
 }
 
-// substitute returns a character that is in neither of two texts. It stands for slashes,
-// which [path.Match] treats differently.
+// substitute returns a character absent from two texts. The character stands for slashes, which
+// [path.Match] treats differently.
 func substitute(a, b string) string {
 	const first = '\x01'
 	if !strings.ContainsRune(a, first) && !strings.ContainsRune(b, first) {
@@ -40,14 +40,14 @@ func substitute(a, b string) string {
 			used[r] = true
 		}
 	}
-	for r := '\ue000'; ; r++ { // no character that means something in a pattern
+	for r := '\ue000'; ; r++ { // no character with a meaning in a pattern
 		if !used[r] {
 			return string(r)
 		}
 	}
 }
 
-// Any reports whether one of the patterns matches a name.
+// Any reports whether any of the patterns matches a name.
 func Any(patterns []string, name string) bool {
 	for _, p := range patterns {
 		if Match(p, name) {
@@ -57,8 +57,8 @@ func Any(patterns []string, name string) bool {
 	return false
 }
 
-// CoversAll reports whether one of the patterns matches every name that begins with a
-// prefix. It may miss such a pattern if that does not end in *.
+// CoversAll reports whether any of the patterns matches every name with a prefix. Patterns without
+// a final * may give a false negative.
 func CoversAll(patterns []string, prefix string) bool {
 	for _, p := range patterns {
 		begin, all := strings.CutSuffix(p, "*")

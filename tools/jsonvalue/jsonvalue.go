@@ -1,9 +1,9 @@
-// Package jsonvalue decodes JSON of others into Go values.
+// Package jsonvalue decodes foreign JSON into Go values.
 //
-// A few bytes of JSON can become many of Go: the seven bytes {"":1}, are a map of 350 bytes. So
-// a text is measured before anything is built from it. Texts with too many values are refused,
-// and the memory of the others is taken from a [Room] first. Other packages do not decode JSON of
-// others into maps, slices and any (TestDecodersOfJSON in host): they use this one, or evaluate the
+// A few bytes of JSON can become many bytes of Go: the seven bytes {"":1}, are a map of 350 bytes.
+// So a text is measured before any value is built. Texts with too many values are refused, and the
+// memory of accepted texts is taken from a [Room] first. Other packages do not decode foreign JSON
+// into maps, slices and any (TestDecodersOfJSON in host): they use this package, or evaluate the
 // text without values for its parts.
 package jsonvalue
 
@@ -21,25 +21,25 @@ import (
 const (
 	// MaxValues is the number of values of all kinds, at any depth, of which a tree is built.
 	MaxValues = 1_000_000
-	// MaxUncounted is the number of values of a tree that is in no Room. It has 35 MB at most,
-	// and the bytes of its texts.
+	// MaxUncounted is the largest number of values of a tree outside any Room. Such a tree has 35
+	// MB at most, and the bytes of the texts.
 	MaxUncounted = 100_000
 	// MaxDepth is the nesting depth of objects and arrays.
 	MaxDepth = 10_000
-	// MaxNumberDigits is the length of the longest number, and the largest power of ten, that is
-	// Exact. An exact computation with 1e999999999 would make an integer of a gigabit.
+	// MaxNumberDigits is the length of the longest number, and the largest power of ten, accepted
+	// by Exact. An exact computation with 1e999999999 would make an integer of a gigabit.
 	MaxNumberDigits = 4096
 )
 
-// Room has the memory for trees: that of a run, a principal or a server.
+// Room has the memory for trees of a run, a principal or a server.
 type Room interface {
 	// Take takes bytes, and may wait for them. Without an error they are given back by Give.
 	Take(bytes int64) error
 	Give(bytes int64)
 }
 
-// Alone is the Room of a verb of the command, which has its process for itself. Only MaxValues
-// limits it.
+// Alone is the Room of a verb of the command, which has the process for itself. Only MaxValues
+// limits Alone.
 var Alone Room = alone{}
 
 type alone struct{}
@@ -49,19 +49,19 @@ func (alone) Give(int64)       {}
 
 // Options say how a text is decoded.
 type Options struct {
-	// Room has the memory of the tree. If it is nil, at most MaxUncounted values are decoded.
+	// Room has the memory of the tree. With a nil Room, at most MaxUncounted values are decoded.
 	Room Room
 	// Depth is the deepest nesting; 0 is MaxDepth.
 	Depth int
-	// Values is the number of values that are decoded; 0 is the most that there can be.
+	// Values is the largest number of decoded values; 0 means the maximum.
 	Values int
-	// Exact refuses texts of which another parser could get other values: those with repeated
-	// names, with bytes that are not UTF-8, and with numbers that are too long. Otherwise the
-	// last of equal names counts, and what is not UTF-8 is U+FFFD.
+	// Exact refuses texts that another parser could read differently: texts with repeated names,
+	// with invalid UTF-8, and with too long numbers. Otherwise the last of equal names counts, and
+	// invalid UTF-8 becomes U+FFFD.
 	Exact bool
-	// Step is called with the bytes of each token; nil: it is not called.
+	// Step is called with the bytes of each token; nil: no call.
 	Step func(bytes int64)
-	// Text returns what a text that is not a name becomes; nil: a string.
+	// Text converts a text other than a name to a value; nil: a string.
 	Text func(string) any
 }
 
@@ -73,7 +73,7 @@ type Tree struct {
 	bytes int64
 }
 
-// Free gives the memory back to the Room. The Value must not be used after that.
+// Free gives the memory back to the Room. The Value must not be used afterwards.
 func (t *Tree) Free() {
 	t.Value = nil
 	if t.room != nil {
@@ -82,7 +82,7 @@ func (t *Tree) Free() {
 	}
 }
 
-// Error says what is wrong with a text.
+// Error describes a fault in a text.
 type Error struct {
 	Pointer string // JSON pointer to the place, "" for the whole
 	Message string
@@ -95,7 +95,7 @@ func (e *Error) Error() string {
 	return e.Pointer + ": " + e.Message
 }
 
-// TooManyError says that a text has more values than are decoded.
+// TooManyError reports a text with too many values.
 type TooManyError struct {
 	Values, Most int
 }
@@ -105,12 +105,12 @@ func (e *TooManyError) Error() string {
 }
 
 // Decode decodes exactly one value, which the caller must free. The error is an *Error, a
-// *TooManyError, or that of the Room.
+// *TooManyError, or from the Room.
 func (o Options) Decode(raw []byte) (*Tree, error) {
 	values, size := measure(raw)
-	size += 2 * int64(len(raw)) // its texts, and a copy of one while it is unescaped
+	size += 2 * int64(len(raw)) // the texts, and a copy of a text during unescaping
 	if !o.Exact {
-		size += 2 * int64(len(raw)) // one byte that is not UTF-8 becomes the three of U+FFFD
+		size += 2 * int64(len(raw)) // a byte of invalid UTF-8 becomes the three bytes of U+FFFD
 	}
 	most := MaxValues
 	if o.Room == nil {
@@ -151,8 +151,8 @@ func (o Options) Decode(raw []byte) (*Tree, error) {
 	return t, nil
 }
 
-// Decode decodes exactly one value as encoding/json does, with the text of numbers. There may be
-// MaxUncounted values.
+// Decode decodes exactly one value as encoding/json does, with the text of numbers. At most
+// MaxUncounted values are accepted.
 func Decode(raw []byte) (any, error) {
 	t, err := Options{}.Decode(raw)
 	if err != nil {
@@ -161,8 +161,8 @@ func Decode(raw []byte) (any, error) {
 	return t.Value, nil
 }
 
-// Unmarshal is json.Unmarshal for a text of others and a type that is not as small as the text, such as
-// a slice. There may be MaxUncounted values.
+// Unmarshal is json.Unmarshal for a foreign text and a type that can grow larger than the text, for
+// example a slice. At most MaxUncounted values are accepted.
 func Unmarshal(raw []byte, into any) error {
 	if err := Few(raw); err != nil {
 		return err

@@ -1,15 +1,15 @@
 package jsonvalue
 
-// What a tree has at most, in bytes, without the texts.
+// The largest sizes in a tree, in bytes, without the texts.
 const (
-	valueBytes  = 96  // an any in an array that grows, or in a map, with the header of its text
+	valueBytes  = 96  // an any in an array that grows, or in a map, with the header of the text
 	memberBytes = 64  // more for a member, as long as the map grows
 	objectBytes = 352 // a map of up to eight members
 	arrayBytes  = 48
 )
 
-// measure returns how many values a text has, and how many bytes its tree at most. Of a text that
-// is not valid, it measures what is before the fault at least. It builds nothing.
+// measure returns the number of values in a text, and a bound of the tree's bytes. In an invalid
+// text, it measures at least the part before the fault. It builds nothing.
 func measure(raw []byte) (values int, size int64) {
 	values = 1
 	inText := false
@@ -43,7 +43,7 @@ func measure(raw []byte) (values int, size int64) {
 	return values, size + int64(values)*valueBytes
 }
 
-// isEmpty reports whether an object or an array whose beginning was read ends at once.
+// isEmpty reports whether an object or an array with its beginning read ends at once.
 func isEmpty(rest []byte) bool {
 	for _, c := range rest {
 		switch c {

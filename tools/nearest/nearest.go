@@ -1,10 +1,10 @@
-// Package nearest finds the known names that a wrong name was probably meant to be, for
-// "did you mean" hints. It ignores the difference between upper and lower case, and between
-// underscores and hyphens. All functions are safe for concurrent use.
+// Package nearest finds the known names probably meant by a wrong name, for "did you mean" hints.
+// The comparison ignores the difference between upper and lower case, and between underscores and
+// hyphens. All functions are safe for concurrent use.
 //
-// Names can come from hostile clients and servers, and comparing two takes time proportional
-// to the product of their lengths. So names of more than MaxLength bytes get no hint and are in
-// none, and of very many known names only the first are compared.
+// Names can come from hostile clients and servers, and comparing two takes time proportional to the
+// product of their lengths. So names of more than MaxLength bytes get no hint and are in none, and
+// of very many known names only the first are compared.
 package nearest
 
 import (
@@ -19,14 +19,14 @@ import (
 // maxNames is the number of names in a hint.
 const maxNames = 3
 
-// MaxLength is the length in bytes of the longest name that is compared.
+// MaxLength is the length in bytes of the longest name in a comparison.
 const MaxLength = 256
 
 // maxWork is how many pairs of characters are compared for a hint, which takes some
 // milliseconds.
 const maxWork = 2_000_000
 
-// comparison compares names with one name.
+// comparison compares names with a single name.
 type comparison struct {
 	name string // folded
 	size int    // in code points
@@ -42,8 +42,8 @@ func newComparison(name string) *comparison {
 	return &comparison{folded, utf8.RuneCountInString(folded), maxWork}
 }
 
-// distance returns the number of edits between the name and another one, which is folded. ok
-// is false if these are more than limit, or if the name is not compared.
+// distance returns the number of edits between the name and another, folded name. ok is false for
+// more than limit edits, or if the name is not compared.
 func (c *comparison) distance(other string, limit int) (d int, ok bool) {
 	size := utf8.RuneCountInString(other)
 	if c.apart(other) > limit || c.left < c.size*size {
@@ -54,15 +54,15 @@ func (c *comparison) distance(other string, limit int) (d int, ok bool) {
 	return d, d <= limit
 }
 
-// apart returns the difference of the lengths of the name and another one, in code points.
-// It is the number of edits between them if one contains the other.
+// apart returns the difference of the lengths of the name and another name, in code points. The
+// difference is the number of edits if either name contains the other.
 func (c *comparison) apart(other string) int {
 	d := utf8.RuneCountInString(other) - c.size
 	return max(d, -d)
 }
 
-// Names returns at most three of the known names, best first: those within [Limit] edits of
-// name, then those that contain name or are contained in it.
+// Names returns at most three of the known names, best first: names within [Limit] edits of name,
+// then names that contain name or are contained in name.
 func Names(name string, known []string) []string {
 	c := newComparison(name)
 	if c == nil {
@@ -76,7 +76,7 @@ func (c *comparison) names(known []string, limit int) []string {
 		name     string
 		distance int
 	}
-	const contained = MaxLength // is added for those that are not within the limit
+	const contained = MaxLength // is added for names beyond the limit
 	var found []candidate
 	for _, k := range known {
 		if len(k) > MaxLength {
@@ -120,8 +120,8 @@ func Name(name string, known []string, limit int) string {
 	return best
 }
 
-// Limit returns the number of edits that a misspelt name of n bytes usually has at most.
-// Two swapped letters are two edits.
+// Limit returns the usual maximum of edits in a misspelt name of n bytes. Two swapped letters are
+// two edits.
 func Limit(n int) int {
 	if n >= 4 {
 		return max((n+1)/3, 2)

@@ -1,13 +1,10 @@
-// Package owner checks whether others may change what is in a folder: add files to it,
-// replace them, or put another folder in its place.
+// Package owner checks whether other users may change the content of a folder: add files, replace
+// files, or put another folder in its place. Begin with [Check], which returns errors and doubts,
+// and [CheckStrictly].
 //
-//	owner.go        Check, CheckStrictly: errors and doubts
-//	walk_unix.go    checking a folder and all folders above it
-//	walk_other.go   systems without meaningful file modes
-//
-// Saved tools run with the user's rights, and tokens are sent where their file says:
-// whoever can write there acts as the user. Access control lists and the members of groups
-// are not checked.
+// Saved tools run with the user's rights, and tokens are sent to the address in their file: a
+// person who can write there acts as the user. Access control lists and the members of groups are
+// not checked.
 package owner
 
 import (
@@ -19,14 +16,14 @@ import (
 // [*Problem].
 var ErrUnsafe = errors.New("others may change it")
 
-// Problem is a way in which others may change what is in a folder.
+// Problem is a way in which other users may change the content of a folder.
 type Problem struct {
-	Dir string // the folder that is checked
-	At  string // Dir, a folder above it, or a link in its path
-	// Text says what is wrong with At, and what to do.
+	Dir string // the checked folder
+	At  string // Dir, a folder above Dir, or a link in the path of Dir
+	// Text describes the fault of At and the remedy.
 	Text string
-	// Certain says that others certainly may. Otherwise it depends on who is in a group or,
-	// for root, on whose folder it is meant to be.
+	// Certain means other users certainly may. Otherwise the answer depends on the members of a
+	// group or, for root, on the intended owner of the folder.
 	Certain bool
 }
 
@@ -40,10 +37,9 @@ func (p *Problem) Error() string {
 // Is makes a Problem match ErrUnsafe.
 func (p *Problem) Is(target error) bool { return target == ErrUnsafe }
 
-// Check checks a folder, which need not exist yet, and all folders above it. The error says
-// that others may certainly change what is in it, or that it cannot be checked. doubts are
-// problems that common set-ups have: a folder that a group may write to, and another user's
-// folder when root uses it.
+// Check checks a folder, which need not exist yet, and all folders above it. The error says that
+// other users may certainly change the content, or that the check failed. doubts are problems of
+// common set-ups: a folder writable by a group, and another user's folder used by root.
 func Check(dir string) (doubts []*Problem, err error) {
 	problems, err := inspect(dir)
 	if err != nil {
@@ -57,7 +53,7 @@ func Check(dir string) (doubts []*Problem, err error) {
 	return problems, nil
 }
 
-// CheckStrictly is Check for files that are executed: doubts are errors.
+// CheckStrictly is Check for executed files: doubts are errors.
 func CheckStrictly(dir string) error {
 	doubts, err := Check(dir)
 	if err == nil && len(doubts) > 0 {

@@ -18,8 +18,8 @@ type user struct{ uid, gid int }
 
 func inspect(dir string) ([]*Problem, error) { return user{os.Geteuid(), os.Getegid()}.inspect(dir) }
 
-// CheckFile returns an error if a file in a folder of ours may be another user's: it
-// belongs to another user, or everybody may write to it.
+// CheckFile returns an error if a file in a folder of ours may be another user's: another user owns
+// the file, or everybody may write.
 func CheckFile(info fs.FileInfo) error { return user{os.Geteuid(), os.Getegid()}.file(info) }
 
 func (u user) file(info fs.FileInfo) error {
@@ -32,7 +32,7 @@ func (u user) file(info fs.FileInfo) error {
 	return nil
 }
 
-// maxLinks is the number of links that may be on the way to a folder.
+// maxLinks is the largest number of links on the way to a folder.
 const maxLinks = 40
 
 // inspect walks from the root to a folder, following all links.
@@ -73,13 +73,13 @@ func (u user) inspect(dir string) ([]*Problem, error) {
 			at, above = entry, info
 		}
 	}
-	if errors.Is(err, fs.ErrNotExist) { // whoever creates the rest owns it
+	if errors.Is(err, fs.ErrNotExist) { // the user who creates the rest owns the rest
 		return w.problems, nil
 	}
 	return nil, err
 }
 
-// split returns the parts of a path; it keeps "..".
+// split returns the parts of a path, including "..".
 func split(path string) []string {
 	parts := strings.Split(path, "/")
 	return slices.DeleteFunc(parts, func(p string) bool { return p == "" || p == "." })
@@ -93,7 +93,7 @@ func ids(info fs.FileInfo) (uid, gid int) {
 	return int(st.Uid), int(st.Gid)
 }
 
-// walk is the way to one folder.
+// walk is the way to a folder.
 type walk struct {
 	user
 	dir      string
@@ -110,9 +110,9 @@ func (w *walk) add(at string, certain bool, format string, args ...any) {
 // trusted reports whether a user can change our files anyway.
 func (w *walk) trusted(uid int) bool { return uid == w.uid || uid == 0 }
 
-// folder checks a folder on the way; last is the one in question. In the folders above it,
-// the sticky bit keeps others from replacing files that are not theirs; in the last, they
-// could still add files.
+// folder checks a folder on the way; last is the one in question. In the folders above the last,
+// the sticky bit keeps users from replacing files of other users; in the last, they could still add
+// files.
 func (w *walk) folder(at string, info fs.FileInfo, last bool) {
 	uid, gid := ids(info)
 	if !w.trusted(uid) {
@@ -128,12 +128,12 @@ func (w *walk) folder(at string, info fs.FileInfo, last bool) {
 	}
 }
 
-// isPrivateGroup reports whether a group belongs to one user: by convention it then has the number
-// of the user. Where each user has such a group, it may write to the user's files.
+// isPrivateGroup reports whether a group belongs to one user: by convention, the group then has the
+// number of the user. Where each user has a private group, the group may write to the user's files.
 func (w *walk) isPrivateGroup(gid int) bool { return gid == w.gid && gid == w.uid }
 
-// entry checks an entry of a folder on the way: where everybody may create files, it must
-// be ours.
+// entry checks an entry of a folder on the way: where everybody may create files, the entry must be
+// ours.
 func (w *walk) entry(at string, above, info fs.FileInfo) {
 	uid, _ := ids(info)
 	open := above.Mode().Perm()&0o022 != 0 && above.Mode()&fs.ModeSticky != 0

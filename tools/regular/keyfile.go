@@ -10,21 +10,22 @@ import (
 	"time"
 )
 
-// KeyFile says what the file of a key is called, and how it is read and made.
+// KeyFile describes the file of a key: its name, reading and creation.
 type KeyFile[Key any] struct {
-	Name  string                         // of the file in its folder
-	Lock  string                         // of the file that a process locks while it makes the key
+	Name  string                         // of the file in the folder
+	Lock  string                         // of the file locked while a process makes the key
 	What  string                         // the key, in errors: "the key that signs runs"
 	Limit int64                          // of the file, in bytes
-	Hint  string                         // what to do if the file has no key, in errors; "" says nothing
+	Hint  string                         // the remedy for a file without a key, in errors; "" says nothing
 	Parse func(text []byte) (Key, error) // the error says why a text is no key
 	New   func() (key Key, text []byte)
 }
 
-// lockTimeout is how long Load waits for another process that makes the key.
+// lockTimeout is the longest wait of Load for another process making the key.
 const lockTimeout = 5 * time.Second
 
-// Read reads a key from a regular file. The error is fs.ErrNotExist if there is none, or names the file.
+// Read reads a key from a regular file. The error is fs.ErrNotExist without a file, or names the
+// file.
 func (f *KeyFile[Key]) Read(ctx context.Context, path string) (key Key, err error) {
 	text, err := Read(ctx, path, f.Limit)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -39,8 +40,9 @@ func (f *KeyFile[Key]) Read(ctx context.Context, path string) (key Key, err erro
 	return key, nil
 }
 
-// Load returns the key of a folder, and makes it, and the folder, if there is none. All processes that
-// use the folder get the same one. The file is readable for its owner only. The error names the file.
+// Load returns the key of a folder, and makes a missing key and a missing folder. All processes
+// with the same folder get the same key. The file is readable for its owner only. The error names
+// the file.
 func (f *KeyFile[Key]) Load(ctx context.Context, dir string) (Key, error) {
 	path := filepath.Join(dir, f.Name)
 	key, err := f.Read(ctx, path)

@@ -6,8 +6,8 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// NewLock returns a lock file (0600) that is not locked yet. Opening it never waits for
-// another process, whatever its name leads to; locking it may.
+// NewLock returns a lock file (0600), not locked yet. Opening never waits for another process,
+// wherever the name leads; locking may.
 func NewLock(path string) *flock.Flock {
 	return flock.New(path, flock.SetPermissions(0o600), flock.SetFlag(os.O_CREATE|os.O_RDONLY|noWait))
 }

@@ -8,13 +8,11 @@ import (
 	"path/filepath"
 )
 
-// Place is the location of a file that is named in another file. The zero value is no
-// place.
+// Place is the location of a file named in another file. The zero value is no place.
 type Place struct {
-	// Folder is the folder that the file must be below, even through links; "" allows any
-	// file.
+	// Folder is the folder above the file, even through links; "" allows any file.
 	Folder string
-	// Name is relative to Folder; without a folder it is a path.
+	// Name is relative to Folder; without a folder Name is a path.
 	Name string
 }
 
@@ -35,10 +33,10 @@ func (p Place) Read(ctx context.Context, limit int64) ([]byte, error) {
 	return data, p.outside(err)
 }
 
-// ErrOutside says that a link leads out of a Place's folder.
+// ErrOutside reports a link out of a Place's folder.
 var ErrOutside = errors.New("leads out of the folder")
 
-// outside returns err, or ErrOutside in an [*fs.PathError] if that is the reason.
+// outside returns err, or ErrOutside in an [*fs.PathError] if a link leads out of the folder.
 func (p Place) outside(err error) error {
 	if err == nil || p.Folder == "" {
 		return err
@@ -54,10 +52,9 @@ func (p Place) outside(err error) error {
 	return &fs.PathError{Op: "open", Path: p.String(), Err: ErrOutside}
 }
 
-// Replace writes the file at the place as [Write] does, but an existing file keeps its mode
-// (a new one gets perm), and it is an error if there is something other than a regular
-// file. Without a folder, a link is followed: it stays, and the file that it leads to is
-// replaced.
+// Replace writes the file at the place as [Write] does, but an existing file keeps its mode (a new
+// one gets perm), and anything other than a regular file is an error. Without a folder, a link is
+// followed: the link stays, and the target is replaced.
 func (p Place) Replace(data []byte, perm fs.FileMode) error {
 	folder, name := p.Folder, p.Name
 	if folder == "" {

@@ -11,12 +11,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
-// chunk is the number of bytes that are read between two checks of the context.
+// chunk is the number of bytes read between two checks of the context.
 const chunk = 1 << 20
 
-// Read reads a regular file of at most limit bytes, even if it grows while it is read.
-// Symbolic links are followed. Errors are those of the file system, [ErrNotRegular], a
-// [*SizeError], each in a [*fs.PathError], or the cause of ctx.
+// Read reads a regular file of at most limit bytes, even if the file grows during the read.
+// Symbolic links are followed. Errors are from the file system, [ErrNotRegular], a [*SizeError],
+// each in a [*fs.PathError], or the cause of ctx.
 func Read(ctx context.Context, name string, limit int64) ([]byte, error) {
 	f, err := Open(name)
 	if err != nil {
@@ -25,7 +25,7 @@ func Read(ctx context.Context, name string, limit int64) ([]byte, error) {
 	return readFile(ctx, f, limit)
 }
 
-// ReadIn is [Read] for a file below a folder. Links cannot lead out of it.
+// ReadIn is [Read] for a file below a folder. Links cannot lead out of the folder.
 func ReadIn(ctx context.Context, root *os.Root, name string, limit int64) ([]byte, error) {
 	f, err := OpenIn(root, name)
 	if err != nil {
@@ -34,7 +34,7 @@ func ReadIn(ctx context.Context, root *os.Root, name string, limit int64) ([]byt
 	return readFile(ctx, f, limit)
 }
 
-// readFile reads a file that Open has returned, and closes it.
+// readFile reads a file from Open, and closes the file.
 func readFile(ctx context.Context, f *os.File, limit int64) ([]byte, error) {
 	defer f.Close()
 	info, err := f.Stat()
@@ -52,8 +52,8 @@ func readFile(ctx context.Context, f *os.File, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// ReadAll reads a stream of at most limit bytes; the error for a longer one is a
-// [*SizeError]. ctx does not interrupt a blocked r; only closing r does.
+// ReadAll reads a stream of at most limit bytes; the error for a longer stream is a [*SizeError].
+// ctx does not interrupt a blocked r; only closing r does.
 func ReadAll(ctx context.Context, r io.Reader, limit int64) ([]byte, error) {
 	return readAll(ctx, r, limit, 0)
 }
@@ -68,7 +68,7 @@ func readAll(ctx context.Context, r io.Reader, limit, expected int64) ([]byte, e
 		}
 		more := int64(chunk)
 		if left := limit - int64(b.Len()); left < more {
-			more = left + 1 // one more, to detect that there is more than allowed
+			more = left + 1 // another byte, to detect a longer stream
 		}
 		n, err := b.ReadFrom(io.LimitReader(r, more))
 		switch {

@@ -1,23 +1,12 @@
-// Package regular opens, reads and replaces regular files if others may control their names
-// or contents: scripts, check files, cassettes, locks, configurations, records, bundles,
-// saved tools, journals, tokens.
+// Package regular opens, reads and replaces regular files if other users may control their names or
+// contents: scripts, check files, cassettes, locks, configurations, records, bundles, saved tools,
+// journals, tokens. Begin with [Read] and [Write]; [Place] is a file named in another file,
+// [KeyFile] a key made by the first process in need of the key.
 //
-//	regular.go        Open, OpenFile, OpenIn, Check
-//	read.go           Read, ReadIn, ReadAll
-//	write.go          Write, WriteIn, WriteTemp: atomic, durable replacement
-//	write_other.go    Rename and SyncFolder
-//	write_windows.go  the same for Windows
-//	place.go          Place: a file that another file names
-//	lock.go           NewLock
-//	keyfile.go        KeyFile: a key in a file that the first process which needs it makes
-//	usage.go          Usage: how much there is below a folder
-//	flags_unix.go     flags for opening a file without waiting
-//	flags_other.go    systems without such flags
-//
-// Everything except regular files is refused: opening a named pipe waits for a writer
-// forever, a device has no end, and opening some devices has effects. Nothing here waits
-// for another process, whatever a name leads to. Tests keep product code from reading and
-// replacing files in any other way.
+// Everything except regular files is refused: opening a named pipe waits for a writer forever, a
+// device has no end, and opening some devices has effects. No function here waits for another
+// process, wherever a name leads. Tests keep product code from reading and replacing files in any
+// other way.
 package regular
 
 import (
@@ -34,7 +23,7 @@ import (
 // regular file. The error is a [*KindError] within a [*fs.PathError].
 var ErrNotRegular = errors.New("not a regular file")
 
-// KindError says what was found instead of a regular file.
+// KindError reports a file of another kind than a regular file.
 type KindError struct{ Mode fs.FileMode }
 
 func (e *KindError) Error() string {
@@ -56,11 +45,10 @@ func (e *KindError) Error() string {
 // Is makes a KindError match ErrNotRegular.
 func (e *KindError) Is(target error) bool { return target == ErrNotRegular }
 
-// Open opens a regular file for reading. Symbolic links are followed. The caller
-// closes it.
+// Open opens a regular file for reading. Symbolic links are followed. The caller closes the file.
 func Open(name string) (*os.File, error) { return OpenFile(name, os.O_RDONLY, 0) }
 
-// OpenFile is [os.OpenFile] for regular files only. It never waits. With os.O_CREATE, the
+// OpenFile is [os.OpenFile] for regular files only. OpenFile never waits. With os.O_CREATE, the
 // file need not exist.
 func OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	// Check before opening, because opening a device can have effects, and afterwards,
@@ -82,8 +70,8 @@ func OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	return requireRegular(f)
 }
 
-// OpenIn opens a regular file below a folder for reading. Symbolic links are
-// followed as far as they stay below it. The caller closes it.
+// OpenIn opens a regular file below a folder for reading. Symbolic links are followed as far as
+// they stay below the folder. The caller closes the file.
 func OpenIn(root *os.Root, name string) (*os.File, error) {
 	info, err := root.Stat(name)
 	if err == nil {
@@ -99,8 +87,7 @@ func OpenIn(root *os.Root, name string) (*os.File, error) {
 	return requireRegular(f)
 }
 
-// OpenRoot is [os.OpenRoot], except that it does not wait if there is a named pipe in place
-// of the folder.
+// OpenRoot is [os.OpenRoot], but does not wait for a named pipe in place of the folder.
 func OpenRoot(dir string) (*os.Root, error) {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -109,7 +96,7 @@ func OpenRoot(dir string) (*os.Root, error) {
 	if !info.IsDir() {
 		return nil, &fs.PathError{Op: "open", Path: dir, Err: errors.New("is not a directory")}
 	}
-	// A name that ends in a separator can only be a folder.
+	// A name with a final separator can only be a folder.
 	root, err := os.OpenRoot(dir + string(filepath.Separator))
 	if path := new(fs.PathError); errors.As(err, &path) {
 		path.Path = dir
@@ -117,8 +104,7 @@ func OpenRoot(dir string) (*os.Root, error) {
 	return root, err
 }
 
-// Names returns the sorted names in a folder below root. It is an error if there are
-// more than limit.
+// Names returns the sorted names in a folder below root. More than limit names are an error.
 func Names(root *os.Root, folder string, limit int) ([]string, error) {
 	sub, err := root.OpenRoot(folder)
 	if err != nil {
@@ -152,14 +138,14 @@ func Check(f *os.File) error {
 
 func requireRegular(f *os.File) (*os.File, error) {
 	if err := Check(f); err != nil {
-		f.Close() // nothing was written to it
+		f.Close() // nothing was written to the folder
 		return nil, err
 	}
 	return f, nil
 }
 
-// asOpenError converts an error of examining a file into one of opening it, which is what the
-// caller wanted.
+// asOpenError converts an error of examining a file into an error of opening the file, the caller's
+// intention.
 func asOpenError(name string, err error) error {
 	if path := new(fs.PathError); errors.As(err, &path) {
 		return &fs.PathError{Op: "open", Path: name, Err: path.Err}
@@ -174,7 +160,7 @@ func checkKind(op, name string, info fs.FileInfo) error {
 	return &fs.PathError{Op: op, Path: name, Err: &KindError{info.Mode()}}
 }
 
-// SizeError says that a file or stream is larger than the limit.
+// SizeError reports a file or stream larger than the limit.
 type SizeError struct{ Limit int64 } // in bytes
 
 func (e *SizeError) Error() string { return fmt.Sprintf("is larger than %s", size(e.Limit)) }

@@ -8,30 +8,30 @@ import (
 	"time"
 )
 
-// Usage returns how many regular files there are below a folder, and their size in bytes.
-// path can also be a file. Links below it are not followed; what cannot be read counts as
-// nothing. It stops after most files.
+// Usage returns the number of regular files below a folder, and their size in bytes. path can also
+// be a file. Links below path are not followed; unreadable parts count as nothing. Usage stops
+// after most files.
 func Usage(path string, most int) (files int, bytes int64) { return new(Counter).Usage(path, most) }
 
-// Counter counts a file that has several names once, at the first of them. The zero value has
-// counted none. It is not safe for concurrent use.
+// Counter counts a file with several names once, at the first name. The zero value has counted no
+// file. A Counter is not safe for concurrent use.
 type Counter struct{ counted map[look][]fs.FileInfo }
 
-// look is what the names of one file have in common on every system.
+// look is the information shared by all names of a file on every system.
 type look struct {
 	size    int64
 	changed time.Time
 }
 
-// Usage is like the function Usage, without what c has counted.
+// Usage is like the function Usage, without the files counted by c.
 func (c *Counter) Usage(path string, most int) (files int, bytes int64) {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
 	}
-	// The function returns no error that stops the walk for another reason.
+	// The function returns no other error to stop the walk.
 	_ = filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
-			return nil // what is gone takes no space
+			return nil // a removed file takes no space
 		}
 		if files == most {
 			return fs.SkipAll

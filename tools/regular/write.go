@@ -8,13 +8,13 @@ import (
 	"path/filepath"
 )
 
-// TempPrefix is the beginning of the names of temporary files. Only a process that crashed
-// leaves such files behind.
+// TempPrefix is the beginning of the names of temporary files. Only a crashed process leaves
+// temporary files behind.
 const TempPrefix = ".tmp-"
 
-// Write creates or replaces the file at path with mode perm. It is atomic and
-// durable: if the process or the machine stops, the file has its old content or
-// all of data. A symbolic link at path is replaced, not followed.
+// Write creates or replaces the file at path with mode perm. The write is atomic and durable: if
+// the process or the machine stops, the file has the old content or all of data. A symbolic link at
+// path is replaced, not followed.
 func Write(path string, data []byte, perm fs.FileMode) error {
 	folder, name := filepath.Split(path)
 	if folder == "" {
@@ -41,9 +41,9 @@ func WriteIn(root *os.Root, name string, data []byte, perm fs.FileMode) error {
 	return SyncFolder(root, folder)
 }
 
-// Temp is a file that is complete and synced but still has a temporary name. Most callers
-// need only [Write] or [WriteIn]; Temp is for those that rename under a lock. Exactly one
-// of Rename and Remove must be called.
+// Temp is a complete and synced file under a temporary name. Most callers need only [Write] or
+// [WriteIn]; Temp is for callers that rename under a lock. Exactly one of Rename and Remove must be
+// called.
 type Temp struct {
 	root *os.Root
 	name string
@@ -62,7 +62,7 @@ func WriteTemp(root *os.Root, folder string, data []byte, perm fs.FileMode) (*Te
 		err = f.Chmod(perm)
 	}
 	if err == nil {
-		err = f.Sync() // before the rename, so that the name never refers to an incomplete file
+		err = f.Sync() // before the rename, so the name never refers to an incomplete file
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, errors.Join(err, t.Remove())
@@ -70,8 +70,8 @@ func WriteTemp(root *os.Root, folder string, data []byte, perm fs.FileMode) (*Te
 	return t, nil
 }
 
-// Rename gives the file its name below root and replaces an existing file. If it fails, the
-// temporary file is removed. The new name is durable after [SyncFolder].
+// Rename gives the file a name below root and replaces an existing file. A failure removes the
+// temporary file. The new name is durable after [SyncFolder].
 func (t *Temp) Rename(name string) error {
 	if err := Rename(t.root, t.name, name); err != nil {
 		return errors.Join(err, t.Remove())

@@ -12,8 +12,8 @@ import (
 // after [SyncFolder].
 func Rename(root *os.Root, from, to string) error { return root.Rename(from, to) }
 
-// SyncFolder makes new, changed and removed names in a folder below root durable. A file
-// system that cannot sync folders is no error: there they are as durable as can be.
+// SyncFolder makes new, changed and removed names in a folder below root durable. A file system
+// without syncing of folders is no error: its folders are as durable as possible.
 func SyncFolder(root *os.Root, folder string) error {
 	d, err := root.Open(folder)
 	if err != nil {

@@ -8,9 +8,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Rename renames a file below root and replaces an existing file. It tries for a second,
-// since it fails while a virus scanner or another reader has the old file open without
-// sharing.
+// Rename renames a file below root and replaces an existing file. Rename tries for a second, since
+// renaming fails while a virus scanner or another reader has the old file open without sharing.
 func Rename(root *os.Root, from, to string) error {
 	for try := 0; ; try++ {
 		err := root.Rename(from, to)

@@ -9,17 +9,17 @@ import (
 )
 
 // Executable returns the path of the program in a package of this module, which tests start in many
-// processes: without data for debuggers, it starts faster than a test binary, and less of it is
-// read. It is built with the tags of the test, but never for the race detector, which finds more in
-// tests of one process, in less time. go keeps it in its build cache, so that it is linked once, and
-// not for every run of the tests. env is the environment in which go finds its caches. The error is
-// an exec.ErrNotFound where there is no go.
+// processes: without data for debuggers, the program starts faster than a test binary, and fewer
+// bytes are read. The program is built with the tags of the test, but never for the race detector,
+// which finds more in tests of a single process, in less time. The build cache of go keeps the
+// program, so the program is linked once, and not for every run of the tests. env is the
+// environment in which go finds its caches. The error is an exec.ErrNotFound without a go command.
 func Executable(pkg string, env []string) (string, error) {
 	program, err := exec.LookPath("go")
 	if err != nil {
 		return "", err
 	}
-	// go run passes the path to the program of -exec. go version prints it, on all systems.
+	// go run passes the path to the program of -exec. go version prints the path, on all systems.
 	args := []string{"run", "-buildvcs=false", "-ldflags=-s -w", "-exec", "go version"}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
@@ -30,7 +30,7 @@ func Executable(pkg string, env []string) (string, error) {
 		}
 	}
 	args = append(args, pkg)
-	for range 2 { // the first time, it is what go removes after it has run it
+	for range 2 { // the first time, go removes the program after the run
 		cmd := exec.Command(program, args...)
 		var stderr strings.Builder
 		cmd.Env, cmd.Stderr = env, &stderr

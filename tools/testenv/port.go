@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// systemPorts is the first port that systems choose for those who ask for any, where they do not
-// say so: that of Linux. Others begin later.
+// systemPorts is the first port that systems choose for callers without a wish, if the system does
+// not tell: the first port of Linux. Other systems begin later.
 const systemPorts = 32768
 
-// Port returns a TCP port of 127.0.0.1 on which nobody listens until the test does: the system
-// does not choose it for connections and for those who ask for any port, and others who call Port
-// do not get it, since a UDP socket claims it until the test ends.
+// Port returns a TCP port of 127.0.0.1 without a listener until the test listens: the system does
+// not choose the port for connections or for callers that ask for any port, and other callers of
+// Port do not get the port, since a UDP socket claims it until the test ends.
 func Port(t testing.TB) int {
 	t.Helper()
 	end, last := systemPorts, 0
@@ -23,7 +23,7 @@ func Port(t testing.TB) int {
 		_, _ = fmt.Sscan(string(data), &end, &last)
 	}
 	begin := max(1024, end-20000)
-	if begin >= end { // it chooses all of them
+	if begin >= end { // the system chooses all ports
 		begin, end = 1024, systemPorts
 	}
 	for range 1000 {
@@ -33,8 +33,8 @@ func Port(t testing.TB) int {
 		if err != nil {
 			continue
 		}
-		// A listener would not be closed at once if the test is starting a process meanwhile, which
-		// has it too until it executes its program.
+		// A listener would not be closed at once while the test starts a process, which shares the
+		// listener until the process executes the program.
 		if taken, err := net.DialTimeout("tcp4", address, Quiet(100*time.Millisecond)); err == nil {
 			taken.Close()
 			claim.Close()

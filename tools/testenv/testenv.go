@@ -1,17 +1,11 @@
-// Package testenv knows the machine on which tests run: what it lacks, and how slow it is.
+// Package testenv knows the machine on which tests run: its missing parts, and its speed. Begin
+// with [Lacks], [Program], [Port], [Deadline] and [Quiet].
 //
-// It decides about tests that need what a machine may lack: a program, a right, or something of
-// its kernel. Elsewhere such a test is skipped. In CI it fails, because skipped tests are not read
-// there.
+// A test that needs a program, a right, or a feature of the kernel is skipped on a machine without
+// it, and fails in CI, where skipped tests are not read. Conditions known before, for example the
+// operating system, are no matter of this package.
 //
-//	testenv.go     Lacks and Program
-//	port.go        a port that stays free
-//	deadline.go    Deadline and Quiet: how long tests wait
-//	executable.go  Executable: a program of this module
-//
-// With it comes package watchdog, which fails tests that hang.
-//
-// Conditions that are known before, such as the operating system, are no matter of this package.
+// Importing testenv imports package watchdog, which fails tests that hang.
 package testenv
 
 import (
@@ -23,12 +17,13 @@ import (
 	"testing"
 )
 
-// Variable is the name of the environment variable that has what the machine of CI cannot have,
-// separated by spaces. Tests that need it are skipped there, too. .ci/run sets it, and says why.
+// Variable is the name of the environment variable for the parts that the machine of CI cannot
+// have, separated by spaces. Tests in need of these parts are skipped in CI, too. .ci/run sets the
+// variable, and says why.
 const Variable = "METATOOL_TEST_LACKS"
 
-// Lacks ends a test that needs what the machine lacks. what is its name in Variable, one word; the
-// rest says why, as for fmt.Sprintf.
+// Lacks ends a test in need of a part that the machine lacks. The parameter what is the part's name
+// in Variable, a single word; the other parameters say why, as for fmt.Sprintf.
 func Lacks(t testing.TB, what, format string, args ...any) {
 	t.Helper()
 	why := fmt.Sprintf(format, args...)
@@ -38,7 +33,7 @@ func Lacks(t testing.TB, what, format string, args ...any) {
 	t.Skip(why)
 }
 
-// Program returns the path of a program that a test needs.
+// Program returns the path of a program needed by a test.
 func Program(t testing.TB, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)

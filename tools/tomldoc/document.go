@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// document is a text that is being edited. It is scanned again after each edit.
+// document is a text under edit, scanned again after each edit.
 type document struct {
 	text       string
 	statements []statement
 	newline    string
 }
 
-// statement is a statement with the path of what it defines. A table in an array of tables
-// has the path of the array and an element that no key can equal.
+// statement is a statement with the path of the defined value. A table in an array of tables has
+// the path of the array and an element unequal to any key.
 type statement struct {
 	Statement
 	path []string
-	// table is the path of the table whose section it is in, or begins.
+	// table is the path of the table of the section that contains or begins with the statement.
 	table []string
 }
 
@@ -73,12 +73,12 @@ func names(keys []Key) []string {
 	return list
 }
 
-// join returns a path with more elements, in memory of its own.
+// join returns a path with more elements, in new memory.
 func join(path []string, more ...string) []string {
 	return append(path[:len(path):len(path)], more...)
 }
 
-// hasPrefix reports whether path is prefix or something in it.
+// hasPrefix reports whether path is prefix or lies below prefix.
 func hasPrefix(path, prefix []string) bool {
 	return len(path) >= len(prefix) && slices.Equal(path[:len(prefix)], prefix)
 }
@@ -94,7 +94,7 @@ func (d *document) decoded() (map[string]any, error) { return decode(d.text) }
 // lineStart returns where the line with a position begins.
 func (d *document) lineStart(at int) int { return strings.LastIndexByte(d.text[:at], '\n') + 1 }
 
-// lineEnd returns the position after the line with a position, and after its line break.
+// lineEnd returns the position after the line with a position, and after the line break.
 func (d *document) lineEnd(at int) int {
 	if end := strings.IndexByte(d.text[at:], '\n'); end >= 0 {
 		return at + end + 1
@@ -102,8 +102,7 @@ func (d *document) lineEnd(at int) int {
 	return len(d.text)
 }
 
-// line returns the text of the line that begins at a position, without white space around
-// it.
+// line returns the text of the line at a position, without white space around the text.
 func (d *document) line(from int) string { return strings.TrimSpace(d.text[from:d.lineEnd(from)]) }
 
 // indent returns the white space at the beginning of the line with a position.
@@ -124,8 +123,8 @@ func (d *document) commentsAbove(lineStart int) int {
 	return lineStart
 }
 
-// commentsBelow returns the position after the comment lines that begin at a position, if
-// they are not directly above a statement; otherwise the position itself.
+// commentsBelow returns the position after the comment lines at a position, if they are not
+// directly above a statement; otherwise the position itself.
 func (d *document) commentsBelow(at int) int {
 	end := at
 	for end < len(d.text) && strings.HasPrefix(d.line(end), "#") {
@@ -137,8 +136,8 @@ func (d *document) commentsBelow(at int) int {
 	return at
 }
 
-// sectionEnd returns the position after the last line that belongs to the statements up to
-// index i, if the next statement is not in the same section.
+// sectionEnd returns the position after the last line of the statements up to index i, if the next
+// statement is in another section.
 func (d *document) sectionEnd(i int) int {
 	end := d.lineEnd(d.statements[i].To)
 	if i+1 < len(d.statements) && d.statements[i+1].Kind == Assignment {
@@ -150,15 +149,15 @@ func (d *document) sectionEnd(i int) int {
 // member is where an assignment is: in a section, or in an inline table.
 type member struct {
 	Statement
-	// index is that of the statement that it is, or is in.
+	// index is the index of the statement that is or contains the member.
 	index int
-	// siblings are the members of the inline table that it is in, and at its place there;
-	// nil if it is in none.
+	// siblings are the members of the enclosing inline table, and at is the place among them; nil
+	// outside an inline table.
 	siblings []Statement
 	at       int
 }
 
-// find returns the assignments with a path that begins with path.
+// find returns the assignments with paths at or below path.
 func (d *document) find(path []string) []member {
 	var found []member
 	for i, st := range d.statements {
@@ -170,7 +169,7 @@ func (d *document) find(path []string) []member {
 	return found
 }
 
-// findMembers adds m, which has the path own, or those in it, to found.
+// findMembers adds m, with the path own, or its members to found.
 func findMembers(found []member, m member, own, path []string) []member {
 	if hasPrefix(own, path) {
 		return append(found, m)
@@ -185,7 +184,7 @@ func findMembers(found []member, m member, own, path []string) []member {
 	return found
 }
 
-// inlineTable returns the inline table at a path, if there is one.
+// inlineTable returns the inline table at a path, if any.
 func (d *document) inlineTable(path []string) (Value, bool) {
 	for _, st := range d.statements {
 		if st.Kind == Assignment {

@@ -24,9 +24,9 @@ func (e *PathError) Unwrap() error { return e.Err }
 const bom = "\ufeff"
 
 // Set sets the value at a path: a string, bool, int64, float64, a []any or []string, or a
-// [InlineTable]. Missing tables on the way are added. A table that is there already is changed key
-// by key: those that are not in the new one are removed, and those that are equal stay as they
-// are written. The error is a [*PathError]. A path through an array is an ErrForm.
+// [InlineTable]. Missing tables on the way are added. An existing table is changed key by key: keys
+// missing from the new table are removed, and equal values stay as written. The error is a
+// [*PathError]. A path through an array is an ErrForm.
 func Set(text string, path []string, value any) (string, error) {
 	return change(text, path, func(d *document) error {
 		return d.set(path, value)
@@ -35,9 +35,9 @@ func Set(text string, path []string, value any) (string, error) {
 	})
 }
 
-// Remove removes what is at a path, with the comment lines directly above the header of a
-// table and directly below its last line. Comments between blank lines stay, and tables that
-// are commented out. It is no error if there is nothing. The error is a [*PathError].
+// Remove removes the value at a path, with the comment lines directly above the header of a table
+// and directly below its last line. Comments between blank lines and tables in comments stay. A
+// missing value is no error. The error is a [*PathError].
 func Remove(text string, path []string) (string, error) {
 	return change(text, path, func(d *document) error {
 		d.remove(path)
@@ -48,7 +48,7 @@ func Remove(text string, path []string) (string, error) {
 	})
 }
 
-// change edits a text, and checks that the result has the values that apply produces.
+// change edits a text, and compares the result with the values from apply.
 func change(text string, path []string, edit func(*document) error, apply func(map[string]any) bool) (string, error) {
 	fail := func(err error) (string, error) { return "", &PathError{path, err} }
 	rest, marked := strings.CutPrefix(text, bom)
@@ -83,8 +83,8 @@ func decode(text string) (map[string]any, error) {
 	return root, err
 }
 
-// Get returns the decoded value at a path, as the TOML library decodes it, and whether there
-// is one. The error is that of [Decode].
+// Get returns the decoded value at a path, as decoded by the TOML library, and whether the value
+// exists. The error is from [Decode].
 func Get(text string, path []string) (any, bool, error) {
 	root, err := decode(strings.TrimPrefix(text, bom))
 	if err != nil {

@@ -2,17 +2,16 @@ package tomldoc
 
 import "strings"
 
-// The memory that the library uses, in bytes: for each key, each part of its path, and each
-// value in an array.
+// The memory used by the library, in bytes: for each key, each part of a key's path, and each value
+// in an array.
 const (
 	costOfKey  = 256
 	costOfPart = 48
 	costOfItem = 64
 )
 
-// Check scans a text once and returns an *[Error] if it is nested too deep or would take
-// too much memory. A text that is not TOML is checked up to the point where that becomes
-// apparent, which is where the library stops too.
+// Check scans a text once and returns an *[Error] if the text is nested too deep or would take too
+// much memory. Malformed TOML is checked up to the fault, where the library stops too.
 func Check(text string) error {
 	g := &guard{text: text, levels: []level{{table: true}}, maxDepth: MaxDepth, maxCost: maxCost}
 	if g.run() {
@@ -128,7 +127,7 @@ func (g *guard) inHeader(c byte) {
 	}
 }
 
-// part counts one part of the current key.
+// part counts a part of the current key.
 func (g *guard) part() {
 	g.levels[len(g.levels)-1].parts++
 	g.depth++
@@ -156,7 +155,7 @@ func (g *guard) closeLevel() {
 	g.levels = g.levels[:len(g.levels)-1]
 }
 
-// next ends a key and its value.
+// next ends a key and the value.
 func (g *guard) next() {
 	top := &g.levels[len(g.levels)-1]
 	g.depth -= top.parts
@@ -164,8 +163,7 @@ func (g *guard) next() {
 	top.parts, top.bytes, top.value, top.from = 0, 0, false, g.pos+1
 }
 
-// endOfString returns the length of the TOML string at the beginning of a text, -1 if it
-// does not end.
+// endOfString returns the length of the TOML string at the beginning of a text, -1 without an end.
 func endOfString(text string) int {
 	mark := text[:1]
 	if triple := strings.Repeat(mark, 3); strings.HasPrefix(text, triple) {

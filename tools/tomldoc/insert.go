@@ -4,7 +4,7 @@ import (
 	"strings"
 )
 
-// maxLine is the length in bytes up to which a table in another is written on one line.
+// maxLine is the length in bytes of the longest line for a table in another table.
 const maxLine = 100
 
 // set sets the value at a path.
@@ -35,16 +35,15 @@ func (d *document) set(path []string, value any) error {
 	return d.add(root, path, value)
 }
 
-// defines reports whether an assignment is that of the value at the path, not of a part of
-// it.
+// defines reports whether an assignment sets the value at the path, not a part of the value.
 func (d *document) defines(m member, path []string) bool {
 	if m.siblings == nil {
 		return len(d.statements[m.index].path) == len(path)
 	}
-	return m.Keys[len(m.Keys)-1].Name == path[len(path)-1] // in an inline table, a prefix of the path led to it
+	return m.Keys[len(m.Keys)-1].Name == path[len(path)-1] // in an inline table, a prefix of the path led to the member
 }
 
-// merge makes the table at a path equal to another one.
+// merge makes the table at a path equal to another table.
 func (d *document) merge(path []string, now map[string]any, table InlineTable) error {
 	keep := map[string]bool{}
 	for _, e := range table {
@@ -60,7 +59,7 @@ func (d *document) merge(path []string, now map[string]any, table InlineTable) e
 			return err
 		}
 	}
-	// Removing the last key of a table that has no header has removed the table too.
+	// Removing the last key of a table without a header has removed the table too.
 	root, err := d.decoded()
 	if err != nil {
 		return err
@@ -71,9 +70,9 @@ func (d *document) merge(path []string, now map[string]any, table InlineTable) e
 	return nil
 }
 
-// add adds a value at a path where there is none.
+// add adds a value at an empty path.
 func (d *document) add(root map[string]any, path []string, value any) error {
-	// The innermost table that exists on the way is the one to add to.
+	// The value is added to the innermost existing table on the way.
 	depth := len(path) - 1
 	for depth > 0 {
 		if v, ok := lookup(root, path[:depth]); ok {
@@ -108,7 +107,7 @@ func nest(path []string, value any) any {
 	return value
 }
 
-// fits reports whether a table can be written on one line.
+// fits reports whether a table fits on a line.
 func fits(key string, table InlineTable) bool { return len(assignment(key, table)) <= maxLine }
 
 // addMember adds an assignment to an inline table.
@@ -122,10 +121,10 @@ func (d *document) addMember(v Value, key string, value any) {
 	d.replace(v.From, v.To, "{ "+text+" }")
 }
 
-// addAssignment adds an assignment to a table that exists and is not an inline table.
+// addAssignment adds an assignment to an existing table other than an inline table.
 func (d *document) addAssignment(path []string, value any) {
 	parent := path[:len(path)-1]
-	after, dotted := -1, -1 // the statements to add it after: of the table itself, and one with a dotted key
+	after, dotted := -1, -1 // the statements before the addition: a statement of the table itself, and a statement with a dotted key
 	for i, st := range d.statements {
 		switch {
 		case equal(st.table, parent) && st.Kind == Assignment, st.Kind == Table && equal(st.path, parent):
@@ -162,7 +161,7 @@ func (d *document) addLine(after int, text string) {
 	d.replace(at, at, text)
 }
 
-// addFirst adds an assignment at the top of a text that has none before its first table.
+// addFirst adds an assignment at the top of a text without an assignment before the first table.
 func (d *document) addFirst(text string) {
 	at := len(d.text)
 	if len(d.statements) > 0 {
@@ -177,7 +176,7 @@ func (d *document) addFirst(text string) {
 	d.replace(at, at, text+d.newline)
 }
 
-// addSection adds a table with a header: after its last sibling, or at the end.
+// addSection adds a table with a header: after the last sibling, or at the end.
 func (d *document) addSection(path []string, table InlineTable) {
 	at := len(d.text)
 	if i := d.lastSibling(path); i >= 0 {
@@ -200,9 +199,8 @@ func (d *document) addSection(path []string, table InlineTable) {
 	d.setText(b.String())
 }
 
-// lastSibling returns the index of the last statement of the last section with a path that
-// begins like the given one: the longest such beginning counts. It returns -1 if there is
-// none.
+// lastSibling returns the index of the last statement of the last section with the longest common
+// beginning with the given path, or -1 without a common beginning.
 func (d *document) lastSibling(path []string) int {
 	for n := len(path) - 1; n > 0; n-- {
 		for i := len(d.statements) - 1; i >= 0; i-- {
@@ -214,8 +212,8 @@ func (d *document) lastSibling(path []string) int {
 	return -1
 }
 
-// writeSection writes a table with its header, and the tables in it that do not fit on a
-// line after it.
+// writeSection writes a table with a header, followed by the inner tables that do not fit on a
+// line.
 func (d *document) writeSection(b *strings.Builder, path []string, table InlineTable) {
 	b.WriteString("[" + quotePath(path) + "]" + d.newline)
 	var long []Entry
@@ -232,7 +230,7 @@ func (d *document) writeSection(b *strings.Builder, path []string, table InlineT
 	}
 }
 
-// lines returns an assignment, with an array on several lines if it is long.
+// lines returns an assignment, with a long array on several lines.
 func (d *document) lines(e Entry) string {
 	text := assignment(e.Key, e.Value)
 	items, ok := plainValue(e.Value).([]any)

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Append adds a table to the end of the array at a path, and the array if there is none: as a
-// section of its own, or between the brackets of the array. The error is a [*PathError].
+// Append adds a table to the end of the array at a path, or adds the array: as a separate section,
+// or between the brackets of the array. The error is a [*PathError].
 func Append(text string, path []string, table InlineTable) (string, error) {
 	return change(text, path, func(d *document) error {
 		if array, ok := d.array(path); ok {
@@ -16,7 +16,7 @@ func Append(text string, path []string, table InlineTable) (string, error) {
 		}
 		for n := range path {
 			if _, ok := d.inlineTable(path[:n]); ok {
-				return ErrForm // a section cannot extend it
+				return ErrForm // a section cannot extend the array
 			}
 		}
 		d.addElement(path, table)
@@ -27,8 +27,8 @@ func Append(text string, path []string, table InlineTable) (string, error) {
 	})
 }
 
-// RemoveItem removes item number i, from 0, of the array at a path, with the comment lines
-// directly above it if it has lines of its own. The error is a [*PathError].
+// RemoveItem removes item number i, from 0, of the array at a path, with the comment lines directly
+// above an item on separate lines. The error is a [*PathError].
 func RemoveItem(text string, path []string, i int) (string, error) {
 	return change(text, path, func(d *document) error {
 		if array, ok := d.array(path); ok {
@@ -60,8 +60,8 @@ func isInline(text string, path []string) bool {
 	return ok
 }
 
-// listAt returns the array at a path of decoded values, nil if there is none. ok is false if
-// there is something else.
+// listAt returns the array at a path of decoded values, nil without an array. ok is false for any
+// other value.
 func listAt(root map[string]any, path []string) (list []any, ok bool) {
 	v, there := lookup(root, path)
 	switch v := v.(type) {
@@ -76,7 +76,7 @@ func listAt(root map[string]any, path []string) (list []any, ok bool) {
 	return nil, !there
 }
 
-// array returns the array at a path if it is written between brackets.
+// array returns the array at a path if written between brackets.
 func (d *document) array(path []string) (Value, bool) {
 	for _, m := range d.find(path) {
 		if v := m.Value; v.To > v.From && d.text[v.From] == '[' && m.Kind == Assignment && d.defines(m, path) {
@@ -97,7 +97,7 @@ func (d *document) addItem(array Value, item string) {
 	first := d.text[array.From+1 : array.Items[0].From]
 	end, comma := d.afterItem(last)
 	switch {
-	case !strings.Contains(first, "\n") || d.lineEnd(last) > array.To: // not each on lines of its own
+	case !strings.Contains(first, "\n") || d.lineEnd(last) > array.To: // the items are not on separate lines
 		d.replace(last, last, ", "+item)
 	case comma:
 		d.replace(end, end, d.indent(array.Items[n-1].From)+item+","+d.newline)
@@ -124,7 +124,7 @@ func (d *document) afterItem(at int) (lineEnd int, comma bool) {
 	return d.lineEnd(at), false
 }
 
-// removeItem removes an item of an array, with one of the commas around it.
+// removeItem removes an item of an array, with a comma before or after the item.
 func (d *document) removeItem(array Value, i int) {
 	item := array.Items[i]
 	from, to := d.lineStart(item.From), d.lineEnd(item.To)

@@ -6,9 +6,9 @@ import (
 	"unicode"
 )
 
-// Quote returns text as a TOML string: readable, between ”', where that is possible.
-// Invisible characters, and those that make a terminal show something else, are escaped.
-// The text must be valid UTF-8.
+// Quote returns text as a TOML string: readable, between ”' where possible. Invisible characters,
+// and characters that make a terminal show a different text, are escaped. The text must be valid
+// UTF-8.
 func Quote(text string) string {
 	if strings.ContainsFunc(text, hidden) || strings.Contains(text, "'''") || strings.HasSuffix(text, "'") {
 		return basic(text, strings.Contains(text, "\n"))
@@ -19,7 +19,7 @@ func Quote(text string) string {
 	return QuoteLine(text)
 }
 
-// QuoteLine is [Quote] for a string on one line: line breaks are escaped.
+// QuoteLine is [Quote] for a string on a single line: line breaks are escaped.
 func QuoteLine(text string) string {
 	if strings.ContainsFunc(text, hidden) || strings.ContainsAny(text, "'\n") || !strings.ContainsAny(text, `"\`) {
 		return basic(text, false)
@@ -27,7 +27,7 @@ func QuoteLine(text string) string {
 	return "'" + text + "'"
 }
 
-// QuoteKey returns a name as a key: bare where that is possible.
+// QuoteKey returns a name as a key: bare where possible.
 func QuoteKey(name string) string {
 	bare := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-'
@@ -38,8 +38,8 @@ func QuoteKey(name string) string {
 	return basic(name, false)
 }
 
-// hidden reports whether a character is invisible, a control character, or one that changes
-// the direction of text ("Trojan Source", CVE-2021-42574).
+// hidden reports whether a character is invisible, a control character, or changes the direction of
+// text ("Trojan Source", CVE-2021-42574).
 func hidden(r rune) bool {
 	if r >= ' ' && r <= '~' { // the most common case
 		return false
@@ -47,7 +47,7 @@ func hidden(r rune) bool {
 	return r != '\n' && r != '\t' && unicode.In(r, unicode.C, unicode.Zl, unicode.Zp)
 }
 
-// basic returns a TOML string with escapes, on several lines or on one.
+// basic returns a TOML string with escapes, on several lines or on a single line.
 func basic(text string, lines bool) string {
 	var b strings.Builder
 	mark := `"`

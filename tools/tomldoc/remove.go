@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// remove removes what is at a path.
+// remove removes the value at a path.
 func (d *document) remove(path []string) {
 	inTable := func(m member) bool { return m.siblings != nil }
 	for {
@@ -23,7 +23,7 @@ func (d *document) remove(path []string) {
 		}
 	}
 	for len(cut) > 0 {
-		// Statements that follow each other are removed with all that is between them.
+		// Consecutive statements are removed with everything between them.
 		first := len(cut) - 1
 		for first > 0 && cut[first-1] == cut[first]-1 && !d.standsBetween(cut[first-1], cut[first]) {
 			first--
@@ -33,8 +33,8 @@ func (d *document) remove(path []string) {
 	}
 }
 
-// standsBetween reports whether there are comments between two statements that belong to
-// neither: blank lines around them, or a table that is commented out.
+// standsBetween reports whether comments between two statements belong to neither: comments between
+// blank lines, or a table in comments.
 func (d *document) standsBetween(i, next int) bool {
 	from, to := d.lineEnd(d.statements[i].To), d.lineStart(d.statements[next].From)
 	if from >= to {
@@ -43,7 +43,7 @@ func (d *document) standsBetween(i, next int) bool {
 	if disabledTable(d.text[from:to]) {
 		return true
 	}
-	afterBlank, alone := false, false // alone: in a block of comments that follows a blank line
+	afterBlank, alone := false, false // alone: in a block of comments after a blank line
 	for line := range strings.Lines(d.text[from:to]) {
 		blank := strings.TrimSpace(line) == ""
 		if blank && alone {
@@ -55,7 +55,7 @@ func (d *document) standsBetween(i, next int) bool {
 	return false
 }
 
-// disabledTable reports whether comments have the header of a table that is commented out.
+// disabledTable reports whether comments contain the header of a table.
 func disabledTable(comments string) bool {
 	for line := range strings.Lines(comments) {
 		line, isComment := strings.CutPrefix(strings.TrimSpace(line), "#")
@@ -69,7 +69,7 @@ func disabledTable(comments string) bool {
 	return false
 }
 
-// disabledLines reports whether comments are TOML that is commented out.
+// disabledLines reports whether comments are commented-out TOML.
 func disabledLines(comments string) bool {
 	var b strings.Builder
 	for line := range strings.Lines(comments) {
@@ -79,8 +79,8 @@ func disabledLines(comments string) bool {
 	return err == nil && len(root) > 0
 }
 
-// removeMember removes an assignment from an inline table, with one of the commas around
-// it.
+// removeMember removes an assignment from an inline table, with a comma before or after the
+// assignment.
 func (d *document) removeMember(m member) {
 	from, to := m.From, m.To
 	switch {
@@ -88,7 +88,7 @@ func (d *document) removeMember(m member) {
 		to = m.siblings[m.at+1].From
 	case m.at > 0:
 		from = m.siblings[m.at-1].To
-	default: // the only one: with the white space around it
+	default: // the only member: with the white space around it
 		from = len(strings.TrimRight(d.text[:from], " \t"))
 		to += len(d.text[to:]) - len(strings.TrimLeft(d.text[to:], " \t"))
 	}
@@ -101,14 +101,14 @@ func (d *document) removeLines(first, last int) {
 	to := d.lineEnd(d.statements[last].To)
 	if d.statements[first].Kind != Assignment {
 		above := d.commentsAbove(from)
-		if text := d.text[above:from]; above > 0 && !disabledTable(text) && !disabledLines(text) { // those at the top may be about the file
+		if text := d.text[above:from]; above > 0 && !disabledTable(text) && !disabledLines(text) { // comments at the top may be about the file
 			from = above
 		}
 		if end := d.sectionEnd(last); !disabledTable(d.text[to:end]) {
 			to = end
 		}
 	}
-	// One gap remains of those before and after.
+	// Of the gaps before and after, a single gap remains.
 	blankBefore := from == 0 || d.line(d.lineStart(from-1)) == ""
 	for blankBefore && to < len(d.text) && d.line(to) == "" {
 		to = d.lineEnd(to)

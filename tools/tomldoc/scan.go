@@ -2,18 +2,17 @@ package tomldoc
 
 import "strings"
 
-// Span is a part of a text, from one byte offset up to another.
+// Span is a part of a text, from a byte offset up to another.
 type Span struct{ From, To int }
 
-// Statement is the header of a table, or an assignment: at the top level of a text, or in an
-// inline table. Its span is from the first byte of its key or bracket to the end of its value
-// or bracket.
+// Statement is the header of a table, or an assignment: at the top level of a text, or in an inline
+// table. The span is from the first byte of the key or bracket to the end of the value or bracket.
 type Statement struct {
 	Span
 	Kind Kind
 	// Keys is the name of the table, or the dotted key of the assignment.
 	Keys []Key
-	// Value is that of an assignment.
+	// Value is the value of an assignment.
 	Value Value
 }
 
@@ -27,23 +26,23 @@ const (
 	ArrayTable             // [[name]]
 )
 
-// Key is a part of a dotted key. Its span is that of the key as it is written, with quotes.
+// Key is a part of a dotted key. The span covers the key as written, with quotes.
 type Key struct {
 	Span
 	Name string
 }
 
-// Value is where a value is. Items is nil unless it is an array, Members unless it is an
-// inline table.
+// Value is the location of a value. Items is nil except for arrays, Members is nil except for
+// inline tables.
 type Value struct {
 	Span
 	Items   []Value
 	Members []Statement
 }
 
-// Scan returns the statements of a text that [Decode] accepts, in order. For any other text
-// the result may be incomplete or wrong, but the scan ends. A text that is nested too deep
-// for Decode must not be given to it.
+// Scan returns the statements of a text accepted by [Decode], in order. For any other text the
+// result may be incomplete or wrong, but the scan ends. A text nested too deep for Decode must not
+// be scanned.
 func Scan(text string) []Statement {
 	s := &scanner{text: text}
 	var all []Statement
@@ -85,7 +84,7 @@ func (s *scanner) skip(white string) {
 	}
 }
 
-// take skips c if it is the next character.
+// take skips c if c is the next character.
 func (s *scanner) take(c byte) bool {
 	if s.pos < len(s.text) && s.text[s.pos] == c {
 		s.pos++
@@ -124,7 +123,7 @@ func (s *scanner) assignment() (a Statement, ok bool) {
 	return a, true
 }
 
-// keys reads keys that are separated by dots.
+// keys reads keys separated by dots.
 func (s *scanner) keys() []Key {
 	var keys []Key
 	for {
@@ -148,7 +147,7 @@ func (s *scanner) keys() []Key {
 	}
 }
 
-// keyName returns the key that is written as a bare or quoted key.
+// keyName returns the key written as a bare or quoted key.
 func keyName(written string) string {
 	if len(written) < 2 || written[0] != '"' && written[0] != '\'' {
 		return written
@@ -172,7 +171,7 @@ func (s *scanner) skipString(delimiter string) {
 			s.pos = min(s.pos+2, len(s.text))
 		case strings.HasPrefix(s.text[s.pos:], delimiter):
 			s.pos += len(delimiter)
-			for n := 0; len(delimiter) == 3 && n < 2 && s.take(delimiter[0]); n++ { // quotes that belong to the text
+			for n := 0; len(delimiter) == 3 && n < 2 && s.take(delimiter[0]); n++ { // quotes belonging to the text
 			}
 			return
 		default:
@@ -181,7 +180,7 @@ func (s *scanner) skipString(delimiter string) {
 	}
 }
 
-// value skips a value, and records the keys and items in it.
+// value skips a value, and records the inner keys and items.
 func (s *scanner) value() Value {
 	v := Value{Span: Span{From: s.pos}}
 	rest := s.text[s.pos:]
@@ -207,7 +206,7 @@ func (s *scanner) value() Value {
 
 const between = " \t\r\n,"
 
-// items reads the values of an array and its closing bracket.
+// items reads the values and the closing bracket of an array.
 func (s *scanner) items() []Value {
 	list := []Value{}
 	for {
@@ -223,7 +222,7 @@ func (s *scanner) items() []Value {
 	}
 }
 
-// members reads the assignments of an inline table and its closing brace.
+// members reads the assignments and the closing brace of an inline table.
 func (s *scanner) members() []Statement {
 	list := []Statement{}
 	for {

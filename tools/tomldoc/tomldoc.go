@@ -1,24 +1,13 @@
-// Package tomldoc decodes TOML from others in bounded time and memory, and changes TOML
-// texts, of which all other bytes stay as they are: comments, order, blank lines, quoting.
-//
-//	tomldoc.go   Decode
-//	guard.go     Check: the cost of a text, before it is decoded
-//	scan.go      Scan: where the keys and values of a text are
-//	quote.go     Quote, QuoteLine, QuoteKey: strings and keys as TOML
-//	edit.go      Set, Remove: the change, and the check that nothing else has changed
-//	document.go  a text as statements, with the path of each
-//	remove.go    removing what is at a path
-//	insert.go    adding what is not there
-//	items.go     adding and removing items of arrays
-//	value.go     InlineTable and other values as TOML; applying a change to decoded values
+// Package tomldoc decodes foreign TOML in bounded time and memory ([Decode]), and changes TOML
+// texts ([Set], [Remove], [Append]) without touching other bytes: comments, order, blank lines,
+// quoting.
 //
 // The TOML library stores the whole path of each key, and recurses into nested values: some
-// kilobytes of brackets or dots take gigabytes, or crash the process. So each text is
-// scanned once before it is decoded. A test keeps product code from calling the library in
-// any other way.
+// kilobytes of brackets or dots take gigabytes, or crash the process. So each text is scanned once
+// before decoding ([Check]). A test keeps product code from calling the library in any other way.
 //
-// The result of each change is decoded and compared with the decoded original to which the
-// same change was applied. So a text is changed as it was meant, or not at all.
+// The result of each change is decoded and compared with the decoded original after the same
+// change. So a text is changed as intended, or not at all.
 package tomldoc
 
 import (
@@ -27,12 +16,11 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// MaxDepth is the maximum nesting of a text: the parts of a table's name, of the keys in it
-// and of those in inline tables, and the arrays around them. Normal texts have less than
-// ten.
+// MaxDepth is the maximum nesting of a text: the parts of a table's name, of the keys in the table
+// and in inline tables, and the arrays around them. Normal texts have less than ten.
 const MaxDepth = 100
 
-// maxCost limits the memory that the library uses for a text, in bytes, approximately.
+// maxCost limits the memory used by the library for a text, in bytes, approximately.
 const maxCost = 256 << 20
 
 // Error says why a text is not decoded.
@@ -40,8 +28,7 @@ type Error struct {
 	// Offset is the position in bytes; Line and Column are the line and the column in
 	// bytes, from 1.
 	Offset, Line, Column int
-	// Deep says that the text is nested too deep; otherwise it has too many keys and
-	// values.
+	// Deep means a text nested too deep; otherwise the text has too many keys and values.
 	Deep bool
 }
 
@@ -57,7 +44,7 @@ func (e *Error) Message() string {
 	return "has too many keys and values, or too long keys"
 }
 
-// Decode is toml.Decode for texts that pass [Check]. The error may be an *[Error].
+// Decode is toml.Decode for texts accepted by [Check]. The error may be an *[Error].
 func Decode(text string, into any) (toml.MetaData, error) {
 	if err := Check(text); err != nil {
 		return toml.MetaData{}, err

@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// InlineTable is a table with its keys in the order in which they are written.
+// InlineTable is a table with keys in written order.
 type InlineTable []Entry
 
-// Entry is a key of a InlineTable. Value is of one of the types that [Set] allows.
+// Entry is a key of an InlineTable. Value has a type allowed by [Set].
 type Entry struct {
 	Key   string
 	Value any
 }
 
-// inline returns a value as TOML on one line.
+// inline returns a value as TOML on a single line.
 func inline(value any) string {
 	switch v := value.(type) {
 	case string:
@@ -75,7 +75,7 @@ func anySlice(list []string) []any {
 	return items
 }
 
-// plainValue returns a value as the TOML library decodes it.
+// plainValue returns a value as decoded by the TOML library.
 func plainValue(value any) any {
 	switch v := value.(type) {
 	case InlineTable:
@@ -96,8 +96,8 @@ func plainValue(value any) any {
 	return value
 }
 
-// setValue sets the value at a path in decoded values. It reports whether that is possible:
-// not if the path leads through something other than tables.
+// setValue sets the value at a path in decoded values. It returns false if the path leads through a
+// value other than a table.
 func setValue(root map[string]any, path []string, value any) bool {
 	for _, key := range path[:len(path)-1] {
 		next, ok := root[key]
@@ -122,8 +122,8 @@ func removeValue(root map[string]any, path []string) {
 	}
 }
 
-// dropEmptied removes the tables that path leads through from want if they are empty there and
-// not in got: removing the last key of a table that has no header removes the table too.
+// dropEmptied removes the tables on the path from want if they are empty in want and missing in
+// got: removing the last key of a table without a header removes the table too.
 func dropEmptied(want, got map[string]any, path []string) {
 	for n := len(path) - 1; n > 0; n-- {
 		v, ok := lookup(want, path[:n])

@@ -11,9 +11,8 @@ import (
 	"time"
 )
 
-// sizeUnits are the suffixes of sizes, in bytes. "MB" and "MiB" are the same: memory is
-// counted in powers of two, like WebAssembly pages, so that the specification's "128MB" is
-// the default of 128 MiB.
+// sizeUnits are the suffixes of sizes, in bytes. "MB" and "MiB" are the same: memory is counted in
+// powers of two, like WebAssembly pages, so the specification's "128MB" is the default of 128 MiB.
 var sizeUnits = map[string]uint64{
 	"": 1, "b": 1,
 	"kb": 1 << 10, "kib": 1 << 10,
@@ -23,9 +22,8 @@ var sizeUnits = map[string]uint64{
 
 var errSize = errors.New(`is not a size (write "128MB", "1GB" or a number of bytes)`)
 
-// ParseSize parses "128MB", "128 MiB", "1GB" or a plain number of bytes. A size that is too
-// large for a uint64 becomes math.MaxUint64. The error message is meant to follow the text
-// that was parsed.
+// ParseSize parses "128MB", "128 MiB", "1GB" or a plain number of bytes. A size too large for a
+// uint64 becomes math.MaxUint64. The error message is meant to follow the parsed text.
 func ParseSize(s string) (uint64, error) {
 	digits := strings.TrimLeft(s, "0123456789")
 	n, err := strconv.ParseUint(s[:len(s)-len(digits)], 10, 64)
@@ -41,7 +39,7 @@ func ParseSize(s string) (uint64, error) {
 	return n * unit, nil
 }
 
-// FormatSize formats a size in the largest unit that divides it.
+// FormatSize formats a size in the largest unit dividing the size.
 func FormatSize(n uint64) string {
 	switch {
 	case n >= 1<<30 && n%(1<<30) == 0:
@@ -54,8 +52,7 @@ func FormatSize(n uint64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// ParseDuration parses "30s" or "1m30s". The error message is meant to follow the text that
-// was parsed.
+// ParseDuration parses "30s" or "1m30s". The error message is meant to follow the parsed text.
 func ParseDuration(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if err == nil {

@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// CheckTable fails the test if a function that the package in the folder exports takes bytes, or
-// a reader of bytes, and is neither in the table of what Check is called for nor among the
-// exceptions, which say why; or if one of these is gone. Methods are written Type.Method.
+// CheckTable fails the test if an exported function of the package in the folder takes bytes, or a
+// reader of bytes, and is neither in the table of functions given to Check nor among the
+// exceptions, which say why; or if a listed function is gone. Methods are written Type.Method.
 func CheckTable(t testing.TB, folder string, table []string, exceptions map[string]string) {
 	t.Helper()
 	known := slices.Concat(table, slices.Collect(maps.Keys(exceptions)))

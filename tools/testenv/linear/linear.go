@@ -1,8 +1,8 @@
-// Package linear checks, in tests, that work grows no faster than the input that it is done for:
-// not with the square of its size, which lets a message of a megabyte cost minutes.
+// Package linear checks, in tests, that work grows no faster than the input: not with the square of
+// the size, which lets a message of a megabyte cost minutes.
 //
-// It measures no time. Work that is done again and again allocates again and again, in nearly all
-// code that reads bytes of others, so that what a function allocates shows it.
+// No time is measured. Repeated work allocates repeatedly in nearly all code that reads foreign
+// bytes, so the allocations of a function show the work.
 package linear
 
 import (
@@ -11,31 +11,31 @@ import (
 	"testing"
 )
 
-// Size is the size in bytes of the smallest of the inputs that are compared. It is large enough
-// for the square of a number of members to be more than the rest.
+// Size is the size in bytes of the smallest compared input, large enough for the square of a number
+// of members to exceed the rest.
 const Size = 4 << 10
 
-// work is what a function has done.
+// work is the work of a function.
 type work struct{ bytes, objects uint64 }
 
 // slack is how much work may be done once, whatever the size of the input.
 var slack = work{bytes: 1 << 20, objects: 400}
 
-// most is how much more work an input may need that is four times as large. A buffer that doubles
-// may have done so just before the end of the larger one, and sorting takes a little more.
+// most is how much more work an input four times as large may need. A doubling buffer may have
+// doubled just before the end of the larger input, and sorting takes a little more.
 const most = 8
 
-// attempts is how often too much work is measured again before the test fails: other goroutines of
-// the process allocate too, and a pool may lose its buffers at any time. Work that is really out of
-// proportion is so each time.
+// attempts is how often excessive work is measured again before the test fails: other goroutines of
+// the process allocate too, and a pool may lose buffers at any time. Really disproportionate work
+// is disproportionate each time.
 const attempts = 5
 
 // Check fails the test if do needs disproportionate work for larger inputs. input returns an input
-// of about size bytes. What do needs must not depend on what it was called with before.
+// of about size bytes. The work of do must not depend on earlier calls.
 func Check(t testing.TB, input func(size int) []byte, do func(input []byte)) {
 	t.Helper()
 	inputs := [3][]byte{input(Size), input(2 * Size), input(4 * Size)}
-	do(inputs[0]) // what is done once
+	do(inputs[0]) // work done once
 	var problems []string
 	for range attempts {
 		if problems = disproportions(inputs, do); len(problems) == 0 {

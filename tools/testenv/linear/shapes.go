@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Shape is a kind of hostile JSON. Make returns a value of about size bytes. The name is one that
-// the function under test looks for.
+// Shape is a kind of hostile JSON. Make returns a value of about size bytes. The name is looked for
+// by the function under test.
 type Shape struct {
 	Name string
 	Make func(size int, name string) []byte
 }
 
-// Shapes are the kinds: members that are repeated or nested, or that look like the one that is
-// looked for, long values, and text that ends too early.
+// Shapes are the kinds: repeated or nested members, members similar to the wanted member, long
+// values, and truncated text.
 var Shapes = []Shape{
 	{"repeated", members(func(name string, _ int) string { return quote(name) + `:1` })},
 	{"repeated objects", members(func(name string, _ int) string { return quote(name) + `:{}` })},
@@ -95,7 +95,7 @@ func members(member func(name string, i int) string) func(size int, name string)
 	}
 }
 
-// nested makes a value in others.
+// nested makes a value inside other values.
 func nested(open, end string) func(size int, name string) []byte {
 	return func(size int, name string) []byte {
 		before := strings.ReplaceAll(open, "%q", quote(name))

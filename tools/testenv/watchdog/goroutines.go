@@ -11,11 +11,11 @@ import (
 	"unsafe"
 )
 
-// goroutine is one of the goroutines in a text of runtime.Stack.
+// goroutine is a goroutine in a text of runtime.Stack.
 type goroutine struct {
 	id     string
 	text   string
-	frames []string // what they call, from the innermost, as "testing.tRunner(0xc000123500, 0x5a1b28)"
+	frames []string // calls, from the innermost, as "testing.tRunner(0xc000123500, 0x5a1b28)"
 }
 
 // goroutines returns all goroutines of this process.
@@ -45,8 +45,8 @@ func parseStacks(text string) []goroutine {
 	return all
 }
 
-// runner returns the index of the frame of the package testing that has called a test, a fuzz
-// test or an example on this goroutine, -1 without one.
+// runner returns the index of the frame of the package testing that called a test, a fuzz test or
+// an example on this goroutine, or -1.
 func (g goroutine) runner() int {
 	for i := len(g.frames) - 1; i >= 0; i-- {
 		f := g.frames[i]
@@ -59,8 +59,8 @@ func (g goroutine) runner() int {
 	return -1
 }
 
-// runsTest reports whether the goroutine runs code of a test: it does not if it waits for
-// subtests or for its turn among parallel tests.
+// runsTest reports whether the goroutine runs code of a test, and does not wait for subtests or for
+// a turn among parallel tests.
 func (g goroutine) runsTest() bool {
 	if g.runner() < 0 {
 		return false
@@ -73,7 +73,7 @@ func (g goroutine) runsTest() bool {
 	return false
 }
 
-// test returns the name of the test that the goroutine runs, such as TestX/case.
+// test returns the name of the goroutine's test, for example TestX/case.
 func (g goroutine) test() string {
 	i := g.runner()
 	if i < 0 {
@@ -91,13 +91,13 @@ func (g goroutine) test() string {
 	}
 	function, _, _ = strings.Cut(path.Base(g.frames[i-1]), "(")
 	_, function, _ = strings.Cut(function, ".")
-	function, _, _ = strings.Cut(function, ".") // that of TestX.func1
+	function, _, _ = strings.Cut(function, ".") // from TestX.func1
 	return function
 }
 
-// nameAt returns the name of the *testing.T or *testing.F at an address that is in a stack: nothing
-// else says which of its subtests a test is in. It returns "" for what is no name, and is only
-// called by a process that ends anyway.
+// nameAt returns the name of the *testing.T or *testing.F at an address found in a stack: nothing
+// else names the running subtest. The result is "" for anything but a name. Only a process about to
+// end calls nameAt.
 func nameAt(address string) (name string) {
 	at, err := strconv.ParseUint(address, 0, 64)
 	if err != nil {
@@ -117,7 +117,7 @@ func nameAt(address string) (name string) {
 	return name
 }
 
-// fold returns the text of goroutines, of those that are in the same place only the first.
+// fold returns the text of goroutines, with only the first of goroutines in the same place.
 func fold(all []goroutine) string {
 	var b strings.Builder
 	same := map[string]int{}

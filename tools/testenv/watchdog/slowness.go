@@ -6,23 +6,23 @@ import (
 )
 
 const (
-	// ordinaryTime is how long the work of measure takes on an idle machine of ordinary speed. It
-	// is as long as a process with a tenth of a processor runs at a time (10 ms of every 100), so
-	// that such a quota shows: the work takes 100 ms then.
+	// ordinaryTime is the time of the work of measure on an idle machine of ordinary speed. A
+	// process with a tenth of a processor runs as long at a time (10 ms of every 100), so the quota
+	// shows: the work then takes 100 ms.
 	ordinaryTime = 10 * time.Millisecond
 	ordinaryWork = 5_500_000 // steps of measure
 
-	// maxSlowness bounds what one bad moment can do.
+	// maxSlowness bounds the effect of a bad moment.
 	maxSlowness = 20
 )
 
 // Slowness returns how many times longer than on an idle machine of ordinary speed work takes here,
-// from 1 to 20: what this process finds when it asks first, in about 10 ms. It does not know in
-// a bubble of synctest.
+// from 1 to 20. The first call of the process measures, for about 10 ms. A bubble of synctest
+// cannot measure.
 var Slowness = sync.OnceValue(measure)
 
-// measure returns how slow the machine is now. It measures wall time, and so sees other processes,
-// quotas, and the race detector.
+// measure returns how slow the machine is now. The measure is wall time, and so includes other
+// processes, quotas, and the race detector.
 func measure() float64 {
 	began := time.Now()
 	x := uint64(began.UnixNano()) | 1

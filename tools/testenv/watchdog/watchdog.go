@@ -1,20 +1,13 @@
-// Package watchdog fails a test that hangs by its name, and prints all goroutines. It is on in
-// every test binary that imports this package, and needs nothing of the tests: it looks at the
-// stacks every 15 seconds, and notes how long each test, or subtest, has been running its own
-// code. A test that has done so for two minutes, in proportion longer on a slow machine, hangs.
+// Package watchdog fails a test that hangs by its name, and prints all goroutines, in every test
+// binary with an import of this package. It looks at the stacks every 15 seconds, and notes how
+// long each test has been running its own code: after two minutes, in proportion longer on a slow
+// machine, a test hangs. With a longer -timeout of go test the limit is a fifth of the timeout;
+// arguments of the package, for example -long, leave the whole -timeout to each test; HangVariable
+// sets another limit. Benchmarks, fuzzing, and a test binary that serves as another program are not
+// watched.
 //
-//   - With a longer -timeout of go test the limit is a fifth of it.
-//   - Arguments of the package's own, such as -long, leave the whole -timeout to each test.
-//   - Shortly before the -timeout, what runs then fails by name.
-//   - HangVariable sets another limit.
-//   - Benchmarks and fuzzing are not watched, nor is a test binary that serves as another program:
-//     one without a flag of go test.
-//
-// It has no goroutine between two looks, so that tests that count goroutines do not see it, and a
-// process that ends within 15 seconds pays for one timer. A look takes less than a millisecond for
-// 100 goroutines and about 40 for 10,000; where it takes longer, looks are rarer.
-//
-// It imports only what package testing imports, so that it makes no test binary larger.
+// No goroutine exists between two looks, so tests can count goroutines. The package imports only
+// imports of package testing, so no test binary grows.
 package watchdog
 
 import (
@@ -29,8 +22,8 @@ import (
 	"time"
 )
 
-// HangVariable is the name of the environment variable that says after how long a test hangs, as
-// a duration such as 30s.
+// HangVariable is the name of the environment variable with the time after which a test hangs, for
+// example 30s.
 const HangVariable = "METATOOL_TEST_HANGS_AFTER"
 
 const hangTime = 2 * time.Minute
@@ -38,9 +31,9 @@ const hangTime = 2 * time.Minute
 // watchdog watches this process.
 type watchdog struct {
 	limit   time.Duration // of a test, on an ordinary machine
-	every   time.Duration // between looks that take no time
+	every   time.Duration // between looks, if a look takes no time
 	timeout time.Duration // of the process, 0 without
-	mark    string        // before lines of the result, as go test -json wants it
+	mark    string        // before lines of the result, as go test -json expects
 	began   time.Time
 
 	mu     sync.Mutex
@@ -49,7 +42,7 @@ type watchdog struct {
 	ages   map[string]time.Duration // by the goroutine's number; "" is the time without any test
 }
 
-// stdout is the one of the process: that of an example is a pipe.
+// stdout is the standard output of the process: an example has a pipe.
 var stdout io.Writer = os.Stdout
 
 func init() {
@@ -66,7 +59,7 @@ func init() {
 	}
 }
 
-// newWatchdog returns nil for a process that is not watched.
+// newWatchdog returns nil for an unwatched process.
 func newWatchdog(args []string, hangs string) *watchdog {
 	w := &watchdog{limit: hangTime}
 	watched, own := false, false
@@ -103,12 +96,12 @@ func newWatchdog(args []string, hangs string) *watchdog {
 	return w
 }
 
-// look finds the tests that hang, and comes again.
+// look finds hanging tests, and schedules the next look.
 func (w *watchdog) look() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
-	step := min(now.Sub(w.looked), 2*w.wait) // a process that was stopped meanwhile does not hang
+	step := min(now.Sub(w.looked), 2*w.wait) // a process stopped meanwhile does not hang
 	w.looked = now
 	all := goroutines()
 	running := slices.DeleteFunc(slices.Clone(all), func(g goroutine) bool { return !g.runsTest() })
@@ -139,7 +132,7 @@ func (w *watchdog) look() {
 	time.AfterFunc(w.wait, w.look)
 }
 
-// end fails what runs shortly before the process would be ended without saying so.
+// end fails the running tests shortly before go test would end the process without a report.
 func (w *watchdog) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
