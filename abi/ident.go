@@ -2,10 +2,9 @@ package abi
 
 import "strings"
 
-// Ident returns the script name of a server or tool: each byte that cannot be in a
-// Starlark identifier becomes an underscore, and a leading digit gets one in front.
-// Different names can have the same script name; code that builds a list of them
-// has to report such collisions.
+// Ident returns the script name of a server or tool: each byte not allowed in a Starlark identifier
+// becomes an underscore, and a leading digit gets an underscore in front. Different names can have
+// the same script name; code building a list of script names has to report collisions.
 func Ident(name string) string {
 	var b strings.Builder
 	for i := 0; i < len(name); i++ {

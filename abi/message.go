@@ -2,110 +2,105 @@ package abi
 
 import "encoding/json"
 
-// Op says what a Request asks for.
+// Op is the kind of a Request.
 type Op string
 
 const (
-	// OpRun runs Code and answers with its result.
+	// OpRun runs Code and answers with the result.
 	OpRun Op = "run"
 	// OpCheck only parses and resolves Code: an empty result, or the error.
 	OpCheck Op = "check"
 	// OpLint only looks at Code: the result is a [Lint].
 	OpLint Op = "lint"
-	// OpPrepare is the first half of OpRun: the guest compiles Code and keeps the
-	// program. The result is null, or the error. It depends on nothing but Name, Code,
-	// Servers, AgentTools and Memory, so the host can keep the guest's state for all
-	// runs for which these are the same.
+	// OpPrepare is the first half of OpRun: the guest compiles Code and keeps the program. The
+	// result is null, or the error. The program depends on nothing but Name, Code, Servers,
+	// AgentTools and Memory, so the host can keep the guest's state for all runs with the same
+	// values of these.
 	OpPrepare Op = "prepare"
-	// OpExecute is the second half: the guest executes the program of the request
-	// before, which was an OpPrepare, with Params. It is followed by no other request.
+	// OpExecute is the second half: the guest executes the program of the request before, which was
+	// an OpPrepare, with Params. No other request follows.
 	OpExecute Op = "execute"
 )
 
-// Request is what the guest is asked to do.
+// Request is the task of the guest.
 type Request struct {
 	Op Op `json:"op"`
-	// Name is the name of the tool. It is the file name in positions.
+	// Name is the name of the tool. The name is the file name in positions.
 	Name string `json:"name"`
 	// Code is Starlark source, UTF-8. Absent for OpExecute.
 	Code string `json:"code,omitempty"`
 	// Params is a JSON object, already validated. Absent for OpCheck and OpPrepare.
 	Params json.RawMessage `json:"params,omitempty"`
-	// Servers are the script names (see [Ident]) of the servers a script can
-	// name. Their tools are resolved by the host when they are called. For OpPrepare
-	// they are first those that Code mentions. If the guest answers with an error, it
-	// gets the same request again with all of them, so that the error can suggest one.
+	// Servers are the script names (see [Ident]) of the servers a script can name. The host
+	// resolves their tools at the call. For OpPrepare, Servers first has only the servers mentioned
+	// in Code. If the guest answers with an error, the guest gets the same request again with all
+	// servers, so the error can suggest a name.
 	Servers []string `json:"servers,omitempty"`
-	// AgentTools are the names of tools that Code mentions and that only agents can
-	// call: the host's built-in tools. If a script uses such a name, the error
-	// message says so.
+	// AgentTools are the names of tools mentioned in Code but callable only by agents: the host's
+	// built-in tools. If a script uses one of these names, the error message says so.
 	AgentTools []string `json:"agentTools,omitempty"`
-	// Memory is the most bytes that the linear memory may have, for the guest's garbage
-	// collector. The host enforces it in any case.
+	// Memory is the maximum size of the linear memory in bytes, for the guest's garbage collector.
+	// The host enforces the limit in any case.
 	Memory uint64 `json:"memory,omitempty"`
-	// Now is the time of the run, in microseconds since 1970, and Seed what its
-	// random numbers are made from. Scripts learn of no other time and get no other
-	// numbers, so a run with the same Request and the same answers does the same. Both
-	// are exact in a float of 64 bits. Absent for OpCheck and OpLint.
+	// Now is the time of the run, in microseconds since 1970, and Seed the source of the run's
+	// random numbers. Scripts learn of no other time and get no other numbers, so a run with the
+	// same Request and the same answers does the same. Both are exact in a float of 64 bits. Absent
+	// for OpCheck and OpLint.
 	Now  int64  `json:"now,omitempty"`
 	Seed uint64 `json:"seed,omitempty"`
-	// Withheld is set for OpRun and OpExecute if answers can be withheld, because the
-	// host only plans the run. Then a string that is Withheld with a decimal number
-	// behind it (from 1, without leading zeros) stands for the answer with that number:
-	// in Params, in answers that the guest reads with FuncAnswerRead (they have no
-	// tapes), and in the arguments, the meta and the result that the guest writes. It is
-	// long and random, so that neither scripts nor servers can make such a string. A
-	// script must not learn it, nor anything about what it stands for: when it looks
-	// into a withheld answer, the guest ends the run with an Error of type ErrWithheld.
+	// Withheld is set for OpRun and OpExecute if answers can be withheld, because the host only
+	// plans the run. Then a string of Withheld and a decimal number (from 1, without leading zeros)
+	// stands for the answer with the number: in Params, in answers read with FuncAnswerRead (they
+	// have no tapes), and in the arguments, the meta and the result written by the guest. Withheld
+	// is long and random, so neither scripts nor servers can make the string. A script must not
+	// learn Withheld, nor anything about withheld answers: when a script looks into a withheld
+	// answer, the guest ends the run with an Error of type ErrWithheld.
 	Withheld string `json:"withheld,omitempty"`
 }
 
-// Composites is the script name under which scripts call saved composite tools,
-// like those of a server. It is never in Request.Servers.
+// Composites is the script name under which scripts call saved composite tools, like the tools of a
+// server. The name is never in Request.Servers.
 const Composites = "tools"
 
-// ToolCall is one call of a batch.
+// ToolCall is a call of a batch.
 type ToolCall struct {
 	// Server is a script name from Request.Servers, or Composites.
 	Server string `json:"server"`
-	// Tool is the tool as the script wrote it: a script name (attribute form) or,
-	// if Exact, the server's own name for it (index form). Exact looks for the
-	// server's own name first and for the script name second.
+	// Tool is the tool as the script wrote it: a script name (attribute form) or, if Exact, the
+	// server's own name for the tool (index form). Exact looks for the server's own name first and
+	// for the script name second.
 	Tool  string `json:"tool"`
 	Exact bool   `json:"exact,omitempty"`
-	// Raw requests the whole MCP result instead of the value in it.
+	// Raw requests the whole MCP result instead of the value inside.
 	Raw bool `json:"raw,omitempty"`
-	// Timeout is how long the call may take, in seconds; 0 is no limit other than
-	// that of the run. A call that takes longer gets a CallError of type
-	// ErrTimeout.
+	// Timeout is how long the call may take, in seconds; 0 is no limit other than the limit of the
+	// run. A call that takes longer gets a CallError of type ErrTimeout.
 	Timeout float64 `json:"timeout,omitempty"`
-	// Meta is a JSON object: members for the _meta of the request, beside those
-	// that the host adds. Absent if there are none.
+	// Meta is a JSON object: members for the _meta of the request, next to the members added by the
+	// host. Absent without members.
 	Meta json.RawMessage `json:"meta,omitempty"`
-	// Caught says that the script could go on if the call failed, because there is a try
-	// statement around it or the like. It is only set if Request.Withheld is. The host then
+	// Caught says the script could go on after a failure of the call, because of a try statement
+	// around the call or the like. Caught is only set if Request.Withheld is. The host then
 	// withholds the answer by a CallError of type ErrWithheld.
 	Caught bool `json:"caught,omitempty"`
 	// Arguments is a JSON object.
 	Arguments json.RawMessage `json:"arguments"`
 }
 
-// Answer is the host's answer to one ToolCall: either Value (valid JSON) or Err.
-// FuncAnswerRead returns the bytes of Value with code OK, or of Err with code
-// ToolError.
+// Answer is the host's answer to a ToolCall: either Value (valid JSON) or Err. FuncAnswerRead
+// returns the bytes of Value with code OK, or of Err with code ToolError.
 type Answer struct {
 	Value []byte
 	Err   *CallError
-	// Tape is Value in another form (package tape). The guest has it in place of Value
-	// if the host could give it.
+	// Tape is Value in another form (package tape). The guest has the tape in place of Value if the
+	// host could give a tape.
 	Tape []uint32
 }
 
-// CallError says why a tool call returned no value. It raises an error in the
-// script.
+// CallError says why a tool call returned no value. A CallError raises an error in the script.
 type CallError struct {
-	// Type is ErrTool if the tool failed. Otherwise it is the class of the error
-	// that prevented the call, such as ErrPermission or ErrValidation.
+	// Type is ErrTool if the tool failed. Otherwise Type is the class of the error that prevented
+	// the call, for example ErrPermission or ErrValidation.
 	Type ErrorType `json:"type"`
 	// Server and Tool are the real names (not script names).
 	Server  string `json:"server"`
@@ -114,60 +109,59 @@ type CallError struct {
 	// Details is optional JSON: a JSON-RPC error's data, or the content of an
 	// isError result.
 	Details json.RawMessage `json:"details,omitempty"`
-	// Limit is set when the call exceeded a fixed limit: LimitDepth for its
-	// answer, LimitChain for a composite tool called by others.
+	// Limit is set when the call exceeded a fixed limit: LimitDepth for an answer, LimitChain for a
+	// composite tool called by other composite tools.
 	Limit string `json:"limit,omitempty"`
 }
 
-// Progress is the progress that a script reports.
+// Progress is the progress reported by a script.
 type Progress struct {
 	Progress float64  `json:"progress"`
 	Total    *float64 `json:"total,omitempty"`
 	Message  string   `json:"message,omitempty"`
 }
 
-// ErrorType is the class of an error, as clients see it.
+// ErrorType is the class of an error, as seen by clients.
 type ErrorType string
 
 // The classes of error.
 const (
 	ErrValidation ErrorType = "validation" // arguments, a schema or the source are not acceptable
 	ErrRuntime    ErrorType = "runtime"    // the script failed
-	ErrTool       ErrorType = "tool"       // a tool that the script called failed
+	ErrTool       ErrorType = "tool"       // a tool called by the script failed
 	ErrTimeout    ErrorType = "timeout"    // the wall-clock limit
 	ErrResource   ErrorType = "resource"   // memory, fuel, recursion, sizes, number of calls
-	ErrCancelled  ErrorType = "cancelled"  // the client cancelled its request
+	ErrCancelled  ErrorType = "cancelled"  // the client cancelled the request
 	ErrPermission ErrorType = "permission" // a tool the script may not call
 	ErrInternal   ErrorType = "internal"   // a bug of the host or guest
-	ErrWithheld   ErrorType = "withheld"   // a plan goes no further: the script needs an answer that is not known yet
+	ErrWithheld   ErrorType = "withheld"   // a plan goes no further: the script needs an answer not known yet
 )
 
-// Error is how a guest reports a script that failed.
+// Error is a guest's report of a failed script.
 type Error struct {
 	Type    ErrorType `json:"type"`
 	Message string    `json:"message"`
-	// Position is where it failed, in the script; absent when unknown.
+	// Position is the place of the failure in the script; absent when unknown.
 	Position *Position `json:"position,omitempty"`
 	// Call is set when a tool call's error was not caught.
 	Call *CallError `json:"call,omitempty"`
-	// Details are the details that the script gave with fail(..., details=x) or
-	// Error(..., details=x): any JSON value.
+	// Details are the details given by the script with fail(..., details=x) or Error(...,
+	// details=x): any JSON value.
 	Details json.RawMessage `json:"details,omitempty"`
 	// Stack is the Starlark backtrace, most recent call last.
 	Stack string `json:"stack,omitempty"`
-	// Limit is set when the script reached a limit that the guest enforces: one
-	// of those below.
+	// Limit is set when the script reached a limit enforced by the guest, listed below.
 	Limit string `json:"limit,omitempty"`
 }
 
-// The limits that a guest enforces. They are fixed.
+// The fixed limits enforced by a guest.
 const (
 	LimitRecursion = "recursion" // MaxFrames
 	LimitDepth     = "depth"     // MaxDepth
 	LimitMemory    = "memory"    // a value larger than any memory
 )
 
-// LimitChain is a fixed limit that the host enforces: MaxChain.
+// LimitChain is a fixed limit enforced by the host: MaxChain.
 const LimitChain = "chain"
 
 // Position is a place in a script.
@@ -177,6 +171,6 @@ type Position struct {
 	// Line and Column count from 1; columns count code points.
 	Line   int `json:"line"`
 	Column int `json:"column"`
-	// Source is that line of the script, without its end-of-line.
+	// Source is the line of the script, without the end-of-line.
 	Source string `json:"source,omitempty"`
 }

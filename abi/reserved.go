@@ -5,25 +5,23 @@ import (
 	"slices"
 )
 
-// Reserved reports whether a name has a meaning in scripts, now or in later
-// versions, so that no server can have it: words of the grammar, built-in functions,
-// and values that every script has.
+// Reserved reports whether a name has a meaning in scripts, now or in later versions, so no server
+// can have the name: words of the grammar, built-in functions, and values in every script.
 func Reserved(name string) bool { return reserved[name] }
 
-// ReservedNames returns all such names, sorted.
+// ReservedNames returns all reserved names, sorted.
 func ReservedNames() []string { return slices.Sorted(maps.Keys(reserved)) }
 
 var reserved = func() map[string]bool {
 	set := make(map[string]bool)
 	for _, names := range [][]string{
-		// Starlark's keywords and the words it reserves (its specification,
-		// "Lexical elements").
+		// Starlark's keywords and reserved words (specification, "Lexical elements").
 		{"and", "break", "continue", "def", "elif", "else", "for", "if", "in", "lambda", "load", "not", "or", "pass", "return", "while"},
 		{"as", "assert", "async", "await", "class", "del", "except", "finally", "from", "global", "import", "is", "nonlocal", "raise", "try", "with", "yield"},
-		// Its built-in constants and functions.
+		// Starlark's built-in constants and functions.
 		{"None", "True", "False"},
 		{"abs", "all", "any", "bool", "bytes", "chr", "dict", "dir", "enumerate", "fail", "float", "getattr", "hasattr", "hash", "int", "len", "list", "max", "min", "ord", "print", "range", "repr", "reversed", "set", "sorted", "str", "tuple", "type", "zip"},
-		// What this dialect adds, now or later.
+		// The additions of this dialect, now or later.
 		{"json", "math", "params"},
 		{"Error", "Exception", "ToolError", "commit", "content", "is_error", "isinstance", "log", "parallel", "parallel_map", "progress", "round", "sum", "tools", "undo"},
 		{"bin", "callable", "classmethod", "divmod", "filter", "format", "frozenset", "hex", "id", "issubclass", "iter", "map", "next", "object", "oct", "pow", "property", "setattr", "slice", "staticmethod", "super", "vars"},

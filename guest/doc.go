@@ -1,11 +1,7 @@
-// Command guest is the program inside the sandbox: a wasip1 reactor with the
-// exports and imports that package abi defines.
+// Command guest is the program inside the sandbox: a wasip1 reactor with the exports and imports
+// defined in package abi. main.go passes messages between the host and the interpreter, and sets
+// the limits of the Go runtime.
 //
-//	main.go    passes messages between the host and the interpreter, and sets
-//	           the limits of the Go runtime
-//	native.go  what the command does when it is built for another system
-//
-// The language is in package interp, which does not depend on wasm and is tested
-// natively. scripts/build-guest compiles this command into
-// host/script/sandbox/guest.wasm.
+// The language is in package interp, which does not depend on wasm and is tested natively.
+// scripts/build-guest compiles this command into host/script/sandbox/guest.wasm.
 package main

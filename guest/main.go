@@ -46,13 +46,13 @@ func log(level uint32, ptr unsafe.Pointer, length uint32) uint64
 //go:wasmimport metatool response_write
 func responseWrite(kind uint32, ptr unsafe.Pointer, length uint32) uint64
 
-// maxStack is the limit of the Go stack of a script, in bytes. The host's native
-// stack grows several times faster than this one, so this limit keeps a deeply
-// recursive script from using up the host's memory.
+// maxStack is the limit of the Go stack of a script, in bytes. The host's native stack grows
+// several times faster than the Go stack, so this limit keeps a deeply recursive script from using
+// up the host's memory.
 const maxStack = 4 << 20
 
-// The garbage collector only runs when memory is short. Most scripts end before
-// that and never pay for a collection.
+// The garbage collector only runs when memory is short. Most scripts end earlier and never pay for
+// a collection.
 func init() {
 	debug.SetGCPercent(-1)
 	debug.SetMaxStack(maxStack)
@@ -62,13 +62,12 @@ func init() {
 	runtime.GC()
 }
 
-// spareMemory is how much free memory the heap has when the host takes its snapshot, in
-// bytes. While it lasts, the memory need not grow, and only then can the host use an
-// instance again, or keep the state after a script was compiled. It costs nothing until it
-// is written.
+// spareMemory is how much free memory the heap has when the host takes its snapshot, in bytes.
+// While free memory lasts, the memory need not grow, and only then can the host use an instance
+// again, or keep the state after compiling a script. Free memory costs nothing until written.
 const spareMemory = 2 << 20
 
-// spare is where init allocates that much, which is then free.
+// spare is where init allocates spareMemory, which is then free.
 var spare []byte
 
 func main() {} // A reactor has no main; the linker wants one.
@@ -92,8 +91,8 @@ func run() {
 	writeError(scriptErr)
 }
 
-// serve runs the request. It turns a panic of the interpreter into an error, so that
-// its text is reported instead of a bare trap.
+// serve runs the request. A panic of the interpreter becomes an error, so the text of the panic is
+// reported instead of a bare trap.
 func serve() (result []byte, scriptErr *abi.Error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -120,10 +119,10 @@ func serve() (result []byte, scriptErr *abi.Error) {
 	return program.Execute(req, host{})
 }
 
-// prepared is the program of the last request, if that was an abi.OpPrepare.
+// prepared is the program of the last request, if the request was an abi.OpPrepare.
 var prepared *interp.Program
 
-// memoryLimit is the limit that the collector was told.
+// memoryLimit is the limit last given to the collector.
 var memoryLimit uint64
 
 // limitMemory tells the collector the memory limit of a request, in bytes; 0 is none.
@@ -135,9 +134,9 @@ func limitMemory(limit uint64) {
 	debug.SetMemoryLimit(int64(heapLimit(limit)))
 }
 
-// heapLimit returns how much the collector may let the heap grow. The rest is for memory
-// that it does not count and for the last allocation before it runs. What lies below the
-// heap, the guest's own data, it does not count either; of a small memory that is much.
+// heapLimit returns how much the collector may let the heap grow. The rest is for memory not
+// counted by the collector and for the last allocation before a collection. The collector does not
+// count the guest's own data below the heap either, a large part of a small memory.
 func heapLimit(memory uint64) uint64 {
 	limit := memory / 4 * 3
 	if data := uint64(uintptr(unsafe.Pointer(firstOnHeap))); data < memory {
@@ -146,8 +145,8 @@ func heapLimit(memory uint64) uint64 {
 	return limit
 }
 
-// firstOnHeap is near the beginning of the heap. It is made by init, because the compiler
-// would put it among the guest's own data otherwise.
+// firstOnHeap is near the beginning of the heap. init makes it, because the compiler would
+// otherwise put the array among the guest's own data.
 var firstOnHeap *[1 << 10]byte
 
 // host implements interp.Host with the imports.
@@ -224,7 +223,7 @@ func answer(i uint32) (abi.Answer, error) {
 	}
 }
 
-// callError returns the answer of a call that has failed.
+// callError returns the answer of a failed call.
 func callError(message []byte) (abi.Answer, error) {
 	failure := new(abi.CallError)
 	if err := json.Unmarshal(message, failure); err != nil {
@@ -243,7 +242,7 @@ func (host) Progress(p abi.Progress) {
 		p.Message = p.Message[:abi.MaxProgress/8]
 	}
 	p.Message = strings.ToValidUTF8(p.Message, "\uFFFD")
-	if message, err := encode(p); err == nil { // fails for a number that is not finite
+	if message, err := encode(p); err == nil { // fails for an infinite number or NaN
 		progress(pointer(message), uint32(len(message)))
 	}
 }
@@ -253,8 +252,8 @@ func writeResult(result []byte) abi.Code {
 	return code
 }
 
-// writeError writes an error as the response. If it is too large, it leaves out
-// the long parts.
+// writeError writes an error as the response. If the error is too large, writeError leaves out the
+// long parts.
 func writeError(e *abi.Error) {
 	for _, shorten := range []func(){
 		func() {},
@@ -287,11 +286,11 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s[:most], "") + "..."
 }
 
-// firstFetch is where messages are fetched first. Most fit in it, so that one call of
-// the host is enough, without the cost of clearing a large new buffer.
+// firstFetch is the first buffer for messages. Most messages fit, so a single call of the host is
+// enough, without the cost of clearing a large new buffer.
 var firstFetch [8 << 10]byte
 
-// fetch reads one message from the host into a new buffer.
+// fetch reads a message from the host into a new buffer.
 func fetch(read func(ptr unsafe.Pointer, capacity uint32) uint64) ([]byte, abi.Code) {
 	code, n := abi.Unpack(read(pointer(firstFetch[:]), uint32(len(firstFetch))))
 	buf := make([]byte, n)
@@ -303,8 +302,7 @@ func fetch(read func(ptr unsafe.Pointer, capacity uint32) uint64) ([]byte, abi.C
 	return buf[:n], code
 }
 
-// encode encodes v as JSON without HTML escapes, so that arguments of tools stay
-// as they are.
+// encode encodes v as JSON without HTML escapes, so arguments of tools stay unchanged.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -17,11 +17,11 @@ const (
 	EndError    End = "error"    // an error of the script
 	EndTrap     End = "trap"     // a fault of the guest
 	EndLimit    End = "limit"    // see Case.Limit
-	EndDeadline End = "deadline" // it runs until the context ends
-	EndRefused  End = "refused"  // it never runs
+	EndDeadline End = "deadline" // the guest runs until the context ends
+	EndRefused  End = "refused"  // the guest never runs
 )
 
-// The limits of the runs of all cases. They are small so that guests reach them.
+// The limits of the runs of all cases. The limits are small enough for guests to reach them.
 const (
 	MaxMemory    = 4 << 20
 	MaxCalls     = 5
@@ -31,16 +31,16 @@ const (
 	MaxLogs      = 1 << 10
 )
 
-// Params are the params of every run; a guest may echo its request.
+// Params are the params of every run; a guest may echo the request.
 const Params = `{"n":12345678901234567890}`
 
-// Case is a handmade guest, and how a run of it must end in a host that implements
-// the contract. A guest itself checks the codes and lengths that host functions
-// return, and traps at the first wrong one.
+// Case is a handmade guest, and how a run of the guest must end in a host that implements the
+// contract. A guest checks the codes and lengths returned by host functions, and traps at the first
+// wrong value.
 type Case struct {
 	Name string
 	Wasm []byte
-	// Answers are the answers to tool calls, one after the other, for any tool.
+	// Answers are the answers to tool calls, in order, for any tool.
 	Answers []abi.Answer
 	End     End
 	// Limit is "memory", "recursion", "calls", "arguments", "answer" or
@@ -55,7 +55,7 @@ type Case struct {
 	Undo int
 	// Withheld is abi.Request.Withheld; "" unless the run is planned.
 	Withheld string
-	// Logs are the log entries that the host received.
+	// Logs are the log entries received by the host.
 	Logs []string
 }
 

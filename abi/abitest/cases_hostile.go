@@ -16,8 +16,8 @@ func hostile() []Case {
 	return cases
 }
 
-// argumentsOf pushes the arguments for a host function: a text if it takes one, or
-// a buffer if it writes to one.
+// argumentsOf pushes the arguments for a host function: a text for a function that takes a text, or
+// a buffer for a function that fills a buffer.
 func (s *script) argumentsOf(f Import, text string) *script {
 	ptr, n := s.text(text)
 	switch f.Name {
@@ -34,7 +34,7 @@ func (s *script) argumentsOf(f Import, text string) *script {
 	}
 }
 
-// validText returns a message that the function accepts.
+// validText returns a message accepted by the function.
 func validText(function string) string {
 	switch function {
 	case abi.FuncCallTools:
@@ -48,9 +48,8 @@ func validText(function string) string {
 	}
 }
 
-// early returns guests that call host functions too early: in the start function,
-// which the contract does not allow, or while they are initialised, when there is no
-// request.
+// early returns guests that call host functions too early: in the start function, which the
+// contract does not allow, or during initialisation, before any request.
 func early() (cases []Case) {
 	for _, f := range HostFunctions {
 		s := new(script).argumentsOf(f, validText(f.Name)).add(Drop)
@@ -60,7 +59,7 @@ func early() (cases []Case) {
 		starts.Start = len(starts.Imports) + len(starts.Functions)
 		cases = append(cases, Case{Name: "refused: calls from its start function: " + f.Name, Wasm: starts.Encode(), End: EndRefused})
 		if f.Name == abi.FuncRequestRead || f.Name == abi.FuncAnswerRead || f.Name == abi.FuncAnswerTape {
-			continue // harmless: there is nothing to read
+			continue // harmless: nothing can be read
 		}
 		initializes := new(script).result("1", abi.OK).module()
 		initializes.Data = append(initializes.Data, Data{dataAt, s.data})
@@ -108,8 +107,8 @@ func boundaries() (cases []Case) {
 	return cases
 }
 
-// largeMessages returns guests that pass all their memory as one message to every
-// function, or ask for too much memory.
+// largeMessages returns guests that pass all their memory as a message to every function, or ask
+// for too much memory.
 func largeMessages() []Case {
 	const pages = MaxMemory >> 16
 	withLargeMessage := func(function string, first ...uint32) *script {
@@ -118,7 +117,7 @@ func largeMessages() []Case {
 	ok := func(s *script) []byte { return s.result("1", abi.OK).module().Encode() }
 	return []Case{
 		{
-			Name: "large message: all memory as a buffer for the request", End: EndTrap, // it has written over its own data
+			Name: "large message: all memory as a buffer for the request", End: EndTrap, // the guest has overwritten its own data
 			Wasm: withLargeMessage(abi.FuncRequestRead).add(I64Const(0), []byte{0x51}, If(Unreachable), Unreachable).module().Encode(),
 		},
 		{
@@ -168,7 +167,7 @@ func floods() (cases []Case) {
 			c.Undo = MaxCalls
 		case abi.FuncLog:
 			text = ""
-			for range MaxLogs / 32 { // each counts for that much
+			for range MaxLogs / 32 { // each counts for 32 bytes
 				c.Logs = append(c.Logs, "")
 			}
 			c.Logs = append(c.Logs, "the log is full")
@@ -277,7 +276,7 @@ func deep() []Case {
 
 // after returns guests that continue after the response. Only faults count then.
 func after() []Case {
-	// A guest may call its own exports: that is only recursion.
+	// A guest may call its own exports: the call is only recursion.
 	itself := new(script).result("1", abi.OK).module()
 	version := len(itself.Imports) + 1
 	itself.Functions[2].Body = Code(Call(version), Drop, Call(version-1), itself.Functions[2].Body)
@@ -290,7 +289,7 @@ func after() []Case {
 		{Name: "after the response: exit with a code", End: EndTrap, Wasm: new(script).result("1", abi.OK).add(I32Const(0xffffffff), Call(index(procExit.Name))).module().Encode()},
 		{Name: "after the response: more memory than it may have", End: EndResult, Result: "1", Wasm: new(script).result("1", abi.OK).add(I32Const(MaxMemory>>16), MemoryGrow, Drop).module().Encode()},
 		{Name: "calls its own exports", End: EndResult, Result: "1", Wasm: itself.Encode()},
-		// The second response is refused, and its check traps.
+		// The second response is refused, and the check traps.
 		{Name: "runs itself again after the response", End: EndTrap, Wasm: again.Encode()},
 	}
 }

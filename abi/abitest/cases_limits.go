@@ -77,7 +77,7 @@ func startsWith(pages uint32) []byte {
 	return m.Encode()
 }
 
-// recursive returns a guest that calls itself without end.
+// recursive returns a guest with endless recursion.
 func recursive() []byte {
 	m := new(script).module()
 	self := len(m.Imports) + len(m.Functions)
@@ -110,7 +110,7 @@ func endless() []Case {
 	}
 }
 
-// refused returns guests that break the contract, so that the host refuses them.
+// refused returns guests that break the contract, and are refused by the host.
 func refused() []Case {
 	guest := func(change func(*Module)) []byte {
 		m := new(script).result("1", abi.OK).module()

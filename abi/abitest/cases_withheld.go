@@ -2,7 +2,7 @@ package abitest
 
 import "github.com/mcp-metatool/mcp-metatool/abi"
 
-// withheld returns guests whose runs are planned.
+// withheld returns guests in planned runs.
 func withheld() []Case {
 	const caught = `[{"server":"s","tool":"t","caught":true,"arguments":{}}]`
 	answer := `{"a":["` + Marker + `1",2]}`
@@ -11,7 +11,7 @@ func withheld() []Case {
 	look := `{"type":"withheld","message":"m","position":{"file":"f","line":1,"column":2}}`
 	return []Case{
 		{
-			// In a tape, it would be text.
+			// In a tape, the answer would be text.
 			Name: "withheld: an answer has no tape", Answers: []abi.Answer{value(answer)}, Calls: 1, Withheld: Marker,
 			Wasm: new(script).tools(okCall, abi.OK, 1).tape(0, bufSize, abi.Invalid, 0).fetch(0, bufSize, abi.OK, uint32(len(answer))).
 				fetch(0, bufSize, abi.Invalid, 0).result(answer, abi.OK).module().Encode(),

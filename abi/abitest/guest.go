@@ -11,8 +11,8 @@ var (
 	toI64  = []ValueType{I64}
 )
 
-// HostFunctions has every function that a host of version 1 offers in
-// abi.HostModule to an unmetered guest, as package abi specifies them.
+// HostFunctions has every function offered by a host of version 1 in abi.HostModule to an unmetered
+// guest, as specified in package abi.
 var HostFunctions = []Import{
 	{abi.HostModule, abi.FuncRequestRead, Signature{[]ValueType{I32, I32}, toI64}},
 	{abi.HostModule, abi.FuncCallTools, Signature{[]ValueType{I32, I32}, toI64}},
@@ -28,14 +28,14 @@ var HostFunctions = []Import{
 // takesRange reports whether a function takes a range of the guest's memory.
 func takesRange(f Import) bool { return len(f.Params) > 0 }
 
-// GuestFunctions has every function that a guest of version 1 exports.
+// GuestFunctions has every function exported by a guest of version 1.
 var GuestFunctions = map[string]Signature{
 	abi.ExportInitialize: {},
 	abi.ExportVersion:    {Results: oneI32},
 	abi.ExportRun:        {},
 }
 
-// procExit is the only function of WASI that handmade guests call.
+// procExit is the only function of WASI called by handmade guests.
 var procExit = Import{"wasi_snapshot_preview1", "proc_exit", Signature{Params: oneI32}}
 
 // index returns the function index of an import in the modules of guest.
@@ -46,8 +46,8 @@ func index(name string) int {
 	return slices.IndexFunc(HostFunctions, func(i Import) bool { return i.Name == name })
 }
 
-// The memory of a handmade guest has one page, with texts from dataAt on, and a
-// buffer of bufSize bytes at bufAt.
+// The memory of a handmade guest has a single page, with texts from dataAt on, and a buffer of
+// bufSize bytes at bufAt.
 const (
 	dataAt  = 1024
 	bufAt   = 32 << 10
@@ -55,13 +55,13 @@ const (
 	memSize = 64 << 10
 )
 
-// script assembles the run function of a handmade guest and its texts.
+// script assembles the run function of a handmade guest and the guest's texts.
 type script struct {
 	code []byte
 	data []byte
 }
 
-// text puts t into memory and returns its range.
+// text puts t into memory and returns the range.
 func (s *script) text(t string) (ptr, length uint32) {
 	ptr = dataAt + uint32(len(s.data))
 	s.data = append(s.data, t...)
@@ -81,13 +81,13 @@ func (s *script) call(function string, args ...uint32) *script {
 	return s.add(Call(index(function)))
 }
 
-// want traps unless the result on the stack has that code and length.
+// want traps unless the result on the stack has the given code and length.
 func (s *script) want(code abi.Code, length uint32) *script {
 	return s.add(I64Const(abi.Pack(code, length)), I64Ne, If(Unreachable))
 }
 
-// send passes a text to a host function that takes (ptr, len) last, and traps unless
-// the function returns that code and length.
+// send passes a text to a host function with (ptr, len) as the last parameters, and traps unless
+// the function returns the given code and length.
 func (s *script) send(function string, first []uint32, text string, code abi.Code, length uint32) *script {
 	ptr, n := s.text(text)
 	return s.call(function, append(slices.Clone(first), ptr, n)...).want(code, length)
@@ -123,7 +123,7 @@ func (s *script) fail(json string, code abi.Code) *script {
 	return s.send(abi.FuncResponseWrite, []uint32{abi.ResponseError}, json, code, 0)
 }
 
-// module returns a guest that implements the contract and has s as its run function.
+// module returns a guest that implements the contract, with s as the run function.
 func (s *script) module() Module {
 	return Module{
 		Imports: append(slices.Clone(HostFunctions), procExit),

@@ -15,14 +15,14 @@ const (
 // Signature is the type of a function.
 type Signature struct{ Params, Results []ValueType }
 
-// Import is a function that a module imports.
+// Import is a function imported by a module.
 type Import struct {
 	Module, Name string
 	Signature
 }
 
-// Function is a function that a module defines. Export is the name under which it is
-// exported; "" if it is not. Locals are i32 and follow the parameters.
+// Function is a function defined by a module. Export is the exported name; "" for an internal
+// function. Locals are i32 and follow the parameters.
 type Function struct {
 	Export string
 	Signature
@@ -41,11 +41,11 @@ type Data struct {
 type Module struct {
 	Imports   []Import
 	Functions []Function
-	// Pages is the size of memory at the start. Memory is its exported name;
-	// "" leaves the module without a memory.
+	// Pages is the size of memory at the start. Memory is the exported name; "" leaves the module
+	// without a memory.
 	Pages  uint32
 	Memory string
-	// Start is the index of the start function plus one; 0 is none.
+	// Start is the index of the start function plus 1; 0 is none.
 	Start int
 	Data  []Data
 }
@@ -136,8 +136,8 @@ func signed(v int64) []byte {
 	return append(out, byte(v)&0x7f)
 }
 
-// Instructions. Each function returns the bytes of one instruction or of a short
-// sequence; Code joins them.
+// Instructions. Each function returns the bytes of an instruction or of a short sequence; Code
+// joins them.
 
 // Code joins instructions.
 func Code(instructions ...[]byte) []byte { return concat(instructions...) }
@@ -148,7 +148,7 @@ func I32Const(v uint32) []byte { return append([]byte{0x41}, signed(int64(int32(
 // I64Const pushes v.
 func I64Const(v uint64) []byte { return append([]byte{0x42}, signed(int64(v))...) }
 
-// Call calls the function with that index.
+// Call calls the function with an index.
 func Call(index int) []byte { return append([]byte{0x10}, unsigned(uint64(index))...) }
 
 // LocalGet pushes a local.

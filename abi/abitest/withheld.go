@@ -9,19 +9,20 @@ import (
 // Marker is abi.Request.Withheld of the scripts and of the cases about withheld answers.
 const Marker = "withheld-0123456789abcdef-"
 
-// A Script is a script that is planned, and how a guest must run it. Its servers are "w",
-// whose answers are withheld and numbered from 1, and "r", which answers with the arguments.
-// The host answers a call of w with abi.ToolCall.Caught by an error of type withheld.
+// Script is a script in a planned run, and how a guest must run the script. The servers are "w",
+// with withheld answers numbered from 1, and "r", which answers with the arguments. The host
+// answers a call of w with abi.ToolCall.Caught by an error of type withheld.
 type Script struct {
 	Code string
 	// Result is the result, in which Marker with a number stands for an answer; "" if the
 	// guest must end the run with an error of type withheld.
 	Result string
-	// Calls are the tools that it calls, in their order.
+	// Calls are the called tools, in order.
 	Calls []string
 }
 
-// Scripts returns scripts that pass withheld answers on, and others that look into them.
+// Scripts returns scripts that pass withheld answers on, and scripts that look into withheld
+// answers.
 func Scripts() []Script {
 	const made = "w.make"
 	m := func(n int) string { return fmt.Sprintf("%q", fmt.Sprint(Marker, n)) }
@@ -57,10 +58,10 @@ func Scripts() []Script {
 	)
 }
 
-// Generated returns a script by chance, which has no failures. It makes reads and writes
-// with known values and with the answers of writes, and looks into answers of reads and
-// sometimes into those of writes. read, write and undo are calls, such as "demo.get": read
-// answers an object with its argument n, an integer, and write and undo take anything.
+// Generated returns a random script without failures. The script makes reads and writes with known
+// values and with the answers of writes, and looks into answers of reads and sometimes of writes.
+// read, write and undo are calls, for example "demo.get": read answers an object with the argument
+// n, an integer, and write and undo take anything.
 func Generated(seed uint64, read, write, undo string) string {
 	g := &generator{rng: rand.New(rand.NewPCG(seed, 7)), read: read, write: write, undo: undo}
 	g.line(0, "known, given = [%s(n=%d).n], []", read, seed%7)
@@ -83,7 +84,7 @@ func (g *generator) line(depth int, format string, args ...any) {
 	fmt.Fprintf(&g.out, "%s%s\n", strings.Repeat("    ", depth), fmt.Sprintf(format, args...))
 }
 
-// number writes an expression whose value is an integer that the script knows.
+// number writes an expression with an integer value known to the script.
 func (g *generator) number() string {
 	switch g.rng.IntN(4) {
 	case 0:
@@ -96,7 +97,7 @@ func (g *generator) number() string {
 	return fmt.Sprint(g.rng.IntN(100))
 }
 
-// value writes an expression for anything, often with answers in it that nobody knows.
+// value writes an expression for anything, often with withheld answers inside.
 func (g *generator) value() string {
 	switch g.rng.IntN(8) {
 	case 0:
@@ -158,7 +159,7 @@ func (g *generator) statement(depth int) {
 	}
 }
 
-// look writes an expression that depends on what an answer is.
+// look writes an expression that depends on the content of an answer.
 func (g *generator) look() string {
 	return []string{"given[-1].n > 2", "str(given[0]) != ''", "given[0] == given[-1]", "len(given[-1]) > 1", "'n' in given[0]"}[g.rng.IntN(5)]
 }

@@ -6,13 +6,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
-// Encode returns the tape of a JSON text (RFC 8259). Bytes that are not UTF-8 and lone
-// surrogates become U+FFFD. Of equal keys of an object, the first one gives the place and
-// the last one the value.
+// Encode returns the tape of a JSON text (RFC 8259). Invalid UTF-8 and lone surrogates become
+// U+FFFD. Of equal keys of an object, the first gives the place and the last the value.
 //
-// ok is false if the text is not valid JSON, is nested deeper than abi.MaxDepth, is longer
-// than MaxText, has a number that is too large for a float, or would become a tape that
-// is more than a few times larger. Time and memory are in proportion to the text.
+// ok is false if the text is not valid JSON, is nested deeper than abi.MaxDepth, is longer than
+// MaxText, has a number too large for a float, or would become a tape more than a few times larger.
+// Time and memory are in proportion to the text.
 func Encode(text []byte) (tape []byte, ok bool) {
 	if len(text) > MaxText {
 		return nil, false
@@ -41,7 +40,7 @@ type slot struct{ a, b uint32 }
 
 func tagged(tag Tag, rest int, b uint32) slot { return slot{uint32(tag) | uint32(rest)<<TagBits, b} }
 
-// encoder writes one tape.
+// encoder writes a tape.
 type encoder struct {
 	text  []byte
 	pos   int
@@ -52,8 +51,8 @@ type encoder struct {
 	// pending has the values of the open containers, and keys the keys.
 	pending []slot
 	keys    []uint32
-	// ids has the numbers of all keys of the text; names is where they are among the
-	// bytes; marks says for each of them in which object it was seen last, and where.
+	// ids has the numbers of all keys of the text; names has their places among the bytes; marks
+	// has for each key the last object with the key, and the place there.
 	ids   map[string]uint32
 	names []name
 	marks []mark
@@ -121,7 +120,7 @@ func (e *encoder) word(word string) bool {
 	return true
 }
 
-// container reads an array or object; e.pos is at its bracket.
+// container reads an array or object; e.pos is at the bracket.
 func (e *encoder) container(read func(*encoder) (slot, bool)) (slot, bool) {
 	if e.depth++; e.depth > abi.MaxDepth || !e.fits() {
 		return slot{}, false
@@ -154,8 +153,7 @@ func (e *encoder) list() (slot, bool) {
 	}
 }
 
-// more reads what is behind a member or an element, and reports whether there is another
-// one.
+// more reads the separator after a member or an element, and reports whether another follows.
 func (e *encoder) more(closing byte) (more, ok bool) {
 	c := e.next()
 	e.pos++
@@ -204,7 +202,7 @@ func (e *encoder) object() (slot, bool) {
 	}
 }
 
-// member reads the key of a member and returns its number.
+// member reads the key of a member and returns the key's number.
 func (e *encoder) member() (uint32, bool) {
 	offset, length, ok := e.str()
 	if !ok {
@@ -223,7 +221,7 @@ func (e *encoder) member() (uint32, bool) {
 	return id, true
 }
 
-// merge joins equal keys of the object whose keys and values begin there.
+// merge joins equal keys of the object with keys and values from these places on.
 func (e *encoder) merge(keys, start int) {
 	e.count++
 	n := 0
@@ -240,7 +238,7 @@ func (e *encoder) merge(keys, start int) {
 	e.keys, e.pending = e.keys[:keys+n], e.pending[:start+n]
 }
 
-// shape returns the index of the shape with the keys that begin there.
+// shape returns the index of the shape with the keys from this place on.
 func (e *encoder) shape(keys int) uint32 {
 	list := e.keys[keys:]
 	e.keys = e.keys[:keys]

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// plain marks the bytes that stand for themselves in a string, whatever is beside them.
+// plain marks the bytes that stand for themselves in a string, whatever their neighbours.
 var plain = func() (table [256]bool) {
 	for c := ' '; c < utf8.RuneSelf; c++ {
 		table[c] = c != '"' && c != '\\'
@@ -15,7 +15,7 @@ var plain = func() (table [256]bool) {
 	return table
 }()
 
-// str reads a string and appends its value to the bytes; e.pos is at its quote.
+// str reads a string and appends the value to the bytes; e.pos is at the quote.
 func (e *encoder) str() (offset uint32, length int, ok bool) {
 	start := len(e.bytes)
 	from := e.pos + 1
@@ -47,20 +47,20 @@ func (e *encoder) str() (offset uint32, length int, ok bool) {
 	return 0, 0, false
 }
 
-// repair replaces the bytes from start on that are not UTF-8.
+// repair replaces invalid UTF-8 in the bytes from start on.
 func (e *encoder) repair(start int) {
 	if utf8.Valid(e.bytes[start:]) {
 		return
 	}
 	bad := string(e.bytes[start:])
 	e.bytes = e.bytes[:start]
-	for _, r := range bad { // U+FFFD for each such byte
+	for _, r := range bad { // U+FFFD for each invalid byte
 		e.bytes = utf8.AppendRune(e.bytes, r)
 	}
 }
 
-// escape appends what the escape sequence at i stands for, and returns the index behind
-// it. What it appends does not change what is UTF-8 beside it.
+// escape appends the value of the escape sequence at i, and returns the index after the sequence.
+// The appended bytes do not change the validity of adjacent UTF-8.
 func (e *encoder) escape(i int) (int, bool) {
 	if i+1 >= len(e.text) {
 		return 0, false

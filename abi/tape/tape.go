@@ -1,34 +1,32 @@
-// Package tape defines a form of JSON that is read without parsing: numbers and strings
-// are decoded, each value has a slot of fixed size, and the members of an object can be
-// read one by one. The host encodes the answers of tools (FuncAnswerTape of package abi),
-// which are hostile, and the guest reads them, when a script uses them.
+// Package tape defines a form of JSON that is read without parsing: numbers and strings are
+// decoded, each value has a slot of fixed size, and the members of an object can be read one by
+// one. [Tag] describes the format, and [Encode] makes a tape from JSON.
 //
-//	tape.go    the format
-//	encode.go  from JSON to a tape
-//	parse.go   strings and numbers
+// The host encodes the answers of tools (FuncAnswerTape of package abi), which are hostile, and the
+// guest reads the parts of an answer used by a script.
+package tape
+
+// Tag is the kind of value in a slot.
 //
-// A tape is a sequence of words of 32 bits, little-endian, with the bytes of all strings
-// behind them. The first word is the number of words; the next two are the slot of the
-// value. A slot has two words. The low four bits of the first one are its tag:
+// A tape is a sequence of words of 32 bits, little-endian, followed by the bytes of all strings.
+// The first word is the number of words; the next two are the slot of the value. A slot has two
+// words. The low four bits of the first word are the tag:
 //
 //	tag     rest of the first word    second word
 //	Null, False, True
 //	Int                               the number, signed
-//	BigInt  bytes of its literal      their offset among the bytes
-//	Float                             index of two words: its bits, the low half first
+//	BigInt  bytes of the literal      their offset among the bytes
+//	Float                             index of two words: the bits, the low half first
 //	String  bytes                     their offset
 //	List    elements                  index of their slots
-//	Dict    index of its shape        index of the slots of its values
+//	Dict    index of the shape        index of the slots of the values
 //
-// A shape has the keys of objects, in their order and each once: a word with their
-// number, as many words with their signatures, and two for each with its length and
-// its offset. Objects with the same keys share a shape.
-package tape
-
-// Tag says what a slot holds.
+// A shape has the keys of objects, in order and each once: a word with the number of keys, as many
+// words with signatures, and two words for each key with its length and offset. Objects with the
+// same keys share a shape.
 type Tag uint32
 
-// The tags. Int is a number of 32 bits; BigInt is any other integer, as JSON has it.
+// The tags. Int is a number of 32 bits; BigInt is any other integer, as in JSON.
 const (
 	Null Tag = iota
 	False
@@ -46,11 +44,11 @@ const (
 	TagBits = 4
 	// Root is the index of the slot of the value.
 	Root = 1
-	// SlotWords and KeyWords are the number of words of a slot, and of a key in a shape
-	// beside its signature.
+	// SlotWords and KeyWords are the number of words of a slot, and of a key in a shape next to the
+	// signature.
 	SlotWords, KeyWords = 2, 2
-	// MaxText is how much JSON can become a tape, in bytes. Every number in it then fits
-	// in what a tag leaves of a word.
+	// MaxText is the largest JSON text for a tape, in bytes. Every number in a tape then fits next
+	// to a tag in a word.
 	MaxText = 1 << 20
 )
 

@@ -1,8 +1,8 @@
-// Package codepoints measures and cuts text by its code points, as Python does,
-// where the interpreter keeps UTF-8.
+// Package codepoints measures and cuts text by its code points, as Python does, where the
+// interpreter keeps UTF-8.
 //
-// Text that is all ASCII costs as much as bytes. For long text an Index remembers
-// offsets, so that a loop over all indexes of a text is not quadratic.
+// ASCII text costs as much as bytes. For long text an Index remembers offsets, so a loop over all
+// indexes of a text is not quadratic.
 package codepoints
 
 import (
@@ -15,28 +15,28 @@ const (
 	shortText = 48
 	// stride is the distance between remembered offsets, in code points.
 	stride = 16
-	// maxTexts is the number of texts that an Index remembers.
+	// maxTexts is the number of texts remembered by an Index.
 	maxTexts = 8
-	// largeText is the length in bytes above which a text replaces all others, because
-	// an Index keeps the memory of its texts from being reused.
+	// largeText is the length in bytes above which a text replaces all other texts, because an
+	// Index keeps the memory of texts from being reused.
 	largeText = 128 << 10
 )
 
-// Index measures and cuts texts. It remembers the last few long ones, so it must
-// not be used concurrently. The zero value is ready to use.
+// Index measures and cuts texts. An Index remembers the last few long texts, so concurrent use is
+// not allowed. The zero value is ready to use.
 //
-// Each byte that is not part of valid UTF-8 counts as a code point.
+// Each byte of invalid UTF-8 counts as a code point.
 type Index struct {
 	texts [maxTexts]measured
-	next  int // index of the text that is replaced next
+	next  int // index of the text to be replaced next
 }
 
-// measured is a long text with its remembered offsets.
+// measured is a long text with remembered offsets.
 type measured struct {
-	text   string // keeps the memory in use, so that no other text has its address
+	text   string // keeps the memory in use, so no other text has the same address
 	length int    // in code points
-	// offsets has the offset in bytes of every stride-th code point. It is nil until
-	// an offset is needed, and for ASCII.
+	// offsets has the offset in bytes of every stride-th code point. The slice is nil until an
+	// offset is needed, and for ASCII.
 	offsets []uint32
 }
 
@@ -50,8 +50,8 @@ func (x *Index) Len(s string) int {
 	return x.measure(s).length
 }
 
-// Slice returns the part of s from the code point at start up to, but without,
-// the one at end. 0 <= start <= end <= Len(s).
+// Slice returns the part of s from the code point at start up to, but without, the code point at
+// end. 0 <= start <= end <= Len(s).
 func (x *Index) Slice(s string, start, end int) string {
 	if len(s) <= shortText {
 		from := offset(s, start)
@@ -81,7 +81,7 @@ func (x *Index) Offset(s string, i int) int {
 	return m.offset(i)
 }
 
-// measure returns the entry of a long text. It makes a new one if needed.
+// measure returns the entry of a long text. A new entry is made if needed.
 func (x *Index) measure(s string) *measured {
 	for i := range x.texts {
 		if m := &x.texts[i]; len(m.text) == len(s) && unsafe.StringData(m.text) == unsafe.StringData(s) {
@@ -150,7 +150,7 @@ func asciiPrefix(s string) int {
 	return at
 }
 
-// word returns the eight bytes of s as a number. The compiler turns it into one
+// word returns the eight bytes of s as a number. The compiler turns the function into a single
 // load.
 func word(s string) uint64 {
 	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |

@@ -1,20 +1,11 @@
-// Package guestbuild builds the wasm guest of the sandbox and records its inputs.
-// scripts/build-guest, scripts/verify-guest and the tests of host/script/sandbox use it; it
-// is not linked into the product.
+// Package guestbuild builds the wasm guest of the sandbox and records the inputs of the build.
+// Begin with [Update] and [Verify]. scripts/build-guest, scripts/verify-guest and the tests of
+// host/script/sandbox use the package; the product does not contain it.
 //
-//	guestbuild.go  the build
-//	inputs.go      the inputs of the build, and their hash
-//	tree.go        the directory of the build, with the changed interpreter
-//	sum.go         the sum file beside the committed guest
-//	packed.go      the compression of the committed guest
-//
-// The guest is compiled by the Go toolchain, with the interpreter as package
-// patch changes it, and then rewritten by package rewrite: metered, and ready
-// for snapshots.
-//
-// The build is reproducible bit for bit in any directory and on any system: it uses
-// the toolchain that go.mod names, leaves out paths and version-control stamps, and
-// ignores the caller's Go settings.
+// The Go toolchain compiles the guest, with the interpreter as changed by package patch, and
+// package rewrite rewrites the result: metered, and ready for snapshots. The build is reproducible
+// bit for bit in any directory and on any system: it uses the toolchain named in go.mod, leaves out
+// paths and version-control stamps, and ignores the caller's Go settings.
 package guestbuild
 
 import (
@@ -35,7 +26,7 @@ import (
 const (
 	guestPackage = "./guest"
 	sandboxDir   = "host/script/sandbox"
-	// rewritePackage rewrites the compiled guest, so its sources are inputs of
+	// rewritePackage rewrites the compiled guest, so the sources of rewritePackage are inputs of
 	// the build too.
 	rewritePackage = "./guest/rewrite"
 	// patchPackage changes the interpreter; the changed interpreter imports
@@ -56,9 +47,9 @@ var flags = []string{
 	"-buildvcs=false",
 	"-mod=readonly",
 	"-ldflags=-w -buildid=", // with the names of functions, for package profile
-	// Without inlining, the parser and the library are an eighth smaller, and so are the
-	// memory that each run starts with and the time to compile the guest. Scripts spend
-	// hardly any time there, but for regular expressions.
+	// Without inlining, the parser and the library are an eighth smaller, and so are the initial
+	// memory of each run and the time to compile the guest. Scripts spend hardly any time there,
+	// but for regular expressions.
 	"-gcflags=" + guestPackages + "parse=-l",
 	"-gcflags=" + guestPackages + "stdlib/...=-l",
 	"-gcflags=" + guestPackages + "stdlib/re=",
@@ -73,7 +64,7 @@ var settings = []string{"GOEXPERIMENT=sizespecializedmalloc"}
 
 const guestPackages = "github.com/mcp-metatool/mcp-metatool/guest/"
 
-// Root returns the directory of the module that contains dir.
+// Root returns the directory of the module containing dir.
 func Root(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -91,7 +82,7 @@ func Root(dir string) (string, error) {
 	}
 }
 
-// Update builds the guest and writes it and its sum file to host/script/sandbox.
+// Update builds the guest and writes the guest and the sum file to host/script/sandbox.
 func Update(ctx context.Context, root string) (Sum, error) {
 	tmp, err := os.MkdirTemp("", "guest-")
 	if err != nil {
@@ -109,12 +100,12 @@ func Update(ctx context.Context, root string) (Sum, error) {
 	return sum, os.WriteFile(filepath.Join(dir, SumFile), []byte(sum.String()), 0o644)
 }
 
-// ErrDiffers is wrapped by the errors of Verify and Compare that say that the
-// committed guest does not match its sources.
+// ErrDiffers is wrapped by the errors of Verify and Compare for a committed guest that does not
+// match its sources.
 var ErrDiffers = errors.New("the committed guest differs from its sources (run scripts/build-guest)")
 
-// Verify builds the guest in a temporary directory. It compares it bit for bit with
-// the committed one, unpacked, and the committed sum file with the sum of the build.
+// Verify builds the guest in a temporary directory. It compares the result bit for bit with the
+// committed guest, unpacked, and the committed sum file with the sum of the build.
 func Verify(ctx context.Context, root string) (Sum, error) {
 	dir := filepath.Join(root, filepath.FromSlash(sandboxDir))
 	packed, err := os.ReadFile(filepath.Join(dir, GuestFile))
@@ -172,8 +163,8 @@ func build(ctx context.Context, root, tmp string) ([]byte, Sum, error) {
 	return wasm, sum, err
 }
 
-// Compile returns the guest as the Go toolchain builds it, before it is rewritten.
-// It writes to the directory tmp.
+// Compile returns the guest as built by the Go toolchain, before rewriting. The directory tmp is
+// used for files.
 func Compile(ctx context.Context, root, tmp string) ([]byte, error) {
 	in, err := ReadInputs(ctx, root)
 	if err != nil {
@@ -207,8 +198,8 @@ var fetchSettings = []string{
 	"GOPATH", "GOMODCACHE", "GOCACHE",
 }
 
-// buildEnv returns the environment of the build: the caller's, without Go settings
-// that could change the result.
+// buildEnv returns the environment of the build: the caller's, without Go settings with an effect
+// on the result.
 func buildEnv(ctx context.Context, root, toolchain string) ([]string, error) {
 	var env []string
 	for _, kv := range os.Environ() {
@@ -232,7 +223,7 @@ func buildEnv(ctx context.Context, root, toolchain string) ([]string, error) {
 	return append(env, "GOENV=off", "GOWORK=off", "GOTOOLCHAIN="+toolchain, "CGO_ENABLED=0", "GOOS=wasip1", "GOARCH=wasm"), nil
 }
 
-// goCommand runs the go command in root. If env is nil, it has the caller's.
+// goCommand runs the go command in root. A nil env means the caller's environment.
 func goCommand(ctx context.Context, root string, env []string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir, cmd.Env = root, env

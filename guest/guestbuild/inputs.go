@@ -18,25 +18,24 @@ import (
 
 // Inputs are all inputs of the build: they determine the guest.
 type Inputs struct {
-	// Go is the toolchain that go.mod names, such as "go1.26.8". Language is the
-	// version in its go line, which also selects runtime defaults.
+	// Go is the toolchain named in go.mod, for example "go1.26.8". Language is the version in the
+	// go line, which also selects runtime defaults.
 	Go, Language string
 	Flags        []string // after settings of the environment
 	Modules      []Module // sorted by path
 	Files        []File   // sorted by path
 }
 
-// Module is a module with packages that the guest links.
+// Module is a module with packages linked by the guest.
 type Module struct{ Path, Version, Sum string }
 
-// File is a source file of this module. Its path is relative to the root, with
-// forward slashes.
+// File is a source file of this module. The path is relative to the root, with forward slashes.
 type File struct {
 	Path   string
 	SHA256 [sha256.Size]byte
 }
 
-// Hash returns one hash over all inputs.
+// Hash returns a hash over all inputs.
 func (in Inputs) Hash() [sha256.Size]byte { return sha256.Sum256([]byte(in.lines())) }
 
 // lines returns the canonical text of the inputs, which is in the sum file.
@@ -53,7 +52,7 @@ func (in Inputs) lines() string {
 	return b.String()
 }
 
-// listed has the members of the output of `go list -deps -json` that we use.
+// listed has the members used from the output of `go list -deps -json`.
 type listed struct {
 	ImportPath, Dir string
 	Standard        bool
@@ -65,7 +64,7 @@ type listed struct {
 	GoFiles, SFiles, EmbedFiles []string
 }
 
-// ReadInputs returns the inputs of a build in root. It compiles nothing, and needs no
+// ReadInputs returns the inputs of a build in root. ReadInputs compiles nothing, and needs no
 // network if the modules are in the cache.
 func ReadInputs(ctx context.Context, root string) (Inputs, error) {
 	in := Inputs{Flags: slices.Concat(settings, flags)}
@@ -94,11 +93,10 @@ func isDir(root, pkg string) bool {
 	return err == nil && info.IsDir()
 }
 
-// list adds the files of this module that packages are built from, and returns the
-// other modules that they need.
+// list adds the files of this module used in the build of packages, and returns the other modules
+// needed.
 func (in *Inputs) list(ctx context.Context, root string, packages []string) (map[string]Module, error) {
-	// Any toolchain finds the same files. The pinned one might have to be
-	// downloaded.
+	// Any toolchain finds the same files. The pinned toolchain might have to be downloaded.
 	env := append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-mod=readonly")
 	args := []string{"list", "-deps", "-json=ImportPath,Dir,Standard,Module,GoFiles,SFiles,EmbedFiles"}
 	out, err := goCommand(ctx, root, env, append(args, packages...)...)
@@ -146,7 +144,7 @@ func (in *Inputs) addFiles(root string, p listed) error {
 	return nil
 }
 
-// toolchain returns the toolchain that go.mod pins.
+// toolchain returns the toolchain pinned in go.mod.
 func toolchain(ctx context.Context, root string) (string, error) {
 	out, err := goCommand(ctx, root, nil, "mod", "edit", "-json")
 	if err != nil {

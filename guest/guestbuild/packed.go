@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// Pack compresses a guest for GuestFile. What matters is what Unpack returns: another version
-// of Go may compress into other bytes.
+// Pack compresses a guest for GuestFile. Only the result of Unpack matters: another version of Go
+// may compress into other bytes.
 func Pack(wasm []byte) []byte {
 	var packed bytes.Buffer
 	w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)

@@ -9,12 +9,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/guest/rewrite"
 )
 
-// Sum describes a guest and the inputs of its build.
+// Sum describes a guest and the inputs of the build.
 type Sum struct {
 	Inputs Inputs
 	Wasm   [sha256.Size]byte
 	Size   int64 // bytes
-	// Interface has its imports and exports; see rewrite.Interface.
+	// Interface has the guest's imports and exports; see rewrite.Interface.
 	Interface []string
 }
 
@@ -39,8 +39,8 @@ func (s Sum) String() string {
 		sumHead, hex.EncodeToString(s.Wasm[:]), s.Size, lines.String(), hex.EncodeToString(source[:]), s.Inputs.lines())
 }
 
-// Compare checks that the text of a committed sum file matches the guest and the
-// inputs in, without building. The error wraps ErrDiffers and lists the differences.
+// Compare checks that the text of a committed sum file matches the guest and the inputs in, without
+// a build. The error wraps ErrDiffers and lists the differences.
 func Compare(text string, wasm []byte, in Inputs) error {
 	sum, err := sumOf(in, wasm)
 	if err != nil {
@@ -54,7 +54,7 @@ func Compare(text string, wasm []byte, in Inputs) error {
 	return fmt.Errorf("%w\nrecorded but not found:\n%sfound but not recorded:\n%s", ErrDiffers, recorded, found)
 }
 
-// difference returns the lines that only one of two texts has.
+// difference returns the lines found in only one of two texts.
 func difference(a, b string) (onlyA, onlyB string) {
 	return without(a, b), without(b, a)
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/guest/patch"
 )
 
-// interpreterDir is the directory of the changed interpreter in the tree. Its name
-// becomes part of the guest, so it is the same in every tree.
+// interpreterDir is the directory of the changed interpreter in the tree. The name becomes part of
+// the guest, so every tree has the same name.
 const interpreterDir = "starlark"
 
-// writeTree writes the sources of the guest to a new directory, and the changed
-// interpreter if they need it: its path must not depend on the machine.
+// writeTree writes the sources of the guest to a new directory, and the changed interpreter if the
+// sources need the interpreter: its path must not depend on the machine.
 func writeTree(ctx context.Context, root, tree string, in Inputs) error {
 	names := []string{"go.mod"}
 	if _, err := os.Stat(filepath.Join(root, "go.sum")); err == nil {
@@ -52,8 +52,8 @@ func writeTree(ctx context.Context, root, tree string, in Inputs) error {
 	return err
 }
 
-// moduleDir returns the directory of a module that go.mod requires. The module is
-// downloaded if necessary.
+// moduleDir returns the directory of a module required in go.mod. The module is downloaded if
+// necessary.
 func moduleDir(ctx context.Context, root, path string) (string, error) {
 	out, err := goCommand(ctx, root, nil, "mod", "download", "-json", path)
 	if err != nil {

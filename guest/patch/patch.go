@@ -1,49 +1,12 @@
-// Package patch makes the interpreter that the guest is built with: a copy of
-// go.starlark.net with a few changes. It is a tool for building and testing the
-// guest and is not linked into the product.
+// Package patch makes the guest's interpreter: a copy of go.starlark.net with a few changes,
+// applied by [Copy]. The package is a tool for building and testing the guest and is not linked
+// into the product.
 //
-//	patch.go  copies the module and applies the edits
-//	edits/    the edits, one file for each file of the module
-//
-// The edits make strings indexed, cut, counted and searched by code points, and
-// iterable, as in Python. Starlark counts bytes, so that "Zoë"[:3] ends in half a
-// character. They also let package guest/extend add methods and operators, let
-// iterators fail, compile assignments in expressions (a binary operator = in the
-// tree), give the remainder of floats Python's sign, and raise the limit of shifts.
-//
-// Those whose names begin with speed_ change nothing that scripts can see. On wasm, an
-// allocation, a call and a type assertion to an interface each take as long as many
-// simple operations, so:
-//
-//	interp    one stack of values for all calls of a thread; frequent opcodes before
-//	          the switch, which is a binary search; operations on small ints, loops
-//	          over ranges and lists, and list[int] without calls; names by index;
-//	          no check for a cancelled thread and no defer in each call
-//	eval      the same for calls, and for arguments that are all positional
-//	value     the names by index; iterators of lists and ranges; small dicts in one
-//	          allocation, and lazy ones without a table
-//	hashtable a shorter hash of strings; lazy dicts
-//	lazydict  dicts whose values are made when they are needed
-//	assert_*  asserting the interfaces of most dicts and objects
-//	profile   the check whether the profiler is on, without a call
-//	int       not for wasm any more
-//	int_wasm  small ints as pointers, which take no memory
-//
-// For a new version of the module: where an edit does not fit, look at what has changed
-// there, and write the edit again; TestOverlay of guest/interp compares the two.
-//
-// A file of edits names a file of the module and has old lines with the new lines
-// that replace them:
-//
-//	-- starlark/value.go --
-//	<<<<<<<
-//	old lines
-//	=======
-//	new lines
-//	>>>>>>>
-//
-// The old lines must occur exactly once, so that no edit is lost when the
-// module is updated. A file that begins with ++ starlark/name.go ++ is a new one.
+// The edits make strings indexed, cut, counted and searched by code points, and iterable, as in
+// Python. (Starlark counts bytes: "Zoë"[:3] ends in half a character.) They also let package
+// guest/extend add methods and operators, let iterators fail, compile assignments in expressions,
+// give the remainder of floats Python's sign, and raise the limit of shifts. Edits named speed_
+// only make the interpreter faster.
 package patch
 
 import (
@@ -57,25 +20,42 @@ import (
 	"strings"
 )
 
-// Module is the path of the module that is patched.
+// Module is the path of the patched module.
 const Module = "go.starlark.net"
 
 //go:embed edits/*.txt
 var files embed.FS
 
-// ErrEdit is wrapped by errors that say that an edit is malformed or does not fit
-// the module.
+// ErrEdit is wrapped by errors about malformed edits and edits that do not fit the module.
 var ErrEdit = errors.New("guest/patch: the edits do not fit the module")
 
 // Copy writes a patched copy of the module in folder from to the new folder to:
 // its packages without tests, and go.mod.
 func Copy(from, to string) error { return apply(from, to, "*.txt") }
 
-// CopySlow is Copy without the edits that only make the interpreter faster: the two must
-// run every program alike.
+// CopySlow is Copy without the edits for speed: both interpreters must run every program alike. On
+// wasm, an allocation, a call and a type assertion to an interface each take as long as many simple
+// operations, so the edits for speed change:
+//
+//	interp    one stack of values for all calls of a thread; frequent opcodes before
+//	          the switch, which is a binary search; operations on small ints, loops
+//	          over ranges and lists, and list[int] without calls; names by index;
+//	          no check for a cancelled thread and no defer in each call
+//	eval      the same for calls, and for arguments that are all positional
+//	value     the names by index; iterators of lists and ranges; small dicts in one
+//	          allocation, and lazy ones without a table
+//	hashtable a shorter hash of strings; lazy dicts
+//	lazydict  dicts with values made on demand
+//	assert_*  asserting the interfaces of most dicts and objects
+//	profile   the check whether the profiler is on, without a call
+//	int       no longer for wasm
+//	int_wasm  small ints as pointers, which take no memory
 func CopySlow(from, to string) error { return apply(from, to, "[^s]*.txt") }
 
-// apply applies the files of edits that match a pattern.
+// apply applies the files of edits with matching names.
+//
+// For a new version of the module: where an edit does not fit, look at the changes there, and write
+// the edit again; TestOverlay of guest/interp compares the two interpreters.
 func apply(from, to, pattern string) error {
 	edits, err := readEdits(pattern)
 	if err != nil {
@@ -124,11 +104,22 @@ func apply(from, to, pattern string) error {
 // edit replaces lines.
 type edit struct{ old, new []byte }
 
-// newFile reports whether the edit is a new file. It does not fit a file that exists,
-// which has no lines many times.
+// newFile reports whether the edit is a new file. A new file does not fit an existing file, which
+// has no lines many times.
 func (e edit) newFile() bool { return len(e.old) == 0 }
 
-// readEdits returns the edits of matching files, keyed by the files that they change.
+// readEdits returns the edits of matching files, keyed by the changed files. A file of edits names
+// a file of the module and has old lines with the new lines in their place:
+//
+//	-- starlark/value.go --
+//	<<<<<<<
+//	old lines
+//	=======
+//	new lines
+//	>>>>>>>
+//
+// The old lines must occur exactly once, so no edit is lost in an update of the module. A file with
+// the first line ++ starlark/name.go ++ is a new file.
 func readEdits(pattern string) (map[string][]edit, error) {
 	names, err := fs.Glob(files, "edits/"+pattern)
 	if err != nil {
@@ -149,7 +140,7 @@ func readEdits(pattern string) (map[string][]edit, error) {
 	return all, nil
 }
 
-// The lines that edits are made of.
+// The marker lines of edits.
 const (
 	oldFollows = "<<<<<<<\n"
 	newFollows = "=======\n"

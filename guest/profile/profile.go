@@ -1,10 +1,10 @@
-// Package profile names the functions of the guest in which scripts spend their time. The
-// build gives only these the faster form (pass Structure of guest/rewrite), which
-// doubles the size of a function. Without the list, the guest would be half as large again,
-// and so would the time to compile it and the native code that each start loads.
+// Package profile names the functions of the guest in which scripts spend their time. The build
+// gives only these the faster form (pass Structure of guest/rewrite), which doubles the size of a
+// function. Without the list, the guest would be half as large again, and so would the compile time
+// and the native code loaded at each start.
 //
-// scripts/profile-guest measures hot.txt. A function that is not in it works all the same,
-// only slower.
+// scripts/profile-guest measures hot.txt. A function missing from the list works all the same, only
+// slower.
 package profile
 
 import (
@@ -23,8 +23,7 @@ var names = func() map[string]bool {
 	return all
 }()
 
-// Hot reports whether scripts spend time in a function, by the name that the linker gives
-// it in the section "name".
+// Hot reports whether scripts spend time in a function, by the linker's name in the section "name".
 func Hot(name string) bool { return names[name] }
 
 // Names returns the number of functions in the list.
