@@ -11,13 +11,12 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// predeclared returns the names that this script can use beside those that every
-// script has. setParams sets the value of params later.
+// predeclared returns the names available to this script besides the names of every script.
+// setParams sets the value of params later.
 func predeclared(servers []string) starlark.StringDict {
 	env := make(starlark.StringDict, len(servers)+1)
 	for _, name := range servers {
-		// The host gives no server a reserved name. If it did, the name would
-		// still have its own meaning.
+		// The host gives no server a reserved name. A reserved name would still keep its meaning.
 		if !abi.Reserved(name) {
 			env[name] = server{name}
 		}
@@ -25,7 +24,7 @@ func predeclared(servers []string) starlark.StringDict {
 	return env
 }
 
-// always holds the names of every script, and those that only rewritten trees use.
+// always holds the names of every script, and the names only used in rewritten trees.
 var always = func() starlark.StringDict {
 	env := starlark.StringDict{
 		"params":   starlark.None,
@@ -70,7 +69,7 @@ var always = func() starlark.StringDict {
 	return env
 }()
 
-// builtins are functions that the library lacks or that differ from its own.
+// builtins are functions missing from the library or different from the library's.
 var builtins = []*starlark.Builtin{
 	starlark.NewBuiltin("all", truthBuiltin),
 	starlark.NewBuiltin("any", truthBuiltin),
@@ -127,8 +126,8 @@ var builtins = []*starlark.Builtin{
 	starlark.NewBuiltin("undo", undoBuiltin),
 }
 
-// Names returns all names that have a meaning without a declaration, and the
-// reserved words of the grammar, sorted. No server can have one of these names.
+// Names returns all names with a meaning without a declaration, and the reserved words of the
+// grammar, sorted. No server can have any of these names.
 func Names() []string {
 	var names []string
 	for name := range always {
@@ -147,7 +146,7 @@ func Names() []string {
 	return slices.Compact(names)
 }
 
-// dictBuiltin implements dict(...). Its result is an Object.
+// dictBuiltin implements dict(...). The result is an Object.
 func dictBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	if len(args) == 1 {
 		if d, ok := args[0].(stdlib.DictLike); ok {
@@ -167,13 +166,13 @@ func dictBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tup
 	return Object{v.(*starlark.Dict)}, nil
 }
 
-// library calls the interpreter library's built-in function of that name.
+// library calls the interpreter library's built-in function of the same name.
 func library(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	return starlark.Universe[b.Name()].(*starlark.Builtin).CallInternal(thread, args, kwargs)
 }
 
-// extremeBuiltin implements min or max of a sequence or several values, with key= and,
-// for a sequence that may be empty, default=.
+// extremeBuiltin implements min or max of a sequence or several values, with key= and, for a
+// possibly empty sequence, default=.
 func extremeBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	i := slices.IndexFunc(kwargs, func(kv starlark.Tuple) bool { return kv[0] == starlark.String("default") })
 	if len(args) == 1 {
@@ -212,7 +211,7 @@ func isEmpty(xs starlark.Iterable) bool {
 	return true
 }
 
-// failBuiltin implements fail(..., details=None): it raises an Error of that message.
+// failBuiltin implements fail(..., details=None): it raises an Error with the message.
 func failBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	sep := " "
 	var details starlark.Value = starlark.None
@@ -260,11 +259,11 @@ func onlyArgument(b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tu
 	return args[0], nil
 }
 
-// module is a namespace. Its errors suggest the name that was probably meant.
+// module is a namespace. Errors suggest the name probably meant.
 type module struct {
 	name    string
 	members starlark.StringDict
-	// instead maps names from other languages to what to write here.
+	// instead maps names from other languages to names in this one.
 	instead map[string]string
 }
 

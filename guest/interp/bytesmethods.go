@@ -11,8 +11,7 @@ import (
 
 // Methods of bytes, and encodings.
 
-// bytesMethods has the methods of bytes. Most are those of text: for them, each byte
-// becomes a character.
+// bytesMethods has the methods of bytes. Most are methods of text, with a character for each byte.
 var bytesMethods = func() map[string]builtinFunc {
 	out := map[string]builtinFunc{"decode": bytesDecode, "hex": bytesHex}
 	for _, name := range strings.Fields(`capitalize center count endswith expandtabs find index isalnum isalpha isascii
@@ -23,8 +22,8 @@ var bytesMethods = func() map[string]builtinFunc {
 	return out
 }()
 
-// highByte is added to bytes that are not ASCII, which gives characters without any
-// properties: bytes have letters and spaces in ASCII only.
+// highByte is added to bytes outside ASCII, which gives characters without any properties: bytes
+// have letters and spaces in ASCII only.
 const highByte = 0xF0000
 
 // bytesAsText calls the method of text of the same name.
@@ -66,7 +65,7 @@ func bytesText(s starlark.Bytes) string {
 	return out.String()
 }
 
-// toText converts the bytes of an argument, and those in a tuple or list.
+// toText converts the bytes of an argument, also in a tuple or list.
 func toText(method string, v starlark.Value) (starlark.Value, error) {
 	switch v := v.(type) {
 	case starlark.Bytes:
@@ -87,7 +86,7 @@ func toText(method string, v starlark.Value) (starlark.Value, error) {
 	return v, nil
 }
 
-// toBytes converts the text of a result, and that in a tuple or list.
+// toBytes converts the text of a result, also in a tuple or list.
 func toBytes(v starlark.Value) starlark.Value {
 	switch v := v.(type) {
 	case starlark.String:
@@ -108,7 +107,7 @@ func toBytes(v starlark.Value) starlark.Value {
 	return v
 }
 
-// encodingOf returns the last character of an encoding; -1 is that of UTF-8.
+// encodingOf returns the last character of an encoding; -1 for UTF-8.
 func encodingOf(name string) (last rune, err error) {
 	switch strings.ReplaceAll(strings.ToLower(name), "_", "-") {
 	case "utf-8", "utf8":

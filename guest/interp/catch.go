@@ -26,8 +26,8 @@ var (
 	leaveTokens = [...]syntax.Token{syntax.RETURN, syntax.BREAK, syntax.CONTINUE}
 )
 
-// leave is what a part returns when it is left early; a part that runs to its end
-// returns None. leaveNames[kind] | value makes a leave.
+// leave is the result of a part left early; a part run to the end returns None. leaveNames[kind] |
+// value makes a leave.
 type leave struct {
 	operandOnly
 	kind  leaveKind
@@ -52,9 +52,9 @@ func (l *leave) Attr(name string) (starlark.Value, error) {
 
 func (l *leave) AttrNames() []string { return nil }
 
-// A tryPlan runs a try statement. It is called with the variables of the function
-// around it, or None, with the parts in the order of the source, and with functions
-// that return the classes of clauses that are not known before.
+// A tryPlan runs a try statement. The arguments are the variables of the enclosing function, or
+// None, the parts in the order of the source, and functions that return the classes of clauses not
+// known before.
 type tryPlan struct {
 	operandOnly
 	handlers            []handler
@@ -63,9 +63,9 @@ type tryPlan struct {
 
 type handler struct {
 	classes []*class // nil if they are not known before
-	asked   int      // else the place of the function that returns them
-	vars    int      // place of the variables among the arguments of which one is for the error
-	slot    int      // of that variable; -1 if the error has no name
+	asked   int      // else the place of the function with the classes
+	vars    int      // place, among the arguments, of the variables with the error
+	slot    int      // of the error's variable; -1 if the error has no name
 }
 
 // finally returns the place of the finally part among the arguments.
@@ -107,12 +107,12 @@ func (p *tryPlan) CallInternal(thread *starlark.Thread, args starlark.Tuple, _ [
 		return starlark.Call(thread, args[p.finally()], nil, nil)
 	})
 	if failure != nil || left != starlark.None {
-		return left, failure // replaces what came before
+		return left, failure // replaces the earlier result
 	}
 	return result, err
 }
 
-// handle runs the first clause that catches an error, or returns the error.
+// handle runs the first clause catching an error, or returns the error.
 func (p *tryPlan) handle(thread *starlark.Thread, err error, args starlark.Tuple) (starlark.Value, error) {
 	parts := args[2:]
 	caught := errorOf(err)
@@ -152,7 +152,7 @@ func (h handler) catches(thread *starlark.Thread, e *errorValue, args starlark.T
 	return slices.ContainsFunc(classes, e.class.derives), nil
 }
 
-// errorClassesIn returns the classes that an except clause names.
+// errorClassesIn returns the classes named in an except clause.
 func errorClassesIn(v starlark.Value) ([]*class, error) {
 	switch v := v.(type) {
 	case *class:
@@ -180,8 +180,8 @@ func errorClassesIn(v starlark.Value) ([]*class, error) {
 	return nil, stdlib.Errorf(stdlib.TypeError, "except takes an error class or a tuple of them, got %s", text(v))
 }
 
-// A handledError is an error that a clause of a try statement is handling, in a stack
-// with the innermost first. A bare raise raises the innermost one again.
+// A handledError is an error being handled by a clause of a try statement, in a stack with the
+// innermost first. A bare raise raises the innermost error again.
 type handledError struct {
 	err   *errorValue
 	outer *handledError
@@ -195,7 +195,7 @@ func handledErrorOf(thread *starlark.Thread) *handledError {
 	return h
 }
 
-// handling calls f while err is being handled; if err is nil, it only calls f.
+// handling calls f while err is being handled; with a nil err, it only calls f.
 func handling(thread *starlark.Thread, err *errorValue, f func() (starlark.Value, error)) (starlark.Value, error) {
 	if err != nil {
 		outer := handledErrorOf(thread)
@@ -241,7 +241,7 @@ func raise(thread *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, _ 
 		}
 	}
 	if e.origin != nil && !e.raised {
-		return nil, e.reraise() // caught before: it keeps the position where it happened
+		return nil, e.reraise() // caught before: the error keeps its first position
 	}
 	e.raised = true
 	switch {

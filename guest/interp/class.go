@@ -9,20 +9,19 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// A class is a class of the script, or one of the error classes that are always
-// there.
+// A class is a class of the script, or a predefined error class.
 type class struct {
 	name string
-	// kind is the type of its values. The library takes values of one type for values
-	// of its own, so none of the library's types is called so.
+	// kind is the type of the class's values, never a name of a type of the library, because the
+	// library takes values with such a name for values of its own.
 	kind    string
 	bases   []*class
 	order   []*class // in which members are looked up: the class itself first
 	members starlark.StringDict
 	names   []string // of members, in the order of the source
-	run     *run     // nil for the classes that are always there
+	run     *run     // nil for predefined classes
 	isError bool
-	tool    bool // it is ToolError or derived from it
+	tool    bool // the class is ToolError or a derived class
 	// make constructs a value instead of the usual way; enumerations have it.
 	make func(thread *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error)
 	data *dataclass
@@ -42,7 +41,7 @@ func (*class) Freeze()                 {}
 func (*class) Truth() starlark.Bool    { return true }
 func (c *class) Hash() (uint32, error) { return starlark.String(c.name).Hash() }
 
-// Name is that in backtraces.
+// Name is the name in backtraces.
 func (c *class) Name() string {
 	if c == exceptionClass {
 		return "Error"
@@ -50,7 +49,7 @@ func (c *class) Name() string {
 	return c.name
 }
 
-// objectClass is the class of which all others are derived.
+// objectClass is the base of all classes.
 var objectClass = &class{name: "object"}
 
 func init() { objectClass.order = []*class{objectClass} }
@@ -63,7 +62,7 @@ func makeClass(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple
 		return nil, err
 	}
 	members := v.(Object)
-	var special starlark.Value // a base that is not a class, such as NamedTuple
+	var special starlark.Value // a base other than a class, for example NamedTuple
 	c := &class{name: name, kind: name, members: make(starlark.StringDict), run: runOf(thread)}
 	if typeNames[name] || foreignTypes[name] {
 		c.kind = "class " + name
@@ -111,10 +110,10 @@ func makeClass(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple
 	return c, nil
 }
 
-// foreignTypes are types of the library whose values scripts hardly see.
+// foreignTypes are types of the library hardly seen by scripts.
 var foreignTypes = map[string]bool{"string.elems": true, "string.codepoints": true, "bytes.elems": true, "operand": true, "method": true, "mandatory": true, "cell": true}
 
-// A classMaker is a base that makes something else of a class.
+// A classMaker is a base that turns a class into another value.
 type classMaker interface {
 	starlark.Value
 	makeClass(thread *starlark.Thread, c *class) (starlark.Value, error)
@@ -152,7 +151,7 @@ func linearize(c *class) ([]*class, error) {
 	}
 }
 
-// nextInOrder returns the first head that is in no tail.
+// nextInOrder returns the first head absent from all tails.
 func nextInOrder(lists [][]*class) *class {
 	for _, l := range lists {
 		head := l[0]
@@ -164,10 +163,10 @@ func nextInOrder(lists [][]*class) *class {
 	return nil
 }
 
-// derives reports whether c is base or derived from it.
+// derives reports whether c is base or derived from base.
 func (c *class) derives(base *class) bool { return slices.Contains(c.order, base) }
 
-// find returns a member of the class or its bases.
+// find returns a member of the class or a base.
 func (c *class) find(name string) starlark.Value { return findIn(c.order, name) }
 
 func findIn(order []*class, name string) starlark.Value {
@@ -219,8 +218,8 @@ func classTuple(list []*class) starlark.Tuple {
 	return out
 }
 
-// Get is the member of an enumeration, E["NAME"]. For other classes it is the class: what
-// is in the brackets are types.
+// Get is the member of an enumeration, E["NAME"]. For other classes the result is the class: the
+// brackets hold types.
 func (c *class) Get(k starlark.Value) (starlark.Value, bool, error) {
 	if c.enum == nil {
 		switch k.(type) {
@@ -307,7 +306,7 @@ func (m *boundMethod) CallInternal(thread *starlark.Thread, args starlark.Tuple,
 	return starlark.Call(thread, m.fn, append(append(all, m.self), args...), kwargs)
 }
 
-// wrapped is the part that the values of decorators have in common.
+// wrapped is the common part of the values of decorators.
 type wrapped struct {
 	operandOnly
 	fn starlark.Value
@@ -316,11 +315,11 @@ type wrapped struct {
 type (
 	classMethod  struct{ wrapped }
 	staticMethod struct{ wrapped }
-	// property is an attribute that is computed.
+	// property is a computed attribute.
 	property struct {
 		wrapped
 		set starlark.Value
-		// once reports that the value is computed once and kept: cached_property.
+		// once reports a value computed once and kept: cached_property.
 		once bool
 	}
 )
@@ -369,7 +368,7 @@ func decoratorBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tup
 	return &staticMethod{wrapped{fn: fn}}, nil
 }
 
-// superValue is super(): the members of the classes after one, for a value.
+// superValue is super(): the members of the classes after a given class, for a value.
 type superValue struct {
 	operandOnly
 	order []*class
@@ -415,7 +414,7 @@ func (s *superValue) Attr(name string) (starlark.Value, error) {
 	}
 }
 
-// inherited returns what object and Exception have without a member for it.
+// inherited returns the members of object and Exception without an entry of their own.
 func (s *superValue) inherited(name string) (starlark.Value, error) {
 	self := s.self
 	switch name {

@@ -14,13 +14,12 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// toplevel is the name of the function whose body is the script. It is also the
-// library's name for the outermost frame.
+// toplevel is the name of the function with the script as body, and also the library's name for the
+// outermost frame.
 const toplevel = "<toplevel>"
 
-// compile parses, rewrites and resolves a script. The program defines one
-// global, the function toplevel. env may gain entries that only the rewritten
-// tree refers to.
+// compile parses, rewrites and resolves a script. The program defines one global, the function
+// toplevel. env may gain entries for the rewritten tree only.
 func compile(src *source, env starlark.StringDict) (*starlark.Program, *abi.Error) {
 	if i := strings.IndexByte(src.code, 0); i >= 0 {
 		// The library treats a NUL as the end of the source.
@@ -65,8 +64,8 @@ func (s *source) parse() (*parse.File, *abi.Error) {
 	return file, nil
 }
 
-// syntaxErrors combines the errors of the parser into one: the first in full, and each
-// of the others on its own line.
+// syntaxErrors combines the errors of the parser into a single error: the first in full, and each
+// further error on a separate line.
 func (s *source) syntaxErrors(errs []*parse.Error) *abi.Error {
 	out := s.syntaxError(errs[0])
 	for _, e := range errs[1:min(len(errs), maxShownErrors)] {
@@ -79,10 +78,10 @@ func (s *source) syntaxErrors(errs []*parse.Error) *abi.Error {
 	return out
 }
 
-// maxShownErrors limits the errors of the source that a message shows.
+// maxShownErrors limits the errors of the source shown in a message.
 const maxShownErrors = 6
 
-// candidates returns the names that an undefined name may be a misspelling of.
+// candidates returns the names of which an undefined name may be a misspelling.
 func candidates(bound map[string]bool, env starlark.StringDict) []string {
 	var names []string
 	for name := range bound {
@@ -99,8 +98,8 @@ func candidates(bound map[string]bool, env starlark.StringDict) []string {
 	return slices.Compact(names)
 }
 
-// resolveError turns the resolver's errors into one: the first in full, each of
-// the others on a line of its own.
+// resolveError turns the resolver's errors into a single error: the first in full, each further
+// error on a separate line.
 func (s *source) resolveError(err error, undefined map[string]bool, names []string, env starlark.StringDict) *abi.Error {
 	var list resolve.ErrorList
 	if !errors.As(err, &list) {
@@ -136,8 +135,7 @@ func (s *source) resolveError(err error, undefined map[string]bool, names []stri
 	return s.invalid(s.position(list[0].Pos), message)
 }
 
-// undefinedName returns the message for an undefined name, with a hint if there
-// is one.
+// undefinedName returns the message for an undefined name, with a hint if available.
 func (s *source) undefinedName(name string, names []string, env starlark.StringDict) string {
 	// Unless configured otherwise, agents see tools as server__tool.
 	if first, tool, ok := strings.Cut(name, "__"); ok && tool != "" {
@@ -157,15 +155,15 @@ func (s *source) undefinedName(name string, names []string, env starlark.StringD
 	return "undefined: " + name
 }
 
-// followedBy reports whether a name is followed by one of some characters: a dot
-// or bracket after the name of a server, a parenthesis after that of a function.
+// followedBy reports whether a name is followed by any of some characters: a dot or bracket after
+// the name of a server, a parenthesis after the name of a function.
 func (s *source) followedBy(pos syntax.Position, name, characters string) bool {
 	line := []rune(s.line(int(pos.Line)))
 	after := int(pos.Col) - 1 + utf8.RuneCountInString(name)
 	return after < len(line) && strings.ContainsRune(characters, line[after])
 }
 
-// knownServers returns the end of a message that names the servers.
+// knownServers returns the end of a message with the names of the servers.
 func knownServers(env starlark.StringDict) string {
 	const shown = 8
 	var names []string

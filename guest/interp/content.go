@@ -8,9 +8,9 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// contentModule makes MCP content blocks (revision 2025-11-25, schema,
-// ContentBlock). They are dicts, like those of a tool's raw result. A script
-// that returns content blocks answers with them. Binary data stays base64 text.
+// contentModule makes MCP content blocks (revision 2025-11-25, schema, ContentBlock). Content
+// blocks are dicts, as in a tool's raw result. A script that returns content blocks answers with
+// the blocks. Binary data stays base64 text.
 var contentModule = &module{
 	name: "content",
 	members: starlark.StringDict{
@@ -23,7 +23,7 @@ var contentModule = &module{
 	instead: map[string]string{"resource_link": "content.link(uri, name=...)", "json": "content.text(json.encode(value))", "file": "content.resource(uri, text=...)"},
 }
 
-// block makes a dict of names and values, without values that are nil or None.
+// block makes a dict of names and values, without nil and None.
 func block(pairs ...any) (starlark.Value, error) {
 	o := newObject(len(pairs) / 2)
 	for i := 0; i < len(pairs); i += 2 {
@@ -69,8 +69,7 @@ func dataBlock(kind, defaultType string) builtinFunc {
 	}
 }
 
-// base64Of returns binary data as base64. The data is bytes, or text that is
-// base64 already.
+// base64Of returns binary data as base64. The data is bytes, or base64 text.
 func base64Of(data starlark.Value) (string, error) {
 	switch data := data.(type) {
 	case starlark.Bytes:

@@ -9,7 +9,7 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// A dataclass has the fields that @dataclass has found in a class.
+// A dataclass has the fields found by @dataclass in a class.
 type dataclass struct {
 	fields        []dataField
 	frozen, order bool
@@ -18,15 +18,15 @@ type dataclass struct {
 
 type dataField struct {
 	name      string
-	value     starlark.Value // the default, nil if there is none
-	factory   starlark.Value // makes the default, nil if there is none
+	value     starlark.Value // the default, nil without a default
+	factory   starlark.Value // makes the default, nil without a factory
 	hidden    bool           // from __init__
 	noRepr    bool
 	kwOnly    bool
 	noCompare bool
 }
 
-// fieldValue is what field(...) returns.
+// fieldValue is the result of field(...).
 type fieldValue struct {
 	operandOnly
 	field dataField
@@ -68,7 +68,7 @@ func dataclassBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlar
 	}), nil
 }
 
-// complete finds the fields of a class: those of its bases first.
+// complete finds the fields of a class, the fields of bases first.
 func (d *dataclass) complete(c *class, kwOnly bool) error {
 	for _, base := range c.bases {
 		if base.data != nil {
@@ -95,7 +95,7 @@ func (d *dataclass) complete(c *class, kwOnly bool) error {
 	return nil
 }
 
-// add adds a field, or replaces that of a base.
+// add adds a field, or replaces the field of a base.
 func (d *dataclass) add(c *class, name string, kwOnly bool) {
 	f := dataField{value: c.members[name]}
 	if given, ok := f.value.(*fieldValue); ok {
@@ -184,7 +184,7 @@ func (d *dataclass) names() (out []string) {
 	return out
 }
 
-// values returns the fields that are compared.
+// values returns the fields for comparisons.
 func (d *dataclass) values(i *instance) starlark.Tuple {
 	var out starlark.Tuple
 	for _, f := range d.fields {
@@ -205,7 +205,7 @@ func (d *dataclass) text(i *instance) string {
 	return i.class.name + "(" + strings.Join(parts, ", ") + ")"
 }
 
-// nested returns the text of a field; a value that contains itself is cut.
+// nested returns the text of a field; a cyclic value is cut.
 func (i *instance) nested(v starlark.Value) string {
 	r := i.class.run
 	if r.texts++; r.texts > maxTexts {
@@ -218,7 +218,7 @@ func (i *instance) nested(v starlark.Value) string {
 // maxTexts is how deep values of classes may be nested in a text.
 const maxTexts = 100
 
-// compare is the comparison of two values of one dataclass; nil if there is none.
+// compare is the comparison of two values of the same dataclass; nil without a comparison.
 func (d *dataclass) compare(op syntax.Token, i, j *instance) (starlark.Value, error) {
 	if j == nil || i.class != j.class || d.noEq {
 		return nil, nil

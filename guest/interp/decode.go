@@ -13,14 +13,13 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// decodeJSON decodes one JSON text (RFC 8259), which must not be changed
-// afterwards. Integers are exact, whatever their size; a number with a fraction or
-// an exponent is a float. Keys keep their order; of equal keys, the value of the
-// last one counts. Bytes that are not UTF-8 and lone surrogates become U+FFFD.
-// Nesting deeper than abi.MaxDepth is an error.
+// decodeJSON decodes a JSON text (RFC 8259), which must not be changed afterwards. Integers are
+// exact, whatever their size; a number with a fraction or an exponent is a float. Keys keep their
+// order; of equal keys, the value of the last key counts. Invalid UTF-8 and lone surrogates become
+// U+FFFD. Nesting deeper than abi.MaxDepth is an error.
 func decodeJSON(data []byte) (starlark.Value, error) { return decodeJSONString(stringOf(data)) }
 
-// stringOf returns bytes that do not change as a string.
+// stringOf returns constant bytes as a string.
 func stringOf(data []byte) string { return unsafe.String(unsafe.SliceData(data), len(data)) }
 
 func decodeJSONString(text string) (starlark.Value, error) {
@@ -41,14 +40,14 @@ func (d *decoder) whole() (starlark.Value, error) {
 	return v, nil
 }
 
-// A decoder reads one JSON text in a single pass. It decodes all answers of
-// tools, so it accounts for much of the cost of a run.
+// A decoder reads a JSON text in a single pass. All answers of tools are decoded, at much of the
+// cost of a run.
 type decoder struct {
 	text  string
 	pos   int
 	depth int
-	// pending holds the members of the open containers, so that each container
-	// can be made with its exact size.
+	// pending holds the members of the open containers, so each container can be made with the
+	// exact size.
 	pending []starlark.Value
 	// keys holds keys of earlier objects, from the second object on. Objects in a list
 	// usually have the same keys, and reusing a key saves an allocation.
@@ -220,7 +219,7 @@ func (d *decoder) closeObject(start int) (starlark.Value, error) {
 	return o, nil
 }
 
-// key reads a string and returns an equal one seen before if there is one.
+// key reads a string and returns an equal earlier string if possible.
 func (d *decoder) key() (starlark.Value, error) {
 	raw, plain, err := d.scanString()
 	if err != nil {
@@ -247,8 +246,8 @@ func (d *decoder) key() (starlark.Value, error) {
 	return *slot, nil
 }
 
-// str reads a string. It returns a copy, so that a script that keeps one field
-// does not keep the memory of the whole answer.
+// str reads a string. It returns a copy, so a script that keeps a single field does not keep the
+// memory of the whole answer.
 func (d *decoder) str() (string, error) {
 	raw, plain, err := d.scanString()
 	if err != nil {
@@ -260,8 +259,8 @@ func (d *decoder) str() (string, error) {
 	return d.unescape(raw)
 }
 
-// scanString skips a string. It returns the text between its quotes, and whether
-// that is the value itself.
+// scanString skips a string. It returns the text between the quotes, and whether this text is the
+// value itself.
 func (d *decoder) scanString() (raw string, plain bool, err error) {
 	d.pos++
 	start := d.pos
@@ -314,15 +313,15 @@ func (d *decoder) unescape(raw string) (string, error) {
 			i++
 		default:
 			r, n := utf8.DecodeRuneInString(raw[i:])
-			out = utf8.AppendRune(out, r) // U+FFFD for what is not UTF-8
+			out = utf8.AppendRune(out, r) // U+FFFD for invalid UTF-8
 			i += n
 		}
 	}
 	return string(out), nil
 }
 
-// appendEscape appends what the escape sequence at the start of s stands for
-// and returns its length.
+// appendEscape appends the value of the escape sequence at the start of s and returns the length of
+// the sequence.
 func appendEscape(out *[]byte, s string) (n int, ok bool) {
 	if len(s) < 2 {
 		return 0, false
@@ -351,7 +350,7 @@ func appendEscape(out *[]byte, s string) (n int, ok bool) {
 			if strings.HasPrefix(s[6:], `\u`) {
 				low, ok = hex4(s[8:])
 			}
-			// DecodeRune returns U+FFFD for what is not a pair.
+			// DecodeRune returns U+FFFD for anything but a pair.
 			if r = utf16.DecodeRune(r, low); ok && r != utf8.RuneError {
 				n = 12
 			}

@@ -6,7 +6,7 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// Methods for operators. The first is that of the left operand.
+// Methods for operators. The first is the method of the left operand.
 var binaryMethods = map[syntax.Token][2]string{
 	syntax.PLUS:       {"__add__", "__radd__"},
 	syntax.MINUS:      {"__sub__", "__rsub__"},
@@ -38,7 +38,7 @@ func methodFor(op syntax.Token, side starlark.Side) string {
 	return binaryMethods[op][1]
 }
 
-// notImplemented is what such a method returns if it cannot handle the operand.
+// notImplemented is the result of an operator's method that cannot handle the operand.
 type notImplementedValue struct{ operandOnly }
 
 func (notImplementedValue) String() string { return "NotImplemented" }
@@ -70,7 +70,7 @@ func (i *instance) Binary(op syntax.Token, y starlark.Value, side starlark.Side)
 	return v, err
 }
 
-// operandMarker is the right operand of an operator that stands for another one.
+// operandMarker is the right operand of an operator that stands for another operator.
 type operandMarker interface {
 	starlark.Value
 	apply(x starlark.Value) (starlark.Value, error)

@@ -16,14 +16,13 @@ import (
 // errTooLarge is the error for an encoding larger than abi.MaxMessage.
 var errTooLarge = errors.New("larger than a message may be")
 
-// errTooDeep is the error for JSON that is nested too deep, when it is read or
-// written.
+// errTooDeep is the error for JSON nested too deep, in reading or writing.
 var errTooDeep = fmt.Errorf("nested deeper than %d levels, a fixed limit", abi.MaxDepth)
 
-// encodeJSON encodes a value as JSON (RFC 8259): dicts with string keys in their
-// order, lists, tuples, sets and other sequences as arrays, integers with all
-// their digits, floats so that they read back as the same float. A value that JSON
-// cannot represent is an error with its path; root is the path of v itself.
+// encodeJSON encodes a value as JSON (RFC 8259): dicts with string keys in order, lists, tuples,
+// sets and other sequences as arrays, integers with all their digits, floats so that they read back
+// as the same float. A value without a JSON form is an error with the value's path; root is the
+// path of v itself.
 //
 // An encoding larger than abi.MaxMessage is errTooLarge.
 func encodeJSON(root string, v starlark.Value) ([]byte, error) {
@@ -45,7 +44,7 @@ func (e *encoder) encode(root string, v starlark.Value) ([]byte, error) {
 	return e.buf, nil
 }
 
-// An encoder writes one JSON text in a single pass.
+// An encoder writes a JSON text in a single pass.
 type encoder struct {
 	buf   []byte
 	limit int
@@ -54,8 +53,8 @@ type encoder struct {
 	yield func(k, v starlark.Value) bool
 	err   *encodeError // of member
 	run   *run         // nil unless withheld answers can be in the text
-	shows bool         // withheld answers are shown as such
-	// repaired reports that a key of the innermost object was not UTF-8.
+	shows bool         // withheld answers are marked
+	// repaired reports that a key of the innermost object was invalid UTF-8.
 	repaired bool
 }
 
@@ -63,7 +62,7 @@ type encoder struct {
 type encodeError struct {
 	steps []string
 	err   error
-	keep  int // if not 0, the path has only that many of the outermost steps
+	keep  int // if not 0, the path has only this number of the outermost steps
 }
 
 func unencodable(format string, args ...any) *encodeError {
@@ -178,9 +177,8 @@ func (e *encoder) tooLarge() *encodeError {
 
 func (e *encoder) leave() { e.open = e.open[:len(e.open)-1] }
 
-// repeats returns the number of steps to the first container that is open twice,
-// 0 if there is none. It is called only at the limit of depth, which every cycle
-// reaches.
+// repeats returns the number of steps to the first container open twice, 0 without one. It is
+// called only at the limit of depth, reached by every cycle.
 func (e *encoder) repeats() int {
 	seen := make(map[starlark.Value]bool)
 	for i, v := range e.open {
@@ -217,7 +215,7 @@ func (e *encoder) object(o Object) *encodeError {
 	return nil
 }
 
-// member writes one member of an object and reports whether to go on.
+// member writes a member of an object and reports whether to go on.
 func (e *encoder) member(k, v starlark.Value) bool {
 	key := keyText(k)
 	if e.buf[len(e.buf)-1] != '{' { // no value ends like this
@@ -235,8 +233,7 @@ func (e *encoder) member(k, v starlark.Value) bool {
 	return true
 }
 
-// keyText returns a key as JSON has it: numbers, bools and None as Python writes
-// them, anything else as repr shows it.
+// keyText returns a key in JSON: numbers, bools and None as in Python, anything else by repr.
 func keyText(k starlark.Value) string {
 	switch k := k.(type) {
 	case starlark.String:
@@ -273,12 +270,10 @@ func (e *encoder) instance(i *instance) *encodeError {
 	return e.object(o)
 }
 
-// jsonMethod is the method of a class of a module in Python that returns what stands for a
-// value in JSON.
+// jsonMethod is the method of a class of a module in Python for the JSON form of a value.
 const jsonMethod = "__json__"
 
-// checkNames refuses an object with two keys that are the same in JSON, where
-// bytes that are not UTF-8 become U+FFFD.
+// checkNames refuses an object with two keys equal in JSON, where invalid UTF-8 becomes U+FFFD.
 func checkNames(o Object) *encodeError {
 	seen := make(map[string]bool, o.Len())
 	for k := range o.Entries() {
@@ -321,7 +316,7 @@ func (e *encoder) iterable(v starlark.Iterable) *encodeError {
 		if i > 0 {
 			e.buf = append(e.buf, ',')
 		}
-		if len(e.buf) > e.limit { // a range can be long, and has no containers in it
+		if len(e.buf) > e.limit { // a range can be long, and has no inner containers
 			failure = e.tooLarge()
 			return errStop
 		}
@@ -351,8 +346,8 @@ func (e *encoder) float(f float64) *encodeError {
 	return nil
 }
 
-// appendFloat appends a finite float in the shortest form that reads back as the
-// same float. It always has a point or an exponent, so that it stays a float.
+// appendFloat appends a finite float in the shortest form for the same float, always with a point
+// or an exponent, so the number stays a float.
 func appendFloat(buf []byte, f float64) []byte {
 	format := byte('f')
 	if a := math.Abs(f); a != 0 && (a < 1e-6 || a >= 1e21) {
@@ -378,8 +373,7 @@ func appendInt(buf []byte, v starlark.Int) []byte {
 	return v.BigInt().Append(buf, 10)
 }
 
-// plainByte marks the bytes that stand for themselves in a JSON string, whatever
-// is next to them.
+// plainByte marks the bytes that stand for themselves in a JSON string, whatever their neighbours.
 var plainByte = func() (table [256]bool) {
 	for c := ' '; c < utf8.RuneSelf; c++ {
 		table[c] = c != '"' && c != '\\'
@@ -387,7 +381,7 @@ var plainByte = func() (table [256]bool) {
 	return table
 }()
 
-// appendString appends a JSON string. It escapes only what must be escaped.
+// appendString appends a JSON string. Only necessary escapes are used.
 func appendString(buf []byte, s string) []byte {
 	buf = append(buf, '"')
 	start, i := 0, 0

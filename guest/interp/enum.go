@@ -15,7 +15,7 @@ type enum struct {
 	kind string // Enum, IntEnum or StrEnum
 }
 
-// The classes that enumerations are derived from.
+// The base classes of enumerations.
 var (
 	enumClass    = &class{name: "Enum", enum: &enum{kind: "Enum"}}
 	intEnumClass = &class{name: "IntEnum", enum: &enum{kind: "IntEnum"}}
@@ -40,7 +40,7 @@ func isEnum(c *class) bool {
 	return false
 }
 
-// makeEnum turns the members of a class into values of it.
+// makeEnum turns the members of a class into values of the class.
 func makeEnum(c *class) error {
 	c.enum = &enum{kind: "Enum"}
 	for _, base := range c.order[1:] {
@@ -114,8 +114,7 @@ func (e *enum) byValue(v starlark.Value) (*instance, error) {
 	return nil, nil
 }
 
-// plain returns the number or text that a member of an IntEnum or StrEnum is, nil for
-// other values.
+// plain returns the number or text of a member of an IntEnum or StrEnum, nil for other values.
 func (i *instance) plain() starlark.Value {
 	if e := i.class.enum; e != nil && e.kind != enumClass.name {
 		return i.attrs["value"]
@@ -123,8 +122,8 @@ func (i *instance) plain() starlark.Value {
 	return nil
 }
 
-// plainMember returns what a member of an IntEnum or StrEnum is, or another value as it
-// is.
+// plainMember returns the number or text of a member of an IntEnum or StrEnum, and other values
+// unchanged.
 func plainMember(v starlark.Value) starlark.Value {
 	if i := instanceOf(v); i != nil {
 		if x := i.plain(); x != nil {
@@ -134,7 +133,7 @@ func plainMember(v starlark.Value) starlark.Value {
 	return v
 }
 
-// Iterate goes over the members of an enumeration. It fails for other classes.
+// Iterate goes over the members of an enumeration. Other classes have no iterator.
 func (c *class) Iterate() starlark.Iterator {
 	if c.enum == nil {
 		return &memberIterator{err: stdlib.Errorf(stdlib.TypeError, "'type' object is not iterable")}

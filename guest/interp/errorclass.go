@@ -11,7 +11,7 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// errorTree has Python's error classes, each with those derived from it.
+// errorTree has Python's error classes, each with the derived classes.
 var errorTree = map[string]string{
 	"BaseException":   "Exception KeyboardInterrupt SystemExit GeneratorExit",
 	"Exception":       "ToolError ArithmeticError AssertionError AttributeError EOFError ImportError LookupError MemoryError NameError OSError RuntimeError StopIteration SyntaxError TypeError ValueError Warning",
@@ -36,7 +36,7 @@ var errorClasses = func() map[string]*class {
 		if base != nil {
 			c.bases = []*class{base}
 		}
-		c.order, _ = linearize(c) // one base cannot contradict itself
+		c.order, _ = linearize(c) // a single base has no contradictions
 		all[name] = c
 		for _, derived := range strings.Fields(errorTree[name]) {
 			add(derived, c)
@@ -55,11 +55,11 @@ var (
 	toolErrorClass = errorClasses["ToolError"]
 )
 
-// moduleErrors are error classes of modules, such as json.JSONDecodeError.
+// moduleErrors are error classes of modules, for example json.JSONDecodeError.
 var moduleErrors sync.Map
 
-// moduleError returns the error class of a module. Its bases are known once such
-// an error has happened.
+// moduleError returns the error class of a module. The bases are known after the first error of the
+// class.
 func moduleError(name string, bases ...string) *class {
 	if c, ok := moduleErrors.Load(name); ok {
 		return c.(*class)
@@ -76,7 +76,7 @@ func moduleError(name string, bases ...string) *class {
 	}
 	c.order, _ = linearize(c)
 	if len(bases) == 0 {
-		return c // it may get its bases later
+		return c // the bases may come later
 	}
 	kept, _ := moduleErrors.LoadOrStore(name, c)
 	return kept.(*class)
@@ -109,9 +109,8 @@ func (e *errorValue) setArgs(args starlark.Tuple) {
 	}
 }
 
-// fill sets what an error is made with: any values, and details=; of a ToolError,
-// server= and tool= besides. Error and ToolError take their details as the second
-// value, too.
+// fill sets the arguments of an error: any values, and details=; for a ToolError also server= and
+// tool=. Error and ToolError take their details as the second value, too.
 func (e *errorValue) fill(args starlark.Tuple, kwargs []starlark.Tuple) error {
 	if (e.class == exceptionClass || e.class == toolErrorClass) && len(args) <= 2 {
 		return e.fillFields(args, kwargs)
@@ -134,8 +133,8 @@ func (e *errorValue) fillFields(args starlark.Tuple, kwargs []starlark.Tuple) er
 	return nil
 }
 
-// errorClassOf returns the class of a failure. Errors of the library have no types:
-// their texts are those of one version of it, and TestErrorClasses causes each.
+// errorClassOf returns the class of a failure. Errors of the library have no types: the texts are
+// from a fixed version of the library, and TestErrorClasses causes each.
 func errorClassOf(err error) *class {
 	var own *raised
 	var failed *toolError
@@ -160,8 +159,8 @@ func errorClassOf(err error) *class {
 	return libraryClass(err.Error())
 }
 
-// libraryErrors are parts of the library's messages, with the class of each. The
-// first that fits counts.
+// libraryErrors are parts of the library's messages, with the class of each. The first match
+// counts.
 var libraryErrors = []struct{ prefix, part, suffix, class string }{
 	{"", "during iteration", "", stdlib.RuntimeError},
 	{"chr: ", "", "", stdlib.ValueError},
@@ -220,7 +219,7 @@ var libraryErrors = []struct{ prefix, part, suffix, class string }{
 	{"", "unhandled index operation", "", stdlib.TypeError},
 }
 
-// libraryClass returns the class of an error by its message.
+// libraryClass returns the class of an error by the message.
 func libraryClass(message string) *class {
 	if i := libraryError(message); i >= 0 {
 		return errorClasses[libraryErrors[i].class]

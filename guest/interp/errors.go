@@ -14,13 +14,13 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// A source is a script with its name.
+// A source is a script with a name.
 type source struct {
 	name, code string
 	lines      []string        // split when first needed
 	agentTools []string        // see abi.Request
 	more       bool            // the first error could be put right by more lines
-	modules    []*sourceModule // that a compiled program imports
+	modules    []*sourceModule // imported by a compiled program
 }
 
 func newSource(name, code string) *source {
@@ -30,8 +30,8 @@ func newSource(name, code string) *source {
 	return &source{name: name, code: unfenced(strings.TrimPrefix(code, "\uFEFF"))}
 }
 
-// unfenced returns code without the fences of Markdown around it. Their lines stay,
-// empty, so that positions do not change.
+// unfenced returns code without surrounding fences of Markdown. The lines of the fences stay,
+// empty, so positions do not change.
 func unfenced(code string) string {
 	const fence = "```"
 	start := len(code) - len(strings.TrimLeft(code, " \t\r\n"))
@@ -46,8 +46,8 @@ func unfenced(code string) string {
 	return code[:start] + strings.TrimSuffix(body, fence)
 }
 
-// line returns the text of a line without its line end, which is \n, \r or \r\n
-// as in the library's scanner.
+// line returns the text of a line without the line end, which is \n, \r or \r\n as in the library's
+// scanner.
 func (s *source) line(n int) string {
 	if s.lines == nil {
 		code := strings.ReplaceAll(s.code, "\r\n", "\n")
@@ -58,7 +58,7 @@ func (s *source) line(n int) string {
 	}
 	line := s.lines[n-1]
 	if !utf8.ValidString(line) {
-		return string([]rune(line)) // each invalid byte is one character, as columns count them
+		return string([]rune(line)) // each invalid byte is a character, as in columns
 	}
 	return line
 }
@@ -67,7 +67,7 @@ func (s *source) at(line, col int) *abi.Position {
 	return &abi.Position{File: s.name, Line: line, Column: col, Source: s.line(line)}
 }
 
-// position converts a position of the library; nil if it is not in the script.
+// position converts a position of the library; nil outside the script.
 func (s *source) position(pos syntax.Position) *abi.Position {
 	if !pos.IsValid() || pos.Line < 1 {
 		return nil
@@ -92,14 +92,14 @@ func (s *source) wordAt(pos syntax.Position) string {
 	return line[:parse.RunLength(line)]
 }
 
-// invalid returns the error for source that cannot be run.
+// invalid returns the error for invalid source.
 func (s *source) invalid(pos *abi.Position, message string) *abi.Error {
 	return &abi.Error{Type: abi.ErrValidation, Message: clip(message, maxErrorText), Position: pos}
 }
 
 const (
-	// maxErrorText limits the message of a script's error, which is copied
-	// several times on its way to the client.
+	// maxErrorText limits the message of a script's error, which is copied several times on the way
+	// to the client.
 	maxErrorText = 64 << 10
 	// maxTraceLine limits each line of source in a backtrace.
 	maxTraceLine = 400
@@ -113,10 +113,10 @@ func clip(s string, most int) string {
 	return fmt.Sprintf("%s... (%d bytes more)", strings.ToValidUTF8(s[:most], ""), len(s)-most)
 }
 
-// panicError returns the error for a panic of the interpreter. That is a bug, or a
-// script that asks for more than any memory can hold, as in list(range(1 << 62)).
-// For the latter the Go runtime has only a text, no error value. A value that is only
-// too large for the memory of this run does not panic.
+// panicError returns the error for a panic of the interpreter. The cause is a bug, or a script that
+// asks for more than any memory can hold, as in list(range(1 << 62)). For the latter the Go runtime
+// has only a text, no error value. A value too large only for the memory of this run does not
+// panic.
 func panicError(p any) *abi.Error {
 	if fault, ok := p.(runtime.Error); ok && strings.Contains(fault.Error(), "makeslice: ") || p == bytes.ErrTooLarge {
 		return &abi.Error{Type: abi.ErrResource, Message: "a value would be larger than any memory", Limit: abi.LimitMemory}
@@ -124,7 +124,7 @@ func panicError(p any) *abi.Error {
 	return &abi.Error{Type: abi.ErrInternal, Message: fmt.Sprintf("internal error: %v", p)}
 }
 
-// scriptError turns the failure of a running script into the error for its caller.
+// scriptError turns the failure of a running script into the error for the caller.
 func (r *run) scriptError(err error) *abi.Error {
 	if r.fatal != nil && r.fatal.cause != nil {
 		err, r.fatal = r.fatal.cause, nil
@@ -156,8 +156,8 @@ func (r *run) scriptError(err error) *abi.Error {
 	return out
 }
 
-// scriptFrames leaves out the frames of functions that implement try and raise. The
-// part of a try statement takes the place of the function around it.
+// scriptFrames leaves out the frames of the implementation of try and raise. The part of a try
+// statement takes the place of the enclosing function.
 func scriptFrames(stack starlark.CallStack) starlark.CallStack {
 	var out starlark.CallStack
 	for i := 0; i < len(stack); i++ {
@@ -175,8 +175,7 @@ func scriptFrames(stack starlark.CallStack) starlark.CallStack {
 	return out
 }
 
-// causes lists the errors that were being handled when an error was raised, one a
-// line.
+// causes lists the errors being handled at the raise of an error, each on a line.
 func (r *run) causes(e *errorValue) string {
 	const most = 5
 	var b strings.Builder
@@ -193,7 +192,7 @@ func (r *run) causes(e *errorValue) string {
 	return b.String()
 }
 
-// resultError returns the error for a result that JSON cannot represent.
+// resultError returns the error for a result without a JSON form.
 func (r *run) resultError(err error) *abi.Error {
 	out := &abi.Error{Type: abi.ErrRuntime, Message: clip(err.Error(), maxErrorText)}
 	switch {
@@ -218,8 +217,8 @@ func (r *run) innermost(stack starlark.CallStack) *abi.Position {
 	return nil
 }
 
-// backtrace returns the stack as text, outermost call first, without the middle of
-// a very deep one.
+// backtrace returns the stack as text, outermost call first, without the middle of a very deep
+// stack.
 func (r *run) backtrace(stack starlark.CallStack, message string) string {
 	const first, last = 5, 15
 	var b strings.Builder

@@ -11,19 +11,18 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// errorValue is an error as scripts see it: except Error as e binds one, and
-// Error("...") makes one.
+// errorValue is an error as seen by scripts: bound by except Error as e, or made by Error("...").
 type errorValue struct {
 	kind         abi.ErrorType
 	class        *class
 	args         starlark.Tuple
-	attrs        starlark.StringDict // that a class of the script has set
+	attrs        starlark.StringDict // set by a class of the script
 	message      string              // without the name of the tool
 	server, name string              // of a ToolError
 	details      starlark.Value
 
 	raised bool                // by the script, with raise or fail
-	origin *starlark.EvalError // has its backtrace; set when it is caught
+	origin *starlark.EvalError // has the backtrace; set when the error is caught
 	cause  *errorValue         // the error being handled, or the operand of from
 }
 
@@ -43,7 +42,7 @@ func (e *errorValue) String() string {
 	return e.class.name + "(" + e.message + ")"
 }
 
-// text returns what str(e) returns.
+// text returns str(e).
 func (e *errorValue) text() string {
 	if fn := e.class.find("__str__"); fn != nil {
 		v, err := e.class.run.callback(fn, starlark.Tuple{e})
@@ -121,7 +120,7 @@ func (e *errorValue) Attr(name string) (starlark.Value, error) {
 	return nil, fmt.Errorf("%s has no .%s%s", e.Type(), name, suggest(name, errorAttrs, errorAttrs))
 }
 
-// arguments returns the arguments that the error was created with.
+// arguments returns the arguments of the error's creation.
 func (e *errorValue) arguments() starlark.Tuple {
 	if e.args == nil && e.message != "" {
 		return starlark.Tuple{starlark.String(e.message)}
@@ -153,7 +152,7 @@ func (e *errorValue) SetField(name string, v starlark.Value) error {
 	return nil
 }
 
-// object returns the fields that are set, for JSON.
+// object returns the set fields, for JSON.
 func (e *errorValue) object() Object {
 	o := newObject(len(errorAttrs))
 	for _, name := range []string{"type", "message", "server", "tool", "details"} {
@@ -174,8 +173,8 @@ func (e *errorValue) Get(k starlark.Value) (starlark.Value, bool, error) {
 	return v, err == nil, err
 }
 
-// encodedDetails returns the details as JSON, nil if there are none. A value that
-// JSON does not have becomes text.
+// encodedDetails returns the details as JSON, nil without details. A value without a JSON form
+// becomes text.
 func (e *errorValue) encodedDetails() []byte {
 	if e.details == starlark.None {
 		return nil
@@ -196,8 +195,8 @@ func (e *errorValue) Binary(op syntax.Token, y starlark.Value, side starlark.Sid
 	return nil, nil
 }
 
-// reraise returns the Go error that raises e again. It is the one that was caught, if
-// any, so that the position and backtrace of the first raise are kept.
+// reraise returns the Go error that raises e again. A caught error is returned itself, to keep the
+// position and backtrace of the first raise.
 func (e *errorValue) reraise() error {
 	if e.origin != nil {
 		return e.origin
@@ -205,10 +204,10 @@ func (e *errorValue) reraise() error {
 	return &raised{e}
 }
 
-// raised is the Go error for an error that the script has raised.
+// raised is the Go error for an error raised by the script.
 type raised struct{ value *errorValue }
 
-// Error names the class, unless it is the general one or that of tools.
+// Error names the class, except for the general class and the class of tools.
 func (r *raised) Error() string {
 	e := r.value
 	text := e.text()
@@ -221,7 +220,7 @@ func (r *raised) Error() string {
 	return e.class.name + ": " + text
 }
 
-// errorOf returns the error that scripts see when a call fails.
+// errorOf returns the error seen by scripts after a failed call.
 func errorOf(err error) *errorValue {
 	var origin *starlark.EvalError
 	errors.As(err, &origin)

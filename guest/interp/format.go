@@ -53,7 +53,7 @@ func (p percent) Binary(op syntax.Token, y starlark.Value, side starlark.Side) (
 	return starlark.String(f.out.String()), nil
 }
 
-// percentFormat is the state of one text % y.
+// percentFormat is the state of a text % y.
 type percentFormat struct {
 	out   strings.Builder
 	rest  string
@@ -62,7 +62,7 @@ type percentFormat struct {
 	used  int
 }
 
-// literal writes the text before the next %, and reports whether there is one.
+// literal writes the text before the next %, and reports whether a % follows.
 func (f *percentFormat) literal() bool {
 	before, after, found := strings.Cut(f.rest, "%")
 	f.out.WriteString(before)
@@ -183,15 +183,15 @@ func (f *percentFormat) write(flags string, verb byte, v starlark.Value) error {
 	return err
 }
 
-// markMethod makes (markMethod | x.format) the attribute that scripts see.
+// markMethod makes (markMethod | x.format) the attribute seen by scripts.
 type markMethod struct{ operandOnly }
 
 func (markMethod) Binary(op syntax.Token, x starlark.Value, side starlark.Side) (starlark.Value, error) {
 	return ownFormat(x), nil
 }
 
-// ownFormat replaces the library's method format of a string. It returns any other
-// value as it is.
+// ownFormat replaces the library's method format of a string. Any other value is returned
+// unchanged.
 func ownFormat(v starlark.Value) starlark.Value {
 	if f, ok := v.(*starlark.Builtin); ok && f.Name() == formatMethod {
 		if text, ok := f.Receiver().(starlark.String); ok {
@@ -211,7 +211,7 @@ func format(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs
 	return starlark.String(out.String()), nil
 }
 
-// braceFormat is the state of one text.format(...).
+// braceFormat is the state of a text.format(...).
 type braceFormat struct {
 	args         starlark.Tuple
 	kwargs       []starlark.Tuple
@@ -219,8 +219,7 @@ type braceFormat struct {
 	auto, manual bool
 }
 
-// fill writes text with its fields filled in; fields in a specification have depth
-// 1.
+// fill writes text with filled-in fields; fields in a specification have depth 1.
 func (s *braceFormat) fill(out *strings.Builder, text string, depth int) error {
 	for text != "" {
 		i := strings.IndexAny(text, "{}")
@@ -249,7 +248,7 @@ func (s *braceFormat) fill(out *strings.Builder, text string, depth int) error {
 	return nil
 }
 
-// fieldEnd returns the index of the } that closes a field, or -1.
+// fieldEnd returns the index of the closing } of a field, or -1.
 func fieldEnd(s string) int {
 	open := 0
 	for i := range len(s) {
@@ -297,8 +296,7 @@ func (s *braceFormat) field(out *strings.Builder, field string, depth int) error
 	return err
 }
 
-// lookup finds the value of a field: by its number, its name, or its order; then
-// its .attributes and [keys].
+// lookup finds the value of a field: by number, name, or order; then .attributes and [keys].
 func (s *braceFormat) lookup(path string) (starlark.Value, error) {
 	end := strings.IndexAny(path, ".[")
 	if end < 0 {
@@ -397,7 +395,7 @@ func (markFormat) Binary(op syntax.Token, x starlark.Value, side starlark.Side) 
 	return out, nil
 }
 
-// reprValue is a value that the library formats with our repr.
+// reprValue is a value formatted by the library with our repr.
 type reprValue struct{ starlark.Value }
 
 func (v reprValue) String() string { return repr(v.Value) }

@@ -9,7 +9,7 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// frozenSet is a set that cannot change and can be a key.
+// frozenSet is an immutable set, usable as a key.
 type frozenSet struct{ *starlark.Set }
 
 var (
@@ -59,7 +59,7 @@ func (f frozenSet) CompareSameType(op syntax.Token, y starlark.Value, depth int)
 	return f.Set.CompareSameType(op, other.Set, depth)
 }
 
-// Attr returns the methods of sets that change nothing.
+// Attr returns the methods of sets without side effects.
 func (f frozenSet) Attr(name string) (starlark.Value, error) {
 	switch name {
 	case "copy":
@@ -76,8 +76,8 @@ func (f frozenSet) AttrNames() []string {
 	return strings.Fields("copy difference intersection isdisjoint issubset issuperset symmetric_difference union")
 }
 
-// frozenBinary is an operator between sets of which one is frozen. As in Python the
-// result is of the type of the left one.
+// frozenBinary is an operator between sets, at least one frozen. As in Python the result has the
+// type of the left set.
 func frozenBinary(op syntax.Token, x, y starlark.Value) (starlark.Value, error) {
 	f, xFrozen := x.(frozenSet)
 	if xFrozen {

@@ -12,12 +12,12 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// errStop ends an iteration that is not an error.
+// errStop ends an iteration without an error.
 var errStop = errors.New("no more elements are wanted")
 
-// A generator runs a function that yields, as far as its elements are asked for. It
-// is a coroutine on a thread of its own; if something goes over all of it, the
-// function runs on the stack of that instead, which is cheaper.
+// A generator runs a function with yield, as far as elements are asked for. A generator is a
+// coroutine on a separate thread; for a consumer of all elements, the function runs on the
+// consumer's stack instead, which is cheaper.
 type generator struct {
 	run    *run
 	fn     starlark.Value
@@ -28,7 +28,7 @@ type generator struct {
 	next   func() (starlark.Value, bool)
 	stop   func()
 	sent   starlark.Value
-	result starlark.Value // what the function has returned
+	result starlark.Value // the result of the function
 	done   bool
 	err    error
 }
@@ -55,8 +55,8 @@ func generateBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark
 	return &generator{run: runOf(thread), kind: "generator", fn: args[0], args: args[1:]}, nil
 }
 
-// Binary is g | x, which yields x, and g & xs, which yields all of xs: the function has
-// its generator as a parameter.
+// Binary is g | x, which yields x, and g & xs, which yields all of xs: the function has the
+// generator as a parameter.
 func (g *generator) Binary(op syntax.Token, y starlark.Value, side starlark.Side) (starlark.Value, error) {
 	if g.run.current != g.thread || side != starlark.Left {
 		if op == syntax.IN && side == starlark.Right {
@@ -79,7 +79,7 @@ func (g *generator) Binary(op syntax.Token, y starlark.Value, side starlark.Side
 	return nil, nil
 }
 
-// delegate is yield from. Its value is what a generator returns.
+// delegate is yield from. The value is the result of the generator.
 func (g *generator) delegate(xs starlark.Value) (starlark.Value, error) {
 	err := each(xs, func(x starlark.Value) error {
 		if !g.emit(x) {
@@ -106,7 +106,7 @@ func (g *generator) start() {
 	g.sent = starlark.None
 }
 
-// body runs the function to its end.
+// body runs the function to the end.
 func (g *generator) body() {
 	args := append(starlark.Tuple{g}, g.args...)
 	result, err := starlark.Call(g.thread, g.fn, args, nil)
@@ -118,7 +118,7 @@ func (g *generator) body() {
 	g.result = result
 }
 
-// take returns the next element, nil after the last one.
+// take returns the next element, nil after the last element.
 func (g *generator) take() (starlark.Value, error) {
 	if g.done {
 		return nil, nil
@@ -148,7 +148,7 @@ func (g *generator) take() (starlark.Value, error) {
 	return nil, err
 }
 
-// push runs all of a generator that has not begun, on the stack of its consumer.
+// push runs a fresh generator to the end on the consumer's stack.
 func (g *generator) push(f func(starlark.Value) error) error {
 	if err := g.run.enterGenerator(g); err != nil {
 		return err
@@ -173,13 +173,13 @@ func (g *generator) push(f func(starlark.Value) error) error {
 	return err
 }
 
-// enter makes a thread the one that runs, and returns the one that did.
+// enter makes a thread the running thread, and returns the previous one.
 func (r *run) enter(thread *starlark.Thread) (before *starlark.Thread) {
 	before, r.current = r.current, thread
 	return before
 }
 
-// enterGenerator keeps a generator until the end of the run, which stops it.
+// enterGenerator keeps a generator until the end of the run, which stops the generator.
 func (r *run) enterGenerator(g *generator) error {
 	if frames(r.current) > MaxFrames {
 		r.stop(r.current, abi.LimitRecursion, deepMessage)
@@ -189,7 +189,7 @@ func (r *run) enterGenerator(g *generator) error {
 	return nil
 }
 
-// stopGenerators ends the coroutines that are left.
+// stopGenerators ends the remaining coroutines.
 func (r *run) stopGenerators() {
 	for _, g := range r.generators {
 		if g.stop != nil {
@@ -199,10 +199,10 @@ func (r *run) stopGenerators() {
 	}
 }
 
-// baseKey is the key of the number of frames below the first one of a thread.
+// baseKey is the key of the number of frames below the first frame of a thread.
 const baseKey = "frames below"
 
-// frames returns how deep calls are nested, on a thread and those that wait for it.
+// frames returns how deep calls are nested, on a thread and the threads waiting for it.
 func frames(thread *starlark.Thread) int {
 	base, _ := thread.Local(baseKey).(int)
 	return base + thread.CallStackDepth()
@@ -232,8 +232,7 @@ func (i *generatorIterator) Done() {}
 
 func (i *generatorIterator) Err() error { return i.err }
 
-// each calls f with the elements of a value until it returns an error. errStop is no
-// error.
+// each calls f with the elements of a value until f returns an error. errStop is no error.
 func each(xs starlark.Value, f func(starlark.Value) error) error {
 	var err error
 	if g, ok := xs.(*generator); ok && g.thread == nil && !g.done {

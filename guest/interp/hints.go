@@ -15,8 +15,8 @@ var keywords = []string{
 	"import", "in", "is", "lambda", "load", "nonlocal", "not", "or", "pass", "raise", "return", "try", "while", "yield",
 }
 
-// reservedWords are words that cannot be names, each with a hint for where it is in the
-// wrong place or has no meaning here.
+// reservedWords are words not allowed as names, each with a hint for a wrong place or a word
+// without a meaning here.
 var reservedWords = map[string]string{
 	"as":       "it stands in import and except: import math as m, except ValueError as e",
 	"async":    "calls of tools are ordinary calls, and functions begin with def",
@@ -41,7 +41,7 @@ const (
 	overlap        = "calls that overlap are parallel([lambda: server.tool({...}), ...])"
 )
 
-// undefinedHints are hints for names that are defined in other languages.
+// undefinedHints are hints for names defined in other languages.
 var undefinedHints = func() map[string]string {
 	const noWait = "a script cannot wait: return, and have the agent call again, or ask a tool that waits"
 	hints := map[string]string{
@@ -94,16 +94,16 @@ var undefinedHints = func() map[string]string {
 	return hints
 }()
 
-// syntaxError turns an error of the parser into one at the wrong token, with a hint if
-// there is one.
+// syntaxError turns an error of the parser into an error at the wrong token, with a hint if
+// available.
 func (s *source) syntaxError(e *parse.Error) *abi.Error {
 	if e.Exact {
 		return s.invalid(s.position(e.Pos), "syntax error: "+e.Msg)
 	}
 	in := e.In
 	tokens := lexAround(in, int(e.Pos.Line), int(e.Pos.Col), 16)
-	// For this message the parser gives the position of the token, for nearly all
-	// others the end of the token.
+	// For this message the parser gives the position of the token, for nearly all other messages
+	// the end of the token.
 	atStart := strings.HasSuffix(e.Msg, "want primary expression")
 	i := findToken(tokens, int(e.Pos.Line), int(e.Pos.Col), atStart)
 	pos := s.at(tokens[i].line, tokens[i].col)
@@ -143,8 +143,8 @@ func (s *source) syntaxError(e *parse.Error) *abi.Error {
 	return s.invalid(pos, "syntax error: "+message)
 }
 
-// wordHint returns a hint for a reserved word or keyword at token i that is used
-// as a name or for a statement that Starlark does not have.
+// wordHint returns a hint for a reserved word or keyword at token i used as a name or for a
+// statement missing from Starlark.
 func wordHint(tokens []token, i int) string {
 	t := tokens[i]
 	hint, reserved := reservedWords[t.text]
@@ -164,8 +164,8 @@ func wordHint(tokens []token, i int) string {
 	return hint
 }
 
-// findToken returns the index of the token that starts or ends at a position, or
-// else of the last one that starts before it.
+// findToken returns the index of the token with its start or end at a position, or else of the last
+// token before the position.
 func findToken(tokens []token, line, col int, atStart bool) int {
 	found := -1
 	last := 0

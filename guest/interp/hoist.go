@@ -7,13 +7,12 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// hoist moves functions that are used before their definition to the first
-// statement that mentions them, so that a script may begin with main(). Only
-// functions that are bound once move, and only if evaluating their defaults early
-// changes nothing.
+// hoist moves functions used before their definition to the first statement that mentions them, so
+// a script may begin with main(). Only functions bound once move, and only if evaluating their
+// defaults early changes nothing.
 func hoist(stmts []syntax.Stmt) []syntax.Stmt {
 	late := make(map[string]*syntax.DefStmt)
-	code := false // there is a statement before that is not a definition
+	code := false // an earlier statement is not a definition
 	for _, s := range stmts {
 		def, ok := s.(*syntax.DefStmt)
 		if !ok {
@@ -47,8 +46,7 @@ func hoist(stmts []syntax.Stmt) []syntax.Stmt {
 	return out
 }
 
-// bring appends the late functions that a statement needs, and those that these
-// need.
+// bring appends the late functions needed by a statement, directly or indirectly.
 func bring(s syntax.Stmt, late map[string]*syntax.DefStmt, moved map[syntax.Stmt]bool, out []syntax.Stmt) []syntax.Stmt {
 	used := make(mentions)
 	used.block([]syntax.Stmt{s})
@@ -91,18 +89,17 @@ func constantDefaults(params []syntax.Expr) bool {
 	return true
 }
 
-// consumers are functions that use up their only argument, so that a generator
-// expression may as well be a list.
+// consumers are functions that use up their only argument, so a generator expression may as well be
+// a list.
 var consumers = map[string]bool{
 	"bytes": true, "dict": true, "frozenset": true, "list": true, "max": true, "min": true,
 	"set": true, "sorted": true, "sum": true, "tuple": true,
 }
 
-// consumingMethods are methods that do so.
+// consumingMethods are methods of the same kind.
 var consumingMethods = map[string]bool{"extend": true, "join": true}
 
-// unlazy turns generator expressions into lists where that makes no difference but
-// costs less.
+// unlazy turns generator expressions into lists where only the cost differs.
 func (r *rewriter) unlazy() {
 	for _, call := range r.lazy {
 		switch fn := call.Fn.(type) {

@@ -14,8 +14,8 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// registry has the modules that scripts can import, by name. A module of package
-// guest/stdlib is made when a script first imports it.
+// registry has the modules importable by scripts, by name. A module of package guest/stdlib is made
+// when a script first imports it.
 var registry = func() map[string]func() starlark.HasAttrs {
 	all := map[string]func() starlark.HasAttrs{
 		"json": func() starlark.HasAttrs { return jsonModule },
@@ -35,15 +35,15 @@ var registry = func() map[string]func() starlark.HasAttrs {
 	return all
 }()
 
-// ownMembers are members of modules of package guest/stdlib that need this package.
+// ownMembers are members of modules of package guest/stdlib in need of this package.
 var ownMembers = map[string]starlark.StringDict{
 	"functools": {"cached_property": starlark.NewBuiltin("cached_property", cachedProperty)},
 }
 
 func moduleNames() []string { return slices.Sorted(maps.Keys(registry)) }
 
-// findModule returns a module, nil if there is none of that name. The module urllib is
-// a namespace of the modules below it.
+// findModule returns a module, nil for an unknown name. The module urllib is a namespace of the
+// modules below it.
 func findModule(name string) starlark.HasAttrs {
 	if module, ok := registry[name]; ok {
 		return module()
@@ -63,8 +63,7 @@ func findModule(name string) starlark.HasAttrs {
 	return &stdlib.Module{Name: name, Members: below}
 }
 
-// member returns what a module has under a name, nil if there is nothing. A module
-// below it is one of its members.
+// member returns a module's member of a name, nil without a member. A submodule is a member.
 func member(m starlark.HasAttrs, module, name string) starlark.Value {
 	if v, err := m.Attr(name); v != nil && err == nil {
 		return v
@@ -84,7 +83,7 @@ func exports(module string) []string {
 	return slices.DeleteFunc(m.AttrNames(), func(name string) bool { return strings.HasPrefix(name, "_") })
 }
 
-// checkImports refuses modules, and names of modules, that do not exist.
+// checkImports refuses modules, and names of modules, if unknown.
 func (s *source) checkImports(imports []*parse.Import) *abi.Error {
 	var failure *abi.Error
 	unknown := make(map[string]bool) // modules of which an error has told
@@ -119,7 +118,7 @@ func importError(im *parse.Import) string {
 	return fmt.Sprintf("module %s has no %s%s", im.Module, im.Name, suggest(im.Name, names, names))
 }
 
-// moduleHints are hints for modules of Python that are not here.
+// moduleHints are hints for missing modules of Python.
 var moduleHints = func() map[string]string {
 	hints := map[string]string{
 		"logging": "use log.info(...), log.warn(...), log.error(...)",
@@ -136,8 +135,8 @@ var moduleHints = func() map[string]string {
 	return hints
 }()
 
-// meaning returns what a name of a script, or of a rewritten tree, stands for if the
-// script does not bind it: a server or a value for this script, or what always has.
+// meaning returns the meaning of a name of a script, or of a rewritten tree, without a binding in
+// the script: a server or a value for this script, or a value in always.
 func meaning(env starlark.StringDict, name string) (starlark.Value, bool) {
 	if v, ok := env[name]; ok {
 		return v, true
@@ -158,7 +157,7 @@ func meaning(env starlark.StringDict, name string) (starlark.Value, bool) {
 	return nil, false
 }
 
-// importedModule is a module whose missing names are errors with a hint.
+// importedModule is a module with hints for missing names.
 type importedModule struct {
 	starlark.HasAttrs
 	name string

@@ -13,18 +13,18 @@ import (
 
 type syntaxToken = syntax.Token
 
-// An instance is a value of a class of the script. What its class does not define by
-// a method with two underscores is an error, as in Python.
+// An instance is a value of a class of the script. An operation without a method with two
+// underscores in the class is an error, as in Python.
 type instance struct {
 	class  *class
 	attrs  starlark.StringDict
 	names  []string       // of attrs, in the order in which they were set
-	self   starlark.Value // the value that the script has: itself or an iterable
+	self   starlark.Value // the value seen by the script: itself or an iterable
 	id     uint32
-	frozen bool // a frozen dataclass, once it is made
+	frozen bool // a frozen dataclass, once complete
 }
 
-// iterable is an instance of a class that can be iterated over.
+// iterable is an instance of a class with iteration.
 type iterable struct{ *instance }
 
 var (
@@ -49,7 +49,7 @@ func newInstance(c *class) starlark.Value {
 	return i.self
 }
 
-// instanceOf returns the instance of a value, nil if it is none.
+// instanceOf returns the instance of a value, nil for other values.
 func instanceOf(v starlark.Value) *instance {
 	switch v := v.(type) {
 	case *instance:
@@ -60,7 +60,7 @@ func instanceOf(v starlark.Value) *instance {
 	return nil
 }
 
-// classOf returns the class of a value of the script, nil if it has none.
+// classOf returns the class of a value of the script, nil without a class.
 func classOf(v starlark.Value) *class {
 	switch v := v.(type) {
 	case *instance:
@@ -73,15 +73,15 @@ func classOf(v starlark.Value) *class {
 	return nil
 }
 
-// method returns a method of the class, nil if there is none.
+// method returns a method of the class, nil without a method.
 func (i *instance) method(name string) starlark.Value { return i.class.find(name) }
 
-// call calls a method that the class has.
+// call calls an existing method of the class.
 func (i *instance) call(fn starlark.Value, args ...starlark.Value) (starlark.Value, error) {
 	return i.class.run.callback(fn, append(starlark.Tuple{i.self}, args...))
 }
 
-// items returns the items of a value whose class has keys() and [].
+// items returns the items of a value with a class with keys() and [].
 func (i *instance) items() (starlark.Value, error) {
 	keys, err := i.call(i.method("keys"))
 	if err != nil {
@@ -96,7 +96,7 @@ func (i *instance) items() (starlark.Value, error) {
 	return starlark.NewList(out), err
 }
 
-// CallMethod calls a method of the class; nil if it has none of that name.
+// CallMethod calls a method of the class; nil for an unknown name.
 func (i *instance) CallMethod(name string, args ...starlark.Value) (starlark.Value, error) {
 	fn := i.method(name)
 	if fn == nil {
@@ -114,7 +114,7 @@ func (r *run) callback(fn starlark.Value, args starlark.Tuple) (starlark.Value, 
 	return starlark.Call(r.current, fn, args, nil)
 }
 
-// must is call where the library wants no error: it ends the run.
+// must is call where the library allows no error: an error ends the run.
 func (i *instance) must(fn starlark.Value, args ...starlark.Value) starlark.Value {
 	v, err := i.call(fn, args...)
 	if err != nil {
@@ -147,7 +147,7 @@ func (i *instance) String() string {
 	return fmt.Sprintf("<%s object>", i.class.name)
 }
 
-// text is what str(i) returns.
+// text returns str(i).
 func (i *instance) text() string {
 	if fn := i.method("__str__"); fn != nil {
 		s, _ := i.must(fn).(starlark.String)
@@ -245,7 +245,7 @@ func (i *instance) AttrNames() []string {
 	return slices.Compact(names)
 }
 
-// publicNames returns the names that a script may have meant.
+// publicNames returns the names possibly meant by a script.
 func publicNames(names []string) []string {
 	return slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, "__") })
 }
@@ -285,7 +285,7 @@ func (i *instance) remove(name string) error {
 	return nil
 }
 
-// lacks is the error for an operation that the class does not define.
+// lacks is the error for an operation undefined in the class.
 func (i *instance) lacks(what, method string) error {
 	return stdlib.Errorf(stdlib.TypeError, "'%s' object %s (its class has no %s)", i.class.name, what, method)
 }

@@ -1,68 +1,13 @@
-// Package interp implements the language of composite tools: Python without input and
-// output. Package parse reads it; underneath it is Starlark as in go.starlark.net, with
-// the changes of package patch. It is plain Go, so that it can be tested natively;
-// package guest compiles it to wasm.
+// Package interp implements the language of composite tools: Python without input and output.
+// Package parse reads the language; underneath is Starlark as in go.starlark.net, with the changes
+// of package patch. Begin with [Run], a request; docs/language.md is the reference.
 //
-// docs/language.md is the reference. There is no load. Nothing that a script can see
-// depends on Go's map order, on addresses or on time.
+// A script is compiled (compile.go), rewritten to a tree that the library can run at the same
+// positions (rewrite.go, try.go), and run with our values (object.go, class.go, generator.go,
+// server.go). lint.go and reach.go examine code without running it.
 //
-// Requests, and from source to program:
-//
-//	request.go       reading the request, writing tool calls
-//	interp.go        Run: one request
-//	compile.go       parse, rewrite, resolve
-//	imports.go       modules, and what names mean
-//	rewrite.go       from the script's tree to one that the library can run, at
-//	                 the same positions; rewriteexpr.go: its expressions
-//	hoist.go         functions used before their definition; generator
-//	                 expressions that may be lists
-//	template.go      adjacent literals and f-strings
-//	try.go           try statements; shared.go: variables that their parts share;
-//	                 scopes.go: global, nonlocal, assignments in expressions
-//
-// While a script runs:
-//
-//	object.go        dicts
-//	operators.go     what trees apply to values; slices.go: assigning slices;
-//	                 slicevalue.go: slice and id;
-//	                 match.go: match statements
-//	iterate.go       iterators, and functions that go over them
-//	generator.go     generators
-//	class.go         classes; instance.go: their values; dunder.go: operators
-//	dataclass.go     dataclasses; enum.go: enumerations
-//	errorclass.go    error classes; errorvalue.go: errors as values
-//	catch.go         running try statements
-//	repr.go          values as text
-//	format.go        % and .format; spec.go: format specifications
-//	server.go        servers, tools, calls
-//	parallel.go      parallel and parallel_map
-//	undo.go          undo and commit
-//	withheld.go      answers that are not known while a run is planned
-//	content.go       content blocks
-//	output.go        print, log, progress
-//	library.go       what a run offers to the modules of package stdlib
-//	builtins.go      names that every script has; pybuiltins.go, numbers.go,
-//	                 kinds.go and jsonmodule.go: some of these
-//	pymethods.go     methods of numbers, lists and sets; strmethods.go: of text;
-//	                 bytesmethods.go: of bytes; frozenset.go: sets that cannot change
-//	ownmodules.go    modules that need this package; typing.go: of these, what classes
-//	                 are derived from; sourcemodule.go: modules in Python
-//	decode.go        from JSON to values; tape.go: from tapes
-//	encode.go        from values to JSON
-//
-// Errors, hints and checks:
-//
-//	errors.go        from failures to abi.Error
-//	hints.go         syntax errors, and names from other languages
-//	syntaxhints.go   hints for syntax errors
-//	runtimehints.go  hints for runtime errors
-//	lex.go           tokens of source that does not parse
-//	nearest.go       the nearest name
-//	lint.go          warnings about code that runs
-//	lintcall.go      tools and arguments that the code names
-//	lintresult.go    results that are always None
-//	reach.go         the tools that the code can call; reachstmt.go: its statements
-//	outline.go       what the code binds, and whether it is complete
+// The package is plain Go, tested natively; package guest compiles it to wasm. Nothing visible to a
+// script depends on Go's map order, on addresses or on time.
 package interp
 
 import (
@@ -75,9 +20,9 @@ import (
 )
 
 const (
-	// MaxFrames is how deep calls may nest, including built-in functions. The depth
-	// is checked every stepSlice steps, so a run ends at most stepSlice/2 frames
-	// later (a call takes at least two steps), and always at the same one.
+	// MaxFrames is how deep calls may nest, including built-in functions. The depth is checked
+	// every stepSlice steps, so a run ends at most stepSlice/2 frames later (a call takes at least
+	// two steps), and always at the same frame.
 	MaxFrames = abi.MaxFrames
 	stepSlice = 256
 )
@@ -88,17 +33,16 @@ const compareDepth = 200
 
 func init() { starlark.CompareLimit = compareDepth }
 
-// Host is all that a script can reach. Its methods are called one at a time, by the
-// goroutine that called Run.
+// Host is everything reachable by a script. The methods are called one at a time, by the goroutine
+// that called Run.
 type Host interface {
-	// CallTools makes a batch of calls and returns one answer per call, in
-	// order. An error means that the run has reached a limit; scripts cannot
-	// catch it. The caller owns the values of the answers.
+	// CallTools makes a batch of calls and returns an answer per call, in order. An error means the
+	// run has reached a limit; scripts cannot catch it. The caller owns the values of the answers.
 	CallTools(calls []abi.ToolCall) ([]abi.Answer, error)
-	// Undo registers a call that the host makes if the run fails. The first result
-	// says why it cannot be registered; the error is as for CallTools.
+	// Undo registers a call for the host to make if the run fails. The first result says why the
+	// call cannot be registered; the error is as for CallTools.
 	Undo(call abi.ToolCall) (*abi.CallError, error)
-	// Commit drops the calls that were registered with Undo.
+	// Commit drops the calls registered with Undo.
 	Commit()
 	// Log adds an entry to the script's log. text is valid UTF-8.
 	Log(level abi.LogLevel, text string)
@@ -106,19 +50,18 @@ type Host interface {
 	Progress(p abi.Progress)
 }
 
-// Run serves one request. Exactly one of result (JSON) and err is non-nil. The
-// result of abi.OpCheck is null. Run does not panic, whatever the request holds. It
-// keeps nothing between calls, so concurrent calls are independent.
+// Run serves a request. Exactly one of result (JSON) and err is non-nil. The result of abi.OpCheck
+// is null. Run does not panic, whatever the request holds. Run keeps nothing between calls, so
+// concurrent calls are independent.
 //
-// The error's type is abi.ErrValidation for source that does not parse or
-// resolve, the type of the call's error for a tool that failed, abi.ErrResource
-// for limits, and abi.ErrRuntime for everything else that a script can do wrong.
+// The error's type is abi.ErrValidation for malformed source, the type of the call's error for a
+// failed tool, abi.ErrResource for limits, and abi.ErrRuntime for every other mistake of a script.
 func Run(req abi.Request, h Host) (result []byte, err *abi.Error) {
 	return serve(req, h, 0)
 }
 
-// serve is Run with a limit on the steps of the script, for tests that run arbitrary
-// scripts; 0 is no limit.
+// serve is Run with a limit on the steps of the script, for tests with arbitrary scripts; 0 is no
+// limit.
 func serve(req abi.Request, h Host, maxSteps uint64) (result []byte, err *abi.Error) {
 	defer catchPanic(&err)
 	switch req.Op {
@@ -139,7 +82,7 @@ func serve(req abi.Request, h Host, maxSteps uint64) (result []byte, err *abi.Er
 	return nil, &abi.Error{Type: abi.ErrInternal, Message: fmt.Sprintf("request: unknown op %q", req.Op)}
 }
 
-// catchPanic sets *err if there is a panic, which is a bug of the interpreter.
+// catchPanic sets *err after a panic, which is a bug of the interpreter.
 func catchPanic(err **abi.Error) {
 	if p := recover(); p != nil {
 		*err = panicError(p)
@@ -153,14 +96,14 @@ type Program struct {
 	prog *starlark.Program
 }
 
-// Prepare compiles the script of a request of abi.OpPrepare. Like Run it does not panic.
+// Prepare compiles the script of a request of abi.OpPrepare. Like Run, Prepare does not panic.
 func Prepare(req abi.Request) (p *Program, err *abi.Error) {
 	defer catchPanic(&err)
 	return newProgram(req)
 }
 
-// Execute is Run for a request of abi.OpExecute. It executes the program that the request
-// before has prepared. Execute must be called only once for a program.
+// Execute is Run for a request of abi.OpExecute. The program was prepared by the request before.
+// Execute must be called only once for a program.
 func (p *Program) Execute(req abi.Request, h Host) (result []byte, err *abi.Error) {
 	defer catchPanic(&err)
 	return p.run(req, h, 0)
@@ -209,34 +152,33 @@ func (r *run) readParams(text []byte) (starlark.Value, *abi.Error) {
 	return v, nil
 }
 
-// A run is one execution of one script.
+// A run is an execution of a script.
 type run struct {
 	host     Host
 	src      *source
 	maxSteps uint64
 	steps    uint64 // of all threads, as counted by onSteps
-	// What the request says, for modules of the library.
+	// Values of the request, for modules of the library.
 	memory uint64
 	clock  int64 // in microseconds since 1970
 	seed   uint64
 	marker string      // see abi.Request.Withheld
-	env    *stdlib.Env // nil until a script needs it
-	// lazyBytes is the size of the tapes whose dicts are lazy.
+	env    *stdlib.Env // nil until needed
+	// lazyBytes is the size of the tapes of lazy dicts.
 	lazyBytes uint64
-	// modules are what modules in Python have, by their code.
+	// modules are the members of modules in Python, by the code of the module.
 	modules map[string]starlark.StringDict
-	// fatal is the first error that scripts cannot catch. If it is set, it takes
-	// precedence over the Go error that the interpreter returns.
+	// fatal is the first error beyond the reach of try statements. If set, fatal takes precedence
+	// over the Go error of the interpreter.
 	fatal *fatalError
-	// current is the thread that runs: that of the script, of a task, or of a
-	// generator.
+	// current is the running thread: of the script, of a task, or of a generator.
 	current    *starlark.Thread
-	generators []*generator // that have begun
+	generators []*generator // already begun
 	made       uint32       // instances of classes
-	// pending is what was printed of a line that has not ended.
+	// pending is the printed text of an unfinished line.
 	pending      string
 	pendingLevel abi.LogLevel
-	ids          map[any]int // what id has returned
+	ids          map[any]int // results of id
 	texts        int         // nested texts of instances being made
 }
 
@@ -245,7 +187,7 @@ const runKey = stdlib.EnvKey
 
 func runOf(thread *starlark.Thread) *run { return thread.Local(runKey).(*run) }
 
-// exec runs a compiled script and encodes what it returns.
+// exec runs a compiled script and encodes the result.
 func (r *run) exec(prog *starlark.Program, env starlark.StringDict) (text []byte, failure *abi.Error) {
 	thread := r.newThread()
 	r.current = thread
@@ -279,8 +221,8 @@ func (r *run) newThread() *starlark.Thread {
 	return thread
 }
 
-// callTools makes calls for a thread of the script and returns one answer per call.
-// An error ends the run.
+// callTools makes calls for a thread of the script and returns an answer per call. An error ends
+// the run.
 func (r *run) callTools(thread *starlark.Thread, calls []abi.ToolCall) ([]abi.Answer, error) {
 	if r.fatal != nil {
 		return nil, r.fatal
@@ -306,9 +248,8 @@ func (r *run) callTools(thread *starlark.Thread, calls []abi.ToolCall) ([]abi.An
 	return answers, nil
 }
 
-// onSteps is called by the interpreter every stepSlice steps. Checking the depth of
-// the stack here costs nothing per call, and it is enough because every frame takes
-// steps.
+// onSteps is called by the interpreter every stepSlice steps. Checking the depth of the stack here
+// costs nothing per call, and is enough because every frame takes steps.
 func (r *run) onSteps(thread *starlark.Thread) {
 	r.steps += stepSlice
 	switch {
@@ -321,7 +262,7 @@ func (r *run) onSteps(thread *starlark.Thread) {
 	}
 }
 
-// deepMessage is the message of a run that is too deep.
+// deepMessage is the message of a run with too deep calls.
 var deepMessage = fmt.Sprintf("call stack deeper than %d frames, a fixed limit (does a function call itself without end?)", MaxFrames)
 
 // stop ends the run with a resource error.

@@ -8,8 +8,8 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// asIterable returns what a function of the library can go over: a value whose
-// iteration may fail becomes a list.
+// asIterable returns an iterable for a function of the library: a value with fallible iteration
+// becomes a list.
 func asIterable(v starlark.Value) (starlark.Value, error) {
 	if isLazy(v) {
 		return listOf(v)
@@ -27,8 +27,7 @@ func listOf(v starlark.Value) (*starlark.List, error) {
 	return starlark.NewList(out), err
 }
 
-// libraryOver calls the library's function of that name, with lists in place of
-// iterators.
+// libraryOver calls the library's function of the same name, with lists in place of iterators.
 func libraryOver(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	for i, a := range args {
 		if !isLazy(a) {
@@ -56,7 +55,7 @@ func isLazy(v starlark.Value) bool {
 	return false
 }
 
-// truthBuiltin implements any(xs) or all(xs). It stops as soon as it knows.
+// truthBuiltin implements any(xs) or all(xs). It stops as soon as the result is known.
 func truthBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	if len(args) != 1 || !isLazy(args[0]) {
 		return library(thread, b, args, kwargs)
@@ -73,7 +72,7 @@ func truthBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tu
 	return starlark.Bool(result), err
 }
 
-// iterBuiltin implements iter(xs), or iter(f, end): what f() returns, until that is end.
+// iterBuiltin implements iter(xs), or iter(f, end): the results of f(), until end.
 func iterBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	if len(args) == 2 && len(kwargs) == 0 {
 		if _, ok := args[0].(starlark.Callable); !ok {
@@ -105,7 +104,7 @@ func iteratorOf(v starlark.Value) (starlark.Value, error) {
 	switch v := v.(type) {
 	case *generator, *stdlib.Iterator:
 		return v, nil
-	case *starlark.List: // it may change meanwhile
+	case *starlark.List: // the list may change meanwhile
 		i := 0
 		return stdlib.NewIterator("list_iterator", func() (starlark.Value, error) {
 			if i >= v.Len() {
@@ -198,7 +197,7 @@ func mapBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tupl
 	}), nil
 }
 
-// nextRow returns the next elements of iterators; nil if one of them has ended.
+// nextRow returns the next elements of iterators; nil if any of them has ended.
 func nextRow(its []starlark.Iterator) (starlark.Tuple, error) {
 	row := make(starlark.Tuple, len(its))
 	for i, it := range its {
@@ -238,7 +237,7 @@ func filterBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.T
 	}), nil
 }
 
-// zipBuiltin implements zip(xs, ..., strict=False). Of iterators it is lazy.
+// zipBuiltin implements zip(xs, ..., strict=False). For iterators the result is lazy.
 func zipBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	strict := false
 	if err := starlark.UnpackArgs(b.Name(), nil, kwargs, "strict?", &strict); err != nil {
@@ -273,8 +272,8 @@ func zipBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tupl
 	return lazy, nil
 }
 
-// uneven returns the error of a strict zip whose argument i has ended, unless all
-// others have, too.
+// uneven returns the error of a strict zip after the end of argument i, unless all arguments have
+// ended.
 func uneven(its []starlark.Iterator, i int) error {
 	var x starlark.Value
 	if i > 0 {
@@ -288,7 +287,7 @@ func uneven(its []starlark.Iterator, i int) error {
 	return nil
 }
 
-// enumerateBuiltin implements enumerate(iterable, start=0). Of an iterator it is lazy.
+// enumerateBuiltin implements enumerate(iterable, start=0). For an iterator the result is lazy.
 func enumerateBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	lazy := len(args) > 0 && isLazy(args[0])
 	if len(kwargs) == 0 && !lazy {
@@ -351,7 +350,7 @@ func hasInstances(v starlark.Value) bool {
 	return ok && xs.Len() > 0 && instanceOf(xs.Index(0)) != nil
 }
 
-// sortInstances sorts values of classes, whose comparison can fail.
+// sortInstances sorts values of classes, with fallible comparison.
 func sortInstances(v starlark.Value, kwargs []starlark.Tuple) (starlark.Value, error) {
 	reverse := false
 	var key starlark.Value

@@ -8,8 +8,8 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// jsonModule has the functions of Python's json module and those of Starlark's. Unlike
-// the library's, encode keeps the order of dicts instead of sorting their keys.
+// jsonModule has the functions of Python's json module and of Starlark's. Unlike the library's,
+// encode keeps the order of dicts instead of sorting their keys.
 var jsonModule = &module{
 	name: "json",
 	members: withOwn(json.Module(), starlark.StringDict{
@@ -85,7 +85,7 @@ func indentArgs(b *starlark.Builtin, kwargs []starlark.Tuple) (prefix, unit stri
 	return prefix, unit, err
 }
 
-// indent lays out valid JSON over several lines; its tokens stay as they are.
+// indent lays out valid JSON over several lines; tokens are unchanged.
 func indent(text, prefix, unit string) string {
 	var b strings.Builder
 	depth := 0
@@ -101,7 +101,7 @@ func indent(text, prefix, unit string) string {
 		case '{', '[':
 			b.WriteByte(c)
 			rest := strings.TrimLeft(text[i+1:], " \t\r\n")
-			if rest[0] == '}' || rest[0] == ']' { // an empty one stays on its line
+			if rest[0] == '}' || rest[0] == ']' { // an empty container stays on the line
 				b.WriteByte(rest[0])
 				i = len(text) - len(rest)
 				continue

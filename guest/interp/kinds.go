@@ -9,8 +9,7 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// kindNames maps the names of types in Python to what type(x) returns for their
-// values.
+// kindNames maps the names of types in Python to type(x) of their values.
 var kindNames = map[string]string{
 	"bool": "bool", "bytes": "bytes", "dict": "dict", "float": "float", "int": "int", "list": "list",
 	"range": "range", "set": "set", "slice": "slice", "str": "string", "tuple": "tuple",
@@ -26,8 +25,8 @@ func init() {
 	}
 }
 
-// compared records a comparison of type(x) with the name of a type. Without nameKinds
-// it would always be false, because type(x) is text in Starlark.
+// compared records a comparison of type(x) with the name of a type. Without nameKinds the
+// comparison would always be false, because type(x) is text in Starlark.
 func (r *rewriter) compared(e *syntax.BinaryExpr) {
 	switch e.Op {
 	case syntax.EQL, syntax.NEQ:
@@ -43,8 +42,8 @@ func (r *rewriter) compared(e *syntax.BinaryExpr) {
 	}
 }
 
-// nameKinds replaces the names of types that are compared with type(x) by the texts
-// that type returns, unless the script defines these names.
+// nameKinds replaces the names of types in comparisons with type(x) by the texts from type, unless
+// the script defines these names.
 func (r *rewriter) nameKinds() {
 	if r.bound["type"] {
 		return
@@ -59,7 +58,7 @@ func (r *rewriter) nameKinds() {
 	}
 }
 
-// isType reports whether a name is that of a type with methods.
+// isType reports whether a name belongs to a type with methods.
 func isType(name string) bool { return kindNames[name] != "" && errorClasses[name] == nil }
 
 // nameTypes makes the names of types before dots mean the types themselves, as in
@@ -79,9 +78,9 @@ func (r *rewriter) nameTypes() {
 	}
 }
 
-// isinstanceBuiltin implements isinstance(x, class) or isinstance(x, (class, ...)):
-// classes are those of the script and of errors, functions such as str, and results of
-// type(x). As in Python a bool is an int too.
+// isinstanceBuiltin implements isinstance(x, class) or isinstance(x, (class, ...)): classes are
+// classes of the script and of errors, functions like str, and results of type(x). As in Python a
+// bool is an int too.
 func isinstanceBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var x, class starlark.Value
 	if err := starlark.UnpackPositionalArgs(b.Name(), args, kwargs, 2, &x, &class); err != nil {
@@ -104,7 +103,7 @@ func isinstanceBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tu
 	return starlark.False, nil
 }
 
-// isInstance reports whether x is of a class, and whether c is one.
+// isInstance reports whether x is of a class, and whether c is a class.
 func isInstance(x, c starlark.Value) (is, known bool) {
 	switch c := c.(type) {
 	case *starlark.Builtin:
@@ -131,7 +130,7 @@ func isInstance(x, c starlark.Value) (is, known bool) {
 	return isKind(x, kindOf(c))
 }
 
-// isKind reports whether x is of the type with that name, and whether there is one.
+// isKind reports whether x is of the type with the name, and whether the type exists.
 func isKind(x starlark.Value, name string) (is, known bool) {
 	kind := x.Type()
 	if name == "tuple" {
@@ -142,7 +141,7 @@ func isKind(x starlark.Value, name string) (is, known bool) {
 	return kind == name || kind == "bool" && name == "int", name != ""
 }
 
-// isAbstract reports whether x is of one of the classes of typing or collections.abc.
+// isAbstract reports whether x is of a class of typing or collections.abc.
 func isAbstract(x starlark.Value, name string) bool {
 	switch name[strings.LastIndexByte(name, '.')+1:] {
 	case "Callable":
@@ -172,8 +171,7 @@ func isAbstract(x starlark.Value, name string) bool {
 	return ok
 }
 
-// kindOf returns what type(x) returns for the values of a type; "" if c is not a
-// type.
+// kindOf returns type(x) of the values of a type; "" if c is not a type.
 func kindOf(c starlark.Value) string {
 	switch c := c.(type) {
 	case *starlark.Builtin:
@@ -188,7 +186,7 @@ func kindOf(c starlark.Value) string {
 	return ""
 }
 
-// typeNames are the texts that type(x) returns.
+// typeNames are the results of type(x).
 var typeNames = func() map[string]bool {
 	names := make(map[string]bool)
 	for _, kind := range kindNames {

@@ -8,7 +8,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/guest/parse"
 )
 
-// tokenKind is the kind of a token, as far as hints need it.
+// tokenKind is the kind of a token, as needed for hints.
 type tokenKind int
 
 const (
@@ -20,8 +20,8 @@ const (
 	endToken
 )
 
-// A token is a piece of source. Lines and columns count from 1, columns in code
-// points; the end is the position after it.
+// A token is a piece of source. Lines and columns count from 1, columns in code points; the end is
+// the position after the token.
 type token struct {
 	kind             tokenKind
 	text             string
@@ -36,15 +36,14 @@ type token struct {
 
 func (t token) is(text string) bool { return t.kind != stringToken && t.text == text }
 
-// lex splits any text into tokens; the last one is the end. It is only used for
-// error messages: the library's own scanner decides what is valid.
+// lex splits any text into tokens; the last token is the end. lex is only used for error messages:
+// the library's own scanner decides what is valid.
 func lex(code string) []token {
 	return lexAround(parse.Portion{Code: code, Line: 1, Col: 1}, math.MaxInt, 0, math.MaxInt)
 }
 
-// lexAround returns only the tokens around a position: at least the last keep tokens
-// before it, and as many after it. All tokens of a long script could take more memory
-// than the run may use.
+// lexAround returns only the tokens around a position: at least keep tokens before the position,
+// and as many after. All tokens of a long script could take more memory than the run may use.
 func lexAround(p parse.Portion, line, col, keep int) []token {
 	l := lexer{code: p.Code, line: p.Line, col: p.Col, statement: true}
 	for after := 0; l.pos < len(l.code) && after < keep; {
@@ -132,7 +131,7 @@ func (l *lexer) punct(rest string) {
 	}
 }
 
-// emit appends a token of n bytes and skips it.
+// emit appends a token of n bytes and skips the bytes.
 func (l *lexer) emit(kind tokenKind, n int) {
 	t := token{
 		kind: kind, text: l.code[l.pos : l.pos+n], pos: l.pos, line: l.line, col: l.col,

@@ -8,7 +8,7 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// Env returns what the run offers to the modules of package stdlib.
+// Env returns the run's services for the modules of package stdlib.
 func (r *run) Env() *stdlib.Env {
 	if r.env == nil {
 		r.env = &stdlib.Env{
@@ -35,8 +35,8 @@ func (r *run) seedOf() (uint64, error) { return r.seed, nil }
 // mostMemory limits a single allocation of a run if the request has no limit.
 const mostMemory = 1 << 30
 
-// charge ends the run if it may not allocate n bytes. The guest's memory has a limit
-// of its own; this one says what was too large.
+// charge ends the run if it may not allocate n bytes. The guest's memory has a separate limit;
+// charge names the value that was too large.
 func (r *run) charge(n int) error {
 	limit := uint64(mostMemory)
 	if r.memory > 0 {
@@ -50,7 +50,7 @@ func (r *run) charge(n int) error {
 	return fatal
 }
 
-// dictAttr returns a method of dicts for a type of the library that is one.
+// dictAttr returns a method of dicts for a dict type of the library.
 func dictAttr(receiver stdlib.DictLike, name string) (starlark.Value, error) {
 	if !isDictMethod(name) && name != "copy" {
 		return nil, nil

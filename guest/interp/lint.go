@@ -17,10 +17,9 @@ const (
 	maxNamedTools = 1000
 )
 
-// Lint finds unused variables and functions, unreachable code, names that hide
-// built-in ones, and calls of unknown servers; servers are the script names of all
-// servers. It also returns what the code names and binds, and whether it is
-// complete: see abi.Lint.
+// Lint finds unused variables and functions, unreachable code, names that hide built-in names, and
+// calls of unknown servers; servers are the script names of all servers. The result also has the
+// names and bindings of the code, and whether the code is complete: see abi.Lint.
 func Lint(code string, servers []string) abi.Lint { return lint(newSource("", code), servers) }
 
 func lint(src *source, servers []string) abi.Lint {
@@ -32,7 +31,7 @@ func lint(src *source, servers []string) abi.Lint {
 	}
 	out.Parses = true
 	src.outline(&out, file)
-	// A tree that can be rewritten is not nested too deep.
+	// A tree accepted by the rewriter is not nested too deep.
 	rw := newRewriter(file, predeclared(servers))
 	if rw.file(file.File); rw.err != nil {
 		return out
@@ -70,10 +69,10 @@ type linter struct {
 	parsed *parse.File
 	scope  *lintScope
 	out    *abi.Lint
-	named  map[syntax.Expr]bool // tools that are in out already
+	named  map[syntax.Expr]bool // tools already in out
 }
 
-// A lintScope has the names that a function or comprehension binds.
+// A lintScope has the names bound by a function or comprehension.
 type lintScope struct {
 	outer *lintScope
 	names map[string]*lintVar
@@ -81,7 +80,7 @@ type lintScope struct {
 
 type lintVar struct {
 	id     *syntax.Ident
-	unused string // the format of the warning if it is not used; "" for none
+	unused string // the format of the warning for an unused name; "" for none
 	used   bool
 }
 
@@ -118,7 +117,7 @@ func (l *linter) bind(id *syntax.Ident, unused string) {
 	}
 }
 
-// function checks a function, which has a scope of its own.
+// function checks a function, which has a separate scope.
 func (l *linter) function(params []syntax.Expr, body []syntax.Stmt) {
 	l.scope = &lintScope{outer: l.scope, names: make(map[string]*lintVar)}
 	for _, id := range paramNames(params) {
@@ -138,7 +137,7 @@ func (l *linter) leave() {
 	l.scope = l.scope.outer
 }
 
-// bindings adds the names that statements bind to the scope of their function.
+// bindings adds the names bound by statements to the scope of their function.
 func (l *linter) bindings(stmts []syntax.Stmt) {
 	// Loop variables, names of errors and elements of tuples may be unused.
 	unused := make(map[*syntax.Ident]string)
@@ -206,7 +205,7 @@ func (l *linter) block(stmts []syntax.Stmt) (reachable bool) {
 	return reachable
 }
 
-// stmt checks a statement, and reports whether the one after it is reachable.
+// stmt checks a statement, and reports whether the next statement is reachable.
 func (l *linter) stmt(s syntax.Stmt) bool {
 	switch s := s.(type) {
 	case *syntax.ExprStmt:
@@ -265,7 +264,7 @@ func (l *linter) try(s *parse.Try) bool {
 	return l.block(s.Finally) && reachable
 }
 
-// target checks the target of an assignment, which does not use its names.
+// target checks the target of an assignment, which does not use the assigned names.
 func (l *linter) target(e syntax.Expr) {
 	parse.EachTarget(e, func(e syntax.Expr) {
 		if _, ok := e.(*syntax.Ident); !ok {
@@ -292,7 +291,7 @@ func (l *linter) find(name string) *lintVar {
 	return nil
 }
 
-// use marks a variable as used, and reports whether there is one of that name.
+// use marks a variable as used, and reports whether the variable exists.
 func (l *linter) use(name string) bool {
 	if v := l.find(name); v != nil {
 		v.used = true
@@ -307,7 +306,7 @@ func (l *linter) known(name string) bool {
 	return ok || starlark.Universe.Has(name) || registry[name] != nil
 }
 
-// expr checks an expression; it may be nil.
+// expr checks an expression; nil is allowed.
 func (l *linter) expr(e syntax.Expr) {
 	switch e := e.(type) {
 	case *syntax.Ident:
@@ -349,7 +348,7 @@ func (l *linter) pieces(pieces []parse.Piece) {
 	}
 }
 
-// call checks a call, and that its server exists.
+// call checks a call, and the existence of the server.
 func (l *linter) call(e *syntax.CallExpr) {
 	if id := calledOn(e.Fn); id != nil && !l.use(id.Name) {
 		var servers []string
@@ -416,7 +415,7 @@ func (l *linter) comprehension(e *syntax.Comprehension) {
 	l.leave()
 }
 
-// operands returns the direct operands of an expression that binds nothing.
+// operands returns the direct operands of an expression without bindings.
 func operands(e syntax.Expr) []syntax.Expr {
 	switch e := e.(type) {
 	case *syntax.ParenExpr:
@@ -445,8 +444,8 @@ func operands(e syntax.Expr) []syntax.Expr {
 	return nil
 }
 
-// elif returns the elif branch that follows, if there is one. In the tree, an else
-// with only an if in it differs from it in nothing but its position.
+// elif returns the following elif branch, if any. In the tree, an else with only an if inside
+// differs from an elif only in position.
 func elif(stmt *syntax.IfStmt) *syntax.IfStmt {
 	if len(stmt.False) != 1 {
 		return nil

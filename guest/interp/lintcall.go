@@ -11,8 +11,8 @@ import (
 
 const maxNamedParams = 1000
 
-// param records an argument of the tool that an expression names: params.x,
-// params["x"] or params.get("x").
+// param records an argument of the tool named by an expression: params.x, params["x"] or
+// params.get("x").
 func (l *linter) param(e syntax.Expr) {
 	var name string
 	var pos syntax.Position
@@ -43,8 +43,7 @@ func (l *linter) param(e syntax.Expr) {
 	}
 }
 
-// toolCall records the tool that is called, or passed to undo, with the arguments
-// that are literals.
+// toolCall records the tool called, or passed to undo, with the literal arguments.
 func (l *linter) toolCall(e *syntax.CallExpr) {
 	fn, args := unparen(e.Fn), e.Args
 	if id, ok := fn.(*syntax.Ident); ok && id.Name == "undo" && l.find("undo") == nil && len(args) > 0 {
@@ -77,7 +76,7 @@ func (l *linter) isTool(e syntax.Expr) bool {
 	return ok
 }
 
-// tool records e, once, if it is a tool. args are the arguments if it is called.
+// tool records e, once, if e is a tool. args are the arguments of a call.
 func (l *linter) tool(e syntax.Expr, args []syntax.Expr, called bool) {
 	id := calledOn(e)
 	undefined := id != nil && l.find(id.Name) == nil && !l.known(id.Name)
@@ -176,7 +175,7 @@ type literals struct {
 	*linter
 	buf       []byte
 	keys      map[string]bool // pointers of members
-	duplicate bool            // there is a duplicate member
+	duplicate bool            // a member is repeated
 	unknown   []string
 }
 
@@ -253,8 +252,7 @@ func (s *literals) list(pointer string, elements []syntax.Expr) {
 	s.buf = append(s.buf, ']')
 }
 
-// dict writes a dict and reports whether all keys are literals; if not, it writes
-// nothing.
+// dict writes a dict and reports whether all keys are literals; if not, nothing is written.
 func (s *literals) dict(pointer string, e *syntax.DictExpr) bool {
 	for _, entry := range e.List {
 		if _, ok := s.text(unparen(entry.(*syntax.DictEntry).Key)); !ok {

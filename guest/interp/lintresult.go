@@ -7,11 +7,11 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// mayBeUnused are modules that scripts import for annotations only.
+// mayBeUnused are modules imported for annotations only.
 var mayBeUnused = map[string]bool{"__future__": true, "typing": true, "collections.abc": true}
 
-// result warns about a script whose result is always None although it computes one: its
-// last line assigns it, or it only defines functions.
+// result warns about a script with the result None although a result is computed: the last line
+// assigns the result, or the script only defines functions.
 func (l *linter) result(stmts []syntax.Stmt) {
 	returns, runs := false, false
 	eachStmt(stmts, func(s syntax.Stmt) {
@@ -49,7 +49,7 @@ func (l *linter) result(stmts []syntax.Stmt) {
 	}
 }
 
-// instead is warn in place of other warnings about that position.
+// instead is warn in place of other warnings about the position.
 func (l *linter) instead(pos syntax.Position, format string, args ...any) {
 	l.out.Warnings = slices.DeleteFunc(l.out.Warnings, func(w abi.Warning) bool {
 		return w.Position.Line == int(pos.Line) && w.Position.Column == int(pos.Col)

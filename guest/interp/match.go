@@ -14,8 +14,8 @@ func matched(parts ...starlark.Value) starlark.Value {
 	return append(starlark.Tuple{starlark.True}, parts...)
 }
 
-// matchSequence takes the elements of a sequence: n of them, or if one has a star, at
-// least n-1. The one with a star takes a list.
+// matchSequence takes the elements of a sequence: n elements, or with a star, at least n-1. The
+// star takes a list.
 func matchSequence(y starlark.Value) (starlark.Value, error) {
 	args := y.(starlark.Tuple)
 	mustLook(args[0])
@@ -44,8 +44,8 @@ func matchSequence(y starlark.Value) (starlark.Value, error) {
 	return matched(slices.Replace(elements, star, after, starlark.Value(rest))...), nil
 }
 
-// matchMapping takes the values of the keys of a dict, and a dict of the other items if
-// the pattern names it.
+// matchMapping takes the values of the keys of a dict, and a dict of the other items if named in
+// the pattern.
 func matchMapping(y starlark.Value) (starlark.Value, error) {
 	args := y.(starlark.Tuple)
 	mustLook(args[0])
@@ -79,11 +79,11 @@ func matchMapping(y starlark.Value) (starlark.Value, error) {
 	return matched(parts...), nil
 }
 
-// selfMatching are the types whose one positional part is the value itself.
+// selfMatching are the types with the value itself as the only positional part.
 var selfMatching = map[string]bool{"bool": true, "bytes": true, "dict": true, "float": true, "frozenset": true, "int": true, "list": true, "set": true, "string": true, "tuple": true}
 
-// matchClass takes attributes of a value of a class: those that the class names in
-// __match_args__ by position, then others by name.
+// matchClass takes attributes of a value of a class: the attributes in __match_args__ by position,
+// then other attributes by name.
 func matchClass(y starlark.Value) (starlark.Value, error) {
 	args := y.(starlark.Tuple)
 	mustLook(args[0])
@@ -114,8 +114,7 @@ func matchClass(y starlark.Value) (starlark.Value, error) {
 	return matched(parts...), nil
 }
 
-// matchNames returns the attributes that the first positional parts of a pattern are
-// for.
+// matchNames returns the attributes for the first positional parts of a pattern.
 func matchNames(of starlark.Value, n int) (names []starlark.Value, err error) {
 	if n == 0 {
 		return nil, nil
@@ -147,7 +146,7 @@ func matchNames(of starlark.Value, n int) (names []starlark.Value, err error) {
 	return names[:n:n], nil
 }
 
-// attrOrNil returns an attribute of a value, nil if it has none of that name.
+// attrOrNil returns an attribute of a value, nil for an unknown name.
 func attrOrNil(x starlark.Value, name string) (starlark.Value, error) {
 	has, ok := x.(starlark.HasAttrs)
 	if !ok {

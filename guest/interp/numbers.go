@@ -208,14 +208,14 @@ func roundInt(x starlark.Int, digits int) starlark.Value {
 		return x
 	}
 	n := x.BigInt()
-	if -digits > n.BitLen()/3+1 { // less than half of that power
+	if -digits > n.BitLen()/3+1 { // less than half of the power
 		return starlark.MakeInt(0)
 	}
 	unit := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(-digits)), nil)
 	return starlark.MakeBigInt(nearestMultiple(n.Lsh(n, 1), unit))
 }
 
-// roundFloat returns the float nearest to the decimal that x rounds to.
+// roundFloat returns the float nearest to the rounded decimal of x.
 func roundFloat(x float64, digits int) float64 {
 	const (
 		most  = 323  // rounding to more digits changes no float
@@ -240,8 +240,7 @@ func roundFloat(x float64, digits int) float64 {
 	return math.Copysign(rounded, x)
 }
 
-// nearestMultiple returns the multiple of unit that is nearest to twice/2; of two,
-// the even one.
+// nearestMultiple returns the multiple of unit nearest to twice/2; of two, the even multiple.
 func nearestMultiple(twice, unit *big.Int) *big.Int {
 	quotient, rest := new(big.Int).DivMod(twice, new(big.Int).Lsh(unit, 1), new(big.Int)) // rest is not negative
 	middle := rest.Cmp(unit)

@@ -10,14 +10,13 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// Object is the dict of scripts: a Starlark dict whose string keys are also
-// attributes. Every dict that a script sees is an Object, because the library
-// compares values of the same type name by asserting its own type: comparing a bare
-// *starlark.Dict with an Object would panic. Dicts are made by dict displays,
-// comprehensions and **kwargs (rewrite.go wraps these), by the dict function, and
+// Object is the dict of scripts: a Starlark dict with string keys as attributes. Every dict seen by
+// a script is an Object, because the library compares values of the same type name by asserting the
+// library's type: comparing a bare *starlark.Dict with an Object would panic. Dicts are made by
+// dict displays, comprehensions and **kwargs (rewrite.go wraps these), by the dict function, and
 // from JSON.
 //
-// It is a struct of one pointer, so that an interface holds it without allocation.
+// An Object is a struct with a single pointer, so an interface holds it without allocation.
 type Object struct{ *starlark.Dict }
 
 var (
@@ -37,8 +36,8 @@ func (o Object) String() string { return repr(o) }
 // Underlying returns the library's dict.
 func (o Object) Underlying() *starlark.Dict { return o.Dict }
 
-// isDictMethod reports whether name is a method of dicts. It is a switch because it
-// is called for each access to an attribute.
+// isDictMethod reports whether name is a method of dicts. A switch is fast enough for each access
+// to an attribute.
 func isDictMethod(name string) bool {
 	switch name {
 	case "clear", "get", "items", "keys", "pop", "popitem", "setdefault", "update", "values":
@@ -47,7 +46,7 @@ func isDictMethod(name string) bool {
 	return false
 }
 
-// Attr returns the method of that name, or else the value of that key.
+// Attr returns the method of the name, or else the value of the key.
 func (o Object) Attr(name string) (starlark.Value, error) {
 	v, found, err := o.Dict.Get(boxed(name))
 	switch {
@@ -69,7 +68,7 @@ func (o Object) Attr(name string) (starlark.Value, error) {
 		return hidingMethod{method.(*starlark.Builtin)}, nil
 	case found:
 		return v, nil
-	case name == "copy": // a key of that name wins: there was no such method before
+	case name == "copy": // a key "copy" wins: earlier versions had no method copy
 		return copyMethod.BindReceiver(o), nil
 	}
 	return nil, &missingKey{o, starlark.String(name), true}
@@ -144,7 +143,7 @@ var copyMethod = starlark.NewBuiltin("copy", func(_ *starlark.Thread, b *starlar
 	return out, nil
 })
 
-// popMethod is d.pop(key, default), with an error that names the key.
+// popMethod is d.pop(key, default), with the key in the error.
 var popMethod = starlark.NewBuiltin("pop", func(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	o := b.Receiver().(Object)
 	method, err := o.Dict.Attr(b.Name())
@@ -193,8 +192,8 @@ func (o Object) SetKey(k, v starlark.Value) error {
 	return fmt.Errorf("%w (params and what is in it cannot change: change a copy, dict(params))", err)
 }
 
-// Get is x[k]. Contrary to the interface, it returns an error for a missing key. The
-// interpreter passes the error on, and it names the nearest key.
+// Get is x[k]. Contrary to the interface, it returns an error for a missing key. The interpreter
+// passes the error on, which names the nearest key.
 func (o Object) Get(k starlark.Value) (starlark.Value, bool, error) {
 	v, found, err := o.Dict.Get(k)
 	if err == nil && !found {
@@ -203,13 +202,13 @@ func (o Object) Get(k starlark.Value) (starlark.Value, bool, error) {
 	return v, found, err
 }
 
-// Has is k in x. It is false for a key that cannot be in a dict.
+// Has is k in x. The result is false for an unhashable key.
 func (o Object) Has(k starlark.Value) (bool, error) {
 	_, found, _ := o.Dict.Get(k)
 	return found, nil
 }
 
-// CompareSameType also accepts a bare dict, for values that scripts never see.
+// CompareSameType also accepts a bare dict, for values never seen by scripts.
 func (o Object) CompareSameType(op syntax.Token, y starlark.Value, depth int) (bool, error) {
 	switch y := y.(type) {
 	case Object:
@@ -245,8 +244,8 @@ func (o Object) Binary(op syntax.Token, y starlark.Value, side starlark.Side) (s
 	return nil, nil
 }
 
-// missingKey is the error for a key that is not in a dict. Its text is only made
-// when it is needed, because most of these errors are never shown.
+// missingKey is the error for a missing key of a dict. The text is only made on demand, because
+// most of these errors are never shown.
 type missingKey struct {
 	dict      Object
 	key       starlark.Value
@@ -279,18 +278,18 @@ func (e *missingKey) Error() string {
 	return "dict has no key " + repr(e.key)
 }
 
-// hidingMethod is a method of a dict that has a key of the same name. It can be called
-// like any other. If the script meant the key (for x in answer.items: ...), the error of
-// the interpreter contains the name of its type, which says what to write.
+// hidingMethod is a method of a dict with a key of the same name. It can be called like any other
+// method. If the script meant the key (for x in answer.items: ...), the error of the interpreter
+// contains the name of this type, which names the remedy.
 type hidingMethod struct{ *starlark.Builtin }
 
 func (m hidingMethod) Type() string {
 	return fmt.Sprintf(`builtin_function_or_method (a dict's .%s is a method; write ["%s"] for the key)`, m.Name(), m.Name())
 }
 
-// The operands below occur only in expressions that rewrite.go makes. An operator on a
-// value of our own is the cheapest way to run Go code from a script: calling a built-in
-// function would push a frame.
+// The operands below occur only in expressions made by rewrite.go. An operator on a value of our
+// own is the cheapest way to run Go code from a script: calling a built-in function would push a
+// frame.
 
 // wrapDict makes (wrapDict | d) the Object of a bare dict d.
 type wrapDict struct{ operandOnly }
@@ -299,7 +298,7 @@ func (wrapDict) Binary(op syntax.Token, y starlark.Value, side starlark.Side) (s
 	if d, ok := y.(*starlark.Dict); ok {
 		return Object{d}, nil
 	}
-	return y, nil // a **kwargs parameter that was wrapped before
+	return y, nil // a **kwargs parameter wrapped before
 }
 
 // markInPlace makes (markInPlace | y) the right operand of x |= y.
@@ -309,8 +308,8 @@ func (markInPlace) Binary(op syntax.Token, y starlark.Value, side starlark.Side)
 	return inPlace{operand: y}, nil
 }
 
-// inPlace is the right operand of x |= y. It changes a dict in place, as x |= y
-// means; for any other left operand it is y itself.
+// inPlace is the right operand of x |= y. It changes a dict in place, as x |= y means; for any
+// other left operand the result is the same as with y itself.
 type inPlace struct {
 	operandOnly
 	operand starlark.Value
@@ -320,7 +319,7 @@ func (p inPlace) Binary(op syntax.Token, x starlark.Value, side starlark.Side) (
 	return starlark.Binary(op, x, p.operand)
 }
 
-// operandOnly implements the methods of starlark.Value that scripts never see.
+// operandOnly implements the methods of starlark.Value never seen by scripts.
 type operandOnly struct{}
 
 func (operandOnly) String() string        { return "operand" }

@@ -13,8 +13,8 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// An operand is applied to values with | in trees; package parse says what each one
-// does. Calling a built-in function would push a frame.
+// An operand is applied to values with | in trees; package parse describes each operand. Calling a
+// built-in function would push a frame.
 type operand struct {
 	operandOnly
 	apply func(y starlark.Value) (starlark.Value, error)
@@ -62,7 +62,7 @@ var applied = map[string]func(starlark.Value) (starlark.Value, error){
 	typeNameName:        func(y starlark.Value) (starlark.Value, error) { return starlark.String(pythonName(y)), nil },
 }
 
-// identical is x is y. Numbers and text that are equal are one value here.
+// identical is x is y. Equal numbers and equal texts are identical here.
 func identical(x, y starlark.Value) bool {
 	mustLook(x, y)
 	switch x := x.(type) {
@@ -165,7 +165,7 @@ func newSetOf(xs starlark.Value) (starlark.Value, error) {
 	return set, err
 }
 
-// concat joins lists, and iterables that stand after a star.
+// concat joins lists, and iterables after a star.
 func concat(parts starlark.Tuple) (*starlark.List, error) {
 	var all []starlark.Value
 	for _, p := range parts {
@@ -261,7 +261,7 @@ func deleteAttr(y starlark.Value) (starlark.Value, error) {
 	return nil, stdlib.Errorf(stdlib.AttributeError, "%s has no attributes that can be deleted", pair[0].Type())
 }
 
-// unpack makes (unpack | xs) the tuple for targets of which one has a star.
+// unpack makes (unpack | xs) the tuple for targets with a star.
 type unpack struct {
 	operandOnly
 	before, after int

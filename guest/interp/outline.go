@@ -9,8 +9,7 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// incomplete reports whether code that did not parse, for the reason given, could
-// become valid with more lines.
+// incomplete reports whether code with the given syntax error could become valid with more lines.
 func (s *source) incomplete(failure *abi.Error) bool {
 	tokens := lexAround(parse.Portion{Code: s.code, Line: 1, Col: 1}, math.MaxInt, 0, 64)
 	at, end := failure.Position, tokens[len(tokens)-1]
@@ -40,9 +39,8 @@ func unclosedLong(literal string) bool {
 	return false
 }
 
-// outline records the kind of the last statement. The tree is that of the parser,
-// where placeholders of try statements are statements with blocks, and those of raise
-// are not expressions.
+// outline records the kind of the last statement. The tree comes from the parser: placeholders of
+// try statements are statements with blocks, and placeholders of raise are not expressions.
 func (s *source) outline(out *abi.Lint, file *parse.File) {
 	if len(file.Stmts) == 0 {
 		return
@@ -125,8 +123,8 @@ func (l *linter) bound(stmts []syntax.Stmt) {
 	}
 }
 
-// defines returns the name of the function that a statement defines, if it calls
-// nothing and binds nothing else; otherwise "".
+// defines returns the name of the function defined by a statement without calls and other bindings;
+// otherwise "".
 func (l *linter) defines(s syntax.Stmt) string {
 	switch s := s.(type) {
 	case *syntax.DefStmt:

@@ -9,7 +9,7 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// The output of a script while it runs: print, log and progress.
+// The output of a running script: print, log and progress.
 
 // logModule has log.info(...), log.warn(...) and log.error(...), with the arguments
 // of print.
@@ -27,12 +27,11 @@ var logModule = &module{
 
 type builtinFunc = func(*starlark.Thread, *starlark.Builtin, starlark.Tuple, []starlark.Tuple) (starlark.Value, error)
 
-// maxPending is how many bytes are kept of a line that is not ended.
+// maxPending is how many bytes of an unfinished line are kept.
 const maxPending = 1 << 12
 
-// logBuiltin returns print(...) for one log level. Each call writes one entry to the
-// log at once, unless end says that the line goes on. flush is accepted and ignored,
-// because scripts may have it.
+// logBuiltin returns print(...) for a log level. Each call writes an entry to the log at once,
+// unless end continues the line. flush is accepted and ignored, because scripts may pass flush.
 func logBuiltin(level abi.LogLevel) builtinFunc {
 	return func(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 		sep, end := " ", "\n"
@@ -48,7 +47,7 @@ func logBuiltin(level abi.LogLevel) builtinFunc {
 	}
 }
 
-// print writes text to the log, or keeps it if it does not end a line.
+// print writes text to the log, or keeps the text of an unfinished line.
 func (r *run) print(level abi.LogLevel, text string) {
 	if r.pending != "" && r.pendingLevel != level {
 		r.flush()
@@ -63,7 +62,7 @@ func (r *run) print(level abi.LogLevel, text string) {
 	r.host.Log(level, strings.ToValidUTF8(entry, "\uFFFD"))
 }
 
-// flush writes what was printed of a line that has not ended.
+// flush writes the text of an unfinished line.
 func (r *run) flush() {
 	if r.pending != "" {
 		r.print(r.pendingLevel, "\n")

@@ -8,7 +8,7 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// ownModules are modules that need this package.
+// ownModules are modules in need of this package.
 var ownModules = []*stdlib.Module{
 	{Name: "__future__", Members: noMeaning("__future__", "annotations division generators print_function unicode_literals with_statement")},
 	{Name: "typing", Members: noMeaning("typing", "Any AnyStr Awaitable Callable ClassVar Collection Container DefaultDict Deque Dict Final FrozenSet Generator Generic Hashable Iterable Iterator List Literal Mapping MutableMapping MutableSequence NoReturn Optional OrderedDict ParamSpec Protocol Self Sequence Set Sized SupportsFloat SupportsInt Text Tuple Type TypeAlias TypeVar Union")},
@@ -42,7 +42,7 @@ func init() {
 	typing["TypedDict"] = typedDictBase{placeholder{"typing.TypedDict"}}
 }
 
-// sameArgument returns its last argument.
+// sameArgument returns the last argument.
 func sameArgument(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
 	if len(args) == 0 {
 		return nil, stdlib.Errorf(stdlib.TypeError, "%s takes an argument", b.Name())
@@ -50,7 +50,7 @@ func sameArgument(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, 
 	return args[len(args)-1], nil
 }
 
-// placeholder is a name that only matters to tools that check types.
+// placeholder is a name for type checkers only.
 type placeholder struct{ name string }
 
 var (

@@ -10,19 +10,18 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// Functions that run in parallel are coroutines. Each runs until it calls a tool.
-// Once all of them wait, their calls are made as one batch. When all answers have
-// arrived, the functions continue in the order in which the script passed them. So
-// the calls overlap, and the script stays deterministic: what it does, and in which
-// order, depends on the answers and not on when they arrive. The price is that each
-// round takes as long as its slowest call.
+// Functions that run in parallel are coroutines. Each runs until a call of a tool. Once all of them
+// wait, their calls are made as one batch. When all answers have arrived, the functions continue in
+// the order in which the script passed them. So the calls overlap, and the script stays
+// deterministic: actions and their order depend on the answers and not on the times of arrival. The
+// price is that each round takes as long as the slowest call.
 
 const (
-	// maxConcurrent limits how many functions of one call of parallel run at the same
-	// time. Each has a stack of its own.
+	// maxConcurrent limits how many functions of a call of parallel run at the same time. Each has
+	// a separate stack.
 	maxConcurrent = 128
-	// maxParallelDepth limits how deep calls of parallel may be nested. Each level has
-	// MaxFrames frames of its own.
+	// maxParallelDepth limits how deep calls of parallel may be nested. Each level has MaxFrames
+	// separate frames.
 	maxParallelDepth = 8
 )
 
@@ -79,9 +78,8 @@ func parallelMapBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starl
 	return p.run(b.Name())
 }
 
-// checkTakesOne returns an error for a function of the script that cannot be called
-// with one argument. Otherwise each call would fail with an error that does not say
-// why.
+// checkTakesOne returns an error for a function of the script not callable with a single argument.
+// Otherwise each call would fail with an error without the reason.
 func checkTakesOne(name string, fn starlark.Callable) error {
 	f, ok := fn.(*starlark.Function)
 	if !ok {
@@ -110,13 +108,13 @@ func checkTakesOne(name string, fn starlark.Callable) error {
 		name, len(needed), strings.Join(needed, ", "))
 }
 
-// functionCall is a function with its arguments.
+// functionCall is a function with arguments.
 type functionCall struct {
 	fn   starlark.Callable
 	args starlark.Tuple
 }
 
-// parallelCall is the state of one call of parallel or parallel_map.
+// parallelCall is the state of a call of parallel or parallel_map.
 type parallelCall struct {
 	outer  *starlark.Thread
 	calls  []functionCall
@@ -124,7 +122,7 @@ type parallelCall struct {
 	errors string // "raise" or "collect"
 
 	results []starlark.Value
-	// failed is the error of the function with the lowest index that failed.
+	// failed is the error of the failed function with the lowest index.
 	failed      error
 	failedIndex int
 	started     int
@@ -133,7 +131,7 @@ type parallelCall struct {
 
 const taskKey = "task"
 
-// taskOf returns the task that a thread belongs to; nil for the script itself.
+// taskOf returns the task of a thread; nil for the script itself.
 func taskOf(thread *starlark.Thread) *task {
 	t, _ := thread.Local(taskKey).(*task)
 	return t
@@ -172,8 +170,8 @@ func (p *parallelCall) run(name string) (starlark.Value, error) {
 	return starlark.NewList(p.results), nil
 }
 
-// start starts functions until the limit is reached. Once a function has failed, it
-// starts no more, unless errors are collected.
+// start starts functions until the limit is reached. After a failure no further function starts,
+// unless errors are collected.
 func (p *parallelCall) start() error {
 	for len(p.active) < p.limit && p.started < len(p.calls) && p.failed == nil {
 		t := newTask(p.outer, p.started, p.calls[p.started])
@@ -207,8 +205,7 @@ func (p *parallelCall) round(r *run) error {
 	return nil
 }
 
-// resume resumes a task until it calls tools again or ends. An error ends the whole
-// script.
+// resume resumes a task until the next call of tools or the end. An error ends the whole script.
 func (p *parallelCall) resume(t *task) error {
 	var waiting bool
 	runOf(p.outer).resumedBy(t.thread, p.outer)
@@ -244,7 +241,7 @@ func (p *parallelCall) abandon() {
 	}
 }
 
-// A task is a function that runs concurrently with others.
+// A task is a function running concurrently with other functions.
 type task struct {
 	index  int
 	depth  int // of parallel in parallel, from 1
@@ -253,9 +250,9 @@ type task struct {
 	stop   func()
 	wait   func([]abi.ToolCall) bool // within the task
 
-	calls   []abi.ToolCall // for whose answers it waits
+	calls   []abi.ToolCall // whose answers the task waits for
 	answers []abi.Answer   // to the calls
-	err     error          // why there are no answers
+	err     error          // why no answers came
 
 	result  starlark.Value
 	failure error
@@ -284,7 +281,7 @@ var errAbandoned = errors.New("the script has ended")
 
 func (t *task) callTools(calls []abi.ToolCall) ([]abi.Answer, error) {
 	r := runOf(t.thread)
-	current := r.current // the task's thread, or that of a generator in it
+	current := r.current // the task's thread, or the thread of a generator in the task
 	goesOn := t.wait(calls)
 	r.enter(current)
 	if !goesOn {
@@ -293,12 +290,12 @@ func (t *task) callTools(calls []abi.ToolCall) ([]abi.Answer, error) {
 	return t.answers, t.err
 }
 
-// taskError is the error of a task, in the script that waits for the task.
+// taskError is the error of a task, in the waiting script.
 type taskError struct{ error }
 
 func (e *taskError) Unwrap() error { return e.error }
 
-// framesOf returns the stack of an error: that of the script and then those of tasks.
+// framesOf returns the stack of an error: the script's stack and then the stacks of tasks.
 func framesOf(err error) (stack starlark.CallStack) {
 	var eval *starlark.EvalError
 	for errors.As(err, &eval) {
@@ -312,9 +309,8 @@ func framesOf(err error) (stack starlark.CallStack) {
 	return stack
 }
 
-// atCall returns the stack of an error, without the function if its parameters did
-// not fit the arguments: that is a mistake of the call, and none of the function's
-// code has run.
+// atCall returns the stack of an error, without the function if its parameters did not fit the
+// arguments: the mistake is in the call, and none of the function's code has run.
 func atCall(eval *starlark.EvalError) starlark.CallStack {
 	stack := eval.CallStack
 	var own *raised

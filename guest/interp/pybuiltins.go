@@ -176,7 +176,7 @@ func numberBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.T
 	return library(thread, b, args, kwargs)
 }
 
-// hashBuiltin implements hash(x), of any value that can be a key.
+// hashBuiltin implements hash(x), of any hashable value.
 func hashBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	v, err := onlyArgument(b, args, kwargs)
 	if err != nil {
@@ -202,8 +202,8 @@ func hashBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tup
 	return starlark.MakeInt64(int64(h)), err
 }
 
-// hashOfInt is hash(n), as in Python. So a class whose values are equal to numbers can
-// have their hashes.
+// hashOfInt is hash(n), as in Python. So a class with values equal to numbers can have the hashes
+// of numbers.
 func hashOfInt(n starlark.Int) starlark.Value {
 	modulus := big.NewInt(1<<61 - 1)
 	h := new(big.Int).Rem(n.BigInt(), modulus)
@@ -298,10 +298,10 @@ func typeBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tup
 	return library(thread, b, args, kwargs)
 }
 
-// pythonNames are the names in Python of what type(x) returns, where they differ.
+// pythonNames are the names in Python of the results of type(x), where different.
 var pythonNames = map[string]string{"string": "str", "Error": "Exception", "builtin_function_or_method": "builtin_function_or_method"}
 
-// pythonName returns type(x).__name__ for what type(x) has returned.
+// pythonName returns type(x).__name__ for a result of type(x).
 func pythonName(kind starlark.Value) string {
 	if c, ok := kind.(*class); ok {
 		return c.name
@@ -357,8 +357,8 @@ func varsBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, k
 	return nil, stdlib.Errorf(stdlib.TypeError, "vars: %s has no attributes of its own", v.Type())
 }
 
-// typePrefix begins the names under which the types themselves are known, with the
-// methods that can be called on them: str.lower, dict.fromkeys.
+// typePrefix begins the names under which the types themselves are known, with their callable
+// methods: str.lower, dict.fromkeys.
 const typePrefix = "·type·"
 
 // typeNameName applied to type(x) gives type(x).__name__.
@@ -372,8 +372,7 @@ type typeObject struct {
 
 func (t *typeObject) AttrNames() []string { return nil }
 
-// Attr returns a function of the type, or one that calls a method of its first
-// argument.
+// Attr returns a function of the type, or a function that calls a method of the first argument.
 func (t *typeObject) Attr(name string) (starlark.Value, error) {
 	switch t.name + "." + name {
 	case "str.maketrans":

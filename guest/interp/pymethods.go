@@ -12,8 +12,8 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// methods are those that the library lacks, and those that differ from its own, by the
-// names of their types.
+// methods are methods missing from the library or different from the library's, by the names of
+// their types.
 var methods = map[string]map[string]builtinFunc{
 	"list": {
 		"copy": listCopy, "count": sequenceCount, "extend": listExtend, "index": sequenceIndex, "reverse": listReverse, "sort": listSort,
@@ -53,7 +53,7 @@ func init() {
 	}
 }
 
-// binary is x op y for operands that the library does not take together.
+// binary is x op y for pairs of operands not accepted by the library.
 func binary(op syntax.Token, x, y starlark.Value) (starlark.Value, error) {
 	_, xBool := x.(starlark.Bool)
 	_, yBool := y.(starlark.Bool)
@@ -75,8 +75,8 @@ func binary(op syntax.Token, x, y starlark.Value) (starlark.Value, error) {
 	return keysBinary(op, x, y)
 }
 
-// keysBinary is x & y, x | y, x - y or x ^ y where one is a list and the other a list or
-// set: d.keys() and d.items() are lists here.
+// keysBinary is x & y, x | y, x - y or x ^ y of a list with a list or set: d.keys() and d.items()
+// are lists here.
 func keysBinary(op syntax.Token, x, y starlark.Value) (starlark.Value, error) {
 	switch op {
 	case syntax.AMP, syntax.PIPE, syntax.MINUS, syntax.CIRCUMFLEX:
@@ -152,7 +152,7 @@ func compareTypes(op syntax.Token, x, y starlark.Value, depth int) (result, ok b
 	return false, false, nil
 }
 
-// plainTuple returns a tuple without the names of its fields, nil for other values.
+// plainTuple returns a tuple without the names of fields, nil for other values.
 func plainTuple(x starlark.Value) starlark.Value {
 	switch x := x.(type) {
 	case starlark.Tuple:
@@ -221,7 +221,7 @@ func listExtend(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kw
 	if starlark.Value(ys) == xs {
 		ys = starlark.NewList(listElems(xs))
 	}
-	if err := xs.Append(starlark.None); err != nil { // it can be changed
+	if err := xs.Append(starlark.None); err != nil { // the list can be changed
 		return nil, err
 	}
 	if _, err := callMethod(xs, "pop"); err != nil {
@@ -328,8 +328,8 @@ func setCopy(_ *starlark.Thread, b *starlark.Builtin, _ starlark.Tuple, _ []star
 	return newSetOf(b.Receiver())
 }
 
-// setSymmetric is s.symmetric_difference(xs). The library's counts an element that xs
-// has twice as two.
+// setSymmetric is s.symmetric_difference(xs). The library counts an element twice if xs has it
+// twice.
 func setSymmetric(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	xs, err := onlyArgument(b, args, kwargs)
 	if err != nil {
@@ -358,7 +358,7 @@ func setIsDisjoint(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple,
 	return starlark.Bool(disjoint), err
 }
 
-// setUpdate is s.update(xs, ...) and the methods that change a set by another.
+// setUpdate is s.update(xs, ...) and the other methods that change a set by another set.
 func setUpdate(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	if len(kwargs) > 0 {
 		return nil, stdlib.Errorf(stdlib.TypeError, "%s takes no keyword arguments", b.Name())

@@ -12,28 +12,27 @@ import (
 )
 
 const (
-	// maxReached limits the tools in abi.Lint.Reach. Beyond it, whole servers are.
+	// maxReached limits the tools in abi.Lint.Reach. Beyond the limit, Reach has whole servers.
 	maxReached = 1000
-	// maxKnownTexts limits the texts that a variable is known to have, and maxJoined the
-	// length in bytes of one that was joined: x + x doubles it in every line.
+	// maxKnownTexts limits the known texts of a variable, and maxJoined the length in bytes of a
+	// joined text: x + x doubles the length in every line.
 	maxKnownTexts, maxJoined = 100, 1000
-	// maxFlows limits how often the tree is read until nothing new is found. A variable
-	// that has new texts after lateFlows can have any.
+	// maxFlows limits how often the tree is read until nothing new is found. A variable with new
+	// texts after lateFlows can have any text.
 	maxFlows, lateFlows = 20, 5
 )
 
-// reach returns every tool that a rewritten script can call, and whether that is known:
-// it is not if the tree does not resolve, and then the script does not run either.
+// reach returns every tool that a rewritten script can call, and whether the result is known: it is
+// unknown if the tree does not resolve, and then the script does not run either.
 //
-// A value of a server comes into a program in one way only: an identifier that the
-// resolver finds to be predeclared, in the very tree that is compiled. So it is enough to
-// look at what is done with these identifiers. server.tool and server["tool"] are that
-// tool. A variable that a server is assigned to is treated as the server is. Everything
-// else (an argument, an element of a list, a result, an attribute, an operand) is not
-// followed: whoever gets the value can call every tool of the server.
+// A value of a server comes into a program in one way only: an identifier found to be predeclared
+// by the resolver, in the very tree that is compiled. So the uses of these identifiers are enough.
+// server.tool and server["tool"] are the tool. A variable with an assigned server is treated like
+// the server. Everything else (an argument, an element of a list, a result, an attribute, an
+// operand) is not followed: the code that gets the value can call every tool of the server.
 //
-// The order of statements does not count: a variable has all values that are ever
-// assigned to it. So the tree is read until no variable has a new one.
+// The order of statements does not count: a variable has all values ever assigned. So the tree is
+// read until no variable has a new value.
 func (r *rewriter) reach(file *syntax.File) ([]abi.Reached, bool) {
 	isPredeclared := func(name string) bool {
 		_, ok := meaning(r.env, name)
@@ -63,30 +62,30 @@ type reached struct {
 	exact        bool
 }
 
-// A reacher reads a tree. Its methods whose name is that of a node read the node, of
-// which a value of a server may be a part.
+// A reacher reads a tree. Methods with the name of a node read the node; a value of a server may be
+// a part of the node.
 type reacher struct {
 	env     starlark.StringDict
-	vars    map[*syntax.Ident]*variable // by the identifier that binds them first
+	vars    map[*syntax.Ident]*variable // by the first binding identifier
 	found   map[reached]syntax.Position
 	changed bool // a variable has a new value
 	late    bool
 }
 
-// A variable has the values that are assigned to it, as far as they matter.
+// A variable has the relevant assigned values.
 type variable struct {
 	servers []string
 	texts   []string // if !any
-	any     bool     // it has other values than texts
+	any     bool     // the variable has values other than texts
 }
 
-// known is what is known of the value of an expression: it may be one of these servers,
-// and it is one of these texts if any is not set.
+// known is the knowledge about the value of an expression: the value may be any of these servers,
+// and is among these texts if any is not set.
 type known variable
 
 var unknown = known{any: true}
 
-// list returns what was found, in order.
+// list returns the result, in order.
 func (r *reacher) list(path string) []abi.Reached {
 	if len(r.found) > maxReached {
 		for t, pos := range r.found {
@@ -132,7 +131,7 @@ func before(a, b syntax.Position) bool {
 
 func (r *reacher) whole(server string, pos syntax.Position) { r.add(reached{server: server}, pos) }
 
-// variable returns the variable of an identifier, nil if it is none.
+// variable returns the variable of an identifier, nil without a variable.
 func (r *reacher) variable(id *syntax.Ident) *variable {
 	b, ok := id.Binding.(*resolve.Binding)
 	if !ok || b.First == nil {
@@ -146,10 +145,10 @@ func (r *reacher) variable(id *syntax.Ident) *variable {
 	return v
 }
 
-// assign records that a variable gets a value.
+// assign records an assignment to a variable.
 func (r *reacher) assign(id *syntax.Ident, k known) {
 	v := r.variable(id)
-	if v == nil { // it is predeclared, which the resolver does not let happen
+	if v == nil { // a predeclared identifier, which the resolver refuses
 		for _, s := range k.servers {
 			r.whole(s, id.NamePos)
 		}
@@ -174,7 +173,7 @@ func (r *reacher) assign(id *syntax.Ident, k known) {
 	}
 }
 
-// ident returns what is known of the value of a name.
+// ident returns the knowledge about the value of a name.
 func (r *reacher) ident(id *syntax.Ident) known {
 	if v := r.variable(id); v != nil {
 		return known(*v)
@@ -187,7 +186,7 @@ func (r *reacher) ident(id *syntax.Ident) known {
 	return unknown
 }
 
-// either returns what is known of a value that is one of two.
+// either returns the knowledge about a value from either of two.
 func either(a, b known) known {
 	out := known{servers: slices.Concat(a.servers, b.servers), any: a.any || b.any}
 	if !out.any {
@@ -196,9 +195,8 @@ func either(a, b known) known {
 	return out
 }
 
-// value reads an expression and returns what is known of its value. The caller must
-// account for the servers, unless the value goes nowhere: it is only asked whether it is
-// true.
+// value reads an expression and returns the knowledge about the value. The caller must account for
+// the servers, unless only the truth of the value is used.
 func (r *reacher) value(e syntax.Expr) known {
 	switch e := e.(type) {
 	case *syntax.Ident:
@@ -250,7 +248,7 @@ func (r *reacher) binary(e *syntax.BinaryExpr) known {
 	return unknown
 }
 
-// joined returns what is known of x + y.
+// joined returns the knowledge about x + y.
 func joined(x, y known) known {
 	if x.any || y.any || len(x.texts)*len(y.texts) > maxKnownTexts {
 		return unknown
@@ -269,7 +267,7 @@ func joined(x, y known) known {
 	return out
 }
 
-// template returns what is known of an f-string.
+// template returns the knowledge about an f-string.
 func (r *reacher) template(t *template, values []syntax.Expr) known {
 	out := known{texts: t.texts[:1]}
 	for i, x := range values {
@@ -292,7 +290,8 @@ func (r *reacher) named(of, name known, exact bool, pos syntax.Position) {
 	}
 }
 
-// use reads an expression whose value may go anywhere, and returns what is known of it.
+// use reads an expression with a value that may go anywhere, and returns the knowledge about the
+// value.
 func (r *reacher) use(e syntax.Expr) known {
 	k := r.value(e)
 	for _, s := range k.servers {
@@ -301,7 +300,7 @@ func (r *reacher) use(e syntax.Expr) known {
 	return k
 }
 
-// expr is use for an expression that may be nil.
+// expr is use for an expression or nil.
 func (r *reacher) expr(e syntax.Expr) {
 	if e != nil {
 		r.use(e)
@@ -335,7 +334,7 @@ func plainArgument(e syntax.Expr) bool {
 	return true
 }
 
-// parts reads the other kinds of expressions, whose operands may go anywhere.
+// parts reads the other kinds of expressions, with operands that may go anywhere.
 func (r *reacher) parts(e syntax.Expr) {
 	for _, x := range operands(e) {
 		r.expr(x)

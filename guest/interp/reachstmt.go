@@ -8,7 +8,7 @@ import (
 func (r *reacher) stmts(stmts []syntax.Stmt) {
 	for _, s := range stmts {
 		switch s := s.(type) {
-		case *syntax.ExprStmt: // not the last one, which is returned
+		case *syntax.ExprStmt: // not the last statement, which is returned
 			r.value(s.X)
 		case *syntax.ReturnStmt:
 			r.expr(s.Result)
@@ -58,7 +58,7 @@ func (r *reacher) assignment(target, x syntax.Expr) {
 	}
 }
 
-// sequence returns the elements of a tuple or list that is written out, otherwise nil.
+// sequence returns the elements of a tuple or list display, otherwise nil.
 func sequence(e syntax.Expr) []syntax.Expr {
 	switch e := e.(type) {
 	case *syntax.TupleExpr:
@@ -69,8 +69,7 @@ func sequence(e syntax.Expr) []syntax.Expr {
 	return nil
 }
 
-// loop reads for target in x. The elements of a sequence that is written out are
-// assigned one by one.
+// loop reads for target in x. The elements of a display are assigned one by one.
 func (r *reacher) loop(target, x syntax.Expr) {
 	elements := sequence(unparen(x))
 	if len(elements) == 0 {
@@ -83,7 +82,7 @@ func (r *reacher) loop(target, x syntax.Expr) {
 	}
 }
 
-// target reads what gets values of which nothing is known.
+// target reads the target of unknown values.
 func (r *reacher) target(e syntax.Expr) {
 	parse.EachTarget(e, func(e syntax.Expr) {
 		if id, ok := e.(*syntax.Ident); ok {
@@ -94,8 +93,8 @@ func (r *reacher) target(e syntax.Expr) {
 	})
 }
 
-// params reads parameters. Callers can give them any value; what is a server or may be
-// one has been accounted for where it is passed.
+// params reads parameters. Callers can pass any value; servers and possible servers have been
+// accounted for at the call.
 func (r *reacher) params(params []syntax.Expr) {
 	for _, p := range params {
 		switch p := p.(type) {

@@ -8,15 +8,15 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// repr returns a value as a script would write it. A container that contains itself,
-// or is nested deeper than abi.MaxDepth, is replaced by "...".
+// repr returns a value as written in a script. A container inside itself, or nested deeper than
+// abi.MaxDepth, is replaced by "...".
 func repr(v starlark.Value) string {
 	var w reprWriter
 	w.write(v)
 	return w.out.String()
 }
 
-// text returns a value as str and print show it: strings without quotes.
+// text returns a value as shown by str and print: strings without quotes.
 func text(v starlark.Value) string {
 	switch v := v.(type) { // common types first: to ask for an interface takes long
 	case starlark.String:
@@ -120,7 +120,7 @@ func (w *reprWriter) write(v starlark.Value) {
 	}
 }
 
-// classFunctions are the functions that are classes in Python.
+// classFunctions are functions that are classes in Python.
 var classFunctions = func() map[string]bool {
 	all := make(map[string]bool)
 	for _, name := range strings.Fields(`bool bytes classmethod dict enumerate filter float frozenset int list map property
@@ -130,7 +130,7 @@ var classFunctions = func() map[string]bool {
 	return all
 }()
 
-// errorValue writes an error as the call of its class that makes it.
+// errorValue writes an error as a call of the error's class.
 func (w *reprWriter) errorValue(e *errorValue) {
 	if fn := e.class.find("__repr__"); fn != nil || w.elides(e) {
 		w.out.WriteString(e.String())
@@ -146,7 +146,7 @@ func (w *reprWriter) errorValue(e *errorValue) {
 	w.path = w.path[:len(w.path)-1]
 }
 
-// representer writes a value of a module, which may have others in it.
+// representer writes a value of a module, which may contain other values.
 func (w *reprWriter) representer(v stdlib.Representer) {
 	if w.elides(v) {
 		w.out.WriteString("...")

@@ -8,10 +8,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
-// ReadRequest decodes a request of the host. It takes a fraction of the time of
-// encoding/json, which would take longer than a small script. Names of members match
-// exactly, and unknown ones are an error. Params shares the bytes of message, which
-// must not be changed afterwards.
+// ReadRequest decodes a request of the host. It takes a fraction of the time of encoding/json,
+// which would take longer than a small script. Names of members match exactly, and unknown names
+// are an error. Params shares the bytes of message, which must not be changed afterwards.
 func ReadRequest(message []byte) (abi.Request, error) {
 	var req abi.Request
 	d := decoder{text: unsafe.String(unsafe.SliceData(message), len(message))}
@@ -130,7 +129,7 @@ func (d *decoder) list(opening, closing byte, item func() error) error {
 	}
 }
 
-// skip skips a value. It does not check the value in full; decoding it does.
+// skip skips a value. The check of the value is partial; decoding checks in full.
 func (d *decoder) skip() error {
 	depth := 0
 	for {
@@ -194,7 +193,7 @@ func AppendCalls(buf []byte, calls []abi.ToolCall) []byte {
 	return append(buf, ']')
 }
 
-// AppendCall encodes one call; see AppendCalls.
+// AppendCall encodes a call; see AppendCalls.
 func AppendCall(buf []byte, c abi.ToolCall) []byte {
 	buf = appendString(append(buf, `{"server":`...), c.Server)
 	buf = appendString(append(buf, `,"tool":`...), c.Tool)

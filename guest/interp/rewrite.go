@@ -8,7 +8,7 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// Names that only rewritten trees have: no script can write the dot.
+// Names only in rewritten trees: no script can write the dot.
 const (
 	wrapDictName    = "·dict"
 	markInPlaceName = "·inplace"
@@ -16,58 +16,58 @@ const (
 	markModuloName  = "·modulo"
 	markMethodName  = "·method"
 	raiseName       = "·raise"
-	// outerPrefix before a name means the predeclared value of that name,
-	// whatever the script assigns to it.
+	// outerPrefix before a name means the predeclared value of the name, whatever the script
+	// assigns.
 	outerPrefix = "·outer·"
 )
 
 const (
-	// maxTries is how deep try statements may be nested in one script. The cost of a
-	// variable that is used in the innermost one grows with the depth.
+	// maxTries is how deep try statements may be nested in a script. The cost of a variable used in
+	// the innermost statement grows with the depth.
 	maxTries = 50
-	// maxNesting limits the depth of the syntax tree. The parser has its own limit
-	// for brackets and blocks, but builds chains (a.b.c, a + b + c, elif) without
-	// a limit, and the resolver and compiler recurse over them.
+	// maxNesting limits the depth of the syntax tree. The parser has a limit for brackets and
+	// blocks, but builds chains (a.b.c, a + b + c, elif) without a limit, and the resolver and
+	// compiler recurse over them.
 	maxNesting = 500
-	// maxBranches limits the branches in one function, because the library's
-	// compiler recurses at least once for each.
+	// maxBranches limits the branches in a function, because the library's compiler recurses at
+	// least once for each branch.
 	maxBranches = 2000
 )
 
-// A rewriter turns the tree of a script into the tree that is run:
+// A rewriter turns the tree of a script into the executed tree:
 //
-//   - all of it becomes the body of one function, whose last statement, if it
-//     is an expression, is returned;
+//   - the script becomes the body of one function, whose last statement, if
+//     an expression, is returned;
 //   - expressions that make a bare dict are wrapped, so that scripts see only
 //     Objects;
-//   - the operand of |= is marked, so that it changes dicts in place;
+//   - the operand of |= is marked, so that dicts are changed in place;
 //   - operands of % and .format are marked, so that format.go does the formatting;
-//   - a built-in name that the script assigns to starts with its built-in
+//   - a built-in name assigned by the script starts with the built-in
 //     value, as at the top level of Python: type = type(x);
 //   - type(x) == list compares with "list".
 //
-// Each new node has the position of the old one it stands for.
+// Each new node has the position of the old node it stands for.
 type rewriter struct {
-	bound    map[string]bool // every name that the script binds, in any scope
+	bound    map[string]bool // every name bound by the script, in any scope
 	depth    int
 	branches int // so far in the function being walked
 	tryDepth int
 	err      *syntax.Error
 
-	env    starlark.StringDict // what the program can name, beside what every script can
+	env    starlark.StringDict // the names of this program, besides the names of every script
 	parsed *parse.File
-	shares bool               // there are variables of one function that others assign to
+	shares bool               // variables of a function are assigned by other functions
 	dots   []*syntax.DotExpr  // with the name of a type before the dot
-	values int                // number of values that were added to env
+	values int                // number of values added to env
 	kinds  []*syntax.Expr     // compared with type(x)
-	lazy   []*syntax.CallExpr // whose only argument is a generator expression
+	lazy   []*syntax.CallExpr // with a generator expression as the only argument
 }
 
 func newRewriter(file *parse.File, env starlark.StringDict) *rewriter {
 	return &rewriter{bound: make(map[string]bool), env: env, parsed: file, shares: file.Nonlocal}
 }
 
-// value adds a value for this script only to env, and returns its name.
+// value adds a value for this script only to env, and returns the name.
 func (r *rewriter) value(v starlark.Value) string {
 	r.values++
 	name := fmt.Sprintf("·%d", r.values)
@@ -81,8 +81,8 @@ func (r *rewriter) fail(pos syntax.Position, format string, args ...any) {
 	}
 }
 
-// file rewrites a whole script. It adds the values of outerPrefix names, and those
-// of the method value, to env.
+// file rewrites a whole script. It adds the values of outerPrefix names and of the method value to
+// env.
 func (r *rewriter) file(f *syntax.File) {
 	env := r.env
 	r.block(f.Stmts)
@@ -124,7 +124,7 @@ func (r *rewriter) file(f *syntax.File) {
 	}
 }
 
-// setParams sets params in env, under both names that a program may use for it.
+// setParams sets params in env, under both names used by programs.
 func setParams(env starlark.StringDict, params starlark.Value) {
 	env["params"] = params
 	if _, ok := env[outerPrefix+"params"]; ok {
@@ -132,7 +132,7 @@ func setParams(env starlark.StringDict, params starlark.Value) {
 	}
 }
 
-// nest counts a level of the tree and reports whether to go on; unnest undoes it.
+// nest counts a level of the tree and reports whether to go on; unnest undoes the count.
 func (r *rewriter) nest(n syntax.Node) bool {
 	r.depth++
 	if r.depth > maxNesting {
@@ -143,7 +143,7 @@ func (r *rewriter) nest(n syntax.Node) bool {
 
 func (r *rewriter) unnest() { r.depth-- }
 
-// firstPos returns a position of n. Unlike Span, it does not walk down the tree.
+// firstPos returns a position of n. Unlike Span, firstPos does not walk down the tree.
 func firstPos(n syntax.Node) syntax.Position {
 	switch n := n.(type) {
 	case *syntax.BinaryExpr:
@@ -324,8 +324,8 @@ func (r *rewriter) target(e syntax.Expr) syntax.Expr {
 	return e // the resolver refuses anything else
 }
 
-// bindings returns the names that statements bind in their own function, after others, in
-// order. The tree must have been checked not to be too deep.
+// bindings returns the names bound by statements in their own function, appended to out, in order.
+// The depth of the tree must have been checked.
 func bindings(stmts []syntax.Stmt, out []*syntax.Ident) []*syntax.Ident {
 	return parse.Bindings(stmts, out, true)
 }

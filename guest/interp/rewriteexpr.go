@@ -12,7 +12,7 @@ func (r *rewriter) exprs(list []syntax.Expr) {
 	}
 }
 
-// expr rewrites an expression and returns its replacement; nil stays nil.
+// expr rewrites an expression and returns the replacement; nil stays nil.
 func (r *rewriter) expr(e syntax.Expr) syntax.Expr {
 	if e == nil || !r.nest(e) {
 		return e
@@ -142,8 +142,8 @@ func (r *rewriter) comprehension(e *syntax.Comprehension) {
 	r.depth = depth
 }
 
-// lambda rewrites lambda **kw: body as lambda **kw: [body for kw in [wrapped]][0],
-// which needs no frame of its own.
+// lambda rewrites lambda **kw: body as lambda **kw: [body for kw in [wrapped]][0], which needs no
+// additional frame.
 func (r *rewriter) lambda(e *syntax.LambdaExpr) {
 	kwargs := r.params(e.Params)
 	outer := r.branches
@@ -172,13 +172,13 @@ func ident(pos syntax.Position, name string) *syntax.Ident {
 	return &syntax.Ident{NamePos: pos, Name: name}
 }
 
-// operator returns (name | x); the value of name decides what it does.
+// operator returns (name | x); the value of name decides the result.
 func operator(pos syntax.Position, name string, x syntax.Expr) syntax.Expr {
 	return &syntax.BinaryExpr{X: ident(pos, name), OpPos: pos, Op: syntax.PIPE, Y: x}
 }
 
-// modulo rewrites x % y. If x may be text, it is marked, so that format.go handles
-// it. With a number on the right nothing is marked: x % 2 is common in loops.
+// modulo rewrites x % y. A possible text x is marked for format.go. With a number on the right
+// nothing is marked: x % 2 is common in loops.
 func modulo(pos syntax.Position, x, y syntax.Expr) syntax.Expr {
 	if number, ok := y.(*syntax.Literal); !ok || number.Token != syntax.INT || isText(x) {
 		x = operator(pos, markModuloName, x)

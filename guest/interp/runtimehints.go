@@ -7,8 +7,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/guest/parse"
 )
 
-// explain adds a hint to the library's message about a failure, if there is one for
-// that message.
+// explain adds a hint to the library's message about a failure, if the message has one.
 func explain(message string) string {
 	message = withoutHidden(message)
 	const meant = " field or method (did you mean ."
@@ -103,16 +102,15 @@ const (
 	textHint   = "the value is text; " + answerHint
 )
 
-// resultMembers are the members of an MCP result. Scripts often look for them in the
-// value that a call returns.
+// resultMembers are the members of an MCP result. Scripts often look for them in the result of a
+// call.
 var resultMembers = map[string]bool{"content": true, "structuredContent": true, "isError": true}
 
 const pairsHint = "for the pairs of a dict, loop over d.items()"
 
 const noneHint = "the value is None: test it first, if x != None, or use d.get(key, default)"
 
-// methodHint returns what to write instead of a method of Python, JavaScript or
-// another language.
+// methodHint returns the replacement for a method of Python, JavaScript or another language.
 func methodHint(kind, name string) string {
 	switch kind {
 	case "NoneType":

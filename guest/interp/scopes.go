@@ -8,8 +8,8 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// generatorWalrus returns the names to which generator expressions of a function assign.
-// Each of these expressions is a function, but the names belong to the function around it.
+// generatorWalrus returns the names assigned by generator expressions of a function. Each of these
+// expressions is a function, but the names belong to the enclosing function.
 func generatorWalrus(stmts []syntax.Stmt) (names []string) {
 	eachExpr(stmts, func(e syntax.Expr) {
 		syntax.Walk(e, func(n syntax.Node) bool {
@@ -51,7 +51,7 @@ func generatorBody(n syntax.Node) syntax.Expr {
 	return call.Args[0].(*syntax.LambdaExpr).Body
 }
 
-// walrusNames appends the names that expressions assign to in a function.
+// walrusNames appends the names assigned by expressions in a function.
 func walrusNames(stmts []syntax.Stmt, out []*syntax.Ident) []*syntax.Ident {
 	eachExpr(stmts, func(e syntax.Expr) {
 		syntax.Walk(e, func(n syntax.Node) bool {
@@ -86,8 +86,7 @@ func walrusNames(stmts []syntax.Stmt, out []*syntax.Ident) []*syntax.Ident {
 	return out
 }
 
-// eachExpr calls f with the expressions of statements, but not with those of the
-// functions inside.
+// eachExpr calls f with the expressions of statements, but not inside inner functions.
 func eachExpr(stmts []syntax.Stmt, f func(syntax.Expr)) {
 	for _, s := range stmts {
 		switch s := s.(type) {
@@ -126,8 +125,8 @@ func (s *scope) outermost() *scope {
 	return s
 }
 
-// scopes applies the global and nonlocal statements of a function and of those inside
-// it. It adds the variables that others assign to to names, which are shared.
+// scopes applies the global and nonlocal statements of a function and of inner functions. It adds
+// the variables assigned by other functions to names, which are shared.
 func (t *tryRewriter) scopes(s *scope, body []syntax.Stmt, names []string) []string {
 	if s.outer != nil {
 		for _, d := range declarations(body, false) {
@@ -156,8 +155,7 @@ func (t *tryRewriter) scopes(s *scope, body []syntax.Stmt, names []string) []str
 	return names
 }
 
-// declarations returns the global and nonlocal statements of a function, or those of the
-// functions inside it.
+// declarations returns the global and nonlocal statements of a function, or of the inner functions.
 func declarations(stmts []syntax.Stmt, inside bool) (out []*parse.Scope) {
 	for _, s := range stmts {
 		switch s := s.(type) {
@@ -184,7 +182,7 @@ func declarations(stmts []syntax.Stmt, inside bool) (out []*parse.Scope) {
 	return out
 }
 
-// checkScope refuses nonlocal for a variable that no function around has.
+// checkScope refuses nonlocal for a variable unknown to all enclosing functions.
 func (t *tryRewriter) checkScope(s *parse.Scope, r *region) {
 	for _, id := range s.Names {
 		if _, _, ok := r.scope.find(id.Name); !ok && !s.Global {

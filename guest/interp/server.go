@@ -9,8 +9,8 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// server is a server as scripts see it: every attribute and index is a tool. Only the
-// host knows which tools there are.
+// server is a server as seen by scripts: every attribute and index is a tool. Only the host knows
+// which tools exist.
 type server struct{ name string }
 
 var (
@@ -25,7 +25,7 @@ func (server) Truth() starlark.Bool    { return true }
 func (s server) Hash() (uint32, error) { return starlark.String(s.name).Hash() }
 func (server) AttrNames() []string     { return nil }
 
-// Attr is server.tool: the tool by its script name.
+// Attr is server.tool: the tool by script name.
 func (s server) Attr(name string) (starlark.Value, error) {
 	if name == "" { // of getattr
 		return nil, s.noName()
@@ -33,7 +33,7 @@ func (s server) Attr(name string) (starlark.Value, error) {
 	return tool{server: s.name, name: name}, nil
 }
 
-// Get is server["tool"]: the tool by the server's own name for it.
+// Get is server["tool"]: the tool by the server's own name.
 func (s server) Get(k starlark.Value) (starlark.Value, bool, error) {
 	name, ok := starlark.AsString(k)
 	if !ok {
@@ -49,7 +49,7 @@ func (s server) noName() error {
 	return fmt.Errorf("server %s: the name of a tool cannot be empty", s.name)
 }
 
-// tool is a tool that can be called.
+// tool is a callable tool.
 type tool struct {
 	server, name string
 	exact, raw   bool
@@ -79,7 +79,7 @@ func (tool) Truth() starlark.Bool    { return true }
 func (t tool) Hash() (uint32, error) { return starlark.String(t.Name()).Hash() }
 func (tool) AttrNames() []string     { return []string{"raw"} }
 
-// Attr has only .raw: the same tool, whose calls return the whole result.
+// Attr has only .raw: the same tool, with whole results.
 func (t tool) Attr(name string) (starlark.Value, error) {
 	if name != "raw" || t.raw {
 		return nil, fmt.Errorf("tool %s has no .%s (it must be called to get a value: %s({...}).%s)", t.Name(), name, t.Name(), name)
@@ -88,7 +88,7 @@ func (t tool) Attr(name string) (starlark.Value, error) {
 	return t, nil
 }
 
-// CallInternal makes the call and waits for its answer.
+// CallInternal makes the call and waits for the answer.
 func (t tool) CallInternal(thread *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	r := runOf(thread)
 	call, err := t.request(r, args, kwargs)
@@ -109,9 +109,9 @@ func (t tool) CallInternal(thread *starlark.Thread, args starlark.Tuple, kwargs 
 	return v, nil
 }
 
-// request returns the call with the arguments from a positional dict and keywords.
-// With a dict, the keywords timeout and meta are options of the call. Without one, all
-// keywords are arguments, so that no name of an argument is reserved.
+// request returns the call with the arguments from a positional dict and keywords. With a dict, the
+// keywords timeout and meta are options of the call. Without a dict, all keywords are arguments, so
+// no name of an argument is reserved.
 func (t tool) request(r *run, args starlark.Tuple, kwargs []starlark.Tuple) (abi.ToolCall, error) {
 	call := abi.ToolCall{Server: t.server, Tool: t.name, Exact: t.exact, Raw: t.raw}
 	var err error
@@ -205,7 +205,7 @@ func (t tool) arguments(args starlark.Tuple, kwargs []starlark.Tuple) (Object, e
 	return all, nil
 }
 
-// asObject returns any kind of dict as one.
+// asObject returns any kind of dict as an Object.
 func asObject(v starlark.Value) (Object, bool) {
 	if like, ok := v.(stdlib.DictLike); ok {
 		return Object{like.Underlying()}, true
@@ -213,7 +213,7 @@ func asObject(v starlark.Value) (Object, bool) {
 	return Object{}, false
 }
 
-// toolError is the failure of one call.
+// toolError is the failure of a call.
 type toolError struct{ call *abi.CallError }
 
 func (e *toolError) Error() string {
@@ -223,17 +223,17 @@ func (e *toolError) Error() string {
 	return fmt.Sprintf("%s.%s: %s", e.call.Server, e.call.Tool, e.call.Message)
 }
 
-// fatalError ends the run; scripts cannot catch it.
+// fatalError ends the run, uncaught by scripts.
 type fatalError struct {
 	message string
 	limit   string // see abi.Error.Limit
-	cause   error  // an error of the script that it could not catch
+	cause   error  // an error of the script that the script could not catch
 }
 
 func (e *fatalError) Error() string { return e.message }
 
-// encodeFailed returns the error for a value that could not be encoded. If the value
-// was too large, the error ends the run.
+// encodeFailed returns the error for a value without an encoding. If the value was too large, the
+// error ends the run.
 func (r *run) encodeFailed(what string, err error) error {
 	err = fmt.Errorf("%s: %w", what, err)
 	if errors.Is(err, errTooLarge) {

@@ -5,9 +5,8 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// sharedNames returns the variables of a function that must be shared with the parts
-// of its try statements, in the order in which they are bound. It includes
-// parameters if a part assigns to them.
+// sharedNames returns the variables of a function to be shared with the parts of try statements, in
+// the order of their bindings. Parameters are included if a part assigns to them.
 func sharedNames(params []syntax.Expr, body []syntax.Stmt, walrus bool) []string {
 	u := usage{total: make(mentions), shared: make(map[string]bool), walrus: walrus}
 	tries := false
@@ -32,17 +31,16 @@ func sharedNames(params []syntax.Expr, body []syntax.Stmt, walrus bool) []string
 	return names
 }
 
-// usage counts where the variables of one function are mentioned and bound.
+// usage counts where the variables of a function are mentioned and bound.
 type usage struct {
 	total  mentions
 	shared map[string]bool
-	walrus bool // there are assignments in expressions
+	walrus bool // expressions contain assignments
 }
 
-// decide checks the parts of try statements. A name that a part binds is shared,
-// unless it is mentioned nowhere else and the part runs only once in a call of the
-// function. (If a part inside this one binds the name too, the name is shared
-// because of that part.)
+// decide checks the parts of try statements. A name bound by a part is shared, unless the name is
+// mentioned nowhere else and the part runs only once in a call of the function. (If an inner part
+// binds the name too, the name is shared because of the inner part.)
 func (u *usage) decide(stmts []syntax.Stmt, inLoop bool) {
 	eachTry(stmts, inLoop, func(s *parse.Try, inLoop bool) {
 		for _, c := range s.Clauses {
@@ -85,7 +83,7 @@ func eachTry(stmts []syntax.Stmt, inLoop bool, f func(s *parse.Try, inLoop bool)
 	}
 }
 
-// mentions counts how often each name occurs in some code, whatever it means there.
+// mentions counts how often each name occurs in some code, whatever the name means there.
 type mentions map[string]int
 
 func (m mentions) block(stmts []syntax.Stmt) {

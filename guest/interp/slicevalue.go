@@ -6,8 +6,8 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// sliceValue is slice(start, stop, step). The changed library takes it as an index, and
-// classes of the script get one for x[a:b].
+// sliceValue is slice(start, stop, step). The changed library takes it as an index, and classes of
+// the script get a sliceValue for x[a:b].
 type sliceValue struct{ start, stop, step starlark.Value }
 
 var (
@@ -25,12 +25,12 @@ func (*sliceValue) Hash() (uint32, error) {
 }
 func (*sliceValue) AttrNames() []string { return []string{"indices", "start", "step", "stop"} }
 
-// Repr is the call that makes the slice.
+// Repr is the call for the slice.
 func (s *sliceValue) Repr(repr func(starlark.Value) string) string {
 	return "slice(" + stdlib.JoinRepr([]starlark.Value{s.start, s.stop, s.step}, repr) + ")"
 }
 
-// Bounds returns what the changed library slices with.
+// Bounds returns the bounds for the changed library.
 func (s *sliceValue) Bounds() (lo, hi, step starlark.Value) { return s.start, s.stop, s.step }
 
 // CompareSameType compares the three parts.
@@ -53,7 +53,7 @@ func (s *sliceValue) Attr(name string) (starlark.Value, error) {
 	return nil, nil
 }
 
-// indices returns the three numbers that range needs for a sequence of a length.
+// indices returns the three arguments of range for a sequence of a length.
 func (s *sliceValue) indices(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var n int
 	if err := starlark.UnpackPositionalArgs(b.Name(), args, kwargs, 1, &n); err != nil {
@@ -87,8 +87,8 @@ func (i *instance) GetSlice(lo, hi, step starlark.Value) (starlark.Value, error)
 	return v, err
 }
 
-// idBuiltin implements id(x): a number that is the same for the same object. Numbers are
-// given in the order in which a script asks, so that they do not depend on addresses.
+// idBuiltin implements id(x): a number, the same for the same object. Numbers are given in the
+// order of a script's calls, and do not depend on addresses.
 func idBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	v, err := onlyArgument(b, args, kwargs)
 	if err != nil {
@@ -114,7 +114,7 @@ const (
 	idStep  = 16
 )
 
-// identityOf returns a key that is equal for values that are identical (see identical).
+// identityOf returns a key that is equal for identical values (see identical).
 func identityOf(v starlark.Value) any {
 	switch v := v.(type) {
 	case starlark.Int: // large ones are pointers

@@ -10,16 +10,16 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// A sourceModule is a module that is written in Python, or a module in Go with names
-// beside that are. Its code runs in a run that asks for one of these names.
+// A sourceModule is a module written in Python, or a module in Go with further names in Python. The
+// code runs in a run that asks for any of these names.
 type sourceModule struct {
 	inpython.Module
-	goPart  starlark.HasAttrs // nil for a module that is all Python
+	goPart  starlark.HasAttrs // nil for a module entirely in Python
 	run     *run              // nil while a script is only checked
 	members starlark.StringDict
 }
 
-// moduleFile begins the names of files that modules have in positions.
+// moduleFile begins the file names of modules in positions.
 const moduleFile = "·module·"
 
 func (m *sourceModule) String() string        { return fmt.Sprintf("<module '%s'>", m.Name) }
@@ -37,8 +37,7 @@ func (m *sourceModule) AttrNames() []string {
 	return names
 }
 
-// Attr returns a member of the module; None for one in Python while a script is only
-// checked.
+// Attr returns a member of the module; None for a member in Python while a script is only checked.
 func (m *sourceModule) Attr(name string) (starlark.Value, error) {
 	if !slices.Contains(m.Names, name) {
 		if m.goPart == nil {
@@ -57,7 +56,7 @@ func (m *sourceModule) Attr(name string) (starlark.Value, error) {
 	return m.members[name], nil
 }
 
-// load runs the code of the module. Modules that share their code share its values.
+// load runs the code of the module. Modules with the same code share the values.
 func (m *sourceModule) load() error {
 	r := m.run
 	if members := r.modules[m.Code]; members != nil {
@@ -90,7 +89,7 @@ func (m *sourceModule) load() error {
 	return nil
 }
 
-// imports notes that a program uses a value, which may be a module in Python.
+// imports records the use of a value by a program; the value may be a module in Python.
 func (s *source) imports(v starlark.Value) {
 	if imported, ok := v.(importedModule); ok {
 		if m, ok := imported.HasAttrs.(*sourceModule); ok {
@@ -99,7 +98,7 @@ func (s *source) imports(v starlark.Value) {
 	}
 }
 
-// adopt gives the modules in Python that a program imports to the run.
+// adopt gives the modules in Python imported by a program to the run.
 func (r *run) adopt(s *source) {
 	for _, m := range s.modules {
 		m.run = r
@@ -120,8 +119,8 @@ func withSource(all map[string]func() starlark.HasAttrs) {
 	}
 }
 
-// inModule reports whether a frame is one of a module in Python. Scripts' errors are
-// shown where they call it.
+// inModule reports whether a frame belongs to a module in Python. Scripts' errors are shown at the
+// call of the module.
 func inModule(f starlark.CallFrame) bool { return strings.HasPrefix(f.Pos.Filename(), moduleFile) }
 
 // cachedProperty is functools.cached_property.

@@ -16,7 +16,7 @@ import (
 // [[fill]align][sign][#][0][width][,][.precision][type]. The zero value is an empty
 // specification.
 type formatSpec struct {
-	text      string // as it was written
+	text      string // as written
 	fill      rune   // 0: a space
 	align     byte   // < > ^ = or 0
 	sign      byte   // + - space or 0
@@ -27,7 +27,7 @@ type formatSpec struct {
 	precise   bool
 	precision int
 	verb      byte // or 0
-	special   bool // only values with formats of their own can have it
+	special   bool // only for values with special formats
 }
 
 // maxFormatWidth limits width and precision.
@@ -233,8 +233,8 @@ func (f formatSpec) float(v float64) (string, error) {
 	return f.number(math.Signbit(v) && !math.IsNaN(v), "", out[:whole], out[whole:]+suffix, 3), nil
 }
 
-// shortened returns a float with that number of significant digits, and always with a
-// point or an exponent.
+// shortened returns a float with a number of significant digits, and always with a point or an
+// exponent.
 func shortened(v float64, digits int) string {
 	out := strconv.FormatFloat(v, 'e', digits-1, 64)
 	mantissa, exponent, _ := strings.Cut(out, "e")

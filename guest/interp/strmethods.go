@@ -9,7 +9,7 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// maxPadding limits what padding methods make.
+// maxPadding limits the results of padding methods.
 const maxPadding = 1 << 24
 
 var stringMethods = map[string]builtinFunc{
@@ -53,7 +53,7 @@ func mapText(f func(string) string) builtinFunc {
 	}
 }
 
-// testText is a test of all characters; empty is its result for no text.
+// testText is a test of all characters; empty is the result for no text.
 func testText(empty bool, f func(rune) bool) builtinFunc {
 	return func(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 		if err := starlark.UnpackPositionalArgs(b.Name(), args, kwargs, 0); err != nil {
@@ -67,8 +67,7 @@ func testText(empty bool, f func(rune) bool) builtinFunc {
 	}
 }
 
-// cased is the test that all letters that have a case have this one, and that there is
-// such a letter.
+// cased tests whether all letters with a case have this case, with at least one letter.
 func cased(is func(rune) bool) builtinFunc {
 	return func(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 		if err := starlark.UnpackPositionalArgs(b.Name(), args, kwargs, 0); err != nil {
@@ -112,7 +111,7 @@ func swapCase(s string) string {
 	}, s))
 }
 
-// titleCase begins each run of letters with a capital one.
+// titleCase begins each run of letters with a capital.
 func titleCase(s string) string {
 	inWord := false
 	var out strings.Builder
@@ -296,8 +295,8 @@ func splitText(s, sep string, most int, last bool) []string {
 	return append([]string{strings.Join(all[:n], sep)}, all[n:]...)
 }
 
-// splitSpace splits at runs of white space; the rest after most splits stays as it
-// is, without white space at the side where splitting has begun.
+// splitSpace splits at runs of white space; the rest after most splits is unchanged, without white
+// space at the side where splitting began.
 func splitSpace(s string, most int, last bool) []string {
 	if most < 0 {
 		return strings.Fields(s)

@@ -6,7 +6,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/guest/parse"
 )
 
-// syntaxHint guesses what was meant from the tokens around the wrong one.
+// syntaxHint guesses the intention from the tokens around the wrong token.
 func syntaxHint(tokens []token, i int) string {
 	at := func(j int) token {
 		if j < 0 || j >= len(tokens) {
@@ -64,7 +64,7 @@ func syntaxHint(tokens []token, i int) string {
 	return ""
 }
 
-// startsWith reports whether the statement of token i begins with one of the words.
+// startsWith reports whether the statement of token i begins with any of the words.
 func startsWith(tokens []token, i int, words ...string) bool {
 	for i--; i >= 0; i-- {
 		for _, w := range words {
@@ -83,8 +83,8 @@ func isOpening(t token) bool {
 	return t.kind == punctToken && strings.HasSuffix("([{,=:+-*/%<>|&", t.text)
 }
 
-// unclosed returns the bracket that is still open at a token that should not be
-// inside one: at the end, or on a later line.
+// unclosed returns the bracket still open at a token that should be outside brackets: at the end,
+// or on a later line.
 func unclosed(in parse.Portion, at token) *token {
 	l := lexer{code: in.Code, line: in.Line, col: in.Col, statement: true}
 	var open []token

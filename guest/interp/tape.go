@@ -11,16 +11,16 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// The values of answers. Most scripts use a small part of what tools answer, so the dicts
-// of a tape make their values when a script first asks for them. Scripts cannot tell.
+// The values of answers. Most scripts use a small part of the answers, so the dicts of a tape make
+// their values on demand. Scripts cannot see the difference.
 
-// answerValue returns the value of a call that has not failed.
+// answerValue returns the value of a successful call.
 func (r *run) answerValue(a abi.Answer) (starlark.Value, error) {
 	if a.Tape == nil {
 		return r.decode(a.Value)
 	}
 	t := &tapeReader{words: a.Tape, text: tapeText(a.Tape)}
-	// What is made later keeps the whole tape in memory. So there is a limit.
+	// Later values keep the whole tape in memory, so the size is limited.
 	limit := r.memory
 	if limit == 0 {
 		limit = mostMemory
@@ -33,19 +33,19 @@ func (r *run) answerValue(a abi.Answer) (starlark.Value, error) {
 }
 
 const (
-	// lazyPart is the part of a run's memory that tapes of lazy dicts may take.
+	// lazyPart is the part of a run's memory for tapes of lazy dicts.
 	lazyPart  = 16
 	wordBytes = 4
 )
 
-// tapeText returns the bytes of a tape that are behind its words.
+// tapeText returns the bytes of a tape after the words.
 func tapeText(words []uint32) string {
 	n := int(words[0])
 	rest := words[n:]
 	return unsafe.String((*byte)(unsafe.Pointer(unsafe.SliceData(rest))), len(rest)*wordBytes)
 }
 
-// tapeReader makes the values of one tape. Package tape explains the words.
+// tapeReader makes the values of a tape. Package tape explains the words.
 type tapeReader struct {
 	words []uint32
 	text  string
@@ -85,8 +85,8 @@ func (t *tapeReader) value(slot uint32) starlark.Value {
 	return starlark.None
 }
 
-// string returns a part of the text: a copy unless the tape is kept anyway, so that a
-// script that keeps one string does not keep the whole answer.
+// string returns a part of the text: a copy unless the tape is kept anyway, so a script with a
+// single kept string does not keep the whole answer.
 func (t *tapeReader) string(length, offset uint32) string {
 	s := t.text[offset : offset+length]
 	if t.lazy {
@@ -105,7 +105,7 @@ func (t *tapeReader) dict(shape, slots uint32) starlark.Value {
 	}
 	o := newObject(int(n))
 	for i, k := range *t.shapeKeys(shape) {
-		// It cannot fail: keys are strings.
+		// SetKey cannot fail: keys are strings.
 		_ = o.Dict.SetKey(k, t.value(slots+uint32(i)*tape.SlotWords))
 	}
 	return o
@@ -134,7 +134,7 @@ func (t *tapeReader) key(shape, n, i uint32) string {
 	return t.string(t.words[at], t.words[at+1])
 }
 
-// Find returns the index of a key in a shape, -1 if it is not there.
+// Find returns the index of a key in a shape, -1 if absent.
 func (t *tapeReader) Find(shape uint32, key string) int {
 	n := t.words[shape]
 	signature := tape.Signature(key)

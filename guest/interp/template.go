@@ -66,7 +66,7 @@ func (r *rewriter) field(p parse.Piece) syntax.Expr {
 // template makes (template | (value, ...)) the text with the values filled in.
 type template struct {
 	operandOnly
-	texts []string // one more than there are values
+	texts []string // one more than values
 }
 
 func (t *template) Binary(op syntax.Token, y starlark.Value, side starlark.Side) (starlark.Value, error) {

@@ -9,38 +9,36 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// A tryRewriter turns try statements into calls. An error unwinds the function in
-// which it happens, so each part of a try statement becomes a function of its own,
-// and catch.go calls these functions:
+// A tryRewriter turns try statements into calls. An error unwinds the function in which it happens,
+// so each part of a try statement becomes a separate function, and catch.go calls these functions:
 //
 //	try:                      def ·p1(): a = f()
 //	    a = f()               def ·p2(): return leave("return", None)
 //	except Error as e:   =>   ·r1 = ·try(·p1, ·p2)
 //	    return                if ·r1: return ·r1.value
 //
-// A variable that is assigned in a part belongs to the function around it. Such
-// variables are kept in a value of type variables, ·v1, that the parts share with
-// the function: a becomes ·v1[0] everywhere. A variable that is used in one part
-// only, and not in a loop, stays a variable of that part.
+// A variable assigned in a part belongs to the enclosing function. These variables are kept in a
+// value of type variables, ·v1, shared by the parts and the function: a becomes ·v1[0]
+// everywhere. A variable used in a single part, and not in a loop, stays a variable of the part.
 //
-// The parts only run while the function's own frame exists, and errors.go leaves
-// them out of backtraces.
+// The parts only run while the function's own frame exists, and errors.go leaves them out of
+// backtraces.
 type tryRewriter struct {
 	*rewriter
 	made int // number of names made so far
 }
 
-// A scope has the names that a function or comprehension binds.
+// A scope has the names bound by a function or comprehension.
 type scope struct {
 	outer *scope
 	names map[string]bool
-	boxed map[string]int // names that are stored in vars, with their index there
+	boxed map[string]int // names stored in vars, with their index there
 	vars  string
-	// globals are the names that are declared global: they are those of the outermost scope.
+	// globals are the names declared global, names of the outermost scope.
 	globals map[string]bool
 }
 
-// find returns the place of a boxed variable, if name is one in this scope.
+// find returns the place of a boxed variable, if name is boxed in this scope.
 func (s *scope) find(name string) (vars string, index int, ok bool) {
 	for ; s != nil; s = s.outer {
 		if s.globals[name] {
@@ -56,7 +54,7 @@ func (s *scope) find(name string) (vars string, index int, ok bool) {
 	return "", 0, false
 }
 
-// A region is the code of one function, or of one part of a try statement in it.
+// A region is the code of a function, or of a part of a try statement.
 type region struct {
 	scope    *scope
 	part     bool
@@ -184,8 +182,8 @@ func (t *tryRewriter) block(in []syntax.Stmt, r *region) []syntax.Stmt {
 			t.params(s.Params, r.scope)
 			s.Body = t.function(s.Def, s.Params, s.Body, r.scope)
 			if vars, i, ok := r.scope.find(s.Name.Name); ok {
-				// The function is first bound as a variable of its region. The name may have
-				// been declared global or nonlocal.
+				// The function is first bound as a variable of the region. The name may have been
+				// declared global or nonlocal.
 				pos := s.Name.NamePos
 				out = append(out, s)
 				stmt = &syntax.AssignStmt{OpPos: pos, Op: syntax.EQ, LHS: slot(pos, vars, i), RHS: ident(pos, s.Name.Name)}
@@ -216,7 +214,7 @@ func (t *tryRewriter) branch(s *syntax.BranchStmt, r *region) syntax.Stmt {
 	}
 	switch {
 	case !r.part || r.loops > 0:
-		return s // the resolver checks that there is a loop
+		return s // the resolver checks the loop
 	case r.allLoops == 0:
 		t.fail(s.TokenPos, "%s not in a loop", s.Token)
 		return s
@@ -224,7 +222,7 @@ func (t *tryRewriter) branch(s *syntax.BranchStmt, r *region) syntax.Stmt {
 	return r.leave(s.TokenPos, how, nil)
 }
 
-// leave returns the statement that ends a part early.
+// leave returns the statement for leaving a part early.
 func (r *region) leave(pos syntax.Position, how leaveKind, value syntax.Expr) syntax.Stmt {
 	r.leaves[how] = true
 	if value == nil {
@@ -278,9 +276,8 @@ func (t *tryRewriter) try(s *parse.Try, r *region, out []syntax.Stmt) []syntax.S
 	return append(out, assign(pos, result, call), r.completeLeave(pos, result, leaves))
 }
 
-// caught sets where a clause keeps the error that it catches. If its name was declared
-// global or nonlocal, that is among the variables of another function, which the call gets
-// as another argument.
+// caught sets where a clause keeps the caught error. If the name was declared global or nonlocal,
+// the place is among the variables of another function, which the call gets as another argument.
 func (t *tryRewriter) caught(h *handler, c *parse.Except, r *region, call *syntax.CallExpr) {
 	if c.As == nil {
 		return
@@ -295,8 +292,8 @@ func (t *tryRewriter) caught(h *handler, c *parse.Except, r *region, call *synta
 	}
 }
 
-// knownClasses returns the classes that an except clause names, or nil if they are
-// only known when the clause is reached.
+// knownClasses returns the classes named by an except clause, or nil if they are only known when
+// the clause is reached.
 func (t *tryRewriter) knownClasses(e syntax.Expr) []*class {
 	switch e := e.(type) {
 	case nil:
@@ -321,8 +318,8 @@ func (t *tryRewriter) knownClasses(e syntax.Expr) []*class {
 	return nil
 }
 
-// completeLeave returns the statement after a try statement that completes the break,
-// continue or return of one of its parts: if result: ...
+// completeLeave returns the statement after a try statement that completes the break, continue or
+// return of a part: if result: ...
 func (r *region) completeLeave(pos syntax.Position, result string, leaves [3]bool) syntax.Stmt {
 	field := func(name string) syntax.Expr {
 		return &syntax.DotExpr{X: ident(pos, result), Dot: pos, NamePos: pos, Name: ident(pos, name)}
@@ -428,8 +425,7 @@ func (t *tryRewriter) exprs(list []syntax.Expr, s *scope) {
 	}
 }
 
-// comprehension rewrites a comprehension. Its first sequence belongs to the scope
-// around it.
+// comprehension rewrites a comprehension. The first sequence belongs to the enclosing scope.
 func (t *tryRewriter) comprehension(e *syntax.Comprehension, outer *scope) {
 	s := &scope{outer: outer, names: make(map[string]bool)}
 	for _, c := range e.Clauses {
@@ -455,13 +451,12 @@ func (t *tryRewriter) comprehension(e *syntax.Comprehension, outer *scope) {
 	e.Body = t.expr(e.Body, s)
 }
 
-// variables holds the variables that a function shares with its try statements. The
-// value in the rewritten tree has only the names; (value | None) makes the variables
-// of one call.
+// variables holds the variables shared by a function with the function's try statements. The value
+// in the rewritten tree has only the names; (value | None) makes the variables of a call.
 type variables struct {
 	operandOnly
 	names  []string
-	values []starlark.Value // nil for a variable that is not bound
+	values []starlark.Value // nil for an unbound variable
 }
 
 var (
@@ -470,8 +465,8 @@ var (
 	_ starlark.HasBinary = (*variables)(nil)
 )
 
-// Binary makes the variables of one call of the function, or sets one of them: v & (i,
-// value) is value.
+// Binary makes the variables of a call of the function, or sets a variable: v & (i, value) is
+// value.
 func (v *variables) Binary(op syntax.Token, y starlark.Value, side starlark.Side) (starlark.Value, error) {
 	if op == syntax.AMP {
 		pair := y.(starlark.Tuple)

@@ -7,7 +7,7 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// The names of typing that classes are derived from and that mean something at run time.
+// The base classes from typing with a meaning at run time.
 
 // namedTupleBase is NamedTuple.
 type namedTupleBase struct{ placeholder }
@@ -37,8 +37,8 @@ func (namedTupleBase) makeClass(_ *starlark.Thread, c *class) (starlark.Value, e
 	return t, nil
 }
 
-// tupleMember returns what a class derived from NamedTuple has under a name, for the class
-// of tuples t that it has become, or for a tuple of it.
+// tupleMember returns a member of a class derived from NamedTuple, for the resulting class of
+// tuples t, or for a tuple of t.
 func tupleMember(c *class, t, x starlark.Value, name string) (starlark.Value, error) {
 	switch v := c.find(name).(type) {
 	case *classMethod:
@@ -83,14 +83,14 @@ func (namedTupleBase) CallInternal(_ *starlark.Thread, args starlark.Tuple, kwar
 	return collections.NewTupleType(name, names), err
 }
 
-// typedDictBase is TypedDict. Values of a class derived from it are dicts.
+// typedDictBase is TypedDict. Values of derived classes are dicts.
 type typedDictBase struct{ placeholder }
 
 func (typedDictBase) makeClass(_ *starlark.Thread, c *class) (starlark.Value, error) {
 	return &typedDict{c.name}, nil
 }
 
-// typedDict is a class derived from TypedDict, which others can be derived from.
+// typedDict is a class derived from TypedDict, a possible base of other classes.
 type typedDict struct{ name string }
 
 var _ classMaker = (*typedDict)(nil)

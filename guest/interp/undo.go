@@ -6,8 +6,8 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// undoBuiltin is undo(server.tool, {...}): it registers a call that is made if the
-// script fails. It has the arguments of that call.
+// undoBuiltin is undo(server.tool, {...}): it registers a call to be made if the script fails, with
+// the arguments of the call.
 func undoBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	if len(args) == 0 {
 		return nil, fmt.Errorf("%s: which tool? write %s(server.tool, {\"name\": value})", b.Name(), b.Name())

@@ -11,13 +11,12 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// While a run is planned, the host withholds the answers of some calls. A script can pass
-// such an answer on, but as soon as it looks into it, the run ends: what the script does
-// next would depend on what nobody knows yet.
+// While a run is planned, the host withholds the answers of some calls. A script can pass a
+// withheld answer on, but a look into the answer ends the run: the next actions of the script would
+// depend on unknown content.
 
-// withheld is an answer that is not known. Most ways to look into a value have no way to
-// fail, such as Truth, and scripts must not catch the end of the run. So they panic, and
-// exec turns that into an error.
+// withheld is an unknown answer. Most ways to look into a value cannot fail, for example Truth, and
+// scripts must not catch the end of the run. So they panic, and exec turns the panic into an error.
 type withheld struct {
 	run    *run
 	number string // decimal
@@ -49,10 +48,10 @@ func (w *withheld) Attr(name string) (starlark.Value, error) {
 // AttrNames implements starlark.HasAttrs.
 func (w *withheld) AttrNames() []string { panic(w.look("what is in it is needed")) }
 
-// lookedInto is the panic of a script that looks into a withheld answer.
+// lookedInto is the panic of a look into a withheld answer.
 type lookedInto struct{ err *abi.Error }
 
-// look returns the panic, with the position of the script. No call can be made any more.
+// look returns the panic, with the position of the script. No call can be made afterwards.
 func (w *withheld) look(why string) *lookedInto {
 	r := w.run
 	err := &abi.Error{
@@ -65,8 +64,7 @@ func (w *withheld) look(why string) *lookedInto {
 	return &lookedInto{err}
 }
 
-// errorOfLook sets *err if a panic is that of a script that has looked into a withheld
-// answer. Any other panic goes on.
+// errorOfLook sets *err after the panic of a look into a withheld answer. Any other panic goes on.
 func errorOfLook(err **abi.Error) {
 	switch p := recover().(type) {
 	case nil:
@@ -77,8 +75,8 @@ func errorOfLook(err **abi.Error) {
 	}
 }
 
-// mustLook panics if a value is withheld: for functions that would answer without asking
-// the value, which would be an answer about the wrong one.
+// mustLook panics if a value is withheld: for functions that would answer without a method of the
+// value, about the wrong value.
 func mustLook(values ...starlark.Value) {
 	for _, v := range values {
 		if w, ok := v.(*withheld); ok {
@@ -87,11 +85,11 @@ func mustLook(values ...starlark.Value) {
 	}
 }
 
-// shown returns what stands for the answer where people read.
+// shown returns the text for the answer in output for people.
 func (w *withheld) shown() string { return "<the answer of write " + w.number + ">" }
 
-// printable returns the arguments of print. A withheld answer is shown as such: what is printed
-// does not change what the script does.
+// printable returns the arguments of print. A withheld answer is marked: printed text does not
+// change the script's actions.
 func printable(args starlark.Tuple) starlark.Tuple {
 	shown := slices.Clone(args)
 	for i, v := range args {
@@ -102,8 +100,7 @@ func printable(args starlark.Tuple) starlark.Tuple {
 	return shown
 }
 
-// withheldIn returns the value that a string of the host stands for; nil if it is a
-// string like any other.
+// withheldIn returns the value for a string of the host; nil for ordinary strings.
 func (r *run) withheldIn(s string) starlark.Value {
 	if r == nil || r.marker == "" {
 		return nil
@@ -115,7 +112,7 @@ func (r *run) withheldIn(s string) starlark.Value {
 	return &withheld{run: r, number: strings.Clone(number)}
 }
 
-// decode is decodeJSON for what the host says: withheld answers can be in it.
+// decode is decodeJSON for messages of the host, possibly with withheld answers.
 func (r *run) decode(data []byte) (starlark.Value, error) {
 	d := decoder{text: stringOf(data)}
 	if r.marker != "" {
@@ -124,21 +121,21 @@ func (r *run) decode(data []byte) (starlark.Value, error) {
 	return d.whole()
 }
 
-// encode is encodeJSON for what goes to the host: withheld answers can be in it.
+// encode is encodeJSON for messages to the host, possibly with withheld answers.
 func (r *run) encode(root string, v starlark.Value) ([]byte, error) {
 	return (&encoder{limit: abi.MaxMessage, run: r}).encode(root, v)
 }
 
 const (
-	// guardKey is the key of the number of statements around the code that a thread runs
-	// which can catch its errors.
+	// guardKey is the key of the number of statements around a thread's running code that can catch
+	// errors.
 	guardKey = "guards"
-	// resumerKey is the key of the thread that waits for this one.
+	// resumerKey is the key of the thread waiting for this thread.
 	resumerKey = "resumed by"
 )
 
-// guard notes that errors on a thread can be caught, until the result is called. It does
-// nothing unless the run is planned.
+// guard marks errors on a thread as catchable, until the result is called. It only acts in a
+// planned run.
 func (r *run) guard(thread *starlark.Thread) (leave func()) {
 	if r.marker == "" {
 		return func() {}
@@ -148,15 +145,15 @@ func (r *run) guard(thread *starlark.Thread) (leave func()) {
 	return func() { thread.SetLocal(guardKey, n) }
 }
 
-// resumedBy notes which thread gets the errors of another one.
+// resumedBy notes which thread gets the errors of another thread.
 func (r *run) resumedBy(thread, outer *starlark.Thread) {
 	if r.marker != "" {
 		thread.SetLocal(resumerKey, outer)
 	}
 }
 
-// guarded reports whether the script could catch an error of a thread. It is false unless
-// the run is planned.
+// guarded reports whether the script could catch an error of a thread. The result is false in an
+// unplanned run.
 func (r *run) guarded(thread *starlark.Thread) bool {
 	if r.marker == "" {
 		return false
