@@ -17,7 +17,7 @@ func (p *parser) params(annotations bool) []syntax.Expr {
 		switch p.tok {
 		case syntax.RPAREN, syntax.COLON:
 			return params
-		case syntax.SLASH: // what stands before it is positional anyway
+		case syntax.SLASH: // earlier parameters are positional anyway
 			p.next()
 			continue
 		}
@@ -100,9 +100,8 @@ func (p *parser) arg() syntax.Expr {
 	return p.namedRest(x)
 }
 
-// arrange brings arguments into the order and number that the compiler accepts: one
-// argument with a star, and one with two. Names before these are left to package
-// interp.
+// arrange brings arguments into the order and number accepted by the compiler: a single argument
+// with a star, and a single argument with two. Names before these are left to package interp.
 func (p *parser) arrange(args []syntax.Expr) []syntax.Expr {
 	star, stars, doubles, late := -1, 0, 0, false
 	for i, a := range args {
@@ -150,7 +149,7 @@ func (p *parser) arrange(args []syntax.Expr) []syntax.Expr {
 	return append(append(positional, named...), dicts...)
 }
 
-// countNamed counts the arguments that are not positional.
+// countNamed counts the named and starred arguments.
 func countNamed(args []syntax.Expr) (n int) {
 	for _, a := range args {
 		if u, ok := a.(*syntax.UnaryExpr); isNamed(a) || ok && u.Op == syntax.STARSTAR {

@@ -6,9 +6,9 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// A class has what the parser knows about the class that it is in.
+// A class is the parser's knowledge about the current class.
 type class struct {
-	ref       string   // a variable that holds the class, for super()
+	ref       string   // a variable with the class, for super()
 	usesSuper bool     // and the variable is needed
 	annotated []string // names of annotated fields, in order
 }
@@ -37,8 +37,8 @@ func (p *parser) decorated() []syntax.Stmt {
 	panic(&Error{Error: syntax.Error{Pos: p.in.pos, Msg: message}, In: p.in.in, Open: p.isOver()})
 }
 
-// decorate returns the statements that bind a name and apply decorators to it. These
-// are evaluated first, because @x.setter needs the x of before.
+// decorate returns the statements that bind a name and apply decorators to it. Decorators are
+// evaluated first, because @x.setter needs the earlier x.
 func (p *parser) decorate(list []decorator, id *syntax.Ident, bind ...syntax.Stmt) []syntax.Stmt {
 	if len(list) == 0 {
 		return bind
@@ -57,8 +57,7 @@ func (p *parser) decorate(list []decorator, id *syntax.Ident, bind ...syntax.Stm
 	return append(append(out, bind...), after...)
 }
 
-// classStmt parses a class. Its body becomes a function that returns what it has
-// bound.
+// classStmt parses a class. The body becomes a function that returns the bound names.
 func (p *parser) classStmt(d []decorator) []syntax.Stmt {
 	pos := p.next()
 	id := p.ident()
@@ -98,8 +97,8 @@ func (p *parser) classStmt(d []decorator) []syntax.Stmt {
 	return p.decorate(d, id, bind...)
 }
 
-// members renames what the body of a class binds, because its functions do not see
-// these names, and adds the statement that returns it.
+// members renames the names bound in the body of a class, because the class's functions do not see
+// these names, and adds the statement that returns the members.
 func (p *parser) members(pos syntax.Position, c *class, body []syntax.Stmt) []syntax.Stmt {
 	result := &syntax.DictExpr{Lbrace: pos, Rbrace: pos}
 	add := func(name string, value syntax.Expr) {
@@ -107,7 +106,7 @@ func (p *parser) members(pos syntax.Position, c *class, body []syntax.Stmt) []sy
 	}
 	renamed := make(map[string]string)
 	declared := declaredNames(body, nil)
-	times := make(map[string]int) // without those of except clauses, at whose end names are unbound
+	times := make(map[string]int) // without the names of except clauses, which are unbound at the end
 	for _, id := range Bindings(body, nil, true) {
 		times[id.Name]++
 	}
@@ -139,7 +138,7 @@ func (p *parser) members(pos syntax.Position, c *class, body []syntax.Stmt) []sy
 	return append(body, &syntax.ReturnStmt{Return: pos, Result: result})
 }
 
-// docText returns the text with which a body begins, nil if there is none.
+// docText returns the text at the beginning of a body, nil without a text.
 func docText(body []syntax.Stmt) *syntax.Literal {
 	if len(body) == 0 {
 		return nil

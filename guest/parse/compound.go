@@ -69,7 +69,7 @@ func (p *parser) loopElse(loop syntax.Stmt, pos syntax.Position, body *[]syntax.
 	}
 }
 
-// markBreaks puts flag = False before each break that belongs to a loop.
+// markBreaks puts flag = False before each break of a loop.
 func markBreaks(stmts []syntax.Stmt, flag string) []syntax.Stmt {
 	var out []syntax.Stmt
 	for _, s := range stmts {

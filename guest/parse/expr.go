@@ -9,11 +9,11 @@ import "go.starlark.net/syntax"
 // expr parses expressions with commas between them, a tuple.
 func (p *parser) expr() syntax.Expr { return p.list(p.test) }
 
-// starExpr is expr with elements that may have a star. What has one is not lowered:
-// it may be a target.
+// starExpr is expr with elements that may have a star. An expression with a star is not lowered, as
+// a possible target.
 func (p *parser) starExpr() syntax.Expr { return p.list(p.starTest) }
 
-// value is starExpr where it cannot be a target.
+// value is starExpr for expressions other than targets.
 func (p *parser) value() syntax.Expr {
 	e := p.starExpr()
 	if hasStar(e) {
@@ -54,7 +54,7 @@ func (p *parser) starTest() syntax.Expr {
 	return p.test()
 }
 
-// named parses an expression that may be an assignment, x := value.
+// named parses an expression or an assignment, x := value.
 func (p *parser) named() syntax.Expr { return p.namedRest(p.test()) }
 
 func (p *parser) namedRest(x syntax.Expr) syntax.Expr {
@@ -69,14 +69,14 @@ func (p *parser) namedRest(x syntax.Expr) syntax.Expr {
 	return p.walrus(pos, id, p.test())
 }
 
-// walrus returns the assignment of a value to a variable, as an expression. The
-// parentheses tell it from the named argument of a call.
+// walrus returns the assignment of a value to a variable, as an expression. The parentheses
+// distinguish the assignment from the named argument of a call.
 func (p *parser) walrus(pos syntax.Position, id *syntax.Ident, value syntax.Expr) syntax.Expr {
 	p.file.Walrus = true
 	return &syntax.ParenExpr{Lparen: id.NamePos, X: &syntax.BinaryExpr{X: id, OpPos: pos, Op: syntax.EQ, Y: value}, Rparen: pos}
 }
 
-// test parses one expression.
+// test parses an expression.
 func (p *parser) test() syntax.Expr {
 	p.enter()
 	defer p.leave()
@@ -140,7 +140,7 @@ func (p *parser) binary(level int) syntax.Expr {
 	x := p.binary(level + 1)
 	for {
 		if p.tok == syntax.NOT && level < comparisonLevel {
-			return x // the levels below have looked for in after it
+			return x // the levels below have looked for a following in
 		}
 		if int(precedence[p.tok]) < level {
 			return x
@@ -181,8 +181,8 @@ func (p *parser) comparison() syntax.Expr {
 	return all
 }
 
-// comparator reads an operator of comparison; not belongs to is. If there is none, op
-// is ILLEGAL.
+// comparator reads an operator of comparison; not belongs to is. Without an operator, op is
+// ILLEGAL.
 func (p *parser) comparator() (op syntax.Token, pos syntax.Position, not bool) {
 	if p.tok == syntax.NOT {
 		p.next()
@@ -202,8 +202,8 @@ func (p *parser) comparator() (op syntax.Token, pos syntax.Position, not bool) {
 	return op, pos, not
 }
 
-// sharedOperand makes the right operand of the last comparison usable a second time:
-// unless that is a name or literal, it is put into a temporary variable.
+// sharedOperand makes the right operand of the last comparison usable a second time: an operand
+// other than a name or literal is put into a temporary variable.
 func (p *parser) sharedOperand(all, x syntax.Expr) (before, again syntax.Expr) {
 	switch x := x.(type) {
 	case *syntax.Ident:
@@ -229,8 +229,8 @@ func (p *parser) sharedOperand(all, x syntax.Expr) (before, again syntax.Expr) {
 	return all, ident(pos, name)
 }
 
-// compare returns one comparison. Comparing with None, and the type of a value with
-// another, means the same with is and ==.
+// compare returns a comparison. Comparing with None, and comparing types of values, means the same
+// with is and ==.
 func (p *parser) compare(op syntax.Token, pos syntax.Position, not bool, x, y syntax.Expr) syntax.Expr {
 	if op != syntax.IS {
 		return &syntax.BinaryExpr{OpPos: pos, Op: op, X: x, Y: y}

@@ -2,32 +2,32 @@ package parse
 
 import "strings"
 
-// An FPart is a piece of an f-string, or of the format specification in it:
-// text, or a field. Offsets are in bytes from the start of the literal.
+// An FPart is a piece of an f-string, or of a format specification: text, or a field. Offsets are
+// in bytes from the start of the literal.
 type FPart struct {
 	Text  string // of a piece of text, with {{ as {, escapes not yet decoded
 	Start int    // of the text, or of the field's {
 	Field bool
 
 	ExprStart, ExprEnd int
-	DebugEnd           int  // of {x=}: the end of the text that is shown first; else 0
+	DebugEnd           int  // of {x=}: the end of the text shown first; else 0
 	Conversion         byte // 'r', 's', 'a' or 0
 	Spec               []FPart
 	HasSpec            bool
 }
 
-// An FError is an error in an f-string, with its offset.
+// An FError is an error in an f-string, with an offset.
 type FError struct {
 	At      int
 	Message string
 }
 
-// maxFNesting is how deep f-strings may be nested in fields of others.
+// maxFNesting is how deep f-strings may be nested in fields of other f-strings.
 const maxFNesting = 10
 
-// ScanFString splits the f-string literal at the start of s into parts, and returns
-// its length. Fields are not parsed: brackets and strings in them are skipped,
-// even with the same quotes as those around the literal.
+// ScanFString splits the f-string literal at the start of s into parts, and returns the literal's
+// length. Fields are not parsed: brackets and strings in fields are skipped, even with the quotes
+// of the literal.
 func ScanFString(s string, depth int) (length int, parts []FPart, failure *FError) {
 	prefix := strings.IndexAny(s, `"'`)
 	f := fScanner{s: s, pos: prefix + 1, quote: s[prefix : prefix+1], depth: depth}
@@ -44,7 +44,7 @@ func ScanFString(s string, depth int) (length int, parts []FPart, failure *FErro
 		f.fail(0, message)
 	}
 	if f.err != nil {
-		return max(f.pos, prefix+1), nil, f.err // so that no text is scanned twice
+		return max(f.pos, prefix+1), nil, f.err // so no text is scanned twice
 	}
 	return f.pos + len(f.quote), parts, nil
 }
@@ -52,7 +52,7 @@ func ScanFString(s string, depth int) (length int, parts []FPart, failure *FErro
 type fScanner struct {
 	s     string
 	pos   int
-	quote string // that ends the literal
+	quote string // at the end of the literal
 	raw   bool
 	depth int
 	err   *FError
@@ -64,8 +64,8 @@ func (f *fScanner) fail(at int, message string) {
 	}
 }
 
-// parts reads up to the closing quote, or up to the } that ends a format
-// specification. It stops at the first error.
+// parts reads up to the closing quote, or up to the } at the end of a format specification. It
+// stops at the first error.
 func (f *fScanner) parts(inSpec bool) []FPart {
 	var parts []FPart
 	var text strings.Builder
@@ -167,8 +167,8 @@ func (f *fScanner) blanks() {
 	}
 }
 
-// expression skips the expression of a field and returns its end. Then pos is at
-// what follows: = or ! or : or }.
+// expression skips the expression of a field and returns the end. Then pos is at the next
+// character: = or ! or : or }.
 func (f *fScanner) expression() int {
 	brackets := 0
 	for f.pos < len(f.s) {
@@ -178,7 +178,7 @@ func (f *fScanner) expression() int {
 			return f.pos
 		case c == '"' || c == '\'':
 			if brackets == 0 && f.closes(rest) {
-				return f.pos // it is the end of the literal, the field is not closed
+				return f.pos // the literal ends here, with an unclosed field
 			}
 			f.pos += StringLength(rest)
 		case IsWordStart(rest):
@@ -211,9 +211,8 @@ func (f *fScanner) expression() int {
 	return f.pos
 }
 
-// closes reports whether the quote at the start of rest must be the end of the
-// literal, because no other quote on the line could close a string that begins
-// here.
+// closes reports whether the quote at the start of rest must be the end of the literal, because no
+// other quote on the line could close a string beginning here.
 func (f *fScanner) closes(rest string) bool {
 	if !strings.HasPrefix(rest, f.quote) {
 		return false

@@ -6,8 +6,8 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// stringLiteral parses string literals side by side. A single one that is no f-string
-// is an ordinary literal.
+// stringLiteral parses string literals side by side. A single string other than an f-string is an
+// ordinary literal.
 func (p *parser) stringLiteral() syntax.Expr {
 	lit := &syntax.Literal{Token: p.tok, TokenPos: p.val.pos, Raw: p.val.raw, Value: p.val.text}
 	joined := &Joined{Bytes: p.tok == syntax.BYTES}
@@ -43,10 +43,10 @@ func (p *parser) stringLiteral() syntax.Expr {
 	return lit
 }
 
-// fString returns the pieces of the f-string that is the current token.
+// fString returns the pieces of the f-string in the current token.
 func (p *parser) fString() []Piece {
 	raw := p.val.raw
-	_, parts, _ := ScanFString(raw, p.fields) // the scanner has checked it
+	_, parts, _ := ScanFString(raw, p.fields) // the scanner has checked the literal
 	f := fieldParser{parser: p, literal: raw, line: int(p.val.pos.Line), col: int(p.val.pos.Col)}
 	f.raw = strings.ContainsAny(raw[:strings.IndexAny(raw, `"'`)], "rR")
 	return f.pieces(parts)
@@ -95,8 +95,8 @@ func (f *fieldParser) pieces(parts []FPart) []Piece {
 	return out
 }
 
-// field parses the expression of a field. It stands in parentheses, which have the
-// positions of the braces.
+// field parses the expression of a field. The expression gets parentheses with the positions of the
+// braces.
 func (f *fieldParser) field(portion Portion) syntax.Expr {
 	sub := *f.parser
 	sub.in = newScanner(f.name, portion)

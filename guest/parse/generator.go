@@ -2,9 +2,9 @@ package parse
 
 import "go.starlark.net/syntax"
 
-// generator returns the body of a function that yields: it makes a generator of a
-// function that has the real body. This gets the arguments, because it may assign to
-// its parameters.
+// generator returns the body of a function with yield: the body makes a generator of an inner
+// function with the real body. The inner function gets the arguments, because the body may assign
+// to parameters.
 func (p *parser) generator(pos syntax.Position, name string, params []syntax.Expr, body []syntax.Stmt) []syntax.Stmt {
 	fn := BodyPrefix + name
 	inner := []syntax.Expr{ident(pos, Generator)}
@@ -35,7 +35,7 @@ func paramName(param syntax.Expr) string {
 	return ""
 }
 
-// yieldOr parses yield, or else what f parses.
+// yieldOr parses yield, or else calls f.
 func (p *parser) yieldOr(f func() syntax.Expr) syntax.Expr {
 	if p.tok != syntax.YIELD {
 		return f()
@@ -55,8 +55,9 @@ func (p *parser) yieldOr(f func() syntax.Expr) syntax.Expr {
 	return &syntax.BinaryExpr{X: ident(pos, Generator), OpPos: pos, Op: syntax.PIPE, Y: value}
 }
 
-// generatorExpr parses the clauses of a generator expression. It is a function whose
-// loop yields. As the argument of a call it may share the parentheses of that.
+// generatorExpr parses the clauses of a generator expression. The expression becomes a function
+// with a loop and yield. As the argument of a call the expression may share the parentheses of the
+// call.
 //
 //	(f(x) for x in xs)   ·genexpr(lambda ·g, ·it: [0 for x in ·it if ·g | f(x)], xs)
 func (p *parser) generatorExpr(pos syntax.Position, body syntax.Expr, parens bool) syntax.Expr {
@@ -75,7 +76,7 @@ func (p *parser) generatorExpr(pos syntax.Position, body syntax.Expr, parens boo
 	return call(pos, GenExpr, fn, x)
 }
 
-// call returns the call of a function that no script can name.
+// call returns the call of a function without a name in scripts.
 func call(pos syntax.Position, name string, args ...syntax.Expr) syntax.Expr {
 	return &syntax.CallExpr{Fn: ident(pos, name), Lparen: pos, Args: args, Rparen: pos}
 }

@@ -15,7 +15,7 @@ func (p *parser) importStmt(stmts []syntax.Stmt) []syntax.Stmt {
 		im := &Import{Pos: start, Module: module}
 		if p.accept(syntax.AS) {
 			im.As = p.ident()
-		} else { // it binds what is before the first dot
+		} else { // the part before the first dot is bound
 			first, _, _ := strings.Cut(module, ".")
 			im.As, module = ident(start, first), first
 		}

@@ -8,7 +8,7 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// scanString scans a literal whose prefix, of n letters, has been read.
+// scanString scans a literal after its prefix of n letters.
 func (sc *scanner) scanString(val *tokenValue, prefix int) syntax.Token {
 	if prefix > 0 && strings.ContainsAny(sc.start[:prefix], "fF") {
 		length, _, failure := ScanFString(sc.start, 0)
@@ -49,8 +49,8 @@ func (sc *scanner) scanString(val *tokenValue, prefix int) syntax.Token {
 	return syntax.STRING
 }
 
-// unquote decodes what stands between quotes. As in Python, a backslash before a
-// character that needs none stays.
+// unquote decodes the text between quotes. As in Python, a backslash before a character without an
+// escape stays.
 func unquote(body string, raw, isBytes bool) (text, message string) {
 	if strings.ContainsRune(body, '\r') {
 		body = strings.ReplaceAll(strings.ReplaceAll(body, "\r\n", "\n"), "\r", "\n")
@@ -80,7 +80,7 @@ var simpleEscapes = map[byte]byte{
 	'a': '\a', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t', 'v': '\v', '\\': '\\', '\'': '\'', '"': '"',
 }
 
-// unescape decodes what follows a backslash, and returns how many bytes that is.
+// unescape decodes the escape after a backslash, and returns its length in bytes.
 func unescape(b *strings.Builder, s string, isBytes bool) (n int, message string) {
 	c := s[0]
 	if plain, ok := simpleEscapes[c]; ok {

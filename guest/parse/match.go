@@ -14,14 +14,12 @@ import (
 //	    case [a, 1]:             if (·t2 := ·matchseq | (·t1, 2, -1)) and ((a := ·t2[1]),) and ·t2[2] == 1:
 //	    case Point(y=0) if c:    elif (·t3 := ·matchclass | (·t1, Point, 0, ("y",))) and ·t3[1] == 0 and c:
 
-// A pattern returns the condition that a subject meets. It calls subject for each use of
-// it, since no node may be in two places of a tree. nil stands for a condition that is
-// always true.
+// A pattern returns the condition for a subject. The function calls subject for each use, since no
+// node may be in two places of a tree. nil stands for a true condition.
 type pattern func(subject func() syntax.Expr) syntax.Expr
 
-// isMatch reports whether a statement is a match statement: its line ends with a colon,
-// and the next one is an indented case, or there is none yet. Elsewhere match is an ordinary
-// name.
+// isMatch reports whether a statement is a match statement: the line ends with a colon, and the
+// next line is an indented case, or missing. Elsewhere match is an ordinary name.
 func (p *parser) isMatch() bool {
 	if p.tok != syntax.IDENT || p.val.raw != "match" {
 		return false
@@ -70,8 +68,8 @@ func (p *parser) matchStmt(stmts []syntax.Stmt) []syntax.Stmt {
 	return stmts
 }
 
-// caseClause appends a case to the statements, and returns where the next case belongs:
-// nil if there cannot be another.
+// caseClause appends a case to the statements, and returns where the next case belongs: nil after
+// the last possible case.
 func (p *parser) caseClause(stmts *[]syntax.Stmt, temp string) *[]syntax.Stmt {
 	pos := p.next()
 	cond := p.openPattern()(func() syntax.Expr { return ident(pos, temp) })
@@ -181,7 +179,7 @@ func (p *parser) literal() syntax.Expr {
 	return nil
 }
 
-// namePattern parses a pattern that begins with a name: a capture, a constant or a class.
+// namePattern parses a pattern with a name at the beginning: a capture, a constant or a class.
 func (p *parser) namePattern() pattern {
 	id := p.ident()
 	switch id.Name {
@@ -213,8 +211,8 @@ func (p *parser) namePattern() pattern {
 	return p.capture(id)
 }
 
-// capture returns the pattern that assigns the subject to a name. A tuple with it is
-// true, whatever the subject is.
+// capture returns the pattern that assigns the subject to a name. A tuple with the subject is true
+// for every subject.
 func (p *parser) capture(id *syntax.Ident) pattern {
 	return func(subject func() syntax.Expr) syntax.Expr {
 		pos := id.NamePos
@@ -223,8 +221,8 @@ func (p *parser) capture(id *syntax.Ident) pattern {
 	}
 }
 
-// sequence parses patterns between commas, up to one of the ends. One of them may have a
-// star; -1 is none.
+// sequence parses patterns between commas, up to any of the ends. A single pattern may have a star;
+// -1 is none.
 func (p *parser) sequence(parts []pattern, star int, ends ...syntax.Token) pattern {
 	pos := p.val.pos
 	for !oneOf(p.tok, ends) {
@@ -278,7 +276,7 @@ func (p *parser) mapping() pattern {
 	return p.taken(pos, MatchMapping, parts, &syntax.TupleExpr{Lparen: pos, List: keys, Rparen: pos}, rest)
 }
 
-// key parses the key of a mapping: a literal, or a name that stands for a constant.
+// key parses the key of a mapping: a literal, or the name of a constant.
 func (p *parser) key() syntax.Expr {
 	if p.tok != syntax.IDENT {
 		return p.literal()
@@ -320,8 +318,8 @@ func (p *parser) beforeEquals() bool {
 	return strings.HasPrefix(rest, "=") && !strings.HasPrefix(rest, "==")
 }
 
-// taken returns the pattern that takes the subject apart with an operator, whose
-// operands are the subject and these, and holds if all parts match.
+// taken returns the pattern that takes the subject apart with an operator, applied to the subject
+// and the operands, and holds if all parts match.
 func (p *parser) taken(pos syntax.Position, operator string, parts []pattern, operands ...syntax.Expr) pattern {
 	return func(subject func() syntax.Expr) syntax.Expr {
 		temp := p.temp()
@@ -344,7 +342,7 @@ func number(pos syntax.Position, n int) syntax.Expr {
 	return &syntax.Literal{Token: syntax.INT, TokenPos: pos, Raw: "0", Value: int64(n)}
 }
 
-// and joins conditions, of which those that are nil are true.
+// and joins conditions; a nil condition is true.
 func and(pos syntax.Position, x, y syntax.Expr) syntax.Expr {
 	switch {
 	case x == nil:

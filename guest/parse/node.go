@@ -2,11 +2,11 @@ package parse
 
 import "go.starlark.net/syntax"
 
-// Hidden begins the names that only trees have: no script can write the dot.
+// Hidden begins the names only found in trees: no script can write the dot.
 const Hidden = "·"
 
-// Names that trees refer to. Most stand on the left of |, with the operand on the
-// right; several operands are a tuple.
+// Names used in trees. Most stand on the left of |, with the operand on the right; several operands
+// are a tuple.
 const (
 	Power       = "·pow"       // x, y
 	PowerOf     = "·powof"     // y, on the right of x *= for x **= y
@@ -22,37 +22,36 @@ const (
 	DelAttr     = "·delattr"   // x, name
 	Super       = "·super"     // a class, self
 	Assertion   = "·assertion" // the text of a failed assertion
-	// These return False, or a tuple of True and the parts that patterns are for.
-	MatchSequence = "·matchseq"   // x, the number of parts, the index of the one with a star
+	// These return False, or a tuple of True and the parts for the patterns.
+	MatchSequence = "·matchseq"   // x, the number of parts, the index of the part with a star
 	MatchMapping  = "·matchmap"   // x, keys, whether the rest is a part
 	MatchClass    = "·matchclass" // x, the class, the number of positional parts, names of attributes
 	// These are functions.
-	Generate  = "·generate" // a function, and its arguments
+	Generate  = "·generate" // a function, and the arguments
 	GenExpr   = "·genexpr"  // a function, and an iterable
 	MakeClass = "·class"    // name, bases, body
 	Raise     = "·raise"    // error, cause
-	// Generator is the parameter of a function that yields. Applied to a value with
-	// | it yields it, with & it yields all that an iterable has.
+	// Generator is the parameter of a function with yield. Applied with | to a value, Generator
+	// yields the value; with & to an iterable, all elements.
 	Generator = "·g"
-	// Unpack is followed by the numbers of targets before and after the one with a
-	// star, with a dot between them; UnpackEach is the same for each element.
+	// Unpack is followed by the numbers of targets before and after the target with a star, with a
+	// dot between them; UnpackEach is the same for each element.
 	Unpack     = "·unpack·"
 	UnpackEach = "·unpackeach·"
 	// ImportPrefix is followed by the name of a module.
 	ImportPrefix = "·import·"
-	// MemberPrefix begins the names that are bound in the body of a class.
+	// MemberPrefix begins the names bound in the body of a class.
 	MemberPrefix = "·m·"
-	// BodyPrefix begins the names of functions that hold the body of a class or a
-	// generator.
+	// BodyPrefix begins the names of functions with the body of a class or a generator.
 	BodyPrefix = "·body·"
 )
 
-// Annotations is the member of a class that holds the names of its annotated fields.
+// Annotations is the member of a class with the names of annotated fields.
 const Annotations = "__annotations__"
 
 // A Try is a try statement.
 type Try struct {
-	*syntax.IfStmt // its position, and the body as True
+	*syntax.IfStmt // the position, and the body as True
 	Clauses        []*Except
 	OrElse         []syntax.Stmt
 	Finally        []syntax.Stmt
@@ -77,18 +76,18 @@ func (s *Try) Parts() [][]syntax.Stmt {
 
 // A Scope is a global or nonlocal statement.
 type Scope struct {
-	*syntax.BranchStmt // its position
+	*syntax.BranchStmt // the position
 	Global             bool
 	Names              []*syntax.Ident
 }
 
-// A Joined is a literal that is put together of others.
+// A Joined is a literal composed of other literals.
 type Joined struct {
 	Pieces []Piece
 	Bytes  bool // the pieces are text of a bytes literal
 }
 
-// A Piece is a part of a string that is put together: text or a field.
+// A Piece is a part of a composed string: text or a field.
 type Piece struct {
 	Text       string
 	Expr       syntax.Expr     // nil for text
@@ -98,10 +97,10 @@ type Piece struct {
 	HasSpec    bool
 }
 
-// An Import is a name that an import statement binds.
+// An Import is a name bound by an import statement.
 type Import struct {
 	Pos    syntax.Position
 	Module string
 	Name   string        // imported from the module; "" for the module itself
-	As     *syntax.Ident // what it binds
+	As     *syntax.Ident // the bound name
 }

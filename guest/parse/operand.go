@@ -6,8 +6,8 @@ package parse
 
 import "go.starlark.net/syntax"
 
-// suffixed parses an operand with what follows it, up to **, which binds more closely
-// than a sign before it.
+// suffixed parses an operand with the following calls, indexes and attributes, up to **, which
+// binds more closely than a preceding sign.
 func (p *parser) suffixed() syntax.Expr {
 	x := p.operand()
 	for {
@@ -75,7 +75,7 @@ func (p *parser) operand() syntax.Expr {
 	case ellipsis:
 		return ident(p.next(), "None")
 	}
-	// The position of the token itself: it may be a newline.
+	// The position of the token itself: the token may be a newline.
 	p.fail(p.val.pos, "got %s, want primary expression", describe(p.tok))
 	return nil
 }
@@ -115,7 +115,7 @@ func (p *parser) parens() syntax.Expr {
 	return paren
 }
 
-// namedStar parses what may be an element of a display.
+// namedStar parses a possible element of a display.
 func (p *parser) namedStar() syntax.Expr { return p.namedRest(p.starTest()) }
 
 // brackets parses a list or a list comprehension.

@@ -2,37 +2,15 @@
 // Copyright 2017 The Bazel Authors. All rights reserved.
 // Use of that source code is governed by a BSD-style license: see THIRD_PARTY_NOTICES.
 
-// Package parse reads the source of scripts, in the grammar of Python. It makes trees
-// of go.starlark.net/syntax, with a few nodes of its own for what those cannot hold;
-// package interp gives these their meaning. Much of Python's syntax is expressed by
-// other syntax here, at the positions of the original:
+// Package parse reads the source of scripts, in the grammar of Python, and does not stop at the
+// first error: begin with [Script]. It makes trees of go.starlark.net/syntax, with a few additional
+// nodes (node.go); package interp gives these their meaning. Much of Python's syntax is expressed
+// by other syntax at the positions of the original:
 //
 //	a < f() < c          a < (·t1 := f()) and ·t1 < c
 //	{1, 2}               ·set | [1, 2]
 //	a, *b = xs           a, b = ·unpack·1·0 | xs
-//	for ... else ...     a flag, and an if statement
-//	class C: ...         a function that returns its names, and a call of ·class
-//
-// The parser does not stop at the first error: it goes on with the next statement.
-//
-//	parse.go       files, statements, recovery from errors
-//	node.go        nodes that the library lacks, and names that trees refer to
-//	token.go       tokens
-//	scan.go        from text to tokens; number.go, literal.go: those of literals
-//	text.go        lengths of literals and words
-//	fscan.go       splitting f-strings
-//	simple.go      statements of one line
-//	imports.go     import statements
-//	compound.go    if, for, while, try, def
-//	match.go       match statements
-//	class.go       classes and decorators
-//	generator.go   generators
-//	target.go      targets of assignments
-//	expr.go        operators
-//	operand.go     literals, displays, comprehensions
-//	call.go        parameters and arguments
-//	fstring.go     strings that are put together
-//	walk.go        renaming names and finding bindings
+//	class C: ...         a function that returns the names, and a call of ·class
 package parse
 
 import (
@@ -49,7 +27,7 @@ const (
 	maxErrors = 50
 )
 
-// A Portion is a part of a script, and where it begins.
+// A Portion is a part of a script with its beginning.
 type Portion struct {
 	Code      string
 	Line, Col int
@@ -59,33 +37,32 @@ type Portion struct {
 // An Error is an error of the source.
 type Error struct {
 	syntax.Error
-	In Portion // in which it was found
-	// Exact reports that the position is that of the mistake. Otherwise it may be the
-	// end of the token.
+	In Portion // of the mistake
+	// Exact reports the exact position of the mistake. Otherwise the position may be the end of the
+	// token.
 	Exact bool
-	// Open reports that more lines could make it right.
+	// Open reports code that more lines could complete.
 	Open bool
 }
 
 // A File is a parsed script.
 type File struct {
 	*syntax.File
-	// Strings are the literals that are put together, by their placeholders.
+	// Strings are the composed literals, by their placeholders.
 	Strings map[*syntax.Literal]*Joined
 	Imports []*Import
-	// Annotated are the names that annotations mention, which are not in the tree.
+	// Annotated are the names mentioned in annotations, which are not in the tree.
 	Annotated map[string]bool
-	// Walrus reports that there are assignments in expressions, those of temporary
-	// variables included.
+	// Walrus reports assignments in expressions, including temporary variables.
 	Walrus bool
-	// Nonlocal reports that there are global or nonlocal statements.
+	// Nonlocal reports global or nonlocal statements.
 	Nonlocal bool
-	// InBlock reports that the last line is in an indented block.
+	// InBlock reports a last line in an indented block.
 	InBlock bool
 }
 
-// Script parses a script. If there are errors, the file has what could be parsed.
-// exports returns the names of a module, for from module import *.
+// Script parses a script. With errors, the file has the parsed part. exports returns the names of a
+// module, for from module import *.
 func Script(name, code string, exports func(module string) []string) (*File, []*Error) {
 	p := &parser{
 		in:   newScanner(&name, Portion{Code: code, Line: 1, Col: 1}),
@@ -99,7 +76,7 @@ func Script(name, code string, exports func(module string) []string) (*File, []*
 	return p.file, p.errors
 }
 
-// options are those of the compiler for scripts.
+// options are the compiler's options for scripts.
 var options = &syntax.FileOptions{Set: true, While: true, TopLevelControl: true, GlobalReassign: true, Recursion: true}
 
 type parser struct {
@@ -110,23 +87,23 @@ type parser struct {
 	errors []*Error
 	file   *File
 	name   *string
-	// scanning reports that an error is one of the scanner: tok is out of date.
+	// scanning reports an error of the scanner: tok is out of date.
 	scanning bool
 	temps    int       // names of temporary variables so far
-	fn       *function // the innermost one
+	fn       *function // the innermost function
 	fields   int       // f-strings in f-strings
 	exports  func(module string) []string
-	// originals are displays with stars, by what they have become as values.
+	// originals are displays with stars, by their forms as values.
 	originals map[*syntax.BinaryExpr]syntax.Expr
 }
 
-// A function has what the parser knows about the function that it is in.
+// A function is the parser's knowledge about the current function.
 type function struct {
 	outer  *function
 	yields bool
 	def    bool   // and not a script, a lambda or a class
-	class  *class // that this is the body of
-	method *class // that this is a method of
+	class  *class // whose body is this function
+	method *class // with this function as a method
 	self   string // the name of a method's first parameter
 }
 
@@ -144,7 +121,7 @@ func (p *parser) fail(pos syntax.Position, format string, args ...any) {
 	p.in.error(pos, format, args...)
 }
 
-// next reads a token and returns the position of the one before it.
+// next reads a token and returns the position of the token before.
 func (p *parser) next() syntax.Position {
 	old := p.val.pos
 	p.scanning = true
@@ -160,7 +137,7 @@ func (p *parser) consume(tok syntax.Token) syntax.Position {
 	return p.next()
 }
 
-// accept consumes a token if it is the next one.
+// accept consumes a token if it is the next token.
 func (p *parser) accept(tok syntax.Token) bool {
 	if p.tok != tok {
 		return false
@@ -244,8 +221,8 @@ func (p *parser) giveUp() {
 	p.scanning = false
 }
 
-// statement appends the next statement. If it has an error, parsing goes on behind
-// it, and behind its block and the clauses that belong to it.
+// statement appends the next statement. After an error, parsing continues after the statement with
+// its block and clauses.
 func (p *parser) statement(stmts []syntax.Stmt) []syntax.Stmt {
 	out := stmts
 	if p.try(func() { out = p.stmt(stmts) }) {
@@ -287,7 +264,7 @@ func (p *parser) skipLine() {
 	p.advance()
 }
 
-// advance reads tokens until one can be read.
+// advance reads tokens until a valid token.
 func (p *parser) advance() {
 	for len(p.errors) < maxErrors {
 		if p.try(func() { p.next() }) {
@@ -336,7 +313,7 @@ func (p *parser) stmt(stmts []syntax.Stmt) []syntax.Stmt {
 	return p.simple(stmts)
 }
 
-// suite parses what follows a colon.
+// suite parses the block after a colon.
 func (p *parser) suite() []syntax.Stmt {
 	p.enter()
 	defer p.leave()
@@ -349,7 +326,7 @@ func (p *parser) suite() []syntax.Stmt {
 	for p.tok != syntax.OUTDENT && p.tok != syntax.EOF {
 		stmts = p.statement(stmts)
 	}
-	if p.tok != syntax.EOF || len(p.errors) == 0 { // else it was skipped
+	if p.tok != syntax.EOF || len(p.errors) == 0 { // otherwise the block was skipped
 		p.consume(syntax.OUTDENT)
 	}
 	return stmts

@@ -16,7 +16,7 @@ import (
 // A scanner splits source into tokens.
 type scanner struct {
 	in        Portion
-	rest      string          // that is left of it
+	rest      string          // the unread rest
 	start     string          // the rest at the start of the token being scanned
 	pos       syntax.Position // of the rest
 	depth     int             // nesting of brackets
@@ -24,7 +24,7 @@ type scanner struct {
 	dents     int             // INDENT (> 0) or OUTDENT (< 0) tokens to return
 	lineStart bool            // after a NEWLINE
 	script    bool            // and not an expression: the first line sets the indentation
-	inBlock   bool            // it has ended within an indented block
+	inBlock   bool            // the script has ended within an indented block
 }
 
 func newScanner(file *string, p Portion) *scanner {
@@ -54,7 +54,7 @@ func (sc *scanner) peekRune() rune {
 	return r
 }
 
-// readRune consumes the next character. There must be one.
+// readRune consumes the next character. A character must be left.
 func (sc *scanner) readRune() rune {
 	if b := sc.rest[0]; b < utf8.RuneSelf {
 		r := rune(b)
@@ -79,7 +79,7 @@ func (sc *scanner) readRune() rune {
 	return r
 }
 
-// read consumes n characters, which must be there.
+// read consumes n characters, which must exist.
 func (sc *scanner) read(n int) {
 	for range n {
 		sc.readRune()
@@ -101,7 +101,7 @@ func (sc *scanner) skipLine() {
 	sc.resume()
 }
 
-// resume makes what follows the portion that errors are found in.
+// resume makes the rest the portion of errors.
 func (sc *scanner) resume() {
 	sc.in = Portion{Code: sc.rest, Line: int(sc.pos.Line), Col: int(sc.pos.Col), Field: sc.in.Field}
 }
@@ -111,9 +111,9 @@ func (sc *scanner) refuse(pos syntax.Position, format string, args ...any) {
 	panic(&Error{Error: syntax.Error{Pos: pos, Msg: fmt.Sprintf(format, args...)}, In: sc.in, Exact: true})
 }
 
-// tokenValue is what belongs to a token.
+// tokenValue is the data of a token.
 type tokenValue struct {
-	raw   string // as it stands in the source
+	raw   string // as in the source
 	int   int64
 	big   *big.Int // of integers with more than 64 bits
 	float float64
@@ -131,7 +131,7 @@ func (sc *scanner) endToken(val *tokenValue) {
 	val.raw = sc.start[:len(sc.start)-len(sc.rest)]
 }
 
-// nextToken scans the next token, and sets val to what belongs to it.
+// nextToken scans the next token, and sets val to the token's data.
 func (sc *scanner) nextToken(val *tokenValue) syntax.Token {
 	for {
 		blank, afterNewline := false, sc.lineStart
@@ -186,7 +186,7 @@ func (sc *scanner) nextToken(val *tokenValue) syntax.Token {
 	}
 }
 
-// indentation reads the start of a line, and reports whether nothing else is on it.
+// indentation reads the start of a line, and reports whether the line is blank.
 func (sc *scanner) indentation() (blank bool) {
 	sc.lineStart = false
 	col := 0
@@ -206,7 +206,7 @@ func (sc *scanner) indentation() (blank bool) {
 	if sc.depth > 0 {
 		return false
 	}
-	if sc.script { // all of it may be indented
+	if sc.script { // the whole script may be indented
 		sc.script = false
 		sc.indents[0] = col
 	}
@@ -228,7 +228,7 @@ func (sc *scanner) indentation() (blank bool) {
 	return false
 }
 
-// skipBlanks skips spaces and a comment, and returns what follows.
+// skipBlanks skips spaces and a comment, and returns the next character.
 func (sc *scanner) skipBlanks() rune {
 	c := sc.peekRune()
 	for c == ' ' || c == '\t' {
@@ -244,7 +244,7 @@ func (sc *scanner) skipBlanks() rune {
 	return c
 }
 
-// token scans a token that begins with c.
+// token scans a token beginning with c.
 func (sc *scanner) token(val *tokenValue, c rune) syntax.Token {
 	switch {
 	case c == ',':
@@ -279,7 +279,7 @@ func (sc *scanner) word(val *tokenValue, c rune) syntax.Token {
 	return syntax.IDENT
 }
 
-// operators of more than one character, longest first where one begins another.
+// operators of more than one character, longest first where an operator begins another.
 var operators = []struct {
 	text string
 	tok  syntax.Token

@@ -106,8 +106,7 @@ func (p *parser) del(stmts []syntax.Stmt) []syntax.Stmt {
 func (p *parser) delTarget(stmts []syntax.Stmt, pos syntax.Position, e syntax.Expr) []syntax.Stmt {
 	switch e := e.(type) {
 	case *syntax.Ident:
-		// The variable keeps None, which is the nearest that a variable has to being
-		// unbound.
+		// The variable keeps None, the nearest state to unbound.
 		return append(stmts, assign(pos, e, ident(pos, "None")))
 	case *syntax.IndexExpr:
 		return append(stmts, &syntax.ExprStmt{X: p.operator(e.Lbrack, DelItem, e.X, e.Y)})
@@ -158,7 +157,7 @@ func (p *parser) assignment(stmts []syntax.Stmt) []syntax.Stmt {
 	return append(stmts, &syntax.ExprStmt{X: x})
 }
 
-// annotated parses what follows x in x: type = value.
+// annotated parses the rest after x in x: type = value.
 func (p *parser) annotated(stmts []syntax.Stmt, x syntax.Expr) []syntax.Stmt {
 	id, isName := x.(*syntax.Ident)
 	_, isDot := x.(*syntax.DotExpr)
@@ -177,8 +176,8 @@ func (p *parser) annotated(stmts []syntax.Stmt, x syntax.Expr) []syntax.Stmt {
 	return p.assignments(stmts, x)
 }
 
-// looksLikeHeader reports whether a name before a colon is rather a misspelt
-// keyword: nothing follows on its line.
+// looksLikeHeader reports whether a name before a colon is rather a misspelt keyword: nothing
+// follows on the line.
 func (p *parser) looksLikeHeader(name string) bool {
 	switch name {
 	case "switch", "do", "default":
@@ -207,7 +206,7 @@ func (p *parser) annotation() {
 	})
 }
 
-// assignments parses what follows the first target of =.
+// assignments parses the rest after the first target of =.
 func (p *parser) assignments(stmts []syntax.Stmt, first syntax.Expr) []syntax.Stmt {
 	targets := []syntax.Expr{first}
 	var positions []syntax.Position
@@ -224,7 +223,7 @@ func (p *parser) assignments(stmts []syntax.Stmt, first syntax.Expr) []syntax.St
 	if len(targets) == 1 {
 		return p.assignTo(stmts, positions[0], targets[0], value)
 	}
-	// The value is kept in the first target if that is a name.
+	// The value is kept in the first target if the target is a name.
 	kept, ok := targets[0].(*syntax.Ident)
 	if !ok {
 		kept = ident(positions[0], p.temp())

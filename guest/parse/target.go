@@ -6,7 +6,7 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// assignTo appends the assignment of a value to one target.
+// assignTo appends the assignment of a value to a target.
 func (p *parser) assignTo(stmts []syntax.Stmt, pos syntax.Position, target, value syntax.Expr) []syntax.Stmt {
 	target = p.asTarget(target)
 	inner := p.innerStars(target)
@@ -17,7 +17,7 @@ func (p *parser) assignTo(stmts []syntax.Stmt, pos syntax.Position, target, valu
 	return stmts
 }
 
-// An innerTarget is a target among others that has one with a star in it. A temporary
+// An innerTarget is a target among other targets, with an inner target with a star. A temporary
 // variable takes its place.
 type innerTarget struct {
 	temp   string
@@ -44,8 +44,7 @@ func (p *parser) innerStars(target syntax.Expr) (out []innerTarget) {
 	return out
 }
 
-// asTarget undoes what starred has done to an expression that turns out to be a
-// target.
+// asTarget undoes the effect of starred on an expression used as a target.
 func (p *parser) asTarget(e syntax.Expr) syntax.Expr {
 	if b, ok := e.(*syntax.BinaryExpr); ok {
 		if original := p.originals[b]; original != nil {
@@ -76,7 +75,7 @@ func (p *parser) assignOuter(stmts []syntax.Stmt, pos syntax.Position, target, v
 	return append(stmts, assign(pos, target, value))
 }
 
-// assignEach assigns to targets of which one is a slice, through temporary variables.
+// assignEach assigns to targets with a slice among them, through temporary variables.
 func (p *parser) assignEach(stmts []syntax.Stmt, pos syntax.Position, target, value syntax.Expr) []syntax.Stmt {
 	list := *elements(target)
 	temps := make([]syntax.Expr, len(list))
@@ -93,8 +92,8 @@ func (p *parser) assignEach(stmts []syntax.Stmt, pos syntax.Position, target, va
 	return stmts
 }
 
-// elements returns the elements of a tuple or list, which may be in parentheses; nil
-// if it is none.
+// elements returns the elements of a tuple or list, which may be in parentheses; nil for other
+// expressions.
 func elements(e syntax.Expr) *[]syntax.Expr {
 	switch e := e.(type) {
 	case *syntax.ParenExpr:
@@ -118,8 +117,8 @@ func hasSlice(e syntax.Expr) bool {
 	return false
 }
 
-// unstar removes the star from one of several targets, and returns how many stand
-// before and after it, as Unpack wants it; "" if there is no star.
+// unstar removes the star from one of several targets, and returns the numbers of targets before
+// and after the star, in the form of Unpack; "" without a star.
 func (p *parser) unstar(target syntax.Expr) string {
 	list := elements(target)
 	if list == nil {
@@ -145,8 +144,7 @@ func (p *parser) unstar(target syntax.Expr) string {
 	return fmt.Sprintf("%d·%d", found, len(*list)-found-1)
 }
 
-// hasStar reports whether there is a starred element in a tuple or list, or whether e
-// is one.
+// hasStar reports whether e is a starred element, or a tuple or list with one.
 func hasStar(e syntax.Expr) bool {
 	switch e := e.(type) {
 	case *syntax.UnaryExpr:
@@ -247,7 +245,7 @@ func (p *parser) loopTarget() syntax.Expr {
 	return p.suffixed()
 }
 
-// over returns the expression that a loop with these targets iterates over.
+// over returns the iterable expression of a loop with these targets.
 func (p *parser) over(pos syntax.Position, targets, x syntax.Expr) syntax.Expr {
 	if name := p.unstar(targets); name != "" {
 		return p.operator(pos, UnpackEach+name, x)

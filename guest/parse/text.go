@@ -21,8 +21,7 @@ func IsFString(literal string) bool {
 	return strings.ContainsAny(literal[:strings.IndexAny(literal, `"'`)], "fF")
 }
 
-// LiteralLength is the length of the string literal at the start of s, whose
-// prefix has n letters.
+// LiteralLength is the length of the string literal at the start of s, with a prefix of n letters.
 func LiteralLength(s string, n int) int {
 	if IsFString(s) {
 		length, _, _ := ScanFString(s, 0)
@@ -31,15 +30,15 @@ func LiteralLength(s string, n int) int {
 	return n + StringLength(s[n:])
 }
 
-// StringLength is the length of the string literal at the start of s, up to its
-// end of line if it is not closed.
+// StringLength is the length of the string literal at the start of s, up to the end of line if not
+// closed.
 func StringLength(s string) int {
 	length, _, _ := stringEnd(s)
 	return length
 }
 
-// stringEnd is StringLength, with the number of the literal's quotes and whether it
-// is closed.
+// stringEnd is StringLength, with the number of the literal's quotes and whether the literal is
+// closed.
 func stringEnd(s string) (length, quotes int, closed bool) {
 	quote := s[:1]
 	if strings.HasPrefix(s, strings.Repeat(quote, 3)) {

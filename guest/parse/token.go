@@ -6,7 +6,7 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// Tokens that the library's grammar lacks.
+// Tokens missing from the library's grammar.
 const (
 	fstringToken syntax.Token = 100 + iota
 	walrus                    // :=
@@ -21,7 +21,7 @@ var extraTokens = map[syntax.Token]string{
 	fstringToken: "string literal", walrus: ":=", arrow: "->", at: "@", ellipsis: "...", powEQ: "**=", assert: "assert",
 }
 
-// describe returns a token as messages show it.
+// describe returns a token in the form of messages.
 func describe(tok syntax.Token) string {
 	if text, ok := extraTokens[tok]; ok {
 		if tok == fstringToken {
@@ -40,7 +40,7 @@ func plain(tok syntax.Token) string {
 	return tok.String()
 }
 
-// keywords are the words that are not names.
+// keywords are the words not allowed as names.
 var keywords = map[string]syntax.Token{
 	"and":      syntax.AND,
 	"break":    syntax.BREAK,

@@ -2,8 +2,8 @@ package parse
 
 import "go.starlark.net/syntax"
 
-// Bindings appends the names that statements bind in their own function, in order. Without
-// tries, those in try statements are left out.
+// Bindings appends the names bound by statements in their own function, in order. Without tries,
+// names in try statements are left out.
 func Bindings(stmts []syntax.Stmt, out []*syntax.Ident, tries bool) []*syntax.Ident {
 	for _, s := range stmts {
 		switch s := s.(type) {
@@ -34,7 +34,7 @@ func Bindings(stmts []syntax.Stmt, out []*syntax.Ident, tries bool) []*syntax.Id
 	return out
 }
 
-// declaredNames adds the names that global and nonlocal statements have in a function.
+// declaredNames adds the names of global and nonlocal statements in a function.
 func declaredNames(stmts []syntax.Stmt, out map[string]bool) map[string]bool {
 	if out == nil {
 		out = make(map[string]bool)
@@ -82,7 +82,7 @@ func eachClause(stmts []syntax.Stmt, f func(*Except)) {
 	}
 }
 
-// TargetNames appends the names that an assignment to a target binds, in order.
+// TargetNames appends the names bound by an assignment to a target, in order.
 func TargetNames(target syntax.Expr, out []*syntax.Ident) []*syntax.Ident {
 	EachTarget(target, func(e syntax.Expr) {
 		if id, ok := e.(*syntax.Ident); ok {
@@ -92,8 +92,7 @@ func TargetNames(target syntax.Expr, out []*syntax.Ident) []*syntax.Ident {
 	return out
 }
 
-// EachTarget calls f with the targets that a target consists of: names, elements, slices and
-// attributes.
+// EachTarget calls f with the parts of a target: names, elements, slices and attributes.
 func EachTarget(target syntax.Expr, f func(syntax.Expr)) {
 	if list := elements(target); list != nil {
 		for _, x := range *list {

@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// DirectCalls replaces call_indirect by calls of functions that it adds: one for
-// each table and type. It takes the index after the arguments, and calls the
-// element with that index if it has that type; otherwise it traps, as before.
-// Tables and their segments are removed, so that an instance need not set them up.
+// DirectCalls replaces call_indirect by calls of added functions, one for each table and type. An
+// added function takes the index after the arguments, and calls the element with the index if the
+// type fits; otherwise the function traps, as before. Tables and their segments are removed, so an
+// instance need not set them up.
 //
-// The contents of the tables must be known: they must not be imported, exported or
-// used by any table instruction, and must be filled by segments at constant
-// offsets. Otherwise the error wraps [ErrUnsupported].
+// The contents of the tables must be known: they must not be imported, exported or used by any
+// table instruction, and must be filled by segments at constant offsets. Otherwise the error wraps
+// [ErrUnsupported].
 func DirectCalls() Pass { return Pass{"direct calls", directCalls} }
 
 func directCalls(m *Module) error {
@@ -60,7 +60,7 @@ const maxTable = 1 << 20
 // absent.
 type contents map[uint32]uint32
 
-// span returns the range of used elements; it is empty if to is 0.
+// span returns the range of used elements; the range is empty if to is 0.
 func (c contents) span() (from, to uint64) {
 	from = 1 << 32
 	for i := range c {
@@ -113,18 +113,17 @@ func (m *Module) tableContents() ([]contents, error) {
 	return all, nil
 }
 
-// dispatchKey has a table, and the first type that is equal to the called one:
-// types are compared by structure, not by index.
+// dispatchKey has a table, and the first type equal to the called type: types are compared by
+// structure, not by index.
 type dispatchKey struct{ table, typ uint32 }
 
-// dispatchers has the functions that DirectCalls adds, in the order of their first
-// calls.
+// dispatchers has the functions added by DirectCalls, in the order of their first calls.
 type dispatchers struct {
 	m        *Module
 	contents []contents
 	index    map[dispatchKey]uint32
 	added    []Func
-	next     uint32 // function index of the next one
+	next     uint32 // function index of the next dispatcher
 	types    []uint32
 }
 

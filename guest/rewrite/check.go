@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// checker checks function bodies of a module: that blocks are nested, and that
-// every index exists.
+// checker checks function bodies of a module: the nesting of blocks, and the existence of every
+// index.
 type checker struct {
 	m                                    *Module
 	funcs, tables, memories, elems, data uint64
@@ -27,7 +27,7 @@ func newChecker(m *Module, refs map[uint32]bool) *checker {
 	}
 }
 
-// body checks one function. at is the offset of the error in its body.
+// body checks a function. at is the offset of the error in the body.
 func (c *checker) body(f *Func) (at int, err error) {
 	c.instrs, err = f.Decode(c.instrs[:0])
 	if err != nil {
@@ -72,7 +72,7 @@ func (c *checker) nest(in *Instr) error {
 	return nil
 }
 
-// indices checks the immediates that are indices.
+// indices checks the indices among the immediates.
 func (c *checker) indices(in *Instr, locals uint64) error {
 	switch in.Op.info().imm {
 	case immBlock:

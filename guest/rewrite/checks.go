@@ -2,18 +2,17 @@ package rewrite
 
 // Where fuel is checked.
 //
-// Apart from calls and branches to the head of a loop, execution only moves forward.
-// So an endless run makes infinitely many of these, and it is enough to check there:
-// at the head of each loop or at every branch to it, and at the entry of functions
-// that call others.
+// Apart from calls and branches to the head of a loop, execution only moves forward. So an endless
+// run makes infinitely many of these, and checks are enough at the head of each loop or at every
+// branch to the head, and at the entry of functions with calls.
 //
-// Go's compiler turns each function into one loop. Its head switches over an index,
-// and every jump, also a forward one, sets the index and branches to the head. Only
-// the jumps to an earlier place need a check.
+// Go's compiler turns each function into one loop. Its head switches over an index, and every jump,
+// also a forward one, sets the index and branches to the head. Only the jumps to an earlier place
+// need a check.
 
-// placeChecks marks the segments that need a check. It runs after the last step.
+// placeChecks marks the segments in need of a check. It runs after the last step.
 func (w *flow) placeChecks() {
-	jumps := make(map[int]bool, len(w.backs)) // headers that only plain branches lead back to
+	jumps := make(map[int]bool, len(w.backs)) // headers with only plain branches back
 	for _, b := range w.backs {
 		if w.instrs[b.at].Op != OpBr || !w.switches(b.header) {
 			w.segments[b.header].check = true
@@ -29,8 +28,8 @@ func (w *flow) placeChecks() {
 	w.segments[0].check = w.calls && !w.checkedNext()
 }
 
-// checkedNext reports whether the first segment leads only to a check, and does
-// nothing before it that needs one.
+// checkedNext reports whether the first segment leads only to a check, and does nothing before that
+// in need of a check.
 func (w *flow) checkedNext() bool {
 	if w.early || len(w.segments) < 2 {
 		return false

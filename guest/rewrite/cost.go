@@ -1,7 +1,7 @@
 package rewrite
 
-// The cost of execution, in units of fuel. It depends only on the module and on what
-// it executes, never on the host.
+// The cost of execution, in units of fuel. The cost depends only on the module and on the executed
+// code, never on the host.
 //
 //	1  for each executed instruction, except
 //	0  for block, loop, else, end and nop, which do no work;
@@ -14,7 +14,7 @@ package rewrite
 //
 // The lengths are the requested ones, even if out of range, and unsigned.
 const (
-	// BytesPerUnit is how many bytes one unit moves or fills.
+	// BytesPerUnit is how many bytes a unit moves or fills.
 	BytesPerUnit = 1 << bytesShift
 	// PageCost is the cost of a page of new memory: as much as filling it.
 	PageCost = 1 << pageShift
@@ -23,8 +23,7 @@ const (
 	pageShift  = 16 - bytesShift
 )
 
-// Cost returns the cost of executing an instruction once, without the part that
-// depends on a length.
+// Cost returns the cost of executing an instruction once, without the part for a length.
 func (op Op) Cost() int64 {
 	switch op {
 	case OpBlock, OpLoop, OpElse, OpEnd, OpNop:
@@ -56,8 +55,8 @@ func (op Op) byLength() byLength {
 	return noLength
 }
 
-// smallLength is the largest constant length that is charged together with the code
-// around it, without a check of its own.
+// smallLength is the largest constant length charged together with the surrounding code, without a
+// separate check.
 const smallLength = 4096
 
 // constantCost returns the cost of instrs[i] for its length, if the length is a

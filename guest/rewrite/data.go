@@ -12,15 +12,14 @@ type Segment struct {
 	Bytes  []byte
 }
 
-// ExtractData moves the active data segments into a custom section, where
-// [Segments] finds them. The host then fills the memory of instances: from the
-// segments the first time, from a snapshot later. Overlapping segments must be
-// written in order.
+// ExtractData moves the active data segments into a custom section, where [Segments] finds them.
+// The host then fills the memory of instances: from the segments the first time, from a snapshot
+// later. Overlapping segments must be written in order.
 //
-// The memory must be defined by the module, and the offsets must be constants within
-// its initial size. There must be no start function, which would run before the host
-// can write. Otherwise the error wraps [ErrUnsupported]. For memory.init and
-// data.drop, a moved segment is empty, as an active one is after it was copied.
+// The memory must be defined by the module, and the offsets must be constants within its initial
+// size. A start function is not allowed, because it would run before the host can write. Otherwise
+// the error wraps [ErrUnsupported]. For memory.init and data.drop, a moved segment is empty, like
+// an active segment after the copy.
 func ExtractData() Pass { return Pass{"extract data", extractData} }
 
 func extractData(m *Module) error {
@@ -57,12 +56,12 @@ func extractData(m *Module) error {
 	return nil
 }
 
-// namesData reports whether an instruction refers to a data segment. That is only
-// valid in modules with a data count section.
+// namesData reports whether an instruction refers to a data segment. References are only valid in
+// modules with a data count section.
 func (m *Module) namesData() bool {
 	found := false
 	if m.DataCount {
-		// Bodies were decoded before, so there is no error.
+		// Bodies were decoded before, so no error is possible.
 		_ = m.replace(func(in *Instr) bool {
 			found = found || in.Op == OpMemoryInit || in.Op == OpDataDrop
 			return false
@@ -81,10 +80,9 @@ func encodeSegments(segments []Segment) []byte {
 	return b
 }
 
-// Segments returns the segments that ExtractData moved, in the order in which they
-// must be written. It reads no other sections; the bytes are shared with wasm. A
-// guest built by Go has tens of thousands of segments, because its linker leaves out
-// every run of eight zeros.
+// Segments returns the segments moved by ExtractData, in the order of writing. It reads no other
+// sections; the bytes are shared with wasm. A guest built by Go has tens of thousands of segments,
+// because the linker leaves out every run of eight zeros.
 func Segments(wasm []byte) ([]Segment, error) {
 	r := reader{b: wasm}
 	if string(r.bytes(uint32(len(header)))) != header {

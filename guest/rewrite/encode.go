@@ -1,18 +1,18 @@
 package rewrite
 
-// Encode returns the module in the binary format. It leaves out empty sections and
-// puts custom sections last. Numbers outside of unchanged function bodies are as
-// short as possible. The same module always encodes to the same bytes.
+// Encode returns the module in the binary format. Empty sections are left out, and custom sections
+// come last. Numbers outside of unchanged function bodies are as short as possible. The same module
+// always encodes to the same bytes.
 func (m *Module) Encode() []byte {
 	out := make([]byte, 0, m.sizeHint())
 	out = append(out, header...)
-	var b []byte // one section
+	var b []byte // a section
 	flush := func(id byte) {
 		out = appendUint(append(out, id), uint32(len(b)))
 		out = append(out, b...)
 		b = b[:0]
 	}
-	// list encodes a section that is a vector.
+	// list encodes a section with a vector.
 	list := func(id byte, n int, entry func(b []byte, i int) []byte) {
 		if n == 0 {
 			return

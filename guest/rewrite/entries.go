@@ -68,8 +68,8 @@ func (r *reader) globalType() GlobalType {
 	return t
 }
 
-// constant reads a constant expression: one instruction and end. The globals that
-// it uses must have an index below globals.
+// constant reads a constant expression: an instruction and end. Globals in the expression must have
+// an index below globals.
 func (p *parser) constant(globals uint32) Instr {
 	at := p.pos
 	var in Instr

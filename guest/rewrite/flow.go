@@ -2,22 +2,20 @@ package rewrite
 
 // Where fuel is charged.
 //
-// A body is divided into segments: sequences of instructions that are entered only
-// at the start and left only at the end (basic blocks). Charging each segment at its
-// start is correct, but charges more often than needed. If code continues after a branch
-// that is rarely taken, both parts can be charged together, and the taken branch
-// refunds the part that it skips.
+// A body is divided into segments: sequences of instructions that are entered only at the start and
+// left only at the end (basic blocks). Charging each segment at its start is correct, but charges
+// more often than needed. If code continues after a rarely taken branch, both parts can be charged
+// together, and the taken branch refunds the skipped part.
 //
-// In general, let p(e) be the amount that is charged in advance on an edge e between
-// segments, and k(s) the charge at the start of segment s with cost c(s). Then
-// k(s) = c(s) + p(out of s) - p(into s) makes every complete run pay the sum of its
-// costs, for any p that is 0 where the function is entered and left and that is equal
-// for all edges out of a segment and for all edges into one. So edges form classes
-// that share a p. If p of a class is c + p(out) of one of its segments, k of that
+// In general, let p(e) be the amount charged in advance on an edge e between segments, and k(s) the
+// charge at the start of segment s with cost c(s). Then k(s) = c(s) + p(out of s) - p(into s) makes
+// every complete run pay the sum of all costs, for any p that is 0 at the entry and exits of the
+// function and equal for all edges out of a segment and for all edges into a segment. So edges form
+// classes with a common p. If p of a class is c + p(out) of a segment in the class, k of this
 // segment is 0: nothing is charged there.
 //
-// p is never negative: nothing runs before it is charged. The length of the function
-// bounds p: each class has the p of a segment that continues at a later place, or 0.
+// p is never negative: nothing runs before the charge. The length of the function bounds p: each
+// class has the p of a segment with a later continuation, or 0.
 
 // charge is a change of the counter, or a check, to insert before the instruction with
 // index at.
@@ -30,13 +28,13 @@ type charge struct {
 type segment struct {
 	start int
 	cost  int64
-	in    int // class of the edges that lead here
-	out   int // class of the edges that leave
-	// header reports that the segment starts the body of a loop.
+	in    int // class of the incoming edges
+	out   int // class of the outgoing edges
+	// header reports a segment at the start of the body of a loop.
 	header bool
-	// table is the index of the br_table at its end, or 0.
+	// table is the index of the br_table at the segment's end, or 0.
 	table int
-	// check reports that fuel is checked at its start.
+	// check reports a check of fuel at the segment's start.
 	check bool
 }
 
@@ -49,50 +47,50 @@ const (
 	fixed        // 0
 )
 
-// flow walks the instructions of one body.
+// flow walks the instructions of a body.
 type flow struct {
 	instrs   []Instr
 	segments []segment
 	// Classes of edges as a disjoint-set forest.
 	parent []int
 	level  []level // of roots
-	exit   int     // the class of edges that leave the function
+	exit   int     // the class of edges out of the function
 	cur    int     // the current segment, or dead
 	blocks []open
 	// ends has the index of the end of each block, by open.id; 0 for a loop.
 	ends []int
-	// tables are the targets of each br_table, as open.id, by its index.
+	// tables are the targets of each br_table, as open.id, by the index of the br_table.
 	tables map[int][]int
 	backs  []back
 	calls  bool // the body has calls
-	// early reports that the first segment has an instruction that needs a check
-	// before it: a call, or a charge by length.
+	// early reports a first segment with an instruction in need of a check: a call, or a charge by
+	// length.
 	early bool
 }
 
 const (
-	dead = -1 // code that cannot be reached
+	dead = -1 // unreachable code
 	none = -1 // no class
 )
 
 // back is a branch to the start of a loop.
 type back struct {
 	at      int // the instruction
-	segment int // the segment it is in
-	header  int // the segment it leads to
+	segment int // the enclosing segment
+	header  int // the target segment
 }
 
-// open is a block that has not ended yet.
+// open is a block not ended yet.
 type open struct {
 	op Op
 	id int // in flow.ends
-	// header is the segment that a loop starts with.
+	// header is the first segment of a loop.
 	header int
-	// label is the class of edges that branches to the label take; none if
-	// there are none yet. A loop has it from the start.
+	// label is the class of edges of branches to the label; none without branches so far. A loop
+	// has a label class from the start.
 	label int
-	// other is the class of the edge that skips the first arm of an if; none
-	// when the if cannot be reached, or has an else.
+	// other is the class of the edge around the first arm of an if; none for an unreachable if, or
+	// an if with else.
 	other int
 }
 
@@ -150,7 +148,7 @@ func (w *flow) begin(at, in int) {
 	w.cur = len(w.segments) - 1
 }
 
-// end closes the current segment. Its outgoing edges are of class out.
+// end closes the current segment. The outgoing edges are of class out.
 func (w *flow) end(out int) {
 	w.segments[w.cur].out = out
 	w.cur = dead
@@ -162,8 +160,8 @@ func (w *flow) open(op Op, label, other int) *open {
 	return &w.blocks[len(w.blocks)-1]
 }
 
-// branch adds a label to the targets of instruction i and returns the class of its
-// outgoing edges, joined with that of the label.
+// branch adds a label to the targets of instruction i and returns the class of the outgoing edges,
+// joined with the label's class.
 func (w *flow) branch(i, out int, label uint32) int {
 	b := &w.blocks[len(w.blocks)-1-int(label)]
 	if b.op == OpLoop {
@@ -201,7 +199,7 @@ func (w *flow) step(i int) {
 	w.control(i)
 }
 
-// control processes a reachable instruction that may end its segment.
+// control processes a reachable instruction that may end the segment.
 func (w *flow) control(i int) {
 	in := &w.instrs[i]
 	switch in.Op {
@@ -228,7 +226,7 @@ func (w *flow) control(i int) {
 		w.end(c)
 		w.begin(i+1, c)
 	case OpBrTable:
-		// Nothing is charged in advance on edges that lead to many places.
+		// Nothing is charged in advance on edges with many targets.
 		c := w.class(fixed)
 		var targets []int
 		for _, l := range in.Labels {
@@ -260,8 +258,8 @@ func (w *flow) otherwise(i int) {
 	}
 }
 
-// close processes an end. It starts a segment only if a branch, or both arms of an
-// if, lead there.
+// close processes an end. A segment starts only if a branch, or both arms of an if, lead to the
+// end.
 func (w *flow) close(i int) {
 	b := w.blocks[len(w.blocks)-1]
 	w.blocks = w.blocks[:len(w.blocks)-1]
@@ -289,7 +287,7 @@ func (w *flow) close(i int) {
 	w.begin(i+1, b.label)
 }
 
-// solve chooses p for every class and returns the charges that remain.
+// solve chooses p for every class and returns the remaining charges.
 func (w *flow) solve() []charge {
 	p := make([]int64, len(w.parent))
 	known := make([]bool, len(w.parent))
@@ -300,8 +298,8 @@ func (w *flow) solve() []charge {
 	for i, s := range w.segments {
 		c := w.root(s.in)
 		members[c] = append(members[c], i)
-		// A header that only switches is charged at the branches to it, so that
-		// only the check remains there.
+		// A header with only a switch is charged at the branches to the header, so only the check
+		// remains in the header.
 		if out := w.root(s.out); s.header && s.table > 0 && w.level[c] == looped && out != c {
 			p[c] = s.cost
 		}
@@ -330,8 +328,8 @@ func (w *flow) solve() []charge {
 	return list
 }
 
-// commonNeed returns the most common known need of segments. If there are several,
-// it prefers the last segment, to which code falls through.
+// commonNeed returns the most common known need of segments. Of several, it prefers the need of the
+// last segment, to which code falls through.
 func commonNeed(members []int, need func(int) (int64, bool)) int64 {
 	count := map[int64]int{}
 	best := int64(0)

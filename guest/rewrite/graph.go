@@ -7,10 +7,10 @@ import "slices"
 type graph struct {
 	// succ has the successors of each node, without repetition.
 	succ [][]int
-	// to has the successor of each node by the original one, from which it differs
-	// after nodes were copied.
+	// to has the successor of each node by the original successor, which differs after nodes were
+	// copied.
 	to []map[int]int
-	// origin is the node of which a node is a copy, itself if it is none.
+	// origin is the original of a copied node, and the node itself for other nodes.
 	origin []int
 	size   []int // number of instructions
 }
@@ -21,7 +21,7 @@ func (g *graph) add(origin, size int) int {
 	return len(g.succ) - 1
 }
 
-// connect adds an edge, named by the original node to which it led.
+// connect adds an edge, named by the original node to which the edge led.
 func (g *graph) connect(from, original, to int) {
 	g.to[from][original] = to
 	if !slices.Contains(g.succ[from], to) {
@@ -29,15 +29,15 @@ func (g *graph) connect(from, original, to int) {
 	}
 }
 
-// order is an order of the nodes that can be reached, and what can be derived from it.
+// order is an order of the reachable nodes, with derived data.
 type order struct {
 	nodes  []int // in reverse postorder
 	number []int // of each node in nodes; -1: cannot be reached
 	idom   []int // immediate dominator
 	// loops has the nodes to which an edge leads back.
 	loops []bool
-	// irreducible says that an edge leads back to a node that does not dominate its
-	// source: into the middle of a loop.
+	// irreducible reports an edge back to a node that does not dominate the edge's source: into the
+	// middle of a loop.
 	irreducible bool
 }
 
@@ -131,7 +131,7 @@ func (o *order) dominates(a, b int) bool {
 	return a == b
 }
 
-// children returns the nodes that each node dominates immediately, in order.
+// children returns the immediately dominated nodes of each node, in order.
 func (o *order) children() [][]int {
 	list := make([][]int, len(o.idom))
 	for _, x := range o.nodes[1:] {
@@ -140,8 +140,8 @@ func (o *order) children() [][]int {
 	return list
 }
 
-// reduce copies nodes until every loop has one entry, and returns the order then. It
-// returns nil if that takes more than budget instructions.
+// reduce copies nodes until every loop has a single entry, and returns the resulting order, or nil
+// if the copies take more than budget instructions.
 func (g *graph) reduce(budget int) *order {
 	for {
 		o := g.order()
@@ -163,11 +163,11 @@ func (g *graph) reduce(budget int) *order {
 	}
 }
 
-// limitGraph is a graph in which each node that has one predecessor was merged into
-// that, as often as possible. If more than one node is left, all but the first have
-// several predecessors, and together they are what is irreducible.
+// limitGraph is a graph in which each node with a single predecessor was merged into the
+// predecessor, as often as possible. If several nodes are left, all but the first have several
+// predecessors, and together they are the irreducible part.
 type limitGraph struct {
-	members    map[int][]int // by the node that is left
+	members    map[int][]int // by the remaining node
 	succ, pred map[int]map[int]bool
 }
 
@@ -212,8 +212,8 @@ func only(set map[int]bool) int {
 	panic("rewrite: an empty set")
 }
 
-// cheapest returns the members of the node that takes the fewest instructions to
-// copy, its head first, and for each predecessor the nodes that it consists of.
+// cheapest returns the members of the node with the fewest instructions to copy, head first, and
+// for each predecessor its member nodes.
 func (l limitGraph) cheapest(g *graph) (region []int, preds [][]int) {
 	best, least := -1, 0
 	for _, x := range sortedKeys(l.members) {

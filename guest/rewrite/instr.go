@@ -2,7 +2,7 @@ package rewrite
 
 import "encoding/binary"
 
-// Instr is one instruction with its immediates. It uses these fields:
+// Instr is an instruction with immediates, in these fields:
 //
 //	block, loop, if          Value: the block type. -64 is none, -1 ... -4 are
 //	                         i32, i64, f32, f64, -16 funcref, -17 externref;
@@ -22,8 +22,7 @@ import "encoding/binary"
 //	ref.null, select t       Index: the ValType
 type Instr struct {
 	Op Op
-	// At is the offset of the instruction in the body it was decoded from, in
-	// bytes. Append ignores it.
+	// At is the offset of the instruction in the decoded body, in bytes. Append ignores it.
 	At            uint32
 	Index, Index2 uint32
 	Value         int64
@@ -32,9 +31,8 @@ type Instr struct {
 
 const noResult = -64 // the block type of a block without parameters and results
 
-// Decode appends the instructions of the body to buf, including the final end. It
-// checks only the encoding. The error is a *ParseError with an offset in the body and
-// no function.
+// Decode appends the instructions of the body to buf, including the final end. Only the encoding is
+// checked. The error is a *ParseError with an offset in the body and no function.
 func (f *Func) Decode(buf []Instr) ([]Instr, error) {
 	r := reader{b: f.Body}
 	for r.more() {
@@ -47,7 +45,7 @@ func (f *Func) Decode(buf []Instr) ([]Instr, error) {
 	return buf, nil
 }
 
-// instr reads one instruction into in, which must be zero.
+// instr reads an instruction into in, which must be zero.
 func (r *reader) instr(in *Instr) {
 	start := r.pos
 	in.At = uint32(start)
@@ -113,7 +111,7 @@ func (r *reader) instr(in *Instr) {
 	}
 }
 
-// zero reads a memory index, which must be 0: there is only one memory.
+// zero reads a memory index, which must be 0: a module has only a single memory.
 func (r *reader) zero() {
 	if at := r.pos; r.byte() != 0 {
 		r.fail(at, "more than one memory: %w", ErrUnsupported)

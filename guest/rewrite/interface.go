@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// Interface lists the imports and exports of a module with their types, one line
-// each, in the order of the module:
+// Interface lists the imports and exports of a module with their types, a line each, in the order
+// of the module:
 //
 //	import "metatool" "fuel_out" func () -> ()
 //	export "memory" memory 134 65536
 //	export "fuel" global mut i64
 //
-// It does not read code or data. A host can use two modules with equal lists in the
-// same way; only a digest shows whether they do the same.
+// Code and data are not read. A host can use two modules with equal lists in the same way; only a
+// digest shows whether they do the same.
 func Interface(wasm []byte) ([]string, error) {
 	m, err := parse(wasm, false)
 	if err != nil {
@@ -22,7 +22,7 @@ func Interface(wasm []byte) ([]string, error) {
 	return m.Interface(), nil
 }
 
-// Interface is like the function of that name.
+// Interface is like the function Interface.
 func (m *Module) Interface() []string {
 	funcs, tables, globals := m.funcTypes(), m.tables(), m.globals()
 	memories := []Limits{}
@@ -86,10 +86,9 @@ func (t GlobalType) String() string {
 	return t.Type.String()
 }
 
-// Restorable reports whether an instance of a module is as new once a host has restored
-// its memory and its exported globals: code of the module cannot change anything else.
-// Tables, segments that code can drop, and mutable globals that are not exported are
-// such other things. It does not read code or data.
+// Restorable reports whether an instance of a module is as new once a host has restored the memory
+// and the exported globals: code of the module cannot change any other state, for example tables,
+// droppable segments, and mutable globals without an export. Code and data are not read.
 func Restorable(wasm []byte) (bool, error) {
 	m, err := parse(wasm, false)
 	if err != nil {

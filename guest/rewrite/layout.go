@@ -1,15 +1,14 @@
 package rewrite
 
-// From jumps to blocks. The method is that of Ramsey, "Beyond Relooper" (2022): the
-// code follows the tree of dominators. The code of a node comes first, and after it
-// that of the nodes that it dominates immediately, in reverse postorder, each behind
-// the end of a block around all that comes before it; a jump to it leaves that block.
-// A node to which jumps lead back is the start of a loop around all that it dominates.
+// From jumps to blocks. The method is from Ramsey, "Beyond Relooper" (2022): the code follows the
+// tree of dominators. The code of a node comes first, then the code of the immediately dominated
+// nodes, in reverse postorder, each after the end of a block around all earlier code; a jump to the
+// node leaves the block. A node with jumps back is the start of a loop around all dominated nodes.
 
 // layout writes a function with structured control flow.
 type layout struct {
 	*shape
-	body  []byte // the old one
+	body  []byte // the old body
 	out   []byte
 	graph graph
 	order *order
@@ -25,18 +24,18 @@ type layout struct {
 // label says where a branch to a block leads: to the start of a node.
 type label struct {
 	node int
-	loop bool // the start of its loop
+	loop bool // the start of a loop
 }
 
-// unwinding is the node of the label that is left to unwind.
+// unwinding is the node of the label for unwinding.
 const unwinding = -1
 
-// maxCopies is how many instructions may be copied to make loops regular, as a multiple
-// of those that there are.
+// maxCopies is how many instructions may be copied to make loops regular, as a multiple of the
+// existing instructions.
 const maxCopies = 2
 
-// structured returns the body with structured control flow, to be entered with PC_B 0
-// only. It returns nil if that would become too large.
+// structured returns the body with structured control flow, to be entered with PC_B 0 only. It
+// returns nil if the result would become too large.
 func (s *shape) structured(body []byte) []byte {
 	w := layout{shape: s, body: body}
 	w.connect()
@@ -58,8 +57,8 @@ func (s *shape) structured(body []byte) []byte {
 	return w.out
 }
 
-// connect makes the graph. A segment to which no jump leads belongs to the node of the
-// one before it.
+// connect makes the graph. A segment without incoming jumps belongs to the node of the segment
+// before.
 func (w *layout) connect() {
 	target := make([]bool, len(w.segments))
 	target[0] = true
@@ -84,14 +83,14 @@ func (w *layout) connect() {
 				w.graph.connect(x, y, y)
 			}
 		})
-		if falls && x+1 < len(w.blocks) { // last, so that it comes next in the order
+		if falls && x+1 < len(w.blocks) { // last, to come next in the order
 			w.graph.connect(x, x+1, x+1)
 		}
 	}
 }
 
-// each calls do with the index of each instruction of an original node that can be
-// reached, and reports whether execution can go on behind the node.
+// each calls do with the index of each instruction of a reachable original node, and reports
+// whether execution can continue after the node.
 func (w *layout) each(x int, do func(i int)) (falls bool) {
 	for _, n := range w.blocks[x] {
 		r, depth := w.segments[n], 0
@@ -112,7 +111,7 @@ func (w *layout) each(x int, do func(i int)) (falls bool) {
 	return true
 }
 
-// node writes a node and all that it dominates.
+// node writes a node and all dominated nodes.
 func (w *layout) node(x int) {
 	if w.order.loops[x] {
 		w.open(OpLoop, label{x, true})
@@ -134,7 +133,7 @@ func (w *layout) node(x int) {
 // code writes the instructions of a node.
 func (w *layout) code(x int) {
 	origin := w.graph.origin[x]
-	skip := 0 // instructions that are written already
+	skip := 0 // instructions already written
 	falls := w.each(origin, func(i int) {
 		exit, isExit := w.exits[i]
 		j, isJump := w.jumps[i]
@@ -163,12 +162,12 @@ func (w *layout) code(x int) {
 	}
 	next := w.graph.to[x][origin+1]
 	if kids := w.kids[x]; len(kids) > 0 && kids[0] == next {
-		return // it follows
+		return // the target follows
 	}
 	w.branch(OpBr, x, next, 0)
 }
 
-// isConditional reports whether instruction i is an if with nothing but a jump in it.
+// isConditional reports whether instruction i is an if with only a jump inside.
 func (w *layout) isConditional(i int) bool {
 	if w.instrs[i].Op != OpIf || w.instrs[i].Value != noResult || i+1+jumpLength >= len(w.instrs) || w.instrs[i+1+jumpLength].Op != OpEnd {
 		return false
@@ -183,7 +182,7 @@ func (w *layout) branch(op Op, x, y, inner int) {
 	w.emit(Instr{Op: op, Index: w.depth(to) + uint32(inner)})
 }
 
-// depth returns the number of open blocks inside the one with a label.
+// depth returns the number of open blocks inside the block with a label.
 func (w *layout) depth(l label) uint32 {
 	for i := len(w.labels) - 1; i >= 0; i-- {
 		if w.labels[i] == l {

@@ -2,33 +2,30 @@ package rewrite
 
 import "fmt"
 
-// MeterOptions name the import and the export that Meter adds.
+// MeterOptions name the import and the export added by Meter.
 type MeterOptions struct {
-	// Module and Name are the names of the imported function that is called when
-	// the fuel has run out. It has no parameters and no results.
+	// Module and Name are the names of the imported function called after the fuel has run out,
+	// without parameters and results
 	Module, Name string
 	// Global is the export name of the fuel counter, a mutable i64.
 	Global string
 }
 
-// Meter makes a module subtract the cost of what it executes from a counter (see
-// [Op.Cost] and the constants near it). The counter is an exported global of the
-// module; it begins at 0.
+// Meter makes a module subtract the cost of executed code from a counter (see [Op.Cost] and the
+// constants near it). The counter is an exported global of the module with the initial value 0.
 //
-// Each sequence of instructions is charged before it runs, together with code that
-// is likely to run after it (flow.go); a run that branches elsewhere gets the rest
-// back. So when a function called from outside has returned, the counter has
-// decreased by exactly the cost of the executed code. While the function runs, and
-// after a trap, the counter can be lower: by at most the cost of the rest of each
-// active function.
+// Each sequence of instructions is charged before it runs, together with code likely to run
+// afterwards (flow.go); a run with another branch gets the rest back. So when a function called
+// from outside has returned, the counter has decreased by exactly the cost of the executed code.
+// While the function runs, and after a trap, the counter can be lower: by at most the cost of the
+// rest of each active function.
 //
-// If the counter is below 0, the imported function is called at the next check:
-// before every jump back to an earlier place, at the entry of a function that calls
-// others, and before each operation that is charged by length (checks.go). The
-// function raises the counter or ends the run. If it returns with the counter still
-// below 0, execution continues and it is called at the next check. Every endless run
-// reaches one. Between checks, each active function can at most run to its end, so
-// the counter cannot wrap around.
+// If the counter is below 0, the imported function is called at the next check: before every jump
+// back to an earlier place, at the entry of a function with calls, and before each operation
+// charged by length (checks.go). The function raises the counter or ends the run. If it returns
+// with the counter still below 0, execution continues to a call at the next check. Every endless
+// run reaches a check. Between checks, each active function can at most run to the end, so the
+// counter cannot wrap around.
 func Meter(o MeterOptions) Pass {
 	return Pass{"meter", func(m *Module) error { return meter(m, o) }}
 }
@@ -64,14 +61,14 @@ func meter(m *Module, o MeterOptions) error {
 	return nil
 }
 
-// bodyMeter meters one body after the other.
+// bodyMeter meters bodies one by one.
 type bodyMeter struct {
 	fuel, out uint32 // the counter, the function to call
 	flow      flow
 	instrs    []Instr
 }
 
-// body meters f. It reports whether it added a local, which has the index local.
+// body meters f. It reports whether a local was added, with the index local.
 func (w *bodyMeter) body(f *Func, local uint32) (used bool, err error) {
 	if w.instrs, err = f.Decode(w.instrs[:0]); err != nil {
 		return false, err
@@ -116,7 +113,7 @@ func (w *bodyMeter) check(b []byte) []byte {
 		Instr{Op: OpIf, Value: noResult}, Instr{Op: OpCall, Index: w.out}, Instr{Op: OpEnd})
 }
 
-// length charges for the length on top of the stack, and leaves it there.
+// length charges for the length on top of the stack, and leaves the length there.
 func (w *bodyMeter) length(b []byte, by byLength, local uint32) []byte {
 	get := Instr{Op: OpLocalGet, Index: local}
 	b = appendAll(b, Instr{Op: OpLocalTee, Index: local}, Instr{Op: OpGlobalGet, Index: w.fuel}, get)

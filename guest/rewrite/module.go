@@ -55,21 +55,19 @@ func (k Kind) String() string {
 	return [...]string{"func", "table", "memory", "global"}[k]
 }
 
-// Module is a parsed module. Passes change it in place and must keep its indices
-// correct. It shares the bytes it was parsed from, which must not change. It is not
-// safe for concurrent use.
+// Module is a parsed module. Passes change a Module in place and must keep the indices correct. A
+// Module shares the parsed bytes, which must not change, and is not safe for concurrent use.
 type Module struct {
 	Types    []FuncType
 	Imports  []Import
 	Funcs    []Func // without the imported ones
 	Tables   []Table
-	Memories []Limits // at most one, imported or not
+	Memories []Limits // at most a single memory, imported or not
 	Globals  []Global
 	Exports  []Export
 	Start    *uint32
 	Elems    []Elem
-	// DataCount reports that there is a data count section, which memory.init and
-	// data.drop need.
+	// DataCount reports a data count section, needed by memory.init and data.drop.
 	DataCount bool
 	Data      []Data
 	// Custom has the custom sections. Encode puts them last.
@@ -105,11 +103,11 @@ type Import struct {
 type Func struct {
 	Type   uint32
 	Locals []Locals
-	// Body is the code with its final end.
+	// Body is the code with the final end.
 	Body []byte
 }
 
-// Locals declares Count locals of one type.
+// Locals declares Count locals of a single type.
 type Locals struct {
 	Count uint32
 	Type  ValType
@@ -133,10 +131,10 @@ type GlobalType struct {
 	Mutable bool
 }
 
-// Global is a global with its initial value.
+// Global is a global with an initial value.
 type Global struct {
 	GlobalType
-	Init Instr // one constant instruction
+	Init Instr // a constant instruction
 }
 
 // Export makes a function, table, memory or global visible under a name.
@@ -146,7 +144,7 @@ type Export struct {
 	Index uint32
 }
 
-// Mode is what happens to a segment when the module is instantiated.
+// Mode is the use of a segment during instantiation.
 type Mode byte
 
 // The modes. Data segments are never declarative.
@@ -160,10 +158,9 @@ const (
 type Elem struct {
 	Mode   Mode
 	Table  uint32
-	Offset Instr // one constant instruction, of an active segment
+	Offset Instr // a constant instruction, of an active segment
 	Type   ValType
-	// Init is one constant instruction per element (ref.func, ref.null or
-	// global.get).
+	// Init is a constant instruction per element (ref.func, ref.null or global.get).
 	Init []Instr
 }
 
@@ -171,7 +168,7 @@ type Elem struct {
 type Data struct {
 	Mode   Mode
 	Memory uint32
-	Offset Instr // one constant instruction, of an active segment
+	Offset Instr // a constant instruction, of an active segment
 	Bytes  []byte
 }
 
@@ -181,7 +178,7 @@ type Custom struct {
 	Bytes []byte
 }
 
-// imported counts the imports of a kind; they come first in its index space.
+// imported counts the imports of a kind; they come first in the index space.
 func (m *Module) imported(k Kind) uint32 {
 	n := uint32(0)
 	for _, i := range m.Imports {
@@ -231,7 +228,7 @@ func (m *Module) globals() []GlobalType {
 	return types
 }
 
-// typeIndex returns the index of t, and adds t if it is new.
+// typeIndex returns the index of t, and adds a new t.
 func (m *Module) typeIndex(t FuncType) uint32 {
 	for i, have := range m.Types {
 		if have.equal(t) {

@@ -4,11 +4,11 @@ import "fmt"
 
 const (
 	nameSection = "name" // the custom section with names
-	ofFunctions = 1      // its part with those of functions
+	ofFunctions = 1      // the part with the names of functions
 )
 
-// FunctionNames returns the names of functions by their index. It is empty if the module
-// has no section with names.
+// FunctionNames returns the names of functions by their index, or an empty map if the module has no
+// section with names.
 func (m *Module) FunctionNames() (map[uint32]string, error) {
 	names := map[uint32]string{}
 	for _, c := range m.Custom {

@@ -2,8 +2,8 @@ package rewrite
 
 import "fmt"
 
-// Op is an opcode. The upper byte is the prefix, if there is one: memory.copy, 0xfc
-// 0x0a in the binary, is 0xfc0a.
+// Op is an opcode. The upper byte is the prefix, if any: memory.copy, 0xfc 0x0a in the binary, is
+// 0xfc0a.
 type Op uint16
 
 // The opcodes that passes handle individually.
@@ -59,7 +59,7 @@ const (
 	OpTableFill    Op = 0xfc11
 )
 
-// imm says which immediates follow an opcode. Instr describes how it holds each.
+// imm says which immediates follow an opcode. Instr describes the field of each.
 type imm byte
 
 const (
@@ -70,7 +70,7 @@ const (
 	immLabels                  // vector of labels, label
 	immFunc                    // function
 	immCallIndirect            // type, table
-	immSelect                  // vector of one value type
+	immSelect                  // vector of a single value type
 	immLocal                   // local
 	immGlobal                  // global
 	immTable                   // table
@@ -117,7 +117,7 @@ func (op Op) String() string {
 	return fmt.Sprintf("opcode %#x", uint16(op))
 }
 
-// proposal names the proposal that an unknown opcode belongs to.
+// proposal names the proposal of an unknown opcode.
 func proposal(op byte) string {
 	switch {
 	case op == 0xfd:

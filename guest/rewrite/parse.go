@@ -7,7 +7,7 @@ import (
 
 const header = "\x00asm\x01\x00\x00\x00"
 
-// section describes one kind of section.
+// section describes a kind of section.
 type section struct {
 	id   byte
 	name string
@@ -42,13 +42,12 @@ type parser struct {
 	// importCount has the number of imports by kind once they are counted.
 	importCount [4]uint32
 	counted     bool
-	// refs has the functions that ref.func may name.
+	// refs has the functions allowed in ref.func.
 	refs map[uint32]bool
 }
 
-// Parse reads a module in the binary format. It checks structure and indices, but
-// not operand types. Errors are of type *ParseError. The Module shares wasm, which
-// must not change afterwards.
+// Parse reads a module in the binary format. Structure and indices are checked, but not operand
+// types. Errors are of type *ParseError. The Module shares wasm, which must not change afterwards.
 func Parse(wasm []byte) (*Module, error) { return parse(wasm, true) }
 
 func parse(wasm []byte, withCode bool) (*Module, error) {
@@ -101,7 +100,7 @@ func parse(wasm []byte, withCode bool) (*Module, error) {
 	return p.m, p.finish(len(wasm))
 }
 
-// failure returns the error of the current section; nil if there is none.
+// failure returns the error of the current section; nil without an error.
 func (p *parser) failure(section string) error {
 	if p.err == nil {
 		return nil
@@ -121,7 +120,7 @@ func misplaced(id byte) error {
 	return fmt.Errorf("unknown section %d", id)
 }
 
-// finish checks what needs the whole module: that sections agree, and the bodies.
+// finish checks the properties of the whole module: the agreement of sections, and the bodies.
 func (p *parser) finish(size int) error {
 	m := p.m
 	fail := func(format string, args ...any) error {

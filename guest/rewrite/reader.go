@@ -5,11 +5,11 @@ import (
 	"unicode/utf8"
 )
 
-// ParseError describes an error in a module and its place.
+// ParseError describes an error in a module with its place.
 type ParseError struct {
 	// Section is the name of the section; "" outside of sections.
 	Section string
-	// Func is the index of the function with the error in its body, or -1.
+	// Func is the index of the function with the error in the body, or -1.
 	Func int
 	// Offset is the offset in the module, in bytes.
 	Offset int
@@ -29,8 +29,8 @@ func (e *ParseError) Error() string {
 
 func (e *ParseError) Unwrap() error { return e.Err }
 
-// reader reads within b. After the first error it keeps that error, stays at its
-// position and returns zeros: loops over counts must check err.
+// reader reads within b. After the first error it keeps the error, stays at the position and
+// returns zeros: loops over counts must check err.
 type reader struct {
 	b   []byte
 	pos int
@@ -58,7 +58,7 @@ func (r *reader) byte() byte {
 	return c
 }
 
-// bytes returns n bytes that share the reader's memory, with no spare capacity.
+// bytes returns n bytes in the reader's memory, with no spare capacity.
 func (r *reader) bytes(n uint32) []byte {
 	if uint64(n) > uint64(len(r.b)-r.pos) {
 		r.fail(r.pos, "%d bytes announced, %d left", n, len(r.b)-r.pos)

@@ -2,9 +2,9 @@ package rewrite
 
 import "strings"
 
-// importFunc adds an imported function, increments all later function indices, and
-// returns the index of the new one. It changes f.Body of every function. It drops
-// debug information, which names functions by index.
+// importFunc adds an imported function, increments all later function indices, and returns the
+// index of the new function. It changes f.Body of every function, and drops debug information,
+// which names functions by index.
 func (m *Module) importFunc(module, name string, t FuncType) (uint32, error) {
 	at := m.imported(KindFunc)
 	m.Imports = append(m.Imports, Import{Module: module, Name: name, Kind: KindFunc, Type: m.typeIndex(t)})
@@ -46,8 +46,7 @@ func (m *Module) importFunc(module, name string, t FuncType) (uint32, error) {
 	})
 }
 
-// replace calls change with every instruction of every body. change reports whether
-// it changed the instruction.
+// replace calls change with every instruction of every body. change reports a changed instruction.
 func (m *Module) replace(change func(in *Instr) bool) error {
 	var instrs []Instr
 	for i := range m.Funcs {
@@ -97,7 +96,7 @@ func (e *editor) keep(at uint32) {
 // skip leaves out the bytes up to at.
 func (e *editor) skip(at uint32) { e.done = at }
 
-// finish returns the new body; the old one if it did not change.
+// finish returns the new body; the old body if unchanged.
 func (e *editor) finish() []byte {
 	if e.out == nil {
 		return e.old
@@ -106,7 +105,7 @@ func (e *editor) finish() []byte {
 	return e.out
 }
 
-// dropDebug drops custom sections that describe the original code.
+// dropDebug drops custom sections about the original code.
 func (m *Module) dropDebug() {
 	var kept []Custom
 	for _, c := range m.Custom {

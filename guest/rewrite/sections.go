@@ -94,8 +94,8 @@ func (p *parser) elements() {
 	}
 }
 
-// element reads one of eight forms. Bit 0 says not active; bit 1 an explicit table,
-// or declarative if not active; bit 2 expressions instead of indices.
+// element reads any of eight forms. Bit 0 says not active; bit 1 an explicit table, or declarative
+// if not active; bit 2 expressions instead of indices.
 func (p *parser) element() Elem {
 	e := Elem{Type: FuncRef}
 	at := p.pos

@@ -2,8 +2,8 @@ package rewrite
 
 // Functions as Go's compiler writes them.
 //
-// WebAssembly has no goto. So Go's compiler makes each function that has jumps, or
-// calls after which it must be possible to resume, a loop over a switch:
+// WebAssembly has no goto. So Go's compiler makes each function with jumps, or with calls that can
+// be resumed, a loop over a switch:
 //
 //	(param i32)                 ;; PC_B: the index of the first segment
 //	prefix                      ;; copies the stack pointer
@@ -20,11 +20,11 @@ package rewrite
 //	i32.const 1
 //	end
 //
-// A jump sets PC_B and branches to L: i32.const, local.set 0, br. After each call
-// comes br_if U, because the callee returns 1 if it wants the native stack to be
-// unwound. Functions without such calls have no U, and functions without jumps no L.
+// A jump sets PC_B and branches to L: i32.const, local.set 0, br. After each call comes br_if U,
+// because the callee returns 1 if it wants the native stack to be unwound. Functions without such
+// calls have no U, and functions without jumps no L.
 
-// shape is a function in that form.
+// shape is a function in the form above.
 type shape struct {
 	instrs []Instr
 	prefix int // number of instructions before the first block
@@ -42,17 +42,17 @@ type instrRange struct{ from, to int }
 // jump is a jump to the start of a segment.
 type jump struct {
 	to    int // segment
-	depth int // number of the segment's own blocks around it
+	depth int // number of the segment's own blocks around the instruction
 }
 
 // jumpLength is the number of instructions of a jump.
 const jumpLength = 3
 
-// pcB is the local that has the index of the next segment.
+// pcB is the local with the index of the next segment.
 const pcB = 0
 
-// shapeOf returns the shape of a body; nil if it is not in this form, or if it uses
-// PC_B in another way than the form says.
+// shapeOf returns the shape of a body; nil for a body in another form, or with another use of PC_B
+// than in the form.
 func shapeOf(instrs []Instr) *shape {
 	s := &shape{instrs: instrs, jumps: map[int]jump{}, exits: map[int]int{}}
 	for s.prefix < len(instrs) && isPrefix(instrs[s.prefix].Op) {
@@ -98,8 +98,8 @@ func isPrefix(op Op) bool {
 	return op == OpGlobalGet || op == OpGlobalSet || op == OpLocalGet || op == OpLocalSet
 }
 
-// cut finds count segments, the first of which begins at instruction from. It returns
-// the index after the end that closes the last one; negative if there are fewer.
+// cut finds count segments, the first beginning at instruction from. It returns the index after the
+// end of the last segment; negative for fewer segments.
 func (s *shape) cut(from, count int) int {
 	depth := 0
 	for i := from; i < len(s.instrs); i++ {
@@ -120,9 +120,8 @@ func (s *shape) cut(from, count int) int {
 	return -1
 }
 
-// endsAt reports whether the instructions from index at on are those with which the
-// form ends. Without a loop, the end of the last segment is that of U, or of the
-// function.
+// endsAt reports whether the instructions from index at on are the end of the form. Without a loop,
+// the end of the last segment is the end of U, or of the function.
 func (s *shape) endsAt(at int, loop bool) bool {
 	var want []Op
 	if loop {
@@ -143,12 +142,12 @@ func (s *shape) endsAt(at int, loop bool) bool {
 	return !s.unwind || rest[len(rest)-2].Value == 1
 }
 
-// branches finds the jumps and exits of all segments, and checks that there are no other
-// branches out of them and no other uses of PC_B.
+// branches finds the jumps and exits of all segments, and checks the absence of other branches out
+// of the segments and other uses of PC_B.
 func (s *shape) branches(table []uint32, loop bool) bool {
 	for n, r := range s.segments {
-		// What a branch to a label of the form has around it in this segment: the
-		// blocks of the later segments, L and U.
+		// The nesting of a branch to a label of the form in this segment: the blocks of the later
+		// segments, L and U.
 		later := len(s.segments) - 1 - n
 		depth := 0
 		for i := r.from; i < r.to; i++ {
@@ -202,14 +201,14 @@ func (s *shape) jumpTarget(i int, r instrRange, table []uint32) (segment int, ok
 	return int(table[n]), true
 }
 
-// isScratch reports whether the local.get of PC_B at index i reads what was set just
-// before. Indirect calls do this to put PC_B, 0, below the index of the callee.
+// isScratch reports whether the local.get of PC_B at index i reads the value set just before.
+// Indirect calls do this to put PC_B, 0, below the index of the callee.
 func (s *shape) isScratch(i int, r instrRange) bool {
 	return i-2 >= r.from && isIndirectArgument(s.instrs[i-2:i+1])
 }
 
-// isIndirectArgument reports whether three instructions are those that precede an
-// indirect call of a function from its start.
+// isIndirectArgument reports whether three instructions are the ones before an indirect call of a
+// function from its start.
 func isIndirectArgument(in []Instr) bool {
 	return in[0].Op == OpLocalSet && in[0].Index == pcB && in[1].Op == OpI32Const && in[1].Value == 0 &&
 		in[2].Op == OpLocalGet && in[2].Index == pcB

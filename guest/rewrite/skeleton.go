@@ -1,9 +1,8 @@
 package rewrite
 
-// Skeleton returns the module without its code: every function only traps. For an engine
-// that has native code of the module already, it is as good as the module, and much faster
-// to decode and to validate. Types, imports, exports and the number of functions are the
-// same.
+// Skeleton returns the module without code: every function only traps. For an engine with native
+// code of the module, the skeleton is as good as the module, and much faster to decode and to
+// validate. Types, imports, exports and the number of functions are the same.
 func Skeleton(wasm []byte) ([]byte, error) {
 	m, err := Parse(wasm)
 	if err != nil {

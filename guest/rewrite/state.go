@@ -2,15 +2,14 @@ package rewrite
 
 import "fmt"
 
-// StatePrefix begins the names of the exports that ExportState adds: "state:0",
-// "state:1" and so on, in the order of the globals.
+// StatePrefix begins the names of the exports added by ExportState: "state:0", "state:1" and so on,
+// in the order of the globals.
 const StatePrefix = "state:"
 
-// ExportState exports every mutable global of the module. Together with the memory,
-// they are its state between calls, which a host can then copy to another instance.
-// Imported globals and references cannot be copied: for them, the error wraps
-// [ErrUnsupported]. It does not check for tables that can change; a module that
-// DirectCalls accepts has none.
+// ExportState exports every mutable global of the module. Together with the memory, they are the
+// module's state between calls, which a host can then copy to another instance. Imported globals
+// and references cannot be copied: for them, the error wraps [ErrUnsupported]. Changeable tables
+// are not checked for; a module accepted by DirectCalls has none.
 func ExportState() Pass { return Pass{"export state", exportState} }
 
 func exportState(m *Module) error {
@@ -33,9 +32,9 @@ func exportState(m *Module) error {
 	return nil
 }
 
-// LimitMemory sets the maximum of the module's own memory, in pages of 64 KiB. The
-// host sets the limit of an instance; the maximum in the module matters to engines
-// that reserve address space for it.
+// LimitMemory sets the maximum of the module's own memory, in pages of 64 KiB. The host sets the
+// limit of an instance; the maximum in the module matters to engines that reserve address space in
+// advance.
 func LimitMemory(most uint32) Pass {
 	return Pass{"limit memory", func(m *Module) error {
 		for i := range m.Memories {

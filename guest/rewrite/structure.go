@@ -1,27 +1,24 @@
 package rewrite
 
-// Structure gives functions of Go's compiler structured control flow, so that a jump
-// is a branch to its target instead of a way through the switch at the start of the
-// function (shape.go). Engines compile that to much faster code, because they see
-// which value reaches which use.
+// Structure gives functions of Go's compiler structured control flow, so a jump is a branch to the
+// target instead of a way through the switch at the start of the function (shape.go). Engines
+// compile structured code to much faster code, because they see which value reaches which use.
 //
-// The switch is only needed to resume a function in its middle, after the native
-// stack was unwound to grow the Go stack or to run another goroutine. A function that
-// can be resumed, which is one with calls, therefore keeps its old form, and a second
-// one is added that can only run from its start: PC_B is 0. All calls from the start
-// call the second form; the old form does, too, when it is called from the start. Both
-// forms leave the same bytes in memory, so it does not matter in which one a function
-// is resumed. A function without calls is replaced.
+// The switch is only needed to resume a function in the middle, after the native stack was unwound
+// to grow the Go stack or to run another goroutine. A function that can be resumed, which is a
+// function with calls, therefore keeps the old form, and gets a second form that can only run from
+// the start: PC_B is 0. All calls from the start call the second form; the old form does, too, when
+// called from the start. Both forms leave the same bytes in memory, so either form can be resumed.
+// A function without calls is replaced.
 //
-// Calls through a table call the second forms if they always start the function: for
-// them there is a copy of the table.
+// Calls through a table call the second forms if they always start the function: such calls use a
+// copy of the table.
 //
-// Functions that are not in the expected form stay as they are, and so do functions
-// whose loops have several entries, if making these loops regular would take too many
-// copies of instructions.
+// Functions in any other form are unchanged, and so are functions with loops with several entries,
+// if making these loops regular would take too many copies of instructions.
 //
-// If hot is not nil, only functions for whose names it returns true are converted: the
-// second forms make a module twice as large, and pay only where scripts spend their time.
+// If hot is not nil, only functions with a name accepted by hot are converted: the second forms
+// make a module twice as large, and pay only where scripts spend their time.
 func Structure(hot func(name string) bool) Pass {
 	return Pass{"structure", func(m *Module) error { return structure(m, hot) }}
 }
@@ -39,17 +36,17 @@ func structure(m *Module, hot func(name string) bool) error {
 	return s.redirect()
 }
 
-// structurer converts one module.
+// structurer converts a module.
 type structurer struct {
 	m     *Module
-	first uint32 // index of the first function that is not imported
-	// fast has the index of the second form of each function that has one.
+	first uint32 // index of the first function of the module itself
+	// fast has the index of the second forms, by function.
 	fast map[uint32]uint32
 	// table is the number of the table with the second forms; 0: none.
 	table uint32
 }
 
-// resumable is the type of all functions that Go's compiler writes in that form.
+// resumable is the type of all functions in the form of Go's compiler.
 var resumable = FuncType{[]ValType{I32}, []ValType{I32}}
 
 // convert adds the second forms, or replaces functions.
@@ -84,7 +81,7 @@ func (s *structurer) convert(hot func(name string) bool) error {
 	return nil
 }
 
-// calls reports whether there are calls.
+// calls reports whether instrs has calls.
 func calls(instrs []Instr) bool {
 	for i := range instrs {
 		if instrs[i].Op == OpCall || instrs[i].Op == OpCallIndirect {
@@ -124,7 +121,7 @@ func (s *structurer) copyTable() {
 // changesTables reports whether an instruction can change a table.
 func (m *Module) changesTables() bool {
 	found := false
-	// Bodies were decoded before, so there is no error.
+	// Bodies were decoded before, so no error is possible.
 	_ = m.replace(func(in *Instr) bool {
 		switch in.Op {
 		case OpTableSet, OpTableInit, OpTableCopy, OpTableGrow, OpTableFill:
@@ -135,7 +132,7 @@ func (m *Module) changesTables() bool {
 	return found
 }
 
-// redirect makes calls that start a function call its second form.
+// redirect redirects calls from the start of a function to the second form.
 func (s *structurer) redirect() error {
 	var instrs []Instr
 	for i := range s.m.Funcs {
@@ -162,8 +159,8 @@ func (s *structurer) redirect() error {
 	return nil
 }
 
-// started returns the call to replace instrs[i] with, if that is one that starts a
-// function with a second form.
+// started returns the call to replace instrs[i] with, if the instruction starts a function with a
+// second form.
 func (s *structurer) started(instrs []Instr, i int) (call Instr, ok bool) {
 	call = instrs[i]
 	switch {

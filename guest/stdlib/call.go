@@ -9,7 +9,7 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// Call is one call of a function of a module.
+// Call is a call of a function of a module.
 type Call struct {
 	Thread   *starlark.Thread
 	Name     string
@@ -21,7 +21,7 @@ type Call struct {
 // Func is a function of a module.
 type Func func(c *Call) (starlark.Value, error)
 
-// NewFunc returns a function as scripts have it.
+// NewFunc returns a function for scripts.
 func NewFunc(name string, f Func) *starlark.Builtin {
 	return starlark.NewBuiltin(name, func(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 		v, err := f(&Call{Thread: thread, Name: name, Receiver: b.Receiver(), Args: args, Kwargs: kwargs})
@@ -29,9 +29,9 @@ func NewFunc(name string, f Func) *starlark.Builtin {
 	})
 }
 
-// mustKnow returns the error of a call. If one of the arguments is a value that the run
-// withholds, it ends the run, as such a value does when it is asked for its type: with the
-// real value there might be no error, so that the script must not learn of it.
+// mustKnow returns the error of a call. If an argument is a withheld value, the run ends, as for a
+// query of the value's type: with the real value the call might succeed, so the script must not
+// learn of the error.
 func mustKnow(err error, args starlark.Tuple, kwargs []starlark.Tuple) error {
 	if err == nil {
 		return nil
@@ -45,7 +45,7 @@ func mustKnow(err error, args starlark.Tuple, kwargs []starlark.Tuple) error {
 	return err
 }
 
-// Funcs returns the members of a module that are functions.
+// Funcs returns the functions of a module.
 func Funcs(funcs map[string]Func) starlark.StringDict {
 	members := make(starlark.StringDict, len(funcs)+8)
 	for name, f := range funcs {
@@ -54,7 +54,7 @@ func Funcs(funcs map[string]Func) starlark.StringDict {
 	return members
 }
 
-// Method returns the method of that name bound to a receiver; nil if there is none.
+// Method returns the method of the name bound to a receiver; nil for an unknown name.
 func Method(receiver starlark.Value, name string, methods map[string]Func) starlark.Value {
 	f, ok := methods[name]
 	if !ok {
@@ -63,7 +63,7 @@ func Method(receiver starlark.Value, name string, methods map[string]Func) starl
 	return NewFunc(name, f).BindReceiver(receiver)
 }
 
-// Env returns what the run offers.
+// Env returns the services of the run.
 func (c *Call) Env() *Env { return EnvOf(c.Thread) }
 
 // Call calls a function of the script.
@@ -71,7 +71,7 @@ func (c *Call) Call(f starlark.Value, args ...starlark.Value) (starlark.Value, e
 	return starlark.Call(c.Thread, f, args, nil)
 }
 
-// Errorf returns an error that begins with the name of the function.
+// Errorf returns an error with the name of the function in front.
 func (c *Call) Errorf(class, format string, args ...any) error {
 	return Errorf(class, c.Name+"() "+format, args...)
 }
@@ -81,11 +81,11 @@ func (c *Call) Errorf(class, format string, args ...any) error {
 //	"x", &x    is required
 //	"x?", &x   may be left out
 //	"x??", &x  may be left out or None
-//	"/", nil   what is before goes by position only
-//	"*", nil   what follows goes by keyword only
+//	"/", nil   everything before goes by position only
+//	"*", nil   everything after goes by keyword only
 //
-// The variables are string, bool (the truth of any value), int, float64,
-// starlark.Int, starlark.Value and starlark.Callable. As in Python, True is 1.
+// The variables are string, bool (the truth of any value), int, float64, starlark.Int,
+// starlark.Value and starlark.Callable. As in Python, True is 1.
 func (c *Call) Unpack(pairs ...any) error {
 	var given uint64
 	taken := 0
@@ -127,7 +127,7 @@ func (c *Call) Unpack(pairs ...any) error {
 
 func quote(s string) string { return "'" + s + "'" }
 
-// keyword returns the index of the parameter of that name, -1 if there is none.
+// keyword returns the index of the parameter of the name, -1 for an unknown name.
 func (c *Call) keyword(name string, pairs []any) int {
 	byPosition := 0
 	for i := 0; i < len(pairs); i += 2 {
@@ -209,7 +209,7 @@ func TypeName(v starlark.Value) string {
 	return v.Type()
 }
 
-// Integer returns a value that is an int or a bool as an int.
+// Integer returns an int or a bool as an int.
 func Integer(v starlark.Value) (starlark.Int, bool) {
 	switch v := v.(type) {
 	case starlark.Int:
@@ -223,8 +223,7 @@ func Integer(v starlark.Value) (starlark.Int, bool) {
 	return starlark.Int{}, false
 }
 
-// Int returns an integer that fits in 64 bits; it fails with a TypeError or an
-// OverflowError.
+// Int returns an integer of at most 64 bits; the errors are a TypeError or an OverflowError.
 func Int(v starlark.Value) (int, error) {
 	n, ok := Integer(v)
 	if !ok {
@@ -264,12 +263,11 @@ func Float(v starlark.Value) (float64, error) {
 // Object is implemented by values of classes of scripts.
 type Object interface {
 	starlark.Value
-	// CallMethod calls a method of the class. The result is nil if there is none of that
-	// name.
+	// CallMethod calls a method of the class. The result is nil for an unknown name.
 	CallMethod(name string, args ...starlark.Value) (starlark.Value, error)
 }
 
-// Compare is x op y for scripts. Values that cannot be compared are a TypeError.
+// Compare is x op y for scripts. Incomparable values are a TypeError.
 func Compare(op syntax.Token, x, y starlark.Value) (bool, error) {
 	ok, err := starlark.Compare(op, x, y)
 	if err == nil {
@@ -333,7 +331,7 @@ func (c *Call) BytesOf(v starlark.Value) (string, error) {
 	return "", Errorf(TypeError, "a bytes-like object is required, not '%s'", TypeName(v))
 }
 
-// ASCIIOf returns the content of bytes, or of text that is all ASCII.
+// ASCIIOf returns the content of bytes, or of ASCII text.
 func (c *Call) ASCIIOf(v starlark.Value) (string, error) {
 	s, ok := starlark.AsString(v)
 	if !ok {

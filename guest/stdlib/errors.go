@@ -6,7 +6,7 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// The names of Python's error classes that modules raise.
+// The names of Python's error classes raised by modules.
 const (
 	ArithmeticError   = "ArithmeticError"
 	AttributeError    = "AttributeError"
@@ -23,15 +23,14 @@ const (
 	ZeroDivisionError = "ZeroDivisionError"
 )
 
-// Error is an error of one of Python's classes.
+// Error is an error of a class of Python.
 type Error struct {
-	Class   string // its name, such as ValueError
+	Class   string // the name, for example ValueError
 	Message string
 	// Bases are the bases of a module's own class in addition to Exception, from the
 	// nearest on: json.JSONDecodeError has ValueError.
 	Bases []string
-	// Attrs are attributes in addition to the message, such as e.pos; nil is
-	// nothing.
+	// Attrs are attributes in addition to the message, for example e.pos; nil is nothing.
 	Attrs starlark.StringDict
 }
 

@@ -7,13 +7,13 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// Iterator is an iterator as Python has it: it is used up by what goes over it, next()
-// takes one element, and its elements are made when they are asked for.
+// Iterator is an iterator as in Python: a loop uses the iterator up, next() takes an element, and
+// elements are made on demand.
 type Iterator struct {
 	kind string
 	next func() (starlark.Value, error)
 	done bool
-	// attrs are its attributes, nil for none.
+	// attrs are the attributes, nil for none.
 	attrs func(name string) (starlark.Value, error)
 	names []string
 }
@@ -29,10 +29,10 @@ func (it *Iterator) WithAttrs(names []string, attrs func(name string) (starlark.
 	return it
 }
 
-// AttrNames returns the names of its attributes.
+// AttrNames returns the names of the attributes.
 func (it *Iterator) AttrNames() []string { return it.names }
 
-// Attr returns an attribute, nil if there is none of that name.
+// Attr returns an attribute, nil for an unknown name.
 func (it *Iterator) Attr(name string) (starlark.Value, error) {
 	if it.attrs == nil {
 		return nil, nil
@@ -40,9 +40,8 @@ func (it *Iterator) Attr(name string) (starlark.Value, error) {
 	return it.attrs(name)
 }
 
-// NewIterator returns an iterator. next returns nil after the last element; it may
-// call functions of the script on the thread of the function that made the iterator.
-// kind is the name of its type.
+// NewIterator returns an iterator. next returns nil after the last element; it may call functions
+// of the script on the thread of the function that made the iterator. kind is the name of the type.
 func NewIterator(kind string, next func() (starlark.Value, error)) *Iterator {
 	return &Iterator{kind: kind, next: next}
 }
@@ -53,14 +52,13 @@ func (it *Iterator) Freeze()               {}
 func (it *Iterator) Truth() starlark.Bool  { return true }
 func (it *Iterator) Hash() (uint32, error) { return 0, fmt.Errorf("unhashable type: %s", it.kind) }
 
-// maxNesting is how deep iterators may go over others. Each level takes stack of the
-// guest, which has one run; natively all runs share it.
+// maxNesting is how deep iterators may go over other iterators. Each level takes stack of the
+// guest, which has a single run; natively all runs share the stack.
 const maxNesting = 1000
 
 var nesting atomic.Int64
 
-// Take returns the next element, or nil if there is none. After an error there is
-// none.
+// Take returns the next element, or nil after the last element and after an error.
 func (it *Iterator) Take() (starlark.Value, error) {
 	if it.done {
 		return nil, nil
@@ -77,8 +75,7 @@ func (it *Iterator) Take() (starlark.Value, error) {
 	return v, nil
 }
 
-// Iterate returns the iterator in the form of the library. Its end may be an error:
-// see Err.
+// Iterate returns the iterator in the form of the library. The end may be an error: see Err.
 func (it *Iterator) Iterate() starlark.Iterator { return &libraryIterator{it: it} }
 
 type libraryIterator struct {
@@ -100,17 +97,17 @@ func (l *libraryIterator) Next(p *starlark.Value) bool {
 
 func (l *libraryIterator) Done() {}
 
-// Err returns the error that ended the iteration, if any.
+// Err returns the error at the end of the iteration, if any.
 func (l *libraryIterator) Err() error { return l.err }
 
-// Fallible is implemented by iterators whose elements are computed by a script. After
-// Next has returned false, Err says why.
+// Fallible is implemented by iterators with elements computed by a script. After Next has returned
+// false, Err says why.
 type Fallible interface {
 	starlark.Iterator
 	Err() error
 }
 
-// Each calls f with every element of a value until it returns an error.
+// Each calls f with every element of a value until f returns an error.
 func Each(v starlark.Value, f func(starlark.Value) error) error {
 	it, err := Iterate(v)
 	if err != nil {
@@ -126,8 +123,8 @@ func Each(v starlark.Value, f func(starlark.Value) error) error {
 	return ErrOf(it)
 }
 
-// Iterate returns an iterator over a value, or a TypeError. When it has ended, ErrOf
-// says whether it failed.
+// Iterate returns an iterator over a value, or a TypeError. After the end, ErrOf returns the
+// failure, if any.
 func Iterate(v starlark.Value) (starlark.Iterator, error) {
 	it := starlark.Iterate(v)
 	if it == nil {
@@ -136,7 +133,7 @@ func Iterate(v starlark.Value) (starlark.Iterator, error) {
 	return it, nil
 }
 
-// ErrOf returns the error that ended an iteration, if any.
+// ErrOf returns the error at the end of an iteration, if any.
 func ErrOf(it starlark.Iterator) error {
 	if f, ok := it.(Fallible); ok {
 		return f.Err()
@@ -154,9 +151,9 @@ func Elements(v starlark.Value) ([]starlark.Value, error) {
 	return out, err
 }
 
-// Source returns a function that gives the elements of a value one by one, and nil
-// after the last. Unlike an iterator of the library it can be dropped at any time,
-// and a list may change meanwhile, as in Python.
+// Source returns a function for taking the elements of a value one by one, and nil after the last.
+// Unlike an iterator of the library, the function can be dropped at any time, and a list may change
+// meanwhile, as in Python.
 func (c *Call) Source(v starlark.Value) (func() (starlark.Value, error), error) {
 	i := 0
 	switch v := v.(type) {

@@ -6,11 +6,11 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// Output is text that grows within the memory of the run.
+// Output is text growing within the memory of the run.
 type Output struct {
 	env  *Env
 	text strings.Builder
-	may  int // how long it may get before the run is asked again
+	may  int // the length allowed before the run is asked again
 }
 
 // NewOutput returns an empty Output.
@@ -34,7 +34,7 @@ func (o *Output) Len() int { return o.text.Len() }
 // String returns the text.
 func (o *Output) String() string { return o.text.String() }
 
-// Values is a list that grows within the memory of the run.
+// Values is a list growing within the memory of the run.
 type Values struct {
 	env  *Env
 	List []starlark.Value
@@ -59,7 +59,7 @@ func (l *Values) Add(v starlark.Value) error {
 	return nil
 }
 
-// Value returns the list as scripts have it.
+// Value returns the list for scripts.
 func (l *Values) Value() *starlark.List { return starlark.NewList(l.List) }
 
 // Elements returns the elements of a value, as many as the memory of the run holds.

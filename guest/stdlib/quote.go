@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Quote returns text as Python's repr has it.
+// Quote returns text in the form of Python's repr.
 func Quote(s string) string {
 	mark := byte('\'')
 	if strings.Contains(s, "'") && !strings.Contains(s, `"`) {

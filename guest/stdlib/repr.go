@@ -8,14 +8,14 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// Representer is implemented by values that have other values in them: Repr is
-// their text, made with the texts of these values.
+// Representer is implemented by values with other values inside: Repr is their text, made with the
+// texts of these values.
 type Representer interface {
 	starlark.Value
 	Repr(repr func(starlark.Value) string) string
 }
 
-// PlainRepr is the text of a value inside of another one where no Env is at hand.
+// PlainRepr is the text of a value inside another value where no Env is at hand.
 func PlainRepr(v starlark.Value) string { return v.String() }
 
 // JoinRepr returns the texts of values with ", " between them.
@@ -30,7 +30,7 @@ func JoinRepr(values []starlark.Value, repr func(starlark.Value) string) string 
 	return b.String()
 }
 
-// FloatText returns a float as Python's repr has it.
+// FloatText returns a float in the form of Python's repr.
 func FloatText(f float64) string {
 	switch {
 	case math.IsNaN(f):
@@ -50,21 +50,21 @@ func FloatText(f float64) string {
 	return s
 }
 
-// Texter is implemented by values whose str is not their repr.
+// Texter is implemented by values with a str different from their repr.
 type Texter interface {
 	starlark.Value
 	Str() string
 }
 
-// Formatter is implemented by values with formats of their own in f-strings and
-// format: Format is the text for what follows the colon, if that is not empty.
+// Formatter is implemented by values with their own formats in f-strings and format: Format is the
+// text for a non-empty specification after the colon.
 type Formatter interface {
 	starlark.Value
 	Format(spec string) (string, error)
 }
 
-// Copier is implemented by containers of modules: CopyWith returns a copy, made with
-// copies of what is in it.
+// Copier is implemented by containers of modules: CopyWith returns a copy, made with copies of the
+// content.
 type Copier interface {
 	starlark.Value
 	CopyWith(element func(starlark.Value) (starlark.Value, error)) (starlark.Value, error)

@@ -6,8 +6,8 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// Sort sorts values as sorted does: stably, by a key function of the script unless that
-// is nil or None.
+// Sort sorts values as sorted does: stably, by a key function of the script unless key is nil or
+// None.
 func (c *Call) Sort(values []starlark.Value, key starlark.Value, reverse bool) error {
 	keys := values
 	if key != nil && key != starlark.None {

@@ -89,7 +89,7 @@ func decode64(c *stdlib.Call) (starlark.Value, error) {
 	return starlark.Bytes(out), err
 }
 
-// decode skips what is not of the alphabet, as Python does, unless it is strict.
+// decode skips characters outside the alphabet, as Python does, unless strict is set.
 func decode(s string, strict bool) (string, error) {
 	out := make([]byte, 0, len(s)/4*3+3)
 	quad, pads, count := 0, 0, 0

@@ -41,7 +41,7 @@ func unpack(c *stdlib.Call) (a arguments, err error) {
 	return a, err
 }
 
-// place returns where x belongs, before or after elements that are equal.
+// place returns the place of x, before or after equal elements.
 func (a arguments) place(c *stdlib.Call, x starlark.Value) (int, error) {
 	left := strings.HasSuffix(c.Name, "left")
 	low, high := a.low, a.hi

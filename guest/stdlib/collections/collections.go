@@ -1,11 +1,5 @@
-// Package collections is Python's module collections: deque, namedtuple, Counter,
-// defaultdict and OrderedDict.
-//
-//	collections.go  the module
-//	deque.go        deque; dequemethods.go: its methods
-//	namedtuple.go   namedtuple
-//	dict.go         what the dicts have in common; OrderedDict and defaultdict
-//	counter.go      Counter; counts.go: its methods and operators
+// Package collections is Python's module collections: deque, namedtuple, Counter, defaultdict and
+// OrderedDict. Begin with [Module].
 package collections
 
 import (
@@ -29,7 +23,7 @@ func is[T starlark.Value](v starlark.Value) bool {
 	return ok
 }
 
-// class returns the class that a function makes values of.
+// class returns the class of the values made by a function.
 func class(name string, f stdlib.Func, is func(starlark.Value) bool) *stdlib.Class {
 	return &stdlib.Class{
 		Named: name,

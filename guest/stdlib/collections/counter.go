@@ -78,17 +78,17 @@ func (n *counter) Repr(repr func(starlark.Value) string) string {
 	}
 	sorted := mapping{starlark.NewDict(n.Len()), n.env}
 	items, err := n.byCount()
-	if err != nil { // counts that cannot be compared
+	if err != nil { // incomparable counts
 		return "Counter(" + n.dictText(repr) + ")"
 	}
 	for _, kv := range items {
 		pair := kv.(starlark.Tuple)
-		_ = sorted.dict.SetKey(pair[0], pair[1]) // a key of a dict can be one
+		_ = sorted.dict.SetKey(pair[0], pair[1]) // a key of a dict is hashable
 	}
 	return "Counter(" + sorted.dictText(repr) + ")"
 }
 
-// Get is n[k], 0 for what was not counted.
+// Get is n[k], 0 for uncounted keys.
 func (n *counter) Get(k starlark.Value) (starlark.Value, bool, error) {
 	v, found, err := n.dict.Get(k)
 	if !found {
@@ -97,8 +97,8 @@ func (n *counter) Get(k starlark.Value) (starlark.Value, bool, error) {
 	return v, true, err
 }
 
-// CompareSameType compares with any dict. Of two Counters, a count that is missing is 0,
-// and < and the like compare all counts.
+// CompareSameType compares with any dict. Of two Counters, a missing count is 0, and < and the like
+// compare all counts.
 func (n *counter) CompareSameType(op syntax.Token, y starlark.Value, depth int) (bool, error) {
 	other, ok := y.(*counter)
 	if !ok {
@@ -178,7 +178,7 @@ func (n *counter) Binary(op syntax.Token, y starlark.Value, side starlark.Side) 
 	return out, nil
 }
 
-// keep sets a count if it is positive.
+// keep sets a count if the count is positive.
 func (n *counter) keep(k, v starlark.Value) error {
 	positive, err := stdlib.Less(zero, v)
 	if err != nil || !positive {

@@ -8,15 +8,15 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// deque is a list with two ends. Its elements are in a ring.
+// deque is a list with two ends. The elements are in a ring.
 type deque struct {
 	env     *stdlib.Env
 	ring    []starlark.Value
 	first   int
 	length  int
-	most    int // its maxlen, negative for none
+	most    int // the maxlen, negative for none
 	frozen  bool
-	changes int // counts changes, so that loops notice them
+	changes int // counts changes, so loops notice them
 }
 
 var (
@@ -69,7 +69,7 @@ func (d *deque) Hash() (uint32, error) {
 	return 0, stdlib.Errorf(stdlib.TypeError, "unhashable type: 'collections.deque'")
 }
 
-// Freeze makes it unchangeable.
+// Freeze makes the deque unchangeable.
 func (d *deque) Freeze() {
 	if !d.frozen {
 		d.frozen = true
@@ -103,7 +103,7 @@ func (d *deque) change() error {
 	return nil
 }
 
-// grow makes room for one more element.
+// grow makes room for another element.
 func (d *deque) grow() error {
 	if d.length < len(d.ring) {
 		return nil
@@ -175,7 +175,7 @@ func (d *deque) slice() []starlark.Value {
 	return out
 }
 
-// replace gives it other elements.
+// replace sets the elements.
 func (d *deque) replace(values []starlark.Value) {
 	d.ring, d.first, d.length = values, 0, len(values)
 }
@@ -192,7 +192,7 @@ func (d *deque) Has(v starlark.Value) (bool, error) {
 	return i >= 0, err
 }
 
-// find returns the index of the first element that is equal to v, or -1.
+// find returns the index of the first element equal to v, or -1.
 func (d *deque) find(v starlark.Value, from, to int) (int, error) {
 	for i := from; i < to && i < d.length; i++ {
 		if same, err := stdlib.Equal(d.Index(i), v); same || err != nil {
@@ -202,7 +202,7 @@ func (d *deque) find(v starlark.Value, from, to int) (int, error) {
 	return -1, nil
 }
 
-// CompareSameType compares the elements one after the other.
+// CompareSameType compares the elements in order.
 func (d *deque) CompareSameType(op syntax.Token, y starlark.Value, depth int) (bool, error) {
 	return starlark.CompareDepth(op, starlark.Tuple(d.slice()), starlark.Tuple(y.(*deque).slice()), depth)
 }
@@ -248,7 +248,7 @@ func (d *deque) Binary(op syntax.Token, y starlark.Value, side starlark.Side) (s
 	return nil, nil
 }
 
-// Iterate goes over the elements. A change ends it with an error, as in Python.
+// Iterate goes over the elements. A change ends the loop with an error, as in Python.
 func (d *deque) Iterate() starlark.Iterator { return &dequeIterator{d: d, changes: d.changes} }
 
 type dequeIterator struct {
@@ -267,7 +267,7 @@ func (it *dequeIterator) Next(p *starlark.Value) bool {
 
 func (it *dequeIterator) Done() {}
 
-// Err says that the deque has changed.
+// Err reports a change of the deque.
 func (it *dequeIterator) Err() error {
 	if it.changes != it.d.changes {
 		return stdlib.Errorf(stdlib.RuntimeError, "deque mutated during iteration")

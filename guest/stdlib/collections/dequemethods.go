@@ -34,7 +34,7 @@ func dequeMethod(f func(d *deque) (starlark.Value, error)) stdlib.Func {
 	}
 }
 
-// dequeTakes is a method with one argument.
+// dequeTakes is a method with a single argument.
 func dequeTakes(f func(c *stdlib.Call, d *deque, v starlark.Value) (starlark.Value, error)) stdlib.Func {
 	return func(c *stdlib.Call) (starlark.Value, error) {
 		var v starlark.Value
@@ -142,7 +142,7 @@ var dequeMethods = map[string]stdlib.Func{
 	},
 }
 
-// bound returns an index as slices take it.
+// bound returns an index in the form of slices.
 func bound(v starlark.Value, otherwise, length int) (int, error) {
 	if v == nil {
 		return otherwise, nil

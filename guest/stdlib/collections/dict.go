@@ -8,8 +8,8 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// mapping implements what the dicts have in common. It is embedded by pointer types that add
-// their Repr, Get, and methods.
+// mapping implements the common part of the dicts. Pointer types embed it and add their Repr, Get,
+// and methods.
 type mapping struct {
 	dict *starlark.Dict
 	env  *stdlib.Env
@@ -41,7 +41,7 @@ func (m *mapping) Has(k starlark.Value) (bool, error) {
 	return found, err
 }
 
-// get is x[k] where a key that is not there is a KeyError.
+// get is x[k] with a KeyError for a missing key.
 func (m *mapping) get(k starlark.Value) (starlark.Value, bool, error) {
 	v, found, err := m.dict.Get(k)
 	if err == nil && !found {
@@ -111,7 +111,7 @@ func itemsOf(v starlark.Value) ([]starlark.Tuple, bool) {
 func (m *mapping) clone() mapping {
 	c := mapping{starlark.NewDict(m.dict.Len()), m.env}
 	for k, v := range m.dict.Entries() {
-		_ = c.dict.SetKey(k, v) // a key of a dict can be one
+		_ = c.dict.SetKey(k, v) // a key of a dict is hashable
 	}
 	return c
 }
@@ -174,7 +174,7 @@ var orderedDictClass = func() *stdlib.Class {
 	return c
 }()
 
-// firstOnly returns the only argument by position, nil if there is none.
+// firstOnly returns the only argument by position, nil without arguments.
 func firstOnly(c *stdlib.Call) (starlark.Value, error) {
 	switch len(c.Args) {
 	case 0:
@@ -187,7 +187,7 @@ func firstOnly(c *stdlib.Call) (starlark.Value, error) {
 
 func (d *orderedDict) String() string { return d.Repr(stdlib.PlainRepr) }
 
-// Repr is that of Python 3.12.
+// Repr is the repr of Python 3.12.
 func (d *orderedDict) Repr(repr func(starlark.Value) string) string {
 	if d.Len() == 0 {
 		return "OrderedDict()"
@@ -336,7 +336,7 @@ func (d *defaultDict) Repr(repr func(starlark.Value) string) string {
 	return "defaultdict(" + factory + ", " + d.dictText(repr) + ")"
 }
 
-// Get is d[k], which adds a key that is not there.
+// Get is d[k], which adds a missing key.
 func (d *defaultDict) Get(k starlark.Value) (starlark.Value, bool, error) {
 	v, found, err := d.dict.Get(k)
 	if found || err != nil {

@@ -11,16 +11,15 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// TupleType is a class that namedtuple has made.
+// TupleType is a class made by namedtuple.
 type TupleType struct {
 	name     string
 	fields   []string
 	defaults []starlark.Value // of the last fields
-	// Extra returns more attributes of tuples of the class, for other modules; it may be
-	// nil.
+	// Extra returns more attributes of tuples of the class, for other modules, or nil.
 	Extra func(values starlark.Tuple, name string) (starlark.Value, error)
-	// Member is an attribute of the class, or of a tuple of it: the methods of a class
-	// derived from NamedTuple. It is nil for none.
+	// Member is an attribute of the class, or of a tuple of the class: the methods of a class
+	// derived from NamedTuple. Member is nil for none.
 	Member func(x starlark.Value, name string) (starlark.Value, error)
 }
 
@@ -29,8 +28,8 @@ var (
 	_ starlark.HasAttrs = (*TupleType)(nil)
 )
 
-// NewTupleType returns a class of tuples, for other modules. The defaults are those of the
-// last fields.
+// NewTupleType returns a class of tuples, for other modules. The defaults belong to the last
+// fields.
 func NewTupleType(name string, fields []string, defaults ...starlark.Value) *TupleType {
 	return &TupleType{name: name, fields: fields, defaults: defaults}
 }
@@ -187,7 +186,7 @@ func namedTuple(c *stdlib.Call) (starlark.Value, error) {
 // pythonWords cannot be names of fields.
 const pythonWords = " False None True and as assert async await break class continue def del elif else except finally for from global if import in is lambda nonlocal not or pass raise return try while with yield "
 
-// badField says what is wrong with a name; "" is nothing.
+// badField returns the fault of a name; "" for none.
 func badField(name string, ofType bool) string {
 	for i, r := range name {
 		if r != '_' && !unicode.IsLetter(r) && (i == 0 || !unicode.IsDigit(r)) {

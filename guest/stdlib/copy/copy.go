@@ -6,7 +6,7 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// maxDepth is how deep a value may be nested that is copied with all in it.
+// maxDepth is the nesting limit of a deep copy.
 const maxDepth = 1000
 
 // Module returns the module copy.
@@ -61,7 +61,7 @@ func deep(c *stdlib.Call) (starlark.Value, error) {
 	return d.copy(v)
 }
 
-// copier copies a value once, however often and wherever it occurs.
+// copier copies a value once, however often and wherever the value occurs.
 type copier struct {
 	call  *stdlib.Call
 	done  map[any]starlark.Value
@@ -92,7 +92,7 @@ func (d *copier) copy(v starlark.Value) (starlark.Value, error) {
 		return out, nil
 	case starlark.Tuple:
 		return d.tuple(v)
-	case *starlark.Set: // what is in it cannot change
+	case *starlark.Set: // elements of a set cannot change
 		if made, ok := d.done[v]; ok {
 			return made, nil
 		}

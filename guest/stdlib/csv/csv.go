@@ -14,7 +14,7 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// What is quoted.
+// The modes of quoting.
 const (
 	quoteMinimal = iota
 	quoteAll
@@ -55,8 +55,8 @@ var names = map[string]bool{
 	"skipinitialspace": true, "strict": true, "lineterminator": true, "quoting": true,
 }
 
-// options reads the keywords of a format and returns the others. positional is a
-// dialect given by position, nil for none.
+// options reads the keywords of a format and returns the other keywords. positional is a dialect
+// given by position, nil for none.
 func options(c *stdlib.Call, positional starlark.Value) (format, []starlark.Tuple, error) {
 	f := format{delimiter: ',', quote: '"', double: true, end: "\r\n"}
 	var rest, own []starlark.Tuple

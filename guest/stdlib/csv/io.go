@@ -26,8 +26,8 @@ func IO() *stdlib.Module {
 	}}
 }
 
-// file is a StringIO, or a BytesIO if it is binary. Positions are in bytes here, and
-// those of a StringIO in code points for scripts.
+// file is a StringIO, or a BytesIO if binary. Positions are in bytes here, and in code points for
+// scripts with a StringIO.
 type file struct {
 	env     *stdlib.Env
 	content []byte
@@ -130,7 +130,7 @@ func (f *file) take(n int) []byte {
 	return out
 }
 
-// line returns the next line with its end, empty after the last.
+// line returns the next line with the line end, empty after the last.
 func (f *file) line() []byte {
 	rest := f.content[min(f.pos, len(f.content)):]
 	if at := bytes.IndexByte(rest, '\n'); at >= 0 {
@@ -176,7 +176,7 @@ func isASCII(s []byte) bool {
 	return true
 }
 
-// Iterate goes over the lines that are left.
+// Iterate goes over the remaining lines.
 func (f *file) Iterate() starlark.Iterator { return &fileLines{f} }
 
 type fileLines struct{ f *file }
@@ -189,7 +189,7 @@ func (it *fileLines) Next(p *starlark.Value) bool {
 
 func (*fileLines) Done() {}
 
-// fileMethod is a method of a file that is open.
+// fileMethod is a method of an open file.
 func fileMethod(f func(c *stdlib.Call, f *file) (starlark.Value, error)) stdlib.Func {
 	return func(c *stdlib.Call) (starlark.Value, error) {
 		own := c.Receiver.(*file)

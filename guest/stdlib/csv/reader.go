@@ -108,7 +108,7 @@ func (r *rows) add(ch rune) error {
 
 func isEnd(ch rune) bool { return ch == '\n' || ch == '\r' }
 
-// feed takes one character, or the end of a line.
+// feed takes a character, or the end of a line.
 func (r *rows) feed(ch rune, end bool) error {
 	f := &r.format
 	is := func(c rune) bool { return !end && c != 0 && ch == c }

@@ -66,7 +66,7 @@ func (*writer) Type() string         { return "_csv.writer" }
 func (*writer) Freeze()              {}
 func (*writer) Truth() starlark.Bool { return true }
 
-// Hash fails: there is no use for it.
+// Hash fails: a hash has no use.
 func (*writer) Hash() (uint32, error) {
 	return 0, stdlib.Errorf(stdlib.TypeError, "unhashable type: '_csv.writer'")
 }
@@ -164,7 +164,7 @@ func (w *writer) unknown(c *stdlib.Call, d *starlark.Dict) string {
 	return stdlib.JoinRepr(extra, c.Env().Repr)
 }
 
-// row writes one record and returns what the file's write does.
+// row writes a record and returns the result of the file's write.
 func (w *writer) row(c *stdlib.Call, fields []starlark.Value) (starlark.Value, error) {
 	var b strings.Builder
 	for i, v := range fields {

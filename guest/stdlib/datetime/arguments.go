@@ -9,7 +9,7 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// unpackZone reads an argument that is a zone or None.
+// unpackZone reads an argument with a zone or None.
 func unpackZone(v starlark.Value) (zone, error) {
 	switch v := v.(type) {
 	case nil, starlark.NoneType:
@@ -20,7 +20,7 @@ func unpackZone(v starlark.Value) (zone, error) {
 	return nil, stdlib.Errorf(stdlib.TypeError, "tzinfo argument must be None or of a tzinfo subclass, not type '%s'", stdlib.TypeName(v))
 }
 
-// seconds1970 is the number of seconds since 1970 of a local time, as if it were UTC.
+// seconds1970 is the number of seconds since 1970 of a local time, as if in UTC.
 func seconds1970(ordinal, hour, minute, second int) int64 {
 	const days1970 = 719163
 	return int64(ordinal-days1970)*86400 + int64(hour*3600+minute*60+second)
@@ -54,12 +54,12 @@ func timestampMicros(v starlark.Value) (int64, error) {
 	return nearest(r.Mul(r, big.NewRat(second, 1))).Int64(), nil
 }
 
-// cannotCompare is the error for < and the like of two values of one type.
+// cannotCompare is the error for < and the like of two values of the same type.
 func cannotCompare(what string) error {
 	return stdlib.Errorf(stdlib.TypeError, "can't compare offset-naive and offset-aware %s", what)
 }
 
-// onlyEquality is the answer to a comparison of values that are never equal.
+// onlyEquality is the answer to a comparison of unequal types.
 func onlyEquality(op syntax.Token, err error) (bool, error) {
 	switch op {
 	case syntax.EQL:

@@ -32,7 +32,7 @@ func ordinal(year, month, day int) int {
 	return y*365 + y/4 - y/100 + y/400 + dayOfYear(year, month, day)
 }
 
-// maxOrdinal is that of the last day of year 9999.
+// maxOrdinal is the ordinal of the last day of year 9999.
 const maxOrdinal = 3652059
 
 // fromOrdinal returns the day of an ordinal.

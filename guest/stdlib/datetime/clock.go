@@ -48,7 +48,7 @@ func (t clock) micros() int64 {
 	return int64(t.hour*3600+t.minute*60+t.second)*second + int64(t.micro)
 }
 
-// utcMicros is the time without its offset.
+// utcMicros is the time without the offset.
 func (t clock) utcMicros() int64 {
 	if z, ok := t.zone.(fixedZone); ok {
 		return t.micros() - int64(z.offset.days)*day - int64(z.offset.seconds)*second - int64(z.offset.micros)
@@ -118,7 +118,7 @@ var clockMethods = map[string]stdlib.Func{
 	"dst": func(c *stdlib.Call) (starlark.Value, error) { return starlark.None, c.Unpack() },
 }
 
-// unpackClock reads the fields of a time; those that are not given stay.
+// unpackClock reads the fields of a time; missing fields are unchanged.
 func unpackClock(c *stdlib.Call, t clock, tz starlark.Value) (starlark.Value, error) {
 	err := c.Unpack("hour?", &t.hour, "minute?", &t.minute, "second?", &t.second, "microsecond?", &t.micro, "tzinfo?", &tz, "*", nil, "fold?", &t.fold)
 	if err == nil {

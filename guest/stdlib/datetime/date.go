@@ -115,7 +115,7 @@ func dateMethod(f func(d date) starlark.Value) stdlib.Func {
 
 var isoCalendarDate = collections.NewTupleType("datetime.IsoCalendarDate", []string{"year", "week", "weekday"})
 
-// sharedMethods are those of dates and datetimes.
+// sharedMethods are methods of both dates and datetimes.
 var sharedMethods = map[string]stdlib.Func{
 	"weekday":    dateMethod(func(d date) starlark.Value { return starlark.MakeInt(weekday(d.ordinal())) }),
 	"isoweekday": dateMethod(func(d date) starlark.Value { return starlark.MakeInt(weekday(d.ordinal()) + 1) }),

@@ -1,18 +1,5 @@
-// Package datetime is Python's modules datetime, time and zoneinfo.
-//
-//	datetime.go  the module datetime
-//	delta.go     timedelta
-//	zone.go      timezone and ZoneInfo; zones.go: the data of all zones
-//	date.go      date
-//	moment.go    datetime; methods.go: its methods
-//	clock.go     the class time
-//	civil.go     the calendar
-//	arguments.go arguments and comparisons that the classes have in common
-//	format.go    strftime
-//	parse.go     strptime; iso.go: fromisoformat
-//	time.go      the module time
-//
-// The time now is that of the run: the same, however often a script asks. The local
+// Package datetime is Python's modules datetime, time and zoneinfo. Begin with [Module], [Time] and
+// moment. The current time is the time of the run: the same in all calls of a script. The local
 // zone is UTC.
 package datetime
 
@@ -43,7 +30,7 @@ func ZoneInfo() *stdlib.Module {
 	}}
 }
 
-// class returns a class. f makes its values, statics are what is called on the class.
+// class returns a class. f makes the values, statics are functions of the class.
 func class(name string, f stdlib.Func, is func(starlark.Value) bool, statics map[string]stdlib.Func) *stdlib.Class {
 	return &stdlib.Class{
 		Named: "datetime." + name,

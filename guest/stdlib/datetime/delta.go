@@ -11,7 +11,7 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// delta is a timedelta. Its microseconds do not always fit in 64 bits.
+// delta is a timedelta. Microseconds do not always fit in 64 bits.
 type delta struct {
 	days    int // -maxDays to maxDays
 	seconds int // 0 to 86399
@@ -41,7 +41,7 @@ func ofMicros(n *big.Int) (delta, error) {
 	return delta{int(days.Int64()), int(r / second), int(r % second)}, nil
 }
 
-// ofSmall returns a timedelta of microseconds that fit in 64 bits.
+// ofSmall returns a timedelta of 64-bit microseconds.
 func ofSmall(n int64) delta {
 	r := floorMod(n, day)
 	return delta{int(floorDiv(n, day)), int(r / second), int(r % second)}
@@ -127,7 +127,7 @@ func (d delta) CompareSameType(op syntax.Token, y starlark.Value, _ int) (bool, 
 	return holds(op, d.total().Cmp(y.(delta).total())), nil
 }
 
-// holds reports whether x op y, where order is that of x and y.
+// holds reports whether x op y, where order is the order of x and y.
 func holds(op syntax.Token, order int) bool {
 	switch op {
 	case syntax.EQL:
@@ -251,7 +251,7 @@ func (d delta) times(y starlark.Value, divide bool) (starlark.Value, error) {
 func nearest(r *big.Rat) *big.Int {
 	twice := new(big.Int).Lsh(r.Num(), 1)
 	q := floorQuotient(twice.Add(twice, r.Denom()), new(big.Int).Lsh(r.Denom(), 1))
-	// If r is in the middle, q is the upper one.
+	// If r is in the middle, q is the upper number.
 	middle := new(big.Rat).Sub(new(big.Rat).SetInt(q), r)
 	if middle.Cmp(big.NewRat(1, 2)) == 0 && q.Bit(0) == 1 {
 		q.Sub(q, big.NewInt(1))

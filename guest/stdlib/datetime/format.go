@@ -13,11 +13,11 @@ var (
 	monthNames = [12]string{"January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"}
 )
 
-// maxFormatted is a limit on the length of what strftime makes.
+// maxFormatted is a limit on the length of the result of strftime.
 const maxFormatted = 1 << 20
 
-// strftime formats as Python does on Linux, with the flags -, _, 0 and ^ of its C
-// library. What is no directive stays as it is.
+// strftime formats as Python does on Linux, with the flags -, _, 0 and ^ of the C library. All
+// other text is unchanged.
 func (m moment) strftime(format string) (string, error) {
 	if len(format) > maxFormatted/32 {
 		return "", stdlib.Errorf(stdlib.ValueError, "the format is longer than %d characters", maxFormatted/32)
@@ -79,7 +79,7 @@ func (m moment) offsetText(sep string) string {
 
 func (m moment) hour12() int { return (m.hour+11)%12 + 1 }
 
-// directive returns the text of one directive; ok is false if there is none.
+// directive returns the text of a directive; ok is false for an unknown directive.
 func (m moment) directive(d, flag byte) (text string, ok bool) {
 	if n, width, pad, ok := m.numeric(d); ok {
 		return padded(n, width, pad, flag), true
@@ -129,13 +129,13 @@ func (m moment) directive(d, flag byte) (text string, ok bool) {
 	return "", false
 }
 
-// composed are directives that stand for several.
+// composed are directives that stand for several other directives.
 var composed = map[byte]string{
 	'c': "%a %b %e %H:%M:%S %Y", 'x': "%m/%d/%y", 'X': "%H:%M:%S", 'D': "%m/%d/%y", 'F': "%Y-%m-%d",
 	'T': "%H:%M:%S", 'R': "%H:%M", 'r': "%I:%M:%S %p",
 }
 
-// numeric returns the number of a directive and how it is padded.
+// numeric returns the number of a directive and its padding.
 func (m moment) numeric(d byte) (n, width int, pad byte, ok bool) {
 	switch d {
 	case 'd':

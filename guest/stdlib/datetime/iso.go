@@ -15,7 +15,7 @@ type isoReader struct {
 	ok bool
 }
 
-// number reads that many digits.
+// number reads a number of digits.
 func (r *isoReader) number(digits int) int {
 	n := 0
 	for range digits {

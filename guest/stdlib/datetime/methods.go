@@ -23,7 +23,7 @@ func (m moment) Attr(name string) (starlark.Value, error) {
 	return nil, nil
 }
 
-// field returns a field of the time, nil if there is none of that name.
+// field returns a field of the time, nil for an unknown name.
 func (t clock) field(name string) starlark.Value {
 	switch name {
 	case "hour":
@@ -145,7 +145,7 @@ var momentMethods = withShared(map[string]stdlib.Func{
 	},
 })
 
-// checkedMoment returns a datetime if its fields are those of one.
+// checkedMoment returns a datetime if the fields are valid.
 func checkedMoment(m moment, tz starlark.Value) (starlark.Value, error) {
 	var err error
 	if m.clock.zone, err = unpackZone(tz); err == nil {

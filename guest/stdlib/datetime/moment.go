@@ -60,7 +60,7 @@ func (m moment) localSeconds() int64 {
 	return seconds1970(m.ordinal(), m.hour, m.minute, m.second)
 }
 
-// local is the local time in microseconds since 1970, as if it were UTC.
+// local is the local time in microseconds since 1970, as if in UTC.
 func (m moment) local() int64 { return m.localSeconds()*second + int64(m.micro) }
 
 // offset returns the offset from UTC; ok is false without a zone.
@@ -72,7 +72,7 @@ func (m moment) offset() (micros int64, ok bool) {
 	return int64(d.days)*day + int64(d.seconds)*second + int64(d.micros), true
 }
 
-// instant is the time in microseconds since 1970. Without a zone it is in UTC.
+// instant is the time in microseconds since 1970. Without a zone the time is in UTC.
 func (m moment) instant() int64 {
 	offset, _ := m.offset()
 	return m.local() - offset
@@ -111,7 +111,7 @@ func (m moment) Repr(repr func(starlark.Value) string) string {
 	return fmt.Sprintf("datetime.datetime(%d, %d, %d, %s", m.year, m.month, m.day, m.clock.repr(repr))
 }
 
-// repr is the time in the text of a time or datetime, with what ends it.
+// repr is the time in the text of a time or datetime, with an ending.
 func (t clock) repr(repr func(starlark.Value) string) string {
 	text := fmt.Sprintf("%d, %d", t.hour, t.minute)
 	if t.second != 0 || t.micro != 0 {
@@ -193,7 +193,7 @@ func (m moment) CompareSameType(op syntax.Token, y starlark.Value, _ int) (bool,
 	return holds(op, compare(m.instant(), other.instant())), nil
 }
 
-// sameZone reports whether two zones are one in Python, which makes each ZoneInfo once.
+// sameZone reports whether two zones are identical in Python, which makes each ZoneInfo once.
 func sameZone(x, y zone) bool {
 	a, ok := x.(namedZone)
 	b, ok2 := y.(namedZone)
@@ -238,7 +238,7 @@ func (m moment) Binary(op syntax.Token, y starlark.Value, side starlark.Side) (s
 	return nil, nil
 }
 
-// negative is -d; one that is too large stays too large.
+// negative is -d; a delta out of range stays out of range.
 func (d delta) negative() delta {
 	out := delta{days: -d.days}
 	if d.seconds != 0 || d.micros != 0 {

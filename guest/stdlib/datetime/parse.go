@@ -66,7 +66,7 @@ func pattern(c *stdlib.Call, format string) (*re.Pattern, error) {
 
 var composedParsed = map[string]string{"%c": "%a %b %d %H:%M:%S %Y", "%x": "%m/%d/%y", "%X": "%H:%M:%S"}
 
-// parsed is a time that strptime has read.
+// parsed is a time read by strptime.
 type parsed struct{ moment }
 
 // parseTime is strptime.
@@ -97,7 +97,7 @@ func parseTime(c *stdlib.Call, s, format string) (parsed, error) {
 // fields are the texts of directives.
 type fields struct{ text map[byte]string }
 
-// number returns the number of a directive; -1 if it is not there.
+// number returns the number of a directive; -1 if absent.
 func (f fields) number(d byte) int {
 	n, err := strconv.Atoi(strings.TrimSpace(f.text[d]))
 	if err != nil {
@@ -106,8 +106,7 @@ func (f fields) number(d byte) int {
 	return n
 }
 
-// word returns the index of a directive's word in a list of names; -1 if it is not
-// there.
+// word returns the index of a directive's word in a list of names; -1 if absent.
 func (f fields) word(d byte, names []string, length int) int {
 	if s := f.text[d]; s != "" {
 		for i, name := range names {
@@ -214,7 +213,7 @@ func (f fields) date(m *moment) error {
 		m.year = 1900
 	}
 	if leap {
-		m.year = 1904 // Python's, so that February 29th exists
+		m.year = 1904 // Python's choice, with a February 29th
 	}
 	switch n, week := f.number('j'), f.week(); {
 	case n > 0:
@@ -247,7 +246,7 @@ func (f fields) date(m *moment) error {
 	return nil
 }
 
-// weekday is 0 for Monday, -1 if there is none.
+// weekday is 0 for Monday, -1 without a weekday.
 func (f fields) weekday() int {
 	if n := f.number('u'); n > 0 {
 		return n - 1
@@ -261,7 +260,7 @@ func (f fields) weekday() int {
 	return f.word('A', dayNames[:], 0)
 }
 
-// week is that of %U or %W, -1 if there is none.
+// week is the week of %U or %W, -1 without a week.
 func (f fields) week() int { return max(f.number('U'), f.number('W')) }
 
 // weekStart returns the ordinal of a day in a week of %U or %W.
@@ -278,7 +277,7 @@ func (f fields) weekStart(year, week, wd int) int {
 	return first + before + 7*(week-1) + wd
 }
 
-// checkWeek refuses what does not say a day.
+// checkWeek refuses a week without a day.
 func (f fields) checkWeek(year, wd int) error {
 	iso, isoWeek := f.text['G'] != "", f.text['V'] != ""
 	switch {

@@ -7,8 +7,8 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// Time returns the module time. Its clocks stand still at the time of the run, and
-// sleep does not wait.
+// Time returns the module time. The clocks stand still at the time of the run, and sleep does not
+// wait.
 func Time() *stdlib.Module {
 	members := stdlib.Funcs(map[string]stdlib.Func{
 		"time": seconds, "monotonic": elapsed, "perf_counter": elapsed, "process_time": elapsed,

@@ -12,10 +12,10 @@ import (
 // zone is a tzinfo: a timezone or a ZoneInfo.
 type zone interface {
 	starlark.HasAttrs
-	// at returns offset, name and daylight saving of a local time, given as seconds
-	// since 1970 as if it were UTC.
+	// at returns offset, name and daylight saving of a local time, given as seconds since 1970 as
+	// if in UTC.
 	at(local int64, fold int) (offset delta, name string, dst delta)
-	// from returns the offset of an instant, and the fold of its local time.
+	// from returns the offset of an instant, and the fold of the local time.
 	from(instant int64) (offset delta, fold int)
 }
 
@@ -115,7 +115,7 @@ func zoneAttr(z zone, name string) (starlark.Value, error) {
 	}), nil
 }
 
-// limitOfOffset is what an offset must be less than.
+// limitOfOffset is the exclusive upper limit of an offset.
 const limitOfOffset = 24 * 3600
 
 func timezoneClass() *stdlib.Class {
@@ -211,8 +211,8 @@ func (z namedZone) offsetAt(instant int64) int {
 	return offset
 }
 
-// instants returns the two instants that a local time can mean: with the offsets
-// before and after a change that is near. Otherwise they are the same.
+// instants returns the two possible instants of a local time: with the offsets before and after a
+// near change. Otherwise both are the same.
 func (z namedZone) instants(local int64) (first, second int64) {
 	const day = 24 * 3600
 	before, after := z.offsetAt(local-day), z.offsetAt(local+day)
@@ -233,7 +233,7 @@ func (z namedZone) at(local int64, fold int) (delta, string, delta) {
 	if fold == 1 {
 		instant = second
 	}
-	// In a gap the offset is that before it, or with fold that after it.
+	// In a gap the offset is the offset before, or with fold after the gap.
 	offset := int64(local - instant)
 	moment := time.Unix(instant, 0).In(z.location)
 	if _, real := moment.Zone(); int64(real) != offset {
@@ -251,8 +251,7 @@ func (z namedZone) at(local int64, fold int) (delta, string, delta) {
 	return ofSmall(offset * 1000000), name, dst
 }
 
-// saving returns how much daylight saving there is: the difference to the nearest
-// standard time.
+// saving returns the daylight saving time: the difference to the nearest standard time.
 func (z namedZone) saving(moment time.Time, offset int64) int64 {
 	for months := 1; months < 12; months++ {
 		for _, near := range []time.Time{moment.AddDate(0, months, 0), moment.AddDate(0, -months, 0)} {

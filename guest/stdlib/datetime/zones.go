@@ -22,7 +22,7 @@ const (
 	zipFile      = 30
 )
 
-// location returns the zone of that name, nil if there is none.
+// location returns the zone of the name, nil for an unknown name.
 func location(name string) *time.Location {
 	if name == "UTC" {
 		return time.UTC

@@ -1,4 +1,4 @@
-// Package functools is Python's module functools, without what needs classes.
+// Package functools is Python's module functools, without functions in need of classes.
 package functools
 
 import (
@@ -44,7 +44,7 @@ func reduce(c *stdlib.Call) (starlark.Value, error) {
 	return total, err
 }
 
-// wraps is a decorator that changes nothing: functions keep their own names here.
+// wraps is a decorator without effect: functions keep their own names here.
 func wraps(c *stdlib.Call) (starlark.Value, error) {
 	return stdlib.NewFunc("wraps", func(c *stdlib.Call) (starlark.Value, error) {
 		var f starlark.Value
@@ -53,7 +53,7 @@ func wraps(c *stdlib.Call) (starlark.Value, error) {
 	}), nil
 }
 
-// partial is a function with some of its arguments.
+// partial is a function with some arguments.
 type partial struct {
 	f      starlark.Value
 	args   starlark.Tuple
@@ -132,7 +132,7 @@ func (p *partial) CallInternal(thread *starlark.Thread, args starlark.Tuple, kwa
 	return starlark.Call(thread, p.f, all, merge(p.kwargs, kwargs))
 }
 
-// ordered is a value that a function of the script compares.
+// ordered is a value compared by a function of the script.
 type ordered struct {
 	value   starlark.Value
 	compare starlark.Value
@@ -170,12 +170,12 @@ func cmpToKey(c *stdlib.Call) (starlark.Value, error) {
 	}), nil
 }
 
-// cached is a function whose results are kept.
+// cached is a function with kept results.
 type cached struct {
 	f            starlark.Value
-	most         int // results that are kept; negative is no limit
+	most         int // kept results; negative is no limit
 	typed        bool
-	results      *starlark.Dict // the one that was used last is at the end
+	results      *starlark.Dict // the last used result is at the end
 	hits, misses int
 }
 
@@ -251,7 +251,7 @@ func (f *cached) Attr(name string) (starlark.Value, error) {
 	return nil, nil
 }
 
-// key returns what stands for the arguments of a call.
+// key returns the key for the arguments of a call.
 func (f *cached) key(args starlark.Tuple, kwargs []starlark.Tuple) starlark.Value {
 	if len(kwargs) == 0 && !f.typed && len(args) == 1 {
 		switch args[0].(type) {
@@ -291,7 +291,7 @@ func (f *cached) CallInternal(thread *starlark.Thread, args starlark.Tuple, kwar
 	}
 	if found {
 		f.hits++
-		if f.most > 0 { // it becomes the last
+		if f.most > 0 { // the result becomes the last
 			if _, _, err := f.results.Delete(key); err != nil {
 				return nil, err
 			}
@@ -312,7 +312,7 @@ func (f *cached) CallInternal(thread *starlark.Thread, args starlark.Tuple, kwar
 	return v, f.results.SetKey(key, v)
 }
 
-// oldest returns the key of the result that was not used for the longest time.
+// oldest returns the key of the least recently used result.
 func (f *cached) oldest() starlark.Value {
 	for key := range f.results.Entries() {
 		return key

@@ -12,8 +12,8 @@ var md5Sines = [64]uint32{
 	0x6fa87e4f, 0xfe2ce6e0, 0xa3014314, 0x4e0811a1, 0xf7537e82, 0xbd3af235, 0x2ad7d2bb, 0xeb86d391,
 }
 
-// sha2Roots are the fractions of the cube roots of the first primes, in 64 bits. Their
-// upper halves are those of the short SHA-2.
+// sha2Roots are the fractions of the cube roots of the first primes, in 64 bits. The upper halves
+// belong to the short SHA-2.
 var sha2Roots = [80]uint64{
 	0x428a2f98d728ae22, 0x7137449123ef65cd, 0xb5c0fbcfec4d3b2f, 0xe9b5dba58189dbbc,
 	0x3956c25bf348b538, 0x59f111f1b605d019, 0x923f82a4af194f9b, 0xab1c5ed5da6d8118,

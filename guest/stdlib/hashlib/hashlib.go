@@ -1,8 +1,5 @@
-// Package hashlib is Python's modules hashlib, hmac and zlib, the last one with its
-// check sums only.
-//
-//	hashlib.go    the modules
-//	sums.go       the hashes; constants.go: their constants
+// Package hashlib is Python's modules hashlib, hmac and zlib (check sums only). Begin with
+// [Module].
 package hashlib
 
 import (

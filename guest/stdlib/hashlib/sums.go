@@ -5,14 +5,14 @@ import (
 	"math/bits"
 )
 
-// The hashes are written out here, because those of Go's library bring with them
-// generators of random numbers with 32 MiB of memory, which every run would have.
+// The hashes are written out here, because the hashes of Go's library depend on generators of
+// random numbers with 32 MiB of memory, a cost for every run.
 
-// Sum is a hash of data that comes in pieces. It is copied by assignment.
+// Sum is a hash of data in pieces, copied by assignment.
 type Sum struct {
 	name   string
 	state  [8]uint64 // words of 32 bits in all but the long SHA-2
-	rest   [128]byte // of a block that is not full
+	rest   [128]byte // of an incomplete block
 	filled int
 	length uint64 // in bytes
 }
@@ -22,7 +22,7 @@ var sizes = map[string]struct{ digest, block int }{
 	"md5": {16, 64}, "sha1": {20, 64}, "sha224": {28, 64}, "sha256": {32, 64}, "sha384": {48, 128}, "sha512": {64, 128},
 }
 
-// New returns a hash; ok says whether there is one of that name.
+// New returns a hash; ok says whether the name is known.
 func New(name string) (s Sum, ok bool) {
 	s.name = name
 	switch name {
@@ -116,7 +116,7 @@ func (s *Sum) block() {
 	}
 }
 
-// md5Shifts are those of the four rounds.
+// md5Shifts are the shifts of the four rounds.
 var md5Shifts = [4][4]int{{7, 12, 17, 22}, {5, 9, 14, 20}, {4, 11, 16, 23}, {6, 10, 15, 21}}
 
 func (s *Sum) md5() {

@@ -1,16 +1,12 @@
-// Package inpython has the modules of the script library that are written in Python. They
-// are compiled when a script first uses them, so they cost others nothing but their text.
-//
-//	inpython.go   the table
-//	decimal.py, difflib.py, fractions.py
-//	              whole modules
-//	extra.py      the parts of collections, functools and statistics in Python
+// Package inpython has the modules of the script library in Python: decimal, difflib and fractions,
+// and parts of collections, functools and statistics (extra.py). Begin with [Module]. Modules are
+// compiled at their first use by a script, so they cost other scripts only their text.
 package inpython
 
 import _ "embed" // for the sources
 
-// A Module is a module, or a part of one that is otherwise written in Go. The code is a
-// script whose result is a dict of the names.
+// A Module is a module, or the Python part of a module in Go. The code is a script with a dict of
+// the names as the result.
 type Module struct {
 	Name  string
 	Names []string

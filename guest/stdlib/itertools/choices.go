@@ -5,7 +5,7 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// picker gives tuples of elements of pools, by indexes that advance says.
+// picker gives tuples of elements of pools, by indexes from advance.
 func picker(kind string, pools [][]starlark.Value, indexes []int, advance func() bool) (starlark.Value, error) {
 	first := true
 	return iterator(kind, func() (starlark.Value, error) {

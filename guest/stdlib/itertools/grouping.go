@@ -5,13 +5,13 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// groups is the state of one groupby.
+// groups is the state of a groupby.
 type groups struct {
 	call   *stdlib.Call
 	next   source
 	key    starlark.Value // the function, nil for none
-	value  starlark.Value // the element that is read but not given out; nil at the end
-	of     starlark.Value // its key
+	value  starlark.Value // the element read but not given out; nil at the end
+	of     starlark.Value // the key of value
 	number int            // of the present group
 }
 
@@ -25,14 +25,14 @@ func groupBy(c *stdlib.Call) (starlark.Value, error) {
 	if g.next, err = c.Source(iterable); err != nil {
 		return nil, err
 	}
-	var present starlark.Value // key of the group that was given out last
+	var present starlark.Value // key of the group given out last
 	return iterator("groupby", func() (starlark.Value, error) {
 		if g.number == 0 {
 			if err := g.read(); err != nil {
 				return nil, err
 			}
 		}
-		for present != nil && g.value != nil { // what is left of that group
+		for present != nil && g.value != nil { // the rest of this group
 			same, err := stdlib.Equal(g.of, present)
 			if err != nil {
 				return nil, err
@@ -53,7 +53,7 @@ func groupBy(c *stdlib.Call) (starlark.Value, error) {
 	})
 }
 
-// read reads one element and its key.
+// read reads an element and the element's key.
 func (g *groups) read() error {
 	v, err := g.next()
 	g.value = v
@@ -67,7 +67,7 @@ func (g *groups) read() error {
 	return err
 }
 
-// group returns the elements of the group of that number.
+// group returns the elements of the group with a number.
 func (g *groups) group(key starlark.Value, number int) starlark.Value {
 	return stdlib.NewIterator("itertools._grouper", func() (starlark.Value, error) {
 		if g.number != number || g.value == nil {
@@ -81,7 +81,7 @@ func (g *groups) group(key starlark.Value, number int) starlark.Value {
 	})
 }
 
-// link is an element that several iterators of a tee may still need.
+// link is an element possibly still needed by several iterators of a tee.
 type link struct {
 	value starlark.Value
 	next  *link
@@ -154,7 +154,7 @@ func pairwise(c *stdlib.Call) (starlark.Value, error) {
 	})
 }
 
-// batched is that of Python 3.12, with strict of 3.13.
+// batched is the function of Python 3.12, with strict of 3.13.
 func batched(c *stdlib.Call) (starlark.Value, error) {
 	var iterable starlark.Value
 	var n int

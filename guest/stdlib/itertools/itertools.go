@@ -1,8 +1,4 @@
-// Package itertools is Python's module itertools.
-//
-//	itertools.go  the module; iterators over one or several others
-//	grouping.go   groupby, tee and pairs
-//	choices.go    product, permutations and combinations
+// Package itertools is Python's module itertools. Begin with [Module].
 package itertools
 
 import (
@@ -47,7 +43,7 @@ func iterator(kind string, next source) (starlark.Value, error) {
 	return stdlib.NewIterator("itertools."+kind, next), nil
 }
 
-// number returns an error for what is not a number.
+// number returns an error for anything but a number.
 func number(v starlark.Value) error {
 	switch v.(type) {
 	case starlark.Int, starlark.Float, starlark.Bool, stdlib.Object:
@@ -349,7 +345,7 @@ func slice(c *stdlib.Call) (starlark.Value, error) {
 	at, want := 0, start
 	return iterator("islice", func() (starlark.Value, error) {
 		if want >= stop {
-			for ; at < stop; at++ { // as Python, it takes what it skips at the end
+			for ; at < stop; at++ { // as in Python, skipped elements at the end are taken
 				if v, err := next(); v == nil || err != nil {
 					return nil, err
 				}

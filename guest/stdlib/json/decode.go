@@ -19,15 +19,14 @@ const (
 	maxDigits = 4300
 )
 
-// A decoder reads one JSON text.
+// A decoder reads a JSON text.
 type decoder struct {
 	call  *stdlib.Call
 	text  string
 	pos   int
 	depth int
 	hooks hooks
-	// pending has the members of open containers, so that each can be made with its
-	// exact size.
+	// pending has the members of open containers, so each can be made with the exact size.
 	pending []starlark.Value
 	// keys has keys seen before: objects in a list usually have the same ones.
 	keys [64]starlark.Value
@@ -115,7 +114,7 @@ func (d *decoder) constant(name string, f float64) (starlark.Value, error) {
 	return starlark.Float(f), nil
 }
 
-// container reads an array or object; d.pos is at its bracket.
+// container reads an array or object; d.pos is at the bracket.
 func (d *decoder) container(read func(*decoder) (starlark.Value, error)) (starlark.Value, error) {
 	if d.depth++; d.depth > maxDepth {
 		return nil, stdlib.Errorf(stdlib.RecursionError, "JSON is nested deeper than %d levels", maxDepth)
@@ -187,7 +186,7 @@ func (d *decoder) object() (starlark.Value, error) {
 	}
 }
 
-// close makes the object whose members are pending from start on.
+// close makes the object of the members pending from start on.
 func (d *decoder) close(start int) (starlark.Value, error) {
 	members := d.pending[start:]
 	d.pending = d.pending[:start]
@@ -210,7 +209,7 @@ func (d *decoder) close(start int) (starlark.Value, error) {
 	return o, nil
 }
 
-// key reads a string and returns an equal one seen before if there is one.
+// key reads a string and returns an equal earlier string if possible.
 func (d *decoder) key() (starlark.Value, error) {
 	s, err := d.str()
 	if err != nil || s == "" {
@@ -224,8 +223,8 @@ func (d *decoder) key() (starlark.Value, error) {
 	return *slot, nil
 }
 
-// str reads a string; d.pos is at its quote. It is a copy, so that a script that
-// keeps one field does not keep the memory of the whole text.
+// str reads a string; d.pos is at the quote. The result is a copy, so a script with a kept field
+// does not keep the memory of the whole text.
 func (d *decoder) str() (string, error) {
 	start := d.pos
 	d.pos++
@@ -247,7 +246,7 @@ func (d *decoder) str() (string, error) {
 	return "", d.fail("Unterminated string starting at", start)
 }
 
-// escaped reads a string from its first escape on.
+// escaped reads a string from the first escape on.
 func (d *decoder) escaped(start, i int) (string, error) {
 	out := append([]byte(nil), d.text[d.pos:i]...)
 	for i < len(d.text) {
@@ -285,8 +284,8 @@ func (d *decoder) escaped(start, i int) (string, error) {
 	return "", d.fail("Unterminated string starting at", start)
 }
 
-// unicode reads what follows the backslash of \uXXXX, with the second half of a
-// pair. It returns the offset after it.
+// unicode reads \uXXXX after the backslash, with the second half of a pair. It returns the offset
+// after the escape.
 func (d *decoder) unicode(at int) (rune, int, error) {
 	r, ok := hex4(d.text, at+1)
 	if !ok {

@@ -149,8 +149,8 @@ func (e *encoder) enter(v starlark.Value) error {
 	return stdlib.Errorf(stdlib.RecursionError, "the value is nested deeper than %d levels", maxDepth)
 }
 
-// identity returns what two references to one container have in common, nil for a
-// value that cannot be part of itself.
+// identity returns a key equal for all references to a container, nil for values that cannot
+// contain themselves.
 func identity(v starlark.Value) any {
 	switch v := v.(type) {
 	case *starlark.List:
@@ -263,7 +263,7 @@ func sortItems(items []starlark.Tuple) (err error) {
 	return err
 }
 
-// name returns the text of a key; ok is false for one that is to be skipped.
+// name returns the text of a key; ok is false for a key to be skipped.
 func (e *encoder) name(k starlark.Value) (text string, ok bool, err error) {
 	switch k := k.(type) {
 	case starlark.String:
@@ -302,7 +302,7 @@ func (e *encoder) str(s string) {
 	e.out = append(append(e.out, s[from:]...), '"')
 }
 
-// escape writes the first character of s and returns its length.
+// escape writes the first character of s and returns the character's length.
 func (e *encoder) escape(s string) int {
 	if at := strings.IndexByte("\"\\\n\r\t\b\f", s[0]); at >= 0 {
 		e.out = append(e.out, '\\', `"\nrtbf`[at])

@@ -20,7 +20,7 @@ func Module() *stdlib.Module {
 	return &stdlib.Module{Name: "json", Members: members}
 }
 
-// hooks are functions of the script that make values; nil for what is not given.
+// hooks are functions of the script that make values; nil for missing ones.
 type hooks struct {
 	object, pairs, float, integer, constant starlark.Value
 }
@@ -34,7 +34,7 @@ func loads(c *stdlib.Call) (starlark.Value, error) {
 	return decode(c, text, h)
 }
 
-// load reads the JSON of a file-like value, such as an io.StringIO.
+// load reads the JSON of a file-like value, for example an io.StringIO.
 func load(c *stdlib.Call) (starlark.Value, error) {
 	var file starlark.Value
 	h, err := unpackHooks(c, "fp", &file)

@@ -1,4 +1,4 @@
-// Package modules has the table of all modules that scripts can import.
+// Package modules has the table of all modules for scripts.
 package modules
 
 import (
@@ -24,8 +24,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/guest/stdlib/uuid"
 )
 
-// All are the modules, by name. Package interp has json and math, to which it adds
-// functions of its own.
+// All are the modules, by name. Package interp has json and math, with additional functions.
 var All = []stdlib.Entry{
 	stdlib.Lazy("base64", base64.Module),
 	stdlib.Lazy("binascii", base64.Binascii),

@@ -26,7 +26,7 @@ func Item(c *stdlib.Call, x, k starlark.Value) (starlark.Value, error) {
 	return nil, stdlib.Errorf(stdlib.TypeError, "'%s' object is not subscriptable", stdlib.TypeName(x))
 }
 
-// position returns an index that may count from the end.
+// position returns an index, possibly counted from the end.
 func position(x starlark.Indexable, k starlark.Value) (int, error) {
 	n, ok := stdlib.Integer(k)
 	if !ok {
@@ -68,7 +68,7 @@ func setItem(c *stdlib.Call) (starlark.Value, error) {
 	return nil, stdlib.Errorf(stdlib.TypeError, "'%s' object does not support item assignment", stdlib.TypeName(x))
 }
 
-// getter returns a function that gets one thing, or a tuple of several.
+// getter returns a function for a single item, or a tuple of several.
 func getter(c *stdlib.Call, get func(c *stdlib.Call, x, what starlark.Value) (starlark.Value, error)) (starlark.Value, error) {
 	if len(c.Args) == 0 || len(c.Kwargs) > 0 {
 		return nil, stdlib.Errorf(stdlib.TypeError, "%s expected at least 1 argument, got %d", c.Name, len(c.Args))

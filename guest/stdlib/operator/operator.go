@@ -129,7 +129,7 @@ func power(c *stdlib.Call) (starlark.Value, error) {
 		if n.CmpAbs(big.NewInt(1)) <= 0 {
 			exp = new(big.Int).And(exp, big.NewInt(1))
 			if b.Sign() > 0 {
-				exp.Add(exp, big.NewInt(2)) // 0, 1 and -1 depend only on whether it is even
+				exp.Add(exp, big.NewInt(2)) // 0, 1 and -1 depend only on an even or odd exponent
 			}
 		}
 		return starlark.MakeBigInt(new(big.Int).Exp(n, exp, nil)), nil

@@ -1,5 +1,5 @@
-// Package random is Python's module random. Its generator is seeded by the run, and
-// random.seed(n) gives the same numbers always, but not those of Python.
+// Package random is Python's module random. The run seeds the generator, and random.seed(n) always
+// gives the same numbers, different from Python's.
 package random
 
 import (
@@ -29,7 +29,7 @@ func Module() *stdlib.Module {
 	return &stdlib.Module{Name: "random", Members: members}
 }
 
-// generator makes random numbers: that of the run, or a Random of the script.
+// generator makes random numbers: the run's generator, or a Random of the script.
 type generator struct{ *rand.Rand }
 
 var _ starlark.HasAttrs = (*generator)(nil)
@@ -191,7 +191,7 @@ func randomBits(g *generator, bits int) *big.Int {
 	return r.Rsh(r, uint(len(words)*8-bits))
 }
 
-// between returns start plus a multiple of step, of which there are count.
+// between returns start plus any of count multiples of step.
 func between(g *generator, start, count, step starlark.Int) (starlark.Value, error) {
 	if count.Sign() <= 0 {
 		return nil, stdlib.Errorf(stdlib.ValueError, "empty range for randrange()")

@@ -8,8 +8,8 @@ import (
 // frame is an entry of the stack: a choice to come back to, or a value to restore.
 type frame struct {
 	kind frameKind
-	pc   int32 // or what to restore
-	pos  int32 // or its value
+	pc   int32 // or the register to restore
+	pos  int32 // or the value to restore
 	aux  int32
 }
 
@@ -18,9 +18,9 @@ type frameKind uint8
 const (
 	// frameTry goes on at pc with pos.
 	frameTry frameKind = iota
-	// frameShorter goes on at pc with one character less, down to aux.
+	// frameShorter goes on at pc with a character less, down to aux.
 	frameShorter
-	// frameLonger tries one character more of the opOne at pc, aux times at most.
+	// frameLonger tries another character of the opOne at pc, aux times at most.
 	frameLonger
 	// frameBody tries another iteration of the lazy loop of the opNext at pc.
 	frameBody
@@ -32,7 +32,7 @@ const (
 )
 
 const (
-	// maxStack is the number of frames that a search may have, 16 bytes each.
+	// maxStack is the limit of frames in a search, 16 bytes each.
 	maxStack = 2 << 20
 	never    = -1
 )
@@ -54,7 +54,7 @@ type machine struct {
 	start    int
 }
 
-// match looks for a match that begins at an offset.
+// match looks for a match at an offset.
 func (m *machine) match(at int, whole, notEmpty bool) (*Match, error) {
 	if m.spans == nil {
 		m.spans = make([]int32, 2*(m.p.Groups+1))
@@ -88,8 +88,8 @@ func (m *machine) push(f frame) error {
 	return nil
 }
 
-// run runs instructions from pc on until opMatch. It returns where the match ends,
-// never if there is none. outer is false for what is matched on its own.
+// run runs instructions from pc on until opMatch. It returns the end of the match, never without a
+// match. outer is false for separately matched parts.
 func (m *machine) run(pc int32, pos int, outer bool) (int, error) {
 	base := len(m.stack)
 	code, text := m.p.code, m.text
@@ -169,7 +169,7 @@ func (m *machine) run(pc int32, pos int, outer bool) (int, error) {
 	}
 }
 
-// one returns the length of the character at pos if it fits an instruction, or 0.
+// one returns the length of the character at pos if the character fits an instruction, or 0.
 func (m *machine) one(in *inst, pos int) int {
 	if pos >= len(m.text) {
 		return 0
@@ -194,8 +194,7 @@ func (m *machine) one(in *inst, pos int) int {
 	return 0
 }
 
-// repeat runs an opOne: it takes as many characters as it can, or as few if it is
-// lazy.
+// repeat runs an opOne: an opOne takes as many characters as possible, or as few if lazy.
 func (m *machine) repeat(pc int32, in *inst, pos int) (int, bool, error) {
 	item := &m.p.code[pc+1]
 	count := int32(0)
@@ -238,8 +237,8 @@ func (m *machine) save(i int32, pos int) error {
 	return err
 }
 
-// next begins another iteration of a loop or leaves it. After the opNext there is
-// the jump out of the loop, then its body.
+// next begins another iteration of a loop or leaves the loop. After the opNext comes the jump out
+// of the loop, then the body.
 func (m *machine) next(pc int32, in *inst, pos int) (int32, error) {
 	c := m.counters[in.x]
 	switch {
@@ -262,7 +261,7 @@ func (m *machine) iterate(in *inst, to counter) error {
 	return m.push(frame{frameCount, in.x, c.count, c.last})
 }
 
-// backref returns the length of the text of a group if it is at pos.
+// backref returns the length of the text of a group if the same text is at pos.
 func (m *machine) backref(in *inst, pos int) (int, bool) {
 	from, to := m.spans[2*in.x], m.spans[2*in.x+1]
 	if from < 0 || to < from {
@@ -287,8 +286,8 @@ func (m *machine) backref(in *inst, pos int) (int, bool) {
 	return at - pos, true
 }
 
-// sub matches what follows on its own. Its choices are forgotten afterwards; its
-// groups stay, unless it must not match.
+// sub matches the following part separately. The choices are forgotten afterwards; the groups stay,
+// except for a negative lookaround.
 func (m *machine) sub(pc int32, in *inst, pos int) (int, bool, error) {
 	base := len(m.stack)
 	end, err := m.run(pc+1, pos, false)
@@ -374,7 +373,7 @@ func (m *machine) restore(f frame) {
 	}
 }
 
-// backtrack returns where to go on; ok is false if there is no choice above base.
+// backtrack returns the place to continue; ok is false without a choice above base.
 func (m *machine) backtrack(base int) (pc int32, pos int, ok bool) {
 	for len(m.stack) > base {
 		top := &m.stack[len(m.stack)-1]

@@ -52,7 +52,7 @@ func notMade(*starlark.Thread, starlark.Tuple, []starlark.Tuple) (starlark.Value
 	return nil, stdlib.Errorf(stdlib.TypeError, "cannot create 're' instances: write re.compile(pattern)")
 }
 
-// scriptError returns an error of this package as one of Python's.
+// scriptError returns an error of this package as an error of Python.
 func scriptError(err error) error {
 	var bad *Error
 	if errors.As(err, &bad) {
@@ -76,7 +76,7 @@ func scriptError(err error) error {
 	return err
 }
 
-// maxCached is the number of compiled patterns that a run keeps.
+// maxCached is the number of compiled patterns kept by a run.
 const maxCached = 256
 
 type cacheKey struct{}
@@ -117,8 +117,8 @@ func compile(c *stdlib.Call, v starlark.Value, flags int) (patternValue, error) 
 	return patternValue{}, stdlib.Errorf(stdlib.TypeError, "first argument must be string or compiled pattern, not '%s'", stdlib.TypeName(v))
 }
 
-// viaPattern is a function of the module that is also a method of patterns:
-// re.search(pattern, string, flags) is re.compile(pattern, flags).search(string).
+// viaPattern is a function of the module and a method of patterns: re.search(pattern, string,
+// flags) is re.compile(pattern, flags).search(string).
 func viaPattern(c *stdlib.Call) (starlark.Value, error) {
 	args, kwargs := c.Args, []starlark.Tuple(nil)
 	var pattern starlark.Value
@@ -376,7 +376,7 @@ func substitute(c *stdlib.Call) (string, int, error) {
 	return out.String() + s.text[last:], n, nil
 }
 
-// replacer returns what makes the replacement of a match.
+// replacer returns the function for the replacement of a match.
 func (s *search) replacer(c *stdlib.Call, repl starlark.Value) (func(*Match) (string, error), error) {
 	if text, ok := starlark.AsString(repl); ok {
 		t, err := s.p.Template(text)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Error says what is wrong with a pattern.
+// Error describes a fault in a pattern.
 type Error struct {
 	Message  string
 	Pattern  string
@@ -49,7 +49,7 @@ const (
 	nodeConcat      // subs
 	nodeAlternate   // subs
 	nodeRepeat      // subs[0], lo to hi times
-	nodeGroup       // subs[0]; group is its number, 0 for (?:...)
+	nodeGroup       // subs[0]; group is the number, 0 for (?:...)
 	nodeBackref     // group
 	nodeLook        // subs[0]; behind, negate
 	nodeAtomic      // subs[0]
@@ -71,7 +71,7 @@ type node struct {
 }
 
 const (
-	// unlimited is the upper limit of a repetition that has none.
+	// unlimited is the upper limit of an unlimited repetition.
 	unlimited = math.MaxInt32
 	// maxGroups, maxNesting and maxPattern keep a pattern small.
 	maxGroups  = 1000
@@ -86,13 +86,13 @@ type parser struct {
 	pos     int
 	flags   Flags
 	groups  int
-	open    map[int]bool // groups that are not closed yet
+	open    map[int]bool // groups not closed yet
 	names   map[string]int
 	widths  map[int][2]int // of closed groups, for lookbehind
 	depth   int
-	// pending are references in conditions to groups that come later.
+	// pending are references in conditions to later groups.
 	pending map[int]int
-	// begun says that something precedes, so that flags for all are too late.
+	// begun reports preceding items, which make flags for the whole pattern too late.
 	begun bool
 }
 
@@ -107,7 +107,7 @@ func (p *parser) fail(at int, format string, args ...any) error {
 
 func (p *parser) more() bool { return p.pos < len(p.text) }
 
-// peek returns the character at an offset from the next one, 0 at the end.
+// peek returns the character at an offset from the next character, 0 at the end.
 func (p *parser) peek(n int) rune {
 	if p.pos+n < len(p.text) {
 		return p.text[p.pos+n]
@@ -285,7 +285,7 @@ func (p *parser) repeat(seq *node) error {
 	case p.accept('?'):
 		n.lazy = true
 	case p.accept('+'):
-		n = &node{kind: nodeAtomic, subs: []*node{n}, lo: 1} // lo: it cannot be repeated
+		n = &node{kind: nodeAtomic, subs: []*node{n}, lo: 1} // lo: the node cannot be repeated
 	}
 	*last = n
 	return nil
@@ -312,7 +312,7 @@ func (p *parser) count() (lo, hi int, err error) {
 	return lo, hi, nil
 }
 
-// number reads digits. A number that is longer than any text is made smaller.
+// number reads digits. A number larger than any text is made smaller.
 func (p *parser) number() (n int, given bool) {
 	for isDigit(p.peek(0)) {
 		n = min(n*10+int(p.peek(0)-'0'), unlimited/20)
@@ -322,7 +322,7 @@ func (p *parser) number() (n int, given bool) {
 	return n, given
 }
 
-// atom reads one item of a sequence; nil for one that matches nothing, a comment.
+// atom reads an item of a sequence; nil for a comment.
 func (p *parser) atom() (*node, error) {
 	r := p.text[p.pos]
 	switch r {
@@ -357,7 +357,7 @@ func (p *parser) atom() (*node, error) {
 
 func (p *parser) isASCII() bool { return p.flags&ASCII != 0 }
 
-// char is the node of one character.
+// char is the node of a character.
 func (p *parser) char(r rune) *node {
 	n := &node{kind: nodeChar, r: r}
 	if p.flags&IgnoreCase != 0 && nextCase(r, p.isASCII()) != r {

@@ -50,7 +50,7 @@ func (p *parser) group() (*node, error) {
 	return nil, p.fail(start+1, "unknown extension ?%c", r)
 }
 
-// rest reads the content of a group and its parenthesis.
+// rest reads the content and the parenthesis of a group.
 func (p *parser) rest(start int, n *node) (*node, error) {
 	sub, err := p.alternatives()
 	if err != nil {
@@ -296,8 +296,7 @@ func (p *parser) inlineFlags(start int) (*node, error) {
 	return n, err
 }
 
-// widthOf returns the least and the largest number of characters that a node
-// matches.
+// widthOf returns the least and the largest number of characters matched by a node.
 func (p *parser) widthOf(n *node) (lo, hi int) {
 	switch n.kind {
 	case nodeChar, nodeSet, nodeAny, nodeAll:

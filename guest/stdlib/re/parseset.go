@@ -2,7 +2,7 @@ package re
 
 import "unicode/utf8"
 
-// simple are escapes that stand for one character in patterns and templates.
+// simple are escapes for a single character in patterns and templates.
 func simple(r rune) (rune, bool) {
 	switch r {
 	case 'a':
@@ -81,7 +81,7 @@ func (p *parser) digits(start int) (*node, error) {
 	return p.backref(start+1, number)
 }
 
-// escapedChar reads an escape that stands for one character; the backslash is read.
+// escapedChar reads an escape for a single character, after the backslash.
 func (p *parser) escapedChar(start int) (rune, error) {
 	r := p.text[p.pos]
 	p.pos++
@@ -113,7 +113,7 @@ func (p *parser) escapedChar(start int) (rune, error) {
 	return r, nil
 }
 
-// hex reads that many hexadecimal digits.
+// hex reads a number of hexadecimal digits.
 func (p *parser) hex(start, digits int) (rune, error) {
 	value := int64(0)
 	for range digits {
@@ -191,7 +191,7 @@ func (s *set) add(lo, hi rune, class *category) {
 	s.addRange(lo, hi)
 }
 
-// setItem reads one character of a set, or a category.
+// setItem reads a character of a set, or a category.
 func (p *parser) setItem() (rune, *category, error) {
 	start := p.pos
 	r := p.text[p.pos]

@@ -1,19 +1,10 @@
-// Package re has regular expressions as Python's re module: the same syntax and
-// the same matches.
+// Package re has regular expressions as Python's re module: the same syntax and the same matches.
+// Begin with [Pattern] and [Searcher].
 //
-//	pattern.go  compiled patterns, and searching
-//	parse.go    from the text of a pattern to a tree; parsegroup.go: its groups,
-//	            parseset.go: escapes and sets
-//	set.go      sets of characters
-//	program.go  from a tree to instructions
-//	machine.go  running instructions
-//	template.go the replacement texts of sub and expand
-//	module.go   the module of scripts; values.go: patterns and matches in scripts
-//
-// It is an engine of its own, because Go's has neither lookaround nor references to
-// groups, and goes by ASCII where Python goes by Unicode. Matching backtracks, as in
-// Python, so a bad pattern can take exponential time. It uses up the fuel of its run
-// then, and nothing else: the state is on a stack of bounded size, not on Go's.
+// Go's engine has neither lookaround nor references to groups, and goes by ASCII where Python goes
+// by Unicode; RATIONALE.md compares other engines. Matching backtracks, as in Python, so a bad
+// pattern can take exponential time. Such a pattern uses up the fuel of the run, and nothing else:
+// the state is on a stack of bounded size, not on Go's.
 package re
 
 import (
@@ -37,7 +28,7 @@ const (
 	ASCII      Flags = 256
 )
 
-// Pattern is a compiled pattern. It does not change, so it can be shared.
+// Pattern is a compiled pattern. A Pattern does not change, so patterns can be shared.
 type Pattern struct {
 	Text   string
 	Flags  Flags
@@ -50,20 +41,20 @@ type Pattern struct {
 	literals []string
 	loops    int // number of counters
 
-	// What every match begins with, to skip what cannot be a beginning.
+	// The beginning of every match, to skip impossible beginnings.
 	prefix   string
 	first    *set
 	anchored bool
 }
 
-// ErrLimit is returned by a search that needs more memory or steps than it may.
+// ErrLimit is returned by a search in need of more memory or steps than allowed.
 var ErrLimit = errors.New("re: the search needs too much memory: the pattern matches the same text in too many ways")
 
-// Match has the offsets of the groups in bytes: those of group i are at 2*i and
-// 2*i+1, -1 for a group without a match.
+// Match has the offsets of the groups in bytes: group i has 2*i and 2*i+1, -1 for a group without a
+// match.
 type Match struct {
 	Spans     []int
-	LastIndex int // the group that was closed last; 0 is none
+	LastIndex int // the group closed last; 0 is none
 }
 
 // How a match must lie.
@@ -75,29 +66,27 @@ const (
 	whole         // and ends where the text ends
 )
 
-// A Searcher looks for matches of a pattern in one text.
+// A Searcher looks for matches of a pattern in a text.
 type Searcher struct {
 	m machine
 }
 
-// NewSearcher returns a Searcher. steps is a limit on the work of all its searches, 0
-// for none.
+// NewSearcher returns a Searcher. steps is a limit on the work of all searches, 0 for none.
 func NewSearcher(p *Pattern, text string, steps int) *Searcher {
 	return &Searcher{machine{p: p, text: text, limit: steps}}
 }
 
-// Search returns the first match that begins at from or later.
+// Search returns the first match at from or later.
 func (s *Searcher) Search(from int) (*Match, error) { return s.find(from, anywhere, false) }
 
-// MatchAt returns the match that begins at from.
+// MatchAt returns the match at from.
 func (s *Searcher) MatchAt(from int) (*Match, error) { return s.find(from, atStart, false) }
 
 // FullMatch returns the match of all text after from.
 func (s *Searcher) FullMatch(from int) (*Match, error) { return s.find(from, whole, false) }
 
-// All calls yield for each match that begins at from or later, until it returns
-// false or an error. As in Python, an empty match can follow another match, but not
-// an empty one at the same place.
+// All calls yield for each match at from or later, until yield returns false or an error. As in
+// Python, an empty match can follow another match, but not an empty match at the same place.
 func (s *Searcher) All(from int, yield func(*Match) (bool, error)) error {
 	advance := false
 	for {
@@ -114,7 +103,7 @@ func (s *Searcher) All(from int, yield func(*Match) (bool, error)) error {
 	}
 }
 
-// Next is one step of All, for iterators: it returns the match after the last one.
+// Next is a step of All, for iterators: it returns the match after the last match.
 func (s *Searcher) Next(last *Match, from int) (*Match, error) {
 	if last == nil {
 		return s.find(from, anywhere, false)
@@ -122,7 +111,7 @@ func (s *Searcher) Next(last *Match, from int) (*Match, error) {
 	return s.find(last.Spans[1], anywhere, last.Spans[0] == last.Spans[1])
 }
 
-// find looks for a match. With advance, it is not empty at from.
+// find looks for a match. With advance, the match is not empty at from.
 func (s *Searcher) find(from int, how mode, advance bool) (*Match, error) {
 	m := &s.m
 	for at := from; ; {
@@ -177,7 +166,7 @@ func decode(text string, at int) (rune, int) {
 	return utf8.DecodeRuneInString(text[at:])
 }
 
-// Escape returns the pattern that matches a text and nothing else.
+// Escape returns the pattern for a literal text.
 func Escape(text string) string {
 	const special = "()[]{}?*+-|^$\\.&~# \t\n\r\v\f"
 	var b strings.Builder

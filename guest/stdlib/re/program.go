@@ -6,13 +6,13 @@ import (
 	"unicode/utf8"
 )
 
-// opcode is what an instruction does.
+// opcode is the kind of an instruction.
 type opcode uint8
 
 const (
 	opMatch     opcode = iota // the end
 	opChar                    // the character x
-	opFold                    // a character that differs from x only in case
+	opFold                    // a character different from x only in case
 	opSet                     // a character of set x
 	opAny                     // a character but \n
 	opAll                     // any character
@@ -22,9 +22,9 @@ const (
 	opSave                    // group boundary x is here
 	opOne                     // the next instruction y to z times, z<0: lazily; x is where to go on
 	opLoop                    // enters loop x
-	opNext                    // an iteration of loop x; y is the index of its bounds
+	opNext                    // an iteration of loop x; y is the index of the bounds
 	opBackref                 // the text of group x
-	opLook                    // what follows up to x matches here
+	opLook                    // the part up to x matches here
 	opNotLook                 // does not
 	opAtomic                  // matches, in the first way only
 	opBack                    // goes back x characters
@@ -180,7 +180,7 @@ func (c *compiler) alternate(branches []*node) {
 	}
 }
 
-// sub compiles what is matched on its own.
+// sub compiles a separately matched part.
 func (c *compiler) sub(op opcode, n *node) {
 	at := c.emit(inst{op: op})
 	if n.behind {
@@ -217,7 +217,7 @@ func (c *compiler) repeat(n *node) {
 	c.code[end].x = c.here()
 }
 
-// begin finds out what every match begins with.
+// begin finds the beginning of every match.
 func (c *compiler) begin() {
 	at := 0
 	for c.code[at].op == opSave {
@@ -243,8 +243,7 @@ func (c *compiler) begin() {
 	}
 }
 
-// firstOf returns the set of characters that alternatives begin with, nil if that
-// is not plain.
+// firstOf returns the set of characters at the beginning of alternatives, nil if unclear.
 func (c *compiler) firstOf(at int) *set {
 	s := &set{}
 	for {
@@ -271,7 +270,7 @@ func (c *compiler) firstOf(at int) *set {
 	}
 }
 
-// GroupNumber returns the number of a name; ok says whether there is one.
+// GroupNumber returns the number of a name; ok reports a known name.
 func (p *Pattern) GroupNumber(name string) (int, bool) {
 	n, ok := p.Index[name]
 	return n, ok

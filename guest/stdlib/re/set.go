@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// category is one of the classes \d, \s, \w.
+// category is a class \d, \s or \w.
 type category struct {
 	kind   byte // 'd', 's' or 'w'
 	negate bool
@@ -49,7 +49,7 @@ type set struct {
 	ranges     []rune // pairs, both ends inclusive
 	categories []category
 	negate     bool
-	fold       bool // also has what differs only in case
+	fold       bool // also has the other cases of characters
 	asciiCase  bool // and is ASCII
 	// low has the characters below 128, once the set is ready.
 	low [2]uint64
@@ -98,7 +98,7 @@ func (s *set) contains(r rune) bool {
 	return false
 }
 
-// nextCase goes round the characters that differ only in case.
+// nextCase goes round the characters different only in case.
 func nextCase(r rune, ascii bool) rune {
 	if r < utf8.RuneSelf {
 		// Only k and s have relatives outside ASCII, and i in Python.
@@ -133,7 +133,7 @@ func nextI(r rune) rune {
 	return 'I'
 }
 
-// folded returns the least of the characters that differ only in case from r.
+// folded returns the least of the characters different only in case from r.
 func folded(r rune, ascii bool) rune {
 	least := r
 	for o := nextCase(r, ascii); o != r; o = nextCase(o, ascii) {

@@ -16,7 +16,7 @@ type part struct {
 	group int
 }
 
-// UnknownGroup is the error for a name that no group has, an IndexError in Python.
+// UnknownGroup is the error for the name of no group, an IndexError in Python.
 type UnknownGroup struct{ Name string }
 
 func (e *UnknownGroup) Error() string { return "unknown group name '" + e.Name + "'" }

@@ -14,7 +14,7 @@ type patternValue struct{ *Pattern }
 
 var _ starlark.HasAttrs = patternValue{}
 
-// flagNames are the flags that the text of a pattern has, in Python's order.
+// flagNames are the flags in the text of a pattern, in Python's order.
 var flagNames = []struct {
 	flag Flags
 	name string
@@ -78,7 +78,7 @@ type matchValue struct {
 	*Match
 	p           *Pattern
 	text        string
-	start       int // of the match, in code points; -1 if it is not counted yet
+	start       int // of the match, in code points; -1 if not counted yet
 	pos, endpos int
 }
 
@@ -160,7 +160,7 @@ func (m *matchValue) number(k starlark.Value) (int, error) {
 	return 0, stdlib.Errorf(stdlib.IndexError, "no such group")
 }
 
-// group returns the text of a group, or a default if it has no match.
+// group returns the text of a group, or a default without a match.
 func (m *matchValue) group(i int, otherwise starlark.Value) starlark.Value {
 	if m.Spans[2*i] < 0 {
 		return otherwise
@@ -179,7 +179,7 @@ func (m *matchValue) span(i int) (from, to int) {
 	return m.position(m.Spans[2*i]), m.position(m.Spans[2*i+1])
 }
 
-// position returns an offset in code points. Lookaround can have it before the match.
+// position returns an offset in code points. With lookaround, the position can be before the match.
 func (m *matchValue) position(offset int) int {
 	if offset < m.Spans[0] {
 		return m.start - utf8.RuneCountInString(m.text[offset:m.Spans[0]])

@@ -17,8 +17,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
 
-// python evaluates scripts. It reads lines of {"setup", "scripts"}, and writes a line with their
-// outcomes for each.
+// python evaluates scripts. The program reads lines of {"setup", "scripts"}, and writes a line with
+// their outcomes for each.
 const python = `
 import json, sys
 for line in sys.stdin:
@@ -45,13 +45,14 @@ for line in sys.stdin:
     print(json.dumps(out), flush=True)
 `
 
-// asked is the Python that a test binary asks. It ends with its input, which ends with the binary.
+// asked is the Python process of a test binary. The process ends with the input, which ends with
+// the binary.
 type asked struct {
 	in  *json.Encoder
 	out *json.Decoder
 }
 
-// start starts Python. Its error says what is wrong with it.
+// start starts Python. The error describes the fault of the Python found.
 var start = sync.OnceValues(func() (*asked, error) {
 	if exec.Command("python3", "-c", "import sys; sys.exit(sys.version_info < (3, 11))").Run() != nil {
 		return nil, errors.New("python3 is older than 3.11")
@@ -70,8 +71,8 @@ var start = sync.OnceValues(func() (*asked, error) {
 	return &asked{json.NewEncoder(in), json.NewDecoder(out)}, cmd.Start()
 })
 
-// Python returns the outcomes of scripts in Python, in the form of Outcome. It skips
-// the test where there is no Python of at least 3.11.
+// Python returns the outcomes of scripts in Python, in the form of Outcome. The test is skipped
+// without a Python of at least 3.11.
 func Python(t testing.TB, setup string, scripts []string) []string {
 	t.Helper()
 	testenv.Program(t, "python3")
@@ -89,9 +90,8 @@ func Python(t testing.TB, setup string, scripts []string) []string {
 	return out
 }
 
-// Same runs scripts here and in Python and compares the outcomes. Where the interpreter
-// fails with an error of its own, any error of Python will do. Floats may differ by a
-// relative tolerance.
+// Same runs scripts here and in Python and compares the outcomes. Where the interpreter fails with
+// its own error, any error of Python will do. Floats may differ by a relative tolerance.
 func Same(t *testing.T, env starlark.StringDict, setup string, tolerance float64, scripts []string) {
 	t.Helper()
 	const shown = 12

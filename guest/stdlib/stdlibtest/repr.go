@@ -7,7 +7,7 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// Repr returns a value as Python's repr has it.
+// Repr returns a value in the form of Python's repr.
 func Repr(v starlark.Value) string { return reprAt(v, 0) }
 
 func reprAt(v starlark.Value, depth int) string {

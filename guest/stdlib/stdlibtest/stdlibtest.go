@@ -18,18 +18,18 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// The run that scripts of tests are in.
+// The run of test scripts.
 const (
 	Seed    = 42
 	maxSize = 4 << 20
-	// maxSteps ends a script that does not end.
+	// maxSteps ends an endless script.
 	maxSteps = 3_000_000
 )
 
 // Now is the time of the run.
 var Now = time.Date(2026, 3, 4, 5, 6, 7, 891011000, time.UTC)
 
-// ErrMemory is what Charge answers to more than a run may have.
+// ErrMemory is the error of Charge above the limit of a run.
 var ErrMemory = errors.New("out of memory")
 
 // dict is the dict of the scripts of tests.
@@ -38,7 +38,7 @@ type dict struct{ *starlark.Dict }
 func (d dict) Underlying() *starlark.Dict { return d.Dict }
 func (d dict) String() string             { return Repr(d) }
 
-// CompareSameType compares with other dicts, and with values that are like dicts.
+// CompareSameType compares with other dicts, and with dict-like values.
 func (d dict) CompareSameType(op syntax.Token, y starlark.Value, depth int) (bool, error) {
 	if like, ok := y.(stdlib.DictLike); ok {
 		y = like.Underlying()
@@ -46,7 +46,7 @@ func (d dict) CompareSameType(op syntax.Token, y starlark.Value, depth int) (boo
 	return starlark.CompareDepth(op, d.Dict, y, depth)
 }
 
-// NewEnv returns what a run of a test offers.
+// NewEnv returns the services of a test's run.
 func NewEnv() *stdlib.Env {
 	return &stdlib.Env{
 		Now:  func() (time.Time, error) { return Now, nil },
@@ -131,8 +131,8 @@ func next(c *stdlib.Call) (starlark.Value, error) {
 
 var options = &syntax.FileOptions{Set: true, While: true, TopLevelControl: true, GlobalReassign: true, Recursion: true}
 
-// Run runs a script. Its result is the value of the variable r, or of the script if it
-// is an expression.
+// Run runs a script. The result is the value of the variable r, or of a script with a single
+// expression.
 func Run(env starlark.StringDict, script string) (starlark.Value, error) {
 	thread := NewThread()
 	if IsExpression(script) {
@@ -148,14 +148,14 @@ func Run(env starlark.StringDict, script string) (starlark.Value, error) {
 	return globals["r"], nil
 }
 
-// IsExpression reports whether a script is one expression.
+// IsExpression reports whether a script is a single expression.
 func IsExpression(script string) bool {
 	_, err := (&syntax.FileOptions{}).ParseExpr("test", script, 0)
 	return err == nil
 }
 
-// Outcome returns the result of a script as text: its repr, or "!" and the class of
-// its error. "!?" is an error of the interpreter's own.
+// Outcome returns the result of a script as text: the repr, or "!" and the class of the error. "!?"
+// is the interpreter's own error.
 func Outcome(env starlark.StringDict, script string) string {
 	v, err := Run(env, script)
 	if err == nil {
@@ -171,7 +171,7 @@ func Outcome(env starlark.StringDict, script string) string {
 	return "!?" + err.Error()
 }
 
-// Case is a script with its outcome.
+// Case is a script with an outcome.
 type Case struct{ Script, Want string }
 
 // Check runs scripts and compares their outcomes.

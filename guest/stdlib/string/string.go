@@ -140,8 +140,8 @@ func (t *template) substitute(c *stdlib.Call) (starlark.Value, error) {
 	return starlark.String(out.String()), nil
 }
 
-// placeholder reads $name, ${name} or $$ at the start of a text. text is what it is
-// without a value, length 1 says that it is none.
+// placeholder reads $name, ${name} or $$ at the start of a text. text is the result without a
+// value, length 1 means no placeholder.
 func placeholder(s string) (text, name string, length int) {
 	if strings.HasPrefix(s, "$$") {
 		return "$", "", 2

@@ -80,7 +80,7 @@ func indent(c *stdlib.Call) (starlark.Value, error) {
 	return starlark.String(out.String()), nil
 }
 
-// lineEnd returns the length of the first line with its end, 0 if it is the last.
+// lineEnd returns the length of the first line with the line end, 0 for the last line.
 func lineEnd(s string) int {
 	for i, r := range s {
 		switch r {

@@ -207,7 +207,7 @@ func (w *wrapper) lines(c *stdlib.Call, text string) ([]string, error) {
 	return lines, nil
 }
 
-// take returns the chunks that fit in a line, and the rest.
+// take returns the chunks fitting in a line, and the rest.
 func (w *wrapper) take(chunks []string, width int) (line, rest []string) {
 	used := 0
 	for len(chunks) > 0 && !longer(chunks[0], width-used) {
@@ -218,7 +218,7 @@ func (w *wrapper) take(chunks []string, width int) (line, rest []string) {
 	if len(chunks) == 0 || !longer(chunks[0], width) {
 		return line, chunks
 	}
-	// A word that is longer than a line.
+	// A word longer than a line.
 	space := width - used
 	if width < 1 {
 		space = 1
@@ -230,7 +230,7 @@ func (w *wrapper) take(chunks []string, width int) (line, rest []string) {
 		return line, chunks
 	}
 	word := chunks[0]
-	end := 0 // of what fits, in bytes
+	end := 0 // of the fitting part, in bytes
 	for i := range word {
 		if space <= 0 {
 			break
@@ -251,7 +251,7 @@ func (w *wrapper) take(chunks []string, width int) (line, rest []string) {
 	return line, chunks
 }
 
-// cut returns the lines with the placeholder in the last one.
+// cut returns the lines with the placeholder in the last line.
 func (w *wrapper) cut(lines, line []string, indent string) []string {
 	for len(line) > 0 {
 		if !isSpace(line[len(line)-1]) && total(line)+length(w.placeholder) <= w.width-length(indent) {

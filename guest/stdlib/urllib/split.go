@@ -9,7 +9,7 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// parts are those of a URL.
+// parts are the parts of a URL.
 type parts struct{ scheme, netloc, path, params, query, fragment string }
 
 var (
@@ -17,7 +17,7 @@ var (
 	parseResult = withHost("ParseResult", []string{"scheme", "netloc", "path", "params", "query", "fragment"})
 )
 
-// withHost returns a class of tuples with what is in the second field, netloc.
+// withHost returns a class of tuples with attributes for the parts of the second field, netloc.
 func withHost(name string, fields []string) *collections.TupleType {
 	t := collections.NewTupleType(name, fields)
 	t.Extra = func(values starlark.Tuple, name string) (starlark.Value, error) {
@@ -93,7 +93,7 @@ func partsOf(v starlark.Tuple) parts {
 	return parts{text(v[0]), text(v[1]), text(v[2]), text(v[3]), text(v[4]), text(v[5])}
 }
 
-// usesNetloc are schemes after which there is a host.
+// usesNetloc are schemes with a host.
 const usesNetloc = " ftp http gopher nntp telnet imap wais file mms https shttp snews prospero rtsp rtsps rtspu rsync svn svn+ssh sftp nfs git git+ssh ws wss itms-services "
 
 const usesRelative = " ftp http gopher nntp imap wais file https shttp mms prospero rtsp rtsps rtspu sftp svn svn+ssh ws wss "

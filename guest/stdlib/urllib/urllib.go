@@ -1,9 +1,4 @@
-// Package urllib is Python's module urllib.parse.
-//
-//	urllib.go  the module; quoting
-//	query.go   urlencode and parse_qs
-//	split.go   urlsplit, urlparse and what makes URLs of parts
-//	join.go    urljoin and urldefrag
+// Package urllib is Python's module urllib.parse. Begin with [Module].
 package urllib
 
 import (
@@ -26,7 +21,7 @@ func Module() *stdlib.Module {
 
 const unreserved = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~"
 
-// quote escapes all bytes but unreserved ones and those of safe.
+// quote escapes all bytes except unreserved bytes and the bytes of safe.
 func quote(s, safe string, plus bool) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder
@@ -45,7 +40,7 @@ func quote(s, safe string, plus bool) string {
 	return b.String()
 }
 
-// content returns what is in text or bytes.
+// content returns the content of text or bytes.
 func content(c *stdlib.Call, v starlark.Value) (string, error) {
 	if s, ok := starlark.AsString(v); ok {
 		return s, nil
@@ -88,7 +83,7 @@ func quoteFunc(c *stdlib.Call) (starlark.Value, error) {
 	return starlark.String(quote(s, allowed, plus)), nil
 }
 
-// unquote replaces %xx by bytes; what is no escape stays.
+// unquote replaces %xx by bytes; other text is unchanged.
 func unquote(s string) string {
 	if !strings.Contains(s, "%") {
 		return s
@@ -119,10 +114,10 @@ func hexDigit(c byte) (byte, bool) {
 	return 0, false
 }
 
-// unquoteText is unquote, with U+FFFD for what is not UTF-8.
+// unquoteText is unquote, with U+FFFD for invalid UTF-8.
 func unquoteText(s string) string { return toValid(unquote(s)) }
 
-// toValid replaces as Python does: each broken sequence by one U+FFFD.
+// toValid replaces as Python does: each broken sequence by a single U+FFFD.
 func toValid(s string) string {
 	if utf8.ValidString(s) {
 		return s
@@ -139,7 +134,7 @@ func toValid(s string) string {
 	return b.String()
 }
 
-// brokenLength returns the length of the start of a sequence that is broken off.
+// brokenLength returns the length of the start of a truncated sequence.
 func brokenLength(s string) int {
 	want, low, high := 0, byte(0x80), byte(0xbf)
 	switch c := s[0]; {
