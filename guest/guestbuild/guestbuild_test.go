@@ -24,15 +24,15 @@ func tinyModule(t *testing.T) string {
 		t.Skipf("%s is not a released toolchain", version)
 	}
 	for name, text := range map[string]string{
-		"go.mod":                           "module example.com/tiny\n\ngo 1.26\n\ntoolchain " + version + "\n",
-		"guest/main.go":                    "package main\n\nimport \"example.com/tiny/inner\"\n\n//go:wasmexport run\nfunc run() int32 { return inner.N }\n\nfunc main() {}\n",
-		"guest/native.go":                  "//go:build !wasip1\n\npackage main\n",
-		"inner/inner.go":                   "package inner\n\nimport _ \"embed\"\n\n//go:embed data.txt\nvar Text string\n\nvar N int32 = 7\n",
-		"inner/inner_test.go":              "package inner\n",
-		"inner/data.txt":                   "data\n",
-		sandboxDir + "/sandbox.go":         "package sandbox\n",
-		sandboxDir + "/rewrite/rewrite.go": "package rewrite\n",
-		"unrelated/not_in_guest.go":        "package unrelated\n",
+		"go.mod":                    "module example.com/tiny\n\ngo 1.26\n\ntoolchain " + version + "\n",
+		"guest/main.go":             "package main\n\nimport \"example.com/tiny/inner\"\n\n//go:wasmexport run\nfunc run() int32 { return inner.N }\n\nfunc main() {}\n",
+		"guest/native.go":           "//go:build !wasip1\n\npackage main\n",
+		"inner/inner.go":            "package inner\n\nimport _ \"embed\"\n\n//go:embed data.txt\nvar Text string\n\nvar N int32 = 7\n",
+		"inner/inner_test.go":       "package inner\n",
+		"inner/data.txt":            "data\n",
+		sandboxDir + "/sandbox.go":  "package sandbox\n",
+		"guest/rewrite/rewrite.go":  "package rewrite\n",
+		"unrelated/not_in_guest.go": "package unrelated\n",
 	} {
 		write(t, root, name, text)
 	}

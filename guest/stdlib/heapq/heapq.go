@@ -1,4 +1,4 @@
-// Package heapq is Python's module heapq. Lists get the same order as there.
+// Package heapq is Python's module heapq. Lists get the same order as in Python.
 package heapq
 
 import (
@@ -14,7 +14,7 @@ func Module() *stdlib.Module {
 	})}
 }
 
-// heap is a list that is a heap.
+// heap is a list in heap order.
 type heap struct{ *starlark.List }
 
 // unpack reads a heap, and a value unless item is nil.
