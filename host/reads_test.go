@@ -47,7 +47,7 @@ var mayRead = map[string]string{
 
 	"tools/dir.go readNames .Open":                             "the folder itself, for its names",
 	"tools/regular/write_other.go SyncFolder .Open":            "the folder itself, to make it durable",
-	"tools/regular/lock.go NewLock github.com/gofrs/flock.New": "never waits",
+	"tools/regular/regular.go NewLock github.com/gofrs/flock.New": "never waits",
 	"host/smoke/report/github.go appendTo os.OpenFile":         "writes to what the variable names",
 }
 
