@@ -9,15 +9,23 @@
 package guestbuild
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"sort"
 	"strings"
 
+	"github.com/mcp-metatool/mcp-metatool/guest/patch"
 	"github.com/mcp-metatool/mcp-metatool/guest/profile"
 	"github.com/mcp-metatool/mcp-metatool/guest/rewrite"
 )
@@ -235,4 +243,297 @@ func goCommand(ctx context.Context, root string, env []string, args ...string) (
 		return nil, fmt.Errorf("go %s: %w", args[0], err)
 	}
 	return out, nil
+}
+
+// Inputs are all inputs of the build: they determine the guest.
+type Inputs struct {
+	// Go is the toolchain named in go.mod, for example "go1.26.8". Language is the version in the
+	// go line, which also selects runtime defaults.
+	Go, Language string
+	Flags        []string // after settings of the environment
+	Modules      []Module // sorted by path
+	Files        []File   // sorted by path
+}
+
+// Module is a module with packages linked by the guest.
+type Module struct{ Path, Version, Sum string }
+
+// File is a source file of this module. The path is relative to the root, with forward slashes.
+type File struct {
+	Path   string
+	SHA256 [sha256.Size]byte
+}
+
+// Hash returns a hash over all inputs.
+func (in Inputs) Hash() [sha256.Size]byte { return sha256.Sum256([]byte(in.lines())) }
+
+// lines returns the canonical text of the inputs, which is in the sum file.
+func (in Inputs) lines() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "go %s (language %s)\n", in.Go, in.Language)
+	fmt.Fprintf(&b, "flags %s\n", strings.Join(in.Flags, " "))
+	for _, m := range in.Modules {
+		fmt.Fprintf(&b, "module %s %s %s\n", m.Path, m.Version, m.Sum)
+	}
+	for _, f := range in.Files {
+		fmt.Fprintf(&b, "file %s %s\n", f.Path, hex.EncodeToString(f.SHA256[:]))
+	}
+	return b.String()
+}
+
+// listed has the members used from the output of `go list -deps -json`.
+type listed struct {
+	ImportPath, Dir string
+	Standard        bool
+	Module          *struct {
+		Path, Version, Sum, GoVersion string
+		Main                          bool
+		Replace                       *struct{ Path, Version, Sum string }
+	}
+	GoFiles, SFiles, EmbedFiles []string
+}
+
+// ReadInputs returns the inputs of a build in root. ReadInputs compiles nothing, and needs no
+// network if the modules are in the cache.
+func ReadInputs(ctx context.Context, root string) (Inputs, error) {
+	in := Inputs{Flags: slices.Concat(settings, flags)}
+	var err error
+	if in.Go, err = toolchain(ctx, root); err != nil {
+		return Inputs{}, err
+	}
+	packages := []string{guestPackage, rewritePackage}
+	if isDir(root, patchPackage) {
+		packages = append(packages, patchPackage, codepointsPackage, profilePackage)
+	}
+	modules, err := in.list(ctx, root, packages)
+	if err != nil {
+		return Inputs{}, err
+	}
+	for _, m := range modules {
+		in.Modules = append(in.Modules, m)
+	}
+	sort.Slice(in.Modules, func(i, j int) bool { return in.Modules[i].Path < in.Modules[j].Path })
+	sort.Slice(in.Files, func(i, j int) bool { return in.Files[i].Path < in.Files[j].Path })
+	return in, nil
+}
+
+func isDir(root, pkg string) bool {
+	info, err := os.Stat(filepath.Join(root, filepath.FromSlash(pkg)))
+	return err == nil && info.IsDir()
+}
+
+// list adds the files of this module used in the build of packages, and returns the other modules
+// needed.
+func (in *Inputs) list(ctx context.Context, root string, packages []string) (map[string]Module, error) {
+	// Any toolchain finds the same files. The pinned toolchain might have to be downloaded.
+	env := append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-mod=readonly")
+	args := []string{"list", "-deps", "-json=ImportPath,Dir,Standard,Module,GoFiles,SFiles,EmbedFiles"}
+	out, err := goCommand(ctx, root, env, append(args, packages...)...)
+	if err != nil {
+		return nil, err
+	}
+	modules := map[string]Module{}
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listed
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return modules, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("go list: %w", err)
+		}
+		switch {
+		case p.Standard || p.Module == nil:
+		case p.Module.Main:
+			in.Language = p.Module.GoVersion
+			if err := in.addFiles(root, p); err != nil {
+				return nil, err
+			}
+		case p.Module.Replace != nil:
+			return nil, fmt.Errorf("go.mod: %s is replaced (the guest must be built from published modules)", p.Module.Path)
+		default:
+			modules[p.Module.Path] = Module{p.Module.Path, p.Module.Version, p.Module.Sum}
+		}
+	}
+}
+
+func (in *Inputs) addFiles(root string, p listed) error {
+	for _, names := range [][]string{p.GoFiles, p.SFiles, p.EmbedFiles} {
+		for _, name := range names {
+			full := filepath.Join(p.Dir, name)
+			content, err := os.ReadFile(full)
+			if err != nil {
+				return err
+			}
+			rel, err := filepath.Rel(root, full)
+			if err != nil {
+				return err
+			}
+			in.Files = append(in.Files, File{filepath.ToSlash(rel), sha256.Sum256(content)})
+		}
+	}
+	return nil
+}
+
+// toolchain returns the toolchain pinned in go.mod.
+func toolchain(ctx context.Context, root string) (string, error) {
+	out, err := goCommand(ctx, root, nil, "mod", "edit", "-json")
+	if err != nil {
+		return "", err
+	}
+	var mod struct{ Toolchain string }
+	if err := json.Unmarshal(out, &mod); err != nil {
+		return "", fmt.Errorf("go mod edit: %w", err)
+	}
+	if mod.Toolchain == "" {
+		return "", errors.New("go.mod: no toolchain line (the guest is built with a pinned toolchain)")
+	}
+	return mod.Toolchain, nil
+}
+
+// interpreterDir is the directory of the changed interpreter in the tree. The name becomes part of
+// the guest, so every tree has the same name.
+const interpreterDir = "starlark"
+
+// writeTree writes the sources of the guest to a new directory, and the changed interpreter if the
+// sources need the interpreter: its path must not depend on the machine.
+func writeTree(ctx context.Context, root, tree string, in Inputs) error {
+	names := []string{"go.mod"}
+	if _, err := os.Stat(filepath.Join(root, "go.sum")); err == nil {
+		names = append(names, "go.sum")
+	}
+	for _, f := range in.Files {
+		names = append(names, f.Path)
+	}
+	for _, name := range names {
+		content, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
+		if err != nil {
+			return err
+		}
+		path := filepath.Join(tree, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, content, 0o644); err != nil {
+			return err
+		}
+	}
+	if !slices.ContainsFunc(in.Modules, func(m Module) bool { return m.Path == patch.Module }) {
+		return nil
+	}
+	from, err := moduleDir(ctx, root, patch.Module)
+	if err != nil {
+		return err
+	}
+	if err := patch.Copy(from, filepath.Join(tree, interpreterDir)); err != nil {
+		return err
+	}
+	_, err = goCommand(ctx, tree, nil, "mod", "edit", "-replace="+patch.Module+"=./"+interpreterDir)
+	return err
+}
+
+// moduleDir returns the directory of a module required in go.mod. The module is downloaded if
+// necessary.
+func moduleDir(ctx context.Context, root, path string) (string, error) {
+	out, err := goCommand(ctx, root, nil, "mod", "download", "-json", path)
+	if err != nil {
+		return "", err
+	}
+	var module struct{ Dir string }
+	if err := json.Unmarshal(out, &module); err != nil {
+		return "", fmt.Errorf("go mod download: %w", err)
+	}
+	return module.Dir, nil
+}
+
+// Sum describes a guest and the inputs of the build.
+type Sum struct {
+	Inputs Inputs
+	Wasm   [sha256.Size]byte
+	Size   int64 // bytes
+	// Interface has the guest's imports and exports; see rewrite.Interface.
+	Interface []string
+}
+
+func sumOf(in Inputs, wasm []byte) (Sum, error) {
+	lines, err := rewrite.Interface(wasm)
+	return Sum{Inputs: in, Wasm: sha256.Sum256(wasm), Size: int64(len(wasm)), Interface: lines}, err
+}
+
+const sumHead = `# guest.wasm and the inputs of its build. Written by scripts/build-guest, checked by
+# scripts/verify-guest and by the tests of host/script/sandbox.
+`
+
+// String returns the text of the sum file, with a key and a value in each line. The
+// line "source" has the hash of the lines below it.
+func (s Sum) String() string {
+	source := s.Inputs.Hash()
+	var lines strings.Builder
+	for _, line := range s.Interface {
+		lines.WriteString(line + "\n")
+	}
+	return fmt.Sprintf("%swasm sha256:%s\nsize %d\n%ssource sha256:%s\n%s",
+		sumHead, hex.EncodeToString(s.Wasm[:]), s.Size, lines.String(), hex.EncodeToString(source[:]), s.Inputs.lines())
+}
+
+// Compare checks that the text of a committed sum file matches the guest and the inputs in, without
+// a build. The error wraps ErrDiffers and lists the differences.
+func Compare(text string, wasm []byte, in Inputs) error {
+	sum, err := sumOf(in, wasm)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrDiffers, err)
+	}
+	want := sum.String()
+	if text == want {
+		return nil
+	}
+	recorded, found := difference(text, want)
+	return fmt.Errorf("%w\nrecorded but not found:\n%sfound but not recorded:\n%s", ErrDiffers, recorded, found)
+}
+
+// difference returns the lines found in only one of two texts.
+func difference(a, b string) (onlyA, onlyB string) {
+	return without(a, b), without(b, a)
+}
+
+func without(text, other string) string {
+	have := map[string]bool{}
+	for line := range strings.Lines(other) {
+		have[line] = true
+	}
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if !have[line] {
+			b.WriteString("  " + line)
+		}
+	}
+	return b.String()
+}
+
+// Pack compresses a guest for GuestFile. Only the result of Unpack matters: another version of Go
+// may compress into other bytes.
+func Pack(wasm []byte) []byte {
+	var packed bytes.Buffer
+	w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+	if err == nil {
+		_, err = w.Write(wasm)
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		panic(err) // cannot happen: the level exists, and a buffer takes everything
+	}
+	return packed.Bytes()
+}
+
+// Unpack returns the guest in the content of GuestFile.
+func Unpack(packed []byte) ([]byte, error) {
+	r, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", GuestFile, err)
+	}
+	wasm, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", GuestFile, err)
+	}
+	return wasm, nil
 }

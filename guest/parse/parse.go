@@ -4,7 +4,7 @@
 
 // Package parse reads the source of scripts, in the grammar of Python, and does not stop at the
 // first error: begin with [Script]. It makes trees of go.starlark.net/syntax, with a few additional
-// nodes (node.go); package interp gives these their meaning. Much of Python's syntax is expressed
+// nodes (parse.go); package interp gives these their meaning. Much of Python's syntax is expressed
 // by other syntax at the positions of the original:
 //
 //	a < f() < c          a < (·t1 := f()) and ·t1 < c
@@ -349,4 +349,291 @@ func (p *parser) ident() *syntax.Ident {
 // refuse is fail with the exact position of the mistake.
 func (p *parser) refuse(pos syntax.Position, format string, args ...any) {
 	p.in.refuse(pos, format, args...)
+}
+
+// Hidden begins the names only found in trees: no script can write the dot.
+const Hidden = "·"
+
+// Names used in trees. Most stand on the left of |, with the operand on the right; several operands
+// are a tuple.
+const (
+	Power       = "·pow"       // x, y
+	PowerOf     = "·powof"     // y, on the right of x *= for x **= y
+	Is          = "·is"        // x, y
+	IsNot       = "·isnot"     // x, y
+	Set         = "·set"       // a list
+	Concat      = "·concat"    // lists, and iterables after *
+	ConcatTuple = "·concattup" // the same, for a tuple
+	Merge       = "·merge"     // dicts
+	SetSlice    = "·setslice"  // the value, x, lo, hi, step
+	DelSlice    = "·delslice"  // x, lo, hi, step
+	DelItem     = "·delitem"   // x, key
+	DelAttr     = "·delattr"   // x, name
+	Super       = "·super"     // a class, self
+	Assertion   = "·assertion" // the text of a failed assertion
+	// These return False, or a tuple of True and the parts for the patterns.
+	MatchSequence = "·matchseq"   // x, the number of parts, the index of the part with a star
+	MatchMapping  = "·matchmap"   // x, keys, whether the rest is a part
+	MatchClass    = "·matchclass" // x, the class, the number of positional parts, names of attributes
+	// These are functions.
+	Generate  = "·generate" // a function, and the arguments
+	GenExpr   = "·genexpr"  // a function, and an iterable
+	MakeClass = "·class"    // name, bases, body
+	Raise     = "·raise"    // error, cause
+	// Generator is the parameter of a function with yield. Applied with | to a value, Generator
+	// yields the value; with & to an iterable, all elements.
+	Generator = "·g"
+	// Unpack is followed by the numbers of targets before and after the target with a star, with a
+	// dot between them; UnpackEach is the same for each element.
+	Unpack     = "·unpack·"
+	UnpackEach = "·unpackeach·"
+	// ImportPrefix is followed by the name of a module.
+	ImportPrefix = "·import·"
+	// MemberPrefix begins the names bound in the body of a class.
+	MemberPrefix = "·m·"
+	// BodyPrefix begins the names of functions with the body of a class or a generator.
+	BodyPrefix = "·body·"
+)
+
+// Annotations is the member of a class with the names of annotated fields.
+const Annotations = "__annotations__"
+
+// A Try is a try statement.
+type Try struct {
+	*syntax.IfStmt // the position, and the body as True
+	Clauses        []*Except
+	OrElse         []syntax.Stmt
+	Finally        []syntax.Stmt
+}
+
+// An Except is a clause of a try statement.
+type Except struct {
+	Pos   syntax.Position
+	Class syntax.Expr   // nil for all classes
+	As    *syntax.Ident // nil if the error has no name
+	Body  []syntax.Stmt
+}
+
+// Parts returns the blocks of a try statement.
+func (s *Try) Parts() [][]syntax.Stmt {
+	parts := [][]syntax.Stmt{s.True}
+	for _, c := range s.Clauses {
+		parts = append(parts, c.Body)
+	}
+	return append(parts, s.OrElse, s.Finally)
+}
+
+// A Scope is a global or nonlocal statement.
+type Scope struct {
+	*syntax.BranchStmt // the position
+	Global             bool
+	Names              []*syntax.Ident
+}
+
+// A Joined is a literal composed of other literals.
+type Joined struct {
+	Pieces []Piece
+	Bytes  bool // the pieces are text of a bytes literal
+}
+
+// A Piece is a part of a composed string: text or a field.
+type Piece struct {
+	Text       string
+	Expr       syntax.Expr     // nil for text
+	Pos        syntax.Position // of the field's {
+	Conversion byte
+	Spec       []Piece
+	HasSpec    bool
+}
+
+// An Import is a name bound by an import statement.
+type Import struct {
+	Pos    syntax.Position
+	Module string
+	Name   string        // imported from the module; "" for the module itself
+	As     *syntax.Ident // the bound name
+}
+
+// Bindings appends the names bound by statements in their own function, in order. Without tries,
+// names in try statements are left out.
+func Bindings(stmts []syntax.Stmt, out []*syntax.Ident, tries bool) []*syntax.Ident {
+	for _, s := range stmts {
+		switch s := s.(type) {
+		case *syntax.AssignStmt:
+			out = TargetNames(s.LHS, out)
+		case *syntax.DefStmt:
+			out = append(out, s.Name)
+		case *syntax.ForStmt:
+			out = Bindings(s.Body, TargetNames(s.Vars, out), tries)
+		case *syntax.WhileStmt:
+			out = Bindings(s.Body, out, tries)
+		case *syntax.IfStmt:
+			out = Bindings(s.False, Bindings(s.True, out, tries), tries)
+		case *Try:
+			if !tries {
+				continue
+			}
+			for _, c := range s.Clauses {
+				if c.As != nil {
+					out = append(out, c.As)
+				}
+			}
+			for _, part := range s.Parts() {
+				out = Bindings(part, out, tries)
+			}
+		}
+	}
+	return out
+}
+
+// declaredNames adds the names of global and nonlocal statements in a function.
+func declaredNames(stmts []syntax.Stmt, out map[string]bool) map[string]bool {
+	if out == nil {
+		out = make(map[string]bool)
+	}
+	for _, s := range stmts {
+		switch s := s.(type) {
+		case *Scope:
+			for _, id := range s.Names {
+				out[id.Name] = true
+			}
+		case *syntax.ForStmt:
+			declaredNames(s.Body, out)
+		case *syntax.WhileStmt:
+			declaredNames(s.Body, out)
+		case *syntax.IfStmt:
+			declaredNames(s.False, declaredNames(s.True, out))
+		case *Try:
+			for _, part := range s.Parts() {
+				declaredNames(part, out)
+			}
+		}
+	}
+	return out
+}
+
+// eachClause calls f with the except clauses of a function.
+func eachClause(stmts []syntax.Stmt, f func(*Except)) {
+	for _, s := range stmts {
+		switch s := s.(type) {
+		case *syntax.ForStmt:
+			eachClause(s.Body, f)
+		case *syntax.WhileStmt:
+			eachClause(s.Body, f)
+		case *syntax.IfStmt:
+			eachClause(s.True, f)
+			eachClause(s.False, f)
+		case *Try:
+			for _, c := range s.Clauses {
+				f(c)
+			}
+			for _, part := range s.Parts() {
+				eachClause(part, f)
+			}
+		}
+	}
+}
+
+// TargetNames appends the names bound by an assignment to a target, in order.
+func TargetNames(target syntax.Expr, out []*syntax.Ident) []*syntax.Ident {
+	EachTarget(target, func(e syntax.Expr) {
+		if id, ok := e.(*syntax.Ident); ok {
+			out = append(out, id)
+		}
+	})
+	return out
+}
+
+// EachTarget calls f with the parts of a target: names, elements, slices and attributes.
+func EachTarget(target syntax.Expr, f func(syntax.Expr)) {
+	if list := elements(target); list != nil {
+		for _, x := range *list {
+			EachTarget(x, f)
+		}
+	} else if paren, ok := target.(*syntax.ParenExpr); ok {
+		EachTarget(paren.X, f)
+	} else {
+		f(target)
+	}
+}
+
+// A renamer renames variables in code, but not in the functions inside.
+type renamer map[string]string
+
+func rename(stmts []syntax.Stmt, names map[string]string) { renamer(names).block(stmts) }
+
+func (r renamer) block(stmts []syntax.Stmt) {
+	for _, s := range stmts {
+		switch s := s.(type) {
+		case *syntax.ExprStmt:
+			r.expr(s.X)
+		case *syntax.AssignStmt:
+			r.expr(s.LHS)
+			r.expr(s.RHS)
+		case *syntax.IfStmt:
+			r.expr(s.Cond)
+			r.block(s.True)
+			r.block(s.False)
+		case *syntax.ForStmt:
+			r.expr(s.Vars)
+			r.expr(s.X)
+			r.block(s.Body)
+		case *syntax.WhileStmt:
+			r.expr(s.Cond)
+			r.block(s.Body)
+		case *syntax.DefStmt:
+			r.expr(s.Name)
+			r.params(s.Params)
+		case *Try:
+			for _, c := range s.Clauses {
+				r.expr(c.Class)
+				if c.As != nil {
+					r.expr(c.As)
+				}
+			}
+			for _, part := range s.Parts() {
+				r.block(part)
+			}
+		}
+	}
+}
+
+// params renames in the defaults of parameters.
+func (r renamer) params(params []syntax.Expr) {
+	for _, p := range params {
+		if b, ok := p.(*syntax.BinaryExpr); ok {
+			r.expr(b.Y)
+		}
+	}
+}
+
+func (r renamer) expr(e syntax.Expr) {
+	if e == nil {
+		return
+	}
+	syntax.Walk(e, func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.Ident:
+			if name, ok := r[n.Name]; ok {
+				n.Name = name
+			}
+		case *syntax.DotExpr:
+			r.expr(n.X)
+			return false
+		case *syntax.CallExpr:
+			r.expr(n.Fn)
+			for _, a := range n.Args {
+				if b, ok := a.(*syntax.BinaryExpr); ok && b.Op == syntax.EQ {
+					r.expr(b.Y)
+					continue
+				}
+				r.expr(a)
+			}
+			return false
+		case *syntax.LambdaExpr:
+			r.params(n.Params)
+			return false
+		}
+		return true
+	})
 }

@@ -7,6 +7,8 @@ package parse
 import (
 	"fmt"
 	"math/big"
+	"strconv"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 
@@ -336,3 +338,391 @@ func isIdentStart(c rune) bool {
 }
 
 func isdigit(c rune) bool { return '0' <= c && c <= '9' }
+
+// Tokens missing from the library's grammar.
+const (
+	fstringToken syntax.Token = 100 + iota
+	walrus                    // :=
+	arrow                     // ->
+	at                        // @
+	ellipsis                  // ...
+	powEQ                     // **=
+	assert
+)
+
+var extraTokens = map[syntax.Token]string{
+	fstringToken: "string literal", walrus: ":=", arrow: "->", at: "@", ellipsis: "...", powEQ: "**=", assert: "assert",
+}
+
+// describe returns a token in the form of messages.
+func describe(tok syntax.Token) string {
+	if text, ok := extraTokens[tok]; ok {
+		if tok == fstringToken {
+			return text
+		}
+		return "'" + text + "'"
+	}
+	return fmt.Sprintf("%#v", tok)
+}
+
+// plain is describe without quotes.
+func plain(tok syntax.Token) string {
+	if text, ok := extraTokens[tok]; ok {
+		return text
+	}
+	return tok.String()
+}
+
+// keywords are the words not allowed as names.
+var keywords = map[string]syntax.Token{
+	"and":      syntax.AND,
+	"break":    syntax.BREAK,
+	"continue": syntax.CONTINUE,
+	"def":      syntax.DEF,
+	"elif":     syntax.ELIF,
+	"else":     syntax.ELSE,
+	"for":      syntax.FOR,
+	"if":       syntax.IF,
+	"in":       syntax.IN,
+	"lambda":   syntax.LAMBDA,
+	"load":     syntax.LOAD,
+	"not":      syntax.NOT,
+	"or":       syntax.OR,
+	"pass":     syntax.PASS,
+	"return":   syntax.RETURN,
+	"while":    syntax.WHILE,
+	"as":       syntax.AS,
+	"assert":   assert,
+	"async":    syntax.ASYNC,
+	"await":    syntax.AWAIT,
+	"class":    syntax.CLASS,
+	"del":      syntax.DEL,
+	"except":   syntax.EXCEPT,
+	"finally":  syntax.FINALLY,
+	"from":     syntax.FROM,
+	"global":   syntax.GLOBAL,
+	"import":   syntax.IMPORT,
+	"is":       syntax.IS,
+	"nonlocal": syntax.NONLOCAL,
+	"raise":    syntax.RAISE,
+	"try":      syntax.TRY,
+	"with":     syntax.WITH,
+	"yield":    syntax.YIELD,
+}
+
+// Comparisons have one level and may be chained; the other operators associate to
+// the left. Unary operators and ** bind more closely: see power.
+var levels = [...][]syntax.Token{
+	{syntax.OR},
+	{syntax.AND},
+	{syntax.NOT},
+	{syntax.EQL, syntax.NEQ, syntax.LT, syntax.GT, syntax.LE, syntax.GE, syntax.IN, syntax.NOT_IN, syntax.IS},
+	{syntax.PIPE},
+	{syntax.CIRCUMFLEX},
+	{syntax.AMP},
+	{syntax.LTLT, syntax.GTGT},
+	{syntax.MINUS, syntax.PLUS},
+	{syntax.STAR, syntax.PERCENT, syntax.SLASH, syntax.SLASHSLASH},
+}
+
+const (
+	notLevel        = 2
+	comparisonLevel = 3
+)
+
+// precedence maps each operator to its level, and other tokens to -1.
+var precedence = func() (out [128]int8) {
+	for i := range out {
+		out[i] = -1
+	}
+	for level, tokens := range levels {
+		for _, tok := range tokens {
+			out[tok] = int8(level)
+		}
+	}
+	return out
+}()
+
+// number scans a number, or a dot or three.
+func (sc *scanner) number(val *tokenValue, c rune) syntax.Token {
+	start := sc.pos
+	if c == '.' && (len(sc.rest) < 2 || !isdigit(rune(sc.rest[1]))) {
+		if strings.HasPrefix(sc.rest, "...") {
+			sc.read(3)
+			sc.endToken(val)
+			return ellipsis
+		}
+		sc.readRune()
+		sc.endToken(val)
+		return syntax.DOT
+	}
+	if c == '0' && len(sc.rest) > 1 {
+		switch sc.rest[1] {
+		case 'x', 'X':
+			return sc.based(val, "hex", isxdigit)
+		case 'o', 'O':
+			return sc.based(val, "octal", func(c rune) bool { return '0' <= c && c <= '7' })
+		case 'b', 'B':
+			return sc.based(val, "binary", func(c rune) bool { return c == '0' || c == '1' })
+		}
+	}
+	sc.digits(isdigit)
+	fraction := false
+	if sc.peekRune() == '.' {
+		fraction = true
+		sc.readRune()
+		sc.digits(isdigit)
+	}
+	if c := sc.peekRune(); c == 'e' || c == 'E' {
+		fraction = true
+		sc.readRune()
+		if c := sc.peekRune(); c == '+' || c == '-' {
+			sc.readRune()
+		}
+		if !isdigit(sc.peekRune()) {
+			sc.error(sc.pos, "invalid float literal")
+		}
+		sc.digits(isdigit)
+	}
+	sc.endToken(val)
+	text := strings.ReplaceAll(val.raw, "_", "")
+	if fraction {
+		var err error
+		if val.float, err = strconv.ParseFloat(text, 64); err != nil {
+			sc.error(sc.pos, "invalid float literal")
+		}
+		return syntax.FLOAT
+	}
+	if len(text) > 1 && text[0] == '0' && strings.Trim(text, "0") != "" {
+		sc.error(sc.pos, "obsolete form of octal literal; use 0o%s", text[1:])
+	}
+	return sc.integer(val, start, text, 10)
+}
+
+// based scans an integer with a prefix.
+func (sc *scanner) based(val *tokenValue, kind string, isDigit func(rune) bool) syntax.Token {
+	start := sc.pos
+	sc.read(2)
+	if c := sc.peekRune(); !isDigit(c) && c != '_' {
+		sc.error(start, "invalid %s literal", kind)
+	}
+	sc.digits(isDigit)
+	sc.endToken(val)
+	base := map[string]int{"hex": 16, "octal": 8, "binary": 2}[kind]
+	return sc.integer(val, start, strings.ReplaceAll(val.raw[2:], "_", ""), base)
+}
+
+// digits skips digits, with single underscores between them.
+func (sc *scanner) digits(isDigit func(rune) bool) {
+	for {
+		c := sc.peekRune()
+		if c == '_' && len(sc.rest) > 1 && isDigit(rune(sc.rest[1])) {
+			sc.readRune()
+			continue
+		}
+		if !isDigit(c) {
+			return
+		}
+		sc.readRune()
+	}
+}
+
+func (sc *scanner) integer(val *tokenValue, start syntax.Position, text string, base int) syntax.Token {
+	val.big = nil
+	n, err := strconv.ParseInt(text, base, 64)
+	if err != nil {
+		var ok bool
+		if val.big, ok = new(big.Int).SetString(text, base); !ok {
+			sc.error(start, "invalid int literal")
+		}
+	}
+	val.int = n
+	return syntax.INT
+}
+
+func isxdigit(c rune) bool {
+	return isdigit(c) || 'A' <= c && c <= 'F' || 'a' <= c && c <= 'f'
+}
+
+// scanString scans a literal after its prefix of n letters.
+func (sc *scanner) scanString(val *tokenValue, prefix int) syntax.Token {
+	if prefix > 0 && strings.ContainsAny(sc.start[:prefix], "fF") {
+		length, _, failure := ScanFString(sc.start, 0)
+		if failure != nil {
+			sc.readBytes(min(max(failure.At-prefix, 0), len(sc.rest)))
+			at := val.pos
+			if failure.At > 0 {
+				at = sc.pos
+			}
+			sc.refuse(at, "%s", failure.Message)
+		}
+		sc.readBytes(length - prefix)
+		sc.endToken(val)
+		return fstringToken
+	}
+	length, quotes, closed := stringEnd(sc.rest)
+	if !closed {
+		what := "EOF"
+		if length < len(sc.rest) {
+			what = "newline"
+		}
+		sc.readBytes(length)
+		sc.error(val.pos, "unexpected %s in string", what)
+	}
+	sc.readBytes(length)
+	sc.endToken(val)
+	letters := strings.ToLower(val.raw[:prefix])
+	body := val.raw[prefix+quotes : len(val.raw)-quotes]
+	isBytes := strings.Contains(letters, "b")
+	text, message := unquote(body, strings.Contains(letters, "r"), isBytes)
+	if message != "" {
+		sc.error(val.pos, "%s", message)
+	}
+	val.text = text
+	if isBytes {
+		return syntax.BYTES
+	}
+	return syntax.STRING
+}
+
+// unquote decodes the text between quotes. As in Python, a backslash before a character without an
+// escape stays.
+func unquote(body string, raw, isBytes bool) (text, message string) {
+	if strings.ContainsRune(body, '\r') {
+		body = strings.ReplaceAll(strings.ReplaceAll(body, "\r\n", "\n"), "\r", "\n")
+	}
+	if raw || !strings.Contains(body, `\`) {
+		return body, ""
+	}
+	var b strings.Builder
+	for body != "" {
+		i := strings.IndexByte(body, '\\')
+		if i < 0 || i+1 == len(body) {
+			b.WriteString(body)
+			break
+		}
+		b.WriteString(body[:i])
+		body = body[i+1:]
+		n, message := unescape(&b, body, isBytes)
+		if message != "" {
+			return "", message
+		}
+		body = body[n:]
+	}
+	return b.String(), ""
+}
+
+var simpleEscapes = map[byte]byte{
+	'a': '\a', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t', 'v': '\v', '\\': '\\', '\'': '\'', '"': '"',
+}
+
+// unescape decodes the escape after a backslash, and returns its length in bytes.
+func unescape(b *strings.Builder, s string, isBytes bool) (n int, message string) {
+	c := s[0]
+	if plain, ok := simpleEscapes[c]; ok {
+		b.WriteByte(plain)
+		return 1, ""
+	}
+	digits := map[byte]int{'x': 2, 'u': 4, 'U': 8}[c]
+	switch {
+	case c == '\n':
+		return 1, ""
+	case c >= '0' && c <= '7':
+		for n < 3 && n < len(s) && s[n] >= '0' && s[n] <= '7' {
+			n++
+		}
+		v, _ := strconv.ParseUint(s[:n], 8, 16)
+		write(b, rune(v), isBytes)
+		return n, ""
+	case c == 'N' && !isBytes && strings.HasPrefix(s, "N{"):
+		return 0, `\N{...} is not available: write the character itself, or \uXXXX`
+	case digits == 0 || isBytes && c != 'x':
+		b.WriteByte('\\')
+		return 0, ""
+	}
+	end := min(1+digits, len(s))
+	v, err := strconv.ParseUint(s[1:end], 16, 32)
+	switch {
+	case err != nil || end != 1+digits:
+		return 0, `truncated escape sequence \` + s[:end] + ` (it has ` + strconv.Itoa(digits) + " hexadecimal digits)"
+	case c != 'x' && !utf8.ValidRune(rune(v)):
+		return 0, `invalid Unicode code point \` + s[:end]
+	}
+	write(b, rune(v), isBytes)
+	return end, ""
+}
+
+func write(b *strings.Builder, r rune, isBytes bool) {
+	if isBytes {
+		b.WriteByte(byte(r))
+		return
+	}
+	b.WriteRune(r)
+}
+
+// IsStringPrefix reports whether a word right before a quote belongs to a string
+// literal of Python.
+func IsStringPrefix(word string) bool {
+	switch strings.ToLower(word) {
+	case "r", "b", "rb", "br", "u", "f", "fr", "rf":
+		return true
+	}
+	return false
+}
+
+// IsFString reports whether a literal is an f-string.
+func IsFString(literal string) bool {
+	return strings.ContainsAny(literal[:strings.IndexAny(literal, `"'`)], "fF")
+}
+
+// LiteralLength is the length of the string literal at the start of s, with a prefix of n letters.
+func LiteralLength(s string, n int) int {
+	if IsFString(s) {
+		length, _, _ := ScanFString(s, 0)
+		return length
+	}
+	return n + StringLength(s[n:])
+}
+
+// StringLength is the length of the string literal at the start of s, up to the end of line if not
+// closed.
+func StringLength(s string) int {
+	length, _, _ := stringEnd(s)
+	return length
+}
+
+// stringEnd is StringLength, with the number of the literal's quotes and whether the literal is
+// closed.
+func stringEnd(s string) (length, quotes int, closed bool) {
+	quote := s[:1]
+	if strings.HasPrefix(s, strings.Repeat(quote, 3)) {
+		quote = strings.Repeat(quote, 3)
+	}
+	for i := len(quote); i < len(s); i++ {
+		switch {
+		case s[i] == quote[0] && strings.HasPrefix(s[i:], quote):
+			return i + len(quote), len(quote), true
+		case s[i] == '\\':
+			i++
+		case len(quote) == 1 && (s[i] == '\n' || s[i] == '\r'):
+			return i, len(quote), false
+		}
+	}
+	return len(s), len(quote), false
+}
+
+// IsWordStart reports whether a name or keyword begins at the start of s.
+func IsWordStart(s string) bool {
+	r, _ := utf8.DecodeRuneInString(s)
+	return r == '_' || unicode.IsLetter(r)
+}
+
+// RunLength is the length of the letters, digits and underscores s starts with.
+func RunLength(s string) int {
+	for i, r := range s {
+		if r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) {
+			return i
+		}
+	}
+	return len(s)
+}

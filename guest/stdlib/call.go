@@ -2,7 +2,9 @@ package stdlib
 
 import (
 	"errors"
+	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"go.starlark.net/starlark"
@@ -343,4 +345,95 @@ func (c *Call) ASCIIOf(v starlark.Value) (string, error) {
 		}
 	}
 	return s, nil
+}
+
+// The names of Python's error classes raised by modules.
+const (
+	ArithmeticError   = "ArithmeticError"
+	AttributeError    = "AttributeError"
+	IndexError        = "IndexError"
+	KeyError          = "KeyError"
+	LookupError       = "LookupError"
+	OverflowError     = "OverflowError"
+	RecursionError    = "RecursionError"
+	RuntimeError      = "RuntimeError"
+	StopIteration     = "StopIteration"
+	TypeError         = "TypeError"
+	UnicodeError      = "UnicodeError"
+	ValueError        = "ValueError"
+	ZeroDivisionError = "ZeroDivisionError"
+)
+
+// Error is an error of a class of Python.
+type Error struct {
+	Class   string // the name, for example ValueError
+	Message string
+	// Bases are the bases of a module's own class in addition to Exception, from the
+	// nearest on: json.JSONDecodeError has ValueError.
+	Bases []string
+	// Attrs are attributes in addition to the message, for example e.pos; nil is nothing.
+	Attrs starlark.StringDict
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// Errorf returns an error of a class.
+func Errorf(class, format string, args ...any) error {
+	return &Error{Class: class, Message: fmt.Sprintf(format, args...)}
+}
+
+// ErrorClass returns the class of a module's own errors, for except and raise. bases are
+// as in Error.
+func ErrorClass(name string, bases ...string) *Class {
+	return &Class{Named: name, Bases: append(bases, "Exception")}
+}
+
+// Sort sorts values as sorted does: stably, by a key function of the script unless key is nil or
+// None.
+func (c *Call) Sort(values []starlark.Value, key starlark.Value, reverse bool) error {
+	keys := values
+	if key != nil && key != starlark.None {
+		keys = make([]starlark.Value, len(values))
+		for i, v := range values {
+			k, err := c.Call(key, v)
+			if err != nil {
+				return err
+			}
+			keys[i] = k
+		}
+	}
+	order := make([]int, len(values))
+	for i := range order {
+		order[i] = i
+	}
+	var failed error
+	slices.SortStableFunc(order, func(i, j int) int {
+		if failed != nil {
+			return 0
+		}
+		if reverse {
+			i, j = j, i
+		}
+		less, err := Less(keys[i], keys[j])
+		if err == nil && !less {
+			var more bool
+			if more, err = Less(keys[j], keys[i]); more {
+				return 1
+			}
+		}
+		failed = err
+		if less {
+			return -1
+		}
+		return 0
+	})
+	if failed != nil {
+		return failed
+	}
+	sorted := make([]starlark.Value, len(values))
+	for i, j := range order {
+		sorted[i] = values[j]
+	}
+	copy(values, sorted)
+	return nil
 }

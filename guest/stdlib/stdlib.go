@@ -9,8 +9,13 @@ package stdlib
 
 import (
 	"fmt"
+	"math"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"go.starlark.net/starlark"
 )
@@ -162,4 +167,202 @@ type JSONValue interface {
 type Binder interface {
 	starlark.Callable
 	BindsSelf()
+}
+
+// Output is text growing within the memory of the run.
+type Output struct {
+	env  *Env
+	text strings.Builder
+	may  int // the length allowed before the run is asked again
+}
+
+// NewOutput returns an empty Output.
+func (e *Env) NewOutput() *Output { return &Output{env: e, may: 4096} }
+
+// WriteString appends s.
+func (o *Output) WriteString(s string) error {
+	if n := o.text.Len() + len(s); n > o.may {
+		o.may = max(n, 2*o.may)
+		if err := o.env.Charge(o.may); err != nil {
+			return err
+		}
+	}
+	o.text.WriteString(s)
+	return nil
+}
+
+// Len returns the number of bytes.
+func (o *Output) Len() int { return o.text.Len() }
+
+// String returns the text.
+func (o *Output) String() string { return o.text.String() }
+
+// Values is a list growing within the memory of the run.
+type Values struct {
+	env  *Env
+	List []starlark.Value
+	may  int
+}
+
+// NewValues returns an empty list.
+func (e *Env) NewValues() *Values { return &Values{env: e, may: 256} }
+
+// valueSize is the size of a value in a slice, in bytes.
+const valueSize = 16
+
+// Add appends v.
+func (l *Values) Add(v starlark.Value) error {
+	if len(l.List) >= l.may {
+		l.may *= 2
+		if err := l.env.Charge(l.may * valueSize); err != nil {
+			return err
+		}
+	}
+	l.List = append(l.List, v)
+	return nil
+}
+
+// Value returns the list for scripts.
+func (l *Values) Value() *starlark.List { return starlark.NewList(l.List) }
+
+// Elements returns the elements of a value, as many as the memory of the run holds.
+func (c *Call) Elements(v starlark.Value) ([]starlark.Value, error) {
+	switch v := v.(type) {
+	case starlark.Tuple:
+		return append([]starlark.Value(nil), v...), nil
+	case starlark.Sequence:
+		if n := v.Len(); n > 256 {
+			if err := c.Env().Charge(n * valueSize); err != nil {
+				return nil, err
+			}
+		}
+	}
+	list := c.Env().NewValues()
+	err := Each(v, list.Add)
+	return list.List, err
+}
+
+// Representer is implemented by values with other values inside: Repr is their text, made with the
+// texts of these values.
+type Representer interface {
+	starlark.Value
+	Repr(repr func(starlark.Value) string) string
+}
+
+// PlainRepr is the text of a value inside another value where no Env is at hand.
+func PlainRepr(v starlark.Value) string { return v.String() }
+
+// JoinRepr returns the texts of values with ", " between them.
+func JoinRepr(values []starlark.Value, repr func(starlark.Value) string) string {
+	var b strings.Builder
+	for i, v := range values {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(repr(v))
+	}
+	return b.String()
+}
+
+// FloatText returns a float in the form of Python's repr.
+func FloatText(f float64) string {
+	switch {
+	case math.IsNaN(f):
+		return "nan"
+	case math.IsInf(f, 1):
+		return "inf"
+	case math.IsInf(f, -1):
+		return "-inf"
+	}
+	if a := math.Abs(f); a != 0 && (a < 1e-4 || a >= 1e16) {
+		return strconv.FormatFloat(f, 'e', -1, 64)
+	}
+	s := strconv.FormatFloat(f, 'f', -1, 64)
+	if !strings.Contains(s, ".") {
+		s += ".0"
+	}
+	return s
+}
+
+// Texter is implemented by values with a str different from their repr.
+type Texter interface {
+	starlark.Value
+	Str() string
+}
+
+// Formatter is implemented by values with their own formats in f-strings and format: Format is the
+// text for a non-empty specification after the colon.
+type Formatter interface {
+	starlark.Value
+	Format(spec string) (string, error)
+}
+
+// Copier is implemented by containers of modules: CopyWith returns a copy, made with copies of the
+// content.
+type Copier interface {
+	starlark.Value
+	CopyWith(element func(starlark.Value) (starlark.Value, error)) (starlark.Value, error)
+}
+
+// Quote returns text in the form of Python's repr.
+func Quote(s string) string {
+	mark := byte('\'')
+	if strings.Contains(s, "'") && !strings.Contains(s, `"`) {
+		mark = '"'
+	}
+	var b strings.Builder
+	b.WriteByte(mark)
+	for _, r := range s {
+		switch {
+		case r == rune(mark) || r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\r':
+			b.WriteString(`\r`)
+		case r == '\t':
+			b.WriteString(`\t`)
+		case r < ' ' || r == 0x7f || r >= 0x80 && r <= 0xff && !unicode.IsPrint(r):
+			fmt.Fprintf(&b, `\x%02x`, r)
+		case r >= utf8.RuneSelf && !unicode.IsPrint(r) && r <= 0xffff:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		case r >= utf8.RuneSelf && !unicode.IsPrint(r):
+			fmt.Fprintf(&b, `\U%08x`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	b.WriteByte(mark)
+	return b.String()
+}
+
+// QuoteBytes returns bytes as Python's repr has them.
+func QuoteBytes(s string) string {
+	mark := byte('\'')
+	if strings.Contains(s, "'") && !strings.Contains(s, `"`) {
+		mark = '"'
+	}
+	var b strings.Builder
+	b.WriteByte('b')
+	b.WriteByte(mark)
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == mark || c == '\\':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case c == '\n':
+			b.WriteString(`\n`)
+		case c == '\r':
+			b.WriteString(`\r`)
+		case c == '\t':
+			b.WriteString(`\t`)
+		case c < ' ' || c >= 0x7f:
+			fmt.Fprintf(&b, `\x%02x`, c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	b.WriteByte(mark)
+	return b.String()
 }

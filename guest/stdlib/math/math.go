@@ -1,9 +1,4 @@
 // Package math is Python's module math.
-//
-//	math.go      the module; functions of floats
-//	integers.go  functions of integers
-//	sums.go      functions of several numbers
-//
 // The last digit of a result of exp, sin and the like can differ from Python's, which
 // takes them from the system's C library.
 package math
