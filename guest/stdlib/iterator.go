@@ -141,16 +141,6 @@ func ErrOf(it starlark.Iterator) error {
 	return nil
 }
 
-// Elements returns the elements of a value as a slice.
-func Elements(v starlark.Value) ([]starlark.Value, error) {
-	var out []starlark.Value
-	err := Each(v, func(x starlark.Value) error {
-		out = append(out, x)
-		return nil
-	})
-	return out, err
-}
-
 // Source returns a function for taking the elements of a value one by one, and nil after the last.
 // Unlike an iterator of the library, the function can be dropped at any time, and a list may change
 // meanwhile, as in Python.

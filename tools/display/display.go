@@ -2,7 +2,7 @@
 // messages, and formats sizes and times for people.
 //
 // Text, OneLine, Line, Excerpt, Escape, EscapeLine and Writer make text safe. Clip, ClipSize, Head
-// and Summary only make text shorter. Table, Wrap and Pad lay out text in the columns of a
+// and Summary only make text shorter. Table, Wrap and Cut lay out text in the columns of a
 // terminal. All functions are safe for concurrent use.
 package display
 

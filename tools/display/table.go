@@ -309,9 +309,6 @@ func (t *Table) record(b *strings.Builder, row []Cell) {
 // Width returns how many columns of a terminal text takes. Text must be a single line.
 func Width(text string) int { return uniseg.StringWidth(text) }
 
-// Pad appends spaces to text, up to n columns.
-func Pad(text string, n int) string { return text + strings.Repeat(" ", max(0, n-Width(text))) }
-
 // Wrap breaks text into lines of at most n columns, at spaces if possible. Text must be a single
 // line; white space becomes single spaces. The result has at least one line.
 func Wrap(text string, n int) []string {
