@@ -216,8 +216,8 @@ const (
 // decodersOf says why functions may decode into values of any number.
 var decodersOf = map[string]string{
 	"tools/jsonvalue.Unmarshal":                  counted,
-	"cmd/mcp-metatool.replState.update":          own,
-	"cmd/mcp-metatool.runDir.ask":                own,
+	"cmd/mcp-metatool/repl.replState.update":     own,
+	"cmd/mcp-metatool/cli/control.Folder.Ask":    own,
 	"host.ServerLabels.read":                     own,
 	"host/guard/approval/documents.changes.Read": own,
 	"host/guard/approval/documents.files.Read":   own,

@@ -41,14 +41,14 @@ var mayRead = map[string]string{
 	"host/script/sandbox/code_linux.go codeRegions os.ReadFile":      "/proc/self/maps",
 	"host/servers/process/group_linux.go startSupervised os.NewFile": "our end of a pair of sockets",
 	"tools/regular/write.go WriteTemp .OpenFile":                     "writes a new file (O_EXCL)",
-	"cmd/mcp-metatool/controldir.go open .Open":                      "the folder itself",
-	"cmd/mcp-metatool/controldir.go sockets .FS":                     "for the names in a folder",
+	"cmd/mcp-metatool/cli/control/folder.go open .Open":              "the folder itself",
+	"cmd/mcp-metatool/cli/control/folder.go Sockets .FS":             "for the names in a folder",
 	"host/script/sandbox/skeleton.go CachedGuests .FS":               "for the names and times in a folder",
 
-	"tools/dir.go readNames .Open":                             "the folder itself, for its names",
-	"tools/regular/write_other.go SyncFolder .Open":            "the folder itself, to make it durable",
+	"tools/dir.go readNames .Open":                                "the folder itself, for its names",
+	"tools/regular/write_other.go SyncFolder .Open":               "the folder itself, to make it durable",
 	"tools/regular/regular.go NewLock github.com/gofrs/flock.New": "never waits",
-	"host/smoke/report/github.go appendTo os.OpenFile":         "writes to what the variable names",
+	"host/smoke/report/github.go appendTo os.OpenFile":            "writes to what the variable names",
 }
 
 // notProduct are folders with programs for development and tests.

@@ -22,7 +22,7 @@ var mayWrite = map[string]string{
 	"tools/regular/write_other.go Rename .Rename":   "the rename of all others",
 	"tools/regular/write_windows.go Rename .Rename": "likewise",
 
-	"cmd/mcp-metatool/demo.go demoConfig os.WriteFile":          "a new file in a temporary folder",
+	"cmd/mcp-metatool/demo/demo.go demoConfig os.WriteFile":     "a new file in a temporary folder",
 	"host/smoke/script.go writeTool os.WriteFile":               "likewise",
 	"host/script/sandbox/skeleton.go publish os.Rename":         "a large file that wazero has written and synced, in a cache with checksums",
 	"host/script/sandbox/code_linux.go writeCode os.CreateTemp": "a large file that is compared with memory before it is used",

@@ -43,41 +43,9 @@ func withRegistry(folder string, args []string) int {
 	}
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), envRegistry+"="+registry.URL)
+	cmd.Env = append(os.Environ(), "MCP_METATOOL_REGISTRY="+registry.URL)
 	_ = cmd.Run()
 	return cmd.ProcessState.ExitCode()
-}
-
-func TestServerName(t *testing.T) {
-	for full, want := range map[string]string{
-		"io.github.a/weather": "weather", "a/mcp-server-git": "git", "a/brave-search-mcp": "brave-search", "a/mcp": "mcp",
-		"a/x.y z": "x-y-z", "a/" + strings.Repeat("x", 40): strings.Repeat("x", 32),
-	} {
-		if got := serverName(full); got != want {
-			t.Errorf("%s is called %q, want %q", full, got, want)
-		}
-	}
-}
-
-func TestReplaceVariable(t *testing.T) {
-	if got := replaceVariable("a${X}$${X}${X}", "${X}", "${keyring:X}"); got != "a${keyring:X}$${X}${keyring:X}" {
-		t.Error(got)
-	}
-}
-
-func TestReference(t *testing.T) {
-	t.Setenv("SERVER_TOKEN", "one")
-	a := &addition{given: map[string]string{}}
-	for _, tt := range [][3]string{
-		{"server-token", "one", "${SERVER_TOKEN}"}, {"server-token", "two", "${SERVER_TOKEN_2}"}, {"server-token", "two", "${SERVER_TOKEN_2}"}, {"1x", "y", "${MCP_1X}"},
-	} {
-		if got := a.reference(tt[0], tt[1]); got != tt[2] {
-			t.Errorf("%s for %s, want %s", got, tt[0], tt[2])
-		}
-	}
-	if a.given["SERVER_TOKEN_2"] != "two" || len(a.given) != 2 {
-		t.Error(a.given)
-	}
 }
 
 // TestServersPage runs the commands of docs/servers.md.

@@ -2,15 +2,15 @@ package main
 
 import (
 	"errors"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/cmd/mcp-metatool/cli"
+	"github.com/mcp-metatool/mcp-metatool/cmd/mcp-metatool/servers"
 )
 
 // TestDoctorPage runs the commands of docs/doctor.md.
@@ -26,7 +26,7 @@ func TestDoctorPage(t *testing.T) {
 			cmd.Env = append(os.Environ(), "MCP_METATOOL_DIR="+dir)
 			out, err := cmd.Output()
 			var failed *exec.ExitError
-			if err != nil && (!errors.As(err, &failed) || failed.ExitCode() != exitFailed && failed.ExitCode() != exitWarned) || !strings.Contains(string(out), "note") {
+			if err != nil && (!errors.As(err, &failed) || failed.ExitCode() != cli.ExitFailed && failed.ExitCode() != servers.ExitWarned) || !strings.Contains(string(out), "note") {
 				t.Errorf("%s: %v\n%s", line, err, out)
 			}
 			commands++
@@ -34,41 +34,5 @@ func TestDoctorPage(t *testing.T) {
 	}
 	if commands != 4 {
 		t.Errorf("%d commands were found", commands)
-	}
-}
-
-// TestLines checks that the lines of a stack trace keep their indentation, and that long
-// ones are broken.
-func TestLines(t *testing.T) {
-	const trace = "failed:\n  File a\n\tat b\none two three"
-	for n, want := range map[int]string{0: trace, 9: "failed:\n  File a\nat b\none two\nthree"} {
-		if got := strings.Join(lines(trace, n), "\n"); got != want {
-			t.Errorf("%d columns: %q, want %q", n, got, want)
-		}
-	}
-}
-
-// TestClockOf checks that the clock of a server is read from its answer, whatever that is,
-// and that it does not get the path of the address.
-func TestClockOf(t *testing.T) {
-	date := time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/" || r.URL.RawQuery != "" {
-			t.Errorf("the server got %s", r.URL)
-		}
-		w.Header().Set("Date", date)
-		w.WriteHeader(http.StatusUnauthorized)
-	}))
-	ahead, ok := clockOf(t.Context(), server.URL+"/secret?key=secret")
-	if !ok || (ahead-time.Hour).Abs() > time.Minute {
-		t.Errorf("%v, %v", ahead, ok)
-	}
-	date = "no date"
-	if _, ok := clockOf(t.Context(), server.URL); ok {
-		t.Error("it has no date")
-	}
-	server.Close()
-	if _, ok := clockOf(t.Context(), server.URL); ok {
-		t.Error("there is no server")
 	}
 }

@@ -15,8 +15,18 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/fleet/fleettest"
 )
 
+// fleetState is the output of fleet status --json.
+type fleetState struct {
+	Replicas []struct {
+		ID, Name, State, Guest string
+		Draining               bool
+		Keys                   []string
+	}
+	Problems []string
+}
+
 // status returns what a machine says about its fleet.
-func (m *machine) status() (s fleetStatus) {
+func (m *machine) status() (s fleetState) {
 	m.t.Helper()
 	if err := json.Unmarshal([]byte(m.run(0, "fleet", "status", "--json")), &s); err != nil {
 		m.t.Fatal(err)

@@ -24,6 +24,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/mcp-metatool/mcp-metatool/cmd/mcp-metatool/cli"
+	"github.com/mcp-metatool/mcp-metatool/cmd/mcp-metatool/demo"
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/clients"
 	"github.com/mcp-metatool/mcp-metatool/host/confine"
@@ -32,25 +34,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
 	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox/guestcache"
-	"github.com/mcp-metatool/mcp-metatool/host/startup"
 	"github.com/mcp-metatool/mcp-metatool/tools/testenv"
 )
-
-// atStart are the statistics of memory after the initialization of all packages.
-var atStart runtime.MemStats
-
-// TestQuickStart checks that the garbage collector has not run before main.
-func TestQuickStart(t *testing.T) {
-	if atStart.NumGC != 0 || atStart.TotalAlloc > 16<<20 {
-		t.Errorf("the initialization of packages has allocated %d KiB, and the collector has run %d times (see package startup)", atStart.TotalAlloc>>10, atStart.NumGC)
-	}
-}
 
 // TestMain makes this binary the commands that scripts use: the real one with a keyring of the
 // test (see home), a client of it (see converse), and several kinds of upstream servers.
 func TestMain(m *testing.M) {
-	runtime.ReadMemStats(&atStart)
-	startup.Done()
 	host.OpenStore = fleettest.Open
 	commands := map[string]func(){
 		"mcp-metatool": func() { mockKeyring(os.Getenv("KEYRING")); main() },
@@ -127,7 +116,7 @@ func onlyLong(t *testing.T) {
 func runScripts(t *testing.T, folder string) {
 	testscript.Run(t, testscript.Params{
 		Dir:       filepath.Join("testdata", folder),
-		Setup:     setup,
+		Setup:     setUp,
 		Condition: condition,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exitcode": checkExitCode, "gone": checkGone,
@@ -178,13 +167,13 @@ var home = sync.OnceValue(func() (err error) {
 		}
 	}
 	if shared != "" {
-		own := cacheDir(slog.New(slog.DiscardHandler))
+		own := cli.CacheDir(slog.New(slog.DiscardHandler))
 		if err := os.MkdirAll(filepath.Dir(own), 0o700); err != nil {
 			return err
 		}
 		_ = os.Symlink(shared, own) // if there are none, the guest is compiled here
 	}
-	box := sandbox.New(sandbox.Options{CacheDir: cacheDir(slog.New(slog.DiscardHandler))})
+	box := sandbox.New(sandbox.Options{CacheDir: cli.CacheDir(slog.New(slog.DiscardHandler))})
 	return errors.Join(box.Err(), box.Close())
 })
 
@@ -233,7 +222,7 @@ func pathWithKeyring() string {
 	return withKeyring + string(os.PathListSeparator) + os.Getenv("PATH")
 }
 
-func setup(env *testscript.Env) error {
+func setUp(env *testscript.Env) error {
 	if err := home(); err != nil {
 		return err
 	}
@@ -252,9 +241,9 @@ func setup(env *testscript.Env) error {
 // serveEcho is an upstream with a tool that returns its arguments, and one that creates
 // a file and waits to be cancelled, and then creates another file.
 func serveEcho() int {
-	server := demoServer{{
-		definition: `{"name":"echo","inputSchema":{"type":"object","$ref":"#/definitions/x","definitions":{"x":{}}},"x-unknown":12345678901234567890}`,
-		call: func(_ context.Context, args []byte, _ func(int, int, string)) (any, error) {
+	server := demo.Server{{
+		Definition: `{"name":"echo","inputSchema":{"type":"object","$ref":"#/definitions/x","definitions":{"x":{}}},"x-unknown":12345678901234567890}`,
+		Call: func(_ context.Context, args []byte, _ func(int, int, string)) (any, error) {
 			if bytes.Contains(args, []byte(`"fail"`)) {
 				return nil, fmt.Errorf("told to fail\x1b[2J with %s", os.Getenv("TOKEN"))
 			}
@@ -265,8 +254,8 @@ func serveEcho() int {
 			return json.RawMessage(args), nil
 		},
 	}, {
-		definition: `{"name":"hang","inputSchema":{"type":"object"}}`,
-		call: func(ctx context.Context, _ []byte, progress func(int, int, string)) (any, error) {
+		Definition: `{"name":"hang","inputSchema":{"type":"object"}}`,
+		Call: func(ctx context.Context, _ []byte, progress func(int, int, string)) (any, error) {
 			progress(1, 2, "hanging")
 			if err := os.WriteFile("hangs", []byte("1"), 0o600); err != nil {
 				return nil, err
@@ -282,8 +271,8 @@ func serveEcho() int {
 	return 0
 }
 
-// echoServer has the tools of a demoServer, and a few resources and prompts.
-type echoServer struct{ demoServer }
+// echoServer has the tools of a Server, and a few resources and prompts.
+type echoServer struct{ demo.Server }
 
 // BeginSession implements clients.Backend.
 func (s echoServer) BeginSession(context.Context, route.Session) (route.InitializeResult, error) {
@@ -306,7 +295,7 @@ func (s echoServer) Handle(ctx context.Context, call route.Call) wire.Reply {
 	case wire.Prompts.ListMethod():
 		return wire.Reply{Result: []byte(`{"prompts":[{"name":"say it again"},{"name":"shout"}]}`)}
 	}
-	return s.demoServer.Handle(ctx, call)
+	return s.Server.Handle(ctx, call)
 }
 
 // garbage is a server that does not write JSON-RPC.

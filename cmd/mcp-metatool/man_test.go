@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +9,9 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"github.com/mcp-metatool/mcp-metatool/cmd/mcp-metatool/cli"
+	"github.com/mcp-metatool/mcp-metatool/cmd/mcp-metatool/man"
 )
 
 // requests are the requests of roff that pages use, and whether the next line belongs to
@@ -20,16 +22,16 @@ var requests = map[string]bool{"TH": false, "SH": false, "B": false, "br": false
 // commands, and that all pages are in the macros of man(7).
 func TestManPages(t *testing.T) {
 	root := newRoot()
-	addLooks(root, nil, nil)
+	cli.AddLooks(root, nil, nil)
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	dir := filepath.Join(t.TempDir(), "man1")
-	if err := writeManPages(root, dir, "2026-01-02"); err != nil {
+	if err := man.Write(root, dir, "2026-01-02"); err != nil {
 		t.Fatal(err)
 	}
 	var want []string
-	for _, cmd := range documented(root) {
-		name := manName(cmd) + ".1"
+	for _, cmd := range man.Documented(root) {
+		name := man.Name(cmd) + ".1"
 		want = append(want, name)
 		page, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
@@ -44,11 +46,11 @@ func TestManPages(t *testing.T) {
 			}
 		})
 		for _, c := range cmd.Commands() {
-			if has := strings.Contains(text, "\n.B \""+roff.Replace(c.Name())+"\"\n"); has == c.Hidden {
+			if has := strings.Contains(text, "\n.B \""+man.Roff.Replace(c.Name())+"\"\n"); has == c.Hidden {
 				t.Errorf("%s: names %s: %t", name, c.Name(), has)
 			}
 		}
-		if !strings.Contains(text, roff.Replace(cmd.UseLine())) && cmd.Runnable() {
+		if !strings.Contains(text, man.Roff.Replace(cmd.UseLine())) && cmd.Runnable() {
 			t.Errorf("%s has no synopsis", name)
 		}
 	}
@@ -113,24 +115,5 @@ func mandoc(t *testing.T, dir string, names []string) {
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("mandoc: %v\n%s", err, out)
-	}
-}
-
-func TestRoffEscapes(t *testing.T) {
-	p := &page{}
-	p.line(`.x "a\b" 'c' -d`)
-	p.macro("B", `say "hi" \x`)
-	want := `\&.x "a\eb" \(aqc\(aq \-d` + "\n" + `.B "say \(dqhi\(dq \ex"` + "\n"
-	if p.String() != want {
-		t.Errorf("got %q, want %q", p.String(), want)
-	}
-	if _, err := sourceDate("soon"); err == nil {
-		t.Error("SOURCE_DATE_EPOCH=soon is accepted")
-	}
-	if date, err := sourceDate("86400"); err != nil || date != "1970-01-02" {
-		t.Errorf("86400 is %q, %v", date, err)
-	}
-	if !bytes.Contains([]byte(manPage(newRoot(), "")), []byte(`.TH "MCP-METATOOL" 1 ""`)) {
-		t.Error("without a date, the title of a page is another")
 	}
 }

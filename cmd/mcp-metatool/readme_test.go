@@ -23,6 +23,9 @@ import (
 	"github.com/BurntSushi/toml"
 	"github.com/spf13/cobra"
 
+	"github.com/mcp-metatool/mcp-metatool/cmd/mcp-metatool/cli"
+	"github.com/mcp-metatool/mcp-metatool/cmd/mcp-metatool/demo"
+	"github.com/mcp-metatool/mcp-metatool/cmd/mcp-metatool/servers"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
@@ -206,7 +209,7 @@ func (r *readme) shell(line string) error {
 		r.demo = r.output
 	}
 	var failed *exec.ExitError
-	if strings.HasPrefix(line, "mcp-metatool doctor") && errors.As(err, &failed) && failed.ExitCode() == exitWarned {
+	if strings.HasPrefix(line, "mcp-metatool doctor") && errors.As(err, &failed) && failed.ExitCode() == servers.ExitWarned {
 		return nil // about the folder of the test's programs, which hosts do not look in
 	}
 	return err
@@ -342,7 +345,7 @@ func (r *readme) json(text string) error {
 		return r.registerAll(doc.Servers)
 	case doc.Code != "":
 		r.kinds["save"]++
-		if doc.Code != demoCode {
+		if doc.Code != demo.Code {
 			return fmt.Errorf("its code is not that of the demo")
 		}
 		if err := r.run("save_tool", json.RawMessage(text)); err != nil {
@@ -356,11 +359,11 @@ func (r *readme) json(text string) error {
 		return r.command("mcp-metatool", "tools", "import", file, "--yes")
 	case doc.Result != nil:
 		r.kinds["result"]++
-		return r.compare(text, demoName, json.RawMessage(demoArguments))
+		return r.compare(text, demo.Name, json.RawMessage(demo.Arguments))
 	case doc.Error != nil:
 		r.kinds["error"]++
-		text = strings.Replace(text, demoName, "eval_starlark", 1)
-		return r.compare(text, "eval_starlark", map[string]any{"code": demoBug(), "params": json.RawMessage(demoArguments)})
+		text = strings.Replace(text, demo.Name, "eval_starlark", 1)
+		return r.compare(text, "eval_starlark", map[string]any{"code": demo.Bug(), "params": json.RawMessage(demo.Arguments)})
 	}
 	return fmt.Errorf("no test knows what to do with it")
 }
@@ -475,7 +478,7 @@ func (r *readme) compare(text, tool string, arguments any) error {
 		return err
 	}
 	if !matches(wanted, found) {
-		return fmt.Errorf("not in what %s gives:\n%s", tool, indentJSON(got))
+		return fmt.Errorf("not in what %s gives:\n%s", tool, cli.IndentJSON(got))
 	}
 	return nil
 }
@@ -497,4 +500,11 @@ func TestCommandsPage(t *testing.T) {
 		}
 	}
 	check(newRoot())
+}
+
+func put(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -113,11 +113,11 @@ func TestReplTerminal(t *testing.T) {
 		p.sees(".fabs  .factorial  .floor  .fmod  .frexp  .fsum\r\n")
 		p.types("\x05\x15\x04")
 	})
-	info, err := os.Stat(filepath.Join(dir, "store", historyName))
+	info, err := os.Stat(filepath.Join(dir, "store", "repl_history"))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("history: %v, %v", info, err)
 	}
-	if lines, err := os.ReadFile(filepath.Join(dir, "store", historyName)); err != nil || bytes.Contains(lines, []byte("\nn\n")) || !bytes.Contains(lines, []byte("\ny\n")) {
+	if lines, err := os.ReadFile(filepath.Join(dir, "store", "repl_history")); err != nil || bytes.Contains(lines, []byte("\nn\n")) || !bytes.Contains(lines, []byte("\ny\n")) {
 		t.Errorf("history, %v:\n%s", err, lines)
 	}
 	session(func(p person) {

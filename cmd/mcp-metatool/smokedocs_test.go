@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/cmd/mcp-metatool/cli"
+	"github.com/mcp-metatool/mcp-metatool/cmd/mcp-metatool/demo"
 	"github.com/mcp-metatool/mcp-metatool/host/clients"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
@@ -131,10 +133,10 @@ const tinyImage = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgY
 // serveEverything is a server with a few of the tools of
 // @modelcontextprotocol/server-everything.
 func serveEverything() int {
-	options := clients.Options{Backend: everything{demoServer{
-		{definition: everythingTool("echo")}, {definition: everythingTool("get-sum")},
-		{definition: everythingTool("get-tiny-image")}, {definition: everythingTool("get-structured-content")},
-		{definition: everythingTool("trigger-long-running-operation")},
+	options := clients.Options{Backend: everything{demo.Server{
+		{Definition: everythingTool("echo")}, {Definition: everythingTool("get-sum")},
+		{Definition: everythingTool("get-tiny-image")}, {Definition: everythingTool("get-structured-content")},
+		{Definition: everythingTool("trigger-long-running-operation")},
 	}}, Name: "everything", Version: "0", Log: slog.New(slog.DiscardHandler)}
 	if clients.ServeStdio(context.Background(), struct{ io.Reader }{os.Stdin}, os.Stdout, options) != nil {
 		return 1
@@ -146,12 +148,12 @@ func everythingTool(name string) string {
 	return fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object"}}`, name)
 }
 
-type everything struct{ demoServer }
+type everything struct{ demo.Server }
 
 // Handle implements clients.Backend.
 func (s everything) Handle(ctx context.Context, call route.Call) wire.Reply {
 	if call.Method != "tools/call" {
-		return s.demoServer.Handle(ctx, call)
+		return s.Server.Handle(ctx, call)
 	}
 	text := func(format string, args ...any) wire.Reply {
 		return wire.Reply{Result: fmt.Appendf(nil, `{"content":[{"type":"text","text":%s}]}`, wire.Quote(fmt.Sprintf(format, args...)))}
@@ -162,7 +164,7 @@ func (s everything) Handle(ctx context.Context, call route.Call) wire.Reply {
 		Duration float64
 		Steps    int
 	}
-	number(call.Params, "arguments", &args)
+	cli.Number(call.Params, "arguments", &args)
 	switch name, _ := wire.GetString(call.Params, "name"); name {
 	case "echo":
 		return text("Echo: %s", args.Message)
@@ -183,7 +185,7 @@ func (s everything) Handle(ctx context.Context, call route.Call) wire.Reply {
 			return wire.Reply{}
 		}
 		if call.Progress != nil {
-			call.Progress(wire.Marshal(demoProgress{Progress: step + 1, Total: args.Steps}))
+			call.Progress(wire.Marshal(demo.Progress{Progress: step + 1, Total: args.Steps}))
 		}
 	}
 	return text("Long running operation completed.")

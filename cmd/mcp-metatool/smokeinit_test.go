@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 
+	"github.com/mcp-metatool/mcp-metatool/cmd/mcp-metatool/demo"
 	"github.com/mcp-metatool/mcp-metatool/host/clients"
 )
 
@@ -16,13 +17,13 @@ func serveReader() int {
 		return `{"name":"` + name + `","inputSchema":` + schema + `,"annotations":{"readOnlyHint":true}}`
 	}
 	answer := func(context.Context, []byte, func(int, int, string)) (any, error) { return "an answer", nil }
-	server := demoServer{
-		{definition("works", `{"type":"object","properties":{"unit":{"enum":["m","ft"]}},"required":["unit"]}`), answer},
-		{definition("fails", `{"type":"object"}`), func(context.Context, []byte, func(int, int, string)) (any, error) {
+	server := demo.Server{
+		{Definition: definition("works", `{"type":"object","properties":{"unit":{"enum":["m","ft"]}},"required":["unit"]}`), Call: answer},
+		{Definition: definition("fails", `{"type":"object"}`), Call: func(context.Context, []byte, func(int, int, string)) (any, error) {
 			return nil, errors.New("no ${TOKEN} for " + os.Getenv("TOKEN"))
 		}},
-		{definition("asks", `{"type":"object","properties":{"q":{"type":"string"}},"required":["q"]}`),
-			func(context.Context, []byte, func(int, int, string)) (any, error) {
+		{Definition: definition("asks", `{"type":"object","properties":{"q":{"type":"string"}},"required":["q"]}`),
+			Call: func(context.Context, []byte, func(int, int, string)) (any, error) {
 				return nil, os.WriteFile("asked", []byte("1"), 0o600)
 			}},
 	}

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/cmd/mcp-metatool/demo"
 	"github.com/mcp-metatool/mcp-metatool/host/clients"
 )
 
@@ -19,10 +20,10 @@ import (
 // a line in the file done.
 func serveTracker() int {
 	text := `{"type":"object","properties":{"number":{"type":"integer"},"title":{"type":"string"},"body":{"type":"string"},"labels":{"type":"array"}}}`
-	tool := func(name, annotations string, call func(t *tracker, args trackerArgs) (any, error)) demoTool {
-		return demoTool{
-			definition: fmt.Sprintf(`{"name":%q,"inputSchema":%s,"annotations":%s}`, name, text, annotations),
-			call: func(_ context.Context, raw []byte, _ func(int, int, string)) (any, error) {
+	tool := func(name, annotations string, call func(t *tracker, args trackerArgs) (any, error)) demo.Tool {
+		return demo.Tool{
+			Definition: fmt.Sprintf(`{"name":%q,"inputSchema":%s,"annotations":%s}`, name, text, annotations),
+			Call: func(_ context.Context, raw []byte, _ func(int, int, string)) (any, error) {
 				t, args := &tracker{}, trackerArgs{}
 				stored, err := os.ReadFile("issues.json")
 				if err == nil {
@@ -47,7 +48,7 @@ func serveTracker() int {
 		}
 	}
 	const read, write = `{"readOnlyHint":true}`, `{"readOnlyHint":false}`
-	server := demoServer{
+	server := demo.Server{
 		tool("get_issue", read, func(t *tracker, args trackerArgs) (any, error) { return t.find(args.Number) }),
 		tool("create_issue", write, func(t *tracker, args trackerArgs) (any, error) {
 			t.Issues = append(t.Issues, trackerIssue{Number: len(t.Issues) + 1, Title: args.Title, Body: args.Body})

@@ -7,7 +7,7 @@ import (
 	"os"
 	"syscall"
 	"time"
-	_ "time/tzdata" // some systems have none
+	_ "time/tzdata"
 )
 
 // setZone makes the local time that of India. It begins the process again with TZ: time.Local

@@ -14,7 +14,7 @@ const only = process.env.ONLY; // runs the checks whose names contain it
 
 function prepare() {
   writeFileSync(config, `[store]\ndir = "store"\n${demo("harbour")}${demo("weather")}${script("hostile", "hostile.js")}${script("office-of-a-long-name-32-characters".slice(0, 32), "office.js", "office")}${policy}`);
-  const code = readFileSync(join(here, "../../../cmd/mcp-metatool/departures.star"), "utf8");
+  const code = readFileSync(join(here, "../../../cmd/mcp-metatool/demo/departures.star"), "utf8");
   const departures = { name: "departures", description: "Which ships can leave port today, and when.", inputSchema: { type: "object", required: ["hours_at_sea"], properties: { hours_at_sea: { type: "integer", minimum: 1, default: 6 } } } };
   run("save_tool", { ...departures, code: `# the first version\n${code}` });
   run("save_tool", { ...departures, code });

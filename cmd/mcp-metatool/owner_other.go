@@ -1,9 +1,0 @@
-//go:build !unix
-
-package main
-
-import "io/fs"
-
-// ours cannot be determined on this system, where the folders of a user's profile are
-// private.
-func ours(fs.FileInfo) bool { return true }

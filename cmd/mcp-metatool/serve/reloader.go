@@ -1,0 +1,329 @@
+package serve
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcp-metatool/mcp-metatool/cmd/mcp-metatool/cli"
+	"github.com/mcp-metatool/mcp-metatool/cmd/mcp-metatool/cli/control"
+	"github.com/mcp-metatool/mcp-metatool/host"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/guard/policy/compile"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
+)
+
+// reloader reloads the configuration of a running server when the file changes, on
+// SIGHUP, and at the request of another command.
+type reloader struct {
+	settings *cli.Settings
+	front    *frontFlags
+	found    cli.ConfigFiles // those in which the configuration is looked for
+	terminal bool            // standard input was one at the start
+	hangups  chan struct{}   // holds a token after SIGHUP
+
+	mu      sync.Mutex // makes one reload at a time; guards what follows
+	host    *host.Host
+	log     *slog.Logger
+	path    string            // of the current configuration
+	page    *pageLinks        // nil: there is no page
+	refused []string          // why the last reload was refused; nil if it was not
+	read    [sha256.Size]byte // a hash of the files as they were last read
+	more    cli.ConfigFiles   // those that the configuration names: of the policy, and of the keys of the fleet
+}
+
+func newReloader(s *cli.Settings, f *frontFlags) *reloader {
+	return &reloader{
+		settings: s, front: f, found: config.Files(config.LoadOptions{Flag: s.Config}),
+		terminal: cli.IsTerminal(os.Stdin), hangups: make(chan struct{}, 1),
+	}
+}
+
+// load reads the configuration.
+func (r *reloader) load() (*config.Config, error) {
+	r.read = r.files().Fingerprint()
+	cfg, err := r.settings.Load()
+	if named := r.named(cfg); !slices.Equal(named, r.more) { // once more, so that no change of it is missed
+		r.more = named
+		r.read = r.files().Fingerprint()
+		cfg, err = r.settings.Load()
+	}
+	if err == nil && r.front.http.address != "" {
+		cfg.HTTP.Listen = r.front.http.address
+	}
+	return cfg, err
+}
+
+// named returns the files that a configuration names and that are read with it. If the
+// configuration has mistakes, for which cfg is nil, they may be in such a file, and it may be
+// another one than before.
+func (r *reloader) named(cfg *config.Config) (files cli.ConfigFiles) {
+	if cfg == nil {
+		cfg = config.Partial(config.LoadOptions{Policies: compile.Policy, Context: r.settings.Cmd.Context(), Flag: r.settings.Config})
+		if cfg.Policy.File == "" && cfg.Store.KeysFile == "" {
+			return r.more
+		}
+	}
+	for _, name := range []string{cfg.Policy.File, cfg.Store.KeysFile} {
+		if name != "" {
+			files = append(files, name)
+		}
+	}
+	return files
+}
+
+// hangup handles SIGHUP, unless it was sent because the terminal was closed; then the
+// user has left.
+func (r *reloader) hangup() bool {
+	if r.terminal && !cli.IsTerminal(os.Stdin) {
+		return false
+	}
+	select {
+	case r.hangups <- struct{}{}:
+	default: // there is a token already; its receiver will read the current file
+	}
+	return true
+}
+
+// WithHost runs f with a host that follows the configuration.
+func (r *reloader) withHost(
+	ctx context.Context, cfg *config.Config, log *slog.Logger, clients host.Clients, f func(context.Context, *host.Host) error,
+) error {
+	w, err := startTelemetry(ctx, cfg, r.settings.Masker, log, clients)
+	if err != nil {
+		return err
+	}
+	ending := time.Now()
+	defer func() { w.close(ending) }()
+	opts := cli.HostOptions(log, clients)
+	opts.Telemetry = w.telemetry
+	return cli.WithHostOf(ctx, cfg, opts, func(ctx context.Context, h *host.Host) error {
+		defer w.serve(ctx, h)()
+		r.host, r.log, r.path = h, log, cfg.Path
+		following, stop := context.WithCancel(ctx)
+		var followers sync.WaitGroup
+		followers.Go(func() {
+			cli.WatchFiles(following, r.watched, log, r.known, func() { r.reload("the file has changed") }, r.hangups, func() { r.reload("SIGHUP") })
+		})
+		c, err := control.Listen(cfg.Store.Dir)
+		if err != nil {
+			log.Warn("mcp-metatool reload cannot reach this server", "err", err)
+		} else {
+			followers.Go(func() { c.Serve(following, r.asked) })
+		}
+		working, end := context.WithCancelCause(ctx)
+		followers.Go(func() {
+			select {
+			case <-following.Done():
+			case <-h.Drained():
+				end(errDrained)
+			}
+		})
+		err = f(working, h)
+		stop()
+		end(nil)
+		followers.Wait()
+		ending = time.Now()
+		return err
+	})
+}
+
+// errDrained ends a server that was told to end when it has drained.
+var errDrained = errors.New("drained")
+
+// setPage sets the page whose links other commands get.
+func (r *reloader) setPage(links *pageLinks) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.page = links
+}
+
+// files returns the files that the configuration is made of. The caller holds r.mu, or is
+// the only one that knows r.
+func (r *reloader) files() cli.ConfigFiles {
+	return slices.Concat(r.found, r.more)
+}
+
+// watched returns the files to watch.
+func (r *reloader) watched() cli.ConfigFiles {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.files()
+}
+
+func (r *reloader) known() [sha256.Size]byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.read
+}
+
+// asked answers a request of a command.
+func (r *reloader) asked(a control.Request) control.Response {
+	r.mu.Lock()
+	path, page := r.path, r.page
+	r.mu.Unlock()
+	answer := control.Response{PID: os.Getpid(), Config: cli.Absolute(path)}
+	if a.Config != "" && !cli.SameFile(a.Config, path) {
+		return answer
+	}
+	if a.Page || a.Open {
+		if page != nil && a.Page {
+			answer.Page = page.lasting()
+		}
+		if page != nil && a.Open {
+			answer.Open = page.once()
+		}
+		return answer
+	}
+	if a.Refused {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		answer.Reload = &control.ReloadReport{Problems: r.refused}
+		return answer
+	}
+	if a.Drain {
+		answer.Drain = r.drain(a.End)
+		return answer
+	}
+	answer.Reload = r.reload("mcp-metatool reload")
+	return answer
+}
+
+// drain makes the server drain, and says what is still going on.
+func (r *reloader) drain(end bool) *control.DrainReport {
+	if !r.host.Drain(end) {
+		return &control.DrainReport{}
+	}
+	return &control.DrainReport{InFleet: true, Going: r.host.Busy(), Settled: r.host.Settled()}
+}
+
+// reload reads the configuration and makes it the current one. If it has problems,
+// nothing changes.
+func (r *reloader) reload(why string) *control.ReloadReport {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	changes, warnings, err := r.reloadLocked()
+	if err != nil {
+		text := r.settings.Masker.Mask(err.Error())
+		r.log.Error("configuration not reloaded: the one in force stays", "why", why, "err", text)
+		r.refused = strings.Split(text, "\n")
+		r.host.RefusedReload(text)
+		return &control.ReloadReport{Problems: r.refused}
+	}
+	r.refused = nil
+	r.host.RefusedReload("")
+	lines := changes.Lines()
+	told := strings.Join(lines, "; ")
+	if told == "" {
+		told = "none"
+	}
+	r.log.Info("configuration reloaded", "why", why, "changes", told)
+	return &control.ReloadReport{Changes: lines, Warnings: warnings}
+}
+
+// reloadLocked is reload for a caller that holds r.mu.
+func (r *reloader) reloadLocked() (host.Changes, []string, error) {
+	for _, name := range r.files() {
+		if err := cli.ReadAgain(name); err != nil {
+			return host.Changes{}, nil, err
+		}
+	}
+	cfg, err := r.load()
+	if err != nil {
+		return host.Changes{}, nil, err
+	}
+	if cfg.Path == "" && r.path != "" {
+		return host.Changes{}, nil, fmt.Errorf("%s no longer exists (restore it, or stop the server)", r.path)
+	}
+	r.settings.Masker.Add(cfg.Secrets...) // before any of them can be logged
+	changes, err := r.host.Reload(cfg)
+	if err != nil {
+		return host.Changes{}, nil, err
+	}
+	r.path = cfg.Path
+	r.settings.SetLevel(cfg)
+	return changes, cfg.Warnings(), nil
+}
+
+func reloadCommand() *cobra.Command {
+	s := &cli.Settings{}
+	cmd := &cobra.Command{
+		Use:   "reload",
+		Short: "Make running servers read their configuration again; exit code 1 if one refuses",
+		Long: `Make running mcp-metatool servers read their configuration again, and print what each
+of them has changed, or why it keeps its old configuration.
+
+This affects all servers (see serve) with the same store, each with its own
+configuration; with --config, only those that were started with that file.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return reload(cmd.Context(), s, cmd.OutOrStdout()) },
+	}
+	s.AddFlags(cmd, cli.Silent) // there is nothing to log
+	return cmd
+}
+
+func reload(ctx context.Context, s *cli.Settings, w io.Writer) error {
+	opts := config.LoadOptions{Policies: compile.Policy, Context: ctx, Flag: s.Config}
+	cfg, broken := s.Load() // running servers report it too
+	store := config.StoreDir(opts)
+	if broken == nil {
+		store = cfg.Store.Dir
+	}
+	if store == "" {
+		return broken
+	}
+	run, err := control.OpenFolder(store, false)
+	if errors.Is(err, fs.ErrNotExist) { // no server has ever run
+		return cli.NoServer(broken, filepath.Join(store, control.FolderName))
+	}
+	if err != nil {
+		return cli.Usage(err)
+	}
+	defer run.Close()
+	ran, failed := 0, 0
+	for _, name := range run.Sockets() {
+		answer, err := run.Ask(ctx, name, control.Request{Config: cli.Absolute(s.Config)})
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil && control.Ended(err):
+			continue // it was killed
+		case err != nil:
+			ran, failed = ran+1, failed+1
+			fmt.Fprintf(w, "%s: no answer: %s\n", display.Text(filepath.Join(run.Path, name)), display.Text(err.Error()))
+			continue
+		case answer.Reload == nil:
+			continue
+		}
+		ran++
+		if len(answer.Reload.Problems) > 0 {
+			failed++
+		}
+		if err := answer.Write(w); err != nil {
+			return err
+		}
+	}
+	if unlock, err := run.Lock(); err == nil {
+		run.Sweep()
+		unlock()
+	}
+	switch {
+	case ran == 0:
+		return cli.NoServer(broken, run.Path)
+	case failed > 0:
+		return cli.Failed(fmt.Errorf("%d of %d servers keep their old configuration", failed, ran))
+	}
+	return nil
+}
