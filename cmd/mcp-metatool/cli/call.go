@@ -30,7 +30,7 @@ type ToolResult struct {
 	IsError bool
 	Text    string   // the text blocks
 	Others  []string // descriptions of the other blocks
-	Value   []byte   // structured: what a script returned, or structuredContent; nil if there is none
+	Value   []byte   // structured: the value that a script returned, or structuredContent; nil for none
 
 	// Of composite calls only:
 	Logs    []string
@@ -38,15 +38,15 @@ type ToolResult struct {
 	Receipt Receipt
 }
 
-// ToolCall is one entry of structuredContent.toolCalls.
+// ToolCall is an entry of structuredContent.toolCalls.
 type ToolCall struct {
 	Server string
 	Tool   string
 	Params json.RawMessage
-	Result json.RawMessage // nil when it failed
+	Result json.RawMessage // nil after a failure
 }
 
-// Receipt holds what the sandbox measured.
+// Receipt holds the measurements of the sandbox.
 type Receipt struct {
 	Run    string
 	Memory uint64 // bytes
@@ -81,8 +81,7 @@ func ReadResult(raw []byte) ToolResult {
 	return r
 }
 
-// readRun reads what a composite call reports of its run. A missing member stays
-// empty.
+// readRun reads the report of a composite call about its run. A missing member stays empty.
 func (r *ToolResult) readRun(meta, structured []byte) {
 	r.Receipt.Run, _ = wire.GetString(meta, "run")
 	Number(meta, "memory", &r.Receipt.Memory)
@@ -127,14 +126,14 @@ func (r *ToolResult) Output() string {
 // barSteps is the number of steps of a bar.
 const barSteps = 1000
 
-// ProgressView shows the progress of one call: as a bar on a terminal (a spinner while
-// the total is unknown), elsewhere as lines. It is safe for concurrent use.
+// ProgressView shows the progress of a call: on a terminal as a bar (a spinner while the total is
+// unknown), elsewhere as lines. A ProgressView is safe for concurrent use.
 type ProgressView struct {
 	mu  sync.Mutex // held while writing
 	w   io.Writer
 	bar *progressbar.ProgressBar // nil: lines
 
-	// expect is the total for notifications without one; 0: unknown.
+	// Expect is the total for notifications without a total; 0: unknown.
 	Expect float64
 	Indent string    // in front of lines
 	known  bool      // the bar has a total
@@ -142,7 +141,7 @@ type ProgressView struct {
 	shown  time.Time // when the last line was written
 }
 
-// NewProgressView makes a progressView and shows its initial state.
+// NewProgressView makes a ProgressView and shows its initial state.
 func NewProgressView(w io.Writer, terminal bool, what string, options ...progressbar.Option) *ProgressView {
 	p := &ProgressView{w: w, tenth: -1}
 	if !terminal {
@@ -196,8 +195,7 @@ func (p *ProgressView) Update(params []byte) {
 	}
 }
 
-// line writes a line for every tenth of the total, or, without a total, for at most one
-// notification a second.
+// line writes a line for every tenth of the total; without a total, at most once a second.
 func (p *ProgressView) line(value, part float64, message string) {
 	if part < 0 {
 		if time.Since(p.shown) >= time.Second {
@@ -212,8 +210,7 @@ func (p *ProgressView) line(value, part float64, message string) {
 	}
 }
 
-// Plain removes the bar, so that the user can be asked something. Progress is shown as lines
-// from then on.
+// Plain removes the bar before a question to the user. From then on, progress is shown as lines.
 func (p *ProgressView) Plain() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -244,7 +241,7 @@ func float(params []byte, name string) (float64, bool) {
 // maxParams is the largest input of --params, in bytes.
 const maxParams = 64 << 20
 
-// ReadParams returns the raw JSON object that --params names.
+// ReadParams returns the raw JSON object named by --params.
 func ReadParams(ctx context.Context, flag string, stdin io.Reader) ([]byte, error) {
 	from := "--params"
 	raw := []byte(flag)
@@ -266,8 +263,8 @@ func ReadParams(ctx context.Context, flag string, stdin io.Reader) ([]byte, erro
 	return raw, nil
 }
 
-// WithClient runs f with a client session. The session outlives a signal until
-// f has returned, so that a call can be cancelled in it.
+// WithClient runs f with a client session. The session outlives a signal until f has returned, so
+// that f can cancel a call in the session.
 func WithClient(ctx context.Context, h *host.Host, f func(*host.Client) error) error {
 	c, err := h.Connect(context.WithoutCancel(ctx), nil)
 	if err != nil {

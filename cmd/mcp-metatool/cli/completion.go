@@ -20,18 +20,17 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// The functions of this file complete words of a command line in a shell. A shell calls them
-// at each TAB, so they only read files, in bounded time, and leave out what they cannot read.
+// The functions of this file complete words of a command line in a shell. A shell calls them at
+// each TAB. So the functions only read files, in bounded time, and skip unreadable files.
 
 // completionTime bounds a completion.
 const completionTime = time.Second
 
-// Choices returns what a word can be completed to. Each choice may have a description after
-// a tab.
+// Choices returns the candidates for a word. Each choice may have a description after a tab.
 type Choices func(ctx context.Context, args []string) []string
 
-// Complete returns a cobra.CompletionFunc for up to most arguments, each different; 0: any
-// number. Nothing else, such as a file, is offered.
+// Complete returns a cobra.CompletionFunc for up to most different arguments; 0: any number.
+// Nothing else, such as a file, is offered.
 func (c Choices) Complete(most int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if most > 0 && len(args) >= most {
@@ -49,7 +48,7 @@ func (c Choices) OrFile(cmd *cobra.Command, args []string, _ string) ([]cobra.Co
 	return c.left(cmd, args), cobra.ShellCompDirectiveDefault
 }
 
-// left returns the choices that are not among the arguments, without duplicates.
+// left returns the choices that are not yet among the arguments, without duplicates.
 func (c Choices) left(cmd *cobra.Command, args []string) []cobra.Completion {
 	ctx := cmd.Context()
 	if ctx == nil {
@@ -70,10 +69,10 @@ func (c Choices) left(cmd *cobra.Command, args []string) []cobra.Completion {
 	return out
 }
 
-// CompleteFlag sets what the value of a flag can be completed to.
+// CompleteFlag sets the candidates for the value of a flag.
 func CompleteFlag(cmd *cobra.Command, flag string, c Choices) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, c.Complete(0)); err != nil {
-		panic(err) // there is no such flag
+		panic(err) // the flag is unknown
 	}
 }
 
@@ -89,7 +88,7 @@ func FilesOf(extensions ...string) cobra.CompletionFunc {
 	}
 }
 
-// Known returns the configuration as far as it can be read.
+// Known returns the readable part of the configuration.
 func (s *Settings) Known(ctx context.Context) *config.Config {
 	return config.Partial(config.LoadOptions{Context: ctx, Flag: s.Config})
 }
@@ -107,7 +106,7 @@ func (s *Settings) Servers(ctx context.Context, _ []string) []string {
 	return names
 }
 
-// OAuthServers offers the upstreams that one can log in to.
+// OAuthServers offers the upstreams with a login.
 func (s *Settings) OAuthServers(ctx context.Context, _ []string) []string {
 	var names []string
 	for _, u := range s.Known(ctx).Upstreams {
@@ -123,7 +122,7 @@ func (s *Settings) SavedTools(ctx context.Context, _ []string) []string {
 	return toolNames(filepath.Join(host.SavedTools(s.Known(ctx), "").Folder(), "tools"))
 }
 
-// EverSaved offers the tools that are saved or have versions.
+// EverSaved offers the saved tools, and the tools with versions.
 func (s *Settings) EverSaved(ctx context.Context, args []string) []string {
 	names := s.SavedTools(ctx, args)
 	folders, _ := os.ReadDir(filepath.Join(host.SavedTools(s.Known(ctx), "").Folder(), "tools", ".history"))
@@ -147,8 +146,8 @@ func toolNames(dir string) []string {
 	return names
 }
 
-// Callable offers what run can call: the saved tools, and the tools that the upstreams had
-// when they were last started.
+// Callable offers the tools that run can call: the saved tools, and the tools of the upstreams at
+// their last start.
 func (s *Settings) Callable(ctx context.Context, args []string) []string {
 	names := s.SavedTools(ctx, args)
 	s.eachRemembered(ctx, func(u *config.Upstream, tool string) {
@@ -159,7 +158,7 @@ func (s *Settings) Callable(ctx context.Context, args []string) []string {
 	return names
 }
 
-// eachRemembered calls f with each tool that the upstreams had when they were last started.
+// eachRemembered calls f with each tool of the upstreams at their last start.
 func (s *Settings) eachRemembered(ctx context.Context, f func(u *config.Upstream, tool string)) {
 	cfg := s.Known(ctx)
 	for i := range cfg.Upstreams {
@@ -187,8 +186,8 @@ func TokenNames(cfg *config.Config) (names []string) {
 	return names
 }
 
-// OwnerOf returns the name of a token that has its own saved tools, as the configuration
-// writes it; "" for none.
+// OwnerOf returns the name of a token with saved tools of its own, spelled as in the configuration;
+// "" for none.
 func OwnerOf(cfg *config.Config, token string) (string, error) {
 	if token == "" {
 		return "", nil
@@ -210,7 +209,7 @@ func OwnerOf(cfg *config.Config, token string) (string, error) {
 	return token, nil
 }
 
-// hadOwnTools reports whether there is a folder with the saved tools of a token.
+// hadOwnTools reports whether a folder with the saved tools of a token exists.
 func hadOwnTools(cfg *config.Config, token string) bool {
 	return IsDirectory(host.SavedTools(cfg, token).Folder())
 }

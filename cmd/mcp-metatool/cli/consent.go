@@ -23,19 +23,19 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// Consent is the flags of verbs that write files of the user, and where they ask.
+// Consent holds the flags of verbs that write files of the user, and the asker for questions.
 type Consent struct {
 	Yes, DryRun bool
-	Asker       *Asker // nil: there is nobody to ask
+	Asker       *Asker // nil: no person can be asked
 	// masked, if set, replaces secrets in differences.
 	Masked func(string) string
-	// known says that only those are replaced, and not what looks like one.
+	// Known limits the replacement to the known secrets: text that only looks like a secret stays.
 	Known bool
-	// wrote are the files that were written so far.
+	// Wrote lists the files that were written so far.
 	Wrote []string
 }
 
-// Unwritten says, for the message about an error, which files were written before it.
+// Unwritten says, for an error message, which files were written before the error.
 func (c *Consent) Unwritten() string {
 	switch files := display.EscapeLine(strings.Join(c.Wrote, ", ")); len(c.Wrote) {
 	case 0:
@@ -54,11 +54,11 @@ func (c *Consent) AddFlags(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("yes", "dry-run")
 }
 
-// Begin finds out whether there is somebody to ask.
+// Begin finds out whether a person can be asked.
 func (c *Consent) Begin(cmd *cobra.Command) { c.Asker = FindAsker(cmd) }
 
-// Apply shows the differences, asks, and writes the files. It reports whether they are as
-// they should be now: not after a dry run or a no.
+// Apply shows the differences, asks, and writes the files. Apply reports whether the files are now
+// as wanted: false after a dry run or a no.
 func (c *Consent) Apply(ctx context.Context, cmd *cobra.Command, question string, files ...change.File) (bool, error) {
 	options := change.Options{Yes: c.Yes, DryRun: c.DryRun, Out: diffWriter{cmd.OutOrStdout()}, Mask: c.mask, Question: question}
 	if c.Asker != nil {
@@ -88,8 +88,8 @@ func (c *Consent) Apply(ctx context.Context, cmd *cobra.Command, question string
 	return outcome != change.Shown, nil
 }
 
-// mask replaces secrets in a difference: those that are known, and what looks like one in a
-// line, such as one in a comment.
+// mask replaces secrets in a difference: known secrets, and text in a line that looks like a
+// secret, such as in a comment.
 func (c *Consent) mask(text string) string {
 	if c.Masked != nil {
 		text = c.Masked(text)
@@ -100,8 +100,8 @@ func (c *Consent) mask(text string) string {
 	return clientconfig.MaskLines(text)
 }
 
-// Asker asks the person at the terminal. Questions go to standard error, so that standard
-// output has the answer of the verb only.
+// Asker asks the person at the terminal. Questions go to standard error, so that standard output
+// has only the answer of the verb.
 type Asker struct {
 	in    *os.File
 	lines *bufio.Reader
@@ -127,8 +127,8 @@ func (a *Asker) Confirm(ctx context.Context, question string) (bool, error) {
 	return answer == "y" || answer == "yes", err
 }
 
-// Line asks for a line of text, which is returned without white space around it. The error
-// is io.EOF at the end of the input, or the cause of ctx.
+// Line asks for a line of text and returns the line without white space at both ends. The error is
+// io.EOF at the end of the input, or the cause of ctx.
 func (a *Asker) Line(ctx context.Context, prompt string) (string, error) {
 	return a.read(ctx, prompt, func() (string, error) {
 		text, err := a.lines.ReadString('\n')
@@ -139,8 +139,8 @@ func (a *Asker) Line(ctx context.Context, prompt string) (string, error) {
 	})
 }
 
-// Secret asks for a line of text that is not shown while it is typed. The error is io.EOF at
-// the end of the input, or the cause of ctx.
+// Secret asks for a line of text that is not shown while the user types. The error is io.EOF at the
+// end of the input, or the cause of ctx.
 func (a *Asker) Secret(ctx context.Context, prompt string) (string, error) {
 	before, err := term.GetState(int(a.in.Fd()))
 	if err != nil {
@@ -157,8 +157,8 @@ func (a *Asker) Secret(ctx context.Context, prompt string) (string, error) {
 	return text, err
 }
 
-// read shows a prompt and reads the answer. If ctx ends first, the reader stays blocked: it
-// ends with the process.
+// read shows a prompt and reads the answer. If ctx ends first, the reader stays blocked until the
+// process ends.
 func (a *Asker) read(ctx context.Context, prompt string, read func() (string, error)) (string, error) {
 	fmt.Fprint(a.out, display.Escape(prompt))
 	type answer struct {
@@ -211,7 +211,7 @@ func (f *ApproveFlag) Set(text string) error {
 	return fmt.Errorf("%q is not one of ask, allow, deny", text)
 }
 
-// errNoTerminal says that nobody can be asked.
+// errNoTerminal says that no person can be asked.
 var errNoTerminal = errors.New("there is no terminal to ask at (run it at one, or say --approve allow)")
 
 // Person returns who decides, as the flag says. pause, if not nil, is called before a question is
@@ -223,9 +223,9 @@ func (f *ApproveFlag) Person(cmd *cobra.Command, pause func()) approval.Person {
 	return f.PersonAt(nil, nil, nil)
 }
 
-// PersonAt is person with a terminal: questions are written to out, and line shows a prompt and
-// returns the answer; its error is io.EOF if there is none, or the cause of its context. A nil
-// line says that there is no terminal.
+// PersonAt is Person with a terminal: questions are written to out, and line shows a prompt and
+// returns the answer; the error of line is io.EOF without an answer, or the cause of its context. A
+// nil line says that the terminal is missing.
 func (f *ApproveFlag) PersonAt(out io.Writer, line func(ctx context.Context, prompt string) (string, error), pause func()) approval.Person {
 	if *f != approveAsk {
 		verdict := approval.Verdict{Allow: *f == approveAllow, By: "--approve " + string(*f)}
@@ -236,7 +236,7 @@ func (f *ApproveFlag) PersonAt(out io.Writer, line func(ctx context.Context, pro
 			return approval.Verdict{}, errNoTerminal
 		}
 	}
-	var mu sync.Mutex // one question at a time
+	var mu sync.Mutex // serializes the questions
 	return func(ctx context.Context, q approval.Question) (approval.Verdict, error) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -271,8 +271,8 @@ func (f *ApproveFlag) PersonAt(out io.Writer, line func(ctx context.Context, pro
 	}
 }
 
-// Launch opens an address or a file with the program that the user has chosen for it. It
-// reports whether a program was started for that.
+// Launch opens an address or a file with the program that the user has chosen for addresses or
+// files of the kind. Launch reports whether a program was started.
 func Launch(target string) bool {
 	command := []string{"xdg-open"}
 	switch runtime.GOOS {
@@ -285,7 +285,7 @@ func Launch(target string) bool {
 	if browser.Start() != nil {
 		return false
 	}
-	_ = browser.Process.Release() // we do not wait for it
+	_ = browser.Process.Release() // the program runs on without us
 	return true
 }
 

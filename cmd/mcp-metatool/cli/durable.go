@@ -18,15 +18,14 @@ type OpenDurable struct {
 	Used   float64   `json:"used"` // milliseconds
 	State  string    `json:"state"`
 	Calls  int       `json:"calls"`
-	Record string    `json:"record,omitempty"` // id of its last record in the journal
+	Record string    `json:"record,omitempty"` // id of the last record of the run in the journal
 	Owners int       `json:"owners"`
-	// InDoubt are the calls of which it is not known whether they were made, if nobody is at
-	// the run.
+	// InDoubt lists the calls that may or may not have been made, if no process is at the run.
 	InDoubt []string `json:"inDoubt,omitempty"`
-	// Guest is the digest of the guest that the run needs, if this program has another one.
+	// Guest is the digest of the guest that the run needs, if this program has another guest.
 	Guest string `json:"guest,omitempty"`
-	// Silent is for how many seconds the process at the run has not said that it is, by the
-	// clocks of both machines, if that is long.
+	// Silent is the number of seconds since the last sign of life of the process at the run, by the
+	// clocks of both machines; 0 if the number is small.
 	Silent float64 `json:"silent,omitempty"`
 	Client string  `json:"client,omitempty"`
 	Token  string  `json:"token,omitempty"`
@@ -36,7 +35,7 @@ type OpenDurable struct {
 // The states of open runs.
 const (
 	runGoesOn     = "running"
-	runWaits      = "waiting" // for a process that goes on with it
+	runWaits      = "waiting" // for a process that continues the run
 	runCancelled  = "cancelled"
 	runUnreadable = "unreadable"
 )
@@ -70,7 +69,7 @@ func OpenDurableOf(o durable.Open) OpenDurable {
 	return r
 }
 
-// Remark returns what the last column has.
+// Remark returns the text of the last column.
 func (r *OpenDurable) Remark() string {
 	switch {
 	case r.Error != "":

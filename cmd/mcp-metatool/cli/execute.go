@@ -36,8 +36,7 @@ const (
 	ExitUsage  = 2
 )
 
-// ExitError is an error with an exit code. A nil err means that everything has been
-// printed already.
+// ExitError is an error with an exit code. A nil Err means that all messages have been printed.
 type ExitError struct {
 	Code int
 	Err  error
@@ -52,18 +51,17 @@ func (e *ExitError) Error() string {
 
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// Exit returns an error with an exit code. A nil err means that everything has been printed
-// already.
+// Exit returns an error with an exit code. A nil err means that all messages have been printed.
 func Exit(code int, err error) error { return &ExitError{code, err} }
 
-// Failed returns the error of a check or a tool that failed. A nil err means that everything
-// has been printed already.
+// Failed returns the error of a failed check or tool. A nil err means that all messages have been
+// printed.
 func Failed(err error) error { return &ExitError{ExitFailed, err} }
 
 // Usage returns the error of wrong usage or of a mistake in the configuration.
 func Usage(err error) error { return &ExitError{ExitUsage, err} }
 
-// Execute runs a program with arguments and returns its exit code.
+// Execute runs the command with the arguments and returns the exit code.
 func Execute(root *cobra.Command, args []string) int {
 	ctx, stop := withSignals(context.Background())
 	defer stop()
@@ -120,8 +118,8 @@ func Complain(w io.Writer, err error) {
 	}
 }
 
-// sayWhatEnds says what is being cancelled as soon as ctx ends by a signal, since that can
-// take some time. stop must be called.
+// sayWhatEnds names the cancelled work as soon as a signal ends ctx, since the end can take some
+// time. The caller must call stop.
 func sayWhatEnds(ctx context.Context, stderr *Screen, doing *doing) (stop func()) {
 	said := make(chan struct{})
 	pending := context.AfterFunc(ctx, func() {
@@ -137,10 +135,10 @@ func sayWhatEnds(ctx context.Context, stderr *Screen, doing *doing) (stop func()
 	}
 }
 
-// ErrSignal matches, with errors.Is, every error that was caused by a signal.
+// ErrSignal matches, with errors.Is, every error caused by a signal.
 var ErrSignal = errors.New("ended by a signal")
 
-// signalError is the cause of a context that was ended by a signal.
+// signalError is the cause of a context that a signal has ended.
 type signalError struct{ signal syscall.Signal }
 
 func (e *signalError) Error() string { return fmt.Sprintf("ended by signal: %v", e.signal) }
@@ -176,38 +174,37 @@ func (h *hangups) set(handle func() bool) {
 	h.handle = handle
 }
 
-// handled calls the handler, and reports whether it has handled a SIGHUP.
+// handled calls the handler, and reports whether the handler took care of a SIGHUP.
 func (h *hangups) handled() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.handle != nil && h.handle()
 }
 
-// sameSignal is how soon a signal must come again to be taken for the same one. People who
-// press Ctrl-C twice are slower.
+// sameSignal is the longest time between a signal and its repetition. People who press Ctrl-C twice
+// are slower.
 const sameSignal = 100 * time.Millisecond
 
-// received is a signal that has come. The zero value is none.
+// received is a signal that has arrived. The zero value is none.
 type received struct {
 	signal os.Signal
 	at     time.Time
 }
 
-// isRepeatedBy reports whether a signal that comes now is the same one once more.
+// isRepeatedBy reports whether a signal that arrives now is only a repetition.
 func (r received) isRepeatedBy(s os.Signal, now time.Time) bool {
 	return r.signal == s && now.Sub(r.at) < sameSignal
 }
 
-// withSignals returns a context that ends with the first SIGINT, SIGTERM or SIGHUP. Its
-// cause is then a *signalError. For SIGHUP see OnHangup. A second SIGINT or SIGTERM ends
-// the process at once. A second SIGHUP does not, since the loss of a terminal can cause
-// several. A signal that is repeated at once counts as the same: Ctrl-C reaches npx and
-// this process, and npx passes it on; timeout(1) and systemd signal a process and its
-// group.
+// withSignals returns a context that ends with the first SIGINT, SIGTERM or SIGHUP. The cause of
+// the context is then a *signalError. For SIGHUP see OnHangup. A second SIGINT or SIGTERM ends the
+// process at once. A second SIGHUP does not, since the loss of a terminal can cause several. An
+// immediate repetition counts as the same signal: Ctrl-C reaches npx and this process, and npx
+// passes the signal on; timeout(1) and systemd signal a process and its group.
 //
-// Writing to a closed pipe must not end the process either, since it has to clean up its
-// child processes. So SIGPIPE is caught and dropped, and the write fails. SIGPIPE is not
-// ignored, because child processes would inherit that.
+// Writing to a closed pipe must not end the process either, since the process has to clean up its
+// child processes. So SIGPIPE is caught and dropped, and the write fails. SIGPIPE is not ignored,
+// because child processes would inherit the disposition.
 func withSignals(parent context.Context) (_ context.Context, stop func()) {
 	hang := &hangups{}
 	ctx, cancel := context.WithCancelCause(context.WithValue(parent, hangupsKey{}, hang))

@@ -17,14 +17,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
-// looks are the flags of all verbs that say how output looks.
+// looks holds the flags of all verbs for the look of the output.
 type looks struct {
 	stdout, stderr *Screen
 	color          colorFlag
 	utc            bool
 }
 
-// AddLooks adds the flags to root, and sets how it prints help and errors of usage.
+// AddLooks adds the flags to root, and makes root print help and errors of usage in our form.
 func AddLooks(root *cobra.Command, stdout, stderr *Screen) *looks {
 	l := &looks{stdout: stdout, stderr: stderr, color: display.ColorAuto}
 	f := root.PersistentFlags()
@@ -39,7 +39,7 @@ func AddLooks(root *cobra.Command, stdout, stderr *Screen) *looks {
 	return l
 }
 
-// apply applies the flags. It must not be called while other goroutines use times.
+// apply applies the flags. The caller must not call apply while other goroutines use times.
 func (l *looks) apply() {
 	l.stdout.setColor(string(l.color))
 	l.stderr.setColor(string(l.color))
@@ -48,7 +48,7 @@ func (l *looks) apply() {
 	}
 }
 
-// explainFlag adds to the error of an unknown flag which one was probably meant.
+// explainFlag adds to the error of an unknown flag the flag that was probably meant.
 func explainFlag(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
@@ -63,7 +63,7 @@ func explainFlag(cmd *cobra.Command, err error) error {
 	return withHint(err, unknown.GetSpecifiedName(), names, "--")
 }
 
-// withHint adds the names that name was probably meant to be, each after a prefix.
+// withHint adds the names that the user probably meant by name, each after a prefix.
 func withHint(err error, name string, names []string, prefix string) error {
 	near := nearest.Names(name, names)
 	if len(near) == 0 {
@@ -72,8 +72,8 @@ func withHint(err error, name string, names []string, prefix string) error {
 	return fmt.Errorf("%w (did you mean %s%s?)", err, prefix, strings.Join(near, ", "+prefix))
 }
 
-// OnlyVerbs is the cobra.PositionalArgs of a command without arguments. If the command has
-// verbs, the error for another word names those that were probably meant.
+// OnlyVerbs is the cobra.PositionalArgs of a command without arguments. If the command has verbs,
+// the error for another word names the verbs that the user probably meant.
 func OnlyVerbs(cmd *cobra.Command, args []string) error {
 	err := cobra.NoArgs(cmd, args)
 	if err == nil {
@@ -91,7 +91,7 @@ func OnlyVerbs(cmd *cobra.Command, args []string) error {
 	return withHint(err, args[0], names, "")
 }
 
-// maxHelp is the widest text of help that is easy to read, in columns.
+// maxHelp is the greatest width of help text that is easy to read, in columns.
 const maxHelp = 100
 
 // help prints the help of a command, as wide as the terminal is.
@@ -161,7 +161,7 @@ func (w *indentWriter) Write(p []byte) (int, error) {
 // -ldflags "-X github.com/mcp-metatool/mcp-metatool/cmd/mcp-metatool/cli.release=v1.2.3".
 var release string
 
-// CurrentVersion returns the version of this build, "(devel)" if it has none.
+// CurrentVersion returns the version of this build, "(devel)" without a version.
 func CurrentVersion() string {
 	if release != "" {
 		return release
@@ -172,13 +172,13 @@ func CurrentVersion() string {
 	return "(devel)"
 }
 
-// versionText returns the line that the verb version prints.
+// versionText returns the output of the verb version.
 func versionText() string {
 	return fmt.Sprintf("mcp-metatool %s %s %s/%s\n", CurrentVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // AddVersion adds --version to the root command. The flag of cobra would link text/template, and
-// with it every method of the program (see timeline.Markup).
+// with text/template every method of the program (see timeline.Markup).
 func AddVersion(root *cobra.Command) {
 	version := root.Flags().BoolP("version", "v", false, "version for "+root.Name())
 	run := root.RunE

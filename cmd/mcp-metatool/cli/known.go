@@ -17,8 +17,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// UnknownTools returns the tools that rules name and that their servers did not have when they
-// last ran.
+// UnknownTools returns the tools that rules name and that their servers lacked at their last run.
 func UnknownTools(ctx context.Context, cfg *config.Config, rules []config.PolicyRule) (found []policy.UnknownName) {
 	servers := NewRemembered(ctx, cfg)
 	namesOf := func(server string) ([]string, bool) {
@@ -33,7 +32,7 @@ func UnknownTools(ctx context.Context, cfg *config.Config, rules []config.Policy
 			return names, true
 		}
 		if !slices.ContainsFunc(cfg.Upstreams, func(u config.Upstream) bool { return u.Name == server }) {
-			return nil, false // there is a warning of that
+			return nil, false // the warnings of the configuration name the server
 		}
 		return servers.ServerTools(server)
 	}
@@ -43,8 +42,8 @@ func UnknownTools(ctx context.Context, cfg *config.Config, rules []config.Policy
 	return found
 }
 
-// Definitions returns the definitions of tools as far as they are known without starting
-// servers: those that servers had when they last ran.
+// Definitions returns the definitions of tools that are known without a start of servers: the
+// definitions at the last run of each server.
 func Definitions(ctx context.Context, cfg *config.Config, saved []tools.Definition) func(server, tool string) []byte {
 	servers := NewRemembered(ctx, cfg)
 	return func(server, tool string) []byte {
@@ -63,8 +62,7 @@ func Definitions(ctx context.Context, cfg *config.Config, saved []tools.Definiti
 	}
 }
 
-// remembered are the tools that servers had when they last ran. It implements
-// permissions.Servers.
+// remembered holds the tools of servers at their last run, and implements permissions.Servers.
 type remembered struct {
 	ctx   context.Context
 	cfg   *config.Config

@@ -16,14 +16,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// Screen is what the verbs write to: standard output or standard error. Output may contain
-// text from others, so it is made displayable for a terminal. Files and pipes get the bytes
-// unchanged.
+// Screen is the standard output or standard error of the verbs. Output may contain text from
+// servers and clients, so a Screen makes the text displayable for a terminal. Files and pipes get
+// the bytes unchanged.
 type Screen struct {
 	file  *os.File
-	guard *display.Writer // nil: it is not a terminal
+	guard *display.Writer // nil: the file is not a terminal
 	color bool
-	wait  *waitLine // nil: there is no terminal to show one
+	wait  *waitLine // nil: no terminal can show the line
 }
 
 // screens returns standard output and standard error. flush must be called at the end.
@@ -38,7 +38,7 @@ func screens(out, errs *os.File) (stdout, stderr *Screen, flush func()) {
 	return stdout, stderr, func() {
 		for _, s := range []*Screen{stdout, stderr} {
 			if s.guard != nil {
-				_ = s.guard.Flush() // there is nobody to report it to
+				_ = s.guard.Flush() // an error could not be reported
 			}
 		}
 	}
@@ -66,7 +66,7 @@ func (s *Screen) Write(p []byte) (int, error) {
 	return s.file.Write(p)
 }
 
-// unguarded writes text that is displayable and has colours.
+// unguarded writes displayable text with colours.
 type unguarded struct{ *Screen }
 
 // Write implements io.Writer.
@@ -88,16 +88,16 @@ func Raw(out io.Writer) io.Writer {
 	return out
 }
 
-// HasColor reports whether to use colours in what is written to out.
+// HasColor reports whether text to out has colours.
 func HasColor(out io.Writer) bool {
 	s, ok := out.(*Screen)
 	return ok && s.color
 }
 
-// ownTerminal is a writer to a terminal that is in raw mode, such as that of repl.
+// ownTerminal is a writer to a terminal in raw mode, such as the terminal of repl.
 type ownTerminal interface{ Screen() *os.File }
 
-// Columns returns the width of the terminal that out is, 0 if it is none.
+// Columns returns the width of the terminal out; 0 if out is not a terminal.
 func Columns(out io.Writer) int {
 	s, ok := out.(*Screen)
 	if t, is := out.(ownTerminal); is {
@@ -144,8 +144,8 @@ func (c *colorFlag) Set(text string) error {
 	return errColor
 }
 
-// waitLine is the last line of a terminal, which says what the command waits for. A nil
-// *waitLine shows nothing.
+// waitLine is the last line of a terminal, and says what the command waits for. A nil *waitLine
+// shows nothing.
 type waitLine struct {
 	out *os.File
 
@@ -155,8 +155,8 @@ type waitLine struct {
 
 const eraseLine = "\r\x1b[K"
 
-// above removes the line, so that something can be written in its place. It comes back after
-// that text with the next draw. The returned function must be called after writing.
+// above removes the line before other text is written in its place. The next draw shows the line
+// again after the text. The caller must call the returned function after writing.
 func (l *waitLine) above() (done func()) {
 	if l == nil {
 		return func() {}
@@ -193,7 +193,7 @@ const waitStep = 100 * time.Millisecond
 // spinner is plain ASCII, which each terminal has.
 const spinner = `|/-\`
 
-// show shows what the command does, from a second after now on, until stop is called.
+// show shows the work of the command, from a second after now on, until the caller calls stop.
 func (l *waitLine) show(what string, columns func() int) (stop func()) {
 	if l == nil {
 		return func() {}
@@ -227,8 +227,8 @@ func (l *waitLine) show(what string, columns func() int) (stop func()) {
 	}
 }
 
-// waitText returns the line, which is narrower than a terminal of that many columns: a longer
-// one could not be erased. n counts the steps of the spinner. columns is 0 if it is not known.
+// waitText returns the line, narrower than a terminal of the given width: a longer line could not
+// be erased. n counts the steps of the spinner. columns is 0 if the width is unknown.
 func waitText(n int, what, seconds string, columns int) string {
 	columns = cmp.Or(columns, 80)
 	line := string(spinner[n%len(spinner)]) + " "
@@ -238,7 +238,7 @@ func waitText(n int, what, seconds string, columns int) string {
 	return display.Cut(line+seconds, columns-1)
 }
 
-// doing is what the command does at the moment, for the user who waits for it or ends it.
+// doing holds the current work of the command, for the user who waits or presses Ctrl-C.
 type doing struct {
 	mu   sync.Mutex
 	what []string // the innermost last
@@ -246,7 +246,7 @@ type doing struct {
 
 type doingKey struct{}
 
-// now returns what the command does; "" if that is not known.
+// now returns the current work of the command; "" if unknown.
 func (d *doing) now() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -268,8 +268,8 @@ func (d *doing) pop() {
 	d.what = d.what[:len(d.what)-1]
 }
 
-// During says what is done with ctx until done is called. If the user ends ctx before that,
-// the command ends with the line "cancelled: WHAT".
+// During names the work with ctx until the caller calls done. If the user ends ctx earlier, the
+// command ends with the line "cancelled: WHAT".
 func During(ctx context.Context, what string) (done func()) {
 	d, ok := ctx.Value(doingKey{}).(*doing)
 	if !ok {
@@ -277,14 +277,14 @@ func During(ctx context.Context, what string) (done func()) {
 	}
 	d.push(what)
 	return func() {
-		if ctx.Err() == nil { // else it is said at the end
+		if ctx.Err() == nil { // otherwise the end of the command names the work
 			d.pop()
 		}
 	}
 }
 
-// Busy is like during, and shows what is done on a terminal if it takes more than a second.
-// done may be called several times.
+// Busy is like During, and shows the work on a terminal after a second. The caller may call done
+// several times.
 func Busy(cmd *cobra.Command, what string) (done func()) {
 	stop, end := func() {}, During(cmd.Context(), what)
 	if s, ok := cmd.ErrOrStderr().(*Screen); ok {

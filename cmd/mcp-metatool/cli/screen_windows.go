@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// understandsEscapes has a console understand escape sequences, and reports whether it
-// does.
+// understandsEscapes makes a console understand escape sequences, and reports whether the console
+// now does.
 func understandsEscapes(file *os.File) bool {
 	var mode uint32
 	console := windows.Handle(file.Fd())

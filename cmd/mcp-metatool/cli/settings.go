@@ -21,7 +21,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
-// Settings are the flags of verbs that read the configuration.
+// Settings holds the flags of verbs that read the configuration.
 type Settings struct {
 	Config string
 	Debug  bool
@@ -34,7 +34,7 @@ type Settings struct {
 	Current slog.LevelVar
 }
 
-// Silent is a log level above all others, so that nothing is logged.
+// Silent is a log level above all others, at which nothing is logged.
 const Silent = slog.LevelError + 4
 
 // AddFlags adds the flags to cmd. quiet is the log level unless a flag or the
@@ -49,18 +49,18 @@ func (s *Settings) AddFlags(cmd *cobra.Command, quiet slog.Level) {
 	if quiet == Silent {
 		f.Lookup("log-level").DefValue = "" // silent has no name
 	}
-	_ = cmd.RegisterFlagCompletionFunc("config", FilesOf("toml", "json")) // there is such a flag
+	_ = cmd.RegisterFlagCompletionFunc("config", FilesOf("toml", "json")) // the flag exists
 	CompleteFlag(cmd, "log-level", LogLevels)
 }
 
 var LogLevels = OneOf("debug", "info", "warn", "error")
 
-// Load reads the configuration. A mistake in one upstream is that one's problem only.
+// Load reads the configuration. A mistake in an upstream affects only the upstream.
 func (s *Settings) Load() (*config.Config, error) {
 	return s.LoadWith(config.LoadOptions{Tolerate: true})
 }
 
-// LoadWith reads the configuration. The file and the context in opts are those of s.
+// LoadWith reads the configuration. The file and the context in opts come from s.
 func (s *Settings) LoadWith(opts config.LoadOptions) (*config.Config, error) {
 	opts.Context, opts.Flag, opts.Policies = s.Cmd.Context(), s.Config, compile.Policy
 	cfg, err := config.Load(opts)
@@ -83,7 +83,7 @@ func (s *Settings) FormatOf(cfg *config.Config) config.LogFormat {
 	return config.LogFormat(cmp.Or(string(s.format), string(cfg.LogFormat)))
 }
 
-// logFormat is a flag for the form of log entries; "" if it is not given.
+// logFormat is a flag for the form of log entries; "" if the flag is missing.
 type logFormat config.LogFormat
 
 // String implements pflag.Value.
@@ -136,7 +136,7 @@ func WithHost(
 	return WithHostOf(ctx, cfg, HostOptions(log, clients), f)
 }
 
-// WithServers is withHost for commands that run no script: the sandbox is not made ready.
+// WithServers is WithHost for commands that run no script: the sandbox is not made ready.
 func WithServers(ctx context.Context, cfg *config.Config, log *slog.Logger, f func(context.Context, *host.Host) error) error {
 	opts := HostOptions(log, host.NoClient)
 	opts.NoScripts = true
@@ -164,7 +164,7 @@ func WithHostOf(ctx context.Context, cfg *config.Config, opts host.Options, f fu
 	return err
 }
 
-// CacheDir returns the directory for the compiled guest, "" if there is none.
+// CacheDir returns the directory for the compiled guest, "" for none.
 func CacheDir(log *slog.Logger) string {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -187,8 +187,8 @@ func Absolute(path string) string {
 	return path
 }
 
-// SameFile reports whether two names are those of the same file, or are equal if there
-// is no file.
+// SameFile reports whether two names belong to the same file; without the files, whether the names
+// are equal.
 func SameFile(a, b string) bool {
 	infoA, errA := os.Stat(a)
 	infoB, errB := os.Stat(b)
@@ -198,8 +198,8 @@ func SameFile(a, b string) bool {
 	return Absolute(a) == Absolute(b)
 }
 
-// NoServer returns the error for when no server was found. It includes what is wrong
-// with the configuration.
+// NoServer returns the error of a command that found no server. A mistake in the configuration
+// comes first.
 func NoServer(broken error, run string) error {
 	if broken != nil {
 		return broken
@@ -207,7 +207,7 @@ func NoServer(broken error, run string) error {
 	return Usage(fmt.Errorf("no server runs with this configuration (looked in %s)", run))
 }
 
-// StartingServers says that the command starts the servers of cfg, until done is called.
+// StartingServers says that the command starts the servers of cfg, until the caller calls done.
 func StartingServers(cmd *cobra.Command, cfg *config.Config) (done func()) {
 	var names []string
 	for _, u := range cfg.Upstreams {
@@ -221,7 +221,7 @@ func StartingServers(cmd *cobra.Command, cfg *config.Config) (done func()) {
 	return Busy(cmd, "starting the servers: "+strings.Join(names, ", "))
 }
 
-// OnlyServer returns cfg with one of its upstreams, which is started at once.
+// OnlyServer returns cfg with only the named upstream, which starts at once.
 func OnlyServer(cfg *config.Config, name string) (*config.Config, error) {
 	var names []string
 	for _, u := range cfg.Upstreams {
@@ -236,7 +236,7 @@ func OnlyServer(cfg *config.Config, name string) (*config.Config, error) {
 	return nil, UnknownServer(name, names)
 }
 
-// UnknownServer is the error for a name that none of the upstream servers has.
+// UnknownServer returns the error for a name that no upstream server has.
 func UnknownServer(name string, names []string) error {
 	hint := "none is configured"
 	if near := nearest.Names(name, names); near != nil {
@@ -247,7 +247,7 @@ func UnknownServer(name string, names []string) error {
 	return fmt.Errorf("no upstream server is called %q (%s)", name, hint)
 }
 
-// HostOf returns the host of an address, with its port if it has one; "" for none.
+// HostOf returns the host of an address, with the port if the address has a port; "" for none.
 func HostOf(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {

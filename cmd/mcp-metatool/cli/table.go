@@ -11,8 +11,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// IndentJSON returns raw on several lines, with unchanged numbers. If raw is not JSON, it
-// returns raw.
+// IndentJSON returns raw on several lines, with unchanged numbers. Text other than JSON is returned
+// unchanged.
 func IndentJSON(raw []byte) []byte {
 	var b bytes.Buffer
 	if err := json.Indent(&b, raw, "", "  "); err != nil {
@@ -29,7 +29,7 @@ func WriteJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// Table is a display.Table that fits the terminal it is written to.
+// Table is a display.Table that fits its terminal.
 type Table struct {
 	display.Table
 	w io.Writer
@@ -39,7 +39,7 @@ func NewTable(w io.Writer) *Table {
 	return &Table{Table: display.Table{Width: Columns(w), Color: HasColor(w)}, w: Raw(w)}
 }
 
-// Right is the head of a column that is aligned at the right.
+// Right is the head of a right-aligned column.
 type Right string
 
 // Head sets the heads of the columns: texts, or values of type right. A head can have a
@@ -70,7 +70,7 @@ func (t *Table) Add(cells ...any) {
 
 func (t *Table) Flush() error { return t.Write(t.w) }
 
-// TimeCell shows a time, without its offset where there is little room.
+// TimeCell shows a time, without its offset where the table is narrow.
 func TimeCell(at time.Time) display.Cell {
 	return display.Cell{Text: Stamp(at), Short: at.Local().Format("01-02 15:04:05")}
 }
@@ -156,7 +156,7 @@ func ShortRun(id string) string { return id[:min(len(id), 18)] }
 
 func Milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// Indented returns text from others, displayable and with each line indented.
+// Indented returns text from servers and clients, displayable and with each line indented.
 func Indented(text string) string {
 	text = strings.TrimRight(display.Text(text), "\n")
 	return "  " + strings.ReplaceAll(text, "\n", "\n  ")

@@ -27,10 +27,10 @@ type Target struct {
 
 	Name     string
 	Server   edit.Server
-	Declared map[string]bool   // variables and headers that a server.json says are secret
-	Consumed map[string]bool   // names in env that were values for a server.json
+	Declared map[string]bool   // variables and headers that are secret according to a server.json
+	Consumed map[string]bool   // names in Env that were values for a server.json
 	Given    map[string]string // values of variables for this run, which are not kept
-	Notes    io.Writer         // what became of secrets
+	Notes    io.Writer         // for messages about replaced secrets
 }
 
 // Getenv returns a variable of this run or of the environment.
@@ -41,7 +41,7 @@ func (t *Target) Getenv(name string) (string, bool) {
 	return os.LookupEnv(name)
 }
 
-// Program makes the server one that is started by a command.
+// Program makes the server a program that is started by a command.
 func (t *Target) Program(command []string) error {
 	if len(t.Headers) > 0 || t.Transport != "" || t.OAuth {
 		return errors.New("--header, --transport and --oauth are for servers with an address")
@@ -62,7 +62,7 @@ func (t *Target) Program(command []string) error {
 
 var errSet = errors.New("--set and --use are for servers that are described by a server.json")
 
-// FinishProgram adds what the flags say about a program.
+// FinishProgram adds the flags about a program.
 func (t *Target) FinishProgram() error {
 	if t.Dir != "" {
 		folder, err := filepath.Abs(t.Dir)
@@ -80,7 +80,7 @@ func (t *Target) FinishProgram() error {
 			return fmt.Errorf("--env %q is not NAME=VALUE", name)
 		}
 		if t.Consumed[name] {
-			continue // it is in the server already, a secret as a reference
+			continue // the server already has the variable, a secret as a reference
 		}
 		if ok {
 			value = t.hideDeclared(name, name, value)
@@ -103,7 +103,7 @@ func setSetting(list *[]edit.Setting, name, value string) {
 	}
 }
 
-// Address makes the server one that is reached at an address.
+// Address makes the server a server at an address.
 func (t *Target) Address(url string) error {
 	if len(t.Set) > 0 || t.Use != "" {
 		return errSet
@@ -119,7 +119,7 @@ func (t *Target) Address(url string) error {
 	return t.FinishAddress()
 }
 
-// FinishAddress adds what the flags say about a server with an address.
+// FinishAddress adds the flags about a server with an address.
 func (t *Target) FinishAddress() error {
 	if len(t.Env) > 0 || t.Dir != "" {
 		return errors.New("--env and --cwd are for servers that are started")
@@ -140,8 +140,8 @@ func (t *Target) FinishAddress() error {
 	return nil
 }
 
-// hideDeclared returns a reference in place of a value, if the document says that the setting
-// is a secret. Values with references stay as they are.
+// hideDeclared returns a reference in place of a value, if the document declares the setting
+// secret. Values with references stay unchanged.
 func (t *Target) hideDeclared(name, variable, value string) string {
 	if !t.Declared[name] || value == "" || strings.Contains(value, "${") {
 		return value
@@ -152,7 +152,7 @@ func (t *Target) hideDeclared(name, variable, value string) string {
 // hideSecrets puts references in place of secrets in plain text. Their values are known for
 // this run only.
 func (t *Target) hideSecrets() {
-	taken := map[string]string{} // variables that exist already: none gets another value
+	taken := map[string]string{} // existing variables: none gets another value
 	for _, entry := range os.Environ() {
 		name, value, _ := strings.Cut(entry, "=")
 		taken[name] = value
@@ -190,8 +190,9 @@ func ourSettings(list []clientconfig.Setting) []edit.Setting {
 	return converted
 }
 
-// Reference returns the text that stands for a secret in the configuration: a variable with
-// that name, or one with a number if it has another value already. See also chooseKeyring.
+// Reference returns the text that stands for a secret in the configuration: a variable of the given
+// name, or with a number appended if the variable already has another value. See also
+// chooseKeyring.
 func (t *Target) Reference(variable, value string) string {
 	base := clientconfig.VariableName(variable)
 	name := base
@@ -207,6 +208,5 @@ func (t *Target) Reference(variable, value string) string {
 	}
 }
 
-// VariableReference and keyringReference are what the configuration has in place of a
-// secret.
+// VariableReference returns the reference that the configuration has in place of a secret.
 func VariableReference(s clientconfig.Secret) string { return "${" + s.Variable + "}" }

@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// gather is how long the files must stay unchanged before they are read: an
-	// editor may truncate a file before it writes it.
+	// gather is how long the files must stay unchanged before a read: an editor may truncate a file
+	// before writing.
 	gather = 100 * time.Millisecond
-	// pollBlind is the polling interval without notifications from the system, and
-	// pollSure that with them. Polling is still needed then, since some file
-	// systems only report changes by the same machine.
+	// pollBlind is the polling interval without notifications from the system, and pollSure the
+	// interval with notifications. Polling is still needed then, since some file systems only
+	// report changes by the same machine.
 	pollBlind = 2 * time.Second
 	pollSure  = 30 * time.Second
 )
 
-// ConfigFiles are files to watch, such as those in which the configuration is looked
-// for. They need not exist. In a directory, only the names of its *.toml are watched.
+// ConfigFiles are files to watch, such as the possible configuration files. The files need not
+// exist. In a directory, only the names of its *.toml are watched.
 type ConfigFiles []string
 
 // Fingerprint returns a hash of the names and contents of the files.
@@ -38,7 +38,7 @@ func (f ConfigFiles) Fingerprint() [sha256.Size]byte {
 		fmt.Fprintf(h, "%q ", name)
 		if entries, err := os.ReadDir(name); err == nil {
 			for _, e := range entries {
-				if filepath.Ext(e.Name()) == ".toml" { // editors create other files beside them
+				if filepath.Ext(e.Name()) == ".toml" { // editors create other files next to the configuration
 					fmt.Fprintf(h, "%q ", e.Name())
 				}
 			}
@@ -64,8 +64,7 @@ func ReadAgain(name string) error {
 	return nil
 }
 
-// dirs returns the directories to watch: those of the files, and those of the files that
-// they link to.
+// dirs returns the directories to watch: the directories of the files and of their link targets.
 func (f ConfigFiles) dirs() []string {
 	var dirs []string
 	for _, name := range f {
@@ -81,17 +80,17 @@ func (f ConfigFiles) dirs() []string {
 	return slices.Compact(dirs)
 }
 
-// Watch is WatchFiles for files that stay the same.
+// Watch is WatchFiles for a fixed set of files.
 func (f ConfigFiles) Watch(
 	ctx context.Context, log *slog.Logger, known func() [sha256.Size]byte, changed func(), hangups <-chan struct{}, hung func(),
 ) {
 	WatchFiles(ctx, func() ConfigFiles { return f }, log, known, changed, hangups, hung)
 }
 
-// WatchFiles calls changed, until ctx ends, each time the fingerprint of the files differs from
-// the one that known returns and has not changed for a moment. After changed, known must
-// return the new fingerprint. WatchFiles also calls hung for each value from hangups. The
-// files can change with each change.
+// WatchFiles calls changed, until ctx ends, each time the fingerprint of the files differs from the
+// result of known and has not changed for a moment. After changed, known must return the new
+// fingerprint. WatchFiles also calls hung for each value from hangups. The set of files can change
+// with each change.
 func WatchFiles(
 	ctx context.Context, files func() ConfigFiles, log *slog.Logger, known func() [sha256.Size]byte, changed func(), hangups <-chan struct{}, hung func(),
 ) {
@@ -138,14 +137,14 @@ func WatchFiles(
 	}
 }
 
-// attach watches the directories that have the names now, since one may have been deleted
-// and created again. It returns the polling interval.
+// attach watches the directories that have the names now, since a directory may have been deleted
+// and created again. attach returns the polling interval.
 func (f ConfigFiles) attach(notify *fsnotify.Watcher) time.Duration {
 	if notify == nil {
 		return pollBlind
 	}
 	for _, dir := range f.dirs() {
-		if notify.Add(dir) != nil { // it may not exist: the next call tries again
+		if notify.Add(dir) != nil { // the directory may not exist: the next call tries again
 			return pollBlind
 		}
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// A running server listens on a Unix domain socket, PID.sock in run/ below the
-// directory of its store, which only the user may access. A command writes one line
-// of JSON, a Request, and reads one, a Response.
+// A running server listens on a Unix domain socket, PID.sock in run/ below the directory of its
+// store. Only the user may access the socket. A command writes a line of JSON, a Request, and reads
+// a line of JSON, a Response.
 
 const (
 	maxControl    = 1 << 20
@@ -33,11 +33,11 @@ type Request struct {
 	Config string `json:"config,omitempty"`
 	// Page asks for the link of the page instead.
 	Page bool `json:"page,omitempty"`
-	// Open asks for a link of the page that is valid once, for a browser.
+	// Open asks for a single-use link of the page, for a browser.
 	Open bool `json:"open,omitempty"`
 	// Refused asks why the last reload was refused instead.
 	Refused bool `json:"refused,omitempty"`
-	// Drain asks the server to drain instead, and End to end when it has.
+	// Drain asks the server to drain instead, and End to end after draining.
 	Drain bool `json:"drain,omitempty"`
 	End   bool `json:"end,omitempty"`
 }
@@ -45,21 +45,21 @@ type Request struct {
 // Response is the response of a server.
 type Response struct {
 	PID    int           `json:"pid"`
-	Config string        `json:"config"`           // its configuration file; "" for none
-	Reload *ReloadReport `json:"reload,omitempty"` // nil: it has another configuration file
-	Page   string        `json:"page,omitempty"`   // the link of the page with its token; "": there is none
-	Open   string        `json:"open,omitempty"`   // a link that is valid once
+	Config string        `json:"config"`           // the configuration file of the server; "" for none
+	Reload *ReloadReport `json:"reload,omitempty"` // nil: the server has another configuration file
+	Page   string        `json:"page,omitempty"`   // the link of the page with its token; "": no page
+	Open   string        `json:"open,omitempty"`   // a single-use link
 	Drain  *DrainReport  `json:"drain,omitempty"`
 }
 
-// DrainReport says how far a server that drains is.
+// DrainReport says how far the draining of a server is.
 type DrainReport struct {
-	InFleet bool  `json:"inFleet"` // otherwise it does not drain
+	InFleet bool  `json:"inFleet"` // false: the server does not drain
 	Going   int64 `json:"going"`   // requests and runs
-	Settled bool  `json:"settled"` // no new sessions begin any more
+	Settled bool  `json:"settled"` // no new sessions begin
 }
 
-// ReloadReport is the outcome of a reload. All of it is for people, and masked.
+// ReloadReport is the outcome of a reload. All texts are for people, and masked.
 type ReloadReport struct {
 	Changes  []string `json:"changes"`
 	Warnings []string `json:"warnings"`
@@ -73,8 +73,7 @@ type Socket struct {
 	name string
 }
 
-// Listen opens a control socket, where commands find the server by the
-// directory of its store.
+// Listen opens a control socket, where commands find the server by the directory of its store.
 func Listen(dir string) (*Socket, error) {
 	run, err := OpenFolder(dir, true)
 	if err != nil {
@@ -106,7 +105,7 @@ func listenIn(run *Folder) (*Socket, error) {
 	return &Socket{ln, run, name}, nil
 }
 
-// Serve answers commands, one after the other, until ctx ends.
+// Serve answers commands in turn until ctx ends.
 func (c *Socket) Serve(ctx context.Context, answer func(Request) Response) {
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer func() {
@@ -144,7 +143,7 @@ func answerCommand(ctx context.Context, conn net.Conn, answer func(Request) Resp
 	}
 }
 
-// Lock prevents others from adding and removing sockets.
+// Lock keeps other processes from adding and removing sockets.
 func (d *Folder) Lock() (unlock func(), err error) {
 	if info, err := d.root.Lstat(lockName); err == nil && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a regular file (remove it)", filepath.Join(d.Path, lockName))

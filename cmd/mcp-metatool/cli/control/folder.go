@@ -14,9 +14,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// Folder is the open folder run/ of a store. Files in it are accessed only through the
-// open folder and only if they are sockets of ours. So someone who can write to the
-// store cannot make us follow a link, or remove or change files elsewhere.
+// Folder is the open folder run/ of a store. Files in the folder are accessed only through the open
+// folder and only if the files are sockets of ours. So an attacker who can write to the store
+// cannot make us follow a link, or remove or change files elsewhere.
 type Folder struct {
 	Path string
 	root *os.Root
@@ -30,8 +30,8 @@ const (
 	maxSocketPath = 100    // bytes; the smallest limit of a system is 103
 )
 
-// OpenFolder opens run/ of the store in dir. It creates both if that is wanted;
-// otherwise the error is fs.ErrNotExist if one does not exist. The caller closes it.
+// OpenFolder opens run/ of the store in dir. With create, OpenFolder makes missing folders;
+// otherwise the error for a missing folder is fs.ErrNotExist. The caller closes the Folder.
 func OpenFolder(dir string, create bool) (*Folder, error) {
 	if create {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -62,7 +62,7 @@ func OpenFolder(dir string, create bool) (*Folder, error) {
 	return d, nil
 }
 
-// open opens the folder if it is a folder of ours and not a link.
+// open opens a folder of ours, and refuses a link.
 func (d *Folder) open(store *os.Root) error {
 	info, err := store.Lstat(FolderName)
 	if err != nil {
@@ -116,7 +116,7 @@ func (d *Folder) isSocket(name string) bool {
 	if err != nil || !ours(info) {
 		return false
 	}
-	// On Windows a socket is a file that is irregular.
+	// On Windows a socket is an irregular file.
 	return info.Mode()&fs.ModeSocket != 0 || runtime.GOOS == "windows" && !info.Mode().IsRegular() && !info.IsDir()
 }
 
@@ -161,12 +161,12 @@ func (d *Folder) dial(name string) (net.Conn, error) {
 // remove removes a socket of ours.
 func (d *Folder) remove(name string) {
 	if d.isSocket(name) {
-		_ = d.root.Remove(name) // if this fails, the next sweep removes it
+		_ = d.root.Remove(name) // after a failure, the next sweep removes the socket
 	}
 }
 
-// Sweep removes the sockets of servers that were killed. The caller holds the lock, so
-// that no socket is being created.
+// Sweep removes the sockets of killed servers. The caller holds the lock, so no socket is being
+// created.
 func (d *Folder) Sweep() {
 	for _, name := range d.Sockets() {
 		conn, err := d.dial(name)
@@ -180,6 +180,6 @@ func (d *Folder) Sweep() {
 
 // Ended reports whether the error of a dial means that the server has ended.
 func Ended(err error) bool {
-	const wsaRefused = syscall.Errno(10061) // the value on Windows differs from that in package syscall
+	const wsaRefused = syscall.Errno(10061) // the value on Windows differs from the value in package syscall
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, wsaRefused) || errors.Is(err, fs.ErrNotExist)
 }
