@@ -66,7 +66,7 @@ func demo(ctx context.Context, out *os.File) error {
 	})
 }
 
-// demoConfig writes and loads a configuration like that of a user.
+// demoConfig writes and loads a configuration like a user's.
 func demoConfig(dir string) (*config.Config, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -89,7 +89,7 @@ func demoConfig(dir string) (*config.Config, error) {
 	})
 }
 
-// demonstration is one run of the demo. After an error its methods do nothing.
+// demonstration is a run of the demo. After an error its methods do nothing.
 type demonstration struct {
 	ctx    context.Context
 	out    io.Writer
@@ -180,7 +180,7 @@ func (d *demonstration) call() {
 		display.Size(uint64(len(r.Text))), display.Size(uint64(answers)))
 }
 
-// bug shows what an error looks like.
+// bug shows an error.
 func (d *demonstration) bug() {
 	d.printf("4. The same script with a bug (eval_starlark)\n\n")
 	r := d.tool("eval_starlark", fmt.Sprintf(`{"code":%s,"params":%s}`, wire.Quote(Bug()), Arguments), nil)
@@ -194,7 +194,7 @@ func (d *demonstration) end() {
 	d.printf("Next: register it in an MCP host, see README.md; mcp-metatool help lists the verbs.\n")
 }
 
-// tool makes a call. Its result is empty after an error.
+// tool makes a call. After an error the result is empty.
 func (d *demonstration) tool(name, arguments string, progress func([]byte)) cli.ToolResult {
 	if d.err != nil {
 		return cli.ToolResult{}
@@ -208,7 +208,7 @@ func (d *demonstration) tool(name, arguments string, progress func([]byte)) cli.
 }
 
 func elements(raw []byte) [][]byte {
-	items, _ := wire.Elements(raw) // no items if it is not an array
+	items, _ := wire.Elements(raw) // other values have no items
 	return items
 }
 

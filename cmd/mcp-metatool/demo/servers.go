@@ -22,11 +22,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
 )
 
-// Server is a small MCP server whose tools are functions. Package front implements
-// the protocol, as it does for agents.
+// Server is a small MCP server whose tools are functions. Package clients implements the protocol,
+// as for agents.
 type Server []Tool
 
-// Tool is one tool of a demoServer.
+// Tool is a tool of a Server.
 type Tool struct {
 	Definition string // raw JSON
 	// call returns the structured content of the result. progress may be called with
@@ -159,9 +159,9 @@ var demoServers = map[string]Server{"harbour": harbour, "weather": weather}
 type ship struct {
 	Name    string `json:"name"`
 	Berth   int    `json:"berth"`
-	Route   string `json:"route"`    // the sea area it sails to
+	Route   string `json:"route"`    // the sea area of the destination
 	ReadyAt int    `json:"ready_at"` // hour of the day
-	MaxWind int    `json:"max_wind"` // knots; the strongest wind in which it may sail
+	MaxWind int    `json:"max_wind"` // knots; the strongest wind for the ship
 }
 
 var ships = []ship{
@@ -190,8 +190,7 @@ type hour struct {
 	Waves     float64 `json:"waves"`     // metres
 }
 
-// A forecast takes forecastSteps steps of forecastStep, so that there is progress to
-// show.
+// A forecast takes forecastSteps steps of forecastStep, to have some progress to show.
 const (
 	forecastSteps = 8
 	forecastStep  = 40 * time.Millisecond
@@ -224,7 +223,7 @@ func forecast(ctx context.Context, args []byte, progress func(int, int, string))
 	return map[string]any{"area": area, "hours": slices.Clip(hours)}, nil
 }
 
-// windAt returns the wind at an hour of a day; it rises and falls.
+// windAt returns the wind at an hour of a day. The wind rises and falls.
 func windAt(h int, phase float64) hour {
 	wind := 22 + 11*math.Sin(phase+float64(h)/4)
 	return hour{

@@ -20,7 +20,7 @@ import (
 // fleetDrain is the verb fleet drain.
 type fleetDrain struct {
 	fleetView
-	finish time.Duration // how long to wait for what is going on
+	finish time.Duration // how long to wait for requests and runs
 	end    bool
 }
 
@@ -112,22 +112,22 @@ func (d *fleetDrain) here(cmd *cobra.Command) error {
 	}
 }
 
-// drainingHere is what the servers on this machine say together.
+// drainingHere sums up the answers of the servers on this machine.
 type drainingHere struct {
 	count   int
 	going   int64
 	settled bool
 }
 
-// askHere asks the servers here to drain, which does no harm if they do already. refused says
-// that there are some, but none in a fleet.
+// askHere asks the servers here to drain, which is harmless for a draining server. refused says
+// that servers run here, but none in a fleet.
 func (d *fleetDrain) askHere(ctx context.Context, run *control.Folder) (all drainingHere, refused bool) {
 	all.settled = true
 	for _, name := range run.Sockets() {
 		answer, err := run.Ask(ctx, name, control.Request{Config: cli.Absolute(d.Config), Drain: true, End: d.end})
 		switch {
 		case err != nil || answer.Drain == nil:
-			continue // it has ended, or has another configuration
+			continue // the server has ended, or has another configuration
 		case !answer.Drain.InFleet:
 			refused = true
 			continue
@@ -187,7 +187,7 @@ func (d *fleetDrain) there(cmd *cobra.Command, word string) error {
 	}
 }
 
-// lastOf says what is lost if a replica is the last that takes requests, or that has a guest.
+// lastOf names the loss if a replica is the last replica for requests, or for a guest.
 func (d *fleetDrain) lastOf(r fleet.Replica) string {
 	others := slices.DeleteFunc(d.fleet.Replicas(), func(o fleet.Replica) bool {
 		return o.ID == r.ID || o.State != fleet.Live || o.Draining
@@ -202,7 +202,7 @@ func (d *fleetDrain) lastOf(r fleet.Replica) string {
 	return ""
 }
 
-// goingOn returns how much a replica says that is going on there.
+// goingOn returns a replica's number of requests and runs.
 func goingOn(r *fleet.Replica) int64 {
 	return r.Counts["settling"] + r.Counts["requests"] + r.Counts["runs"] + r.Counts["durable_runs_taken_over"]
 }

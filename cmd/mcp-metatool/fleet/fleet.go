@@ -32,8 +32,8 @@ func Commands() []*cobra.Command {
 	return []*cobra.Command{fleetCommand(), storageCommand()}
 }
 
-// fleetCommand is about the processes that share a store in NATS. It starts no server, and
-// works on any machine that has the configuration.
+// fleetCommand is about the processes that share a store in NATS. fleet starts no server, and works
+// on any machine with the configuration.
 func fleetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fleet",
@@ -47,7 +47,7 @@ func fleetCommand() *cobra.Command {
 	return cmd
 }
 
-// fleetView has what the verbs of fleet have in common.
+// fleetView holds the common parts of the verbs of fleet.
 type fleetView struct {
 	cli.Settings
 	asJSON bool
@@ -64,7 +64,7 @@ func (v *fleetView) addFlags(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&v.wait, "connect", 10*time.Second, "how long to wait for the store, at most")
 }
 
-// open opens the fleet of the configuration, and finds out how its replicas are. The caller
+// open opens the fleet of the configuration, and finds out the state of its replicas. The caller
 // must call end, also after an error.
 func (v *fleetView) open(cmd *cobra.Command) (end func(), err error) {
 	end = func() {}
@@ -102,12 +102,11 @@ func (v *fleetView) open(cmd *cobra.Command) (end func(), err error) {
 	return end, nil
 }
 
-// refreshTime bounds how long a replica is waited for: it is longer than it takes to find out
-// that one is silent.
+// refreshTime bounds the wait for a replica, and is long enough to find a silent replica.
 const refreshTime = 2 * fleet.DefaultTTL
 
-// find returns the replica that a word names: an id or its beginning, or a name that no other
-// replica has which lives.
+// find returns the replica named by a word: an id or its beginning, or a name that no other live
+// replica has.
 func (v *fleetView) find(word string) (fleet.Replica, error) {
 	all := v.fleet.Replicas()
 	found := slices.DeleteFunc(slices.Clone(all), func(r fleet.Replica) bool {
@@ -156,11 +155,11 @@ does not answer.`,
 // fleetStatus is the output of fleet status --json.
 type fleetStatus struct {
 	Fleet    string            `json:"fleet"`
-	Took     float64           `json:"storeMilliseconds"` // for one read
+	Took     float64           `json:"storeMilliseconds"` // for a read
 	Replicas []replicaJSON     `json:"replicas"`
 	Leases   []leaseJSON       `json:"leases"`
 	Runs     []cli.OpenDurable `json:"openRuns"`
-	// Problems are what somebody should look at, as sentences.
+	// Problems are sentences for the operator.
 	Problems []string `json:"problems"`
 }
 
@@ -200,7 +199,7 @@ func (v *fleetView) status(cmd *cobra.Command) error {
 	return s.print(cmd.OutOrStdout())
 }
 
-// collect reads what there is to show.
+// collect reads all parts of the report.
 func (v *fleetView) collect(ctx context.Context) (*fleetStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, refreshTime)
 	defer cancel()
@@ -241,7 +240,7 @@ func (v *fleetView) collect(ctx context.Context) (*fleetStatus, error) {
 	return s, nil
 }
 
-// problemsOf says what somebody should look at.
+// problemsOf returns the problems for the operator.
 func problemsOf(all []fleet.Replica, runs []cli.OpenDurable) (problems []string) {
 	say := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	live := slices.DeleteFunc(slices.Clone(all), func(r fleet.Replica) bool { return r.State != fleet.Live })
@@ -351,7 +350,7 @@ func (r *replicaJSON) state() string {
 	return r.State
 }
 
-// figures returns the counts that are not zero.
+// figures returns the counts other than zero.
 func (r *replicaJSON) figures() string {
 	var parts []string
 	for name, n := range r.Counts {
@@ -363,7 +362,7 @@ func (r *replicaJSON) figures() string {
 	return cmp.Or(strings.Join(parts, ", "), "idle")
 }
 
-// nameOf returns what people call an owner.
+// nameOf returns the name of an owner for people.
 func (s *fleetStatus) nameOf(owner string) string {
 	for _, r := range s.Replicas {
 		if r.ID == owner {
@@ -395,7 +394,7 @@ configured here. Keys themselves are not shown, only their ids.`,
 type keyJSON struct {
 	ID         string `json:"id"`
 	Configured bool   `json:"configured"`
-	Encrypts   bool   `json:"encrypts"` // it is the first one here
+	Encrypts   bool   `json:"encrypts"` // the first key here
 	Documents  int    `json:"documents"`
 	Logs       int    `json:"logs"`
 }
@@ -427,7 +426,7 @@ func (v *fleetView) keys(cmd *cobra.Command) error {
 	return err
 }
 
-// keysIn returns the keys of the configuration, and then those that only the store knows.
+// keysIn returns the keys of the configuration, and then the keys that only the store knows.
 func (v *fleetView) keysIn(uses map[string]sealed.Use) (all []keyJSON, unknown bool) {
 	for i, k := range v.cfg.Store.Keys {
 		all = append(all, keyJSON{k.ID, true, i == 0, uses[k.ID].Documents, uses[k.ID].Logs})

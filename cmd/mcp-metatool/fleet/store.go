@@ -17,7 +17,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// storageCommand works on the store. It starts no server, and needs no running proxy.
+// storageCommand works on the store. store starts no server, and needs no running proxy.
 func storageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "store",
@@ -137,7 +137,7 @@ func (c *storeCopy) run(cmd *cobra.Command) (err error) {
 	return c.report(cmd, r, false)
 }
 
-// report prints what was copied, or would be.
+// report prints the result of a copy or of a dry run.
 func (c *storeCopy) report(cmd *cobra.Command, r migrate.Report, dry bool) error {
 	different := slices.Concat(r.Documents.Different, r.Runs.Different, r.Calls.Different)
 	var err error

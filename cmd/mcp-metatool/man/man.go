@@ -64,7 +64,7 @@ The date of the pages is $SOURCE_DATE_EPOCH, in seconds since 1970; without it t
 	return cmd
 }
 
-// sourceDate returns the day that SOURCE_DATE_EPOCH names, as 2006-01-02; "" if it is empty.
+// sourceDate returns the day of SOURCE_DATE_EPOCH, as 2006-01-02; "" for an empty text.
 func sourceDate(epoch string) (string, error) {
 	if epoch == "" {
 		return "", nil
@@ -76,8 +76,7 @@ func sourceDate(epoch string) (string, error) {
 	return time.Unix(seconds, 0).UTC().Format(time.DateOnly), nil
 }
 
-// Write writes the page of each command into a folder, which it makes if it is
-// missing.
+// Write writes the page of each command into a folder, and makes a missing folder.
 func Write(root *cobra.Command, dir, date string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -89,7 +88,7 @@ func Write(root *cobra.Command, dir, date string) error {
 	return errors.Join(problems...)
 }
 
-// Documented returns a command and all below it that people are told about.
+// Documented returns a command and all documented commands below.
 func Documented(cmd *cobra.Command) []*cobra.Command {
 	all := []*cobra.Command{cmd}
 	for _, c := range cmd.Commands() {
@@ -108,7 +107,7 @@ func pageOf(cmd *cobra.Command, date string) string {
 	p := &page{}
 	cmd.InitDefaultHelpFlag()
 	cmd.InitDefaultVersionFlag()
-	// A date must stand as it is.
+	// Escapes would change a date.
 	fmt.Fprintf(p, ".TH %q 1 %q %q %q\n", strings.ToUpper(Name(cmd)), date, "mcp-metatool "+cli.CurrentVersion(), "mcp-metatool")
 	p.macro("SH", "NAME")
 	p.text(Name(cmd) + " - " + cmd.Short)
@@ -158,7 +157,7 @@ var exitCodes = []struct{ code, means string }{
 	{"128+n", "Signal n ended the program. serve shuts down in order then, with 0."},
 }
 
-// seeAlso writes the section that names the pages above, beside and below this one.
+// seeAlso writes the section with the names of the pages above, next to and below this page.
 func (p *page) seeAlso(cmd *cobra.Command) {
 	var names []string
 	add := func(c *cobra.Command) {
@@ -183,7 +182,7 @@ func (p *page) seeAlso(cmd *cobra.Command) {
 	p.text(strings.Join(names, ", "))
 }
 
-// page is a manual page while it is written.
+// page is a manual page under construction.
 type page struct{ strings.Builder }
 
 // macro writes a request with its arguments.
@@ -206,16 +205,16 @@ func (p *page) text(words string) {
 func (p *page) line(line string) {
 	line = Roff.Replace(line)
 	if strings.HasPrefix(line, ".") {
-		line = `\&` + line // it is no request
+		line = `\&` + line // not a request
 	}
 	p.WriteString(line + "\n")
 }
 
-// Roff escapes what the formatter would interpret or print as another character.
+// Roff escapes characters that the formatter would interpret or replace.
 var Roff = strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`, "…", "...")
 
-// paragraphs writes text that is laid out like a command's help: lines that begin with white
-// space stay as they are.
+// paragraphs writes text with the layout of a command's help: lines that begin with white space
+// stay unchanged.
 func (p *page) paragraphs(text string) {
 	for i, paragraph := range strings.Split(display.Paragraphs(text, math.MaxInt), "\n\n") {
 		if i > 0 {
@@ -238,14 +237,14 @@ func (p *page) literally(text string) {
 	p.macro("fi")
 }
 
-// item writes a term and what it means.
+// item writes a term and its meaning.
 func (p *page) item(term, means string) {
 	p.macro("TP")
 	p.macro("B", term)
 	p.text(means)
 }
 
-// flags writes a section with the flags that people are told about, if there are any.
+// flags writes a section with the visible flags, if any.
 func (p *page) flags(title string, flags *pflag.FlagSet) {
 	if !flags.HasAvailableFlags() {
 		return

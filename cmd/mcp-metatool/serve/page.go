@@ -21,7 +21,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// pageView is one run of ui.
+// pageView is a run of ui.
 type pageView struct {
 	cli.Settings
 	open, attach bool
@@ -77,7 +77,7 @@ func (v *pageView) run(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return cli.Usage(fmt.Errorf("--port %d: cannot listen there: %w", v.port, listenReason(err)))
 	}
-	defer ln.Close() // ServePageOn closes it too, which does no harm
+	defer ln.Close() // harmless: ServePageOn closes the listener too
 	access := ui.NewAccess()
 	links := &pageLinks{"http://" + ln.Addr().String() + ui.Path, access}
 	err = cli.WithHost(ctx, cfg, v.Logger(cfg), host.NoClient, func(ctx context.Context, h *host.Host) error {
@@ -89,14 +89,13 @@ func (v *pageView) run(ctx context.Context, w io.Writer) error {
 		}
 		return h.ServePageOn(ctx, ln, access)
 	})
-	if errors.Is(context.Cause(ctx), cli.ErrSignal) { // that is how it ends
+	if errors.Is(context.Cause(ctx), cli.ErrSignal) { // the normal end
 		return nil
 	}
 	return err
 }
 
-// attachTo prints the links of the pages of running servers, and opens the first if that is
-// asked for.
+// attachTo prints the links of the pages of running servers, and opens the first with --open.
 func (v *pageView) attachTo(ctx context.Context, w io.Writer, store string) error {
 	none := cli.Failed(errors.New("no server with a page runs with this configuration (start one: mcp-metatool serve --http --ui)"))
 	run, err := control.OpenFolder(store, false)
@@ -113,7 +112,7 @@ func (v *pageView) attachTo(ctx context.Context, w io.Writer, store string) erro
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err != nil || answer.Page == "" { // it has ended, or has no page
+		if err != nil || answer.Page == "" { // the server has ended, or has no page
 			continue
 		}
 		if _, err := fmt.Fprintf(w, "%s\n", display.Text(answer.Page)); err != nil {
@@ -139,11 +138,12 @@ type pageLinks struct {
 // lasting returns a link with the token, which is valid as long as the page is served.
 func (l *pageLinks) lasting() string { return l.address + "#token=" + l.access.Token() }
 
-// once returns a link with a code instead: it is valid once, and for a short time.
+// once returns a link with a code in place of the token. The link is valid once, and for a short
+// time.
 func (l *pageLinks) once() string { return l.address + "#code=" + l.access.Code() }
 
-// openPage opens a link that is valid once in the browser. Other users of the machine can see
-// the arguments of its process.
+// openPage opens a single-use link in the browser. Other users of the machine can see the arguments
+// of the browser's process.
 func openPage(w io.Writer, link string) {
 	if !cli.Launch(link) {
 		fmt.Fprintln(w, "mcp-metatool: no browser could be started (open the link yourself)")

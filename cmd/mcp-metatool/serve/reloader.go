@@ -30,18 +30,18 @@ import (
 type reloader struct {
 	settings *cli.Settings
 	front    *frontFlags
-	found    cli.ConfigFiles // those in which the configuration is looked for
-	terminal bool            // standard input was one at the start
+	found    cli.ConfigFiles // the possible configuration files
+	terminal bool            // standard input was a terminal at the start
 	hangups  chan struct{}   // holds a token after SIGHUP
 
-	mu      sync.Mutex // makes one reload at a time; guards what follows
+	mu      sync.Mutex // serializes reloads; guards the fields below
 	host    *host.Host
 	log     *slog.Logger
 	path    string            // of the current configuration
-	page    *pageLinks        // nil: there is no page
-	refused []string          // why the last reload was refused; nil if it was not
+	page    *pageLinks        // nil: no page
+	refused []string          // why the last reload was refused; nil if it was accepted
 	read    [sha256.Size]byte // a hash of the files as they were last read
-	more    cli.ConfigFiles   // those that the configuration names: of the policy, and of the keys of the fleet
+	more    cli.ConfigFiles   // the files that the configuration names: the policy, and the keys of the fleet
 }
 
 func newReloader(s *cli.Settings, f *frontFlags) *reloader {
@@ -55,7 +55,7 @@ func newReloader(s *cli.Settings, f *frontFlags) *reloader {
 func (r *reloader) load() (*config.Config, error) {
 	r.read = r.files().Fingerprint()
 	cfg, err := r.settings.Load()
-	if named := r.named(cfg); !slices.Equal(named, r.more) { // once more, so that no change of it is missed
+	if named := r.named(cfg); !slices.Equal(named, r.more) { // again, so that no change of the configuration is missed
 		r.more = named
 		r.read = r.files().Fingerprint()
 		cfg, err = r.settings.Load()
@@ -66,9 +66,9 @@ func (r *reloader) load() (*config.Config, error) {
 	return cfg, err
 }
 
-// named returns the files that a configuration names and that are read with it. If the
-// configuration has mistakes, for which cfg is nil, they may be in such a file, and it may be
-// another one than before.
+// named returns the files that a configuration names and that are read with the configuration. If
+// the configuration has mistakes, cfg is nil; the mistakes may be in a file that the configuration
+// did not name before.
 func (r *reloader) named(cfg *config.Config) (files cli.ConfigFiles) {
 	if cfg == nil {
 		cfg = config.Partial(config.LoadOptions{Policies: compile.Policy, Context: r.settings.Cmd.Context(), Flag: r.settings.Config})
@@ -84,15 +84,14 @@ func (r *reloader) named(cfg *config.Config) (files cli.ConfigFiles) {
 	return files
 }
 
-// hangup handles SIGHUP, unless it was sent because the terminal was closed; then the
-// user has left.
+// hangup handles SIGHUP, unless the terminal was closed; then the user has left.
 func (r *reloader) hangup() bool {
 	if r.terminal && !cli.IsTerminal(os.Stdin) {
 		return false
 	}
 	select {
 	case r.hangups <- struct{}{}:
-	default: // there is a token already; its receiver will read the current file
+	default: // the channel already has a token; its receiver will read the current file
 	}
 	return true
 }
@@ -140,7 +139,7 @@ func (r *reloader) withHost(
 	})
 }
 
-// errDrained ends a server that was told to end when it has drained.
+// errDrained ends a server that had to end after draining.
 var errDrained = errors.New("drained")
 
 // setPage sets the page whose links other commands get.
@@ -150,8 +149,7 @@ func (r *reloader) setPage(links *pageLinks) {
 	r.page = links
 }
 
-// files returns the files that the configuration is made of. The caller holds r.mu, or is
-// the only one that knows r.
+// files returns the files of the configuration. The caller holds r.mu, or is the only user of r.
 func (r *reloader) files() cli.ConfigFiles {
 	return slices.Concat(r.found, r.more)
 }
@@ -201,7 +199,7 @@ func (r *reloader) asked(a control.Request) control.Response {
 	return answer
 }
 
-// drain makes the server drain, and says what is still going on.
+// drain makes the server drain, and returns the work in flight.
 func (r *reloader) drain(end bool) *control.DrainReport {
 	if !r.host.Drain(end) {
 		return &control.DrainReport{}
@@ -209,8 +207,8 @@ func (r *reloader) drain(end bool) *control.DrainReport {
 	return &control.DrainReport{InFleet: true, Going: r.host.Busy(), Settled: r.host.Settled()}
 }
 
-// reload reads the configuration and makes it the current one. If it has problems,
-// nothing changes.
+// reload reads the configuration and makes it the current configuration. With problems, nothing
+// changes.
 func (r *reloader) reload(why string) *control.ReloadReport {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -233,7 +231,7 @@ func (r *reloader) reload(why string) *control.ReloadReport {
 	return &control.ReloadReport{Changes: lines, Warnings: warnings}
 }
 
-// reloadLocked is reload for a caller that holds r.mu.
+// reloadLocked is reload for a caller with r.mu held.
 func (r *reloader) reloadLocked() (host.Changes, []string, error) {
 	for _, name := range r.files() {
 		if err := cli.ReadAgain(name); err != nil {
@@ -270,13 +268,13 @@ configuration; with --config, only those that were started with that file.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return reload(cmd.Context(), s, cmd.OutOrStdout()) },
 	}
-	s.AddFlags(cmd, cli.Silent) // there is nothing to log
+	s.AddFlags(cmd, cli.Silent) // nothing is logged
 	return cmd
 }
 
 func reload(ctx context.Context, s *cli.Settings, w io.Writer) error {
 	opts := config.LoadOptions{Policies: compile.Policy, Context: ctx, Flag: s.Config}
-	cfg, broken := s.Load() // running servers report it too
+	cfg, broken := s.Load() // running servers report the mistake too
 	store := config.StoreDir(opts)
 	if broken == nil {
 		store = cfg.Store.Dir
@@ -299,7 +297,7 @@ func reload(ctx context.Context, s *cli.Settings, w io.Writer) error {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err != nil && control.Ended(err):
-			continue // it was killed
+			continue // the server was killed
 		case err != nil:
 			ran, failed = ran+1, failed+1
 			fmt.Fprintf(w, "%s: no answer: %s\n", display.Text(filepath.Join(run.Path, name)), display.Text(err.Error()))

@@ -70,8 +70,8 @@ and is meant to be started by an MCP host. To register it, for instance:
 To see what it does: mcp-metatool demo. To end it: Ctrl-D.
 `
 
-// serve runs a front end until it ends. A signal is not an error, and neither is a client
-// that closes standard input.
+// serve runs a front end to its end. Neither a signal nor a client that closes standard input is an
+// error.
 func serve(ctx context.Context, s *cli.Settings, f *frontFlags) error {
 	r := newReloader(s, f)
 	defer cli.OnHangup(ctx, r.hangup)()
@@ -105,8 +105,8 @@ func serve(ctx context.Context, s *cli.Settings, f *frontFlags) error {
 	return err
 }
 
-// input is standard input without Close, because a read of it cannot be interrupted. If
-// the terminal is closed, the input ends without an error.
+// input is standard input without Close, because a blocked read cannot be interrupted. If the
+// terminal is closed, the input ends without an error.
 type input struct{}
 
 func (input) Read(p []byte) (int, error) {
@@ -117,7 +117,7 @@ func (input) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// serveStdio runs one session on standard input and output.
+// serveStdio runs a session on standard input and output.
 func serveStdio(ctx context.Context, cfg *config.Config, log *slog.Logger, r *reloader) error {
 	if cli.IsTerminal(os.Stdin) {
 		fmt.Fprint(os.Stderr, terminalHint)
@@ -142,9 +142,8 @@ func (f *frontFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.page, "ui", false, "with --http: serve the page of mcp-metatool ui too, like ui = true in [http] (its link: mcp-metatool ui --attach)")
 }
 
-// takeAddress checks the arguments of serve. The only one allowed is the address of
-// --http: because the address is optional, the parser of flags does not take the next
-// word for it.
+// takeAddress checks the arguments of serve. The only allowed argument is the address of --http:
+// because the address is optional, the parser of flags does not take the next word as the address.
 func (f *frontFlags) takeAddress(cmd *cobra.Command, args []string) error {
 	if f.http.on && f.http.address == "" && len(args) == 1 {
 		if err := f.http.Set(args[0]); err != nil {
@@ -161,13 +160,13 @@ func (f *frontFlags) takeAddress(cmd *cobra.Command, args []string) error {
 	return cli.OnlyVerbs(cmd, args)
 }
 
-// switchedOn is the value of a flag that is given without a value.
+// switchedOn is the value of a flag without an explicit value.
 const switchedOn = "true"
 
 // httpFlag is a switch with an optional address.
 type httpFlag struct {
 	on      bool
-	address string // "": that of the configuration
+	address string // "": the address of the configuration
 }
 
 // String implements pflag.Value.
@@ -197,7 +196,7 @@ func serveHTTP(ctx context.Context, cfg *config.Config, log *slog.Logger, f *fro
 	if err != nil {
 		return err
 	}
-	defer ln.Close() // ServeHTTPOn closes it too, which does no harm
+	defer ln.Close() // harmless: ServeHTTPOn closes the listener too
 	page := f.page || cfg.HTTP.UI
 	if address, ok := ln.Addr().(*net.TCPAddr); page && cfg.HTTP.CertFile == "" && (!ok || !address.IP.IsLoopback()) {
 		return cli.Usage(fmt.Errorf("%s: the token of the page could be read on the network (listen on 127.0.0.1, or set tls_cert and tls_key in [http])", map[bool]string{true: "--ui", false: "[http] ui"}[f.page]))
@@ -228,9 +227,9 @@ func serveHTTP(ctx context.Context, cfg *config.Config, log *slog.Logger, f *fro
 	})
 }
 
-// listen opens an address, which setting says. An address that other machines can reach is
-// refused, unless clients are authenticated or the user has allowed clients without
-// authentication. remedy says what to do then.
+// listen opens the address of a setting. An address that other machines can reach is refused,
+// unless clients are authenticated or the user has allowed clients without authentication. remedy
+// says how to allow the address.
 func listen(ctx context.Context, setting, address string, guarded bool, remedy string) (net.Listener, error) {
 	resolved, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
@@ -256,7 +255,7 @@ func listenReason(err error) error {
 	return err
 }
 
-// withTLS adds TLS to the connections that ln accepts.
+// withTLS adds TLS to the connections of ln.
 func withTLS(ctx context.Context, ln net.Listener, settings config.HTTP) (net.Listener, error) {
 	certificate, err := streamable.KeyPair(ctx, settings.CertFile, settings.KeyFile)
 	if err != nil {
@@ -269,23 +268,22 @@ func withTLS(ctx context.Context, ln net.Listener, settings config.HTTP) (net.Li
 	}), nil
 }
 
-// Bounds on sending what telemetry has not sent yet, at the end: from the end of the host
-// on, and from the beginning of its end on, so that the shutdown takes less than five
-// seconds in all.
+// Bounds on sending pending telemetry at the end: from the end of the host on, and from the
+// beginning of its end on, so that the shutdown takes less than five seconds in all.
 const (
 	flushTime    = time.Second
 	shutdownTime = 3300 * time.Millisecond
 )
 
-// serving is what serve has beside its front end: telemetry and the pages about it.
+// serving holds the parts of serve next to the front end: telemetry and its pages.
 type serving struct {
 	log       *slog.Logger
-	telemetry *telemetry.Telemetry // nil: it is switched off
-	pages     net.Listener         // nil: there are none
+	telemetry *telemetry.Telemetry // nil: switched off
+	pages     net.Listener         // nil: no pages
 }
 
-// startTelemetry starts telemetry as configured. masker gets the secrets of each
-// configuration that is reloaded. The caller must close it.
+// startTelemetry starts telemetry as configured. masker gets the secrets of each reloaded
+// configuration. The caller must close the result.
 func startTelemetry(ctx context.Context, cfg *config.Config, masker *config.Masker, log *slog.Logger, clients host.Clients) (*serving, error) {
 	w := &serving{log: log}
 	settings := cfg.Telemetry
@@ -296,7 +294,7 @@ func startTelemetry(ctx context.Context, cfg *config.Config, masker *config.Mask
 		case err == nil:
 			w.pages = ln
 		case clients == host.OneClient && !isUsage(err):
-			// Each MCP host starts a process of its own, and only one of them can have the address.
+			// Each MCP host starts a process of its own, and only one process can have the address.
 			log.Warn("no metrics are served", "err", err)
 			settings.Listen = ""
 		default:
@@ -336,7 +334,7 @@ func (w *serving) serve(ctx context.Context, h *host.Host) (stop func()) {
 	}
 }
 
-// close sends what has not been sent yet. ending is when the end of the host began.
+// close sends pending telemetry. ending is the time when the end of the host began.
 func (w *serving) close(ending time.Time) {
 	ctx, cancel := context.WithTimeout(context.Background(), min(flushTime, time.Until(ending.Add(shutdownTime))))
 	defer cancel()

@@ -41,7 +41,7 @@ its clients may do. Running proxies learn of a change by mcp-metatool reload.`,
 	return cmd
 }
 
-// tokenEdit is one run of token new or token remove.
+// tokenEdit is a run of token new or token remove.
 type tokenEdit struct {
 	cli.Settings
 	cli.Consent
@@ -89,7 +89,7 @@ printed instead, for a configuration that is kept elsewhere.`,
 	return cmd
 }
 
-// newSecret returns a token that nobody can guess: 52 letters and digits with 260 bits.
+// newSecret returns an unguessable token: 52 letters and digits with 260 bits.
 func newSecret() string { return rand.Text() + rand.Text() }
 
 // add makes a token.
@@ -219,7 +219,7 @@ func (e *tokenEdit) remove(name string) error {
 	return err
 }
 
-// afterRemoval says what the removal of a token leaves behind.
+// afterRemoval names the remains of a removed token.
 func (e *tokenEdit) afterRemoval(w io.Writer, cfg *config.Config, name string) {
 	if len(cfg.HTTP.Tokens) == 0 {
 		fmt.Fprintln(w, "note: there are no tokens any more; proxies that run keep theirs until they are restarted")
@@ -232,7 +232,7 @@ func (e *tokenEdit) afterRemoval(w io.Writer, cfg *config.Config, name string) {
 // recentUse is how far back token list looks for the last use of a token.
 const recentUse = 30 * 24 * time.Hour
 
-// listedToken is one token in the output of token list --json.
+// listedToken is a token in the output of token list --json.
 type listedToken struct {
 	Name     string            `json:"name,omitempty"`
 	State    string            `json:"state"` // stateValid, stateExpired
@@ -360,7 +360,7 @@ func printTokens(w io.Writer, list []listedToken, asJSON bool) error {
 	return t.Flush()
 }
 
-// rights returns what the clients with a token may do, in words.
+// rights returns the rights of the clients with a token, in words.
 func (t *listedToken) rights() string {
 	var all []string
 	if len(t.Expose) > 0 {

@@ -45,7 +45,7 @@ token is kept in a file that only you can read; the other commands use and renew
 	return cmd
 }
 
-// login is one run of auth.
+// login is a run of auth.
 type login struct {
 	out, prompt io.Writer
 	browse      bool
@@ -73,14 +73,14 @@ func (l login) run(ctx context.Context, s *cli.Settings, name string) error {
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
 		}
-		return errors.New(cfg.NewMasker().Mask(err.Error())) // it may contain text of servers
+		return errors.New(cfg.NewMasker().Mask(err.Error())) // the error may contain text of servers
 	}
 	_, err = fmt.Fprintf(l.out, "logged in to %s\n", name)
 	return err
 }
 
-// printClientMetadata prints the document for the client_metadata of an upstream. Other
-// upstreams may have the same document: it names the ports of all of them.
+// printClientMetadata prints the document for the client_metadata of an upstream. Other upstreams
+// may use the same document, which names the ports of all upstreams.
 func printClientMetadata(cmd *cobra.Command, s *cli.Settings, name string) error {
 	cfg, err := s.Load()
 	if err != nil {
@@ -158,8 +158,8 @@ func (l login) show(to oauth.Login) error {
 	return err
 }
 
-// openBrowser opens an address that a server gave us, if it is an http or https URL.
-// It is not an error if there is no browser, because the address is printed too.
+// openBrowser opens the http or https URL of a server. A missing browser is not an error, because
+// the address is printed too.
 func openBrowser(address string) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {

@@ -56,21 +56,21 @@ stay; they are empty.`,
 	return cmd
 }
 
-// cacheView is one run of cache or cache clean.
+// cacheView is a run of cache or cache clean.
 type cacheView struct {
 	cli.Settings
 	asJSON, yes, dryRun bool
 }
 
-// cache is one of the caches.
+// cache is a cache on this machine.
 type cache struct {
 	what, folder string
-	// names returns the names in the folder of what clean can remove.
+	// names returns the names in the folder that clean can remove.
 	names func(folder string) ([]string, error)
 	clean func(ctx context.Context, folder string, names []string) error
 }
 
-// caches returns those that there can be.
+// caches returns all possible caches.
 func (v *cacheView) caches() []cache {
 	var all []cache
 	if dir := cli.CacheDir(slog.New(slog.DiscardHandler)); dir != "" {
@@ -82,7 +82,7 @@ func (v *cacheView) caches() []cache {
 	return all
 }
 
-// cacheUsage is how much there is.
+// cacheUsage is the size of a cache.
 type cacheUsage struct {
 	Files int   `json:"files"`
 	Bytes int64 `json:"bytes"`
@@ -95,7 +95,7 @@ func (u *cacheUsage) add(other cacheUsage) {
 
 func (u cacheUsage) size() string { return display.Size(uint64(max(u.Bytes, 0))) }
 
-// cacheEntry is something that cache clean removes, as it is in the output of --json.
+// cacheEntry is an entry for cache clean to remove, in the output of --json.
 type cacheEntry struct {
 	What string `json:"what"`
 	Path string `json:"path"`
@@ -105,7 +105,7 @@ type cacheEntry struct {
 // maxCacheFiles is how many files of an entry are counted.
 const maxCacheFiles = 100_000
 
-// entries returns what is in a cache. A file that the counter has counted has no size.
+// entries returns the entries of a cache. A file that the counter has counted has no size.
 func (c cache) entries(counter *regular.Counter) ([]cacheEntry, error) {
 	names, err := c.names(c.folder)
 	if err != nil {
@@ -195,7 +195,7 @@ func (v *cacheView) clean(ctx context.Context, w io.Writer) error {
 	return v.report(w, report)
 }
 
-// remove removes those of the entries that are in the cache.
+// remove removes the given entries from the cache.
 func (c cache) remove(ctx context.Context, entries []cacheEntry) error {
 	var names []string
 	for _, e := range entries {
@@ -209,11 +209,11 @@ func (c cache) remove(ctx context.Context, entries []cacheEntry) error {
 	return c.clean(ctx, c.folder, names)
 }
 
-// errNobodyCleans says, as change.ErrNobody does for writing, that nobody can be asked.
+// errNobodyCleans says, as change.ErrNobody does for writing, that no person can be asked.
 var errNobodyCleans = errors.New("nothing was removed: there is no terminal to ask on (--yes removes without asking, --dry-run only shows what would be removed)")
 
-// agree asks whether to remove what was shown. It is false after a dry run; a no is an
-// error.
+// agree asks whether to remove the entries that were shown. The result is false after a dry run; a
+// no is an error.
 func (v *cacheView) agree(ctx context.Context, size string) (bool, error) {
 	if v.dryRun || v.yes {
 		return v.yes, nil

@@ -52,7 +52,7 @@ otherwise 0. With --strict it is 1 for warnings, too.`,
 	return cmd
 }
 
-// doctorView is one run of doctor.
+// doctorView is a run of doctor.
 type doctorView struct {
 	cli.Settings
 	asJSON, strict, still bool
@@ -94,10 +94,10 @@ func (v *doctorView) run(ctx context.Context, w io.Writer) error {
 	return err
 }
 
-// ExitWarned is the exit code if there are warnings, but no errors.
+// ExitWarned is the exit code for warnings without errors.
 const ExitWarned = 3
 
-// patient collects what is examined.
+// patient collects the facts for the examination.
 func (v *doctorView) patient(ctx context.Context) (*doctor.Patient, error) {
 	p := &doctor.Patient{Getenv: os.Getenv, Now: time.Now(), Flag: v.Config}
 	options := config.LoadOptions{Context: ctx, Flag: v.Config, Tolerate: true, Policies: compile.Policy}
@@ -133,7 +133,7 @@ func (v *doctorView) patient(ctx context.Context) (*doctor.Patient, error) {
 	})
 }
 
-// waitingApprovals returns how many calls wait for approval; 0 if that is not known.
+// waitingApprovals returns the number of calls that wait for approval; 0 if unknown.
 func waitingApprovals(ctx context.Context, cfg *config.Config, log *slog.Logger) int {
 	var list []approval.Listed
 	queue, err := host.OpenQueue(ctx, cfg, log)
@@ -153,8 +153,7 @@ func waitingApprovals(ctx context.Context, cfg *config.Config, log *slog.Logger)
 	return n
 }
 
-// setAside makes findings of the mistakes in entries of servers. Those servers are not
-// started.
+// setAside makes findings of the mistakes in entries of servers. The servers are not started.
 func setAside(p *doctor.Patient, cfg *config.Config) {
 	for i := range cfg.Upstreams {
 		u := &cfg.Upstreams[i]
@@ -175,10 +174,10 @@ func setAside(p *doctor.Patient, cfg *config.Config) {
 	}
 }
 
-// listTime is how long a server may take to list its tools.
+// listTime bounds the time of a server for the list of its tools.
 const listTime = 10 * time.Second
 
-// observe waits for the servers, and collects what they say.
+// observe waits for the servers, and collects their answers.
 func (v *doctorView) observe(ctx context.Context, h *host.Host, p *doctor.Patient) {
 	configured := map[string]*config.Upstream{}
 	for i := range p.Config.Upstreams {
@@ -217,7 +216,7 @@ func (v *doctorView) observe(ctx context.Context, h *host.Host, p *doctor.Patien
 	p.Collisions = h.ListProblems()
 }
 
-// observe collects what one server says, and lists its tools once more if it is ready.
+// observe collects the answers of a server, and lists the tools of a ready server again.
 func observe(ctx context.Context, h *host.Host, u *config.Upstream, st servers.Status) doctor.Observation {
 	o := doctor.Observation{Status: st}
 	if st.State != servers.Ready {
@@ -230,7 +229,7 @@ func observe(ctx context.Context, h *host.Host, u *config.Upstream, st servers.S
 	}
 	begun := time.Now()
 	if st.Tools > 0 {
-		// Also if that fails, the time is what counts.
+		// The time counts even after a failure.
 		_, _ = h.Request(ctx, st.Name, wire.Call{Method: wire.Tools.ListMethod()})
 		o.List = time.Since(begun)
 	}
@@ -240,8 +239,8 @@ func observe(ctx context.Context, h *host.Host, u *config.Upstream, st servers.S
 	return o
 }
 
-// clockOf returns how far our clock is ahead of that of the server at an address, which it
-// says with each answer. The path of the address, which can be secret, is not sent.
+// clockOf returns how far our clock is ahead of the clock of the server at an address. Each HTTP
+// answer has the server's time. The path of the address, which can be secret, is not sent.
 func clockOf(ctx context.Context, address string) (ahead time.Duration, ok bool) {
 	at, err := url.Parse(address)
 	if err != nil {
@@ -263,24 +262,24 @@ func clockOf(ctx context.Context, address string) (ahead time.Duration, ok bool)
 	return now.Sub(date), err == nil
 }
 
-// instanceTime is how long an mcp-metatool server may take to say who it is.
+// instanceTime bounds the time of an mcp-metatool server for an answer about its identity.
 const instanceTime = 3 * time.Second
 
-// findInstances asks the mcp-metatool servers with a store who they are. path is the
-// configuration file that is examined, "" for none.
+// findInstances asks the mcp-metatool servers of a store for their identity. path is the examined
+// configuration file, "" for none.
 func findInstances(ctx context.Context, store, path string) []doctor.Instance {
 	if store == "" {
 		return nil
 	}
 	run, err := control.OpenFolder(store, false)
 	if err != nil {
-		return nil // none has ever run, or files says what is wrong with the folder
+		return nil // no server has ever run, or the check of files reports the folder
 	}
 	defer run.Close()
 	var found []doctor.Instance
 	for _, name := range run.Sockets() {
 		asking, cancel := context.WithTimeout(ctx, instanceTime)
-		// With a configuration that is nobody's, it answers without reloading.
+		// With the name of an unused configuration, the server answers without reloading.
 		answer, err := run.Ask(asking, name, control.Request{Config: filepath.Join(run.Path, name)})
 		cancel()
 		switch {
@@ -337,13 +336,13 @@ func (r doctorReport) runtimes() string {
 	return display.Text(strings.Join(all, ", "))
 }
 
-// writeFinding writes what was found and what to do about it.
+// writeFinding writes a finding and its remedy.
 func writeFinding(w io.Writer, f doctor.Finding) error {
 	severity, what := string(f.Severity)+":", f.What
 	if f.Object != "" {
 		what = f.Object + ": " + what
 	}
-	first, rest, more := strings.Cut(what, "\n") // the rest is what a server wrote
+	first, rest, more := strings.Cut(what, "\n") // the rest is text of a server
 	what = first + " [" + f.ID + "]"
 	if more {
 		what += "\n" + rest
@@ -359,8 +358,8 @@ func writeFinding(w io.Writer, f doctor.Finding) error {
 	return err
 }
 
-// lines returns the lines of text, broken so that they have at most n columns if n > 0. Lines
-// that fit keep their indentation, which matters in what servers wrote.
+// lines returns the lines of text, broken at n columns if n > 0. Short lines keep their
+// indentation, which matters in text of servers.
 func lines(text string, n int) []string {
 	all := strings.Split(text, "\n")
 	if n <= 0 {

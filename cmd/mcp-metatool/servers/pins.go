@@ -84,7 +84,7 @@ not start. Nothing is written.`)
 	return cmd
 }
 
-// pinsView is one run of a verb of pins.
+// pinsView is a run of a verb of pins.
 type pinsView struct {
 	cli.Settings
 	asJSON bool
@@ -93,23 +93,23 @@ type pinsView struct {
 	masked   func(string) string
 	targets  []pinTarget
 	kept     *host.Pins
-	before   []byte // what they are; nil if there are none
+	before   []byte // the content of the file of pins; nil without a file
 	lock     *pins.Lock
 	offers   map[string]pins.Offer
 	statuses []pinStatus
 }
 
-// pinStatus is a server that was looked at.
+// pinStatus is an examined server.
 type pinStatus struct {
 	pins.Status
 	mode config.PinMode
-	err  error // why it cannot be compared; nil if it was
+	err  error // why the comparison failed; nil for success
 }
 
-// pinTarget is what an argument names.
+// pinTarget is the server or item named by an argument.
 type pinTarget struct{ server, name string } // no name: the whole server
 
-// command makes a verb that takes targets.
+// command makes a verb with targets as arguments.
 func (p *pinsView) command(use, short, long string) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Long: long}
 	cmd.ValidArgsFunction = cli.Choices(p.Servers).Complete(0)
@@ -117,7 +117,7 @@ func (p *pinsView) command(use, short, long string) *cobra.Command {
 	return cmd
 }
 
-// run compares the servers that args name, all by default, and then calls show.
+// run compares the servers in args, all by default, and then calls show.
 func (p *pinsView) run(args []string, show func(ctx context.Context, w io.Writer) error) error {
 	ctx := p.Cmd.Context()
 	cfg, err := p.Load()
@@ -160,8 +160,8 @@ func (p *pinsView) read(ctx context.Context) (err error) {
 	return err
 }
 
-// chosen returns the servers that args name. By default they are those whose pins are not
-// off, or that are pinned already; if there are none, all.
+// chosen returns the servers in args. The default is the servers whose pins are not off or exist
+// already; if no server qualifies, all servers.
 func (p *pinsView) chosen(args []string) ([]*config.Upstream, error) {
 	enabled := supervise.Enabled(p.cfg)
 	var known []string
@@ -195,7 +195,7 @@ func (p *pinsView) chosen(args []string) ([]*config.Upstream, error) {
 	return chosen, nil
 }
 
-// compare starts servers and compares what they offer with the pins.
+// compare starts servers and compares their offers with the pins.
 func (p *pinsView) compare(ctx context.Context, servers []*config.Upstream) error {
 	settings := host.PinSettings(p.cfg)
 	only := *p.cfg
@@ -227,15 +227,15 @@ func (p *pinsView) compare(ctx context.Context, servers []*config.Upstream) erro
 	return p.checkTargets()
 }
 
-// wants reports whether a finding is about something that the arguments name.
+// wants reports whether the arguments name the subject of a finding.
 func (p *pinsView) wants(f *pins.Finding) bool {
 	return len(p.targets) == 0 || slices.ContainsFunc(p.targets, func(t pinTarget) bool {
 		return t.server == f.Server && (t.name == "" || t.name == f.Name)
 	})
 }
 
-// checkTargets returns an error if an argument names something that neither the server nor
-// its pins have.
+// checkTargets returns an error if an argument names an item that neither the server nor its pins
+// have.
 func (p *pinsView) checkTargets() error {
 	for _, t := range p.targets {
 		offer, compared := p.offers[t.server]
@@ -256,7 +256,7 @@ func (p *pinsView) checkTargets() error {
 	return nil
 }
 
-// offerOf returns what a snapshot offers.
+// offerOf returns the offer in a snapshot.
 func offerOf(s supervise.Snapshot) pins.Offer {
 	o := pins.Offer{Handshake: s.Handshake, Lists: map[wire.Surface][][]byte{}}
 	for surface, list := range s.Lists {
@@ -265,7 +265,7 @@ func offerOf(s supervise.Snapshot) pins.Offer {
 	return o
 }
 
-// drifted reports whether something is not as it was pinned.
+// drifted reports whether any definition differs from its pin.
 func (p *pinsView) drifted() bool {
 	return slices.ContainsFunc(p.statuses, func(s pinStatus) bool { return s.err != nil || !s.Pinned || len(s.Findings) > 0 })
 }
@@ -280,7 +280,7 @@ type (
 		Server   string           `json:"server"`
 		Mode     config.PinMode   `json:"mode"`
 		Pinned   bool             `json:"pinned"`
-		Matches  int              `json:"matches"` // definitions that are as they were pinned
+		Matches  int              `json:"matches"` // definitions equal to their pins
 		Error    string           `json:"error,omitempty"`
 		Findings []pinsItemReport `json:"findings"`
 	}
@@ -288,7 +288,7 @@ type (
 		Kind    string             `json:"kind"` // server, tool, prompt, resource template
 		Name    string             `json:"name,omitempty"`
 		Reason  pins.Reason        `json:"reason"`
-		Other   string             `json:"other,omitempty"` // what it can be taken for
+		Other   string             `json:"other,omitempty"` // the item with the similar name
 		Error   string             `json:"error,omitempty"`
 		Changes []pinsChangeReport `json:"changes,omitempty"`
 	}
@@ -322,7 +322,7 @@ func (p *pinsView) report() pinsReport {
 	return r
 }
 
-// writeStatus writes a table, and what differs below it.
+// writeStatus writes a table, and the differences below the table.
 func (p *pinsView) writeStatus(w io.Writer) error {
 	t := cli.NewTable(w)
 	t.Head("SERVER", "PINS", cli.Right("SAME"), cli.Right("CHANGED"), cli.Right("NEW"), cli.Right("GONE"), "NOTE")
@@ -385,7 +385,7 @@ func (p *pinsView) writeDiff(w io.Writer) error {
 	return nil
 }
 
-// writeItem writes one difference line by line.
+// writeItem writes a difference line by line.
 func (p *pinsView) writeItem(w io.Writer, f *pins.Finding) error {
 	text := f.Item.String() + ": " + f.Summary()
 	if f.Err != nil {
@@ -396,7 +396,7 @@ func (p *pinsView) writeItem(w io.Writer, f *pins.Finding) error {
 	return err
 }
 
-// writeVerified writes what differs, or that nothing does.
+// writeVerified writes the differences, or a line about their absence.
 func (p *pinsView) writeVerified(w io.Writer) error {
 	same := 0
 	for _, s := range p.statuses {
@@ -440,7 +440,7 @@ proxy takes the new pins over within some seconds.`)
 	return cmd
 }
 
-// pinsAcceptance is one run of pins accept.
+// pinsAcceptance is a run of pins accept.
 type pinsAcceptance struct {
 	pinsView
 	cli.Consent
@@ -466,7 +466,7 @@ func (p *pinsAcceptance) accept(ctx context.Context, w io.Writer) error {
 		accepted, leftOut = accepted+len(s.Findings)-len(left), leftOut+len(left)
 		for _, f := range left {
 			if s.Pinned && slices.Contains(s.Findings, f) {
-				continue // it was shown
+				continue // the finding was shown
 			}
 			fmt.Fprintf(cli.Raw(w), "%s %s\n", cli.Paint(w, display.Caution, "left out:"), display.Text(p.pinsView.masked(f.Text())))
 		}
@@ -495,7 +495,7 @@ func (p *pinsAcceptance) accept(ctx context.Context, w io.Writer) error {
 	return err
 }
 
-// whole reports whether the arguments name a server as such.
+// whole reports whether the arguments name a whole server.
 func (p *pinsAcceptance) whole(server string) bool {
 	for _, t := range p.targets {
 		if t.server == server && t.name == "" {

@@ -65,7 +65,7 @@ server does not start, does not pass its probe, or fails a check.`,
 	return cmd
 }
 
-// sandboxTry is one run of sandbox try.
+// sandboxTry is a run of sandbox try.
 type sandboxTry struct {
 	traced
 	asJSON bool
@@ -76,7 +76,7 @@ type tryReport struct {
 	Server  string          `json:"server"`
 	Works   bool            `json:"works"`
 	Error   string          `json:"error,omitempty"`
-	Missing []string        `json:"missing,omitempty"` // what this machine cannot enforce (best_effort)
+	Missing []string        `json:"missing,omitempty"` // rules that this machine cannot enforce (best_effort)
 	Refused []trace.Refusal `json:"refused"`
 }
 
@@ -140,10 +140,10 @@ func (r tryReport) write(w io.Writer) error {
 	return t.Flush()
 }
 
-// traced is a start of one server under a tracer.
+// traced is a start of a server under a tracer.
 type traced struct{ cli.Settings }
 
-// open reads the configuration and returns it with the server called name only.
+// open reads the configuration and returns it with only the named server.
 func (v *traced) open(name string) (*config.Config, error) {
 	cfg, err := v.Load()
 	if err != nil {
@@ -166,8 +166,8 @@ func (v *traced) open(name string) (*config.Config, error) {
 	return cfg, nil
 }
 
-// observe starts the server with settings under a tracer, uses it, and stops it. failed
-// says what does not work.
+// observe starts the server with settings under a tracer, uses the server, and stops the server.
+// failed describes the failure.
 func (v *traced) observe(ctx context.Context, cfg *config.Config, settings *confine.Settings, files []string) (events []trace.Event, failed string, err error) {
 	dir, err := os.MkdirTemp("", "mcp-metatool-trace-")
 	if err != nil {
@@ -190,7 +190,7 @@ func (v *traced) observe(ctx context.Context, cfg *config.Config, settings *conf
 	return events, failed, err
 }
 
-// use waits until the server is ready, and makes its probe.
+// use waits for the server, and makes the probe of the configuration.
 func (v *traced) use(ctx context.Context, cfg *config.Config) (failed string, err error) {
 	log := v.Logger(cfg)
 	err = cli.WithServers(ctx, cfg, log, func(ctx context.Context, h *host.Host) error {
@@ -281,7 +281,7 @@ is: read it before you use it. "mcp-metatool sandbox try NAME" shows whether it 
 	return cmd
 }
 
-// sandboxLearn is one run of sandbox learn.
+// sandboxLearn is a run of sandbox learn.
 type sandboxLearn struct {
 	traced
 	cli.Consent
@@ -342,7 +342,7 @@ func sandboxSection(name string, table tomldoc.InlineTable) (string, error) {
 	return "[upstream." + tomldoc.QuoteKey(name) + ".sandbox]\n" + text, nil
 }
 
-// presetFor returns the preset of --preset, or the one that fits the command.
+// presetFor returns the preset of --preset, or the preset for the command.
 func (v *sandboxLearn) presetFor(command string) (confine.Preset, error) {
 	if v.preset == "" {
 		return trace.PresetOf(command), nil

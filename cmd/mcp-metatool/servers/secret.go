@@ -66,10 +66,10 @@ no part of it. Servers that run keep the old value until they are restarted.`,
 	return cmd
 }
 
-// maxSecret is the size limit of a secret that is read from standard input, in bytes.
+// maxSecret is the size limit of a secret from standard input, in bytes.
 const maxSecret = 64 << 10
 
-// askSecret reads a secret from a terminal, which does not show it, or from a stream.
+// askSecret reads a secret from a stream, or from a terminal without showing the secret.
 func askSecret(cmd *cobra.Command, name string) (string, error) {
 	if a := cli.FindAsker(cmd); a != nil {
 		value, err := a.Secret(cmd.Context(), fmt.Sprintf("Value of %s (not shown): ", name))
@@ -91,11 +91,11 @@ const (
 	stateMissing = "missing"
 )
 
-// secretReport is one secret in the output of secret list --json.
+// secretReport is a secret in the output of secret list --json.
 type secretReport struct {
 	Name    string   `json:"name"`
-	State   string   `json:"state"`   // stateSet, stateMissing, or why that is not known
-	Servers []string `json:"servers"` // that refer to it
+	State   string   `json:"state"`   // stateSet, stateMissing, or why the state is unknown
+	Servers []string `json:"servers"` // with a reference to the secret
 }
 
 func secretListCommand() *cobra.Command {
@@ -126,7 +126,7 @@ secret that is not there or cannot be read.`,
 	return cmd
 }
 
-// listSecrets returns the secrets of the keyring that are known or needed.
+// listSecrets returns the known and the needed secrets of the keyring.
 func listSecrets(ctx context.Context, cfg *config.Config) ([]secretReport, error) {
 	names, err := secret.NamesIn(cfg.Store.Dir).List(ctx)
 	if err != nil {

@@ -63,14 +63,14 @@ The answer is remembered for the next start.`,
 	return cmd
 }
 
-// serversView is one run of servers.
+// serversView is a run of servers.
 type serversView struct {
 	cli.Settings
 	asJSON, names, check, protocol bool
 	only                           string // name of the only server to report; "" for all
 }
 
-// serverReport is one upstream in the output of servers --json.
+// serverReport is an upstream in the output of servers --json.
 type serverReport struct {
 	Name            string  `json:"name"`
 	State           string  `json:"state"`     // ready, failed, asleep, disabled
@@ -84,7 +84,7 @@ type serverReport struct {
 	Templates       int     `json:"resourceTemplates"`
 	Prompts         int     `json:"prompts"`
 	StartTime       float64 `json:"startTime,omitempty"` // milliseconds
-	Sandbox         string  `json:"sandbox,omitempty"`   // what a confined server may do, in short
+	Sandbox         string  `json:"sandbox,omitempty"`   // the rights of a confined server, in short
 	Restarts        int     `json:"restarts,omitempty"`
 	Error           string  `json:"error,omitempty"`
 }
@@ -114,7 +114,7 @@ func (v *serversView) run(ctx context.Context, w io.Writer) error {
 	done := cli.StartingServers(v.Cmd, cfg)
 	defer done()
 	err = cli.WithServers(ctx, cfg, v.Logger(cfg), func(ctx context.Context, h *host.Host) error {
-		states := h.Upstreams(ctx) // first, because it waits for the upstreams
+		states := h.Upstreams(ctx) // first, because Upstreams waits for the upstreams
 		servers = newServersReport(cfg, states, h.Problems())
 		names = newNamesReport(cfg, h.Names(), h.Problems())
 		if v.protocol {
@@ -212,7 +212,7 @@ func (r serversReport) failed() bool {
 	return false
 }
 
-// write prints a table; what does not fit into one line of it goes below.
+// write prints a table; details too long for a row go below.
 func (r serversReport) write(w io.Writer) error {
 	if len(r.Servers) == 0 {
 		_, err := fmt.Fprintln(w, "no upstream servers are configured")
@@ -228,7 +228,7 @@ func (r serversReport) write(w io.Writer) error {
 		if s.State == string(servers.Ready) || s.State == string(health.Asleep) {
 			tools, resources, prompts = fmt.Sprint(s.Tools), fmt.Sprint(s.Resources), fmt.Sprint(s.Prompts)
 			if s.Templates > 0 {
-				resources += fmt.Sprintf("+%d", s.Templates) // those that templates stand for cannot be counted
+				resources += fmt.Sprintf("+%d", s.Templates) // the resources of templates cannot be counted
 			}
 		}
 		if s.State == string(servers.Ready) {
@@ -251,7 +251,7 @@ func (r serversReport) write(w io.Writer) error {
 	return writeProblems(w, r.Problems)
 }
 
-// withSandbox puts a cell about a server's sandbox behind the third one, if there is such a
+// withSandbox inserts a cell about a server's sandbox after the third cell, if the table has the
 // column.
 func withSandbox(cells []any, sandbox string, column bool) []any {
 	if !column {
@@ -260,7 +260,7 @@ func withSandbox(cells []any, sandbox string, column bool) []any {
 	return slices.Insert(cells, 3, any(sandbox))
 }
 
-// writeDetails writes lines that did not fit into the row of a server.
+// writeDetails writes lines too long for the row of a server.
 func writeDetails(w io.Writer, server, lines string) {
 	fmt.Fprintf(cli.Raw(w), "\n%s\n", cli.Paint(w, display.Bold, display.Text(server)+":"))
 	for line := range strings.SplitSeq(display.Text(lines), "\n") {
@@ -287,13 +287,13 @@ type namesReport struct {
 	Problems []string     `json:"problems"` // collisions of names
 }
 
-// nameReport is one name in the output of servers --names --json.
+// nameReport is a name in the output of servers --names --json.
 type nameReport struct {
 	Name   string `json:"name"`
 	Kind   string `json:"kind"` // tool, prompt
 	Server string `json:"server"`
 	Own    string `json:"ownName"`
-	// Shortened says that Name is not simply the prefix and Own, but ends in a hash.
+	// Shortened says that Name ends in a hash and is not simply the prefix and Own.
 	Shortened bool `json:"shortened"`
 }
 
@@ -345,7 +345,7 @@ func newChecksReport(reports []health.Report) checksReport {
 	return checksReport{Healthy: health.Healthy(reports), Servers: append([]health.Report{}, reports...)}
 }
 
-// write prints a table, and below it what does not fit into a line.
+// write prints a table, and below the table the details too long for a line.
 func (r checksReport) write(w io.Writer) error {
 	if len(r.Servers) == 0 {
 		_, err := fmt.Fprintln(w, "no upstream servers are configured")

@@ -89,7 +89,7 @@ disabled.`,
 // envRegistry is the environment variable with the address of the registry.
 const envRegistry = "MCP_METATOOL_REGISTRY"
 
-// addition is one run of add.
+// addition is a run of add.
 type addition struct {
 	cli.Settings
 	cli.Consent
@@ -97,14 +97,14 @@ type addition struct {
 	registry          string
 	disabled, keyring bool
 	noStart, replace  bool
-	document          *serverjson.Document // nil unless it is described by one
+	document          *serverjson.Document // nil for a server without a document
 	file              *edit.File
-	unset             []string     // variables that are not set in the environment
-	kept              []keptSecret // those that go into the keyring
-	interactive       bool         // somebody can be asked
+	unset             []string     // variables missing in the environment
+	kept              []keptSecret // secrets for the keyring
+	interactive       bool         // a person can be asked
 }
 
-// run adds the server. dash is the number of arguments before --, -1 if there is none.
+// run adds the server. dash is the number of arguments before --, -1 without --.
 func (a *addition) run(ctx context.Context, args []string, dash int) error {
 	a.Consent.Begin(a.Cmd)
 	a.interactive = a.Asker != nil && !a.DryRun && !a.Yes
@@ -157,7 +157,7 @@ func (a *addition) run(ctx context.Context, args []string, dash int) error {
 
 var registryPrefix = "registry:"
 
-// understand finds out what is to be added.
+// understand finds out which server to add.
 func (a *addition) understand(ctx context.Context, args []string, dash int) error {
 	if dash >= 0 {
 		if dash != 1 || len(args) < 2 {
@@ -193,7 +193,7 @@ func (a *addition) understand(ctx context.Context, args []string, dash int) erro
 	return fmt.Errorf("%q is neither an address nor a server.json (a command comes after --: mcp-metatool add NAME -- %s)", source, display.EscapeLine(source))
 }
 
-// open opens the configuration and checks that the server can be added.
+// open opens the configuration and checks whether the server can be added.
 func (a *addition) open() (err error) {
 	if a.file, err = edit.Open(a.loadOptions()); err != nil {
 		return err
@@ -218,8 +218,8 @@ func (a *addition) put() error {
 	return err
 }
 
-// loadOptions are those for the configuration with the server. Variables of this run have
-// values. Those that have none are not errors.
+// loadOptions returns the options for the configuration with the server. Variables of this run have
+// values. Variables without values are not errors.
 func (a *addition) loadOptions() config.LoadOptions {
 	return config.LoadOptions{
 		Policies: compile.Policy,
@@ -227,7 +227,7 @@ func (a *addition) loadOptions() config.LoadOptions {
 	}
 }
 
-// agree shows what a server.json would run, and asks whether it may be run.
+// agree shows the command of a server.json, and asks whether the command may be run.
 func (a *addition) agree(ctx context.Context) error {
 	if a.document == nil {
 		return nil
@@ -256,7 +256,7 @@ func (a *addition) starts() bool {
 	})
 }
 
-// explain says what there is to do after the server was added.
+// explain says how to go on after the addition.
 func (a *addition) explain() {
 	out := a.Cmd.OutOrStdout()
 	fmt.Fprintf(out, "added %s\n", a.Name)
@@ -276,7 +276,7 @@ func (a *addition) explain() {
 	}
 }
 
-// serverName makes a name of a server out of one of the registry.
+// serverName makes a name of a server out of a name in the registry.
 func serverName(full string) string {
 	name := full[strings.LastIndexByte(full, '/')+1:]
 	name = strings.Trim(notInName.ReplaceAllString(name, "-"), "-")
@@ -295,8 +295,8 @@ func serverName(full string) string {
 
 var notInName = lazyregexp.New(`[^A-Za-z0-9_-]+`)
 
-// askForVariables asks for the values of variables that have none. A server with variables
-// that are not in the environment is added as disabled: it would only fail.
+// askForVariables asks for the values of variables without values. A server with variables missing
+// in the environment is added as disabled: the server would only fail.
 func (a *addition) askForVariables(ctx context.Context) error {
 	a.Server.Disabled = false // the variables of a disabled server are not looked at
 	if err := a.put(); err != nil {
@@ -329,8 +329,8 @@ func (a *addition) askForVariables(ctx context.Context) error {
 	return a.put()
 }
 
-// try starts the server once and shows its tools. A server that does not work is added only
-// if the person wants that.
+// try starts the server once and shows its tools. A server that does not work is added only with
+// the consent of the person.
 func (a *addition) try(ctx context.Context) error {
 	if !a.starts() {
 		return nil
@@ -379,8 +379,8 @@ func (a *addition) transports() []config.Transport {
 	return []config.Transport{config.StreamableHTTP, config.LegacySSE}
 }
 
-// start starts the server and shows its tools. It returns why the server does not work, ""
-// if it does.
+// start starts the server and shows its tools. start returns why the server does not work, "" for a
+// working server.
 func (a *addition) start(ctx context.Context) (string, error) {
 	disabled := a.Server.Disabled
 	a.Server.Disabled = false // here all variables have values
@@ -396,12 +396,12 @@ func (a *addition) start(ctx context.Context) (string, error) {
 	if cfg, err = cli.OnlyServer(cfg, a.Name); err != nil {
 		return "", err
 	}
-	cfg.Upstreams[0].Detect = false // each transport is tried on its own
+	cfg.Upstreams[0].Detect = false // each transport is tried separately
 	done := cli.Busy(a.Cmd, "starting "+a.Name)
 	defer done()
 	failed := ""
 	err = cli.WithServers(ctx, cfg, a.Logger(cfg), func(ctx context.Context, h *host.Host) error {
-		st := h.Upstreams(ctx)[0] // the only one
+		st := h.Upstreams(ctx)[0] // the only upstream
 		if st.State != servers.Ready {
 			failed = a.Masker.Mask(cmp.Or(strings.TrimPrefix(st.Err, fmt.Sprintf("upstream %q: ", st.Name)), "it has not become ready"))
 			return context.Cause(ctx)
@@ -442,9 +442,9 @@ func (a *addition) showTools(w io.Writer, st servers.Status, tools [][]byte) err
 	return err
 }
 
-// chooseKeyring makes secrets that are known in this run, but not in the environment, ones of
-// the system's keyring, if a flag or the person wants that. They are kept once the
-// configuration is written.
+// chooseKeyring moves secrets that are known in this run, but not in the environment, to the
+// system's keyring, if a flag or the person says so. The secrets are kept after the configuration
+// is written.
 func (a *addition) chooseKeyring(ctx context.Context) error {
 	var names []string
 	for _, name := range a.unset {
@@ -478,7 +478,7 @@ func (a *addition) chooseKeyring(ctx context.Context) error {
 	return nil
 }
 
-// chooseEnabled asks whether a server with variables that are not set is to be enabled.
+// chooseEnabled asks whether to enable a server with missing variables.
 func (a *addition) chooseEnabled(ctx context.Context) error {
 	if len(a.unset) == 0 || a.disabled {
 		return nil
@@ -488,11 +488,11 @@ func (a *addition) chooseEnabled(ctx context.Context) error {
 	return err
 }
 
-// keptSecret is a secret that goes into the keyring.
+// keptSecret is a secret for the keyring.
 type keptSecret struct{ name, value string }
 
-// keyringName returns a name for a secret in the keyring: that of its variable, or one with
-// the name of the server, and a number, if the keyring has another secret there.
+// keyringName returns a name for a secret in the keyring: the name of its variable. If the keyring
+// has another secret under the name, the result has the name of the server, and a number.
 func (a *addition) keyringName(ctx context.Context, variable string) (string, error) {
 	if a.DryRun {
 		return variable, nil // the keyring may have to be unlocked
@@ -537,7 +537,7 @@ func (a *addition) replaceVariable(name, reference string) {
 	}
 }
 
-// replaceVariable replaces a variable in a text of the configuration, unless it is escaped.
+// replaceVariable replaces an unescaped variable in a text of the configuration.
 func replaceVariable(text, variable, reference string) string {
 	var b strings.Builder
 	for {

@@ -82,7 +82,7 @@ What is right already is not written again.
 	return cmd
 }
 
-// connection is one run of connect.
+// connection is a run of connect.
 type connection struct {
 	cli.Consent
 	config, scope, name string
@@ -95,9 +95,9 @@ type connection struct {
 	host    *clientconfig.Host
 	file    clientconfig.File
 	listing *clientconfig.Listing
-	planned *config.Config // the configuration, with placeholders for variables; nil: it has mistakes
-	// env are variables in addition to those of --env; references are those that the host
-	// has given to other servers.
+	planned *config.Config // the configuration, with placeholders for variables; nil: the configuration has mistakes
+	// env are variables in addition to --env; references are the variables that the host has given
+	// to other servers.
 	env, references []clientconfig.Setting
 	entry           clientconfig.Entry
 	launch          clientconfig.Launch
@@ -139,7 +139,7 @@ func starting(h *clientconfig.Host, n int) string {
 	return fmt.Sprintf("%s starts %s of its own", h.Title, cli.Plural(n, "server"))
 }
 
-// open finds the file of the host and reads it, and finds the configuration.
+// open finds the file of the host and reads the file, and finds the configuration.
 func (c *connection) open(ctx context.Context) error {
 	place := slices.IndexFunc(c.host.Files(c.sys), func(f clientconfig.File) bool { return f.Scope == clientconfig.Scope(c.scope) })
 	if place < 0 {
@@ -161,7 +161,7 @@ func (c *connection) open(ctx context.Context) error {
 		return fmt.Errorf("there is no configuration %s yet (write one, or copy the servers of a host: mcp-metatool import %s)", file.Path(), c.host.Name)
 	}
 	c.config = file.Path()
-	c.planned, _ = file.Parse(config.LoadOptions{Policies: compile.Policy, Context: ctx, Getenv: placeholder}) // starting it says what is wrong
+	c.planned, _ = file.Parse(config.LoadOptions{Policies: compile.Policy, Context: ctx, Getenv: placeholder}) // the start reports the mistake
 	return nil
 }
 
@@ -211,8 +211,8 @@ func (c *connection) prepare() error {
 	return nil
 }
 
-// entryName returns the name of the entry: the one that is asked for, the one that there is
-// already, or the usual one.
+// entryName returns the name of the entry: the name asked for, the existing name, or the usual
+// name.
 func (c *connection) entryName() string {
 	if self := c.listing.Self(); self != nil && c.name == "" {
 		return self.Original
@@ -220,7 +220,7 @@ func (c *connection) entryName() string {
 	return cmp.Or(c.name, "metatool")
 }
 
-// kept returns what stays of an entry that is there already: variables that we do not set.
+// kept returns the part of an existing entry that stays: variables that we do not set.
 func (c *connection) kept() *clientconfig.Entry {
 	kept := &clientconfig.Entry{}
 	for i := range c.listing.Servers {
@@ -273,8 +273,8 @@ func (c *connection) addVariables() error {
 	return nil
 }
 
-// write shows the command, starts it as the host will, and writes the entry into text, which
-// is the content of the host's file.
+// write shows the command, starts the command as the host will, and writes the entry into text, the
+// content of the host's file.
 func (c *connection) write(ctx context.Context, text []byte, question string) error {
 	after, err := c.file.Set(text, &c.entry)
 	if err != nil {
@@ -348,7 +348,7 @@ func (c *connection) runHostCommand(ctx context.Context) error {
 	return runOwn(ctx, c.cmd, &c.Consent, own)
 }
 
-// runOwn shows a command of a host, asks, and runs it.
+// runOwn shows a command of a host, asks, and runs the command.
 func runOwn(ctx context.Context, cmd *cobra.Command, consent *cli.Consent, own []string) error {
 	out := cmd.OutOrStdout()
 	line := display.EscapeLine(commandLine(own))
@@ -379,11 +379,11 @@ func runOwn(ctx context.Context, cmd *cobra.Command, consent *cli.Consent, own [
 	return nil
 }
 
-// verifyTimeout is how long the start may take. Servers that npx installs first take long.
+// verifyTimeout bounds the start. Servers that npx installs first take long.
 const verifyTimeout = 2 * time.Minute
 
-// verify starts mcp-metatool as the host will, and asks for its tools and for the state of
-// its servers.
+// verify starts mcp-metatool as the host will, and asks for the tools and for the state of the
+// servers.
 func (c *connection) verify(ctx context.Context) error {
 	if c.noVerify {
 		return nil
@@ -417,12 +417,12 @@ func (c *connection) verify(ctx context.Context) error {
 	return nil
 }
 
-// missing returns the variables that the configuration needs and the launch does not have.
+// missing returns the variables that the configuration needs and the launch lacks.
 func (c *connection) missing(ctx context.Context, launch clientconfig.Launch) []string {
 	_, err := config.Load(config.LoadOptions{Policies: compile.Policy, Context: ctx, Flag: c.config, Getenv: launch.Getenv})
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
-		return nil // any other problem is found by starting it
+		return nil // the start finds any other problem
 	}
 	var names []string
 	for _, e := range joined.Unwrap() {
@@ -433,11 +433,11 @@ func (c *connection) missing(ctx context.Context, launch clientconfig.Launch) []
 	return names
 }
 
-// unhealthy returns what does not work of the servers behind a running mcp-metatool.
+// unhealthy describes the failures of the servers behind a running mcp-metatool.
 func unhealthy(ctx context.Context, u *servers.Upstream) []string {
 	reply, err := u.Call(ctx, wire.Call{Method: protocol.MethodToolsCall, Params: []byte(`{"name":"health_check","arguments":{}}`)})
 	if err != nil || reply.Error != nil {
-		return nil // it has started, which is what was to be shown
+		return nil // the start succeeded, and only the start was in question
 	}
 	var result struct {
 		StructuredContent struct {
@@ -456,11 +456,10 @@ func unhealthy(ctx context.Context, u *servers.Upstream) []string {
 	return problems
 }
 
-// addPath adds our PATH to the entry if a server of the configuration would not be found
-// with that of the host.
+// addPath adds our PATH to the entry if the PATH of the host lacks a server of the configuration.
 func (c *connection) addPath() {
 	here := os.Getenv("PATH")
-	there, _ := c.launch.Getenv("PATH") // perhaps that of an entry that is there already
+	there, _ := c.launch.Getenv("PATH") // perhaps the PATH of an existing entry
 	if there == here || c.planned == nil {
 		return
 	}
@@ -472,8 +471,7 @@ func (c *connection) addPath() {
 	}
 }
 
-// findable reports whether a command, and the interpreter that its first line names, are
-// found with a PATH.
+// findable reports whether a PATH has a command and the interpreter in its first line.
 func findable(command, path string) bool {
 	if filepath.Base(command) == command {
 		found, ok := clientconfig.Find(command, path)
@@ -508,21 +506,21 @@ func cleanPath(path string) string {
 	return strings.Join(dirs, string(filepath.ListSeparator))
 }
 
-// hostReport is one place of a host's servers in the output of connect --list --json.
+// hostReport is a place of a host's servers in the output of connect --list --json.
 type hostReport struct {
 	Host   string             `json:"host"`
 	Title  string             `json:"title"`
 	Scope  clientconfig.Scope `json:"scope"`
 	File   string             `json:"file"`
 	Exists bool               `json:"exists"`
-	// Connected says that mcp-metatool is among the servers; Entry is its name there, and
-	// Command what the host starts.
+	// Connected says that mcp-metatool is among the servers; Entry is the name of mcp-metatool in
+	// the file, and Command the command that the host starts.
 	Connected bool   `json:"connected"`
 	Entry     string `json:"entry,omitempty"`
 	Command   string `json:"command,omitempty"`
 	// Others is the number of other servers.
 	Others int `json:"others"`
-	// Problem says why the file cannot be used, or what is wrong with the entry.
+	// Problem says why the file cannot be used, or describes the mistake in the entry.
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -560,7 +558,7 @@ func listConnections(ctx context.Context, w io.Writer, asJSON bool) error {
 	return t.Flush()
 }
 
-// reportHost examines one place.
+// reportHost examines a place.
 func reportHost(ctx context.Context, sys *clientconfig.System, f clientconfig.File) hostReport {
 	r := hostReport{Host: f.Host.Name, Title: f.Host.Title, Scope: f.Scope, File: f.Path}
 	l, err := clientconfig.Read(ctx, sys, f)
@@ -601,9 +599,9 @@ func ownBinary() (string, error) {
 	return stableBinary(own, os.Args[0])
 }
 
-// stableBinary returns the path of a program that was started as started: that path, or the
-// one in PATH, if it leads to the same file. Package managers change such links with each
-// version, and delete the file itself.
+// stableBinary returns the path of a program that was started as started: the path started, or the
+// path in PATH, if both lead to the same file. Package managers change the links with each version,
+// and delete the file.
 func stableBinary(own, started string) (string, error) {
 	info, err := os.Stat(own)
 	if err != nil {
@@ -622,7 +620,7 @@ func stableBinary(own, started string) (string, error) {
 			paths = append(paths, path)
 		}
 	}
-	paths = append(paths[1:], own) // its own path is the last resort
+	paths = append(paths[1:], own) // the own path of the program is the last resort
 	for _, path := range paths {
 		if clientconfig.Transient(path) == "" {
 			return path, nil
@@ -631,7 +629,7 @@ func stableBinary(own, started string) (string, error) {
 	return paths[0], nil
 }
 
-// variableNames returns the names of variables of the entry that have values of the person.
+// variableNames returns the names of variables of the entry with values of the person.
 func (c *connection) variableNames() []string {
 	var names []string
 	for _, s := range c.entry.Env {
@@ -642,8 +640,8 @@ func (c *connection) variableNames() []string {
 	return names
 }
 
-// isPublic reports whether a variable of the entry is no value of the person: a path of ours,
-// or a reference that the host resolves.
+// isPublic reports whether a variable of the entry holds no value of the person: a path of ours, or
+// a reference that the host resolves.
 func (c *connection) isPublic(s clientconfig.Setting) bool {
 	return s.Name == config.EnvDir || s.Name == "PATH" || slices.Contains(c.references, s) || strings.HasPrefix(s.Value, "${")
 }

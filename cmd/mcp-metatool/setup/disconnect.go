@@ -45,7 +45,7 @@ and so is a backup. The servers of mcp-metatool's configuration are not put back
 	return cmd
 }
 
-// disconnection is one run of disconnect.
+// disconnection is a run of disconnect.
 type disconnection struct {
 	cli.Consent
 	config, scope, name string
@@ -75,7 +75,7 @@ func (d *disconnection) run(ctx context.Context, name string) (err error) {
 			continue
 		}
 		known = true
-		l, err := clientconfig.Read(ctx, d.sys, f) // anew for each: two places can be in one file
+		l, err := clientconfig.Read(ctx, d.sys, f) // anew for each place: two places can be in one file
 		if err != nil {
 			return cli.Usage(fmt.Errorf("disconnect: %w (%s)", err, d.Unwritten()))
 		}
@@ -110,7 +110,7 @@ func (d *disconnection) entries(l *clientconfig.Listing) []string {
 	return names
 }
 
-// configOf returns the path of the configuration that an entry of ours names, "" if it names none.
+// configOf returns the path of the configuration in an entry of ours, "" for none.
 func configOf(s *clientconfig.Server) string {
 	for i, arg := range s.Args {
 		file, ok := strings.CutPrefix(arg, "--config=")
@@ -126,7 +126,7 @@ func configOf(s *clientconfig.Server) string {
 	return ""
 }
 
-// remove removes our entries from one file.
+// remove removes our entries from a file.
 func (d *disconnection) remove(ctx context.Context, l *clientconfig.Listing, names []string) (err error) {
 	if d.useHost {
 		for _, name := range names {
@@ -166,7 +166,7 @@ func (d *disconnection) remove(ctx context.Context, l *clientconfig.Listing, nam
 	return err
 }
 
-// explainEmpty says where the servers are that import --replace has taken out of a file.
+// explainEmpty names the place of the servers that import --replace has taken out of a file.
 func (d *disconnection) explainEmpty(ctx context.Context, l *clientconfig.Listing) {
 	older := l.File
 	older.Path += ".bak" // the first backup is the oldest
@@ -195,7 +195,7 @@ func hostMasker(l *clientconfig.Listing) *config.Masker {
 		for _, secret := range s.Secrets(map[string]string{}) {
 			secrets.Add(secret.Value)
 		}
-		if s.Self { // what --env has put there, whatever its name
+		if s.Self { // the variables of --env, whatever their names
 			for _, v := range s.Env {
 				if v.Name != config.EnvDir && v.Name != "PATH" {
 					secrets.Add(v.Value)
@@ -224,7 +224,7 @@ func disableCommand() *cobra.Command {
 		"disabled", func(f *edit.File, name string) error { return disable(f, name, true) })
 }
 
-// disable sets whether a server is disabled, if it is not as it should be.
+// disable sets whether a server is disabled, unless the state is right already.
 func disable(f *edit.File, name string, disabled bool) error {
 	cfg, err := f.Parse(config.LoadOptions{Policies: compile.Policy, Unset: func(string, *config.Problem) {}})
 	if err != nil {
@@ -238,7 +238,7 @@ func disable(f *edit.File, name string, disabled bool) error {
 	return f.Set(name, "disabled", disabled)
 }
 
-// editCommand makes a verb that changes servers of the configuration.
+// editCommand makes a verb for changes to servers of the configuration.
 func editCommand(use, short, long, done string, change func(f *edit.File, name string) error) *cobra.Command {
 	e := &serverEdit{done: done, change: change}
 	cmd := &cobra.Command{
@@ -252,11 +252,11 @@ func editCommand(use, short, long, done string, change func(f *edit.File, name s
 	return cmd
 }
 
-// serverEdit is one run of remove, enable or disable.
+// serverEdit is a run of remove, enable or disable.
 type serverEdit struct {
 	cli.Settings
 	cli.Consent
-	done   string // what servers are afterwards
+	done   string // the state of the servers afterwards
 	change func(f *edit.File, name string) error
 }
 
@@ -296,7 +296,7 @@ func (e *serverEdit) run(names []string) error {
 	return err
 }
 
-// edit changes one server.
+// edit changes a server.
 func (e *serverEdit) edit(f *edit.File, name string) error {
 	err := e.change(f, name)
 	if !errors.Is(err, edit.ErrNoServer) {

@@ -73,7 +73,7 @@ of which a backup is kept. See also: connect.`,
 	return cmd
 }
 
-// hostImport is one run of import.
+// hostImport is a run of import.
 type hostImport struct {
 	cli.Settings
 	cli.Consent
@@ -87,11 +87,11 @@ type hostImport struct {
 	host     *clientconfig.Host // nil for a file
 	listings []*clientconfig.Listing
 	file     *edit.File
-	planned  *config.Config // the configuration with the servers in it
+	planned  *config.Config // the configuration including the servers
 	found    []*foundServer
 }
 
-// The states of a server that is found.
+// The states of a found server.
 const (
 	foundNew     = "new"
 	foundSame    = "same"
@@ -102,7 +102,7 @@ const (
 	foundSkipped = "skipped"
 )
 
-// foundServer is a server of a host, as it is in the output of --json.
+// foundServer is a server of a host, in the output of --json.
 type foundServer struct {
 	Name        string                    `json:"name"`
 	File        string                    `json:"file"`
@@ -116,12 +116,11 @@ type foundServer struct {
 
 	server  *clientconfig.Server
 	secrets []clientconfig.Secret
-	// inVariables says that the configuration has variables in place of the secrets
-	// already.
+	// inVariables says that the configuration already has variables in place of the secrets.
 	inVariables bool
 	listing     *clientconfig.Listing
-	// missing are variables that it needs and that are not set. waits says that the
-	// configuration has it as disabled because of such variables, needs.
+	// missing are the unset variables of the server. waits says that the configuration has the
+	// server as disabled because of the variables in needs.
 	missing, needs []string
 	waits          bool
 }
@@ -132,7 +131,7 @@ type foundSecret struct {
 	Variable string `json:"variable"`
 }
 
-// What happens to secrets in plain text.
+// The choices for secrets in plain text.
 const (
 	secretsEnv     = "env"
 	secretsKeyring = "keyring"
@@ -153,7 +152,7 @@ func (m *hostImport) run(ctx context.Context, cmd *cobra.Command, from string) e
 	switch {
 	case !m.asJSON:
 		m.show(cmd.OutOrStdout())
-	case m.Asker != nil && !m.Yes && !m.DryRun: // what the questions are about
+	case m.Asker != nil && !m.Yes && !m.DryRun: // the subjects of the questions
 		m.show(cmd.ErrOrStderr())
 	}
 	if err := m.decideReferences(ctx); err != nil {
@@ -252,7 +251,7 @@ func (m *hostImport) imports(f *foundServer) bool {
 	return f.State == foundNew || f.State == foundDiffers && m.overwrite
 }
 
-// write changes the configuration. It reports whether that is as it should be now.
+// write changes the configuration, and reports whether the configuration is now as wanted.
 func (m *hostImport) write(ctx context.Context) (bool, error) {
 	masker := &config.Masker{}
 	for _, f := range m.found {
@@ -289,8 +288,8 @@ func (m *hostImport) write(ctx context.Context) (bool, error) {
 	return m.Consent.Apply(ctx, out, "Write this to "+m.sys.Short(m.file.Path())+"?", m.file.Change())
 }
 
-// placeholder gives every variable of the configuration a value, so that it can be checked
-// before they are set.
+// placeholder gives every variable of the configuration a value, for a check before the variables
+// are set.
 func placeholder(name string) (string, bool) {
 	if value, ok := os.LookupEnv(name); ok || strings.HasPrefix(name, "MCP_METATOOL_") {
 		return value, ok
@@ -339,7 +338,7 @@ func completeHosts(_ *cobra.Command, args []string, _ string) ([]string, cobra.S
 	return hostNames(), cobra.ShellCompDirectiveDefault
 }
 
-// starts returns what a server is, on one line, without secrets.
+// starts describes a server on a line, without secrets.
 func starts(s *clientconfig.Server) string {
 	if s.Transport != config.Stdio {
 		return clientconfig.Mask("url", s.URL)
@@ -351,7 +350,7 @@ func starts(s *clientconfig.Server) string {
 	return cmp.Or(strings.Join(words, " "), "-")
 }
 
-// show prints the servers that were read.
+// show prints the servers in the files.
 func (m *hostImport) show(w io.Writer) {
 	for i, l := range m.listings {
 		if i > 0 {
@@ -390,7 +389,7 @@ func absent(value string) string {
 	return display.EscapeLine(value)
 }
 
-// summarize prints what was imported, and which variables have to be set.
+// summarize prints the imported servers, and the variables to set.
 func (m *hostImport) summarize(w io.Writer) {
 	states := map[string]int{}
 	for _, f := range m.found {
@@ -432,7 +431,7 @@ func (m *hostImport) summarize(w io.Writer) {
 	}
 }
 
-// onStderr returns a command with the same input that prints everything to standard error.
+// onStderr returns a command with the same input and all output on standard error.
 func onStderr(cmd *cobra.Command) *cobra.Command {
 	c := &cobra.Command{}
 	c.SetIn(cmd.InOrStdin())
@@ -462,17 +461,16 @@ func commandLine(words []string) string {
 	return strings.Join(quoted, " ")
 }
 
-// comparison is what is known while the servers of a host are compared with the
-// configuration.
+// comparison holds the state of the comparison of a host's servers with the configuration.
 type comparison struct {
 	home   string
 	ours   map[string]*clientconfig.Server
-	idents map[string]string // what scripts call a server, and its name
-	// seen has the names in the host's files, and given the names here with those.
+	idents map[string]string // the name of a server in scripts, and the server with the name
+	// seen has the names in the host's files, and given the corresponding names here.
 	seen  map[string]bool
 	given map[string]string
-	// used are the names of variables and secrets that the configuration refers to. taken
-	// are the values of the variables of this environment, and chosen of the new ones.
+	// used are the names of variables and secrets in the configuration. taken are the values of the
+	// variables of this environment, and chosen of the new variables.
 	used          []string
 	taken, chosen map[string]string
 }
@@ -482,7 +480,7 @@ func (m *hostImport) compare(ctx context.Context) error {
 	ours, err := clientconfig.ReadOurs(m.sys, m.file.Path(), m.file.Text())
 	if err != nil {
 		if _, problem := m.file.Parse(config.LoadOptions{Policies: compile.Policy, Context: ctx, Getenv: placeholder}); problem != nil {
-			return problem // it says more
+			return problem // the problem says more
 		}
 		return fmt.Errorf("%s: %w", m.file.Path(), err)
 	}
@@ -512,7 +510,7 @@ func (m *hostImport) compare(ctx context.Context) error {
 	return nil
 }
 
-// judge determines the state of one server.
+// judge determines the state of a server.
 func (m *hostImport) judge(f *foundServer, c *comparison) {
 	s := f.server
 	f.Name, f.Transport, f.Notes, f.Starts = s.Name, s.Transport, s.Notes, starts(s)
@@ -550,7 +548,7 @@ func (m *hostImport) judge(f *foundServer, c *comparison) {
 	}
 	f.waiting(had)
 	f.State, f.Differences = foundSame, f.compare(c, had, s)
-	if f.Differences == nil { // the secrets are in plain text there too
+	if f.Differences == nil { // the secrets are in plain text in the configuration too
 		return
 	}
 	names, matches := f.match(c, had)
@@ -560,9 +558,9 @@ func (m *hostImport) judge(f *foundServer, c *comparison) {
 	}
 }
 
-// names returns the variables that are in use, with their values, for
-// [clientconfig.Server.Secrets]. The value of a variable in the configuration is not known,
-// so none of its servers' variables is used for s, except those that s has there already.
+// names returns the used variables with their values, for [clientconfig.Server.Secrets]. The value
+// of a variable in the configuration is unknown. So s gets no variable of the configuration's
+// servers, except the variables that s already has.
 func (c *comparison) names(s *clientconfig.Server, except []string) map[string]string {
 	names := maps.Clone(c.taken)
 	maps.DeleteFunc(names, func(name, _ string) bool { return slices.Contains(except, name) || s.Owns(name) })
@@ -584,8 +582,8 @@ func (f *foundServer) take(c *comparison, names map[string]string) {
 	}
 }
 
-// waiting finds out whether the configuration has the server as disabled because of
-// variables that are not set here.
+// waiting finds out whether the configuration has the server as disabled because of missing
+// variables.
 func (f *foundServer) waiting(had *clientconfig.Server) {
 	if !had.Disabled || f.server.Disabled {
 		return
@@ -597,7 +595,7 @@ func (f *foundServer) waiting(had *clientconfig.Server) {
 	}
 }
 
-// compare is clientconfig.Compare, except that it is no difference if the server waits for
+// compare is clientconfig.Compare, but ignores the disabled state of a server with missing
 // variables.
 func (f *foundServer) compare(c *comparison, had, s *clientconfig.Server) []clientconfig.Difference {
 	different := clientconfig.Compare(had, s, c.home)
@@ -610,8 +608,8 @@ func (f *foundServer) compare(c *comparison, had, s *clientconfig.Server) []clie
 	return different
 }
 
-// match reports whether the configuration has the server with references in place of its
-// secrets, and returns the names that are in use for the others; see names.
+// match reports whether the configuration has the server with references in place of its secrets,
+// and returns the used names for the other secrets; see names.
 func (f *foundServer) match(c *comparison, had *clientconfig.Server) (names map[string]string, matches bool) {
 	uses := had.Uses()
 	names = c.names(f.server, uses)
@@ -625,11 +623,11 @@ func (f *foundServer) match(c *comparison, had *clientconfig.Server) (names map[
 				f.Differences, f.inVariables = nil, i == 0
 				return names, true
 			}
-			if len(different) < len(f.Differences) { // the configuration has its secrets in that form
+			if len(different) < len(f.Differences) { // the configuration has the secrets as references
 				f.Differences = different
 			}
 		}
-		// It may have been imported when its first choice of a name was in use.
+		// The import may have happened while the first choice of a name was in use.
 		for _, secret := range f.server.Clone().Secrets(maps.Clone(names)) {
 			if !slices.Contains(uses, secret.Variable) {
 				names[secret.Variable] = ""
@@ -639,13 +637,13 @@ func (f *foundServer) match(c *comparison, had *clientconfig.Server) (names map[
 	elsewhere := slices.ContainsFunc(f.Differences, func(d clientconfig.Difference) bool {
 		return slices.Contains([]string{"transport", "command", "args", "url"}, d.Setting)
 	})
-	if elsewhere { // what the variables hold is for another program or address
+	if elsewhere { // the variables hold values for another program or address
 		uses = nil
 	}
 	return c.names(f.server, uses), false
 }
 
-// commandProblem says if the program of a server is not there.
+// commandProblem reports a missing program of a server.
 func commandProblem(s *clientconfig.Server) string {
 	if s.Transport != config.Stdio || strings.Contains(s.Command, "${") || strings.HasPrefix(s.Command, "~") {
 		return ""

@@ -17,8 +17,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// checkReplace returns an error if a file of the host could not be changed, so that this is
-// known before the first one is.
+// checkReplace returns an error if a file of the host could not be changed, before the first file
+// is changed.
 func (m *hostImport) checkReplace() error {
 	if !m.replace {
 		return nil
@@ -38,14 +38,14 @@ func (m *hostImport) checkReplace() error {
 	return nil
 }
 
-// stays reports whether a file is not changed because others use it too.
+// stays reports whether a file stays unchanged because other programs use the file too.
 func (m *hostImport) stays(l *clientconfig.Listing) bool {
 	return l.File.Shared && m.scope != string(l.File.Scope)
 }
 
-// replaceInHost puts mcp-metatool in place of the imported servers, in each file of the
-// host. Only the first place gets an entry: the host uses it wherever the others count. The
-// entry has the variables of the servers of all places.
+// replaceInHost puts mcp-metatool in place of the imported servers, in each file of the host. Only
+// the first place gets an entry: the host uses the entry wherever the other places count. The entry
+// has the variables of the servers of all places.
 func (m *hostImport) replaceInHost(ctx context.Context) error {
 	placed := false
 	for _, l := range m.listings {
@@ -73,7 +73,7 @@ func (m *hostImport) replaced(l *clientconfig.Listing) []*foundServer {
 	})
 }
 
-// without returns the text of a file without some of its servers.
+// without returns the text of a file without the given servers.
 func without(l *clientconfig.Listing, out []*foundServer) (text []byte, err error) {
 	text = l.Data
 	for _, f := range out {
@@ -84,8 +84,8 @@ func without(l *clientconfig.Listing, out []*foundServer) (text []byte, err erro
 	return text, nil
 }
 
-// replaceInFile takes servers out of one file and, unless that is done elsewhere already,
-// puts mcp-metatool in.
+// replaceInFile takes servers out of a file and, unless another file has mcp-metatool already, puts
+// mcp-metatool in.
 func (m *hostImport) replaceInFile(ctx context.Context, l *clientconfig.Listing, out []*foundServer, placed bool) error {
 	l, err := clientconfig.Read(ctx, m.sys, l.File) // anew: two places can be in one file
 	var text []byte
@@ -117,11 +117,11 @@ func (m *hostImport) replaceInFile(ctx context.Context, l *clientconfig.Listing,
 	return err
 }
 
-// give gives the entry of mcp-metatool what the host gave to the servers of all its files.
+// give gives the entry of mcp-metatool the variables of the servers in all files of the host.
 func (m *hostImport) give(c *connection) {
 	for _, l := range m.listings {
 		for _, f := range m.replaced(l) {
-			if m.secrets == secretsEnv && m.imports(f) || f.inVariables { // the host's files had them already, so they may stay there
+			if m.secrets == secretsEnv && m.imports(f) || f.inVariables { // the host's files had the values already, so the values may stay
 				for _, s := range f.secrets {
 					c.env = append(c.env, clientconfig.Setting{Name: s.Variable, Value: s.Value})
 				}
@@ -137,7 +137,7 @@ func (m *hostImport) give(c *connection) {
 
 func keyringReference(s clientconfig.Secret) string { return "${keyring:" + s.Variable + "}" }
 
-// decideSecrets asks what happens to secrets in plain text, unless a flag says so.
+// decideSecrets asks how to treat secrets in plain text, unless a flag decides.
 func (m *hostImport) decideSecrets(ctx context.Context) error {
 	plain := slices.ContainsFunc(m.found, func(f *foundServer) bool { return m.imports(f) && f.secrets != nil })
 	switch {
@@ -170,7 +170,7 @@ func (m *hostImport) askSecrets(ctx context.Context) error {
 	return cli.Failed(errors.New("import: nothing was written"))
 }
 
-// keyringSecrets returns the secrets that go into the keyring, each once.
+// keyringSecrets returns the secrets for the keyring, each once.
 func (m *hostImport) keyringSecrets() []clientconfig.Secret {
 	if m.secrets != secretsKeyring {
 		return nil
@@ -187,8 +187,7 @@ func (m *hostImport) keyringSecrets() []clientconfig.Secret {
 	return list
 }
 
-// checkKeyring returns an error if the secrets cannot go into the keyring: there is none, or
-// it has others under their names.
+// checkKeyring returns an error if the keyring is missing, or has other secrets under the names.
 func (m *hostImport) checkKeyring(ctx context.Context) error {
 	if m.DryRun {
 		return nil
@@ -231,8 +230,8 @@ func (m *hostImport) fillKeyring(ctx context.Context) error {
 	return failed
 }
 
-// unsetOf returns the variables without a value that each server of a configuration needs,
-// unless it is disabled. parse is config.Parse or the method of edit.File.
+// unsetOf returns the variables without a value that each enabled server of a configuration needs.
+// parse is config.Parse or the method of edit.File.
 func unsetOf(opts config.LoadOptions, parse func(config.LoadOptions) (*config.Config, error)) (map[string][]string, error) {
 	unset := map[string][]string{}
 	opts.Unset = func(server string, p *config.Problem) {
@@ -245,8 +244,8 @@ func unsetOf(opts config.LoadOptions, parse func(config.LoadOptions) (*config.Co
 	return unset, err
 }
 
-// enableUnset asks whether servers are to be enabled although variables of theirs have no
-// values here. Without somebody to ask they are not: they would not work here.
+// enableUnset asks whether to enable servers although their variables have no values here. Without
+// a person to ask, the servers stay disabled: the servers would not work here.
 func enableUnset(ctx context.Context, c *cli.Consent, servers, variables []string) (bool, error) {
 	if c.Asker == nil || c.Yes || c.DryRun {
 		return false, nil
@@ -256,15 +255,15 @@ func enableUnset(ctx context.Context, c *cli.Consent, servers, variables []strin
 		strings.Join(variables, ", "), strings.Join(servers, ", ")))
 }
 
-// disableUnset writes those of the imported servers as disabled that need variables which
-// are set neither here nor, after --replace, in the host, unless the person wants otherwise.
+// disableUnset writes imported servers as disabled if they need variables that are set neither here
+// nor, after --replace, in the host, unless the person decides otherwise.
 func (m *hostImport) disableUnset(ctx context.Context) error {
 	if err := m.enableWaiting(); err != nil {
 		return err
 	}
 	unset, err := unsetOf(config.LoadOptions{Policies: compile.Policy, Context: ctx, Getenv: m.getenvThere}, m.file.Parse)
 	if err != nil {
-		return nil // it is reported with the configuration
+		return nil // the check of the configuration reports the error
 	}
 	var servers, variables []string
 	for _, f := range m.found {
@@ -303,8 +302,8 @@ func (m *hostImport) putServers() error {
 	return nil
 }
 
-// enableWaiting enables servers that were imported before and are disabled because of
-// variables that the host is given now.
+// enableWaiting enables servers of an earlier import that are disabled because of variables that
+// the host now gets.
 func (m *hostImport) enableWaiting() error {
 	for _, f := range m.found {
 		if !m.replace || !f.waits || f.State != foundSame {
@@ -320,8 +319,8 @@ func (m *hostImport) enableWaiting() error {
 	return nil
 }
 
-// getenvThere returns the value of a variable where mcp-metatool will be started: here, or
-// with --replace by the host, which is given those of its servers.
+// getenvThere returns the value of a variable where mcp-metatool will be started: here, or with
+// --replace by the host, which gets the variables of its servers.
 func (m *hostImport) getenvThere(name string) (string, bool) {
 	if value, ok := os.LookupEnv(name); ok || !m.replace {
 		return value, ok
@@ -334,7 +333,7 @@ func (m *hostImport) getenvThere(name string) (string, bool) {
 		}
 		for _, r := range f.server.References {
 			if r.Name == name {
-				return "1", true // only the host knows it
+				return "1", true // only the host knows the value
 			}
 		}
 	}
@@ -363,7 +362,7 @@ func (m *hostImport) explainUnset(w io.Writer) {
 	}
 }
 
-// showFetches prints what a server of a file fetches when it is started.
+// showFetches prints the downloads of a server at its start.
 func showFetches(w io.Writer, s *clientconfig.Server) {
 	for _, r := range s.Fetches() {
 		what := map[config.ReferenceKind]string{
@@ -373,9 +372,9 @@ func showFetches(w io.Writer, s *clientconfig.Server) {
 	}
 }
 
-// decideReferences asks whether commands, files and secrets in the keyring that a file refers
-// to are taken over. Whoever wrote the file may have another aim than the person who imports
-// it.
+// decideReferences asks whether to take over the commands, files and keyring secrets in the
+// references of a file. The author of the file may have another aim than the person who imports the
+// file.
 func (m *hostImport) decideReferences(ctx context.Context) error {
 	fetches := slices.ContainsFunc(m.found, func(f *foundServer) bool { return m.imports(f) && f.server.Fetches() != nil })
 	switch {

@@ -87,7 +87,7 @@ func (a *addition) parsed(ctx context.Context, data []byte) error {
 	return a.described(ctx, d)
 }
 
-// described makes the server the one that a document describes.
+// described makes the server the server of a document.
 func (a *addition) described(ctx context.Context, d *serverjson.Document) error {
 	if a.Transport != "" {
 		return errors.New("--transport is for addresses (--use chooses among those of a server.json)")
@@ -123,8 +123,8 @@ func (a *addition) described(ctx context.Context, d *serverjson.Document) error 
 	return a.FinishProgram()
 }
 
-// choose returns the option to use: the one that a flag names, the only one, the one that the
-// person chooses, or the first whose command is installed.
+// choose returns the option to use: the option of a flag, the only option, the choice of the
+// person, or the first option with an installed command.
 func (a *addition) choose(ctx context.Context, options []serverjson.Option) (*serverjson.Option, error) {
 	var usable []*serverjson.Option
 	var list strings.Builder
@@ -174,7 +174,7 @@ func (a *addition) choose(ctx context.Context, options []serverjson.Option) (*se
 	return usable[0], nil
 }
 
-// installed reports whether there is such a command; "" stands for one that is not needed.
+// installed reports whether a command is installed; "" stands for no command.
 func installed(command string) bool {
 	if command == "" {
 		return true
@@ -240,7 +240,7 @@ func (a *addition) fillIn(ctx context.Context, inputs []serverjson.Input) (map[s
 	return values, nil
 }
 
-// ask returns the text for an input that no flag gives; "" if it is left to its default.
+// ask returns the text for an input without a flag; "" for the default.
 func (a *addition) ask(ctx context.Context, in serverjson.Input) (string, error) {
 	if in.Secret {
 		return a.askSecret(ctx, in)
@@ -262,9 +262,9 @@ func (a *addition) ask(ctx context.Context, in serverjson.Input) (string, error)
 	}
 }
 
-// askSecret returns the reference for a secret that no flag gives; "" if it is left out. One
-// that is not required is taken from the environment only if the person says so: the document
-// may name a variable that is meant for something else.
+// askSecret returns the reference for a secret without a flag; "" if the person leaves the secret
+// out. An optional secret is taken from the environment only with the consent of the person: the
+// document may name a variable with another purpose.
 func (a *addition) askSecret(ctx context.Context, in serverjson.Input) (string, error) {
 	variable := a.variableOf(in)
 	reference := "${" + variable + "}"
@@ -281,9 +281,9 @@ func (a *addition) askSecret(ctx context.Context, in serverjson.Input) (string, 
 	return reference, nil
 }
 
-// variableOf returns the environment variable for a secret: its own name if it is one,
-// otherwise one with the name of the server, so that no document can name a variable that
-// is meant for something else and have it sent somewhere.
+// variableOf returns the environment variable for a secret: the name of the secret if the name is a
+// variable, otherwise a name with the name of the server. So no document can name a variable with
+// another purpose and have the value sent somewhere.
 func (a *addition) variableOf(in serverjson.Input) string {
 	if in.What == "environment variable" {
 		return in.Name
@@ -291,7 +291,7 @@ func (a *addition) variableOf(in serverjson.Input) string {
 	return clientconfig.VariableName(a.Name + "_" + in.Name)
 }
 
-// describeInputs lists inputs, one a line.
+// describeInputs lists inputs, each on a line.
 func describeInputs(inputs []serverjson.Input) string {
 	var b strings.Builder
 	for _, in := range inputs {
@@ -321,7 +321,7 @@ func describeInputs(inputs []serverjson.Input) string {
 	return b.String()
 }
 
-// show shows what the document would run, in full.
+// show shows the full command of the document.
 func (a *addition) show() {
 	var b strings.Builder
 	d, s := a.document, &a.Server

@@ -64,15 +64,15 @@ unless you give --call.`,
 	f.StringVar(&v.Transport, "transport", "", "transport of the URL: `http or sse` (default: http)")
 	cmd.ValidArgsFunction = cli.Choices(v.Servers).Complete(0)
 	cli.CompleteFlag(cmd, "transport", cli.OneOf("http", "sse"))
-	_ = cmd.RegisterFlagCompletionFunc("output", cli.FilesOf("toml")) // there is such a flag
+	_ = cmd.RegisterFlagCompletionFunc("output", cli.FilesOf("toml")) // the flag exists
 	return cmd
 }
 
-// smokeInit is one run of smoke init.
+// smokeInit is a run of smoke init.
 type smokeInit struct {
 	cli.Settings
 	cli.Consent
-	cli.Target // a server that is not configured
+	cli.Target // a server outside the configuration
 	output     string
 	replace    bool
 	call       bool
@@ -115,7 +115,7 @@ func (v *smokeInit) run(ctx context.Context, args []string, dash int) error {
 	return nil
 }
 
-// existing returns the file that is there already; nil for none.
+// existing returns the existing file; nil for none.
 func (v *smokeInit) existing() ([]byte, error) {
 	if !strings.EqualFold(filepath.Ext(v.output), ".toml") {
 		return nil, fmt.Errorf("--output %q: the name of a file of checks ends in .toml", v.output)
@@ -144,7 +144,7 @@ func (v *smokeInit) source(args []string, dash int) error {
 	return v.configured(args)
 }
 
-// unconfigured makes the file one that starts a server itself.
+// unconfigured makes the file start a server itself.
 func (v *smokeInit) unconfigured(name string, understand func() error) error {
 	if v.Config != "" {
 		return errors.New("--config is for servers that are configured")
@@ -170,8 +170,8 @@ func (v *smokeInit) unconfigured(name string, understand func() error) error {
 	return nil
 }
 
-// beside returns a path as the file of checks has it: relative to its folder, if it is below
-// it.
+// beside returns a path for the file of checks: relative to the folder of the file, if the path is
+// below the folder.
 func (v *smokeInit) beside(path string) string {
 	folder, err := filepath.Abs(filepath.Dir(v.output))
 	if err != nil {
@@ -183,7 +183,7 @@ func (v *smokeInit) beside(path string) string {
 	return path
 }
 
-// configured makes the file one that uses the configuration.
+// configured makes the file use the configuration.
 func (v *smokeInit) configured(only []string) error {
 	unset := map[string]error{}
 	options := config.LoadOptions{Policies: compile.Policy, Context: v.Cmd.Context(), Flag: v.Config, Unset: func(server string, p *config.Problem) {
@@ -230,7 +230,7 @@ func (v *smokeInit) configured(only []string) error {
 	return err
 }
 
-// reference returns the path of the configuration as the file has it.
+// reference returns the path of the configuration for the file.
 func (v *smokeInit) reference(path string) string {
 	folder, err := filepath.Abs(filepath.Dir(v.output))
 	if err == nil {
@@ -250,7 +250,7 @@ func (v *smokeInit) leaveOut(name, why string) {
 	v.draft.LeftOut = append(v.draft.LeftOut, name)
 }
 
-// explain says what was written, and what to do next.
+// explain names the written file and the next steps.
 func (v *smokeInit) explain(s smoke.DraftSummary) {
 	out, file := v.Cmd.OutOrStdout(), display.EscapeLine(v.output)
 	fmt.Fprintf(out, "wrote %s: %s", file, cli.Plural(s.Checks, "check"))
@@ -264,7 +264,7 @@ func (v *smokeInit) explain(s smoke.DraftSummary) {
 	fmt.Fprintf(out, "Run the checks: mcp-metatool smoke %s\n", file)
 }
 
-// ask starts the servers and asks what they offer.
+// ask starts the servers and asks for their offers.
 func (v *smokeInit) ask(ctx context.Context) error {
 	log := v.Logger(v.cfg)
 	for _, value := range v.Given {
@@ -327,10 +327,10 @@ func (v *smokeInit) offered(ctx context.Context, h *host.Host, st servers.Status
 	return nil
 }
 
-// callTime bounds one call of --call.
+// callTime bounds a call of --call.
 const callTime = 30 * time.Second
 
-// tryTools calls the tools that only read, if that is wanted.
+// tryTools calls the read-only tools with --call.
 func (v *smokeInit) tryTools(ctx context.Context, h *host.Host) error {
 	if !v.call {
 		return nil
@@ -351,7 +351,7 @@ func (v *smokeInit) tryTools(ctx context.Context, h *host.Host) error {
 	})
 }
 
-// tryTool calls a tool and returns why a check of it would not pass, "" if it would.
+// tryTool calls a tool and returns why a check of the call would fail, "" if the check would pass.
 func (v *smokeInit) tryTool(ctx context.Context, c *host.Client, name string, args []byte) string {
 	defer cli.Busy(v.Cmd, "calling "+name)()
 	ctx, cancel := context.WithTimeout(ctx, callTime)

@@ -61,7 +61,7 @@ func checkProfiles(ctx context.Context, args []string) []string {
 	return slices.Compact(names)
 }
 
-// eachCheckFile calls f with each file of checks that can be read.
+// eachCheckFile calls f with each readable file of checks.
 func eachCheckFile(ctx context.Context, args []string, f func(path string, file *smoke.File)) {
 	files, err := smoke.Files(args)
 	if err != nil {
@@ -127,11 +127,11 @@ and 2 if a file or the configuration is wrong.`,
 	cli.CompleteFlag(cmd, "filter", checkNames)
 	cli.CompleteFlag(cmd, "tag", checkTags)
 	cli.CompleteFlag(cmd, "profile", checkProfiles)
-	_ = cmd.RegisterFlagCompletionFunc("config", cli.FilesOf("toml", "json")) // there is such a flag
+	_ = cmd.RegisterFlagCompletionFunc("config", cli.FilesOf("toml", "json")) // the flag exists
 	return cmd
 }
 
-// smokeView is one run of smoke.
+// smokeView is a run of smoke.
 type smokeView struct {
 	opts           smoke.Options
 	filter, format string
@@ -257,8 +257,7 @@ func (v *smokeView) values() error {
 	return nil
 }
 
-// noneChosen returns the error for flags that choose none of the checks, nil if there are
-// no such flags.
+// noneChosen returns the error for flags that choose no check, nil without the flags.
 func (v *smokeView) noneChosen() error {
 	switch {
 	case v.opts.Filter != nil && v.opts.Tags != nil:
@@ -358,7 +357,7 @@ func (s *severalReports) closeFiles() (err error) {
 	return err
 }
 
-// smokeListJSON is what --list --format json prints.
+// smokeListJSON is the output of --list --format json.
 type smokeListJSON struct {
 	Files []smokeListFile `json:"files"`
 }
@@ -369,7 +368,7 @@ type smokeListFile struct {
 	Checks []smoke.Planned `json:"checks"`
 }
 
-// listChecks prints the checks that would be run.
+// listChecks prints the chosen checks.
 func (v *smokeView) listChecks(ctx context.Context, runner *smoke.Runner, stdout io.Writer, args []string) error {
 	if v.format != "text" && v.format != "json" {
 		return cli.Usage(fmt.Errorf("--list: prints text or json, not %s", v.format))
@@ -461,9 +460,9 @@ func plannedLine(c smoke.Planned) string {
 	return display.EscapeLine(line)
 }
 
-// follow runs the checks, and runs them again each time a file that they depend on
-// changes, until ctx ends. The error is then its cause. Nothing else ends it: a file with
-// an error can be fixed.
+// follow runs the checks, and runs the checks again each time a file of the checks changes, until
+// ctx ends. The error is then the cause of ctx. Nothing else ends follow: the user can fix a file
+// with an error.
 func (v *smokeView) follow(ctx context.Context, args []string, once func(files []string) (int, error)) error {
 	for ctx.Err() == nil {
 		files, err := smoke.Files(args)
@@ -491,8 +490,7 @@ func (v *smokeView) follow(ctx context.Context, args []string, once func(files [
 	return context.Cause(ctx)
 }
 
-// watched returns the files that the checks depend on, and the directories in which new
-// ones may be created.
+// watched returns the files of the checks, and the directories for new files.
 func (v *smokeView) watched(args, files []string) cli.ConfigFiles {
 	names := slices.Clone(args)
 	for _, f := range files {
