@@ -105,16 +105,16 @@ func runRepl(cmd *cobra.Command, s *cli.Settings, approve *cli.ApproveFlag) erro
 	})
 }
 
-// repl is one run of repl.
+// repl is a run of repl.
 type repl struct {
 	host     *host.Host
 	client   *host.Client
 	mask     func(string) string
 	terminal *terminal // nil: none
-	out      io.Writer // values and what scripts print
+	out      io.Writer // values and the output of scripts
 	errs     io.Writer
-	// read returns the next line without its ending, or io.EOF. It returns
-	// errInterrupted when the user has discarded the input.
+	// read returns the next line without its ending, or io.EOF. The error is errInterrupted when
+	// the user has discarded the input.
 	read func(more bool) (string, error)
 
 	state   replState
@@ -153,8 +153,7 @@ func (r *repl) loop(ctx context.Context) error {
 	}
 }
 
-// line handles a line: a command, or a part of an input. The input is run when it is
-// complete.
+// line handles a line: a command, or a part of an input. A complete input is run.
 func (r *repl) line(ctx context.Context, line string) error {
 	text := strings.TrimSpace(line)
 	if r.block && endsBlock(line) {
@@ -193,7 +192,7 @@ func (r *repl) line(ctx context.Context, line string) error {
 
 var blockWord = lazyregexp.New(`^\w+`)
 
-// endsBlock reports whether a line cannot belong to the block before it.
+// endsBlock reports whether a line cannot belong to the block before.
 func endsBlock(line string) bool {
 	if line == "" || strings.ContainsRune(" \t#", rune(line[0])) {
 		return false
@@ -218,7 +217,7 @@ func (r *repl) flush(ctx context.Context) error {
 	return r.run(ctx, code, l)
 }
 
-// run runs an input. It returns an error only if ctx has ended.
+// run runs an input. The only error is the end of ctx.
 func (r *repl) run(ctx context.Context, code string, l abi.Lint) error {
 	r.pending, r.block = nil, false
 	p := r.state.program(code, l)
@@ -256,7 +255,7 @@ func (r *repl) eval(ctx context.Context, code string, params []byte) (cli.ToolRe
 	return r.call(ctx, "eval_starlark", arguments, progress)
 }
 
-// call calls a tool. On a terminal, Ctrl-C cancels it.
+// call calls a tool. On a terminal, Ctrl-C cancels the call.
 func (r *repl) call(ctx context.Context, tool string, arguments []byte, progress func([]byte)) (cli.ToolResult, error) {
 	if r.terminal != nil {
 		var done func()
@@ -288,7 +287,7 @@ func (r *repl) fail(text string) {
 	fmt.Fprintln(r.errs, display.Text(text))
 }
 
-// isQuit reports whether a line is how one leaves Python.
+// isQuit reports whether a line is a way to leave Python.
 func isQuit(line string) bool {
 	return slices.Contains([]string{"quit", "quit()", "exit", "exit()"}, line)
 }
@@ -356,8 +355,8 @@ func (r *repl) tools(ctx context.Context, query string) error {
 	return nil
 }
 
-// lineReader reads lines of a file or pipe until ctx ends. A read that is blocked then
-// cannot be interrupted; it ends with the process.
+// lineReader reads lines of a file or pipe until ctx ends. A read blocked at the end of ctx cannot
+// be interrupted, and ends with the process.
 func lineReader(ctx context.Context, in io.Reader) func(bool) (string, error) {
 	type read struct {
 		line string
@@ -395,22 +394,22 @@ func lineReader(ctx context.Context, in io.Reader) func(bool) (string, error) {
 	}
 }
 
-// completions holds what names and members can be completed to.
+// completions holds the candidates for names and members.
 type completions struct {
 	words   []string            // names and keywords
 	members map[string][]string // by name: .member or ["member"]
 }
 
-// These match, at the end of a line, a word and a name with the beginning of a member,
-// but not names that are members themselves.
+// These match, at the end of a line, a word and a name with the beginning of a member, but not
+// names of members.
 var (
 	wordAtEnd   = lazyregexp.New(`(?:^|[^\w.\])"'])([A-Za-z_]\w*)$`)
 	memberAtEnd = lazyregexp.New(`(?:^|[^\w.\])"'])([A-Za-z_]\w*)(\.\w*|\["?[^"\]]*)$`)
 	commandOnly = lazyregexp.New(`^\.\w*$`)
 )
 
-// complete returns the text that can be added to a line without ambiguity, and the
-// choices if there are several. If both are empty, the line cannot be completed.
+// complete returns the unambiguous continuation of a line, and the choices if several exist. If
+// both are empty, the line cannot be completed.
 func (c completions) complete(before string) (add string, choice []string) {
 	var typed string
 	var all []string
@@ -493,8 +492,7 @@ func membersOf(v replValue) []string {
 	return keys
 }
 
-// moduleMembers returns the members of the modules of the language. It determines them
-// once.
+// moduleMembers returns the members of the modules of the language, determined once.
 func (r *repl) moduleMembers() map[string][]string {
 	if r.modules != nil {
 		return r.modules

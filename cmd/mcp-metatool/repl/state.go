@@ -19,7 +19,7 @@ import (
 // values. Data is passed as JSON or as the expression that repr writes, functions as
 // their source. Nothing is run twice.
 
-// replState is what a repl keeps from one input to the next.
+// replState is the state between inputs of a repl.
 type replState struct {
 	names     []string             // in the order in which they were first bound
 	values    map[string]replValue // by name
@@ -27,7 +27,7 @@ type replState struct {
 	inputs    int
 }
 
-// replValue is a value that is not a function: JSON, or an expression.
+// replValue is a value other than a function: JSON, or an expression.
 type replValue struct {
 	JSON string `json:"json"`
 	Code string `json:"code"`
@@ -37,8 +37,8 @@ type replValue struct {
 type replFunction struct {
 	name  string
 	lines []string
-	input int // the number of the input that defines it
-	line  int // its line in the input, from 1
+	input int // the number of the input with the definition
+	line  int // the line of the definition in the input, from 1
 }
 
 // replProgram is the script for one input.
@@ -64,7 +64,7 @@ var replCoda string
 // program returns the script for an input; l is the analysis of the input.
 func (s *replState) program(input string, l abi.Lint) replProgram {
 	p := replProgram{lint: l, input: strings.Split(strings.TrimRight(input, "\n"), "\n"), number: s.inputs, names: slices.Clone(s.names)}
-	if !l.Parses { // it cannot run, and its error must be about the input alone
+	if !l.Parses { // the input cannot run, and its error must be about the input alone
 		p.code, p.params = input, []byte("{}")
 		p.parts = []replPart{{1, len(p.input) + 1, s.inputs, 1}} // and its end
 		return p
@@ -144,11 +144,11 @@ func (s *replState) isFunction(name string) bool {
 	return slices.ContainsFunc(s.functions, func(f replFunction) bool { return f.name == name })
 }
 
-// replKept is what the coda reports of one name.
+// replKept is the coda's report of a name.
 type replKept struct {
 	replValue
 	Function bool   `json:"function"`
-	Lost     string `json:"lost"` // why it cannot be kept
+	Lost     string `json:"lost"` // why the value cannot be kept
 	Repr     string `json:"repr"` // of _ only
 	Unbound  bool   `json:"unbound"`
 }
@@ -192,7 +192,7 @@ func (s *replState) update(p replProgram, result []byte) replOutcome {
 	return out
 }
 
-// keep keeps the value of a name, or notes why that is impossible.
+// keep keeps the value of a name, or notes the obstacle.
 func (s *replState) keep(p replProgram, name string, k replKept) (why string) {
 	at := slices.IndexFunc(p.lint.Bound, func(b abi.Binding) bool { return b.Name == name })
 	if k.Function && at < 0 && s.isFunction(name) {
@@ -230,7 +230,7 @@ func (s *replState) forget() { s.names, s.values, s.functions = nil, nil, nil }
 // replPlaces are the forms in which errors name lines of a script.
 var replPlaces = lazyregexp.New(`(^  at |^  |\()eval_starlark:(\d+):(\d+)|^line (\d+): `)
 
-// locate replaces the places in an error with those in inputs; <input> is this input.
+// locate replaces the places in an error by places in inputs; <input> is this input.
 func (p *replProgram) locate(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
@@ -258,8 +258,8 @@ func (p *replProgram) locate(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// whole returns a line of source as it was typed, if it is the line of the value, which
-// has a line of its own in the script.
+// whole returns a line of source as typed, if the line is the line of the value, which has a line
+// of its own in the script.
 func (p *replProgram) whole(source string) string {
 	line := p.input[p.lint.Value.Line-1]
 	value := strings.TrimSpace(string([]rune(line)[p.lint.Value.Column-1:]))
@@ -269,7 +269,7 @@ func (p *replProgram) whole(source string) string {
 	return "    " + line
 }
 
-// place returns the input to which a line of the script belongs, and the line in it.
+// place returns the input of a line of the script, and the line in the input.
 func (p *replProgram) place(text string) (input, line int, ok bool) {
 	n, err := strconv.Atoi(text)
 	for _, part := range p.parts {

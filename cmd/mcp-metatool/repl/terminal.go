@@ -20,8 +20,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// terminal reads lines from the user. Everything must be written to the screen through
-// it, because the terminal is in raw mode until close.
+// terminal reads lines from the user. All output to the screen must go through the terminal, which
+// is in raw mode until close.
 type terminal struct {
 	*term.Terminal
 	in, out  *os.File
@@ -29,7 +29,7 @@ type terminal struct {
 	keys     *keys
 	unwatch  func() bool
 	complete func(before string) (add string, choice []string)
-	turn     sync.Mutex // of who reads what the user types: a line, or an answer
+	turn     sync.Mutex // of the readers of typed text: for a line, or for an answer
 }
 
 const (
@@ -72,7 +72,7 @@ func (t *terminal) close() {
 	_ = term.Restore(int(t.in.Fd()), t.before) // the terminal may be closed
 }
 
-// readLine reads a line; more says that it continues an input.
+// readLine reads a line; more says that the line continues an input.
 func (t *terminal) readLine(more bool) (string, error) {
 	t.turn.Lock()
 	defer t.turn.Unlock()
@@ -97,9 +97,9 @@ func (t *terminal) readLine(more bool) (string, error) {
 	return line, err
 }
 
-// answer shows a prompt and returns the line that is typed then. What was typed or pasted before
-// is no answer: it is read after it, as input. The error is io.EOF at the end of the input, or
-// the cause of ctx.
+// answer shows a prompt and returns the next typed line. Text typed or pasted before the prompt is
+// not an answer, but is read later as input. The error is io.EOF at the end of the input, or the
+// cause of ctx.
 func (t *terminal) answer(ctx context.Context, prompt string) (string, error) {
 	t.turn.Lock()
 	defer t.turn.Unlock()
@@ -119,7 +119,7 @@ func (t *terminal) answer(ctx context.Context, prompt string) (string, error) {
 		defer close(dropped)
 		t.keys.drop()
 	})
-	line, err := reader.ReadLine() // text that is pasted has an error
+	line, err := reader.ReadLine() // pasted text has an error
 	if !stop() {
 		<-dropped
 		line, err = "", context.Cause(ctx)
@@ -128,15 +128,14 @@ func (t *terminal) answer(ctx context.Context, prompt string) (string, error) {
 	return line, err
 }
 
-// running returns a context that Ctrl-C cancels with errInterrupted until done is
-// called.
+// running returns a context that Ctrl-C cancels with errInterrupted until the caller calls done.
 func (t *terminal) running(ctx context.Context) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	t.keys.onInterrupt(func() { cancel(errInterrupted) })
 	return ctx, func() {
 		t.keys.onInterrupt(nil)
 		cancel(nil)
-		t.turn.Lock() // a question that was cancelled ends its line
+		t.turn.Lock() // a cancelled question ends its line
 		defer t.turn.Unlock()
 	}
 }
@@ -163,8 +162,8 @@ func (t *terminal) key(line string, pos int, key rune) (string, int, bool) {
 	return before + add + line[pos:], pos + len(add), true
 }
 
-// keys holds the bytes that were typed and have not been read. Ctrl-C is removed: it
-// cancels what runs, or discards the line.
+// keys holds the typed bytes that have not been read. Ctrl-C is removed: it cancels the running
+// input, or discards the line.
 type keys struct {
 	mu          sync.Mutex
 	change      *sync.Cond
@@ -172,10 +171,10 @@ type keys struct {
 	aside       []byte // typed before a question
 	closed      bool
 	interrupted bool   // the line was discarded
-	cancel      func() // of what runs, or nil
+	cancel      func() // of the running input, or nil
 }
 
-// maxTyped bounds what is typed ahead; more stays in the buffer of the system.
+// maxTyped bounds the text typed ahead; more text stays in the buffer of the system.
 const maxTyped = 64 << 10
 
 func newKeys() *keys {
@@ -184,7 +183,7 @@ func newKeys() *keys {
 	return k
 }
 
-// pump reads keys from a terminal until that ends.
+// pump reads keys from a terminal to its end.
 func (k *keys) pump(in io.Reader) {
 	buf := make([]byte, 1024)
 	for {
@@ -201,11 +200,11 @@ func (k *keys) pump(in io.Reader) {
 
 const (
 	ctrlC = 3
-	// dropLine goes to the end of the line, deletes all of it and ends it.
+	// dropLine goes to the end of the line, deletes the line and ends it.
 	dropLine = "\x05\x15\r"
 )
 
-// add adds keys that were typed. It reports whether more keys are wanted.
+// add adds typed keys, and reports whether more keys are wanted.
 func (k *keys) add(typed []byte) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -240,7 +239,7 @@ func (k *keys) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	n := copy(p, k.typed)
-	if end := bytes.IndexByte(k.typed[:n], '\r'); end >= 0 { // what follows a line is for whoever reads the next one
+	if end := bytes.IndexByte(k.typed[:n], '\r'); end >= 0 { // text after a line is for the reader of the next line
 		n = end + 1
 	}
 	k.typed = k.typed[n:]
@@ -248,14 +247,14 @@ func (k *keys) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// setAside keeps what was typed from being read until takeBack is called.
+// setAside keeps typed text from being read until takeBack is called.
 func (k *keys) setAside() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.aside, k.typed = k.typed, nil
 }
 
-// takeBack ends setAside; keep says that what was typed meanwhile is read, too.
+// takeBack ends setAside; keep says that text typed meanwhile is read, too.
 func (k *keys) takeBack(keep bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -288,7 +287,7 @@ func (k *keys) onInterrupt(cancel func()) {
 	k.cancel = cancel
 }
 
-// wasInterrupted reports whether the line was discarded, and resets that.
+// wasInterrupted reports whether the line was discarded, and resets the state.
 func (k *keys) wasInterrupted() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -297,8 +296,7 @@ func (k *keys) wasInterrupted() bool {
 	return was
 }
 
-// history holds the lines that were typed, the newest last. They are kept in a file
-// that only the user can read.
+// history holds the typed lines, the newest last, in a file that only the user can read.
 type history struct {
 	file  string
 	lines []string
@@ -310,10 +308,10 @@ var _ term.History = (*history)(nil)
 const (
 	historyName  = "repl_history"
 	historyLines = 1000
-	historyBytes = 4 << 20 // of a file that is read
+	historyBytes = 4 << 20 // of a history file, when read
 )
 
-// openHistory reads the history in dir, which it creates if necessary.
+// openHistory reads the history in dir, and makes a missing dir.
 func openHistory(dir string) (*history, error) {
 	if _, err := owner.Check(dir); err != nil {
 		return nil, fmt.Errorf("repl: history: %w", err)

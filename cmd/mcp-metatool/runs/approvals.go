@@ -20,8 +20,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
-// approvalsCommand works on the queue of approvals, which is in files of the store, or in the
-// store of the fleet. It starts nothing, and needs no running server.
+// approvalsCommand works on the queue of approvals, in files of the store, or in the store of the
+// fleet. approvals starts nothing, and needs no running server.
 func approvalsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "approvals",
@@ -35,7 +35,7 @@ func approvalsCommand() *cobra.Command {
 	return cmd
 }
 
-// approvalsView has what the verbs of approvals have in common.
+// approvalsView holds the common parts of the verbs of approvals.
 type approvalsView struct {
 	cli.Settings
 	asJSON bool
@@ -210,7 +210,7 @@ func (v *approvalsView) listRemembered(cmd *cobra.Command) error {
 	return t.Flush()
 }
 
-// openApprovals completes ids of the queue, and rememberedApprovals those of what is remembered.
+// openApprovals completes ids of the queue, and rememberedApprovals ids of remembered decisions.
 func (v *approvalsView) openApprovals(ctx context.Context, _ []string) []string {
 	var ids []string
 	if v.open(ctx) == nil {
@@ -263,8 +263,8 @@ func approvalsShowCommand() *cobra.Command {
 	return cmd
 }
 
-// showApproval writes all that is known about an entry. Texts of others are escaped, so that
-// none can be taken for a line of ours.
+// showApproval writes all known facts about an entry. Texts of clients and scripts are escaped, so
+// that no text can pass for a line of ours.
 func showApproval(w io.Writer, e approval.Entry) error {
 	q := e.Question
 	var b strings.Builder
@@ -357,7 +357,7 @@ func (d *decision) decide(cmd *cobra.Command, id string) error {
 	return err
 }
 
-// lifetime returns how long the decision is remembered, 0 if it is not.
+// lifetime returns how long the decision is remembered, 0 if the decision is not remembered.
 func (d *decision) lifetime() (time.Duration, error) {
 	switch approval.Remember(d.remember) {
 	case approval.Once:

@@ -15,8 +15,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// flowCommand works on the labels that servers have got. It starts nothing, and needs no running
-// server.
+// flowCommand works on the labels of servers. flow starts nothing, and needs no running server.
 func flowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "flow",
@@ -30,7 +29,7 @@ func flowCommand() *cobra.Command {
 	return cmd
 }
 
-// flowView has what the verbs of flow have in common.
+// flowView holds the common parts of the verbs of flow.
 type flowView struct {
 	cli.Settings
 	asJSON bool

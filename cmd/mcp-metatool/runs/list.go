@@ -115,7 +115,7 @@ func (v *runsView) list(cmd *cobra.Command, order string) error {
 	return v.end()
 }
 
-// each calls add with each run that the flags select until it returns false.
+// each calls add with each run that the flags select, until add returns false.
 func (v *runsView) each(cmd *cobra.Command, f journal.Filter, add func(listedRun) bool) {
 	if v.proxied {
 		for p := range v.calls(cmd.Context(), f) {
@@ -169,14 +169,14 @@ type runTable struct {
 // with the same widths.
 const maxHeld = 200
 
-// newRunTable returns a table for a screen. out buffers what is written to it.
+// newRunTable returns a table for a screen. out buffers the rows.
 func newRunTable(screen io.Writer, out *bufio.Writer, asJSON bool) *runTable {
 	t := &runTable{Table: cli.NewTable(screen), screen: cli.Raw(screen), out: out, asJSON: asJSON}
 	t.Head("RUN", "STARTED", "TOOL", "OUTCOME", cli.Right("TOOK"), cli.Right("CALLS"), cli.Right("FUEL"), "")
 	return t
 }
 
-// add adds a run. It returns false if that was the last one within limit.
+// add adds a run, and returns false for the last run within limit.
 func (t *runTable) add(r listedRun, limit int) (more bool) {
 	t.n++
 	if t.asJSON {
@@ -194,7 +194,7 @@ func (t *runTable) add(r listedRun, limit int) (more bool) {
 	}
 	t.Add(cli.ShortRun(r.ID), r.Start, display.Line(r.Tool, 28), cli.State(r.Outcome), took, r.Calls, display.Cell{Text: fuel, Short: shortCount(r.Fuel)}, remark)
 	if t.held++; t.held >= maxHeld {
-		_ = t.write() // the next one fails too
+		_ = t.write() // the next write fails too
 	}
 	return t.n != limit
 }
@@ -205,7 +205,7 @@ func (t *runTable) write() error {
 	return t.Flush()
 }
 
-// end writes what is left, or a message if there are no runs.
+// end writes the remaining rows, or a message without runs.
 func (t *runTable) end(none string) error {
 	switch {
 	case t.asJSON:
@@ -230,7 +230,7 @@ func shortCount(n uint64) string {
 	return strconv.FormatUint(n, 10)
 }
 
-// remark returns what the last column has.
+// remark returns the text of the last column.
 func (r *listedRun) remark() string {
 	switch {
 	case r.Message == "" && r.Continues != "":
@@ -243,8 +243,7 @@ func (r *listedRun) remark() string {
 	return display.Line(r.Message, 100)
 }
 
-// listedRun is one run, or one call without a script, in the output of runs list
-// --json.
+// listedRun is a run, or a call without a script, in the output of runs list --json.
 type listedRun struct {
 	ID       string    `json:"id"`
 	Tool     string    `json:"tool"`
@@ -252,10 +251,10 @@ type listedRun struct {
 	Duration float64   `json:"duration"` // milliseconds
 	Outcome  string    `json:"outcome"`
 	Message  string    `json:"message,omitempty"`
-	// Violations are the limits that were exceeded and the calls that were refused, in the
-	// run and in those of the saved tools that it called.
+	// Violations are the exceeded limits and the refused calls, in the run and in the nested runs
+	// of saved tools.
 	Violations []string `json:"violations,omitempty"`
-	// Continues is the id of the run that this one continues.
+	// Continues is the id of the run before, which this run continues.
 	Continues string `json:"continues,omitempty"`
 	Calls     int    `json:"calls"`
 	Fuel      uint64 `json:"fuel"`
@@ -274,7 +273,7 @@ func listedRecord(rec *journal.Record) listedRun {
 	}
 }
 
-// messageOf returns what the list says about a run: its error, or what it asks.
+// messageOf returns the message in the list about a run: the error, or the question.
 func messageOf(rec *journal.Record) string {
 	open := rec.Open()
 	if len(open) == 0 {
@@ -316,8 +315,7 @@ Runs that have not ended do not count.`,
 	return cmd
 }
 
-// percentiles are the values that 50, 95 and 99 percent of the runs did not exceed (nearest
-// rank).
+// percentiles are the values that 50, 95 and 99 percent of the runs did not exceed (nearest rank).
 type percentiles struct {
 	P50 float64 `json:"p50"`
 	P95 float64 `json:"p95"`
@@ -338,20 +336,20 @@ func (p percentiles) text(format func(float64) string) string {
 	return format(p.P50) + " / " + format(p.P95) + " / " + format(p.P99)
 }
 
-// toolStats is one tool in the output of runs stats --json.
+// toolStats is a tool in the output of runs stats --json.
 type toolStats struct {
 	Tool string `json:"tool"`
 	Runs int    `json:"runs"`
-	// Failures are the runs that ended with an error, by class in Errors. Refused are those
-	// that exceeded a limit or made a call that was refused.
+	// Failures are the runs that ended with an error, by class in Errors. Refused are the runs that
+	// exceeded a limit or made a refused call.
 	Failures int            `json:"failures"`
 	Errors   map[string]int `json:"errors,omitempty"`
 	Refused  int            `json:"refused"`
 	Duration percentiles    `json:"duration"` // milliseconds
 	Fuel     percentiles    `json:"fuel"`
 	Calls    percentiles    `json:"calls"`
-	// Answers and Results are the bytes of the servers' answers, and of what the agent got;
-	// Kept is the difference.
+	// Answers and Results are the bytes of the servers' answers, and of the agent's results; Kept
+	// is the difference.
 	Answers int64 `json:"answerBytes"`
 	Results int64 `json:"resultBytes"`
 	Kept    int64 `json:"keptBytes"`
@@ -392,7 +390,7 @@ func (s statistics) addRun(rec *journal.Record) {
 	t.Results += int64(len(rec.Outcome.Result) + len(rec.Outcome.Failure))
 }
 
-// answerBytes returns the size of what servers answered to a run and its nested runs.
+// answerBytes returns the size of the servers' answers to a run and its nested runs.
 func answerBytes(rec *journal.Record) (n int64) {
 	for i := range rec.Calls {
 		a := &rec.Calls[i].Answer

@@ -64,7 +64,7 @@ The exit code is 1 if the script fails.`,
 	return cmd
 }
 
-// subject returns what a plan is made for: a saved tool, or the script in a file.
+// subject returns the subject of a plan: a saved tool, or the script in a file.
 func (v *planView) subject(cmd *cobra.Command, name string) (plan.Subject, error) {
 	params, err := cli.ReadParams(cmd.Context(), v.params, cmd.InOrStdin())
 	if err != nil || !strings.HasSuffix(name, ".star") {
@@ -187,7 +187,7 @@ func (v *planView) show(cmd *cobra.Command, name string) error {
 	return err
 }
 
-// findPlan returns the plan in a file, or that of a store.
+// findPlan returns the plan in a file, or the plan of a store.
 func findPlan(ctx context.Context, store *plan.Store, name string) (*plan.File, error) {
 	if name == "last" {
 		ids, err := store.List(ctx)
@@ -292,7 +292,7 @@ func (v *applyView) apply(cmd *cobra.Command, name string) error {
 	})
 }
 
-// confirm asks whether the plan may be applied, unless its digest was given.
+// confirm asks whether the plan may be applied, unless a flag gives its digest.
 func (v *applyView) confirm(ctx context.Context, cmd *cobra.Command, h *host.Host, file *plan.File) error {
 	switch {
 	case v.digest != "", v.yes && h.Plans().Sealed(file):
@@ -313,7 +313,7 @@ func (v *applyView) confirm(ctx context.Context, cmd *cobra.Command, h *host.Hos
 	return err
 }
 
-// report says what was done.
+// report describes the outcome.
 func (v *applyView) report(cmd *cobra.Command, file *plan.File, o *plan.Outcome, mask func(string) string) error {
 	if o.Next != nil {
 		if err := writePlan(v.out, o.Next, v.withAnswers); err != nil {
@@ -321,7 +321,7 @@ func (v *applyView) report(cmd *cobra.Command, file *plan.File, o *plan.Outcome,
 		}
 	}
 	if o.Differs {
-		o.Failure.Stack = "" // the difference says it
+		o.Failure.Stack = "" // the difference shows the outcome
 	}
 	failed := runFailure(cmd, "plan "+file.Plan.ID, o.Record, o.Failure, mask)
 	if v.json {
@@ -346,8 +346,8 @@ func (v *applyView) report(cmd *cobra.Command, file *plan.File, o *plan.Outcome,
 	return failed
 }
 
-// readResultText returns the result of a script for people: text as it is, every other
-// value as JSON.
+// readResultText returns the result of a script for people: text unchanged, every other value as
+// JSON.
 func readResultText(raw []byte) string {
 	if text, ok := wire.Text(raw); ok {
 		return text

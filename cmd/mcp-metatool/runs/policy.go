@@ -23,7 +23,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
-// policyCommand looks at policies. It starts no server.
+// policyCommand looks at policies. policy starts no server.
 func policyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "policy",
@@ -37,7 +37,7 @@ func policyCommand() *cobra.Command {
 	return cmd
 }
 
-// policyView has what the verbs of policy have in common.
+// policyView holds the common parts of the verbs of policy.
 type policyView struct {
 	cli.Settings
 	file   string
@@ -49,7 +49,7 @@ func (v *policyView) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&v.file, "policy", "", "use the rules in `FILE`, not those of the configuration")
 	f.BoolVar(&v.asJSON, "json", false, "print JSON")
-	_ = cmd.RegisterFlagCompletionFunc("policy", cli.FilesOf("toml")) // there is such a flag
+	_ = cmd.RegisterFlagCompletionFunc("policy", cli.FilesOf("toml")) // the flag exists
 }
 
 // open returns the configuration, and the policy that the flags choose.
@@ -137,7 +137,7 @@ func (v *policyView) check() error {
 	return t.Flush()
 }
 
-// policyExplainView is one run of policy explain.
+// policyExplainView is a run of policy explain.
 type policyExplainView struct {
 	policyView
 	params, client, script, kind, server string
@@ -306,7 +306,7 @@ func unknownTool(ctx context.Context, cfg *config.Config, r policy.Request) stri
 	return why
 }
 
-// policyTestView is one run of policy test.
+// policyTestView is a run of policy test.
 type policyTestView struct {
 	policyView
 	runs runsView
@@ -393,7 +393,7 @@ func (v *policyTestView) test(cmd *cobra.Command) error {
 	return errors.Join(show(cmd.OutOrStdout(), groups), v.runs.end())
 }
 
-// notInJournal are the requests that policy decides about and that the journal does not have.
+// notInJournal are the requests that policy decides about and the journal lacks.
 var notInJournal = []string{
 	"allowed calls of built-in tools (but eval_starlark)", "allowed requests for resources", "allowed requests for prompts",
 	"allowed completions",
@@ -418,7 +418,7 @@ type rawJSON []byte
 // MarshalJSON implements json.Marshaler.
 func (r rawJSON) MarshalJSON() ([]byte, error) { return r, nil }
 
-// recordedAction returns what policy decided at the time.
+// recordedAction returns the decision of the policy at the time.
 func recordedAction(v *backtest.Verdict) policy.Action {
 	if v.Recorded == nil {
 		return policy.Allow
@@ -466,7 +466,7 @@ func (v *policyTestView) json(w io.Writer, groups []backtest.Group) error {
 	}{len(groups), sum, notInJournal})
 }
 
-// writeLine writes v for programs, on one line.
+// writeLine writes v for programs, on a single line.
 func writeLine(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)

@@ -90,7 +90,7 @@ func run(cmd *cobra.Command, s *cli.Settings, name string, arguments []byte, raw
 	return report(cmd, name, r, raw)
 }
 
-// report prints a result; raw says that it is already on standard output.
+// report prints a result; raw says that standard output already has the result.
 func report(cmd *cobra.Command, name string, r cli.ToolResult, raw bool) error {
 	stderr := cmd.ErrOrStderr()
 	for _, line := range r.Logs {
@@ -145,7 +145,7 @@ func (v *runsView) listOpen(cmd *cobra.Command) error {
 	return t.Flush()
 }
 
-// findOpen returns the id of the open run with that prefix; "last" is for the newest one.
+// findOpen returns the id of the open run with the prefix; "last" is for the newest open run.
 func findOpen(ctx context.Context, runs *durable.Runs, prefix string) (string, error) {
 	list, err := runs.List(ctx)
 	if err != nil {
@@ -287,7 +287,7 @@ func (v *runsView) cancel(cmd *cobra.Command, prefix string) error {
 	return err
 }
 
-// discard removes an open run that cannot be read.
+// discard removes an unreadable open run.
 func (v *runsView) discard(cmd *cobra.Command, runs *durable.Runs, id string) error {
 	if err := runs.Discard(cmd.Context(), id); err != nil {
 		return err

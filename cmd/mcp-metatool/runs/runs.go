@@ -59,12 +59,12 @@ func runsCommand() *cobra.Command {
 	return cmd
 }
 
-// runsView has what the verbs of runs have in common.
+// runsView holds the common parts of the verbs of runs.
 type runsView struct {
 	cli.Settings
 	dir                 string
 	journal             journal.Reader
-	close               func() // of journal; nil before it is opened
+	close               func() // of journal; nil before open
 	asJSON, proxied     bool
 	tool, server, token string
 	outcome             string
@@ -78,8 +78,8 @@ type runsView struct {
 	missing             atomic.Bool // runs of other replicas cannot be read
 }
 
-// skippedLine is a line of the journal that cannot be read. Runs and calls are looked for in
-// the same files, so that both find it.
+// skippedLine is an unreadable line of the journal. Searches for runs and for calls read the same
+// files, so both find the line.
 type skippedLine struct {
 	file   string
 	offset int64
@@ -145,7 +145,7 @@ func (v *runsView) open(cmd *cobra.Command) error {
 	return nil
 }
 
-// release ends what open has begun.
+// release releases the resources of open.
 func (v *runsView) release() {
 	if v.close != nil {
 		v.close()
@@ -166,8 +166,8 @@ func (v *runsView) filter(now time.Time) (journal.Filter, error) {
 	return f, err
 }
 
-// parseMoment parses a point in time: "" is none, a duration is before now. A time
-// without a zone is local time, like the times that are shown.
+// parseMoment parses a point in time: "" is none, a duration is before now. A time without a zone
+// is local time, like the times in the output.
 func parseMoment(flag, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -188,7 +188,7 @@ func parseMoment(flag, text string, now time.Time) (time.Time, error) {
 	return time.Time{}, cli.Usage(fmt.Errorf("%s %s: not a time (write 2h, 7d, 2026-11-21 or 2026-11-21T15:04:05Z)", flag, text))
 }
 
-// chooses reports whether the flags select a run with that outcome.
+// chooses reports whether the flags select a run with the outcome.
 func (v *runsView) chooses(outcome string) bool {
 	switch v.outcome {
 	case "":
@@ -223,11 +223,11 @@ func (v *runsView) records(ctx context.Context, f journal.Filter) iter.Seq[journ
 	}
 }
 
-// lastRounds is records without the runs that others continue. The flags need not select
-// those others.
+// lastRounds is records without the runs that later runs continue. The flags need not select the
+// later runs.
 func (v *runsView) lastRounds(ctx context.Context, f journal.Filter) iter.Seq[journal.Record] {
 	return func(yield func(journal.Record) bool) {
-		continued := map[string]bool{} // a run is read after those that continue it
+		continued := map[string]bool{} // the continuation of a run is read before the run
 		for rec, err := range v.journal.Scan(ctx, journal.Filter{Since: f.Since}) {
 			if ctx.Err() != nil {
 				return
@@ -261,7 +261,7 @@ func (v *runsView) calls(ctx context.Context, f journal.Filter) iter.Seq[journal
 	}
 }
 
-// unreadable notes a part of the journal that cannot be read.
+// unreadable notes an unreadable part of the journal.
 func (v *runsView) unreadable(err error) {
 	var line *journal.LineError
 	if errors.As(err, &line) {
@@ -275,7 +275,7 @@ func (v *runsView) unreadable(err error) {
 	v.shownErrors++
 }
 
-// end reports what could not be read.
+// end reports the unreadable parts of the journal.
 func (v *runsView) end() error {
 	if err := v.stdout.Flush(); err != nil {
 		return err

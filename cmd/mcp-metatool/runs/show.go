@@ -55,7 +55,7 @@ file can be replayed elsewhere (mcp-metatool replay).`,
 	cmd.Flags().BoolVar(&how.tree, "tree", false, "show only the tree of runs; with --json, as JSON")
 	cmd.MarkFlagsMutuallyExclusive("tree", "html")
 	cmd.MarkFlagsMutuallyExclusive("tree", "open")
-	_ = cmd.MarkFlagFilename("html", "html") // there is such a flag
+	_ = cmd.MarkFlagFilename("html", "html") // the flag exists
 	return cmd
 }
 
@@ -119,7 +119,7 @@ func (v *runsView) show(cmd *cobra.Command, name string, how showOptions) error 
 // rounds returns the trees of the runs of the same dialogue with the client, oldest first.
 func (v *runsView) rounds(ctx context.Context, rec journal.Record) []timeline.Tree {
 	runs := []journal.Record{rec}
-	if v.close != nil && (rec.Continues != "" || rec.Outcome.Asks) { // it was not read from a file
+	if v.close != nil && (rec.Continues != "" || rec.Outcome.Asks) { // the record did not come from a file
 		if all, err := v.journal.Rounds(ctx, rec); err == nil {
 			runs = all
 		} else {
@@ -133,11 +133,11 @@ func (v *runsView) rounds(ctx context.Context, rec journal.Record) []timeline.Tr
 	return trees
 }
 
-// showPage writes the page of a run to a file, or to a temporary one, says where, and opens
-// it.
+// showPage writes the page of a run to a file or a temporary file, names the file, and opens the
+// page.
 func (v *runsView) showPage(file string, open bool, rec *journal.Record) error {
 	if file == "" {
-		dir, err := os.MkdirTemp("", "mcp-metatool-run-") // it stays, because the browser reads it later
+		dir, err := os.MkdirTemp("", "mcp-metatool-run-") // the file stays, because the browser reads it later
 		if err != nil {
 			return err
 		}
@@ -187,8 +187,8 @@ func (v *runsView) find(cmd *cobra.Command, name string) (journal.Record, error)
 	return journal.Record{}, fmt.Errorf("the journal in %s has no runs", v.dir)
 }
 
-// writePage writes the page of a run to a file that only the user may read, because it
-// contains all data of the run. It replaces a regular file, and nothing else.
+// writePage writes the page of a run to a file that only the user may read, because the page
+// contains all data of the run. writePage replaces only a regular file.
 func writePage(file string, rec *journal.Record) error {
 	info, err := os.Lstat(file)
 	switch {
@@ -253,7 +253,7 @@ func (v *runsView) tail(ctx context.Context, cmd *cobra.Command) error {
 		}
 	}}
 	if v.journal.Others != nil {
-		v.fetch(follow) // what ended before is not new
+		v.fetch(follow) // runs that ended before are not new
 		var fetching sync.WaitGroup
 		defer fetching.Wait()
 		defer stop(nil)
@@ -336,8 +336,8 @@ differ, 2 if they cannot be compared.`,
 	return cmd
 }
 
-// diffResult returns the error whose exit code says what came of a comparison, as that of
-// diff does.
+// diffResult returns the error whose exit code tells the outcome of a comparison, like the exit
+// code of diff.
 func diffResult(ctx context.Context, same bool, err error) error {
 	var exit *cli.ExitError
 	switch {
@@ -413,7 +413,7 @@ The file has all data of the run, but for secrets, which were masked when it was
 		RunE:    func(cmd *cobra.Command, args []string) error { return v.export(cmd, args[0]) },
 	}
 	v.addFlags(cmd)
-	_ = cmd.Flags().MarkHidden("json") // it is JSON
+	_ = cmd.Flags().MarkHidden("json") // the value is JSON
 	cmd.ValidArgsFunction = cli.Choices(v.runs).Complete(1)
 	return cmd
 }
@@ -426,7 +426,7 @@ func (v *runsView) export(cmd *cobra.Command, name string) error {
 	}
 	for _, r := range runs {
 		for _, line := range r.Lines {
-			v.stdout.Write(seal.WithoutLink(line)) // errors are those of Flush
+			v.stdout.Write(seal.WithoutLink(line)) // Flush returns the errors
 			v.stdout.WriteByte('\n')
 		}
 	}

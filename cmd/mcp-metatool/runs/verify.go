@@ -23,7 +23,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// verifyView verifies runs, or what has ended in a folder.
+// verifyView verifies runs, or the order of the ended runs in a folder.
 type verifyView struct {
 	runsView
 	keys     []string // files, or keys in base64
@@ -34,7 +34,7 @@ type verifyView struct {
 	timeout  time.Duration
 }
 
-// verifyCommand verifies what the journal says. It starts no upstream and calls nothing.
+// verifyCommand verifies the journal. verify starts no upstream and calls nothing.
 func verifyCommand() *cobra.Command {
 	v := &verifyView{}
 	cmd := &cobra.Command{
@@ -134,7 +134,7 @@ func (v *verifyView) showKey(cmd *cobra.Command) error {
 // maxKey bounds a file with a public key, in bytes.
 const maxKey = 64 << 10
 
-// trusted returns the keys that are trusted. Without a configuration there are none.
+// trusted returns the trusted keys. Without a configuration, no key is trusted.
 func (v *verifyView) trusted(cmd *cobra.Command) (keys []seal.PublicKey, err error) {
 	for _, name := range v.keys {
 		key, err := seal.ParsePublic([]byte(name))
@@ -153,7 +153,7 @@ func (v *verifyView) trusted(cmd *cobra.Command) (keys []seal.PublicKey, err err
 		return keys, nil
 	}
 	cfg, err := v.Load()
-	if err != nil { // a file can be read without one, and the report says that there is no key
+	if err != nil { // a file can be read without a configuration, and the report names the missing key
 		return nil, nil
 	}
 	keys, err = host.VerifyKeys(cmd.Context(), cfg, v.Logger(cfg), false)
@@ -163,11 +163,11 @@ func (v *verifyView) trusted(cmd *cobra.Command) (keys []seal.PublicKey, err err
 	return keys, err
 }
 
-// maxReceipt bounds a file with a result, in bytes: twice what a script can return, which a result has
-// as text and as JSON.
+// maxReceipt bounds a file with a result, in bytes: twice the largest value of a script, which a
+// result has as text and as JSON.
 const maxReceipt = 64 << 20
 
-// kept returns what a client has kept; nil for nothing.
+// kept returns the result that a client has kept; nil for none.
 func (v *verifyView) kept(cmd *cobra.Command) (*verify.Receipt, error) {
 	var text []byte
 	var err error
@@ -220,7 +220,7 @@ func (v *verifyView) runOrFile(cmd *cobra.Command, name string, receipt *verify.
 	if cfg, err := v.Load(); err == nil { // without a configuration, the defaults
 		opts.Limits = replay.AtMost(host.RunLimits(cfg.Execution))
 	}
-	if v.close != nil { // there is a journal
+	if v.close != nil { // a journal exists
 		opts.Head = func(ctx context.Context, run string) string {
 			rec, err := v.journal.Find(ctx, run)
 			if err != nil || rec.ID != run {
@@ -239,7 +239,7 @@ func (v *verifyView) runOrFile(cmd *cobra.Command, name string, receipt *verify.
 	return v.report(cmd, result, result.Verified(), result.Text())
 }
 
-// lines returns the lines of a file, or of a run and those that it called, and its id.
+// lines returns the lines of a file, or of a run and its nested runs, and the id of the run.
 func (v *verifyView) lines(cmd *cobra.Command, name string) (lines [][]byte, run string, err error) {
 	var in io.Reader
 	if name == "-" {
@@ -268,7 +268,7 @@ func (v *verifyView) lines(cmd *cobra.Command, name string) (lines [][]byte, run
 	return lines, runs[len(runs)-1].Run, nil
 }
 
-// report prints what was found.
+// report prints the findings.
 func (v *verifyView) report(cmd *cobra.Command, found any, verified bool, text string) (err error) {
 	if v.asJSON {
 		err = cli.WriteJSON(cmd.OutOrStdout(), found)
@@ -281,8 +281,8 @@ func (v *verifyView) report(cmd *cobra.Command, found any, verified bool, text s
 	return err
 }
 
-// exported returns the lines of a run that the command line names, and of those that it called, itself
-// last.
+// exported returns the lines of the run that the command line names, after the lines of its nested
+// runs.
 func (v *runsView) exported(cmd *cobra.Command, name string) ([]journal.RunLines, error) {
 	if err := v.open(cmd); err != nil {
 		return nil, err
@@ -294,7 +294,7 @@ func (v *runsView) exported(cmd *cobra.Command, name string) ([]journal.RunLines
 	return v.journal.Lines(cmd.Context(), rec.ID)
 }
 
-// folder checks the order of what has ended.
+// folder checks the order of the ended runs.
 func (v *verifyView) folder(cmd *cobra.Command) error {
 	ctx, cancel := context.WithTimeoutCause(cmd.Context(), v.timeout, fmt.Errorf("not done within %v (--timeout)", v.timeout))
 	defer cancel()
@@ -329,14 +329,14 @@ func (v *verifyView) folder(cmd *cobra.Command) error {
 	return v.end()
 }
 
-// replayView is one replay.
+// replayView is a replay.
 type replayView struct {
 	runsView
 	with    string
 	timeout time.Duration
 }
 
-// replayCommand replays recorded runs. It starts no upstream and calls nothing.
+// replayCommand replays recorded runs. replay starts no upstream and calls nothing.
 func replayCommand() *cobra.Command {
 	v := &replayView{}
 	cmd := &cobra.Command{
@@ -390,7 +390,7 @@ func (v *replayView) replay(cmd *cobra.Command, name string) error {
 		}
 		opts.Code = &script.Code
 	}
-	if v.dir != "" && !cmd.Flags().Changed("dir") { // it was in the configured journal
+	if v.dir != "" && !cmd.Flags().Changed("dir") { // the run was in the configured journal
 		opts.Saved = v.savedNow(rec.Definition.Name, opts.Log)
 	}
 	opts.Limits = replay.AtMost(sandbox.Limits{})
@@ -418,8 +418,8 @@ func (v *replayView) replay(cmd *cobra.Command, name string) error {
 	return err
 }
 
-// savedNow returns the current version of the saved tool of that name, nil if there is
-// none or it cannot be read. It is only used for a note.
+// savedNow returns the current version of the saved tool with the name, nil for a missing or
+// unreadable tool. The version is only used for a note.
 func (v *replayView) savedNow(name string, log *slog.Logger) *tools.Definition {
 	cfg, err := v.Load()
 	if err != nil {

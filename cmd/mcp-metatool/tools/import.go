@@ -53,7 +53,7 @@ The exit code is 2 if the export is not valid, or if there is no terminal to ask
 	return cmd
 }
 
-// toolImport is one run of tools import.
+// toolImport is a run of tools import.
 type toolImport struct {
 	*storeView
 	yes, dry bool
@@ -68,17 +68,17 @@ const (
 	stateSame    = "same"
 )
 
-// toolChange is what an import changes of one tool, as it is in the output of --json.
+// toolChange is the change of a tool by an import, in the output of --json.
 type toolChange struct {
 	Name    string       `json:"name"`
 	State   string       `json:"state"`
 	Changed []string     `json:"changed,omitempty"` // members of the definition
-	Files   []fileChange `json:"files,omitempty"`   // beside the tool
-	// Hides is the tool of an upstream, as upstream.tool, that agents can no longer
-	// call if it exists, because the saved tool takes its name.
+	Files   []fileChange `json:"files,omitempty"`   // next to the tool
+	// Hides is the tool of an upstream, as upstream.tool, that agents can no longer call if the
+	// tool exists, because the saved tool takes its name.
 	Hides string `json:"hides,omitempty"`
-	// Permissions are what the tool may call. NewPermissions are those that the saved
-	// tool does not have; Unlisted are those that the export does not list.
+	// Permissions are the rights of the tool. NewPermissions are the rights that the saved tool
+	// lacks; Unlisted are the rights that the export does not list.
 	Permissions    []string `json:"permissions,omitempty"`
 	NewPermissions []string `json:"newPermissions,omitempty"`
 	Unlisted       []string `json:"unlisted,omitempty"`
@@ -89,7 +89,7 @@ type toolChange struct {
 	saved   bool             // the tool exists already
 }
 
-// fileChange is what an import changes of a file beside a tool.
+// fileChange is the change of a file next to a tool by an import.
 type fileChange struct {
 	Name  string `json:"name"`
 	State string `json:"state"`
@@ -148,7 +148,7 @@ func (m *toolImport) read() ([]bundle.Tool, error) {
 	return bundle.Parse(data, "standard input")
 }
 
-// compare compares a tool of the export with the saved one.
+// compare compares a tool of the export with the saved tool.
 func (m *toolImport) compare(t bundle.Tool) (*toolChange, error) {
 	c := &toolChange{Name: t.Name, State: stateNew, Hides: m.hidden(t.Name), tool: t}
 	before, err := m.Get(t.Name)
@@ -178,8 +178,8 @@ func (m *toolImport) compare(t bundle.Tool) (*toolChange, error) {
 	return c, nil
 }
 
-// hidden returns the tool of an upstream that a saved tool of that name hides, if the
-// upstream has such a tool: no server is asked.
+// hidden returns the tool of an upstream that a saved tool with the name would hide, if the
+// upstream has the tool: no server is asked.
 func (m *toolImport) hidden(name string) string {
 	for _, u := range m.cfg.Upstreams {
 		if tool, ok := strings.CutPrefix(name, u.Prefix); ok && u.Prefix != "" && tool != "" && !u.Disabled {
@@ -262,7 +262,7 @@ func (m *toolImport) checkScripts(ctx context.Context, list []*toolChange, wrong
 				return fmt.Errorf("import: tool %q: %w", t.Name, err)
 			}
 		}
-		for _, changed := range list { // only now, so that none is derived from what an export says
+		for _, changed := range list { // only now, so that no permission is derived from the text of an export
 			changed.tool.Permissions = changed.derived
 		}
 		known, err := m.knownDefinitions(ctx, m.imported())
@@ -270,7 +270,7 @@ func (m *toolImport) checkScripts(ctx context.Context, list []*toolChange, wrong
 			return err
 		}
 		for _, changed := range list {
-			if changed.tool.Permissions != nil { // otherwise something is wrong with it
+			if changed.tool.Permissions != nil { // otherwise the tool has a mistake
 				changed.tool.Permissions = known.see(changed.tool.Permissions)
 			}
 		}
@@ -278,7 +278,7 @@ func (m *toolImport) checkScripts(ctx context.Context, list []*toolChange, wrong
 	})
 }
 
-// show prints what the import changes.
+// show prints the changes by the import.
 func (m *toolImport) show() {
 	for _, c := range m.changes {
 		if c.State != stateSame {
@@ -393,7 +393,7 @@ func (m *toolImport) save(fileStore bundle.FileStore, c *toolChange) error {
 	return nil
 }
 
-// summarize prints what was done.
+// summarize prints the changes that were made.
 func (m *toolImport) summarize(todo bool) error {
 	if m.asJSON {
 		return cli.WriteJSON(m.out, map[string]any{"imported": todo && !m.dry, "tools": m.changes})
@@ -439,7 +439,7 @@ func (m *toolImport) imported() imported {
 		if c.State == stateSame {
 			continue
 		}
-		if def.Permissions != nil { // the rest is only what the export says
+		if def.Permissions != nil { // the rest only comes from the export
 			def.Permissions = &tools.Permissions{Bounds: def.Permissions.Bounds}
 		}
 		all.tools[c.Name] = def
@@ -469,9 +469,8 @@ func (i imported) List() []tools.Definition {
 	return list
 }
 
-// derive derives what an imported tool may call. What its export says about that is only
-// used for the names of tools, since no server is asked. The text says what is wrong with
-// the bounds.
+// derive derives the permissions of an imported tool. The permissions in its export are only used
+// for the names of tools, since no server is asked. The text describes the mistakes in the bounds.
 func (c *toolChange) derive(ctx context.Context, s scripts) (wrong string, err error) {
 	t := &c.tool
 	said := t.Permissions
@@ -497,14 +496,14 @@ func (c *toolChange) derive(ctx context.Context, s scripts) (wrong string, err e
 	return strings.TrimSuffix(wrong, "\n"), nil
 }
 
-// knownDefinitions are the digests of servers' tools that are known without starting servers.
+// knownDefinitions are the digests of servers' tools that are known without a start of servers.
 type knownDefinitions struct {
 	servers map[string]map[string]string // by server and tool
 	saved   imported
 }
 
-// knownDefinitions returns them: those that are pinned, and of other tools those that the
-// servers had when they last ran. A file with pins that cannot be read is an error.
+// knownDefinitions returns the pinned digests, and for unpinned tools the digests at the last run
+// of their servers. An unreadable file with pins is an error.
 func (m *toolImport) knownDefinitions(ctx context.Context, saved imported) (*knownDefinitions, error) {
 	known := &knownDefinitions{map[string]map[string]string{}, saved}
 	pinned := pins.New()
@@ -532,13 +531,13 @@ func (m *toolImport) knownDefinitions(ctx context.Context, saved imported) (*kno
 	return known, nil
 }
 
-// see returns the permissions of an imported tool with all digests that are known.
+// see returns the permissions of an imported tool with all known digests.
 func (k *knownDefinitions) see(p *tools.Permissions) *tools.Permissions {
 	if len(p.List()) == 0 {
 		return p
 	}
 	bare := *p
-	bare.Definitions = nil // then all of its tools are unseen
+	bare.Definitions = nil // without digests, all tools of p are unseen
 	hashes := map[string]string{}
 	for _, def := range k.saved.List() {
 		hashes[def.Name] = def.Hash()
@@ -555,8 +554,8 @@ func (k *knownDefinitions) see(p *tools.Permissions) *tools.Permissions {
 	return p
 }
 
-// resolveAs gives targets that have script names the real names among others, if there is
-// exactly one for each.
+// resolveAs replaces script names in targets by the real names among others, if each script name
+// has exactly one real name.
 func resolveAs(p *tools.Permissions, names []string) {
 	ident := func(target string) string { // "" for a pattern
 		server, tool, _ := strings.Cut(target, ".")
@@ -581,7 +580,7 @@ func resolveAs(p *tools.Permissions, names []string) {
 	p.Calls = slices.Compact(p.Calls)
 }
 
-// showPermissions prints what is new about the permissions of the imported tools.
+// showPermissions prints the new permissions of the imported tools.
 func (m *toolImport) showPermissions() {
 	for _, c := range m.changes {
 		if c.State == stateSame {
@@ -598,7 +597,7 @@ func (m *toolImport) showPermissions() {
 	}
 }
 
-// mayCall says for people what a saved tool may call.
+// mayCall describes the permissions of a saved tool for people.
 func mayCall(d *tools.Definition) string {
 	if !d.Permissions.Of(d.Code) {
 		return "not derived yet (when it runs, what its script can)"

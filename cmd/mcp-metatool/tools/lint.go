@@ -42,19 +42,19 @@ that is done when a tool is saved.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return v.run(cmd, args) },
 	}
 	cmd.ValidArgsFunction = cli.FilesOf("star")
-	v.AddFlags(cmd, cli.Silent) // the output has notes of what matters
+	v.AddFlags(cmd, cli.Silent) // the output has the important notes
 	cmd.Flags().BoolVar(&v.connect, "connect", false, "start the configured servers, and check names of tools and arguments")
 	cmd.Flags().BoolVar(&v.asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-// lintView is one run of lint.
+// lintView is a run of lint.
 type lintView struct {
 	cli.Settings
 	connect, asJSON bool
 }
 
-// finding is one finding in the output of lint --json.
+// finding is a finding in the output of lint --json.
 type finding struct {
 	File     string `json:"file"`
 	Line     int    `json:"line"`
@@ -182,8 +182,8 @@ func writeFindings(w io.Writer, found []finding, asJSON bool) error {
 	return nil
 }
 
-// offline analyses scripts without any server. known are the saved tools; nil: those of the
-// store.
+// offline analyses scripts without any server. known are the saved tools; nil: the saved tools of
+// the store.
 func offline(ctx context.Context, cfg *config.Config, log *slog.Logger, known compose.Saved, look func(context.Context, func(cli.Script) (scripts, error)) error) (err error) {
 	box := sandbox.New(sandbox.Options{CacheDir: cli.CacheDir(log), Log: log})
 	defer func() { err = errors.Join(err, box.Close()) }()

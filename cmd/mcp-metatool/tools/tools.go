@@ -32,7 +32,7 @@ func Commands() []*cobra.Command {
 	return []*cobra.Command{toolsCommand(), lintCommand()}
 }
 
-// toolsCommand only works on the store. It starts no upstream.
+// toolsCommand only works on the store. tools starts no upstream.
 func toolsCommand() *cobra.Command {
 	verbs := []*cobra.Command{
 		storeCommand("list", "List the saved tools", cobra.NoArgs, listTools),
@@ -57,7 +57,7 @@ func toolsCommand() *cobra.Command {
 	return cmd
 }
 
-// storeView is one run of a verb of tools, with the store open.
+// storeView is a run of a verb of tools, with the store open.
 type storeView struct {
 	*tools.Store
 	cli.Settings
@@ -67,14 +67,14 @@ type storeView struct {
 	dir    string
 	out    io.Writer
 	asJSON bool
-	token  string // whose own tools they are; "": the tools that clients share
+	token  string // the owner of the tools; "": the tools that clients share
 }
 
 func storeCommand(use, short string, args cobra.PositionalArgs, f func(v *storeView, args []string) error) *cobra.Command {
 	return new(storeView).command(use, short, args, f)
 }
 
-// command makes the command of a verb. The caller adds flags that only this verb has.
+// command makes the command of a verb. The caller adds the flags of only this verb.
 func (v *storeView) command(use, short string, args cobra.PositionalArgs, f func(v *storeView, args []string) error) *cobra.Command {
 	v.cmd = &cobra.Command{
 		Use: use, Short: short, Args: args,
@@ -115,7 +115,7 @@ func (v *storeView) with(cfg *config.Config, log *slog.Logger, f func() error) e
 		return fmt.Errorf("store: %w", err)
 	}
 	own := *cfg
-	own.Store.Dir = saved.Place{Dir: cfg.Store.Dir, Token: token}.Folder() // of the files beside tools
+	own.Store.Dir = saved.Place{Dir: cfg.Store.Dir, Token: token}.Folder() // of the files next to tools
 	v.cfg, v.log, v.dir, v.Store = &own, log, store.Dir, store.Store
 	if store.Stale != nil {
 		fmt.Fprintf(v.cmd.ErrOrStderr(), "note: the store of the fleet does not answer, so these are the saved tools as this machine knew them last: %s\n", display.Line(store.Stale.Error(), 300))
@@ -123,7 +123,7 @@ func (v *storeView) with(cfg *config.Config, log *slog.Logger, f func() error) e
 	return errors.Join(f(), store.Close())
 }
 
-// listedTool is one tool in the output of tools list --json.
+// listedTool is a tool in the output of tools list --json.
 type listedTool struct {
 	Name           string          `json:"name"`
 	Description    string          `json:"description"`
@@ -186,7 +186,7 @@ func showTool(v *storeView, args []string) error {
 	if err != nil {
 		return v.explain(args[0], err)
 	}
-	if v.asJSON { // the file itself, with members that this version does not know
+	if v.asJSON { // the file unchanged, with members unknown to this version
 		file, err := regular.Read(context.Background(), filepath.Join(v.dir, d.Name+".json"), tools.MaxFileBytes)
 		if err != nil {
 			return fmt.Errorf("tool %q: %w", d.Name, err)
@@ -230,7 +230,7 @@ func deleteTool(v *storeView, args []string) error {
 	return err
 }
 
-// explain adds the names of the saved tools to the error that name is not one of them.
+// explain adds the names of the saved tools to the error about an unknown name.
 func (v *storeView) explain(name string, err error) error {
 	if !errors.Is(err, tools.ErrNotFound) {
 		return err
@@ -288,21 +288,20 @@ restored. The content that is replaced becomes a version itself.`
 	return cmd
 }
 
-// listedVersion is one version of a tool in the output of tools history --json.
+// listedVersion is a version of a tool in the output of tools history --json.
 type listedVersion struct {
-	Version int        `json:"version,omitempty"` // 0 is the current one
+	Version int        `json:"version,omitempty"` // 0 is the current version
 	Saved   *time.Time `json:"saved,omitempty"`
 	Ended   *time.Time `json:"ended,omitempty"`
 	EndedBy string     `json:"endedBy,omitempty"`
-	// Changed are the members in which it differs from the version before; null if
-	// that is not known.
+	// Changed are the members that differ from the version before; null if unknown.
 	Changed []string `json:"changed"`
-	Size    int64    `json:"size"` // of its file
+	Size    int64    `json:"size"` // of the version's file
 	Hash    string   `json:"hash,omitempty"`
 	Problem string   `json:"problem,omitempty"`
 }
 
-// versions returns the current version of a tool, if it is not deleted, and its earlier
+// versions returns the current version of a tool, unless the tool is deleted, and its earlier
 // versions, newest first.
 func (v *storeView) versions(name string) ([]tools.Version, error) {
 	versions, err := v.History(name)
@@ -353,7 +352,7 @@ func (v *storeView) history(name string) error {
 	return t.Flush()
 }
 
-// listed returns v for the output. before is the version before it, nil if not known.
+// listed returns v for the output. before is the version before v, nil if unknown.
 func listed(v, before *tools.Version) listedVersion {
 	l := listedVersion{Version: v.Number, Size: v.Size, EndedBy: string(v.EndedBy)}
 	if v.Number > 0 {
@@ -370,11 +369,11 @@ func listed(v, before *tools.Version) listedVersion {
 	return l
 }
 
-// listedHistory is one tool in the output of tools history --json without NAME.
+// listedHistory is a tool in the output of tools history --json without NAME.
 type listedHistory struct {
 	Name     string    `json:"name"`
 	Versions int       `json:"versions"`
-	Last     time.Time `json:"last"` // when the last one ended
+	Last     time.Time `json:"last"` // when the last version ended
 	Deleted  bool      `json:"deleted"`
 }
 
@@ -411,7 +410,7 @@ func (v *storeView) histories() error {
 	return t.Flush()
 }
 
-// difference shows what changed between two versions: "N..M", or "N" for N..now.
+// difference shows the difference between two versions: "N..M", or "N" for N..now.
 func (v *storeView) difference(name, between string) error {
 	versions, err := v.versions(name)
 	if err != nil {
@@ -439,7 +438,7 @@ func (v *storeView) difference(name, between string) error {
 	return err
 }
 
-// findVersion finds a version by its number, "now" for the current one.
+// findVersion finds a version by its number, "now" for the current version.
 func findVersion(versions []tools.Version, number string) (*tools.Version, error) {
 	n, err := strconv.Atoi(number)
 	if number == "now" {
@@ -486,7 +485,7 @@ func revertTool(v *storeView, args []string) error {
 	return err
 }
 
-// conventions is the part of the help of export and import about files beside tools.
+// conventions is the part of the help of export and import about files next to tools.
 const conventions = `The smoke tests of a tool (see mcp-metatool smoke) are in the store's directory as
 smoke/NAME.toml, its cassettes as smoke/NAME.cassette.toml or
 smoke/NAME.ANYTHING.cassette.toml, and its locks in the same way as *.lock.toml.
@@ -545,7 +544,7 @@ func (v *storeView) export(names []string, to string) error {
 	return err
 }
 
-// folder reports whether an export to that name is a directory.
+// folder reports whether an export to the name is a directory.
 func folder(to string) bool {
 	if to == "" {
 		return false
@@ -556,7 +555,7 @@ func folder(to string) bool {
 	return filepath.Ext(to) != ".toml"
 }
 
-// exported returns the tools to export, each once, with the files beside them.
+// exported returns the tools to export, each once, with the files next to the tools.
 func (v *storeView) exported(names []string) ([]bundle.Tool, error) {
 	var definitions []tools.Definition
 	seen := map[string]bool{}
