@@ -1,8 +1,7 @@
-// Command mcp-metatool is an MCP server that offers the tools of many other MCP servers
-// as its own, and runs composite tools: Starlark scripts in a WebAssembly sandbox that
-// call those tools.
+// Command mcp-metatool is an MCP server that offers the tools of many other MCP servers, and runs
+// composite tools: Starlark scripts in a WebAssembly sandbox that call the tools of the servers.
 //
-// Each group of verbs is a package below this one. Package cli has the parts that groups share; no
+// Each group of verbs is a package in a folder below. Package cli has the parts that groups share; no
 // group imports another group.
 package main
 

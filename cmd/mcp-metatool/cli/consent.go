@@ -27,7 +27,7 @@ import (
 type Consent struct {
 	Yes, DryRun bool
 	Asker       *Asker // nil: no person can be asked
-	// masked, if set, replaces secrets in differences.
+	// Masked, if set, replaces secrets in differences.
 	Masked func(string) string
 	// Known limits the replacement to the known secrets: text that only looks like a secret stays.
 	Known bool

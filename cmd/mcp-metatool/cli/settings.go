@@ -150,7 +150,7 @@ func HostOptions(log *slog.Logger, clients host.Clients) host.Options {
 	}
 }
 
-// WithHostOf is withHost with options.
+// WithHostOf is WithHost with options.
 func WithHostOf(ctx context.Context, cfg *config.Config, opts host.Options, f func(context.Context, *host.Host) error) error {
 	h, err := host.New(cfg, opts)
 	if err != nil {

@@ -29,7 +29,7 @@ type Server []Tool
 // Tool is a tool of a Server.
 type Tool struct {
 	Definition string // raw JSON
-	// call returns the structured content of the result. progress may be called with
+	// Call returns the structured content of the result. progress may be called with
 	// the number of steps done, the total number, and a message.
 	Call func(ctx context.Context, args []byte, progress func(done, total int, message string)) (any, error)
 }

@@ -96,7 +96,7 @@ func (r *reloader) hangup() bool {
 	return true
 }
 
-// WithHost runs f with a host that follows the configuration.
+// withHost runs f with a host that follows the configuration.
 func (r *reloader) withHost(
 	ctx context.Context, cfg *config.Config, log *slog.Logger, clients host.Clients, f func(context.Context, *host.Host) error,
 ) error {

@@ -154,7 +154,7 @@ func (v *smokeInit) unconfigured(name string, understand func() error) error {
 		return err
 	}
 	if filepath.IsAbs(v.Server.Command) {
-		v.Server.Command = v.beside(v.Server.Command)
+		v.Server.Command = v.relative(v.Server.Command)
 	}
 	file := edit.New(v.output, nil)
 	if err := file.Put(v.Name, v.Server); err != nil {
@@ -170,9 +170,9 @@ func (v *smokeInit) unconfigured(name string, understand func() error) error {
 	return nil
 }
 
-// beside returns a path for the file of checks: relative to the folder of the file, if the path is
+// relative returns a path for the file of checks: relative to the folder of the file, if the path is
 // below the folder.
-func (v *smokeInit) beside(path string) string {
+func (v *smokeInit) relative(path string) string {
 	folder, err := filepath.Abs(filepath.Dir(v.output))
 	if err != nil {
 		return path
