@@ -17,12 +17,12 @@ type ReadBudget struct {
 	Context context.Context
 	// Open returns a new Hold for one message.
 	Open func() *budget.Hold
-	// Most is the size of the largest message that has room, in bytes; 0: any.
+	// Most is the size of the largest message with room, in bytes; 0: any.
 	Most int
 }
 
-// Limit returns the size limit of a message for which the configured limit is max, in bytes,
-// and whether it follows from the budget.
+// Limit returns the size limit of a message in bytes, given the configured limit max. ofBudget
+// reports whether the limit follows from the budget.
 func (r *ReadBudget) Limit(max int) (limit int, ofBudget bool) {
 	if r != nil && r.Most > 0 && r.Most < max {
 		return r.Most, true
@@ -33,14 +33,14 @@ func (r *ReadBudget) Limit(max int) (limit int, ofBudget bool) {
 // message returns a buffer for a message of at most max bytes.
 func (r *ReadBudget) message(max int) *messageBuffer { return &messageBuffer{budget: r, max: max} }
 
-// ReadAll reads a message of size bytes, or of unknown size if size is negative, but of
-// at most max bytes. With a *TooLargeError it returns the first excerpt bytes.
+// ReadAll reads a message of size bytes, or of unknown size if size is negative, but at most max
+// bytes. With a *TooLargeError it returns the first excerpt bytes.
 func (r *ReadBudget) ReadAll(src io.Reader, size int64, max, excerpt int) ([]byte, error) {
 	max, ofBudget := r.Limit(max)
 	g := r.message(max)
 	first := initialSize
 	if size >= 0 {
-		first = int(min(size, int64(max))) + 1 // one more, to find the end
+		first = int(min(size, int64(max))) + 1 // one byte more, to find the end
 	}
 	if err := g.grow(first); err != nil {
 		return nil, err
@@ -72,8 +72,8 @@ func (r *ReadBudget) ReadAll(src io.Reader, size int64, max, excerpt int) ([]byt
 // initialSize is the initial buffer size for a message of unknown size, in bytes.
 const initialSize = 4 << 10
 
-// messageBuffer holds a message while it is read. It takes memory from the budget
-// before allocating it. The memory is returned when the message is garbage collected.
+// messageBuffer holds a message during the read. It takes memory from the budget before allocating
+// it. The memory is returned when the message is garbage collected.
 type messageBuffer struct {
 	budget *ReadBudget
 	hold   *budget.Hold // nil: none yet
@@ -118,9 +118,9 @@ func (g *messageBuffer) grow(need int) error {
 // done returns the message, which the caller then owns.
 func (g *messageBuffer) done() []byte {
 	if g.hold != nil {
-		if cap(g.b) > len(g.b)+len(g.b)/4 { // otherwise it would hold up to twice its size
+		if cap(g.b) > len(g.b)+len(g.b)/4 { // otherwise the buffer would hold up to twice the size of the message
 			g.b = append(make([]byte, 0, len(g.b)), g.b...)
-			_ = g.hold.Fit(g.budget.Context, len(g.b)) // does not wait, since it is less than before
+			_ = g.hold.Fit(g.budget.Context, len(g.b)) // does not wait, since the new size is smaller
 		}
 		g.hold.Attach(g.b[:1])
 	}

@@ -2,19 +2,18 @@ package wire
 
 import "strconv"
 
-// Object builds a JSON object by appending its members in order. Raw values are
-// copied unchanged. The caller must pass valid JSON and add each name only once. The
-// zero Object is ready to use. It must not be used concurrently, nor copied after its
-// first member.
+// Object builds a JSON object by appending its members in order. Raw values are copied unchanged.
+// The caller must pass valid JSON and add each name only once. The zero Object is ready to use. An
+// Object must not be used concurrently, nor copied after its first member.
 //
-// encoding/json would parse each raw value again, change how it is written, and refuse
-// very deep ones.
+// encoding/json would parse each raw value again, change the spelling of values, and refuse very
+// deep values.
 type Object struct {
 	b []byte // the object without its closing brace; empty before the first member
 }
 
-// NewObject returns an Object with capacity for size bytes. If that suffices, building
-// it allocates nothing more.
+// NewObject returns an Object with capacity for size bytes. Within this capacity, building the
+// object allocates nothing more.
 func NewObject(size int) Object { return Object{make([]byte, 0, size)} }
 
 // name begins a member.
@@ -88,8 +87,8 @@ func (o *Object) Texts(name string, all []string) {
 // IsEmpty reports whether no member has been added yet.
 func (o *Object) IsEmpty() bool { return len(o.b) == 0 }
 
-// Bytes ends the object and returns its JSON. It must be called only once, after the
-// last member.
+// Bytes ends the object and returns the JSON. Bytes must be called only once, after the last
+// member.
 func (o *Object) Bytes() []byte {
 	if len(o.b) == 0 {
 		return append(o.b, "{}"...)
@@ -97,7 +96,7 @@ func (o *Object) Bytes() []byte {
 	return append(o.b, '}')
 }
 
-// Array returns a JSON array of raw values. It allocates once.
+// Array returns a JSON array of raw values, with one allocation.
 func Array(items [][]byte) []byte {
 	size := len("[]") + len(items)
 	for _, item := range items {

@@ -10,11 +10,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// ErrAmbiguous says that JSON parsers differ in how they read an object.
+// ErrAmbiguous means that JSON parsers read an object in different ways.
 var ErrAmbiguous = errors.New("ambiguous JSON")
 
-// Check checks that every JSON parser reads the known members of obj in the same way.
-// The error wraps ErrAmbiguous, or says that obj is not an object.
+// Check checks that every JSON parser reads the known members of obj in the same way. The error
+// wraps ErrAmbiguous, or reports that obj is not an object.
 func (s *Shape) Check(obj []byte) error {
 	i := skipSpace(obj, 0)
 	if i == len(obj) || obj[i] != '{' {
@@ -31,18 +31,18 @@ func (s *Shape) Check(obj []byte) error {
 	return checkEnd(obj, end)
 }
 
-// checker looks for ambiguities while it scans an object.
+// checker looks for ambiguities during the scan of an object.
 type checker struct {
-	found ambiguity // the first one
+	found ambiguity // the first ambiguity
 	parts [6][]byte // the values of the members of a message, in the order of its Shape
 }
 
-// ambiguity describes a member that parsers read differently.
+// ambiguity describes a member that parsers read in different ways.
 type ambiguity struct {
 	kind       ambiguityKind
 	shape      *Shape
 	name       []byte // quoted; aliases the message
-	resembling string // the name that it resembles, for lookalike
+	resembling string // the known name that the member resembles, for lookalike
 }
 
 type ambiguityKind uint8
@@ -52,7 +52,7 @@ const (
 	lookalike                   // resembles another name
 	repeated                    // appears twice
 	loneSurrogate               // half a surrogate pair in a name
-	loneInValue                 // half a surrogate pair in a value that is looked up
+	loneInValue                 // half a surrogate pair in a value that will be looked up
 	protoMember                 // __proto__
 )
 
@@ -75,7 +75,7 @@ func (a *ambiguity) text() string {
 	return fmt.Sprintf("member %s of %s is not allowed: some parsers treat its members as members of %s", name, where, where)
 }
 
-// report records an ambiguity, if it is the first one.
+// report records the first ambiguity.
 func (c *checker) report(kind ambiguityKind, s *Shape, name []byte, resembling string) {
 	if c.found.kind == unambiguous {
 		c.found = ambiguity{kind, s, name, resembling}
@@ -107,7 +107,7 @@ func (c *checker) message(raw []byte) error {
 	return nil
 }
 
-// object scans an object like scanObject, and checks it against a Shape.
+// object scans an object like scanObject, and checks the object against a Shape.
 func (c *checker) object(raw []byte, i, depth int, s *Shape) (end int, f fault) {
 	if depth >= maxDepth {
 		return i, tooDeep
@@ -141,7 +141,7 @@ func (c *checker) object(raw []byte, i, depth int, s *Shape) (end int, f fault) 
 	}
 }
 
-// member checks the name of a member and scans its value, which is at the given depth.
+// member checks the name of a member and scans the value, at the given depth.
 func (c *checker) member(raw, name []byte, i, depth int, s *Shape, seen *names) (end int, f fault) {
 	m := c.name(name, s, seen)
 	switch {
@@ -162,8 +162,7 @@ func (c *checker) member(raw, name []byte, i, depth int, s *Shape, seen *names) 
 	return end, f
 }
 
-// name checks the quoted name of a member. It returns the known member of that name,
-// if there is one.
+// name checks the quoted name of a member. It returns the known member of this name, or nil.
 func (c *checker) name(quoted []byte, s *Shape, seen *names) *knownMember {
 	name := quoted[1 : len(quoted)-1]
 	if bytes.IndexByte(name, '\\') >= 0 {
@@ -198,7 +197,7 @@ func (c *checker) name(quoted []byte, s *Shape, seen *names) *knownMember {
 // maxFolded is the maximum length of a folded name in a Shape.
 const maxFolded = 63
 
-// lookalikeOf returns the known member that some parsers read name as, or nil.
+// lookalikeOf returns the known member that some parsers take name for, or nil.
 func (s *Shape) lookalikeOf(name []byte) *knownMember {
 	var buf [maxFolded + 1 + utf8.UTFMax]byte
 	folded := fold(buf[:0], name, s.joined)
@@ -212,21 +211,20 @@ func (s *Shape) lookalikeOf(name []byte) *knownMember {
 	return nil
 }
 
-// ligatures has the characters that full case folding, as in Python's casefold, turns
-// into several ASCII letters.
+// ligatures maps characters that full case folding, as in Python's casefold, turns into several
+// ASCII letters.
 var ligatures = map[rune]string{
 	'ß': "ss", 'ẞ': "ss", 'ﬀ': "ff", 'ﬁ': "fi", 'ﬂ': "fl", 'ﬃ': "ffi", 'ﬄ': "ffl", 'ﬅ': "st", 'ﬆ': "st",
 }
 
-// Fold returns a name in a form that is the same for all names that some parser of JSON
-// takes for the same member: parsers that ignore case, and those that ignore separators.
+// Fold returns the common form of all names that some JSON parser takes for the same member:
+// parsers that ignore case, and parsers that ignore separators.
 func Fold(name string) string { return string(fold(nil, []byte(name), true)) }
 
-// fold appends name in the form in which case-insensitive parsers compare it. It
-// applies Unicode simple case folding, as encoding/json does; full folding where that
-// gives ASCII; and the Turkish letters i, as Java does. If joined is set, it leaves out
-// separators. It stops at a NUL, where C strings end, or when the result is longer than
-// maxFolded.
+// fold appends name in the form that case-insensitive parsers compare. The form has Unicode simple
+// case folding, as in encoding/json; full folding where the result is ASCII; and the Turkish
+// letters i, as in Java. If joined is set, separators are left out. fold stops at a NUL, where C
+// strings end, or when the result is longer than maxFolded.
 func fold(b, name []byte, joined bool) []byte {
 	for i := 0; i < len(name) && len(b) <= maxFolded; i++ {
 		switch c := name[i]; {
@@ -250,8 +248,8 @@ func fold(b, name []byte, joined bool) []byte {
 	return b
 }
 
-// foldRune returns the smallest rune that is equal to r under simple case folding, in
-// lower case if it is ASCII.
+// foldRune returns the smallest rune equal to r under simple case folding, in lower case if the
+// rune is ASCII.
 func foldRune(r rune) rune {
 	if r == 'ı' || r == 'İ' {
 		return 'i'
@@ -291,7 +289,7 @@ func hasLoneSurrogate(quoted []byte) bool {
 	return false
 }
 
-// hex4 parses four hexadecimal digits. It returns -1 if there are not four.
+// hex4 parses four hexadecimal digits. It returns -1 for fewer digits.
 func hex4(b []byte) (r rune) {
 	if len(b) < 4 {
 		return -1
@@ -309,7 +307,7 @@ func hex4(b []byte) (r rune) {
 	return r
 }
 
-// fewNames is the number of names up to which they are compared one by one.
+// fewNames is the largest number of names that are compared one by one.
 const fewNames = 8
 
 // names is the set of the names in an object.
@@ -317,11 +315,10 @@ type names struct {
 	known uint64 // a bit for each known member
 	n     int    // how many of few are used
 	few   [fewNames][]byte
-	many  map[string]bool // all unknown names, if there are more than few can hold
+	many  map[string]bool // all unknown names, if their number exceeds few
 }
 
-// add adds the name of an unknown member. It returns false if the name is already
-// there.
+// add adds the name of an unknown member. It returns false if the set has the name already.
 func (s *names) add(name []byte) bool {
 	if s.many != nil {
 		if s.many[string(name)] {

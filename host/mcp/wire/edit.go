@@ -16,7 +16,7 @@ import (
 //		use(o.name(), o.value())
 //	}
 //
-// When next has returned false and err is nil, raw is one valid object.
+// After next has returned false with a nil err, raw is a valid object.
 type members struct {
 	member
 	raw   []byte
@@ -81,7 +81,7 @@ func (o *members) fail(i int, f fault) bool {
 	return false
 }
 
-// finish makes sure that nothing follows the object.
+// finish checks the absence of data after the object.
 func (o *members) finish(i int) bool {
 	o.ended, o.err = true, checkEnd(o.raw, i)
 	return false
@@ -105,7 +105,7 @@ func (o *members) name() []byte {
 	return name
 }
 
-// is reports whether the member has that name.
+// is reports whether the member has the given name.
 func (o *members) is(name string) bool { return string(o.name()) == name }
 
 // value returns the raw value of the member.
@@ -119,14 +119,13 @@ func unquote(raw []byte) string {
 	return string(b)
 }
 
-// find locates the last member called name, which is the one that most JSON parsers
-// use.
+// find locates the last member called name, the choice of most JSON parsers.
 func find(obj []byte, name string) (m member, ok bool, err error) {
 	m, n, err := count(obj, name)
 	return m, n > 0, err
 }
 
-// count is find, and says how many members have that name.
+// count is find, and also returns the number of members with this name.
 func count(obj []byte, name string) (last member, n int, err error) {
 	o := walk(obj)
 	for o.next() {
@@ -138,8 +137,8 @@ func count(obj []byte, name string) (last member, n int, err error) {
 	return last, n, o.err
 }
 
-// findOnly removes all but the last member called name and locates that one. only is
-// obj itself if there is nothing to remove, otherwise a copy.
+// findOnly removes all but the last member called name and locates the last. only is obj itself if
+// obj has no second, otherwise a copy.
 func findOnly(obj []byte, name string) (only []byte, m member, ok bool, err error) {
 	m, count, err := count(obj, name)
 	if err != nil || count < 2 {
@@ -150,8 +149,8 @@ func findOnly(obj []byte, name string) (only []byte, m member, ok bool, err erro
 	return only, member{m.at - shift, m.colon - shift, m.start - shift, m.end - shift}, true, nil
 }
 
-// Get returns the raw value at path in the object obj. ok is false if there is none, or
-// if obj or a value on the path is not an object.
+// Get returns the raw value at path in the object obj. ok is false if the value is missing, or if
+// obj or a value on the path is not an object.
 func Get(obj []byte, path ...string) (value []byte, ok bool) {
 	value = obj
 	for _, name := range path {
@@ -167,15 +166,13 @@ func Get(obj []byte, path ...string) (value []byte, ok bool) {
 	return value, true
 }
 
-// lacks reports whether raw certainly has no member called name. It is much faster
-// than find.
+// lacks reports whether raw certainly has no member called name. lacks is much faster than find.
 func lacks(raw []byte, name string) bool {
 	return !bytes.Contains(raw, []byte(name)) && bytes.IndexByte(raw, '\\') < 0
 }
 
-// Pick gets several members in one pass: it sets values[i] to the raw value of the
-// member called names[i], nil if there is none. If obj is not an object, all are nil
-// and ok is false.
+// Pick gets several members in a single pass: values[i] becomes the raw value of the member called
+// names[i], or nil. If obj is not an object, all are nil and ok is false.
 func Pick(obj []byte, names []string, values [][]byte) (ok bool) {
 	clear(values)
 	o := walk(obj)
@@ -200,8 +197,7 @@ func GetString(obj []byte, path ...string) (s string, ok bool) {
 	return Text(raw)
 }
 
-// Text decodes a JSON string. raw is valid JSON or nil; ok is false if it is not a
-// string.
+// Text decodes a JSON string. raw is valid JSON or nil; ok is false if raw is not a string.
 func Text(raw []byte) (s string, ok bool) {
 	if len(raw) == 0 || raw[0] != '"' {
 		return "", false
@@ -209,11 +205,10 @@ func Text(raw []byte) (s string, ok bool) {
 	return unquote(raw), true
 }
 
-// Set returns a copy of the object obj with the raw value at path. It leaves all other
-// bytes unchanged. A nil obj means an empty object. Set creates missing objects on the
-// path and adds new members at the end. Of several members with the same name it keeps
-// only the last, so that a parser that uses the first does not see another value. It
-// fails if obj or a value on the path is not an object.
+// Set returns a copy of the object obj with the raw value at path. All other bytes stay unchanged.
+// A nil obj means an empty object. Set creates missing objects on the path and adds new members at
+// the end. Of several members with the same name, Set keeps only the last: a parser that uses the
+// first must not see another value. Set fails if obj or a value on the path is not an object.
 func Set(obj, value []byte, path ...string) ([]byte, error) {
 	if len(path) == 0 {
 		return value, nil
@@ -263,9 +258,9 @@ func add(raw []byte, start, end int, value []byte, path []string) []byte {
 	return splice(raw, end, end, entry)
 }
 
-// Delete returns obj without the member at path, or obj itself if there is no such
-// member. Of several members with the same name on the path it keeps only the last, like
-// Set. It fails if obj or a value on the path is not an object.
+// Delete returns obj without the member at path, or obj itself if the member is missing. Of several
+// members with the same name on the path, Delete keeps only the last, like Set. Delete fails if obj
+// or a value on the path is not an object.
 func Delete(obj []byte, path ...string) ([]byte, error) {
 	if len(path) > 1 {
 		only, m, ok, err := findOnly(obj, path[0])
@@ -294,11 +289,11 @@ func Delete(obj []byte, path ...string) ([]byte, error) {
 	return remove(obj, path[0], n), nil
 }
 
-// remove returns obj without the first n members called name, of which it has at least so
-// many. Each takes one adjacent comma along. All other bytes stay.
+// remove returns obj without the first n members called name; obj has at least n. Each takes one
+// adjacent comma along. All other bytes stay.
 func remove(obj []byte, name string, n int) []byte {
 	out := make([]byte, 0, len(obj))
-	copied := 0      // of obj; what is removed counts
+	copied := 0      // bytes of obj that were copied or removed
 	leading := false // all members so far are removed
 	for first, o := true, walk(obj); (n > 0 || leading) && o.next(); first = false {
 		separator := len(bytes.TrimRight(obj[:o.at], " \t\r\n")) - 1 // a comma, or the opening brace
@@ -367,8 +362,7 @@ type Member struct {
 	Value []byte // raw
 }
 
-// Members returns the members of the object raw, in order. ok is false if it is not an
-// object.
+// Members returns the members of the object raw, in order. ok is false if raw is not an object.
 func Members(raw []byte) (all []Member, ok bool) {
 	o := walk(raw)
 	for o.next() {
@@ -380,9 +374,8 @@ func Members(raw []byte) (all []Member, ok bool) {
 	return all, true
 }
 
-// Each calls f for the members of the object raw, in order, until it returns false. Unlike
-// Members, it keeps nothing, however many there are. ok is false if raw is not an object, as
-// far as it was read.
+// Each calls f for the members of the object raw, in order, until f returns false. Unlike Members,
+// Each uses no memory per member. ok is false if the part of raw that was read is not an object.
 func Each(raw []byte, f func(name, value []byte) (more bool)) (ok bool) {
 	o := walk(raw)
 	for o.next() {
@@ -393,11 +386,11 @@ func Each(raw []byte, f func(name, value []byte) (more bool)) (ok bool) {
 	return o.err == nil
 }
 
-// maxElements bounds what Elements allocates for a hostile array.
+// maxElements bounds the allocation of Elements for a hostile array.
 const maxElements = 1 << 20
 
-// Elements returns the raw elements of the JSON array raw. It fails if there are more
-// than about a million.
+// Elements returns the raw elements of the JSON array raw. It fails for more than maxElements
+// elements.
 func Elements(raw []byte) ([][]byte, error) {
 	items, ok, err := split(raw, maxElements)
 	if err != nil {
@@ -410,7 +403,7 @@ func Elements(raw []byte) ([][]byte, error) {
 }
 
 // FirstElements returns the first elements of the JSON array raw, at most as many as most. more
-// says that there are others, which it does not look at.
+// reports whether unread elements follow.
 func FirstElements(raw []byte, most int) (items [][]byte, more bool, err error) {
 	items, ok, err := split(raw, most)
 	switch {

@@ -26,7 +26,7 @@ type RPCError struct {
 	cause error // nil for none
 }
 
-// Unwrap returns ErrAmbiguous if a message was refused for that, otherwise nil.
+// Unwrap returns ErrAmbiguous if the message was refused as ambiguous, otherwise nil.
 func (e *RPCError) Unwrap() error { return e.cause }
 
 func (e *RPCError) Error() string { return fmt.Sprintf("%s (code %d)", e.Message, e.Code) }
@@ -39,8 +39,7 @@ func Errorf(code int, format string, args ...any) *RPCError {
 // Raw returns the JSON of the error object.
 func (e *RPCError) Raw() []byte { return Marshal(e) }
 
-// ParseError reads the error object in raw. Members that are missing or malformed leave
-// their fields zero.
+// ParseError reads the error object in raw. Missing and malformed members leave their fields zero.
 func ParseError(raw []byte) *RPCError {
 	var e RPCError
 	if code, ok := Get(raw, "code"); ok {
@@ -55,10 +54,10 @@ func ParseError(raw []byte) *RPCError {
 	return &e
 }
 
-// CancelledError is the cause of a request's context when its sender cancelled it with
+// CancelledError is the cause of a request's context when the sender cancelled the request with
 // notifications/cancelled.
 type CancelledError struct {
-	// Params is the raw params of the notification; its requestId is the sender's.
+	// Params is the raw params of the notification; requestId is the sender's id.
 	Params []byte
 }
 
@@ -69,15 +68,14 @@ func (e *CancelledError) Error() string {
 	return "cancelled by the client"
 }
 
-// ErrUnusable says that a peer's response violates the protocol and cannot be used.
+// ErrUnusable means that a peer's response violates the protocol and is unusable.
 var ErrUnusable = errors.New("unusable answer")
 
-// ErrClosed says that a connection was closed on our side.
+// ErrClosed means that a connection was closed on our side.
 var ErrClosed = errors.New("connection closed")
 
-// CancelParams returns the params of notifications/cancelled for our request id. If the
-// cause is a notification, they are based on its params, so that its reason and _meta
-// are passed on.
+// CancelParams returns the params of notifications/cancelled for our request id. If the cause is a
+// notification, the params keep its reason and _meta.
 func CancelParams(cause error, id int64) []byte {
 	raw := strconv.AppendInt(nil, id, 10)
 	var cancelled *CancelledError

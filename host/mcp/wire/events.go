@@ -13,61 +13,60 @@ import (
 )
 
 const (
-	maxExcerpt = 256      // bytes of each end of an event that is too large
+	maxExcerpt = 256      // bytes kept of each end of an event above the limit
 	windowSize = 16 << 10 // bytes read at a time
 	maxEventID = 4 << 10  // bytes; a longer id could not be sent back in a header
 	maxRetry   = 24 * time.Hour
 )
 
-// Event is one server-sent event that has data, which may be empty.
+// Event is a server-sent event with data, which may be empty.
 type Event struct {
 	Name string // "" if the server sent none, which means "message"
-	Data []byte // the lines of data joined by \n; the receiver owns it
-	// Head and Tail are the beginning and the end of the data of an event that is
-	// too large, at most 256 bytes each. Data is then nil.
+	Data []byte // the lines of data joined by \n; owned by the receiver
+	// Head and Tail are the beginning and the end of the data of an event above the limit, at most
+	// 256 bytes each. Data is then nil.
 	Head, Tail []byte
 }
 
-// EventReader reads a text/event-stream (HTML standard, 9.2.6): lines that end in \n, \r\n
-// or \r, a byte order mark at the start, comments, and the fields event, data, id and
-// retry. An event that is cut off by the end of the stream is dropped, and so is its
-// id. An EventReader is for one goroutine.
+// EventReader reads a text/event-stream (HTML standard, 9.2.6): lines ending in \n, \r\n or \r, a
+// byte order mark at the start, comments, and the fields event, data, id and retry. An event cut
+// off by the end of the stream is dropped together with the event's id. An EventReader is for one
+// goroutine.
 type EventReader struct {
 	r   io.Reader
 	max int // bytes of data of one event
 	// budget is where large events are counted; nil: they are not counted.
 	budget *ReadBudget
-	// ofBudget reports that max follows from budget.
+	// ofBudget is set if max follows from budget.
 	ofBudget bool
 
 	// LastID is the id of the last complete event, after which the stream can be
 	// resumed; empty for none. Events without data count too (SEP-1699 uses them to
 	// send the first id). The bytes are valid until the next event.
 	LastID []byte
-	// Retry is how long the server wants us to wait before we connect again;
-	// negative if it has not told us.
+	// Retry is the time to wait before the next connection, as set by the server; negative if never
+	// set.
 	Retry time.Duration
 
 	window     []byte // read from r
-	start, end int    // the part of window that has not been used yet
-	newline    int    // the first \n in it, or end; before start if it has not been searched for
+	start, end int    // the unused part of window
+	newline    int    // the first \n after start, or end; before start if the search is still to be done
 	begun      bool   // the start of the stream, where a byte order mark may be, has been read
-	afterCR    bool   // the last line ended in \r; a \n that follows belongs to it
+	afterCR    bool   // the last line ended in \r; a \n that follows belongs to the same ending
 
-	line    []byte // the beginning of the current line, if it is no longer in window
+	line    []byte // the beginning of the current line, if no longer in window
 	cutting bool   // the current line is too long; line has only its head
-	tail    []byte // the end of a line that is too long
+	tail    []byte // the end of a line above the limit
 
-	// Wasted is called with the number of bytes that are no part of an event with
-	// data: comments, an excessive number of fields, data above the limit. It may be
-	// nil.
+	// Wasted is called with the number of bytes outside of events with data: comments, an excessive
+	// number of fields, data above the limit. Wasted may be nil.
 	Wasted func(bytes int)
-	fields int // the number of lines of the current event that are not data
+	fields int // the number of lines of the current event without data
 
 	// The current event.
 	name  string
 	data  []byte
-	has   bool // it has a data field
+	has   bool // the event has a data field
 	large bool // more than max
 	long  cutData
 	id    []byte
@@ -102,8 +101,8 @@ func (e *EventReader) WithBudget(b *ReadBudget) *EventReader {
 	return e
 }
 
-// count waits for memory for size bytes. It ignores the error, which would be the end of
-// the context: that ends the stream too.
+// count waits for memory for size bytes. The only error would be the end of the context, which also
+// ends the stream; so count ignores the error.
 func (e *EventReader) count(hold **budget.Hold, size int) {
 	if e.budget == nil || size <= budget.Small {
 		return
@@ -114,8 +113,8 @@ func (e *EventReader) count(hold **budget.Hold, size int) {
 	_ = (*hold).Fit(e.budget.Context, size)
 }
 
-// counted ends the use of a hold: b is complete and is counted until it is garbage
-// collected. If b is empty, nothing is counted any more.
+// counted ends the use of a hold: b is complete and counts until garbage collection. An empty b
+// does not count.
 func counted(hold **budget.Hold, b []byte) {
 	if *hold != nil {
 		(*hold).Attach(b[:min(len(b), 1)])
@@ -123,7 +122,7 @@ func counted(hold **budget.Hold, b []byte) {
 	}
 }
 
-// Release returns the reader to a pool. It must not be used any more.
+// Release returns the reader to a pool. The reader must not be used afterwards.
 func (e *EventReader) Release() {
 	counted(&e.lineHold, nil)
 	counted(&e.dataHold, nil)
@@ -131,9 +130,9 @@ func (e *EventReader) Release() {
 	readers.Put(e)
 }
 
-// Next returns the next event. With a *wire.TooLargeError it returns the Name, Head and
-// Tail of the event that was skipped, and the next call returns the event after it.
-// Other errors are those of the stream, io.EOF at its end.
+// Next returns the next event. With a *wire.TooLargeError, Next returns the Name, Head and Tail of
+// the skipped event, and the next call returns the following event. Other errors come from the
+// stream: io.EOF at the end.
 func (e *EventReader) Next() (Event, error) {
 	for {
 		l, err := e.readLine()
@@ -163,17 +162,17 @@ func (e *EventReader) Next() (Event, error) {
 	}
 }
 
-// cutData is the beginning and the end of data that is too large.
+// cutData is the beginning and the end of data above the limit.
 type cutData struct{ head, tail []byte }
 
 // eventLine is a line of the stream without its ending.
 type eventLine struct {
 	text []byte
-	kept bool   // text may be kept; otherwise it is valid until more is read
+	kept bool   // text may be kept; otherwise text is valid until the next read
 	tail []byte // not nil if the line was too long; then text is only its head
 }
 
-// field handles a line that is not empty.
+// field handles a non-empty line.
 func (e *EventReader) field(l eventLine) {
 	name, value, _ := bytes.Cut(l.text, []byte(":"))
 	value = bytes.TrimPrefix(value, []byte(" "))
@@ -211,8 +210,7 @@ func (e *EventReader) waste(bytes int) {
 	}
 }
 
-// digits parses a number that consists of ASCII digits only, in milliseconds. It returns
-// at most maxRetry.
+// digits parses a number of milliseconds in ASCII digits, and returns at most maxRetry.
 func digits(b []byte) (n int64, ok bool) {
 	for _, c := range b {
 		if c < '0' || c > '9' {
@@ -301,8 +299,8 @@ func (e *EventReader) readLine() (eventLine, error) {
 	}
 }
 
-// lineEnd returns the index in the window of the end of the current line, or -1. It searches
-// each byte once, however many lines there are.
+// lineEnd returns the index in the window of the end of the current line, or -1. Each byte is
+// searched once, for any number of lines.
 func (e *EventReader) lineEnd() int {
 	if e.newline < e.start {
 		e.newline = e.end
@@ -319,9 +317,9 @@ func (e *EventReader) lineEnd() int {
 	return -1
 }
 
-// keep adds a part to the current line. Of a comment it keeps only the head.
+// keep adds a part to the current line. Of a comment, only the head is kept.
 func (e *EventReader) keep(part []byte) {
-	const room = len("event: ") // at least the length of the name of each field that we use
+	const room = len("event: ") // at least the length of the name of each field in use
 	switch {
 	case len(part) == 0:
 	case e.cutting:
@@ -376,7 +374,7 @@ func (e *EventReader) fill() error {
 
 var bom = []byte("\xEF\xBB\xBF")
 
-// ended is an io.Reader that only returns an error.
+// ended is an io.Reader that always returns an error.
 type ended struct{ err error }
 
 func (e ended) Read([]byte) (int, error) { return 0, e.err }

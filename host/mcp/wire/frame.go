@@ -10,15 +10,15 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/budget"
 )
 
-// DefaultMaxMessage is the default cap on one incoming message, in bytes.
+// DefaultMaxMessage is the default cap on an incoming message, in bytes.
 const DefaultMaxMessage = 64 << 20
 
-// TooLargeError says that an incoming message was longer than the limit. The message
-// was skipped; reading can continue.
+// TooLargeError means that an incoming message was longer than the limit. The message was skipped;
+// reading can continue.
 type TooLargeError struct {
 	Limit int // bytes
-	// Budget reports that the limit follows from the budget of all messages rather
-	// than from the limit for one message.
+	// Budget is set if the limit follows from the budget of all messages rather than from the limit
+	// for one message.
 	Budget bool
 }
 
@@ -26,8 +26,8 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("message is larger than %d bytes", e.Limit)
 }
 
-// LimitName returns the name of the limit that was reached, as in package limits, which
-// says what to do about it.
+// LimitName returns the name of the exceeded limit. Package limits describes the limit and the
+// remedy.
 func (e *TooLargeError) LimitName() string {
 	if e.Budget {
 		return "total_memory"
@@ -35,13 +35,13 @@ func (e *TooLargeError) LimitName() string {
 	return "message"
 }
 
-// Reader reads newline-delimited messages (MCP stdio transport, revision
-// 2025-11-25, basic/transports). It must not be used concurrently.
+// Reader reads newline-delimited messages (MCP stdio transport, revision 2025-11-25,
+// basic/transports). A Reader must not be used concurrently.
 type Reader struct {
 	r      *bufio.Reader
 	max    int
 	budget *ReadBudget
-	// ofBudget reports that max follows from budget.
+	// ofBudget is set if max follows from budget.
 	ofBudget bool
 	ended    bool // the last message had no newline
 }
@@ -49,8 +49,8 @@ type Reader struct {
 // Ended reports whether the stream has ended behind the last message, without a newline.
 func (r *Reader) Ended() bool { return r.ended }
 
-// smallMessage is the size in bytes up to which a message does not wait for memory. It
-// is also the size of the read buffer.
+// smallMessage is the size in bytes of the largest message that does not wait for memory. It is
+// also the size of the read buffer.
 const smallMessage = budget.Small
 
 // NewReader returns a Reader for messages of at most max bytes (0:
@@ -62,16 +62,16 @@ func NewReader(r io.Reader, max int) *Reader {
 	return &Reader{r: bufio.NewReaderSize(r, smallMessage), max: max}
 }
 
-// WithBudget makes the Reader reserve memory in b before it reads a large message.
+// WithBudget makes the Reader reserve memory in b before the read of a large message.
 func (r *Reader) WithBudget(b *ReadBudget) *Reader {
 	r.budget = b
 	r.max, r.ofBudget = b.Limit(r.max)
 	return r
 }
 
-// Read returns the next message without its line ending. The caller owns it. Read skips
-// blank lines. After a *TooLargeError the next Read continues after that message. A
-// last line without a newline is a message too; after it Read returns io.EOF.
+// Read returns the next message without its line ending. The caller owns it. Read skips blank
+// lines. After a *TooLargeError the next Read continues after the large message. A last line
+// without a newline is a message too; the next Read returns io.EOF.
 func (r *Reader) Read() ([]byte, error) {
 	for {
 		line, err := r.line()
@@ -105,8 +105,7 @@ func (r *Reader) line() ([]byte, error) {
 	}
 }
 
-// reject skips the rest of a message that failed with bad. err is the error with which
-// its last part was read.
+// reject skips the rest of a message that failed with bad. err is the error of the last read.
 func (r *Reader) reject(bad, err error) error {
 	var large *TooLargeError
 	if !errors.As(bad, &large) {
@@ -118,7 +117,7 @@ func (r *Reader) reject(bad, err error) error {
 	return bad
 }
 
-// skip skips the rest of a line. err is the error with which its last part was read.
+// skip skips the rest of a line. err is the error of the last read.
 func (r *Reader) skip(err error) error {
 	for errors.Is(err, bufio.ErrBufferFull) {
 		_, err = r.r.ReadSlice('\n')
@@ -130,17 +129,17 @@ func (r *Reader) skip(err error) error {
 }
 
 const (
-	// maxGather is how many bytes are gathered for one Write.
+	// maxGather is the number of bytes gathered for one Write.
 	maxGather = 64 << 10
-	// maxReused is the size in bytes of the largest buffer that is used again, so
-	// that one huge message does not pin its memory.
+	// maxReused is the size in bytes of the largest buffer that is reused; a huge message must not
+	// pin memory.
 	maxReused = 1 << 20
 )
 
-// WriteLines writes messages, each with a newline, many with one Write. Line breaks
-// within messages become spaces. After an error, whole is the number of messages that
-// were written completely, begun the number of those that were written at least in part.
-// buf is working memory; reuse can be passed as buf the next time.
+// WriteLines writes messages, each with a newline, many with one Write. Line breaks within messages
+// become spaces. After an error, whole is the number of completely written messages, begun the
+// number of messages that were written at least in part. buf is working memory; reuse can be passed
+// as buf the next time.
 func WriteLines(w io.Writer, buf []byte, msgs [][]byte) (whole, begun int, reuse []byte, err error) {
 	for from, i := 0, 0; i < len(msgs); i++ {
 		if len(msgs[i]) >= maxReused && isLine(msgs[i]) { // buf is empty, since the message did not fit
@@ -167,10 +166,10 @@ func WriteLines(w io.Writer, buf []byte, msgs [][]byte) (whole, begun int, reuse
 	return len(msgs), len(msgs), buf, nil
 }
 
-// isLine reports whether a message has no line breaks and can be written as it is.
+// isLine reports whether a message has no line breaks and can be written unchanged.
 func isLine(msg []byte) bool { return bytes.IndexByte(msg, '\n') < 0 && bytes.IndexByte(msg, '\r') < 0 }
 
-// writeLine writes a message without copying it; n is how much of it was written.
+// writeLine writes a message without a copy. n is the number of bytes written.
 func writeLine(w io.Writer, msg []byte) (n int, err error) {
 	if n, err = w.Write(msg); err == nil {
 		_, err = w.Write([]byte("\n"))

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// Without returns obj without the members that have these names, or obj itself if there
-// are none. It fails if obj is not an object.
+// Without returns obj without the members of these names, or obj itself if none is present. Without
+// fails if obj is not an object.
 func Without(obj []byte, names ...string) ([]byte, error) {
-	var out []byte // of what was copied so far; nil as long as nothing is removed
+	var out []byte // the copied part of obj; nil until a member is removed
 	kept := 0      // members in out
 	o := walk(obj)
 	for o.next() {
@@ -39,8 +39,8 @@ func appendMember(out, obj []byte, m member, before int) []byte {
 	return append(out, obj[m.at:m.end]...)
 }
 
-// Extend returns a copy of the object obj with the members of another object at its end.
-// Both must be valid objects without a common name.
+// Extend returns a copy of the object obj with the members of another object at the end. Both must
+// be valid objects without a common name.
 func Extend(obj, more []byte) []byte {
 	obj, more = bytes.TrimSpace(obj), bytes.TrimSpace(more)
 	out := make([]byte, 0, len(obj)+len(more))

@@ -26,39 +26,39 @@ type Message struct {
 // IsRequest reports whether m is a request, which must be answered.
 func (m Message) IsRequest() bool { return m.Method != "" && m.ID != nil }
 
-// IsNotification reports whether m is a notification: it has a method and no id.
+// IsNotification reports whether m is a notification, with a method and without an id.
 func (m Message) IsNotification() bool { return m.Method != "" && m.ID == nil }
 
 // IsResponse reports whether m answers a request.
 func (m Message) IsResponse() bool { return m.Method == "" }
 
-// Reply is the outcome of a request: exactly one of Result and Error is set, with
-// the raw bytes of the response's result or error member.
+// Reply is the outcome of a request: either Result or Error is set, with the raw bytes of the
+// response's result or error member.
 type Reply struct {
 	Result []byte
 	Error  []byte
-	// Denied is why Call.Permit refused the request; nil if it did not. Result
-	// then holds a result that says so.
+	// Denied is the reason why Call.Permit refused the request; nil if it permitted the request.
+	// Result then holds a result with this reason.
 	Denied error
-	// Stateless says that the peer that answered is of the stateless era, so that the
-	// members that only that era defines mean in Result what it says.
+	// Stateless is set if the answering peer is of the stateless era. Members of Result that only
+	// this era defines then have their meaning.
 	Stateless bool
-	// Own says that no peer has made the reply, but we have, for the client that gets it
-	// and in the form of that client's era. It is not set for every reply of ours.
+	// Own is set if the proxy made the reply for the client, in the form of the client's era. Not
+	// every reply of the proxy has Own set.
 	Own bool
-	// Elsewhere says that a durable run goes on in another process: Result is not its end.
+	// Elsewhere is set if a durable run continues in another process: Result is not the end of the
+	// run.
 	Elsewhere bool
 }
 
-// Parse reads one message. raw must be one JSON object in UTF-8 and nothing else. Parse
-// refuses members that JSON parsers would read differently (see Shape), in the message
-// and in the objects within it that have a Shape.
+// Parse reads a message. raw must be a single JSON object in UTF-8. Parse refuses members that JSON
+// parsers would read in different ways (see Shape), in the message and in the objects within the
+// message that have a Shape.
 //
-// The error is an *RPCError: CodeParse for malformed JSON, CodeInvalidRequest for JSON
-// that is not a JSON-RPC 2.0 message, CodeInvalidParams for ambiguous params. It wraps
-// ErrAmbiguous if something is ambiguous. Except with CodeParse, the returned message
-// has the ID if it could be read, so that it can be answered; with ambiguous params
-// the message is complete.
+// The error is an *RPCError: CodeParse for malformed JSON, CodeInvalidRequest for JSON other than a
+// JSON-RPC 2.0 message, CodeInvalidParams for ambiguous params. An error about ambiguity wraps
+// ErrAmbiguous. Except with CodeParse, the returned message has the ID if it was readable, for the
+// answer; with ambiguous params the message is complete.
 func Parse(raw []byte) (Message, error) {
 	if !utf8.Valid(raw) {
 		return Message{}, Errorf(CodeParse, "parse error: the message is not UTF-8")
@@ -124,8 +124,8 @@ func ambiguous(code int, format string, found *ambiguity) *RPCError {
 	return e
 }
 
-// methodNames maps frequent methods, as JSON strings, to their names, so that reading
-// them allocates nothing.
+// methodNames maps frequent methods, as JSON strings, to their names: reading such a method
+// allocates nothing.
 var methodNames = map[string]string{
 	`"` + protocol.MethodToolsCall + `"`:       protocol.MethodToolsCall,
 	`"` + protocol.NotificationProgress + `"`:  protocol.NotificationProgress,
@@ -172,8 +172,8 @@ func IDKey(raw []byte) string {
 // maxBatch is the maximum number of messages in a batch.
 const maxBatch = 10_000
 
-// Split splits a JSON-RPC batch (revision 2025-03-26 only) into its messages. ok is
-// false if raw does not begin like an array. The error is an *RPCError.
+// Split splits a JSON-RPC batch (revision 2025-03-26 only) into its messages. ok is false if raw
+// does not begin like an array. The error is an *RPCError.
 func Split(raw []byte) (items [][]byte, ok bool, err error) {
 	if items, ok, err = split(raw, maxBatch); err != nil {
 		return nil, ok, tooMany(err, maxBatch)
@@ -181,7 +181,7 @@ func Split(raw []byte) (items [][]byte, ok bool, err error) {
 	return items, ok, nil
 }
 
-// errTooMany says that an array has more elements than split was to return.
+// errTooMany means that an array has more elements than the caller of split accepts.
 var errTooMany = errors.New("too many elements")
 
 // tooMany returns err, but an *RPCError in place of errTooMany.
@@ -192,8 +192,8 @@ func tooMany(err error, most int) error {
 	return err
 }
 
-// split returns the elements of an array. If there are more than most, it returns the first
-// and errTooMany, and does not read the others.
+// split returns the elements of an array. Of a longer array than most, split returns the first
+// elements and errTooMany, and leaves the rest unread.
 func split(raw []byte, most int) (items [][]byte, ok bool, err error) {
 	if firstByte(raw) != '[' {
 		return nil, false, nil
@@ -233,7 +233,7 @@ func endSplit(raw []byte, i int, items [][]byte) ([][]byte, bool, error) {
 // The three functions below append literal members instead of using Object, because
 // every proxied call uses them and quoting the names each time costs time.
 
-// Request returns a request with one of our own ids. params may be nil.
+// Request returns a request with an id of the proxy. params may be nil.
 func Request(id int64, method string, params []byte) []byte {
 	b := make([]byte, 0, len(params)+len(method)+64)
 	b = append(b, `{"jsonrpc":"2.0","id":`...)
@@ -277,7 +277,7 @@ func Response(id []byte, r Reply) []byte {
 	return append(b, '}')
 }
 
-// Marshal encodes v without escaping HTML. It panics if v cannot be encoded.
+// Marshal encodes v without escaping HTML. Marshal panics if v cannot be encoded.
 func Marshal(v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -7,19 +7,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NoWait writes to a pipe or socket without waiting for its reader. A nil *NoWait
-// writes nothing. It must not be used concurrently, nor during another write.
+// NoWait writes to a pipe or socket without waiting for the reader. A nil *NoWait writes nothing. A
+// NoWait must not be used concurrently, nor during another write.
 type NoWait struct {
 	conn syscall.RawConn
 	call func(fd uintptr) // write, made once
-	off  bool             // the system cannot do it
+	off  bool             // not possible on this system
 
-	p []byte // what write writes
-	n int    // how much of p it has written
+	p []byte // the bytes for write
+	n int    // how many bytes of p write has written
 }
 
-// NewNoWait returns a NoWait that writes to the file of w, which must be a
-// syscall.Conn. It returns nil if w has no file that is a pipe or a socket.
+// NewNoWait returns a NoWait that writes to the file of w, a syscall.Conn, or nil if w has no pipe
+// or socket.
 func NewNoWait(w io.Writer) *NoWait {
 	file, ok := w.(syscall.Conn)
 	if !ok {
@@ -46,22 +46,22 @@ func NewNoWait(w io.Writer) *NoWait {
 	return w2
 }
 
-// Write writes as much of p as needs no waiting, and returns how much that is. It
-// reports no errors: the next regular write of the rest does.
+// Write writes the part of p that needs no waiting, and returns its length. Write reports no
+// errors: the next regular write of the rest does.
 func (w *NoWait) Write(p []byte) (n int) {
 	if w == nil || w.off || len(p) == 0 {
 		return 0
 	}
 	w.p, w.n = p, 0
-	if w.conn.Control(w.call) != nil { // it is closed
+	if w.conn.Control(w.call) != nil { // w is closed
 		w.n = 0
 	}
 	w.p = nil
 	return w.n
 }
 
-// write makes one attempt. Whether the file is in blocking mode does not matter, and
-// the mode is not changed, since other processes may share it.
+// write makes one attempt, in blocking or non-blocking mode. The mode stays, since other processes
+// may share the file.
 func (w *NoWait) write(fd uintptr) {
 	n, err := unix.Pwritev2(int(fd), [][]byte{w.p}, -1, unix.RWF_NOWAIT)
 	switch err {

@@ -11,10 +11,9 @@ import (
 // maxDepth is how deeply objects and arrays can be nested.
 const maxDepth = 10_000
 
-// The scan functions return the end of a piece of JSON text (RFC 8259) that begins at
-// raw[i], and check that it is valid. They accept what we only pass on: duplicate
-// names, invalid UTF-8 and lone surrogates within a value. With a fault they return its
-// position instead.
+// The scan functions return the end of a piece of JSON text (RFC 8259) that begins at raw[i], and
+// validate the text. They accept features of values that are only passed on: duplicate names,
+// invalid UTF-8 and lone surrogates. With a fault they return the fault's position instead.
 
 // fault is the reason why a text is not valid JSON.
 type fault uint8
@@ -25,7 +24,7 @@ const (
 	tooDeep
 )
 
-// errNotObject says that JSON text is not an object.
+// errNotObject means that JSON text is not an object.
 var errNotObject = errors.New("not a JSON object")
 
 // syntax returns the error for a fault.
@@ -47,7 +46,7 @@ func skipSpace(raw []byte, i int) int {
 	return i
 }
 
-// scanValue returns the end of a value that is nested in depth others.
+// scanValue returns the end of a value nested depth levels deep.
 func scanValue(raw []byte, i, depth int) (end int, f fault) {
 	if i >= len(raw) {
 		return i, unexpected
@@ -154,9 +153,8 @@ func scanString(raw []byte, i int) (end int, f fault) {
 	}
 }
 
-// skipPlain skips bytes that have no special meaning in a string, eight at a time. It
-// stops at the first quote, backslash or control character, or when fewer than eight
-// bytes are left.
+// skipPlain skips bytes without a special meaning in a string, eight at a time, up to the first
+// quote, backslash or control character, or to the last seven bytes.
 func skipPlain(raw []byte, i int) int {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	for i+8 <= len(raw) {
@@ -214,7 +212,7 @@ func scanNumber(raw []byte, i int) (end int, f fault) {
 	return i, noFault
 }
 
-// scanDigits returns the end of one or more digits.
+// scanDigits returns the end of at least one digit.
 func scanDigits(raw []byte, i int) (end int, f fault) {
 	if i >= len(raw) || !isDigit(raw[i]) {
 		return i, unexpected

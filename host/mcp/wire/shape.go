@@ -1,17 +1,15 @@
 package wire
 
-// Shape lists the known members of a kind of object: those that the protocol defines or
-// that we act on. JSON parsers differ in how they match names. Some ignore case
-// (encoding/json of Go), some also accept task_id for taskId (Python) or meta for _meta
-// (encoding/json/v2, with an option). Of two members with the same name, some use the
-// first and some the last. So an object with a Shape must not contain a member that
-// only resembles a known one, nor two members with the same name; see Shape.Check. Its
-// other members are not restricted.
+// Shape lists the known members of a kind of object: members that the protocol defines or the proxy
+// acts on. JSON parsers match names in different ways. Some ignore case (encoding/json of Go), some
+// also accept task_id for taskId (Python) or meta for _meta (encoding/json/v2, with an option). Of
+// two members with the same name, some parsers use the first and some the last. So an object with a
+// Shape must not contain a member that merely resembles a known member, nor two members with the
+// same name; see Shape.Check. Unknown members are not restricted.
 type Shape struct {
-	path string // where such objects are, for errors; "" for the message itself
-	// joined also covers parsers that ignore separators in names. It is not set for
-	// results, because servers send is_error beside isError, and misreading that
-	// does no harm.
+	path string // the place of the object, for errors; "" for the message itself
+	// joined also covers parsers that ignore separators in names. Results do not need this: servers
+	// send is_error next to isError, and misreading the member does no harm.
 	joined bool
 	byName [][]*knownMember // by the length of the name
 	byFold [][]*knownMember // by the length of the folded name
@@ -22,8 +20,8 @@ type knownMember struct {
 	name   string
 	folded string
 	index  int
-	text   bool   // its value is looked up as a string
-	inner  *Shape // the Shape of its value; nil if its value is not checked
+	text   bool   // the value is looked up as a string
+	inner  *Shape // the Shape of the value; nil to skip the check
 }
 
 // maxKnown is how many members a Shape can have; see names.known.
@@ -35,10 +33,10 @@ func newShape(path string, joined bool) *Shape { return &Shape{path: path, joine
 // has adds members.
 func (s *Shape) has(names ...string) *Shape { return s.add(false, nil, names) }
 
-// looksUp adds members whose values are looked up as strings.
+// looksUp adds members with values that are looked up as strings.
 func (s *Shape) looksUp(names ...string) *Shape { return s.add(true, nil, names) }
 
-// holds adds a member with the Shape of its value.
+// holds adds a member with the Shape of the value.
 func (s *Shape) holds(name string, inner *Shape) *Shape { return s.add(false, inner, []string{name}) }
 
 func (s *Shape) add(text bool, inner *Shape, names []string) *Shape {
@@ -67,8 +65,8 @@ func addByLength(index [][]*knownMember, n int, m *knownMember) [][]*knownMember
 	return index
 }
 
-// metaKeys are the known keys of _meta: those of revisions up to 2026-07-28, and our
-// own. Those with a Shape are in metaShape.
+// metaKeys are the known keys of _meta: the keys of revisions up to 2026-07-28, and the proxy's
+// own. Keys with a Shape are in metaShape.
 var metaKeys = []string{
 	"io.modelcontextprotocol/protocolVersion", "io.modelcontextprotocol/serverInfo",
 	"io.modelcontextprotocol/logLevel", "io.modelcontextprotocol/subscriptionId",
@@ -77,14 +75,14 @@ var metaKeys = []string{
 	"io.github.mcp-metatool/configuration", "io.github.mcp-metatool/idempotencyKey",
 }
 
-// requestMetaShape returns the Shape of the _meta of a request. What a client says about
-// itself there is checked like the params of initialize.
+// requestMetaShape returns the Shape of the _meta of a request. The client's self-description in
+// _meta is checked like the params of initialize.
 func requestMetaShape(path string) *Shape {
 	return metaShape(path, true, capabilitiesShape(path+".clientCapabilities", true), implementationShape(path+".clientInfo", true))
 }
 
-// metaShape returns the Shape of a _meta. client and info are those of what a client says
-// about itself; nil where only requests have it.
+// metaShape returns the Shape of a _meta. client and info are the Shapes of a client's
+// self-description; nil for the _meta of anything but a request.
 func metaShape(path string, joined bool, client, info *Shape) *Shape {
 	const prefix = "io.modelcontextprotocol/"
 	const related = prefix + "related-task"
@@ -118,8 +116,8 @@ func capabilitiesShape(path string, joined bool) *Shape {
 		holds("resources", within("resources", "listChanged", "subscribe"))
 }
 
-// paramsShape returns the Shape of the params of every request and notification,
-// because a method that we do not know may use the members of others.
+// paramsShape returns the Shape of the params of every request and notification, because an unknown
+// method may use the members of any known method.
 func paramsShape() *Shape {
 	within := func(name string) *Shape { return newShape("params."+name, true) }
 	return newShape("params", true).
@@ -138,8 +136,8 @@ func paramsShape() *Shape {
 		holds("clientInfo", implementationShape("params.clientInfo", true))
 }
 
-// resultShape returns the Shape of every result. The items of lists are checked
-// separately (ItemShape, TaskShape): one that is refused is left out of its list.
+// resultShape returns the Shape of every result. The items of lists are checked separately
+// (ItemShape, TaskShape): a refused item is left out of the list.
 func resultShape() *Shape {
 	return newShape("result", false).
 		looksUp("nextCursor", "taskId", "status", "protocolVersion", "instructions", "resultType", "requestState").
@@ -158,7 +156,7 @@ var messageShape = newShape("", false).has("jsonrpc", "id", "method").
 	holds("result", resultShape()).
 	holds("error", newShape("error", false).has("code", "message", "data"))
 
-// Shapes of objects that are checked separately from their message.
+// Shapes of objects with a check of their own, separate from the message.
 var (
 	// MetaShape is the Shape of the _meta of a request.
 	MetaShape = requestMetaShape("_meta")
@@ -168,13 +166,13 @@ var (
 			holds("_meta", metaShape("item._meta", false, nil, nil))
 	// TaskShape is the Shape of a task in a list of tasks.
 	TaskShape = taskShape("task", false)
-	// ExtensionTaskShape is the Shape of a task of the extension, in a result or a
-	// notification, with what the task has led to.
+	// ExtensionTaskShape is the Shape of a task of the extension, in a result or a notification,
+	// with the outcome of the task.
 	ExtensionTaskShape = newShape("task", false).looksUp("taskId", "status", "resultType").
 				has("statusMessage", "createdAt", "lastUpdatedAt", "ttlMs", "pollIntervalMs").
 				holds("inputRequests", newShape("task.inputRequests", false)).
 				holds("result", resultShape()).
 				holds("error", newShape("task.error", false).has("code", "message", "data"))
-	// ElicitationShape is the Shape of an elicitation that an error requests.
+	// ElicitationShape is the Shape of an elicitation requested by an error.
 	ElicitationShape = newShape("elicitation", false).looksUp("elicitationId", "mode", "url", "message")
 )

@@ -2,8 +2,8 @@ package wire
 
 import "github.com/mcp-metatool/mcp-metatool/host/mcp/protocol"
 
-// Surface is one of the lists that an MCP server can offer. Its value is the name of
-// the member in list results.
+// Surface is a kind of list that an MCP server can offer. The value of a Surface is the name of the
+// member in list results.
 type Surface string
 
 // The surfaces (revision 2025-11-25, server).
@@ -17,7 +17,7 @@ const (
 // Surfaces lists all surfaces.
 var Surfaces = []Surface{Tools, Resources, Templates, Prompts}
 
-// ListMethod returns the method of the request that lists the surface.
+// ListMethod returns the method of the list request.
 func (s Surface) ListMethod() string {
 	switch s {
 	case Tools:
@@ -30,8 +30,8 @@ func (s Surface) ListMethod() string {
 	return protocol.MethodPromptsList
 }
 
-// ChangedMethod returns the method of the notification of a change. Templates share the
-// one of resources.
+// ChangedMethod returns the method of the notification of a change. Templates share the method of
+// resources.
 func (s Surface) ChangedMethod() string {
 	switch s {
 	case Tools:
@@ -42,7 +42,7 @@ func (s Surface) ChangedMethod() string {
 	return protocol.NotificationResourcesChanged
 }
 
-// Capability returns the member of a server's capabilities that declares the surface.
+// Capability returns the member for the surface in a server's capabilities.
 func (s Surface) Capability() string {
 	if s == Templates {
 		return string(Resources)
@@ -50,7 +50,7 @@ func (s Surface) Capability() string {
 	return string(s)
 }
 
-// Key returns the name of the member that identifies an item of the surface.
+// Key returns the name of the member with the identity of an item of the surface.
 func (s Surface) Key() string {
 	switch s {
 	case Resources:
@@ -61,7 +61,7 @@ func (s Surface) Key() string {
 	return "name"
 }
 
-// Plural returns what the items are called, for messages.
+// Plural returns the name of the items, for messages.
 func (s Surface) Plural() string {
 	if s == Templates {
 		return "resource templates"

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// URIForms returns what servers are likely to take a URI for. forms begins with the URI
-// itself. The others have escapes decoded, up to twice, backslashes as slashes, "." and ".."
-// and empty segments resolved, scheme and host in lower case, no host for files, the scheme "file"
-// for paths, neither user nor usual port, and none of the characters that URL parsers drop. bare
-// are the same without query, fragment and the slash at the end.
+// URIForms returns the readings of a URI by likely servers. forms begins with the URI itself. The
+// further forms have escapes decoded, up to twice, backslashes as slashes, "." and ".." and empty
+// segments resolved, scheme and host in lower case, no host for files, the scheme "file" for paths,
+// neither user nor usual port, and none of the characters that URL parsers drop. bare are the same
+// forms without query, fragment and the slash at the end.
 //
-// Who permits a URI must permit all forms. Who forbids it must forbid it for any of forms and
-// bare.
+// A rule that permits a URI must permit all forms. A rule that forbids a URI must match any of
+// forms and bare.
 func URIForms(uri string) (forms, bare []string) {
 	add := func(to *[]string, form string) {
 		if !slices.Contains(*to, form) {
@@ -48,8 +48,8 @@ func URIForms(uri string) (forms, bare []string) {
 	return forms, bare
 }
 
-// decoded returns text, and text with its escapes decoded once and twice. What is no escape
-// stays as it is.
+// decoded returns text, and text with its escapes decoded once and twice. Malformed escapes stay
+// unchanged.
 func decoded(text string) []string {
 	all := []string{text}
 	for range 2 {
@@ -66,7 +66,7 @@ var escape = lazyregexp.New(`%[0-9A-Fa-f]{2}`)
 
 func unescape(text string) string {
 	return escape.ReplaceAllStringFunc(text, func(one string) string {
-		value, _ := strconv.ParseUint(one[1:], 16, 8) // it has two hexadecimal digits
+		value, _ := strconv.ParseUint(one[1:], 16, 8) // cannot fail: escape matches two hexadecimal digits
 		return string([]byte{byte(value)})
 	})
 }
@@ -104,8 +104,8 @@ func resolved(uri string) []string {
 	return append(forms, withHost(scheme, host, file, hasPath)...)
 }
 
-// defaultPorts are the schemes whose URIs have a host however many slashes stand before it, and
-// their ports (WHATWG URL, "special scheme").
+// defaultPorts maps the schemes of URIs that have a host after any number of slashes to their ports
+// (WHATWG URL, "special scheme").
 var defaultPorts = map[string]string{"ftp": "21", "http": "80", "https": "443", "ws": "80", "wss": "443"}
 
 // isScheme reports whether text is a scheme (RFC 3986, section 3.1).
@@ -118,7 +118,7 @@ func isScheme(text string) bool {
 	return text != ""
 }
 
-// withHost returns a URI with a host as it is, and with its path resolved.
+// withHost returns a URI with an unchanged host, and with the path resolved.
 func withHost(scheme, host, file string, hasPath bool) []string {
 	start := scheme + "://" + strings.ToLower(host)
 	if !hasPath {
@@ -127,8 +127,8 @@ func withHost(scheme, host, file string, hasPath bool) []string {
 	return []string{start + "/" + file, start + cleanPath("/"+file)}
 }
 
-// filePaths returns the URIs of the files that servers may read for what follows "file:", or for
-// a path. Many ignore the host, some take it for the first segment of the path.
+// filePaths returns the URIs of the files that servers may read for the text after "file:", or for
+// a path. Many servers ignore the host, some take the host for the first segment of the path.
 func filePaths(rest string) []string {
 	after, hasHost := strings.CutPrefix(rest, "//")
 	if !hasHost {
