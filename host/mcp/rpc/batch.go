@@ -12,13 +12,13 @@ type batch struct {
 	on   Stream
 
 	mu        sync.Mutex
-	open      int // messages of the batch that need an answer and have none
+	open      int // messages of the batch that still need an answer
 	responses []byte
-	bytes     int // that are counted for them
+	bytes     int // bytes counted for the answers
 }
 
-// receiveBatch handles a batch, or a malformed one that cannot be split because of
-// err. All of its requests are answered with one array (JSON-RPC 2.0, section 6).
+// receiveBatch handles a batch, or a malformed batch that cannot be split because of err. All
+// requests of a batch are answered with one array (JSON-RPC 2.0, section 6).
 func (c *Conn) receiveBatch(items [][]byte, err error, raw []byte, on Stream) (waits bool) {
 	if err == nil && len(items) == 0 {
 		err = wire.Errorf(wire.CodeInvalidRequest, "invalid request: empty batch")
@@ -49,8 +49,7 @@ func (c *Conn) receiveBatch(items [][]byte, err error, raw []byte, on Stream) (w
 	return waits
 }
 
-// respond adds one reply; the zero Reply means that there is none. After the last
-// reply, all are sent.
+// respond adds a reply; the zero Reply means no reply. After the last reply, all are sent.
 func (b *batch) respond(id []byte, reply wire.Reply) {
 	reply, bytes := b.conn.countAnswer(reply)
 	b.mu.Lock()

@@ -9,8 +9,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// unwrittenWait is how long a call that could not be written waits for the
-// connection to end with an error that says why.
+// unwrittenWait is how long an unwritten call waits for the connection to end with an explanatory
+// error.
 const unwrittenWait = 100 * time.Millisecond
 
 // Call is a request of ours.
@@ -26,7 +26,7 @@ type Call struct {
 	Limit Limit
 }
 
-// Pending is a call that was submitted.
+// Pending is a submitted call.
 type Pending struct {
 	conn *Conn
 	id   int64
@@ -35,26 +35,25 @@ type Pending struct {
 // ID returns the id of the request on the wire.
 func (p Pending) ID() int64 { return p.id }
 
-// Cancel ends the call in the way that the end of the context of Conn.Call does. If
-// the call has ended, it does nothing. It does not block.
+// Cancel ends the call like the end of the context of Conn.Call. After the end of the call, Cancel
+// does nothing. It does not block.
 func (p Pending) Cancel(cause error) { p.conn.cancelCall(p.id, cause) }
 
-// ErrFull means that a call was not submitted because its stream is full: the peer
-// does not read. Conn.Call waits for room.
+// ErrFull means that a call was not submitted because the stream is full: the peer does not read.
+// Conn.Call waits for room.
 var ErrFull = errors.New("the stream takes no request without waiting")
 
-// Submit makes a call and waits for nothing: when it returns, the request has been
-// passed to its stream. complete is called once, on any goroutine, perhaps before
-// Submit returns. It gets the reply, or a continuation, which must be called and
-// returns what Call would have returned. complete must not block; the continuation
-// may.
+// Submit makes a call without waiting: when Submit returns, the request has been passed to the
+// stream. complete is called once, on any goroutine, perhaps before Submit returns. complete gets
+// the reply, or a continuation, which must be called and returns the result of Call. complete must
+// not block; the continuation may.
 //
-// Progress callbacks run before complete, in order, and none runs after it, unless
-// the reply is a task that goes on; see Call.
+// Progress callbacks run before complete, in order, and none runs after complete, unless the reply
+// is a continuing task; see Call.
 //
-// After an error nothing has been sent and complete is not called. The error is
-// ErrFull, that of a connection that has ended, or a *wire.RPCError for params that
-// cannot hold a progress token.
+// After an error the request has not been sent and complete is not called. The error is ErrFull,
+// the error of an ended connection, or a *wire.RPCError for params that cannot hold a progress
+// token.
 func (c *Conn) Submit(call Call, complete wire.CompletionFunc) (Pending, error) {
 	p := c.newCall(call)
 	p.complete = complete
@@ -71,33 +70,29 @@ func (c *Conn) Submit(call Call, complete wire.CompletionFunc) (Pending, error) 
 	return Pending{c, f.ID}, nil
 }
 
-// Call makes a call and waits for its answer, a result or a JSON-RPC error, as
-// raw bytes that the caller owns.
+// Call makes a call and waits for the answer, a result or a JSON-RPC error, as raw bytes owned by
+// the caller.
 //
-// If call.Progress is not nil, params._meta.progressToken is set to a token of
-// ours, and Progress is called with the raw params of each notifications/progress
-// for it. It runs on the goroutine that reads their stream, one at a time and in
-// order. Call returns after Progress was called for everything that came before the
-// answer, and Progress is not called after that. While Progress runs, the stream is
-// not read. If Progress is nil, a progressToken in params is removed. Nothing else
-// in params is changed.
+// If call.Progress is not nil, params._meta.progressToken is set to a token of the proxy, and
+// Progress is called with the raw params of each notifications/progress for the token. Progress
+// runs on the goroutine that reads the stream of the notifications, one at a time and in order.
+// Call returns after Progress has been called for every notification before the answer, and
+// Progress is not called afterwards. While Progress runs, the stream is not read. If Progress is
+// nil, a progressToken in params is removed. The rest of params is unchanged.
 //
-// If params has a member "task" and the answer is a task that goes on (revision
-// 2025-11-25, basic/utilities/tasks), Progress may be called after Call has
-// returned, until the connection sees the end of the task: in its status
-// notification, or in the answer to a request about it. That holds for the last
-// 1024 tasks.
+// If params has a member "task" and the answer is a continuing task (revision 2025-11-25,
+// basic/utilities/tasks), Progress may be called after Call has returned, until the connection sees
+// the end of the task: in the task's status notification, or in the answer to a request about the
+// task. The last 1024 tasks are followed in this way.
 //
-// If ctx ends first, Call returns its cause without waiting for the peer. The peer
-// gets notifications/cancelled with the id of the request. If the cause is a
-// *wire.CancelledError, the notification has the reason and _meta of the client's.
-// If the request has not been written yet, it never will be, and no notification
-// is sent. A late answer is dropped. The request initialize is abandoned without a
-// notification (revision 2025-11-25, basic/utilities/cancellation).
+// If ctx ends first, Call returns the cause of ctx without waiting for the peer. The peer gets
+// notifications/cancelled with the id of the request. If the cause is a *wire.CancelledError, the
+// notification has the reason and _meta of the client's notification. An unwritten request will
+// never be written, and no notification is sent. A late answer is dropped. The request initialize
+// is abandoned without a notification (revision 2025-11-25, basic/utilities/cancellation).
 //
-// Other errors are those of Options.Errors, those of the stream, a
-// *wire.DeniedError, or a *wire.RPCError for params that cannot hold a progress
-// token.
+// Further errors come from Options.Errors or the stream, or are a *wire.DeniedError, or a
+// *wire.RPCError for params that cannot hold a progress token.
 func (c *Conn) Call(ctx context.Context, call Call) (wire.Reply, error) {
 	p := c.newCall(call)
 	f, err := c.register(ctx, p, call)
@@ -110,7 +105,7 @@ func (c *Conn) Call(ctx context.Context, call Call) (wire.Reply, error) {
 	case o = <-p.result:
 	case <-ctx.Done():
 		c.cancelCall(f.ID, context.Cause(ctx))
-		o = <-p.result // the cause, or an answer that came just before
+		o = <-p.result // the cause, or an answer that just preceded the cancellation
 	}
 	if p.task == "" {
 		c.recycle(p)
@@ -119,8 +114,8 @@ func (c *Conn) Call(ctx context.Context, call Call) (wire.Reply, error) {
 	return c.callerResult(ctx, o)
 }
 
-// register prepares a call and adds it to those in flight. After an error, p has
-// been recycled.
+// register prepares a call and adds the call to the calls in flight. After an error, p has been
+// recycled.
 func (c *Conn) register(ctx context.Context, p *call, call Call) (f Frame, err error) {
 	now := time.Now()
 	p.begin(now)
@@ -156,16 +151,16 @@ func (c *Conn) register(ctx context.Context, p *call, call Call) (f Frame, err e
 	return f, nil
 }
 
-// remove removes a call from those in flight, if no stream has accepted its
-// request. It returns false if the call has had its outcome.
+// remove removes a call from the calls in flight if no stream has accepted the request. It returns
+// false if the call has had an outcome.
 func (c *Conn) remove(id int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state.take(id) != nil
 }
 
-// sendLater waits until a stream accepts the request of a call, and reports whether
-// one has. In either case the outcome of the call follows, or has been delivered.
+// sendLater waits until a stream accepts the request of a call, and reports the acceptance. In
+// either case the outcome of the call follows, or has been delivered.
 func (c *Conn) sendLater(ctx context.Context, p *call, f Frame) (accepted bool) {
 	sending, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -191,15 +186,15 @@ func (c *Conn) sendLater(ctx context.Context, p *call, f Frame) (accepted bool) 
 	return err == nil
 }
 
-// moveToMain sets the main stream as the one for the request of a call. It returns
-// false if it was the main stream before, or if the call has ended.
+// moveToMain sets the main stream as the stream of the request of a call. It returns false if the
+// stream was the main stream before, or if the call has ended.
 func (c *Conn) moveToMain(p *call) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state.move(p, c.opts.Main)
 }
 
-// callerResult returns what the caller of a call with that outcome gets.
+// callerResult returns the reply or error for the caller of a call with outcome o.
 func (c *Conn) callerResult(ctx context.Context, o outcome) (wire.Reply, error) {
 	if o.err == nil {
 		return o.reply, nil
@@ -214,9 +209,9 @@ func (c *Conn) callerResult(ctx context.Context, o outcome) (wire.Reply, error) 
 	return wire.Reply{}, err
 }
 
-// unwrittenReason returns the error of a message that could not be written. It
-// waits a moment for the end of the connection, because what broke the stream
-// usually ends the connection too, with an error that says more.
+// unwrittenReason returns the error of an unwritten message. It waits a moment for the end of the
+// connection, because the cause of the broken stream usually ends the connection too, with a more
+// precise error.
 func (c *Conn) unwrittenReason(ctx context.Context) error {
 	t := time.NewTimer(unwrittenWait)
 	defer t.Stop()
@@ -229,13 +224,12 @@ func (c *Conn) unwrittenReason(ctx context.Context) error {
 	return c.errors.Down("it does not read its input any more", nil)
 }
 
-// Unwritten returns the error of a call or notification that could not be written.
+// Unwritten returns the error of an unwritten call or notification.
 func (c *Conn) Unwritten() error { return c.unwrittenReason(context.Background()) }
 
-// Notify sends a notification on a stream (nil: the main one), or on the main
-// stream if that one is finished. params may be nil. It waits for room on the
-// stream. If there is room, the notification is sent even if ctx has ended. The
-// errors are those of Call.
+// Notify sends a notification on a stream (nil: the main one), or on the main stream if the given
+// stream is finished. params may be nil. Notify waits for room on the stream. If the stream has
+// room, the notification is sent even if ctx has ended. The errors are the same as for Call.
 func (c *Conn) Notify(ctx context.Context, on Stream, method string, params []byte) error {
 	f := Frame{Data: wire.Notification(method, params), conn: c}
 	if on == nil {
@@ -252,18 +246,17 @@ func (c *Conn) Notify(ctx context.Context, on Stream, method string, params []by
 	return err
 }
 
-// Fail ends the call with that id with err. unsent says that the peer has certainly
-// not seen the request. If the call has ended, Fail does nothing.
+// Fail ends the call with the given id with err. unsent is set if the peer has certainly not seen
+// the request. If the call has ended, Fail does nothing.
 func (c *Conn) Fail(id int64, err error, unsent bool) {
 	c.resolve(id, outcome{err: err, unsent: unsent})
 }
 
-// FailUnusable ends the call with that id because its answer cannot be used. If the
-// call has ended, it does nothing.
+// FailUnusable ends the call with the given id because of an unusable answer. If the call has
+// ended, FailUnusable does nothing.
 func (c *Conn) FailUnusable(id int64, err error) { c.failUnusable(id, err, nil) }
 
-// failUnusable is FailUnusable for an answer that came on a stream; nil: that of the
-// call.
+// failUnusable is FailUnusable for an answer that came on a stream; nil: the stream of the call.
 func (c *Conn) failUnusable(id int64, err error, on Stream) {
 	c.mu.Lock()
 	p := c.state.calls[id]
@@ -280,8 +273,7 @@ func (c *Conn) failUnusable(id int64, err error, on Stream) {
 	}
 }
 
-// failStream ends the calls that were made on a stream which the peer has
-// abandoned.
+// failStream ends the calls on a stream that the peer has abandoned.
 func (c *Conn) failStream(on Stream, err error) {
 	c.mu.Lock()
 	calls := c.state.takeOn(on)
@@ -291,20 +283,20 @@ func (c *Conn) failStream(on Stream, err error) {
 	}
 }
 
-// Answer completes the call with that id with a reply, unless the call has ended. It
-// is for transports that know without an id which call a reply is for.
+// Answer completes the call with the given id with a reply, unless the call has ended. Answer is
+// for transports that know the call of a reply without an id.
 func (c *Conn) Answer(id int64, reply wire.Reply, on Stream) {
 	c.answeredBy(id, reply, wire.Message{Result: reply.Result, Error: reply.Error}, nil, on)
 }
 
-// ReserveID returns an id for a request that a transport makes by itself.
+// ReserveID returns an id for a request of the transport's own.
 func (c *Conn) ReserveID() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state.ids.next()
 }
 
-// resolve gives the call with that id its outcome, unless it has one.
+// resolve gives the call with the given id an outcome, unless the call has an outcome.
 func (c *Conn) resolve(id int64, o outcome) {
 	c.mu.Lock()
 	p := c.state.take(id)
@@ -314,8 +306,7 @@ func (c *Conn) resolve(id int64, o outcome) {
 	}
 }
 
-// conclude gives a call its outcome. The caller has removed it from those in
-// flight.
+// conclude gives a call its outcome. The caller has removed the call from the calls in flight.
 func (c *Conn) conclude(p *call, o outcome) {
 	c.mu.Lock()
 	now, stopSend, callStream := c.state.settle(p, o), p.stopSend, p.callStream
@@ -331,8 +322,8 @@ func (c *Conn) conclude(p *call, o outcome) {
 	}
 }
 
-// deliver passes the outcome of a call to its caller. No progress callback of the
-// call is running or will run, unless the call goes on as a task.
+// deliver passes the outcome of a call to its caller. No progress callback of the call is running
+// or will run, unless the call continues as a task.
 func (c *Conn) deliver(p *call, o outcome) {
 	p.endSpan(o.reply, o.err)
 	complete := p.complete
@@ -371,8 +362,7 @@ func (c *Conn) cancelCall(id int64, cause error) {
 	c.conclude(p, outcome{err: cause})
 }
 
-// notifyCancelled notifies the peer that a call is cancelled, if the peer may have
-// seen the request.
+// notifyCancelled notifies the peer of a cancelled call, if the peer may have seen the request.
 func (c *Conn) notifyCancelled(id int64, method string, on Stream, cause error) {
 	if on.Withdraw(id) {
 		c.mu.Lock()
@@ -404,14 +394,14 @@ func (c *Conn) withToken(call wire.Call, id int64) ([]byte, error) {
 		return params, nil
 	}
 	out, err := wire.Delete(params, "_meta", "progressToken")
-	if err != nil { // not objects, so there is no token; the peer may refuse them
+	if err != nil { // params that are no object have no token; the peer may refuse them
 		return params, nil
 	}
 	return out, nil
 }
 
-// newCall reuses a call that has ended, or makes one. Each connection has its own
-// pool because a channel made in a synctest bubble must not be used outside it.
+// newCall reuses an ended call, or makes a new call. Each connection has its own pool because a
+// channel made in a synctest bubble must not be used outside it.
 func (c *Conn) newCall(of Call) *call {
 	p, ok := c.callPool.Get().(*call)
 	if !ok {
@@ -431,7 +421,7 @@ func (c *Conn) newCall(of Call) *call {
 	return p
 }
 
-// recycle returns a call that has ended to the pool.
+// recycle returns an ended call to the pool.
 func (c *Conn) recycle(p *call) {
 	*p = call{result: p.result}
 	c.callPool.Put(p)

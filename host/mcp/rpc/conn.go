@@ -12,7 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// Peer is what is at the other end of a connection. It determines what happens to
+// Peer is the kind of program at the other end of a connection. The kind determines the handling of
 // malformed messages.
 type Peer int
 
@@ -31,86 +31,82 @@ const DefaultMaxRequests = 128
 
 // Options are the options of a Conn. Main and Handler must be set.
 type Options struct {
-	// Peer is what is at the other end.
+	// Peer is the kind of program at the other end.
 	Peer Peer
-	// Main is the stream for messages that belong to no request in flight.
+	// Main is the stream for messages outside of requests in flight.
 	Main Stream
 	// Handler handles the peer's requests and notifications.
 	Handler Handler
-	// Errors makes the errors of calls; nil: those of this package.
+	// Errors makes the errors of calls; nil: the errors of this package.
 	Errors Errors
-	// SerialIDs makes the ids of our requests 1, 2, 3 and their progress tokens
-	// the same numbers. Otherwise neither can be guessed, which matters where
-	// several sessions share one connection.
+	// SerialIDs makes the ids of the proxy's requests 1, 2, 3 and their progress tokens the same
+	// numbers. Otherwise neither can be guessed, which matters where several sessions share one
+	// connection.
 	SerialIDs bool
-	// SharedIDs says that the peer is several programs that choose the ids of their
-	// requests independently, each frame on a stream of its own, as clients without a
-	// session over HTTP do. Then two requests in flight can have the same id, and only
-	// Abandon and Drop cancel a request, not notifications/cancelled.
+	// SharedIDs is set if the peer is several programs that choose the ids of their requests
+	// independently, each frame on a stream of its own, as clients without a session over HTTP do.
+	// Then two requests in flight can have the same id, and only Abandon and Drop cancel a request,
+	// not notifications/cancelled.
 	SharedIDs bool
-	// HandlesPing reports whether the Handler gets a ping with these params, instead of
-	// the connection answering it; nil: it gets none.
+	// HandlesPing reports whether the Handler gets a ping with these params, instead of the
+	// connection answering it; nil: the Handler gets no ping.
 	HandlesPing func(params []byte) bool
-	// MaxRequests limits the number of the peer's requests in flight, including
-	// cancelled ones that are still being worked on. More are refused. 0:
-	// DefaultMaxRequests.
+	// MaxRequests limits the number of the peer's requests in flight, including cancelled requests
+	// with unfinished work. More are refused. 0: DefaultMaxRequests.
 	MaxRequests int
-	// MaxAnswers limits the number of the peer's requests, and batches of requests,
-	// whose answers have not been written. Receive waits while there are that many. It
-	// should be larger than MaxRequests, because requests in flight count too. 0: 128
-	// more than MaxRequests.
+	// MaxAnswers limits the number of the peer's requests, and batches of requests, whose answers
+	// have not been written. At this number, Receive waits. MaxAnswers should be larger than
+	// MaxRequests, because requests in flight count too. 0: 128 more than MaxRequests.
 	MaxAnswers int
 	// KeepWorkers is how many idle goroutines are kept for further requests.
 	KeepWorkers int
-	// Unsolicited is called with the number of bytes from the peer that belong to no call
-	// in flight, on the goroutine that reads them. It may block, so that the peer is
-	// read slowly. Nil: such bytes cost nothing.
+	// Unsolicited is called with the number of bytes from the peer outside of calls in flight, on
+	// the reading goroutine. Unsolicited may block to slow down the reading of the peer. Nil: these
+	// bytes cost nothing.
 	Unsolicited func(bytes int)
-	// Garbage is called with what is not a usable message: the reason, for people,
-	// and its first bytes (at most MaxExcerpt). Nil: it is only logged.
+	// Garbage is called for an unusable message with the reason, for people, and the first bytes
+	// (at most MaxExcerpt). Nil: the message is only logged.
 	Garbage func(reason string, raw []byte)
 	// Memory counts the peer's requests in flight, as far as their messages are not
 	// counted where they are read, and answers until they have been written. Small ones
 	// are not counted. Nil: none are.
 	Memory Memory
-	// Tracer follows our calls; nil: nobody does.
+	// Tracer follows the proxy's calls; nil: no tracing.
 	Tracer Tracer
 	// Log gets garbage at level warn, at most 10 records in 10 seconds, and late
 	// messages at level debug. Nil: they are not logged.
 	Log *slog.Logger
 }
 
-// Handler handles the peer's requests and notifications. Its methods run on the
-// goroutine that called Receive, in the order of the stream. Nothing more is read
-// from the stream until they return.
+// Handler handles the peer's requests and notifications. The methods run on the goroutine of
+// Receive, in the order of the stream. The stream is not read until they return.
 type Handler interface {
-	// Request handles a request other than ping (but see Options.HandlesPing). It must answer the request once:
-	// with Reply, or with Start if the work blocks.
+	// Request handles a request other than ping (but see Options.HandlesPing). Each request must be
+	// answered once: with Reply, or with Start if the work blocks.
 	Request(r *Request)
 	// Notification handles every notification except those about a single request,
 	// notifications/progress and notifications/cancelled.
 	Notification(m wire.Inbound)
 }
 
-// Errors makes the errors that calls end with. The owner of the connection
-// implements it. Its methods are safe for concurrent use and must not block.
+// Errors makes the errors of failed calls. The owner of the connection implements Errors. The
+// methods are safe for concurrent use and must not block.
 type Errors interface {
-	// Down returns the error for a connection that has ended or does not work any
-	// more.
+	// Down returns the error for an ended or broken connection.
 	Down(reason string, cause error) error
-	// Unsent marks an error of Down, or one that wraps it, as that of a request that
-	// the peer has certainly not seen. It returns other errors unchanged.
+	// Unsent marks an error of Down, or an error that wraps one, as the error of a request that the
+	// peer has certainly not seen. Unsent returns other errors unchanged.
 	Unsent(err error) error
-	// Unusable returns the error for an answer that cannot be used; cause is a
-	// *wire.RPCError or a *wire.TooLargeError.
+	// Unusable returns the error for an unusable answer; cause is a *wire.RPCError or a
+	// *wire.TooLargeError.
 	Unusable(method string, cause error) error
-	// Timeout returns the error for a request that was not answered within a limit:
-	// Limit.Max if max is set, else Limit.Idle.
+	// Timeout returns the error for a request without an answer within a limit: Limit.Max if max is
+	// set, else Limit.Idle.
 	Timeout(method string, after time.Duration, max bool) error
 }
 
-// Conn is a JSON-RPC connection. It is safe for concurrent use, except that the
-// frames of one stream must be received one after another.
+// Conn is a JSON-RPC connection. A Conn is safe for concurrent use, but the frames of one stream
+// must be received one after another.
 type Conn struct {
 	opts   Options
 	log    *slog.Logger
@@ -122,7 +118,7 @@ type Conn struct {
 	inbound        sync.WaitGroup
 	timers         sync.WaitGroup
 	workers        workers
-	answers        chan struct{} // a token for each answer that is to be written
+	answers        chan struct{} // a token for each answer still to be written
 	batches        atomic.Bool   // the negotiated revision has batches
 	heard          atomic.Int64  // see Heard
 	mainOwnersFunc func() []any  // mainOwners, made once
@@ -136,8 +132,8 @@ type Conn struct {
 	limitTimer       *time.Timer // see limit.go; nil before the first limit
 }
 
-// New makes a connection. It ends with ctx, or at End. Its owner passes frames to it
-// (Receive) and must Close it.
+// New makes a connection. The connection ends with ctx, or at End. The owner passes frames to the
+// connection (Receive) and must Close the connection.
 func New(ctx context.Context, opts Options) *Conn {
 	if opts.MaxRequests <= 0 {
 		opts.MaxRequests = DefaultMaxRequests
@@ -158,8 +154,8 @@ func New(ctx context.Context, opts Options) *Conn {
 	}
 	c.progressReturned = sync.NewCond(&c.mu)
 	c.mainOwnersFunc = c.mainOwners
-	// Only End ends c.ctx. So calls have ended before work for the peer is cancelled,
-	// which would otherwise cancel the calls that it has made.
+	// Only End ends c.ctx. So calls have ended before work for the peer is cancelled, which would
+	// otherwise cancel the work's own calls.
 	c.ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	c.workers = workers{keep: opts.KeepWorkers, ctx: c.ctx, next: make(chan *Request)}
 	if ctx.Done() != nil {
@@ -182,24 +178,23 @@ func (c *Conn) endWith(ctx context.Context) {
 	}
 }
 
-// Context returns a context that ends with the connection. Its cause is the error
-// that was passed to End.
+// Context returns a context that ends with the connection. The cause is the error given to End.
 func (c *Conn) Context() context.Context { return c.ctx }
 
-// Done returns a channel that is closed when the connection has ended and every call
-// has its outcome.
+// Done returns a channel that is closed after the end of the connection, when every call has an
+// outcome.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
-// Err returns the error that the connection ended with, nil before its end.
+// Err returns the error given to End, nil before the end of the connection.
 func (c *Conn) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state.end
 }
 
-// SetBatches says whether the negotiated revision has JSON-RPC batches. Before that,
-// and in revisions without batches, an array is not a message, because it could make
-// us use many times as much memory as it has bytes.
+// SetBatches sets whether the negotiated revision has JSON-RPC batches. Before the negotiation, and
+// in revisions without batches, an array is not a message, because the array could take many times
+// its size in memory.
 func (c *Conn) SetBatches(has bool) { c.batches.Store(has) }
 
 // Calls returns the number of our calls in flight.
@@ -209,9 +204,9 @@ func (c *Conn) Calls() int {
 	return len(c.state.calls)
 }
 
-// End ends the connection: all calls fail with err, which must not be nil, and the
-// contexts of the peer's requests in flight end with err. Their answers are still
-// passed to their streams. Only the first End counts. It does not block.
+// End ends the connection: all calls fail with err, which must not be nil, and the contexts of the
+// peer's requests in flight end with err. Their answers are still passed to their streams. Only the
+// first End counts. End does not block.
 func (c *Conn) End(err error) {
 	c.mu.Lock()
 	calls, cancels, first := c.state.finish(err)
@@ -232,23 +227,23 @@ func (c *Conn) End(err error) {
 	close(c.done)
 }
 
-// Close ends the connection with err, if it has not ended, refuses further
-// requests of the peer, and waits for those in flight, for its goroutines and
-// for its timer. It may be called more than once.
+// Close ends the connection with err, unless the connection has ended, refuses further requests of
+// the peer, and waits for requests in flight, for goroutines of the connection and for the timer.
+// Close may be called more than once.
 func (c *Conn) Close(err error) {
 	c.refuse(err)
 	c.wait()
 }
 
-// CloseWithin is Close with a limit on the wait. It returns false if it stopped
-// waiting.
+// CloseWithin is Close with a limit on the wait. CloseWithin returns false after a wait that was
+// too short.
 func (c *Conn) CloseWithin(most time.Duration, err error) bool {
 	c.refuse(err)
 	return within(most, c.wait)
 }
 
-// Drain waits until the peer's requests in flight are answered, but not longer than
-// most. It reports whether they are.
+// Drain waits until the peer's requests in flight are answered, but not longer than most. It
+// reports whether all are answered.
 func (c *Conn) Drain(most time.Duration) bool { return within(most, c.inbound.Wait) }
 
 func (c *Conn) refuse(err error) {
@@ -309,7 +304,7 @@ func (plainErrors) Timeout(method string, after time.Duration, _ bool) error {
 	return fmt.Errorf("no answer to %s within %v: %w", method, after, context.DeadlineExceeded)
 }
 
-// UnsentError means that the peer has certainly not seen the request.
+// UnsentError is the error of a request that the peer has certainly not seen.
 type UnsentError struct{ Err error }
 
 func (e *UnsentError) Error() string { return e.Err.Error() }

@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// limiter allows 10 log records in 10 seconds and counts the others.
+// limiter allows 10 log records in 10 seconds and counts the rest.
 type limiter struct {
 	from    time.Time // start of the current window
 	allowed int       // in the current window
@@ -37,26 +37,25 @@ func (l *limiter) allow() (skipped int, ok bool) {
 	return skipped, true
 }
 
-// MaxExcerpt is the number of bytes that are kept of each end of a message that is
-// too long.
+// MaxExcerpt is the number of bytes kept of each end of an oversized message.
 const MaxExcerpt = 256
 
-// Excerpt is the beginning and the end of a message that was skipped because it
-// is too long, at most MaxExcerpt bytes each.
+// Excerpt is the beginning and the end of a skipped, oversized message, at most MaxExcerpt bytes
+// each.
 type Excerpt struct{ Head, Tail []byte }
 
-// lineSampler is an io.Reader that passes a stream on to a wire.Reader. It keeps
-// excerpts of the lines that the wire.Reader will skip as too long.
+// lineSampler is an io.Reader that passes a stream on to a wire.Reader, and keeps excerpts of the
+// oversized lines that the wire.Reader will skip.
 type lineSampler struct {
 	r     io.Reader
-	limit int // bytes of a line including its ending, as in wire.Reader
+	limit int // bytes of a line including the ending, as in wire.Reader
 	n     int // bytes of the current line so far
 	line  Excerpt
 	long  []Excerpt // complete ones, oldest first
 	blank bool      // the current line has only white space so far
 
-	// unsolicited is called with the number of bytes that belong to no message: blank
-	// lines, and what exceeds the limit. It may be nil.
+	// unsolicited is called with the number of bytes outside of messages: blank lines, and bytes
+	// above the limit. May be nil.
 	unsolicited func(bytes int)
 }
 
@@ -112,7 +111,7 @@ func (l *lineSampler) endLine() {
 	l.n, l.line.Head, l.line.Tail = 0, l.line.Head[:0], l.line.Tail[:0]
 }
 
-// pop returns the excerpt of the line that the wire.Reader has just skipped.
+// pop returns the excerpt of the line just skipped by the wire.Reader.
 func (l *lineSampler) pop() Excerpt {
 	if l == nil || len(l.long) == 0 {
 		return Excerpt{}
@@ -122,19 +121,17 @@ func (l *lineSampler) pop() Excerpt {
 	return x
 }
 
-// lastID matches the end of an object in which a numeric id is the last member, or
-// the last before jsonrpc. In valid JSON nothing inside a string or a nested value
-// can match: the closing brace is that of the message, and a quote inside a string
-// has a backslash before it.
+// lastID matches the end of an object in which a numeric id is the last member, or the last before
+// jsonrpc. In valid JSON no text inside a string or a nested value can match: the closing brace
+// belongs to the message, and a quote inside a string has a backslash before it.
 var lastID = lazyregexp.New(`,\s*"id"\s*:\s*("?[0-9][0-9.eE+]*"?)\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
 
-// ResponseID returns the id of our request that the message answers.
+// ResponseID returns the id of the proxy's request that the message answers.
 func (x Excerpt) ResponseID() (id int64, ok bool) { return ownID(x.responseID()) }
 
-// responseID returns the raw id if the excerpt is that of a response, or nil. The
-// excerpt is that of a response if its result or error begins within the head. The
-// id is then in the head too, or at the very end, where the TypeScript SDK writes
-// it.
+// responseID returns the raw id if the excerpt belongs to a response, or nil. In a response, result
+// or error begins within the head. The id is then in the head too, or at the very end, where the
+// TypeScript SDK writes the id.
 func (x Excerpt) responseID() []byte {
 	var id []byte
 	var name string

@@ -9,17 +9,16 @@ import (
 	"strconv"
 )
 
-// ids generates the ids of our requests and their progress tokens. Sessions share a
-// connection, and what a server sends on behalf of one session must not reach a
-// request of another. So an id or a token cannot be guessed from those seen before.
-// No id is generated twice.
+// ids generates the ids of the proxy's requests and their progress tokens. Sessions share a
+// connection, and a server's messages on behalf of one session must not reach a request of another.
+// So an id or a token cannot be guessed from earlier ids and tokens. No id is generated twice.
 //
-// Ids are numbers of 30 bits, because some servers store them in 32 bits. An id is
-// the number of the request after a secret permutation. (After 2^30 requests, ids
-// become larger.) Tokens are strings: an encrypted id, one of 2^128 values.
+// Ids are numbers of 30 bits, because some servers store ids in 32 bits. An id is the number of the
+// request after a secret permutation. (After 2^30 requests, ids become larger.) Tokens are strings:
+// an encrypted id, one of 2^128 values.
 //
-// The zero value counts from 1 and uses the ids as tokens. Only token and ofToken
-// are safe for concurrent use.
+// The zero value counts from 1 and uses the ids as tokens. Only token and ofToken are safe for
+// concurrent use.
 type ids struct {
 	key  cipher.Block // nil in the zero value
 	last int64        // how many ids were generated
@@ -27,7 +26,7 @@ type ids struct {
 	in, out [aes.BlockSize]byte // buffers of round, kept to save allocations
 }
 
-// newIDs makes ids that cannot be guessed.
+// newIDs makes unpredictable ids.
 func newIDs() ids {
 	var key [16]byte
 	_, _ = rand.Read(key[:])            // never fails
@@ -66,8 +65,7 @@ func (x *ids) id(nth int64) int64 {
 	return n>>idBits<<idBits | left<<halfBits | right + 1
 }
 
-// nth returns the number of the request with that id, even if the id has not been
-// generated.
+// nth returns the number of the request with the given id, even if the id has not been generated.
 func (x *ids) nth(id int64) int64 {
 	if x.key == nil {
 		return id
@@ -85,13 +83,13 @@ func (x *ids) issued(id int64) bool { return id > 0 && x.nth(id) <= x.last }
 
 // round is the round function of the Feistel network.
 func (x *ids) round(r int, half int64) int64 {
-	x.in[0] = byte(r) + 1 // tokens have 0 there
+	x.in[0] = byte(r) + 1 // tokens have 0 in this byte
 	binary.BigEndian.PutUint16(x.in[1:], uint16(half))
 	x.key.Encrypt(x.out[:], x.in[:])
 	return int64(binary.BigEndian.Uint16(x.out[:])) & halfMask
 }
 
-// token returns the raw progress token of the request with that id.
+// token returns the raw progress token of the request with the given id.
 func (x *ids) token(id int64) []byte {
 	if x.key == nil {
 		return strconv.AppendInt(nil, id, 10)
@@ -103,7 +101,7 @@ func (x *ids) token(id int64) []byte {
 	return append(hex.AppendEncode(token, block[:]), '"')
 }
 
-// ofToken returns the id of the request that raw is the token of.
+// ofToken returns the id of the request with the raw progress token raw.
 func (x *ids) ofToken(raw []byte) (int64, bool) {
 	if x.key == nil {
 		id, err := strconv.ParseInt(string(raw), 10, 64)

@@ -4,17 +4,15 @@ import "time"
 
 // Limit says how long a call may take. The zero value means no limit.
 type Limit struct {
-	// Idle is the longest time without activity: progress of the call, or a request of
-	// the peer that is being answered, because the peer may be waiting for it.
-	// 0: no limit.
+	// Idle is the longest time without activity: progress of the call, or a request of the peer in
+	// work, because the peer may be waiting for the answer. 0: no limit.
 	Idle time.Duration
 	// Max is the longest total time. 0: no limit.
 	Max time.Duration
 }
 
-// One timer serves all calls of a connection. It is set for the time when the
-// first of them is due, or earlier: activity only changes call.due, and then
-// the timer fires with nothing to do.
+// One timer serves all calls of a connection. The timer is set for the earliest due time, or
+// earlier: activity only changes call.due, and then the timer fires too early.
 
 // begin starts the limits of a call.
 func (p *call) begin(now time.Time) {
@@ -35,15 +33,14 @@ func (p *call) restart(now time.Time) {
 	}
 }
 
-// scheduleLimit sets the timer so that the limits of a new call are checked when it
-// is due. The caller holds c.mu.
+// scheduleLimit sets the timer to the due time of a new call, or earlier. The caller holds c.mu.
 func (c *Conn) scheduleLimit(p *call) {
 	s := &c.state
 	switch {
 	case p.due.IsZero():
 	case !s.timerSet:
 		c.setTimer(p.due)
-	case p.due.Before(s.timerAt) && c.limitTimer.Stop(): // else checkLimits is about to run, and will see it
+	case p.due.Before(s.timerAt) && c.limitTimer.Stop(): // else checkLimits is about to run, and will see the call
 		s.timerAt = p.due
 		c.limitTimer.Reset(time.Until(p.due))
 	}
@@ -68,7 +65,7 @@ func (c *Conn) stopTimer() {
 	}
 }
 
-// overdue is a call that has reached a limit.
+// overdue is a call above a limit.
 type overdue struct {
 	id     int64
 	method string
@@ -76,7 +73,7 @@ type overdue struct {
 	max    bool
 }
 
-// checkLimits cancels the calls that have reached a limit.
+// checkLimits cancels the calls above a limit.
 func (c *Conn) checkLimits() {
 	defer c.timers.Done()
 	c.mu.Lock()
@@ -91,8 +88,8 @@ func (c *Conn) checkLimits() {
 	}
 }
 
-// overdue returns the calls that have reached a limit, and when the first of the
-// others is due; zero for never.
+// overdue returns the calls above a limit, and the earliest due time of the remaining calls; zero
+// for never.
 func (s *state) overdue(now time.Time) (over []overdue, next time.Time) {
 	for id, p := range s.calls {
 		switch {

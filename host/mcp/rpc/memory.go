@@ -6,23 +6,23 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// Memory counts bytes that are kept for the peer of a connection. It is safe for concurrent
-// use and does not block.
+// Memory counts bytes kept for the peer of a connection. A Memory is safe for concurrent use and
+// does not block.
 type Memory interface {
-	// Add adds n bytes. The error, which is for the peer, says that there are no more.
+	// Add adds n bytes. The error, for the peer, reports a lack of memory.
 	Add(n int) error
 	// Sub takes n bytes away.
 	Sub(n int)
 }
 
-// smallSize is the size in bytes up to which requests and answers are not counted, so that
-// pings, cancellations and the like always get through. Their number is limited.
+// smallSize is the size in bytes of the largest request or answer that is not counted: pings,
+// cancellations and similar small messages always get through. Their number is limited.
 const smallSize = 4 << 10
 
-// admitBytes counts the bytes of a request. The error is the answer to it.
+// admitBytes counts the bytes of a request. The error is the answer to the request.
 func (c *Conn) admitBytes(r *Request) *wire.RPCError {
 	n := len(r.Params)
-	if c.opts.Memory == nil || n <= smallSize || n > budget.Small { // a larger one is counted by its reader
+	if c.opts.Memory == nil || n <= smallSize || n > budget.Small { // a larger request is counted by the reader
 		return nil
 	}
 	if err := c.opts.Memory.Add(n); err != nil {
@@ -39,8 +39,8 @@ func (c *Conn) settleBytes(r *Request) {
 	}
 }
 
-// countAnswer counts an answer until it has been written. If there is no memory for it, it
-// returns an error in its place.
+// countAnswer counts an answer until the answer has been written. Without memory for the answer,
+// countAnswer returns an error instead.
 func (c *Conn) countAnswer(reply wire.Reply) (_ wire.Reply, bytes int) {
 	n := len(reply.Result) + len(reply.Error)
 	if c.opts.Memory == nil || n <= smallSize {
@@ -52,8 +52,7 @@ func (c *Conn) countAnswer(reply wire.Reply) (_ wire.Reply, bytes int) {
 	return reply, n
 }
 
-// LostAnswer returns the raw error that is sent in place of an answer for which there is no
-// memory.
+// LostAnswer returns the raw error sent in place of an answer for which memory is lacking.
 func LostAnswer(err error) []byte {
 	return wire.Errorf(wire.CodeInternal, "the answer is lost: %s", limits.Explain(err)).Raw()
 }

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Candidates are the calls that a request of the peer may belong to: the call on whose
-// stream it came, or all calls with an owner that were in flight or had been cancelled
-// recently when it arrived. They are safe for concurrent use.
+// Candidates are the calls that a request of the peer may belong to: the call of the request's
+// stream, or all calls with an owner that were in flight or had been cancelled recently when the
+// request arrived. Candidates are safe for concurrent use.
 type Candidates struct {
 	conn  *Conn // nil if the call is known
 	calls []candidate
@@ -21,8 +21,8 @@ type candidate struct {
 	abandoned bool // cancelled since, which left has seen; guarded by Conn.mu
 }
 
-// Candidates returns those of the request. Before the handler returns, they are those at
-// the time the request arrived.
+// Candidates returns the candidates of the request. Before the handler returns, they are the calls
+// at the time of the request's arrival.
 func (r *Request) Candidates() *Candidates {
 	if call, ok := r.on.(CallStream); ok {
 		if id, owner := call.Call(); owner != nil {
@@ -50,10 +50,10 @@ func (c *Candidates) Await(ctx context.Context, decided func(owners []any) bool)
 	}
 }
 
-// left returns the candidates that have not ended, a channel that is closed when a call
-// ends, and when the first of those that were cancelled is forgotten; zero for never. A
-// call that was cancelled after the request arrived counts for as long as the request
-// waits, even if it is answered late: the peer may just have left its question open.
+// left returns the candidates in flight, a channel that is closed when a call ends, and the time
+// when the first cancelled candidate is forgotten; zero for never. A call that was cancelled after
+// the request arrived counts for as long as the request waits, even after a late answer: the peer
+// may just have left its question open.
 func (c *Candidates) left() (left []candidate, ended <-chan struct{}, expiry time.Time) {
 	if c.conn == nil {
 		return c.calls, nil, expiry
@@ -96,7 +96,7 @@ func awaitEnd(ctx context.Context, ended <-chan struct{}, expiry time.Time) {
 	}
 }
 
-// tellEnded wakes those who wait for the end of a call.
+// tellEnded wakes the goroutines that wait for the end of a call.
 func (s *state) tellEnded() {
 	if s.ended != nil {
 		close(s.ended)
@@ -104,8 +104,8 @@ func (s *state) tellEnded() {
 	}
 }
 
-// candidates returns all calls that a message of the peer may belong to: first those that
-// were cancelled recently, then those in flight, oldest first.
+// candidates returns all calls that a message of the peer may belong to: first the recently
+// cancelled calls, then the calls in flight, oldest first.
 func (s *state) candidates(now time.Time) []candidate {
 	s.lingering = expire(s.lingering, now)
 	order := make([]int64, 0, len(s.calls))
@@ -136,8 +136,8 @@ func ownersOf(calls []candidate) []any {
 	return owners
 }
 
-// ownersOn returns a function that returns the owners of what comes on a stream: the
-// owner of its call, or those of all calls if the stream is not that of one call.
+// ownersOn returns a function that returns the owners of messages on a stream: the owner of the
+// stream's call, or the owners of all calls if the stream serves several calls.
 func (c *Conn) ownersOn(on Stream) func() []any {
 	call, ok := on.(CallStream)
 	if !ok {

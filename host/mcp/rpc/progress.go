@@ -17,8 +17,8 @@ func (c *Conn) progress(params []byte) {
 	task := p != nil && p.task != ""
 	c.mu.Unlock()
 	if p == nil || task || len(params) > smallSize {
-		// That of a task is charged too, because a task may go on forever, and large ones,
-		// because the client may read slowly.
+		// Progress of a task is charged too, because a task may last forever, and large
+		// notifications, because the client may read slowly.
 		c.charge(len(params))
 	}
 	if p == nil {
@@ -52,8 +52,8 @@ func isTaskMethod(method string) bool {
 	return method == protocol.MethodTasksResult || method == protocol.MethodTasksGet || method == protocol.MethodTasksCancel
 }
 
-// ongoingTask returns the id of the task that a result describes, "" if the result
-// is not a task or the task has ended.
+// ongoingTask returns the id of the task in a result, "" for a result without a task or with an
+// ended task.
 func ongoingTask(result []byte) string {
 	if !bytes.Contains(result, []byte(`"taskId"`)) { // most results are not tasks, and they may be large
 		return ""
@@ -75,7 +75,7 @@ func terminal(status string) bool {
 
 // taskAnswered handles the answer to a request about a task.
 func (c *Conn) taskAnswered(method string, params []byte, reply wire.Reply) {
-	if method == protocol.MethodTasksResult { // it is answered when the task has ended, or is unknown
+	if method == protocol.MethodTasksResult { // answered when the task has ended or is unknown
 		id, _ := wire.GetString(params, "taskId")
 		c.endTask(id)
 	} else if reply.Error == nil {

@@ -8,12 +8,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// ReadLines reads newline-delimited messages from r (stdio transport, revision
-// 2025-11-25, basic/transports) and receives them on the main stream. It returns
-// the error that r ended with. max is the size limit of a message in bytes, 0 for
-// wire.DefaultMaxMessage. Large messages are counted in budget, which may be nil.
+// ReadLines reads newline-delimited messages from r (stdio transport, revision 2025-11-25,
+// basic/transports) and receives them on the main stream. ReadLines returns the error of r. max is
+// the size limit of a message in bytes, 0 for wire.DefaultMaxMessage. Large messages are counted in
+// budget, which may be nil.
 func (c *Conn) ReadLines(r io.Reader, max int, budget *wire.ReadBudget) error {
-	var lines *lineSampler // nil for a client: all of its long lines get the same answer
+	var lines *lineSampler // nil for a client: all long lines get the same answer
 	if c.opts.Peer == Server {
 		if max <= 0 {
 			max = wire.DefaultMaxMessage
@@ -28,7 +28,7 @@ func (c *Conn) ReadLines(r io.Reader, max int, budget *wire.ReadBudget) error {
 		raw, err := in.Read()
 		c.heard.Add(1)
 		if err == nil && in.Ended() && c.opts.Peer == Server && !json.Valid(raw) {
-			c.reportGarbage("a message that was cut off", raw) // how the process ended says more about its call
+			c.reportGarbage("a message that was cut off", raw) // the end of the process explains more about the call
 		} else if err == nil {
 			c.Receive(raw, c.opts.Main)
 		} else if !c.skipped(err, lines) {
@@ -38,8 +38,7 @@ func (c *Conn) ReadLines(r io.Reader, max int, budget *wire.ReadBudget) error {
 	}
 }
 
-// skipped handles a message that was too long. It returns false if err is another
-// error.
+// skipped handles an oversized message. It returns false for any other err.
 func (c *Conn) skipped(err error, lines *lineSampler) bool {
 	var large *wire.TooLargeError
 	if !errors.As(err, &large) {
@@ -49,6 +48,6 @@ func (c *Conn) skipped(err error, lines *lineSampler) bool {
 	return true
 }
 
-// Heard returns twice the number of messages that ReadLines has read, garbage
-// included, plus one while a message is being processed.
+// Heard returns twice the number of messages read by ReadLines, garbage included, plus one during
+// the processing of a message.
 func (c *Conn) Heard() int64 { return c.heard.Load() }

@@ -12,14 +12,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// Receive handles one frame of the peer: a message, or a batch in a revision that
-// has batches. on is the stream that it came on; answers to its requests are sent
-// there. Receive returns as soon as the requests are registered. waits says whether
-// the frame has or had requests to answer; then Finish of the stream is called,
-// perhaps before Receive returns. Parts of raw are kept.
+// Receive handles a frame of the peer: a message, or a batch in a revision with batches. on is the
+// stream of the frame; answers to the frame's requests are sent on this stream. Receive returns as
+// soon as the requests are registered. waits reports whether the frame has or had requests to
+// answer; then Finish of the stream is called, perhaps before Receive returns. Parts of raw are
+// kept.
 //
-// Receive waits while MaxAnswers answers have not been written, while the peer
-// sends too many unsolicited messages (Options.Unsolicited), and while a callback runs.
+// Receive waits while MaxAnswers answers are unwritten, while the peer sends too many unsolicited
+// messages (Options.Unsolicited), and while a callback runs.
 func (c *Conn) Receive(raw []byte, on Stream) (waits bool) {
 	if c.batches.Load() {
 		if items, ok, err := wire.Split(raw); ok {
@@ -47,7 +47,7 @@ func (c *Conn) parse(raw []byte) (wire.Message, error) {
 	return wire.Parse(raw)
 }
 
-// message handles one message, which is part of a batch if b is not nil.
+// message handles a message, which is part of a batch if b is not nil.
 func (c *Conn) message(m wire.Message, err error, raw []byte, on Stream, b *batch) (waits bool) {
 	switch {
 	case err != nil:
@@ -63,9 +63,8 @@ func (c *Conn) message(m wire.Message, err error, raw []byte, on Stream, b *batc
 	return false
 }
 
-// WantsAnswer reports whether a message of a client has to be answered, given the
-// result of wire.Parse. A malformed response is not answered, nor is a notification
-// whose params are refused.
+// WantsAnswer reports whether a message of a client has to be answered, given the result of
+// wire.Parse. A malformed response gets no answer, nor does a notification with refused params.
 func WantsAnswer(m wire.Message, err error) bool {
 	var bad *wire.RPCError
 	switch {
@@ -85,14 +84,14 @@ func (c *Conn) wantsAnswer(m wire.Message, err error) bool {
 	return WantsAnswer(m, err)
 }
 
-// malformed handles what is not a message: it answers if an answer is needed, and
-// fails the call that a malformed response is for, if that is clear.
+// malformed handles a frame that is not a message: malformed sends the answer, if one is needed,
+// and fails the call of a malformed response, if the call is known.
 func (c *Conn) malformed(m wire.Message, err error, raw []byte, on Stream, b *batch) (waits bool) {
 	bad := &wire.RPCError{Code: wire.CodeInternal, Message: err.Error()}
-	errors.As(err, &bad) // it always is
+	errors.As(err, &bad) // always true
 	id, own := ownID(m.ID)
 	answers := m.Method == "" && (m.Result != nil || m.Error != nil)
-	if bad.Code == wire.CodeParse { // its id can be readable nevertheless
+	if bad.Code == wire.CodeParse { // the id can be readable nevertheless
 		id, own = Excerpt{raw[:min(len(raw), MaxExcerpt)], raw[max(0, len(raw)-MaxExcerpt):]}.ResponseID()
 		answers = own
 	}
@@ -119,8 +118,7 @@ func (c *Conn) malformed(m wire.Message, err error, raw []byte, on Stream, b *ba
 	return true
 }
 
-// reject answers a message of the peer that could not be read, so that its id is
-// unknown.
+// reject answers a message of the peer that could not be read and has an unknown id.
 func (c *Conn) reject(err *wire.RPCError, on Stream) { c.refuseMessage(nil, err, on, nil) }
 
 func (c *Conn) refuseMessage(id []byte, bad *wire.RPCError, on Stream, b *batch) {
@@ -129,8 +127,8 @@ func (c *Conn) refuseMessage(id []byte, bad *wire.RPCError, on Stream, b *batch)
 	}
 }
 
-// Oversized handles a message that exceeds the size limit, given an excerpt of it.
-// If it is clear which call it answers, that call fails.
+// Oversized handles a message above the size limit, given an excerpt. If the answered call is
+// known, the call fails.
 func (c *Conn) Oversized(e Excerpt, err *wire.TooLargeError, on Stream) {
 	if c.opts.Peer == Client {
 		c.reject(wire.Errorf(wire.CodeInvalidRequest, "invalid request: %s", limits.Explain(err)), on)
@@ -164,7 +162,7 @@ func (c *Conn) answered(m wire.Message, raw []byte, on Stream) {
 	c.answeredBy(id, wire.Reply{Result: m.Result, Error: m.Error}, m, raw, on)
 }
 
-// answeredBy completes the call with that id with an answer; 0 is the id of no call.
+// answeredBy completes the call with the given id with an answer; 0 is the id of no call.
 func (c *Conn) answeredBy(id int64, reply wire.Reply, m wire.Message, raw []byte, on Stream) {
 	task, elsewhere := "", false
 	c.mu.Lock()
@@ -184,7 +182,7 @@ func (c *Conn) answeredBy(id int64, reply wire.Reply, m wire.Message, raw []byte
 		c.strayAnswer(id, m, raw, late, elsewhere, was, issued)
 		return
 	}
-	if task != "" { // before its token becomes invalid
+	if task != "" { // before the call's token becomes invalid
 		c.state.keepTask(p, task)
 	}
 	c.state.take(id)
@@ -206,7 +204,7 @@ func (c *Conn) answeredBy(id int64, reply wire.Reply, m wire.Message, raw []byte
 	}
 }
 
-// strayAnswer handles an answer that no call waits for.
+// strayAnswer handles an answer without a waiting call.
 func (c *Conn) strayAnswer(id int64, m wire.Message, raw []byte, late func(string), elsewhere, cancelled, issued bool) {
 	if late != nil {
 		late("an answer")
@@ -244,14 +242,14 @@ func (c *Conn) notification(m wire.Message, on Stream) {
 	c.opts.Handler.Notification(wire.Inbound{Method: m.Method, Params: m.Params, Owners: c.ownersOn(on)})
 }
 
-// charge charges the peer for bytes that belong to no call in flight.
+// charge charges the peer for bytes outside of calls in flight.
 func (c *Conn) charge(bytes int) {
 	if c.opts.Unsolicited != nil {
 		c.opts.Unsolicited(bytes)
 	}
 }
 
-// reportGarbage reports what is not a usable message.
+// reportGarbage reports an unusable message.
 func (c *Conn) reportGarbage(reason string, raw []byte) {
 	c.charge(len(raw))
 	head := raw[:min(len(raw), MaxExcerpt)]
@@ -270,8 +268,9 @@ func (c *Conn) reportGarbage(reason string, raw []byte) {
 	}
 }
 
-// ownID parses an id of ours. Some peers give it back as a string of its digits, or as the same
-// number in another form, such as 123.0: they keep ids as strings or as floating-point numbers.
+// ownID parses an id of the proxy. Some peers return the id as a string of the same digits, or as
+// the same number in another form, for example 123.0: they keep ids as strings or as floating-point
+// numbers.
 func ownID(raw []byte) (int64, bool) {
 	text, quoted := strings.CutPrefix(string(raw), `"`)
 	if quoted {
@@ -279,7 +278,7 @@ func ownID(raw []byte) (int64, bool) {
 	}
 	id, err := strconv.ParseInt(text, 10, 64)
 	if err != nil && !quoted && len(text) <= maxNumber {
-		const exact = 1 << 53 // beyond it, floating-point numbers leave integers out
+		const exact = 1 << 53 // floating-point numbers skip integers above this number
 		if f, bad := strconv.ParseFloat(text, 64); bad == nil && f == math.Trunc(f) && math.Abs(f) <= exact {
 			id, err = int64(f), nil
 		}
@@ -290,11 +289,11 @@ func ownID(raw []byte) (int64, bool) {
 	return id, true
 }
 
-// maxNumber is the length of the longest number that is read as an id, in bytes.
+// maxNumber is the length of the longest number read as an id, in bytes.
 const maxNumber = 64
 
-// IsErrorFor reports whether raw is a JSON-RPC error for the request with that id,
-// or one of a peer that could not read the id; then the id is null or absent.
+// IsErrorFor reports whether raw is a JSON-RPC error for the request with the given id, or an error
+// from a peer that could not read the id; then the id is null or absent.
 func IsErrorFor(raw []byte, id int64) bool {
 	if version, _ := wire.GetString(raw, "jsonrpc"); version != "2.0" {
 		return false
@@ -307,5 +306,5 @@ func IsErrorFor(raw []byte, id int64) bool {
 	return !ok || string(given) == "null" || number && own == id
 }
 
-// excerpt makes text of a peer fit for logs and errors: its beginning, displayable.
+// excerpt makes text of a peer fit for logs and errors: the beginning, displayable.
 func excerpt(s string) string { return display.Excerpt(s, 200) }

@@ -10,25 +10,25 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// Request is a request of the peer. Its handler answers it once, with Reply or
-// Start. Its methods are safe for concurrent use.
+// Request is a request of the peer. The handler answers a Request once, with Reply or Start. The
+// methods are safe for concurrent use.
 //
-// Others may keep a Request after its answer, such as a task that reports progress. It then
-// refers to no part of its message, whose memory is given back with the answer.
+// A task that reports progress, for example, may keep a Request after the answer. The Request then
+// refers to no part of the message, because the message's memory is returned with the answer.
 type Request struct {
-	// ID is raw. It is nil if the request was refused because another request has
-	// the same id, and after the answer.
+	// ID is raw. nil if the request was refused because another request has the same id, and after
+	// the answer.
 	ID     []byte
 	Method string
 	Params []byte // raw; nil if absent, and after the answer
 
 	conn  *Conn
 	on    Stream
-	batch *batch // that it came in; nil for none
+	batch *batch // the batch of the request; nil for none
 	key   string // in state.requests
-	token []byte // of its progress; nil for none
+	token []byte // the progress token; nil for none
 	span  Span   // nil for none
-	bytes int    // that are counted for it; see Conn.admitBytes
+	bytes int    // counted for the request; see Conn.admitBytes
 
 	work func(ctx context.Context, r *Request) wire.Reply
 	ctx  context.Context // of work
@@ -37,18 +37,18 @@ type Request struct {
 	// Guarded by Conn.mu:
 	phase   phase
 	replied bool
-	cause   error             // why it was dropped
-	cancel  func(cause error) // what cancels its work; nil for none yet
+	cause   error             // the reason for dropping the request
+	cancel  func(cause error) // cancels the work; nil before the start of the work
 }
 
 // phase is the state of a request of the peer.
 type phase int
 
 const (
-	working  phase = iota // its messages are sent on the stream that it came on
-	answered              // its messages are sent on the main stream
+	working  phase = iota // messages for the request are sent on the request's stream
+	answered              // messages for the request are sent on the main stream
 	ongoing               // like answered, but the answer was a task, which may still report progress
-	dropped               // cancelled; nothing is sent for it any more
+	dropped               // cancelled; no further messages for the request are sent
 )
 
 // request handles a request of the peer.
@@ -86,8 +86,8 @@ func (c *Conn) request(m wire.Message, on Stream, b *batch) {
 	c.opts.Handler.Request(r)
 }
 
-// acquire waits until fewer than MaxAnswers answers are unwritten. It returns false
-// if the connection ends first.
+// acquire waits until fewer than MaxAnswers answers are unwritten. acquire returns false if the
+// connection ends first.
 func (c *Conn) acquire() bool {
 	select {
 	case c.answers <- struct{}{}:
@@ -102,8 +102,8 @@ func (c *Conn) acquire() bool {
 	}
 }
 
-// respond answers the request with a raw id, for which acquire was called. The zero
-// Reply means that there is no answer.
+// respond answers the request with a raw id, for which acquire was called. The zero Reply means no
+// answer.
 func (c *Conn) respond(on Stream, b *batch, id []byte, reply wire.Reply) {
 	if b != nil {
 		b.respond(id, reply)
@@ -113,7 +113,7 @@ func (c *Conn) respond(on Stream, b *batch, id []byte, reply wire.Reply) {
 	c.finish(on, response(id, reply), bytes, false)
 }
 
-// response returns the message that answers a request, nil if there is no answer.
+// response returns the answering message of a request, nil for no answer.
 func response(id []byte, reply wire.Reply) []byte {
 	if reply.Result == nil && reply.Error == nil {
 		return nil
@@ -121,8 +121,8 @@ func response(id []byte, reply wire.Reply) []byte {
 	return wire.Response(id, reply)
 }
 
-// finish sends the last message for one frame of the peer; nil if there is none. bytes are
-// counted for it. alone says that no other request of the peer is in flight.
+// finish sends the last message for a frame of the peer; nil for no message. bytes are counted for
+// the message. alone is set if no other request of the peer is in flight.
 func (c *Conn) finish(on Stream, data []byte, bytes int, alone bool) {
 	if data == nil {
 		<-c.answers
@@ -132,9 +132,9 @@ func (c *Conn) finish(on Stream, data []byte, bytes int, alone bool) {
 	on.Finish(Frame{Data: data, conn: c, answer: true, bytes: bytes, alone: alone})
 }
 
-// Reply answers the request. It does not block. It returns false if the request must
-// not be answered because it was cancelled (revision 2025-11-25,
-// basic/utilities/cancellation), or if it has been answered before.
+// Reply answers the request without blocking. Reply returns false if the request must not be
+// answered because of a cancellation (revision 2025-11-25, basic/utilities/cancellation), or has
+// been answered before.
 func (r *Request) Reply(reply wire.Reply) bool {
 	after := answered
 	if r.token != nil && ongoingTask(reply.Result) != "" {
@@ -148,7 +148,7 @@ func (r *Request) Reply(reply wire.Reply) bool {
 	if !ok {
 		return false
 	}
-	if r.span != nil { // r.cause does not change any more
+	if r.span != nil { // r.cause no longer changes
 		r.span.End(reply, r.cause)
 	}
 	if drop {
@@ -166,10 +166,10 @@ func (r *Request) Reply(reply wire.Reply) bool {
 	return !drop
 }
 
-// Start runs work on a goroutine and answers the request with its reply. The context
-// of work ends with the connection (cause: the error of its end), when the peer
-// cancels the request (cause: a *wire.CancelledError), or when work has returned.
-// Start does not block. It may be called after OnCancel.
+// Start runs work on a goroutine and answers the request with the reply of work. The context of
+// work ends with the connection (cause: the error given to End), when the peer cancels the request
+// (cause: a *wire.CancelledError), or when work has returned. Start does not block, and may be
+// called after OnCancel.
 func (r *Request) Start(work func(ctx context.Context, r *Request) wire.Reply) {
 	r.work = work
 	r.ctx, r.end = context.WithCancelCause(r.conn.ctx)
@@ -177,9 +177,9 @@ func (r *Request) Start(work func(ctx context.Context, r *Request) wire.Reply) {
 	r.conn.workers.start(r)
 }
 
-// OnCancel sets the function that cancels the work for a request, unless Start was
-// called before. The function is called at once if the request has already been
-// cancelled, or if the connection has ended.
+// OnCancel sets the function to cancel the work for a request, unless Start was called before. The
+// function is called at once if the request has already been cancelled, or if the connection has
+// ended.
 func (r *Request) OnCancel(cancel func(cause error)) { r.onCancel(cancel, false) }
 
 func (r *Request) onCancel(cancel func(cause error), replace bool) {
@@ -191,11 +191,11 @@ func (r *Request) onCancel(cancel func(cause error), replace bool) {
 	}
 }
 
-// run does the work of a request and answers it.
+// run does the work of a request and answers the request.
 func (r *Request) run() {
 	defer r.end(nil)
 	work := r.work
-	r.work = nil // it may refer to the params
+	r.work = nil // r.work may refer to the params
 	reply := work(r.ctx, r)
 	if reply.Result == nil && reply.Error == nil {
 		reply.Error = wire.Errorf(wire.CodeInternal, "%s ended without an answer: %v", r.Method, context.Cause(r.ctx)).Raw()
@@ -203,18 +203,17 @@ func (r *Request) run() {
 	r.Reply(reply)
 }
 
-// Handler returns the handler of the connection that the request came on.
+// Handler returns the handler of the connection of the request.
 func (r *Request) Handler() Handler { return r.conn.opts.Handler }
 
 // InBatch reports whether the request came in a JSON-RPC batch.
 func (r *Request) InBatch() bool { return r.batch != nil }
 
-// Cancelled reports whether the peer has cancelled the request, so that its reply
-// will not be sent.
+// Cancelled reports whether the peer has cancelled the request; the reply will not be sent.
 func (r *Request) Cancelled() bool { return r.currentPhase() == dropped }
 
-// Stream returns the stream for messages that belong to the request: the one that it
-// came on, or the main stream after it was answered.
+// Stream returns the stream for messages about the request: the request's own stream, or the main
+// stream after the answer.
 func (r *Request) Stream() Stream {
 	if r.currentPhase() == working {
 		return r.on
@@ -228,12 +227,12 @@ func (r *Request) currentPhase() phase {
 	return r.phase
 }
 
-// Notify sends a notification that belongs to the request.
+// Notify sends a notification as part of the request.
 func (r *Request) Notify(ctx context.Context, method string, params []byte) error {
 	return r.conn.Notify(ctx, r.Stream(), method, params)
 }
 
-// Call makes a call that belongs to the request.
+// Call makes a call as part of the request.
 func (r *Request) Call(ctx context.Context, call Call) (wire.Reply, error) {
 	call.Stream = r.Stream()
 	return r.conn.Call(ctx, call)
@@ -242,10 +241,9 @@ func (r *Request) Call(ctx context.Context, call Call) (wire.Reply, error) {
 // WantsProgress reports whether the request has a progress token.
 func (r *Request) WantsProgress() bool { return r.token != nil }
 
-// Progress sends a progress notification with the raw params, in which our token is
-// replaced by the peer's. It waits for room on the stream. After a cancellation or
-// an answer the token is invalid, and nothing is sent. After an answer that is a
-// task it remains valid.
+// Progress sends a progress notification with the raw params, with the peer's token in place of the
+// proxy's. Progress waits for room on the stream. After a cancellation or an answer the token is
+// invalid, and no notification is sent. After a task as the answer the token remains valid.
 func (r *Request) Progress(params []byte) {
 	params, err := wire.Set(params, r.token, "progressToken")
 	if err != nil {
@@ -278,8 +276,8 @@ func (c *Conn) dropped(err error) {
 	}
 }
 
-// cancelled cancels the request that a notifications/cancelled names. initialize
-// cannot be cancelled (revision 2025-11-25, basic/lifecycle).
+// cancelled cancels the request named in a notifications/cancelled. initialize cannot be cancelled
+// (revision 2025-11-25, basic/lifecycle).
 func (c *Conn) cancelled(params []byte) {
 	id, ok := wire.Get(params, "requestId")
 	if !ok || c.opts.SharedIDs {
@@ -294,9 +292,9 @@ func (c *Conn) cancelled(params []byte) {
 	}
 }
 
-// endListening ends a call of ours that listens, because the server has cancelled it. That
-// is one of two ways in which a server ends a subscription over stdio (revision
-// 2026-07-28, basic/patterns/cancellation); the other is an answer.
+// endListening ends a listening call of the proxy after a cancellation by the server. A
+// cancellation is one of two ways in which a server ends a subscription over stdio (revision
+// 2026-07-28, basic/patterns/cancellation); an answer is the second.
 func (c *Conn) endListening(raw []byte) bool {
 	id, ok := ownID(raw)
 	if !ok {
@@ -312,13 +310,12 @@ func (c *Conn) endListening(raw []byte) bool {
 	return listens
 }
 
-// Drop cancels the peer's requests in flight for which the function which returns
-// true, so that they are not answered. It returns their number. which must not
-// block.
-func (c *Conn) Drop(cause error, which func(r *Request) bool) int {
+// Drop cancels the peer's requests in flight for which match returns true; they are not answered.
+// Drop returns the number of cancelled requests. match must not block.
+func (c *Conn) Drop(cause error, match func(r *Request) bool) int {
 	c.mu.Lock()
 	before := len(c.state.requests)
-	cancels := c.state.drop(cause, which)
+	cancels := c.state.drop(cause, match)
 	n := before - len(c.state.requests)
 	c.mu.Unlock()
 	for _, cancel := range cancels {
@@ -327,18 +324,18 @@ func (c *Conn) Drop(cause error, which func(r *Request) bool) int {
 	return n
 }
 
-// Abandon says that the peer has closed a stream: the requests that came on it are
-// dropped, and the calls that were made on it fail with cause.
+// Abandon handles a stream closed by the peer: the requests on the stream are dropped, and the
+// calls made on the stream fail with cause.
 func (c *Conn) Abandon(on Stream, cause error) {
 	c.Drop(cause, func(r *Request) bool { return r.on == on })
 	c.failStream(on, cause)
 }
 
-// maxToken is the size of the largest progress token that is used, in bytes.
+// maxToken is the size of the largest progress token in use, in bytes.
 const maxToken = 1 << 10
 
-// progressToken returns a copy of the raw progress token of a request, nil if it has none, it is
-// too large, or it is neither a string nor a number.
+// progressToken returns a copy of the raw progress token of a request, nil if the token is absent,
+// too large, or neither a string nor a number.
 func progressToken(params []byte) []byte {
 	token, ok := wire.Get(params, "_meta", "progressToken")
 	if !ok || len(token) > maxToken || !json.Valid(token) {

@@ -10,50 +10,47 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// Bounds on what is remembered of calls that have ended.
+// Bounds on the records of ended calls.
 const (
-	// maxAbandoned bounds the cancelled calls whose late answers are distinguished
-	// from stray ones. The distinction is for the log and for wire.Call.Late.
+	// maxAbandoned bounds the cancelled calls whose late answers are distinguished from stray
+	// answers. The distinction is for the log and for wire.Call.Late.
 	maxAbandoned = 4096
 	// maxLingering bounds the cancelled calls that still own messages of the peer.
 	maxLingering = 256
-	// maxTasks bounds the tasks whose progress is still passed on. Beyond it the
-	// oldest one loses its token.
+	// maxTasks bounds the tasks whose progress is still passed on. Above this number the oldest
+	// task loses the token.
 	maxTasks = 1024
-	// lingerTime is how long a cancelled call still owns messages of the peer. The
-	// peer may send more for the call before it handles the cancellation, and that
-	// must not be attributed to the next caller.
+	// lingerTime is how long a cancelled call still owns messages of the peer. The peer may send
+	// more for the call before handling the cancellation, and these messages must not be attributed
+	// to the next caller.
 	lingerTime = 5 * time.Second
 )
 
-// state is everything in flight on a connection. It is guarded by Conn.mu and
-// changed by its methods only, which are in this file; those for time limits are
-// in limit.go, and those about owners in owners.go.
+// state is everything in flight on a connection. Conn.mu guards state, and only the methods of
+// state change state.
 //
 // Invariants:
 //
-//  1. A call is in calls from its registration until exactly one of these removes
-//     it: its answer, its failure, its cancellation, the end of the connection.
-//     Whatever removes it concludes it, so every call has exactly one outcome. Only
-//     Submit removes a call without an outcome, if its stream has no room.
-//  2. While a progress callback of a call runs (busy), the outcome is kept in
-//     call.outcome, and the goroutine of the callback delivers it. So no progress
-//     comes after the outcome.
+//  1. A call is in calls from registration until exactly one of these events: answer, failure,
+//     cancellation, end of the connection. The remover concludes the call, so every call has
+//     exactly one outcome. Only Submit removes a call without an outcome, if the stream is full.
+//  2. While a progress callback of a call runs (busy), the outcome is kept in call.outcome, and the
+//     goroutine of the callback delivers the outcome. So no progress comes after the outcome.
 //  3. An id is in at most one of calls and abandoned. After the end of the
 //     connection, calls stays empty.
-//  4. tasks holds the calls that were answered with a task that goes on, the
+//  4. tasks holds the calls that were answered with a continuing task, the
 //     oldest first; ongoing holds the same calls by id.
-//  5. A request of the peer is in requests from its arrival until its answer or
-//     its cancellation, so no id is there twice. open counts it until Reply, which
-//     is called for cancelled requests too. len(requests) <= open.
-//  6. The timer is set (timerSet) whenever a call in calls has a limit, for the
-//     time when the first of them is due or earlier.
+//  5. A request of the peer is in requests from arrival until answer or cancellation, so no id is
+//     present twice. open counts the request until Reply, which is called for cancelled requests
+//     too. len(requests) <= open.
+//  6. The timer is set (timerSet) whenever a call in calls has a limit, for the earliest due time
+//     or earlier.
 type state struct {
 	ids       ids
 	calls     map[int64]*call        // in flight
-	abandoned map[int64]func(string) // cancelled calls whose answer may still come: wire.Call.Late
+	abandoned map[int64]func(string) // cancelled calls with an outstanding answer: wire.Call.Late
 	lingering []lingering            // oldest first
-	ended     chan struct{}          // closed when a call ends; nil while nobody waits for that
+	ended     chan struct{}          // closed when a call ends; nil without a waiting goroutine
 	tasks     []*call
 	ongoing   map[int64]*call
 
@@ -64,17 +61,17 @@ type state struct {
 	end      error     // why the connection has ended; nil before
 	closed   bool      // requests of the peer are refused
 	stop     func()    // stops watching the context of New; nil for none
-	timerSet bool      // the timer is set, or its function is about to run
-	timerAt  time.Time // when it fires
+	timerSet bool      // the timer is set, or the timer's function is about to run
+	timerAt  time.Time // when the timer fires
 }
 
-// lingering is the owner of a call that was cancelled recently.
+// lingering is the owner of a recently cancelled call.
 type lingering struct {
 	id       int64
 	owner    any
 	group    any // of the call; see wire.Call.Group
 	until    time.Time
-	answered bool // late, so that the peer sends nothing more for it
+	answered bool // answered late, so the peer sends nothing more for the call
 }
 
 func newState(serial bool) state {
@@ -88,8 +85,7 @@ func newState(serial bool) state {
 	return s
 }
 
-// register adds a call to those in flight. The error is the one that the connection
-// ended with.
+// register adds a call to the calls in flight. The error is the error of an ended connection.
 func (s *state) register(p *call) error {
 	if s.end == nil {
 		s.calls[p.id] = p
@@ -97,8 +93,8 @@ func (s *state) register(p *call) error {
 	return s.end
 }
 
-// take removes a call from those in flight and returns it, nil if it is not in
-// flight. The caller concludes it.
+// take removes a call from the calls in flight and returns the call, nil if not in flight. The
+// caller concludes the call.
 func (s *state) take(id int64) *call {
 	p := s.calls[id]
 	delete(s.calls, id)
@@ -106,7 +102,7 @@ func (s *state) take(id int64) *call {
 	return p
 }
 
-// takeOn is take for all calls that were made on a stream.
+// takeOn is take for all calls on a stream.
 func (s *state) takeOn(on Stream) (calls []*call) {
 	for id, p := range s.calls {
 		if p.stream == on {
@@ -118,7 +114,7 @@ func (s *state) takeOn(on Stream) (calls []*call) {
 	return calls
 }
 
-// abandon is take for a call that is cancelled: its answer may still come.
+// abandon is take for a cancelled call: an answer may still come.
 func (s *state) abandon(id int64, now time.Time) *call {
 	p := s.take(id)
 	if p == nil {
@@ -143,8 +139,8 @@ func (s *state) linger(l lingering, now time.Time) {
 	s.lingering = append(s.lingering, l)
 }
 
-// oldestOfLargest returns where the oldest element of the largest group is, so that a client
-// that cancels many calls displaces only its own.
+// oldestOfLargest returns the index of the oldest element of the largest group: a client with many
+// cancelled calls displaces only calls of the same client.
 func oldestOfLargest(all []lingering) int {
 	sizes := map[any]int{}
 	for _, l := range all {
@@ -157,7 +153,7 @@ func oldestOfLargest(all []lingering) int {
 	return slices.IndexFunc(all, func(l lingering) bool { return sizes[l.group] == most })
 }
 
-// expire removes the elements whose time has passed.
+// expire removes the expired elements.
 func expire(l []lingering, now time.Time) []lingering {
 	n := slices.IndexFunc(l, func(o lingering) bool { return now.Before(o.until) })
 	if n < 0 {
@@ -166,8 +162,8 @@ func expire(l []lingering, now time.Time) []lingering {
 	return slices.Delete(l, 0, n)
 }
 
-// startWaiting records that a call waits for room on its stream; stop ends the wait.
-// It returns false if the call has ended.
+// startWaiting records a call as waiting for room on the stream; stop ends the wait. startWaiting
+// returns false if the call has ended.
 func (s *state) startWaiting(p *call, stop context.CancelCauseFunc) bool {
 	if s.calls[p.id] == nil {
 		return false
@@ -176,8 +172,8 @@ func (s *state) startWaiting(p *call, stop context.CancelCauseFunc) bool {
 	return true
 }
 
-// cancelWaiting reports whether a call that is cancelled still waits for its stream,
-// and then keeps the cause.
+// cancelWaiting reports whether a cancelled call still waits for the stream, and then keeps the
+// cause.
 func (s *state) cancelWaiting(p *call, cause error) bool {
 	if p.stopSend == nil {
 		return false
@@ -186,9 +182,9 @@ func (s *state) cancelWaiting(p *call, cause error) bool {
 	return true
 }
 
-// stopWaiting records whether the stream has accepted a request. It returns why the
-// call was cancelled in the meantime, nil if it was not, and whether it had ended. A
-// call that was not sent is removed from those in flight.
+// stopWaiting records whether the stream has accepted a request. stopWaiting returns the cause of a
+// cancellation in the meantime, nil for none, and whether the call had ended. An unsent call is
+// removed from the calls in flight.
 func (s *state) stopWaiting(p *call, sent bool) (cause error, over bool) {
 	p.stopSend = nil
 	if sent {
@@ -199,8 +195,7 @@ func (s *state) stopWaiting(p *call, sent bool) (cause error, over bool) {
 	return p.cause, s.take(p.id) == nil
 }
 
-// move changes the stream of a call. It returns false if the stream is the same, or
-// if the call has ended.
+// move changes the stream of a call. move returns false for the same stream, or an ended call.
 func (s *state) move(p *call, to Stream) bool {
 	if p.stream == to || s.calls[p.id] == nil {
 		return false
@@ -209,9 +204,8 @@ func (s *state) move(p *call, to Stream) bool {
 	return true
 }
 
-// acknowledge forgets a cancelled call when its late answer has come, or if its
-// request was never sent. It returns the call's wire.Call.Late, and whether there
-// was such a call.
+// acknowledge forgets a cancelled call after the late answer, or if the request was never sent. It
+// returns the call's wire.Call.Late, and whether the call was known.
 func (s *state) acknowledge(id int64) (late func(string), ok bool) {
 	if late, ok = s.abandoned[id]; ok {
 		delete(s.abandoned, id)
@@ -232,9 +226,9 @@ func (s *state) settle(p *call, o outcome) (now bool) {
 	return !p.busy
 }
 
-// beginProgress finds the call or task that progress is for, and waits until no
-// other callback of it runs. It returns nil if the progress is not wanted; late is
-// that of a cancelled call. Otherwise the caller must call endProgress.
+// beginProgress finds the call or task of a progress notification, and waits until no other
+// callback of the call runs. It returns nil for unwanted progress; late belongs to a cancelled
+// call. Otherwise the caller must call endProgress.
 func (s *state) beginProgress(id int64, returned *sync.Cond) (p *call, late func(string)) {
 	for {
 		p = s.calls[id]
@@ -252,8 +246,8 @@ func (s *state) beginProgress(id int64, returned *sync.Cond) (p *call, late func
 	}
 }
 
-// endProgress records that a progress callback has returned, and restarts the idle
-// limit. It reports whether the caller has to deliver the outcome.
+// endProgress records the return of a progress callback, and restarts the idle limit. It reports
+// whether the caller has to deliver the outcome.
 func (s *state) endProgress(p *call, now time.Time) (deliver bool) {
 	p.busy = false
 	p.restart(now)
@@ -261,7 +255,7 @@ func (s *state) endProgress(p *call, now time.Time) (deliver bool) {
 	return deliver
 }
 
-// keepTask keeps the progress token of a call valid that was answered with a task.
+// keepTask keeps the progress token of a call valid after an answer with a task.
 func (s *state) keepTask(p *call, task string) {
 	p.task = task
 	if s.end != nil {
@@ -275,12 +269,13 @@ func (s *state) keepTask(p *call, task string) {
 	s.ongoing[p.id] = p
 }
 
-// strip removes from a call that was answered with a task what is not needed for its progress.
+// strip removes the parts of a call that a task's progress does not need, after an answer with a
+// task.
 func (s *state) strip(p *call) {
 	p.complete, p.late, p.owner, p.group, p.outcome = nil, nil, nil, nil, outcome{}
 }
 
-// endTask forgets the calls that were answered with that task.
+// endTask forgets the calls that were answered with the given task.
 func (s *state) endTask(task string) {
 	s.tasks = slices.DeleteFunc(s.tasks, func(p *call) bool {
 		if p.task == task {
@@ -291,20 +286,20 @@ func (s *state) endTask(task string) {
 	})
 }
 
-// uniqueKey returns a key that no other request has (Options.SharedIDs).
+// uniqueKey returns a key for a single request (Options.SharedIDs).
 func (s *state) uniqueKey() string {
 	s.keys++
 	return strconv.FormatUint(s.keys, 10)
 }
 
-// admit adds a request of the peer to those in flight, unless it is refused.
+// admit adds a request of the peer to the requests in flight, or refuses the request.
 func (s *state) admit(r *Request, most int) *wire.RPCError {
 	switch {
 	case s.closed:
 		return wire.Errorf(wire.CodeInternal, "request %s refused: the session has ended", excerpt(string(r.ID)))
 	case s.requests[r.key] != nil:
 		bad := wire.Errorf(wire.CodeInvalidRequest, "invalid request: id %s is in use by a request in flight", excerpt(string(r.ID)))
-		r.ID = nil // with the id, the answer would seem to be that of the other request
+		r.ID = nil // with the id, the answer would seem to be for the other request
 		return bad
 	case s.open >= most:
 		return wire.Errorf(wire.CodeInternal, "too many requests in flight (at most %d): wait for answers or cancel some, then send it again", most)
@@ -314,9 +309,9 @@ func (s *state) admit(r *Request, most int) *wire.RPCError {
 	return nil
 }
 
-// answer removes a request of the peer from those in flight. drop is set if it was
-// cancelled and must not be answered (revision 2025-11-25,
-// basic/utilities/cancellation). ok is false if it had been replied to before.
+// answer removes a request of the peer from the requests in flight. drop is set for a cancelled
+// request, which must not be answered (revision 2025-11-25, basic/utilities/cancellation). ok is
+// false after an earlier Reply.
 func (s *state) answer(r *Request, after phase) (drop, ok bool) {
 	if r.replied {
 		return false, false
@@ -332,11 +327,11 @@ func (s *state) answer(r *Request, after phase) (drop, ok bool) {
 	return false, true
 }
 
-// drop cancels the requests of the peer for which the function which returns true.
-// It returns the functions to call for that.
-func (s *state) drop(cause error, which func(r *Request) bool) (cancels []func(error)) {
+// drop cancels the requests of the peer for which match returns true. It returns functions that
+// cancel the work; the caller must call them.
+func (s *state) drop(cause error, match func(r *Request) bool) (cancels []func(error)) {
 	for key, r := range s.requests {
-		if !which(r) {
+		if !match(r) {
 			continue
 		}
 		delete(s.requests, key)
@@ -348,9 +343,8 @@ func (s *state) drop(cause error, which func(r *Request) bool) (cancels []func(e
 	return cancels
 }
 
-// onCancel sets the function that cancels the work for a request. If one was set
-// before, it is replaced only if replace is set. If cause is not nil, the function
-// has to be called at once.
+// onCancel sets the function that cancels the work for a request. A previous function is replaced
+// only if replace is set. If cause is not nil, the caller has to call the function at once.
 func (s *state) onCancel(r *Request, cancel func(error), replace bool) (cause error) {
 	if !r.replied && (replace || r.cancel == nil) {
 		r.cancel = cancel
@@ -361,17 +355,16 @@ func (s *state) onCancel(r *Request, cancel func(error), replace bool) (cause er
 	return s.end
 }
 
-// close makes admit refuse requests. It returns the function that stops watching the
-// context of New, or nil.
+// close makes admit refuse requests. close returns the function that stops watching the context of
+// New, or nil.
 func (s *state) close() (stop func()) {
 	s.closed = true
 	stop, s.stop = s.stop, nil
 	return stop
 }
 
-// finish ends everything. It returns the calls in flight, which the caller
-// concludes, and the functions that cancel the peer's requests. first is false if
-// the connection had ended before.
+// finish ends everything. It returns the calls in flight, which the caller concludes, and the
+// functions to cancel the peer's requests. first is false if the connection had ended before.
 func (s *state) finish(err error) (calls map[int64]*call, cancels []func(error), first bool) {
 	if s.end != nil {
 		return nil, nil, false
@@ -390,36 +383,36 @@ func (s *state) finish(err error) (calls map[int64]*call, cancels []func(error),
 	return calls, cancels, true
 }
 
-// call is a request of ours in flight. It is reused after its end, unless it goes on
-// as a task.
+// call is a request of the proxy in flight. A call is reused after the end, unless the call
+// continues as a task.
 type call struct {
 	id         int64
 	method     string
 	stream     Stream
-	callStream CallStream // stream, if it is one of this call alone
+	callStream CallStream // stream, if it belongs to this call alone
 	progress   func(params []byte)
 	late       func(what string) // wire.Call.Late
 	owner      any
 	group      any
-	asksTask   bool   // the answer may be a task that goes on
+	asksTask   bool   // the answer may be a continuing task
 	params     []byte // of requests about tasks only
 	span       Span   // nil for none
 
-	// Exactly one of these gets the outcome: complete, if it is not nil, or result.
+	// Either complete, if not nil, or result gets the outcome.
 	complete wire.CompletionFunc
-	result   chan outcome // made once, with room for one
+	result   chan outcome // made once, with room for one outcome
 
 	// Guarded by Conn.mu:
 	limit         Limit
-	latest        time.Time // when it reaches Limit.Max; zero for never
-	due           time.Time // when its limits are checked; zero for never
-	ownStreamOnly bool      // the answer must come on its own stream
+	latest        time.Time // the time of Limit.Max; zero for never
+	due           time.Time // the next check of the limits; zero for never
+	ownStreamOnly bool      // the answer must come on the call's own stream
 	busy          bool      // a progress callback runs
 	deferred      bool      // the outcome is delivered when the callback returns
 	outcome       outcome
-	task          string                  // id of the task that was the answer; "" for none
+	task          string                  // id of the task in the answer; "" for none
 	stopSend      context.CancelCauseFunc // stops waiting for room on the stream; set while the call waits
-	cause         error                   // why it was cancelled while it waited
+	cause         error                   // the reason for a cancellation during the wait
 }
 
 // outcome is how a call ended.
@@ -427,5 +420,5 @@ type outcome struct {
 	reply     wire.Reply
 	err       error
 	unsent    bool // the peer has certainly not seen the request
-	elsewhere bool // it came on another stream than that of the call
+	elsewhere bool // the answer came on another stream than the call's
 }

@@ -6,11 +6,11 @@ import (
 	"sync/atomic"
 )
 
-// workers runs requests on goroutines. It keeps some idle goroutines for further
-// requests, so that their stacks need not grow again.
+// workers runs requests on goroutines. Some idle goroutines are kept for further requests: their
+// stacks need not grow again.
 type workers struct {
 	keep int             // the largest number of idle goroutines
-	ctx  context.Context // idle goroutines end with it
+	ctx  context.Context // idle goroutines end with ctx
 	next chan *Request   // received by idle goroutines
 	idle atomic.Int32    // the number of idle goroutines
 	all  sync.WaitGroup

@@ -11,54 +11,53 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// maxHeld bounds the messages of senders that are queued for writing.
+// maxHeld bounds the messages of senders queued for writing.
 const maxHeld = 64
 
-// Writer is a Stream of newline-delimited messages. It writes them on one goroutine
-// (Run), in order and whole. A peer that does not read therefore blocks only that
-// goroutine: a sender waits only until its message is accepted, and can stop
-// waiting. Messages that were accepted in the meantime are then written together.
+// Writer is a Stream of newline-delimited messages. One goroutine (Run) writes them, in order and
+// whole. A peer that does not read therefore blocks only this goroutine: a sender waits only until
+// the message is accepted, and can stop waiting. Messages accepted in the meantime are then written
+// together.
 //
-// A message that is alone (Frame.alone) while nothing is being written is written by
-// its sender, as far as that needs no waiting: waking Run would take longer.
+// A lone message (Frame.alone) is written by the sender if no write is in progress, as far as
+// possible without waiting: waking Run would take longer.
 //
-// At most maxHeld messages of senders are held in addition to those being written.
-// Cancellations and answers do not wait for room among them. Their number is
-// bounded too: there is one cancellation for each call that was accepted, and as
-// many answers as Options.MaxAnswers allows.
+// At most maxHeld messages of senders are held in addition to the messages being written.
+// Cancellations and answers do not wait for room among them. Their number is bounded too: one
+// cancellation for each accepted call, and Options.MaxAnswers answers.
 type Writer struct {
 	w     io.WriteCloser
-	slots chan struct{} // a token for each message of senders that is held
+	slots chan struct{} // a token for each held message of senders
 	wake  chan struct{} // holds a token while held may have new messages
-	quit  chan struct{} // closed when no sender may wait any more
+	quit  chan struct{} // closed when senders must stop waiting
 	once  sync.Once
 	done  chan struct{} // closed when the writer has ended and w is closed
 
-	now  *wire.NoWait // of w; used by the sender that writes by itself
-	line []byte       // its buffer
+	now  *wire.NoWait // of w; used by a sender that writes
+	line []byte       // buffer of now
 
 	mu       sync.Mutex
 	held     []outgoing
 	writing  bool // Run or a sender writes
-	rest     rest // of a message that its sender has begun to write
-	draining bool // Run waits for a sender that writes, to end after it
+	rest     rest // of a message begun by the sender
+	draining bool // Run waits for a writing sender, and ends afterwards
 	over     bool // nothing may be added to held
 }
 
-// rest is what remains of a message. Run writes it before what is held.
+// rest is the unwritten part of a message. Run writes the rest before held messages.
 type rest struct {
 	Frame
 	line []byte // nil if nothing remains
 }
 
-// outgoing is one message on its way to the peer.
+// outgoing is a message on its way to the peer.
 type outgoing struct {
 	Frame
-	slot bool // it has one of Writer.slots
+	slot bool // the message has one of Writer.slots
 }
 
-// NewWriter makes a Writer that owns w, whose Close must unblock a Write in
-// progress. Its owner calls Run.
+// NewWriter makes a Writer that owns w. w.Close must unblock a Write in progress. The owner of the
+// Writer calls Run.
 func NewWriter(w io.WriteCloser) *Writer {
 	return &Writer{
 		w:     w,
@@ -70,7 +69,7 @@ func NewWriter(w io.WriteCloser) *Writer {
 	}
 }
 
-// TrySend implements Stream. It also returns false after Drain or Close.
+// TrySend implements Stream. TrySend also returns false after Drain or Close.
 func (w *Writer) TrySend(f Frame) bool {
 	select {
 	case <-w.quit:
@@ -88,8 +87,8 @@ func (w *Writer) TrySend(f Frame) bool {
 	return w.holdSlot(f)
 }
 
-// Send implements Stream. After Drain or Close it returns errUnwritten, for which
-// callers get the error that the connection ended with.
+// Send implements Stream. After Drain or Close, Send returns errUnwritten, which becomes the error
+// of the connection for callers.
 func (w *Writer) Send(ctx context.Context, f Frame) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -122,7 +121,7 @@ func (w *Writer) holdSlot(f Frame) bool {
 	return false
 }
 
-// Push implements Stream; it is never finished.
+// Push implements Stream; a Writer is never finished.
 func (w *Writer) Push(f Frame) error {
 	if !w.hold(outgoing{f, false}) {
 		f.Done(Unsent, nil)
@@ -137,12 +136,12 @@ func (w *Writer) Finish(f Frame) {
 	}
 }
 
-// maxNow is the size of the largest message that its sender writes, in bytes. A pipe
-// takes all of such a message or nothing.
+// maxNow is the size of the largest message that a sender writes, in bytes. A pipe takes all of
+// this size or nothing.
 const maxNow = 4 << 10
 
-// writeNow writes a message at once if it is alone and nothing is being written. It
-// returns false if nothing has been written. What remains of a message is left to Run.
+// writeNow writes a lone message at once if no write is in progress. It returns false if nothing
+// has been written. The unwritten part of a message is left to Run.
 func (w *Writer) writeNow(f Frame) bool {
 	if !f.alone || w.now == nil || len(f.Data) >= maxNow || !w.claim() {
 		return false
@@ -163,8 +162,7 @@ func (w *Writer) writeNow(f Frame) bool {
 	return n > 0
 }
 
-// claim begins a write by a sender. It returns false if something else has to be written
-// first.
+// claim begins a write by a sender. claim returns false if other data has to be written first.
 func (w *Writer) claim() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -189,11 +187,11 @@ func (w *Writer) unclaim(left rest) {
 func (w *Writer) signal() {
 	select {
 	case w.wake <- struct{}{}:
-	default: // it is awake already
+	default: // Run is awake already
 	}
 }
 
-// hold accepts m. It returns false if the Writer has ended.
+// hold accepts m. hold returns false if the Writer has ended.
 func (w *Writer) hold(m outgoing) bool {
 	w.mu.Lock()
 	if w.over {
@@ -222,20 +220,17 @@ func (w *Writer) Withdraw(id int64) bool {
 	return true
 }
 
-// Drain makes the Writer end, and close its io.WriteCloser, when it has written what
-// it holds.
+// Drain ends the Writer, and closes the io.WriteCloser, after all held messages are written.
 func (w *Writer) Drain() { w.once.Do(func() { close(w.quit) }) }
 
-// Close makes the Writer end at once, even in the middle of a message. It returns
-// nil.
+// Close ends the Writer at once, even in the middle of a message, and returns nil.
 func (w *Writer) Close() error {
 	w.Drain()
 	w.w.Close()
 	return nil
 }
 
-// Done returns a channel that is closed when the Writer has ended and its
-// io.WriteCloser is closed.
+// Done returns a channel that is closed when the Writer has ended and the io.WriteCloser is closed.
 func (w *Writer) Done() <-chan struct{} { return w.done }
 
 // Run writes messages until Drain, Close, or an error.
@@ -252,7 +247,7 @@ func (w *Writer) Run() {
 		err := w.writeRest(left)
 		batch = w.dropDenied(batch)
 		if err = out.write(w.w, batch, err); err != nil {
-			break // without release: nothing may follow a message that is not whole
+			break // without release: nothing may follow a partial message
 		}
 		w.release()
 	}
@@ -267,8 +262,8 @@ type lines struct {
 	buf  []byte
 }
 
-// write writes a batch and says so to its messages, unless err, which it returns, has
-// broken the stream before.
+// write writes a batch and calls Done of the messages. A non-nil err has broken the stream before:
+// then nothing is written. write returns err, or the error of the write.
 func (l *lines) write(w io.Writer, batch []outgoing, err error) error {
 	for _, m := range batch {
 		l.msgs = append(l.msgs, m.Data)
@@ -292,14 +287,14 @@ func (l *lines) write(w io.Writer, batch []outgoing, err error) error {
 	return err
 }
 
-// release ends a write of Run, so that senders may write.
+// release ends a write of Run; senders may write again.
 func (w *Writer) release() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.writing = false
 }
 
-// writeRest writes the rest of a message that its sender has begun to write.
+// writeRest writes the rest of a message begun by the sender.
 func (w *Writer) writeRest(r rest) error {
 	if r.line == nil {
 		return nil
@@ -312,7 +307,7 @@ func (w *Writer) writeRest(r rest) error {
 	return nil
 }
 
-// dropDenied removes the messages from a batch that may not be written any more.
+// dropDenied removes the messages from a batch that may no longer be written.
 func (w *Writer) dropDenied(batch []outgoing) []outgoing {
 	return slices.DeleteFunc(batch, func(m outgoing) bool {
 		denied := wire.CheckPermit(m.Permit)
@@ -323,9 +318,9 @@ func (w *Writer) dropDenied(batch []outgoing) []outgoing {
 	})
 }
 
-// take waits for messages and returns all that are held, after what is left of one that
-// its sender has begun to write. It returns nothing if no more will come. It reuses the
-// memory of the previous batch. Until release, no sender writes.
+// take waits for messages and returns all held messages, after the rest of a message begun by the
+// sender. It returns nothing if no more messages will come. take reuses the memory of the previous
+// batch. Until release, no sender writes.
 func (w *Writer) take(before []outgoing) (begun rest, batch []outgoing) {
 	clear(before)
 	w.mu.Lock()
@@ -351,14 +346,14 @@ func (w *Writer) take(before []outgoing) (begun rest, batch []outgoing) {
 		w.mu.Unlock()
 		select {
 		case <-w.wake:
-			runtime.Gosched() // so that calls that are just being made are written together
+			runtime.Gosched() // calls in the making are then written together
 		case <-quit:
 			quit = nil
 		}
 	}
 }
 
-// drop returns what is held and will not be written.
+// drop returns the held messages, which will not be written.
 func (w *Writer) drop() []outgoing {
 	w.mu.Lock()
 	defer w.mu.Unlock()
