@@ -11,27 +11,27 @@ import (
 // chunk is by how many bytes most Accounts grow and shrink.
 const chunk = 64 << 10
 
-// Account is the bytes that something has in a Budget whose number changes often, such as
-// the messages that wait for one client. It takes them in chunks, so that small changes
-// cost little, and never waits: if there are no more, it says so.
+// Account is a frequently changing number of bytes in a Budget, for example the messages that wait
+// for a client. An Account takes bytes in chunks, so small changes cost little, and never waits: a
+// lack of bytes is an error.
 //
-// Its methods are safe for concurrent use. A nil Account counts nothing.
+// The methods are safe for concurrent use. A nil Account counts nothing.
 type Account struct {
 	hold  *Hold
-	what  string // what it counts, for errors: "messages that this client has not read"
-	free  int64  // that its owner has counted elsewhere
-	chunk int64  // by how many bytes it grows and shrinks
+	what  string // the counted bytes, for errors: "messages that this client has not read"
+	free  int64  // counted elsewhere by the owner
+	chunk int64  // step of growth and shrinkage
 
-	used, room atomic.Int64 // room is free and what was taken from the budget
+	used, room atomic.Int64 // room is free plus the bytes taken from the budget
 
 	mu     sync.Mutex // held while room changes
 	closed bool
-	beyond atomic.Int64 // the part of room that exceeds the budget
+	beyond atomic.Int64 // part of room above the budget
 }
 
-// OpenUnread returns an Account of the messages that a client has not read. The first free
-// bytes of them are counted elsewhere. So that every answer can be sent, one Account at a
-// time may exceed the budget, with one message.
+// OpenUnread returns an Account of the messages unread by a client. The first free bytes are
+// counted elsewhere. One Account at a time may exceed the budget by one message: every answer can
+// be sent.
 func (b *Budget) OpenUnread(key any, free int64) *Account {
 	return b.openAccount(key, unread, "messages that this client has not read", free)
 }
@@ -41,14 +41,14 @@ func (b *Budget) OpenSession(key any) *Account {
 	return b.openAccount(key, session, "sessions of this client", 0)
 }
 
-// OpenList returns an Account of what a server lists.
+// OpenList returns an Account of the lists of a server.
 func (b *Budget) OpenList(key any) *Account {
 	return b.openAccount(key, list, "lists of this server", 0)
 }
 
-// OpenKept returns an Account of one thing that is kept for an owner beyond the request that it
-// came with, such as a call that waits for its client. There may be many, so each takes
-// exactly what it needs. what names all of them, for errors.
+// OpenKept returns an Account of a thing kept for an owner beyond the request, for example a call
+// that waits for the client. Such accounts are numerous, so each takes exactly the needed bytes.
+// what names all of them, for errors.
 func (b *Budget) OpenKept(key any, what string) *Account {
 	a := b.openAccount(key, kept, what, 0)
 	if a != nil {
@@ -72,11 +72,11 @@ func (b *Budget) openAccount(key any, k kind, what string, free int64) *Account 
 	return a
 }
 
-// FullError says that there is no room for more bytes of an owner.
+// FullError means that an owner cannot get more bytes.
 type FullError struct {
-	What string // what they are
-	// Bytes is how many there would be, Share how many the owner can have at present, and
-	// Most how many all owners can have.
+	What string // name of the bytes
+	// Bytes is the number of bytes including the refused ones, Share the owner's current maximum,
+	// and Most the maximum of all owners.
 	Bytes, Share, Most int64
 }
 
@@ -95,7 +95,7 @@ func about(n int64) string {
 	return units.FormatSize(uint64(n))
 }
 
-// LimitName returns the name of the limit that was reached; see package limits.
+// LimitName returns the name of the reached limit; see package limits.
 func (e *FullError) LimitName() string { return "total_memory" }
 
 // Add adds n bytes. The error is a *FullError; then nothing was added.
@@ -106,7 +106,7 @@ func (a *Account) Add(n int) error {
 	return a.extend(int64(n))
 }
 
-// extend takes what is needed for n bytes that were added, or takes them away again.
+// extend takes the bytes needed for n more bytes, or undoes the addition.
 func (a *Account) extend(n int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -114,7 +114,7 @@ func (a *Account) extend(n int64) error {
 		return nil
 	}
 	short := a.used.Load() - a.room.Load()
-	if short <= 0 { // what another goroutine has taken is enough
+	if short <= 0 { // another goroutine has taken enough
 		return nil
 	}
 	for _, bytes := range []int64{(short + a.chunk - 1) / a.chunk * a.chunk, short} {
@@ -130,14 +130,15 @@ func (a *Account) extend(n int64) error {
 	return a.hold.budget.full(a.hold, a.what, used+n)
 }
 
-// Force adds n bytes even if there are no more. It is for few and small ones.
+// Force adds n bytes even above the budget. Force is for a few small additions.
 func (a *Account) Force(n int) {
 	if a != nil && a.Add(n) != nil {
 		a.used.Add(int64(n))
 	}
 }
 
-// Set makes it n bytes. It must not be called at the same time as others that change it. The error is a *FullError; then it is as many as before.
+// Set sets the Account to n bytes. Set must not run concurrently with other changes of the Account.
+// The error is a *FullError; then the Account keeps the previous number.
 func (a *Account) Set(n int64) error {
 	if a == nil {
 		return nil
@@ -160,7 +161,7 @@ func (a *Account) Sub(n int) {
 	}
 }
 
-// shrink returns what is no longer needed, except for a chunk.
+// shrink returns unneeded bytes, except for a chunk.
 func (a *Account) shrink() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -184,7 +185,7 @@ func (a *Account) Used() int64 {
 	return a.used.Load()
 }
 
-// Close returns all bytes. What is added later is not counted. It may be called twice.
+// Close returns all bytes. Later additions are not counted. Close may be called twice.
 func (a *Account) Close() {
 	if a == nil {
 		return
@@ -213,7 +214,7 @@ func (b *Budget) exceed(a *Account, n int64) bool {
 	return true
 }
 
-// within ends what exceed has begun.
+// within ends an excess begun by exceed.
 func (b *Budget) within(a *Account, n int64) {
 	b.mu.Lock()
 	defer b.unlock()
@@ -224,7 +225,7 @@ func (b *Budget) within(a *Account, n int64) {
 	b.serve()
 }
 
-// full returns the error for bytes of h that do not fit.
+// full returns the error for bytes of h above the budget.
 func (b *Budget) full(h *Hold, what string, bytes int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,16 +1,9 @@
-// Package budget shares a number of bytes among everything in flight: the memory of
-// runs and the messages. A request for more bytes than are free waits, and no session
-// can take so much that nothing is left for others.
+// Package budget shares a number of bytes among everything in flight: the memory of runs and the
+// messages. A request for more bytes than are free waits, and no session can starve other sessions.
 //
-//	budget.go   Budget: who gets bytes, and in which order
-//	part.go     the parts of a Budget, and what each of them can have
-//	hold.go     Hold: the bytes of one message
-//	account.go  Account: bytes that change often, and are never waited for
-//	turns.go    Turns: who does work on the host, and in which order
-//	message.go  messages in streams, which must not block others forever
-//	run.go      Run: the bytes of a run, and which run fails if there are too few
-//	heap.go     limiting the host's own heap
-//	machine.go  the memory of the machine (machine_*.go: for each system)
+// Begin with Budget. A Hold has the bytes of a message, an Account bytes that change often and
+// never wait, a Run the bytes of a run. Turns share work on the host instead of bytes. LimitHeap
+// limits the host's own heap.
 package budget
 
 import (
@@ -20,47 +13,47 @@ import (
 	"time"
 )
 
-// Budget is a number of bytes that are shared. Its methods are safe for concurrent use.
-// A nil Budget is unlimited, and its holds count nothing.
+// Budget is a shared number of bytes. The methods are safe for concurrent use. A nil Budget is
+// unlimited, and the holds of a nil Budget count nothing.
 //
-// Three quarters of it are for runs, the rest is for messages and what is kept of them;
-// see part. So no run waits for messages, which may in turn wait for runs.
+// Three quarters are for runs, the rest is for messages and kept data; see part. So no run waits
+// for messages, which may in turn wait for runs.
 //
-// Bytes are taken for an owner: a session, a server, or a credential before there is a
-// session. It is any comparable value; nil is the host itself. A [Member] is an owner
-// that belongs to a group, such as a session of a principal; then both are bounded. The
-// bytes of an owner, and of a group, may be at most eight times what then remains for all
-// (the dynamic thresholds of Choudhury and Hahne, 1998). So a single owner leaves a ninth
-// for later ones, and two leave a seventeenth. Among the waiters that fit, the one whose
-// group has the fewest bytes is served first, and of that group the one whose owner has
-// the fewest; among those of one owner, the one that has waited longest.
+// Bytes are taken for an owner: a session, a server, or a credential before the session begins. An
+// owner is any comparable value; nil is the host itself. A [Member] is an owner that belongs to a
+// group, such as a session of a principal; then both are bounded. The bytes of an owner, and of a
+// group, may be at most eight times the bytes that then remain free (the dynamic thresholds of
+// Choudhury and Hahne, 1998). So a single owner leaves a ninth for later ones, and two leave a
+// seventeenth. Among the fitting waiters, a waiter of the group with the fewest bytes is served
+// first, within the group a waiter of the owner with the fewest bytes, and for the same owner the
+// waiter with the longest wait.
 type Budget struct {
 	total int64
 
 	mu         sync.Mutex // guards the fields up to idle
 	used       int64
 	peak       int64
-	in         [parts]int64 // what each part has of used
+	in         [parts]int64 // used bytes of each part
 	waiting    int
 	owners     map[any]*owner
 	last       uint64 // number of the last run or waiter
 	runs       []*Run // open runs, the oldest first
-	runnable   int    // number of runs that are not blocked; see Run.active
-	attached   int    // number of holds that close with their messages
+	runnable   int    // number of unblocked runs; see Run.active
+	attached   int    // number of holds attached to their messages
 	kick       chan struct{}
-	overBudget [kinds]*Hold // for each kind, the message that may exceed the budget; nil: none
-	beyond     *Account     // the one that exceeds the budget; nil: none
+	overBudget [kinds]*Hold // for each kind, the message above the budget; nil: none
+	beyond     *Account     // the Account above the budget; nil: none
 	lastBack   time.Time    // when bytes were last returned
-	failing    int          // number of runs that have failed and are still open
+	failing    int          // number of failed runs that are still open
 	failed     []*Run       // failed runs whose fail functions are to be called without the lock
 
 	burst int64       // bytes of messages since memory was last returned to the system
-	idle  *time.Timer // returns it; nil before the first burst
+	idle  *time.Timer // returns memory to the system; nil before the first burst
 
 	collecting sync.Mutex // held while the garbage collector runs
 }
 
-// leftFactor bounds the bytes of an owner to this multiple of what remains.
+// leftFactor bounds the bytes of an owner to a multiple of the remaining bytes.
 const leftFactor = 8
 
 // New returns a budget of total bytes; 0 means DefaultTotal().
@@ -71,18 +64,18 @@ func New(total int64) *Budget {
 	return &Budget{total: total, owners: map[any]*owner{}, kick: make(chan struct{}, 1)}
 }
 
-// owner is an owner that has bytes, or waits for some.
+// owner is an owner with bytes, or waiting for bytes.
 type owner struct {
 	key   any
 	group *owner // nil: none
 	in    [parts]int64
-	holds int       // number of open holds; for a group also that of its owners
+	holds int       // number of open holds; for a group including the holds of the group's owners
 	queue []*waiter // in order of arrival
 }
 
-// Member is the key of an owner that belongs to a group, whose bytes are bounded, too.
+// Member is the key of an owner in a group. The bytes of the group are bounded too.
 type Member struct {
-	Group any // nil: there is none
+	Group any // nil: no group
 	Of    any // the owner
 }
 
@@ -92,15 +85,15 @@ type waiter struct {
 	bytes  int64
 	number uint64        // in order of arrival
 	ready  chan struct{} // closed when the request was granted or has failed
-	err    error         // why it has failed, or nil
+	err    error         // reason for the failure, or nil
 }
 
 // Figures are the figures of a Budget, in bytes.
 type Figures struct {
 	Total, Used, Peak int64
-	// Runs is the part of Used that runs have.
+	// Runs is the runs' part of Used.
 	Runs int64
-	// Waiting is the number of requests that wait for bytes.
+	// Waiting is the number of waiting requests.
 	Waiting int
 }
 
@@ -138,7 +131,7 @@ func (b *Budget) take(h *Hold, n int64) {
 	b.peak = max(b.peak, b.used)
 }
 
-// serve grants requests as long as one fits.
+// serve grants requests as long as a request fits.
 func (b *Budget) serve() {
 	for b.waiting > 0 {
 		if next := b.next(); next != nil {
@@ -165,8 +158,8 @@ func (b *Budget) next() *waiter {
 	return next
 }
 
-// compare says which of two waiters is served first: the one whose group, or else whose
-// owner, has fewer bytes, or else the one that has waited longer.
+// compare orders two waiters: first the waiter with fewer bytes of the group, or else of the owner,
+// or else the waiter with the longer wait.
 func (w *waiter) compare(other *waiter) int {
 	group, own := w.hold.shares()
 	otherGroup, otherOwn := other.hold.shares()
@@ -186,7 +179,7 @@ func (b *Budget) enqueue(h *Hold, n int64) *waiter {
 	return w
 }
 
-// grant gives w the bytes that it waits for.
+// grant gives w the requested bytes.
 func (b *Budget) grant(w *waiter) {
 	b.take(w.hold, w.bytes)
 	b.dequeue(w)
@@ -198,7 +191,7 @@ func (b *Budget) dequeue(w *waiter) {
 	w.hold.waiters = slices.DeleteFunc(w.hold.waiters, isW)
 	w.hold.owner.queue = slices.DeleteFunc(w.hold.owner.queue, isW)
 	b.waiting--
-	b.kickWaiting() // w may have been the one that was to collect garbage
+	b.kickWaiting() // w may have been the waiter about to collect garbage
 	if w.hold.run != nil {
 		w.hold.run.addWorkers(1)
 	}

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// LimitHeap sets the memory limit of the garbage collector, for the whole process, so
-// that the host's own heap fits beside the memory of scripts, which is outside the heap.
-// If the operator has set GOMEMLIMIT, it does nothing.
+// LimitHeap sets the memory limit of the garbage collector, for the whole process, so that the
+// host's own heap fits next to the memory of scripts, which is outside the heap. If the operator
+// has set GOMEMLIMIT, LimitHeap does nothing.
 func (b *Budget) LimitHeap() {
 	if b == nil || os.Getenv("GOMEMLIMIT") != "" {
 		return
@@ -16,13 +16,13 @@ func (b *Budget) LimitHeap() {
 	debug.SetMemoryLimit(heapLimit(int64(min(Memory(), 1<<62)), b.mostOfRuns()))
 }
 
-// heapLimit returns what runs leave of the memory, less a tenth for everything else, but
-// at least a quarter.
+// heapLimit returns the memory left by runs, less a tenth for everything else, but at least a
+// quarter.
 func heapLimit(all, runs int64) int64 { return max(all-all/10-runs, all/4) }
 
 const (
-	// burst is how many bytes of messages make it worthwhile to return memory to
-	// the system early; idleAfter is how long to wait after the last of them.
+	// burst is the number of bytes of messages from which an early return of memory to the system
+	// is worthwhile; idleAfter is the wait after the last of these messages.
 	burst     = 64 << 20
 	idleAfter = 5 * time.Second
 )

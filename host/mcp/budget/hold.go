@@ -2,23 +2,23 @@ package budget
 
 import "context"
 
-// Hold is the part of a Budget that one message, or something else in flight, has. Its
-// methods are safe for concurrent use. The caller that opens a Hold must Close it.
+// Hold is the part of a Budget of one message, or another thing in flight. The methods are safe for
+// concurrent use. The caller that opens a Hold must Close it.
 type Hold struct {
 	budget *Budget // nil: nothing is counted
 	owner  *owner
-	run    *Run // the run that it belongs to; nil: it is for a message
+	run    *Run // the Run with this Hold; nil for a message
 	kind   kind // of a message
 
 	closed   bool // guarded by budget.mu, as are the fields below
 	attached bool
 	bytes    int64
-	waiters  []*waiter // its pending requests
+	waiters  []*waiter // pending requests
 }
 
-// Open returns an empty Hold for an owner; see Budget. It is for messages that grow while
-// they are read, concurrently with others. So that these do not wait for each other
-// forever, one message at a time that has waited for long may exceed the budget.
+// Open returns an empty Hold for an owner; see Budget. Open is for messages that grow during
+// reading, concurrently with other messages. Such messages could wait for each other forever; so
+// one message at a time may exceed the budget after a long wait.
 func (b *Budget) Open(key any) *Hold {
 	h := new(Hold)
 	b.open(h, key)
@@ -34,7 +34,7 @@ func (b *Budget) open(h *Hold, key any) {
 	h.budget, h.owner = b, b.ownerOf(key)
 }
 
-// ownerOf returns the owner with a key, which has one hold more.
+// ownerOf returns the owner with a key, and adds a hold to the owner.
 func (b *Budget) ownerOf(key any) *owner {
 	member, ok := key.(Member)
 	if ok && member.Group == nil {
@@ -52,7 +52,7 @@ func (b *Budget) ownerOf(key any) *owner {
 	return o
 }
 
-// groupKey is the key of a group. It differs from that of an owner with the same value.
+// groupKey is the key of a group. It differs from the key of an owner with the same value.
 type groupKey struct{ any }
 
 // leave counts a hold of o less.
@@ -65,12 +65,11 @@ func (b *Budget) leave(o *owner) {
 	}
 }
 
-// Acquire takes n more bytes, and waits for them if necessary. The error is the cause of
-// ctx; a *TooLargeError if a message can never fit; or an *ExhaustedError if a run has
-// failed. After an error the Hold has the same bytes as before. Acquire on a closed Hold
-// does nothing.
+// Acquire takes n more bytes, after a wait if necessary. The error is the cause of ctx; a
+// *TooLargeError for a message that can never fit; or an *ExhaustedError after the failure of a
+// run. After an error the Hold has the same bytes as before. Acquire on a closed Hold does nothing.
 //
-// Except for bytes, the caller must not hold anything that others need to finish.
+// Except for bytes, the caller must not hold a resource that other holders need to finish.
 func (h *Hold) Acquire(ctx context.Context, n int64) error {
 	b := h.budget
 	if b == nil || n <= 0 {
@@ -87,7 +86,7 @@ func (h *Hold) Acquire(ctx context.Context, n int64) error {
 	return h.await(ctx, w)
 }
 
-// acquireNow does what Acquire can do without waiting.
+// acquireNow is Acquire without waiting.
 func (h *Hold) acquireNow(n int64) (done bool, err error) {
 	b := h.budget
 	switch most := b.most(h); {
@@ -107,7 +106,7 @@ func (h *Hold) acquireNow(n int64) (done bool, err error) {
 	return false, nil
 }
 
-// TryAcquire takes n more bytes if it can do so without waiting.
+// TryAcquire takes n more bytes if possible without waiting.
 func (h *Hold) TryAcquire(n int64) bool {
 	b := h.budget
 	if b == nil || n <= 0 {
@@ -125,7 +124,7 @@ func (h *Hold) TryAcquire(n int64) bool {
 	return true
 }
 
-// Release returns n bytes, or all if it has fewer.
+// Release returns n bytes, or all bytes of a smaller Hold.
 func (h *Hold) Release(n int64) {
 	b := h.budget
 	if b == nil {
@@ -139,7 +138,7 @@ func (h *Hold) Release(n int64) {
 	}
 }
 
-// Close returns all bytes. It may be called twice, but not during a call of Acquire.
+// Close returns all bytes. Close may be called twice, but not during a call of Acquire.
 func (h *Hold) Close() {
 	b := h.budget
 	if b == nil {
@@ -165,7 +164,7 @@ func (b *Budget) close(h *Hold) {
 	b.serve()
 }
 
-// Bytes returns the bytes that the Hold has.
+// Bytes returns the number of bytes of the Hold.
 func (h *Hold) Bytes() int64 {
 	if h.budget == nil {
 		return 0

@@ -22,8 +22,8 @@ func DefaultTotal() int64 {
 	return max(leastTotal, int64(min(Memory(), math.MaxInt64))/2)
 }
 
-// Memory returns the memory that this process can use, in bytes: that of the machine, or
-// the limit of its container if that is less.
+// Memory returns the memory available to this process, in bytes: the memory of the machine, or the
+// limit of the container if smaller.
 func Memory() uint64 {
 	if n := memory(); n > 0 {
 		return n
@@ -72,8 +72,8 @@ type cgroupMount struct {
 	file        string // name of the file with the limit of a group
 }
 
-// cgroupLimits returns the limits of the groups that this process is in and of their
-// ancestors, all of which apply. See cgroups(7), proc_pid_cgroup(5).
+// cgroupLimits returns the limits of this process's groups and of their ancestors, all of which
+// apply. See cgroups(7), proc_pid_cgroup(5).
 func cgroupLimits(root fs.FS) []uint64 {
 	groups, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
@@ -96,8 +96,8 @@ func cgroupLimits(root fs.FS) []uint64 {
 	return limits
 }
 
-// cgroupMounts finds the version 2 hierarchy and the version 1 hierarchy that limits
-// memory; see proc_pid_mountinfo(5).
+// cgroupMounts finds the version 2 hierarchy and the version 1 hierarchy with memory limits; see
+// proc_pid_mountinfo(5).
 func cgroupMounts(root fs.FS) (unified, memory cgroupMount) {
 	data, err := fs.ReadFile(root, "proc/self/mountinfo")
 	if err != nil {
@@ -128,7 +128,7 @@ func hasWord(list, word string) bool {
 	return false
 }
 
-// limits returns the limits of a group and of its ancestors, as far as they are visible.
+// limits returns the limits of a group and the visible ancestors.
 func (m cgroupMount) limits(root fs.FS, group string) []uint64 {
 	if m.point == "" {
 		return nil

@@ -10,55 +10,55 @@ import (
 // Small is the size in bytes up to which messages are not counted.
 const Small = 64 << 10
 
-// Copies is how many bytes are counted for each byte of a message: one for the message
-// and one for the form in which it is passed on.
+// Copies is the number of bytes counted for each byte of a message: one for the message and one for
+// the forwarded form.
 const Copies = 2
 
 const (
-	// escalateAfter is how long messages wait before one of them may exceed the
-	// budget, or, if one does already, before a run fails in favour of an answer.
+	// escalateAfter is how long messages wait before a message may exceed the budget, or, if a
+	// message already exceeds the budget, before a run fails in favour of an answer.
 	escalateAfter = time.Second
-	// firstPause is how long a waiter waits before it runs the garbage collector to
-	// free messages. Later pauses are longer.
+	// firstPause is how long a waiter waits before a run of the garbage collector to free messages.
+	// Later pauses are longer.
 	firstPause = 10 * time.Millisecond
 )
 
-// kind is the kind of message that a Hold is for.
+// kind is the kind of message of a Hold.
 type kind int
 
 const (
-	body    kind = iota // grows while it is read, on its own connection
+	body    kind = iota // grows during reading, on a connection of its own
 	request             // in a stream with other messages
-	answer              // needed by others to finish
-	unread              // by the client that it is for
+	answer              // other work needs the answer to finish
+	unread              // by the receiving client
 	session
-	kept // for a client beyond its request
+	kept // for a client beyond the client's request
 	list // of a server
 	savedTool
 	kinds
 )
 
-// OpenRequest returns a Hold for a message of a client in a stream. One request at a time
-// that has waited for long may exceed the budget, because messages that others wait for
-// can follow it in the stream.
+// OpenRequest returns a Hold for a message of a client in a stream. One request at a time may
+// exceed the budget after a long wait, because messages awaited by other requests can follow in the
+// stream.
 func (b *Budget) OpenRequest(key any) *Hold {
 	h := &Hold{kind: request}
 	b.open(h, key)
 	return h
 }
 
-// OpenAnswer returns a Hold for a message of a server, which is the owner. It can use all
-// the bytes for messages, whichever session it is for, and one answer at a time may exceed
-// the budget. If that is not enough, because the messages belong to runs that wait
-// themselves, the youngest run with answers fails.
+// OpenAnswer returns a Hold for a message of a server, which is the owner. An answer can use all
+// the bytes for messages, regardless of the session, and one answer at a time may exceed the
+// budget. If the excess does not help, because the messages belong to waiting runs, the youngest
+// run with answers fails.
 func (b *Budget) OpenAnswer(key any) *Hold {
 	h := &Hold{kind: answer}
 	b.open(h, key)
 	return h
 }
 
-// Fit acquires or releases bytes so that the Hold has enough for a message of size bytes
-// in flight; see Acquire.
+// Fit acquires or releases bytes: the Hold then has enough for a message of size bytes in flight;
+// see Acquire.
 func (h *Hold) Fit(ctx context.Context, size int) error {
 	want := int64(size) * Copies
 	if had := h.Bytes(); want < had {
@@ -69,9 +69,8 @@ func (h *Hold) Fit(ctx context.Context, size int) error {
 	}
 }
 
-// Attach closes the Hold when the garbage collector has freed the message that starts
-// with the first byte of b. b must be a whole allocation. While requests wait for bytes,
-// the collector runs often.
+// Attach closes the Hold when the garbage collector has freed the message starting with the first
+// byte of b. b must be a whole allocation. While requests wait for bytes, the collector runs often.
 func (h *Hold) Attach(b []byte) {
 	if h.budget == nil || len(b) == 0 {
 		h.Close()
@@ -86,7 +85,7 @@ func (h *Hold) Attach(b []byte) {
 	runtime.AddCleanup(&b[0], (*Hold).Close, h)
 }
 
-// kickWaiting wakes one of the waiters to run the garbage collector.
+// kickWaiting wakes a waiter to run the garbage collector.
 func (b *Budget) kickWaiting() {
 	if b.attached > 0 && b.waiting > 0 {
 		select {
@@ -96,7 +95,7 @@ func (b *Budget) kickWaiting() {
 	}
 }
 
-// await waits until w is served, ctx ends, or it has failed.
+// await waits until w is served or has failed, or ctx ends.
 func (h *Hold) await(ctx context.Context, w *waiter) error {
 	b, began, pause := h.budget, time.Now(), firstPause
 	kick := b.kick
@@ -133,7 +132,7 @@ func (h *Hold) await(ctx context.Context, w *waiter) error {
 	}
 }
 
-// finishWait ends the wait of w, which was served or whose ctx has ended.
+// finishWait ends the wait of w, after w was served or ctx has ended.
 func (b *Budget) finishWait(ctx context.Context, w *waiter) error {
 	b.mu.Lock()
 	defer b.unlock()
@@ -143,7 +142,7 @@ func (b *Budget) finishWait(ctx context.Context, w *waiter) error {
 	default:
 	}
 	b.dequeue(w)
-	b.serve() // the ones behind it may fit
+	b.serve() // waiters behind w may fit
 	return context.Cause(ctx)
 }
 
@@ -153,7 +152,7 @@ func (b *Budget) hasAttached() bool {
 	return b.attached > 0
 }
 
-// collect frees unreferenced messages. Only one goroutine does this at a time.
+// collect frees unreferenced messages. Only one goroutine at a time collects.
 func (b *Budget) collect() {
 	if !b.hasAttached() || !b.collecting.TryLock() {
 		return
@@ -162,8 +161,8 @@ func (b *Budget) collect() {
 	runtime.GC()
 }
 
-// escalate lets a message that has waited for long exceed the budget, or makes a run fail
-// in favour of an answer.
+// escalate lets a message exceed the budget after a long wait, or makes a run fail in favour of an
+// answer.
 func (b *Budget) escalate(w *waiter) {
 	b.mu.Lock()
 	defer b.unlock()
@@ -190,7 +189,7 @@ func (b *Budget) escalate(w *waiter) {
 	}
 }
 
-// mostModest returns the waiter that is served first among those of the same kind as w.
+// mostModest returns the first waiter to be served among the waiters of the same kind as w.
 func (b *Budget) mostModest(w *waiter) *waiter {
 	for _, o := range b.owners {
 		for _, other := range o.queue {

@@ -5,19 +5,18 @@ import (
 	"math"
 )
 
-// part is a part of a Budget. Runs have three quarters of it; what is left is the memory
-// of messages. Of that,
+// part is a part of a Budget. Runs have three quarters; the rest is the memory of messages. Of the
+// memory of messages,
 //
-//   - lists of servers can have a half, sessions with what is kept for them beyond a request a
-//     quarter, and saved tools an eighth: they stay for long. What is kept leaves a quarter of its
+//   - lists of servers can have a half, sessions with the data kept beyond a request a
+//     quarter, and saved tools an eighth: they stay for long. Kept data leaves a quarter of its
 //     part for sessions;
-//   - messages that clients have not read can have a half of what those three leave;
-//   - messages that are being read and handled can have what those three leave. Those of
-//     clients leave a quarter of that for answers of servers, without which calls in
-//     flight could not finish.
+//   - messages unread by clients can have a half of the memory left by these three;
+//   - messages in reading and handling can have the memory left by these three. Messages of clients
+//     leave a quarter of it for answers of servers, without which calls in flight could not finish.
 //
-// Messages that clients have not read are counted by themselves, since they do not wait:
-// there is no answer that they could wait for.
+// Unread messages of clients are counted separately, since they do not wait: no answer would end
+// their wait.
 type part int
 
 const (
@@ -30,10 +29,10 @@ const (
 	parts
 )
 
-// partOf is the part that each kind of Hold is of.
+// partOf is the part of each kind of Hold.
 var partOf = [kinds]part{body: ofMessages, request: ofMessages, answer: ofMessages, unread: ofUnread, session: ofSessions, kept: ofSessions, list: ofLists, savedTool: ofSaved}
 
-// part returns the part that h is of.
+// part returns the part of h.
 func (h *Hold) part() part {
 	if h.run != nil {
 		return ofRuns
@@ -41,7 +40,7 @@ func (h *Hold) part() part {
 	return partOf[h.kind]
 }
 
-// shares returns the bytes that the group and the owner of h have in h's part.
+// shares returns the bytes of the group and the owner of h in h's part.
 func (h *Hold) shares() (group, own int64) {
 	own = h.owner.in[h.part()]
 	if group = own; h.owner.group != nil {
@@ -50,24 +49,22 @@ func (h *Hold) shares() (group, own int64) {
 	return group, own
 }
 
-// TooLargeError says that something can never fit, however long it waits.
+// TooLargeError means that a request can never fit, even after a wait.
 type TooLargeError struct {
-	Bytes, Most int64 // the bytes requested, and the most that one owner can have
+	Bytes, Most int64 // the requested bytes, and the maximum of one owner
 }
 
 func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("%d bytes are more than the %d that one session can have of the memory for messages", e.Bytes, e.Most)
 }
 
-// LimitName returns the name of the limit that was reached; see package limits.
+// LimitName returns the name of the reached limit; see package limits.
 func (e *TooLargeError) LimitName() string { return "total_memory" }
 
-// mostOfMessages returns the most bytes that all messages together can have, with what is
-// kept.
+// mostOfMessages returns the most bytes for all messages together, including kept data.
 func (b *Budget) mostOfMessages() int64 { return b.total / 4 }
 
-// LargestMessage returns the size of the largest message that can be read, in bytes; 0 for no
-// limit.
+// LargestMessage returns the size of the largest readable message, in bytes; 0 for no limit.
 func (b *Budget) LargestMessage() int {
 	if b == nil {
 		return 0
@@ -75,12 +72,12 @@ func (b *Budget) LargestMessage() int {
 	return int(min(b.mostOfMessages()/Copies, math.MaxInt))
 }
 
-// forMessages returns what lists, sessions and saved tools leave for messages.
+// forMessages returns the bytes that lists, sessions and saved tools leave for messages.
 func (b *Budget) forMessages() int64 {
 	return b.mostOfMessages() - b.in[ofLists] - b.in[ofSessions] - b.in[ofSaved]
 }
 
-// ceiling returns how far h may fill its part of the budget.
+// ceiling returns the number of bytes up to which h may fill h's part of the budget.
 func (b *Budget) ceiling(h *Hold) int64 {
 	switch h.part() {
 	case ofRuns:
@@ -103,8 +100,8 @@ func (b *Budget) ceiling(h *Hold) int64 {
 	return b.forMessages() / 4 * 3
 }
 
-// most returns the most bytes that h can ever have. A single message may exceed the
-// budget, but not by more than all messages can have.
+// most returns the most bytes that h can ever have. A single message may exceed the budget, but not
+// by more than the memory of all messages.
 func (b *Budget) most(h *Hold) int64 {
 	switch {
 	case h.run != nil:
@@ -117,7 +114,7 @@ func (b *Budget) most(h *Hold) int64 {
 	return b.ceiling(h) * leftFactor / (leftFactor + 1)
 }
 
-// against returns what counts against the ceiling of h.
+// against returns the bytes that count against the ceiling of h.
 func (b *Budget) against(h *Hold) int64 {
 	if p := h.part(); p != ofMessages {
 		return b.in[p]

@@ -7,31 +7,28 @@ import (
 	"slices"
 )
 
-// Run is the part of a Budget that a run has, including the runs of saved tools that it
-// calls. Its methods are safe for concurrent use. The caller that opens a Run must Close
-// it.
+// Run is the part of a Budget for a run, including the runs of saved tools called by the run. The
+// methods are safe for concurrent use. The caller of OpenRun must Close the Run.
 //
-// A run keeps its bytes while it waits for more, so runs could wait for each other
-// forever. This is prevented as follows. A run can finish as long as one of its
-// goroutines is active; while there is such a run, the others wait. When there is none,
-// nothing would be returned any more. Then waiters may use the bytes that are reserved
-// for other owners, and if that does not help, the youngest run fails: among the runs of
-// the owner with the most bytes if those are more than its share, otherwise among all.
-// If its bytes are not enough, the next one fails.
+// A run keeps bytes while waiting for more, so runs could wait for each other forever. Run prevents
+// this deadlock as follows. A run can finish as long as one of the run's goroutines is active;
+// while such a run exists, other runs wait. Without an active run, no bytes would be returned. Then
+// waiters may use the bytes reserved for other owners, and if this does not help, the youngest run
+// fails: among the runs of the owner with the most bytes if the owner's bytes exceed the share,
+// otherwise among all. If the bytes of the failed run are not enough, the next youngest fails.
 type Run struct {
 	Hold
 	number   uint64 // in the order of opening
-	active   int    // goroutines that wait neither for bytes nor for others of this run
-	messages int64  // bytes of messages that belong to the run
-	err      error  // *ExhaustedError, once it has failed
+	active   int    // goroutines that neither wait for bytes nor for other goroutines of this run
+	messages int64  // bytes of messages of the run
+	err      error  // *ExhaustedError, after the failure
 	fail     context.CancelCauseFunc
 }
 
-// ExhaustedError says that a run has failed because all runs together need more bytes
-// than there are, or because it alone needs more than it can ever have.
+// ExhaustedError means that a run has failed because all runs together need more bytes than the
+// budget has, or because the run alone needs more than the maximum of a run.
 type ExhaustedError struct {
-	// Total is the size of the budget, Most is what runs can have of it, and Used is
-	// what the run had, in bytes.
+	// Total is the size of the budget, Most the maximum of runs, and Used the bytes of the run.
 	Total, Most, Used int64
 }
 
@@ -39,8 +36,8 @@ func (e *ExhaustedError) Error() string {
 	return fmt.Sprintf("all runs together need more than the %d bytes that runs can have", e.Most)
 }
 
-// OpenRun returns an empty Run for an owner; see Budget. fail is called at most once, with
-// an *ExhaustedError, and must end the run. It must not block.
+// OpenRun returns an empty Run for an owner; see Budget. fail is called at most once, with an
+// *ExhaustedError, and must end the run. fail must not block.
 func (b *Budget) OpenRun(key any, fail context.CancelCauseFunc) *Run {
 	r := &Run{fail: fail}
 	b.open(&r.Hold, key)
@@ -55,9 +52,9 @@ func (b *Budget) OpenRun(key any, fail context.CancelCauseFunc) *Run {
 	return r
 }
 
-// AddWorkers adds n to the number of active goroutines of the run; n can be negative.
-// Goroutines that have ended or that wait for others of the same run are not active. The
-// number must not become 0 while the run can continue.
+// AddWorkers adds n to the number of active goroutines of the run; n can be negative. Goroutines
+// that have ended or wait for other goroutines of the same run are not active. The number must not
+// become 0 while the run can continue.
 func (r *Run) AddWorkers(n int) {
 	b := r.budget
 	if b == nil {
@@ -81,8 +78,8 @@ func (r *Run) addWorkers(n int) {
 	}
 }
 
-// AddMessage adds n to the bytes of messages in flight that belong to the run: its request, and
-// answers to its calls. They exist as long as the run does.
+// AddMessage adds n to the bytes of messages in flight of the run: the request, and answers to the
+// run's calls. The messages exist as long as the run.
 func (r *Run) AddMessage(n int64) {
 	b := r.budget
 	if b == nil {
@@ -95,8 +92,7 @@ func (r *Run) AddMessage(n int64) {
 	}
 }
 
-// Close returns all bytes. No goroutine of the run may be active any more. Close may be
-// called twice.
+// Close returns all bytes. All goroutines of the run must be inactive. Close may be called twice.
 func (r *Run) Close() {
 	b := r.budget
 	if b == nil {
@@ -115,10 +111,10 @@ func (r *Run) Close() {
 	b.close(&r.Hold)
 }
 
-// mostOfRuns returns the most bytes that all runs together can have.
+// mostOfRuns returns the most bytes for all runs together.
 func (b *Budget) mostOfRuns() int64 { return b.total - b.mostOfMessages() }
 
-// unlock releases the lock and then calls the fail functions of runs that have failed.
+// unlock releases the lock and then calls the fail functions of failed runs.
 func (b *Budget) unlock() {
 	failed := b.failed
 	b.failed = nil
@@ -142,8 +138,8 @@ func (b *Budget) failRun(r *Run) {
 	}
 }
 
-// breakDeadlock makes progress if all runs wait for each other; see Run. It reports
-// whether to try serving again.
+// breakDeadlock makes progress if all runs wait for each other; see Run. breakDeadlock reports
+// whether to call serve again.
 func (b *Budget) breakDeadlock() bool {
 	if b.runnable > 0 || b.failing > 0 { // failed runs are about to return their bytes
 		return false
@@ -159,8 +155,8 @@ func (b *Budget) breakDeadlock() bool {
 	return false
 }
 
-// oldest returns the waiter of a run that has waited longest, among those that need at
-// most room bytes; nil if there is none.
+// oldest returns the waiter of a run with the longest wait, among the waiters for at most room
+// bytes; or nil.
 func (b *Budget) oldest(room int64) *waiter {
 	var oldest *waiter
 	for _, r := range b.runs {
@@ -173,7 +169,7 @@ func (b *Budget) oldest(room int64) *waiter {
 	return oldest
 }
 
-// youngest returns the run that has to fail; nil if no waiting run has any bytes.
+// youngest returns the run to fail; nil if all waiting runs have no bytes.
 func (b *Budget) youngest() *Run {
 	held := map[*owner]int64{}
 	var waiting []*Run

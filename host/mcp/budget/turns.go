@@ -8,12 +8,11 @@ import (
 	"time"
 )
 
-// Turns limits how much work on the host is done at the same time, such as searching a
-// catalog or reading the journal. Owners take turns: of those that wait, the one with the
-// fewest turns at present is next, and among equals the one that has waited longest. No
-// owner has all turns while there are several. The keys of owners are comparable; a
-// Member counts for its group. A turn has an end, after which its work must stop, so that
-// work which hangs does not keep the turn.
+// Turns limits concurrent work on the host, for example searches of a catalog or reads of the
+// journal. Owners take turns: the waiting owner with the fewest current turns is next, and among
+// equals the owner with the longest wait. With a limit above one, no owner has all turns. The keys
+// of owners are comparable; a Member counts for its group. A turn has an end, after which the work
+// must stop: hanging work does not keep the turn.
 //
 // A Turns is safe for concurrent use. A nil Turns has no limit.
 type Turns struct {
@@ -22,14 +21,14 @@ type Turns struct {
 
 	mu      sync.Mutex // a leaf
 	taken   int
-	of      map[any]int // turns that are taken, by owner
+	of      map[any]int // taken turns, by owner
 	waiting []*waiting  // in order of arrival
 }
 
-// waiting is a turn that somebody waits for.
+// waiting is a turn in demand.
 type waiting struct {
 	owner any
-	ready chan struct{} // closed when it is taken
+	ready chan struct{} // closed when the turn is taken
 }
 
 // NewTurns returns Turns of which most are taken at the same time, each for longest.
@@ -37,16 +36,16 @@ func NewTurns(most int, longest time.Duration) *Turns {
 	return &Turns{most: max(most, 1), longest: longest, of: map[any]int{}}
 }
 
-// TurnError is the cause of the end of a turn whose time is over.
+// TurnError is the cause of the end of an overlong turn.
 type TurnError struct{ Longest time.Duration }
 
 func (e *TurnError) Error() string {
 	return fmt.Sprintf("stopped after %v, because others wait for their turn (ask for less at a time)", e.Longest)
 }
 
-// Take waits for a turn of an owner, or until ctx ends, with its cause as the error. The
-// caller must do the work with the context turn, which ends with ctx, or with a *TurnError as
-// its cause. It must call done after the work, and not take another turn before that.
+// Take waits for a turn of an owner, or until ctx ends, with the cause of ctx as the error. The
+// caller must do the work with the context turn, which ends with ctx, or with a *TurnError as the
+// cause. The caller must call done after the work, and not take another turn before done.
 func (t *Turns) Take(ctx context.Context, key any) (turn context.Context, done func(), err error) {
 	if t == nil {
 		return ctx, func() {}, nil
@@ -71,7 +70,7 @@ func (t *Turns) Take(ctx context.Context, key any) (turn context.Context, done f
 		t.waiting = slices.Delete(t.waiting, i, i+1)
 	}
 	t.mu.Unlock()
-	if i < 0 { // it was taken at the same time
+	if i < 0 { // the turn was taken at the same time
 		t.leave(key)
 	}
 	return nil, nil, context.Cause(ctx)
@@ -87,12 +86,12 @@ func (t *Turns) leave(key any) {
 	t.serve()
 }
 
-// serve gives turns to those that wait. The caller holds t.mu.
+// serve gives turns to waiting owners. The caller holds t.mu.
 func (t *Turns) serve() {
 	for t.taken < t.most {
 		next := -1
 		for i, w := range t.waiting {
-			if t.most > 1 && t.of[w.owner] == t.most-1 { // the last one is for another owner
+			if t.most > 1 && t.of[w.owner] == t.most-1 { // the last turn is for another owner
 				continue
 			}
 			if next < 0 || t.of[w.owner] < t.of[t.waiting[next].owner] {

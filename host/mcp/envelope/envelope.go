@@ -1,18 +1,9 @@
-// Package envelope reads and writes what each message of the stateless era carries about
-// itself: in the _meta of a request who asks and with which revision, in a result its
-// type and cache hints, and in the headers of an HTTP request a copy of what the body
-// says (revision 2026-07-28, basic/index "_meta", basic/transports/streamable-http
-// "Request Metadata").
-//
-//	envelope.go  the envelope of a request
-//	result.go    what results have in only one of the eras
-//	question.go  questions to a client in results, and their answers
-//	filter.go    what a subscription asks for
-//	hints.go     how long a result may be kept
-//	header.go    the headers of a request over HTTP
-//	param.go     headers for arguments of tools: x-mcp-header
-//
-// The package has no state. Everything is safe for concurrent use.
+// Package envelope reads and writes the metadata of messages of the stateless era (revision
+// 2026-07-28, basic/index "_meta", basic/transports/streamable-http "Request Metadata"): in the
+// _meta of a request the client and the revision, in a result the type and cache hints, and in the
+// headers of an HTTP request a copy of values of the body. Begin with Envelope and Parse for
+// requests, Stamp for results, Params for headers of tool arguments. The package has no state.
+// Everything is safe for concurrent use.
 package envelope
 
 import (
@@ -30,37 +21,37 @@ const (
 	KeyClientInfo   = "io.modelcontextprotocol/clientInfo"
 	KeyLogLevel     = "io.modelcontextprotocol/logLevel"
 	KeyServerInfo   = "io.modelcontextprotocol/serverInfo"     // of a result
-	KeySubscription = "io.modelcontextprotocol/subscriptionId" // of what belongs to a subscription
+	KeySubscription = "io.modelcontextprotocol/subscriptionId" // of messages of a subscription
 )
 
 // LogLevels are the levels of log messages, lowest first (revision 2026-07-28,
 // server/utilities/logging, "Log Levels").
 var LogLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
-// Envelope is what a request of the stateless era says about its sender.
+// Envelope is the description of the sender in a request of the stateless era.
 type Envelope struct {
 	Revision     protocol.Revision
 	Capabilities []byte // of the client, a raw object
 	ClientInfo   []byte // raw object; nil for none
-	LogLevel     string // the lowest level of log messages that the client wants; "" for none at all
+	LogLevel     string // the lowest level of log messages wanted by the client; "" for no messages
 }
 
-// IsPresent reports whether params have an envelope, whatever is in it: a member that
-// every envelope must have. A request without one belongs to the handshake era.
+// IsPresent reports whether params have an envelope, with any contents: a member of every envelope.
+// A request without an envelope belongs to the handshake era.
 func IsPresent(params []byte) bool {
 	found := required(params)
 	return found[0] != nil || found[1] != nil
 }
 
-// Version returns the name of the revision in the envelope of params, "" if there is no
-// envelope or if it is malformed.
+// Version returns the name of the revision in the envelope of params, "" if the envelope is missing
+// or malformed.
 func Version(params []byte) string {
 	name, _ := wire.Text(required(params)[0])
 	return name
 }
 
-// required returns the raw revision and capabilities in the envelope of params, nil for
-// those that are missing.
+// required returns the raw revision and capabilities in the envelope of params, nil for missing
+// values.
 func required(params []byte) (found [2][]byte) {
 	if !bytes.Contains(params, keyPrefix) && bytes.IndexByte(params, '\\') < 0 {
 		return found // most requests of the handshake era
@@ -76,11 +67,11 @@ var (
 	keyPrefix = []byte("io.modelcontextprotocol/")
 )
 
-// members are what Parse reads of _meta, in the order of its variables.
+// members are the members of _meta that Parse reads, in the order of the variables there.
 var members = []string{KeyVersion, KeyCapabilities, KeyClientInfo, KeyLogLevel}
 
-// Parse reads the envelope of a request. The error is the one with which a server
-// refuses the request (revision 2026-07-28, basic/index "_meta", basic/versioning).
+// Parse reads the envelope of a request. The error is the server's refusal of the request (revision
+// 2026-07-28, basic/index "_meta", basic/versioning).
 func Parse(params []byte) (Envelope, *wire.RPCError) {
 	meta, _ := wire.Get(params, "_meta")
 	var found [4][]byte
@@ -120,12 +111,12 @@ func Parse(params []byte) (Envelope, *wire.RPCError) {
 	return e, nil
 }
 
-// MaxClient is the largest size in bytes of what a client says about itself, which is kept for
-// as long as something goes on for it.
+// MaxClient is the largest size in bytes of a client's self-description, which is kept as long as
+// work for the client continues.
 const MaxClient = 64 << 10
 
-// CheckClient refuses a client that says too much about itself: in both eras its capabilities
-// and clientInfo, and with the handshake whatever else the params of initialize have.
+// CheckClient refuses a client with an oversized self-description: in both eras the capabilities
+// and clientInfo, and with the handshake all further params of initialize.
 func CheckClient(said ...[]byte) *wire.RPCError {
 	size := 0
 	for _, part := range said {
@@ -148,8 +139,8 @@ func wrong(key, want string) *wire.RPCError {
 	return wire.Errorf(wire.CodeInvalidParams, "params._meta[%q] must be %s", key, want)
 }
 
-// Unsupported returns the error for a request of a revision that we do not support.
-// asked is what the request names.
+// Unsupported returns the error for a request of an unsupported revision. asked is the name of the
+// revision in the request.
 func Unsupported(asked string) *wire.RPCError {
 	bad := wire.Errorf(protocol.CodeUnsupportedVersion, "unsupported protocol version")
 	var names [][]byte
@@ -163,9 +154,9 @@ func Unsupported(asked string) *wire.RPCError {
 	return bad
 }
 
-// MissingCapability returns the error for a request that needs a capability that the
-// client did not declare. required is a raw object in the form of the client's
-// capabilities, such as {"elicitation":{"url":{}}}.
+// MissingCapability returns the error for a request that needs a capability not declared by the
+// client. required is a raw object in the form of the client's capabilities, such as
+// {"elicitation":{"url":{}}}.
 func MissingCapability(required []byte, format string, args ...any) *wire.RPCError {
 	bad := wire.Errorf(protocol.CodeMissingCapability, format, args...)
 	var data wire.Object
@@ -174,8 +165,8 @@ func MissingCapability(required []byte, format string, args ...any) *wire.RPCErr
 	return bad
 }
 
-// Client returns what the envelope says about the client in the form of the params of
-// an initialize request, so that both eras can be read alike.
+// Client returns the envelope's description of the client in the form of the params of an
+// initialize request, common to both eras.
 func (e Envelope) Client() []byte {
 	client := wire.NewObject(len(e.Capabilities) + len(e.ClientInfo) + 96)
 	client.Text("protocolVersion", e.Revision.String())
@@ -184,9 +175,8 @@ func (e Envelope) Client() []byte {
 	return client.Bytes()
 }
 
-// Of returns the envelope for a request on behalf of a client, given the params of its
-// initialize request or what Client returned. Missing capabilities become an empty
-// object.
+// Of returns the envelope for a request on behalf of a client, given the params of its initialize
+// request or the result of Client. Missing capabilities become an empty object.
 func Of(revision protocol.Revision, client []byte, logLevel string) Envelope {
 	e := Envelope{Revision: revision, LogLevel: logLevel}
 	e.Capabilities, _ = wire.Get(client, "capabilities")
@@ -199,8 +189,8 @@ func Of(revision protocol.Revision, client []byte, logLevel string) Envelope {
 	return e
 }
 
-// Put returns params with the envelope in their _meta, in place of any other. The rest of
-// _meta stays as it is. It fails if params or their _meta are not objects.
+// Put returns params with the envelope in their _meta, in place of any other. The rest of _meta
+// stays unchanged. Put fails if params or their _meta are not objects.
 func (e Envelope) Put(params []byte) ([]byte, error) {
 	meta, _ := wire.Get(params, "_meta")
 	meta, err := removeEnvelope(meta)
@@ -224,9 +214,9 @@ func (e Envelope) Put(params []byte) ([]byte, error) {
 	return wire.Set(params, meta, "_meta")
 }
 
-// Remove returns params without an envelope, for a peer of the handshake era. The rest
-// of _meta stays as it is. An empty _meta that the envelope leaves behind is removed. It
-// fails if params or their _meta are not objects.
+// Remove returns params without an envelope, for a peer of the handshake era. The rest of _meta
+// stays unchanged. An empty _meta left by the envelope is removed. Remove fails if params or their
+// _meta are not objects.
 func Remove(params []byte) ([]byte, error) {
 	meta, ok := wire.Get(params, "_meta")
 	if !ok {

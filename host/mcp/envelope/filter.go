@@ -2,8 +2,7 @@ package envelope
 
 import "github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 
-// ListMember is the member of a filter of subscriptions/listen that asks for changes of a
-// list.
+// ListMember is the member of a filter of subscriptions/listen for changes of a list.
 type ListMember struct {
 	Name    string
 	Surface wire.Surface

@@ -19,15 +19,15 @@ const (
 	HeaderParam   = "Mcp-Param-" // prefix of the headers for arguments of tools
 )
 
-// nameMember maps methods to the member of their params that is repeated in Mcp-Name.
-// Those for tasks are of the extension [protocol.ExtensionTasks].
+// nameMember maps methods to the member of their params repeated in Mcp-Name. The methods for tasks
+// are of the extension [protocol.ExtensionTasks].
 var nameMember = map[string]string{
 	protocol.MethodToolsCall: "name", protocol.MethodPromptsGet: "name", protocol.MethodResourcesRead: "uri",
 	protocol.MethodTasksGet: "taskId", protocol.MethodTasksUpdate: "taskId", protocol.MethodTasksCancel: "taskId",
 }
 
-// NameOf returns what a request repeats in Mcp-Name. needed is false if its method has no
-// such header.
+// NameOf returns the value that a request repeats in Mcp-Name. needed is false if the method has no
+// Mcp-Name header.
 func NameOf(method string, params []byte) (name string, needed bool) {
 	member, needed := nameMember[method]
 	if !needed {
@@ -37,7 +37,7 @@ func NameOf(method string, params []byte) (name string, needed bool) {
 	return name, true
 }
 
-// Encoding of values that a header cannot have (revision 2026-07-28,
+// Encoding of values not allowed in a header (revision 2026-07-28,
 // basic/transports/streamable-http, "Value Encoding").
 const (
 	encodedPrefix = "=?base64?"
@@ -52,7 +52,7 @@ func EncodeValue(value string) string {
 	return encodedPrefix + base64.StdEncoding.EncodeToString([]byte(value)) + encodedSuffix
 }
 
-// isPlain reports whether a header can have the value as it is. An empty one is plain.
+// isPlain reports whether a header can have the value unchanged. An empty value is plain.
 func isPlain(value string) bool {
 	if isEncoded(value) || strings.Trim(value, " \t") != value {
 		return false
@@ -65,8 +65,8 @@ func isEncoded(value string) bool {
 		len(value) >= len(encodedPrefix)+len(encodedSuffix)
 }
 
-// DecodeValue is the reverse of EncodeValue. ok is false if the value of the header has
-// characters that it must not have, or is encoded wrongly.
+// DecodeValue is the reverse of EncodeValue. ok is false if the value of the header has forbidden
+// characters, or is encoded wrongly.
 func DecodeValue(header string) (value string, ok bool) {
 	if !isEncoded(header) {
 		return header, isPlain(header)
@@ -78,8 +78,7 @@ func DecodeValue(header string) (value string, ok bool) {
 	return string(raw), err == nil && utf8.Valid(raw)
 }
 
-// SetHeaders sets the headers of a request, but not those for arguments; see
-// [Params.SetHeaders].
+// SetHeaders sets the headers of a request, except headers for arguments; see [Params.SetHeaders].
 func SetHeaders(h http.Header, revision protocol.Revision, method string, params []byte) {
 	h.Set(HeaderVersion, revision.String())
 	h.Set(HeaderMethod, method)
@@ -88,9 +87,8 @@ func SetHeaders(h http.Header, revision protocol.Revision, method string, params
 	}
 }
 
-// CheckHeaders compares the headers of a request over HTTP with its body. It does not
-// look at those for arguments; see [Params.CheckHeaders]. The error is the one with
-// which a server refuses the request.
+// CheckHeaders compares the headers of a request over HTTP with the body. Headers for arguments are
+// ignored; see [Params.CheckHeaders]. The error is the server's refusal of the request.
 func CheckHeaders(h http.Header, method string, params []byte) *wire.RPCError {
 	if bad := compare(h, HeaderVersion, Version(params), false); bad != nil {
 		return bad

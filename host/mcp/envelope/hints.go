@@ -19,11 +19,11 @@ type Hints struct {
 	Scope string // ScopePrivate or ScopePublic
 }
 
-// maxTTL is the longest time for which we say that a result may be kept, in
-// milliseconds: a day.
+// maxTTL is the longest time that a result may be kept according to the proxy, in milliseconds: a
+// day.
 const maxTTL = 24 * 60 * 60 * 1000
 
-// ReadHints returns the hints of a result. What is missing or malformed promises nothing.
+// ReadHints returns the hints of a result. Missing or malformed hints promise nothing.
 func ReadHints(result []byte) Hints {
 	h := Hints{Scope: ScopePrivate}
 	raw, _ := wire.Get(result, "ttlMs")
@@ -36,7 +36,7 @@ func ReadHints(result []byte) Hints {
 	return h
 }
 
-// And returns the hints of a result that is made of two.
+// And returns the hints of a result made of two results.
 func (h Hints) And(other Hints) Hints {
 	if other.Scope != ScopePublic {
 		h.Scope = ScopePrivate
@@ -47,19 +47,17 @@ func (h Hints) And(other Hints) Hints {
 
 // Freshness says how long a list of a server is current. The zero value promises nothing.
 type Freshness struct {
-	// Hints are what the server said; nil if it is of the handshake era, which has none.
+	// Hints are the hints of the server; nil in the handshake era, which has no hints.
 	Hints *Hints
 	// Read is when the list was read.
 	Read time.Time
-	// Live says that the server announces changes of the list, so that it is always as new
-	// as if it had just been read.
+	// Live is set if the server announces changes of the list, so the list is always current.
 	Live bool
-	// Nothing says that the server has no such list.
+	// Nothing is set if the server has no list of this kind.
 	Nothing bool
 }
 
-// Expired reports whether a server of the stateless era has to be asked again for a list
-// that is to be current.
+// Expired reports whether a server of the stateless era has to be asked again for a current list.
 func (f Freshness) Expired(now time.Time) bool {
 	return f.Hints != nil && !f.Live && f.rest(now) == 0
 }
@@ -73,9 +71,9 @@ func (f Freshness) rest(now time.Time) int64 {
 	return max(f.Hints.TTL-max(now.Sub(f.Read), 0).Milliseconds(), 0)
 }
 
-// Combine returns the hints of a list that is made of lists of several servers. A server
-// of the handshake era says for how long its list may be kept only in that it announces
-// changes; nor does it say that the list is the same for everybody.
+// Combine returns the hints of a list composed of lists of several servers. Servers of the
+// handshake era give no hints: their list counts as private, and may be kept only if the server
+// announces changes.
 func Combine(now time.Time, all []Freshness) Hints {
 	combined := Hints{TTL: maxTTL, Scope: ScopePublic}
 	hinted := false

@@ -15,10 +15,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// Params are the arguments of a tool that requests over HTTP repeat in headers, as the
-// tool's inputSchema says with x-mcp-header (revision 2026-07-28,
-// basic/transports/streamable-http, "Custom Headers from Tool Parameters"). The zero
-// Params are of a tool without any.
+// Params are the arguments of a tool that requests over HTTP repeat in headers, according to
+// x-mcp-header in the tool's inputSchema (revision 2026-07-28, basic/transports/streamable-http,
+// "Custom Headers from Tool Parameters"). The zero Params are for a tool without repeated
+// arguments.
 type Params struct {
 	all  []param
 	root *argument
@@ -29,7 +29,7 @@ type param struct {
 	path   []string // in the arguments
 }
 
-// argument is a place in the arguments that is repeated, or that leads to such a place.
+// argument is a repeated place in the arguments, or a place that leads to one.
 type argument struct {
 	members map[string]*argument // nil: none of them is repeated
 	param   int                  // index in Params.all; -1 for none
@@ -39,26 +39,26 @@ type argument struct {
 // IsEmpty reports whether no argument is repeated in a header.
 func (p Params) IsEmpty() bool { return len(p.all) == 0 }
 
-// annotation is the member of a schema that names a header.
+// annotation is the member of a schema with the name of a header.
 const annotation = "x-mcp-header"
 
 // Bounds of schemas with annotations.
 const (
 	maxParams      = 64
 	maxSchemaDepth = 128     // how deep a schema is searched
-	maxSchemaNames = 100_000 // of members of schemas, without those of data in them
+	maxSchemaNames = 100_000 // of members of schemas, without the members of data in schemas
 )
 
-// ParseParams reads the annotations of a tool's inputSchema. An error says what is wrong
-// with one of them. Such a tool must not be listed to clients ("Schema Extension").
+// ParseParams reads the annotations of a tool's inputSchema. An error describes a faulty
+// annotation. A tool with an error must not be listed to clients ("Schema Extension").
 //
-// It reads tokens: a schema of a hostile server may have data that would be large as values.
+// ParseParams reads tokens: a schema of a hostile server may have data with a large decoded form.
 func ParseParams(schema []byte) (Params, error) {
 	// An escape may hide the name.
 	if !bytes.Contains(schema, []byte(annotation)) && !bytes.Contains(schema, []byte(`\u`)) {
 		return Params{}, nil
 	}
-	// Names in data may be repeated. Those of schemas are checked here, because the decoder would
+	// Names in data may be repeated. Names of schemas are checked here, because the decoder would
 	// keep all names.
 	r := schemaReader{text: jsontext.NewDecoder(bytes.NewBuffer(schema), jsontext.AllowDuplicateNames(true)), headers: map[string]bool{}}
 	err := r.schema(true, 0)
@@ -100,20 +100,20 @@ func newParams(all []param) Params {
 
 type schemaReader struct {
 	text    *jsontext.Decoder
-	path    []string // of the argument that the current schema describes
-	names   int      // that were read
+	path    []string // of the argument described by the current schema
+	names   int      // names read so far
 	all     []param
 	headers map[string]bool // of all, canonical
 }
 
-// schema reads a schema. reachable says that it describes an argument: that only properties lead
-// to it.
+// schema reads a schema. reachable is set if the schema describes an argument: only properties lead
+// to the schema.
 func (r *schemaReader) schema(reachable bool, depth int) error {
 	if depth > maxSchemaDepth {
 		return fmt.Errorf("more than %d levels", maxSchemaDepth)
 	}
 	switch r.text.PeekKind() {
-	case '[': // of allOf and others
+	case '[': // of allOf and similar keywords
 		if _, err := r.text.ReadToken(); err != nil {
 			return err
 		}
@@ -130,7 +130,7 @@ func (r *schemaReader) schema(reachable bool, depth int) error {
 	return r.text.SkipValue()
 }
 
-// object reads a schema that is an object.
+// object reads an object schema.
 func (r *schemaReader) object(reachable bool, depth int) error {
 	var header, kind jsontext.Value
 	err := r.members(func(keyword string) (err error) {
@@ -243,9 +243,9 @@ func display(path []string) string {
 	return strings.Join(path, ".")
 }
 
-// SetHeaders sets the headers for the arguments of a call (a raw object; nil for none). A
-// value that no header can have, such as an object, gets none: the server refuses it. It
-// fails if JSON parsers may read such an argument differently.
+// SetHeaders sets the headers for the arguments of a call (a raw object; nil for none). A value
+// that no header can have, such as an object, gets no header: the server refuses the value.
+// SetHeaders fails if JSON parsers may read a repeated argument in different ways.
 func (p Params) SetHeaders(h http.Header, arguments []byte) error {
 	values, err := p.values(arguments)
 	if err != nil {
@@ -259,9 +259,9 @@ func (p Params) SetHeaders(h http.Header, arguments []byte) error {
 	return nil
 }
 
-// CheckHeaders compares the headers of a request with the arguments in its body ("Server
-// Behavior for Custom Headers"). The error is the one with which a server refuses the
-// request. Headers that belong to no argument are ignored.
+// CheckHeaders compares the headers of a request with the arguments in its body ("Server Behavior
+// for Custom Headers"). The error is the server's refusal of the request. Headers without an
+// argument are ignored.
 func (p Params) CheckHeaders(h http.Header, arguments []byte) *wire.RPCError {
 	values, err := p.values(arguments)
 	if err != nil {
@@ -297,8 +297,8 @@ func (p param) check(headers []string, value jsontext.Value) *wire.RPCError {
 	return Mismatch("the header %s does not match the body", p.header)
 }
 
-// values returns the raw values of all params, nil for what is not there. It reads the arguments
-// once. It fails if a name on the path of a param appears more than once, since parsers then differ.
+// values returns the raw values of all params, nil for missing values. The arguments are read once.
+// values fails if a name on the path of a param appears more than once, since parsers then differ.
 func (p Params) values(arguments []byte) ([]jsontext.Value, error) {
 	if p.IsEmpty() || len(arguments) == 0 {
 		return make([]jsontext.Value, len(p.all)), nil
@@ -356,8 +356,8 @@ func (r *argumentReader) read(of *argument) error {
 	return err
 }
 
-// headerText returns a value as a header has it, before it is encoded. ok is false for
-// values that a header cannot have, and for none.
+// headerText returns the text of a value for a header, before encoding. ok is false for a missing
+// value, and for a value not allowed in headers.
 func headerText(value jsontext.Value) (text string, ok bool) {
 	switch value.Kind() {
 	case '"':
@@ -370,7 +370,7 @@ func headerText(value jsontext.Value) (text string, ok bool) {
 	return "", false
 }
 
-// maxNumber bounds the length of numbers that are converted.
+// maxNumber bounds the length of converted numbers.
 const maxNumber = 64
 
 // decimal writes an integer without fraction or exponent. Other numbers stay as they are.
@@ -390,7 +390,7 @@ func sameNumber(a, b string) bool {
 	return ok && ok2 && x.Cmp(y) == 0
 }
 
-// parseNumber parses a JSON number whose exponent is small enough.
+// parseNumber parses a JSON number with a sufficiently small exponent.
 func parseNumber(text string) (*big.Rat, bool) {
 	if len(text) > maxNumber || !jsontext.Value(text).IsValid() || jsontext.Value(text).Kind() != '0' {
 		return nil, false

@@ -5,9 +5,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// Question returns what inputRequests has for a request of a server of the handshake era
-// to its client: without what is about an answer that comes by itself. It fails if the
-// params are not an object.
+// Question returns the form in inputRequests of a request of a server of the handshake era to a
+// client: without the members that a separate answer needs (progressToken, elicitationId). It fails
+// if the params are not an object.
 func Question(method string, params []byte) ([]byte, error) {
 	if params != nil {
 		var err error
@@ -32,8 +32,8 @@ func questionParams(method string, params []byte) ([]byte, error) {
 	return params, err
 }
 
-// answerMember is the member that each answer to a question of a method has, and the kind
-// of its value.
+// answerMember is the mandatory member of answers to the questions of a method, and the kind of the
+// member's value.
 var answerMember = map[string]struct {
 	name string
 	kind byte
@@ -43,7 +43,7 @@ var answerMember = map[string]struct {
 	protocol.MethodRootsList:     {"roots", '['},
 }
 
-// CheckAnswer returns what is wrong with an answer, "" if nothing is.
+// CheckAnswer returns the fault of an answer, or "".
 func CheckAnswer(method string, answer []byte) string {
 	if !wire.IsObject(answer) {
 		return "must be an object"

@@ -15,8 +15,8 @@ const (
 	TypeTask          = "task"
 )
 
-// ResultType returns the type of a result. A result without one is complete, as of
-// revisions that have no types. ok is false if the type is not a string.
+// ResultType returns the type of a result. A result without a type is complete, as in revisions
+// without types. ok is false if the type is not a string.
 func ResultType(result []byte) (kind string, ok bool) {
 	raw, found := wire.Get(result, "resultType")
 	if !found {
@@ -25,11 +25,11 @@ func ResultType(result []byte) (kind string, ok bool) {
 	return wire.Text(raw)
 }
 
-// Stamp adds to complete results what the stateless era has in every one.
+// Stamp adds to complete results the members required in the stateless era.
 type Stamp struct {
 	serverInfo []byte // raw object; nil for none
 	meta       []byte // with serverInfo; nil for none
-	usual      []byte // what is added to most results
+	usual      []byte // the addition to most results
 }
 
 // NewStamp makes a Stamp with the name and version of the server, a raw object; nil for
@@ -45,9 +45,9 @@ func NewStamp(serverInfo []byte) Stamp {
 	return s
 }
 
-// Complete returns a result with its type, and serverInfo in its _meta. hints is nil for
-// results without cache hints. What the result has already stays as it is. It fails if the
-// result or its _meta are not objects.
+// Complete returns a result with the type, and with serverInfo in _meta. hints is nil for results
+// without cache hints. Members of the result stay unchanged. Complete fails if the result or _meta
+// are not objects.
 func (s *Stamp) Complete(result []byte, hints *Hints) ([]byte, error) {
 	var found [4][]byte
 	if !wire.Pick(result, completed, found[:]) {
@@ -64,7 +64,7 @@ func (s *Stamp) Complete(result []byte, hints *Hints) ([]byte, error) {
 	return wire.Set(result, s.serverInfo, "_meta", KeyServerInfo)
 }
 
-// missing returns the members to add to a result, given the values of those in completed.
+// missing returns the members to add to a result, given the values of the members in completed.
 func (s *Stamp) missing(found [4][]byte, hints *Hints) []byte {
 	more := wire.NewObject(96 + len(s.meta))
 	if found[0] == nil {
@@ -82,30 +82,29 @@ func (s *Stamp) missing(found [4][]byte, hints *Hints) []byte {
 	return more.Bytes()
 }
 
-// completed are the members that a Stamp adds.
+// completed are the members added by a Stamp.
 var completed = []string{"resultType", "ttlMs", "cacheScope", "_meta"}
 
 var errNotObject = errors.New("a result must be an object")
 
-// onlyStateless are the members of a complete result that the handshake era does not have.
+// onlyStateless are the members of a complete result unknown to the handshake era.
 var onlyStateless = []string{"resultType", "ttlMs", "cacheScope"}
 
-// Legacy returns a complete result without what the stateless era adds to it. A _meta
-// that becomes empty is removed. It fails if the result is not an object.
+// Legacy returns a complete result without the additions of the stateless era. A _meta that becomes
+// empty is removed. Legacy fails if the result is not an object.
 func Legacy(result []byte) (legacy []byte, err error) { return without(result, onlyStateless) }
 
-// reserved are all members of results that only the stateless era defines.
+// reserved are all members of results defined only in the stateless era.
 var reserved = slices.Concat(onlyStateless, []string{"inputRequests", "requestState"})
 
-// FromHandshake returns a result of a server of the handshake era without members that
-// only the stateless era defines. Such a server means something else with them, but a
-// client of the stateless era would take them for a question, or for a promise about how
-// long it may keep the result. The rest keeps its bytes. It fails if the result is not an
-// object.
+// FromHandshake returns a result of a server of the handshake era without members that only the
+// stateless era defines. The server gives them a different meaning, but a client of the stateless
+// era would take them for a question, or for a promise about the lifetime of the result. The rest
+// stays unchanged. FromHandshake fails if the result is not an object.
 func FromHandshake(result []byte) ([]byte, error) { return without(result, reserved) }
 
-// without removes members from a result, and serverInfo from its _meta. Most results have
-// none of them, and are read only once.
+// without removes members from a result, and serverInfo from _meta. Most results have none of these
+// members, and are read only once.
 func without(result []byte, names []string) ([]byte, error) {
 	found := make([][]byte, 1, 8)
 	found = found[:1+len(names)]

@@ -1,18 +1,11 @@
-// Package limits is the table of all limits that a user can reach: the name of each, the
-// configuration key that sets it, its default and bounds, the class of its error, and
-// what to do when it is reached.
+// Package limits is the table of all limits that a user can reach: name, configuration key, default
+// and bounds, class of the error, and remedy. Package config reads, checks and describes limits
+// with this table. Packages that enforce a limit (sandbox, wire, budget) know only the name: their
+// errors have a method LimitName, and code that shows such an error adds the remedy with [Explain]
+// or [Find].
 //
-//	table.go   one row for each limit
-//	limits.go  Limit: one row of the table; Explain for errors
-//
-// Package config reads, checks and describes limits using this table. Packages that
-// enforce a limit (sandbox, wire, budget) know only its name: their errors have a method
-// LimitName, and code that shows such an error adds the remedy with [Explain] or [Find].
-// Tests compare docs/configuration.md and docs/security.md with the table.
-//
-// To add a limit, add its row here and the field for its value in package config
-// (limits.go there), and use the field. The tests of config and of the documents fail
-// until both are done.
+// To add a limit, add a row in table.go and the field for the value in package config (limits.go
+// there). The tests of config and of the documents fail until both are done.
 package limits
 
 import (
@@ -35,26 +28,26 @@ const (
 
 // Limit is a row of the table. Rows do not change.
 type Limit struct {
-	// Name is what errors call the limit, such as "memory"; "" if no error names it.
+	// Name is the name of the limit in errors, such as "memory"; "" if no error names the limit.
 	Name string
-	// Section is the table of the configuration that has the key, such as "execution"; ""
-	// for the top level. Key is the name of the key in TOML; "" for a fixed limit.
+	// Section is the table of the configuration with the key, such as "execution"; "" for the top
+	// level. Key is the name of the key in TOML; "" for a fixed limit.
 	Section, Key string
 	Unit         Unit
-	// Default is the value if the key is not set, or the value of a fixed limit. It is 0
-	// if Derived says how the value is determined.
+	// Default is the value if the key is not set, or the value of a fixed limit. 0 if Derived is
+	// set.
 	Default int64
 	Derived string
-	// Least and Most bound what can be configured.
+	// Least and Most bound the configured value.
 	Least, Most int64
 	// Class is the class of the error in a script; "" if a script does not get an error.
 	Class abi.ErrorType
-	// Advice says what helps besides a higher limit, such as "try again later".
+	// Advice is a remedy other than a higher limit, for example "try again later".
 	Advice string
 }
 
-// Setting returns the key with its section, such as "execution.max_memory"; "" for a
-// fixed limit.
+// Setting returns the key with its section, for example "execution.max_memory"; "" for a fixed
+// limit.
 func (l *Limit) Setting() string {
 	if l.Section == "" || l.Key == "" {
 		return l.Key
@@ -62,8 +55,8 @@ func (l *Limit) Setting() string {
 	return l.Section + "." + l.Key
 }
 
-// Remedy says what to do when the limit is reached, such as "raise execution.max_memory".
-// It is "this limit is fixed" if nothing can be done.
+// Remedy returns the remedy for a reached limit, for example "raise execution.max_memory", or "this
+// limit is fixed".
 func (l *Limit) Remedy() string {
 	switch {
 	case l.Key == "" && l.Advice == "":
@@ -87,7 +80,7 @@ func (l *Limit) Format(value int64) string {
 	return strconv.FormatInt(value, 10)
 }
 
-// Find returns the limit that errors call name; nil if there is none.
+// Find returns the limit with this name in errors, or nil.
 func Find(name string) *Limit {
 	for _, l := range All {
 		if l.Name == name && name != "" {
@@ -97,8 +90,7 @@ func Find(name string) *Limit {
 	return nil
 }
 
-// Reached is implemented by errors that say which limit was reached. LimitName returns a
-// Name in the table.
+// Reached is implemented by errors about a reached limit. LimitName returns a Name in the table.
 type Reached interface {
 	error
 	LimitName() string

@@ -34,14 +34,14 @@ var (
 	List        = row(Limit{Name: "list", Key: "max_list", Unit: Bytes, Default: 32 * mib, Least: 64 * kib, Most: gib})
 )
 
-// The limits of one composite call.
+// The limits of a composite call.
 var (
 	Time = row(Limit{Name: "time", Section: "execution", Key: "timeout", Unit: Duration,
 		Default: 30 * second, Least: millisecond, Most: day, Class: abi.ErrTimeout})
-	// Memory: at least what the guest itself needs; at most what wasm32 can address.
+	// Memory: at least the need of the guest itself; at most the address space of wasm32.
 	Memory = row(Limit{Name: "memory", Section: "execution", Key: "max_memory", Unit: Bytes,
 		Default: 128 * mib, Least: 16 * mib, Most: 4 * gib, Class: abi.ErrResource})
-	// Fuel: at least what a trivial script needs; at most enough for some days.
+	// Fuel: at least the need of a trivial script; at most enough for some days.
 	Fuel = row(Limit{Name: "fuel", Section: "execution", Key: "max_fuel",
 		Default: 10_000_000_000, Least: 10_000_000, Most: 1_000_000_000_000_000, Class: abi.ErrResource})
 	Calls = row(Limit{Name: "calls", Section: "execution", Key: "max_calls",
@@ -86,11 +86,11 @@ var (
 		Default: 30 * day, Least: hour, Most: 100 * 365 * day})
 )
 
-// The limits for one upstream.
+// The limits for an upstream.
 var (
 	RequestTime = row(Limit{Name: "request_time", Section: "upstream", Key: "timeout", Unit: Duration,
 		Default: minute, Least: millisecond, Most: day})
-	// RequestTotalTime: the default is RequestTime if that is longer.
+	// RequestTotalTime: the default is RequestTime if longer.
 	RequestTotalTime = row(Limit{Name: "request_total_time", Section: "upstream", Key: "max_timeout", Unit: Duration,
 		Default: hour, Least: millisecond, Most: day})
 	ProbeTime = row(Limit{Section: "upstream.probe", Key: "timeout", Unit: Duration,

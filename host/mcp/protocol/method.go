@@ -42,7 +42,7 @@ const (
 	NotificationAcknowledged     = "notifications/subscriptions/acknowledged"
 )
 
-// The extension for tasks, which is not part of any revision, and what it adds to the
+// The extension for tasks, which is not part of any revision, and the extension's additions to the
 // methods tasks/get and tasks/cancel (github.com/modelcontextprotocol/ext-tasks,
 // specification/draft/tasks.md).
 const (
@@ -54,7 +54,7 @@ const (
 // TaskStatus is the status of a task, in revision 2025-11-25 and in the extension.
 type TaskStatus string
 
-// The statuses. A task with one of the last three has ended.
+// The statuses. The last three are statuses of ended tasks.
 const (
 	TaskWorking       TaskStatus = "working"
 	TaskInputRequired TaskStatus = "input_required"
@@ -72,7 +72,7 @@ func IsTaskRequest(method string) bool {
 	return false
 }
 
-// Party is one of the two ends of a connection.
+// Party is an end of a connection.
 type Party uint8
 
 const (
@@ -88,15 +88,14 @@ const (
 	Notification
 )
 
-// Method is a request or notification that one party sends. The table has a method that
-// both send twice.
+// Method is a request or notification sent by a party. The table has a method of both parties
+// twice.
 type Method struct {
 	From Party
 	Kind Kind
 	Name string
-	// Capability is the member of its capabilities with which the other party declares
-	// that it supports the request, such as "tools"; "" if nothing has to be declared,
-	// and for notifications.
+	// Capability is the member of the other party's capabilities that declares support for the
+	// request, such as "tools"; "" if no declaration is needed, and for notifications.
 	Capability string
 }
 

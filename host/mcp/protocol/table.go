@@ -1,18 +1,18 @@
 package protocol
 
-// row is a revision: what it adds to the previous one and what it removes. Sources are
-// pages of the specification, docs/specification/REVISION in
-// github.com/modelcontextprotocol/modelcontextprotocol, with the heading after a comma;
-// "schema" is schema/REVISION/schema.ts, "changelog" the page of changes.
+// row is a revision: additions to the previous revision, and removals. Sources are pages of the
+// specification, docs/specification/REVISION in
+// github.com/modelcontextprotocol/modelcontextprotocol, with the heading after a comma; "schema" is
+// schema/REVISION/schema.ts, "changelog" the page of changes.
 type row struct {
 	name string
 	era  Era
 
 	features, removedFeatures []featureFact
-	methods, removedMethods   []methodFact // methods also replace those of the same name
+	methods, removedMethods   []methodFact // methods also replace earlier methods of the same name
 	codes, removedCodes       []codeFact
 
-	// What the revision has after that, as computed by compute.
+	// The contents of the revision, set by compute.
 	has        uint64 // bit 1<<f for each Feature f
 	allMethods []Method
 	allCodes   []int
@@ -36,7 +36,7 @@ type codeFact struct {
 // none is the row of the zero Revision.
 var none row
 
-// revisions contains the revisions that we support, oldest first.
+// revisions contains the supported revisions, oldest first.
 var revisions = [...]row{
 	{
 		name: "2024-11-05", era: Handshake,
@@ -176,7 +176,7 @@ var revisions = [...]row{
 			{Method{Client, Request, MethodSetLevel, ""}, "changelog, Major changes 5"},
 			{Method{Client, Notification, NotificationRootsChanged, ""}, "changelog, Major changes 5"},
 			{Method{Server, Notification, NotificationElicitationDone, ""}, "changelog, Minor changes 11"},
-			// What a server asks is part of a result (basic/patterns/mrtr).
+			// Questions of a server are part of a result (basic/patterns/mrtr).
 			{Method{Server, Request, MethodCreateMessage, ""}, "changelog, Major changes 7"},
 			{Method{Server, Request, MethodElicit, ""}, "changelog, Major changes 7"},
 			{Method{Server, Request, MethodRootsList, ""}, "changelog, Major changes 7"},
@@ -211,7 +211,7 @@ func init() {
 	}
 }
 
-// compute sets what a revision has, given the previous one.
+// compute sets the contents of a revision, given the previous revision.
 func (r *row) compute(before *row) {
 	r.has = before.has
 	for _, f := range r.features {
@@ -235,7 +235,7 @@ func (r *row) compute(before *row) {
 	}
 }
 
-// without returns a copy of methods without those that facts name.
+// without returns a copy of methods without the methods in facts.
 func without(methods []Method, facts []methodFact) []Method {
 	var left []Method
 	for _, m := range methods {

@@ -30,7 +30,7 @@ func NewKey() []byte {
 	return key
 }
 
-// LoadKey returns the key of a folder, and makes it, and the folder, if there is none. All processes that
-// use the folder get the same one. The file is readable for its owner only. The error
-// names the file and says what to do.
+// LoadKey returns the key of a folder. If the key is missing, LoadKey makes the key and the folder.
+// All processes that use the folder get the same key. Only the owner of the file can read the key.
+// The error names the file and the remedy.
 func LoadKey(ctx context.Context, dir string) ([]byte, error) { return keyFile.Load(ctx, dir) }

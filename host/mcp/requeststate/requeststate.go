@@ -1,13 +1,10 @@
-// Package requeststate seals the requestState of answers that ask the client something
-// (revision 2026-07-28, basic/patterns/mrtr). The client returns it with its answers in a
-// new request. Clients are hostile, so a state is encrypted and authenticated, and can
-// only be opened for the same principal and the same request, until it expires.
+// Package requeststate seals the requestState of answers that ask the client a question (revision
+// 2026-07-28, basic/patterns/mrtr). The client returns the state with the answers in a new request.
+// Clients are hostile, so a state is encrypted and authenticated, and can only be opened for the
+// same principal and the same request, until the state expires.
 //
-//	requeststate.go  Sealer: sealing and opening
-//	key.go           the key, which processes with the same store share
-//
-// A Sealer does not know which states have been used: a state can be opened more than
-// once.
+// Begin with Sealer. A Sealer does not know used states: a state can be opened more than once.
+// Processes with the same store share a key; see LoadKey.
 package requeststate
 
 import (
@@ -27,12 +24,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// ErrInvalid says that a state cannot be opened: it was changed, has expired, belongs to
-// another principal or request, or was sealed with another key. It does not say which,
-// since that would tell an attacker something.
+// ErrInvalid means that a state cannot be opened: the state was changed, has expired, belongs to
+// another principal or request, or was sealed with another key. The error does not tell these cases
+// apart, since the difference would help an attacker.
 var ErrInvalid = errors.New("requestState is not valid for this request (begin again without it)")
 
-// Kind says what the payload of a state is.
+// Kind is the meaning of the payload of a state.
 type Kind byte
 
 // The kinds. Their values are part of states, so they must not change.
@@ -43,23 +40,23 @@ const (
 	Parked Kind = 2
 	// Run is the id of a run of a composite tool that ended with a question.
 	Run Kind = 3
-	// Task is a task of a server: the server's name and the id that it gave the task.
-	// What is sealed is not a requestState but the id of the task that clients see.
+	// Task is a task of a server: the server's name and the server's id of the task. The sealed
+	// text is not a requestState but the id of the task for clients.
 	Task Kind = 4
-	// Visit is the ids of elicitations that an upstream has asked for with an error.
+	// Visit is the ids of elicitations requested by an upstream with an error.
 	Visit Kind = 5
-	// Plan is the id of a plan, which says with its digest that it was made here (package
+	// Plan is the id of a plan with the digest, as proof that the plan was made here (package
 	// plan).
 	Plan Kind = 6
 )
 
-// Binding is what a state belongs to.
+// Binding is the origin of a state.
 type Binding struct {
 	Principal string // who has made the request
 	Method    string
-	// Params of the request, a raw object. Only the members that stay the same in the
-	// next request count: not _meta, inputResponses, and requestState. The order of
-	// members and white space do not count either.
+	// Params of the request, a raw object. Only members with the same value in the next request
+	// count: not _meta, inputResponses, and requestState. The order of members and white space do
+	// not count either.
 	Params []byte
 }
 
@@ -72,21 +69,21 @@ const (
 // KeySize is the length of a key in bytes.
 const KeySize = 32
 
-// Leeway is how much longer a state can be opened by another replica than that which has sealed
-// it, since their clocks may differ.
+// Leeway is how much longer a state can be opened by replicas other than the sealing replica, since
+// clocks may differ.
 const Leeway = time.Hour
 
-// Options of a Sealer that several replicas of a fleet share.
+// Options of a Sealer shared by the replicas of a fleet.
 type Options struct {
-	// Keys returns keys of KeySize bytes. The first one seals, all of them open. It is called
-	// each time, so that they can change.
+	// Keys returns keys of KeySize bytes. The first key seals, all keys open. Keys is called each
+	// time, because keys can change.
 	Keys func() [][]byte
 	// Home is the id of this replica, at most 255 bytes.
 	Home string
 	Now  func() time.Time
 }
 
-// Sealer seals and opens states. It is safe for concurrent use.
+// Sealer seals and opens states. A Sealer is safe for concurrent use.
 type Sealer struct {
 	opts Options
 
@@ -94,8 +91,8 @@ type Sealer struct {
 	aeads map[string]cipher.AEAD
 }
 
-// New makes a Sealer. key returns a key of KeySize bytes; it is called once, when the key
-// is needed. now is the clock.
+// New makes a Sealer. key returns a key of KeySize bytes; key is called once, when first needed.
+// now is the clock.
 func New(key func() []byte, now func() time.Time) *Sealer {
 	once := sync.OnceValue(func() [][]byte { return [][]byte{key()} })
 	return NewShared(Options{Keys: once, Now: now})
@@ -104,10 +101,10 @@ func New(key func() []byte, now func() time.Time) *Sealer {
 // NewShared makes a Sealer for a replica of a fleet.
 func NewShared(opts Options) *Sealer { return &Sealer{opts: opts, aeads: map[string]cipher.AEAD{}} }
 
-// maxCiphers bounds the ciphers that are kept.
+// maxCiphers bounds the kept ciphers.
 const maxCiphers = 16
 
-// ciphers returns those of the keys.
+// ciphers returns the ciphers of the keys.
 func (s *Sealer) ciphers() ([]cipher.AEAD, error) {
 	keys := s.opts.Keys()
 	s.mu.Lock()
@@ -133,13 +130,13 @@ func (s *Sealer) ciphers() ([]cipher.AEAD, error) {
 	return all, nil
 }
 
-// Seal returns a state that can be opened for binding within ttl, by any replica. It fails if the
-// params of the binding are not an object.
+// Seal returns a state which can be opened for binding within ttl, by any replica. Seal fails if
+// the params of the binding are not an object.
 func (s *Sealer) Seal(kind Kind, binding Binding, payload []byte, ttl time.Duration) (string, error) {
 	return s.seal(kind, binding, "", payload, ttl)
 }
 
-// SealHere is Seal for what only this replica has, or knows best; see Home.
+// SealHere is Seal for a subject that only this replica has, or knows best; see Home.
 func (s *Sealer) SealHere(kind Kind, binding Binding, payload []byte, ttl time.Duration) (string, error) {
 	return s.seal(kind, binding, s.opts.Home, payload, ttl)
 }
@@ -169,17 +166,17 @@ func (s *Sealer) seal(kind Kind, binding Binding, home string, payload []byte, t
 	return base64.RawURLEncoding.EncodeToString(aeads[0].Seal(sealed, nil, plain, bound)), nil
 }
 
-// State is what Seal and SealHere were given.
+// State has the arguments of Seal or SealHere.
 type State struct {
 	Kind    Kind
-	Home    string // another replica that has what it is about; "" for this one, or any
+	Home    string // another replica that has the subject of the state; "" for this replica, or any
 	Payload []byte
 
 	expires time.Time
 }
 
-// Home returns the replica that has what a state is about; "" if that is this one or any, or if
-// the state is not valid. Whether it has expired is for that replica to say.
+// Home returns the replica that has the subject of a state; "" for this replica or any, or for an
+// invalid state. The expiry is checked by the returned replica.
 func (s *Sealer) Home(binding Binding, state string) string {
 	if s.opts.Home == "" {
 		return ""
@@ -191,8 +188,9 @@ func (s *Sealer) Home(binding Binding, state string) string {
 	return opened.Home
 }
 
-// Open returns what is sealed in a state. The error is ErrInvalid for every fault. How long a state
-// is good is measured by the clock, except for Parked ones: they are good as long as their calls wait.
+// Open returns the kind and the payload of a state. The error is ErrInvalid for every fault. The
+// clock measures the validity of a state, except for Parked states: they are valid as long as their
+// calls wait.
 func (s *Sealer) Open(binding Binding, state string) (kind Kind, payload []byte, err error) {
 	opened, err := s.OpenState(binding, state)
 	return opened.Kind, opened.Payload, err
@@ -207,10 +205,11 @@ func (s *Sealer) OpenState(binding Binding, state string) (State, error) {
 	switch {
 	case opened.Home == s.opts.Home:
 		opened.Home = ""
-	case s.opts.Home != "": // it may have another clock
+	case s.opts.Home != "": // the other replica may have another clock
 		opened.expires = opened.expires.Add(Leeway)
 	}
-	// The process of a parked call has a timer for it, which no jump of a clock changes.
+	// The process of a parked call has a timer for the call, and a jump of the clock does not
+	// change the timer.
 	if opened.Kind != Parked && s.opts.Now().After(opened.expires) {
 		return State{}, ErrInvalid
 	}
@@ -236,7 +235,7 @@ func (s *Sealer) decrypt(binding Binding, state string) (State, error) {
 	return State{}, ErrInvalid
 }
 
-// parse reads what was sealed.
+// parse reads sealed text.
 func parse(format byte, plain []byte) (State, error) {
 	if len(plain) < 9 {
 		return State{}, ErrInvalid
@@ -252,10 +251,10 @@ func parse(format byte, plain []byte) (State, error) {
 	return o, nil
 }
 
-// variable are the members of params that differ between the requests of one exchange.
+// variable are the members of params that differ between the requests of an exchange.
 var variable = []string{"_meta", "inputResponses", "requestState"}
 
-// bytes returns what the seal of a state covers beside the state.
+// bytes returns the data that the seal of a state covers in addition to the state.
 func (b Binding) bytes(format byte) ([]byte, error) {
 	digest, err := Digest(b.Params)
 	if err != nil {
@@ -273,9 +272,9 @@ func (b Binding) bytes(format byte) ([]byte, error) {
 	return bound, nil
 }
 
-// Digest returns a digest of the params of a request, a raw object or nil, that stays the
-// same in the next request of an exchange; see [Binding]. It fails if params are not an
-// object, or if a name in them appears twice.
+// Digest returns a digest of the params of a request, a raw object or nil. The digest stays the
+// same in the next request of an exchange; see [Binding]. Digest fails if params are not an object,
+// or contain a name twice.
 func Digest(params []byte) ([]byte, error) {
 	if params == nil {
 		params = []byte("{}")
@@ -287,7 +286,7 @@ func Digest(params []byte) ([]byte, error) {
 		}
 	}
 	value := jsontext.Value(append([]byte(nil), params...))
-	// Numbers keep their digits: two that differ must not become the same.
+	// Numbers keep their digits: two different numbers must not become equal.
 	err = value.Format(jsontext.ReorderRawObjects(true), jsontext.PreserveRawStrings(false),
 		jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false), jsontext.AllowInvalidUTF8(false))
 	if err != nil {

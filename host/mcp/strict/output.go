@@ -10,9 +10,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// output reads an outputSchema. Clients with version 1 of the SDK for TypeScript compile the
-// output schemas of all tools when they list them, with Ajv, and refuse the list if one of them
-// cannot be compiled.
+// output reads an outputSchema. Clients with version 1 of the SDK for TypeScript compile the output
+// schemas of all tools with Ajv after listing, and refuse the list if a schema cannot be compiled.
 func output(r *reader) string {
 	start, cuts := r.next(), len(r.cuts)
 	if r.modern {
@@ -29,7 +28,8 @@ func output(r *reader) string {
 	return compile(apply(r.raw[start:r.at()], within))
 }
 
-// maxPointers is how many places in a schema its references may name, with those around them.
+// maxPointers is the largest number of places in a schema that references may name, including the
+// surrounding places.
 const maxPointers = 4096
 
 // place is a place in a schema, where references lead to or through.
@@ -40,18 +40,18 @@ type place struct {
 	next   *place // where the $ref of the schema here leads to
 }
 
-// compiler looks for what Ajv cannot compile. It reads a schema twice: first its references,
-// then the schemas, also those that only references lead to.
+// compiler looks for constructs that Ajv cannot compile. A compiler reads a schema twice: first the
+// references, then the schemas, including schemas that only references lead to.
 type compiler struct {
 	d      *jsontext.Decoder
 	root   place
 	places int
-	wanted []*place // by what is a reference, and not just looks like one
-	// typed says that the last type was not an empty list, null that it can be null.
+	wanted []*place // by real references, and not by values that look like references
+	// typed is set if the last type was not an empty list, null if the last type allows null.
 	typed, null bool
 }
 
-// compile returns why a schema cannot be compiled; "" if it can. What we are not sure of cannot.
+// compile returns why a schema cannot be compiled, or "". Doubtful constructs count as errors.
 func compile(schema []byte) string {
 	c := &compiler{d: newDecoder(schema)}
 	if why := c.references(); why != "" {
@@ -85,7 +85,7 @@ func circular(p *place) bool {
 	return false
 }
 
-// references finds the places that strings called $ref name, anywhere in the next value.
+// references finds the places named by strings called $ref, anywhere in the next value.
 func (c *compiler) references() string {
 	switch c.d.PeekKind() {
 	case '[':
@@ -118,7 +118,7 @@ func (c *compiler) references() string {
 
 const tooMany = " has too many references"
 
-// place returns the place that a reference names, or what is wrong with the reference.
+// place returns the place of a reference, or the fault of the reference.
 func (c *compiler) place(ref string) (p *place, why string) {
 	p = &c.root
 	rest, ok := strings.CutPrefix(ref, "#")
@@ -154,7 +154,7 @@ func (c *compiler) place(ref string) (p *place, why string) {
 	return p, ""
 }
 
-// child returns the place of a part of the value at p; nil if no reference leads there.
+// child returns the place of a part of the value at p; nil for a place without a reference.
 func (p *place) child(name string) *place {
 	if p == nil {
 		return nil
@@ -162,7 +162,7 @@ func (p *place) child(name string) *place {
 	return p.below[name]
 }
 
-// keywords are how Ajv reads the keywords that it knows.
+// keywords are Ajv's readings of the known keywords.
 var keywords map[string]func(c *compiler, p *place) string
 
 func init() { keywords = keywordTable() } // which refers to itself
@@ -183,7 +183,7 @@ func keywordTable() map[string]func(c *compiler, p *place) string {
 	}
 }
 
-// schema reads a schema at a place, which is nil if no reference leads to or through it.
+// schema reads a schema at a place, which is nil if no reference leads to or through the place.
 func (c *compiler) schema(p *place, root bool) string {
 	if p != nil {
 		p.found = true
@@ -232,10 +232,10 @@ func (c *compiler) schema(p *place, root bool) string {
 	return ""
 }
 
-// wrong is returned for a value that its keyword does not allow.
+// wrong is returned for a value not allowed by the keyword.
 const wrong = "-"
 
-// kind returns a check for a value of one of these kinds.
+// kind returns a check for a value of the given kinds.
 func kind(kinds ...jsontext.Kind) func(*compiler, *place) string {
 	return func(c *compiler, p *place) string {
 		if !slices.Contains(kinds, c.d.PeekKind()) {
@@ -247,7 +247,7 @@ func kind(kinds ...jsontext.Kind) func(*compiler, *place) string {
 
 func refused(*compiler, *place) string { return wrong }
 
-// other reads a value that is no schema, unless a reference leads to a part of it.
+// other reads a value that is not a schema, unless a reference leads to a part of the value.
 func (c *compiler) other(p *place) string {
 	if p == nil {
 		_ = c.d.SkipValue()
@@ -266,7 +266,7 @@ func (c *compiler) other(p *place) string {
 	return ""
 }
 
-// members reads the members of the object that comes next.
+// members reads the members of the next object.
 func (c *compiler) members(p *place, read func(c *compiler, p *place) string) string {
 	_, _ = c.d.ReadToken()
 	for c.d.PeekKind() != '}' {
@@ -279,7 +279,7 @@ func (c *compiler) members(p *place, read func(c *compiler, p *place) string) st
 	return ""
 }
 
-// elements reads the elements of the array that comes next.
+// elements reads the elements of the next array.
 func (c *compiler) elements(p *place, read func(c *compiler, p *place) string) string {
 	_, _ = c.d.ReadToken()
 	for i := 0; c.d.PeekKind() != ']'; i++ {

@@ -20,12 +20,12 @@ type pattern struct {
 	rest   string
 	groups int
 	names  []string // of groups
-	wanted []string // names that \k refers to
-	most   int      // the largest number that a backreference has
+	wanted []string // names used with \k
+	most   int      // the largest number of a backreference
 }
 
-// validPattern reports whether new RegExp(text, "u") works, in Node 20 and later. What we are not
-// sure of does not.
+// validPattern reports whether new RegExp(text, "u") works, in Node 20 and later. Doubtful patterns
+// do not count as valid.
 func validPattern(text string) bool {
 	if len(text) > maxPattern {
 		return false
@@ -42,7 +42,7 @@ func validPattern(text string) bool {
 	return true
 }
 
-// take takes a prefix, if it is there.
+// take takes a prefix, if present.
 func (p *pattern) take(prefix string) bool {
 	rest, ok := strings.CutPrefix(p.rest, prefix)
 	p.rest = rest
@@ -65,7 +65,7 @@ func (p *pattern) alternatives(depth int) bool {
 	return true
 }
 
-// term reads an assertion, or an atom with its quantifier.
+// term reads an assertion, or an atom with a quantifier.
 func (p *pattern) term(depth int) bool {
 	for _, assertion := range []string{"^", "$", `\b`, `\B`} {
 		if p.take(assertion) {
@@ -109,7 +109,7 @@ func (p *pattern) atom(depth int) bool {
 	return !strings.ContainsRune("*+?{}])", p.rune())
 }
 
-// groupName reads a name and the > behind it.
+// groupName reads a name and the > behind the name.
 func (p *pattern) groupName() (name string, ok bool) {
 	name, rest, ok := strings.Cut(p.rest, ">")
 	if !ok || name == "" || len(name) > maxGroups {
@@ -124,7 +124,7 @@ func (p *pattern) groupName() (name string, ok bool) {
 	return name, true
 }
 
-// quantifier reads a quantifier, if there is one.
+// quantifier reads a quantifier, if any.
 func (p *pattern) quantifier() bool {
 	switch {
 	case p.take("*"), p.take("+"), p.take("?"):
@@ -165,7 +165,7 @@ func (p *pattern) digits() string {
 	return digits
 }
 
-// atomEscape reads what is behind a backslash outside of classes.
+// atomEscape reads the text behind a backslash outside of classes.
 func (p *pattern) atomEscape() bool {
 	if p.take("k<") {
 		name, ok := p.groupName()
@@ -181,7 +181,7 @@ func (p *pattern) atomEscape() bool {
 	return ok
 }
 
-// escape reads what is behind a backslash: a character, or a set of them.
+// escape reads the text behind a backslash: a character, or a set of characters.
 func (p *pattern) escape() (char rune, set, ok bool) {
 	if p.rest == "" {
 		return 0, false, false
@@ -219,7 +219,7 @@ func (p *pattern) hex(digits int) (rune, bool) {
 	return rune(n), err == nil
 }
 
-// unicode reads what is behind \u.
+// unicode reads the text behind \u.
 func (p *pattern) unicode() (rune, bool) {
 	if p.take("{") {
 		end := strings.IndexByte(p.rest, '}')
@@ -242,7 +242,7 @@ func (p *pattern) unicode() (rune, bool) {
 	return r, ok
 }
 
-// class reads a class of characters up to its closing bracket.
+// class reads a class of characters up to the closing bracket.
 func (p *pattern) class() bool {
 	p.take("^")
 	for !p.take("]") {
@@ -276,7 +276,7 @@ func (p *pattern) classAtom() (char rune, set, ok bool) {
 	return p.rune(), false, true
 }
 
-// binary are properties of characters that have no value.
+// binary are properties of characters without a value.
 var binary = strings.Fields("Any ASCII Alphabetic Alpha Lowercase Lower Uppercase Upper White_Space space ID_Start IDS ID_Continue IDC XID_Start XID_Continue Emoji Emoji_Presentation Extended_Pictographic Hex_Digit ASCII_Hex_Digit AHex Math Dash Ideographic")
 
 // categories are the long names of categories.

@@ -12,23 +12,23 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// maxDepth is how deeply an item can be nested. Readers in Rust end at 128 levels of a whole
-// message, and those in Python at 200.
+// maxDepth is the deepest nesting of an item. Readers in Rust end at 128 levels of a whole message,
+// and readers in Python at 200.
 const maxDepth = 100
 
 // maxName is how much of a name is shown, in characters.
 const maxName = 40
 
-// reader reads an item along its rules.
+// reader reads an item along the rules.
 type reader struct {
 	raw       []byte
 	d         *jsontext.Decoder
 	modern    bool // for clients of the stateless era
-	stateless bool // the server is of that era
+	stateless bool // the server is of the stateless era
 	cuts      []cut
 	dropped   []string
-	path      []string // of the object that is being read
-	quiet     bool     // the next member that is removed is no oddity
+	path      []string // path of the object being read
+	quiet     bool     // the next removed member is no oddity
 	why       string
 }
 
@@ -36,8 +36,8 @@ func newDecoder(raw []byte) *jsontext.Decoder {
 	return jsontext.NewDecoder(bytes.NewBuffer(raw), jsontext.AllowDuplicateNames(true))
 }
 
-// readable returns why an item cannot be read by all readers, whatever it is; "" if it can.
-// Some refuse a whole message with half a surrogate pair or invalid UTF-8. What is readable is JSON.
+// readable returns why some readers cannot read an item of any kind, or "". Some readers refuse a
+// whole message with half a surrogate pair or invalid UTF-8. Readable items are JSON.
 func readable(item []byte) string {
 	if !utf8.Valid(item) {
 		return notUnicode
@@ -67,8 +67,7 @@ func readable(item []byte) string {
 
 const notUnicode = "it has text that is not valid Unicode"
 
-// stringEnd returns where the string ends that begins at i; ok is false if it has half a
-// surrogate pair.
+// stringEnd returns the end of the string that begins at i; ok is false for half a surrogate pair.
 func stringEnd(item []byte, i int) (end int, ok bool) {
 	for {
 		n := bytes.IndexAny(item[i+1:], `"\\`)
@@ -76,7 +75,7 @@ func stringEnd(item []byte, i int) (end int, ok bool) {
 		if item[i] == '"' {
 			return i, true
 		}
-		if i++; item[i] != 'u' { // it is the character behind the backslash
+		if i++; item[i] != 'u' { // the character behind the backslash
 			continue
 		}
 		switch unit := hexUnit(item[i+1:]); {
@@ -92,21 +91,20 @@ func stringEnd(item []byte, i int) (end int, ok bool) {
 	}
 }
 
-// hexUnit returns the number that four digits are.
+// hexUnit returns the number of four digits.
 func hexUnit(digits []byte) uint64 {
 	n, _ := strconv.ParseUint(string(digits[:4]), 16, 32)
 	return n
 }
 
-// read reads an item that is readable.
+// read reads a readable item.
 func read(surface wire.Surface, item []byte, modern, stateless bool) *reader {
 	r := &reader{raw: item, d: newDecoder(item), modern: modern, stateless: stateless}
 	r.why = strings.TrimPrefix(items[surface].read(r), ".")
 	return r
 }
 
-// decoded reads a value that readers decode, in which they refuse numbers that do not fit into
-// 64 bits.
+// decoded reads a value decoded by readers, which refuse numbers beyond 64 bits in the value.
 func decoded(r *reader) string {
 	for depth := r.d.StackDepth(); ; {
 		token, _ := r.d.ReadToken()
@@ -122,7 +120,7 @@ func decoded(r *reader) string {
 }
 
 // skip skips a value.
-func (r *reader) skip() { _ = r.d.SkipValue() } // it is valid
+func (r *reader) skip() { _ = r.d.SkipValue() } // the value is valid
 
 // at is where the last token ended.
 func (r *reader) at() int { return int(r.d.InputOffset()) }
@@ -136,7 +134,7 @@ func (r *reader) next() int {
 	return i
 }
 
-// leave reads on to the end of the container at a depth that a check has left in its middle.
+// leave reads on to the end of the container at a depth that a check has left half-read.
 func (r *reader) leave(depth int) {
 	for r.d.StackDepth() > depth {
 		_, _ = r.d.ReadToken()
@@ -201,8 +199,8 @@ func (o object) read(r *reader) string {
 	return ""
 }
 
-// member reads the value of a member, and says whether the member is to be removed, and why,
-// or else what keeps its object from being used. exact says that its name is that of the rule.
+// member reads the value of a member, and returns whether the member is to be removed, and why, or
+// else why the object is unusable. exact is set if the name equals the name of the rule.
 func (r *reader) member(m member, exact bool, depth int) (drop bool, why string) {
 	cuts, dropped := len(r.cuts), len(r.dropped)
 	switch kind := r.d.PeekKind(); {
@@ -223,11 +221,11 @@ func (r *reader) member(m member, exact bool, depth int) (drop bool, why string)
 	if exact && m.need != optional {
 		return false, why
 	}
-	// Readers that take a similar name for that of the rule refuse its value like that of the rule.
+	// Readers that take a similar name for the name of the rule refuse the value just the same.
 	return why != "", why
 }
 
-// emptyList reads [] if that is what comes next.
+// emptyList reads [] if [] comes next.
 func (r *reader) emptyList() bool {
 	if rest := bytes.TrimLeft(r.raw[r.next()+1:], " \t\r\n"); rest[0] != ']' {
 		return false
@@ -236,7 +234,7 @@ func (r *reader) emptyList() bool {
 	return true
 }
 
-// note notes that a member is removed or replaced, and why; "" for null.
+// note records a removed or replaced member, and the reason; "" for null.
 func (r *reader) note(name, why string) {
 	if r.quiet {
 		r.quiet = false
@@ -253,8 +251,8 @@ func (r *reader) note(name, why string) {
 	r.dropped = append(r.dropped, path)
 }
 
-// find finds the rule for a name, or for one that some readers take for it, or else the one
-// without a name.
+// find finds the rule for a name, or for a name that some readers take for the same, or else the
+// rule without a name.
 func (o object) find(name string) (index int, exact bool) {
 	for i, m := range o {
 		if m.name == name {
@@ -269,7 +267,7 @@ func (o object) find(name string) (index int, exact bool) {
 	return -1, false
 }
 
-// alike reports whether readers that ignore case and underscores take a name for one of ours.
+// alike reports whether readers that ignore case and underscores take a name for ours.
 func alike(ours, name string) bool {
 	i := 0
 	for _, r := range name {
@@ -287,7 +285,7 @@ func alike(ours, name string) bool {
 	return i == len(ours)
 }
 
-// lower returns a letter without its case, as encoding/json of Go does.
+// lower returns a letter without case, as encoding/json of Go does.
 func lower(r rune) rune {
 	switch {
 	case 'A' <= r && r <= 'Z':

@@ -2,34 +2,33 @@ package strict
 
 import "github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 
-// need says what happens to a member that is not as it must be.
+// need is the consequence of a faulty member.
 type need uint8
 
 const (
 	// optional members are removed.
 	optional need = iota
-	// partial members are removed if they are null. If they are wrong, the object around them
-	// is refused: without them it would mean something else.
+	// partial members are removed if they are null. If they are faulty, the surrounding object is
+	// refused: without them the object would change in meaning.
 	partial
-	// required members must be there.
+	// required members must be present.
 	required
 )
 
-// member is a member of an object that readers look at.
+// member is a member of an object read by readers.
 type member struct {
-	name string // "" for all members that have no rule; it is the last
+	name string // "" for all members without a rule, as the last rule
 	need need
-	// check reads the value. It returns what is wrong with it, to be put behind its path: ""
-	// if nothing is.
+	// check reads the value. It returns the fault of the value, to be put behind the path, or "".
 	check func(r *reader) string
-	// ofObject says that it is removed if it is [], which PHP writes for an empty object.
+	// ofObject is set if a value of [], PHP's form of an empty object, is removed.
 	ofObject bool
 }
 
-// object is a kind of object. Members that it does not list can be anything.
+// object is a kind of object. Unlisted members can be anything.
 type object []member
 
-// The texts that have one of few values.
+// The texts with few allowed values.
 var (
 	roles        = oneOf("user", "assistant")
 	themes       = oneOf("light", "dark")
@@ -59,7 +58,8 @@ var (
 	outputValue = schema(optional, text)
 )
 
-// schema returns what is read of a schema, other than by output: what readers decode.
+// schema returns the rules of a schema that readers decode. output checks whether a schema can be
+// compiled.
 func schema(need need, kind func(r *reader) string) object {
 	return object{
 		{"type", need, kind, false}, {"properties", partial, properties, true}, {"required", partial, listOf(text), false},
@@ -68,7 +68,7 @@ func schema(need need, kind func(r *reader) string) object {
 	}
 }
 
-// Items, by the list that they are in.
+// Items, by list.
 var items = map[wire.Surface]object{
 	wire.Tools: {
 		{"name", required, text, false}, {"title", optional, text, false}, {"description", optional, text, false}, {"icons", optional, listOf(icon.read), false},

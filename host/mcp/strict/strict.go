@@ -1,16 +1,9 @@
-// Package strict says which items of lists strict clients accept. The SDKs of such clients
-// refuse a whole list, with the tools of all servers, if a single item of it is not as their
-// schemas want it.
+// Package strict judges items of lists as strict clients do. The SDKs of such clients refuse a
+// whole list, with the tools of all servers, if a single item violates their schemas. Begin with
+// Judge.
 //
-//	strict.go    Judge and its Verdict
-//	rules.go     what the members of items must be
-//	read.go      reads an item along these rules, in one pass
-//	output.go    output schemas that can be compiled
-//	pattern.go   regular expressions of ECMAScript
-//	text.go      addresses, templates and points in time
-//
-// The rules are those of the SDKs for TypeScript (1 and 2), Python (1 and 2) and Go, and of
-// mcp-go. Where they differ, the strictest counts.
+// The rules are the rules of the SDKs for TypeScript (1 and 2), Python (1 and 2) and Go, and of
+// mcp-go. Where the SDKs differ, the strictest rule counts.
 package strict
 
 import (
@@ -24,28 +17,27 @@ import (
 // Verdict says how clients get an item.
 type Verdict struct {
 	// Handshake is the item for clients of the handshake era, Stateless for clients of the
-	// stateless era. Both are the item itself if nothing is wrong with it. They are nil if it
-	// is Refused.
+	// stateless era. Both are the item itself if the item has no fault, and nil if the item is
+	// Refused.
 	Handshake, Stateless []byte
-	// Refused says why no strict client accepts the item, whatever optional members are
-	// removed; "" if that is not so.
+	// Refused is the reason why no strict client accepts the item, even without optional members;
+	// otherwise "".
 	Refused string
-	// Dropped are the members that were removed or replaced, as paths, with the reason unless
-	// they are null: at most maxDropped.
+	// Dropped are the members removed or replaced, as paths, with the reason unless they are null:
+	// at most maxDropped.
 	Dropped []string
 }
 
 // maxDropped bounds Verdict.Dropped.
 const maxDropped = 8
 
-// Odd reports whether clients do not get the item as it was sent.
+// Odd reports whether clients get the item other than as sent.
 func (v *Verdict) Odd() bool { return v.Refused != "" || len(v.Dropped) > 0 }
 
-// Judge judges an item of a list. stateless says that its server is of the stateless era, so
-// that clients of the handshake era may lack what they cannot have: an output schema of
-// anything but an object, and properties that are true or false. That is not counted as odd.
-// Judge takes time and memory in
-// proportion to the size of the item.
+// Judge judges an item of a list. stateless is set if the server is of the stateless era; clients
+// of the handshake era then lack the parts unknown to them: an output schema of anything but an
+// object, and properties of true or false. This lack does not count as odd. Judge takes time and
+// memory in proportion to the size of the item.
 func Judge(surface wire.Surface, item []byte, stateless bool) Verdict {
 	if why := readable(item); why != "" {
 		return Verdict{Refused: why}
@@ -72,7 +64,7 @@ func Judge(surface wire.Surface, item []byte, stateless bool) Verdict {
 	return v
 }
 
-// Sound reports whether all clients accept an item of ours as it is.
+// Sound reports whether all clients accept an item of the proxy unchanged.
 func Sound(surface wire.Surface, item []byte) bool {
 	if readable(item) != "" {
 		return false
@@ -87,7 +79,7 @@ type cut struct {
 	with       string
 }
 
-// apply makes cuts. A cut can include others.
+// apply makes cuts. A cut can include further cuts.
 func apply(item []byte, cuts []cut) []byte {
 	if len(cuts) == 0 {
 		return item
@@ -115,8 +107,8 @@ func apply(item []byte, cuts []cut) []byte {
 	return out.Bytes()
 }
 
-// Summary says on one line what is odd about an item. It may contain names that the server
-// chose, made safe to show.
+// Summary returns the oddities of an item on one line, perhaps with names chosen by the server,
+// made safe to show.
 func (v *Verdict) Summary() string {
 	if v.Refused != "" {
 		return v.Refused

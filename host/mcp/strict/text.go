@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 )
 
-// describe reads a value and says what it is.
+// describe reads a value and names its kind.
 func describe(r *reader) string {
 	kind := r.d.PeekKind()
 	r.skip()
@@ -59,7 +59,7 @@ func number(r *reader) (literal, wrong string) {
 	return token.String(), ""
 }
 
-// integer reads an integer of 64 bits. Readers in Go do not take 1e3 or 1.0 for one.
+// integer reads an integer of 64 bits. Readers in Go refuse 1e3 and 1.0.
 func integer(r *reader) string {
 	literal, wrong := number(r)
 	if wrong != "" {
@@ -83,7 +83,7 @@ func fraction(r *reader) string {
 	return ""
 }
 
-// oneOf returns a check for one of these texts.
+// oneOf returns a check for the given texts.
 func oneOf(texts ...string) func(r *reader) string {
 	return func(r *reader) string {
 		if r.d.PeekKind() != '"' {
@@ -116,8 +116,8 @@ func listOf(check func(r *reader) string) func(r *reader) string {
 	}
 }
 
-// properties reads the properties of a schema. Readers of the handshake era want objects, and
-// get what means the same as true and false.
+// properties reads the properties of a schema. Readers of the handshake era want objects, and get
+// objects equivalent to true and false.
 func properties(r *reader) string {
 	if r.d.PeekKind() != '{' {
 		return " is " + describe(r)
@@ -152,7 +152,7 @@ func properties(r *reader) string {
 	return ""
 }
 
-// instant is a point in time as the SDKs for TypeScript accept it.
+// instant is a point in time in the form accepted by the SDKs for TypeScript.
 var instant = lazyregexp.New(`^(\d{4}-\d\d-\d\d)T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d+)?(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)$`)
 
 func moment(r *reader) string {
@@ -170,13 +170,13 @@ func moment(r *reader) string {
 	return ""
 }
 
-// uri splits a URI into scheme and what comes behind it.
+// uri splits a URI into scheme and rest.
 var uri = lazyregexp.New(`(?s)^([A-Za-z][A-Za-z0-9+.-]*):(.*)$`)
 
-// addressed are the schemes of URIs that must have a host.
+// addressed are the schemes of URIs with a mandatory host.
 var addressed = map[string]bool{"http": true, "https": true, "ws": true, "wss": true, "ftp": true}
 
-// address reads a URI. Readers in Python take it apart.
+// address reads a URI. Readers in Python take the URI apart.
 func address(r *reader) string {
 	text, ok := r.string()
 	if !ok {
