@@ -9,31 +9,28 @@ import (
 // maxQueued is how many proxied calls can wait to be written.
 const maxQueued = 256
 
-// maxGather bounds how much is gathered for one write, in bytes.
+// maxGather bounds the bytes gathered for one write.
 const maxGather = 256 << 10
 
-// asyncQueue holds proxied calls that wait to be written. One goroutine writes all
-// waiting calls with one write.
+// asyncQueue holds unwritten proxied calls. A goroutine writes all waiting calls with one write.
 type asyncQueue struct {
-	wake chan struct{} // holds a token while there may be work for the goroutine
+	wake chan struct{} // holds a token while the goroutine may have work
 
 	mu      sync.Mutex // guards the fields below; a leaf
 	waiting []queuedCall
-	ended   chan struct{} // closed when the goroutine has ended; nil before it is started
+	ended   chan struct{} // closed when the goroutine has ended; nil before the start
 	closed  bool
 }
 
-// queuedCall is a proxied call and the function to call once it is written.
+// queuedCall is a proxied call and the function to call after the write.
 type queuedCall struct {
 	call Proxied
 	then func()
 }
 
-// ProxiedAsync is [Log.Proxied] for callers that must not wait. Another goroutine
-// calls then when the call has been written or writing it has failed; then must not
-// block.
-// ProxiedAsync does nothing and returns false if too many calls are waiting, or if
-// the Log is closed or nil.
+// ProxiedAsync is [Log.Proxied] for callers that must not wait. Another goroutine calls then after
+// the write of the call, or after a failed write; then must not block. ProxiedAsync does nothing
+// and returns false if too many calls are waiting, or if the Log is closed or nil.
 func (l *Log) ProxiedAsync(p Proxied, then func()) bool {
 	if l == nil {
 		return false
@@ -60,15 +57,15 @@ func (l *Log) ProxiedAsync(p Proxied, then func()) bool {
 func (s *asyncQueue) signal() {
 	select {
 	case s.wake <- struct{}{}:
-	default: // it is awake already
+	default: // the goroutine is awake already
 	}
 }
 
 // stallTime is how long Close waits for calls to be written.
 const stallTime = 2 * time.Second
 
-// close refuses further calls and waits until the queued ones are written. It
-// returns false if that takes longer than stallTime, because a callback blocks.
+// close refuses further calls and waits until the queued calls are written. It returns false after
+// stallTime, because a callback blocks.
 func (s *asyncQueue) close() bool {
 	s.mu.Lock()
 	s.closed = true
@@ -88,8 +85,8 @@ func (s *asyncQueue) close() bool {
 	}
 }
 
-// take waits for calls and returns all that are queued; after close it returns none
-// once the queue is empty. It reuses the memory of the previous batch.
+// take waits for calls and returns all queued calls; after close, take returns none when the queue
+// is empty. take reuses the memory of the previous batch.
 func (s *asyncQueue) take(previous []queuedCall) []queuedCall {
 	clear(previous)
 	for {
@@ -103,7 +100,7 @@ func (s *asyncQueue) take(previous []queuedCall) []queuedCall {
 			return batch
 		}
 		<-s.wake
-		runtime.Gosched() // so that calls that are about to end join this batch
+		runtime.Gosched() // calls about to end join this batch
 	}
 }
 
@@ -121,8 +118,8 @@ func (l *Log) writeQueued(ended chan<- struct{}) {
 	}
 }
 
-// writeBatch writes calls from all[first] on, as many as fit into one write, and
-// returns the index after the last. buffer is reused memory, and so is reuse.
+// writeBatch writes calls from all[first] on, as many as fit into one write, and returns the index
+// after the last. buffer and reuse are reused memory.
 func (l *Log) writeBatch(all []queuedCall, first int, buffer []byte) (done int, reuse []byte) {
 	opts := l.options()
 	line := line{b: buffer[:0], redactor: opts.Redactor}

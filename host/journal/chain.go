@@ -12,21 +12,21 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// Chain is a run and the runs that continue it, one after the other.
+// Chain is a run and the runs that continue the run, one after the other.
 type Chain struct {
 	Start time.Time // of the first run
-	Runs  int       // how many there are
+	Runs  int       // number of runs
 	Last  Record    // of the last run
-	// Abandoned reports that the last run has no end and will not get one, because the
-	// process that made it has ended. This process may still be at it.
+	// Abandoned is set if the last run will stay without an end, because the run's process has
+	// ended. This process may still be working on the run.
 	Abandoned bool
 }
 
-// Chain returns the run with that whole id, and those that continue it, whichever process
-// made them. room, unless it is nil, is asked for memory. The error is ErrNotFound, a *RoomError,
-// or a failure to read.
+// Chain returns the run with the given whole id, and the runs of all processes that continue the
+// run. room, unless nil, is asked for memory. The error is ErrNotFound, a *RoomError, or a failure
+// to read.
 func (l *Log) Chain(id string, room Room) (Chain, error) {
-	ctx := context.Background() // what becomes of a run is asked for by this program
+	ctx := context.Background() // this program asks for the state of the run
 	r := l.Reader()
 	r.Room = room
 	first, err := r.Find(ctx, id)
@@ -47,7 +47,7 @@ func (l *Log) Chain(id string, room Room) (Chain, error) {
 	if err != nil {
 		return c, err
 	}
-	// All files are read, since any of the days may have what continues the run.
+	// All files are read, since any day may have a run that continues this run.
 	x, end, err := r.indexSince(first.Start)
 	defer end()
 	if x == nil || err != nil {
@@ -65,7 +65,7 @@ func (l *Log) Chain(id string, room Room) (Chain, error) {
 		last = x.runs[next[last.id]]
 		seen[last.id] = true
 	}
-	if elsewhere != "" && !seen[elsewhere] { // what it continues is on another machine
+	if elsewhere != "" && !seen[elsewhere] { // the continuing run is on another machine
 		c.Last, err = r.Find(ctx, elsewhere)
 		c.Runs = max(c.Runs, runs) + 1
 		return c, err
@@ -81,8 +81,8 @@ func (l *Log) Chain(id string, room Room) (Chain, error) {
 	return c, nil
 }
 
-// chainOfOthers returns the chain of a run whose record is lost, because it was on a machine
-// that was lost. missing says that it is not there.
+// chainOfOthers returns the chain of a run with a record lost together with a machine. missing is
+// the error for a missing record.
 func (r Reader) chainOfOthers(ctx context.Context, first string, missing error) (Chain, error) {
 	last, runs, err := r.lastOf(ctx, first)
 	if err != nil {
@@ -109,21 +109,21 @@ func (r Reader) lastOf(ctx context.Context, first string) (string, int, error) {
 	return last, runs, nil
 }
 
-// Rounds returns the runs of a dialogue with the client that rec is one of: the run that the
-// client requested, and those that continue it, oldest first. What cannot be read is left
+// Rounds returns the runs of the dialogue with the client to which rec belongs: the run requested
+// by the client, and the runs that continue the first run, oldest first. Unreadable runs are left
 // out. The error is a failure to read the directory, or the cause of ctx.
 func Rounds(ctx context.Context, dir string, rec Record) ([]Record, error) {
 	return Reader{Dir: dir}.Rounds(ctx, rec)
 }
 
-// Rounds is [Rounds] for all that the Reader reads.
+// Rounds is [Rounds] for all journals of the Reader.
 func (r Reader) Rounds(ctx context.Context, rec Record) ([]Record, error) {
 	const most = 1000 // a damaged journal may have a circle
 	rounds := []Record{rec}
 	for first := rec; first.Continues != "" && len(rounds) < most; {
 		before, err := r.Find(ctx, first.Continues)
 		if errors.Is(err, ErrNotFound) {
-			break // it was removed with its file
+			break // the run was removed with the file
 		}
 		if err != nil {
 			return nil, err
@@ -131,7 +131,7 @@ func (r Reader) Rounds(ctx context.Context, rec Record) ([]Record, error) {
 		first, rounds = before, append([]Record{before}, rounds...)
 	}
 	if !rec.Outcome.Asks {
-		return rounds, nil // nothing continues it
+		return rounds, nil // no run continues the last
 	}
 	later := map[string]Record{}
 	for other, err := range r.Scan(ctx, Filter{Since: rec.Start}) {
@@ -149,8 +149,8 @@ func (r Reader) Rounds(ctx context.Context, rec Record) ([]Record, error) {
 	return rounds, nil
 }
 
-// Unanswered reports whether the run or one of its nested runs has a question that the
-// client has not answered.
+// Unanswered reports whether the run or one of its nested runs has a question unanswered by the
+// client.
 func (r *Record) Unanswered() bool {
 	return r.Any(func(r *Record) bool {
 		for _, in := range r.Inputs {
@@ -162,8 +162,8 @@ func (r *Record) Unanswered() bool {
 	})
 }
 
-// indexSince returns an index of all events on this machine since a time; nil if there is none. end
-// gives back its memory.
+// indexSince returns an index of all events on this machine since a time; nil for no events. end
+// gives back the memory of the index.
 func (r Reader) indexSince(start time.Time) (all *index, end func(), failed error) {
 	x := newIndex(r.Dir)
 	for _, err := range (Reader{Dir: r.Dir, Room: r.Room}).read(context.Background(), x, Filter{Since: start}) {
@@ -178,9 +178,8 @@ func (r Reader) indexSince(start time.Time) (all *index, end func(), failed erro
 	return all, x.close, nil
 }
 
-// isAbandoned reports whether the process that wrote a run without an end has ended. It
-// has if another process, or nobody, has its name as a writer, or if the time is over that
-// the run may take.
+// isAbandoned reports whether the process of a run without an end has ended: this process or no
+// process has the run's writer name, or the longest time of the run is over.
 func (l *Log) isAbandoned(r *indexedRun, rec *Record) bool {
 	if l.opts.Now().Sub(rec.Start) > rec.Limits.Timeout+maxUndoTime {
 		return true
@@ -195,7 +194,7 @@ func (l *Log) isAbandoned(r *indexedRun, rec *Record) bool {
 	number := 1
 	if digits, ok := strings.CutPrefix(writer, "w"); ok {
 		number, _ = strconv.Atoi(digits)
-	} else if writer != "" { // a random one, which has no lock
+	} else if writer != "" { // a random name, which has no lock
 		return false
 	}
 	lock := regular.NewLock(filepath.Join(l.dir, lockName(number)))
@@ -206,6 +205,5 @@ func (l *Log) isAbandoned(r *indexedRun, rec *Record) bool {
 	return free && err == nil
 }
 
-// maxUndoTime is longer than a run can take to undo what it did, once its own time is
-// over.
+// maxUndoTime is longer than a run can take to undo calls, after the end of the run's own time.
 const maxUndoTime = 61 * time.Minute

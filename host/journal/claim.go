@@ -11,21 +11,21 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// claimsDir is the folder, in that of the journal, with an empty file for each run that
-// another one continues.
+// claimsDir is the subfolder of the journal with an empty file for each run continued by another
+// run.
 const claimsDir = "continued"
 
-// claimAge is how long a claim is kept at least. Clients cannot answer that late.
+// claimAge is the shortest lifetime of a claim. Clients cannot answer as late.
 const claimAge = 24 * time.Hour
 
 // claimsCleared is how often old claims are removed.
 const claimsCleared = 10 * time.Minute
 
-// ErrClaimed says that a run was claimed before.
+// ErrClaimed means that a run was claimed before.
 var ErrClaimed = errors.New("another run continues it already")
 
-// Claim takes the right to continue a run. One caller of all processes that share the
-// directory gets it, the others get ErrClaimed. A nil Log grants everything.
+// Claim takes the right to continue a run. Among all processes that share the directory, the first
+// caller gets the right, later callers get ErrClaimed. A nil Log grants everything.
 func (l *Log) Claim(id string) error {
 	if l == nil {
 		return nil
@@ -67,7 +67,7 @@ func (l *Log) claimPath(id string) (string, error) {
 	return filepath.Join(l.dir, claimsDir, id), nil
 }
 
-// clearClaims removes old claims. What cannot be removed now is removed later.
+// clearClaims removes old claims. Claims that cannot be removed now are removed later.
 func (l *Log) clearClaims() {
 	l.mu.Lock()
 	now := l.opts.Now()

@@ -10,22 +10,22 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// Copied are lines of other journals that are added to that in a directory.
+// Copied are lines of other journals to add to the journal in a directory.
 type Copied struct {
 	Runs  []RunLines
 	Calls [][]byte // lines of calls without a script, and of checkpoints, without newlines
 }
 
-// HasCopied reports whether a journal has lines of others for a day.
+// HasCopied reports whether a journal has lines of other journals for a day.
 func HasCopied(dir, day string) bool {
 	_, err := os.Lstat(filepath.Join(dir, fileName{day: day, writer: copiedWriter}.String()))
 	return err == nil
 }
 
-// AddCopied adds lines of other journals to that in a directory, except for the runs and calls
-// of which it has lines of others already. Each is added to the file of the day on which it
-// began. What is no event of its run, or no call, is left out. The error is a failure to read, or a
-// [*WriteError].
+// AddCopied adds lines of other journals to the journal in a directory, except for runs and calls
+// with copied lines already. Each run or call is added to the file of the first event's day. Lines
+// that are not events of their run, or not calls, are left out. The error is a failure to read, or
+// a [*WriteError].
 func AddCopied(ctx context.Context, dir string, c Copied) (leftOut int, err error) {
 	type addition struct {
 		id   string
@@ -84,7 +84,8 @@ func AddCopied(ctx context.Context, dir string, c Copied) (leftOut int, err erro
 	return leftOut, nil
 }
 
-// CopiedIDs returns the ids of the runs and calls of others that a journal has for a day.
+// CopiedIDs returns the ids of the runs and calls copied from other journals to a journal for a
+// day.
 func CopiedIDs(ctx context.Context, dir, day string) (map[string]bool, error) {
 	return idsIn(ctx, filepath.Join(dir, fileName{day: day, writer: copiedWriter}.String()))
 }
@@ -115,7 +116,7 @@ func idsIn(ctx context.Context, path string) (map[string]bool, error) {
 	return ids, nil
 }
 
-// RunOf returns the id of the run that a line is an event of.
+// RunOf returns the id of the run of an event line.
 func RunOf(line []byte) (string, error) {
 	if len(line) == 0 {
 		return "", errNoEvent

@@ -4,8 +4,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/guard/policy"
 )
 
-// decision adds what policy has decided about a call, and who has approved it; nothing for
-// nil.
+// decision adds policy's decision about a call, and the approval; nothing for nil.
 func (l *line) decision(d *policy.Decision) {
 	if d == nil {
 		return
@@ -32,7 +31,7 @@ func (l *line) decision(d *policy.Decision) {
 	l.close('}')
 }
 
-// decision returns the member that line.decision writes, nil if it is absent.
+// decision returns the member written by line.decision, or nil.
 func (f fields) decision() *policy.Decision {
 	o, ok := f.object("decision")
 	if !ok {

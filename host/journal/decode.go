@@ -17,8 +17,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// fields holds the members of a JSON object. Reading a member as a type that it does
-// not have sets err.
+// fields holds the members of a JSON object. Reading a member as a wrong type sets err.
 type fields struct {
 	raw map[string][]byte
 	err *error // the first error; shared with nested objects
@@ -62,7 +61,7 @@ func (f fields) fill(raw []byte) error {
 	return nil
 }
 
-// typeError records that a member is not what it should be.
+// typeError records a member of a wrong type.
 func (f fields) typeError(name, want string) {
 	if *f.err == nil {
 		*f.err = fmt.Errorf("%s is not %s", name, want)
@@ -112,7 +111,7 @@ func (f fields) json(name string) []byte {
 	return nil
 }
 
-// count returns a whole number that is not negative, 0 if the member is absent.
+// count returns a non-negative whole number, 0 if the member is absent.
 func (f fields) count(name string) uint64 {
 	v, ok := f.raw[name]
 	if !ok {
@@ -127,7 +126,7 @@ func (f fields) count(name string) uint64 {
 
 func (f fields) number(name string) int { return int(f.int64(name)) }
 
-// client returns the member client, with empty fields if it is absent.
+// client returns the member client, with empty fields if absent.
 func (f fields) client() Client {
 	c, _ := f.object("client")
 	return Client{Session: c.text("session"), Name: c.text("name"), Version: c.text("version"), Token: c.text("token")}
@@ -135,8 +134,8 @@ func (f fields) client() Client {
 
 func (f fields) duration(name string) time.Duration { return time.Duration(f.int64(name)) }
 
-// int64 returns a whole number, 0 if the member is absent. It can be negative, for
-// instance when the clock was set back during a run.
+// int64 returns a whole number, 0 if the member is absent. The number can be negative, for example
+// after the clock was set back during a run.
 func (f fields) int64(name string) int64 {
 	v, ok := f.raw[name]
 	if !ok {
@@ -210,8 +209,8 @@ func (f fields) objects(name string) []fields {
 	return all
 }
 
-// texts reads an array of at most maxServers strings; nil if it is absent. The
-// error is a *BoundError.
+// texts reads an array of at most maxServers strings; nil if the array is absent. The error is a
+// *BoundError.
 func (f fields) texts(name string) ([]string, error) {
 	elements := f.elements(name)
 	if elements == nil {
@@ -231,7 +230,7 @@ func (f fields) texts(name string) ([]string, error) {
 	return list, nil
 }
 
-// readBegin reads the event that begins a run.
+// readBegin reads the first event of a run.
 func readBegin(id string, f fields) (Record, error) {
 	if v := f.count("v"); v > version {
 		return Record{}, fmt.Errorf("run %s: written by a later version of this program (format %d, this one reads %d)", id, v, version)
@@ -291,8 +290,8 @@ func readBegin(id string, f fields) (Record, error) {
 	return r, *f.err
 }
 
-// apply adds an event other than begin and answer to the record of its run. It
-// ignores events of unknown kinds.
+// apply adds an event other than begin and answer to the record of the run. apply ignores events of
+// unknown kinds.
 func (r *Record) apply(kind string, f fields) error {
 	r.Redacted = r.Redacted || f.flag("redacted")
 	r.Incomplete = r.Incomplete || f.flag("incomplete")
@@ -342,7 +341,7 @@ func (f fields) level() abi.LogLevel {
 	return abi.LogLevel(n)
 }
 
-// answer applies the event that ends a call.
+// answer applies the last event of a call.
 func (c *CallRecord) answer(f fields) {
 	c.Done, c.Start, c.Duration, c.Progress = true, f.duration("start"), f.duration("duration"), f.number("progress")
 	a := &c.Answer

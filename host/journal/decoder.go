@@ -10,20 +10,20 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
 )
 
-// The bounds of a record with its nested runs. They follow from the limits on runs:
-// how many calls can be configured, and how deeply runs can call each other. A larger
-// record was not written by this program.
+// The bounds of a record with its nested runs. They follow from the limits on runs: the
+// configurable number of calls, and the nesting of runs. This program does not write larger
+// records.
 const (
-	maxRecord  = 1 << 30          // bytes of its lines
+	maxRecord  = 1 << 30          // bytes of the lines of the record
 	maxCalls   = 1_000_000        // calls, and as many compensations
 	maxEntries = 4_000_000        // log entries
-	maxDepth   = abi.MaxChain + 1 // nested runs: code that is not saved, then saved tools
+	maxDepth   = abi.MaxChain + 1 // nested runs: unsaved code, then saved tools
 	maxServers = 10_000
 )
 
-// BoundError says that a record is larger than a run can be.
+// BoundError means that a record is larger than any run.
 type BoundError struct {
-	What  string // what it has too many of: "bytes", "calls", ...
+	What  string // the excessive part: "bytes", "calls", ...
 	Limit int    // how many are allowed
 }
 
@@ -34,17 +34,17 @@ func (e *BoundError) Error() string {
 // decoder builds records from the lines of a journal.
 type decoder struct {
 	runs     map[string]*partialRun
-	children map[string][]string // ids of the runs that a run has called
+	children map[string][]string // ids of the runs called by a run
 
 	calls, undos, entries, inputs int // in all runs together
-	steps                         int // how often a call was examined to find or sort one; for tests
+	steps                         int // number of calls examined in searches and sorts; for tests
 	lines                         int // how many were added; for tests
 }
 
-// partialRun is one run that is being decoded.
+// partialRun is a run during decoding.
 type partialRun struct {
 	Record
-	lastCall map[int]int // index of the last call with that Seq
+	lastCall map[int]int // index of the last call with the Seq
 }
 
 func newDecoder() *decoder {
@@ -77,7 +77,7 @@ func (d *decoder) add(text []byte) error {
 		return fmt.Errorf("run %s: the line that begins it is missing", id)
 	}
 	if kind == eventEnd && f.raw["prev"] != nil {
-		if p, err := seal.Cut(text); err == nil { // else it can still be read
+		if p, err := seal.Cut(text); err == nil { // else the line can still be read
 			rec.Head, rec.Seal = seal.Event(p.Body).String(), p.Seal
 		}
 	}
@@ -131,14 +131,14 @@ func (d *decoder) apply(r *partialRun, kind string, f fields) error {
 	return nil
 }
 
-// tree returns a run with the runs that it called, as far as they are known. Lines that are
-// added later do not change it. depth is its level in the tree, from 1.
+// tree returns a run with the known nested runs. Later lines do not change the result. depth is the
+// level of the run in the tree, from 1.
 func (d *decoder) tree(id string, depth int) (Record, error) {
 	if depth > maxDepth {
 		return Record{}, &BoundError{"nested runs", maxDepth}
 	}
 	rec := d.runs[id].Record
-	rec.Calls = slices.Clone(rec.Calls) // lastCall has the places of the others
+	rec.Calls = slices.Clone(rec.Calls) // lastCall has the places of earlier calls
 	slices.SortStableFunc(rec.Calls, func(a, b CallRecord) int {
 		d.steps++
 		return cmp.Compare(a.Seq, b.Seq)

@@ -9,10 +9,10 @@ import (
 	"slices"
 )
 
-// Encode writes a record with its nested runs in the format of the journal: one event
-// per line, the beginning of each run first. So a run can be copied to another
-// machine. Encode redacts nothing. The events have no digests and no signatures, since they are not
-// the lines that were signed; see [Reader.Lines] for these.
+// Encode writes a record with its nested runs in the format of the journal: one event per line, the
+// beginning of each run first. The result can be copied to another machine. Encode redacts nothing.
+// The events have no digests and no signatures, since they are not the signed lines; [Reader.Lines]
+// returns the signed lines.
 func Encode(w io.Writer, r Record) error {
 	l := &line{}
 	if err := encode(w, l, &r); err != nil {
@@ -67,10 +67,9 @@ func encode(w io.Writer, l *line, r *Record) error {
 	return flush()
 }
 
-// Decode reads what Encode has written, or the lines of one run copied from a journal,
-// with or without those of the runs that it called. Another program may have rewritten
-// the lines, with spaces or another order of members. The error names the line that
-// cannot be read.
+// Decode reads the output of Encode, or the lines of a run copied from a journal, with or without
+// the lines of nested runs. Another program may have rewritten the lines, with spaces or another
+// order of members. The error names the unreadable line.
 func Decode(r io.Reader) (Record, error) {
 	d := newDecoder()
 	n := 0
@@ -80,7 +79,7 @@ func Decode(r io.Reader) (Record, error) {
 			return Record{}, &BoundError{"bytes", maxRecord}
 		}
 		if err == nil || errors.Is(err, errTorn) && readable(l.text) {
-			err = d.add(bytes.Clone(l.text)) // the record keeps parts of it
+			err = d.add(bytes.Clone(l.text)) // the record keeps parts of the line
 		}
 		if err != nil {
 			return Record{}, fmt.Errorf("line %d: %w", n, err)
@@ -141,8 +140,7 @@ func readHead(text []byte) (head, error) {
 	return h, nil
 }
 
-// isID reports whether text can be an id: it contains nothing that would have to be
-// escaped.
+// isID reports whether text can be an id: without characters that need escapes.
 func isID(text []byte) bool {
 	for _, c := range text {
 		if c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') {
@@ -152,19 +150,19 @@ func isID(text []byte) bool {
 	return len(text) > 0 && len(text) <= 64
 }
 
-// maxLine bounds one line, in bytes. A line can contain an answer twice, and escaped.
+// maxLine bounds a line, in bytes. A line can contain an answer twice, and escaped.
 const maxLine = maxRecord
 
-// lineAt is a line without its newline, and its position.
+// lineAt is a line without the newline, with the position.
 type lineAt struct {
 	text     []byte // valid until the next line is read
-	from, to int64  // to is after its newline
+	from, to int64  // to is after the newline
 }
 
 var errTorn = errors.New("it is incomplete: its end is missing")
 
-// readLines yields the lines of r, and errTorn with the last one if it has no newline.
-// It skips empty lines and stops at an error of r.
+// readLines yields the lines of r, and errTorn with a last line without a newline. Empty lines are
+// skipped, and an error of r ends the iteration.
 func readLines(r io.Reader) func(func(lineAt, error) bool) {
 	return func(yield func(lineAt, error) bool) {
 		b := bufio.NewReaderSize(r, 64<<10)

@@ -11,8 +11,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// version is the version of the format. It is in the event that begins a run; readers
-// refuse later versions.
+// version is the version of the format. The first event of a run has the version; readers refuse
+// later versions.
 const version = 1
 
 // The kinds of events; see docs/journal.md.
@@ -29,20 +29,20 @@ const (
 	eventCheckpoint = "checkpoint"
 )
 
-// kinds are the kinds of events that a run can have and that this program understands. Who verifies
-// a run refuses others, since they may change what it means.
+// kinds are the kinds of events of a run known to this program. The verification of a run refuses
+// unknown kinds, since they may change the meaning of the run.
 var kinds = map[string]bool{
 	eventBegin: true, eventCall: true, eventAnswer: true, eventUndo: true, eventLog: true, eventInput: true, eventEnd: true,
 }
 
-// IsKind reports whether runs can have events of that kind.
+// IsKind reports whether runs can have events of the given kind.
 func IsKind(kind string) bool { return kinds[kind] }
 
-// begin writes the event that begins a run. missing says what the record lacks.
+// begin writes the first event of a run. missing are the gaps of the record.
 func (l *line) begin(id string, start time.Time, b *Begin, missing gaps) {
 	l.start(eventBegin, id)
 	l.redacted = missing.redacted
-	if b.Parent != nil { // first, because readHead looks for it there
+	if b.Parent != nil { // first, because readHead expects the parent as the first member
 		l.open("parent", '{')
 		l.plain("run", b.Parent.Run)
 		l.number("call", int64(b.Parent.Call))
@@ -85,7 +85,7 @@ func (l *line) begin(id string, start time.Time, b *Begin, missing gaps) {
 	l.finish()
 }
 
-// gaps says what a record lacks; see Record.
+// gaps are the gaps of a record; see Record.
 type gaps struct{ redacted, incomplete bool }
 
 // texts adds an array of strings, unless list is nil.
@@ -100,7 +100,7 @@ func (l *line) texts(name string, list []string) {
 	l.close(']')
 }
 
-// element adds a string to an array, even if it is empty.
+// element adds a string to an array, even an empty string.
 func (l *line) element(s string) {
 	if s == "" {
 		l.plain("", "")
@@ -128,8 +128,8 @@ func (l *line) client(c *Client) {
 	l.close('}')
 }
 
-// definition adds the definition of a tool without its times and counts, which do not
-// matter for the run.
+// definition adds the definition of a tool without times and counts, which do not matter for the
+// run.
 func (l *line) definition(d *tools.Definition) {
 	l.open("definition", '{')
 	l.text("description", d.Description)
@@ -174,7 +174,7 @@ func (l *line) limits(m *Limits) {
 	l.close('}')
 }
 
-// call writes the event of a call that is about to be made.
+// call writes the event of a starting call.
 func (l *line) call(id string, c *CallRecord) {
 	l.start(eventCall, id)
 	l.number("seq", int64(c.Seq))
@@ -242,20 +242,20 @@ func (l *line) callError(name string, e *abi.CallError) {
 	l.close('}')
 }
 
-// smallValue is the size in bytes up to which the value that a script received is
-// written even if it is a part of the result.
+// smallValue is the size in bytes up to which a value received by a script is written even if the
+// value is a part of the result.
 const smallValue = 256
 
-// The parts of a result that are not written a second time as the value.
+// The parts of a result that are not written again as the value.
 const (
 	fromResult     = "result"            // the whole result
-	fromStructured = "structuredContent" // that member
-	fromContent    = "content"           // that member
+	fromStructured = "structuredContent" // the member structuredContent
+	fromContent    = "content"           // the member content
 	fromText       = "text"              // the text of the only block, as a raw JSON string
-	fromJSON       = "json"              // the JSON in that text
+	fromJSON       = "json"              // the JSON in the text
 )
 
-// from returns the part of the result that equals the value, "" if none does.
+// from returns the part of the result equal to the value, or "".
 func (a *Answer) from() string {
 	if len(a.Value) <= smallValue {
 		return ""
@@ -268,7 +268,7 @@ func (a *Answer) from() string {
 	return ""
 }
 
-// part returns a part of a result, nil if it does not exist.
+// part returns a part of a result, or nil.
 func part(result []byte, from string) []byte {
 	switch from {
 	case fromResult:
@@ -291,7 +291,7 @@ func part(result []byte, from string) []byte {
 	return nil
 }
 
-// undo writes the event of a compensation that the script has registered.
+// undo writes the event of a compensation registered by the script.
 func (l *line) undo(id string, u *UndoRecord) {
 	l.start(eventUndo, id)
 	l.text("server", u.Server)
@@ -317,7 +317,7 @@ func (l *line) input(id string, in *InputRecord) {
 // levelNames maps log levels to their names in the journal.
 var levelNames = map[abi.LogLevel]string{abi.LogInfo: "info", abi.LogWarn: "warn", abi.LogError: "error"}
 
-// entry adds an entry to a log event that has been started.
+// entry adds an entry to a started log event.
 func (l *line) entry(e *Entry) {
 	l.open("", '{')
 	l.number("at", int64(e.At))
@@ -330,7 +330,7 @@ func (l *line) entry(e *Entry) {
 	l.close('}')
 }
 
-// end writes the event that ends a run.
+// end writes the last event of a run.
 func (l *line) end(id string, d time.Duration, o *Outcome, incomplete bool) {
 	l.start(eventEnd, id)
 	l.number("duration", int64(d))

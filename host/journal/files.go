@@ -19,7 +19,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// files manages the files that a Log writes. It is guarded by Log.mu.
+// files manages the files of a Log. Log.mu guards files.
 type files struct {
 	dir               string
 	maxSize, maxTotal int64
@@ -28,7 +28,7 @@ type files struct {
 	log               *slog.Logger
 
 	writer string       // part of the file names; "" for the first writer
-	lock   *flock.Flock // held while we are that writer; nil: no name claimed, or a random one
+	lock   *flock.Flock // held while this process is the writer; nil: no name claimed, or a random name
 	file   *os.File     // nil: none is open
 	name   fileName
 	size   int64
@@ -37,12 +37,12 @@ type files struct {
 	undigested bool // LogOptions.undigested
 
 	chain  seal.Link // the last link of this writer; see links.go
-	signed uint64    // a signature covers everything up to that Number
-	marked time.Time // when the last one was made
-	sealed uint64    // the Number of a checkpoint that was the last link and signs all before
-	whole  uint64    // the same of the end of a run that is signed
-	// unmarked says that the file was opened, and has no checkpoint since then. old are files to
-	// be removed, and gone what the next checkpoint says of those and of others that were.
+	signed uint64    // a signature covers everything up to this Number
+	marked time.Time // when the last checkpoint was made
+	sealed uint64    // the Number of a last checkpoint that signs all earlier links
+	whole  uint64    // the same for the signed end of a run
+	// unmarked is set if the file was opened without a checkpoint since then. old are files to be
+	// removed, gone the removed files to list in the next checkpoint.
 	unmarked bool
 	old      []fileName
 	gone     []goneFile
@@ -50,8 +50,8 @@ type files struct {
 
 // position is a position in the output of a Log.
 type position struct {
-	number int   // of the file, counting those that the Log has opened
-	size   int64 // offset in that file, in bytes
+	number int   // of the file, counting the files opened by the Log
+	size   int64 // offset in the file, in bytes
 }
 
 func (p position) before(o position) bool {
@@ -60,13 +60,13 @@ func (p position) before(o position) bool {
 
 func (f *files) position() position { return position{f.number, f.size} }
 
-// append writes lines at the end of the day's file, which is created if needed. Those at ends get
-// links. before, which may be nil, is called with the place where they will be.
+// append writes lines at the end of the day's file, which is created if needed. The lines at ends
+// get links. before, which may be nil, is called with the future place of the lines.
 func (f *files) append(lines []byte, ends []ending, now time.Time, before func(Place) error) (position, error) {
 	if err := f.ensureOpen(dayOf(now), int64(len(lines)+len(ends)*seal.MaxLink), now); err != nil {
 		return position{}, err
 	}
-	defer f.removeOld() // also if there is no room for the lines
+	defer f.removeOld() // even if the lines do not fit
 	chain, first := f.chain, []byte(nil)
 	if f.unmarked && !f.undigested && len(ends)+len(f.gone) > 0 {
 		first, chain = f.checkpoint(now)
@@ -100,15 +100,15 @@ func (f *files) write(lines []byte) error {
 		f.size += int64(n)
 		return nil
 	}
-	// A partial line cannot be read. If it cannot be removed, the next process that
-	// opens the file ends the line.
+	// A partial line cannot be read. If the removal fails, the next process to open the file ends
+	// the line.
 	if n > 0 {
 		err = errors.Join(err, f.file.Truncate(f.size))
 	}
 	return errors.Join(err, f.closeFile(false))
 }
 
-// ensureOpen makes sure that a file for that day is open and has room for more bytes.
+// ensureOpen opens a file of the day with room for more bytes, if necessary.
 func (f *files) ensureOpen(day string, more int64, now time.Time) error {
 	if f.file != nil && f.name.day == day && (f.size == 0 || f.size+more <= f.maxSize) {
 		return nil
@@ -145,7 +145,7 @@ func (f *files) ensureOpen(day string, more int64, now time.Time) error {
 	return nil
 }
 
-// lastPart returns the number of the last part that the writer has written for a day.
+// lastPart returns the number of the writer's last part for a day.
 func (f *files) lastPart(day string) int {
 	part := 0
 	all, _ := listFiles(f.dir) // opening the file will fail too
@@ -161,11 +161,11 @@ func (f *files) lastPart(day string) int {
 // names are reused.
 const maxWriters = 64
 
-// lockName returns the name of the file that the writer with that number, from 1, locks.
+// lockName returns the name of the lock file of the writer with the given number, from 1.
 func lockName(number int) string { return fmt.Sprintf(".writer-%d.lock", number) }
 
-// claim takes the first writer name that no other process uses. So there is one file
-// per day unless several processes run at the same time.
+// claim takes the first unused writer name. So a day has one file unless several processes run at
+// the same time.
 func (f *files) claim() error {
 	if f.lock != nil || f.writer != "" {
 		return nil
@@ -257,7 +257,7 @@ func endLine(file *os.File) (size int64, err error) {
 	return size + int64(n), err
 }
 
-// closeFile closes the current file, and syncs it first if durable is set.
+// closeFile closes the current file, after a sync if durable is set.
 func (f *files) closeFile(durable bool) error {
 	file := f.file
 	f.file = nil
@@ -287,8 +287,9 @@ func (f *files) close() error {
 	return err
 }
 
-// oldFiles returns the files that are too old, then the oldest ones while the total size is too large.
-// It leaves out the last file of each writer, because another process may be writing to it.
+// oldFiles returns the files above the age limit, then the oldest files while the total size
+// exceeds the limit. The last file of each writer is left out, because another process may be
+// writing to the file.
 func (f *files) oldFiles(now time.Time) (old []fileName) {
 	all, err := listFiles(f.dir)
 	if err != nil {

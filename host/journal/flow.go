@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// FlowRecord is something that information flow has found out or decided about a run
-// (package flow). People see it; what agents see of a run does not depend on it.
+// FlowRecord is a finding or decision of information flow about a run (package flow). People see
+// the records; the agents' view of a run does not depend on them.
 type FlowRecord struct {
 	At   time.Duration // since the start of the run
 	What string        // see the constants
 	// Label is the name of a label, or names of several; "" for none.
 	Label string
-	// Server and Tool are the real names of what it is about; "" for none.
+	// Server and Tool are the real names of the subject; "" for none.
 	Server, Tool string
-	// Path is that of the run of a saved tool; see shadow.Batch.
+	// Path is the path of the run of a saved tool; see shadow.Batch.
 	Path string
 	Text string
-	// Arguments are those of a call of a shadow; nil for none.
+	// Arguments are the arguments of a call of a shadow; nil for none.
 	Arguments []byte
-	// Allowed says that a person has allowed the call, or that a call of a shadow succeeded.
+	// Allowed is set if a person has allowed the call, or a call of a shadow succeeded.
 	Allowed bool
 }
 
@@ -30,16 +30,16 @@ const (
 	FlowDeny     = "deny"     // a call was not made, and the run ends
 	FlowUndo     = "undo"     // a compensation was not made
 	FlowAsk      = "ask"      // a person was asked about a call
-	FlowReport   = "report"   // a call was made that the shadows do not all make
+	FlowReport   = "report"   // a call was made that some shadows do not make
 	FlowReplace  = "replace"  // the call of a shadow was made
 	FlowWithhold = "withhold" // a call of the run was not made, and the run goes on
 	FlowShort    = "short"    // a shadow had more to send than the run
-	FlowInherit  = "inherit"  // a server was given what may depend on labelled answers
+	FlowInherit  = "inherit"  // a server got data that may depend on labelled answers
 	FlowClear    = "clear"    // result and log do not depend on the label
 	FlowResult   = "result"   // the labels of result and log
 )
 
-// Flow records what information flow has found out or decided. After Close it does nothing.
+// Flow records a finding or decision of information flow. After Close, Flow does nothing.
 func (r *Run) Flow(e FlowRecord) {
 	e.At = r.since()
 	r.mu.Lock()
@@ -53,12 +53,12 @@ func (r *Run) Flow(e FlowRecord) {
 	}
 }
 
-// Flows reports whether there is such a FlowRecord in the record of the run.
+// Flows reports whether the record of the run has a FlowRecord with the given What.
 func (r *Record) Flows(what string) bool {
 	return slices.ContainsFunc(r.Flow, func(e FlowRecord) bool { return e.What == what })
 }
 
-// FlowLabels returns the names of the labels of all answers of the run, with the runs below it.
+// FlowLabels returns the names of the labels of all answers of the run, with the nested runs.
 func (r *Record) FlowLabels() []string {
 	var names []string
 	for _, e := range r.Flow {

@@ -17,23 +17,21 @@ type FollowOptions struct {
 	// Tick makes Follow look for new events, in addition to the notifications of
 	// the file system, which some file systems lack. Nil means every two seconds.
 	Tick <-chan time.Time
-	// Started, if set, is called once Follow has skipped what is in the journal
-	// already. Runs that end after that are yielded.
+	// Started, if set, is called after Follow has skipped the existing events of the journal. Runs
+	// that end afterwards are yielded.
 	Started func()
 	Now     func() time.Time // nil is time.Now
-	// Unfinished yields runs that have not ended too, each as often as it got new
-	// events. Only these events are read then, not the whole run, and the record is valid
-	// only until the next one.
+	// Unfinished also yields unfinished runs, each run as often as new events arrive. Only the new
+	// events are read, not the whole run, and a record is valid only until the next record.
 	Unfinished bool
-	// Pause is the least time between two looks for new events, so that a consumer of
-	// Unfinished is not called for each event; 0 means none.
+	// Pause is the least time between two looks for new events, to spare a consumer of Unfinished a
+	// call for each event; 0 means no pause.
 	Pause time.Duration
 }
 
-// Follow yields the runs that clients request, with their nested runs, as they end,
-// whichever process they run in, until ctx ends. It does not yield runs that have
-// ended before. The directory need not exist yet. An error says what cannot be read;
-// Follow continues after it.
+// Follow yields the runs requested by clients, with their nested runs, at the end of each run, from
+// all processes, until ctx ends. Runs that ended earlier are not yielded. The directory need not
+// exist yet. An error describes unreadable data; Follow continues after the error.
 func Follow(ctx context.Context, dir string, opts FollowOptions) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		f := follower{index: newIndex(dir), yield: yield, now: opts.Now, partial: map[string]*partialTree{}}
@@ -91,31 +89,31 @@ type follower struct {
 	yield    func(Record, error) bool
 	watching bool
 	now      func() time.Time
-	// partial has what was read of the runs that go on, by the id of their root, and order
-	// their ids, the one that got events last at the end.
+	// partial has the read part of the unfinished runs, by the id of their root, and order their
+	// ids, with the last active run at the end.
 	partial map[string]*partialTree
 	order   []string
 }
 
-// maxPartial is how many runs are kept in memory while they go on. The others are read
-// from their beginning whenever they get events.
+// maxPartial is the number of unfinished runs kept in memory. Further unfinished runs are read from
+// their beginning at each new event.
 const maxPartial = 32
 
-// partialTree is a run that goes on, with its nested runs.
+// partialTree is an unfinished run with nested runs.
 type partialTree struct {
 	*decoder
 	taken map[string]int // how many events of each run were decoded
 }
 
-// watch subscribes to changes of the directory once it exists.
+// watch subscribes to changes of the directory as soon as the directory exists.
 func (f *follower) watch(w *fsnotify.Watcher) {
 	if !f.watching && w.Events != nil {
 		f.watching = w.Add(f.dir) == nil
 	}
 }
 
-// poll reads new events and yields the runs that have ended, unless skip is set. It
-// returns false when the consumer has stopped, or ctx has ended.
+// poll reads new events and yields the ended runs, unless skip is set. It returns false when the
+// consumer has stopped, or ctx has ended.
 func (f *follower) poll(ctx context.Context, skip bool) bool {
 	files, err := listFiles(f.dir)
 	if err != nil {
@@ -133,7 +131,7 @@ func (f *follower) poll(ctx context.Context, skip bool) bool {
 	}
 	first := dayOf(f.now().Add(-maxRunTime))
 	for _, name := range files {
-		if name.day < first { // the runs of that day are over
+		if name.day < first { // the runs of the day are over
 			continue
 		}
 		var ended []*indexedRun
@@ -157,7 +155,7 @@ func (f *follower) poll(ctx context.Context, skip bool) bool {
 	return true
 }
 
-// end handles a run that has ended. Nested runs are kept until their root ends.
+// end handles an ended run. Nested runs are kept until their root ends.
 func (f *follower) end(ctx context.Context, r *indexedRun, skip bool) bool {
 	if !r.begun || r.parent != "" {
 		return true
@@ -166,14 +164,14 @@ func (f *follower) end(ctx context.Context, r *indexedRun, skip bool) bool {
 	return skip || f.yieldTree(ctx, r)
 }
 
-// drop forgets a run and its nested runs.
+// drop forgets a run with nested runs.
 func (f *follower) drop(id string) {
 	f.forget(id)
 	delete(f.partial, id)
 	f.order = slices.DeleteFunc(f.order, func(other string) bool { return other == id })
 }
 
-// yieldTree reads the new events of a run and of its nested runs, and yields the run.
+// yieldTree reads the new events of a run and of the nested runs, and yields the run.
 func (f *follower) yieldTree(ctx context.Context, r *indexedRun) bool {
 	t := f.partial[r.id]
 	if t == nil {
@@ -207,7 +205,7 @@ func (f *follower) yieldTree(ctx context.Context, r *indexedRun) bool {
 	return rec.ID == "" || f.yield(rec, nil)
 }
 
-// take decodes the events of a run and of its nested runs that are new.
+// take decodes the new events of a run and of the nested runs.
 func (t *partialTree) take(ctx context.Context, x *index, r *indexedRun, files *openFiles, faults *[]error, depth int) {
 	for n, at := range r.events[t.taken[r.id]:] {
 		if n%linesPerCheck == 0 && ctx.Err() != nil {
@@ -229,7 +227,7 @@ func (t *partialTree) take(ctx context.Context, x *index, r *indexedRun, files *
 	}
 }
 
-// unfinished yields the runs that got events and have not ended, unless skip is set.
+// unfinished yields the unfinished runs with new events, unless skip is set.
 func (f *follower) unfinished(ctx context.Context, skip bool) bool {
 	roots := map[*indexedRun]bool{}
 	for id := range f.touched {

@@ -7,10 +7,9 @@ import (
 	"time"
 )
 
-// NewID returns an id for a run that starts at t: a version 7 UUID (RFC 9562, section
-// 5.7) in lower case. The twelve bits after the milliseconds hold the fraction of the
-// millisecond (section 6.2, method 3), so that ids sort by time to about a quarter of
-// a microsecond.
+// NewID returns an id for a run that starts at t: a version 7 UUID (RFC 9562, section 5.7) in lower
+// case. The twelve bits after the milliseconds hold the fraction of the millisecond (section 6.2,
+// method 3): ids sort by time to about a quarter of a microsecond.
 func NewID(t time.Time) string {
 	var u [16]byte
 	rand.Read(u[8:]) // never fails, see crypto/rand

@@ -15,10 +15,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// LineError says that a line of a journal cannot be read. The rest of the journal
-// can.
+// LineError is the error of an unreadable line of a journal. The rest of the journal is readable.
 type LineError struct {
-	File   string // its path
+	File   string // path of the file
 	Offset int64  // of the line, in bytes
 	Err    error
 }
@@ -43,16 +42,16 @@ type index struct {
 	onProxied func(linePos)
 	// onCheckpoint is the same for lines of checkpoints.
 	onCheckpoint func(linePos)
-	// touched has the ids of the runs that got events, if it is not nil.
+	// touched has the ids of the runs with new events, unless touched is nil.
 	touched map[string]bool
 
-	room           Room  // nil: its memory is not counted
-	bytes, counted int64 // what it takes, and for how much of that there is memory
+	room           Room  // nil: the memory of the index is not counted
+	bytes, counted int64 // bytes of the index, and the part of them with memory from room
 	held           []Memory
 }
 
-// About how many bytes an index takes for an event, a run, and a line of a proxied call. Slices
-// grow to twice what is in them.
+// Approximate bytes of an index for an event, a run, and a line of a proxied call. Slices grow to
+// twice the size of their contents.
 const (
 	eventBytes   = 2 * 24
 	runBytes     = 300
@@ -63,7 +62,7 @@ const (
 // like small messages.
 const indexChunk = 256 << 10
 
-// count takes memory for what the index has grown to. The error is a *RoomError.
+// count takes memory for the growth of the index. The error is a *RoomError.
 func (x *index) count(ctx context.Context) error {
 	for x.room != nil && x.bytes > x.counted+budget.Small {
 		m, err := x.room(ctx, indexChunk)
@@ -90,18 +89,17 @@ type proxiedPos struct {
 	id string
 }
 
-// indexedRun holds the positions of the events of one run. Those of a later day may
-// come first.
+// indexedRun holds the positions of the events of a run. Events of a later day may come first.
 type indexedRun struct {
 	id        string
-	parent    string // id of the run that called it, "" for none
-	continues string // id of the run that it continues, "" for none
+	parent    string // id of the calling run, "" for none
+	continues string // id of the continued run, "" for none
 	begun     bool
 	events    []linePos
 	children  []string
 }
 
-// linePos is the position of a line. It is small because there are very many.
+// linePos is the position of a line. linePos is small because lines are numerous.
 type linePos struct {
 	file *fileName
 	at   int64
@@ -122,13 +120,13 @@ func (x *index) run(id string) *indexedRun {
 	return r
 }
 
-// add reads the new lines of a file. fault is called with a *LineError, or with the
-// reason why the file cannot be read; it returns whether to go on. ended, which may be
-// nil, is called with the runs that have ended. When ctx ends, the last fault is its cause.
+// add reads the new lines of a file. fault is called with a *LineError, or with the error of an
+// unreadable file, and returns whether to continue. ended, which may be nil, is called with ended
+// runs. When ctx ends, the last fault is the cause of ctx.
 func (x *index) add(ctx context.Context, name fileName, fault func(error) bool, ended func(*indexedRun)) (goOn bool) {
 	path := filepath.Join(x.dir, name.String())
 	f, err := regular.Open(path)
-	if errors.Is(err, fs.ErrNotExist) { // removed since it was listed
+	if errors.Is(err, fs.ErrNotExist) { // removed since the listing
 		return true
 	}
 	if err != nil {
@@ -146,7 +144,7 @@ func (x *index) add(ctx context.Context, name fileName, fault func(error) bool, 
 			return false
 		}
 		if errors.Is(err, errTorn) && ended != nil {
-			break // it is being written
+			break // the line is being written
 		}
 		at := linePos{file: &name, at: from + l.from, size: len(l.text)}
 		if err == nil {
@@ -168,7 +166,7 @@ func (x *index) add(ctx context.Context, name fileName, fault func(error) bool, 
 // them.
 const linesPerCheck = 128
 
-// addLine adds one line to the index.
+// addLine adds a line to the index.
 func (x *index) addLine(text []byte, at linePos, ended func(*indexedRun)) error {
 	h, err := readHead(text)
 	if err != nil {
@@ -213,7 +211,7 @@ func (x *index) addLine(text []byte, at linePos, ended func(*indexedRun)) error 
 	return nil
 }
 
-// forget drops a run and its nested runs.
+// forget drops a run with nested runs.
 func (x *index) forget(id string) {
 	r := x.runs[id]
 	if r == nil {
@@ -225,8 +223,7 @@ func (x *index) forget(id string) {
 	}
 }
 
-// roots returns the runs that have begun and that no other run called, the newest
-// first.
+// roots returns the runs that have begun without a calling run, newest first.
 func (x *index) roots() []*indexedRun {
 	var roots []*indexedRun
 	for _, r := range x.runs {
@@ -238,8 +235,8 @@ func (x *index) roots() []*indexedRun {
 	return roots
 }
 
-// rootOf returns the run that called a run, directly or not, or the run itself; nil if that
-// has not begun.
+// rootOf returns the outermost run around a run, or the run itself; nil if the outermost run has
+// not begun.
 func (x *index) rootOf(id string) *indexedRun {
 	for range maxDepth + 1 {
 		r := x.runs[id]
@@ -254,8 +251,8 @@ func (x *index) rootOf(id string) *indexedRun {
 	return nil
 }
 
-// load reads a run with its nested runs. faults are the lines that cannot be read. When ctx
-// ends, it returns false.
+// load reads a run with nested runs. faults are the unreadable lines. When ctx ends, load returns
+// false.
 func (x *index) load(ctx context.Context, r *indexedRun) (rec Record, ok bool, faults []error) {
 	files := newOpenFiles(x.dir)
 	defer files.close()

@@ -1,41 +1,11 @@
-// Package journal records composite runs: the request, every call that the script
-// made with its whole answer, its log, and its outcome. A run is a pure function of
-// its code, params, limits and recorded answers. Nothing else records what a run did:
-// results, receipts and logs of a run are built from its Record alone.
+// Package journal records composite runs: the request, every call of the script with the whole
+// answer, the log, and the outcome. A run is a pure function of code, params, limits and recorded
+// answers. Results, receipts and logs of a run are built from its Record alone; no other record of
+// a run exists.
 //
-//	journal.go  Run and Call: a record while it is being made
-//	record.go   Record: a record to read, of a finished or unfinished run
-//	id.go       run ids
-//
-// Each run has its record in memory. A Log also writes it to disk, event by event,
-// for Scan and Find; docs/journal.md has the format.
-//
-//	log.go      Log: writing, and what happens when it fails
-//	runlog.go   writing the events of one run
-//	files.go    the files: writer names, rotation, removal of old ones
-//	name.go     names of the files
-//	claim.go    which process continues a run
-//	place.go    lines of others, and where they are
-//	line.go     building one line; redaction
-//	decision.go what policy has decided, in lines
-//	event.go    events as lines
-//	flow.go     what information flow has decided, in records and as lines
-//	proxied.go  calls of upstreams' tools without a script
-//	async.go    writing proxied calls in batches, for callers that do not wait
-//	sealing.go  the digest and the signature of a run
-//	links.go    what has ended, in the order of a writer; checkpoints
-//	encode.go   a record as lines and back; reading lines
-//	lines.go    Lines: events for others to keep
-//	decoder.go  building records from lines, within bounds
-//	decode.go   reading events
-//	index.go    where the events of a run are
-//	read.go     Scan, Find
-//	reader.go   Reader: a journal, and what other replicas have recorded
-//	chain.go    runs that continue each other
-//	follow.go   Follow: runs as they end
-//	transfer.go runs of another journal
-//	copied.go   many of them
-//	tail.go     Tail: what has ended, for somebody who keeps it elsewhere
+// Each run has a Record in memory. A Log also writes the record to disk, event by event;
+// docs/journal.md has the format. Begin with Run for writing, Log for the files, Record and Reader
+// for reading, and Tail and Follow for new events.
 package journal
 
 import (
@@ -47,14 +17,13 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
-// Run is the record of one run while it is being written. Its methods are safe
-// for concurrent use. Byte slices handed to it are kept, not copied, and must
-// not be changed afterwards.
+// Run is the record of a run in progress. The methods are safe for concurrent use. Byte slices
+// passed to a Run are kept, not copied, and must not be changed afterwards.
 type Run struct {
 	id    string
 	begin Begin
 	start time.Time
-	now   func() time.Time // the clock of the record and of its files
+	now   func() time.Time // the clock of the record and of the files
 	disk  *runLog          // nil: the record is in memory only
 
 	mu      sync.Mutex
@@ -95,12 +64,12 @@ func (r *Run) OnDisk() bool {
 	return !r.disk.beginLost
 }
 
-// Sync waits until all of the run is on disk, whatever LogOptions.Sync says. The error says that
-// some of it is not. It does nothing for a run in memory only.
+// Sync waits until all of the run is on disk, for any LogOptions.Sync. The error means that a part
+// is not on disk. Sync does nothing for a run in memory only.
 func (r *Run) Sync() error { return r.disk.sync() }
 
-// Kept waits until the run, which has ended, is in the store of the fleet. It does nothing without
-// a fleet. The error says why it may not be there; it is the cause of ctx if that ends first.
+// Kept waits until the ended run is in the store of the fleet. Kept does nothing without a fleet.
+// The error is the reason why the run may be missing there, or the cause of ctx if ctx ends first.
 func (r *Run) Kept(ctx context.Context) error { return r.disk.kept(ctx) }
 
 // IsRequired reports whether the result of the run may only be given when Kept has returned no
@@ -109,7 +78,7 @@ func (r *Run) IsRequired() bool {
 	return r.disk != nil && r.disk.opts.Required && r.disk.opts.Fleet != nil
 }
 
-// Log adds an entry to the run's log. After Close it does nothing.
+// Log adds an entry to the run's log. After Close, Log does nothing.
 func (r *Run) Log(level abi.LogLevel, text string) {
 	e := Entry{At: r.since(), Level: level, Text: text}
 	r.mu.Lock()
@@ -123,26 +92,26 @@ func (r *Run) Log(level abi.LogLevel, text string) {
 	}
 }
 
-// Call is the record of one call while it is being written.
+// Call is the record of a call in progress.
 type Call struct {
 	run *Run
 	rec CallRecord // guarded by run.mu
 }
 
-// OpenCall begins the record of a call that the script makes. server and tool are the
-// real names. Calls are numbered in the order in which they are opened.
+// OpenCall begins the record of a call of the script. server and tool are the real names. Calls are
+// numbered in the order in which they are opened.
 func (r *Run) OpenCall(request abi.ToolCall, server, tool string) *Call {
 	return r.OpenCalls([]Opened{{request, server, tool}})[0]
 }
 
-// Opened is a call that begins: as the script wrote it, and with the real names.
+// Opened is a starting call: as written by the script, and with the real names.
 type Opened struct {
 	Request      abi.ToolCall
 	Server, Tool string
 }
 
-// OpenCalls is OpenCall for calls that are made concurrently, in the script's order.
-// Their records are written together.
+// OpenCalls is OpenCall for concurrent calls, in the script's order. Their records are written
+// together.
 func (r *Run) OpenCalls(list []Opened) []*Call {
 	recs := make([]CallRecord, len(list))
 	for i, o := range list {
@@ -156,7 +125,7 @@ func (r *Run) OpenUndo(request abi.ToolCall, server, tool string) *Call {
 	return r.open([]CallRecord{{Request: request, Server: server, Tool: tool, Undo: true}})[0]
 }
 
-// Undo records that the script has registered a compensation.
+// Undo records a compensation registered by the script.
 func (r *Run) Undo(u UndoRecord) {
 	r.mu.Lock()
 	ended := !r.end.IsZero()
@@ -197,7 +166,7 @@ func (r *Run) open(recs []CallRecord) []*Call {
 	return calls
 }
 
-// Record returns what has been recorded of the call so far.
+// Record returns the record of the call so far.
 func (c *Call) Record() CallRecord {
 	c.run.mu.Lock()
 	defer c.run.mu.Unlock()
@@ -207,8 +176,8 @@ func (c *Call) Record() CallRecord {
 // Seq returns the number of the call, from 1.
 func (c *Call) Seq() int { return c.rec.Seq }
 
-// Begin sets the start of the call to the current time, for calls that are sent later
-// than they are opened.
+// Begin sets the start of the call to the current time, for calls with a delay between opening and
+// sending.
 func (c *Call) Begin() {
 	at := c.run.since()
 	c.run.mu.Lock()
@@ -216,8 +185,8 @@ func (c *Call) Begin() {
 	c.rec.Start = at
 }
 
-// Progress counts a progress notification of the call. After the end of the call it
-// does nothing.
+// Progress counts a progress notification of the call. After the end of the call, Progress does
+// nothing.
 func (c *Call) Progress() {
 	c.run.mu.Lock()
 	defer c.run.mu.Unlock()
@@ -226,8 +195,8 @@ func (c *Call) Progress() {
 	}
 }
 
-// Close ends the call with its answer. A second Close, or one after the end of the
-// run, does nothing: the script cannot have seen that answer.
+// Close ends the call with an answer. A second Close, or a Close after the end of the run, does
+// nothing: the script cannot have seen this answer.
 func (c *Call) Close(a Answer) {
 	at := c.run.since()
 	c.run.mu.Lock()
@@ -256,8 +225,8 @@ func (r *Run) Close(o Outcome) {
 	}
 }
 
-// Record returns what has been recorded so far. The caller owns the record but not the
-// byte slices in it.
+// Record returns the record so far. The caller owns the record but not the byte slices in the
+// record.
 func (r *Run) Record() Record {
 	rec := r.record()
 	if rec.Done {

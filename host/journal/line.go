@@ -11,26 +11,26 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// Redactor removes secrets from text and JSON. Its methods are safe for concurrent
-// use; changed reports whether something was removed.
+// Redactor removes secrets from text and JSON. The methods are safe for concurrent use; changed
+// reports whether a secret was removed.
 type Redactor interface {
 	Text(s string) (_ string, changed bool)
-	// JSON takes and returns valid JSON. It returns raw itself if nothing changes.
+	// JSON takes and returns valid JSON. Without a change, the result is raw itself.
 	JSON(raw []byte) (_ []byte, changed bool)
 }
 
-// Masked replaces each part that a Redactor removes from a record.
+// Masked replaces each removed secret in a record.
 const Masked = "****"
 
-// line builds one line, a JSON object, by appending.
+// line builds a line, a JSON object, by appending.
 type line struct {
 	b        []byte
 	redactor Redactor // nil: everything is written
 	redacted bool     // something was removed
-	whole    bool     // permissions have what only a run that goes on needs
+	whole    bool     // permissions include the members that only a continuing run needs
 	from     int      // where the line begins
-	chain    *digests // of the run; nil: its events have no digests
-	ends     []ending // what has ended
+	chain    *digests // of the run; nil: the events have no digests
+	ends     []ending // ended runs and calls
 }
 
 // digests is how far the chain of a run's events is.
@@ -39,17 +39,16 @@ type digests struct {
 	head   seal.Digest // of the last event
 }
 
-// ending is the end of a run that a client has requested, or a call without a script, in the buffer
-// of a line: it gets a link when it is written.
+// ending is the end of a run requested by a client, or of a call without a script, in the buffer of
+// a line: the ending gets a link in the write.
 type ending struct {
-	at   int // where the last brace of its line is
+	at   int // position of the last brace of the line
 	head seal.Digest
 	seal *seal.Seal // nil for none
 }
 
-// Suffixes of the names of members whose JSON value is written in another form: as
-// text because it contains line breaks or is not valid JSON, or in base64 because it
-// is not UTF-8.
+// Suffixes of the names of members with a JSON value in another form: as text because of line
+// breaks or invalid JSON, or in base64 because of invalid UTF-8.
 const (
 	asText   = "Text"
 	asBase64 = "Base64"
@@ -86,17 +85,17 @@ func (l *line) digest(name string, d seal.Digest) {
 	l.b = append(d.Append(append(l.b, '"')), '"')
 }
 
-// ended notes that the line that was finished last is the end of something.
+// ended marks the last finished line as the end of a run or call.
 func (l *line) ended(head seal.Digest, s *seal.Seal) {
 	l.ends = append(l.ends, ending{len(l.b) - len("}\n"), head, s})
 }
 
-// seal adds a seal to the line that was finished last.
+// seal adds a seal to the last finished line.
 func (l *line) seal(s *seal.Seal) {
 	l.b = append(seal.AppendSeal(l.b[:len(l.b)-len("}\n")], s), "}\n"...)
 }
 
-// reset forgets what was written, or could not be.
+// reset forgets lines that were written, or could not be written.
 func (l *line) reset() {
 	l.ends = l.ends[:0]
 	if l.b = l.b[:0]; cap(l.b) > maxReused {
@@ -132,7 +131,7 @@ func (l *line) plain(name, value string) {
 	l.b = append(l.b, '"')
 }
 
-// text adds a text, unless it is empty.
+// text adds a text, unless empty.
 func (l *line) text(name, value string) {
 	if value == "" {
 		return
@@ -150,7 +149,7 @@ func (l *line) text(name, value string) {
 	l.b = wire.AppendQuote(l.b, value)
 }
 
-// raw adds raw JSON, unless it is empty.
+// raw adds raw JSON, unless empty.
 func (l *line) raw(name string, value []byte) {
 	if len(value) == 0 {
 		return
@@ -172,8 +171,8 @@ func (l *line) raw(name string, value []byte) {
 	}
 }
 
-// valid reports whether raw is one JSON value. It was checked before, but the other
-// lines of the journal depend on it here.
+// valid reports whether raw is a single JSON value. Callers have checked raw before, but the
+// following lines of the journal depend on this check.
 func valid(raw []byte) bool {
 	if raw[0] == '{' {
 		return wire.IsObject(raw)
@@ -188,7 +187,7 @@ func (l *line) base64(name string, value []byte) {
 	l.b = append(l.b, '"')
 }
 
-// number adds a number, unless it is 0.
+// number adds a number, unless 0.
 func (l *line) number(name string, n int64) {
 	if n != 0 {
 		l.name(name, "")

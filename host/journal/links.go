@@ -15,8 +15,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// link gives the lines at ends their links, which follow at, and returns the last one. The lines are
-// copied unless only the last one has a link.
+// link adds links, which follow at, to the lines at ends, and returns the last link. The lines are
+// copied unless only the last line has a link.
 func link(lines []byte, ends []ending, at seal.Link) ([]byte, seal.Link) {
 	if len(ends) == 0 || at.Chain == "" {
 		return lines, at
@@ -35,10 +35,10 @@ func link(lines []byte, ends []ending, at seal.Link) ([]byte, seal.Link) {
 	return append(linked, lines[from:]...), at
 }
 
-// goneFile is a file that was removed because of its age or the size of the journal.
+// goneFile is a file removed because of the file's age or the size of the journal.
 type goneFile struct {
 	name fileName
-	last seal.Link // the last link in it
+	last seal.Link // the last link in the file
 }
 
 // opened is called when a file was opened.
@@ -50,9 +50,9 @@ func (f *files) opened(now time.Time) {
 	if f.chain.Chain == "" {
 		var sealed bool
 		f.chain, sealed = f.findChain()
-		f.signed, f.marked = f.chain.Number, now // what is written next may be signed
+		f.signed, f.marked = f.chain.Number, now // the next write may be signed
 		if !sealed && f.chain.Number > 0 {
-			// The process before was killed. What it has not signed is signed with the next write.
+			// The earlier process was killed. Its unsigned links are signed with the next write.
 			f.signed, f.marked = f.chain.Number-1, time.Time{}
 		}
 	}
@@ -65,8 +65,8 @@ func (f *files) opened(now time.Time) {
 	}
 }
 
-// checkpoint returns the checkpoint for a file that was opened, and its link: it has the last link
-// before, those of other writers, and the files that are removed.
+// checkpoint returns the checkpoint for an opened file, with its link: the checkpoint has the last
+// earlier link, the last links of other writers, and the removed files.
 func (f *files) checkpoint(now time.Time) ([]byte, seal.Link) {
 	l := line{}
 	l.checkpoint(now, f.name.String())
@@ -105,10 +105,10 @@ func (l *line) checkpoint(now time.Time, file string) (id string) {
 	return id
 }
 
-// findChain returns the last link that this writer has made, perhaps in an earlier process, and whether
-// that is signed; or the beginning of a new chain.
+// findChain returns the last link of this writer, perhaps from an earlier process, and whether the
+// link is signed; or the beginning of a new chain.
 func (f *files) findChain() (at seal.Link, sealed bool) {
-	all, _ := listFiles(f.dir) // what is to be written fails too
+	all, _ := listFiles(f.dir) // the coming write fails too
 	for _, name := range slices.Backward(all) {
 		if name.writer != f.writer {
 			continue
@@ -137,13 +137,14 @@ func (f *files) otherChains() (others []seal.Link) {
 	return others
 }
 
-// How much of a file is read to find its last link: at a time, and altogether.
+// How much of a file is read in search of the last link: at a time, and altogether.
 const (
 	tailPiece = 64 << 10
 	tailMost  = 64 << 20
 )
 
-// lastLink returns the last link in a file; the zero value if there is none, or it cannot be read.
+// lastLink returns the last link in a file; the zero value for a file without a link, or an
+// unreadable file.
 func lastLink(path string) seal.Link {
 	at, _ := lastEnd(path)
 	return at
@@ -185,20 +186,20 @@ func lastEnd(path string) (at seal.Link, sealed bool) {
 	return seal.Link{}, false
 }
 
-// coversAll reports whether the seal of a line with a link is about everything before that link. Of the
-// line, only the end need be there.
+// coversAll reports whether the seal of a line with a link covers everything before the link. Only
+// the end of the line is needed.
 func coversAll(at seal.Link, tail []byte) bool {
 	p, err := seal.Cut(tail)
 	return err == nil && p.Seal != nil && p.Seal.After.Number == at.Number-1
 }
 
-// How much is written, and how much time passes, until a checkpoint signs what no signature covers.
+// The size of unsigned writes, and the time, until a checkpoint signs them.
 const (
 	maxUnsigned = 1000
 	signEvery   = time.Minute
 )
 
-// checkpointSoon begins to write a checkpoint, unless one is being written, if that is due.
+// checkpointSoon begins to write a checkpoint if one is due and no other is being written.
 func (l *Log) checkpointSoon() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -223,11 +224,11 @@ func (l *Log) checkpointSoon() {
 		l.mu.Lock()
 		l.marking = false
 		l.mu.Unlock()
-		l.checkpointSoon() // later, if it could not be made
+		l.checkpointSoon() // later, after a failure
 	})
 }
 
-// checkpointLater is checkpointSoon for what was written last.
+// checkpointLater is checkpointSoon for the last write.
 func (l *Log) checkpointLater() {
 	l.mu.Lock()
 	l.later = nil
@@ -235,7 +236,7 @@ func (l *Log) checkpointLater() {
 	l.checkpointSoon()
 }
 
-// checkpoint writes a signed checkpoint, and returns whether it could.
+// checkpoint writes a signed checkpoint, and reports success.
 func (l *Log) checkpoint(limit time.Duration) bool {
 	l.mu.Lock()
 	opts, file := l.opts, l.files.name.String()
@@ -259,7 +260,7 @@ func (l *Log) checkpoint(limit time.Duration) bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if made.After.Number == l.files.chain.Number-1 { // it is the last one, and all before it is signed
+	if made.After.Number == l.files.chain.Number-1 { // the checkpoint is the last link, and all earlier links are signed
 		l.files.sealed = l.files.chain.Number
 	}
 	return true
@@ -280,7 +281,7 @@ func (l *Log) checkpointLast() {
 	l.mu.Unlock()
 	l.marks.Wait()
 	end := l.opts.Now().Add(closeTime)
-	for range 2 { // the first one may have begun a file
+	for range 2 { // the first checkpoint may have begun a file
 		l.mu.Lock()
 		f := &l.files
 		due := !again && l.opts.Signer != nil && l.broken == nil && f.chain.Number > f.signed && f.chain.Number != f.sealed
@@ -296,11 +297,12 @@ func (l *Log) checkpointLast() {
 type File struct {
 	Name string
 	Day  string // as in the name
-	// Copied reports that it has lines of other journals.
+	// Copied is set for a file with lines of other journals.
 	Copied bool
 }
 
-// Files returns the files of the journal in a directory, the oldest first; none if it does not exist.
+// Files returns the files of the journal in a directory, oldest first; none for a missing
+// directory.
 func Files(dir string) ([]File, error) {
 	names, err := listFiles(dir)
 	files := make([]File, len(names))
@@ -310,11 +312,12 @@ func Files(dir string) ([]File, error) {
 	return files, err
 }
 
-// LastLink returns the last link in a file; the zero value if there is none, or it cannot be read.
+// LastLink returns the last link in a file; the zero value for a file without a link, or an
+// unreadable file.
 func (f File) LastLink(dir string) seal.Link { return lastLink(filepath.Join(dir, f.Name)) }
 
-// Each yields the lines of a file, without newlines, valid until the next one. The error is a
-// [*LineError] for a line without an end, a failure to read, or the cause of ctx, which is the last.
+// Each yields the lines of a file, without newlines, valid until the next line. The error is a
+// [*LineError] for a line without an end, a failure to read, or the cause of ctx as the last error.
 func (f File) Each(ctx context.Context, dir string) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		path := filepath.Join(dir, f.Name)
@@ -346,8 +349,8 @@ func IsCheckpoint(line []byte) bool {
 	return err == nil && string(h.kind) == eventCheckpoint
 }
 
-// Checkpoints returns the ids of the checkpoints of a period in the journal in a directory. What
-// cannot be read is left out. The error is the cause of ctx.
+// Checkpoints returns the ids of the checkpoints of a period in the journal in a directory.
+// Unreadable lines are left out. The error is the cause of ctx.
 func Checkpoints(ctx context.Context, dir string, since, until time.Time) (map[string]bool, error) {
 	ids := map[string]bool{}
 	files, _ := Files(dir)

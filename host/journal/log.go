@@ -12,8 +12,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
 )
 
-// Sync says when the journal is synced to disk, so that it survives a crash of the
-// machine. It survives a crash of the process in any case.
+// Sync is the time of syncs of the journal to disk, which protect against a crash of the machine. A
+// crash of the process never harms the journal.
 type Sync string
 
 // The values of Sync.
@@ -30,7 +30,7 @@ const (
 	DefaultMaxAge   = 30 * 24 * time.Hour
 )
 
-// retryAfter is how long a Log waits after a failed write before it tries again.
+// retryAfter is the pause of a Log between a failed write and the next attempt.
 const retryAfter = 10 * time.Second
 
 // LogOptions are the options of a Log. They can be changed with Configure.
@@ -38,21 +38,21 @@ type LogOptions struct {
 	// Required refuses runs that cannot be recorded.
 	Required bool
 	Sync     Sync // "": SyncNever
-	// MaxSize is the size in bytes at which a new file is begun, MaxTotal the size
-	// of all files together; 0 means the default. The oldest files are removed when
-	// they exceed MaxTotal, and all that are older than MaxAge.
+	// MaxSize is the size in bytes at which a new file is begun, MaxTotal the size of all files
+	// together; 0 means the default. The oldest files are removed above MaxTotal, and all files
+	// older than MaxAge.
 	MaxSize, MaxTotal int64
 	MaxAge            time.Duration
 	Redactor          Redactor // nil: nothing is redacted
-	// Signer signs what a run did when it ends; nil: nothing is signed. Without SignRequired, a run
-	// that it cannot sign in time is recorded without a signature.
+	// Signer signs the record of a run at the end of the run; nil: no signatures. Without
+	// SignRequired, a run without a signature in time is recorded unsigned.
 	Signer       seal.Signer
 	SignRequired bool
-	// Fleet, if set, keeps what is recorded in the store of a fleet, too.
+	// Fleet, if set, also keeps the records in the store of a fleet.
 	Fleet Fleet
-	// Trouble, if set, is called with a *WriteError when the journal can no longer
-	// be written to, and with nil when it can again. Any goroutine that records
-	// something may call it. It must not record anything itself.
+	// Trouble, if set, is called with a *WriteError when writes to the journal begin to fail, and
+	// with nil when they succeed again. Any recording goroutine may call Trouble. Trouble must not
+	// record anything itself.
 	Trouble func(err error)
 	Log     *slog.Logger     // nil is slog.Default()
 	Now     func() time.Time // nil is time.Now
@@ -62,19 +62,19 @@ type LogOptions struct {
 	undigested bool          // events have no digests; for a comparison
 }
 
-// Fleet keeps what a Log records in a store that other replicas read, too (package shared).
+// Fleet keeps the records of a Log in a store shared with other replicas (package shared).
 type Fleet interface {
 	Others
-	// Ready returns why records cannot be kept there now; nil if they can.
+	// Ready returns why the store cannot keep records now, or nil.
 	Ready() error
-	// Ended tells that a run has ended in the journal.
+	// Ended reports an ended run in the journal.
 	Ended()
-	// Kept waits until everything before a place in the journal is kept. The error says why it
-	// may not be; it is the cause of ctx if that ends first.
+	// Kept waits until everything before a place in the journal is kept. The error is the reason
+	// why a part may be missing, or the cause of ctx if ctx ends first.
 	Kept(ctx context.Context, end Place) error
 }
 
-// FleetError says that a record cannot be kept in the store of the fleet, as is required.
+// FleetError is the error of a record that cannot be kept in the store of the fleet, as required.
 type FleetError struct{ Err error }
 
 func (e *FleetError) Error() string {
@@ -84,7 +84,7 @@ func (e *FleetError) Error() string {
 // Unwrap returns the cause.
 func (e *FleetError) Unwrap() error { return e.Err }
 
-// WriteError says that the journal cannot be written to.
+// WriteError is the error of a failed write to the journal.
 type WriteError struct {
 	Dir string
 	Err error
@@ -97,24 +97,24 @@ func (e *WriteError) Error() string {
 // Unwrap returns the cause.
 func (e *WriteError) Unwrap() error { return e.Err }
 
-// ErrClosed says that nothing can be recorded because the Log is closed.
+// ErrClosed means that a closed Log cannot record.
 var ErrClosed = errors.New("the journal is closed")
 
-// errStalled says that Close gave up waiting for queued calls.
+// errStalled means that Close gave up waiting for queued calls.
 var errStalled = errors.New("some calls have not been written, because a client that must be told of a failure does not read")
 
-// Log is the journal on disk. It writes runs while they take place. It is safe for
-// concurrent use, and so is the directory: each process writes to its own files. A nil
-// *Log keeps records in memory only.
+// Log is the journal on disk. A Log writes runs while they take place. A Log is safe for concurrent
+// use, and so is the directory: each process writes to its own files. A nil *Log keeps records in
+// memory only.
 //
-// Log does nothing on disk before there is something to record. Each event is one
-// write of a whole line, made by the goroutine that causes the event. It is in the file
-// when OpenCall, Close and so on return. There are two exceptions: entries of a
-// script's log are written with the next event, and ProxiedAsync writes later.
+// Log does nothing on disk before the first record. Each event is one write of a whole line, made
+// by the goroutine that causes the event. The line is in the file when OpenCall, Close and so on
+// return, with two exceptions: entries of a script's log are written with the next event, and
+// ProxiedAsync writes later.
 //
-// What cannot be written is lost. This is reported once (LogOptions.Trouble), and
-// writing is tried again after some seconds. A run that has lost some of its events is
-// Incomplete; one that has lost its beginning is not in the journal at all.
+// An event with a failed write is lost. The loss is reported once (LogOptions.Trouble), and writing
+// is tried again after some seconds. A run with lost events is Incomplete; a run with a lost
+// beginning is not in the journal at all.
 type Log struct {
 	dir string
 
@@ -122,24 +122,23 @@ type Log struct {
 	opts   LogOptions
 	closed bool
 	files  files
-	broken *WriteError // why the last write failed; nil if it did not
-	retry  time.Time   // no write is tried before that time
+	broken *WriteError // the error of the last write, or nil
+	retry  time.Time   // no write is tried earlier
 
 	cleared time.Time   // when old claims were last removed
-	closing bool        // no checkpoint is begun any more
-	marking bool        // one is being written
-	later   *time.Timer // begins one when it is due, if nothing is written before; nil: none is
+	closing bool        // no more checkpoints are begun
+	marking bool        // a checkpoint is being written
+	later   *time.Timer // begins a due checkpoint after a pause in writing; nil: none is due
 
-	marks sync.WaitGroup // checkpoints that are being written
+	marks sync.WaitGroup // checkpoints in progress
 
 	async asyncQueue
 
-	syncing sync.Mutex // held by the goroutine that syncs; taken before mu
+	syncing sync.Mutex // held by the syncing goroutine; taken before mu
 	synced  position
 }
 
-// OpenLog returns a Log for a directory, which need not exist yet. The caller must
-// Close it.
+// OpenLog returns a Log for a directory, which need not exist yet. The caller must Close the Log.
 func OpenLog(dir string, opts LogOptions) *Log {
 	l := &Log{dir: dir, async: asyncQueue{wake: make(chan struct{}, 1)}}
 	l.files.dir = dir
@@ -185,8 +184,8 @@ func (l *Log) options() LogOptions {
 // Dir returns the directory of the journal.
 func (l *Log) Dir() string { return l.dir }
 
-// Open begins the record of a run, in memory and on disk. It fails only if the journal
-// is required, with a *WriteError, a *FleetError or ErrClosed.
+// Open begins the record of a run, in memory and on disk. Open fails only if the journal is
+// required, with a *WriteError, a *FleetError or ErrClosed.
 func (l *Log) Open(b Begin) (*Run, error) {
 	if l == nil {
 		return Open(b), nil
@@ -206,14 +205,13 @@ func (l *Log) Open(b Begin) (*Run, error) {
 	return r, nil
 }
 
-// How long a run waits for the store of the fleet if it must be there, and how often it is looked
-// at.
+// How long a run waits for a required store of the fleet, and the interval of the checks.
 const (
 	maxFleetWait = 3 * time.Second
 	fleetPoll    = 20 * time.Millisecond
 )
 
-// awaitFleet waits a little until the store of a fleet can be used. The error says why it cannot.
+// awaitFleet waits a little until the store of a fleet is usable. The error is the reason why not.
 func awaitFleet(f Fleet) error {
 	end, again := time.NewTimer(maxFleetWait), time.NewTicker(fleetPoll)
 	defer end.Stop()
@@ -231,7 +229,7 @@ func awaitFleet(f Fleet) error {
 	}
 }
 
-// Close ends writing to disk. What is recorded later is kept in memory only.
+// Close ends writing to disk. Later records are kept in memory only.
 func (l *Log) Close() error {
 	if l == nil {
 		return nil
@@ -256,7 +254,7 @@ func (l *Log) Close() error {
 	return nil
 }
 
-// writeAt appends whole lines to the journal; ends and before are those of files.append.
+// writeAt appends whole lines to the journal; ends and before are as for files.append.
 func (l *Log) writeAt(lines []byte, ends []ending, before func(Place) error) (position, error) {
 	l.mu.Lock()
 	if l.closed {
@@ -284,8 +282,8 @@ func (l *Log) writeAt(lines []byte, ends []ending, before func(Place) error) (po
 	return end, nil
 }
 
-// setWriteResult notes whether a write succeeded. It returns a function that reports a
-// change. The caller holds l.mu, and calls that function after releasing it.
+// setWriteResult notes the result of a write. It returns a function that reports a change. The
+// caller holds l.mu, and calls the function after releasing l.mu.
 func (l *Log) setWriteResult(err error, now time.Time) (report func()) {
 	was, opts := l.broken, l.opts
 	switch {
@@ -317,8 +315,7 @@ func (l *Log) setWriteResult(err error, now time.Time) (report func()) {
 	}
 }
 
-// flush waits until everything up to end is on disk. Goroutines that call it during a
-// sync share the next one.
+// flush waits until everything up to end is on disk. Callers during a sync share the next sync.
 func (l *Log) flush(end position) error {
 	l.syncing.Lock()
 	defer l.syncing.Unlock()
@@ -335,12 +332,12 @@ func (l *Log) flush(end position) error {
 	}
 	now, upTo, file := l.opts.Now(), l.files.position(), l.files.file
 	l.mu.Unlock()
-	if upTo.number != end.number { // its file was synced when it was closed
+	if upTo.number != end.number { // the file was synced before it was closed
 		return nil
 	}
 	if err := file.Sync(); err != nil {
 		l.mu.Lock()
-		if l.files.position().number != upTo.number { // it was closed in the meantime
+		if l.files.position().number != upTo.number { // the file was closed in the meantime
 			l.mu.Unlock()
 			return nil
 		}

@@ -46,11 +46,10 @@ func compareNames(a, b fileName) int {
 	return cmp.Or(cmp.Compare(a.day, b.day), cmp.Compare(a.writer, b.writer), cmp.Compare(a.part, b.part))
 }
 
-// dayOf returns the day for the name of the file that holds events of that time.
+// dayOf returns the day in the name of the file with events of time t.
 func dayOf(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
-// listFiles returns the journal files in a directory, the oldest first. If the
-// directory does not exist, there are none.
+// listFiles returns the journal files in a directory, oldest first. A missing directory has none.
 func listFiles(dir string) ([]fileName, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !os.IsNotExist(err) {

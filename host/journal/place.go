@@ -11,17 +11,17 @@ import (
 
 // Place is where a line is in a journal.
 type Place struct {
-	File   string // its name
+	File   string // name of the file
 	Offset int64  // of the line, in bytes
 }
 
-// refusedError says that the caller did not want a line to be written.
+// refusedError is the error with which a caller refused a write.
 type refusedError struct{ error }
 
-// AppendLine writes a line, which is an event and ends with a newline, for those who keep an
-// index of their events. before is called with its place when that is known and nothing is
-// written. It must not use the Log. If it returns an error, so does AppendLine, and nothing is
-// written. written is true if the line is there and only could not be synced to disk.
+// AppendLine writes a line, an event that ends with a newline, for callers with an index of their
+// events. before is called with the line's place before the write, and must not use the Log. If
+// before returns an error, AppendLine returns the error and writes nothing. written is true if the
+// line is in the file and merely could not be synced to disk.
 func (l *Log) AppendLine(line []byte, before func(Place) error) (written bool, err error) {
 	end, err := l.writeAt(line, nil, before)
 	if err != nil {
@@ -33,9 +33,9 @@ func (l *Log) AppendLine(line []byte, before func(Place) error) (written bool, e
 	return true, err
 }
 
-// ReadLine reads a line with the given size in bytes, with its newline, of the journal in a
-// directory. The error is fs.ErrNotExist if the file was removed, and io.EOF or
-// io.ErrUnexpectedEOF if it is shorter.
+// ReadLine reads a line with the given size in bytes, including the newline, of the journal in a
+// directory. The error is fs.ErrNotExist if the file was removed, and io.EOF or io.ErrUnexpectedEOF
+// if the file is shorter.
 func ReadLine(dir string, at Place, size int) ([]byte, error) {
 	if _, ok := parseName(at.File); !ok {
 		return nil, fmt.Errorf("%q is no file of a journal", at.File)

@@ -13,10 +13,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// Proxied is the record of a call of an upstream's tool that a client made itself,
-// without a script. If policy has asked for it or denied it, it can also be a call of a
-// saved or built-in tool, whose Server is policy.SavedTools or policy.BuiltinTools, or
-// another request.
+// Proxied is the record of a call of an upstream's tool made by a client itself, without a script.
+// After a question or a denial by policy, a Proxied can also be a call of a saved or built-in tool,
+// with the Server policy.SavedTools or policy.BuiltinTools, or another request.
 type Proxied struct {
 	ID       string // in the form of run ids
 	Start    time.Time
@@ -26,8 +25,8 @@ type Proxied struct {
 	Tool     string // the server's own name
 	// Kind is "" for a tool, else another policy.Kind. Then Tool is the name or URI.
 	Kind string
-	// Outcome is OK, abi.ErrTool for an isError result, abi.ErrRuntime for a JSON-RPC
-	// error, abi.ErrCancelled, or abi.ErrPermission if it was not permitted.
+	// Outcome is OK, abi.ErrTool for an isError result, abi.ErrRuntime for a JSON-RPC error,
+	// abi.ErrCancelled, or abi.ErrPermission for a call without permission.
 	Outcome string
 	// Sent and Received are the sizes of the request's params and of the answer, in
 	// bytes. Sent is 0 if nothing was sent to the server, and Received for a cancelled call.
@@ -36,8 +35,8 @@ type Proxied struct {
 	// Params are the raw params as they were sent to the server, or would have been, and
 	// Result or RPCError is the raw answer. They are set only if whole records are kept.
 	Params, Result, RPCError []byte
-	Redacted                 bool // something in it was redacted in the journal
-	// Decision is what policy has decided, nil if that is a plain default.
+	Redacted                 bool // a part was redacted in the journal
+	// Decision is policy's decision, nil for a plain default.
 	Decision *policy.Decision
 }
 
@@ -47,7 +46,7 @@ const (
 	proxiedRPC       = string(abi.ErrRuntime)
 	proxiedCancelled = string(abi.ErrCancelled)
 
-	// ProxiedDenied is the outcome of a call that was not permitted.
+	// ProxiedDenied is the outcome of a call without permission.
 	ProxiedDenied = string(abi.ErrPermission)
 )
 
@@ -65,7 +64,7 @@ func ProxiedOutcome(result, rpcError []byte, cancelled bool) string {
 	return OK
 }
 
-// Proxied records a call that has ended. A nil *Log does nothing.
+// Proxied records an ended call. A nil *Log does nothing.
 func (l *Log) Proxied(p Proxied) {
 	if l == nil {
 		return
@@ -124,7 +123,7 @@ func ScanProxied(ctx context.Context, dir string, f Filter) iter.Seq2[Proxied, e
 	return Reader{Dir: dir}.ScanProxied(ctx, f)
 }
 
-// ScanProxied is [ScanProxied] for all that the Reader reads, like [Reader.Scan].
+// ScanProxied is [ScanProxied] for all journals of the Reader, like [Reader.Scan].
 func (r Reader) ScanProxied(ctx context.Context, f Filter) iter.Seq2[Proxied, error] {
 	return func(yield func(Proxied, error) bool) {
 		left := f.Limit

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Filter selects records. A field that is zero selects all.
+// Filter selects records. A zero field selects all records.
 type Filter struct {
 	ID      string // prefix of the id
 	Tool    string // name
@@ -27,10 +27,10 @@ type Filter struct {
 const (
 	OK         = "ok"
 	Unfinished = "unfinished" // still running, or the process ended before the run did
-	Asks       = "asks"       // it waits for answers of the client, or another run continues it
+	Asks       = "asks"       // the run waits for answers of the client, or another run continues the run
 )
 
-// OutcomeName returns how the run ended: OK, Asks, the class of its error, or Unfinished.
+// OutcomeName returns the outcome of the run: OK, Asks, the class of the error, or Unfinished.
 func (r *Record) OutcomeName() string {
 	switch {
 	case !r.Done:
@@ -43,10 +43,10 @@ func (r *Record) OutcomeName() string {
 	return string(r.Outcome.Error)
 }
 
-// ErrNotFound says that the journal has no run with that id.
+// ErrNotFound means that the journal has no run with the given id.
 var ErrNotFound = errors.New("no such run")
 
-// AmbiguousError says that several ids begin with a prefix.
+// AmbiguousError means that several ids begin with a prefix.
 type AmbiguousError struct {
 	Prefix string
 	IDs    []string
@@ -61,19 +61,18 @@ func (e *AmbiguousError) Error() string {
 	return fmt.Sprintf("run %s: several ids begin with this: %s%s (give more of the id)", e.Prefix, strings.Join(ids, ", "), more)
 }
 
-// Scan yields the runs that clients have requested from the journal in dir, the newest
-// first, each with its nested runs. It yields an error for what cannot be read and
-// continues if it can. For a line that is skipped the error is a *LineError: the last
-// line of a file is incomplete if the process or the machine stopped while writing it.
-// If the directory does not exist, there are no runs.
+// Scan yields the runs that clients have requested from the journal in dir, newest first, each with
+// its nested runs. For unreadable data, Scan yields an error and continues if possible. The error
+// of a skipped line is a *LineError: the last line of a file is incomplete if the process or the
+// machine stopped during the write. A missing directory has no runs.
 //
-// The content of a run is read only when it is yielded, so that stopping early is
-// cheap. When ctx ends, its cause is the last error that is yielded.
+// The content of a run is read only before the yield, so an early stop is cheap. When ctx ends, the
+// last yielded error is the cause of ctx.
 func Scan(ctx context.Context, dir string, f Filter) iter.Seq2[Record, error] {
 	return Reader{Dir: dir}.Scan(ctx, f)
 }
 
-// Scan is [Scan] for all that the Reader reads. Among the errors can be an [*OthersError].
+// Scan is [Scan] for all journals of the Reader. Among the errors can be an [*OthersError].
 func (r Reader) Scan(ctx context.Context, f Filter) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		left := f.Limit
@@ -94,7 +93,7 @@ func (r Reader) Scan(ctx context.Context, f Filter) iter.Seq2[Record, error] {
 	}
 }
 
-// scan yields one run if it matches. It returns false if no more are wanted.
+// scan yields a run if the run matches. It returns false to end the scan.
 func (r Reader) scan(ctx context.Context, x *index, run *indexedRun, f Filter, left *int, yield func(Record, error) bool) bool {
 	memory, err := r.room(ctx, x, run)
 	if err != nil && ctx.Err() == nil {
@@ -123,15 +122,15 @@ func (r Reader) scan(ctx context.Context, x *index, run *indexedRun, f Filter, l
 	return yield(rec, nil) && *left != 0
 }
 
-// Find returns the run with that id, or the only one with that prefix. The error is
-// ErrNotFound, an *AmbiguousError, a failure to read, or the cause of ctx. A run that another
-// run has called is found only by its whole id.
+// Find returns the run with the given id, or the only run with the given prefix. The error is
+// ErrNotFound, an *AmbiguousError, a failure to read, or the cause of ctx. A nested run is found
+// only by the whole id.
 func Find(ctx context.Context, dir, id string) (Record, error) {
 	return Reader{Dir: dir}.Find(ctx, id)
 }
 
-// Find is [Find] for all that the Reader reads. Others are asked unless a run with that whole id
-// is there, and has ended.
+// Find is [Find] for all journals of the Reader. The other replicas are asked unless this journal
+// has an ended run with the given whole id.
 func (r Reader) Find(ctx context.Context, id string) (Record, error) {
 	rec, err := Reader{Dir: r.Dir, Room: r.Room}.find(ctx, id)
 	if r.Others == nil || err == nil && rec.Done && rec.ID == strings.ToLower(id) || ctx.Err() != nil {
@@ -196,7 +195,7 @@ func (r Reader) find(ctx context.Context, id string) (Record, error) {
 	return Record{}, errors.Join(append([]error{fmt.Errorf("run %q: %w", id, ErrNotFound)}, faults...)...)
 }
 
-// mayMatch reports whether a run with that id, which contains the time, can match.
+// mayMatch reports whether a run with the given id, which contains the time, can match.
 func (f *Filter) mayMatch(id string) bool {
 	if !strings.HasPrefix(id, strings.ToLower(f.ID)) {
 		return false
@@ -212,11 +211,11 @@ func (f *Filter) matches(r *Record) bool {
 		(f.Since.IsZero() || !r.Start.Before(f.Since)) && (f.Until.IsZero() || r.Start.Before(f.Until))
 }
 
-// timeDigits is the length of the part of an id that holds the start of the run in
-// milliseconds: "019b7ca9-906f".
+// timeDigits is the length of the part of an id with the start of the run in milliseconds:
+// "019b7ca9-906f".
 const timeDigits = 13
 
-// TimeOf returns the millisecond in which the run began, if the id contains it.
+// TimeOf returns the millisecond of the run's beginning, if the id contains the time.
 func TimeOf(id string) (time.Time, bool) {
 	if len(id) < timeDigits {
 		return time.Time{}, false
@@ -225,19 +224,18 @@ func TimeOf(id string) (time.Time, bool) {
 	return time.UnixMilli(ms).UTC(), err == nil
 }
 
-// maxRunTime is longer than any run can take. All events of a run are in files of that
-// time after its start.
+// maxRunTime is longer than any run can take. All events of a run are in files of this time after
+// the start.
 const maxRunTime = 49 * time.Hour
 
-// maxClockStep is how far the clock may be set back during a run. Its events can then
-// be in files of the day before.
+// maxClockStep is how far the clock may be set back during a run. The events can then be in files
+// of the day before.
 const maxClockStep = time.Hour
 
-// indexes yields an index for each day that has files, the newest first. Each index has
-// the runs that began on that day, with all their events, and earlier runs that were
-// not forgotten. Days that cannot contain a match for f are left out. When ctx ends, its
-// cause is the last error; a *RoomError is the last one, too. The memory of the index is given
-// back in the end.
+// indexes yields an index for each day with files, newest first. Each index has the runs that began
+// on the day, with all their events, and earlier runs that were not forgotten. Days without a
+// possible match for f are left out. When ctx ends, the last error is the cause of ctx; a
+// *RoomError is the last error, too. The memory of the index is given back in the end.
 func (r Reader) indexes(ctx context.Context, f Filter, proxied bool) iter.Seq2[*index, error] {
 	return func(yield func(*index, error) bool) {
 		x := newIndex(r.Dir)
@@ -270,7 +268,7 @@ func (r Reader) read(ctx context.Context, x *index, f Filter) iter.Seq2[*index, 
 	}
 }
 
-// days returns the first and the last day whose files can contain a match.
+// days returns the first and the last day with files that can contain a match.
 func (f *Filter) days() (first, last string) {
 	since, until := f.Since, f.Until
 	if start, ok := TimeOf(f.ID); ok {

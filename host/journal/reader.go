@@ -12,23 +12,23 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/budget"
 )
 
-// Others brings what other replicas of a fleet have recorded into the journal in a directory
-// (package shared). It is safe for concurrent use.
+// Others copies records of other replicas of a fleet into the journal in a directory (package
+// shared). An Others is safe for concurrent use.
 type Others interface {
-	// Days returns the days for which others have recorded something, in any order, as they
-	// are in the names of files.
+	// Days returns the days with records of other replicas, in any order, in the form used in file
+	// names.
 	Days(ctx context.Context) ([]string, error)
-	// Day brings in what began on that day.
+	// Day copies the runs and calls that began on the day.
 	Day(ctx context.Context, day string) error
-	// Run brings in the run with that whole id, with those that it called, if there is one.
+	// Run copies the run with the given whole id, if known, with the nested runs.
 	Run(ctx context.Context, id string) error
-	// LastOf returns the id of the last run that is known to continue a run, which is the
-	// first of its chain, and how many do; "" for none.
+	// LastOf returns the id of the last known run that continues a run, the first of a chain, and
+	// the number of continuing runs; "" for none.
 	LastOf(ctx context.Context, first string) (last string, runs int, err error)
 }
 
-// OthersError says that what other replicas have recorded cannot be read. What is on this
-// machine can.
+// OthersError is the error of unreadable records of other replicas. Records on this machine are
+// readable.
 type OthersError struct{ Err error }
 
 func (e *OthersError) Error() string {
@@ -38,33 +38,33 @@ func (e *OthersError) Error() string {
 // Unwrap returns the cause.
 func (e *OthersError) Unwrap() error { return e.Err }
 
-// Reader reads a journal, and what others have recorded.
+// Reader reads a journal, and records of other replicas.
 type Reader struct {
 	Dir    string
-	Others Others // nil: there are none
-	// Room, if it is not nil, is asked for memory for the index and for each record.
+	Others Others // nil: no other replicas
+	// Room, if not nil, is asked for memory for the index and for each record.
 	Room Room
 }
 
-// Room waits until there is memory for so many bytes. It is called while other memory from it is
-// held, so it must not wait forever.
+// Room waits for the given number of bytes of memory. Callers hold earlier memory from Room during
+// the call, so Room must not wait forever.
 type Room func(ctx context.Context, bytes int64) (Memory, error)
 
-// Memory is what a Room has given; a [budget.Hold].
+// Memory is memory given by a Room; a [budget.Hold].
 type Memory interface {
-	// Close gives it back.
+	// Close gives the memory back.
 	Close()
-	// Attach gives it back when the garbage collector has freed b.
+	// Attach gives the memory back when the garbage collector has freed b.
 	Attach(b []byte)
 }
 
 // roomWait is how long a read waits for memory.
 const roomWait = 10 * time.Second
 
-// ErrNoRoom says that there was no memory for a read for too long.
+// ErrNoRoom means that memory for a read was lacking for too long.
 var ErrNoRoom = errors.New("too many bytes of other messages and records are being worked on (try again later)")
 
-// RoomIn returns the Room in a budget for an owner; nil if the budget is nil. It waits for ten
+// RoomIn returns the Room in a budget for an owner; nil for a nil budget. The Room waits for ten
 // seconds at most, and then returns ErrNoRoom.
 func RoomIn(b *budget.Budget, owner any) Room {
 	if b == nil {
@@ -82,7 +82,7 @@ func RoomIn(b *budget.Budget, owner any) Room {
 	}
 }
 
-// RoomError says that there is no memory for a read.
+// RoomError is the error of a read without memory.
 type RoomError struct {
 	Run string // of which the record is to be read; "" for the index of the journal
 	Err error
@@ -98,8 +98,8 @@ func (e *RoomError) Error() string {
 // Unwrap returns the cause.
 func (e *RoomError) Unwrap() error { return e.Err }
 
-// recordCopies is how many bytes a record takes for each byte of its lines: the line, and
-// what it is decoded to.
+// recordCopies is the number of bytes of a record for each byte of its lines: the line, and the
+// decoded form.
 const recordCopies = 3
 
 // noMemory is the Memory of a Reader without a Room.
@@ -111,7 +111,7 @@ func (noMemory) Close() {}
 // Attach implements Memory.
 func (noMemory) Attach([]byte) {}
 
-// room waits for memory for a run of x with its nested runs. The error is a *RoomError.
+// room waits for memory for a run of x with nested runs. The error is a *RoomError.
 func (r Reader) room(ctx context.Context, x *index, run *indexedRun) (Memory, error) {
 	if r.Room == nil {
 		return noMemory{}, nil
@@ -123,11 +123,11 @@ func (r Reader) room(ctx context.Context, x *index, run *indexedRun) (Memory, er
 	return m, nil
 }
 
-// memoryToken is the size of what a record refers to as long as it is in use. It is so large
-// that the garbage collector frees it by itself.
+// memoryToken is the size of a value that a record refers to while in use. The size is large enough
+// for the garbage collector to free the value separately.
 const memoryToken = 64
 
-// load is index.load with memory that is held as long as the record is in use.
+// load is index.load with memory held as long as the record is in use.
 func (r Reader) load(ctx context.Context, x *index, run *indexedRun) (rec Record, ok bool, faults []error) {
 	m, err := r.room(ctx, x, run)
 	if err != nil {
@@ -144,7 +144,7 @@ func (r Reader) load(ctx context.Context, x *index, run *indexedRun) (rec Record
 	return rec, ok, faults
 }
 
-// size returns the bytes of the lines of a run and of its nested runs.
+// size returns the bytes of the lines of a run and of the nested runs.
 func (x *index) size(r *indexedRun, depth int) (bytes int64) {
 	for _, at := range r.events {
 		bytes += int64(at.size)
@@ -157,7 +157,7 @@ func (x *index) size(r *indexedRun, depth int) (bytes int64) {
 	return bytes
 }
 
-// Reader returns the Reader of the journal that l writes.
+// Reader returns the Reader of the journal of l.
 func (l *Log) Reader() Reader {
 	if l == nil {
 		return Reader{}
@@ -169,7 +169,7 @@ func (l *Log) Reader() Reader {
 	return r
 }
 
-// Fetch brings in what others have recorded of a period; a time that is zero does not bound it.
+// Fetch copies records of other replicas for a period; a zero time does not bound the period.
 func (r Reader) Fetch(ctx context.Context, since, until time.Time) error {
 	if r.Others == nil {
 		return nil
@@ -192,8 +192,8 @@ func (r Reader) Fetch(ctx context.Context, since, until time.Time) error {
 // idLength is the length of a whole id.
 const idLength = 36
 
-// days yields the days of a journal that can contain a match for f, the newest first, each with
-// its files. An error says that what others have recorded is missing.
+// days yields the days of a journal that can contain a match for f, newest first, each with the
+// files of the day. An error means that records of other replicas are missing.
 func (r Reader) days(ctx context.Context, f Filter) iter.Seq2[[]fileName, error] {
 	return func(yield func([]fileName, error) bool) {
 		first, last := f.days()
@@ -235,7 +235,7 @@ func (r Reader) days(ctx context.Context, f Filter) iter.Seq2[[]fileName, error]
 		for _, day := range days {
 			if remote[day] {
 				if err := r.Others.Day(ctx, day); err != nil {
-					clear(remote) // the others of these days are missing, too
+					clear(remote) // the records of other replicas for these days are missing, too
 					if !yield(nil, &OthersError{err}) {
 						return
 					}

@@ -10,37 +10,35 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// Begin is the input of a run. Together with the answers to its calls it determines
-// everything that the run does.
+// Begin is the input of a run. The input and the answers to calls determine everything in the run.
 type Begin struct {
-	// Definition is the definition of the saved tool at that time. For code that is
-	// not saved, only Name and Code are set.
+	// Definition is the definition of the saved tool at the time of the run. For unsaved code, only
+	// Name and Code are set.
 	Definition tools.Definition
-	Saved      bool   // it is a saved tool
-	Params     []byte // raw JSON object, as the client sent it
-	Meta       []byte // raw JSON object: the _meta that is sent with calls; nil: none
+	Saved      bool   // the run is of a saved tool
+	Params     []byte // raw JSON object, as sent by the client
+	Meta       []byte // raw JSON object: the _meta of calls; nil: none
 	Limits     Limits
-	Servers    []string // script names of the servers that the script can use
+	Servers    []string // script names of the servers usable by the script
 	AgentTools []string // see abi.Request
 	Now        int64    // see abi.Request
 	Seed       uint64   // see abi.Request
-	Guest      string   // SHA-256 of the guest that runs it, lower-case hex
+	Guest      string   // SHA-256 of the guest, lower-case hex
 	Client     Client
-	// Parent is the call of another run that this run answers; nil if a client has
-	// requested the run.
+	// Parent is the call of another run, answered by this run; nil for a run requested by a client.
 	Parent *Parent
-	// Continues is the id of the run that this one continues, because the client has
-	// answered what that run asked; "" for none. This run has the same input, gets the
-	// same answers to its calls, and then goes on.
+	// Continues is the id of the continued run, after the client has answered the questions of the
+	// continued run; "" for none. This run has the same input, gets the same answers to calls, and
+	// then continues.
 	Continues string
-	// First is the id of the first run of the chain that the run is the last of; "" if it
+	// First is the id of the first run of the chain of which the run is the last; "" for a run that
 	// continues none.
 	First string
-	// ContinuesHead is the Head of that run; "" if it is not known, since its process died.
+	// ContinuesHead is the Head of the continued run; "" if unknown after the death of the process.
 	ContinuesHead string
-	// Elapsed is how long the runs before took that this one continues.
+	// Elapsed is the duration of the earlier runs continued by this run.
 	Elapsed time.Duration
-	// Plan is set for a run that is planned or carries out a plan.
+	// Plan is set for a run that makes or carries out a plan.
 	Plan *Plan
 }
 
@@ -52,15 +50,15 @@ func (b *Begin) Marker() string {
 	return b.Plan.Marker
 }
 
-// Plan says what a run has to do with a plan (package plan).
+// Plan is the relation of a run to a plan (package plan).
 type Plan struct {
-	// Makes is the id of the plan that the run makes, if it makes one, and Applies that of
-	// the plan that it carries out; "" for none.
+	// Makes is the id of the plan made by the run, and Applies the id of the plan carried out by
+	// the run; "" for none.
 	Makes, Applies string
-	// Digest is that of the plan that it carries out.
+	// Digest is the digest of the plan in Applies.
 	Digest string
-	// Marker is abi.Request.Withheld: with the number of a write behind it, it stands for
-	// the answer of that write in the record.
+	// Marker is abi.Request.Withheld: followed by the number of a write, Marker stands for the
+	// answer of the write in the record.
 	Marker string
 }
 
@@ -69,11 +67,11 @@ type Client struct {
 	Session string // id of the session, see route.Session
 	// Name and Version are from the client's clientInfo.
 	Name, Version string
-	// Token is the name of the token that the client has; "" for none.
+	// Token is the name of the client's token; "" for none.
 	Token string
 }
 
-// Parent identifies the call that a run answers.
+// Parent identifies the call answered by a run.
 type Parent struct {
 	Run  string // id
 	Call int    // Seq of the call
@@ -86,7 +84,7 @@ type Limits struct {
 	Calls, Arguments, Answer, Result, Logs int
 }
 
-// Record is the record of one run.
+// Record is the record of a run.
 type Record struct {
 	ID    string
 	Start time.Time
@@ -94,10 +92,9 @@ type Record struct {
 	Calls []CallRecord // in the order in which the script made them
 	Undos []UndoRecord // in the order in which the script registered them
 	Logs  []Entry
-	// Inputs are what servers asked the client during calls, in the order in which they
-	// asked.
+	// Inputs are the questions of servers to the client during calls, in the order of asking.
 	Inputs []InputRecord
-	// Flow is what information flow has found out and decided, in this order.
+	// Flow are the findings and decisions of information flow, in order.
 	Flow []FlowRecord
 
 	// Done reports whether the run has ended. Duration and Outcome are set only
@@ -106,82 +103,77 @@ type Record struct {
 	Duration time.Duration
 	Outcome  Outcome
 
-	// Head is the digest of the last event of a run that has ended on disk (package seal); "" if its
-	// events have no digests. Seal is the signature about it; nil if there is none.
+	// Head is the digest of the last event of an ended run on disk (package seal); "" for events
+	// without digests. Seal is the signature over Head, or nil.
 	Head string
 	Seal *seal.Seal
 
-	// Redacted reports that the record was read from disk and that secrets in it
-	// were replaced before it was written.
+	// Redacted is set for a record read from disk if secrets were replaced before the write.
 	Redacted bool
-	// Incomplete reports that the record was read from disk and that part of it
-	// could not be written.
+	// Incomplete is set for a record read from disk if a part could not be written.
 	Incomplete bool
 
-	memory []byte // is what the memory of the record is held for
+	memory []byte // held as long as the record is in use; frees the record's memory
 }
 
 // InputRecord is a question to the client.
 type InputRecord struct {
-	Call   int    // Seq of the call during which it was asked
-	Name   string // of the question in the result that asked the client; "" if none did
-	Method string // such as "elicitation/create"
+	Call   int    // Seq of the call of the question
+	Name   string // of the question in the result with the question to the client; "" if none
+	Method string // for example "elicitation/create"
 	Params []byte // raw JSON object; nil for none
-	// Unsure reports that the server had several calls in flight, so that Call is a guess.
+	// Unsure is set if the server had several calls in flight: Call is then a guess.
 	Unsure bool
-	// Own reports that the proxy itself asked, for the approval of the call, and no server.
+	// Own is set if the proxy itself asked, for the approval of the call, and no server.
 	Own bool
-	// Answer is the raw result of the client, a JSON object; nil if the run ended to get
-	// it.
+	// Answer is the raw result of the client, a JSON object; nil if the run ended with the
+	// question.
 	Answer []byte
 }
 
 // Outcome is how a run ended.
 type Outcome struct {
-	// Error is the class of error it ended with; "" when it succeeded.
+	// Error is the class of the run's error; "" after success.
 	Error abi.ErrorType
-	// Message says what went wrong.
+	// Message is the text of the error.
 	Message string
-	// Asks reports that the run ended to ask the client something; another run continues
-	// it if the client answers. Error is abi.ErrCancelled then.
+	// Asks is set if the run ended with a question to the client; another run continues after the
+	// answer. Error is abi.ErrCancelled then.
 	Asks bool
-	// Failure is the raw JSON object {type, message, details, stack} that was sent
-	// to the client; nil when the run succeeded.
+	// Failure is the raw JSON object {type, message, details, stack} for the client; nil after
+	// success.
 	Failure []byte
-	// Result is the raw JSON that the script returned; nil when it failed.
+	// Result is the raw JSON returned by the script; nil after a failure.
 	Result []byte
-	// Fuel is the fuel that the run used, including its nested runs; 0 if fuel is
-	// not metered.
+	// Fuel is the fuel used by the run, including nested runs; 0 if fuel is not metered.
 	Fuel uint64
-	// Checked is the fuel that was used to check arguments for upstreams, including
-	// nested runs; 0 for a nested run.
+	// Checked is the fuel used to check arguments for upstreams, including nested runs; 0 for a
+	// nested run.
 	Checked uint64
-	// Waited is how long the run, with its nested runs, waited for people to decide about
-	// calls, which does not count for its time limit.
+	// Waited is how long the run, with nested runs, waited for people's decisions about calls. The
+	// wait does not count for the time limit.
 	Waited time.Duration
 	// Memory is the peak of the instance's linear memory in bytes.
 	Memory uint64
 }
 
-// Entry is one entry of a run's log.
+// Entry is an entry of a run's log.
 type Entry struct {
 	At    time.Duration // since the start of the run
 	Level abi.LogLevel
 	Text  string
 }
 
-// CallRecord is the record of one call.
+// CallRecord is the record of a call.
 type CallRecord struct {
 	Seq int // from 1
-	// Request is the call as the script wrote it.
+	// Request is the call as written by the script.
 	Request abi.ToolCall
-	// Server and Tool are the real names, or what the script wrote if it could not
-	// be resolved.
+	// Server and Tool are the real names, or the names in the script if unresolved.
 	Server, Tool string
 	Start        time.Duration // since the start of the run
 	Progress     int           // progress notifications received
-	// Undo reports that the call is a compensation, made after the end of the
-	// script.
+	// Undo is set for a compensation, made after the end of the script.
 	Undo bool
 
 	// Done reports whether the call was answered before the run ended. Duration and
@@ -191,13 +183,13 @@ type CallRecord struct {
 	Answer   Answer
 }
 
-// Any reports whether has is true of the run or of one of its nested runs.
+// Any reports whether has is true of the run or of a nested run.
 func (r *Record) Any(has func(*Record) bool) bool {
 	return has(r) || slices.ContainsFunc(r.Calls, func(c CallRecord) bool { return c.Answer.Run != nil && c.Answer.Run.Any(has) })
 }
 
-// Open returns the questions that the client has to answer before another run can
-// continue this one, with those of its nested runs.
+// Open returns the questions that the client has to answer before another run can continue this
+// run, with the questions of nested runs.
 func (r *Record) Open() []InputRecord {
 	if !r.Outcome.Asks {
 		return nil
@@ -216,33 +208,31 @@ func (r *Record) Open() []InputRecord {
 	return open
 }
 
-// UndoRecord is the record of a compensation that the script has registered. If it is
-// made, it has a CallRecord too.
+// UndoRecord is the record of a compensation registered by the script. An executed compensation has
+// a CallRecord too.
 type UndoRecord struct {
-	Request      abi.ToolCall // as the script wrote it
+	Request      abi.ToolCall // as written by the script
 	Server, Tool string       // as in CallRecord
-	// Err is the error that the script received; nil if the compensation was
-	// accepted.
+	// Err is the error received by the script; nil if the compensation was accepted.
 	Err *abi.CallError
 }
 
-// Answer is the answer to a call, as the upstream sent it and as the script received
-// it.
+// Answer is the answer to a call, as sent by the upstream and as received by the script.
 type Answer struct {
-	// Result is the raw CallToolResult; nil when there is none.
+	// Result is the raw CallToolResult; or nil.
 	Result []byte
-	// RPCError is the raw JSON-RPC error object that the upstream answered with.
+	// RPCError is the raw JSON-RPC error object of the upstream's answer.
 	RPCError []byte
-	// Meta is the raw _meta of Result; nil when it has none.
+	// Meta is the raw _meta of Result; or nil.
 	Meta []byte
-	// Value is the raw JSON that the script received.
+	// Value is the raw JSON received by the script.
 	Value []byte
-	// Run is the record of the nested run that answered, if the script called a
-	// composite tool; otherwise nil.
+	// Run is the record of the answering nested run, if the script called a composite tool;
+	// otherwise nil.
 	Run *Record
-	// Err is the error that the script received instead of a value: for an isError
-	// result, a JSON-RPC error, or a call that was not made.
+	// Err is the error received by the script instead of a value: for an isError result, a JSON-RPC
+	// error, or a suppressed call.
 	Err *abi.CallError
-	// Decision is what policy has decided about the call, nil if that is a plain default.
+	// Decision is policy's decision about the call, nil for a plain default.
 	Decision *policy.Decision
 }

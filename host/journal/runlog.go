@@ -9,26 +9,26 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
 )
 
-// runLog writes the events of one run. The methods of a nil *runLog do nothing.
+// runLog writes the events of a run. The methods of a nil *runLog do nothing.
 type runLog struct {
 	log  *Log
 	id   string
 	opts LogOptions // the options when the run began
-	root bool       // no other run has called it
+	root bool       // not called by another run
 
 	guest string
 
 	mu        sync.Mutex // guards the fields below; held during writes
 	line      line
 	upTo      digests // the chain of the run's events as far as they were written
-	pending   bool    // line holds log entries that are not written yet
+	pending   bool    // line holds log entries not written yet
 	beginLost bool    // the begin event could not be written
 	lost      bool    // some event could not be written
-	endLost   bool    // the last one could not
+	endLost   bool    // the last event could not be written
 	ended     bool
-	endsAt    Place // where the last line ends, once it is written
+	endsAt    Place // the end of the last line, after the write
 	seal      *seal.Seal
-	unsigned  error // why there is no seal; nil if there is one, or need not be
+	unsigned  error // the reason for a missing seal; nil with a seal, or if no seal is needed
 }
 
 // maxPending is how many bytes of a script's log wait for the next event.
@@ -37,7 +37,7 @@ const maxPending = 8 << 10
 // lines is a pool of buffers for lines.
 var lines = sync.Pool{New: func() any { return new([]byte) }}
 
-// maxReused is the size in bytes of the largest buffer that is used again.
+// maxReused is the size in bytes of the largest reused buffer.
 const maxReused = 256 << 10
 
 func newRunLog(l *Log, r *Run, opts LogOptions) *runLog {
@@ -66,12 +66,12 @@ func (d *runLog) written(err error) bool {
 	return errors.As(err, &failed)
 }
 
-// syncError says that lines were written but could not be synced to disk.
+// syncError is the error of written lines that could not be synced to disk.
 type syncError struct{ error }
 
 func (e *syncError) Unwrap() error { return e.error }
 
-// calls writes the beginning of calls, with one write for all, as far as they are small.
+// calls writes the first events of calls, all small ones with a single write.
 func (d *runLog) calls(list []CallRecord) {
 	for len(list) > 0 {
 		rest := list
@@ -81,7 +81,7 @@ func (d *runLog) calls(list []CallRecord) {
 			}
 		})
 		if len(rest) == len(list) {
-			return // nothing is written any more
+			return // no further writes
 		}
 		list = rest
 	}
@@ -143,7 +143,7 @@ func (d *runLog) closeEntries() {
 	}
 }
 
-// end writes the event that ends the run, and releases the buffer.
+// end writes the last event of the run, and releases the buffer.
 func (d *runLog) end(duration time.Duration, o *Outcome) {
 	if d == nil {
 		return
@@ -172,7 +172,7 @@ func (d *runLog) end(duration time.Duration, o *Outcome) {
 	}
 }
 
-// errIncomplete says that the journal does not have all of a run.
+// errIncomplete means that the journal lacks a part of a run.
 var errIncomplete = errors.New("some of the run could not be written to the journal")
 
 // sync waits until all of the run is on disk.
@@ -209,7 +209,7 @@ func (d *runLog) kept(ctx context.Context) error {
 	return d.opts.Fleet.Kept(ctx, end)
 }
 
-// write writes the buffer. last means that the run has ended.
+// write writes the buffer. last is set at the end of the run.
 func (d *runLog) write(last bool) error {
 	end, err := d.log.writeAt(d.line.b, d.line.ends, func(at Place) error {
 		d.endsAt = at
@@ -218,7 +218,7 @@ func (d *runLog) write(last bool) error {
 	d.line.reset()
 	if err != nil {
 		d.lost = true
-		if d.line.chain != nil { // what could not be written is not in the chain
+		if d.line.chain != nil { // unwritten lines are not in the chain
 			*d.line.chain = d.upTo
 		}
 		return err

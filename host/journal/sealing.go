@@ -9,10 +9,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
 )
 
-// signTime is how long the end of a run waits for its signature, which a program can make.
+// signTime is how long the end of a run waits for the signature, perhaps made by an external
+// program.
 const signTime = 5 * time.Second
 
-// UnsignedError says that a run has no signature although that is required.
+// UnsignedError is the error of a run without a required signature.
 type UnsignedError struct{ Err error }
 
 func (e *UnsignedError) Error() string {
@@ -24,8 +25,8 @@ func (e *UnsignedError) Unwrap() error { return e.Err }
 
 var errNotOnDisk = errors.New("it is not in the journal")
 
-// close signs a run whose last event is in the buffer, if a client has requested it. The caller
-// holds d.mu.
+// close signs a run with the last event in the buffer, if requested by a client. The caller holds
+// d.mu.
 func (d *runLog) close(o *Outcome) {
 	c := d.line.chain
 	if c == nil || !d.root {
@@ -45,9 +46,9 @@ func (d *runLog) close(o *Outcome) {
 	d.line.ended(c.head, d.seal)
 }
 
-// sign signs what has ended now.
+// sign signs a run or call that ends now.
 func (l *Log) sign(opts *LogOptions, limit time.Duration, s seal.Statement) (*seal.Seal, error) {
-	// A run is signed whatever has become of the request for it.
+	// A run is signed even after the end of the request.
 	ctx, cancel := context.WithTimeoutCause(context.Background(), limit, errors.New("the signature was not made within "+limit.String()))
 	defer cancel()
 	l.mu.Lock()
@@ -69,8 +70,7 @@ func (l *Log) sign(opts *LogOptions, limit time.Duration, s seal.Statement) (*se
 	return made, nil
 }
 
-// sealed returns the digest of the last event of a run that has ended, and its seal, if it was
-// written.
+// sealed returns the digest of the last event of an ended run, and the seal, if written.
 func (d *runLog) sealed() (head string, s *seal.Seal) {
 	if d == nil {
 		return "", nil
@@ -83,8 +83,8 @@ func (d *runLog) sealed() (head string, s *seal.Seal) {
 	return d.upTo.head.String(), d.seal
 }
 
-// Unsigned returns an [*UnsignedError] if the result of a run that has ended may not be given,
-// since its record is not signed.
+// Unsigned returns an [*UnsignedError] if the result of an ended run must be withheld, since the
+// record is not signed.
 func (r *Run) Unsigned() error {
 	d := r.disk
 	if d == nil || !d.opts.SignRequired || !d.root {

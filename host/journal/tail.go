@@ -15,20 +15,19 @@ import (
 // Marks say up to which byte each file of a journal was dealt with.
 type Marks map[string]int64
 
-// Ended is a run that has ended, a call without a script, or a checkpoint.
+// Ended is an ended run, a call without a script, or a checkpoint.
 type Ended struct {
 	ID string
-	// Runs are the run with those that it called, itself last; nil for a call.
+	// Runs are the run and the nested runs, the run itself last; nil for a call.
 	Runs []RunLines
-	// First is the id of the first run that it continues, and Continues that of the last; "" for
-	// none.
+	// First is the id of the first continued run, and Continues the id of the last; "" for none.
 	First, Continues string
 	Call             []byte // the line of a call or a checkpoint, without a newline; nil for a run
-	// End is where its last line ends.
+	// End is the end of the last line.
 	End Place
 }
 
-// Size is the length of its lines, in bytes.
+// Size is the length of the lines, in bytes.
 func (e *Ended) Size() (n int) {
 	for _, r := range e.Runs {
 		for _, line := range r.Lines {
@@ -38,10 +37,10 @@ func (e *Ended) Size() (n int) {
 	return n + len(e.Call)
 }
 
-// Tail finds what has ended in the journal in a directory, for somebody who keeps it elsewhere
-// too: the runs that clients have requested, and calls without a script, by all processes that
-// use the directory, in the order in which each process has written them. What was copied from
-// other journals is left out. It is not safe for concurrent use.
+// Tail finds ended runs and calls in the journal in a directory, for copies elsewhere: the runs
+// requested by clients, and calls without a script, of all processes that use the directory, in the
+// write order of each process. Copies from other journals are left out. A Tail is not safe for
+// concurrent use.
 type Tail struct {
 	x       *index
 	marks   Marks
@@ -49,14 +48,14 @@ type Tail struct {
 	lost    int
 }
 
-// waitingEnd is something that has ended and was not taken yet.
+// waitingEnd is an ended run or call that was not taken yet.
 type waitingEnd struct {
 	run  *indexedRun // nil for a call
 	call linePos
 	end  Place
 }
 
-// NewTail returns a Tail that leaves out what ends before the marks.
+// NewTail returns a Tail without the runs and calls before the marks.
 func NewTail(dir string, marks Marks) *Tail {
 	t := &Tail{x: newIndex(dir), marks: Marks{}}
 	for name, at := range marks {
@@ -65,9 +64,9 @@ func NewTail(dir string, marks Marks) *Tail {
 	return t
 }
 
-// Look looks for what has ended since the last time. It returns how much waits to be taken. The
-// error is a failure to read the directory, or the cause of ctx; what cannot be read of a file
-// is left out, and told to fault.
+// Look looks for newly ended runs and calls. It returns the number of waiting ones. The error is a
+// failure to read the directory, or the cause of ctx; unreadable parts of a file are left out and
+// reported to fault.
 func (t *Tail) Look(ctx context.Context, now time.Time, fault func(error)) (int, error) {
 	files, err := listFiles(t.x.dir)
 	if err != nil {
@@ -97,7 +96,7 @@ func (t *Tail) Look(ctx context.Context, now time.Time, fault func(error)) (int,
 	return len(t.waiting), nil
 }
 
-// isOver reports whether a file has nothing new, and nothing that a run of another file needs.
+// isOver reports whether a file has no new events, and no events needed by a run of another file.
 func (t *Tail) isOver(name fileName, now time.Time) bool {
 	if name.day >= dayOf(now.Add(-maxRunTime)) {
 		return false
@@ -133,9 +132,9 @@ func (t *Tail) read(ctx context.Context, name fileName, fault func(error)) {
 	})
 }
 
-// Take returns the next things that have ended: at least one unless none waits, and no more
-// than count, or than are needed to reach a size in bytes. It reads them now. What was removed
-// in the meantime is left out.
+// Take returns the next ended runs and calls: at least one unless none waits, at most count, and no
+// more than needed to reach a size in bytes. Take reads the events now. Runs removed in the
+// meantime are left out.
 func (t *Tail) Take(count, size int, fault func(error)) (all []Ended) {
 	files := newOpenFiles(t.x.dir)
 	defer files.close()
@@ -179,14 +178,14 @@ func (t *Tail) Waiting() (n int, oldest time.Time) {
 // before they were taken.
 func (t *Tail) Lost() int { return t.lost }
 
-// Done sets the marks behind what was taken, and returns a copy of them.
+// Done sets the marks behind the taken runs and calls, and returns a copy of the marks.
 func (t *Tail) Done(taken []Ended) Marks {
 	for i := range taken {
 		at := taken[i].End
 		t.marks[at.File] = max(t.marks[at.File], at.Offset)
 	}
 	if len(t.waiting) == 0 {
-		for name, at := range t.x.read { // what is left of it has not ended
+		for name, at := range t.x.read { // the rest has not ended
 			t.marks[name.String()] = max(t.marks[name.String()], at)
 		}
 	}
@@ -197,7 +196,7 @@ func (t *Tail) Done(taken []Ended) Marks {
 	return marks
 }
 
-// load reads what has ended.
+// load reads an ended run or call.
 func (t *Tail) load(w *waitingEnd, files *openFiles) (Ended, error) {
 	e := Ended{End: w.end}
 	if w.run == nil {
@@ -222,7 +221,7 @@ func (t *Tail) load(w *waitingEnd, files *openFiles) (Ended, error) {
 	return e, nil
 }
 
-// loadRun adds a run, behind those that it called.
+// loadRun adds a run, behind the nested runs.
 func (t *Tail) loadRun(e *Ended, r *indexedRun, files *openFiles, depth int) error {
 	for _, child := range r.children {
 		if c := t.x.runs[child]; c != nil && c.begun && depth <= maxDepth {

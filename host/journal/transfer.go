@@ -15,15 +15,15 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// RunLines is one run as it is in a journal, without the runs that it called.
+// RunLines has the lines of a run in a journal, without nested runs.
 type RunLines struct {
 	Run   string   // id
-	Ended bool     // its last event is there
+	Ended bool     // with the last event
 	Lines [][]byte // in their order, without newlines
 }
 
-// ReadLines yields the runs in a directory, the newest first, also those that other runs have
-// called. Of the filter, only ID, Since and Until count. Errors are those of Scan.
+// ReadLines yields the runs in a directory, newest first, including nested runs. Of the filter,
+// only ID, Since and Until count. Errors are as for Scan.
 func ReadLines(ctx context.Context, dir string, f Filter) iter.Seq2[RunLines, error] {
 	return func(yield func(RunLines, error) bool) {
 		for x, err := range (Reader{Dir: dir}).indexes(ctx, f, false) {
@@ -83,10 +83,10 @@ func IsEnd(line []byte) bool {
 	return err == nil && string(h.kind) == eventEnd
 }
 
-// copiedWriter is the writer name of lines that come from another journal.
+// copiedWriter is the writer name of lines from other journals.
 const copiedWriter = "copied"
 
-// text returns the lines as they are in a file, and checks that they are events of the run.
+// text returns the lines in the form of a file, and checks that all are events of the run.
 func (l *RunLines) text() ([]byte, error) {
 	if _, ok := TimeOf(l.Run); !ok || !isID([]byte(l.Run)) {
 		return nil, fmt.Errorf("run %q: its id does not say when it began", l.Run)
@@ -112,8 +112,8 @@ func copiedFile(id string) string {
 	return fileName{day: dayOf(start), writer: copiedWriter}.String()
 }
 
-// lockCopied makes this process the only one that adds lines of other journals to a directory,
-// which is made if it is not there. The error is a *WriteError.
+// lockCopied makes this process the only process to add lines of other journals to a directory,
+// which is created if missing. The error is a *WriteError.
 func lockCopied(ctx context.Context, dir string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, &WriteError{dir, err}
@@ -125,7 +125,8 @@ func lockCopied(ctx context.Context, dir string) (unlock func(), err error) {
 	return func() { _ = lock.Close() }, nil
 }
 
-// appendTo writes lines at the end of a file, and syncs it. After an error, nothing was written.
+// appendTo writes lines at the end of a file, and syncs the file. After an error, nothing was
+// written.
 func appendTo(path string, lines []byte) error {
 	f, err := regular.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
@@ -143,8 +144,8 @@ func appendTo(path string, lines []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// Lines returns a run and those that it called, as they are in the journal, itself last. id is a
-// whole id. The error is ErrNotFound, or a failure to read.
+// Lines returns a run and the nested runs with their lines in the journal, the run itself last. id
+// is a whole id. The error is ErrNotFound, or a failure to read.
 func (r Reader) Lines(ctx context.Context, id string) (all []RunLines, err error) {
 	x := newIndex(r.Dir)
 	var faults []error
