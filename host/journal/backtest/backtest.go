@@ -1,5 +1,5 @@
-// Package backtest judges calls that the journal has recorded by another policy: what it
-// would have allowed, asked for and denied.
+// Package backtest judges recorded calls by another policy: which calls the policy would have
+// allowed, asked for and denied. Begin with Judge.
 package backtest
 
 import (
@@ -9,34 +9,33 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 )
 
-// Definitions returns the raw definition of a tool as it is now, nil if that is not known.
-// server is that of policy.Request.
+// Definitions returns the current raw definition of a tool, or nil. server is as in policy.Request.
 type Definitions func(server, tool string) []byte
 
-// Verdict is what a policy says about one recorded call.
+// Verdict is the judgement of a policy about a recorded call.
 type Verdict struct {
 	Server, Tool string
 	Kind         policy.Kind
 	Arguments    []byte // raw; nil for none, or if they are not recorded
-	Script       string // that made the call; "" for a client
-	// Decision is the one of the policy, unless Unmade is set or Doubt says why it cannot be
-	// known.
+	Script       string // name of the calling script; "" for a client
+	// Decision is the decision of the policy, unless Unmade is set or Doubt gives a reason for an
+	// unknown decision.
 	Decision policy.Decision
 	Doubt    *policy.Doubt
-	// Unmade reports that the call would not have been made, because the policy denies the
-	// run that makes it.
+	// Unmade is set if the call would not have been made, because the policy denies the calling
+	// run.
 	Unmade bool
-	// Recorded is the decision at the time; nil if no rule decided and it was allowed.
+	// Recorded is the decision at the time; nil for a call allowed without a rule.
 	Recorded *policy.Decision
 }
 
 // Plain reports whether the call would have been made without asking anybody.
 func (v *Verdict) Plain() bool { return v.Doubt == nil && !v.Unmade && v.Decision.Allowed() }
 
-// Target returns what was called, as in rules.
+// Target returns the called tool, in the form of rules.
 func (v *Verdict) Target() string { return policy.Request{Server: v.Server, Name: v.Tool}.Target() }
 
-// Group is a recorded run with the calls in it, or one call of a client without a script.
+// Group is a recorded run with its calls, or a call of a client without a script.
 type Group struct {
 	ID       string
 	Start    time.Time
@@ -66,7 +65,7 @@ func (g *Group) Count() Counts {
 	return c
 }
 
-// Counts counts calls by what a policy says about them.
+// Counts counts calls by the judgement of a policy.
 type Counts struct {
 	Allowed  int     `json:"allowed"`
 	Asked    int     `json:"asked"`
@@ -76,12 +75,12 @@ type Counts struct {
 	Why      Reasons `json:"unknownBecause"`
 }
 
-// Reasons counts calls that cannot be judged, by what is missing.
+// Reasons counts calls without a judgement, by the missing data.
 type Reasons struct {
 	NotRecorded int `json:"argumentsNotRecorded"`
 	Redacted    int `json:"argumentsRedacted"`
 	Definition  int `json:"definitionUnknown"`
-	Labels      int `json:"labelsUnknown,omitempty"` // of what the session had been given
+	Labels      int `json:"labelsUnknown,omitempty"` // of the data given to the session
 }
 
 func (r *Reasons) count(m policy.Missing) {
@@ -107,7 +106,7 @@ func (c *Counts) Add(more Counts) {
 	c.Why.Labels += more.Why.Labels
 }
 
-// Strip removes what Judge does not need from a record: the answers and the log.
+// Strip removes the answers and the log from a record, because Judge does not need them.
 func Strip(r *journal.Record) {
 	r.Logs, r.Outcome.Result, r.Outcome.Failure = nil, nil, nil
 	for i := range r.Calls {

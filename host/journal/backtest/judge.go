@@ -15,11 +15,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/script/compose"
 )
 
-// Judge judges runs, and calls without a script, each request at its time. What was called
-// before counts as in a running proxy, from the first request on.
+// Judge judges runs, and calls without a script, each request at the recorded time. Earlier calls
+// count as in a running proxy, from the first request on.
 //
-// The calls of a run that the policy denies would not have been made. After a call in a run
-// that it denies, the script is taken to go on as it did.
+// The calls of a denied run would not have been made. After a denied call in a run, the script is
+// assumed to continue as recorded.
 func Judge(p *policy.Policy, runs []journal.Record, calls []journal.Proxied, definitions Definitions) []Group {
 	var groups []Group
 	runOf, callOf := map[string]*journal.Record{}, map[string]*journal.Proxied{}
@@ -57,18 +57,18 @@ func Judge(p *policy.Policy, runs []journal.Record, calls []journal.Proxied, def
 	return groups
 }
 
-// request is a recorded request that is to be judged.
+// request is a recorded request to judge.
 type request struct {
 	policy.Request
 	at       time.Time
 	group    int
 	missing  policy.Missing // why the arguments are not known; "" if they are
 	recorded *policy.Decision
-	by       *fate // of the run that makes it; nil if a client does
-	starts   *fate // of the run that it starts; nil if it starts none
+	by       *fate // of the calling run; nil for a client
+	starts   *fate // of the started run; nil for a request that starts no run
 }
 
-// fate says what would have become of a run.
+// fate is the fate of a run under the policy.
 type fate struct{ unmade bool }
 
 func (q *request) judge(e *policy.Engine, definitions Definitions) Verdict {
@@ -89,8 +89,8 @@ func (q *request) judge(e *policy.Engine, definitions Definitions) Verdict {
 	return v
 }
 
-// split returns the decisions about requests for runs, by the ids of the runs, and the calls
-// other than these: the journal has a request for a run that somebody was asked for twice.
+// split returns the decisions about requests for runs, by the ids of the runs, and the remaining
+// calls: a request for a run with a question to a person is in the journal twice.
 func split(runs []journal.Record, calls []journal.Proxied) (asked map[string]*policy.Decision, others []journal.Proxied) {
 	type key struct {
 		server, tool string
@@ -129,24 +129,24 @@ func split(runs []journal.Record, calls []journal.Proxied) (asked map[string]*po
 	return asked, others
 }
 
-// reader collects the requests that are to be judged.
+// reader collects the requests to judge.
 type reader struct {
 	requests []request
 	group    int // of the next request
 	sessions map[string]*policy.History
-	trees    map[string]tree             // of runs that others may continue, by id
+	trees    map[string]tree             // of runs that later runs may continue, by id
 	asked    map[string]*policy.Decision // about the requests for runs, by their ids
 }
 
-// tree is what a run has called. A run that continues it gets the answers of these calls
-// again, and does not make them.
+// tree has the calls of a run. A continuing run gets the answers of these calls again, and does not
+// repeat the calls.
 type tree struct {
 	called *policy.History
 	made   map[int]bool // the calls of the run itself, by their numbers
 	fate   *fate
 }
 
-// caller returns the client of a record. Its token stands for its credentials.
+// caller returns the client of a record. The client's token stands for the credentials.
 func (r *reader) caller(c journal.Client) policy.Caller {
 	if r.sessions[c.Session] == nil {
 		r.sessions[c.Session] = &policy.History{}
@@ -158,7 +158,7 @@ func (r *reader) caller(c journal.Client) policy.Caller {
 	return who
 }
 
-// add adds a request. redacted says that texts in the arguments may have been replaced.
+// add adds a request. redacted is set if texts in the arguments may have been replaced.
 func (r *reader) add(q request, redacted bool) {
 	q.group = r.group
 	if redacted && bytes.Contains(q.Arguments, []byte(journal.Masked)) {
@@ -184,7 +184,7 @@ func (r *reader) proxied(c *journal.Proxied) {
 	r.add(q, c.Redacted)
 }
 
-// root adds the request for a run, and its calls.
+// root adds the request for a run, and the calls of the run.
 func (r *reader) root(rec *journal.Record) {
 	t, continues := r.trees[rec.Continues]
 	if !continues {
@@ -203,7 +203,7 @@ func (r *reader) root(rec *journal.Record) {
 	r.calls(rec, rec.Client, t, rec.Start)
 }
 
-// remember remembers what a run has called, for one that continues it.
+// remember keeps the calls of a run for continuing runs.
 func (r *reader) remember(rec *journal.Record, t tree) {
 	made := maps.Clone(t.made)
 	for _, c := range rec.Calls {
@@ -217,8 +217,8 @@ func (r *reader) remember(rec *journal.Record, t tree) {
 	r.trees[rec.ID] = tree{t.called, made, t.fate}
 }
 
-// calls adds the calls of a run and of those below it, which are not made before the run has
-// begun, whatever the clock says.
+// calls adds the calls of a run and of the nested runs, at the beginning of the run at the
+// earliest, for any clock.
 func (r *reader) calls(rec *journal.Record, client journal.Client, t tree, begun time.Time) {
 	for _, c := range rec.Calls {
 		if t.made[c.Seq] || !exists(&c) {
@@ -247,7 +247,7 @@ func (r *reader) calls(rec *journal.Record, client journal.Client, t tree, begun
 	r.remember(rec, t)
 }
 
-// exists reports whether a call was of a tool that there was.
+// exists reports whether a call was of an existing tool.
 func exists(c *journal.CallRecord) bool {
 	err := c.Answer.Err
 	return err == nil || c.Answer.Result != nil || c.Answer.RPCError != nil || err.Type != abi.ErrRuntime && err.Type != abi.ErrValidation

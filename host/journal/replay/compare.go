@@ -15,14 +15,14 @@ import (
 type Comparison struct {
 	A RunFigures `json:"a"`
 	B RunFigures `json:"b"`
-	// Same says that nothing differs but times.
+	// Same is set if only times differ.
 	Same bool `json:"same"`
-	// Notes say what cannot be compared.
+	// Notes name the parts that cannot be compared.
 	Notes []string `json:"notes,omitempty"`
-	// Differences are in the order in which they came about in run A; those of the input are
-	// first, those of the outcome last.
+	// Differences are in the order of run A; differences of the input are first, differences of the
+	// outcome last.
 	Differences []Difference `json:"differences,omitempty"`
-	More        int          `json:"more,omitempty"` // differences that are not listed
+	More        int          `json:"more,omitempty"` // unlisted differences
 }
 
 // RunFigures are the figures of a run.
@@ -44,10 +44,9 @@ func figuresOf(r *journal.Record) RunFigures {
 	}
 }
 
-// Compare compares two recorded runs: their input, calls, answers, log, compensations,
-// outcome, fuel and memory, and in the same way the runs of saved tools that they called.
-// After a call that only one of them made, or that goes to another tool, their calls are not
-// compared further.
+// Compare compares two recorded runs: their input, calls, answers, log, compensations, outcome,
+// fuel and memory, and in the same way the runs of called saved tools. After a call in only one of
+// the runs, or to different tools, later calls are not compared.
 func Compare(a, b *journal.Record) Comparison {
 	result := Comparison{A: figuresOf(a), B: figuresOf(b)}
 	c := comparer{}
@@ -72,7 +71,7 @@ func isRedacted(r *journal.Record) bool { return r.Redacted }
 // comparer collects the differences of two runs.
 type comparer struct{ found []timedDifference }
 
-// timedDifference is a difference with the time in run A at which it came about.
+// timedDifference is a difference with the time in run A.
 type timedDifference struct {
 	Difference
 	at when
@@ -105,7 +104,7 @@ func (w when) Compare(other when) int {
 	return 0
 }
 
-// pair is one comparison of two runs, or of two nested runs.
+// pair is a comparison of two runs, or of two nested runs.
 type pair struct {
 	*comparer
 	in     string // see Difference.In
@@ -113,7 +112,7 @@ type pair struct {
 }
 
 func (p pair) add(at when, what, message, diff string) {
-	if p.in != "" && at.phase != phaseSteps { // it came about while the outer runs were at their steps
+	if p.in != "" && at.phase != phaseSteps { // the difference belongs to the steps of the outer runs
 		at.phase = phaseSteps
 	}
 	at.at += p.offset
@@ -160,8 +159,8 @@ func (p pair) end(a *journal.Record) when {
 	return when{phaseEnd, a.Duration}
 }
 
-// moment returns the time in A for a moment of B that A does not have: just after all that
-// had come about in B by then. The times of B themselves say nothing, since B can be faster.
+// moment returns the time in A for a moment of B without a counterpart in A: just after all events
+// of B up to this moment. The times of B are no use, since B can be faster.
 func moment(a, b *journal.Record, at time.Duration) time.Duration {
 	last := time.Duration(0)
 	passed := func(inA, inB time.Duration) {
@@ -232,7 +231,7 @@ func (p pair) answer(name string, a, b *journal.CallRecord) {
 	}
 }
 
-// answerText formats an answer as the script received it, on several lines.
+// answerText formats an answer in the form received by the script, on several lines.
 func answerText(a *journal.Answer) string {
 	if a.Err != nil {
 		return fmt.Sprintf("%s error: %s\n", a.Err.Type, a.Err.Message)
@@ -240,7 +239,7 @@ func answerText(a *journal.Answer) string {
 	return pretty(a.Value) + "\n"
 }
 
-// undos compares the compensations that were registered.
+// undos compares the registered compensations.
 func (p pair) undos(a, b *journal.Record) {
 	lines := func(undos []journal.UndoRecord) string {
 		var text strings.Builder
@@ -307,13 +306,13 @@ func endText(r *journal.Record) string {
 		return "unfinished\n"
 	case r.Outcome.Error == "":
 		return pretty(r.Outcome.Result) + "\n"
-	case r.Outcome.Error == abi.ErrInternal: // its details contain the run id
+	case r.Outcome.Error == abi.ErrInternal: // the details contain the run id
 		return "internal error\n"
 	}
 	return fmt.Sprintf("%s error: %s\n", r.Outcome.Error, r.Outcome.Message)
 }
 
-// Text returns the comparison for people, without the figures. It contains text from scripts
+// Text returns the comparison for people, without the figures. The text contains text from scripts
 // and servers, and is not safe for a terminal.
 func (c *Comparison) Text() string {
 	var b strings.Builder
@@ -328,7 +327,7 @@ func (c *Comparison) Text() string {
 	return b.String()
 }
 
-// writeDifferences writes the first difference in full, and the others in one line each.
+// writeDifferences writes the first difference in full, and each further difference in one line.
 func writeDifferences(b *strings.Builder, differences []Difference, more int) {
 	for i, d := range differences {
 		if i == 0 {

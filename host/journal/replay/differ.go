@@ -12,15 +12,15 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// Difference is a difference between a replay and its record.
+// Difference is a difference between a replay and the record.
 type Difference struct {
-	// In is the call of the saved tool whose run differs, such as "call 3 (tools.x)"; ""
+	// In is the call of the saved tool with the differing run, for example "call 3 (tools.x)"; ""
 	// for the run itself.
 	In string `json:"in,omitempty"`
-	// What is the part that differs: "call 3", "log 2", "undo 1", "compensation 1",
-	// "result", "failure", "outcome", "fuel", "memory".
+	// What is the differing part: "call 3", "log 2", "undo 1", "compensation 1", "result",
+	// "failure", "outcome", "fuel", "memory".
 	What string `json:"what"`
-	// Message says how it differs.
+	// Message describes the difference.
 	Message string `json:"message"`
 	// Diff is a unified diff of readable JSON or text; "" if Message is enough.
 	Diff string `json:"diff,omitempty"`
@@ -28,13 +28,13 @@ type Difference struct {
 	Position *abi.Position `json:"position,omitempty"`
 }
 
-// Limits of what is shown.
+// Limits of the shown text.
 const (
 	maxDifferences = 100
 	maxDiffInput   = 1 << 20 // bytes of each side
 	maxDiffLines   = 200
 	maxDiffLine    = 400 // bytes
-	maxShort       = 200 // bytes of one value in a message
+	maxShort       = 200 // bytes of a value in a message
 )
 
 // unified returns the unified diff of two texts.
@@ -101,7 +101,7 @@ func differJSON(what string, recorded, replayed []byte) Difference {
 	return d
 }
 
-// callText formats a call as a script would write it, on several lines.
+// callText formats a call in the syntax of scripts, on several lines.
 func callText(c abi.ToolCall) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", callName(c))
@@ -125,13 +125,13 @@ func callText(c abi.ToolCall) string {
 
 func callName(c abi.ToolCall) string { return c.Server + "." + c.Tool }
 
-// callLine formats a call on one line.
+// callLine formats a call on a line.
 func callLine(c abi.ToolCall) string {
 	return fmt.Sprintf("%s(%s)", callName(c), display.ClipSize(string(c.Arguments), maxShort))
 }
 
-// callWithOptions formats a call on one line, whole, with what has an effect on the server or on the
-// answer.
+// callWithOptions formats a complete call on one line, with the options that affect the server or
+// the answer.
 func callWithOptions(c abi.ToolCall) string {
 	line := callName(c)
 	if c.Raw {

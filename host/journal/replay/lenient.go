@@ -14,9 +14,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/script/compose"
 )
 
-// lenient is the compose.Recording for changed code. A call gets the recorded answer to
-// the same call, or else the first unused answer to another call of the same tool. If
-// there is none, the script ends. Each answer is used once.
+// lenient is the compose.Recording for changed code. A call gets the recorded answer to the same
+// call, or else the first unused answer to another call of the same tool. Without an unused answer,
+// the script ends. Each answer is used once.
 type lenient struct {
 	*session
 	in                   string
@@ -47,8 +47,8 @@ func newLenient(s *session, rec *journal.Record, in string) *lenient {
 	return t
 }
 
-// find returns the recorded call that has the answer for request, nil if there is none, and
-// whether it is the same call.
+// find returns the recorded call with the answer for request, or nil, and whether the call is the
+// same.
 func find(among []*candidate, request abi.ToolCall) (found *candidate, same bool) {
 	want := canonical(request.Arguments)
 	for _, c := range among {
@@ -73,8 +73,8 @@ func rejectsArguments(a journal.Answer) bool {
 	return a.Err != nil && a.Err.Type == abi.ErrValidation && a.Result == nil && a.RPCError == nil && a.Run == nil
 }
 
-// sameTool reports whether request is a call of the recorded tool, which can be named
-// as the script named it or by its real name.
+// sameTool reports whether request is a call of the recorded tool, by the name in the script or by
+// the real name.
 func sameTool(recorded abi.ToolCall, real string, request abi.ToolCall) bool {
 	if recorded.Server != request.Server {
 		return false
@@ -86,8 +86,8 @@ func sameTool(recorded abi.ToolCall, real string, request abi.ToolCall) bool {
 // order of members.
 func sameJSON(a, b []byte) bool { return bytes.Equal(canonical(a), canonical(b)) }
 
-// canonical returns a JSON value without white space and with its members sorted. Invalid
-// JSON stays as it is. The result is never nil.
+// canonical returns a JSON value without white space and with sorted members. Invalid JSON stays
+// unchanged. The result is never nil.
 func canonical(raw []byte) []byte {
 	v := append(jsontext.Value{}, raw...)
 	if v.Compact(jsontext.ReorderRawObjects(true)) != nil {
@@ -123,8 +123,8 @@ func (t *lenient) miss(call abi.ToolCall) {
 	}
 }
 
-// answer returns a recorded answer to a call. A saved tool runs with a lenient
-// recording of its own if the call is not the recorded one.
+// answer returns a recorded answer to a call. A saved tool runs with a lenient recording of its own
+// if the call differs from the recorded call.
 func (t *lenient) answer(c *candidate, call abi.ToolCall, same bool) compose.ReplayedCall {
 	p := compose.ReplayedCall{Server: c.Server, Tool: c.Tool, Answer: c.Answer, Recompute: true}
 	run := c.Answer.Run
@@ -169,7 +169,7 @@ func (t *lenient) Undo(request abi.ToolCall) (server, tool string, failed *abi.C
 	return request.Server, request.Tool, nil
 }
 
-// step adds a step that concerns compensations.
+// step adds a step about compensations.
 func (t *lenient) step(text string) {
 	if t.in != "" {
 		text = t.in + ": " + text
@@ -177,7 +177,7 @@ func (t *lenient) step(text string) {
 	t.undoing = append(t.undoing, text)
 }
 
-// Commit implements what package compose looks for in a compose.Recording.
+// Commit implements an optional method of a compose.Recording in package compose.
 func (t *lenient) Commit() {
 	if t.undoable {
 		t.undoable = false
@@ -198,8 +198,8 @@ func (t *lenient) Compensation(request abi.ToolCall, server, tool string) journa
 // Log implements compose.Recording.
 func (t *lenient) Log(abi.LogLevel, string) { t.logs++ }
 
-// End implements compose.Recording. If a saved tool ends because an answer is missing, so does
-// its caller, and the note says why.
+// End implements compose.Recording. If a saved tool ends because of a missing answer, so does the
+// caller, and the note gives the reason.
 func (t *lenient) End(replayed journal.Record) {
 	if t.missing != nil && t.in != "" {
 		t.note(t.in, "the record has no answer to "+callLine(*t.missing))

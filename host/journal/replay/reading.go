@@ -10,8 +10,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox"
 )
 
-// stopOf returns the point at which a run was ended from outside the script, nil if it was
-// not.
+// stopOf returns the point at which a run was ended from outside the script, or nil.
 func stopOf(rec *journal.Record) *compose.Stop {
 	if !rec.Done {
 		return nil
@@ -21,16 +20,15 @@ func stopOf(rec *journal.Record) *compose.Stop {
 	limit, _ := wire.GetString(failure, "details", "limit")
 	switch rec.Outcome.Error {
 	case abi.ErrTimeout, abi.ErrCancelled:
-		// If a call failed in this way and the script did not catch it, the script itself
-		// failed.
+		// If a call failed in this way without being caught, the script itself failed.
 		for _, name := range []string{"server", "file"} {
 			if _, ofScript := wire.Get(failure, "details", name); ofScript {
 				return nil
 			}
 		}
 	case abi.ErrTool:
-		// A run ends while it waits for a call of which nobody knows whether it was made before the
-		// process died, or in which a server asks something else than before.
+		// A run ends during a call if the call may or may not have been made before the process
+		// died, or if a server asks a different question than before.
 		if _, ofScript := wire.Get(failure, "details", "file"); ofScript || !waiting {
 			return nil
 		}
@@ -53,8 +51,8 @@ func unanswered(c *journal.CallRecord) bool {
 	return e != nil && (e.Type == abi.ErrTimeout || e.Type == abi.ErrCancelled) && (e.Message == compose.NoAnswer || e.Message == compose.NotMade)
 }
 
-// recordedFuel returns the fuel that a recorded run itself used, without the runs below it.
-// The outcome of a run without a parent includes those below; that of other runs does not.
+// recordedFuel returns the fuel of a recorded run itself, without nested runs. The outcome of a run
+// without a parent includes nested runs; the outcome of a nested run does not.
 func recordedFuel(rec *journal.Record) uint64 {
 	if rec.Parent != nil {
 		return rec.Outcome.Fuel
@@ -65,7 +63,7 @@ func recordedFuel(rec *journal.Record) uint64 {
 func withoutBelow(rec *journal.Record) uint64 {
 	below := fuelBelow(rec)
 	if below > rec.Outcome.Fuel {
-		return 0 // we do not write such records
+		return 0 // the program does not write records of this form
 	}
 	return rec.Outcome.Fuel - below
 }
@@ -79,16 +77,16 @@ func fuelBelow(rec *journal.Record) (sum uint64) {
 	return sum
 }
 
-// debugged reports whether failures have backtraces. Scripts can see those of the
-// tools that they call.
+// debugged reports whether failures have backtraces. Scripts can see the backtraces of called
+// tools.
 func debugged(rec *journal.Record) bool {
 	return rec.Any(func(r *journal.Record) bool { _, ok := wire.Get(r.Outcome.Failure, "stack"); return ok })
 }
 
-// replayRun returns a run to replay, with its recording.
+// replayRun returns a run to replay, with a recording.
 func (s *session) replayRun(rec *journal.Record, recording compose.Recording) *compose.ReplayRun {
 	t := &compose.ReplayRun{Begin: s.begin(rec.Begin), Recording: recording, Failure: rec.Outcome.Failure, Stopped: stopOf(rec), Checked: rec.Outcome.Checked, Asks: rec.Outcome.Asks}
-	// A run that is in doubt may also leave undone what it did.
+	// A run in doubt may also lack compensations of its calls.
 	t.Orphan = t.Stopped != nil && (rec.Parent != nil || rec.Outcome.Error == abi.ErrTool)
 	for i := range rec.Calls {
 		t.Orphan = t.Orphan && !rec.Calls[i].Undo

@@ -12,11 +12,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
-// matcher compares recorded values with those of a replay. In a redacted record, a masked
-// part matches any text.
+// matcher compares recorded values with values of a replay. In a redacted record, a masked part
+// matches any text.
 type matcher struct {
 	redacted bool
-	excused  *bool // set if something matched only because it was masked
+	excused  *bool // set if a value matched only because of a mask
 }
 
 // text reports whether two texts match.
@@ -49,8 +49,8 @@ func (m matcher) excuse(matches bool) bool {
 	return matches
 }
 
-// maskedName matches what a redactor has written in place of a name or a part of it: the
-// second such name in an object has a number, and so on.
+// maskedName matches the text of a redactor in place of a name or a part of a name: the second
+// masked name in an object has a number, and so on.
 
 var maskedName = regexp.MustCompile(regexp.QuoteMeta(journal.Masked) + "[0-9]*")
 
@@ -105,8 +105,8 @@ func matchValue(recorded, replayed any) bool {
 	return recorded == replayed
 }
 
-// maxMaskedNames limits the members with masked names in one object, since each is compared
-// with all remaining members.
+// maxMaskedNames limits the members with masked names in an object, since each is compared with all
+// remaining members.
 const maxMaskedNames = 100
 
 // matchMembers compares objects. A member with a masked name matches any remaining member
@@ -115,7 +115,7 @@ func matchMembers(recorded, replayed map[string]any) bool {
 	if len(recorded) != len(replayed) {
 		return false
 	}
-	var hidden []string // recorded names that are masked
+	var hidden []string // masked recorded names
 	left := maps.Clone(replayed)
 	for name, value := range recorded {
 		other, same := replayed[name]
@@ -147,8 +147,8 @@ func matchMembers(recorded, replayed map[string]any) bool {
 	return true
 }
 
-// decoded returns a JSON value with its numbers as written. It may be large: replays have the process
-// for themselves.
+// decoded returns a JSON value with numbers as written. The value may be large: replays have the
+// process for themselves.
 func decoded(raw []byte) (v any, ok bool) {
 	t, err := jsonvalue.Options{Room: jsonvalue.Alone}.Decode(raw)
 	if err != nil {

@@ -1,23 +1,12 @@
-// Package replay runs recorded runs again, offline: package compose runs the script in the
-// sandbox, and recorded answers take the place of upstreams. A run depends only on what is
-// recorded. So if a replay differs, then the code, the guest, the host or the record has
-// changed, and the report says where.
+// Package replay runs recorded runs again, offline: package compose runs the script in the sandbox,
+// and recorded answers replace upstreams. A run depends only on recorded data. So a differing
+// replay means that the code, the guest, the host or the record has changed, and the report shows
+// the place. Begin with Run and Report; Compare compares two records.
 //
-//	replay.go   Run
-//	report.go   the report, and its text
-//	reading.go  how a recorded run ended
-//	strict.go   answers for the recorded code: every step must be the same
-//	lenient.go  answers for changed code: it finds them where it can
-//	differ.go   readable differences
-//	redacted.go comparing with redacted records
-//	compare.go  Compare: two recorded runs
-//	tighten.go  limits in records that are larger than ours
-//
-// Calls are matched by their sequence number. Saved tools that the script called run again
-// too, from the definitions in the record, with their own answers and on the same account.
-// Nothing depends on a clock or a network. Records can come from anywhere: a wrong record
-// shows as a difference, and a replay is bounded by its options, by lower limits in the
-// record, and by its context.
+// Calls are matched by their sequence number. Called saved tools run again too, with the recorded
+// definitions and answers. Neither a clock nor a network matters. Records can be hostile: a wrong
+// record shows as a difference, and a replay is bounded by the options, by lower limits in the
+// record, and by the context.
 package replay
 
 import (
@@ -35,11 +24,11 @@ import (
 
 // Options configure a replay.
 type Options struct {
-	// Code, if set, runs in place of the recorded script, with the same params. Where it
-	// makes the same calls it gets the same answers.
+	// Code, if set, runs in place of the recorded script, with the same params. The same calls get
+	// the same answers.
 	Code *string
-	// Saved, if set, is the tool as it is saved now. The report notes whether it has
-	// changed since the run.
+	// Saved, if set, is the currently saved tool. The report notes whether the tool has changed
+	// since the run.
 	Saved *tools.Definition
 	// Limits bound the replay; see [AtMost]. The limits in the record can only be
 	// lower. Zero values mean the defaults.
@@ -67,7 +56,7 @@ func Run(ctx context.Context, box compose.Sandbox, rec journal.Record, opts Opti
 		run = s.replayRun(&rec, newStrict(s, &rec, ""))
 	}
 
-	select { // so that Elapsed covers only the replay
+	select { // Elapsed then covers only the replay
 	case <-box.Ready():
 	case <-ctx.Done():
 	}

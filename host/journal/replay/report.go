@@ -19,8 +19,8 @@ type Verdict string
 // The verdicts. Succeeded and Failed are for changed code.
 const (
 	Identical Verdict = "identical"
-	// IdenticalRedacted says that the replay differs only where something in the
-	// record was redacted: in masked parts of values, in fuel and in memory.
+	// IdenticalRedacted means that the replay differs only in redacted parts of the record: in
+	// masked parts of values, in fuel and in memory.
 	IdenticalRedacted Verdict = "identical but for redaction"
 	Diverged          Verdict = "diverged"
 	Succeeded         Verdict = "succeeded"
@@ -35,27 +35,26 @@ type Report struct {
 	Run     string  `json:"run"` // run id
 	Tool    string  `json:"tool"`
 	Verdict Verdict `json:"verdict"`
-	// Notes name possible reasons for differences, and what could not be compared.
+	// Notes name possible reasons for differences, and parts without a comparison.
 	Notes []string `json:"notes,omitempty"`
 	// Differences are in the order in which they were found. For changed code they are
 	// expected.
 	Differences []Difference `json:"differences,omitempty"`
-	More        int          `json:"more,omitempty"` // differences that are not listed
-	// Missing is the call of changed code that has no recorded answer; Position is where
-	// the code makes it.
+	More        int          `json:"more,omitempty"` // unlisted differences
+	// Missing is the call of changed code without a recorded answer; Position is the place of the
+	// call in the code.
 	Missing  *abi.ToolCall `json:"missing,omitempty"`
 	Position *abi.Position `json:"position,omitempty"`
 
-	// Cut says that the replay ended at a call that was not recorded, so that its outcome
-	// has no meaning.
+	// Cut is set if the replay ended at an unrecorded call. The outcome then has no meaning.
 	Cut bool `json:"cut,omitempty"`
-	// Short says that the replay ended where an unfinished record ends, so that its outcome
-	// has no meaning.
+	// Short is set if the replay ended at the end of an unfinished record. The outcome then has no
+	// meaning.
 	Short bool `json:"short,omitempty"`
 
 	Recorded Side `json:"recorded"`
 	Replayed Side `json:"replayed"`
-	// Compared counts the steps that were compared, in all runs.
+	// Compared counts the compared steps, in all runs.
 	Compared Compared `json:"compared"`
 	// Elapsed is how long the replay took, in nanoseconds in JSON.
 	Elapsed time.Duration `json:"elapsed"`
@@ -63,8 +62,7 @@ type Report struct {
 	Record journal.Record `json:"-"`
 }
 
-// Compared counts steps. Runs counts the run itself and the runs of saved tools
-// below it.
+// Compared counts steps. Runs counts the run itself and the nested runs of saved tools.
 type Compared struct {
 	Runs          int `json:"runs"`
 	Calls         int `json:"calls"`
@@ -73,7 +71,7 @@ type Compared struct {
 	Compensations int `json:"compensations"`
 }
 
-// Side describes one of the two runs, the recorded one or the replay.
+// Side describes a run, the recorded one or the replay.
 type Side struct {
 	Outcome string          `json:"outcome"` // see journal.Record.OutcomeName
 	Result  json.RawMessage `json:"result,omitempty"`
@@ -86,11 +84,11 @@ type Side struct {
 	Version string          `json:"version"` // hash of the definition
 }
 
-// session collects the findings of one replay.
+// session collects the findings of a replay.
 type session struct {
 	guest       string // hash of our own guest
 	most        sandbox.Limits
-	lowered     []string // limits of the record that were lowered
+	lowered     []string // lowered limits of the record
 	sameGuest   bool
 	cut, short  bool
 	excused     bool // something differs only where the record was redacted
@@ -99,10 +97,10 @@ type session struct {
 	more        int
 
 	runs, calls, logs, undos, undone int
-	undoing                          []string // what changed code registers and commits, in order
+	undoing                          []string // compensations registered and committed by changed code, in order
 }
 
-// addFirstNotes adds the notes that are known before the replay.
+// addFirstNotes adds the notes known before the replay.
 func (s *session) addFirstNotes(rec *journal.Record, opts Options) {
 	s.sameGuest = rec.Guest == s.guest
 	if !s.sameGuest {
@@ -146,7 +144,7 @@ func (s *session) add(d Difference) {
 	s.differences = append(s.differences, d)
 }
 
-// locate sets the position of a difference that was added before its position was known.
+// locate sets the position of a difference added earlier with an unknown position.
 func (s *session) locate(d Difference, in string, at *abi.Position) {
 	for i := range s.differences {
 		if s.differences[i].What == d.What && s.differences[i].In == in && s.differences[i].Position == nil {
@@ -194,7 +192,7 @@ func sideOf(rec *journal.Record) Side {
 	return s
 }
 
-// jsonOrNil returns raw, or nil if it is not valid JSON, as in a damaged record.
+// jsonOrNil returns raw, or nil for invalid JSON, as in a damaged record.
 func jsonOrNil(raw []byte) json.RawMessage {
 	if !json.Valid(raw) {
 		return nil
@@ -202,7 +200,7 @@ func jsonOrNil(raw []byte) json.RawMessage {
 	return raw
 }
 
-// position returns the position in the script that a failure names, nil if there is none.
+// position returns the position in the script named by a failure, or nil.
 func position(failure []byte) *abi.Position {
 	text := func(name string) string { s, _ := wire.GetString(failure, "details", name); return s }
 	figure := func(name string) (n int) {
@@ -219,7 +217,7 @@ func position(failure []byte) *abi.Position {
 	return &p
 }
 
-// Text returns the report for people, on several lines. It contains text from scripts and
+// Text returns the report for people, on several lines. The text contains text from scripts and
 // servers, and is not safe for a terminal.
 func (r *Report) Text() string {
 	var b strings.Builder
@@ -269,7 +267,7 @@ func (d *Difference) write(b *strings.Builder) {
 	}
 }
 
-// maxSource bounds a source line that is shown, in bytes.
+// maxSource bounds a shown source line, in bytes.
 const maxSource = 200
 
 func writePosition(b *strings.Builder, p *abi.Position) {

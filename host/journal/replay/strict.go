@@ -11,30 +11,30 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// strict is the compose.Recording for recorded code. It gives the recorded answers in order, and
-// compares each step with the record.
+// strict is the compose.Recording for recorded code. A strict gives the recorded answers in order,
+// and compares each step with the record.
 type strict struct {
 	*session
 	rec *journal.Record
 	in  string // see Difference.In; "" for the run itself
 
 	calls, compensations []*journal.CallRecord
-	// The steps of each kind that were replayed.
+	// The replayed steps of each kind.
 	call, compensation, undo, log int
 
-	// diverged is the first call that differs from the recorded one; nothing after it can
-	// be compared. ended says that the end of an unfinished record was reached.
+	// diverged is the first call that differs from the record; later steps cannot be compared.
+	// ended is set after the end of an unfinished record.
 	diverged *Difference
 	ended    bool
-	// undoing says that the script has ended and its compensations are being made.
+	// undoing is set while compensations are made after the end of the script.
 	undoing bool
-	// extendable says that the replay may take more steps than were recorded: the run did
-	// not end, or was stopped at an amount of fuel that cannot be compared.
+	// extendable is set if the replay may take more steps than the record has: the run did not end,
+	// or was stopped at an incomparable amount of fuel.
 	extendable bool
 
 	match matcher
-	// sameFuel says that fuel and memory must be the same: the guest is the same, and
-	// nothing in the run or below it was redacted.
+	// sameFuel is set if fuel and memory must be the same: the guest is the same, and neither the
+	// run nor nested runs are redacted.
 	sameFuel bool
 }
 
@@ -74,8 +74,8 @@ func (t *strict) Calls(requests []abi.ToolCall) []compose.ReplayedCall {
 	return replayed
 }
 
-// follows reports whether call is the next one in the record. If it is not, it sets
-// diverged or ended.
+// follows reports whether call is the next call in the record. If not, follows sets diverged or
+// ended.
 func (t *strict) follows(call abi.ToolCall) bool {
 	what := fmt.Sprintf("call %d", t.call+1)
 	switch {
@@ -99,8 +99,8 @@ func (t *strict) diverge(d Difference) {
 	t.diverged = &d
 }
 
-// refusal returns the error for a call without a recorded answer. Scripts cannot catch it,
-// so the script ends at that call.
+// refusal returns the error for a call without a recorded answer. Scripts cannot catch the error,
+// so the script ends at the call.
 func (t *strict) refusal(c abi.ToolCall) *abi.CallError {
 	message := "replay: the record has no answer to this call"
 	if t.ended {
@@ -215,7 +215,7 @@ func (t *strict) End(replayed journal.Record) {
 	t.figures(&replayed)
 }
 
-// missing adds the recorded steps that the replay did not make.
+// missing adds the recorded steps missing in the replay.
 func (t *strict) missing() {
 	for _, c := range t.calls[t.call:] {
 		t.differ(Difference{What: fmt.Sprintf("call %d", c.Seq), Message: "is not made, recorded was " + callLine(c.Request)})
@@ -246,7 +246,7 @@ func (t *strict) outcome(recorded journal.Outcome, replayed journal.Record) {
 		t.differ(Difference{What: "outcome", Message: "is a result, recorded was a failure", Position: position(recorded.Failure),
 			Diff: unified(pretty(recorded.Failure), pretty(got.Result))})
 	default:
-		if recorded.Error == abi.ErrInternal { // the only error that contains the run id
+		if recorded.Error == abi.ErrInternal { // the only error with the run id
 			got.Failure = bytes.ReplaceAll(got.Failure, []byte(replayed.ID), []byte(t.rec.ID))
 		}
 		want, have := t.withoutFigures(recorded.Failure), t.withoutFigures(got.Failure)
@@ -272,8 +272,8 @@ func (t *strict) withoutFigures(failure []byte) []byte {
 	return failure
 }
 
-// figures compares the fuel and memory that the run itself used. If the guest is a
-// different one or something was redacted, a difference is only a note.
+// figures compares the fuel and memory of the run itself. With a different guest or redacted parts,
+// a difference is only a note.
 func (t *strict) figures(replayed *journal.Record) {
 	used := replayed.Outcome.Fuel
 	if t.in == "" {
@@ -301,7 +301,7 @@ func (t *strict) figures(replayed *journal.Record) {
 	}
 }
 
-// stopped notes how far a run that was stopped could be compared.
+// stopped notes the extent of the comparison of a stopped run.
 func (t *strict) stopped() {
 	stop := stopOf(t.rec)
 	switch {
@@ -315,7 +315,7 @@ func (t *strict) stopped() {
 	}
 }
 
-// stopCause says what stopped a run.
+// stopCause returns the reason why a run was stopped.
 func stopCause(rec *journal.Record) string {
 	switch rec.Outcome.Error {
 	case abi.ErrTimeout:

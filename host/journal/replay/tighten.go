@@ -10,8 +10,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
-// AtMost returns the larger of each limit in l and its default. A replay may use that much,
-// wherever its record comes from.
+// AtMost returns the larger of each limit in l and its default. A replay of any record may use
+// these limits.
 func AtMost(l sandbox.Limits) sandbox.Limits {
 	l, usual := l.WithDefaults(), sandbox.Limits{}.WithDefaults()
 	l.Memory, l.Fuel = max(l.Memory, usual.Memory), max(l.Fuel, usual.Fuel)
@@ -20,8 +20,8 @@ func AtMost(l sandbox.Limits) sandbox.Limits {
 	return l
 }
 
-// begin returns the recorded beginning of a run, with limits that are no larger than ours.
-// A limit of 0 in the record means the default.
+// begin returns the recorded beginning of a run, with limits of at most s.most. A limit of 0 in
+// the record means the default.
 func (s *session) begin(b journal.Begin) journal.Begin {
 	var lowered []string
 	lower := func(name string, n *int, most int) {
@@ -50,7 +50,7 @@ func (s *session) begin(b journal.Begin) journal.Begin {
 		}
 	}
 	if b.AgentTools == nil && b.Guest != s.guest {
-		// An older guest was not told these names. It had them built in.
+		// An older guest had these names built in.
 		b.AgentTools = builtin.Mentioned(b.Definition.Code)
 	}
 	return b

@@ -19,24 +19,24 @@ const (
 	privateBlock = "PRIVATE KEY"
 )
 
-// PublicKey is an Ed25519 key that checks signatures.
+// PublicKey is an Ed25519 key for checking signatures.
 type PublicKey [ed25519.PublicKeySize]byte
 
-// Bytes returns the key as package ed25519 has it.
+// Bytes returns the key in the form of package ed25519.
 func (k PublicKey) Bytes() ed25519.PublicKey { return k[:] }
 
-// ID returns the first 16 hexadecimal digits of the SHA-256 digest of the key. It finds a key, and
-// proves nothing.
+// ID returns the first 16 hexadecimal digits of the SHA-256 digest of the key. An ID helps to find
+// a key, but proves nothing.
 func (k PublicKey) ID() string {
 	sum := sha256.Sum256(k[:])
 	return hex.EncodeToString(sum[:8])
 }
 
-// PEM returns the key as other programs read it (RFC 8410, section 10.2).
+// PEM returns the key in a common form (RFC 8410, section 10.2).
 func (k PublicKey) PEM() []byte {
 	der, err := x509.MarshalPKIXPublicKey(k.Bytes())
 	if err != nil {
-		panic(err) // it is the only kind of key that there is
+		panic(err) // cannot fail for an Ed25519 key
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: publicBlock, Bytes: der})
 }
@@ -44,7 +44,7 @@ func (k PublicKey) PEM() []byte {
 // String returns the key in base64.
 func (k PublicKey) String() string { return base64.StdEncoding.EncodeToString(k[:]) }
 
-// ErrPublicKey says that a text is no public key.
+// ErrPublicKey means that a text is not a public key.
 var ErrPublicKey = errors.New("is not an Ed25519 public key (want PEM, as mcp-metatool verify --print-key prints it, or 32 bytes in base64)")
 
 // ParsePublic reads a public key: PEM, or 32 bytes in base64.
@@ -65,7 +65,7 @@ func ParsePublic(text []byte) (k PublicKey, err error) {
 	return PublicKey(raw), nil
 }
 
-// PrivateKey signs. It implements Signer.
+// PrivateKey signs. PrivateKey implements Signer.
 type PrivateKey struct{ key ed25519.PrivateKey }
 
 // NewPrivate returns a random key.
@@ -80,19 +80,19 @@ func NewPrivate() PrivateKey {
 // FromSeed returns the key of a secret seed of 32 bytes.
 func FromSeed(seed []byte) PrivateKey { return PrivateKey{ed25519.NewKeyFromSeed(seed)} }
 
-// Public returns the key that checks the signatures.
+// Public returns the key for checking the signatures.
 func (k PrivateKey) Public() PublicKey { return PublicKey(k.key.Public().(ed25519.PublicKey)) }
 
 // PEM returns the key (PKCS #8, RFC 8410 section 7).
 func (k PrivateKey) PEM() []byte {
 	der, err := x509.MarshalPKCS8PrivateKey(k.key)
 	if err != nil {
-		panic(err) // it is the only kind of key that there is
+		panic(err) // cannot fail for an Ed25519 key
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: privateBlock, Bytes: der})
 }
 
-// ErrPrivateKey says that a text is no private key. It quotes nothing of it.
+// ErrPrivateKey means that a text is not a private key. The error does not quote the text.
 var ErrPrivateKey = errors.New("is not an Ed25519 private key (want PEM, as openssl genpkey -algorithm ed25519 prints it)")
 
 // ParsePrivate reads a private key in PEM.

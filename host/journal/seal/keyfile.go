@@ -18,10 +18,10 @@ var keyFile = regular.KeyFile[PrivateKey]{
 	},
 }
 
-// ReadKey reads a private key from a file. The error is fs.ErrNotExist if there is none, or names
-// the file and says what to do.
+// ReadKey reads a private key from a file. The error is fs.ErrNotExist for a missing file, or names
+// the file and the remedy.
 func ReadKey(ctx context.Context, path string) (PrivateKey, error) { return keyFile.Read(ctx, path) }
 
-// LoadKey returns the key of a folder, and makes it, and the folder, if there is none. All
-// processes that use the folder get the same one. The file is readable for its owner only.
+// LoadKey returns the key of a folder. If the key is missing, LoadKey makes the key and the folder.
+// All processes that use the folder get the same key. Only the owner of the file can read the key.
 func LoadKey(ctx context.Context, dir string) (PrivateKey, error) { return keyFile.Load(ctx, dir) }

@@ -1,13 +1,9 @@
-// Package seal has the digests and signatures that make a journal verifiable: those of the
-// events of a run, of what has ended in the order of a writer, and what is signed about it.
-// docs/journal.md describes all of it for those who write a verifier of their own.
+// Package seal has the digests and signatures that make a journal verifiable: digests of the events
+// of a run, links between ended runs and calls in the order of a writer, and signed statements.
+// Begin with Event, Link, Statement and Seal. docs/journal.md describes the format for writers of
+// other verifiers.
 //
-//	seal.go    digests of events and links; the members that are behind the digest
-//	sign.go    Statement: what is signed, and Seal: the signature with it
-//	key.go     private and public keys, and their texts
-//	keyfile.go the key in a folder, made on first use
-//
-// Nothing here knows what events mean, so events of any kind are covered.
+// The package does not know the meaning of events, so events of any kind are covered.
 package seal
 
 import (
@@ -24,7 +20,7 @@ import (
 	"strings"
 )
 
-// Digest is a SHA-256 digest. Its text has 64 lower-case hexadecimal digits.
+// Digest is a SHA-256 digest. The text of a Digest has 64 lower-case hexadecimal digits.
 type Digest [sha256.Size]byte
 
 // String returns the text; "" for the zero value, which stands for no digest.
@@ -51,15 +47,16 @@ func ParseDigest(text string) (d Digest, err error) {
 	return d, nil
 }
 
-// The beginnings of what is hashed: no digest of one kind can be taken for one of another.
+// The beginnings of hashed texts: no digest of one kind can be taken for a digest of another kind.
 const (
 	eventDomain = "mcp-metatool journal event 1\n"
 	linkDomain  = "mcp-metatool journal link 1\n"
 )
 
-// Event returns the digest of an event: of its line as it is on disk, without the newline, and
-// without the members seal and link (see [Cut]). The line of each event of a run but the first has
-// the digest of the one before, so a digest covers all events up to its own.
+// Event returns the digest of an event: of the event's line on disk, without the newline, and
+// without the members seal and link (see [Cut]). The line of each event of a run after the first
+// has the digest of the previous event, so a digest covers all events up to and including its own
+// event.
 func Event(line []byte) Digest {
 	var head [len(eventDomain) + 8]byte
 	copy(head[:], eventDomain)
@@ -70,8 +67,9 @@ func Event(line []byte) Digest {
 	return Digest(h.Sum(nil))
 }
 
-// Link is the place of something that has ended in the order of a writer: the Number from 1 in the
-// chain with that id, and a digest that covers everything up to it. The zero value is no place.
+// Link is the place of an ended run or call in the order of a writer: the Number from 1 in the
+// chain with the given id, and a digest that covers everything up to this place. The zero value is
+// no place.
 type Link struct {
 	Chain  string // 16 lower-case hexadecimal digits
 	Number uint64
@@ -81,14 +79,14 @@ type Link struct {
 // chainBytes is the size of the id of a chain.
 const chainBytes = 8
 
-// NewChain returns the beginning of a new chain: its Number is 0, and its Digest zero.
+// NewChain returns the beginning of a new chain: with Number 0 and a zero Digest.
 func NewChain() Link {
 	var id [chainBytes]byte
 	_, _ = rand.Read(id[:]) // never fails
 	return Link{Chain: hex.EncodeToString(id[:])}
 }
 
-// Next returns the link behind l, of an event with the digest head, and with that seal, or nil.
+// Next returns the link behind l, of an event with the digest head, and with the seal s, or nil.
 func (l Link) Next(head Digest, s *Seal) Link {
 	b := make([]byte, 0, len(linkDomain)+8+2*chainBytes+8+2*sha256.Size+ed25519.SignatureSize)
 	b = append(b, linkDomain...)
@@ -124,26 +122,26 @@ func ParseLink(text string) (Link, error) {
 	if m == nil {
 		return Link{}, fmt.Errorf("%.100q is not a link (CHAIN/NUMBER/DIGEST)", text)
 	}
-	n, _ := strconv.ParseUint(m[2], 10, 64) // it has at most 19 digits
+	n, _ := strconv.ParseUint(m[2], 10, 64) // the pattern allows at most 19 digits
 	d, err := ParseDigest(m[3])
 	return Link{m[1], n, d}, err
 }
 
-// The members of a line that its digest does not cover: they stand at its end, in this order.
+// The members of a line that the line's digest does not cover: they are at the end, in this order.
 const (
 	sealMember = `,"seal":`
 	linkMember = `,"link":"`
 )
 
-// MaxLink is the most bytes that [AppendLink] adds.
+// MaxLink is the most bytes added by [AppendLink].
 const MaxLink = len(linkMember) + 2*chainBytes + 1 + 19 + 1 + 2*sha256.Size + 1
 
-// AppendLink appends the member of a link to a line without its last brace.
+// AppendLink appends the member of a link to a line without the last brace.
 func AppendLink(b []byte, l Link) []byte {
 	return append(l.append(append(b, linkMember...)), '"')
 }
 
-// AppendSeal appends the member of a seal to a line without its last brace.
+// AppendSeal appends the member of a seal to a line without the last brace.
 func AppendSeal(b []byte, s *Seal) []byte { return s.append(append(b, sealMember...)) }
 
 var (
@@ -154,16 +152,16 @@ var (
 // maxSeal is more than a seal has, in bytes.
 const maxSeal = 1024
 
-// Parts is a line without the members that its digest does not cover, and what these say.
+// Parts is a line without the members outside of the digest, and the values of these members.
 type Parts struct {
 	Body []byte // ends with a brace
 	Seal *Seal  // nil for none
 	Link Link   // the zero value for none
 }
 
-// Cut splits a line without its newline. Nothing that is inside another member can be taken for a
-// seal or a link, since at least one more brace follows it. The error says that the line has a
-// seal that cannot be read.
+// Cut splits a line without the newline. Text inside another member cannot be taken for a seal or a
+// link, since at least one more brace follows. The error means that the line has an unreadable
+// seal.
 func Cut(line []byte) (Parts, error) {
 	p := Parts{Body: line}
 	tail := func() []byte { return p.Body[max(0, len(p.Body)-maxSeal):] }
@@ -189,8 +187,8 @@ func Cut(line []byte) (Parts, error) {
 	return p, nil
 }
 
-// LastLink returns the link at the end of a line, without its newline; only the end of the line
-// need be there. ok is false if there is none.
+// LastLink returns the link at the end of a line, without the newline; only the end of the line is
+// needed. ok is false for a line without a link.
 func LastLink(tail []byte) (l Link, ok bool) {
 	m := linkEnd.FindSubmatch(tail[max(0, len(tail)-maxSeal):])
 	if m == nil {
@@ -200,7 +198,7 @@ func LastLink(tail []byte) (l Link, ok bool) {
 	return l, err == nil
 }
 
-// WithoutLink returns a line without its newline and without its link.
+// WithoutLink returns a line without the newline and without the link.
 func WithoutLink(line []byte) []byte {
 	m := linkEnd.FindIndex(line[max(0, len(line)-maxSeal):])
 	if m == nil {

@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// Statement is what a signature says about a run, or about a checkpoint.
+// Statement is a signed statement about a run, or about a checkpoint.
 type Statement struct {
 	Run     string // id
-	Head    Digest // of its last event
-	Events  int    // how many events it has
-	Outcome string // see journal.Record.OutcomeName; Checkpoint for one
+	Head    Digest // of the last event
+	Events  int    // number of events
+	Outcome string // see journal.Record.OutcomeName; Checkpoint for a checkpoint
 	Guest   string // SHA-256 of the guest; "" for a checkpoint
-	// After is a place in the order of the writer: all up to there had ended before this was
-	// signed. The zero value says nothing.
+	// After is a place in the order of the writer: all runs and calls up to this place had ended
+	// before the signature. The zero value makes no statement.
 	After Link
 	Time  time.Time
 	Key   string // id of the key
@@ -30,13 +30,13 @@ type Statement struct {
 // Checkpoint is the Outcome of a checkpoint.
 const Checkpoint = "checkpoint"
 
-// StatementTitle is the first line of the text of a statement, and says which version it is.
+// StatementTitle is the first line of the text of a statement, with the version.
 const StatementTitle = "mcp-metatool seal 1"
 
 var plain = lazyregexp.New(`^[0-9A-Za-z_.:/-]{1,160}$`)
 
-// Text returns the bytes that are signed: one line for each member. The error says that a member
-// has characters that none has.
+// Text returns the bytes that are signed: one line for each member. The error means that a member
+// has forbidden characters.
 func (s *Statement) Text() ([]byte, error) {
 	b := append([]byte(StatementTitle), '\n')
 	for _, m := range [][2]string{
@@ -54,7 +54,7 @@ func (s *Statement) Text() ([]byte, error) {
 	return b, nil
 }
 
-// Seal is a signature, and what the statement has that the line of the event does not have.
+// Seal is a signature, and the members of the statement that are missing in the line of the event.
 type Seal struct {
 	Events    int
 	Outcome   string
@@ -65,7 +65,7 @@ type Seal struct {
 	Signature [ed25519.SignatureSize]byte
 }
 
-// NewSeal returns the seal of a statement with a signature of it.
+// NewSeal returns the seal of a statement with a signature of the statement.
 func NewSeal(s *Statement, signature []byte) (*Seal, error) {
 	if len(signature) != ed25519.SignatureSize {
 		return nil, fmt.Errorf("an Ed25519 signature has %d bytes, this one %d", ed25519.SignatureSize, len(signature))
@@ -73,16 +73,16 @@ func NewSeal(s *Statement, signature []byte) (*Seal, error) {
 	return &Seal{s.Events, s.Outcome, s.Guest, s.After, s.Time, s.Key, [ed25519.SignatureSize]byte(signature)}, nil
 }
 
-// Statement returns what the seal says about a run whose last event has that digest.
+// Statement returns the seal's statement about a run with the last event's digest head.
 func (s *Seal) Statement(run string, head Digest) *Statement {
 	return &Statement{run, head, s.Events, s.Outcome, s.Guest, s.After, s.Time, s.Key}
 }
 
-// ErrSignature says that a signature is not that of the key over the statement.
+// ErrSignature means that a signature of the key over the statement is not valid.
 var ErrSignature = errors.New("the signature is not valid")
 
-// Check checks the signature about a run whose last event has that digest. The error is
-// ErrSignature, or says why there is nothing to check.
+// Check checks the signature about a run with the last event's digest head. The error is
+// ErrSignature, or the reason why no check is possible.
 func (s *Seal) Check(run string, head Digest, key PublicKey) error {
 	if s.Key != key.ID() {
 		return fmt.Errorf("it is signed with the key %s, not with %s", s.Key, key.ID())
@@ -97,7 +97,7 @@ func (s *Seal) Check(run string, head Digest, key PublicKey) error {
 	return nil
 }
 
-// JSON returns the seal as it is in the line of an event.
+// JSON returns the seal in the form of the line of an event.
 func (s *Seal) JSON() []byte { return s.append(nil) }
 
 func (s *Seal) append(b []byte) []byte {
@@ -121,16 +121,16 @@ func (s *Seal) append(b []byte) []byte {
 
 var errSeal = errors.New("its seal cannot be read")
 
-// parseSeal reads a seal as append writes it, and nothing else.
+// parseSeal reads a seal in exactly the form written by append.
 func parseSeal(raw []byte) (*Seal, error) {
 	s, err := Parse(raw)
-	if err == nil && !bytes.Equal(s.append(nil), raw) { // another reader may understand it differently
+	if err == nil && !bytes.Equal(s.append(nil), raw) { // another reader may understand the text differently
 		return nil, errSeal
 	}
 	return s, err
 }
 
-// Parse reads a seal in a receipt, whose members a client may have put into another order.
+// Parse reads a seal in a receipt, perhaps with members reordered by a client.
 func Parse(raw []byte) (*Seal, error) {
 	var v struct {
 		Events                                int
@@ -157,9 +157,10 @@ func Parse(raw []byte) (*Seal, error) {
 	return s, nil
 }
 
-// Signer signs statements. It is safe for concurrent use.
+// Signer signs statements. A Signer is safe for concurrent use.
 type Signer interface {
-	// Sign sets Key in a statement, and signs it. It returns when ctx ends, at the latest.
+	// Sign sets Key in a statement, and signs the statement. Sign returns at the end of ctx, at the
+	// latest.
 	Sign(ctx context.Context, s Statement) (*Seal, error)
 }
 

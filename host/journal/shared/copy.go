@@ -11,23 +11,23 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/store"
 )
 
-// Count says what has become of the runs, or of the calls without a script, of a copy.
+// Count counts the results of a copy for runs, or for calls without a script.
 type Count struct {
 	Copied    int      // or would be, in a dry run
-	Same      int      // were there already
-	Different []string // are there with another content, which stays; what they are
+	Same      int      // existed already
+	Different []string // names of runs or calls that exist with another content, which stays
 }
 
-// Copy is a copy of a journal between the files of a folder and the store of a fleet. What is there
-// stays. Nobody should ship the folder meanwhile.
+// Copy is a copy of a journal between the files of a folder and the store of a fleet. Existing
+// records stay. No process should ship the folder during the copy.
 type Copy struct {
 	Runs, Calls Count
 	Checkpoints Count
 	dry         bool
 }
 
-// CopyToStore copies what has ended in the folder to the store, as if it was shipped, and reads
-// it again. With dry it only compares.
+// CopyToStore copies the ended runs and calls of the folder to the store, like shipping, and reads
+// the copies. With dry, CopyToStore only compares.
 func (j *Journal) CopyToStore(ctx context.Context, dry bool) (*Copy, error) {
 	c := &Copy{dry: dry}
 	own := state{Folder: "none"}
@@ -40,7 +40,7 @@ func (j *Journal) CopyToStore(ctx context.Context, dry bool) (*Copy, error) {
 	stop := context.AfterFunc(ctx, j.stop)
 	defer stop()
 	s := &shipper{Journal: j, state: own, tail: journal.NewTail(j.opts.Dir, nil), days: map[string]bool{}, ends: map[string]store.Position{}}
-	listed := map[string]map[string]bool{} // what the logs of a day have
+	listed := map[string]map[string]bool{} // contents of the logs of a day
 	fault := func(err error) { c.Runs.Different = append(c.Runs.Different, err.Error()) }
 	n, err := s.tail.Look(ctx, time.Unix(0, 0), fault)
 	if err != nil {
@@ -84,10 +84,10 @@ func (j *Journal) CopyToStore(ctx context.Context, dry bool) (*Copy, error) {
 	if dry || len(c.Runs.Different) > 0 {
 		return c, nil
 	}
-	return c, writeJSON(j.statePath(), own) // it need not be shipped any more
+	return c, writeJSON(j.statePath(), own) // the folder need not be shipped later
 }
 
-// count returns the Count that something belongs to.
+// count returns the Count for an ended run or call.
 func (c *Copy) count(e *journal.Ended) *Count {
 	if e.Runs == nil {
 		return c.countLine(e.Call)
@@ -95,7 +95,7 @@ func (c *Copy) count(e *journal.Ended) *Count {
 	return &c.Runs
 }
 
-// countLine returns the Count that a line belongs to.
+// countLine returns the Count for a line.
 func (c *Copy) countLine(line []byte) *Count {
 	if journal.IsCheckpoint(line) {
 		return &c.Checkpoints
@@ -103,7 +103,7 @@ func (c *Copy) countLine(line []byte) *Count {
 	return &c.Calls
 }
 
-// add counts something, and reports whether it is to be copied.
+// add counts a run or call, and reports whether to copy the run or call.
 func (c *Count) add(what string, there, same bool) bool {
 	switch {
 	case !same:
@@ -117,7 +117,7 @@ func (c *Count) add(what string, there, same bool) bool {
 	return false
 }
 
-// hasRecord reports whether the store has the record of a run, and no other one.
+// hasRecord reports whether the store has a record of a run, and whether the record is the same.
 func (j *Journal) hasRecord(ctx context.Context, e *journal.Ended) (has, same bool, err error) {
 	want, err := entries(e.ID, e.Runs)
 	if err != nil {
@@ -136,10 +136,10 @@ func (j *Journal) hasRecord(ctx context.Context, e *journal.Ended) (has, same bo
 	return n == len(want), true, nil
 }
 
-// verify reads what was copied again.
+// verify reads a copy.
 func (j *Journal) verify(ctx context.Context, e *journal.Ended) error {
 	if e.Runs == nil {
-		return nil // an append that has returned is there
+		return nil // a finished append is in the store
 	}
 	has, same, err := j.hasRecord(ctx, e)
 	if err == nil && (!has || !same) {
@@ -189,8 +189,8 @@ func (j *Journal) eachLine(ctx context.Context, day string, f func([]byte) error
 	return nil
 }
 
-// CopyToFiles copies what the store has to the files of the folder, and reads it again. With dry
-// it only compares.
+// CopyToFiles copies the records of the store to the files of the folder, and reads the copies.
+// With dry, CopyToFiles only compares.
 func (j *Journal) CopyToFiles(ctx context.Context, dry bool) (*Copy, error) {
 	c := &Copy{dry: dry}
 	days := map[string]bool{}
@@ -238,7 +238,7 @@ func (j *Journal) copyDay(ctx context.Context, day string, c *Copy) error {
 		} else if !seen[id] {
 			seen[id] = true
 			runs, err := j.read(ctx, id)
-			if err != nil || runs == nil { // it was removed
+			if err != nil || runs == nil { // the run was removed
 				return err
 			}
 			has, same := true, true
@@ -275,8 +275,8 @@ func (j *Journal) copyDay(ctx context.Context, day string, c *Copy) error {
 	return nil
 }
 
-// inFiles returns the lines of the runs of a day that the files have, by their ids, and the ids
-// of the calls and checkpoints. Runs that others have called can be of the next days.
+// inFiles returns the lines of the runs of a day in the files, by the ids of the runs, and the ids
+// of the calls and checkpoints. Nested runs can be in the files of the following days.
 func (j *Journal) inFiles(ctx context.Context, day string) (runs map[string][][]byte, calls map[string]bool, err error) {
 	begin, err := time.Parse(time.DateOnly, day)
 	if err != nil {

@@ -14,19 +14,19 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/store"
 )
 
-// How long something may take: to read one run, and to read a part of a day.
+// Limits on the time to read a run, and to read a part of a day.
 const (
 	runTime = 10 * time.Second
 	dayTime = time.Minute
 )
 
-// Bounds on what is brought in at a time.
+// Bounds on a fetch.
 const (
 	maxBroughtRuns  = 500
 	maxBroughtBytes = 16 << 20
 )
 
-// use returns a context for a call of the store. The error says why it cannot be used.
+// use returns a context for a call of the store. The error is the reason why the store is unusable.
 func (j *Journal) use(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc, error) {
 	if err := j.opts.Away(); err != nil {
 		return nil, nil, err
@@ -63,7 +63,7 @@ func (j *Journal) Days(ctx context.Context) ([]string, error) {
 	return days, nil
 }
 
-// ownFolder returns the id of this folder; "" if it has none.
+// ownFolder returns the id of this folder; or "".
 func (j *Journal) ownFolder(ctx context.Context) string {
 	j.mu.Lock()
 	folder := j.folder
@@ -107,7 +107,7 @@ func (j *Journal) Day(ctx context.Context, day string) error {
 	return nil
 }
 
-// brought is what was read of the log of a day.
+// brought has the runs and calls read from the log of a day.
 type brought struct {
 	runs  []string
 	calls [][]byte
@@ -115,7 +115,7 @@ type brought struct {
 	at    store.Position
 }
 
-// part brings in the next part of a day of a folder. more says that there may be more.
+// part fetches the next part of a day of a folder. more is set if further parts may follow.
 func (j *Journal) part(ctx context.Context, day, folder string, cursors cursors) (more bool, err error) {
 	ctx, done, err := j.use(ctx, dayTime)
 	if err != nil {
@@ -128,7 +128,7 @@ func (j *Journal) part(ctx context.Context, day, folder string, cursors cursors)
 			j.opts.Log.Debug("the beginning of a day was removed from the store of the fleet, so that the rest of it is left out", "day", day, "folder", folder)
 			return false, nil
 		}
-		if errors.Is(err, store.ErrGone) { // so is what is behind it, unless the log began again in a new stream
+		if errors.Is(err, store.ErrGone) { // so is the rest of the log, unless the log began again in a new stream
 			delete(cursors, folder)
 			return true, nil
 		}
@@ -189,8 +189,7 @@ func (j *Journal) add(ctx context.Context, c journal.Copied) error {
 	return err
 }
 
-// read returns a run in the store, with those that it called; nil if there is none any more, or
-// it cannot be read.
+// read returns a run in the store, with the nested runs; nil for a removed or unreadable run.
 func (j *Journal) read(ctx context.Context, id string) ([]journal.RunLines, error) {
 	if store.CheckLog(recordLog(id)) != nil {
 		return nil, nil
@@ -209,7 +208,7 @@ func (j *Journal) read(ctx context.Context, id string) ([]journal.RunLines, erro
 		return nil, nil
 	}
 	runs, err := readRecord(id, events)
-	if err != nil && !errors.Is(err, errPartial) { // one that is being written is left out
+	if err != nil && !errors.Is(err, errPartial) { // an incomplete record is left out
 		j.opts.Log.Warn("a record of another replica is left out", "err", err)
 	}
 	return runs, nil

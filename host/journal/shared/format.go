@@ -24,16 +24,22 @@ func readDayKey(k store.Key) (day, folder string, ok bool) {
 	return day, folder, ok && store.CheckLog(dayLog(day, folder)) == nil
 }
 
-// The names of logs.
+// The names of logs. The log record-RUN has the lines of an ended run and of the nested runs, in the
+// form of the files: redacted, complete, and written once. The log journal-FOLDER-DAY has the lines
+// of the calls without a script that began on the day, and the ids of the runs, each at least once; a
+// document in the collection announces the log. The log chain-RUN has the ids of the runs that
+// continue a run.
+//
+// A record is written before the id: a reader who finds the id finds the record, unless the record
+// was removed. The store keeps logs according to the journal's max_age and max_total.
 func dayLog(day, folder string) string { return "journal-" + folder + "-" + day }
 func recordLog(run string) string      { return "record-" + run }
 func chainLog(first string) string     { return "chain-" + first }
 
-// LogOf returns the id of the run whose record is in a log with that name; ok is false for
-// another log.
+// LogOf returns the id of the run with the record in the given log; ok is false for another log.
 func LogOf(log string) (run string, ok bool) { return strings.CutPrefix(log, "record-") }
 
-// IsOwn reports whether a log with that name is one of this package.
+// IsOwn reports whether the log with the given name belongs to this package.
 func IsOwn(log string) bool {
 	for _, prefix := range []string{"journal-", "record-", "chain-"} {
 		if strings.HasPrefix(log, prefix) {
@@ -47,7 +53,7 @@ func IsOwn(log string) bool {
 type head struct {
 	Version int    `json:"v"`
 	Run     string `json:"run"`
-	Lines   int    `json:"lines"` // behind it, in all events
+	Lines   int    `json:"lines"` // after this line, in all events
 }
 
 const version = 1
@@ -87,10 +93,10 @@ func entries(run string, runs []journal.RunLines) (all []store.Entry, err error)
 	return all, nil
 }
 
-// errPartial says that a record is not whole, or is not one.
+// errPartial means that a record is incomplete or malformed.
 var errPartial = errors.New("is not whole")
 
-// readRecord returns the runs of a record, from the data of its events.
+// readRecord returns the runs of a record, from the data of the events.
 func readRecord(run string, events [][]byte) ([]journal.RunLines, error) {
 	text := bytes.Join(events, nil)
 	first, rest, _ := bytes.Cut(text, []byte{'\n'})
@@ -131,7 +137,7 @@ func endedLine(run string) []byte {
 	return text
 }
 
-// readDayLine reads a line of the log of a day: it is the id of a run, or else the line of a call.
+// readDayLine reads a line of the log of a day: the id of a run, or else the line of a call.
 func readDayLine(line []byte) (run string, isRun bool) {
 	if !bytes.HasPrefix(line, []byte(`{"ended":`)) {
 		return "", false

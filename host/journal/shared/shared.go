@@ -1,25 +1,7 @@
-// Package shared keeps a journal in the store of a fleet. What the processes of a folder have
-// recorded is shipped there from its files, and what other replicas have recorded is brought
-// into the files when somebody asks for it. So everything is read from files, and recording
-// goes on while the store is away: the files are the queue.
-//
-//	shared.go   Journal: opening, waiting for what is shipped
-//	ship.go     shipping
-//	format.go   what is in the store
-//	state.go    the id of the folder, and how far it was shipped and read
-//	fetch.go    reading what others have recorded
-//	copy.go     copying all of it, for store copy
-//
-// # In the store
-//
-// The log record-RUN has the lines of a run that has ended, with those of the runs that it has
-// called, as they are in the files: redacted, whole, and written once. The log
-// journal-FOLDER-DAY has the lines of the calls without a script that began on that day, and the
-// ids of the runs, each at least once, and a document in the collection "journal" says that it is
-// there. The log chain-RUN has the ids of the runs that continue a run.
-//
-// A record is written before its id is, so that whoever finds the id finds the record, unless
-// it was removed: the store keeps logs for as long as the journal's max_age and max_total say.
+// Package shared keeps a journal in the store of a fleet. The records of the processes of a folder
+// are shipped from the files to the store, and records of other replicas are fetched into the files
+// on demand. So everything is read from files, and recording continues without the store: the files
+// are the queue. Begin with Journal; format.go describes the logs in the store.
 package shared
 
 import (
@@ -40,9 +22,9 @@ type Options struct {
 	Fleet string
 	// Dir is the folder of the journal, which need not exist.
 	Dir string
-	// Away returns why the store cannot be used now; nil if it can. Nil: it can be used.
+	// Away returns why the store cannot be used now; nil for a usable store. Nil: always usable.
 	Away func() error
-	// MaxAge is how long what was shipped is kept; 0 is journal.DefaultMaxAge.
+	// MaxAge is how long shipped records are kept; 0 is journal.DefaultMaxAge.
 	MaxAge time.Duration
 	Log    *slog.Logger
 	Now    func() time.Time // nil is time.Now
@@ -51,8 +33,8 @@ type Options struct {
 	every time.Duration
 }
 
-// Journal is a journal in a folder, and in the store of a fleet. Its methods are safe for
-// concurrent use. It implements journal.Fleet.
+// Journal is a journal in a folder, and in the store of a fleet. The methods are safe for
+// concurrent use. Journal implements journal.Fleet.
 type Journal struct {
 	opts    Options
 	ctx     context.Context // ends with Close
@@ -62,20 +44,20 @@ type Journal struct {
 	closing chan struct{} // closed by Close
 	closed  sync.Once
 
-	fetching chan struct{} // has a token while somebody reads what others have recorded
+	fetching chan struct{} // has a token while a goroutine reads records of other replicas
 
 	mu      sync.Mutex // a leaf
 	marks   journal.Marks
 	changed chan struct{} // closed when marks change
 	ours    bool          // this process ships
-	folder  string        // "" until it is known
+	folder  string        // "" until known
 	lag     Lag
-	days    map[string][]string // folders that have recorded something, by day
+	days    map[string][]string // folders with records, by day
 }
 
 var _ journal.Fleet = (*Journal)(nil)
 
-// Lag is what was recorded and is not in the store yet.
+// Lag is the recorded data that is not in the store yet.
 type Lag struct {
 	// Waiting is how many runs and calls wait, as far as the files were read.
 	Waiting int
@@ -85,10 +67,10 @@ type Lag struct {
 	Lost int
 }
 
-// ErrClosed says that the Journal is closed.
+// ErrClosed means that the Journal is closed.
 var ErrClosed = errors.New("this process ends")
 
-// Open returns a Journal that only reads, until Ship is called. The caller must Close it.
+// Open returns a Journal which only reads until Ship is called. The caller must Close the Journal.
 func Open(opts Options) *Journal {
 	if opts.Now == nil {
 		opts.Now = time.Now
@@ -116,8 +98,8 @@ func Open(opts Options) *Journal {
 // closeTime is how long Close goes on shipping.
 const closeTime = time.Second
 
-// Close ships what is left, unless that takes long or the store is away, and ends everything. A nil Journal does
-// nothing.
+// Close ships the rest, unless shipping takes long or the store is away, and ends all work. A nil
+// Journal does nothing.
 func (j *Journal) Close() {
 	if j == nil {
 		return
@@ -141,18 +123,18 @@ func (j *Journal) Ready() error { return j.opts.Away() }
 func (j *Journal) Ended() {
 	select {
 	case j.wake <- struct{}{}:
-	default: // it is awake already
+	default: // the shipper is awake already
 	}
 }
 
-// Lag returns what is not in the store yet.
+// Lag returns the data that is not in the store yet.
 func (j *Journal) Lag() Lag {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.lag
 }
 
-// Kept implements journal.Fleet. The process that ships may be another one.
+// Kept implements journal.Fleet. Another process may be shipping.
 func (j *Journal) Kept(ctx context.Context, end journal.Place) error {
 	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()

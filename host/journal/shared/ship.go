@@ -17,15 +17,15 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// Bounds on what is shipped at a time.
+// Bounds on concurrent shipping.
 const (
 	maxTaken = 256     // runs and calls
 	maxBytes = 8 << 20 // of them
-	parallel = 16      // records that are written at the same time
+	parallel = 16      // records written at the same time
 )
 
-// How often the files are looked at when no run has ended, how often the state is written while
-// there is work, and how long to wait before something is tried again.
+// The interval between looks at the files without an ended run, the interval between writes of the
+// state during work, and the pause before a new attempt.
 const (
 	lookEvery  = time.Second
 	stateEvery = time.Second
@@ -35,8 +35,8 @@ const (
 	clearTime  = 5 * time.Second
 )
 
-// Ship begins to ship what has ended in the folder, also what had ended before. Of several
-// processes with the same folder, one ships.
+// Ship begins to ship ended runs and calls of the folder, including runs and calls that ended
+// earlier. Of several processes with the same folder, one ships.
 func (j *Journal) Ship() {
 	j.working.Go(func() {
 		if unlock := j.lock(); unlock != nil {
@@ -46,7 +46,7 @@ func (j *Journal) Ship() {
 	})
 }
 
-// lock waits until no other process ships. It returns nil if the Journal is closed before.
+// lock waits until no other process ships. lock returns nil if the Journal is closed first.
 func (j *Journal) lock() (unlock func()) {
 	said := false
 	for {
@@ -71,13 +71,13 @@ func (j *Journal) lock() (unlock func()) {
 	}
 }
 
-// shipper is the work of the process that ships.
+// shipper is the work of the shipping process.
 type shipper struct {
 	*Journal
 	tail    *journal.Tail
 	state   state
 	written time.Time                 // when the state was written
-	days    map[string]bool           // those whose document is there
+	days    map[string]bool           // days with an existing document
 	ends    map[string]store.Position // of the logs of days
 	cleared string                    // the day when old documents were removed
 }
@@ -115,7 +115,7 @@ func (j *Journal) run() {
 	}
 }
 
-// look ships all that has ended. The error is that of the Journal's end.
+// look ships all ended runs and calls. The error is the cause of the Journal's end.
 func (s *shipper) look() error {
 	for {
 		n, err := s.tail.Look(s.ctx, s.opts.Now(), s.fault)
@@ -182,8 +182,8 @@ func (s *shipper) set(marks journal.Marks) {
 	}
 }
 
-// save writes how far the files were shipped. What is not known there is shipped again, which
-// changes nothing.
+// save writes the shipped position of the files. Data shipped after this position is shipped again
+// after a restart, which changes nothing.
 func (s *shipper) save() {
 	s.written = s.opts.Now()
 	if err := writeJSON(s.statePath(), s.state); err != nil {
@@ -191,8 +191,8 @@ func (s *shipper) save() {
 	}
 }
 
-// ship writes what has ended to the store, however long that takes. The error is that of the
-// Journal's end.
+// ship writes ended runs and calls to the store, for as long as necessary. The error is the cause
+// of the Journal's end.
 func (s *shipper) ship(all []journal.Ended) error {
 	group, ctx := errgroup.WithContext(s.ctx)
 	group.SetLimit(parallel)
@@ -231,7 +231,7 @@ func (s *shipper) ship(all []journal.Ended) error {
 	return nil
 }
 
-// dayOf returns the day on which something with that id began.
+// dayOf returns the day on which the run or call with the given id began.
 func dayOf(id string, now time.Time) string {
 	start, ok := journal.TimeOf(id)
 	if !ok {
@@ -261,7 +261,7 @@ func (s *shipper) record(ctx context.Context, e *journal.Ended) error {
 	return nil
 }
 
-// chain notes that a run continues others.
+// chain records in the store that a run continues other runs.
 func (s *shipper) chain(ctx context.Context, e *journal.Ended) error {
 	if e.First == "" {
 		return nil
@@ -287,7 +287,7 @@ func (s *shipper) chain(ctx context.Context, e *journal.Ended) error {
 	})
 }
 
-// announce writes the document that says that there is a log of a day.
+// announce writes the document that announces a log of a day.
 func (s *shipper) announce(day string) error {
 	if s.days[day] {
 		return nil
@@ -316,7 +316,7 @@ func (s *shipper) day(day string, lines []byte) error {
 			if err != nil && !errors.Is(err, store.ErrNotFound) {
 				return err
 			}
-			if last.ID == id { // an attempt of which nobody knew
+			if last.ID == id { // an earlier attempt with a lost answer
 				s.ends[day] = last.Position
 				return nil
 			}
@@ -336,7 +336,7 @@ func (s *shipper) day(day string, lines []byte) error {
 	})
 }
 
-// append is Append of the store, however long it takes. A record that is there in another form
+// append is Append of the store, for as long as necessary. An existing record in another form
 // stays, and is an error.
 func (s *shipper) append(ctx context.Context, log string, e store.Entry) (at store.Position, err error) {
 	err = s.again(ctx, func(ctx context.Context) error {
@@ -349,12 +349,12 @@ func (s *shipper) append(ctx context.Context, log string, e store.Entry) (at sto
 	return at, err
 }
 
-// finalError is an error after which it is no use to try again.
+// finalError is an error that further attempts would not change.
 type finalError struct{ error }
 
 func (e *finalError) Unwrap() error { return e.error }
 
-// again calls f until it succeeds, ctx ends, or the error is for good. Then it returns that.
+// again calls f until it succeeds, ctx ends, or f returns a final error, which again returns.
 func (s *shipper) again(ctx context.Context, f func(context.Context) error) error {
 	said := false
 	for wait := minBackoff; ; wait = min(2*wait, maxBackoff) {
@@ -391,8 +391,8 @@ func isFinal(err error) bool {
 	return errors.As(err, &final) || errors.As(err, &size) || errors.As(err, &name)
 }
 
-// clear removes the documents of days whose logs are gone, once a day. The day is that of this
-// machine's clock, which may be some hours wrong.
+// clear removes the documents of days without logs, once a day. The day comes from this machine's
+// clock, which may be some hours wrong.
 func (s *shipper) clear() {
 	today := s.opts.Now().UTC().Format(time.DateOnly)
 	if s.cleared == today {
@@ -417,7 +417,7 @@ func (s *shipper) clear() {
 	s.clearCursors(oldest)
 }
 
-// clearCursors removes the files of days that are over.
+// clearCursors removes the files of past days.
 func (s *shipper) clearCursors(oldest string) {
 	old, _ := filepath.Glob(filepath.Join(s.stateDir(), "read-*.json"))
 	for _, path := range old {

@@ -17,19 +17,19 @@ import (
 
 // state is how far a folder was shipped.
 type state struct {
-	Folder string        `json:"folder"` // its id, unlike those of all others
+	Folder string        `json:"folder"` // id of the folder, unique in the fleet
 	Marks  journal.Marks `json:"shipped"`
 }
 
 // maxState bounds the files of this package, in bytes.
 const maxState = 4 << 20
 
-// stateDir is the folder of what is known of a fleet, in that of the journal.
+// stateDir is the subfolder of the journal for the state of a fleet.
 func (j *Journal) stateDir() string { return filepath.Join(j.opts.Dir, "fleet", j.opts.Fleet) }
 
 func (j *Journal) statePath() string { return filepath.Join(j.stateDir(), "shipped.json") }
 
-// readState reads the state of a folder. The error is fs.ErrNotExist if it has none.
+// readState reads the state of a folder. The error is fs.ErrNotExist for a missing state.
 func readState(ctx context.Context, path string) (s state, err error) {
 	data, err := regular.Read(ctx, path, maxState)
 	if err != nil {
@@ -44,8 +44,8 @@ func readState(ctx context.Context, path string) (s state, err error) {
 // folderID is the length of the id of a folder in bytes.
 const folderID = 8
 
-// openState reads the state of the folder, and makes it if it has none. Only the process that
-// ships calls it.
+// openState reads the state of the folder, and makes a missing state. Only the shipping process
+// calls openState.
 func (j *Journal) openState() (state, error) {
 	s, err := readState(j.ctx, j.statePath())
 	if err == nil || errors.Is(err, context.Canceled) {
@@ -78,7 +78,8 @@ func (j *Journal) cursorPath(day string) string {
 	return filepath.Join(j.stateDir(), "read-"+day+".json")
 }
 
-// readCursors returns how far a day was read. That does not count if what was read was removed.
+// readCursors returns the read positions of a day. The positions do not count if the copied lines
+// were removed.
 func (j *Journal) readCursors(ctx context.Context, day string) cursors {
 	c := cursors{}
 	if !journal.HasCopied(j.opts.Dir, day) {

@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// events are those of one run, in the order of the file.
+// events are the events of a run, in the order of the file.
 type events struct {
 	id       string
 	list     []*event
@@ -35,20 +35,20 @@ func (a *runs) add(e *event) {
 	r.list = append(r.list, e)
 }
 
-// parent returns the id of the run that called this one; "" if none did.
+// parent returns the id of the calling run, or "".
 func (r *events) parent() string {
 	id, _ := wire.GetString(r.list[0].members["parent"], "run")
 	return id
 }
 
-// call returns the number of the call that a run answers.
+// call returns the number of the call answered by a run.
 func (r *events) call() string {
 	n, _ := wire.Get(r.list[0].members["parent"], "call")
 	return string(n)
 }
 
-// check checks that the events are whole: the first one begins the run, the last one ends it, and each
-// has the digest of the one before. It returns the digest of the last one.
+// check checks the chain of events: the first event begins the run, the last event ends the run,
+// and each event has the digest of the previous event. It returns the digest of the last event.
 func (r *events) check() (head seal.Digest, err error) {
 	first, last := r.list[0], r.list[len(r.list)-1]
 	if first.kind != kindBegin {
@@ -88,11 +88,11 @@ func (r *events) check() (head seal.Digest, err error) {
 	return head, nil
 }
 
-// tree is a run with those that it called, itself first.
+// tree is a run with the nested runs, the run itself first.
 type tree []*events
 
-// tree checks a run and those that it called: the answer to each of these calls has the digest of the
-// last event of the run.
+// tree checks a run and the nested runs: the answer to each call of a nested run has the digest of
+// the last event of the run.
 func (a *runs) tree(root *events) (tree, error) {
 	for _, r := range a.byID {
 		r.children = nil
@@ -165,7 +165,7 @@ func (t tree) record() (*journal.Record, error) {
 	return &rec, nil
 }
 
-// agrees checks that the record says what the seal says.
+// agrees checks that record and seal agree.
 func (t tree) agrees(rec *journal.Record) error {
 	s := t[0].list[len(t[0].list)-1].parts.Seal
 	n := 0

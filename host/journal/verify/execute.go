@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/script/sandbox"
 )
 
-// differsError says that a run, executed again, does something else, or cannot be executed here.
+// differsError is the error of a run that differs when executed again, or cannot be executed here.
 type differsError struct{ text string }
 
 func (e *differsError) Error() string { return e.text }

@@ -14,33 +14,33 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// FolderOptions say what of a folder is checked.
+// FolderOptions choose the checked part of a folder.
 type FolderOptions struct {
-	Keys []seal.PublicKey // signatures of all others are refused
+	Keys []seal.PublicKey // signatures of other keys are refused
 	Day  string           // in UTC, as in the names of files; "" for all
 }
 
-// FolderReport says what has ended in a folder, and whether something is missing.
+// FolderReport lists the ended runs and calls of a folder, and missing ones.
 type FolderReport struct {
 	Verified bool   `json:"verified"`
 	Day      string `json:"day,omitempty"`
 	Files    int    `json:"files"`
 	Runs     int    `json:"runs"`
 	Calls    int    `json:"calls"` // without a script
-	// Orders are those of the writers: processes with the same folder, and other replicas.
+	// Orders are the orders of the writers: processes with the same folder, and other replicas.
 	Orders   []OrderReport `json:"orders"`
 	Problems []string      `json:"problems,omitempty"`
 	Notes    []string      `json:"notes,omitempty"`
 
-	more int // problems that are not listed
+	more int // unlisted problems
 }
 
-// OrderReport is the order of what one writer has written.
+// OrderReport is the order of the runs and calls of a writer.
 type OrderReport struct {
 	Chain  string `json:"chain"` // id
 	First  uint64 `json:"first"` // places
 	Last   uint64 `json:"last"`
-	Signed uint64 `json:"signed"` // signatures cover everything up to there
+	Signed uint64 `json:"signed"` // signatures cover everything up to this number
 	Copied bool   `json:"copied,omitempty"`
 }
 
@@ -56,31 +56,33 @@ func (r *FolderReport) note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
 
-// folder is what was read of a folder.
+// folder has the data read from a folder.
 type folder struct {
 	opts   FolderOptions
 	report *FolderReport
 	orders map[string]*order
-	// tails are the last links of files that were not read.
+	// tails are the last links of unread files.
 	tails map[seal.Link]bool
-	// removed has, for each chain, up to which place files were removed because of their age or
-	// size, as signed checkpoints say. removedCopies says that copies of others were.
+	// removed has, for each chain, the place up to which files were removed because of age or size,
+	// according to signed checkpoints. removedCopies is set if copies from other folders were
+	// removed.
 	removed       map[string]uint64
 	removedCopies bool
 
-	// later are files of days after those that are asked for. They are read because they say what
-	// was removed, and sign what came before.
+	// later are files of days after the requested days. They are read because their checkpoints
+	// list removed files, and sign earlier links.
 	later    map[string]bool
-	nested   map[string]bool // runs that others called
+	nested   map[string]bool // nested runs
 	unsigned int             // runs
-	older    int             // runs and calls from before there were digests
+	older    int             // runs and calls from before the introduction of digests
 }
 
-// around is how far from a day a file can be that has something of it: runs take two days at most.
+// around is the largest distance from a day to a file with events of the day: runs take two days at
+// most.
 const around = 48 * time.Hour
 
-// Folder checks the order of all that has ended in the journal in a directory. The error is a failure
-// to read, or the cause of ctx.
+// Folder checks the order of all ended runs and calls in the journal in a directory. The error is a
+// failure to read, or the cause of ctx.
 func Folder(ctx context.Context, dir string, opts FolderOptions) (*FolderReport, error) {
 	f := &folder{
 		opts: opts, report: &FolderReport{Day: opts.Day}, orders: map[string]*order{}, tails: map[seal.Link]bool{},
@@ -121,7 +123,7 @@ func Folder(ctx context.Context, dir string, opts FolderOptions) (*FolderReport,
 	return f.report, nil
 }
 
-// problem adds a problem, unless it is in a file of a later day than those that are asked for.
+// problem adds a problem, unless the problem is in a file of a day after the requested days.
 func (f *folder) problem(file, format string, args ...any) {
 	if !f.later[file] {
 		f.report.problem(format, args...)
@@ -137,7 +139,7 @@ func (f *folder) read(ctx context.Context, dir string, file journal.File) error 
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case errors.Is(err, fs.ErrNotExist): // removed since it was listed
+		case errors.Is(err, fs.ErrNotExist): // removed since the listing
 			return nil
 		case errors.As(err, &bad):
 			f.report.note("%s, line %d, has no end: a process died, or writes it now", file.Name, n)
@@ -150,8 +152,8 @@ func (f *folder) read(ctx context.Context, dir string, file journal.File) error 
 	return nil
 }
 
-// line takes a line. linked says that an earlier line of the file had a link. It returns whether this
-// one has.
+// line takes a line. linked is set if an earlier line of the file had a link. The result reports
+// whether this line has a link.
 func (f *folder) line(line []byte, file journal.File, n int, linked bool) bool {
 	kind, run, err := readHead(line)
 	if err != nil {
@@ -192,7 +194,7 @@ func (f *folder) unlinked(e *event, file journal.File, n int, linked bool) {
 	}
 }
 
-// what names what has ended, for people.
+// what names the ended run or call, for people.
 func (e *event) what() string {
 	switch e.kind {
 	case kindEnd:
@@ -203,7 +205,7 @@ func (e *event) what() string {
 	return "checkpoint " + e.run
 }
 
-// add adds what has ended to its order.
+// add adds an ended run or call to its order.
 func (f *folder) add(e *event, file journal.File, n int) {
 	o := f.orders[e.parts.Link.Chain]
 	if o == nil {
@@ -221,8 +223,8 @@ func (f *folder) add(e *event, file journal.File, n int) {
 	o.places = append(o.places, p)
 }
 
-// checkpointLists returns the links in a checkpoint: the last ones of other writers, and those of
-// removed files; one that is zero had none.
+// checkpointLists returns the links in a checkpoint: the last links of other writers, and the last
+// links of removed files; a zero link stands for a file without links.
 func checkpointLists(e *event) (others, removed []seal.Link) {
 	list, _ := wire.Elements(e.members["others"])
 	for _, raw := range list {

@@ -8,15 +8,15 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
 )
 
-// order is what one writer has written that has ended.
+// order has the ended runs and calls of a writer.
 type order struct {
 	id     string
-	copied bool // all of it was copied from another folder
+	copied bool // completely copied from another folder
 	places []place
 	signed uint64 // see OrderReport
 }
 
-// place is what has ended at one place of an order.
+// place is the ended run or call at a place of an order.
 type place struct {
 	number     uint64
 	link, head seal.Digest
@@ -25,7 +25,7 @@ type place struct {
 	file       string
 	line       int
 	// Of a checkpoint:
-	last            seal.Link // what was there before
+	last            seal.Link // the previous link
 	others, removed []seal.Link
 }
 
@@ -33,7 +33,7 @@ func (p *place) at(o *order) string { return fmt.Sprintf("%s/%d", o.id, p.number
 
 func (p *place) in() string { return fmt.Sprintf("%s, line %d", p.file, p.line) }
 
-// sort sorts the places. What is there twice, since it was copied, is kept once.
+// sort sorts the places. A run or call with a copy is kept once.
 func (o *order) sort(f *folder) {
 	slices.SortStableFunc(o.places, func(a, b place) int { return cmp.Compare(a.number, b.number) })
 	kept := o.places[:0]
@@ -61,7 +61,7 @@ func (o *order) sort(f *folder) {
 	}
 }
 
-// find returns what is at a place.
+// find returns the place with the given number.
 func (o *order) find(number uint64) *place {
 	i, ok := slices.BinarySearchFunc(o.places, number, func(p place, n uint64) int { return cmp.Compare(p.number, n) })
 	if !ok {
@@ -91,7 +91,7 @@ func (o *order) seals(f *folder) {
 			f.problem(p.file, "%s: it is signed as coming after %s/%d, and is at %s: it was moved", p.in(), after.Chain, after.Number, p.at(o))
 		case at != nil && at.link != after.Digest:
 			f.problem(p.file, "%s was signed when something else was at %s/%d than is there now (%s): what is there, or something before it, was changed, added or removed", p.in(), o.id, after.Number, at.in())
-		case after.Number == p.number-1: // it is signed itself, too
+		case after.Number == p.number-1: // the link itself is signed, too
 			o.signed = max(o.signed, p.number)
 		default:
 			o.signed = max(o.signed, after.Number)
@@ -106,7 +106,7 @@ func checkSeal(p *place, keys []seal.PublicKey) error {
 	return trusted(p.seal, p.run, p.head, keys)
 }
 
-// takeRemoved takes what signed checkpoints say about removed files.
+// takeRemoved takes the statements of signed checkpoints about removed files.
 func (o *order) takeRemoved(f *folder) {
 	for i := range o.places {
 		p := &o.places[i]
@@ -127,7 +127,7 @@ func (o *order) takeRemoved(f *folder) {
 	}
 }
 
-// follow checks that each place follows the one before.
+// follow checks that each place follows the previous place.
 func (o *order) follow(f *folder) {
 	at := seal.Link{Chain: o.id}
 	for i := range o.places {
@@ -146,14 +146,14 @@ func (o *order) follow(f *folder) {
 	}
 }
 
-// gap reports what is missing before a place.
+// gap reports the missing runs and calls before a place.
 func (o *order) gap(f *folder, at seal.Link, p *place) {
 	first, last := at.Number+1, p.number-1
 	before := seal.Link{Chain: o.id, Number: last, Digest: p.last.Digest}
 	switch {
-	case last <= f.removed[o.id]: // because of its age
-	case at.Number == 0 && p.last.Number == last && f.tails[before]: // in a file that was not read
-	case at.Number == 0 && o.copied: // it is whole where it was recorded
+	case last <= f.removed[o.id]: // because of the file's age
+	case at.Number == 0 && p.last.Number == last && f.tails[before]: // in an unread file
+	case at.Number == 0 && o.copied: // the order is complete in the folder of origin
 	case first == last:
 		f.problem(p.file, "something that ended is missing: %s/%d, before %s%s", o.id, first, p.in(), o.whyMissing())
 	default:
@@ -161,7 +161,7 @@ func (o *order) gap(f *folder, at seal.Link, p *place) {
 	}
 }
 
-// whyMissing returns what else can be the reason if something is missing.
+// whyMissing returns a further possible reason for missing runs and calls.
 func (o *order) whyMissing() string {
 	if !o.copied {
 		return ""
@@ -169,7 +169,7 @@ func (o *order) whyMissing() string {
 	return " (all of this order was copied from another machine: copies that a version without checkpoints has made lack these; verify it where it was recorded)"
 }
 
-// others checks that the orders of other writers, as checkpoints name them, are there.
+// others checks the presence of the orders of other writers named in checkpoints.
 func (o *order) others(f *folder) {
 	for i := range o.places {
 		for _, at := range o.places[i].others {

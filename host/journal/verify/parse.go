@@ -15,7 +15,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// event is one line.
+// event is a line.
 type event struct {
 	line      []byte
 	kind, run string
@@ -24,7 +24,7 @@ type event struct {
 	members   map[string][]byte // raw
 }
 
-// The kinds of events that this package has to know.
+// The kinds of events known to this package.
 const (
 	kindBegin      = "begin"
 	kindAnswer     = "answer"
@@ -33,10 +33,10 @@ const (
 	kindCheckpoint = "checkpoint"
 )
 
-// isOfRun reports whether it is an event of a run.
+// isOfRun reports whether e is an event of a run.
 func (e *event) isOfRun() bool { return e.kind != kindProxied && e.kind != kindCheckpoint }
 
-// text returns a member that is a string; "" if there is none.
+// text returns a string member, or "".
 func (e *event) text(name string) string {
 	s, _ := wire.Text(e.members[name])
 	return s
@@ -44,9 +44,9 @@ func (e *event) text(name string) string {
 
 var errNoEvent = errors.New("is no event of a journal")
 
-// parse reads a line so that no other reader can read it in another way: it is valid JSON in UTF-8,
-// and no object of ours in it has a member twice. What clients and servers sent is not looked into:
-// it is read as a value, wherever it is read.
+// parse reads a line that all readers read in the same way: the line is valid JSON in UTF-8, and no
+// object of the format has a member twice. Values from clients and servers are not inspected: all
+// readers take them as whole values.
 func parse(line []byte) (*event, error) {
 	if !utf8.Valid(line) || bytes.ContainsAny(line, "\r\x00") {
 		return nil, fmt.Errorf("%w: it is not UTF-8, or has control characters", errNoEvent)
@@ -89,7 +89,7 @@ func readHead(line []byte) (kind, run string, err error) {
 	return string(k), string(r), nil
 }
 
-// isName reports whether a kind or an id can be that.
+// isName reports whether b can be a kind or an id.
 func isName(b []byte, most int) bool {
 	for _, c := range b {
 		if c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
@@ -99,8 +99,8 @@ func isName(b []byte, most int) bool {
 	return len(b) > 0 && len(b) <= most
 }
 
-// checkEnds checks the members of digests: there are none that were not cut off, and only events that
-// can have them do.
+// checkEnds checks the members of digests: none is left after the cut, and only events of the
+// proper kinds have them.
 func (e *event) checkEnds() error {
 	if has := e.members["seal"] != nil; has != (e.parts.Seal != nil) || has && e.kind != kindEnd && e.kind != kindCheckpoint {
 		return errors.New("has a seal where none can be, or one that cannot be read")
@@ -148,8 +148,8 @@ func (e *event) checkNested() error {
 	return nil
 }
 
-// members returns the members of an object. Two names that differ only in case, or that stand for the
-// same member in another form, count as one name: some readers do not tell them apart.
+// members returns the members of an object. Two names that differ only in case, or are forms of the
+// same member, count as a single name: some readers do not tell them apart.
 func members(raw []byte) (map[string][]byte, error) {
 	d := jsontext.NewDecoder(bytes.NewReader(raw), jsontext.AllowDuplicateNames(true))
 	if d.PeekKind() != '{' {

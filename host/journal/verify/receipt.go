@@ -17,20 +17,20 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/script/compose"
 )
 
-// Receipt is what a client has kept of a run: more than the machine can change later.
+// Receipt is a client's copy of facts about a run, out of reach of later changes on the machine.
 type Receipt struct {
 	Run  string // id
 	Head seal.Digest
 	Seal *seal.Seal // nil: the run was not signed
-	// result is the whole CallToolResult, raw; nil if only its receipt was kept.
+	// result is the whole CallToolResult, raw; nil if only the receipt was kept.
 	result []byte
 }
 
-// ErrNoReceipt says that a text has no receipt.
+// ErrNoReceipt means that a text has no receipt.
 var ErrNoReceipt = errors.New("there is no receipt in it (want a result of a composite tool, its _meta, or the receipt in that)")
 
-// ParseReceipt reads a receipt: a CallToolResult, the response with one, its _meta, or the receipt in
-// that, in any form of JSON that says the same.
+// ParseReceipt reads a receipt: a CallToolResult, the response with one, the result's _meta, or the
+// receipt in _meta, in any equivalent form of JSON.
 func ParseReceipt(text []byte) (*Receipt, error) {
 	value := jsontext.Value(text)
 	// Answers of servers, which a result has too, can have members twice.
@@ -81,7 +81,7 @@ func ParseReceipt(text []byte) (*Receipt, error) {
 	return r, nil
 }
 
-// checkOnce checks that no object that is read has a member twice.
+// checkOnce checks that no parsed object has a member twice.
 func checkOnce(value []byte) error {
 	for _, path := range [][]string{
 		nil, {"result"}, {"_meta"}, {"result", "_meta"}, {"structuredContent"}, {"result", "structuredContent"},
@@ -98,11 +98,11 @@ func checkOnce(value []byte) error {
 	return nil
 }
 
-// ReceiptReport says what a receipt proves by itself, without the record of the run.
+// ReceiptReport has the facts proven by a receipt alone, without the record of the run.
 type ReceiptReport struct {
 	Run      string     `json:"run"`
 	Head     string     `json:"head"`
-	Verified bool       `json:"verified"` // its signature is valid
+	Verified bool       `json:"verified"` // the signature is valid
 	Reason   string     `json:"reason,omitempty"`
 	Key      string     `json:"key,omitempty"`
 	Signed   *time.Time `json:"signed,omitempty"`
@@ -142,7 +142,7 @@ func (r *ReceiptReport) Text() string {
 	return b.String()
 }
 
-// receipt compares what a client has kept with a run whose chain is whole.
+// receipt compares a client's receipt with a run with a complete chain.
 func (o *Options) receipt(r *events, report *Report) error {
 	kept := o.Receipt
 	if kept == nil {
@@ -171,7 +171,7 @@ func (o *Options) receipt(r *events, report *Report) error {
 	return nil
 }
 
-// result compares the result that came with a receipt with the recorded one.
+// result compares the result next to a receipt with the recorded result.
 func (o *Options) result(rec *journal.Record, report *Report) error {
 	kept := o.Receipt
 	if kept == nil {
@@ -196,7 +196,7 @@ func (o *Options) result(rec *journal.Record, report *Report) error {
 	return nil
 }
 
-// sameResult checks that a CallToolResult is what the record says that the client was given.
+// sameResult checks that a CallToolResult equals the client's result according to the record.
 func sameResult(rec *journal.Record, result []byte) error {
 	failed, _ := wire.Get(result, "isError")
 	if isError := string(failed) == "true"; isError != (rec.Outcome.Error != "") {
@@ -239,7 +239,7 @@ func first(blocks [][]byte) []byte {
 	return blocks[0]
 }
 
-// sameText reports whether two blocks are texts that are the same JSON value.
+// sameText reports whether two blocks are texts of the same JSON value.
 func sameText(a, b []byte) bool {
 	x, isText := wire.GetString(a, "text")
 	y, alsoText := wire.GetString(b, "text")

@@ -9,49 +9,49 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
 )
 
-// Step is one of the checks.
+// Step is a check.
 type Step string
 
 // The steps, in their order.
 const (
 	Chain     Step = "chain"     // the events are whole
-	Kept      Step = "receipt"   // what a client has kept is about this record
-	Signature Step = "signature" // their end is signed with a key that is trusted
-	Continued Step = "continues" // the run that this one continues is the one that it names
-	Execution Step = "execution" // executed again, it does the same
+	Kept      Step = "receipt"   // the client's receipt is about this record
+	Signature Step = "signature" // the last event is signed with a trusted key
+	Continued Step = "continues" // the continued run is the run named by this run
+	Execution Step = "execution" // executed again, the run does the same
 )
 
-// Check is a step that was passed.
+// Check is a passed step.
 type Check struct {
 	Step Step   `json:"step"`
 	Text string `json:"text"`
 }
 
-// Report says what was found about a run.
+// Report has the findings about a run.
 type Report struct {
 	Run      string `json:"run"` // id
 	Tool     string `json:"tool"`
 	Verified bool   `json:"verified"`
-	// Failed is the step that failed, and Reason why; "" if the run is verified. What comes after
-	// that step was not done.
+	// Failed is the step that failed, and Reason why; "" if the run is verified. Later steps were
+	// not done.
 	Failed Step   `json:"failed,omitempty"`
 	Reason string `json:"reason,omitempty"`
 
 	Checks []Check `json:"checks"`
 	Head   string  `json:"head,omitempty"` // digest of the last event
 	Events int     `json:"events"`         // of all runs
-	Runs   int     `json:"runs"`           // itself, and those that it called
-	Key    string  `json:"key,omitempty"`  // id of the key that has signed
-	// Signed is when it was signed, by the clock of the machine.
+	Runs   int     `json:"runs"`           // the run itself, and the nested runs
+	Key    string  `json:"key,omitempty"`  // id of the signing key
+	// Signed is the time of the signature, by the clock of the machine.
 	Signed *time.Time `json:"signed,omitempty"`
-	Guest  string     `json:"guest,omitempty"` // SHA-256 of the guest that ran it
-	Here   string     `json:"here,omitempty"`  // and of that of this program
-	// Redacted says that what was redacted in the record was not compared.
+	Guest  string     `json:"guest,omitempty"` // SHA-256 of the guest of the run
+	Here   string     `json:"here,omitempty"`  // SHA-256 of the guest of this program
+	// Redacted is set if redacted parts of the record were not compared.
 	Redacted bool            `json:"redacted,omitempty"`
 	Compared replay.Compared `json:"compared"`
 	Fuel     uint64          `json:"fuel,omitempty"`
 	Notes    []string        `json:"notes,omitempty"` // of the execution
-	// NotProven is what the checks say nothing about.
+	// NotProven lists the facts outside of the checks.
 	NotProven []string `json:"notProven,omitempty"`
 }
 
@@ -102,8 +102,8 @@ func (r *Report) executed(again *replay.Report) {
 		"that the key was only in the right hands, and that there was no other run")
 }
 
-// Text returns the report for people. It contains text from scripts and servers, and is not safe for a
-// terminal.
+// Text returns the report for people. The text contains text from scripts and servers, and is not
+// safe for a terminal.
 func (r *Report) Text() string {
 	var b strings.Builder
 	verdict := "NOT VERIFIED"

@@ -1,18 +1,11 @@
-// Package verify checks what a journal says, with nothing but its lines and a public key: that the
-// events of a run are a whole chain, that its end is signed, and that the run, executed again, does the
-// same. It also checks the order of all that has ended in a folder, so that a missing run shows.
+// Package verify checks a journal with nothing but the lines and a public key: the events of a run
+// form a complete chain, the end is signed, and the run, executed again, does the same. Folder also
+// checks the order of all ended runs and calls in a folder, so a missing run shows. Begin with
+// File, Folder and ParseReceipt.
 //
-//	verify.go   File: all runs in a file; Run: one of them
-//	parse.go    reading lines that can come from anybody
-//	chain.go    the events of a run, and of those that it called
-//	execute.go  executing a run again
-//	report.go   the report, and its text
-//	receipt.go  what a client has kept of a run, alone and against the record
-//	folder.go   Folder: what has ended in a folder
-//	order.go    one chain of that
-//
-// Lines are hostile: everything is bounded, and what is not understood is not verified. Who holds the
-// private key can sign anything; who does not cannot change, drop, add or move anything unseen.
+// Lines are hostile: everything is bounded, and unknown data is not verified. The holder of the
+// private key can sign anything; without the key, no change, removal, addition or reordering stays
+// undetected.
 package verify
 
 import (
@@ -31,23 +24,24 @@ import (
 
 // Options say how runs are verified.
 type Options struct {
-	Keys []seal.PublicKey // signatures of all others are refused
-	// Sandbox executes runs again; it is not closed. Limits bound that, see replay.AtMost.
+	Keys []seal.PublicKey // signatures of other keys are refused
+	// Sandbox executes runs again; the Sandbox is not closed. Limits bound the execution, see
+	// replay.AtMost.
 	Sandbox compose.Sandbox
 	Limits  sandbox.Limits
-	// Head returns the digest of the last event of a run that another one continues; "" if it is not
-	// known. Nil: none is.
+	// Head returns the digest of the last event of a run continued by another run, or "". Nil: all
+	// unknown.
 	Head func(ctx context.Context, run string) string
-	// Receipt is what a client has kept of a run; nil for nothing. Then only that run is verified, and
-	// its record must be the one that the receipt is about.
+	// Receipt is a client's receipt, or nil. With a receipt, only the receipt's run is verified,
+	// and the record must match the receipt.
 	Receipt *Receipt
-	Log     *slog.Logger // of the sandbox; nil discards it
+	Log     *slog.Logger // of the sandbox; nil discards the log
 }
 
 // maxFile bounds a file, in bytes. No run has more; see package journal.
 const maxFile = 1 << 30
 
-// ErrTooLarge says that a file has more bytes than a run can have.
+// ErrTooLarge means that a file has more bytes than any run.
 var ErrTooLarge = fmt.Errorf("it has more than %d bytes, which no run has", maxFile)
 
 // Lines splits a file into lines, without their newlines. Empty ones are left out.
@@ -63,21 +57,21 @@ func Lines(r io.Reader) ([][]byte, error) {
 	return slices.DeleteFunc(lines, func(l []byte) bool { return len(l) == 0 }), nil
 }
 
-// Result is what was found in a file.
+// Result has the findings about a file.
 type Result struct {
 	Runs []Report `json:"runs"`
-	// Problems are lines that are no events, or none of a run that is there.
+	// Problems are lines other than events, or events without their run.
 	Problems []string `json:"problems,omitempty"`
-	// Others counts calls without a script, and checkpoints, which only Folder checks.
+	// Others counts calls without a script, and checkpoints; only Folder checks them.
 	Others int `json:"others,omitempty"`
 }
 
-// Verified reports whether there is a run, and everything is verified.
+// Verified reports whether a run exists, and everything is verified.
 func (r *Result) Verified() bool {
 	return len(r.Runs) > 0 && len(r.Problems) == 0 && !slices.ContainsFunc(r.Runs, func(r Report) bool { return !r.Verified })
 }
 
-// maxProblems bounds the problems that are listed.
+// maxProblems bounds the listed problems.
 const maxProblems = 20
 
 func (r *Result) problem(format string, args ...any) {
@@ -86,8 +80,9 @@ func (r *Result) problem(format string, args ...any) {
 	}
 }
 
-// File verifies the runs in lines, those that other runs called with these. With only, it verifies the
-// run with that id. The error is the cause of ctx, or says why the sandbox cannot run anything.
+// File verifies the runs in lines, nested runs together with their callers. With only, File
+// verifies the run with the id only. The error is the cause of ctx, or the reason why the sandbox
+// cannot run anything.
 func File(ctx context.Context, lines [][]byte, only string, opts Options) (*Result, error) {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
@@ -110,7 +105,7 @@ func File(ctx context.Context, lines [][]byte, only string, opts Options) (*Resu
 		parent := r.parent()
 		switch {
 		case parent != "" && all.byID[parent] != nil:
-			continue // its parent is verified with it
+			continue // verified together with the parent
 		case opts.Receipt != nil && id != opts.Receipt.Run:
 			continue
 		case only != "" && id != only:
@@ -139,7 +134,7 @@ func File(ctx context.Context, lines [][]byte, only string, opts Options) (*Resu
 	return result, nil
 }
 
-// run verifies a run that no other one called, or whose caller is not there.
+// run verifies an outermost run, or a run without its caller in the file.
 func (o *Options) run(ctx context.Context, all *runs, r *events) (*Report, error) {
 	report := newReport(r)
 	tree, err := all.tree(r)
@@ -194,7 +189,7 @@ func (o *Options) signature(r *events, report *Report) error {
 	return nil
 }
 
-// trusted checks that a seal is the signature of one of the keys about that run, or checkpoint.
+// trusted checks that a seal is the signature of a key in keys about the given run or checkpoint.
 func trusted(s *seal.Seal, run string, head seal.Digest, keys []seal.PublicKey) error {
 	if len(keys) == 0 {
 		return errors.New("there is no key to check it with (give the public key with --key)")
@@ -207,7 +202,7 @@ func trusted(s *seal.Seal, run string, head seal.Digest, keys []seal.PublicKey) 
 	return fmt.Errorf("it is made with the key %s, which is none of those that are trusted (%s)", s.Key, ids(keys))
 }
 
-// before checks the link to the run that this one continues.
+// before checks the link to the run continued by this run.
 func (o *Options) before(ctx context.Context, r *events, report *Report) error {
 	continues, head := r.list[0].text("continues"), r.list[0].text("continuesHead")
 	if continues == "" {
