@@ -21,9 +21,9 @@ var (
 // Ready implements compose.Upstreams: all servers are always ready.
 func (c *Cassette) Ready(context.Context, route.Origin, string) error { return nil }
 
-// CallUpstream implements compose.Upstreams. If no interaction matches, the answer is a
-// JSON-RPC error with the text of an *UnmatchedError. If ctx ends before the answer, or if
-// call.Compute refuses the work of finding it, the answer has no meaning.
+// CallUpstream implements compose.Upstreams. If no interaction matches, the answer is a JSON-RPC
+// error with the text of an *UnmatchedError. If ctx ends before the answer, or if call.Compute
+// refuses the work of the search, the answer has no meaning.
 func (c *Cassette) CallUpstream(ctx context.Context, _ route.Origin, call route.ScriptCall) wire.Reply {
 	var n int
 	var unmatched *UnmatchedError
@@ -59,7 +59,7 @@ func ended(err error) wire.Reply {
 	return wire.Reply{Result: route.ErrorResult("the call ended before its answer: " + err.Error())}
 }
 
-// argumentsOf returns the arguments in the params of a tools/call, {} if there are none.
+// argumentsOf returns the arguments in the params of a tools/call, {} if absent.
 func argumentsOf(params []byte) []byte {
 	args, ok := wire.Get(params, "arguments")
 	if !ok || string(args) == "null" {
@@ -68,8 +68,8 @@ func argumentsOf(params []byte) []byte {
 	return args
 }
 
-// match finds the interaction for a call, by its index, and counts its use. The error says why
-// it was not looked for to the end.
+// match finds the interaction for a call, by index, and counts a use of the interaction. The error
+// is the reason of an incomplete search.
 func (c *Cassette) match(ctx context.Context, server, tool string, args []byte, spend tools.Spend) (int, *UnmatchedError, error) {
 	w := &comparing{ctx: ctx, spend: spend}
 	var err error
@@ -120,7 +120,7 @@ func (c *Cassette) match(ctx context.Context, server, tool string, args []byte, 
 	return 0, miss, nil
 }
 
-// usedUp reports whether interaction n has been used as often as it may be.
+// usedUp reports whether interaction n has no uses left.
 func (c *Cassette) usedUp(n int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,7 +128,7 @@ func (c *Cassette) usedUp(n int) bool {
 	return most > 0 && c.used[n] >= most
 }
 
-// use counts a use of interaction n. It returns false if it is used up.
+// use counts a use of interaction n. It returns false for a used up interaction.
 func (c *Cassette) use(n int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -139,8 +139,7 @@ func (c *Cassette) use(n int) bool {
 	return true
 }
 
-// candidates returns the interactions that have the real names of a tool. If there are
-// none, it returns those that have its script names.
+// candidates returns the interactions with the real names of a tool, or else with the script names.
 func (c *Cassette) candidates(server, tool string) []int {
 	name := toolName{server, tool}
 	if exact := c.byName[name]; exact != nil {
@@ -165,15 +164,15 @@ func (i *Interaction) reply() wire.Reply {
 	return wire.Reply{Result: resultOf(i.Returns)}
 }
 
-// result returns the CallToolResult that raises the error.
+// result returns the CallToolResult for the raised error.
 func (r *Raise) result() []byte {
 	return wire.Marshal(callResult{Content: textBlocks(r.Message), Structured: r.Details, IsError: true})
 }
 
-// TextResult returns a CallToolResult with one text block.
+// TextResult returns a CallToolResult with a single text block.
 func TextResult(text string) []byte { return wire.Marshal(callResult{Content: textBlocks(text)}) }
 
-// callResult is a CallToolResult as we write it.
+// callResult is a CallToolResult in the form of this package.
 type callResult struct {
 	Content    []textBlock     `json:"content"`
 	Structured json.RawMessage `json:"structuredContent,omitempty"`
@@ -187,9 +186,9 @@ type textBlock struct {
 
 func textBlocks(text string) []textBlock { return []textBlock{{"text", text}} }
 
-// resultOf returns a CallToolResult that scripts see as the given value. The value is
-// its structuredContent, except for null, which structuredContent cannot be, and for
-// strings that are not JSON, which servers send as text.
+// resultOf returns a CallToolResult that scripts see as the given value. The value is in
+// structuredContent, except for null, which structuredContent forbids, and for strings other than
+// JSON, which servers send as text.
 func resultOf(value []byte) []byte {
 	value = compact(value)
 	text := string(value)

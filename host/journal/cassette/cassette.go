@@ -1,36 +1,11 @@
-// Package cassette answers tool calls without the tools. The answers are invented
-// (mocks) or recorded, and are found by server, tool and params. A Cassette replaces
-// the catalog and the upstreams of a compose.Composer, so that a script runs normally
-// but offline.
+// Package cassette answers tool calls without the tools. The answers are invented (mocks) or
+// recorded, and are found by server, tool and params. A Cassette replaces the catalog and the
+// upstreams of a compose.Composer: a script runs normally but offline. Begin with Interaction and
+// Cassette; Read and Write handle files, Recorder records calls.
 //
-//	cassette.go  Interaction, Cassette
-//	catalog.go   compose.Catalog: which tools scripts find
-//	answer.go    compose.Upstreams: finding the answer to a call
-//	compare.go   comparing the arguments of a call, for fuel
-//	unmatched.go UnmatchedError: why a call has no answer
-//	mock.go      making an Interaction from decoded TOML values
-//	read.go      reading files
-//	positions.go the positions of keys in a file, for error messages
-//	write.go     writing files
-//	redact.go    removing secrets from JSON
-//	recorder.go  Recorder: recording the calls to an Upstreams
-//
-// A file *.cassette.toml has one [[interaction]] for each answer:
-//
-//	times = 1                  # how often each can be used; default: any number
-//
-//	[[interaction]]
-//	tool = "github.search_issues"
-//	params_json = '{"query": "is:open"}'
-//	result_json = '''
-//	{
-//	  "structuredContent": {"total": 3}
-//	}
-//	'''
-//
-// TOML has no null, no integers beyond 64 bits and no order of keys. So each value can
-// be given as JSON text instead, under the key that ends in _json. Files are written in
-// that form because it loses nothing.
+// A file *.cassette.toml has an [[interaction]] table for each answer, with the keys in Keys. TOML
+// has no null, no integers beyond 64 bits and no order of keys. So each value can be given as JSON
+// text instead, under the key with the suffix _json. Files are written in this lossless form.
 package cassette
 
 import (
@@ -47,7 +22,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// Match says how the params of a call are compared with those of an Interaction.
+// Match is the way of comparing the params of a call with the params of an Interaction.
 type Match string
 
 // The values of Match. Numbers are compared by value, and the order of members does not
@@ -60,15 +35,15 @@ const (
 // Interaction is the answer to some calls of a tool. Exactly one of Returns, Result,
 // Raises, RPCError and Denied is set.
 type Interaction struct {
-	// Server and Tool are the real names, or script names if those are unambiguous.
+	// Server and Tool are the real names, or unambiguous script names.
 	Server, Tool string
-	// Params is the raw JSON object that the arguments of a call are compared with;
-	// nil: any arguments match.
+	// Params is the raw JSON object to compare with the arguments of a call; nil: any arguments
+	// match.
 	Params []byte
 	// Match says how they are compared; "" is Exact.
 	Match Match
 
-	// Returns is the raw JSON value that the script receives.
+	// Returns is the raw JSON value for the script.
 	Returns []byte
 	// Result is a raw CallToolResult.
 	Result []byte
@@ -76,24 +51,24 @@ type Interaction struct {
 	Raises *Raise
 	// RPCError is a raw JSON-RPC error object.
 	RPCError []byte
-	// Denied is why the call is not permitted, as if somebody had not approved it. It is an
-	// error that scripts cannot catch.
+	// Denied is the reason for refusing the call, as if a person had not approved the call. Scripts
+	// cannot catch this error.
 	Denied string
 
 	// Delay is the time before the answer is returned.
 	Delay time.Duration
 	// Times is how often the interaction can be used; 0: any number of times.
 	Times int
-	// From is the place where it is defined, for messages: "x.cassette.toml:12".
+	// From is the place of the definition, for messages: "x.cassette.toml:12".
 	From string
 }
 
-// Raise is an isError result, which a script receives as a ToolError. Its class is
-// always abi.ErrTool, since the other classes are set by the host.
+// Raise is an isError result, which a script receives as a ToolError. The class is always
+// abi.ErrTool, since the other classes are set by the host.
 type Raise struct {
 	Message string
-	// Details is the raw JSON value of the error's details, that is, the result's
-	// structuredContent. Nil means the result's content.
+	// Details is the raw JSON value of the error's details: the result's structuredContent. Nil
+	// means the result's content.
 	Details []byte
 }
 
@@ -134,8 +109,7 @@ func (i Interaction) Check() error {
 	return nil
 }
 
-// FieldError says what is wrong with one key of an interaction, or with the whole
-// interaction if Key is "".
+// FieldError is an error in a key of an interaction, or in the whole interaction if Key is "".
 type FieldError struct {
 	Key, Text string
 	offset    int // position of the error in JSON text, in bytes from 1; 0: unknown
@@ -151,12 +125,11 @@ func (e *FieldError) Error() string {
 // name returns the name of the tool for messages.
 func (i *Interaction) name() string { return i.Server + "." + i.Tool }
 
-// Cassette answers calls. It is safe for concurrent use. It counts the use of its
-// interactions over its lifetime, so each run has its own Cassette.
+// Cassette answers calls. A Cassette is safe for concurrent use. It counts uses of the interactions
+// over its lifetime, so each run has a separate Cassette.
 type Cassette struct {
 	interactions []Interaction
-	// The indexes of the interactions for a tool, by its real names and by its
-	// script names.
+	// The indexes of the interactions for a tool, by real names and by script names.
 	byName, byIdent map[toolName][]int
 	tools           map[string][]toolName // by the script names of their servers, each once
 	servers, names  []string              // the script names of servers, and the names of tools, in order
@@ -167,9 +140,9 @@ type Cassette struct {
 	unmatched []*UnmatchedError
 }
 
-// New returns a Cassette. A call is answered by the first interaction that matches and
-// is not used up. New keeps the byte slices, which must not be changed. The error
-// combines those of Interaction.Check, with the number and place of the interaction.
+// New returns a Cassette. A call is answered by the first matching interaction that is not used up.
+// New keeps the byte slices, which must not be changed. The error combines the errors of
+// Interaction.Check, with the number and place of each interaction.
 func New(interactions ...Interaction) (*Cassette, error) {
 	c := &Cassette{
 		interactions: slices.Clone(interactions), used: make([]int, len(interactions)),
@@ -201,7 +174,7 @@ func New(interactions ...Interaction) (*Cassette, error) {
 	return c, nil
 }
 
-// toolName is the name of a tool with the name of its server.
+// toolName is the name of a tool with the name of the server.
 type toolName struct{ server, tool string }
 
 // ident returns the script names.
@@ -219,7 +192,7 @@ func (c *Cassette) label(n int) string {
 // Interactions returns all interactions, in order.
 func (c *Cassette) Interactions() []Interaction { return slices.Clone(c.interactions) }
 
-// Unused returns the interactions that no call has used, in order.
+// Unused returns the unused interactions, in order.
 func (c *Cassette) Unused() []Interaction {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -232,8 +205,8 @@ func (c *Cassette) Unused() []Interaction {
 	return unused
 }
 
-// Unmatched returns the calls that no interaction answered, in their order. A script can
-// catch the error of such a call, so a test has to check Unmatched too.
+// Unmatched returns the unanswered calls, in order. A script can catch the error of an unanswered
+// call, so a test has to check Unmatched too.
 func (c *Cassette) Unmatched() []*UnmatchedError {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -252,7 +225,7 @@ func list(names []string) string {
 // compact removes white space between the tokens of valid JSON.
 func compact(raw []byte) []byte {
 	var b bytes.Buffer
-	if json.Compact(&b, raw) != nil { // it is nested too deeply for the library
+	if json.Compact(&b, raw) != nil { // raw is nested too deeply for the library
 		return raw
 	}
 	return b.Bytes()

@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
-// UnknownToolError says that a script uses a tool without a mock.
+// UnknownToolError means that a script uses a tool without a mock.
 type UnknownToolError struct {
 	Server, Tool string // as the script wrote them
 	Mocked       []string
@@ -28,8 +28,8 @@ func (e *UnknownToolError) Error() string {
 	return msg + "; there are mocks of " + list(e.Mocked)
 }
 
-// Servers implements compose.Catalog. It returns the script names of all servers that
-// have interactions, in order.
+// Servers implements compose.Catalog. Servers returns the script names of all servers with
+// interactions, in order.
 func (c *Cassette) Servers() []string { return slices.Clone(c.servers) }
 
 // InputSchema implements compose.Catalog. Mocks have no schemas.
@@ -41,9 +41,9 @@ func (c *Cassette) Disabled() []string { return nil }
 // Remembered implements compose.Catalog. Mocks are always current.
 func (c *Cassette) Remembered(string) bool { return false }
 
-// Resolve implements compose.Catalog. It finds a tool by the name in its interactions,
-// or by its script name. The error is an *UnknownToolError, or a
-// *catalog.AmbiguousError if two tools of a server have the same script name.
+// Resolve implements compose.Catalog. Resolve finds a tool by the name in the interactions, or by
+// the script name. The error is an *UnknownToolError, or a *catalog.AmbiguousError if two tools of
+// a server have the same script name.
 func (c *Cassette) Resolve(server, tool string, exact bool) (realServer, realTool string, err error) {
 	var found []string
 	id := abi.Ident(tool)
@@ -64,12 +64,12 @@ func (c *Cassette) Resolve(server, tool string, exact bool) (realServer, realToo
 	return realServer, tool, &catalog.AmbiguousError{Server: realServer, Name: tool, Tools: found}
 }
 
-// Over returns a catalog of the tools of real and of the cassette. Arguments are checked
-// against the schemas of real, tools that real hides stay hidden, and a script can refer
-// to servers of real that it does not call.
+// Over returns a catalog of the tools of real and of the cassette. Arguments are checked against
+// the schemas of real, tools hidden by real stay hidden, and a script can refer to servers of real
+// without calling them.
 func (c *Cassette) Over(real compose.Catalog) compose.Catalog { return &overlay{c, real} }
 
-// overlay is the catalog that Over returns.
+// overlay is the catalog returned by Over.
 type overlay struct {
 	cassette *Cassette
 	real     compose.Catalog
@@ -87,13 +87,13 @@ func (o *overlay) Servers() []string {
 
 func (o *overlay) InputSchema(server, tool string) []byte { return o.real.InputSchema(server, tool) }
 
-// Disabled returns the disabled servers of real that are not mocked.
+// Disabled returns the disabled servers of real without mocks.
 func (o *overlay) Disabled() []string {
 	mocked := o.cassette.Servers()
 	return slices.DeleteFunc(o.real.Disabled(), func(name string) bool { return slices.Contains(mocked, name) })
 }
 
-// Remembered returns false: no call is sent, so there is no server to wait for.
+// Remembered returns false: no call is sent, so no server needs to be awaited.
 func (o *overlay) Remembered(string) bool { return false }
 
 func (o *overlay) Resolve(server, tool string, exact bool) (realServer, realTool string, err error) {

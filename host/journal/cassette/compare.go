@@ -12,20 +12,20 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
-// Calls and mocks come from others, and both can be as large as a message. So what is compared
-// is decoded once for a call, is not decoded if it has very many values, and costs fuel.
+// Calls and mocks are untrusted, and both can be as large as a message. So the compared values are
+// decoded once for a call, are not decoded beyond a number of values, and cost fuel.
 const (
-	maxValues    = 100_000 // that are decoded of one JSON text
-	maxNumber    = 1000    // length of a number that is decoded, in bytes
+	maxValues    = 100_000 // values decoded from a JSON text
+	maxNumber    = 1000    // length of a decoded number, in bytes
 	decodeWork   = 50      // fuel for decoding a byte
 	compareWork  = 100     // fuel for comparing a value
-	describeWork = 200     // fuel for each byte of arguments of which it is said how they differ
+	describeWork = 200     // fuel for each byte of arguments with described differences
 )
 
-// comparing is the work of finding the answer to one call.
+// comparing is the work of finding the answer to a call.
 type comparing struct {
 	ctx   context.Context
-	spend tools.Spend // nil: it costs nothing
+	spend tools.Spend // nil: no cost
 	args  *decoded
 }
 
@@ -33,7 +33,7 @@ type comparing struct {
 type decoded struct {
 	raw     []byte
 	members map[string]any // as jsonvalue.Decode returns them; nil if they are not decoded
-	compact []byte         // raw without white space; nil if it was not needed yet
+	compact []byte         // raw without white space; nil before the first use
 }
 
 // text returns the object without white space.
@@ -44,7 +44,7 @@ func (d *decoded) text() []byte {
 	return d.compact
 }
 
-// work is called before a piece of work. The error says why it must not be done.
+// work is called before a piece of work. The error is the reason to refuse the work.
 func (c *comparing) work(units int) error {
 	if err := context.Cause(c.ctx); err != nil || c.spend == nil {
 		return err
@@ -52,7 +52,7 @@ func (c *comparing) work(units int) error {
 	return c.spend(uint64(units))
 }
 
-// decode decodes an object, unless that is too much.
+// decode decodes an object, within the bounds.
 func (c *comparing) decode(raw []byte) (*decoded, error) {
 	d := &decoded{raw: raw}
 	if err := c.work(len(raw) * 2); err != nil || !fewValues(raw) {
@@ -94,8 +94,8 @@ func fewValues(raw []byte) bool {
 	return true
 }
 
-// differing returns in how many members the arguments differ from what an interaction wants, at
-// most one more than a message lists.
+// differing returns the number of members of the arguments that differ from an interaction, at most
+// one more than a message lists.
 func (c *comparing) differing(i *Interaction) (n int, err error) {
 	if i.Params == nil || bytes.Equal(i.Params, c.args.raw) {
 		return 0, nil
@@ -130,7 +130,7 @@ func (c *comparing) differing(i *Interaction) (n int, err error) {
 	return min(n, maxDifferences+1), nil
 }
 
-// same compares two values. It looks at no more of them than want has.
+// same compares two values, and reads no more of them than the size of want.
 func (c *comparing) same(want, got any, subset bool) (same bool, err error) {
 	if err := c.work(compareWork); err != nil {
 		return false, err
@@ -172,7 +172,7 @@ func (c *comparing) same(want, got any, subset bool) (same bool, err error) {
 	return want == got, nil
 }
 
-// describe returns how the arguments differ from what an interaction wants, by member.
+// describe returns the differences between the arguments and an interaction, by member.
 func (c *comparing) describe(i *Interaction) ([]string, error) {
 	if err := c.work(len(c.args.raw) * describeWork); err != nil {
 		return nil, err
@@ -226,8 +226,7 @@ func (c *comparing) describe(i *Interaction) ([]string, error) {
 	return differ, nil
 }
 
-// side returns one side of a difference: the differing part, or the whole value if it has no such
-// part.
+// side returns a side of a difference: the differing part, or else the whole value.
 func side(whole []byte, has bool, part any) string {
 	if !has {
 		return excerpt(whole)

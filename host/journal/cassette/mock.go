@@ -38,9 +38,8 @@ var Keys = []string{
 }
 
 // FromTOML makes an Interaction from a decoded TOML table, with values as
-// github.com/BurntSushi/toml decodes them into any. match is the default for a table
-// without one. The error is a *FieldError for the invalid key. Members of TOML tables
-// are sorted by name.
+// github.com/BurntSushi/toml decodes them into any. match is the default for a table without the
+// key. The error is a *FieldError for the invalid key. Members of TOML tables are sorted by name.
 func FromTOML(table map[string]any, match Match) (Interaction, error) {
 	f := fields{table: table}
 	f.checkKeys(Keys)
@@ -87,7 +86,7 @@ func (f *fields) fail(key, format string, args ...any) {
 	}
 }
 
-// checkKeys fails if the table has keys that are not known.
+// checkKeys fails if the table has unknown keys.
 func (f *fields) checkKeys(known []string) {
 	for _, key := range slices.Sorted(maps.Keys(f.table)) {
 		if slices.Contains(known, key) {

@@ -13,16 +13,17 @@ import (
 type positions struct {
 	text   string
 	tables []tableAt // the file itself, then each [[interaction]]
-	lines  []int     // offsets of the lines; nil until it is needed
+	lines  []int     // offsets of the lines; nil before the first use
 }
 
-// tableAt is the position of a table and of its keys, by the first part of their names.
+// tableAt is the position of a table and of the keys in the table, by the first part of their
+// names.
 type tableAt struct {
 	offset int
 	keys   map[string]keyAt
 }
 
-// keyAt is the position of a key and of its value, in bytes.
+// keyAt is the position of a key and of the value, in bytes.
 type keyAt struct{ key, value int }
 
 // findPositions finds the keys of valid TOML. If the text is invalid, the positions
@@ -77,7 +78,7 @@ func (p *positions) add(table int, key string, at keyAt) {
 // line returns the line and the column, in code points, of an offset. Both count from 1.
 func (p *positions) line(offset int) (line, column int) {
 	offset = min(max(offset, 0), len(p.text))
-	if p.lines == nil { // only once, since there may be an error in each line
+	if p.lines == nil { // only once, since each line may have an error
 		p.lines = []int{0}
 		for i := range len(p.text) {
 			if p.text[i] == '\n' {
@@ -89,8 +90,8 @@ func (p *positions) line(offset int) (line, column int) {
 	return line, 1 + utf8.RuneCountInString(p.text[p.lines[line-1]:offset])
 }
 
-// content returns where the text of the string at offset begins, and whether that text
-// has no escapes.
+// content returns the beginning of the text of the string at offset, and whether the text has no
+// escapes.
 func (p *positions) content(offset int) (int, bool) {
 	rest := p.text[min(offset, len(p.text)):]
 	switch {
@@ -116,7 +117,7 @@ func (s *scanner) end() bool { return s.at >= len(s.text) }
 
 func (s *scanner) has(prefix string) bool { return strings.HasPrefix(s.text[s.at:], prefix) }
 
-// skip skips a prefix, if it is there.
+// skip skips a prefix, if present.
 func (s *scanner) skip(prefix string) bool {
 	if s.has(prefix) {
 		s.at += len(prefix)
@@ -158,7 +159,7 @@ func (s *scanner) header() []string {
 	return name
 }
 
-// key reads a key that may be dotted.
+// key reads a key, perhaps dotted.
 func (s *scanner) key() (parts []string) {
 	for {
 		s.blank(false)
@@ -229,7 +230,7 @@ func (s *scanner) string() {
 	s.skip(quote)
 }
 
-// char skips one character of a string.
+// char skips a character of a string.
 func (s *scanner) char(quote string) {
 	if quote == `"` && s.has(`\`) {
 		s.at++

@@ -17,11 +17,11 @@ import (
 // Suffix is the suffix of the file names of cassettes.
 const Suffix = ".cassette.toml"
 
-// maxFile is the size of the largest file that is read, in bytes.
+// maxFile is the size of the largest readable file, in bytes.
 const maxFile = 64 << 20
 
-// Problem is one error in a file. Read and Parse return all of them in one error (see
-// errors.Join), each on a line.
+// Problem is an error in a file. Read and Parse return all problems in one error (see errors.Join),
+// each on a line.
 type Problem struct {
 	File         string
 	Line, Column int    // from 1, in code points; 0 if the position is not known
@@ -30,7 +30,7 @@ type Problem struct {
 	Err          error // the cause, or nil
 }
 
-// Error returns a line such as
+// Error returns a line, for example
 //
 //	a.cassette.toml:7:1: interaction 2: delay "1" has no unit
 func (p *Problem) Error() string {
@@ -49,7 +49,7 @@ func (p *Problem) Error() string {
 // Unwrap returns the cause, or nil.
 func (p *Problem) Unwrap() error { return p.Err }
 
-// Read reads a file. Its errors are of type *Problem.
+// Read reads a file. The errors are of type *Problem.
 func Read(ctx context.Context, at regular.Place) (*Cassette, error) {
 	data, err := at.Read(ctx, maxFile)
 	if err != nil {
@@ -70,7 +70,7 @@ func unreadable(path string, err error) error {
 // arrayKey is the key of the array of interactions.
 const arrayKey = "interaction"
 
-// Parse reads the text of a file. name is its name for messages. The errors are of type
+// Parse reads the text of a file. name is the file's name for messages. The errors are of type
 // *Problem.
 func Parse(name string, data []byte) (*Cassette, error) {
 	text := string(bytes.TrimPrefix(data, []byte("\ufeff")))
@@ -100,7 +100,7 @@ func (f *file) syntaxProblem(err error) *Problem {
 	return p
 }
 
-// file is a file that is being read.
+// file is a file during reading.
 type file struct {
 	name      string
 	positions *positions
@@ -141,7 +141,7 @@ func (f *file) read(root map[string]any) (*Cassette, error) {
 	return New(all...)
 }
 
-// tablesOf returns the tables of an array, in whichever form it is written.
+// tablesOf returns the tables of an array, in any form of writing.
 func tablesOf(v any) (tables []map[string]any, ok bool) {
 	switch v := v.(type) {
 	case nil:

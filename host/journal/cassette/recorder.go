@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/script/compose"
 )
 
-// Recorder is an Upstreams that forwards calls to another one and records them. It is
+// Recorder is an Upstreams that forwards calls to another Upstreams and records them. A Recorder is
 // safe for concurrent use.
 type Recorder struct {
 	compose.Upstreams
@@ -19,7 +19,7 @@ type Recorder struct {
 	calls []*recordedCall // in the order in which they were begun
 }
 
-// recordedCall is a call that has begun.
+// recordedCall is a started call.
 type recordedCall struct {
 	Interaction
 	done bool
@@ -61,9 +61,8 @@ func (r *Recorder) clean(raw []byte) []byte {
 	return redactJSON(raw, r.redact)
 }
 
-// Interactions returns the calls that have been answered so far, in the order in which
-// they were begun. Each can be used once. Calls with answers that are not JSON objects
-// are left out.
+// Interactions returns the answered calls, in the order of their beginning. Each can be used once.
+// Calls with answers other than JSON objects are left out.
 func (r *Recorder) Interactions() []Interaction {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,9 +9,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// redactJSON applies redact to the text of each string, name and number in raw, which is
-// valid JSON. A number that is changed becomes a string, so the result is valid JSON
-// whatever redact returns. The result is compact and valid UTF-8.
+// redactJSON applies redact to the text of each string, name and number in raw, which is valid
+// JSON. A changed number becomes a string, so the result is valid JSON for any redact. The result
+// is compact and valid UTF-8.
 func redactJSON(raw []byte, redact func([]byte) []byte) []byte {
 	if !utf8.Valid(raw) {
 		raw = bytes.ToValidUTF8(raw, []byte("\uFFFD"))

@@ -10,19 +10,20 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// UnmatchedError says that no interaction matches a call, and which one is nearest.
+// UnmatchedError is the error of a call without a matching interaction, with the nearest
+// interaction.
 type UnmatchedError struct {
 	Server, Tool string // real names
-	Params       []byte // raw JSON object; nil if it is large
-	// Nearest is the interaction with the fewest differences, "" if the tool has no
-	// interactions. In that case Mocked has the tools that do.
+	Params       []byte // raw JSON object; nil if large
+	// Nearest is the interaction with the fewest differences, "" if the tool has no interactions.
+	// Mocked then has the tools with interactions.
 	Nearest string
 	Mocked  []string
-	// Differences are the differences in params, by member: what the interaction
-	// wants and what the call had.
+	// Differences are the differences in params, by member: the value of the interaction and the
+	// value of the call.
 	Differences []string
-	// UsedUp is not 0 if Nearest matches, but has already been used that many times
-	// and cannot be used again.
+	// UsedUp is the number of uses of Nearest, if Nearest matches but has no uses left; otherwise
+	// 0.
 	UsedUp int
 }
 
@@ -41,20 +42,20 @@ func (e *UnmatchedError) Error() string {
 	return fmt.Sprintf("no mock answers this call of %s; the nearest is %s: %s", name, e.Nearest, strings.Join(e.Differences, "; "))
 }
 
-// reply returns a JSON-RPC error. Unlike an isError result, it is an error even for
-// scripts that request raw results.
+// reply returns a JSON-RPC error. Unlike an isError result, a JSON-RPC error is an error even for
+// scripts with raw results.
 func (e *UnmatchedError) reply() wire.Reply {
 	return wire.Reply{Error: (&wire.RPCError{Code: wire.CodeInvalidParams, Message: e.Error()}).Raw()}
 }
 
-// maxParams is the size of the largest params that an UnmatchedError keeps, in bytes.
+// maxParams is the size of the largest params kept by an UnmatchedError, in bytes.
 const maxParams = 64 << 10
 
 // maxDifferences is how many differences a message lists.
 const maxDifferences = 8
 
-// object has the raw values of a JSON object. Of several members with the same name it has the
-// last.
+// object has the raw values of a JSON object. Of several members with the same name, the last
+// counts.
 type object struct {
 	names  []string
 	values map[string][]byte

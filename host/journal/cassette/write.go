@@ -20,10 +20,9 @@ import (
 
 const heading = "# Answers of tools, for tests without the tools.\n"
 
-// Write writes the interactions to a file in the form of Format, atomically. Only the
-// owner can read a new file, because answers can be private. Write replaces an existing
-// file only if that is empty or a cassette. The error wraps [ErrForeign] or is one of
-// the file system.
+// Write writes the interactions to a file in the form of Format, atomically. Only the owner can
+// read a new file, because answers can be private. Write replaces an existing file only if the file
+// is empty or a cassette. The error wraps [ErrForeign] or comes from the file system.
 func (c *Cassette) Write(ctx context.Context, at regular.Place) error {
 	err := checkReplaceable(ctx, at)
 	if err == nil {
@@ -35,7 +34,7 @@ func (c *Cassette) Write(ctx context.Context, at regular.Place) error {
 	return nil
 }
 
-// ErrForeign says that Write did not replace a file because it is not a cassette.
+// ErrForeign means that Write did not replace a file other than a cassette.
 var ErrForeign = errors.New("a file that is not a cassette is already there (move it away, or give the cassette another name)")
 
 // checkReplaceable returns an error if the file at a place must not be replaced.
@@ -58,9 +57,8 @@ func checkReplaceable(ctx context.Context, at regular.Place) error {
 	return nil
 }
 
-// Format returns the text of a file with the interactions. It is deterministic. Parsing
-// it returns the same interactions, except for white space in JSON and for text that is
-// not UTF-8.
+// Format returns the text of a file with the interactions. The text is deterministic. Parsing the
+// text returns the same interactions, except for white space in JSON and for invalid UTF-8.
 func (c *Cassette) Format() []byte {
 	var b bytes.Buffer
 	b.WriteString(heading)
@@ -89,8 +87,7 @@ func (c *Cassette) Format() []byte {
 	return b.Bytes()
 }
 
-// commonTimes returns the value of Times that all interactions share, 0 if there is
-// none.
+// commonTimes returns the common value of Times of all interactions, or 0.
 func (c *Cassette) commonTimes() int {
 	if len(c.interactions) == 0 {
 		return 0
@@ -127,7 +124,7 @@ func (i *Interaction) writeAnswer(b *bytes.Buffer) {
 	}
 }
 
-// plainText returns the text of a CallToolResult that contains nothing but that text.
+// plainText returns the text of a CallToolResult with nothing but the text.
 func plainText(result []byte, isError bool) (string, bool) {
 	var r callResult
 	if jsonvalue.Unmarshal(result, &r) != nil || len(r.Content) != 1 || r.IsError != isError {
@@ -138,7 +135,7 @@ func plainText(result []byte, isError bool) (string, bool) {
 	return text, expect.Equal(again, result) == nil && !strings.ContainsRune(text, utf8.RuneError)
 }
 
-// maxLine is the maximum length of JSON text on one line, in bytes.
+// maxLine is the maximum length of JSON text on a line, in bytes.
 const maxLine = 80
 
 // writeJSON writes JSON text in a readable form.
@@ -154,8 +151,8 @@ func writeJSON(b *bytes.Buffer, key string, raw []byte) {
 	}
 }
 
-// printable returns valid JSON in a form that a TOML literal string can contain: UTF-8
-// without control characters and without three quotes in a row.
+// printable returns valid JSON in a form suitable for a TOML literal string: UTF-8 without control
+// characters and without three quotes in a row.
 func printable(raw []byte) []byte {
 	if !utf8.Valid(raw) {
 		raw = bytes.ToValidUTF8(raw, []byte("\uFFFD"))
@@ -164,7 +161,7 @@ func printable(raw []byte) []byte {
 	return bytes.ReplaceAll(raw, []byte("'''"), []byte(`''\u0027`))
 }
 
-// writeKey writes a string under a key, as a multi-line string if it has several lines.
+// writeKey writes a string under a key, as a multi-line string if the string has several lines.
 func writeKey(b *bytes.Buffer, key, text string) {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	b.WriteString(key + " = ")
@@ -175,8 +172,8 @@ func writeKey(b *bytes.Buffer, key, text string) {
 	b.WriteString(oneLine(text) + "\n")
 }
 
-// literal reports whether text can be a TOML literal string: a multi-line one between
-// three single quotes if lines is set, otherwise one between single quotes.
+// literal reports whether text can be a TOML literal string: a multi-line string between three
+// single quotes if lines is set, otherwise a string between single quotes.
 func literal(text string, lines bool) bool {
 	for _, c := range text {
 		if c == '\n' && lines || c == '\t' {

@@ -8,13 +8,13 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// pretty indents raw JSON, keeps its numbers, and cuts it to about most bytes; 0 means no
-// limit. left says how much was cut off, "" for nothing.
+// pretty indents raw JSON with unchanged numbers, and cuts the text to about most bytes; 0 means no
+// limit. left describes the removed part, "" for none.
 func pretty(raw []byte, most int) (text, left string) {
 	if raw == nil {
 		return "", ""
 	}
-	if most > 0 && len(raw) > 8*most { // indenting all of it just for its beginning takes long
+	if most > 0 && len(raw) > 8*most { // indenting the whole text for the beginning alone takes long
 		return cut(string(raw), most)
 	}
 	var b bytes.Buffer

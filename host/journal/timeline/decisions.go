@@ -7,10 +7,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/guard/policy"
 )
 
-// maxDecisions bounds the decisions that the head of a run shows.
+// maxDecisions bounds the decisions shown in the head of a run.
 const maxDecisions = 20
 
-// decisions returns what policy has decided about calls of a run, and who has approved them.
+// decisions returns policy's decisions about calls of a run, with the approvers.
 func decisions(t *Timeline) []Fact {
 	var all []Fact
 	for i := range t.Rows {
@@ -26,7 +26,7 @@ func decisions(t *Timeline) []Fact {
 	return all
 }
 
-// Decision returns what policy has decided about a call, in one line, with who has approved it.
+// Decision returns policy's decision about a call on one line, with the approver.
 func Decision(d *policy.Decision) string {
 	var b strings.Builder
 	switch {

@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
-// failure is the error that a run ended with, in the form in which it is shown.
+// failure is the error of a run, in the displayed form.
 type failure struct {
 	Type    string `json:"type"`
 	Message string `json:"message"`
@@ -31,7 +31,7 @@ func failureOf(rec *journal.Record) *failure {
 		return nil
 	}
 	f := &failure{}
-	if jsonvalue.Unmarshal(rec.Outcome.Failure, f) != nil || f.Type == "" { // an old record, or a broken one
+	if jsonvalue.Unmarshal(rec.Outcome.Failure, f) != nil || f.Type == "" { // an old or broken record
 		*f = failure{Type: string(rec.Outcome.Error), Message: rec.Outcome.Message}
 	}
 	f.Type, f.Message, f.Stack = display.Text(f.Type), display.Text(f.Message), display.Text(f.Stack)
@@ -53,8 +53,7 @@ func (f *failure) violations() []string {
 	return lines
 }
 
-// location returns where in the script the error occurred, with the source line and a
-// caret; "" if that is not known.
+// location returns the place of the error in the script, with the source line and a caret, or "".
 func (f *failure) location() string {
 	d := f.Details
 	if d.Line <= 0 {
@@ -71,8 +70,7 @@ func (f *failure) location() string {
 	return text + "\n  " + source + "\n  " + strings.Repeat(" ", d.Column-1) + "^"
 }
 
-// oneSpace replaces tabs and newlines by spaces, so that the caret is in the right
-// column.
+// oneSpace replaces tabs and newlines by spaces, which keeps the caret in the right column.
 func oneSpace(r rune) rune {
 	if r == '\n' || r == '\t' {
 		return ' '

@@ -12,22 +12,22 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// The sizes of a page in bytes. A page shows at most maxValueBytes of a value. When the
-// values have used up pageBytes, it shows at most minValueBytes of each.
+// The sizes of a page in bytes. A page shows at most maxValueBytes of a value. When the values have
+// used up pageBytes, the page shows at most minValueBytes of each.
 const (
 	maxValueBytes = 256 << 10
 	minValueBytes = 1 << 10
 	pageBytes     = 16 << 20
 )
 
-// WriteHTML writes a run as a self-contained page: it has no scripts and loads nothing.
+// WriteHTML writes a run as a self-contained page, without scripts and loads.
 func WriteHTML(w io.Writer, rec *journal.Record) error {
 	_, err := io.WriteString(w, NewView(rec).page())
 	return err
 }
 
-// View is what a page shows of a run: texts that are safe to show, and values that are
-// indented and shortened. It is also the JSON that mcp-metatool ui makes its page of.
+// View is the content of a page about a run: texts safe to show, and values indented and shortened.
+// mcp-metatool ui makes a page from the JSON of a View.
 type View struct {
 	Tool    string    `json:"tool"`
 	ID      string    `json:"id"`
@@ -37,8 +37,8 @@ type View struct {
 	Ticks   []Tick    `json:"ticks"`
 	Rows    []RowView `json:"rows"`
 	Logs    []LogView `json:"logs"`
-	// Failure is what went wrong, Place where in the script, and Violations are those of
-	// a schema, one per line.
+	// Failure is the error, Place the place in the script, and Violations are the violations of a
+	// schema, one per line.
 	Failure    *failure    `json:"failure"`
 	Place      string      `json:"place"`
 	Violations string      `json:"violations"`
@@ -70,7 +70,7 @@ type RowView struct {
 	Values []ValueView `json:"values"`
 }
 
-// ValueView is a value. Left says how much of it was left out, "" for nothing.
+// ValueView is a value. Left describes the omitted part, "" for none.
 type ValueView struct {
 	Name string `json:"name"`
 	Text string `json:"text"`
@@ -86,15 +86,15 @@ type LogView struct {
 	Text  string `json:"text"`
 }
 
-// NewView returns what a page shows of a run.
+// NewView returns the content of a page about a run.
 func NewView(rec *journal.Record) *View {
 	v := NewShortView(rec, pageBytes, math.MaxInt)
 	v.Where = ": mcp-metatool runs show --calls shows all of it"
 	return v
 }
 
-// NewShortView is NewView for pages that show many runs, which are in no journal: of at most
-// so many rows, and of values of about so many bytes.
+// NewShortView is NewView for pages with many runs outside of journals, with at most rows rows, and
+// with about bytes bytes of values.
 func NewShortView(rec *journal.Record, bytes, rows int) *View {
 	p, t := page{left: bytes}, Of(rec)
 	v := &View{
@@ -138,7 +138,7 @@ func NewShortView(rec *journal.Record, bytes, rows int) *View {
 	return v
 }
 
-// page counts the bytes of a View that are left of pageBytes.
+// page counts the bytes of pageBytes left for a View.
 type page struct{ left int }
 
 func (v *View) add(value ValueView) {
@@ -166,7 +166,7 @@ func (p *page) row(t *Timeline, r Row) RowView {
 	return row
 }
 
-// value returns raw JSON for the page, cut to the bytes that are left.
+// value returns raw JSON for the page, cut to the remaining bytes.
 func (p *page) value(name string, raw []byte) ValueView {
 	text, left := pretty(raw, p.room())
 	p.left -= len(text)
@@ -197,7 +197,7 @@ func levelName(l abi.LogLevel) string {
 
 func errorJSON(e *abi.CallError) []byte {
 	raw, err := json.Marshal(e)
-	if err != nil { // its details are not JSON
+	if err != nil { // the details are not JSON
 		raw, _ = json.Marshal(abi.CallError{Type: e.Type, Server: e.Server, Tool: e.Tool, Message: e.Message})
 	}
 	return raw

@@ -1,15 +1,6 @@
-// Package timeline shows the record of a run: as text with a waterfall of its calls, and
-// as a self-contained HTML page.
-//
-//	layout.go   the rows of the timeline, for both forms
-//	failure.go  the error that a run ended with
-//	text.go     the text
-//	decisions.go  what policy has decided about calls, and who has approved them
-//	tree.go      the tree of runs of saved tools
-//	violations.go  limits that were exceeded, calls that were refused
-//	html.go     what the page shows
-//	markup.go   the page in HTML; its style is page.css
-//	clean.go    formatting and shortening JSON values
+// Package timeline shows the record of a run: as text with a waterfall of the calls, and as a
+// self-contained HTML page. Begin with Of, which returns the rows of both forms, with WriteText,
+// and with NewView and WriteHTML for the page.
 package timeline
 
 import (
@@ -31,10 +22,10 @@ const (
 	Unanswered State = "unanswered" // the run, or the process, ended before
 )
 
-// Row is one call in the timeline of a run.
+// Row is a call in the timeline of a run.
 type Row struct {
-	// Number is the number of the call. A call of a nested run has the number of the
-	// call to that run as a prefix: "2", "2.1".
+	// Number is the number of the call. A call of a nested run has the number of the calling call
+	// as a prefix: "2", "2.1".
 	Number string
 	Depth  int    // 0 for calls of the run itself
 	Label  string // server.tool
@@ -62,7 +53,7 @@ type Timeline struct {
 	Depth  int // maximum depth of the rows
 }
 
-// Of returns the timeline of a run. It points into rec.
+// Of returns the timeline of a run. The Timeline points into rec.
 func Of(rec *journal.Record) *Timeline {
 	t := &Timeline{Length: rec.Duration}
 	t.add(rec, rec.Start, "", 0)
@@ -81,7 +72,7 @@ func Of(rec *journal.Record) *Timeline {
 	return t
 }
 
-// add adds the calls of a run and of its nested runs. began is the start of the root run.
+// add adds the calls of a run and of nested runs. began is the start of the root run.
 func (t *Timeline) add(rec *journal.Record, began time.Time, prefix string, depth int) {
 	offset := rec.Start.Sub(began)
 	from := ""

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Markup builds HTML. html/template would do that, too, but it calls methods by their names,
-// so that the linker would have to keep every method of the program: a seventh of its size.
+// Markup builds HTML. html/template would serve, too, but calls methods by name: the linker would
+// have to keep every method of the program, a seventh of the size.
 type Markup struct{ b strings.Builder }
 
-// Safe is text that is written as it is.
+// Safe is text that is written unchanged.
 type Safe string
 
-// Add adds a text that has a verb of package fmt for each value. Values are escaped for
-// elements, and for attributes in double quotes, unless they are Safe or numbers.
+// Add adds a text with a verb of package fmt for each value. Values are escaped for elements, and
+// for attributes in double quotes, unless they are Safe or numbers.
 func (m *Markup) Add(format string, values ...any) {
 	for i, v := range values {
 		switch v := v.(type) {
@@ -33,7 +33,7 @@ func (m *Markup) AddIf(format, value string) {
 	}
 }
 
-// String returns what was added.
+// String returns the added text.
 func (m *Markup) String() string { return m.b.String() }
 
 var escaper = strings.NewReplacer("\x00", "\uFFFD", `"`, "&#34;", "&", "&amp;", "'", "&#39;", "+", "&#43;", "<", "&lt;", ">", "&gt;")
@@ -112,7 +112,7 @@ func (v *View) page() string {
 	return m.String()
 }
 
-// Waterfall returns the rows of the page as HTML, for pages that have the rules of [Style].
+// Waterfall returns the rows of the page as HTML, for pages with the rules of [Style].
 func (v *View) Waterfall() Safe {
 	var m Markup
 	m.Add(`<div class="waterfall">

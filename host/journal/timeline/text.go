@@ -21,8 +21,7 @@ type TextOptions struct {
 	Width int  // of the terminal, in columns; 0: 80
 	Whole bool // show arguments, answers and the result in full
 	Color bool // use colours
-	// Rounds are the runs of the same dialogue with the client, oldest first, if there are
-	// several.
+	// Rounds are the runs of the same dialogue with the client, oldest first, if more than one.
 	Rounds []Tree
 }
 
@@ -54,7 +53,7 @@ func WriteText(w io.Writer, rec *journal.Record, opts TextOptions) error {
 	return t.Flush()
 }
 
-// tree writes the tree of a run, if there are several runs to show.
+// tree writes the tree of a run, if more than one run is shown.
 func (t *textWriter) tree(rec *journal.Record) {
 	rounds := t.opts.Rounds
 	if len(rounds) < 2 {
@@ -74,7 +73,7 @@ type textWriter struct {
 	wraps bool // lines are broken at the width
 }
 
-// wrap breaks a line, if that is wanted, and indents the lines that follow by n columns.
+// wrap breaks a line, if requested, and indents the following lines by n columns.
 func (t *textWriter) wrap(line string, n int) string {
 	if !t.wraps || display.Width(line)+n <= t.opts.Width {
 		return line
@@ -97,13 +96,13 @@ func (t *textWriter) head(rec *journal.Record) {
 	}
 }
 
-// Fact is a name with its value.
+// Fact is a name with a value.
 type Fact struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 }
 
-// facts returns what the head shows about a run.
+// facts returns the facts in the head of a run.
 func facts(rec *journal.Record, t *Timeline) []Fact {
 	d := rec.Definition
 	all := []Fact{{"run", rec.ID}, {"tool", d.Name}}
@@ -154,11 +153,11 @@ func facts(rec *journal.Record, t *Timeline) []Fact {
 	return all
 }
 
-// waits says how a run ended that asks.
+// waits is the outcome of a run that asks.
 const waits = "asks: the run ended, and another one continues it when the client has answered"
 
-// questions returns what servers asked the client during a run and its nested runs, with
-// the answers. prefix is that of the numbers of its calls.
+// questions returns the questions of servers to the client during a run and the nested runs, with
+// the answers. prefix is the prefix of the numbers of the run's calls.
 func questions(rec *journal.Record, prefix string) []Fact {
 	var all []Fact
 	for i := range rec.Inputs {
@@ -182,7 +181,7 @@ func questions(rec *journal.Record, prefix string) []Fact {
 	return all
 }
 
-// Question returns what a server asks the client, in one line.
+// Question returns a server's question to the client on one line.
 func Question(in *journal.InputRecord) string {
 	if in.Own {
 		return "approval of the call"
@@ -194,7 +193,7 @@ func Question(in *journal.InputRecord) string {
 	return in.Method + " " + strconv.Quote(display.Line(text, 120))
 }
 
-// Gaps returns a line for each kind of thing that is missing from a record.
+// Gaps returns a line for each kind of gap in a record.
 func Gaps(rec *journal.Record) []string {
 	var gaps []string
 	if rec.Any(func(r *journal.Record) bool { return r.Incomplete }) {
@@ -212,7 +211,7 @@ const (
 	minLabel, maxLabel = 12, 48
 )
 
-// waterfall writes a line for each call with a bar that shows when it ran.
+// waterfall writes a line for each call with a bar for the time of the call.
 func (t *textWriter) waterfall() {
 	if len(t.Rows) == 0 {
 		t.printf("\nno calls\n")
@@ -413,7 +412,7 @@ func (t *textWriter) outcome(rec *journal.Record) {
 	}
 }
 
-// Duration formats a time in a run with about three digits, so that it fits in a column.
+// Duration formats a time in a run with about three digits, to fit in a column.
 func Duration(d time.Duration) string {
 	ms := float64(d) / float64(time.Millisecond)
 	switch {
@@ -431,7 +430,7 @@ func Duration(d time.Duration) string {
 	return strconv.FormatFloat(d.Minutes(), 'f', 0, 64) + " min"
 }
 
-// Thousands formats a number for people, with its digits in groups of three.
+// Thousands formats a number for people, with digits in groups of three.
 func Thousands(n uint64) string {
 	digits := strconv.FormatUint(n, 10)
 	var b strings.Builder

@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// Tree is a run with the runs of the saved tools that its script called.
+// Tree is a run with the runs of the saved tools called by the script.
 type Tree struct {
 	ID   string `json:"id"`
 	Tool string `json:"tool"`
@@ -20,10 +20,10 @@ type Tree struct {
 	Took    float64   `json:"duration"` // milliseconds
 	Outcome string    `json:"outcome"`  // see journal.Record.OutcomeName
 	Message string    `json:"message,omitempty"`
-	Calls   int       `json:"calls"` // all of them, those of saved tools too
-	Fuel    uint64    `json:"fuel"`  // that of an outermost run includes its inner runs
+	Calls   int       `json:"calls"` // all calls, including calls of saved tools
+	Fuel    uint64    `json:"fuel"`  // the fuel of an outermost run includes inner runs
 	Memory  uint64    `json:"memory"`
-	// Violations are those of the run and of its inner runs; see Violations.
+	// Violations are the violations of the run and of the inner runs; see Violations.
 	Violations []string `json:"violations,omitempty"`
 	Runs       []Tree   `json:"runs,omitempty"`
 }
@@ -45,7 +45,7 @@ func TreeOf(rec *journal.Record) Tree {
 	return t
 }
 
-// WriteTrees writes the trees of the runs of one dialogue as text, oldest first.
+// WriteTrees writes the trees of the runs of a dialogue as text, oldest first.
 func WriteTrees(w io.Writer, rounds []Tree, opts TextOptions) error {
 	var b strings.Builder
 	for i, t := range rounds {
@@ -59,8 +59,8 @@ func WriteTrees(w io.Writer, rounds []Tree, opts TextOptions) error {
 	return err
 }
 
-// write writes a run and its inner runs. first is in front of its line, rest in front of
-// those below.
+// write writes a run and the inner runs. first begins the run's line, rest the lines of the inner
+// runs.
 func (t *Tree) write(b *strings.Builder, opts TextOptions, first, rest string) {
 	name := t.Tool
 	if t.Call > 0 {

@@ -8,17 +8,16 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// isViolation reports whether an error says that a limit was exceeded or a call refused.
+// isViolation reports whether an error is about an exceeded limit or a refused call.
 func isViolation(class abi.ErrorType) bool {
 	return class == abi.ErrPermission || class == abi.ErrResource || class == abi.ErrTimeout
 }
 
-// Violations returns a line for each limit that a run has exceeded and each call that was
-// refused, and for those of its nested runs. The error of a call is not repeated for the run
-// that ended by it.
+// Violations returns a line for each exceeded limit and each refused call of a run and of the
+// nested runs. The error of a call is not repeated for the run that ended with this error.
 func Violations(rec *journal.Record) []string { return violationsOf(rec, "") }
 
-// violationsOf is Violations for a run whose calls have numbers with that prefix.
+// violationsOf is Violations for a run with the given prefix of call numbers.
 func violationsOf(rec *journal.Record, prefix string) []string {
 	var lines []string
 	for i := range rec.Calls {
