@@ -48,7 +48,7 @@ func verifyRuns(t *testing.T, store string) (continued int, text string) {
 		t.Fatal(err)
 	}
 	for _, r := range result.Runs {
-		if !r.Verified && !strings.Contains(r.Reason, "it has no end") {
+		if !r.Verified && !strings.Contains(r.Reason, "the run has no end") {
 			t.Errorf("%s", r.Text())
 		}
 		for _, c := range r.Checks {

@@ -60,7 +60,7 @@ func TestFleetJournal(t *testing.T) {
 	if got := first.evaluate("return 43"); !strings.Contains(got, "43") {
 		t.Fatal(got)
 	}
-	if out := b.run(1, "runs", "list"); !strings.Contains(out, "what other replicas have recorded is missing: ") || !strings.Contains(out, " eval_starlark ") {
+	if out := b.run(1, "runs", "list"); !strings.Contains(out, "the records of other replicas are missing: ") || !strings.Contains(out, " eval_starlark ") {
 		t.Error(out)
 	}
 	place.Cut(false)

@@ -22,7 +22,7 @@ const claimAge = 24 * time.Hour
 const claimsCleared = 10 * time.Minute
 
 // ErrClaimed means that a run was claimed before.
-var ErrClaimed = errors.New("another run continues it already")
+var ErrClaimed = errors.New("another run continues this run already")
 
 // Claim takes the right to continue a run. Among all processes that share the directory, the first
 // caller gets the right, later callers get ErrClaimed. A nil Log grants everything.

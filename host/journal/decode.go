@@ -56,7 +56,7 @@ func (f fields) fill(raw []byte) error {
 		return err
 	}
 	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
-		return errors.New("there is text after the JSON object")
+		return errors.New("text follows the JSON object")
 	}
 	return nil
 }

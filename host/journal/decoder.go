@@ -28,7 +28,7 @@ type BoundError struct {
 }
 
 func (e *BoundError) Error() string {
-	return fmt.Sprintf("it has more than %d %s, which no run has, so it is not read", e.Limit, e.What)
+	return fmt.Sprintf("the record has more than %d %s, above the bounds of a run, and is not read", e.Limit, e.What)
 }
 
 // decoder builds records from the lines of a journal.
@@ -74,7 +74,7 @@ func (d *decoder) add(text []byte) error {
 	case kind == eventProxied, kind == eventCheckpoint:
 		return nil
 	case rec == nil:
-		return fmt.Errorf("run %s: the line that begins it is missing", id)
+		return fmt.Errorf("run %s: the first line is missing", id)
 	}
 	if kind == eventEnd && f.raw["prev"] != nil {
 		if p, err := seal.Cut(text); err == nil { // else the line can still be read

@@ -159,7 +159,7 @@ type lineAt struct {
 	from, to int64  // to is after the newline
 }
 
-var errTorn = errors.New("it is incomplete: its end is missing")
+var errTorn = errors.New("it is incomplete: the end is missing")
 
 // readLines yields the lines of r, and errTorn with a last line without a newline. Empty lines are
 // skipped, and an error of r ends the iteration.

@@ -175,7 +175,7 @@ func (f *files) claim() error {
 		return err
 	}
 	for _, d := range doubts {
-		f.log.Warn("others may be able to read or change the journal", "why", d.Error())
+		f.log.Warn("other users may be able to read or change the journal", "why", d.Error())
 	}
 	if err := os.MkdirAll(f.dir, 0o700); err != nil {
 		return err

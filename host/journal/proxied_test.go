@@ -90,7 +90,7 @@ func TestDecodeErrors(t *testing.T) {
 		"id of a type":  {`{"t":"begin","run":1}`, "line 1: not a line of a journal"},
 		"two runs":      {begin + strings.ReplaceAll(begin, "a0", "a1"), "it contains 2 runs"},
 		"twice":         {begin + begin, "line 2: run a0 begins a second time"},
-		"no beginning":  {`{"t":"end","run":"a0"}`, "line 1: run a0: the line that begins it is missing"},
+		"no beginning":  {`{"t":"end","run":"a0"}`, "line 1: run a0: the first line is missing"},
 		"later version": {strings.Replace(begin, `"v":1`, `"v":2`, 1), "written by a later version"},
 		"a type":        {begin + `{"t":"end","run":"a0","fuel":"x"}` + "\n", "line 2: fuel is not a whole number"},
 		"torn":          {begin + `{"t":"end","run":"a0"`, "line 2: it is incomplete"},

@@ -189,7 +189,7 @@ func (r Reader) find(ctx context.Context, id string) (Record, error) {
 	}
 	for _, err := range faults {
 		if others := (*OthersError)(nil); errors.As(err, &others) {
-			return Record{}, fmt.Errorf("run %q: it is not on this machine, and %w", id, err)
+			return Record{}, fmt.Errorf("run %q: not on this machine, and %w", id, err)
 		}
 	}
 	return Record{}, errors.Join(append([]error{fmt.Errorf("run %q: %w", id, ErrNotFound)}, faults...)...)

@@ -32,7 +32,7 @@ type Others interface {
 type OthersError struct{ Err error }
 
 func (e *OthersError) Error() string {
-	return fmt.Sprintf("what other replicas have recorded is missing: %v", e.Err)
+	return fmt.Sprintf("the records of other replicas are missing: %v", e.Err)
 }
 
 // Unwrap returns the cause.

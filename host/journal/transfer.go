@@ -89,7 +89,7 @@ const copiedWriter = "copied"
 // text returns the lines in the form of a file, and checks that all are events of the run.
 func (l *RunLines) text() ([]byte, error) {
 	if _, ok := TimeOf(l.Run); !ok || !isID([]byte(l.Run)) {
-		return nil, fmt.Errorf("run %q: its id does not say when it began", l.Run)
+		return nil, fmt.Errorf("run %q: the id has no time", l.Run)
 	}
 	var text bytes.Buffer
 	for i, line := range l.Lines {
@@ -98,7 +98,7 @@ func (l *RunLines) text() ([]byte, error) {
 		}
 		h, err := readHead(line)
 		if err != nil || string(h.run) != l.Run || bytes.ContainsAny(line, "\r\n") {
-			return nil, fmt.Errorf("run %s: line %d is no event of it", l.Run, i+1)
+			return nil, fmt.Errorf("run %s: line %d is not an event of the run", l.Run, i+1)
 		}
 		text.Write(line)
 		text.WriteByte('\n')

@@ -414,7 +414,7 @@ func TestListsAreBounded(t *testing.T) {
 	small.Restart = RestartNever
 	for want, f := range map[string]*fixture{
 		`upstream "x": start failed: its list of tools is larger than 10000 bytes (raise max_list)`: launch(t, endless),
-		`upstream "x": start failed: its list of tools is not used: no memory: the lists of this server would be 30MiB, more than its share of 20MiB at present, ` +
+		`upstream "x": start failed: its list of tools is not used: no memory: the lists of this server would be 30MiB, above the current share of 20MiB, ` +
 			`of 25MiB for all together (raise execution.max_total_memory)`: launchWith(t, small, Options{KeepList: full}, fastTimings),
 	} {
 		if err := f.Ready(t.Context()); err == nil || err.Error() != want {

@@ -35,7 +35,7 @@ func (c *Cassette) Write(ctx context.Context, at regular.Place) error {
 }
 
 // ErrForeign means that Write did not replace a file other than a cassette.
-var ErrForeign = errors.New("a file that is not a cassette is already there (move it away, or give the cassette another name)")
+var ErrForeign = errors.New("the file exists and is not a cassette (move the file away, or give the cassette another name)")
 
 // checkReplaceable returns an error if the file at a place must not be replaced.
 func checkReplaceable(ctx context.Context, at regular.Place) error {

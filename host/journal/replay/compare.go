@@ -61,7 +61,7 @@ func Compare(a, b *journal.Record) Comparison {
 	}
 	result.Same = len(c.found) == 0
 	if a.Any(isRedacted) || b.Any(isRedacted) {
-		result.Notes = append(result.Notes, "something in a record was redacted: it counts as the same where both have ****")
+		result.Notes = append(result.Notes, "a record has redacted parts: they count as the same where both have ****")
 	}
 	return result
 }

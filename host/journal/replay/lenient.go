@@ -250,7 +250,7 @@ func outcomeText(rec *journal.Record) string {
 func (r *Report) writeChanged(b *strings.Builder) {
 	switch {
 	case r.Missing != nil:
-		fmt.Fprintf(b, "the changed code makes a call that the record has no answer for: %s\n", callLine(*r.Missing))
+		fmt.Fprintf(b, "the record has no answer for a call of the changed code: %s\n", callLine(*r.Missing))
 		writePosition(b, r.Position)
 	case r.Verdict == Failed:
 		message, _ := wire.GetString(r.Replayed.Failure, "message")

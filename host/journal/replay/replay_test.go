@@ -55,21 +55,21 @@ func TestDifferences(t *testing.T) {
 		{"another tool", func(r *journal.Record) { r.Calls[0].Request.Tool = "find" }, "", "call 1", "is of demo.search, recorded was demo.find", 2},
 		{"another way", func(r *journal.Record) { r.Calls[0].Request.Raw = true }, "", "call 1", "-raw: true", 2},
 		{"white space", func(r *journal.Record) { r.Calls[0].Request.Arguments = []byte(`{"q": "x"}`) }, "", "call 1", "the same arguments, written differently", 2},
-		{"a call more", func(r *journal.Record) { r.Calls = r.Calls[:1] }, "", "call 2", "is one that was not recorded: tools.inner({\"n\":2})", 4},
+		{"a call more", func(r *journal.Record) { r.Calls = r.Calls[:1] }, "", "call 2", "was not recorded: tools.inner({\"n\":2})", 4},
 		{"a call less", func(r *journal.Record) {
 			r.Calls = append(r.Calls, journal.CallRecord{Seq: 5, Request: call("demo", "echo", `{}`), Done: true})
 		}, "", "call 5", "is not made, recorded was demo.echo({})", 0},
 		{"a log entry", func(r *journal.Record) { r.Logs[0].Text = "start" }, "", "log 1", "-info: start\n  +info: begin\n", 0},
 		{"a level", func(r *journal.Record) { r.Logs[1].Level = abi.LogError }, "", "log 2", "-error: end 2\n  +info: end 2\n", 0},
-		{"an entry more", func(r *journal.Record) { r.Logs = r.Logs[:1] }, "", "log 2", "is one that was not recorded: info: end 2", 0},
+		{"an entry more", func(r *journal.Record) { r.Logs = r.Logs[:1] }, "", "log 2", "was not recorded: info: end 2", 0},
 		{"an entry less", func(r *journal.Record) { r.Logs = append(r.Logs, journal.Entry{Text: "more"}) }, "", "log 3", "is missing, recorded was info: more", 0},
 		{"an undo", func(r *journal.Record) { r.Undos[0].Request.Arguments = []byte(`{"n":2}`) }, "", "undo 1", "has other arguments", 3},
-		{"an undo more", func(r *journal.Record) { r.Undos = nil }, "", "undo 1", "is one that was not recorded", 3},
+		{"an undo more", func(r *journal.Record) { r.Undos = nil }, "", "undo 1", "was not recorded", 3},
 		{"an undo less", func(r *journal.Record) { r.Undos = append(r.Undos, r.Undos[0]) }, "", "undo 2", "is not asked for, recorded was other.remove", 0},
 		{"an undo that was refused", func(r *journal.Record) { r.Undos[0].Err = &abi.CallError{Type: abi.ErrValidation, Message: "no"} },
 			"", "call 2", "is not made", 0},
 		{"a compensation", func(r *journal.Record) { r.Calls[2].Request.Arguments = []byte(`{"n":3}`) }, "", "compensation 1", "has other arguments", 0},
-		{"a compensation more", func(r *journal.Record) { r.Calls = r.Calls[:3] }, "", "compensation 2", "is one that was not recorded", 0},
+		{"a compensation more", func(r *journal.Record) { r.Calls = r.Calls[:3] }, "", "compensation 2", "was not recorded", 0},
 		{"a compensation less", func(r *journal.Record) { r.Calls = append(r.Calls, r.Calls[3]) }, "", "compensation 3", "is not made", 0},
 		{"the failure", func(r *journal.Record) {
 			r.Outcome.Failure = bytes.Replace(r.Outcome.Failure, []byte("both"), []byte("none"), 1)
@@ -120,10 +120,10 @@ func TestNotes(t *testing.T) {
 		want   Verdict
 	}{
 		{"none", func(*journal.Record, *Options) {}, "", Identical},
-		{"another guest", func(r *journal.Record, _ *Options) { r.Guest = "abc"; r.Outcome.Fuel += 9; r.Outcome.Memory++ }, "note: the guest is another one (recorded abc", Identical},
-		{"another guest, and a difference", func(r *journal.Record, _ *Options) { r.Guest = ""; r.Logs = nil }, "note: the guest is another one (recorded unknown", Diverged},
-		{"redacted", func(r *journal.Record, _ *Options) { r.Redacted = true }, "note: something in the record was redacted", Identical},
-		{"incomplete", func(r *journal.Record, _ *Options) { r.Incomplete = true }, "note: some of the run could not be written", Identical},
+		{"another guest", func(r *journal.Record, _ *Options) { r.Guest = "abc"; r.Outcome.Fuel += 9; r.Outcome.Memory++ }, "note: the guest differs (recorded abc", Identical},
+		{"another guest, and a difference", func(r *journal.Record, _ *Options) { r.Guest = ""; r.Logs = nil }, "note: the guest differs (recorded unknown", Diverged},
+		{"redacted", func(r *journal.Record, _ *Options) { r.Redacted = true }, "note: the record has redacted parts", Identical},
+		{"incomplete", func(r *journal.Record, _ *Options) { r.Incomplete = true }, "note: a part of the run could not be written", Identical},
 		{"saved again", func(r *journal.Record, o *Options) { o.Saved = &tools.Definition{Name: "job"} }, `note: the saved tool "job" has changed since`, Identical},
 		{"saved as it was", func(r *journal.Record, o *Options) { o.Saved = &r.Definition }, "", Identical},
 	} {
@@ -151,10 +151,10 @@ func TestUnfinished(t *testing.T) {
 		{"while a call was made", func(r *journal.Record) {
 			r.Calls = r.Calls[:1]
 			r.Calls[0].Done, r.Calls[0].Answer, r.Undos, r.Logs = false, journal.Answer{}, nil, r.Logs[:1]
-		}, "replayed up to the last of the record"},
-		{"before a call", func(r *journal.Record) { r.Calls, r.Logs = r.Calls[:1], r.Logs[:1] }, "replayed up to the last of the record"},
-		{"before an undo", func(r *journal.Record) { r.Calls, r.Undos = r.Calls[:1], nil }, "replayed up to the last of the record"},
-		{"before anything", func(r *journal.Record) { r.Calls, r.Undos, r.Logs = nil, nil, nil }, "replayed up to the last of the record"},
+		}, "replayed up to the end of the record"},
+		{"before a call", func(r *journal.Record) { r.Calls, r.Logs = r.Calls[:1], r.Logs[:1] }, "replayed up to the end of the record"},
+		{"before an undo", func(r *journal.Record) { r.Calls, r.Undos = r.Calls[:1], nil }, "replayed up to the end of the record"},
+		{"before anything", func(r *journal.Record) { r.Calls, r.Undos, r.Logs = nil, nil, nil }, "replayed up to the end of the record"},
 		{"while undoing", func(r *journal.Record) { r.Calls = r.Calls[:3] }, "replayed, it fails: both"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -166,7 +166,7 @@ func TestUnfinished(t *testing.T) {
 			if r.Verdict != Identical || len(r.Notes) != 1 || !strings.Contains(r.Notes[0], tt.note) {
 				t.Errorf("%s\nwant the note %q", r.Text(), tt.note)
 			}
-			if short := strings.Contains(tt.note, "up to the last"); r.Short != short || strings.Contains(r.Text(), "\n  ended where the record ends, ") != short {
+			if short := strings.Contains(tt.note, "up to the end"); r.Short != short || strings.Contains(r.Text(), "\n  ended where the record ends, ") != short {
 				t.Errorf("short %v, want %v:\n%s", r.Short, short, r.Text())
 			}
 		})

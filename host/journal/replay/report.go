@@ -104,21 +104,21 @@ type session struct {
 func (s *session) addFirstNotes(rec *journal.Record, opts Options) {
 	s.sameGuest = rec.Guest == s.guest
 	if !s.sameGuest {
-		s.note("", fmt.Sprintf("the guest is another one (recorded %s, now %s): fuel and memory are not compared",
+		s.note("", fmt.Sprintf("the guest differs (recorded %s, now %s): fuel and memory are not compared",
 			shortHash(rec.Guest), shortHash(s.guest)))
 	}
 	if opts.Saved != nil && rec.Saved && opts.Saved.Hash() != rec.Definition.Hash() {
-		s.note("", fmt.Sprintf("the saved tool %q has changed since (recorded %s, now %s): the recorded one is replayed",
+		s.note("", fmt.Sprintf("the saved tool %q has changed since (recorded %s, now %s): the recorded definition is replayed",
 			rec.Definition.Name, shortHash(rec.Definition.Hash()), shortHash(opts.Saved.Hash())))
 	}
 	if rec.Parent != nil {
-		s.note("", fmt.Sprintf("the run is one of a saved tool that run %s called: how much fuel and how many calls were left for it is not known", rec.Parent.Run))
+		s.note("", fmt.Sprintf("the run is of a saved tool, called by run %s: the fuel and the calls that were left are not known", rec.Parent.Run))
 	}
 	if rec.Any(func(r *journal.Record) bool { return r.Redacted }) {
-		s.note("", "something in the record was redacted: differences may come from that")
+		s.note("", "the record has redacted parts: differences may come from the redaction")
 	}
 	if rec.Any(func(r *journal.Record) bool { return r.Incomplete }) {
-		s.note("", "some of the run could not be written to the journal: differences may come from that")
+		s.note("", "a part of the run could not be written to the journal: differences may come from the gap")
 	}
 }
 
@@ -155,7 +155,7 @@ func (s *session) locate(d Difference, in string, at *abi.Position) {
 
 func (s *session) report(rec, replayed *journal.Record) Report {
 	if len(s.lowered) > 0 {
-		s.note("", fmt.Sprintf("the record has larger limits than runs may have here; replayed with %s (raise max_... in [execution]): differences may come from that",
+		s.note("", fmt.Sprintf("the record has larger limits than runs may have here; replayed with %s (raise max_... in [execution]): differences may come from the limits",
 			strings.Join(s.lowered, ", ")))
 	}
 	r := Report{
@@ -242,7 +242,7 @@ func (r *Report) writeCompared(b *strings.Builder) {
 	outcome := "outcome " + r.Replayed.Outcome
 	switch {
 	case r.Cut:
-		outcome = "ended at the first call that differs"
+		outcome = "ended at the first differing call"
 	case r.Short:
 		outcome = "ended where the record ends"
 	}

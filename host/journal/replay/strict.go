@@ -84,7 +84,7 @@ func (t *strict) follows(call abi.ToolCall) bool {
 	case t.call == len(t.calls) && t.extendable:
 		t.ended = true
 	case t.call == len(t.calls):
-		t.diverge(Difference{What: what, Message: "is one that was not recorded: " + callLine(call)})
+		t.diverge(Difference{What: what, Message: "was not recorded: " + callLine(call)})
 	case !t.match.call(t.calls[t.call].Request, call):
 		t.diverge(differCall(what, t.calls[t.call].Request, call))
 	default:
@@ -133,7 +133,7 @@ func (t *strict) Undo(request abi.ToolCall) (server, tool string, failed *abi.Ca
 	case t.undo == len(t.rec.Undos) && t.extendable:
 		t.ended = true
 	case t.undo == len(t.rec.Undos):
-		t.diverge(Difference{What: what, Message: "is one that was not recorded: " + callLine(request)})
+		t.diverge(Difference{What: what, Message: "was not recorded: " + callLine(request)})
 	case !t.match.call(t.rec.Undos[t.undo].Request, request):
 		t.diverge(differCall(what, t.rec.Undos[t.undo].Request, request))
 	default:
@@ -153,7 +153,7 @@ func (t *strict) Compensation(request abi.ToolCall, server, tool string) journal
 	case t.diverged != nil || t.ended || t.extendable && t.compensation == len(t.compensations):
 		t.ended = t.ended || t.diverged == nil
 	case t.compensation == len(t.compensations):
-		t.diverge(Difference{What: what, Message: "is one that was not recorded: " + callLine(request)})
+		t.diverge(Difference{What: what, Message: "was not recorded: " + callLine(request)})
 	case !t.match.call(t.compensations[t.compensation].Request, request):
 		t.diverge(differCall(what, t.compensations[t.compensation].Request, request))
 	default:
@@ -181,7 +181,7 @@ func (t *strict) Log(level abi.LogLevel, text string) {
 			t.differ(Difference{What: what, Message: "differs", Diff: unified(logLine(e.Level, e.Text), logLine(level, text))})
 		}
 	case !t.extendable:
-		t.differ(Difference{What: what, Message: "is one that was not recorded: " + display.ClipSize(logLine(level, text), maxShort)})
+		t.differ(Difference{What: what, Message: "was not recorded: " + display.ClipSize(logLine(level, text), maxShort)})
 	}
 }
 
@@ -289,14 +289,14 @@ func (t *strict) figures(replayed *journal.Record) {
 		switch {
 		case f.recorded == f.replayed:
 		case f.what == "memory" && f.recorded == 0:
-			t.note(t.in, "the memory was not recorded: the process that ran the script died, and another one undid what it did")
+			t.note(t.in, "the memory was not recorded: the process of the script died, and another process undid the calls")
 		case t.sameFuel:
 			t.differ(Difference{What: f.what, Message: fmt.Sprintf("is %d, recorded was %d", f.replayed, f.recorded)})
 		case t.sameGuest:
 			t.match.excuse(true)
-			t.note(t.in, fmt.Sprintf("%s is %d, recorded was %d: that may come from what was redacted", f.what, f.replayed, f.recorded))
+			t.note(t.in, fmt.Sprintf("%s is %d, recorded was %d: the redaction may be the reason", f.what, f.replayed, f.recorded))
 		default:
-			t.note(t.in, fmt.Sprintf("%s is %d, recorded was %d: with another guest that means nothing", f.what, f.replayed, f.recorded))
+			t.note(t.in, fmt.Sprintf("%s is %d, recorded was %d: with another guest, the difference means nothing", f.what, f.replayed, f.recorded))
 		}
 	}
 }
@@ -307,11 +307,11 @@ func (t *strict) stopped() {
 	switch {
 	case stop == nil:
 	case stop.Waiting:
-		t.note(t.in, fmt.Sprintf("ended by %s while it waited for an answer: compared up to there", stopCause(t.rec)))
+		t.note(t.in, fmt.Sprintf("ended by %s while waiting for an answer: compared up to this point", stopCause(t.rec)))
 	case stop.Fuel == 0:
-		t.note(t.in, fmt.Sprintf("ended by %s before the script began: there is nothing to compare", stopCause(t.rec)))
+		t.note(t.in, fmt.Sprintf("ended by %s before the script began: nothing to compare", stopCause(t.rec)))
 	default:
-		t.note(t.in, fmt.Sprintf("ended by %s after %d units of fuel: compared up to there", stopCause(t.rec), stop.Fuel))
+		t.note(t.in, fmt.Sprintf("ended by %s after %d units of fuel: compared up to this point", stopCause(t.rec), stop.Fuel))
 	}
 }
 
@@ -331,7 +331,7 @@ func (t *strict) unfinished(replayed *journal.Record) {
 	switch {
 	case t.ended && !t.undoing:
 		t.short = t.short || t.in == ""
-		t.note(t.in, "the recorded run did not end: it is replayed up to the last of the record")
+		t.note(t.in, "the recorded run did not end: replayed up to the end of the record")
 	case replayed.Outcome.Error == "":
 		t.note(t.in, "the recorded run did not end; replayed, it ends with the result "+display.ClipSize(string(replayed.Outcome.Result), maxShort))
 	default:

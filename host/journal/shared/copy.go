@@ -143,7 +143,7 @@ func (j *Journal) verify(ctx context.Context, e *journal.Ended) error {
 	}
 	has, same, err := j.hasRecord(ctx, e)
 	if err == nil && (!has || !same) {
-		err = &store.CorruptError{What: "run " + e.ID, Reason: "is not what was just written"}
+		err = &store.CorruptError{What: "run " + e.ID, Reason: "differs from the data just written"}
 	}
 	return err
 }
@@ -177,7 +177,7 @@ func (j *Journal) eachLine(ctx context.Context, day string, f func([]byte) error
 		}
 		for e, err := range j.opts.Store.Read(ctx, dayLog(day, folder), store.Position{}) {
 			if err != nil {
-				return fmt.Errorf("what was recorded on %s: %w", day, err)
+				return fmt.Errorf("the records of %s: %w", day, err)
 			}
 			for line := range bytes.SplitSeq(bytes.TrimSuffix(e.Data, []byte{'\n'}), []byte{'\n'}) {
 				if err := f(line); err != nil {

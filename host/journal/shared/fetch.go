@@ -125,7 +125,7 @@ func (j *Journal) part(ctx context.Context, day, folder string, cursors cursors)
 	b := brought{at: cursors[folder]}
 	for e, err := range j.opts.Store.Read(ctx, dayLog(day, folder), b.at) {
 		if errors.Is(err, store.ErrGone) && b.at.Number == 0 {
-			j.opts.Log.Debug("the beginning of a day was removed from the store of the fleet, so that the rest of it is left out", "day", day, "folder", folder)
+			j.opts.Log.Debug("the beginning of a day was removed from the store of the fleet, so the rest of the day is left out", "day", day, "folder", folder)
 			return false, nil
 		}
 		if errors.Is(err, store.ErrGone) { // so is the rest of the log, unless the log began again in a new stream
@@ -184,7 +184,7 @@ func (j *Journal) bring(ctx context.Context, day string, b *brought) error {
 func (j *Journal) add(ctx context.Context, c journal.Copied) error {
 	leftOut, err := journal.AddCopied(ctx, j.opts.Dir, c)
 	if leftOut > 0 {
-		j.opts.Log.Warn("lines that another replica has recorded are left out: they are none of a journal", "runs and calls", leftOut)
+		j.opts.Log.Warn("lines of another replica are left out: they are not lines of a journal", "runs and calls", leftOut)
 	}
 	return err
 }

@@ -61,7 +61,7 @@ func (j *Journal) lock() (unlock func()) {
 		_ = lock.Close()
 		if !said {
 			said = true
-			j.opts.Log.Info("the journal is not shipped to the store of the fleet by this process: another one does, or its folder cannot be written to", "dir", j.opts.Dir, "err", err)
+			j.opts.Log.Info("the journal is not shipped to the store of the fleet by this process: another process ships, or the folder cannot be written to", "dir", j.opts.Dir, "err", err)
 		}
 		select {
 		case <-j.closing:
@@ -187,7 +187,7 @@ func (s *shipper) set(marks journal.Marks) {
 func (s *shipper) save() {
 	s.written = s.opts.Now()
 	if err := writeJSON(s.statePath(), s.state); err != nil {
-		s.opts.Log.Warn("it cannot be written how much of the journal was shipped", "file", s.statePath(), "err", err)
+		s.opts.Log.Warn("the position up to which the journal was shipped cannot be written", "file", s.statePath(), "err", err)
 	}
 }
 

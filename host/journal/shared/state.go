@@ -52,7 +52,7 @@ func (j *Journal) openState() (state, error) {
 		return s, err
 	}
 	if !errors.Is(err, fs.ErrNotExist) { // then everything is shipped again, which changes nothing
-		j.opts.Log.Warn("it is not known what of the journal was shipped: all of it is shipped again", "file", j.statePath(), "err", err)
+		j.opts.Log.Warn("the position up to which the journal was shipped is not known: the whole journal is shipped again", "file", j.statePath(), "err", err)
 	}
 	var id [folderID]byte
 	_, _ = rand.Read(id[:]) // never fails

@@ -46,7 +46,7 @@ func Decision(d *policy.Decision) string {
 	}
 	switch {
 	case a.By == "":
-		b.WriteString(": nobody has decided")
+		b.WriteString(": no decision by a person")
 	case a.Allowed:
 		b.WriteString(": allowed by " + a.By)
 	default:

@@ -44,7 +44,7 @@ func TestDecisions(t *testing.T) {
 		`policy   call 3, s.t: asked for by the rule "night\x1b[2J": allowed by user x at the terminal, approval k7m2q, after 90.0 s`,
 		`policy   call 4, s.t: asked for by the rule "night\x1b[2J": denied by client ` + "`t`" + `, after 0.00 ms ("not\nnow")`,
 		`policy   call 5, s.t: asked for by the rule "night\x1b[2J": allowed by client ` + "`t`" + ` before, approval zz2zz`,
-		`policy   call 6, s.t: asked for by the rule "night\x1b[2J": nobody has decided, after 0.00 ms`,
+		`policy   call 6, s.t: asked for by the rule "night\x1b[2J": no decision by a person, after 0.00 ms`,
 		`policy   call 7, s.t: allowed by the rule "reads"`,
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {

@@ -111,7 +111,7 @@ func facts(rec *journal.Record, t *Timeline) []Fact {
 	}
 	took := "ended after " + Duration(rec.Duration)
 	if !rec.Done {
-		took = "unfinished: it is still running, or the process ended before it did"
+		took = "unfinished: still running, or the process ended before the run"
 	}
 	all = append(all, Fact{"started", display.Time(rec.Start, time.Millisecond) + ", " + took})
 	if rec.Continues != "" {
@@ -154,7 +154,7 @@ func facts(rec *journal.Record, t *Timeline) []Fact {
 }
 
 // waits is the outcome of a run that asks.
-const waits = "asks: the run ended, and another one continues it when the client has answered"
+const waits = "asks: the run ended, and another run continues when the client has answered"
 
 // questions returns the questions of servers to the client during a run and the nested runs, with
 // the answers. prefix is the prefix of the numbers of the run's calls.

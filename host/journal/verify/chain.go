@@ -52,14 +52,14 @@ func (r *events) call() string {
 func (r *events) check() (head seal.Digest, err error) {
 	first, last := r.list[0], r.list[len(r.list)-1]
 	if first.kind != kindBegin {
-		return head, fmt.Errorf("its first event is %q: its beginning is missing", first.kind)
+		return head, fmt.Errorf("the first event is %q: the beginning is missing", first.kind)
 	}
 	chained := false
 	for _, e := range r.list {
 		chained = chained || e.members["prev"] != nil
 	}
 	if !chained {
-		return head, errors.New("there is none: the run was recorded by an earlier version, or by hand")
+		return head, errors.New("no digests: the run was recorded by an earlier version, or by hand")
 	}
 	for i, e := range r.list {
 		prev, has := e.members["prev"]
@@ -69,20 +69,20 @@ func (r *events) check() (head seal.Digest, err error) {
 		case i > 0 && e.kind == kindBegin:
 			return head, fmt.Errorf("event %d: it begins a second time", i+1)
 		case i > 0 && !has:
-			return head, fmt.Errorf("event %d (%s) has no digest of the one before", i+1, e.kind)
+			return head, fmt.Errorf("event %d (%s) has no digest of the previous event", i+1, e.kind)
 		case i > 0 && string(prev) != `"`+head.String()+`"`:
-			return head, fmt.Errorf("event %d (%s) does not follow event %d (%s): one of them was changed, or something between them is missing, was added or was moved", i+1, e.kind, i, r.list[i-1].kind)
+			return head, fmt.Errorf("event %d (%s) does not follow event %d (%s): an event was changed, or events between them are missing, were added or were moved", i+1, e.kind, i, r.list[i-1].kind)
 		case e.kind == kindEnd && e != last:
-			return head, fmt.Errorf("event %d ends it, and there are %d more", i+1, len(r.list)-i-1)
+			return head, fmt.Errorf("event %d ends the run, and %d more follow", i+1, len(r.list)-i-1)
 		}
 		head = e.digest
 	}
 	if last.kind != kindEnd {
-		return head, fmt.Errorf("it has no end: its last event is %q, and the rest is missing, or it goes on", last.kind)
+		return head, fmt.Errorf("the run has no end: the last event is %q, and the rest is missing, or the run continues", last.kind)
 	}
 	for i, e := range r.list {
 		if string(e.members["incomplete"]) == "true" {
-			return head, fmt.Errorf("event %d says that some events could not be written", i+1)
+			return head, fmt.Errorf("according to event %d, some events could not be written", i+1)
 		}
 	}
 	return head, nil
@@ -115,7 +115,7 @@ func (t *tree) add(r *events, depth int) (head seal.Digest, err error) {
 	*t = append(*t, r)
 	if head, err = r.check(); err != nil {
 		if depth > 1 {
-			err = fmt.Errorf("run %s, which it called: %w", r.id, err)
+			err = fmt.Errorf("nested run %s: %w", r.id, err)
 		}
 		return head, err
 	}
@@ -136,15 +136,15 @@ func (t *tree) add(r *events, depth int) (head seal.Digest, err error) {
 		}
 		want, ok := below[child.call()]
 		if !ok {
-			return head, fmt.Errorf("run %s says that call %s made it, which has no such answer", child.id, child.call())
+			return head, fmt.Errorf("run %s names the call %s, which does not have the run as an answer", child.id, child.call())
 		}
 		if want != got.String() {
-			return head, fmt.Errorf("run %s, which call %s made, is not the one that it was: its last event has another digest", child.id, child.call())
+			return head, fmt.Errorf("run %s, made by call %s, was changed: the last event has another digest", child.id, child.call())
 		}
 		delete(below, child.call())
 	}
 	for seq := range below {
-		return head, fmt.Errorf("the run that call %s made is missing", seq)
+		return head, fmt.Errorf("the run made by call %s is missing", seq)
 	}
 	return head, nil
 }
@@ -172,13 +172,13 @@ func (t tree) agrees(rec *journal.Record) error {
 	rec.Any(func(*journal.Record) bool { n++; return false })
 	switch {
 	case n != len(t):
-		return fmt.Errorf("%d runs are read, and it has %d", n, len(t))
+		return fmt.Errorf("%d runs are read, but the record has %d", n, len(t))
 	case rec.ID != t[0].id:
-		return fmt.Errorf("run %s is read in its place", rec.ID)
+		return fmt.Errorf("run %s is read instead", rec.ID)
 	case s.Outcome != rec.OutcomeName():
-		return fmt.Errorf("the signature is about a run with the outcome %q, and this one has %q", s.Outcome, rec.OutcomeName())
+		return fmt.Errorf("the signature is about a run with the outcome %q, and the record has %q", s.Outcome, rec.OutcomeName())
 	case s.Guest != rec.Guest:
-		return fmt.Errorf("the signature is about a run with the guest %s, and this one has %s", s.Guest, rec.Guest)
+		return fmt.Errorf("the signature is about a run with the guest %s, and the record has %s", s.Guest, rec.Guest)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ func (e *differsError) Error() string { return e.text }
 func (o *Options) execute(ctx context.Context, rec *journal.Record, report *Report) error {
 	report.Guest, report.Here = rec.Guest, sandbox.GuestDigest()
 	if rec.Any(func(r *journal.Record) bool { return r.Guest != report.Here }) {
-		return &differsError{fmt.Sprintf("it was not executed again: it ran in the guest %s, and this program has %s (use the version of mcp-metatool whose mcp-metatool version --guest prints that)", rec.Guest, report.Here)}
+		return &differsError{fmt.Sprintf("the run was not executed again: the guest of the run is %s, and this program has %s (use the version of mcp-metatool with the guest of the run, as printed by mcp-metatool version --guest)", rec.Guest, report.Here)}
 	}
 	again, err := replay.Run(ctx, o.Sandbox, *rec, replay.Options{Limits: o.Limits, Log: o.Log})
 	if err != nil {
@@ -29,9 +29,9 @@ func (o *Options) execute(ctx context.Context, rec *journal.Record, report *Repo
 	report.Redacted = again.Verdict == replay.IdenticalRedacted
 	switch {
 	case again.Verdict != replay.Identical && again.Verdict != replay.IdenticalRedacted:
-		return &differsError{"executed again, it does something else:\n" + strings.TrimRight(again.Text(), "\n")}
+		return &differsError{"executed again, the run differs:\n" + strings.TrimRight(again.Text(), "\n")}
 	case again.Cut || again.Short:
-		return &differsError{"executed again, it ends before the record does"}
+		return &differsError{"executed again, the run ends before the record"}
 	}
 	report.executed(&again)
 	return nil

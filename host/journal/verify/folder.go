@@ -117,7 +117,7 @@ func Folder(ctx context.Context, dir string, opts FolderOptions) (*FolderReport,
 		}
 	}
 	if !found {
-		f.report.problem("the journal has no file of that time: nothing was recorded, or it was removed (--all shows which, if something else is there)")
+		f.report.problem("the journal has no file of this time: nothing was recorded, or the file was removed (--all shows the missing files, if other files exist)")
 	}
 	f.check()
 	return f.report, nil
@@ -157,7 +157,7 @@ func (f *folder) read(ctx context.Context, dir string, file journal.File) error 
 func (f *folder) line(line []byte, file journal.File, n int, linked bool) bool {
 	kind, run, err := readHead(line)
 	if err != nil {
-		f.report.note("%s, line %d, is no event: it was cut off when a process died, or damaged", file.Name, n)
+		f.report.note("%s, line %d, is no event: the line was cut off when a process died, or damaged", file.Name, n)
 		return false
 	}
 	switch kind {
@@ -272,10 +272,10 @@ func (f *folder) check() {
 		f.report.note("%s not signed", count(f.unsigned, "run"))
 	}
 	if f.older > 0 {
-		f.report.note("%s, from before there were digests, and not checked", count(f.older, "run or call"))
+		f.report.note("%s, from before the introduction of digests, and not checked", count(f.older, "run or call"))
 	}
 	if len(ids) == 0 && len(f.report.Problems) == 0 {
-		f.report.problem("nothing in it has a place in an order: it was recorded by an earlier version")
+		f.report.problem("no record has a place in an order: the records are from an earlier version")
 	}
 	f.report.Verified = len(f.report.Problems) == 0
 }

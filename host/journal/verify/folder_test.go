@@ -221,7 +221,7 @@ func TestRestartsAreWhole(t *testing.T) {
 	}
 }
 
-// TestOldFiles checks that files from before there were digests are told apart from what was added.
+// TestOldFiles checks that files from before the introduction of digests are told apart from what was added.
 func TestOldFiles(t *testing.T) {
 	dir := t.TempDir()
 	days(t, dir, 1, journal.LogOptions{})
@@ -231,7 +231,7 @@ func TestOldFiles(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "journal-2026-11-19.jsonl"), []byte(old), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if all := folderReport(t, dir, ""); !all.Verified || len(all.Notes) != 1 || !strings.Contains(all.Notes[0], "before there were digests") {
+	if all := folderReport(t, dir, ""); !all.Verified || len(all.Notes) != 1 || !strings.Contains(all.Notes[0], "before the introduction of digests") {
 		t.Errorf("%s", all.Text())
 	}
 	path := filepath.Join(dir, "journal-2026-11-20.jsonl")

@@ -40,7 +40,7 @@ func (o *order) sort(f *folder) {
 	for _, p := range o.places {
 		if n := len(kept); n > 0 && kept[n-1].number == p.number {
 			if before := kept[n-1]; before.link != p.link || before.head != p.head || before.file == p.file {
-				f.problem(p.file, "%s: the place %s is there twice (also in %s): a line was copied or added", p.in(), p.at(o), before.in())
+				f.problem(p.file, "%s: the place %s is present twice (also in %s): a line was copied or added", p.in(), p.at(o), before.in())
 			}
 			continue
 		}
@@ -88,9 +88,9 @@ func (o *order) seals(f *folder) {
 		at := o.find(after.Number)
 		switch {
 		case after.Chain != o.id, after.Number >= p.number:
-			f.problem(p.file, "%s: it is signed as coming after %s/%d, and is at %s: it was moved", p.in(), after.Chain, after.Number, p.at(o))
+			f.problem(p.file, "%s: the record is signed as coming after %s/%d, and is at %s: the record was moved", p.in(), after.Chain, after.Number, p.at(o))
 		case at != nil && at.link != after.Digest:
-			f.problem(p.file, "%s was signed when something else was at %s/%d than is there now (%s): what is there, or something before it, was changed, added or removed", p.in(), o.id, after.Number, at.in())
+			f.problem(p.file, "%s was signed when another record was at %s/%d than now (%s): this record, or an earlier record, was changed, added or removed", p.in(), o.id, after.Number, at.in())
 		case after.Number == p.number-1: // the link itself is signed, too
 			o.signed = max(o.signed, p.number)
 		default:
@@ -101,7 +101,7 @@ func (o *order) seals(f *folder) {
 
 func checkSeal(p *place, keys []seal.PublicKey) error {
 	if (p.seal.Outcome == seal.Checkpoint) != (p.kind == kindCheckpoint) {
-		return fmt.Errorf("it is about something of another kind")
+		return fmt.Errorf("the signature is about a record of another kind")
 	}
 	return trusted(p.seal, p.run, p.head, keys)
 }
@@ -114,7 +114,7 @@ func (o *order) takeRemoved(f *folder) {
 			continue
 		}
 		if p.number > o.signed && (p.seal == nil || checkSeal(p, f.opts.Keys) != nil) {
-			f.report.note("%s says that files were removed, which is not signed yet", p.in())
+			f.report.note("according to %s, which is not signed yet, files were removed", p.in())
 			continue
 		}
 		for _, at := range p.removed {
@@ -140,7 +140,7 @@ func (o *order) follow(f *folder) {
 			}
 		}
 		if known && at.Next(p.head, p.seal).Digest != p.link {
-			f.problem(p.file, "%s: %s does not follow what is at %s/%d: one of them was changed, or something was removed, added or moved", p.in(), (&event{kind: p.kind, run: p.run}).what(), o.id, p.number-1)
+			f.problem(p.file, "%s: %s does not follow the record at %s/%d: one of the two was changed, or a record was removed, added or moved", p.in(), (&event{kind: p.kind, run: p.run}).what(), o.id, p.number-1)
 		}
 		at = seal.Link{Chain: o.id, Number: p.number, Digest: p.link}
 	}
@@ -155,7 +155,7 @@ func (o *order) gap(f *folder, at seal.Link, p *place) {
 	case at.Number == 0 && p.last.Number == last && f.tails[before]: // in an unread file
 	case at.Number == 0 && o.copied: // the order is complete in the folder of origin
 	case first == last:
-		f.problem(p.file, "something that ended is missing: %s/%d, before %s%s", o.id, first, p.in(), o.whyMissing())
+		f.problem(p.file, "a run, call or checkpoint is missing: %s/%d, before %s%s", o.id, first, p.in(), o.whyMissing())
 	default:
 		f.problem(p.file, "%d runs, calls or checkpoints are missing: %s/%d to %d, before %s%s", last-first+1, o.id, first, last, p.in(), o.whyMissing())
 	}
@@ -179,16 +179,16 @@ func (o *order) others(f *folder) {
 			other := f.orders[at.Chain]
 			if other == nil {
 				if f.opts.Day == "" {
-					f.problem(o.places[i].file, "%s names %s/%d of another writer, of which nothing is there: its records were removed", o.places[i].in(), at.Chain, at.Number)
+					f.problem(o.places[i].file, "%s names %s/%d of another writer without any records: the records were removed", o.places[i].in(), at.Chain, at.Number)
 				}
 				continue
 			}
 			switch p := other.find(at.Number); {
 			case p == nil && other.copied:
 			case p == nil && at.Number > other.places[len(other.places)-1].number:
-				f.problem(o.places[i].file, "%s names %s/%d of another writer, which is missing: the end of its records was removed", o.places[i].in(), at.Chain, at.Number)
+				f.problem(o.places[i].file, "%s names %s/%d of another writer, which is missing: the end of the writer's records was removed", o.places[i].in(), at.Chain, at.Number)
 			case p != nil && p.link != at.Digest:
-				f.problem(o.places[i].file, "%s names %s/%d of another writer, and something else is there now (%s)", o.places[i].in(), at.Chain, at.Number, p.in())
+				f.problem(o.places[i].file, "%s names %s/%d of another writer, and another record is at this place now (%s)", o.places[i].in(), at.Chain, at.Number, p.in())
 			}
 		}
 	}

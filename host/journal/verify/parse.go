@@ -103,10 +103,10 @@ func isName(b []byte, most int) bool {
 // proper kinds have them.
 func (e *event) checkEnds() error {
 	if has := e.members["seal"] != nil; has != (e.parts.Seal != nil) || has && e.kind != kindEnd && e.kind != kindCheckpoint {
-		return errors.New("has a seal where none can be, or one that cannot be read")
+		return errors.New("has a seal in a place without seals, or an unreadable seal")
 	}
 	if has := e.members["link"] != nil; has != (e.parts.Link.Number > 0) || has && e.kind != kindEnd && e.isOfRun() {
-		return errors.New("has a link where none can be, or one that cannot be read")
+		return errors.New("has a link in a place without links, or an unreadable link")
 	}
 	for _, name := range []string{"prev", "below", "continuesHead"} {
 		if e.members[name] == nil {

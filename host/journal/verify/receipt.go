@@ -27,7 +27,7 @@ type Receipt struct {
 }
 
 // ErrNoReceipt means that a text has no receipt.
-var ErrNoReceipt = errors.New("there is no receipt in it (want a result of a composite tool, its _meta, or the receipt in that)")
+var ErrNoReceipt = errors.New("no receipt (want a result of a composite tool, the _meta of the result, or the receipt in _meta)")
 
 // ParseReceipt reads a receipt: a CallToolResult, the response with one, the result's _meta, or the
 // receipt in _meta, in any equivalent form of JSON.
@@ -67,7 +67,7 @@ func ParseReceipt(text []byte) (*Receipt, error) {
 	r.Run = run
 	head, ok := wire.GetString(raw, "head")
 	if !ok {
-		return nil, fmt.Errorf("the receipt of run %s has no head: the run was not recorded with digests, or its result left out what information flow had not compared", run)
+		return nil, fmt.Errorf("the receipt of run %s has no head: the run was not recorded with digests, or the result lacks parts that information flow had not compared", run)
 	}
 	var err error
 	if r.Head, err = seal.ParseDigest(head); err != nil {
@@ -138,7 +138,7 @@ func (r *ReceiptReport) Text() string {
 	fmt.Fprintf(&b, "receipt of run %s: the signature is valid\n", r.Run)
 	fmt.Fprintf(&b, "  signature  by the key %s, at %s by the clock of that machine\n", r.Key, r.Signed.Format(time.RFC3339))
 	fmt.Fprintf(&b, "  says       %s, outcome %s, guest %.12s, head %s\n", count(r.Events, "event"), r.Outcome, r.Guest, r.Head)
-	b.WriteString("  not proven:\n    - what the run did, and the result that came with the receipt: name the run, or the file with its record, too\n")
+	b.WriteString("  not proven:\n    - the events of the run, and the result with the receipt: name the run, or the file with the record, too\n")
 	return b.String()
 }
 
@@ -150,20 +150,20 @@ func (o *Options) receipt(r *events, report *Report) error {
 	}
 	if kept.Seal != nil {
 		if err := trusted(kept.Seal, kept.Run, kept.Head, o.Keys); err != nil {
-			return fmt.Errorf("what was kept is no evidence: %w", err)
+			return fmt.Errorf("the receipt is no evidence: %w", err)
 		}
 	}
 	last := r.list[len(r.list)-1]
 	there := last.parts.Seal
 	switch {
 	case last.digest != kept.Head:
-		return fmt.Errorf("it has the head %s, and the record ends with %s: the record was changed after the result was given", kept.Head, last.digest)
+		return fmt.Errorf("the receipt has the head %s, and the record ends with %s: the record was changed after the result was given", kept.Head, last.digest)
 	case kept.Seal == nil && there != nil:
-		return errors.New("it is not signed, and the record is: the record was signed after the result was given")
+		return errors.New("the receipt is not signed, but the record is: the record was signed after the result was given")
 	case kept.Seal != nil && there == nil:
-		return errors.New("it is signed, and the record is not: the signature was removed")
+		return errors.New("the receipt is signed, but the record is not: the signature was removed")
 	case kept.Seal != nil && !bytes.Equal(kept.Seal.JSON(), there.JSON()):
-		return fmt.Errorf("its signature is not that of the record: that was signed again, at %s", there.Time.Format(time.RFC3339))
+		return fmt.Errorf("the signature differs from the signature of the record: the record was signed again, at %s", there.Time.Format(time.RFC3339))
 	}
 	if kept.Seal == nil {
 		report.NotProven = append(report.NotProven, "the receipt, which is not signed")
@@ -177,15 +177,15 @@ func (o *Options) result(rec *journal.Record, report *Report) error {
 	if kept == nil {
 		return nil
 	}
-	same := "head and signature are those that the client was given"
+	same := "head and signature are as given to the client"
 	if kept.Seal == nil {
-		same = "the head is the one that the client was given"
+		same = "the head is as given to the client"
 	}
 	switch {
 	case kept.result == nil:
-		report.NotProven = append(report.NotProven, "the result that the client was given: only its receipt was kept")
+		report.NotProven = append(report.NotProven, "the result given to the client: only the receipt was kept")
 	case rec.Redacted:
-		report.NotProven = append(report.NotProven, "the result that the client was given: in the record, something is redacted")
+		report.NotProven = append(report.NotProven, "the result given to the client: the record has redacted parts")
 	default:
 		if err := sameResult(rec, kept.result); err != nil {
 			return err
@@ -211,23 +211,23 @@ func sameResult(rec *journal.Record, result []byte) error {
 	if rec.Outcome.Error != "" {
 		got, _ := wire.Get(structured, "error")
 		if !ok || !sameJSON(got, rec.Outcome.Failure) {
-			return fmt.Errorf("the error in structuredContent is not the recorded one, %.200s: the result was changed", rec.Outcome.Failure)
+			return fmt.Errorf("the error in structuredContent differs from the recorded error, %.200s: the result was changed", rec.Outcome.Failure)
 		}
 		text, _ := wire.GetString(first(blocks), "text")
 		if message, _ := wire.GetString(rec.Outcome.Failure, "message"); !strings.Contains(text, message) {
-			return errors.New("the text of the error is not the recorded one: the result was changed")
+			return errors.New("the text of the error differs from the recorded text: the result was changed")
 		}
 		return nil
 	}
 	if got, has := wire.Get(structured, "result"); has && !sameJSON(got, rec.Outcome.Result) {
-		return fmt.Errorf("the result is not the recorded one, %.200s: it was changed", rec.Outcome.Result)
+		return fmt.Errorf("the result differs from the recorded result, %.200s: the result was changed", rec.Outcome.Result)
 	}
 	want := compose.Content(rec.Outcome.Result)
 	for i, block := range want {
 		if i < len(blocks) && (sameJSON(blocks[i], block) || sameText(blocks[i], block)) {
 			continue
 		}
-		return fmt.Errorf("block %d of the content is not the recorded one: the result was changed, or made for a client of another revision", i+1)
+		return fmt.Errorf("block %d of the content differs from the recorded block: the result was changed, or made for a client of another revision", i+1)
 	}
 	return nil
 }

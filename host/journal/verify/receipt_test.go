@@ -101,15 +101,15 @@ func TestChangedReceipts(t *testing.T) {
 		want  string
 	}{
 		{"record written anew with the key", rewritten, given, "the record was changed after the result was given"},
-		{"record signed anew", again, given, "that was signed again"},
+		{"record signed anew", again, given, "was signed again"},
 		{"record without its signature", unsealed(t, lines), given, "the signature was removed"},
-		{"another head", lines, replaced(given, head, strings.Repeat("0", 64)), "what was kept is no evidence: the signature is not valid"},
-		{"signature removed from the receipt", lines, without("seal"), "it is not signed, and the record is"},
-		{"another run", lines, another, "which the receipt is about, is not in it"},
-		{"result", lines, replaced(given, `"structuredContent":{"result":{"total":42}`, `"structuredContent":{"result":{"total":43}`), "the result is not the recorded one"},
-		{"text", lines, replaced(given, `{\"total\":42}`, `{\"total\":43}`), "block 1 of the content is not the recorded one"},
+		{"another head", lines, replaced(given, head, strings.Repeat("0", 64)), "the receipt is no evidence: the signature is not valid"},
+		{"signature removed from the receipt", lines, without("seal"), "the receipt is not signed, but the record is"},
+		{"another run", lines, another, "of the receipt is missing"},
+		{"result", lines, replaced(given, `"structuredContent":{"result":{"total":42}`, `"structuredContent":{"result":{"total":43}`), "the result differs from the recorded result"},
+		{"text", lines, replaced(given, `{\"total\":42}`, `{\"total\":43}`), "block 1 of the content differs from the recorded block"},
 		{"failure in place of the result", lines, replaced(given, `"isError":false`, `"isError":true`), `has isError true, and the recorded outcome is "ok"`},
-		{"error", failed, replaced(failure, `"line":2`, `"line":3`), "the error in structuredContent is not the recorded one"},
+		{"error", failed, replaced(failure, `"line":2`, `"line":3`), "the error in structuredContent differs from the recorded error"},
 	} {
 		if result := against(t, c.lines, c.kept); result.Verified() || !strings.Contains(result.Text(), c.want) {
 			t.Errorf("%s: no %q in\n%s", c.name, c.want, result.Text())
@@ -129,8 +129,8 @@ func TestReceiptAlone(t *testing.T) {
 		want string
 	}{
 		{"right", given, []seal.PublicKey{other, testKey.Public()}, "the signature is valid"},
-		{"no key", given, nil, "there is no key"},
-		{"another key", given, []seal.PublicKey{other}, "none of those that are trusted"},
+		{"no key", given, nil, "no key to check the signature"},
+		{"another key", given, []seal.PublicKey{other}, "not with a trusted key"},
 		{"changed", edit(t, [][]byte{given}, `"outcome":"ok"`, `"outcome":"tool"`)[0], []seal.PublicKey{testKey.Public()}, "the signature is not valid"},
 		{"unsigned", call(t, openLog(t, t.TempDir(), journal.LogOptions{}), "plain"), []seal.PublicKey{testKey.Public()}, "the run was not signed"},
 	} {

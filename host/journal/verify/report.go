@@ -75,9 +75,9 @@ func (r *Report) chained(t tree) {
 	r.Head = own[len(own)-1].digest.String()
 	text := count(r.Events, "event")
 	if len(t) > 1 {
-		text += fmt.Sprintf(" of it and of %s that it called", count(len(t)-1, "run"))
+		text += fmt.Sprintf(" of the run and of %s below", count(len(t)-1, "run"))
 	}
-	r.check(Chain, fmt.Sprintf("%s, each of which follows the one before; head %s", text, r.Head))
+	r.check(Chain, fmt.Sprintf("%s, each following the previous event; head %s", text, r.Head))
 }
 
 func (r *Report) signed(s *seal.Seal) {
@@ -91,15 +91,15 @@ func (r *Report) executed(again *replay.Report) {
 	text := fmt.Sprintf("the same again with the guest %.12s: %s, %s, outcome %s", r.Guest, count(c.Calls, "call"), count(c.Logs, "log entry"), again.Recorded.Outcome)
 	if r.Redacted {
 		text = "identical but for redaction: " + text
-		r.NotProven = append(r.NotProven, "what was redacted: where the record has ****, anything would have matched, and fuel and memory were not compared")
+		r.NotProven = append(r.NotProven, "redacted parts: where the record has ****, any text would have matched, and fuel and memory were not compared")
 	} else {
 		text += fmt.Sprintf(", %d units of fuel", r.Fuel)
 	}
 	r.check(Execution, text)
 	r.NotProven = append(r.NotProven,
-		"what servers answered, and what people decided: the record has their word, and it is as it was recorded",
-		"times, and who the client was: that is what the machine recorded",
-		"that the key was only in the right hands, and that there was no other run")
+		"the truth of servers' answers and people's decisions: only their record is unchanged",
+		"times, and the identity of the client: both are as recorded by the machine",
+		"the secrecy of the key, and the absence of other runs")
 }
 
 // Text returns the report for people. The text contains text from scripts and servers, and is not
@@ -180,7 +180,7 @@ func (r *FolderReport) Text() string {
 	for _, o := range r.Orders {
 		fmt.Fprintf(&b, "  order %s: places %d to %d, signed up to %d", o.Chain, o.First, o.Last, o.Signed)
 		if n := o.Last - min(o.Last, o.Signed); n > 0 {
-			fmt.Fprintf(&b, " (whoever can write there can still change the last %d)", n)
+			fmt.Fprintf(&b, " (a process with write access can still change the last %d)", n)
 		}
 		if o.Copied {
 			b.WriteString(", copied from another folder")
@@ -197,8 +197,8 @@ func (r *FolderReport) Text() string {
 		fmt.Fprintf(&b, "  note: %s\n", n)
 	}
 	if r.Verified {
-		b.WriteString("  not proven: what was cut off at the end, unless another order, a copy or the receipt of a client names it;\n")
-		b.WriteString("  and what the runs did: mcp-metatool verify RUN executes one again\n")
+		b.WriteString("  not proven: records cut off at the end, unless another order, a copy or the receipt of a client names them;\n")
+		b.WriteString("  and the events of the runs: mcp-metatool verify RUN executes a run again\n")
 	}
 	return b.String()
 }

@@ -109,7 +109,7 @@ func File(ctx context.Context, lines [][]byte, only string, opts Options) (*Resu
 		case opts.Receipt != nil && id != opts.Receipt.Run:
 			continue
 		case only != "" && id != only:
-			result.problem("run %s is not the one that was asked for", id)
+			result.problem("run %s was not asked for", id)
 			continue
 		}
 		report, err := opts.run(ctx, all, r)
@@ -123,13 +123,13 @@ func File(ctx context.Context, lines [][]byte, only string, opts Options) (*Resu
 	case only != "" && only != r.Run:
 		result.problem("the receipt is about run %s, and not about run %s", r.Run, only)
 	case len(result.Runs) == 0:
-		result.problem("run %s, which the receipt is about, is not in it, or another run called it", r.Run)
+		result.problem("run %s of the receipt is missing, or is a nested run", r.Run)
 	}
 	if opts.Receipt == nil && len(all.order) > 0 && len(result.Runs) == 0 {
-		result.problem("the runs in it call each other in a circle")
+		result.problem("the runs call each other in a circle")
 	}
 	if len(all.order) == 0 && len(result.Problems) == 0 {
-		result.problem("there is no run in it")
+		result.problem("no runs")
 	}
 	return result, nil
 }
@@ -178,9 +178,9 @@ func (o *Options) signature(r *events, report *Report) error {
 	s := last.parts.Seal
 	switch {
 	case s == nil:
-		return errors.New("there is none: the run was not signed")
+		return errors.New("no signature: the run was not signed")
 	case s.Events != len(r.list):
-		return fmt.Errorf("it is about %d events, and there are %d", s.Events, len(r.list))
+		return fmt.Errorf("the signature is about %d events, but the run has %d", s.Events, len(r.list))
 	}
 	if err := trusted(s, r.id, last.digest, o.Keys); err != nil {
 		return err
@@ -192,14 +192,14 @@ func (o *Options) signature(r *events, report *Report) error {
 // trusted checks that a seal is the signature of a key in keys about the given run or checkpoint.
 func trusted(s *seal.Seal, run string, head seal.Digest, keys []seal.PublicKey) error {
 	if len(keys) == 0 {
-		return errors.New("there is no key to check it with (give the public key with --key)")
+		return errors.New("no key to check the signature (give the public key with --key)")
 	}
 	for _, key := range keys {
 		if key.ID() == s.Key {
 			return s.Check(run, head, key)
 		}
 	}
-	return fmt.Errorf("it is made with the key %s, which is none of those that are trusted (%s)", s.Key, ids(keys))
+	return fmt.Errorf("the signature is made with the key %s, and not with a trusted key (%s)", s.Key, ids(keys))
 }
 
 // before checks the link to the run continued by this run.
@@ -214,13 +214,13 @@ func (o *Options) before(ctx context.Context, r *events, report *Report) error {
 	}
 	switch {
 	case head == "":
-		report.NotProven = append(report.NotProven, fmt.Sprintf("what run %s did, which this one continues: that had no end", continues))
+		report.NotProven = append(report.NotProven, fmt.Sprintf("the continued run %s: the record of this run had no end", continues))
 	case there == "":
-		report.NotProven = append(report.NotProven, fmt.Sprintf("run %s, which this one continues, with the head %s: verify it, too", continues, head))
+		report.NotProven = append(report.NotProven, fmt.Sprintf("the continued run %s with the head %s: verify this run, too", continues, head))
 	case there != head:
-		return fmt.Errorf("it continues run %s with the head %s, and the journal has one with the head %s", continues, head, there)
+		return fmt.Errorf("the run continues run %s with the head %s, but in the journal the head is %s", continues, head, there)
 	default:
-		report.check(Continued, fmt.Sprintf("run %s has the head that this one names (verify it, too)", continues))
+		report.check(Continued, fmt.Sprintf("run %s has the head that the continuing run names (verify run %[1]s, too)", continues))
 	}
 	return nil
 }

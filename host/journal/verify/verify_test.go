@@ -23,7 +23,7 @@ func TestVerified(t *testing.T) {
 	if !result.Verified() || r.Runs != 2 || r.Compared.Calls != 4 || r.Fuel == 0 || r.Redacted || r.Key != testKey.Public().ID() {
 		t.Errorf("%s", result.Text())
 	}
-	for _, want := range []string{": verified\n", "the same again with the guest", "not proven:", "what servers answered"} {
+	for _, want := range []string{": verified\n", "the same again with the guest", "not proven:", "the truth of servers' answers"} {
 		if !strings.Contains(result.Text(), want) {
 			t.Errorf("no %q in\n%s", want, result.Text())
 		}
@@ -256,10 +256,10 @@ func TestContinued(t *testing.T) {
 		ok        bool
 		want, not string
 	}{
-		{continued, head, true, "continues  run 01a1 has the head that this one names", ""},
-		{continued, "", true, "run 01a1, which this one continues, with the head " + head, "continues  run"},
-		{continued, strings.Repeat("0", 64), false, "continues  FAILED: it continues run 01a1 with the head " + head, ""},
-		{dead, "", true, "what run 01a1 did, which this one continues: that had no end", ""},
+		{continued, head, true, "continues  run 01a1 has the head that the continuing run names", ""},
+		{continued, "", true, "the continued run 01a1 with the head " + head, "continues  run"},
+		{continued, strings.Repeat("0", 64), false, "continues  FAILED: the run continues run 01a1 with the head " + head, ""},
+		{dead, "", true, "the continued run 01a1: the record of this run had no end", ""},
 	} {
 		result, err := File(t.Context(), c.lines, "", Options{
 			Keys: []seal.PublicKey{testKey.Public()}, Sandbox: sandboxtest.Guest(t), Head: func(context.Context, string) string { return c.there },
@@ -278,9 +278,9 @@ func TestNothingToVerify(t *testing.T) {
 		old[i] = prevMember.ReplaceAll(p.Body, nil)
 	}
 	for _, c := range []struct{ name, text, want string }{
-		{"old", string(bytes.Join(old, []byte("\n"))), "chain      FAILED: there is none"},
-		{"unsigned", string(bytes.Join(recorded(t, "plain", journal.LogOptions{}), []byte("\n"))), "signature  FAILED: there is none"},
-		{"empty", "", "there is no run in it"},
+		{"old", string(bytes.Join(old, []byte("\n"))), "chain      FAILED: no digests"},
+		{"unsigned", string(bytes.Join(recorded(t, "plain", journal.LogOptions{}), []byte("\n"))), "signature  FAILED: no signature"},
+		{"empty", "", "no runs"},
 		{"no journal", "hello\n{}\n[]\n", "is no event of a journal"},
 		{"circle", `{"t":"begin","run":"a","parent":{"run":"b","call":1}}` + "\n" + `{"t":"begin","run":"b","parent":{"run":"a","call":1}}`, "circle"},
 		{"huge name", `{"t":"` + strings.Repeat("x", 1000) + `","run":"a"}`, "is no event"},
@@ -296,7 +296,7 @@ func TestNothingToVerify(t *testing.T) {
 	}
 	lines := recorded(t, "plain", signed())
 	result, err := File(t.Context(), lines, "", Options{})
-	if err != nil || result.Verified() || !strings.Contains(result.Text(), "there is no key") {
+	if err != nil || result.Verified() || !strings.Contains(result.Text(), "no key to check the signature") {
 		t.Errorf("%v, %s", err, result.Text())
 	}
 	result, err = File(t.Context(), lines, "another", Options{Keys: []seal.PublicKey{testKey.Public()}})

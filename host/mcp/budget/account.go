@@ -81,7 +81,7 @@ type FullError struct {
 }
 
 func (e *FullError) Error() string {
-	return fmt.Sprintf("no memory: the %s would be %s, more than its share of %s at present, of %s for all together",
+	return fmt.Sprintf("no memory: the %s would be %s, above the current share of %s, of %s for all together",
 		e.What, about(e.Bytes), about(e.Share), about(e.Most))
 }
 

@@ -58,7 +58,7 @@ func TestOneAccountExceeds(t *testing.T) {
 	if err := slow.Add(1900 * kib); !errors.As(err, &full) || full.Bytes != 3800*kib || full.Most != 2<<20 || full.Share >= 2<<20 || slow.Used() != 1900*kib {
 		t.Errorf("a second one: %v, %d", err, slow.Used())
 	}
-	if text := full.Error(); text != "no memory: the messages that this client has not read would be 3800KiB, more than its share of 1820KiB at present, of 2MiB for all together" {
+	if text := full.Error(); text != "no memory: the messages that this client has not read would be 3800KiB, above the current share of 1820KiB, of 2MiB for all together" {
 		t.Error(text)
 	}
 	if err := other.Add(1000 * kib); err != nil {

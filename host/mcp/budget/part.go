@@ -55,7 +55,7 @@ type TooLargeError struct {
 }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("%d bytes are more than the %d that one session can have of the memory for messages", e.Bytes, e.Most)
+	return fmt.Sprintf("%d bytes exceed the share of %d bytes that one session can have of the memory for messages", e.Bytes, e.Most)
 }
 
 // LimitName returns the name of the reached limit; see package limits.

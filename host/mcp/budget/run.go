@@ -33,7 +33,7 @@ type ExhaustedError struct {
 }
 
 func (e *ExhaustedError) Error() string {
-	return fmt.Sprintf("all runs together need more than the %d bytes that runs can have", e.Most)
+	return fmt.Sprintf("all runs together need more than the %d bytes for runs", e.Most)
 }
 
 // OpenRun returns an empty Run for an owner; see Budget. fail is called at most once, with an

@@ -40,7 +40,7 @@ func NewTurns(most int, longest time.Duration) *Turns {
 type TurnError struct{ Longest time.Duration }
 
 func (e *TurnError) Error() string {
-	return fmt.Sprintf("stopped after %v, because others wait for their turn (ask for less at a time)", e.Longest)
+	return fmt.Sprintf("stopped after %v, because other callers wait for a turn (ask for less at a time)", e.Longest)
 }
 
 // Take waits for a turn of an owner, or until ctx ends, with the cause of ctx as the error. The

@@ -211,7 +211,7 @@ func (r *schemaReader) annotated(header, kind jsontext.Value, reachable bool) er
 	case strings.ContainsFunc(name, func(c rune) bool { return !isTokenChar(c) }):
 		return fmt.Errorf("%q is no name of a header", name)
 	case !reachable || len(r.path) == 0:
-		return errors.New("only properties can have it, not items, alternatives or references")
+		return errors.New("only properties can have x-mcp-header, not items, alternatives or references")
 	}
 	switch of, _ := wire.Text(kind); of {
 	case "string", "integer", "boolean":
@@ -223,7 +223,7 @@ func (r *schemaReader) annotated(header, kind jsontext.Value, reachable bool) er
 	case r.headers[canonical]:
 		return fmt.Errorf("%q is used twice", name)
 	case len(r.all) == maxParams:
-		return fmt.Errorf("more than %d arguments have it", maxParams)
+		return fmt.Errorf("more than %d arguments have x-mcp-header", maxParams)
 	}
 	r.headers[canonical] = true
 	r.all = append(r.all, param{canonical, slices.Clone(r.path)})

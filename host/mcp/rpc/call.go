@@ -221,7 +221,7 @@ func (c *Conn) unwrittenReason(ctx context.Context) error {
 	case <-t.C:
 	case <-ctx.Done():
 	}
-	return c.errors.Down("it does not read its input any more", nil)
+	return c.errors.Down("it does not read its input", nil)
 }
 
 // Unwritten returns the error of an unwritten call or notification.

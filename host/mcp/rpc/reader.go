@@ -28,7 +28,7 @@ func (c *Conn) ReadLines(r io.Reader, max int, budget *wire.ReadBudget) error {
 		raw, err := in.Read()
 		c.heard.Add(1)
 		if err == nil && in.Ended() && c.opts.Peer == Server && !json.Valid(raw) {
-			c.reportGarbage("a message that was cut off", raw) // the end of the process explains more about the call
+			c.reportGarbage("a truncated message", raw) // the end of the process explains more about the call
 		} else if err == nil {
 			c.Receive(raw, c.opts.Main)
 		} else if !c.skipped(err, lines) {

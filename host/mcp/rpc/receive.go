@@ -211,7 +211,7 @@ func (c *Conn) strayAnswer(id int64, m wire.Message, raw []byte, late func(strin
 	}
 	switch {
 	case elsewhere:
-		c.reportGarbage("an answer to no request that waits for it here", raw)
+		c.reportGarbage("an answer without a waiting request", raw)
 	case cancelled:
 		c.log.Debug("late answer to a cancelled request dropped", "id", id)
 	case c.opts.Peer == Client:
@@ -219,7 +219,7 @@ func (c *Conn) strayAnswer(id int64, m wire.Message, raw []byte, late func(strin
 	case issued:
 		c.reportGarbage("a second answer to one request", raw)
 	case m.Error != nil && string(m.ID) == "null":
-		c.reportGarbage("it could not read a message of ours: "+excerpt(wire.ParseError(m.Error).Message), raw)
+		c.reportGarbage("the peer could not read a message: "+excerpt(wire.ParseError(m.Error).Message), raw)
 	default:
 		c.reportGarbage("an answer to a request that was never made", raw)
 	}

@@ -63,7 +63,7 @@ func compile(schema []byte) string {
 	}
 	for _, p := range c.wanted {
 		if !p.found {
-			return " has a $ref to something that is not there"
+			return " has a $ref to a missing place"
 		}
 	}
 	for _, p := range c.wanted {
@@ -123,7 +123,7 @@ func (c *compiler) place(ref string) (p *place, why string) {
 	p = &c.root
 	rest, ok := strings.CutPrefix(ref, "#")
 	if !ok {
-		return nil, " has a $ref to something that is elsewhere"
+		return nil, " has a $ref to another document"
 	}
 	if rest == "" {
 		return p, ""

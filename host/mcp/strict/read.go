@@ -167,7 +167,7 @@ func (o object) read(r *reader) string {
 			continue
 		}
 		if exact && seen&(1<<i) != 0 {
-			return "." + m.name + " is there twice"
+			return "." + m.name + " is present twice"
 		} else if exact {
 			seen |= 1 << i
 		}

@@ -184,7 +184,7 @@ func address(r *reader) string {
 	}
 	parts := uri.FindStringSubmatch(text)
 	if parts == nil {
-		return " is not a URI: it has no scheme"
+		return " is not a URI: the scheme is missing"
 	}
 	scheme, rest := strings.ToLower(parts[1]), parts[2]
 	if addressed[scheme] {
@@ -203,10 +203,10 @@ func address(r *reader) string {
 		host, port = host[:i], host[i+1:]
 	}
 	if !validHost(host, addressed[scheme]) {
-		return " is not a URI: its host is not valid"
+		return " is not a URI: the host is not valid"
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); port != "" && err != nil {
-		return " is not a URI: its port is not valid"
+		return " is not a URI: the port is not valid"
 	}
 	return ""
 }

@@ -64,7 +64,7 @@ func (a *ambiguity) text() string {
 	name := excerpt(a.name)
 	switch a.kind {
 	case lookalike:
-		return fmt.Sprintf("member %s of %s is taken for %q by some readers (write %q, or leave it out)", name, where, a.resembling, a.resembling)
+		return fmt.Sprintf("member %s of %s is taken for %q by some readers (write %q, or leave the member out)", name, where, a.resembling, a.resembling)
 	case repeated:
 		return fmt.Sprintf("member %s appears twice in %s", name, where)
 	case loneSurrogate:

@@ -90,7 +90,7 @@ func (o *members) finish(i int) bool {
 // checkEnd returns an error if anything but white space follows at i.
 func checkEnd(raw []byte, i int) error {
 	if i = skipSpace(raw, i); i < len(raw) {
-		return fmt.Errorf("more than one value: there is text after it at byte %d", i)
+		return fmt.Errorf("more than one value: text follows at byte %d", i)
 	}
 	return nil
 }

@@ -117,7 +117,7 @@ func TestTurnsOfReadsEnd(t *testing.T) {
 	h.handler = New(Options{Composer: idle(), Store: h.store, Catalog: h.catalog, Log: quiet(), Runs: hangingRuns{}, Reading: budget.NewTurns(1, time.Millisecond)})
 	for range 2 { // the turn is there again
 		reply := h.handler.CallTool(t.Context(), "list_runs", route.Call{Origin: client{id: "a"}, Params: []byte(`{"name":"list_runs"}`)})
-		const want = "list_runs: stopped after 1ms, because others wait for their turn"
+		const want = "list_runs: stopped after 1ms, because other callers wait for a turn"
 		if text, _ := wire.GetString(reply.Result, "structuredContent", "error", "message"); !strings.HasPrefix(text, want) {
 			t.Errorf("%s", reply.Result)
 		}

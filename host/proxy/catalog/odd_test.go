@@ -67,7 +67,7 @@ func TestOddItems(t *testing.T) {
 	}
 	odd := strings.Join(c.Odd("a"), "\n")
 	for _, want := range []string{
-		`tool "none" is left out: inputSchema is missing`, `tool "null" is shown without title`, `tool "output" is shown without outputSchema (outputSchema has a $ref to something that is not there`,
+		`tool "none" is left out: inputSchema is missing`, `tool "null" is shown without title`, `tool "output" is shown without outputSchema (outputSchema has a $ref to a missing place`,
 		`prompt "p" is left out: arguments is an object`, `prompt "q" is shown without arguments`, `resource "r:1" is shown without mimeType`,
 		`resource "r:2" is left out: name is missing`, `resource template "t:{x}" is left out: name is null`,
 	} {

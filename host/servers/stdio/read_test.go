@@ -36,7 +36,7 @@ func TestGarbageIsReportedAndSurvived(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":-1,"result":{}}`, "never made"},
 		{`{"jsonrpc":"2.0","id":2,"result":{}}`, "never made"},
 		{`{"jsonrpc":"2.0","id":99999999999999999999,"error":{}}`, "never made"},
-		{`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what\u001b?"}}`, "could not read a message of ours: what\uFFFD?"},
+		{`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what\u001b?"}}`, "could not read a message: what\uFFFD?"},
 		{`{"jsonrpc":"2.0","id":1,"method":"m","params":{"x":"` + long + `"}}`, "larger than 1000"},
 		{`{"jsonrpc":"2.0","params":{"x":"` + long + `"},"id":1}`, "larger than 1000"},
 		{`{"a":` + long, "larger than 1000"},
