@@ -1,7 +1,7 @@
 // Package shared keeps a journal in the store of a fleet. The records of the processes of a folder
 // are shipped from the files to the store, and records of other replicas are fetched into the files
 // on demand. So everything is read from files, and recording continues without the store: the files
-// are the queue. Begin with Journal; format.go describes the logs in the store.
+// are the queue. Begin with Journal.
 package shared
 
 import (

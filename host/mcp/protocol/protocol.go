@@ -3,7 +3,7 @@
 // this). Begin with Revision and Era: revision.Has(protocol.Batches), or
 // protocol.Handshake.Negotiate("2025-06-18").
 //
-// To support another revision, add a row to the table in table.go, with the additions and removals
+// To support another revision, add a row to the table, with the additions and removals
 // of the revision and the pages of the specification. The table is not a filter: unknown methods
 // are forwarded unchanged. Nothing changes after initialization, so everything is safe for
 // concurrent use.
