@@ -17,14 +17,14 @@ import (
 
 // enforcers are packages that enforce limits of the table. They must not name keys of the
 // configuration, because the advice for users is in the table.
-var enforcers = []string{"sandbox", "wire", "budget", "rpc", "compose", "front", "upstream", "supervise", "route"}
+var enforcers = []string{"script/sandbox", "mcp/wire", "mcp/budget", "mcp/rpc", "script/compose", "clients", "servers", "proxy/route"}
 
 // TestOnlyTheTableNamesKeys looks for keys of limits in the string literals of packages
 // that enforce limits.
 func TestOnlyTheTableNamesKeys(t *testing.T) {
 	files := 0
 	for _, folder := range enforcers {
-		err := filepath.WalkDir(filepath.Join("..", folder), func(path string, d fs.DirEntry, err error) error {
+		err := filepath.WalkDir(filepath.Join("..", "..", folder), func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err
 			}

@@ -25,7 +25,7 @@ var exempt = []string{"host/mcp/protocol", "host/mcptest", "host/clients/clientt
 // compares revisions, or contains the name of a method or an error code of MCP. Tests may
 // do so.
 func TestOnlyThisPackageKnowsRevisions(t *testing.T) {
-	root := filepath.Join("..", "..")
+	root := filepath.Join("..", "..", "..")
 	files := 0
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
