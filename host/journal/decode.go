@@ -1,18 +1,22 @@
 package journal
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
@@ -372,5 +376,349 @@ func readCallError(f fields, name string) *abi.CallError {
 	return &abi.CallError{
 		Type: abi.ErrorType(e.text("type")), Server: e.text("server"), Tool: e.text("tool"),
 		Message: e.text("message"), Details: e.json("details"), Limit: e.text("limit"),
+	}
+}
+
+// The bounds of a record with its nested runs. They follow from the limits on runs: the
+// configurable number of calls, and the nesting of runs. This program does not write larger
+// records.
+const (
+	maxRecord  = 1 << 30          // bytes of the lines of the record
+	maxCalls   = 1_000_000        // calls, and as many compensations
+	maxEntries = 4_000_000        // log entries
+	maxDepth   = abi.MaxChain + 1 // nested runs: unsaved code, then saved tools
+	maxServers = 10_000
+)
+
+// BoundError means that a record is larger than any run.
+type BoundError struct {
+	What  string // the excessive part: "bytes", "calls", ...
+	Limit int    // how many are allowed
+}
+
+func (e *BoundError) Error() string {
+	return fmt.Sprintf("the record has more than %d %s, above the bounds of a run, and is not read", e.Limit, e.What)
+}
+
+// decoder builds records from the lines of a journal.
+type decoder struct {
+	runs     map[string]*partialRun
+	children map[string][]string // ids of the runs called by a run
+
+	calls, undos, entries, inputs int // in all runs together
+	steps                         int // number of calls examined in searches and sorts; for tests
+	lines                         int // how many were added; for tests
+}
+
+// partialRun is a run during decoding.
+type partialRun struct {
+	Record
+	lastCall map[int]int // index of the last call with the Seq
+}
+
+func newDecoder() *decoder {
+	return &decoder{runs: map[string]*partialRun{}, children: map[string][]string{}}
+}
+
+// add decodes one line.
+func (d *decoder) add(text []byte) error {
+	d.lines++
+	f, err := readFields(text)
+	if errors.Is(err, errNoObject) {
+		return errNoEvent
+	}
+	if err != nil {
+		return err
+	}
+	id, kind := f.text("run"), f.text("t")
+	if *f.err != nil || kind == "" || !isID([]byte(id)) {
+		return errNoEvent
+	}
+	rec := d.runs[id]
+	switch {
+	case kind == eventBegin && rec != nil:
+		return fmt.Errorf("run %s begins a second time", id)
+	case kind == eventBegin:
+		return d.begin(id, f)
+	case kind == eventProxied, kind == eventCheckpoint:
+		return nil
+	case rec == nil:
+		return fmt.Errorf("run %s: the first line is missing", id)
+	}
+	if kind == eventEnd && f.raw["prev"] != nil {
+		if p, err := seal.Cut(text); err == nil { // else the line can still be read
+			rec.Head, rec.Seal = seal.Event(p.Body).String(), p.Seal
+		}
+	}
+	return d.apply(rec, kind, f)
+}
+
+func (d *decoder) begin(id string, f fields) error {
+	r, err := readBegin(id, f)
+	if err != nil {
+		return err
+	}
+	d.runs[r.ID] = &partialRun{Record: r, lastCall: map[int]int{}}
+	if r.Parent != nil {
+		d.children[r.Parent.Run] = append(d.children[r.Parent.Run], r.ID)
+	}
+	return nil
+}
+
+// apply adds an event other than begin.
+func (d *decoder) apply(r *partialRun, kind string, f fields) error {
+	calls, undos, entries, inputs := len(r.Calls), len(r.Undos), len(r.Logs), len(r.Inputs)
+	if kind == eventAnswer {
+		d.steps++
+		i, ok := r.lastCall[f.number("seq")]
+		if !ok { // the line of the call is missing
+			r.Incomplete = true
+			return *f.err
+		}
+		r.Calls[i].answer(f)
+	}
+	if err := r.Record.apply(kind, f); err != nil {
+		return err
+	}
+	if len(r.Calls) > calls {
+		r.lastCall[r.Calls[calls].Seq] = calls
+	}
+	d.calls += len(r.Calls) - calls
+	d.undos += len(r.Undos) - undos
+	d.entries += len(r.Logs) - entries
+	d.inputs += len(r.Inputs) - inputs
+	switch {
+	case d.calls > maxCalls:
+		return &BoundError{"calls", maxCalls}
+	case d.undos > maxCalls:
+		return &BoundError{"compensations", maxCalls}
+	case d.inputs > maxCalls:
+		return &BoundError{"questions", maxCalls}
+	case d.entries > maxEntries:
+		return &BoundError{"log entries", maxEntries}
+	}
+	return nil
+}
+
+// tree returns a run with the known nested runs. Later lines do not change the result. depth is the
+// level of the run in the tree, from 1.
+func (d *decoder) tree(id string, depth int) (Record, error) {
+	if depth > maxDepth {
+		return Record{}, &BoundError{"nested runs", maxDepth}
+	}
+	rec := d.runs[id].Record
+	rec.Calls = slices.Clone(rec.Calls) // lastCall has the places of earlier calls
+	slices.SortStableFunc(rec.Calls, func(a, b CallRecord) int {
+		d.steps++
+		return cmp.Compare(a.Seq, b.Seq)
+	})
+	for _, child := range d.children[id] {
+		run, err := d.tree(child, depth+1)
+		if err != nil {
+			return Record{}, err
+		}
+		i, found := slices.BinarySearchFunc(rec.Calls, run.Parent.Call, func(c CallRecord, seq int) int {
+			d.steps++
+			return cmp.Compare(c.Seq, seq)
+		})
+		if found {
+			rec.Calls[i].Answer.Run = &run
+		}
+	}
+	return rec, nil
+}
+
+// Encode writes a record with its nested runs in the format of the journal: one event per line, the
+// beginning of each run first. The result can be copied to another machine. Encode redacts nothing.
+// The events have no digests and no signatures, since they are not the signed lines; [Reader.Lines]
+// returns the signed lines.
+func Encode(w io.Writer, r Record) error {
+	l := &line{}
+	if err := encode(w, l, &r); err != nil {
+		return fmt.Errorf("run %s: %w", r.ID, err)
+	}
+	return nil
+}
+
+func encode(w io.Writer, l *line, r *Record) error {
+	flush := func() error {
+		_, err := w.Write(l.b)
+		l.b = l.b[:0]
+		return err
+	}
+	l.begin(r.ID, r.Start, &r.Begin, gaps{r.Redacted, r.Incomplete})
+	for i := range r.Calls {
+		c := &r.Calls[i]
+		l.call(r.ID, c)
+		if err := flush(); err != nil {
+			return err
+		}
+		if c.Answer.Run != nil {
+			if err := encode(w, l, c.Answer.Run); err != nil {
+				return err
+			}
+		}
+		if c.Done {
+			l.answer(r.ID, c)
+		}
+	}
+	for i := range r.Undos {
+		l.undo(r.ID, &r.Undos[i])
+	}
+	for i := range r.Inputs {
+		l.input(r.ID, &r.Inputs[i])
+	}
+	for i := range r.Flow {
+		l.flow(r.ID, &r.Flow[i])
+	}
+	if len(r.Logs) > 0 {
+		l.start(eventLog, r.ID)
+		l.open("entries", '[')
+		for i := range r.Logs {
+			l.entry(&r.Logs[i])
+		}
+		l.close(']')
+		l.finish()
+	}
+	if r.Done {
+		l.end(r.ID, r.Duration, &r.Outcome, false)
+	}
+	return flush()
+}
+
+// Decode reads the output of Encode, or the lines of a run copied from a journal, with or without
+// the lines of nested runs. Another program may have rewritten the lines, with spaces or another
+// order of members. The error names the unreadable line.
+func Decode(r io.Reader) (Record, error) {
+	d := newDecoder()
+	n := 0
+	for l, err := range readLines(io.LimitReader(r, maxRecord+1)) {
+		n++
+		if l.to > maxRecord {
+			return Record{}, &BoundError{"bytes", maxRecord}
+		}
+		if err == nil || errors.Is(err, errTorn) && readable(l.text) {
+			err = d.add(bytes.Clone(l.text)) // the record keeps parts of the line
+		}
+		if err != nil {
+			return Record{}, fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+	var roots []string
+	for id, rec := range d.runs {
+		if rec.Parent == nil || d.runs[rec.Parent.Run] == nil {
+			roots = append(roots, id)
+		}
+	}
+	switch len(roots) {
+	case 0:
+		return Record{}, errors.New("it contains no run (want the lines of one run from a journal)")
+	case 1:
+		return d.tree(roots[0], 1)
+	}
+	slices.Sort(roots)
+	return Record{}, fmt.Errorf("it contains %d runs, want one (%s and %s, for instance)", len(roots), roots[0], roots[1])
+}
+
+// readable reports whether a line without a newline is complete. A person who copies
+// lines may leave out the last newline.
+func readable(text []byte) bool {
+	_, err := readFields(text)
+	return err == nil
+}
+
+// head is the beginning of a line, as slices of the line; see line.start.
+type head struct {
+	kind, run []byte
+	parent    []byte // only for eventBegin
+	continues []byte // only for eventBegin of a run without a parent
+}
+
+var errNoEvent = errors.New("not a line of a journal")
+
+func readHead(text []byte) (head, error) {
+	var h head
+	rest, ok := bytes.CutPrefix(text, []byte(`{"t":"`))
+	if !ok || text[len(text)-1] != '}' {
+		return h, errNoEvent
+	}
+	kind, rest, ok := bytes.Cut(rest[:min(len(rest), 256)], []byte(`","run":"`))
+	if !ok {
+		return h, errNoEvent
+	}
+	run, rest, ok := bytes.Cut(rest, []byte(`"`))
+	if !ok || !isID(run) {
+		return h, errNoEvent
+	}
+	h.kind, h.run = kind, run
+	if rest, ok = bytes.CutPrefix(rest, []byte(`,"parent":{"run":"`)); ok {
+		h.parent, _, _ = bytes.Cut(rest, []byte(`"`))
+	} else if rest, ok = bytes.CutPrefix(rest, []byte(`,"continues":"`)); ok {
+		h.continues, _, _ = bytes.Cut(rest, []byte(`"`))
+	}
+	return h, nil
+}
+
+// isID reports whether text can be an id: without characters that need escapes.
+func isID(text []byte) bool {
+	for _, c := range text {
+		if c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') {
+			return false
+		}
+	}
+	return len(text) > 0 && len(text) <= 64
+}
+
+// maxLine bounds a line, in bytes. A line can contain an answer twice, and escaped.
+const maxLine = maxRecord
+
+// lineAt is a line without the newline, with the position.
+type lineAt struct {
+	text     []byte // valid until the next line is read
+	from, to int64  // to is after the newline
+}
+
+var errTorn = errors.New("it is incomplete: the end is missing")
+
+// readLines yields the lines of r, and errTorn with a last line without a newline. Empty lines are
+// skipped, and an error of r ends the iteration.
+func readLines(r io.Reader) func(func(lineAt, error) bool) {
+	return func(yield func(lineAt, error) bool) {
+		b := bufio.NewReaderSize(r, 64<<10)
+		var at lineAt
+		var long []byte
+		for {
+			piece, err := b.ReadSlice('\n')
+			at.to += int64(len(piece))
+			if errors.Is(err, bufio.ErrBufferFull) {
+				if len(long) > maxLine {
+					yield(at, fmt.Errorf("a line of more than %d bytes", maxLine))
+					return
+				}
+				long = append(long, piece...)
+				continue
+			}
+			at.text = piece
+			if len(long) > 0 {
+				long = append(long, piece...)
+				at.text = long
+			}
+			whole := len(at.text) > 0 && at.text[len(at.text)-1] == '\n'
+			at.text = bytes.TrimSuffix(at.text, []byte{'\n'})
+			switch {
+			case err != nil && !errors.Is(err, io.EOF):
+				yield(at, err)
+				return
+			case len(at.text) > 0 && !whole:
+				yield(at, errTorn)
+				return
+			case len(at.text) > 0 && !yield(at, nil):
+				return
+			}
+			if err != nil {
+				return
+			}
+			at.from, long = at.to, long[:0]
+		}
 	}
 }

@@ -1,20 +1,24 @@
 package journal
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/gofrs/flock"
 
 	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
+	"github.com/mcp-metatool/mcp-metatool/tools/lazyregexp"
 	"github.com/mcp-metatool/mcp-metatool/tools/owner"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
@@ -329,5 +333,138 @@ func (f *files) removeOld() {
 			continue
 		}
 		f.log.Debug("removed an old journal file", "file", n.String())
+	}
+}
+
+// fileName is the parsed name of a journal file. The files of the first writer are
+// named journal-2026-11-21.jsonl, journal-2026-11-21.1.jsonl and so on. Other writers,
+// which write at the same time, add their name after the day:
+// journal-2026-11-21-w2.jsonl.
+type fileName struct {
+	day    string // in UTC
+	writer string // "" for the first
+	part   int    // 0, 1, ...
+}
+
+var fileNames = lazyregexp.New(`^journal-(\d{4}-\d{2}-\d{2})(?:-([a-z0-9]+))?(?:\.(\d{1,9}))?\.jsonl$`)
+
+func (n fileName) String() string {
+	s := "journal-" + n.day
+	if n.writer != "" {
+		s += "-" + n.writer
+	}
+	if n.part > 0 {
+		s += "." + strconv.Itoa(n.part)
+	}
+	return s + ".jsonl"
+}
+
+func parseName(name string) (fileName, bool) {
+	m := fileNames.FindStringSubmatch(name)
+	if m == nil {
+		return fileName{}, false
+	}
+	part, _ := strconv.Atoi(m[3]) // "" is 0
+	return fileName{m[1], m[2], part}, true
+}
+
+// compareNames orders names by age, the oldest first.
+func compareNames(a, b fileName) int {
+	return cmp.Or(cmp.Compare(a.day, b.day), cmp.Compare(a.writer, b.writer), cmp.Compare(a.part, b.part))
+}
+
+// dayOf returns the day in the name of the file with events of time t.
+func dayOf(t time.Time) string { return t.UTC().Format(time.DateOnly) }
+
+// listFiles returns the journal files in a directory, oldest first. A missing directory has none.
+func listFiles(dir string) ([]fileName, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !os.IsNotExist(err) {
+		return nil, err
+	}
+	var files []fileName
+	for _, e := range entries {
+		if n, ok := parseName(e.Name()); ok && !e.IsDir() {
+			files = append(files, n)
+		}
+	}
+	slices.SortFunc(files, compareNames)
+	return files, nil
+}
+
+// claimsDir is the subfolder of the journal with an empty file for each run continued by another
+// run.
+const claimsDir = "continued"
+
+// claimAge is the shortest lifetime of a claim. Clients cannot answer as late.
+const claimAge = 24 * time.Hour
+
+// claimsCleared is how often old claims are removed.
+const claimsCleared = 10 * time.Minute
+
+// ErrClaimed means that a run was claimed before.
+var ErrClaimed = errors.New("another run continues this run already")
+
+// Claim takes the right to continue a run. Among all processes that share the directory, the first
+// caller gets the right, later callers get ErrClaimed. A nil Log grants everything.
+func (l *Log) Claim(id string) error {
+	if l == nil {
+		return nil
+	}
+	path, err := l.claimPath(id)
+	if err != nil {
+		return err
+	}
+	l.clearClaims()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return &WriteError{l.dir, err}
+	}
+	file, err := regular.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return ErrClaimed
+	case err != nil:
+		return &WriteError{l.dir, err}
+	}
+	return file.Close()
+}
+
+// Release gives a claim back. The run can be continued again.
+func (l *Log) Release(id string) error {
+	if l == nil {
+		return nil
+	}
+	path, err := l.claimPath(id)
+	if err != nil {
+		return err
+	}
+	return os.Remove(path)
+}
+
+func (l *Log) claimPath(id string) (string, error) {
+	if !isID([]byte(id)) {
+		return "", fmt.Errorf("run %q: %w", id, ErrNotFound)
+	}
+	return filepath.Join(l.dir, claimsDir, id), nil
+}
+
+// clearClaims removes old claims. Claims that cannot be removed now are removed later.
+func (l *Log) clearClaims() {
+	l.mu.Lock()
+	now := l.opts.Now()
+	due := now.Sub(l.cleared) >= claimsCleared
+	if due {
+		l.cleared = now
+	}
+	l.mu.Unlock()
+	if !due {
+		return
+	}
+	dir := filepath.Join(l.dir, claimsDir)
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && now.Sub(info.ModTime()) > claimAge {
+			os.Remove(filepath.Join(dir, e.Name()))
+		}
 	}
 }

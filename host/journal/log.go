@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"path/filepath"
+	"runtime"
 	"sync"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // Sync is the time of syncs of the journal to disk, which protect against a crash of the machine. A
@@ -350,3 +354,190 @@ func (l *Log) flush(end position) error {
 	l.synced = upTo
 	return nil
 }
+
+// maxQueued is how many proxied calls can wait to be written.
+const maxQueued = 256
+
+// maxGather bounds the bytes gathered for one write.
+const maxGather = 256 << 10
+
+// asyncQueue holds unwritten proxied calls. A goroutine writes all waiting calls with one write.
+type asyncQueue struct {
+	wake chan struct{} // holds a token while the goroutine may have work
+
+	mu      sync.Mutex // guards the fields below; a leaf
+	waiting []queuedCall
+	ended   chan struct{} // closed when the goroutine has ended; nil before the start
+	closed  bool
+}
+
+// queuedCall is a proxied call and the function to call after the write.
+type queuedCall struct {
+	call Proxied
+	then func()
+}
+
+// ProxiedAsync is [Log.Proxied] for callers that must not wait. Another goroutine calls then after
+// the write of the call, or after a failed write; then must not block. ProxiedAsync does nothing
+// and returns false if too many calls are waiting, or if the Log is closed or nil.
+func (l *Log) ProxiedAsync(p Proxied, then func()) bool {
+	if l == nil {
+		return false
+	}
+	s := &l.async
+	s.mu.Lock()
+	if s.closed || len(s.waiting) >= maxQueued {
+		s.mu.Unlock()
+		return false
+	}
+	if s.ended == nil {
+		s.ended = make(chan struct{})
+		go l.writeQueued(s.ended)
+	}
+	s.waiting = append(s.waiting, queuedCall{p, then})
+	first := len(s.waiting) == 1
+	s.mu.Unlock()
+	if first {
+		s.signal()
+	}
+	return true
+}
+
+func (s *asyncQueue) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default: // the goroutine is awake already
+	}
+}
+
+// stallTime is how long Close waits for calls to be written.
+const stallTime = 2 * time.Second
+
+// close refuses further calls and waits until the queued calls are written. It returns false after
+// stallTime, because a callback blocks.
+func (s *asyncQueue) close() bool {
+	s.mu.Lock()
+	s.closed = true
+	ended := s.ended
+	s.mu.Unlock()
+	if ended == nil {
+		return true
+	}
+	s.signal()
+	stalled := time.NewTimer(stallTime)
+	defer stalled.Stop()
+	select {
+	case <-ended:
+		return true
+	case <-stalled.C:
+		return false
+	}
+}
+
+// take waits for calls and returns all queued calls; after close, take returns none when the queue
+// is empty. take reuses the memory of the previous batch.
+func (s *asyncQueue) take(previous []queuedCall) []queuedCall {
+	clear(previous)
+	for {
+		s.mu.Lock()
+		batch, closed := s.waiting, s.closed
+		if len(batch) > 0 {
+			s.waiting = previous[:0]
+		}
+		s.mu.Unlock()
+		if len(batch) > 0 || closed {
+			return batch
+		}
+		<-s.wake
+		runtime.Gosched() // calls about to end join this batch
+	}
+}
+
+func (l *Log) writeQueued(ended chan<- struct{}) {
+	defer close(ended)
+	var batch []queuedCall
+	var buffer []byte
+	for {
+		if batch = l.async.take(batch); len(batch) == 0 {
+			return
+		}
+		for done := 0; done < len(batch); {
+			done, buffer = l.writeBatch(batch, done, buffer)
+		}
+	}
+}
+
+// writeBatch writes calls from all[first] on, as many as fit into one write, and returns the index
+// after the last. buffer and reuse are reused memory.
+func (l *Log) writeBatch(all []queuedCall, first int, buffer []byte) (done int, reuse []byte) {
+	opts := l.options()
+	line := line{b: buffer[:0], redactor: opts.Redactor}
+	for done = first; done < len(all) && len(line.b) < maxGather; done++ {
+		line.proxied(&all[done].call)
+	}
+	end, err := l.writeAt(line.b, line.ends, nil)
+	if err == nil && opts.Sync == SyncAlways {
+		l.flush(end) // which reports failures
+	}
+	for _, t := range all[first:done] {
+		t.then()
+	}
+	if cap(line.b) > 2*maxGather {
+		return done, nil
+	}
+	return done, line.b
+}
+
+// Place is where a line is in a journal.
+type Place struct {
+	File   string // name of the file
+	Offset int64  // of the line, in bytes
+}
+
+// refusedError is the error with which a caller refused a write.
+type refusedError struct{ error }
+
+// AppendLine writes a line, an event that ends with a newline, for callers with an index of their
+// events. before is called with the line's place before the write, and must not use the Log. If
+// before returns an error, AppendLine returns the error and writes nothing. written is true if the
+// line is in the file and merely could not be synced to disk.
+func (l *Log) AppendLine(line []byte, before func(Place) error) (written bool, err error) {
+	end, err := l.writeAt(line, nil, before)
+	if err != nil {
+		return false, err
+	}
+	if l.options().Sync == SyncAlways {
+		err = l.flush(end)
+	}
+	return true, err
+}
+
+// ReadLine reads a line with the given size in bytes, including the newline, of the journal in a
+// directory. The error is fs.ErrNotExist if the file was removed, and io.EOF or io.ErrUnexpectedEOF
+// if the file is shorter.
+func ReadLine(dir string, at Place, size int) ([]byte, error) {
+	if _, ok := parseName(at.File); !ok {
+		return nil, fmt.Errorf("%q is no file of a journal", at.File)
+	}
+	f, err := regular.Open(filepath.Join(dir, at.File))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case at.Offset < 0 || size < 0 || at.Offset+int64(size) > info.Size():
+		return nil, io.ErrUnexpectedEOF
+	}
+	line := make([]byte, size)
+	_, err = f.ReadAt(line, at.Offset)
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return line, err
+}
+
+// Syncs reports whether lines are synced to disk one by one.
+func (l *Log) Syncs() bool { return l.options().Sync == SyncAlways }

@@ -1,12 +1,19 @@
 package journal
 
 import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/hex"
+	"iter"
 	"slices"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/guard/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
@@ -235,4 +242,287 @@ type Answer struct {
 	Err *abi.CallError
 	// Decision is policy's decision about the call, nil for a plain default.
 	Decision *policy.Decision
+}
+
+// FlowRecord is a finding or decision of information flow about a run (package flow). People see
+// the records; the agents' view of a run does not depend on them.
+type FlowRecord struct {
+	At   time.Duration // since the start of the run
+	What string        // see the constants
+	// Label is the name of a label, or names of several; "" for none.
+	Label string
+	// Server and Tool are the real names of the subject; "" for none.
+	Server, Tool string
+	// Path is the path of the run of a saved tool; see shadow.Batch.
+	Path string
+	Text string
+	// Arguments are the arguments of a call of a shadow; nil for none.
+	Arguments []byte
+	// Allowed is set if a person has allowed the call, or a call of a shadow succeeded.
+	Allowed bool
+}
+
+// The values of FlowRecord.What.
+const (
+	FlowLabel    = "label"    // the run has had the first answer with the label
+	FlowSame     = "same"     // the shadows make the same call
+	FlowDeny     = "deny"     // a call was not made, and the run ends
+	FlowUndo     = "undo"     // a compensation was not made
+	FlowAsk      = "ask"      // a person was asked about a call
+	FlowReport   = "report"   // a call was made that some shadows do not make
+	FlowReplace  = "replace"  // the call of a shadow was made
+	FlowWithhold = "withhold" // a call of the run was not made, and the run goes on
+	FlowShort    = "short"    // a shadow had more to send than the run
+	FlowInherit  = "inherit"  // a server got data that may depend on labelled answers
+	FlowClear    = "clear"    // result and log do not depend on the label
+	FlowResult   = "result"   // the labels of result and log
+)
+
+// Flow records a finding or decision of information flow. After Close, Flow does nothing.
+func (r *Run) Flow(e FlowRecord) {
+	e.At = r.since()
+	r.mu.Lock()
+	ended := !r.end.IsZero()
+	if !ended {
+		r.flow = append(r.flow, e)
+	}
+	r.mu.Unlock()
+	if !ended {
+		r.disk.flow(&e)
+	}
+}
+
+// Flows reports whether the record of the run has a FlowRecord with the given What.
+func (r *Record) Flows(what string) bool {
+	return slices.ContainsFunc(r.Flow, func(e FlowRecord) bool { return e.What == what })
+}
+
+// FlowLabels returns the names of the labels of all answers of the run, with the nested runs.
+func (r *Record) FlowLabels() []string {
+	var names []string
+	for _, e := range r.Flow {
+		if e.What == FlowLabel && !slices.Contains(names, e.Label) {
+			names = append(names, e.Label)
+		}
+	}
+	return names
+}
+
+const eventFlow = "flow"
+
+func (d *runLog) flow(e *FlowRecord) { d.event(func() { d.line.flow(d.id, e) }) }
+
+// flow writes the event of a FlowRecord.
+func (l *line) flow(id string, e *FlowRecord) {
+	l.start(eventFlow, id)
+	l.number("at", int64(e.At))
+	l.plain("what", e.What)
+	l.text("label", e.Label)
+	l.text("server", e.Server)
+	l.text("tool", e.Tool)
+	l.text("path", e.Path)
+	l.text("text", e.Text)
+	l.raw("arguments", e.Arguments)
+	l.flag("allowed", e.Allowed)
+	l.finish()
+}
+
+func readFlow(f fields) FlowRecord {
+	return FlowRecord{
+		At: f.duration("at"), What: f.text("what"), Label: f.text("label"), Server: f.text("server"), Tool: f.text("tool"),
+		Path: f.text("path"), Text: f.text("text"), Arguments: f.json("arguments"), Allowed: f.flag("allowed"),
+	}
+}
+
+// NewID returns an id for a run that starts at t: a version 7 UUID (RFC 9562, section 5.7) in lower
+// case. The twelve bits after the milliseconds hold the fraction of the millisecond (section 6.2,
+// method 3): ids sort by time to about a quarter of a microsecond.
+func NewID(t time.Time) string {
+	var u [16]byte
+	rand.Read(u[8:]) // never fails, see crypto/rand
+	ms := t.UnixMilli()
+	fraction := t.Sub(time.UnixMilli(ms)) * 4096 / time.Millisecond
+	binary.BigEndian.PutUint64(u[:8], uint64(ms)<<16|7<<12|uint64(fraction)&0xfff)
+	u[8] = u[8]&0x3f | 0x80
+
+	var text [36]byte
+	hex.Encode(text[0:8], u[0:4])
+	hex.Encode(text[9:13], u[4:6])
+	hex.Encode(text[14:18], u[6:8])
+	hex.Encode(text[19:23], u[8:10])
+	hex.Encode(text[24:36], u[10:16])
+	text[8], text[13], text[18], text[23] = '-', '-', '-', '-'
+	return string(text[:])
+}
+
+// Proxied is the record of a call of an upstream's tool made by a client itself, without a script.
+// After a question or a denial by policy, a Proxied can also be a call of a saved or built-in tool,
+// with the Server policy.SavedTools or policy.BuiltinTools, or another request.
+type Proxied struct {
+	ID       string // in the form of run ids
+	Start    time.Time
+	Duration time.Duration
+	Client   Client
+	Server   string
+	Tool     string // the server's own name
+	// Kind is "" for a tool, else another policy.Kind. Then Tool is the name or URI.
+	Kind string
+	// Outcome is OK, abi.ErrTool for an isError result, abi.ErrRuntime for a JSON-RPC error,
+	// abi.ErrCancelled, or abi.ErrPermission for a call without permission.
+	Outcome string
+	// Sent and Received are the sizes of the request's params and of the answer, in
+	// bytes. Sent is 0 if nothing was sent to the server, and Received for a cancelled call.
+	Sent, Received int
+
+	// Params are the raw params as they were sent to the server, or would have been, and
+	// Result or RPCError is the raw answer. They are set only if whole records are kept.
+	Params, Result, RPCError []byte
+	Redacted                 bool // a part was redacted in the journal
+	// Decision is policy's decision, nil for a plain default.
+	Decision *policy.Decision
+}
+
+// The outcomes of proxied calls other than OK.
+const (
+	proxiedTool      = string(abi.ErrTool)
+	proxiedRPC       = string(abi.ErrRuntime)
+	proxiedCancelled = string(abi.ErrCancelled)
+
+	// ProxiedDenied is the outcome of a call without permission.
+	ProxiedDenied = string(abi.ErrPermission)
+)
+
+// ProxiedOutcome returns the Outcome of a call with the given answer.
+func ProxiedOutcome(result, rpcError []byte, cancelled bool) string {
+	switch {
+	case cancelled:
+		return proxiedCancelled
+	case rpcError != nil:
+		return proxiedRPC
+	}
+	if flag, _ := wire.Get(result, "isError"); string(flag) == "true" {
+		return proxiedTool
+	}
+	return OK
+}
+
+// Proxied records an ended call. A nil *Log does nothing.
+func (l *Log) Proxied(p Proxied) {
+	if l == nil {
+		return
+	}
+	opts := l.options()
+	buffer := lines.Get().(*[]byte)
+	line := line{b: (*buffer)[:0], redactor: opts.Redactor}
+	line.proxied(&p)
+	end, err := l.writeAt(line.b, line.ends, nil)
+	if err == nil && opts.Sync == SyncAlways {
+		l.flush(end) // which reports failures
+	}
+	if cap(line.b) <= maxReused {
+		*buffer = line.b
+		lines.Put(buffer)
+	}
+}
+
+func (l *line) proxied(p *Proxied) {
+	if p.ID == "" {
+		p.ID = NewID(p.Start)
+	}
+	l.start(eventProxied, p.ID)
+	l.number("v", version)
+	l.time("time", p.Start)
+	l.number("duration", int64(p.Duration))
+	l.client(&p.Client)
+	l.text("kind", p.Kind)
+	l.text("server", p.Server)
+	l.text("tool", p.Tool)
+	l.text("outcome", p.Outcome)
+	l.number("sent", int64(p.Sent))
+	l.number("received", int64(p.Received))
+	l.raw("params", p.Params)
+	l.raw("result", p.Result)
+	l.raw("rpcError", p.RPCError)
+	l.decision(p.Decision)
+	l.finish()
+	l.ended(seal.Event(l.b[l.from:len(l.b)-1]), nil)
+}
+
+func readProxied(id string, f fields) (Proxied, error) {
+	p := Proxied{
+		ID: id, Start: f.time("time"), Duration: f.duration("duration"),
+		Client: f.client(),
+		Server: f.text("server"), Tool: f.text("tool"), Outcome: f.text("outcome"),
+		Sent: f.number("sent"), Received: f.number("received"),
+		Params: f.json("params"), Result: f.json("result"), RPCError: f.json("rpcError"), Redacted: f.flag("redacted"),
+		Kind: f.text("kind"), Decision: f.decision(),
+	}
+	return p, *f.err
+}
+
+// ScanProxied is [Scan] for proxied calls. Filter.Tool is SERVER.TOOL, or just TOOL.
+func ScanProxied(ctx context.Context, dir string, f Filter) iter.Seq2[Proxied, error] {
+	return Reader{Dir: dir}.ScanProxied(ctx, f)
+}
+
+// ScanProxied is [ScanProxied] for all journals of the Reader, like [Reader.Scan].
+func (r Reader) ScanProxied(ctx context.Context, f Filter) iter.Seq2[Proxied, error] {
+	return func(yield func(Proxied, error) bool) {
+		left := f.Limit
+		for x, err := range r.indexes(ctx, f, true) {
+			if err != nil {
+				if !yield(Proxied{}, err) {
+					return
+				}
+				continue
+			}
+			slices.SortStableFunc(x.proxied, func(a, b proxiedPos) int { return cmp.Compare(b.id, a.id) })
+			files := newOpenFiles(r.Dir)
+			for i, at := range x.proxied {
+				if i%linesPerCheck == 0 && ctx.Err() != nil {
+					files.close()
+					yield(Proxied{}, context.Cause(ctx))
+					return
+				}
+				if !f.mayMatch(at.id) {
+					continue
+				}
+				p, err := files.proxied(at)
+				if err == nil && !f.matchesProxied(&p) {
+					continue
+				}
+				if !yield(p, err) {
+					files.close()
+					return
+				}
+				if left--; err == nil && left == 0 {
+					files.close()
+					return
+				}
+			}
+			files.close()
+			x.proxied, x.runs = nil, map[string]*indexedRun{}
+		}
+	}
+}
+
+func (o *openFiles) proxied(at proxiedPos) (Proxied, error) {
+	text, err := o.read(at.linePos)
+	if err == nil {
+		var f fields
+		if f, err = readFields(text); err == nil {
+			var p Proxied
+			if p, err = readProxied(at.id, f); err == nil {
+				return p, nil
+			}
+		}
+	}
+	return Proxied{}, &LineError{o.path(*at.file), at.at, err}
+}
+
+func (f *Filter) matchesProxied(p *Proxied) bool {
+	return (f.Tool == "" || p.Tool == f.Tool || p.Server+"."+p.Tool == f.Tool) &&
+		(f.Outcome == "" || p.Outcome == f.Outcome) &&
+		(f.Session == "" || p.Client.Session == f.Session) && (f.Token == "" || p.Client.Token == f.Token) &&
+		(f.Since.IsZero() || !p.Start.Before(f.Since)) && (f.Until.IsZero() || p.Start.Before(f.Until))
 }

@@ -10,6 +10,7 @@ package cassette
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,9 +18,16 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
+	"github.com/mcp-metatool/mcp-metatool/host/script/compose"
+	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
 // Match is the way of comparing the params of a call with the params of an Interaction.
@@ -229,4 +237,210 @@ func compact(raw []byte) []byte {
 		return raw
 	}
 	return b.Bytes()
+}
+
+// UnknownToolError means that a script uses a tool without a mock.
+type UnknownToolError struct {
+	Server, Tool string // as the script wrote them
+	Mocked       []string
+}
+
+func (e *UnknownToolError) Error() string {
+	if len(e.Mocked) == 0 {
+		return fmt.Sprintf("there is no mock for %s.%s: there are no mocks", e.Server, e.Tool)
+	}
+	msg := fmt.Sprintf("there is no mock for %s.%s", e.Server, e.Tool)
+	if near := nearest.Names(e.Server+"."+e.Tool, e.Mocked); near != nil {
+		msg += fmt.Sprintf(" (did you mean %s?)", strings.Join(near, ", "))
+	}
+	return msg + "; there are mocks of " + list(e.Mocked)
+}
+
+// Servers implements compose.Catalog. Servers returns the script names of all servers with
+// interactions, in order.
+func (c *Cassette) Servers() []string { return slices.Clone(c.servers) }
+
+// InputSchema implements compose.Catalog. Mocks have no schemas.
+func (c *Cassette) InputSchema(string, string) []byte { return nil }
+
+// Disabled implements compose.Catalog. Mocks are never disabled.
+func (c *Cassette) Disabled() []string { return nil }
+
+// Remembered implements compose.Catalog. Mocks are always current.
+func (c *Cassette) Remembered(string) bool { return false }
+
+// Resolve implements compose.Catalog. Resolve finds a tool by the name in the interactions, or by
+// the script name. The error is an *UnknownToolError, or a *catalog.AmbiguousError if two tools of
+// a server have the same script name.
+func (c *Cassette) Resolve(server, tool string, exact bool) (realServer, realTool string, err error) {
+	var found []string
+	id := abi.Ident(tool)
+	for _, t := range c.tools[server] {
+		switch {
+		case exact && t.tool == tool:
+			return t.server, tool, nil
+		case abi.Ident(t.tool) == id && !slices.Contains(found, t.tool):
+			realServer, found = t.server, append(found, t.tool)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return server, tool, &UnknownToolError{Server: server, Tool: tool, Mocked: c.names}
+	case 1:
+		return realServer, found[0], nil
+	}
+	return realServer, tool, &catalog.AmbiguousError{Server: realServer, Name: tool, Tools: found}
+}
+
+// Over returns a catalog of the tools of real and of the cassette. Arguments are checked against
+// the schemas of real, tools hidden by real stay hidden, and a script can refer to servers of real
+// without calling them.
+func (c *Cassette) Over(real compose.Catalog) compose.Catalog { return &overlay{c, real} }
+
+// overlay is the catalog returned by Over.
+type overlay struct {
+	cassette *Cassette
+	real     compose.Catalog
+}
+
+func (o *overlay) Servers() []string {
+	names := slices.Clone(o.real.Servers())
+	for _, name := range o.cassette.Servers() {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (o *overlay) InputSchema(server, tool string) []byte { return o.real.InputSchema(server, tool) }
+
+// Disabled returns the disabled servers of real without mocks.
+func (o *overlay) Disabled() []string {
+	mocked := o.cassette.Servers()
+	return slices.DeleteFunc(o.real.Disabled(), func(name string) bool { return slices.Contains(mocked, name) })
+}
+
+// Remembered returns false: no call is sent, so no server needs to be awaited.
+func (o *overlay) Remembered(string) bool { return false }
+
+func (o *overlay) Resolve(server, tool string, exact bool) (realServer, realTool string, err error) {
+	realServer, realTool, err = o.real.Resolve(server, tool, exact)
+	_, unknown := err.(*catalog.NotFoundError)
+	if _, disabled := err.(*catalog.DisabledError); unknown || disabled && slices.Contains(o.cassette.Servers(), server) {
+		return o.cassette.Resolve(server, tool, exact)
+	}
+	return realServer, realTool, err
+}
+
+// Recorder is an Upstreams that forwards calls to another Upstreams and records them. A Recorder is
+// safe for concurrent use.
+type Recorder struct {
+	compose.Upstreams
+	redact func([]byte) []byte
+
+	mu    sync.Mutex      // guards the fields below
+	calls []*recordedCall // in the order in which they were begun
+}
+
+// recordedCall is a started call.
+type recordedCall struct {
+	Interaction
+	done bool
+}
+
+// NewRecorder returns a Recorder for the calls to up. redact removes secrets from the
+// text of a string or number in params and answers; nil: nothing is removed.
+func NewRecorder(up compose.Upstreams, redact func([]byte) []byte) *Recorder {
+	return &Recorder{Upstreams: up, redact: redact}
+}
+
+// CallUpstream implements compose.Upstreams. If ctx ends before the answer, the call is
+// not recorded.
+func (r *Recorder) CallUpstream(ctx context.Context, origin route.Origin, call route.ScriptCall) wire.Reply {
+	made := &recordedCall{Interaction: Interaction{Server: call.Server, Tool: call.Tool, Times: 1}}
+	made.Params = r.clean(argumentsOf(call.Params))
+	r.mu.Lock()
+	r.calls = append(r.calls, made)
+	r.mu.Unlock()
+	reply := r.Upstreams.CallUpstream(ctx, origin, call)
+	if ctx.Err() != nil || reply.Denied != nil { // the server has not answered
+		return reply
+	}
+	result, failed := r.clean(reply.Result), r.clean(reply.Error)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	made.Result, made.RPCError, made.done = result, failed, true
+	if failed != nil {
+		made.Result = nil
+	}
+	return reply
+}
+
+// clean returns a copy of a raw JSON object without secrets, nil if raw is not an object.
+func (r *Recorder) clean(raw []byte) []byte {
+	if !wire.IsObject(raw) {
+		return nil
+	}
+	return redactJSON(raw, r.redact)
+}
+
+// Interactions returns the answered calls, in the order of their beginning. Each can be used once.
+// Calls with answers other than JSON objects are left out.
+func (r *Recorder) Interactions() []Interaction {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []Interaction
+	for _, c := range r.calls {
+		if c.done && c.Check() == nil {
+			all = append(all, c.Interaction)
+		}
+	}
+	return all
+}
+
+// redactJSON applies redact to the text of each string, name and number in raw, which is valid
+// JSON. A changed number becomes a string, so the result is valid JSON for any redact. The result
+// is compact and valid UTF-8.
+func redactJSON(raw []byte, redact func([]byte) []byte) []byte {
+	if !utf8.Valid(raw) {
+		raw = bytes.ToValidUTF8(raw, []byte("\uFFFD"))
+	}
+	raw = compact(raw)
+	if redact == nil {
+		return raw
+	}
+	var out []byte
+	d := jsontext.NewDecoder(bytes.NewReader(raw), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	end := 0
+	for {
+		token, err := d.ReadToken()
+		if err != nil { // io.EOF, or nested too deeply for the decoder
+			if end < len(raw) {
+				return wire.Quote(string(redact(raw)))
+			}
+			return out
+		}
+		from := end
+		end = int(d.InputOffset())
+		text := token.String()
+		kind := token.Kind()
+		if kind != '"' && kind != '0' {
+			out = append(out, raw[from:end]...)
+			continue
+		}
+		if clean := string(redact([]byte(text))); clean != text {
+			out = append(append(out, separators(raw[from:end])...), wire.Quote(clean)...)
+		} else {
+			out = append(out, raw[from:end]...)
+		}
+	}
+}
+
+// separators returns the colon or comma before a token.
+func separators(raw []byte) []byte {
+	if len(raw) > 0 && (raw[0] == ':' || raw[0] == ',') {
+		return raw[:1]
+	}
+	return nil
 }

@@ -2,13 +2,20 @@ package replay
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
+	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/rogpeppe/go-internal/diff"
+
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
+	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
 // Comparison is how two recorded runs differ.
@@ -340,4 +347,306 @@ func writeDifferences(b *strings.Builder, differences []Difference, more int) {
 		}
 		fmt.Fprintf(b, "  %s\n", d.line())
 	}
+}
+
+// Difference is a difference between a replay and the record.
+type Difference struct {
+	// In is the call of the saved tool with the differing run, for example "call 3 (tools.x)"; ""
+	// for the run itself.
+	In string `json:"in,omitempty"`
+	// What is the differing part: "call 3", "log 2", "undo 1", "compensation 1", "result",
+	// "failure", "outcome", "fuel", "memory".
+	What string `json:"what"`
+	// Message describes the difference.
+	Message string `json:"message"`
+	// Diff is a unified diff of readable JSON or text; "" if Message is enough.
+	Diff string `json:"diff,omitempty"`
+	// Position is the position in the script, nil if unknown.
+	Position *abi.Position `json:"position,omitempty"`
+}
+
+// Limits of the shown text.
+const (
+	maxDifferences = 100
+	maxDiffInput   = 1 << 20 // bytes of each side
+	maxDiffLines   = 200
+	maxDiffLine    = 400 // bytes
+	maxShort       = 200 // bytes of a value in a message
+)
+
+// unified returns the unified diff of two texts.
+func unified(recorded, replayed string) string {
+	return unifiedAs("recorded", recorded, "replayed", replayed)
+}
+
+// unifiedAs is unified with other names.
+func unifiedAs(nameA, a, nameB, b string) string {
+	if len(a) > maxDiffInput || len(b) > maxDiffInput {
+		return fmt.Sprintf("(%d and %d bytes, too many for a diff; the first that differs is number %d)\n",
+			len(a), len(b), 1+commonPrefix(a, b))
+	}
+	line := func(s string) []byte {
+		if s == "" {
+			return nil
+		}
+		return []byte(strings.TrimSuffix(s, "\n") + "\n")
+	}
+	text := diff.Diff(nameA, line(a), nameB, line(b))
+	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	if len(lines) < 2 {
+		return ""
+	}
+	var out strings.Builder
+	for i, l := range lines[1:] { // without the line "diff recorded replayed"
+		if i == maxDiffLines {
+			fmt.Fprintf(&out, "(%d lines more)\n", len(lines)-1-i)
+			break
+		}
+		out.WriteString(display.ClipSize(l, maxDiffLine) + "\n")
+	}
+	return out.String()
+}
+
+// commonPrefix returns the length of the common prefix of two texts, in bytes.
+func commonPrefix(a, b string) int {
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return n
+}
+
+// pretty indents JSON. Numbers and the order of members stay as they are, and so does
+// invalid JSON.
+func pretty(raw []byte) string {
+	var b bytes.Buffer
+	if json.Indent(&b, raw, "", "  ") != nil {
+		return string(raw)
+	}
+	return b.String()
+}
+
+// differJSON returns the difference between two JSON values.
+func differJSON(what string, recorded, replayed []byte) Difference {
+	d := Difference{What: what, Message: "differs", Diff: unified(pretty(recorded), pretty(replayed))}
+	if d.Diff == "" {
+		d.Message = fmt.Sprintf("is the same JSON, written differently: recorded %s, replayed %s",
+			display.ClipSize(string(recorded), maxShort), display.ClipSize(string(replayed), maxShort))
+	}
+	return d
+}
+
+// callText formats a call in the syntax of scripts, on several lines.
+func callText(c abi.ToolCall) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n", callName(c))
+	for _, flag := range []struct {
+		name string
+		set  bool
+	}{{"exact", c.Exact}, {"raw", c.Raw}} {
+		if flag.set {
+			fmt.Fprintf(&b, "%s: true\n", flag.name)
+		}
+	}
+	if c.Timeout != 0 {
+		fmt.Fprintf(&b, "timeout: %v\n", c.Timeout)
+	}
+	if len(c.Meta) > 0 {
+		fmt.Fprintf(&b, "meta: %s\n", pretty(c.Meta))
+	}
+	fmt.Fprintf(&b, "arguments: %s\n", pretty(c.Arguments))
+	return b.String()
+}
+
+func callName(c abi.ToolCall) string { return c.Server + "." + c.Tool }
+
+// callLine formats a call on a line.
+func callLine(c abi.ToolCall) string {
+	return fmt.Sprintf("%s(%s)", callName(c), display.ClipSize(string(c.Arguments), maxShort))
+}
+
+// callWithOptions formats a complete call on one line, with the options that affect the server or
+// the answer.
+func callWithOptions(c abi.ToolCall) string {
+	line := callName(c)
+	if c.Raw {
+		line += ".raw"
+	}
+	line += "(" + string(c.Arguments) + ")"
+	if c.Timeout != 0 {
+		line += fmt.Sprintf(", timeout %v s", c.Timeout)
+	}
+	if len(c.Meta) > 0 {
+		line += ", meta " + string(c.Meta)
+	}
+	return line
+}
+
+// differCall returns the difference between two calls.
+func differCall(what string, recorded, replayed abi.ToolCall) Difference {
+	d := Difference{What: what, Diff: unified(callText(recorded), callText(replayed))}
+	switch {
+	case callName(recorded) != callName(replayed):
+		d.Message = fmt.Sprintf("is of %s, recorded was %s", callName(replayed), callName(recorded))
+	case d.Diff == "":
+		d.Message = fmt.Sprintf("of %s has the same arguments, written differently: recorded %s, replayed %s", callName(replayed),
+			display.ClipSize(string(recorded.Arguments), maxShort), display.ClipSize(string(replayed.Arguments), maxShort))
+	case !bytes.Equal(recorded.Arguments, replayed.Arguments):
+		d.Message = "of " + callName(replayed) + " has other arguments"
+	default:
+		d.Message = "of " + callName(replayed) + " is made with other options"
+	}
+	return d
+}
+
+// levels are the names of log levels.
+var levels = map[abi.LogLevel]string{abi.LogInfo: "info", abi.LogWarn: "warning", abi.LogError: "error"}
+
+func logLine(level abi.LogLevel, text string) string { return levels[level] + ": " + text }
+
+// matcher compares recorded values with values of a replay. In a redacted record, a masked part
+// matches any text.
+type matcher struct {
+	redacted bool
+	excused  *bool // set if a value matched only because of a mask
+}
+
+// text reports whether two texts match.
+func (m matcher) text(recorded, replayed string) bool {
+	return recorded == replayed || m.redacted && m.excuse(matchMasked(recorded, replayed))
+}
+
+// json reports whether two raw JSON values match.
+func (m matcher) json(recorded, replayed []byte) bool {
+	if bytes.Equal(recorded, replayed) {
+		return true
+	}
+	if !m.redacted || !bytes.Contains(recorded, []byte(journal.Masked)) {
+		return false
+	}
+	a, okA := decoded(recorded)
+	b, okB := decoded(replayed)
+	return okA && okB && m.excuse(matchValue(a, b))
+}
+
+// call reports whether two calls match.
+func (m matcher) call(recorded, replayed abi.ToolCall) bool {
+	return recorded.Exact == replayed.Exact && recorded.Raw == replayed.Raw && recorded.Timeout == replayed.Timeout &&
+		m.text(recorded.Server, replayed.Server) && m.text(recorded.Tool, replayed.Tool) &&
+		m.json(recorded.Meta, replayed.Meta) && m.json(recorded.Arguments, replayed.Arguments)
+}
+
+func (m matcher) excuse(matches bool) bool {
+	*m.excused = *m.excused || matches
+	return matches
+}
+
+// maskedName matches the text of a redactor in place of a name or a part of a name: the second
+// masked name in an object has a number, and so on.
+
+var maskedName = regexp.MustCompile(regexp.QuoteMeta(journal.Masked) + "[0-9]*")
+
+// matchMasked reports whether replayed equals recorded, with any text in place of the
+// masked parts.
+func matchMasked(recorded, replayed string) bool {
+	return matchParts(strings.Split(recorded, journal.Masked), replayed)
+}
+
+// matchParts reports whether text consists of the parts with any text between them.
+func matchParts(parts []string, text string) bool {
+	last := len(parts) - 1
+	if last == 0 {
+		return text == parts[0]
+	}
+	text, found := strings.CutPrefix(text, parts[0])
+	for _, part := range parts[1:last] {
+		if found {
+			_, text, found = strings.Cut(text, part)
+		}
+	}
+	return found && strings.HasSuffix(text, parts[last])
+}
+
+// matchValue is like matchMasked for decoded JSON. Redacted numbers are strings in the
+// record.
+func matchValue(recorded, replayed any) bool {
+	switch a := recorded.(type) {
+	case string:
+		switch b := replayed.(type) {
+		case string:
+			return matchMasked(a, b)
+		case json.Number:
+			return a == journal.Masked
+		}
+		return false
+	case []any:
+		b, ok := replayed.([]any)
+		if !ok || len(a) != len(b) {
+			return false
+		}
+		for i := range a {
+			if !matchValue(a[i], b[i]) {
+				return false
+			}
+		}
+		return true
+	case map[string]any:
+		b, ok := replayed.(map[string]any)
+		return ok && matchMembers(a, b)
+	}
+	return recorded == replayed
+}
+
+// maxMaskedNames limits the members with masked names in an object, since each is compared with all
+// remaining members.
+const maxMaskedNames = 100
+
+// matchMembers compares objects. A member with a masked name matches any remaining member
+// with a matching value.
+func matchMembers(recorded, replayed map[string]any) bool {
+	if len(recorded) != len(replayed) {
+		return false
+	}
+	var hidden []string // masked recorded names
+	left := maps.Clone(replayed)
+	for name, value := range recorded {
+		other, same := replayed[name]
+		switch {
+		case same && matchValue(value, other):
+			delete(left, name)
+		case strings.Contains(name, journal.Masked):
+			hidden = append(hidden, name)
+		default:
+			return false
+		}
+	}
+	if len(hidden) > maxMaskedNames {
+		return false
+	}
+	for _, name := range hidden {
+		parts := maskedName.Split(name, -1)
+		found := false
+		for other, value := range left {
+			if found = matchParts(parts, other) && matchValue(recorded[name], value); found {
+				delete(left, other)
+				break
+			}
+		}
+		if !found {
+			return false
+		}
+	}
+	return true
+}
+
+// decoded returns a JSON value with numbers as written. The value may be large: replays have the
+// process for themselves.
+func decoded(raw []byte) (v any, ok bool) {
+	t, err := jsonvalue.Options{Room: jsonvalue.Alone}.Decode(raw)
+	if err != nil {
+		return nil, false
+	}
+	return t.Value, true
 }

@@ -11,6 +11,8 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // The types of blocks of PEM.
@@ -122,3 +124,23 @@ func (k PrivateKey) String() string { return fmt.Sprintf("private key %s", k.Pub
 
 // GoString is String.
 func (k PrivateKey) GoString() string { return k.String() }
+
+// KeyFile is the name of the file with the key of a folder.
+const KeyFile = "journal-key.pem"
+
+var keyFile = regular.KeyFile[PrivateKey]{
+	Name: KeyFile, Lock: ".journal-key.lock", What: "the key that signs runs", Limit: 64 << 10,
+	Parse: ParsePrivate,
+	New: func() (PrivateKey, []byte) {
+		key := NewPrivate()
+		return key, key.PEM()
+	},
+}
+
+// ReadKey reads a private key from a file. The error is fs.ErrNotExist for a missing file, or names
+// the file and the remedy.
+func ReadKey(ctx context.Context, path string) (PrivateKey, error) { return keyFile.Read(ctx, path) }
+
+// LoadKey returns the key of a folder. If the key is missing, LoadKey makes the key and the folder.
+// All processes that use the folder get the same key. Only the owner of the file can read the key.
+func LoadKey(ctx context.Context, dir string) (PrivateKey, error) { return keyFile.Load(ctx, dir) }

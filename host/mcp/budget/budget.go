@@ -8,6 +8,9 @@ package budget
 
 import (
 	"cmp"
+	"context"
+	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -196,4 +199,309 @@ func (b *Budget) dequeue(w *waiter) {
 		w.hold.run.addWorkers(1)
 	}
 	close(w.ready)
+}
+
+// part is a part of a Budget. Runs have three quarters; the rest is the memory of messages. Of the
+// memory of messages,
+//
+//   - lists of servers can have a half, sessions with the data kept beyond a request a
+//     quarter, and saved tools an eighth: they stay for long. Kept data leaves a quarter of its
+//     part for sessions;
+//   - messages unread by clients can have a half of the memory left by these three;
+//   - messages in reading and handling can have the memory left by these three. Messages of clients
+//     leave a quarter of it for answers of servers, without which calls in flight could not finish.
+//
+// Unread messages of clients are counted separately, since they do not wait: no answer would end
+// their wait.
+type part int
+
+const (
+	ofRuns part = iota
+	ofMessages
+	ofUnread
+	ofSessions
+	ofLists
+	ofSaved
+	parts
+)
+
+// partOf is the part of each kind of Hold.
+var partOf = [kinds]part{body: ofMessages, request: ofMessages, answer: ofMessages, unread: ofUnread, session: ofSessions, kept: ofSessions, list: ofLists, savedTool: ofSaved}
+
+// part returns the part of h.
+func (h *Hold) part() part {
+	if h.run != nil {
+		return ofRuns
+	}
+	return partOf[h.kind]
+}
+
+// shares returns the bytes of the group and the owner of h in h's part.
+func (h *Hold) shares() (group, own int64) {
+	own = h.owner.in[h.part()]
+	if group = own; h.owner.group != nil {
+		group = h.owner.group.in[h.part()]
+	}
+	return group, own
+}
+
+// TooLargeError means that a request can never fit, even after a wait.
+type TooLargeError struct {
+	Bytes, Most int64 // the requested bytes, and the maximum of one owner
+}
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("%d bytes exceed the share of %d bytes that one session can have of the memory for messages", e.Bytes, e.Most)
+}
+
+// LimitName returns the name of the reached limit; see package limits.
+func (e *TooLargeError) LimitName() string { return "total_memory" }
+
+// mostOfMessages returns the most bytes for all messages together, including kept data.
+func (b *Budget) mostOfMessages() int64 { return b.total / 4 }
+
+// LargestMessage returns the size of the largest readable message, in bytes; 0 for no limit.
+func (b *Budget) LargestMessage() int {
+	if b == nil {
+		return 0
+	}
+	return int(min(b.mostOfMessages()/Copies, math.MaxInt))
+}
+
+// forMessages returns the bytes that lists, sessions and saved tools leave for messages.
+func (b *Budget) forMessages() int64 {
+	return b.mostOfMessages() - b.in[ofLists] - b.in[ofSessions] - b.in[ofSaved]
+}
+
+// ceiling returns the number of bytes up to which h may fill h's part of the budget.
+func (b *Budget) ceiling(h *Hold) int64 {
+	switch h.part() {
+	case ofRuns:
+		return b.mostOfRuns()
+	case ofLists:
+		return b.mostOfMessages() / 2
+	case ofSessions:
+		if h.kind == kept {
+			return b.mostOfMessages() / 16 * 3
+		}
+		return b.mostOfMessages() / 4
+	case ofSaved:
+		return b.mostOfMessages() / 8
+	case ofUnread:
+		return b.forMessages() / 2
+	}
+	if h.kind == answer {
+		return b.forMessages()
+	}
+	return b.forMessages() / 4 * 3
+}
+
+// most returns the most bytes that h can ever have. A single message may exceed the budget, but not
+// by more than the memory of all messages.
+func (b *Budget) most(h *Hold) int64 {
+	switch {
+	case h.run != nil:
+		return b.mostOfRuns()
+	case h.kind == answer, h.kind == request:
+		return b.mostOfMessages()
+	case h.kind == body:
+		return b.mostOfMessages() / 4 * 3 * leftFactor / (leftFactor + 1)
+	}
+	return b.ceiling(h) * leftFactor / (leftFactor + 1)
+}
+
+// against returns the bytes that count against the ceiling of h.
+func (b *Budget) against(h *Hold) int64 {
+	if p := h.part(); p != ofMessages {
+		return b.in[p]
+	}
+	return b.in[ofMessages] + b.in[ofUnread]
+}
+
+// fits reports whether h can have n more bytes now.
+func (b *Budget) fits(h *Hold, n int64) bool {
+	if h.run == nil && b.overBudget[h.kind] == h {
+		return true
+	}
+	left := b.ceiling(h) - b.against(h) - n
+	if left < 0 {
+		return false
+	}
+	if h.kind == answer && h.owner.key == nil { // of no server in particular
+		return true
+	}
+	group, own := h.shares()
+	return group+n <= leftFactor*left && own+n <= leftFactor*left
+}
+
+// Hold is the part of a Budget of one message, or another thing in flight. The methods are safe for
+// concurrent use. The caller that opens a Hold must Close it.
+type Hold struct {
+	budget *Budget // nil: nothing is counted
+	owner  *owner
+	run    *Run // the Run with this Hold; nil for a message
+	kind   kind // of a message
+
+	closed   bool // guarded by budget.mu, as are the fields below
+	attached bool
+	bytes    int64
+	waiters  []*waiter // pending requests
+}
+
+// Open returns an empty Hold for an owner; see Budget. Open is for messages that grow during
+// reading, concurrently with other messages. Such messages could wait for each other forever; so
+// one message at a time may exceed the budget after a long wait.
+func (b *Budget) Open(key any) *Hold {
+	h := new(Hold)
+	b.open(h, key)
+	return h
+}
+
+func (b *Budget) open(h *Hold, key any) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	h.budget, h.owner = b, b.ownerOf(key)
+}
+
+// ownerOf returns the owner with a key, and adds a hold to the owner.
+func (b *Budget) ownerOf(key any) *owner {
+	member, ok := key.(Member)
+	if ok && member.Group == nil {
+		key, ok = member.Of, false
+	}
+	o := b.owners[key]
+	if o == nil {
+		o = &owner{key: key}
+		b.owners[key] = o
+	}
+	o.holds++
+	if ok {
+		o.group = b.ownerOf(groupKey{member.Group})
+	}
+	return o
+}
+
+// groupKey is the key of a group. It differs from the key of an owner with the same value.
+type groupKey struct{ any }
+
+// leave counts a hold of o less.
+func (b *Budget) leave(o *owner) {
+	if o.group != nil {
+		b.leave(o.group)
+	}
+	if o.holds--; o.holds == 0 {
+		delete(b.owners, o.key)
+	}
+}
+
+// Acquire takes n more bytes, after a wait if necessary. The error is the cause of ctx; a
+// *TooLargeError for a message that can never fit; or an *ExhaustedError after the failure of a
+// run. After an error the Hold has the same bytes as before. Acquire on a closed Hold does nothing.
+//
+// Except for bytes, the caller must not hold a resource that other holders need to finish.
+func (h *Hold) Acquire(ctx context.Context, n int64) error {
+	b := h.budget
+	if b == nil || n <= 0 {
+		return nil
+	}
+	b.mu.Lock()
+	if done, err := h.acquireNow(n); done {
+		b.unlock()
+		return err
+	}
+	w := b.enqueue(h, n)
+	b.serve()
+	b.unlock()
+	return h.await(ctx, w)
+}
+
+// acquireNow is Acquire without waiting.
+func (h *Hold) acquireNow(n int64) (done bool, err error) {
+	b := h.budget
+	switch most := b.most(h); {
+	case h.closed:
+		return true, nil
+	case h.run != nil && h.run.err != nil:
+		return true, h.run.err
+	case h.bytes+n > most && h.run != nil:
+		b.failRun(h.run)
+		return true, h.run.err
+	case h.bytes+n > most:
+		return true, &TooLargeError{Bytes: h.bytes + n, Most: most}
+	case b.fits(h, n):
+		b.take(h, n)
+		return true, nil
+	}
+	return false, nil
+}
+
+// TryAcquire takes n more bytes if possible without waiting.
+func (h *Hold) TryAcquire(n int64) bool {
+	b := h.budget
+	if b == nil || n <= 0 {
+		return true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if h.closed {
+		return true
+	}
+	if h.run != nil && h.run.err != nil || !b.fits(h, n) {
+		return false
+	}
+	b.take(h, n)
+	return true
+}
+
+// Release returns n bytes, or all bytes of a smaller Hold.
+func (h *Hold) Release(n int64) {
+	b := h.budget
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.unlock()
+	if n = min(n, h.bytes); n > 0 {
+		b.take(h, -n)
+		b.serve()
+	}
+}
+
+// Close returns all bytes. Close may be called twice, but not during a call of Acquire.
+func (h *Hold) Close() {
+	b := h.budget
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.unlock()
+	if !h.closed {
+		b.close(h)
+	}
+}
+
+func (b *Budget) close(h *Hold) {
+	h.closed = true
+	if h.attached {
+		b.attached--
+	}
+	if b.overBudget[h.kind] == h {
+		b.overBudget[h.kind] = nil
+	}
+	b.take(h, -h.bytes)
+	b.leave(h.owner)
+	b.serve()
+}
+
+// Bytes returns the number of bytes of the Hold.
+func (h *Hold) Bytes() int64 {
+	if h.budget == nil {
+		return 0
+	}
+	h.budget.mu.Lock()
+	defer h.budget.mu.Unlock()
+	return h.bytes
 }

@@ -8,12 +8,15 @@
 package requeststate
 
 import (
+	"context"
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,6 +25,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // ErrInvalid means that a state cannot be opened: the state was changed, has expired, belongs to
@@ -295,3 +299,30 @@ func Digest(params []byte) ([]byte, error) {
 	sum := sha256.Sum256(value)
 	return sum[:], nil
 }
+
+var keyFile = regular.KeyFile[[]byte]{
+	Name: "request-state.key", Lock: ".request-state.lock", What: "the key", Limit: KeySize,
+	Hint: " (remove the file to make a new key)",
+	Parse: func(key []byte) ([]byte, error) {
+		if len(key) != KeySize {
+			return nil, fmt.Errorf("the key has %d bytes, not %d", len(key), KeySize)
+		}
+		return key, nil
+	},
+	New: func() ([]byte, []byte) {
+		key := NewKey()
+		return key, key
+	},
+}
+
+// NewKey returns a random key.
+func NewKey() []byte {
+	key := make([]byte, KeySize)
+	_, _ = rand.Read(key) // never fails
+	return key
+}
+
+// LoadKey returns the key of a folder. If the key is missing, LoadKey makes the key and the folder.
+// All processes that use the folder get the same key. Only the owner of the file can read the key.
+// The error names the file and the remedy.
+func LoadKey(ctx context.Context, dir string) ([]byte, error) { return keyFile.Load(ctx, dir) }

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"time"
@@ -425,4 +426,203 @@ func (c *Conn) newCall(of Call) *call {
 func (c *Conn) recycle(p *call) {
 	*p = call{result: p.result}
 	c.callPool.Put(p)
+}
+
+// Limit says how long a call may take. The zero value means no limit.
+type Limit struct {
+	// Idle is the longest time without activity: progress of the call, or a request of the peer in
+	// work, because the peer may be waiting for the answer. 0: no limit.
+	Idle time.Duration
+	// Max is the longest total time. 0: no limit.
+	Max time.Duration
+}
+
+// One timer serves all calls of a connection. The timer is set for the earliest due time, or
+// earlier: activity only changes call.due, and then the timer fires too early.
+
+// begin starts the limits of a call.
+func (p *call) begin(now time.Time) {
+	if p.limit.Max > 0 {
+		p.latest = now.Add(p.limit.Max)
+	}
+	p.restart(now)
+}
+
+// restart restarts the idle limit of a call.
+func (p *call) restart(now time.Time) {
+	p.due = p.latest
+	if p.limit.Idle <= 0 {
+		return
+	}
+	if idle := now.Add(p.limit.Idle); p.due.IsZero() || idle.Before(p.due) {
+		p.due = idle
+	}
+}
+
+// scheduleLimit sets the timer to the due time of a new call, or earlier. The caller holds c.mu.
+func (c *Conn) scheduleLimit(p *call) {
+	s := &c.state
+	switch {
+	case p.due.IsZero():
+	case !s.timerSet:
+		c.setTimer(p.due)
+	case p.due.Before(s.timerAt) && c.limitTimer.Stop(): // else checkLimits is about to run, and will see the call
+		s.timerAt = p.due
+		c.limitTimer.Reset(time.Until(p.due))
+	}
+}
+
+// setTimer sets the timer, which must not be set. The caller holds c.mu.
+func (c *Conn) setTimer(due time.Time) {
+	c.state.timerSet, c.state.timerAt = true, due
+	c.timers.Add(1) // until checkLimits has returned, or the timer is stopped
+	if c.limitTimer == nil {
+		c.limitTimer = time.AfterFunc(time.Until(due), c.checkLimits)
+	} else {
+		c.limitTimer.Reset(time.Until(due))
+	}
+}
+
+// stopTimer stops the timer. The caller holds c.mu.
+func (c *Conn) stopTimer() {
+	if c.state.timerSet && c.limitTimer.Stop() {
+		c.state.timerSet = false
+		c.timers.Done()
+	}
+}
+
+// overdue is a call above a limit.
+type overdue struct {
+	id     int64
+	method string
+	after  time.Duration
+	max    bool
+}
+
+// checkLimits cancels the calls above a limit.
+func (c *Conn) checkLimits() {
+	defer c.timers.Done()
+	c.mu.Lock()
+	over, next := c.state.overdue(time.Now())
+	c.state.timerSet = false
+	if !next.IsZero() {
+		c.setTimer(next)
+	}
+	c.mu.Unlock()
+	for _, o := range over {
+		c.cancelCall(o.id, c.errors.Timeout(o.method, o.after, o.max))
+	}
+}
+
+// overdue returns the calls above a limit, and the earliest due time of the remaining calls; zero
+// for never.
+func (s *state) overdue(now time.Time) (over []overdue, next time.Time) {
+	for id, p := range s.calls {
+		switch {
+		case p.due.IsZero():
+			continue
+		case now.Before(p.due):
+		case !p.latest.IsZero() && !now.Before(p.latest):
+			over = append(over, overdue{id, p.method, p.limit.Max, true})
+			continue
+		case p.busy || s.open > 0: // the peer waits for us, or for a slow client
+			p.restart(now)
+		default:
+			over = append(over, overdue{id, p.method, p.limit.Idle, false})
+			continue
+		}
+		if next.IsZero() || p.due.Before(next) {
+			next = p.due
+		}
+	}
+	return over, next
+}
+
+// progress handles a progress notification of the peer.
+func (c *Conn) progress(params []byte) {
+	token, _ := wire.Get(params, "progressToken")
+	id, _ := c.state.ids.ofToken(token)
+	c.mu.Lock()
+	p, late := c.state.beginProgress(id, c.progressReturned)
+	task := p != nil && p.task != ""
+	c.mu.Unlock()
+	if p == nil || task || len(params) > smallSize {
+		// Progress of a task is charged too, because a task may last forever, and large
+		// notifications, because the client may read slowly.
+		c.charge(len(params))
+	}
+	if p == nil {
+		if late != nil {
+			late("progress")
+		}
+		c.log.Debug("progress for no request in flight dropped", "token", excerpt(string(token)))
+		return
+	}
+	p.progress(params)
+	c.mu.Lock()
+	deliver := c.state.endProgress(p, time.Now())
+	o := p.outcome
+	c.progressReturned.Broadcast()
+	c.mu.Unlock()
+	if deliver {
+		c.deliver(p, o)
+	}
+}
+
+// asksForTask reports whether params ask for a task.
+func asksForTask(params []byte) bool {
+	if !bytes.Contains(params, []byte(`"task"`)) {
+		return false
+	}
+	_, ok := wire.Get(params, "task")
+	return ok
+}
+
+func isTaskMethod(method string) bool {
+	return method == protocol.MethodTasksResult || method == protocol.MethodTasksGet || method == protocol.MethodTasksCancel
+}
+
+// ongoingTask returns the id of the task in a result, "" for a result without a task or with an
+// ended task.
+func ongoingTask(result []byte) string {
+	if !bytes.Contains(result, []byte(`"taskId"`)) { // most results are not tasks, and they may be large
+		return ""
+	}
+	created, ok := wire.Get(result, "task")
+	if !ok {
+		return ""
+	}
+	if status, _ := wire.GetString(created, "status"); terminal(status) {
+		return ""
+	}
+	id, _ := wire.GetString(created, "taskId")
+	return id
+}
+
+func terminal(status string) bool {
+	return status == "completed" || status == "failed" || status == "cancelled"
+}
+
+// taskAnswered handles the answer to a request about a task.
+func (c *Conn) taskAnswered(method string, params []byte, reply wire.Reply) {
+	if method == protocol.MethodTasksResult { // answered when the task has ended or is unknown
+		id, _ := wire.GetString(params, "taskId")
+		c.endTask(id)
+	} else if reply.Error == nil {
+		c.taskStatus(reply.Result)
+	}
+}
+
+// taskStatus handles a task object of the peer.
+func (c *Conn) taskStatus(object []byte) {
+	if status, _ := wire.GetString(object, "status"); terminal(status) {
+		id, _ := wire.GetString(object, "taskId")
+		c.endTask(id)
+	}
+}
+
+func (c *Conn) endTask(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.state.endTask(id)
 }

@@ -1,3 +1,11 @@
+// Package rpc implements a JSON-RPC connection of MCP with a client or with a server, over any
+// transport that carries raw frames. Begin with [Conn]: a transport passes each frame to
+// [Conn.Receive] together with the [Stream] of the frame, and [Conn.Submit] and [Conn.Call] make
+// calls. Stdio and the legacy SSE transport have only the connection's main stream. Over streamable
+// HTTP each POST is a separate stream, and the GET stream is the main stream.
+//
+// Package rpc itself handles ping, notifications/cancelled, notifications/progress, and the methods
+// that report the end of a task. All other methods are passed to a [Handler].
 package rpc
 
 import (
@@ -9,6 +17,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/budget"
+	"github.com/mcp-metatool/mcp-metatool/host/mcp/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
@@ -129,7 +139,7 @@ type Conn struct {
 	mu               sync.Mutex // guards state; a leaf
 	progressReturned *sync.Cond // a progress callback has returned; uses mu
 	state            state
-	limitTimer       *time.Timer // see limit.go; nil before the first limit
+	limitTimer       *time.Timer // see scheduleLimit; nil before the first limit
 }
 
 // New makes a connection. The connection ends with ctx, or at End. The owner passes frames to the
@@ -317,4 +327,181 @@ func (p Peer) String() string {
 		return "server"
 	}
 	return "client"
+}
+
+// Stream sends messages to the peer, whole and in order. A Stream is comparable and safe for
+// concurrent use. For each accepted frame, the Stream calls the frame's Done once, on any
+// goroutine, perhaps before the method returns.
+type Stream interface {
+	// TrySend accepts f if possible without waiting. Otherwise TrySend returns false.
+	TrySend(f Frame) bool
+	// Send waits until f can be accepted, or ctx ends. With an error f has not been accepted: the
+	// cause of ctx, ErrFinished, or the error of the broken stream.
+	Send(ctx context.Context, f Frame) error
+	// Push accepts f, a cancellation, without waiting. Each accepted request has at most one
+	// cancellation. With ErrFinished, f has not been accepted.
+	Push(f Frame) error
+	// Withdraw removes an accepted request. It returns true if no part of the request has been or
+	// will be written; then the frame's Done is not called.
+	Withdraw(id int64) bool
+	// Finish is called once for each frame of the peer on the stream with requests, when all of
+	// them have been answered or dropped. f is the last message for them, without Data if no
+	// message is due. Finish accepts f without waiting.
+	Finish(f Frame)
+}
+
+// CallStream is a Stream for a single request of the proxy and the peer's messages for this
+// request, for example a POST of streamable HTTP and the response. Messages on the stream belong to
+// this call alone. An answer with a different id than the request is never accepted.
+type CallStream interface {
+	Stream
+	// Call returns the id of the request (Frame.ID) and the owner (wire.Call.Owner).
+	Call() (id int64, owner any)
+	// Settled is called at most once, at the outcome of the call. answered reports whether the
+	// outcome is an answer, and elsewhere whether the answer, perhaps an unusable one, came on
+	// another stream. Settled must not block.
+	Settled(answered, elsewhere bool)
+}
+
+// ErrFinished means that a stream accepts no more messages because Finish was called. Such messages
+// are then sent on the main stream.
+var ErrFinished = errors.New("the stream is finished")
+
+// Frame is a message on its way to a Stream.
+type Frame struct {
+	Data []byte // a JSON-RPC message or batch; the stream must not change it
+	// ID is the id of a request of ours; 0 for all other messages.
+	ID int64
+	// Cancels is the id of the cancelled request; 0 for messages other than cancellations.
+	Cancels int64
+	// Permit is asked with wire.CheckPermit just before a request is written. A denied request is
+	// Unsent with the Permit's error.
+	Permit wire.Permit
+
+	conn   *Conn
+	answer bool // the frame holds one of conn.answers
+	bytes  int  // bytes of Options.Memory held by the frame
+	alone  bool // no other request was in flight, so waiting for more to write is of no use
+}
+
+// WriteResult says whether a frame was written.
+type WriteResult int
+
+const (
+	// Written: the frame was written or passed to the operating system.
+	Written WriteResult = iota
+	// Broken: writing failed, and a part of the frame may have been written.
+	Broken
+	// Unsent: nothing of the frame has been or will be written.
+	Unsent
+)
+
+// Done tells the connection whether f was written. A request that was not Written fails with err.
+// If err is nil, the request fails with the error of the ending connection, or with an error about
+// a peer that does not read.
+func (f Frame) Done(result WriteResult, err error) {
+	if f.conn == nil {
+		return
+	}
+	if f.answer {
+		<-f.conn.answers
+	}
+	if f.bytes > 0 {
+		f.conn.opts.Memory.Sub(f.bytes)
+	}
+	if f.ID == 0 || result == Written {
+		return
+	}
+	if err == nil {
+		err = errUnwritten
+	}
+	f.conn.resolve(f.ID, outcome{err: err, unsent: result == Unsent})
+}
+
+// errUnwritten stands for the error of a request that could not be written; see Conn.callerResult.
+var errUnwritten = errors.New("not written")
+
+// Tracer follows the calls of a connection, for telemetry. A Tracer is safe for concurrent use and
+// must not block.
+type Tracer interface {
+	// BeginCall is called with each call before the call is sent, with the id on the wire. ctx is
+	// the context of Conn.Call; Submit has none and passes an empty context. BeginCall returns the
+	// params to send. The end of a call with a nil Span is not reported.
+	BeginCall(ctx context.Context, id int64, call wire.Call) (params []byte, span Span)
+}
+
+// Span follows one request, in either direction.
+type Span interface {
+	// End is called once with the outcome: a reply, or the error. End must not block. If a call
+	// that Submit could not send is made again with Call, the first Span never ends.
+	End(reply wire.Reply, err error)
+}
+
+// trace begins the span of a call, and sets the params to send.
+func (c *Conn) trace(ctx context.Context, p *call, call *Call) {
+	call.Params, p.span = c.opts.Tracer.BeginCall(ctx, p.id, call.Call)
+}
+
+// endSpan ends the span of a call, if any.
+func (p *call) endSpan(reply wire.Reply, err error) {
+	if p.span != nil {
+		p.span.End(reply, err)
+	}
+}
+
+// Observe sets the span that is told the end of the request. The handler calls Observe first.
+func (r *Request) Observe(s Span) { r.span = s }
+
+// Span returns the span set by Observe, or nil.
+func (r *Request) Span() Span { return r.span }
+
+// Memory counts bytes kept for the peer of a connection. A Memory is safe for concurrent use and
+// does not block.
+type Memory interface {
+	// Add adds n bytes. The error, for the peer, reports a lack of memory.
+	Add(n int) error
+	// Sub takes n bytes away.
+	Sub(n int)
+}
+
+// smallSize is the size in bytes of the largest request or answer that is not counted: pings,
+// cancellations and similar small messages always get through. Their number is limited.
+const smallSize = 4 << 10
+
+// admitBytes counts the bytes of a request. The error is the answer to the request.
+func (c *Conn) admitBytes(r *Request) *wire.RPCError {
+	n := len(r.Params)
+	if c.opts.Memory == nil || n <= smallSize || n > budget.Small { // a larger request is counted by the reader
+		return nil
+	}
+	if err := c.opts.Memory.Add(n); err != nil {
+		return wire.Errorf(wire.CodeInternal, "request refused: %s", limits.Explain(err))
+	}
+	r.bytes = n
+	return nil
+}
+
+// settleBytes ends the counting of a request.
+func (c *Conn) settleBytes(r *Request) {
+	if r.bytes > 0 {
+		c.opts.Memory.Sub(r.bytes)
+	}
+}
+
+// countAnswer counts an answer until the answer has been written. Without memory for the answer,
+// countAnswer returns an error instead.
+func (c *Conn) countAnswer(reply wire.Reply) (_ wire.Reply, bytes int) {
+	n := len(reply.Result) + len(reply.Error)
+	if c.opts.Memory == nil || n <= smallSize {
+		return reply, 0
+	}
+	if err := c.opts.Memory.Add(n); err != nil {
+		return wire.Reply{Error: LostAnswer(err)}, 0
+	}
+	return reply, n
+}
+
+// LostAnswer returns the raw error sent in place of an answer for which memory is lacking.
+func LostAnswer(err error) []byte {
+	return wire.Errorf(wire.CodeInternal, "the answer is lost: %s", limits.Explain(err)).Raw()
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -413,4 +414,161 @@ func FirstElements(raw []byte, most int) (items [][]byte, more bool, err error) 
 		return items, true, nil
 	}
 	return items, false, err
+}
+
+// Without returns obj without the members of these names, or obj itself if none is present. Without
+// fails if obj is not an object.
+func Without(obj []byte, names ...string) ([]byte, error) {
+	var out []byte // the copied part of obj; nil until a member is removed
+	kept := 0      // members in out
+	o := walk(obj)
+	for o.next() {
+		removed := slices.ContainsFunc(names, o.is)
+		if removed && out == nil {
+			out = append(make([]byte, 0, len(obj)), '{')
+			for before := walk(obj); before.next() && before.at < o.at; kept++ {
+				out = appendMember(out, obj, before.member, kept)
+			}
+		} else if !removed && out != nil {
+			out = appendMember(out, obj, o.member, kept)
+			kept++
+		}
+	}
+	switch {
+	case o.err != nil:
+		return nil, o.err
+	case out == nil:
+		return obj, nil
+	}
+	return append(out, '}'), nil
+}
+
+func appendMember(out, obj []byte, m member, before int) []byte {
+	if before > 0 {
+		out = append(out, ',')
+	}
+	return append(out, obj[m.at:m.end]...)
+}
+
+// Extend returns a copy of the object obj with the members of another object at the end. Both must
+// be valid objects without a common name.
+func Extend(obj, more []byte) []byte {
+	obj, more = bytes.TrimSpace(obj), bytes.TrimSpace(more)
+	out := make([]byte, 0, len(obj)+len(more))
+	out = append(out, obj[:len(obj)-1]...)
+	rest := bytes.TrimLeft(more[1:], " \t\r\n")
+	if rest[0] != '}' && len(bytes.TrimSpace(obj[1:len(obj)-1])) > 0 {
+		out = append(out, ',')
+	}
+	return append(out, rest...)
+}
+
+// Object builds a JSON object by appending its members in order. Raw values are copied unchanged.
+// The caller must pass valid JSON and add each name only once. The zero Object is ready to use. An
+// Object must not be used concurrently, nor copied after its first member.
+//
+// encoding/json would parse each raw value again, change the spelling of values, and refuse very
+// deep values.
+type Object struct {
+	b []byte // the object without its closing brace; empty before the first member
+}
+
+// NewObject returns an Object with capacity for size bytes. Within this capacity, building the
+// object allocates nothing more.
+func NewObject(size int) Object { return Object{make([]byte, 0, size)} }
+
+// name begins a member.
+func (o *Object) name(name string) {
+	separator := byte(',')
+	if len(o.b) == 0 {
+		separator = '{'
+	}
+	o.b = append(AppendQuote(append(o.b, separator), name), ':')
+}
+
+// Raw adds a member with a raw JSON value. A nil value adds nothing, as absent
+// members are nil in this package.
+func (o *Object) Raw(name string, value []byte) {
+	if value != nil {
+		o.name(name)
+		o.b = append(o.b, value...)
+	}
+}
+
+// Text adds a string, quoted as [Quote] does.
+func (o *Object) Text(name, value string) {
+	o.name(name)
+	o.b = AppendQuote(o.b, value)
+}
+
+// NonEmpty adds a string unless it is empty.
+func (o *Object) NonEmpty(name, value string) {
+	if value != "" {
+		o.Text(name, value)
+	}
+}
+
+// Int adds a number.
+func (o *Object) Int(name string, value int64) {
+	o.name(name)
+	o.b = strconv.AppendInt(o.b, value, 10)
+}
+
+// Uint adds an unsigned number.
+func (o *Object) Uint(name string, value uint64) {
+	o.name(name)
+	o.b = strconv.AppendUint(o.b, value, 10)
+}
+
+// NonZero adds a number unless it is 0.
+func (o *Object) NonZero(name string, value uint64) {
+	if value != 0 {
+		o.Uint(name, value)
+	}
+}
+
+// Bool adds true or false.
+func (o *Object) Bool(name string, value bool) {
+	o.name(name)
+	o.b = strconv.AppendBool(o.b, value)
+}
+
+// Texts adds an array of strings unless it is empty.
+func (o *Object) Texts(name string, all []string) {
+	if len(all) == 0 {
+		return
+	}
+	quoted := make([][]byte, len(all))
+	for i, text := range all {
+		quoted[i] = Quote(text)
+	}
+	o.Raw(name, Array(quoted))
+}
+
+// IsEmpty reports whether no member has been added yet.
+func (o *Object) IsEmpty() bool { return len(o.b) == 0 }
+
+// Bytes ends the object and returns the JSON. Bytes must be called only once, after the last
+// member.
+func (o *Object) Bytes() []byte {
+	if len(o.b) == 0 {
+		return append(o.b, "{}"...)
+	}
+	return append(o.b, '}')
+}
+
+// Array returns a JSON array of raw values, with one allocation.
+func Array(items [][]byte) []byte {
+	size := len("[]") + len(items)
+	for _, item := range items {
+		size += len(item)
+	}
+	b := append(make([]byte, 0, size), '[')
+	for i, item := range items {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, item...)
+	}
+	return append(b, ']')
 }
