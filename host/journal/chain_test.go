@@ -51,7 +51,7 @@ func TestChain(t *testing.T) {
 	if err := two.Close(); err != nil {
 		t.Fatal(err)
 	}
-	check(one, first, 3, third.ID(), true) // nobody has its lock
+	check(one, first, 3, third.ID(), true) // no process has the lock
 	three := open()
 	begin(three, "").Close(Outcome{}) // which takes the lock
 	check(three, first, 3, third.ID(), true)

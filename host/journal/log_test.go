@@ -362,8 +362,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestScanEndsWithItsContext checks that reading a long journal ends when nobody waits for
-// it any more: while its files are read, and while a run is.
+// TestScanEndsWithItsContext checks that reading a long journal ends when its caller no longer
+// waits: while files are read, and while a run is read.
 func TestScanEndsWithItsContext(t *testing.T) {
 	dir := t.TempDir()
 	l := openLog(t, dir, LogOptions{})

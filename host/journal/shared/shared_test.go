@@ -199,7 +199,7 @@ func TestReplicas(t *testing.T) {
 	}
 	await(t, "the calls are there", func() bool { return len(calls(t, b.log.Reader())) == 3 })
 
-	// All of it is there once, whoever reads it, and however often.
+	// All records are present once, for any reader, and after any number of reads.
 	again := newReplica(t, openStore(t, link, "one"), t.TempDir(), false)
 	for range 2 {
 		if got := ids(t, again.log.Reader(), journal.Filter{}); len(got) != 4 {

@@ -45,7 +45,7 @@ func TestRedacted(t *testing.T) {
 	}
 }
 
-// TestForged changes records as somebody does who knows the format: with the digests made whole
+// TestForged changes records like an attacker who knows the format: with the digests made whole
 // again, and signed with another key or, to see that a run is executed, with the right one.
 func TestForged(t *testing.T) {
 	lines := recorded(t, "order", signed())

@@ -149,7 +149,7 @@ var (
 	belowOne   = regexp.MustCompile(`"below":"[0-9a-f]{64}"`)
 )
 
-// forge makes the chains and the seal of changed lines whole again, as somebody can who knows the
+// forge makes the chains and the seal of changed lines whole again, like an attacker who knows the
 // format, and signs with a key.
 func forge(t testing.TB, lines [][]byte, key seal.PrivateKey) [][]byte {
 	t.Helper()

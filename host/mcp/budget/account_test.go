@@ -180,7 +180,7 @@ func TestAccountRace(t *testing.T) {
 	}
 }
 
-// TestMostModestAnswer checks that a server with many answers that nobody takes does not
+// TestMostModestAnswer checks that a server with many unread answers does not
 // keep others from the bytes that they need.
 func TestMostModestAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -110,7 +110,7 @@ func receive(ctx context.Context, h *Hold, size int64) error {
 }
 
 // TestBodiesDoNotWaitForEachOther checks that many messages that grow while they are read
-// all finish although only three fit completely, even beside one that is kept.
+// all finish although only three fit completely, even next to a kept message.
 func TestBodiesDoNotWaitForEachOther(t *testing.T) {
 	const size = 620
 	synctest.Test(t, func(t *testing.T) {

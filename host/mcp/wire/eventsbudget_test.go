@@ -11,7 +11,7 @@ import (
 
 // TestLargeEventsCount checks that large events are counted in the room, whether they
 // have one line or many, for as long as they are in use, and that events that are
-// skipped or cut off are not counted any more.
+// skipped or cut off are no longer counted.
 func TestLargeEventsCount(t *testing.T) {
 	b := budget.New(64 << 20)
 	line := "data: " + strings.Repeat("x", 300<<10) + "\n"
