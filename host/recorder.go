@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
+	"github.com/mcp-metatool/mcp-metatool/host/stack"
 )
 
 // recorderOptions are the options of a recorder.
@@ -131,7 +132,7 @@ func (r *recorder) entry(call route.ObservedCall) journal.Proxied {
 	if !call.Unsent {
 		p.Sent = len(call.Params)
 	}
-	p.Kind, p.Decision = string(call.Kind), call.Decision.Recorded()
+	p.Kind, p.Decision = string(call.Kind), stack.Recorded(call.Decision)
 	if call.Kind == policy.KindTool {
 		p.Kind = ""
 	}

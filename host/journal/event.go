@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
-	"github.com/mcp-metatool/mcp-metatool/host/guard/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
@@ -586,12 +585,12 @@ func (l *Lines) Take() []byte {
 }
 
 // decision adds policy's decision about a call, and the approval; nothing for nil.
-func (l *line) decision(d *policy.Decision) {
+func (l *line) decision(d *Decision) {
 	if d == nil {
 		return
 	}
 	l.open("decision", '{')
-	l.text("action", string(d.Action))
+	l.text("action", d.Action)
 	l.text("rule", d.Rule)
 	l.text("reason", d.Reason)
 	if a := d.Approval; a != nil {
@@ -613,14 +612,14 @@ func (l *line) decision(d *policy.Decision) {
 }
 
 // decision returns the member written by line.decision, or nil.
-func (f fields) decision() *policy.Decision {
+func (f fields) decision() *Decision {
 	o, ok := f.object("decision")
 	if !ok {
 		return nil
 	}
-	d := &policy.Decision{Action: policy.Action(o.text("action")), Rule: o.text("rule"), Reason: o.text("reason")}
+	d := &Decision{Action: o.text("action"), Rule: o.text("rule"), Reason: o.text("reason")}
 	if a, ok := o.object("approval"); ok {
-		d.Approval = &policy.Approval{
+		d.Approval = &Approval{
 			ID: a.text("id"), Allowed: a.flag("allowed"), By: a.text("by"), How: a.text("how"),
 			Waited: a.duration("waited"), Remembered: a.flag("remembered"), Digest: a.text("digest"), Note: a.text("note"),
 		}

@@ -179,7 +179,7 @@ func (d dice) answer() Answer {
 	case 0:
 		return Answer{Err: d.callError()}
 	case 1:
-		return Answer{Decision: &policy.Decision{Action: policy.Deny, Rule: d.text(), Reason: d.text()}, RPCError: d.object(2), Err: &abi.CallError{Type: abi.ErrTool, Message: d.text()}}
+		return Answer{Decision: &Decision{Action: string(policy.Deny), Rule: d.text(), Reason: d.text()}, RPCError: d.object(2), Err: &abi.CallError{Type: abi.ErrTool, Message: d.text()}}
 	case 2:
 		r := result(block(d.text()), `,"_meta":{"a":1}`)
 		return Answer{Result: r, Meta: []byte(`{"a":1}`), Value: r}

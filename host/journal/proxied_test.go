@@ -21,10 +21,10 @@ func TestProxied(t *testing.T) {
 		{Start: start.Add(time.Minute), Client: client, Server: "a", Tool: "y\n", Outcome: proxiedTool,
 			Params: []byte("{\n}"), Result: []byte(`{"isError":true}`)},
 		{Start: start.Add(2 * time.Minute), Server: "b", Tool: "x", Outcome: proxiedRPC, RPCError: []byte(`{"code":1}`),
-			Decision: &policy.Decision{Action: policy.Ask, Rule: "r", Reason: "why", Approval: &policy.Approval{
+			Decision: &Decision{Action: string(policy.Ask), Rule: "r", Reason: "why", Approval: &Approval{
 				ID: "7", Allowed: true, By: "me", How: "queue", At: start, Waited: time.Second, Remembered: true, Digest: "ab", Note: "n"}}},
 		{Start: start.Add(3 * time.Minute), Kind: "resource", Server: "b", Tool: "file:///x", Outcome: ProxiedDenied,
-			Decision: &policy.Decision{Action: policy.Deny, Rule: policy.DefaultRule, Approval: &policy.Approval{How: "nobody"}}},
+			Decision: &Decision{Action: string(policy.Deny), Rule: policy.DefaultRule, Approval: &Approval{How: "nobody"}}},
 	}
 	for i := range calls {
 		calls[i].ID = NewID(calls[i].Start)

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
-	"github.com/mcp-metatool/mcp-metatool/host/guard/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/journal/seal"
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
@@ -241,7 +240,7 @@ type Answer struct {
 	// error, or a suppressed call.
 	Err *abi.CallError
 	// Decision is policy's decision about the call, nil for a plain default.
-	Decision *policy.Decision
+	Decision *Decision
 }
 
 // FlowRecord is a finding or decision of information flow about a run (package flow). People see
@@ -379,7 +378,7 @@ type Proxied struct {
 	Params, Result, RPCError []byte
 	Redacted                 bool // a part was redacted in the journal
 	// Decision is policy's decision, nil for a plain default.
-	Decision *policy.Decision
+	Decision *Decision
 }
 
 // The outcomes of proxied calls other than OK.
@@ -525,4 +524,27 @@ func (f *Filter) matchesProxied(p *Proxied) bool {
 		(f.Outcome == "" || p.Outcome == f.Outcome) &&
 		(f.Session == "" || p.Client.Session == f.Session) && (f.Token == "" || p.Client.Token == f.Token) &&
 		(f.Since.IsZero() || !p.Start.Before(f.Since)) && (f.Until.IsZero() || p.Start.Before(f.Until))
+}
+
+// Decision is policy's decision about a request.
+type Decision struct {
+	Action string // a policy.Action
+	Rule   string // name of the deciding rule; policy.DefaultRule if no rule applied
+	Reason string // of the rule; may be ""
+
+	// Approval is the decision of people after a question; nil if no person was asked.
+	Approval *Approval
+}
+
+// Approval is the decision of people about a request; see policy.Approval.
+type Approval struct {
+	ID         string
+	By         string
+	How        string
+	Allowed    bool
+	At         time.Time
+	Waited     time.Duration
+	Remembered bool
+	Digest     string
+	Note       string
 }

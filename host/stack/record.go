@@ -80,12 +80,20 @@ func (d *record) Call(ctx context.Context, r *Request) Answer {
 
 // decided returns the decision of policy about a call. A person may have approved the call in the
 // earlier run.
-func decided(r *Request) *policy.Decision {
+func decided(r *Request) *journal.Decision {
 	d := r.Decision
 	if d == nil || d.Approval != nil || r.Undoes || r.Before == nil || r.Before.Answer.Decision == nil || r.Before.Answer.Decision.Rule != d.Rule {
 		return d
 	}
 	return r.Before.Answer.Decision
+}
+
+// Recorded returns the record of a decision; nil for a plain decision.
+func Recorded(d policy.Decision) *journal.Decision {
+	if d.Plain() && d.Approval == nil {
+		return nil
+	}
+	return &journal.Decision{Action: string(d.Action), Rule: d.Rule, Reason: d.Reason, Approval: (*journal.Approval)(d.Approval)}
 }
 
 // Undo implements Handler.

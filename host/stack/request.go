@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
-	"github.com/mcp-metatool/mcp-metatool/host/guard/policy"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 )
 
@@ -43,10 +42,10 @@ type Request struct {
 	// tool is run again, even without the permission to call it, to find its compensations.
 	Began bool
 
-	Record   *journal.Call    // set by the row Record
-	Decision *policy.Decision // of policy; nil for a plain decision
-	Undos    []Request        // compensations registered by the saved tool that answers the call
-	Answer   Answer           // set when the call has its answer
+	Record   *journal.Call     // set by the row Record
+	Decision *journal.Decision // of policy; nil for a plain decision
+	Undos    []Request         // compensations registered by the saved tool that answers the call
+	Answer   Answer            // set when the call has its answer
 
 	notes []note
 }

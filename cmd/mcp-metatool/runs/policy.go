@@ -423,7 +423,7 @@ func recordedAction(v *backtest.Verdict) policy.Action {
 	if v.Recorded == nil {
 		return policy.Allow
 	}
-	return v.Recorded.Action
+	return policy.Action(v.Recorded.Action)
 }
 
 func (v *policyTestView) json(w io.Writer, groups []backtest.Group) error {

@@ -120,14 +120,6 @@ func (d Decision) Allowed() bool { return d.Action == Allow || d.Action == "" }
 // Plain reports whether no rule has decided and the request may be made.
 func (d Decision) Plain() bool { return d.Allowed() && (d.Rule == DefaultRule || d.Rule == "") }
 
-// Recorded returns what a record has of the decision: nothing if it is plain.
-func (d Decision) Recorded() *Decision {
-	if d.Plain() && d.Approval == nil {
-		return nil
-	}
-	return &Decision{Action: d.Action, Rule: d.Rule, Reason: d.Reason, Approval: d.Approval}
-}
-
 // DeniedError says that policy does not permit a request.
 type DeniedError struct {
 	Target   string // Request.Target

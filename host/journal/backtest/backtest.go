@@ -34,7 +34,7 @@ type Verdict struct {
 	// run.
 	Unmade bool
 	// Recorded is the decision at the time; nil for a call allowed without a rule.
-	Recorded *policy.Decision
+	Recorded *journal.Decision
 }
 
 // Plain reports whether the call would have been made without asking anybody.
@@ -177,7 +177,7 @@ type request struct {
 	at       time.Time
 	group    int
 	missing  policy.Missing // why the arguments are not known; "" if they are
-	recorded *policy.Decision
+	recorded *journal.Decision
 	by       *fate // of the calling run; nil for a client
 	starts   *fate // of the started run; nil for a request that starts no run
 }
@@ -205,7 +205,7 @@ func (q *request) judge(e *policy.Engine, definitions Definitions) Verdict {
 
 // split returns the decisions about requests for runs, by the ids of the runs, and the remaining
 // calls: a request for a run with a question to a person is in the journal twice.
-func split(runs []journal.Record, calls []journal.Proxied) (asked map[string]*policy.Decision, others []journal.Proxied) {
+func split(runs []journal.Record, calls []journal.Proxied) (asked map[string]*journal.Decision, others []journal.Proxied) {
 	type key struct {
 		server, tool string
 		client       journal.Client
@@ -223,7 +223,7 @@ func split(runs []journal.Record, calls []journal.Proxied) (asked map[string]*po
 	for _, list := range started {
 		slices.SortFunc(list, byStart)
 	}
-	asked = map[string]*policy.Decision{}
+	asked = map[string]*journal.Decision{}
 	for _, c := range calls {
 		var of *journal.Record
 		if list := started[key{c.Server, c.Tool, c.Client}]; c.Kind == "" && c.Outcome != journal.ProxiedDenied {
@@ -248,8 +248,8 @@ type reader struct {
 	requests []request
 	group    int // of the next request
 	sessions map[string]*policy.History
-	trees    map[string]tree             // of runs that later runs may continue, by id
-	asked    map[string]*policy.Decision // about the requests for runs, by their ids
+	trees    map[string]tree              // of runs that later runs may continue, by id
+	asked    map[string]*journal.Decision // about the requests for runs, by their ids
 }
 
 // tree has the calls of a run. A continuing run gets the answers of these calls again, and does not

@@ -276,7 +276,7 @@ func TestJudge(t *testing.T) {
 				j.at(1).call(agent, "b.x", "{}", decided(policy.Ask))
 				r := j.at(2).run(agent, "x", "{}")
 				open(r, "b.x", "{}").Close(journal.Answer{
-					Decision: &policy.Decision{Action: policy.Deny, Rule: "old"}, Err: &abi.CallError{Type: abi.ErrPermission, Message: "no"},
+					Decision: &journal.Decision{Action: string(policy.Deny), Rule: "old"}, Err: &abi.CallError{Type: abi.ErrPermission, Message: "no"},
 				})
 				end(r)
 			},

@@ -78,7 +78,7 @@ func (j *recording) call(client journal.Client, target, args string, change ...f
 // decided sets what policy decided at the time.
 func decided(a policy.Action) func(*journal.Proxied) {
 	return func(p *journal.Proxied) {
-		p.Decision = &policy.Decision{Action: a, Rule: "old"}
+		p.Decision = &journal.Decision{Action: string(a), Rule: "old"}
 		if a == policy.Deny {
 			p.Outcome = journal.ProxiedDenied
 		}

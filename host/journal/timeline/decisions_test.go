@@ -12,18 +12,18 @@ import (
 
 // TestDecisions shows what policy has decided about calls, and who has approved them.
 func TestDecisions(t *testing.T) {
-	ask := func(a *policy.Approval) *policy.Decision {
-		return &policy.Decision{Action: policy.Ask, Rule: "night\x1b[2J", Approval: a}
+	ask := func(a *journal.Approval) *journal.Decision {
+		return &journal.Decision{Action: string(policy.Ask), Rule: "night\x1b[2J", Approval: a}
 	}
 	rec := &journal.Record{ID: "019aa0b0-0000-7000-8000-000000000001", Done: true, Duration: time.Second}
-	for i, d := range []*policy.Decision{
+	for i, d := range []*journal.Decision{
 		nil,
-		{Action: policy.Deny, Rule: "never"},
-		ask(&policy.Approval{ID: "k7m2q", By: "user x at the terminal", Allowed: true, Waited: 90 * time.Second}),
-		ask(&policy.Approval{By: "client `t`", Note: "not\nnow"}),
-		ask(&policy.Approval{ID: "zz2zz", By: "client `t`", Allowed: true, Remembered: true}),
-		ask(&policy.Approval{}),
-		{Action: policy.Allow, Rule: "reads"},
+		{Action: string(policy.Deny), Rule: "never"},
+		ask(&journal.Approval{ID: "k7m2q", By: "user x at the terminal", Allowed: true, Waited: 90 * time.Second}),
+		ask(&journal.Approval{By: "client `t`", Note: "not\nnow"}),
+		ask(&journal.Approval{ID: "zz2zz", By: "client `t`", Allowed: true, Remembered: true}),
+		ask(&journal.Approval{}),
+		{Action: string(policy.Allow), Rule: "reads"},
 	} {
 		answer := text("x")
 		answer.Decision = d

@@ -205,12 +205,12 @@ func decisions(t *Timeline) []Fact {
 }
 
 // Decision returns policy's decision about a call on one line, with the approver.
-func Decision(d *policy.Decision) string {
+func Decision(d *journal.Decision) string {
 	var b strings.Builder
 	switch {
-	case d.Action == policy.Ask:
+	case d.Action == string(policy.Ask):
 		b.WriteString("asked for")
-	case d.Allowed():
+	case d.Action == string(policy.Allow) || d.Action == "":
 		b.WriteString("allowed")
 	default:
 		b.WriteString("denied")

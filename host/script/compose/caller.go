@@ -132,7 +132,7 @@ func (r *run) scriptCall(t *stack.Request, clock *callClock, progress func([]byt
 	call := route.ScriptCall{
 		Server: t.Server, Tool: t.Tool, Params: paramsOf(t, r.callMeta(t)), Progress: progress,
 		Script: r.tool, Run: r.journal.ID(), Called: &r.tree.called, Approved: r.tree.approved(),
-		Decided: func(d policy.Decision) { t.Decision = d.Recorded() },
+		Decided: func(d policy.Decision) { t.Decision = stack.Recorded(d) },
 		Pause:   func() (goOn func()) { return r.deciding(clock) },
 	}
 	if r.tree.log != nil {
