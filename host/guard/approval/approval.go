@@ -1,25 +1,10 @@
-// Package approval asks people before calls for which policy says "ask", and remembers what
-// they decide.
+// Package approval asks people before calls for which policy says "ask", and remembers their
+// decisions. Begin with [Approver]: it asks the client ([Question]), or puts the call into a
+// [Queue].
 //
-//	approval.go    Approver: who is asked, in which order
-//	config.go      Settings
-//	subject.go     Subject: what an approval is bound to
-//	shape.go       the shape of arguments
-//	schema.go      which values the inputSchema of a tool leaves free
-//	question.go    Question: what people see of a call
-//	escape.go      text of others in it
-//	elicit.go      asking by elicitation
-//	hold.go        calls that wait for the queue: progress, and how many may
-//	errors.go      why a call is not made
-//	queue.go       calls that wait for a decision
-//	entry.go       Entry: one of them
-//	decide.go      deciding, and what that changes
-//	remembered.go  Remembered: decisions for later calls
-//	store.go       Queue: where all of that lies; ids
-//
-// Everything that others say is hostile here: names, arguments and reasons are shown to
-// people who decide by them, and answers come from clients, which may answer without asking
-// anybody. See docs/approvals.md for what each way of asking is worth.
+// All texts of servers and clients are hostile here: people decide by the names, arguments and
+// reasons that they are shown, and a client may answer without asking any person. See
+// docs/approvals.md for the worth of each way of asking.
 package approval
 
 import (
@@ -42,17 +27,17 @@ type Options struct {
 	Settings func() Settings
 	// Redact replaces the secrets in arguments, a raw JSON value, before people see them.
 	Redact func(raw []byte) []byte
-	// Person, when set, is asked in place of clients and the queue. It is for commands,
-	// whose user is there, and for checks.
+	// Person, when set, is asked in place of clients and the queue. Commands and checks set Person,
+	// since their user is present.
 	Person Person
 	Log    *slog.Logger
 }
 
-// Person decides about a call. The error is the cause of ctx, or says why nobody can be
-// asked, which denies the call.
+// Person decides about a call. The error is the cause of ctx, or says why no person can be asked,
+// which denies the call.
 type Person func(ctx context.Context, q Question) (Verdict, error)
 
-// Verdict is what somebody has decided.
+// Verdict is the decision of a person.
 type Verdict struct {
 	Allow    bool
 	Remember Remember
@@ -67,11 +52,11 @@ type Remember string
 // The values of Remember.
 const (
 	Once     Remember = ""      // for none
-	ForValue Remember = "value" // those with the same arguments
-	ForShape Remember = "shape" // those whose arguments have the same shape; see Subject
+	ForValue Remember = "value" // calls with the same arguments
+	ForShape Remember = "shape" // calls with arguments of the same shape; see Subject
 )
 
-// Approver decides about calls by asking people. It is safe for concurrent use.
+// Approver asks people about calls. Concurrent use is safe.
 type Approver struct {
 	opts Options
 
@@ -85,12 +70,11 @@ func New(opts Options) *Approver {
 	return &Approver{opts: opts, waiting: map[string]int{}}
 }
 
-// Approve waits until a person has decided about a call, or answers from what was decided
-// before. A nil error means that the call may be made now, once. Otherwise the error is a
-// *DeniedError, a *WaitingError, or the cause of ctx. The Approval is for the journal; it is
-// set in both cases.
+// Approve waits until a person has decided about a call, or answers from an earlier decision. A nil
+// error means: the call may be made now, once. Otherwise the error is a *DeniedError, a
+// *WaitingError, or the cause of ctx. The Approval is for the journal, and is set in both cases.
 //
-// Approve is that method of route.Gate.
+// Approve implements route.Gate.
 func (a *Approver) Approve(ctx context.Context, ask route.Asking) (policy.Approval, error) {
 	begun := time.Now()
 	made, err := a.approve(ctx, ask)
@@ -149,13 +133,13 @@ func (a *Approver) approve(ctx context.Context, ask route.Asking) (policy.Approv
 	return a.enqueue(ctx, ask, subject, question, settings, made)
 }
 
-// decides notes a decision that counts for a call, and returns the error for it.
+// decides notes a decision that counts for a call, and returns the call's error.
 func (r *Remembered) decides(ask route.Asking, made *policy.Approval) error {
 	made.ID, made.By, made.How, made.Remembered, made.At, made.Note = r.ID, r.By, HowRemembered, true, r.Created, r.Note
 	return r.verdict().error(ask, HowRemembered)
 }
 
-// conclude remembers a verdict, if that is wanted, and returns the error for the call.
+// conclude remembers a verdict, if the verdict says so, and returns the error for the call.
 func (a *Approver) conclude(ctx context.Context, ask route.Asking, subject Subject, q Question, v Verdict, made *policy.Approval) error {
 	if v.Remember != Once && a.opts.Settings().Remember > 0 {
 		id, err := a.opts.Queue.remember(ctx, subject, q, v, made.How, a.opts.Settings().Remember)
@@ -167,7 +151,7 @@ func (a *Approver) conclude(ctx context.Context, ask route.Asking, subject Subje
 	return v.error(ask, made.How)
 }
 
-// error returns the error for a call with that verdict, nil if it is allowed.
+// error returns the error for a call with a verdict; nil if the call is allowed.
 func (v Verdict) error(ask route.Asking, how string) error {
 	if v.Allow {
 		return nil
@@ -175,7 +159,7 @@ func (v Verdict) error(ask route.Asking, how string) error {
 	return &DeniedError{Target: ask.Request.Target(), Rule: ask.Decision.Rule, How: how, By: v.By, Note: v.Note}
 }
 
-// unasked returns the error for a call about which nobody has decided.
+// unasked returns the error for a call about which no person has decided.
 func (a *Approver) unasked(ctx context.Context, ask route.Asking, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause

@@ -5,23 +5,23 @@ import "time"
 // By says who is asked.
 type By string
 
-// The values of By. They are those of the configuration.
+// The values of By, as in the configuration.
 const (
 	ByClient By = "client"             // the client, by elicitation
 	ByQueue  By = "queue"              // the user of the process, who reads the queue
-	ByEither By = "client, else queue" // the client if it can be asked, else the queue
+	ByEither By = "client, else queue" // the client if the client can be asked, else the queue
 )
 
-// Wait says what happens to a call that is in the queue.
+// Wait says how a call waits in the queue.
 type Wait string
 
-// The values of Wait. They are those of the configuration.
+// The values of Wait, as in the configuration.
 const (
-	Hold   Wait = "hold"   // it gets no answer until somebody has decided
-	Answer Wait = "answer" // it is answered at once, with the id of the approval
+	Hold   Wait = "hold"   // the answer comes after the decision
+	Answer Wait = "answer" // the answer comes at once, with the id of the approval
 )
 
-// Settings are those of [approval]; see docs/configuration.md.
+// Settings are the keys of [approval]; see docs/configuration.md.
 type Settings struct {
 	By   By
 	Wait Wait
@@ -29,7 +29,7 @@ type Settings struct {
 	Timeout time.Duration
 	// Remember is how long decisions are remembered; 0: nothing is.
 	Remember time.Duration
-	// MaxWaiting bounds the calls of one client that wait for approval at a time.
+	// MaxWaiting bounds the calls of a client that wait for approval at a time.
 	MaxWaiting int
 }
 
@@ -40,5 +40,5 @@ const (
 	HowPage       = "page"       // mcp-metatool ui
 	HowTerminal   = "terminal"   // the user of a command
 	HowRemembered = "remembered" // by an earlier decision
-	HowNobody     = "nobody"     // nobody was asked, or nobody has answered
+	HowNobody     = "nobody"     // no person was asked, or none has answered
 )

@@ -7,9 +7,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/guard/approval/documents"
 )
 
-// Decide decides about an open entry of the queue. A decision that is remembered is so for
-// the given time, if it is positive. The error is ErrUnknown, or a *DecidedError if somebody
-// was faster.
+// Decide decides about an open entry of the queue. A decision for later calls is remembered for the
+// given time, if the time is positive. The error is ErrUnknown, or a *DecidedError if another
+// person was faster.
 func (q *Queue) Decide(ctx context.Context, id string, v Verdict, how string, remember time.Duration) (Entry, error) {
 	var e Entry
 	now := q.now()
@@ -51,8 +51,8 @@ func (q *Queue) Decide(ctx context.Context, id string, v Verdict, how string, re
 	})
 }
 
-// settle decides about the other open entries to which a remembered decision applies. It is
-// called from Change.
+// settle decides about the other open entries to which a remembered decision applies. The caller is
+// in Change.
 func (q *Queue) settle(d documents.Documents, entries []Entry, r Remembered) error {
 	for _, e := range entries {
 		if e.ID == r.ID || e.State != Open || !r.covers(e.Subject) {

@@ -10,8 +10,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
 )
 
-// The values of "decision" in the answer to an elicitation. They are what people read, too,
-// since not all clients show titles.
+// The values of "decision" in the answer to an elicitation. People read the values too, since not
+// all clients show titles.
 const (
 	allowOnce     = "allow once"
 	allowRemember = "allow and remember"
@@ -49,7 +49,7 @@ func withDescription(schema map[string]any, text string) map[string]any {
 	return schema
 }
 
-// elicit asks the client. errors.Is(err, errUnaskable) if somebody else can be asked.
+// elicit asks the client. errors.Is(err, errUnaskable) if another person can be asked.
 func (a *Approver) elicit(ctx context.Context, o route.Origin, q Question, s Settings) (Verdict, error) {
 	limited, cancel := context.WithTimeoutCause(ctx, s.Timeout, errExpired)
 	defer cancel()
@@ -67,8 +67,8 @@ func (a *Approver) elicit(ctx context.Context, o route.Origin, q Question, s Set
 	return readAnswer(reply.Result, q), nil
 }
 
-// readAnswer returns what the result of elicitation/create says. What is not a clear
-// permission denies.
+// readAnswer returns the verdict in the result of elicitation/create. An answer without a clear
+// permission denies the call.
 func readAnswer(result []byte, q Question) Verdict {
 	if action, _ := wire.GetString(result, "action"); action != "accept" {
 		return Verdict{}

@@ -9,10 +9,10 @@ import (
 // State is how far an Entry is.
 type State string
 
-// The states of an Entry. One that was used, or whose call was cancelled, is gone.
+// The states of an Entry. A used entry is removed, and so is the entry of a cancelled call.
 const (
 	Open    State = "open"
-	Allowed State = "allowed" // one call may be made
+	Allowed State = "allowed" // the call may be made once
 	Denied  State = "denied"
 )
 
@@ -24,13 +24,13 @@ type Entry struct {
 	Question Question  `json:"question"`
 	Asker    string    `json:"asker"` // of whom MaxWaiting is
 	Created  time.Time `json:"created"`
-	Expires  time.Time `json:"expires"` // then it is as if it had never been
+	Expires  time.Time `json:"expires"` // from then on the entry does not count
 	// Holder is the process in which the call waits; "" if the call was answered.
 	Holder  string   `json:"holder,omitempty"`
-	Decided *Decided `json:"decided,omitempty"` // nil while it is open
+	Decided *Decided `json:"decided,omitempty"` // nil while the entry is open
 }
 
-// Decided is what somebody has decided about an Entry.
+// Decided is the decision of a person about an Entry.
 type Decided struct {
 	By       string    `json:"by"`
 	How      string    `json:"how"` // HowQueue or HowPage
@@ -39,16 +39,16 @@ type Decided struct {
 	Remember Remember  `json:"remember,omitempty"`
 }
 
-// verdict returns what was decided.
+// verdict returns the decision.
 func (e *Entry) verdict() Verdict {
 	return Verdict{Allow: e.State == Allowed, By: e.Decided.By, Note: e.Decided.Note}
 }
 
 func (e *Entry) name() documents.Name { return documents.Name{Kind: documents.Queue, ID: e.ID} }
 
-// expired reports whether an entry does not count any more. How long a call waits in a process
-// is for that one to say, also until it takes the decision: its clock may be that of another
-// machine, and so may that of whoever has decided.
+// expired reports whether an entry no longer counts. While a call waits in a process, only that
+// process judges how long, also until the process takes the decision: the process and the person
+// who decides may have the clocks of different machines.
 func (q *Queue) expired(e *Entry) bool {
 	if e.Holder != "" {
 		if e.State == Open && q.place.Abandoned(e.Holder) {
@@ -64,8 +64,8 @@ func (q *Queue) expired(e *Entry) bool {
 // maxClockStep is by how much the clock may be set back without ending approvals.
 const maxClockStep = time.Minute
 
-// over reports whether something of this time does not count any more. A clock that was set
-// back does not make it last longer.
+// over reports whether an object with these times no longer counts. A clock that was set back does
+// not prolong the object's life.
 func over(now, created, expires time.Time) bool {
 	return !now.Before(expires) || created.Sub(now) > maxClockStep
 }

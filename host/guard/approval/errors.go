@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// DeniedError says that a call was not approved.
+// DeniedError says why a call was not approved.
 type DeniedError struct {
 	Target string // policy.Request.Target
-	Rule   string // the rule that asks
-	How    string // one of the constants such as HowClient
-	By     string // who has denied it; "" if nobody was asked
-	Note   string // what that person has written; may be ""
-	Text   string // why nobody has allowed it, if nobody has denied it
+	Rule   string // the rule with the effect "ask"
+	How    string // a constant like HowClient
+	By     string // who denied the call; "" if no person was asked
+	Note   string // the note of that person; may be ""
+	Text   string // why the call is not allowed, if no person has denied the call
 }
 
 func (e *DeniedError) Error() string {
@@ -35,14 +35,14 @@ func (e *DeniedError) Error() string {
 	return b.String()
 }
 
-// WaitingError says that a call waits in the queue. The caller can make it again.
+// WaitingError says: the call waits in the queue, and the caller can make the call again.
 type WaitingError struct {
 	ID     string // of the approval
 	Target string
 	Rule   string
 }
 
-// Error does not name the command that allows the call: agents read it, and some can run
+// Error does not name the command that allows the call: agents read the text, and some can run
 // commands.
 func (e *WaitingError) Error() string {
 	return fmt.Sprintf("waiting for approval %s: a person must allow %s first (rule %s). "+
@@ -51,14 +51,14 @@ func (e *WaitingError) Error() string {
 
 // Errors of a Queue.
 var (
-	// ErrUnknown says that there is no approval with an id: it was used, has expired, or its
-	// call was cancelled.
+	// ErrUnknown is the error for an id without an approval: the approval was used, has expired, or
+	// its call was cancelled.
 	ErrUnknown = errors.New("there is no such approval (it was used, has expired, or its call was cancelled)")
-	// ErrFull says that too many calls wait.
+	// ErrFull is the error for a call beyond the bound of waiting calls.
 	ErrFull = errors.New("too many calls wait for approval")
 )
 
-// DecidedError says that somebody has decided before.
+// DecidedError is the error for a second decision.
 type DecidedError struct{ Entry Entry }
 
 func (e *DecidedError) Error() string {
@@ -69,11 +69,11 @@ func (e *DecidedError) Error() string {
 	return fmt.Sprintf("approval %s was %s already, by %s at %s", e.Entry.ID, verb, e.Entry.Decided.By, e.Entry.Decided.At.Local().Format("15:04:05"))
 }
 
-// errUnaskable is matched by errors after which somebody else can be asked.
+// errUnaskable is matched by errors after which another person can be asked.
 var errUnaskable = errors.New("the client cannot be asked")
 
 // errExpired is the cause of the end of a wait for a decision.
 var errExpired = errors.New("nobody has decided in time")
 
-// errDropped says that a call is not in the queue any more, although it waits.
+// errDropped is the error of a waiting call whose entry has left the queue.
 var errDropped = errors.New("it is not in the queue any more: this process was taken for dead, or somebody has removed it (make the call again)")

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of what is shown of texts of others, in characters.
+// Bounds of foreign texts that are shown, in characters.
 const (
 	maxName   = 128
 	maxTarget = 300
@@ -16,10 +16,10 @@ const (
 	maxReason = 300
 )
 
-// plain returns text of others as one line of plain characters that cannot be taken for
-// something of ours. Characters that are invisible, change the direction of text, end a line
-// or a code span, or only look like a space become escapes, and long gaps are counted. The
-// escapes are those of JSON where that has any, so that JSON stays the same value.
+// plain returns foreign text as a line of plain characters, which no reader takes for text of the
+// proxy. Characters that are invisible, change the direction of text, end a line or a code span, or
+// only look like a space become escapes, and long gaps are counted. The escapes are the escapes of
+// JSON where JSON has one, so the value of JSON stays the same.
 func plain(text string) string {
 	var b strings.Builder
 	for i := 0; i < len(text); {
@@ -46,11 +46,11 @@ func plain(text string) string {
 	return b.String()
 }
 
-// maxGap is how many spaces in a row are shown as such. More could push what follows out of
-// sight.
+// maxGap is the longest row of spaces that is shown as spaces. A longer row could push the
+// following text out of sight.
 const maxGap = 8
 
-// isPlain reports whether a character is shown as it is.
+// isPlain reports whether a character is shown without an escape.
 func isPlain(r rune) bool {
 	switch {
 	case r == '`': // would end the code span
@@ -65,8 +65,8 @@ func isPlain(r rune) bool {
 	return strconv.IsGraphic(r) && !unicode.Is(unicode.Zs, r)
 }
 
-// clip shortens text to n characters. It keeps the beginning and the end, and says how much
-// is missing. whole is false then.
+// clip shortens text to n characters: the beginning and the end remain, with the number of missing
+// characters between. whole is false then.
 func clip(text string, n int) (_ string, whole bool) {
 	count := utf8.RuneCountInString(text)
 	if count <= n {
@@ -77,17 +77,17 @@ func clip(text string, n int) (_ string, whole bool) {
 	return string(runes[:head]) + fmt.Sprintf(" … (%d characters are not shown) … ", count-head-tail) + string(runes[count-tail:]), false
 }
 
-// quote returns the beginning of a text of others in a code span, so that readers of
-// Markdown take nothing in it for markup.
+// quote returns the beginning of a foreign text in a code span, so that readers of Markdown find no
+// markup in the text.
 func quote(text string, n int) string {
 	shown, _ := span(text, n)
 	return shown
 }
 
-// span is quote, and reports whether all of the text is there.
+// span is quote, and reports whether all of the text is shown.
 func span(text string, n int) (_ string, whole bool) {
 	var shown string
-	if len(text) > 64*n { // so that long texts are cheap
+	if len(text) > 64*n { // so long texts are cheap
 		head, tail := []rune(plain(text[:cutAt(text, 32*n)])), []rune(plain(text[cutAt(text, len(text)-32*n):]))
 		shown = string(head[:min(len(head), n*3/4)]) + fmt.Sprintf(" … (%d bytes in all) … ", len(text)) + string(tail[max(0, len(tail)-n/4):])
 	} else {
@@ -107,7 +107,7 @@ func cutAt(text string, n int) int {
 	return n
 }
 
-// quoteNote is quote for what a person has written; "" stays empty.
+// quoteNote is quote for the note of a person; "" stays empty.
 func quoteNote(note string) string {
 	if note == "" {
 		return ""
@@ -115,8 +115,8 @@ func quoteNote(note string) string {
 	return quote(note, maxNote)
 }
 
-// asName returns the beginning of the name of a server, script or client in a code span.
-// Names that are not ASCII are escaped, since their letters may look like others.
+// asName returns the beginning of the name of a server, script or client in a code span. Names in
+// other scripts than ASCII are escaped, since two letters may look alike.
 func asName(name string) string { return quote(ascii(name), maxName) }
 
 func ascii(name string) string {

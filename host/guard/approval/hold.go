@@ -11,13 +11,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
 )
 
-// maxAll bounds the calls that wait for people in this process, whoever is asked.
+// maxAll bounds the calls that wait in this process for any person.
 const maxAll = 1000
 
-// asker returns whom MaxWaiting is for: the client's credentials, or else its session.
+// asker returns the caller to whom MaxWaiting applies: the client's credentials, or else its
+// session.
 func asker(c policy.Caller) string { return cmp.Or(c.Principal, c.Session) }
 
-// enter notes that a call waits. leave says that it does not any more.
+// enter counts a waiting call. leave ends the count.
 func (a *Approver) enter(ask route.Asking, s Settings) (leave func(), err error) {
 	who := asker(ask.Request.Caller)
 	a.mu.Lock()
@@ -55,7 +56,7 @@ func (a *Approver) enqueue(ctx context.Context, ask route.Asking, subject Subjec
 	case err != nil:
 		made.How = HowNobody
 		return made, a.unasked(ctx, ask, err)
-	case e.State != Open: // somebody has decided about the same call before
+	case e.State != Open: // a person has decided about the same call before
 		decidedBy(&made, e)
 		return made, e.verdict().error(ask, made.How)
 	case !hold:
@@ -80,16 +81,16 @@ func (a *Approver) enqueue(ctx context.Context, ask route.Asking, subject Subjec
 	return made, a.unasked(ctx, ask, err)
 }
 
-// decidedBy notes for the journal what somebody has decided about an entry.
+// decidedBy copies the decision about an entry for the journal.
 func decidedBy(made *policy.Approval, e Entry) {
 	made.By, made.How, made.At, made.Note = e.Decided.By, e.Decided.How, e.Decided.At, e.Decided.Note
 }
 
-// reportEvery is how often the caller of a call that waits hears of it: often enough for
-// clients that give up after half a minute without progress.
+// reportEvery is the time between two progress messages to the caller of a waiting call: short
+// enough for clients that give up after half a minute without progress.
 const reportEvery = 10 * time.Second
 
-// report sends progress while a call waits. stop ends that, and waits for it.
+// report sends progress while a call waits. stop ends the progress, and waits for the end.
 func (a *Approver) report(ctx context.Context, ask route.Asking, id string) (stop func()) {
 	if ask.Progress == nil {
 		return func() {}

@@ -11,13 +11,13 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
-// Question is what people see of a call that needs an approval. All its texts may be hostile
+// Question is the text for people about a call that needs an approval. All texts may be hostile
 // except Rule and Reason. Arguments are redacted.
 type Question struct {
 	Kind   policy.Kind `json:"kind"`
 	Server string      `json:"server"` // policy.Request.Server
 	Name   string      `json:"name"`   // policy.Request.Name
-	// Description is what the server says about the tool.
+	// Description is the tool's description by its server.
 	Description string    `json:"description,omitempty"`
 	Arguments   Arguments `json:"arguments"`
 	Rule        string    `json:"rule"`
@@ -27,9 +27,9 @@ type Question struct {
 	Script      string    `json:"script,omitempty"` // policy.Caller.Script
 	Run         string    `json:"run,omitempty"`    // id
 	Session     string    `json:"session,omitempty"`
-	// Digest is that of the Subject, so that of the arguments as they are sent.
+	// Digest is the digest of the Subject, and so covers the arguments as they are sent.
 	Digest string `json:"digest"`
-	// RememberFor is how long the decision can be remembered; 0: it cannot.
+	// RememberFor is how long the decision can be remembered; 0: not at all.
 	RememberFor time.Duration `json:"-"`
 }
 
@@ -50,11 +50,11 @@ func (a *Arguments) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// maxKept bounds the arguments that are kept for people, in bytes. What is longer cannot be
-// decided about by reading it, and a queue full of it would fill the disk.
+// maxKept bounds the arguments that are kept for people, in bytes. No person can judge longer
+// arguments by reading, and a queue full of them would fill the disk.
 const maxKept = 256 << 10
 
-// question returns what people see of a call.
+// question returns the question about a call.
 func (a *Approver) question(ask route.Asking, s Settings, digest string) Question {
 	r, c := ask.Request, ask.Request.Caller
 	q := Question{
@@ -65,7 +65,7 @@ func (a *Approver) question(ask route.Asking, s Settings, digest string) Questio
 	q.Description, _ = wire.GetString(r.Definition, "description")
 	q.Description, _ = clip(q.Description, maxDescription)
 	q.Client, _ = clip(q.Client, maxName)
-	arguments, err := canonical(r.Arguments, false) // subject has shown that it can be done
+	arguments, err := canonical(r.Arguments, false) // subject has read the same arguments before
 	if err == nil {
 		q.Arguments = a.opts.Redact(arguments)
 	}
@@ -75,13 +75,13 @@ func (a *Approver) question(ask route.Asking, s Settings, digest string) Questio
 	return q
 }
 
-// maxDescription bounds what is kept of the description of a tool, in characters.
+// maxDescription bounds the part of a tool's description that is kept, in characters.
 const maxDescription = 500
 
-// Target returns what the call is of, as rules name it.
+// Target returns the name of the call's target in rules.
 func (q Question) Target() string { return policy.Request{Server: q.Server, Name: q.Name}.Target() }
 
-// Caller says who makes the call, with names of others in code spans.
+// Caller names the caller, with foreign names in code spans.
 func (q Question) Caller() string {
 	client := "a client without a token"
 	switch {
@@ -96,11 +96,11 @@ func (q Question) Caller() string {
 	return "a script, " + asName(q.Script) + ", for " + client
 }
 
-// maxWhole is the length of the longest name that is asked about, in bytes. Questions have all
-// of it, and an escape has up to six characters for a byte.
+// maxWhole is the length of the longest name in a question, in bytes. Questions have the whole
+// name, and an escape has up to six characters for a byte.
 const maxWhole = 2000
 
-// what names what is asked for.
+// object names the object of the question.
 func (q Question) what() string {
 	name := quote(ascii(q.Name), 6*maxWhole)
 	switch {
@@ -118,8 +118,7 @@ func (q Question) what() string {
 	return fmt.Sprintf("Tool: %s of the server %s", name, asName(q.Server))
 }
 
-// Text returns the question as people read it, in lines. Each text of others is one code
-// span.
+// Text returns the question for people, in lines. Each foreign text is a code span.
 func (q Question) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "May this call be made?\n\n%s\n", q.what())
@@ -129,8 +128,7 @@ func (q Question) Text() string {
 	if q.Reason != "" {
 		fmt.Fprintf(&b, ": %s", quote(q.Reason, maxReason))
 	}
-	// With the digest, a question is never the same as one about another call, although both
-	// may be shown alike.
+	// The digest makes two questions differ even if their calls are shown alike.
 	fmt.Fprintf(&b, "\nDigest of the call: %s", q.Digest[:digestShown])
 	return b.String()
 }
@@ -141,11 +139,11 @@ const digestShown = 16
 // Bounds of the arguments in a question.
 const (
 	maxMembers    = 24
-	maxMember     = 600  // characters of one value
+	maxMember     = 600  // characters of a value
 	maxCharacters = 3000 // of all values
 )
 
-// arguments adds the arguments, each on a line of its own.
+// arguments adds the arguments, each on its own line.
 func (q Question) arguments(b *strings.Builder) {
 	members := lines(q.Arguments)
 	if len(members) == 0 {
@@ -171,14 +169,14 @@ func (q Question) arguments(b *strings.Builder) {
 	}
 }
 
-// line is what a line shows of the arguments: a member, or an item of it.
+// line is a shown part of the arguments: a member, or an item of a list.
 type line struct {
 	wire.Member
 	item string // which item; "" for the whole value
 }
 
-// lines returns the lines for an object. A long list has one for each item, so that people
-// see more of it.
+// lines returns the lines for an object. A long list has a line for each item, so that people see
+// more items.
 func lines(arguments []byte) (all []line) {
 	members, _ := wire.Members(arguments)
 	for _, m := range members {

@@ -13,10 +13,10 @@ import (
 // maxOpen bounds the calls that wait in all processes together.
 const maxOpen = 500
 
-// enter puts a call into the queue, or finds what was decided about the same call before:
-// the Entry is open then, or says what was decided. What allows one call is used up by that.
-// hold says that the call waits in this process. A decision that was remembered since the call
-// was made is returned instead.
+// enter puts a call into the queue, or finds an earlier decision about the same call: the Entry is
+// open, or has the decision. An allowed entry is used up. With the setting hold, the call waits in
+// this process. If a decision was remembered after the call was made, enter returns the decision as
+// before.
 func (q *Queue) enter(ctx context.Context, call Entry, s Settings) (e Entry, before *Remembered, err error) {
 	hold := s.Wait != Answer
 	err = q.place.Change(ctx, func(d documents.Documents) (err error) {
@@ -61,8 +61,8 @@ func (q *Queue) enter(ctx context.Context, call Entry, s Settings) (e Entry, bef
 	return e, before, err
 }
 
-// same returns the entry about the same call for which no call waits, preferably one that is
-// decided; nil if there is none. A call that waits gets a decision of its own.
+// same returns an entry about the same call for which no call waits, preferably a decided entry;
+// nil if none exists. A call that waits gets its own decision.
 func (q *Queue) same(entries []Entry, s Subject) (found *Entry) {
 	for i := range entries {
 		e := &entries[i]
@@ -73,7 +73,7 @@ func (q *Queue) same(entries []Entry, s Subject) (found *Entry) {
 	return found
 }
 
-// fits returns why there is no room for another call.
+// fits returns why the queue has no room for another call; nil if it has.
 func fits(entries []Entry, asker string, most int) error {
 	own, open := 0, 0
 	for i := range entries {
@@ -93,8 +93,8 @@ func fits(entries []Entry, asker string, most int) error {
 	return nil
 }
 
-// sweep removes entries that have expired, and returns the others, the oldest first. It is
-// called from Change.
+// sweep removes expired entries, and returns all other entries, the oldest first. The caller is in
+// Change.
 func (q *Queue) sweep(d documents.Documents) ([]Entry, error) {
 	entries, err := all[Entry](q, d, documents.Queue)
 	if err != nil {
@@ -107,8 +107,7 @@ func (q *Queue) sweep(d documents.Documents) ([]Entry, error) {
 	return entries, nil
 }
 
-// Sweep removes entries that have expired, and those whose calls waited in a process that has
-// ended, where these do not wait any more.
+// Sweep removes expired entries, and entries whose calls waited in a process that has ended.
 func (q *Queue) Sweep(ctx context.Context) error {
 	var over bool
 	err := q.place.View(ctx, func(d documents.Documents) error {
@@ -125,11 +124,11 @@ func (q *Queue) Sweep(ctx context.Context) error {
 	})
 }
 
-// await waits until somebody has decided about an entry, and takes it out of the queue. The
-// error is errDropped, or the cause of ctx, which ends when the entry expires: the clock may jump.
+// await waits for the decision about an entry, and takes the entry out of the queue. The error is
+// errDropped, or the cause of ctx, which ends when the entry expires: the clock may jump.
 func (q *Queue) await(ctx context.Context, id string) (Entry, error) {
 	for {
-		changed := q.place.Changed() // before it is looked at
+		changed := q.place.Changed() // before the first look
 		e, fresh, err := q.look(ctx, id)
 		switch {
 		case ctx.Err() != nil:
@@ -154,7 +153,8 @@ func (q *Queue) await(ctx context.Context, id string) (Entry, error) {
 	}
 }
 
-// take removes an entry and returns how it was last. Of all that take it, one succeeds.
+// take removes an entry and returns its last state. Of several callers with the same entry, only
+// the first succeeds.
 func (q *Queue) take(ctx context.Context, id string) (e Entry, err error) {
 	err = q.place.Change(ctx, func(d documents.Documents) (err error) {
 		if e, err = entryOf(d, id); err != nil {
@@ -165,7 +165,7 @@ func (q *Queue) take(ctx context.Context, id string) (e Entry, err error) {
 	return e, err
 }
 
-// entryOf reads an entry. The error is ErrUnknown if there is none.
+// entryOf reads an entry. The error is ErrUnknown for an unknown id.
 func entryOf(d documents.Documents, id string) (e Entry, err error) {
 	if !isID(id) {
 		return e, unknown(id)
@@ -186,9 +186,9 @@ func (q *Queue) read(ctx context.Context, id string) (e Entry, err error) {
 	return e, err
 }
 
-// look is read. If the error is ErrUnknown and fresh is nil, the entry was not there after look was
-// called; otherwise fresh says why that is not known. The entry may have come between the first
-// look and what Fresh says, so it is looked for again.
+// look is read. If the error is ErrUnknown and fresh is nil, no entry existed after the call of
+// look; otherwise fresh says why the absence is not certain. An entry can arrive between the first
+// read and the answer of Fresh, so look reads twice.
 func (q *Queue) look(ctx context.Context, id string) (e Entry, fresh, err error) {
 	if e, err = q.read(ctx, id); !errors.Is(err, ErrUnknown) {
 		return e, nil, err
@@ -199,7 +199,7 @@ func (q *Queue) look(ctx context.Context, id string) (e Entry, fresh, err error)
 	return e, fresh, err
 }
 
-// Find returns an entry of the queue. The error is ErrUnknown if there is none.
+// Find returns an entry of the queue. The error is ErrUnknown for an unknown id.
 func (q *Queue) Find(ctx context.Context, id string) (Entry, error) {
 	changed := q.place.Changed()
 	e, fresh, err := q.look(ctx, id)
@@ -218,10 +218,10 @@ func (q *Queue) Find(ctx context.Context, id string) (Entry, error) {
 	return e, err
 }
 
-// Listed is an Entry with what only this moment says.
+// Listed is an Entry with its state at this moment.
 type Listed struct {
 	Entry
-	Waits bool `json:"waits"` // its call waits for the decision right now
+	Waits bool `json:"waits"` // the call waits for the decision right now
 }
 
 // List returns the queue, the oldest entry first.

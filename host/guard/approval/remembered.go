@@ -11,14 +11,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/guard/approval/documents"
 )
 
-// Remembered is a decision for later calls. Only those count for which everything is the same
-// that it is bound to.
+// Remembered is a decision for later calls. The decision counts for a call only if the call has the
+// same Subject.
 type Remembered struct {
 	ID       string    `json:"id"`
 	Scope    Remember  `json:"scope"` // ForValue or ForShape
 	Allow    bool      `json:"allow"`
 	Subject  Subject   `json:"subject"`
-	Question Question  `json:"question"` // of the call that was decided about
+	Question Question  `json:"question"` // about the call of the decision
 	By       string    `json:"by"`
 	How      string    `json:"how"`
 	Note     string    `json:"note,omitempty"`
@@ -48,7 +48,7 @@ func (r *Remembered) covers(s Subject) bool {
 
 func (r *Remembered) verdict() Verdict { return Verdict{Allow: r.Allow, By: r.By, Note: r.Note} }
 
-// remember keeps a decision that no entry of the queue has, and returns its id.
+// remember keeps a decision that has no entry in the queue, and returns the decision's id.
 func (q *Queue) remember(ctx context.Context, s Subject, question Question, v Verdict, how string, life time.Duration) (id string, err error) {
 	err = q.place.Change(ctx, func(d documents.Documents) error {
 		r, err := q.keep(d, newRemembered("", s, question, v, how, q.now(), life))
@@ -58,8 +58,8 @@ func (q *Queue) remember(ctx context.Context, s Subject, question Question, v Ve
 	return id, err
 }
 
-// keep writes a decision, and removes those that it replaces or that have expired. It gets
-// another id if it has none, or if there is one with that id. It is called from Change.
+// keep writes a decision, and removes expired and replaced decisions. A decision without an id, or
+// with a used id, gets a new id. The caller is in Change.
 func (q *Queue) keep(d documents.Documents, r Remembered) (Remembered, error) {
 	before, err := all[Remembered](q, d, documents.Remembered)
 	if err != nil {
@@ -89,9 +89,9 @@ func (q *Queue) keep(d documents.Documents, r Remembered) (Remembered, error) {
 	return r, errors.Join(err, d.Write(r.name(), r))
 }
 
-// counts returns the decision that counts for a call. Of several, one that denies counts. If
-// only the user of the queue may decide, what clients have decided does not count: other
-// processes with the same store may ask them, and this one may have done so before a reload.
+// counts returns the decision that counts for a call. A denial outweighs an allowance. If only the
+// user of the queue may decide, the decisions of clients do not count: other processes with the
+// same store may ask clients, and this process may have asked clients before a reload.
 func counts(list []Remembered, s Subject, by By) (found Remembered, ok bool) {
 	for _, r := range list {
 		if by == ByQueue && r.How == HowClient {
@@ -112,7 +112,7 @@ func (q *Queue) recall(ctx context.Context, s Subject, by By) (found Remembered,
 		if err = q.place.Fresh(ctx, found.name()); err != nil {
 			break
 		}
-		// It may have been forgotten between the first look and what Fresh says.
+		// The decision may have been forgotten between the first look and the answer of Fresh.
 		before := found.ID
 		list, err = q.Remembered(ctx)
 		if found, ok = counts(list, s, by); found.ID == before {
@@ -126,14 +126,14 @@ func (q *Queue) recall(ctx context.Context, s Subject, by By) (found Remembered,
 	return found, ok
 }
 
-// remembered returns the decisions that are remembered, in no order.
+// remembered returns the remembered decisions, unordered.
 func (q *Queue) remembered(d documents.Documents) ([]Remembered, error) {
 	list, err := all[Remembered](q, d, documents.Remembered)
 	now := q.now()
 	return slices.DeleteFunc(list, func(r Remembered) bool { return over(now, r.Created, r.Expires) }), err
 }
 
-// Remembered returns the decisions that are remembered, the oldest first.
+// Remembered returns the remembered decisions, the oldest first.
 func (q *Queue) Remembered(ctx context.Context) ([]Remembered, error) {
 	var list []Remembered
 	err := q.place.View(ctx, func(d documents.Documents) (err error) {
@@ -144,8 +144,7 @@ func (q *Queue) Remembered(ctx context.Context) ([]Remembered, error) {
 	return list, err
 }
 
-// Forget ends a decision that is remembered. The error is ErrUnknown if there is none with
-// that id.
+// Forget ends a remembered decision. The error is ErrUnknown for an unknown id.
 func (q *Queue) Forget(ctx context.Context, id string) (r Remembered, err error) {
 	if !isID(id) {
 		return r, unknown(id)
@@ -164,8 +163,7 @@ func (q *Queue) Forget(ctx context.Context, id string) (r Remembered, err error)
 	return r, err
 }
 
-// KeepRules ends all decisions for rules that there are no more. has reports whether there is
-// a rule with that name.
+// KeepRules ends all decisions for rules that no longer exist. has reports whether a rule exists.
 func (q *Queue) KeepRules(ctx context.Context, has func(rule string) bool) error {
 	gone := func(r Remembered) bool { return !has(r.Subject.Rule) }
 	if list, err := q.Remembered(ctx); err != nil || !slices.ContainsFunc(list, gone) {

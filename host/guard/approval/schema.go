@@ -9,17 +9,17 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// A value loses its value in a shape only where the tool's inputSchema proves that it is free: some
-// schema that applies to it says that it may be any text or number, no schema that may apply names
-// the values that there can be, and all that is said about it there is understood. Which branch of
-// anyOf, oneOf or if applies is not found out: each may.
+// A shape omits a value only where the tool's inputSchema proves the value free: a schema that
+// applies to the value allows any text or number, no schema that may apply lists the possible
+// values, and every keyword of these schemas is understood. Every branch of anyOf, oneOf and if
+// counts as applying.
 
-// Bounds of what is looked at of a schema, which a server may have written to be large. Beyond them,
+// Bounds for reading a schema, since a server may have written a large schema. Beyond the bounds,
 // every value is kept.
 const (
-	maxSchemaDepth = 64      // schemas that apply to the same value, in each other
-	maxSchemas     = 1000    // that may apply to the same value
-	maxSchemaWork  = 4 << 20 // bytes that are read for one shape
+	maxSchemaDepth = 64      // nested schemas that apply to the same value
+	maxSchemas     = 1000    // schemas that may apply to the same value
+	maxSchemaWork  = 4 << 20 // bytes read for a shape
 )
 
 // schemas are all schemas that may apply to a value.
@@ -44,33 +44,33 @@ var kinds = map[string]kind{
 	"string": text, "number": number, "integer": number, "object": object, "array": array, "boolean": other, "null": other,
 }
 
-// schema is what one schema says about a value itself, without the schemas in it that apply to the
-// same value.
+// schema has the keywords of a schema about a value itself, without the nested schemas that apply
+// to the same value.
 type schema struct {
-	proves  bool // it applies, if the value is valid; otherwise it may be there to be refused
+	proves  bool // the schema applies to every valid value; otherwise the value may be present only to be refused
 	typed   bool
 	kinds   kind // all without a type
-	choice  bool // it names the values
+	choice  bool // the schema lists the values
 	pattern bool
-	// Raw; nil for none. doubtful are schemas that apply to some members or elements.
+	// Raw; nil if absent. doubtful are schemas that apply to some members or elements.
 	properties, additional, items, rest []byte
 	prefix                              [][]byte
 	doubtfulMembers, doubtfulElements   [][]byte
 }
 
-// reader reads the schemas of one tool.
+// reader reads the schemas of a tool.
 type reader struct {
 	root []byte
-	left int // bytes that it may still read
+	left int // bytes that may still be read
 }
 
-// spend reports whether there is work left for some bytes.
+// spend reports whether the budget still covers some bytes.
 func (r *reader) spend(raw []byte) bool {
 	r.left -= len(raw) + 1
 	return r.left >= 0
 }
 
-// add adds a schema, and all in it that apply to the same value.
+// add adds a schema, and all nested schemas that apply to the same value.
 func (r *reader) add(to *schemas, raw []byte, proves bool, depth int) {
 	switch {
 	case depth > maxSchemaDepth, len(to.all) >= maxSchemas, len(raw) == 0, !r.spend(raw):
@@ -94,7 +94,7 @@ func (r *reader) add(to *schemas, raw []byte, proves bool, depth int) {
 	s := schema{proves: proves, kinds: text | number | object | array | other}
 	names := map[string]bool{}
 	for _, m := range members {
-		if names[m.Name] { // readers differ in which one counts
+		if names[m.Name] { // readers differ about which of two equal names counts
 			to.odd = true
 		}
 		names[m.Name] = true
@@ -177,7 +177,7 @@ func (s *schema) prefixed(to *schemas, raw []byte) {
 	s.prefix = append(s.prefix, of...)
 }
 
-// kindsOf returns the kinds that a type names; 0 if it cannot be read.
+// kindsOf returns the kinds that a type names; 0 if the type cannot be read.
 func kindsOf(raw []byte) (all kind) {
 	names := [][]byte{raw}
 	if raw[0] == '[' {
@@ -193,7 +193,7 @@ func kindsOf(raw []byte) (all kind) {
 	return all
 }
 
-// resolve returns what a reference within the schema refers to; nil for another one.
+// resolve returns the target of a reference within the schema; nil for another reference.
 func (r *reader) resolve(raw []byte) []byte {
 	ref, ok := wire.Text(raw)
 	pointer, local := strings.CutPrefix(ref, "#")
@@ -224,7 +224,7 @@ func (r *reader) resolve(raw []byte) []byte {
 	return at
 }
 
-// free reports whether the value is proven to be free, which is of that kind.
+// free reports whether a value of a kind is proven to be free.
 func (s *schemas) free(k kind) bool {
 	proven := false
 	for i := range s.all {
@@ -240,8 +240,8 @@ func (s *schemas) free(k kind) bool {
 	return proven && !s.odd
 }
 
-// within begins the schemas of what is in a value of that kind. If its own are not understood, or name
-// its values, those are not, either.
+// within begins the schemas of the contents of a value of a kind. If the value's own schemas are
+// not understood, or list its values, the same holds for the contents.
 func (s *schemas) within(k kind) schemas {
 	return schemas{odd: s.odd || slices.ContainsFunc(s.all, func(of schema) bool { return of.kinds&k != 0 && of.choice })}
 }
@@ -293,7 +293,8 @@ func (r *reader) element(s *schemas, n int) schemas {
 	return of
 }
 
-// fixed returns for how many elements element must be asked; the others are like the last of them.
+// fixed returns for how many elements element must be asked; all later elements are like the last
+// of these.
 func (s *schemas) fixed() int {
 	most := 0
 	for i := range s.all {

@@ -8,17 +8,17 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// The shape of arguments has the names of all members and the types of all values, at every
-// depth. Values that choose what a tool does are kept: true, false and null, and all strings and
-// numbers but those that the tool's inputSchema proves to be free; see schema.go. Of these only the
-// type is kept. Of an array, the different shapes of its elements count, but neither their order nor
-// their number.
+// The shape of arguments has the names of all members and the types of all values, at every depth.
+// Values that choose a tool's action are kept: true, false and null, and all strings and numbers
+// except values that the tool's inputSchema proves to be free; see schema.go. Of a free value only
+// the type is kept. Of an array, the different shapes of its elements count, but neither their
+// order nor their number.
 
-// maxShapeDepth bounds how deep arguments may be nested whose shape is remembered. The depth
-// of messages is bounded elsewhere.
+// maxShapeDepth bounds the nesting of arguments whose shape is remembered. The depth of messages is
+// bounded elsewhere.
 const maxShapeDepth = 1000
 
-// shapeOf returns the shape of canonical arguments as text. definition is that of the tool;
+// shapeOf returns the shape of canonical arguments as text. definition is the tool's definition;
 // nil for none.
 func shapeOf(arguments, definition []byte) ([]byte, error) {
 	root, ok := wire.Get(definition, "inputSchema")

@@ -13,26 +13,26 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/guard/approval/documents"
 )
 
-// Queue has the calls that wait for a decision, and the decisions that are remembered. All
-// processes with the same Place share them. It is safe for concurrent use.
+// Queue has the calls that wait for a decision, and the remembered decisions. All processes with
+// the same Place share a queue. Concurrent use is safe.
 type Queue struct {
 	place documents.Place
 	log   *slog.Logger
 	now   func() time.Time
 }
 
-// OpenQueue returns the queue in the folder of a store. It touches no file. The caller must
-// Close it.
+// OpenQueue returns the queue in the folder of a store, without touching a file. The caller must
+// Close the queue.
 func OpenQueue(store string, log *slog.Logger) *Queue {
 	return NewQueue(documents.InFolder(store), log)
 }
 
-// NewQueue returns the queue in a Place, which it closes. The caller must Close it.
+// NewQueue returns the queue in a Place, and owns the Place. The caller must Close the queue.
 func NewQueue(in documents.Place, log *slog.Logger) *Queue {
 	return &Queue{place: in, log: log, now: time.Now}
 }
 
-// Close says that no call waits in this process any more.
+// Close declares: no call waits in this process any longer.
 func (q *Queue) Close() { q.place.Close() }
 
 // keys returns the keys, which are made with the first call.
@@ -44,7 +44,7 @@ func (q *Queue) keys(ctx context.Context) (*keys, error) {
 	return newKeys(secret), nil
 }
 
-// all returns the documents of a kind. What cannot be read is logged and left out.
+// all returns the documents of a kind. Unreadable documents are logged and left out.
 func all[T any](q *Queue, d documents.Documents, kind string) ([]T, error) {
 	ids, err := d.IDs(kind)
 	var list []T
@@ -62,13 +62,13 @@ func all[T any](q *Queue, d documents.Documents, kind string) ([]T, error) {
 	return list, err
 }
 
-// letters are those of ids: people type them, so none is like another or makes words.
+// letters are the characters of ids: people type ids, so no two letters look alike or make words.
 const letters = "23456789bcdfghjkmnpqrstvwxz"
 
 // idLength is the length of an id.
 const idLength = 5
 
-// newID returns an id that no document has.
+// newID returns an id without a document.
 func newID(d documents.Documents) (string, error) {
 	taken := map[string]bool{}
 	for _, kind := range []string{documents.Queue, documents.Remembered} {
@@ -84,7 +84,7 @@ func newID(d documents.Documents) (string, error) {
 		var random [idLength]byte
 		_, _ = rand.Read(random[:]) // never fails
 		for i, b := range random {
-			random[i] = letters[int(b)%len(letters)] // nothing depends on that ids are hard to guess
+			random[i] = letters[int(b)%len(letters)] // security does not depend on ids being hard to guess
 		}
 		if id := string(random[:]); !taken[id] {
 			return id, nil
@@ -92,12 +92,12 @@ func newID(d documents.Documents) (string, error) {
 	}
 }
 
-// isID reports whether text has the form of an id, so that it is no path.
+// isID reports whether text has the form of an id, and so is no path.
 func isID(text string) bool {
 	return len(text) == idLength && strings.Trim(text, letters) == ""
 }
 
-// unknown says that there is no approval with an id.
+// unknown returns the error for an id without an approval.
 func unknown(id string) error {
 	if !isID(id) {
 		id = quote(id, maxName)

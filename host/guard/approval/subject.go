@@ -14,9 +14,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/proxy/route"
 )
 
-// Subject is what an approval is bound to. An approval for one subject is worth nothing for
-// another. The digests of arguments are made with a key of the store, so that nobody can
-// find the arguments by trying.
+// Subject is everything to which an approval is bound. An approval for a subject is worth nothing
+// for another subject. The digests of arguments are made with a key of the store, so that guessed
+// arguments cannot be checked against a digest.
 type Subject struct {
 	Kind       policy.Kind `json:"kind"`
 	Target     string      `json:"target"`            // policy.Request.Target
@@ -25,15 +25,15 @@ type Subject struct {
 	Definition string      `json:"definition"`        // pins.Digest of the definition; "" for none
 	Version    string      `json:"version,omitempty"` // policy.Request.Version
 	Rule       string      `json:"rule"`
-	// Client is the name of the client's token. It is "" for all clients without a token:
-	// nothing that they say about themselves tells them apart.
+	// Client is the name of the client's token. Client is "" for all clients without a token, whose
+	// own claims do not tell clients apart.
 	Client string `json:"client"`
 	Token  bool   `json:"token"` // Client is the name of a token
-	// Principal tells the credentials of clients apart whose token has no name; "" otherwise.
+	// Principal tells apart the credentials of clients whose token has no name; "" otherwise.
 	Principal string `json:"principal,omitempty"`
 }
 
-// subject returns what an approval of a call is bound to, and the digest of all of it.
+// subject returns the subject of a call, and the digest of the whole subject.
 func (q *Queue) subject(ctx context.Context, ask route.Asking) (s Subject, digest string, err error) {
 	keys, err := q.keys(ctx)
 	if err != nil {
@@ -69,9 +69,9 @@ func (q *Queue) subject(ctx context.Context, ask route.Asking) (s Subject, diges
 	return s, keys.digest("subject", wire.Marshal(s)), nil
 }
 
-// canonical returns a JSON object without white space and needless escapes, and with its members
-// sorted if that is wanted; nil counts as an empty one. A number keeps its digits. It fails if a name
-// appears twice, because readers differ about which of the values counts.
+// canonical returns a JSON object without white space and needless escapes, with sorted members if
+// sorted is set; nil counts as an empty object. A number keeps its digits. canonical fails if a
+// name appears twice, because readers differ about which value counts.
 func canonical(raw []byte, sorted bool) ([]byte, error) {
 	if raw == nil {
 		return []byte("{}"), nil
@@ -82,7 +82,7 @@ func canonical(raw []byte, sorted bool) ([]byte, error) {
 	return value, err
 }
 
-// keys are what digests of a Queue are made with.
+// keys are the keys for the digests of a Queue.
 type keys struct{ digests []byte }
 
 func newKeys(secret []byte) *keys {

@@ -12,8 +12,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/store"
 )
 
-// changes are documents of a fleet as they were read, and change them there, each on the
-// condition that nobody else has changed it since. The error is ErrChanged if somebody has.
+// changes are documents of a fleet as they were read. A change succeeds only if no other process
+// has changed the document since, and fails with ErrChanged otherwise.
 type changes struct {
 	*Shared
 	ctx       context.Context
@@ -55,7 +55,7 @@ func (c *changes) Write(n Name, v any) error {
 	return c.put(n, newForm(body, false))
 }
 
-// put replaces a document that is as it was read.
+// put replaces a document that is unchanged since the read.
 func (c *changes) put(n Name, data []byte) error {
 	version, err := store.PutOwn(c.ctx, c.opts.Store, n.key(), c.documents[n].version, data)
 	if err != nil {
@@ -65,7 +65,7 @@ func (c *changes) put(n Name, data []byte) error {
 	return nil
 }
 
-// changed gives an error about a document that somebody else has changed its kind.
+// changed gives the error about a document that another process has changed its kind.
 func (c *changes) changed(n Name, err error) error {
 	conflict := (*store.ConflictError)(nil)
 	if errors.As(err, &conflict) && !errors.Is(err, store.ErrUnknown) {
@@ -74,7 +74,7 @@ func (c *changes) changed(n Name, err error) error {
 	return failed(err)
 }
 
-// note keeps what is in the store now; no data: nothing.
+// note keeps the current content of the store; no data: no document.
 func (c *changes) note(n Name, data []byte, version store.Version) {
 	if !c.own {
 		c.documents, c.own = maps.Clone(c.documents), true
@@ -97,7 +97,7 @@ func (c *changes) Remove(n Name) error {
 		if _, failing := c.opts.Store.Get(c.ctx, n.key()); errors.Is(failing, store.ErrNotFound) {
 			err = nil
 		} else {
-			err = &store.ConflictError{What: "document " + n.String()} // which reads it again
+			err = &store.ConflictError{What: "document " + n.String()} // which reads the document again
 		}
 	}
 	if err != nil {
@@ -107,9 +107,9 @@ func (c *changes) Remove(n Name) error {
 	return nil
 }
 
-// Use implements [Documents]. The document says that it is used up, in a form that only this
-// process has written, before it is removed: of the removal alone, it could not be known whose
-// it was.
+// Use implements [Documents]. Before the removal, the document is marked as used up, in a form that
+// only this process has written: a removal alone would not show which process has removed the
+// document.
 func (c *changes) Use(n Name) error {
 	h, ok := c.documents[n]
 	if !ok || h.Used {
@@ -118,15 +118,15 @@ func (c *changes) Use(n Name) error {
 	if err := c.put(n, newForm(h.Approval, true)); err != nil {
 		return err
 	}
-	_ = c.Remove(n) // it is used up in any case, and removed when it has expired
+	_ = c.Remove(n) // the mark counts in any case, and an expired document is removed
 	return nil
 }
 
-// usedFor is how long documents that are used up stay if the process has died that should have
-// removed them. It is much longer than anybody needs to find out whether his use counts.
+// usedFor is how long used documents stay if the process that should have removed them has died. No
+// process needs so long to find out whether its own use counts.
 const usedFor = time.Hour
 
-// clean removes documents that are used up. What cannot be removed now is removed later.
+// clean removes used documents. A document that cannot be removed now is removed later.
 func (c *changes) clean() {
 	for n, h := range c.documents {
 		var about struct {

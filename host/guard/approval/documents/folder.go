@@ -21,10 +21,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// The files are below the folder "approvals" of the store. Each is replaced as a whole, under
-// a lock that all processes share, and has a code that only processes with the key of the
-// store can make. The folder is for its user only: whoever can write there and read the key
-// can decide.
+// The files are below the folder "approvals" of the store. Each is replaced as a whole, under a
+// lock that all processes share, and has a code that only processes with the key of the store can
+// make. The folder is for its user only: a process that can write there and read the key can
+// decide.
 const (
 	folder       = "approvals"
 	holderFolder = "holders"
@@ -32,11 +32,11 @@ const (
 	suffix       = ".json"
 )
 
-// lockTimeout is how long to wait for other processes that change something.
+// lockTimeout is how long to wait for the lock of another process.
 const lockTimeout = 10 * time.Second
 
-// poll is how often a call that waits looks whether somebody has decided. The folder may be on
-// any file system, and few calls wait, so that nothing more is needed.
+// poll is the time between two looks of a waiting call for a decision. The folder may be on any
+// file system, and few calls wait, so polling is enough.
 const poll = 200 * time.Millisecond
 
 // Folder keeps documents in files.
@@ -45,14 +45,14 @@ type Folder struct {
 	dir   string
 
 	mu     sync.Mutex // a leaf
-	secret []byte     // nil until it is needed
+	secret []byte     // nil until the first use
 	holder *holder    // nil until a call waits in this process
 }
 
 var _ Place = (*Folder)(nil)
 
-// InFolder returns the documents in the folder of a store. It touches no file. The caller must
-// Close it.
+// InFolder returns the documents in the folder of a store, without touching a file. The caller must
+// Close the Folder.
 func InFolder(store string) *Folder {
 	return &Folder{store: store, dir: filepath.Join(store, folder)}
 }
@@ -101,7 +101,7 @@ type files struct {
 
 var _ Documents = (*files)(nil)
 
-// open opens the folder for reading; nil if there is none.
+// open opens the folder for reading; nil for a missing folder.
 func (p *Folder) open(ctx context.Context) (*files, error) {
 	if _, err := os.Stat(p.dir); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -133,7 +133,7 @@ func (p *Folder) View(ctx context.Context, f func(Documents) error) error {
 	return f(opened)
 }
 
-// Change implements [Place]. The folder is made if there is none.
+// Change implements [Place]. A missing folder is made.
 func (p *Folder) Change(ctx context.Context, f func(Documents) error) error {
 	for _, sub := range []string{Queue, Remembered, holderFolder} {
 		if err := os.MkdirAll(filepath.Join(p.dir, sub), 0o700); err != nil {
@@ -177,8 +177,8 @@ func MAC(key []byte, texts ...string) []byte {
 	return h.Sum(nil)
 }
 
-// Write implements [Documents]. Arguments are shown to people as they are in the file, so
-// characters that mean something in HTML are not escaped.
+// Write implements [Documents]. People read arguments as they are in the file, so the special
+// characters of HTML are not escaped.
 func (f *files) Write(n Name, v any) error {
 	body := wire.Marshal(v)
 	data := wire.Marshal(protected{body, f.code(n, body)})
@@ -232,10 +232,10 @@ func (f *files) remove(path string) error {
 // Use implements [Documents]. The caller holds the lock of the folder.
 func (f *files) Use(n Name) error { return f.root.Remove(n.file()) }
 
-// nothing is a folder that is not there.
+// nothing is a missing folder.
 type nothing struct{}
 
-// errNoFolder says that View is for reading.
+// errNoFolder is the error for a write in View.
 var errNoFolder = errors.New("approvals: there is no folder")
 
 func (nothing) IDs(string) ([]string, error) { return nil, nil }

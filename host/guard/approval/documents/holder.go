@@ -10,15 +10,15 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// holder is a file that a process keeps locked while calls wait in it. When the process
-// ends, however it does, the lock is gone, and others see that nobody waits any more.
+// holder is a file that a process keeps locked while calls wait in the process. At the end of the
+// process, however abrupt, the lock is gone, and other processes see the end of the wait.
 type holder struct {
 	name string
 	lock *flock.Flock
 }
 
-// Holder implements [Place]. The caller holds the lock of the folder, so that nobody takes the
-// file for one of a process that has ended.
+// Holder implements [Place]. The caller holds the lock of the folder, so no other process takes the
+// file for the file of an ended process.
 func (p *Folder) Holder() (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,17 +57,16 @@ func (p *Folder) Holds(name string) bool {
 	}
 	lock := regular.NewLock(path)
 	defer lock.Close()
-	free, err := lock.TryRLock() // shared, so that two that look do not take each other for the holder
+	free, err := lock.TryRLock() // a shared lock, so two processes that look do not take each other for the holder
 	return err == nil && !free
 }
 
-// sweepHolders removes the files of processes that have ended. The caller holds the lock of
-// the folder.
+// sweepHolders removes the files of ended processes. The caller holds the lock of the folder.
 func (p *Folder) sweepHolders(f *files) {
 	names, _ := regular.Names(f.root, holderFolder, Max)
 	for _, name := range names {
 		if !p.Holds(name) {
-			_ = f.remove(filepath.Join(holderFolder, name)) // the next sweep removes it
+			_ = f.remove(filepath.Join(holderFolder, name)) // the next sweep tries again
 		}
 	}
 }

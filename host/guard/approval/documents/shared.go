@@ -18,8 +18,8 @@ import (
 // Collection is the collection of the documents in the store of a fleet.
 const Collection = "approvals"
 
-// secretName is the name of the document with the secret. The keys of the fleet cannot be used
-// for that: what is remembered must outlive them.
+// secretName is the name of the document with the secret. The keys of the fleet cannot replace the
+// secret: remembered decisions must outlive the keys.
 const secretName = "secret"
 
 // How long to wait for the store, by default.
@@ -38,7 +38,7 @@ func limit(ctx context.Context, d time.Duration) (context.Context, context.Cance
 
 // Options are the options of Shared.
 type Options struct {
-	// Store must encrypt what it keeps.
+	// Store must encrypt all documents.
 	Store store.Store
 	// ID is the name of this process.
 	ID string
@@ -51,30 +51,30 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// damaged logs that a document cannot be read, so that it does not count.
+// damaged logs an unreadable document, which does not count.
 func (o *Options) damaged(err error) { o.Log.Warn("an approval is ignored", "err", err) }
 
-// Life is what is known of a process.
+// Life is the state of a process, as far as known.
 type Life int
 
 // The values of Life.
 const (
-	Runs    Life = iota // or it is not known yet
-	Silent              // it ran, and is not heard of any more
-	Nowhere             // nothing is known of it
+	Runs    Life = iota // or not known yet
+	Silent              // the process ran, and is silent now
+	Nowhere             // an unknown process
 )
 
 // Shared keeps documents in the store of a fleet.
 type Shared struct {
 	opts   Options
 	view   view
-	secret chan []byte // has the secret, or nil until it is known
+	secret chan []byte // has the secret, or nil until the secret is known
 }
 
 var _ Place = (*Shared)(nil)
 
-// InFleet returns the documents in the store of a fleet, which is not asked before they are
-// needed. The caller must Close it before the store.
+// InFleet returns the documents in the store of a fleet. The first use asks the store. The caller
+// must Close the documents before the store.
 func InFleet(opts Options) *Shared {
 	p := &Shared{opts: opts, secret: make(chan []byte, 1)}
 	p.secret <- nil
@@ -93,7 +93,7 @@ func (p *Shared) Close() {
 // Holder implements [Place].
 func (p *Shared) Holder() (string, error) { return p.opts.ID, nil }
 
-// life returns what is known of a process.
+// life returns the state of a process.
 func (p *Shared) life(id string) Life {
 	switch {
 	case id == "":
@@ -107,14 +107,13 @@ func (p *Shared) life(id string) Life {
 // Holds implements [Place].
 func (p *Shared) Holds(name string) bool { return p.life(name) == Runs }
 
-// Abandoned implements [Place]. Of a process of which nothing is known, this one may not have
-// heard yet.
+// Abandoned implements [Place]. An unknown process may be new, with no news yet in this process.
 func (p *Shared) Abandoned(name string) bool { return p.life(name) == Silent }
 
 // Changed implements [Place].
 func (p *Shared) Changed() <-chan struct{} { return p.view.changed() }
 
-// failed says what an error of the store means for approvals.
+// failed returns the meaning of a store's error for approvals.
 func failed(err error) error {
 	if err == nil || errors.Is(err, ErrChanged) {
 		return err
@@ -161,9 +160,9 @@ func (p *Shared) Secret(ctx context.Context) ([]byte, error) {
 
 // form is the content of a document.
 type form struct {
-	// Write tells this form from all others of all processes.
+	// Write is unique among all forms of all processes.
 	Write string `json:"write"`
-	// Used says that somebody has used the document, who then removes it.
+	// Used marks a document that a process has used and will remove.
 	Used     bool            `json:"used,omitempty"`
 	Approval json.RawMessage `json:"approval"`
 }
@@ -174,7 +173,7 @@ type held struct {
 	form
 }
 
-// readForm reads a document. ok says that it is one of ours.
+// readForm reads a document. ok reports whether the document belongs to approvals.
 func readForm(d store.Document) (n Name, h held, ok bool) {
 	n.Kind, n.ID, ok = strings.Cut(d.Name, "/")
 	if !ok || n.Kind != Queue && n.Kind != Remembered {
@@ -186,7 +185,7 @@ func readForm(d store.Document) (n Name, h held, ok bool) {
 
 func (n Name) key() store.Key { return store.Key{Collection: Collection, Name: n.String()} }
 
-// View implements [Place]. The documents are those that the store has told this process of.
+// View implements [Place]. The documents are as last reported by the store.
 func (p *Shared) View(ctx context.Context, f func(Documents) error) error {
 	ctx, cancel := limit(ctx, p.opts.readTime())
 	defer cancel()
@@ -216,7 +215,7 @@ func (p *Shared) Fresh(ctx context.Context, name Name) error {
 }
 
 // Change implements [Place]. The documents are read from the store, and f is called again if
-// somebody else has changed one that it changes.
+// another process has changed a document that f changes.
 func (p *Shared) Change(ctx context.Context, f func(Documents) error) error {
 	ctx, cancel := limit(ctx, p.opts.writeTime())
 	defer cancel()

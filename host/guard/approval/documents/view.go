@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/store"
 )
 
-// view has the documents that the store has told this process of.
+// view has the documents as last reported by the store.
 type view struct {
 	opts    Options
 	ctx     context.Context // of watching
@@ -32,7 +32,7 @@ func (v *view) open(opts Options) {
 
 func (v *view) close() {
 	v.stop()
-	v.started.Do(func() {}) // nothing is started any more
+	v.started.Do(func() {}) // from now on no goroutine is started
 	v.working.Wait()
 }
 
@@ -88,13 +88,13 @@ func (v *view) watch() {
 	}
 }
 
-// follow follows the documents until that fails.
+// follow follows the documents until an error.
 func (v *view) follow() error {
 	seen, ready := map[Name]held{}, false
 	for c, err := range v.opts.Store.Watch(v.ctx, Collection) {
 		if err != nil && c.Key != (store.Key{}) {
 			v.opts.damaged(err)
-			c.Version = "" // it does not count
+			c.Version = "" // a damaged document does not count
 		} else if err != nil {
 			return err
 		}
