@@ -8,16 +8,16 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/glob"
 )
 
-// Tool is a tool that a server lists.
+// Tool is a listed tool of a server.
 type Tool struct {
 	Server, Name string
 	Definition   []byte // raw
 }
 
-// Advice is something in Settings that is probably not meant, or that weakens what they do.
+// Advice points out a setting that is probably a mistake, or weakens the protection.
 type Advice struct {
 	Kind AdviceKind
-	// Object is the pattern, server or tool that it is about.
+	// Object is the pattern, server or tool in question.
 	Object, Text string
 }
 
@@ -28,8 +28,8 @@ type AdviceKind int
 const (
 	// MatchesNothing: a pattern matches no tool, or no server.
 	MatchesNothing AdviceKind = iota
-	// KeepsSecrets: a server without labels both reads and writes, so that one run can put a
-	// secret there, and another one send it. It is noticed only when a run does that.
+	// KeepsSecrets: a server without labels both reads and writes, so a run can store a secret at
+	// the server, and another run can send the secret. The proxy notices only an actual attempt.
 	KeepsSecrets
 	// Shapeless: a source has neither an outputSchema nor a shape.
 	Shapeless
@@ -46,8 +46,7 @@ func (s *Settings) lists() []struct {
 	}{{"private", s.Private}, {"untrusted", s.Untrusted}, {"public", s.Public}, {"critical", s.Critical}, {"reads", s.Reads}}
 }
 
-// AdviseServers returns what can be said without knowing tools. servers are those that are
-// configured.
+// AdviseServers returns the advice that needs no tools. servers are the configured servers.
 func (s *Settings) AdviseServers(servers []string) (found []Advice) {
 	nothing := func(key, pattern string) {
 		found = append(found, Advice{MatchesNothing, pattern, fmt.Sprintf("flow.%s: there is no server for %q", key, pattern)})
@@ -77,8 +76,8 @@ func (s *Settings) AdviseServers(servers []string) (found []Advice) {
 	return found
 }
 
-// Advise returns what can be said about tools. They are all tools of the servers that have
-// listed theirs; complete says that all servers have.
+// Advise returns advice about tools, which are all tools of the servers that have listed theirs;
+// complete says: all servers have.
 func (s *Settings) Advise(tools []Tool, complete bool) (found []Advice) {
 	rules := &Rules{Settings: *s, Definition: func(server, tool string) []byte {
 		for _, t := range tools {

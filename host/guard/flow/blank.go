@@ -5,14 +5,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
-// Blank is a way in which labelled answers are blanked. A shadow has one for its whole run.
+// Blank is a way of blanking labelled answers. A shadow has the same Blank for its whole run.
 type Blank int
 
-// The blanks. Four shadows with one each are better than four with the same: what one of them
-// cannot do, such as taking the first element of an empty list, another one can.
+// The blanks. Four shadows with different blanks are better than four equal shadows: where a shadow
+// fails, for example at the first element of an empty list, another shadow can go on.
 const (
 	Empty    Blank = iota // empty lists and texts, 0, false
-	One                   // one element, "0", 1, true
+	One                   // an element, "0", 1, true
 	Literal               // three elements, texts with all literals of the script, 10^6, false
 	Fail                  // every labelled answer is an error
 	NumBlank = 4
@@ -29,9 +29,9 @@ type Blanks struct {
 	Literals string // see the function Literals
 }
 
-// Value returns the raw value of a shape, a raw JSON Schema. Without one, or if it cannot be
-// read or is very large, it is a text, since that is what most tools without a schema answer. It has no part of
-// any answer.
+// Value returns the raw value of a shape, a raw JSON Schema. A missing, unreadable or very large
+// shape gives a text, like the answers of most tools without a schema. The value has no part of any
+// answer.
 func (b Blanks) Value(shape []byte) []byte {
 	schema, err := jsonvalue.Options{Values: maxSchemaValues}.Decode(shape)
 	if err != nil {
@@ -41,8 +41,7 @@ func (b Blanks) Value(shape []byte) []byte {
 	return wire.Marshal(m.value(schema.Value, 0))
 }
 
-// Result returns a raw CallToolResult with a value: what a script gets that asks for the whole
-// result.
+// Result returns a raw CallToolResult with a value, for a script that asks for the whole result.
 func (b Blanks) Result(value []byte, structured, failed bool) []byte {
 	text := value
 	if value[0] != '"' {

@@ -1,21 +1,11 @@
-// Package flow is the domain of information flow: which answers of tools have labels, which
-// calls care about them, and what stands in for labelled answers when a script runs a second
-// time without them. It knows nothing of the sandbox; package host/script/compose/shadow runs the
-// shadows.
+// Package flow is the domain of information flow: the labels of answers, the calls (sinks) that
+// care about labels, and the stand-ins for labelled answers when a script runs a second time
+// without them. Begin with [Settings] and [Rules]. Package host/script/compose/shadow runs the
+// shadows; this package does not know the sandbox.
 //
-//	flow.go     Label, Labels, Action, Settings
-//	rules.go    Rules: sources, sinks and reads by patterns and by what servers say
-//	ifc.go      labels in _meta.ifc
-//	blank.go    values in place of labelled answers
-//	schema.go   values from JSON Schemas
-//	literals.go the literals of a script
-//	compare.go  whether two calls are the same
-//	advice.go   what is probably not meant in Settings
-//
-// The method is secure multi-execution (D. Devriese and F. Piessens, "Noninterference through
-// Secure Multi-Execution", IEEE Symposium on Security and Privacy 2010), used to compare: the
-// run makes a call to a sink only if the script makes the same call without the labelled
-// answers. docs/flow.md says what follows from that, and what does not.
+// The method is secure multi-execution (D. Devriese and F. Piessens, IEEE Symposium on Security and
+// Privacy 2010), used to compare: the run makes a call to a sink only if the script makes the same
+// call without the labelled answers. docs/flow.md has the guarantees and their limits.
 package flow
 
 import (
@@ -47,7 +37,7 @@ func (l Label) String() string {
 	return "private"
 }
 
-// Sink returns what the sinks are called that care about the label.
+// Sink returns the name of the sinks that care about the label.
 func (l Label) Sink() string {
 	if l == Untrusted {
 		return "critical"
@@ -81,8 +71,8 @@ func (s Labels) String() string {
 	return strings.Join(names, ", ")
 }
 
-// ParseLabels reads names of labels; "" is none. A name that is not known, as one of a later
-// version, counts as all labels.
+// ParseLabels reads names of labels; "" is none. An unknown name, for example of a later version,
+// counts as all labels.
 func ParseLabels(names []string) Labels {
 	var set Labels
 	for _, name := range names {
@@ -107,43 +97,42 @@ func (s Labels) Names() []string {
 	return strings.Split(s.String(), ", ")
 }
 
-// Action says what becomes of a call to a sink that a script does not make without labelled
-// answers.
+// Action is the fate of a call to a sink that a script does not make without labelled answers.
 type Action string
 
-// The actions. They are those of the configuration.
+// The actions, as in the configuration.
 const (
-	Deny   Action = "deny"   // it is not made, and the run ends
+	Deny   Action = "deny"   // the call is not made, and the run ends
 	Ask    Action = "ask"    // a person decides
-	Report Action = "report" // it is made, and recorded
-	Shadow Action = "shadow" // the call is made that the script makes without the answers
+	Report Action = "report" // the call is made, and recorded
+	Shadow Action = "shadow" // the call of the script without the answers is made instead
 )
 
-// Again says what becomes of calls to sinks in a session after the first denial.
+// Again is the fate of calls to sinks in a session after the first denial.
 type Again string
 
-// The values of Again. They are those of the configuration.
+// The values of Again, as in the configuration.
 const (
 	AskAgain     Again = "ask"     // a person decides about each
-	CompareAgain Again = "compare" // they are compared like those before
+	CompareAgain Again = "compare" // later calls are compared like the calls before the denial
 )
 
-// Settings are those of [flow]; see docs/configuration.md.
+// Settings are the keys of [flow]; see docs/configuration.md.
 type Settings struct {
-	// Private and Untrusted are patterns of SERVER.TOOL for sources, Public and Critical for
-	// sinks, and Reads for tools that only read.
+	// Private and Untrusted are patterns of SERVER.TOOL for sources, Public and Critical for sinks,
+	// and Reads for tools that only read.
 	Private, Untrusted, Public, Critical, Reads []string
 	// Trusted are patterns of servers whose readOnlyHint counts.
 	Trusted []string
 	Action  Action
 	Again   Again
-	// MaxSinkCalls is how many calls to sinks that care about labelled answers one run may
-	// make, with the runs of saved tools in it.
+	// MaxSinkCalls is how many calls a run, with its runs of saved tools, may make to sinks that
+	// care about labelled answers.
 	MaxSinkCalls int
-	// MaxShadows is how many shadows there may be at a time, in the whole process.
+	// MaxShadows bounds the shadows at a time, in the whole process.
 	MaxShadows int
-	// Timeout is how long the shadows of one run may take, without the time in which the run
-	// itself goes on.
+	// Timeout bounds the time of the shadows of a run, without the time in which the run itself
+	// goes on.
 	Timeout time.Duration
 	// Shapes are raw JSON Schemas of answers of tools without an outputSchema, by SERVER.TOOL.
 	Shapes map[string][]byte

@@ -8,20 +8,21 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// The member of _meta that holds labels, as GitHub's MCP server writes it: an object with
-// integrity and confidentiality.
+// The member of _meta with labels, as GitHub's MCP server writes labels: an object with integrity
+// and confidentiality.
 const (
 	MetaKey         = "ifc"
 	integrity       = "integrity"
 	confidentiality = "confidentiality"
 )
 
-// FromMeta returns the labels in a raw _meta; nil has none. It adds labels, and never removes one.
-// Only the exact values that say that there is no label have none: every other one, such as a list
-// of readers, counts as the label. odd is the value of MetaKey if it is not understood; nil if it is.
+// FromMeta returns the labels in a raw _meta; nil has none. FromMeta adds labels, and never removes
+// a label. Only the exact values for "no label" have none: every other value, for example a list of
+// readers, counts as the label. odd is the value of MetaKey if the value is not understood; nil
+// otherwise.
 func FromMeta(meta []byte) (set Labels, odd []byte) {
 	readable := eachMember(meta, func(name string, value []byte) {
-		if wire.Fold(name) == MetaKey { // however it is written, and each time
+		if wire.Fold(name) == MetaKey { // in any spelling, and each time
 			more, known := fromIFC(value)
 			if set |= more; !known {
 				odd = bytes.Clone(value)
@@ -34,7 +35,7 @@ func FromMeta(meta []byte) (set Labels, odd []byte) {
 	return set, odd
 }
 
-// fromIFC returns the labels in the value of MetaKey, and whether it is understood.
+// fromIFC returns the labels in the value of MetaKey, and whether the value is understood.
 func fromIFC(ifc []byte) (set Labels, known bool) {
 	known = true
 	readable := eachMember(ifc, func(name string, value []byte) {
@@ -59,7 +60,7 @@ func fromIFC(ifc []byte) (set Labels, known bool) {
 	return set, known
 }
 
-// isListOf reports whether a raw value is a list with one element.
+// isListOf reports whether a raw value is a list with a single given element.
 func isListOf(value []byte, element string) bool {
 	if len(value) < 2 || value[0] != '[' {
 		return false
@@ -67,9 +68,9 @@ func isListOf(value []byte, element string) bool {
 	return string(bytes.Trim(value[1:len(value)-1], " \t\r\n")) == element
 }
 
-// eachMember calls f with each member of a raw object, also with those of the same name. The value is
-// only good during the call. It reports
-// whether it is an object that could be read to its end.
+// eachMember calls f with each member of a raw object, including members with equal names. The
+// value is valid only during the call of f. eachMember reports whether raw is an object that could
+// be read to the end.
 func eachMember(raw []byte, f func(name string, value []byte)) bool {
 	d := jsontext.NewDecoder(bytes.NewReader(raw), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	if tok, err := d.ReadToken(); err != nil || tok.Kind() != '{' {

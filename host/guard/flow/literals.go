@@ -10,16 +10,17 @@ import (
 
 // Bounds of the literals of a script.
 const (
-	maxLiteral  = 40 // bytes of one; longer ones are left out
+	maxLiteral  = 40 // bytes of a literal; longer literals are left out
 	maxLiterals = 40
-	maxSource   = 1 << 20 // bytes of the source that are looked at
+	maxSource   = 1 << 20 // bytes of the source that are scanned
 	maxObject   = 8 << 10 // bytes of all values of an object
 )
 
-// Literals returns a text in which everything is found that a script may look for in a text:
-// its own literals. If the script reads JSON, the text is an object with these keys. code is the source of the script, and of saved tools that it may call. It is
-// not parsed, only scanned for quotes: what is found depends on the code alone, and a literal
-// that is missed only makes a shadow less useful.
+// Literals returns a text that has everything that a script may search in a text: the script's own
+// literals. If the script reads JSON, the text is an object with these keys. code is the source of
+// the script, and of saved tools within reach of the script. The code is not parsed, only scanned
+// for quotes: the result depends on the code alone, and a missed literal only makes a shadow less
+// useful.
 func Literals(code ...string) string {
 	seen := map[string]bool{}
 	for _, source := range code {
@@ -33,7 +34,7 @@ func Literals(code ...string) string {
 	all := slices.Sorted(maps.Keys(seen))
 	var b strings.Builder
 	b.WriteString("0")
-	for range 2 { // so that split() gives three parts
+	for range 2 { // so split() gives three parts
 		for _, text := range all {
 			b.WriteString(text + "0")
 		}
@@ -44,14 +45,15 @@ func Literals(code ...string) string {
 	return b.String()
 }
 
-// readsJSON reports whether a script may read texts as JSON: it names a function for that.
+// readsJSON reports whether a script may read texts as JSON, because the script names a function
+// for JSON.
 func readsJSON(code string) bool {
 	return strings.Contains(code, "loads") || strings.Contains(code, "json.decode")
 }
 
-// object returns a JSON object in which each literal is a key, with the text as its value unless
-// that would be too much. The text is also the first value, so that what stands behind a literal for the
-// first time is as in the text alone.
+// object returns a JSON object in which each literal is a key, with the text as its value, within a
+// size bound. The text is also the first value, so text behind the first use of a literal is the
+// same as in the text alone.
 func object(text string, literals []string) string {
 	first := wire.Quote(text)
 	long := len(first)*len(literals) > maxObject
@@ -75,7 +77,7 @@ func object(text string, literals []string) string {
 	return b.String()
 }
 
-// scan calls found with each literal, as long as that returns true.
+// scan calls found with each literal, until found returns false.
 func scan(code string, found func(text string) bool) {
 	for i := 0; i < len(code); i++ {
 		switch c := code[i]; c {
@@ -99,14 +101,14 @@ func scan(code string, found func(text string) bool) {
 
 var escapes = map[byte]string{'n': "\n", 't': "\t", 'r': "\r", '\\': "\\", '\'': "'", '"': "\""}
 
-// literal returns the literal that begins at an offset, and the offset after its end.
+// literal returns the literal at an offset, and the offset after its end.
 func literal(code string, at int, quote string) (text string, next int) {
 	var b strings.Builder
 	for i := at; i < len(code); i++ {
 		switch {
 		case strings.HasPrefix(code[i:], quote):
 			return b.String(), i + len(quote)
-		case code[i] == '\n' && len(quote) == 1: // it does not end
+		case code[i] == '\n' && len(quote) == 1: // a literal without an end
 			return "", i + 1
 		case code[i] == '\\' && i+1 < len(code):
 			i++

@@ -11,17 +11,17 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/glob"
 )
 
-// Rules say which tools are sources and sinks, for one run. They do not change, so that any
-// number of goroutines may use them, and a server cannot change them during a run.
+// Rules tell the sources and sinks among the tools, for a run. Rules do not change: any number of
+// goroutines may use them, and a server cannot change them during a run.
 type Rules struct {
 	Settings
-	// Definition returns the raw definition of a tool as it was when the run began; nil: there
-	// are no definitions.
+	// Definition returns the raw definition of a tool at the beginning of the run; nil: no
+	// definitions exist.
 	Definition func(server, tool string) []byte
-	// Odd is told what a server says in _meta about labels if that is not understood, and counts as
-	// a label; nil: nothing.
+	// Odd gets a label of a server's _meta that is not understood and counts as a label; nil: no
+	// report.
 	Odd func(server string, ifc []byte)
-	// Inherited are labels that servers got in earlier runs.
+	// Inherited are labels of servers from earlier runs.
 	Inherited map[string]Labels
 }
 
@@ -58,8 +58,8 @@ func (r *Rules) Sinks(server, tool string) Labels {
 	return set
 }
 
-// ReadsOnly reports whether a tool changes nothing at its server: the configuration says so, or
-// a server whose annotations count.
+// ReadsOnly reports whether a tool changes nothing at its server, according to the configuration or
+// to a server whose annotations count.
 func (r *Rules) ReadsOnly(server, tool string) bool {
 	if glob.Any(r.Reads, server+"."+tool) {
 		return true
@@ -71,8 +71,8 @@ func (r *Rules) ReadsOnly(server, tool string) bool {
 	return string(hint) == "true"
 }
 
-// Shape returns the raw JSON Schema of the values in the answers of a tool; nil if none is
-// known. It never depends on an answer.
+// Shape returns the raw JSON Schema of the values in the answers of a tool; nil if none is known.
+// The schema never depends on an answer.
 func (r *Rules) Shape(server, tool string) []byte {
 	if shape := r.Shapes[server+"."+tool]; shape != nil {
 		return shape
@@ -88,7 +88,7 @@ func (r *Rules) definition(server, tool string) []byte {
 	return r.Definition(server, tool)
 }
 
-// HasSinks reports whether there are any sinks that care about a label.
+// HasSinks reports whether any sinks care about a label.
 func (s *Settings) HasSinks(l Label) bool { return len(s.sinks(l)) > 0 }
 
 func (s *Settings) sinks(l Label) []string {
@@ -98,9 +98,9 @@ func (s *Settings) sinks(l Label) []string {
 	return s.Public
 }
 
-// MayCall reports whether one of the targets may be a sink that cares about a label. A target is
-// SERVER.TOOL, or a pattern for the tools of a server; "*" is anything. If that cannot be told from
-// the patterns alone, it reports true.
+// MayCall reports whether a target may be a sink that cares about a label. A target is SERVER.TOOL,
+// or a pattern for the tools of a server; "*" is anything. MayCall is true if the patterns alone do
+// not decide.
 func (r *Rules) MayCall(l Label, targets []string) bool {
 	for _, target := range targets {
 		server, tool, ok := strings.Cut(target, ".")
@@ -123,12 +123,12 @@ func (r *Rules) MayCall(l Label, targets []string) bool {
 	return false
 }
 
-// AskRule returns the name under which people are asked about calls, and under which what they
-// decide may be remembered: again says that one is asked about because of what was tried before. It has a
-// digest of all settings, so that a decision counts for these alone.
+// AskRule returns the name of the rule under which people are asked about calls, and under which
+// their decisions may be remembered. again is for a question because of an earlier attempt. The
+// name has a digest of all settings, so a decision counts for the same settings only.
 func (s *Settings) AskRule(l Label, again bool) string {
 	raw, err := json.Marshal(s)
-	if err != nil { // it has nothing that cannot be written
+	if err != nil { // Settings always have a JSON form
 		panic(err)
 	}
 	sum := sha256.Sum256(raw)
@@ -139,7 +139,7 @@ func (s *Settings) AskRule(l Label, again bool) string {
 	return name + "@" + hex.EncodeToString(sum[:6])
 }
 
-// IsAskRule reports whether a name is one that AskRule returns. s may be nil.
+// IsAskRule reports whether AskRule returns the name. s may be nil.
 func (s *Settings) IsAskRule(name string) bool {
 	for _, l := range AllLabels {
 		if s != nil && (name == s.AskRule(l, false) || name == s.AskRule(l, true)) {
@@ -149,7 +149,7 @@ func (s *Settings) IsAskRule(name string) bool {
 	return false
 }
 
-// WithInherited returns a copy of labels of servers with those of one more.
+// WithInherited returns a copy of the labels of servers with the labels of another server added.
 func WithInherited(all map[string]Labels, server string, set Labels) map[string]Labels {
 	more := maps.Clone(all)
 	if more == nil {

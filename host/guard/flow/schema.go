@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Bounds of a value that is made from a schema, which a server may have written to be large.
+// Bounds of a value made from a schema, since a server may have written a large schema.
 const (
 	maxNodes        = 10_000
 	maxSchemaValues = 20_000 // of the schema itself
@@ -18,17 +18,17 @@ const (
 type maker struct {
 	blanks       Blanks
 	root         any
-	nodes, bytes int // that are left
+	nodes, bytes int // the remaining budget
 }
 
-// value returns the value of a schema. It need not be valid: a script only has to find members
-// and types.
+// value returns the value of a schema. The value need not be valid: a script only has to find
+// members and types.
 func (m *maker) value(schema any, depth int) any {
 	if m.nodes--; m.nodes < 0 || depth > maxDepth {
 		return nil
 	}
 	s, ok := schema.(map[string]any)
-	if !ok { // true, or nothing that is known
+	if !ok { // true, or an unknown form
 		return m.text("")
 	}
 	if ref, ok := s["$ref"].(string); ok {
@@ -77,7 +77,7 @@ func (m *maker) text(format string) any {
 	return text
 }
 
-// object returns an object with all properties, also those of the parts of allOf.
+// object returns an object with all properties, including properties in allOf.
 func (m *maker) object(s map[string]any, depth int) any {
 	o := map[string]any{}
 	parts, _ := s["allOf"].([]any)
@@ -110,7 +110,7 @@ func (m *maker) array(s map[string]any, depth int) any {
 	return list
 }
 
-// typeOf returns the type of a schema, "" if it does not say.
+// typeOf returns the type of a schema, "" without a type.
 func typeOf(s map[string]any) string {
 	kind, _ := s["type"].(string)
 	list, _ := s["type"].([]any)
@@ -130,7 +130,7 @@ func typeOf(s map[string]any) string {
 	return ""
 }
 
-// firstChoice returns the first alternative that is not null; nil if there are none.
+// firstChoice returns the first alternative other than null; nil if none exists.
 func firstChoice(s map[string]any) any {
 	for _, key := range []string{"anyOf", "oneOf"} {
 		list, _ := s[key].([]any)
@@ -143,7 +143,7 @@ func firstChoice(s map[string]any) any {
 	return nil
 }
 
-// resolve returns what a reference within the schema refers to, nil for another one.
+// resolve returns the target of a reference within the schema, nil for another reference.
 func (m *maker) resolve(ref string) any {
 	pointer, ok := strings.CutPrefix(ref, "#")
 	if !ok {
