@@ -12,12 +12,11 @@ import (
 
 // Source is where permissions come from.
 type Source struct {
-	// Reach returns what a script can call; see abi.Lint.Reach.
+	// Reach returns the calls that a script can reach; see abi.Lint.Reach.
 	Reach func(ctx context.Context, name, code string) ([]abi.Reached, error)
-	// Resolve finds the real names of what a script calls server and tool; see
-	// catalog.Catalog.
+	// Resolve finds the real names of a script's server and tool; see catalog.Catalog.
 	Resolve func(server, tool string, exact bool) (realServer, realTool string, err error)
-	// Await waits until the tools of a server are known, by its real name, or gives up.
+	// Await waits until the tools of a server, given by the real name, are known, or gives up.
 	Await func(server string)
 	// Servers has the definitions of tools; nil: none is known.
 	Servers Pinned
@@ -26,10 +25,10 @@ type Source struct {
 	Hides func(target string) bool
 }
 
-// Derive returns what a saved tool may call: what its script can reach, and what the saved
-// tools that it calls may call, within the bounds of def.Permissions. violations say which
-// bounds are wrong; their pointers are those of the items, such as /permissions/0. An error
-// is one of Source.Reach.
+// Derive returns the permissions of a saved tool: everything that its script can reach, and the
+// permissions of the saved tools within reach, within the bounds of def.Permissions. violations are
+// the wrong bounds; their pointers point at items, as /permissions/0. Errors come from
+// Source.Reach.
 func (s Source) Derive(ctx context.Context, def tools.Definition) (p *tools.Permissions, violations []tools.Violation, err error) {
 	reached, err := s.Reach(ctx, def.Name, def.Code)
 	if err != nil {
@@ -52,12 +51,12 @@ func (s Source) Derive(ctx context.Context, def tools.Definition) (p *tools.Perm
 	return d.out, violations, nil
 }
 
-// A deriver collects the permissions of one tool.
+// A deriver collects the permissions of a tool.
 type deriver struct {
 	Source
 	out  *tools.Permissions
 	seen map[string]bool // saved tools
-	// bounds keep saved tools that may not be called from being followed; nil: none.
+	// saved tools outside of bounds are not followed; nil: no bounds
 	bounds []string
 }
 
@@ -77,7 +76,8 @@ func (d *deriver) sort() {
 	d.out.Unresolved = slices.DeleteFunc(d.out.Unresolved, redundant)
 }
 
-// reached adds what a script can reach. depth is how many saved tools call one another.
+// reached adds a target within reach of a script. depth is the number of saved tools that call one
+// another.
 func (d *deriver) reached(ctx context.Context, r abi.Reached, depth int) error {
 	if r.Server == abi.Composites {
 		return d.saved(ctx, r, depth)
@@ -117,7 +117,7 @@ func target(server, tool string) string {
 	return tools.Target(server, tool)
 }
 
-// saved adds a saved tool, or all of them, and what these may call.
+// saved adds a saved tool, or all saved tools, and their permissions.
 func (d *deriver) saved(ctx context.Context, r abi.Reached, depth int) error {
 	var list []tools.Definition
 	if d.Saved != nil {
@@ -126,7 +126,7 @@ func (d *deriver) saved(ctx context.Context, r abi.Reached, depth int) error {
 	if r.Tool == "" {
 		d.add(tools.WholeServer(tools.SavedServer))
 	} else {
-		// As compose does: the name itself, or else the only one with this script name.
+		// As compose does: the name itself, or else the only tool with this script name.
 		found := slices.DeleteFunc(slices.Clone(list), func(def tools.Definition) bool { return def.Name != r.Tool })
 		if len(found) == 0 && !r.Exact {
 			found = slices.DeleteFunc(slices.Clone(list), func(def tools.Definition) bool { return abi.Ident(def.Name) != r.Tool })
@@ -145,7 +145,7 @@ func (d *deriver) saved(ctx context.Context, r abi.Reached, depth int) error {
 	return nil
 }
 
-// below adds what a saved tool that is called may call.
+// below adds the permissions of a saved tool that is called.
 func (d *deriver) below(ctx context.Context, def tools.Definition, depth int) error {
 	if d.seen[def.Name] || d.bounds != nil && !tools.AnyMatches(d.bounds, tools.SavedServer, def.Name) {
 		return nil
@@ -157,7 +157,7 @@ func (d *deriver) below(ctx context.Context, def tools.Definition, depth int) er
 		return nil
 	}
 	if depth >= abi.MaxChain {
-		return nil // it is refused to call it
+		return nil // the call is refused
 	}
 	below := deriver{Source: d.Source, out: &tools.Permissions{}, seen: d.seen}
 	reached, err := d.Reach(ctx, def.Name, def.Code)
@@ -177,7 +177,7 @@ func (d *deriver) below(ctx context.Context, def tools.Definition, depth int) er
 	return nil
 }
 
-// digests records the definitions of all tools that may be called, as far as they are known.
+// digests records the definitions of all known tools within the permissions.
 func (d *deriver) digests() {
 	all := map[string]string{}
 	servers := map[string]bool{}
@@ -193,7 +193,7 @@ func (d *deriver) digests() {
 		names, _ := d.Servers.ServerTools(server)
 		for _, name := range names {
 			target := tools.Target(server, name)
-			if tools.CheckTarget(target) != nil { // it has no name, so nothing can call it
+			if tools.CheckTarget(target) != nil { // a tool without a name cannot be called
 				continue
 			}
 			if digest, ok := d.Servers.Digest(server, name); ok && d.out.Allows(server, name) {
@@ -208,7 +208,7 @@ func (d *deriver) digests() {
 			}
 		}
 	}
-	// None at all is written down, too: whatever there is later was not known now.
+	// An empty list is recorded, too: a tool that is added later was not known now.
 	if len(all) > 0 || d.Servers != nil && len(d.out.Calls)+len(d.out.Unresolved) > 0 {
 		d.out.Definitions = all
 	}

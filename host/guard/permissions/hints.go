@@ -5,14 +5,13 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// Hints are what the annotations of a tool say (MCP 2025-11-25, schema.ts,
-// ToolAnnotations). They come from servers, which may say anything.
+// Hints are the annotations of a tool (MCP 2025-11-25, schema.ts, ToolAnnotations). Annotations are
+// claims of servers, without a guarantee.
 type Hints struct {
 	ReadOnly, Destructive, Idempotent, OpenWorld bool
 }
 
-// Worst are the hints of a tool of which nothing is known. They are those that the
-// specification gives tools without annotations.
+// Worst are the hints of an unknown tool, which the specification gives tools without annotations.
 var Worst = Hints{Destructive: true, OpenWorld: true}
 
 // HintsOf returns the hints of the definition of a tool.
@@ -32,17 +31,17 @@ func HintsOf(definition []byte) Hints {
 			*to = false
 		}
 	}
-	if h.ReadOnly { // then the others about changes mean nothing
+	if h.ReadOnly { // then the other hints about changes mean nothing
 		h.Destructive, h.Idempotent = false, true
 	}
 	return h
 }
 
-// OfTool returns the hints of a saved tool with permissions: it reads only if all that it
-// may call reads only, destroys if one of them does, and so on. It is called idempotent
-// only if it reads only: two idempotent calls in a row need not be.
+// OfTool returns the hints of a saved tool with permissions: read-only if every permitted tool is
+// read-only, destructive if a permitted tool is destructive, and so on. The result is idempotent
+// only if read-only: two idempotent calls in a row need not be idempotent.
 //
-// hints returns those of a server's tool. Anything that is not known has the worst.
+// hints returns the hints of a server's tool. Unknown tools have the worst hints.
 func OfTool(p *tools.Permissions, servers Servers, hints func(server, tool string) Hints) Hints {
 	if p == nil || len(p.Unresolved) > 0 {
 		return Worst
@@ -56,7 +55,7 @@ func OfTool(p *tools.Permissions, servers Servers, hints func(server, tool strin
 	for _, t := range p.Calls {
 		server, pattern := cut(t)
 		if server == tools.SavedServer {
-			continue // what they may call is in the list, too
+			continue // the list has the calls of saved tools, too
 		}
 		if !tools.IsPattern(pattern) {
 			if name := tools.Literal(pattern); servers.Definition(server, name) != nil {

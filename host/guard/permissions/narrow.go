@@ -16,7 +16,7 @@ func cut(target string) (server, tool string) {
 	return server, tool
 }
 
-// narrow applies bounds, and returns what is wrong with them.
+// narrow applies bounds, and returns the wrong bounds.
 func (d *deriver) narrow(bounds []string) []tools.Violation {
 	var wrong []tools.Violation
 	for i, b := range bounds {
@@ -63,7 +63,7 @@ func (d *deriver) reachText() string {
 	return display.Line(strings.Join(all, ", "), 500)
 }
 
-// useful reports whether a bound leaves something that was derived.
+// useful reports whether a bound leaves a derived target.
 func (d *deriver) useful(bound string) bool {
 	if slices.ContainsFunc(d.out.Unresolved, func(t string) bool { return overlapsUnresolved(bound, t) }) {
 		return true
@@ -107,8 +107,8 @@ func (d *deriver) names(server string) ([]string, bool) {
 	return d.Servers.ServerTools(server)
 }
 
-// within returns the part of a target that lies within bounds. Of two patterns, of which
-// neither is everything, it returns the first: the bounds are checked, too.
+// within returns the part of a target within bounds. Of two patterns, neither of which is
+// everything, the first is the result: the bounds are checked, too.
 func within(target string, bounds []string) []string {
 	server, tool := cut(target)
 	var out []string
@@ -135,7 +135,7 @@ func serverMatches(bound, server string) bool {
 	return tools.Matches(first+".*", server, "x")
 }
 
-// overlapsUnresolved reports whether a bound may leave a target that has script names.
+// overlapsUnresolved reports whether a bound may leave a target with script names.
 func overlapsUnresolved(bound, unresolved string) bool {
 	server, tool := cut(unresolved)
 	first, pattern := cut(bound)

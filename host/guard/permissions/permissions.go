@@ -1,13 +1,8 @@
-// Package permissions derives what a saved tool may call, and what can be said of it
-// because of that.
+// Package permissions derives the permissions of a saved tool, and the tool's annotations, which
+// follow from the permissions. Begin with [Source.Derive].
 //
-//	permissions.go  what is needed: the tools of servers, and saved tools
-//	derive.go       Derive: from what a script can reach to tools.Permissions
-//	narrow.go       the bounds that an author gives
-//	hints.go        Hints: annotations of a tool, from those of what it can call
-//
-// What a script can reach is found in the sandbox, from its syntax tree; see abi.Lint.
-// Package compose enforces the result.
+// The calls within reach of a script are found in the sandbox, from the syntax tree; see abi.Lint.
+// Package compose enforces the permissions.
 package permissions
 
 import (
@@ -17,11 +12,11 @@ import (
 
 // Servers knows the tools of servers; see catalog.Catalog.
 type Servers interface {
-	// Definition returns the raw definition of a tool, by the real name of the server and
-	// the server's own name of the tool; nil if there is none.
+	// Definition returns the raw definition of a tool, by the real name of the server and the
+	// server's own name of the tool; nil for an unknown tool.
 	Definition(server, tool string) []byte
-	// ServerTools returns the server's own names of the tools that scripts may call, by
-	// the real name of the server; false if they are not known.
+	// ServerTools returns the server's own names of the tools that scripts may call, by the real
+	// name of the server; false if the tools are not known.
 	ServerTools(server string) ([]string, bool)
 }
 
@@ -34,9 +29,9 @@ type Saved interface {
 // Pinned is Servers with digests of the definitions; see catalog.Scope.
 type Pinned interface {
 	Servers
-	// Digest returns the digest of a tool's definition as the server has it now; see
-	// pins.Digest. ok is false if there is no such tool.
+	// Digest returns the digest of a tool's current definition; see pins.Digest. ok is false for an
+	// unknown tool.
 	Digest(server, tool string) (digest string, ok bool)
-	// PinMode returns what is done about definitions of a server that have changed.
+	// PinMode returns how the proxy treats changed definitions of a server.
 	PinMode(server string) pins.Mode
 }
