@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
-// Change is one difference between a lock and what a server offers.
+// Change is a difference between a lock and the offer of a server.
 type Change struct {
 	Server  string
 	Surface wire.Surface
@@ -19,10 +19,10 @@ type Change struct {
 	// the whole definition.
 	Path string
 	Kind Kind
-	// Was and Is are both sides as clipped JSON; "" if there is none.
+	// Was and Is are both sides as clipped JSON; "" for a missing side.
 	Was, Is string
 
-	steps []any // those of Path
+	steps []any // the steps of Path
 }
 
 // Kind is a kind of change.
@@ -35,11 +35,11 @@ const (
 	Changed Kind = "changed"
 )
 
-// Compare returns the differences between the lock and what a server offers now, sorted by
-// surface, name and path. It compares only the surfaces in lists, and resources only if the
-// lock has recorded those of the server, which that of a proxy has not; a definition that the
-// lock does not have is new. The order of members, of "required", of "enum" and of a
-// prompt's arguments does not matter. The error is a [*ListError].
+// Compare returns the differences between the lock and the lists of a server, sorted by surface,
+// name and path. Surfaces missing in lists are not compared, and resources only if the lock has
+// recorded the server's resources, which the lock of a proxy has not; a definition missing in the
+// lock is new. The order of members, of "required", of "enum" and of a prompt's arguments does not
+// matter. The error is a [*ListError].
 func (l *Lock) Compare(name string, lists Lists) ([]Change, error) {
 	var changes []Change
 	for _, surface := range wire.Surfaces {
@@ -56,8 +56,8 @@ func (l *Lock) Compare(name string, lists Lists) ([]Change, error) {
 	return changes, nil
 }
 
-// CompareAbout returns the differences between what the lock has of a server's handshake and
-// a raw handshake; none if it has nothing of it.
+// CompareAbout returns the differences between a server's handshake in the lock and a raw
+// handshake; none if the lock has no handshake.
 func (l *Lock) CompareAbout(name string, handshake []byte) []Change {
 	was, recorded := l.servers[name][About]
 	if !recorded {
@@ -89,8 +89,8 @@ func compareDefinitions(server string, surface wire.Surface, was, now definition
 	return changes
 }
 
-// compare returns the changes of the definition that c names, from one canonical form to
-// another. If exact is set, the order of sets matters.
+// compare returns the changes of the definition of c, from one canonical form to another. If exact
+// is set, the order of sets matters.
 func (c Change) compare(before, after []byte, exact bool) []Change {
 	was, _ := jsonvalue.Decode(before) // they can be decoded, see Ambiguous
 	is, _ := jsonvalue.Decode(after)
@@ -119,8 +119,8 @@ func (c Change) compare(before, after []byte, exact bool) []Change {
 	return changes
 }
 
-// ordered replaces arrays that are sets by objects with the items as members, so that one
-// more item is one difference. name is the name of the member that v is in.
+// ordered replaces arrays that stand for sets by objects with the items as members, so an added
+// item is a single difference. name is the name of the member with the value v.
 func ordered(name string, v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -142,7 +142,7 @@ func ordered(name string, v any) any {
 	return v
 }
 
-// asSet returns the items of an array that is a set, or nil. Sets are "required" and "enum"
+// asSet returns the items of an array that stands for a set, or nil. Sets are "required" and "enum"
 // in a JSON Schema, and the arguments of a prompt, by name.
 func asSet(name string, items []any) map[string]any {
 	set := make(map[string]any, len(items))
@@ -166,8 +166,8 @@ func asSet(name string, items []any) map[string]any {
 	return set
 }
 
-// setKey returns a string unchanged and other values as JSON. A string that looks like such
-// JSON gets a different key.
+// setKey returns a string unchanged and other values as JSON. A string with the look of JSON gets a
+// different key.
 func setKey(item any) string {
 	s, ok := item.(string)
 	if !ok {

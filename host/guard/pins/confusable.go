@@ -10,11 +10,10 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// looks returns what a name looks like: two names that have one of these in common can be
-// taken for each other, because they differ only in case, in characters that look alike
-// (the skeletons of Unicode Technical Standard 39), in characters that are not shown, or in
-// which of "-", "." and "_" separates their words. It returns at least one string, sorted
-// and without duplicates.
+// looks returns the looks of a name: two names with a common look can be taken for each other,
+// because they differ only in case, in similar characters (the skeletons of Unicode Technical
+// Standard 39), in invisible characters, or in the separator of words: "-", "." or "_". The result
+// has at least one string, sorted and without duplicates.
 func looks(name string) []string {
 	shown := strings.Map(func(r rune) rune {
 		switch {

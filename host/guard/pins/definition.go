@@ -7,25 +7,25 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
-// Bounds of what is pinned: how deeply a definition may be nested, and the size of all
-// definitions of one list, in bytes. They keep a server from making the file unreadable.
+// Bounds of pinned definitions: the depth of a definition, and the size of all definitions of a
+// list, in bytes. The bounds keep a server from making the file unreadable.
 const (
 	maxDepth = 256
 	maxList  = 8 << 20
 )
 
-// Definition is a definition of a server with its digest, which is computed when it is first
-// asked for. It is safe for concurrent use.
+// Definition is a definition of a server with its digest, which the first use computes. Concurrent
+// use is safe.
 type Definition struct {
 	raw []byte
 
 	once   sync.Once
 	digest string
-	form   []byte // canonical; nil if there is none
+	form   []byte // canonical; nil if no canonical form exists
 	err    error
 }
 
-// NewDefinition returns a definition, as the server sent it. It keeps raw.
+// NewDefinition returns a definition as sent by the server. The result keeps raw.
 func NewDefinition(raw []byte) *Definition { return &Definition{raw: raw} }
 
 func (d *Definition) compute() {
@@ -35,7 +35,7 @@ func (d *Definition) compute() {
 			d.form, d.err = nil, errTooDeep
 		}
 		if d.err == nil {
-			if d.err = jsonvalue.Valid(d.form); d.err != nil { // it could not be compared
+			if d.err = jsonvalue.Valid(d.form); d.err != nil { // could not be compared
 				d.form = nil
 			}
 		}
@@ -50,8 +50,8 @@ func (d *Definition) Digest() string {
 	return d.digest
 }
 
-// Ambiguous returns why readers may understand the definition differently, or why it cannot
-// be written down; nil if it can be pinned.
+// Ambiguous returns why readers may understand the definition differently, or why the definition
+// cannot be recorded; nil if it can be pinned.
 func (d *Definition) Ambiguous() error {
 	d.compute()
 	return d.err

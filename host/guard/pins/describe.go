@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// String describes the change in one line, such as
+// String describes the change in a line, such as
 //
 //	tool "get-sum": inputSchema: property "a": type changed from "number" to "string"
 func (c Change) String() string {
@@ -24,7 +24,7 @@ func (c Change) String() string {
 	return item + ": " + c.describe()
 }
 
-// describe says what changed in the definition.
+// describe returns the change of the definition in words.
 func (c Change) describe() string {
 	where, rest := c.place()
 	names := make([]string, len(rest))
@@ -38,7 +38,7 @@ func (c Change) describe() string {
 	return strings.Join(append(where, c.event(rest, what)), ": ")
 }
 
-// event says what happened at the place that the steps lead to, which what names.
+// event describes the change of an object, the target of the steps.
 func (c Change) event(steps []string, what string) string {
 	position := false // rather than an item of a set
 	if n := len(c.steps); n > 0 {
@@ -65,8 +65,7 @@ func (c Change) event(steps []string, what string) string {
 	return fmt.Sprintf("%s changed from %s to %s", what, c.Was, c.Is)
 }
 
-// place splits the path into the part that can be described in words and the remaining
-// steps.
+// place splits the path into the part with a description in words and the remaining steps.
 func (c Change) place() (where, rest []string) {
 	for _, s := range c.steps {
 		rest = append(rest, fmt.Sprint(s))

@@ -10,7 +10,7 @@ import (
 // maxDrift is how many lines Drift returns.
 const maxDrift = 20
 
-// Findings returns what is to be said about a server and what it last offered, sorted.
+// Findings returns the findings about a server and its last offer, sorted.
 func (k *Keeper) Findings(server string) []*Finding {
 	s := k.now.Load()
 	at := s.servers[server]
@@ -52,9 +52,8 @@ func (k *Keeper) Drift(server string) []string {
 	return lines
 }
 
-// Accepts reports whether another process of a server may be used, judging by what it lists
-// of a surface, or by its raw handshake as the only item of About: nothing of that would be
-// withheld.
+// Accepts reports whether another process of a server may be used, judging by its list of a
+// surface, or by its raw handshake as the only item of About: none of the items would be withheld.
 func (k *Keeper) Accepts(server string, surface wire.Surface, items [][]byte) bool {
 	if k.Mode(server) != Enforce {
 		return true
@@ -74,8 +73,8 @@ func (k *Keeper) Accepts(server string, surface wire.Surface, items [][]byte) bo
 	return true
 }
 
-// Permitted returns why a tool may not be called, judging by what its server last offered;
-// nil if it may. The error is a *Finding.
+// Permitted returns why a tool may not be called, judging by its server's last offer; nil if the
+// call is permitted. The error is a *Finding.
 func (k *Keeper) Permitted(server, tool string) error {
 	if k.Mode(server) != Enforce {
 		return nil

@@ -18,16 +18,16 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// version is the version of the file format. Version 1 is read, too: it has neither server
-// nor beside, and other digests where a definition has characters that encoding/json
+// version is the version of the file format. Version 1 can be read, too: files of version 1 have
+// neither server nor beside, and other digests where a definition has characters that encoding/json
 // escapes.
 const version = 2
 
 // MaxFile is the largest file that Read accepts and Write writes, in bytes.
 const MaxFile = 64 << 20
 
-// document is the file: JSON with members sorted by name, so that a change of one
-// definition changes only its lines.
+// document is the file: JSON with members sorted by name, so that a changed definition changes only
+// its own lines.
 //
 //	{"version": 2, "servers": {"everything": {
 //	  "server": {"sha256": "…", "definition": {"name": "…", "instructions": "…"}},
@@ -37,7 +37,7 @@ type document struct {
 	Servers map[string]documentServer `json:"servers"`
 }
 
-// documentServer has the definitions of a server. A list that was never recorded is nil.
+// documentServer has the definitions of a server. A list without a record is nil.
 type documentServer struct {
 	About     *documentEntry           `json:"server,omitempty"`
 	Tools     map[string]documentEntry `json:"tools,omitzero"`
@@ -53,16 +53,16 @@ func (s *documentServer) surfaces() map[wire.Surface]*map[string]documentEntry {
 	}
 }
 
-// documentEntry is one definition and its digest, which reveals manual edits and bad merges.
+// documentEntry is a definition with its digest, which reveals manual edits and bad merges.
 type documentEntry struct {
 	SHA256 string `json:"sha256"`
-	// Beside are the tools or prompts of other servers, as "server.name", that it may be
-	// taken for.
+	// Beside are the similar tools or prompts of other servers, as "server.name", for which this
+	// definition may be taken.
 	Beside     []string       `json:"beside,omitempty"`
 	Definition jsontext.Value `json:"definition"`
 }
 
-// FileError reports a lock file that cannot be used.
+// FileError reports an unusable lock file.
 type FileError struct {
 	Path, Reason string
 }
@@ -71,8 +71,8 @@ func (e *FileError) Error() string {
 	return fmt.Sprintf("lock file %s: %s (record it again, or restore it from version control)", e.Path, e.Reason)
 }
 
-// Read reads a file that Write wrote. The error is fs.ErrNotExist if the file does not
-// exist, and a [*FileError] if its content is wrong.
+// Read reads a file that Write wrote. The error is fs.ErrNotExist for a missing file, and a
+// [*FileError] for wrong content.
 func Read(ctx context.Context, at regular.Place) (*Lock, error) {
 	raw, err := at.Read(ctx, MaxFile)
 	if err != nil {
@@ -135,7 +135,7 @@ func decode(raw []byte) (*Lock, error) {
 	return l, nil
 }
 
-// decode reads one entry. The error continues the name of what it is about.
+// decode reads an entry. The error continues the name of the entry.
 func (e *documentEntry) decode(version int) (entry, error) {
 	d := NewDefinition(e.Definition)
 	if err := d.Ambiguous(); err != nil {
@@ -156,9 +156,9 @@ func (e *documentEntry) decode(version int) (entry, error) {
 	return entry{canonical: d.canonical(), digest: d.Digest(), beside: slices.Sorted(slices.Values(e.Beside))}, nil
 }
 
-// Write replaces the file atomically. The same definitions give the same bytes. A new file
-// is readable for everyone, like other files in a repository. After an error the old file is
-// as it was.
+// Write replaces the file atomically. The same definitions give the same bytes. A new file is
+// readable for everyone, like other files in a repository. After an error the old file is
+// unchanged.
 func (l *Lock) Write(at regular.Place) error {
 	raw, err := l.Encode()
 	if err == nil {
@@ -173,7 +173,7 @@ func (l *Lock) Write(at regular.Place) error {
 // Perm is the mode of a new file.
 const Perm = 0o644
 
-// Encode returns the content of the file. The error says that it would be too large.
+// Encode returns the content of the file. The only error is a content that is too large.
 func (l *Lock) Encode() ([]byte, error) {
 	doc := document{Version: version, Servers: map[string]documentServer{}}
 	for name, lists := range l.servers {

@@ -16,34 +16,34 @@ type Reason string
 
 // The reasons.
 const (
-	Differs    Reason = "changed"    // it is not what was pinned
-	Unknown    Reason = "new"        // its server is pinned, and it is not
-	Shadows    Reason = "shadows"    // its name can be taken for that of another server's
-	Unpinnable Reason = "unpinnable" // it cannot be written down; Err says why
-	Renamed    Reason = "renamed"    // its server calls itself otherwise than when it was pinned
+	Differs    Reason = "changed"    // differs from the pin
+	Unknown    Reason = "new"        // not pinned, although its server is
+	Shadows    Reason = "shadows"    // has a name like the name of another server's item
+	Unpinnable Reason = "unpinnable" // cannot be recorded; Err says why
+	Renamed    Reason = "renamed"    // the server has changed its own name since it was pinned
 	Unreadable Reason = "unreadable" // the file cannot be read
 	Unwritten  Reason = "unwritten"  // the file cannot be written, or has not been yet
-	Unread     Reason = "unread"     // it has announced changes that have not been read yet
-	Gone       Reason = "gone"       // it is pinned, and its server does not have it any more
+	Unread     Reason = "unread"     // the server has announced changes that have not been read yet
+	Gone       Reason = "gone"       // pinned, but no longer offered
 )
 
-// Finding is what is to be said about a definition, or about a server as such, whose Surface
-// is About. As an error it is why the definition may not be used, without any text of the
-// server but names. It does not change.
+// Finding is a problem of a definition, or of a server as a whole, with the Surface About. As an
+// error, a Finding says why the definition may not be used, without any text of the server except
+// names. A Finding does not change.
 type Finding struct {
 	Item
 	Reason Reason
-	// Other is what it can be taken for, as "server.name"; "" for nothing.
+	// Other is the item with a similar name, as "server.name"; "" for none.
 	Other string
-	// Withheld says that it is kept from clients and scripts.
+	// Withheld marks an item that clients and scripts do not get.
 	Withheld bool
 	// Err is why a file cannot be used, or why the definition cannot be pinned; else nil.
 	Err error
 
-	was, is []byte // canonical; nil if there is none
+	was, is []byte // canonical; nil for a missing side
 }
 
-// General reports whether the finding is about all that the server offers.
+// General reports whether the finding is about the server's whole offer.
 func (f *Finding) General() bool {
 	return f.Reason == Renamed || f.Reason == Unreadable || f.Reason == Unwritten
 }
@@ -55,7 +55,7 @@ func (f *Finding) Error() string {
 		f.Item, f.Summary(), target)
 }
 
-// Summary says what was found, in a few words without text of the server but names.
+// Summary describes the finding in a few words without text of the server except names.
 func (f *Finding) Summary() string {
 	text := map[Reason]string{
 		Differs:    "its definition has changed since it was pinned",
@@ -77,7 +77,7 @@ func (f *Finding) Summary() string {
 	return text
 }
 
-// Text is the Summary for the person who runs the proxy, with what changed or failed.
+// Text is the Summary for the person who runs the proxy, with the change or failure.
 func (f *Finding) Text() string {
 	text := f.Item.String() + ": " + f.Summary()
 	switch {
@@ -106,7 +106,7 @@ func (f *Finding) Text() string {
 // maxDetails is how many changes Text names.
 const maxDetails = 3
 
-// Remedy says what the person who runs the proxy can do.
+// Remedy tells the person who runs the proxy how to react.
 func (f *Finding) Remedy() string {
 	switch f.Reason {
 	case Unreadable:
@@ -123,9 +123,9 @@ func (f *Finding) Remedy() string {
 	return fmt.Sprintf("mcp-metatool pins accept %s", target)
 }
 
-// argument returns the item as a word for a shell, since people copy it: servers choose their
-// names. exact is false if that is the whole server, because the name cannot be shown as it
-// is.
+// argument returns the item as a word for a shell, since people copy the word: servers choose their
+// names. exact is false if the word is the whole server, because the name cannot be shown
+// unchanged.
 func (f *Finding) argument() (word string, exact bool) {
 	target := f.Target()
 	hidden := func(r rune) bool { return r == '\n' || r == '\t' || !display.Harmless(r) }
@@ -135,7 +135,7 @@ func (f *Finding) argument() (word string, exact bool) {
 	return shellquote.Join(target), true
 }
 
-// Changes returns what changed in a definition; none if it is new.
+// Changes returns the changes of a definition; none for a new definition.
 func (f *Finding) Changes() []Change {
 	if f.was == nil || f.is == nil {
 		return nil
@@ -152,13 +152,13 @@ func (f *Finding) Changes() []Change {
 	return []Change{c}
 }
 
-// Pinned and Offered return the canonical JSON of what was pinned and of what the server
-// has now; nil if there is none.
+// Pinned and Offered return the canonical JSON of the pinned and of the current definition; nil for
+// a missing definition.
 func (f *Finding) Pinned() []byte { return f.was }
 
 // Offered is described with Pinned.
 func (f *Finding) Offered() []byte { return f.is }
 
-// pinned are the surfaces whose definitions are pinned. Resources are not: their lists are
+// pinned are the surfaces whose definitions are pinned. Resources are not pinned: their lists are
 // data, such as the files of a folder.
 var pinned = []wire.Surface{wire.Tools, wire.Prompts, wire.Templates}

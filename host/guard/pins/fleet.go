@@ -11,15 +11,16 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// A Keeper of a fleet has the pins from a Source. Its file is a copy, so that they are known
-// while the store is away. What is trusted is in the store before anybody can use it, and is
-// not trusted if the store is away.
+// A Keeper of a fleet has the pins from a Source, and a copy in its file for times without the
+// store. New trust reaches the store before the first use, and is not granted while the store is
+// away.
 
 // whatFleet names the pins of a fleet in messages.
 const whatFleet = "the pins of the fleet"
 
-// base returns the lock that a change of the pins of a fleet is based on: what the Source has,
-// else the copy, since nobody removes pins in good order, else the file from before the fleet.
+// base returns the lock from which a change of the pins of a fleet starts: the lock of the Source,
+// else the copy, since pins do not disappear in normal operation, else the file from before the
+// fleet.
 func (s *state) base(ctx context.Context, data []byte) (*Lock, error) {
 	if data == nil {
 		var err error
@@ -63,7 +64,7 @@ func (s *state) updateShared(ctx context.Context, f func() bool) error {
 	return s.copy(ctx)
 }
 
-// copy writes the lock into the file, where it is found while the store is away.
+// copy writes the lock into the file, for times without the store.
 func (s *state) copy(ctx context.Context) error {
 	data, err := s.lock.Encode()
 	if err != nil {
@@ -86,11 +87,11 @@ func (s *state) copy(ctx context.Context) error {
 	return nil
 }
 
-// received takes over pins that the Source has; nil: it has none.
+// received takes over the pins of the Source; nil: the Source has none.
 func (k *Keeper) received(ctx context.Context, data []byte) {
 	k.change(func(now *state) {
 		if data == nil {
-			// The first replica gives the fleet the pins that there were before.
+			// The first replica gives the fleet the earlier pins.
 			if err := now.updateShared(ctx, func() bool { return len(now.lock.servers) > 0 }); err != nil && ctx.Err() == nil {
 				k.opts.Log.Warn("pins are not shared", "err", err)
 			}
@@ -108,8 +109,8 @@ func (k *Keeper) received(ctx context.Context, data []byte) {
 	})
 }
 
-// fetch reads the pins of the fleet for a command, which follows nothing and writes nothing. If
-// the store does not answer, the copy counts, if there is one.
+// fetch reads the pins of the fleet for a command, which follows nothing and writes nothing. If the
+// store does not answer, an existing copy counts.
 func (s *state) fetch(ctx context.Context) {
 	data, err := ReadFleet(ctx, s.shared, s.path, s.seed)
 	if err != nil {

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// pollInterval is how often a Keeper looks whether the file has changed. A look is one
-// system call, and works on every file system.
+// pollInterval is the time between two looks of a Keeper for changes of the file. A look is a
+// single system call, and works on every file system.
 const pollInterval = time.Second
 
-// retryEvery is after how many looks a Keeper tries again to write what it could not.
+// retryEvery is the number of looks before a Keeper tries a failed write again.
 const retryEvery = 30
 
 // fingerprint tells whether a file has been replaced or changed. The zero value is no file.
@@ -43,7 +43,7 @@ func (k *Keeper) follow(needed bool, shared Source) {
 	k.stop = cancel
 	if shared != nil {
 		if k.opts.ReadOnly {
-			return // what was fetched counts
+			return // the fetched pins count
 		}
 		k.following.Go(func() {
 			shared.Follow(ctx, func(data []byte) { k.received(ctx, data) })

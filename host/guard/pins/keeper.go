@@ -11,62 +11,61 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// Mode says what pins do.
+// Mode is the effect of pins.
 type Mode string
 
 // The modes.
 const (
 	Off     Mode = "off"     // nothing is compared or written
-	Warn    Mode = "warn"    // what has changed is reported
-	Enforce Mode = "enforce" // and may not be used until it is accepted
+	Warn    Mode = "warn"    // changes are reported
+	Enforce Mode = "enforce" // and changed definitions may not be used until they are accepted
 )
 
-// Settings say what is pinned.
+// Settings say which servers are pinned, and where.
 type Settings struct {
-	// Path is the file. With Shared it is a copy.
+	// Path is the file. With Shared, the file is a copy.
 	Path string
-	// Shared has the pins of a fleet; nil: there is none.
+	// Shared has the pins of a fleet; nil: no fleet.
 	Shared Source
-	// Seed is the file with the pins before there was a fleet, which they begin with; "" for
-	// none.
+	// Seed is the file with the pins from before the fleet, with which the fleet's pins begin; ""
+	// for none.
 	Seed string
-	// Servers are those that are not disabled, in the order of the configuration.
+	// Servers are the servers that are not disabled, in the order of the configuration.
 	Servers []ServerSettings
 	// Reserved are the names of our own tools.
 	Reserved []string
 	// Public returns the public name of a tool or prompt, from the prefix of its server and the
-	// server's own name. Nil: one after the other.
+	// server's own name. Nil: prefix and name in a row.
 	Public func(prefix, own string) string
-	// Secret reports whether a definition contains a secret of the configuration, so that it
-	// must not be written down. Nil: there are none.
+	// Secret reports whether a definition contains a secret of the configuration, and so must not
+	// be recorded. Nil: no secrets exist.
 	Secret func(definition []byte) bool
 }
 
-// ServerSettings are those of one server.
+// ServerSettings are the settings of a server.
 type ServerSettings struct {
 	Name   string
-	Prefix string // of the names of its tools and prompts
+	Prefix string // of the names of the server's tools and prompts
 	Mode   Mode
 }
 
 // Options of a Keeper. All must be set but ReadOnly.
 type Options struct {
-	// ReadOnly says that the file is never written: what is not pinned yet is trusted while
-	// this process runs.
+	// ReadOnly forbids all writes of the file: unpinned definitions are trusted while this process
+	// runs.
 	ReadOnly bool
-	// OnChange is called, without locks held, when what Check returns may have changed.
+	// OnChange is called, without locks held, when the result of Check may have changed.
 	OnChange func()
 	Log      *slog.Logger
 }
 
-// Keeper holds the pins of a running proxy: it trusts each list of a server when it first
-// gets it, writes it down, and compares what comes later. It is safe for concurrent use.
+// Keeper holds the pins of a running proxy: the first list of a server is trusted and recorded, and
+// later lists are compared with the record. Concurrent use is safe.
 type Keeper struct {
 	opts Options
 	now  atomic.Pointer[state]
 
-	// changing makes one change of now at a time. It is held while the file is read and
-	// written.
+	// changing serializes the changes of now. The lock is held while the file is read and written.
 	changing sync.Mutex
 
 	mu     sync.Mutex // guards offers; a leaf
@@ -76,7 +75,7 @@ type Keeper struct {
 	following sync.WaitGroup
 }
 
-// state is what a Keeper knows. It does not change.
+// state is the knowledge of a Keeper. A state does not change.
 type state struct {
 	path     string
 	shared   Source // nil: the file is all
@@ -84,11 +83,11 @@ type state struct {
 	reserved []string // names of our own tools
 	public   func(prefix, own string) string
 	secret   func([]byte) bool       // Settings.Secret; not nil
-	servers  map[string]*serverState // those whose mode is not off
+	servers  map[string]*serverState // servers whose mode is not off
 	lock     *Lock
-	// fault is why the file cannot be read; nil if it can.
+	// fault is why the file cannot be read; nil if the file can be read.
 	fault error
-	// existed says that there was a file, so that its absence is no first use.
+	// existed marks a file that was seen before: its later absence is no first use.
 	existed bool
 	looks   map[look][]owner
 	seen    fingerprint // of the file
@@ -98,17 +97,17 @@ type state struct {
 type serverState struct {
 	ServerSettings
 	rank      int      // in the order of the configuration
-	about     *Finding // what is to be said about its handshake; nil for nothing
-	unwritten error    // why what it offers is not written down; nil if it is
+	about     *Finding // the finding about the handshake; nil for none
+	unwritten error    // why the server's offer is not recorded; nil if recorded
 }
 
-// look is what the public name of a tool or prompt looks like.
+// look is the look of the public name of a tool or prompt.
 type look struct {
 	surface wire.Surface
 	text    string
 }
 
-// owner is a pinned tool or prompt, or one of our own tools.
+// owner is a pinned tool or prompt, or a built-in tool.
 type owner struct {
 	rank         int
 	server, name string
@@ -120,14 +119,14 @@ func (o owner) String() string { return o.server + "." + o.name }
 // ours stands for the server of our own tools in [Finding.Other].
 const ours = "builtin"
 
-// NewKeeper returns a Keeper that keeps no pins before Configure. The caller must Close it.
+// NewKeeper returns a Keeper without pins until Configure. The caller must Close the Keeper.
 func NewKeeper(opts Options) *Keeper {
 	k := &Keeper{opts: opts, offers: map[string]map[wire.Surface]map[string]*Definition{}, stop: func() {}}
 	k.now.Store(&state{lock: New()})
 	return k
 }
 
-// Configure sets what is pinned, and reads the file if that is anything.
+// Configure sets the pinned servers, and reads the file if any server is pinned.
 func (k *Keeper) Configure(s Settings) {
 	k.changing.Lock()
 	before := k.now.Load()
@@ -146,7 +145,7 @@ func (k *Keeper) Configure(s Settings) {
 	k.opts.OnChange()
 }
 
-// newState returns a state that nothing has been compared with.
+// newState returns a state without any comparison.
 func newState(s Settings, l *Lock) *state {
 	now := &state{path: s.Path, shared: s.Shared, seed: s.Seed, reserved: s.Reserved, public: s.Public, secret: s.Secret, servers: map[string]*serverState{}, lock: l}
 	if now.public == nil {
@@ -172,7 +171,7 @@ func (k *Keeper) set(now *state) {
 	k.now.Store(now)
 }
 
-// change makes a new state of the current one, and uses it.
+// change derives a new state from the current state, and uses it.
 func (k *Keeper) change(f func(now *state)) {
 	k.changing.Lock()
 	now := *k.now.Load()
@@ -187,7 +186,7 @@ func (k *Keeper) change(f func(now *state)) {
 	k.opts.OnChange()
 }
 
-// findLooks returns what the names of pinned tools and prompts look like.
+// findLooks returns the looks of the names of pinned tools and prompts.
 func (s *state) findLooks() map[look][]owner {
 	all := map[look][]owner{}
 	add := func(surface wire.Surface, texts []string, o owner) {
@@ -209,8 +208,8 @@ func (s *state) findLooks() map[look][]owner {
 	return all
 }
 
-// looksOf returns what a tool or prompt looks like: its public name, and that before it was
-// shortened or characters of it were replaced.
+// looksOf returns the looks of a tool or prompt: of its public name, and of the name before
+// characters were cut or replaced.
 func (s *state) looksOf(server *serverState, own string) []string {
 	plain, public := server.Prefix+own, s.public(server.Prefix, own)
 	all := looks(plain)
@@ -222,9 +221,9 @@ func (s *state) looksOf(server *serverState, own string) []string {
 	return all
 }
 
-// taken returns what of other servers a tool or prompt can be taken for, as sorted
-// "server.name" without duplicates. If pinned is set, it counts only servers that are
-// configured before, and not what was accepted beside it.
+// taken returns the items of other servers with a look in common, as sorted "server.name" without
+// duplicates. If pinned is set, only servers earlier in the configuration count, without the items
+// that were accepted as similar.
 func (s *state) taken(server *serverState, surface wire.Surface, name string, pinned bool) []string {
 	if surface == wire.Templates {
 		return nil // their URIs are compared as they are
@@ -242,7 +241,7 @@ func (s *state) taken(server *serverState, surface wire.Surface, name string, pi
 	return slices.Compact(others)
 }
 
-// Mode returns what pins of a server do.
+// Mode returns the mode of the pins of a server.
 func (k *Keeper) Mode(server string) Mode {
 	if s := k.now.Load().servers[server]; s != nil {
 		return s.Mode
@@ -250,8 +249,8 @@ func (k *Keeper) Mode(server string) Mode {
 	return Off
 }
 
-// Check returns what is to be said about a definition that a server offers, under the
-// server's own name of it; nil if there is nothing. It does not block.
+// Check returns the finding about a definition that a server offers, under the server's own name;
+// nil for none. Check does not block.
 func (k *Keeper) Check(server string, surface wire.Surface, name string, d *Definition) *Finding {
 	return k.now.Load().check(Item{server, surface, name}, d)
 }
@@ -268,7 +267,7 @@ func (s *state) check(item Item, d *Definition) *Finding {
 			return &f
 		}
 		if s.fault != nil {
-			return nil // it is said once, by Problems
+			return nil // Problems reports the server once
 		}
 	}
 	if !slices.Contains(pinned, item.Surface) {
@@ -308,8 +307,8 @@ func (s *state) check(item Item, d *Definition) *Finding {
 // errSecret says why a definition is not pinned.
 var errSecret = errors.New("it contains a secret of the configuration")
 
-// unpinnable returns why a definition cannot be written down; known says that it, or another
-// one of that name, is.
+// unpinnable returns why a definition cannot be recorded; known means: the lock has a definition of
+// the same name.
 func (s *state) unpinnable(d *Definition, known bool) error {
 	if err := d.Ambiguous(); err != nil {
 		return err
@@ -320,7 +319,7 @@ func (s *state) unpinnable(d *Definition, known bool) error {
 	return nil
 }
 
-// general returns what is to be said about a server as such, nil if there is nothing.
+// general returns the finding about a server as a whole, nil for none.
 func (s *state) general(server *serverState) *Finding {
 	f := &Finding{Item: Item{Server: server.Name, Surface: About}, Withheld: server.Mode == Enforce}
 	switch {
@@ -336,7 +335,7 @@ func (s *state) general(server *serverState) *Finding {
 	return f
 }
 
-// problem is general, or else what is to be said about the instructions.
+// problem is general, or else the finding about the instructions.
 func (s *state) problem(server *serverState) *Finding {
 	if f := s.general(server); f != nil {
 		return f
@@ -344,8 +343,7 @@ func (s *state) problem(server *serverState) *Finding {
 	return server.about
 }
 
-// Problems returns what is to be said about servers as such, in the order of the
-// configuration.
+// Problems returns the findings about servers as a whole, in the order of the configuration.
 func (k *Keeper) Problems() []*Finding {
 	s := k.now.Load()
 	var all []*Finding
@@ -358,8 +356,8 @@ func (k *Keeper) Problems() []*Finding {
 	return all
 }
 
-// CheckInstructions returns what is to be said about the instructions in a server's raw
-// handshake; nil if there is nothing. If they are Withheld, clients must not get them.
+// CheckInstructions returns the finding about the instructions in a server's raw handshake; nil for
+// none. If the finding is Withheld, clients must not get the instructions.
 func (k *Keeper) CheckInstructions(server string, handshake []byte) *Finding {
 	s := k.now.Load()
 	at := s.servers[server]
@@ -376,8 +374,8 @@ func (k *Keeper) CheckInstructions(server string, handshake []byte) *Finding {
 	return f
 }
 
-// compareHandshake returns what is to be said about what a server says about itself; nil if
-// that is nothing, or was never written down.
+// compareHandshake returns the finding about a server's description of itself; nil for none, or
+// without a record.
 func (s *state) compareHandshake(server *serverState, is entry) *Finding {
 	was, recorded := s.lock.servers[server.Name][About][""]
 	f := &Finding{
@@ -409,7 +407,7 @@ func ownName(e entry) string {
 	return name
 }
 
-// compareAbout compares what servers last said about themselves.
+// compareAbout compares the last handshakes of servers.
 func (s *state) compareAbout(offered func(server string, surface wire.Surface) map[string]*Definition) {
 	for _, server := range s.servers {
 		server.about = nil
@@ -419,7 +417,7 @@ func (s *state) compareAbout(offered func(server string, surface wire.Surface) m
 	}
 }
 
-// report logs problems of servers that are new.
+// report logs new problems of servers.
 func (k *Keeper) report(now *state) {
 	before := k.now.Load()
 	for name, server := range now.servers {
@@ -436,7 +434,7 @@ func (k *Keeper) report(now *state) {
 	}
 }
 
-// Close ends the following of the file, and waits for it.
+// Close stops following the file, and waits for the end.
 func (k *Keeper) Close() {
 	k.changing.Lock()
 	stop := k.stop

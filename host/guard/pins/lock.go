@@ -1,22 +1,7 @@
-// Package pins keeps the definitions that servers had in a file, so that a proxy or a check
-// can tell when they change.
-//
-//	digest.go      Digest: the digest of a definition; its canonical form
-//	definition.go  Definition: a definition with its digest
-//	lock.go        Lock: the definitions of servers
-//	file.go        Read, Write: the file
-//	compare.go     Compare: what changed, property by property
-//	describe.go    a change in words
-//	confusable.go  names that can be taken for each other
-//	show.go        a definition in lines, and the diff of two
-//	finding.go     Finding: what is to be said about a definition
-//	keeper.go      Keeper: the pins of a running proxy
-//	trust.go       first use
-//	drift.go       Findings, for reports
-//	status.go      Inspect, Accept: for commands
-//	follow.go      following the file
-//	shared.go      Source: the pins of a fleet, in its store
-//	fleet.go       the Keeper of a fleet
+// Package pins keeps the definitions of servers in a file, so that a proxy or a check detects
+// changed definitions. Begin with [Lock] (the definitions, with Read, Write and Compare), [Keeper]
+// (the pins of a running proxy: first use, drift, following the file), [Inspect] and [Accept] (for
+// commands), and [Source] (the pins of a fleet, in its store).
 package pins
 
 import (
@@ -31,31 +16,31 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// Lists are the lists of one server: raw JSON arrays of definitions, with all pages joined.
-// A surface that is missing was not requested.
+// Lists are the lists of a server: raw JSON arrays of definitions, with all pages joined. A missing
+// surface was not requested.
 type Lists map[wire.Surface][]byte
 
-// About stands for what a server says about itself, where a surface is named.
+// About stands for a server's description of itself, in place of a surface.
 const About wire.Surface = "server"
 
-// Lock holds the definitions of servers. It is not safe for concurrent use.
+// Lock holds the definitions of servers. Concurrent use is not safe.
 type Lock struct {
 	servers map[string]server
 }
 
-// server has the definitions of a server by surface; a surface that was never recorded is
-// missing. About has one definition, without a name.
+// server has the definitions of a server by surface; a surface without a record is missing. About
+// has a single definition, without a name.
 type server map[wire.Surface]definitions
 
 // definitions are entries by name or URI.
 type definitions map[string]entry
 
-// entry is one definition.
+// entry is a definition.
 type entry struct {
 	canonical []byte
 	digest    string
-	// beside are the tools or prompts of other servers that this one may be taken for, as
-	// "server.name", sorted. They were accepted with it.
+	// beside are the similar tools or prompts of other servers, as "server.name", sorted. The
+	// similarity was accepted with the definition.
 	beside []string
 }
 
@@ -65,7 +50,7 @@ func New() *Lock { return &Lock{servers: map[string]server{}} }
 // Has reports whether the lock has definitions of the server.
 func (l *Lock) Has(name string) bool { return l.servers[name] != nil }
 
-// HasItem reports whether the lock has a definition of the server with that name or URI.
+// HasItem reports whether the lock has a definition of the server with a name or URI.
 func (l *Lock) HasItem(server, name string) bool {
 	for _, surface := range pinned {
 		if _, ok := l.servers[server][surface][name]; ok {
@@ -91,7 +76,7 @@ func (l *Lock) Tools(server string) map[string]string {
 // Servers returns the sorted names of the servers.
 func (l *Lock) Servers() []string { return slices.Sorted(maps.Keys(l.servers)) }
 
-// Clone returns a copy that can be changed independently.
+// Clone returns an independent copy.
 func (l *Lock) Clone() *Lock {
 	c := New()
 	for name, s := range l.servers {
@@ -103,8 +88,8 @@ func (l *Lock) Clone() *Lock {
 	return c
 }
 
-// Set replaces the definitions of a server. Surfaces that are not in lists stay as they
-// are. After an error nothing has changed.
+// Set replaces the definitions of a server. Surfaces missing in lists stay unchanged. After an
+// error nothing has changed.
 func (l *Lock) Set(name string, lists Lists) error {
 	read := server{}
 	for surface, raw := range lists {
@@ -121,13 +106,13 @@ func (l *Lock) Set(name string, lists Lists) error {
 	return nil
 }
 
-// SetAbout replaces what the lock has of a server's handshake: its name and instructions.
-// handshake is the raw result of initialize, or nil for none.
+// SetAbout replaces the record of a server's handshake: name and instructions. handshake is the raw
+// result of initialize, or nil for none.
 func (l *Lock) SetAbout(name string, handshake []byte) {
 	l.surface(name, About)[""] = about(handshake)
 }
 
-// Drop removes a server. The lock need not have it.
+// Drop removes a server. An unknown server is no error.
 func (l *Lock) Drop(name string) { delete(l.servers, name) }
 
 // surface returns the definitions of a surface, which become recorded if they were not.
@@ -141,14 +126,14 @@ func (l *Lock) surface(name string, surface wire.Surface) definitions {
 	return l.servers[name][surface]
 }
 
-// about returns what is pinned of a handshake.
+// about returns the pinned part of a handshake.
 func about(handshake []byte) entry {
 	own, _ := wire.GetString(handshake, "serverInfo", "name")
 	text, _ := wire.GetString(handshake, "instructions")
 	raw := wire.Marshal(map[string]string{"name": own, "instructions": text})
 	canonical, err := Canonical(raw)
 	if err != nil {
-		panic(err) // it was just encoded
+		panic(err) // the value was just encoded
 	}
 	return entry{canonical: canonical, digest: Digest(raw)}
 }
@@ -187,7 +172,7 @@ func readList(surface wire.Surface, raw []byte) (definitions, error) {
 	return defs, nil
 }
 
-// compact encodes a value as JSON with members sorted by name, as files of version 1 have it.
+// compact encodes a value as JSON with members sorted by name, as in files of version 1.
 func compact(def any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -198,7 +183,7 @@ func compact(def any) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// noun returns the name of one item of the surface.
+// noun returns the name of an item of the surface.
 func noun(s wire.Surface) string {
 	switch s {
 	case wire.Templates:
@@ -227,7 +212,7 @@ func (i Item) String() string {
 // maxName is how many characters of a name String has.
 const maxName = 100
 
-// Noun says what the item is: server, tool, prompt, resource, resource template.
+// Noun names the kind of the item: server, tool, prompt, resource, resource template.
 func (i Item) Noun() string { return noun(i.Surface) }
 
 // Target returns the item as commands name it: SERVER.NAME, or SERVER.

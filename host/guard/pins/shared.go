@@ -14,12 +14,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// Source has the pins of a fleet. It is safe for concurrent use, also by several processes.
+// Source has the pins of a fleet. Concurrent use is safe, also by several processes.
 type Source interface {
-	// Read returns what a file with the pins has; nil if there are none yet.
+	// Read returns the content of a file with the pins; nil for a fleet without pins.
 	Read(ctx context.Context) ([]byte, error)
-	// Change calls f with that, and writes what f returns, if it is not nil. f is called again
-	// if somebody else has changed the pins since.
+	// Change calls f with the content, and writes the result of f, unless nil. f is called again if
+	// another process has changed the pins in between.
 	Change(ctx context.Context, f func(before []byte) (after []byte, err error)) error
 	// Follow calls f with the pins, nil for none, and again each time when they have changed,
 	// until ctx ends.
@@ -32,13 +32,13 @@ const Collection = "pins"
 // lockKey is the only document.
 var lockKey = store.Key{Collection: Collection, Name: "lock"}
 
-// maxInline is the size of the largest file that is in the document itself, in bytes. A larger
-// one is in a blob.
+// maxInline is the size of the largest file inside the document, in bytes. A larger file is in a
+// blob.
 const maxInline = 1 << 20
 
 // sharedDocument is the content of the document.
 type sharedDocument struct {
-	Write string       `json:"write"` // tells this form from all others
+	Write string       `json:"write"` // unique among all forms
 	File  []byte       `json:"file,omitempty"`
 	Blob  store.Digest `json:"blob,omitempty"`
 }
@@ -49,7 +49,7 @@ type source struct {
 	log  *slog.Logger
 }
 
-// InFleet returns the pins of a fleet. The store must encrypt what it keeps.
+// InFleet returns the pins of a fleet. The store must encrypt the documents.
 func InFleet(docs store.Store, log *slog.Logger) Source { return &source{docs, log} }
 
 // sourceTime bounds how long the store may take, unless the caller's context does.
@@ -59,7 +59,7 @@ func limit(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, sourceTime, fmt.Errorf("it has not answered within %v", sourceTime))
 }
 
-// inStore says what an error of the store is about.
+// inStore adds the subject to an error of the store.
 func inStore(err error) error {
 	if err == nil {
 		return nil
@@ -67,7 +67,7 @@ func inStore(err error) error {
 	return fmt.Errorf("the pins in the store of the fleet: %w", err)
 }
 
-// get returns the pins and the document that has them; nil, and Version "", if there are none.
+// get returns the pins and their document; nil, and Version "", without pins.
 func (s *source) get(ctx context.Context) (file []byte, d store.Document, doc sharedDocument, err error) {
 	for {
 		before := d.Version
@@ -82,7 +82,7 @@ func (s *source) get(ctx context.Context) (file []byte, d store.Document, doc sh
 		if !errors.Is(err, store.ErrNotFound) || d.Version == before {
 			return file, d, doc, err
 		}
-		// Its blob was removed, so the document was replaced.
+		// The blob was removed, so the document was replaced.
 	}
 }
 
@@ -128,7 +128,7 @@ func (s *source) Change(ctx context.Context, f func(before []byte) (after []byte
 		}
 		_, err = store.PutOwn(ctx, s.docs, lockKey, d.Version, wire.Marshal(next))
 		if err == nil && doc.Blob != "" {
-			_ = s.docs.DropBlob(ctx, doc.Blob) // it stays, at worst
+			_ = s.docs.DropBlob(ctx, doc.Blob) // at worst, the blob stays
 		}
 		if conflict := (*store.ConflictError)(nil); !errors.As(err, &conflict) || errors.Is(err, store.ErrUnknown) {
 			return inStore(err)
@@ -139,7 +139,7 @@ func (s *source) Change(ctx context.Context, f func(before []byte) (after []byte
 	}
 }
 
-// followAgain is how long a watch that has failed is not tried again.
+// followAgain is the pause before a failed watch is tried again.
 const followAgain = time.Second
 
 // Follow implements [Source].
@@ -172,7 +172,7 @@ func (s *source) follow(ctx context.Context, f func(data []byte)) error {
 			found = true
 			file, _, err := s.open(ctx, c.Document)
 			if errors.Is(err, store.ErrNotFound) {
-				continue // it was replaced, and the next form comes
+				continue // the blob was replaced, and the next form comes
 			}
 			if err != nil {
 				return err
@@ -183,8 +183,8 @@ func (s *source) follow(ctx context.Context, f func(data []byte)) error {
 	return nil
 }
 
-// ReadFleet returns the pins of a fleet for a command, and nil if there are none: what s has,
-// else what the first of the files has that exists.
+// ReadFleet returns the pins of a fleet for a command, and nil without pins: the pins of s, else of
+// the first existing file.
 func ReadFleet(ctx context.Context, s Source, files ...string) (data []byte, err error) {
 	if data, err = s.Read(ctx); data != nil || err != nil {
 		return data, err
@@ -192,7 +192,7 @@ func ReadFleet(ctx context.Context, s Source, files ...string) (data []byte, err
 	return firstFile(ctx, files)
 }
 
-// firstFile returns the content of the first file that exists, nil if there is none.
+// firstFile returns the content of the first existing file, nil for none.
 func firstFile(ctx context.Context, files []string) ([]byte, error) {
 	for _, file := range files {
 		if file == "" {

@@ -16,14 +16,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
-// Diff returns a unified diff of what was pinned and what the server has now, for people:
-// one member on each line, and texts line by line. A line of a text in which people cannot
-// see every character is quoted. It is empty if nothing differs.
+// Diff returns a unified diff of the pinned and the current definition, for people: a member on
+// each line, and texts line by line. A line with invisible or misleading characters is quoted. Diff
+// is empty if nothing differs.
 func (f *Finding) Diff() string {
 	return change.Diff("pinned", lines(f.was), "now", lines(f.is))
 }
 
-// lines returns a canonical definition with one member on each line; nil for none.
+// lines returns a canonical definition with a member on each line; nil for none.
 func lines(canonical []byte) []byte {
 	v, err := jsonvalue.Decode(canonical)
 	if err != nil {
@@ -34,7 +34,7 @@ func lines(canonical []byte) []byte {
 	return []byte(b.String())
 }
 
-// writeLines writes a value whose lines begin with indent; what is its name there.
+// writeLines writes a value whose lines begin with indent. name is the value's name, as shown.
 func writeLines(b *strings.Builder, indent, what string, v any) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -77,15 +77,14 @@ func writeLines(b *strings.Builder, indent, what string, v any) {
 	fmt.Fprintf(b, "%s%s %s\n", indent, what, compact(v))
 }
 
-// seen reports whether people see every character of a line as it is: there is none that a
-// terminal does not show, no white space that looks like another, and no accent that is
-// usually part of the character before it.
+// seen reports whether people see every character of a line as the character is: no invisible
+// character, no unusual white space, and no accent that usually belongs to the character before.
 func seen(line string) bool {
 	hidden := func(r rune) bool { return r != ' ' && (!display.Harmless(r) || unicode.IsSpace(r)) }
 	return !strings.ContainsFunc(line, hidden) && norm.NFC.IsNormalString(line)
 }
 
-// isLarge reports whether an item of an array gets lines of its own.
+// isLarge reports whether an item of an array gets its own lines.
 func isLarge(v any) bool {
 	switch v := v.(type) {
 	case map[string]any, []any:
@@ -96,7 +95,7 @@ func isLarge(v any) bool {
 	return false
 }
 
-// plainName returns the name of a member as it is if it is a simple word, else as JSON.
+// plainName returns a simple word unchanged, and any other name of a member as JSON.
 func plainName(name string) string {
 	if name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-$") == "" {
 		return name

@@ -6,13 +6,13 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// Offer is what a server offers now.
+// Offer is the current offer of a server.
 type Offer struct {
 	Handshake []byte                    // raw result of initialize; nil for none
-	Lists     map[wire.Surface][][]byte // raw definitions; a list that failed is missing
+	Lists     map[wire.Surface][][]byte // raw definitions; a failed list is missing
 }
 
-// definitions returns what is pinned of an offer.
+// definitions returns the pinned surfaces of an offer.
 func (o Offer) definitions() map[wire.Surface]map[string]*Definition {
 	all := map[wire.Surface]map[string]*Definition{}
 	if o.Handshake != nil {
@@ -33,19 +33,19 @@ func (o Offer) definitions() map[wire.Surface]map[string]*Definition {
 	return all
 }
 
-// Status is how a server compares with its pins.
+// Status compares a server with its pins.
 type Status struct {
 	Server string
-	// Pinned says that there are pins of the server.
+	// Pinned means: the server has pins.
 	Pinned bool
 	// Matches is how many definitions are as they were pinned.
 	Matches int
-	// Findings are the differences, sorted: what changed, is new, or is gone.
+	// Findings are the differences, sorted: changed, new and missing definitions.
 	Findings []*Finding
 }
 
-// Inspect compares what a server offers with its pins. The mode of the server in s does not
-// matter, nor whether s has it.
+// Inspect compares the offer of a server with its pins. The mode of the server in s does not
+// matter, nor whether s has the server.
 func Inspect(l *Lock, s Settings, name string, offer Offer) Status {
 	at := s.stateOf(l, name)
 	server := at.servers[name]
@@ -86,7 +86,7 @@ func Inspect(l *Lock, s Settings, name string, offer Offer) Status {
 	return status
 }
 
-// stateOf returns a state in which a server is compared whatever its mode is.
+// stateOf returns a state in which a server is compared regardless of its mode.
 func (s Settings) stateOf(l *Lock, name string) *state {
 	s.Servers = slices.Clone(s.Servers)
 	at := slices.IndexFunc(s.Servers, func(o ServerSettings) bool { return o.Name == name })
@@ -102,9 +102,9 @@ func (s Settings) stateOf(l *Lock, name string) *state {
 	return now
 }
 
-// Accept makes what findings are about the pins of their servers: what changed and what is
-// new is pinned as it is offered, and what is gone is removed. Definitions that are pinned
-// beside others stay so. It changes the lock, and returns what cannot be pinned, as Unpinnable.
+// Accept makes the pins match the findings: changed and new definitions are pinned as offered, and
+// missing definitions are removed. Accepted similar names stay accepted. Accept changes the lock,
+// and returns the definitions that cannot be pinned, as Unpinnable.
 func Accept(l *Lock, s Settings, findings []*Finding) (left []*Finding) {
 	for _, f := range findings {
 		defs := l.surface(f.Server, f.Surface)
@@ -134,8 +134,8 @@ func Accept(l *Lock, s Settings, findings []*Finding) (left []*Finding) {
 	return left
 }
 
-// Record notes that lists of a server were looked at, so that what appears in them later is
-// new. It changes the lock.
+// Record notes which lists of a server were looked at, so that later items of these lists count as
+// new. Record changes the lock.
 func Record(l *Lock, server string, offer Offer) {
 	for surface := range offer.definitions() {
 		l.surface(server, surface)

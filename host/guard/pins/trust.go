@@ -15,9 +15,9 @@ import (
 // writeWait is how long to wait for other processes that write the file.
 const writeWait = 10 * time.Second
 
-// Offer tells the Keeper what a server lists of a surface, before anybody can use it. items
-// are raw definitions, which it keeps. If it is the first such list of the server, it is
-// trusted and written down before Offer returns.
+// Offer passes a server's list of a surface to the Keeper, before the first use by any client.
+// items are raw definitions, which the Keeper keeps. The first list of a server is trusted and
+// recorded before Offer returns.
 func (k *Keeper) Offer(server string, surface wire.Surface, items [][]byte) {
 	defs := make(map[string]*Definition, len(items))
 	for _, raw := range items {
@@ -49,15 +49,15 @@ func (k *Keeper) offer(server string, surface wire.Surface, defs map[string]*Def
 	}
 }
 
-// offered returns what a server last offered of a surface; nil for nothing.
+// offered returns a server's last offer of a surface; nil for none.
 func (k *Keeper) offered(server string, surface wire.Surface) map[string]*Definition {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.offers[server][surface]
 }
 
-// trust adds to a new state what servers have offered and the lock has no list of, and writes
-// it down. The caller holds k.changing.
+// trust adds to a new state the offered lists that the lock does not have, and writes them. The
+// caller holds k.changing.
 func (k *Keeper) trust(now *state) {
 	for _, server := range now.servers {
 		server.unwritten = nil
@@ -73,7 +73,7 @@ func (k *Keeper) trust(now *state) {
 	}
 	err := now.update(func() bool {
 		now.looks = now.findLooks()
-		first = k.firstUse(now) // another process may have written some of it
+		first = k.firstUse(now) // another process may have written a part
 		now.add(first)
 		return len(first) > 0
 	})
@@ -86,13 +86,13 @@ func (k *Keeper) trust(now *state) {
 	}
 }
 
-// firstUse is a list that is trusted.
+// firstUse is a trusted list.
 type firstUse struct {
 	Item // without Name
 	defs map[string]*Definition
 }
 
-// firstUse returns the lists that servers have offered and that the lock does not have.
+// firstUse returns the offered lists that the lock does not have.
 func (k *Keeper) firstUse(now *state) []firstUse {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -107,9 +107,9 @@ func (k *Keeper) firstUse(now *state) []firstUse {
 	return all
 }
 
-// add adds lists to the lock, which is not shared. What can be taken for a tool or prompt of
-// another server is left out: it is new until somebody accepts it. So is what cannot be
-// pinned.
+// add adds lists to the lock, which is not shared. An item similar to another server's tool or
+// prompt is left out, and counts as new until a person accepts it. Items that cannot be pinned are
+// left out, too.
 func (s *state) add(first []firstUse) {
 	for _, list := range first {
 		server, defs := s.servers[list.Server], s.lock.surface(list.Server, list.Surface)
@@ -130,9 +130,9 @@ func (s *state) add(first []firstUse) {
 	}
 }
 
-// update changes the file under the lock that all processes take: it reads the file into
-// s.lock, and writes it if f, which changes s.lock, returns true. After an error, s.lock is
-// what the file has, as far as it can be read.
+// update changes the file under the lock of all processes: update reads the file into s.lock, and
+// writes s.lock if f, which changes s.lock, returns true. After an error, s.lock is the content of
+// the file, as far as readable.
 func (s *state) update(f func() bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), writeWait)
 	defer cancel()
@@ -160,10 +160,10 @@ func (s *state) update(f func() bool) error {
 	return nil
 }
 
-// read reads the file into s.lock, or sets s.fault. If the file is as it was in before, which
-// may be nil, it is not read again. No file is an empty lock, but not if there was one: it may
-// be in the middle of being replaced, such as by a checkout, and nobody has said that what the
-// servers offer now is to be trusted.
+// read reads the file into s.lock, or sets s.fault. A file unchanged since before, which may be
+// nil, is not read again. A missing file is an empty lock, unless the file existed before: a
+// checkout may be replacing the file, and no person has decided to trust the current offers of the
+// servers.
 func (s *state) read(before *state) {
 	s.fault, s.lock = nil, New()
 	s.seen = fingerprintOf(s.path)
