@@ -17,18 +17,18 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// Outcome is what has become of a plan that was applied.
+// Outcome is the result of an applied plan.
 type Outcome struct {
 	Record   journal.Record // of the run
 	Failure  *compose.Failure
-	Differs  bool   // it failed because something is not as planned
-	Made     []Made // what has become of each write
+	Differs  bool   // failed because of a difference from the plan
+	Made     []Made // the outcome of each write
 	Next     *File  // the next plan, if the script could go no further; nil otherwise
 	Finished bool   // the script has succeeded, with the result in Record
 }
 
-// Find returns a plan of the store that was made for the client that asks for it. The error
-// is ErrNotFound for the plans of others.
+// Find returns a plan of the store for the client that made it. The error is ErrNotFound for the
+// plans of other clients.
 func (p *Planner) Find(ctx context.Context, id string, origin route.Origin) (*File, error) {
 	f, err := p.cfg.Store.Load(ctx, id)
 	if err == nil && f.Principal != principalOf(origin) {
@@ -37,9 +37,9 @@ func (p *Planner) Find(ctx context.Context, id string, origin route.Origin) (*Fi
 	return f, err
 }
 
-// Check returns why a plan cannot be applied here and now, and what policy says about its
-// writes: the strictest of all decisions that do not allow a write at once. It makes no
-// calls and waits for servers to start.
+// Check returns why a plan cannot be applied here and now, and the policy decision about its
+// writes: the strictest of all decisions that do not allow a write at once. Check makes no calls
+// and waits for servers to start.
 func (p *Planner) Check(ctx context.Context, file *File, origin route.Origin) (policy.Decision, error) {
 	none := policy.Decision{}
 	plan := &file.Plan
@@ -71,8 +71,7 @@ func (p *Planner) Check(ctx context.Context, file *File, origin route.Origin) (p
 	return p.preview(ctx, plan, origin)
 }
 
-// sameHere checks what the plan says about the tool and the configuration, and returns the
-// tool.
+// sameHere checks that the tool and the configuration are as in the plan, and returns the tool.
 func (p *Planner) sameHere(plan *Plan) (tools.Definition, error) {
 	def, err := p.definition(plan.Tool, plan.Code)
 	if err != nil {
@@ -98,7 +97,7 @@ func (p *Planner) sameHere(plan *Plan) (tools.Definition, error) {
 	return def, nil
 }
 
-// sameDefinition checks that the tool of a step is the one of the plan.
+// sameDefinition checks that the tool of a step is the tool of the plan.
 func (p *Planner) sameDefinition(ctx context.Context, plan *Plan, s *Step, origin route.Origin) error {
 	name := s.name()
 	i := slices.IndexFunc(plan.Permissions, func(p Permission) bool { return p.Tool == name })
@@ -118,7 +117,7 @@ func (p *Planner) sameDefinition(ctx context.Context, plan *Plan, s *Step, origi
 	return nil
 }
 
-// sameSaved checks that a saved tool is the one of the plan.
+// sameSaved checks that a saved tool is the tool of the plan.
 func (p *Planner) sameSaved(permission *Permission) error {
 	name, ok := savedName(permission.Tool)
 	if !ok {
@@ -134,7 +133,7 @@ func (p *Planner) sameSaved(permission *Permission) error {
 	return nil
 }
 
-// preview returns what policy says about the writes of a plan.
+// preview returns the policy decision about the writes of a plan.
 func (p *Planner) preview(ctx context.Context, plan *Plan, origin route.Origin) (policy.Decision, error) {
 	strictest := policy.Decision{}
 	for i := range plan.Steps {
@@ -160,13 +159,13 @@ func (p *Planner) preview(ctx context.Context, plan *Plan, origin route.Origin) 
 type ApplyOptions struct {
 	// Fresh makes the reads again, which must have the same answers.
 	Fresh bool
-	// Approved says that a person has allowed the writes of the plan, so that policy need
-	// not ask for each. What it denies is denied.
+	// Approved means: a person has allowed the writes of the plan, so that policy need not ask for
+	// each. Denied writes stay denied.
 	Approved bool
 }
 
-// Apply carries out a plan that Check has found good. The plan is used up then, whatever
-// happens. The error says why nothing was done.
+// Apply carries out a plan that Check has found good. The plan is used up then, whatever the
+// result. The error says why no call was made.
 func (p *Planner) Apply(ctx context.Context, file *File, opts ApplyOptions, call route.Call) (*Outcome, error) {
 	plan := file.Plan
 	def, err := p.sameHere(&plan) // Check may be long ago: a person was asked since
@@ -196,8 +195,8 @@ func (p *Planner) Apply(ctx context.Context, file *File, opts ApplyOptions, call
 	return p.outcome(ctx, s, Subject{plan.Tool, plan.Code, plan.Params}, rec, f)
 }
 
-// began returns a function for route.Call.Began that notes the run with the claim for a plan.
-// If it cannot be noted, the run makes no calls: nobody could find out later what was done.
+// began returns a function for route.Call.Began that notes the run with the claim for a plan. If
+// the note fails, the run makes no calls, which later could not be traced.
 func (s *stage) began(ctx context.Context, claim *Claim, also func(string, time.Time)) func(string, time.Time) {
 	return func(id string, at time.Time) {
 		if err := claim.Began(ctx, id); err != nil {
@@ -209,8 +208,8 @@ func (s *stage) began(ctx context.Context, claim *Claim, also func(string, time.
 	}
 }
 
-// answers returns what is known of the answers of a plan: of those in the file, and of
-// those that were kept here, the ones that have the digests of the plan.
+// answers returns the known answers of a plan: of the answers in the file and of the answers kept
+// here, all with the digests of the plan.
 func (p *Planner) answers(ctx context.Context, file *File) []Answer {
 	all := file.Plan.all()
 	answers := make([]Answer, len(all))
@@ -226,7 +225,7 @@ func (p *Planner) answers(ctx context.Context, file *File) []Answer {
 	return answers
 }
 
-// answersSuffice checks that all answers are known that are needed.
+// answersSuffice checks that all needed answers are known.
 func (p *Planner) answersSuffice(s *stage) error {
 	for i := range s.steps {
 		step, past := &s.steps[i], i < len(s.applies.Before)
@@ -242,7 +241,7 @@ func (p *Planner) answersSuffice(s *stage) error {
 	return nil
 }
 
-// outcome returns what has become of the plan of a stage whose run has ended.
+// outcome returns the outcome of the plan of a stage whose run has ended.
 func (p *Planner) outcome(ctx context.Context, s *stage, of Subject, rec journal.Record, f *compose.Failure) (*Outcome, error) {
 	o := &Outcome{Record: rec, Failure: f, Differs: s.differs}
 	o.Made, _ = made(s.applies, &rec)

@@ -33,18 +33,19 @@ func (d *Difference) Error() string {
 // maxShown limits each side of a Difference, in code points.
 const maxShown = 300
 
-// errSpaced says that what is sent would have other bytes than the plan.
+// errSpaced means: the script's text would have other bytes than the plan.
 var errSpaced = errors.New("there is white space between its values, which the plan does not have")
 
-// comparison compares JSON of a plan with what the script has now, as tokens: no values are built.
+// comparison compares JSON of a plan with the current JSON of the script, as tokens: no values are
+// built.
 type comparison struct {
-	// answer returns the answer of a write to which the plan refers, nil if it is not known. If it is
-	// nil, nothing refers to answers.
+	// answer returns the answer of a write to which the plan refers, nil if not known. A nil
+	// function means: the plan has no references to answers.
 	answer func(write int) []byte
-	// decoded says that the plan side is an answer, which scripts pass on decoded: escapes and the
+	// decoded means: the plan side is an answer, which scripts pass on decoded: escapes and the
 	// text of numbers make no difference. The order of members does.
 	decoded bool
-	at      jsontext.Pointer // of what is compared
+	at      jsontext.Pointer // of the compared values
 }
 
 // compare returns the first difference of two texts, nil if the bytes are the same without the white
@@ -55,7 +56,7 @@ func (c comparison) compare(planned, now []byte) (*Difference, error) {
 		return nil, badJSON(planned)
 	case len(planned) == 0 || len(now) == 0:
 		return &Difference{string(c.at), display.Line(string(planned), maxShown), display.Line(string(now), maxShown)}, nil
-	case !json.Valid(now): // values one after the other have no brackets that show where they end
+	case !json.Valid(now): // values in a row have no brackets that show where they end
 		return nil, errors.New("not JSON")
 	}
 	a, b := partsOf(planned), partsOf(now)
@@ -90,7 +91,7 @@ func (c comparison) compare(planned, now []byte) (*Difference, error) {
 	}
 }
 
-// answered compares the answer of a write with the next value that the script has.
+// answered compares the answer of a write with the next value of the script.
 func (c comparison) answered(write int, a, b *parts) (*Difference, error) {
 	at := c.at + a.pointer()
 	now, err := b.value()
@@ -125,7 +126,7 @@ func (c comparison) same(x, y []byte) bool {
 	return sameNumber(string(x), string(y))
 }
 
-// unquoted decodes a string as a guest does: what is no Unicode is U+FFFD.
+// unquoted decodes a string as a guest does: invalid Unicode becomes U+FFFD.
 func unquoted(raw []byte) string {
 	text, _ := jsontext.AppendUnquote(nil, raw)
 	return string(text)
@@ -166,15 +167,15 @@ type parts struct {
 	d      *jsontext.Decoder
 	text   []byte
 	end    int64  // of the last part
-	held   []byte // a part that comes next, although it was read
-	spaced bool   // there was white space
+	held   []byte // a part that was read, and comes next again
+	spaced bool   // the text had white space
 }
 
 func partsOf(text []byte) *parts {
 	return &parts{text: text, d: jsontext.NewDecoder(bytes.NewBuffer(text), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))}
 }
 
-// next returns the next part; nil at the end. It aliases the text.
+// next returns the next part; nil at the end. The result aliases the text.
 func (p *parts) next() (part []byte, err error) {
 	if part, p.held = p.held, nil; part != nil {
 		return part, nil
@@ -199,7 +200,7 @@ func (p *parts) next() (part []byte, err error) {
 	return p.took(p.d.InputOffset(), size), nil
 }
 
-// took notes that a part was read, and returns it.
+// took notes that a part was read, and returns the part.
 func (p *parts) took(end int64, size int) []byte {
 	start := end - int64(size)
 	p.spaced = p.spaced || bytes.ContainsAny(p.text[p.end:start], " \t\r\n")
@@ -210,7 +211,7 @@ func (p *parts) took(end int64, size int) []byte {
 	return p.text[start:end]
 }
 
-// value returns the next value with all its parts; nil if there is none.
+// value returns the next value with all its parts; nil for none.
 func (p *parts) value() ([]byte, error) {
 	switch p.d.PeekKind() {
 	case '}', ']':
@@ -223,8 +224,8 @@ func (p *parts) value() ([]byte, error) {
 	return p.took(p.d.InputOffset(), len(v)), nil
 }
 
-// reference reads the rest of an object whose bracket was read, if it is a reference, and returns the
-// number of its write; 0 if it is none.
+// reference reads the rest of an object whose bracket was read, if the object is a reference, and
+// returns the number of the write; 0 for another object.
 func (p *parts) reference() (write int, err error) {
 	if p.d.PeekKind() != '"' {
 		return 0, nil
@@ -264,7 +265,7 @@ func (p *parts) isName(part []byte) bool {
 	return len(part) > 0 && part[0] == '"' && kind == '{' && n%2 == 1
 }
 
-// show returns the last part for readers, a value with its parts; "" for the end of something.
+// show returns the last part for readers, a value with its parts; "" for a closing bracket.
 func (p *parts) show(part []byte) string {
 	switch string(part) {
 	case "", "}", "]":

@@ -12,8 +12,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// Store keeps plans in a [Place], and which of them were applied. It is safe for concurrent
-// use, also by several processes.
+// Store keeps plans in a [Place], and marks applied plans. Concurrent use is safe, also by several
+// processes.
 type Store struct {
 	place  Place
 	sealer *requeststate.Sealer
@@ -30,13 +30,13 @@ func NewStoreIn(in Place, sealer *requeststate.Sealer, now func() time.Time) *St
 	return &Store{in, sealer, now}
 }
 
-// ErrNotFound says that a store does not have a plan.
+// ErrNotFound is the error for a plan that a store does not have.
 var ErrNotFound = errors.New("there is no such plan")
 
-// AppliedError says that a plan was applied before. Plans are applied once at most.
+// AppliedError is the error for a plan that was applied before. A plan is applied at most once.
 type AppliedError struct {
 	Plan string    `json:"plan"` // id
-	Run  string    `json:"run"`  // id of the run that carries it out; "" if it is not in the journal
+	Run  string    `json:"run"`  // id of the run that carries out the plan; "" without a journal
 	At   time.Time `json:"at"`
 	// Until is when the claim can be forgotten: the plan has expired then.
 	Until time.Time `json:"until"`
@@ -55,7 +55,8 @@ func (e *AppliedError) error() error {
 	return e
 }
 
-// Keep seals a plan and writes it down. The error matches *FullError if its owner has too many.
+// Keep seals a plan and writes the plan. The error matches *FullError if the owner has too many
+// plans.
 func (s *Store) Keep(ctx context.Context, f *File) error {
 	if err := s.Seal(f); err != nil {
 		return fmt.Errorf("plan %s cannot be sealed: %w", f.Plan.ID, err)
@@ -71,7 +72,7 @@ func (s *Store) Keep(ctx context.Context, f *File) error {
 	return nil
 }
 
-// binding is what a seal belongs to.
+// binding is the owner of a seal.
 func (f *File) binding() requeststate.Binding {
 	var params wire.Object
 	params.Text("digest", f.Digest)
@@ -91,8 +92,8 @@ func (s *Store) Sealed(f *File) bool {
 	return err == nil && kind == requeststate.Plan && string(id) == f.Plan.ID
 }
 
-// Load returns a plan of the store. The error is ErrNotFound if there is none, or if it was not
-// written by a process with the key of the store.
+// Load returns a plan of the store. The error is ErrNotFound for an unknown plan, and for a plan
+// whose writer did not have the key of the store.
 func (s *Store) Load(ctx context.Context, id string) (*File, error) {
 	if !isID(id) {
 		return nil, fmt.Errorf("plan %q: %w", clip(id), ErrNotFound)
@@ -113,7 +114,7 @@ func (s *Store) Load(ctx context.Context, id string) (*File, error) {
 	case s.place.Trusted():
 		return f, nil
 	case s.now().After(f.Plan.Expires):
-		return f, nil // it cannot be applied, and its seal has expired with it
+		return f, nil // an expired plan cannot be applied, and its seal has expired, too
 	case !s.Sealed(f):
 		return nil, fmt.Errorf("plan %s: %w: its file was edited", id, ErrNotFound)
 	}
@@ -130,8 +131,9 @@ type Claim struct {
 	replace func(ctx context.Context, data []byte) error
 }
 
-// Claim takes the right to apply a plan. One caller of all processes that share the store gets
-// it, the others get an *AppliedError. After another error it may be taken, for nobody.
+// Claim takes the right to apply a plan. Of all callers in the processes that share the store, the
+// first gets the right, and all later callers get an *AppliedError. After another error, the right
+// may be lost for all.
 func (s *Store) Claim(ctx context.Context, f *File) (*Claim, error) {
 	s.clean(ctx)
 	replace, err := s.place.Claim(ctx, f.Plan.ID, f.Digest, s.claim(f, ""))
@@ -154,7 +156,7 @@ func (c *Claim) Began(ctx context.Context, run string) error {
 	return c.replace(ctx, c.store.claim(c.file, run))
 }
 
-// Applied returns when the plan with a digest was applied; nil if it was not.
+// Applied returns when the plan with a digest was applied; nil for a plan that was not.
 func (s *Store) Applied(ctx context.Context, digest string) (*AppliedError, error) {
 	text, err := s.place.Claimed(ctx, digest)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -168,17 +170,17 @@ func (s *Store) Applied(ctx context.Context, digest string) (*AppliedError, erro
 
 func readClaim(digest string, text []byte) *AppliedError {
 	used := new(AppliedError)
-	if err := json.Unmarshal(text, used); err != nil { // it is just being written, or the machine has crashed
+	if err := json.Unmarshal(text, used); err != nil { // another process is just writing the claim, or the machine has crashed
 		used.Plan = "with digest " + digest
 	}
 	return used
 }
 
 // keptAfter is how long plans and claims are kept after the plans have expired, and plans after
-// they were applied, if there is room.
+// they were applied, space permitting.
 const keptAfter = 30 * 24 * time.Hour
 
-// clean removes what is too old.
+// clean removes old plans and claims.
 func (s *Store) clean(ctx context.Context) {
 	s.place.Clean(ctx, func(claim []byte) bool { return s.now().After(readClaim("", claim).Until) })
 }

@@ -16,29 +16,29 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// State says what has become of a write of a plan that was applied.
+// State is the outcome of a write of an applied plan.
 type State string
 
 // The states of writes.
 const (
 	WasMade   State = "made"
 	Failed    State = "failed"   // the server has answered with an error
-	NotMade   State = "not made" // it was never sent
-	IsUnknown State = "unknown"  // it was sent, or was about to be, and there is no answer
+	NotMade   State = "not made" // never sent
+	IsUnknown State = "unknown"  // sent, or about to be sent, and without an answer
 )
 
-// Made is what has become of a write.
+// Made is the outcome of a write.
 type Made struct {
 	Write int
 	Call  string // SERVER.TOOL
 	State State
-	// Message is that of the error of a write that has failed, or why it was not made.
+	// Message is the error of a failed write, or why the write was not made.
 	Message string
 }
 
-// made returns what has become of the writes of a plan, from the record of the run that
-// carried it out, and the index after the last step that is a call and was begun. The record
-// can end anywhere: the process may have ended.
+// made returns the outcome of the writes of a plan, from the record of the run that carried the
+// plan out, and the index after the last started call. The record can end anywhere: the process may
+// have ended.
 func made(p *Plan, rec *journal.Record) (all []Made, at int) {
 	all = []Made{}
 	steps := p.all()
@@ -84,7 +84,7 @@ func walk(rec *journal.Record, f func(*journal.CallRecord)) {
 	}
 }
 
-// wasTried reports whether a call is a step of the plan: the host has not refused it.
+// wasTried reports whether a call is a step of the plan: the host has not refused the call.
 func wasTried(c *journal.CallRecord) bool {
 	if !c.Done || c.Answer.Err == nil {
 		return true
@@ -112,18 +112,17 @@ func madeOf(s *Step, c *journal.CallRecord) Made {
 	return m
 }
 
-// Aftermath is what a journal says about the run that has carried out a plan.
+// Aftermath is the journal's account of the run that carried out a plan.
 type Aftermath struct {
 	Run   string // id
 	Made  []Made
-	Ended bool // the run has ended; else it runs, or its process was stopped
-	// Left are the compensations of a run that has not ended, the last one first: nobody has
-	// made them.
+	Ended bool // the run has ended; else the run goes on, or its process was stopped
+	// Left are the compensations that an unfinished run has not made, the last first.
 	Left []Step
 }
 
-// OnDisk returns what has become of a plan that was applied, from the journal. used is the claim
-// for the plan.
+// OnDisk returns the aftermath of an applied plan, from the journal. used is the claim for the
+// plan.
 func OnDisk(ctx context.Context, runs journal.Reader, f *File, used *AppliedError) (*Aftermath, error) {
 	if used.Run == "" {
 		return nil, errors.New("the run is not in the journal")
@@ -140,9 +139,8 @@ func OnDisk(ctx context.Context, runs journal.Reader, f *File, used *AppliedErro
 	return after, nil
 }
 
-// left returns the compensations of the steps that a run has passed, that no commit has
-// dropped and that were not begun, the last one first. at is the index after the last call
-// that it has begun.
+// left returns the compensations of the steps before at, except for compensations that a commit has
+// dropped or that were started, the last first. at is the index after the last started call.
 func left(steps []Step, rec *journal.Record, at int) (all []Step) {
 	undos, begun := compensations(rec)
 	for i, s := range steps {
@@ -158,8 +156,8 @@ func left(steps []Step, rec *journal.Record, at int) (all []Step) {
 	return all[min(begun, len(all)):]
 }
 
-// compensations returns how many compensations a run and those below it have registered, and
-// how many they have begun to make.
+// compensations returns how many compensations a run and the runs below have registered, and how
+// many they have started.
 func compensations(rec *journal.Record) (registered, begun int) {
 	for i := range rec.Undos {
 		if rec.Undos[i].Err == nil {
@@ -178,7 +176,7 @@ func compensations(rec *journal.Record) (registered, begun int) {
 	return registered, begun
 }
 
-// Short returns what agents need to know of a plan, as an object.
+// Short returns a summary of a plan for agents, as an object.
 func (f *File) Short() []byte {
 	p := &f.Plan
 	var o wire.Object
@@ -196,9 +194,8 @@ func (f *File) Short() []byte {
 	return o.Bytes()
 }
 
-// Asked returns what people whose approval is asked for see of a plan, and policy as the
-// arguments of apply_plan, as an object: no more than they decide about, since questions have
-// little room.
+// Asked returns the plan for people whose approval is asked for, and for policy as the arguments of
+// apply_plan, as an object: only the subject of the decision, since questions have little room.
 func (f *File) Asked() []byte {
 	p := &f.Plan
 	var o wire.Object
@@ -255,7 +252,7 @@ func (o *Outcome) Result(f *File) []byte {
 	return compose.OutcomeResult(text.String(), o.JSON(f), o.Failure != nil)
 }
 
-// JSON returns what has become of a plan that was applied, as one object.
+// JSON returns the outcome of an applied plan, as an object.
 func (o *Outcome) JSON(f *File) []byte {
 	var out wire.Object
 	out.Text("plan", f.Plan.ID)

@@ -14,35 +14,36 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// Place is where plans lie, and the claims of those who have applied them. It is safe for
-// concurrent use, also by several processes.
+// Place stores plans, and the claims of processes that have applied plans. Concurrent use is safe,
+// also by several processes.
 type Place interface {
-	// Write adds a plan, and makes room for it among those of its owner; see quota. The error is
-	// a *FullError if there is none.
+	// Write adds a plan, and makes room among the plans of the same owner; see quota. The error is
+	// a *FullError if no room can be made.
 	Write(ctx context.Context, p Written) error
-	// Read returns it. The error is fs.ErrNotExist if there is none.
+	// Read returns a plan. The error is fs.ErrNotExist for an unknown plan.
 	Read(ctx context.Context, id string) ([]byte, error)
 	// IDs returns the ids of all plans, the oldest first.
 	IDs(ctx context.Context) ([]string, error)
-	// Claim writes the claim for the plan with a digest. Of all that do, in all processes, one
-	// succeeds at most, and claims it for ever. The error is fs.ErrExist if there is one. It
-	// returns a function that replaces the claim. From then on the plan with that id is done.
+	// Claim writes the claim for the plan with a digest. Of all callers in all processes, at most
+	// the first succeeds, and claims the plan for ever. The error is fs.ErrExist for a claimed
+	// plan. Claim returns a function that replaces the claim. From then on the plan with the id is
+	// done.
 	Claim(ctx context.Context, id, digest string, data []byte) (replace func(ctx context.Context, data []byte) error, err error)
-	// Claimed returns the claim. The error is fs.ErrNotExist if there is none.
+	// Claimed returns the claim. The error is fs.ErrNotExist for an unclaimed plan.
 	Claimed(ctx context.Context, digest string) ([]byte, error)
-	// Clean removes plans that have been done for keptAfter, and those claims as old of which
-	// over says that they can go.
+	// Clean removes plans that have been done for keptAfter, and claims of the same age if over
+	// returns true.
 	Clean(ctx context.Context, over func(claim []byte) bool)
-	// Trusted says that only processes with the key of the Place can write there.
+	// Trusted means: only processes with the key of the Place can write there.
 	Trusted() bool
 }
 
-// folder keeps plans in a folder that processes share, one file for each. The time of a file is
-// when its plan is done, so that nothing must be read to find those that can go.
+// folder keeps plans in a folder that processes share, a file for each. The time of a file is the
+// time when its plan is done, so Clean finds old plans without reading any file.
 //
 //	ID.json           a plan of the operator
 //	of-OWNER/ID.json  a plan of another owner
-//	applied/DIGEST    that a process has begun to apply the plan with that digest
+//	applied/DIGEST    the claim of the process that applies the plan with the digest
 type folder struct {
 	dir  string
 	now  func() time.Time
@@ -53,7 +54,8 @@ type folder struct {
 
 var _ Place = (*folder)(nil)
 
-// appliedDir is the folder of the claims, and ownerPrefix begins the names of those of owners.
+// appliedDir is the folder of the claims, and ownerPrefix begins the names of the folders of
+// owners.
 const (
 	appliedDir  = "applied"
 	ownerPrefix = "of-"
@@ -69,7 +71,7 @@ func (p *folder) of(owner string) string {
 	return filepath.Join(p.dir, ownerPrefix+tagOf(owner))
 }
 
-// folders returns those of all owners.
+// folders returns the folders of all owners.
 func (p *folder) folders() []string {
 	all := []string{p.dir}
 	entries, _ := os.ReadDir(p.dir)
@@ -81,7 +83,8 @@ func (p *folder) folders() []string {
 	return all
 }
 
-// find returns the file of a plan. If there is none, it is where one of the operator would be.
+// find returns the file of a plan. For an unknown plan, find returns the path of a plan of the
+// operator.
 func (p *folder) find(id string) string {
 	for _, dir := range p.folders() {
 		if path := filepath.Join(dir, id+".json"); isThere(path) {
@@ -104,7 +107,7 @@ func plansIn(dir string) (all []entry) {
 		if !ok || !isID(id) {
 			continue
 		}
-		if info, err := f.Info(); err == nil { // else it was removed meanwhile
+		if info, err := f.Info(); err == nil { // on error, the file was removed meanwhile
 			all = append(all, entry{ID: id, Size: info.Size(), Done: info.ModTime()})
 		}
 	}
@@ -166,7 +169,7 @@ func (p *folder) Claim(_ context.Context, id, digest string, data []byte) (func(
 	}
 	_, err = file.Write(data)
 	if path, now := p.find(id), p.now(); err == nil && isThere(path) {
-		_ = os.Chtimes(path, now, now) // else it stays as long as one that is open
+		_ = os.Chtimes(path, now, now) // on error, the plan stays as long as an open plan
 	}
 	return func(_ context.Context, data []byte) error { return regular.Write(p.claimPath(digest), data, 0o600) },
 		errors.Join(err, file.Sync(), file.Close(), syncFolder(dir))
@@ -190,7 +193,7 @@ func (p *folder) Claimed(ctx context.Context, digest string) ([]byte, error) {
 	return regular.Read(ctx, p.claimPath(digest), maxClaim)
 }
 
-// Clean implements [Place]. What cannot be removed now is removed later.
+// Clean implements [Place]. A file that cannot be removed now is removed later.
 func (p *folder) Clean(ctx context.Context, over func(claim []byte) bool) {
 	for _, dir := range p.folders() {
 		for _, e := range plansIn(dir) {

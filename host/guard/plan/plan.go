@@ -1,30 +1,12 @@
-// Package plan shows what a composite tool will do before it does it, and then does exactly
-// that.
+// Package plan shows the effects of a composite tool in advance, and then carries out exactly these
+// effects. docs/plans.md is the users' view; begin with [Plan] and [Planner].
 //
-// A plan is made by running the tool with its reads made and its writes withheld. The plan
-// has all writes in their order, with their whole arguments. To apply it is to run the tool
-// again: reads get the answers that they had, and a write is made only if it is the next one
-// of the plan. docs/plans.md explains it to users.
-//
-//	plan.go      Plan: what it says, its digest
-//	read.go      plans as files, which are hostile
-//	refs.go      references to the answers of writes
-//	compare.go   comparing arguments and answers
-//	step.go      recognizing the steps of a plan
-//	stage.go     Stage: the calls of a run that is planned or carries out a plan
-//	undo.go      compensations and saved tools in such a run
-//	planner.go   Planner: making plans
-//	apply.go     applying them
-//	outcome.go   which writes of a plan were made
-//	kept.go      Store: the plans that were made, and which were applied
-//	quota.go     how many plans of one owner are kept
-//	place.go     Place: where they lie; the folder of a machine
-//	shared.go    the store of a fleet
-//	text.go      a plan for readers
-//
-// The rules that keep what is done equal to what was approved are in stage.go alone: a
-// script that knows that it is planned, or a file that somebody has edited, can make a plan
-// that cannot be applied, but not one that does something else.
+// Making a plan is a run of the tool with its reads made and its writes withheld. The plan has all
+// writes in their order, with their whole arguments. Applying a plan is a second run: reads get
+// their old answers, and a write is made only if it is the next write of the plan. The rules that
+// keep the effects equal to the approved plan are in stage.go alone: a script that detects
+// planning, or an edited file, can make a plan that cannot be applied, but no plan with other
+// effects.
 package plan
 
 import (
@@ -40,22 +22,22 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// Version is the version of the format of plans. Those of version 1 are applied, too; their digests
+// Version is the version of the format of plans. Plans of version 1 are applied, too; their digests
 // are of canonical JSON.
 const Version = 2
 
-// Plan says what a composite tool will do.
+// Plan lists the effects of a composite tool in advance.
 type Plan struct {
 	Version int `json:"version"`
-	// ID names the plan. It has the form of the id of a run.
+	// ID names the plan. The form is the form of the id of a run.
 	ID string `json:"id"`
-	// After is the id of the plan that this one continues; "" for none.
+	// After is the id of the plan before, which this plan continues; "" for none.
 	After   string    `json:"after,omitempty"`
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires"`
 
-	// Tool is the name of the saved tool; "" for code that is not saved, which is then in
-	// Code. Digest of the tool is that of tools.Definition.Hash.
+	// Tool is the name of the saved tool; "" for unsaved code, which is then in Code. Digest of the
+	// tool is its tools.Definition.Hash.
 	Tool       string         `json:"tool,omitempty"`
 	ToolDigest string         `json:"toolDigest"`
 	Code       string         `json:"code,omitempty"`
@@ -67,25 +49,25 @@ type Plan struct {
 	// Now and Seed are the time of the run and its seed; see abi.Request.
 	Now  int64  `json:"now"`
 	Seed uint64 `json:"seed"`
-	// Reads and Writes are the patterns of the configuration that say what a read is.
+	// Reads and Writes are the patterns of the configuration for reads and writes.
 	Reads  []string `json:"reads,omitempty"`
 	Writes []string `json:"writes,omitempty"`
 
-	// Permissions are the tools that the run has called or withheld, with the digests of
-	// their definitions, in the order of their names.
+	// Permissions are the tools that the run has called or withheld, with the digests of their
+	// definitions, in the order of their names.
 	Permissions []Permission `json:"permissions"`
-	// Before are the steps of the plans that were applied before this one.
+	// Before are the steps of the earlier plans that were applied.
 	Before []Step `json:"before,omitempty"`
 	Steps  []Step `json:"steps"`
-	// Open says why the plan ends before the script does; nil if it does not.
+	// Open says why the plan ends before the script; nil for a complete plan.
 	Open *Open `json:"open,omitempty"`
-	// Result is what the script returns, with references; absent if the plan is open.
+	// Result is the result of the script, with references; absent if the plan is open.
 	Result jsontext.Value `json:"result,omitempty"`
 }
 
-// Limits are those of the run: bytes, units of fuel, and numbers.
+// Limits are the limits of the run: bytes, units of fuel, and numbers.
 type Limits struct {
-	Timeout   string `json:"timeout"` // as time.Duration writes it
+	Timeout   string `json:"timeout"` // in the form of time.Duration
 	Memory    uint64 `json:"memory"`
 	Fuel      uint64 `json:"fuel"`
 	Calls     int    `json:"calls"`
@@ -108,37 +90,37 @@ type Permission struct {
 	Digest string `json:"digest"` // pins.Digest, or tools.Definition.Hash
 }
 
-// Do is what a Step does.
+// Do is the kind of a Step.
 type Do string
 
 // The kinds of steps.
 const (
-	Read   Do = "read"   // a call that was made when the plan was made
+	Read   Do = "read"   // a call that was made for the plan
 	Write  Do = "write"  // a call that was withheld
-	Undo   Do = "undo"   // a compensation is registered: a call that is made if the run fails
+	Undo   Do = "undo"   // a compensation is registered: a call for the case that the run fails
 	Commit Do = "commit" // the compensations are dropped
 )
 
-// Step is one thing that the script does.
+// Step is a step of the script.
 type Step struct {
 	Do Do `json:"do"`
 	// Write is the number of a write, from 1; 0 for other steps.
 	Write int `json:"write,omitempty"`
-	// Script is the saved tool, or eval_starlark, whose script does it.
+	// Script is the saved tool, or eval_starlark, whose script makes the step.
 	Script string `json:"script"`
 	Server string `json:"server,omitempty"` // real names
 	Tool   string `json:"tool,omitempty"`
-	// Raw says that the script gets the whole MCP result.
+	// Raw means: the script gets the whole MCP result.
 	Raw bool `json:"raw,omitempty"`
-	// Arguments and Meta, the script's part of the _meta, may have references: an object
-	// with the only member RefMember is the answer of the write with that number.
+	// Arguments and Meta, the script's part of the _meta, may have references: an object with the
+	// only member RefMember is the answer of the write with the member's number.
 	Arguments jsontext.Value `json:"arguments,omitempty"`
 	Meta      jsontext.Value `json:"meta,omitempty"`
-	// Answer is the digest of the answer of a read, and of a write that was made by a plan
-	// before; "" otherwise.
+	// Answer is the digest of the answer of a read, and of a write of an earlier plan; ""
+	// otherwise.
 	Answer string `json:"answer,omitempty"`
-	// Policy says what policy decided about a write when the plan was made; "" if it
-	// allowed it without a rule.
+	// Policy is the decision of policy about a write when the plan was made; "" for a write allowed
+	// without a rule.
 	Policy string `json:"policy,omitempty"`
 }
 
@@ -153,18 +135,18 @@ func (s *Step) name() string {
 // Open says where a plan ends, and why.
 type Open struct {
 	Reason string `json:"reason"`
-	// Script is the saved tool, or eval_starlark, that goes no further. Line is the line
-	// in it, from 1, and Source that line; 0 and "" if they are not known.
+	// Script is the saved tool, or eval_starlark, that goes no further. Line is the number of the
+	// line, from 1, and Source its text; 0 and "" if not known.
 	Script string `json:"script"`
 	Line   int    `json:"line,omitempty"`
 	Source string `json:"source,omitempty"`
 }
 
-// Digest identifies what the plan says: the SHA-256 of its JSON without white space between values,
-// in lower-case hexadecimal.
+// Digest identifies the content of the plan: the SHA-256 of its JSON without white space between
+// values, in lower-case hexadecimal.
 func (p *Plan) Digest() string { return digestAs(p.Version, p) }
 
-// digestAs returns the digest of a part of a plan of that version.
+// digestAs returns the digest of a part of a plan of a version.
 func digestAs(version int, part any) string {
 	text := wire.Marshal(part)
 	if version == 1 {
@@ -187,7 +169,7 @@ func writes(steps []Step) (n int) {
 // Count returns how many writes the plan makes.
 func (p *Plan) Count() int { return writes(p.Steps) }
 
-// all returns the steps of the plans before and of this one.
+// all returns the steps of the earlier plans and of this plan.
 func (p *Plan) all() []Step { return append(p.Before[:len(p.Before):len(p.Before)], p.Steps...) }
 
 // Name returns the name of the tool for readers.
@@ -198,7 +180,7 @@ func (p *Plan) Name() string {
 	return p.Tool
 }
 
-// ExpiredError says that a plan is too old to be applied.
+// ExpiredError is the error for a plan that is too old to be applied.
 type ExpiredError struct {
 	ID      string
 	Expires time.Time

@@ -21,7 +21,7 @@ import (
 // Composer runs composite tools; see compose.Composer.
 type Composer interface {
 	RunStaged(ctx context.Context, def tools.Definition, saved bool, params []byte, call route.Call, stage compose.Stage) (journal.Record, *compose.Failure)
-	// LimitsOf returns what a run of a tool with these limits may use.
+	// LimitsOf returns the limits of a run of a tool with these limits.
 	LimitsOf(l tools.Limits) journal.Limits
 }
 
@@ -29,8 +29,8 @@ type Composer interface {
 type Router interface {
 	// Ready waits until the server has started and its tools are known.
 	Ready(ctx context.Context, origin route.Origin, server string) error
-	// Preview returns what is decided about a call without making it. The error says why it
-	// may not be made, whoever allows it.
+	// Preview returns the decision about a call without making the call. The error says why the
+	// call may not be made even with an approval.
 	Preview(ctx context.Context, origin route.Origin, call route.ScriptCall) (policy.Decision, error)
 }
 
@@ -44,22 +44,22 @@ type Options struct {
 	Composer Composer
 	Router   Router
 	Saved    Saved
-	// Definition returns the raw definition of a tool by real names; nil if there is none.
+	// Definition returns the raw definition of a tool by real names; nil for an unknown tool.
 	Definition func(server, tool string) []byte
 	Store      *Store
 	Guest      string // digest of the guest
-	// Reads and Writes are patterns of SERVER.TOOL. They say what a read is before the
-	// server does (readOnlyHint). Writes win.
+	// Reads and Writes are patterns of SERVER.TOOL, which outweigh the server's own claim
+	// (readOnlyHint). Writes win.
 	Reads, Writes []string
 	// Expires is how long a plan is good.
 	Expires time.Duration
-	// Secret reports whether text has a secret of the configuration, so that it is not
-	// kept; nil: nothing has.
+	// Secret reports whether text has a secret of the configuration, and must not be kept; nil: no
+	// text has.
 	Secret func(text []byte) bool
 	Now    func() time.Time
 }
 
-// Planner makes and applies plans. It is safe for concurrent use.
+// Planner makes and applies plans. Concurrent use is safe.
 type Planner struct{ cfg Options }
 
 // New makes a Planner.
@@ -86,7 +86,7 @@ func (o *Options) classify(server, tool string, definition []byte) Do {
 	return Write
 }
 
-// Subject is what a plan is made for.
+// Subject is the tool or code for which a plan is made.
 type Subject struct {
 	Tool   string // name of a saved tool; "" for code
 	Code   string
@@ -113,16 +113,16 @@ func (p *Planner) newStage(origin route.Origin) *stage {
 	}
 }
 
-// newMarker returns a new abi.Request.Withheld, which nobody can guess.
+// newMarker returns a new abi.Request.Withheld, which cannot be guessed.
 func newMarker() string {
 	var secret [16]byte
 	_, _ = rand.Read(secret[:]) // never fails
 	return "withheld-" + hex.EncodeToString(secret[:]) + "-"
 }
 
-// Make makes a plan and keeps it. call is the request of the client, nil Origin for none;
-// of its params only the _meta counts. The failure is that of the script, or says why there
-// is no plan. The record is that of the run.
+// Make makes a plan and keeps the plan. call is the request of the client, nil Origin for none; of
+// its params only the _meta counts. The failure is the failure of the script, or says why no plan
+// was made. The record is the record of the run.
 func (p *Planner) Make(ctx context.Context, of Subject, call route.Call) (*File, journal.Record, *compose.Failure) {
 	def, err := p.definition(of.Tool, of.Code)
 	if err != nil {
@@ -144,11 +144,11 @@ func (p *Planner) Make(ctx context.Context, of Subject, call route.Call) (*File,
 	return file, rec, nil
 }
 
-// finish makes the plan of a stage whose run has ended, and keeps it, also if ctx has ended.
+// finish makes the plan of a stage whose run has ended, and keeps the plan, also if ctx has ended.
 func (p *Planner) finish(ctx context.Context, s *stage, of Subject, rec *journal.Record) (*File, error) {
 	now := p.cfg.Now().UTC().Truncate(time.Second)
 	for i, a := range s.answers {
-		if a.isKnown() { // those of the plan before can have digests of another version
+		if a.isKnown() { // answers of an earlier plan can have digests of another version
 			s.steps[i].Answer = digestAs(Version, a)
 		}
 	}
@@ -181,8 +181,8 @@ func (p *Planner) finish(ctx context.Context, s *stage, of Subject, rec *journal
 // maxAnswers is how many bytes of answers are kept with a plan.
 const maxAnswers = 32 << 20
 
-// withoutSecrets drops the answers that have secrets of the configuration, and those beyond
-// what is kept. Reads without an answer can be made again.
+// withoutSecrets drops the answers with secrets of the configuration, and the answers beyond the
+// limit. Reads without an answer can be made again.
 func (p *Planner) withoutSecrets(file *File) {
 	left := maxAnswers
 	for i, a := range file.Answers {

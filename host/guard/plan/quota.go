@@ -17,7 +17,7 @@ const (
 	anonymous = "anonymous" // all clients without a token together
 )
 
-// ownerOf returns the owner of the plans that an origin makes; nil is a command.
+// ownerOf returns the owner of the plans of an origin; nil is a command.
 func ownerOf(o route.Origin) string {
 	if o == nil {
 		return operator
@@ -28,14 +28,14 @@ func ownerOf(o route.Origin) string {
 	return anonymous
 }
 
-// tagOf returns a name for an owner that a file can have.
+// tagOf returns a name for an owner that is valid in file names.
 func tagOf(owner string) string {
 	sum := sha256.Sum256([]byte(owner))
 	return hex.EncodeToString(sum[:8])
 }
 
-// quota bounds the plans of one owner that are kept. To keep another one, the oldest of those
-// that are done go. A plan that can still be applied never goes: then the other one is not kept.
+// quota bounds the kept plans of an owner. A new plan replaces the oldest of the owner's done
+// plans. A plan that can still be applied is never replaced: the new plan is refused.
 type quota struct {
 	plans int
 	bytes int64
@@ -56,14 +56,14 @@ type entry struct {
 type Written struct {
 	Owner, ID string
 	Data      []byte
-	Done      time.Time // when it expires
+	Done      time.Time // when the plan expires
 }
 
 func (w *Written) entry() entry { return entry{w.ID, int64(len(w.Data)), w.Done.UTC()} }
 
-// FullError says that an owner has too many plans that are neither applied nor have expired.
+// FullError is the error for an owner with too many plans that are neither applied nor expired.
 type FullError struct {
-	Plans int // that are open
+	Plans int // open plans
 	Bytes int64
 	Next  time.Time // when the first of them expires; zero for none
 	Most  quota
@@ -78,8 +78,8 @@ func (e *FullError) Error() string {
 		e.Plans, units.FormatSize(uint64(e.Bytes)), e.Most.plans, units.FormatSize(uint64(e.Most.bytes)), wait)
 }
 
-// room makes room for one more plan among those of its owner, the oldest first. It returns those
-// that go, and those that are there then. The error is a *FullError.
+// room makes room for a new plan among the plans of its owner, the oldest first. room returns the
+// plans to be removed, and the plans that remain with the new plan. The error is a *FullError.
 func (q quota) room(all []entry, one entry, now time.Time) (gone, left []entry, err error) {
 	n, bytes := 1, one.Size
 	for _, e := range all {

@@ -17,27 +17,27 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// File is a plan as it is kept and passed on.
+// File is a plan as kept and passed on.
 type File struct {
 	Plan Plan `json:"plan"`
-	// Digest is Plan.Digest: what people approve.
+	// Digest is Plan.Digest: the subject of an approval.
 	Digest string `json:"digest"`
-	// Answers are those of the steps of the plans before and of the plan itself, in their
-	// order; empty for those that are not known or that the file does not have. They are
-	// used only if they have the digests that the plan has.
+	// Answers are the answers of the steps of the earlier plans and of the plan itself, in their
+	// order; empty for answers that are not known or not in the file. An answer is used only if its
+	// digest is as in the plan.
 	Answers []Answer `json:"answers,omitempty"`
 	// Principal is who has asked for the plan.
 	Principal string `json:"principal,omitempty"`
-	// Seal says that the plan was made with the store whose key it was sealed with.
+	// Seal proves that the plan was made with the store whose key sealed the plan.
 	Seal string `json:"seal,omitempty"`
 
-	owner string // for whom it is kept; see quota
+	owner string // the owner, see quota
 }
 
 // MaxFile is the largest plan that is read, in bytes.
 const MaxFile = 64 << 20
 
-// maxSteps limits the steps of a plan and of those before it.
+// maxSteps limits the steps of a plan and of the earlier plans.
 const maxSteps = 20_000
 
 // ErrInvalid is matched by errors.Is if a file is no plan.
@@ -56,12 +56,11 @@ func ReadFile(ctx context.Context, path string) (*File, error) {
 	return f, nil
 }
 
-// Parse reads a plan. The result has the digest that it says it has, and everything in it
-// is of the right form; whether it can be applied is another matter. The error matches
-// ErrInvalid.
+// Parse reads a plan. The result has the claimed digest, and every part has the right form; whether
+// the plan can be applied is another matter. The error matches ErrInvalid.
 func Parse(text []byte) (*File, error) {
 	f := new(File)
-	var compact bytes.Buffer // what is sent, and has a digest, has no white space
+	var compact bytes.Buffer // calls and digests have no white space
 	if err := stdjson.Compact(&compact, text); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
@@ -77,7 +76,7 @@ func Parse(text []byte) (*File, error) {
 	return f, nil
 }
 
-// clipDigest shortens what a file says is its digest.
+// clipDigest shortens the digest that a file claims.
 func clipDigest(s string) string {
 	if isDigest(s) {
 		return s
@@ -100,7 +99,7 @@ func (f *File) check() error {
 		return errors.New("params or meta is not an object")
 	case p.Created.IsZero() || !p.Expires.After(p.Created):
 		return errors.New("created and expires are not in that order")
-	case p.Expires.Sub(p.Created) > keptAfter: // the claim for it would be forgotten before
+	case p.Expires.Sub(p.Created) > keptAfter: // the plan's claim would be forgotten before
 		return fmt.Errorf("it is good for more than %v", keptAfter)
 	case len(p.Before)+len(p.Steps) > maxSteps || len(f.Answers) > maxSteps || len(p.Permissions) > maxSteps:
 		return fmt.Errorf("more than %d steps, answers or permissions", maxSteps)
@@ -142,8 +141,8 @@ func (p *Plan) checkSteps() error {
 	return nil
 }
 
-// check checks a step of a plan before or of this one; last is the number of writes before
-// it.
+// check checks a step of an earlier plan or of this plan; last is the number of writes before the
+// step.
 func (s *Step) check(before bool, last int) error {
 	call := s.Do != Commit
 	switch s.Do {
@@ -199,18 +198,18 @@ func isID(text string) bool {
 	return len(text) == 36
 }
 
-// JSON returns the file as it is written: indented, with a newline at its end.
+// JSON returns the content of the file: indented, with a newline at its end.
 func (f *File) JSON() []byte {
 	var b bytes.Buffer
 	if err := stdjson.Indent(&b, wire.Marshal(f), "", "  "); err != nil {
-		panic("plan: " + err.Error()) // it has just been encoded
+		panic("plan: " + err.Error()) // the plan has just been encoded
 	}
 	b.WriteByte('\n')
 	return b.Bytes()
 }
 
-// WithoutAnswers returns the file as it is given to others: without the answers of tools,
-// unless these are wanted, and without its principal.
+// WithoutAnswers returns the file for passing on: without the answers of tools, unless answers are
+// wanted, and without the principal.
 func (f *File) WithoutAnswers(unless bool) *File {
 	other := *f
 	other.Principal = ""

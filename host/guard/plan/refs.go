@@ -15,11 +15,11 @@ import (
 // RefMember is the only member of a reference: {"$withheld": 2} is the answer of write 2.
 const RefMember = "$withheld"
 
-// errForged says that a script uses RefMember itself, which would look like a reference.
+// errForged is the error for a script that uses RefMember itself, in imitation of a reference.
 var errForged = fmt.Errorf("a member called %s is in it, which would look like the answer of a write", RefMember)
 
-// withRefs returns JSON of a script in which strings that stand for withheld answers are
-// references, and the numbers of these.
+// withRefs returns JSON of a script with references in place of the strings that stand for withheld
+// answers, and the numbers of the references.
 func withRefs(raw []byte, marker string) (out jsontext.Value, refs []int, err error) {
 	if raw == nil {
 		return nil, nil, nil
@@ -65,8 +65,8 @@ func isNumber(text string) bool {
 	return err == nil && n > 0 && strconv.Itoa(n) == text
 }
 
-// badRefs returns what is wrong with JSON of a plan, in which references must be complete, and to
-// writes up to the last one. Of several members with the same name, none may be a reference.
+// badRefs returns the mistake in JSON of a plan, in which references must be complete, and to
+// writes up to the last. Of several members with the same name, none may be a reference.
 func badRefs(raw []byte, last int) error {
 	return readTokens(raw, func(d *jsontext.Decoder, name string) error {
 		if name != RefMember {
@@ -87,12 +87,12 @@ func badRefs(raw []byte, last int) error {
 	})
 }
 
-// badJSON returns why JSON cannot be that of a plan.
+// badJSON returns why JSON cannot be part of a plan.
 func badJSON(raw []byte) error {
 	return readTokens(raw, func(*jsontext.Decoder, string) error { return nil })
 }
 
-// readTokens reads JSON of a plan, of others, without values for its parts. named is called after the
+// readTokens reads JSON of a foreign plan, without values for its parts. named is called after the
 // name of each member was read.
 func readTokens(raw []byte, named func(d *jsontext.Decoder, name string) error) error {
 	if len(raw) == 0 {
@@ -120,5 +120,5 @@ func readTokens(raw []byte, named func(d *jsontext.Decoder, name string) error) 
 	}
 }
 
-// maxDepth is how deep the JSON of plans may be nested. What scripts pass on is less deep.
+// maxDepth is the deepest nesting in the JSON of plans. JSON from scripts is less deep.
 const maxDepth = 1200

@@ -22,7 +22,7 @@ const Collection = "plans"
 const (
 	planPrefix  = "plan/"
 	claimPrefix = "applied/"
-	ownerPlans  = "owner/" // with the list of the plans of an owner, so that not all are read
+	ownerPlans  = "owner/" // the list of the plans of an owner, which saves reading all plans
 )
 
 // storeTime bounds how long the store of a fleet may take.
@@ -40,7 +40,7 @@ type shared struct {
 
 var _ Place = (*shared)(nil)
 
-// InFleet returns the plans of a fleet. The store must encrypt what it keeps.
+// InFleet returns the plans of a fleet. The store must encrypt the documents.
 func InFleet(docs store.Store, now func() time.Time) Place {
 	return &shared{docs: docs, now: now, most: usual, cleaned: now()}
 }
@@ -58,21 +58,22 @@ func ownerKey(tag string) store.Key { return store.Key{Collection: Collection, N
 
 // kept is the content of a document: with a plan, with a claim, or with the plans of an owner.
 type kept struct {
-	// Write tells this form from all others of all processes.
+	// Write is unique among all forms of all processes.
 	Write string `json:"write"`
 	// Data is the plan or the claim. A large plan is in a blob.
 	Data json.RawMessage `json:"data,omitempty"`
 	Blob store.Digest    `json:"blob,omitempty"`
-	// At is when it was written, and Done when the plan expires, for removing what is old.
+	// At is the time of the write, and Done the time when the plan expires, for removing old plans.
 	At   time.Time `json:"at"`
 	Done time.Time `json:"done,omitzero"`
-	// Owner is the tag of the owner of a plan, and Plans are those of an owner, the oldest first.
+	// Owner is the tag of the owner of a plan, and Plans are the plans of an owner, the oldest
+	// first.
 	Owner string  `json:"owner,omitempty"`
 	Plans []entry `json:"plans,omitempty"`
 }
 
-// maxInline is the size of the largest plan that is in its document, in bytes: all documents are
-// read to list them.
+// maxInline is the size of the largest plan inside its document, in bytes: listing reads all
+// documents.
 const maxInline = 16 << 10
 
 func (p *shared) form(k kept) []byte {
@@ -85,7 +86,7 @@ func limit(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, storeTime, fmt.Errorf("it has not answered within %v", storeTime))
 }
 
-// failed says what an error of the store is about.
+// failed adds the subject to an error of the store.
 func failed(err error) error {
 	switch {
 	case err == nil:
@@ -113,7 +114,7 @@ func (p *shared) Write(ctx context.Context, w Written) error {
 	if err != nil {
 		return err
 	}
-	if err = p.write(ctx, w, tag); err != nil { // it does not count, unless it is there all the same
+	if err = p.write(ctx, w, tag); err != nil { // the plan does not count, unless the write succeeded nevertheless
 		_ = p.change(ctx, tag, func(all []entry) ([]entry, error) {
 			return slices.DeleteFunc(all, func(e entry) bool { return e.ID == w.ID }), nil
 		})
@@ -145,7 +146,7 @@ func (p *shared) change(ctx context.Context, tag string, f func(all []entry) ([]
 	}
 }
 
-// put replaces a document. done is false if another process has replaced it meanwhile.
+// put replaces a document. done is false if another process has replaced the document meanwhile.
 func (p *shared) put(ctx context.Context, key store.Key, old store.Version, k kept) (done bool, err error) {
 	_, err = store.PutOwn(ctx, p.docs, key, old, p.form(k))
 	if conflict := (*store.ConflictError)(nil); errors.As(err, &conflict) && !errors.Is(err, store.ErrUnknown) {
@@ -175,7 +176,7 @@ func (p *shared) write(ctx context.Context, w Written, tag string) error {
 	}
 }
 
-// remove removes a plan, if it is there.
+// remove removes a plan; a missing plan is no error.
 func (p *shared) remove(ctx context.Context, id string) error {
 	d, err := p.docs.Get(ctx, planKey(id))
 	if errors.Is(err, store.ErrNotFound) {
@@ -194,7 +195,7 @@ func (p *shared) remove(ctx context.Context, id string) error {
 func (p *shared) drop(ctx context.Context, d store.Document, k kept) error {
 	err := p.docs.Remove(ctx, d.Key, d.Version)
 	if err == nil && k.Blob != "" {
-		err = p.docs.DropBlob(ctx, k.Blob) // it has the id of the plan, so no other plan is in it
+		err = p.docs.DropBlob(ctx, k.Blob) // the blob has the id of the plan, and no other plan is there
 	}
 	return failed(err)
 }
@@ -259,7 +260,7 @@ func (p *shared) Claim(ctx context.Context, id, digest string, data []byte) (fun
 	}, nil
 }
 
-// done notes that a plan was applied. If that cannot be noted, it stays as long as one that is open.
+// done notes that a plan was applied. If the note fails, the plan stays as long as an open plan.
 func (p *shared) done(ctx context.Context, id string) {
 	d, err := p.docs.Get(ctx, planKey(id))
 	if err != nil {
@@ -291,10 +292,10 @@ func (p *shared) Claimed(ctx context.Context, digest string) ([]byte, error) {
 	return k.Data, err
 }
 
-// cleanEvery is how often a process looks for what is too old.
+// cleanEvery is how often a process looks for old plans.
 const cleanEvery = time.Hour
 
-// Clean implements [Place]. It does so once in a while: all documents are read for it.
+// Clean implements [Place], at long intervals: Clean reads all documents.
 func (p *shared) Clean(ctx context.Context, over func(claim []byte) bool) {
 	now := p.now()
 	p.mu.Lock()
@@ -314,7 +315,7 @@ func (p *shared) Clean(ctx context.Context, over func(claim []byte) bool) {
 		}
 		k, failing := readKept(d)
 		switch {
-		case err != nil || failing != nil: // damaged: it stays for people to look at
+		case err != nil || failing != nil: // a damaged document stays for people to look at
 		case strings.HasPrefix(d.Name, planPrefix):
 			if now.Sub(k.At) > keptAfter && now.Sub(k.Done) > keptAfter {
 				_ = p.drop(ctx, d, k)

@@ -17,40 +17,40 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// stage is the compose.Stage of one run. First it takes the steps of the plan that the run
-// carries out, if there is one, and after the last one it makes the next plan.
+// stage is the compose.Stage of a run. A stage first takes the steps of the plan that the run
+// carries out, if any, and after the last step makes the next plan.
 type stage struct {
 	*Planner
 	origin route.Origin
 	record journal.Plan
 	moment compose.Moment
 
-	// applies is the plan that the run carries out; nil for none. steps are those of the
-	// plans before and its own, and answers what is known of their answers.
+	// applies is the plan that the run carries out; nil for none. steps are the steps of the
+	// earlier plans and of applies, and answers are their answers, as far as known.
 	applies *Plan
 	steps   []Step
 	answers []Answer
 	at      int  // index of the next step
 	fresh   bool // reads are made again
 	allowed bool // a person has allowed the writes
-	// results are the raw answers of writes that were made, by their number.
+	// results are the raw answers of made writes, by their number.
 	results map[int][]byte
 
-	// What the plan that the run makes has.
+	// The content of the plan that the run makes.
 	next        []Step
 	nextAnswers []Answer
 	used        map[string]string // digests of definitions, by tool
 	writes      int               // of all plans
 	open        *Open
-	// left is why the next plan ends, while its run has not ended: "" before that. Of what
-	// follows, only the calls of leftIn, the batch of the call that ended it, are in the plan,
-	// since they are made whatever becomes of that call. leftIn is 0 for none.
+	// left is why the next plan ends before its run; "" until the end. Of all later calls, only the
+	// calls of leftIn, the batch of the call that ended the plan, are in the plan, since they are
+	// made regardless of the outcome of the call. leftIn is 0 for none.
 	left   string
 	leftIn int64
 
-	// stopped is why the run may make no more calls; nil while it may.
+	// stopped is why the run may make no more calls; nil before a stop.
 	stopped error
-	// differs reports that this is a difference from the plan.
+	// differs reports: stopped is a difference from the plan.
 	differs bool
 }
 
@@ -62,13 +62,13 @@ func (s *stage) Plan() journal.Plan { return s.record }
 // Moment implements compose.Stage.
 func (s *stage) Moment() compose.Moment { return s.moment }
 
-// applying reports whether the steps of the plan that the run carries out are not over.
+// applying reports whether steps remain of the plan that the run carries out.
 func (s *stage) applying() bool { return s.at < len(s.steps) }
 
 // Approved implements compose.Stage.
 func (s *stage) Approved() bool { return s.allowed && s.stopped == nil && s.applying() }
 
-// stop ends the run: it can make no more calls.
+// stop ends the run: no more calls can be made.
 func (s *stage) stop(c *compose.StagedCall, class abi.ErrorType, err error) *abi.CallError {
 	if s.stopped == nil {
 		s.stopped = err
@@ -79,7 +79,7 @@ func (s *stage) stop(c *compose.StagedCall, class abi.ErrorType, err error) *abi
 // maxMessage limits the message of a difference, in bytes.
 const maxMessage = 4 << 10
 
-// differ stops the run because it does something that is not in the plan.
+// differ stops the run because of a step that is not in the plan.
 func (s *stage) differ(c *compose.StagedCall, err error) *abi.CallError {
 	s.differs = true
 	return s.stop(c, abi.ErrPermission, err)
@@ -109,8 +109,7 @@ func (s *stage) Call(ctx context.Context, c compose.StagedCall) journal.Answer {
 	return s.withhold(ctx, c)
 }
 
-// use notes that a tool is used. The error says that its definition is not that of the
-// plan.
+// use notes the use of a tool. The error means: the tool's definition differs from the plan.
 func (s *stage) use(tool, digest string) error {
 	if s.applies != nil && s.applying() {
 		i := slices.IndexFunc(s.applies.Permissions, func(p Permission) bool { return p.Tool == tool })
@@ -144,8 +143,8 @@ func (s *stage) read(c compose.StagedCall) journal.Answer {
 	return answer
 }
 
-// known reports whether an answer can be repeated: the server has given it, or it does not
-// depend on when the call was made.
+// known reports whether an answer can be repeated: the answer is from the server, or does not
+// depend on the time of the call.
 func known(a journal.Answer) bool {
 	if a.Err == nil {
 		return true
@@ -210,14 +209,13 @@ func (s *stage) leave(c *compose.StagedCall, reason string) *abi.CallError {
 	return c.Fail(abi.ErrWithheld, reason)
 }
 
-// over returns the error for a call that is not in the next plan, because that has ended
-// before: nothing is known of what comes between. A guest that goes on nevertheless learns
-// nothing.
+// over returns the error for a call after the end of the next plan: the answers in between are not
+// known. A guest that goes on nevertheless learns nothing.
 func (s *stage) over(c *compose.StagedCall) *abi.CallError {
 	if s.left == "" || s.leftIn != 0 && c.Batch == s.leftIn {
 		return nil
 	}
-	s.leftIn = 0 // the calls after this one are made after it
+	s.leftIn = 0 // the following calls are made after this call
 	return c.Fail(abi.ErrWithheld, s.left)
 }
 
@@ -269,8 +267,7 @@ func (s *stage) Saved(c compose.StagedCall, def tools.Definition) *abi.CallError
 	return nil
 }
 
-// permissions returns the tools that the run has used, and those of the plan that it
-// carries out.
+// permissions returns the tools of the run, and of the plan that the run carries out.
 func (s *stage) permissions() []Permission {
 	all := maps.Clone(s.used)
 	if s.applies != nil {
@@ -285,5 +282,5 @@ func (s *stage) permissions() []Permission {
 	return list
 }
 
-// errNoAnswer says that a plan cannot be applied without making its reads again.
+// errNoAnswer is the error for a plan that can only be applied with its reads made again.
 var errNoAnswer = errors.New("its answer was not kept with the plan (apply the plan with --fresh, where the read is made again and must have the same answer)")

@@ -13,7 +13,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/script/compose"
 )
 
-// Answer is what a script got from a call.
+// Answer is the script's answer of a call.
 type Answer struct {
 	Value jsontext.Value `json:"value,omitempty"`
 	Error *abi.CallError `json:"error,omitempty"`
@@ -21,12 +21,12 @@ type Answer struct {
 
 func answerOf(a journal.Answer) Answer { return Answer{Value: a.Value, Error: a.Err} }
 
-// isKnown reports whether it is an answer.
+// isKnown reports whether a has an answer.
 func (a Answer) isKnown() bool { return a.Value != nil || a.Error != nil }
 
 func (a Answer) journal() journal.Answer { return journal.Answer{Value: a.Value, Err: a.Error} }
 
-// step returns the step that a call is. The error ends the plan there.
+// step returns a call as a step. The error ends the plan there.
 func (s *stage) step(do Do, c *compose.StagedCall) (step Step, refs []int, failed *abi.CallError) {
 	step = Step{Do: do, Script: c.Made.Script, Server: c.Server, Tool: c.Tool, Raw: c.Raw}
 	for _, part := range []struct {
@@ -85,13 +85,13 @@ func (s *stage) write(ctx context.Context, i int, c compose.StagedCall) (journal
 	answer := c.Make()
 	s.answers[i] = answerOf(answer)
 	if answer.Err != nil && !c.Caught {
-		// Nothing that follows is what was planned.
+		// All later steps depend on this write.
 		s.stopped = fmt.Errorf("write %d, %s.%s, has failed: %s", s.steps[i].Write, c.Server, c.Tool, answer.Err.Message)
 	}
 	return answer, nil
 }
 
-// readAgain makes a read of the plan again. Its answer must be the same.
+// readAgain makes a read of the plan again. The answer must be the same.
 func (s *stage) readAgain(i int, c compose.StagedCall) (journal.Answer, *abi.CallError) {
 	answer := c.Make()
 	if !known(answer) {
@@ -114,7 +114,7 @@ func (s *stage) readAgain(i int, c compose.StagedCall) (journal.Answer, *abi.Cal
 // place names a step for readers.
 func (s *stage) place(i int) string { return fmt.Sprintf("step %d of %d", i+1, len(s.steps)) }
 
-// matches returns how a call differs from a step, nil if it is the step.
+// matches returns how a call differs from a step, nil for a match.
 func (s *stage) matches(step *Step, do Do, c *compose.StagedCall) error {
 	name := c.Server + "." + c.Tool
 	was := fmt.Sprintf("%s is %s of %s by %s", s.place(s.at), step.Do, step.name(), step.Script)
@@ -145,7 +145,7 @@ func (s *stage) sameArguments(step *Step, was string, c *compose.StagedCall) err
 	return nil
 }
 
-// result returns the raw answer of a write that was made, nil for none.
+// result returns the raw answer of a made write, nil for none.
 func (s *stage) result(write int) []byte { return s.results[write] }
 
 // isExpired returns an *ExpiredError if a plan is too old.

@@ -14,8 +14,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
-// Text returns a plan for readers, with everything that its JSON says. It is safe to show
-// in a terminal.
+// Text returns a plan for readers, with the whole content of its JSON. The text is safe to show in
+// a terminal.
 func (f *File) Text() string {
 	p := &f.Plan
 	var b strings.Builder
@@ -142,7 +142,7 @@ func (s *Step) text(p *Plan) string {
 }
 
 func (o *Open) text() string {
-	text := strings.ReplaceAll(display.Text(o.Reason), "\n", "\n      ") + "\n" // no line of it looks like a step
+	text := strings.ReplaceAll(display.Text(o.Reason), "\n", "\n      ") + "\n" // no line of the reason looks like a step
 	if o.Line > 0 {
 		text += fmt.Sprintf("  at line %d of %s: %s\n", o.Line, display.Line(o.Script, maxShown), display.Line(o.Source, maxShown))
 	}
@@ -156,15 +156,15 @@ func (l *Limits) text() string {
 
 func size(n int) string { return units.FormatSize(uint64(max(0, n))) }
 
-// shownWidth is how long JSON on one line may be.
+// shownWidth is how long JSON on a line may be.
 const shownWidth = 100
 
-// reference finds references in JSON that has been checked (badRefs). It cannot match in a
+// reference finds references in JSON that has been checked (badRefs). The pattern cannot match in a
 // string, where a quote has a backslash before it.
 var reference = lazyregexp.New(`\{\s*"\$withheld":\s*([0-9]+)\s*\}`)
 
-// shown returns JSON of a plan for readers. A reference has no quotes, so that no text
-// looks like one.
+// shown returns JSON of a plan for readers. A reference has no quotes, so no text can look like a
+// reference.
 func shown(raw []byte) string {
 	var b bytes.Buffer
 	if err := json.Compact(&b, raw); err != nil {
@@ -179,10 +179,10 @@ func shown(raw []byte) string {
 	return reference.ReplaceAllString(display.Text(b.String()), "<the answer of write $1>")
 }
 
-// Text returns what has become of the writes of a plan, one a line.
+// Text returns the outcome of the writes of a plan, a line for each.
 func (o *Outcome) Text() string { return MadeText(o.Made) }
 
-// MadeText returns what has become of writes for readers, one a line.
+// MadeText returns the outcome of writes for readers, a line for each.
 func MadeText(all []Made) string {
 	var b strings.Builder
 	for _, m := range all {
@@ -195,8 +195,7 @@ func MadeText(all []Made) string {
 	return b.String()
 }
 
-// Text returns what has become of a plan for readers, and what they can do if that is not
-// known.
+// Text returns the outcome of a plan for readers, with advice for an unknown outcome.
 func (a *Aftermath) Text() string {
 	var b strings.Builder
 	b.WriteString(MadeText(a.Made))

@@ -8,8 +8,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/script/compose"
 )
 
-// Undo implements compose.Stage. While a plan is made, nothing is registered: there is
-// nothing to undo.
+// Undo implements compose.Stage. While a plan is made, no compensation is registered: no write
+// needs one.
 func (s *stage) Undo(c compose.StagedCall) (registered bool, failed *abi.CallError) {
 	if s.stopped != nil {
 		return false, c.Fail(abi.ErrPermission, "not registered: "+s.stopped.Error())
@@ -49,7 +49,7 @@ func (s *stage) Commit() bool {
 		return false
 	case !s.applying():
 		s.add(Step{Do: Commit}, Answer{})
-		// What was done for real can still be undone until the next plan is applied.
+		// Writes that were made can still be undone until the next plan is applied.
 		return false
 	case s.steps[s.at].Do != Commit:
 		s.differs = true
