@@ -2,24 +2,24 @@ package policy
 
 import "time"
 
-// Approval says who was asked about a request that a Decision asks about, and what became of
-// that. Package approval makes it.
+// Approval says who was asked about a request, after a Decision with the action Ask, and with which
+// result. Package approval makes Approvals.
 type Approval struct {
-	// ID is that of the approval in the queue or of the remembered one; "" if it has none.
+	// ID is the id of the approval in the queue or of the remembered approval; "" for none.
 	ID string
-	// By names who has decided; "" if nobody has.
+	// By is the name of the person who decided; "" for none.
 	By string
-	// How is the way in which that was done, such as "client", "queue", "page", "terminal",
+	// How is the way of the decision, for example "client", "queue", "page", "terminal",
 	// "remembered", or "nobody".
 	How string
 	// Allowed reports whether the request may be made.
 	Allowed bool
-	At      time.Time     // when it was decided
-	Waited  time.Duration // how long the request waited for that
-	// Remembered reports that it was decided about an earlier request.
+	At      time.Time     // time of the decision
+	Waited  time.Duration // how long the request waited for the decision
+	// Remembered reports: the decision was about an earlier request.
 	Remembered bool
-	// Digest is the keyed digest of what was decided about, in lower-case hex: tool,
+	// Digest is the keyed digest of the subject of the decision, in lower-case hex: tool,
 	// arguments, definition, rule and client.
 	Digest string
-	Note   string // what the person has written; may be ""
+	Note   string // the person's note; may be ""
 }

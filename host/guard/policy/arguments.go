@@ -25,9 +25,9 @@ const (
 // ExactFloats is the first number from which floats do not hold every integer.
 const ExactFloats = 1 << 53
 
-// Arguments are the arguments of a request, for conditions. Everybody who reads the raw
-// arguments reads the same in them, or else they are refused: no member occurs twice, and
-// every number has the value that it is written with.
+// Arguments are the arguments of a request, for conditions. Arguments that two readers could read
+// differently are refused: no member occurs twice, and every number has exactly the value of its
+// text.
 type Arguments struct {
 	// Object has strings, booleans, int64, uint64, float64, nil, []any and map[string]any.
 	Object map[string]any
@@ -68,8 +68,9 @@ func ParseArguments(raw []byte) (*Arguments, error) {
 	return a, nil
 }
 
-// CheckNames refuses arguments with a member that only resembles one that a condition
-// mentions. The mentioned names are by their wire.Fold. The error is a Failure. Some parsers take the two for the same.
+// CheckNames refuses arguments with a member that only resembles a member in a condition, since
+// some parsers take the two for the same. The mentioned names are by their wire.Fold. The error is
+// a Failure.
 func (a *Arguments) CheckNames(mentioned map[string][]string) error {
 	if len(mentioned) == 0 {
 		return nil
@@ -82,7 +83,7 @@ func (a *Arguments) CheckNames(mentioned map[string][]string) error {
 	return nil
 }
 
-// argumentParser reads one JSON text.
+// argumentParser reads a JSON text.
 type argumentParser struct {
 	d     *jsontext.Decoder
 	names map[string]bool
@@ -148,8 +149,8 @@ func (p *argumentParser) object(depth int) (any, error) {
 	return members, err
 }
 
-// exactNumber returns a JSON number as an int64, uint64 or float64 with the value that it
-// is written with.
+// exactNumber returns a JSON number as an int64, uint64 or float64 with exactly the value of its
+// text.
 func exactNumber(text string) (any, error) {
 	if i, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return i, nil
@@ -165,7 +166,7 @@ func exactNumber(text string) (any, error) {
 	switch whole := f == math.Trunc(f); {
 	case math.Abs(f) < ExactFloats:
 		return f, nil
-	case !whole || math.Abs(f) == 1<<64: // the latter is also what the largest uint64 becomes as a float
+	case !whole || math.Abs(f) == 1<<64: // as a float, the largest uint64 is 1<<64, too
 		return nil, inexact
 	case f >= -1<<63 && f < 1<<63:
 		return int64(f), nil
@@ -181,7 +182,7 @@ func decimal(text string) string {
 	text, exponent, _ := strings.Cut(strings.ToLower(text), "e")
 	e, err := strconv.Atoi(exponent)
 	if err != nil && exponent != "" {
-		return "" // its exponent is out of all bounds
+		return "" // an exponent out of all bounds
 	}
 	text, negative := strings.CutPrefix(text, "-")
 	whole, fraction, _ := strings.Cut(text, ".")

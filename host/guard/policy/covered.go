@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Covered returns which rules can never decide, by their indices, with the earlier rule that
-// decides in their place. It only finds what the patterns show: that one earlier rule without
-// a condition is about everything that the rule is about, and for all its clients.
+// Covered returns the rules that can never decide, by their indices, with the earlier rule that
+// decides in their place. Only patterns are compared: an earlier rule without a condition matches
+// every request of the rule, and of all its clients.
 func (p *Policy) Covered() map[int]int {
 	covered := map[int]int{}
 	for i, later := range p.rules {
@@ -18,8 +18,8 @@ func (p *Policy) Covered() map[int]int {
 	return covered
 }
 
-// covers reports whether r decides about every request for which the other rule is. Not all
-// such rules are found.
+// covers reports whether r decides about every request of the other rule. covers does not find all
+// such rules.
 func (r *rule) covers(other *rule) bool {
 	if r.condition != nil || r.Clients != nil && (other.Clients == nil || !allCovered(r.Clients, other.Clients)) {
 		return false
@@ -27,15 +27,14 @@ func (r *rule) covers(other *rule) bool {
 	if r.everything || other.everything {
 		return r.everything
 	}
-	// A rule that allows is only for URIs that it matches in all their forms.
+	// A rule that allows is only for URIs that match in all their forms.
 	uris := r.Action != Allow || other.Action == Allow
 	return allCovered(r.Tools, other.Tools) && allCovered(r.Prompts, other.Prompts) &&
 		(len(other.Resources) == 0 || uris && allCovered(r.Resources, other.Resources)) &&
 		(len(other.Completions) == 0 || uris && allCovered(r.Completions, other.Completions))
 }
 
-// allCovered reports whether whatever one of the other patterns matches is matched by one of
-// the patterns.
+// allCovered reports whether every text that matches another pattern also matches a pattern of all.
 func allCovered(all, others []string) bool {
 	return !slices.ContainsFunc(others, func(other string) bool {
 		return !slices.ContainsFunc(all, func(p string) bool { return patternCovers(p, other) })
@@ -47,7 +46,7 @@ func patternCovers(pattern, other string) bool {
 		return true
 	}
 	at := strings.IndexAny(other, wildcards)
-	if at < 0 { // it matches one text
+	if at < 0 { // the pattern matches a single text
 		return newPatterns([]string{pattern}).matchName(other)
 	}
 	begin, rest, _ := strings.Cut(pattern, "*")

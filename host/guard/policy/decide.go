@@ -2,19 +2,18 @@ package policy
 
 import "fmt"
 
-// Step is what became of one rule in a decision.
+// Step is the outcome of a rule in a decision.
 type Step struct {
 	Rule    string
 	Matched bool
-	// Why says why the rule did not match, or why its condition failed; "" if it simply
-	// matched.
+	// Why is why the rule did not match, or why its condition failed; "" for a plain match.
 	Why string
 }
 
-// Missing is what is not known of a request that was made earlier.
+// Missing is an unknown part of an earlier request.
 type Missing string
 
-// What may be missing.
+// The parts of a request that may be missing.
 const (
 	ArgumentsNotRecorded Missing = "the arguments, which were not recorded"
 	ArgumentsRedacted    Missing = "the arguments, which were redacted"
@@ -22,31 +21,30 @@ const (
 	LabelsUnknown        Missing = "what the session had been given, which is not recorded"
 )
 
-// Unknown says what is not known of a request that was made earlier.
+// Unknown lists the unknown parts of an earlier request.
 type Unknown struct {
 	Arguments  Missing // why they are not known; "" if they are
-	Definition bool    // of the tool, as it was then
-	Given      bool    // the labels of what the session had been given
+	Definition bool    // of the tool, as at the time of the request
+	Given      bool    // the labels of the answers in the session
 }
 
-// Doubt says why there is no decision about a request that was made earlier.
+// Doubt says why no decision about an earlier request is possible.
 type Doubt struct {
-	Rule    string // the first one that cannot be applied
+	Rule    string // the first rule that cannot be applied
 	Missing Missing
 }
 
 func (d Doubt) String() string { return fmt.Sprintf("rule %q reads %s", d.Rule, d.Missing) }
 
-// decide returns the decision, without what identifies it. trace, if not nil, gets a step
-// for each rule up to the one that decided. e counts the calls per minute; nil: there were
-// none.
+// decide returns the decision, without an id. trace, if not nil, gets a step for each rule up to
+// the deciding rule. e counts the calls per minute; nil: no calls.
 func (p *Policy) decide(r *Request, e *Engine, trace func(Step)) Decision {
 	d, _ := p.judge(r, e, Unknown{}, trace)
 	return d
 }
 
-// judge is decide for a request of which something is not known. If the decision depends on
-// that, doubt says why there is none; otherwise it is nil.
+// judge is decide for a request with unknown parts. If the decision depends on an unknown part,
+// doubt says which; otherwise doubt is nil.
 func (p *Policy) judge(r *Request, e *Engine, unknown Unknown, trace func(Step)) (_ Decision, doubt *Doubt) {
 	var v *Values
 	stateful, uri := false, resourceOf(r)
@@ -95,8 +93,8 @@ func (p *Policy) judge(r *Request, e *Engine, unknown Unknown, trace func(Step))
 	return Decision{Action: p.fallback, Rule: DefaultRule, stateful: stateful}, nil
 }
 
-// Explain returns the decision about a request, as if nothing had been called in the last
-// minute, with what became of each rule up to the one that decided.
+// Explain returns the decision about a request, as if no call had been made in the last minute,
+// with the outcome of each rule up to the deciding rule.
 func (p *Policy) Explain(r Request) (Decision, []Step) {
 	var steps []Step
 	d := p.decide(&r, nil, func(s Step) { steps = append(steps, s) })

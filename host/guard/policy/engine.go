@@ -6,18 +6,17 @@ import (
 	"time"
 )
 
-// Engine decides with a policy that can be replaced, and counts the calls of clients. It is
-// safe for concurrent use.
+// Engine decides with a replaceable policy, and counts the calls of clients. Concurrent use is
+// safe.
 type Engine struct {
 	policy atomic.Pointer[Policy]
 	now    func() time.Time
 
-	// deciding makes decisions that depend on what was called before, and counts what they
-	// allow, one at a time. Otherwise two calls at once could both be the last one that a
-	// rule allows.
+	// deciding serializes the decisions that depend on earlier calls, with their counting.
+	// Otherwise two concurrent calls could both be the last call that a rule allows.
 	deciding sync.Mutex
 
-	mu      sync.Mutex // a leaf; guards what follows
+	mu      sync.Mutex // a leaf; guards the following fields
 	clients map[string]*minutes
 }
 
@@ -28,14 +27,13 @@ func NewEngine(p *Policy, now func() time.Time) *Engine {
 	return e
 }
 
-// SetPolicy replaces the policy; nil: everything is allowed. Calls that have been counted
-// stay so.
+// SetPolicy replaces the policy; nil: everything is allowed. The counts of calls stay.
 func (e *Engine) SetPolicy(p *Policy) { e.policy.Store(p) }
 
-// Active reports whether there is a policy.
+// Active reports whether a policy exists.
 func (e *Engine) Active() bool { return e.policy.Load() != nil }
 
-// Decide decides about a request. It waits for nothing but other decisions.
+// Decide decides about a request. Decide waits for other decisions only.
 func (e *Engine) Decide(r Request) Decision {
 	p := e.policy.Load()
 	if p == nil {
@@ -46,7 +44,7 @@ func (e *Engine) Decide(r Request) Decision {
 		if b.policy == p && b.definition == definitionOf(&r) {
 			return *b
 		}
-		r.Commit = false // it counts once
+		r.Commit = false // already counted
 	}
 	if p.stateful {
 		e.deciding.Lock()
@@ -61,9 +59,9 @@ func (e *Engine) Decide(r Request) Decision {
 	return d
 }
 
-// Judge decides about a request that was made earlier, and counts it as called unless it is
-// denied: what is asked for counts as approved. If the decision depends on what is unknown,
-// doubt says so, and the request counts, too; otherwise doubt is nil.
+// Judge decides about an earlier request, and counts the request as called unless denied: the
+// action Ask counts as approved. If the decision depends on an unknown part, doubt says which, and
+// the request counts, too; otherwise doubt is nil.
 func (e *Engine) Judge(r Request, unknown Unknown) (d Decision, doubt *Doubt) {
 	e.deciding.Lock()
 	defer e.deciding.Unlock()
@@ -74,8 +72,8 @@ func (e *Engine) Judge(r Request, unknown Unknown) (d Decision, doubt *Doubt) {
 	return d, doubt
 }
 
-// decision returns the decision of a policy, or the earlier one if nothing that matters to
-// it has changed.
+// decision returns the decision of a policy, or the earlier decision if nothing relevant has
+// changed.
 func (e *Engine) decision(p *Policy, r *Request) Decision {
 	definition := definitionOf(r)
 	if b := r.Before; b != nil && b.policy == p && b.definition == definition && !b.stateful && !b.committed {
@@ -86,7 +84,7 @@ func (e *Engine) decision(p *Policy, r *Request) Decision {
 	return d
 }
 
-// definition identifies a definition as it is in memory. Definitions do not change there.
+// definition identifies a definition in memory. Definitions in memory do not change.
 type definition struct {
 	first *byte
 	size  int
@@ -118,8 +116,8 @@ func (e *Engine) count(r *Request) {
 // credentials may say anything about itself, so all of them count together.
 func (c *Caller) account() string { return c.Principal }
 
-// lastMinute returns how many calls the client of a request has made in the last minute,
-// and how many of the same tool. full says that the latter is not known.
+// lastMinute returns the number of calls of the request's client in the last minute, and the number
+// of calls of the same tool. full means: the second number is not known.
 func (e *Engine) lastMinute(r *Request) (all, same int64, full bool) {
 	if e == nil {
 		return 0, 0, false

@@ -5,29 +5,28 @@ import "sync"
 // maxTargets is how many different tools a History holds.
 const maxTargets = 10_000
 
-// History is what a session or run has called. The zero value is empty, and so is nil. It
-// is safe for concurrent use.
+// History is the list of calls of a session or run. The zero value is empty, and so is nil.
+// Concurrent use is safe.
 type History struct {
 	mu      sync.Mutex     // a leaf
 	calls   int64          // of everything
 	byCall  map[call]int64 // how often
-	order   []call         // those of byCall, as first seen
+	order   []call         // the keys of byCall, as first seen
 	called  []string       // the tools of byCall, as first seen; only appended to
 	servers []string       // the servers of byCall, as first seen; only appended to
-	full    bool           // there were more than maxTargets
+	full    bool           // the calls had more than maxTargets targets
 	given   Given
 }
 
-// Given is what a session was given by tools (package flow).
+// Given is the kind of answers that a session got from tools (package flow).
 type Given struct {
 	Private   bool `json:"private,omitempty"`   // answers that must not leak
 	Untrusted bool `json:"untrusted,omitempty"` // answers that must not steer
-	// Flagged says that a run in the session tried to send something that it must not, or may
-	// have.
+	// Flagged means: a run in the session tried to send forbidden data, or may have.
 	Flagged bool `json:"flagged,omitempty"`
 }
 
-// Give adds to what the session was given.
+// Give adds answers to the record of the session.
 func (h *History) Give(g Given) {
 	if h == nil {
 		return
@@ -39,7 +38,7 @@ func (h *History) Give(g Given) {
 	h.given.Flagged = h.given.Flagged || g.Flagged
 }
 
-// Given returns what the session was given.
+// Given returns the kinds of answers that the session got.
 func (h *History) Given() Given {
 	if h == nil {
 		return Given{}
@@ -55,8 +54,8 @@ type call struct {
 	server, name string
 }
 
-// callOf returns what a request counts as. URIs have no bound, so that resources count
-// together for their server.
+// callOf returns the entry under which a request counts. URIs are unbounded, so all resources of a
+// server count together.
 func callOf(r *Request) call {
 	if r.Kind == KindTool || r.Kind == KindPrompt {
 		return call{r.Kind, r.Server, r.Name}
@@ -64,8 +63,7 @@ func callOf(r *Request) call {
 	return call{r.Kind, r.Server, ""}
 }
 
-// Add adds a call of a tool that was made before, such as by the run that this one
-// continues.
+// Add adds an earlier call of a tool, for example of the run that this run continues.
 func (h *History) Add(server, tool string) { h.add(call{KindTool, server, tool}) }
 
 func (h *History) add(c call) { h.addTimes(c, 1) }
@@ -101,13 +99,13 @@ func (h *History) addTimes(c call, times int64) {
 	h.servers = append(h.servers, c.server)
 }
 
-// errForgotten is the failure of a condition that asks what was called when that was too
-// much to remember.
+// errForgotten is the failure of a condition about earlier calls when the calls were too many to
+// remember.
 const errForgotten = Failure("more tools were called than are remembered")
 
 // snapshot is the state of a History. Its slices must not be changed.
 type snapshot struct {
-	calls, same     int64 // calls of everything, and of one tool
+	calls, same     int64 // calls of everything, and of a single tool
 	called, servers []string
 	full            bool
 	given           Given
@@ -127,9 +125,9 @@ func (h *History) at(c call) snapshot {
 type Counts struct {
 	// Total is how often something was called.
 	Total int64 `json:"total,omitempty"`
-	// Calls is what was called, in the order of the first calls.
+	// Calls are the calls, in the order of their first use.
 	Calls []Call `json:"calls,omitempty"`
-	// Full says that there was more than is remembered.
+	// Full means: more was called than is remembered.
 	Full bool `json:"full,omitempty"`
 	Given
 }
@@ -190,7 +188,7 @@ func (w *window) at(second int64) {
 type minutes struct {
 	all    window
 	byCall map[call]*window
-	full   bool // there were more than maxTargets
+	full   bool // the calls had more than maxTargets targets
 }
 
 func (m *minutes) add(second int64, c call) {
@@ -210,7 +208,7 @@ func (m *minutes) add(second int64, c call) {
 	}
 }
 
-// forget removes the tools that were not called in the last minute.
+// forget removes the tools without a call in the last minute.
 func (m *minutes) forget(second int64) {
 	for c, w := range m.byCall {
 		if w.at(second); w.total == 0 {

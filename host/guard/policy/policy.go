@@ -1,20 +1,10 @@
-// Package policy decides whether a request may be made: a call of a tool, by a client or
-// by a script, a read of a resource, a prompt, a completion.
+// Package policy decides whether a request may be made: a call of a tool, by a client or by a
+// script, a read of a resource, a prompt, a completion. Begin with [Request] and [Decision];
+// [Policy] has compiled rules, and [Engine] decides for a running proxy.
 //
-//	policy.go     Request, Decision, DeniedError
-//	approval.go   Approval: what people have decided about a request
-//	rule.go       Rule, Condition, Policy: compiling rules, and which requests they are for
-//	covered.go    rules that can never decide
-//	unknown.go    names in rules that nothing has
-//	values.go     the variables of conditions
-//	arguments.go  arguments as values that are exact
-//	decide.go     which rule decides, and why
-//	engine.go     Engine: decisions of a running proxy
-//	history.go    what a session, run or client has called before
-//
-// Rules are tried in order, and the first that matches decides. A condition that cannot be
-// evaluated denies, whatever the action of its rule: nothing is permitted by a mistake, nor
-// by arguments that were made to cause one.
+// Rules are tried in order, and the first rule that matches decides. A condition that cannot be
+// evaluated denies, whatever the action of its rule: neither a mistake, nor arguments made to cause
+// a mistake, permit a request.
 package policy
 
 import (
@@ -22,7 +12,7 @@ import (
 	"strings"
 )
 
-// Kind is what a Request asks for.
+// Kind is the kind of a Request.
 type Kind string
 
 // The kinds of requests.
@@ -31,10 +21,10 @@ const (
 	KindResource   Kind = "resource" // a read of a resource, or a subscription
 	KindPrompt     Kind = "prompt"
 	KindCompletion Kind = "completion" // of an argument of a prompt or of a resource template
-	KindMethod     Kind = "method"     // a request that we forward without knowing its method
+	KindMethod     Kind = "method"     // a forwarded request with an unknown method
 )
 
-// Action is what happens to a request.
+// Action is the outcome of a decision.
 type Action string
 
 // The actions. A Decision without an action allows.
@@ -44,36 +34,36 @@ const (
 	Deny  Action = "deny"
 )
 
-// The names of servers for what is not of an upstream.
+// Names that stand for a server, for targets without an upstream.
 const (
 	SavedTools   = "tools"
 	BuiltinTools = "builtin"
 )
 
-// Request is what is decided about.
+// Request is the subject of a decision.
 type Request struct {
 	Kind       Kind
 	Server     string // real name; SavedTools, BuiltinTools
 	Name       string // the server's own name of the tool or prompt; the URI of a resource; the method
 	Arguments  []byte // raw JSON object; nil for none. Aliased, not changed
-	Definition []byte // raw definition; nil if there is none
-	// Version is the tools.Definition.Hash of a saved tool, which its Definition does not
-	// tell apart from one with other code; "" for others.
+	Definition []byte // raw definition; nil for none
+	// Version is the tools.Definition.Hash of a saved tool, whose Definition alone does not show a
+	// change of code; "" for other targets.
 	Version string
 	Caller  Caller
 
-	// Commit says that the request is made now if it is allowed, so that it counts as
-	// called. Without it, the decision is preliminary.
+	// Commit means: the request is made now if allowed, and counts as called. Without Commit, the
+	// decision is preliminary.
 	Commit bool
-	// Before is an earlier decision about the same request; nil for none. A request that
-	// counted then does not count again.
+	// Before is an earlier decision about the same request; nil for none. A request counts only
+	// once.
 	Before *Decision
-	// Approved says that a person has allowed the request, so that it counts as called if
-	// the action is Ask.
+	// Approved means: a person has allowed the request, which counts as called if the action is
+	// Ask.
 	Approved bool
 }
 
-// Target returns the name of what is asked for, as in rules, permissions and approvals.
+// Target returns the target of the request, as in rules, permissions and approvals.
 func (r Request) Target() string {
 	if r.Name == "" {
 		return r.Server
@@ -87,31 +77,31 @@ type Caller struct {
 	Token     bool   // Client is the name of a token
 	Session   string // route.Session.ID
 	Principal string // route.Session.Principal
-	Script    string // the saved tool or eval_starlark that calls; "" for a direct call
+	Script    string // the calling saved tool or eval_starlark; "" for a direct call
 	Run       string // id of the run; "" for a direct call
 
-	// What the session, and the run with all runs of saved tools in it, have called
-	// before; nil for nothing.
+	// SessionCalls and RunCalls are the earlier calls of the session, and of the run with all its
+	// runs of saved tools; nil for none.
 	SessionCalls, RunCalls *History
 }
 
 // Decision is the outcome for a request.
 type Decision struct {
 	Action Action
-	Rule   string // name of the rule that decided; DefaultRule if none did
+	Rule   string // name of the deciding rule; DefaultRule for none
 	Reason string // of the rule; may be ""
 
-	// Approval says what people have decided, once they were asked; else nil.
+	// Approval is the decision of people, if people were asked; else nil.
 	Approval *Approval
 
-	committed bool // it counted as called
-	stateful  bool // it depends on what was called before
-	// What it was made with; see Engine.
+	committed bool // the request counted as called
+	stateful  bool // the decision depends on earlier calls
+	// The inputs of the decision; see Engine.
 	policy     *Policy
 	definition definition
 }
 
-// DefaultRule stands for a rule in a Decision that no rule has made.
+// DefaultRule stands for the rule in a Decision without a rule.
 const DefaultRule = "default"
 
 // Allowed reports whether the request may be made without asking anybody.
@@ -120,7 +110,7 @@ func (d Decision) Allowed() bool { return d.Action == Allow || d.Action == "" }
 // Plain reports whether no rule has decided and the request may be made.
 func (d Decision) Plain() bool { return d.Allowed() && (d.Rule == DefaultRule || d.Rule == "") }
 
-// DeniedError says that policy does not permit a request.
+// DeniedError reports a request that policy does not permit.
 type DeniedError struct {
 	Target   string // Request.Target
 	Decision Decision

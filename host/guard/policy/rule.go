@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// Rule is one rule of a policy, as it is written. A nil list of patterns is not there.
+// Rule is a rule of a policy, as written. A nil list of patterns is absent.
 type Rule struct {
 	Name string
 	// Clients are patterns of [path.Match] for Caller.Client. Like in the other lists,
@@ -24,43 +24,42 @@ type Rule struct {
 	Reason                                 string
 }
 
-// Condition is a compiled condition of a rule. It is safe for concurrent use.
+// Condition is a compiled condition of a rule. Concurrent use is safe.
 type Condition interface {
 	Reads() Reads
 	// Holds evaluates the condition. The text of the error has no values of arguments.
 	Holds(v *Values) (bool, error)
 }
 
-// Reads says what a condition reads.
+// Reads lists the inputs of a condition.
 type Reads struct {
-	Calls      bool // what was called before
+	Calls      bool // earlier calls
 	Arguments  bool
 	Definition bool // of the tool
-	Given      bool // what the session was given
+	Given      bool // answers in the session
 }
 
-// Failure says why a condition could not be evaluated. It has no values of arguments.
+// Failure says why a condition could not be evaluated. A Failure has no values of arguments.
 type Failure string
 
 func (f Failure) Error() string { return string(f) }
 
 // RuleError is a mistake in the condition of a Rule.
 type RuleError struct {
-	Rule int // its index
-	// Offset is where the mistake is in the condition, in code points; -1 if it is not in
-	// one place.
+	Rule int // index of the rule
+	// Offset is the position of the mistake in the condition, in code points; -1 for a mistake
+	// without a position.
 	Offset int
 	Text   string
 }
 
 func (e *RuleError) Error() string { return fmt.Sprintf("rule %d: when: %s", e.Rule+1, e.Text) }
 
-// Policy is a compiled policy. It does not change, so any number of goroutines may use
-// it.
+// Policy is a compiled policy. A Policy does not change: any number of goroutines may use it.
 type Policy struct {
 	rules    []*rule
 	fallback Action
-	stateful bool // a rule reads what was called before
+	stateful bool // a rule reads earlier calls
 }
 
 // rule is a compiled Rule.
@@ -69,13 +68,13 @@ type rule struct {
 	clients   patterns
 	condition Condition // nil: none
 
-	everything                             bool // it has no patterns for any kind
+	everything                             bool // the rule has no patterns for any kind
 	tools, resources, prompts, completions patterns
 }
 
-// Compile compiles rules, and their conditions by a function whose errors lack the index of
-// the rule; see package compile. fallback is the action for requests that no rule matches.
-// The errors are in the order of the rules.
+// Compile compiles rules, and their conditions by a function whose errors lack the index of the
+// rule; see package compile. fallback is the action for requests without a matching rule. The
+// errors are in the order of the rules.
 func Compile(fallback Action, rules []Rule, condition func(text string) (Condition, []*RuleError)) (*Policy, []*RuleError) {
 	p := &Policy{fallback: fallback}
 	var errs []*RuleError
@@ -111,10 +110,10 @@ type patterns []pattern
 
 // pattern is a pattern in the cheapest form.
 type pattern struct {
-	// server is the server that a pattern for targets names, "" if it has a wildcard there
-	// or is not for targets. Names of servers have no dots.
+	// server is the server in a pattern for targets, "" for a wildcard and for other patterns.
+	// Names of servers have no dots.
 	server string
-	// text is the rest of the pattern, without its wildcard if it is a prefix.
+	// text is the rest of the pattern, without the wildcard of a prefix.
 	text string
 	form form
 }
@@ -129,7 +128,7 @@ const (
 
 const wildcards = `*?[\`
 
-// slash stands for a slash in patterns of path.Match and in what is matched.
+// slash stands for a slash in patterns of path.Match and in matched texts.
 const slash = "\x01"
 
 func newPatterns(list []string) patterns {
@@ -165,7 +164,7 @@ func (all patterns) matchTarget(r *Request) bool {
 	})
 }
 
-// matchName reports whether a pattern matches a text that is not a target.
+// matchName reports whether a pattern matches a text other than a target.
 func (all patterns) matchName(name string) bool {
 	return slices.ContainsFunc(all, func(p pattern) bool {
 		if p.server == "" {
@@ -190,7 +189,8 @@ func (p pattern) match(text string) bool {
 	return ok
 }
 
-// reach says why a rule is not for a request, whatever its condition says; "" if it is.
+// reach says why a rule is not for a request, whatever its condition says; "" if the rule is for
+// the request.
 type reach string
 
 const (
@@ -232,7 +232,7 @@ func (r *rule) reaches(q *Request, uri *resource) reach {
 // resource is the URI of a request, with its forms.
 type resource struct{ forms, bare []string }
 
-// resourceOf returns the URI that a request is about, nil if it is about something else.
+// resourceOf returns the URI of a request, nil for a request without a URI.
 func resourceOf(q *Request) *resource {
 	if q.Kind != KindResource && (q.Kind != KindCompletion || !strings.Contains(q.Name, ":")) {
 		return nil
@@ -241,9 +241,9 @@ func resourceOf(q *Request) *resource {
 	return &resource{forms, bare}
 }
 
-// reachesURI reports whether the rule is for a URI. What servers make of one
-// that is written in an unusual way is not known. So a rule that allows is only for what it
-// matches in all forms, and another one for what it matches in any.
+// reachesURI reports whether the rule is for a URI. The proxy does not know how servers read a URI
+// in an unusual form. So a rule that allows must match all forms, and any other rule must match any
+// form.
 func (r *rule) reachesURI(uri *resource, match func(form string) bool) bool {
 	if r.Action == Allow {
 		return !slices.ContainsFunc(uri.forms, func(form string) bool { return !match(form) })

@@ -8,11 +8,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
-// UnknownName is a name in a rule that nothing has.
+// UnknownName is a name in a rule without an object of the name.
 type UnknownName struct {
 	Rule string
-	Name string   // as the rule has it
-	Near []string // names that may be meant, in the same form
+	Name string   // as in the rule
+	Near []string // similar names, in the same form
 }
 
 func (u UnknownName) String() string {
@@ -23,8 +23,8 @@ func (u UnknownName) String() string {
 	return text
 }
 
-// UnknownTools returns those patterns of a rule that name a tool which its server does not
-// have. tools returns the names of a server's tools; known is false if they are not known.
+// UnknownTools returns the patterns of a rule for tools unknown to their servers. tools returns the
+// names of a server's tools; known is false if the names are not known.
 func UnknownTools(rule string, patterns []string, tools func(server string) (names []string, known bool)) []UnknownName {
 	var found []UnknownName
 	for _, target := range patterns {
@@ -45,8 +45,8 @@ func UnknownTools(rule string, patterns []string, tools func(server string) (nam
 	return found
 }
 
-// UnknownClients returns those patterns of a rule that match no name of a token. The rule is
-// still for clients without a token that call themselves so.
+// UnknownClients returns the patterns of a rule that match no name of a token. The rule still
+// applies to clients without a token that call themselves so.
 func UnknownClients(rule string, patterns, tokens []string) []UnknownName {
 	var found []UnknownName
 	for _, client := range patterns {

@@ -5,11 +5,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// Values are the values of variables for one decision. They are read when a condition
-// needs them.
+// Values are the values of variables for a decision. A value is read when a condition needs it.
 type Values struct {
 	request   Request
-	engine    *Engine // counts the calls per minute; nil: there were none
+	engine    *Engine // counts the calls per minute; nil: no calls
 	arguments *Arguments
 	failed    error // of reading the arguments
 	session   *snapshot
@@ -24,8 +23,8 @@ func (v *Values) Arguments() (*Arguments, error) {
 	return v.arguments, v.failed
 }
 
-// Variable returns the value of a variable other than args. known reports that there is such
-// a variable. The error is a Failure.
+// Variable returns the value of a variable other than args. known reports whether the variable
+// exists. The error is a Failure.
 func (v *Values) Variable(name string) (value any, known bool, err error) {
 	value, known = v.ofRequest(name)
 	if !known {
@@ -65,14 +64,14 @@ func (v *Values) ofRequest(name string) (any, bool) {
 	return annotation(r, name)
 }
 
-// before resolves the variables about what was called before.
+// before resolves the variables about earlier calls.
 func (v *Values) before(name string) (value any, known bool, err error) {
 	if v.session == nil {
 		c := callOf(&v.request)
 		session, run := v.request.Caller.SessionCalls.at(c), v.request.Caller.RunCalls.at(c)
 		v.session, v.run = &session, &run
 	}
-	// remembered returns a value that is known unless there was too much to remember.
+	// remembered returns a value, or a failure if the calls were too many to remember.
 	remembered := func(full bool, value any) (any, bool, error) {
 		if full {
 			return nil, true, errForgotten
@@ -118,23 +117,22 @@ func ofTool(r *Request, text string) string {
 	return text
 }
 
-// definitionDigest returns the digest of the definition as its server sent it; "" if there
-// is none.
+// definitionDigest returns the digest of the definition as its server sent it; "" without a
+// definition.
 func definitionDigest(r *Request) string {
 	if r.Definition == nil {
 		return ""
 	}
-	own, err := wire.Set(r.Definition, wire.Quote(r.Name), "name") // it has the name that clients see
+	own, err := wire.Set(r.Definition, wire.Quote(r.Name), "name") // the definition has the name for clients
 	if err != nil {
 		return ""
 	}
 	return pins.Digest(own)
 }
 
-// annotation resolves a hint. Where a definition has none, it is the default of revision
-// 2025-11-25 (schema, ToolAnnotations), where destructiveHint and idempotentHint only mean
-// something for tools that are not read-only. Reads of resources, prompts and completions
-// count as read-only.
+// annotation resolves a hint. A missing hint has the default of revision 2025-11-25 (schema,
+// ToolAnnotations), where destructiveHint and idempotentHint are defined only for tools that are
+// not read-only. Reads of resources, prompts and completions count as read-only.
 func annotation(r *Request, name string) (hint any, ok bool) {
 	read := r.Kind == KindResource || r.Kind == KindPrompt || r.Kind == KindCompletion
 	readOnly := flag(r, "readOnlyHint", read)
@@ -151,8 +149,7 @@ func annotation(r *Request, name string) (hint any, ok bool) {
 	return nil, false
 }
 
-// flag returns a hint of the definition, or fallback if it has none or if it is not a
-// boolean.
+// flag returns a hint of the definition, or fallback without a boolean hint.
 func flag(r *Request, hint string, fallback bool) bool {
 	if r.Kind != KindTool {
 		return fallback

@@ -14,13 +14,13 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcp/wire"
 )
 
-// analysis finds out what a condition reads, and mistakes that are only mistakes here.
+// analysis finds the inputs of a condition, and mistakes beyond CEL's own.
 type analysis struct {
 	*condition
 	costs costs
 	tree  *ast.AST
-	// computed reports that names of members of args are computed, so that each text in
-	// quotes may be one.
+	// computed reports computed names of members of args, which make each text in quotes a possible
+	// name.
 	computed bool
 	texts    []string
 	// at is the offset of a mistake, which mistake describes; "" for none.
@@ -28,8 +28,8 @@ type analysis struct {
 	mistake string
 }
 
-// analyse sets what a condition reads, and notes the sizes of regular expressions in costs.
-// mistake says what is wrong at an offset, "" if nothing is.
+// analyse sets the inputs of a condition, and notes the sizes of regular expressions in costs.
+// mistake describes the mistake at an offset, "" for none.
 func (c *condition) analyse(tree *ast.AST, costs costs) (at int32, mistake string) {
 	for _, ref := range tree.ReferenceMap() {
 		for _, v := range variables {
@@ -127,7 +127,7 @@ func (a *analysis) key(key, of ast.Expr) {
 
 func (a *analysis) isMap(e ast.Expr) bool { return a.tree.GetType(e.ID()).Kind() == types.MapKind }
 
-// mention notes the name of a member that the condition mentions.
+// mention notes the name of a member in the condition.
 func (a *analysis) mention(name string) {
 	folded := wire.Fold(name)
 	a.names[folded] = append(a.names[folded], name)

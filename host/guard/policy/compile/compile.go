@@ -1,11 +1,6 @@
 // Package compile compiles the policy of a configuration, with its conditions in CEL
-// (github.com/google/cel-spec). Only who judges by a policy links it: package policy has what
-// others know of policies.
-//
-//	compile.go    Policy, Of, Rules
-//	condition.go  conditions
-//	analysis.go   what a condition reads
-//	cost.go       what calls in conditions cost, and those that would cost too much
+// (github.com/google/cel-spec). Begin with [Policy] and [Of]. Only programs that judge by a policy
+// link this package; all other code gets by with package policy.
 package compile
 
 import (
@@ -13,7 +8,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/guard/policy"
 )
 
-// Policy compiles the policy of a configuration. It is for [config.LoadOptions].
+// Policy compiles the policy of a configuration, for [config.LoadOptions].
 func Policy(p *config.Policy) (config.CompiledPolicy, []config.RuleMistake) {
 	var rules []policy.Rule
 	for _, r := range p.Rules {
@@ -35,8 +30,8 @@ func Rules(fallback policy.Action, rules ...policy.Rule) (*policy.Policy, []*pol
 	return policy.Compile(fallback, rules, newCondition)
 }
 
-// Of returns the compiled policy of a configuration, nil if it has none. If the configuration
-// was loaded without [Policy], the result denies everything.
+// Of returns the compiled policy of a configuration, nil for none. If the configuration was loaded
+// without [Policy], the result denies everything.
 func Of(p *config.Policy) *policy.Policy {
 	if p.Default == "" && p.File == "" && len(p.Rules) == 0 {
 		return nil

@@ -24,19 +24,19 @@ import (
 // Bounds of conditions. A unit of cost is about ten nanoseconds.
 const (
 	maxCost      = 1_000_000 // of an evaluation; more is a failure
-	maxItems     = 2_000     // that exists(), all() and the like look at in an evaluation; more is a failure
-	maxLiteral   = 100       // length of what replace() and join() insert, in code points
+	maxItems     = 2_000     // items for exists(), all() and the like in an evaluation; more is a failure
+	maxLiteral   = 100       // length of texts inserted by replace() and join(), in code points
 	maxCondition = 10_000    // length of a condition in code points
 	maxRegexp    = 1_000     // instructions of the program of a regular expression
 	maxNested    = 50        // depth of a condition
 
-	// What the cost of a condition is estimated with, before it has ever been evaluated.
+	// Assumptions for the estimated cost of a condition before the first evaluation.
 	assumedText  = 1_000 // length of a text in the arguments
 	assumedItems = 100   // members of an object, items of an array
 )
 
-// variables are the variables of conditions. Names with dots are variables of their own,
-// so that a misspelled one is found when a condition is compiled.
+// variables are the variables of conditions. A name with dots is a variable of its own, so the
+// compiler finds a misspelled name.
 var variables = []struct {
 	name     string
 	kind     *cel.Type
@@ -72,7 +72,7 @@ var variables = []struct {
 	{"calls.tool.minute", cel.IntType, true},
 }
 
-// environment returns what conditions are compiled in.
+// environment returns the environment for compiling conditions.
 var environment = sync.OnceValues(func() (*cel.Env, error) {
 	opts := []cel.EnvOption{
 		ext.Strings(ext.StringsVersion(5)), // the first with costs
@@ -88,12 +88,12 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 	return cel.NewEnv(opts...)
 })
 
-// condition is a compiled condition. It is safe for concurrent use.
+// condition is a compiled condition. Concurrent use is safe.
 type condition struct {
 	program cel.Program
 	reads   policy.Reads
-	// names are the names of members that it mentions, by the form in which parsers that
-	// ignore case and separators compare them.
+	// names are the names of members in the condition, by the form in which parsers that ignore
+	// case and separators compare names.
 	names map[string][]string
 }
 
@@ -146,8 +146,8 @@ func costText(n uint64) string {
 	return fmt.Sprint(n)
 }
 
-// explainIssue makes a message of the compiler clearer. It is about what begins at an offset
-// of the text of a condition.
+// explainIssue makes a message of the compiler clearer. The message is about the text of a
+// condition from offset on.
 func explainIssue(text string, offset int, message string) string {
 	if name, ok := strings.CutPrefix(message, "undeclared reference to '"); ok {
 		name, _, _ = strings.Cut(name, "'")
@@ -185,7 +185,7 @@ func offsetOf(text string, line, column int) int {
 	return offset + max(column, 0)
 }
 
-// sizes are the sizes that costs are estimated with.
+// sizes are the sizes for estimated costs.
 type sizes struct{}
 
 // EstimateSize implements checker.CostEstimator.
@@ -205,8 +205,8 @@ func (sizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNod
 
 var errCostly = policy.Failure(fmt.Sprintf("it costs more than %d", maxCost))
 
-// cancelled has ended. An evaluation looks at it once it has looked at maxItems items. The
-// library's cost does not bound loops well: what it keeps for each item makes the next slower.
+// cancelled has ended. An evaluation looks at cancelled after maxItems items. The library's cost
+// does not bound loops well: the record of each item makes the next item slower.
 var cancelled = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -261,7 +261,7 @@ func (a activation) ResolveName(name string) (any, bool) {
 	return value, known
 }
 
-// knownErrors are the beginnings of messages that contain no values of arguments.
+// knownErrors are the beginnings of messages without values of arguments.
 var knownErrors = []string{"no such overload", "division by zero", "modulus by zero", "integer overflow", "index out of bounds"}
 
 // failed returns the Failure for an error of an evaluation.

@@ -15,19 +15,18 @@ import (
 	"cel.dev/cel-go/interpreter"
 )
 
-// The library's costs are too low for what arguments can be: it takes two lists for one
-// value each, whatever is in them, counts 1 for functions of values whose type is not known
-// when the condition is compiled, and counts a call after it. So the costs here follow what
-// is looked at, and no single call does much more than arguments have bytes.
+// The library's costs are too low for possible arguments: a list counts as a single value, whatever
+// its content, a function of values of a type unknown at compile time counts 1, and a call counts
+// only afterwards. So the costs here follow the values that are looked at, and no single call does
+// much more work than arguments have bytes.
 const (
-	valueCost   = 5  // looking at one value
-	bytesOfUnit = 10 // of text that are looked at for one unit
+	valueCost   = 5  // looking at a value
+	bytesOfUnit = 10 // bytes of text for a unit
 )
 
-// costs are the costs of the calls of one condition. They implement
-// interpreter.ActualCostEstimator.
+// costs are the costs of the calls of a condition. They implement interpreter.ActualCostEstimator.
 type costs struct {
-	patterns map[string]uint64 // sizes of the programs of its regular expressions
+	patterns map[string]uint64 // sizes of the programs of regular expressions
 }
 
 // CallCost returns the cost of a call, in units of maxCost; nil if the library's is right.
@@ -58,7 +57,7 @@ func (c costs) CallCost(function, _ string, args []ref.Val, result ref.Val) *uin
 	return &cost
 }
 
-// compares are the functions that look at two values until they differ.
+// compares are the functions that compare two values up to the first difference.
 var compares = map[string]bool{
 	operators.Equals: true, operators.NotEquals: true,
 	operators.Less: true, operators.LessEquals: true, operators.Greater: true, operators.GreaterEquals: true,
@@ -90,10 +89,10 @@ func textLength(v ref.Val) uint64 {
 	return 0
 }
 
-// weigh returns the cost of looking at all that is in a value. It stops soon after maxCost.
+// weigh returns the cost of looking at a whole value. weigh stops soon after maxCost.
 func weigh(v ref.Val) uint64 { return (&weighing{most: maxCost}).of(v) }
 
-// weighing adds up the cost of looking at values until it reaches most.
+// weighing adds up the cost of looking at values until the sum reaches most.
 type weighing struct{ most, sum uint64 }
 
 func (w *weighing) of(v any) uint64 {
@@ -147,8 +146,8 @@ func (c costs) match(text, pattern ref.Val) uint64 {
 	return (textLength(text) + 1) * c.patterns[string(p)] / bytesOfUnit
 }
 
-// compilePattern compiles a regular expression of a condition, and notes its size. mistake
-// says why it cannot be used; "" if it can.
+// compilePattern compiles a regular expression of a condition, and notes its size. mistake says why
+// the expression is refused; "" for none.
 func (c costs) compilePattern(text string) (mistake string) {
 	tree, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
@@ -165,8 +164,8 @@ func (c costs) compilePattern(text string) (mistake string) {
 	return ""
 }
 
-// matching returns the option that replaces the library's matching by one that refuses, in
-// place of a call whose cost would only be known when it is over.
+// matching returns the option that replaces the library's matching: a call that would cost too much
+// is refused before, not afterwards.
 func (c costs) matching() cel.ProgramOption {
 	factory := func(call interpreter.InterpretableCall, text string) (interpreter.InterpretableCall, error) {
 		pattern, err := regexp.Compile(text)
@@ -191,8 +190,8 @@ func (c costs) matching() cel.ProgramOption {
 	return cel.OptimizeRegex(all...)
 }
 
-// searching replaces functions of the library that take time proportional to the product of
-// two lengths. The results are the same.
+// searching replaces functions of the library with a time proportional to the product of two
+// lengths. The results are the same.
 func searching() []cel.EnvOption {
 	overload := func(id string, offset bool, f func(text, part string, from int64) ref.Val) cel.FunctionOpt {
 		of := []*cel.Type{cel.StringType, cel.StringType}
@@ -216,8 +215,8 @@ func searching() []cel.EnvOption {
 	}
 }
 
-// first returns where a part occurs first in a text at an offset or after it, in code
-// points; -1 if it does not. An offset of -1 is the beginning.
+// first returns the first position of a part in a text at an offset or later, in code points; -1
+// for none. An offset of -1 is the beginning.
 func first(text, part string, from int64) ref.Val {
 	from = max(from, 0)
 	n := int64(utf8.RuneCountInString(text))
@@ -235,8 +234,8 @@ func first(text, part string, from int64) ref.Val {
 	return types.Int(from + int64(utf8.RuneCountInString(text[skipped:skipped+at])))
 }
 
-// last returns where a part occurs last in a text at an offset or before it; -1 if it does
-// not. An offset of -1 is the end.
+// last returns the last position of a part in a text at an offset or before; -1 for none. An offset
+// of -1 is the end.
 func last(text, part string, from int64) ref.Val {
 	n := int64(utf8.RuneCountInString(text))
 	switch {
