@@ -10,15 +10,16 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
-// Difference is one setting in which two servers differ. Secrets in the texts are masked.
+// Difference is a setting in which two servers differ. Secrets in the texts are masked.
 type Difference struct {
 	Setting string `json:"setting"`
-	Ours    string `json:"ours"` // "" if it is not set
+	Ours    string `json:"ours"` // "" if not set
 	Theirs  string `json:"theirs"`
 }
 
-// Compare returns in what a server of our configuration and one of a host differ, nil if
-// they would do the same. Settings that only our configuration has are not compared.
+// Compare returns the differences between a server of the product's configuration and a server of a
+// host, nil for two servers with the same effect. Settings that only the product has are not
+// compared.
 func Compare(ours, theirs *Server, home string) []Difference {
 	var list []Difference
 	add := func(setting, a, b string) {
@@ -87,7 +88,7 @@ func compareSettings(prefix string, ours, theirs []Setting, fold func(string) st
 	return list
 }
 
-// sameCommand reports whether two commands are one program: a name is looked up in PATH.
+// sameCommand reports whether two commands are the same program: a name is looked up in PATH.
 func sameCommand(a, b string) bool {
 	if a == b {
 		return true
@@ -103,8 +104,7 @@ func sameCommand(a, b string) bool {
 	return find(a) == find(b)
 }
 
-// MaskedArgs returns the arguments with secrets masked, also those after an option such as
-// --token.
+// MaskedArgs returns the arguments with secrets masked, also after an option such as --token.
 func (s *Server) MaskedArgs() []string {
 	masked := make([]string, len(s.Args))
 	option := ""
@@ -117,7 +117,7 @@ func (s *Server) MaskedArgs() []string {
 	return masked
 }
 
-// quoteArgs returns arguments as one line.
+// quoteArgs returns arguments as a line.
 func quoteArgs(args []string) string {
 	masked := (&Server{Args: args}).MaskedArgs()
 	for i, arg := range masked {
@@ -126,7 +126,7 @@ func quoteArgs(args []string) string {
 	return strings.Join(masked, " ")
 }
 
-// Quote returns a word as a shell reads it.
+// Quote returns a word as a shell reads words.
 func Quote(word string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("@%+=:,./_-", r)

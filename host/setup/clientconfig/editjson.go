@@ -9,9 +9,9 @@ import (
 	"github.com/tailscale/hujson"
 )
 
-// setJSON returns text with the member at path set to raw JSON. Objects on the way are
-// made as needed. Everything else keeps its bytes, except that a comma is added where one
-// is missing. The new value is indented like its neighbours.
+// setJSON returns text with the member at path set to raw JSON. Missing objects on the way are
+// made. All other bytes stay, except for an added comma where needed. The new value is indented
+// like its neighbours.
 func setJSON(text []byte, path []string, raw []byte) ([]byte, error) {
 	root, err := parseJSON(text)
 	if err != nil {
@@ -29,7 +29,7 @@ func setJSON(text []byte, path []string, raw []byte) ([]byte, error) {
 		}
 		v = &m.Value
 	}
-	if depth == len(path) { // it exists: replace its value only
+	if depth == len(path) { // an existing member: replace its value only
 		if sameJSON(v.Value, raw) {
 			return text, nil
 		}
@@ -37,16 +37,16 @@ func setJSON(text []byte, path []string, raw []byte) ([]byte, error) {
 		return pack(text, root), nil
 	}
 	for i := len(path) - 1; i > depth; i-- {
-		name := []byte(hujson.String(path[i])) // Literal.String would unquote it
+		name := []byte(hujson.String(path[i])) // Literal.String would unquote the text
 		raw = fmt.Appendf(nil, "{%s:%s}", name, raw)
 	}
-	object := v.Value.(*hujson.Object) // findMember has checked that
+	object := v.Value.(*hujson.Object) // findMember has checked the type
 	appendMember(object, path[depth], formatted(raw, style, depth+1), style, depth+1)
 	return pack(text, root), nil
 }
 
-// removeJSON returns text without the member at path, and without the comment on the same
-// line after it. removed says whether there was one.
+// removeJSON returns text without the member at path, and without the comment on the same line
+// after the member. removed reports whether the member existed.
 func removeJSON(text []byte, path []string) (_ []byte, removed bool, err error) {
 	root, err := parseJSON(text)
 	if err != nil {
@@ -80,9 +80,8 @@ func pack(text []byte, root *hujson.Value) []byte {
 	return packed
 }
 
-// findMember returns the member of an object with a key, nil if there is none. It is an
-// error if v, which is at path, is no object, or has the key twice: hosts disagree about
-// which one counts.
+// findMember returns the member of an object with a key, nil for none. A value v at path other than
+// an object is an error, and so is a repeated key: hosts disagree about which value counts.
 func findMember(v *hujson.Value, path []string, key string) (*hujson.ObjectMember, error) {
 	object, ok := v.Value.(*hujson.Object)
 	if !ok {
@@ -105,19 +104,19 @@ func findMember(v *hujson.Value, path []string, key string) (*hujson.ObjectMembe
 	return found, nil
 }
 
-// appendMember adds a member at the end of an object. depth is the number of objects that
-// the member is in.
+// appendMember adds a member at the end of an object. depth is the number of objects around the
+// member.
 func appendMember(object *hujson.Object, key string, value hujson.ValueTrimmed, s style, depth int) {
 	m := hujson.ObjectMember{
 		Name:  hujson.Value{Value: hujson.String(key)},
 		Value: hujson.Value{BeforeExtra: hujson.Extra(" "), Value: value},
 	}
-	// AfterExtra can hold a comment on the last member, or one in an empty object. It stays
-	// before the new member.
+	// AfterExtra can hold a comment on the last member, or a comment in an empty object. The
+	// comment stays before the new member.
 	before := bytes.TrimRight(object.AfterExtra, " \t\r\n")
 	m.Name.BeforeExtra = hujson.Extra(string(before) + s.newline + strings.Repeat(s.indent, depth))
 	if n := len(object.Members); n > 0 {
-		if last := &object.Members[n-1].Value; last.AfterExtra != nil { // a trailing comma: keep that form
+		if last := &object.Members[n-1].Value; last.AfterExtra != nil { // keep the form with a trailing comma
 			m.Value.AfterExtra = hujson.Extra{}
 		}
 	}
@@ -125,8 +124,8 @@ func appendMember(object *hujson.Object, key string, value hujson.ValueTrimmed, 
 	object.Members = append(object.Members, m)
 }
 
-// deleteMember removes a member of an object. Comments before it stay, because they can be
-// about what follows as well.
+// deleteMember removes a member of an object. Comments before the member stay, because they may
+// belong to later members as well.
 func deleteMember(object *hujson.Object, m *hujson.ObjectMember) {
 	i, last := 0, len(object.Members)-1
 	for &object.Members[i] != m {
@@ -162,8 +161,7 @@ func concat(before, after hujson.Extra) hujson.Extra {
 	return append(before[:len(before):len(before)], after...)
 }
 
-// afterLine returns extra without a comment on its first line, which is about what was
-// before it.
+// afterLine returns extra without a comment on its first line, which belongs to the value before.
 func afterLine(extra hujson.Extra) hujson.Extra {
 	i := bytes.IndexByte(extra, '\n')
 	if i < 0 || bytes.Contains(extra[:i], []byte("/*")) {
@@ -175,7 +173,7 @@ func afterLine(extra hujson.Extra) hujson.Extra {
 	return extra[i:]
 }
 
-// formatted returns the parsed form of raw JSON, indented for a member at that depth.
+// formatted returns the parsed form of raw JSON, indented for a member at a depth.
 func formatted(raw []byte, s style, depth int) hujson.ValueTrimmed {
 	value := jsontext.Value(bytes.Clone(raw))
 	if err := value.Indent(jsontext.WithIndentPrefix(strings.Repeat(s.indent, depth)), jsontext.WithIndent(s.indent)); err != nil {
@@ -186,12 +184,12 @@ func formatted(raw []byte, s style, depth int) hujson.ValueTrimmed {
 	}
 	v, err := hujson.Parse(value)
 	if err != nil {
-		panic("clientconfig: the new value is not JSON") // it is ours
+		panic("clientconfig: the new value is not JSON") // the value is from this package
 	}
 	return v.Value
 }
 
-// sameJSON reports whether a value is what raw is, apart from the layout.
+// sameJSON reports whether a value equals raw, apart from the layout.
 func sameJSON(v hujson.ValueTrimmed, raw []byte) bool {
 	had := hujson.Value{Value: v}
 	had = had.Clone()

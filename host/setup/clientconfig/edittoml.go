@@ -6,8 +6,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
 )
 
-// setCodex returns text, which root is the tree of, with the table of the entry in it. Keys of
-// the table that are not ours stay.
+// setCodex returns text, whose tree is root, with the table of the entry. Keys of the table that
+// the product does not set stay.
 func setCodex(text []byte, root *object, path []string, e *Entry) (_ []byte, err error) {
 	edited := string(bytes.TrimPrefix(text, utf8BOM))
 	set := func(value any, keys ...string) {
@@ -47,7 +47,7 @@ func (e *Entry) toml() tomldoc.InlineTable {
 	return t
 }
 
-// removeTOML returns text without the table at path, and whether there was one.
+// removeTOML returns text without the table at path, and whether the table existed.
 func removeTOML(text []byte, path []string) (_ []byte, removed bool, err error) {
 	root, err := readTOML(text)
 	if err != nil {

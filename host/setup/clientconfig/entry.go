@@ -11,19 +11,18 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Entry is what a host is told to start us.
+// Entry is the entry with which a host starts the proxy.
 type Entry struct {
 	Name    string
 	Command string // absolute
 	Args    []string
 	Env     []Setting
-	// Pass are variables that the host passes on from its own environment. Only Codex
-	// has that.
+	// Pass are variables that the host passes on from its own environment. Only Codex has such
+	// variables.
 	Pass []string
 }
 
-// Refer makes the host give us variables as it gave them to other servers; see
-// [Server.References].
+// Refer makes the host pass variables to the proxy as to other servers; see [Server.References].
 func (e *Entry) Refer(h *Host, refs []Setting) {
 	for _, r := range refs {
 		switch {
@@ -37,7 +36,7 @@ func (e *Entry) Refer(h *Host, refs []Setting) {
 	}
 }
 
-// CommandLine returns the command as a shell reads it, in full.
+// CommandLine returns the command as a shell reads commands, in full.
 func (e *Entry) CommandLine() string {
 	words := []string{Quote(e.Command)}
 	for _, arg := range e.Args {
@@ -46,8 +45,8 @@ func (e *Entry) CommandLine() string {
 	return strings.Join(words, " ")
 }
 
-// Set returns the text of a file with the entry in it. An entry with that name keeps the
-// settings that are not ours, except that it is enabled; see Kept.
+// Set returns the text of a file with the entry. An existing entry of the same name is enabled, and
+// keeps its other settings; see Kept.
 func (f *File) Set(text []byte, e *Entry) ([]byte, error) {
 	root, err := readTree(f.Host.Format, text)
 	if err != nil {
@@ -77,8 +76,8 @@ func (f *File) Set(text []byte, e *Entry) ([]byte, error) {
 	return text, err
 }
 
-// Kept returns the entry with what a person has added to the one of that name in the text of
-// the file: arguments, and variables to pass on.
+// Kept returns the entry with a person's additions to the entry of the same name in the text of the
+// file: arguments, and variables to pass on.
 func (f *File) Kept(text []byte, e *Entry) (*Entry, error) {
 	root, err := readTree(f.Host.Format, text)
 	if err != nil {
@@ -87,7 +86,7 @@ func (f *File) Kept(text []byte, e *Entry) (*Entry, error) {
 	return e.kept(root.at(append(f.Under[:len(f.Under):len(f.Under)], e.Name)...))
 }
 
-// kept is Kept for the entry that there is; nil: there is none.
+// kept is Kept for the existing entry; nil: none exists.
 func (e *Entry) kept(had *object) (*Entry, error) {
 	if had == nil {
 		return e, nil
@@ -109,7 +108,7 @@ func (e *Entry) kept(had *object) (*Entry, error) {
 	}
 	kept.Pass = names
 	if len(texts(listed)) < len(listed) {
-		kept.Pass = nil // all that are needed are there
+		kept.Pass = nil // the list has all needed variables
 	}
 	return &kept, nil
 }
@@ -126,8 +125,8 @@ func texts(v any) []string {
 	return list
 }
 
-// withConfig returns arguments that a person has chosen with the configuration that ours
-// name: --config PATH.
+// withConfig returns a person's arguments with the configuration of the product's arguments:
+// --config PATH.
 func withConfig(chosen, ours []string) []string {
 	at := slices.Index(ours, "--config")
 	if at < 0 || at+1 >= len(ours) {
@@ -155,7 +154,7 @@ func withConfig(chosen, ours []string) []string {
 	return args
 }
 
-// enable makes a disabled entry one that the host starts.
+// enable makes the host start a disabled entry.
 func enable(entry *object, set func(value any, keys ...string)) {
 	if entry.fields["disabled"] == true {
 		set(false, "disabled")
@@ -165,8 +164,7 @@ func enable(entry *object, set func(value any, keys ...string)) {
 	}
 }
 
-// Remove returns the text of a file without the server of that name, and whether there was
-// one.
+// Remove returns the text of a file without the server of a name, and whether the server existed.
 func (f *File) Remove(text []byte, name string) (_ []byte, removed bool, err error) {
 	path := append(f.Under[:len(f.Under):len(f.Under)], name)
 	if f.Host.Format == TOML {
@@ -180,7 +178,7 @@ func (e *Entry) json(h *Host) []byte {
 	var parts []string
 	add := func(key string, value any) { parts = append(parts, string(encode(key))+":"+string(encode(value))) }
 	if h.Name == "zed" {
-		add("source", "custom") // versions of 2025 require it
+		add("source", "custom") // versions of 2025 require the member
 	}
 	if h.typed {
 		add("type", "stdio")
@@ -197,7 +195,7 @@ func (e *Entry) json(h *Host) []byte {
 	return []byte("{" + strings.Join(parts, ",") + "}")
 }
 
-// encode returns a value as JSON. What it is given always encodes.
+// encode returns a value as JSON. Every value in this package can be encoded.
 func encode(v any) []byte {
 	if raw, ok := v.(jsontext.Value); ok {
 		return raw
@@ -218,12 +216,12 @@ func orEmpty(list []string) []string {
 	return list
 }
 
-// Link is an address that makes a host ask its user whether to add a server.
+// Link is an address: the host asks its user whether to add a server.
 type Link struct{ What, URL string }
 
-// Links returns the one-click links for the entry, none if the host has no such links. Links
-// are kept and sent around, so they have variables of the host in place of secrets, which
-// are the values of the given names.
+// Links returns the one-click links for the entry, none for a host without links. Links are kept
+// and sent around, and so have variables of the host in place of secrets, the values of the given
+// names.
 func (e *Entry) Links(h *Host, secret []string) []Link {
 	e = e.referring(secret)
 	switch h.Name {
@@ -255,8 +253,8 @@ func (e *Entry) referring(names []string) *Entry {
 	return &other
 }
 
-// AddCommand returns the host's own command that adds the entry, nil if it has none for the
-// scope, or if it would take the name for an option.
+// AddCommand returns the host's own command for adding the entry, nil if the host has none for the
+// scope, or would take the name for an option.
 func (e *Entry) AddCommand(h *Host, scope Scope) []string {
 	if strings.HasPrefix(e.Name, "-") {
 		return nil
@@ -282,8 +280,8 @@ func (e *Entry) AddCommand(h *Host, scope Scope) []string {
 	return nil
 }
 
-// RemoveCommand returns the host's own command that removes a server, nil if it has none, or
-// if it would take the name for an option.
+// RemoveCommand returns the host's own command for removing a server, nil if the host has none, or
+// would take the name for an option.
 func RemoveCommand(h *Host, scope Scope, name string) []string {
 	switch {
 	case strings.HasPrefix(name, "-"):

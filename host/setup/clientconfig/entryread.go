@@ -12,8 +12,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
-// entry is the entry of one server while it is read. A key becomes known when it is read;
-// the others are reported.
+// entry is the entry of a server during reading. A read key becomes known; all other keys are
+// reported.
 type entry struct {
 	*object
 	file   File
@@ -25,8 +25,7 @@ type entry struct {
 
 func (e *entry) note(format string, args ...any) { e.text.note(format, args...) }
 
-// hostKeys are keys that say something to the host only. They are left out without a
-// warning.
+// hostKeys are keys for the host only. They are left out without a warning.
 var hostKeys = []string{
 	"name", "description", "source", "gallery", "version", "registryUrl", "icon", "note", "comment",
 	"startup_timeout_sec", "startup_timeout_ms", "required", "supports_parallel_tool_calls", "enable_all_tools",
@@ -74,10 +73,10 @@ func (e *entry) read() {
 	}
 }
 
-// special reports keys that have a meaning which the configuration cannot express.
+// special reports keys with a meaning that the configuration cannot express.
 func (e *entry) special() {
 	if e.file.Host.Name == Ours.Name {
-		e.know(e.keys...) // they are compared by whoever reads the configuration
+		e.know(e.keys...) // the reader of the configuration compares the keys
 		return
 	}
 	login := "log in with: mcp-metatool auth " + e.server.Name
@@ -102,7 +101,7 @@ func (e *entry) know(keys ...string) {
 	}
 }
 
-// str returns the text under the first of the keys that is there.
+// str returns the text under the first existing key.
 func (e *entry) str(keys ...string) string {
 	e.know(keys...)
 	for _, key := range keys {
@@ -206,7 +205,7 @@ func (e *entry) transport() {
 	}
 }
 
-// process reads what to start.
+// process reads the program to start.
 func (e *entry) process() {
 	s := e.server
 	if o, ok := e.fields["command"].(*object); ok { // the older form of Zed
@@ -243,8 +242,8 @@ func (e *entry) process() {
 	e.relative()
 }
 
-// relative resolves relative paths: those of a project against its folder, where its host
-// starts the server, and others against the folder of the file.
+// relative resolves relative paths: paths of a project against its folder, where its host starts
+// the server, and other paths against the folder of the file.
 func (e *entry) relative() {
 	s, base := e.server, filepath.Dir(e.file.Path)
 	if e.file.Scope != User {
@@ -276,7 +275,7 @@ func (e *entry) relative() {
 	}
 }
 
-// remote reads what to connect to.
+// remote reads the address to connect to.
 func (e *entry) remote() {
 	s := e.server
 	s.URL = e.text.text(e.str("url", "serverUrl", "httpUrl"))
@@ -304,7 +303,7 @@ func (e *entry) remote() {
 	}
 }
 
-// with returns the list with a setting, in place of one with the same name.
+// with returns the list with a setting, in place of a setting with the same name.
 func with(list []Setting, s Setting) []Setting {
 	list = slices.DeleteFunc(list, func(other Setting) bool { return strings.EqualFold(other.Name, s.Name) })
 	return append(list, s)
@@ -315,7 +314,7 @@ func (e *entry) toolLists() {
 	s := e.server
 	if e.file.Host.Name == Ours.Name {
 		s.Expose, s.Hide = e.list("expose"), e.list("hide")
-		s.Timeout, _ = units.ParseDuration(e.str("timeout")) // what is no duration differs from every one
+		s.Timeout, _ = units.ParseDuration(e.str("timeout")) // an invalid duration differs from every duration
 		return
 	}
 	for _, key := range []string{"enabled_tools", "enabledTools", "includeTools"} {

@@ -13,29 +13,28 @@ const (
 
 // Host is a program that starts MCP servers for an agent.
 type Host struct {
-	// Name is what users type; Title is what the program is called.
+	// Name is the name for users to type; Title is the program's own name.
 	Name, Title string
-	// Format is the format of its files, and Key the key under which they list servers.
+	// Format is the format of the host's files, and Key the key under which they list servers.
 	Format Format
 	Key    string
-	// Desktop says that the program is started from a desktop, not from a shell, so that
-	// its environment and PATH are those of the desktop.
+	// Desktop means: the program is started from a desktop, not from a shell, with the environment
+	// and PATH of the desktop.
 	Desktop bool
-	// vars are the variables that it expands in its files.
+	// vars are the variables that the host expands in its files.
 	vars variables
-	// typed says that entries name their transport.
+	// typed means: entries name their transport.
 	typed bool
-	// clean is the list of variables that servers get from the program's own
-	// environment; nil: all.
+	// clean is the list of variables that servers get from the program's own environment; nil: all.
 	clean []string
-	// files returns where its files are.
+	// files returns the places of the host's files.
 	files func(s *System) []File
 }
 
 // Hosts returns the known hosts.
 func Hosts() []*Host { return slices.Clone(hosts) }
 
-// Lookup returns the host with that name, nil if it is not known.
+// Lookup returns the host with a name, nil for an unknown name.
 func Lookup(name string) *Host {
 	for _, h := range hosts {
 		if h.Name == name {
@@ -45,7 +44,7 @@ func Lookup(name string) *Host {
 	return nil
 }
 
-// Scopes returns the scopes in which the host lists servers on that system.
+// Scopes returns the scopes in which the host lists servers on a system.
 func (h *Host) Scopes(s *System) []Scope {
 	var scopes []Scope
 	for _, f := range h.Files(s) {
@@ -54,9 +53,9 @@ func (h *Host) Scopes(s *System) []Scope {
 	return scopes
 }
 
-// Files returns the files in which the host lists servers, the widest scope first. A file
-// can have several scopes, at several places, and none need exist. In the home folder, the
-// user's file may be that of the project too: it counts as the user's.
+// Files returns the files in which the host lists servers, the widest scope first. A file can have
+// several scopes, at several places, and none need exist. In the home folder, the user's file may
+// be the project's file, too: the file counts as the user's.
 func (h *Host) Files(s *System) []File {
 	var files []File
 	for _, f := range h.files(s) {
@@ -138,8 +137,8 @@ var hosts = []*Host{
 	},
 }
 
-// Ours is the form of our own configuration, for comparing servers with those that are
-// there already. It is not one of [Hosts].
+// Ours is the form of the product's own configuration, for comparing servers with the configured
+// servers. Ours is not among [Hosts].
 var Ours = &Host{Name: "mcp-metatool", Title: "mcp-metatool", Key: "upstream", vars: ourVariables, typed: true}
 
 // anyFile is the form of a file of an unknown host.

@@ -9,8 +9,8 @@ import (
 
 var utf8BOM = []byte("\ufeff")
 
-// parseJSON parses JSON that may have comments and trailing commas. An empty text is an
-// empty object, which is how hosts read it. The result refers to data.
+// parseJSON parses JSON with comments and trailing commas. An empty text is an empty object, as in
+// the hosts. The result refers to data.
 func parseJSON(data []byte) (*hujson.Value, error) {
 	data = bytes.TrimPrefix(data, utf8BOM)
 	if err := checkDepth(data); err != nil {
@@ -29,7 +29,7 @@ func parseJSON(data []byte) (*hujson.Value, error) {
 	return &v, nil
 }
 
-// jsonError returns an error of the parser without what it quotes.
+// jsonError returns an error of the parser without quoted text.
 func jsonError(err error) error {
 	e := &SyntaxError{Text: "is not valid JSON"}
 	// The parser has no other way to tell the position.
@@ -39,8 +39,8 @@ func jsonError(err error) error {
 	return e
 }
 
-// checkDepth refuses a text that is nested too deep: the parser recurses. It counts
-// brackets outside of strings and comments.
+// checkDepth refuses too deep nesting: the parser recurses. checkDepth counts brackets outside of
+// strings and comments.
 func checkDepth(data []byte) error {
 	depth := 0
 	for i := 0; i < len(data); i++ {

@@ -17,15 +17,15 @@ type Launch struct {
 	Dir string
 }
 
-// desktopPaths are the PATHs of programs that are started from a desktop: that of launchd,
-// and that of systemd's user sessions.
+// desktopPaths are the PATHs of programs that are started from a desktop: by launchd, and in
+// systemd's user sessions.
 var desktopPaths = map[string]string{
 	"darwin": "/usr/bin:/bin:/usr/sbin:/sbin",
 	"linux":  "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 }
 
-// DesktopPath returns the PATH of programs that are started from a desktop; "" if it is the
-// same as that of a shell, as on Windows.
+// DesktopPath returns the PATH of programs that are started from a desktop; "" for the PATH of a
+// shell, as on Windows.
 func DesktopPath(system string) string {
 	switch path, ok := desktopPaths[system]; {
 	case system == "windows":
@@ -37,8 +37,8 @@ func DesktopPath(system string) string {
 	}
 }
 
-// Interpreter returns the program that env looks up for a script (#!/usr/bin/env node), ""
-// if the file is none or cannot be read.
+// Interpreter returns the program that env looks up for a script (#!/usr/bin/env node), "" for
+// other and unreadable files.
 func Interpreter(file string) string {
 	f, err := regular.Open(file)
 	if err != nil {
@@ -67,10 +67,10 @@ var desktopVariables = []string{
 	"DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "WAYLAND_DISPLAY", // the keyring may ask for its password
 }
 
-// Launch returns how the host starts servers of a scope, without what an entry adds.
-// environ is the environment of this process. Programs that are started from a shell have
-// that environment; those that are started from a desktop have a short PATH and none of
-// the variables that shells set, except on Windows.
+// Launch returns how the host starts servers of a scope, without the additions of an entry. environ
+// is the environment of this process. Programs that are started from a shell have the same
+// environment; programs that are started from a desktop have a short PATH and none of the variables
+// that shells set, except on Windows.
 func (h *Host) Launch(s *System, scope Scope, environ []string) Launch {
 	keep := h.clean
 	path := ""
@@ -94,9 +94,9 @@ func (h *Host) Launch(s *System, scope Scope, environ []string) Launch {
 	return l
 }
 
-// With returns the launch with what an entry adds. Variables to pass on come from environ,
-// the environment of this process, and so do those that the entry refers to; what the host
-// would ask for is empty.
+// With returns the launch with the additions of an entry. Variables to pass on come from environ,
+// the environment of this process, and so do variables in the entry's text; a variable for which
+// the host would ask its user is empty.
 func (l Launch) With(e *Entry, environ []string) Launch {
 	env := slices.Clone(l.Env)
 	for _, name := range e.Pass {

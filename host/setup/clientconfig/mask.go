@@ -9,8 +9,8 @@ import (
 )
 
 // SecretTexts returns all texts in a file of a host that look like secrets, by name or form,
-// not only those of servers: the tokens of other programs are there too. The result is for
-// a [config.Masker]; nil if the file cannot be read.
+// including the tokens of other programs. The result is for a [config.Masker]; nil if the file
+// cannot be read.
 func (l *Listing) SecretTexts() []string {
 	root, err := readTree(l.File.Host.Format, l.Data)
 	if err != nil {
@@ -21,7 +21,7 @@ func (l *Listing) SecretTexts() []string {
 	return found
 }
 
-// collectSecrets adds the secrets in a value with that name.
+// collectSecrets adds the secrets in the value of a name.
 func collectSecrets(name string, v any, found *[]string) {
 	switch v := v.(type) {
 	case string:
@@ -33,7 +33,7 @@ func collectSecrets(name string, v any, found *[]string) {
 		for _, item := range v {
 			collectSecrets(option, item, found)
 			if text, ok := item.(string); ok && strings.HasPrefix(text, "-") && !strings.Contains(text, "=") {
-				option = text // what follows is its value
+				option = text // the next text is its value
 			} else {
 				option = name
 			}
@@ -78,8 +78,8 @@ var quotedValue = lazyregexp.New(`([A-Za-z0-9_.-]+)["']?\s*[:=]\s*(?:"((?:[^"\\]
 // quotedWord is a quoted text.
 var quotedWord = lazyregexp.New(`"((?:[^"\\]|\\.)*)"|'([^']*)'`)
 
-// MaskLines masks what looks like a secret in the lines of a file, judging by each line alone.
-// It finds those in comments, which no parser does.
+// MaskLines masks apparent secrets in the lines of a file, judging by each line alone. MaskLines
+// also finds secrets in comments, which no parser does.
 func MaskLines(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {

@@ -10,8 +10,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
-// ReadOurs reads the servers of our own configuration as it is written: variables are not
-// expanded. The name of the file determines its format, as in package config.
+// ReadOurs reads the servers of the product's configuration as written: variables are not expanded.
+// The name of the file determines its format, as in package config.
 func ReadOurs(s *System, path string, data []byte) ([]Server, error) {
 	host := *Ours
 	keys := []string{"upstream"}
@@ -29,9 +29,9 @@ func ReadOurs(s *System, path string, data []byte) ([]Server, error) {
 	return servers, nil
 }
 
-// Write puts the server into our configuration. A server of that name keeps the settings
-// that hosts do not have, such as prefix, and those about tools and time that this host
-// does not set. The error is that of package edit.
+// Write puts the server into the product's configuration. An existing server of the same name keeps
+// the settings that hosts do not have, such as prefix, and settings about tools and time that this
+// host does not set. The error is an error of package edit.
 func (s *Server) Write(f *edit.File) error {
 	if !f.Has(s.Name) {
 		return f.Put(s.Name, s.edit())
@@ -76,7 +76,7 @@ func table(list []Setting) tomldoc.InlineTable {
 	return t
 }
 
-// edit returns the server as package edit writes it.
+// edit returns the server in the form of package edit.
 func (s *Server) edit() edit.Server {
 	settings := func(list []Setting) []edit.Setting {
 		var converted []edit.Setting

@@ -16,8 +16,8 @@ type Scope string
 // The scopes.
 const (
 	User    Scope = "user"    // everywhere
-	Project Scope = "project" // one folder; the file is in it
-	Local   Scope = "local"   // one folder; the file is in the home directory (Claude Code)
+	Project Scope = "project" // for a folder; the file is in the folder
+	Local   Scope = "local"   // for a folder; the file is in the home directory (Claude Code)
 )
 
 // File is a place where a host lists servers.
@@ -27,11 +27,11 @@ type File struct {
 	Scope Scope
 	// Under is the path of keys to the servers within the file.
 	Under []string
-	// Shared says that others usually have the file too, through version control.
+	// Shared means: other people usually have the file too, through version control.
 	Shared bool
 }
 
-// System is what places depend on. [NewSystem] fills it.
+// System has the inputs of places. [NewSystem] fills the fields.
 type System struct {
 	OS      string // as runtime.GOOS
 	Home    string // the home directory
@@ -59,7 +59,7 @@ func NewSystem(project string) (*System, error) {
 
 func (s *System) join(parts ...string) string { return filepath.Join(parts...) }
 
-// dir returns the folder that a variable names, or another one.
+// dir returns the folder in a variable, or a default.
 func (s *System) dir(variable, otherwise string) string {
 	if dir := s.Getenv(variable); filepath.IsAbs(dir) {
 		return dir
@@ -78,7 +78,7 @@ func (s *System) applications() string {
 	return s.dir("XDG_CONFIG_HOME", s.join(s.Home, ".config"))
 }
 
-// zed returns the folder of Zed's settings, which on macOS is not the usual one.
+// zed returns the folder of Zed's settings, which on macOS is not the usual folder.
 func (s *System) zed() string {
 	switch s.OS {
 	case "windows":
@@ -89,13 +89,13 @@ func (s *System) zed() string {
 	return s.join(s.dir("FLATPAK_XDG_CONFIG_HOME", s.applications()), "zed")
 }
 
-// ErrElsewhere is matched by errors.Is if a link leads a file of a host out of the places
-// that we may write to.
+// ErrElsewhere is matched by errors.Is if a link leads a file of a host out of the places where the
+// product may write.
 var ErrElsewhere = errors.New("leads elsewhere")
 
-// CheckWrite returns an error if the file must not be written, because a link leads it out
-// of both the home directory and the folder of the project. A repository could contain such
-// a link. The file and its folder need not exist.
+// CheckWrite returns an error if the file must not be written, because a link leads out of both the
+// home directory and the folder of the project. A repository could contain such a link. The file
+// and its folder need not exist.
 func (f *File) CheckWrite(s *System) error {
 	real, err := resolve(f.Path)
 	if err != nil {
@@ -103,7 +103,7 @@ func (f *File) CheckWrite(s *System) error {
 	}
 	folder := s.Home
 	switch {
-	case f.Scope == Project: // it must stay in the project, even if that is below the home directory
+	case f.Scope == Project: // the file must stay in the project, even if the project is below the home directory
 		folder = s.Project
 	case !within(f.Path, s.Home): // the environment names the folder
 		folder = filepath.Dir(f.Path)
@@ -122,7 +122,7 @@ func (f *File) CheckWrite(s *System) error {
 // resolve follows the links of a path of which the end need not exist.
 func resolve(path string) (string, error) {
 	rest := ""
-	for range 64 { // levels of folders that do not exist
+	for range 64 { // levels of missing folders
 		real, err := filepath.EvalSymlinks(path)
 		if err == nil {
 			return filepath.Join(real, rest), nil

@@ -13,9 +13,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// Read reads the servers of a place. A file that does not exist has none. The error names
-// the file; it is one of reading (see [regular.Read]), or matches [ErrSyntax] or
-// [ErrShape].
+// Read reads the servers of a place. A missing file has none. The error names the file, and comes
+// from reading (see [regular.Read]), or matches [ErrSyntax] or [ErrShape].
 func Read(ctx context.Context, s *System, f File) (*Listing, error) {
 	l := &Listing{File: f}
 	data, err := regular.Read(ctx, f.Path, MaxFile)
@@ -35,8 +34,8 @@ func Read(ctx context.Context, s *System, f File) (*Listing, error) {
 	return l, nil
 }
 
-// ReadFile reads a file of which the host is not known: it is recognized by its name and
-// its keys.
+// ReadFile reads a file of an unknown host, which is recognized by the name and the keys of the
+// file.
 func ReadFile(ctx context.Context, s *System, path string) (*Listing, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -66,7 +65,7 @@ var fileNames = map[string]string{
 	"claude_desktop_config.json": "claude-desktop", "mcp_config.json": "windsurf",
 }
 
-// recognize determines whose form a file has.
+// recognize determines the host whose form a file has.
 func recognize(path string, data []byte) (File, error) {
 	f := File{Path: path, Scope: User}
 	format := JSON
@@ -132,8 +131,9 @@ func parse(s *System, f File, data []byte) ([]Server, error) {
 	return servers, nil
 }
 
-// byName makes an object of a list of servers that have their names in them, which our
-// configuration may have in JSON. It returns nil if one has no name, or that of another.
+// byName makes an object of a list of servers that have their names in them, a form of the
+// product's configuration in JSON. The result is nil if a server has no name, or the name of
+// another server.
 func byName(items []any) *object {
 	list := newObject()
 	for _, item := range items {
@@ -150,7 +150,7 @@ func byName(items []any) *object {
 	return list
 }
 
-// readServer reads the entry of one server, which is called original in the file.
+// readServer reads the entry of a server with the name original in the file.
 func readServer(s *System, f File, name, original string, v any) Server {
 	srv := Server{Name: name, Original: original}
 	if name != original {
@@ -176,8 +176,8 @@ var (
 	badName     = lazyregexp.New(`[^A-Za-z0-9_-]+`)
 )
 
-// validNames returns different names that our configuration allows for the servers of one
-// file. Those that are allowed as they are stay.
+// validNames returns different names that the product's configuration allows for the servers of a
+// file. Allowed names stay.
 func validNames(originals []string) []string {
 	used := map[string]bool{}
 	for _, original := range originals {
@@ -200,7 +200,7 @@ func validNames(originals []string) []string {
 	return names
 }
 
-// validName returns a name that our configuration allows.
+// validName returns a name that the product's configuration allows.
 func validName(name string) string {
 	if !allowedName.MatchString(name) {
 		name = strings.Trim(badName.ReplaceAllString(name, "-"), "-")

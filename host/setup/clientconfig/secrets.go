@@ -13,22 +13,23 @@ import (
 
 // Secret is a secret in plain text in the entry of a server.
 type Secret struct {
-	// Variable is the name of the environment variable that can hold it.
+	// Variable is the name of the environment variable for the secret.
 	Variable string
-	// Where it is, for messages: env.GITHUB_TOKEN, args[2], headers.Authorization, url.
+	// Where is the place of the secret, for messages: env.GITHUB_TOKEN, args[2],
+	// headers.Authorization, url.
 	Where string
-	// Value is the secret itself. It must not be shown.
+	// Value is the secret itself, and must not be shown.
 	Value string
-	// Guess says that only its form makes it look like a secret.
+	// Guess means: only the form of the text looks like a secret.
 	Guess bool
 
 	from, to int
-	text     *string // where it is
+	text     *string // contains the secret
 }
 
-// Secrets returns the secrets in plain text of a server, judging by names and by the form
-// of the values. taken has the values of variables that are in use already; the new ones
-// are added, so that a variable does not get two values. The result refers to s.
+// Secrets returns the secrets in plain text of a server, judging by names and by the form of the
+// values. taken has the values of variables in use; Secrets adds the new variables, so that no
+// variable gets two values. The result refers to s.
 func (s *Server) Secrets(taken map[string]string) []Secret {
 	var found []Secret
 	look := func(where, name, variable string, text *string) {
@@ -70,8 +71,8 @@ func (s *Server) Secrets(taken map[string]string) []Secret {
 	return found
 }
 
-// variable returns the name of the variable for a secret: the suggested one, or one with
-// the server's name or a number if that has another value.
+// variable returns the name of the variable for a secret: the suggested name, or, if another secret
+// has the name, the name with the server's name or a number.
 func (s *Server) variable(suggested, value string, taken map[string]string) string {
 	name := VariableName(suggested)
 	if had, ok := taken[name]; ok && had != value && !s.Owns(name) {
@@ -89,8 +90,8 @@ func (s *Server) variable(suggested, value string, taken map[string]string) stri
 // reference begins a variable or a name in the keyring, in a text of our configuration.
 var reference = lazyregexp.New(`\$\{(?:keyring:)?([A-Za-z0-9_./-]+)`)
 
-// References returns the names of the variables, and of the secrets in the keyring, that a
-// text of our configuration refers to. Some can be in comments.
+// References returns the names of the variables, and of the secrets in the keyring, in a text of
+// the product's configuration. Some can be in comments.
 func References(text string) []string {
 	var names []string
 	for _, m := range reference.FindAllStringSubmatch(text, -1) {
@@ -99,7 +100,7 @@ func References(text string) []string {
 	return names
 }
 
-// Uses returns the names that the server refers to; see [References].
+// Uses returns the names in the server's references; see [References].
 func (s *Server) Uses() []string { return References(strings.Join(s.texts(), "\n")) }
 
 func (s *Server) texts() []string {
@@ -113,7 +114,7 @@ func (s *Server) texts() []string {
 // needed is a variable without a default, in a text of our configuration.
 var needed = lazyregexp.New(`(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
 
-// Needs returns the variables without a default that the server refers to.
+// Needs returns the variables without a default in the server's references.
 func (s *Server) Needs() []string {
 	var names []string
 	for _, m := range needed.FindAllStringSubmatch(strings.Join(s.texts(), "\n"), -1) {
@@ -124,12 +125,13 @@ func (s *Server) Needs() []string {
 	return names
 }
 
-// fetch is what is fetched when a server is started, in a text of our configuration.
+// fetch matches a reference to a command, a file or the keyring in a text of the product's
+// configuration.
 var fetch = lazyregexp.New(`(\$?)\$\{(cmd|file|keyring):([^}]*)\}`)
 
-// Fetches returns what is fetched when the server is started: the output of commands, files
-// and secrets in the keyring. Only a file in the form of our configuration, or Windsurf's
-// own, has such references.
+// Fetches returns the references that are fetched at the start of the server: the output of
+// commands, files and secrets in the keyring. Only a file in the form of the product's
+// configuration, or Windsurf's own, has such references.
 func (s *Server) Fetches() []config.Reference {
 	var list []config.Reference
 	for _, text := range s.texts() {
@@ -143,16 +145,16 @@ func (s *Server) Fetches() []config.Reference {
 	return list
 }
 
-// Owns reports whether a variable has the name of the server in its own, as WEATHER_API_KEY
-// has that of weather.
+// Owns reports whether a variable's name contains the name of the server, as WEATHER_API_KEY
+// contains weather.
 func (s *Server) Owns(variable string) bool {
 	return strings.HasPrefix(variable, VariableName(s.Name)+"_")
 }
 
-// Replace puts references in place of secrets of s, which Secrets has returned for it.
-// reference makes the text of one, such as ${NAME}.
+// Replace puts references in place of secrets of s, which Secrets has returned. reference makes the
+// text of a reference, such as ${NAME}.
 func (s *Server) Replace(secrets []Secret, reference func(Secret) string) {
-	for _, secret := range slices.Backward(secrets) { // from the end, so that offsets stay right
+	for _, secret := range slices.Backward(secrets) { // from the end, to keep offsets right
 		text := *secret.text
 		*secret.text = text[:secret.from] + reference(secret) + text[secret.to:]
 	}
@@ -194,8 +196,8 @@ func secretForms(text string) []config.Span {
 	return spans
 }
 
-// looksRandom reports whether a word has so many different characters, of several kinds and
-// mixed, that nobody has written it. Names, paths and identifiers with hyphens do not.
+// looksRandom reports whether a word has so many different characters, of several kinds and mixed,
+// that no person has written the word. Names, paths and identifiers with hyphens do not.
 func looksRandom(word string) bool {
 	if strings.Count(word, "/") > 1 || strings.HasPrefix(word, "/") || strings.HasPrefix(word, "-") {
 		return false

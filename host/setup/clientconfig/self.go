@@ -17,9 +17,9 @@ const (
 	modulePath = "github.com/mcp-metatool/mcp-metatool"
 )
 
-// isSelf reports whether a server is mcp-metatool as a proxy, perhaps started by another
-// program. Its command can be another one, such as demo-upstream. What this does not see is
-// found when it is started; see package nested.
+// isSelf reports whether a server is mcp-metatool as a proxy, perhaps started by another program.
+// Another command of the product, such as demo-upstream, is no proxy. A proxy that isSelf misses is
+// found at its start; see package nested.
 func isSelf(s *Server) bool {
 	args, ok := ownArgs(append([]string{s.Command}, s.Args...))
 	if !ok {
@@ -36,8 +36,8 @@ func isSelf(s *Server) bool {
 // maxWrappers is how many programs may start each other before ours.
 const maxWrappers = 5
 
-// ownArgs finds our program in a command that starts it, directly or through programs such as
-// npx, docker and sh, and returns its arguments.
+// ownArgs finds the product's program in a command that starts the program, directly or through
+// programs such as npx, docker and sh, and returns the program's arguments.
 func ownArgs(words []string) (args []string, ok bool) {
 	for range maxWrappers {
 		switch {
@@ -55,8 +55,8 @@ func ownArgs(words []string) (args []string, ok bool) {
 	return nil, false
 }
 
-// wrapped returns the command that another one starts, false if it is none that is known. A
-// package or an image of ours is called mcp-metatool in it.
+// wrapped returns the command that another command starts, false for an unknown command. A package
+// or an image of the product is called mcp-metatool in the result.
 func wrapped(command string, args []string) ([]string, bool) {
 	switch name := programName(command); name {
 	case "npx", "bunx", "pnpx":
@@ -88,7 +88,7 @@ func wrapped(command string, args []string) ([]string, bool) {
 	return nil, false
 }
 
-// programName returns the name of a program without its folder and its suffix.
+// programName returns the name of a program without folder and suffix.
 func programName(command string) string {
 	name := strings.ToLower(path.Base(strings.ReplaceAll(command, `\`, "/")))
 	for _, suffix := range []string{".exe", ".cmd", ".bat"} {
@@ -102,7 +102,7 @@ func packaged(args []string) ([]string, bool) {
 	return named(afterOptions(args, "-p", "--package", "-w", "--workspace", "--registry"))
 }
 
-// named gives a package of ours the name of our program. Its version goes.
+// named gives a package of the product the name of the program, without a version.
 func named(words []string) ([]string, bool) {
 	if len(words) == 0 {
 		return nil, false
@@ -140,8 +140,8 @@ func image(args []string) ([]string, bool) {
 	return nil, false
 }
 
-// afterOptions returns the words after options and assignments. Options that take the next
-// word as their value are named.
+// afterOptions returns the words after options and assignments. withValue are the options that take
+// the next word as their value.
 func afterOptions(words []string, withValue ...string) []string {
 	for i := 0; i < len(words); i++ {
 		name, _, assigned := strings.Cut(words[i], "=")
@@ -158,7 +158,7 @@ func afterOptions(words []string, withValue ...string) []string {
 	return nil
 }
 
-// shellWords splits the first command of a script roughly. Assignments before it go.
+// shellWords splits the first command of a script roughly, without the assignments before.
 func shellWords(script string) []string {
 	for _, end := range []string{";", "|", "&"} {
 		first, rest, more := strings.Cut(strings.TrimSpace(script), end)
@@ -174,9 +174,9 @@ func shellWords(script string) []string {
 	return afterOptions(words)
 }
 
-// isOurs reports whether a program is ours under another name: by the name of the file at the
-// end of links, by being the file of this process, or by what the compiler has written into
-// it.
+// isOurs reports whether a program is the product under another name: by the name of the file at
+// the end of links, by being the file of this process, or by the compiler's build information in
+// the file.
 func isOurs(command string) bool {
 	file, err := exec.LookPath(command)
 	if err != nil {

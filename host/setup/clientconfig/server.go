@@ -7,15 +7,15 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 )
 
-// Server is one server of a file, in the terms of our configuration: texts have our
-// variables, and characters that only look like variables are escaped.
+// Server is a server of a file, in the terms of the product's configuration: texts have the
+// product's variables, and characters that only look like variables are escaped.
 type Server struct {
-	// Name is the name that our configuration allows; Original the one in the file.
+	// Name is the name that the product's configuration allows; Original the name in the file.
 	Name, Original string
-	// Transport is how it is reached; "" if that is unknown, and then Problem is set.
+	// Transport is the transport; "" if unknown, and then Problem is set.
 	Transport config.Transport
-	// Command, Args, Env and Dir are for config.Stdio. Command is as the file has it,
-	// except that a relative path is absolute.
+	// Command, Args, Env and Dir are for config.Stdio. Command is as in the file, but a relative
+	// path is made absolute.
 	Command string
 	Args    []string
 	Env     []Setting
@@ -23,33 +23,32 @@ type Server struct {
 	// URL and Headers are for the other transports.
 	URL     string
 	Headers []Setting
-	// Expose and Hide are tools that the host shows alone, or not at all; nil: all are
-	// shown.
+	// Expose and Hide are tools that the host shows exclusively, or not at all; nil: all are shown.
 	Expose, Hide []string
-	// Timeout of one call; 0: the default.
+	// Timeout of a call; 0: the default.
 	Timeout time.Duration
 	// Disabled servers are listed but not started.
 	Disabled bool
 
-	// References are variables that the host itself gives their values, with what its
-	// file says for that: GITHUB_TOKEN and ${env:GITHUB_TOKEN}, for example.
+	// References are variables that get their values from the host, with the expression in the
+	// host's file: GITHUB_TOKEN and ${env:GITHUB_TOKEN}, for example.
 	References []Setting
 
-	// Self says that the server is mcp-metatool itself.
+	// Self means: the server is mcp-metatool itself.
 	Self bool
-	// Problem says why the server cannot be taken over; "" if it can.
+	// Problem is why the server cannot be imported; "" if possible.
 	Problem string
-	// Notes say what was left out or changed, one sentence each.
+	// Notes describe omissions and changes, in a sentence each.
 	Notes []string
 }
 
 // Setting is a named text: an environment variable or a header.
 type Setting struct{ Name, Value string }
 
-// Listing is what Read finds in one place.
+// Listing is the result of Read for a place.
 type Listing struct {
 	File File
-	// Exists says that there is such a file.
+	// Exists reports whether the file exists.
 	Exists bool
 	// Data is the text of the file.
 	Data []byte
@@ -68,7 +67,7 @@ func (l *Listing) Others() int {
 	return n
 }
 
-// Self returns the entry of mcp-metatool, nil if there is none.
+// Self returns the entry of mcp-metatool, nil for none.
 func (l *Listing) Self() *Server {
 	for i := range l.Servers {
 		if l.Servers[i].Self {
@@ -78,7 +77,7 @@ func (l *Listing) Self() *Server {
 	return nil
 }
 
-// Clone returns a copy that shares nothing with s.
+// Clone returns an independent copy.
 func (s *Server) Clone() *Server {
 	c := *s
 	c.Args, c.Env, c.Headers = slices.Clone(s.Args), slices.Clone(s.Env), slices.Clone(s.Headers)

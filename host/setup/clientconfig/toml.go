@@ -35,10 +35,10 @@ func readTOML(data []byte) (*object, error) {
 	return fromTable(nil, root, order), nil
 }
 
-// pathID makes one string of a path of keys.
+// pathID encodes a path of keys as a string.
 func pathID(path []string) string { return fmt.Sprintf("%q", path) }
 
-// fromTable converts a table that is at path.
+// fromTable converts the table at path.
 func fromTable(path []string, m map[string]any, order map[string]int) *object {
 	o := newObject()
 	at := func(key string) int { return order[pathID(append(path[:len(path):len(path)], key))] }

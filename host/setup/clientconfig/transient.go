@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Transient returns who deletes the file with that path sooner or later, "" if nobody is
-// known to: a package manager with the next version, for example.
+// Transient returns the program that will delete the file of a path, for example a package manager
+// with the next version; "" if none is known.
 func Transient(path string) string {
 	parts := strings.Split(filepath.ToSlash(path), "/")
 	for i, part := range parts {

@@ -7,12 +7,12 @@ type object struct {
 	fields map[string]any
 }
 
-// number is a number as the file contains it.
+// number is a number as in the file.
 type number string
 
 func newObject() *object { return &object{fields: map[string]any{}} }
 
-// set sets a key. The last one counts if a file has it twice, as in all hosts.
+// set sets a key. The last value of a repeated key counts, as in all hosts.
 func (o *object) set(key string, v any) {
 	if _, twice := o.fields[key]; !twice {
 		o.keys = append(o.keys, key)
@@ -20,7 +20,7 @@ func (o *object) set(key string, v any) {
 	o.fields[key] = v
 }
 
-// at returns the object at a path, nil if there is none.
+// at returns the object at a path, nil for none.
 func (o *object) at(path ...string) *object {
 	for _, key := range path {
 		if o == nil {

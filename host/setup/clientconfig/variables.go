@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// variables says which variables a host expands in its files.
+// variables lists the variables that a host expands in its files.
 type variables int
 
 const (
@@ -16,7 +16,7 @@ const (
 	shellVariables                   // ${X} and ${X:-default}: Claude Code
 	editorVariables                  // ${env:X}, ${input:x}, ${workspaceFolder}, ...: VS Code, Cursor, Windsurf
 	allVariables                     // both: a file of which the host is not known
-	ourVariables                     // those of our configuration, which stay as they are
+	ourVariables                     // variables of the product's configuration, which stay unchanged
 )
 
 var (
@@ -34,20 +34,19 @@ func VariableName(text string) string {
 	return name
 }
 
-// translator rewrites texts of one file to the variables of our configuration, and collects
-// what cannot be rewritten.
+// translator rewrites texts of a file to the variables of the product's configuration, and collects
+// the texts that cannot be rewritten.
 type translator struct {
 	kind    variables
 	sys     *System
-	project string // the folder that ${workspaceFolder} stands for
-	sure    bool   // it is certain that it does
+	project string // the folder for ${workspaceFolder}
+	sure    bool   // project is certain
 	files   bool   // the host expands ${file:/path} here
 	notes   []string
 	refs    []Setting // see Server.References
 }
 
-// refer records that a variable of ours has the value of a host's expression, and returns
-// the variable.
+// refer records the host's expression for a variable of the product, and returns the variable.
 func (t *translator) refer(variable, expression string) string {
 	t.refs = with(t.refs, Setting{variable, "${" + expression + "}"})
 	return "${" + variable + "}"
@@ -57,14 +56,14 @@ func (t *translator) note(format string, args ...any) {
 	t.notes = append(t.notes, fmt.Sprintf(format, args...))
 }
 
-// expandsFiles reports whether a host puts the content of a file in place of ${file:/path}
-// in its own file f. Windsurf does. Anywhere else, such as in a file that came with a
-// repository, it is text, and must not make us read that file.
+// expandsFiles reports whether a host puts the content of a file in place of ${file:/path} in its
+// own file f. Windsurf does. Anywhere else, for example in a file from a repository, the expression
+// is text, and must not make the product read the file.
 func expandsFiles(s *System, f File) bool {
 	return f.Scope == User && slices.ContainsFunc(Lookup("windsurf").Files(s), func(own File) bool { return own.Path == f.Path })
 }
 
-// text rewrites one text. Dollar signs that the host does not act on are escaped.
+// text rewrites a text. Dollar signs without a meaning for the host are escaped.
 func (t *translator) text(s string) string {
 	if t.kind == ourVariables {
 		return s
@@ -94,7 +93,7 @@ func (t *translator) text(s string) string {
 	}
 }
 
-// expression returns what our configuration has in place of ${expression}.
+// expression returns the product's text for ${expression}.
 func (t *translator) expression(expression string) (string, bool) {
 	if t.kind == shellVariables || t.kind == allVariables {
 		if shellForm.MatchString(expression) && !(t.kind == allVariables && t.isFolder(expression)) {
@@ -143,7 +142,7 @@ func (t *translator) isFolder(expression string) bool {
 	return false
 }
 
-// escape makes a text one without variables.
+// escape makes a text without variables.
 func escape(s string) string { return strings.ReplaceAll(s, "${", "$${") }
 
 // clip shortens the name of a variable for a message.
