@@ -8,11 +8,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
-// clockSkew is how much clocks may differ. Most servers accept tokens with that much.
+// clockSkew is the tolerated difference of clocks. Most servers accept tokens with as much.
 const clockSkew = time.Minute
 
-// clocks compares our clock with those of servers over HTTP. If ours agrees with that of
-// one of them, it is right.
+// clocks compares the local clock with the clocks of servers over HTTP. The local clock is right if
+// it agrees with any of them.
 func (e *examination) clocks() {
 	var wrong []string
 	for _, u := range e.enabled() {

@@ -1,25 +1,9 @@
-// Package doctor finds what goes wrong in practice with a configuration, its servers and
-// the machine, and says what to do about it.
+// Package doctor finds common faults of a configuration, its servers and the machine, and suggests
+// a remedy for each. Begin with [Patient] and [Examine]; kinds.go has the list of all findings, as
+// docs/doctor.md has.
 //
-//	doctor.go    Finding, Report, Examine
-//	kinds.go     the list of all findings; docs/doctor.md has the same
-//	settings.go  the configuration
-//	policy.go    the rules of the policy, and calls that wait for approval
-//	flow.go      labels of tools
-//	programs.go  the commands of servers: PATH, runtimes and their versions
-//	servers.go   servers that do not start, are slow, or have crashed
-//	names.go     names of tools
-//	schemas.go   definitions that hosts refuse
-//	tokens.go    what the definitions cost
-//	logins.go    OAuth
-//	files.go     folders and files: modes, disk, cache, clock
-//	space_*.go   how much is left on a disk
-//	instances.go mcp-metatool servers that are running
-//	ports.go     addresses that we listen on
-//	clocks.go    the clocks of servers
-//
-// Nothing is changed. The texts of findings can have parts that servers wrote, so they
-// must be escaped for a terminal, and secrets must be masked with Patient.Mask.
+// Nothing is changed. The texts of findings can have parts that servers wrote, so they must be
+// escaped for a terminal, and secrets must be masked with Patient.Mask.
 package doctor
 
 import (
@@ -49,41 +33,41 @@ const (
 
 var severities = []Severity{Error, Warning, Note}
 
-// Finding is one thing that was found.
+// Finding is a fault.
 type Finding struct {
 	ID       string   `json:"id"` // of a [Kind]
 	Severity Severity `json:"severity"`
-	Hosts    []string `json:"hosts,omitempty"` // that it matters to, if not to all; see Kind
-	Object   string   `json:"object"`          // such as `upstream "github"`; "" for the whole machine
+	Hosts    []string `json:"hosts,omitempty"` // concerned hosts, if not all; see Kind
+	Object   string   `json:"object"`          // for example `upstream "github"`; "" for the whole machine
 	What     string   `json:"what"`
 	Remedy   string   `json:"remedy"`
 }
 
-// Server is what is known about one server that is not disabled.
+// Server describes an enabled server.
 type Server struct {
 	Name     string  `json:"name"`
 	State    string  `json:"state"`
-	Server   string  `json:"server,omitempty"`   // its own name and version
+	Server   string  `json:"server,omitempty"`   // the server's own name and version
 	Protocol string  `json:"protocol,omitempty"` // the revision
 	Era      string  `json:"era,omitempty"`      // "handshake" or "stateless"
-	Sandbox  string  `json:"sandbox,omitempty"`  // what a confined server may do, in short
+	Sandbox  string  `json:"sandbox,omitempty"`  // the permissions of a confined server, in short
 	Start    float64 `json:"start,omitempty"`    // how long starting, handshake and first lists took, in milliseconds
 	List     float64 `json:"list,omitempty"`     // how long a further tools/list took, in milliseconds
-	Tools    int     `json:"tools"`              // that agents see
-	Tokens   int     `json:"tokens"`             // an estimate of what their definitions cost; see catalog.Tokens
+	Tools    int     `json:"tools"`              // visible to agents
+	Tokens   int     `json:"tokens"`             // an estimate for the definitions of the tools; see catalog.Tokens
 }
 
-// Cost is what tools cost a client that lists them.
+// Cost is the cost of tools for a client that lists them.
 type Cost struct {
 	Tools  int `json:"tools"`
 	Tokens int `json:"tokens"` // an estimate
 }
 
-// Runtime is a program that servers are started with.
+// Runtime is a program that starts servers.
 type Runtime struct {
 	Name    string `json:"name"`
-	Version string `json:"version"`           // as far as it was understood
-	Minimum string `json:"minimum,omitempty"` // that current servers need; "" for any
+	Version string `json:"version"`           // as far as understood
+	Minimum string `json:"minimum,omitempty"` // for current servers; "" for any
 }
 
 // Report is the result of an examination. Findings are sorted, the worst first.
@@ -91,7 +75,7 @@ type Report struct {
 	Findings []Finding `json:"findings"`
 	Servers  []Server  `json:"servers"`
 	Own      Cost      `json:"own"`    // of the built-in and the saved tools
-	Tokens   int       `json:"tokens"` // of all tools that agents see
+	Tokens   int       `json:"tokens"` // of all tools visible to agents
 	Runtimes []Runtime `json:"runtimes"`
 }
 
@@ -106,33 +90,33 @@ func (r Report) Count(s Severity) int {
 	return n
 }
 
-// Patient is what is examined.
+// Patient is the subject of an examination.
 type Patient struct {
-	// Config is the configuration; nil if Problems are not only about single servers. Those
-	// with Problems are disabled in it.
+	// Config is the configuration; nil if Problems are not only about single servers. Servers with
+	// Problems are disabled in Config.
 	Config   *config.Config
 	Problems []error
-	// Unset are servers with variables that have no value. They are disabled in Config.
+	// Unset are servers with variables without a value. They are disabled in Config.
 	Unset []Unset
-	// Store is the directory of the store, "" if that is unknown; Cache that of compiled
-	// code, "" if there is none.
+	// Store is the directory of the store, "" if unknown; Cache the directory of compiled code, ""
+	// for none.
 	Store, Cache string
-	// Observed are the servers that were started, by name; nil if none was.
+	// Observed are the started servers, by name; nil for none.
 	Observed map[string]Observation
-	// Own are the definitions of the built-in and the saved tools that agents see.
+	// Own are the definitions of the built-in and the saved tools visible to agents.
 	Own [][]byte
-	// Names are the public names of tools, Collisions those that hide others,
-	// and definitions that are not as they were pinned.
+	// Names are the public names of tools, Collisions the names that hide other tools, and
+	// definitions that differ from their pins.
 	Names      []PublicName
 	Collisions []catalog.Problem
-	// UnknownTools are tools that rules of the policy name and that there are not.
+	// UnknownTools are unknown tools in rules of the policy.
 	UnknownTools []policy.UnknownName
 	// Waiting is how many calls wait for approval.
 	Waiting int
-	// Instances are mcp-metatool servers with the same store that are running.
+	// Instances are running mcp-metatool servers with the same store.
 	Instances []Instance
-	// Flag is the configuration file that the command line names, "" for none: commands that
-	// remedies have must name it, too.
+	// Flag is the configuration file of the command line, "" for none: the commands in remedies
+	// must name the file, too.
 	Flag string
 	// Getenv returns a variable of the environment of this process.
 	Getenv func(string) string
@@ -142,13 +126,13 @@ type Patient struct {
 // Unset is a variable without a value that a server needs.
 type Unset struct{ Server, Variable string }
 
-// Observation is what was seen of a server.
+// Observation is an observed start of a server.
 type Observation struct {
 	Status servers.Status
-	List   time.Duration // of a further tools/list; 0 if it was not asked
-	Tools  [][]byte      // raw definitions of the tools that agents see, with their own names
-	Text   string        // its instructions
-	// Ahead is how far our clock is ahead of that of a server over HTTP, if Dated.
+	List   time.Duration // of a further tools/list; 0 without a further list
+	Tools  [][]byte      // raw definitions of the tools visible to agents, with the server's names
+	Text   string        // the server's instructions
+	// Ahead is how far the local clock is ahead of the clock of a server over HTTP, if Dated.
 	Ahead time.Duration
 	Dated bool
 }
@@ -161,17 +145,16 @@ func (p *Patient) Mask(text string) string {
 	return p.Config.NewMasker().Mask(text)
 }
 
-// examination is one run of Examine.
+// examination is a run of Examine.
 type examination struct {
 	*Patient
 	ctx    context.Context
 	report Report
-	// explained are servers for which it has been found why they do not start.
+	// explained are servers with a known reason for not starting.
 	explained map[string]bool
 }
 
-// Examine looks for everything that is known to go wrong. ctx ends the programs that are
-// asked for their versions.
+// Examine looks for all known faults. ctx ends the programs that are asked for their versions.
 func Examine(ctx context.Context, p *Patient) Report {
 	e := &examination{Patient: p, ctx: ctx, report: Report{Findings: []Finding{}, Servers: []Server{}, Runtimes: []Runtime{}}, explained: map[string]bool{}}
 	e.settings()
@@ -198,7 +181,7 @@ func Examine(ctx context.Context, p *Patient) Report {
 		s.Server, s.Protocol = p.Mask(s.Server), p.Mask(s.Protocol)
 	}
 	slices.SortStableFunc(e.report.Findings, func(a, b Finding) int {
-		first := func(f Finding) int { // what is wrong with the configuration may explain the rest
+		first := func(f Finding) int { // a fault of the configuration may explain the rest
 			if f.ID == idConfigInvalid {
 				return 0
 			}
@@ -209,7 +192,7 @@ func Examine(ctx context.Context, p *Patient) Report {
 	return e.report
 }
 
-// find adds a finding. It panics if the kind is not in the list, which is a mistake here.
+// find adds a finding. find panics if the kind is not in the list, a mistake of this package.
 func (e *examination) find(id, object, remedy, format string, args ...any) {
 	at := slices.IndexFunc(Kinds, func(k Kind) bool { return k.ID == id })
 	e.report.Findings = append(e.report.Findings, Finding{
@@ -217,7 +200,7 @@ func (e *examination) find(id, object, remedy, format string, args ...any) {
 	})
 }
 
-// command returns a command of ours that can be copied, with the same configuration.
+// command returns a command of the product for copying, with the same configuration.
 func (e *examination) command(words ...string) string {
 	words = append([]string{"mcp-metatool"}, words...)
 	if e.Flag != "" {
@@ -226,7 +209,7 @@ func (e *examination) command(words ...string) string {
 	return shellquote.Join(words...)
 }
 
-// upstreamObject returns what findings call a server.
+// upstreamObject returns the name of a server in findings.
 func upstreamObject(name string) string { return fmt.Sprintf("upstream %q", name) }
 
 // enabled returns the servers that are not disabled.

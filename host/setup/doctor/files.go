@@ -55,17 +55,17 @@ func (e *examination) files() {
 	}
 }
 
-// modes looks for private files in a folder that others can read, and for the newest file.
+// modes looks for private files in a folder that other users can read, and for the newest file.
 func (e *examination) modes(dir string, private bool, newest *time.Time) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return // it need not exist
+		return // the folder is optional
 	}
 	folder, err := os.Stat(dir)
 	if err != nil {
 		return
 	}
-	// Others read nothing in a folder that does not let them in.
+	// Other users read nothing in a folder that does not let them in.
 	private = private && runtime.GOOS != "windows" && folder.Mode().Perm()&0o011 != 0
 	readable, first := 0, ""
 	for _, entry := range entries[:min(len(entries), maxFiles)] {
@@ -120,7 +120,7 @@ func (e *examination) space(journal string) {
 	}
 }
 
-// existing returns the nearest folder above dir that exists, or dir itself.
+// existing returns the nearest existing folder: dir itself or a folder above.
 func existing(dir string) string {
 	for dir != "" {
 		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {

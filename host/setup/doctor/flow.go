@@ -6,8 +6,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/servers"
 )
 
-// flow looks at the labels of tools. What can be seen without knowing tools is among the warnings
-// of the configuration.
+// flow looks at the labels of tools. Faults that show without tools are among the warnings of the
+// configuration.
 func (e *examination) flow() {
 	if e.Config.Flow == nil || e.Observed == nil {
 		return

@@ -2,15 +2,15 @@ package doctor
 
 import "fmt"
 
-// Instance is an mcp-metatool server that is running.
+// Instance is a running mcp-metatool server.
 type Instance struct {
 	PID    int
-	Config string // absolute path of its configuration file; "" for none
-	Same   bool   // it has the configuration that is examined
-	Err    error  // why it does not answer; the other fields are unknown then
+	Config string // absolute path of the configuration file; "" for none
+	Same   bool   // has the configuration that is examined
+	Err    error  // why the server does not answer; the other fields are unknown then
 }
 
-// instances looks at mcp-metatool servers that are running.
+// instances looks at running mcp-metatool servers.
 func (e *examination) instances() {
 	for _, i := range e.Instances {
 		config := i.Config

@@ -4,9 +4,9 @@ package doctor
 type Kind struct {
 	ID       string
 	Severity Severity
-	Means    string // one sentence for docs/doctor.md
-	// Hosts are the hosts that it matters to, under the names of package clientconfig, and
-	// the APIs and SDKs of others; nil for all.
+	Means    string // a sentence for docs/doctor.md
+	// Hosts are the concerned hosts, under the names of package clientconfig, and foreign APIs and
+	// SDKs; nil for all.
 	Hosts []string
 }
 

@@ -14,7 +14,7 @@ func (e *examination) logins() {
 		login := e.command("auth", u.Name)
 		state, err := oauth.Stored(e.Config.TokenFile(), u.Name, u.URL)
 		if o, seen := e.Observed[u.Name]; seen && o.Status.State == servers.Ready {
-			continue // it needs no other token
+			continue // no other token is needed
 		}
 		found := len(e.report.Findings)
 		switch {

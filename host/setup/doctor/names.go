@@ -9,11 +9,11 @@ import (
 // PublicName is the name of a tool for agents.
 type PublicName struct {
 	Server, Own, Public string
-	Changed             bool // it is not simply prefix and own name
+	Changed             bool // the name is not simply prefix and own name
 }
 
-// claudePrefix is what Claude Code puts before the names of our tools if we are
-// registered as mcp-metatool; a name may then have 64 characters
+// claudePrefix is Claude Code's prefix for the names of tools if the proxy is registered as
+// mcp-metatool; a name may then have 64 characters
 // (github.com/mims-harvard/ToolUniverse/issues/65).
 const claudePrefix = "mcp__mcp-metatool__"
 
@@ -60,6 +60,6 @@ func shorten(u *config.Upstream, long affected) string {
 	if room := maxName - len(claudePrefix) - longest; room >= 0 {
 		return fmt.Sprintf("set prefix in [upstream.%s] to one of at most %d characters (now %q)", u.Name, room, u.Prefix)
 	}
-	// Scripts cannot call what hide names.
+	// Scripts cannot call tools that hide names.
 	return fmt.Sprintf("no prefix is short enough: set expose in [upstream.%s] to the other tools, and save tools with shorter names that call these", u.Name)
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/guard/policy"
 )
 
-// policy looks at names in the rules, and at the queue of approvals. What can be seen in the
-// configuration alone, such as rules that never decide, is among its warnings.
+// policy looks at names in the rules, and at the queue of approvals. Faults that show in the
+// configuration alone, such as rules that never decide, are among its warnings.
 func (e *examination) policy() {
 	for _, u := range e.UnknownTools {
 		e.find(idPolicyTool, "policy", "correct the name, or remove it; "+e.command("tools")+" lists the tools", "%s", u)

@@ -7,8 +7,7 @@ import (
 	"syscall"
 )
 
-// The errors of Windows for addresses. Their values there differ from those in package
-// syscall.
+// The errors of Windows for addresses. The values of package syscall differ from Windows' own.
 const (
 	wsaDenied    = syscall.Errno(10013)
 	wsaInUse     = syscall.Errno(10048)
@@ -31,7 +30,7 @@ func (e *examination) ports() {
 	}
 }
 
-// port looks whether we can listen on one address. settings is where another one is set.
+// port looks whether the proxy can listen on an address. settings names the setting of the address.
 func (e *examination) port(table, address, settings string) {
 	ln, err := net.Listen("tcp", address)
 	if err == nil {

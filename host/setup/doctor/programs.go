@@ -21,9 +21,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/setup/clientconfig"
 )
 
-// program is what servers are started with.
+// program is a program that starts servers.
 type program struct {
-	install  string // how to get it
+	install  string // advice for the installation
 	runtimes []runtimeOf
 }
 
@@ -31,14 +31,14 @@ type program struct {
 type runtimeOf struct {
 	name  string
 	args  []string
-	least [2]int // the oldest version that current servers run with; zeros for any
+	least [2]int // the oldest version for current servers; zeros for any
 }
 
-// The runtimes. Node.js 18 is what the SDK for TypeScript needs (its package.json, engines),
-// Python 3.10 what the SDK for Python needs (pyproject.toml). npm 7 is the first whose npx
-// installs packages and knows -y (docs.npmjs.com/cli/v7/commands/npx); uv 0.3 the first with a
-// stable uvx (github.com/astral-sh/uv, CHANGELOG); Bun 1.0 and Deno 2.0 the first that run
-// most packages of npm.
+// The runtimes. The SDK for TypeScript needs Node.js 18 (its package.json, engines), the SDK for
+// Python needs Python 3.10 (pyproject.toml). npm 7 is the first whose npx installs packages and
+// knows -y (docs.npmjs.com/cli/v7/commands/npx); uv 0.3 the first with a stable uvx
+// (github.com/astral-sh/uv, CHANGELOG); Bun 1.0 and Deno 2.0 the first that run most packages of
+// npm.
 var (
 	nodeJS  = runtimeOf{"node", []string{"--version"}, [2]int{18}}
 	npm     = runtimeOf{"npm", []string{"--version"}, [2]int{7}}
@@ -51,7 +51,7 @@ var (
 	podman  = runtimeOf{"podman", []string{"--version"}, [2]int{}}
 )
 
-// programs are the commands that are known.
+// programs are the known commands.
 var programs = map[string]program{
 	"node":    {"install Node.js 18 or later (https://nodejs.org)", []runtimeOf{nodeJS}},
 	"npx":     {"install Node.js 18 or later (https://nodejs.org), which has npx", []runtimeOf{nodeJS, npm}},
@@ -97,7 +97,7 @@ func (e *examination) programs() {
 	}
 }
 
-// missing says that the command of a server cannot be run.
+// missing reports: the command of a server cannot be run.
 func (e *examination) missing(u *config.Upstream, install string, known bool) {
 	e.explained[u.Name] = true
 	object := upstreamObject(u.Name)
@@ -131,7 +131,7 @@ func (e *examination) desktop(u *config.Upstream, found string) {
 	}
 }
 
-// lookup returns the path of a command in a PATH, "" if it is not there.
+// lookup returns the path of a command in a PATH, "" for none.
 func lookup(command, path string) string {
 	if filepath.Base(command) != command {
 		found, _ := exec.LookPath(command)
@@ -141,12 +141,12 @@ func lookup(command, path string) string {
 	return found
 }
 
-// versionTime is how long a runtime may take to say its version.
+// versionTime is how long a runtime may take to print its version.
 const versionTime = 5 * time.Second
 
 var number = lazyregexp.New(`(\d+)\.(\d+)`)
 
-// version asks a runtime for its version. name is the command that needs it.
+// version asks a runtime for its version. name is the command that needs the runtime.
 func (e *examination) version(name string, r runtimeOf, install, path string) {
 	asks := lookup(r.name, path)
 	if asks == "" {

@@ -15,16 +15,15 @@ import (
 const (
 	// maxShown is how many tools a finding names.
 	maxShown = 3
-	// maxSchema is the size limit of a schema that is examined, in bytes, and maxDepth how
-	// deep it is.
+	// maxSchema is the size limit of an examined schema, in bytes, and maxDepth the limit of depth.
 	maxSchema = 1 << 20
 	maxDepth  = 64
 )
 
-// affected are the tools that a finding is about.
+// affected are the tools of a finding.
 type affected struct {
 	tools []string // their own names
-	texts []string // with what is wrong with each
+	texts []string // with the fault of each
 }
 
 func (a *affected) add(tool, format string, args ...any) {
@@ -32,7 +31,7 @@ func (a *affected) add(tool, format string, args ...any) {
 	a.texts = append(a.texts, fmt.Sprintf("%s (%s)", tool, fmt.Sprintf(format, args...)))
 }
 
-// report adds one finding for all tools of a server.
+// report adds a finding for all tools of a server.
 func (a affected) report(e *examination, id, server, remedy, what string) {
 	if len(a.texts) == 0 {
 		return
@@ -56,7 +55,7 @@ func (a affected) hide(server string) string {
 	return fmt.Sprintf("hide = [%s] in [upstream.%s]", strings.Join(quoted, ", "), server)
 }
 
-// schemaKinds are what is wrong with schemas, in this order, with what findings say.
+// schemaKinds are the faults of schemas, in this order, with the words for findings.
 var schemaKinds = []struct{ id, what string }{
 	{idSchemaType, `input schemas without "type": "object", with which TypeScript clients would refuse the whole list, so they are left out`},
 	{idSchemaUnion, "input schemas that the APIs of Claude and OpenAI refuse, with every request"},
@@ -89,21 +88,21 @@ func (e *examination) schemas() {
 	}
 }
 
-// parameter is what Claude's API accepts as the name of a parameter
+// parameter matches the names of parameters that Claude's API accepts
 // (github.com/anthropics/claude-code/issues/79418).
 var parameter = lazyregexp.New(`^[a-zA-Z0-9_.-]{1,64}$`)
 
-// inspectSchema returns the kinds of what is wrong with the input schema of a tool, each
-// with the first place where it is.
+// inspectSchema returns the kinds of faults in the input schema of a tool, each with its first
+// place.
 func inspectSchema(tool []byte) map[string]string {
 	found := map[string]string{}
 	raw, _ := wire.Get(tool, "inputSchema")
 	var schema map[string]any
 	if len(raw) > maxSchema {
-		return found // its tokens are counted
+		return found // the tokens are counted
 	}
 	if jsonvalue.Unmarshal(raw, &schema) != nil || schema["type"] != "object" {
-		// The schema of the protocol requires it, and so do clients:
+		// The schema of the protocol requires the type, and so do clients:
 		// github.com/opentokenz/mcpx/issues/28.
 		found[idSchemaType] = "at the top"
 	}
@@ -166,7 +165,7 @@ func place(at string) string {
 	return excerpt(strings.TrimPrefix(at, "."))
 }
 
-// walk calls visit for a schema and all schemas in it.
+// walk calls visit for a schema and all its subschemas.
 func walk(schema map[string]any, at string, depth int, visit func(at string, s map[string]any)) {
 	if schema == nil || depth > maxDepth {
 		return

@@ -43,7 +43,7 @@ func (e *examination) servers() {
 			e.find(idServerAsleep, object, e.command("servers", u.Name)+" starts it", "it starts on first use, and was not started now; %s", tools)
 		case st.State == servers.Starting:
 			e.find(idServerDown, object, "wait longer: "+e.command("doctor", "--wait", "2m")+"; a first start may have to download packages", "it is still starting")
-		case e.explained[u.Name]: // that is why
+		case e.explained[u.Name]: // the reason is reported
 		case st.State != servers.Ready:
 			remedy := "correct what the error names; "
 			if u.Transport != config.Stdio {
@@ -61,7 +61,7 @@ func (e *examination) servers() {
 	}
 }
 
-// speed looks at the times of a server that works, and at its revision.
+// speed looks at the times of a working server, and at its revision.
 func (e *examination) speed(object string, o Observation) {
 	start, list := o.Status.StartTime, o.List
 	if start > slowStart || list > slowList {

@@ -21,7 +21,7 @@ func (e *examination) settings() {
 			remedy = "name another file, or make one: " + e.command("add", "--help") + " says how"
 		}
 		rest := "; nothing else about servers was checked"
-		if e.Config != nil { // it is about one server
+		if e.Config != nil { // the problem is about a single server
 			rest = "; the server is not started before that"
 		}
 		e.find(idConfigInvalid, "configuration", remedy+rest, "%v", err)

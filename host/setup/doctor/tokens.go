@@ -21,7 +21,7 @@ const (
 	manyTokens = 20000
 )
 
-// tokens looks at what the definitions of tools cost, and how long their texts are.
+// tokens looks at the cost of the definitions of tools, and at the length of their texts.
 func (e *examination) tokens() {
 	own := Cost{Tools: len(e.Own), Tokens: tokensOf(e.Own)}
 	e.report.Own = own
