@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// What a document may have at most.
+// The limits of a document.
 const (
 	maxItems = 200  // packages, remotes, arguments, variables, choices: each
 	maxText  = 4096 // bytes of a text that is used
@@ -35,7 +35,7 @@ func quoted(text string) string {
 	return strconv.QuoteToASCII(text)
 }
 
-// check refuses what could mislead a person or a program.
+// check refuses documents that could mislead a person or a program.
 func (d *Document) check() error {
 	if !namePattern.MatchString(d.Name) || len(d.Name) > 200 {
 		return wrong("name", "%s is not the name of a server (want NAMESPACE/NAME, such as io.github.user/weather)", quoted(d.Name))
@@ -141,7 +141,7 @@ func (r *Remote) check(at string) error {
 	return checkFields(at+".variables", r.Variables, true)
 }
 
-// check checks a field and the variables in it.
+// check checks a field and its variables.
 func (f *Field) check(at string) error {
 	for _, text := range slices.Concat([]string{f.Value, f.Default, f.Placeholder, f.Format}, f.Choices) {
 		if err := checkText(at, text); err != nil {
@@ -154,7 +154,7 @@ func (f *Field) check(at string) error {
 	return checkFields(at+".variables", f.Variables, true)
 }
 
-// checkFields checks variables. Those of a variable itself have no meaning.
+// checkFields checks variables. The variables of a variable have no meaning.
 func checkFields(at string, fields map[string]Field, outer bool) error {
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		f := fields[name]
@@ -171,7 +171,7 @@ func checkFields(at string, fields map[string]Field, outer bool) error {
 	return nil
 }
 
-// checkText refuses texts with characters that a person does not see.
+// checkText refuses texts with invisible characters.
 func checkText(at, text string) error {
 	switch {
 	case len(text) > maxText:
@@ -182,14 +182,14 @@ func checkText(at, text string) error {
 	return nil
 }
 
-// invisible reports whether a character is not shown as it is: control characters, those
-// that change the direction of text, and white space other than a space.
+// invisible reports whether a character is not shown plainly: control characters, characters that
+// change the direction of text, and white space other than a space.
 func invisible(r rune) bool {
 	return r != ' ' && (unicode.In(r, unicode.C, unicode.Z) || r == utf8.RuneError)
 }
 
-// checkURL checks an address after its variables were filled in; rest is the same with
-// variables of the configuration replaced by something harmless.
+// checkURL checks an address after its variables were filled in; rest is the same address with
+// variables of the configuration replaced by harmless text.
 func checkURL(at, rest string) error {
 	u, err := url.Parse(rest)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.Fragment != "" || strings.ContainsAny(rest, " {}<>\"\\") {

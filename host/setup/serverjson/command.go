@@ -10,16 +10,16 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config/edit"
 )
 
-// packaging is how packages of one type are named and run.
+// packaging is how packages of a type are named and run.
 type packaging struct {
-	// command runs them; others are commands that a document may name instead.
+	// command runs the packages; others are commands that a document may name instead.
 	command string
 	others  []string
-	// identifier is what a name looks like. It must not allow options, addresses and files.
+	// identifier is the form of a name, without options, addresses and files.
 	identifier *lazyregexp.Regexp
-	// registries are the values of registryBaseUrl that are the one the command uses.
+	// registries are the values of registryBaseUrl for the registry of the command.
 	registries []string
-	// versioned says that the version is not a part of the identifier.
+	// versioned means: the version is not a part of the identifier.
 	versioned bool
 }
 
@@ -78,8 +78,7 @@ func (p *Package) usable(at string) error {
 	return nil
 }
 
-// runtime returns the command that runs a package, and whether that is the one that the
-// document names.
+// runtime returns the command that runs a package, and whether the document names the command.
 func (p *Package) runtime() (command string, asHinted bool) {
 	how := packagings[p.RegistryType]
 	if slices.Contains(how.others, p.RuntimeHint) {
@@ -88,8 +87,8 @@ func (p *Package) runtime() (command string, asHinted bool) {
 	return how.command, p.RuntimeHint == "" || p.RuntimeHint == how.command
 }
 
-// Notes returns what a person should know before running the option with these values, as for
-// [Option.Server], one sentence each.
+// Notes returns notes for a person before running the option with these values, as for
+// [Option.Server], in a sentence each.
 func (o *Option) Notes(values map[string][]string) []string {
 	var notes []string
 	if o.remote != nil {
@@ -120,7 +119,7 @@ func (o *Option) Notes(values map[string][]string) []string {
 // runtimeWords returns the words between the command and the package.
 func (p *Package) runtimeWords(at string, values map[string][]string) ([]string, error) {
 	before, err := words(at, p.RuntimeArguments, values)
-	if err == nil && p.RegistryType == "oci" && len(before) > 0 && before[0] == "run" { // some publishers write it
+	if err == nil && p.RegistryType == "oci" && len(before) > 0 && before[0] == "run" { // some publishers write "run"
 		before = before[1:]
 	}
 	return before, err
@@ -167,7 +166,7 @@ func (p *Package) server(at string, values map[string][]string) (edit.Server, er
 	return s, nil
 }
 
-// at returns the identifier with the version, if there is one.
+// at returns the identifier with the version, if any.
 func (p *Package) at(separator string) string {
 	if p.Version == "" {
 		return p.Identifier
@@ -195,7 +194,7 @@ func (p *Package) image() string {
 	return image
 }
 
-// unless returns more followed by list, or list alone if it has one of the words.
+// unless returns more followed by list, or list alone if list has a word of has.
 func unless(list, more []string, has ...string) []string {
 	if slices.ContainsFunc(list, func(w string) bool { return slices.Contains(has, w) }) {
 		return list

@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// Input is something that people fill in.
+// Input is a value for people to fill in.
 type Input struct {
-	// Name identifies it in an Option: the name of an environment variable, header or
+	// Name identifies the input in an Option: the name of an environment variable, header or
 	// variable, of an option without its dashes, or of the hint for an argument.
 	Name string
-	// What says what it is: "environment variable", "header", "argument", "option" or
+	// What is the kind of input: "environment variable", "header", "argument", "option" or
 	// "variable".
 	What string
-	// Description is the publisher's. It can contain anything.
+	// Description is the publisher's, and can contain anything.
 	Description string
 	Required    bool
 	Secret      bool
@@ -27,7 +27,7 @@ type Input struct {
 	Choices     []string
 }
 
-// Check returns why a value that a person gave is not allowed; nil if it is.
+// Check returns why a person's value is not allowed; nil for an allowed value.
 func (in *Input) Check(value string) error {
 	if value == "" {
 		return fmt.Errorf("%s is empty", in.Name)
@@ -51,8 +51,8 @@ func (in *Input) Check(value string) error {
 	return nil
 }
 
-// Inputs returns what has to be or can be filled in, each once. An input that occurs in
-// several places has the same value in all of them.
+// Inputs returns the values to be filled in, each once. An input in several places has the same
+// value in all of them.
 func (o *Option) Inputs() []Input {
 	var list []Input
 	add := func(in Input) {
@@ -71,8 +71,8 @@ func (o *Option) Inputs() []Input {
 	return list
 }
 
-// SecretNames returns the environment variables, and the headers in lower case, whose values
-// the document says are secret, or have a secret in them.
+// SecretNames returns the environment variables, and the headers in lower case, whose values are or
+// contain secrets, according to the document.
 func (o *Option) SecretNames() map[string]bool {
 	names := map[string]bool{}
 	for _, s := range o.slots() {
@@ -138,8 +138,8 @@ func (a *Argument) slot(i int) slot {
 	return slot{name, "argument", a.IsRepeated, &a.Field}
 }
 
-// inputs calls add for what has to be filled in for the slot: its value, or the variables in
-// a fixed value.
+// inputs calls add for the values to be filled in for the slot: its value, or the variables in a
+// fixed value.
 func (s *slot) inputs(add func(Input)) {
 	if s.field.Value == "" {
 		if s.isFlag() {
@@ -162,8 +162,8 @@ var flags = []string{
 	"y", "yes", "quiet", "q", "no-cache", "isolated", "offline", "prerelease", // npx, uvx, dnx
 }
 
-// isFlag reports whether the slot, which has no fixed value, is an option without a value:
-// one that is known, or one about which nothing is said.
+// isFlag reports whether the slot, which has no fixed value, is an option without a value: a known
+// option, or an option without any description.
 func (s *slot) isFlag() bool {
 	f := s.field
 	if s.what != "option" || f.Default != "" || len(f.Choices) > 0 || f.Format != "" || f.Placeholder != "" || f.IsSecret {

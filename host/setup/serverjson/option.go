@@ -7,14 +7,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 )
 
-// Option is one of the ways in which a document says that its server can be run.
+// Option is a way of running the server of a document.
 type Option struct {
-	// Kind is npm, pypi, oci or nuget for packages, http or sse for addresses, or what the
-	// document says.
+	// Kind is npm, pypi, oci or nuget for packages, http or sse for addresses, or the document's
+	// word.
 	Kind string
-	// Label names it for people: "npm @scope/server 1.0.2".
+	// Label names the option for people: "npm @scope/server 1.0.2".
 	Label string
-	// Problem says why it cannot be used; "" if it can.
+	// Problem is why the option cannot be used; "" if possible.
 	Problem string
 
 	where  string // in the document
@@ -54,8 +54,8 @@ func (d *Document) Options() []Option {
 	return options
 }
 
-// Runtime returns the command that runs the package: npx, uvx, docker or another one; ""
-// for an address.
+// Runtime returns the command that runs the package: npx, uvx, docker or another command; "" for an
+// address.
 func (o *Option) Runtime() string {
 	if o.pkg == nil || o.Problem != "" {
 		return ""

@@ -19,13 +19,13 @@ import (
 // DefaultRegistry is the official registry.
 const DefaultRegistry = "https://registry.modelcontextprotocol.io"
 
-// fetchTimeout is how long one request may take.
+// fetchTimeout is how long a request may take.
 const fetchTimeout = 30 * time.Second
 
 // maxRedirects is how often a server may send us elsewhere.
 const maxRedirects = 5
 
-// ErrNotFound is matched by errors.Is if a registry has no such server.
+// ErrNotFound is matched by errors.Is if a registry does not have the server.
 var ErrNotFound = errors.New("not found")
 
 // FetchError says why something could not be fetched.
@@ -39,14 +39,14 @@ func (e *FetchError) Error() string { return fmt.Sprintf("%s: %v", e.URL, e.Err)
 // Unwrap returns the cause.
 func (e *FetchError) Unwrap() error { return e.Err }
 
-// Registry is a registry with the API of the official one, version v0.1.
+// Registry is a registry with the API of the official registry, version v0.1.
 type Registry struct {
-	// URL is its address, without the version: https, or http on this machine.
+	// URL is the registry's address, without the version: https, or http on this machine.
 	URL string
 }
 
-// Get returns the document of a server; version "" is the latest. The error is a
-// [*FetchError], with [ErrNotFound] if there is no such server or version, or an [*Error].
+// Get returns the document of a server; version "" is the latest. The error is a [*FetchError],
+// with [ErrNotFound] for an unknown server or version, or an [*Error].
 func (r Registry) Get(ctx context.Context, name, version string) (*Document, error) {
 	if version == "" {
 		version = "latest"
@@ -65,8 +65,8 @@ func (r Registry) Get(ctx context.Context, name, version string) (*Document, err
 	return d, nil
 }
 
-// Search returns the names of at most 20 servers whose names contain a text, sorted. The
-// error is as for Get.
+// Search returns the names of at most 20 servers whose names contain a text, sorted. The error is
+// as for Get.
 func (r Registry) Search(ctx context.Context, text string) ([]string, error) {
 	query := url.Values{"search": {text}, "version": {"latest"}, "limit": {"20"}}
 	data, err := Fetch(ctx, r.endpoint("servers")+"?"+query.Encode())
@@ -101,11 +101,11 @@ func (r Registry) endpoint(parts ...string) string {
 	return address
 }
 
-// Fetch reads a document of at most MaxSize bytes from an address: https, or http on this
-// machine. Redirects lead to such addresses only. The error is a [*FetchError].
+// Fetch reads a document of at most MaxSize bytes from an address: https, or http on this machine.
+// Redirects lead to such addresses only. The error is a [*FetchError].
 func Fetch(ctx context.Context, address string) ([]byte, error) {
 	fail := func(err error) ([]byte, error) {
-		if at := new(url.Error); errors.As(err, &at) { // its text would repeat the address
+		if at := new(url.Error); errors.As(err, &at) { // the text of the error would repeat the address
 			err = at.Err
 		}
 		return nil, &FetchError{address, err}
@@ -154,7 +154,7 @@ func Fetch(ctx context.Context, address string) ([]byte, error) {
 	return data, nil
 }
 
-// checkScheme refuses addresses that others could read or change on the way.
+// checkScheme refuses addresses without protection against reading and changes on the way.
 func checkScheme(u *url.URL) error {
 	local := slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, u.Hostname())
 	if u.Hostname() == "" || u.Scheme != "https" && !(u.Scheme == "http" && local) {

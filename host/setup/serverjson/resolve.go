@@ -20,9 +20,9 @@ func (e *MissingError) Error() string {
 	return "no value for " + strings.Join(names, ", ")
 }
 
-// Server returns the server as it is configured. values has the texts for inputs by name, in
-// the language of the configuration: see [edit.Literal]. An input without one gets its
-// default. The error is an [*Error] or a [*MissingError].
+// Server returns the server for the configuration. values has the texts for inputs by name, in the
+// language of the configuration: see [edit.Literal]. An input without a text gets its default. The
+// error is an [*Error] or a [*MissingError].
 func (o *Option) Server(values map[string][]string) (edit.Server, error) {
 	if o.Problem != "" {
 		return edit.Server{}, wrong(o.where, "cannot be used: %s", o.Problem)
@@ -42,8 +42,7 @@ func (o *Option) Server(values map[string][]string) (edit.Server, error) {
 	return o.pkg.server(o.where, values)
 }
 
-// texts returns the texts of a slot in the language of the configuration; none if it is left
-// out.
+// texts returns the texts of a slot in the language of the configuration; none for an omitted slot.
 func (s *slot) texts(at string, values map[string][]string) ([]string, error) {
 	f := s.field
 	if f.Value == "" {
@@ -59,7 +58,7 @@ func (s *slot) texts(at string, values map[string][]string) ([]string, error) {
 		v := f.Variables[name]
 		filled[name] = valuesOf(values, name, &v)
 		if len(filled[name]) == 0 {
-			return nil, nil // it cannot be complete
+			return nil, nil // cannot be complete
 		}
 		if s.repeated {
 			count = max(count, len(filled[name]))
@@ -95,8 +94,8 @@ func valuesOf(values map[string][]string, name string, f *Field) []string {
 	return nil
 }
 
-// fill replaces {name} in a template. Names that are not known stay. It returns false if the
-// result has a $ before a variable of the configuration.
+// fill replaces {name} in a template. Unknown names stay. fill returns false if the result has a $
+// before a variable of the configuration.
 func fill(template string, value func(name string) (string, bool)) (string, bool) {
 	text, at := "", 0
 	for _, m := range braces.FindAllStringIndex(template, -1) {
@@ -116,8 +115,8 @@ func fill(template string, value func(name string) (string, bool)) (string, bool
 	return join(text, edit.Literal(template[at:]))
 }
 
-// join joins two texts in the language of the configuration. A $ and a { that meet must not
-// become a variable. It returns false if there is no way to write it.
+// join joins two texts in the language of the configuration. A $ and a { that meet must not become
+// a variable. join returns false if the language cannot express the joined text.
 func join(a, b string) (string, bool) {
 	switch {
 	case !strings.HasSuffix(a, "$"):
@@ -150,7 +149,7 @@ func words(at string, arguments []Argument, values map[string][]string) ([]strin
 			switch {
 			case a.Type != "named":
 				list = append(list, text)
-			case strings.HasPrefix(a.Name, "--"): // one word, so that the value cannot be an option
+			case strings.HasPrefix(a.Name, "--"): // a single word, so that the value cannot be an option
 				list = append(list, edit.Literal(a.Name)+"="+text)
 			default:
 				list = append(list, edit.Literal(a.Name), text)
@@ -160,7 +159,7 @@ func words(at string, arguments []Argument, values map[string][]string) ([]strin
 	return list, nil
 }
 
-// settings returns variables or headers that have a value.
+// settings returns variables or headers with a value.
 func settings(at string, list []Named, what string, values map[string][]string) ([]edit.Setting, error) {
 	var set []edit.Setting
 	for i := range list {

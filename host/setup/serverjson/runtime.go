@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// grammar is what a document may give to the command that runs its packages. The command
-// must not take another word than ours for the package, nor look for it elsewhere.
+// grammar is the set of words that a document may give to the command that runs its packages. The
+// command must not take another word for the package, nor look for the package elsewhere.
 type grammar struct {
-	// alone are options without a value. valued have one: the next word, or after a "=".
+	// alone are options without a value. valued have a value: the next word, or after a "=".
 	alone, valued []string
-	// packages are those of valued whose value is a package.
+	// packages are the options of valued whose value is a package.
 	packages []string
-	// spec is what such a value looks like: no address, no file.
+	// spec is the form of such a value: no address, no file.
 	spec *lazyregexp.Regexp
-	// assigned says that other options are allowed too, if they have a "=".
+	// assigned means: other options are allowed too, if they have a "=".
 	assigned bool
 }
 
-// plainValue is a value that is no option, address or file.
+// plainValue matches values other than options, addresses and files.
 var plainValue = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9.@+:_-]*$`)
 
 var grammars = map[string]grammar{
@@ -53,8 +53,8 @@ var grammars = map[string]grammar{
 	},
 }
 
-// checkRuntime refuses words for the command that runs a package, which are in the language of
-// the configuration, and returns the names of the options in them.
+// checkRuntime refuses words for the command that runs a package, which are in the language of the
+// configuration, and returns the names of the options in the words.
 func (p *Package) checkRuntime(at string, words []string) (options []string, err error) {
 	g, command := grammars[p.RegistryType], packagings[p.RegistryType].command
 	at += ".runtimeArguments"
@@ -83,7 +83,7 @@ func (p *Package) checkRuntime(at string, words []string) (options []string, err
 	return options, nil
 }
 
-// refuses reports whether an option may not have that value.
+// refuses reports whether an option may not have a value.
 func (g *grammar) refuses(option, value string) bool {
 	switch {
 	case g.assigned:
@@ -94,7 +94,7 @@ func (g *grammar) refuses(option, value string) bool {
 	return !plainValue.MatchString(value)
 }
 
-// risky are options of commands that take protection away, or run more than the package.
+// risky are options of commands that remove protection, or run more than the package.
 var risky = map[string]map[string]string{
 	"oci": {
 		"--privileged": "the container may do everything that this machine may", "--mount": seesFiles, "-v": seesFiles, "--volume": seesFiles,
@@ -120,8 +120,8 @@ const (
 )
 
 // reservedVariables configure the commands that run packages, or load code into programs.
-// reservedPrefixes are the beginnings of others. All are in upper case, since npm and Windows
-// ignore it.
+// reservedPrefixes are the beginnings of more such variables. All are in upper case, since npm and
+// Windows ignore case.
 var (
 	reservedVariables = []string{
 		"PATH", "PATHEXT", "COMSPEC", "HOME", "USERPROFILE", "APPDATA", "XDG_CONFIG_HOME", "XDG_CONFIG_DIRS", "BASH_ENV", "GCONV_PATH",

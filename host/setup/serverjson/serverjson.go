@@ -1,20 +1,12 @@
-// Package serverjson reads server.json, in which MCP servers are described for registries
-// (schema 2025-12-11), and makes configured servers of it.
+// Package serverjson reads server.json, the description of MCP servers for registries (schema
+// 2025-12-11), and makes configured servers of the description. Begin with [Parse], [Document] and
+// [Option.Server]; [Registry] fetches documents.
 //
-//	serverjson.go  Document, Parse
-//	check.go       what is refused in a document from strangers
-//	option.go      Option: one of the ways to run a server
-//	input.go       Input: what people have to fill in
-//	resolve.go     Option.Server: the filled-in arguments, variables and headers
-//	command.go     packages -> npx, uvx, docker, dnx
-//	runtime.go     what a document may give to these commands
-//	registry.go    Registry: documents from a registry or an address
-//
-// A document comes from strangers, and what it describes is run. So nothing here starts a
-// shell: an argument stays one argument. Names of packages cannot be options, addresses or
-// files; control characters and characters that are not shown are refused; and nothing in
-// a document is a variable of the configuration. What remains is what the publisher wants
-// to run, which a person must see and agree to.
+// A document comes from strangers, and describes programs that are then run. So nothing here starts
+// a shell: an argument stays a single argument. Names of packages cannot be options, addresses or
+// files; control characters and invisible characters are refused; and nothing in a document is a
+// variable of the configuration. A person must see the remaining command, and agree to run the
+// publisher's program.
 package serverjson
 
 import (
@@ -42,8 +34,8 @@ type Document struct {
 		URL string `json:"url"`
 	} `json:"repository"`
 
-	// Status is what the registry says about it: active, deprecated or deleted; "" if
-	// nothing. StatusMessage says more.
+	// Status is the registry's status: active, deprecated or deleted; "" if unknown. StatusMessage
+	// has details.
 	Status        string `json:"-"`
 	StatusMessage string `json:"-"`
 }
@@ -94,17 +86,18 @@ type Named struct {
 // Argument is an argument of a command.
 type Argument struct {
 	Type       string `json:"type"` // positional, named
-	Name       string `json:"name"` // of a named one, with its dashes
+	Name       string `json:"name"` // of a named argument, with its dashes
 	ValueHint  string `json:"valueHint"`
 	IsRepeated bool   `json:"isRepeated"`
 	Field
 }
 
-// Error says what is wrong with a document.
+// Error is a fault of a document.
 type Error struct {
-	// Where is the place in the document, such as packages[0].identifier; "" for all of it.
+	// Where is the place in the document, such as packages[0].identifier; "" for the whole
+	// document.
 	Where string
-	// Text may quote the document. It has no control characters.
+	// Text may quote the document, without control characters.
 	Text string
 }
 
@@ -130,7 +123,7 @@ type envelope struct {
 	} `json:"_meta"`
 }
 
-// Parse reads a document, alone or as a registry answers with it. The error is an [*Error].
+// Parse reads a document, alone or in the form of a registry's answer. The error is an [*Error].
 func Parse(data []byte) (*Document, error) {
 	if len(data) > MaxSize {
 		return nil, wrong("", "is larger than %d bytes", MaxSize)
@@ -153,7 +146,7 @@ func Parse(data []byte) (*Document, error) {
 	return d, nil
 }
 
-// unmarshal reads JSON. Names that occur twice and invalid UTF-8 are errors.
+// unmarshal reads JSON. Repeated names and invalid UTF-8 are errors.
 func unmarshal(data []byte, into any) error {
 	err := json.Unmarshal(data, into)
 	var syntax *jsontext.SyntacticError
