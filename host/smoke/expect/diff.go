@@ -12,7 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// Limits of what a Mismatch shows.
+// The limits of a shown Mismatch.
 const (
 	maxShown      = 500     // bytes of Want and of Got
 	maxName       = 80      // bytes of a name in a path
@@ -39,8 +39,8 @@ func encode(v any, indent string) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// diffValues returns the diff of two values that differ; "" if Want and Got show both
-// completely, or if they are too large.
+// diffValues returns the diff of two different values; "" if Want and Got show both completely, or
+// if they are too large.
 func diffValues(want, got any, subset bool) string {
 	w, isText := want.(string)
 	if g, ok := got.(string); ok && isText {
@@ -60,8 +60,7 @@ func diffTexts(want, got string) string {
 	return diffLines([]byte(want), []byte(got))
 }
 
-// diffLines returns the clipped unified diff of two texts. It ignores a missing newline at
-// the end.
+// diffLines returns the clipped unified diff of two texts. A missing newline at the end is ignored.
 func diffLines(want, got []byte) string {
 	if len(want) > maxDiffText || len(got) > maxDiffText {
 		return ""
@@ -86,7 +85,7 @@ func diffLines(want, got []byte) string {
 	return b.String()
 }
 
-// nested reports whether a value contains others.
+// nested reports whether a value contains other values.
 func nested(v any) bool {
 	switch v := v.(type) {
 	case map[string]any:
@@ -115,8 +114,8 @@ func depth(v any) int {
 	return max(deepest, 0) + 1
 }
 
-// align returns got in a form that is easy to compare with want: numbers that are equal are
-// written as in want, and for a subset only members that want has are left.
+// align returns got in a form that is easy to compare with want: equal numbers are written as in
+// want, and for a subset only members in want are left.
 func align(want, got any, subset bool) any {
 	switch g := got.(type) {
 	case map[string]any:

@@ -1,32 +1,25 @@
-// Package expect compares the answer of a server or script with an expectation.
+// Package expect compares the answer of a server or script with an expectation: raw JSON ([Equal],
+// [Subset]), patterns ([Text], [Logs]), members of a CallToolResult, images, progress
+// notifications, and the calls and limits of a run. The result is a [Mismatch], or nil if the
+// expectation is met.
 //
-//	expect.go    Mismatch
-//	json.go      Equal and Subset of raw JSON
-//	value.go     JSON values: parsing, differences, numbers
-//	diff.go      unified diffs, clipping
-//	pattern.go   Pattern: literal text or /regexp/flags; Text, Logs
-//	result.go    members of a CallToolResult: IsError, Meta, Schema
-//	image.go     Image: blocks that can be decoded; png.go: PNG as viewers read it
-//	progress.go  Progress: the notifications of one call
-//	run.go       Calls, ErrorType, upper limits of a run
-//
-// All functions return nil if the expectation is met. They are safe for concurrent use and
-// do not keep their arguments. Raw JSON is read as most clients do: of several members with
-// the same name the last one counts, and invalid UTF-8 becomes U+FFFD.
+// Concurrent use of all functions is safe, and no function keeps its arguments. Raw JSON is read as
+// most clients read JSON: of several members with the same name the last counts, and invalid UTF-8
+// becomes U+FFFD.
 package expect
 
-// Mismatch is an expectation that is not met. All texts are clipped but not escaped: they
-// can contain anything that a server has sent.
+// Mismatch is an unmet expectation. All texts are clipped but not escaped: they can contain any
+// text of a server.
 type Mismatch struct {
-	// Path is the place of the first difference, below the value that was compared:
-	// "$.a[2].b"; "" if it does not apply.
+	// Path is the place of the first difference, below the compared value: "$.a[2].b"; "" if there
+	// is no place.
 	Path string
-	// Message says what is wrong, in one sentence.
+	// Message describes the mismatch, in a sentence.
 	Message string
 	// Want and Got are the two sides at Path; "" if Message says everything.
 	Want, Got string
-	// Diff is a unified diff of the whole values, if they are larger than what Want and Got
-	// show; else "".
+	// Diff is a unified diff of the whole values, if Want and Got do not show both completely; else
+	// "".
 	Diff string
 }
 

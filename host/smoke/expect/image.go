@@ -20,12 +20,12 @@ import (
 
 // ImageWant says which images are expected in a result.
 type ImageWant struct {
-	// MIME is the type of one of them: image/png, image/jpeg, image/gif or image/webp; ""
+	// MIME is the type of at least one image: image/png, image/jpeg, image/gif or image/webp; ""
 	// for any.
 	MIME string
-	// Width and Height are the size of that image in pixels; 0 for any.
+	// Width and Height are the size of the same image in pixels; 0 for any.
 	Width, Height int
-	// Count is the number of images; 0 for one or more.
+	// Count is the number of images; 0 for any number from 1.
 	Count int
 }
 
@@ -50,7 +50,7 @@ func (w ImageWant) String() string {
 // MIMETypes are the types that [Image] decodes.
 var MIMETypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
-// maxPixels bounds the memory that decoding needs.
+// maxPixels bounds the memory for decoding.
 const maxPixels = 64 << 20
 
 // picture is a decoded image block.
@@ -61,10 +61,9 @@ type picture struct {
 
 func (p picture) String() string { return fmt.Sprintf("%s of %dx%d", p.mime, p.width, p.height) }
 
-// Image requires that the image blocks of a raw CallToolResult can be decoded, have the
-// type that they declare, and that one of them is as expected. Of an animated GIF the first
-// frame is decoded; of an animated WebP only the structure is checked. An image of more
-// than 64 Mi pixels is not accepted.
+// Image requires that the image blocks of a raw CallToolResult can be decoded, have their declared
+// type, and that an image is as expected. Of an animated GIF the first frame is decoded; of an
+// animated WebP only the structure is checked. An image of more than 64 Mi pixels is not accepted.
 func Image(want ImageWant, result []byte) *Mismatch {
 	var pictures []picture
 	for i, block := range blocks(result) {
@@ -138,7 +137,7 @@ func readImage(block []byte) (picture, *Mismatch) {
 	return p, nil
 }
 
-// codec reads one type of image.
+// codec reads a type of image.
 type codec struct {
 	config func(io.Reader) (image.Config, error)
 	decode func(io.Reader) (image.Image, error)
@@ -153,7 +152,7 @@ var (
 	movingWebPCodec = &codec{webp.DecodeConfig, checkFrames}
 )
 
-// sniff detects the type by the first bytes; c is nil if it is unknown.
+// sniff detects the type by the first bytes; c is nil for an unknown type.
 func sniff(data []byte) (mime string, c *codec) {
 	has := func(at int, magic string) bool {
 		return len(data) >= at+len(magic) && string(data[at:at+len(magic)]) == magic
@@ -187,8 +186,8 @@ func (c *codec) read(data []byte) (picture, error) {
 	return picture{width: config.Width, height: config.Height}, nil
 }
 
-// checkFrames reads an animated WebP to its end and requires at least one frame (WebP
-// Container Specification, section Animation).
+// checkFrames reads an animated WebP to the end and requires at least one frame (WebP Container
+// Specification, section Animation).
 func checkFrames(r io.Reader) (image.Image, error) {
 	_, chunks, err := riff.NewReader(r)
 	if err != nil {

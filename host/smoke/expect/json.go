@@ -13,8 +13,8 @@ import (
 // are equal, and all digits count.
 func Equal(want, got []byte) *Mismatch { return compareJSON(want, got, false) }
 
-// Subset is like Equal, but objects may have members that want does not have, at any depth.
-// Arrays must have as many items as in want.
+// Subset is like Equal, but objects may have more members than in want, at any depth. Arrays must
+// have as many items as in want.
 func Subset(want, got []byte) *Mismatch { return compareJSON(want, got, true) }
 
 func compareJSON(want, got []byte, subset bool) *Mismatch {
@@ -45,12 +45,12 @@ func compareValues(want, got any, subset bool) *Mismatch {
 	w, wantText := found[0].Want.(string)
 	g, gotText := found[0].Got.(string)
 	if wantText && gotText && len(found) == 1 {
-		m.Diff = cmp.Or(diffTexts(w, g), m.Diff) // of its lines, which JSON would have in one
+		m.Diff = cmp.Or(diffTexts(w, g), m.Diff) // of the lines of the string, which JSON has in a single line
 	}
 	return m
 }
 
-// mismatch returns a Mismatch for one difference.
+// mismatch returns a Mismatch for a difference.
 func (d Difference) mismatch() *Mismatch {
 	m := &Mismatch{Path: d.Path()}
 	if d.Kind != Unexpected {

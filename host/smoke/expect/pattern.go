@@ -9,17 +9,16 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// Pattern matches texts: those that contain a literal text, or match "/regexp/flags". The
-// zero value matches any text.
+// Pattern matches texts: texts with a literal text, or texts that match "/regexp/flags". The zero
+// value matches any text.
 type Pattern struct {
 	source string
 	re     *regexp.Regexp // nil for literal text
 }
 
-// ParsePattern parses a pattern. It is a regular expression (Go's, RE2) if it begins with a
-// slash and ends with a slash and any of the flags i, m, s and U. Otherwise it is literal
-// text, such as "/usr/bin"; "/usr/" is a regular expression. Only a regular expression can
-// be invalid.
+// ParsePattern parses a pattern. A text is a regular expression (Go's, RE2) if it begins with a
+// slash and ends with a slash and any of the flags i, m, s and U. Any other text is literal, such
+// as "/usr/bin"; "/usr/" is a regular expression. Only a regular expression can be invalid.
 func ParsePattern(s string) (Pattern, error) {
 	end := strings.LastIndexByte(s, '/')
 	if end < 1 || s[0] != '/' || strings.Trim(s[end+1:], "imsU") != "" {
@@ -39,7 +38,7 @@ func ParsePattern(s string) (Pattern, error) {
 	return Pattern{source: s, re: re}, nil
 }
 
-// String returns the pattern as it was parsed.
+// String returns the parsed text.
 func (p Pattern) String() string { return p.source }
 
 // Match reports whether text matches.
@@ -84,8 +83,8 @@ func Text(want Pattern, result []byte) *Mismatch {
 	}
 }
 
-// Message requires that a single text matches, such as an error message. what describes the
-// text: "the error's message".
+// Message requires that a single text matches, such as an error message. subject names the text:
+// "the error's message".
 func Message(what string, want Pattern, got string) *Mismatch {
 	if want.Match(got) {
 		return nil
@@ -133,8 +132,8 @@ func showContent(result []byte) string {
 	return display.ClipSize("blocks: "+strings.Join(kinds, ", "), maxShown)
 }
 
-// Logs requires matching log entries in the given order. There may be others between them.
-// An empty want requires that there are no logs.
+// Logs requires matching log entries in the given order, possibly with other entries in between. An
+// empty want requires an empty log.
 func Logs(want []Pattern, got []string) *Mismatch {
 	if len(want) == 0 && len(got) > 0 {
 		return &Mismatch{Path: "$[0]", Message: fmt.Sprintf("want no logs, got %d", len(got)), Got: display.ClipSize(strings.Join(got, "\n"), maxShown)}

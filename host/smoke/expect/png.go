@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// decodePNG is png.Decode with the tolerance of image viewers: ancillary chunks (PNG
-// Specification 5.4) may be broken, as that of the colour profile often is.
+// decodePNG is png.Decode with the tolerance of image viewers: ancillary chunks (PNG Specification
+// 5.4) may be broken, as the chunk of the colour profile often is.
 func decodePNG(r io.Reader) (image.Image, error) {
 	data, err := io.ReadAll(r)
 	if err != nil {
@@ -27,8 +27,7 @@ func pngConfig(r io.Reader) (image.Config, error) {
 	return png.DecodeConfig(bytes.NewReader(criticalChunks(data)))
 }
 
-// criticalChunks returns a PNG without its ancillary chunks, up to the first chunk that is
-// incomplete.
+// criticalChunks returns a PNG without its ancillary chunks, up to the first incomplete chunk.
 func criticalChunks(data []byte) []byte {
 	const signature, frame, ancillary = 8, 12, 0x20 // frame: length, type and checksum
 	if len(data) < signature {

@@ -8,10 +8,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/jsonvalue"
 )
 
-// Progress requires at least atLeast progress notifications of one call, given as raw
-// params in order. The progress must increase (MCP 2025-11-25, basic, utilities, progress)
-// and must not exceed the total, the total must not decrease, and all must have the same
-// token.
+// Progress requires at least atLeast progress notifications of a call, given as raw params in
+// order. The progress must increase (MCP 2025-11-25, basic, utilities, progress) and must not
+// exceed the total, the total must not decrease, and all must have the same token.
 func Progress(atLeast int, params [][]byte) *Mismatch {
 	if len(params) < atLeast {
 		return &Mismatch{
@@ -34,7 +33,7 @@ func Progress(atLeast int, params [][]byte) *Mismatch {
 	return nil
 }
 
-// advance is one progress notification; total is "" if it has none.
+// advance is a progress notification; total is "" if absent.
 type advance struct {
 	token           any
 	progress, total string

@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// IsError compares the isError of a raw CallToolResult. A missing one means false.
+// IsError compares the isError of a raw CallToolResult. A missing isError means false.
 func IsError(want bool, result []byte) *Mismatch {
 	flag, ok := wire.Get(result, "isError")
 	got := string(flag) == "true"
@@ -26,8 +26,8 @@ func IsError(want bool, result []byte) *Mismatch {
 	return &Mismatch{Path: "$.isError", Message: "the result is not an error", Want: "an error", Got: display.ClipSize(strings.Join(Texts(result), "\n"), maxShown)}
 }
 
-// Meta requires that the _meta of a raw CallToolResult (or of any object) contains want, as
-// in Subset.
+// Meta requires that the _meta of a raw CallToolResult (or of any object) contains want, as in
+// Subset.
 func Meta(want, result []byte) *Mismatch {
 	meta, ok := wire.Get(result, "_meta")
 	if !ok {
@@ -43,7 +43,7 @@ func Meta(want, result []byte) *Mismatch {
 // maxViolations is how many violations of a schema are shown.
 const maxViolations = 10
 
-// maxSchemaWork limits the work of validation, in units; it takes some seconds.
+// maxSchemaWork limits the work of validation, in units; the limit is some seconds of work.
 const maxSchemaWork = 5_000_000_000
 
 // Schema requires that a raw JSON value is valid; see tools.CompileSchema.
@@ -74,8 +74,8 @@ func Schema(want *tools.Schema, got []byte) *Mismatch {
 	return m
 }
 
-// pointerPath returns a JSON pointer (RFC 6901) as a path. A token that looks like an index
-// is taken as one.
+// pointerPath returns a JSON pointer (RFC 6901) as a path. A token in the form of an index counts
+// as an index.
 func pointerPath(pointer string) string {
 	unescape := strings.NewReplacer("~1", "/", "~0", "~")
 	var steps []any

@@ -34,8 +34,7 @@ func Calls(want, got []string) *Mismatch {
 	return m
 }
 
-// Names requires that got contains all the wanted names. kind ("tool") is the noun for
-// them.
+// Names requires that got contains all the wanted names. kind ("tool") is the noun for them.
 func Names(kind string, want, got []string) *Mismatch {
 	var missing []string
 	for _, name := range want {
@@ -83,7 +82,7 @@ func Memory(most, got uint64) *Mismatch {
 	return ceiling("memory", most, got, units.FormatSize)
 }
 
-// Duration requires that it took at most so long.
+// Duration requires a duration of at most so long.
 func Duration(most, got time.Duration) *Mismatch {
 	return ceiling("duration", most, got, units.FormatDuration)
 }

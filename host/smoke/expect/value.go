@@ -20,7 +20,7 @@ type Kind string
 // The kinds of differences.
 const (
 	Missing    Kind = "missing"    // an expected member or item
-	Unexpected Kind = "unexpected" // a member or item that is not expected
+	Unexpected Kind = "unexpected" // an unexpected member or item
 	Different  Kind = "different"
 )
 
@@ -29,7 +29,7 @@ type Difference struct {
 	Kind Kind
 	// Steps lead to the place: a string for a member, an int for an item.
 	Steps []any
-	// Want and Got are the values there: nil, bool, string, json.Number, []any or
+	// Want and Got are the values at the path: nil, bool, string, json.Number, []any or
 	// map[string]any. A missing value is nil.
 	Want, Got any
 }
@@ -38,8 +38,8 @@ type Difference struct {
 const maxDifferences = 1000
 
 // Differences returns the places where two values of [jsonvalue.Decode] differ (see [Equal], and
-// [Subset] if subset is true), sorted by path: members by name, items by index. It returns
-// at most 1000.
+// [Subset] if subset is true), sorted by path: members by name, items by index. The result has at
+// most 1000 places.
 func Differences(want, got any, subset bool) []Difference {
 	c := comparison{subset: subset}
 	c.values(want, got)
@@ -59,7 +59,7 @@ func (c *comparison) add(kind Kind, want, got any) {
 	}
 }
 
-// at calls f one step deeper.
+// at calls f a step deeper.
 func (c *comparison) at(step any, f func()) {
 	c.steps = append(c.steps, step)
 	f()
@@ -154,7 +154,7 @@ func pathOf(steps []any) string {
 
 var identifier = lazyregexp.New(`^[\pL_$][\pL\pN_$-]*$`)
 
-// step returns the step of a path that leads to a member.
+// step returns the step of a path to a member.
 func step(name string) string {
 	name = display.ClipSize(name, maxName)
 	if identifier.MatchString(name) {
@@ -186,7 +186,7 @@ type decimal struct {
 	exp    *big.Int
 }
 
-// readDecimal reads a JSON number. It computes no power, so that 1e999999999 is cheap.
+// readDecimal reads a JSON number. No power is computed, so 1e999999999 is cheap.
 func readDecimal(s string) decimal {
 	d := decimal{sign: 1, exp: new(big.Int)}
 	if rest, ok := strings.CutPrefix(s, "-"); ok {
@@ -207,9 +207,9 @@ func readDecimal(s string) decimal {
 	return d
 }
 
-// compareNumbers returns -1, 0 or 1 if a is less than, equal to or greater than b, exactly.
-// Both are JSON numbers. If an exponent is very long, they are compared as texts, because reading
-// it takes time that is quadratic in its length.
+// compareNumbers returns -1, 0 or 1 if a is less than, equal to or greater than b, exactly. Both
+// are JSON numbers. Numbers with a very long exponent are compared as texts, because reading an
+// exponent takes time quadratic in its length.
 func compareNumbers(a, b string) int {
 	if a == b {
 		return 0
