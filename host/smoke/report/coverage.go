@@ -9,14 +9,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// Server is an upstream as it was at the end of a file's checks.
+// Server is an upstream at the end of a file's checks.
 type Server struct {
 	Name string // in the configuration
-	// Product, Version and Protocol are from its handshake; "" if there was none.
+	// Product, Version and Protocol are from the server's handshake; "" without a handshake.
 	Product, Version, Protocol string
-	// Err says why its tools are not known; "" if they are.
+	// Err is why the server's tools are not known; "" if they are.
 	Err string
-	// Tools are those that agents see, in list order.
+	// Tools are the tools visible to agents, in list order.
 	Tools []Tool
 }
 
@@ -26,13 +26,13 @@ type Tool struct {
 	Called bool   // by a check or its script
 }
 
-// Coverage says which of the tools that servers list have been called by checks. A nil
-// *Coverage counts nothing.
+// Coverage counts the listed tools of servers that checks have called. A nil *Coverage counts
+// nothing.
 type Coverage struct {
 	// Min is the least percentage of tools that must be called; 0 for none.
 	Min float64
-	// Servers are those of all files, in order. Servers of the same name are one: a tool is
-	// called if a check of any file has called it.
+	// Servers are the servers of all files, in order. Servers of the same name are merged: a tool
+	// is called if a check of any file has called the tool.
 	Servers []Server
 }
 
@@ -52,7 +52,7 @@ func (c *Coverage) add(servers []Server) {
 	}
 }
 
-// merge adds what another file knows of the server.
+// merge adds another file's knowledge of the server.
 func (s *Server) merge(other Server) {
 	if s.Err != "" || other.Err == "" {
 		s.Product, s.Version, s.Protocol, s.Err = other.Product, other.Version, other.Protocol, other.Err
@@ -89,7 +89,7 @@ func (c *Coverage) Count() (called, tools int) {
 	return called, tools
 }
 
-// Percent returns the percentage of tools that were called: 100 if there are none.
+// Percent returns the percentage of called tools: 100 without any tools.
 func (c *Coverage) Percent() float64 {
 	called, tools := c.Count()
 	if tools == 0 {
@@ -98,8 +98,8 @@ func (c *Coverage) Percent() float64 {
 	return 100 * float64(called) / float64(tools)
 }
 
-// missed reports whether too few tools were called. The tools of a server that are not
-// known could be any number, so that no percentage can be reached with it.
+// missed reports whether too few tools were called. A server with unknown tools could have any
+// number of tools, so no percentage can be reached then.
 func (c *Coverage) missed() bool {
 	if c == nil || c.Min <= 0 {
 		return false
@@ -130,7 +130,7 @@ func (s *Server) lines() []string {
 	return append([]string{head + "; not called:"}, indented(left)...)
 }
 
-// state returns what is known of the tools of a server, such as "3 of 4 tools (75%)".
+// state describes the tools of a server, such as "3 of 4 tools (75%)".
 func (s *Server) state() string {
 	if s.Err != "" {
 		return "its tools are not known: " + display.EscapeLine(firstLine(s.Err))
@@ -139,7 +139,7 @@ func (s *Server) state() string {
 	return fmt.Sprintf("%d of %s (%s)", s.Called(), count(len(s.Tools), "tool"), percent(one.Percent()))
 }
 
-// percent formats a percentage. It is never rounded up.
+// percent formats a percentage, never rounded up.
 func percent(p float64) string {
 	return strconv.FormatFloat(math.Floor(p*10)/10, 'f', -1, 64) + "%"
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// Limits of what is shown of one check.
+// The limits of the shown details of a check.
 const (
 	maxLogs        = 50 // entries; the last ones are shown
 	maxOutputLines = 60
@@ -24,7 +24,7 @@ const (
 	faint  = "2"
 )
 
-// painter colours texts if it is true.
+// painter colours texts if true.
 type painter bool
 
 func (p painter) color(code, s string) string {
@@ -34,14 +34,13 @@ func (p painter) color(code, s string) string {
 	return "\x1b[" + code + "m" + s + "\x1b[0m"
 }
 
-// details collects lines about one check: its problems, logs and output. All lines are
-// printable.
+// details collects lines about a check: its problems, logs and output. All lines are printable.
 type details struct {
 	paint painter
 	lines []string
 }
 
-// detailsOf describes a check that did not pass.
+// detailsOf describes a check without success.
 func detailsOf(r Result, paint painter) []string {
 	d := details{paint: paint}
 	d.row(r.Row)
@@ -53,8 +52,8 @@ func detailsOf(r Result, paint painter) []string {
 	return d.lines
 }
 
-// outputBeside returns the output, unless a problem shows it already: if a tool failed,
-// both are its error.
+// outputBeside returns the output, unless a problem already shows the same text: for a failed tool,
+// both are the tool's error.
 func (r *Result) outputBeside() string {
 	for _, p := range r.Problems {
 		if p.Got == r.Output {
@@ -87,7 +86,7 @@ func (d *details) problem(r Result, p Problem) {
 	d.diff(p.Diff)
 }
 
-// title returns the name of a check, with its phase unless that is the main one.
+// title returns the name of a check, with its phase except for the main phase.
 func (r *Result) title() string {
 	if r.Phase == "" {
 		return r.Name
@@ -95,7 +94,7 @@ func (r *Result) title() string {
 	return r.Phase + ": " + r.Name
 }
 
-// headline summarises a problem in one line.
+// headline summarises a problem in a line.
 func headline(p Problem) string {
 	var b strings.Builder
 	b.WriteString(display.EscapeLine(p.What))
@@ -126,7 +125,7 @@ func place(file string, line, column int) string {
 
 func isMultiline(s string) bool { return strings.Contains(s, "\n") }
 
-// side shows what was wanted, or what was received.
+// side shows the wanted or the received value.
 func (d *details) side(label, s string) {
 	switch s = display.Escape(s); {
 	case s == "":

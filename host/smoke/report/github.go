@@ -14,18 +14,18 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// gitHub writes the same as text, and for each check that did not pass a workflow command
-// that annotates its line:
+// gitHub writes the same as text, and for each check without success a workflow command that
+// annotates the check's line:
 //
 //	::error file=smoke.toml,line=17,col=1,title=summary tool::expect.result at $.open: other value
 //
-// Everything else is written while commands are stopped, so that no text from a server can
-// be a command. The summary is appended to the file that GITHUB_STEP_SUMMARY names, and the
-// counts to the one that GITHUB_OUTPUT names, as outputs of the step.
+// All other text is written while commands are stopped, so no text from a server can be a command.
+// The summary is appended to the file in GITHUB_STEP_SUMMARY, and the counts to the file in
+// GITHUB_OUTPUT, as outputs of the step.
 type gitHub struct {
 	out       *sink
 	log       *textWriter
-	workspace string // removed from absolute paths below it
+	workspace string // removed from absolute paths below the workspace
 	summary   string // file; "" for none
 	output    string // file for the outputs of the step; "" for none
 	token     string // resumes commands after stop-commands
@@ -110,8 +110,8 @@ func (g *gitHub) relative(file string) string {
 	return filepath.ToSlash(rel)
 }
 
-// data and property escape texts in the way that the runner unescapes them
-// (actions/toolkit, packages/core/src/command.ts).
+// data and property escape texts as the runner expects (actions/toolkit,
+// packages/core/src/command.ts).
 func data(s string) string {
 	return strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(display.Escape(s))
 }
@@ -165,8 +165,8 @@ func (g *gitHub) Close(s Summary) error {
 	)
 }
 
-// outputs returns the outputs of the step. All of them are numbers, so that no text from a
-// server can be one.
+// outputs returns the outputs of the step. All are numbers, so no text from a server can be an
+// output.
 func outputs(s Summary) string {
 	text := fmt.Sprintf("checks=%d\npassed=%d\nfailed=%d\nbroken=%d\nskipped=%d\n", s.Checks(), s.Passed, s.Failed, s.Broken, s.Skipped)
 	if s.Coverage != nil {
@@ -175,7 +175,7 @@ func outputs(s Summary) string {
 	return text
 }
 
-// appendTo appends to the file that a variable names, unless the path is "".
+// appendTo appends to the file in a variable, unless the path is "".
 func appendTo(variable, path, text string) (err error) {
 	if path == "" {
 		return nil

@@ -21,7 +21,7 @@ var (
 	pageScript string
 )
 
-// pagePolicy returns the Content-Security-Policy of the page: it loads nothing, and only its
+// pagePolicy returns the Content-Security-Policy of the page: the page loads nothing, and only its
 // own script runs.
 func pagePolicy() string {
 	sum := sha256.Sum256([]byte(pageScript))
@@ -29,8 +29,8 @@ func pagePolicy() string {
 		base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// htmlWriter writes one page that loads nothing. It can be filtered by outcome without its
-// script; with it, also by text. Nothing is written before Close, since the summary comes
+// htmlWriter writes a page that loads nothing. The page can be filtered by outcome without its
+// script; with the script, also by text. All output is written at Close, since the summary comes
 // first.
 type htmlWriter struct {
 	out   *sink
@@ -45,7 +45,7 @@ func (h *htmlWriter) File(f File) error {
 	return h.out.err
 }
 
-// htmlPage is what the page shows.
+// htmlPage is the content of the page.
 type htmlPage struct {
 	Summary Summary
 	Line    string // of the summary
@@ -65,7 +65,7 @@ type htmlFile struct {
 	File
 	Error string
 	Took  string
-	// Class is that of the worst result.
+	// Class is the class of the worst result.
 	Class   string
 	Results []htmlResult
 }
@@ -74,13 +74,13 @@ type htmlResult struct {
 	Result
 	Class  string // failed, broken, passed or skipped
 	Word   string
-	Reason string // why it was skipped
-	Found  string // what the search looks at
+	Reason string // why the check was skipped
+	Found  string // the text for the search
 	Facts  []string
 	Logs   []string
 	Left   int // log entries that are not shown
 	Output string
-	Falls  timeline.Safe // the waterfall of its calls
+	Falls  timeline.Safe // the waterfall of the calls
 }
 
 // word names the status in the page; unknown ones count as failed.

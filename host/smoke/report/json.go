@@ -36,9 +36,8 @@ const jsonVersion = 1
 //	             "coverage": {"called": 3, "tools": 4, "percent": 75, "required": 0, "servers": [
 //	               {"name": "github", "error": "", "called": 3, "tools": 4, "uncalled": ["x"]}]}}}
 //
-// All members are always present, except coverage if nobody asked for it. Durations are in
-// seconds, memory in bytes; lines and columns count from 1, and 0 means unknown. Invalid
-// UTF-8 becomes U+FFFD.
+// All members are always present, except coverage if not requested. Durations are in seconds, memory
+// in bytes; lines and columns count from 1, and 0 means unknown. Invalid UTF-8 becomes U+FFFD.
 type jsonWriter struct {
 	out   *sink
 	files int
@@ -72,7 +71,7 @@ type jsonResult struct {
 	Phase    string   `json:"phase"`
 	Tags     []string `json:"tags"`
 	Attempts int      `json:"attempts"`
-	// Row is 0 for checks without rows. Values that are not texts are JSON in a text.
+	// Row is 0 for checks without rows. Values other than texts are JSON in a text.
 	Row      int               `json:"row"`
 	Values   map[string]string `json:"values"`
 	Problems []jsonProblem     `json:"problems"`

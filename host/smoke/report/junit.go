@@ -10,15 +10,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// junitWriter writes JUnit XML: a testsuite per file, and a testcase with file and line per
-// check. A failed check has a failure element, and a broken check has an error element. So
-// does an additional testcase for a file that could not be run. What else is known are
-// properties, of the testsuite or the testcase. Nothing is written before Close, since the
-// counts come first.
+// junitWriter writes JUnit XML: a testsuite per file, and a testcase with file and line per check.
+// A failed check has a failure element, and a broken check has an error element. A file that could
+// not be run is an additional testcase with an error element. Further facts are properties, of the
+// testsuite or the testcase. All output is written at Close, since the counts come first.
 //
-// There is no standard. The document is valid by the schema of Jenkins' xUnit plugin
-// (junit-10.xsd) but for two extensions of a testcase that most readers know: its properties,
-// which are its first element, and the attributes file and line.
+// There is no standard. The document is valid by the schema of Jenkins' xUnit plugin (junit-10.xsd)
+// but for two extensions of a testcase that most readers know: its properties, which are its first
+// element, and the attributes file and line.
 type junitWriter struct {
 	out    *sink
 	suites []junitSuite

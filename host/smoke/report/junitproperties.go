@@ -38,7 +38,7 @@ func (p *junitProperties) orNil() *junitProperties {
 	return p
 }
 
-// fileProperties returns what is known of a file and of its servers.
+// fileProperties returns the properties of a file and of its servers.
 func fileProperties(f File) *junitProperties {
 	p := &junitProperties{}
 	p.add("sha256", f.Digest)
@@ -60,7 +60,7 @@ func fileProperties(f File) *junitProperties {
 	return p.orNil()
 }
 
-// resultProperties returns what is known of a check besides its outcome.
+// resultProperties returns the properties of a check except its outcome.
 func resultProperties(r Result) *junitProperties {
 	p := &junitProperties{}
 	p.add("phase", r.Phase)

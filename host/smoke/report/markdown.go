@@ -7,15 +7,15 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// maxMarkdown bounds a step summary in bytes. GitHub accepts 1 MiB for a step and shows
-// nothing of a longer one.
+// maxMarkdown bounds a step summary in bytes. GitHub accepts 1 MiB for a step and shows nothing of
+// a longer summary.
 const maxMarkdown = 900 << 10
 
 // marks are the states in the table of the summary.
 var marks = map[Status]string{Passed: "✅ passed", Failed: "❌ failed", Skipped: "➖ skipped", Broken: "❌ broken"}
 
-// markdown returns the step summary: a table of all checks, then the details of those that
-// did not pass. It says so if something does not fit.
+// markdown returns the step summary: a table of all checks, then the details of the checks without
+// success. Omitted parts are mentioned.
 func markdown(files []File, s Summary) string {
 	m := document{}
 	m.add(fmt.Sprintf("### Smoke checks: %s\n\n", text(s.String())))
@@ -70,7 +70,7 @@ func (m *document) details(title string, lines []string) {
 	m.add(fmt.Sprintf("\n<details><summary>%s</summary>\n\n%stext\n%s\n%s\n\n</details>\n", text(title), fence, body, fence))
 }
 
-// notes adds a table of the coverage of tools, and the snapshots that no check has.
+// notes adds a table of the coverage of tools, and the snapshots without a check.
 func (m *document) notes(s Summary) {
 	if c := s.Coverage; c != nil {
 		m.add(fmt.Sprintf("\n#### %s\n\n| server | tools called | not called |\n| --- | --- | --- |\n", text(c.String())))
@@ -94,7 +94,7 @@ func (m *document) end() string {
 	return m.b.String()
 }
 
-// text escapes everything that has a meaning in Markdown or HTML.
+// text escapes all characters with a meaning in Markdown or HTML.
 func text(s string) string {
 	var b strings.Builder
 	for _, r := range display.EscapeLine(s) {

@@ -151,7 +151,7 @@ func (r *htmlResult) markup(m *timeline.Markup, id string) {
 	m.Add("</div>\n</details>\n")
 }
 
-// markup adds what is wrong.
+// markup adds the problem.
 func (p *Problem) markup(m *timeline.Markup) {
 	m.Add("<div class=\"problem\">\n<p><strong>%s</strong>", headline(*p))
 	if p.Line != 0 {

@@ -1,19 +1,9 @@
-// Package report writes the results of smoke checks, for people and for CI tools.
+// Package report writes the results of smoke checks, for people and for CI tools: as text, TAP,
+// JUnit XML, JSON, HTML, or for GitHub Actions. Begin with [Result], [File] and [Summary], and with
+// [New], which returns a [Writer] for a format.
 //
-//	report.go     Result, File, Summary; Writer, New
-//	coverage.go   Server, Coverage: the tools that checks have called
-//	text.go       readable lines with diffs
-//	details.go    the description of one check in text, junit and github
-//	tap.go        Test Anything Protocol, version 14
-//	junit.go      JUnit XML as Jenkins, GitLab and GitHub's actions read it
-//	junitproperties.go its properties
-//	html.go       a page; markup.go: its HTML
-//	json.go       one JSON document
-//	github.go     workflow commands of GitHub Actions
-//	markdown.go   the step summary of GitHub Actions
-//
-// Servers are not trusted: in no format can their text write control characters to a
-// terminal, end an XML section, run a script in a page or give a command to a runner.
+// Servers are not trusted: in no format can their text write control characters to a terminal, end
+// an XML section, run a script in a page or give a command to a runner.
 package report
 
 import (
@@ -38,12 +28,12 @@ const (
 	Passed  Status = "passed"
 	Failed  Status = "failed"
 	Skipped Status = "skipped"
-	// Broken means that the check could not be carried out: its server did not start, or
-	// its cassette is missing.
+	// Broken means that the check could not be carried out: its server did not start, or its
+	// cassette is missing.
 	Broken Status = "broken"
 )
 
-// Result is the result of one check.
+// Result is the result of a check.
 type Result struct {
 	Name, File   string
 	Line, Column int // of the check in File, from 1; 0 if unknown
@@ -51,19 +41,19 @@ type Result struct {
 	// "" for a check.
 	Phase  string
 	Tags   []string // in the order of the file
-	Row    Row      // that the check was run with; the zero Row if it has none
+	Row    Row      // the row of the check; the zero Row for none
 	Status Status
-	// Attempts is how often the check was tried; 0 if it was not run.
+	// Attempts is how often the check was tried; 0 if not run.
 	Attempts int
-	// Problems say why a check failed or is broken. If it was skipped, the Message of the
-	// first says why.
+	// Problems are why a check failed or is broken. For a skipped check, the Message of the first
+	// is the reason.
 	Problems []Problem
 	Duration time.Duration // of the last attempt
 	Logs     []string      // of the script or the server, in order
 	Output   string        // the answer to the call, clipped by the caller
-	// Usage is what a script used; nil for other checks, or if it is not known.
+	// Usage is the usage of a script; nil for other checks, or if not known.
 	Usage *Usage
-	// Run shows the calls of a script; nil for other checks, or if it is not known.
+	// Run shows the calls of a script; nil for other checks, or if not known.
 	Run *timeline.View
 }
 
@@ -73,7 +63,8 @@ type Row struct {
 	Cells  []Cell // sorted by name
 }
 
-// Cell is a value in a row: a text as it is, and any other value, or a text that is JSON, as JSON.
+// Cell is a value in a row: a plain text unchanged, and any other value, or a text in the form of
+// JSON, as JSON.
 type Cell struct{ Name, Value string }
 
 // String returns a line such as "row 2: a = 1, b = text"; "" for the zero Row.
@@ -88,7 +79,7 @@ func (r Row) String() string {
 	return display.EscapeLine(strings.TrimSuffix(fmt.Sprintf("row %d: %s", r.Number, strings.Join(cells, ", ")), ": "))
 }
 
-// Usage is what a script used, with the saved tools that it called.
+// Usage is the resources that a script and its saved tools used.
 type Usage struct {
 	Fuel, Memory uint64 // units, and bytes
 	Calls        uint64
@@ -98,15 +89,15 @@ type Usage struct {
 type Problem struct {
 	What    string // the expectation, e.g. "expect.text"; "" for none
 	Path    string // the place in the answer, e.g. "$.a[2].b"; "" for the whole
-	Message string // what is wrong; one sentence
+	Message string // the problem; a sentence
 	// Want and Got are both sides, clipped; "" if Message says everything.
 	Want, Got string
-	// Diff is a unified diff from want to got; "" if there is none.
+	// Diff is a unified diff from want to got; "" for none.
 	Diff         string
 	Line, Column int // of the expectation in the check's file; 0 if unknown
 }
 
-// Of returns the problem for a mismatch of the expectation called what.
+// Of returns the problem for a mismatch of the expectation with the name what.
 func Of(what string, m *expect.Mismatch) Problem {
 	return Problem{What: what, Path: m.Path, Message: m.Message, Want: m.Want, Got: m.Got, Diff: m.Diff}
 }
@@ -115,16 +106,15 @@ func Of(what string, m *expect.Mismatch) Problem {
 type File struct {
 	Path    string
 	Results []Result
-	// Err is set if the file could not be run because the file or the configuration is
-	// wrong. It may be several errors, joined; a *config.Problem has a position.
+	// Err is set for a file that could not be run because the file or the configuration is wrong.
+	// Err may be several errors, joined; a *config.Problem has a position.
 	Err      error
 	Duration time.Duration
-	// Digest is the SHA-256 of the file in hexadecimal digits; "" if it is not known.
+	// Digest is the SHA-256 of the file in hexadecimal digits; "" if not known.
 	Digest string
-	// Servers are the upstreams that the checks could use, in order; none if no check has
-	// started them.
+	// Servers are the upstreams of the checks, in order; none if no check has started them.
 	Servers []Server
-	// Stale are the snapshots beside the file that none of its checks has.
+	// Stale are the snapshots of the file without a check.
 	Stale []string
 }
 
@@ -134,12 +124,12 @@ type Summary struct {
 	Files                           int
 	BadFiles                        int           // files with an Err
 	Duration                        time.Duration // wall-clock time of the whole run
-	// Coverage is the coverage of tools; nil if nobody has asked for it.
+	// Coverage is the coverage of tools; nil if not requested.
 	Coverage *Coverage
-	Stale    []string // snapshots that no check has
+	Stale    []string // snapshots without a check
 }
 
-// Add counts a file. It does not add its Duration, since files can run concurrently.
+// Add counts a file. The file's Duration is not added, since files can run concurrently.
 func (s *Summary) Add(f File) {
 	s.Files++
 	s.Stale = append(s.Stale, f.Stale...)
@@ -176,23 +166,23 @@ func (s Summary) ExitCode() int {
 	return 0
 }
 
-// Writer writes results in one format. It is used by one goroutine at a time: Result is
-// called as soon as a result is known, File when all results of a file were written
-// (File.Results has them again), and Close at the end. Results of different files may be
-// interleaved. The first write error is kept and returned by all later calls.
+// Writer writes results in a format, for a single goroutine at a time: Result is called as soon as
+// a result is known, File when all results of a file were written (File.Results has them again),
+// and Close at the end. Results of different files may be interleaved. The first write error is
+// kept and returned by all later calls.
 type Writer interface {
 	Result(r Result) error
 	File(f File) error
 	Close(s Summary) error
 }
 
-// Formats are the formats that New knows. The first is the default.
+// Formats are the formats of New. The first is the default.
 var Formats = []string{"text", "tap", "junit", "json", "html", "github"}
 
-// Options are the options of a Writer. The zero value is what the command uses.
+// Options are the options of a Writer. The command uses the zero value.
 type Options struct {
-	// Getenv reads the environment: NO_COLOR, TERM, GITHUB_STEP_SUMMARY, GITHUB_WORKSPACE.
-	// If it is nil, os.Getenv is used.
+	// Getenv reads the environment: NO_COLOR, TERM, GITHUB_STEP_SUMMARY, GITHUB_WORKSPACE; nil:
+	// os.Getenv.
 	Getenv func(string) string
 	// Verbose shows output and logs of passed checks too, in formats for people.
 	Verbose bool
@@ -208,8 +198,7 @@ func (e *FormatError) Error() string {
 	return fmt.Sprintf("unknown format %q (known: %s)", e.Format, strings.Join(Formats, ", "))
 }
 
-// New returns a Writer that writes a format to w. It does not close w. The error is a
-// [*FormatError].
+// New returns a Writer for a format. The Writer does not close w. The error is a [*FormatError].
 func New(format string, w io.Writer, o Options) (Writer, error) {
 	if !slices.Contains(Formats, format) {
 		return nil, &FormatError{format}
@@ -233,7 +222,7 @@ func New(format string, w io.Writer, o Options) (Writer, error) {
 	return &textWriter{out: out, paint: painter(o.Color || hasColors(w, o.Getenv)), verbose: o.Verbose}, nil
 }
 
-// sink collects the output of one call, and keeps the first error.
+// sink collects the output of a call, and keeps the first error.
 type sink struct {
 	bytes.Buffer
 	w   io.Writer

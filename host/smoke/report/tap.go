@@ -8,15 +8,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// tapWriter writes TAP 14 (https://testanything.org/tap-version-14-specification.html): one
-// test point per check, "FILE: NAME", with a YAML diagnostic that has these keys, unless
-// they have no value:
+// tapWriter writes TAP 14 (https://testanything.org/tap-version-14-specification.html): a test
+// point per check, "FILE: NAME", with a YAML diagnostic with these keys, unless they have no value:
 //
 //	status, file, line, column, duration_ms, attempts, row, tags, logs, output
 //	problems: list of {what, path, message, want, got, diff, line, column}
 //
-// Of checks that passed or were skipped, only duration, attempts, row and tags are written.
-// A file that could not be run is a test point of its own. The plan comes last.
+// Of passed and skipped checks, only duration, attempts, row and tags are written. A file that
+// could not be run is a separate test point. The plan comes last.
 type tapWriter struct {
 	out   *sink
 	count int

@@ -117,11 +117,11 @@ func (t *textWriter) Close(s Summary) error {
 	return t.out.flush()
 }
 
-// maxNotes bounds the lines about stale snapshots, and about the tools of one server.
+// maxNotes bounds the lines about stale snapshots, and about the tools of a server.
 const maxNotes = 50
 
-// notes returns lines about what is in no result: the coverage of tools, and snapshots that
-// no check has.
+// notes returns lines about facts outside of results: the coverage of tools, and snapshots without
+// a check.
 func (s Summary) notes() []string {
 	var lines []string
 	if s.Coverage != nil {
@@ -137,7 +137,7 @@ func (s Summary) notes() []string {
 	return lines
 }
 
-// indented returns names as lines, and says how many there are beyond maxNotes.
+// indented returns names as lines, with the number of names beyond maxNotes.
 func indented(names []string) []string {
 	var lines []string
 	for i, name := range names {
